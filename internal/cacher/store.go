@@ -1,0 +1,60 @@
+package cacher
+
+import (
+	"context"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// Store is what the cacher needs of the place where the objects of its resource
+// are kept. All keys are relative to the resource.
+//
+// Errors wrap [object.ErrCompacted] where the asked revision is gone and
+// [object.ErrUnavailable] where a later try may succeed. All methods may be
+// called from any goroutine.
+type Store interface {
+	// Epoch returns the identity of the store's revision space.
+	Epoch(ctx context.Context) (object.Epoch, error)
+
+	// Revision returns the store's revision, not older than any write that was
+	// acknowledged before the call (a linearizable read).
+	Revision(ctx context.Context) (object.Revision, error)
+
+	// Oldest returns the oldest revision from floor (at least 1) to ceiling, the
+	// store's present revision, that can still be listed.
+	Oldest(ctx context.Context, floor, ceiling object.Revision) (object.Revision, error)
+
+	// List returns at most limit records with keys from start on, in ascending
+	// byte order of keys, as they were at revision at, and whether there are more.
+	List(ctx context.Context, at object.Revision, start object.Key, limit int) (records []object.Record, more bool, err error)
+
+	// Watch streams every change after the given revision. The stream belongs to
+	// the caller, who closes it.
+	Watch(ctx context.Context, after object.Revision) (Stream, error)
+}
+
+// Stream is a running watch of a store. Next and RequestProgress may be called
+// from different goroutines, Next from one at a time.
+type Stream interface {
+	// Next waits for and returns what comes next. After an error the stream is
+	// over.
+	Next(ctx context.Context) (Update, error)
+
+	// RequestProgress asks for an update that says how far the stream is. The
+	// store may stay silent while the stream has changes to catch up with.
+	RequestProgress(ctx context.Context) error
+
+	// Close ends the stream and waits for its goroutines.
+	Close()
+}
+
+// Update is a piece of a store's history.
+type Update struct {
+	// Records are the next changes in order of revision; all records of one
+	// revision are in one update. May be empty.
+	Records []object.Record
+
+	// Through says that every change up to this revision has been delivered, by
+	// this update and those before it. It never lies below the last record.
+	Through object.Revision
+}

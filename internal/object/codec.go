@@ -1,0 +1,122 @@
+package object
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Media types that codecs give to values.
+const (
+	ContentJSON   = "application/json"
+	ContentText   = "text/plain; charset=utf-8"
+	ContentBinary = "application/octet-stream"
+)
+
+// Content is what a writer hands over and what a codec finds in a stored value.
+type Content struct {
+	Value       []byte
+	ContentType string
+	Labels      map[string]string
+}
+
+// Codec says what the values of a resource are. Implementations have no state
+// and may be used from any goroutine.
+type Codec interface {
+	// Name returns the name of the codec in the configuration.
+	Name() string
+
+	// Decode returns the content of a stored value. The result may share memory
+	// with stored. An error means that the value is not of this codec; such an
+	// object is served as it is stored.
+	Decode(stored []byte) (Content, error)
+
+	// Encode returns the form in which content is stored, or a [ContentError].
+	Encode(content Content) ([]byte, error)
+}
+
+// ContentError says which part of a writer's content a codec refuses, and why.
+type ContentError struct {
+	Field  string // "value", "content_type" or "labels"
+	Reason string
+}
+
+func (e *ContentError) Error() string { return e.Field + " " + e.Reason }
+
+var codecs = map[string]Codec{
+	"object": envelopeCodec{},
+	"json":   jsonCodec{},
+	"raw":    rawCodec{},
+}
+
+// CodecNames returns the names of all codecs, sorted.
+func CodecNames() []string { return slices.Sorted(maps.Keys(codecs)) }
+
+// CodecByName returns the codec of the given name.
+func CodecByName(name string) (Codec, error) {
+	c, ok := codecs[name]
+	if !ok {
+		return nil, fmt.Errorf("unknown codec %q, must be one of %s", name, strings.Join(CodecNames(), ", "))
+	}
+	return c, nil
+}
+
+// IsText reports whether a value of this media type is shown as text: JSON,
+// YAML, XML and text/*, provided that its bytes are valid UTF-8.
+func IsText(contentType string, value []byte) bool {
+	mediaType, _, _ := strings.Cut(contentType, ";")
+	mediaType = strings.ToLower(strings.TrimSpace(mediaType))
+	switch {
+	case strings.HasPrefix(mediaType, "text/"),
+		strings.HasSuffix(mediaType, "+json"), strings.HasSuffix(mediaType, "+yaml"), strings.HasSuffix(mediaType, "+xml"):
+	case mediaType == "application/json", mediaType == "application/yaml", mediaType == "application/xml", mediaType == "application/toml":
+	default:
+		return false
+	}
+	return utf8.Valid(value)
+}
+
+// rawCodec stores bytes as they are.
+type rawCodec struct{}
+
+func (rawCodec) Name() string { return "raw" }
+
+func (rawCodec) Decode(stored []byte) (Content, error) {
+	return Content{Value: stored, ContentType: ContentBinary}, nil
+}
+
+func (rawCodec) Encode(c Content) ([]byte, error) { return encodePlain(c, ContentBinary) }
+
+// jsonCodec stores JSON documents as they are.
+type jsonCodec struct{}
+
+func (jsonCodec) Name() string { return "json" }
+
+func (jsonCodec) Decode(stored []byte) (Content, error) {
+	if !json.Valid(stored) || !utf8.Valid(stored) {
+		return Content{}, fmt.Errorf("not a JSON document")
+	}
+	return Content{Value: stored, ContentType: ContentJSON}, nil
+}
+
+func (jsonCodec) Encode(c Content) ([]byte, error) {
+	if !json.Valid(c.Value) || !utf8.Valid(c.Value) {
+		return nil, &ContentError{Field: "value", Reason: "is not a JSON document, which this resource requires"}
+	}
+	return encodePlain(c, ContentJSON)
+}
+
+// encodePlain stores the bare value for the codecs whose stored form has room
+// for nothing else.
+func encodePlain(c Content, contentType string) ([]byte, error) {
+	if c.ContentType != "" && c.ContentType != contentType {
+		return nil, &ContentError{Field: "content_type", Reason: fmt.Sprintf("is always %s in this resource", contentType)}
+	}
+	if len(c.Labels) > 0 {
+		return nil, &ContentError{Field: "labels", Reason: "cannot be stored in this resource, its codec is not \"object\""}
+	}
+	return c.Value, nil
+}

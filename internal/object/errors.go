@@ -1,0 +1,32 @@
+package object
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrCompacted says that the store has forgotten the revision that was asked
+// for. Whoever reads history starts over from the present.
+var ErrCompacted = errors.New("revision has been compacted")
+
+// ErrUnavailable says that the store cannot answer now: no leader, no
+// connection, a timeout. The same request may succeed later.
+var ErrUnavailable = errors.New("store is unavailable")
+
+// ErrNoSpace says that the store refuses writes because it is full. Reads go on;
+// an operator has to make room.
+var ErrNoSpace = errors.New("store is out of space")
+
+// ConflictError says that a precondition of a write did not hold, so nothing was
+// written. The caller reads afresh and decides anew; sending the same write again
+// does not help.
+type ConflictError struct {
+	Key  Key      // the first key whose precondition failed
+	Want Revision // the revision it was required to have; 0: not to exist
+	Have Revision // the revision it has; 0: it does not exist
+	At   Revision // the store's revision when it was compared
+}
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("key %q is required to have mod revision %d, has %d (at revision %d)", e.Key, e.Want, e.Have, e.At)
+}

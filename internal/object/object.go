@@ -1,0 +1,56 @@
+package object
+
+// Object is one entry of a resource at one of its revisions. It is frozen once
+// it is built.
+type Object struct {
+	Key            Key
+	Value          []byte // must not be modified; part of Encoded once that is set
+	ContentType    string
+	Labels         map[string]string
+	Opaque         bool // the codec could not decode the value
+	CreateRevision Revision
+	ModRevision    Revision // also the revision of the change that made it
+	Version        int64
+
+	// Encoded is the object in the form in which it goes over the wire, made
+	// once when the object is built. What is in it is package wire's business.
+	Encoded []byte
+}
+
+// Size returns the bytes of memory that the object accounts for, roughly: its
+// encoded form or its value, and what surrounds it.
+func (o *Object) Size() int {
+	const overhead = 200 // the struct, its share of tree nodes and allocator rounding
+	return overhead + len(o.Key) + max(len(o.Encoded), len(o.Value))
+}
+
+// Change is one put or delete of a key at a revision, with what was there before
+// and after. At least one of Old and New is set. It is frozen once it is built.
+type Change struct {
+	Revision Revision
+	Key      Key
+	Old      *Object // nil: the key did not exist
+	New      *Object // nil: the key was deleted
+}
+
+// Size returns the bytes of memory that remembering the change accounts for.
+func (c *Change) Size() int {
+	n := 64
+	if c.Old != nil {
+		n += c.Old.Size()
+	}
+	if c.New != nil {
+		n += c.New.Size()
+	}
+	return n
+}
+
+// Record is a key as the store holds it, or its deletion.
+type Record struct {
+	Key            Key
+	Value          []byte // may share memory with the store: must not be modified
+	CreateRevision Revision
+	ModRevision    Revision // of a deletion: its revision
+	Version        int64
+	Deleted        bool // the key was deleted; only Key and ModRevision are set
+}

@@ -1,0 +1,29 @@
+package object
+
+import "time"
+
+// OpKind says what an [Op] does.
+type OpKind uint8
+
+// The kinds of operations.
+const (
+	OpPut    OpKind = iota + 1 // store Value under Key
+	OpDelete                   // remove Key
+	OpCheck                    // write nothing, only require If
+)
+
+// Op is one step of a write. A write is one or more of them, each on a key of
+// its own, applied at one revision or not at all.
+type Op struct {
+	Kind  OpKind
+	Key   Key
+	Value []byte        // put: the value as the store keeps it
+	TTL   time.Duration // put: remove the key after this time; 0: never
+	If    *Revision     // the mod revision the key must have, 0: must not exist; nil: any
+}
+
+// Commit is the outcome of a write that was applied.
+type Commit struct {
+	Revision Revision // of all its changes; of the comparison if there were none
+	Deleted  []bool   // for each operation: whether it removed a key
+}
