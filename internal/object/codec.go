@@ -64,6 +64,16 @@ func CodecByName(name string) (Codec, error) {
 	return c, nil
 }
 
+// OpaqueContent returns the content of a value that did not decode: its bytes, as
+// text where they are text.
+func OpaqueContent(stored []byte) Content {
+	c := Content{Value: stored, ContentType: ContentBinary}
+	if utf8.Valid(stored) {
+		c.ContentType = ContentText
+	}
+	return c
+}
+
 // IsText reports whether a value of this media type is shown as text: JSON,
 // YAML, XML and text/*, provided that its bytes are valid UTF-8.
 func IsText(contentType string, value []byte) bool {

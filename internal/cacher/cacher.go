@@ -1,0 +1,194 @@
+package cacher
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidwall/btree"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// Config says what a cacher caches. Store, Codec, Seal and Log are required.
+type Config struct {
+	Resource string
+	Store    Store
+	Codec    object.Codec
+	Seal     func(*object.Object) // completes a new object, before anyone sees it
+	Window   WindowLimits         // default: 10,000 changes, 64 MiB
+	Log      *slog.Logger
+
+	// PageSize is the number of records read from the store at once while
+	// filling. Default 1,000: with values of some KiB a page is a few MiB.
+	PageSize int
+
+	// ReadWait is how long a read waits for the cacher to reach the revision it
+	// needs, and for the store to say which that is. Default 3 s.
+	ReadWait time.Duration
+
+	// ProgressInterval is how often the store is asked how far it is while nobody
+	// waits for it, so that the revision of a quiet resource advances. Default 5 s.
+	ProgressInterval time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	set := func(v *int, byDefault int) {
+		if *v == 0 {
+			*v = byDefault
+		}
+	}
+	set(&c.Window.MaxChanges, 10_000)
+	set(&c.Window.MaxBytes, 64<<20)
+	set(&c.PageSize, 1000)
+	if c.ReadWait == 0 {
+		c.ReadWait = 3 * time.Second
+	}
+	if c.ProgressInterval == 0 {
+		c.ProgressInterval = 5 * time.Second
+	}
+	return c
+}
+
+// Cacher caches one resource.
+type Cacher struct {
+	cfg   Config
+	log   *slog.Logger
+	state atomic.Pointer[State] // the newest; nil until the first fill
+	ready chan struct{}         // closed when state is set for the first time
+
+	following atomic.Bool // a watch of the store is running and has been heard of
+	progress  progressDemand
+	current   currentRevision
+
+	// What follows belongs to the goroutine in Run.
+
+	position   object.Position
+	objects    *btree.BTreeG[*object.Object]
+	window     window
+	replayable object.Revision
+	target     object.Revision // publish nothing older: the store was here when filling began
+	opaque     opaqueLog
+}
+
+// New returns a cacher that does nothing until it is run.
+func New(cfg Config) *Cacher {
+	cfg = cfg.withDefaults()
+	c := &Cacher{
+		cfg:      cfg,
+		log:      cfg.Log.With("resource", cfg.Resource),
+		ready:    make(chan struct{}),
+		progress: newProgressDemand(),
+	}
+	c.current.fetch = cfg.Store.Revision
+	return c
+}
+
+// State returns the newest state, or nil before the first one is complete.
+func (c *Cacher) State() *State { return c.state.Load() }
+
+// Ready returns a channel that is closed when the first state is complete.
+func (c *Cacher) Ready() <-chan struct{} { return c.ready }
+
+// Following reports whether the state keeps up with the store. While it is false
+// the state may be old: the store is away, or the cacher is catching up.
+func (c *Cacher) Following() bool { return c.following.Load() }
+
+// apply brings the state forward by an update of the store and publishes it.
+func (c *Cacher) apply(u object.Update) {
+	for i := range u.Records {
+		r := &u.Records[i]
+		if r.Deleted {
+			c.change(r.Key, r.ModRevision, nil)
+		} else {
+			c.change(r.Key, r.ModRevision, c.build(r))
+		}
+	}
+	c.advance(u.Through)
+}
+
+// change puts o, or nothing if it is nil, in the place of key.
+func (c *Cacher) change(key object.Key, at object.Revision, o *object.Object) {
+	var old *object.Object
+	if o != nil {
+		old, _ = c.objects.Set(o)
+	} else {
+		old, _ = c.objects.Delete(&object.Object{Key: key})
+	}
+	if old == nil && o == nil {
+		// Created and deleted before it could be listed, or a deletion that a
+		// relist has already told.
+		return
+	}
+	c.window.append(object.Change{Revision: at, Key: key, Old: old, New: o})
+}
+
+// advance says that all changes up to the revision have been applied.
+func (c *Cacher) advance(to object.Revision) {
+	if to > c.position.Revision {
+		c.position.Revision = to
+	}
+	c.window.trim(c.cfg.Window)
+	if c.position.Revision >= c.target {
+		c.publish()
+	}
+}
+
+// publish makes the writer's state the one that everybody sees. The state is
+// complete before the pointer to it is stored, and the pointer is stored before
+// those who wait for it are woken.
+func (c *Cacher) publish() {
+	previous := c.state.Load()
+	if previous != nil && previous.position == c.position {
+		return
+	}
+	c.state.Store(&State{
+		position:   c.position,
+		objects:    c.objects.Copy(),
+		window:     c.window,
+		replayable: c.replayable,
+		superseded: make(chan struct{}),
+	})
+	if previous == nil {
+		close(c.ready)
+	} else {
+		close(previous.superseded)
+	}
+}
+
+// build makes the object that a record holds.
+func (c *Cacher) build(r *object.Record) *object.Object {
+	o := &object.Object{
+		Key:            r.Key,
+		CreateRevision: r.CreateRevision,
+		ModRevision:    r.ModRevision,
+		Version:        r.Version,
+	}
+	content, err := c.cfg.Codec.Decode(r.Value)
+	if err != nil {
+		c.opaque.note(c.log, r, err)
+		o.Opaque = true
+		content = object.OpaqueContent(r.Value)
+	}
+	o.Value, o.ContentType, o.Labels = content.Value, content.ContentType, content.Labels
+	c.cfg.Seal(o)
+	return o
+}
+
+// Run fills the cacher and keeps it up to date until ctx is done. It returns
+// when everything it started has ended. Failures of the store are logged and
+// tried again; readers see them in [Cacher.Following].
+func (c *Cacher) Run(ctx context.Context) {
+	backoff := newBackoff()
+	for ctx.Err() == nil {
+		err := c.session(ctx, backoff.reset)
+		c.following.Store(false)
+		if ctx.Err() != nil {
+			return
+		}
+		wait := backoff.next()
+		c.log.Warn("lost the store, trying again", "error", err, "in", wait)
+		sleep(ctx, wait)
+	}
+}

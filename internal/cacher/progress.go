@@ -1,0 +1,57 @@
+package cacher
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// progressRetry is how long to wait for an answer to a progress request before
+// asking again: etcd does not answer while the watch is behind.
+const progressRetry = 50 * time.Millisecond
+
+// progressDemand decides when the store is asked how far the watch is: at once
+// when somebody begins to wait for a revision, repeatedly while somebody waits,
+// and at long intervals otherwise.
+type progressDemand struct {
+	waiting *atomic.Int64
+	asked   chan struct{} // capacity 1: somebody began to wait
+}
+
+func newProgressDemand() progressDemand {
+	return progressDemand{waiting: new(atomic.Int64), asked: make(chan struct{}, 1)}
+}
+
+// wait says that the caller waits for progress until it calls done.
+func (d progressDemand) wait() {
+	d.waiting.Add(1)
+	select {
+	case d.asked <- struct{}{}:
+	default: // a request for everybody who waits by now is about to be made
+	}
+}
+
+func (d progressDemand) done() { d.waiting.Add(-1) }
+
+// serve makes the requests on stream until ctx is done. Errors do not matter:
+// whoever reads the stream gets them, too.
+func (d progressDemand) serve(ctx context.Context, stream object.Stream, idle time.Duration) {
+	timer := time.NewTimer(idle)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.asked:
+		case <-timer.C:
+		}
+		_ = stream.RequestProgress(ctx)
+		if d.waiting.Load() > 0 {
+			timer.Reset(progressRetry)
+		} else {
+			timer.Reset(idle)
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package cacher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// Consistency says how fresh a read has to be. The zero value is linearizable:
+// not older than any write acknowledged before the read.
+type Consistency struct {
+	level consistencyLevel
+	min   object.Revision
+}
+
+type consistencyLevel uint8
+
+const (
+	linearizable consistencyLevel = iota
+	anyRevision
+	minRevision
+)
+
+// Any is satisfied by whatever the cacher has; it neither waits nor asks.
+func Any() Consistency { return Consistency{level: anyRevision} }
+
+// AtLeast is satisfied by the given revision and every later one.
+func AtLeast(r object.Revision) Consistency { return Consistency{level: minRevision, min: r} }
+
+// Read returns a state that satisfies the consistency, waiting for it if need be.
+//
+// Errors: [ErrNotReady] where the cacher has no state yet, [*FutureError] where
+// the asked revision does not exist yet, [*BehindError] where the cacher did not
+// reach the revision in time, [object.ErrUnavailable] where the store could not
+// be asked, and ctx.Err() where the caller gave up.
+func (c *Cacher) Read(ctx context.Context, want Consistency) (*State, error) {
+	switch want.level {
+	case anyRevision:
+		if s := c.State(); s != nil {
+			return s, nil
+		}
+		return nil, ErrNotReady
+	case minRevision:
+		if s := c.State(); s != nil && s.Revision() >= want.min {
+			return s, nil
+		}
+	}
+	waiting, cancel := context.WithTimeout(ctx, c.cfg.ReadWait)
+	defer cancel()
+	now, err := c.current.get(waiting)
+	if err != nil {
+		return nil, readError(ctx, err)
+	}
+	needed := now
+	if want.level == minRevision {
+		if want.min > now {
+			return nil, &FutureError{Asked: want.min, Current: now}
+		}
+		needed = want.min
+	}
+	return c.await(ctx, waiting, needed)
+}
+
+// readError tells a caller who gave up from a store that did not answer in time.
+func readError(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, context.DeadlineExceeded):
+		err = object.ErrUnavailable
+	}
+	return fmt.Errorf("learn the revision of the store: %w", err)
+}
+
+// await returns the first state that has reached the revision.
+func (c *Cacher) await(ctx, waiting context.Context, needed object.Revision) (*State, error) {
+	s := c.State()
+	if s != nil && s.Revision() >= needed {
+		return s, nil
+	}
+	c.progress.wait()
+	defer c.progress.done()
+	for {
+		changed := c.ready
+		if s = c.State(); s != nil {
+			if s.Revision() >= needed {
+				return s, nil
+			}
+			changed = s.superseded
+		}
+		select {
+		case <-changed:
+		case <-waiting.Done():
+			switch {
+			case ctx.Err() != nil:
+				return nil, ctx.Err()
+			case s == nil:
+				return nil, ErrNotReady
+			}
+			return nil, &BehindError{Asked: needed, Have: s.Revision()}
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package cacher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// lookback is how many revisions before the present filling begins, as a
+// multiple of the window's size in changes. It is more than one because the other
+// resources and programs write revisions, too; it is bounded because the store
+// reads all of its history in between to answer. A guess.
+const lookback = 10
+
+// session follows the store from where the cacher is until something fails. It
+// calls settled when it has caught up with the store.
+func (c *Cacher) session(ctx context.Context, settled func()) error {
+	epoch, err := c.cfg.Store.Epoch(ctx)
+	if err != nil {
+		return fmt.Errorf("learn the epoch of the store: %w", err)
+	}
+	if c.objects == nil || epoch != c.position.Epoch {
+		if err := c.fill(ctx, epoch); err != nil {
+			return fmt.Errorf("fill: %w", err)
+		}
+	}
+	err = c.follow(ctx, settled)
+	if errors.Is(err, object.ErrCompacted) {
+		c.log.Warn("the store has compacted what comes next, listing again", "revision", c.position.Revision)
+		if err := c.relist(ctx); err != nil {
+			return fmt.Errorf("relist: %w", err)
+		}
+		err = c.follow(ctx, settled)
+	}
+	return fmt.Errorf("follow from revision %d: %w", c.position.Revision, err)
+}
+
+// fill lists the state at an older revision, from which the watch brings it to
+// the present and fills the window on the way.
+func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
+	now, err := c.cfg.Store.Revision(ctx)
+	if err != nil {
+		return fmt.Errorf("learn the revision of the store: %w", err)
+	}
+	floor := max(1, now-object.Revision(lookback*c.cfg.Window.MaxChanges))
+	from, err := c.cfg.Store.Oldest(ctx, floor, now)
+	if err != nil {
+		return fmt.Errorf("find the oldest revision from %d on: %w", floor, err)
+	}
+	objects := newTree()
+	if err := c.list(ctx, from, func(r *object.Record) { objects.Set(c.build(r)) }); err != nil {
+		return fmt.Errorf("list at revision %d: %w", from, err)
+	}
+	c.objects = objects
+	c.position = object.Position{Epoch: epoch, Revision: from}
+	c.window = window{after: from}
+	c.replayable = from
+	c.target = now
+	c.log.Info("listed", "epoch", epoch, "revision", from, "objects", objects.Len(), "store_revision", now)
+	return nil
+}
+
+// relist lists the state at the present and applies the difference to the known
+// state as changes of that revision.
+func (c *Cacher) relist(ctx context.Context) error {
+	now, err := c.cfg.Store.Revision(ctx)
+	if err != nil {
+		return fmt.Errorf("learn the revision of the store: %w", err)
+	}
+	// Collected first and applied only when complete, so that a failure on the
+	// way leaves the state as it was.
+	var records []object.Record
+	if err := c.list(ctx, now, func(r *object.Record) { records = append(records, *r) }); err != nil {
+		return fmt.Errorf("list at revision %d: %w", now, err)
+	}
+	before := c.window.count
+	c.applyDifference(records, now)
+	c.replayable = now
+	c.target = now
+	c.log.Info("listed again", "revision", now, "objects", len(records), "differences", c.window.count-before)
+	c.advance(now)
+	return nil
+}
+
+// applyDifference changes the state into the given records, which are in order
+// of keys.
+func (c *Cacher) applyDifference(records []object.Record, at object.Revision) {
+	known := c.objects.Copy().Iter()
+	defer known.Release()
+	more := known.First()
+	for i := range records {
+		r := &records[i]
+		for more && known.Item().Key < r.Key {
+			c.change(known.Item().Key, at, nil)
+			more = known.Next()
+		}
+		if more && known.Item().Key == r.Key {
+			same := known.Item().ModRevision == r.ModRevision
+			more = known.Next()
+			if same {
+				continue
+			}
+		}
+		c.change(r.Key, at, c.build(r))
+	}
+	for ; more; more = known.Next() {
+		c.change(known.Item().Key, at, nil)
+	}
+}
+
+// list calls visit with every record of the resource at the revision, in order of
+// keys, a page at a time.
+func (c *Cacher) list(ctx context.Context, at object.Revision, visit func(*object.Record)) error {
+	start := object.Key("")
+	for {
+		records, more, err := c.cfg.Store.List(ctx, at, start, c.cfg.PageSize)
+		if err != nil {
+			return err
+		}
+		for i := range records {
+			visit(&records[i])
+		}
+		if !more {
+			return nil
+		}
+		if len(records) == 0 {
+			return fmt.Errorf("the store returned an empty page and says there is more after %q", start)
+		}
+		start = records[len(records)-1].Key + "\x00"
+	}
+}
+
+// follow applies the updates of a watch until it fails.
+func (c *Cacher) follow(ctx context.Context, settled func()) error {
+	stream, err := c.cfg.Store.Watch(ctx, c.position.Revision)
+	if err != nil {
+		return fmt.Errorf("open a watch: %w", err)
+	}
+	defer stream.Close()
+
+	asking, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	wg.Go(func() { c.progress.serve(asking, stream, c.cfg.ProgressInterval) })
+
+	// Until the target is reached somebody is waiting: the whole server.
+	catchingUp := true
+	c.progress.wait()
+	defer func() {
+		if catchingUp {
+			c.progress.done()
+		}
+	}()
+	for {
+		update, err := stream.Next(ctx)
+		if err != nil {
+			return err
+		}
+		c.apply(update)
+		if catchingUp && c.position.Revision >= c.target {
+			catchingUp = false
+			c.progress.done()
+			c.following.Store(true)
+			settled()
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package check_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// write is one revision of a truth that is made up by hand: the keys it puts and,
+// marked with a minus sign, the keys it deletes.
+type write struct {
+	revision object.Revision
+	keys     []object.Key
+}
+
+func at(revision object.Revision, keys ...object.Key) write { return write{revision, keys} }
+
+// changesOf numbers the writes as etcd would.
+func changesOf(writes ...write) []object.Change {
+	var changes []object.Change
+	state := map[object.Key]*object.Object{}
+	for _, w := range writes {
+		for _, key := range w.keys {
+			c := object.Change{Revision: w.revision, Key: key}
+			if key[0] == '-' {
+				c.Key = key[1:]
+				delete(state, c.Key)
+			} else {
+				o := &object.Object{
+					Key:            key,
+					Value:          fmt.Appendf(nil, "%s at %d", key, w.revision),
+					ContentType:    object.ContentText,
+					Labels:         map[string]string{"revision": fmt.Sprint(w.revision)},
+					CreateRevision: w.revision,
+					ModRevision:    w.revision,
+					Version:        1,
+				}
+				if old := state[key]; old != nil {
+					o.CreateRevision, o.Version = old.CreateRevision, old.Version+1
+				}
+				state[key], c.New = o, o
+			}
+			changes = append(changes, c)
+		}
+	}
+	return changes
+}
+
+// happened is the truth of most tests here: two transactions (4 and 7), a key
+// that is deleted and comes back, one that goes, and one in a place of its own.
+//
+//	revision  2  3  4  5  6  7  8    9
+//	a         +     ~        ~       ~
+//	b            +     -  +
+//	c               +        -
+//	team/x                      +
+var happened = []write{
+	at(2, "a"), at(3, "b"), at(4, "a", "c"), at(5, "-b"), at(6, "b"), at(7, "a", "-c"), at(8, "team/x"), at(9, "a"),
+}
+
+const end = 9
+
+func newTruth(t *testing.T) *check.Truth {
+	t.Helper()
+	truth, err := check.NewTruth(changesOf(happened...), end)
+	if err != nil {
+		t.Fatal(err)
+	}
+	truth.Window = 4
+	return truth
+}
+
+// events returns what a correct server sends for the given changes of happened,
+// each written as its key and revision.
+func events(changes ...change) []check.Event {
+	var all []check.Event
+	last := map[object.Key]object.Object{}
+	existed := map[change]object.EventType{}
+	became := map[change]object.Object{}
+	for _, c := range changesOf(happened...) {
+		old, before := last[c.Key]
+		name := change{c.Key, c.Revision}
+		switch {
+		case c.New == nil:
+			old.ModRevision = c.Revision
+			existed[name], became[name] = object.Deleted, old
+			delete(last, c.Key)
+			continue
+		case before:
+			existed[name] = object.Modified
+		default:
+			existed[name] = object.Added
+		}
+		became[name], last[c.Key] = *c.New, *c.New
+	}
+	for _, c := range changes {
+		o, ok := became[c]
+		if !ok {
+			panic(fmt.Sprintf("%v never happened", c))
+		}
+		all = append(all, check.Event{Type: existed[c], Object: o})
+	}
+	return all
+}
+
+type change struct {
+	key      object.Key
+	revision object.Revision
+}
+
+// objects returns what a correct server sends in a snapshot that has the given
+// versions of keys.
+func objects(versions ...change) []check.Event {
+	all := events(versions...)
+	for i := range all {
+		all[i].Type = object.Added
+	}
+	return all
+}
+
+const epoch object.Epoch = "e1"
+
+func pos(revision object.Revision) object.Position {
+	return object.Position{Epoch: epoch, Revision: revision}
+}
+
+func message(kind object.MessageKind, revision object.Revision, events []check.Event) check.Message {
+	return check.Message{Header: object.Header{Kind: kind, Position: pos(revision)}, Events: events}
+}
+
+func begin(kind object.CatchUp, revision object.Revision) check.Message {
+	m := message(object.CatchUpBegin, revision, nil)
+	m.CatchUp = kind
+	return m
+}
+
+func part(revision object.Revision, events []check.Event) check.Message {
+	return message(object.CatchUpPart, revision, events)
+}
+
+func synced(revision object.Revision) check.Message { return message(object.Synced, revision, nil) }
+
+func live(revision object.Revision, events []check.Event) check.Message {
+	return message(object.Live, revision, events)
+}
+
+func bookmark(revision object.Revision) check.Message { return message(object.Bookmark, revision, nil) }
+
+func draining(revision object.Revision) check.Message { return message(object.Draining, revision, nil) }
+
+func partial(m check.Message) check.Message {
+	m.Partial = true
+	return m
+}
+
+func fromNothing(messages ...check.Message) check.Stream {
+	return check.Stream{Begin: check.FromNothing, Messages: messages}
+}
+
+func fromNow(messages ...check.Message) check.Stream {
+	return check.Stream{Begin: check.FromNow, Messages: messages}
+}
+
+func after(revision object.Revision, messages ...check.Message) check.Stream {
+	return check.Stream{Begin: check.After, Position: pos(revision), Messages: messages}
+}
+
+func notBefore(revision object.Revision, s check.Stream) check.Stream {
+	s.NotBefore = revision
+	return s
+}
+
+func watched(scope object.Scope, streams ...check.Stream) *check.History {
+	return &check.History{Watcher: "watcher", Scope: scope, Streams: streams}
+}
+
+// all is the scope of most tests here.
+func all(streams ...check.Stream) *check.History { return watched(object.Scope{}, streams...) }

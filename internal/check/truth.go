@@ -1,0 +1,143 @@
+package check
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"sort"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// Truth is the history of a resource as etcd itself tells it.
+type Truth struct {
+	// Through is how far the truth goes: it has every change up to there.
+	Through object.Revision
+
+	// Window is the number of changes of the resource that the server promises
+	// to remember for resuming, restarted or not. 0: unknown, so that a RESET in
+	// answer to a resume is never held against it.
+	Window int
+
+	changes []object.Change            // in order of revision, with Old filled in
+	at      map[version]*object.Change // the change of a key at a revision
+	keys    []object.Key               // all that ever existed, sorted
+	byKey   map[object.Key][]*object.Change
+}
+
+// version names a change: etcd changes a key at most once per revision.
+type version struct {
+	key      object.Key
+	revision object.Revision
+}
+
+// NewTruth returns the truth that consists of the given puts and deletes. New is
+// the object that was put, nil for a delete; Old is found by NewTruth. It returns
+// an error where the changes contradict each other, so that a broken recording is
+// not taken for a broken server.
+func NewTruth(changes []object.Change, through object.Revision) (*Truth, error) {
+	t := &Truth{
+		Through: through,
+		changes: slices.Clone(changes),
+		at:      map[version]*object.Change{},
+		byKey:   map[object.Key][]*object.Change{},
+	}
+	last := object.Revision(0)
+	for i := range t.changes {
+		c := &t.changes[i]
+		if c.Revision < last {
+			return nil, fmt.Errorf("truth: %q at revision %d comes after revision %d", c.Key, c.Revision, last)
+		}
+		last = c.Revision
+		if t.at[version{c.Key, c.Revision}] != nil {
+			return nil, fmt.Errorf("truth: %q changes twice at revision %d", c.Key, c.Revision)
+		}
+		c.Old = nil
+		if before := t.byKey[c.Key]; len(before) > 0 {
+			c.Old = before[len(before)-1].New
+		}
+		if err := consistent(c); err != nil {
+			return nil, fmt.Errorf("truth: %q at revision %d: %w", c.Key, c.Revision, err)
+		}
+		t.at[version{c.Key, c.Revision}] = c
+		t.byKey[c.Key] = append(t.byKey[c.Key], c)
+	}
+	if last > through {
+		return nil, fmt.Errorf("truth: has a change at revision %d, but goes to %d only", last, through)
+	}
+	t.keys = slices.Sorted(maps.Keys(t.byKey))
+	return t, nil
+}
+
+// consistent checks the numbers that etcd gives to a key against each other.
+func consistent(c *object.Change) error {
+	switch {
+	case c.New == nil && c.Old == nil:
+		return fmt.Errorf("deleted, but it did not exist")
+	case c.New == nil:
+		return nil
+	case c.New.Key != c.Key:
+		return fmt.Errorf("is the change of another key, %q", c.New.Key)
+	case c.New.ModRevision != c.Revision:
+		return fmt.Errorf("has mod revision %d", c.New.ModRevision)
+	}
+	create, v := c.Revision, int64(1)
+	if c.Old != nil {
+		create, v = c.Old.CreateRevision, c.Old.Version+1
+	}
+	if c.New.CreateRevision != create || c.New.Version != v {
+		return fmt.Errorf("has create revision %d and version %d, should be %d and %d", c.New.CreateRevision, c.New.Version, create, v)
+	}
+	return nil
+}
+
+// Len returns the number of changes.
+func (t *Truth) Len() int { return len(t.changes) }
+
+// Has reports whether the key changed at the revision.
+func (t *Truth) Has(key object.Key, at object.Revision) bool { return t.at[version{key, at}] != nil }
+
+// Between returns the changes of the scope after one revision and up to another.
+func (t *Truth) Between(scope object.Scope, after, through object.Revision) iter.Seq[*object.Change] {
+	return func(yield func(*object.Change) bool) {
+		i := sort.Search(len(t.changes), func(i int) bool { return t.changes[i].Revision > after })
+		for ; i < len(t.changes) && t.changes[i].Revision <= through; i++ {
+			if c := &t.changes[i]; scope.Contains(c.Key) && !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// State returns the objects of the scope as they were at a revision, in order of
+// keys.
+func (t *Truth) State(scope object.Scope, at object.Revision) []*object.Object {
+	var state []*object.Object
+	for _, key := range t.keys {
+		if !scope.Contains(key) {
+			continue
+		}
+		changes := t.byKey[key]
+		n := sort.Search(len(changes), func(i int) bool { return changes[i].Revision > at })
+		if n > 0 && changes[n-1].New != nil {
+			state = append(state, changes[n-1].New)
+		}
+	}
+	return state
+}
+
+// eventOf returns the event that the change is to a watcher whose scope has its
+// key. Only the key decides about scopes, so an object is in the view of all of
+// them or of none.
+func eventOf(c *object.Change) Event {
+	switch {
+	case c.New == nil:
+		last := *c.Old
+		last.ModRevision = c.Revision
+		return Event{object.Deleted, last}
+	case c.Old == nil:
+		return Event{object.Added, *c.New}
+	}
+	return Event{object.Modified, *c.New}
+}

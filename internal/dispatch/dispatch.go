@@ -1,0 +1,208 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// ErrStopped says that the dispatcher has stopped and no more events come from
+// it. The watcher ends; its position is good elsewhere.
+var ErrStopped = errors.New("dispatch has stopped")
+
+// Source is where the changes come from: the cacher of the resource.
+type Source interface {
+	// State returns the newest state, or nil while there is none.
+	State() *cacher.State
+	// Ready returns a channel that is closed when there is a state.
+	Ready() <-chan struct{}
+}
+
+// Encoder makes the bytes that are sent for an event.
+type Encoder interface {
+	// AppendEvent appends the event that o was added, modified or deleted at the
+	// revision, and returns the extended slice.
+	AppendEvent(b []byte, t object.EventType, o *object.Object, at object.Revision) []byte
+	// AddedEvent returns the event that o was added. The bytes are shared by
+	// everyone and never change.
+	AddedEvent(o *object.Object) []byte
+}
+
+// Config says how to dispatch. Source and Encoder are required.
+type Config struct {
+	Source  Source
+	Encoder Encoder
+
+	// MessageBytes is the size of the events in one message, unless one event or
+	// one revision is larger. Default 1 MiB: a quarter of what gRPC clients
+	// accept by default, so that a message with one more large event still passes.
+	MessageBytes int
+
+	// FeedBytes bounds the memory of the logs of all feeds together. What falls
+	// out of them is read from the window. Default 64 MiB.
+	FeedBytes int
+}
+
+// Dispatcher brings the changes of one resource to its watchers.
+type Dispatcher struct {
+	cfg     Config
+	wakers  []*waker
+	through atomic.Int64  // revision: all changes up to it are in the feeds they concern
+	stopped chan struct{} // closed when Run has ended
+	shard   atomic.Uint32 // spreads watchers over wakers
+
+	mu       sync.Mutex         // guards everything below, and what feed says
+	position object.Position    // as through, with its epoch; zero before the first state
+	feeds    map[Interest]*feed // those with watchers
+	index    index              // the same
+	budget   budget
+	scratch  []byte  // for encoding
+	touched  []*feed // that the present round has to publish
+}
+
+// New returns a dispatcher that does nothing until it is run.
+func New(cfg Config) *Dispatcher {
+	if cfg.MessageBytes == 0 {
+		cfg.MessageBytes = 1 << 20
+	}
+	if cfg.FeedBytes == 0 {
+		cfg.FeedBytes = 64 << 20
+	}
+	d := &Dispatcher{
+		cfg:     cfg,
+		stopped: make(chan struct{}),
+		feeds:   map[Interest]*feed{},
+		index:   index{},
+		budget:  budget{limit: cfg.FeedBytes},
+	}
+	for range runtime.GOMAXPROCS(0) {
+		d.wakers = append(d.wakers, newWaker())
+	}
+	return d
+}
+
+// Run dispatches until ctx is done. It returns when all its goroutines have
+// ended; watchers then get [ErrStopped].
+func (d *Dispatcher) Run(ctx context.Context) {
+	defer close(d.stopped)
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	for _, k := range d.wakers {
+		wg.Go(func() { k.run(ctx) })
+	}
+	select {
+	case <-d.cfg.Source.Ready():
+	case <-ctx.Done():
+		return
+	}
+	for {
+		s := d.cfg.Source.State()
+		d.offer(s)
+		select {
+		case <-s.Superseded():
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// offer gives the feeds what happened up to the state.
+func (d *Dispatcher) offer(s *cacher.State) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	changes, ok := s.Changes(d.position.Revision)
+	if !ok || s.Position().Epoch != d.position.Epoch {
+		// The window has moved past us, or this is another history. The logs
+		// cannot be continued; they begin anew and their readers find out.
+		for _, f := range d.feeds {
+			f.restart(s.Position())
+			d.touched = append(d.touched, f)
+		}
+	} else {
+		for c := range changes {
+			for f := range d.index.concerned(c.Key) {
+				d.appendTo(f, c)
+			}
+		}
+	}
+	for _, f := range d.touched {
+		f.publish()
+	}
+	// Readers load through first and the view after it, so it must be stored
+	// after the views: what it promises they then see.
+	d.position = s.Position()
+	d.through.Store(int64(d.position.Revision))
+	for i, f := range d.touched {
+		for n := range f.shards {
+			d.wakers[n].enqueue(&f.shards[n])
+		}
+		d.touched[i] = nil
+	}
+	d.touched = d.touched[:0]
+}
+
+// appendTo shows a change to a feed: filtered once, encoded once.
+func (d *Dispatcher) appendTo(f *feed, c *object.Change) {
+	t, o, ok := f.interest.see(c)
+	if !ok {
+		return
+	}
+	d.scratch = d.cfg.Encoder.AppendEvent(d.scratch[:0], t, o, c.Revision)
+	if !f.dirty {
+		d.touched = append(d.touched, f)
+	}
+	f.append(c.Revision, d.scratch)
+}
+
+// Watch registers a watcher. Every change after the call is covered by it. The
+// caller calls Next from one goroutine, and Close when it is done.
+func (d *Dispatcher) Watch(i Interest, b Begin) *Watcher {
+	d.mu.Lock()
+	f := d.feeds[i]
+	if f == nil {
+		f = newFeed(i, d.position, len(d.wakers), &d.budget)
+		d.feeds[i] = f
+		d.index.add(f)
+	}
+	f.watchers++
+	d.mu.Unlock()
+
+	n := int(d.shard.Add(1)) % len(d.wakers)
+	return &Watcher{
+		dispatcher: d,
+		feed:       f,
+		shard:      &f.shards[n],
+		slot:       -1,
+		wake:       make(chan struct{}, 1),
+		step:       b.first,
+		epoch:      b.at.Epoch,
+		cursor:     b.at.Revision,
+	}
+}
+
+// leave forgets a watcher, and with the last one the feed.
+func (d *Dispatcher) leave(w *Watcher) {
+	w.shard.leave(w)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f := w.feed
+	if f.watchers--; f.watchers == 0 {
+		delete(d.feeds, f.interest)
+		d.index.remove(f)
+		f.forget()
+	}
+}
+
+// Interests returns the number of distinct interests that are being watched.
+func (d *Dispatcher) Interests() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.feeds)
+}

@@ -1,0 +1,36 @@
+// Package dispatch brings the changes of one resource to its watchers at a cost
+// that is paid per distinct interest, not per watcher.
+//
+// A [Dispatcher] reads the cacher's window with a cursor of its own. For each
+// change an index names the feeds whose interest it may concern; each of these
+// filters it once, encodes it once and appends it to its log. A [Watcher] is a
+// cursor: a revision up to which it has been told everything. It takes what lies
+// between its cursor and the end of the log, up to a size limit, in one message.
+// So batches form by themselves when the system is busy, a lone event leaves at
+// once, and a watcher that does not read costs nothing but its cursor.
+//
+//	cacher.State ──> Dispatcher.Run ──index──> feed ──append──> log (frozen views)
+//	                        |                    '──mark dirty──> waker ──> parked watchers
+//	                        '─ never waits for a watcher
+//
+// # Where a watcher reads
+//
+// A watcher asks three sources in turn, each time it wants the next message:
+//
+//  1. the log of its feed, while the log reaches back to its cursor;
+//  2. the cacher's window, while that does: the watcher filters and encodes for
+//     itself until it has caught up with the log;
+//  3. a snapshot of the cacher's state (a catch-up of kind RESET).
+//
+// The same rule serves the newcomer, the one who resumes and the one who fell
+// behind; whether a position is in the log, in the window or too old is never
+// decided in advance. What the position in a message promises, the cursor holds:
+// every event up to it has been delivered, none of them comes later.
+//
+// # Goroutines
+//
+// Run is the only writer of feeds. A fixed number of wakers, started by Run, wake
+// parked watchers, so that neither the writer nor a watcher pays for ten thousand
+// others; while a waker works, later changes only mark the feed dirty. Everything
+// else happens on the goroutine that calls [Watcher.Next].
+package dispatch

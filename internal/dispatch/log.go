@@ -1,0 +1,125 @@
+package dispatch
+
+import (
+	"sort"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// Segments of a log begin small, because most feeds are those of single keys and
+// see few events, and double up to a size at which a full one is a good write to
+// a socket. Guesses, to be measured with the load tool.
+const (
+	minSegmentBytes   = 1 << 10
+	maxSegmentBytes   = 64 << 10
+	minSegmentEntries = 8
+	maxSegmentEntries = 256
+)
+
+// segment is a run of encoded events in one piece of memory. Its writer fills it
+// from the front; what a view shows of it is never written again. Its slices are
+// made once with their final length, so that their headers never change while
+// somebody reads them.
+type segment struct {
+	bytes   []byte
+	entries []entry
+
+	// What follows belongs to the writer until the segment is sealed, that is,
+	// until a view shows a segment behind it.
+	used int // bytes
+	n    int // entries
+
+	feed       *feed
+	prev, next *segment // in the order of the budget
+}
+
+// entry is one event in a segment. It begins where the one before it ends.
+type entry struct {
+	at  object.Revision
+	end int
+}
+
+func newSegment(f *feed, previous *segment, size int) *segment {
+	bytes, entries := minSegmentBytes, minSegmentEntries
+	if previous != nil {
+		bytes = min(2*len(previous.bytes), maxSegmentBytes)
+		entries = min(2*len(previous.entries), maxSegmentEntries)
+	}
+	return &segment{bytes: make([]byte, max(bytes, size)), entries: make([]entry, entries), feed: f}
+}
+
+// add appends an encoded event and reports whether it had room.
+func (s *segment) add(at object.Revision, event []byte) bool {
+	if s.n == len(s.entries) || s.used+len(event) > len(s.bytes) {
+		return false
+	}
+	s.used += copy(s.bytes[s.used:], event)
+	s.entries[s.n] = entry{at: at, end: s.used}
+	s.n++
+	return true
+}
+
+// start returns where in the bytes entry i begins.
+func (s *segment) start(i int) int {
+	if i == 0 {
+		return 0
+	}
+	return s.entries[i-1].end
+}
+
+// view is the log of a feed at one moment, frozen. It has every event of the
+// feed's interest after the position.
+type view struct {
+	after    object.Position
+	segments []*segment
+	last     int // entries shown of the last segment
+}
+
+// shown returns how many entries the view has of segment i.
+func (v *view) shown(i int) int {
+	if i == len(v.segments)-1 {
+		return v.last
+	}
+	return v.segments[i].n
+}
+
+// read returns the events after the cursor as they are sent, leaving out the
+// first skip of them, and how the message ends.
+func (v *view) read(cursor object.Revision, skip, limit int) (pieces [][]byte, end cut) {
+	end = cut{limit: limit, upto: cursor}
+	si := sort.Search(len(v.segments), func(i int) bool {
+		return v.segments[i].entries[v.shown(i)-1].at > cursor
+	})
+	if si == len(v.segments) {
+		return nil, end
+	}
+	ei := sort.Search(v.shown(si), func(i int) bool { return v.segments[si].entries[i].at > cursor })
+	for skip > 0 && si < len(v.segments) {
+		step := min(skip, v.shown(si)-ei)
+		skip -= step
+		if ei += step; ei == v.shown(si) {
+			si, ei = si+1, 0
+		}
+	}
+
+	// First decide how many events to take, then slice: the decision may go back.
+	type place struct{ segment, entry int }
+	first := place{si, ei}
+walk:
+	for ; si < len(v.segments); si, ei = si+1, 0 {
+		s := v.segments[si]
+		for ; ei < v.shown(si); ei++ {
+			if !end.take(s.entries[ei].at, s.entries[ei].end-s.start(ei)) {
+				break walk
+			}
+		}
+	}
+	for left := end.taken; left > 0; first = (place{first.segment + 1, 0}) {
+		s := v.segments[first.segment]
+		n := min(left, v.shown(first.segment)-first.entry)
+		from, to := s.start(first.entry), s.entries[first.entry+n-1].end
+		pieces = append(pieces, s.bytes[from:to:to])
+		left -= n
+	}
+	return pieces, end
+}

@@ -1,0 +1,152 @@
+package wire
+
+import (
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// Field numbers of fanout.v1.Object.
+const (
+	objectKey            protowire.Number = 1
+	objectText           protowire.Number = 2
+	objectData           protowire.Number = 3
+	objectContentType    protowire.Number = 4
+	objectLabels         protowire.Number = 5
+	objectOpaque         protowire.Number = 6
+	objectCreateRevision protowire.Number = 7
+	objectVersion        protowire.Number = 8
+	objectModRevision    protowire.Number = 9
+)
+
+// Field numbers around objects and events.
+const (
+	elementField protowire.Number = 1 // Event.object, ListResponse.objects, GetResponse.object, WatchResponse.events
+	eventType    protowire.Number = 2 // Event.type
+)
+
+// sizeEventType is the encoded size of Event.type: a tag and a number below 128.
+const sizeEventType = 2
+
+// Seal encodes o and lets its value point into the encoded form, so that the
+// value is in memory once and the record it came from can be freed. It is the
+// last step of building an object.
+func Seal(o *object.Object) {
+	body := sizeObject(o)
+	field := protowire.SizeTag(elementField) + protowire.SizeBytes(body)
+	event := field + sizeEventType
+
+	b := make([]byte, 0, protowire.SizeTag(elementField)+protowire.SizeBytes(event))
+	b = appendMessageHead(b, elementField, event)
+	b = appendMessageHead(b, elementField, body)
+	b = protowire.AppendTag(b, objectKey, protowire.BytesType)
+	b = protowire.AppendString(b, string(o.Key))
+	b = protowire.AppendTag(b, valueField(o), protowire.BytesType)
+	b = protowire.AppendBytes(b, o.Value)
+	o.Value = b[len(b)-len(o.Value) : len(b) : len(b)]
+	if o.ContentType != "" {
+		b = protowire.AppendTag(b, objectContentType, protowire.BytesType)
+		b = protowire.AppendString(b, o.ContentType)
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Labels)) {
+		b = appendMessageHead(b, objectLabels, sizeLabel(name, o.Labels[name]))
+		b = protowire.AppendTag(b, 1, protowire.BytesType)
+		b = protowire.AppendString(b, name)
+		b = protowire.AppendTag(b, 2, protowire.BytesType)
+		b = protowire.AppendString(b, o.Labels[name])
+	}
+	if o.Opaque {
+		b = protowire.AppendTag(b, objectOpaque, protowire.VarintType)
+		b = protowire.AppendVarint(b, 1)
+	}
+	b = protowire.AppendTag(b, objectCreateRevision, protowire.VarintType)
+	b = protowire.AppendVarint(b, uint64(o.CreateRevision))
+	b = protowire.AppendTag(b, objectVersion, protowire.VarintType)
+	b = protowire.AppendVarint(b, uint64(o.Version))
+	b = appendModRevision(b, o.ModRevision)
+	b = appendEventType(b, object.Added)
+	o.Encoded = b
+}
+
+// AddedEvent returns the element of WatchResponse.events that says that o was
+// added. The bytes are shared and must not be modified.
+func AddedEvent(o *object.Object) []byte { return o.Encoded }
+
+// ObjectField returns o as an element of ListResponse.objects and as
+// GetResponse.object. The bytes are shared and must not be modified.
+func ObjectField(o *object.Object) []byte {
+	_, head := protowire.ConsumeVarint(o.Encoded[1:])
+	return o.Encoded[1+head : len(o.Encoded)-sizeEventType]
+}
+
+// AppendEvent appends to b the element of WatchResponse.events that says that o
+// was added, modified or deleted at revision at. For a deletion o is the last
+// state of the object.
+func AppendEvent(b []byte, t object.EventType, o *object.Object, at object.Revision) []byte {
+	if t != object.Deleted {
+		b = append(b, o.Encoded...)
+		b[len(b)-1] = byte(t)
+		return b
+	}
+	field := ObjectField(o)
+	_, head := protowire.ConsumeVarint(field[1:])
+	content := field[1+head : len(field)-sizeModRevision(o.ModRevision)]
+	body := len(content) + sizeModRevision(at)
+	b = appendMessageHead(b, elementField, protowire.SizeTag(elementField)+protowire.SizeBytes(body)+sizeEventType)
+	b = appendMessageHead(b, elementField, body)
+	b = append(b, content...)
+	b = appendModRevision(b, at)
+	return appendEventType(b, t)
+}
+
+func valueField(o *object.Object) protowire.Number {
+	if object.IsText(o.ContentType, o.Value) {
+		return objectText
+	}
+	return objectData
+}
+
+func sizeObject(o *object.Object) int {
+	n := protowire.SizeTag(objectKey) + protowire.SizeBytes(len(o.Key))
+	n += protowire.SizeTag(objectText) + protowire.SizeBytes(len(o.Value))
+	if o.ContentType != "" {
+		n += protowire.SizeTag(objectContentType) + protowire.SizeBytes(len(o.ContentType))
+	}
+	for name, value := range o.Labels {
+		n += protowire.SizeTag(objectLabels) + protowire.SizeBytes(sizeLabel(name, value))
+	}
+	if o.Opaque {
+		n += protowire.SizeTag(objectOpaque) + protowire.SizeVarint(1)
+	}
+	n += protowire.SizeTag(objectCreateRevision) + protowire.SizeVarint(uint64(o.CreateRevision))
+	n += protowire.SizeTag(objectVersion) + protowire.SizeVarint(uint64(o.Version))
+	return n + sizeModRevision(o.ModRevision)
+}
+
+func sizeLabel(name, value string) int {
+	return protowire.SizeTag(1) + protowire.SizeBytes(len(name)) + protowire.SizeTag(2) + protowire.SizeBytes(len(value))
+}
+
+func sizeModRevision(r object.Revision) int {
+	return protowire.SizeTag(objectModRevision) + protowire.SizeVarint(uint64(r))
+}
+
+func appendModRevision(b []byte, r object.Revision) []byte {
+	b = protowire.AppendTag(b, objectModRevision, protowire.VarintType)
+	return protowire.AppendVarint(b, uint64(r))
+}
+
+func appendEventType(b []byte, t object.EventType) []byte {
+	b = protowire.AppendTag(b, eventType, protowire.VarintType)
+	return protowire.AppendVarint(b, uint64(t))
+}
+
+// appendMessageHead appends the tag and the length of an embedded message whose
+// body of the given size follows.
+func appendMessageHead(b []byte, field protowire.Number, size int) []byte {
+	b = protowire.AppendTag(b, field, protowire.BytesType)
+	return protowire.AppendVarint(b, uint64(size))
+}

@@ -1,0 +1,59 @@
+package wire
+
+import (
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// Field numbers of fanout.v1.WatchResponse, ListResponse, GetResponse and
+// Position.
+const (
+	responsePosition protowire.Number = 2 // in all three responses
+	watchKind        protowire.Number = 3
+	watchCatchUp     protowire.Number = 4
+	watchPartial     protowire.Number = 5
+	listNextPage     protowire.Number = 3
+	positionEpoch    protowire.Number = 1
+	positionRevision protowire.Number = 2
+)
+
+// AppendHeader appends what a WatchResponse says besides its events. Placed
+// before or behind encoded events it makes a complete WatchResponse.
+func AppendHeader(b []byte, h object.Header) []byte {
+	b = AppendPosition(b, h.Position)
+	b = protowire.AppendTag(b, watchKind, protowire.VarintType)
+	b = protowire.AppendVarint(b, uint64(h.Kind))
+	if h.CatchUp != object.NoCatchUp {
+		b = protowire.AppendTag(b, watchCatchUp, protowire.VarintType)
+		b = protowire.AppendVarint(b, uint64(h.CatchUp))
+	}
+	if h.Partial {
+		b = protowire.AppendTag(b, watchPartial, protowire.VarintType)
+		b = protowire.AppendVarint(b, 1)
+	}
+	return b
+}
+
+// AppendPosition appends the position field of a WatchResponse, ListResponse or
+// GetResponse. Behind an ObjectField it makes a complete GetResponse.
+func AppendPosition(b []byte, p object.Position) []byte {
+	size := protowire.SizeTag(positionEpoch) + protowire.SizeBytes(len(p.Epoch)) +
+		protowire.SizeTag(positionRevision) + protowire.SizeVarint(uint64(p.Revision))
+	b = appendMessageHead(b, responsePosition, size)
+	b = protowire.AppendTag(b, positionEpoch, protowire.BytesType)
+	b = protowire.AppendString(b, string(p.Epoch))
+	b = protowire.AppendTag(b, positionRevision, protowire.VarintType)
+	return protowire.AppendVarint(b, uint64(p.Revision))
+}
+
+// AppendListEnd appends what a ListResponse says besides its objects. Behind
+// ObjectFields it makes a complete ListResponse.
+func AppendListEnd(b []byte, p object.Position, nextPageToken string) []byte {
+	b = AppendPosition(b, p)
+	if nextPageToken != "" {
+		b = protowire.AppendTag(b, listNextPage, protowire.BytesType)
+		b = protowire.AppendString(b, nextPageToken)
+	}
+	return b
+}

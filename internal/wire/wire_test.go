@@ -1,0 +1,161 @@
+package wire_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/wire"
+)
+
+var objects = map[string]struct {
+	object object.Object
+	proto  *fanoutv1.Object
+}{
+	"JSON is text": {
+		object.Object{Key: "a/b", Value: []byte(`{"x":1}`), ContentType: "application/json", CreateRevision: 3, ModRevision: 300, Version: 7},
+		&fanoutv1.Object{Key: "a/b", Value: &fanoutv1.Object_Text{Text: `{"x":1}`}, ContentType: "application/json", CreateRevision: 3, ModRevision: 300, Version: 7},
+	},
+	"binary with labels": {
+		object.Object{
+			Key: "k", Value: []byte{0xff, 0}, ContentType: "application/octet-stream",
+			Labels: map[string]string{"tier": "gold", "app": "x", "empty": ""}, CreateRevision: 1, ModRevision: 1, Version: 1,
+		},
+		&fanoutv1.Object{
+			Key: "k", Value: &fanoutv1.Object_Data{Data: []byte{0xff, 0}}, ContentType: "application/octet-stream",
+			Labels: map[string]string{"tier": "gold", "app": "x", "empty": ""}, CreateRevision: 1, ModRevision: 1, Version: 1,
+		},
+	},
+	"text that is not UTF-8 is data": {
+		object.Object{Key: "k", Value: []byte{0xff}, ContentType: "text/plain", CreateRevision: 1, ModRevision: 1, Version: 1},
+		&fanoutv1.Object{Key: "k", Value: &fanoutv1.Object_Data{Data: []byte{0xff}}, ContentType: "text/plain", CreateRevision: 1, ModRevision: 1, Version: 1},
+	},
+	"empty opaque value": {
+		object.Object{Key: "k", Opaque: true, CreateRevision: 1 << 40, ModRevision: 1<<62 + 1, Version: 1 << 20},
+		&fanoutv1.Object{Key: "k", Value: &fanoutv1.Object_Data{Data: []byte{}}, Opaque: true, CreateRevision: 1 << 40, ModRevision: 1<<62 + 1, Version: 1 << 20},
+	},
+}
+
+func decode[M proto.Message](t *testing.T, message M, bytes []byte) M {
+	t.Helper()
+	if err := proto.Unmarshal(bytes, message); err != nil {
+		t.Fatalf("the generated code cannot read the message: %v", err)
+	}
+	if len(message.ProtoReflect().GetUnknown()) != 0 {
+		t.Errorf("the message has unknown fields: %x", message.ProtoReflect().GetUnknown())
+	}
+	return message
+}
+
+func TestEventsReadLikeTheGeneratedCode(t *testing.T) {
+	for name, tc := range objects {
+		t.Run(name, func(t *testing.T) {
+			o := tc.object
+			wire.Seal(&o)
+
+			deleted := proto.CloneOf(tc.proto)
+			deleted.ModRevision = tc.proto.ModRevision + 128
+			want := &fanoutv1.WatchResponse{
+				Events: []*fanoutv1.Event{
+					{Type: fanoutv1.Event_TYPE_ADDED, Object: tc.proto},
+					{Type: fanoutv1.Event_TYPE_MODIFIED, Object: tc.proto},
+					{Type: fanoutv1.Event_TYPE_DELETED, Object: deleted},
+				},
+				Position: &fanoutv1.Position{Epoch: "abc", Revision: 12345},
+				Kind:     fanoutv1.WatchResponse_KIND_LIVE,
+				Partial:  true,
+			}
+			b := append([]byte(nil), wire.AddedEvent(&o)...)
+			b = wire.AppendEvent(b, object.Modified, &o, o.ModRevision)
+			b = wire.AppendEvent(b, object.Deleted, &o, o.ModRevision+128)
+			b = wire.AppendHeader(b, object.Header{Kind: object.Live, Position: object.Position{Epoch: "abc", Revision: 12345}, Partial: true})
+
+			got := decode(t, &fanoutv1.WatchResponse{}, b)
+			if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+				t.Errorf("response differs (-want +got):\n%s", diff)
+			}
+			if size := proto.Size(want); len(b) != size {
+				t.Errorf("encoded in %d bytes, the generated code needs %d", len(b), size)
+			}
+		})
+	}
+}
+
+func TestListAndGetShareTheBytesOfTheObject(t *testing.T) {
+	position := object.Position{Epoch: "e", Revision: 9}
+	for name, tc := range objects {
+		t.Run(name, func(t *testing.T) {
+			o := tc.object
+			wire.Seal(&o)
+			field := wire.ObjectField(&o)
+			if &field[len(field)-1] != &o.Encoded[len(o.Encoded)-3] {
+				t.Error("ObjectField copied the object")
+			}
+
+			list := append(append([]byte(nil), field...), field...)
+			gotList := decode(t, &fanoutv1.ListResponse{}, wire.AppendListEnd(list, position, "next"))
+			wantList := &fanoutv1.ListResponse{
+				Objects:       []*fanoutv1.Object{tc.proto, tc.proto},
+				Position:      &fanoutv1.Position{Epoch: "e", Revision: 9},
+				NextPageToken: "next",
+			}
+			if diff := cmp.Diff(wantList, gotList, protocmp.Transform()); diff != "" {
+				t.Errorf("list differs (-want +got):\n%s", diff)
+			}
+
+			get := append([]byte(nil), field...)
+			gotGet := decode(t, &fanoutv1.GetResponse{}, wire.AppendPosition(get, position))
+			wantGet := &fanoutv1.GetResponse{Object: tc.proto, Position: &fanoutv1.Position{Epoch: "e", Revision: 9}}
+			if diff := cmp.Diff(wantGet, gotGet, protocmp.Transform()); diff != "" {
+				t.Errorf("get differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSealKeepsTheValueOnce(t *testing.T) {
+	value := []byte("a value")
+	o := object.Object{Key: "k", Value: value, ContentType: object.ContentText}
+	wire.Seal(&o)
+	value[0] = 'X'
+	if string(o.Value) != "a value" {
+		t.Errorf("value is %q; it still shares memory with the record", o.Value)
+	}
+}
+
+func TestNumbersAreThoseOfTheProtocol(t *testing.T) {
+	for ours, theirs := range map[object.EventType]fanoutv1.Event_Type{
+		object.Added: fanoutv1.Event_TYPE_ADDED, object.Modified: fanoutv1.Event_TYPE_MODIFIED, object.Deleted: fanoutv1.Event_TYPE_DELETED,
+	} {
+		if int32(ours) != int32(theirs) {
+			t.Errorf("event type %d is %v in the protocol", ours, theirs)
+		}
+	}
+	kinds := []object.MessageKind{0, object.CatchUpBegin, object.CatchUpPart, object.Synced, object.Live, object.Bookmark, object.Draining}
+	names := []string{"KIND_UNSPECIFIED", "KIND_CATCH_UP_BEGIN", "KIND_CATCH_UP_PART", "KIND_SYNCED", "KIND_LIVE", "KIND_BOOKMARK", "KIND_DRAINING"}
+	for i, kind := range kinds {
+		if got := fanoutv1.WatchResponse_Kind(kind).String(); got != names[i] {
+			t.Errorf("message kind %d is %s in the protocol, want %s", kind, got, names[i])
+		}
+	}
+	for ours, name := range map[object.CatchUp]string{
+		object.NoCatchUp: "CATCH_UP_UNSPECIFIED", object.Replay: "CATCH_UP_REPLAY", object.Reset: "CATCH_UP_RESET",
+	} {
+		if got := fanoutv1.WatchResponse_CatchUp(ours).String(); got != name {
+			t.Errorf("catch-up %d is %s in the protocol, want %s", ours, got, name)
+		}
+	}
+}
+
+func BenchmarkSeal(b *testing.B) {
+	value := make([]byte, 256)
+	b.ReportAllocs()
+	for b.Loop() {
+		o := object.Object{Key: "team-a/limits", Value: value, ContentType: object.ContentBinary, CreateRevision: 100, ModRevision: 100000, Version: 5}
+		wire.Seal(&o)
+	}
+}

@@ -1,0 +1,68 @@
+package e2e
+
+import (
+	"fmt"
+
+	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/internal/object"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// messageOf returns a response in the form in which it is judged.
+func messageOf(r *fanoutv1.WatchResponse) (check.Message, error) {
+	m := check.Message{Header: object.Header{
+		Kind:     object.MessageKind(r.GetKind()),
+		CatchUp:  object.CatchUp(r.GetCatchUp()),
+		Position: positionOf(r.GetPosition()),
+		Partial:  r.GetPartial(),
+	}}
+	for _, e := range r.GetEvents() {
+		o, err := objectOf(e.GetObject())
+		if err != nil {
+			return check.Message{}, err
+		}
+		m.Events = append(m.Events, check.Event{Type: object.EventType(e.GetType()), Object: o})
+	}
+	return m, nil
+}
+
+func positionOf(p *fanoutv1.Position) object.Position {
+	return object.Position{Epoch: object.Epoch(p.GetEpoch()), Revision: object.Revision(p.GetRevision())}
+}
+
+func objectOf(o *fanoutv1.Object) (object.Object, error) {
+	out := object.Object{
+		Key:            object.Key(o.GetKey()),
+		ContentType:    o.GetContentType(),
+		Labels:         o.GetLabels(),
+		Opaque:         o.GetOpaque(),
+		CreateRevision: object.Revision(o.GetCreateRevision()),
+		ModRevision:    object.Revision(o.GetModRevision()),
+		Version:        o.GetVersion(),
+	}
+	text := false
+	switch v := o.GetValue().(type) {
+	case *fanoutv1.Object_Text:
+		out.Value, text = []byte(v.Text), true
+	case *fanoutv1.Object_Data:
+		out.Value = v.Data
+	default:
+		return out, fmt.Errorf("object %q has no value", o.GetKey())
+	}
+	if want := object.IsText(out.ContentType, out.Value); text != want {
+		return out, fmt.Errorf("object %q of type %q comes as text: %v, should: %v", o.GetKey(), out.ContentType, text, want)
+	}
+	return out, nil
+}
+
+// scopeOf returns the scope of a request.
+func scopeOf(s *fanoutv1.Scope) (object.Scope, error) {
+	switch s := s.GetScope().(type) {
+	case *fanoutv1.Scope_Prefix:
+		return object.ParsePrefix(s.Prefix)
+	case *fanoutv1.Scope_Key:
+		return object.ParseKeyScope(s.Key)
+	}
+	return object.Scope{}, nil
+}

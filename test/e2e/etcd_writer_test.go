@@ -1,0 +1,123 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// etcdWriter writes at random into etcd itself, as programs that know nothing of
+// fanoutd do: also values without an envelope, many keys with one deletion, and
+// keys that are none of the resource's.
+type etcdWriter struct {
+	name   string
+	client *clientv3.Client
+	rng    *rand.Rand
+	ledger *ledger
+	writes int
+}
+
+// run writes until there are enough changes. A write that was left unanswered
+// because the etcd inside of fanoutd went away with it is done again.
+func (w *etcdWriter) run(ctx context.Context, enough int) error {
+	for w.ledger.len() < enough {
+		w.writes++
+		ops, err := w.next()
+		if err != nil {
+			return err
+		}
+		for {
+			err := w.apply(ctx, ops)
+			if ctx.Err() == nil && passes(err) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", w.name, err)
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// passes reports whether an error is one of an etcd that is going or coming.
+func passes(err error) bool {
+	switch status.Code(err) {
+	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
+		return true
+	}
+	return err != nil && strings.Contains(err.Error(), "etcdserver: server stopped")
+}
+
+// next returns the operations of one transaction.
+func (w *etcdWriter) next() ([]clientv3.Op, error) {
+	switch n := w.rng.IntN(100); {
+	case n < 10:
+		return []clientv3.Op{clientv3.OpPut("/elsewhere/"+randomKey(w.rng), "x")}, nil
+	case n < 15:
+		// The prefix of the resource is the beginning of this key's name.
+		return []clientv3.Op{clientv3.OpPut(strings.TrimSuffix(etcdPrefix, "/")+"-not/"+randomKey(w.rng), "x")}, nil
+	case n < 18:
+		prefix := fmt.Sprintf("%steam-%d/svc-%d/", etcdPrefix, w.rng.IntN(teams), w.rng.IntN(services))
+		return []clientv3.Op{clientv3.OpDelete(prefix, clientv3.WithPrefix(), clientv3.WithPrevKV())}, nil
+	case n < 40:
+		return []clientv3.Op{clientv3.OpDelete(etcdPrefix+randomKey(w.rng), clientv3.WithPrevKV())}, nil
+	}
+	count := 1
+	if w.rng.IntN(2) == 0 {
+		count += w.rng.IntN(10)
+	}
+	var ops []clientv3.Op
+	for _, key := range randomKeys(w.rng, count) {
+		value, err := w.randomValue()
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, clientv3.OpPut(etcdPrefix+key, value))
+	}
+	return ops, nil
+}
+
+func (w *etcdWriter) randomValue() (string, error) {
+	text := fmt.Sprintf("%s %d", w.name, w.writes)
+	switch w.rng.IntN(10) {
+	case 0:
+		return text, nil // text that is no envelope
+	case 1:
+		return "\xff" + text, nil // bytes that are none
+	case 2:
+		return "", nil
+	}
+	sealed, err := seal("application/json", map[string]string{"writer": w.name}, fmt.Appendf(nil, "%q", text))
+	return string(sealed), err
+}
+
+func (w *etcdWriter) apply(ctx context.Context, ops []clientv3.Op) error {
+	answer, err := w.client.Txn(ctx).Then(ops...).Commit()
+	if err != nil {
+		return err
+	}
+	var changed []object.Key
+	note := func(key []byte) {
+		if key, ok := strings.CutPrefix(string(key), etcdPrefix); ok {
+			changed = append(changed, object.Key(key))
+		}
+	}
+	for i, op := range ops {
+		if op.IsPut() {
+			note(op.KeyBytes())
+		}
+		for _, kv := range answer.Responses[i].GetResponseDeleteRange().GetPrevKvs() {
+			note(kv.Key)
+		}
+	}
+	w.ledger.add(answer.Header.GetRevision(), changed...)
+	return nil
+}

@@ -1,0 +1,95 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// ledger is what the writers know to be written, because it was acknowledged.
+// What it counts is the clock of the tests: who waits, waits for changes.
+type ledger struct {
+	mu       sync.Mutex
+	entries  []entry
+	revision object.Revision // the newest
+	closed   bool
+	grown    chan struct{} // closed and replaced when something changes
+}
+
+// entry is an acknowledged change.
+type entry struct {
+	key      object.Key
+	revision object.Revision
+}
+
+func newLedger() *ledger { return &ledger{grown: make(chan struct{})} }
+
+// add enters the changes of one acknowledged write.
+func (l *ledger) add(revision int64, keys ...object.Key) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, key := range keys {
+		l.entries = append(l.entries, entry{key, object.Revision(revision)})
+	}
+	l.revision = max(l.revision, object.Revision(revision))
+	l.wake()
+}
+
+// close says that nothing more will be written.
+func (l *ledger) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	l.wake()
+}
+
+func (l *ledger) wake() {
+	close(l.grown)
+	l.grown = make(chan struct{})
+}
+
+// len returns the number of acknowledged changes.
+func (l *ledger) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.entries)
+}
+
+// newest returns the newest acknowledged revision.
+func (l *ledger) newest() object.Revision {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.revision
+}
+
+// wait waits until there are n acknowledged changes, or no more to come.
+func (l *ledger) wait(ctx context.Context, n int) error {
+	for {
+		l.mu.Lock()
+		done, grown := l.closed || len(l.entries) >= n, l.grown
+		l.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// survived returns an error if an acknowledged change is not in etcd's history.
+func (l *ledger) survived(truth *check.Truth) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.entries {
+		if !truth.Has(e.key, e.revision) {
+			return fmt.Errorf("the change of %q at revision %d was acknowledged, but is not in the history of etcd", e.key, e.revision)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,37 @@
+package e2e
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A data directory belongs to one process. The second is told so at once,
+// instead of waiting for the first to go away.
+func TestDataDirectoryIsHeldByOneProcess(t *testing.T) {
+	s := startServer(t, embedded(t, freeAddress(t))...)
+	dataDir := ""
+	for i, arg := range s.args {
+		if arg == "--data-dir" {
+			dataDir = s.args[i+1]
+		}
+	}
+	second := start(t, filepath.Join(keep(t), "second.log"), program(t, fanoutdProgram),
+		"--listen", freeAddress(t), "--data-dir", dataDir)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	code, err := second.wait(ctx)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, tail(second.output(t)))
+	}
+	said := second.output(t)
+	if code <= 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if !strings.Contains(said, dataDir) || !strings.Contains(said, "another process") {
+		t.Errorf("the message does not say that another process has %s:\n%s", dataDir, said)
+	}
+	put(t, s.conn, "key", []byte("the first goes on"))
+}

@@ -1,0 +1,70 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/internal/object"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// A watcher that is 1,000 changes behind when the server has been restarted gets
+// exactly these changes, and no snapshot.
+func TestResumeAfterRestartNeedsNoSnapshot(t *testing.T) {
+	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		t.Run(signal.String(), func(t *testing.T) {
+			const behind, batch = 1000, 50
+			etcd := freeAddress(t)
+			s := startServer(t, embedded(t, etcd)...)
+			putMany(t, s, "before", 500, batch)
+			r := newRecorder(t, s.conn, wholeResource())
+			r.open(t, check.FromNothing)
+			r.until(t, object.Synced)
+			r.leave()
+			position, _ := r.history.Position()
+
+			putMany(t, s, "missed", behind, batch)
+			s.end(t, signal)
+			s.start(t)
+			r.open(t, check.After)
+			r.until(t, object.Synced)
+
+			r.judge(t, readTruth(t, dialEtcd(t, etcd)))
+			resumed := r.history.Streams[1].Messages
+			if first := resumed[0]; first.CatchUp != object.Replay || first.Position != position {
+				t.Errorf("the stream after %v begins with %+v", position, first.Header)
+			}
+			events := 0
+			for _, m := range resumed {
+				events += len(m.Events)
+			}
+			if events != behind {
+				t.Errorf("%d events, want %d", events, behind)
+			}
+		})
+	}
+}
+
+// putMany puts n objects below a path, many at a time.
+func putMany(t *testing.T, s *server, path string, n, batch int) {
+	t.Helper()
+	store := fanoutv1.NewStoreServiceClient(s.conn)
+	for i := 0; i < n; i += batch {
+		request := &fanoutv1.TransactRequest{Resource: resource}
+		for j := i; j < i+batch; j++ {
+			request.Operations = append(request.Operations, &fanoutv1.Operation{Operation: &fanoutv1.Operation_Put{
+				Put: &fanoutv1.PutOperation{
+					Key:   fmt.Sprintf("%s/%04d", path, j),
+					Value: &fanoutv1.PutOperation_Text{Text: fmt.Sprintf("value %d", j)},
+				},
+			}})
+		}
+		if _, err := store.Transact(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

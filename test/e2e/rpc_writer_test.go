@@ -1,0 +1,150 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// rpcWriter writes at random through StoreService.
+type rpcWriter struct {
+	name   string
+	store  fanoutv1.StoreServiceClient
+	rng    *rand.Rand
+	ledger *ledger
+	writes int
+}
+
+// run writes until there are enough changes. A write that a stopping server
+// refused or left unanswered is done again, whether it was applied or not:
+// etcd's history tells.
+func (w *rpcWriter) run(ctx context.Context, enough int) error {
+	for w.ledger.len() < enough {
+		w.writes++
+		write := w.next()
+		for {
+			err := write(ctx)
+			if status.Code(err) == codes.Unavailable {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", w.name, err)
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// next returns the next write, which can be done more than once.
+func (w *rpcWriter) next() func(context.Context) error {
+	switch n := w.rng.IntN(100); {
+	case n < 45:
+		return w.put(w.randomPut(randomKey(w.rng)))
+	case n < 60:
+		return w.delete(&fanoutv1.DeleteOperation{Key: randomKey(w.rng)})
+	default:
+		return w.transact()
+	}
+}
+
+func (w *rpcWriter) put(put *fanoutv1.PutOperation) func(context.Context) error {
+	return func(ctx context.Context) error {
+		answer, err := w.store.Put(ctx, &fanoutv1.PutRequest{Resource: resource, Put: put})
+		if err != nil {
+			return conflictIsFine(err)
+		}
+		w.ledger.add(answer.GetRevision(), object.Key(put.GetKey()))
+		return nil
+	}
+}
+
+func (w *rpcWriter) delete(op *fanoutv1.DeleteOperation) func(context.Context) error {
+	return func(ctx context.Context) error {
+		answer, err := w.store.Delete(ctx, &fanoutv1.DeleteRequest{Resource: resource, Delete: op})
+		if err != nil {
+			return conflictIsFine(err)
+		}
+		if answer.GetDeleted() {
+			w.ledger.add(answer.GetRevision(), object.Key(op.GetKey()))
+		}
+		return nil
+	}
+}
+
+func (w *rpcWriter) transact() func(context.Context) error {
+	request := &fanoutv1.TransactRequest{Resource: resource}
+	for _, key := range randomKeys(w.rng, 2+w.rng.IntN(20)) {
+		op := &fanoutv1.Operation{}
+		switch n := w.rng.IntN(100); {
+		case n < 70:
+			op.Operation = &fanoutv1.Operation_Put{Put: w.randomPut(key)}
+		case n < 99:
+			op.Operation = &fanoutv1.Operation_Delete{Delete: &fanoutv1.DeleteOperation{Key: key}}
+		default:
+			op.Operation = &fanoutv1.Operation_Check{Check: &fanoutv1.CheckOperation{Key: key}}
+		}
+		request.Operations = append(request.Operations, op)
+	}
+	return func(ctx context.Context) error {
+		answer, err := w.store.Transact(ctx, request)
+		if err != nil {
+			return conflictIsFine(err)
+		}
+		if len(answer.GetResults()) != len(request.GetOperations()) {
+			return fmt.Errorf("%d results for %d operations", len(answer.GetResults()), len(request.GetOperations()))
+		}
+		var changed []object.Key
+		for i, op := range request.GetOperations() {
+			if put := op.GetPut(); put != nil {
+				changed = append(changed, object.Key(put.GetKey()))
+			}
+			if answer.GetResults()[i].GetDeleted() {
+				changed = append(changed, object.Key(op.GetDelete().GetKey()))
+			}
+		}
+		w.ledger.add(answer.GetRevision(), changed...)
+		return nil
+	}
+}
+
+// randomPut returns the put of a text, of bytes or of nothing, sometimes under
+// the condition that the key does not exist.
+func (w *rpcWriter) randomPut(key string) *fanoutv1.PutOperation {
+	put := &fanoutv1.PutOperation{Key: key}
+	text := fmt.Sprintf("{%q: %d}", w.name, w.writes)
+	switch w.rng.IntN(10) {
+	case 0:
+		put.Value = &fanoutv1.PutOperation_Data{Data: []byte{0xff, byte(w.writes), 0x00}}
+	case 1: // an empty value
+	case 2:
+		put.Value = &fanoutv1.PutOperation_Text{Text: strings.Repeat(text, 100)}
+	default:
+		put.Value = &fanoutv1.PutOperation_Text{Text: text}
+		put.ContentType = "application/json"
+	}
+	if w.rng.IntN(4) == 0 {
+		put.Labels = map[string]string{"writer": w.name, "tier": fmt.Sprint(w.rng.IntN(3))}
+	}
+	if w.rng.IntN(40) == 0 {
+		put.IfModRevision = new(int64)
+	}
+	return put
+}
+
+// conflictIsFine takes a precondition that did not hold for what it is: an
+// answer, to a write that others were faster with.
+func conflictIsFine(err error) error {
+	if status.Code(err) == codes.FailedPrecondition {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,123 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// resource is the one that fanoutd has without a configuration file, and
+// etcdPrefix is where it keeps it.
+const (
+	resource   = "config"
+	etcdPrefix = "/fanoutd/config/"
+)
+
+// startTimeout is how long a server may take to serve, and to end. It is long
+// because it only matters when something is broken.
+const startTimeout = 60 * time.Second
+
+// server is fanoutd as a process that can be started again and again, with the
+// same arguments and at the same address.
+type server struct {
+	*process
+	address string
+	log     string
+	args    []string
+	conn    *grpc.ClientConn
+}
+
+// startServer starts fanoutd and waits until it serves.
+func startServer(t *testing.T, args ...string) *server {
+	t.Helper()
+	s := &server{address: freeAddress(t), log: filepath.Join(keep(t), "fanoutd.log")}
+	s.args = append([]string{"--listen", s.address}, args...)
+	s.conn = dial(t, s.address)
+	t.Cleanup(func() { s.inspectLog(t) })
+	s.start(t)
+	return s
+}
+
+// embedded returns the arguments for a server with an etcd of its own that can
+// also be reached at the address.
+func embedded(t *testing.T, address string) []string {
+	return []string{"--data-dir", filepath.Join(t.TempDir(), "data"), "--embedded-etcd-listen", address}
+}
+
+// start starts fanoutd again, and waits until it serves.
+func (s *server) start(t *testing.T) {
+	t.Helper()
+	s.process = start(t, s.log, program(t, fanoutdProgram), s.args...)
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	for _, service := range []string{"", "resource/" + resource} {
+		if err := s.serving(ctx, service); err != nil {
+			t.Fatalf("%v\n%s", err, tail(s.output(t)))
+		}
+	}
+}
+
+// end sends the signal and waits for the process to end.
+func (s *server) end(t *testing.T, signal os.Signal) {
+	t.Helper()
+	s.signal(t, signal)
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	code, err := s.wait(ctx)
+	if err != nil {
+		t.Fatalf("after %v: %v\n%s", signal, err, tail(s.output(t)))
+	}
+	if signal != os.Kill && code != 0 {
+		t.Fatalf("exit code %d after %v\n%s", code, signal, tail(s.output(t)))
+	}
+}
+
+// serving waits until the health service says that a service is served.
+func (s *server) serving(ctx context.Context, service string) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	// The process of this call: a test may start another one meanwhile.
+	p := s.process
+	go func() {
+		select {
+		case <-p.exited:
+			cancel(fmt.Errorf("the server has ended: %v", p.cmd.ProcessState))
+		case <-ctx.Done():
+		}
+	}()
+	for {
+		health, err := healthv1.NewHealthClient(s.conn).Watch(ctx, &healthv1.HealthCheckRequest{Service: service})
+		if err == nil {
+			err = awaitStatus(health, healthv1.HealthCheckResponse_SERVING)
+		}
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("wait for %q to be served: %w", service, errors.Join(context.Cause(ctx), err))
+		}
+		// The server that is about to end may have answered.
+	}
+}
+
+// inspectLog looks for what must never be in the log of a server, and shows its
+// end if the test has failed.
+func (s *server) inspectLog(t *testing.T) {
+	log := s.output(t)
+	for _, trouble := range []string{"WARNING: DATA RACE", "panic"} {
+		if strings.Contains(log, trouble) {
+			t.Errorf("the log of the server has %q", trouble)
+		}
+	}
+	if t.Failed() {
+		t.Logf("the end of %s:\n%s", s.log, tail(log))
+	}
+}
