@@ -17,6 +17,10 @@ var ErrUnavailable = errors.New("store is unavailable")
 // an operator has to make room.
 var ErrNoSpace = errors.New("store is out of space")
 
+// ErrTooLarge says that the store does not take a write of this size. Nothing was
+// written; it has to be made smaller.
+var ErrTooLarge = errors.New("write is too large for the store")
+
 // ConflictError says that a precondition of a write did not hold, so nothing was
 // written. The caller reads afresh and decides anew; sending the same write again
 // does not help.

@@ -1,0 +1,83 @@
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --warn-undefined-variables --no-builtin-rules
+.DEFAULT_GOAL := help
+
+# Tools are pinned in a module of their own and run from there: nothing has to
+# be installed.
+TOOL := go tool -modfile=tools/go.mod
+# What `go vet`, tests and formatters look at.
+PACKAGES := ./...
+
+# The race detector needs a C compiler. CI must have one; elsewhere the tests
+# run without it where there is none.
+CC_FOUND := $(shell command -v "$$(go env CC)" 2>/dev/null)
+RACE := $(if $(CC_FOUND)$(filter true,$(CI)),-race)
+CI ?=
+
+.PHONY: help
+help: ## Describe the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
+
+.PHONY: build
+build: ## Build bin/fanoutd
+	CGO_ENABLED=0 go build -trimpath -o bin/fanoutd ./cmd/fanoutd
+
+.PHONY: run
+run: build ## Build and start the server with the embedded store in ./data
+	exec bin/fanoutd
+
+.PHONY: test
+test: ## Run all tests
+	$(if $(RACE),CGO_ENABLED=1 )go test $(RACE) -timeout 9m $(PACKAGES)
+
+.PHONY: bench
+bench: ## Run the micro-benchmarks
+	go test -run '^$$' -bench . $(PACKAGES)
+
+.PHONY: lint
+lint: lint-go lint-proto ## Check formatting, code, protocol and generated files
+
+.PHONY: lint-go
+lint-go:
+	@unformatted=$$($(TOOL) gofumpt -l $$(git ls-files '*.go' | grep -v '^gen/')); \
+	if [ -n "$$unformatted" ]; then echo "not formatted, run make fmt:"; echo "$$unformatted"; exit 1; fi
+	go mod tidy -diff
+	cd tools && go mod tidy -diff
+	go vet $(PACKAGES)
+	$(TOOL) staticcheck $(PACKAGES)
+	@fixes=$$(go fix -diff $(PACKAGES) 2>&1) || true; \
+	if [ -n "$$fixes" ]; then echo "$$fixes"; echo "run go fix ./..."; exit 1; fi
+
+# The protocol must not break what is on main. A commit that brings the first
+# protocol has nothing to be compared with.
+.PHONY: lint-proto
+lint-proto:
+	$(TOOL) buf lint
+	$(TOOL) buf format --diff --exit-code
+	@base=$$(git rev-parse --verify --quiet origin/main || git rev-parse --verify --quiet main || git rev-parse HEAD); \
+	if git cat-file -e "$$base:proto" 2>/dev/null; then \
+		echo buf breaking --against "$$base"; \
+		$(TOOL) buf breaking --against ".git#ref=$$base"; \
+	fi
+	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
+	$(TOOL) buf generate --output "$$fresh"; \
+	diff -r "$$fresh/gen" gen || { echo "gen/ is not what the protocol says, run make proto"; exit 1; }
+
+.PHONY: fmt
+fmt: ## Format the code and the protocol
+	$(TOOL) gofumpt -w $$(git ls-files '*.go' | grep -v '^gen/')
+	$(TOOL) buf format -w
+
+.PHONY: proto
+proto: ## Generate gen/ from proto/
+	$(TOOL) buf generate
+
+.PHONY: vulncheck
+vulncheck: ## Look for known vulnerabilities (needs the vulnerability database)
+	$(TOOL) govulncheck $(PACKAGES)
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin

@@ -1,0 +1,138 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sort"
+	"sync"
+	"unicode/utf8"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// Collection is the part of a store below one etcd prefix. All its methods may be
+// called from any goroutine.
+type Collection struct {
+	store  *Store
+	prefix string
+	end    string // the end of the key range that the prefix begins
+	log    *slog.Logger
+
+	mu      sync.Mutex
+	leftOut map[string]bool // guarded by mu: keys that were logged as left out; bounded
+}
+
+// maxLeftOutLogged bounds what is remembered in order to log a key only once.
+const maxLeftOutLogged = 1000
+
+// Epoch returns the identity of the revision space: the id of the etcd cluster,
+// which is drawn anew with every new cluster.
+func (c *Collection) Epoch(ctx context.Context) (object.Epoch, error) {
+	// Serializable: every member knows who it is, with or without a leader.
+	resp, err := c.store.client.Get(ctx, c.prefix, clientv3.WithCountOnly(), clientv3.WithSerializable())
+	if err != nil {
+		return "", classify(ctx, err)
+	}
+	return object.Epoch(fmt.Sprintf("%016x", resp.Header.GetClusterId())), nil
+}
+
+// Revision returns the revision of the store, not older than any write that was
+// acknowledged before the call.
+func (c *Collection) Revision(ctx context.Context) (object.Revision, error) {
+	resp, err := c.store.client.Get(ctx, c.prefix, clientv3.WithCountOnly())
+	if err != nil {
+		return 0, classify(ctx, err)
+	}
+	return object.Revision(resp.Header.GetRevision()), nil
+}
+
+// Oldest returns the oldest revision from floor (at least 1) to ceiling, the
+// store's present revision, that can still be listed.
+func (c *Collection) Oldest(ctx context.Context, floor, ceiling object.Revision) (object.Revision, error) {
+	// etcd tells the revision of the last compaction to watchers only. But it
+	// refuses a read at a compacted revision before it looks anything up, so
+	// searching for the border costs some twenty cheap requests.
+	var failed error
+	n := sort.Search(int(ceiling-floor), func(i int) bool {
+		if failed != nil {
+			return false
+		}
+		_, err := c.store.client.Get(ctx, c.prefix, clientv3.WithCountOnly(), clientv3.WithRev(int64(floor)+int64(i)))
+		if err = classify(ctx, err); err != nil && !errors.Is(err, object.ErrCompacted) {
+			failed = err
+		}
+		return err == nil
+	})
+	if failed != nil {
+		return 0, failed
+	}
+	return floor + object.Revision(n), nil
+}
+
+// List returns at most limit records with keys from start on, in ascending byte
+// order of keys, as they were at revision at, and whether there are more. There
+// are records if there are more.
+func (c *Collection) List(ctx context.Context, at object.Revision, start object.Key, limit int) (records []object.Record, more bool, err error) {
+	from := c.prefix + string(start)
+	for {
+		// Linearizable, although the revision is fixed: a member that lags behind
+		// would refuse a revision that it has not seen yet.
+		resp, err := c.store.client.Get(ctx, from, clientv3.WithRange(c.end), clientv3.WithRev(int64(at)), clientv3.WithLimit(int64(limit)))
+		if err != nil {
+			return nil, false, classify(ctx, err)
+		}
+		for _, kv := range resp.Kvs {
+			if key, ok := c.key(kv.Key); ok {
+				records = append(records, record(key, kv))
+			}
+		}
+		if !resp.More || len(records) > 0 {
+			return records, resp.More, nil
+		}
+		from = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
+	}
+}
+
+// record is what etcd holds under a key. The value shares memory with the
+// response, and with it with an in-process etcd: it must not be modified.
+func record(key object.Key, kv *mvccpb.KeyValue) object.Record {
+	return object.Record{
+		Key:            key,
+		Value:          kv.Value,
+		CreateRevision: object.Revision(kv.CreateRevision),
+		ModRevision:    object.Revision(kv.ModRevision),
+		Version:        kv.Version,
+	}
+}
+
+// key returns the key of an object in this collection. Keys that cannot be sent
+// as text, and the bare prefix, are logged once and left out.
+func (c *Collection) key(etcdKey []byte) (object.Key, bool) {
+	key := etcdKey[len(c.prefix):]
+	if len(key) > 0 && utf8.Valid(key) {
+		return object.Key(key), true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := string(etcdKey); !c.leftOut[s] && len(c.leftOut) < maxLeftOutLogged {
+		if c.leftOut == nil {
+			c.leftOut = map[string]bool{}
+		}
+		c.leftOut[s] = true
+		c.log.Warn("a key in etcd is empty or not valid UTF-8, leaving it out", "key", fmt.Sprintf("%q", s))
+	}
+	return "", false
+}
+
+// LeftOut returns the number of keys that were found and left out because they
+// are not valid UTF-8. It stops counting at 1,000.
+func (c *Collection) LeftOut() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.leftOut)
+}

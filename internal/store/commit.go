@@ -1,0 +1,120 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// revokeTimeout bounds the attempt to give back a lease that is not needed. A
+// lease that stays behind ends by itself.
+const revokeTimeout = 2 * time.Second
+
+// Commit applies the operations at one revision if all their preconditions hold,
+// and none of them otherwise.
+//
+// Errors: [*object.ConflictError] where a precondition does not hold,
+// [object.ErrNoSpace], [object.ErrTooLarge], and [object.ErrUnavailable] where
+// the outcome may be unknown. Nothing is tried twice.
+func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit, error) {
+	leases, err := c.grant(ctx, ops)
+	if err != nil {
+		return object.Commit{}, fmt.Errorf("grant a lease: %w", err)
+	}
+	var compares []clientv3.Cmp
+	var writes, reads []clientv3.Op
+	for i, op := range ops {
+		key := c.prefix + string(op.Key)
+		if op.If != nil {
+			compares = append(compares, clientv3.Compare(clientv3.ModRevision(key), "=", int64(*op.If)))
+			reads = append(reads, clientv3.OpGet(key, clientv3.WithKeysOnly()))
+		}
+		switch op.Kind {
+		case object.OpPut:
+			writes = append(writes, clientv3.OpPut(key, string(op.Value), clientv3.WithLease(leases[i])))
+		case object.OpDelete:
+			writes = append(writes, clientv3.OpDelete(key))
+		case object.OpCheck:
+		}
+	}
+	resp, err := c.store.client.Txn(ctx).If(compares...).Then(writes...).Else(reads...).Commit()
+	if err != nil {
+		// The transaction may have been applied all the same, with its leases.
+		return object.Commit{}, fmt.Errorf("commit: %w", classify(ctx, err))
+	}
+	if !resp.Succeeded {
+		c.revoke(ctx, leases)
+		return object.Commit{}, conflict(ops, resp)
+	}
+	commit := object.Commit{Revision: object.Revision(resp.Header.GetRevision()), Deleted: make([]bool, len(ops))}
+	next := 0
+	for i, op := range ops {
+		if op.Kind == object.OpCheck {
+			continue
+		}
+		if deleted := resp.Responses[next].GetResponseDeleteRange(); deleted != nil {
+			commit.Deleted[i] = deleted.GetDeleted() > 0
+		}
+		next++
+	}
+	return commit, nil
+}
+
+// conflict names the first operation whose precondition did not hold.
+func conflict(ops []object.Op, resp *clientv3.TxnResponse) error {
+	at := object.Revision(resp.Header.GetRevision())
+	next := 0
+	for _, op := range ops {
+		if op.If == nil {
+			continue
+		}
+		have := object.Revision(0)
+		if kvs := resp.Responses[next].GetResponseRange().GetKvs(); len(kvs) > 0 {
+			have = object.Revision(kvs[0].ModRevision)
+		}
+		if have != *op.If {
+			return &object.ConflictError{Key: op.Key, Want: *op.If, Have: have, At: at}
+		}
+		next++
+	}
+	return errors.New("etcd refused the transaction although every precondition holds")
+}
+
+// grant makes a lease for each put that has a time to live. The result has one
+// entry for each operation; 0 is no lease.
+func (c *Collection) grant(ctx context.Context, ops []object.Op) ([]clientv3.LeaseID, error) {
+	leases := make([]clientv3.LeaseID, len(ops))
+	for i, op := range ops {
+		if op.TTL <= 0 {
+			continue
+		}
+		seconds := int64((op.TTL + time.Second - 1) / time.Second)
+		resp, err := c.store.client.Grant(ctx, seconds)
+		if err != nil {
+			c.revoke(ctx, leases)
+			return nil, classify(ctx, err)
+		}
+		leases[i] = resp.ID
+	}
+	return leases, nil
+}
+
+// revoke gives back leases that nothing is attached to, even if the caller has
+// given up meanwhile.
+func (c *Collection) revoke(ctx context.Context, leases []clientv3.LeaseID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), revokeTimeout)
+	defer cancel()
+	for _, id := range leases {
+		if id == clientv3.NoLease {
+			continue
+		}
+		if _, err := c.store.client.Revoke(ctx, id); err != nil {
+			c.log.Debug("could not revoke a lease, it will expire", "error", err)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+)
+
+// EmbeddedConfig says how to run an etcd member in this process. Dir is required.
+type EmbeddedConfig struct {
+	Dir string // data directory; belongs to one process at a time
+
+	// ListenClient is where to serve etcd's own API, as host:port or URL. Default:
+	// nowhere, no socket is opened.
+	ListenClient string
+
+	QuotaBytes          int64         // size at which the database refuses writes; default 2 GiB
+	CompactionRetention time.Duration // how much history is kept; default 1 h
+	MaxTransactionOps   int           // default 128
+
+	// UnsafeNoFsync makes writes fast and a crash of the machine lose data. For
+	// tests, which do not crash machines.
+	UnsafeNoFsync bool
+}
+
+// OpenEmbedded starts an etcd member in this process and returns it when it
+// serves. A directory that another process holds is an error at once.
+func OpenEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*Store, error) {
+	unlock, err := lockDir(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	s, err := startEmbedded(ctx, cfg, log)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start embedded etcd in %s: %w", cfg.Dir, err), unlock())
+	}
+	stopServer := s.stop
+	s.stop = func() error { return errors.Join(stopServer(), unlock()) }
+	return s, nil
+}
+
+func startEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*Store, error) {
+	etcdConfig, err := cfg.etcd(log)
+	if err != nil {
+		return nil, err
+	}
+	etcd, err := embed.StartEtcd(etcdConfig)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-etcd.Server.ReadyNotify():
+	case err = <-etcd.Err():
+	case <-etcd.Server.StopNotify():
+		err = errors.New("it stopped before it was ready")
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		etcd.Close()
+		return nil, err
+	}
+	stop := func() error {
+		etcd.Close()
+		return nil
+	}
+	return &Store{client: v3client.New(etcd.Server), log: log, stop: stop}, nil
+}
+
+// etcd returns the configuration of a cluster of one member that nobody else can
+// join: it listens for no peers, and by default for no clients either.
+func (cfg EmbeddedConfig) etcd(log *slog.Logger) (*embed.Config, error) {
+	c := embed.NewConfig()
+	c.Name = "fanoutd"
+	c.Dir = filepath.Join(cfg.Dir, "etcd")
+	c.ListenPeerUrls, c.ListenClientUrls = nil, nil
+	// The cluster id is made of the member's peer URL, which is the same
+	// everywhere, and of this token. etcd looks at it only when the directory is
+	// new, so every directory has an id of its own and keeps it.
+	c.InitialClusterToken = uuid.NewString()
+	c.InitialCluster = c.InitialClusterFromName(c.Name)
+	if cfg.ListenClient != "" {
+		u, err := clientURL(cfg.ListenClient)
+		if err != nil {
+			return nil, err
+		}
+		c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{*u}, []url.URL{*u}
+	}
+	c.QuotaBackendBytes = cfg.QuotaBytes
+	if c.QuotaBackendBytes == 0 {
+		c.QuotaBackendBytes = 2 << 30
+	}
+	retention := cfg.CompactionRetention
+	if retention == 0 {
+		retention = time.Hour
+	}
+	c.AutoCompactionMode = embed.CompactorModePeriodic
+	c.AutoCompactionRetention = retention.String()
+	if cfg.MaxTransactionOps != 0 {
+		c.MaxTxnOps = uint(cfg.MaxTransactionOps)
+	}
+	c.UnsafeNoFsync = cfg.UnsafeNoFsync
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapLogger(log.With("component", "etcd")))
+	return c, nil
+}
+
+func clientURL(listen string) (*url.URL, error) {
+	if !strings.Contains(listen, "://") {
+		listen = "http://" + listen
+	}
+	u, err := url.Parse(listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen address of embedded etcd: %w", err)
+	}
+	return u, nil
+}

@@ -1,0 +1,42 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Store is an etcd, outside of this process or inside.
+type Store struct {
+	client  *clientv3.Client
+	log     *slog.Logger
+	streams atomic.Int64 // numbers streams, see Collection.Watch
+	stop    func() error // stops an embedded server; nil for an external one
+}
+
+// Collection returns the part of the store below an etcd prefix, which ends in a
+// slash. The name is for logs.
+func (s *Store) Collection(name, prefix string) *Collection {
+	return &Collection{
+		store:  s,
+		prefix: prefix,
+		end:    clientv3.GetPrefixRangeEnd(prefix),
+		log:    s.log.With("resource", name),
+	}
+}
+
+// Close ends the connection, and stops the server if it is an embedded one. Streams
+// end before.
+func (s *Store) Close() error {
+	var errs []error
+	if err := s.client.Close(); err != nil && !errors.Is(err, errClientClosed) {
+		errs = append(errs, fmt.Errorf("close the etcd client: %w", err))
+	}
+	if s.stop != nil {
+		errs = append(errs, s.stop())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,102 @@
+package store
+
+import (
+	"context"
+	"strconv"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// Watch streams every change after the given revision. The stream belongs to
+// the caller, who closes it.
+func (c *Collection) Watch(ctx context.Context, after object.Revision) (object.Stream, error) {
+	// The client puts all watches with the same metadata on one gRPC stream, and
+	// etcd answers a progress request only when every watch of the stream is up to
+	// date. Metadata of its own gives each watch a stream of its own.
+	ctx = metadata.AppendToOutgoingContext(ctx, "fanoutd-stream", strconv.FormatInt(c.store.streams.Add(1), 10))
+	// A member that lost its leader ends the watch, so that the client goes to
+	// another one and silence does not pass for peace.
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	responses := c.store.client.Watch(ctx, c.prefix,
+		clientv3.WithRange(c.end),
+		clientv3.WithRev(int64(after)+1),
+		clientv3.WithProgressNotify(),
+		clientv3.WithFragment(),
+	)
+	return &stream{collection: c, ctx: ctx, cancel: cancel, responses: responses}, nil
+}
+
+// stream is a running watch. Its context is kept because the client finds the
+// watch by the metadata in it.
+type stream struct {
+	collection *Collection
+	ctx        context.Context
+	cancel     context.CancelFunc
+	responses  clientv3.WatchChan
+}
+
+// Next implements [object.Stream].
+func (s *stream) Next(ctx context.Context) (object.Update, error) {
+	for {
+		select {
+		case <-ctx.Done():
+			return object.Update{}, ctx.Err()
+		case resp, ok := <-s.responses:
+			if !ok {
+				if err := s.ctx.Err(); err != nil {
+					return object.Update{}, err
+				}
+				return object.Update{}, object.ErrUnavailable
+			}
+			if err := resp.Err(); err != nil {
+				return object.Update{}, classify(ctx, err)
+			}
+			if u, ok := s.collection.update(&resp); ok {
+				return u, nil
+			}
+		}
+	}
+}
+
+// update returns what a response says, or false if it says nothing.
+func (c *Collection) update(resp *clientv3.WatchResponse) (object.Update, bool) {
+	if resp.IsProgressNotify() {
+		return object.Update{Through: object.Revision(resp.Header.GetRevision())}, true
+	}
+	if len(resp.Events) == 0 {
+		return object.Update{}, false
+	}
+	u := object.Update{
+		Records: make([]object.Record, 0, len(resp.Events)),
+		Through: object.Revision(resp.Events[len(resp.Events)-1].Kv.ModRevision),
+	}
+	for _, e := range resp.Events {
+		key, ok := c.key(e.Kv.Key)
+		switch {
+		case !ok:
+		case e.Type == mvccpb.Event_DELETE:
+			u.Records = append(u.Records, object.Record{Key: key, ModRevision: object.Revision(e.Kv.ModRevision), Deleted: true})
+		default:
+			u.Records = append(u.Records, record(key, e.Kv))
+		}
+	}
+	return u, true
+}
+
+// RequestProgress implements [object.Stream].
+func (s *stream) RequestProgress(context.Context) error {
+	return s.collection.store.client.RequestProgress(s.ctx)
+}
+
+// Close implements [object.Stream]. The client's goroutines of the watch have
+// ended when its channel is closed.
+func (s *stream) Close() {
+	s.cancel()
+	for range s.responses {
+		// drained until it is closed
+	}
+}

@@ -1,0 +1,68 @@
+package store
+
+import (
+	"context"
+	"log/slog"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// zapLogger returns a logger for etcd, which logs with zap, that writes to ours.
+// etcd's information is our debugging: it describes the inside of a part.
+func zapLogger(log *slog.Logger) *zap.Logger {
+	return zap.New(&zapCore{handler: log.Handler()})
+}
+
+// zapCore is a zapcore.Core in front of a slog.Handler.
+type zapCore struct{ handler slog.Handler }
+
+func slogLevel(l zapcore.Level) slog.Level {
+	switch {
+	case l >= zapcore.ErrorLevel:
+		return slog.LevelError
+	case l == zapcore.WarnLevel:
+		return slog.LevelWarn
+	}
+	return slog.LevelDebug
+}
+
+// Enabled implements zapcore.LevelEnabler.
+func (c *zapCore) Enabled(l zapcore.Level) bool {
+	return c.handler.Enabled(context.Background(), slogLevel(l))
+}
+
+// With implements zapcore.Core.
+func (c *zapCore) With(fields []zapcore.Field) zapcore.Core {
+	return &zapCore{handler: c.handler.WithAttrs(attrs(fields))}
+}
+
+// Check implements zapcore.Core.
+func (c *zapCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(entry.Level) {
+		return checked.AddCore(entry, c)
+	}
+	return checked
+}
+
+// Write implements zapcore.Core.
+func (c *zapCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
+	r := slog.NewRecord(entry.Time, slogLevel(entry.Level), entry.Message, 0)
+	r.AddAttrs(attrs(fields)...)
+	return c.handler.Handle(context.Background(), r)
+}
+
+// Sync implements zapcore.Core.
+func (c *zapCore) Sync() error { return nil }
+
+func attrs(fields []zapcore.Field) []slog.Attr {
+	encoded := zapcore.NewMapObjectEncoder()
+	out := make([]slog.Attr, 0, len(fields))
+	for _, f := range fields {
+		f.AddTo(encoded)
+		if v, ok := encoded.Fields[f.Key]; ok {
+			out = append(out, slog.Any(f.Key, v))
+		}
+	}
+	return out
+}
