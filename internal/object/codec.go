@@ -34,8 +34,8 @@ type Codec interface {
 	// object is served as it is stored.
 	Decode(stored []byte) (Content, error)
 
-	// Encode returns the form in which content is stored, or a [ContentError].
-	Encode(content Content) ([]byte, error)
+	// Encode returns the form in which content is stored, or what is wrong with it.
+	Encode(content Content) ([]byte, *ContentError)
 }
 
 // ContentError says which part of a writer's content a codec refuses, and why.
@@ -62,6 +62,19 @@ func CodecByName(name string) (Codec, error) {
 		return nil, fmt.Errorf("unknown codec %q, must be one of %s", name, strings.Join(CodecNames(), ", "))
 	}
 	return c, nil
+}
+
+// Encode returns the stored form of content that was handed over as text or as
+// bytes. A content type that the writer left out is that of the codec, or says
+// which of the two it was.
+func Encode(c Codec, content Content, text bool) ([]byte, *ContentError) {
+	if _, keepsType := c.(envelopeCodec); keepsType && content.ContentType == "" {
+		content.ContentType = ContentBinary
+		if text {
+			content.ContentType = ContentText
+		}
+	}
+	return c.Encode(content)
 }
 
 // OpaqueContent returns the content of a value that did not decode: its bytes, as
@@ -98,7 +111,7 @@ func (rawCodec) Decode(stored []byte) (Content, error) {
 	return Content{Value: stored, ContentType: ContentBinary}, nil
 }
 
-func (rawCodec) Encode(c Content) ([]byte, error) { return encodePlain(c, ContentBinary) }
+func (rawCodec) Encode(c Content) ([]byte, *ContentError) { return encodePlain(c, ContentBinary) }
 
 // jsonCodec stores JSON documents as they are.
 type jsonCodec struct{}
@@ -112,7 +125,7 @@ func (jsonCodec) Decode(stored []byte) (Content, error) {
 	return Content{Value: stored, ContentType: ContentJSON}, nil
 }
 
-func (jsonCodec) Encode(c Content) ([]byte, error) {
+func (jsonCodec) Encode(c Content) ([]byte, *ContentError) {
 	if !json.Valid(c.Value) || !utf8.Valid(c.Value) {
 		return nil, &ContentError{Field: "value", Reason: "is not a JSON document, which this resource requires"}
 	}
@@ -121,7 +134,7 @@ func (jsonCodec) Encode(c Content) ([]byte, error) {
 
 // encodePlain stores the bare value for the codecs whose stored form has room
 // for nothing else.
-func encodePlain(c Content, contentType string) ([]byte, error) {
+func encodePlain(c Content, contentType string) ([]byte, *ContentError) {
 	if c.ContentType != "" && c.ContentType != contentType {
 		return nil, &ContentError{Field: "content_type", Reason: fmt.Sprintf("is always %s in this resource", contentType)}
 	}

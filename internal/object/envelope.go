@@ -28,7 +28,7 @@ type envelopeCodec struct{}
 
 func (envelopeCodec) Name() string { return "object" }
 
-func (envelopeCodec) Encode(c Content) ([]byte, error) {
+func (envelopeCodec) Encode(c Content) ([]byte, *ContentError) {
 	if !utf8.ValidString(c.ContentType) {
 		return nil, &ContentError{Field: "content_type", Reason: "is not valid UTF-8"}
 	}

@@ -1,0 +1,34 @@
+package server
+
+import (
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec that everything else goes to
+	"google.golang.org/grpc/mem"
+)
+
+// encoded is a response that needs no marshalling. Its pieces are shared by many
+// streams and garbage-collected: mem.SliceBuffer ignores reference counts, so
+// nothing is lost when a stream dies before it has sent them.
+type encoded mem.BufferSlice
+
+// codec passes encoded responses through and leaves the rest to protobuf.
+type codec struct{ encoding.CodecV2 }
+
+func newCodec() encoding.CodecV2 { return codec{encoding.GetCodecV2("proto")} }
+
+// Marshal implements encoding.CodecV2.
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	if e, ok := v.(encoded); ok {
+		return mem.BufferSlice(e), nil
+	}
+	return c.CodecV2.Marshal(v)
+}
+
+// joined returns the response that is made of the pieces, one after the other.
+func joined(pieces [][]byte, last []byte) encoded {
+	e := make(encoded, 0, len(pieces)+1)
+	for _, p := range pieces {
+		e = append(e, mem.SliceBuffer(p))
+	}
+	return append(e, mem.SliceBuffer(last))
+}

@@ -1,0 +1,47 @@
+package server
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// serviceDesc is the generated description of FanoutService, but that Get and
+// List may answer with encoded responses. The generated handlers insist on the
+// generated types, which would have to be marshalled.
+func serviceDesc(f *fanout) *grpc.ServiceDesc {
+	desc := fanoutv1.FanoutService_ServiceDesc
+	desc.HandlerType = nil
+	desc.Methods = []grpc.MethodDesc{
+		{MethodName: "Get", Handler: unary(fanoutv1.FanoutService_Get_FullMethodName, f.Get)},
+		{MethodName: "List", Handler: unary(fanoutv1.FanoutService_List_FullMethodName, f.List)},
+	}
+	desc.Streams = []grpc.StreamDesc{{
+		StreamName:    "Watch",
+		ServerStreams: true,
+		Handler: func(_ any, stream grpc.ServerStream) error {
+			req := &fanoutv1.WatchRequest{}
+			if err := stream.RecvMsg(req); err != nil {
+				return err
+			}
+			return f.Watch(req, stream)
+		},
+	}}
+	return &desc
+}
+
+func unary[Request any](method string, handle func(context.Context, *Request) (encoded, error)) grpc.MethodHandler {
+	return func(_ any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+		req := new(Request)
+		if err := decode(req); err != nil {
+			return nil, err
+		}
+		handler := func(ctx context.Context, req any) (any, error) { return handle(ctx, req.(*Request)) }
+		if interceptor == nil {
+			return handler(ctx, req)
+		}
+		return interceptor(ctx, req, &grpc.UnaryServerInfo{FullMethod: method}, handler)
+	}
+}

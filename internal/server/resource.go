@@ -1,0 +1,39 @@
+package server
+
+import (
+	"context"
+
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// Writer applies writes. The store implements it.
+type Writer interface {
+	// Commit applies the operations at one revision, or none of them.
+	Commit(ctx context.Context, ops []object.Op) (object.Commit, error)
+}
+
+// Resource is what the server serves under one name.
+type Resource struct {
+	Name       string
+	Codec      object.Codec
+	Cacher     *cacher.Cacher
+	Dispatcher *dispatch.Dispatcher
+	Writer     Writer
+}
+
+// resources are the configured resources by name.
+type resources map[string]*Resource
+
+func (r resources) find(name string) (*Resource, error) {
+	if found, ok := r[name]; ok {
+		return found, nil
+	}
+	if name == "" {
+		var c checker
+		c.refuse("resource", "must not be empty")
+		return nil, c.err()
+	}
+	return nil, unknownResourceError(name)
+}

@@ -1,0 +1,151 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// Config says what to serve. All fields are required.
+type Config struct {
+	Resources     []Resource
+	Writes        bool // serve StoreService
+	MaxValueBytes int  // of a value that is written
+	MaxOperations int  // in one transaction
+	Log           *slog.Logger
+}
+
+// Server serves the protocol.
+type Server struct {
+	log       *slog.Logger
+	grpc      *grpc.Server
+	health    *health.Server
+	resources resources
+
+	drain context.CancelFunc // ends streams
+
+	healthDone sync.WaitGroup // the goroutine that keeps the health service up to date
+	stopHealth context.CancelFunc
+}
+
+// Keepalive: a peer that is gone without a word is noticed within half a minute,
+// and clients may ask as often as every ten seconds whether we are there.
+var (
+	keepaliveParameters = keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}
+	keepaliveLimits     = keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}
+)
+
+// writeBufferSize is how much is collected for one write to a socket. Large
+// messages cost two to six times as much with no buffer.
+const writeBufferSize = 128 << 10
+
+// New returns a server that serves nothing until Serve is called. It must be
+// stopped in any case.
+func New(cfg Config) *Server {
+	s := &Server{log: cfg.Log, health: health.NewServer(), resources: resources{}}
+	for i := range cfg.Resources {
+		r := &cfg.Resources[i]
+		s.resources[r.Name] = r
+	}
+	finished := []logging.Option{
+		logging.WithLogOnEvents(logging.FinishCall),
+		logging.WithLevels(logLevel),
+	}
+	recovered := recovery.WithRecoveryHandlerContext(func(ctx context.Context, p any) error {
+		s.log.ErrorContext(ctx, "a handler panicked", "panic", p, "stack", string(debug.Stack()))
+		return errPanic
+	})
+	s.grpc = grpc.NewServer(
+		grpc.ForceServerCodecV2(newCodec()),
+		grpc.KeepaliveParams(keepaliveParameters),
+		grpc.KeepaliveEnforcementPolicy(keepaliveLimits),
+		grpc.WriteBufferSize(writeBufferSize),
+		grpc.WaitForHandlers(true),
+		grpc.ChainUnaryInterceptor(
+			logging.UnaryServerInterceptor(logger(s.log), finished...),
+			s.unaryStatus,
+			recovery.UnaryServerInterceptor(recovered),
+		),
+		grpc.ChainStreamInterceptor(
+			logging.StreamServerInterceptor(logger(s.log), finished...),
+			s.streamStatus,
+			recovery.StreamServerInterceptor(recovered),
+		),
+	)
+	draining, drain := context.WithCancel(context.Background())
+	s.drain = drain
+	f := &fanout{resources: s.resources, draining: draining}
+	s.grpc.RegisterService(serviceDesc(f), f)
+	if cfg.Writes {
+		fanoutv1.RegisterStoreServiceServer(s.grpc, &writes{
+			resources: s.resources, maxValueBytes: cfg.MaxValueBytes, maxOperations: cfg.MaxOperations,
+		})
+	}
+	healthpb.RegisterHealthServer(s.grpc, s.health)
+	reflection.Register(s.grpc)
+
+	ctx, stop := context.WithCancel(context.Background())
+	s.stopHealth = stop
+	s.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
+	s.healthDone.Go(func() { s.watchHealth(ctx) })
+	return s
+}
+
+// errPanic is what the client of a handler that panicked is told.
+var errPanic = errors.New("the handler panicked")
+
+// Serve serves on the listener until the server is stopped.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.grpc.Serve(l); err != nil {
+		return fmt.Errorf("serve on %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// Stop tells everybody that the server is going away, ends each stream with its
+// last position, and returns when all requests have ended; those that have not
+// when ctx is done are cut off.
+func (s *Server) Stop(ctx context.Context) {
+	s.stopHealth()
+	s.healthDone.Wait()
+	s.health.Shutdown()
+	s.drain()
+	cutOff := context.AfterFunc(ctx, s.grpc.Stop)
+	defer cutOff()
+	s.grpc.GracefulStop()
+}
+
+// logger writes what the interceptors say with slog.
+func logger(log *slog.Logger) logging.Logger {
+	return logging.LoggerFunc(func(ctx context.Context, level logging.Level, message string, fields ...any) {
+		log.Log(ctx, slog.Level(level), message, fields...)
+	})
+}
+
+// logLevel says how loudly a finished request is logged: what is normal at
+// debugging level, what the server is to blame for as a warning or an error.
+func logLevel(code codes.Code) logging.Level {
+	switch code {
+	case codes.Internal, codes.Unknown, codes.DataLoss:
+		return logging.LevelError
+	case codes.ResourceExhausted, codes.Unavailable, codes.DeadlineExceeded:
+		return logging.LevelWarn
+	}
+	return logging.LevelDebug
+}

@@ -1,0 +1,169 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// maxTTL is etcd's own bound on the time to live of a lease, in seconds.
+const maxTTL = 9_000_000_000
+
+// writes implements StoreService.
+type writes struct {
+	fanoutv1.UnimplementedStoreServiceServer
+	resources     resources
+	maxValueBytes int
+	maxOperations int
+}
+
+// Put implements StoreService.
+func (s *writes) Put(ctx context.Context, req *fanoutv1.PutRequest) (*fanoutv1.PutResponse, error) {
+	commit, err := s.commit(ctx, req.GetResource(), func(b *batch) { b.put("put", req.GetPut()) })
+	if err != nil {
+		return nil, err
+	}
+	return &fanoutv1.PutResponse{Revision: int64(commit.Revision)}, nil
+}
+
+// Delete implements StoreService.
+func (s *writes) Delete(ctx context.Context, req *fanoutv1.DeleteRequest) (*fanoutv1.DeleteResponse, error) {
+	commit, err := s.commit(ctx, req.GetResource(), func(b *batch) { b.remove("delete", req.GetDelete()) })
+	if err != nil {
+		return nil, err
+	}
+	return &fanoutv1.DeleteResponse{Revision: int64(commit.Revision), Deleted: commit.Deleted[0]}, nil
+}
+
+// Transact implements StoreService.
+func (s *writes) Transact(ctx context.Context, req *fanoutv1.TransactRequest) (*fanoutv1.TransactResponse, error) {
+	commit, err := s.commit(ctx, req.GetResource(), func(b *batch) { b.operations(req.GetOperations()) })
+	if err != nil {
+		return nil, err
+	}
+	resp := &fanoutv1.TransactResponse{Revision: int64(commit.Revision)}
+	for _, deleted := range commit.Deleted {
+		resp.Results = append(resp.Results, &fanoutv1.OperationResult{Deleted: deleted})
+	}
+	return resp, nil
+}
+
+// commit checks everything first and only then asks the store.
+func (s *writes) commit(ctx context.Context, name string, fill func(*batch)) (object.Commit, error) {
+	resource, err := s.resources.find(name)
+	if err != nil {
+		return object.Commit{}, err
+	}
+	b := batch{writes: s, codec: resource.Codec}
+	fill(&b)
+	if err := b.err(); err != nil {
+		return object.Commit{}, err
+	}
+	return resource.Writer.Commit(ctx, b.ops)
+}
+
+// batch turns the operations of a request into those of the store.
+type batch struct {
+	checker
+	writes *writes
+	codec  object.Codec
+	ops    []object.Op
+}
+
+func (b *batch) operations(operations []*fanoutv1.Operation) {
+	if n := len(operations); n == 0 || n > b.writes.maxOperations {
+		b.refuse("operations", "has %d operations, must have between 1 and %d", n, b.writes.maxOperations)
+		return
+	}
+	keys := map[object.Key]bool{}
+	for i, operation := range operations {
+		field := fmt.Sprintf("operations[%d]", i)
+		switch kind := operation.GetOperation().(type) {
+		case *fanoutv1.Operation_Put:
+			b.put(field+".put", kind.Put)
+		case *fanoutv1.Operation_Delete:
+			b.remove(field+".delete", kind.Delete)
+		case *fanoutv1.Operation_Check:
+			b.check(field+".check", kind.Check)
+		default:
+			b.refuse(field, "must be a put, a delete or a check")
+			continue
+		}
+		key := b.ops[len(b.ops)-1].Key
+		if key != "" && keys[key] {
+			b.refuse(field, "has the key %q of an earlier operation", key)
+		}
+		keys[key] = true
+	}
+}
+
+func (b *batch) put(field string, p *fanoutv1.PutOperation) {
+	op := object.Op{
+		Kind: object.OpPut,
+		Key:  b.key(field+".key", p.GetKey()),
+		If:   b.precondition(field+".if_mod_revision", p.IfModRevision),
+		TTL:  b.ttl(field+".ttl", p.GetTtl()),
+	}
+	content := object.Content{ContentType: p.GetContentType(), Labels: p.GetLabels()}
+	valueField := field + ".value"
+	switch value := p.GetValue().(type) {
+	case *fanoutv1.PutOperation_Text:
+		valueField, content.Value = field+".text", []byte(value.Text)
+	case *fanoutv1.PutOperation_Data:
+		valueField, content.Value = field+".data", value.Data
+	}
+	_, isText := p.GetValue().(*fanoutv1.PutOperation_Text)
+	if n := len(content.Value); n > b.writes.maxValueBytes {
+		b.refuse(valueField, "has %d bytes, the limit is %d", n, b.writes.maxValueBytes)
+	} else {
+		op.Value = b.encode(field, valueField, content, isText)
+	}
+	b.ops = append(b.ops, op)
+}
+
+// encode returns the stored form of a value.
+func (b *batch) encode(field, valueField string, content object.Content, isText bool) []byte {
+	stored, err := object.Encode(b.codec, content, isText)
+	if err != nil {
+		if err.Field == "value" {
+			field = valueField
+		} else {
+			field += "." + err.Field
+		}
+		b.refuse(field, "%s", err.Reason)
+	}
+	return stored
+}
+
+func (b *batch) remove(field string, d *fanoutv1.DeleteOperation) {
+	b.ops = append(b.ops, object.Op{
+		Kind: object.OpDelete,
+		Key:  b.key(field+".key", d.GetKey()),
+		If:   b.precondition(field+".if_mod_revision", d.IfModRevision),
+	})
+}
+
+func (b *batch) check(field string, c *fanoutv1.CheckOperation) {
+	want := c.GetModRevision()
+	b.ops = append(b.ops, object.Op{
+		Kind: object.OpCheck,
+		Key:  b.key(field+".key", c.GetKey()),
+		If:   b.precondition(field+".mod_revision", &want),
+	})
+}
+
+func (b *batch) ttl(field string, ttl *durationpb.Duration) time.Duration {
+	if ttl == nil {
+		return 0
+	}
+	if ttl.GetNanos() != 0 || ttl.GetSeconds() < 1 || ttl.GetSeconds() > maxTTL {
+		b.refuse(field, "must be whole seconds between 1 and %d", maxTTL)
+		return 0
+	}
+	return time.Duration(ttl.GetSeconds()) * time.Second
+}

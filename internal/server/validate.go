@@ -1,0 +1,82 @@
+package server
+
+import (
+	"fmt"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// checker collects what is wrong with a request, so that the caller is told
+// everything at once.
+type checker struct{ violations invalidError }
+
+func (c *checker) refuse(field, format string, args ...any) {
+	c.violations = append(c.violations, &errdetails.BadRequest_FieldViolation{
+		Field: field, Description: fmt.Sprintf(format, args...),
+	})
+}
+
+func (c *checker) err() error {
+	if len(c.violations) == 0 {
+		return nil
+	}
+	return c.violations
+}
+
+// key checks a key that is written.
+func (c *checker) key(field, key string) object.Key {
+	k, err := object.ParseKey(key)
+	if err != nil {
+		c.refuse(field, "%v", err)
+	}
+	return k
+}
+
+// scope checks a scope that is read.
+func (c *checker) scope(field string, scope *fanoutv1.Scope) object.Scope {
+	var s object.Scope
+	var err error
+	switch kind := scope.GetScope().(type) {
+	case *fanoutv1.Scope_Prefix:
+		field += ".prefix"
+		s, err = object.ParsePrefix(kind.Prefix)
+	case *fanoutv1.Scope_Key:
+		field += ".key"
+		s, err = object.ParseKeyScope(kind.Key)
+	}
+	if err != nil {
+		c.refuse(field, "%v", err)
+	}
+	return s
+}
+
+func (c *checker) consistency(field string, rc *fanoutv1.ReadConsistency) cacher.Consistency {
+	switch level := rc.GetLevel().(type) {
+	case *fanoutv1.ReadConsistency_Any:
+		if level.Any {
+			return cacher.Any()
+		}
+	case *fanoutv1.ReadConsistency_MinRevision:
+		return cacher.AtLeast(c.revision(field+".min_revision", level.MinRevision))
+	}
+	return cacher.Consistency{}
+}
+
+func (c *checker) revision(field string, r int64) object.Revision {
+	if r < 0 {
+		c.refuse(field, "is %d, must not be negative", r)
+	}
+	return object.Revision(r)
+}
+
+func (c *checker) precondition(field string, r *int64) *object.Revision {
+	if r == nil {
+		return nil
+	}
+	want := c.revision(field, *r)
+	return &want
+}

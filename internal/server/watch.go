@@ -1,0 +1,106 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/wire"
+)
+
+// Watch implements FanoutService. It registers a watcher and carries its
+// messages to the stream until one of the two ends, or the server stops.
+func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) error {
+	resource, err := f.resources.find(req.GetResource())
+	if err != nil {
+		return err
+	}
+	interest, begin, err := f.begin(stream.Context(), resource, req)
+	if err != nil {
+		return err
+	}
+	if f.draining.Err() != nil {
+		return errDraining
+	}
+	w := resource.Dispatcher.Watch(interest, begin)
+	defer w.Close()
+	// The watcher is registered: who has the header knows that.
+	if err := stream.SendHeader(metadata.MD{}); err != nil {
+		return err
+	}
+
+	ctx, cancel := context.WithCancelCause(stream.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(f.draining, func() { cancel(errDraining) })()
+	for {
+		m, err := w.Next(ctx)
+		if errors.Is(context.Cause(ctx), errDraining) || errors.Is(err, dispatch.ErrStopped) {
+			return drain(stream, w)
+		}
+		if err != nil {
+			return err
+		}
+		if err := send(stream, m); err != nil {
+			return err
+		}
+	}
+}
+
+// drain tells the client where to resume and ends the stream.
+func drain(stream grpc.ServerStream, w *dispatch.Watcher) error {
+	last := dispatch.Message{Header: object.Header{Kind: object.Draining, Position: w.Position()}}
+	if err := send(stream, last); err != nil {
+		return err
+	}
+	return errDraining
+}
+
+func send(stream grpc.ServerStream, m dispatch.Message) error {
+	return stream.SendMsg(joined(m.Events, wire.AppendHeader(nil, m.Header)))
+}
+
+// begin checks the request and waits until the resource is fresh enough for it.
+func (f *fanout) begin(ctx context.Context, resource *Resource, req *fanoutv1.WatchRequest) (dispatch.Interest, dispatch.Begin, error) {
+	var check checker
+	interest := dispatch.Interest{Scope: check.scope("scope", req.GetScope())}
+	consistency := check.consistency("consistency", req.GetConsistency())
+	after := req.GetAfter()
+	if after != nil {
+		check.revision("after.revision", after.GetRevision())
+		if after.GetEpoch() == "" && after.GetRevision() > 0 {
+			check.refuse("after.epoch", "must not be empty")
+		}
+		if req.GetConsistency().GetLevel() != nil {
+			check.refuse("consistency", "must be left out with after, which says it itself")
+		}
+		consistency = cacher.Any()
+	}
+	if err := check.err(); err != nil {
+		return interest, dispatch.Begin{}, err
+	}
+	state, err := resource.Cacher.Read(ctx, consistency)
+	if err != nil {
+		return interest, dispatch.Begin{}, err
+	}
+	switch {
+	case after != nil:
+		position := object.Position{Epoch: object.Epoch(after.GetEpoch()), Revision: object.Revision(after.GetRevision())}
+		if position.Epoch == state.Position().Epoch {
+			// A replica that is behind the one where the position comes from
+			// catches up with it first.
+			if _, err := resource.Cacher.Read(ctx, cacher.AtLeast(position.Revision)); err != nil {
+				return interest, dispatch.Begin{}, err
+			}
+		}
+		return interest, dispatch.After(position), nil
+	case req.GetFromNow():
+		return interest, dispatch.FromNow(state.Position()), nil
+	}
+	return interest, dispatch.FromSnapshot(), nil
+}
