@@ -2,89 +2,79 @@ package app
 
 import "time"
 
-// Config is everything that can be set. It is put together and validated once,
-// at start, and only read after that. The koanf tags are the keys of the
-// configuration file; settings.go has what each of them means.
-//
-// The zero Config is not valid. Begin with [Defaults].
+// Config is everything that can be configured. [Defaults] works as it is.
 type Config struct {
-	Listen                   string           `koanf:"listen"`
-	ShutdownGrace            time.Duration    `koanf:"shutdown-grace"`
-	Log                      LogConfig        `koanf:"log"`
-	Etcd                     EtcdConfig       `koanf:"etcd"`
-	Embedded                 EmbeddedConfig   `koanf:"embedded"`
-	Writes                   bool             `koanf:"writes"`
-	MaxValueBytes            int              `koanf:"max-value-bytes"`
-	MaxTransactionOperations int              `koanf:"max-transaction-operations"`
-	Resources                []ResourceConfig `koanf:"resources"`
+	Listen        string        `yaml:"listen"`
+	ShutdownGrace time.Duration `yaml:"shutdown-grace"`
+	Log           LogConfig     `yaml:"log"`
+
+	Etcd     EtcdConfig     `yaml:"etcd"`
+	Embedded EmbeddedConfig `yaml:"embedded-etcd"`
+
+	Writes                   bool `yaml:"writes"`
+	MaxValueBytes            Size `yaml:"max-value-bytes"`
+	MaxTransactionOperations int  `yaml:"max-transaction-operations"`
+
+	Resources []ResourceConfig `yaml:"resources"`
 }
 
-// LogConfig says what is logged, and how.
+// LogConfig says what is logged and how.
 type LogConfig struct {
-	Level  string `koanf:"level"`
-	Format string `koanf:"format"`
+	Level  string `yaml:"level"`  // debug, info, warn or error
+	Format string `yaml:"format"` // text or json
 }
 
-// EtcdConfig is how to reach an etcd outside of this process. Without endpoints
-// there is an embedded one, and nothing else here may be set but DialTimeout.
+// EtcdConfig says how to reach an external etcd. Without endpoints the embedded
+// one is used.
 type EtcdConfig struct {
-	Endpoints   []string      `koanf:"endpoints"`
-	DialTimeout time.Duration `koanf:"dial-timeout"`
-	CAFile      string        `koanf:"ca-file"`
-	CertFile    string        `koanf:"cert-file"`
-	KeyFile     string        `koanf:"key-file"`
-	ServerName  string        `koanf:"server-name"`
-	Username    string        `koanf:"username"`
-	Password    string        `koanf:"password"` // of PasswordFile, where that is set
-
-	// PasswordFile is where the password was read from, for config print. Only
-	// Password is used.
-	PasswordFile string `koanf:"password-file"`
+	Endpoints   []string      `yaml:"endpoints,omitempty"`
+	DialTimeout time.Duration `yaml:"dial-timeout"`
+	CAFile      string        `yaml:"ca-file,omitempty"`
+	CertFile    string        `yaml:"cert-file,omitempty"`
+	KeyFile     string        `yaml:"key-file,omitempty"`
+	ServerName  string        `yaml:"server-name,omitempty"`
+	Username    string        `yaml:"username,omitempty"`
+	Password    string        `yaml:"password,omitempty"`
 }
 
-// EmbeddedConfig is about the etcd server inside this process. It is not used
-// when there are etcd endpoints.
+// EmbeddedConfig says how to run the embedded etcd.
 type EmbeddedConfig struct {
-	DataDir             string        `koanf:"data-dir"`
-	Listen              string        `koanf:"listen"` // empty: no socket
-	QuotaBytes          Size          `koanf:"quota"`
-	CompactionRetention time.Duration `koanf:"compaction-retention"`
+	DataDir             string        `yaml:"data-dir"`
+	Listen              string        `yaml:"listen,omitempty"`
+	QuotaBytes          Size          `yaml:"quota-bytes"`
+	CompactionRetention time.Duration `yaml:"compaction-retention"`
 }
 
 // ResourceConfig is one resource.
 type ResourceConfig struct {
-	Name   string       `koanf:"name"`
-	Prefix string       `koanf:"prefix"` // in etcd, with a slash at its end
-	Codec  string       `koanf:"codec"`  // a name that object.CodecByName knows
-	Window WindowConfig `koanf:"window"`
+	Name   string       `yaml:"name"`
+	Prefix string       `yaml:"prefix"` // default: /fanoutd/NAME/
+	Codec  string       `yaml:"codec"`  // default: object
+	Window WindowConfig `yaml:"window"`
 }
 
 // WindowConfig bounds the window of recent changes of a resource.
 type WindowConfig struct {
-	MaxEvents int  `koanf:"max-events"`
-	MaxBytes  Size `koanf:"max-bytes"`
+	MaxEvents int  `yaml:"max-events"`
+	MaxBytes  Size `yaml:"max-bytes"`
 }
 
-// Defaults returns the configuration that fanoutd has when nothing is set.
+// Defaults returns the configuration of a server that was told nothing.
 func Defaults() Config {
 	return Config{
-		Listen:        "127.0.0.1:7420",
-		ShutdownGrace: 10 * time.Second,
-		Log:           LogConfig{Level: "info", Format: "text"},
-		Etcd:          EtcdConfig{DialTimeout: 5 * time.Second},
-		Embedded: EmbeddedConfig{
-			DataDir:             "data",
-			QuotaBytes:          2 * GiB,
-			CompactionRetention: time.Hour,
-		},
+		Listen:                   "127.0.0.1:7420",
+		ShutdownGrace:            10 * time.Second,
+		Log:                      LogConfig{Level: "info", Format: "text"},
+		Etcd:                     EtcdConfig{DialTimeout: 5 * time.Second},
+		Embedded:                 EmbeddedConfig{DataDir: "data", QuotaBytes: 2 * GiB, CompactionRetention: time.Hour},
 		Writes:                   true,
-		MaxValueBytes:            int(MiB),
+		MaxValueBytes:            MiB,
 		MaxTransactionOperations: 128,
 		Resources:                []ResourceConfig{DefaultResource("config")},
 	}
 }
 
-// DefaultResource returns a resource of which only the name is known.
+// DefaultResource returns a resource of which only the name is configured.
 func DefaultResource(name string) ResourceConfig {
 	return ResourceConfig{
 		Name:   name,

@@ -4,9 +4,58 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
+
+	"github.com/fanoutd/fanoutd/internal/server"
 )
 
-// Run runs fanoutd until ctx is done.
-func Run(_ context.Context, _ Config, _ *slog.Logger) error {
-	return errors.New("there is no server yet")
+// Run builds the server and runs it until ctx is done or it fails. It returns
+// when everything it started has ended.
+func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
+	a, err := Build(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	return a.Run(ctx)
+}
+
+// Run serves until ctx is done or serving fails, then stops everything in the
+// reverse order: requests and streams, dispatch, the cachers, the store.
+func (a *App) Run(ctx context.Context) error {
+	srv := server.New(server.Config{
+		Resources:     a.resources,
+		Writes:        a.cfg.Writes,
+		MaxValueBytes: int(a.cfg.MaxValueBytes),
+		MaxOperations: a.cfg.MaxTransactionOperations,
+		Log:           a.log,
+	})
+	var dispatchers, cachers, serving sync.WaitGroup
+	background := context.WithoutCancel(ctx)
+	cacherCtx, stopCachers := context.WithCancel(background)
+	dispatchCtx, stopDispatchers := context.WithCancel(background)
+	for _, r := range a.resources {
+		cachers.Go(func() { r.Cacher.Run(cacherCtx) })
+		dispatchers.Go(func() { r.Dispatcher.Run(dispatchCtx) })
+	}
+	failed := make(chan error, 1)
+	serving.Go(func() { failed <- srv.Serve(a.listener) })
+	a.log.Info("serving", "address", a.Addr().String(), "resources", len(a.resources))
+
+	var err error
+	select {
+	case <-ctx.Done():
+		a.log.Info("stopping", "grace", a.cfg.ShutdownGrace)
+	case err = <-failed:
+	}
+	grace, cancel := context.WithTimeout(background, a.cfg.ShutdownGrace)
+	defer cancel()
+	srv.Stop(grace)
+	serving.Wait()
+	stopDispatchers()
+	dispatchers.Wait()
+	stopCachers()
+	cachers.Wait()
+	err = errors.Join(err, a.close())
+	a.log.Info("stopped")
+	return err
 }

@@ -91,7 +91,7 @@ func New(cfg Config) *Server {
 	draining, drain := context.WithCancel(context.Background())
 	s.drain = drain
 	f := &fanout{resources: s.resources, draining: draining}
-	s.grpc.RegisterService(serviceDesc(f), f)
+	s.grpc.RegisterService(serviceDesc(f), nil)
 	if cfg.Writes {
 		fanoutv1.RegisterStoreServiceServer(s.grpc, &writes{
 			resources: s.resources, maxValueBytes: cfg.MaxValueBytes, maxOperations: cfg.MaxOperations,
