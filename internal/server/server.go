@@ -139,12 +139,14 @@ func logger(log *slog.Logger) logging.Logger {
 }
 
 // logLevel says how loudly a finished request is logged: what is normal at
-// debugging level, what the server is to blame for as a warning or an error.
+// debugging level, what the server is to blame for as an error. A store that is
+// away and a server that stops are logged where that happens, not once for each
+// of the ten thousand requests that notice.
 func logLevel(code codes.Code) logging.Level {
 	switch code {
 	case codes.Internal, codes.Unknown, codes.DataLoss:
 		return logging.LevelError
-	case codes.ResourceExhausted, codes.Unavailable, codes.DeadlineExceeded:
+	case codes.ResourceExhausted:
 		return logging.LevelWarn
 	}
 	return logging.LevelDebug

@@ -79,7 +79,9 @@ func (f *fanout) begin(ctx context.Context, resource *Resource, req *fanoutv1.Wa
 		if req.GetConsistency().GetLevel() != nil {
 			check.refuse("consistency", "must be left out with after, which says it itself")
 		}
-		consistency = cacher.Any()
+		// Whatever is loaded will do to compare the position with; the first load
+		// is worth waiting for.
+		consistency = cacher.AtLeast(0)
 	}
 	if err := check.err(); err != nil {
 		return interest, dispatch.Begin{}, err

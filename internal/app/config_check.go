@@ -1,0 +1,120 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// problem says what is wrong with a value of the setting; empty if nothing is.
+func (s *Setting) problem(value any) string {
+	switch {
+	case s.min != s.max:
+		if n := asInt(value); n < s.min || n > s.max {
+			return fmt.Sprintf("must be from %s to %s, not %s", s.formatInt(s.min), s.formatInt(s.max), s.formatInt(n))
+		}
+	case s.oneOf != nil:
+		if v := value.(string); !slices.Contains(s.oneOf, v) {
+			return fmt.Sprintf("must be one of %s, not %q", strings.Join(s.oneOf, ", "), v)
+		}
+	case s.check != nil && s.kind == kindText:
+		if err := s.check(value.(string)); err != nil {
+			return err.Error()
+		}
+	}
+	return ""
+}
+
+// formatInt writes a bound of the setting as its values are written.
+func (s *Setting) formatInt(n int64) string {
+	v, err := s.kind.parse(strconv.FormatInt(n, 10))
+	if s.kind == kindDuration {
+		v, err = s.kind.parse(strconv.FormatInt(n, 10) + "ns")
+	}
+	if err != nil {
+		return strconv.FormatInt(n, 10)
+	}
+	return s.kind.format(v)
+}
+
+func checkNotEmpty(s string) error {
+	if s == "" {
+		return errors.New("must not be empty")
+	}
+	return nil
+}
+
+func checkOptionalAddress(s string) error {
+	if s == "" {
+		return nil
+	}
+	return checkAddress(s)
+}
+
+func checkAddress(s string) error {
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return fmt.Errorf("%q is not an address such as 127.0.0.1:7420", s)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
+		return fmt.Errorf("%q has a bad port, must be a number from 0 to 65535", s)
+	}
+	return nil
+}
+
+func checkEndpoint(s string) error {
+	bad := fmt.Errorf("%q is not an endpoint such as 10.0.0.1:2379 or https://etcd-1:2379", s)
+	address := s
+	if scheme, rest, ok := strings.Cut(s, "://"); ok {
+		if u, err := url.Parse(s); err != nil || rest != u.Host || scheme != "http" && scheme != "https" {
+			return bad
+		}
+		address = rest
+	}
+	if host, _, err := net.SplitHostPort(address); err != nil || host == "" || checkAddress(address) != nil {
+		return bad
+	}
+	return nil
+}
+
+var resourceName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+
+func checkResourceName(s string) error {
+	switch {
+	case s == "":
+		return errors.New("a resource must have a name")
+	case !resourceName.MatchString(s):
+		return fmt.Errorf("%q must be 1 to 63 of a-z, 0-9 and -, the first not -", s)
+	}
+	return nil
+}
+
+// maxPrefixBytes is a convention: it leaves keys of resources their length in
+// logs and in etcd.
+const maxPrefixBytes = 256
+
+func checkPrefix(s string) error {
+	switch {
+	case !strings.HasSuffix(s, "/"):
+		return fmt.Errorf("%q must end with a slash", s)
+	case len(s) > maxPrefixBytes:
+		return fmt.Errorf("has %d bytes, the limit is %d", len(s), maxPrefixBytes)
+	case !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl):
+		return fmt.Errorf("%q must be text without control characters", s)
+	}
+	return nil
+}
+
+func checkCodec(s string) error {
+	_, err := object.CodecByName(s)
+	return err
+}
