@@ -32,3 +32,6 @@ func (l *opaqueLog) note(log *slog.Logger, r *object.Record, err error) {
 	l.logged[r.Key] = r.ModRevision
 	log.Warn("a value does not decode and is served as it is", "key", r.Key, "revision", r.ModRevision, "error", err)
 }
+
+// Opaque returns the number of values so far that the codec could not decode.
+func (c *Cacher) Opaque() int64 { return c.opaque.count.Load() }

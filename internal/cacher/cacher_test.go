@@ -1,0 +1,411 @@
+package cacher_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/wire"
+)
+
+// run starts a cacher of the store until the test ends.
+func run(t *testing.T, m *memory, change ...func(*cacher.Config)) *cacher.Cacher {
+	t.Helper()
+	codec, err := object.CodecByName("raw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := cacher.Config{
+		Resource: "test",
+		Store:    m,
+		Codec:    codec,
+		Seal:     wire.Seal,
+		Log:      slog.New(slog.NewTextHandler(t.Output(), nil)),
+		PageSize: 3,
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	c := cacher.New(cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { c.Run(ctx) })
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	return c
+}
+
+func windowOf(changes int) func(*cacher.Config) {
+	return func(c *cacher.Config) { c.Window.MaxChanges = changes }
+}
+
+func read(t *testing.T, c *cacher.Cacher, want cacher.Consistency) *cacher.State {
+	t.Helper()
+	s, err := c.Read(t.Context(), want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// seed returns the seed of a random test: the one in FANOUTD_SEED, or a new one.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	s := rand.Uint64()
+	if given := os.Getenv("FANOUTD_SEED"); given != "" {
+		var err error
+		if s, err = strconv.ParseUint(given, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("FANOUTD_SEED=%d", s)
+	return s
+}
+
+// writeRandomly commits n random transactions over a few keys in three folders.
+func writeRandomly(m *memory, random *rand.Rand, n int) {
+	for range n {
+		writes := map[object.Key][]byte{}
+		for range random.IntN(4) { // also none: a write of another resource
+			key := object.Key(fmt.Sprintf("%c/%d", 'a'+random.IntN(3), random.IntN(8)))
+			if random.IntN(3) == 0 {
+				writes[key] = nil
+			} else {
+				writes[key] = []byte(strconv.Itoa(random.IntN(1000)))
+			}
+		}
+		m.commit(writes)
+	}
+}
+
+func TestEveryStateIsThatOfTheStoreAndSoIsItsPast(t *testing.T) {
+	random := rand.New(rand.NewPCG(seed(t), 0))
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		writeRandomly(m, random, 50)
+		const window = 40
+		c := run(t, m, windowOf(window))
+		folder, err := object.ParsePrefix("b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 30 {
+			writeRandomly(m, random, random.IntN(30))
+			s := read(t, c, cacher.Consistency{})
+			if s.Revision() < m.revision() {
+				t.Fatalf("a linearizable read is at revision %d, the store at %d", s.Revision(), m.revision())
+			}
+			if s.WindowLen() > window {
+				t.Errorf("the window has %d changes", s.WindowLen())
+			}
+			for at := s.Replayable(); at <= s.Revision(); at++ {
+				objects, ok := s.ObjectsAt(at, object.Scope{}, "")
+				if !ok {
+					t.Fatalf("revision %d is in the window but its state is not known", at)
+				}
+				if diff := cmp.Diff(m.state(at), values(t, objects)); diff != "" {
+					t.Fatalf("state at revision %d, seen from %d, differs (-want +got):\n%s", at, s.Revision(), diff)
+				}
+				inFolder, _ := s.ObjectsAt(at, folder, "b/3")
+				want := m.state(at)
+				for key := range want {
+					if !folder.Contains(key) || key < "b/3" {
+						delete(want, key)
+					}
+				}
+				if diff := cmp.Diff(want, values(t, inFolder)); diff != "" {
+					t.Fatalf("folder at revision %d, seen from %d, differs (-want +got):\n%s", at, s.Revision(), diff)
+				}
+				replayed := m.state(at)
+				changes, _ := s.Changes(at)
+				for change := range changes {
+					if change.New == nil {
+						delete(replayed, change.Key)
+					} else {
+						replayed[change.Key] = string(change.New.Value)
+					}
+				}
+				if diff := cmp.Diff(m.state(s.Revision()), replayed); diff != "" {
+					t.Fatalf("changes after %d do not lead to %d (-want +got):\n%s", at, s.Revision(), diff)
+				}
+			}
+			if s.Replayable() > 0 {
+				if _, ok := s.ObjectsAt(s.Replayable()-1, object.Scope{}, ""); ok {
+					t.Errorf("a state before the window is said to be known")
+				}
+			}
+		}
+	})
+}
+
+func TestWindowIsFilledFromTheHistoryOfTheStore(t *testing.T) {
+	tests := map[string]struct {
+		writes, window int
+		compacted      object.Revision
+		replayable     object.Revision
+	}{
+		"all of it":               {writes: 20, window: 100, replayable: 1},
+		"as much as there is":     {writes: 20, window: 100, compacted: 15, replayable: 15},
+		"as much as fits":         {writes: 50, window: 10, replayable: 40},
+		"not beyond the lookback": {writes: 50, window: 2, replayable: 48},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMemory()
+				for i := range tc.writes {
+					m.put("k", strconv.Itoa(i))
+				}
+				m.compacted = tc.compacted
+				s := read(t, run(t, m, windowOf(tc.window)), cacher.Consistency{})
+				if s.Replayable() != tc.replayable {
+					t.Errorf("replayable from revision %d, want %d", s.Replayable(), tc.replayable)
+				}
+			})
+		})
+	}
+}
+
+func TestWindowIsBoundedByBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		c := run(t, m, func(cfg *cacher.Config) { cfg.Window.MaxBytes = 100_000 })
+		for range 100 {
+			m.put("k", string(make([]byte, 10_000)))
+		}
+		s := read(t, c, cacher.Consistency{})
+		if n := s.WindowLen(); n == 0 || n > 5 { // each remembers two objects
+			t.Errorf("the window has %d changes of 20 kB, its limit is 100 kB", n)
+		}
+	})
+}
+
+func TestCompactionCostsDifferencesNotState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.commit(map[object.Key][]byte{"kept": []byte("1"), "changed": []byte("1"), "deleted": []byte("1")})
+		c := run(t, m)
+		before := read(t, c, cacher.Consistency{})
+
+		m.change(func() { m.quiet = true })
+		m.put("changed", "2")
+		m.put("new", "1")
+		m.commit(map[object.Key][]byte{"deleted": nil})
+		m.change(func() { m.quiet, m.compacted = false, object.Revision(len(m.history)) })
+
+		s := read(t, c, cacher.Consistency{})
+		if diff := cmp.Diff(m.state(s.Revision()), values(t, s.Objects(object.Scope{}, ""))); diff != "" {
+			t.Errorf("state differs (-want +got):\n%s", diff)
+		}
+		changes, ok := s.Changes(before.Revision())
+		if !ok {
+			t.Fatal("the differences are not in the window")
+		}
+		got := map[object.Key]string{}
+		for change := range changes {
+			if change.Revision != s.Revision() {
+				t.Errorf("difference of %q is at revision %d, want that of the list, %d", change.Key, change.Revision, s.Revision())
+			}
+			got[change.Key] = fmt.Sprint(change.Old != nil, " to ", change.New != nil)
+		}
+		want := map[object.Key]string{"changed": "true to true", "new": "false to true", "deleted": "true to false"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("differences (-want +got):\n%s", diff)
+		}
+		if s.Replayable() != s.Revision() {
+			t.Errorf("replayable from %d although changes before %d are unknown", s.Replayable(), s.Revision())
+		}
+	})
+}
+
+func TestAnotherEpochIsAnotherHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		for range 10 {
+			m.put("old", "1")
+		}
+		c := run(t, m)
+		read(t, c, cacher.Consistency{})
+
+		m.change(func() { m.down = object.ErrUnavailable })
+		synctest.Wait()
+		m.change(func() { m.down, m.epoch, m.history = nil, "e2", nil })
+		m.put("new", "1")
+
+		time.Sleep(time.Minute) // of the bubble: the attempts are spaced out
+		s := read(t, c, cacher.Consistency{})
+		if got := s.Position(); got != (object.Position{Epoch: "e2", Revision: 1}) {
+			t.Errorf("position is %v", got)
+		}
+		if diff := cmp.Diff(map[object.Key]string{"new": "1"}, values(t, s.Objects(object.Scope{}, ""))); diff != "" {
+			t.Errorf("state differs (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestReadsWhileTheStoreIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.down = object.ErrUnavailable
+		c := run(t, m)
+		if _, err := c.Read(t.Context(), cacher.Any()); !errors.Is(err, cacher.ErrNotReady) {
+			t.Errorf("before the first fill: %v", err)
+		}
+		m.change(func() { m.down = nil })
+		m.put("k", "1")
+		time.Sleep(time.Minute)
+		if !c.Following() {
+			t.Error("does not follow the store, which is back")
+		}
+
+		m.change(func() { m.down = object.ErrUnavailable })
+		synctest.Wait()
+		if c.Following() {
+			t.Error("says it follows a store that is away")
+		}
+		s := read(t, c, cacher.Any())
+		if s.Get("k") == nil {
+			t.Error("has forgotten what it knew")
+		}
+		read(t, c, cacher.AtLeast(s.Revision()))
+		if _, err := c.Read(t.Context(), cacher.Consistency{}); !errors.Is(err, object.ErrUnavailable) {
+			t.Errorf("linearizable: %v", err)
+		}
+	})
+}
+
+func TestReadsOfQuietResourcesAreAnsweredByProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.put("k", "1")
+		c := run(t, m)
+		read(t, c, cacher.Consistency{})
+		start := time.Now()
+		elsewhere := m.commit(nil)
+		if s := read(t, c, cacher.Consistency{}); s.Revision() < elsewhere {
+			t.Errorf("read at revision %d, the store is at %d", s.Revision(), elsewhere)
+		}
+		if waited := time.Since(start); waited > 0 {
+			t.Errorf("waited for %v of fake time: the question was not asked at once", waited)
+		}
+		m.commit(nil)
+		time.Sleep(6 * time.Second)
+		if s := read(t, c, cacher.Any()); s.Revision() != m.revision() {
+			t.Errorf("with nobody waiting the revision stays at %d, the store is at %d", s.Revision(), m.revision())
+		}
+	})
+}
+
+func TestMinimumRevision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.put("k", "1")
+		c := run(t, m)
+		read(t, c, cacher.Consistency{})
+
+		var future *cacher.FutureError
+		if _, err := c.Read(t.Context(), cacher.AtLeast(2)); !errors.As(err, &future) || future.Asked != 2 || future.Current != 1 {
+			t.Errorf("a revision that does not exist: %v", err)
+		}
+		m.change(func() { m.quiet = true })
+		m.put("k", "2")
+		start := time.Now()
+		var behind *cacher.BehindError
+		if _, err := c.Read(t.Context(), cacher.AtLeast(2)); !errors.As(err, &behind) || behind.Asked != 2 || behind.Have != 1 {
+			t.Errorf("a revision that does not arrive: %v", err)
+		}
+		if waited := time.Since(start); waited != 3*time.Second {
+			t.Errorf("gave up after %v, want 3s", waited)
+		}
+		m.change(func() { m.quiet = false })
+		if s := read(t, c, cacher.AtLeast(2)); s.Revision() != 2 {
+			t.Errorf("read at revision %d", s.Revision())
+		}
+	})
+}
+
+func TestConcurrentLinearizableReadsShareQuestions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.put("k", "1")
+		c := run(t, m)
+		read(t, c, cacher.Consistency{})
+		m.change(func() { m.asked, m.answer = 0, make(chan struct{}) })
+
+		var readers sync.WaitGroup
+		readers.Go(func() { read(t, c, cacher.Consistency{}) })
+		synctest.Wait() // the first question is under way
+		giveUp, cancel := context.WithCancel(t.Context())
+		for i := range 100 {
+			readers.Go(func() {
+				ctx := t.Context()
+				if i%2 == 0 {
+					ctx = giveUp
+				}
+				_, err := c.Read(ctx, cacher.Consistency{})
+				if err != nil && ctx.Err() == nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		m.answer <- struct{}{} // the first question
+		synctest.Wait()
+		cancel() // half of those who share the second give up, perhaps the one who asks
+		synctest.Wait()
+		close(m.answer)
+		readers.Wait()
+		// One for the first, one for the hundred, and another if the asker left.
+		if m.asked > 3 {
+			t.Errorf("the store was asked %d times for 101 readers", m.asked)
+		}
+	})
+}
+
+func TestReadStopsWithItsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.put("k", "1")
+		c := run(t, m)
+		read(t, c, cacher.Consistency{})
+		m.change(func() { m.answer = make(chan struct{}) })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := c.Read(ctx, cacher.Consistency{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		close(m.answer)
+		m.change(func() { m.answer = nil })
+		read(t, c, cacher.Consistency{})
+	})
+}
+
+func TestValuesThatDoNotDecodeAreServedAsTheyAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		m.put("k", "not json")
+		m.put("fine", `{"a":1}`)
+		c := run(t, m, func(cfg *cacher.Config) { cfg.Codec, _ = object.CodecByName("json") })
+		s := read(t, c, cacher.Consistency{})
+		if o := s.Get("k"); o == nil || !o.Opaque || string(o.Value) != "not json" {
+			t.Errorf("object is %+v", o)
+		}
+		if o := s.Get("fine"); o == nil || o.Opaque {
+			t.Errorf("object is %+v", o)
+		}
+		if n := c.Opaque(); n != 1 {
+			t.Errorf("counted %d opaque values", n)
+		}
+	})
+}
