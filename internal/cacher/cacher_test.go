@@ -16,12 +16,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/cacher/cachertest"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
 // run starts a cacher of the store until the test ends.
-func run(t *testing.T, m *memory, change ...func(*cacher.Config)) *cacher.Cacher {
+func run(t *testing.T, m *cachertest.Memory, change ...func(*cacher.Config)) *cacher.Cacher {
 	t.Helper()
 	codec, err := object.CodecByName("raw")
 	if err != nil {
@@ -59,6 +60,22 @@ func read(t *testing.T, c *cacher.Cacher, want cacher.Consistency) *cacher.State
 	return s
 }
 
+// values returns the objects of a sequence as keys and values, and fails the test
+// where they are not in ascending order of keys.
+func values(t *testing.T, objects func(func(*object.Object) bool)) map[object.Key]string {
+	t.Helper()
+	got := map[object.Key]string{}
+	last := object.Key("")
+	for o := range objects {
+		if len(got) > 0 && o.Key <= last {
+			t.Errorf("key %q comes after %q", o.Key, last)
+		}
+		last = o.Key
+		got[o.Key] = string(o.Value)
+	}
+	return got
+}
+
 // seed returns the seed of a random test: the one in FANOUTD_SEED, or a new one.
 func seed(t *testing.T) uint64 {
 	t.Helper()
@@ -74,7 +91,7 @@ func seed(t *testing.T) uint64 {
 }
 
 // writeRandomly commits n random transactions over a few keys in three folders.
-func writeRandomly(m *memory, random *rand.Rand, n int) {
+func writeRandomly(m *cachertest.Memory, random *rand.Rand, n int) {
 	for range n {
 		writes := map[object.Key][]byte{}
 		for range random.IntN(4) { // also none: a write of another resource
@@ -85,14 +102,14 @@ func writeRandomly(m *memory, random *rand.Rand, n int) {
 				writes[key] = []byte(strconv.Itoa(random.IntN(1000)))
 			}
 		}
-		m.commit(writes)
+		m.Commit(writes)
 	}
 }
 
 func TestEveryStateIsThatOfTheStoreAndSoIsItsPast(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed(t), 0))
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
+		m := cachertest.NewMemory()
 		writeRandomly(m, random, 50)
 		const window = 40
 		c := run(t, m, windowOf(window))
@@ -103,8 +120,8 @@ func TestEveryStateIsThatOfTheStoreAndSoIsItsPast(t *testing.T) {
 		for range 30 {
 			writeRandomly(m, random, random.IntN(30))
 			s := read(t, c, cacher.Consistency{})
-			if s.Revision() < m.revision() {
-				t.Fatalf("a linearizable read is at revision %d, the store at %d", s.Revision(), m.revision())
+			if s.Revision() < m.Now() {
+				t.Fatalf("a linearizable read is at revision %d, the store at %d", s.Revision(), m.Now())
 			}
 			if s.WindowLen() > window {
 				t.Errorf("the window has %d changes", s.WindowLen())
@@ -114,11 +131,11 @@ func TestEveryStateIsThatOfTheStoreAndSoIsItsPast(t *testing.T) {
 				if !ok {
 					t.Fatalf("revision %d is in the window but its state is not known", at)
 				}
-				if diff := cmp.Diff(m.state(at), values(t, objects)); diff != "" {
+				if diff := cmp.Diff(m.State(at), values(t, objects)); diff != "" {
 					t.Fatalf("state at revision %d, seen from %d, differs (-want +got):\n%s", at, s.Revision(), diff)
 				}
 				inFolder, _ := s.ObjectsAt(at, folder, "b/3")
-				want := m.state(at)
+				want := m.State(at)
 				for key := range want {
 					if !folder.Contains(key) || key < "b/3" {
 						delete(want, key)
@@ -127,7 +144,7 @@ func TestEveryStateIsThatOfTheStoreAndSoIsItsPast(t *testing.T) {
 				if diff := cmp.Diff(want, values(t, inFolder)); diff != "" {
 					t.Fatalf("folder at revision %d, seen from %d, differs (-want +got):\n%s", at, s.Revision(), diff)
 				}
-				replayed := m.state(at)
+				replayed := m.State(at)
 				changes, _ := s.Changes(at)
 				for change := range changes {
 					if change.New == nil {
@@ -136,7 +153,7 @@ func TestEveryStateIsThatOfTheStoreAndSoIsItsPast(t *testing.T) {
 						replayed[change.Key] = string(change.New.Value)
 					}
 				}
-				if diff := cmp.Diff(m.state(s.Revision()), replayed); diff != "" {
+				if diff := cmp.Diff(m.State(s.Revision()), replayed); diff != "" {
 					t.Fatalf("changes after %d do not lead to %d (-want +got):\n%s", at, s.Revision(), diff)
 				}
 			}
@@ -163,11 +180,11 @@ func TestWindowIsFilledFromTheHistoryOfTheStore(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := newMemory()
+				m := cachertest.NewMemory()
 				for i := range tc.writes {
-					m.put("k", strconv.Itoa(i))
+					m.Put("k", strconv.Itoa(i))
 				}
-				m.compacted = tc.compacted
+				m.Compacted = tc.compacted
 				s := read(t, run(t, m, windowOf(tc.window)), cacher.Consistency{})
 				if s.Replayable() != tc.replayable {
 					t.Errorf("replayable from revision %d, want %d", s.Replayable(), tc.replayable)
@@ -179,10 +196,10 @@ func TestWindowIsFilledFromTheHistoryOfTheStore(t *testing.T) {
 
 func TestWindowIsBoundedByBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
+		m := cachertest.NewMemory()
 		c := run(t, m, func(cfg *cacher.Config) { cfg.Window.MaxBytes = 100_000 })
 		for range 100 {
-			m.put("k", string(make([]byte, 10_000)))
+			m.Put("k", string(make([]byte, 10_000)))
 		}
 		s := read(t, c, cacher.Consistency{})
 		if n := s.WindowLen(); n == 0 || n > 5 { // each remembers two objects
@@ -193,19 +210,20 @@ func TestWindowIsBoundedByBytes(t *testing.T) {
 
 func TestCompactionCostsDifferencesNotState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.commit(map[object.Key][]byte{"kept": []byte("1"), "changed": []byte("1"), "deleted": []byte("1")})
+		m := cachertest.NewMemory()
+		m.Commit(map[object.Key][]byte{"kept": []byte("1"), "changed": []byte("1"), "deleted": []byte("1")})
 		c := run(t, m)
 		before := read(t, c, cacher.Consistency{})
 
-		m.change(func() { m.quiet = true })
-		m.put("changed", "2")
-		m.put("new", "1")
-		m.commit(map[object.Key][]byte{"deleted": nil})
-		m.change(func() { m.quiet, m.compacted = false, object.Revision(len(m.history)) })
+		m.Change(func() { m.Quiet = true })
+		m.Put("changed", "2")
+		m.Put("new", "1")
+		m.Commit(map[object.Key][]byte{"deleted": nil})
+		now := m.Now()
+		m.Change(func() { m.Quiet, m.Compacted = false, now })
 
 		s := read(t, c, cacher.Consistency{})
-		if diff := cmp.Diff(m.state(s.Revision()), values(t, s.Objects(object.Scope{}, ""))); diff != "" {
+		if diff := cmp.Diff(m.State(s.Revision()), values(t, s.Objects(object.Scope{}, ""))); diff != "" {
 			t.Errorf("state differs (-want +got):\n%s", diff)
 		}
 		changes, ok := s.Changes(before.Revision())
@@ -231,17 +249,18 @@ func TestCompactionCostsDifferencesNotState(t *testing.T) {
 
 func TestAnotherEpochIsAnotherHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
+		m := cachertest.NewMemory()
 		for range 10 {
-			m.put("old", "1")
+			m.Put("old", "1")
 		}
 		c := run(t, m)
 		read(t, c, cacher.Consistency{})
 
-		m.change(func() { m.down = object.ErrUnavailable })
+		m.Change(func() { m.Down = object.ErrUnavailable })
 		synctest.Wait()
-		m.change(func() { m.down, m.epoch, m.history = nil, "e2", nil })
-		m.put("new", "1")
+		m.Change(func() { m.Down = nil })
+		m.Restart("e2")
+		m.Put("new", "1")
 
 		time.Sleep(time.Minute) // of the bubble: the attempts are spaced out
 		s := read(t, c, cacher.Consistency{})
@@ -256,20 +275,20 @@ func TestAnotherEpochIsAnotherHistory(t *testing.T) {
 
 func TestReadsWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.down = object.ErrUnavailable
+		m := cachertest.NewMemory()
+		m.Down = object.ErrUnavailable
 		c := run(t, m)
 		if _, err := c.Read(t.Context(), cacher.Any()); !errors.Is(err, cacher.ErrNotReady) {
 			t.Errorf("before the first fill: %v", err)
 		}
-		m.change(func() { m.down = nil })
-		m.put("k", "1")
+		m.Change(func() { m.Down = nil })
+		m.Put("k", "1")
 		time.Sleep(time.Minute)
 		if !c.Following() {
 			t.Error("does not follow the store, which is back")
 		}
 
-		m.change(func() { m.down = object.ErrUnavailable })
+		m.Change(func() { m.Down = object.ErrUnavailable })
 		synctest.Wait()
 		if c.Following() {
 			t.Error("says it follows a store that is away")
@@ -287,30 +306,30 @@ func TestReadsWhileTheStoreIsAway(t *testing.T) {
 
 func TestReadsOfQuietResourcesAreAnsweredByProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.put("k", "1")
+		m := cachertest.NewMemory()
+		m.Put("k", "1")
 		c := run(t, m)
 		read(t, c, cacher.Consistency{})
 		start := time.Now()
-		elsewhere := m.commit(nil)
+		elsewhere := m.Commit(nil)
 		if s := read(t, c, cacher.Consistency{}); s.Revision() < elsewhere {
 			t.Errorf("read at revision %d, the store is at %d", s.Revision(), elsewhere)
 		}
 		if waited := time.Since(start); waited > 0 {
 			t.Errorf("waited for %v of fake time: the question was not asked at once", waited)
 		}
-		m.commit(nil)
+		m.Commit(nil)
 		time.Sleep(6 * time.Second)
-		if s := read(t, c, cacher.Any()); s.Revision() != m.revision() {
-			t.Errorf("with nobody waiting the revision stays at %d, the store is at %d", s.Revision(), m.revision())
+		if s := read(t, c, cacher.Any()); s.Revision() != m.Now() {
+			t.Errorf("with nobody waiting the revision stays at %d, the store is at %d", s.Revision(), m.Now())
 		}
 	})
 }
 
 func TestMinimumRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.put("k", "1")
+		m := cachertest.NewMemory()
+		m.Put("k", "1")
 		c := run(t, m)
 		read(t, c, cacher.Consistency{})
 
@@ -318,8 +337,8 @@ func TestMinimumRevision(t *testing.T) {
 		if _, err := c.Read(t.Context(), cacher.AtLeast(2)); !errors.As(err, &future) || future.Asked != 2 || future.Current != 1 {
 			t.Errorf("a revision that does not exist: %v", err)
 		}
-		m.change(func() { m.quiet = true })
-		m.put("k", "2")
+		m.Change(func() { m.Quiet = true })
+		m.Put("k", "2")
 		start := time.Now()
 		var behind *cacher.BehindError
 		if _, err := c.Read(t.Context(), cacher.AtLeast(2)); !errors.As(err, &behind) || behind.Asked != 2 || behind.Have != 1 {
@@ -328,7 +347,7 @@ func TestMinimumRevision(t *testing.T) {
 		if waited := time.Since(start); waited != 3*time.Second {
 			t.Errorf("gave up after %v, want 3s", waited)
 		}
-		m.change(func() { m.quiet = false })
+		m.Change(func() { m.Quiet = false })
 		if s := read(t, c, cacher.AtLeast(2)); s.Revision() != 2 {
 			t.Errorf("read at revision %d", s.Revision())
 		}
@@ -337,11 +356,11 @@ func TestMinimumRevision(t *testing.T) {
 
 func TestConcurrentLinearizableReadsShareQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.put("k", "1")
+		m := cachertest.NewMemory()
+		m.Put("k", "1")
 		c := run(t, m)
 		read(t, c, cacher.Consistency{})
-		m.change(func() { m.asked, m.answer = 0, make(chan struct{}) })
+		m.Change(func() { m.Asked, m.Answer = 0, make(chan struct{}) })
 
 		var readers sync.WaitGroup
 		readers.Go(func() { read(t, c, cacher.Consistency{}) })
@@ -360,42 +379,42 @@ func TestConcurrentLinearizableReadsShareQuestions(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		m.answer <- struct{}{} // the first question
+		m.Answer <- struct{}{} // the first question
 		synctest.Wait()
 		cancel() // half of those who share the second give up, perhaps the one who asks
 		synctest.Wait()
-		close(m.answer)
+		close(m.Answer)
 		readers.Wait()
 		// One for the first, one for the hundred, and another if the asker left.
-		if m.asked > 3 {
-			t.Errorf("the store was asked %d times for 101 readers", m.asked)
+		if m.Asked > 3 {
+			t.Errorf("the store was asked %d times for 101 readers", m.Asked)
 		}
 	})
 }
 
 func TestReadStopsWithItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.put("k", "1")
+		m := cachertest.NewMemory()
+		m.Put("k", "1")
 		c := run(t, m)
 		read(t, c, cacher.Consistency{})
-		m.change(func() { m.answer = make(chan struct{}) })
+		m.Change(func() { m.Answer = make(chan struct{}) })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := c.Read(ctx, cacher.Consistency{}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
-		close(m.answer)
-		m.change(func() { m.answer = nil })
+		close(m.Answer)
+		m.Change(func() { m.Answer = nil })
 		read(t, c, cacher.Consistency{})
 	})
 }
 
 func TestValuesThatDoNotDecodeAreServedAsTheyAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		m.put("k", "not json")
-		m.put("fine", `{"a":1}`)
+		m := cachertest.NewMemory()
+		m.Put("k", "not json")
+		m.Put("fine", `{"a":1}`)
 		c := run(t, m, func(cfg *cacher.Config) { cfg.Codec, _ = object.CodecByName("json") })
 		s := read(t, c, cacher.Consistency{})
 		if o := s.Get("k"); o == nil || !o.Opaque || string(o.Value) != "not json" {

@@ -1,38 +1,42 @@
-package cacher_test
+// Package cachertest has a store in memory for tests of the cacher and of what is
+// built on it.
+package cachertest
 
 import (
 	"context"
 	"maps"
 	"slices"
 	"sync"
-	"testing"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// memory is a store in memory that does what a test tells it: hold back its
+// Memory is a store in memory that does what a test tells it: hold back its
 // watch, compact, fail, count. It exists for what an etcd does not do on demand
 // and for tests in synctest bubbles, where no socket and no disk may be. It
 // keeps every revision of everything.
-type memory struct {
-	mu        sync.Mutex
-	epoch     object.Epoch
-	history   [][]object.Record // history[r-1] is what revision r did
-	compacted object.Revision
-	changed   chan struct{} // closed and replaced with every change
-	down      error         // every call fails with it
-	quiet     bool          // watches say nothing
-	asked     int           // number of calls of Revision
-	answer    chan struct{} // if set, Revision waits for one receive
-	progress  int           // number of progress requests
+type Memory struct {
+	mu      sync.Mutex
+	changed chan struct{}     // guarded by mu; closed and replaced with every change
+	history [][]object.Record // guarded by mu; history[r-1] is what revision r did
+	epoch   object.Epoch      // guarded by mu
+
+	// What follows is guarded by mu; tests set it within Change.
+
+	Compacted object.Revision
+	Down      error         // every call fails with it
+	Quiet     bool          // watches say nothing
+	Asked     int           // number of calls of Revision
+	Answer    chan struct{} // if set, Revision waits to receive from it
 }
 
-func newMemory() *memory {
-	return &memory{epoch: "e1", changed: make(chan struct{})}
+// NewMemory returns an empty store.
+func NewMemory() *Memory {
+	return &Memory{epoch: "e1", changed: make(chan struct{})}
 }
 
-// commit applies puts (value) and deletes (nil) at one revision.
-func (m *memory) commit(writes map[object.Key][]byte) object.Revision {
+// Commit applies puts (value) and deletes (nil) at one revision.
+func (m *Memory) Commit(writes map[object.Key][]byte) object.Revision {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at := object.Revision(len(m.history) + 1)
@@ -56,23 +60,25 @@ func (m *memory) commit(writes map[object.Key][]byte) object.Revision {
 	return at
 }
 
-func (m *memory) put(key object.Key, value string) object.Revision {
-	return m.commit(map[object.Key][]byte{key: []byte(value)})
+// Put writes one key.
+func (m *Memory) Put(key object.Key, value string) object.Revision {
+	return m.Commit(map[object.Key][]byte{key: []byte(value)})
 }
 
-func (m *memory) change(f func()) {
+// Change calls f with the mutex held and wakes the watches.
+func (m *Memory) Change(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f()
 	m.changedLocked()
 }
 
-func (m *memory) changedLocked() {
+func (m *Memory) changedLocked() {
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
 
-func (m *memory) stateLocked(at object.Revision) map[object.Key]object.Record {
+func (m *Memory) stateLocked(at object.Revision) map[object.Key]object.Record {
 	state := map[object.Key]object.Record{}
 	for _, records := range m.history[:at] {
 		for _, r := range records {
@@ -86,8 +92,8 @@ func (m *memory) stateLocked(at object.Revision) map[object.Key]object.Record {
 	return state
 }
 
-// state returns the keys and values at a revision.
-func (m *memory) state(at object.Revision) map[object.Key]string {
+// State returns the keys and values at a revision.
+func (m *Memory) State(at object.Revision) map[object.Key]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	values := map[object.Key]string{}
@@ -97,22 +103,25 @@ func (m *memory) state(at object.Revision) map[object.Key]string {
 	return values
 }
 
-func (m *memory) revision() object.Revision {
+// Now returns the newest revision.
+func (m *Memory) Now() object.Revision {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return object.Revision(len(m.history))
 }
 
-func (m *memory) Epoch(context.Context) (object.Epoch, error) {
+// Epoch implements cacher.Store.
+func (m *Memory) Epoch(context.Context) (object.Epoch, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.epoch, m.down
+	return m.epoch, m.Down
 }
 
-func (m *memory) Revision(ctx context.Context) (object.Revision, error) {
+// Revision implements cacher.Store.
+func (m *Memory) Revision(ctx context.Context) (object.Revision, error) {
 	m.mu.Lock()
-	m.asked++
-	now, answer, down := object.Revision(len(m.history)), m.answer, m.down
+	m.Asked++
+	now, answer, down := object.Revision(len(m.history)), m.Answer, m.Down
 	m.mu.Unlock()
 	if answer != nil {
 		select {
@@ -124,19 +133,21 @@ func (m *memory) Revision(ctx context.Context) (object.Revision, error) {
 	return now, down
 }
 
-func (m *memory) Oldest(_ context.Context, floor, _ object.Revision) (object.Revision, error) {
+// Oldest implements cacher.Store.
+func (m *Memory) Oldest(_ context.Context, floor, _ object.Revision) (object.Revision, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return max(floor, m.compacted), m.down
+	return max(floor, m.Compacted), m.Down
 }
 
-func (m *memory) List(_ context.Context, at object.Revision, start object.Key, limit int) ([]object.Record, bool, error) {
+// List implements cacher.Store.
+func (m *Memory) List(_ context.Context, at object.Revision, start object.Key, limit int) ([]object.Record, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.down != nil {
-		return nil, false, m.down
+	if m.Down != nil {
+		return nil, false, m.Down
 	}
-	if at < m.compacted {
+	if at < m.Compacted {
 		return nil, false, object.ErrCompacted
 	}
 	state := m.stateLocked(at)
@@ -153,17 +164,22 @@ func (m *memory) List(_ context.Context, at object.Revision, start object.Key, l
 	return records, false, nil
 }
 
-func (m *memory) Watch(_ context.Context, after object.Revision) (object.Stream, error) {
+// Watch implements cacher.Store.
+func (m *Memory) Watch(_ context.Context, after object.Revision) (object.Stream, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return &memoryStream{m: m, at: after, told: after}, m.down
+	return &memoryStream{m: m, at: after}, m.Down
+}
+
+// Restart makes the store another one: a new epoch, and no history.
+func (m *Memory) Restart(epoch object.Epoch) {
+	m.Change(func() { m.epoch, m.history = epoch, nil })
 }
 
 type memoryStream struct {
-	m     *memory
+	m     *Memory
 	at    object.Revision // delivered up to here
 	asked bool            // guarded by m.mu
-	told  object.Revision // the last Through
 }
 
 func (s *memoryStream) Next(ctx context.Context) (object.Update, error) {
@@ -185,48 +201,30 @@ func (s *memoryStream) Next(ctx context.Context) (object.Update, error) {
 
 func (s *memoryStream) nextLocked() (object.Update, bool, error) {
 	switch {
-	case s.m.down != nil:
-		return object.Update{}, false, s.m.down
-	case s.m.quiet:
+	case s.m.Down != nil:
+		return object.Update{}, false, s.m.Down
+	case s.m.Quiet:
 		return object.Update{}, false, nil
-	case s.at < s.m.compacted:
+	case s.at < s.m.Compacted:
 		return object.Update{}, false, object.ErrCompacted
 	}
 	for int(s.at) < len(s.m.history) {
 		records := s.m.history[s.at]
 		s.at++
 		if len(records) > 0 {
-			s.told = s.at
 			return object.Update{Records: records, Through: s.at}, true, nil
 		}
 	}
 	if s.asked {
 		s.asked = false
-		s.told = s.at
 		return object.Update{Through: s.at}, true, nil
 	}
 	return object.Update{}, false, nil
 }
 
 func (s *memoryStream) RequestProgress(context.Context) error {
-	s.m.change(func() { s.asked = true; s.m.progress++ })
+	s.m.Change(func() { s.asked = true })
 	return nil
 }
 
 func (s *memoryStream) Close() {}
-
-// values returns the objects of a sequence as keys and values, and fails the test
-// where they are not in ascending order of keys.
-func values(t *testing.T, objects func(func(*object.Object) bool)) map[object.Key]string {
-	t.Helper()
-	got := map[object.Key]string{}
-	last := object.Key("")
-	for o := range objects {
-		if len(got) > 0 && o.Key <= last {
-			t.Errorf("key %q comes after %q", o.Key, last)
-		}
-		last = o.Key
-		got[o.Key] = string(o.Value)
-	}
-	return got
-}
