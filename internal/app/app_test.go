@@ -11,6 +11,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/app"
+	"github.com/fanoutd/fanoutd/internal/config"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -18,9 +19,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // start runs a server in the directory until the returned function is called.
 func start(t *testing.T, dir string) (*grpc.ClientConn, func()) {
 	t.Helper()
-	cfg := app.Defaults()
+	cfg := config.Defaults()
 	cfg.Listen = "127.0.0.1:0"
-	cfg.Embedded.DataDir = dir
+	cfg.DataDir = dir
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
 	a, err := app.Build(t.Context(), cfg, log)
 	if err != nil {

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server"
@@ -17,7 +19,7 @@ import (
 
 // App is a server that has been built and is ready to run.
 type App struct {
-	cfg       Config
+	cfg       config.Config
 	log       *slog.Logger
 	listener  net.Listener
 	store     *store.Store
@@ -27,7 +29,7 @@ type App struct {
 
 // Build makes everything that the configuration asks for: it opens the socket,
 // then the store. What was built is taken down again if the rest fails.
-func Build(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error) {
+func Build(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, err error) {
 	a := &App{cfg: cfg, log: log}
 	defer func() {
 		if err != nil {
@@ -52,29 +54,29 @@ func Build(ctx context.Context, cfg Config, log *slog.Logger) (_ *App, err error
 	return a, nil
 }
 
-func openStore(ctx context.Context, cfg Config, log *slog.Logger) (*store.Store, error) {
-	if len(cfg.Etcd.Endpoints) == 0 {
+func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (*store.Store, error) {
+	if len(cfg.EtcdEndpoints) == 0 {
 		return store.OpenEmbedded(ctx, store.EmbeddedConfig{
-			Dir:                 cfg.Embedded.DataDir,
-			ListenClient:        cfg.Embedded.Listen,
-			QuotaBytes:          int64(cfg.Embedded.QuotaBytes),
-			CompactionRetention: cfg.Embedded.CompactionRetention,
+			Dir:                 cfg.DataDir,
+			ListenClient:        cfg.EmbeddedEtcdListen,
+			QuotaBytes:          int64(cfg.EmbeddedEtcdQuota),
+			CompactionRetention: time.Duration(cfg.EmbeddedEtcdRetention),
 			MaxTransactionOps:   cfg.MaxTransactionOperations,
 		}, log)
 	}
 	return store.Dial(ctx, store.ExternalConfig{
-		Endpoints:   cfg.Etcd.Endpoints,
-		DialTimeout: cfg.Etcd.DialTimeout,
-		CAFile:      cfg.Etcd.CAFile,
-		CertFile:    cfg.Etcd.CertFile,
-		KeyFile:     cfg.Etcd.KeyFile,
-		ServerName:  cfg.Etcd.ServerName,
-		Username:    cfg.Etcd.Username,
-		Password:    cfg.Etcd.Password,
+		Endpoints:   cfg.EtcdEndpoints,
+		DialTimeout: time.Duration(cfg.EtcdDialTimeout),
+		CAFile:      cfg.EtcdCAFile,
+		CertFile:    cfg.EtcdCertFile,
+		KeyFile:     cfg.EtcdKeyFile,
+		ServerName:  cfg.EtcdServerName,
+		Username:    cfg.EtcdUsername,
+		Password:    string(cfg.EtcdPassword),
 	}, log)
 }
 
-func (a *App) resource(rc ResourceConfig) (server.Resource, error) {
+func (a *App) resource(rc config.Resource) (server.Resource, error) {
 	codec, err := object.CodecByName(rc.Codec)
 	if err != nil {
 		return server.Resource{}, err
@@ -85,7 +87,7 @@ func (a *App) resource(rc ResourceConfig) (server.Resource, error) {
 		Store:    collection,
 		Codec:    codec,
 		Seal:     wire.Seal,
-		Window:   cacher.WindowLimits{MaxChanges: rc.Window.MaxEvents, MaxBytes: int(rc.Window.MaxBytes)},
+		Window:   cacher.WindowLimits{MaxChanges: rc.Window.MaxEvents, MaxBytes: int(rc.Window.MaxSize)},
 		Log:      a.log,
 	})
 	return server.Resource{

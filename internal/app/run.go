@@ -5,13 +5,15 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"time"
 
+	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/internal/server"
 )
 
 // Run builds the server and runs it until ctx is done or it fails. It returns
 // when everything it started has ended.
-func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
+func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	a, err := Build(ctx, cfg, log)
 	if err != nil {
 		return err
@@ -25,7 +27,7 @@ func (a *App) Run(ctx context.Context) error {
 	srv := server.New(server.Config{
 		Resources:     a.resources,
 		Writes:        a.cfg.Writes,
-		MaxValueBytes: int(a.cfg.MaxValueBytes),
+		MaxValueBytes: int(a.cfg.MaxValueSize),
 		MaxOperations: a.cfg.MaxTransactionOperations,
 		Log:           a.log,
 	})
@@ -44,10 +46,10 @@ func (a *App) Run(ctx context.Context) error {
 	var err error
 	select {
 	case <-ctx.Done():
-		a.log.Info("stopping", "grace", a.cfg.ShutdownGrace)
+		a.log.Info("stopping", "grace", time.Duration(a.cfg.ShutdownGrace))
 	case err = <-failed:
 	}
-	grace, cancel := context.WithTimeout(background, a.cfg.ShutdownGrace)
+	grace, cancel := context.WithTimeout(background, time.Duration(a.cfg.ShutdownGrace))
 	defer cancel()
 	srv.Stop(grace)
 	serving.Wait()

@@ -1,4 +1,4 @@
-package app
+package config
 
 import (
 	"errors"
@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/url"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -14,51 +13,6 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
-
-// problem says what is wrong with a value of the setting; empty if nothing is.
-func (s *Setting) problem(value any) string {
-	switch {
-	case s.min != s.max:
-		if n := asInt(value); n < s.min || n > s.max {
-			return fmt.Sprintf("must be from %s to %s, not %s", s.formatInt(s.min), s.formatInt(s.max), s.formatInt(n))
-		}
-	case s.oneOf != nil:
-		if v := value.(string); !slices.Contains(s.oneOf, v) {
-			return fmt.Sprintf("must be one of %s, not %q", strings.Join(s.oneOf, ", "), v)
-		}
-	case s.check != nil && s.kind == kindText:
-		if err := s.check(value.(string)); err != nil {
-			return err.Error()
-		}
-	}
-	return ""
-}
-
-// formatInt writes a bound of the setting as its values are written.
-func (s *Setting) formatInt(n int64) string {
-	v, err := s.kind.parse(strconv.FormatInt(n, 10))
-	if s.kind == kindDuration {
-		v, err = s.kind.parse(strconv.FormatInt(n, 10) + "ns")
-	}
-	if err != nil {
-		return strconv.FormatInt(n, 10)
-	}
-	return s.kind.format(v)
-}
-
-func checkNotEmpty(s string) error {
-	if s == "" {
-		return errors.New("must not be empty")
-	}
-	return nil
-}
-
-func checkOptionalAddress(s string) error {
-	if s == "" {
-		return nil
-	}
-	return checkAddress(s)
-}
 
 func checkAddress(s string) error {
 	_, port, err := net.SplitHostPort(s)

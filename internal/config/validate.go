@@ -1,0 +1,137 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The limit of etcd is for a whole request; the difference leaves room for a key,
+// labels and preconditions.
+const (
+	etcdRequestLimit = 1536 * KiB
+	largestValue     = etcdRequestLimit - 64*KiB
+)
+
+// Problems returns everything that is wrong with the configuration.
+func (c *Config) Problems() Problems {
+	var v validator
+	v.check("listen", checkAddress(c.Listen))
+	between(&v, "shutdown-grace", c.ShutdownGrace, Duration(100*time.Millisecond), Duration(time.Hour))
+	v.oneOf("log-level", c.LogLevel, "debug", "info", "warn", "error")
+	v.oneOf("log-format", c.LogFormat, "text", "json")
+	v.etcd(c)
+	if c.DataDir == "" {
+		v.add("data-dir", "must not be empty")
+	}
+	if c.EmbeddedEtcdListen != "" {
+		v.check("embedded-etcd-listen", checkAddress(c.EmbeddedEtcdListen))
+	}
+	between(&v, "embedded-etcd-quota", c.EmbeddedEtcdQuota, 16*MiB, 64*GiB)
+	between(&v, "embedded-etcd-retention", c.EmbeddedEtcdRetention, Duration(time.Second), Duration(720*time.Hour))
+	between(&v, "max-value-size", c.MaxValueSize, 1, largestValue)
+	between(&v, "max-transaction-operations", c.MaxTransactionOperations, 1, 10_000)
+	v.resources(c.Resources)
+	return v.problems
+}
+
+type validator struct{ problems Problems }
+
+func (v *validator) add(key, format string, args ...any) {
+	v.problems = append(v.problems, Problem{Key: key, Message: fmt.Sprintf(format, args...)})
+}
+
+func (v *validator) check(key string, err error) {
+	if err != nil {
+		v.add(key, "%v", err)
+	}
+}
+
+func (v *validator) oneOf(key, value string, values ...string) {
+	if !slices.Contains(values, value) {
+		v.add(key, "must be one of %s, not %q", strings.Join(values, ", "), value)
+	}
+}
+
+func between[T cmp.Ordered](v *validator, key string, value, least, most T) {
+	if value < least || value > most {
+		v.add(key, "must be from %v to %v, not %v", least, most, value)
+	}
+}
+
+// etcd checks what the settings of an external etcd say together.
+func (v *validator) etcd(c *Config) {
+	between(v, "etcd-dial-timeout", c.EtcdDialTimeout, Duration(100*time.Millisecond), Duration(10*time.Minute))
+	type setting struct{ key, value string }
+	tls := []setting{
+		{"etcd-ca-file", c.EtcdCAFile},
+		{"etcd-cert-file", c.EtcdCertFile},
+		{"etcd-key-file", c.EtcdKeyFile},
+		{"etcd-server-name", c.EtcdServerName},
+	}
+	login := []setting{
+		{"etcd-username", c.EtcdUsername},
+		{"etcd-password", string(c.EtcdPassword)},
+		{"etcd-password-file", c.EtcdPasswordFile},
+	}
+	if len(c.EtcdEndpoints) == 0 {
+		// Without this, a forgotten or mistyped list of endpoints would start an
+		// empty embedded etcd.
+		for _, s := range slices.Concat(tls, login) {
+			if s.value != "" {
+				v.add(s.key, "is set, but etcd-endpoints is not")
+			}
+		}
+		return
+	}
+	secure := 0
+	for i, endpoint := range c.EtcdEndpoints {
+		v.check(fmt.Sprintf("etcd-endpoints[%d]", i), checkEndpoint(endpoint))
+		if strings.HasPrefix(endpoint, "https://") {
+			secure++
+		}
+	}
+	// The client decides about TLS by its first endpoint.
+	if secure > 0 && secure < len(c.EtcdEndpoints) {
+		v.add("etcd-endpoints", "either all or none must begin with https://")
+	}
+	isPlain := func(endpoint string) bool { return strings.HasPrefix(endpoint, "http://") }
+	for _, s := range tls {
+		if s.value != "" && slices.ContainsFunc(c.EtcdEndpoints, isPlain) {
+			v.add(s.key, "is set, but etcd-endpoints has http://, which does without TLS")
+		}
+	}
+	if (c.EtcdCertFile == "") != (c.EtcdKeyFile == "") {
+		v.add("etcd-cert-file", "and etcd-key-file must be set together")
+	}
+	if c.EtcdPassword != "" && c.EtcdPasswordFile != "" {
+		v.add("etcd-password-file", "is set, but etcd-password is too: only one of them may be")
+	}
+	if (c.EtcdUsername == "") != (c.EtcdPassword == "" && c.EtcdPasswordFile == "") {
+		v.add("etcd-username", "and a password must be set together")
+	}
+}
+
+func (v *validator) resources(resources []Resource) {
+	if len(resources) == 0 {
+		v.add("resources", "there must be at least one")
+	}
+	for i, r := range resources {
+		path := fmt.Sprintf("resources[%d].", i)
+		v.check(path+"name", checkResourceName(r.Name))
+		v.check(path+"prefix", checkPrefix(r.Prefix))
+		v.check(path+"codec", checkCodec(r.Codec))
+		between(v, path+"window.max-events", r.Window.MaxEvents, 1, 10_000_000)
+		between(v, path+"window.max-size", r.Window.MaxSize, KiB, 64*GiB)
+		for j, other := range resources[:i] {
+			switch {
+			case r.Name == other.Name:
+				v.add(path+"name", "%q is the name of resources[%d] too", r.Name, j)
+			case strings.HasPrefix(r.Prefix, other.Prefix), strings.HasPrefix(other.Prefix, r.Prefix):
+				v.add(path+"prefix", "%q overlaps with %q of resources[%d]", r.Prefix, other.Prefix, j)
+			}
+		}
+	}
+}
