@@ -86,6 +86,9 @@ func (v *validator) etcd(c *Config) {
 		}
 		return
 	}
+	if c.EmbeddedEtcdListen != "" {
+		v.add("embedded-etcd-listen", "is set, but etcd-endpoints is too, so there is no embedded etcd")
+	}
 	secure := 0
 	for i, endpoint := range c.EtcdEndpoints {
 		v.check(fmt.Sprintf("etcd-endpoints[%d]", i), checkEndpoint(endpoint))

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/fanoutd/fanoutd/internal/config"
+)
+
+// configFlag is the only flag that is not a setting: it says where settings are.
+const configFlag = "config"
+
+// flagGroup is a part of the settings, as help shows them.
+type flagGroup struct {
+	title string
+	flags *pflag.FlagSet
+}
+
+// bind makes a flag of every setting but the resources, which only a file can
+// describe. The values in c are the defaults.
+func bind(c *config.Config) []flagGroup {
+	group := func(title string, define func(fs *pflag.FlagSet)) flagGroup {
+		fs := pflag.NewFlagSet(title, pflag.ContinueOnError)
+		fs.SortFlags = false
+		define(fs)
+		return flagGroup{title, fs}
+	}
+	return []flagGroup{
+		group("Server", func(fs *pflag.FlagSet) {
+			fs.StringVar(&c.Listen, "listen", c.Listen, "`address` of the gRPC service, as host:port; an empty host means all addresses of the machine")
+			fs.Var(&c.ShutdownGrace, "shutdown-grace", "how long a stop may take before requests are cut off")
+			fs.StringVar(&c.LogLevel, "log-level", c.LogLevel, "least `severity` that is logged: debug, info, warn or error")
+			fs.StringVar(&c.LogFormat, "log-format", c.LogFormat, "`format` of the log on standard error: text or json")
+		}),
+		group("Writes", func(fs *pflag.FlagSet) {
+			fs.BoolVar(&c.Writes, "writes", c.Writes, "whether StoreService is served: Put, Delete and Transact")
+			fs.Var(&c.MaxValueSize, "max-value-size", "size of the largest value that is written")
+			fs.IntVar(&c.MaxTransactionOperations, "max-transaction-operations", c.MaxTransactionOperations,
+				"`number` of operations in the largest transaction; an external etcd takes 128 unless its own --max-txn-ops says otherwise")
+		}),
+		group("Embedded etcd", func(fs *pflag.FlagSet) {
+			fs.StringVar(&c.DataDir, "data-dir", c.DataDir, "`directory` of the database, created when needed")
+			fs.Var(&c.EmbeddedEtcdQuota, "embedded-etcd-quota", "size of the database at which writes are refused")
+			fs.Var(&c.EmbeddedEtcdRetention, "embedded-etcd-retention", "how much history is kept; after a restart, older positions cannot be replayed")
+			fs.StringVar(&c.EmbeddedEtcdListen, "embedded-etcd-listen", c.EmbeddedEtcdListen,
+				"`address` at which the embedded etcd serves etcd's own protocol, unprotected; without it nobody else can reach it")
+		}),
+		group("External etcd", func(fs *pflag.FlagSet) {
+			fs.StringSliceVar(&c.EtcdEndpoints, "etcd-endpoints", c.EtcdEndpoints,
+				"`members` of the cluster, as host:port or URL with commas between them; without any, there is an embedded etcd")
+			fs.Var(&c.EtcdDialTimeout, "etcd-dial-timeout", "how long connecting may take at start")
+			fs.StringVar(&c.EtcdCAFile, "etcd-ca-file", c.EtcdCAFile, "`file` with the certificate authorities (PEM) of etcd's certificate instead of the system's")
+			fs.StringVar(&c.EtcdServerName, "etcd-server-name", c.EtcdServerName, "`name` that etcd's certificate must have instead of the host of the endpoint")
+			fs.StringVar(&c.EtcdCertFile, "etcd-cert-file", c.EtcdCertFile, "`file` with the certificate (PEM) that is shown to etcd")
+			fs.StringVar(&c.EtcdKeyFile, "etcd-key-file", c.EtcdKeyFile, "`file` with the private key (PEM) of that certificate")
+			fs.StringVar(&c.EtcdUsername, "etcd-username", c.EtcdUsername, "`user` that logs in to etcd")
+			fs.StringVar(&c.EtcdPasswordFile, "etcd-password-file", c.EtcdPasswordFile, "`file` with the password of that user; or else the variable FANOUTD_ETCD_PASSWORD has it")
+		}),
+	}
+}
+
+// commandLine makes the flags of the command line. Their values are not used
+// before [load] lays them over the other sources.
+func commandLine() []flagGroup {
+	c := config.Defaults()
+	groups := bind(&c)
+	general := pflag.NewFlagSet("", pflag.ContinueOnError)
+	general.String(configFlag, "", "configuration `file` (YAML)")
+	return append([]flagGroup{{"General", general}}, groups...)
+}
+
+// sources makes a flag of everything that can be set from outside of the file.
+// Others can read command lines, so the password is a variable only.
+func sources(c *config.Config) *pflag.FlagSet {
+	set := pflag.NewFlagSet("", pflag.ContinueOnError)
+	for _, g := range bind(c) {
+		set.AddFlagSet(g.flags)
+	}
+	set.Var(&c.EtcdPassword, "etcd-password", "")
+	return set
+}
