@@ -174,8 +174,8 @@ func TestWindowIsFilledFromTheHistoryOfTheStore(t *testing.T) {
 	}{
 		"all of it":               {writes: 20, window: 100, replayable: 1},
 		"as much as there is":     {writes: 20, window: 100, compacted: 15, replayable: 15},
-		"as much as fits":         {writes: 50, window: 10, replayable: 40},
-		"not beyond the lookback": {writes: 50, window: 2, replayable: 48},
+		"as much as fits":         {writes: 50, window: 10, replayable: 41},
+		"not beyond the lookback": {writes: 50, window: 2, replayable: 49},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -264,7 +264,7 @@ func TestAnotherEpochIsAnotherHistory(t *testing.T) {
 
 		time.Sleep(time.Minute) // of the bubble: the attempts are spaced out
 		s := read(t, c, cacher.Consistency{})
-		if got := s.Position(); got != (object.Position{Epoch: "e2", Revision: 1}) {
+		if got := s.Position(); got != (object.Position{Epoch: "e2", Revision: m.Now()}) {
 			t.Errorf("position is %v", got)
 		}
 		if diff := cmp.Diff(map[object.Key]string{"new": "1"}, values(t, s.Objects(object.Scope{}, ""))); diff != "" {
@@ -329,35 +329,36 @@ func TestReadsOfQuietResourcesAreAnsweredByProgress(t *testing.T) {
 func TestMinimumRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := cachertest.NewMemory()
-		m.Put("k", "1")
+		now := m.Put("k", "1")
 		c := run(t, m)
 		read(t, c, cacher.Consistency{})
 
 		var future *cacher.FutureError
-		if _, err := c.Read(t.Context(), cacher.AtLeast(2)); !errors.As(err, &future) || future.Asked != 2 || future.Current != 1 {
+		if _, err := c.Read(t.Context(), cacher.AtLeast(now+1)); !errors.As(err, &future) || future.Asked != now+1 || future.Current != now {
 			t.Errorf("a revision that does not exist: %v", err)
 		}
 		m.Change(func() { m.Quiet = true })
 		m.Put("k", "2")
 		start := time.Now()
 		var behind *cacher.BehindError
-		if _, err := c.Read(t.Context(), cacher.AtLeast(2)); !errors.As(err, &behind) || behind.Asked != 2 || behind.Have != 1 {
+		if _, err := c.Read(t.Context(), cacher.AtLeast(now+1)); !errors.As(err, &behind) || behind.Asked != now+1 || behind.Have != now {
 			t.Errorf("a revision that does not arrive: %v", err)
 		}
 		if waited := time.Since(start); waited != 3*time.Second {
 			t.Errorf("gave up after %v, want 3s", waited)
 		}
 		m.Change(func() { m.Quiet = false })
-		if s := read(t, c, cacher.AtLeast(2)); s.Revision() != 2 {
+		if s := read(t, c, cacher.AtLeast(now+1)); s.Revision() != now+1 {
 			t.Errorf("read at revision %d", s.Revision())
 		}
 	})
 }
 
+// A read may use the answer to a question that was asked after it came, so all
+// that come while one is under way share the next.
 func TestConcurrentLinearizableReadsShareQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := cachertest.NewMemory()
-		m.Put("k", "1")
 		c := run(t, m)
 		read(t, c, cacher.Consistency{})
 		m.Change(func() { m.Asked, m.Answer = 0, make(chan struct{}) })
@@ -365,29 +366,43 @@ func TestConcurrentLinearizableReadsShareQuestions(t *testing.T) {
 		var readers sync.WaitGroup
 		readers.Go(func() { read(t, c, cacher.Consistency{}) })
 		synctest.Wait() // the first question is under way
-		giveUp, cancel := context.WithCancel(t.Context())
-		for i := range 100 {
-			readers.Go(func() {
-				ctx := t.Context()
-				if i%2 == 0 {
-					ctx = giveUp
-				}
-				_, err := c.Read(ctx, cacher.Consistency{})
-				if err != nil && ctx.Err() == nil {
-					t.Error(err)
-				}
-			})
+		for range 100 {
+			readers.Go(func() { read(t, c, cacher.Consistency{}) })
 		}
-		synctest.Wait()
-		m.Answer <- struct{}{} // the first question
-		synctest.Wait()
-		cancel() // half of those who share the second give up, perhaps the one who asks
 		synctest.Wait()
 		close(m.Answer)
 		readers.Wait()
-		// One for the first, one for the hundred, and another if the asker left.
-		if m.Asked > 3 {
-			t.Errorf("the store was asked %d times for 101 readers", m.Asked)
+		if m.Asked != 2 {
+			t.Errorf("the store was asked %d times for 101 readers, want 2", m.Asked)
+		}
+	})
+}
+
+func TestReadsSurviveTheOneThatAsksForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := cachertest.NewMemory()
+		c := run(t, m)
+		read(t, c, cacher.Consistency{})
+		m.Change(func() { m.Asked, m.Answer = 0, make(chan struct{}) })
+
+		asker, leave := context.WithCancel(t.Context())
+		var readers sync.WaitGroup
+		readers.Go(func() {
+			if _, err := c.Read(asker, cacher.Consistency{}); !errors.Is(err, context.Canceled) {
+				t.Errorf("the reader that left got %v", err)
+			}
+		})
+		synctest.Wait()
+		for range 100 {
+			readers.Go(func() { read(t, c, cacher.Consistency{}) })
+		}
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		close(m.Answer)
+		readers.Wait()
+		if m.Asked != 2 {
+			t.Errorf("the store was asked %d times, want 2: by the reader that left, and for all the others", m.Asked)
 		}
 	})
 }
@@ -425,6 +440,19 @@ func TestValuesThatDoNotDecodeAreServedAsTheyAre(t *testing.T) {
 		}
 		if n := c.Opaque(); n != 1 {
 			t.Errorf("counted %d opaque values", n)
+		}
+	})
+}
+
+// Nothing has happened since the revision at which a quiet store is listed, and
+// etcd does not answer progress requests of a watch that begins in the future.
+func TestQuietStoreIsReadyAndFollowedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := cachertest.NewMemory()
+		c := run(t, m, windowOf(1))
+		synctest.Wait()
+		if c.State() == nil || !c.Following() {
+			t.Errorf("state %v, following %v", c.State(), c.Following())
 		}
 	})
 }

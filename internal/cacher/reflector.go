@@ -147,25 +147,28 @@ func (c *Cacher) follow(ctx context.Context, settled func()) error {
 	defer stop()
 	wg.Go(func() { c.progress.serve(asking, stream, c.cfg.ProgressInterval) })
 
-	// Until the target is reached somebody is waiting: the whole server.
-	catchingUp := true
+	// Until the target is reached somebody is waiting: the whole server. A watch
+	// of what is still to come is there already; etcd would not even answer its
+	// progress requests.
+	caughtUp := false
 	c.progress.wait()
 	defer func() {
-		if catchingUp {
+		if !caughtUp {
 			c.progress.done()
 		}
 	}()
+	c.advance(c.position.Revision)
 	for {
+		if !caughtUp && c.position.Revision >= c.target {
+			caughtUp = true
+			c.progress.done()
+			c.following.Store(true)
+			settled()
+		}
 		update, err := stream.Next(ctx)
 		if err != nil {
 			return err
 		}
 		c.apply(update)
-		if catchingUp && c.position.Revision >= c.target {
-			catchingUp = false
-			c.progress.done()
-			c.following.Store(true)
-			settled()
-		}
 	}
 }

@@ -30,9 +30,13 @@ type Memory struct {
 	Answer    chan struct{} // if set, Revision waits to receive from it
 }
 
+// empty is the history of a store to which nothing has been written: its first
+// revision is 1, as in etcd.
+func empty() [][]object.Record { return make([][]object.Record, 1) }
+
 // NewMemory returns an empty store.
 func NewMemory() *Memory {
-	return &Memory{epoch: "e1", changed: make(chan struct{})}
+	return &Memory{epoch: "e1", history: empty(), changed: make(chan struct{})}
 }
 
 // Commit applies puts (value) and deletes (nil) at one revision.
@@ -168,16 +172,17 @@ func (m *Memory) List(_ context.Context, at object.Revision, start object.Key, l
 func (m *Memory) Watch(_ context.Context, after object.Revision) (object.Stream, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return &memoryStream{m: m, at: after}, m.Down
+	return &memoryStream{m: m, after: after, at: after}, m.Down
 }
 
 // Restart makes the store another one: a new epoch, and no history.
 func (m *Memory) Restart(epoch object.Epoch) {
-	m.Change(func() { m.epoch, m.history = epoch, nil })
+	m.Change(func() { m.epoch, m.history = epoch, empty() })
 }
 
 type memoryStream struct {
 	m     *Memory
+	after object.Revision // where it began
 	at    object.Revision // delivered up to here
 	asked bool            // guarded by m.mu
 }
@@ -215,7 +220,9 @@ func (s *memoryStream) nextLocked() (object.Update, bool, error) {
 			return object.Update{Records: records, Through: s.at}, true, nil
 		}
 	}
-	if s.asked {
+	// Like etcd, which does not answer while the revision that the watch begins
+	// with is still to come.
+	if s.asked && s.at > s.after {
 		s.asked = false
 		return object.Update{Through: s.at}, true, nil
 	}
