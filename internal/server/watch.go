@@ -40,14 +40,20 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 	defer context.AfterFunc(f.draining, func() { cancel(errDraining) })()
 	for {
 		m, err := w.Next(ctx)
-		if errors.Is(context.Cause(ctx), errDraining) || errors.Is(err, dispatch.ErrStopped) {
+		switch {
+		case err == nil:
+			// What Next has returned counts as delivered, so it is sent before
+			// anything else, be it the last message.
+			if err := send(stream, m); err != nil {
+				return err
+			}
+		case errors.Is(context.Cause(ctx), errDraining), errors.Is(err, dispatch.ErrStopped):
 			return drain(stream, w)
-		}
-		if err != nil {
+		default:
 			return err
 		}
-		if err := send(stream, m); err != nil {
-			return err
+		if f.draining.Err() != nil {
+			return drain(stream, w)
 		}
 	}
 }

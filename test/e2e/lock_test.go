@@ -30,8 +30,8 @@ func TestDataDirectoryIsHeldByOneProcess(t *testing.T) {
 	if code <= 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if !strings.Contains(said, dataDir) || !strings.Contains(said, "another process") {
-		t.Errorf("the message does not say that another process has %s:\n%s", dataDir, said)
+	if !strings.Contains(said, dataDir) || !strings.Contains(said, "in use by process") {
+		t.Errorf("the message does not say who has %s:\n%s", dataDir, said)
 	}
 	put(t, s.conn, "key", []byte("the first goes on"))
 }
