@@ -20,7 +20,7 @@ const (
 // fanout implements FanoutService.
 type fanout struct {
 	resources resources
-	draining  context.Context // done when streams have to end
+	drain     *drain
 }
 
 // Get implements FanoutService.

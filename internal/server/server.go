@@ -37,8 +37,7 @@ type Server struct {
 	grpc      *grpc.Server
 	health    *health.Server
 	resources resources
-
-	drain context.CancelFunc // ends streams
+	drain     *drain
 
 	healthDone sync.WaitGroup // the goroutine that keeps the health service up to date
 	stopHealth context.CancelFunc
@@ -58,7 +57,7 @@ const writeBufferSize = 128 << 10
 // New returns a server that serves nothing until Serve is called. It must be
 // stopped in any case.
 func New(cfg Config) *Server {
-	s := &Server{log: cfg.Log, health: health.NewServer(), resources: resources{}}
+	s := &Server{log: cfg.Log, health: health.NewServer(), resources: resources{}, drain: newDrain()}
 	for i := range cfg.Resources {
 		r := &cfg.Resources[i]
 		s.resources[r.Name] = r
@@ -86,11 +85,10 @@ func New(cfg Config) *Server {
 			logging.StreamServerInterceptor(logger(s.log), finished...),
 			s.streamStatus,
 			recovery.StreamServerInterceptor(recovered),
+			s.drain.intercept,
 		),
 	)
-	draining, drain := context.WithCancel(context.Background())
-	s.drain = drain
-	f := &fanout{resources: s.resources, draining: draining}
+	f := &fanout{resources: s.resources, drain: s.drain}
 	s.grpc.RegisterService(serviceDesc(f), nil)
 	if cfg.Writes {
 		fanoutv1.RegisterStoreServiceServer(s.grpc, &writes{
@@ -125,9 +123,9 @@ func (s *Server) Stop(ctx context.Context) {
 	s.stopHealth()
 	s.healthDone.Wait()
 	s.health.Shutdown()
-	s.drain()
 	cutOff := context.AfterFunc(ctx, s.grpc.Stop)
 	defer cutOff()
+	s.drain.end()
 	s.grpc.GracefulStop()
 }
 

@@ -25,9 +25,10 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 	if err != nil {
 		return err
 	}
-	if f.draining.Err() != nil {
+	if !f.drain.enter() {
 		return errDraining
 	}
+	defer f.drain.leave()
 	w := resource.Dispatcher.Watch(interest, begin)
 	defer w.Close()
 	// The watcher is registered: who has the header knows that.
@@ -37,7 +38,7 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
-	defer context.AfterFunc(f.draining, func() { cancel(errDraining) })()
+	defer context.AfterFunc(f.drain.watches, func() { cancel(errDraining) })()
 	for {
 		m, err := w.Next(ctx)
 		switch {
@@ -48,18 +49,18 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 				return err
 			}
 		case errors.Is(context.Cause(ctx), errDraining), errors.Is(err, dispatch.ErrStopped):
-			return drain(stream, w)
+			return endWatch(stream, w)
 		default:
 			return err
 		}
-		if f.draining.Err() != nil {
-			return drain(stream, w)
+		if f.drain.watches.Err() != nil {
+			return endWatch(stream, w)
 		}
 	}
 }
 
-// drain tells the client where to resume and ends the stream.
-func drain(stream grpc.ServerStream, w *dispatch.Watcher) error {
+// endWatch tells the client where to resume and ends the stream.
+func endWatch(stream grpc.ServerStream, w *dispatch.Watcher) error {
 	last := dispatch.Message{Header: object.Header{Kind: object.Draining, Position: w.Position()}}
 	if err := send(stream, last); err != nil {
 		return err
