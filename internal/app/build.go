@@ -24,7 +24,6 @@ type App struct {
 	listener  net.Listener
 	store     *store.Store
 	resources []server.Resource
-	server    *server.Server
 }
 
 // Build makes everything that the configuration asks for: it opens the socket,
