@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -50,11 +51,11 @@ const retryDelay = time.Second
 type invalidError []*errdetails.BadRequest_FieldViolation
 
 func (e invalidError) Error() string {
-	message := "invalid request"
+	violations := make([]string, len(e))
 	for i, v := range e {
-		message += map[bool]string{true: ": ", false: "; "}[i == 0] + v.Field + " " + v.Description
+		violations[i] = v.GetField() + " " + v.GetDescription()
 	}
-	return message
+	return "invalid request: " + strings.Join(violations, "; ")
 }
 
 // unknownResourceError names a resource that is not configured.
