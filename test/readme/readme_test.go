@@ -1,0 +1,132 @@
+package readme
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	root           = "../.."
+	printedAddress = "127.0.0.1:7420"
+	printedEpoch   = "b482736315d63ce4"
+)
+
+func TestTour(t *testing.T) {
+	text, err := os.ReadFile(root + "/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &reader{t: t, blocks: parse(string(text)), address: freeAddress(t), data: t.TempDir(), epoch: printedEpoch}
+
+	server := r.start(r.next("sh"))
+	server.await("msg=serving")
+	// This test is a part of what it runs, so this is only a look at it.
+	if all := r.next("sh"); all != "make test\n" {
+		t.Errorf("the second command of README.md is %q", all)
+	}
+	hello := r.next("sh")
+	r.prelude, _, _ = strings.Cut(hello, "\n")
+	if services := r.run(hello); !strings.Contains(services, "fanout.v1.FanoutService") {
+		t.Errorf("the server offers %q", services)
+	}
+	put := r.run(r.next("sh"))
+	r.same(json.NewDecoder(strings.NewReader(put)), r.next("json"))
+
+	watch := r.start(r.next("sh"))
+	r.same(watch.messages, r.next("json"))
+	r.run(r.next("sh"))
+	r.same(watch.messages, r.next("json"))
+	server.interrupt()
+	r.same(watch.messages, r.next("json"))
+	server.wait()
+
+	r.start(r.next("sh")).await("msg=serving")
+	r.run(r.next("sh"))
+	r.same(r.start(r.next("sh")).messages, r.next("json"))
+	if len(r.blocks) > 0 {
+		t.Errorf("README.md has more: %v", r.blocks)
+	}
+}
+
+// reader is somebody who does what README.md says.
+type reader struct {
+	t       *testing.T
+	blocks  []block // still to come
+	address string  // instead of the printed one, which may be in use
+	data    string  // directory of the server
+	epoch   string  // of the server, once it is known
+	prelude string  // what each terminal needs first
+}
+
+// block is a fenced block of README.md.
+type block struct{ language, text string }
+
+func parse(text string) []block {
+	var blocks []block
+	parts := strings.Split(text, "```")
+	for i := 1; i < len(parts); i += 2 {
+		language, body, _ := strings.Cut(parts[i], "\n")
+		blocks = append(blocks, block{language, body})
+	}
+	return blocks
+}
+
+// next returns the next block.
+func (r *reader) next(language string) string {
+	r.t.Helper()
+	if len(r.blocks) == 0 || r.blocks[0].language != language {
+		r.t.Fatalf("the next block of README.md is not %s: %v", language, r.blocks)
+	}
+	text := r.blocks[0].text
+	r.blocks = r.blocks[1:]
+	return text
+}
+
+var epochPattern = regexp.MustCompile(`"epoch": "([0-9a-f]+)"`)
+
+// same compares what comes out with what is printed, value by value.
+func (r *reader) same(got *json.Decoder, printed string) {
+	r.t.Helper()
+	want := json.NewDecoder(strings.NewReader(printed))
+	for {
+		var w, g any
+		if err := want.Decode(&w); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			r.t.Fatalf("README.md: %v", err)
+		}
+		var raw json.RawMessage
+		if err := got.Decode(&raw); err != nil {
+			r.t.Fatalf("%v, instead of %v", err, w)
+		}
+		// Each server has an epoch of its own.
+		if epoch := epochPattern.FindSubmatch(raw); epoch != nil && r.epoch == printedEpoch {
+			r.epoch = string(epoch[1])
+		}
+		if err := json.Unmarshal(bytes.ReplaceAll(raw, []byte(r.epoch), []byte(printedEpoch)), &g); err != nil {
+			r.t.Fatal(err)
+		}
+		if diff := cmp.Diff(w, g); diff != "" {
+			r.t.Errorf("not as README.md says (-printed +real):\n%s", diff)
+		}
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}

@@ -1,0 +1,100 @@
+package readme
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// patience is how long anything may take. It includes building the server and
+// grpcurl with empty caches.
+const patience = 8 * time.Minute
+
+// command returns a command that a shell runs as the reader would.
+func (r *reader) command(text string) *exec.Cmd {
+	text = strings.NewReplacer(printedAddress, r.address, printedEpoch, r.epoch).Replace(text)
+	cmd := exec.CommandContext(r.t.Context(), "bash", "-c", r.prelude+"\n"+text)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "FANOUTD_LISTEN="+r.address, "FANOUTD_DATA_DIR="+r.data)
+	return cmd
+}
+
+// run runs a command to its end and returns its output.
+func (r *reader) run(text string) string {
+	r.t.Helper()
+	cmd := r.command(text)
+	var errors strings.Builder
+	cmd.Stderr = &errors
+	out, err := cmd.Output()
+	if err != nil {
+		r.t.Fatalf("%s\n%v\n%s", text, err, errors.String())
+	}
+	return string(out)
+}
+
+// terminal is where a command runs that does not end by itself.
+type terminal struct {
+	*reader
+	cmd      *exec.Cmd
+	log      *bufio.Scanner // standard error
+	messages *json.Decoder  // standard output
+}
+
+func (r *reader) start(text string) *terminal {
+	r.t.Helper()
+	cmd := r.command(text)
+	// A group of its own gets signals as from a keyboard.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	kill := func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	late := time.AfterFunc(patience, kill)
+	r.t.Cleanup(func() {
+		late.Stop()
+		kill()
+		_ = cmd.Wait() // it was killed, or has been waited for
+	})
+	return &terminal{reader: r, cmd: cmd, log: bufio.NewScanner(stderr), messages: json.NewDecoder(stdout)}
+}
+
+// await reads the log up to a line that has the text.
+func (t *terminal) await(text string) {
+	t.t.Helper()
+	var seen []string
+	for t.log.Scan() {
+		if seen = append(seen, t.log.Text()); strings.Contains(t.log.Text(), text) {
+			return
+		}
+	}
+	t.t.Fatalf("no %q among\n%s", text, strings.Join(seen, "\n"))
+}
+
+// interrupt is Ctrl-C.
+func (t *terminal) interrupt() {
+	t.t.Helper()
+	if err := syscall.Kill(-t.cmd.Process.Pid, syscall.SIGINT); err != nil {
+		t.t.Fatal(err)
+	}
+}
+
+// wait waits until the log ends, and with it the server.
+func (t *terminal) wait() {
+	t.t.Helper()
+	t.await("msg=stopped")
+	for t.log.Scan() {
+		// make may have something to say
+	}
+}
