@@ -1,0 +1,102 @@
+package rules
+
+import (
+	"go/ast"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestPackagesAreNamedAfterWhatTheyAre(t *testing.T) {
+	for _, p := range packages(t) {
+		if slices.Contains([]string{"util", "utils", "common", "helper", "helpers", "misc", "base"}, p.Name) {
+			t.Errorf("%s says nothing with its name", p.ImportPath)
+		}
+	}
+}
+
+func TestEveryPackageHasADoc(t *testing.T) {
+	documented := map[string]bool{}
+	for f := range files(t) {
+		documented[f.pkg.ImportPath] = documented[f.pkg.ImportPath] || f.syntax.Doc != nil
+	}
+	for path, ok := range documented {
+		if !ok {
+			t.Errorf("%s has no package comment", path)
+		}
+	}
+}
+
+// Tests do not sleep: that makes them slow and their result a matter of luck.
+// Inside of a bubble of testing/synctest time is not real.
+func TestTestsDoNotSleep(t *testing.T) {
+	for f := range files(t) {
+		if f.mentions("time.Sleep") && !f.imports("testing/synctest") {
+			t.Errorf("%s sleeps", f.name)
+		}
+	}
+}
+
+// A package of the product whose tests start goroutines looks for those that are
+// left over.
+func TestLeaksAreLookedFor(t *testing.T) {
+	starts, looks := map[string]bool{}, map[string]bool{}
+	for f := range files(t) {
+		if !in(f.pkg.ImportPath, "internal") {
+			continue
+		}
+		path := f.pkg.ImportPath
+		looks[path] = looks[path] || f.test && f.mentions("goleak.VerifyTestMain")
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			if _, ok := n.(*ast.GoStmt); ok && f.test {
+				starts[path] = true
+			}
+			if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "Go" && f.test {
+				starts[path] = true
+			}
+			return true
+		})
+	}
+	for path := range starts {
+		if !looks[path] {
+			t.Errorf("the tests of %s start goroutines and do not look for those that stay", path)
+		}
+	}
+}
+
+// The project speaks of itself alone.
+func TestNothingSpeaksOfTheWorkplace(t *testing.T) {
+	cmd := exec.Command("git", "ls-files")
+	cmd.Dir = root
+	list, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := regexp.MustCompile(`(/` + `work/|/` + `root/|\bhelper-[0-9]|goproxy\.)`)
+	for name := range strings.FieldsSeq(string(list)) {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			continue // deleted and not yet committed
+		}
+		if found := foreign.Find(text); found != nil {
+			t.Errorf("%s has %q", name, found)
+		}
+	}
+}
+
+// No excuse is left in the code.
+func TestNothingIsLeftForLater(t *testing.T) {
+	for f := range files(t) {
+		for _, group := range f.syntax.Comments {
+			for _, word := range []string{"TO" + "DO", "FIX" + "ME", "X" + "XX"} {
+				if strings.Contains(group.Text(), word) {
+					t.Errorf("%s has a %s", f.name, word)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package rules
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	module = "github.com/fanoutd/fanoutd/"
+	root   = "../.."
+)
+
+// pkg is a package as the go command describes it.
+type pkg struct {
+	ImportPath   string
+	Name         string
+	Dir          string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+	Deps         []string
+	GoFiles      []string
+	TestGoFiles  []string
+	XTestGoFiles []string
+}
+
+// packages returns all packages of the module.
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Name,Dir,Imports,TestImports,XTestImports,Deps,GoFiles,TestGoFiles,XTestGoFiles", "./...")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []pkg
+	for list := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		if err := list.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		p.ImportPath = strings.TrimPrefix(p.ImportPath, module)
+		all = append(all, p)
+	}
+}
+
+func in(path string, folders ...string) bool {
+	return slices.ContainsFunc(folders, func(f string) bool { return path == f || strings.HasPrefix(path, f+"/") })
+}
+
+// Imports go one way. What is listed is what a package of the product may import
+// from this module; tests are free.
+func TestImportsGoOneWay(t *testing.T) {
+	allowed := map[string][]string{
+		"internal/object":            {},
+		"internal/cacher":            {"internal/object"},
+		"internal/cacher/cachertest": {"internal/object"},
+		"internal/dispatch":          {"internal/cacher", "internal/object"},
+		"internal/wire":              {"internal/object", "gen"},
+		"internal/store":             {"internal/object"},
+		"internal/server":            {"internal/cacher", "internal/dispatch", "internal/object", "internal/wire", "gen"},
+		"internal/config":            {"internal/object"},
+		"internal/app":               {"internal"},
+		"internal/check":             {"internal/object"},
+		"cmd/fanoutd":                {"internal/app", "internal/config"},
+		"gen":                        {"gen"},
+		"test":                       {"internal", "gen", "test"},
+	}
+	for _, p := range packages(t) {
+		folder := p.ImportPath
+		for allowed[folder] == nil && strings.Contains(folder, "/") {
+			folder = folder[:strings.LastIndex(folder, "/")]
+		}
+		permitted, ok := allowed[folder]
+		if !ok {
+			t.Errorf("%s is not in the list of this test: say what it may import", p.ImportPath)
+		}
+		for _, path := range p.Imports {
+			if ours, ok := strings.CutPrefix(path, module); ok && !in(ours, permitted...) {
+				t.Errorf("%s must not import %s", p.ImportPath, ours)
+			}
+		}
+	}
+}
+
+// Some libraries belong to one package, which keeps them from all others.
+func TestLibrariesHaveOneOwner(t *testing.T) {
+	owners := map[string][]string{
+		"go.etcd.io/etcd":                   {"internal/store", "test"},
+		"google.golang.org/grpc":            {"internal/server", "internal/store", "gen", "test"},
+		"google.golang.org/protobuf":        {"internal/object", "internal/server", "internal/wire", "gen", "test"},
+		"github.com/spf13":                  {"cmd"},
+		"github.com/goccy/go-yaml":          {"cmd", "internal/config"},
+		"github.com/tidwall/btree":          {"internal/cacher"},
+		"google.golang.org/genproto":        {"internal/server", "test"},
+		"github.com/grpc-ecosystem":         {"internal/server"},
+		"github.com/gofrs/flock":            {"internal/store"},
+		"go.uber.org/zap":                   {"internal/store"},
+		"github.com/prometheus":             {},
+		"google.golang.org/grpc/reflection": {"internal/server"},
+	}
+	for _, p := range packages(t) {
+		for _, path := range p.Imports {
+			for library, owner := range owners {
+				if in(path, library) && !in(p.ImportPath, owner...) {
+					t.Errorf("%s must not import %s", p.ImportPath, path)
+				}
+			}
+		}
+	}
+}
+
+// What the cacher and the dispatcher do, they do without a network: nothing they
+// depend on, at any depth, is of gRPC or etcd.
+func TestTheCoreDependsOnNoTransport(t *testing.T) {
+	for _, p := range packages(t) {
+		if !in(p.ImportPath, "internal/object", "internal/cacher", "internal/dispatch") {
+			continue
+		}
+		for _, path := range p.Deps {
+			if in(path, "google.golang.org/grpc", "go.etcd.io/etcd", "net/http", module+"gen") {
+				t.Errorf("%s depends on %s", p.ImportPath, path)
+			}
+		}
+	}
+}
+
+// Only the command reads flags and the environment.
+func TestOnlyTheCommandReadsItsSurroundings(t *testing.T) {
+	for f := range files(t) {
+		if f.test || in(f.pkg.ImportPath, "cmd", "test") {
+			continue
+		}
+		for _, call := range []string{"os.Getenv", "os.LookupEnv", "os.Environ", "os.Args", "flag.Parse"} {
+			if f.mentions(call) {
+				t.Errorf("%s uses %s", f.name, call)
+			}
+		}
+	}
+}
