@@ -2,7 +2,12 @@ package app_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -14,32 +19,38 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 )
 
+// Nothing that was started is left when Run, or a Build that failed, has returned.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// start runs a server in the directory until the returned function is called.
-func start(t *testing.T, dir string) (*grpc.ClientConn, func()) {
-	t.Helper()
+func testConfig(t *testing.T) config.Config {
 	cfg := config.Defaults()
 	cfg.Listen = "127.0.0.1:0"
-	cfg.DataDir = dir
-	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
-	a, err := app.Build(t.Context(), cfg, log)
+	cfg.DataDir = filepath.Join(t.TempDir(), "data")
+	return cfg
+}
+
+func testLog(t *testing.T) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), nil))
+}
+
+// start runs a server until stop is called.
+func start(t *testing.T, cfg config.Config) (conn *grpc.ClientConn, stop func()) {
+	t.Helper()
+	a, err := app.Build(t.Context(), cfg, testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
-	conn, err := grpc.NewClient(a.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
+	conn, err = grpc.NewClient(a.Addr().String(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	stopped := false
-	stop := func() {
-		if stopped {
-			return
-		}
-		stopped = true
+	return conn, func() {
+		t.Helper()
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("stop: %v", err)
@@ -48,57 +59,77 @@ func start(t *testing.T, dir string) (*grpc.ClientConn, func()) {
 			t.Error(err)
 		}
 	}
-	t.Cleanup(stop)
-	return conn, stop
 }
 
-func TestPutThenWatchThenRestartThenResume(t *testing.T) {
-	dir := t.TempDir()
-	conn, stop := start(t, dir)
-	put := func(conn *grpc.ClientConn, key, text string) int64 {
-		t.Helper()
-		resp, err := fanoutv1.NewStoreServiceClient(conn).Put(t.Context(), &fanoutv1.PutRequest{
-			Resource: "config",
-			Put:      &fanoutv1.PutOperation{Key: key, Value: &fanoutv1.PutOperation_Text{Text: text}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.GetRevision()
-	}
-	put(conn, "app/limits", `{"rps":1}`)
-	stream, err := fanoutv1.NewFanoutServiceClient(conn).Watch(t.Context(), &fanoutv1.WatchRequest{Resource: "config"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var last *fanoutv1.WatchResponse
-	for range 3 {
-		if last, err = stream.Recv(); err != nil {
-			t.Fatal(err)
-		}
-		t.Log(last)
-	}
-	put(conn, "app/limits", `{"rps":2}`)
-	if last, err = stream.Recv(); err != nil {
-		t.Fatal(err)
-	}
-	t.Log(last)
-	position := last.GetPosition()
-	put(conn, "app/limits", `{"rps":3}`)
-	stop()
-
-	conn, _ = start(t, dir)
-	put(conn, "app/limits", `{"rps":4}`)
-	stream, err = fanoutv1.NewFanoutServiceClient(conn).Watch(t.Context(), &fanoutv1.WatchRequest{
-		Resource: "config", Begin: &fanoutv1.WatchRequest_After{After: position},
+func TestWhatIsWrittenIsThereAfterARestart(t *testing.T) {
+	cfg := testConfig(t)
+	conn, stop := start(t, cfg)
+	put, err := fanoutv1.NewStoreServiceClient(conn).Put(t.Context(), &fanoutv1.PutRequest{
+		Resource: "config",
+		Put:      &fanoutv1.PutOperation{Key: "app/limits", Value: &fanoutv1.PutOperation_Text{Text: "1"}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 3 {
-		if last, err = stream.Recv(); err != nil {
-			t.Fatal(err)
-		}
-		t.Log(last)
+	stop()
+
+	conn, stop = start(t, cfg)
+	defer stop()
+	got, err := fanoutv1.NewFanoutServiceClient(conn).Get(t.Context(), &fanoutv1.GetRequest{Resource: "config", Key: "app/limits"})
+	if err != nil {
+		t.Fatal(err)
 	}
+	if got.GetObject().GetText() != "1" || got.GetObject().GetModRevision() != put.GetRevision() {
+		t.Errorf("got %v after a write at revision %d", got, put.GetRevision())
+	}
+}
+
+func TestStoreServiceCanBeSwitchedOff(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.Writes = false
+	conn, stop := start(t, cfg)
+	defer stop()
+	_, err := fanoutv1.NewStoreServiceClient(conn).Put(t.Context(), &fanoutv1.PutRequest{})
+	if err == nil {
+		t.Error("StoreService is served")
+	}
+}
+
+// An address that is in use costs no database.
+func TestBuildFailsBeforeItCreatesAnything(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	cfg := testConfig(t)
+	cfg.Listen = taken.Addr().String()
+	if _, err := app.Build(t.Context(), cfg, testLog(t)); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(cfg.DataDir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the data directory: %v", err)
+	}
+}
+
+// What was built is taken down again when the rest fails: the address is free.
+func TestBuildThatFailsLeavesNothingBehind(t *testing.T) {
+	cfg := testConfig(t)
+	if err := os.WriteFile(cfg.DataDir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Listen = l.Addr().String()
+	l.Close()
+	if _, err := app.Build(t.Context(), cfg, testLog(t)); err == nil {
+		t.Fatal("a file was taken for a data directory")
+	}
+	l, err = net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		t.Fatalf("the address is still in use: %v", err)
+	}
+	l.Close()
 }
