@@ -36,6 +36,13 @@ test: ## Run all tests
 bench: ## Run the micro-benchmarks
 	go test -run '^$$' -bench . $(PACKAGES)
 
+# Each round has a seed of its own, which is printed when it fails.
+ROUNDS ?= 50
+
+.PHONY: soak
+soak: ## Run the randomized tests ROUNDS times (default 50)
+	$(if $(RACE),CGO_ENABLED=1 )go test $(RACE) -timeout 0 -count $(ROUNDS) -run TestWatchersSeeExactlyWhatHappened ./test/e2e
+
 .PHONY: lint
 lint: lint-go lint-proto ## Check formatting, code, protocol and generated files
 
