@@ -38,7 +38,7 @@ func TestArchitectureNamesRealThings(t *testing.T) {
 		t.Fatal(err)
 	}
 	checked := 0
-	for _, m := range regexp.MustCompile("[A-Za-z]+(\\.[A-Z][A-Za-z]+)+").FindAllString(string(text), -1) {
+	for _, m := range regexp.MustCompile(`[A-Za-z]+(\.[A-Z][A-Za-z]+)+`).FindAllString(string(text), -1) {
 		if owner, _, _ := strings.Cut(m, "."); !named[owner] {
 			continue // of another module
 		}
