@@ -1,0 +1,159 @@
+package object_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+func codec(t testing.TB, name string) object.Codec {
+	t.Helper()
+	c, err := object.CodecByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Name() != name {
+		t.Fatalf("codec %s is named %s", name, c.Name())
+	}
+	return c
+}
+
+func TestCodecsHaveNames(t *testing.T) {
+	if got, want := object.CodecNames(), []string{"json", "object", "raw"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if _, err := object.CodecByName("xml"); err == nil {
+		t.Error("there is a codec xml")
+	}
+}
+
+// What a writer hands over is what a reader gets.
+func TestContentSurvivesStorage(t *testing.T) {
+	tests := map[string]struct {
+		codec string
+		in    object.Content
+		text  bool
+		want  object.Content
+	}{
+		"an object with everything": {
+			codec: "object",
+			in:    object.Content{Value: []byte{0xff}, ContentType: "image/png", Labels: map[string]string{"b": "2", "a": ""}},
+			want:  object.Content{Value: []byte{0xff}, ContentType: "image/png", Labels: map[string]string{"b": "2", "a": ""}},
+		},
+		"an object that is text": {
+			codec: "object", in: object.Content{Value: []byte("x")}, text: true,
+			want: object.Content{Value: []byte("x"), ContentType: object.ContentText},
+		},
+		"an object that is bytes": {
+			codec: "object", in: object.Content{Value: []byte("x")},
+			want: object.Content{Value: []byte("x"), ContentType: object.ContentBinary},
+		},
+		"an empty object": {
+			codec: "object", text: true, want: object.Content{ContentType: object.ContentText},
+		},
+		"a JSON document": {
+			codec: "json", in: object.Content{Value: []byte(` {"a": 1} `)}, text: true,
+			want: object.Content{Value: []byte(` {"a": 1} `), ContentType: object.ContentJSON},
+		},
+		"a JSON document with its type": {
+			codec: "json", in: object.Content{Value: []byte("1"), ContentType: object.ContentJSON},
+			want: object.Content{Value: []byte("1"), ContentType: object.ContentJSON},
+		},
+		"raw bytes": {
+			codec: "raw", in: object.Content{Value: []byte{0, 0xff}},
+			want: object.Content{Value: []byte{0, 0xff}, ContentType: object.ContentBinary},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := codec(t, tc.codec)
+			stored, refusal := object.Encode(c, tc.in, tc.text)
+			if refusal != nil {
+				t.Fatal(refusal)
+			}
+			got, err := c.Decode(stored)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCodecsRefuseWhatTheyCannotStore(t *testing.T) {
+	labels := map[string]string{"a": "b"}
+	tests := map[string]struct {
+		codec string
+		in    object.Content
+		field string
+	}{
+		"JSON that is none":            {"json", object.Content{Value: []byte("{")}, "value"},
+		"JSON that is nothing":         {"json", object.Content{}, "value"},
+		"JSON that is no text":         {"json", object.Content{Value: []byte("\"\xff\"")}, "value"},
+		"JSON of another type":         {"json", object.Content{Value: []byte("1"), ContentType: "text/plain"}, "content_type"},
+		"JSON with labels":             {"json", object.Content{Value: []byte("1"), Labels: labels}, "labels"},
+		"raw bytes of a type":          {"raw", object.Content{ContentType: "text/plain"}, "content_type"},
+		"raw bytes with labels":        {"raw", object.Content{Labels: labels}, "labels"},
+		"a type that is no text":       {"object", object.Content{ContentType: "\xff"}, "content_type"},
+		"a label name that is no text": {"object", object.Content{Labels: map[string]string{"\xff": ""}}, "labels"},
+		"a label that is no text":      {"object", object.Content{Labels: map[string]string{"a": "\xff"}}, "labels"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, refusal := object.Encode(codec(t, tc.codec), tc.in, false)
+			if refusal == nil || refusal.Field != tc.field {
+				t.Errorf("got %v, want a refusal of %s", refusal, tc.field)
+			}
+		})
+	}
+}
+
+func TestValuesOfOtherProgramsDoNotDecode(t *testing.T) {
+	for codecName, values := range map[string][]string{
+		"json":   {"", "{", "\"\xff\"", "\x00fo\x01"},
+		"object": {"", "{}", "\x00fo", "\x00fo\x02", "\x00fo\x01\xff", "\x00fo\x01\x1a\x05ab"},
+	} {
+		for _, value := range values {
+			if content, err := codec(t, codecName).Decode([]byte(value)); err == nil {
+				t.Errorf("%s takes %q for %+v", codecName, value, content)
+			}
+		}
+	}
+	if c := object.OpaqueContent([]byte("text")); c.ContentType != object.ContentText {
+		t.Errorf("text that does not decode is %s", c.ContentType)
+	}
+	if c := object.OpaqueContent([]byte("\xff")); c.ContentType != object.ContentBinary {
+		t.Errorf("bytes that do not decode are %s", c.ContentType)
+	}
+}
+
+func TestIsText(t *testing.T) {
+	tests := []struct {
+		contentType, value string
+		want               bool
+	}{
+		{"text/plain; charset=utf-8", "a", true},
+		{"TEXT/HTML", "a", true},
+		{"application/json", "{}", true},
+		{"application/yaml", "a: b", true},
+		{"application/xml", "<a/>", true},
+		{"application/toml", "a = 1", true},
+		{"application/merge-patch+json", "{}", true},
+		{"image/svg+xml", "<svg/>", true},
+		{"application/json", "\xff", false},
+		{"text/plain", "\xff", false},
+		{"application/octet-stream", "a", false},
+		{"application/jsonx", "a", false},
+		{"", "a", false},
+	}
+	for _, tc := range tests {
+		if got := object.IsText(tc.contentType, []byte(tc.value)); got != tc.want {
+			t.Errorf("%s %q: %v", tc.contentType, tc.value, got)
+		}
+	}
+}
