@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/internal/check/recorded"
 	"github.com/fanoutd/fanoutd/internal/object"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -38,14 +39,14 @@ func newRecorder(t *testing.T, conn *grpc.ClientConn, scope *fanoutv1.Scope) *re
 func (r *recorder) open(t *testing.T, begin check.Begin) {
 	t.Helper()
 	request := &fanoutv1.WatchRequest{Resource: resource, Scope: r.scope}
-	recorded := check.Stream{Begin: begin}
+	asked := check.Stream{Begin: begin}
 	switch begin {
 	case check.FromNow:
 		request.Begin = &fanoutv1.WatchRequest_FromNow{FromNow: true}
 	case check.After:
-		recorded.Position, _ = r.history.Position()
+		asked.Position, _ = r.history.Position()
 		request.Begin = &fanoutv1.WatchRequest_After{After: &fanoutv1.Position{
-			Epoch: string(recorded.Position.Epoch), Revision: int64(recorded.Position.Revision),
+			Epoch: string(asked.Position.Epoch), Revision: int64(asked.Position.Revision),
 		}}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
@@ -58,7 +59,7 @@ func (r *recorder) open(t *testing.T, begin check.Begin) {
 		t.Fatal(err)
 	}
 	r.stream, r.leave = stream, cancel
-	r.history.Streams = append(r.history.Streams, recorded)
+	r.history.Streams = append(r.history.Streams, asked)
 }
 
 // receive returns the next message, or the error that ends the stream.
@@ -70,7 +71,7 @@ func (r *recorder) receive(t *testing.T) (check.Message, error) {
 		s.End = err.Error()
 		return check.Message{}, err
 	}
-	m, err := messageOf(response)
+	m, err := recorded.Message(response)
 	if err != nil {
 		t.Fatal(err)
 	}

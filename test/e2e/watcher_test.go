@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/internal/check/recorded"
 	"github.com/fanoutd/fanoutd/internal/object"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -87,17 +88,17 @@ func (w *watcher) rest(ctx context.Context, n int) error {
 // begin chooses where the next stream begins: mostly where the last one ended.
 func (w *watcher) begin() (*fanoutv1.WatchRequest, check.Stream) {
 	request := &fanoutv1.WatchRequest{Resource: resource, Scope: w.scope}
-	recorded := check.Stream{Begin: check.FromNothing, NotBefore: w.ledger.newest()}
+	asked := check.Stream{Begin: check.FromNothing, NotBefore: w.ledger.newest()}
 	last, ok := w.history.Position()
 	switch n := w.rng.IntN(10); {
 	case ok && n < 8:
 		request.Begin = &fanoutv1.WatchRequest_After{After: &fanoutv1.Position{Epoch: string(last.Epoch), Revision: int64(last.Revision)}}
-		recorded = check.Stream{Begin: check.After, Position: last}
+		asked = check.Stream{Begin: check.After, Position: last}
 	case n == 8:
 		request.Begin = &fanoutv1.WatchRequest_FromNow{FromNow: true}
-		recorded.Begin = check.FromNow
+		asked.Begin = check.FromNow
 	}
-	return request, recorded
+	return request, asked
 }
 
 // watch opens one stream and records it until it ends. It reports whether it was
@@ -113,8 +114,8 @@ func (w *watcher) watch(ctx context.Context) (left bool, err error) {
 	})
 	defer stop()
 
-	request, recorded := w.begin()
-	w.history.Streams = append(w.history.Streams, recorded)
+	request, asked := w.begin()
+	w.history.Streams = append(w.history.Streams, asked)
 	s := &w.history.Streams[len(w.history.Streams)-1]
 	enough := -1
 	if w.patience > 0 {
@@ -129,7 +130,7 @@ func (w *watcher) watch(ctx context.Context) (left bool, err error) {
 		if err != nil {
 			return false, w.ended(s, err)
 		}
-		m, err := messageOf(response)
+		m, err := recorded.Message(response)
 		if err != nil {
 			return false, err
 		}

@@ -69,6 +69,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		"internal/config":            {"internal/object"},
 		"internal/app":               {"internal"},
 		"internal/check":             {"internal/object"},
+		"internal/check/recorded":    {"internal/check", "internal/object", "gen"},
 		"cmd/fanoutd":                {"internal/app", "internal/config"},
 		"gen":                        {"gen"},
 		"test":                       {"internal", "gen", "test"},

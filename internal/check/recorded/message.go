@@ -1,16 +1,18 @@
-package e2e
+// Package recorded turns what the subscriber of a watch received into what package
+// check judges.
+package recorded
 
 import (
 	"fmt"
 
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/object"
-
-	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// messageOf returns a response in the form in which it is judged.
-func messageOf(r *fanoutv1.WatchResponse) (check.Message, error) {
+// Message returns a response in the form in which it is judged, or an error where
+// a value is not shown as its content type says: as text or as bytes.
+func Message(r *fanoutv1.WatchResponse) (check.Message, error) {
 	m := check.Message{Header: object.Header{
 		Kind:     object.MessageKind(r.GetKind()),
 		CatchUp:  object.CatchUp(r.GetCatchUp()),
@@ -54,15 +56,4 @@ func objectOf(o *fanoutv1.Object) (object.Object, error) {
 		return out, fmt.Errorf("object %q of type %q comes as text: %v, should: %v", o.GetKey(), out.ContentType, text, want)
 	}
 	return out, nil
-}
-
-// scopeOf returns the scope of a request.
-func scopeOf(s *fanoutv1.Scope) (object.Scope, error) {
-	switch s := s.GetScope().(type) {
-	case *fanoutv1.Scope_Prefix:
-		return object.ParsePrefix(s.Prefix)
-	case *fanoutv1.Scope_Key:
-		return object.ParseKeyScope(s.Key)
-	}
-	return object.Scope{}, nil
 }
