@@ -90,6 +90,10 @@ func TestCorrectHistoriesPass(t *testing.T) {
 			after(3, begin(object.Replay, 3), synced(3), partial(live(3, events(change{"a", 4}))), draining(3)),
 			after(3, begin(object.Replay, 3), partial(part(3, events(change{"a", 4}))), part(4, events(change{"c", 4})), synced(4)),
 		),
+		"partial that a reset replaces": all(
+			after(3, begin(object.Replay, 3), synced(3), partial(live(3, events(change{"a", 4}))),
+				begin(object.Reset, 0), part(0, objects(change{"a", 7}, change{"b", 6})), synced(7)),
+		),
 		"drained at once": all(fromNothing(draining(0)), after(0, begin(object.Reset, 0), synced(1))),
 		"prefix": watched(team,
 			fromNothing(begin(object.Reset, 0), synced(3), bookmark(7), live(8, events(change{"team/x", 8})), bookmark(9))),

@@ -95,10 +95,11 @@ func Atomic(h *History, _ *Truth) error {
 }
 
 // continues reports whether a message behind a partial one does what it may:
-// bring more of the same revision, or give the stream up.
+// bring more of the same revision, give the stream up, or begin a RESET, which
+// replaces what came before.
 func continues(s *step, r object.Revision) bool {
 	if len(s.Events) == 0 {
-		return s.Kind == object.Draining
+		return s.Kind == object.Draining || s.CatchUp == object.Reset
 	}
 	return s.Events[0].revision() == r
 }

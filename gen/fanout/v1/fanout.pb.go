@@ -621,8 +621,9 @@ type WatchResponse struct {
 	// The kind of catch-up that begins. Set with KIND_CATCH_UP_BEGIN only.
 	CatchUp WatchResponse_CatchUp `protobuf:"varint,4,opt,name=catch_up,json=catchUp,proto3,enum=fanout.v1.WatchResponse_CatchUp" json:"catch_up,omitempty"`
 	// The events of one revision alone were too large for one message: more of
-	// the same revision follow in the next response. The position stays before
-	// that revision until they are complete. Default false.
+	// the same revision follow in the next response, unless the stream ends or a
+	// CATCH_UP_RESET begins there. The position stays before that revision until
+	// they are complete. Default false.
 	Partial       bool `protobuf:"varint,5,opt,name=partial,proto3" json:"partial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -17,9 +17,10 @@ import (
 // keeps every revision of everything.
 type Memory struct {
 	mu      sync.Mutex
-	changed chan struct{}     // guarded by mu; closed and replaced with every change
-	history [][]object.Record // guarded by mu; history[r-1] is what revision r did
-	epoch   object.Epoch      // guarded by mu
+	changed chan struct{}                // guarded by mu; closed and replaced with every change
+	history [][]object.Record            // guarded by mu; history[r-1] is what revision r did
+	now     map[object.Key]object.Record // guarded by mu; what there is behind it
+	epoch   object.Epoch                 // guarded by mu
 
 	// What follows is guarded by mu; tests set it within Change.
 
@@ -36,7 +37,7 @@ func empty() [][]object.Record { return make([][]object.Record, 1) }
 
 // NewMemory returns an empty store.
 func NewMemory() *Memory {
-	return &Memory{epoch: "e1", history: empty(), changed: make(chan struct{})}
+	return &Memory{epoch: "e1", history: empty(), now: map[object.Key]object.Record{}, changed: make(chan struct{})}
 }
 
 // Commit applies puts (value) and deletes (nil) at one revision.
@@ -44,10 +45,9 @@ func (m *Memory) Commit(writes map[object.Key][]byte) object.Revision {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at := object.Revision(len(m.history) + 1)
-	now := m.stateLocked(at - 1)
 	var records []object.Record
 	for _, key := range slices.Sorted(maps.Keys(writes)) {
-		old, exists := now[key]
+		old, exists := m.now[key]
 		switch {
 		case writes[key] != nil:
 			r := object.Record{Key: key, Value: writes[key], CreateRevision: at, ModRevision: at, Version: 1}
@@ -55,7 +55,9 @@ func (m *Memory) Commit(writes map[object.Key][]byte) object.Revision {
 				r.CreateRevision, r.Version = old.CreateRevision, old.Version+1
 			}
 			records = append(records, r)
+			m.now[key] = r
 		case exists:
+			delete(m.now, key)
 			records = append(records, object.Record{Key: key, ModRevision: at, Deleted: true})
 		}
 	}
@@ -105,6 +107,13 @@ func (m *Memory) State(at object.Revision) map[object.Key]string {
 		values[key] = string(r.Value)
 	}
 	return values
+}
+
+// History returns what each revision did, beginning with revision 1.
+func (m *Memory) History() [][]object.Record {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.history)
 }
 
 // Now returns the newest revision.
@@ -177,7 +186,7 @@ func (m *Memory) Watch(_ context.Context, after object.Revision) (object.Stream,
 
 // Restart makes the store another one: a new epoch, and no history.
 func (m *Memory) Restart(epoch object.Epoch) {
-	m.Change(func() { m.epoch, m.history = epoch, empty() })
+	m.Change(func() { m.epoch, m.history, m.now = epoch, empty(), map[object.Key]object.Record{} })
 }
 
 type memoryStream struct {

@@ -1,0 +1,223 @@
+package dispatch_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/cacher/cachertest"
+	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/internal/check/recorded"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/wire"
+)
+
+// fixture is a dispatcher behind a real cacher of a store in memory.
+type fixture struct {
+	store      *cachertest.Memory
+	cacher     *cacher.Cacher
+	dispatcher *dispatch.Dispatcher
+	encoder    *countingEncoder
+	stop       func() // stops dispatching; again is no harm
+}
+
+// countingEncoder is the real one, counted.
+type countingEncoder struct {
+	wire.Encoder
+	events atomic.Int64 // calls of AppendEvent
+}
+
+func (e *countingEncoder) AppendEvent(b []byte, t object.EventType, o *object.Object, at object.Revision) []byte {
+	e.events.Add(1)
+	return e.Encoder.AppendEvent(b, t, o, at)
+}
+
+// limits are those of the cacher and of the dispatcher; zero is the default.
+type limits struct {
+	window       int // changes
+	messageBytes int
+	feedBytes    int
+}
+
+func start(t testing.TB, l limits) *fixture {
+	t.Helper()
+	codec, err := object.CodecByName("raw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{store: cachertest.NewMemory(), encoder: &countingEncoder{}}
+	f.cacher = cacher.New(cacher.Config{
+		Resource: "test",
+		Store:    f.store,
+		Codec:    codec,
+		Seal:     wire.Seal,
+		Window:   cacher.WindowLimits{MaxChanges: l.window},
+		Log:      slog.New(slog.DiscardHandler),
+	})
+	f.dispatcher = dispatch.New(dispatch.Config{
+		Source:       f.cacher,
+		Encoder:      f.encoder,
+		MessageBytes: l.messageBytes,
+		FeedBytes:    l.feedBytes,
+	})
+	cacheCtx, stopCacher := context.WithCancel(context.Background())
+	dispatchCtx, stopDispatcher := context.WithCancel(context.Background())
+	var caching, dispatching sync.WaitGroup
+	caching.Go(func() { f.cacher.Run(cacheCtx) })
+	dispatching.Go(func() { f.dispatcher.Run(dispatchCtx) })
+	<-f.cacher.Ready()
+	f.stop = func() {
+		stopDispatcher()
+		dispatching.Wait()
+	}
+	t.Cleanup(func() {
+		f.stop()
+		stopCacher()
+		caching.Wait()
+	})
+	return f
+}
+
+// watcher is a watcher that records what it is told.
+type watcher struct {
+	*dispatch.Watcher
+	stream check.Stream
+}
+
+func (f *fixture) watch(t testing.TB, scope object.Scope, begin dispatch.Begin) *watcher {
+	w := &watcher{Watcher: f.dispatcher.Watch(dispatch.Interest{Scope: scope}, begin)}
+	t.Cleanup(w.Close)
+	return w
+}
+
+// errQuiet says that there was no message for a second of fake time.
+var errQuiet = errors.New("no message")
+
+// receive returns the next message, or errQuiet.
+func (w *watcher) receive(t testing.TB) (check.Message, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errQuiet)
+	defer cancel()
+	raw, err := w.Next(ctx)
+	if err != nil {
+		if context.Cause(ctx) == errQuiet {
+			err = errQuiet
+		}
+		return check.Message{}, err
+	}
+	m := decode(t, raw)
+	w.stream.Messages = append(w.stream.Messages, m)
+	return m, nil
+}
+
+// decode reads a message as a client does.
+func decode(t testing.TB, raw dispatch.Message) check.Message {
+	t.Helper()
+	var response fanoutv1.WatchResponse
+	if err := proto.Unmarshal(append(bytes.Join(raw.Events, nil), wire.AppendHeader(nil, raw.Header)...), &response); err != nil {
+		t.Fatal(err)
+	}
+	m, err := recorded.Message(&response)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// next returns the next message, which must be of the kind.
+func (w *watcher) next(t testing.TB, kind object.MessageKind) check.Message {
+	t.Helper()
+	m, err := w.receive(t)
+	if err != nil {
+		t.Fatalf("waiting for a message of kind %d: %v", kind, err)
+	}
+	if m.Kind != kind {
+		t.Fatalf("got %+v, want kind %d", m, kind)
+	}
+	return m
+}
+
+// sync receives a whole catch-up, which must be of the kind, and returns its
+// events.
+func (w *watcher) sync(t testing.TB, kind object.CatchUp) []check.Event {
+	t.Helper()
+	if m := w.next(t, object.CatchUpBegin); m.CatchUp != kind {
+		t.Fatalf("the catch-up is of kind %d, want %d", m.CatchUp, kind)
+	}
+	var events []check.Event
+	for {
+		m, err := w.receive(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Kind == object.Synced {
+			return events
+		}
+		events = append(events, m.Events...)
+	}
+}
+
+// quiet fails the test if there is a message.
+func (w *watcher) quiet(t testing.TB) {
+	t.Helper()
+	if m, err := w.receive(t); !errors.Is(err, errQuiet) {
+		t.Fatalf("got %+v, %v; want no message", m, err)
+	}
+}
+
+// show returns events in short: +key added, ~key modified, -key deleted.
+func show(events []check.Event) string {
+	s := ""
+	for i, e := range events {
+		if i > 0 {
+			s += " "
+		}
+		s += map[object.EventType]string{object.Added: "+", object.Modified: "~", object.Deleted: "-"}[e.Type] + string(e.Object.Key)
+		if e.Type != object.Deleted {
+			s += "=" + string(e.Object.Value)
+		}
+	}
+	return s
+}
+
+func prefix(t testing.TB, path string) object.Scope {
+	t.Helper()
+	scope, err := object.ParsePrefix(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return scope
+}
+
+// truth returns what has happened in the store.
+func (f *fixture) truth(t testing.TB) *check.Truth {
+	t.Helper()
+	var changes []object.Change
+	for i, records := range f.store.History() {
+		for _, r := range records {
+			c := object.Change{Revision: object.Revision(i + 1), Key: r.Key}
+			if !r.Deleted {
+				c.New = &object.Object{
+					Key: r.Key, Value: r.Value, ContentType: object.ContentBinary,
+					CreateRevision: r.CreateRevision, ModRevision: r.ModRevision, Version: r.Version,
+				}
+			}
+			changes = append(changes, c)
+		}
+	}
+	truth, err := check.NewTruth(changes, f.store.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return truth
+}

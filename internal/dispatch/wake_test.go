@@ -1,0 +1,44 @@
+package dispatch_test
+
+import (
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// Real threads, as fast as they can: watchers that read while the feed grows see
+// every event once. This is about the order in which the dispatcher stores and a
+// watcher loads; time in a bubble cannot show it.
+func TestReliableWhileTheFeedGrows(t *testing.T) {
+	f := start(t, limits{})
+	const events, watchers = 4000, 8
+	begin := dispatch.FromNow(f.cacher.State().Position())
+	var reading sync.WaitGroup
+	for range watchers {
+		w := f.dispatcher.Watch(dispatch.Interest{Scope: object.ExactKey("k")}, begin)
+		reading.Go(func() {
+			defer w.Close()
+			for next := 0; next < events; {
+				m, err := w.Next(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, e := range decode(t, m).Events {
+					if got := string(e.Object.Value); got != strconv.Itoa(next) {
+						t.Errorf("event %d is %s", next, got)
+						return
+					}
+					next++
+				}
+			}
+		})
+	}
+	for i := range events {
+		f.store.Put("k", strconv.Itoa(i))
+	}
+	reading.Wait()
+}

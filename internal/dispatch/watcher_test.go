@@ -1,0 +1,399 @@
+package dispatch_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+func TestSnapshotThenLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{})
+		f.store.Put("b", "1")
+		f.store.Put("a/x", "1")
+		f.store.Put("ab", "1")
+		synctest.Wait()
+
+		whole := f.watch(t, object.Scope{}, dispatch.FromSnapshot())
+		below := f.watch(t, prefix(t, "a"), dispatch.FromSnapshot())
+		exact := f.watch(t, object.ExactKey("a/x"), dispatch.FromSnapshot())
+		absent := f.watch(t, object.ExactKey("a"), dispatch.FromSnapshot())
+		for w, want := range map[*watcher]string{
+			whole: "+a/x=1 +ab=1 +b=1", below: "+a/x=1", exact: "+a/x=1", absent: "",
+		} {
+			if got := show(w.sync(t, object.Reset)); got != want {
+				t.Errorf("the snapshot is %q, want %q", got, want)
+			}
+			if got := w.Position().Revision; got != f.store.Now() {
+				t.Errorf("the position is %d, want %d", got, f.store.Now())
+			}
+		}
+
+		at := f.store.Put("a/x", "2")
+		for _, w := range []*watcher{whole, below, exact} {
+			m := w.next(t, object.Live)
+			if got := show(m.Events); got != "~a/x=2" || m.Position.Revision != at {
+				t.Errorf("got %q at %v", got, m.Position)
+			}
+		}
+		absent.quiet(t)
+		f.store.Commit(map[object.Key][]byte{"a/x": nil, "a/y": []byte("1"), "ab": nil})
+		if got := show(below.next(t, object.Live).Events); got != "-a/x +a/y=1" {
+			t.Errorf("got %q", got)
+		}
+		if got := show(exact.next(t, object.Live).Events); got != "-a/x" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestBookmarkableFromNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{})
+		now := f.store.Put("a", "1")
+		synctest.Wait()
+		w := f.watch(t, object.Scope{}, dispatch.FromNow(f.cacher.State().Position()))
+		if m := w.next(t, object.Bookmark); m.Position.Revision != now || len(m.Events) > 0 {
+			t.Errorf("now is %+v, want revision %d", m, now)
+		}
+		w.quiet(t)
+		f.store.Put("a", "2")
+		if got := show(w.next(t, object.Live).Events); got != "~a=2" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestResumableInsideTheWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{})
+		var revisions []object.Revision
+		for i := range 5 {
+			revisions = append(revisions, f.store.Put("a", fmt.Sprint(i)))
+		}
+		synctest.Wait()
+		epoch := f.cacher.State().Position().Epoch
+		for i, r := range revisions {
+			w := f.watch(t, object.Scope{}, dispatch.After(object.Position{Epoch: epoch, Revision: r}))
+			events := w.sync(t, object.Replay)
+			if len(events) != len(revisions)-i-1 || i < 4 && string(events[0].Object.Value) != fmt.Sprint(i+1) {
+				t.Errorf("after revision %d: %s", r, show(events))
+			}
+			if w.Position().Revision != revisions[4] {
+				t.Errorf("after revision %d the position is %v", r, w.Position())
+			}
+		}
+	})
+}
+
+func TestResetWhereAPositionCannotBeResumed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{window: 3})
+		first := f.store.Put("a", "0")
+		for i := range 100 {
+			f.store.Put("a", fmt.Sprint(i))
+		}
+		synctest.Wait()
+		now := f.cacher.State().Position()
+		for name, p := range map[string]object.Position{
+			"before the window": {Epoch: now.Epoch, Revision: first},
+			"of another epoch":  {Epoch: "other", Revision: now.Revision},
+			"from nothing":      {Epoch: now.Epoch},
+		} {
+			w := f.watch(t, object.Scope{}, dispatch.After(p))
+			if got := show(w.sync(t, object.Reset)); got != "+a=99" {
+				t.Errorf("%s: %q", name, got)
+			}
+		}
+	})
+}
+
+// One encoding per event and interest, whoever watches; and the very same bytes
+// for everybody.
+func TestAThousandWatchersCostOneEncoding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{})
+		watchers := make([]*watcher, 1000)
+		for i := range watchers {
+			watchers[i] = f.watch(t, prefix(t, "a"), dispatch.FromSnapshot())
+			watchers[i].sync(t, object.Reset)
+		}
+		f.encoder.events.Store(0)
+		const events = 10
+		for i := range events {
+			f.store.Put("a/x", fmt.Sprint(i))
+			f.store.Put("b/x", fmt.Sprint(i)) // nobody's
+			synctest.Wait()
+			var shared *byte
+			for _, w := range watchers {
+				m, err := w.Next(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(m.Events) != 1 {
+					t.Fatalf("%d pieces", len(m.Events))
+				}
+				if shared == nil {
+					shared = &m.Events[0][0]
+				}
+				if shared != &m.Events[0][0] {
+					t.Fatal("watchers of one interest get different bytes")
+				}
+			}
+		}
+		if n := f.encoder.events.Load(); n != events {
+			t.Errorf("%d encodings for %d events", n, events)
+		}
+		if n := f.dispatcher.Interests(); n != 1 {
+			t.Errorf("%d interests", n)
+		}
+	})
+}
+
+func TestSnapshotIsNotEncodedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{})
+		for i := range 100 {
+			f.store.Put(object.Key(fmt.Sprintf("k/%03d", i)), "v")
+		}
+		synctest.Wait()
+		for range 10 {
+			w := f.watch(t, object.Scope{}, dispatch.FromSnapshot())
+			if events := w.sync(t, object.Reset); len(events) != 100 {
+				t.Errorf("%d objects", len(events))
+			}
+		}
+		if n := f.encoder.events.Load(); n != 0 {
+			t.Errorf("%d objects were encoded for snapshots", n)
+		}
+	})
+}
+
+// What happens faster than a watcher reads comes in one message.
+func TestBatchesFormByThemselves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{})
+		w := f.watch(t, object.Scope{}, dispatch.FromSnapshot())
+		w.sync(t, object.Reset)
+		var last object.Revision
+		for i := range 100 {
+			last = f.store.Put("a", fmt.Sprint(i))
+		}
+		synctest.Wait()
+		if m := w.next(t, object.Live); len(m.Events) != 100 || m.Position.Revision != last {
+			t.Errorf("%d events up to %v", len(m.Events), m.Position)
+		}
+		w.quiet(t)
+	})
+}
+
+// Only a revision that alone is too large for a message is split, and no position
+// points inside of it.
+func TestAtomic(t *testing.T) {
+	for name, late := range map[string]bool{"from the feed": false, "from the window": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := start(t, limits{messageBytes: 400})
+				now := f.cacher.State().Position()
+				var w *watcher
+				if !late {
+					w = f.watch(t, object.Scope{}, dispatch.After(now))
+				}
+				for range 5 {
+					f.store.Commit(writes(3, 1))
+				}
+				large := f.store.Commit(writes(40, 30))
+				last := f.store.Commit(writes(3, 1))
+				synctest.Wait()
+				if late {
+					w = f.watch(t, object.Scope{}, dispatch.After(now))
+				}
+				w.next(t, object.CatchUpBegin)
+				parts := map[object.Revision]int{}
+				for w.Position().Revision < last {
+					m, err := w.receive(t)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if m.Partial {
+						parts[m.Events[len(m.Events)-1].Object.ModRevision]++
+					}
+				}
+				if len(parts) != 1 || parts[large] < 3 {
+					t.Errorf("parts of revisions: %v; only %d is too large for one message", parts, large)
+				}
+				w.stream.Begin, w.stream.Position = check.After, now
+				history := &check.History{Watcher: name, Streams: []check.Stream{w.stream}}
+				if err := check.Validate(history, f.truth(t)); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// writes returns n puts with values of a size.
+func writes(n, size int) map[object.Key][]byte {
+	puts := map[object.Key][]byte{}
+	for i := range n {
+		puts[object.Key(fmt.Sprint("k", i))] = bytes.Repeat([]byte("v"), size)
+	}
+	return puts
+}
+
+// A watcher whose events have left the log of the feed reads them from the window,
+// and does not notice.
+func TestIsolatedReaderBehindTheFeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{window: 10_000, feedBytes: 2 << 10, messageBytes: 1 << 10})
+		slow := f.watch(t, object.Scope{}, dispatch.FromSnapshot())
+		slow.sync(t, object.Reset)
+		for i := range 1000 {
+			f.store.Put("a", fmt.Sprint(i))
+			if i%10 == 0 {
+				synctest.Wait()
+			}
+		}
+		synctest.Wait()
+		n := 0
+		for slow.Position().Revision < f.store.Now() {
+			for _, e := range slow.next(t, object.Live).Events {
+				if string(e.Object.Value) != fmt.Sprint(n) {
+					t.Fatalf("event %d is %s", n, show([]check.Event{e}))
+				}
+				n++
+			}
+		}
+		if n != 1000 {
+			t.Errorf("%d events", n)
+		}
+	})
+}
+
+// A watcher that is behind the window, too, gets the state in its stream.
+func TestReaderBehindTheWindowIsReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{window: 10, feedBytes: 1 << 10})
+		slow := f.watch(t, object.Scope{}, dispatch.FromSnapshot())
+		slow.sync(t, object.Reset)
+		for i := range 1000 {
+			f.store.Put(object.Key(fmt.Sprint("k", i%3)), fmt.Sprint(i))
+			if i%10 == 0 {
+				synctest.Wait()
+			}
+		}
+		synctest.Wait()
+		if got := show(slow.sync(t, object.Reset)); got != "+k0=999 +k1=997 +k2=998" {
+			t.Errorf("got %q", got)
+		}
+		f.store.Put("k0", "new")
+		if got := show(slow.next(t, object.Live).Events); got != "~k0=new" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// What is lost in the store reaches those who watch as differences.
+func TestWatchersSurviveACompaction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{})
+		f.store.Put("a", "1")
+		f.store.Put("b", "1")
+		before := f.store.Put("c", "1")
+		synctest.Wait()
+		w := f.watch(t, object.Scope{}, dispatch.FromSnapshot())
+		w.sync(t, object.Reset)
+
+		f.store.Change(func() { f.store.Quiet = true })
+		f.store.Put("a", "2")
+		f.store.Put("b", "2")
+		f.store.Put("a", "3")
+		f.store.Commit(map[object.Key][]byte{"b": nil})
+		f.store.Put("d", "1")
+		now := f.store.Now()
+		f.store.Change(func() { f.store.Compacted, f.store.Quiet = now, false })
+
+		m := w.next(t, object.Live)
+		if got := show(m.Events); got != "~a=3 -b +d=1" || m.Position.Revision != now {
+			t.Errorf("got %q up to %v", got, m.Position)
+		}
+		f.store.Put("c", "2")
+		if got := show(w.next(t, object.Live).Events); got != "~c=2" {
+			t.Errorf("got %q", got)
+		}
+		// Who was away does not get differences for a replay.
+		late := f.watch(t, object.Scope{}, dispatch.After(object.Position{Epoch: w.Position().Epoch, Revision: before}))
+		late.sync(t, object.Reset)
+	})
+}
+
+func TestAnotherEpochResetsEverybody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{})
+		f.store.Put("old", "1")
+		synctest.Wait()
+		w := f.watch(t, object.Scope{}, dispatch.FromSnapshot())
+		w.sync(t, object.Reset)
+		other := f.watch(t, object.ExactKey("none"), dispatch.FromSnapshot())
+		other.sync(t, object.Reset)
+
+		f.store.Change(func() { f.store.Down = object.ErrUnavailable })
+		synctest.Wait()
+		f.store.Restart("e2")
+		f.store.Change(func() { f.store.Down = nil })
+		f.store.Put("new", "1")
+		if got := show(w.sync(t, object.Reset)); got != "+new=1" {
+			t.Errorf("got %q", got)
+		}
+		if got := w.Position().Epoch; got != "e2" {
+			t.Errorf("the epoch is %q", got)
+		}
+		if got := show(other.sync(t, object.Reset)); got != "" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestStopEndsWatchers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{})
+		w := f.watch(t, object.Scope{}, dispatch.FromSnapshot())
+		w.sync(t, object.Reset)
+		f.stop()
+		if _, err := w.Next(t.Context()); !errors.Is(err, dispatch.ErrStopped) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// An interest costs something only while somebody has it.
+func TestInterestsEndWithTheirLastWatcher(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{})
+		one := f.dispatcher.Watch(dispatch.Interest{}, dispatch.FromSnapshot())
+		two := f.dispatcher.Watch(dispatch.Interest{}, dispatch.FromSnapshot())
+		three := f.dispatcher.Watch(dispatch.Interest{Scope: object.ExactKey("a")}, dispatch.FromSnapshot())
+		for _, step := range []struct {
+			leave *dispatch.Watcher
+			left  int
+		}{{nil, 2}, {one, 2}, {two, 1}, {three, 0}} {
+			if step.leave != nil {
+				step.leave.Close()
+			}
+			if n := f.dispatcher.Interests(); n != step.left {
+				t.Errorf("%d interests, want %d", n, step.left)
+			}
+		}
+		f.store.Put("a", "1")
+		synctest.Wait()
+		if n := f.encoder.events.Load(); n != 0 {
+			t.Errorf("%d encodings for nobody", n)
+		}
+	})
+}
