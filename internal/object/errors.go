@@ -14,7 +14,8 @@ var ErrCompacted = errors.New("revision has been compacted")
 var ErrUnavailable = errors.New("store is unavailable")
 
 // ErrNoSpace says that the store refuses writes because it is full. Reads go on;
-// an operator has to make room.
+// an operator has to make room. The very write that finds it full may have been
+// applied: etcd looks at the quota before and after.
 var ErrNoSpace = errors.New("store is out of space")
 
 // ErrTooLarge says that the store does not take a write of this size. Nothing was

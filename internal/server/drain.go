@@ -60,10 +60,15 @@ func (d *drain) intercept(srv any, stream grpc.ServerStream, info *grpc.StreamSe
 	if info.FullMethod == fanoutv1.FanoutService_Watch_FullMethodName {
 		return handler(srv, stream)
 	}
-	ctx, cancel := context.WithCancel(stream.Context())
+	client := stream.Context()
+	ctx, cancel := context.WithCancel(client)
 	defer cancel()
 	defer context.AfterFunc(d.others, cancel)()
 	wrapped := middleware.WrapServerStream(stream)
 	wrapped.WrappedContext = ctx
-	return handler(srv, wrapped)
+	err := handler(srv, wrapped)
+	if err != nil && ctx.Err() != nil && client.Err() == nil {
+		return errDraining // the client has not cancelled and is not to be told so
+	}
+	return err
 }

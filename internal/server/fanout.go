@@ -71,20 +71,23 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (encoded, 
 		if page, err = parsePageToken(token, query); err != nil {
 			check.refuse("page_token", "%v", err)
 		}
-		if req.GetConsistency().GetLevel() != nil {
+		if consistency != (cacher.Consistency{}) {
 			check.refuse("consistency", "must be left out with a page token, which has the revision of the first page")
 		}
-		consistency = cacher.AtLeast(page.at.Revision)
 	}
 	if err := check.err(); err != nil {
 		return nil, err
 	}
-	state, err := resource.Cacher.Read(ctx, consistency)
+	var state *cacher.State
+	if newest := page.at == (object.Position{}); newest {
+		if state, err = resource.Cacher.Read(ctx, consistency); err == nil {
+			page.at = state.Position()
+		}
+	} else {
+		state, err = resource.reach(ctx, page.at)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if page.at == (object.Position{}) {
-		page.at = state.Position()
 	}
 	objects, ok := state.ObjectsAt(page.at.Revision, query.Scope, page.next)
 	if !ok || page.at.Epoch != state.Position().Epoch {

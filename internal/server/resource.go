@@ -23,6 +23,19 @@ type Resource struct {
 	Writer     Writer
 }
 
+// reach returns a state at the position or ahead of it: a replica that is behind
+// the one where the position comes from catches up with it first. Where the
+// position is of another epoch its revision means nothing, and any state will do.
+func (r *Resource) reach(ctx context.Context, p object.Position) (*cacher.State, error) {
+	// Whatever is loaded will do to compare the epoch with; the first load is
+	// worth waiting for.
+	state, err := r.Cacher.Read(ctx, cacher.AtLeast(0))
+	if err != nil || state.Position().Epoch != p.Epoch {
+		return state, err
+	}
+	return r.Cacher.Read(ctx, cacher.AtLeast(p.Revision))
+}
+
 // resources are the configured resources by name.
 type resources map[string]*Resource
 

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -67,7 +66,7 @@ func New(cfg Config) *Server {
 		logging.WithLevels(logLevel),
 	}
 	recovered := recovery.WithRecoveryHandlerContext(func(ctx context.Context, p any) error {
-		s.log.ErrorContext(ctx, "a handler panicked", "panic", p, "stack", string(debug.Stack()))
+		s.log.ErrorContext(ctx, "a handler panicked", "method", method(ctx), "panic", p, "stack", string(debug.Stack()))
 		return errPanic
 	})
 	s.grpc = grpc.NewServer(
@@ -100,13 +99,13 @@ func New(cfg Config) *Server {
 
 	ctx, stop := context.WithCancel(context.Background())
 	s.stopHealth = stop
-	s.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
+	s.setHealth("", false)
+	for name := range s.resources {
+		s.setHealth(healthService(name), false)
+	}
 	s.healthDone.Go(func() { s.watchHealth(ctx) })
 	return s
 }
-
-// errPanic is what the client of a handler that panicked is told.
-var errPanic = errors.New("the handler panicked")
 
 // Serve serves on the listener until the server is stopped.
 func (s *Server) Serve(l net.Listener) error {

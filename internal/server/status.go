@@ -3,10 +3,10 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
+	"log/slog"
 	"strconv"
-	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -20,84 +20,22 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Domain is the domain of the reasons in google.rpc.ErrorInfo.
-const Domain = "fanoutd"
-
-// Reason says why a request failed, in google.rpc.ErrorInfo. Reasons are part of
-// the protocol: they are never renamed.
-type Reason string
-
-// The reasons. docs/errors.md describes them.
-const (
-	ReasonInvalidRequest     Reason = "INVALID_REQUEST"
-	ReasonUnknownResource    Reason = "UNKNOWN_RESOURCE"
-	ReasonKeyNotFound        Reason = "KEY_NOT_FOUND"
-	ReasonRevisionInFuture   Reason = "REVISION_IN_FUTURE"
-	ReasonRevisionNotReached Reason = "REVISION_NOT_REACHED"
-	ReasonPageTokenExpired   Reason = "PAGE_TOKEN_EXPIRED"
-	ReasonPreconditionFailed Reason = "PRECONDITION_FAILED"
-	ReasonWriteTooLarge      Reason = "WRITE_TOO_LARGE"
-	ReasonNotReady           Reason = "NOT_READY"
-	ReasonStoreUnavailable   Reason = "STORE_UNAVAILABLE"
-	ReasonStoreFull          Reason = "STORE_FULL"
-	ReasonDraining           Reason = "DRAINING"
-	ReasonInternal           Reason = "INTERNAL"
-)
-
 // retryDelay is the hint given where a later try may succeed.
 const retryDelay = time.Second
 
-// invalidError says what is wrong with a request, field by field.
-type invalidError []*errdetails.BadRequest_FieldViolation
-
-func (e invalidError) Error() string {
-	violations := make([]string, len(e))
-	for i, v := range e {
-		violations[i] = v.GetField() + " " + v.GetDescription()
-	}
-	return "invalid request: " + strings.Join(violations, "; ")
-}
-
-// unknownResourceError names a resource that is not configured.
-type unknownResourceError string
-
-func (e unknownResourceError) Error() string {
-	return fmt.Sprintf("there is no resource %q", string(e))
-}
-
-// notFoundError says that a key does not exist.
-type notFoundError struct {
-	key object.Key
-	at  object.Revision
-}
-
-func (e *notFoundError) Error() string {
-	return fmt.Sprintf("key %q does not exist at revision %d", e.key, e.at)
-}
-
-// pageExpiredError says that a list cannot be continued at its revision.
-type pageExpiredError struct {
-	at     object.Revision
-	oldest object.Revision
-	token  string // continues at the newest revision
-}
-
-func (e *pageExpiredError) Error() string {
-	return fmt.Sprintf("the list cannot be continued at revision %d, the oldest still known is %d", e.at, e.oldest)
-}
-
-// errDraining ends streams and requests while the server stops.
-var errDraining = errors.New("the server is stopping")
+// A status travels in the trailer of a response, and many clients (Java, and all
+// that is built on the C++ core) accept no more than 8 KiB of it. What a status
+// repeats of the request is therefore cut to this many bytes: a whole key.
+const maxEchoBytes = object.MaxKeyBytes
 
 // answer is what a client is told about an error.
 type answer struct {
-	code     codes.Code
 	reason   Reason
-	retry    bool
 	metadata map[string]string
+	message  string // default: what the error says
 }
 
-// answerTo is the only table from errors to statuses.
+// answerTo is the only table from errors to reasons.
 func answerTo(err error) answer {
 	var (
 		invalid     invalidError
@@ -110,75 +48,91 @@ func answerTo(err error) answer {
 	)
 	switch {
 	case errors.As(err, &invalid):
-		return answer{code: codes.InvalidArgument, reason: ReasonInvalidRequest}
+		return answer{reason: ReasonInvalidRequest}
 	case errors.As(err, &unknown):
-		return answer{codes.NotFound, ReasonUnknownResource, false, map[string]string{"resource": string(unknown)}}
+		return answer{reason: ReasonUnknownResource, metadata: map[string]string{"resource": clip(string(unknown), maxEchoBytes)}}
 	case errors.As(err, &notFound):
-		return answer{codes.NotFound, ReasonKeyNotFound, false, map[string]string{
-			"key": string(notFound.key), "revision": revision(notFound.at),
+		return answer{reason: ReasonKeyNotFound, metadata: map[string]string{
+			"key": clip(string(notFound.key), maxEchoBytes), "revision": revision(notFound.at),
 		}}
 	case errors.As(err, &pageExpired):
-		return answer{codes.OutOfRange, ReasonPageTokenExpired, false, map[string]string{
+		return answer{reason: ReasonPageTokenExpired, metadata: map[string]string{
 			"asked_revision": revision(pageExpired.at), "oldest_revision": revision(pageExpired.oldest), "page_token": pageExpired.token,
 		}}
 	case errors.As(err, &conflict):
-		return answer{codes.FailedPrecondition, ReasonPreconditionFailed, false, map[string]string{
+		return answer{reason: ReasonPreconditionFailed, metadata: map[string]string{
 			"key": string(conflict.Key), "expected_revision": revision(conflict.Want),
 			"mod_revision": revision(conflict.Have), "revision": revision(conflict.At),
 		}}
 	case errors.As(err, &future):
-		return answer{codes.OutOfRange, ReasonRevisionInFuture, false, map[string]string{
+		return answer{reason: ReasonRevisionInFuture, metadata: map[string]string{
 			"asked_revision": revision(future.Asked), "current_revision": revision(future.Current),
 		}}
 	case errors.As(err, &behind):
-		return answer{codes.Unavailable, ReasonRevisionNotReached, true, map[string]string{
+		return answer{reason: ReasonRevisionNotReached, metadata: map[string]string{
 			"asked_revision": revision(behind.Asked), "current_revision": revision(behind.Have),
 		}}
 	case errors.Is(err, cacher.ErrNotReady):
-		return answer{code: codes.Unavailable, reason: ReasonNotReady, retry: true}
+		return answer{reason: ReasonNotReady}
+	// What the store says besides, such as the addresses of etcd, is not for clients.
 	case errors.Is(err, object.ErrNoSpace):
-		return answer{code: codes.ResourceExhausted, reason: ReasonStoreFull}
+		return answer{reason: ReasonStoreFull, message: object.ErrNoSpace.Error()}
 	case errors.Is(err, object.ErrTooLarge):
-		return answer{code: codes.InvalidArgument, reason: ReasonWriteTooLarge}
+		return answer{reason: ReasonWriteTooLarge, message: object.ErrTooLarge.Error()}
 	case errors.Is(err, object.ErrUnavailable):
-		return answer{code: codes.Unavailable, reason: ReasonStoreUnavailable, retry: true}
+		return answer{reason: ReasonStoreUnavailable, message: object.ErrUnavailable.Error()}
 	case errors.Is(err, errDraining), errors.Is(err, dispatch.ErrStopped):
-		return answer{code: codes.Unavailable, reason: ReasonDraining, retry: true}
+		return answer{reason: ReasonDraining, message: errDraining.Error()}
 	}
-	return answer{code: codes.Internal, reason: ReasonInternal}
+	return answer{reason: ReasonInternal, message: "internal error"}
 }
 
 func revision(r object.Revision) string { return strconv.FormatInt(int64(r), 10) }
 
-// statusOf returns err as a gRPC status error. One that is a status already, or
-// the end of the caller's own context, stays what it is.
-func statusOf(err error) error {
-	if err == nil {
-		return nil
-	}
-	if _, ok := status.FromError(err); ok {
+// statusOf returns err, which is not nil, as a gRPC status error. Two kinds have
+// no reason: those that are statuses themselves, which gRPC made, and the end of
+// the caller's own context. An error that only wraps one of these comes from the
+// store and is judged by what the store says about it.
+func statusOf(ctx context.Context, err error) error {
+	if _, ok := err.(interface{ GRPCStatus() *status.Status }); ok {
 		return err
 	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return status.FromContextError(err).Err()
-	}
 	a := answerTo(err)
-	message := err.Error()
-	if a.reason == ReasonInternal {
-		message = "internal error" // what went wrong inside is for the log
+	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	if a.reason == ReasonInternal && ended && ctx.Err() != nil {
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	if a.message == "" {
+		a.message = err.Error()
 	}
 	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Domain: Domain, Reason: string(a.reason), Metadata: a.metadata}}
 	if invalid, ok := errors.AsType[invalidError](err); ok {
 		details = append(details, &errdetails.BadRequest{FieldViolations: invalid})
 	}
-	if a.retry {
+	meaning := meanings[a.reason]
+	if meaning.retry {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(retryDelay)})
 	}
-	st, detailsErr := status.New(a.code, message).WithDetails(details...)
+	st := status.New(meaning.code, clip(a.message, maxEchoBytes))
+	detailed, detailsErr := st.WithDetails(details...)
 	if detailsErr != nil {
-		return status.Error(a.code, message)
+		return st.Err()
 	}
-	return st.Err()
+	return detailed.Err()
+}
+
+// clip returns s, or if it is longer than limit bytes its beginning and an
+// ellipsis. It does not cut characters, because nothing but whole ones is text.
+func clip(s string, limit int) string {
+	const ellipsis = "..."
+	if len(s) <= limit {
+		return s
+	}
+	end := limit - len(ellipsis)
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + ellipsis
 }
 
 // The interceptors below turn what the handlers return into statuses.
@@ -192,12 +146,26 @@ func (s *Server) streamStatus(srv any, stream grpc.ServerStream, _ *grpc.StreamS
 	return s.edge(stream.Context(), handler(srv, stream))
 }
 
-// edge is where an error leaves the program: those that tell the client nothing
-// are logged here, and only here.
+// edge is where an error leaves the program. What the client is not told about it
+// is logged here, and only here: loudly where the server is to blame.
 func (s *Server) edge(ctx context.Context, err error) error {
-	st := statusOf(err)
-	if code := status.Code(st); code == codes.Internal || code == codes.Unknown {
-		s.log.ErrorContext(ctx, "request failed", "error", err)
+	if err == nil {
+		return nil
 	}
-	return st
+	told := statusOf(ctx, err)
+	level := slog.LevelDebug
+	switch st := status.Convert(told); {
+	case st.Code() == codes.Internal, st.Code() == codes.Unknown:
+		level = slog.LevelError
+	case st.Message() == err.Error():
+		return told
+	}
+	s.log.Log(ctx, level, "request failed", "method", method(ctx), "error", err)
+	return told
+}
+
+// method returns the full name of the method that is being served, for the log.
+func method(ctx context.Context) string {
+	name, _ := grpc.Method(ctx)
+	return name
 }

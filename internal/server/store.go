@@ -83,18 +83,17 @@ func (b *batch) operations(operations []*fanoutv1.Operation) {
 	keys := map[object.Key]bool{}
 	for i, operation := range operations {
 		field := fmt.Sprintf("operations[%d]", i)
+		var key object.Key
 		switch kind := operation.GetOperation().(type) {
 		case *fanoutv1.Operation_Put:
-			b.put(field+".put", kind.Put)
+			key = b.put(field+".put", kind.Put)
 		case *fanoutv1.Operation_Delete:
-			b.remove(field+".delete", kind.Delete)
+			key = b.remove(field+".delete", kind.Delete)
 		case *fanoutv1.Operation_Check:
-			b.check(field+".check", kind.Check)
+			key = b.check(field+".check", kind.Check)
 		default:
 			b.refuse(field, "must be a put, a delete or a check")
-			continue
 		}
-		key := b.ops[len(b.ops)-1].Key
 		if key != "" && keys[key] {
 			b.refuse(field, "has the key %q of an earlier operation", key)
 		}
@@ -102,7 +101,14 @@ func (b *batch) operations(operations []*fanoutv1.Operation) {
 	}
 }
 
-func (b *batch) put(field string, p *fanoutv1.PutOperation) {
+// The methods below add one operation each and return its key, which is empty
+// where it is refused.
+
+func (b *batch) put(field string, p *fanoutv1.PutOperation) object.Key {
+	if p == nil {
+		b.refuse(field, "must be set")
+		return ""
+	}
 	op := object.Op{
 		Kind: object.OpPut,
 		Key:  b.key(field+".key", p.GetKey()),
@@ -123,7 +129,33 @@ func (b *batch) put(field string, p *fanoutv1.PutOperation) {
 	} else {
 		op.Value = b.encode(field, valueField, content, isText)
 	}
+	return b.add(op)
+}
+
+func (b *batch) remove(field string, d *fanoutv1.DeleteOperation) object.Key {
+	if d == nil {
+		b.refuse(field, "must be set")
+		return ""
+	}
+	return b.add(object.Op{
+		Kind: object.OpDelete,
+		Key:  b.key(field+".key", d.GetKey()),
+		If:   b.precondition(field+".if_mod_revision", d.IfModRevision),
+	})
+}
+
+func (b *batch) check(field string, c *fanoutv1.CheckOperation) object.Key {
+	want := c.GetModRevision()
+	return b.add(object.Op{
+		Kind: object.OpCheck,
+		Key:  b.key(field+".key", c.GetKey()),
+		If:   b.precondition(field+".mod_revision", &want),
+	})
+}
+
+func (b *batch) add(op object.Op) object.Key {
 	b.ops = append(b.ops, op)
+	return op.Key
 }
 
 // encode returns the stored form of a value.
@@ -138,23 +170,6 @@ func (b *batch) encode(field, valueField string, content object.Content, isText 
 		b.refuse(field, "%s", err.Reason)
 	}
 	return stored
-}
-
-func (b *batch) remove(field string, d *fanoutv1.DeleteOperation) {
-	b.ops = append(b.ops, object.Op{
-		Kind: object.OpDelete,
-		Key:  b.key(field+".key", d.GetKey()),
-		If:   b.precondition(field+".if_mod_revision", d.IfModRevision),
-	})
-}
-
-func (b *batch) check(field string, c *fanoutv1.CheckOperation) {
-	want := c.GetModRevision()
-	b.ops = append(b.ops, object.Op{
-		Kind: object.OpCheck,
-		Key:  b.key(field+".key", c.GetKey()),
-		If:   b.precondition(field+".mod_revision", &want),
-	})
 }
 
 func (b *batch) ttl(field string, ttl *durationpb.Duration) time.Duration {

@@ -10,13 +10,23 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
+// What a caller is told about a bad request fits into the trailer of a response,
+// see maxEchoBytes.
+const (
+	maxViolations       = 10
+	maxDescriptionBytes = 200
+)
+
 // checker collects what is wrong with a request, so that the caller is told
-// everything at once.
+// everything at once, or at least the beginning of a long list.
 type checker struct{ violations invalidError }
 
 func (c *checker) refuse(field, format string, args ...any) {
+	if len(c.violations) == maxViolations {
+		return
+	}
 	c.violations = append(c.violations, &errdetails.BadRequest_FieldViolation{
-		Field: field, Description: fmt.Sprintf(format, args...),
+		Field: field, Description: clip(fmt.Sprintf(format, args...), maxDescriptionBytes),
 	})
 }
 

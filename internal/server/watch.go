@@ -83,32 +83,23 @@ func (f *fanout) begin(ctx context.Context, resource *Resource, req *fanoutv1.Wa
 		if after.GetEpoch() == "" && after.GetRevision() > 0 {
 			check.refuse("after.epoch", "must not be empty")
 		}
-		if req.GetConsistency().GetLevel() != nil {
+		if consistency != (cacher.Consistency{}) {
 			check.refuse("consistency", "must be left out with after, which says it itself")
 		}
-		// Whatever is loaded will do to compare the position with; the first load
-		// is worth waiting for.
-		consistency = cacher.AtLeast(0)
 	}
 	if err := check.err(); err != nil {
 		return interest, dispatch.Begin{}, err
+	}
+	if after != nil {
+		position := object.Position{Epoch: object.Epoch(after.GetEpoch()), Revision: object.Revision(after.GetRevision())}
+		_, err := resource.reach(ctx, position)
+		return interest, dispatch.After(position), err
 	}
 	state, err := resource.Cacher.Read(ctx, consistency)
 	if err != nil {
 		return interest, dispatch.Begin{}, err
 	}
-	switch {
-	case after != nil:
-		position := object.Position{Epoch: object.Epoch(after.GetEpoch()), Revision: object.Revision(after.GetRevision())}
-		if position.Epoch == state.Position().Epoch {
-			// A replica that is behind the one where the position comes from
-			// catches up with it first.
-			if _, err := resource.Cacher.Read(ctx, cacher.AtLeast(position.Revision)); err != nil {
-				return interest, dispatch.Begin{}, err
-			}
-		}
-		return interest, dispatch.After(position), nil
-	case req.GetFromNow():
+	if req.GetFromNow() {
 		return interest, dispatch.FromNow(state.Position()), nil
 	}
 	return interest, dispatch.FromSnapshot(), nil

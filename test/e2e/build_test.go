@@ -9,39 +9,34 @@ import (
 	"testing"
 )
 
-// The programs are built once for all tests, and only if one needs them.
-var (
-	fanoutdProgram = sync.OnceValues(func() (string, error) { return build("fanoutd", "./cmd/fanoutd") })
-	etcdProgram    = sync.OnceValues(func() (string, error) { return build("etcd", "./test/etcd") })
-)
-
-func build(name, pkg string) (string, error) {
+// fanoutd is built once for all tests.
+var fanoutd = sync.OnceValues(func() (string, error) {
 	const root = "../.."
 	// The go command caches the result of a test until the files change that the
 	// test has looked at. It cannot see what a compiler run by the test reads.
-	for _, dir := range []string{"cmd", "gen", "internal", "test/etcd"} {
+	for _, dir := range []string{"cmd", "gen", "internal"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(string, fs.DirEntry, error) error { return nil })
 		if err != nil {
 			return "", err
 		}
 	}
-	program := filepath.Join(programs, name)
+	program := filepath.Join(programs, "fanoutd")
 	args := []string{"build", "-o", program}
-	if raceEnabled && name != "etcd" {
+	if raceEnabled {
 		args = append(args, "-race")
 	}
-	cmd := exec.Command("go", append(args, pkg)...)
+	cmd := exec.Command("go", append(args, "./cmd/fanoutd")...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+		return "", fmt.Errorf("build fanoutd: %w\n%s", err, out)
 	}
 	return program, nil
-}
+})
 
-// program returns the path of a program that is built on demand.
-func program(t *testing.T, build func() (string, error)) string {
+// program returns the path of fanoutd.
+func program(t *testing.T) string {
 	t.Helper()
-	path, err := build()
+	path, err := fanoutd()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ func TestDataDirectoryIsHeldByOneProcess(t *testing.T) {
 			dataDir = s.args[i+1]
 		}
 	}
-	second := start(t, filepath.Join(keep(t), "second.log"), program(t, fanoutdProgram),
+	second := start(t, filepath.Join(keep(t), "second.log"), program(t),
 		"--listen", freeAddress(t), "--data-dir", dataDir)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()

@@ -6,9 +6,11 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/fanoutd/fanoutd/test/etcdproc"
 )
 
-// programs is where the programs under test are built.
+// programs is where the program under test is built.
 var programs string
 
 func TestMain(m *testing.M) {
@@ -19,6 +21,7 @@ func TestMain(m *testing.M) {
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		os.RemoveAll(programs)
+		etcdproc.Clean()
 		os.Exit(code)
 	}))
 }

@@ -55,7 +55,7 @@ func embedded(t *testing.T, address string) []string {
 // start starts fanoutd again, and waits until it serves.
 func (s *server) start(t *testing.T) {
 	t.Helper()
-	s.process = start(t, s.log, program(t, fanoutdProgram), s.args...)
+	s.process = start(t, s.log, program(t), s.args...)
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	for _, service := range []string{"", "resource/" + resource} {

@@ -1,0 +1,189 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server"
+)
+
+// read is the outcome of a Get that may have to wait.
+type read struct {
+	text string
+	err  error
+}
+
+// reading gets a key on another connection, in the background.
+func (in *instance) reading(ctx context.Context, t *testing.T, key string, consistency *fanoutv1.ReadConsistency) <-chan read {
+	t.Helper()
+	reads := fanoutv1.NewFanoutServiceClient(dial(t, in.address))
+	done := make(chan read, 1)
+	go func() {
+		resp, err := reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: key, Consistency: consistency})
+		done <- read{resp.GetObject().GetText(), err}
+	}()
+	return done
+}
+
+// behind makes the cacher of an instance stay behind its store until the gate is
+// opened.
+func (in *instance) behind(ctx context.Context, t *testing.T) *gate {
+	t.Helper()
+	in.awaitLoaded(ctx, t)
+	updates := newGate("Next")
+	t.Cleanup(updates.open)
+	in.seams[config].on(updates.pass)
+	return updates
+}
+
+// A write is in every later read, although the cacher hears of it only later.
+func TestEveryReadSeesWhatWasWrittenBefore(t *testing.T) {
+	for name, consistency := range map[string]func(written int64) *fanoutv1.ReadConsistency{
+		"default": func(int64) *fanoutv1.ReadConsistency { return nil },
+		"empty":   func(int64) *fanoutv1.ReadConsistency { return &fanoutv1.ReadConsistency{} },
+		"any, but false": func(int64) *fanoutv1.ReadConsistency {
+			return &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{}}
+		},
+		"min_revision": minRevision,
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := start(t, settings{})
+			ctx := within(t)
+			updates := in.behind(ctx, t)
+			written := in.put(ctx, t, config, "a", "new")
+			updates.await(ctx, t) // the cacher is about to hear of it, but has not
+			asked := newGate("Revision")
+			asked.open()
+			in.seams[config].on(func(ctx context.Context, method string) error {
+				return errors.Join(updates.pass(ctx, method), asked.pass(ctx, method))
+			})
+
+			done := in.reading(ctx, t, "a", consistency(written))
+			select {
+			case <-asked.reached: // it has found out that it must wait
+			case got := <-done:
+				t.Fatalf("the read did not wait: %+v", got)
+			}
+			updates.open()
+			if got := <-done; got.err != nil || got.text != "new" {
+				t.Errorf("got %+v, want what was written", got)
+			}
+		})
+	}
+}
+
+func TestWritesAreReadAtOnceOnAnotherConnection(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	reads := fanoutv1.NewFanoutServiceClient(dial(t, in.address))
+	for i := range 100 {
+		text := fmt.Sprint(i)
+		in.put(ctx, t, config, "a", text)
+		got, err := reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: "a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.GetObject().GetText() != text {
+			t.Fatalf("read %v after writing %q", got, text)
+		}
+	}
+}
+
+func TestAReadOfARevisionThatDoesNotArriveIsToBeRetried(t *testing.T) {
+	in := start(t, settings{readWait: 100 * time.Millisecond})
+	ctx := within(t)
+	in.behind(ctx, t)
+	before := in.revision(ctx, t)
+	written := in.put(ctx, t, config, "a", "new")
+	want := refusal{
+		Code: codes.Unavailable, Reason: server.ReasonRevisionNotReached, Retry: true,
+		Metadata: map[string]string{"asked_revision": decimal(written), "current_revision": decimal(before)},
+	}
+	for name, consistency := range map[string]*fanoutv1.ReadConsistency{"default": nil, "min_revision": minRevision(written)} {
+		t.Run(name, func(t *testing.T) {
+			_, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: "a", Consistency: consistency})
+			wantRefusal(t, err, want)
+			_, err = in.reads.List(ctx, &fanoutv1.ListRequest{Resource: config, Consistency: consistency})
+			wantRefusal(t, err, want)
+			stream, err := in.reads.Watch(ctx, &fanoutv1.WatchRequest{Resource: config, Consistency: consistency})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = stream.Recv()
+			wantRefusal(t, err, want)
+		})
+	}
+	t.Run("position", func(t *testing.T) {
+		stream, err := in.reads.Watch(ctx, &fanoutv1.WatchRequest{
+			Resource: config, Begin: after(&fanoutv1.Position{Epoch: in.epoch(ctx, t), Revision: written}),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = stream.Recv()
+		wantRefusal(t, err, want)
+	})
+	t.Run("any", func(t *testing.T) {
+		_, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: "a", Consistency: anyRevision()})
+		wantRefusal(t, err, keyNotFound("a", before))
+	})
+}
+
+func TestAnyAndReachedRevisionsAreReadWhileTheStoreIsAway(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	in.awaitLoaded(ctx, t)
+	written := in.put(ctx, t, config, "a", "1")
+	in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing)
+	in.seams[config].on(func(context.Context, string) error { return object.ErrUnavailable })
+	for _, consistency := range []*fanoutv1.ReadConsistency{anyRevision(), minRevision(written), minRevision(0)} {
+		got, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: "a", Consistency: consistency})
+		if err != nil || got.GetObject().GetText() != "1" {
+			t.Errorf("with %v: got %v, %v", consistency, got, err)
+		}
+	}
+	_, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: "a"})
+	wantRefusal(t, err, storeUnavailable)
+	_, err = in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: "a", Consistency: minRevision(written + 1)})
+	wantRefusal(t, err, storeUnavailable)
+}
+
+var storeUnavailable = refusal{Code: codes.Unavailable, Reason: server.ReasonStoreUnavailable, Retry: true}
+
+func TestAResourceThatIsBeingLoadedIsToBeRetried(t *testing.T) {
+	listing := newGate("List")
+	defer listing.open()
+	in := start(t, settings{
+		readWait:  100 * time.Millisecond,
+		interfere: func(_ string, s *seam) { s.on(listing.pass) },
+	})
+	ctx := within(t)
+	want := refusal{Code: codes.Unavailable, Reason: server.ReasonNotReady, Retry: true}
+	for _, consistency := range []*fanoutv1.ReadConsistency{nil, anyRevision(), minRevision(1)} {
+		_, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: "a", Consistency: consistency})
+		wantRefusal(t, err, want)
+		stream, err := in.reads.Watch(ctx, &fanoutv1.WatchRequest{Resource: config, Consistency: consistency})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = stream.Recv()
+		wantRefusal(t, err, want)
+	}
+	// Writes do not need what is cached, and their readers wait.
+	written := in.put(ctx, t, config, "a", "1")
+	listing.open()
+	retrying(t, func() error {
+		got, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: "a", Consistency: minRevision(written)})
+		if err == nil && got.GetObject().GetText() != "1" {
+			t.Errorf("got %v", got)
+		}
+		return err
+	})
+}

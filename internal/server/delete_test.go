@@ -1,0 +1,75 @@
+package server_test
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+func TestDeleteRefusesBadRequests(t *testing.T) {
+	in := start(t, settings{})
+	var requests []badRequest[fanoutv1.DeleteRequest]
+	add := func(name, resource string, op *fanoutv1.DeleteOperation, want refusal) {
+		requests = append(requests, badRequest[fanoutv1.DeleteRequest]{
+			name: name, request: &fanoutv1.DeleteRequest{Resource: resource, Delete: op}, want: want,
+		})
+	}
+	add("nothing", "", nil, invalid("resource"))
+	add("missing resource", "", &fanoutv1.DeleteOperation{Key: "a"}, invalid("resource"))
+	add("unknown resource", "x", &fanoutv1.DeleteOperation{Key: "a"}, unknownResource("x"))
+	add("missing delete", config, nil, invalid("delete"))
+	add("negative precondition", config, &fanoutv1.DeleteOperation{Key: "a", IfModRevision: proto.Int64(-1)}, invalid("delete.if_mod_revision"))
+	add("everything wrong is told at once", config, &fanoutv1.DeleteOperation{IfModRevision: proto.Int64(-1)}, invalid("delete.key", "delete.if_mod_revision"))
+	for name, key := range badKeys {
+		add("key/"+name, config, &fanoutv1.DeleteOperation{Key: key}, invalid("delete.key"))
+	}
+	testBadRequests(t, in, in.writes.Delete, requests)
+}
+
+func TestDeleteOfAnAbsentKeyChangesNothing(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	before := in.put(ctx, t, config, "a", "")
+	resp, err := in.writes.Delete(ctx, &fanoutv1.DeleteRequest{Resource: config, Delete: &fanoutv1.DeleteOperation{Key: "b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.GetDeleted() || resp.GetRevision() != before {
+		t.Errorf("got %v, want that nothing was deleted at revision %d", resp, before)
+	}
+	if after := in.revision(ctx, t); after != before {
+		t.Errorf("the store went from revision %d to %d", before, after)
+	}
+}
+
+func TestDeleteHonoursItsPrecondition(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	remove := func(ifModRevision int64) (*fanoutv1.DeleteResponse, error) {
+		return in.writes.Delete(ctx, &fanoutv1.DeleteRequest{
+			Resource: config, Delete: &fanoutv1.DeleteOperation{Key: "a", IfModRevision: &ifModRevision},
+		})
+	}
+	created := in.put(ctx, t, config, "a", "")
+	_, err := remove(0)
+	wantRefusal(t, err, conflict("a", 0, created, created))
+	_, err = remove(created - 1)
+	wantRefusal(t, err, conflict("a", created-1, created, created))
+	resp, err := remove(created)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !resp.GetDeleted() || resp.GetRevision() != created+1 {
+		t.Errorf("got %v, want a deletion at revision %d", resp, created+1)
+	}
+	_, err = remove(created)
+	wantRefusal(t, err, conflict("a", created, 0, created+1))
+	if resp, err = remove(0); err != nil {
+		t.Fatal(err)
+	}
+	if resp.GetDeleted() {
+		t.Errorf("deleted what does not exist: %v", resp)
+	}
+}

@@ -1,0 +1,245 @@
+package server_test
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/store"
+	"github.com/fanoutd/fanoutd/internal/wire"
+)
+
+// The resources of every instance, one for each codec.
+const (
+	config    = "config"    // codec object
+	documents = "documents" // codec json
+	blobs     = "blobs"     // codec raw
+)
+
+var codecOf = map[string]string{config: "object", documents: "json", blobs: "raw"}
+
+// Limits of every instance: the defaults of the command.
+const (
+	maxValueBytes = 1 << 20
+	maxOperations = 128
+)
+
+// patience bounds what a test waits for: it is how long a broken one takes to fail.
+const patience = 30 * time.Second
+
+// within returns a context that ends with the test, or when patience does.
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// openEtcd starts an etcd in this process. Tests that have one run in parallel:
+// they spend most of their time waiting for it to elect itself.
+func openEtcd(t *testing.T, quotaBytes int64) *store.Store {
+	t.Helper()
+	t.Parallel()
+	etcd, err := store.OpenEmbedded(within(t), store.EmbeddedConfig{
+		Dir:           t.TempDir(),
+		QuotaBytes:    quotaBytes,
+		UnsafeNoFsync: true,
+	}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := etcd.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return etcd
+}
+
+// instance is a server over an etcd, put together as package app does it, and a
+// connection to it.
+type instance struct {
+	address     string
+	conn        *grpc.ClientConn
+	reads       fanoutv1.FanoutServiceClient
+	writes      fanoutv1.StoreServiceClient
+	collections map[string]*store.Collection // what the seams lie above
+	seams       map[string]*seam
+	dispatchers map[string]*dispatch.Dispatcher
+	lines       *lines
+
+	// stop stops everything but the etcd; requests that are under way have until
+	// ctx is done. It may be called again.
+	stop func(ctx context.Context)
+}
+
+// settings are what an instance can differ in.
+type settings struct {
+	readOnly  bool                              // no StoreService
+	interfere func(resource string, seam *seam) // before anything runs
+	window    cacher.WindowLimits               // default: that of the cacher
+	readWait  time.Duration                     // default: that of the cacher
+	encoder   dispatch.Encoder                  // default: wire.Encoder
+}
+
+// start returns an instance over an etcd of its own.
+func start(t *testing.T, with settings) *instance {
+	t.Helper()
+	return startOver(t, openEtcd(t, 0), with)
+}
+
+// startOver returns an instance over an etcd.
+func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
+	t.Helper()
+	in := &instance{
+		collections: map[string]*store.Collection{},
+		seams:       map[string]*seam{},
+		dispatchers: map[string]*dispatch.Dispatcher{},
+		lines:       newLines(),
+	}
+	log := in.lines.logger()
+	if with.encoder == nil {
+		with.encoder = wire.Encoder{}
+	}
+	cfg := server.Config{
+		Writes:        !with.readOnly,
+		MaxValueBytes: maxValueBytes,
+		MaxOperations: maxOperations,
+		Log:           log,
+	}
+	for name, codecName := range codecOf {
+		codec, err := object.CodecByName(codecName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		collection := etcd.Collection(name, "/test/"+name+"/")
+		s := newSeam(collection)
+		if with.interfere != nil {
+			with.interfere(name, s)
+		}
+		c := cacher.New(cacher.Config{
+			Resource: name, Store: s, Codec: codec, Seal: wire.Seal,
+			Window: with.window, ReadWait: with.readWait, Log: log,
+		})
+		d := dispatch.New(dispatch.Config{Source: c, Encoder: with.encoder})
+		in.collections[name], in.seams[name], in.dispatchers[name] = collection, s, d
+		cfg.Resources = append(cfg.Resources, server.Resource{Name: name, Codec: codec, Cacher: c, Dispatcher: d, Writer: s})
+	}
+	in.run(t, cfg)
+	in.conn = dial(t, in.address)
+	in.reads, in.writes = fanoutv1.NewFanoutServiceClient(in.conn), fanoutv1.NewStoreServiceClient(in.conn)
+	return in
+}
+
+// run runs the parts of an instance until it is stopped.
+func (in *instance) run(t *testing.T, cfg server.Config) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.address = listener.Addr().String()
+	srv := server.New(cfg)
+	var dispatchers, cachers, serving sync.WaitGroup
+	cacherCtx, stopCachers := context.WithCancel(context.Background())
+	dispatchCtx, stopDispatchers := context.WithCancel(context.Background())
+	for _, r := range cfg.Resources {
+		cachers.Go(func() { r.Cacher.Run(cacherCtx) })
+		dispatchers.Go(func() { r.Dispatcher.Run(dispatchCtx) })
+	}
+	serving.Go(func() {
+		if err := srv.Serve(listener); err != nil {
+			t.Error(err)
+		}
+	})
+	var once sync.Once
+	in.stop = func(ctx context.Context) {
+		once.Do(func() {
+			srv.Stop(ctx)
+			serving.Wait()
+			stopDispatchers()
+			dispatchers.Wait()
+			stopCachers()
+			cachers.Wait()
+		})
+	}
+	t.Cleanup(func() {
+		// The streams of a test end with its context, which has ended by now.
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		in.stop(ctx)
+	})
+}
+
+// dial returns a connection of its own to a server. It accepts no more metadata
+// than the strictest clients, those built on gRPC's C++ core and on Java, do.
+func dial(t *testing.T, address string, more ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(address, append([]grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithMaxHeaderListSize(8 << 10),
+	}, more...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() }) // an error says that a test has closed it
+	return conn
+}
+
+// put stores a text and returns the revision of the write.
+func (in *instance) put(ctx context.Context, t *testing.T, resource, key, text string) int64 {
+	t.Helper()
+	resp, err := in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: resource, Put: putText(key, text)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.GetRevision()
+}
+
+// delete removes a key and returns the revision of the deletion.
+func (in *instance) delete(ctx context.Context, t *testing.T, resource, key string) int64 {
+	t.Helper()
+	resp, err := in.writes.Delete(ctx, &fanoutv1.DeleteRequest{Resource: resource, Delete: &fanoutv1.DeleteOperation{Key: key}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !resp.GetDeleted() {
+		t.Fatalf("there was no %q to delete", key)
+	}
+	return resp.GetRevision()
+}
+
+func putText(key, text string) *fanoutv1.PutOperation {
+	return &fanoutv1.PutOperation{Key: key, Value: &fanoutv1.PutOperation_Text{Text: text}}
+}
+
+// revision returns the revision of the etcd, asked behind the back of the seams.
+func (in *instance) revision(ctx context.Context, t *testing.T) int64 {
+	t.Helper()
+	r, err := in.collections[config].Revision(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int64(r)
+}
+
+// epoch returns the epoch of the etcd.
+func (in *instance) epoch(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	e, err := in.collections[config].Epoch(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(e)
+}

@@ -1,0 +1,79 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"testing"
+)
+
+// line is what was logged at once: its attributes by name, among them "msg" and
+// "level".
+type line map[string]any
+
+// lines collects what a server logs. It is the writer behind a JSON handler,
+// which writes line by line.
+type lines struct {
+	mu      sync.Mutex
+	all     []line        // guarded by mu
+	raw     []byte        // guarded by mu
+	changed chan struct{} // guarded by mu; closed and replaced with every line
+}
+
+func newLines() *lines { return &lines{changed: make(chan struct{})} }
+
+func (l *lines) logger() *slog.Logger {
+	return slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// Write implements io.Writer.
+func (l *lines) Write(b []byte) (int, error) {
+	var next line
+	if err := json.Unmarshal(b, &next); err != nil {
+		return 0, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, next)
+	l.raw = append(l.raw, b...)
+	close(l.changed)
+	l.changed = make(chan struct{})
+	return len(b), nil
+}
+
+// text returns everything that was logged.
+func (l *lines) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.raw)
+}
+
+// await returns the first line that has all the given attributes.
+func (l *lines) await(ctx context.Context, t *testing.T, want line) line {
+	t.Helper()
+	for seen := 0; ; {
+		l.mu.Lock()
+		all, changed := l.all, l.changed
+		l.mu.Unlock()
+		for ; seen < len(all); seen++ {
+			if all[seen].has(want) {
+				return all[seen]
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			t.Fatalf("nothing like %v was logged", want)
+		}
+	}
+}
+
+func (l line) has(want line) bool {
+	for name, value := range want {
+		if l[name] != value {
+			return false
+		}
+	}
+	return true
+}

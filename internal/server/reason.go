@@ -1,0 +1,49 @@
+package server
+
+import "google.golang.org/grpc/codes"
+
+// Domain is the domain of the reasons in google.rpc.ErrorInfo.
+const Domain = "fanoutd"
+
+// Reason says why a request failed, in google.rpc.ErrorInfo. Reasons are part of
+// the protocol: they are never renamed.
+type Reason string
+
+// The reasons. docs/errors.md describes them to the developers of clients.
+const (
+	ReasonInvalidRequest     Reason = "INVALID_REQUEST"
+	ReasonUnknownResource    Reason = "UNKNOWN_RESOURCE"
+	ReasonKeyNotFound        Reason = "KEY_NOT_FOUND"
+	ReasonRevisionInFuture   Reason = "REVISION_IN_FUTURE"
+	ReasonRevisionNotReached Reason = "REVISION_NOT_REACHED"
+	ReasonPageTokenExpired   Reason = "PAGE_TOKEN_EXPIRED"
+	ReasonPreconditionFailed Reason = "PRECONDITION_FAILED"
+	ReasonWriteTooLarge      Reason = "WRITE_TOO_LARGE"
+	ReasonNotReady           Reason = "NOT_READY"
+	ReasonStoreUnavailable   Reason = "STORE_UNAVAILABLE"
+	ReasonStoreFull          Reason = "STORE_FULL"
+	ReasonDraining           Reason = "DRAINING"
+	ReasonInternal           Reason = "INTERNAL"
+)
+
+// meaning is what goes with a reason wherever it is given.
+type meaning struct {
+	code  codes.Code
+	retry bool // a later try of the same request may succeed: RetryInfo says so
+}
+
+var meanings = map[Reason]meaning{
+	ReasonInvalidRequest:     {code: codes.InvalidArgument},
+	ReasonUnknownResource:    {code: codes.NotFound},
+	ReasonKeyNotFound:        {code: codes.NotFound},
+	ReasonRevisionInFuture:   {code: codes.OutOfRange},
+	ReasonRevisionNotReached: {code: codes.Unavailable, retry: true},
+	ReasonPageTokenExpired:   {code: codes.OutOfRange},
+	ReasonPreconditionFailed: {code: codes.FailedPrecondition},
+	ReasonWriteTooLarge:      {code: codes.InvalidArgument},
+	ReasonNotReady:           {code: codes.Unavailable, retry: true},
+	ReasonStoreUnavailable:   {code: codes.Unavailable, retry: true},
+	ReasonStoreFull:          {code: codes.ResourceExhausted},
+	ReasonDraining:           {code: codes.Unavailable, retry: true},
+	ReasonInternal:           {code: codes.Internal},
+}

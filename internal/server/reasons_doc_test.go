@@ -1,0 +1,201 @@
+package server
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/genproto/googleapis/rpc/code"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/status"
+
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// reasonRow is what a client developer has to know about a reason.
+type reasonRow struct {
+	Reason   string
+	Code     string
+	Metadata []string
+	Retry    bool
+}
+
+// examples are the errors that reasons are given for, at least one for each.
+var examples = []error{
+	invalidError{{Field: "key", Description: "must not be empty"}},
+	unknownResourceError("x"),
+	&notFoundError{key: "a", at: 1},
+	&cacher.FutureError{Asked: 2, Current: 1},
+	&cacher.BehindError{Asked: 2, Have: 1},
+	&pageExpiredError{at: 1, oldest: 2, token: "t"},
+	&object.ConflictError{Key: "a", Want: 1, Have: 2, At: 3},
+	object.ErrTooLarge,
+	cacher.ErrNotReady,
+	object.ErrUnavailable,
+	object.ErrNoSpace,
+	errDraining,
+	dispatch.ErrStopped,
+	errPanic,
+	object.ErrCompacted, // nobody should ever see it
+}
+
+// served returns what clients are told about the examples, each reason once.
+func served(t *testing.T) []reasonRow {
+	t.Helper()
+	var rows []reasonRow
+	for _, err := range examples {
+		st := status.Convert(statusOf(t.Context(), fmt.Errorf("somewhere: %w", err)))
+		row := reasonRow{Code: code.Code(st.Code()).String()}
+		for _, detail := range st.Details() {
+			switch d := detail.(type) {
+			case *errdetails.ErrorInfo:
+				row.Reason = d.GetReason()
+				row.Metadata = slices.Sorted(maps.Keys(d.GetMetadata()))
+				for key, value := range d.GetMetadata() {
+					if value == "" {
+						t.Errorf("%s: metadata entry %s is empty", row.Reason, key)
+					}
+				}
+			case *errdetails.RetryInfo:
+				row.Retry = true
+			}
+		}
+		if i := slices.IndexFunc(rows, func(r reasonRow) bool { return r.Reason == row.Reason }); i < 0 {
+			rows = append(rows, row)
+		} else if diff := cmp.Diff(rows[i], row); diff != "" {
+			t.Errorf("%s does not always come with the same:\n%s", row.Reason, diff)
+		}
+	}
+	return rows
+}
+
+// documented returns the rows of the table of reasons in docs/errors.md.
+func documented(t *testing.T) []reasonRow {
+	t.Helper()
+	doc, err := os.ReadFile("../../docs/errors.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(doc), "\n## Reasons\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	word := regexp.MustCompile("`([^`]+)`")
+	words := func(cell string) []string {
+		var all []string
+		for _, match := range word.FindAllStringSubmatch(cell, -1) {
+			all = append(all, match[1])
+		}
+		slices.Sort(all)
+		return all
+	}
+	var rows []reasonRow
+	for l := range strings.Lines(table) {
+		if !strings.HasPrefix(l, "| `") {
+			continue
+		}
+		cells := strings.Split(strings.Trim(strings.TrimSpace(l), "|"), "|")
+		if len(cells) != 6 {
+			t.Fatalf("%d cells, want 6, in: %s", len(cells), l)
+		}
+		row := reasonRow{Reason: strings.Join(words(cells[0]), " "), Code: strings.Join(words(cells[1]), " "), Metadata: words(cells[3])}
+		switch retry := strings.TrimSpace(cells[4]); retry {
+		case "yes":
+			row.Retry = true
+		case "no":
+		default:
+			t.Errorf("%s: retry is %q, want yes or no", row.Reason, retry)
+		}
+		for _, i := range []int{2, 5} {
+			if text := strings.TrimSpace(cells[i]); !strings.HasSuffix(text, ".") {
+				t.Errorf("%s: not a sentence: %q", row.Reason, text)
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// declared returns the reasons in the order of their constants.
+func declared(t *testing.T) []string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reasons []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		if name, ok := spec.Type.(*ast.Ident); ok && name.Name == "Reason" {
+			value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reasons = append(reasons, value)
+		}
+		return true
+	})
+	return reasons
+}
+
+func reasonsOf(rows []reasonRow) []string {
+	var reasons []string
+	for _, r := range rows {
+		reasons = append(reasons, r.Reason)
+	}
+	return reasons
+}
+
+func TestTheDocumentedReasonsAreThoseThatAreServed(t *testing.T) {
+	byReason := cmp.Transformer("byReason", func(rows []reasonRow) map[string]reasonRow {
+		m := map[string]reasonRow{}
+		for _, r := range rows {
+			m[r.Reason] = r
+		}
+		return m
+	})
+	got, docs := served(t), documented(t)
+	if diff := cmp.Diff(docs, got, byReason); diff != "" {
+		t.Errorf("-docs/errors.md +served:\n%s", diff)
+	}
+	if diff := cmp.Diff(declared(t), reasonsOf(docs)); diff != "" {
+		t.Errorf("-reason.go +docs/errors.md:\n%s", diff)
+	}
+	for reason := range meanings {
+		if !slices.Contains(reasonsOf(got), string(reason)) {
+			t.Errorf("%s is never served", reason)
+		}
+	}
+}
+
+func TestClipKeepsCharactersWhole(t *testing.T) {
+	for _, c := range []struct {
+		s     string
+		limit int
+		want  string
+	}{
+		{"", 5, ""},
+		{"12345", 5, "12345"},
+		{"123456", 5, "12..."},
+		{"äää", 6, "äää"},
+		{"äää", 5, "ä..."},
+		{"1äää", 5, "1..."},
+		{"1äää", 6, "1ä..."},
+	} {
+		if got := clip(c.s, c.limit); got != c.want {
+			t.Errorf("clip(%q, %d) = %q, want %q", c.s, c.limit, got, c.want)
+		}
+	}
+}

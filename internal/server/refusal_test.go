@@ -1,0 +1,164 @@
+package server_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/server"
+)
+
+// refusal is what a client finds in a status.
+type refusal struct {
+	Code     codes.Code
+	Reason   server.Reason
+	Metadata map[string]string
+	Fields   []string // of the violations, in order
+	Retry    bool     // there is a RetryInfo
+}
+
+// invalid is the refusal of a request with faults in the given fields.
+func invalid(fields ...string) refusal {
+	return refusal{Code: codes.InvalidArgument, Reason: server.ReasonInvalidRequest, Fields: fields}
+}
+
+func unknownResource(name string) refusal {
+	return refusal{
+		Code: codes.NotFound, Reason: server.ReasonUnknownResource,
+		Metadata: map[string]string{"resource": name},
+	}
+}
+
+// refusalIn returns what an error says, which must be one of ours.
+func refusalIn(t *testing.T, err error) refusal {
+	t.Helper()
+	st, ok := status.FromError(err)
+	if !ok || err == nil {
+		t.Fatalf("got %v, want a status", err)
+	}
+	r := refusal{Code: st.Code()}
+	for _, detail := range st.Details() {
+		switch d := detail.(type) {
+		case *errdetails.ErrorInfo:
+			if d.GetDomain() != "fanoutd" {
+				t.Errorf("domain is %q, want fanoutd", d.GetDomain())
+			}
+			r.Reason, r.Metadata = server.Reason(d.GetReason()), d.GetMetadata()
+		case *errdetails.BadRequest:
+			for _, v := range d.GetFieldViolations() {
+				r.Fields = append(r.Fields, v.GetField())
+				if v.GetDescription() == "" {
+					t.Errorf("field %s: no description", v.GetField())
+				}
+			}
+		case *errdetails.RetryInfo:
+			r.Retry = true
+			if d.GetRetryDelay().AsDuration() <= 0 {
+				t.Errorf("retry delay is %v", d.GetRetryDelay().AsDuration())
+			}
+		default:
+			t.Errorf("unexpected detail %v", d)
+		}
+	}
+	if r.Reason == "" {
+		t.Errorf("no reason in: %v", err)
+	}
+	if st.Message() == "" {
+		t.Error("no message")
+	}
+	return r
+}
+
+func wantRefusal(t *testing.T, err error, want refusal) {
+	t.Helper()
+	if diff := cmp.Diff(want, refusalIn(t, err)); diff != "" {
+		t.Errorf("%v\n-want +got:\n%s", err, diff)
+	}
+}
+
+// badRequest is a request that is refused.
+type badRequest[Request any] struct {
+	name    string
+	request *Request
+	want    refusal
+	asks    bool // the store has to be asked for its revision to know that
+}
+
+// testBadRequests sends the requests one by one. None of them may cost anything:
+// no call of the store, no write, no watcher.
+func testBadRequests[Request, Response any](
+	t *testing.T, in *instance,
+	call func(context.Context, *Request, ...grpc.CallOption) (Response, error),
+	requests []badRequest[Request],
+) {
+	ctx := within(t)
+	in.awaitLoaded(ctx, t)
+	for _, bad := range requests {
+		t.Run(bad.name, func(t *testing.T) {
+			want := in.cost(ctx, t)
+			if bad.asks {
+				want.Calls[config]["Revision"]++
+			}
+			_, err := call(ctx, bad.request)
+			wantRefusal(t, err, bad.want)
+			if diff := cmp.Diff(want, in.cost(ctx, t)); diff != "" {
+				t.Errorf("the refused request was not free, -before +after:\n%s", diff)
+			}
+		})
+	}
+}
+
+// cost is what requests leave behind in a server and its store.
+type cost struct {
+	Calls    map[string]map[string]int // of the store, by resource and method
+	Revision int64                     // of the etcd
+	Watched  map[string]int            // distinct interests, by resource
+}
+
+func (in *instance) cost(ctx context.Context, t *testing.T) cost {
+	t.Helper()
+	c := cost{Calls: map[string]map[string]int{}, Watched: map[string]int{}, Revision: in.revision(ctx, t)}
+	for name, s := range in.seams {
+		c.Calls[name] = s.counted()
+		delete(c.Calls[name], "Next") // of the cacher's own watch
+		c.Watched[name] = in.dispatchers[name].Interests()
+	}
+	return c
+}
+
+// awaitLoaded returns when every resource is loaded, so that the store is asked
+// for nothing any more but on behalf of requests.
+func (in *instance) awaitLoaded(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for resource, s := range in.seams {
+		before := s.counted()["Revision"]
+		retrying(t, func() error {
+			_, err := in.reads.List(ctx, &fanoutv1.ListRequest{Resource: resource, PageSize: 1})
+			return err
+		})
+		if s.counted()["Revision"] == before {
+			t.Fatal("a linearizable read does not ask the store, or the seam does not count")
+		}
+	}
+}
+
+// retrying sends a request again for as long as it is told to. There is no need
+// to wait in between: the server does, and the test's context ends it.
+func retrying(t *testing.T, request func() error) {
+	t.Helper()
+	for {
+		err := request()
+		if err == nil {
+			return
+		}
+		if !refusalIn(t, err).Retry {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/server"
+)
+
+var draining = refusal{Code: codes.Unavailable, Reason: server.ReasonDraining, Retry: true}
+
+// wantDrained reads the rest of a stream that is drained: the last message says
+// where to resume, the status why it ends.
+func (w *watch) wantDrained(want *fanoutv1.Position) {
+	w.t.Helper()
+	m := w.next(fanoutv1.WatchResponse_KIND_DRAINING)
+	if diff := cmp.Diff(want, m.GetPosition(), protocmp.Transform()); diff != "" {
+		w.t.Errorf("position to resume at, -want +got:\n%s", diff)
+	}
+	_, err := w.stream.Recv()
+	wantRefusal(w.t, err, draining)
+}
+
+func TestStopEndsStreamsWithThePositionToResumeAt(t *testing.T) {
+	etcd := openEtcd(t, 0)
+	in := startOver(t, etcd, settings{})
+	ctx := within(t)
+	for i := range 3 {
+		in.put(ctx, t, config, fmt.Sprint("team/", i), "1")
+	}
+	type resumed struct {
+		scope *fanoutv1.Scope
+		*watch
+		at *fanoutv1.Position
+	}
+	var watches []resumed
+	for _, scope := range []*fanoutv1.Scope{nil, prefix("team"), exactly("team/1"), exactly("quiet")} {
+		w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Scope: scope})
+		_, synced := w.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
+		watches = append(watches, resumed{scope, w, synced.GetPosition()})
+	}
+	written := in.put(ctx, t, config, "team/1", "2")
+	for i := range watches {
+		if w := &watches[i]; w.scope.GetKey() != "quiet" {
+			w.at = w.wantEvents(modified("team/1", "2", written))
+		}
+	}
+
+	in.stop(ctx)
+	if ctx.Err() != nil {
+		t.Fatal("the server did not stop in its own time")
+	}
+	for _, w := range watches {
+		w.wantDrained(w.at)
+	}
+
+	// Another server continues exactly there.
+	other := startOver(t, etcd, settings{})
+	next := other.put(ctx, t, config, "team/1", "3")
+	for _, was := range watches {
+		w := other.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Scope: was.scope, Begin: after(was.at)})
+		events, _ := w.catchUp(fanoutv1.WatchResponse_CATCH_UP_REPLAY)
+		var want []event
+		if was.scope.GetKey() != "quiet" {
+			want = append(want, modified("team/1", "3", next))
+		}
+		if diff := cmp.Diff(want, events); diff != "" {
+			t.Errorf("resumed at %v, -want +got:\n%s", was.at, diff)
+		}
+	}
+}
+
+func TestStopWaitsForRequestsThatAreUnderWay(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	in.awaitLoaded(ctx, t)
+	commits := newGate("Commit")
+	defer commits.open()
+	in.seams[config].on(commits.pass)
+	written := make(chan error, 1)
+	go func() {
+		_, err := in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: putText("a", "")})
+		written <- err
+	}()
+	commits.await(ctx, t)
+	w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
+	now := w.next(fanoutv1.WatchResponse_KIND_BOOKMARK).GetPosition()
+
+	stopped := make(chan struct{})
+	go func() {
+		in.stop(ctx)
+		close(stopped)
+	}()
+	w.wantDrained(now) // so it is stopping
+	select {
+	case <-stopped:
+		t.Fatal("the server stopped with a request under way")
+	case err := <-written:
+		t.Fatalf("the request ended too early: %v", err)
+	default:
+	}
+	commits.open()
+	if err := <-written; err != nil {
+		t.Errorf("the request that was under way: %v", err)
+	}
+	<-stopped
+}
+
+func TestStopIsInTimeAlthoughAClientIsStuck(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	for i := range 4 {
+		in.put(ctx, t, config, fmt.Sprint(i), strings.Repeat("x", maxValueBytes))
+	}
+	// A client that reads nothing, behind a window that does not grow: the handler
+	// cannot send the snapshot.
+	conn := dial(t, in.address, grpc.WithStaticStreamWindowSize(64<<10), grpc.WithStaticConnWindowSize(64<<10))
+	stuck, err := fanoutv1.NewFanoutServiceClient(conn).Watch(ctx, &fanoutv1.WatchRequest{Resource: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stuck.Header(); err != nil {
+		t.Fatal(err)
+	}
+	w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
+	now := w.next(fanoutv1.WatchResponse_KIND_BOOKMARK).GetPosition()
+
+	grace, endGrace := context.WithCancel(ctx)
+	stopped := make(chan struct{})
+	go func() {
+		in.stop(grace)
+		close(stopped)
+	}()
+	w.wantDrained(now) // the others do not wait for it
+	select {
+	case <-stopped:
+		t.Fatal("the server did not wait for the client that is stuck")
+	default:
+	}
+	endGrace()
+	select {
+	case <-stopped:
+	case <-ctx.Done():
+		t.Fatal("the server does not stop")
+	}
+	for err == nil {
+		_, err = stuck.Recv()
+	}
+	if errors.Is(err, io.EOF) || status.Code(err) != codes.Unavailable {
+		t.Errorf("the stream of the stuck client ends with %v, want UNAVAILABLE", err)
+	}
+}
+
+func TestAStoppedServerRefusesConnections(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	in.awaitLoaded(ctx, t)
+	in.stop(ctx)
+	_, err := in.reads.List(ctx, &fanoutv1.ListRequest{Resource: config})
+	if status.Code(err) != codes.Unavailable {
+		t.Errorf("got %v, want UNAVAILABLE", err)
+	}
+}

@@ -1,0 +1,157 @@
+package server_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+func putting(p *fanoutv1.PutOperation) *fanoutv1.Operation {
+	return &fanoutv1.Operation{Operation: &fanoutv1.Operation_Put{Put: p}}
+}
+
+func deleting(key string) *fanoutv1.Operation {
+	return &fanoutv1.Operation{Operation: &fanoutv1.Operation_Delete{Delete: &fanoutv1.DeleteOperation{Key: key}}}
+}
+
+func checking(key string, revision int64) *fanoutv1.Operation {
+	return &fanoutv1.Operation{Operation: &fanoutv1.Operation_Check{Check: &fanoutv1.CheckOperation{Key: key, ModRevision: revision}}}
+}
+
+func TestTransactRefusesBadRequests(t *testing.T) {
+	in := start(t, settings{})
+	var requests []badRequest[fanoutv1.TransactRequest]
+	add := func(name, resource string, want refusal, operations ...*fanoutv1.Operation) {
+		requests = append(requests, badRequest[fanoutv1.TransactRequest]{
+			name: name, request: &fanoutv1.TransactRequest{Resource: resource, Operations: operations}, want: want,
+		})
+	}
+	var tooMany []*fanoutv1.Operation
+	for i := range maxOperations + 1 {
+		tooMany = append(tooMany, deleting(fmt.Sprint(i)))
+	}
+	good := deleting("good")
+	add("nothing", "", invalid("resource"))
+	add("missing resource", "", invalid("resource"), good)
+	add("unknown resource", "x", unknownResource("x"), good)
+	add("no operations", config, invalid("operations"))
+	add("too many operations", config, invalid("operations"), tooMany...)
+	add("operation that is none", config, invalid("operations[1]"), good, &fanoutv1.Operation{})
+	add("empty put", config, invalid("operations[0].put.key"), putting(&fanoutv1.PutOperation{}))
+	add("put and delete of a key", config, invalid("operations[1]"), putting(putText("a", "")), deleting("a"))
+	add("check and put of a key", config, invalid("operations[2]"), checking("a", 0), good, putting(putText("a", "")))
+	add("the same delete twice", config, invalid("operations[1]", "operations[2]"), good, good, good)
+	add("value is not JSON", documents, invalid("operations[1].put.text"), good, putting(putText("a", "{")))
+	add("large value", config, invalid("operations[1].put.text"), good, putting(putText("a", string(make([]byte, maxValueBytes+1)))))
+	add("negative check", config, invalid("operations[1].check.mod_revision"), good, checking("a", -1))
+	add("negative precondition", config, invalid("operations[0].delete.if_mod_revision"), &fanoutv1.Operation{
+		Operation: &fanoutv1.Operation_Delete{Delete: &fanoutv1.DeleteOperation{Key: "a", IfModRevision: proto.Int64(-1)}},
+	})
+	add("everything wrong is told at once", config,
+		invalid("operations[0].put.key", "operations[1].delete.key", "operations[2].check.key", "operations[3]"),
+		putting(putText("/", "")), deleting("/"), checking("/", 0), &fanoutv1.Operation{})
+	for name, key := range badKeys {
+		add("key/put/"+name, config, invalid("operations[1].put.key"), good, putting(putText(key, "")))
+		add("key/delete/"+name, config, invalid("operations[1].delete.key"), good, deleting(key))
+		add("key/check/"+name, config, invalid("operations[1].check.key"), good, checking(key, 0))
+	}
+	for name, ttl := range badTTLs {
+		p := putText("a", "")
+		p.Ttl = ttl
+		add("ttl/"+name, config, invalid("operations[1].put.ttl"), good, putting(p))
+	}
+	testBadRequests(t, in, in.writes.Transact, requests)
+}
+
+func TestWatchersSeeATransactionAsAWhole(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	modified := in.put(ctx, t, config, "m", "1")
+	in.put(ctx, t, config, "d", "1")
+	w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
+	w.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
+	resp, err := in.writes.Transact(ctx, &fanoutv1.TransactRequest{Resource: config, Operations: []*fanoutv1.Operation{
+		putting(putText("a", "1")), deleting("absent"), checking("m", modified), deleting("d"), checking("also absent", 0),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := resp.GetRevision()
+	want := &fanoutv1.TransactResponse{
+		Revision: in.revision(ctx, t),
+		Results:  []*fanoutv1.OperationResult{{}, {}, {}, {Deleted: true}, {}},
+	}
+	if diff := cmp.Diff(want, resp, protocmp.Transform()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	w.wantEvents(added("a", "1", at), deleted("d", "1", at))
+}
+
+func TestTransactAppliesNothingIfAPreconditionFails(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	b := in.put(ctx, t, config, "b", "")
+	absent := putText("c", "")
+	absent.IfModRevision = proto.Int64(0)
+	for name, c := range map[string]struct {
+		operations []*fanoutv1.Operation
+		want       refusal
+	}{
+		"check": {
+			[]*fanoutv1.Operation{putting(putText("a", "")), checking("b", b-1)},
+			conflict("b", b-1, b, b),
+		},
+		"the first that fails is named": {
+			[]*fanoutv1.Operation{putting(absent), deleting("b"), checking("d", 7), checking("e", 8)},
+			conflict("d", 7, 0, b),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := in.writes.Transact(ctx, &fanoutv1.TransactRequest{Resource: config, Operations: c.operations})
+			wantRefusal(t, err, c.want)
+			if after := in.revision(ctx, t); after != b {
+				t.Errorf("something was written: revision %d, was %d", after, b)
+			}
+		})
+	}
+}
+
+func TestTransactOfChecksAloneWritesNothing(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	a := in.put(ctx, t, config, "a", "")
+	resp, err := in.writes.Transact(ctx, &fanoutv1.TransactRequest{
+		Resource: config, Operations: []*fanoutv1.Operation{checking("a", a), checking("b", 0)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &fanoutv1.TransactResponse{Revision: a, Results: []*fanoutv1.OperationResult{{}, {}}}
+	if diff := cmp.Diff(want, resp, protocmp.Transform()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestTransactTakesAsManyOperationsAsItMay(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	var operations []*fanoutv1.Operation
+	for i := range maxOperations {
+		p := putText(fmt.Sprintf("k%03d", i), "")
+		p.IfModRevision = proto.Int64(0)
+		operations = append(operations, putting(p))
+	}
+	resp, err := in.writes.Transact(ctx, &fanoutv1.TransactRequest{Resource: config, Operations: operations})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing)
+	if len(all.objects) != maxOperations || all.objects[0].GetModRevision() != resp.GetRevision() {
+		t.Errorf("got %d objects, want %d of revision %d", len(all.objects), maxOperations, resp.GetRevision())
+	}
+}
