@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sort"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -27,14 +28,21 @@ type Collection struct {
 	leftOut map[string]bool // guarded by mu: keys that were logged as left out; bounded
 }
 
+// callTimeout is how long etcd may take to answer. It is a little more than etcd
+// itself allows (5 s and two elections); beyond it there is no etcd, and the client
+// would go on trying for as long as the caller has time.
+const callTimeout = 8 * time.Second
+
 // maxLeftOutLogged bounds what is remembered in order to log a key only once.
 const maxLeftOutLogged = 1000
 
 // Epoch returns the identity of the revision space: the id of the etcd cluster,
 // which is drawn anew with every new cluster.
 func (c *Collection) Epoch(ctx context.Context) (object.Epoch, error) {
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	// Serializable: every member knows who it is, with or without a leader.
-	resp, err := c.store.client.Get(ctx, c.prefix, clientv3.WithCountOnly(), clientv3.WithSerializable())
+	resp, err := c.store.client.Get(call, c.prefix, clientv3.WithCountOnly(), clientv3.WithSerializable())
 	if err != nil {
 		return "", classify(ctx, err)
 	}
@@ -44,7 +52,9 @@ func (c *Collection) Epoch(ctx context.Context) (object.Epoch, error) {
 // Revision returns the revision of the store, not older than any write that was
 // acknowledged before the call.
 func (c *Collection) Revision(ctx context.Context) (object.Revision, error) {
-	resp, err := c.store.client.Get(ctx, c.prefix, clientv3.WithCountOnly())
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	resp, err := c.store.client.Get(call, c.prefix, clientv3.WithCountOnly())
 	if err != nil {
 		return 0, classify(ctx, err)
 	}

@@ -22,9 +22,11 @@ const revokeTimeout = 2 * time.Second
 // [object.ErrNoSpace], [object.ErrTooLarge], and [object.ErrUnavailable] where
 // the outcome may be unknown. Nothing is tried twice.
 func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit, error) {
-	leases, err := c.grant(ctx, ops)
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	leases, err := c.grant(call, ops)
 	if err != nil {
-		return object.Commit{}, fmt.Errorf("grant a lease: %w", err)
+		return object.Commit{}, fmt.Errorf("grant a lease: %w", classify(ctx, err))
 	}
 	var compares []clientv3.Cmp
 	var writes, reads []clientv3.Op
@@ -42,7 +44,7 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 		case object.OpCheck:
 		}
 	}
-	resp, err := c.store.client.Txn(ctx).If(compares...).Then(writes...).Else(reads...).Commit()
+	resp, err := c.store.client.Txn(call).If(compares...).Then(writes...).Else(reads...).Commit()
 	if err != nil {
 		// The transaction may have been applied all the same, with its leases.
 		return object.Commit{}, fmt.Errorf("commit: %w", classify(ctx, err))
@@ -97,7 +99,7 @@ func (c *Collection) grant(ctx context.Context, ops []object.Op) ([]clientv3.Lea
 		resp, err := c.store.client.Grant(ctx, seconds)
 		if err != nil {
 			c.revoke(ctx, leases)
-			return nil, classify(ctx, err)
+			return nil, err
 		}
 		leases[i] = resp.ID
 	}

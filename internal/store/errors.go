@@ -31,7 +31,10 @@ func classify(ctx context.Context, err error) error {
 		meaning = object.ErrCompacted
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		meaning = object.ErrNoSpace
-	case errors.Is(err, rpctypes.ErrRequestTooLarge):
+	case errors.Is(err, rpctypes.ErrTooManyRequests):
+		meaning = object.ErrUnavailable
+	case errors.Is(err, rpctypes.ErrRequestTooLarge), code == codes.ResourceExhausted:
+		// Far beyond etcd's own limit, gRPC refuses first, on one side or the other.
 		meaning = object.ErrTooLarge
 	case code == codes.Unavailable, code == codes.DeadlineExceeded, code == codes.Canceled,
 		errors.Is(err, rpctypes.ErrNoLeader), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
@@ -40,7 +41,13 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 	if cfg.DialTimeout == 0 {
 		cfg.DialTimeout = 5 * time.Second
 	}
+	var options []grpc.DialOption
+	if cfg.ServerName != "" {
+		// The client takes the name from the endpoint, whatever tlsConfig says.
+		options = append(options, grpc.WithAuthority(cfg.ServerName))
+	}
 	client, err := clientv3.New(clientv3.Config{
+		DialOptions: options,
 		Context:     context.WithoutCancel(ctx), // ended by Close, not by whoever opened it
 		Endpoints:   cfg.Endpoints,
 		TLS:         tlsConfig,

@@ -1,0 +1,170 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/store"
+)
+
+// list reads everything in pages of the given size.
+func list(t *testing.T, c *store.Collection, at object.Revision, page int) []object.Record {
+	t.Helper()
+	var all []object.Record
+	for start := object.Key(""); ; {
+		records, more, err := c.List(contextFor(t), at, start, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, records...)
+		if !more {
+			return all
+		}
+		start = records[len(records)-1].Key + "\x00"
+	}
+}
+
+func TestListInPagesAtOneRevision(t *testing.T) {
+	both(t, func(t *testing.T, e *etcd) {
+		c := e.collection()
+		var at object.Revision
+		for i := range 7 {
+			at = commit(t, c, put(fmt.Sprintf("k%d", i), "old"))
+		}
+		commit(t, c, put("k3", "new"), remove("k5"), put("k9", "new"))
+		// Neighbours of the prefix are none of its keys.
+		for _, key := range []string{"/tes", "/test", "/test0", "/tesu/k"} {
+			if _, err := e.client.Put(t.Context(), key, "other"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, page := range []int{1, 2, 3, 7, 100} {
+			if got := show(list(t, c, at, page)); got != "k0=old k1=old k2=old k3=old k4=old k5=old k6=old" {
+				t.Errorf("pages of %d: %s", page, got)
+			}
+		}
+		now, err := c.Revision(contextFor(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := show(list(t, c, now, 3)); got != "k0=old k1=old k2=old k3=new k4=old k6=old k9=new" {
+			t.Errorf("now: %s", got)
+		}
+		r := list(t, c, now, 100)[3]
+		if r.CreateRevision != at-3 || r.ModRevision != at+1 || r.Version != 2 {
+			t.Errorf("k3 is %+v", r)
+		}
+	})
+}
+
+func TestKeysThatAreNoTextAreLeftOut(t *testing.T) {
+	both(t, func(t *testing.T, e *etcd) {
+		c := e.collection()
+		stream := watch(t, c, 1)
+		for _, key := range []string{prefix, prefix + "\xff1", prefix + "\xff2", prefix + "\xff1", prefix + "ok"} {
+			if _, err := e.client.Put(t.Context(), key, "v"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := show(next(t, stream).Records); got != "ok=v" {
+			t.Errorf("the watch has %s", got)
+		}
+		now, err := c.Revision(contextFor(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := show(list(t, c, now, 1)); got != "ok=v" {
+			t.Errorf("the list has %s", got)
+		}
+		if n := c.LeftOut(); n != 3 {
+			t.Errorf("%d keys are counted as left out", n)
+		}
+	})
+}
+
+func TestOldestIsTheBorderOfCompaction(t *testing.T) {
+	both(t, func(t *testing.T, e *etcd) {
+		c := e.collection()
+		var now object.Revision
+		for i := range 20 {
+			now = commit(t, c, put("k", fmt.Sprint(i)))
+		}
+		oldest := func(floor object.Revision) object.Revision {
+			t.Helper()
+			r, err := c.Oldest(contextFor(t), floor, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		if got := oldest(1); got != 1 {
+			t.Errorf("without a compaction it is %d", got)
+		}
+		const compacted = 10
+		if _, err := e.client.Compact(t.Context(), compacted, clientv3.WithCompactPhysical()); err != nil {
+			t.Fatal(err)
+		}
+		for floor, want := range map[object.Revision]object.Revision{1: compacted, compacted: compacted, 15: 15, now: now} {
+			if got := oldest(floor); got != want {
+				t.Errorf("from %d on it is %d, want %d", floor, got, want)
+			}
+		}
+		if _, _, err := c.List(contextFor(t), compacted-1, "", 10); !errors.Is(err, object.ErrCompacted) {
+			t.Errorf("a list before: %v", err)
+		}
+		if _, _, err := c.List(contextFor(t), compacted, "", 10); err != nil {
+			t.Errorf("a list at the border: %v", err)
+		}
+	})
+}
+
+func TestEpochIsTheCluster(t *testing.T) {
+	epochs := map[object.Epoch]bool{}
+	for range 2 {
+		both(t, func(t *testing.T, e *etcd) {
+			epoch, err := e.collection().Epoch(contextFor(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := e.Collection("other", "/other/").Epoch(contextFor(t))
+			if err != nil || epoch != again {
+				t.Errorf("%q and %q, %v", epoch, again, err)
+			}
+			if len(epoch) != 16 {
+				t.Errorf("epoch %q", epoch)
+			}
+			epochs[epoch] = true
+		})
+	}
+	// The external ones differ in their addresses, the embedded ones in nothing
+	// but a random number.
+	if len(epochs) != 4 {
+		t.Errorf("four clusters have the epochs %v", epochs)
+	}
+}
+
+func TestCallerWhoGivesUp(t *testing.T) {
+	both(t, func(t *testing.T, e *etcd) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		c := e.collection()
+		if _, err := c.Revision(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("Revision: %v", err)
+		}
+		if _, _, err := c.List(ctx, 1, "", 1); !errors.Is(err, context.Canceled) {
+			t.Errorf("List: %v", err)
+		}
+		if _, err := c.Commit(ctx, []object.Op{put("k", "v")}); !errors.Is(err, context.Canceled) {
+			t.Errorf("Commit: %v", err)
+		}
+		stream := watch(t, c, 1)
+		if _, err := stream.Next(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("Next: %v", err)
+		}
+	})
+}

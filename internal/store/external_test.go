@@ -1,0 +1,133 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/store"
+	"github.com/fanoutd/fanoutd/test/etcdproc"
+)
+
+func dialStore(t *testing.T, cfg store.ExternalConfig) *store.Collection {
+	t.Helper()
+	s, err := store.Dial(t.Context(), cfg, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeStore(t, s) })
+	return s.Collection("test", prefix)
+}
+
+// refused fails the test unless etcd cannot be used, which must be seen within
+// the time that a caller gives.
+func refused(t *testing.T, c *store.Collection) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if _, err := c.Commit(ctx, []object.Op{put("k", "v")}); err == nil {
+		t.Error("etcd was written to")
+	}
+}
+
+func TestTLSTowardsEtcd(t *testing.T) {
+	ours, theirs := newAuthority(t), newAuthority(t)
+	serverCert, serverKey := ours.issue(t, "etcd.internal")
+	clientCert, clientKey := ours.issue(t, "fanoutd")
+	foreignCert, foreignKey := theirs.issue(t, "stranger")
+	address := etcdproc.Start(t, "https",
+		"--cert-file", serverCert, "--key-file", serverKey, "--client-cert-auth", "--trusted-ca-file", ours.file())
+	good := store.ExternalConfig{
+		Endpoints: []string{"https://" + address}, ServerName: "etcd.internal",
+		CAFile: ours.file(), CertFile: clientCert, KeyFile: clientKey,
+	}
+	commit(t, dialStore(t, good), put("k", "v"))
+
+	for name, spoil := range map[string]func(*store.ExternalConfig){
+		"a certificate of another authority": func(c *store.ExternalConfig) { c.CertFile, c.KeyFile = foreignCert, foreignKey },
+		"no certificate":                     func(c *store.ExternalConfig) { c.CertFile, c.KeyFile = "", "" },
+		"trust in another authority":         func(c *store.ExternalConfig) { c.CAFile = theirs.file() },
+		"trust in the system's authorities":  func(c *store.ExternalConfig) { c.CAFile = "" },
+		"the expectation of another name":    func(c *store.ExternalConfig) { c.ServerName = "other.internal" },
+		"the expectation of an address":      func(c *store.ExternalConfig) { c.ServerName = "" },
+		"no TLS":                             func(c *store.ExternalConfig) { *c = store.ExternalConfig{Endpoints: []string{"http://" + address}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := good
+			spoil(&cfg)
+			refused(t, dialStore(t, cfg))
+		})
+	}
+}
+
+func TestFilesThatCannotBeUsed(t *testing.T) {
+	a := newAuthority(t)
+	cert, key := a.issue(t, "fanoutd")
+	for name, cfg := range map[string]store.ExternalConfig{
+		"no such authority":         {CAFile: "nowhere.pem"},
+		"an authority that is none": {CAFile: key},
+		"no such certificate":       {CertFile: "nowhere.pem", KeyFile: key},
+		"keys that do not match":    {CertFile: cert, KeyFile: cert},
+	} {
+		cfg.Endpoints = []string{"https://127.0.0.1:1"}
+		s, err := store.Dial(t.Context(), cfg, quiet())
+		if err == nil {
+			closeStore(t, s)
+			t.Errorf("%s: accepted", name)
+		} else if !strings.Contains(err.Error(), "TLS towards etcd") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestPasswordOfEtcd(t *testing.T) {
+	address := etcdproc.Start(t, "http")
+	admin := etcdClient(t, address)
+	ctx := contextFor(t)
+	if _, err := admin.UserAdd(ctx, "root", "secret"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.UserGrantRole(ctx, "root", "root"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.AuthEnable(ctx); err != nil {
+		t.Fatal(err)
+	}
+	cfg := store.ExternalConfig{Endpoints: []string{address}, Username: "root", Password: "secret"}
+	commit(t, dialStore(t, cfg), put("k", "v"))
+
+	refused(t, dialStore(t, store.ExternalConfig{Endpoints: []string{address}}))
+	cfg.Password = "wrong"
+	s, err := store.Dial(t.Context(), cfg, quiet())
+	if err == nil {
+		closeStore(t, s)
+		t.Fatal("any password will do")
+	}
+	if strings.Contains(err.Error(), "wrong") && !strings.Contains(err.Error(), "authentication failed") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// A server starts while etcd is away. What needs etcd says so in bounded time,
+// even to those who would wait forever.
+func TestEtcdThatIsAway(t *testing.T) {
+	c := dialStore(t, store.ExternalConfig{Endpoints: []string{etcdproc.FreeAddress(t)}, DialTimeout: time.Second})
+	var calls sync.WaitGroup
+	for name, call := range map[string]func() error{
+		"Epoch":    func() error { _, err := c.Epoch(t.Context()); return err },
+		"Revision": func() error { _, err := c.Revision(t.Context()); return err },
+		"Commit":   func() error { _, err := c.Commit(t.Context(), []object.Op{put("k", "v")}); return err },
+	} {
+		calls.Go(func() {
+			if err := call(); !errors.Is(err, object.ErrUnavailable) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	calls.Wait()
+}

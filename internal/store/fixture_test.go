@@ -1,0 +1,152 @@
+package store_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/store"
+	"github.com/fanoutd/fanoutd/test/etcdproc"
+)
+
+// patience bounds what only takes long when something is broken.
+const patience = 30 * time.Second
+
+func contextFor(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
+// etcd is a store, and etcd's own client to look behind it.
+type etcd struct {
+	*store.Store
+	client *clientv3.Client
+}
+
+// stores are the two ways to a store.
+var stores = map[string]func(t *testing.T) *etcd{
+	"embedded": func(t *testing.T) *etcd { return embedded(t, store.EmbeddedConfig{}) },
+	"external": func(t *testing.T) *etcd {
+		address := etcdproc.Start(t, "http")
+		s, err := store.Dial(t.Context(), store.ExternalConfig{Endpoints: []string{address}}, quiet())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { closeStore(t, s) })
+		return &etcd{s, etcdClient(t, address)}
+	},
+}
+
+// both runs a test against an etcd in this process and one outside of it.
+func both(t *testing.T, test func(t *testing.T, e *etcd)) {
+	for name, open := range stores {
+		t.Run(name, func(t *testing.T) { test(t, open(t)) })
+	}
+}
+
+func embedded(t *testing.T, cfg store.EmbeddedConfig) *etcd {
+	t.Helper()
+	cfg.Dir = filepath.Join(t.TempDir(), "data")
+	cfg.ListenClient = etcdproc.FreeAddress(t)
+	cfg.UnsafeNoFsync = true
+	s, err := store.OpenEmbedded(t.Context(), cfg, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeStore(t, s) })
+	return &etcd{s, etcdClient(t, cfg.ListenClient)}
+}
+
+func closeStore(t testing.TB, s *store.Store) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+func etcdClient(t testing.TB, address string) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, DialTimeout: patience, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+const prefix = "/test/"
+
+func (e *etcd) collection() *store.Collection { return e.Collection("test", prefix) }
+
+func put(key, value string) object.Op {
+	return object.Op{Kind: object.OpPut, Key: object.Key(key), Value: []byte(value)}
+}
+
+func remove(key string) object.Op { return object.Op{Kind: object.OpDelete, Key: object.Key(key)} }
+
+func check(key string) object.Op { return object.Op{Kind: object.OpCheck, Key: object.Key(key)} }
+
+// when returns the operation with a precondition.
+func when(r object.Revision, op object.Op) object.Op {
+	op.If = &r
+	return op
+}
+
+// commit applies operations that must succeed.
+func commit(t testing.TB, c *store.Collection, ops ...object.Op) object.Revision {
+	t.Helper()
+	done, err := c.Commit(contextFor(t), ops)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done.Revision
+}
+
+// show returns records in short: key=value, or -key for a deletion.
+func show(records []object.Record) string {
+	var all []string
+	for _, r := range records {
+		if r.Deleted {
+			all = append(all, "-"+string(r.Key))
+		} else {
+			all = append(all, string(r.Key)+"="+string(r.Value))
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+// watch opens a stream that is closed with the test.
+func watch(t testing.TB, c *store.Collection, after object.Revision) object.Stream {
+	t.Helper()
+	s, err := c.Watch(t.Context(), after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// next returns the next update that has records.
+func next(t testing.TB, s object.Stream) object.Update {
+	t.Helper()
+	for {
+		u, err := s.Next(contextFor(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(u.Records) > 0 {
+			return u
+		}
+	}
+}
