@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/cacher/cachertest"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/wire"
+	"github.com/fanoutd/fanoutd/test/seed"
 )
 
 // run starts a cacher of the store until the test ends.
@@ -76,20 +76,6 @@ func values(t *testing.T, objects func(func(*object.Object) bool)) map[object.Ke
 	return got
 }
 
-// seed returns the seed of a random test: the one in FANOUTD_SEED, or a new one.
-func seed(t *testing.T) uint64 {
-	t.Helper()
-	s := rand.Uint64()
-	if given := os.Getenv("FANOUTD_SEED"); given != "" {
-		var err error
-		if s, err = strconv.ParseUint(given, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("FANOUTD_SEED=%d", s)
-	return s
-}
-
 // writeRandomly commits n random transactions over a few keys in three folders.
 func writeRandomly(m *cachertest.Memory, random *rand.Rand, n int) {
 	for range n {
@@ -107,7 +93,7 @@ func writeRandomly(m *cachertest.Memory, random *rand.Rand, n int) {
 }
 
 func TestEveryStateIsThatOfTheStoreAndSoIsItsPast(t *testing.T) {
-	random := rand.New(rand.NewPCG(seed(t), 0))
+	random := seed.New(t).Rand(0)
 	synctest.Test(t, func(t *testing.T) {
 		m := cachertest.NewMemory()
 		writeRandomly(m, random, 50)

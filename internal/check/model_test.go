@@ -3,28 +3,19 @@ package check_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/seed"
 )
 
 // A server that does everything right passes at random, and each fault that is
 // put into what it sent is noticed.
 func TestFaultsAreNoticedAnywhere(t *testing.T) {
-	seed := rand.Uint64()
-	if s := os.Getenv("FANOUTD_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("FANOUTD_SEED=%d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seed.New(t).Rand(0)
 	applied := map[string]int{}
 	for range 300 {
 		truth := randomTruth(t, rng)

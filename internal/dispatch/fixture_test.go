@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -177,17 +178,14 @@ func (w *watcher) quiet(t testing.TB) {
 
 // show returns events in short: +key added, ~key modified, -key deleted.
 func show(events []check.Event) string {
-	s := ""
+	all := make([]string, len(events))
 	for i, e := range events {
-		if i > 0 {
-			s += " "
-		}
-		s += map[object.EventType]string{object.Added: "+", object.Modified: "~", object.Deleted: "-"}[e.Type] + string(e.Object.Key)
+		all[i] = map[object.EventType]string{object.Added: "+", object.Modified: "~", object.Deleted: "-"}[e.Type] + string(e.Object.Key)
 		if e.Type != object.Deleted {
-			s += "=" + string(e.Object.Value)
+			all[i] += "=" + string(e.Object.Value)
 		}
 	}
-	return s
+	return strings.Join(all, " ")
 }
 
 func prefix(t testing.TB, path string) object.Scope {

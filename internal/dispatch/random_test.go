@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,34 +14,21 @@ import (
 	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/seed"
 )
 
 // Everything that a watch guarantees, with limits so small that each source of
 // events is used all the time: watchers of random scopes read, pause, leave and
 // come back, while a writer writes. The judge knows what has happened.
 func TestGuaranteesUnderRandomLoad(t *testing.T) {
-	first := seed(t)
-	for round := range uint64(10) {
+	first := seed.New(t)
+	for round := range seed.Seed(10) {
 		synctest.Test(t, func(t *testing.T) { randomLoad(t, first, round) })
 	}
 }
 
-// seed returns the seed of a random test: the one in FANOUTD_SEED, or a new one.
-func seed(t *testing.T) uint64 {
-	t.Helper()
-	s := rand.Uint64()
-	if given := os.Getenv("FANOUTD_SEED"); given != "" {
-		var err error
-		if s, err = strconv.ParseUint(given, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("FANOUTD_SEED=%d", s)
-	return s
-}
-
-func randomLoad(t *testing.T, first, round uint64) {
-	rng := func(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(first+round, stream)) }
+func randomLoad(t *testing.T, first, round seed.Seed) {
+	rng := (first + round).Rand
 	f := start(t, limits{window: 200, messageBytes: 500, feedBytes: 4 << 10})
 	scopes := []object.Scope{{}, prefix(t, "a"), prefix(t, "a/b"), prefix(t, "c"), object.ExactKey("a/b/0"), object.ExactKey("c/1"), object.ExactKey("never")}
 

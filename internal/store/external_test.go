@@ -11,6 +11,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/store"
 	"github.com/fanoutd/fanoutd/test/etcdproc"
+	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
 func dialStore(t *testing.T, cfg store.ExternalConfig) *store.Collection {
@@ -116,7 +117,7 @@ func TestPasswordOfEtcd(t *testing.T) {
 // A server starts while etcd is away. What needs etcd says so in bounded time,
 // even to those who would wait forever.
 func TestEtcdThatIsAway(t *testing.T) {
-	c := dialStore(t, store.ExternalConfig{Endpoints: []string{etcdproc.FreeAddress(t)}, DialTimeout: time.Second})
+	c := dialStore(t, store.ExternalConfig{Endpoints: []string{loopback.FreeAddress(t)}, DialTimeout: time.Second})
 	var calls sync.WaitGroup
 	for name, call := range map[string]func() error{
 		"Epoch":    func() error { _, err := c.Epoch(t.Context()); return err },

@@ -15,6 +15,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/store"
 	"github.com/fanoutd/fanoutd/test/etcdproc"
+	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
 // patience bounds what only takes long when something is broken.
@@ -58,7 +59,7 @@ func both(t *testing.T, test func(t *testing.T, e *etcd)) {
 func embedded(t *testing.T, cfg store.EmbeddedConfig) *etcd {
 	t.Helper()
 	cfg.Dir = filepath.Join(t.TempDir(), "data")
-	cfg.ListenClient = etcdproc.FreeAddress(t)
+	cfg.ListenClient = loopback.FreeAddress(t)
 	cfg.UnsafeNoFsync = true
 	s, err := store.OpenEmbedded(t.Context(), cfg, quiet())
 	if err != nil {

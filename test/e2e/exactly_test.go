@@ -17,6 +17,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/test/loopback"
+	"github.com/fanoutd/fanoutd/test/seed"
 )
 
 // Fifty watchers, some of which come and go and some of which read slowly, see
@@ -24,7 +26,7 @@ import (
 // and the server is stopped and started, and killed and started.
 func TestWatchersSeeExactlyWhatHappened(t *testing.T) {
 	t.Run("embedded etcd", func(t *testing.T) {
-		etcd := freeAddress(t)
+		etcd := loopback.FreeAddress(t)
 		watchersSeeExactlyWhatHappened(t, startServer(t, embedded(t, etcd)...), etcd)
 	})
 	t.Run("external etcd", func(t *testing.T) {
@@ -42,19 +44,19 @@ func watchersSeeExactlyWhatHappened(t *testing.T, s *server, etcdAddress string)
 		cancel()
 		_ = actors.Wait() // after a failure; otherwise they are at their end
 	})
-	generator := random(t)
+	random := seed.New(t)
 	written := newLedger()
 	goal := newGoal(ctx)
 	etcd := dialEtcd(t, etcdAddress)
 
 	watchers := newWatchers(t, s, func(w *watcher, i int) {
-		w.goal, w.ledger, w.rng = goal, written, generator(uint64(i))
+		w.goal, w.ledger, w.rng = goal, written, random.Rand(uint64(i))
 	})
 	for _, w := range watchers {
 		actors.Go(func() error { return w.run(ctx) })
 	}
 	writers, writing := errgroup.WithContext(ctx)
-	startWriters(writing, writers, s, etcd, written, generator)
+	startWriters(writing, writers, s, etcd, written, random)
 	actors.Go(func() error {
 		defer written.close()
 		return writers.Wait()
@@ -137,14 +139,14 @@ func newWatchers(t *testing.T, s *server, complete func(*watcher, int)) []*watch
 	return watchers
 }
 
-func startWriters(ctx context.Context, group *errgroup.Group, s *server, etcd *clientv3.Client, written *ledger, generator generator) {
+func startWriters(ctx context.Context, group *errgroup.Group, s *server, etcd *clientv3.Client, written *ledger, random seed.Seed) {
 	store := fanoutv1.NewStoreServiceClient(s.conn)
 	for i := range 6 {
-		w := &rpcWriter{name: fmt.Sprintf("writer %d", i), store: store, rng: generator(uint64(100 + i)), ledger: written}
+		w := &rpcWriter{name: fmt.Sprintf("writer %d", i), store: store, rng: random.Rand(uint64(100 + i)), ledger: written}
 		group.Go(func() error { return w.run(ctx, changes) })
 	}
 	for i := range 2 {
-		w := &etcdWriter{name: fmt.Sprintf("etcd writer %d", i), client: etcd, rng: generator(uint64(200 + i)), ledger: written}
+		w := &etcdWriter{name: fmt.Sprintf("etcd writer %d", i), client: etcd, rng: random.Rand(uint64(200 + i)), ledger: written}
 		group.Go(func() error { return w.run(ctx, changes) })
 	}
 }

@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
 // Whoever has the response header of a watch from now receives every write that
 // begins after that.
 func TestWritesAfterTheHeaderAreCovered(t *testing.T) {
-	etcd := freeAddress(t)
+	etcd := loopback.FreeAddress(t)
 	s := startServer(t, embedded(t, etcd)...)
 	var recorders []*recorder
 	for i := range 50 {

@@ -9,12 +9,13 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
 // The deletion of a prefix is one revision, however much was there. It comes in
 // parts that are marked, and still as a whole.
 func TestRevisionTooLargeForOneMessage(t *testing.T) {
-	etcdAddress := freeAddress(t)
+	etcdAddress := loopback.FreeAddress(t)
 	s := startServer(t, embedded(t, etcdAddress)...)
 	etcd := dialEtcd(t, etcdAddress)
 	var last int64

@@ -6,12 +6,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
 // A data directory belongs to one process. The second is told so at once,
 // instead of waiting for the first to go away.
 func TestDataDirectoryIsHeldByOneProcess(t *testing.T) {
-	s := startServer(t, embedded(t, freeAddress(t))...)
+	s := startServer(t, embedded(t, loopback.FreeAddress(t))...)
 	dataDir := ""
 	for i, arg := range s.args {
 		if arg == "--data-dir" {
@@ -19,7 +21,7 @@ func TestDataDirectoryIsHeldByOneProcess(t *testing.T) {
 		}
 	}
 	second := start(t, filepath.Join(keep(t), "second.log"), program(t),
-		"--listen", freeAddress(t), "--data-dir", dataDir)
+		"--listen", loopback.FreeAddress(t), "--data-dir", dataDir)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	code, err := second.wait(ctx)

@@ -10,6 +10,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
 // A watcher that is 1,000 changes behind when the server has been restarted gets
@@ -18,7 +19,7 @@ func TestResumeAfterRestartNeedsNoSnapshot(t *testing.T) {
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		t.Run(signal.String(), func(t *testing.T) {
 			const behind, batch = 1000, 50
-			etcd := freeAddress(t)
+			etcd := loopback.FreeAddress(t)
 			s := startServer(t, embedded(t, etcd)...)
 			putMany(t, s, "before", 500, batch)
 			r := newRecorder(t, s.conn, wholeResource())

@@ -10,12 +10,13 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
 // A server that takes its time to stop, because a subscriber does not read, is
 // ended by a second signal.
 func TestSecondSignalStopsAtOnce(t *testing.T) {
-	s := startServer(t, embedded(t, freeAddress(t))...)
+	s := startServer(t, embedded(t, loopback.FreeAddress(t))...)
 	stuck := newRecorder(t, dial(t, s.address), wholeResource())
 	stuck.open(t, check.FromNothing)
 	stuck.until(t, object.Synced)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fanoutd/fanoutd/test/loopback"
 	"google.golang.org/grpc"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 )
@@ -38,7 +39,7 @@ type server struct {
 // startServer starts fanoutd and waits until it serves.
 func startServer(t *testing.T, args ...string) *server {
 	t.Helper()
-	s := &server{address: freeAddress(t), log: filepath.Join(keep(t), "fanoutd.log")}
+	s := &server{address: loopback.FreeAddress(t), log: filepath.Join(keep(t), "fanoutd.log")}
 	s.args = append([]string{"--listen", s.address}, args...)
 	s.conn = dial(t, s.address)
 	t.Cleanup(func() { s.inspectLog(t) })

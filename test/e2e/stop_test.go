@@ -9,12 +9,13 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
 // A server that is asked to stop says so, ends every stream with the position at
 // which it can be resumed, and exits without an error.
 func TestSIGTERMEndsStreamsWithTheirPosition(t *testing.T) {
-	etcd := freeAddress(t)
+	etcd := loopback.FreeAddress(t)
 	s := startServer(t, embedded(t, etcd)...)
 	put(t, s.conn, "team/a", []byte("1"))
 

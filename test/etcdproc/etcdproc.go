@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
 const (
@@ -48,7 +50,7 @@ func Start(t testing.TB, scheme string, args ...string) (address string) {
 		t.Fatal(err)
 	}
 	ready, socket := readiness(t)
-	client, peer := FreeAddress(t), FreeAddress(t)
+	client, peer := loopback.FreeAddress(t), loopback.FreeAddress(t)
 	cmd := exec.Command(path, append([]string{
 		"--data-dir", filepath.Join(t.TempDir(), "etcd"),
 		"--listen-client-urls", scheme + "://" + client, "--advertise-client-urls", scheme + "://" + client,
@@ -101,15 +103,4 @@ func readiness(t testing.TB) (*net.UnixConn, string) {
 		t.Fatal(err)
 	}
 	return conn, path
-}
-
-// FreeAddress returns a loopback address that nobody listened on a moment ago.
-func FreeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
 const (
@@ -25,7 +26,7 @@ func TestTour(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &reader{t: t, blocks: parse(string(text)), address: freeAddress(t), data: t.TempDir(), epoch: printedEpoch}
+	r := &reader{t: t, blocks: parse(string(text)), address: loopback.FreeAddress(t), data: t.TempDir(), epoch: printedEpoch}
 
 	server := r.start(r.next("sh"))
 	server.await("msg=serving")
@@ -119,14 +120,4 @@ func (r *reader) same(got *json.Decoder, printed string) {
 			r.t.Errorf("not as README.md says (-printed +real):\n%s", diff)
 		}
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
