@@ -172,6 +172,7 @@ func TestWatchFromNowBeginsWithWhereNowIs(t *testing.T) {
 func TestEveryWriteAfterTheHeaderIsDelivered(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
+	in.awaitLoaded(ctx, t) // "any" waits for nothing
 	other := dial(t, in.address)
 	at := in.put(ctx, t, config, "a", "begin")
 	epoch := in.epoch(ctx, t)
