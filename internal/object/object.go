@@ -7,7 +7,8 @@ type Object struct {
 	Value          []byte // must not be modified; part of Encoded once that is set
 	ContentType    string
 	Labels         map[string]string
-	Opaque         bool // the codec could not decode the value
+	Fields         []string // values of the resource's declared fields, in their order
+	Opaque         bool     // the codec could not decode the value
 	CreateRevision Revision
 	ModRevision    Revision // also the revision of the change that made it
 	Version        int64

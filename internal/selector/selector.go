@@ -1,0 +1,195 @@
+// Package selector picks objects by their labels and fields, with the syntax and
+// the meaning that Kubernetes gives to selectors; its parsers are Kubernetes'.
+package selector
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// MaxBytes is the length of the longest selector. It is far beyond what somebody
+// writes, and keeps parsing and matching cheap.
+const MaxBytes = 4096
+
+// The fields that every object has.
+const (
+	KeyField  = "key"  // its key
+	NameField = "name" // the last segment of its key
+)
+
+// Selector picks objects. The zero Selector picks all of them.
+type Selector struct {
+	labels    labels.Selector // nil: all
+	fields    []Condition     // all of them have to hold
+	canonical string
+}
+
+// Condition is what a selector requires of one field.
+type Condition struct {
+	Field string
+	Value string
+	Not   bool // any other value, instead of this one
+
+	index int // in Object.Fields; negative for those that every object has
+}
+
+const (
+	keyIndex  = -1
+	nameIndex = -2
+)
+
+// String returns the selector in canonical form: two selectors that were written
+// differently and require the same have the same form. It is empty for the
+// selector that picks all.
+func (s Selector) String() string { return s.canonical }
+
+// Conditions returns what the selector requires of fields.
+func (s Selector) Conditions() []Condition { return s.fields }
+
+// Matches reports whether the selector picks the object.
+func (s Selector) Matches(o *object.Object) bool {
+	for i := range s.fields {
+		if !s.fields[i].holds(o) {
+			return false
+		}
+	}
+	return s.labels == nil || s.labels.Matches(labels.Set(o.Labels))
+}
+
+func (c *Condition) holds(o *object.Object) bool {
+	value := ""
+	switch c.index {
+	case keyIndex:
+		value = string(o.Key)
+	case nameIndex:
+		value = o.Key.Name()
+	default:
+		if c.index < len(o.Fields) {
+			value = o.Fields[c.index]
+		}
+	}
+	return (value == c.Value) != c.Not
+}
+
+// And returns the selector that picks what both pick: one of labels and one of
+// fields.
+func And(ofLabels, ofFields Selector) Selector {
+	s := Selector{labels: ofLabels.labels, fields: ofFields.fields}
+	if ofLabels.canonical != "" || ofFields.canonical != "" {
+		// Neither can have a semicolon outside of a value, and values of labels
+		// cannot have one at all.
+		s.canonical = ofLabels.canonical + ";" + ofFields.canonical
+	}
+	return s
+}
+
+// ParseLabels returns the selector of labels that text says: requirements with
+// commas between them, each of which is one of
+//
+//	a=b  a==b  a!=b  a in (b,c)  a notin (b,c)  a  !a
+//
+// An absent label satisfies !=, notin and !a. Empty text picks all objects.
+func ParseLabels(text string) (Selector, error) {
+	if err := checkLength(text); err != nil {
+		return Selector{}, err
+	}
+	parsed, err := labels.Parse(text)
+	if err != nil {
+		return Selector{}, err
+	}
+	requirements, _ := parsed.Requirements()
+	if len(requirements) == 0 {
+		return Selector{}, nil
+	}
+	canonical := labels.NewSelector()
+	seen := map[string]bool{}
+	for _, r := range requirements {
+		if r, err = plain(r); err != nil {
+			return Selector{}, err
+		}
+		if !seen[r.String()] {
+			seen[r.String()] = true
+			canonical = canonical.Add(r)
+		}
+	}
+	all, _ := canonical.Requirements()
+	texts := make([]string, len(all))
+	for i := range all {
+		texts[i] = all[i].String()
+	}
+	slices.Sort(texts)
+	return Selector{labels: canonical, canonical: strings.Join(texts, ",")}, nil
+}
+
+// plain returns the requirement with the plainest operator that says the same.
+func plain(r labels.Requirement) (labels.Requirement, error) {
+	values := r.Values().List()
+	operator := r.Operator()
+	switch {
+	case operator == selection.DoubleEquals, operator == selection.In && len(values) == 1:
+		operator = selection.Equals
+	case operator == selection.NotIn && len(values) == 1:
+		operator = selection.NotEquals
+	default:
+		return r, nil
+	}
+	same, err := labels.NewRequirement(r.Key(), operator, values)
+	if err != nil {
+		return r, err
+	}
+	return *same, nil
+}
+
+// ParseFields returns the selector of fields that text says: a=b, a==b and a!=b,
+// with commas between them and a backslash before a comma, an equals sign or a
+// backslash that belongs to a value. An absent field has the empty value. Besides
+// the declared fields there are "key" and "name".
+func ParseFields(text string, declared []string) (Selector, error) {
+	if err := checkLength(text); err != nil {
+		return Selector{}, err
+	}
+	parsed, err := fields.ParseSelector(text)
+	if err != nil {
+		return Selector{}, err
+	}
+	var s Selector
+	var canonical []string
+	for _, r := range parsed.Requirements() {
+		c := Condition{Field: r.Field, Value: r.Value, Not: r.Operator == selection.NotEquals}
+		switch c.index = slices.Index(declared, r.Field); {
+		case r.Field == KeyField:
+			c.index = keyIndex
+		case r.Field == NameField:
+			c.index = nameIndex
+		case c.index < 0:
+			known := append([]string{KeyField, NameField}, declared...)
+			return Selector{}, fmt.Errorf("has the field %q, which is not one of %s", r.Field, strings.Join(known, ", "))
+		}
+		if slices.Contains(s.fields, c) {
+			continue
+		}
+		s.fields = append(s.fields, c)
+		operator := "="
+		if c.Not {
+			operator = "!="
+		}
+		canonical = append(canonical, c.Field+operator+fields.EscapeValue(c.Value))
+	}
+	slices.Sort(canonical)
+	s.canonical = strings.Join(canonical, ",")
+	return s, nil
+}
+
+func checkLength(text string) error {
+	if len(text) > MaxBytes {
+		return fmt.Errorf("has %d bytes, the limit is %d", len(text), MaxBytes)
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package selector_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/selector"
+)
+
+var declared = []string{"region", "tier"}
+
+func parse(t *testing.T, ofLabels, ofFields string) selector.Selector {
+	t.Helper()
+	l, err := selector.ParseLabels(ofLabels)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := selector.ParseFields(ofFields, declared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return selector.And(l, f)
+}
+
+func TestMatches(t *testing.T) {
+	o := &object.Object{
+		Key:    "team/app/limits",
+		Labels: map[string]string{"env": "prod", "canary": ""},
+		Fields: []string{"eu", ""},
+	}
+	tests := []struct {
+		labels, fields string
+		want           bool
+	}{
+		{"", "", true},
+		{"env=prod", "", true},
+		{"env==prod", "", true},
+		{"env=test", "", false},
+		{"env!=test", "", true},
+		{"env!=prod", "", false},
+		{"absent!=x", "", true},
+		{"absent=", "", false},
+		{"canary=", "", true},
+		{"env in (prod, test)", "", true},
+		{"env in (test)", "", false},
+		{"absent in (test)", "", false},
+		{"env notin (test)", "", true},
+		{"absent notin (test)", "", true},
+		{"env notin (prod, test)", "", false},
+		{"env", "", true},
+		{"absent", "", false},
+		{"!absent", "", true},
+		{"!env", "", false},
+		{"env=prod,!absent,canary", "", true},
+		{"env=prod,absent", "", false},
+		{"", "region=eu", true},
+		{"", "region==us", false},
+		{"", "region!=us", true},
+		{"", "tier=", true},
+		{"", "tier!=", false},
+		{"", "key=team/app/limits", true},
+		{"", "key=team/app", false},
+		{"", "name=limits", true},
+		{"", "name!=limits", false},
+		{"", "region=eu,name=limits", true},
+		{"env=prod", "region=us", false},
+		{"env=test", "region=eu", false},
+	}
+	for _, tc := range tests {
+		if got := parse(t, tc.labels, tc.fields).Matches(o); got != tc.want {
+			t.Errorf("%q %q: %v", tc.labels, tc.fields, got)
+		}
+	}
+	// An object whose fields could not be read has none.
+	if !parse(t, "", "region=").Matches(&object.Object{Key: "k"}) || parse(t, "", "region=eu").Matches(&object.Object{Key: "k"}) {
+		t.Error("an absent field is not the empty value")
+	}
+}
+
+// What is written differently and means the same is one interest.
+func TestCanonicalForm(t *testing.T) {
+	for _, same := range [][][2]string{
+		{{"", ""}, {" ", ""}},
+		{{"a=1", ""}, {"a==1", ""}, {"a in (1)", ""}, {" a = 1 ", ""}, {"a=1,a=1", ""}, {"a==1,a=1", ""}},
+		{{"a!=1", ""}, {"a notin (1)", ""}},
+		{{"a in (1,2),b", ""}, {"b,a in (2,1)", ""}, {"b , a in ( 2,1,2 )", ""}},
+		{{"", "region=eu,tier!=1"}, {"", "tier!=1,region==eu"}, {"", "region=eu,tier!=1,region=eu"}},
+		{{"a", "region=x\\,y"}},
+		{{"a", "region=x,tier=y"}},
+		{{"", "region=a"}},
+		{{"region=a", ""}},
+	} {
+		want := parse(t, same[0][0], same[0][1]).String()
+		for _, s := range same {
+			if got := parse(t, s[0], s[1]).String(); got != want {
+				t.Errorf("%q is %q, %q is %q", same[0], want, s, got)
+			}
+		}
+	}
+	forms := map[string]bool{}
+	for _, different := range [][2]string{
+		{"", ""},
+		{"a=1", ""},
+		{"a!=1", ""},
+		{"a", ""},
+		{"!a", ""},
+		{"a in (1,2)", ""},
+		{"a notin (1,2)", ""},
+		{"a=1,b", ""},
+		{"", "region=a"},
+		{"", "region!=a"},
+		{"region=a", ""},
+		{"", "region=a,tier=b"},
+		{"", "region=a\\,tier\\=b"},
+		{"", "region=a;b"},
+	} {
+		forms[parse(t, different[0], different[1]).String()] = true
+	}
+	if len(forms) != 14 {
+		t.Errorf("different selectors have the same form: %v", forms)
+	}
+}
+
+func TestSelectorsThatAreNone(t *testing.T) {
+	for _, text := range []string{"a=b=c", "a in b", "a in (b", ",", "=a", "a!", "!", "-a", "a=-", "a b", strings.Repeat("a,", selector.MaxBytes)} {
+		if s, err := selector.ParseLabels(text); err == nil {
+			t.Errorf("label selector %.20q is taken for %.20q", text, s)
+		}
+	}
+	for text, says := range map[string]string{
+		"region":        "invalid",
+		"region>1":      "invalid",
+		"region=a\\":    "",
+		"=a":            "",
+		"zone=eu":       "key, name, region, tier",
+		"region in (a)": "",
+		"region=" + strings.Repeat("x", selector.MaxBytes): "limit",
+	} {
+		if s, err := selector.ParseFields(text, declared); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("field selector %.20q: %.20q, %v", text, s, err)
+		}
+	}
+}
+
+func FuzzSelectors(f *testing.F) {
+	f.Add("a in (1,2),!b", "region=eu,name!=x")
+	f.Add("a==1", "key=a\\,b")
+	o := &object.Object{Key: "a/b", Labels: map[string]string{"a": "1"}, Fields: []string{"eu", "1"}}
+	f.Fuzz(func(t *testing.T, ofLabels, ofFields string) {
+		l, err := selector.ParseLabels(ofLabels)
+		if err != nil {
+			return
+		}
+		fs, err := selector.ParseFields(ofFields, declared)
+		if err != nil {
+			return
+		}
+		// The canonical form is a selector, the same one.
+		again, err := selector.ParseLabels(l.String())
+		if err != nil || again.String() != l.String() || again.Matches(o) != l.Matches(o) {
+			t.Errorf("%q becomes %q becomes %q, %v", ofLabels, l, again, err)
+		}
+		fAgain, err := selector.ParseFields(fs.String(), declared)
+		if err != nil || fAgain.String() != fs.String() || fAgain.Matches(o) != fs.Matches(o) {
+			t.Errorf("%q becomes %q becomes %q, %v", ofFields, fs, fAgain, err)
+		}
+	})
+}
