@@ -56,10 +56,10 @@ type Dispatcher struct {
 	stopped chan struct{} // closed when Run has ended
 	shard   atomic.Uint32 // spreads watchers over wakers
 
-	mu       sync.Mutex         // guards everything below, and what feed says
-	position object.Position    // as through, with its epoch; zero before the first state
-	feeds    map[Interest]*feed // those with watchers
-	index    index              // the same
+	mu       sync.Mutex            // guards everything below, and what feed says
+	position object.Position       // as through, with its epoch; zero before the first state
+	feeds    map[interestKey]*feed // those with watchers
+	index    index                 // the same
 	budget   budget
 	scratch  []byte  // for encoding
 	touched  []*feed // that the present round has to publish
@@ -76,7 +76,7 @@ func New(cfg Config) *Dispatcher {
 	d := &Dispatcher{
 		cfg:     cfg,
 		stopped: make(chan struct{}),
-		feeds:   map[Interest]*feed{},
+		feeds:   map[interestKey]*feed{},
 		index:   index{},
 		budget:  budget{limit: cfg.FeedBytes},
 	}
@@ -165,10 +165,10 @@ func (d *Dispatcher) appendTo(f *feed, c *object.Change) {
 // caller calls Next from one goroutine, and Close when it is done.
 func (d *Dispatcher) Watch(i Interest, b Begin) *Watcher {
 	d.mu.Lock()
-	f := d.feeds[i]
+	f := d.feeds[i.key()]
 	if f == nil {
 		f = newFeed(i, d.position, len(d.wakers), &d.budget)
-		d.feeds[i] = f
+		d.feeds[i.key()] = f
 		d.index.add(f)
 	}
 	f.watchers++
@@ -194,7 +194,7 @@ func (d *Dispatcher) leave(w *Watcher) {
 	defer d.mu.Unlock()
 	f := w.feed
 	if f.watchers--; f.watchers == 0 {
-		delete(d.feeds, f.interest)
+		delete(d.feeds, f.interest.key())
 		d.index.remove(f)
 		f.forget()
 	}

@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -48,11 +49,12 @@ type limits struct {
 	window       int // changes
 	messageBytes int
 	feedBytes    int
+	codec        string
 }
 
 func start(t testing.TB, l limits) *fixture {
 	t.Helper()
-	codec, err := object.CodecByName("raw")
+	codec, err := object.CodecByName(cmp.Or(l.codec, "raw"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +98,13 @@ type watcher struct {
 }
 
 func (f *fixture) watch(t testing.TB, scope object.Scope, begin dispatch.Begin) *watcher {
-	w := &watcher{Watcher: f.dispatcher.Watch(dispatch.Interest{Scope: scope}, begin)}
+	t.Helper()
+	return f.watchInterest(t, dispatch.Interest{Scope: scope}, begin)
+}
+
+func (f *fixture) watchInterest(t testing.TB, i dispatch.Interest, begin dispatch.Begin) *watcher {
+	t.Helper()
+	w := &watcher{Watcher: f.dispatcher.Watch(i, begin)}
 	t.Cleanup(w.Close)
 	return w
 }

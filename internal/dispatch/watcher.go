@@ -167,7 +167,11 @@ func (w *Watcher) snapshotPart() Message {
 	var pieces [][]byte
 	end := cut{limit: w.dispatcher.cfg.MessageBytes}
 	encoder := w.dispatcher.cfg.Encoder
-	for o := range w.snapshot.Objects(w.feed.interest.Scope, w.nextKey) {
+	interest := &w.feed.interest
+	for o := range w.snapshot.Objects(interest.Scope, w.nextKey) {
+		if !interest.picks(o) {
+			continue
+		}
 		event := encoder.AddedEvent(o)
 		if !end.take(object.Revision(len(pieces)), len(event)) {
 			break

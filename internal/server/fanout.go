@@ -59,6 +59,7 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (encoded, 
 	query := query{
 		Resource: resource.Name,
 		Scope:    check.scope("scope", req.GetScope()),
+		Selector: check.selector(req.GetLabelSelector(), req.GetFieldSelector(), resource.Fields),
 		Start:    object.Key(req.GetStartKey()),
 	}
 	consistency := check.consistency("consistency", req.GetConsistency())
@@ -99,6 +100,9 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (encoded, 
 	var pieces [][]byte
 	size, more := 0, false
 	for o := range objects {
+		if !query.Selector.Matches(o) {
+			continue
+		}
 		field := wire.ObjectField(o)
 		if len(pieces) > 0 && (size+len(field) > maxListBytes || len(pieces) == pageSize) {
 			more = true

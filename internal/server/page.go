@@ -6,12 +6,14 @@ import (
 	"errors"
 
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/selector"
 )
 
 // query is what a list asks for; all its pages ask for the same.
 type query struct {
 	Resource string
 	Scope    object.Scope
+	Selector selector.Selector
 	Start    object.Key
 }
 
@@ -29,6 +31,7 @@ func firstPage(q query) page { return page{query: q, next: q.Start} }
 type pageToken struct {
 	Resource string          `json:"r"`
 	Scope    string          `json:"s"`
+	Selector string          `json:"l,omitempty"`
 	Start    object.Key      `json:"b,omitempty"`
 	Next     object.Key      `json:"n"`
 	Epoch    object.Epoch    `json:"e,omitempty"`
@@ -36,7 +39,7 @@ type pageToken struct {
 }
 
 func (p page) token() string {
-	b, err := json.Marshal(pageToken{p.query.Resource, p.query.Scope.String(), p.query.Start, p.next, p.at.Epoch, p.at.Revision})
+	b, err := json.Marshal(pageToken{p.query.Resource, p.query.Scope.String(), p.query.Selector.String(), p.query.Start, p.next, p.at.Epoch, p.at.Revision})
 	if err != nil {
 		panic(err) // strings and numbers always marshal
 	}
@@ -45,7 +48,7 @@ func (p page) token() string {
 
 var (
 	errNoPageToken      = errors.New("is not a page token of this service")
-	errForeignPageToken = errors.New("belongs to a request with another resource, scope or start_key")
+	errForeignPageToken = errors.New("belongs to a request with another resource, scope, selector or start_key")
 )
 
 // parsePageToken returns the place that a token stands for.
@@ -58,7 +61,7 @@ func parsePageToken(token string, q query) (page, error) {
 	if err := json.Unmarshal(b, &t); err != nil || t.Revision < 0 || t.Resource == "" {
 		return page{}, errNoPageToken
 	}
-	if t.Resource != q.Resource || t.Scope != q.Scope.String() || t.Start != q.Start {
+	if t.Resource != q.Resource || t.Scope != q.Scope.String() || t.Selector != q.Selector.String() || t.Start != q.Start {
 		return page{}, errForeignPageToken
 	}
 	return page{query: q, at: object.Position{Epoch: t.Epoch, Revision: t.Revision}, next: max(t.Next, q.Start)}, nil

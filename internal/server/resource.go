@@ -17,6 +17,7 @@ type Writer interface {
 // Resource is what the server serves under one name.
 type Resource struct {
 	Name       string
+	Fields     []string // that the configuration declares, for field selectors
 	Codec      object.Codec
 	Cacher     *cacher.Cacher
 	Dispatcher *dispatch.Dispatcher

@@ -8,6 +8,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/selector"
 )
 
 // What a caller is told about a bad request fits into the trailer of a response,
@@ -62,6 +63,19 @@ func (c *checker) scope(field string, scope *fanoutv1.Scope) object.Scope {
 		c.refuse(field, "%v", err)
 	}
 	return s
+}
+
+// selector checks the selectors of a request.
+func (c *checker) selector(ofLabels, ofFields string, declared []string) selector.Selector {
+	l, err := selector.ParseLabels(ofLabels)
+	if err != nil {
+		c.refuse("label_selector", "%v", err)
+	}
+	f, err := selector.ParseFields(ofFields, declared)
+	if err != nil {
+		c.refuse("field_selector", "%v", err)
+	}
+	return selector.And(l, f)
 }
 
 func (c *checker) consistency(field string, rc *fanoutv1.ReadConsistency) cacher.Consistency {

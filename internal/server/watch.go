@@ -75,7 +75,10 @@ func send(stream grpc.ServerStream, m dispatch.Message) error {
 // begin checks the request and waits until the resource is fresh enough for it.
 func (f *fanout) begin(ctx context.Context, resource *Resource, req *fanoutv1.WatchRequest) (dispatch.Interest, dispatch.Begin, error) {
 	var check checker
-	interest := dispatch.Interest{Scope: check.scope("scope", req.GetScope())}
+	interest := dispatch.Interest{
+		Scope:    check.scope("scope", req.GetScope()),
+		Selector: check.selector(req.GetLabelSelector(), req.GetFieldSelector(), resource.Fields),
+	}
 	consistency := check.consistency("consistency", req.GetConsistency())
 	after := req.GetAfter()
 	if after != nil {

@@ -336,15 +336,25 @@ type ListRequest struct {
 	// default, means as many as fit into one message of about 3 MiB.
 	// next_page_token says whether there are more.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the previous page, with the same resource, scope and
-	// start_key. Empty for the first page. A token whose revision the server can
+	// The next_page_token of the previous page, with the same resource, scope,
+	// selectors and start_key. Empty for the first page. A token whose revision the server can
 	// no longer reproduce is OUT_OF_RANGE (reason PAGE_TOKEN_EXPIRED); metadata
 	// entry "page_token" then holds one that continues behind the same key at the
 	// newest revision.
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Return only objects whose key is this one or comes after it in byte order.
 	// Default: from the beginning of the scope.
-	StartKey      string `protobuf:"bytes,6,opt,name=start_key,json=startKey,proto3" json:"start_key,omitempty"`
+	StartKey string `protobuf:"bytes,6,opt,name=start_key,json=startKey,proto3" json:"start_key,omitempty"`
+	// Return only objects whose labels this selector picks, in the syntax of
+	// Kubernetes: requirements with commas between them, each of them a=b, a==b,
+	// a!=b, "a in (b,c)", "a notin (b,c)", a (has the label) or !a (has it not).
+	// At most 4096 bytes. Default: all.
+	LabelSelector string `protobuf:"bytes,7,opt,name=label_selector,json=labelSelector,proto3" json:"label_selector,omitempty"`
+	// Return only objects whose fields this selector picks: a=b, a==b and a!=b with
+	// commas between them. Fields are "key", "name" (the last segment of the key)
+	// and those that the configuration of the resource declares; an absent field
+	// is the empty value. At most 4096 bytes. Default: all.
+	FieldSelector string `protobuf:"bytes,8,opt,name=field_selector,json=fieldSelector,proto3" json:"field_selector,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -417,6 +427,20 @@ func (x *ListRequest) GetPageToken() string {
 func (x *ListRequest) GetStartKey() string {
 	if x != nil {
 		return x.StartKey
+	}
+	return ""
+}
+
+func (x *ListRequest) GetLabelSelector() string {
+	if x != nil {
+		return x.LabelSelector
+	}
+	return ""
+}
+
+func (x *ListRequest) GetFieldSelector() string {
+	if x != nil {
+		return x.FieldSelector
 	}
 	return ""
 }
@@ -503,7 +527,14 @@ type WatchRequest struct {
 	Begin isWatchRequest_Begin `protobuf_oneof:"begin"`
 	// How fresh the beginning has to be: the snapshot, or the "now" of from_now.
 	// Default: linearizable. Not allowed together with after, which says it itself.
-	Consistency   *ReadConsistency `protobuf:"bytes,5,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	Consistency *ReadConsistency `protobuf:"bytes,5,opt,name=consistency,proto3" json:"consistency,omitempty"`
+	// Watch only objects whose labels this selector picks, as in ListRequest. An
+	// object that begins to match is ADDED, one that no longer does is DELETED.
+	// Default: all.
+	LabelSelector string `protobuf:"bytes,6,opt,name=label_selector,json=labelSelector,proto3" json:"label_selector,omitempty"`
+	// Watch only objects whose fields this selector picks, as in ListRequest.
+	// Default: all.
+	FieldSelector string `protobuf:"bytes,7,opt,name=field_selector,json=fieldSelector,proto3" json:"field_selector,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -582,6 +613,20 @@ func (x *WatchRequest) GetConsistency() *ReadConsistency {
 		return x.Consistency
 	}
 	return nil
+}
+
+func (x *WatchRequest) GetLabelSelector() string {
+	if x != nil {
+		return x.LabelSelector
+	}
+	return ""
+}
+
+func (x *WatchRequest) GetFieldSelector() string {
+	if x != nil {
+		return x.FieldSelector
+	}
+	return ""
 }
 
 type isWatchRequest_Begin interface {
@@ -697,8 +742,8 @@ func (x *WatchResponse) GetPartial() bool {
 // Event is a change as the watcher sees it.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The object after the change; for DELETED its last content, with
-	// mod_revision being the revision of the deletion.
+	// The object after the change; for DELETED the last content that was in view,
+	// with mod_revision being the revision at which it left.
 	Object *Object `protobuf:"bytes,1,opt,name=object,proto3" json:"object,omitempty"`
 	// What happened.
 	Type          Event_Type `protobuf:"varint,2,opt,name=type,proto3,enum=fanout.v1.Event_Type" json:"type,omitempty"`
@@ -762,7 +807,7 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\vconsistency\x18\x03 \x01(\v2\x1a.fanout.v1.ReadConsistencyR\vconsistency\"i\n" +
 	"\vGetResponse\x12)\n" +
 	"\x06object\x18\x01 \x01(\v2\x11.fanout.v1.ObjectR\x06object\x12/\n" +
-	"\bposition\x18\x02 \x01(\v2\x13.fanout.v1.PositionR\bposition\"\xe8\x01\n" +
+	"\bposition\x18\x02 \x01(\v2\x13.fanout.v1.PositionR\bposition\"\xb6\x02\n" +
 	"\vListRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12&\n" +
 	"\x05scope\x18\x02 \x01(\v2\x10.fanout.v1.ScopeR\x05scope\x12<\n" +
@@ -770,17 +815,21 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x05 \x01(\tR\tpageToken\x12\x1b\n" +
-	"\tstart_key\x18\x06 \x01(\tR\bstartKey\"\x94\x01\n" +
+	"\tstart_key\x18\x06 \x01(\tR\bstartKey\x12%\n" +
+	"\x0elabel_selector\x18\a \x01(\tR\rlabelSelector\x12%\n" +
+	"\x0efield_selector\x18\b \x01(\tR\rfieldSelector\"\x94\x01\n" +
 	"\fListResponse\x12+\n" +
 	"\aobjects\x18\x01 \x03(\v2\x11.fanout.v1.ObjectR\aobjects\x12/\n" +
 	"\bposition\x18\x02 \x01(\v2\x13.fanout.v1.PositionR\bposition\x12&\n" +
-	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\xe3\x01\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\xb1\x02\n" +
 	"\fWatchRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12&\n" +
 	"\x05scope\x18\x02 \x01(\v2\x10.fanout.v1.ScopeR\x05scope\x12+\n" +
 	"\x05after\x18\x03 \x01(\v2\x13.fanout.v1.PositionH\x00R\x05after\x12\x1b\n" +
 	"\bfrom_now\x18\x04 \x01(\bH\x00R\afromNow\x12<\n" +
-	"\vconsistency\x18\x05 \x01(\v2\x1a.fanout.v1.ReadConsistencyR\vconsistencyB\a\n" +
+	"\vconsistency\x18\x05 \x01(\v2\x1a.fanout.v1.ReadConsistencyR\vconsistency\x12%\n" +
+	"\x0elabel_selector\x18\x06 \x01(\tR\rlabelSelector\x12%\n" +
+	"\x0efield_selector\x18\a \x01(\tR\rfieldSelectorB\a\n" +
 	"\x05begin\"\xd8\x03\n" +
 	"\rWatchResponse\x12(\n" +
 	"\x06events\x18\x01 \x03(\v2\x10.fanout.v1.EventR\x06events\x12/\n" +

@@ -1,0 +1,126 @@
+package dispatch_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/selector"
+)
+
+// labelled returns a stored value with a label "env".
+func labelled(t testing.TB, value, env string) []byte {
+	t.Helper()
+	codec, err := object.CodecByName("object")
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := object.Content{Value: []byte(value), ContentType: object.ContentText}
+	if env != "" {
+		content.Labels = map[string]string{"env": env}
+	}
+	stored, refusal := codec.Encode(content)
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	return stored
+}
+
+func picking(t testing.TB, labels string) dispatch.Interest {
+	t.Helper()
+	s, err := selector.ParseLabels(labels)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dispatch.Interest{Selector: s}
+}
+
+// What a watcher is told about a change is what changed in its view, whether the
+// event is live, replayed from the window or the difference that a relist found.
+func TestFiltered(t *testing.T) {
+	const prod, test, gone = "prod", "test", "-"
+	tests := []struct{ before, after, want string }{
+		{gone, prod, "+k=2"},
+		{test, prod, "+k=2"},
+		{"", prod, "+k=2"},
+		{prod, prod, "~k=2"},
+		{prod, test, "-k"},
+		{prod, "", "-k"},
+		{prod, gone, "-k"},
+		{gone, test, ""},
+		{test, test, ""},
+		{test, gone, ""},
+	}
+	write := func(t *testing.T, f *fixture, value, env string) object.Revision {
+		if env == gone {
+			return f.store.Commit(map[object.Key][]byte{"k": nil})
+		}
+		return f.store.Commit(map[object.Key][]byte{"k": labelled(t, value, env)})
+	}
+	for _, tc := range tests {
+		t.Run(tc.before+" to "+tc.after, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := start(t, limits{codec: "object"})
+				write(t, f, "1", tc.before)
+				synctest.Wait()
+				before := f.cacher.State().Position()
+				w := f.watchInterest(t, picking(t, "env=prod"), dispatch.FromSnapshot())
+				if got, want := show(w.sync(t, object.Reset)), map[string]string{prod: "+k=1"}[tc.before]; got != want {
+					t.Errorf("the snapshot is %q, want %q", got, want)
+				}
+				at := write(t, f, "2", tc.after)
+				if tc.want == "" {
+					w.quiet(t)
+				} else if m := w.next(t, object.Live); show(m.Events) != tc.want || m.Events[0].Object.ModRevision != at {
+					t.Errorf("live it is %q at revision %d, want %q at %d", show(m.Events), m.Events[0].Object.ModRevision, tc.want, at)
+				}
+				late := f.watchInterest(t, picking(t, "env in (prod)"), dispatch.After(before))
+				if got := show(late.sync(t, object.Replay)); got != tc.want {
+					t.Errorf("replayed it is %q, want %q", got, tc.want)
+				}
+				if n := f.dispatcher.Interests(); n != 1 {
+					t.Errorf("one interest in two forms is %d", n)
+				}
+			})
+		})
+		t.Run("relist, "+tc.before+" to "+tc.after, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := start(t, limits{codec: "object"})
+				write(t, f, "1", tc.before)
+				synctest.Wait()
+				w := f.watchInterest(t, picking(t, "env=prod"), dispatch.FromSnapshot())
+				w.sync(t, object.Reset)
+				f.store.Change(func() { f.store.Quiet = true })
+				write(t, f, "between", test)
+				write(t, f, "2", tc.after)
+				now := f.store.Now()
+				f.store.Change(func() { f.store.Compacted, f.store.Quiet = now, false })
+				if tc.want == "" {
+					w.quiet(t)
+				} else if got := show(w.next(t, object.Live).Events); got != tc.want {
+					t.Errorf("it is %q, want %q", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// A selector that picks nothing of what happens costs a watcher nothing.
+func TestFilteredOutIsNotEncoded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{codec: "object"})
+		w := f.watchInterest(t, picking(t, "env=prod"), dispatch.FromSnapshot())
+		w.sync(t, object.Reset)
+		for range 10 {
+			f.store.Commit(map[object.Key][]byte{"k": labelled(t, "v", "test")})
+		}
+		w.quiet(t)
+		if n := f.encoder.events.Load(); n != 0 {
+			t.Errorf("%d encodings", n)
+		}
+		if got, want := w.Position().Revision, f.store.Now(); got != want {
+			t.Errorf("the watcher is at revision %d, want %d", got, want)
+		}
+	})
+}
