@@ -115,6 +115,7 @@ func TestFilteredOutIsNotEncoded(t *testing.T) {
 		for range 10 {
 			f.store.Commit(map[object.Key][]byte{"k": labelled(t, "v", "test")})
 		}
+		synctest.Wait() // a parked watcher is not woken to be told nothing
 		w.quiet(t)
 		if n := f.encoder.events.Load(); n != 0 {
 			t.Errorf("%d encodings", n)
