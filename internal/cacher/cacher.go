@@ -171,7 +171,7 @@ func (c *Cacher) build(r *object.Record) *object.Object {
 		o.Opaque = true
 		content = object.OpaqueContent(r.Value)
 	}
-	o.Value, o.ContentType, o.Labels = content.Value, content.ContentType, content.Labels
+	o.Value, o.ContentType, o.Labels, o.Fields = content.Value, content.ContentType, content.Labels, content.Fields
 	c.cfg.Seal(o)
 	return o
 }

@@ -21,6 +21,7 @@ type Content struct {
 	Value       []byte
 	ContentType string
 	Labels      map[string]string
+	Fields      []string // only of a stored value: those of the schema, in its order
 }
 
 // Codec says what the values of a resource are. Implementations have no state
@@ -46,22 +47,26 @@ type ContentError struct {
 
 func (e *ContentError) Error() string { return e.Field + " " + e.Reason }
 
-var codecs = map[string]Codec{
-	"object": envelopeCodec{},
-	"json":   jsonCodec{},
-	"raw":    rawCodec{},
+var codecs = map[string]func(Schema) Codec{
+	"object": func(s Schema) Codec { return envelopeCodec{s} },
+	"json":   func(s Schema) Codec { return jsonCodec{s} },
+	"raw":    func(Schema) Codec { return rawCodec{} },
 }
 
 // CodecNames returns the names of all codecs, sorted.
 func CodecNames() []string { return slices.Sorted(maps.Keys(codecs)) }
 
-// CodecByName returns the codec of the given name.
-func CodecByName(name string) (Codec, error) {
-	c, ok := codecs[name]
+// CodecByName returns the codec of the given name for values without a schema.
+func CodecByName(name string) (Codec, error) { return NewCodec(name, Schema{}) }
+
+// NewCodec returns the codec of the given name for values of a schema. Raw bytes
+// have neither labels nor fields.
+func NewCodec(name string, s Schema) (Codec, error) {
+	newCodec, ok := codecs[name]
 	if !ok {
 		return nil, fmt.Errorf("unknown codec %q, must be one of %s", name, strings.Join(CodecNames(), ", "))
 	}
-	return c, nil
+	return newCodec(s), nil
 }
 
 // Encode returns the stored form of content that was handed over as text or as
@@ -90,8 +95,7 @@ func OpaqueContent(stored []byte) Content {
 // IsText reports whether a value of this media type is shown as text: JSON,
 // YAML, XML and text/*, provided that its bytes are valid UTF-8.
 func IsText(contentType string, value []byte) bool {
-	mediaType, _, _ := strings.Cut(contentType, ";")
-	mediaType = strings.ToLower(strings.TrimSpace(mediaType))
+	mediaType := mediaType(contentType)
 	switch {
 	case strings.HasPrefix(mediaType, "text/"),
 		strings.HasSuffix(mediaType, "+json"), strings.HasSuffix(mediaType, "+yaml"), strings.HasSuffix(mediaType, "+xml"):
@@ -100,6 +104,18 @@ func IsText(contentType string, value []byte) bool {
 		return false
 	}
 	return utf8.Valid(value)
+}
+
+// isJSON reports whether values of this media type are JSON documents.
+func isJSON(contentType string) bool {
+	mediaType := mediaType(contentType)
+	return mediaType == ContentJSON || strings.HasSuffix(mediaType, "+json")
+}
+
+// mediaType returns a content type without its parameters.
+func mediaType(contentType string) string {
+	mediaType, _, _ := strings.Cut(contentType, ";")
+	return strings.ToLower(strings.TrimSpace(mediaType))
 }
 
 // rawCodec stores bytes as they are.
@@ -114,19 +130,24 @@ func (rawCodec) Decode(stored []byte) (Content, error) {
 func (rawCodec) Encode(c Content) ([]byte, *ContentError) { return encodePlain(c, ContentBinary) }
 
 // jsonCodec stores JSON documents as they are.
-type jsonCodec struct{}
+type jsonCodec struct{ schema Schema }
 
 func (jsonCodec) Name() string { return "json" }
 
-func (jsonCodec) Decode(stored []byte) (Content, error) {
-	if !json.Valid(stored) || !utf8.Valid(stored) {
+func (c jsonCodec) Decode(stored []byte) (Content, error) {
+	if !isDocument(stored) {
 		return Content{}, fmt.Errorf("not a JSON document")
 	}
-	return Content{Value: stored, ContentType: ContentJSON}, nil
+	return Content{
+		Value: stored, ContentType: ContentJSON,
+		Labels: c.schema.documentLabels(stored), Fields: c.schema.documentFields(stored),
+	}, nil
 }
 
+func isDocument(value []byte) bool { return json.Valid(value) && utf8.Valid(value) }
+
 func (jsonCodec) Encode(c Content) ([]byte, *ContentError) {
-	if !json.Valid(c.Value) || !utf8.Valid(c.Value) {
+	if !isDocument(c.Value) {
 		return nil, &ContentError{Field: "value", Reason: "is not a JSON document, which this resource requires"}
 	}
 	return encodePlain(c, ContentJSON)
@@ -139,7 +160,7 @@ func encodePlain(c Content, contentType string) ([]byte, *ContentError) {
 		return nil, &ContentError{Field: "content_type", Reason: fmt.Sprintf("is always %s in this resource", contentType)}
 	}
 	if len(c.Labels) > 0 {
-		return nil, &ContentError{Field: "labels", Reason: "cannot be stored in this resource, its codec is not \"object\""}
+		return nil, &ContentError{Field: "labels", Reason: "cannot be stored beside the value in this resource, its codec is not \"object\""}
 	}
 	return c.Value, nil
 }

@@ -23,8 +23,9 @@ const (
 
 // envelopeCodec stores a fanout.storage.v1.Envelope behind envelopeMagic. It is
 // written out by hand so that a value is sliced out of the stored bytes instead
-// of copied, and so that equal content is stored as equal bytes.
-type envelopeCodec struct{}
+// of copied, and so that equal content is stored as equal bytes. Labels are in the
+// envelope; fields are in values that are JSON documents.
+type envelopeCodec struct{ schema Schema }
 
 func (envelopeCodec) Name() string { return "object" }
 
@@ -58,7 +59,7 @@ func (envelopeCodec) Encode(c Content) ([]byte, *ContentError) {
 	return out, nil
 }
 
-func (envelopeCodec) Decode(stored []byte) (Content, error) {
+func (codec envelopeCodec) Decode(stored []byte) (Content, error) {
 	rest, ok := bytes.CutPrefix(stored, envelopeMagic)
 	if !ok {
 		return Content{}, fmt.Errorf("not an envelope: no magic prefix")
@@ -87,6 +88,9 @@ func (envelopeCodec) Decode(stored []byte) (Content, error) {
 	})
 	if err != nil {
 		return Content{}, fmt.Errorf("not an envelope: %w", err)
+	}
+	if len(codec.schema.Fields) > 0 && isJSON(c.ContentType) && isDocument(c.Value) {
+		c.Fields = codec.schema.documentFields(c.Value)
 	}
 	return c, nil
 }

@@ -101,6 +101,7 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 		"github.com/spf13":                  {"cmd"},
 		"github.com/goccy/go-yaml":          {"cmd", "internal/config"},
 		"github.com/tidwall/btree":          {"internal/cacher"},
+		"github.com/tidwall/gjson":          {"internal/object"},
 		"k8s.io":                            {"internal/selector"},
 		"google.golang.org/genproto":        {"internal/server", "test"},
 		"github.com/grpc-ecosystem":         {"internal/server"},

@@ -1,0 +1,93 @@
+package object
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/tidwall/gjson"
+)
+
+// Field is a value inside of objects by which they can be selected.
+type Field struct {
+	Name string // in field selectors
+	Path string // of the value in a document: names with dots between them
+}
+
+// Schema says where in the values of a resource its labels and fields are.
+type Schema struct {
+	Labels string // path; empty: metadata.labels. Of no meaning to codecs that store labels
+	Fields []Field
+}
+
+// defaultLabelsPath is where Kubernetes has them.
+const defaultLabelsPath = "metadata.labels"
+
+// pathPattern leaves out everything that has a meaning of its own in the path
+// language of the library: a path names one value and costs one walk.
+var pathPattern = regexp.MustCompile(`^[A-Za-z0-9_$-]+(\.[A-Za-z0-9_$-]+)*$`)
+
+// CheckPath returns an error that says why path cannot be that of a value.
+func CheckPath(path string) error {
+	if !pathPattern.MatchString(path) {
+		return fmt.Errorf("%q must be names of letters, digits, _, $ and - with dots between them", path)
+	}
+	return nil
+}
+
+// Names returns the names of the fields.
+func (s Schema) Names() []string {
+	names := make([]string, len(s.Fields))
+	for i, f := range s.Fields {
+		names[i] = f.Name
+	}
+	return names
+}
+
+// documentFields returns the values of the fields in a JSON document. Texts,
+// numbers and booleans have a value; everything else counts as absent.
+func (s Schema) documentFields(document []byte) []string {
+	if len(s.Fields) == 0 {
+		return nil
+	}
+	values := make([]string, len(s.Fields))
+	for i, f := range s.Fields {
+		values[i], _ = scalar(gjson.GetBytes(document, f.Path))
+	}
+	return values
+}
+
+// documentLabels returns the labels in a JSON document: the members of an object
+// whose values are texts, numbers or booleans.
+func (s Schema) documentLabels(document []byte) map[string]string {
+	path := s.Labels
+	if path == "" {
+		path = defaultLabelsPath
+	}
+	var labels map[string]string
+	gjson.GetBytes(document, path).ForEach(func(name, value gjson.Result) bool {
+		if name.Type != gjson.String { // an array
+			return false
+		}
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		if text, ok := scalar(value); ok {
+			labels[strings.ToValidUTF8(name.Str, "\uFFFD")] = text
+		}
+		return true
+	})
+	return labels
+}
+
+// scalar returns a text, a number or a boolean as text.
+func scalar(r gjson.Result) (string, bool) {
+	switch r.Type {
+	case gjson.String:
+		// A document can spell halves of characters, which are no text.
+		return strings.ToValidUTF8(r.Str, "\uFFFD"), true
+	case gjson.Number, gjson.True, gjson.False:
+		return r.Raw, true
+	}
+	return "", false
+}

@@ -1,0 +1,106 @@
+package object_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+func schemaCodec(t testing.TB, name string, s object.Schema) object.Codec {
+	t.Helper()
+	c, err := object.NewCodec(name, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestFieldsAndLabelsOfDocuments(t *testing.T) {
+	schema := object.Schema{Fields: []object.Field{
+		{Name: "region", Path: "spec.region"},
+		{Name: "replicas", Path: "spec.replicas"},
+		{Name: "on", Path: "on"},
+		{Name: "first", Path: "list.0"},
+	}}
+	tests := map[string]struct {
+		document string
+		fields   []string
+		labels   map[string]string
+	}{
+		"everything": {
+			`{"spec": {"region": "eu", "replicas": 3}, "on": true, "list": ["x", "y"], "metadata": {"labels": {"a": "1", "b": ""}}}`,
+			[]string{"eu", "3", "true", "x"},
+			map[string]string{"a": "1", "b": ""},
+		},
+		"nothing":                 {`{}`, []string{"", "", "", ""}, nil},
+		"not even an object":      {`7`, []string{"", "", "", ""}, nil},
+		"null and the like":       {`{"spec": {"region": null, "replicas": {}}, "on": [], "list": []}`, []string{"", "", "", ""}, nil},
+		"escapes":                 {`{"spec": {"region": "\u00e9\n"}}`, []string{"\u00e9\n", "", "", ""}, nil},
+		"half a character":        {`{"spec": {"region": "\ud800"}}`, []string{"\uFFFD", "", "", ""}, nil},
+		"labels that are not all": {`{"metadata": {"labels": {"n": 1.50, "t": false, "o": {}, "z": null}}}`, []string{"", "", "", ""}, map[string]string{"n": "1.50", "t": "false"}},
+		"labels that are a list":  {`{"metadata": {"labels": ["a"]}}`, []string{"", "", "", ""}, nil},
+		"labels that are a text":  {`{"metadata": {"labels": "a"}}`, []string{"", "", "", ""}, nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := schemaCodec(t, "json", schema).Decode([]byte(tc.document))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.fields, got.Fields); diff != "" {
+				t.Errorf("fields (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.labels, got.Labels); diff != "" {
+				t.Errorf("labels (-want +got):\n%s", diff)
+			}
+		})
+	}
+	elsewhere := schemaCodec(t, "json", object.Schema{Labels: "tags"})
+	got, err := elsewhere.Decode([]byte(`{"tags": {"a": "b"}, "metadata": {"labels": {"c": "d"}}}`))
+	if err != nil || len(got.Labels) != 1 || got.Labels["a"] != "b" {
+		t.Errorf("labels from another path: %v, %v", got.Labels, err)
+	}
+}
+
+// Objects with an envelope have their labels there, and fields if they are JSON.
+func TestFieldsOfObjects(t *testing.T) {
+	c := schemaCodec(t, "object", object.Schema{Fields: []object.Field{{Name: "region", Path: "region"}}})
+	for contentType, want := range map[string][]string{
+		"application/json":                {"eu"},
+		"application/json; charset=utf-8": {"eu"},
+		"application/merge-patch+json":    {"eu"},
+		"text/plain":                      nil,
+	} {
+		stored, refusal := c.Encode(object.Content{Value: []byte(`{"region": "eu", "metadata": {"labels": {"a": "b"}}}`), ContentType: contentType})
+		if refusal != nil {
+			t.Fatal(refusal)
+		}
+		got, err := c.Decode(stored)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got.Fields); diff != "" || got.Labels != nil {
+			t.Errorf("%s: labels %v, fields (-want +got):\n%s", contentType, got.Labels, diff)
+		}
+	}
+	// It says that it is JSON and is not: that makes it no less an object.
+	stored, _ := c.Encode(object.Content{Value: []byte(`{"region": `), ContentType: object.ContentJSON})
+	if got, err := c.Decode(stored); err != nil || got.Fields != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestCheckPath(t *testing.T) {
+	for _, path := range []string{"a", "a.b", "spec.0.name", "$ref", "with-dash", "with_underscore"} {
+		if err := object.CheckPath(path); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	for _, path := range []string{"", ".", "a.", ".a", "a..b", "a.#", "a.*", "a?", "@this", "a|b", "a.#(b=1)", "a b", "a\\.b", "ä"} {
+		if err := object.CheckPath(path); err == nil {
+			t.Errorf("%q is a path", path)
+		}
+	}
+}
