@@ -9,6 +9,7 @@ package fanoutv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -20,6 +21,63 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+// Delivery says what a watcher that is behind is told.
+type Delivery int32
+
+const (
+	// DELIVERY_EVERY.
+	Delivery_DELIVERY_UNSPECIFIED Delivery = 0
+	// Every event, for as long as the server remembers them all; what is older is
+	// told by a CATCH_UP_DELTA or CATCH_UP_RESET in the stream.
+	Delivery_DELIVERY_EVERY Delivery = 1
+	// Whatever waits is merged per key: ADDED and MODIFIED become ADDED, MODIFIED
+	// and DELETED become DELETED, DELETED and ADDED become MODIFIED, ADDED and
+	// DELETED become nothing. The events that are left come in order of their
+	// revisions and together: a message that could not take them all is partial.
+	Delivery_DELIVERY_LATEST Delivery = 2
+)
+
+// Enum value maps for Delivery.
+var (
+	Delivery_name = map[int32]string{
+		0: "DELIVERY_UNSPECIFIED",
+		1: "DELIVERY_EVERY",
+		2: "DELIVERY_LATEST",
+	}
+	Delivery_value = map[string]int32{
+		"DELIVERY_UNSPECIFIED": 0,
+		"DELIVERY_EVERY":       1,
+		"DELIVERY_LATEST":      2,
+	}
+)
+
+func (x Delivery) Enum() *Delivery {
+	p := new(Delivery)
+	*p = x
+	return p
+}
+
+func (x Delivery) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Delivery) Descriptor() protoreflect.EnumDescriptor {
+	return file_fanout_v1_fanout_proto_enumTypes[0].Descriptor()
+}
+
+func (Delivery) Type() protoreflect.EnumType {
+	return &file_fanout_v1_fanout_proto_enumTypes[0]
+}
+
+func (x Delivery) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Delivery.Descriptor instead.
+func (Delivery) EnumDescriptor() ([]byte, []int) {
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{0}
+}
 
 // What a response means.
 type WatchResponse_Kind int32
@@ -38,8 +96,9 @@ const (
 	WatchResponse_KIND_LIVE WatchResponse_Kind = 4
 	// Every event up to the position has been delivered. No events.
 	WatchResponse_KIND_BOOKMARK WatchResponse_Kind = 5
-	// The server is about to end this stream; resume at the position, here or at
-	// another server. No events.
+	// The server is about to end this stream, because it stops or because the
+	// time limit has come; resume at the position, here or at another server. No
+	// events.
 	WatchResponse_KIND_DRAINING WatchResponse_Kind = 6
 )
 
@@ -76,11 +135,11 @@ func (x WatchResponse_Kind) String() string {
 }
 
 func (WatchResponse_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_fanout_v1_fanout_proto_enumTypes[0].Descriptor()
+	return file_fanout_v1_fanout_proto_enumTypes[1].Descriptor()
 }
 
 func (WatchResponse_Kind) Type() protoreflect.EnumType {
-	return &file_fanout_v1_fanout_proto_enumTypes[0]
+	return &file_fanout_v1_fanout_proto_enumTypes[1]
 }
 
 func (x WatchResponse_Kind) Number() protoreflect.EnumNumber {
@@ -103,6 +162,12 @@ const (
 	// The caller forgets what it had; the objects of the scope follow as ADDED
 	// events in key order, as they were at one revision.
 	WatchResponse_CATCH_UP_RESET WatchResponse_CatchUp = 2
+	// What changed after the caller's position follows, in order of revision:
+	// each object that changed as it is now, ADDED if it was created since, else
+	// MODIFIED; and DELETED with nothing but key and mod_revision for each object
+	// that was deleted or does not match the selectors, whether or not the caller
+	// ever had it. Whatever else the caller has is up to date.
+	WatchResponse_CATCH_UP_DELTA WatchResponse_CatchUp = 3
 )
 
 // Enum value maps for WatchResponse_CatchUp.
@@ -111,11 +176,13 @@ var (
 		0: "CATCH_UP_UNSPECIFIED",
 		1: "CATCH_UP_REPLAY",
 		2: "CATCH_UP_RESET",
+		3: "CATCH_UP_DELTA",
 	}
 	WatchResponse_CatchUp_value = map[string]int32{
 		"CATCH_UP_UNSPECIFIED": 0,
 		"CATCH_UP_REPLAY":      1,
 		"CATCH_UP_RESET":       2,
+		"CATCH_UP_DELTA":       3,
 	}
 )
 
@@ -130,11 +197,11 @@ func (x WatchResponse_CatchUp) String() string {
 }
 
 func (WatchResponse_CatchUp) Descriptor() protoreflect.EnumDescriptor {
-	return file_fanout_v1_fanout_proto_enumTypes[1].Descriptor()
+	return file_fanout_v1_fanout_proto_enumTypes[2].Descriptor()
 }
 
 func (WatchResponse_CatchUp) Type() protoreflect.EnumType {
-	return &file_fanout_v1_fanout_proto_enumTypes[1]
+	return &file_fanout_v1_fanout_proto_enumTypes[2]
 }
 
 func (x WatchResponse_CatchUp) Number() protoreflect.EnumNumber {
@@ -187,11 +254,11 @@ func (x Event_Type) String() string {
 }
 
 func (Event_Type) Descriptor() protoreflect.EnumDescriptor {
-	return file_fanout_v1_fanout_proto_enumTypes[2].Descriptor()
+	return file_fanout_v1_fanout_proto_enumTypes[3].Descriptor()
 }
 
 func (Event_Type) Type() protoreflect.EnumType {
-	return &file_fanout_v1_fanout_proto_enumTypes[2]
+	return &file_fanout_v1_fanout_proto_enumTypes[3]
 }
 
 func (x Event_Type) Number() protoreflect.EnumNumber {
@@ -455,8 +522,12 @@ type ListResponse struct {
 	Position *Position `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
 	// Give it as page_token to get the next page. Empty on the last page.
 	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// The number of objects of the list that come after this page; 0 on the last
+	// one. Absent where the request has a selector, or where etcd's history was
+	// read instead of the server's memory.
+	RemainingCount *int64 `protobuf:"varint,4,opt,name=remaining_count,json=remainingCount,proto3,oneof" json:"remaining_count,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ListResponse) Reset() {
@@ -510,6 +581,13 @@ func (x *ListResponse) GetNextPageToken() string {
 	return ""
 }
 
+func (x *ListResponse) GetRemainingCount() int64 {
+	if x != nil && x.RemainingCount != nil {
+		return *x.RemainingCount
+	}
+	return 0
+}
+
 // WatchRequest says what to watch and where to begin.
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -535,6 +613,33 @@ type WatchRequest struct {
 	// Watch only objects whose fields this selector picks, as in ListRequest.
 	// Default: all.
 	FieldSelector string `protobuf:"bytes,7,opt,name=field_selector,json=fieldSelector,proto3" json:"field_selector,omitempty"`
+	// Let MODIFIED and DELETED events have the object as it was before, in
+	// Event.previous. Default false.
+	PreviousObject bool `protobuf:"varint,8,opt,name=previous_object,json=previousObject,proto3" json:"previous_object,omitempty"`
+	// Leave out the values of objects: keys, labels and the rest only. Default
+	// false.
+	OmitValues bool `protobuf:"varint,9,opt,name=omit_values,json=omitValues,proto3" json:"omit_values,omitempty"`
+	// Send a BOOKMARK whenever nothing was sent for this long, so that silence
+	// beyond it means that the server or the way to it is gone, and so that the
+	// position advances while nothing happens. From 100 ms to 1 h. Default: no
+	// BOOKMARKs but one shortly before the watch reaches its deadline.
+	BookmarkInterval *durationpb.Duration `protobuf:"bytes,10,opt,name=bookmark_interval,json=bookmarkInterval,proto3" json:"bookmark_interval,omitempty"`
+	// Whether every event is wanted, or only the latest state of things. Default:
+	// DELIVERY_EVERY.
+	Delivery Delivery `protobuf:"varint,11,opt,name=delivery,proto3,enum=fanout.v1.Delivery" json:"delivery,omitempty"`
+	// After a message wait this long before the next one, so that one message
+	// brings what happens meanwhile; the first event after a pause leaves at once.
+	// Slows no catch-up down. From 1 ms to 1 min. Default: no waiting.
+	MaxBatchDelay *durationpb.Duration `protobuf:"bytes,12,opt,name=max_batch_delay,json=maxBatchDelay,proto3" json:"max_batch_delay,omitempty"`
+	// End the watch after this time, with a last position (DRAINING) and status
+	// OK. At least 1 s; the server's own limit is for all watches and may be
+	// shorter. Default: the server's limit.
+	TimeLimit *durationpb.Duration `protobuf:"bytes,13,opt,name=time_limit,json=timeLimit,proto3" json:"time_limit,omitempty"`
+	// Rather end than leave out single events: where every event after the
+	// position can no longer be told, the watch ends with OUT_OF_RANGE (reason
+	// POSITION_EXPIRED or EPOCH_CHANGED) instead of going on with CATCH_UP_DELTA
+	// or CATCH_UP_RESET. Not allowed together with DELIVERY_LATEST. Default false.
+	EveryEvent    bool `protobuf:"varint,14,opt,name=every_event,json=everyEvent,proto3" json:"every_event,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -629,6 +734,55 @@ func (x *WatchRequest) GetFieldSelector() string {
 	return ""
 }
 
+func (x *WatchRequest) GetPreviousObject() bool {
+	if x != nil {
+		return x.PreviousObject
+	}
+	return false
+}
+
+func (x *WatchRequest) GetOmitValues() bool {
+	if x != nil {
+		return x.OmitValues
+	}
+	return false
+}
+
+func (x *WatchRequest) GetBookmarkInterval() *durationpb.Duration {
+	if x != nil {
+		return x.BookmarkInterval
+	}
+	return nil
+}
+
+func (x *WatchRequest) GetDelivery() Delivery {
+	if x != nil {
+		return x.Delivery
+	}
+	return Delivery_DELIVERY_UNSPECIFIED
+}
+
+func (x *WatchRequest) GetMaxBatchDelay() *durationpb.Duration {
+	if x != nil {
+		return x.MaxBatchDelay
+	}
+	return nil
+}
+
+func (x *WatchRequest) GetTimeLimit() *durationpb.Duration {
+	if x != nil {
+		return x.TimeLimit
+	}
+	return nil
+}
+
+func (x *WatchRequest) GetEveryEvent() bool {
+	if x != nil {
+		return x.EveryEvent
+	}
+	return false
+}
+
 type isWatchRequest_Begin interface {
 	isWatchRequest_Begin()
 }
@@ -659,16 +813,17 @@ type WatchResponse struct {
 	Events []*Event `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
 	// Where the caller is once it has applied the events: resume here. Always set.
 	// While a RESET is under way its revision is 0, which as a place to resume
-	// means from nothing: half a state is no place to continue from.
+	// means from nothing: half a state is no place to continue from. While a DELTA
+	// is under way it stays where the DELTA began.
 	Position *Position `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
 	// What this response means.
 	Kind WatchResponse_Kind `protobuf:"varint,3,opt,name=kind,proto3,enum=fanout.v1.WatchResponse_Kind" json:"kind,omitempty"`
 	// The kind of catch-up that begins. Set with KIND_CATCH_UP_BEGIN only.
 	CatchUp WatchResponse_CatchUp `protobuf:"varint,4,opt,name=catch_up,json=catchUp,proto3,enum=fanout.v1.WatchResponse_CatchUp" json:"catch_up,omitempty"`
-	// The events of one revision alone were too large for one message: more of
-	// the same revision follow in the next response, unless the stream ends or a
-	// CATCH_UP_RESET begins there. The position stays before that revision until
-	// they are complete. Default false.
+	// Events that belong together were too large for one message, those of one
+	// revision or those that DELIVERY_LATEST merged: the others follow in the next
+	// response, unless the stream ends or a catch-up begins there. The position
+	// stays before all of them until they are complete. Default false.
 	Partial       bool `protobuf:"varint,5,opt,name=partial,proto3" json:"partial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -746,7 +901,11 @@ type Event struct {
 	// with mod_revision being the revision at which it left.
 	Object *Object `protobuf:"bytes,1,opt,name=object,proto3" json:"object,omitempty"`
 	// What happened.
-	Type          Event_Type `protobuf:"varint,2,opt,name=type,proto3,enum=fanout.v1.Event_Type" json:"type,omitempty"`
+	Type Event_Type `protobuf:"varint,2,opt,name=type,proto3,enum=fanout.v1.Event_Type" json:"type,omitempty"`
+	// With previous_object: the object before the change, where the watcher had it
+	// in view and the server still knows: in MODIFIED and DELETED events, but not
+	// in those of a CATCH_UP_DELTA.
+	Previous      *Object `protobuf:"bytes,3,opt,name=previous,proto3" json:"previous,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -795,11 +954,18 @@ func (x *Event) GetType() Event_Type {
 	return Event_TYPE_UNSPECIFIED
 }
 
+func (x *Event) GetPrevious() *Object {
+	if x != nil {
+		return x.Previous
+	}
+	return nil
+}
+
 var File_fanout_v1_fanout_proto protoreflect.FileDescriptor
 
 const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\n" +
-	"\x16fanout/v1/fanout.proto\x12\tfanout.v1\x1a\x16fanout/v1/object.proto\"x\n" +
+	"\x16fanout/v1/fanout.proto\x12\tfanout.v1\x1a\x16fanout/v1/object.proto\x1a\x1egoogle/protobuf/duration.proto\"x\n" +
 	"\n" +
 	"GetRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x10\n" +
@@ -817,11 +983,13 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"page_token\x18\x05 \x01(\tR\tpageToken\x12\x1b\n" +
 	"\tstart_key\x18\x06 \x01(\tR\bstartKey\x12%\n" +
 	"\x0elabel_selector\x18\a \x01(\tR\rlabelSelector\x12%\n" +
-	"\x0efield_selector\x18\b \x01(\tR\rfieldSelector\"\x94\x01\n" +
+	"\x0efield_selector\x18\b \x01(\tR\rfieldSelector\"\xd6\x01\n" +
 	"\fListResponse\x12+\n" +
 	"\aobjects\x18\x01 \x03(\v2\x11.fanout.v1.ObjectR\aobjects\x12/\n" +
 	"\bposition\x18\x02 \x01(\v2\x13.fanout.v1.PositionR\bposition\x12&\n" +
-	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\xb1\x02\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x12,\n" +
+	"\x0fremaining_count\x18\x04 \x01(\x03H\x00R\x0eremainingCount\x88\x01\x01B\x12\n" +
+	"\x10_remaining_count\"\x92\x05\n" +
 	"\fWatchRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12&\n" +
 	"\x05scope\x18\x02 \x01(\v2\x10.fanout.v1.ScopeR\x05scope\x12+\n" +
@@ -829,8 +997,19 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\bfrom_now\x18\x04 \x01(\bH\x00R\afromNow\x12<\n" +
 	"\vconsistency\x18\x05 \x01(\v2\x1a.fanout.v1.ReadConsistencyR\vconsistency\x12%\n" +
 	"\x0elabel_selector\x18\x06 \x01(\tR\rlabelSelector\x12%\n" +
-	"\x0efield_selector\x18\a \x01(\tR\rfieldSelectorB\a\n" +
-	"\x05begin\"\xd8\x03\n" +
+	"\x0efield_selector\x18\a \x01(\tR\rfieldSelector\x12'\n" +
+	"\x0fprevious_object\x18\b \x01(\bR\x0epreviousObject\x12\x1f\n" +
+	"\vomit_values\x18\t \x01(\bR\n" +
+	"omitValues\x12F\n" +
+	"\x11bookmark_interval\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\x10bookmarkInterval\x12/\n" +
+	"\bdelivery\x18\v \x01(\x0e2\x13.fanout.v1.DeliveryR\bdelivery\x12A\n" +
+	"\x0fmax_batch_delay\x18\f \x01(\v2\x19.google.protobuf.DurationR\rmaxBatchDelay\x128\n" +
+	"\n" +
+	"time_limit\x18\r \x01(\v2\x19.google.protobuf.DurationR\ttimeLimit\x12\x1f\n" +
+	"\vevery_event\x18\x0e \x01(\bR\n" +
+	"everyEventB\a\n" +
+	"\x05begin\"\xec\x03\n" +
 	"\rWatchResponse\x12(\n" +
 	"\x06events\x18\x01 \x03(\v2\x10.fanout.v1.EventR\x06events\x12/\n" +
 	"\bposition\x18\x02 \x01(\v2\x13.fanout.v1.PositionR\bposition\x121\n" +
@@ -844,20 +1023,26 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\vKIND_SYNCED\x10\x03\x12\r\n" +
 	"\tKIND_LIVE\x10\x04\x12\x11\n" +
 	"\rKIND_BOOKMARK\x10\x05\x12\x11\n" +
-	"\rKIND_DRAINING\x10\x06\"L\n" +
+	"\rKIND_DRAINING\x10\x06\"`\n" +
 	"\aCatchUp\x12\x18\n" +
 	"\x14CATCH_UP_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fCATCH_UP_REPLAY\x10\x01\x12\x12\n" +
-	"\x0eCATCH_UP_RESET\x10\x02\"\xb0\x01\n" +
+	"\x0eCATCH_UP_RESET\x10\x02\x12\x12\n" +
+	"\x0eCATCH_UP_DELTA\x10\x03\"\xdf\x01\n" +
 	"\x05Event\x12)\n" +
 	"\x06object\x18\x01 \x01(\v2\x11.fanout.v1.ObjectR\x06object\x12)\n" +
-	"\x04type\x18\x02 \x01(\x0e2\x15.fanout.v1.Event.TypeR\x04type\"Q\n" +
+	"\x04type\x18\x02 \x01(\x0e2\x15.fanout.v1.Event.TypeR\x04type\x12-\n" +
+	"\bprevious\x18\x03 \x01(\v2\x11.fanout.v1.ObjectR\bprevious\"Q\n" +
 	"\x04Type\x12\x14\n" +
 	"\x10TYPE_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
 	"TYPE_ADDED\x10\x01\x12\x11\n" +
 	"\rTYPE_MODIFIED\x10\x02\x12\x10\n" +
-	"\fTYPE_DELETED\x10\x032\xbc\x01\n" +
+	"\fTYPE_DELETED\x10\x03*M\n" +
+	"\bDelivery\x12\x18\n" +
+	"\x14DELIVERY_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eDELIVERY_EVERY\x10\x01\x12\x13\n" +
+	"\x0fDELIVERY_LATEST\x10\x022\xbc\x01\n" +
 	"\rFanoutService\x124\n" +
 	"\x03Get\x12\x15.fanout.v1.GetRequest\x1a\x16.fanout.v1.GetResponse\x127\n" +
 	"\x04List\x12\x16.fanout.v1.ListRequest\x1a\x17.fanout.v1.ListResponse\x12<\n" +
@@ -875,52 +1060,59 @@ func file_fanout_v1_fanout_proto_rawDescGZIP() []byte {
 	return file_fanout_v1_fanout_proto_rawDescData
 }
 
-var file_fanout_v1_fanout_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_fanout_v1_fanout_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
 var file_fanout_v1_fanout_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_fanout_v1_fanout_proto_goTypes = []any{
-	(WatchResponse_Kind)(0),    // 0: fanout.v1.WatchResponse.Kind
-	(WatchResponse_CatchUp)(0), // 1: fanout.v1.WatchResponse.CatchUp
-	(Event_Type)(0),            // 2: fanout.v1.Event.Type
-	(*GetRequest)(nil),         // 3: fanout.v1.GetRequest
-	(*GetResponse)(nil),        // 4: fanout.v1.GetResponse
-	(*ListRequest)(nil),        // 5: fanout.v1.ListRequest
-	(*ListResponse)(nil),       // 6: fanout.v1.ListResponse
-	(*WatchRequest)(nil),       // 7: fanout.v1.WatchRequest
-	(*WatchResponse)(nil),      // 8: fanout.v1.WatchResponse
-	(*Event)(nil),              // 9: fanout.v1.Event
-	(*ReadConsistency)(nil),    // 10: fanout.v1.ReadConsistency
-	(*Object)(nil),             // 11: fanout.v1.Object
-	(*Position)(nil),           // 12: fanout.v1.Position
-	(*Scope)(nil),              // 13: fanout.v1.Scope
+	(Delivery)(0),               // 0: fanout.v1.Delivery
+	(WatchResponse_Kind)(0),     // 1: fanout.v1.WatchResponse.Kind
+	(WatchResponse_CatchUp)(0),  // 2: fanout.v1.WatchResponse.CatchUp
+	(Event_Type)(0),             // 3: fanout.v1.Event.Type
+	(*GetRequest)(nil),          // 4: fanout.v1.GetRequest
+	(*GetResponse)(nil),         // 5: fanout.v1.GetResponse
+	(*ListRequest)(nil),         // 6: fanout.v1.ListRequest
+	(*ListResponse)(nil),        // 7: fanout.v1.ListResponse
+	(*WatchRequest)(nil),        // 8: fanout.v1.WatchRequest
+	(*WatchResponse)(nil),       // 9: fanout.v1.WatchResponse
+	(*Event)(nil),               // 10: fanout.v1.Event
+	(*ReadConsistency)(nil),     // 11: fanout.v1.ReadConsistency
+	(*Object)(nil),              // 12: fanout.v1.Object
+	(*Position)(nil),            // 13: fanout.v1.Position
+	(*Scope)(nil),               // 14: fanout.v1.Scope
+	(*durationpb.Duration)(nil), // 15: google.protobuf.Duration
 }
 var file_fanout_v1_fanout_proto_depIdxs = []int32{
-	10, // 0: fanout.v1.GetRequest.consistency:type_name -> fanout.v1.ReadConsistency
-	11, // 1: fanout.v1.GetResponse.object:type_name -> fanout.v1.Object
-	12, // 2: fanout.v1.GetResponse.position:type_name -> fanout.v1.Position
-	13, // 3: fanout.v1.ListRequest.scope:type_name -> fanout.v1.Scope
-	10, // 4: fanout.v1.ListRequest.consistency:type_name -> fanout.v1.ReadConsistency
-	11, // 5: fanout.v1.ListResponse.objects:type_name -> fanout.v1.Object
-	12, // 6: fanout.v1.ListResponse.position:type_name -> fanout.v1.Position
-	13, // 7: fanout.v1.WatchRequest.scope:type_name -> fanout.v1.Scope
-	12, // 8: fanout.v1.WatchRequest.after:type_name -> fanout.v1.Position
-	10, // 9: fanout.v1.WatchRequest.consistency:type_name -> fanout.v1.ReadConsistency
-	9,  // 10: fanout.v1.WatchResponse.events:type_name -> fanout.v1.Event
-	12, // 11: fanout.v1.WatchResponse.position:type_name -> fanout.v1.Position
-	0,  // 12: fanout.v1.WatchResponse.kind:type_name -> fanout.v1.WatchResponse.Kind
-	1,  // 13: fanout.v1.WatchResponse.catch_up:type_name -> fanout.v1.WatchResponse.CatchUp
-	11, // 14: fanout.v1.Event.object:type_name -> fanout.v1.Object
-	2,  // 15: fanout.v1.Event.type:type_name -> fanout.v1.Event.Type
-	3,  // 16: fanout.v1.FanoutService.Get:input_type -> fanout.v1.GetRequest
-	5,  // 17: fanout.v1.FanoutService.List:input_type -> fanout.v1.ListRequest
-	7,  // 18: fanout.v1.FanoutService.Watch:input_type -> fanout.v1.WatchRequest
-	4,  // 19: fanout.v1.FanoutService.Get:output_type -> fanout.v1.GetResponse
-	6,  // 20: fanout.v1.FanoutService.List:output_type -> fanout.v1.ListResponse
-	8,  // 21: fanout.v1.FanoutService.Watch:output_type -> fanout.v1.WatchResponse
-	19, // [19:22] is the sub-list for method output_type
-	16, // [16:19] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	11, // 0: fanout.v1.GetRequest.consistency:type_name -> fanout.v1.ReadConsistency
+	12, // 1: fanout.v1.GetResponse.object:type_name -> fanout.v1.Object
+	13, // 2: fanout.v1.GetResponse.position:type_name -> fanout.v1.Position
+	14, // 3: fanout.v1.ListRequest.scope:type_name -> fanout.v1.Scope
+	11, // 4: fanout.v1.ListRequest.consistency:type_name -> fanout.v1.ReadConsistency
+	12, // 5: fanout.v1.ListResponse.objects:type_name -> fanout.v1.Object
+	13, // 6: fanout.v1.ListResponse.position:type_name -> fanout.v1.Position
+	14, // 7: fanout.v1.WatchRequest.scope:type_name -> fanout.v1.Scope
+	13, // 8: fanout.v1.WatchRequest.after:type_name -> fanout.v1.Position
+	11, // 9: fanout.v1.WatchRequest.consistency:type_name -> fanout.v1.ReadConsistency
+	15, // 10: fanout.v1.WatchRequest.bookmark_interval:type_name -> google.protobuf.Duration
+	0,  // 11: fanout.v1.WatchRequest.delivery:type_name -> fanout.v1.Delivery
+	15, // 12: fanout.v1.WatchRequest.max_batch_delay:type_name -> google.protobuf.Duration
+	15, // 13: fanout.v1.WatchRequest.time_limit:type_name -> google.protobuf.Duration
+	10, // 14: fanout.v1.WatchResponse.events:type_name -> fanout.v1.Event
+	13, // 15: fanout.v1.WatchResponse.position:type_name -> fanout.v1.Position
+	1,  // 16: fanout.v1.WatchResponse.kind:type_name -> fanout.v1.WatchResponse.Kind
+	2,  // 17: fanout.v1.WatchResponse.catch_up:type_name -> fanout.v1.WatchResponse.CatchUp
+	12, // 18: fanout.v1.Event.object:type_name -> fanout.v1.Object
+	3,  // 19: fanout.v1.Event.type:type_name -> fanout.v1.Event.Type
+	12, // 20: fanout.v1.Event.previous:type_name -> fanout.v1.Object
+	4,  // 21: fanout.v1.FanoutService.Get:input_type -> fanout.v1.GetRequest
+	6,  // 22: fanout.v1.FanoutService.List:input_type -> fanout.v1.ListRequest
+	8,  // 23: fanout.v1.FanoutService.Watch:input_type -> fanout.v1.WatchRequest
+	5,  // 24: fanout.v1.FanoutService.Get:output_type -> fanout.v1.GetResponse
+	7,  // 25: fanout.v1.FanoutService.List:output_type -> fanout.v1.ListResponse
+	9,  // 26: fanout.v1.FanoutService.Watch:output_type -> fanout.v1.WatchResponse
+	24, // [24:27] is the sub-list for method output_type
+	21, // [21:24] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_fanout_v1_fanout_proto_init() }
@@ -929,6 +1121,7 @@ func file_fanout_v1_fanout_proto_init() {
 		return
 	}
 	file_fanout_v1_object_proto_init()
+	file_fanout_v1_fanout_proto_msgTypes[3].OneofWrappers = []any{}
 	file_fanout_v1_fanout_proto_msgTypes[4].OneofWrappers = []any{
 		(*WatchRequest_After)(nil),
 		(*WatchRequest_FromNow)(nil),
@@ -938,7 +1131,7 @@ func file_fanout_v1_fanout_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fanout_v1_fanout_proto_rawDesc), len(file_fanout_v1_fanout_proto_rawDesc)),
-			NumEnums:      3,
+			NumEnums:      4,
 			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,

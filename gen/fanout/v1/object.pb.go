@@ -31,7 +31,9 @@ type Object struct {
 	// The slash-separated path of the object inside its resource, such as
 	// "team-a/limits". It never begins with the etcd prefix of the resource.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// The stored value. Exactly one of the two is set, also for an empty value.
+	// The stored value. Exactly one of the two is set, also for an empty value;
+	// neither is where a watch omits values, and in DELETED events of a
+	// CATCH_UP_DELTA.
 	//
 	// Types that are valid to be assigned to Value:
 	//
@@ -340,6 +342,7 @@ type ReadConsistency struct {
 	//
 	//	*ReadConsistency_Any
 	//	*ReadConsistency_MinRevision
+	//	*ReadConsistency_ExactRevision
 	Level         isReadConsistency_Level `protobuf_oneof:"level"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -400,6 +403,15 @@ func (x *ReadConsistency) GetMinRevision() int64 {
 	return 0
 }
 
+func (x *ReadConsistency) GetExactRevision() int64 {
+	if x != nil {
+		if x, ok := x.Level.(*ReadConsistency_ExactRevision); ok {
+			return x.ExactRevision
+		}
+	}
+	return 0
+}
+
 type isReadConsistency_Level interface {
 	isReadConsistency_Level()
 }
@@ -419,9 +431,21 @@ type ReadConsistency_MinRevision struct {
 	MinRevision int64 `protobuf:"varint,2,opt,name=min_revision,json=minRevision,proto3,oneof"`
 }
 
+type ReadConsistency_ExactRevision struct {
+	// State exactly as it was at this revision. The server undoes the changes it
+	// remembers, or reads etcd's history; where neither reaches back so far the
+	// answer is OUT_OF_RANGE (reason REVISION_EXPIRED), and where etcd has not
+	// reached it OUT_OF_RANGE (reason REVISION_IN_FUTURE). A watch begins with
+	// the snapshot of that revision only where the server remembers what happened
+	// since.
+	ExactRevision int64 `protobuf:"varint,3,opt,name=exact_revision,json=exactRevision,proto3,oneof"`
+}
+
 func (*ReadConsistency_Any) isReadConsistency_Level() {}
 
 func (*ReadConsistency_MinRevision) isReadConsistency_Level() {}
+
+func (*ReadConsistency_ExactRevision) isReadConsistency_Level() {}
 
 var File_fanout_v1_object_proto protoreflect.FileDescriptor
 
@@ -448,10 +472,11 @@ const file_fanout_v1_object_proto_rawDesc = "" +
 	"\x05Scope\x12\x18\n" +
 	"\x06prefix\x18\x01 \x01(\tH\x00R\x06prefix\x12\x12\n" +
 	"\x03key\x18\x02 \x01(\tH\x00R\x03keyB\a\n" +
-	"\x05scope\"S\n" +
+	"\x05scope\"|\n" +
 	"\x0fReadConsistency\x12\x12\n" +
 	"\x03any\x18\x01 \x01(\bH\x00R\x03any\x12#\n" +
-	"\fmin_revision\x18\x02 \x01(\x03H\x00R\vminRevisionB\a\n" +
+	"\fmin_revision\x18\x02 \x01(\x03H\x00R\vminRevision\x12'\n" +
+	"\x0eexact_revision\x18\x03 \x01(\x03H\x00R\rexactRevisionB\a\n" +
 	"\x05levelB3Z1github.com/fanoutd/fanoutd/gen/fanout/v1;fanoutv1b\x06proto3"
 
 var (
@@ -499,6 +524,7 @@ func file_fanout_v1_object_proto_init() {
 	file_fanout_v1_object_proto_msgTypes[3].OneofWrappers = []any{
 		(*ReadConsistency_Any)(nil),
 		(*ReadConsistency_MinRevision)(nil),
+		(*ReadConsistency_ExactRevision)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
