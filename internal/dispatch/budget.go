@@ -6,6 +6,7 @@ package dispatch
 type budget struct {
 	limit          int
 	bytes          int
+	touch          func(*feed) // has a feed published when the round is over
 	oldest, newest *segment
 }
 
@@ -21,6 +22,8 @@ func (b *budget) add(s *segment) {
 	b.newest = s
 	b.bytes += len(s.bytes)
 	for b.bytes > b.limit && b.oldest != s {
+		// Not published here: the feed may have half a revision.
+		b.touch(b.oldest.feed)
 		b.oldest.feed.forgetOldest()
 	}
 }

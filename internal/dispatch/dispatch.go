@@ -78,8 +78,8 @@ func New(cfg Config) *Dispatcher {
 		stopped: make(chan struct{}),
 		feeds:   map[interestKey]*feed{},
 		index:   index{},
-		budget:  budget{limit: cfg.FeedBytes},
 	}
+	d.budget = budget{limit: cfg.FeedBytes, touch: d.touch}
 	for range runtime.GOMAXPROCS(0) {
 		d.wakers = append(d.wakers, newWaker())
 	}
@@ -122,8 +122,8 @@ func (d *Dispatcher) offer(s *cacher.State) {
 		// The window has moved past us, or this is another history. The logs
 		// cannot be continued; they begin anew and their readers find out.
 		for _, f := range d.feeds {
+			d.touch(f)
 			f.restart(s.Position())
-			d.touched = append(d.touched, f)
 		}
 	} else {
 		for c := range changes {
@@ -155,10 +155,16 @@ func (d *Dispatcher) appendTo(f *feed, c *object.Change) {
 		return
 	}
 	d.scratch = d.cfg.Encoder.AppendEvent(d.scratch[:0], t, o, c.Revision)
+	d.touch(f)
+	f.append(c.Revision, d.scratch)
+}
+
+// touch has a feed published when the present round is over.
+func (d *Dispatcher) touch(f *feed) {
 	if !f.dirty {
+		f.dirty = true
 		d.touched = append(d.touched, f)
 	}
-	f.append(c.Revision, d.scratch)
 }
 
 // Watch registers a watcher. Every change after the call is covered by it. The

@@ -18,7 +18,7 @@ type feed struct {
 
 	watchers int
 	next     view // what the next publish will show
-	dirty    bool // next differs from view
+	dirty    bool // among those that the present round publishes
 	budget   *budget
 }
 
@@ -43,7 +43,6 @@ func (f *feed) append(at object.Revision, event []byte) {
 		last = s
 	}
 	f.next.last = last.n
-	f.dirty = true
 }
 
 // forgetOldest drops the oldest segment to make room in the budget. A revision
@@ -54,15 +53,12 @@ func (f *feed) forgetOldest() {
 	f.next.after.Revision = s.entries[s.n-1].at
 	f.next.segments = slices.Clone(f.next.segments[1:])
 	f.budget.remove(s)
-	f.dirty = true
-	f.publish() // this feed may not be among those that are being appended to
 }
 
 // restart forgets the log and continues it from another position.
 func (f *feed) restart(at object.Position) {
 	f.forget()
 	f.next = view{after: at}
-	f.dirty = true
 }
 
 // forget gives all segments back to the budget.

@@ -37,10 +37,14 @@ type fixture struct {
 type countingEncoder struct {
 	wire.Encoder
 	events atomic.Int64 // calls of AppendEvent
+	hook   func()       // called by each of them, if set before anything is written
 }
 
 func (e *countingEncoder) AppendEvent(b []byte, t object.EventType, o *object.Object, at object.Revision) []byte {
 	e.events.Add(1)
+	if e.hook != nil {
+		e.hook()
+	}
 	return e.Encoder.AppendEvent(b, t, o, at)
 }
 

@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -272,6 +273,37 @@ func TestIsolatedReaderBehindTheFeed(t *testing.T) {
 		}
 		if n != 1000 {
 			t.Errorf("%d events", n)
+		}
+	})
+}
+
+// While a revision is being appended nobody sees a part of it, not even when the
+// log of the feed has to be cut for it.
+func TestAtomicWhileTheFeedForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{feedBytes: 4 << 10})
+		w := f.watch(t, object.Scope{}, dispatch.FromSnapshot())
+		w.sync(t, object.Reset)
+		f.store.Put("first", "1")
+		w.next(t, object.Live)
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		looking := false
+		f.encoder.hook = func() {
+			if looking {
+				return // this is what the watcher encodes for itself
+			}
+			looking = true
+			defer func() { looking = false }()
+			if m, err := w.Next(over); err == nil {
+				t.Errorf("in the middle of a revision there is %+v", m.Header)
+			}
+		}
+		f.store.Commit(writes(50, 200))
+		synctest.Wait()
+		f.encoder.hook = nil
+		if m := w.next(t, object.Live); len(m.Events) != 50 {
+			t.Errorf("%d events of a revision of 50", len(m.Events))
 		}
 	})
 }
