@@ -17,8 +17,13 @@ type Config struct {
 	Store    Store
 	Codec    object.Codec
 	Seal     func(*object.Object) // completes a new object, before anyone sees it
-	Window   WindowLimits         // default: 10,000 changes, 64 MiB
+	Window   WindowLimits
 	Log      *slog.Logger
+
+	// MaxTombstones is the number of deletions that are remembered to tell those
+	// who were away longer than the window reaches back. Default 100,000; each
+	// takes about 100 bytes and its key.
+	MaxTombstones int
 
 	// PageSize is the number of records read from the store at once while
 	// filling. Default 1,000: with values of some KiB a page is a few MiB.
@@ -39,8 +44,8 @@ func (c Config) withDefaults() Config {
 			*v = byDefault
 		}
 	}
-	set(&c.Window.MaxChanges, 10_000)
-	set(&c.Window.MaxBytes, 64<<20)
+	c.Window = c.Window.withDefaults()
+	set(&c.MaxTombstones, 100_000)
 	set(&c.PageSize, 1000)
 	if c.ReadWait == 0 {
 		c.ReadWait = 3 * time.Second
@@ -64,9 +69,11 @@ type Cacher struct {
 
 	// What follows belongs to the goroutine in Run.
 
+	now        time.Time // when what is being applied was received
 	position   object.Position
 	objects    *btree.BTreeG[*object.Object]
 	window     window
+	traces     traces
 	replayable object.Revision
 	target     object.Revision // publish nothing older: the store was here when filling began
 	opaque     opaqueLog
@@ -97,6 +104,7 @@ func (c *Cacher) Following() bool { return c.following.Load() }
 
 // apply brings the state forward by an update of the store and publishes it.
 func (c *Cacher) apply(u object.Update) {
+	c.now = time.Now()
 	for i := range u.Records {
 		r := &u.Records[i]
 		if r.Deleted {
@@ -113,15 +121,17 @@ func (c *Cacher) change(key object.Key, at object.Revision, o *object.Object) {
 	var old *object.Object
 	if o != nil {
 		old, _ = c.objects.Set(o)
+		c.traces.put(old, o)
 	} else {
 		old, _ = c.objects.Delete(&object.Object{Key: key})
+		if old == nil {
+			// Created and deleted before it could be listed, or a deletion that a
+			// relist has already told.
+			return
+		}
+		c.traces.bury(old, at)
 	}
-	if old == nil && o == nil {
-		// Created and deleted before it could be listed, or a deletion that a
-		// relist has already told.
-		return
-	}
-	c.window.append(object.Change{Revision: at, Key: key, Old: old, New: o})
+	c.window.append(object.Change{Revision: at, Key: key, Old: old, New: o}, c.now)
 }
 
 // advance says that all changes up to the revision have been applied.
@@ -129,7 +139,7 @@ func (c *Cacher) advance(to object.Revision) {
 	if to > c.position.Revision {
 		c.position.Revision = to
 	}
-	c.window.trim(c.cfg.Window)
+	c.window.trim(c.cfg.Window, time.Now())
 	if c.position.Revision >= c.target {
 		c.publish()
 	}
@@ -147,6 +157,7 @@ func (c *Cacher) publish() {
 		position:   c.position,
 		objects:    c.objects.Copy(),
 		window:     c.window,
+		traces:     c.traces.freeze(),
 		replayable: c.replayable,
 		superseded: make(chan struct{}),
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
@@ -50,11 +51,16 @@ func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
 	if err != nil {
 		return fmt.Errorf("find the oldest revision from %d on: %w", floor, err)
 	}
-	objects := newTree()
-	if err := c.list(ctx, from, func(r *object.Record) { objects.Set(c.build(r)) }); err != nil {
+	objects, traces := newTree(), newTraces(from, c.cfg.MaxTombstones)
+	err = c.list(ctx, from, func(r *object.Record) {
+		o := c.build(r)
+		objects.Set(o)
+		traces.put(nil, o)
+	})
+	if err != nil {
 		return fmt.Errorf("list at revision %d: %w", from, err)
 	}
-	c.objects = objects
+	c.objects, c.traces = objects, traces
 	c.position = object.Position{Epoch: epoch, Revision: from}
 	c.window = window{after: from}
 	c.replayable = from
@@ -77,6 +83,8 @@ func (c *Cacher) relist(ctx context.Context) error {
 		return fmt.Errorf("list at revision %d: %w", now, err)
 	}
 	before := c.window.count
+	c.now = time.Now()
+	c.traces.jump(c.position.Revision, now)
 	c.applyDifference(records, now)
 	c.replayable = now
 	c.target = now

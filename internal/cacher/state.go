@@ -16,6 +16,7 @@ type State struct {
 	position   object.Position
 	objects    *btree.BTreeG[*object.Object]
 	window     window
+	traces     traces
 	replayable object.Revision
 	superseded chan struct{} // closed when a newer state has been published
 }

@@ -1,9 +1,11 @@
 package cacher
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 	"sort"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
@@ -13,7 +15,10 @@ import (
 // shows. A guess: large enough that a window of 10,000 is 40 segments.
 const segmentSize = 256
 
-type segment [segmentSize]object.Change
+type segment struct {
+	changes  [segmentSize]object.Change
+	received [segmentSize]time.Time
+}
 
 // window is a frozen view of the most recent changes, in order of revision. The
 // writer's segments go on beyond the view: what lies between first and
@@ -29,7 +34,13 @@ type window struct {
 // at returns change i of the window, 0 being the oldest.
 func (w *window) at(i int) *object.Change {
 	i += w.first
-	return &w.segments[i/segmentSize][i%segmentSize]
+	return &w.segments[i/segmentSize].changes[i%segmentSize]
+}
+
+// received returns when change i of the window arrived here.
+func (w *window) received(i int) time.Time {
+	i += w.first
+	return w.segments[i/segmentSize].received[i%segmentSize]
 }
 
 // search returns the index of the first change after the revision.
@@ -60,16 +71,27 @@ func (w *window) undoing(after object.Revision) iter.Seq[*object.Change] {
 	}
 }
 
-// WindowLimits bound a window. It is trimmed at revision boundaries until it is
-// within both.
+// WindowLimits say how much of the past a window has: what happened in the last
+// while, but not less than a floor nor more than a ceiling. It is trimmed by whole
+// revisions.
 type WindowLimits struct {
-	MaxChanges int
-	MaxBytes   int
+	MinChanges int           // the floor; default 1,000
+	MaxChanges int           // the ceiling; default 10,000
+	MaxBytes   int           // another ceiling, of what the changes hold; default 64 MiB
+	Freshness  time.Duration // the time to cover; default 5 min
+}
+
+func (l WindowLimits) withDefaults() WindowLimits {
+	l.MaxChanges = cmp.Or(l.MaxChanges, 10_000)
+	l.MinChanges = cmp.Or(l.MinChanges, min(1_000, l.MaxChanges))
+	l.MaxBytes = cmp.Or(l.MaxBytes, 64<<20)
+	l.Freshness = cmp.Or(l.Freshness, 5*time.Minute)
+	return l
 }
 
 // append adds a change at the end. Only the writer calls it, on its own copy of
 // the view.
-func (w *window) append(c object.Change) {
+func (w *window) append(c object.Change, received time.Time) {
 	end := w.first + w.count
 	if end == len(w.segments)*segmentSize {
 		// A fresh slice, because views that were published share the old one.
@@ -77,24 +99,45 @@ func (w *window) append(c object.Change) {
 		copy(grown, w.segments)
 		w.segments = append(grown, new(segment))
 	}
-	w.segments[end/segmentSize][end%segmentSize] = c
+	s := w.segments[end/segmentSize]
+	s.changes[end%segmentSize], s.received[end%segmentSize] = c, received
 	w.count++
 	w.bytes += c.Size()
 }
 
 // trim forgets the oldest revisions until the window is within its limits.
-func (w *window) trim(limits WindowLimits) {
-	for w.count > 0 && (w.count > limits.MaxChanges || w.bytes > limits.MaxBytes) {
+func (w *window) trim(limits WindowLimits, now time.Time) {
+	for w.count > 0 {
+		n := w.oldest()
+		tooMany := w.count > limits.MaxChanges || w.bytes > limits.MaxBytes
+		tooOld := w.count-n >= limits.MinChanges && now.Sub(w.received(0)) > limits.Freshness
+		if !tooMany && !tooOld {
+			return
+		}
+		w.forget(n)
+	}
+}
+
+// oldest returns the number of changes of the oldest revision.
+func (w *window) oldest() int {
+	n := 1
+	for n < w.count && w.at(n).Revision == w.at(0).Revision {
+		n++
+	}
+	return n
+}
+
+// forget drops the n oldest changes.
+func (w *window) forget(n int) {
+	for range n {
 		w.after = w.at(0).Revision
-		for w.count > 0 && w.at(0).Revision == w.after {
-			w.bytes -= w.at(0).Size()
-			w.first++
-			w.count--
-			if w.first == segmentSize {
-				// Cloned, because the tail of a slice keeps its head in memory.
-				w.segments = slices.Clone(w.segments[1:])
-				w.first = 0
-			}
+		w.bytes -= w.at(0).Size()
+		w.first++
+		w.count--
+		if w.first == segmentSize {
+			// Cloned, because the tail of a slice keeps its head in memory.
+			w.segments = slices.Clone(w.segments[1:])
+			w.first = 0
 		}
 	}
 }

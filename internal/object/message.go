@@ -34,6 +34,7 @@ const (
 	NoCatchUp CatchUp = 0
 	Replay    CatchUp = 1 // every event after the watcher's position
 	Reset     CatchUp = 2 // the matching objects at one revision
+	Delta     CatchUp = 3 // what became of the objects that changed since the position
 )
 
 // Header is what a message of a watch says besides its events.

@@ -144,6 +144,7 @@ func TestNumbersAreThoseOfTheProtocol(t *testing.T) {
 	}
 	for ours, name := range map[object.CatchUp]string{
 		object.NoCatchUp: "CATCH_UP_UNSPECIFIED", object.Replay: "CATCH_UP_REPLAY", object.Reset: "CATCH_UP_RESET",
+		object.Delta: "CATCH_UP_DELTA",
 	} {
 		if got := fanoutv1.WatchResponse_CatchUp(ours).String(); got != name {
 			t.Errorf("catch-up %d is %s in the protocol, want %s", ours, got, name)

@@ -1,0 +1,251 @@
+package cacher
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tidwall/btree"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// grave is what is left of a key that was deleted. There is one for each key, for
+// its last deletion; it stays when the key comes back, to tell that there was an
+// older one.
+type grave struct {
+	key     object.Key
+	at      object.Revision // of the deletion
+	created object.Revision // of what was deleted
+	before  object.Revision // of the deletion before this one; 0: none is known
+}
+
+// trace is the latest thing that is known of a key: an object or a grave.
+type trace struct {
+	at     object.Revision
+	key    object.Key
+	object *object.Object // nil: a grave
+}
+
+// gap is a piece of history that a relist has jumped over. What was created and
+// deleted within it has left no trace, so a position inside cannot be served by
+// difference; one at either end can.
+type gap struct{ after, until object.Revision }
+
+// maxGaps bounds what is remembered of relists. Whoever relists more often than
+// this within the memory of deletions has other worries.
+const maxGaps = 16
+
+// traces says what became of the keys that changed since a revision: an index of
+// the objects by the revision of their last change, and a bounded log of deletions.
+// The trees are copied on write; a copy is frozen together with the state.
+type traces struct {
+	recent *btree.BTreeG[trace]  // objects and graves, by revision and key
+	graves *btree.BTreeG[*grave] // by key
+	floor  object.Revision       // nothing is forgotten after this revision
+	gaps   []gap                 // oldest first; replaced, never changed
+
+	// What follows belongs to the writer; a frozen copy does not have it.
+
+	limit int      // of graves
+	dug   []*grave // in the order in which they were dug, replaced ones among them
+}
+
+func newTraces(floor object.Revision, limit int) traces {
+	noLocks := btree.Options{NoLocks: true}
+	return traces{
+		recent: btree.NewBTreeGOptions(func(a, b trace) bool {
+			if a.at != b.at {
+				return a.at < b.at
+			}
+			return a.key < b.key
+		}, noLocks),
+		graves: btree.NewBTreeGOptions(func(a, b *grave) bool { return a.key < b.key }, noLocks),
+		floor:  floor,
+		limit:  limit,
+	}
+}
+
+// freeze returns a copy that does not change any more.
+func (t *traces) freeze() traces {
+	return traces{recent: t.recent.Copy(), graves: t.graves.Copy(), floor: t.floor, gaps: t.gaps}
+}
+
+// put notes an object in the place of old, which may be nil.
+func (t *traces) put(old, o *object.Object) {
+	if old == nil {
+		if g, ok := t.graves.Get(&grave{key: o.Key}); ok {
+			t.recent.Delete(trace{at: g.at, key: g.key})
+		}
+	} else {
+		t.recent.Delete(trace{at: old.ModRevision, key: old.Key})
+		if o.CreateRevision > old.CreateRevision {
+			// Deleted and created again in a gap. When it was deleted is not
+			// known, and all that matters is that it was before it came back.
+			t.dig(&grave{key: o.Key, at: o.CreateRevision, created: old.CreateRevision})
+		}
+	}
+	t.recent.Set(trace{at: o.ModRevision, key: o.Key, object: o})
+}
+
+// bury notes the deletion of an object.
+func (t *traces) bury(old *object.Object, at object.Revision) {
+	t.recent.Delete(trace{at: old.ModRevision, key: old.Key})
+	t.recent.Set(trace{at: at, key: old.Key})
+	t.dig(&grave{key: old.Key, at: at, created: old.CreateRevision})
+}
+
+// dig adds a grave and forgets the oldest ones beyond the limit.
+func (t *traces) dig(g *grave) {
+	if previous, ok := t.graves.Get(g); ok {
+		g.before = previous.at
+	}
+	t.graves.Set(g)
+	t.dug = append(t.dug, g)
+	isCurrent := func(g *grave) bool {
+		current, ok := t.graves.Get(g)
+		return ok && current == g
+	}
+	for t.graves.Len() > t.limit {
+		oldest := t.dug[0]
+		t.dug = t.dug[1:]
+		if !isCurrent(oldest) {
+			continue // the key was deleted again: that grave is further back
+		}
+		t.graves.Delete(oldest)
+		if again, ok := t.recent.Get(trace{at: oldest.at, key: oldest.key}); ok && again.object == nil {
+			t.recent.Delete(again)
+		}
+		t.floor = max(t.floor, oldest.at)
+	}
+	if len(t.dug) > 2*t.graves.Len()+64 {
+		t.dug = slices.DeleteFunc(slices.Clone(t.dug), func(g *grave) bool { return !isCurrent(g) })
+	}
+}
+
+// jump notes a gap.
+func (t *traces) jump(after, until object.Revision) {
+	gaps := append(slices.Clone(t.gaps), gap{after, until})
+	if len(gaps) > maxGaps {
+		t.floor = max(t.floor, gaps[0].until)
+		gaps = gaps[1:]
+	}
+	t.gaps = gaps
+}
+
+// covers reports whether it is known what became of every key since the revision.
+func (t *traces) covers(after object.Revision) bool {
+	if after < t.floor {
+		return false
+	}
+	return !slices.ContainsFunc(t.gaps, func(g gap) bool { return g.after < after && after < g.until })
+}
+
+// Difference is what became of a key since an older revision.
+type Difference struct {
+	Key    object.Key
+	At     object.Revision // of its last change
+	Object *object.Object  // as it is now; nil: deleted
+
+	// Known says that the key may have existed at the older revision. Who was
+	// there then can only have it if it did.
+	Known bool
+}
+
+// Deltable reports whether [State.Since] can tell what happened after the
+// revision.
+func (s *State) Deltable(after object.Revision) bool { return s.traces.covers(after) }
+
+// Since returns what became of the keys of the scope that changed after the
+// revision, in order of their last change, or false where that is no longer known.
+func (s *State) Since(after object.Revision, scope object.Scope) ([]Difference, bool) {
+	if !s.traces.covers(after) {
+		return nil, false
+	}
+	// A scope of few keys is walked by key, one of many by revision. Which is
+	// shorter is found out by walking both, a step at a time.
+	var byRevision, byKey []Difference
+	recent, keys := s.recentWalk(after, scope), s.keyWalk(after, scope)
+	for {
+		d, more := recent()
+		if !more {
+			return byRevision, true
+		}
+		if d.Key != "" {
+			byRevision = append(byRevision, d)
+		}
+		if d, more = keys(); !more {
+			slices.SortFunc(byKey, func(a, b Difference) int {
+				return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Key, b.Key))
+			})
+			return byKey, true
+		}
+		if d.Key != "" {
+			byKey = append(byKey, d)
+		}
+	}
+}
+
+// walk takes a walk one step further. The difference is empty where the step led
+// to nothing of interest; false means that the walk is over.
+type walk func() (Difference, bool)
+
+// recentWalk walks over everything that changed after the revision, and keeps what
+// is in the scope.
+func (s *State) recentWalk(after object.Revision, scope object.Scope) walk {
+	iter := s.traces.recent.Iter()
+	more := iter.Seek(trace{at: after + 1})
+	return func() (Difference, bool) {
+		if !more {
+			iter.Release()
+			return Difference{}, false
+		}
+		t := iter.Item()
+		more = iter.Next()
+		if !scope.Contains(t.key) {
+			return Difference{}, true
+		}
+		return s.difference(t, after), true
+	}
+}
+
+// keyWalk walks over everything in the scope, first objects and then graves, and
+// keeps what changed after the revision.
+func (s *State) keyWalk(after object.Revision, scope object.Scope) walk {
+	objects, graves := s.objects.Iter(), s.traces.graves.Iter()
+	moreObjects := objects.Seek(&object.Object{Key: scope.First()})
+	moreGraves := graves.Seek(&grave{key: scope.First()})
+	return func() (Difference, bool) {
+		if moreObjects && scope.Contains(objects.Item().Key) {
+			o := objects.Item()
+			moreObjects = objects.Next()
+			if o.ModRevision <= after {
+				return Difference{}, true
+			}
+			return s.difference(trace{at: o.ModRevision, key: o.Key, object: o}, after), true
+		}
+		if moreGraves && scope.Contains(graves.Item().key) {
+			g := graves.Item()
+			moreGraves = graves.Next()
+			if g.at <= after || s.Get(g.key) != nil {
+				return Difference{}, true
+			}
+			return s.difference(trace{at: g.at, key: g.key}, after), true
+		}
+		objects.Release()
+		graves.Release()
+		return Difference{}, false
+	}
+}
+
+func (s *State) difference(t trace, after object.Revision) Difference {
+	d := Difference{Key: t.key, At: t.at, Object: t.object}
+	if t.object != nil && t.object.CreateRevision <= after {
+		d.Known = true
+		return d
+	}
+	// It was not this one that existed then, but an older one may have.
+	if g, ok := s.traces.graves.Get(&grave{key: t.key}); ok && g.at > after {
+		d.Known = g.created <= after || g.before > after
+	}
+	return d
+}
