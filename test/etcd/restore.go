@@ -1,0 +1,27 @@
+package main
+
+import (
+	"flag"
+	"strings"
+
+	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.uber.org/zap"
+)
+
+// restore makes the data directory of a member. Its flags are called as those of
+// the server and of etcdutl.
+func restore(args []string) error {
+	flags := flag.NewFlagSet("restore", flag.ContinueOnError)
+	var cfg snapshot.RestoreConfig
+	flags.StringVar(&cfg.SnapshotPath, "snapshot", "", "file")
+	flags.StringVar(&cfg.Name, "name", "default", "of the member")
+	flags.StringVar(&cfg.OutputDataDir, "data-dir", "", "of the member")
+	flags.StringVar(&cfg.InitialCluster, "initial-cluster", "", "all members")
+	flags.StringVar(&cfg.InitialClusterToken, "initial-cluster-token", "etcd-cluster", "of the cluster")
+	peers := flags.String("initial-advertise-peer-urls", "", "of the member")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	cfg.PeerURLs = strings.Split(*peers, ",")
+	return snapshot.NewV3(zap.NewNop()).Restore(cfg)
+}

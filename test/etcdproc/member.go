@@ -1,0 +1,152 @@
+package etcdproc
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/fanoutd/fanoutd/test/loopback"
+)
+
+// Member is one member of an etcd cluster: a process that can be ended and started
+// again, with the same data and at the same addresses. Its methods are called by
+// one goroutine at a time.
+type Member struct {
+	Address string // at which it serves clients
+
+	name  string
+	peer  string // URL for the other members
+	dir   string // its data
+	args  []string
+	log   bytes.Buffer // of all its processes
+	cmd   *exec.Cmd
+	ready *readiness
+
+	exited chan struct{} // closed when the process has ended
+}
+
+// StartMember is [Start] for those who want to do more with the member than to
+// talk to it.
+func StartMember(t testing.TB, scheme string, args ...string) *Member {
+	t.Helper()
+	return startCluster(t, 1, scheme, args)[0]
+}
+
+// StartCluster starts a cluster of n members with empty data directories, with
+// these arguments besides those that every test needs. It returns when all of
+// them serve. The processes end with the test.
+func StartCluster(t testing.TB, n int, args ...string) []*Member {
+	t.Helper()
+	return startCluster(t, n, "http", args)
+}
+
+func startCluster(t testing.TB, n int, scheme string, args []string) []*Member {
+	t.Helper()
+	var members []*Member
+	var peers []string
+	for i := range n {
+		m := &Member{
+			Address: loopback.FreeAddress(t),
+			name:    fmt.Sprintf("member-%d", i),
+			peer:    "http://" + loopback.FreeAddress(t),
+			dir:     filepath.Join(t.TempDir(), "etcd"),
+		}
+		members = append(members, m)
+		peers = append(peers, m.name+"="+m.peer)
+	}
+	for _, m := range members {
+		url := scheme + "://" + m.Address
+		m.args = append([]string{
+			"--listen-client-urls", url, "--advertise-client-urls", url,
+			"--listen-peer-urls", m.peer,
+			"--unsafe-no-fsync", "--log-level", "warn",
+		}, args...)
+		m.args = append(m.args, m.identity(strings.Join(peers, ","))...)
+		t.Cleanup(func() {
+			m.Kill(t)
+			if t.Failed() {
+				t.Logf("etcd %s said:\n%s", m.name, m.log.Bytes())
+			}
+		})
+		m.Launch(t)
+	}
+	for _, m := range members {
+		m.Await(t)
+	}
+	return members
+}
+
+// identity returns the arguments from which the ids of the member and of the
+// cluster are made.
+func (m *Member) identity(cluster string) []string {
+	return []string{"--name", m.name, "--data-dir", m.dir, "--initial-advertise-peer-urls", m.peer, "--initial-cluster", cluster}
+}
+
+// Start starts a member that was ended, and returns when it serves.
+func (m *Member) Start(t testing.TB) {
+	t.Helper()
+	m.Launch(t)
+	m.Await(t)
+}
+
+// Launch starts a member that was ended. It serves when there are enough others.
+func (m *Member) Launch(t testing.TB) {
+	t.Helper()
+	ready := newReadiness(t)
+	m.cmd = exec.Command(executable(t), m.args...)
+	m.cmd.Env = append(os.Environ(), ready.variable())
+	m.cmd.Stdout, m.cmd.Stderr = &m.log, &m.log
+	if err := m.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	cmd, exited := m.cmd, make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(exited)
+		ready.Close()
+	}()
+	m.exited, m.ready = exited, ready
+}
+
+// Await waits until the member serves.
+func (m *Member) Await(t testing.TB) {
+	t.Helper()
+	if err := m.ready.wait(); err != nil {
+		t.Fatalf("etcd %s is not ready: %v", m.name, err)
+	}
+}
+
+// Kill ends the member without a warning.
+func (m *Member) Kill(t testing.TB) {
+	t.Helper()
+	m.end(t, syscall.SIGKILL)
+}
+
+// Stop ends the member in the way in which it ends by itself.
+func (m *Member) Stop(t testing.TB) {
+	t.Helper()
+	m.end(t, syscall.SIGTERM)
+}
+
+// end sends the signal and waits for the process to be gone. It does no harm to
+// one that is.
+func (m *Member) end(t testing.TB, signal syscall.Signal) {
+	t.Helper()
+	if m.exited == nil {
+		return // never started
+	}
+	select {
+	case <-m.exited:
+		return
+	default:
+	}
+	if err := m.cmd.Process.Signal(signal); err != nil {
+		t.Logf("end etcd %s: %v", m.name, err) // it has ended meanwhile
+	}
+	<-m.exited
+}
