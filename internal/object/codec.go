@@ -11,9 +11,10 @@ import (
 
 // Media types that codecs give to values.
 const (
-	ContentJSON   = "application/json"
-	ContentText   = "text/plain; charset=utf-8"
-	ContentBinary = "application/octet-stream"
+	ContentJSON     = "application/json"
+	ContentProtobuf = "application/protobuf"
+	ContentText     = "text/plain; charset=utf-8"
+	ContentBinary   = "application/octet-stream"
 )
 
 // Content is what a writer hands over and what a codec finds in a stored value.
@@ -36,6 +37,7 @@ type Codec interface {
 	Decode(stored []byte) (Content, error)
 
 	// Encode returns the form in which content is stored, or what is wrong with it.
+	// The package's function of this name completes the content type first.
 	Encode(content Content) ([]byte, *ContentError)
 }
 
@@ -47,36 +49,47 @@ type ContentError struct {
 
 func (e *ContentError) Error() string { return e.Field + " " + e.Reason }
 
-var codecs = map[string]func(Schema) Codec{
-	"object": func(s Schema) Codec { return envelopeCodec{s} },
-	"json":   func(s Schema) Codec { return jsonCodec{s} },
-	"raw":    func(Schema) Codec { return rawCodec{} },
+var codecs = map[string]func(Schema) (Codec, error){
+	"object":   func(s Schema) (Codec, error) { return envelopeCodec{s}, nil },
+	"json":     func(s Schema) (Codec, error) { return jsonCodec{s}, nil },
+	"protobuf": newProtobufCodec,
+	"raw":      func(Schema) (Codec, error) { return rawCodec{}, nil },
 }
 
 // CodecNames returns the names of all codecs, sorted.
 func CodecNames() []string { return slices.Sorted(maps.Keys(codecs)) }
 
-// CodecByName returns the codec of the given name for values without a schema.
+// CodecByName returns the codec of the given name for values without a schema. There
+// is none of messages, whose type is a part of the schema.
 func CodecByName(name string) (Codec, error) { return NewCodec(name, Schema{}) }
 
 // NewCodec returns the codec of the given name for values of a schema. Raw bytes
-// have neither labels nor fields.
+// have neither labels nor fields. Paths are checked against the type of messages; in
+// documents any path may have a value.
 func NewCodec(name string, s Schema) (Codec, error) {
 	newCodec, ok := codecs[name]
 	if !ok {
 		return nil, fmt.Errorf("unknown codec %q, must be one of %s", name, strings.Join(CodecNames(), ", "))
 	}
-	return newCodec(s), nil
+	return newCodec(s)
 }
 
 // Encode returns the stored form of content that was handed over as text or as
 // bytes. A content type that the writer left out is that of the codec, or says
 // which of the two it was.
 func Encode(c Codec, content Content, text bool) ([]byte, *ContentError) {
-	if _, keepsType := c.(envelopeCodec); keepsType && content.ContentType == "" {
-		content.ContentType = ContentBinary
-		if text {
-			content.ContentType = ContentText
+	if content.ContentType == "" {
+		switch c.(type) {
+		case envelopeCodec:
+			content.ContentType = ContentBinary
+			if text {
+				content.ContentType = ContentText
+			}
+		case protobufCodec:
+			content.ContentType = ContentProtobuf
+			if text {
+				content.ContentType = ContentJSON
+			}
 		}
 	}
 	return c.Encode(content)

@@ -22,11 +22,14 @@ func codec(t testing.TB, name string) object.Codec {
 }
 
 func TestCodecsHaveNames(t *testing.T) {
-	if got, want := object.CodecNames(), []string{"json", "object", "raw"}; !slices.Equal(got, want) {
+	if got, want := object.CodecNames(), []string{"json", "object", "protobuf", "raw"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if _, err := object.CodecByName("xml"); err == nil {
 		t.Error("there is a codec xml")
+	}
+	if _, err := object.CodecByName("protobuf"); err == nil {
+		t.Error("there are messages of no type")
 	}
 }
 

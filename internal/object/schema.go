@@ -10,18 +10,24 @@ import (
 
 // Field is a value inside of objects by which they can be selected.
 type Field struct {
-	Name string // in field selectors
-	Path string // of the value in a document: names with dots between them
+	Name    string // in field selectors
+	Path    string // of the value in a document or message: names with dots between them
+	Indexed bool   // what selects by one value of it costs nothing for changes of others
 }
 
 // Schema says where in the values of a resource its labels and fields are.
 type Schema struct {
-	Labels string // path; empty: metadata.labels. Of no meaning to codecs that store labels
-	Fields []Field
+	// Labels is the path of the labels in documents and messages. Default:
+	// metadata.labels; in messages only where that is a map<string, string>. It has no
+	// meaning to codecs that store labels.
+	Labels string
+
+	Fields  []Field
+	Message *MessageType // of the values, for the codec "protobuf" alone
 }
 
-// defaultLabelsPath is where Kubernetes has them.
-const defaultLabelsPath = "metadata.labels"
+// DefaultLabelsPath is where Kubernetes has them.
+const DefaultLabelsPath = "metadata.labels"
 
 // pathPattern leaves out everything that has a meaning of its own in the path
 // language of the library: a path names one value and costs one walk.
@@ -62,7 +68,7 @@ func (s Schema) documentFields(document []byte) []string {
 func (s Schema) documentLabels(document []byte) map[string]string {
 	path := s.Labels
 	if path == "" {
-		path = defaultLabelsPath
+		path = DefaultLabelsPath
 	}
 	var labels map[string]string
 	gjson.GetBytes(document, path).ForEach(func(name, value gjson.Result) bool {
