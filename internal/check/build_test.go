@@ -2,6 +2,7 @@ package check_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/fanoutd/fanoutd/internal/check"
@@ -174,6 +175,46 @@ func notBefore(revision object.Revision, s check.Stream) check.Stream {
 
 func watched(scope object.Scope, streams ...check.Stream) *check.History {
 	return &check.History{Watcher: "watcher", Scope: scope, Streams: streams}
+}
+
+// start is a clean beginning from nothing at revision 3.
+func start(messages ...check.Message) check.Stream {
+	return fromNothing(append([]check.Message{
+		begin(object.Reset, 0), part(0, objects(change{"a", 2}, change{"b", 3})), synced(3),
+	}, messages...)...)
+}
+
+// changed returns the event of a change, tampered with.
+func changed(c change, tamper func(*check.Event)) []check.Event {
+	all := events(c)
+	tamper(&all[0])
+	return all
+}
+
+// as returns the event of a change as one of another type.
+func as(kind object.EventType, c change) []check.Event {
+	return changed(c, func(e *check.Event) { e.Type = kind })
+}
+
+// gone returns what a DELTA says of a key that is not in the view any more.
+func gone(c change) []check.Event {
+	return []check.Event{{Type: object.Deleted, Object: object.Object{Key: c.key, ModRevision: c.revision}}}
+}
+
+// before returns the event of a change with the object as it was before.
+func before(e []check.Event, old change) []check.Event {
+	e = slices.Clone(e)
+	e[0].Previous = new(events(old)[0].Object)
+	return e
+}
+
+// join returns the events of all arguments.
+func join(all ...[]check.Event) []check.Event { return slices.Concat(all...) }
+
+// with returns the history with something else that the watcher asked for.
+func with(h *check.History, ask func(*check.History)) *check.History {
+	ask(h)
+	return h
 }
 
 // all is the scope of most tests here.

@@ -64,6 +64,8 @@ func TestCorrectHistoriesPass(t *testing.T) {
 			begin(object.Replay, 3), part(4, events(change{"a", 4}, change{"c", 4})),
 			begin(object.Reset, 0), part(0, objects(change{"a", 9}, change{"b", 6}, change{"team/x", 8})), synced(9),
 		)),
+		"delta that becomes a reset": all(after(4, begin(object.Delta, 4), part(4, deltaOf4()[:2]),
+			begin(object.Reset, 0), part(0, objects(change{"a", 9}, change{"b", 6}, change{"team/x", 8})), synced(9))),
 		"from now": all(notBefore(5, fromNow(bookmark(5), live(6, events(change{"b", 6})), live(7, events(change{"a", 7}, change{"c", 7}))))),
 		"from now, again and again": all(
 			fromNow(bookmark(2), live(3, events(change{"b", 3}))),
@@ -100,9 +102,22 @@ func TestCorrectHistoriesPass(t *testing.T) {
 		"key": watched(onlyC,
 			fromNothing(begin(object.Reset, 0), synced(2), live(4, events(change{"c", 4})), bookmark(6), live(7, events(change{"c", 7})))),
 	}
-	for name, history := range tests {
-		t.Run(name, func(t *testing.T) {
-			if err := check.Validate(history, newTruth(t)); err != nil {
+	pass(t, "streams", tests, check.Conditions{Window: 4})
+	pass(t, "deltas", correctDeltas(), check.Conditions{Window: 4, Tombstones: 2})
+	pass(t, "merged", correctMerges(), check.Conditions{Window: 4})
+	pass(t, "views", correctViews(), check.Conditions{Window: 4})
+	pass(t, "gaps", correctAcrossGap(), check.Conditions{Window: 4, Tombstones: 2, Gaps: []check.Gap{theGap}})
+	pass(t, "endings", correctEndings(), check.Conditions{Window: 4})
+	pass(t, "silences", correctSilences(), noon.conditions())
+}
+
+func pass(t *testing.T, table string, histories map[string]*check.History, with check.Conditions) {
+	t.Helper()
+	for name, history := range histories {
+		t.Run(table+"/"+name, func(t *testing.T) {
+			truth := newTruth(t)
+			truth.Conditions = with
+			if err := check.Validate(history, truth); err != nil {
 				t.Error(err)
 			}
 		})

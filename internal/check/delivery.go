@@ -2,7 +2,8 @@ package check
 
 import "github.com/fanoutd/fanoutd/internal/object"
 
-// Reliable: no event of the scope is missing between two positions of a stream.
+// Reliable: no event of the interest is missing between two positions of a stream.
+// Where what waits is merged, none is missing of what is left.
 func Reliable(h *History, t *Truth) error {
 	v := verdict{history: h, guarantee: "reliable"}
 	missing(h, t, live, &v)
@@ -10,27 +11,48 @@ func Reliable(h *History, t *Truth) error {
 }
 
 // Resumable: a resume at a position that the window covers is a REPLAY which
-// begins there and brings every event since. Positions of one etcd, whose epochs
-// are all the same, stay good whatever is restarted.
+// begins there and brings every event since. At an older one it is a DELTA, which
+// begins there and says of every object that changed since what it is now; only
+// where not even the deletions since are remembered it is a RESET. Positions of
+// one etcd, whose epochs are all the same, stay good whatever is restarted.
 func Resumable(h *History, t *Truth) error {
 	v := verdict{history: h, guarantee: "resumable"}
 	missing(h, t, replay, &v)
+	missingFromDelta(h, t, &v)
 
 	var epoch object.Epoch
-	for _, s := range walk(h) {
+	steps := walk(h)
+	for i := range steps {
+		s := &steps[i]
 		if epoch == "" {
 			epoch = s.Position.Epoch
 		}
 		if s.Position.Epoch != epoch {
 			v.broken(s.place, "the epoch %q follows the epoch %q of the same etcd", s.Position.Epoch, epoch)
 		}
+		catchesUp := s.mode == replay || s.mode == delta
+		if s.Kind == object.CatchUpBegin && catchesUp && s.Position.Revision != s.from {
+			v.broken(s.place, "the %s begins at revision %d instead of at %d", catchUpName(s.CatchUp), s.Position.Revision, s.from)
+		}
+		if s.Kind != object.Synced || s.from == 0 || s.mode != delta && s.mode != reset {
+			continue
+		}
+		present := s.Position.Revision
 		switch {
-		case s.Kind == object.CatchUpBegin && s.mode == replay && s.Position.Revision != s.from:
-			v.broken(s.place, "the replay begins at revision %d instead of at %d", s.Position.Revision, s.from)
-		case s.Kind == object.Synced && s.mode == reset && s.from > 0 && t.Window > 0:
-			if n := count(t, s.from, s.Position.Revision); n <= t.Window {
-				v.broken(s.place, "a RESET to revision %d although %d is only %d changes behind, of %d that are remembered", s.Position.Revision, s.from, n, t.Window)
-			}
+		case t.replayable(s.from, present):
+			v.broken(s.place, "a %s to revision %d although %d is only %d changes behind, of %d that are remembered",
+				s.mode, present, s.from, count(t, s.from, present), t.Window)
+		case s.mode == reset && t.deltable(s.from, present):
+			v.broken(s.place, "a RESET to revision %d although what changed since %d is remembered", present, s.from)
+		}
+	}
+	for i := range h.Streams {
+		// How far the server had got is not known, only that it was not further
+		// than the truth.
+		at, known := (&History{Streams: h.Streams[:i+1]}).Position()
+		if known && h.Streams[i].Status == StatusPositionExpired && t.replayable(at.Revision, t.Through) {
+			v.broken(h.lastPlace(i), "the stream ends with %s, but %d is never more than %d changes behind, and as many are remembered",
+				StatusPositionExpired, at.Revision, t.Window)
 		}
 	}
 	return v.err()
@@ -48,41 +70,105 @@ func Bookmarkable(h *History, _ *Truth) error {
 	return v.err()
 }
 
-// missing reports the changes which positions given in the mode claim to be
+// missing reports the events which positions given in the mode claim to be
 // delivered, and which never were.
 func missing(h *History, t *Truth, in mode, v *verdict) {
+	if h.Latest {
+		missingMerged(h, t, in, v)
+		return
+	}
 	type delivery struct {
 		run int
 		version
 	}
 	steps := walk(h)
-	delivered := map[delivery]int{} // the last stream that brought the change
+	delivered := map[delivery]int{} // the last stream that brought the event
 	for _, a := range arrivals(steps) {
-		delivered[delivery{a.run, version{a.Object.Key, a.revision()}}] = a.stream
+		if a.mode != delta {
+			delivered[delivery{a.run, version{a.Object.Key, a.revision()}}] = a.stream
+		}
 	}
-	for _, s := range steps {
+	for i := range steps {
+		s := &steps[i]
 		if s.mode != in {
 			continue
 		}
-		for c := range t.Between(h.Scope, s.from, s.Position.Revision) {
-			// What an earlier stream brought beyond the position at which it was
-			// left has to come again, so only this stream counts, or a later one:
-			// coming too late is another fault than not coming.
-			stream, ok := delivered[delivery{s.run, version{c.Key, c.Revision}}]
-			if !ok || stream < s.stream {
-				event := eventOf(c)
-				v.broken(s.place, "%v is missing between positions %d and %d", &event, s.from, s.Position.Revision)
+		// What an earlier stream brought beyond the position at which it was
+		// left has to come again, so only this stream counts, or a later one:
+		// coming too late is another fault than not coming.
+		came := func(e *Event) bool {
+			stream, ok := delivered[delivery{s.run, version{e.Object.Key, e.revision()}}]
+			return ok && stream >= s.stream
+		}
+		crossed := map[object.Key]Event{}
+		gaps := t.gaps(s.from, s.Position.Revision)
+		for _, g := range gaps {
+			for key, e := range h.crossing(t, g) {
+				crossed[key] = e
+			}
+		}
+		for _, e := range h.between(t, s.from, s.Position.Revision, false) {
+			if came(&e) {
+				continue
+			}
+			if hidden(gaps, e.revision()) {
+				if c, ok := crossed[e.Object.Key]; !ok || came(&c) {
+					continue
+				}
+			}
+			v.broken(s.place, "%v is missing between positions %d and %d", &e, s.from, s.Position.Revision)
+		}
+	}
+}
+
+// hidden reports whether one of the gaps hides the revision.
+func hidden(gaps []Gap, r object.Revision) bool {
+	for _, g := range gaps {
+		if g.within(r) {
+			return true
+		}
+	}
+	return false
+}
+
+// missingMerged reports what is missing where events are merged per key.
+func missingMerged(h *History, t *Truth, in mode, v *verdict) {
+	for _, g := range groups(walk(h), in) {
+		if !g.complete {
+			continue
+		}
+		came := map[object.Key]bool{}
+		for _, e := range g.events {
+			came[e.Object.Key] = true
+		}
+		for _, e := range sorted(h.waiting(t, g)) {
+			if !came[e.Object.Key] {
+				v.broken(g.end(), "%v is missing between positions %d and %d", &e, g.from, g.to)
 			}
 		}
 	}
 }
 
-// count returns the number of changes of the whole resource after one revision
-// and up to another.
-func count(t *Truth, after, through object.Revision) int {
-	n := 0
-	for range t.Between(object.Scope{}, after, through) {
-		n++
+// missingFromDelta reports what a DELTA leaves out.
+func missingFromDelta(h *History, t *Truth, v *verdict) {
+	for _, g := range groups(walk(h), delta) {
+		if !g.complete {
+			continue
+		}
+		came := map[object.Key]bool{}
+		for _, e := range g.events {
+			came[e.Object.Key] = true
+		}
+		all := map[object.Key]Event{}
+		for key, b := range h.delta(t, g.from, g.to) {
+			if !b.optional {
+				all[key] = b.Event
+			}
+		}
+		for _, e := range sorted(all) {
+			if !came[e.Object.Key] {
+				v.broken(g.end(), "%v is missing from the DELTA between %d and %d", &e, g.from, g.to)
+			}
+		}
 	}
-	return n
 }

@@ -3,10 +3,11 @@
 // end-to-end tests with histories recorded from a running server, whatever the
 // traffic was and whatever was broken on purpose meanwhile.
 //
-// Two recordings go in. A [History] is one watcher's: which watches it opened, in
-// order, and every message it received. A [Truth] is etcd's own: every put and
-// delete in order of revision, as a direct etcd watch tells it. Neither knows
-// anything of gRPC or of the etcd client.
+// Two recordings go in. A [History] is one watcher's: what it asked for, which
+// watches it opened, in order, and every message it received. A [Truth] is etcd's
+// own: every put and delete in order of revision, as a direct etcd watch tells it,
+// and the [Conditions] under which the server had to work. Neither knows anything of
+// gRPC or of the etcd client.
 //
 // Out comes an error that names the promise that was broken and the place where.
 // There is one function per promise that a Watch makes, [Guarantees] lists them
@@ -15,22 +16,34 @@
 //	protocol      messages come in the documented order and form
 //	ordered       revisions never decrease on a stream
 //	unique        no event comes twice, nor after resuming at the last position
-//	reliable      no event of the scope is missing between two positions
+//	reliable      no event of the interest is missing between two positions
 //	atomic        the events of one revision come together, or are marked partial,
 //	              and a position never points inside them
-//	resumable     a resume inside the window continues exactly there
+//	resumable     a resume inside the window continues exactly there; outside of it
+//	              a DELTA says what became of everything that changed since, as long
+//	              as deletions are remembered
 //	bookmarkable  nothing at or below a position comes after it
 //	snapshot      a RESET brings exactly the state of one revision, which is not
 //	              older than was asked for
-//	filtered      every event is what the truth's change means for the scope, and
+//	filtered      every event is what the truth's change means for the interest, and
 //	              replaying the history gives the truth's state
+//	honest        a stream ends with the reason, and is never silent for longer than
+//	              the watcher asked for
+//
+// What an event is to a watcher follows from its view: the scope and the selectors,
+// which a test gives as a function of its own, whether previous objects and values
+// are shown, and whether what waits is merged. Each is computed here from the truth,
+// in the plainest way there is.
+//
+// Reads have a judge of their own: [Consistent] judges a [Read].
 //
 // The promises are cut so that one fault breaks one of them where that is
 // possible. An event that never comes is reliable's, or resumable's where it is
 // missing from the REPLAY of a resume; one that comes too late is bookmarkable's,
 // one that comes again unique's, one that looks wrong filtered's. Some faults
 // break two promises, and then both functions say so: a lost last change of a key
-// leaves a wrong state, too.
+// leaves a wrong state, too. That nobody is harmed by somebody else, and that memory
+// is bounded, cannot be seen in what one watcher received; other tests look at that.
 //
 // The functions believe their input. [NewTruth] refuses a truth that no etcd could
 // have produced, and Validate refuses a history that no client could have

@@ -2,14 +2,29 @@ package check
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// History is what one watcher saw.
+// History is what one watcher asked for and saw.
 type History struct {
 	Watcher string // who it was, for messages
+
+	// What it watches: the objects of the scope that Picks picks. Picks nil: all
+	// of them. It is given by the test in place of the selectors that it sent, so
+	// that the judge does not parse them with the code under test. Selects says
+	// in words what it picks.
 	Scope   object.Scope
+	Picks   func(*object.Object) bool
+	Selects string
+
+	Previous   bool          // it asked for the objects as they were before
+	OmitValues bool          // it asked for objects without their values
+	Latest     bool          // it asked for what waits to be merged per key
+	EveryEvent bool          // it would rather be cut off than miss an event
+	Bookmarks  time.Duration // the longest silence that it asked for. 0: any
+
 	Streams []Stream // the watches it opened, one after the other
 }
 
@@ -32,26 +47,52 @@ type Stream struct {
 	Begin    Begin
 	Position object.Position // with After
 
-	// NotBefore is a revision that had been acknowledged to a writer before the
-	// watch was asked for with linearizable consistency. 0: none.
+	// NotBefore is a revision that the beginning has to have reached: one that had
+	// been acknowledged to a writer before the watch was asked for with
+	// linearizable consistency, or the one that was asked for. 0: none.
 	NotBefore object.Revision
 
+	// Exact is the revision that the beginning has to be of. 0: any.
+	Exact object.Revision
+
 	Messages []Message
+
+	// Opened and Ended are when the watcher began and ceased to listen; Away is
+	// when it did not listen in between. They are needed where the watcher asked
+	// for bookmarks and the silence between them is to be judged.
+	Opened, Ended time.Time
+	Away          []Span
+
+	// Status is how the server ended the stream: StatusOK, or the reason that it
+	// gave. Empty where it was not the server who ended it, or where that is not
+	// known.
+	Status string
 
 	// End says in words how the stream ended. It is not judged.
 	End string
 }
 
+// The ways for a server to end a stream that are judged.
+const (
+	StatusOK              = "OK"
+	StatusDraining        = "DRAINING"
+	StatusPositionExpired = "POSITION_EXPIRED"
+	StatusEpochChanged    = "EPOCH_CHANGED"
+)
+
 // Message is one message of a watch.
 type Message struct {
 	object.Header
 	Events []Event
+	At     time.Time // when it was received. Zero: not known
 }
 
-// Event is one event of a message.
+// Event is one event of a message. An object whose Value is nil came without any,
+// not even an empty one.
 type Event struct {
-	Type   object.EventType
-	Object object.Object
+	Type     object.EventType
+	Object   object.Object
+	Previous *object.Object // nil: it came without
 }
 
 // revision returns the revision at which the event happened.
@@ -91,8 +132,8 @@ func (h *History) possible(t *Truth) error {
 				return fmt.Errorf("%s: stream %d resumes at %v, which is not the last position %v", h.Watcher, i, s.Position, last)
 			}
 		}
-		if s.NotBefore > t.Through {
-			return fmt.Errorf("%s: stream %d knows of revision %d, the truth ends at %d", h.Watcher, i, s.NotBefore, t.Through)
+		if known := max(s.NotBefore, s.Exact); known > t.Through {
+			return fmt.Errorf("%s: stream %d knows of revision %d, the truth ends at %d", h.Watcher, i, known, t.Through)
 		}
 		for j := range s.Messages {
 			m := &s.Messages[j]
@@ -108,3 +149,8 @@ func (h *History) possible(t *Truth) error {
 type place struct{ stream, message int }
 
 func (p place) String() string { return fmt.Sprintf("stream %d, message %d", p.stream, p.message) }
+
+// lastPlace returns the place of the last message of a stream.
+func (h *History) lastPlace(stream int) place {
+	return place{stream, max(0, len(h.Streams[stream].Messages)-1)}
+}

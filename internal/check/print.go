@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
@@ -30,27 +31,62 @@ func catchUpName(c object.CatchUp) string {
 		return "none"
 	case object.Replay:
 		return "REPLAY"
+	case object.Delta:
+		return "DELTA"
 	case object.Reset:
 		return "RESET"
 	}
 	return fmt.Sprintf("catch-up %d", c)
 }
 
+func (m mode) String() string {
+	return [...]string{live: "LIVE", now: "NOW", replay: "REPLAY", delta: "DELTA", reset: "RESET"}[m]
+}
+
+// interest says in words what is watched, and how.
+func (h *History) interest() string {
+	s := h.Scope.String()
+	if h.Selects != "" {
+		s += " where " + h.Selects
+	}
+	for _, option := range []struct {
+		is   bool
+		name string
+	}{
+		{h.Previous, "with previous objects"},
+		{h.OmitValues, "without values"},
+		{h.Latest, "merged"},
+		{h.EveryEvent, "every event"},
+	} {
+		if option.is {
+			s += ", " + option.name
+		}
+	}
+	if h.Bookmarks > 0 {
+		s += fmt.Sprintf(", bookmarks every %v", h.Bookmarks)
+	}
+	return s
+}
+
 // Print writes the history as text, one line per message, with the places that
 // the errors name.
 func (h *History) Print(w io.Writer) error {
 	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, "%s watches %v\n", h.Watcher, h.Scope)
+	fmt.Fprintf(out, "%s watches %s\n", h.Watcher, h.interest())
 	for i := range h.Streams {
 		s := &h.Streams[i]
 		switch s.Begin {
 		case FromNothing:
-			fmt.Fprintf(out, "stream %d: from nothing, not before %d\n", i, s.NotBefore)
+			fmt.Fprintf(out, "stream %d: from nothing, not before %d", i, s.NotBefore)
 		case FromNow:
-			fmt.Fprintf(out, "stream %d: from now, not before %d\n", i, s.NotBefore)
+			fmt.Fprintf(out, "stream %d: from now, not before %d", i, s.NotBefore)
 		case After:
-			fmt.Fprintf(out, "stream %d: after %v\n", i, s.Position)
+			fmt.Fprintf(out, "stream %d: after %v", i, s.Position)
 		}
+		if s.Exact != 0 {
+			fmt.Fprintf(out, ", exactly %d", s.Exact)
+		}
+		fmt.Fprintln(out, clock(s.Opened))
 		for j := range s.Messages {
 			m := &s.Messages[j]
 			fmt.Fprintf(out, "%6d %s", j, kindName(m.Kind))
@@ -63,19 +99,37 @@ func (h *History) Print(w io.Writer) error {
 			if m.Partial {
 				fmt.Fprint(out, " (partial)")
 			}
-			fmt.Fprintf(out, " -> %v\n", m.Position)
+			fmt.Fprintf(out, " -> %v%s\n", m.Position, clock(m.At))
 		}
-		fmt.Fprintf(out, "   end: %s\n", s.End)
+		for _, away := range s.Away {
+			fmt.Fprintf(out, "   away from%s to%s\n", clock(away.From), clock(away.To))
+		}
+		fmt.Fprintf(out, "   end: %s%s\n", s.End, clock(s.Ended))
 	}
 	return out.Flush()
 }
 
-// Print writes the truth as text, one line per change.
+// clock returns the time of day, where it is known.
+func clock(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Format(" 15:04:05.000")
+}
+
+// Print writes the truth as text: the conditions, and one line per change.
 func (t *Truth) Print(w io.Writer) error {
 	out := bufio.NewWriter(w)
+	fmt.Fprintf(out, "window %d, tombstones %d, forgotten %v, gaps %v\n", t.Window, t.Tombstones, t.Forgotten, t.Gaps)
+	for _, outage := range t.Outages {
+		fmt.Fprintf(out, "outage from%s to%s\n", clock(outage.From), clock(outage.To))
+	}
 	for i := range t.changes {
-		event := eventOf(&t.changes[i])
-		fmt.Fprintf(out, "%8d %v version %d\n", t.changes[i].Revision, &event, event.Object.Version)
+		c := &t.changes[i]
+		// To one who watches everything without a filter.
+		if event, ok := (&History{}).event(c); ok {
+			fmt.Fprintf(out, "%8d %v version %d\n", c.Revision, &event, event.Object.Version)
+		}
 	}
 	fmt.Fprintf(out, "%8d end\n", t.Through)
 	return out.Flush()

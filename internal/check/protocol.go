@@ -69,15 +69,18 @@ func form(v *verdict, s *step) {
 	if s.Position.Epoch == "" {
 		v.broken(s.place, "%s without an epoch", kind)
 	}
-	unfinished := s.mode == reset && s.Kind != object.Synced
+	unfinished := s.Kind != object.Synced
 	switch {
-	case unfinished && s.Position.Revision != 0:
+	case s.mode == reset && unfinished && s.Position.Revision != 0:
 		v.broken(s.place, "%s of a RESET has position %d, but half a state is no place to continue from", kind, s.Position.Revision)
-	case !unfinished && s.Position.Revision <= 0 && (s.Kind != object.Draining || s.from > 0):
+	case s.mode == reset && unfinished:
+	case s.Position.Revision <= 0 && (s.Kind != object.Draining || s.from > 0):
 		v.broken(s.place, "%s has position %d", kind, s.Position.Revision)
+	case s.mode == delta && unfinished && s.Kind != object.CatchUpBegin && s.Position.Revision != s.from:
+		v.broken(s.place, "%s of a DELTA that began at %d has position %d, but it stays where it was", kind, s.from, s.Position.Revision)
 	}
 	begins := s.Kind == object.CatchUpBegin
-	if known := s.CatchUp == object.Replay || s.CatchUp == object.Reset; begins != known || !begins && s.CatchUp != object.NoCatchUp {
+	if known := knownCatchUp(s.CatchUp); begins != known || !begins && s.CatchUp != object.NoCatchUp {
 		v.broken(s.place, "%s has catch-up %s", kind, catchUpName(s.CatchUp))
 	}
 	carries := s.Kind == object.CatchUpPart || s.Kind == object.Live
@@ -86,7 +89,11 @@ func form(v *verdict, s *step) {
 		v.broken(s.place, "%s has %d events", kind, len(s.Events))
 	case s.Kind == object.Live && len(s.Events) == 0:
 		v.broken(s.place, "LIVE has no events")
-	case s.Partial && (len(s.Events) == 0 || s.mode == reset):
+	case s.Partial && (len(s.Events) == 0 || s.mode == reset || s.mode == delta):
 		v.broken(s.place, "%s is marked partial", kind)
 	}
+}
+
+func knownCatchUp(c object.CatchUp) bool {
+	return c == object.Replay || c == object.Delta || c == object.Reset
 }

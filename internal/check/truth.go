@@ -15,10 +15,7 @@ type Truth struct {
 	// Through is how far the truth goes: it has every change up to there.
 	Through object.Revision
 
-	// Window is the number of changes of the resource that the server promises
-	// to remember for resuming, restarted or not. 0: unknown, so that a RESET in
-	// answer to a resume is never held against it.
-	Window int
+	Conditions
 
 	changes []object.Change            // in order of revision, with Old filled in
 	at      map[version]*object.Change // the change of a key at a revision
@@ -118,26 +115,27 @@ func (t *Truth) State(scope object.Scope, at object.Revision) []*object.Object {
 		if !scope.Contains(key) {
 			continue
 		}
-		changes := t.byKey[key]
-		n := sort.Search(len(changes), func(i int) bool { return changes[i].Revision > at })
-		if n > 0 && changes[n-1].New != nil {
-			state = append(state, changes[n-1].New)
+		if o := t.object(key, at); o != nil {
+			state = append(state, o)
 		}
 	}
 	return state
 }
 
-// eventOf returns the event that the change is to a watcher whose scope has its
-// key. Only the key decides about scopes, so an object is in the view of all of
-// them or of none.
-func eventOf(c *object.Change) Event {
-	switch {
-	case c.New == nil:
-		last := *c.Old
-		last.ModRevision = c.Revision
-		return Event{object.Deleted, last}
-	case c.Old == nil:
-		return Event{object.Added, *c.New}
+// last returns the last change of a key up to a revision, or nil.
+func (t *Truth) last(key object.Key, at object.Revision) *object.Change {
+	changes := t.byKey[key]
+	n := sort.Search(len(changes), func(i int) bool { return changes[i].Revision > at })
+	if n == 0 {
+		return nil
 	}
-	return Event{object.Modified, *c.New}
+	return changes[n-1]
+}
+
+// object returns the object that a key has at a revision, or nil.
+func (t *Truth) object(key object.Key, at object.Revision) *object.Object {
+	if c := t.last(key, at); c != nil {
+		return c.New
+	}
+	return nil
 }

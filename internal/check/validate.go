@@ -23,6 +23,7 @@ var Guarantees = []Guarantee{
 	{"bookmarkable", Bookmarkable},
 	{"snapshot", Snapshot},
 	{"filtered", Filtered},
+	{"honest", Honest},
 }
 
 // Validate judges a history by every guarantee. It returns nil or an error that

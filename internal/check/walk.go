@@ -1,6 +1,10 @@
 package check
 
-import "github.com/fanoutd/fanoutd/internal/object"
+import (
+	"slices"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
 
 // mode is what a watch was doing when it sent a message.
 type mode uint8
@@ -9,6 +13,7 @@ const (
 	live   mode = iota // sending events as they happen
 	now                // saying where now is, as the first message of a stream from now
 	replay             // a catch-up of kind REPLAY, from its beginning to SYNCED
+	delta              // a catch-up of kind DELTA, from its beginning to SYNCED
 	reset              // a catch-up of kind RESET, from its beginning to SYNCED
 )
 
@@ -50,10 +55,7 @@ func walk(h *History) []step {
 		for j := range s.Messages {
 			m := &s.Messages[j]
 			if m.Kind == object.CatchUpBegin {
-				doing = replay
-				if m.CatchUp == object.Reset {
-					doing = reset
-				}
+				doing = modeOf(m.CatchUp)
 			}
 			steps = append(steps, step{place{i, j}, m, doing, run, j == 0, from})
 			// A position within a RESET promises nothing, and takes back
@@ -67,6 +69,16 @@ func walk(h *History) []step {
 		}
 	}
 	return steps
+}
+
+func modeOf(c object.CatchUp) mode {
+	switch c {
+	case object.Reset:
+		return reset
+	case object.Delta:
+		return delta
+	}
+	return replay
 }
 
 // arrival is an event of a change, as opposed to an object of a snapshot, in the
@@ -88,9 +100,10 @@ func arrivals(steps []step) []arrival {
 			run = s.run
 			clear(seen)
 		}
-		if s.opens {
+		if s.opens || s.Kind == object.CatchUpBegin {
 			// A resume asks for everything after its position, also for the
-			// beginning of a revision of which the end never came.
+			// beginning of what never became complete. A catch-up in the stream
+			// begins at the position, too.
 			for v := range seen {
 				if v.revision > s.from {
 					delete(seen, v)
@@ -105,6 +118,56 @@ func arrivals(steps []step) []arrival {
 			v := version{e.Object.Key, e.revision()}
 			all = append(all, arrival{s, e, seen[v]})
 			seen[v] = true
+		}
+	}
+	return all
+}
+
+// group is what belongs together in a stream: the messages that lead from one
+// position to the next, or a whole DELTA.
+type group struct {
+	steps []*step
+	from  object.Revision
+	to    object.Revision // meaningful if it is complete
+
+	// complete is false where the stream ends in between or where another
+	// catch-up takes its place.
+	complete bool
+}
+
+func (g *group) mode() mode { return g.steps[0].mode }
+
+// events calls yield with the events of the group and the place of each.
+func (g *group) events(yield func(*step, *Event) bool) {
+	for _, s := range g.steps {
+		for i := range s.Events {
+			if !yield(s, &s.Events[i]) {
+				return
+			}
+		}
+	}
+}
+
+// groups returns the groups of the given modes.
+func groups(steps []step, of ...mode) []*group {
+	var all []*group
+	var open *group
+	for i := range steps {
+		s := &steps[i]
+		if s.opens || s.Kind == object.CatchUpBegin || s.Kind == object.Draining {
+			open = nil
+		}
+		if !slices.Contains(of, s.mode) {
+			continue
+		}
+		if open == nil {
+			open = &group{from: s.from}
+			all = append(all, open)
+		}
+		open.steps = append(open.steps, s)
+		if ends := !s.Partial && s.mode != delta || s.Kind == object.Synced; ends {
+			open.to, open.complete = max(s.from, s.Position.Revision), true
+			open = nil
 		}
 	}
 	return all

@@ -16,24 +16,35 @@ func Message(r *fanoutv1.WatchResponse) (check.Message, error) {
 	m := check.Message{Header: object.Header{
 		Kind:     object.MessageKind(r.GetKind()),
 		CatchUp:  object.CatchUp(r.GetCatchUp()),
-		Position: positionOf(r.GetPosition()),
+		Position: Position(r.GetPosition()),
 		Partial:  r.GetPartial(),
 	}}
 	for _, e := range r.GetEvents() {
-		o, err := objectOf(e.GetObject())
+		o, err := Object(e.GetObject())
 		if err != nil {
 			return check.Message{}, err
 		}
-		m.Events = append(m.Events, check.Event{Type: object.EventType(e.GetType()), Object: o})
+		event := check.Event{Type: object.EventType(e.GetType()), Object: o}
+		if p := e.GetPrevious(); p != nil {
+			previous, err := Object(p)
+			if err != nil {
+				return check.Message{}, err
+			}
+			event.Previous = &previous
+		}
+		m.Events = append(m.Events, event)
 	}
 	return m, nil
 }
 
-func positionOf(p *fanoutv1.Position) object.Position {
+// Position returns a position in the form in which it is judged.
+func Position(p *fanoutv1.Position) object.Position {
 	return object.Position{Epoch: object.Epoch(p.GetEpoch()), Revision: object.Revision(p.GetRevision())}
 }
 
-func objectOf(o *fanoutv1.Object) (object.Object, error) {
+// Object returns an object in the form in which it is judged: its value is nil if
+// it has none, not even an empty one. It returns an error as Message does.
+func Object(o *fanoutv1.Object) (object.Object, error) {
 	out := object.Object{
 		Key:            object.Key(o.GetKey()),
 		ContentType:    o.GetContentType(),
@@ -48,9 +59,9 @@ func objectOf(o *fanoutv1.Object) (object.Object, error) {
 	case *fanoutv1.Object_Text:
 		out.Value, text = []byte(v.Text), true
 	case *fanoutv1.Object_Data:
-		out.Value = v.Data
+		out.Value = append([]byte{}, v.Data...)
 	default:
-		return out, fmt.Errorf("object %q has no value", o.GetKey())
+		return out, nil
 	}
 	if want := object.IsText(out.ContentType, out.Value); text != want {
 		return out, fmt.Errorf("object %q of type %q comes as text: %v, should: %v", o.GetKey(), out.ContentType, text, want)

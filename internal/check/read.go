@@ -1,0 +1,110 @@
+package check
+
+import (
+	"fmt"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// Read is what somebody read of the state at once: a List with its pages, or a Get,
+// which is a List of one key.
+type Read struct {
+	Reader string // who it was, for messages
+
+	// What was read, as in [History].
+	Scope    object.Scope
+	Picks    func(*object.Object) bool
+	Selects  string
+	StartKey object.Key // only this key and those after it. Empty: all
+
+	// NotBefore is a revision that the answer has to have reached: one that had
+	// been acknowledged to a writer before a linearizable read was asked for, or
+	// the one that was asked for. 0: none.
+	NotBefore object.Revision
+
+	// Exact is the revision that the answer has to be of. 0: any.
+	Exact object.Revision
+
+	Pages []Page
+
+	// Unfinished says that there was more, but nobody asked for it or could get
+	// it.
+	Unfinished bool
+}
+
+// Page is a piece of the answer to a List.
+type Page struct {
+	Position  object.Position
+	Objects   []object.Object
+	Size      int    // the largest number of objects that was asked for. 0: any
+	Remaining *int64 // how many objects there are said to be after this page
+}
+
+// Consistent judges what was read: all of it is exactly the state of one revision,
+// in order of keys, in pages that are not larger than was asked for and know how
+// much follows; and that revision is not older than what had been acknowledged
+// before.
+func Consistent(r *Read, t *Truth) error {
+	broken := func(format string, args ...any) error {
+		return fmt.Errorf("%s broke consistent: %s", r.Reader, fmt.Sprintf(format, args...))
+	}
+	if len(r.Pages) == 0 {
+		return nil
+	}
+	at := r.Pages[0].Position
+	switch {
+	case at.Revision > t.Through:
+		return fmt.Errorf("cannot judge: %s read at revision %d, the truth ends at %d", r.Reader, at.Revision, t.Through)
+	case at.Epoch == "":
+		return broken("no epoch")
+	case at.Revision < r.NotBefore:
+		return broken("the state is of revision %d, but has to be at least of %d", at.Revision, r.NotBefore)
+	case r.Exact != 0 && at.Revision != r.Exact:
+		return broken("the state is of revision %d instead of the %d that was asked for", at.Revision, r.Exact)
+	}
+
+	view := History{Scope: r.Scope, Picks: func(o *object.Object) bool {
+		return o.Key >= r.StartKey && (r.Picks == nil || r.Picks(o))
+	}}
+	want := view.state(t, at.Revision)
+	read := 0
+	var got []*object.Object
+	for i := range r.Pages {
+		p := &r.Pages[i]
+		if p.Position != at {
+			return broken("page %d is of %v, but page 0 is of %v", i, p.Position, at)
+		}
+		if p.Size > 0 && len(p.Objects) > p.Size {
+			return broken("page %d has %d objects, at most %d were asked for", i, len(p.Objects), p.Size)
+		}
+		for j := range p.Objects {
+			o := &p.Objects[j]
+			if n := len(got); n > 0 && got[n-1].Key >= o.Key {
+				return broken("page %d: %q comes after %q", i, o.Key, got[n-1].Key)
+			}
+			got = append(got, o)
+		}
+		read += len(p.Objects)
+		follows := r.Unfinished || i+1 < len(r.Pages)
+		switch {
+		case follows && len(p.Objects) == 0:
+			return broken("page %d is empty, but not the last", i)
+		case r.Picks != nil && p.Remaining != nil:
+			return broken("page %d says what remains, although there is a selector", i)
+		case p.Remaining != nil && *p.Remaining != int64(len(want)-read):
+			return broken("page %d says that %d objects remain, it is %d", i, *p.Remaining, len(want)-read)
+		case p.Remaining == nil && r.Picks == nil && r.Exact == 0:
+			return broken("page %d does not say how many objects remain", i)
+		}
+	}
+	if r.Unfinished {
+		if len(got) > len(want) {
+			return broken("%d objects at revision %d, there are only %d", len(got), at.Revision, len(want))
+		}
+		want = want[:len(got)]
+	}
+	if diff := differences(want, got); diff != "" {
+		return broken("not the state at revision %d: %s", at.Revision, diff)
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package check
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// sees reports whether an object is in the watcher's view.
+func (h *History) sees(o *object.Object) bool {
+	return o != nil && h.Scope.Contains(o.Key) && (h.Picks == nil || h.Picks(o))
+}
+
+// image returns the object in the form in which the watcher gets it. Its value is
+// nil only if the watcher does without.
+func (h *History) image(o *object.Object) object.Object {
+	shown := *o
+	switch {
+	case h.OmitValues:
+		shown.Value = nil
+	case shown.Value == nil:
+		shown.Value = []byte{}
+	}
+	return shown
+}
+
+// state returns the objects in the watcher's view at a revision, in order of keys.
+func (h *History) state(t *Truth, at object.Revision) []*object.Object {
+	var state []*object.Object
+	for _, o := range t.State(h.Scope, at) {
+		if h.sees(o) {
+			shown := h.image(o)
+			state = append(state, &shown)
+		}
+	}
+	return state
+}
+
+// event returns the event that a change is to the watcher, or false if it is
+// none. Its type follows the watcher's view: an object that begins to match the
+// selectors is added, one that no longer does is deleted.
+func (h *History) event(c *object.Change) (Event, bool) {
+	before, after := h.sees(c.Old), h.sees(c.New)
+	switch {
+	case before && after:
+		return Event{Type: object.Modified, Object: h.image(c.New), Previous: h.previous(c.Old)}, true
+	case after:
+		return Event{Type: object.Added, Object: h.image(c.New)}, true
+	case before:
+		last := h.image(c.Old)
+		last.ModRevision = c.Revision
+		return Event{Type: object.Deleted, Object: last, Previous: h.previous(c.Old)}, true
+	}
+	return Event{}, false
+}
+
+func (h *History) previous(o *object.Object) *object.Object {
+	if !h.Previous {
+		return nil
+	}
+	shown := h.image(o)
+	return &shown
+}
+
+// wrong says in words what is wrong with an event, or nothing.
+func wrong(want, got *Event) string {
+	if got.Type != want.Type {
+		return "should be " + want.String()
+	}
+	if diff := difference(&want.Object, &got.Object); diff != "" {
+		return diff
+	}
+	switch {
+	case want.Previous == nil && got.Previous == nil:
+		return ""
+	case want.Previous == nil:
+		return "comes with a previous object"
+	case got.Previous == nil:
+		return "comes without the previous object"
+	}
+	if diff := difference(want.Previous, got.Previous); diff != "" {
+		return "has a previous object that " + diff
+	}
+	return ""
+}
+
+// difference says in words how two objects of one key differ.
+func difference(want, got *object.Object) string {
+	var all []string
+	differ := func(field string, want, got any) {
+		all = append(all, fmt.Sprintf("has %s %v instead of %v", field, got, want))
+	}
+	if want.Key != got.Key {
+		differ("key", want.Key, got.Key)
+	}
+	if want.ModRevision != got.ModRevision {
+		differ("mod revision", want.ModRevision, got.ModRevision)
+	}
+	if want.CreateRevision != got.CreateRevision {
+		differ("create revision", want.CreateRevision, got.CreateRevision)
+	}
+	if want.Version != got.Version {
+		differ("version", want.Version, got.Version)
+	}
+	switch {
+	case want.Value == nil && got.Value != nil:
+		all = append(all, fmt.Sprintf("has a value, %.100q", got.Value))
+	case want.Value != nil && got.Value == nil:
+		all = append(all, fmt.Sprintf("has no value instead of %.100q", want.Value))
+	case !bytes.Equal(want.Value, got.Value):
+		differ("value", fmt.Sprintf("%.100q", want.Value), fmt.Sprintf("%.100q", got.Value))
+	}
+	if want.ContentType != got.ContentType {
+		differ("content type", want.ContentType, got.ContentType)
+	}
+	if !maps.Equal(want.Labels, got.Labels) {
+		differ("labels", want.Labels, got.Labels)
+	}
+	if want.Opaque != got.Opaque {
+		differ("opaque", want.Opaque, got.Opaque)
+	}
+	return strings.Join(all, ", ")
+}
