@@ -45,9 +45,10 @@ func Atomic(h *History, t *Truth) error {
 		r := revision{a.run, a.revision()}
 		before := home[r]
 		home[r] = a.step
-		// An announced rest may come in the next message. A new stream sends an
-		// incomplete revision from its beginning.
-		if before != nil && before.place != a.place && !before.Partial {
+		// An announced rest may come in the next message. A new stream sends what
+		// lies beyond its position from the beginning.
+		again := before != nil && before.stream != a.stream && a.revision() > a.from
+		if before != nil && before.place != a.place && !before.Partial && !again {
 			v.broken(a.place, "%v comes apart from the events of its revision in %v", a.Event, before.place)
 		}
 	}

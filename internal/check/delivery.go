@@ -1,6 +1,10 @@
 package check
 
-import "github.com/fanoutd/fanoutd/internal/object"
+import (
+	"maps"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
 
 // Reliable: no event of the interest is missing between two positions of a stream.
 // Where what waits is merged, none is missing of what is left.
@@ -103,9 +107,7 @@ func missing(h *History, t *Truth, in mode, v *verdict) {
 		crossed := map[object.Key]Event{}
 		gaps := t.gaps(s.from, s.Position.Revision)
 		for _, g := range gaps {
-			for key, e := range h.crossing(t, g) {
-				crossed[key] = e
-			}
+			maps.Copy(crossed, h.crossing(t, g))
 		}
 		for _, e := range h.between(t, s.from, s.Position.Revision, false) {
 			if came(&e) {

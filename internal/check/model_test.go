@@ -19,8 +19,8 @@ func TestFaultsAreNoticedAnywhere(t *testing.T) {
 	applied := map[string]int{}
 	for range 300 {
 		truth := randomTruth(t, rng)
-		scope := randomScope(t, rng)
-		history := serve(rng, truth, scope)
+		history := randomInterest(t, rng)
+		(&model{rng: rng, truth: truth, history: history}).serve()
 		if err := check.Validate(history, truth); err != nil {
 			t.Fatalf("%v is wrong with\n%s", err, printed(t, history, truth))
 		}
@@ -68,7 +68,21 @@ func randomTruth(t *testing.T, rng *rand.Rand) *check.Truth {
 		t.Fatal(err)
 	}
 	truth.Window = 10
+	truth.Tombstones = 6
 	return truth
+}
+
+// randomInterest returns a watcher that has not seen anything yet.
+func randomInterest(t *testing.T, rng *rand.Rand) *check.History {
+	t.Helper()
+	h := watched(randomScope(t, rng))
+	for _, ask := range []func(*check.History){even, previous, omitting, func(h *check.History) { h.Latest = true }, everyEvent} {
+		if rng.IntN(3) == 0 {
+			ask(h)
+		}
+	}
+	h.EveryEvent = h.EveryEvent && !h.Latest
+	return h
 }
 
 func randomScope(t *testing.T, rng *rand.Rand) object.Scope {
@@ -84,125 +98,6 @@ func randomScope(t *testing.T, rng *rand.Rand) object.Scope {
 		return team
 	}
 	return object.Scope{}
-}
-
-// serve returns a history as a correct server makes it: of a watcher that leaves
-// and comes back until it has seen everything.
-func serve(rng *rand.Rand, truth *check.Truth, scope object.Scope) *check.History {
-	history := watched(scope)
-	for present := object.Revision(1); present < truth.Through; {
-		present = min(truth.Through, present+object.Revision(rng.IntN(20)))
-		var s check.Stream
-		at := present
-		last, known := history.Position()
-		switch n := rng.IntN(6); {
-		case known && n < 4:
-			s = after(last.Revision)
-			at = serveCatchUp(rng, &s, truth, scope, present)
-		case n == 4:
-			s = fromNow(bookmark(present))
-		default:
-			s = fromNothing()
-			serveReset(rng, &s, truth, scope, present)
-		}
-		for range rng.IntN(8) {
-			to := min(truth.Through, at+object.Revision(rng.IntN(6)))
-			if events := between(truth, scope, at, to); len(events) > 0 {
-				s.Messages = append(s.Messages, pieces(rng, object.Live, at, to, events)...)
-			} else {
-				s.Messages = append(s.Messages, bookmark(to))
-			}
-			at = to
-		}
-		if rng.IntN(3) == 0 {
-			s.Messages = append(s.Messages, draining(at))
-		}
-		history.Streams = append(history.Streams, s)
-		present = max(present, at)
-	}
-	return history
-}
-
-func serveCatchUp(rng *rand.Rand, s *check.Stream, truth *check.Truth, scope object.Scope, present object.Revision) object.Revision {
-	from := s.Position.Revision
-	present = max(present, from)
-	if len(between(truth, object.Scope{}, from, present)) > truth.Window {
-		serveReset(rng, s, truth, scope, present)
-		return present
-	}
-	s.Messages = append(s.Messages, begin(object.Replay, from))
-	if events := between(truth, scope, from, present); len(events) > 0 {
-		s.Messages = append(s.Messages, pieces(rng, object.CatchUpPart, from, present, events)...)
-	}
-	s.Messages = append(s.Messages, synced(present))
-	return present
-}
-
-func serveReset(rng *rand.Rand, s *check.Stream, truth *check.Truth, scope object.Scope, at object.Revision) {
-	s.Messages = append(s.Messages, begin(object.Reset, 0))
-	m := part(0, nil)
-	for _, o := range truth.State(scope, at) {
-		m.Events = append(m.Events, check.Event{Type: object.Added, Object: *o})
-		if rng.IntN(3) == 0 {
-			s.Messages = append(s.Messages, m)
-			m = part(0, nil)
-		}
-	}
-	s.Messages = append(s.Messages, m, synced(at))
-}
-
-// between returns what a watcher of the scope has to see.
-func between(truth *check.Truth, scope object.Scope, after, through object.Revision) []check.Event {
-	var all []check.Event
-	for c := range truth.Between(scope, after, through) {
-		switch {
-		case c.New == nil:
-			last := *c.Old
-			last.ModRevision = c.Revision
-			all = append(all, check.Event{Type: object.Deleted, Object: last})
-		case c.Old == nil:
-			all = append(all, check.Event{Type: object.Added, Object: *c.New})
-		default:
-			all = append(all, check.Event{Type: object.Modified, Object: *c.New})
-		}
-	}
-	return all
-}
-
-// pieces packs events into messages: each a whole number of revisions, or now and
-// then one revision in two.
-func pieces(rng *rand.Rand, kind object.MessageKind, from, to object.Revision, events []check.Event) []check.Message {
-	var all []check.Message
-	at := from
-	flush := func(revision object.Revision, pending []check.Event) {
-		all = append(all, message(kind, revision, pending))
-		at = revision
-	}
-	var pending []check.Event
-	for len(events) > 0 {
-		r := events[0].Object.ModRevision
-		n := slices.IndexFunc(events, func(e check.Event) bool { return e.Object.ModRevision != r })
-		if n < 0 {
-			n = len(events)
-		}
-		revision := events[:n]
-		events = events[n:]
-		if n > 1 && rng.IntN(4) == 0 {
-			if len(pending) > 0 {
-				flush(pending[len(pending)-1].Object.ModRevision, pending)
-			}
-			all = append(all, partial(message(kind, at, revision[:1])))
-			pending = revision[1:]
-			continue
-		}
-		pending = append(slices.Clone(pending), revision...)
-		if len(events) > 0 && rng.IntN(2) == 0 {
-			flush(r, pending)
-			pending = nil
-		}
-	}
-	flush(to, pending)
-	return all
 }
 
 // faults change a correct history into one that is not, or return false where it
@@ -250,7 +145,7 @@ var faults = map[string]func(*rand.Rand, *check.History) bool{
 	},
 	"message is lost": func(rng *rand.Rand, h *check.History) bool {
 		m, _, ok := pickEvent(rng, h)
-		if ok {
+		if ok && !h.Latest { // whose next message may well have made up for it
 			for i := range h.Streams {
 				s := &h.Streams[i]
 				for j := range s.Messages {
@@ -268,9 +163,54 @@ var faults = map[string]func(*rand.Rand, *check.History) bool{
 	"messages change places": func(rng *rand.Rand, h *check.History) bool {
 		s := &h.Streams[rng.IntN(len(h.Streams))]
 		for i := 1; i < len(s.Messages)-1; i++ {
-			if len(s.Messages[i].Events) > 0 && len(s.Messages[i-1].Events) > 0 && s.Messages[i].Kind == s.Messages[i-1].Kind {
-				s.Messages[i], s.Messages[i-1] = s.Messages[i-1], s.Messages[i]
+			m, next := &s.Messages[i-1], &s.Messages[i]
+			if m.Kind != next.Kind || len(m.Events) == 0 || len(next.Events) == 0 {
+				continue
+			}
+			if m.Events[len(m.Events)-1].Object.ModRevision < next.Events[0].Object.ModRevision {
+				*m, *next = *next, *m
 				return true
+			}
+		}
+		return false
+	},
+	"previous object is lost": func(rng *rand.Rand, h *check.History) bool {
+		m, i, ok := pickEvent(rng, h)
+		if ok = ok && m.Events[i].Previous != nil; ok {
+			m.Events[i].Previous = nil
+		}
+		return ok
+	},
+	"value is missing or shown": func(rng *rand.Rand, h *check.History) bool {
+		m, i, ok := pickEvent(rng, h)
+		if !ok {
+			return false
+		}
+		o := &m.Events[i].Object
+		if o.Value == nil {
+			o.Value = []byte{}
+		} else {
+			o.Value = nil
+		}
+		return true
+	},
+	"DELTA has what did not change": func(_ *rand.Rand, h *check.History) bool {
+		return inDelta(h, func(m *check.Message) {
+			o := object.Object{Key: "team-1/3", ModRevision: m.Position.Revision}
+			m.Events = append([]check.Event{{Type: object.Deleted, Object: o}}, m.Events...)
+		})
+	},
+	"DELTA moves the position": func(_ *rand.Rand, h *check.History) bool {
+		return inDelta(h, func(m *check.Message) { m.Position.Revision++ })
+	},
+	"replay has become a DELTA": func(_ *rand.Rand, h *check.History) bool {
+		for i := range h.Streams {
+			s := &h.Streams[i]
+			for j := range s.Messages {
+				if m := &s.Messages[j]; m.CatchUp == object.Replay {
+					m.CatchUp = object.Delta
+					return slices.ContainsFunc(s.Messages[j:], func(m check.Message) bool { return m.Kind == object.Synced })
+				}
 			}
 		}
 		return false
@@ -288,26 +228,59 @@ var faults = map[string]func(*rand.Rand, *check.History) bool{
 	},
 }
 
-// pickEvent chooses an event of a change at random.
-func pickEvent(rng *rand.Rand, h *check.History) (*check.Message, int, bool) {
-	var all []*check.Message
+// inDelta does something to the first part of a DELTA, or returns false if there is
+// none.
+func inDelta(h *check.History, do func(*check.Message)) bool {
 	for i := range h.Streams {
-		snapshot := false
-		for j := range h.Streams[i].Messages {
-			m := &h.Streams[i].Messages[j]
-			if m.Kind == object.CatchUpBegin {
-				snapshot = m.CatchUp == object.Reset
+		s := &h.Streams[i]
+		for j := 1; j < len(s.Messages); j++ {
+			if s.Messages[j-1].CatchUp == object.Delta && s.Messages[j].Kind == object.CatchUpPart {
+				do(&s.Messages[j])
+				return true
 			}
-			if len(m.Events) > 0 && (m.Kind == object.Live || !snapshot) {
-				all = append(all, m)
+		}
+	}
+	return false
+}
+
+// pickEvent chooses an event of a change at random, of those without which the
+// watcher is wrong: the position that covers them was given.
+func pickEvent(rng *rand.Rand, h *check.History) (*check.Message, int, bool) {
+	type pick struct {
+		*check.Message
+		event int
+	}
+	var all []pick
+	for i := range h.Streams {
+		s := &h.Streams[i]
+		kind := object.NoCatchUp
+		last := object.Revision(0)
+		for j := range s.Messages {
+			last = max(last, s.Messages[j].Position.Revision)
+		}
+		for j := range s.Messages {
+			m := &s.Messages[j]
+			switch m.Kind {
+			case object.CatchUpBegin:
+				kind = m.CatchUp
+			case object.Synced:
+				kind = object.NoCatchUp
+			}
+			for k := range m.Events {
+				e := &m.Events[k]
+				// Of what a DELTA says to be gone the watcher may have had nothing.
+				optional := kind == object.Delta && e.Type == object.Deleted
+				if kind != object.Reset && !optional && e.Object.ModRevision <= last {
+					all = append(all, pick{m, k})
+				}
 			}
 		}
 	}
 	if len(all) == 0 {
 		return nil, 0, false
 	}
-	m := all[rng.IntN(len(all))]
-	return m, rng.IntN(len(m.Events)), true
+	p := all[rng.IntN(len(all))]
+	return p.Message, p.event, true
 }
 
 func clone(h *check.History) *check.History {

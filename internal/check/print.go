@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -45,9 +46,9 @@ func (m mode) String() string {
 
 // interest says in words what is watched, and how.
 func (h *History) interest() string {
-	s := h.Scope.String()
+	words := []string{h.Scope.String()}
 	if h.Selects != "" {
-		s += " where " + h.Selects
+		words[0] += " where " + h.Selects
 	}
 	for _, option := range []struct {
 		is   bool
@@ -57,15 +58,13 @@ func (h *History) interest() string {
 		{h.OmitValues, "without values"},
 		{h.Latest, "merged"},
 		{h.EveryEvent, "every event"},
+		{h.Bookmarks > 0, fmt.Sprintf("bookmarks every %v", h.Bookmarks)},
 	} {
 		if option.is {
-			s += ", " + option.name
+			words = append(words, option.name)
 		}
 	}
-	if h.Bookmarks > 0 {
-		s += fmt.Sprintf(", bookmarks every %v", h.Bookmarks)
-	}
-	return s
+	return strings.Join(words, ", ")
 }
 
 // Print writes the history as text, one line per message, with the places that

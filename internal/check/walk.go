@@ -135,8 +135,6 @@ type group struct {
 	complete bool
 }
 
-func (g *group) mode() mode { return g.steps[0].mode }
-
 // events calls yield with the events of the group and the place of each.
 func (g *group) events(yield func(*step, *Event) bool) {
 	for _, s := range g.steps {

@@ -1,0 +1,291 @@
+package check_test
+
+import (
+	"cmp"
+	"maps"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// model is a correct server with one watcher, who leaves and comes back until it
+// has seen everything. It is made of nothing that the judge is made of.
+type model struct {
+	rng     *rand.Rand
+	truth   *check.Truth
+	history *check.History
+	stream  *check.Stream   // the one that is being served
+	at      object.Revision // how far the watcher is
+}
+
+func (m *model) serve() {
+	for present := object.Revision(1); present < m.truth.Through; {
+		present = min(m.truth.Through, max(present, m.at)+object.Revision(m.rng.IntN(20)))
+		m.history.Streams = append(m.history.Streams, m.open(present))
+		m.stream = &m.history.Streams[len(m.history.Streams)-1]
+		if m.begin(present) {
+			m.live()
+		}
+		if n := len(m.stream.Messages); n > 0 && m.stream.Status == "" && m.rng.IntN(4) == 0 {
+			m.stream.Messages = m.stream.Messages[:m.rng.IntN(n)] // the connection breaks
+		}
+		m.at = 0
+		if last, ok := m.history.Position(); ok {
+			m.at = last.Revision
+		}
+	}
+}
+
+// open says where the next stream begins. Who was told that its position is too old
+// does not ask for it again.
+func (m *model) open(present object.Revision) check.Stream {
+	last, known := m.history.Position()
+	if n := len(m.history.Streams); n > 0 && m.history.Streams[n-1].Status == check.StatusPositionExpired {
+		known = false
+	}
+	switch n := m.rng.IntN(7); {
+	case known && n < 4:
+		return after(last.Revision)
+	case n == 4:
+		return fromNow()
+	case n == 5:
+		return exactly(1+object.Revision(m.rng.IntN(int(present))), fromNothing())
+	}
+	return fromNothing()
+}
+
+func (m *model) begin(present object.Revision) bool {
+	s := m.stream
+	switch {
+	case s.Begin == check.FromNow:
+		m.at = present
+		m.send(bookmark(present))
+		return true
+	case s.Exact != 0:
+		m.reset(s.Exact)
+		return true
+	case s.Begin == check.FromNothing:
+		m.reset(present)
+		return true
+	}
+	return m.catchUp(max(present, m.at))
+}
+
+func (m *model) send(messages ...check.Message) {
+	m.stream.Messages = append(m.stream.Messages, messages...)
+}
+
+// live sends what happens next, and catches up when it comes to be too much.
+func (m *model) live() {
+	for range m.rng.IntN(8) {
+		to := min(m.truth.Through, m.at+object.Revision(m.rng.IntN(12)))
+		if m.forgotten(m.at, to) {
+			if !m.catchUp(to) {
+				return
+			}
+			continue
+		}
+		if events := m.between(m.at, to); len(events) > 0 {
+			m.send(m.pieces(object.Live, m.at, to, events)...)
+		} else {
+			m.send(bookmark(to))
+		}
+		m.at = to
+	}
+	if m.rng.IntN(3) == 0 {
+		m.send(draining(m.at))
+		m.stream.Status = []string{check.StatusOK, check.StatusDraining}[m.rng.IntN(2)]
+	}
+}
+
+func (m *model) forgotten(from, to object.Revision) bool {
+	return len(slices.Collect(m.truth.Between(object.Scope{}, from, to))) > m.truth.Window
+}
+
+// catchUp brings the watcher from where it is to the present. It reports whether
+// the stream goes on.
+func (m *model) catchUp(present object.Revision) bool {
+	from := m.at
+	deletions := 0
+	for c := range m.truth.Between(object.Scope{}, from, present) {
+		if c.New == nil {
+			deletions++
+		}
+	}
+	switch {
+	case from == 0:
+		m.reset(present)
+	case !m.forgotten(from, present):
+		m.send(begin(object.Replay, from))
+		if events := m.between(from, present); len(events) > 0 {
+			m.send(m.pieces(object.CatchUpPart, from, present, events)...)
+		}
+		m.send(synced(present))
+	case m.history.EveryEvent:
+		m.stream.Status = check.StatusPositionExpired
+		return false
+	case deletions <= m.truth.Tombstones:
+		m.delta(from, present)
+	default:
+		m.reset(present)
+	}
+	m.at = present
+	return true
+}
+
+// delta sends what became of the keys that changed, in one message or more.
+func (m *model) delta(from, to object.Revision) {
+	latest := map[object.Key]*object.Change{}
+	for c := range m.truth.Between(m.history.Scope, from, to) {
+		latest[c.Key] = c
+	}
+	m.send(begin(object.Delta, from))
+	p := part(from, nil)
+	for _, c := range slices.SortedFunc(maps.Values(latest), func(a, b *object.Change) int { return cmp.Compare(a.Revision, b.Revision) }) {
+		e := check.Event{Type: object.Modified}
+		switch {
+		case !m.matches(c.New):
+			e = gone(change{c.Key, c.Revision})[0]
+		case c.New.CreateRevision > from:
+			e.Type = object.Added
+			fallthrough
+		default:
+			e.Object = m.shown(c.New)
+		}
+		p.Events = append(p.Events, e)
+		if m.rng.IntN(3) == 0 {
+			m.send(p)
+			p = part(from, nil)
+		}
+	}
+	m.send(p, synced(to))
+}
+
+func (m *model) reset(at object.Revision) {
+	m.send(begin(object.Reset, 0))
+	p := part(0, nil)
+	for _, o := range m.truth.State(m.history.Scope, at) {
+		if !m.matches(o) {
+			continue
+		}
+		p.Events = append(p.Events, check.Event{Type: object.Added, Object: m.shown(o)})
+		if m.rng.IntN(3) == 0 {
+			m.send(p)
+			p = part(0, nil)
+		}
+	}
+	m.send(p, synced(at))
+	m.at = at
+}
+
+func (m *model) matches(o *object.Object) bool {
+	return o != nil && (m.history.Picks == nil || m.history.Picks(o))
+}
+
+func (m *model) shown(o *object.Object) object.Object {
+	shown := *o
+	if m.history.OmitValues {
+		shown.Value = nil
+	}
+	return shown
+}
+
+// between returns what the watcher has to see.
+func (m *model) between(from, to object.Revision) []check.Event {
+	var all []check.Event
+	for c := range m.truth.Between(m.history.Scope, from, to) {
+		was, is := m.matches(c.Old), m.matches(c.New)
+		if !was && !is {
+			continue
+		}
+		e := check.Event{Type: object.Modified}
+		if is {
+			e.Object = m.shown(c.New)
+		} else {
+			e.Type = object.Deleted
+			e.Object = m.shown(c.Old)
+			e.Object.ModRevision = c.Revision
+		}
+		if !was {
+			e.Type = object.Added
+		} else if m.history.Previous {
+			e.Previous = new(m.shown(c.Old))
+		}
+		all = append(all, e)
+	}
+	if m.history.Latest {
+		all = merge(all)
+	}
+	return all
+}
+
+// merge goes from event to event, by the table.
+func merge(events []check.Event) []check.Event {
+	type pair struct{ before, after object.EventType }
+	table := map[pair]object.EventType{
+		{object.Added, object.Modified}:    object.Added,
+		{object.Modified, object.Modified}: object.Modified,
+		{object.Modified, object.Deleted}:  object.Deleted,
+		{object.Deleted, object.Added}:     object.Modified,
+	}
+	waiting := map[object.Key]check.Event{}
+	for _, e := range events {
+		if before, ok := waiting[e.Object.Key]; ok {
+			e.Previous = before.Previous
+			merged, left := table[pair{before.Type, e.Type}]
+			if !left { // it was added and deleted
+				delete(waiting, e.Object.Key)
+				continue
+			}
+			e.Type = merged
+		}
+		waiting[e.Object.Key] = e
+	}
+	return slices.SortedFunc(maps.Values(waiting), func(a, b check.Event) int {
+		return cmp.Compare(a.Object.ModRevision, b.Object.ModRevision)
+	})
+}
+
+// pieces packs events into messages: each a whole number of revisions, or now and
+// then one revision in two. What is merged is one piece, or now and then in two.
+func (m *model) pieces(kind object.MessageKind, from, to object.Revision, events []check.Event) []check.Message {
+	if m.history.Latest {
+		if n := len(events); n > 1 && m.rng.IntN(2) == 0 {
+			return []check.Message{partial(message(kind, from, events[:n/2])), message(kind, to, events[n/2:])}
+		}
+		return []check.Message{message(kind, to, events)}
+	}
+	var all []check.Message
+	at := from
+	flush := func(revision object.Revision, pending []check.Event) {
+		all = append(all, message(kind, revision, pending))
+		at = revision
+	}
+	var pending []check.Event
+	for len(events) > 0 {
+		r := events[0].Object.ModRevision
+		n := slices.IndexFunc(events, func(e check.Event) bool { return e.Object.ModRevision != r })
+		if n < 0 {
+			n = len(events)
+		}
+		revision := events[:n]
+		events = events[n:]
+		if n > 1 && m.rng.IntN(4) == 0 {
+			if len(pending) > 0 {
+				flush(pending[len(pending)-1].Object.ModRevision, pending)
+			}
+			all = append(all, partial(message(kind, at, revision[:1])))
+			pending = revision[1:]
+			continue
+		}
+		pending = append(slices.Clone(pending), revision...)
+		if len(events) > 0 && m.rng.IntN(2) == 0 {
+			flush(r, pending)
+			pending = nil
+		}
+	}
+	flush(to, pending)
+	return all
+}
