@@ -69,14 +69,14 @@ type Cacher struct {
 
 	// What follows belongs to the goroutine in Run.
 
-	now        time.Time // when what is being applied was received
-	position   object.Position
-	objects    *btree.BTreeG[*object.Object]
-	window     window
-	traces     traces
-	replayable object.Revision
-	target     object.Revision // publish nothing older: the store was here when filling began
-	opaque     opaqueLog
+	now      time.Time // when what is being applied was received
+	position object.Position
+	objects  *btree.BTreeG[*object.Object]
+	window   window
+	traces   traces
+	relisted object.Revision
+	target   object.Revision // publish nothing older: the store was here when filling began
+	opaque   opaqueLog
 }
 
 // New returns a cacher that does nothing until it is run.
@@ -101,6 +101,10 @@ func (c *Cacher) Ready() <-chan struct{} { return c.ready }
 // Following reports whether the state keeps up with the store. While it is false
 // the state may be old: the store is away, or the cacher is catching up.
 func (c *Cacher) Following() bool { return c.following.Load() }
+
+// Advance asks the store how far it is, so that the revision of a quiet resource
+// advances soon. It does not wait.
+func (c *Cacher) Advance() { c.progress.hint() }
 
 // apply brings the state forward by an update of the store and publishes it.
 func (c *Cacher) apply(u object.Update) {
@@ -158,7 +162,7 @@ func (c *Cacher) publish() {
 		objects:    c.objects.Copy(),
 		window:     c.window,
 		traces:     c.traces.freeze(),
-		replayable: c.replayable,
+		relisted:   c.relisted,
 		superseded: make(chan struct{}),
 	})
 	if previous == nil {
@@ -168,8 +172,18 @@ func (c *Cacher) publish() {
 	}
 }
 
-// build makes the object that a record holds.
+// build makes the object that a record holds, and notes if it does not decode.
 func (c *Cacher) build(r *object.Record) *object.Object {
+	o, err := c.decode(r)
+	if err != nil {
+		c.opaque.note(c.log, r, err)
+	}
+	return o
+}
+
+// decode makes the object that a record holds. It does so in any case; the error
+// says why the object is opaque.
+func (c *Cacher) decode(r *object.Record) (*object.Object, error) {
 	o := &object.Object{
 		Key:            r.Key,
 		CreateRevision: r.CreateRevision,
@@ -178,13 +192,12 @@ func (c *Cacher) build(r *object.Record) *object.Object {
 	}
 	content, err := c.cfg.Codec.Decode(r.Value)
 	if err != nil {
-		c.opaque.note(c.log, r, err)
 		o.Opaque = true
 		content = object.OpaqueContent(r.Value)
 	}
 	o.Value, o.ContentType, o.Labels, o.Fields = content.Value, content.ContentType, content.Labels, content.Fields
 	c.cfg.Seal(o)
-	return o
+	return o, err
 }
 
 // Run fills the cacher and keeps it up to date until ctx is done. It returns

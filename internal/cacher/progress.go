@@ -18,19 +18,37 @@ const progressRetry = 50 * time.Millisecond
 type progressDemand struct {
 	waiting *atomic.Int64
 	asked   chan struct{} // capacity 1: somebody began to wait
+	hinted  *atomic.Int64 // when somebody last asked who does not wait; Unix nanoseconds
 }
 
 func newProgressDemand() progressDemand {
-	return progressDemand{waiting: new(atomic.Int64), asked: make(chan struct{}, 1)}
+	return progressDemand{waiting: new(atomic.Int64), asked: make(chan struct{}, 1), hinted: new(atomic.Int64)}
+}
+
+// hintEvery is how often at most the store is asked for the sake of those who do
+// not wait: there may be ten thousand of them.
+const hintEvery = 50 * time.Millisecond
+
+// hint has the store asked soon, without waiting for the answer.
+func (d progressDemand) hint() {
+	last, now := d.hinted.Load(), time.Now().UnixNano()
+	if now-last < int64(hintEvery) || !d.hinted.CompareAndSwap(last, now) {
+		return // somebody else has just asked
+	}
+	d.ask()
+}
+
+func (d progressDemand) ask() {
+	select {
+	case d.asked <- struct{}{}:
+	default: // a request for everybody who waits by now is about to be made
+	}
 }
 
 // wait says that the caller waits for progress until it calls done.
 func (d progressDemand) wait() {
 	d.waiting.Add(1)
-	select {
-	case d.asked <- struct{}{}:
-	default: // a request for everybody who waits by now is about to be made
-	}
+	d.ask()
 }
 
 func (d progressDemand) done() { d.waiting.Add(-1) }

@@ -36,31 +36,41 @@ func AtLeast(r object.Revision) Consistency { return Consistency{level: minRevis
 // reach the revision in time, [object.ErrUnavailable] where the store could not
 // be asked, and ctx.Err() where the caller gave up.
 func (c *Cacher) Read(ctx context.Context, want Consistency) (*State, error) {
-	switch want.level {
+	if _, err := c.Reach(ctx, want); err != nil {
+		return nil, err
+	}
+	return c.State(), nil
+}
+
+// Reach waits like [Cacher.Read] and returns the oldest revision that satisfies
+// the consistency, which the cacher has then reached. Readers who share a state
+// compare it with that.
+func (c *Cacher) Reach(ctx context.Context, want Consistency) (object.Revision, error) {
+	switch s := c.State(); want.level {
 	case anyRevision:
-		if s := c.State(); s != nil {
-			return s, nil
+		if s == nil {
+			return 0, ErrNotReady
 		}
-		return nil, ErrNotReady
+		return 0, nil
 	case minRevision:
-		if s := c.State(); s != nil && s.Revision() >= want.min {
-			return s, nil
+		if s != nil && s.Revision() >= want.min {
+			return want.min, nil
 		}
 	}
 	waiting, cancel := context.WithTimeout(ctx, c.cfg.ReadWait)
 	defer cancel()
 	now, err := c.current.get(waiting)
 	if err != nil {
-		return nil, readError(ctx, err)
+		return 0, readError(ctx, err)
 	}
 	needed := now
 	if want.level == minRevision {
 		if want.min > now {
-			return nil, &FutureError{Asked: want.min, Current: now}
+			return 0, &FutureError{Asked: want.min, Current: now}
 		}
 		needed = want.min
 	}
-	return c.await(ctx, waiting, needed)
+	return needed, c.await(ctx, waiting, needed)
 }
 
 // readError tells a caller who gave up from a store that did not answer in time.
@@ -74,11 +84,11 @@ func readError(ctx context.Context, err error) error {
 	return fmt.Errorf("learn the revision of the store: %w", err)
 }
 
-// await returns the first state that has reached the revision.
-func (c *Cacher) await(ctx, waiting context.Context, needed object.Revision) (*State, error) {
+// await waits until the state has reached the revision.
+func (c *Cacher) await(ctx, waiting context.Context, needed object.Revision) error {
 	s := c.State()
 	if s != nil && s.Revision() >= needed {
-		return s, nil
+		return nil
 	}
 	c.progress.wait()
 	defer c.progress.done()
@@ -86,7 +96,7 @@ func (c *Cacher) await(ctx, waiting context.Context, needed object.Revision) (*S
 		changed := c.ready
 		if s = c.State(); s != nil {
 			if s.Revision() >= needed {
-				return s, nil
+				return nil
 			}
 			changed = s.superseded
 		}
@@ -95,11 +105,11 @@ func (c *Cacher) await(ctx, waiting context.Context, needed object.Revision) (*S
 		case <-waiting.Done():
 			switch {
 			case ctx.Err() != nil:
-				return nil, ctx.Err()
+				return ctx.Err()
 			case s == nil:
-				return nil, ErrNotReady
+				return ErrNotReady
 			}
-			return nil, &BehindError{Asked: needed, Have: s.Revision()}
+			return &BehindError{Asked: needed, Have: s.Revision()}
 		}
 	}
 }

@@ -63,7 +63,7 @@ func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
 	c.objects, c.traces = objects, traces
 	c.position = object.Position{Epoch: epoch, Revision: from}
 	c.window = window{after: from}
-	c.replayable = from
+	c.relisted = 0
 	c.target = now
 	c.log.Info("listed", "epoch", epoch, "revision", from, "objects", objects.Len(), "store_revision", now)
 	return nil
@@ -86,7 +86,7 @@ func (c *Cacher) relist(ctx context.Context) error {
 	c.now = time.Now()
 	c.traces.jump(c.position.Revision, now)
 	c.applyDifference(records, now)
-	c.replayable = now
+	c.relisted = now
 	c.target = now
 	c.log.Info("listed again", "revision", now, "objects", len(records), "differences", c.window.count-before)
 	c.advance(now)

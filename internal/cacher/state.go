@@ -17,7 +17,7 @@ type State struct {
 	objects    *btree.BTreeG[*object.Object]
 	window     window
 	traces     traces
-	replayable object.Revision
+	relisted   object.Revision
 	superseded chan struct{} // closed when a newer state has been published
 }
 
@@ -60,12 +60,16 @@ func (s *State) Objects(scope object.Scope, start object.Key) iter.Seq[*object.O
 
 // Replayable returns the oldest revision after which every change that happened
 // is known. Resuming at an older one needs another way.
-func (s *State) Replayable() object.Revision { return max(s.replayable, s.window.after) }
+func (s *State) Replayable() object.Revision { return max(s.relisted, s.window.after) }
+
+// Relisted returns the revision at which the state was last listed again after its
+// watch was lost, or 0. Changes of that revision stand for those in between.
+func (s *State) Relisted() object.Revision { return s.relisted }
 
 // Changes returns the changes after the revision, oldest first, or false where
 // the window no longer has them all. Behind a relist they are the differences
 // that were found instead of the changes that were made; a reader who must know
-// compares with [State.Replayable].
+// compares with [State.Relisted].
 func (s *State) Changes(after object.Revision) (iter.Seq[*object.Change], bool) {
 	if after < s.window.after {
 		return nil, false

@@ -2,6 +2,7 @@ package cacher
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/tidwall/btree"
@@ -142,9 +143,8 @@ func (t *traces) covers(after object.Revision) bool {
 
 // Difference is what became of a key since an older revision.
 type Difference struct {
-	Key    object.Key
-	At     object.Revision // of its last change
-	Object *object.Object  // as it is now; nil: deleted
+	Mark                  // the key and the revision of its last change
+	Object *object.Object // as it is now; nil: deleted
 
 	// Known says that the key may have existed at the older revision. Who was
 	// there then can only have it if it did.
@@ -155,90 +155,84 @@ type Difference struct {
 // revision.
 func (s *State) Deltable(after object.Revision) bool { return s.traces.covers(after) }
 
+// Mark is a place among differences, which are in order of revision and key.
+type Mark struct {
+	At  object.Revision
+	Key object.Key
+}
+
 // Since returns what became of the keys of the scope that changed after the
-// revision, in order of their last change, or false where that is no longer known.
-func (s *State) Since(after object.Revision, scope object.Scope) ([]Difference, bool) {
-	if !s.traces.covers(after) {
-		return nil, false
-	}
-	// A scope of few keys is walked by key, one of many by revision. Which is
-	// shorter is found out by walking both, a step at a time.
-	var byRevision, byKey []Difference
-	recent, keys := s.recentWalk(after, scope), s.keyWalk(after, scope)
-	for {
-		d, more := recent()
-		if !more {
-			return byRevision, true
+// revision, in order of their last change. It begins behind the mark, so that
+// nothing has to be kept by those who read a part at a time. The revision must be
+// one of which [State.Deltable] says yes.
+func (s *State) Since(after object.Revision, scope object.Scope, behind Mark) iter.Seq[Difference] {
+	return func(yield func(Difference) bool) {
+		behind.At = max(behind.At, after)
+		if few := s.fewSince(behind, scope); few != nil {
+			for _, t := range few {
+				if !yield(s.difference(t, after)) {
+					return
+				}
+			}
+			return
 		}
-		if d.Key != "" {
-			byRevision = append(byRevision, d)
-		}
-		if d, more = keys(); !more {
-			slices.SortFunc(byKey, func(a, b Difference) int {
-				return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Key, b.Key))
-			})
-			return byKey, true
-		}
-		if d.Key != "" {
-			byKey = append(byKey, d)
-		}
+		s.traces.recent.Ascend(trace{at: behind.At, key: behind.Key}, func(t trace) bool {
+			if !isBehind(t, behind) || !scope.Contains(t.key) {
+				return true
+			}
+			return yield(s.difference(t, after))
+		})
 	}
 }
 
-// walk takes a walk one step further. The difference is empty where the step led
-// to nothing of interest; false means that the walk is over.
-type walk func() (Difference, bool)
-
-// recentWalk walks over everything that changed after the revision, and keeps what
-// is in the scope.
-func (s *State) recentWalk(after object.Revision, scope object.Scope) walk {
-	iter := s.traces.recent.Iter()
-	more := iter.Seek(trace{at: after + 1})
-	return func() (Difference, bool) {
-		if !more {
-			iter.Release()
-			return Difference{}, false
-		}
-		t := iter.Item()
-		more = iter.Next()
-		if !scope.Contains(t.key) {
-			return Difference{}, true
-		}
-		return s.difference(t, after), true
-	}
+// isBehind reports whether t comes behind the mark. Behind a revision alone, which
+// has no key, comes what is newer.
+func isBehind(t trace, m Mark) bool {
+	return t.at > m.At || t.at == m.At && m.Key != "" && t.key > m.Key
 }
 
-// keyWalk walks over everything in the scope, first objects and then graves, and
-// keeps what changed after the revision.
-func (s *State) keyWalk(after object.Revision, scope object.Scope) walk {
-	objects, graves := s.objects.Iter(), s.traces.graves.Iter()
+// fewSince returns the traces behind the mark in a scope that has fewer keys than
+// there are traces, else nil: it walks over both, a step at a time, to find out.
+func (s *State) fewSince(behind Mark, scope object.Scope) []trace {
+	few := []trace{}
+	recent := s.traces.recent.Iter()
+	defer recent.Release()
+	objects := s.objects.Iter()
+	defer objects.Release()
+	graves := s.traces.graves.Iter()
+	defer graves.Release()
+	more := recent.Seek(trace{at: behind.At, key: behind.Key})
 	moreObjects := objects.Seek(&object.Object{Key: scope.First()})
 	moreGraves := graves.Seek(&grave{key: scope.First()})
-	return func() (Difference, bool) {
-		if moreObjects && scope.Contains(objects.Item().Key) {
+	for ; more; more = recent.Next() {
+		var t trace
+		switch {
+		case moreObjects && scope.Contains(objects.Item().Key):
 			o := objects.Item()
+			t = trace{at: o.ModRevision, key: o.Key, object: o}
 			moreObjects = objects.Next()
-			if o.ModRevision <= after {
-				return Difference{}, true
-			}
-			return s.difference(trace{at: o.ModRevision, key: o.Key, object: o}, after), true
-		}
-		if moreGraves && scope.Contains(graves.Item().key) {
+		case moreGraves && scope.Contains(graves.Item().key):
 			g := graves.Item()
 			moreGraves = graves.Next()
-			if g.at <= after || s.Get(g.key) != nil {
-				return Difference{}, true
+			if s.Get(g.key) != nil {
+				continue
 			}
-			return s.difference(trace{at: g.at, key: g.key}, after), true
+			t = trace{at: g.at, key: g.key}
+		default:
+			slices.SortFunc(few, func(a, b trace) int {
+				return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.key, b.key))
+			})
+			return few
 		}
-		objects.Release()
-		graves.Release()
-		return Difference{}, false
+		if isBehind(t, behind) {
+			few = append(few, t)
+		}
 	}
+	return nil
 }
 
 func (s *State) difference(t trace, after object.Revision) Difference {
-	d := Difference{Key: t.key, At: t.at, Object: t.object}
+	d := Difference{Mark: Mark{At: t.at, Key: t.key}, Object: t.object}
 	if t.object != nil && t.object.CreateRevision <= after {
 		d.Known = true
 		return d

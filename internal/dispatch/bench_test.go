@@ -25,7 +25,7 @@ func BenchmarkEvent(b *testing.B) {
 			begin := dispatch.FromNow(f.cacher.State().Position())
 			delivered.Add(watchers) // the bookmarks
 			for range watchers {
-				w := f.dispatcher.Watch(interest, begin)
+				w := f.dispatcher.Watch(interest, begin, dispatch.Options{})
 				reading.Go(func() {
 					defer w.Close()
 					for {
@@ -56,7 +56,7 @@ func BenchmarkInterests(b *testing.B) {
 			begin := dispatch.FromNow(f.cacher.State().Position())
 			watchers := make([]*dispatch.Watcher, interests)
 			for i := range watchers {
-				watchers[i] = f.dispatcher.Watch(dispatch.Interest{Scope: object.ExactKey(object.Key(fmt.Sprint("k/", i)))}, begin)
+				watchers[i] = f.dispatcher.Watch(dispatch.Interest{Scope: object.ExactKey(object.Key(fmt.Sprint("k/", i)))}, begin, dispatch.Options{})
 				defer watchers[i].Close()
 			}
 			w := watchers[0]

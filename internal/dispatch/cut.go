@@ -41,3 +41,6 @@ func (c *cut) take(at object.Revision, size int) bool {
 	c.upto = at
 	return true
 }
+
+// takeAlone is take for an event that belongs together with no other.
+func (c *cut) takeAlone(size int) bool { return c.take(c.current+1, size) }

@@ -3,9 +3,11 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -21,16 +23,21 @@ type Source interface {
 	State() *cacher.State
 	// Ready returns a channel that is closed when there is a state.
 	Ready() <-chan struct{}
+	// Following reports whether the state keeps up with the store.
+	Following() bool
+	// Advance has the position of the state follow that of the store soon, though
+	// nothing changes.
+	Advance()
 }
 
 // Encoder makes the bytes that are sent for an event.
 type Encoder interface {
-	// AppendEvent appends the event that o was added, modified or deleted at the
-	// revision, and returns the extended slice.
-	AppendEvent(b []byte, t object.EventType, o *object.Object, at object.Revision) []byte
-	// AddedEvent returns the event that o was added. The bytes are shared by
+	// AppendEvent appends the event as it looks in the view, and returns the
+	// extended slice.
+	AppendEvent(b []byte, e object.Event, v object.View) []byte
+	// AddedEvent returns the event that o was added. The bytes may be shared by
 	// everyone and never change.
-	AddedEvent(o *object.Object) []byte
+	AddedEvent(o *object.Object, v object.View) []byte
 }
 
 // Config says how to dispatch. Source and Encoder are required.
@@ -46,6 +53,15 @@ type Config struct {
 	// FeedBytes bounds the memory of the logs of all feeds together. What falls
 	// out of them is read from the window. Default 64 MiB.
 	FeedBytes int
+
+	// CatchUpBytes bounds the memory of what watchers who catch up at the same
+	// time share. What finds no room in it is made for each of them. Default
+	// 64 MiB.
+	CatchUpBytes int
+
+	// Indexed are the indexes of fields in [object.Object.Fields] by which the
+	// feeds that a change concerns are found.
+	Indexed []int
 }
 
 // Dispatcher brings the changes of one resource to its watchers.
@@ -55,14 +71,18 @@ type Dispatcher struct {
 	through atomic.Int64  // revision: all changes up to it are in the feeds they concern
 	stopped chan struct{} // closed when Run has ended
 	shard   atomic.Uint32 // spreads watchers over wakers
+	memos   memoBudget
 
 	mu       sync.Mutex            // guards everything below, and what feed says
 	position object.Position       // as through, with its epoch; zero before the first state
 	feeds    map[interestKey]*feed // those with watchers
 	index    index                 // the same
+	keeping  map[*feed]struct{}    // those that may have a memo
+	swept    time.Time             // when keeping was last gone through
 	budget   budget
-	scratch  []byte  // for encoding
-	touched  []*feed // that the present round has to publish
+	hashes   maphash.Seed // for keys
+	scratch  []byte       // for encoding
+	touched  []*feed      // that the present round has to publish
 }
 
 // New returns a dispatcher that does nothing until it is run.
@@ -73,12 +93,18 @@ func New(cfg Config) *Dispatcher {
 	if cfg.FeedBytes == 0 {
 		cfg.FeedBytes = 64 << 20
 	}
+	if cfg.CatchUpBytes == 0 {
+		cfg.CatchUpBytes = 64 << 20
+	}
 	d := &Dispatcher{
 		cfg:     cfg,
 		stopped: make(chan struct{}),
 		feeds:   map[interestKey]*feed{},
-		index:   index{},
+		index:   newIndex(cfg.Indexed),
+		keeping: map[*feed]struct{}{},
+		hashes:  maphash.MakeSeed(),
 	}
+	d.memos.limit = int64(cfg.CatchUpBytes)
 	d.budget = budget{limit: cfg.FeedBytes, touch: d.touch}
 	for range runtime.GOMAXPROCS(0) {
 		d.wakers = append(d.wakers, newWaker())
@@ -127,7 +153,7 @@ func (d *Dispatcher) offer(s *cacher.State) {
 		}
 	} else {
 		for c := range changes {
-			for f := range d.index.concerned(c.Key) {
+			for f := range d.index.concerned(c) {
 				d.appendTo(f, c)
 			}
 		}
@@ -139,6 +165,7 @@ func (d *Dispatcher) offer(s *cacher.State) {
 	// after the views: what it promises they then see.
 	d.position = s.Position()
 	d.through.Store(int64(d.position.Revision))
+	d.expireMemos(s)
 	for i, f := range d.touched {
 		for n := range f.shards {
 			d.wakers[n].enqueue(&f.shards[n])
@@ -148,15 +175,28 @@ func (d *Dispatcher) offer(s *cacher.State) {
 	d.touched = d.touched[:0]
 }
 
+// expireMemos drops the memos that are out of date, now and then.
+func (d *Dispatcher) expireMemos(newest *cacher.State) {
+	if len(d.keeping) == 0 || time.Since(d.swept) < memoAge {
+		return
+	}
+	d.swept = time.Now()
+	for f := range d.keeping {
+		if f.memo.expire(newest, &d.memos) {
+			delete(d.keeping, f)
+		}
+	}
+}
+
 // appendTo shows a change to a feed: filtered once, encoded once.
 func (d *Dispatcher) appendTo(f *feed, c *object.Change) {
-	t, o, ok := f.interest.see(c)
+	e, ok := f.interest.See(c)
 	if !ok {
 		return
 	}
-	d.scratch = d.cfg.Encoder.AppendEvent(d.scratch[:0], t, o, c.Revision)
+	d.scratch = d.cfg.Encoder.AppendEvent(d.scratch[:0], e, f.interest.View)
 	d.touch(f)
-	f.append(c.Revision, d.scratch)
+	f.append(c.Revision, uint32(maphash.String(d.hashes, string(c.Key))), d.scratch)
 }
 
 // touch has a feed published when the present round is over.
@@ -169,7 +209,7 @@ func (d *Dispatcher) touch(f *feed) {
 
 // Watch registers a watcher. Every change after the call is covered by it. The
 // caller calls Next from one goroutine, and Close when it is done.
-func (d *Dispatcher) Watch(i Interest, b Begin) *Watcher {
+func (d *Dispatcher) Watch(i Interest, b Begin, o Options) *Watcher {
 	d.mu.Lock()
 	f := d.feeds[i.key()]
 	if f == nil {
@@ -180,17 +220,31 @@ func (d *Dispatcher) Watch(i Interest, b Begin) *Watcher {
 	f.watchers++
 	d.mu.Unlock()
 
+	if o.BookmarkInterval > 0 {
+		// Nothing is held back for so long that it looks as if we were gone.
+		o.BatchDelay = min(o.BatchDelay, o.BookmarkInterval)
+	}
 	n := int(d.shard.Add(1)) % len(d.wakers)
 	return &Watcher{
 		dispatcher: d,
 		feed:       f,
+		options:    o,
 		shard:      &f.shards[n],
 		slot:       -1,
 		wake:       make(chan struct{}, 1),
 		step:       b.first,
 		epoch:      b.at.Epoch,
 		cursor:     b.at.Revision,
+		needed:     b.needed,
+		exact:      b.exact,
 	}
+}
+
+// keep has the memo of a feed dropped when it is out of date.
+func (d *Dispatcher) keep(f *feed) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.keeping[f] = struct{}{}
 }
 
 // leave forgets a watcher, and with the last one the feed.
@@ -203,6 +257,8 @@ func (d *Dispatcher) leave(w *Watcher) {
 		delete(d.feeds, f.interest.key())
 		d.index.remove(f)
 		f.forget()
+		f.memo.drop(&d.memos)
+		delete(d.keeping, f)
 	}
 }
 

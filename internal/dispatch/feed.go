@@ -13,6 +13,7 @@ type feed struct {
 	view     atomic.Pointer[view]
 	version  atomic.Uint64 // counts changes of view; see Watcher.park
 	shards   []shard       // the parked watchers, one shard for each waker
+	memo     memo
 
 	// What follows is guarded by the dispatcher's mutex.
 
@@ -29,14 +30,14 @@ func newFeed(i Interest, at object.Position, wakers int, b *budget) *feed {
 }
 
 // append adds an encoded event to the log; publish shows it.
-func (f *feed) append(at object.Revision, event []byte) {
+func (f *feed) append(at object.Revision, key uint32, event []byte) {
 	var last *segment
 	if n := len(f.next.segments); n > 0 {
 		last = f.next.segments[n-1]
 	}
-	if last == nil || !last.add(at, event) {
+	if last == nil || !last.add(at, key, event) {
 		s := newSegment(f, last, len(event))
-		s.add(at, event)
+		s.add(at, key, event)
 		// A fresh slice, because views that were published share the old one.
 		f.next.segments = append(slices.Clip(f.next.segments), s)
 		f.budget.add(s)

@@ -65,7 +65,7 @@ func TestFiltered(t *testing.T) {
 				write(t, f, "1", tc.before)
 				synctest.Wait()
 				before := f.cacher.State().Position()
-				w := f.watchInterest(t, picking(t, "env=prod"), dispatch.FromSnapshot())
+				w := f.watchInterest(t, picking(t, "env=prod"), dispatch.FromSnapshot(0))
 				if got, want := show(w.sync(t, object.Reset)), map[string]string{prod: "+k=1"}[tc.before]; got != want {
 					t.Errorf("the snapshot is %q, want %q", got, want)
 				}
@@ -89,7 +89,7 @@ func TestFiltered(t *testing.T) {
 				f := start(t, limits{codec: "object"})
 				write(t, f, "1", tc.before)
 				synctest.Wait()
-				w := f.watchInterest(t, picking(t, "env=prod"), dispatch.FromSnapshot())
+				w := f.watchInterest(t, picking(t, "env=prod"), dispatch.FromSnapshot(0))
 				w.sync(t, object.Reset)
 				f.store.Change(func() { f.store.Quiet = true })
 				write(t, f, "between", test)
@@ -110,7 +110,7 @@ func TestFiltered(t *testing.T) {
 func TestFilteredOutIsNotEncoded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{codec: "object"})
-		w := f.watchInterest(t, picking(t, "env=prod"), dispatch.FromSnapshot())
+		w := f.watchInterest(t, picking(t, "env=prod"), dispatch.FromSnapshot(0))
 		w.sync(t, object.Reset)
 		for range 10 {
 			f.store.Commit(map[object.Key][]byte{"k": labelled(t, "v", "test")})

@@ -40,17 +40,18 @@ type countingEncoder struct {
 	hook   func()       // called by each of them, if set before anything is written
 }
 
-func (e *countingEncoder) AppendEvent(b []byte, t object.EventType, o *object.Object, at object.Revision) []byte {
+func (e *countingEncoder) AppendEvent(b []byte, event object.Event, v object.View) []byte {
 	e.events.Add(1)
 	if e.hook != nil {
 		e.hook()
 	}
-	return e.Encoder.AppendEvent(b, t, o, at)
+	return e.Encoder.AppendEvent(b, event, v)
 }
 
 // limits are those of the cacher and of the dispatcher; zero is the default.
 type limits struct {
 	window       int // changes
+	tombstones   int
 	messageBytes int
 	feedBytes    int
 	codec        string
@@ -69,7 +70,9 @@ func start(t testing.TB, l limits) *fixture {
 		Codec:    codec,
 		Seal:     wire.Seal,
 		Window:   cacher.WindowLimits{MaxChanges: l.window},
-		Log:      slog.New(slog.DiscardHandler),
+
+		MaxTombstones: l.tombstones,
+		Log:           slog.New(slog.DiscardHandler),
 	})
 	f.dispatcher = dispatch.New(dispatch.Config{
 		Source:       f.cacher,
@@ -108,7 +111,12 @@ func (f *fixture) watch(t testing.TB, scope object.Scope, begin dispatch.Begin) 
 
 func (f *fixture) watchInterest(t testing.TB, i dispatch.Interest, begin dispatch.Begin) *watcher {
 	t.Helper()
-	w := &watcher{Watcher: f.dispatcher.Watch(i, begin)}
+	return f.watchWith(t, i, begin, dispatch.Options{})
+}
+
+func (f *fixture) watchWith(t testing.TB, i dispatch.Interest, begin dispatch.Begin, o dispatch.Options) *watcher {
+	t.Helper()
+	w := &watcher{Watcher: f.dispatcher.Watch(i, begin, o)}
 	t.Cleanup(w.Close)
 	return w
 }

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/selector"
 )
@@ -10,34 +11,56 @@ import (
 type Interest struct {
 	Scope    object.Scope
 	Selector selector.Selector
+	View     object.View
 }
 
 // interestKey is the canonical form of an interest.
 type interestKey struct {
 	scope    object.Scope
 	selector string
+	view     object.View
 }
 
-func (i *Interest) key() interestKey { return interestKey{i.Scope, i.Selector.String()} }
+func (i *Interest) key() interestKey { return interestKey{i.Scope, i.Selector.String(), i.View} }
 
-// picks reports whether an object of the scope, or none, is in view.
-func (i *Interest) picks(o *object.Object) bool { return o != nil && i.Selector.Matches(o) }
+// Picks reports whether an object of the scope, or none, is in view.
+func (i *Interest) Picks(o *object.Object) bool { return o != nil && i.Selector.Matches(o) }
 
-// see returns how a change looks to the interest: the type of the event and the
-// object that it carries, or false where it is not to be seen. What decides is
-// what the watcher saw before: an object that leaves the selector is deleted.
-func (i *Interest) see(c *object.Change) (object.EventType, *object.Object, bool) {
+// See returns how a change looks to the interest, or false where it is not to be
+// seen. What decides is what the watcher saw before: an object that leaves the
+// selector is deleted.
+func (i *Interest) See(c *object.Change) (object.Event, bool) {
 	if !i.Scope.Contains(c.Key) {
-		return 0, nil, false
+		return object.Event{}, false
 	}
-	before, after := i.picks(c.Old), i.picks(c.New)
+	e := object.Event{Revision: c.Revision, Key: c.Key}
+	before, after := i.Picks(c.Old), i.Picks(c.New)
 	switch {
 	case before && after:
-		return object.Modified, c.New, true
+		e.Type, e.Object, e.Previous = object.Modified, c.New, c.Old
 	case after:
-		return object.Added, c.New, true
+		e.Type, e.Object = object.Added, c.New
 	case before:
-		return object.Deleted, c.Old, true
+		e.Type, e.Object, e.Previous = object.Deleted, c.Old, c.Old
+	default:
+		return object.Event{}, false
 	}
-	return 0, nil, false
+	return e, true
+}
+
+// SeeDifference returns what a watcher who was at the revision is told about what
+// became of a key since, or false where that is nothing.
+func (i *Interest) SeeDifference(d cacher.Difference, after object.Revision) (object.Event, bool) {
+	e := object.Event{Revision: d.At, Key: d.Key}
+	switch picked := i.Picks(d.Object); {
+	case picked && d.Object.CreateRevision > after:
+		e.Type, e.Object = object.Added, d.Object
+	case picked:
+		e.Type, e.Object = object.Modified, d.Object
+	case d.Known:
+		e.Type = object.Deleted
+	default:
+		return object.Event{}, false // came and went unseen
+	}
+	return e, true
 }

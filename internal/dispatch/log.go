@@ -36,7 +36,8 @@ type segment struct {
 // entry is one event in a segment. It begins where the one before it ends.
 type entry struct {
 	at  object.Revision
-	end int
+	end int32
+	key uint32 // a hash of the key: two events with different ones are of different keys
 }
 
 func newSegment(f *feed, previous *segment, size int) *segment {
@@ -49,12 +50,12 @@ func newSegment(f *feed, previous *segment, size int) *segment {
 }
 
 // add appends an encoded event and reports whether it had room.
-func (s *segment) add(at object.Revision, event []byte) bool {
+func (s *segment) add(at object.Revision, key uint32, event []byte) bool {
 	if s.n == len(s.entries) || s.used+len(event) > len(s.bytes) {
 		return false
 	}
 	s.used += copy(s.bytes[s.used:], event)
-	s.entries[s.n] = entry{at: at, end: s.used}
+	s.entries[s.n] = entry{at: at, end: int32(s.used), key: key}
 	s.n++
 	return true
 }
@@ -64,7 +65,7 @@ func (s *segment) start(i int) int {
 	if i == 0 {
 		return 0
 	}
-	return s.entries[i-1].end
+	return int(s.entries[i-1].end)
 }
 
 // view is the log of a feed at one moment, frozen. It has every event of the
@@ -81,6 +82,36 @@ func (v *view) shown(i int) int {
 		return v.last
 	}
 	return v.segments[i].n
+}
+
+// distinct reports whether the events after the cursor are of different keys, all
+// of them, so that there is nothing to merge. It may say no where they are.
+func (v *view) distinct(cursor object.Revision) bool {
+	var first uint32
+	var seen map[uint32]bool
+	n := 0
+	for i := len(v.segments) - 1; i >= 0; i-- {
+		entries := v.segments[i].entries[:v.shown(i)]
+		for j := len(entries) - 1; j >= 0; j-- {
+			if entries[j].at <= cursor {
+				return true
+			}
+			// One event is the usual case and needs no map.
+			key := entries[j].key
+			switch n++; n {
+			case 1:
+				first = key
+				continue
+			case 2:
+				seen = map[uint32]bool{first: true}
+			}
+			if seen[key] {
+				return false
+			}
+			seen[key] = true
+		}
+	}
+	return true
 }
 
 // read returns the events after the cursor as they are sent, leaving out the
@@ -109,7 +140,7 @@ walk:
 	for ; si < len(v.segments); si, ei = si+1, 0 {
 		s := v.segments[si]
 		for ; ei < v.shown(si); ei++ {
-			if !end.take(s.entries[ei].at, s.entries[ei].end-s.start(ei)) {
+			if !end.take(s.entries[ei].at, int(s.entries[ei].end)-s.start(ei)) {
 				break walk
 			}
 		}
@@ -117,7 +148,7 @@ walk:
 	for left := end.taken; left > 0; first = (place{first.segment + 1, 0}) {
 		s := v.segments[first.segment]
 		n := min(left, v.shown(first.segment)-first.entry)
-		from, to := s.start(first.entry), s.entries[first.entry+n-1].end
+		from, to := s.start(first.entry), int(s.entries[first.entry+n-1].end)
 		pieces = append(pieces, s.bytes[from:to:to])
 		left -= n
 	}

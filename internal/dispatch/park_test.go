@@ -25,15 +25,15 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		go c.Run(t.Context())
 		go d.Run(t.Context())
 		<-c.Ready()
-		w := d.Watch(Interest{}, FromNow(c.State().Position()))
+		w := d.Watch(Interest{}, FromNow(c.State().Position()), Options{})
 		defer w.Close()
-		if _, ok := w.poll(); !ok {
+		if _, ok, _ := w.poll(); !ok {
 			t.Fatal("there is no bookmark")
 		}
-		if _, ok := w.poll(); ok || !w.park() {
+		if _, ok, _ := w.poll(); ok || !w.park() {
 			t.Fatal("there is something besides the bookmark")
 		}
-		if _, ok := w.poll(); ok {
+		if _, ok, _ := w.poll(); ok {
 			t.Fatal("there is something besides the bookmark")
 		}
 		m.Put("k", "1")
@@ -41,7 +41,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		if w.park() {
 			t.Error("the watcher sleeps through an event")
 		}
-		if _, ok := w.poll(); !ok {
+		if _, ok, _ := w.poll(); !ok {
 			t.Error("the event is not there")
 		}
 	})

@@ -121,7 +121,7 @@ func (r *reader) run(t *testing.T) {
 // has been read.
 func (r *reader) stream(t *testing.T) (done bool) {
 	s := check.Stream{Begin: check.FromNothing}
-	begin := dispatch.FromSnapshot()
+	begin := dispatch.FromSnapshot(0)
 	last, resumable := r.history.Position()
 	switch n := r.rng.IntN(10); {
 	case resumable && n < 7:
@@ -131,7 +131,7 @@ func (r *reader) stream(t *testing.T) (done bool) {
 		s.Begin = check.FromNow
 		begin = dispatch.FromNow(r.cacher.State().Position())
 	}
-	w := &watcher{Watcher: r.dispatcher.Watch(dispatch.Interest{Scope: r.history.Scope}, begin), stream: s}
+	w := &watcher{Watcher: r.dispatcher.Watch(dispatch.Interest{Scope: r.history.Scope}, begin, dispatch.Options{}), stream: s}
 	defer w.Close()
 	defer func() { r.history.Streams = append(r.history.Streams, w.stream) }()
 	for left := 1 + r.rng.IntN(60); ; left-- {

@@ -18,7 +18,7 @@ func TestReliableWhileTheFeedGrows(t *testing.T) {
 	begin := dispatch.FromNow(f.cacher.State().Position())
 	var reading sync.WaitGroup
 	for range watchers {
-		w := f.dispatcher.Watch(dispatch.Interest{Scope: object.ExactKey("k")}, begin)
+		w := f.dispatcher.Watch(dispatch.Interest{Scope: object.ExactKey("k")}, begin, dispatch.Options{})
 		reading.Go(func() {
 			defer w.Close()
 			for next := 0; next < events; {

@@ -2,26 +2,11 @@ package dispatch
 
 import (
 	"context"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
-
-// Begin says where a watcher begins.
-type Begin struct {
-	first step
-	at    object.Position
-}
-
-// FromSnapshot begins with the state as it is when the first message is made.
-func FromSnapshot() Begin { return Begin{first: beginReset} }
-
-// After begins with what changed since the position, which must not lie ahead of
-// the source's state if it is of the same epoch.
-func After(p object.Position) Begin { return Begin{first: beginResume, at: p} }
-
-// FromNow begins with what changes after the position of a recent state.
-func FromNow(now object.Position) Begin { return Begin{first: beginNow, at: now} }
 
 // Message is what a watcher is told at once. The pieces of events are shared
 // between watchers and must not be modified.
@@ -35,6 +20,7 @@ type Message struct {
 type Watcher struct {
 	dispatcher *Dispatcher
 	feed       *feed
+	options    Options
 	wake       chan struct{} // capacity 1: look again
 
 	shard *shard
@@ -42,40 +28,56 @@ type Watcher struct {
 
 	// What follows belongs to the goroutine that calls Next.
 
-	step     step
-	epoch    object.Epoch
-	cursor   object.Revision // everything up to here has been delivered
-	sent     int             // events of the revision behind cursor that have been delivered in parts
-	target   object.Revision // a replay is complete when the cursor is here
-	snapshot *cacher.State   // while a reset is under way
-	nextKey  object.Key      // of the snapshot
-	version  uint64          // of the feed when it was last read
+	step    step
+	epoch   object.Epoch
+	cursor  object.Revision // everything up to here has been delivered; 0: nothing that could be continued
+	sent    int             // events behind the cursor that have been delivered in parts
+	mergeTo object.Revision // the parts are of events that were merged up to here; 0: of one revision
+	needed  object.Revision // a snapshot must not be older
+	exact   object.Revision // a snapshot must be of this revision; 0: of none in particular
+	catchUp catchUp
+	version uint64 // of the feed when it was last read
+	clock   clock
 }
 
 // step is what a watcher does next.
 type step uint8
 
 const (
-	beginReset  step = iota // announce a reset
-	beginResume             // announce a replay, or else a reset
+	beginReset  step = iota // announce a snapshot
+	beginResume             // announce the way from a position to the present
 	beginNow                // say where now is
-	resetting               // send the snapshot
-	replaying               // send the events up to target
+	behind                  // announce a way to the present: the events after the cursor are gone
+	catchingUp              // be on that way
 	live                    // send events as they come
 )
 
-// Next waits for the next message. It returns ctx.Err() when ctx ends first and
-// [ErrStopped] when the dispatcher does.
+// Next waits for the next message. It returns ctx.Err() when ctx ends first,
+// [ErrStopped] when the dispatcher does, and [*LostError] or [*EpochError] where a
+// watcher who wants every event cannot have it.
 func (w *Watcher) Next(ctx context.Context) (Message, error) {
 	for {
-		if m, ok := w.poll(); ok {
-			return m, nil
+		var alarm <-chan time.Time
+		if w.step == live {
+			alarm = w.clock.hold(&w.options)
 		}
-		if !w.park() {
-			continue
+		if alarm == nil {
+			m, ok, err := w.poll()
+			if !ok && err == nil {
+				m, ok = w.bookmark()
+			}
+			if ok || err != nil {
+				w.clock.note(&w.options, m.Header.Kind)
+				return m, err
+			}
+			if !w.park() {
+				continue
+			}
+			alarm = w.clock.alarm(&w.options)
 		}
 		select {
 		case <-w.wake:
+		case <-alarm:
 		case <-ctx.Done():
 			return Message{}, ctx.Err()
 		case <-w.dispatcher.stopped:
@@ -85,16 +87,17 @@ func (w *Watcher) Next(ctx context.Context) (Message, error) {
 }
 
 // Position returns the position at which a watch can be resumed without missing
-// or repeating anything that was returned by Next.
+// or repeating anything that was returned by Next. Its revision is 0 where that is
+// from nothing.
 func (w *Watcher) Position() object.Position {
-	if w.step == resetting || w.step == beginReset {
-		return object.Position{Epoch: w.epoch}
-	}
 	return object.Position{Epoch: w.epoch, Revision: w.cursor}
 }
 
 // Close ends the watch.
-func (w *Watcher) Close() { w.dispatcher.leave(w) }
+func (w *Watcher) Close() {
+	w.clock.stop()
+	w.dispatcher.leave(w)
+}
 
 // park makes the next change of the feed wake the watcher, unless there was one
 // since the feed was last read. The order matters: first among the parked, then
@@ -105,40 +108,36 @@ func (w *Watcher) park() bool {
 }
 
 // poll returns the next message if there is one. It does not block.
-func (w *Watcher) poll() (Message, bool) {
+func (w *Watcher) poll() (Message, bool, error) {
 	w.version = w.feed.version.Load()
 	for {
 		switch w.step {
-		case beginReset:
-			return w.startReset(), true
-		case beginResume:
-			if m, ok := w.startReplay(); ok {
-				return m, true
-			}
-			w.step = beginReset
+		case beginReset, beginResume, behind:
+			m, err := w.startCatchUp()
+			return m, err == nil, err
 		case beginNow:
 			w.step = live
-			return w.message(object.Bookmark, nil), true
-		case resetting:
-			return w.snapshotPart(), true
-		case replaying:
-			switch pieces, result := w.events(w.target); result {
+			return w.message(object.Bookmark, nil), true, nil
+		case catchingUp:
+			if w.catchUp.kind != object.Replay {
+				return w.catchUpPart(), true, nil
+			}
+			switch pieces, result := w.events(); result {
 			case someEvents:
-				return w.message(object.CatchUpPart, pieces), true
+				return w.message(object.CatchUpPart, pieces), true, nil
 			case upToDate:
-				w.step = live
-				return w.message(object.Synced, nil), true
+				return w.synced(), true, nil
 			case lostHistory:
-				w.step = beginReset
+				w.step = behind
 			}
 		case live:
-			switch pieces, result := w.events(0); result {
+			switch pieces, result := w.events(); result {
 			case someEvents:
-				return w.message(object.Live, pieces), true
+				return w.message(object.Live, pieces), true, nil
 			case upToDate:
-				return Message{}, false
+				return Message{}, false, nil
 			case lostHistory:
-				w.step = beginReset
+				w.step = behind
 			}
 		}
 	}
@@ -151,54 +150,24 @@ func (w *Watcher) message(kind object.MessageKind, pieces [][]byte) Message {
 	}
 }
 
-// startReset takes a snapshot and announces it.
-func (w *Watcher) startReset() Message {
-	w.step = resetting
-	w.snapshot = w.dispatcher.cfg.Source.State()
-	w.epoch = w.snapshot.Position().Epoch
-	w.nextKey, w.sent = "", 0
-	m := w.message(object.CatchUpBegin, nil)
-	m.Header.CatchUp = object.Reset
-	return m
-}
-
-// snapshotPart returns the next part of the snapshot, or the end of it.
-func (w *Watcher) snapshotPart() Message {
-	var pieces [][]byte
-	end := cut{limit: w.dispatcher.cfg.MessageBytes}
-	encoder := w.dispatcher.cfg.Encoder
-	interest := &w.feed.interest
-	for o := range w.snapshot.Objects(interest.Scope, w.nextKey) {
-		if !interest.picks(o) {
-			continue
-		}
-		event := encoder.AddedEvent(o)
-		if !end.take(object.Revision(len(pieces)), len(event)) {
-			break
-		}
-		pieces = append(pieces, event)
-		w.nextKey = o.Key + "\x00"
-	}
-	if len(pieces) > 0 {
-		return w.message(object.CatchUpPart, pieces)
-	}
-	w.cursor = w.snapshot.Revision()
-	w.snapshot = nil
-	w.step = live
-	return w.message(object.Synced, nil)
-}
-
-// startReplay announces a replay if the position is one that can be replayed.
-func (w *Watcher) startReplay() (Message, bool) {
-	s := w.dispatcher.cfg.Source.State()
-	if w.epoch != s.Position().Epoch || w.cursor == 0 || w.cursor < s.Replayable() {
+// bookmark says where the watcher is, if it is time to: everything up to there
+// that concerns it has been delivered. While the source does not hear of the
+// store, silence is the honest thing to say.
+func (w *Watcher) bookmark() (Message, bool) {
+	switch w.clock.due(&w.options) {
+	case notDue:
 		return Message{}, false
+	case farewell:
+		w.clock.last = true
+	case silence:
+		source := w.dispatcher.cfg.Source
+		if !source.Following() {
+			w.clock.spoke = time.Now()
+			return Message{}, false
+		}
+		source.Advance() // the next one shall be newer
 	}
-	w.step = replaying
-	w.target = s.Revision()
-	m := w.message(object.CatchUpBegin, nil)
-	m.Header.CatchUp = object.Replay
-	return m, true
+	return w.message(object.Bookmark, nil), true
 }
 
 // result says what a look for events found.
@@ -211,31 +180,56 @@ const (
 )
 
 // events takes the events after the cursor, from the log of the feed where it
-// reaches back far enough and has come to the target, else from the window.
-func (w *Watcher) events(target object.Revision) ([][]byte, result) {
+// reaches back far enough and has come to where a replay leads, else from the
+// window.
+func (w *Watcher) events() ([][]byte, result) {
+	to := w.catchUp.to
+	if w.step == catchingUp && w.sent == 0 && w.cursor >= to {
+		return nil, upToDate
+	}
+	if w.options.EveryEvent && w.cursor < w.dispatcher.cfg.Source.State().Relisted() {
+		return nil, lostHistory // what is known is not every event
+	}
 	// The order matters: through first. The view is then at least as new.
 	through := object.Revision(w.dispatcher.through.Load())
 	v := w.feed.view.Load()
-	if v.after.Epoch == w.epoch && w.cursor >= v.after.Revision && through >= target {
+	logged := v.after.Epoch == w.epoch && w.cursor >= v.after.Revision && through >= to
+	switch {
+	case w.mergeTo > 0, w.options.Latest && w.sent == 0 && !(logged && v.distinct(w.cursor)):
+		return w.merged()
+	case logged:
 		pieces, end := v.read(w.cursor, w.sent, w.dispatcher.cfg.MessageBytes)
 		return pieces, w.moved(end, through)
 	}
-	return w.replay()
+	p := w.replayPart()
+	if p.lost {
+		return nil, lostHistory
+	}
+	return p.pieces, w.moved(p.end, p.through)
 }
 
-// replay takes the events after the cursor from the window.
-func (w *Watcher) replay() ([][]byte, result) {
+// replayPart returns events after the cursor from the window. Watchers who resume
+// at the same place share it.
+func (w *Watcher) replayPart() part {
+	if w.step == live {
+		return w.makeReplayPart()
+	}
+	key := partKey{kind: object.Replay, mark: mark{Mark: cacher.Mark{At: w.cursor}, skip: w.sent, epoch: w.epoch}}
+	return w.feed.memo.part(nil, key, &w.dispatcher.memos, w.makeReplayPart)
+}
+
+func (w *Watcher) makeReplayPart() part {
 	s := w.dispatcher.cfg.Source.State()
 	changes, ok := s.Changes(w.cursor)
 	if !ok || s.Position().Epoch != w.epoch {
-		return nil, lostHistory
+		return part{lost: true}
 	}
-	var b []byte
+	p := part{end: cut{limit: w.dispatcher.cfg.MessageBytes, upto: w.cursor}, through: s.Revision()}
+	interest := &w.feed.interest
 	skip := w.sent
-	end := cut{limit: w.dispatcher.cfg.MessageBytes, upto: w.cursor}
-	complete := true
+	var b []byte
 	for c := range changes {
-		t, o, ok := w.feed.interest.see(c)
+		e, ok := interest.See(c)
 		if !ok {
 			continue
 		}
@@ -244,20 +238,16 @@ func (w *Watcher) replay() ([][]byte, result) {
 			continue
 		}
 		before := len(b)
-		b = w.dispatcher.cfg.Encoder.AppendEvent(b, t, o, c.Revision)
-		if !end.take(c.Revision, len(b)-before) {
-			complete = false
+		b = w.dispatcher.cfg.Encoder.AppendEvent(b, e, interest.View)
+		if !p.end.take(c.Revision, len(b)-before) {
+			p.through = 0
 			break
 		}
 	}
-	through := s.Revision()
-	if !complete {
-		through = 0
+	if p.end.taken > 0 {
+		p.pieces = [][]byte{b[:p.end.bytes:p.end.bytes]}
 	}
-	if end.taken == 0 {
-		return nil, w.moved(end, through)
-	}
-	return [][]byte{b[:end.bytes:end.bytes]}, w.moved(end, through)
+	return p
 }
 
 // moved puts the cursor behind the events that end describes. Where they were the

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
@@ -21,10 +22,10 @@ func TestSnapshotThenLive(t *testing.T) {
 		f.store.Put("ab", "1")
 		synctest.Wait()
 
-		whole := f.watch(t, object.Scope{}, dispatch.FromSnapshot())
-		below := f.watch(t, prefix(t, "a"), dispatch.FromSnapshot())
-		exact := f.watch(t, object.ExactKey("a/x"), dispatch.FromSnapshot())
-		absent := f.watch(t, object.ExactKey("a"), dispatch.FromSnapshot())
+		whole := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
+		below := f.watch(t, prefix(t, "a"), dispatch.FromSnapshot(0))
+		exact := f.watch(t, object.ExactKey("a/x"), dispatch.FromSnapshot(0))
+		absent := f.watch(t, object.ExactKey("a"), dispatch.FromSnapshot(0))
 		for w, want := range map[*watcher]string{
 			whole: "+a/x=1 +ab=1 +b=1", below: "+a/x=1", exact: "+a/x=1", absent: "",
 		} {
@@ -95,17 +96,22 @@ func TestResumableInsideTheWindow(t *testing.T) {
 
 func TestResetWhereAPositionCannotBeResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := start(t, limits{window: 3})
+		f := start(t, limits{window: 3, tombstones: 1})
 		first := f.store.Put("a", "0")
 		for i := range 100 {
 			f.store.Put("a", fmt.Sprint(i))
 		}
+		for range 2 {
+			f.store.Put("gone", "")
+			f.store.Commit(map[object.Key][]byte{"gone": nil, "too": []byte("")})
+			f.store.Commit(map[object.Key][]byte{"too": nil})
+		}
 		synctest.Wait()
 		now := f.cacher.State().Position()
 		for name, p := range map[string]object.Position{
-			"before the window": {Epoch: now.Epoch, Revision: first},
-			"of another epoch":  {Epoch: "other", Revision: now.Revision},
-			"from nothing":      {Epoch: now.Epoch},
+			"before all that is known": {Epoch: now.Epoch, Revision: first},
+			"of another epoch":         {Epoch: "other", Revision: now.Revision},
+			"from nothing":             {Epoch: now.Epoch},
 		} {
 			w := f.watch(t, object.Scope{}, dispatch.After(p))
 			if got := show(w.sync(t, object.Reset)); got != "+a=99" {
@@ -122,7 +128,7 @@ func TestAThousandWatchersCostOneEncoding(t *testing.T) {
 		f := start(t, limits{})
 		watchers := make([]*watcher, 1000)
 		for i := range watchers {
-			watchers[i] = f.watch(t, prefix(t, "a"), dispatch.FromSnapshot())
+			watchers[i] = f.watch(t, prefix(t, "a"), dispatch.FromSnapshot(0))
 			watchers[i].sync(t, object.Reset)
 		}
 		f.encoder.events.Store(0)
@@ -165,7 +171,7 @@ func TestSnapshotIsNotEncodedAgain(t *testing.T) {
 		}
 		synctest.Wait()
 		for range 10 {
-			w := f.watch(t, object.Scope{}, dispatch.FromSnapshot())
+			w := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
 			if events := w.sync(t, object.Reset); len(events) != 100 {
 				t.Errorf("%d objects", len(events))
 			}
@@ -180,7 +186,7 @@ func TestSnapshotIsNotEncodedAgain(t *testing.T) {
 func TestBatchesFormByThemselves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
-		w := f.watch(t, object.Scope{}, dispatch.FromSnapshot())
+		w := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
 		w.sync(t, object.Reset)
 		var last object.Revision
 		for i := range 100 {
@@ -253,7 +259,7 @@ func writes(n, size int) map[object.Key][]byte {
 func TestIsolatedReaderBehindTheFeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{window: 10_000, feedBytes: 2 << 10, messageBytes: 1 << 10})
-		slow := f.watch(t, object.Scope{}, dispatch.FromSnapshot())
+		slow := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
 		slow.sync(t, object.Reset)
 		for i := range 1000 {
 			f.store.Put("a", fmt.Sprint(i))
@@ -282,7 +288,7 @@ func TestIsolatedReaderBehindTheFeed(t *testing.T) {
 func TestAtomicWhileTheFeedForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{feedBytes: 4 << 10})
-		w := f.watch(t, object.Scope{}, dispatch.FromSnapshot())
+		w := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
 		w.sync(t, object.Reset)
 		f.store.Put("first", "1")
 		w.next(t, object.Live)
@@ -308,11 +314,12 @@ func TestAtomicWhileTheFeedForgets(t *testing.T) {
 	})
 }
 
-// A watcher that is behind the window, too, gets the state in its stream.
-func TestReaderBehindTheWindowIsReset(t *testing.T) {
+// A watcher that is behind the window, too, gets what became of it all in its
+// stream.
+func TestReaderBehindTheWindowGetsTheDifference(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{window: 10, feedBytes: 1 << 10})
-		slow := f.watch(t, object.Scope{}, dispatch.FromSnapshot())
+		slow := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
 		slow.sync(t, object.Reset)
 		for i := range 1000 {
 			f.store.Put(object.Key(fmt.Sprint("k", i%3)), fmt.Sprint(i))
@@ -321,7 +328,7 @@ func TestReaderBehindTheWindowIsReset(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if got := show(slow.sync(t, object.Reset)); got != "+k0=999 +k1=997 +k2=998" {
+		if got := show(slow.sync(t, object.Delta)); got != "+k1=997 +k2=998 +k0=999" {
 			t.Errorf("got %q", got)
 		}
 		f.store.Put("k0", "new")
@@ -339,7 +346,7 @@ func TestWatchersSurviveACompaction(t *testing.T) {
 		f.store.Put("b", "1")
 		before := f.store.Put("c", "1")
 		synctest.Wait()
-		w := f.watch(t, object.Scope{}, dispatch.FromSnapshot())
+		w := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
 		w.sync(t, object.Reset)
 
 		f.store.Change(func() { f.store.Quiet = true })
@@ -359,9 +366,15 @@ func TestWatchersSurviveACompaction(t *testing.T) {
 		if got := show(w.next(t, object.Live).Events); got != "~c=2" {
 			t.Errorf("got %q", got)
 		}
+		time.Sleep(time.Second) // for less than that, one might join those who have just caught up
 		// Who was away does not get differences for a replay.
 		late := f.watch(t, object.Scope{}, dispatch.After(object.Position{Epoch: w.Position().Epoch, Revision: before}))
-		late.sync(t, object.Reset)
+		if got := show(late.sync(t, object.Delta)); got != "~a=3 -b +d=1 ~c=2" {
+			t.Errorf("the difference is %q", got)
+		}
+		// In between there may have been what left no trace.
+		lost := f.watch(t, object.Scope{}, dispatch.After(object.Position{Epoch: w.Position().Epoch, Revision: before + 2}))
+		lost.sync(t, object.Reset)
 	})
 }
 
@@ -370,9 +383,9 @@ func TestAnotherEpochResetsEverybody(t *testing.T) {
 		f := start(t, limits{})
 		f.store.Put("old", "1")
 		synctest.Wait()
-		w := f.watch(t, object.Scope{}, dispatch.FromSnapshot())
+		w := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
 		w.sync(t, object.Reset)
-		other := f.watch(t, object.ExactKey("none"), dispatch.FromSnapshot())
+		other := f.watch(t, object.ExactKey("none"), dispatch.FromSnapshot(0))
 		other.sync(t, object.Reset)
 
 		f.store.Change(func() { f.store.Down = object.ErrUnavailable })
@@ -395,7 +408,7 @@ func TestAnotherEpochResetsEverybody(t *testing.T) {
 func TestStopEndsWatchers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
-		w := f.watch(t, object.Scope{}, dispatch.FromSnapshot())
+		w := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
 		w.sync(t, object.Reset)
 		f.stop()
 		if _, err := w.Next(t.Context()); !errors.Is(err, dispatch.ErrStopped) {
@@ -408,9 +421,9 @@ func TestStopEndsWatchers(t *testing.T) {
 func TestInterestsEndWithTheirLastWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
-		one := f.dispatcher.Watch(dispatch.Interest{}, dispatch.FromSnapshot())
-		two := f.dispatcher.Watch(dispatch.Interest{}, dispatch.FromSnapshot())
-		three := f.dispatcher.Watch(dispatch.Interest{Scope: object.ExactKey("a")}, dispatch.FromSnapshot())
+		one := f.dispatcher.Watch(dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{})
+		two := f.dispatcher.Watch(dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{})
+		three := f.dispatcher.Watch(dispatch.Interest{Scope: object.ExactKey("a")}, dispatch.FromSnapshot(0), dispatch.Options{})
 		for _, step := range []struct {
 			leave *dispatch.Watcher
 			left  int

@@ -42,5 +42,5 @@ type Header struct {
 	Kind     MessageKind
 	CatchUp  CatchUp  // with CatchUpBegin
 	Position Position // where the watcher is after the events
-	Partial  bool     // more events of the same revision follow
+	Partial  bool     // more events follow that belong together with these
 }

@@ -37,13 +37,28 @@ type Condition struct {
 	Value string
 	Not   bool // any other value, instead of this one
 
-	index int // in Object.Fields; negative for those that every object has
+	Index int // of the field in Object.Fields, or one of the two below
 }
 
+// The indexes of the fields that every object has.
 const (
-	keyIndex  = -1
-	nameIndex = -2
+	KeyIndex  = -1
+	NameIndex = -2
 )
+
+// FieldValue returns the value of the field with the index, which is empty where
+// the object does not have it.
+func FieldValue(o *object.Object, index int) string {
+	switch {
+	case index == KeyIndex:
+		return string(o.Key)
+	case index == NameIndex:
+		return o.Key.Name()
+	case index < len(o.Fields):
+		return o.Fields[index]
+	}
+	return ""
+}
 
 // String returns the selector in canonical form: two selectors that were written
 // differently and require the same have the same form. It is empty for the
@@ -64,18 +79,7 @@ func (s Selector) Matches(o *object.Object) bool {
 }
 
 func (c *Condition) holds(o *object.Object) bool {
-	value := ""
-	switch c.index {
-	case keyIndex:
-		value = string(o.Key)
-	case nameIndex:
-		value = o.Key.Name()
-	default:
-		if c.index < len(o.Fields) {
-			value = o.Fields[c.index]
-		}
-	}
-	return (value == c.Value) != c.Not
+	return (FieldValue(o, c.Index) == c.Value) != c.Not
 }
 
 // And returns the selector that picks what both pick: one of labels and one of
@@ -163,12 +167,12 @@ func ParseFields(text string, declared []string) (Selector, error) {
 	var canonical []string
 	for _, r := range parsed.Requirements() {
 		c := Condition{Field: r.Field, Value: r.Value, Not: r.Operator == selection.NotEquals}
-		switch c.index = slices.Index(declared, r.Field); {
+		switch c.Index = slices.Index(declared, r.Field); {
 		case r.Field == KeyField:
-			c.index = keyIndex
+			c.Index = KeyIndex
 		case r.Field == NameField:
-			c.index = nameIndex
-		case c.index < 0:
+			c.Index = NameIndex
+		case c.Index < 0:
 			known := append([]string{KeyField, NameField}, declared...)
 			return Selector{}, fmt.Errorf("has the field %q, which is not one of %s", r.Field, strings.Join(known, ", "))
 		}

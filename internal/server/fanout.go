@@ -2,9 +2,9 @@ package server
 
 import (
 	"context"
+	"time"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
-	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
@@ -19,8 +19,9 @@ const (
 
 // fanout implements FanoutService.
 type fanout struct {
-	resources resources
-	drain     *drain
+	resources      resources
+	drain          *drain
+	watchTimeLimit time.Duration // see Config
 }
 
 // Get implements FanoutService.
@@ -37,16 +38,18 @@ func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (encoded, er
 	if err := check.err(); err != nil {
 		return nil, err
 	}
-	state, err := resource.Cacher.Read(ctx, consistency)
+	view, err := resource.view(ctx, consistency)
 	if err != nil {
 		return nil, err
 	}
 	key := object.Key(req.GetKey())
-	o := state.Get(key)
-	if o == nil {
-		return nil, &notFoundError{key: key, at: state.Revision()}
+	for o, err := range view.objects(ctx, object.ExactKey(key), "") {
+		if err != nil {
+			return nil, err
+		}
+		return joined([][]byte{wire.ObjectField(o)}, wire.AppendPosition(nil, view.at)), nil
 	}
-	return joined([][]byte{wire.ObjectField(o)}, wire.AppendPosition(nil, state.Position())), nil
+	return nil, &notFoundError{key: key, at: view.at.Revision}
 }
 
 // List implements FanoutService.
@@ -62,7 +65,7 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (encoded, 
 		Selector: check.selector(req.GetLabelSelector(), req.GetFieldSelector(), resource.Fields),
 		Start:    object.Key(req.GetStartKey()),
 	}
-	consistency := check.consistency("consistency", req.GetConsistency())
+	asked := check.consistency("consistency", req.GetConsistency())
 	pageSize := int(req.GetPageSize())
 	if pageSize < 0 || pageSize > maxPageSize {
 		check.refuse("page_size", "is %d, must be between 0 and %d", pageSize, maxPageSize)
@@ -72,49 +75,16 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (encoded, 
 		if page, err = parsePageToken(token, query); err != nil {
 			check.refuse("page_token", "%v", err)
 		}
-		if consistency != (cacher.Consistency{}) {
+		if asked != (consistency{}) {
 			check.refuse("consistency", "must be left out with a page token, which has the revision of the first page")
 		}
 	}
 	if err := check.err(); err != nil {
 		return nil, err
 	}
-	var state *cacher.State
-	if newest := page.at == (object.Position{}); newest {
-		if state, err = resource.Cacher.Read(ctx, consistency); err == nil {
-			page.at = state.Position()
-		}
-	} else {
-		state, err = resource.reach(ctx, page.at)
-	}
+	view, err := page.view(ctx, resource, asked)
 	if err != nil {
 		return nil, err
 	}
-	objects, ok := state.ObjectsAt(page.at.Revision, query.Scope, page.next)
-	if !ok || page.at.Epoch != state.Position().Epoch {
-		renewed := page
-		renewed.at = object.Position{}
-		return nil, &pageExpiredError{at: page.at.Revision, oldest: state.Replayable(), token: renewed.token()}
-	}
-
-	var pieces [][]byte
-	size, more := 0, false
-	for o := range objects {
-		if !query.Selector.Matches(o) {
-			continue
-		}
-		field := wire.ObjectField(o)
-		if len(pieces) > 0 && (size+len(field) > maxListBytes || len(pieces) == pageSize) {
-			more = true
-			break
-		}
-		pieces = append(pieces, field)
-		size += len(field)
-		page.next = o.Key + "\x00"
-	}
-	next := ""
-	if more {
-		next = page.token()
-	}
-	return joined(pieces, wire.AppendListEnd(nil, page.at, next)), nil
+	return page.read(ctx, view, pageSize)
 }

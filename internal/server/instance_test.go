@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server"
 	"github.com/fanoutd/fanoutd/internal/store"
 	"github.com/fanoutd/fanoutd/internal/wire"
+	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
 // The resources of every instance, one for each codec.
@@ -50,12 +53,33 @@ func within(t *testing.T) context.Context {
 // they spend most of their time waiting for it to elect itself.
 func openEtcd(t *testing.T, quotaBytes int64) *store.Store {
 	t.Helper()
+	return openEtcdWith(t, store.EmbeddedConfig{QuotaBytes: quotaBytes})
+}
+
+// openEtcdToCompact starts an etcd that serves its own API, too, and returns a
+// function that compacts it.
+func openEtcdToCompact(t *testing.T) (etcd *store.Store, compact func(ctx context.Context, at int64)) {
+	t.Helper()
+	address := loopback.FreeAddress(t)
+	etcd = openEtcdWith(t, store.EmbeddedConfig{ListenClient: address})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return etcd, func(ctx context.Context, at int64) {
+		t.Helper()
+		if _, err := client.Compact(ctx, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func openEtcdWith(t *testing.T, cfg store.EmbeddedConfig) *store.Store {
+	t.Helper()
 	t.Parallel()
-	etcd, err := store.OpenEmbedded(within(t), store.EmbeddedConfig{
-		Dir:           t.TempDir(),
-		QuotaBytes:    quotaBytes,
-		UnsafeNoFsync: true,
-	}, slog.New(slog.DiscardHandler))
+	cfg.Dir, cfg.UnsafeNoFsync = t.TempDir(), true
+	etcd, err := store.OpenEmbedded(within(t), cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

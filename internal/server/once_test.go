@@ -20,9 +20,9 @@ type countingEncoder struct {
 	encoded atomic.Int64
 }
 
-func (e *countingEncoder) AppendEvent(b []byte, t object.EventType, o *object.Object, at object.Revision) []byte {
+func (e *countingEncoder) AppendEvent(b []byte, event object.Event, v object.View) []byte {
 	e.encoded.Add(1)
-	return e.Encoder.AppendEvent(b, t, o, at)
+	return e.Encoder.AppendEvent(b, event, v)
 }
 
 func TestWatchersOfOneInterestCauseOneEncodingPerEvent(t *testing.T) {

@@ -1,12 +1,14 @@
 package server
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/selector"
+	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
 // query is what a list asks for; all its pages ask for the same.
@@ -20,11 +22,12 @@ type query struct {
 // page is a place in a list.
 type page struct {
 	query query
-	at    object.Position // of the list; zero: the newest
+	at    object.Position // of the list; zero: not decided yet
 	next  object.Key      // the page begins here
+	count int             // objects from there on; negative: not known
 }
 
-func firstPage(q query) page { return page{query: q, next: q.Start} }
+func firstPage(q query) page { return page{query: q, next: q.Start, count: -1} }
 
 // pageToken is the content of a page token. It holds what was asked, so that it
 // can be refused on another request, and nothing that is secret.
@@ -36,10 +39,11 @@ type pageToken struct {
 	Next     object.Key      `json:"n"`
 	Epoch    object.Epoch    `json:"e,omitempty"`
 	Revision object.Revision `json:"v,omitempty"`
+	Count    int             `json:"c,omitempty"` // negative or 0: not known
 }
 
 func (p page) token() string {
-	b, err := json.Marshal(pageToken{p.query.Resource, p.query.Scope.String(), p.query.Selector.String(), p.query.Start, p.next, p.at.Epoch, p.at.Revision})
+	b, err := json.Marshal(pageToken{p.query.Resource, p.query.Scope.String(), p.query.Selector.String(), p.query.Start, p.next, p.at.Epoch, p.at.Revision, p.count})
 	if err != nil {
 		panic(err) // strings and numbers always marshal
 	}
@@ -64,5 +68,68 @@ func parsePageToken(token string, q query) (page, error) {
 	if t.Resource != q.Resource || t.Scope != q.Scope.String() || t.Selector != q.Selector.String() || t.Start != q.Start {
 		return page{}, errForeignPageToken
 	}
-	return page{query: q, at: object.Position{Epoch: t.Epoch, Revision: t.Revision}, next: max(t.Next, q.Start)}, nil
+	p := page{query: q, at: object.Position{Epoch: t.Epoch, Revision: t.Revision}, next: max(t.Next, q.Start), count: t.Count}
+	if p.count <= 0 {
+		p.count = -1
+	}
+	return p, nil
+}
+
+// view returns the resource at the position of the list, which the first page
+// decides.
+func (p page) view(ctx context.Context, r *Resource, asked consistency) (view, error) {
+	if p.at == (object.Position{}) {
+		return r.view(ctx, asked)
+	}
+	state, err := r.reach(ctx, p.at)
+	return view{p.at, r, state}, err
+}
+
+// read returns the page, of at most limit objects, 0 meaning as many as fit.
+func (p page) read(ctx context.Context, v view, limit int) (encoded, error) {
+	// Objects are counted once, by the first page; the tokens remember it. What
+	// has to be fetched or matched is not worth it.
+	counts := p.query.Selector.String() == "" && v.remembered()
+	next := page{query: p.query, at: v.at, next: p.next, count: -1}
+	var pieces [][]byte
+	size, beyond := 0, 0
+	for o, err := range v.objects(ctx, p.query.Scope, p.next) {
+		if err != nil {
+			return nil, p.failed(err)
+		}
+		if !p.query.Selector.Matches(o) {
+			continue
+		}
+		field := wire.ObjectField(o)
+		if full := len(pieces) > 0 && (size+len(field) > maxListBytes || len(pieces) == limit); full || beyond > 0 {
+			if beyond++; !counts || p.count >= 0 {
+				break
+			}
+			continue
+		}
+		pieces = append(pieces, field)
+		size += len(field)
+		next.next = o.Key + "\x00"
+	}
+	switch {
+	case counts && p.count >= 0:
+		next.count = p.count - len(pieces)
+	case counts:
+		next.count = beyond
+	}
+	token := ""
+	if beyond > 0 {
+		token = next.token()
+	}
+	return joined(pieces, wire.AppendListEnd(nil, v.at, token, next.count)), nil
+}
+
+// failed completes an error with what lets the list go on.
+func (p page) failed(err error) error {
+	if expired, ok := errors.AsType[*expiredError](err); ok && p.at != (object.Position{}) {
+		renewed := p
+		renewed.at, renewed.count = object.Position{}, -1
+		return &pageExpiredError{expired, renewed.token()}
+	}
+	return err
 }

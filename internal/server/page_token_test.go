@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/cacher"
@@ -141,8 +142,11 @@ func (in *instance) wantExpired(ctx context.Context, t *testing.T, second *fanou
 	}
 }
 
+// Pages stay at their revision when the server has forgotten it and etcd has not;
+// when etcd has, too, the token has expired.
 func TestAnExpiredPageTokenComesWithANewOne(t *testing.T) {
-	in := start(t, settings{window: cacher.WindowLimits{MaxChanges: 4}})
+	etcd, compact := openEtcdToCompact(t)
+	in := startOver(t, etcd, settings{window: cacher.WindowLimits{MaxChanges: 4}})
 	ctx := within(t)
 	for _, key := range []string{"a", "b", "d"} {
 		in.put(ctx, t, config, key, "")
@@ -154,6 +158,14 @@ func TestAnExpiredPageTokenComesWithANewOne(t *testing.T) {
 	in.put(ctx, t, config, "a0", "behind the place where the list stands")
 	// Read what was written, so that the cacher has it.
 	in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing)
+	old, err := in.reads.List(ctx, second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(first.GetPosition(), old.GetPosition(), protocmp.Transform()); diff != "" || len(old.GetObjects()) != 1 || old.GetObjects()[0].GetKey() != "d" {
+		t.Errorf("the second page is %v", old)
+	}
+	compact(ctx, in.revision(ctx, t))
 	in.wantExpired(ctx, t, second, first.GetPosition().GetRevision(), "c", "d")
 }
 

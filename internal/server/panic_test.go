@@ -18,11 +18,11 @@ var internal = refusal{Code: codes.Internal, Reason: server.ReasonInternal}
 // explodingEncoder panics when it is to send a certain key.
 type explodingEncoder struct{ wire.Encoder }
 
-func (e explodingEncoder) AddedEvent(o *object.Object) []byte {
+func (e explodingEncoder) AddedEvent(o *object.Object, v object.View) []byte {
 	if o.Key == "bomb" {
 		panic("bang in a stream")
 	}
-	return e.Encoder.AddedEvent(o)
+	return e.Encoder.AddedEvent(o, v)
 }
 
 func TestAPanicEndsOneRequest(t *testing.T) {

@@ -16,7 +16,10 @@ const (
 	ReasonKeyNotFound        Reason = "KEY_NOT_FOUND"
 	ReasonRevisionInFuture   Reason = "REVISION_IN_FUTURE"
 	ReasonRevisionNotReached Reason = "REVISION_NOT_REACHED"
+	ReasonRevisionExpired    Reason = "REVISION_EXPIRED"
 	ReasonPageTokenExpired   Reason = "PAGE_TOKEN_EXPIRED"
+	ReasonPositionExpired    Reason = "POSITION_EXPIRED"
+	ReasonEpochChanged       Reason = "EPOCH_CHANGED"
 	ReasonPreconditionFailed Reason = "PRECONDITION_FAILED"
 	ReasonWriteTooLarge      Reason = "WRITE_TOO_LARGE"
 	ReasonNotReady           Reason = "NOT_READY"
@@ -38,7 +41,10 @@ var meanings = map[Reason]meaning{
 	ReasonKeyNotFound:        {code: codes.NotFound},
 	ReasonRevisionInFuture:   {code: codes.OutOfRange},
 	ReasonRevisionNotReached: {code: codes.Unavailable, retry: true},
+	ReasonRevisionExpired:    {code: codes.OutOfRange},
 	ReasonPageTokenExpired:   {code: codes.OutOfRange},
+	ReasonPositionExpired:    {code: codes.OutOfRange},
+	ReasonEpochChanged:       {code: codes.OutOfRange},
 	ReasonPreconditionFailed: {code: codes.FailedPrecondition},
 	ReasonWriteTooLarge:      {code: codes.InvalidArgument},
 	ReasonNotReady:           {code: codes.Unavailable, retry: true},

@@ -41,15 +41,20 @@ func (e *notFoundError) Error() string {
 	return fmt.Sprintf("key %q does not exist at revision %d", e.key, e.at)
 }
 
-// pageExpiredError says that a list cannot be continued at its revision.
-type pageExpiredError struct {
-	at     object.Revision
+// expiredError says that the state at a position can no longer be told.
+type expiredError struct {
+	asked  object.Position
 	oldest object.Revision
-	token  string // continues at the newest revision
 }
 
-func (e *pageExpiredError) Error() string {
-	return fmt.Sprintf("the list cannot be continued at revision %d, the oldest still known is %d", e.at, e.oldest)
+func (e *expiredError) Error() string {
+	return fmt.Sprintf("the state at revision %d is no longer known, the oldest is that at %d", e.asked.Revision, e.oldest)
+}
+
+// pageExpiredError says the same about a list that was begun there.
+type pageExpiredError struct {
+	*expiredError
+	token string // continues at the newest revision
 }
 
 var (

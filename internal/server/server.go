@@ -21,13 +21,18 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// Config says what to serve. All fields are required.
+// Config says what to serve. All fields are required, but WatchTimeLimit.
 type Config struct {
 	Resources     []Resource
 	Writes        bool // serve StoreService
 	MaxValueBytes int  // of a value that is written
 	MaxOperations int  // in one transaction
 	Log           *slog.Logger
+
+	// WatchTimeLimit is how long a watch lasts at most; the first ones end when
+	// four fifths of it have passed. They end with a last position, so that those
+	// who watch for months spread over the servers there are. 0: no limit.
+	WatchTimeLimit time.Duration
 }
 
 // Server serves the protocol.
@@ -87,7 +92,7 @@ func New(cfg Config) *Server {
 			s.drain.intercept,
 		),
 	)
-	f := &fanout{resources: s.resources, drain: s.drain}
+	f := &fanout{resources: s.resources, drain: s.drain, watchTimeLimit: cfg.WatchTimeLimit}
 	s.grpc.RegisterService(serviceDesc(f), nil)
 	if cfg.Writes {
 		fanoutv1.RegisterStoreServiceServer(s.grpc, &writes{

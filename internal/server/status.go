@@ -42,6 +42,9 @@ func answerTo(err error) answer {
 		unknown     unknownResourceError
 		notFound    *notFoundError
 		pageExpired *pageExpiredError
+		expired     *expiredError
+		lost        *dispatch.LostError
+		epoch       *dispatch.EpochError
 		conflict    *object.ConflictError
 		future      *cacher.FutureError
 		behind      *cacher.BehindError
@@ -57,7 +60,19 @@ func answerTo(err error) answer {
 		}}
 	case errors.As(err, &pageExpired):
 		return answer{reason: ReasonPageTokenExpired, metadata: map[string]string{
-			"asked_revision": revision(pageExpired.at), "oldest_revision": revision(pageExpired.oldest), "page_token": pageExpired.token,
+			"asked_revision": revision(pageExpired.asked.Revision), "oldest_revision": revision(pageExpired.oldest), "page_token": pageExpired.token,
+		}}
+	case errors.As(err, &expired):
+		return answer{reason: ReasonRevisionExpired, metadata: map[string]string{
+			"asked_revision": revision(expired.asked.Revision), "oldest_revision": revision(expired.oldest),
+		}}
+	case errors.As(err, &lost):
+		return answer{reason: ReasonPositionExpired, metadata: map[string]string{
+			"asked_revision": revision(lost.Asked), "oldest_revision": revision(lost.Oldest), "current_revision": revision(lost.Current),
+		}}
+	case errors.As(err, &epoch):
+		return answer{reason: ReasonEpochChanged, metadata: map[string]string{
+			"asked_epoch": clip(string(epoch.Asked), maxEchoBytes), "current_epoch": string(epoch.Current.Epoch), "current_revision": revision(epoch.Current.Revision),
 		}}
 	case errors.As(err, &conflict):
 		return answer{reason: ReasonPreconditionFailed, metadata: map[string]string{

@@ -2,8 +2,10 @@ package server
 
 import (
 	"fmt"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/cacher"
@@ -78,16 +80,42 @@ func (c *checker) selector(ofLabels, ofFields string, declared []string) selecto
 	return selector.And(l, f)
 }
 
-func (c *checker) consistency(field string, rc *fanoutv1.ReadConsistency) cacher.Consistency {
+// consistency says how fresh a read has to be.
+type consistency struct {
+	cacher.Consistency
+	exact object.Revision // if set, exactly this revision
+}
+
+func (c *checker) consistency(field string, rc *fanoutv1.ReadConsistency) consistency {
 	switch level := rc.GetLevel().(type) {
 	case *fanoutv1.ReadConsistency_Any:
 		if level.Any {
-			return cacher.Any()
+			return consistency{Consistency: cacher.Any()}
 		}
 	case *fanoutv1.ReadConsistency_MinRevision:
-		return cacher.AtLeast(c.revision(field+".min_revision", level.MinRevision))
+		return consistency{Consistency: cacher.AtLeast(c.revision(field+".min_revision", level.MinRevision))}
+	case *fanoutv1.ReadConsistency_ExactRevision:
+		exact := c.revision(field+".exact_revision", level.ExactRevision)
+		if exact == 0 {
+			c.refuse(field+".exact_revision", "is 0, the first revision is 1")
+		}
+		return consistency{exact: exact}
 	}
-	return cacher.Consistency{}
+	return consistency{}
+}
+
+// duration checks an optional length of time. 0 stands for an absent one.
+func (c *checker) duration(field string, d *durationpb.Duration, least, most time.Duration) time.Duration {
+	if d == nil {
+		return 0
+	}
+	got := d.AsDuration()
+	if err := d.CheckValid(); err != nil {
+		c.refuse(field, "is not a valid duration")
+	} else if got < least || got > most {
+		c.refuse(field, "is %v, must be from %v to %v", got, least, most)
+	}
+	return got
 }
 
 func (c *checker) revision(field string, r int64) object.Revision {

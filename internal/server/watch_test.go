@@ -120,7 +120,7 @@ func TestWatchAfterAPositionReplaysWhatFollows(t *testing.T) {
 	}
 }
 
-func TestWatchAfterWhatCannotBeReplayedResets(t *testing.T) {
+func TestWatchAfterWhatCannotBeReplayed(t *testing.T) {
 	in := start(t, settings{window: cacher.WindowLimits{MaxChanges: 2}})
 	ctx := within(t)
 	first := in.put(ctx, t, config, "a", "1")
@@ -131,10 +131,15 @@ func TestWatchAfterWhatCannotBeReplayedResets(t *testing.T) {
 	// Read what was written, so that the cacher has it.
 	in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing)
 	epoch := in.epoch(ctx, t)
+
+	w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: after(&fanoutv1.Position{Epoch: epoch, Revision: first})})
+	events, _ := w.catchUp(fanoutv1.WatchResponse_CATCH_UP_DELTA)
+	if diff := cmp.Diff([]event{added("b", "4", last)}, events); diff != "" {
+		t.Errorf("what changed, -want +got:\n%s", diff)
+	}
 	for name, position := range map[string]*fanoutv1.Position{
 		"nothing":                    {},
 		"nothing of this epoch":      {Epoch: epoch},
-		"too old":                    {Epoch: epoch, Revision: first},
 		"another epoch":              {Epoch: "another", Revision: last},
 		"another epoch's far future": {Epoch: "another", Revision: math.MaxInt64},
 	} {
@@ -343,6 +348,9 @@ func TestAWatchEndsWithItsClient(t *testing.T) {
 			w.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
 			if c.code == codes.Canceled {
 				cancel()
+			} else {
+				// Shortly before the deadline it hears where it is a last time.
+				w.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
 			}
 			_, err := w.stream.Recv()
 			if status.Code(err) != c.code {

@@ -7,9 +7,9 @@ import "github.com/fanoutd/fanoutd/internal/object"
 type Encoder struct{}
 
 // AppendEvent is [AppendEvent].
-func (Encoder) AppendEvent(b []byte, t object.EventType, o *object.Object, at object.Revision) []byte {
-	return AppendEvent(b, t, o, at)
+func (Encoder) AppendEvent(b []byte, e object.Event, v object.View) []byte {
+	return AppendEvent(b, e, v)
 }
 
 // AddedEvent is [AddedEvent].
-func (Encoder) AddedEvent(o *object.Object) []byte { return AddedEvent(o) }
+func (Encoder) AddedEvent(o *object.Object, v object.View) []byte { return AddedEvent(o, v) }

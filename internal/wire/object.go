@@ -24,8 +24,9 @@ const (
 
 // Field numbers around objects and events.
 const (
-	elementField protowire.Number = 1 // Event.object, ListResponse.objects, GetResponse.object, WatchResponse.events
-	eventType    protowire.Number = 2 // Event.type
+	elementField  protowire.Number = 1 // Event.object, ListResponse.objects, GetResponse.object, WatchResponse.events
+	eventType     protowire.Number = 2 // Event.type
+	eventPrevious protowire.Number = 3 // Event.previous
 )
 
 // sizeEventType is the encoded size of Event.type: a tag and a number below 128.
@@ -71,35 +72,11 @@ func Seal(o *object.Object) {
 	o.Encoded = b
 }
 
-// AddedEvent returns the element of WatchResponse.events that says that o was
-// added. The bytes are shared and must not be modified.
-func AddedEvent(o *object.Object) []byte { return o.Encoded }
-
 // ObjectField returns o as an element of ListResponse.objects and as
 // GetResponse.object. The bytes are shared and must not be modified.
 func ObjectField(o *object.Object) []byte {
 	_, head := protowire.ConsumeVarint(o.Encoded[1:])
 	return o.Encoded[1+head : len(o.Encoded)-sizeEventType]
-}
-
-// AppendEvent appends to b the element of WatchResponse.events that says that o
-// was added, modified or deleted at revision at. For a deletion o is the last
-// state of the object.
-func AppendEvent(b []byte, t object.EventType, o *object.Object, at object.Revision) []byte {
-	if t != object.Deleted {
-		b = append(b, o.Encoded...)
-		b[len(b)-1] = byte(t)
-		return b
-	}
-	field := ObjectField(o)
-	_, head := protowire.ConsumeVarint(field[1:])
-	content := field[1+head : len(field)-sizeModRevision(o.ModRevision)]
-	body := len(content) + sizeModRevision(at)
-	b = appendMessageHead(b, elementField, protowire.SizeTag(elementField)+protowire.SizeBytes(body)+sizeEventType)
-	b = appendMessageHead(b, elementField, body)
-	b = append(b, content...)
-	b = appendModRevision(b, at)
-	return appendEventType(b, t)
 }
 
 func valueField(o *object.Object) protowire.Number {

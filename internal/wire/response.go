@@ -14,6 +14,7 @@ const (
 	watchCatchUp     protowire.Number = 4
 	watchPartial     protowire.Number = 5
 	listNextPage     protowire.Number = 3
+	listRemaining    protowire.Number = 4
 	positionEpoch    protowire.Number = 1
 	positionRevision protowire.Number = 2
 )
@@ -48,12 +49,17 @@ func AppendPosition(b []byte, p object.Position) []byte {
 }
 
 // AppendListEnd appends what a ListResponse says besides its objects. Behind
-// ObjectFields it makes a complete ListResponse.
-func AppendListEnd(b []byte, p object.Position, nextPageToken string) []byte {
+// ObjectFields it makes a complete ListResponse. A negative remaining count is
+// left out.
+func AppendListEnd(b []byte, p object.Position, nextPageToken string, remaining int) []byte {
 	b = AppendPosition(b, p)
 	if nextPageToken != "" {
 		b = protowire.AppendTag(b, listNextPage, protowire.BytesType)
 		b = protowire.AppendString(b, nextPageToken)
+	}
+	if remaining >= 0 {
+		b = protowire.AppendTag(b, listRemaining, protowire.VarintType)
+		b = protowire.AppendVarint(b, uint64(remaining))
 	}
 	return b
 }

@@ -57,21 +57,46 @@ func TestEventsReadLikeTheGeneratedCode(t *testing.T) {
 			o := tc.object
 			wire.Seal(&o)
 
+			before := object.Object{Key: tc.object.Key, Value: []byte("old"), ContentType: "x/y", CreateRevision: 1, ModRevision: 2, Version: 1}
+			wire.Seal(&before)
+			previous := &fanoutv1.Object{Key: tc.proto.Key, Value: &fanoutv1.Object_Data{Data: []byte("old")}, ContentType: "x/y", CreateRevision: 1, ModRevision: 2, Version: 1}
+			valueless := func(o *fanoutv1.Object) *fanoutv1.Object {
+				o = proto.CloneOf(o)
+				o.Value = nil
+				return o
+			}
 			deleted := proto.CloneOf(tc.proto)
 			deleted.ModRevision = tc.proto.ModRevision + 128
+			gone := &fanoutv1.Object{Key: tc.proto.Key, ModRevision: 77}
 			want := &fanoutv1.WatchResponse{
 				Events: []*fanoutv1.Event{
 					{Type: fanoutv1.Event_TYPE_ADDED, Object: tc.proto},
+					{Type: fanoutv1.Event_TYPE_ADDED, Object: valueless(tc.proto)},
 					{Type: fanoutv1.Event_TYPE_MODIFIED, Object: tc.proto},
+					{Type: fanoutv1.Event_TYPE_MODIFIED, Object: tc.proto, Previous: previous},
+					{Type: fanoutv1.Event_TYPE_MODIFIED, Object: valueless(tc.proto), Previous: valueless(previous)},
 					{Type: fanoutv1.Event_TYPE_DELETED, Object: deleted},
+					{Type: fanoutv1.Event_TYPE_DELETED, Object: deleted, Previous: tc.proto},
+					{Type: fanoutv1.Event_TYPE_DELETED, Object: gone},
+					{Type: fanoutv1.Event_TYPE_DELETED, Object: gone},
 				},
 				Position: &fanoutv1.Position{Epoch: "abc", Revision: 12345},
 				Kind:     fanoutv1.WatchResponse_KIND_LIVE,
 				Partial:  true,
 			}
-			b := append([]byte(nil), wire.AddedEvent(&o)...)
-			b = wire.AppendEvent(b, object.Modified, &o, o.ModRevision)
-			b = wire.AppendEvent(b, object.Deleted, &o, o.ModRevision+128)
+			all, values, both := object.View{}, object.View{OmitValues: true}, object.View{Previous: true}
+			modified := object.Event{Type: object.Modified, Revision: o.ModRevision, Key: o.Key, Object: &o, Previous: &before}
+			vanished := object.Event{Type: object.Deleted, Revision: 77, Key: o.Key}
+			removed := object.Event{Type: object.Deleted, Revision: o.ModRevision + 128, Key: o.Key, Object: &o, Previous: &o}
+			b := append([]byte(nil), wire.AddedEvent(&o, all)...)
+			b = append(b, wire.AddedEvent(&o, values)...)
+			b = wire.AppendEvent(b, modified, all)
+			b = wire.AppendEvent(b, modified, both)
+			b = wire.AppendEvent(b, modified, object.View{Previous: true, OmitValues: true})
+			b = wire.AppendEvent(b, removed, all)
+			b = wire.AppendEvent(b, removed, both)
+			b = wire.AppendEvent(b, vanished, all)
+			b = wire.AppendEvent(b, vanished, both)
 			b = wire.AppendHeader(b, object.Header{Kind: object.Live, Position: object.Position{Epoch: "abc", Revision: 12345}, Partial: true})
 
 			got := decode(t, &fanoutv1.WatchResponse{}, b)
@@ -97,11 +122,11 @@ func TestListAndGetShareTheBytesOfTheObject(t *testing.T) {
 			}
 
 			list := append(append([]byte(nil), field...), field...)
-			gotList := decode(t, &fanoutv1.ListResponse{}, wire.AppendListEnd(list, position, "next"))
+			gotList := decode(t, &fanoutv1.ListResponse{}, wire.AppendListEnd(list, position, "next", 5))
 			wantList := &fanoutv1.ListResponse{
 				Objects:       []*fanoutv1.Object{tc.proto, tc.proto},
 				Position:      &fanoutv1.Position{Epoch: "e", Revision: 9},
-				NextPageToken: "next",
+				NextPageToken: "next", RemainingCount: new(int64(5)),
 			}
 			if diff := cmp.Diff(wantList, gotList, protocmp.Transform()); diff != "" {
 				t.Errorf("list differs (-want +got):\n%s", diff)

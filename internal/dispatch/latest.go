@@ -1,0 +1,75 @@
+package dispatch
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// merged takes the events after the cursor from the window, merged per key. They
+// belong together: the cursor goes behind them when all have been taken. The
+// revision up to which they are merged is kept, and nothing else, so that the
+// next part can be made from the window again.
+func (w *Watcher) merged() ([][]byte, result) {
+	s := w.dispatcher.cfg.Source.State()
+	changes, ok := s.Changes(w.cursor)
+	if !ok || s.Position().Epoch != w.epoch {
+		return nil, lostHistory
+	}
+	if w.mergeTo == 0 {
+		w.mergeTo = s.Revision()
+	}
+	interest := &w.feed.interest
+	end := cut{limit: w.dispatcher.cfg.MessageBytes, upto: w.cursor}
+	skip := w.sent
+	var b []byte
+	for _, c := range merge(changes, w.mergeTo) {
+		e, ok := interest.See(&c)
+		if !ok {
+			continue
+		}
+		if skip > 0 {
+			skip--
+			continue
+		}
+		before := len(b)
+		b = w.dispatcher.cfg.Encoder.AppendEvent(b, e, interest.View)
+		if !end.take(w.mergeTo, len(b)-before) {
+			w.sent += end.taken
+			return [][]byte{b[:end.bytes:end.bytes]}, someEvents
+		}
+	}
+	w.cursor, w.mergeTo, w.sent = w.mergeTo, 0, 0
+	if end.taken == 0 {
+		return nil, upToDate
+	}
+	return [][]byte{b}, someEvents
+}
+
+// merge returns the changes up to a revision, those of one key merged into one
+// from what was before the first to what is after the last, in order of the last.
+func merge(changes iter.Seq[*object.Change], upto object.Revision) []object.Change {
+	all := map[object.Key]object.Change{}
+	for c := range changes {
+		if c.Revision > upto {
+			break
+		}
+		merged := *c
+		if first, ok := all[c.Key]; ok {
+			merged.Old = first.Old
+		}
+		all[c.Key] = merged
+	}
+	list := make([]object.Change, 0, len(all))
+	for _, c := range all {
+		if c.Old != nil || c.New != nil {
+			list = append(list, c)
+		}
+	}
+	slices.SortFunc(list, func(a, b object.Change) int {
+		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Key, b.Key))
+	})
+	return list
+}

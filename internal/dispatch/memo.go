@@ -1,0 +1,128 @@
+package dispatch
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// memoAge is how long newcomers join those who are being brought to a state that
+// is no longer the newest, if it is fresh enough for them. What is newer they get
+// as events.
+const memoAge = 100 * time.Millisecond
+
+// memo lets watchers of one interest who catch up at the same time share the
+// work: they are brought to the same state, and a part that was made for one of
+// them is there for the others. It is kept for a while only, because it keeps a
+// state.
+type memo struct {
+	mu    sync.Mutex    // guards everything below; held while a part is made, so that it is made once
+	state *cacher.State // that is caught up with; nil: none
+	taken time.Time     // when it was taken
+	parts map[partKey]part
+	bytes int64 // what the parts hold
+}
+
+// memoBudget bounds what all memos of a dispatcher hold. What finds no room is
+// made again for everyone who needs it.
+type memoBudget struct {
+	limit int64
+	bytes atomic.Int64
+}
+
+// partKey says which part of which catch-up a part is.
+type partKey struct {
+	kind object.CatchUp
+	from object.Revision // of a DELTA: what is known already; of a RESET: the revision that is shown
+	mark mark
+}
+
+// mark is where in a catch-up a part begins: of a RESET at a key, of a DELTA
+// behind a difference, of a REPLAY after a revision.
+type mark struct {
+	cacher.Mark
+	skip  int          // REPLAY: events of the revision that follows, which came before
+	epoch object.Epoch // REPLAY
+}
+
+// part is what is sent at once.
+type part struct {
+	pieces  [][]byte
+	end     cut
+	next    mark            // RESET and DELTA: where the next part begins
+	last    bool            // RESET and DELTA: there is no next part
+	through object.Revision // REPLAY: there are no other events up to here; 0: there may be
+	lost    bool            // REPLAY: the events are no longer known
+}
+
+// size returns the bytes of memory that keeping the part accounts for. Whether
+// the pieces belong to objects or were encoded for the part is not looked at.
+func (p *part) size() int64 {
+	const header = 32 // of a piece, and its share of what surrounds them
+	return int64(header*(len(p.pieces)+4) + p.end.bytes)
+}
+
+// join returns a state that is not older than needed: the one that others are
+// being brought to, or the newest.
+func (m *memo) join(newest *cacher.State, needed object.Revision, b *memoBudget) *cacher.State {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.state != nil && m.state.Position().Epoch == newest.Position().Epoch && m.state.Revision() >= needed && m.isYoung(newest) {
+		return m.state
+	}
+	m.dropLocked(b)
+	m.state, m.taken, m.parts = newest, time.Now(), map[partKey]part{}
+	return newest
+}
+
+func (m *memo) isYoung(newest *cacher.State) bool {
+	return m.state == newest || time.Since(m.taken) < memoAge
+}
+
+// part returns a part of a catch-up with the state, which one of those who need it
+// makes. A REPLAY shows what has happened, whatever the state is, and has none.
+func (m *memo) part(state *cacher.State, key partKey, b *memoBudget, makePart func() part) part {
+	m.mu.Lock()
+	if m.parts == nil || state != nil && state != m.state {
+		m.mu.Unlock()
+		return makePart() // the others have arrived, or go elsewhere by now
+	}
+	defer m.mu.Unlock()
+	if p, ok := m.parts[key]; ok {
+		return p
+	}
+	p := makePart()
+	// Nothing is remembered of a REPLAY that found nothing: there may be more.
+	if n := p.size(); (state != nil || len(p.pieces) > 0) && b.bytes.Load()+n <= b.limit {
+		m.parts[key] = p
+		m.bytes += n
+		b.bytes.Add(n)
+	}
+	return p
+}
+
+// expire drops the memo if it is out of date, and reports whether there is none.
+func (m *memo) expire(newest *cacher.State, b *memoBudget) bool {
+	if !m.mu.TryLock() {
+		return false // it is in use; there will be another occasion
+	}
+	defer m.mu.Unlock()
+	if m.state != nil && !m.isYoung(newest) {
+		m.dropLocked(b)
+	}
+	return m.state == nil
+}
+
+func (m *memo) drop(b *memoBudget) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dropLocked(b)
+}
+
+func (m *memo) dropLocked(b *memoBudget) {
+	b.bytes.Add(-m.bytes)
+	m.state, m.parts, m.bytes = nil, nil, 0
+}
