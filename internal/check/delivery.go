@@ -35,7 +35,11 @@ func Resumable(h *History, t *Truth) error {
 			v.broken(s.place, "the epoch %q follows the epoch %q of the same etcd", s.Position.Epoch, epoch)
 		}
 		catchesUp := s.mode == replay || s.mode == delta
-		if s.Kind == object.CatchUpBegin && catchesUp && s.Position.Revision != s.from {
+		// A watcher that was up to date, with nothing to be told, may have been
+		// further than its last message said.
+		begins := s.Position.Revision == s.from ||
+			!s.opens && s.Position.Revision > s.from && len(h.between(t, s.from, s.Position.Revision, false)) == 0
+		if s.Kind == object.CatchUpBegin && catchesUp && !begins {
 			v.broken(s.place, "the %s begins at revision %d instead of at %d", catchUpName(s.CatchUp), s.Position.Revision, s.from)
 		}
 		if s.Kind != object.Synced || s.from == 0 || s.mode != delta && s.mode != reset {
