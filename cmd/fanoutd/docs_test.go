@@ -1,13 +1,17 @@
 package main
 
 import (
+	"fmt"
+	"maps"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/goccy/go-yaml"
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
 	"github.com/fanoutd/fanoutd/internal/config"
@@ -82,7 +86,49 @@ func TestExampleInTheDocumentation(t *testing.T) {
 	if problems := c.Problems(); len(problems) > 0 {
 		t.Error(problems)
 	}
-	if len(c.Resources) != 2 || c.Resources[1].Window.MaxSize != 128*config.MiB {
+	if len(c.Resources) != 3 || c.Resources[1].Window.MaxSize != 128*config.MiB || !c.Resources[1].Fields[0].Indexed {
 		t.Errorf("the example is read as %+v", c.Resources)
 	}
+}
+
+// Every key of a resource is documented, with its default, and nothing else is.
+func TestResourcesAreDocumented(t *testing.T) {
+	text, err := os.ReadFile(docs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "## Resources")
+	table, _, _ := strings.Cut(rest, "\n## ")
+	documented := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z.\\[\\]-]+)` \\| (.*?) ?\\|").FindAllStringSubmatch(table, -1) {
+		documented[row[1]] = strings.Trim(row[2], "`")
+	}
+	r := config.NewResource("NAME")
+	r.Name = ""
+	r.Fields = []config.Field{{}}
+	known := settings("", reflect.ValueOf(r))
+	known["fields"] = ""
+	if diff := cmp.Diff(known, documented); diff != "" {
+		t.Errorf("-defaults +documented:\n%s", diff)
+	}
+}
+
+// settings returns what a struct has in the file, by key.
+func settings(path string, v reflect.Value) map[string]string {
+	all := map[string]string{}
+	for i := range v.NumField() {
+		key, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ",")
+		if key == "-" {
+			continue
+		}
+		switch f := v.Field(i); f.Kind() {
+		case reflect.Struct:
+			maps.Copy(all, settings(path+key+".", f))
+		case reflect.Slice:
+			maps.Copy(all, settings(path+key+"[].", f.Index(0)))
+		default:
+			all[path+key] = fmt.Sprint(f)
+		}
+	}
+	return all
 }

@@ -31,6 +31,11 @@ func bind(c *config.Config) []flagGroup {
 			fs.StringVar(&c.LogLevel, "log-level", c.LogLevel, "least `severity` that is logged: debug, info, warn or error")
 			fs.StringVar(&c.LogFormat, "log-format", c.LogFormat, "`format` of the log on standard error: text or json")
 		}),
+		group("Reads", func(fs *pflag.FlagSet) {
+			fs.Var(&c.WatchTimeLimit, "watch-time-limit",
+				"how long a watch may take: each ends, with a last position, after 80 to 100 percent of it, so that subscribers spread over servers; 0s: no limit")
+			fs.Var(&c.SelfCheckInterval, "self-check-interval", "how often the objects in memory are compared with etcd; 0s: never")
+		}),
 		group("Writes", func(fs *pflag.FlagSet) {
 			fs.BoolVar(&c.Writes, "writes", c.Writes, "whether StoreService is served: Put, Delete and Transact")
 			fs.Var(&c.MaxValueSize, "max-value-size", "size of the largest value that is written")

@@ -47,7 +47,8 @@ func load(flags *pflag.FlagSet, environ []string) (config.Config, error) {
 		}
 	})
 	if len(problems) == 0 {
-		problems = locate(append(cfg.Problems(), readPassword(&cfg)...), origins, file)
+		unread := readDescriptors(&cfg)
+		problems = locate(slices.Concat(cfg.Problems(), unread, readPassword(&cfg)), origins, file)
 	}
 	if len(problems) > 0 {
 		return config.Config{}, usageError{problems}
@@ -145,4 +146,22 @@ func readPassword(cfg *config.Config) config.Problems {
 		return config.Problems{{Key: "etcd-password-file", Message: err.Error()}}
 	}
 	return nil
+}
+
+// readDescriptors reads the files that describe the messages of resources.
+func readDescriptors(cfg *config.Config) config.Problems {
+	var problems config.Problems
+	for i := range cfg.Resources {
+		r := &cfg.Resources[i]
+		if r.DescriptorSet == "" || r.Codec != "protobuf" {
+			continue
+		}
+		set, err := os.ReadFile(r.DescriptorSet)
+		if err != nil {
+			problems = append(problems, config.Problem{Key: fmt.Sprintf("resources[%d].descriptor-set", i), Message: err.Error()})
+			continue
+		}
+		r.Descriptors = set
+	}
+	return problems
 }

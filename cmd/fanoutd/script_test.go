@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -10,7 +12,18 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"fanoutd": main})
 }
 
-// The scripts in testdata run the command as a user does.
+// The scripts in testdata run the command as a user does. They find the descriptor
+// set of acme.v1.Route in route.binpb.
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata", RequireExplicitExec: true})
+	set, err := os.ReadFile("../../internal/object/testdata/route.binpb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			return os.WriteFile(filepath.Join(env.WorkDir, "route.binpb"), set, 0o600)
+		},
+	})
 }

@@ -76,7 +76,11 @@ func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (*store
 }
 
 func (a *App) resource(rc config.Resource) (server.Resource, error) {
-	codec, err := object.CodecByName(rc.Codec)
+	schema, err := rc.Schema()
+	if err != nil {
+		return server.Resource{}, err
+	}
+	codec, err := object.NewCodec(rc.Codec, schema)
 	if err != nil {
 		return server.Resource{}, err
 	}
@@ -86,14 +90,21 @@ func (a *App) resource(rc config.Resource) (server.Resource, error) {
 		Store:    collection,
 		Codec:    codec,
 		Seal:     wire.Seal,
-		Window:   cacher.WindowLimits{MaxChanges: rc.Window.MaxEvents, MaxBytes: int(rc.Window.MaxSize)},
-		Log:      a.log,
+		Window: cacher.WindowLimits{
+			MinChanges: rc.Window.MinEvents,
+			MaxChanges: rc.Window.MaxEvents,
+			MaxBytes:   int(rc.Window.MaxSize),
+			Freshness:  time.Duration(rc.Window.Freshness),
+		},
+		MaxTombstones: rc.MaxTombstones,
+		Log:           a.log,
 	})
 	return server.Resource{
 		Name:       rc.Name,
+		Fields:     schema.Names(),
 		Codec:      codec,
 		Cacher:     c,
-		Dispatcher: dispatch.New(dispatch.Config{Source: c, Encoder: wire.Encoder{}}),
+		Dispatcher: dispatch.New(dispatch.Config{Source: c, Encoder: wire.Encoder{}, Indexed: schema.Indexed()}),
 		Writer:     collection,
 	}, nil
 }

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/fanoutd/fanoutd/internal/object"
 )
 
 func checkAddress(s string) error {
@@ -68,7 +66,16 @@ func checkPrefix(s string) error {
 	return nil
 }
 
-func checkCodec(s string) error {
-	_, err := object.CodecByName(s)
-	return err
+var fieldName = regexp.MustCompile(`^[A-Za-z0-9_$-]{1,63}$`)
+
+func checkFieldName(s string) error {
+	switch {
+	case s == "":
+		return errors.New("a field must have a name")
+	case s == "key" || s == "name":
+		return fmt.Errorf("%q is a field that every object has", s)
+	case !fieldName.MatchString(s):
+		return fmt.Errorf("%q must be 1 to 63 letters, digits, _, $ and -", s)
+	}
+	return nil
 }

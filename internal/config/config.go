@@ -32,27 +32,15 @@ type Config struct {
 	MaxValueSize             Size `yaml:"max-value-size"`
 	MaxTransactionOperations int  `yaml:"max-transaction-operations"`
 
+	WatchTimeLimit    Duration `yaml:"watch-time-limit"`    // 0: none
+	SelfCheckInterval Duration `yaml:"self-check-interval"` // 0: never
+
 	Resources []Resource `yaml:"resources"`
-}
-
-// Resource is one resource.
-type Resource struct {
-	Name   string `yaml:"name"`
-	Prefix string `yaml:"prefix"` // default: /fanoutd/NAME/
-	Codec  string `yaml:"codec"`  // default: object
-	Window Window `yaml:"window"`
-}
-
-// Window bounds the window of recent changes of a resource. Zero stands for the
-// default: 10,000 changes and 64 MiB.
-type Window struct {
-	MaxEvents int  `yaml:"max-events"`
-	MaxSize   Size `yaml:"max-size"`
 }
 
 // Defaults returns the configuration of a server that was told nothing.
 func Defaults() Config {
-	c := Config{
+	return Config{
 		Listen:                   "127.0.0.1:7420",
 		ShutdownGrace:            Duration(10 * time.Second),
 		LogLevel:                 "info",
@@ -64,27 +52,8 @@ func Defaults() Config {
 		Writes:                   true,
 		MaxValueSize:             MiB,
 		MaxTransactionOperations: 128,
-		Resources:                []Resource{{Name: "config"}},
-	}
-	c.fill()
-	return c
-}
-
-// fill completes resources of which only a part is configured.
-func (c *Config) fill() {
-	for i := range c.Resources {
-		r := &c.Resources[i]
-		if r.Prefix == "" {
-			r.Prefix = "/fanoutd/" + r.Name + "/"
-		}
-		if r.Codec == "" {
-			r.Codec = "object"
-		}
-		if r.Window.MaxEvents == 0 {
-			r.Window.MaxEvents = 10_000
-		}
-		if r.Window.MaxSize == 0 {
-			r.Window.MaxSize = 64 * MiB
-		}
+		WatchTimeLimit:           Duration(time.Hour),
+		SelfCheckInterval:        Duration(10 * time.Minute),
+		Resources:                []Resource{NewResource("config")},
 	}
 }

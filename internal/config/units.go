@@ -90,6 +90,36 @@ func (d *Duration) UnmarshalYAML(node ast.Node) error { return set(d, node) }
 // MarshalYAML implements [yaml.InterfaceMarshaler].
 func (d Duration) MarshalYAML() (any, error) { return d.String(), nil }
 
+// Switch is on or off.
+type Switch bool
+
+// Set reads on and off, and true and false, which mean the same.
+func (s *Switch) Set(text string) error {
+	switch text {
+	case "on", "true":
+		*s = true
+	case "off", "false":
+		*s = false
+	default:
+		return fmt.Errorf("%q is neither on nor off", text)
+	}
+	return nil
+}
+
+// String returns on or off.
+func (s Switch) String() string {
+	if s {
+		return "on"
+	}
+	return "off"
+}
+
+// UnmarshalYAML implements [yaml.NodeUnmarshaler].
+func (s *Switch) UnmarshalYAML(node ast.Node) error { return set(s, node) }
+
+// MarshalYAML implements [yaml.InterfaceMarshaler].
+func (s Switch) MarshalYAML() (any, error) { return s.String(), nil }
+
 // set sets a value from the file; an error points to where it is.
 func set(value interface{ Set(text string) error }, node ast.Node) error {
 	text := node.String()

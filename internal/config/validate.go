@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fanoutd/fanoutd/internal/object"
 )
 
 // The limit of etcd is for a whole request; the difference leaves room for a key,
@@ -33,6 +35,8 @@ func (c *Config) Problems() Problems {
 	between(&v, "embedded-etcd-retention", c.EmbeddedEtcdRetention, Duration(time.Second), Duration(720*time.Hour))
 	between(&v, "max-value-size", c.MaxValueSize, 1, largestValue)
 	between(&v, "max-transaction-operations", c.MaxTransactionOperations, 1, 10_000)
+	orNone(&v, "watch-time-limit", c.WatchTimeLimit)
+	orNone(&v, "self-check-interval", c.SelfCheckInterval)
 	v.resources(c.Resources)
 	return v.problems
 }
@@ -58,6 +62,14 @@ func (v *validator) oneOf(key, value string, values ...string) {
 func between[T cmp.Ordered](v *validator, key string, value, least, most T) {
 	if value < least || value > most {
 		v.add(key, "must be from %v to %v, not %v", least, most, value)
+	}
+}
+
+// orNone checks a duration whose zero means that there is none.
+func orNone(v *validator, key string, value Duration) {
+	const least, most = Duration(time.Second), Duration(720 * time.Hour)
+	if value != 0 && (value < least || value > most) {
+		v.add(key, "must be 0s or from %v to %v, not %v", least, most, value)
 	}
 }
 
@@ -121,13 +133,15 @@ func (v *validator) resources(resources []Resource) {
 	if len(resources) == 0 {
 		v.add("resources", "there must be at least one")
 	}
-	for i, r := range resources {
+	for i := range resources {
+		r := &resources[i]
 		path := fmt.Sprintf("resources[%d].", i)
 		v.check(path+"name", checkResourceName(r.Name))
 		v.check(path+"prefix", checkPrefix(r.Prefix))
-		v.check(path+"codec", checkCodec(r.Codec))
-		between(v, path+"window.max-events", r.Window.MaxEvents, 1, 10_000_000)
-		between(v, path+"window.max-size", r.Window.MaxSize, KiB, 64*GiB)
+		v.oneOf(path+"codec", r.Codec, object.CodecNames()...)
+		v.schema(path, r)
+		v.window(path+"window.", r.Window)
+		between(v, path+"max-tombstones", r.MaxTombstones, 1, 10_000_000)
 		for j, other := range resources[:i] {
 			switch {
 			case r.Name == other.Name:
@@ -137,4 +151,15 @@ func (v *validator) resources(resources []Resource) {
 			}
 		}
 	}
+}
+
+func (v *validator) window(path string, w Window) {
+	const most = 10_000_000
+	between(v, path+"max-events", w.MaxEvents, 1, most)
+	between(v, path+"min-events", w.MinEvents, 1, most)
+	if w.MaxEvents >= 1 && w.MinEvents > w.MaxEvents {
+		v.add(path+"min-events", "is %d, more than max-events, which is %d", w.MinEvents, w.MaxEvents)
+	}
+	between(v, path+"max-size", w.MaxSize, KiB, 64*GiB)
+	between(v, path+"freshness", w.Freshness, Duration(time.Second), Duration(720*time.Hour))
 }

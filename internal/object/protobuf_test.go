@@ -208,7 +208,7 @@ func TestDescriptorsThatAreNone(t *testing.T) {
 	unknownType := func(set *descriptorpb.FileDescriptorSet) {
 		for _, f := range set.File {
 			if f.GetName() == "route.proto" {
-				f.MessageType[0].Field[0].TypeName = proto.String(".acme.v1.Nothing")
+				f.MessageType[0].Field[0].TypeName = new(".acme.v1.Nothing")
 			}
 		}
 	}

@@ -50,6 +50,17 @@ func (s Schema) Names() []string {
 	return names
 }
 
+// Indexed returns the places of the indexed fields in [Object.Fields].
+func (s Schema) Indexed() []int {
+	var places []int
+	for i, f := range s.Fields {
+		if f.Indexed {
+			places = append(places, i)
+		}
+	}
+	return places
+}
+
 // documentFields returns the values of the fields in a JSON document. Texts,
 // numbers and booleans have a value; everything else counts as absent.
 func (s Schema) documentFields(document []byte) []string {

@@ -92,6 +92,16 @@ func TestFieldsOfObjects(t *testing.T) {
 	}
 }
 
+func TestFieldsThatAreIndexed(t *testing.T) {
+	s := object.Schema{Fields: []object.Field{{Name: "a", Path: "a"}, {Name: "b", Path: "b", Indexed: true}, {Name: "c", Path: "c", Indexed: true}}}
+	if diff := cmp.Diff([]string{"a", "b", "c"}, s.Names()); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]int{1, 2}, s.Indexed()); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestCheckPath(t *testing.T) {
 	for _, path := range []string{"a", "a.b", "spec.0.name", "$ref", "with-dash", "with_underscore"} {
 		if err := object.CheckPath(path); err != nil {

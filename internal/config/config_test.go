@@ -1,0 +1,254 @@
+package config_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/selector"
+)
+
+// read reads a file and returns everything that is wrong with it, a line for each.
+func read(t *testing.T, text string) (config.Config, string) {
+	t.Helper()
+	c, f, err := config.ReadFile("f", []byte(text))
+	if err != nil {
+		return c, err.Error()
+	}
+	return c, f.Locate(c.Problems()).Error()
+}
+
+func TestNothingIsWrongWithTheDefaults(t *testing.T) {
+	c := config.Defaults()
+	if problems := c.Problems(); len(problems) > 0 {
+		t.Error(problems)
+	}
+	for name, text := range map[string]string{
+		"an empty file":    "",
+		"an empty mapping": "{}",
+		"a comment":        "# nothing",
+		"null":             "null",
+		"a resource":       "resources: [{name: config}]",
+	} {
+		if got, problems := read(t, text); problems != "" || !cmp.Equal(got, c) {
+			t.Errorf("%s is read as something else, %s:\n%s", name, problems, cmp.Diff(c, got))
+		}
+	}
+}
+
+// What has no value is refused: it would be zero, not the default.
+func TestKeysWithoutAValue(t *testing.T) {
+	const text = `listen:
+writes: null
+resources:
+  - name: a
+    cache: ~
+    window:
+      # max-events: 5
+  -
+`
+	_, problems := read(t, text)
+	want := `f:1:8: there is no value
+f:2:9: there is no value
+f:5:12: there is no value
+f:6:12: there is no value
+f:8:5: there is no value`
+	if problems != want {
+		t.Errorf("got\n%s\nwant\n%s", problems, want)
+	}
+}
+
+// What a resource leaves out depends on what it says.
+func TestDefaultsOfResources(t *testing.T) {
+	for text, want := range map[string]func(*config.Resource){
+		"{name: a}":                                func(*config.Resource) {},
+		"{name: a, codec: json}":                   func(r *config.Resource) { r.Codec, r.LabelsPath = "json", "metadata.labels" },
+		"{name: a, codec: json, labels-path: x}":   func(r *config.Resource) { r.Codec, r.LabelsPath = "json", "x" },
+		"{name: a, window: {max-events: 10}}":      func(r *config.Resource) { r.Window.MaxEvents, r.Window.MinEvents = 10, 10 },
+		"{name: a, window: {max-events: 50000}}":   func(r *config.Resource) { r.Window.MaxEvents = 50_000 },
+		"{name: a, window: {min-events: 7}}":       func(r *config.Resource) { r.Window.MinEvents = 7 },
+		"{name: a, cache: off}":                    func(r *config.Resource) { r.Cache = false },
+		"{name: a, cache: true, prefix: /b/}":      func(r *config.Resource) { r.Prefix = "/b/" },
+		"{name: a, fields: [{name: x, path: y}]}":  func(r *config.Resource) { r.Fields = []config.Field{{Name: "x", Path: "y"}} },
+		"{name: a, max-tombstones: 5, codec: raw}": func(r *config.Resource) { r.MaxTombstones, r.Codec = 5, "raw" },
+		"{name: a, window: {freshness: 1h, max-size: 1MiB}}": func(r *config.Resource) {
+			r.Window.Freshness, r.Window.MaxSize = config.Duration(3_600_000_000_000), config.MiB
+		},
+	} {
+		r := config.NewResource("a")
+		want(&r)
+		got, problems := read(t, "resources: ["+text+"]")
+		if problems != "" {
+			t.Errorf("%s: %s", text, problems)
+		}
+		if diff := cmp.Diff([]config.Resource{r}, got.Resources); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+// The names that every object has as fields are not free.
+func TestFieldsThatEveryObjectHas(t *testing.T) {
+	for _, name := range []string{selector.KeyField, selector.NameField} {
+		_, problems := read(t, "resources: [{name: a, fields: [{name: "+name+", path: x}]}]")
+		if !strings.Contains(problems, "is a field that every object has") {
+			t.Errorf("%s: %s", name, problems)
+		}
+	}
+}
+
+func TestThereAreNotTooManyFields(t *testing.T) {
+	resource := func(n int) string {
+		var b strings.Builder
+		b.WriteString("resources:\n  - name: a\n    fields:\n")
+		for i := range n {
+			fmt.Fprintf(&b, "      - {name: f%d, path: x}\n", i)
+		}
+		return b.String()
+	}
+	if _, problems := read(t, resource(64)); problems != "" {
+		t.Error(problems)
+	}
+	if _, problems := read(t, resource(65)); problems != "f:4:7: resources[0].fields: has 65 fields, the limit is 64" {
+		t.Error(problems)
+	}
+}
+
+const routes = `resources:
+  - name: routes
+    codec: protobuf
+    descriptor-set: route.binpb
+    message: acme.v1.Route
+    fields:
+      - {name: region, path: region}
+      - {name: port, path: backend.port, indexed: true}
+`
+
+// The paths of messages are compared with their type once that is known.
+func TestMessages(t *testing.T) {
+	c, problems := read(t, routes)
+	if problems != "" {
+		t.Error(problems)
+	}
+	if _, err := c.Resources[0].Schema(); err == nil {
+		t.Error("there is a schema of messages of which nothing is known")
+	}
+	set, err := os.ReadFile("../object/testdata/route.binpb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Resources[0].Descriptors = set
+	if problems := c.Problems(); len(problems) > 0 {
+		t.Error(problems)
+	}
+	schema, err := c.Resources[0].Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	codec, err := object.NewCodec(c.Resources[0].Codec, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := codec.Decode([]byte("\x12\x02eu\x3a\x02\x10\x50"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"eu", "80"}, got.Fields); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]object.Field{{Name: "region", Path: "region"}, {Name: "port", Path: "backend.port", Indexed: true}}, schema.Fields); diff != "" {
+		t.Error(diff)
+	}
+
+	c.Resources[0].Message = "acme.v1.Backend"
+	want := `resources[0].fields[0].path: "region": acme.v1.Backend has no field "region", it has host_name, port, fallback
+resources[0].fields[1].path: "backend.port": acme.v1.Backend has no field "backend", it has host_name, port, fallback`
+	if got := c.Problems().Error(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+var place = regexp.MustCompile(`^f:(\d+):(\d+)$`)
+
+// Whatever a file has, it is refused with places in the file, or it is read and
+// means the same when it is printed and read again.
+func FuzzFile(f *testing.F) {
+	for _, s := range []string{
+		"", "listen: :1\n", "resources:\n", "resources: []", "resources: [null]", "resources: [{name: a}, {name: a}]", "resources: [[]]",
+		"listen: a\n---\nlisten: b", "a\n---\n", "\n...\n", "x: &x 1\nlisten: *x", "<<: {listen: a}", "- a", "\xff", "a: b: c", "? a", "listen: !!binary aGk=",
+		"etcd-endpoints: [a:1, http://b:2]\netcd-password: secret\n", "max-value-size: 1.5KiB\nshutdown-grace: 61s\nwrites: false",
+		"resources:\n  - &r {name: a, codec: json}\n  - {<<: *r, name: b, prefix: /b/}\n",
+		"resources: [{name: a, window: {min-events: 1, max-events: 0, max-size: 1, freshness: 1s}, cache: off, max-tombstones: 1}]",
+		"resources: [{name: a, codec: protobuf, fields: [{name: x}, {path: y, indexed: true}, null]}]",
+		routes,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, file, err := config.ReadFile("f", data)
+		if err != nil {
+			problems, ok := errors.AsType[config.Problems](err)
+			if !ok || len(problems) == 0 {
+				t.Fatalf("%q: %v", data, err)
+			}
+			for _, p := range problems {
+				if p.Message == "" || !strings.HasPrefix(p.Origin, "f") {
+					t.Errorf("%q: %+v", data, p)
+				}
+			}
+			return
+		}
+		problems := file.Locate(c.Problems())
+		for _, p := range problems {
+			m := place.FindStringSubmatch(p.Origin)
+			if p.Origin == "" && !strings.Contains(p.Key, "[") {
+				continue // it is missing, or comes from elsewhere
+			}
+			if m == nil {
+				t.Fatalf("%q: nobody knows where this is: %+v", data, p)
+			}
+			if line, err := strconv.Atoi(m[1]); err != nil || line < 1 || line > len(data)+1 {
+				t.Errorf("%q: there is no such line: %+v", data, p)
+			}
+		}
+		if len(problems) > 0 {
+			return
+		}
+		for _, r := range c.Resources {
+			if r.Codec == "protobuf" {
+				continue // nothing is known of its messages
+			}
+			schema, err := r.Schema()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := object.NewCodec(r.Codec, schema); err != nil {
+				t.Errorf("%q: %v", data, err)
+			}
+		}
+		if c.EtcdPassword != "" {
+			return // it is not printed
+		}
+		printed, err := yaml.MarshalWithOptions(c, yaml.IndentSequence(true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, _, err := config.ReadFile("printed", printed)
+		if err != nil {
+			t.Fatalf("%q is printed as %q: %v", data, printed, err)
+		}
+		if diff := cmp.Diff(c, again, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%q is printed as %q, -read +printed and read:\n%s", data, printed, diff)
+		}
+	})
+}
