@@ -108,6 +108,7 @@ func TestCorrectHistoriesPass(t *testing.T) {
 	pass(t, "views", correctViews(), check.Conditions{Window: 4})
 	pass(t, "gaps", correctAcrossGap(), check.Conditions{Window: 4, Tombstones: 2, Gaps: []check.Gap{theGap}})
 	pass(t, "endings", correctEndings(), check.Conditions{Window: 4})
+	pass(t, "present", map[string]*check.History{"beyond the window": shared(2)}, writing())
 	pass(t, "silences", correctSilences(), noon.conditions())
 }
 

@@ -36,7 +36,8 @@ type Conditions struct {
 	// from.
 	Outages []Span
 
-	// Acknowledged are writes that had been acknowledged, in order of time.
+	// Acknowledged are writes that had been acknowledged, in order of the time at
+	// which they were.
 	Acknowledged []Acknowledged
 }
 
@@ -56,11 +57,29 @@ func (g Gap) within(r object.Revision) bool { return g.After < r && r <= g.Until
 // Span is a time between two moments.
 type Span struct{ From, To time.Time }
 
-// Acknowledged is a moment at which it was known that the store had reached a
-// revision.
+// Acknowledged is a write that reached the store, as its writer knows it: the
+// store had not reached the revision when the write began, and had when it was
+// acknowledged.
 type Acknowledged struct {
-	At       time.Time
-	Revision object.Revision
+	Begun, At time.Time
+	Revision  object.Revision
+}
+
+// present returns a revision that the server had not gone beyond when it decided
+// how to bring a watcher up to date. Where the times are not known that is taken to
+// be the one to which it brought the watcher; but servers that make a state once for
+// many watchers may bring them to one that is not quite the present.
+func (t *Truth) present(begun, synced *step) object.Revision {
+	if begun.At.IsZero() {
+		return synced.Position.Revision
+	}
+	present := t.Through
+	for _, a := range t.Acknowledged {
+		if a.Begun.After(begun.At) {
+			present = min(present, a.Revision-1)
+		}
+	}
+	return max(present, synced.Position.Revision)
 }
 
 // replayable reports whether a server that stands at revision present has promised

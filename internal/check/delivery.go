@@ -25,6 +25,7 @@ func Resumable(h *History, t *Truth) error {
 	missingFromDelta(h, t, &v)
 
 	var epoch object.Epoch
+	var begun *step // the beginning of the catch-up
 	steps := walk(h)
 	for i := range steps {
 		s := &steps[i]
@@ -34,24 +35,27 @@ func Resumable(h *History, t *Truth) error {
 		if s.Position.Epoch != epoch {
 			v.broken(s.place, "the epoch %q follows the epoch %q of the same etcd", s.Position.Epoch, epoch)
 		}
+		if s.Kind == object.CatchUpBegin {
+			begun = s
+		}
 		catchesUp := s.mode == replay || s.mode == delta
 		// A watcher that was up to date, with nothing to be told, may have been
 		// further than its last message said.
 		begins := s.Position.Revision == s.from ||
-			!s.opens && s.Position.Revision > s.from && len(h.between(t, s.from, s.Position.Revision, false)) == 0
+			!s.opens && s.Position.Revision > s.from && len(h.between(t, s.from, s.Position.Revision)) == 0
 		if s.Kind == object.CatchUpBegin && catchesUp && !begins {
 			v.broken(s.place, "the %s begins at revision %d instead of at %d", catchUpName(s.CatchUp), s.Position.Revision, s.from)
 		}
-		if s.Kind != object.Synced || s.from == 0 || s.mode != delta && s.mode != reset {
+		if s.Kind != object.Synced || s.from == 0 || begun == nil || s.mode != delta && s.mode != reset {
 			continue
 		}
-		present := s.Position.Revision
+		present := t.present(begun, s)
 		switch {
 		case t.replayable(s.from, present):
-			v.broken(s.place, "a %s to revision %d although %d is only %d changes behind, of %d that are remembered",
-				s.mode, present, s.from, count(t, s.from, present), t.Window)
+			v.broken(s.place, "a %s although %d is at most %d changes behind, of %d that are remembered",
+				s.mode, s.from, count(t, s.from, present), t.Window)
 		case s.mode == reset && t.deltable(s.from, present):
-			v.broken(s.place, "a RESET to revision %d although what changed since %d is remembered", present, s.from)
+			v.broken(s.place, "a RESET although what changed since %d is remembered", s.from)
 		}
 	}
 	for i := range h.Streams {
@@ -113,7 +117,7 @@ func missing(h *History, t *Truth, in mode, v *verdict) {
 		for _, g := range gaps {
 			maps.Copy(crossed, h.crossing(t, g))
 		}
-		for _, e := range h.between(t, s.from, s.Position.Revision, false) {
+		for _, e := range h.between(t, s.from, s.Position.Revision) {
 			if came(&e) {
 				continue
 			}
@@ -147,7 +151,7 @@ func missingMerged(h *History, t *Truth, in mode, v *verdict) {
 		for _, e := range g.events {
 			came[e.Object.Key] = true
 		}
-		for _, e := range sorted(h.waiting(t, g)) {
+		for _, e := range sorted(h.merged(t, g.from, g.to)) {
 			if !came[e.Object.Key] {
 				v.broken(g.end(), "%v is missing between positions %d and %d", &e, g.from, g.to)
 			}

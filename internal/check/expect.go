@@ -1,37 +1,19 @@
 package check
 
 import (
-	"cmp"
 	"iter"
-	"slices"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
 // between returns the events that lead the watcher from one position to another:
-// every one of them, in order of revision. With across, a gap in between is
-// crossed by the difference between its ends.
-func (h *History) between(t *Truth, after, through object.Revision, across bool) []Event {
+// every one of them, in order of revision.
+func (h *History) between(t *Truth, after, through object.Revision) []Event {
 	var all []Event
-	var gaps []Gap
-	if across {
-		gaps = t.gaps(after, through)
-	}
 	for c := range t.Between(h.Scope, after, through) {
-		if slices.ContainsFunc(gaps, func(g Gap) bool { return g.within(c.Revision) }) {
-			continue
-		}
 		if e, ok := h.event(c); ok {
 			all = append(all, e)
 		}
-	}
-	for _, g := range gaps {
-		for _, e := range h.crossing(t, g) {
-			all = append(all, e)
-		}
-	}
-	if len(gaps) > 0 {
-		slices.SortStableFunc(all, func(a, b Event) int { return cmp.Compare(a.revision(), b.revision()) })
 	}
 	return all
 }
@@ -76,33 +58,43 @@ func (t *Truth) changedKeys(scope object.Scope, after, through object.Revision) 
 	}
 }
 
-// merged returns what is left of events if they are merged per key: nothing where
-// an object came and went, else one event that leads from what the watcher had
-// before the first of them to what it has after the last.
-func merged(events []Event) map[object.Key]Event {
-	first, last := map[object.Key]*Event{}, map[object.Key]*Event{}
-	for i := range events {
-		e := &events[i]
-		if first[e.Object.Key] == nil {
-			first[e.Object.Key] = e
-		}
-		last[e.Object.Key] = e
-	}
+// merged returns, by key, what is left of the events between two positions if they
+// are merged: what leads from the object as it was at the first to the object as it
+// is at the second. Nothing is left of what came and went.
+func (h *History) merged(t *Truth, from, to object.Revision) map[object.Key]Event {
 	all := map[object.Key]Event{}
-	for key, e := range last {
-		began, ended := first[key].Type, e.Type
-		out := Event{Type: object.Modified, Object: e.Object, Previous: first[key].Previous}
-		switch {
-		case began == object.Added && ended == object.Deleted:
-			continue
-		case began == object.Added:
-			out.Type = object.Added
-		case ended == object.Deleted:
-			out.Type = object.Deleted
+	for key := range t.changedKeys(h.Scope, from, to) {
+		c := object.Change{Revision: t.last(key, to).Revision, Key: key, Old: t.object(key, from), New: t.object(key, to)}
+		if e, ok := h.event(&c); ok {
+			all[key] = e
 		}
-		all[key] = out
 	}
 	return all
+}
+
+// left reports whether an object that is not in view at revision through has not
+// been since the revision at, when something happened to it.
+func (h *History) left(t *Truth, key object.Key, at, through object.Revision) bool {
+	if t.at[version{key, at}] == nil {
+		c := t.last(key, at)
+		return c != nil && h.hides(t, c.Revision, at) && !h.sees(t.object(key, at))
+	}
+	for _, c := range t.byKey[key] {
+		if at <= c.Revision && c.Revision <= through && h.sees(c.New) {
+			return false
+		}
+	}
+	return true
+}
+
+// hides reports whether a gap that ends at the revision until hides another.
+func (h *History) hides(t *Truth, r, until object.Revision) bool {
+	for _, g := range t.Gaps {
+		if g.Until == until && g.within(r) {
+			return true
+		}
+	}
+	return false
 }
 
 // became is what a DELTA says of a key.

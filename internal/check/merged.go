@@ -8,22 +8,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// waiting returns, by key, what is left of the events that a complete group of a
-// watcher with merged delivery stands for. Where a gap lies in between there are
-// two ways to see it, and the server decides by which the group is.
-func (h *History) waiting(t *Truth, g *group) map[object.Key]Event {
-	whole := merged(h.between(t, g.from, g.to, false))
-	if len(t.gaps(g.from, g.to)) == 0 {
-		return whole
-	}
-	for _, e := range g.events {
-		if want, ok := whole[e.Object.Key]; !ok || wrong(&want, e) != "" {
-			return merged(h.between(t, g.from, g.to, true))
-		}
-	}
-	return whole
-}
-
 // mergedRight checks the events of complete groups of a watcher with merged
 // delivery against what is left when the truth is merged.
 func mergedRight(h *History, t *Truth, v *verdict) {
@@ -32,7 +16,7 @@ func mergedRight(h *History, t *Truth, v *verdict) {
 			incompleteRight(h, t, g, v)
 			continue
 		}
-		want := h.waiting(t, g)
+		want := h.merged(t, g.from, g.to)
 		came := map[object.Key]*Event{}
 		for s, e := range g.events {
 			w, ok := want[e.Object.Key]
@@ -46,6 +30,11 @@ func mergedRight(h *History, t *Truth, v *verdict) {
 			case !ok:
 				v.broken(s.place, "%v should not be there: nothing is left of %q between %d and %d", e, e.Object.Key, g.from, g.to)
 			default:
+				if e.Type == object.Deleted && h.left(t, e.Object.Key, e.revision(), g.to) {
+					// Where it left the view and changed out of sight, or was
+					// deleted in a gap, more than one revision is right.
+					w.Object.ModRevision = e.revision()
+				}
 				if diff := wrong(&w, e); diff != "" {
 					v.broken(s.place, "%v %s", e, diff)
 				}
@@ -74,6 +63,9 @@ func incompleteRight(h *History, t *Truth, g *group, v *verdict) {
 		}
 		// How it is merged with others is not known.
 		want.Type, want.Previous = e.Type, e.Previous
+		if e.Type == object.Deleted {
+			want.Object = e.Object
+		}
 		if diff := wrong(&want, e); diff != "" {
 			v.broken(s.place, "%v %s", e, diff)
 		}

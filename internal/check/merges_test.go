@@ -31,14 +31,15 @@ func correctMerges() map[string]*check.History {
 		"replay": latest(all(after(3, begin(object.Replay, 3), part(7, join(as(object.Modified, change{"b", 6}), events(change{"a", 7}))), synced(7)))),
 		"previous": with(merged(live(9, join(before(as(object.Modified, change{"b", 6}), change{"b", 3}), events(change{"team/x", 8}),
 			before(events(change{"a", 9}), change{"a", 2})))), previous),
-		"view": with(merged(live(9, join(events(change{"b", 6}, change{"team/x", 8})))), func(h *check.History) {
-			even(h)
-			h.Streams = []check.Stream{fromNothing(begin(object.Reset, 0), part(0, objects(change{"a", 2})), synced(3),
-				live(9, join(events(change{"b", 6}), as(object.Deleted, change{"a", 4}), events(change{"team/x", 8}))))}
-			// The a that left the view at 7 was the one of 4.
-			h.Streams[0].Messages[3].Events[1].Object.ModRevision = 7
-		}),
+		"left, and changed out of sight": with(latest(all(startEven(live(9, join(events(change{"b", 6}), left(7), events(change{"team/x", 8})))))), even),
+		"left, at its last change":       with(latest(all(startEven(live(9, join(events(change{"b", 6}, change{"team/x", 8}), left(9)))))), even),
 	}
+}
+
+// left says that the a of 2, which a watcher of even revisions had at 3, left its
+// view.
+func left(at object.Revision) []check.Event {
+	return changed(change{"a", 2}, func(e *check.Event) { e.Type, e.Object.ModRevision = object.Deleted, at })
 }
 
 func brokenMerges() []broken {
@@ -49,6 +50,7 @@ func brokenMerges() []broken {
 		{"came and went", merged(live(7, join(events(change{"c", 4}), sent, events(change{"c", 7})))), "filtered", "+c@4 should not be there: nothing is left of \"c\" between 3 and 7"},
 		{"deleted and added", merged(live(7, join(events(change{"b", 6}), sent[1:]))), "filtered", "+b@6 should be ~b@6"},
 		{"older than the position", merged(live(7, join(events(change{"a", 4}), sent[:1]))), "filtered", "~a@4 has mod revision 4 instead of 7"},
+		{"left too early", with(latest(all(startEven(live(9, join(left(4), events(change{"b", 6}, change{"team/x", 8})))))), even), "filtered", "-a@4 has mod revision 4 instead of 9"},
 		{"missing", merged(live(5, events(change{"c", 4}, change{"b", 5})), live(9, events(change{"b", 6}, change{"c", 7}, change{"team/x", 8}, change{"a", 9}))), "reliable", "~a@4 is missing between positions 3 and 5"},
 		{"missing from a replay", latest(all(after(3, begin(object.Replay, 3), part(5, events(change{"c", 4}, change{"b", 5})), synced(5),
 			live(9, events(change{"b", 6}, change{"c", 7}, change{"team/x", 8}, change{"a", 9}))))), "resumable", "~a@4 is missing between positions 3 and 5"},

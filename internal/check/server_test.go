@@ -195,6 +195,7 @@ func (m *model) shown(o *object.Object) object.Object {
 // between returns what the watcher has to see.
 func (m *model) between(from, to object.Revision) []check.Event {
 	var all []check.Event
+	had := map[object.Key]object.Object{} // before the first event
 	for c := range m.truth.Between(m.history.Scope, from, to) {
 		was, is := m.matches(c.Old), m.matches(c.New)
 		if !was && !is {
@@ -213,10 +214,20 @@ func (m *model) between(from, to object.Revision) []check.Event {
 		} else if m.history.Previous {
 			e.Previous = new(m.shown(c.Old))
 		}
+		if _, ok := had[c.Key]; was && !ok {
+			had[c.Key] = m.shown(c.Old)
+		}
 		all = append(all, e)
 	}
 	if m.history.Latest {
 		all = merge(all)
+		for i := range all {
+			if e := &all[i]; e.Type == object.Deleted {
+				at := e.Object.ModRevision
+				e.Object = had[e.Object.Key]
+				e.Object.ModRevision = at
+			}
+		}
 	}
 	return all
 }

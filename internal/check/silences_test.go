@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/internal/object"
 )
 
 // clock gives the times of the tests about silence, in seconds.
@@ -25,6 +26,19 @@ func (c clock) conditions() check.Conditions {
 		Outages:      []check.Span{c.span(20, 30)},
 		Acknowledged: []check.Acknowledged{{At: c.after(0), Revision: 3}, {At: c.after(40), Revision: 5}},
 	}
+}
+
+// shared is a DELTA that leads to a state of 5, made for others a moment earlier, at
+// a time at which the server may have seen the write at 8, or had not.
+func shared(begun int) *check.History {
+	s := after(4, begin(object.Delta, 4), part(4, gone(change{"b", 5})), synced(5))
+	s.Messages[0].At = noon.after(begun)
+	return all(s)
+}
+
+// writing are conditions under which the write at 8 begins in the second after noon.
+func writing() check.Conditions {
+	return check.Conditions{Window: 4, Acknowledged: []check.Acknowledged{{Begun: noon.after(1), At: noon.after(2), Revision: 8}}}
 }
 
 // timed is a watcher that wants a bookmark every two seconds, listens from one

@@ -92,9 +92,9 @@ func brokenStreams(t *testing.T) []broken {
 		{"replay from earlier", all(start(live(4, both)),
 			after(4, begin(object.Replay, 3), synced(4))), "resumable", "begins at revision 3 instead of at 4"},
 		{"snapshot inside the window", all(start(),
-			after(3, begin(object.Reset, 0), part(0, objects(change{"a", 4}, change{"b", 6}, change{"c", 4})), synced(6))), "resumable", "only 4 changes behind"},
+			after(3, begin(object.Reset, 0), part(0, objects(change{"a", 4}, change{"b", 6}, change{"c", 4})), synced(6))), "resumable", "3 is at most 4 changes behind, of 4"},
 		{"snapshot in the stream inside the window", all(start(
-			begin(object.Reset, 0), part(0, objects(change{"a", 4}, change{"c", 4})), synced(5))), "resumable", "only 3 changes behind"},
+			begin(object.Reset, 0), part(0, objects(change{"a", 4}, change{"c", 4})), synced(5))), "resumable", "3 is at most 3 changes behind, of 4"},
 		{"another epoch", all(start(check.Message{Header: object.Header{
 			Kind: object.Bookmark, Position: object.Position{Epoch: "e2", Revision: 3},
 		}})), "resumable", `epoch "e2" follows the epoch "e1"`},
