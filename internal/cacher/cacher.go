@@ -2,6 +2,7 @@ package cacher
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -36,6 +37,10 @@ type Config struct {
 	// ProgressInterval is how often the store is asked how far it is while nobody
 	// waits for it, so that the revision of a quiet resource advances. Default 5 s.
 	ProgressInterval time.Duration
+
+	// CheckInterval is how often the state is compared with the store. Where they
+	// differ everything begins anew, under another epoch. Default: never.
+	CheckInterval time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -63,20 +68,24 @@ type Cacher struct {
 	state atomic.Pointer[State] // the newest; nil until the first fill
 	ready chan struct{}         // closed when state is set for the first time
 
-	following atomic.Bool // a watch of the store is running and has been heard of
-	progress  progressDemand
-	current   currentRevision
+	following  atomic.Bool  // a watch of the store is running and has been heard of
+	heard      atomic.Int64 // counts what watches said
+	mismatches atomic.Int64 // counts what audits found
+	progress   progressDemand
+	current    currentRevision
 
 	// What follows belongs to the goroutine in Run.
 
-	now      time.Time // when what is being applied was received
-	position object.Position
-	objects  *btree.BTreeG[*object.Object]
-	window   window
-	traces   traces
-	relisted object.Revision
-	target   object.Revision // publish nothing older: the store was here when filling began
-	opaque   opaqueLog
+	storeEpoch  object.Epoch // what the store calls it; position.Epoch is what readers see
+	discredited bool         // positions that were given out are not to be trusted
+	now         time.Time    // when what is being applied was received
+	position    object.Position
+	objects     *btree.BTreeG[*object.Object]
+	window      window
+	traces      traces
+	relisted    object.Revision
+	target      object.Revision // publish nothing older: the store was here when filling began
+	opaque      opaqueLog
 }
 
 // New returns a cacher that does nothing until it is run.
@@ -212,7 +221,11 @@ func (c *Cacher) Run(ctx context.Context) {
 			return
 		}
 		wait := backoff.next()
-		c.log.Warn("lost the store, trying again", "error", err, "in", wait)
+		level := slog.LevelWarn
+		if errors.Is(err, errMismatch) {
+			level = slog.LevelError // a bug, here or in the store
+		}
+		c.log.Log(ctx, level, "lost the store, trying again", "error", err, "in", wait)
 		sleep(ctx, wait)
 	}
 }

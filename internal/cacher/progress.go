@@ -2,15 +2,22 @@ package cacher
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// progressRetry is how long to wait for an answer to a progress request before
-// asking again: etcd does not answer while the watch is behind.
-const progressRetry = 50 * time.Millisecond
+const (
+	// progressRetry is how long to wait for an answer to a progress request
+	// before asking again: etcd does not answer while the watch is behind.
+	progressRetry = 50 * time.Millisecond
+
+	// hintEvery is how often at most the store is asked for the sake of those who
+	// do not wait: there may be ten thousand of them.
+	hintEvery = 50 * time.Millisecond
+)
 
 // progressDemand decides when the store is asked how far the watch is: at once
 // when somebody begins to wait for a revision, repeatedly while somebody waits,
@@ -25,9 +32,13 @@ func newProgressDemand() progressDemand {
 	return progressDemand{waiting: new(atomic.Int64), asked: make(chan struct{}, 1), hinted: new(atomic.Int64)}
 }
 
-// hintEvery is how often at most the store is asked for the sake of those who do
-// not wait: there may be ten thousand of them.
-const hintEvery = 50 * time.Millisecond
+// wait says that the caller waits for progress until it calls done.
+func (d progressDemand) wait() {
+	d.waiting.Add(1)
+	d.ask()
+}
+
+func (d progressDemand) done() { d.waiting.Add(-1) }
 
 // hint has the store asked soon, without waiting for the answer.
 func (d progressDemand) hint() {
@@ -45,31 +56,76 @@ func (d progressDemand) ask() {
 	}
 }
 
-// wait says that the caller waits for progress until it calls done.
-func (d progressDemand) wait() {
-	d.waiting.Add(1)
-	d.ask()
-}
+// Why a watch is given up although it has not failed.
+var (
+	errWentBack = errors.New("the store is behind what it has said before")
+	errNewEpoch = errors.New("the store has become another one")
+	errSilent   = errors.New("the store is ahead and its watch says nothing")
+)
 
-func (d progressDemand) done() { d.waiting.Add(-1) }
-
-// serve makes the requests on stream until ctx is done. Errors do not matter:
+// pulse makes progress requests on the stream until ctx is done, and returns why
+// the stream is to be given up, if it is. Errors of the requests do not matter:
 // whoever reads the stream gets them, too.
-func (d progressDemand) serve(ctx context.Context, stream object.Stream, idle time.Duration) {
-	timer := time.NewTimer(idle)
+func (c *Cacher) pulse(ctx context.Context, stream object.Stream) error {
+	timer := time.NewTimer(c.cfg.ProgressInterval)
 	defer timer.Stop()
+	// A store that was restored from a backup may be reached again without the
+	// stream having noticed.
+	verify := time.NewTicker(c.cfg.ProgressInterval)
+	defer verify.Stop()
+	heard, silent := c.heard.Load(), 0
 	for {
+		idle := false
 		select {
 		case <-ctx.Done():
-			return
-		case <-d.asked:
+			return nil
+		case <-verify.C:
+			if epoch, err := c.cfg.Store.Epoch(ctx); err == nil && epoch != c.storeEpoch {
+				return errNewEpoch
+			}
+			continue
+		case <-c.progress.asked:
 		case <-timer.C:
+			idle = c.progress.waiting.Load() == 0
 		}
 		_ = stream.RequestProgress(ctx)
-		if d.waiting.Load() > 0 {
+		if idle {
+			// Had the last request been answered, something would have been heard.
+			if n := c.heard.Load(); n != heard {
+				heard, silent = n, 0
+			} else if err := c.silence(ctx, &silent); err != nil {
+				return err
+			}
+		}
+		if c.progress.waiting.Load() > 0 {
 			timer.Reset(progressRetry)
 		} else {
-			timer.Reset(idle)
+			timer.Reset(c.cfg.ProgressInterval)
 		}
 	}
+}
+
+// silence decides what to make of a stream that has not said anything, not even
+// how far it is. It may have been opened at a revision that is still to come, and
+// then nothing is wrong, unless it does not come because the store went back. It
+// may be broken: etcd has had bugs that made it so.
+func (c *Cacher) silence(ctx context.Context, times *int) error {
+	before := c.State()
+	if before == nil {
+		return nil
+	}
+	now, err := c.cfg.Store.Revision(ctx)
+	switch {
+	case err != nil:
+		return nil // the store is away; the stream will tell
+	case now < before.Revision():
+		return errWentBack
+	case now == before.Revision():
+		*times = 0
+		return nil
+	}
+	if *times++; *times < 3 {
+		return nil
+	}
+	return errSilent
 }

@@ -59,9 +59,15 @@ func (c *Cacher) Reach(ctx context.Context, want Consistency) (object.Revision, 
 	}
 	waiting, cancel := context.WithTimeout(ctx, c.cfg.ReadWait)
 	defer cancel()
+	before := c.State()
 	now, err := c.current.get(waiting)
 	if err != nil {
 		return 0, readError(ctx, err)
+	}
+	if before != nil && now < before.Revision() {
+		// What is in memory is of a past that the store does not have. The
+		// session will notice as well; until then there is nothing to be said.
+		return 0, fmt.Errorf("read at revision %d: %w: %w", now, object.ErrUnavailable, errWentBack)
 	}
 	needed := now
 	if want.level == minRevision {

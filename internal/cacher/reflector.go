@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -23,20 +24,32 @@ func (c *Cacher) session(ctx context.Context, settled func()) error {
 	if err != nil {
 		return fmt.Errorf("learn the epoch of the store: %w", err)
 	}
-	if c.objects == nil || epoch != c.position.Epoch {
-		if err := c.fill(ctx, epoch); err != nil {
+	if c.objects == nil || c.discredited || epoch != c.storeEpoch {
+		if err := c.fill(ctx, c.name(epoch)); err != nil {
 			return fmt.Errorf("fill: %w", err)
 		}
+		c.storeEpoch, c.discredited = epoch, false
 	}
 	err = c.follow(ctx, settled)
-	if errors.Is(err, object.ErrCompacted) {
+	for errors.Is(err, object.ErrCompacted) {
 		c.log.Warn("the store has compacted what comes next, listing again", "revision", c.position.Revision)
-		if err := c.relist(ctx); err != nil {
-			return fmt.Errorf("relist: %w", err)
+		if err = c.relist(ctx); err == nil {
+			err = c.follow(ctx, settled)
 		}
-		err = c.follow(ctx, settled)
 	}
+	c.discredited = errors.Is(err, errWentBack) || errors.Is(err, errMismatch)
 	return fmt.Errorf("follow from revision %d: %w", c.position.Revision, err)
+}
+
+// name returns the epoch that readers see. Where positions that were given out do
+// not mean what they should, because the store went back and calls itself the
+// same, or because the state was wrong, it is a new one, so that nobody builds on
+// them.
+func (c *Cacher) name(epoch object.Epoch) object.Epoch {
+	if !c.discredited || epoch != c.storeEpoch {
+		return epoch
+	}
+	return object.Epoch(fmt.Sprintf("%s~%08x", epoch, rand.Uint32()))
 }
 
 // fill lists the state at an older revision, from which the watch brings it to
@@ -75,6 +88,9 @@ func (c *Cacher) relist(ctx context.Context) error {
 	now, err := c.cfg.Store.Revision(ctx)
 	if err != nil {
 		return fmt.Errorf("learn the revision of the store: %w", err)
+	}
+	if now < c.position.Revision {
+		return errWentBack
 	}
 	// Collected first and applied only when complete, so that a failure on the
 	// way leaves the state as it was.
@@ -149,11 +165,21 @@ func (c *Cacher) follow(ctx context.Context, settled func()) error {
 	}
 	defer stream.Close()
 
-	asking, stop := context.WithCancel(ctx)
+	// Besides the stream itself, two others may find that it is to be given up.
+	ctx, giveUp := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	defer stop()
-	wg.Go(func() { c.progress.serve(asking, stream, c.cfg.ProgressInterval) })
+	defer giveUp(nil)
+	wg.Go(func() {
+		if err := c.pulse(ctx, stream); err != nil {
+			giveUp(err)
+		}
+	})
+	wg.Go(func() {
+		if err := c.audit(ctx); err != nil {
+			giveUp(err)
+		}
+	})
 
 	// Until the target is reached somebody is waiting: the whole server. A watch
 	// of what is still to come is there already; etcd would not even answer its
@@ -175,8 +201,12 @@ func (c *Cacher) follow(ctx context.Context, settled func()) error {
 		}
 		update, err := stream.Next(ctx)
 		if err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			return err
 		}
+		c.heard.Add(1)
 		c.apply(update)
 	}
 }

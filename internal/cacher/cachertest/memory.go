@@ -21,14 +21,17 @@ type Memory struct {
 	history [][]object.Record            // guarded by mu; history[r-1] is what revision r did
 	now     map[object.Key]object.Record // guarded by mu; what there is behind it
 	epoch   object.Epoch                 // guarded by mu
+	opened  int                          // guarded by mu; number of watches so far
 
 	// What follows is guarded by mu; tests set it within Change.
 
 	Compacted object.Revision
-	Down      error         // every call fails with it
-	Quiet     bool          // watches say nothing
-	Asked     int           // number of calls of Revision
-	Answer    chan struct{} // if set, Revision waits to receive from it
+	Down      error                    // every call fails with it
+	Quiet     bool                     // watches say nothing
+	Deaf      int                      // so many of the watches that were opened say nothing, the first ones
+	Lose      func(object.Record) bool // watches leave out what it is true of
+	Asked     int                      // number of calls of Revision
+	Answer    chan struct{}            // if set, Revision waits to receive from it
 }
 
 // empty is the history of a store to which nothing has been written: its first
@@ -181,7 +184,14 @@ func (m *Memory) List(_ context.Context, at object.Revision, start object.Key, l
 func (m *Memory) Watch(_ context.Context, after object.Revision) (object.Stream, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return &memoryStream{m: m, after: after, at: after}, m.Down
+	m.opened++
+	return &memoryStream{m: m, after: after, at: after, number: m.opened}, m.Down
+}
+
+// Back makes the store forget everything after a revision, as if it had been
+// restored from a backup and did not know.
+func (m *Memory) Back(to object.Revision) {
+	m.Change(func() { m.history, m.now = m.history[:to:to], m.stateLocked(to) })
 }
 
 // Restart makes the store another one: a new epoch, and no history.
@@ -189,11 +199,15 @@ func (m *Memory) Restart(epoch object.Epoch) {
 	m.Change(func() { m.epoch, m.history, m.now = epoch, empty(), map[object.Key]object.Record{} })
 }
 
+// Rename gives the store another epoch and leaves the rest as it is.
+func (m *Memory) Rename(epoch object.Epoch) { m.Change(func() { m.epoch = epoch }) }
+
 type memoryStream struct {
-	m     *Memory
-	after object.Revision // where it began
-	at    object.Revision // delivered up to here
-	asked bool            // guarded by m.mu
+	m      *Memory
+	after  object.Revision // where it began
+	at     object.Revision // delivered up to here
+	asked  bool            // guarded by m.mu
+	number int
 }
 
 func (s *memoryStream) Next(ctx context.Context) (object.Update, error) {
@@ -217,13 +231,16 @@ func (s *memoryStream) nextLocked() (object.Update, bool, error) {
 	switch {
 	case s.m.Down != nil:
 		return object.Update{}, false, s.m.Down
-	case s.m.Quiet:
+	case s.m.Quiet, s.number <= s.m.Deaf:
 		return object.Update{}, false, nil
 	case s.at < s.m.Compacted:
 		return object.Update{}, false, object.ErrCompacted
 	}
 	for int(s.at) < len(s.m.history) {
 		records := s.m.history[s.at]
+		if s.m.Lose != nil {
+			records = slices.DeleteFunc(slices.Clone(records), s.m.Lose)
+		}
 		s.at++
 		if len(records) > 0 {
 			return object.Update{Records: records, Through: s.at}, true, nil
@@ -231,7 +248,7 @@ func (s *memoryStream) nextLocked() (object.Update, bool, error) {
 	}
 	// Like etcd, which does not answer while the revision that the watch begins
 	// with is still to come.
-	if s.asked && s.at > s.after {
+	if s.asked && s.at > s.after && int(s.at) <= len(s.m.history) {
 		s.asked = false
 		return object.Update{Through: s.at}, true, nil
 	}
