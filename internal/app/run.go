@@ -25,11 +25,12 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 // reverse order: requests and streams, dispatch, the cachers, the store.
 func (a *App) Run(ctx context.Context) error {
 	srv := server.New(server.Config{
-		Resources:     a.resources,
-		Writes:        a.cfg.Writes,
-		MaxValueBytes: int(a.cfg.MaxValueSize),
-		MaxOperations: a.cfg.MaxTransactionOperations,
-		Log:           a.log,
+		Resources:      a.resources,
+		Writes:         a.cfg.Writes,
+		MaxValueBytes:  int(a.cfg.MaxValueSize),
+		MaxOperations:  a.cfg.MaxTransactionOperations,
+		WatchTimeLimit: time.Duration(a.cfg.WatchTimeLimit),
+		Log:            a.log,
 	})
 	var dispatchers, cachers, serving sync.WaitGroup
 	background := context.WithoutCancel(ctx)

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -115,6 +116,11 @@ type settings struct {
 	window    cacher.WindowLimits               // default: that of the cacher
 	readWait  time.Duration                     // default: that of the cacher
 	encoder   dispatch.Encoder                  // default: wire.Encoder
+	feedBytes int                               // default: that of the dispatcher
+	graves    int                               // deletions that are remembered; default: that of the cacher
+	timeLimit time.Duration                     // of watches; default: none
+	codecs    map[string]string                 // by resource; default: codecOf
+	schemas   map[string]object.Schema          // by resource; default: nothing declared
 }
 
 // start returns an instance over an etcd of its own.
@@ -137,13 +143,15 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 		with.encoder = wire.Encoder{}
 	}
 	cfg := server.Config{
-		Writes:        !with.readOnly,
-		MaxValueBytes: maxValueBytes,
-		MaxOperations: maxOperations,
-		Log:           log,
+		Writes:         !with.readOnly,
+		MaxValueBytes:  maxValueBytes,
+		MaxOperations:  maxOperations,
+		WatchTimeLimit: with.timeLimit,
+		Log:            log,
 	}
 	for name, codecName := range codecOf {
-		codec, err := object.CodecByName(codecName)
+		schema := with.schemas[name]
+		codec, err := object.NewCodec(cmp.Or(with.codecs[name], codecName), schema)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,11 +162,13 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 		}
 		c := cacher.New(cacher.Config{
 			Resource: name, Store: s, Codec: codec, Seal: wire.Seal,
-			Window: with.window, ReadWait: with.readWait, Log: log,
+			Window: with.window, MaxTombstones: with.graves, ReadWait: with.readWait, Log: log,
 		})
-		d := dispatch.New(dispatch.Config{Source: c, Encoder: with.encoder})
+		d := dispatch.New(dispatch.Config{Source: c, Encoder: with.encoder, FeedBytes: with.feedBytes, Indexed: schema.Indexed()})
 		in.collections[name], in.seams[name], in.dispatchers[name] = collection, s, d
-		cfg.Resources = append(cfg.Resources, server.Resource{Name: name, Codec: codec, Cacher: c, Dispatcher: d, Writer: s})
+		cfg.Resources = append(cfg.Resources, server.Resource{
+			Name: name, Fields: schema.Names(), Codec: codec, Cacher: c, Dispatcher: d, Writer: s,
+		})
 	}
 	in.run(t, cfg)
 	in.conn = dial(t, in.address)

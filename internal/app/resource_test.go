@@ -1,0 +1,100 @@
+package app_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/app"
+	"github.com/fanoutd/fanoutd/internal/config"
+)
+
+// messages returns a configured resource whose values are messages.
+func messages(t *testing.T) config.Resource {
+	t.Helper()
+	set, err := os.ReadFile("../object/testdata/route.binpb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := config.NewResource("routes")
+	r.Codec, r.DescriptorSet, r.Descriptors, r.Message = "protobuf", "route.binpb", set, "acme.v1.Route"
+	r.LabelsPath = "annotations"
+	r.Fields = []config.Field{{Name: "region", Path: "region", Indexed: true}, {Name: "host", Path: "backend.host_name"}}
+	return r
+}
+
+func TestConfiguredFieldsAndLabelsSelect(t *testing.T) {
+	cfg := testConfig(t)
+	documents := config.NewResource("documents")
+	documents.Codec, documents.LabelsPath = "json", "annotations"
+	documents.Fields = []config.Field{{Name: "region", Path: "region"}, {Name: "host", Path: "backend.host_name"}}
+	cfg.Resources = []config.Resource{documents, messages(t)}
+	conn, stop := start(t, cfg)
+	defer stop()
+	writes, reads := fanoutv1.NewStoreServiceClient(conn), fanoutv1.NewFanoutServiceClient(conn)
+	for _, r := range cfg.Resources {
+		for key, text := range map[string]string{
+			"a": `{"region": "eu", "backend": {"host_name": "h"}, "annotations": {"env": "prod"}}`,
+			"b": `{"region": "eu", "backend": {"host_name": "h"}}`,
+			"c": `{"region": "us", "backend": {"host_name": "h"}, "annotations": {"env": "prod"}}`,
+		} {
+			put := &fanoutv1.PutOperation{Key: key, Value: &fanoutv1.PutOperation_Text{Text: text}}
+			if _, err := writes.Put(t.Context(), &fanoutv1.PutRequest{Resource: r.Name, Put: put}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := reads.List(t.Context(), &fanoutv1.ListRequest{Resource: r.Name, FieldSelector: "region=eu,host=h", LabelSelector: "env=prod"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got.GetObjects()) != 1 || got.GetObjects()[0].GetKey() != "a" {
+			t.Errorf("%s: selected are %v", r.Name, got.GetObjects())
+		}
+	}
+}
+
+// Whoever builds a server without checking its configuration is told, too.
+func TestAResourceThatMakesNoSense(t *testing.T) {
+	for name, spoil := range map[string]func(*config.Resource){
+		"types that were not read":      func(r *config.Resource) { r.Descriptors = nil },
+		"a message that does not exist": func(r *config.Resource) { r.Message = "acme.v1.Rout" },
+		"a field that does not exist":   func(r *config.Resource) { r.Fields[0].Path = "regoin" },
+		"labels that are none":          func(r *config.Resource) { r.LabelsPath = "region" },
+		"a codec that does not exist":   func(r *config.Resource) { r.Codec = "xml" },
+	} {
+		cfg := testConfig(t)
+		r := messages(t)
+		spoil(&r)
+		cfg.Resources = []config.Resource{r}
+		if _, err := app.Build(t.Context(), cfg, testLog(t)); err == nil {
+			t.Errorf("a server was built of %s", name)
+		}
+	}
+}
+
+// A watch that has taken its time ends with a last position.
+func TestWatchesEndInTime(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.WatchTimeLimit = config.Duration(100 * time.Millisecond)
+	conn, stop := start(t, cfg)
+	defer stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	stream, err := fanoutv1.NewFanoutServiceClient(conn).Watch(ctx, &fanoutv1.WatchRequest{Resource: "config"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last *fanoutv1.WatchResponse
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			break
+		}
+		last = m
+	}
+	if last.GetKind() != fanoutv1.WatchResponse_KIND_DRAINING || last.GetPosition().GetEpoch() == "" {
+		t.Errorf("the last message is %v", last)
+	}
+}
