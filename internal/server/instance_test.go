@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -119,8 +118,6 @@ type settings struct {
 	feedBytes int                               // default: that of the dispatcher
 	graves    int                               // deletions that are remembered; default: that of the cacher
 	timeLimit time.Duration                     // of watches; default: none
-	codecs    map[string]string                 // by resource; default: codecOf
-	schemas   map[string]object.Schema          // by resource; default: nothing declared
 }
 
 // start returns an instance over an etcd of its own.
@@ -150,8 +147,7 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 		Log:            log,
 	}
 	for name, codecName := range codecOf {
-		schema := with.schemas[name]
-		codec, err := object.NewCodec(cmp.Or(with.codecs[name], codecName), schema)
+		codec, err := object.CodecByName(codecName)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,11 +160,9 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 			Resource: name, Store: s, Codec: codec, Seal: wire.Seal,
 			Window: with.window, MaxTombstones: with.graves, ReadWait: with.readWait, Log: log,
 		})
-		d := dispatch.New(dispatch.Config{Source: c, Encoder: with.encoder, FeedBytes: with.feedBytes, Indexed: schema.Indexed()})
+		d := dispatch.New(dispatch.Config{Source: c, Encoder: with.encoder, FeedBytes: with.feedBytes})
 		in.collections[name], in.seams[name], in.dispatchers[name] = collection, s, d
-		cfg.Resources = append(cfg.Resources, server.Resource{
-			Name: name, Fields: schema.Names(), Codec: codec, Cacher: c, Dispatcher: d, Writer: s,
-		})
+		cfg.Resources = append(cfg.Resources, server.Resource{Name: name, Codec: codec, Cacher: c, Dispatcher: d, Writer: s})
 	}
 	in.run(t, cfg)
 	in.conn = dial(t, in.address)
