@@ -97,6 +97,7 @@ func (a *App) resource(rc config.Resource) (server.Resource, error) {
 			Freshness:  time.Duration(rc.Window.Freshness),
 		},
 		MaxTombstones: rc.MaxTombstones,
+		CheckInterval: time.Duration(a.cfg.SelfCheckInterval),
 		Log:           a.log,
 	})
 	return server.Resource{
