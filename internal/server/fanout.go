@@ -38,7 +38,7 @@ func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (encoded, er
 	if err := check.err(); err != nil {
 		return nil, err
 	}
-	view, err := resource.view(ctx, consistency)
+	view, err := resource.source().view(ctx, consistency)
 	if err != nil {
 		return nil, err
 	}
@@ -47,9 +47,9 @@ func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (encoded, er
 		if err != nil {
 			return nil, err
 		}
-		return joined([][]byte{wire.ObjectField(o)}, wire.AppendPosition(nil, view.at)), nil
+		return joined([][]byte{wire.ObjectField(o)}, wire.AppendPosition(nil, view.position())), nil
 	}
-	return nil, &notFoundError{key: key, at: view.at.Revision}
+	return nil, &notFoundError{key: key, at: view.position().Revision}
 }
 
 // List implements FanoutService.
@@ -82,7 +82,7 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (encoded, 
 	if err := check.err(); err != nil {
 		return nil, err
 	}
-	view, err := page.view(ctx, resource, asked)
+	view, err := page.view(ctx, resource.source(), asked)
 	if err != nil {
 		return nil, err
 	}

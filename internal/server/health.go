@@ -30,9 +30,10 @@ func (s *Server) watchHealth(ctx context.Context) {
 	for {
 		loaded := true
 		for name, r := range s.resources {
-			ready := r.Cacher.State() != nil
+			source := r.source()
+			ready := source.loaded()
 			loaded = loaded && ready
-			if r.Cacher.Following() {
+			if source.following() {
 				followed[name] = time.Now()
 			}
 			s.setHealth(healthService(name), ready && time.Since(followed[name]) < followGrace)

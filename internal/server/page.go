@@ -77,12 +77,11 @@ func parsePageToken(token string, q query) (page, error) {
 
 // view returns the resource at the position of the list, which the first page
 // decides.
-func (p page) view(ctx context.Context, r *Resource, asked consistency) (view, error) {
+func (p page) view(ctx context.Context, s source, asked consistency) (view, error) {
 	if p.at == (object.Position{}) {
-		return r.view(ctx, asked)
+		return s.view(ctx, asked)
 	}
-	state, err := r.reach(ctx, p.at)
-	return view{p.at, r, state}, err
+	return s.viewAt(ctx, p.at)
 }
 
 // read returns the page, of at most limit objects, 0 meaning as many as fit.
@@ -90,7 +89,7 @@ func (p page) read(ctx context.Context, v view, limit int) (encoded, error) {
 	// Objects are counted once, by the first page; the tokens remember it. What
 	// has to be fetched or matched is not worth it.
 	counts := p.query.Selector.String() == "" && v.remembered()
-	next := page{query: p.query, at: v.at, next: p.next, count: -1}
+	next := page{query: p.query, at: v.position(), next: p.next, count: -1}
 	var pieces [][]byte
 	size, beyond := 0, 0
 	for o, err := range v.objects(ctx, p.query.Scope, p.next) {
@@ -121,7 +120,7 @@ func (p page) read(ctx context.Context, v view, limit int) (encoded, error) {
 	if beyond > 0 {
 		token = next.token()
 	}
-	return joined(pieces, wire.AppendListEnd(nil, v.at, token, next.count)), nil
+	return joined(pieces, wire.AppendListEnd(nil, v.position(), token, next.count)), nil
 }
 
 // failed completes an error with what lets the list go on.

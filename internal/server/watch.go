@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
-	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/wire"
@@ -23,24 +22,31 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 	if err != nil {
 		return err
 	}
-	watch, err := f.parseWatch(stream.Context(), resource, req)
+	watch, err := parseWatch(resource, req)
 	if err != nil {
 		return err
 	}
+	watch.limit = shorter(watch.limit, f.timeLimit())
+	watch.options.LastBookmark = lastBookmark(stream.Context(), watch.limit)
 	if !f.drain.enter() {
 		return errDraining
 	}
 	defer f.drain.leave()
-	w := resource.Dispatcher.Watch(watch.interest, watch.begin, watch.options)
+	ctx, cancel := context.WithCancelCause(stream.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(f.drain.watches, func() { cancel(errDraining) })()
+	w, err := resource.source().watch(ctx, &watch)
+	if err != nil {
+		if errors.Is(context.Cause(ctx), errDraining) {
+			return errDraining
+		}
+		return err
+	}
 	defer w.Close()
 	// The watcher is registered: who has the header knows that.
 	if err := stream.SendHeader(metadata.MD{}); err != nil {
 		return err
 	}
-
-	ctx, cancel := context.WithCancelCause(stream.Context())
-	defer cancel(nil)
-	defer context.AfterFunc(f.drain.watches, func() { cancel(errDraining) })()
 	if watch.limit > 0 {
 		timer := time.AfterFunc(watch.limit, func() { cancel(errTimeLimit) })
 		defer timer.Stop()
@@ -72,7 +78,7 @@ var errTimeLimit = errors.New("the time limit of the watch has come")
 
 // endWatch tells the client where to resume and ends the stream, with an error if
 // that is not what the client could expect.
-func endWatch(stream grpc.ServerStream, w *dispatch.Watcher, reason error) error {
+func endWatch(stream grpc.ServerStream, w watcher, reason error) error {
 	last := dispatch.Message{Header: object.Header{Kind: object.Draining, Position: w.Position()}}
 	if err := send(stream, last); err != nil {
 		return err
@@ -89,10 +95,12 @@ func send(stream grpc.ServerStream, m dispatch.Message) error {
 
 // watch is what a request asks for.
 type watch struct {
-	interest dispatch.Interest
-	begin    dispatch.Begin
-	options  dispatch.Options
-	limit    time.Duration // 0: none
+	interest    dispatch.Interest
+	after       *object.Position // where to begin; nil: with a snapshot, or now
+	fromNow     bool
+	consistency consistency // of the snapshot, or of now
+	options     dispatch.Options
+	limit       time.Duration // 0: none
 }
 
 // The limits of what a request may ask for.
@@ -105,9 +113,8 @@ const (
 	maxTimeLimit        = 10 * 365 * 24 * time.Hour
 )
 
-// parseWatch checks the request and waits until the resource is fresh enough for
-// it.
-func (f *fanout) parseWatch(ctx context.Context, resource *Resource, req *fanoutv1.WatchRequest) (watch, error) {
+// parseWatch checks a request.
+func parseWatch(resource *Resource, req *fanoutv1.WatchRequest) (watch, error) {
 	var check checker
 	w := watch{
 		interest: dispatch.Interest{
@@ -115,77 +122,49 @@ func (f *fanout) parseWatch(ctx context.Context, resource *Resource, req *fanout
 			Selector: check.selector(req.GetLabelSelector(), req.GetFieldSelector(), resource.Fields),
 			View:     object.View{Previous: req.GetPreviousObject(), OmitValues: req.GetOmitValues()},
 		},
+		fromNow:     req.GetFromNow(),
+		consistency: check.consistency("consistency", req.GetConsistency()),
 		options: dispatch.Options{
+			Latest:           check.delivery("delivery", req.GetDelivery()),
 			EveryEvent:       req.GetEveryEvent(),
 			BookmarkInterval: check.duration("bookmark_interval", req.GetBookmarkInterval(), minBookmarkInterval, maxBookmarkInterval),
 			BatchDelay:       check.duration("max_batch_delay", req.GetMaxBatchDelay(), minBatchDelay, maxBatchDelay),
 		},
+		limit: check.duration("time_limit", req.GetTimeLimit(), minTimeLimit, maxTimeLimit),
 	}
-	switch delivery := req.GetDelivery(); delivery {
-	case fanoutv1.Delivery_DELIVERY_UNSPECIFIED, fanoutv1.Delivery_DELIVERY_EVERY:
-	case fanoutv1.Delivery_DELIVERY_LATEST:
-		w.options.Latest = true
-		if req.GetEveryEvent() {
-			check.refuse("every_event", "contradicts DELIVERY_LATEST")
-		}
-	default:
-		check.refuse("delivery", "is %d, which is not defined", delivery)
+	w.after = check.after("after", req.GetAfter())
+	if w.after != nil && w.consistency != (consistency{}) {
+		check.refuse("consistency", "must be left out with after, which says it itself")
 	}
-	asked := check.duration("time_limit", req.GetTimeLimit(), minTimeLimit, maxTimeLimit)
-	consistency := check.consistency("consistency", req.GetConsistency())
-	after := check.after(req, consistency)
-	if req.GetFromNow() && consistency.exact > 0 {
+	if w.fromNow && w.consistency.exact > 0 {
 		check.refuse("consistency.exact_revision", "contradicts from_now")
 	}
-	if err := check.err(); err != nil {
-		return watch{}, err
+	if w.options.Latest && w.options.EveryEvent {
+		check.refuse("every_event", "contradicts DELIVERY_LATEST")
 	}
-	var err error
-	switch {
-	case after != nil:
-		w.begin = dispatch.After(*after)
-		_, err = resource.reach(ctx, *after)
-	case consistency.exact > 0:
-		w.begin, err = resource.fromExactly(ctx, consistency.exact)
-	default:
-		w.begin, err = resource.fromFresh(ctx, consistency.Consistency, req.GetFromNow())
-	}
-	// The time that a watch has begins when the waiting is over.
-	w.limit = shorter(f.timeLimit(), asked)
-	w.options.LastBookmark = lastBookmark(ctx, w.limit)
-	return w, err
+	return w, check.err()
 }
 
 // after checks the position after which a watch begins, nil for none.
-func (c *checker) after(req *fanoutv1.WatchRequest, asked consistency) *object.Position {
-	after := req.GetAfter()
-	if after == nil {
+func (c *checker) after(field string, p *fanoutv1.Position) *object.Position {
+	if p == nil {
 		return nil
 	}
-	c.revision("after.revision", after.GetRevision())
-	if after.GetEpoch() == "" && after.GetRevision() > 0 {
-		c.refuse("after.epoch", "must not be empty")
+	after := object.Position{Epoch: object.Epoch(p.GetEpoch()), Revision: c.revision(field+".revision", p.GetRevision())}
+	if after.Epoch == "" && after.Revision > 0 {
+		c.refuse(field+".epoch", "must not be empty")
 	}
-	if asked != (consistency{}) {
-		c.refuse("consistency", "must be left out with after, which says it itself")
-	}
-	return &object.Position{Epoch: object.Epoch(after.GetEpoch()), Revision: object.Revision(after.GetRevision())}
+	return &after
 }
 
-// fromExactly begins with the snapshot of a revision that is remembered.
-func (r *Resource) fromExactly(ctx context.Context, at object.Revision) (dispatch.Begin, error) {
-	v, err := r.view(ctx, consistency{exact: at})
-	if err == nil && !v.remembered() {
-		err = &expiredError{asked: v.at, oldest: v.state.Replayable()}
+// delivery checks a delivery and reports whether it is LATEST.
+func (c *checker) delivery(field string, d fanoutv1.Delivery) bool {
+	switch d {
+	case fanoutv1.Delivery_DELIVERY_UNSPECIFIED, fanoutv1.Delivery_DELIVERY_EVERY:
+		return false
+	case fanoutv1.Delivery_DELIVERY_LATEST:
+		return true
 	}
-	return dispatch.FromExactly(at), err
-}
-
-// fromFresh begins with a snapshot, or with now.
-func (r *Resource) fromFresh(ctx context.Context, c cacher.Consistency, now bool) (dispatch.Begin, error) {
-	needed, err := r.Cacher.Reach(ctx, c)
-	if err != nil || !now {
-		return dispatch.FromSnapshot(needed), err
-	}
-	return dispatch.FromNow(r.Cacher.State().Position()), nil
+	c.refuse(field, "is %d, which is not defined", d)
+	return false
 }

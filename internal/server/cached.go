@@ -1,0 +1,121 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// cached is a resource that is served from memory.
+type cached struct {
+	cacher     *cacher.Cacher
+	dispatcher *dispatch.Dispatcher
+}
+
+func (s cached) loaded() bool    { return s.cacher.State() != nil }
+func (s cached) following() bool { return s.cacher.Following() }
+
+func (s cached) view(ctx context.Context, c consistency) (view, error) {
+	if c.exact > 0 {
+		state, err := s.cacher.Read(ctx, cacher.AtLeast(c.exact))
+		if err != nil {
+			return nil, err
+		}
+		return cachedView{object.Position{Epoch: state.Position().Epoch, Revision: c.exact}, s.cacher, state}, nil
+	}
+	state, err := s.cacher.Read(ctx, c.Consistency)
+	if err != nil {
+		return nil, err
+	}
+	return cachedView{state.Position(), s.cacher, state}, nil
+}
+
+func (s cached) viewAt(ctx context.Context, p object.Position) (view, error) {
+	state, err := s.reach(ctx, p)
+	return cachedView{p, s.cacher, state}, err
+}
+
+// reach returns a state at the position or ahead of it: a replica that is behind
+// the one where the position comes from catches up with it first. Where the
+// position is of another epoch its revision means nothing, and any state will do.
+func (s cached) reach(ctx context.Context, p object.Position) (*cacher.State, error) {
+	// Whatever is loaded will do to compare the epoch with; the first load is
+	// worth waiting for.
+	state, err := s.cacher.Read(ctx, cacher.AtLeast(0))
+	if err != nil || state.Position().Epoch != p.Epoch {
+		return state, err
+	}
+	return s.cacher.Read(ctx, cacher.AtLeast(p.Revision))
+}
+
+func (s cached) watch(ctx context.Context, w *watch) (watcher, error) {
+	begin, err := s.begin(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	return s.dispatcher.Watch(w.interest, begin, w.options), nil
+}
+
+// begin waits until the state is fresh enough for a watch to begin.
+func (s cached) begin(ctx context.Context, w *watch) (begin dispatch.Begin, err error) {
+	if w.after != nil {
+		_, err := s.reach(ctx, *w.after)
+		return dispatch.After(*w.after), err
+	}
+	if exact := w.consistency.exact; exact > 0 {
+		state, err := s.cacher.Read(ctx, cacher.AtLeast(exact))
+		if err == nil && exact < state.Replayable() {
+			err = &expiredError{asked: object.Position{Epoch: state.Position().Epoch, Revision: exact}, oldest: state.Replayable()}
+		}
+		return dispatch.FromExactly(exact), err
+	}
+	needed, err := s.cacher.Reach(ctx, w.consistency.Consistency)
+	if err != nil || !w.fromNow {
+		return dispatch.FromSnapshot(needed), err
+	}
+	return dispatch.FromNow(s.cacher.State().Position()), nil
+}
+
+// cachedView is a state, or the past of one.
+type cachedView struct {
+	at     object.Position
+	cacher *cacher.Cacher
+	state  *cacher.State // in which to look first
+}
+
+func (v cachedView) position() object.Position { return v.at }
+
+func (v cachedView) remembered() bool {
+	return v.at.Epoch == v.state.Position().Epoch && v.at.Revision >= v.state.Replayable()
+}
+
+// objects returns the objects from memory or else from the store's history.
+func (v cachedView) objects(ctx context.Context, scope object.Scope, start object.Key) iter.Seq2[*object.Object, error] {
+	return func(yield func(*object.Object, error) bool) {
+		expired := &expiredError{asked: v.at, oldest: v.state.Replayable()}
+		if v.at.Epoch != v.state.Position().Epoch {
+			yield(nil, expired)
+			return
+		}
+		if objects, ok := v.state.ObjectsAt(v.at.Revision, scope, start); ok {
+			for o := range objects {
+				if !yield(o, nil) {
+					return
+				}
+			}
+			return
+		}
+		for o, err := range v.cacher.History(ctx, v.at.Revision, scope, start) {
+			if errors.Is(err, object.ErrCompacted) {
+				err = expired
+			}
+			if !yield(o, err) {
+				return
+			}
+		}
+	}
+}
