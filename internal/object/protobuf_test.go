@@ -428,3 +428,35 @@ func FuzzMessageFields(f *testing.F) {
 		}
 	})
 }
+
+// A JSON form that is taken becomes a message that can be read, and the same message
+// in either form.
+func FuzzMessageJSON(f *testing.F) {
+	c := routes(f, "", "region", "ratio", "hosts.0", "by_port.80.host_name", "backend.fallback.port")
+	for _, s := range []string{
+		`{}`, ``, `{"region": "é"}`, `{"region": "\ud800"}`, `{"ratio": "NaN", "share": 1e40}`, `{"quota": "1e1", "offset": -0}`,
+		`{"hosts": ["a", null]}`, `{"byPort": {"80": {"hostName": "a"}, "080": {}}}`, `{"backend": {"fallback": {"port": 7}}}`,
+		`{"created": "2020-01-01T00:00:00.5Z"}`, `{"digest": "_-8="}`, `{"team": "a", "person": "b"}`, `{"metadata": {"labels": {"a": "b", "c": ""}}}`,
+		`{"[acme.v1.x]": 1}`, `{"state": -7}`, `{"region": null}`, `[]`, `{"region": "a", "region": "b"}`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		value, refusal := object.Encode(c, object.Content{Value: text}, true)
+		if refusal != nil {
+			if refusal.Field != "value" || refusal.Reason == "" {
+				t.Errorf("%q is refused for %v", text, refusal)
+			}
+			return
+		}
+		content, err := c.Decode(value)
+		if err != nil {
+			t.Fatalf("%q was taken and is stored as %q: %v", text, value, err)
+		}
+		wantTexts(t, content)
+		again, refusal := object.Encode(c, object.Content{Value: value}, false)
+		if refusal != nil || !bytes.Equal(again, value) {
+			t.Errorf("%q is stored as %q, which is stored as %q, %v", text, value, again, refusal)
+		}
+	})
+}
