@@ -36,29 +36,33 @@ const callTimeout = 8 * time.Second
 // maxLeftOutLogged bounds what is remembered in order to log a key only once.
 const maxLeftOutLogged = 1000
 
-// Epoch returns the identity of the revision space: the id of the etcd cluster,
-// which is drawn anew with every new cluster.
+// Epoch returns the identity of the revision space: the id of the etcd cluster and
+// that of the record under [EpochKey], which is written if there is none. Where it
+// may not be read or written, the epoch is that of the cluster alone. All who use
+// an etcd get the same, and get another one when etcd is found to have gone back,
+// as after a restore from a backup. Then the streams of this store have ended.
 func (c *Collection) Epoch(ctx context.Context) (object.Epoch, error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	// Serializable: every member knows who it is, with or without a leader.
-	resp, err := c.store.client.Get(call, c.prefix, clientv3.WithCountOnly(), clientv3.WithSerializable())
-	if err != nil {
-		return "", classify(ctx, err)
-	}
-	return object.Epoch(fmt.Sprintf("%016x", resp.Header.GetClusterId())), nil
+	epoch, err := c.store.epochs.ask(call, c.prefix)
+	return epoch, classify(ctx, err)
 }
 
 // Revision returns the revision of the store, not older than any write that was
-// acknowledged before the call.
+// acknowledged before the call. If it is older than what this process has seen of
+// the store, the call fails with [object.ErrUnavailable] until the epoch was asked
+// for.
 func (c *Collection) Revision(ctx context.Context) (object.Revision, error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	h := c.store.epochs.present()
+	seen := h.newest.Load()
 	resp, err := c.store.client.Get(call, c.prefix, clientv3.WithCountOnly())
 	if err != nil {
 		return 0, classify(ctx, err)
 	}
-	return object.Revision(resp.Header.GetRevision()), nil
+	r := object.Revision(resp.Header.GetRevision())
+	return r, h.check(r, seen)
 }
 
 // Oldest returns the oldest revision from floor (at least 1) to ceiling, the

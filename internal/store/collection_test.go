@@ -123,31 +123,6 @@ func TestOldestIsTheBorderOfCompaction(t *testing.T) {
 	})
 }
 
-func TestEpochIsTheCluster(t *testing.T) {
-	epochs := map[object.Epoch]bool{}
-	for range 2 {
-		both(t, func(t *testing.T, e *etcd) {
-			epoch, err := e.collection().Epoch(contextFor(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			again, err := e.Collection("other", "/other/").Epoch(contextFor(t))
-			if err != nil || epoch != again {
-				t.Errorf("%q and %q, %v", epoch, again, err)
-			}
-			if len(epoch) != 16 {
-				t.Errorf("epoch %q", epoch)
-			}
-			epochs[epoch] = true
-		})
-	}
-	// The external ones differ in their addresses, the embedded ones in nothing
-	// but a random number.
-	if len(epochs) != 4 {
-		t.Errorf("four clusters have the epochs %v", epochs)
-	}
-}
-
 func TestCallerWhoGivesUp(t *testing.T) {
 	both(t, func(t *testing.T, e *etcd) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -44,6 +44,7 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 		case object.OpCheck:
 		}
 	}
+	h := c.store.epochs.present()
 	resp, err := c.store.client.Txn(call).If(compares...).Then(writes...).Else(reads...).Commit()
 	if err != nil {
 		// The transaction may have been applied all the same, with its leases.
@@ -54,6 +55,7 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 		return object.Commit{}, conflict(ops, resp)
 	}
 	commit := object.Commit{Revision: object.Revision(resp.Header.GetRevision()), Deleted: make([]bool, len(ops))}
+	h.note(commit.Revision)
 	next := 0
 	for i, op := range ops {
 		if op.Kind == object.OpCheck {

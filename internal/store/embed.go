@@ -43,6 +43,11 @@ func OpenEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*S
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start embedded etcd in %s: %w", cfg.Dir, err), unlock())
 	}
+	// What asking for the epoch of a new etcd writes is then behind us: the first
+	// revisions of a store are no surprise to anybody.
+	if _, err := s.epochs.ask(ctx, ""); err != nil {
+		return nil, errors.Join(fmt.Errorf("learn the epoch of embedded etcd in %s: %w", cfg.Dir, err), s.Close(), unlock())
+	}
 	stopServer := s.stop
 	s.stop = func() error { return errors.Join(stopServer(), unlock()) }
 	return s, nil
@@ -73,7 +78,8 @@ func startEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*
 		etcd.Close()
 		return nil
 	}
-	return &Store{client: v3client.New(etcd.Server), log: log, stop: stop}, nil
+	client := v3client.New(etcd.Server)
+	return &Store{client: client, log: log, epochs: newEpochs(client, log), stop: stop}, nil
 }
 
 // etcd returns the configuration of a cluster of one member that nobody else can

@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
@@ -29,6 +31,10 @@ type ExternalConfig struct {
 	DialTimeout time.Duration // for one attempt to connect; default 5 s
 }
 
+// reconnect says how long to wait between attempts to connect. gRPC's default goes
+// up to two minutes, for which etcd would be back and we would not know.
+var reconnect = backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second}
+
 // Dial returns a store in an external etcd. It does not wait for a connection,
 // so a server starts and serves what it can while etcd is away; only with a user
 // name must etcd be there, to check the password. Files that cannot be used are
@@ -41,7 +47,10 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 	if cfg.DialTimeout == 0 {
 		cfg.DialTimeout = 5 * time.Second
 	}
-	var options []grpc.DialOption
+	options := []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff:           reconnect,
+		MinConnectTimeout: cfg.DialTimeout,
+	})}
 	if cfg.ServerName != "" {
 		// The client takes the name from the endpoint, whatever tlsConfig says.
 		options = append(options, grpc.WithAuthority(cfg.ServerName))
@@ -63,7 +72,29 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 	if err != nil {
 		return nil, fmt.Errorf("connect to etcd at %v: %w", cfg.Endpoints, err)
 	}
-	return &Store{client: client, log: log}, nil
+	// Asking for a member's status goes over the connection that is there, to any
+	// member; the client's own way is a new connection each time.
+	client.Maintenance = clientv3.NewMaintenanceFromMaintenanceClient(
+		clientv3.RetryMaintenanceClient(client, client.ActiveConnection()), client)
+	s := &Store{client: client, log: log, epochs: newEpochs(client, log)}
+	if cfg.Username != "" {
+		s.epochs.signIn = func(ctx context.Context) error { return signIn(ctx, client) }
+	}
+	guarding, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stopGuard = stop
+	s.guarding.Go(func() { s.guard(guarding) })
+	return s, nil
+}
+
+// signIn makes the client get a new token, as it does for every new stream. The
+// tokens that etcd makes by default begin to be valid at an index of raft's log. A
+// token of before etcd went back lies ahead of it; etcd does not refuse that, it
+// waits until the log is there.
+func signIn(ctx context.Context, client *clientv3.Client) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	_, err := etcdserverpb.NewWatchClient(client.ActiveConnection()).Watch(ctx)
+	return err
 }
 
 // tls returns the TLS configuration, nil for none: then the schemes of the

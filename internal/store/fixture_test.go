@@ -76,9 +76,9 @@ func closeStore(t testing.TB, s *store.Store) {
 	}
 }
 
-func etcdClient(t testing.TB, address string) *clientv3.Client {
+func etcdClient(t testing.TB, addresses ...string) *clientv3.Client {
 	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, DialTimeout: patience, Logger: zap.NewNop()})
+	c, err := clientv3.New(clientv3.Config{Endpoints: addresses, DialTimeout: patience, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}

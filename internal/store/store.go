@@ -1,9 +1,11 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -13,8 +15,12 @@ import (
 type Store struct {
 	client  *clientv3.Client
 	log     *slog.Logger
+	epochs  *epochs
 	streams atomic.Int64 // numbers streams, see Collection.Watch
-	stop    func() error // stops an embedded server; nil for an external one
+
+	guarding  sync.WaitGroup     // the goroutine that guards an external server
+	stopGuard context.CancelFunc // ends it; nil for an embedded server
+	stop      func() error       // stops an embedded server; nil for an external one
 }
 
 // Collection returns the part of the store below an etcd prefix, which ends in a
@@ -31,6 +37,10 @@ func (s *Store) Collection(name, prefix string) *Collection {
 // Close ends the connection, and stops the server if it is an embedded one. Streams
 // end before.
 func (s *Store) Close() error {
+	if s.stopGuard != nil {
+		s.stopGuard()
+		s.guarding.Wait()
+	}
 	var errs []error
 	if err := s.client.Close(); err != nil && !errors.Is(err, errClientClosed) {
 		errs = append(errs, fmt.Errorf("close the etcd client: %w", err))

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"strconv"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -14,6 +15,7 @@ import (
 // Watch streams every change after the given revision. The stream belongs to
 // the caller, who closes it.
 func (c *Collection) Watch(ctx context.Context, after object.Revision) (object.Stream, error) {
+	h := c.store.epochs.present()
 	// The client puts all watches with the same metadata on one gRPC stream, and
 	// etcd answers a progress request only when every watch of the stream is up to
 	// date. Metadata of its own gives each watch a stream of its own.
@@ -27,13 +29,14 @@ func (c *Collection) Watch(ctx context.Context, after object.Revision) (object.S
 		clientv3.WithProgressNotify(),
 		clientv3.WithFragment(),
 	)
-	return &stream{collection: c, ctx: ctx, cancel: cancel, responses: responses}, nil
+	return &stream{collection: c, history: h, ctx: ctx, cancel: cancel, responses: responses}, nil
 }
 
 // stream is a running watch. Its context is kept because the client finds the
 // watch by the metadata in it.
 type stream struct {
 	collection *Collection
+	history    *history
 	ctx        context.Context
 	cancel     context.CancelFunc
 	responses  clientv3.WatchChan
@@ -45,6 +48,8 @@ func (s *stream) Next(ctx context.Context) (object.Update, error) {
 		select {
 		case <-ctx.Done():
 			return object.Update{}, ctx.Err()
+		case <-s.history.over:
+			return object.Update{}, errHistoryOver
 		case resp, ok := <-s.responses:
 			if !ok {
 				if err := s.ctx.Err(); err != nil {
@@ -53,13 +58,35 @@ func (s *stream) Next(ctx context.Context) (object.Update, error) {
 				return object.Update{}, object.ErrUnavailable
 			}
 			if err := resp.Err(); err != nil {
-				return object.Update{}, classify(ctx, err)
+				return object.Update{}, s.ended(ctx, err)
+			}
+			if s.history.isOver() {
+				return object.Update{}, errHistoryOver
 			}
 			if u, ok := s.collection.update(&resp); ok {
+				s.history.note(u.Through)
 				return u, nil
 			}
 		}
 	}
+}
+
+// ended returns why the stream has ended, given what etcd says.
+func (s *stream) ended(ctx context.Context, err error) error {
+	if err = classify(ctx, err); !errors.Is(err, object.ErrCompacted) {
+		return err
+	}
+	// A restored etcd says the same if its revisions were raised, and a reader
+	// should not take it for the old one.
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if err := s.collection.store.epochs.verify(call); err != nil {
+		return classify(ctx, err)
+	}
+	if s.history.isOver() {
+		return errHistoryOver
+	}
+	return err
 }
 
 // update returns what a response says, or false if it says nothing.

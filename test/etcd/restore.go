@@ -18,6 +18,8 @@ func restore(args []string) error {
 	flags.StringVar(&cfg.OutputDataDir, "data-dir", "", "of the member")
 	flags.StringVar(&cfg.InitialCluster, "initial-cluster", "", "all members")
 	flags.StringVar(&cfg.InitialClusterToken, "initial-cluster-token", "etcd-cluster", "of the cluster")
+	flags.Uint64Var(&cfg.RevisionBump, "bump-revision", 0, "by so much")
+	flags.BoolVar(&cfg.MarkCompacted, "mark-compacted", false, "what was before")
 	peers := flags.String("initial-advertise-peer-urls", "", "of the member")
 	if err := flags.Parse(args); err != nil {
 		return err

@@ -42,13 +42,13 @@ func (m *Member) Snapshot(t testing.TB) string {
 }
 
 // Restore makes the data of a member that was ended anew from a snapshot, as
-// "etcdutl snapshot restore" does: the cluster has the same id as before. With a
-// cluster, all members are restored before one of them is started.
-func (m *Member) Restore(t testing.TB, snapshot string) {
+// "etcdutl snapshot restore" does, with its flags: the cluster has the same id as
+// before. Of a larger cluster, all members are restored before one is started.
+func (m *Member) Restore(t testing.TB, snapshot string, flags ...string) {
 	t.Helper()
 	m.remove(t)
 	i := slices.Index(m.args, "--initial-cluster")
-	args := append([]string{"restore", "--snapshot", snapshot}, m.identity(m.args[i+1])...)
+	args := slices.Concat([]string{"restore", "--snapshot", snapshot}, m.identity(m.args[i+1]), flags)
 	if out, err := exec.Command(executable(t), args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -1,0 +1,34 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/connectivity"
+)
+
+// guardInterval is how often etcd is looked at although nothing has happened to
+// the connection: behind a proxy, etcd can be exchanged without a trace.
+const guardInterval = time.Minute
+
+// guard looks at the epoch whenever the connection to etcd was lost and is there
+// again, because to be restored etcd has to be stopped. So a restored etcd is
+// noticed before anything is written to it, mostly, and not when somebody asks.
+func (s *Store) guard(ctx context.Context) {
+	conn := s.client.ActiveConnection()
+	state := conn.GetState()
+	for ctx.Err() == nil {
+		wait, cancel := context.WithTimeout(ctx, guardInterval)
+		changed := conn.WaitForStateChange(wait, state)
+		cancel()
+		state = conn.GetState()
+		if ctx.Err() != nil || changed && state != connectivity.Ready {
+			continue
+		}
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		if err := s.epochs.verify(call); err != nil {
+			s.log.Debug("could not look at the epoch of etcd", "error", err)
+		}
+		cancel()
+	}
+}
