@@ -41,8 +41,8 @@ type Object struct {
 	//	*Object_Data
 	Value isObject_Value `protobuf_oneof:"value"`
 	// The media type of the value, such as "application/json". Resources with
-	// codec "json" and "raw" have a fixed one; with codec "object" it is what the
-	// writer said.
+	// codec "json", "protobuf" and "raw" have a fixed one; with codec "object" it is
+	// what the writer said.
 	ContentType string `protobuf:"bytes,4,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
 	// The labels of the object. Empty where the codec of the resource has none.
 	Labels map[string]string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`

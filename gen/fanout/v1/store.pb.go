@@ -502,7 +502,8 @@ type PutOperation struct {
 	// slash, no empty, "." or ".." segment, no control characters; at most 1024
 	// bytes. Required.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// The value; empty where neither is set. At most 1 MiB by default.
+	// The value; empty where neither is set, which with codec "protobuf" is the
+	// message without fields. At most 1 MiB by default.
 	//
 	// Types that are valid to be assigned to Value:
 	//
@@ -511,7 +512,9 @@ type PutOperation struct {
 	Value isPutOperation_Value `protobuf_oneof:"value"`
 	// The media type of the value. Default: "text/plain; charset=utf-8" for text,
 	// "application/octet-stream" for data. Resources with codec "json" or "raw"
-	// have a fixed type and accept no other.
+	// have a fixed type and accept no other. With codec "protobuf" it says which
+	// form the value has: "application/json", the default for text, or
+	// "application/protobuf", the default for data.
 	ContentType string `protobuf:"bytes,4,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
 	// Labels to store with the object. Only resources with codec "object" have
 	// them.
@@ -622,12 +625,14 @@ type isPutOperation_Value interface {
 }
 
 type PutOperation_Text struct {
-	// A text, such as a JSON document.
+	// A text, such as a JSON document. In a resource with codec "protobuf": the
+	// JSON form of the message, which is stored in its binary form.
 	Text string `protobuf:"bytes,2,opt,name=text,proto3,oneof"`
 }
 
 type PutOperation_Data struct {
-	// Any bytes.
+	// Any bytes. In a resource with codec "protobuf": the binary form of the
+	// message.
 	Data []byte `protobuf:"bytes,3,opt,name=data,proto3,oneof"`
 }
 
