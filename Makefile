@@ -43,6 +43,14 @@ ROUNDS ?= 50
 soak: ## Run the randomized tests ROUNDS times (default 50)
 	$(if $(RACE),CGO_ENABLED=1 )go test $(RACE) -timeout 0 -count $(ROUNDS) -run TestWatchersSeeExactlyWhatHappened ./test/e2e
 
+# Each seed is a recording of its own; docs/robustness.md says of what.
+SEEDS ?= 10
+SECONDS ?= 60
+
+.PHONY: robustness
+robustness: ## Let etcd's validator judge SEEDS recordings (default 10) of SECONDS each (default 60)
+	cd test/robustness && go test -count 1 -timeout 0 -v -run TestHistoriesAreClean . -args -seeds $(SEEDS) -seconds $(SECONDS)
+
 .PHONY: lint
 lint: lint-go lint-proto ## Check formatting, code, protocol and generated files
 

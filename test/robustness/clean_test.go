@@ -1,0 +1,64 @@
+package robustness
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	first   = flag.Uint64("seed", 1, "the first seed")
+	seeds   = flag.Uint64("seeds", 1, "how many seeds, one after another")
+	seconds = flag.Int("seconds", 10, "how long clients work with each seed")
+)
+
+// What clients are told by two servers, which are killed and stopped as is etcd
+// behind them, is what etcd could have told them itself.
+func TestHistoriesAreClean(t *testing.T) {
+	table := []string{
+		"| seed | etcd members | operations | without answer | watches | events | states | troubles | verdict |",
+		"|---|---|---|---|---|---|---|---|---|",
+	}
+	for seed := *first; seed < *first+*seeds; seed++ {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			// With three members some are behind others, and the leader may be lost.
+			members := 1 + 2*int(seed%2)
+			rec := record(t, options{seed: seed, duration: time.Duration(*seconds) * time.Second, members: members, trouble: true})
+			start := time.Now()
+			err := rec.judge(t)
+			verdict := "clean"
+			if err != nil {
+				verdict = err.Error()
+				t.Error(err)
+				rec.save(t)
+			}
+			operations, watches, events := rec.count()
+			row := fmt.Sprintf("| %d | %d | %d | %d | %d | %d | %d | %s | %s |",
+				seed, members, operations, rec.unknown, watches, events, len(rec.states), describe(rec.troubles), verdict)
+			table = append(table, row)
+			t.Logf("judged in %v; watchers saw %s\n%s", time.Since(start).Round(time.Millisecond), describe(rec.seen), row)
+			rec.variety(t)
+		})
+	}
+	t.Logf("%d seconds each:\n%s", *seconds, strings.Join(table, "\n"))
+}
+
+// variety makes sure that what was meant to be judged has happened.
+func (r *recording) variety(t *testing.T) {
+	t.Helper()
+	expected := []string{"CATCH_UP_REPLAY", "CATCH_UP_RESET", "live messages", "previous objects"}
+	if *seconds >= 30 {
+		// By chance there is none in a short time.
+		expected = append(expected, "CATCH_UP_DELTA")
+	}
+	for _, what := range expected {
+		if r.seen[what] == 0 {
+			t.Errorf("the test is too easy: there were no %s", what)
+		}
+	}
+	if len(r.troubles) == 0 {
+		t.Error("the test is too easy: there was no trouble")
+	}
+}

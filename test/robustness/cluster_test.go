@@ -1,0 +1,254 @@
+package robustness
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/test/loopback"
+)
+
+const (
+	// resource is the only one that the servers have.
+	resource = "judged"
+
+	// prefix is where etcd has its keys, and strangers where it has the keys of a
+	// program that knows nothing of fanoutd.
+	prefix    = "/judged/"
+	strangers = "/strangers/"
+)
+
+// patience is how long a process may take to serve, or to end.
+const patience = 60 * time.Second
+
+// cluster is etcd, and the servers in front of it.
+type cluster struct {
+	members  []*member
+	client   *clientv3.Client // of etcd itself
+	replicas []*replica
+}
+
+// member is a member of etcd.
+type member struct {
+	*process
+	address string
+	dataDir string
+	client  *clientv3.Client // of this member alone
+}
+
+// replica is one of several servers over the same etcd. Clients go to any.
+type replica struct {
+	*process
+	conn   *grpc.ClientConn
+	fanout fanoutv1.FanoutServiceClient
+	store  fanoutv1.StoreServiceClient
+}
+
+// windows are the windows of the replicas, in changes. One remembers all of a
+// short run, so that it replays; the other one soon forgets, so that it must help
+// itself in other ways.
+var windows = []int{100_000, 100}
+
+// startCluster starts etcd alone, with so many members. The directory takes logs
+// and data.
+func startCluster(t *testing.T, dir string, size int) *cluster {
+	t.Helper()
+	c := &cluster{}
+	var peers, addresses []string
+	for i := range size {
+		peers = append(peers, fmt.Sprintf("etcd-%d=http://%s", i, loopback.FreeAddress(t)))
+	}
+	for i := range size {
+		m := newMember(t, dir, i, peers)
+		c.members = append(c.members, m)
+		addresses = append(addresses, m.address)
+	}
+	c.client = dialEtcd(t, addresses...)
+	if err := serve(t.Context(), c.members...); err != nil {
+		t.Fatal(err)
+	}
+	for i := range windows {
+		c.replicas = append(c.replicas, newReplica(t, dir, i, addresses))
+	}
+	return c
+}
+
+func newMember(t *testing.T, dir string, i int, peers []string) *member {
+	t.Helper()
+	program, err := etcd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, peer, _ := strings.Cut(peers[i], "=")
+	address := "http://" + loopback.FreeAddress(t)
+	dataDir := filepath.Join(dir, name)
+	return &member{
+		process: newProcess(t, dir, name, program,
+			"--name", name, "--data-dir", dataDir,
+			"--listen-client-urls", address, "--advertise-client-urls", address,
+			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+			"--initial-cluster", strings.Join(peers, ","),
+			// A process that is killed loses nothing that it has written to a file, and
+			// the write-ahead log is kept from its beginning.
+			"--unsafe-no-fsync", "--max-wals", "0", "--log-level", "warn",
+		),
+		address: address,
+		dataDir: dataDir,
+		client:  dialEtcd(t, address),
+	}
+}
+
+func dialEtcd(t *testing.T, addresses ...string) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: addresses, DialOptions: []grpc.DialOption{quickly()}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+func newReplica(t *testing.T, dir string, i int, etcdAddresses []string) *replica {
+	t.Helper()
+	program, err := fanoutd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("fanoutd-%d", i)
+	config := filepath.Join(dir, name+".yaml")
+	// With codec raw etcd has the very bytes that clients put.
+	text := fmt.Sprintf("resources:\n  - {name: %s, prefix: %s, codec: raw, window: {max-events: %d}}\n", resource, prefix, windows[i])
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	address := loopback.FreeAddress(t)
+	conn, err := grpc.NewClient("passthrough:///"+address, quickly(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		// A call waits for a server that is being started. Once it is sent it is never
+		// sent again.
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return &replica{
+		process: newProcess(t, dir, name, program, "--config", config, "--listen", address, "--etcd-endpoints", strings.Join(etcdAddresses, ",")),
+		conn:    conn,
+		fanout:  fanoutv1.NewFanoutServiceClient(conn),
+		store:   fanoutv1.NewStoreServiceClient(conn),
+	}
+}
+
+// quickly makes clients look often for a server that is away.
+func quickly() grpc.DialOption {
+	return grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond},
+		MinConnectTimeout: 10 * time.Second,
+	})
+}
+
+// server is a process that can tell when it serves.
+type server interface {
+	start() error
+	end(context.Context, syscall.Signal) error
+	ready(context.Context) error
+}
+
+// serve starts servers together, and returns when all of them serve.
+func serve[S server](ctx context.Context, servers ...S) error {
+	for _, s := range servers {
+		if err := s.start(); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not ready after %v", patience))
+	defer cancel()
+	for _, s := range servers {
+		if err := s.ready(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restart ends servers, all of them before the first is started again.
+func restart[S server](ctx context.Context, signal syscall.Signal, servers ...S) error {
+	ending, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, s := range servers {
+		if err := s.end(ending, signal); err != nil {
+			return err
+		}
+	}
+	return serve(ctx, servers...)
+}
+
+// ready returns when the member answers, which it does together with others.
+func (m *member) ready(ctx context.Context) error {
+	for ctx.Err() == nil {
+		call, cancel := context.WithTimeout(ctx, time.Second)
+		_, err := m.client.Get(call, strangers)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if m.gone() {
+			return fmt.Errorf("etcd has ended: %v", m.cmd.ProcessState)
+		}
+	}
+	return fmt.Errorf("etcd: %w", context.Cause(ctx))
+}
+
+// ready returns when the server serves the resource.
+func (r *replica) ready(ctx context.Context) error {
+	for ctx.Err() == nil {
+		health, err := healthv1.NewHealthClient(r.conn).Watch(ctx, &healthv1.HealthCheckRequest{Service: "resource/" + resource})
+		for err == nil {
+			var said *healthv1.HealthCheckResponse
+			if said, err = health.Recv(); err == nil && said.GetStatus() == healthv1.HealthCheckResponse_SERVING {
+				return nil
+			}
+		}
+		if r.gone() {
+			return fmt.Errorf("fanoutd has ended: %v", r.cmd.ProcessState)
+		}
+	}
+	return fmt.Errorf("fanoutd: %w", context.Cause(ctx))
+}
+
+// stop ends everything, and looks into the logs of the servers.
+func (c *cluster) stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, r := range c.replicas {
+		if err := r.end(ctx, syscall.SIGTERM); err != nil {
+			return err
+		}
+		log, err := os.ReadFile(r.log)
+		if err != nil {
+			return err
+		}
+		if strings.Contains(string(log), "panic") {
+			return fmt.Errorf("the log of fanoutd speaks of a panic: %s", r.log)
+		}
+	}
+	for _, m := range c.members {
+		if err := m.end(ctx, syscall.SIGKILL); err != nil {
+			return err
+		}
+	}
+	return nil
+}
