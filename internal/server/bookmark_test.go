@@ -207,15 +207,18 @@ func TestBookmarkableBeforeTheEnd(t *testing.T) {
 		isEnd func(error) bool
 	}{
 		"deadline": {
-			deadline, []fanoutv1.WatchResponse_Kind{fanoutv1.WatchResponse_KIND_BOOKMARK},
+			deadline,
+			[]fanoutv1.WatchResponse_Kind{fanoutv1.WatchResponse_KIND_BOOKMARK},
 			func(err error) bool { return status.Code(err) == codes.DeadlineExceeded },
 		},
 		"limit": {
-			limit, []fanoutv1.WatchResponse_Kind{fanoutv1.WatchResponse_KIND_BOOKMARK, fanoutv1.WatchResponse_KIND_DRAINING},
+			limit,
+			[]fanoutv1.WatchResponse_Kind{fanoutv1.WatchResponse_KIND_BOOKMARK, fanoutv1.WatchResponse_KIND_DRAINING},
 			func(err error) bool { return errors.Is(err, io.EOF) },
 		},
 		"limit and interval": {
-			asking, []fanoutv1.WatchResponse_Kind{fanoutv1.WatchResponse_KIND_BOOKMARK, fanoutv1.WatchResponse_KIND_DRAINING},
+			asking,
+			[]fanoutv1.WatchResponse_Kind{fanoutv1.WatchResponse_KIND_BOOKMARK, fanoutv1.WatchResponse_KIND_DRAINING},
 			func(err error) bool { return errors.Is(err, io.EOF) },
 		},
 	} {

@@ -1,0 +1,114 @@
+package server_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/internal/check/recorded"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// ledger is the only writer of a resource. It knows from its writes what every
+// watcher has to be told.
+type ledger struct {
+	*instance
+	resource string
+	objects  map[object.Key]*object.Object // as they are now
+	changes  []object.Change
+	at       int64 // revision of the last write
+}
+
+func (in *instance) ledger(resource string) *ledger {
+	return &ledger{instance: in, resource: resource, objects: map[object.Key]*object.Object{}}
+}
+
+// write puts texts under keys, and deletes those whose text is nil, at one revision.
+func (l *ledger) write(ctx context.Context, t *testing.T, texts map[string]*string) int64 {
+	t.Helper()
+	var ops []*fanoutv1.Operation
+	for key, text := range texts {
+		if text == nil {
+			ops = append(ops, &fanoutv1.Operation{Operation: &fanoutv1.Operation_Delete{Delete: &fanoutv1.DeleteOperation{Key: key}}})
+		} else {
+			ops = append(ops, &fanoutv1.Operation{Operation: &fanoutv1.Operation_Put{Put: putText(key, *text)}})
+		}
+	}
+	resp, err := l.writes.Transact(ctx, &fanoutv1.TransactRequest{Resource: l.resource, Operations: ops})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.at = resp.GetRevision()
+	for key, text := range texts {
+		l.note(object.Key(key), text)
+	}
+	return l.at
+}
+
+func (l *ledger) note(key object.Key, text *string) {
+	old := l.objects[key]
+	if text == nil {
+		if old != nil {
+			delete(l.objects, key)
+			l.changes = append(l.changes, object.Change{Revision: object.Revision(l.at), Key: key})
+		}
+		return
+	}
+	o := &object.Object{
+		Key: key, Value: []byte(*text), ContentType: object.ContentText,
+		CreateRevision: object.Revision(l.at), ModRevision: object.Revision(l.at), Version: 1,
+	}
+	if old != nil {
+		o.CreateRevision, o.Version = old.CreateRevision, old.Version+1
+	}
+	l.objects[key] = o
+	l.changes = append(l.changes, object.Change{Revision: o.ModRevision, Key: key, New: o})
+}
+
+func (l *ledger) set(ctx context.Context, t *testing.T, key, text string) int64 {
+	t.Helper()
+	return l.write(ctx, t, map[string]*string{key: &text})
+}
+
+func (l *ledger) remove(ctx context.Context, t *testing.T, key string) int64 {
+	t.Helper()
+	return l.write(ctx, t, map[string]*string{key: nil})
+}
+
+// truth returns what has happened.
+func (l *ledger) truth(ctx context.Context, t *testing.T, conditions check.Conditions) *check.Truth {
+	t.Helper()
+	truth, err := check.NewTruth(l.changes, object.Revision(l.revision(ctx, t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	truth.Conditions = conditions
+	return truth
+}
+
+// streamOf returns what was received in the form in which it is judged.
+func streamOf(t *testing.T, begin check.Begin, at *fanoutv1.Position, all []*fanoutv1.WatchResponse) check.Stream {
+	t.Helper()
+	s := check.Stream{Begin: begin, Position: recorded.Position(at)}
+	for _, m := range all {
+		message, err := recorded.Message(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Messages = append(s.Messages, message)
+	}
+	return s
+}
+
+// kindsIn returns the kinds of catch-ups that begin in the messages.
+func kindsIn(all []*fanoutv1.WatchResponse) []fanoutv1.WatchResponse_CatchUp {
+	var kinds []fanoutv1.WatchResponse_CatchUp
+	for _, m := range all {
+		if m.GetKind() == fanoutv1.WatchResponse_KIND_CATCH_UP_BEGIN {
+			kinds = append(kinds, m.GetCatchUp())
+		}
+	}
+	return slices.Clip(kinds)
+}

@@ -1,0 +1,225 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// rawStream is a Watch over a connection of its own, spoken frame by frame. A
+// client library reads from the socket whether or not anybody reads from it, and
+// lets the server send on; this one can do either, both or neither.
+type rawStream struct {
+	conn   net.Conn
+	framer *http2.Framer // read by one goroutine at a time; written to with mu held
+
+	mu       sync.Mutex
+	data     []byte                    // guarded by mu; not yet a whole message
+	received int                       // guarded by mu; bytes of DATA so far
+	all      []*fanoutv1.WatchResponse // guarded by mu
+	header   bool                      // guarded by mu; the response header has come
+	err      error                     // guarded by mu; io.EOF: the status was OK
+	changed  chan struct{}             // guarded by mu; closed and replaced with every frame
+}
+
+// Windows of HTTP/2 flow control.
+const (
+	wideOpen       = 1<<31 - 1
+	defaultWindow  = 1<<16 - 1 // of a connection, whatever the settings say
+	anythingToSend = wideOpen - defaultWindow
+)
+
+// openRaw sends a request and reads until the server has registered the watch. The
+// server may send so many bytes of messages.
+func openRaw(ctx context.Context, t *testing.T, address string, req *fanoutv1.WatchRequest, window uint32) *rawStream {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() }) // an error says that a test has closed it
+	// What lies in the socket is no longer in the server.
+	if err := conn.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
+		t.Fatal(err)
+	}
+	s := &rawStream{conn: conn, framer: http2.NewFramer(conn, conn), changed: make(chan struct{})}
+	s.framer.ReadMetaHeaders = hpack.NewDecoder(4<<10, nil)
+	if err := s.ask(req, window); err != nil {
+		t.Fatal(err)
+	}
+	for !s.header && s.err == nil {
+		s.step()
+	}
+	return s
+}
+
+func (s *rawStream) ask(req *fanoutv1.WatchRequest, window uint32) error {
+	if _, err := io.WriteString(s.conn, http2.ClientPreface); err != nil {
+		return err
+	}
+	if err := s.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}); err != nil {
+		return err
+	}
+	if err := s.framer.WriteWindowUpdate(0, anythingToSend); err != nil {
+		return err
+	}
+	var block bytes.Buffer
+	headers := hpack.NewEncoder(&block)
+	for _, h := range []hpack.HeaderField{
+		{Name: ":method", Value: "POST"},
+		{Name: ":scheme", Value: "http"},
+		{Name: ":path", Value: fanoutv1.FanoutService_Watch_FullMethodName},
+		{Name: ":authority", Value: "localhost"},
+		{Name: "content-type", Value: "application/grpc"},
+		{Name: "te", Value: "trailers"},
+	} {
+		if err := headers.WriteField(h); err != nil {
+			return err
+		}
+	}
+	if err := s.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true}); err != nil {
+		return err
+	}
+	body, err := proto.Marshal(req)
+	if err != nil {
+		return err
+	}
+	const notCompressed = 0
+	message := binary.BigEndian.AppendUint32([]byte{notCompressed}, uint32(len(body)))
+	return s.framer.WriteData(1, true, append(message, body...))
+}
+
+// attend reads from the socket until the stream or the connection ends.
+func (s *rawStream) attend() {
+	go func() {
+		for s.step() {
+		}
+	}()
+}
+
+// grant lets the server send so many bytes more.
+func (s *rawStream) grant(t *testing.T, window uint32) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.framer.WriteWindowUpdate(1, window); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// step reads a frame and reports whether there can be another.
+func (s *rawStream) step() bool {
+	frame, err := s.framer.ReadFrame()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		err = s.take(frame)
+	}
+	s.err = err
+	close(s.changed)
+	s.changed = make(chan struct{})
+	return err == nil
+}
+
+func (s *rawStream) take(frame http2.Frame) error {
+	switch f := frame.(type) {
+	case *http2.SettingsFrame:
+		if !f.IsAck() {
+			return s.framer.WriteSettingsAck()
+		}
+	case *http2.PingFrame:
+		if !f.IsAck() {
+			return s.framer.WritePing(true, f.Data)
+		}
+	case *http2.MetaHeadersFrame:
+		s.header = true
+		if f.StreamEnded() {
+			return statusIn(f)
+		}
+	case *http2.DataFrame:
+		s.received += len(f.Data())
+		s.data = append(s.data, f.Data()...)
+		return s.parse()
+	}
+	return nil
+}
+
+// parse takes whole messages out of the data.
+func (s *rawStream) parse() error {
+	const head = 5
+	for len(s.data) >= head {
+		end := head + int(binary.BigEndian.Uint32(s.data[1:]))
+		if len(s.data) < end {
+			return nil
+		}
+		m := &fanoutv1.WatchResponse{}
+		if err := proto.Unmarshal(s.data[head:end], m); err != nil {
+			return err
+		}
+		s.all = append(s.all, m)
+		s.data = slices.Clone(s.data[end:])
+	}
+	return nil
+}
+
+// statusIn returns how a stream ends, io.EOF if that is in order.
+func statusIn(trailer *http2.MetaHeadersFrame) error {
+	values := map[string]string{}
+	for _, f := range trailer.Fields {
+		values[f.Name] = f.Value
+	}
+	code, err := strconv.ParseUint(values["grpc-status"], 10, 32)
+	switch details := values["grpc-status-details-bin"]; {
+	case err != nil:
+		return err
+	case codes.Code(code) == codes.OK:
+		return io.EOF
+	case details != "":
+		b, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(details, "="))
+		if err != nil {
+			return err
+		}
+		p := &statuspb.Status{}
+		if err := proto.Unmarshal(b, p); err != nil {
+			return err
+		}
+		return status.FromProto(p).Err()
+	}
+	return status.Error(codes.Code(code), values["grpc-message"])
+}
+
+// await returns the messages that have come when the stream is as wanted, or when it
+// has ended.
+func (s *rawStream) await(ctx context.Context, t *testing.T, want string, is func(*rawStream) bool) ([]*fanoutv1.WatchResponse, error) {
+	t.Helper()
+	for {
+		s.mu.Lock()
+		ok, all, err, received, changed := is(s), slices.Clone(s.all), s.err, s.received, s.changed
+		s.mu.Unlock()
+		if ok || err != nil {
+			return all, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			t.Fatalf("waiting until %s; there are %d messages and %d bytes of them", want, len(all), received)
+		}
+	}
+}
