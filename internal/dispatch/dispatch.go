@@ -152,6 +152,12 @@ func (d *Dispatcher) offer(s *cacher.State) {
 			f.restart(s.Position())
 		}
 	} else {
+		if s.Relisted() > d.position.Revision {
+			// Nobody knows whom the events that are lost would have concerned.
+			for _, f := range d.feeds {
+				d.touch(f)
+			}
+		}
 		for c := range changes {
 			for f := range d.index.concerned(c) {
 				d.appendTo(f, c)
