@@ -24,7 +24,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		d := New(Config{Source: c, Encoder: wire.Encoder{}})
 		go c.Run(t.Context())
 		go d.Run(t.Context())
-		<-c.Ready()
+		synctest.Wait() // the dispatcher has taken the first state
 		w := d.Watch(Interest{}, FromNow(c.State().Position()), Options{})
 		defer w.Close()
 		if _, ok, _ := w.poll(); !ok {
