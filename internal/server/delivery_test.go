@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -139,10 +140,12 @@ func TestLatestMergesWhatWaits(t *testing.T) {
 	}
 }
 
-// synced reports whether the watcher has been brought to the present.
-func synced(all []*fanoutv1.WatchResponse) bool {
-	return len(all) > 0 && all[len(all)-1].GetKind() == fanoutv1.WatchResponse_KIND_SYNCED
+func isSynced(m *fanoutv1.WatchResponse) bool {
+	return m.GetKind() == fanoutv1.WatchResponse_KIND_SYNCED
 }
+
+// synced reports whether the watcher has been brought to the present.
+func synced(all []*fanoutv1.WatchResponse) bool { return slices.ContainsFunc(all, isSynced) }
 
 // eventsOf returns the events of the messages.
 func eventsOf(all []*fanoutv1.WatchResponse) []event {

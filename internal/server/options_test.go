@@ -1,0 +1,453 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server"
+)
+
+func TestWatchRefusesOptionsThatMakeNoSense(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	here := &fanoutv1.Position{Epoch: in.epoch(ctx, t), Revision: in.put(ctx, t, config, "a", "1")}
+	var requests []badRequest[fanoutv1.WatchRequest]
+	add := func(name string, req *fanoutv1.WatchRequest, fields ...string) {
+		req.Resource = config
+		requests = append(requests, badRequest[fanoutv1.WatchRequest]{name: name, request: req, want: invalid(fields...)})
+	}
+	add("every event and the latest", &fanoutv1.WatchRequest{EveryEvent: true, Delivery: fanoutv1.Delivery_DELIVERY_LATEST}, "every_event")
+	add("a delivery that there is not", &fanoutv1.WatchRequest{Delivery: 3}, "delivery")
+	add("exactly and from now", &fanoutv1.WatchRequest{Begin: fromNow(), Consistency: exactRevision(1)}, "consistency.exact_revision")
+	add("exactly and after", &fanoutv1.WatchRequest{Begin: after(here), Consistency: exactRevision(1)}, "consistency")
+	add("exactly nothing", &fanoutv1.WatchRequest{Consistency: exactRevision(0)}, "consistency.exact_revision")
+	add("exactly less than nothing", &fanoutv1.WatchRequest{Consistency: exactRevision(-1)}, "consistency.exact_revision")
+
+	durations := map[string]struct {
+		set         func(*fanoutv1.WatchRequest, *durationpb.Duration)
+		least, most time.Duration
+	}{
+		"bookmark_interval": {func(r *fanoutv1.WatchRequest, d *durationpb.Duration) { r.BookmarkInterval = d }, 100 * time.Millisecond, time.Hour},
+		"max_batch_delay":   {func(r *fanoutv1.WatchRequest, d *durationpb.Duration) { r.MaxBatchDelay = d }, time.Millisecond, time.Minute},
+		"time_limit":        {func(r *fanoutv1.WatchRequest, d *durationpb.Duration) { r.TimeLimit = d }, time.Second, 0},
+	}
+	for field, c := range durations {
+		bad := map[string]*durationpb.Duration{
+			"nothing":           {},
+			"less than nothing": durationpb.New(-c.least),
+			"too short":         durationpb.New(c.least - 1),
+			"not valid":         {Seconds: 1, Nanos: -1},
+			"endless":           {Seconds: math.MaxInt64},
+		}
+		if c.most > 0 {
+			bad["too long"] = durationpb.New(c.most + 1)
+		}
+		for name, d := range bad {
+			req := &fanoutv1.WatchRequest{}
+			c.set(req, d)
+			add(fmt.Sprint(field, " of ", name), req, field)
+		}
+	}
+	worst := &fanoutv1.WatchRequest{
+		EveryEvent: true, Delivery: fanoutv1.Delivery_DELIVERY_LATEST, Begin: fromNow(), Consistency: exactRevision(-1),
+		BookmarkInterval: &durationpb.Duration{}, MaxBatchDelay: &durationpb.Duration{}, TimeLimit: &durationpb.Duration{},
+	}
+	add("everything wrong is told at once", worst,
+		"consistency.exact_revision", "bookmark_interval", "max_batch_delay", "time_limit", "every_event")
+	testBadRequests(t, in, func(ctx context.Context, req *fanoutv1.WatchRequest, opts ...grpc.CallOption) (*fanoutv1.WatchResponse, error) {
+		stream, err := in.reads.Watch(ctx, req, opts...)
+		if err != nil {
+			return nil, err
+		}
+		return stream.Recv()
+	}, requests)
+
+	for field, c := range durations {
+		for _, good := range []time.Duration{c.least, max(c.least, c.most)} {
+			req := &fanoutv1.WatchRequest{Resource: config}
+			c.set(req, durationpb.New(good))
+			if events, _ := in.watch(ctx, t, req).catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET); len(events) != 1 {
+				t.Errorf("with %s %v the snapshot has %d events", field, good, len(events))
+			}
+		}
+	}
+}
+
+// views are what can be asked to be shown and to be left out.
+var views = map[string]struct{ previous, omit bool }{
+	"plain":                    {false, false},
+	"previous":                 {true, false},
+	"omit values":              {false, true},
+	"previous and omit values": {true, true},
+}
+
+// shown is an event as it looks in a view.
+func shown(e *fanoutv1.Event, previous, omit bool) *fanoutv1.Event {
+	e = proto.CloneOf(e)
+	if !previous {
+		e.Previous = nil
+	}
+	if omit {
+		for _, o := range []*fanoutv1.Object{e.GetObject(), e.GetPrevious()} {
+			if o != nil {
+				o.Value = nil
+			}
+		}
+	}
+	return e
+}
+
+// wantShown compares all events of the messages.
+func wantShown(t *testing.T, name string, all []*fanoutv1.WatchResponse, want []*fanoutv1.Event) {
+	t.Helper()
+	var got []*fanoutv1.Event
+	for _, m := range all {
+		got = append(got, m.GetEvents()...)
+	}
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Errorf("%s, -want +got:\n%s", name, diff)
+	}
+}
+
+// Every kind of event, live and replayed, in each view: the object before the
+// change is in MODIFIED and DELETED events only, and values are nowhere where they
+// are omitted. What else there is to an object is always there.
+func TestViewsOfEvents(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	first := in.putLabelled(t, "a", "1", "prod")
+	epoch := in.epoch(ctx, t)
+	inboxes := map[string]*inbox{}
+	request := func(view struct{ previous, omit bool }) *fanoutv1.WatchRequest {
+		return &fanoutv1.WatchRequest{Resource: config, LabelSelector: "env=prod", PreviousObject: view.previous, OmitValues: view.omit}
+	}
+	for name, view := range views {
+		inboxes[name] = in.watch(ctx, t, request(view)).collect()
+		inboxes[name].await(ctx, t, synced)
+	}
+
+	second := in.putLabelled(t, "a", "2", "prod") // changes
+	third := in.putLabelled(t, "a", "3", "test")  // leaves
+	fourth := in.putLabelled(t, "a", "4", "prod") // comes back
+	fifth := in.delete(ctx, t, config, "a")       // is deleted
+	sixth := in.putLabelled(t, "a", "", "prod")   // is created again, empty
+
+	text := func(text, env string, created, modified, version int64) *fanoutv1.Object {
+		return &fanoutv1.Object{
+			Key: "a", Value: &fanoutv1.Object_Text{Text: text}, ContentType: object.ContentText, Labels: map[string]string{"env": env},
+			CreateRevision: created, ModRevision: modified, Version: version,
+		}
+	}
+	at := func(o *fanoutv1.Object, revision int64) *fanoutv1.Object {
+		o = proto.CloneOf(o)
+		o.ModRevision = revision
+		return o
+	}
+	one, two := text("1", "prod", first, first, 1), text("2", "prod", first, second, 2)
+	four, six := text("4", "prod", first, fourth, 4), text("", "prod", sixth, sixth, 1)
+	live := []*fanoutv1.Event{
+		{Type: fanoutv1.Event_TYPE_MODIFIED, Object: two, Previous: one},
+		{Type: fanoutv1.Event_TYPE_DELETED, Object: at(two, third), Previous: two},
+		{Type: fanoutv1.Event_TYPE_ADDED, Object: four},
+		{Type: fanoutv1.Event_TYPE_DELETED, Object: at(four, fifth), Previous: four},
+		{Type: fanoutv1.Event_TYPE_ADDED, Object: six},
+	}
+	for name, view := range views {
+		see := func(events ...*fanoutv1.Event) []*fanoutv1.Event {
+			var seen []*fanoutv1.Event
+			for _, e := range events {
+				seen = append(seen, shown(e, view.previous, view.omit))
+			}
+			return seen
+		}
+		all := inboxes[name].await(ctx, t, reached(sixth))
+		wantShown(t, name+", live", all, see(append([]*fanoutv1.Event{{Type: fanoutv1.Event_TYPE_ADDED, Object: one}}, live...)...))
+
+		req := request(view)
+		req.Begin = after(&fanoutv1.Position{Epoch: epoch, Revision: first})
+		all = in.watch(ctx, t, req).collect().await(ctx, t, synced)
+		wantShown(t, name+", replayed", all, see(live...))
+
+		req.Delivery = fanoutv1.Delivery_DELIVERY_LATEST
+		all = in.watch(ctx, t, req).collect().await(ctx, t, synced)
+		wantShown(t, name+", merged", all, see(&fanoutv1.Event{Type: fanoutv1.Event_TYPE_MODIFIED, Object: six, Previous: one}))
+
+		req.Begin, req.Consistency = nil, exactRevision(second)
+		all = in.watch(ctx, t, req).collect().await(ctx, t, reached(sixth))
+		past := slices.IndexFunc(all, isSynced) + 1
+		wantShown(t, name+", of the past", all[:past], see(&fanoutv1.Event{Type: fanoutv1.Event_TYPE_ADDED, Object: two}))
+		wantShown(t, name+", since the past", all[past:], see(&fanoutv1.Event{Type: fanoutv1.Event_TYPE_MODIFIED, Object: six, Previous: two}))
+	}
+
+	// What is left out for one is there for others.
+	list, err := in.reads.List(ctx, &fanoutv1.ListRequest{Resource: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]*fanoutv1.Object{six}, list.GetObjects(), protocmp.Transform()); diff != "" {
+		t.Errorf("the list, -want +got:\n%s", diff)
+	}
+	old, err := in.reads.List(ctx, &fanoutv1.ListRequest{Resource: config, Consistency: exactRevision(fourth)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]*fanoutv1.Object{four}, old.GetObjects(), protocmp.Transform()); diff != "" {
+		t.Errorf("the list of revision %d, -want +got:\n%s", fourth, diff)
+	}
+}
+
+// A DELTA has no previous objects, and what is deleted by it is only a key.
+func TestViewsOfDeltas(t *testing.T) {
+	const window = 4
+	in := start(t, settings{window: cacher.WindowLimits{MaxChanges: window}})
+	ctx := within(t)
+	created := map[string]int64{}
+	for _, key := range []string{"changed", "deleted", "left", "untouched", "came back"} {
+		created[key] = in.putLabelled(t, key, "1", "prod")
+	}
+	hidden := in.putLabelled(t, "hidden", "1", "test")
+	here := &fanoutv1.Position{Epoch: in.epoch(ctx, t), Revision: hidden}
+
+	in.putLabelled(t, "came and went", "1", "prod")
+	in.delete(ctx, t, config, "came and went")
+	in.delete(ctx, t, config, "came back")
+	changed := in.putLabelled(t, "changed", "2", "prod")
+	deleted := in.delete(ctx, t, config, "deleted")
+	left := in.putLabelled(t, "left", "2", "test")
+	showed := in.putLabelled(t, "hidden", "2", "prod")
+	again := in.putLabelled(t, "came back", "2", "prod")
+	var last int64
+	for range window + 1 {
+		last = in.putLabelled(t, "new", "1", "prod")
+	}
+	prod := func(key, text string, created, modified, version int64) *fanoutv1.Object {
+		return &fanoutv1.Object{
+			Key: key, Value: &fanoutv1.Object_Text{Text: text}, ContentType: object.ContentText, Labels: map[string]string{"env": "prod"},
+			CreateRevision: created, ModRevision: modified, Version: version,
+		}
+	}
+	want := []*fanoutv1.Event{
+		{Type: fanoutv1.Event_TYPE_MODIFIED, Object: prod("changed", "2", created["changed"], changed, 2)},
+		{Type: fanoutv1.Event_TYPE_DELETED, Object: &fanoutv1.Object{Key: "deleted", ModRevision: deleted}},
+		{Type: fanoutv1.Event_TYPE_DELETED, Object: &fanoutv1.Object{Key: "left", ModRevision: left}},
+		{Type: fanoutv1.Event_TYPE_MODIFIED, Object: prod("hidden", "2", hidden, showed, 2)},
+		{Type: fanoutv1.Event_TYPE_ADDED, Object: prod("came back", "2", again, again, 1)},
+		{Type: fanoutv1.Event_TYPE_ADDED, Object: prod("new", "1", last-window, last, window+1)},
+	}
+	for name, view := range views {
+		all := in.watch(ctx, t, &fanoutv1.WatchRequest{
+			Resource: config, Begin: after(here), LabelSelector: "env=prod", PreviousObject: view.previous, OmitValues: view.omit,
+		}).collect().await(ctx, t, synced)
+		if kinds := kindsIn(all); len(kinds) != 1 || kinds[0] != fanoutv1.WatchResponse_CATCH_UP_DELTA {
+			t.Fatalf("%s: want a DELTA, got %v", name, kinds)
+		}
+		var see []*fanoutv1.Event
+		for _, e := range want {
+			see = append(see, shown(e, false, view.omit))
+		}
+		wantShown(t, name, all, see)
+		for _, m := range all[:len(all)-1] {
+			if m.GetPosition().GetRevision() != here.GetRevision() {
+				t.Errorf("%s: before the end of a DELTA from %d the position is %v", name, here.GetRevision(), m.GetPosition())
+			}
+		}
+	}
+}
+
+// positionExpired is the refusal to leave out events.
+func positionExpired(asked, oldest, current int64) refusal {
+	return refusal{Code: codes.OutOfRange, Reason: server.ReasonPositionExpired, Metadata: map[string]string{
+		"asked_revision": decimal(asked), "oldest_revision": decimal(oldest), "current_revision": decimal(current),
+	}}
+}
+
+// Who wants every event is told where that is not possible, and from where on it is.
+func TestHonestEveryEventAtTheBeginning(t *testing.T) {
+	const window = 3
+	in := start(t, settings{window: cacher.WindowLimits{MaxChanges: window}})
+	ctx := within(t)
+	first := in.put(ctx, t, config, "a", "1")
+	var at []int64
+	for i := range window + 1 {
+		at = append(at, in.put(ctx, t, config, "b", fmt.Sprint(i)))
+	}
+	oldest, now := at[0], at[window]
+	epoch := in.epoch(ctx, t)
+	request := func(epoch string, revision int64) *fanoutv1.WatchRequest {
+		return &fanoutv1.WatchRequest{
+			Resource: config, Begin: after(&fanoutv1.Position{Epoch: epoch, Revision: revision}), EveryEvent: true,
+		}
+	}
+	refused := func(req *fanoutv1.WatchRequest) error {
+		t.Helper()
+		stream, err := in.reads.Watch(ctx, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = stream.Recv(); err == nil {
+			t.Fatalf("%v is not refused", req)
+		}
+		return err
+	}
+	// Neither what is to be seen nor where makes a difference.
+	for _, scope := range []*fanoutv1.Scope{nil, exactly("a"), prefix("nothing")} {
+		req := request(epoch, first)
+		req.Scope = scope
+		wantRefusal(t, refused(req), positionExpired(first, oldest, now))
+	}
+	for _, revision := range []int64{1, first, now, now + 1000} {
+		wantRefusal(t, refused(request("another", revision)), refusal{
+			Code: codes.OutOfRange, Reason: server.ReasonEpochChanged,
+			Metadata: map[string]string{"asked_epoch": "another", "current_epoch": epoch, "current_revision": decimal(now)},
+		})
+	}
+
+	// The oldest position that was told is good, and so are all that are newer.
+	for i, revision := range at {
+		events, _ := in.watch(ctx, t, request(epoch, revision)).catchUp(fanoutv1.WatchResponse_CATCH_UP_REPLAY)
+		if len(events) != len(at)-1-i {
+			t.Errorf("after revision %d there are %v", revision, events)
+		}
+	}
+	// From nothing there is nothing to be missed.
+	for _, req := range []*fanoutv1.WatchRequest{{Resource: config, EveryEvent: true}, request(epoch, 0), request("", 0), request("another", 0)} {
+		if events, _ := in.watch(ctx, t, req).catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET); len(events) != 2 {
+			t.Errorf("%v begins with %v", req, events)
+		}
+	}
+	// Who does not insist is brought to the present.
+	for begin, want := range map[*fanoutv1.Position]fanoutv1.WatchResponse_CatchUp{
+		{Epoch: epoch, Revision: first}:          fanoutv1.WatchResponse_CATCH_UP_DELTA,
+		{Epoch: "another", Revision: first}:      fanoutv1.WatchResponse_CATCH_UP_RESET,
+		{Epoch: "another", Revision: now + 1000}: fanoutv1.WatchResponse_CATCH_UP_RESET,
+	} {
+		in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: after(begin)}).catchUp(want)
+	}
+}
+
+// relist has the cacher of config lose its watch, and the etcd forget what comes
+// next, while meanwhile is done.
+func (in *instance) relist(ctx context.Context, t *testing.T, compact func(context.Context, int64), meanwhile func()) {
+	t.Helper()
+	reached, cut := make(chan struct{}, 1), make(chan struct{})
+	in.seams[config].on(func(ctx context.Context, method string) error {
+		if method != "Next" {
+			return nil
+		}
+		select {
+		case reached <- struct{}{}:
+		default:
+		}
+		select {
+		case <-cut:
+		case <-ctx.Done():
+		}
+		return object.ErrUnavailable
+	})
+	meanwhile()
+	select {
+	case <-reached:
+	case <-ctx.Done():
+		t.Fatal("the cacher hears nothing")
+	}
+	compact(ctx, in.revision(ctx, t))
+	in.seams[config].on(nil)
+	close(cut)
+	in.lines.await(ctx, t, line{"msg": "listed again", "resource": config})
+}
+
+// When history is lost while a watch lasts, the one who wants every event is told
+// so; the others go on with what is different.
+func TestHonestEveryEventWhenHistoryIsLost(t *testing.T) {
+	etcd, compact := openEtcdToCompact(t)
+	in := startOver(t, etcd, settings{})
+	ctx := within(t)
+	first := in.put(ctx, t, config, "a", "1")
+	here := &fanoutv1.Position{Epoch: in.epoch(ctx, t), Revision: first}
+	strict := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, EveryEvent: true}).collect()
+	unconcerned := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Scope: prefix("quiet"), EveryEvent: true}).collect()
+	plain := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config}).collect()
+	for _, w := range []*inbox{strict, unconcerned, plain} {
+		w.await(ctx, t, synced)
+	}
+	var now int64
+	in.relist(ctx, t, compact, func() {
+		in.put(ctx, t, config, "a", "2")
+		in.put(ctx, t, config, "a", "3")
+		in.put(ctx, t, config, "b", "1")
+		now = in.delete(ctx, t, config, "b")
+	})
+
+	all, err := strict.end(ctx, t)
+	wantRefusal(t, err, positionExpired(first, now, now))
+	if !reached(first)(all) || len(eventsOf(all)) != 1 {
+		t.Errorf("before that there came %v", all)
+	}
+	// Whether it would have seen any of the events that are lost is not known.
+	all, err = unconcerned.end(ctx, t)
+	wantRefusal(t, err, positionExpired(first, now, now))
+	if len(eventsOf(all)) != 0 {
+		t.Errorf("before that there came %v", all)
+	}
+	all = plain.await(ctx, t, reached(now))
+	// The last change of a was at the revision before the last two.
+	if diff := cmp.Diff([]event{added("a", "1", first), modified("a", "3", now-2)}, eventsOf(all)); diff != "" {
+		t.Errorf("who does not insist, -want +got:\n%s", diff)
+	}
+
+	stream, err := in.reads.Watch(ctx, &fanoutv1.WatchRequest{Resource: config, Begin: after(here), EveryEvent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = stream.Recv()
+	wantRefusal(t, err, positionExpired(first, now, now))
+	next := in.put(ctx, t, config, "a", "4")
+	events, _ := in.watch(ctx, t, &fanoutv1.WatchRequest{
+		Resource: config, Begin: after(&fanoutv1.Position{Epoch: here.GetEpoch(), Revision: now}), EveryEvent: true,
+	}).catchUp(fanoutv1.WatchResponse_CATCH_UP_REPLAY)
+	if diff := cmp.Diff([]event{modified("a", "4", next)}, events); diff != "" {
+		t.Errorf("after the loss, -want +got:\n%s", diff)
+	}
+}
+
+// The same is told to one who reads so slowly that the window moves past it.
+func TestHonestEveryEventOfAReaderThatStalls(t *testing.T) {
+	in := start(t, settings{window: cacher.WindowLimits{MaxChanges: 10}, feedBytes: 1 << 10})
+	ctx := within(t)
+	here := in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing).at
+	const window = 1 << 10
+	s := openRaw(ctx, t, in.address, &fanoutv1.WatchRequest{Resource: config, Begin: after(here), EveryEvent: true}, window)
+	s.attend()
+	var want []event
+	write := func(key, text string) {
+		want = append(want, added(key, text, in.put(ctx, t, config, key, text)))
+	}
+	write("large", strings.Repeat("x", 256<<10))
+	s.await(ctx, t, "the window is used up", func(s *rawStream) bool { return s.received == window })
+	for i := range 100 {
+		write(fmt.Sprint(i), "")
+	}
+	now := in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing).at.GetRevision()
+	s.grant(t, 1<<30)
+	all, err := s.await(ctx, t, "the stream ends", func(*rawStream) bool { return false })
+	events := eventsOf(all)
+	if diff := cmp.Diff(want[:min(len(events), len(want))], events); diff != "" {
+		t.Errorf("before the end, -want +got:\n%s", diff)
+	}
+	wantRefusal(t, err, positionExpired(all[len(all)-1].GetPosition().GetRevision(), now-10, now))
+}
