@@ -150,7 +150,7 @@ func record(t *testing.T, opts options) *recording {
 	for _, m := range cluster.members {
 		rec.dataDirs = append(rec.dataDirs, m.dataDir)
 	}
-	rec.persisted, err = report.PersistedRequests(zaptest.NewLogger(t, quiet), rec.dataDirs)
+	rec.persisted, err = persistedRequests(zaptest.NewLogger(t, quiet), rec.dataDirs, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
