@@ -3,9 +3,11 @@
 package selector
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -101,7 +103,7 @@ func And(ofLabels, ofFields Selector) Selector {
 //
 // An absent label satisfies !=, notin and !a. Empty text picks all objects.
 func ParseLabels(text string) (Selector, error) {
-	if err := checkLength(text); err != nil {
+	if err := checkText(text); err != nil {
 		return Selector{}, err
 	}
 	parsed, err := labels.Parse(text)
@@ -156,7 +158,7 @@ func plain(r labels.Requirement) (labels.Requirement, error) {
 // backslash that belongs to a value. An absent field has the empty value. Besides
 // the declared fields there are "key" and "name".
 func ParseFields(text string, declared []string) (Selector, error) {
-	if err := checkLength(text); err != nil {
+	if err := checkText(text); err != nil {
 		return Selector{}, err
 	}
 	parsed, err := fields.ParseSelector(text)
@@ -191,9 +193,12 @@ func ParseFields(text string, declared []string) (Selector, error) {
 	return s, nil
 }
 
-func checkLength(text string) error {
+func checkText(text string) error {
 	if len(text) > MaxBytes {
 		return fmt.Errorf("has %d bytes, the limit is %d", len(text), MaxBytes)
+	}
+	if !utf8.ValidString(text) {
+		return errors.New("is not valid UTF-8")
 	}
 	return nil
 }
