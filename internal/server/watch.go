@@ -51,9 +51,16 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 		timer := time.AfterFunc(watch.limit, func() { cancel(errTimeLimit) })
 		defer timer.Stop()
 	}
+	return carry(ctx, stream, w)
+}
+
+// carry brings the messages of a watcher to its stream until one of the two, or
+// ctx, ends.
+func carry(ctx context.Context, stream grpc.ServerStream, w watcher) error {
 	for {
 		m, err := w.Next(ctx)
 		end := context.Cause(ctx)
+		ours := errors.Is(end, errDraining) || errors.Is(end, errTimeLimit)
 		switch {
 		case err == nil:
 			// What Next has returned counts as delivered, so it is sent before
@@ -61,13 +68,12 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 			if err := send(stream, m); err != nil {
 				return err
 			}
-		case errors.Is(end, errDraining), errors.Is(end, errTimeLimit):
 		case errors.Is(err, dispatch.ErrStopped):
-			end = errDraining
-		default:
+			end, ours = errDraining, true
+		case !ours:
 			return err
 		}
-		if errors.Is(end, errDraining) || errors.Is(end, errTimeLimit) {
+		if ours {
 			return endWatch(stream, w, end)
 		}
 	}
