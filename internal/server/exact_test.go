@@ -1,9 +1,237 @@
 package server_test
 
 import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/test/seed"
 )
 
 func exactRevision(r int64) *fanoutv1.ReadConsistency {
 	return &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_ExactRevision{ExactRevision: r}}
+}
+
+// revisionExpired is the refusal of a state that nobody knows any more.
+func revisionExpired(asked, oldest int64) refusal {
+	return refusal{Code: codes.OutOfRange, Reason: server.ReasonRevisionExpired, Metadata: map[string]string{
+		"asked_revision": decimal(asked), "oldest_revision": decimal(oldest),
+	}}
+}
+
+// live writes at random: several keys at once, keys that come and go, and every now
+// and then something that is none of the resource's business.
+func (l *ledger) live(ctx context.Context, random *rand.Rand, writes int) error {
+	for i := range writes {
+		if random.IntN(5) == 0 {
+			_, err := l.writes.Put(ctx, &fanoutv1.PutRequest{Resource: blobs, Put: putText("elsewhere", fmt.Sprint(i))})
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		texts := map[string]*string{}
+		for range 1 + random.IntN(3) {
+			key := fmt.Sprintf("%c/%d", 'a'+random.IntN(3), random.IntN(4))
+			if random.IntN(3) == 0 {
+				texts[key] = nil
+			} else {
+				texts[key] = new(fmt.Sprint(i))
+			}
+		}
+		if err := l.commit(ctx, texts); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rememberedFrom returns the oldest revision whose state a server knows that
+// remembers so many changes: that of the first change which no longer fits.
+func (l *ledger) rememberedFrom(window int) int64 {
+	return int64(l.changes[len(l.changes)-window-1].Revision)
+}
+
+func oddOrEven(text string) map[string]string {
+	if (text[len(text)-1]-'0')%2 == 0 {
+		return map[string]string{"number": "even"}
+	}
+	return map[string]string{"number": "odd"}
+}
+
+// The state at every revision can be read for as long as the server remembers it,
+// and where it does not, for as long as etcd does.
+func TestExactReadsAreOfTheirRevision(t *testing.T) {
+	const window = 20
+	random := seed.New(t).Rand(0)
+	etcd, compact := openEtcdToCompact(t)
+	in := startOver(t, etcd, settings{window: cacher.WindowLimits{MaxChanges: window}})
+	ctx := within(t)
+	l := in.ledger(config)
+	l.labels = oddOrEven
+	before := in.revision(ctx, t)
+	if err := l.live(ctx, random, 2*window); err != nil {
+		t.Fatal(err)
+	}
+	in.put(ctx, t, blobs, "last", "") // revisions at which nothing happened count, too
+	truth := l.truth(ctx, t, check.Conditions{})
+	now := int64(truth.Through)
+	oldest := l.rememberedFrom(window)
+	in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing)
+
+	listed := func() int { return in.seams[config].counted()["List"] }
+	for at := before; at <= now; at++ {
+		past := listed()
+		for _, req := range []*fanoutv1.ListRequest{
+			{},
+			{Scope: prefix("b")},
+			{Scope: prefix("b"), StartKey: "b/1", PageSize: 2},
+			{Scope: exactly("c/0")},
+			{PageSize: 3},
+			{LabelSelector: "number=odd", PageSize: 2},
+		} {
+			req.Consistency = exactRevision(at)
+			read := l.read(ctx, t, req)
+			if req.GetLabelSelector() != "" {
+				read.Picks = func(o *object.Object) bool { return o.Labels["number"] == "odd" }
+			}
+			if err := check.Consistent(read, truth); err != nil {
+				t.Error(err)
+			}
+		}
+		state := truth.State(object.Scope{}, object.Revision(at))
+		for _, key := range []string{"a/0", "b/3", "never"} {
+			got, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: key, Consistency: exactRevision(at)})
+			i := slices.IndexFunc(state, func(o *object.Object) bool { return string(o.Key) == key })
+			switch {
+			case i < 0:
+				wantRefusal(t, err, keyNotFound(key, at))
+			case err != nil:
+				t.Errorf("%q at revision %d: %v", key, at, err)
+			case got.GetPosition().GetRevision() != at || got.GetObject().GetText() != string(state[i].Value) || got.GetObject().GetModRevision() != int64(state[i].ModRevision):
+				t.Errorf("%q at revision %d is %v, want %v", key, at, got, state[i])
+			}
+		}
+		if asked, remembered := listed() > past, at >= oldest; asked == remembered {
+			t.Errorf("revision %d: etcd was asked for its history: %v; the server remembers what came after %d", at, asked, oldest)
+		}
+	}
+	for _, req := range []*fanoutv1.ReadConsistency{exactRevision(now + 1), exactRevision(math.MaxInt64)} {
+		_, err := in.reads.List(ctx, &fanoutv1.ListRequest{Resource: config, Consistency: req})
+		wantRefusal(t, err, inFuture(req.GetExactRevision(), now))
+		_, err = in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: "a", Consistency: req})
+		wantRefusal(t, err, inFuture(req.GetExactRevision(), now))
+	}
+
+	// The store forgets more than the server.
+	forgotten := oldest + 3
+	compact(ctx, forgotten)
+	for at := before; at <= forgotten; at++ {
+		_, err := in.reads.List(ctx, &fanoutv1.ListRequest{Resource: config, Consistency: exactRevision(at)})
+		_, getErr := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: "never", Consistency: exactRevision(at)})
+		if at < oldest {
+			wantRefusal(t, err, revisionExpired(at, oldest))
+			wantRefusal(t, getErr, revisionExpired(at, oldest))
+			continue
+		}
+		if err != nil {
+			t.Errorf("revision %d, which the server remembers: %v", at, err)
+		}
+		wantRefusal(t, getErr, keyNotFound("never", at))
+	}
+
+	// What is remembered does not need the store; what is not does.
+	in.seams[config].on(func(context.Context, string) error { return object.ErrUnavailable })
+	if err := check.Consistent(l.read(ctx, t, &fanoutv1.ListRequest{Consistency: exactRevision(oldest)}), truth); err != nil {
+		t.Error(err)
+	}
+	_, err := in.reads.List(ctx, &fanoutv1.ListRequest{Resource: config, Consistency: exactRevision(oldest - 1)})
+	wantRefusal(t, err, storeUnavailable)
+}
+
+// A watch can begin with the state of any revision that the server remembers, and
+// goes on from there without a gap, whatever is written meanwhile.
+func TestReliableFromAnExactSnapshotOn(t *testing.T) {
+	const window = 40
+	random := seed.New(t).Rand(0)
+	in := start(t, settings{window: cacher.WindowLimits{MaxChanges: window}})
+	ctx := within(t)
+	l := in.ledger(config)
+	if err := l.live(ctx, random, 2*window); err != nil {
+		t.Fatal(err)
+	}
+	from := in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing).at.GetRevision()
+	oldest := l.rememberedFrom(window)
+	for _, at := range []int64{oldest - 1, 1} {
+		stream, err := in.reads.Watch(ctx, &fanoutv1.WatchRequest{Resource: config, Consistency: exactRevision(at)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = stream.Recv()
+		wantRefusal(t, err, revisionExpired(at, oldest))
+	}
+	for _, at := range []int64{from + 1, math.MaxInt64} {
+		stream, err := in.reads.Watch(ctx, &fanoutv1.WatchRequest{Resource: config, Consistency: exactRevision(at)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = stream.Recv()
+		wantRefusal(t, err, inFuture(at, from))
+	}
+
+	// Each of the watches begins at another revision, between writes that never
+	// stop and never push that revision out of the window.
+	type begun struct {
+		at    int64
+		scope *fanoutv1.Scope
+		inbox *inbox
+	}
+	var watches []begun
+	var writing sync.WaitGroup
+	defer writing.Wait()
+	const more = window / 8 // writes of up to three changes
+	writing.Go(func() {
+		if err := l.live(ctx, random, more); err != nil {
+			t.Error(err)
+		}
+	})
+	for at := from - 5; at <= from; at++ {
+		for _, scope := range []*fanoutv1.Scope{nil, prefix("b"), exactly("c/1")} {
+			w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Scope: scope, Consistency: exactRevision(at), EveryEvent: true})
+			watches = append(watches, begun{at, scope, w.collect()})
+		}
+	}
+	writing.Wait()
+	last := l.write(ctx, t, map[string]*string{"a/last": new(""), "b/last": new(""), "c/1": new("last")})
+	truth := l.truth(ctx, t, check.Conditions{Window: window})
+	for _, w := range watches {
+		all := w.inbox.await(ctx, t, reached(last))
+		s := streamOf(t, check.FromNothing, nil, all)
+		s.Exact = object.Revision(w.at)
+		h := check.History{Watcher: fmt.Sprintf("a watcher of %v from revision %d on", w.scope, w.at), Streams: []check.Stream{s}, EveryEvent: true}
+		var err error
+		switch {
+		case w.scope.GetPrefix() != "":
+			h.Scope, err = object.ParsePrefix(w.scope.GetPrefix())
+		case w.scope.GetKey() != "":
+			h.Scope, err = object.ParseKeyScope(w.scope.GetKey())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := check.Validate(&h, truth); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -2,8 +2,11 @@ package server_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
+
+	"google.golang.org/protobuf/proto"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/check"
@@ -19,30 +22,44 @@ type ledger struct {
 	objects  map[object.Key]*object.Object // as they are now
 	changes  []object.Change
 	at       int64 // revision of the last write
+
+	labels func(text string) map[string]string // of objects; nil: none
 }
 
 func (in *instance) ledger(resource string) *ledger {
 	return &ledger{instance: in, resource: resource, objects: map[object.Key]*object.Object{}}
 }
 
-// write puts texts under keys, and deletes those whose text is nil, at one revision.
-func (l *ledger) write(ctx context.Context, t *testing.T, texts map[string]*string) int64 {
-	t.Helper()
+// commit puts texts under keys, and deletes those whose text is nil, at one revision.
+func (l *ledger) commit(ctx context.Context, texts map[string]*string) error {
 	var ops []*fanoutv1.Operation
 	for key, text := range texts {
 		if text == nil {
 			ops = append(ops, &fanoutv1.Operation{Operation: &fanoutv1.Operation_Delete{Delete: &fanoutv1.DeleteOperation{Key: key}}})
-		} else {
-			ops = append(ops, &fanoutv1.Operation{Operation: &fanoutv1.Operation_Put{Put: putText(key, *text)}})
+			continue
 		}
+		put := putText(key, *text)
+		if l.labels != nil {
+			put.Labels = l.labels(*text)
+		}
+		ops = append(ops, &fanoutv1.Operation{Operation: &fanoutv1.Operation_Put{Put: put}})
 	}
 	resp, err := l.writes.Transact(ctx, &fanoutv1.TransactRequest{Resource: l.resource, Operations: ops})
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	l.at = resp.GetRevision()
 	for key, text := range texts {
 		l.note(object.Key(key), text)
+	}
+	return nil
+}
+
+// write is commit, and returns the revision.
+func (l *ledger) write(ctx context.Context, t *testing.T, texts map[string]*string) int64 {
+	t.Helper()
+	if err := l.commit(ctx, texts); err != nil {
+		t.Fatal(err)
 	}
 	return l.at
 }
@@ -59,6 +76,9 @@ func (l *ledger) note(key object.Key, text *string) {
 	o := &object.Object{
 		Key: key, Value: []byte(*text), ContentType: object.ContentText,
 		CreateRevision: object.Revision(l.at), ModRevision: object.Revision(l.at), Version: 1,
+	}
+	if l.labels != nil {
+		o.Labels = l.labels(*text)
 	}
 	if old != nil {
 		o.CreateRevision, o.Version = old.CreateRevision, old.Version+1
@@ -86,6 +106,46 @@ func (l *ledger) truth(ctx context.Context, t *testing.T, conditions check.Condi
 	}
 	truth.Conditions = conditions
 	return truth
+}
+
+// read gets all pages of a list in the form in which they are judged.
+func (l *ledger) read(ctx context.Context, t *testing.T, req *fanoutv1.ListRequest) *check.Read {
+	t.Helper()
+	req = proto.CloneOf(req)
+	req.Resource = l.resource
+	scope, err := object.ParseKeyScope(req.GetScope().GetKey())
+	switch {
+	case req.GetScope().GetPrefix() != "":
+		scope, err = object.ParsePrefix(req.GetScope().GetPrefix())
+	case req.GetScope().GetKey() == "":
+		scope, err = object.Scope{}, nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &check.Read{
+		Reader: fmt.Sprintf("a list of %v", req), Scope: scope, StartKey: object.Key(req.GetStartKey()),
+		Exact: object.Revision(req.GetConsistency().GetExactRevision()),
+	}
+	for {
+		page, err := l.reads.List(ctx, req)
+		if err != nil {
+			t.Fatalf("%v: %v", req, err)
+		}
+		p := check.Page{Position: recorded.Position(page.GetPosition()), Size: int(req.GetPageSize()), Remaining: page.RemainingCount}
+		for _, o := range page.GetObjects() {
+			judged, err := recorded.Object(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Objects = append(p.Objects, judged)
+		}
+		r.Pages = append(r.Pages, p)
+		if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
+			return r
+		}
+		req.Consistency = nil
+	}
 }
 
 // streamOf returns what was received in the form in which it is judged.

@@ -1,0 +1,183 @@
+package server_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// Every page says how many objects there are behind it, whatever is written while
+// the list is read: all pages are of the revision of the first.
+func TestEveryPageSaysHowManyObjectsRemain(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	l := in.ledger(config)
+	for _, folder := range []string{"a", "b", "b/c", "bc", "d"} {
+		texts := map[string]*string{}
+		for i := range 7 {
+			texts[fmt.Sprintf("%s/%d", folder, i)] = new("x")
+		}
+		l.write(ctx, t, texts)
+	}
+	for _, c := range []struct {
+		name  string
+		req   *fanoutv1.ListRequest
+		count int
+	}{
+		{"all at once", &fanoutv1.ListRequest{}, 35},
+		{"pages that do not come out even", &fanoutv1.ListRequest{PageSize: 4}, 35},
+		{"pages that do", &fanoutv1.ListRequest{PageSize: 7}, 35},
+		{"one page exactly", &fanoutv1.ListRequest{PageSize: 35}, 35},
+		{"one by one", &fanoutv1.ListRequest{Scope: prefix("bc"), PageSize: 1}, 7},
+		{"prefix", &fanoutv1.ListRequest{Scope: prefix("b"), PageSize: 4}, 14},
+		{"start key", &fanoutv1.ListRequest{StartKey: "b/3", PageSize: 4}, 25},
+		{"start key that does not exist", &fanoutv1.ListRequest{StartKey: "b/33", PageSize: 4}, 24},
+		{"prefix and start key", &fanoutv1.ListRequest{Scope: prefix("b"), StartKey: "b/3", PageSize: 4}, 11},
+		{"start key before the prefix", &fanoutv1.ListRequest{Scope: prefix("b"), StartKey: "a/3", PageSize: 4}, 14},
+		{"start key behind the prefix", &fanoutv1.ListRequest{Scope: prefix("b"), StartKey: "c", PageSize: 4}, 0},
+		{"key", &fanoutv1.ListRequest{Scope: exactly("d/6"), PageSize: 4}, 1},
+		{"absent key", &fanoutv1.ListRequest{Scope: exactly("d"), PageSize: 4}, 0},
+		{"any", &fanoutv1.ListRequest{PageSize: 10, Consistency: anyRevision()}, 35},
+		{"the past", &fanoutv1.ListRequest{PageSize: 10, Consistency: exactRevision(l.at)}, 35},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			req := proto.CloneOf(c.req)
+			req.Resource = config
+			seen := 0
+			var position *fanoutv1.Position
+			for round := 0; ; round++ {
+				page, err := in.reads.List(ctx, req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				seen += len(page.GetObjects())
+				if page.RemainingCount == nil || page.GetRemainingCount() != int64(c.count-seen) {
+					t.Errorf("after %d of %d objects there remain %v", seen, c.count, page.RemainingCount)
+				}
+				if position == nil {
+					position = page.GetPosition()
+				}
+				if !proto.Equal(position, page.GetPosition()) {
+					t.Errorf("a page is of %v, the first one of %v", page.GetPosition(), position)
+				}
+				if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
+					break
+				}
+				req.Consistency = nil
+				// The next page need not be as large as this one.
+				if req.GetPageSize() > 1 && round%2 == 1 {
+					req.PageSize--
+				}
+				// Before, on and behind the place where the list stands.
+				in.put(ctx, t, config, fmt.Sprint("a/new ", c.name, round), "")
+				in.put(ctx, t, config, fmt.Sprint("b/9 new ", c.name, round), "")
+				in.put(ctx, t, config, fmt.Sprint("z", c.name, round), "")
+			}
+			if seen != c.count {
+				t.Errorf("the list has %d objects, want %d", seen, c.count)
+			}
+			// Leave everything as it was.
+			written, err := in.reads.List(ctx, &fanoutv1.ListRequest{Resource: config})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range written.GetObjects() {
+				if o.GetText() == "" {
+					in.delete(ctx, t, config, o.GetKey())
+				}
+			}
+		})
+	}
+}
+
+// A page that its size ends knows what remains, too.
+func TestPagesThatAreFullSayHowManyObjectsRemain(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	l := in.ledger(config)
+	for i := range 5 {
+		l.write(ctx, t, map[string]*string{fmt.Sprint(i): new(strings.Repeat("x", maxValueBytes-1<<10))})
+	}
+	read := l.read(ctx, t, &fanoutv1.ListRequest{})
+	if len(read.Pages) < 2 {
+		t.Fatal("5 MiB fit into one message")
+	}
+	for i, p := range read.Pages {
+		if p.Remaining == nil {
+			t.Errorf("page %d does not say how many objects remain", i)
+		}
+	}
+	if err := check.Consistent(read, l.truth(ctx, t, check.Conditions{})); err != nil {
+		t.Error(err)
+	}
+}
+
+// What would have to be matched or fetched to be counted is not counted.
+func TestWhatRemainsIsNotSaidWhereItIsNotKnown(t *testing.T) {
+	in := start(t, settings{window: cacher.WindowLimits{MaxChanges: 3}})
+	ctx := within(t)
+	l := in.ledger(config)
+	l.labels = oddOrEven
+	for i := range 9 {
+		l.write(ctx, t, map[string]*string{fmt.Sprint(i): new(fmt.Sprint(i))})
+	}
+	truth := l.truth(ctx, t, check.Conditions{})
+	picks := func(o *object.Object) bool { return o.Labels["number"] == "odd" }
+	for name, c := range map[string]struct {
+		req   *fanoutv1.ListRequest
+		picks func(*object.Object) bool
+	}{
+		"label selector":           {&fanoutv1.ListRequest{LabelSelector: "number=odd"}, picks},
+		"field selector":           {&fanoutv1.ListRequest{FieldSelector: "name!=3"}, func(o *object.Object) bool { return o.Key != "3" }},
+		"history":                  {&fanoutv1.ListRequest{Consistency: exactRevision(l.at - 5)}, nil},
+		"history, label selector":  {&fanoutv1.ListRequest{Consistency: exactRevision(l.at - 5), LabelSelector: "number=odd"}, picks},
+		"selector that picks none": {&fanoutv1.ListRequest{LabelSelector: "number=neither"}, func(*object.Object) bool { return false }},
+	} {
+		for _, size := range []int32{0, 1, 2, 100} {
+			req := proto.CloneOf(c.req)
+			req.PageSize = size
+			read := l.read(ctx, t, req)
+			read.Picks = c.picks
+			if err := check.Consistent(read, truth); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			for i, p := range read.Pages {
+				if p.Remaining != nil {
+					t.Errorf("%s: page %d of %d says that %d objects remain", name, i, len(read.Pages), *p.Remaining)
+				}
+			}
+		}
+	}
+
+	// A list that began in memory goes on in history when the window has moved on.
+	req := &fanoutv1.ListRequest{Resource: config, PageSize: 2}
+	first, err := in.reads.List(ctx, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.RemainingCount == nil || first.GetRemainingCount() != 7 {
+		t.Errorf("after 2 of 9 objects there remain %v", first.RemainingCount)
+	}
+	for i := range 5 {
+		in.put(ctx, t, config, "behind", fmt.Sprint(i))
+	}
+	in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing)
+	req.PageToken = first.GetNextPageToken()
+	second, err := in.reads.List(ctx, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := keysOf(second.GetObjects()); got != "2 3" || !proto.Equal(first.GetPosition(), second.GetPosition()) {
+		t.Errorf("the second page has %s of %v, want 2 3 of %v", got, second.GetPosition(), first.GetPosition())
+	}
+	if second.RemainingCount != nil {
+		t.Errorf("a page of history says that %d objects remain", second.GetRemainingCount())
+	}
+}
