@@ -2,6 +2,7 @@ package check
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
@@ -112,7 +113,7 @@ func missing(h *History, t *Truth, in mode, v *verdict) {
 			stream, ok := delivered[delivery{s.run, version{e.Object.Key, e.revision()}}]
 			return ok && stream >= s.stream
 		}
-		crossed := map[object.Key]Event{}
+		crossed := map[object.Key][]Event{}
 		gaps := t.gaps(s.from, s.Position.Revision)
 		for _, g := range gaps {
 			maps.Copy(crossed, h.crossing(t, g))
@@ -122,7 +123,8 @@ func missing(h *History, t *Truth, in mode, v *verdict) {
 				continue
 			}
 			if hidden(gaps, e.revision()) {
-				if c, ok := crossed[e.Object.Key]; !ok || came(&c) {
+				ways := crossed[e.Object.Key]
+				if len(ways) == 0 || slices.ContainsFunc(ways, func(way Event) bool { return came(&way) }) {
 					continue
 				}
 			}

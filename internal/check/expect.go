@@ -29,16 +29,24 @@ func (t *Truth) gaps(after, through object.Revision) []Gap {
 	return all
 }
 
-// crossing returns, by key, what crossing a gap is to the watcher.
-func (h *History) crossing(t *Truth, g Gap) map[object.Key]Event {
-	all := map[object.Key]Event{}
+// crossing returns, by key, what crossing a gap is to the watcher. Of an object
+// that left the view in the gap it is not known when: it may be said to have left
+// at the end, or when it became what it is at the end.
+func (h *History) crossing(t *Truth, g Gap) map[object.Key][]Event {
+	all := map[object.Key][]Event{}
 	for key := range t.changedKeys(h.Scope, g.After, g.Until) {
 		before, after := t.object(key, g.After), t.object(key, g.Until)
 		if before == after {
 			continue // came and went
 		}
-		if e, ok := h.event(&object.Change{Revision: g.Until, Key: key, Old: before, New: after}); ok {
-			all[key] = e
+		e, ok := h.event(&object.Change{Revision: g.Until, Key: key, Old: before, New: after})
+		if !ok {
+			continue
+		}
+		all[key] = []Event{e}
+		if e.Type == object.Deleted && after != nil {
+			e.Object.ModRevision = after.ModRevision
+			all[key] = append(all[key], e)
 		}
 	}
 	return all

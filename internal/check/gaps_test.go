@@ -32,6 +32,8 @@ func correctAcrossGap() map[string]*check.History {
 		"RESET inside":  all(after(6, begin(object.Reset, 0), part(0, objects(change{"a", 9}, change{"b", 6}, change{"team/x", 8})), synced(9))),
 		"view": with(all(startEven(live(4, events(change{"a", 4}, change{"c", 4})), live(8, join(events(change{"b", 6}),
 			changed(change{"a", 4}, func(e *check.Event) { e.Type, e.Object.ModRevision = object.Deleted, 8 }), crossing()[2:])))), even),
+		"view, left when it last changed": with(all(startEven(live(4, events(change{"a", 4}, change{"c", 4})), live(8, join(events(change{"b", 6}),
+			leaves(), crossing()[2:])))), even),
 		"previous": with(all(after(4, begin(object.Replay, 4), synced(4), live(8, join(before(crossing()[:1], change{"b", 3}), before(crossing()[1:2], change{"a", 4}),
 			before(crossing()[2:3], change{"c", 4}), crossing()[3:])))), previous),
 	}

@@ -75,8 +75,10 @@ func incompleteRight(h *History, t *Truth, g *group, v *verdict) {
 // crosses reports whether an event is what crossing one of the gaps is.
 func (h *History) crosses(t *Truth, e *Event) bool {
 	for _, g := range t.Gaps {
-		if want, ok := h.crossing(t, g)[e.Object.Key]; ok && wrong(&want, e) == "" {
-			return true
+		for _, want := range h.crossing(t, g)[e.Object.Key] {
+			if wrong(&want, e) == "" {
+				return true
+			}
 		}
 	}
 	return false

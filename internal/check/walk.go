@@ -159,7 +159,12 @@ func groups(steps []step, of ...mode) []*group {
 			continue
 		}
 		if open == nil {
+			// A DELTA may begin further on than the last message said, where there
+			// was nothing to be told in between.
 			open = &group{from: s.from}
+			if s.mode == delta {
+				open.from = max(s.from, s.Position.Revision)
+			}
 			all = append(all, open)
 		}
 		open.steps = append(open.steps, s)
