@@ -32,6 +32,10 @@ type Memory struct {
 	Lose      func(object.Record) bool // watches leave out what it is true of
 	Asked     int                      // number of calls of Revision
 	Answer    chan struct{}            // if set, Revision waits to receive from it
+
+	// Fault, if set, is asked by every call of a method of the store or of a
+	// stream what it fails with. It is called with the mutex held.
+	Fault func(method string) error
 }
 
 // empty is the history of a store to which nothing has been written: its first
@@ -126,18 +130,26 @@ func (m *Memory) Now() object.Revision {
 	return object.Revision(len(m.history))
 }
 
+// failsLocked returns what a call of the method fails with.
+func (m *Memory) failsLocked(method string) error {
+	if m.Down == nil && m.Fault != nil {
+		return m.Fault(method)
+	}
+	return m.Down
+}
+
 // Epoch implements cacher.Store.
 func (m *Memory) Epoch(context.Context) (object.Epoch, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.epoch, m.Down
+	return m.epoch, m.failsLocked("Epoch")
 }
 
 // Revision implements cacher.Store.
 func (m *Memory) Revision(ctx context.Context) (object.Revision, error) {
 	m.mu.Lock()
 	m.Asked++
-	now, answer, down := object.Revision(len(m.history)), m.Answer, m.Down
+	now, answer, err := object.Revision(len(m.history)), m.Answer, m.failsLocked("Revision")
 	m.mu.Unlock()
 	if answer != nil {
 		select {
@@ -146,22 +158,22 @@ func (m *Memory) Revision(ctx context.Context) (object.Revision, error) {
 			return 0, ctx.Err()
 		}
 	}
-	return now, down
+	return now, err
 }
 
 // Oldest implements cacher.Store.
 func (m *Memory) Oldest(_ context.Context, floor, _ object.Revision) (object.Revision, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return max(floor, m.Compacted), m.Down
+	return max(floor, m.Compacted), m.failsLocked("Oldest")
 }
 
 // List implements cacher.Store.
 func (m *Memory) List(_ context.Context, at object.Revision, start object.Key, limit int) ([]object.Record, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.Down != nil {
-		return nil, false, m.Down
+	if err := m.failsLocked("List"); err != nil {
+		return nil, false, err
 	}
 	if at < m.Compacted {
 		return nil, false, object.ErrCompacted
@@ -185,7 +197,7 @@ func (m *Memory) Watch(_ context.Context, after object.Revision) (object.Stream,
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.opened++
-	return &memoryStream{m: m, after: after, at: after, number: m.opened}, m.Down
+	return &memoryStream{m: m, after: after, at: after, number: m.opened}, m.failsLocked("Watch")
 }
 
 // Back makes the store forget everything after a revision, as if it had been
@@ -196,7 +208,9 @@ func (m *Memory) Back(to object.Revision) {
 
 // Restart makes the store another one: a new epoch, and no history.
 func (m *Memory) Restart(epoch object.Epoch) {
-	m.Change(func() { m.epoch, m.history, m.now = epoch, empty(), map[object.Key]object.Record{} })
+	m.Change(func() {
+		m.epoch, m.history, m.now, m.Compacted = epoch, empty(), map[object.Key]object.Record{}, 0
+	})
 }
 
 // Rename gives the store another epoch and leaves the rest as it is.
@@ -228,9 +242,10 @@ func (s *memoryStream) Next(ctx context.Context) (object.Update, error) {
 }
 
 func (s *memoryStream) nextLocked() (object.Update, bool, error) {
+	if err := s.m.failsLocked("Next"); err != nil {
+		return object.Update{}, false, err
+	}
 	switch {
-	case s.m.Down != nil:
-		return object.Update{}, false, s.m.Down
 	case s.m.Quiet, s.number <= s.m.Deaf:
 		return object.Update{}, false, nil
 	case s.at < s.m.Compacted:
