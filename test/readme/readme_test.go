@@ -18,7 +18,7 @@ import (
 const (
 	root           = "../.."
 	printedAddress = "127.0.0.1:7420"
-	printedEpoch   = "b482736315d63ce4"
+	printedEpoch   = "b482736315d63ce4-7c9e6679"
 )
 
 func TestTour(t *testing.T) {
@@ -92,7 +92,7 @@ func (r *reader) next(language string) string {
 	return text
 }
 
-var epochPattern = regexp.MustCompile(`"epoch": "([0-9a-f]+)"`)
+var epochPattern = regexp.MustCompile(`"epoch": "([0-9a-f-]+)"`)
 
 // same compares what comes out with what is printed, value by value.
 func (r *reader) same(got *json.Decoder, printed string) {
