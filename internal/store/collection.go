@@ -92,11 +92,15 @@ func (c *Collection) Oldest(ctx context.Context, floor, ceiling object.Revision)
 // order of keys, as they were at revision at, and whether there are more. There
 // are records if there are more.
 func (c *Collection) List(ctx context.Context, at object.Revision, start object.Key, limit int) (records []object.Record, more bool, err error) {
-	from := c.prefix + string(start)
+	return c.list(ctx, at, c.prefix+string(start), c.end, limit)
+}
+
+// list is List of a range of etcd's keys.
+func (c *Collection) list(ctx context.Context, at object.Revision, from, end string, limit int) (records []object.Record, more bool, err error) {
 	for {
 		// Linearizable, although the revision is fixed: a member that lags behind
 		// would refuse a revision that it has not seen yet.
-		resp, err := c.store.client.Get(ctx, from, clientv3.WithRange(c.end), clientv3.WithRev(int64(at)), clientv3.WithLimit(int64(limit)))
+		resp, err := c.store.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithRev(int64(at)), clientv3.WithLimit(int64(limit)))
 		if err != nil {
 			return nil, false, classify(ctx, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -109,11 +110,6 @@ func (e *epochs) verify(ctx context.Context) error {
 
 // look looks at etcd, and gives it a new epoch where it has none or has gone back.
 func (e *epochs) look(ctx context.Context) (object.Epoch, error) {
-	if e.signIn != nil {
-		if err := e.signIn(ctx); err != nil {
-			return "", err
-		}
-	}
 	for {
 		epoch, known := e.now()
 		seen := known.newest.Load()
@@ -198,9 +194,30 @@ func (s *sighting) restored() bool {
 		s.index-s.indexRevision < s.record.Offset
 }
 
-// sight looks at etcd: at the log first, so that it is not longer than when the
-// revision was read.
+// patience is how long etcd may take to be sighted before the token is suspected,
+// see signIn.
+const patience = time.Second
+
+// sight looks at etcd, with a new token if the one we have seems to be of no use.
 func (e *epochs) sight(ctx context.Context) (*sighting, error) {
+	if e.signIn == nil {
+		return e.glance(ctx)
+	}
+	short, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	s, err := e.glance(short)
+	if err == nil || short.Err() == nil {
+		return s, err
+	}
+	if err := e.signIn(ctx); err != nil {
+		return nil, err
+	}
+	return e.glance(ctx)
+}
+
+// glance looks at the log first, so that it is not longer than when the revision
+// was read.
+func (e *epochs) glance(ctx context.Context) (*sighting, error) {
 	s := &sighting{}
 	member, err := e.client.Status(ctx, "")
 	switch {

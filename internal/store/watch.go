@@ -15,7 +15,11 @@ import (
 // Watch streams every change after the given revision. The stream belongs to
 // the caller, who closes it.
 func (c *Collection) Watch(ctx context.Context, after object.Revision) (object.Stream, error) {
-	h := c.store.epochs.present()
+	return c.watch(ctx, c.store.epochs.present(), c.prefix, after, clientv3.WithRange(c.end)), nil
+}
+
+// watch opens a watch that begins with the key first and ends with the history.
+func (c *Collection) watch(ctx context.Context, h *history, first string, after object.Revision, options ...clientv3.OpOption) *stream {
 	// The client puts all watches with the same metadata on one gRPC stream, and
 	// etcd answers a progress request only when every watch of the stream is up to
 	// date. Metadata of its own gives each watch a stream of its own.
@@ -23,13 +27,12 @@ func (c *Collection) Watch(ctx context.Context, after object.Revision) (object.S
 	// A member that lost its leader ends the watch, so that the client goes to
 	// another one and silence does not pass for peace.
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	responses := c.store.client.Watch(ctx, c.prefix,
-		clientv3.WithRange(c.end),
+	responses := c.store.client.Watch(ctx, first, append(options,
 		clientv3.WithRev(int64(after)+1),
 		clientv3.WithProgressNotify(),
 		clientv3.WithFragment(),
-	)
-	return &stream{collection: c, history: h, ctx: ctx, cancel: cancel, responses: responses}, nil
+	)...)
+	return &stream{collection: c, history: h, ctx: ctx, cancel: cancel, responses: responses}
 }
 
 // stream is a running watch. Its context is kept because the client finds the
@@ -45,28 +48,44 @@ type stream struct {
 // Next implements [object.Stream].
 func (s *stream) Next(ctx context.Context) (object.Update, error) {
 	for {
+		resp, err := s.receive(ctx, nil)
+		if err != nil {
+			return object.Update{}, err
+		}
+		if u, ok := s.collection.update(resp, nil); ok {
+			s.history.note(u.Through)
+			return u, nil
+		}
+	}
+}
+
+// receive waits for the next response. Meanwhile it makes a progress request
+// whenever it receives from ask.
+func (s *stream) receive(ctx context.Context, ask <-chan struct{}) (*clientv3.WatchResponse, error) {
+	for {
 		select {
 		case <-ctx.Done():
-			return object.Update{}, ctx.Err()
+			return nil, ctx.Err()
 		case <-s.history.over:
-			return object.Update{}, errHistoryOver
+			return nil, errHistoryOver
+		case <-ask:
+			if err := s.RequestProgress(ctx); err != nil {
+				return nil, classify(ctx, err)
+			}
 		case resp, ok := <-s.responses:
 			if !ok {
 				if err := s.ctx.Err(); err != nil {
-					return object.Update{}, err
+					return nil, err
 				}
-				return object.Update{}, object.ErrUnavailable
+				return nil, object.ErrUnavailable
 			}
 			if err := resp.Err(); err != nil {
-				return object.Update{}, s.ended(ctx, err)
+				return nil, s.ended(ctx, err)
 			}
 			if s.history.isOver() {
-				return object.Update{}, errHistoryOver
+				return nil, errHistoryOver
 			}
-			if u, ok := s.collection.update(&resp); ok {
-				s.history.note(u.Through)
-				return u, nil
-			}
+			return &resp, nil
 		}
 	}
 }
@@ -89,8 +108,9 @@ func (s *stream) ended(ctx context.Context, err error) error {
 	return err
 }
 
-// update returns what a response says, or false if it says nothing.
-func (c *Collection) update(resp *clientv3.WatchResponse) (object.Update, bool) {
+// update returns what a response says, or false if it says nothing. If previous is
+// given, it gets what was there before each record.
+func (c *Collection) update(resp *clientv3.WatchResponse, previous *[]*object.Record) (object.Update, bool) {
 	if resp.IsProgressNotify() {
 		return object.Update{Through: object.Revision(resp.Header.GetRevision())}, true
 	}
@@ -105,10 +125,18 @@ func (c *Collection) update(resp *clientv3.WatchResponse) (object.Update, bool) 
 		key, ok := c.key(e.Kv.Key)
 		switch {
 		case !ok:
+			continue
 		case e.Type == mvccpb.Event_DELETE:
 			u.Records = append(u.Records, object.Record{Key: key, ModRevision: object.Revision(e.Kv.ModRevision), Deleted: true})
 		default:
 			u.Records = append(u.Records, record(key, e.Kv))
+		}
+		if previous != nil {
+			var before *object.Record
+			if e.PrevKv != nil {
+				before = new(record(key, e.PrevKv))
+			}
+			*previous = append(*previous, before)
 		}
 	}
 	return u, true

@@ -126,7 +126,7 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 // depend on, at any depth, is of gRPC or etcd.
 func TestTheCoreDependsOnNoTransport(t *testing.T) {
 	for _, p := range packages(t) {
-		if !in(p.ImportPath, "internal/object", "internal/cacher", "internal/dispatch") {
+		if !in(p.ImportPath, "internal/object", "internal/cacher", "internal/dispatch", "internal/direct") {
 			continue
 		}
 		for _, path := range p.Deps {

@@ -1,0 +1,235 @@
+package direct_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/internal/check/recorded"
+	"github.com/fanoutd/fanoutd/internal/direct"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/selector"
+	"github.com/fanoutd/fanoutd/internal/store"
+	"github.com/fanoutd/fanoutd/internal/wire"
+	"github.com/fanoutd/fanoutd/test/etcdproc"
+	"github.com/fanoutd/fanoutd/test/loopback"
+)
+
+// patience bounds what only takes long when something is broken.
+const patience = 30 * time.Second
+
+func contextFor(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+const etcdPrefix = "/test/"
+
+// fixture is a source over a real etcd, and etcd's own client to look behind it.
+type fixture struct {
+	*direct.Source
+	codec  object.Codec
+	store  *store.Collection
+	client *clientv3.Client
+}
+
+// over returns a source over a store.
+func over(t testing.TB, s *store.Store, address string, cfg direct.Config) *fixture {
+	t.Helper()
+	codec, err := object.CodecByName("object")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, DialTimeout: patience, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	f := &fixture{codec: codec, store: s.Collection("test", etcdPrefix), client: client}
+	cfg.Resource, cfg.Store, cfg.Codec, cfg.Seal, cfg.Encoder = "test", f.store, codec, wire.Seal, wire.Encoder{}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	f.Source = direct.New(cfg)
+	return f
+}
+
+// start returns a source over an etcd in this process.
+func start(t testing.TB, cfg direct.Config) *fixture {
+	t.Helper()
+	address := loopback.FreeAddress(t)
+	s, err := store.OpenEmbedded(t.Context(), store.EmbeddedConfig{
+		Dir: filepath.Join(t.TempDir(), "data"), ListenClient: address, UnsafeNoFsync: true,
+	}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeStore(t, s) })
+	return over(t, s, address, cfg)
+}
+
+// startProcess returns a source over an etcd that can be ended.
+func startProcess(t testing.TB, cfg direct.Config) (*fixture, *etcdproc.Member) {
+	t.Helper()
+	m := etcdproc.StartMember(t, "http")
+	s, err := store.Dial(t.Context(), store.ExternalConfig{Endpoints: []string{m.Address}}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeStore(t, s) })
+	return over(t, s, m.Address, cfg), m
+}
+
+func closeStore(t testing.TB, s *store.Store) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// put returns the operation that stores a value with labels.
+func (f *fixture) put(key, value string, labels map[string]string) object.Op {
+	stored, err := f.codec.Encode(object.Content{Value: []byte(value), ContentType: object.ContentText, Labels: labels})
+	if err != nil {
+		panic(err)
+	}
+	return object.Op{Kind: object.OpPut, Key: object.Key(key), Value: stored}
+}
+
+func remove(key string) object.Op { return object.Op{Kind: object.OpDelete, Key: object.Key(key)} }
+
+func (f *fixture) commit(t testing.TB, ops ...object.Op) object.Revision {
+	t.Helper()
+	done, err := f.store.Commit(contextFor(t), ops)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done.Revision
+}
+
+func (f *fixture) position(t testing.TB) object.Position {
+	t.Helper()
+	p, err := f.Position(contextFor(t), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// compact makes etcd forget what was before the revision.
+func (f *fixture) compact(t testing.TB, at object.Revision) {
+	t.Helper()
+	if _, err := f.client.Compact(contextFor(t), int64(at)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// watcher is a watcher that records what it is told.
+type watcher struct {
+	*direct.Watcher
+	stream check.Stream
+}
+
+func (f *fixture) watch(t testing.TB, i dispatch.Interest, b direct.Begin, o dispatch.Options) *watcher {
+	t.Helper()
+	w, err := f.Watch(contextFor(t), i, b, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return &watcher{Watcher: w}
+}
+
+// receive returns the next message.
+func (w *watcher) receive(ctx context.Context) (check.Message, error) {
+	raw, err := w.Next(ctx)
+	if err != nil {
+		return check.Message{}, err
+	}
+	var response fanoutv1.WatchResponse
+	if err := proto.Unmarshal(append(bytes.Join(raw.Events, nil), wire.AppendHeader(nil, raw.Header)...), &response); err != nil {
+		return check.Message{}, err
+	}
+	m, err := recorded.Message(&response)
+	if err == nil {
+		w.stream.Messages = append(w.stream.Messages, m)
+	}
+	return m, err
+}
+
+// next returns the next message, which must be of the kind.
+func (w *watcher) next(t testing.TB, kind object.MessageKind) check.Message {
+	t.Helper()
+	m, err := w.receive(contextFor(t))
+	if err != nil {
+		t.Fatalf("waiting for a message of kind %d: %v", kind, err)
+	}
+	if m.Kind != kind {
+		t.Fatalf("the message is %+v, want one of kind %d", m, kind)
+	}
+	return m
+}
+
+// begins takes the first message, which must announce the catch-up.
+func (w *watcher) begins(t testing.TB, want object.CatchUp) {
+	t.Helper()
+	if m := w.next(t, object.CatchUpBegin); m.CatchUp != want {
+		t.Fatalf("the catch-up is %d, want %d", m.CatchUp, want)
+	}
+}
+
+// ends checks that the watch ends with an error, and returns it.
+func ends[E error](t testing.TB, w *watcher) E {
+	t.Helper()
+	for {
+		_, err := w.receive(contextFor(t))
+		if err == nil {
+			continue
+		}
+		want, ok := errors.AsType[E](err)
+		if !ok {
+			t.Fatalf("the watch ends with %v", err)
+		}
+		return want
+	}
+}
+
+// labelled returns the interest in the objects of a scope with these labels.
+func labelled(t testing.TB, scope object.Scope, labels string) dispatch.Interest {
+	t.Helper()
+	s, err := selector.ParseLabels(labels)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dispatch.Interest{Scope: scope, Selector: s}
+}
+
+func below(t testing.TB, path string) object.Scope {
+	t.Helper()
+	s, err := object.ParsePrefix(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// show returns the events of a message in short.
+func show(m check.Message) string {
+	var all []string
+	for i := range m.Events {
+		all = append(all, m.Events[i].String())
+	}
+	return strings.Join(all, " ")
+}

@@ -1,0 +1,221 @@
+package direct_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/internal/direct"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/seed"
+)
+
+// Everything that a watch guarantees, with limits so small that all that is rare
+// happens all the time: watchers of random interests read, pause, leave and come
+// back, while a writer writes and history is compacted behind them. The judge knows
+// what has happened.
+func TestGuaranteesUnderRandomLoad(t *testing.T) {
+	const commits = 1000
+	rng := seed.New(t).Rand
+	f := start(t, direct.Config{MessageBytes: 500, BufferBytes: 4 << 10, PageSize: 5})
+	witness := f.witness(t)
+	var reached progress
+	interests := []dispatch.Interest{
+		{},
+		{Scope: below(t, "a")},
+		{Scope: below(t, "a/b")},
+		{Scope: object.ExactKey("a/b/0")},
+		{Scope: object.ExactKey("never")},
+		labelled(t, object.Scope{}, "color=red"),
+		labelled(t, below(t, "c"), "color notin (red, green)"),
+	}
+	picks := map[int]func(*object.Object) bool{
+		5: func(o *object.Object) bool { return o.Labels["color"] == "red" },
+		6: func(o *object.Object) bool { return o.Labels["color"] != "red" && o.Labels["color"] != "green" },
+	}
+	readers := make([]*reader, 21)
+	var reading sync.WaitGroup
+	for i := range readers {
+		n := i % len(interests)
+		interest := interests[n]
+		interest.View = object.View{Previous: i%2 == 0, OmitValues: i%5 == 0}
+		readers[i] = &reader{
+			fixture: f, rng: rng(uint64(i)), reached: &reached, interest: interest,
+			// Bookmarks tell those for whom there is nothing that they are there.
+			options: dispatch.Options{Latest: i%3 == 0, BookmarkInterval: 50 * time.Millisecond},
+			history: check.History{
+				Watcher: fmt.Sprintf("watcher %d", i), Scope: interest.Scope, Picks: picks[n],
+				Previous: interest.View.Previous, OmitValues: interest.View.OmitValues, Latest: i%3 == 0,
+			},
+		}
+		reading.Go(func() { readers[i].run(t) })
+	}
+	write(t, f, rng(1000), commits, &reached, witness)
+	reading.Wait()
+
+	truth := witness.truth(t)
+	seen := map[string]int{}
+	for _, r := range readers {
+		if err := check.Validate(&r.history, truth); err != nil {
+			t.Error(err)
+		}
+		for _, s := range r.history.Streams {
+			for i, m := range s.Messages {
+				switch {
+				case m.Partial:
+					seen["partial"]++
+				case m.Kind == object.CatchUpBegin:
+					seen[fmt.Sprint("catch-up ", m.CatchUp, " at start ", i == 0)]++
+				case m.Kind == object.Live:
+					seen["live"]++
+				}
+			}
+		}
+	}
+	t.Logf("%d changes: %v", truth.Len(), seen)
+	for _, what := range []string{"partial", "live", "catch-up 1 at start true", "catch-up 2 at start false"} {
+		if seen[what] == 0 {
+			t.Errorf("the test is too easy: nothing %q", what)
+		}
+	}
+}
+
+// progress is how far the writer has got. Those who rest wait for it.
+type progress struct {
+	commits atomic.Int64
+	last    atomic.Int64 // the last revision of all; 0: not written yet
+
+	mu      sync.Mutex
+	changed chan struct{} // guarded by mu; closed and replaced with each commit
+}
+
+func (p *progress) next() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.changed == nil {
+		p.changed = make(chan struct{})
+	}
+	return p.changed
+}
+
+func (p *progress) advance() {
+	p.commits.Add(1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.changed != nil {
+		close(p.changed)
+		p.changed = nil
+	}
+}
+
+// rest waits for n commits, or for the last one.
+func (p *progress) rest(n int) {
+	for until := p.commits.Load() + int64(n); ; {
+		changed := p.next()
+		if p.commits.Load() >= until || p.last.Load() > 0 {
+			return
+		}
+		<-changed
+	}
+}
+
+// write makes commits of one key or of many, and has etcd forget old ones.
+func write(t *testing.T, f *fixture, rng *rand.Rand, commits int, reached *progress, witness *witness) {
+	keys := []string{"a", "a/b", "ab", "d"}
+	for i := range 8 {
+		keys = append(keys, fmt.Sprint("a/b/", i), fmt.Sprint("c/", i))
+	}
+	colors := []string{"red", "green", "blue", ""}
+	forgotten := object.Revision(1)
+	for i := range commits {
+		n := 1
+		if rng.IntN(4) == 0 {
+			n = 1 + rng.IntN(len(keys))
+		}
+		var ops []object.Op
+		for _, k := range rng.Perm(len(keys))[:n] {
+			switch rng.IntN(8) {
+			case 0, 1:
+				ops = append(ops, remove(keys[k]))
+			case 2: // no envelope
+				ops = append(ops, object.Op{Kind: object.OpPut, Key: object.Key(keys[k]), Value: make([]byte, rng.IntN(80))})
+			default:
+				ops = append(ops, f.put(keys[k], string(make([]byte, rng.IntN(80))), map[string]string{"color": colors[rng.IntN(len(colors))]}))
+			}
+		}
+		at := f.commit(t, ops...)
+		if forget := at - object.Revision(rng.IntN(30)); i%50 == 49 && forget > forgotten {
+			witness.await(forget)
+			f.compact(t, forget)
+			forgotten = forget
+		}
+		reached.advance()
+	}
+	at := f.commit(t, f.put(lastKey, "", nil))
+	reached.last.Store(int64(at))
+	reached.advance()
+}
+
+// reader is a client that comes and goes.
+type reader struct {
+	*fixture
+	rng      *rand.Rand
+	reached  *progress
+	interest dispatch.Interest
+	options  dispatch.Options
+	history  check.History
+}
+
+func (r *reader) run(t *testing.T) {
+	for done := false; !done && !t.Failed(); {
+		done = r.stream(t)
+	}
+}
+
+// stream opens one watch and reads it for a while. It reports whether everything
+// has been read.
+func (r *reader) stream(t *testing.T) (done bool) {
+	s := check.Stream{Begin: check.FromNothing}
+	begin := direct.FromSnapshot(0)
+	last, resumable := r.history.Position()
+	switch n := r.rng.IntN(10); {
+	case resumable && n < 7:
+		s.Begin, s.Position = check.After, last
+		begin = direct.After(last)
+	case n == 7:
+		s.Begin = check.FromNow
+		begin = direct.FromNow(0)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+	defer cancel()
+	inner, err := r.Watch(ctx, r.interest, begin, r.options)
+	if err != nil {
+		t.Error(err)
+		return true
+	}
+	w := &watcher{Watcher: inner, stream: s}
+	defer w.Close()
+	defer func() { r.history.Streams = append(r.history.Streams, w.stream) }()
+	for left := 1 + r.rng.IntN(60); left > 0; left-- {
+		if last := r.reached.last.Load(); last > 0 && int64(w.Position().Revision) >= last {
+			return true
+		}
+		if _, err := w.receive(ctx); err != nil {
+			t.Error(err)
+			return true
+		}
+		switch r.rng.IntN(20) {
+		case 0: // so long that the buffer is full
+			r.reached.rest(r.rng.IntN(60))
+		case 1: // so long that etcd forgets
+			r.reached.rest(r.rng.IntN(200))
+		}
+	}
+	return false
+}

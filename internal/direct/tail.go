@@ -1,0 +1,222 @@
+package direct
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// tail reads the changes after a position into a buffer, from which a watcher takes
+// them.
+type tail struct {
+	source   *Source
+	interest *dispatch.Interest
+	epoch    object.Epoch
+	wake     chan<- struct{} // gets one when there is something new
+	ask      chan struct{}   // makes the store say how far it is
+
+	ctx        context.Context // of all its goroutines
+	stop       context.CancelFunc
+	goroutines sync.WaitGroup
+
+	mu         sync.Mutex
+	changes    []object.Change // guarded by mu: those that the interest sees
+	bytes      int             // guarded by mu: their size
+	through    object.Revision // guarded by mu: everything up to here has been read
+	confirmed  bool            // guarded by mu: through was the store's revision, when that was last asked for
+	confirming bool            // guarded by mu: that is being asked
+	ended      error           // guarded by mu: why nothing will be added
+}
+
+// Why a tail ends. It also ends with [object.ErrCompacted].
+var (
+	errFull      = errors.New("the buffer is full")
+	errNewEpoch  = errors.New("the store has become another one")
+	errForgotten = fmt.Errorf("what was there before a change: %w", object.ErrCompacted)
+)
+
+// Attempts to read a store that is away are this far apart: doubling from the first
+// to the last, each between half of that and all of it at random.
+const (
+	minBackoff = 50 * time.Millisecond
+	maxBackoff = 5 * time.Second
+)
+
+// confirmRetry is how often to ask for progress until there is an answer: the store
+// does not answer while its watch is behind.
+const confirmRetry = 50 * time.Millisecond
+
+func (s *Source) newTail(interest *dispatch.Interest, after object.Position, wake chan<- struct{}) *tail {
+	t := &tail{
+		source: s, interest: interest, epoch: after.Epoch, through: after.Revision,
+		wake: wake, ask: make(chan struct{}),
+	}
+	t.ctx, t.stop = context.WithCancel(context.Background())
+	t.goroutines.Go(t.run)
+	return t
+}
+
+// close ends the tail and waits for its goroutines.
+func (t *tail) close() {
+	t.stop()
+	t.goroutines.Wait()
+}
+
+// run follows the store until the tail ends.
+func (t *tail) run() {
+	backoff := minBackoff
+	for {
+		before := t.reached()
+		after := object.Position{Epoch: t.epoch, Revision: before}
+		err := t.source.cfg.Store.Follow(t.ctx, t.interest.Scope, after, t.ask, t.deliver)
+		switch {
+		case t.ctx.Err() != nil:
+			return
+		case errors.Is(err, errFull), errors.Is(err, object.ErrCompacted):
+			t.end(err)
+			return
+		}
+		if t.reached() > before {
+			backoff = minBackoff
+		}
+		t.source.log.Debug("lost the store, trying again", "error", err)
+		for {
+			if !t.sleep(backoff/2 + rand.N(backoff/2)) {
+				return
+			}
+			backoff = min(2*backoff, maxBackoff)
+			if p, err := t.source.Position(t.ctx, 0); err == nil {
+				if p.Epoch != t.epoch {
+					t.end(errNewEpoch)
+					return
+				}
+				break
+			}
+		}
+	}
+}
+
+// deliver adds what the store says to the buffer.
+func (t *tail) deliver(u object.Update, previous []*object.Record) error {
+	var seen []object.Change
+	size := 0
+	for i := range u.Records {
+		c, ok := t.source.change(&u.Records[i], previous[i])
+		if !ok {
+			return errForgotten
+		}
+		if _, ok := t.interest.See(&c); ok {
+			seen = append(seen, c)
+			size += c.Size()
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.changes = append(t.changes, seen...)
+	t.bytes += size
+	t.through = max(t.through, u.Through)
+	t.signal()
+	if t.bytes > t.source.cfg.BufferBytes {
+		return errFull
+	}
+	return nil
+}
+
+func (t *tail) end(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended = err
+	t.signal()
+}
+
+// signal wakes the watcher.
+func (t *tail) signal() {
+	select {
+	case t.wake <- struct{}{}:
+	default: // it is about to look
+	}
+}
+
+func (t *tail) reached() object.Revision {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.through
+}
+
+// take empties the buffer. It returns how far the changes go, and why there will be
+// no others once they are used up, if that is so.
+func (t *tail) take() (changes []object.Change, through object.Revision, ended error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	changes, t.changes, t.bytes = t.changes, nil, 0
+	return changes, t.through, t.ended
+}
+
+// isConfirmed reports whether the tail has reached the revision that the store had
+// when that was last asked for.
+func (t *tail) isConfirmed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.confirmed
+}
+
+// confirm finds out in the background where the store is and sees to it that the
+// tail gets there, though nothing may happen on the way. If the store is away,
+// nothing comes of it.
+func (t *tail) confirm() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.confirming {
+		return
+	}
+	t.confirming, t.confirmed = true, false
+	t.goroutines.Go(func() {
+		there := t.arrive()
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.confirming = false
+		if there {
+			t.confirmed = true
+			t.signal()
+		}
+	})
+}
+
+// arrive waits until the tail has reached the store's present revision.
+func (t *tail) arrive() bool {
+	p, err := t.source.Position(t.ctx, 0)
+	if err != nil || p.Epoch != t.epoch {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(t.ctx, t.source.cfg.ReadWait)
+	defer cancel()
+	for t.reached() < p.Revision {
+		select {
+		case t.ask <- struct{}{}:
+		case <-ctx.Done():
+			return false
+		}
+		if !t.sleep(confirmRetry) {
+			return false
+		}
+	}
+	return true
+}
+
+// sleep waits, and reports whether the tail still runs.
+func (t *tail) sleep(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-t.ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,435 @@
+package direct_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/internal/direct"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+func TestSnapshotThenLive(t *testing.T) {
+	f := start(t, direct.Config{PageSize: 2})
+	for i := range 5 {
+		f.commit(t, f.put(fmt.Sprintf("a/%d", i), "v", nil), f.put(fmt.Sprintf("b/%d", i), "v", nil))
+	}
+	w := f.watch(t, dispatch.Interest{Scope: below(t, "a")}, direct.FromSnapshot(0), dispatch.Options{})
+	w.begins(t, object.Reset)
+	var got []string
+	for m := w.next(t, object.CatchUpPart); ; {
+		got = append(got, show(m))
+		var err error
+		if m, err = w.receive(contextFor(t)); err != nil {
+			t.Fatal(err)
+		}
+		if m.Kind == object.Synced {
+			break
+		}
+	}
+	base := f.position(t).Revision - 5
+	want := fmt.Sprintf("+a/0@%d +a/1@%d +a/2@%d +a/3@%d +a/4@%d", base+1, base+2, base+3, base+4, base+5)
+	if all := strings.Join(got, " "); all != want {
+		t.Errorf("the snapshot is %s, want %s", all, want)
+	}
+	at := f.commit(t, f.put("a/1", "w", nil), remove("a/2"), f.put("b/1", "w", nil))
+	if m := w.next(t, object.Live); show(m) != fmt.Sprintf("~a/1@%d -a/2@%d", at, at) || m.Position.Revision != at {
+		t.Errorf("got %s at %d", show(m), m.Position.Revision)
+	}
+}
+
+func TestReads(t *testing.T) {
+	f := start(t, direct.Config{PageSize: 2})
+	ctx := contextFor(t)
+	var at object.Revision
+	for _, key := range []string{"a", "a/1", "a/2", "a/3", "ab", "b"} {
+		at = f.commit(t, f.put(key, key, nil))
+	}
+	f.commit(t, remove("a/1"), f.put("a/2", "new", nil))
+	read := func(at object.Revision, scope object.Scope, start object.Key) string {
+		var keys []string
+		for o, err := range f.Objects(ctx, at, scope, start) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys = append(keys, string(o.Key)+"="+string(o.Value))
+		}
+		return strings.Join(keys, " ")
+	}
+	now := f.position(t).Revision
+	for _, test := range []struct {
+		at    object.Revision
+		scope object.Scope
+		start object.Key
+		want  string
+	}{
+		{at, object.Scope{}, "", "a=a a/1=a/1 a/2=a/2 a/3=a/3 ab=ab b=b"},
+		{now, object.Scope{}, "", "a=a a/2=new a/3=a/3 ab=ab b=b"},
+		{now, object.Scope{}, "a/3", "a/3=a/3 ab=ab b=b"},
+		{now, below(t, "a"), "", "a/2=new a/3=a/3"},
+		{now, below(t, "a"), "a/20", "a/3=a/3"},
+		{at, object.ExactKey("a"), "", "a=a"},
+		{at, object.ExactKey("a"), "a/1", ""},
+		{now, object.ExactKey("a/1"), "", ""},
+	} {
+		if got := read(test.at, test.scope, test.start); got != test.want {
+			t.Errorf("%v from %q at %d: %s, want %s", test.scope, test.start, test.at, got, test.want)
+		}
+	}
+	f.compact(t, now)
+	for _, err := range f.Objects(ctx, at, object.Scope{}, "") {
+		if !errors.Is(err, object.ErrCompacted) {
+			t.Errorf("a read of the past that is forgotten: %v", err)
+		}
+	}
+	if p, err := f.Position(ctx, now); err != nil || p.Revision != now || p.Epoch == "" {
+		t.Errorf("the position is %v, %v", p, err)
+	}
+	var future *cacher.FutureError
+	if _, err := f.Position(ctx, now+1); !errors.As(err, &future) || future.Asked != now+1 || future.Current != now {
+		t.Errorf("the future is %v", err)
+	}
+}
+
+func TestWhereAWatchCanBegin(t *testing.T) {
+	f := start(t, direct.Config{})
+	first := f.commit(t, f.put("k", "1", nil))
+	for i := range 4 {
+		f.commit(t, f.put("k", fmt.Sprint(i+2), nil))
+	}
+	epoch := f.position(t).Epoch
+	at := func(r object.Revision) object.Position { return object.Position{Epoch: epoch, Revision: r} }
+	every := dispatch.Options{EveryEvent: true}
+
+	w := f.watch(t, dispatch.Interest{}, direct.After(at(first+2)), every)
+	w.begins(t, object.Replay)
+	if m := w.next(t, object.CatchUpPart); show(m) != fmt.Sprintf("~k@%d ~k@%d", first+3, first+4) {
+		t.Errorf("the replay is %s", show(m))
+	}
+	w.next(t, object.Synced)
+
+	w = f.watch(t, dispatch.Interest{}, direct.After(at(first+4)), every)
+	w.begins(t, object.Replay)
+	w.next(t, object.Synced)
+
+	w = f.watch(t, dispatch.Interest{}, direct.FromNow(0), every)
+	if m := w.next(t, object.Bookmark); m.Position != at(first+4) {
+		t.Errorf("now is %v", m.Position)
+	}
+
+	w = f.watch(t, dispatch.Interest{}, direct.FromExactly(first+1), every)
+	w.begins(t, object.Reset)
+	if m := w.next(t, object.CatchUpPart); show(m) != fmt.Sprintf("+k@%d", first+1) {
+		t.Errorf("the snapshot is %s", show(m))
+	}
+	if m := w.next(t, object.Synced); m.Position != at(first+1) {
+		t.Errorf("the snapshot is of %v", m.Position)
+	}
+	if m := w.next(t, object.Live); show(m) != fmt.Sprintf("~k@%d ~k@%d ~k@%d", first+2, first+3, first+4) {
+		t.Errorf("what follows is %s", show(m))
+	}
+
+	var future *cacher.FutureError
+	if _, err := f.Watch(contextFor(t), dispatch.Interest{}, direct.After(at(first+5)), every); !errors.As(err, &future) {
+		t.Errorf("a position ahead of the store: %v", err)
+	}
+	elsewhere := direct.After(object.Position{Epoch: "elsewhere", Revision: first + 100})
+	f.watch(t, dispatch.Interest{}, elsewhere, dispatch.Options{}).begins(t, object.Reset)
+	if err := ends[*dispatch.EpochError](t, f.watch(t, dispatch.Interest{}, elsewhere, every)); err.Asked != "elsewhere" || err.Current != at(first+4) {
+		t.Errorf("the error is %+v", err)
+	}
+
+	f.compact(t, first+3)
+	f.watch(t, dispatch.Interest{}, direct.After(at(first+3)), dispatch.Options{}).begins(t, object.Replay)
+	f.watch(t, dispatch.Interest{}, direct.After(at(first+2)), dispatch.Options{}).begins(t, object.Reset)
+	lost := &dispatch.LostError{Asked: first + 2, Oldest: first + 3, Current: first + 4}
+	if err := ends[*dispatch.LostError](t, f.watch(t, dispatch.Interest{}, direct.After(at(first+2)), every)); *err != *lost {
+		t.Errorf("the error is %+v, want %+v", err, lost)
+	}
+	if err := ends[*dispatch.LostError](t, f.watch(t, dispatch.Interest{}, direct.FromExactly(first+2), dispatch.Options{})); *err != *lost {
+		t.Errorf("the error is %+v, want %+v", err, lost)
+	}
+}
+
+// What a watcher saw before decides what an event is.
+func TestEventsAreWhatTheWatcherSees(t *testing.T) {
+	f := start(t, direct.Config{})
+	label := func(color string) map[string]string { return map[string]string{"color": color} }
+	interest := labelled(t, object.Scope{}, "color=red")
+	interest.View.Previous = true
+	w := f.watch(t, interest, direct.FromNow(0), dispatch.Options{})
+	w.next(t, object.Bookmark)
+	want := func(want string) check.Message {
+		t.Helper()
+		m := w.next(t, object.Live)
+		if show(m) != want {
+			t.Errorf("got %s, want %s", show(m), want)
+		}
+		return m
+	}
+	f.commit(t, f.put("k", "1", label("blue")))
+	want(fmt.Sprintf("+k@%d", f.commit(t, f.put("k", "2", label("red")))))
+	if m := want(fmt.Sprintf("~k@%d", f.commit(t, f.put("k", "3", label("red"))))); string(m.Events[0].Previous.Value) != "2" {
+		t.Errorf("previous is %+v", m.Events[0].Previous)
+	}
+	if m := want(fmt.Sprintf("-k@%d", f.commit(t, f.put("k", "4", label("blue"))))); string(m.Events[0].Object.Value) != "3" {
+		t.Errorf("what leaves is %+v", m.Events[0].Object)
+	}
+	f.commit(t, remove("k"))
+	f.commit(t, f.put("k", "5", label("red")))
+	w.next(t, object.Live)
+	want(fmt.Sprintf("-k@%d", f.commit(t, remove("k"))))
+}
+
+// A revision that is larger than a message comes in parts, and they are marked.
+func TestLargeRevisionComesInParts(t *testing.T) {
+	f := start(t, direct.Config{MessageBytes: 1000})
+	w := f.watch(t, dispatch.Interest{}, direct.FromNow(0), dispatch.Options{})
+	before := w.next(t, object.Bookmark).Position
+	var ops []object.Op
+	for i := range 10 {
+		ops = append(ops, f.put(fmt.Sprint(i), strings.Repeat("x", 300), nil))
+	}
+	at := f.commit(t, ops...)
+	for events := 0; events < len(ops); {
+		m := w.next(t, object.Live)
+		events += len(m.Events)
+		last := events == len(ops)
+		if m.Partial == last || last != (m.Position.Revision == at) || !last && m.Position != before {
+			t.Errorf("after %d events: partial is %v, position %v", events, m.Partial, m.Position)
+		}
+	}
+}
+
+// Bookmarks of a quiet resource follow the writes to others, and tell where the
+// watcher is a last time.
+func TestBookmarks(t *testing.T) {
+	f := start(t, direct.Config{})
+	w := f.watch(t, dispatch.Interest{Scope: below(t, "quiet")}, direct.FromNow(0), dispatch.Options{BookmarkInterval: 100 * time.Millisecond})
+	last := w.next(t, object.Bookmark).Position
+	for range 3 {
+		at := f.commit(t, f.put("busy", "v", nil))
+		// The second one has to know, whatever the first one did.
+		w.next(t, object.Bookmark)
+		if last = w.next(t, object.Bookmark).Position; last.Revision < at {
+			t.Errorf("two bookmarks after revision %d it is %d", at, last.Revision)
+		}
+	}
+	// Nothing is written at all.
+	if m := w.next(t, object.Bookmark); m.Position != last {
+		t.Errorf("the bookmark says %v", m.Position)
+	}
+
+	w = f.watch(t, dispatch.Interest{}, direct.FromNow(0), dispatch.Options{LastBookmark: time.Now().Add(50 * time.Millisecond)})
+	w.next(t, object.Bookmark)
+	w.next(t, object.Bookmark)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if m, err := w.receive(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("after the last bookmark comes %+v, %v", m, err)
+	}
+}
+
+// With a delay, what happens meanwhile comes together.
+func TestBatchDelay(t *testing.T) {
+	f := start(t, direct.Config{})
+	w := f.watch(t, dispatch.Interest{}, direct.FromNow(0), dispatch.Options{BatchDelay: time.Second})
+	w.next(t, object.Bookmark)
+	f.commit(t, f.put("k", "0", nil))
+	w.next(t, object.Live)
+	for i := range 3 {
+		f.commit(t, f.put("k", fmt.Sprint(i+1), nil))
+	}
+	if m := w.next(t, object.Live); len(m.Events) != 3 {
+		t.Errorf("what came together is %s", show(m))
+	}
+}
+
+// What waits for somebody who wants the latest only is merged.
+func TestLatest(t *testing.T) {
+	f := start(t, direct.Config{})
+	f.commit(t, f.put("changed", "0", nil), f.put("deleted", "0", nil), f.put("replaced", "0", nil))
+	w := f.watch(t, dispatch.Interest{}, direct.After(f.position(t)), dispatch.Options{Latest: true, BatchDelay: time.Second})
+	w.begins(t, object.Replay)
+	w.next(t, object.Synced)
+	f.commit(t, f.put("first", "1", nil))
+	w.next(t, object.Live)
+	f.commit(t, f.put("passing", "1", nil), f.put("changed", "1", nil), remove("replaced"))
+	f.commit(t, remove("passing"), f.put("changed", "2", nil), f.put("deleted", "2", nil), f.put("new", "2", nil))
+	at := f.commit(t, remove("deleted"), f.put("new", "3", nil), f.put("replaced", "3", nil))
+	if m := w.next(t, object.Live); show(m) != fmt.Sprintf("~changed@%d -deleted@%d +new@%d ~replaced@%d", at-1, at, at, at) || m.Position.Revision != at {
+		t.Errorf("the rest is %s at %d", show(m), m.Position.Revision)
+	}
+}
+
+// A value that does not decode is served as it is, and logged once.
+func TestOpaqueValues(t *testing.T) {
+	var log bytes.Buffer
+	f := start(t, direct.Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	f.commit(t, object.Op{Kind: object.OpPut, Key: "k", Value: []byte("plain")})
+	for range 2 {
+		w := f.watch(t, dispatch.Interest{}, direct.FromSnapshot(0), dispatch.Options{})
+		w.begins(t, object.Reset)
+		if o := w.next(t, object.CatchUpPart).Events[0].Object; !o.Opaque || string(o.Value) != "plain" {
+			t.Errorf("the object is %+v", o)
+		}
+	}
+	if n := strings.Count(log.String(), "does not decode"); n != 1 || f.Opaque() != 1 {
+		t.Errorf("logged %d times, counted %d", n, f.Opaque())
+	}
+}
+
+// Who does not read holds a position and a bounded buffer, however much is written.
+func TestWhoDoesNotReadCostsLittle(t *testing.T) {
+	f, _ := startProcess(t, direct.Config{BufferBytes: 1 << 20})
+	value := strings.Repeat("x", 1_000_000)
+	var idle []*watcher
+	for range 3 {
+		w := f.watch(t, dispatch.Interest{}, direct.FromNow(0), dispatch.Options{})
+		w.next(t, object.Bookmark)
+		idle = append(idle, w)
+	}
+	before := heap()
+	const writes = 24
+	var last object.Revision
+	for range writes {
+		last = f.commit(t, f.put("k", value, nil))
+	}
+	if grown := heap() - before; grown > writes*int64(len(value)) {
+		t.Errorf("the heap has grown by %d MiB", grown>>20)
+	}
+	for _, w := range idle {
+		for events := 0; events < writes; {
+			events += len(w.next(t, object.Live).Events)
+		}
+		if w.Position().Revision != last {
+			t.Errorf("position %v, want revision %d", w.Position(), last)
+		}
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// An etcd that goes and comes back is nothing but a pause.
+func TestEtcdThatComesBack(t *testing.T) {
+	f, m := startProcess(t, direct.Config{})
+	f.commit(t, f.put("k", "0", nil))
+	w := f.watch(t, dispatch.Interest{}, direct.FromSnapshot(0), dispatch.Options{})
+	w.begins(t, object.Reset)
+	w.next(t, object.CatchUpPart)
+	w.next(t, object.Synced)
+	for i := range 3 {
+		m.Kill(t)
+		m.Start(t)
+		if _, err := f.client.Put(contextFor(t), etcdPrefix+"k", fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+		if m := w.next(t, object.Live); !strings.HasPrefix(show(m), "~k@") {
+			t.Errorf("got %s", show(m))
+		}
+	}
+}
+
+// While etcd is away no bookmark says that nothing happens.
+func TestNoBookmarksWithoutEtcd(t *testing.T) {
+	f, m := startProcess(t, direct.Config{})
+	w := f.watch(t, dispatch.Interest{}, direct.FromNow(0), dispatch.Options{BookmarkInterval: 50 * time.Millisecond})
+	w.next(t, object.Bookmark)
+	w.next(t, object.Bookmark)
+	m.Kill(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	said := 0
+	for ; ; said++ {
+		if _, err := w.receive(ctx); err != nil {
+			break
+		}
+	}
+	if said > 1 { // etcd may have spoken before it went
+		t.Errorf("%d bookmarks came while etcd was away", said)
+	}
+	m.Start(t)
+	w.next(t, object.Bookmark)
+}
+
+// An etcd that was restored from a backup brings a RESET in the stream, or the end
+// for who wants every event.
+func TestRestoredEtcd(t *testing.T) {
+	f, m := startProcess(t, direct.Config{})
+	f.commit(t, f.put("kept", "0", nil))
+	backup := m.Snapshot(t)
+	f.commit(t, f.put("lost", "0", nil))
+	watchers := map[bool]*watcher{}
+	for _, every := range []bool{false, true} {
+		w := f.watch(t, dispatch.Interest{}, direct.FromSnapshot(0), dispatch.Options{EveryEvent: every})
+		w.begins(t, object.Reset)
+		w.next(t, object.CatchUpPart)
+		w.next(t, object.Synced)
+		watchers[every] = w
+	}
+	before := watchers[false].Position()
+	m.Kill(t)
+	m.Restore(t, backup)
+	m.Start(t)
+
+	w := watchers[false]
+	w.begins(t, object.Reset)
+	if m := w.next(t, object.CatchUpPart); len(m.Events) != 1 || m.Events[0].Object.Key != "kept" {
+		t.Errorf("the state is %s", show(m))
+	}
+	w.next(t, object.Synced)
+	after := w.Position()
+	if after.Epoch == before.Epoch {
+		t.Errorf("the epoch is still %s", after.Epoch)
+	}
+	if err := ends[*dispatch.EpochError](t, watchers[true]); err.Asked != before.Epoch || err.Current.Epoch != after.Epoch {
+		t.Errorf("the error is %+v", err)
+	}
+}
+
+// Health is what the store says.
+func TestHealth(t *testing.T) {
+	f, m := startProcess(t, direct.Config{ReadWait: 500 * time.Millisecond})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f.Run(ctx)
+	}()
+	defer func() { <-done }()
+	defer stop()
+	await := func(what string, want func() bool) {
+		t.Helper()
+		ticker := time.NewTicker(20 * time.Millisecond)
+		defer ticker.Stop()
+		for giveUp := contextFor(t); !want(); {
+			select {
+			case <-ticker.C:
+			case <-giveUp.Done():
+				t.Fatalf("it is not %s", what)
+			}
+		}
+	}
+	await("following", func() bool { return f.Loaded() && f.Following() })
+	m.Kill(t)
+	await("cut off", func() bool { return f.Loaded() && !f.Following() })
+	if _, err := f.Watch(contextFor(t), dispatch.Interest{}, direct.FromSnapshot(0), dispatch.Options{}); !errors.Is(err, object.ErrUnavailable) {
+		t.Errorf("a watch begins without a store: %v", err)
+	}
+	m.Start(t)
+	await("following", f.Following)
+}

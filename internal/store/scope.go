@@ -1,0 +1,88 @@
+package store
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// What is in this file serves a resource without a cacher in front of it: reads
+// and watches of a scope instead of all of it, with what was there before.
+
+// Position returns where the store is: its epoch, and its revision as
+// [Collection.Revision] returns it. The epoch is looked for only if it is not known
+// or known to be over, so the answer costs one request.
+func (c *Collection) Position(ctx context.Context) (object.Position, error) {
+	for {
+		epoch, h := c.store.epochs.now()
+		if epoch == "" || h.isOver() {
+			var err error
+			if epoch, err = c.Epoch(ctx); err != nil {
+				return object.Position{}, err
+			}
+		}
+		r, err := c.Revision(ctx)
+		if now, h := c.store.epochs.now(); now != epoch || h.isOver() {
+			continue // the revision is one of another epoch
+		}
+		return object.Position{Epoch: epoch, Revision: r}, err
+	}
+}
+
+// ListScope is [Collection.List] of the keys of a scope.
+func (c *Collection) ListScope(ctx context.Context, at object.Revision, scope object.Scope, start object.Key, limit int) (records []object.Record, more bool, err error) {
+	first, end := c.bounds(scope)
+	if scope == object.ExactKey(scope.First()) {
+		end = first + "\x00"
+	}
+	return c.list(ctx, at, max(first, c.prefix+string(start)), end, limit)
+}
+
+// Follow calls deliver with every change of the scope after the position, in order,
+// until an error ends it: that of ctx, of the watch, or of deliver. Previous says
+// for each record of the update what was there before, nil if there was nothing or
+// if etcd has forgotten it. An update without records says how far the store is;
+// receiving from ask makes it come soon.
+//
+// Errors of the watch: [object.ErrCompacted] where etcd has forgotten the changes,
+// and [object.ErrUnavailable] where etcd is away, and where the epoch is another
+// one by now.
+func (c *Collection) Follow(ctx context.Context, scope object.Scope, after object.Position, ask <-chan struct{},
+	deliver func(u object.Update, previous []*object.Record) error,
+) error {
+	first, end := c.bounds(scope)
+	epoch, h := c.store.epochs.now()
+	if epoch != after.Epoch {
+		return errHistoryOver
+	}
+	s := c.watch(ctx, h, first, after.Revision, clientv3.WithRange(end), clientv3.WithPrevKV())
+	defer s.Close()
+	for {
+		resp, err := s.receive(ctx, ask)
+		if err != nil {
+			return err
+		}
+		var previous []*object.Record
+		u, ok := c.update(resp, &previous)
+		if !ok {
+			continue
+		}
+		s.history.note(u.Through)
+		if err := deliver(u, previous); err != nil {
+			return err
+		}
+	}
+}
+
+// bounds returns the range of etcd's keys that is the scope: its first key, and the
+// end, which is empty for a single key.
+func (c *Collection) bounds(scope object.Scope) (first, end string) {
+	key := scope.First()
+	first = c.prefix + string(key)
+	if scope == object.ExactKey(key) {
+		return first, ""
+	}
+	return first, clientv3.GetPrefixRangeEnd(first)
+}
