@@ -22,6 +22,10 @@ const revokeTimeout = 2 * time.Second
 // [object.ErrNoSpace], [object.ErrTooLarge], and [object.ErrUnavailable] where
 // the outcome may be unknown. Nothing is tried twice.
 func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit, error) {
+	// An etcd in this process may be done before it looks.
+	if err := ctx.Err(); err != nil {
+		return object.Commit{}, err
+	}
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	leases, err := c.grant(call, ops)
