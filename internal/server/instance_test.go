@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -78,6 +79,13 @@ func openEtcdToCompact(t *testing.T) (etcd *store.Store, compact func(ctx contex
 func openEtcdWith(t *testing.T, cfg store.EmbeddedConfig) *store.Store {
 	t.Helper()
 	t.Parallel()
+	return openEtcdAlone(t, cfg)
+}
+
+// openEtcdAlone is for tests that must be alone, such as those which look at the
+// memory of the process.
+func openEtcdAlone(t *testing.T, cfg store.EmbeddedConfig) *store.Store {
+	t.Helper()
 	cfg.Dir, cfg.UnsafeNoFsync = t.TempDir(), true
 	etcd, err := store.OpenEmbedded(within(t), cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -110,14 +118,17 @@ type instance struct {
 
 // settings are what an instance can differ in.
 type settings struct {
-	readOnly  bool                              // no StoreService
-	interfere func(resource string, seam *seam) // before anything runs
-	window    cacher.WindowLimits               // default: that of the cacher
-	readWait  time.Duration                     // default: that of the cacher
-	encoder   dispatch.Encoder                  // default: wire.Encoder
-	feedBytes int                               // default: that of the dispatcher
-	graves    int                               // deletions that are remembered; default: that of the cacher
-	timeLimit time.Duration                     // of watches; default: none
+	readOnly     bool                              // no StoreService
+	interfere    func(resource string, seam *seam) // before anything runs
+	window       cacher.WindowLimits               // default: that of the cacher
+	readWait     time.Duration                     // default: that of the cacher
+	encoder      dispatch.Encoder                  // default: wire.Encoder
+	feedBytes    int                               // default: that of the dispatcher
+	messageBytes int                               // default: that of the dispatcher
+	graves       int                               // deletions that are remembered; default: that of the cacher
+	timeLimit    time.Duration                     // of watches; default: none
+	codecs       map[string]string                 // by resource; default: codecOf
+	schemas      map[string]object.Schema          // by resource; default: nothing declared
 }
 
 // start returns an instance over an etcd of its own.
@@ -147,7 +158,8 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 		Log:            log,
 	}
 	for name, codecName := range codecOf {
-		codec, err := object.CodecByName(codecName)
+		schema := with.schemas[name]
+		codec, err := object.NewCodec(cmp.Or(with.codecs[name], codecName), schema)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,9 +172,11 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 			Resource: name, Store: s, Codec: codec, Seal: wire.Seal,
 			Window: with.window, MaxTombstones: with.graves, ReadWait: with.readWait, Log: log,
 		})
-		d := dispatch.New(dispatch.Config{Source: c, Encoder: with.encoder, FeedBytes: with.feedBytes})
+		d := dispatch.New(dispatch.Config{Source: c, Encoder: with.encoder, FeedBytes: with.feedBytes, MessageBytes: with.messageBytes, Indexed: schema.Indexed()})
 		in.collections[name], in.seams[name], in.dispatchers[name] = collection, s, d
-		cfg.Resources = append(cfg.Resources, server.Resource{Name: name, Codec: codec, Cacher: c, Dispatcher: d, Writer: s})
+		cfg.Resources = append(cfg.Resources, server.Resource{
+			Name: name, Fields: schema.Names(), Codec: codec, Cacher: c, Dispatcher: d, Writer: s,
+		})
 	}
 	in.run(t, cfg)
 	in.conn = dial(t, in.address)

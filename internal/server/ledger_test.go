@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -33,7 +34,9 @@ func (in *instance) ledger(resource string) *ledger {
 // commit puts texts under keys, and deletes those whose text is nil, at one revision.
 func (l *ledger) commit(ctx context.Context, texts map[string]*string) error {
 	var ops []*fanoutv1.Operation
-	for key, text := range texts {
+	keys := slices.Sorted(maps.Keys(texts))
+	for _, key := range keys {
+		text := texts[key]
 		if text == nil {
 			ops = append(ops, &fanoutv1.Operation{Operation: &fanoutv1.Operation_Delete{Delete: &fanoutv1.DeleteOperation{Key: key}}})
 			continue
@@ -49,8 +52,8 @@ func (l *ledger) commit(ctx context.Context, texts map[string]*string) error {
 		return err
 	}
 	l.at = resp.GetRevision()
-	for key, text := range texts {
-		l.note(object.Key(key), text)
+	for _, key := range keys {
+		l.note(object.Key(key), texts[key])
 	}
 	return nil
 }

@@ -52,19 +52,30 @@ func (l *lines) text() string {
 // await returns the first line that has all the given attributes.
 func (l *lines) await(ctx context.Context, t *testing.T, want line) line {
 	t.Helper()
+	return l.awaitAll(ctx, t, want, 1)[0]
+}
+
+// awaitAll returns the first lines that have all the given attributes, when there
+// are so many of them.
+func (l *lines) awaitAll(ctx context.Context, t *testing.T, want line, count int) []line {
+	t.Helper()
+	var found []line
 	for seen := 0; ; {
 		l.mu.Lock()
 		all, changed := l.all, l.changed
 		l.mu.Unlock()
 		for ; seen < len(all); seen++ {
 			if all[seen].has(want) {
-				return all[seen]
+				found = append(found, all[seen])
+			}
+			if len(found) == count {
+				return found
 			}
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			t.Fatalf("nothing like %v was logged", want)
+			t.Fatalf("%d lines like %v were logged, want %d", len(found), want, count)
 		}
 	}
 }

@@ -124,6 +124,13 @@ func (s *rawStream) grant(t *testing.T, window uint32) {
 	}
 }
 
+// forget drops the messages that have come.
+func (s *rawStream) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = nil
+}
+
 // step reads a frame and reports whether there can be another.
 func (s *rawStream) step() bool {
 	frame, err := s.framer.ReadFrame()

@@ -1,0 +1,367 @@
+package server_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/store"
+)
+
+// What is written in a neighbourhood: values of some KiB under a few keys, many of
+// them at a time.
+const (
+	slowKeys  = 200
+	slowBatch = 25
+	slowValue = 2 << 10
+)
+
+// neighbourhood is a server with watchers of one interest: healthy ones, who read
+// from the beginning to the end, and what the test adds.
+type neighbourhood struct {
+	*ledger
+	here    *fanoutv1.Position // where everybody begins
+	healthy []*healthy
+	batches int
+	told    told // what the healthy ones have to be told
+}
+
+// told stands for all events that somebody was told, in their order.
+type told struct {
+	events int
+	sum    uint32
+}
+
+func (d *told) add(kind fanoutv1.Event_Type, key, text string, at int64) {
+	d.events++
+	b := binary.BigEndian.AppendUint64([]byte(key), uint64(at))
+	d.sum = crc32.Update(d.sum, crc32.MakeTable(crc32.Castagnoli), append(append(b, byte(kind)), text...))
+}
+
+// healthy is a watcher who reads at once. It keeps nothing, so that what memory is
+// used is the server's.
+type healthy struct {
+	mu       sync.Mutex
+	told     told          // guarded by mu
+	at       int64         // guarded by mu
+	catchUps int           // guarded by mu
+	err      error         // guarded by mu; how the stream ended
+	changed  chan struct{} // guarded by mu; closed and replaced with every message
+}
+
+func (h *healthy) read(stream fanoutv1.FanoutService_WatchClient) {
+	for {
+		m, err := stream.Recv()
+		h.mu.Lock()
+		h.err = err
+		if m.GetKind() == fanoutv1.WatchResponse_KIND_CATCH_UP_BEGIN {
+			h.catchUps++
+		}
+		for _, e := range m.GetEvents() {
+			h.told.add(e.GetType(), e.GetObject().GetKey(), e.GetObject().GetText(), e.GetObject().GetModRevision())
+		}
+		h.at = max(h.at, m.GetPosition().GetRevision())
+		close(h.changed)
+		h.changed = make(chan struct{})
+		h.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// reach waits until the watcher is at the revision.
+func (h *healthy) reach(ctx context.Context, t *testing.T, revision int64) {
+	t.Helper()
+	for {
+		h.mu.Lock()
+		at, err, changed := h.at, h.err, h.changed
+		h.mu.Unlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at >= revision {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			t.Fatalf("a healthy watcher is at revision %d, want %d", at, revision)
+		}
+	}
+}
+
+// settle starts a neighbourhood with so many healthy watchers, on a server that
+// remembers so many changes. Nothing else runs in the process.
+func settle(ctx context.Context, t *testing.T, count, window int, encoder dispatch.Encoder) *neighbourhood {
+	t.Helper()
+	in := startOver(t, openEtcdAlone(t, store.EmbeddedConfig{}), settings{
+		encoder: encoder, feedBytes: 1 << 20, messageBytes: 64 << 10,
+		window: cacher.WindowLimits{MinChanges: window, MaxChanges: window},
+	})
+	n := &neighbourhood{ledger: in.ledger(config)}
+	n.here = in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing).at
+	const streams = 9 // on one connection
+	for i := 0; i < count; i += streams {
+		reads := fanoutv1.NewFanoutServiceClient(dial(t, in.address))
+		for range min(streams, count-i) {
+			stream, err := reads.Watch(ctx, &fanoutv1.WatchRequest{Resource: config, Begin: after(n.here)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := &healthy{changed: make(chan struct{})}
+			n.healthy = append(n.healthy, h)
+			go h.read(stream)
+		}
+	}
+	return n
+}
+
+// write makes so many batches of changes, and returns when the healthy ones have
+// been told. A batch waits until they have been told an earlier one; nobody waits
+// for the others.
+func (n *neighbourhood) write(ctx context.Context, t *testing.T, batches int) {
+	t.Helper()
+	const ahead = 4
+	var revisions []int64
+	for range batches {
+		if i := len(revisions) - ahead; i >= 0 {
+			n.reach(ctx, t, revisions[i])
+		}
+		texts, before := map[string]*string{}, map[object.Key]*object.Object{}
+		for i := range slowBatch {
+			number := n.batches*slowBatch + i
+			key := fmt.Sprintf("key %03d", number%slowKeys)
+			before[object.Key(key)] = n.objects[object.Key(key)]
+			if texts[key] = nil; number%7 > 0 || before[object.Key(key)] == nil {
+				texts[key] = new(fmt.Sprintf("%08d%s", number, strings.Repeat("x", slowValue)))
+			}
+		}
+		known := len(n.changes)
+		revisions = append(revisions, n.ledger.write(ctx, t, texts))
+		n.batches++
+		for _, c := range n.changes[known:] {
+			kind, shown := fanoutv1.Event_TYPE_MODIFIED, c.New
+			switch old := before[c.Key]; {
+			case c.New == nil:
+				kind, shown = fanoutv1.Event_TYPE_DELETED, old
+			case old == nil:
+				kind = fanoutv1.Event_TYPE_ADDED
+			}
+			n.told.add(kind, string(c.Key), string(shown.Value), n.at)
+		}
+	}
+	n.reach(ctx, t, n.at)
+}
+
+func (n *neighbourhood) reach(ctx context.Context, t *testing.T, revision int64) {
+	t.Helper()
+	for _, h := range n.healthy {
+		h.reach(ctx, t, revision)
+	}
+}
+
+// wantUnharmed checks that the healthy ones have been told everything in order, by
+// nothing but the catch-up that they began with.
+func (n *neighbourhood) wantUnharmed(t *testing.T) {
+	t.Helper()
+	for i, h := range n.healthy {
+		h.mu.Lock()
+		got, catchUps := h.told, h.catchUps
+		h.mu.Unlock()
+		if got != n.told || catchUps != 1 {
+			t.Errorf("healthy watcher %d was told %+v in %d catch-ups, want %+v in one", i, got, catchUps, n.told)
+		}
+	}
+}
+
+// heap returns the bytes of memory that are in use.
+func heap() int64 {
+	// What is in a pool is given up by the second collection.
+	for range 3 {
+		runtime.GC()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// stuck is a watcher who stops reading as soon as it has been registered: of one
+// half the window of the stream is closed, of the other nobody reads from the socket.
+type stuck struct {
+	*rawStream
+	request *fanoutv1.WatchRequest
+	closed  bool // the window is; what comes in it is read
+}
+
+func (n *neighbourhood) stick(ctx context.Context, t *testing.T, i int, begin *fanoutv1.Position) *stuck {
+	t.Helper()
+	s := &stuck{request: &fanoutv1.WatchRequest{Resource: config, Begin: after(begin)}, closed: i%2 == 0}
+	if i%4 < 2 {
+		s.request.Delivery = fanoutv1.Delivery_DELIVERY_LATEST
+	}
+	if s.closed {
+		s.rawStream = openRaw(ctx, t, n.address, s.request, 4<<10)
+		s.attend()
+	} else {
+		s.rawStream = openRaw(ctx, t, n.address, s.request, wideOpen)
+	}
+	return s
+}
+
+// wantCaughtUp checks what one who was stuck has been told in the end.
+func (s *stuck) wantCaughtUp(t *testing.T, all []*fanoutv1.WatchResponse, truth *check.Truth, want ...fanoutv1.WatchResponse_CatchUp) {
+	t.Helper()
+	if got := kindsIn(all); !slices.Equal(want, got) {
+		t.Errorf("%v: catch-ups of kind %v, want %v", s.request, got, want)
+	}
+	begin := s.request.GetAfter()
+	h := check.History{
+		Watcher: fmt.Sprint("the watcher of ", s.request),
+		Latest:  s.request.GetDelivery() == fanoutv1.Delivery_DELIVERY_LATEST,
+		Streams: []check.Stream{streamOf(t, check.After, begin, all)},
+	}
+	if err := check.Validate(&h, truth); err != nil {
+		t.Error(err)
+	}
+}
+
+// A tenth of the watchers never reads. The others are told every change in order,
+// and memory does not grow with what the tenth misses. When it reads again it is
+// brought to the present: by the events where the server remembers them, else by
+// the difference.
+func TestBoundedAndIsolatedFromReadersThatStop(t *testing.T) {
+	watchers, changes := 200, 500
+	if raceEnabled {
+		watchers, changes = 50, 250
+	}
+	remembered := changes + changes/10
+	held := map[int]int64{}
+	for _, times := range []int{1, 4} {
+		t.Run(fmt.Sprint(times, " times the changes"), func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+			defer cancel()
+			n := settle(ctx, t, watchers*9/10, remembered, nil)
+			var all []*stuck
+			for i := range watchers / 10 {
+				all = append(all, n.stick(ctx, t, i, n.here))
+			}
+			n.write(ctx, t, times*changes/slowBatch)
+			while := heap()
+			n.wantUnharmed(t)
+
+			truth := n.truth(ctx, t, check.Conditions{Window: remembered, Tombstones: 100_000})
+			for _, s := range all {
+				if s.closed {
+					inStream := []fanoutv1.WatchResponse_CatchUp{fanoutv1.WatchResponse_CATCH_UP_REPLAY}
+					if times > 1 {
+						inStream = append(inStream, fanoutv1.WatchResponse_CATCH_UP_DELTA)
+					}
+					s.grant(t, 1<<30)
+					received, err := s.await(ctx, t, "it has caught up", func(s *rawStream) bool { return reached(n.at)(s.all) })
+					if err != nil {
+						t.Error(err)
+					}
+					s.wantCaughtUp(t, received, truth, inStream...)
+					s.forget()
+					continue
+				}
+				// The server gives up a connection that takes nothing, sooner or
+				// later. So this one comes again.
+				if err := s.conn.Close(); err != nil {
+					t.Error(err)
+				}
+				again := fanoutv1.WatchResponse_CATCH_UP_REPLAY
+				if times > 1 {
+					again = fanoutv1.WatchResponse_CATCH_UP_DELTA
+				}
+				passing, leave := context.WithCancel(ctx)
+				received := n.watch(passing, t, s.request).collect().await(ctx, t, reached(n.at))
+				leave()
+				s.wantCaughtUp(t, received, truth, again)
+			}
+			n.write(ctx, t, 1)
+			held[times] = while - heap()
+			t.Logf("%d changes, of which %d watchers took nothing: %d KiB were in use, of which they held %d", times*changes, len(all), while>>10, held[times]>>10)
+			runtime.KeepAlive(truth)
+		})
+	}
+	// What is on its way to each of them: a message, and what the transport has taken.
+	const each = 256 << 10
+	if most := int64(watchers / 10 * each); held[1] > most || held[4] > most {
+		t.Errorf("those who do not read held %d KiB and %d KiB, want at most %d KiB", held[1]>>10, held[4]>>10, most>>10)
+	}
+	// Less than what one of them has missed more in the second run.
+	if more := held[4] - held[1]; more > int64(2*changes*slowValue) {
+		t.Errorf("who misses four times as much holds %d KiB more", more>>10)
+	}
+}
+
+// Readers that stall, hang up and come back, again and again, harm nobody either.
+// What they leave behind is gone when the server has noticed, and the server does
+// not make more and more snapshots for them.
+func TestIsolatedFromReadersThatStallAndComeBack(t *testing.T) {
+	watchers, rounds := 200, 6
+	if raceEnabled {
+		watchers = 50
+	}
+	const remembered, batches = 100, 4 // batches in each round
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+	defer cancel()
+	encoder := newSharedEncoder()
+	n := settle(ctx, t, watchers*9/10, remembered, encoder)
+	n.write(ctx, t, slowKeys/slowBatch)
+	encoder.reset()
+
+	var used []int64
+	var goroutines []int
+	for round := range rounds {
+		var all []*stuck
+		for i := range watchers / 10 {
+			begin := n.here
+			switch i / 2 % 3 {
+			case 0: // the snapshot
+				begin = &fanoutv1.Position{}
+			case 1: // all there is to know
+				begin = &fanoutv1.Position{Epoch: n.here.GetEpoch(), Revision: n.at}
+			}
+			all = append(all, n.stick(ctx, t, i, begin))
+		}
+		n.write(ctx, t, batches)
+		for _, s := range all {
+			if err := s.conn.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		n.lines.awaitAll(ctx, t, line{"msg": "finished call", "grpc.method": "Watch"}, (round+1)*len(all))
+		different, encoded, _ := encoder.reset()
+		// A snapshot or a difference of everything for each state there was, which
+		// those who begin in the same way share; and the changes themselves.
+		if most := 2 * (batches + 1) * (slowKeys + batches*slowBatch); encoded > most {
+			t.Errorf("round %d: %d different events were encoded %d times, want at most %d", round, different, encoded, most)
+		}
+		used, goroutines = append(used, heap()), append(goroutines, runtime.NumGoroutine())
+	}
+	n.wantUnharmed(t)
+	t.Logf("bytes in use after each round: %v; goroutines: %v", used, goroutines)
+	// The first round pays for what is done only once. Later ones may leave in
+	// memory what they wrote: in the store and, here, in the test.
+	written := int64((rounds - 1) * batches * slowBatch * slowValue)
+	if more := used[rounds-1] - used[0]; more > 6*written {
+		t.Errorf("%d rounds in which %d KiB were written cost %d KiB", rounds-1, written>>10, more>>10)
+	}
+	if more := goroutines[rounds-1] - goroutines[0]; more > 10 {
+		t.Errorf("%d rounds leave %d goroutines behind", rounds-1, more)
+	}
+}
