@@ -2,11 +2,7 @@ package robustness
 
 import (
 	"fmt"
-	"iter"
-	"math"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -36,7 +32,7 @@ func (r *recording) judge(t *testing.T) (err error) {
 		}
 	}()
 	lg := zaptest.NewLogger(t, quiet)
-	result := validate.ValidateAndReturnVisualize(lg, validate.Config{}, append(unrecorded(r.persisted, r.reports), r.reports...), r.persisted, judging)
+	result := validate.ValidateAndReturnVisualize(lg, validate.Config{}, explained(r.reports, r.persisted), r.persisted, judging)
 	if result.Linearization.Status == validate.Failure {
 		picture := filepath.Join(r.dir, "history.html")
 		if porcupine.VisualizePath(result.Linearization.Model, result.Linearization.Info, picture) == nil {
@@ -73,91 +69,6 @@ func (r *recording) save(t *testing.T) {
 	if err := saved.SaveEtcdData(); err != nil {
 		t.Error(err)
 	}
-}
-
-// unrecorded returns reports of the requests in the write-ahead log that none of
-// the recorded clients can have made: those on keys which are not theirs, made by
-// fanoutd on its own behalf. Those that moved the revision the validator must know
-// of; the others would only give it more orders to try. When a request was made its
-// neighbours in the log tell: not before those in front of it were called, and not
-// after those behind it had returned.
-func unrecorded(persisted []model.EtcdRequest, recorded []report.ClientReport) []report.ClientReport {
-	type interval struct{ call, end int64 }
-	intervals := map[model.PutOptions]interval{} // of what was put, which is unique
-	for _, r := range recorded {
-		for _, op := range r.KeyValue {
-			end := op.Return
-			if op.Output.(model.MaybeEtcdResponse).Error != "" {
-				end = math.MaxInt64
-			}
-			for put := range puts(op.Input.(model.EtcdRequest)) {
-				intervals[put] = interval{op.Call, end}
-			}
-		}
-	}
-	state, err := model.NewReplay(persisted).StateForRevision(1)
-	if err != nil {
-		panic(err) // every etcd has had revision 1
-	}
-	var reports []report.ClientReport
-	call := int64(1)
-	for _, request := range persisted {
-		before := state.Revision
-		state, _ = state.Step(request)
-		if state.Revision != before && isForeign(request) {
-			id := -1 - len(reports)
-			reports = append(reports, report.ClientReport{ClientID: id, KeyValue: []porcupine.Operation{{
-				ClientId: id,
-				Input:    request,
-				Call:     call,
-				Output:   model.MaybeEtcdResponse{Persisted: true},
-				Return:   math.MaxInt64,
-			}}})
-		}
-		for put := range puts(request) {
-			known, ok := intervals[put]
-			if !ok {
-				continue
-			}
-			call = max(call, known.call)
-			for i := range reports {
-				op := &reports[i].KeyValue[0]
-				op.Return = max(op.Call+1, min(op.Return, known.end))
-			}
-		}
-	}
-	return reports
-}
-
-// puts returns what a request may put.
-func puts(request model.EtcdRequest) iter.Seq[model.PutOptions] {
-	return func(yield func(model.PutOptions) bool) {
-		if request.Type != model.Txn {
-			return
-		}
-		for _, op := range request.Txn.AllOperations() {
-			if op.Type == model.PutOperation && !yield(op.Put) {
-				return
-			}
-		}
-	}
-}
-
-// isForeign reports whether a request writes a key that is no client's.
-func isForeign(request model.EtcdRequest) bool {
-	return request.Type == model.Txn && slices.ContainsFunc(request.Txn.AllOperations(), foreign)
-}
-
-// foreign reports whether an operation writes a key that is no client's.
-func foreign(op model.EtcdOperation) bool {
-	key := op.Put.Key
-	switch op.Type {
-	case model.DeleteOperation:
-		key = op.Delete.Key
-	case model.RangeOperation:
-		return false
-	}
-	return !strings.HasPrefix(key, prefix) && !strings.HasPrefix(key, strangers)
 }
 
 // inOrder returns a history in which the persisted requests were made one after

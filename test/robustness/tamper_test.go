@@ -37,6 +37,7 @@ func TestTamperedHistoriesAreNotClean(t *testing.T) {
 		{"an event is of another key", changeKey, "not matching watch filter"},
 		{"a read is stale", staleRead, "linearization: Failure: illegal"},
 		{"a write is forgotten", forgetWrite, "linearization: Failure: illegal"},
+		{"nobody has deleted what is gone", forgetDeletion, "linearization: Failure: illegal"},
 		{"a failed precondition is a success", denyRefusal, "linearization: Failure: illegal"},
 		{"an object is missing in a snapshot", dropObject, "states: serializable"},
 		{"a watch runs ahead of etcd", inventEvent, "cannot make sense"},
@@ -53,6 +54,14 @@ func TestTamperedHistoriesAreNotClean(t *testing.T) {
 		result := validate.ValidateAndReturnVisualize(zaptest.NewLogger(t, quiet), validate.Config{}, rec.reports, rec.persisted, judging)
 		if err := result.Linearization.Error(); err == nil {
 			t.Error("the validator has not noticed a revision that nobody wrote")
+		}
+	})
+	// Not knowing an answer is no mistake: the log has what became of the request.
+	t.Run("answers are lost", func(t *testing.T) {
+		tampered := rec.clone(t)
+		loseAnswers(tampered)
+		if err := tampered.judge(t); err != nil {
+			t.Error(err)
 		}
 	})
 }
@@ -224,13 +233,44 @@ func staleRead(t *testing.T, r *recording) {
 }
 
 func forgetWrite(t *testing.T, r *recording) {
-	wrote := r.operation(t, false, func(request model.EtcdRequest, response model.MaybeEtcdResponse) bool {
+	r.forget(r.operation(t, false, func(request model.EtcdRequest, response model.MaybeEtcdResponse) bool {
 		return request.Type == model.Txn && strings.HasPrefix(firstPut(request), prefix) && response.Error == "" && !response.Txn.Failure
-	})
+	}))
+}
+
+func forgetDeletion(t *testing.T, r *recording) { r.forget(r.operation(t, false, deletesAlone)) }
+
+// deletesAlone picks writes that have deleted something and put nothing.
+func deletesAlone(request model.EtcdRequest, response model.MaybeEtcdResponse) bool {
+	return request.Type == model.Txn && firstPut(request) == "" && response.Txn != nil &&
+		slices.ContainsFunc(response.Txn.Results, func(r model.EtcdOperationResult) bool { return r.Deleted > 0 })
+}
+
+func (r *recording) forget(forgotten *porcupine.Operation) {
+	client, call := forgotten.ClientId, forgotten.Call
 	for i := range r.reports {
 		r.reports[i].KeyValue = slices.DeleteFunc(r.reports[i].KeyValue, func(o porcupine.Operation) bool {
-			return o.ClientId == wrote.ClientId && o.Call == wrote.Call
+			return o.ClientId == client && o.Call == call
 		})
+	}
+}
+
+// loseAnswers makes one of twenty writes, and every one that has only deleted, a
+// write without an answer, which is the last one of its stream.
+func loseAnswers(r *recording) {
+	n := 0
+	for i := range r.reports {
+		for j := range r.reports[i].KeyValue {
+			o := &r.reports[i].KeyValue[j]
+			request, response := o.Input.(model.EtcdRequest), o.Output.(model.MaybeEtcdResponse)
+			if request.Type != model.Txn || response.Error != "" {
+				continue
+			}
+			if n++; n%20 == 0 || deletesAlone(request, response) {
+				o.ClientId = 1_000_000 + n
+				o.Output = model.MaybeEtcdResponse{Error: "lost"}
+			}
+		}
 	}
 }
 
