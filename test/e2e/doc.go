@@ -3,8 +3,16 @@
 // compares what watchers received with what etcd itself says has happened.
 //
 // What is expected is never taken from fanoutd. The truth is etcd's history, read
-// with etcd's own client from the first revision on, and package check judges
-// every watcher's recording against it.
+// with etcd's own client, and package check judges every watcher's recording and
+// every list against it. What a selector picks is written down again, as a function.
+//
+// TestWatchersSeeExactlyWhatHappened does everything at once and at random: a world
+// of writers, of watchers of every kind that come and go, stall and hop between
+// servers, and of readers, in which servers are stopped and killed, etcd is killed,
+// compacted, cut off and frozen, and connections break. Its window and its memory of
+// deletions are so small that coming back leads to every kind of catch-up; it says
+// that it was too easy if one of them never happened. FANOUTD_SOAK=10m lets it go on,
+// round after round.
 //
 // Random choices come from a seed that each test prints. FANOUTD_SEED takes it
 // back. When a test fails, the log of the server and the recordings of the

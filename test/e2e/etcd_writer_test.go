@@ -17,17 +17,18 @@ import (
 // fanoutd do: also values without an envelope, many keys with one deletion, and
 // keys that are none of the resource's.
 type etcdWriter struct {
-	name   string
+	name   string // also the value of a label
+	pace   *pace
 	client *clientv3.Client
 	rng    *rand.Rand
 	ledger *ledger
 	writes int
 }
 
-// run writes until there are enough changes. A write that was left unanswered
+// run writes until it has been long enough. A write that was left unanswered
 // because the etcd inside of fanoutd went away with it is done again.
-func (w *etcdWriter) run(ctx context.Context, enough int) error {
-	for w.ledger.len() < enough {
+func (w *etcdWriter) run(ctx, until context.Context) error {
+	for w.pace.next(until) {
 		w.writes++
 		ops, err := w.next()
 		if err != nil {
@@ -86,7 +87,10 @@ func (w *etcdWriter) next() ([]clientv3.Op, error) {
 }
 
 func (w *etcdWriter) randomValue() (string, error) {
-	text := fmt.Sprintf("%s %d", w.name, w.writes)
+	text, err := randomDocument(w.rng, w.name, w.writes)
+	if err != nil {
+		return "", err
+	}
 	switch w.rng.IntN(10) {
 	case 0:
 		return text, nil // text that is no envelope
@@ -95,11 +99,12 @@ func (w *etcdWriter) randomValue() (string, error) {
 	case 2:
 		return "", nil
 	}
-	sealed, err := seal("application/json", map[string]string{"writer": w.name}, fmt.Appendf(nil, "%q", text))
+	sealed, err := seal(contentJSON, randomLabels(w.rng, w.name), []byte(text))
 	return string(sealed), err
 }
 
 func (w *etcdWriter) apply(ctx context.Context, ops []clientv3.Op) error {
+	begun := w.ledger.begin()
 	answer, err := w.client.Txn(ctx).Then(ops...).Commit()
 	if err != nil {
 		return err
@@ -118,6 +123,6 @@ func (w *etcdWriter) apply(ctx context.Context, ops []clientv3.Op) error {
 			note(kv.Key)
 		}
 	}
-	w.ledger.add(answer.Header.GetRevision(), changed...)
+	begun.acknowledged(answer.Header.GetRevision(), changed...)
 	return nil
 }

@@ -1,211 +1,158 @@
 package e2e
 
 import (
-	"context"
-	"fmt"
-	"math"
 	"os"
 	"syscall"
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
-
 	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/object"
-
-	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/test/etcdproc"
 	"github.com/fanoutd/fanoutd/test/loopback"
 	"github.com/fanoutd/fanoutd/test/seed"
 )
 
-// Fifty watchers, some of which come and go and some of which read slowly, see
-// exactly what etcd says has happened, while eight writers make 10,000 changes
-// and the server is stopped and started, and killed and started.
+// soakVariable says how long the randomized test goes on, as 10m or 8h. Without it
+// there is one round.
+const soakVariable = "FANOUTD_SOAK"
+
+// Watchers of every kind, some of which come and go and some of which read slowly,
+// see exactly what etcd says has happened, and so do those who list, while writers
+// write and everything breaks that can.
 func TestWatchersSeeExactlyWhatHappened(t *testing.T) {
-	t.Run("embedded etcd", func(t *testing.T) {
-		etcd := loopback.FreeAddress(t)
-		watchersSeeExactlyWhatHappened(t, startServer(t, embedded(t, etcd)...), etcd)
-	})
-	t.Run("external etcd", func(t *testing.T) {
-		etcd := startEtcd(t)
-		watchersSeeExactlyWhatHappened(t, startServer(t, "--etcd-endpoints", "http://"+etcd), etcd)
-	})
-}
-
-const changes = 10_000
-
-func watchersSeeExactlyWhatHappened(t *testing.T, s *server, etcdAddress string) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	actors, ctx := errgroup.WithContext(ctx)
-	t.Cleanup(func() {
-		cancel()
-		_ = actors.Wait() // after a failure; otherwise they are at their end
-	})
+	t.Parallel()
 	random := seed.New(t)
-	written := newLedger()
-	goal := newGoal(ctx)
-	etcd := dialEtcd(t, etcdAddress)
-
-	watchers := newWatchers(t, s, func(w *watcher, i int) {
-		w.goal, w.ledger, w.rng = goal, written, random.Rand(uint64(i))
-	})
-	for _, w := range watchers {
-		actors.Go(func() error { return w.run(ctx) })
-	}
-	writers, writing := errgroup.WithContext(ctx)
-	startWriters(writing, writers, s, etcd, written, random)
-	actors.Go(func() error {
-		defer written.close()
-		return writers.Wait()
-	})
-
-	// wait returns when n changes have been written, or all.
-	wait := func(n int) {
-		t.Helper()
-		if err := written.wait(ctx, n); err != nil {
-			t.Fatal(actors.Wait())
+	var enough time.Duration
+	if text := os.Getenv(soakVariable); text != "" {
+		var err error
+		if enough, err = time.ParseDuration(text); err != nil {
+			t.Fatalf("%s: %v", soakVariable, err)
 		}
 	}
-	for i, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-		wait((i + 1) * changes / 3)
-		s.end(t, signal)
-		s.start(t)
+	t.Run("embedded etcd", func(t *testing.T) { embeddedRound(t, random) })
+	begun := time.Now()
+	for round := seed.Seed(0); round == 0 || time.Since(begun) < enough; round++ {
+		name := "external etcd"
+		if enough > 0 {
+			name = time.Since(begun).Round(time.Second).String()
+		}
+		if !t.Run(name, func(t *testing.T) { externalRound(t, random+round) }) {
+			return
+		}
 	}
-	wait(math.MaxInt)
-	last, err := closeScopes(ctx, s.conn, watchers)
-	if err != nil {
-		t.Fatalf("last write: %v\n%v", err, actors.Wait())
-	}
-	goal.set(last)
-	err = actors.Wait()
+}
 
-	truth := readTruth(t, etcd)
-	judge(t, truth, watchers)
-	if err != nil {
-		t.Fatal(err)
+// embeddedRound is one in which the store is restarted with the server.
+func embeddedRound(t *testing.T, random seed.Seed) {
+	t.Logf("%s=%d", seed.Variable, random)
+	etcd := loopback.FreeAddress(t)
+	args := append(configured(t, resourceConfig), embedded(t, etcd)...)
+	w := newWorld(t, startServer(t, args...), etcd, random)
+	w.populate(t, 30, 60)
+	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		w.changes(t, 400)
+		w.disturb(t, func() {
+			since := w.ledger.newest()
+			w.server.end(t, signal)
+			w.server.start(t)
+			w.forget(check.Forgotten{Since: since, Below: since - smallWindow})
+		})
 	}
-	if err := written.survived(truth); err != nil {
+	w.changes(t, 300)
+	w.judge(t, "replays", "resets", "live", "merged", "previous", "bookmarks", "reads")
+}
+
+// externalRound is one in which everything breaks.
+func externalRound(t *testing.T, random seed.Seed) {
+	t.Logf("%s=%d", seed.Variable, random)
+	etcd := etcdproc.StartMember(t, "http")
+	store := newLink(t, etcd.Address)
+	args := append(configured(t, resourceConfig), "--etcd-endpoints", "http://"+store.address)
+	w := newWorld(t, startServer(t, args...), etcd.Address, random)
+	w.others = []*server{startServer(t, append(configured(t, resourceConfig), "--etcd-endpoints", "http://"+etcd.Address)...)}
+	w.populate(t, 60, 60)
+	w.suffer(t, random.Rand(5000), w.faults(t, etcd, store))
+	w.judge(t, "replays", "deltas", "resets", "from now", "drainings", "live", "merged", "previous", "without values", "bookmarks",
+		"every event, expired", "time limits", "exact snapshots", "reads", "exact reads", "reads in pages")
+}
+
+// judge waits until everybody has seen everything, and says who saw something
+// wrong. The test is too easy if one of these things never happened.
+func (w *world) judge(t *testing.T, demanding ...string) {
+	t.Helper()
+	truth := w.finish(t)
+	w.judgeWatchers(t, truth)
+	w.judgeReaders(t, truth)
+	if err := w.ledger.survived(truth); err != nil {
 		t.Error(err)
 	}
-	if truth.Len() < changes {
-		t.Errorf("only %d changes were made", truth.Len())
-	}
-	variety(t, truth, watchers)
-}
-
-// newWatchers returns watchers of the whole resource, of prefixes and of single
-// keys, on a few connections.
-func newWatchers(t *testing.T, s *server, complete func(*watcher, int)) []*watcher {
-	scopes := make([]*fanoutv1.Scope, 0, 50)
-	for range 10 {
-		scopes = append(scopes, wholeResource())
-	}
-	for team := range teams {
-		scopes = append(scopes, prefixScope(fmt.Sprintf("team-%d", team)))
-		scopes = append(scopes, prefixScope(fmt.Sprintf("team-%d/svc-%d/", team%3, team%services)))
-	}
-	for i := len(scopes); i < cap(scopes); i++ {
-		switch i % 3 {
-		case 0:
-			scopes = append(scopes, keyScope(fmt.Sprintf("team-%d", i%teams)))
-		default:
-			scopes = append(scopes, keyScope(fmt.Sprintf("team-%d/svc-%d/key-%d", i%teams, i%services, i%keys)))
-		}
-	}
-	conns := make([]*grpc.ClientConn, 5)
-	for i := range conns {
-		conns[i] = dial(t, s.address)
-	}
-	watchers := make([]*watcher, len(scopes))
-	for i, scope := range scopes {
-		w := &watcher{
-			name:   fmt.Sprintf("watcher %d", i),
-			client: fanoutv1.NewFanoutServiceClient(conns[i%len(conns)]),
-			scope:  scope,
-		}
-		if i%5 > 1 {
-			// Single keys change seldom, so their watchers leave sooner.
-			w.patience = 40
-			if scope.GetKey() != "" {
-				w.patience = 4
-			}
-		}
-		complete(w, i)
-		watchers[i] = w
-	}
-	return watchers
-}
-
-func startWriters(ctx context.Context, group *errgroup.Group, s *server, etcd *clientv3.Client, written *ledger, random seed.Seed) {
-	store := fanoutv1.NewStoreServiceClient(s.conn)
-	for i := range 6 {
-		w := &rpcWriter{name: fmt.Sprintf("writer %d", i), store: store, rng: random.Rand(uint64(100 + i)), ledger: written}
-		group.Go(func() error { return w.run(ctx, changes) })
-	}
-	for i := range 2 {
-		w := &etcdWriter{name: fmt.Sprintf("etcd writer %d", i), client: etcd, rng: random.Rand(uint64(200 + i)), ledger: written}
-		group.Go(func() error { return w.run(ctx, changes) })
-	}
-}
-
-// closeScopes makes a last change in the scope of every watcher, all of them at
-// the revision that it returns.
-func closeScopes(ctx context.Context, conn *grpc.ClientConn, watchers []*watcher) (int64, error) {
-	request := &fanoutv1.TransactRequest{Resource: resource}
-	seen := map[string]bool{}
-	for _, w := range watchers {
-		key := w.scope.GetKey()
-		if prefix, err := scopeOf(w.scope); err == nil && w.scope.GetPrefix() != "" {
-			key = string(prefix.First()) + "closing"
-		}
-		if key == "" || seen[key] {
-			continue
-		}
-		seen[key] = true
-		request.Operations = append(request.Operations, &fanoutv1.Operation{Operation: &fanoutv1.Operation_Put{
-			Put: &fanoutv1.PutOperation{Key: key, Value: &fanoutv1.PutOperation_Text{Text: "closing"}},
-		}})
-	}
-	answer, err := fanoutv1.NewStoreServiceClient(conn).Transact(ctx, request)
-	return answer.GetRevision(), err
-}
-
-// variety makes sure that what was meant to be tested has happened.
-func variety(t *testing.T, truth *check.Truth, watchers []*watcher) {
-	t.Helper()
-	seen := map[string]int{}
-	for _, w := range watchers {
-		for i := range w.history.Streams {
-			s := &w.history.Streams[i]
-			seen["streams"]++
-			if s.Begin == check.FromNow && len(s.Messages) > 0 {
-				seen["from now"]++
-			}
-			for j := range s.Messages {
-				m := &s.Messages[j]
-				seen["messages"]++
-				seen["events"] += len(m.Events)
-				switch {
-				case m.CatchUp == object.Replay:
-					seen["replays"]++
-				case m.CatchUp == object.Reset:
-					seen["resets"]++
-				case m.Kind == object.Draining:
-					seen["drainings"]++
-				}
-				if m.Kind == object.Live {
-					seen["live"]++
-				}
-			}
-		}
-	}
-	t.Logf("%d changes, %d watchers: %v", truth.Len(), len(watchers), seen)
-	for _, what := range []string{"replays", "resets", "from now", "drainings", "live"} {
+	seen := w.seen(truth)
+	bookmarks := w.bookmarksDue(truth)
+	farewells, farewell := w.farewells(truth)
+	t.Logf("%d changes, %d watchers: %v; about %d bookmarks were due, and %d last ones, of which %d came",
+		truth.Len(), len(w.watchers), seen, bookmarks, farewells, farewell)
+	for _, what := range demanding {
 		if seen[what] == 0 {
 			t.Errorf("the test is too easy: there were no %s", what)
 		}
 	}
+	// Of the bookmarks that were due, most have to come: machines that run tests
+	// are busy, but not that busy.
+	if came := seen["bookmarks"]; came < bookmarks/4 {
+		t.Errorf("%d bookmarks came, but about %d were due", came, bookmarks)
+	}
+	// A last bookmark can come too late for its deadline, but not each time.
+	if farewells >= 5 && farewell == 0 {
+		t.Errorf("none of %d streams had a last bookmark before its deadline", farewells)
+	}
+}
+
+// seen counts what happened to the watchers and readers.
+func (w *world) seen(truth *check.Truth) map[string]int {
+	seen := map[string]int{"gaps": len(truth.Gaps)}
+	count := func(what string, is bool) {
+		if is {
+			seen[what]++
+		}
+	}
+	for _, watcher := range w.watchers {
+		h := &watcher.history
+		for i := range h.Streams {
+			s := &h.Streams[i]
+			count("streams", true)
+			count("from now", s.Begin == check.FromNow && len(s.Messages) > 0)
+			count("exact snapshots", s.Exact > 0 && len(s.Messages) > 0)
+			count("time limits", s.Status == check.StatusOK)
+			count("every event, expired", s.Status == check.StatusPositionExpired)
+			for j := range s.Messages {
+				m := &s.Messages[j]
+				count("messages", true)
+				count("replays", m.CatchUp == object.Replay)
+				count("deltas", m.CatchUp == object.Delta)
+				count("resets", m.CatchUp == object.Reset)
+				count("catch-ups in the stream", m.Kind == object.CatchUpBegin && j > 0)
+				count("drainings", m.Kind == object.Draining)
+				count("live", m.Kind == object.Live)
+				count("bookmarks", m.Kind == object.Bookmark && j > 0)
+				count("partial", m.Partial)
+				for k := range m.Events {
+					e := &m.Events[k]
+					count("events", true)
+					count("merged", h.Latest && m.Kind == object.Live)
+					count("previous", e.Previous != nil)
+					count("without values", e.Object.Value == nil)
+				}
+			}
+		}
+	}
+	for _, reader := range w.readers {
+		for i := range reader.reads {
+			read := &reader.reads[i]
+			count("reads", len(read.Pages) > 0)
+			count("exact reads", read.Exact > 0 && len(read.Pages) > 0)
+			count("reads in pages", len(read.Pages) > 1)
+		}
+	}
+	return seen
 }

@@ -43,3 +43,11 @@ func write(t *testing.T, dir, name string, print func(io.Writer) error) {
 		t.Error(err)
 	}
 }
+
+// writeFile writes a file with the given content.
+func writeFile(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,20 +1,24 @@
 package e2e
 
 import (
+	"io"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// judge validates what every watcher saw, and keeps the recordings that are
-// wrong.
-func judge(t *testing.T, truth *check.Truth, watchers []*watcher) {
+// judgeWatchers validates what every watcher saw, and keeps the recordings that
+// are wrong.
+func (w *world) judgeWatchers(t *testing.T, truth *check.Truth) {
 	t.Helper()
 	wrong := 0
 	dir := ""
-	for _, w := range watchers {
-		err := check.Validate(&w.history, truth)
+	for _, watcher := range w.watchers {
+		err := check.Validate(&watcher.history, truth)
 		if err == nil {
 			continue
 		}
@@ -27,9 +31,93 @@ func judge(t *testing.T, truth *check.Truth, watchers []*watcher) {
 			dir = keep(t)
 			write(t, dir, "truth.txt", truth.Print)
 		}
-		write(t, dir, strings.ReplaceAll(w.name, " ", "-")+".txt", w.history.Print)
+		write(t, dir, fileName(watcher.name), watcher.history.Print)
 	}
 	if wrong > 0 {
-		t.Errorf("%d of %d watchers saw something wrong", wrong, len(watchers))
+		t.Errorf("%d of %d watchers saw something wrong", wrong, len(w.watchers))
 	}
 }
+
+// judgeReaders judges everything that was read.
+func (w *world) judgeReaders(t *testing.T, truth *check.Truth) {
+	t.Helper()
+	wrong := 0
+	for _, reader := range w.readers {
+		for i := range reader.reads {
+			err := check.Consistent(&reader.reads[i], truth)
+			if err == nil {
+				continue
+			}
+			if wrong++; wrong <= 3 {
+				t.Error(err)
+			}
+		}
+	}
+	if wrong > 0 {
+		t.Errorf("%d reads were wrong", wrong)
+		write(t, keep(t), "truth.txt", func(out io.Writer) error { return truth.Print(out) })
+	}
+}
+
+// bookmarksDue returns about how many bookmarks the watchers should have got: one
+// for each interval in which nothing else came, and nothing was wrong.
+func (w *world) bookmarksDue(truth *check.Truth) int {
+	due := 0
+	for _, watcher := range w.watchers {
+		h := &watcher.history
+		for i := range h.Streams {
+			s := &h.Streams[i]
+			if h.Bookmarks == 0 || len(s.Messages) == 0 {
+				continue
+			}
+			last := s.Messages[0].At
+			quiet := func(until time.Time) {
+				if !disturbed(last, until, truth.Outages) && !disturbed(last, until, s.Away) {
+					due += int(until.Sub(last) / h.Bookmarks)
+				}
+				last = until
+			}
+			for j := range s.Messages {
+				quiet(s.Messages[j].At)
+			}
+			quiet(s.Ended)
+		}
+	}
+	return due
+}
+
+// farewells returns how many streams reached the deadline of their call in peace,
+// and how many of them were told shortly before how far they are. Those that get
+// bookmarks anyway are not counted.
+func (w *world) farewells(truth *check.Truth) (due, came int) {
+	for _, watcher := range w.watchers {
+		h := &watcher.history
+		for i := range h.Streams {
+			s := &h.Streams[i]
+			if s.End != atItsDeadline || h.Bookmarks > 0 || len(s.Messages) == 0 || disturbed(s.Opened, s.Ended, truth.Outages) || disturbed(s.Opened, s.Ended, s.Away) {
+				continue
+			}
+			due++
+			last := s.Messages[max(0, len(s.Messages)-3):] // something may have happened since
+			if slices.ContainsFunc(last, func(m check.Message) bool { return m.Kind == object.Bookmark }) {
+				came++
+			}
+		}
+	}
+	return due, came
+}
+
+// disturbed reports whether one of the spans lies between two moments, or touches
+// them.
+func disturbed(from, to time.Time, spans []check.Span) bool {
+	const aftermath = time.Second
+	for _, s := range spans {
+		if s.From.Before(to) && s.To.Add(aftermath).After(from) {
+			return true
+		}
+	}
+	return false
+}
+
+// fileName returns the name of a file for the recording of somebody.
+func fileName(who string) string { return strings.ReplaceAll(who, " ", "-") + ".txt" }

@@ -3,7 +3,9 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -14,7 +16,8 @@ import (
 type ledger struct {
 	mu       sync.Mutex
 	entries  []entry
-	revision object.Revision // the newest
+	writes   []check.Acknowledged // in order of time
+	revision object.Revision      // the newest
 	closed   bool
 	grown    chan struct{} // closed and replaced when something changes
 }
@@ -25,12 +28,25 @@ type entry struct {
 	revision object.Revision
 }
 
+// writing is a write that has begun.
+type writing struct {
+	ledger *ledger
+	begun  time.Time
+}
+
+// begin notes that a write begins now.
+func (l *ledger) begin() writing { return writing{l, time.Now()} }
+
 func newLedger() *ledger { return &ledger{grown: make(chan struct{})} }
 
-// add enters the changes of one acknowledged write.
-func (l *ledger) add(revision int64, keys ...object.Key) {
+// acknowledged enters the changes of a write.
+func (w writing) acknowledged(revision int64, keys ...object.Key) {
+	l := w.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(keys) > 0 {
+		l.writes = append(l.writes, check.Acknowledged{Begun: w.begun, At: time.Now(), Revision: object.Revision(revision)})
+	}
 	for _, key := range keys {
 		l.entries = append(l.entries, entry{key, object.Revision(revision)})
 	}
@@ -63,6 +79,24 @@ func (l *ledger) newest() object.Revision {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.revision
+}
+
+// acknowledgements returns the writes that changed the resource, in order of time.
+func (l *ledger) acknowledgements() []check.Acknowledged {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.writes)
+}
+
+// recent returns a revision of the resource that was acknowledged not long ago,
+// the newest if back is 0. False: there is none.
+func (l *ledger) recent(back int) (object.Revision, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.entries) == 0 {
+		return 0, false
+	}
+	return l.entries[max(0, len(l.entries)-1-back)].revision, true
 }
 
 // wait waits until there are n acknowledged changes, or no more to come.

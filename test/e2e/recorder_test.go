@@ -15,8 +15,8 @@ import (
 
 // recorder is a watcher that does what the test tells it, message by message.
 type recorder struct {
+	wish
 	client  fanoutv1.FanoutServiceClient
-	scope   *fanoutv1.Scope
 	history check.History
 	stream  fanoutv1.FanoutService_WatchClient
 	leave   context.CancelFunc // ends the stream
@@ -24,21 +24,33 @@ type recorder struct {
 
 func newRecorder(t *testing.T, conn *grpc.ClientConn, scope *fanoutv1.Scope) *recorder {
 	t.Helper()
-	covers, err := scopeOf(scope)
+	return newRecorderOf(t, conn, wish{scope: scope})
+}
+
+func newRecorderOf(t *testing.T, conn *grpc.ClientConn, w wish) *recorder {
+	t.Helper()
+	history, err := w.history("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &recorder{
-		client:  fanoutv1.NewFanoutServiceClient(conn),
-		scope:   scope,
-		history: check.History{Watcher: "watcher of " + covers.String(), Scope: covers},
-	}
+	history.Watcher = "watcher of " + history.Scope.String()
+	r := &recorder{wish: w, client: fanoutv1.NewFanoutServiceClient(conn), history: history, leave: func() {}}
+	t.Cleanup(func() { r.leave() })
+	return r
 }
 
 // open opens the next stream, and returns when the server has registered it.
 func (r *recorder) open(t *testing.T, begin check.Begin) {
 	t.Helper()
-	request := &fanoutv1.WatchRequest{Resource: resource, Scope: r.scope}
+	if err := r.try(t, begin); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// try is open where that may fail.
+func (r *recorder) try(t *testing.T, begin check.Begin) error {
+	t.Helper()
+	request := r.request()
 	asked := check.Stream{Begin: begin}
 	switch begin {
 	case check.FromNow:
@@ -50,16 +62,25 @@ func (r *recorder) open(t *testing.T, begin check.Begin) {
 		}}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-	t.Cleanup(cancel)
 	stream, err := r.client.Watch(ctx, request)
 	if err != nil {
-		t.Fatal(err)
+		cancel()
+		return err
 	}
-	if _, err := stream.Header(); err != nil {
-		t.Fatal(err)
+	header, err := stream.Header()
+	if err != nil {
+		cancel()
+		return err
+	}
+	if header == nil {
+		// The stream has ended before it was registered.
+		cancel()
+		_, err := stream.Recv()
+		return err
 	}
 	r.stream, r.leave = stream, cancel
 	r.history.Streams = append(r.history.Streams, asked)
+	return nil
 }
 
 // receive returns the next message, or the error that ends the stream.

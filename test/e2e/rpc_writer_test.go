@@ -16,20 +16,24 @@ import (
 
 // rpcWriter writes at random through StoreService.
 type rpcWriter struct {
-	name   string
+	name   string // also the value of a label
+	pace   *pace
 	store  fanoutv1.StoreServiceClient
 	rng    *rand.Rand
 	ledger *ledger
 	writes int
 }
 
-// run writes until there are enough changes. A write that a stopping server
+// run writes until it has been long enough. A write that a stopping server
 // refused or left unanswered is done again, whether it was applied or not:
 // etcd's history tells.
-func (w *rpcWriter) run(ctx context.Context, enough int) error {
-	for w.ledger.len() < enough {
+func (w *rpcWriter) run(ctx, until context.Context) error {
+	for w.pace.next(until) {
 		w.writes++
-		write := w.next()
+		write, err := w.next()
+		if err != nil {
+			return err
+		}
 		for {
 			err := write(ctx)
 			if status.Code(err) == codes.Unavailable {
@@ -45,12 +49,13 @@ func (w *rpcWriter) run(ctx context.Context, enough int) error {
 }
 
 // next returns the next write, which can be done more than once.
-func (w *rpcWriter) next() func(context.Context) error {
+func (w *rpcWriter) next() (func(context.Context) error, error) {
 	switch n := w.rng.IntN(100); {
 	case n < 45:
-		return w.put(w.randomPut(randomKey(w.rng)))
+		put, err := w.randomPut(randomKey(w.rng))
+		return w.put(put), err
 	case n < 60:
-		return w.delete(&fanoutv1.DeleteOperation{Key: randomKey(w.rng)})
+		return w.delete(&fanoutv1.DeleteOperation{Key: randomKey(w.rng)}), nil
 	default:
 		return w.transact()
 	}
@@ -58,35 +63,41 @@ func (w *rpcWriter) next() func(context.Context) error {
 
 func (w *rpcWriter) put(put *fanoutv1.PutOperation) func(context.Context) error {
 	return func(ctx context.Context) error {
+		begun := w.ledger.begin()
 		answer, err := w.store.Put(ctx, &fanoutv1.PutRequest{Resource: resource, Put: put})
 		if err != nil {
 			return conflictIsFine(err)
 		}
-		w.ledger.add(answer.GetRevision(), object.Key(put.GetKey()))
+		begun.acknowledged(answer.GetRevision(), object.Key(put.GetKey()))
 		return nil
 	}
 }
 
 func (w *rpcWriter) delete(op *fanoutv1.DeleteOperation) func(context.Context) error {
 	return func(ctx context.Context) error {
+		begun := w.ledger.begin()
 		answer, err := w.store.Delete(ctx, &fanoutv1.DeleteRequest{Resource: resource, Delete: op})
 		if err != nil {
 			return conflictIsFine(err)
 		}
 		if answer.GetDeleted() {
-			w.ledger.add(answer.GetRevision(), object.Key(op.GetKey()))
+			begun.acknowledged(answer.GetRevision(), object.Key(op.GetKey()))
 		}
 		return nil
 	}
 }
 
-func (w *rpcWriter) transact() func(context.Context) error {
+func (w *rpcWriter) transact() (func(context.Context) error, error) {
 	request := &fanoutv1.TransactRequest{Resource: resource}
 	for _, key := range randomKeys(w.rng, 2+w.rng.IntN(20)) {
 		op := &fanoutv1.Operation{}
 		switch n := w.rng.IntN(100); {
 		case n < 70:
-			op.Operation = &fanoutv1.Operation_Put{Put: w.randomPut(key)}
+			put, err := w.randomPut(key)
+			if err != nil {
+				return nil, err
+			}
+			op.Operation = &fanoutv1.Operation_Put{Put: put}
 		case n < 99:
 			op.Operation = &fanoutv1.Operation_Delete{Delete: &fanoutv1.DeleteOperation{Key: key}}
 		default:
@@ -95,6 +106,7 @@ func (w *rpcWriter) transact() func(context.Context) error {
 		request.Operations = append(request.Operations, op)
 	}
 	return func(ctx context.Context) error {
+		begun := w.ledger.begin()
 		answer, err := w.store.Transact(ctx, request)
 		if err != nil {
 			return conflictIsFine(err)
@@ -111,33 +123,33 @@ func (w *rpcWriter) transact() func(context.Context) error {
 				changed = append(changed, object.Key(op.GetDelete().GetKey()))
 			}
 		}
-		w.ledger.add(answer.GetRevision(), changed...)
+		begun.acknowledged(answer.GetRevision(), changed...)
 		return nil
-	}
+	}, nil
 }
 
-// randomPut returns the put of a text, of bytes or of nothing, sometimes under
-// the condition that the key does not exist.
-func (w *rpcWriter) randomPut(key string) *fanoutv1.PutOperation {
-	put := &fanoutv1.PutOperation{Key: key}
-	text := fmt.Sprintf("{%q: %d}", w.name, w.writes)
+// randomPut returns the put of a text, of bytes, of nothing or of a document,
+// sometimes under the condition that the key does not exist.
+func (w *rpcWriter) randomPut(key string) (*fanoutv1.PutOperation, error) {
+	put := &fanoutv1.PutOperation{Key: key, Labels: randomLabels(w.rng, w.name)}
+	text, err := randomDocument(w.rng, w.name, w.writes)
+	if err != nil {
+		return nil, err
+	}
 	switch w.rng.IntN(10) {
 	case 0:
 		put.Value = &fanoutv1.PutOperation_Data{Data: []byte{0xff, byte(w.writes), 0x00}}
 	case 1: // an empty value
 	case 2:
-		put.Value = &fanoutv1.PutOperation_Text{Text: strings.Repeat(text, 100)}
+		put.Value = &fanoutv1.PutOperation_Text{Text: strings.Repeat(text, 50)}
 	default:
 		put.Value = &fanoutv1.PutOperation_Text{Text: text}
-		put.ContentType = "application/json"
-	}
-	if w.rng.IntN(4) == 0 {
-		put.Labels = map[string]string{"writer": w.name, "tier": fmt.Sprint(w.rng.IntN(3))}
+		put.ContentType = contentJSON
 	}
 	if w.rng.IntN(40) == 0 {
 		put.IfModRevision = new(int64)
 	}
-	return put
+	return put, nil
 }
 
 // conflictIsFine takes a precondition that did not hold for what it is: an

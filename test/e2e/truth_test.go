@@ -101,5 +101,7 @@ func changeOf(key object.Key, event *clientv3.Event) (object.Change, error) {
 		ModRevision:    object.Revision(event.Kv.ModRevision),
 		Version:        event.Kv.Version,
 	}
-	return c, unseal(c.New, event.Kv.Value)
+	err := unseal(c.New, event.Kv.Value)
+	readFields(c.New)
+	return c, err
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -31,42 +34,44 @@ func newGoal(ctx context.Context) *goal {
 	return g
 }
 
-func (g *goal) set(revision int64) {
-	g.revision.Store(revision)
+func (g *goal) set(revision object.Revision) {
+	g.revision.Store(int64(revision))
 	g.announce()
 }
 
 // watcher watches, and records what it receives. Whatever happens to its server
 // it comes back, until it has reached the goal.
 type watcher struct {
-	name   string
-	client fanoutv1.FanoutServiceClient
-	scope  *fanoutv1.Scope
-	goal   *goal
-	ledger *ledger
-	rng    *rand.Rand
+	wish
+	name    string
+	clients []fanoutv1.FanoutServiceClient // for each stream it takes one of them
+	goal    *goal
+	ledger  *ledger
+	rng     *rand.Rand
 
 	// patience is about how many messages it receives before it leaves and comes
 	// back, perhaps much later. 0: it never leaves.
 	patience int
 
-	history  check.History
-	position atomic.Int64 // the last revision that it was given
+	// calm is for how many changes it is away at most when it rests.
+	calm int
+
+	history check.History
+	fresh   bool // what it had cannot be continued
 }
 
 func (w *watcher) run(ctx context.Context) error {
-	scope, err := scopeOf(w.scope)
-	if err != nil {
+	var err error
+	if w.history, err = w.wish.history(w.name); err != nil {
 		return err
 	}
-	w.history = check.History{Watcher: w.name, Scope: scope}
 	for !w.finished() {
 		left, err := w.watch(ctx)
 		if err != nil {
 			return fmt.Errorf("%s: stream %d: %w", w.name, len(w.history.Streams)-1, err)
 		}
 		if left && w.rng.IntN(3) == 0 {
-			if err := w.rest(ctx, 1500); err != nil {
+			if err := w.rest(ctx, 3*w.calm); err != nil {
 				return fmt.Errorf("%s: %w", w.name, err)
 			}
 		}
@@ -77,7 +82,8 @@ func (w *watcher) run(ctx context.Context) error {
 // finished reports whether the watcher has reached the goal.
 func (w *watcher) finished() bool {
 	goal := w.goal.revision.Load()
-	return goal > 0 && w.position.Load() >= goal
+	position, known := w.history.Position()
+	return goal > 0 && known && int64(position.Revision) >= goal
 }
 
 // rest does nothing while up to n changes are written.
@@ -85,18 +91,40 @@ func (w *watcher) rest(ctx context.Context, n int) error {
 	return w.ledger.wait(ctx, w.ledger.len()+w.rng.IntN(n))
 }
 
-// begin chooses where the next stream begins: mostly where the last one ended.
+// begin chooses where the next stream begins: mostly where the last one ended. When
+// nothing more is written, only what is missing is asked for.
 func (w *watcher) begin() (*fanoutv1.WatchRequest, check.Stream) {
-	request := &fanoutv1.WatchRequest{Resource: resource, Scope: w.scope}
-	asked := check.Stream{Begin: check.FromNothing, NotBefore: w.ledger.newest()}
-	last, ok := w.history.Position()
-	switch n := w.rng.IntN(10); {
-	case ok && n < 8:
+	request := w.request()
+	last, known := w.history.Position()
+	known = known && !w.fresh
+	n := w.rng.IntN(20)
+	closing := w.goal.known.Err() != nil
+	if closing {
+		// Whoever has nothing more to be told is told how far it is.
+		request.BookmarkInterval = duration(100 * time.Millisecond)
+	}
+	if known && (n < 16 || closing) {
 		request.Begin = &fanoutv1.WatchRequest_After{After: &fanoutv1.Position{Epoch: string(last.Epoch), Revision: int64(last.Revision)}}
-		asked = check.Stream{Begin: check.After, Position: last}
-	case n == 8:
+		return request, check.Stream{Begin: check.After, Position: last}
+	}
+	newest := w.ledger.newest()
+	asked := check.Stream{Begin: check.FromNothing, NotBefore: newest}
+	past, written := w.ledger.recent(w.rng.IntN(200))
+	if n%2 == 0 {
 		request.Begin = &fanoutv1.WatchRequest_FromNow{FromNow: true}
 		asked.Begin = check.FromNow
+	}
+	switch consistency := w.rng.IntN(8); {
+	case !written:
+	case consistency == 0:
+		request.Consistency = &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_MinRevision{MinRevision: int64(past)}}
+		asked.NotBefore = past
+	case consistency == 1:
+		request.Consistency = &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: true}}
+		asked.NotBefore = 0
+	case consistency < 4 && asked.Begin == check.FromNothing:
+		request.Consistency = &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_ExactRevision{ExactRevision: int64(past)}}
+		asked.NotBefore, asked.Exact = 0, past
 	}
 	return request, asked
 }
@@ -106,22 +134,25 @@ func (w *watcher) begin() (*fanoutv1.WatchRequest, check.Stream) {
 func (w *watcher) watch(ctx context.Context) (left bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// Whoever already is where it should get to hears of no more changes.
-	stop := context.AfterFunc(w.goal.known, func() {
-		if w.finished() {
-			cancel()
-		}
-	})
-	defer stop()
+	if w.deadline > 0 {
+		ctx, cancel = context.WithTimeout(ctx, w.deadline)
+		defer cancel()
+	}
+	if w.goal.known.Err() == nil {
+		// Whoever hears of no more changes asks whether there are any.
+		defer context.AfterFunc(w.goal.known, cancel)()
+	}
 
 	request, asked := w.begin()
+	asked.Opened = time.Now()
 	w.history.Streams = append(w.history.Streams, asked)
 	s := &w.history.Streams[len(w.history.Streams)-1]
+	defer func() { s.Ended = time.Now() }()
 	enough := -1
-	if w.patience > 0 {
+	if w.patience > 0 && w.goal.known.Err() == nil {
 		enough = 1 + w.rng.IntN(2*w.patience)
 	}
-	stream, err := w.client.Watch(ctx, request)
+	stream, err := pick(w.rng, w.clients).Watch(ctx, request)
 	if err != nil {
 		return false, w.ended(s, err)
 	}
@@ -134,15 +165,19 @@ func (w *watcher) watch(ctx context.Context) (left bool, err error) {
 		if err != nil {
 			return false, err
 		}
+		m.At = time.Now()
 		s.Messages = append(s.Messages, m)
-		w.position.Store(int64(m.Position.Revision))
+		w.fresh = false
 		if w.finished() {
 			s.End = "reached the goal"
 			return false, nil
 		}
-		if w.patience > 0 && w.rng.IntN(20*w.patience) == 0 {
+		if w.patience > 0 && w.goal.known.Err() == nil && w.rng.IntN(20*w.patience) == 0 {
 			// Not reading fills the flow control window of this stream.
-			if err := w.rest(ctx, 500); err != nil {
+			from := time.Now()
+			err := w.rest(ctx, w.calm)
+			s.Away = append(s.Away, check.Span{From: from, To: time.Now()})
+			if err != nil {
 				return false, w.ended(s, err)
 			}
 		}
@@ -151,18 +186,77 @@ func (w *watcher) watch(ctx context.Context) (left bool, err error) {
 	return true, nil
 }
 
+// atItsDeadline is the end of a stream whose time was over.
+const atItsDeadline = "at its deadline"
+
 // ended records the end of a stream, and returns an error if a stream must not
 // end like that.
 func (w *watcher) ended(s *check.Stream, err error) error {
 	s.End = err.Error()
-	switch {
-	case w.finished() && (status.Code(err) == codes.Canceled || errors.Is(err, context.Canceled)):
+	s.Status = reasonOf(err)
+	stopped := w.goal.known.Err() != nil
+	switch code := status.Code(err); {
+	case stopped && (code == codes.Canceled || errors.Is(err, context.Canceled)):
+		s.Status = ""
 		return nil
-	case status.Code(err) != codes.Unavailable:
+	case w.deadline > 0 && (code == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded)):
+		s.End, s.Status = atItsDeadline, ""
+		return nil
+	case errors.Is(err, io.EOF):
+		s.Status = check.StatusOK
+		if w.timeLimit == 0 {
+			return fmt.Errorf("a stream without a time limit ends with OK")
+		}
+		return nil
+	case code == codes.OutOfRange && (w.everyEvent || s.Exact > 0):
+		// There is no way on from the position, or none from that revision.
+		w.fresh = true
+		if s.Exact > 0 && s.Status == "REVISION_EXPIRED" {
+			s.Status = ""
+		}
+		return nil
+	case code != codes.Unavailable:
 		return err
 	}
-	if n := len(s.Messages); n > 0 && s.Messages[n-1].Kind == object.Draining {
-		return drained(err)
-	}
 	return nil
+}
+
+// kinds are what watchers ask for, so that every option and every selector is used
+// with every kind of scope now and then.
+func kinds(rng *rand.Rand, n int) []wish {
+	scopes := []func() *fanoutv1.Scope{
+		wholeResource,
+		func() *fanoutv1.Scope { return prefixScope(fmt.Sprintf("team-%d", rng.IntN(teams))) },
+		func() *fanoutv1.Scope {
+			return prefixScope(fmt.Sprintf("team-%d/svc-%d/", rng.IntN(teams), rng.IntN(services)))
+		},
+		func() *fanoutv1.Scope { return keyScope(randomKey(rng)) },
+		func() *fanoutv1.Scope { return keyScope("never/written") },
+	}
+	// Each of a kind once, then at random.
+	order := slices.Concat(selections, make([]selection, len(selections)))
+	all := make([]wish, n)
+	for i := range all {
+		w := wish{scope: scopes[i%len(scopes)](), selection: order[i%len(order)]}
+		if i >= 2*len(order) {
+			w.selection = pick(rng, order)
+		}
+		some := func(n int) bool { return rng.IntN(n) == 0 }
+		w.previous, w.omitValues, w.latest, w.everyEvent = some(3), some(4), some(3), some(4)
+		w.everyEvent = w.everyEvent && !w.latest
+		if some(2) {
+			w.bookmarks = time.Duration(100+rng.IntN(900)) * time.Millisecond
+		}
+		if some(4) {
+			w.batchDelay = time.Duration(1+rng.IntN(200)) * time.Millisecond
+		}
+		if some(4) {
+			w.timeLimit = time.Duration(1000+rng.IntN(4000)) * time.Millisecond
+		}
+		if some(6) {
+			w.deadline = time.Duration(1000+rng.IntN(3000)) * time.Millisecond
+		}
+		all[i] = w
+	}
+	return all
 }

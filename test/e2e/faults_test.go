@@ -1,0 +1,79 @@
+package e2e
+
+import (
+	"math/rand/v2"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/fanoutd/fanoutd/test/etcdproc"
+)
+
+// fault is something that goes wrong, and is right again when do returns.
+type fault struct {
+	name string
+	do   func()
+}
+
+// faults are those of a world with an etcd of its own, which fanoutd reaches by a
+// link that can be disturbed.
+func (w *world) faults(t *testing.T, etcd *etcdproc.Member, store *link) []fault {
+	t.Helper()
+	restart := func(signal os.Signal) func() {
+		return func() {
+			w.disturb(t, func() {
+				w.server.end(t, signal)
+				w.restarting(t)
+				w.server.start(t)
+			})
+		}
+	}
+	stop, kill := restart(syscall.SIGTERM), restart(syscall.SIGKILL)
+	return []fault{
+		{"fanoutd is stopped", stop},
+		{"fanoutd is killed", kill},
+		{"fanoutd is stopped, and etcd compacted", func() {
+			w.compact(t)
+			stop()
+		}},
+		{"etcd is killed", func() {
+			w.disturb(t, func() {
+				etcd.Kill(t)
+				etcd.Start(t)
+			})
+		}},
+		{"etcd is compacted", func() { w.compact(t) }},
+		{"etcd is out of reach", func() {
+			w.disturb(t, func() {
+				store.cut()
+				w.changes(t, 20) // by those who write to etcd directly
+				store.heal()
+			})
+		}},
+		{"etcd does not answer", func() {
+			w.disturb(t, func() {
+				store.freeze()
+				w.changes(t, 20)
+				store.heal()
+			})
+		}},
+		{"connections break", func() {
+			w.disturb(t, func() {
+				w.entrance.drop()
+				w.changes(t, 50)
+				w.entrance.drop()
+			})
+		}},
+	}
+}
+
+// suffer lets all faults happen in some order, with time in between.
+func (w *world) suffer(t *testing.T, rng *rand.Rand, faults []fault) {
+	t.Helper()
+	for _, i := range rng.Perm(len(faults)) {
+		w.changes(t, 100+rng.IntN(300))
+		t.Logf("after %d changes: %s", w.ledger.len(), faults[i].name)
+		faults[i].do()
+	}
+	w.changes(t, 300)
+}

@@ -1,0 +1,103 @@
+package e2e
+
+import (
+	"context"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/internal/object"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/test/seed"
+)
+
+// Two servers over one etcd are one: a subscriber that hops between them at random,
+// a thousand times, while others write to both of them, sees every event once.
+func TestHoppingBetweenServers(t *testing.T) {
+	t.Parallel()
+	const hops = 1000
+	etcdAddress := startEtcd(t)
+	servers := []*server{
+		startServer(t, "--etcd-endpoints", "http://"+etcdAddress),
+		startServer(t, "--etcd-endpoints", "http://"+etcdAddress),
+	}
+	random := seed.New(t)
+	rng := random.Rand(0)
+
+	written := newLedger()
+	writing, stop := context.WithCancel(t.Context())
+	defer stop()
+	var writers errgroup.Group
+	pace := newPace(t, 100)
+	for i, s := range servers {
+		w := &rpcWriter{name: "writer", pace: pace, store: fanoutv1.NewStoreServiceClient(s.conn), rng: random.Rand(uint64(1 + i)), ledger: written}
+		writers.Go(func() error { return w.run(t.Context(), writing) })
+	}
+
+	hopper := newRecorder(t, servers[0].conn, wholeResource())
+	hopper.open(t, check.FromNothing)
+	hopper.until(t, object.Synced)
+	for range hops {
+		hopper.leave()
+		hopper.client = fanoutv1.NewFanoutServiceClient(pick(rng, servers).conn)
+		hopper.resume(t)
+		// Sometimes it stays so long that it sees an event live, sometimes it
+		// goes at once.
+		switch rng.IntN(4) {
+		case 0:
+		case 1:
+			hopper.until(t, object.Live)
+		default:
+			hopper.until(t, object.Synced)
+		}
+	}
+	stop()
+	if err := writers.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	hopper.leave()
+	hopper.resume(t)
+	hopper.reach(t, int64(written.newest()))
+
+	truth := readTruth(t, dialEtcd(t, etcdAddress))
+	hopper.judge(t, truth)
+	if err := written.survived(truth); err != nil {
+		t.Error(err)
+	}
+	events := map[entry]int{}
+	for i := range hopper.history.Streams {
+		for _, m := range hopper.history.Streams[i].Messages {
+			for _, e := range m.Events {
+				events[entry{e.Object.Key, e.Object.ModRevision}]++
+			}
+		}
+	}
+	t.Logf("%d changes, %d events, %d streams", truth.Len(), len(events), len(hopper.history.Streams))
+	if truth.Len() < hops {
+		t.Errorf("the test is too easy: there were only %d changes", truth.Len())
+	}
+	for c := range truth.Between(object.Scope{}, hopper.history.Streams[0].Messages[0].Position.Revision, truth.Through) {
+		if n := events[entry{c.Key, c.Revision}]; n > 1 {
+			t.Errorf("%q at revision %d came %d times", c.Key, c.Revision, n)
+		}
+	}
+}
+
+// resume opens the next stream at the last position, at a server that may not be
+// there yet.
+func (r *recorder) resume(t *testing.T) {
+	t.Helper()
+	for {
+		err := r.try(t, check.After)
+		if err == nil {
+			return
+		}
+		if status.Code(err) != codes.Unavailable || reasonOf(err) != "REVISION_NOT_REACHED" {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/internal/check/recorded"
+	"github.com/fanoutd/fanoutd/internal/object"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// reader lists and gets, and records what it was answered.
+type reader struct {
+	name    string
+	clients []fanoutv1.FanoutServiceClient // for each read, and each page, it takes one of them
+	ledger  *ledger
+	rng     *rand.Rand
+
+	// compacted returns the revision below which etcd itself may know nothing.
+	compacted func() object.Revision
+
+	reads []check.Read
+}
+
+// run reads until it has been long enough.
+func (r *reader) run(ctx, until context.Context) error {
+	for until.Err() == nil {
+		// A few reads for every write are enough.
+		if err := r.ledger.wait(ctx, r.ledger.len()+r.rng.IntN(10)); err != nil {
+			return fmt.Errorf("%s: %w", r.name, err)
+		}
+		read := r.get
+		if r.rng.IntN(3) > 0 {
+			read = r.list
+		}
+		if err := read(ctx); err != nil {
+			return fmt.Errorf("%s: read %d: %w", r.name, len(r.reads), err)
+		}
+	}
+	return nil
+}
+
+// asked is how fresh an answer has to be: as a request says it, and as it is
+// judged.
+func (r *reader) asked(read *check.Read) *fanoutv1.ReadConsistency {
+	read.Reader = fmt.Sprintf("%s, read %d", r.name, len(r.reads))
+	// Mostly so recent that the window has it, and now and then older.
+	past, written := r.ledger.recent(r.rng.IntN(50))
+	if r.rng.IntN(4) == 0 {
+		past, written = r.ledger.recent(r.rng.IntN(3000))
+	}
+	switch n := r.rng.IntN(8); {
+	case n == 0:
+		return &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: true}}
+	case n == 1 && written:
+		read.NotBefore = past
+		return &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_MinRevision{MinRevision: int64(past)}}
+	case n < 4 && written:
+		read.Exact = past
+		return &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_ExactRevision{ExactRevision: int64(past)}}
+	}
+	read.NotBefore = r.ledger.newest()
+	return nil
+}
+
+func (r *reader) get(ctx context.Context) error {
+	read := check.Read{Scope: object.ExactKey(object.Key(randomKey(r.rng)))}
+	request := &fanoutv1.GetRequest{Resource: resource, Key: string(read.Scope.First()), Consistency: r.asked(&read)}
+	answer, err := pick(r.rng, r.clients).Get(ctx, request)
+	var page check.Page
+	remaining := int64(0) // a Get does not say so, but it is
+	page.Remaining = &remaining
+	switch {
+	case status.Code(err) == codes.NotFound && reasonOf(err) == "KEY_NOT_FOUND":
+		at, err := strconv.ParseInt(infoOf(err).GetMetadata()["revision"], 10, 64)
+		if err != nil {
+			return fmt.Errorf("the revision of an absence: %w", err)
+		}
+		page.Position = object.Position{Epoch: "that of the others", Revision: object.Revision(at)}
+	case err != nil:
+		return r.refused(err, &read)
+	default:
+		o, err := recorded.Object(answer.GetObject())
+		if err != nil {
+			return err
+		}
+		page.Position, page.Objects = recorded.Position(answer.GetPosition()), []object.Object{o}
+	}
+	read.Pages = []check.Page{page}
+	r.reads = append(r.reads, read)
+	return nil
+}
+
+func (r *reader) list(ctx context.Context) error {
+	wished := pick(r.rng, kinds(r.rng, 10))
+	scope, err := scopeOf(wished.scope)
+	if err != nil {
+		return err
+	}
+	read := check.Read{Scope: scope, Picks: wished.selection.picks, Selects: wished.selection.String()}
+	request := &fanoutv1.ListRequest{
+		Resource:      resource,
+		Scope:         wished.scope,
+		Consistency:   r.asked(&read),
+		LabelSelector: wished.selection.labels,
+		FieldSelector: wished.selection.fields,
+	}
+	if r.rng.IntN(2) == 0 {
+		request.PageSize = int32(1 + r.rng.IntN(60))
+	}
+	if r.rng.IntN(4) == 0 {
+		request.StartKey = randomKey(r.rng)
+		read.StartKey = object.Key(request.GetStartKey())
+	}
+	defer func() { r.reads = append(r.reads, read) }()
+	for {
+		answer, err := pick(r.rng, r.clients).List(ctx, request)
+		if err != nil {
+			read.Unfinished = len(read.Pages) > 0
+			return r.refused(err, &read)
+		}
+		page := check.Page{Position: recorded.Position(answer.GetPosition()), Size: int(request.GetPageSize()), Remaining: answer.RemainingCount}
+		for _, o := range answer.GetObjects() {
+			judged, err := recorded.Object(o)
+			if err != nil {
+				return err
+			}
+			page.Objects = append(page.Objects, judged)
+		}
+		read.Pages = append(read.Pages, page)
+		if request.PageToken = answer.GetNextPageToken(); request.PageToken == "" {
+			return nil
+		}
+		request.Consistency = nil
+		if r.rng.IntN(10) == 0 {
+			read.Unfinished = true
+			return nil
+		}
+	}
+}
+
+// refused returns an error if a read must not be refused like that.
+func (r *reader) refused(err error, read *check.Read) error {
+	switch status.Code(err) {
+	case codes.Unavailable:
+		return nil
+	case codes.OutOfRange:
+		at := read.Exact
+		if len(read.Pages) > 0 {
+			at = read.Pages[0].Position.Revision
+		}
+		// The past is known to etcd for as long as it is not compacted.
+		if at > 0 && at < r.compacted() {
+			return nil
+		}
+		return fmt.Errorf("the state at revision %d is refused, etcd was compacted at %d: %w", at, r.compacted(), err)
+	}
+	return err
+}

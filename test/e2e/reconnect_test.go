@@ -1,0 +1,147 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"github.com/fanoutd/fanoutd/internal/app"
+	"github.com/fanoutd/fanoutd/internal/config"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// Ten thousand watches that come and go, some of them with their connection, leave
+// nothing behind. The server runs in the process of the test, which can count its
+// goroutines and weigh its heap.
+func TestReconnectsLeaveNothingBehind(t *testing.T) {
+	reconnects, warmUp := 10_000, 500
+	if raceEnabled {
+		reconnects = 2500 // it is slower by far, and what is left of each is as much
+	}
+	address := runInside(t)
+	conn := dial(t, address)
+	for i := range 100 {
+		put(t, conn, fmt.Sprintf("team-%d/key", i), []byte("value"))
+	}
+
+	reconnect(t, address, warmUp)
+	before := footprint()
+	reconnect(t, address, reconnects)
+	// What ends asynchronously may take a moment.
+	const goroutines, bytes = 20, 8 << 20
+	deadline := time.After(startTimeout)
+	for {
+		after := footprint()
+		more, grown := after.goroutines-before.goroutines, int(after.heap)-int(before.heap)
+		if more <= goroutines && grown <= bytes {
+			t.Logf("before: %+v, after: %+v", before, after)
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("%d goroutines and %d bytes are left after %d reconnects", more, grown, reconnects)
+		default:
+			runtime.Gosched()
+		}
+	}
+}
+
+type weight struct {
+	goroutines int
+	heap       uint64
+}
+
+func footprint() weight {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return weight{runtime.NumGoroutine(), m.HeapAlloc}
+}
+
+// reconnect opens so many watches, a few at a time, and leaves each when it is
+// synced. Each connection serves some of them.
+func reconnect(t *testing.T, address string, n int) {
+	t.Helper()
+	const workers, ofEach = 5, 50
+	var group errgroup.Group
+	for worker := range workers {
+		group.Go(func() error {
+			for i := range n / workers / ofEach {
+				if err := watchAndLeave(t.Context(), address, ofEach, worker*i); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func watchAndLeave(ctx context.Context, address string, n, salt int) error {
+	conn, err := grpc.NewClient("passthrough:///"+address, dialOptions()...)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	client := fanoutv1.NewFanoutServiceClient(conn)
+	for i := range n {
+		ctx, leave := context.WithCancel(ctx)
+		defer leave()
+		request := &fanoutv1.WatchRequest{Resource: resource, BookmarkInterval: duration(time.Second)}
+		if i%2 == 0 {
+			request.Scope = prefixScope(fmt.Sprintf("team-%d", (salt+i)%100))
+		}
+		stream, err := client.Watch(ctx, request)
+		if err != nil {
+			return err
+		}
+		for {
+			response, err := stream.Recv()
+			if err != nil {
+				return err
+			}
+			if response.GetKind() == fanoutv1.WatchResponse_KIND_SYNCED {
+				break
+			}
+		}
+		// Every other one is left to the end of the connection.
+		if i%4 > 1 {
+			leave()
+		}
+	}
+	return nil
+}
+
+// runInside runs a server with an etcd of its own in this process until the test
+// is over.
+func runInside(t *testing.T) (address string) {
+	t.Helper()
+	cfg := config.Defaults()
+	cfg.Listen = "127.0.0.1:0"
+	cfg.DataDir = filepath.Join(t.TempDir(), "data")
+	a, err := app.Build(t.Context(), cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	return a.Addr().String()
+}

@@ -1,0 +1,114 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/internal/object"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/test/loopback"
+)
+
+// Restarts and stalls of subscribers do not end in everybody being sent everything
+// again, which would cause more stalls: what a subscriber gets is what has changed.
+func TestNoSpiralOfSnapshots(t *testing.T) {
+	t.Parallel()
+	const (
+		objects, size = 1000, 1 << 10
+		subscribers   = 10
+		changing      = 50  // of the objects
+		rounds        = 15  // of changes to all of these: far more than the window remembers
+		window        = 100 // changes
+	)
+	etcd := loopback.FreeAddress(t)
+	args := append(configured(t, fmt.Sprintf("resources: [{name: config, window: {min-events: %d, max-events: %d}}]", window, window)), embedded(t, etcd)...)
+	s := startServer(t, args...)
+	store := fanoutv1.NewStoreServiceClient(s.conn)
+	value := strings.Repeat("x", size)
+	write := func(from, to int) {
+		t.Helper()
+		request := &fanoutv1.TransactRequest{Resource: resource}
+		for i := from; i < to; i++ {
+			request.Operations = append(request.Operations, &fanoutv1.Operation{Operation: &fanoutv1.Operation_Put{
+				Put: &fanoutv1.PutOperation{Key: fmt.Sprintf("key-%04d", i), Value: &fanoutv1.PutOperation_Text{Text: value}},
+			}})
+		}
+		if _, err := store.Transact(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := 0; i < objects; i += changing {
+		write(i, i+changing)
+	}
+	all := make([]*recorder, subscribers)
+	for i := range all {
+		all[i] = newRecorder(t, s.conn, wholeResource())
+		all[i].open(t, check.FromNothing)
+		all[i].until(t, object.Synced)
+	}
+	first := catchUpBytes(all)
+
+	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		// Nobody reads while much more changes than is remembered.
+		for range rounds {
+			write(0, changing)
+		}
+		s.end(t, signal)
+		s.start(t)
+		for _, r := range all {
+			for {
+				if _, err := r.receive(t); err != nil {
+					break // the restart
+				}
+			}
+			r.open(t, check.After)
+			r.until(t, object.Synced)
+		}
+	}
+
+	truth := readTruth(t, dialEtcd(t, etcd))
+	truth.Window = 0 // smaller than usual here, and not what this test is about
+	resets := 0
+	for _, r := range all {
+		r.judge(t, truth)
+		for i := range r.history.Streams[1:] {
+			for _, m := range r.history.Streams[i+1].Messages {
+				if m.CatchUp == object.Reset {
+					resets++
+				}
+			}
+		}
+	}
+	if resets > 0 {
+		t.Errorf("%d snapshots after the first ones", resets)
+	}
+	// After each of two restarts everybody is told of the objects that changed, or
+	// of the changes if they are not more than the window has.
+	again := catchUpBytes(all) - first
+	if most := subscribers * 2 * window * size; again > most {
+		t.Errorf("catching up took %d bytes, should take at most %d", again, most)
+	}
+	t.Logf("%d bytes of first snapshots, %d bytes of catching up", first, again)
+}
+
+// catchUpBytes returns the bytes of values in all catch-ups.
+func catchUpBytes(all []*recorder) int {
+	n := 0
+	for _, r := range all {
+		for i := range r.history.Streams {
+			for _, m := range r.history.Streams[i].Messages {
+				for k := range m.Events {
+					if m.Kind == object.CatchUpPart {
+						n += len(m.Events[k].Object.Value)
+					}
+				}
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,67 @@
+package e2e
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/fanoutd/fanoutd/internal/check"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// wish is what a watcher asks for each time, wherever it begins.
+type wish struct {
+	scope      *fanoutv1.Scope
+	selection  selection
+	previous   bool
+	omitValues bool
+	latest     bool
+	everyEvent bool
+	bookmarks  time.Duration
+	batchDelay time.Duration
+	timeLimit  time.Duration
+	deadline   time.Duration // of the call, which ends it without the server
+}
+
+func (w *wish) request() *fanoutv1.WatchRequest {
+	request := &fanoutv1.WatchRequest{
+		Resource:         resource,
+		Scope:            w.scope,
+		LabelSelector:    w.selection.labels,
+		FieldSelector:    w.selection.fields,
+		PreviousObject:   w.previous,
+		OmitValues:       w.omitValues,
+		EveryEvent:       w.everyEvent,
+		BookmarkInterval: duration(w.bookmarks),
+		MaxBatchDelay:    duration(w.batchDelay),
+		TimeLimit:        duration(w.timeLimit),
+	}
+	if w.latest {
+		request.Delivery = fanoutv1.Delivery_DELIVERY_LATEST
+	}
+	return request
+}
+
+func duration(d time.Duration) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return durationpb.New(d)
+}
+
+// history returns the history of a watcher that has not seen anything yet.
+func (w *wish) history(name string) (check.History, error) {
+	scope, err := scopeOf(w.scope)
+	return check.History{
+		Watcher:    name,
+		Scope:      scope,
+		Picks:      w.selection.picks,
+		Selects:    w.selection.String(),
+		Previous:   w.previous,
+		OmitValues: w.omitValues,
+		Latest:     w.latest,
+		EveryEvent: w.everyEvent,
+		Bookmarks:  w.bookmarks,
+	}, err
+}
