@@ -10,6 +10,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server"
@@ -85,7 +86,14 @@ func (a *App) resource(rc config.Resource) (server.Resource, error) {
 		return server.Resource{}, err
 	}
 	collection := a.store.Collection(rc.Name, rc.Prefix)
-	c := cacher.New(cacher.Config{
+	r := server.Resource{Name: rc.Name, Fields: schema.Names(), Codec: codec, Writer: collection}
+	if !rc.Cache {
+		r.Direct = direct.New(direct.Config{
+			Resource: rc.Name, Store: collection, Codec: codec, Seal: wire.Seal, Encoder: wire.Encoder{}, Log: a.log,
+		})
+		return r, nil
+	}
+	r.Cacher = cacher.New(cacher.Config{
 		Resource: rc.Name,
 		Store:    collection,
 		Codec:    codec,
@@ -100,14 +108,8 @@ func (a *App) resource(rc config.Resource) (server.Resource, error) {
 		CheckInterval: time.Duration(a.cfg.SelfCheckInterval),
 		Log:           a.log,
 	})
-	return server.Resource{
-		Name:       rc.Name,
-		Fields:     schema.Names(),
-		Codec:      codec,
-		Cacher:     c,
-		Dispatcher: dispatch.New(dispatch.Config{Source: c, Encoder: wire.Encoder{}, Indexed: schema.Indexed()}),
-		Writer:     collection,
-	}, nil
+	r.Dispatcher = dispatch.New(dispatch.Config{Source: r.Cacher, Encoder: wire.Encoder{}, Indexed: schema.Indexed()})
+	return r, nil
 }
 
 // Addr returns the address that the server listens on.

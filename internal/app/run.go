@@ -37,6 +37,10 @@ func (a *App) Run(ctx context.Context) error {
 	cacherCtx, stopCachers := context.WithCancel(background)
 	dispatchCtx, stopDispatchers := context.WithCancel(background)
 	for _, r := range a.resources {
+		if r.Direct != nil {
+			cachers.Go(func() { r.Direct.Run(cacherCtx) })
+			continue
+		}
 		cachers.Go(func() { r.Cacher.Run(cacherCtx) })
 		dispatchers.Go(func() { r.Dispatcher.Run(dispatchCtx) })
 	}

@@ -144,6 +144,20 @@ func (s *Source) Position(ctx context.Context, needed object.Revision) (object.P
 	return p, err
 }
 
+// Oldest returns the oldest revision from floor on that can still be read, or 0
+// where that cannot be found out.
+func (s *Source) Oldest(ctx context.Context, floor object.Revision) object.Revision {
+	now, err := s.Position(ctx, 0)
+	if err != nil {
+		return 0
+	}
+	oldest, err := s.cfg.Store.Oldest(ctx, max(1, min(floor, now.Revision)), now.Revision)
+	if err != nil {
+		return 0
+	}
+	return oldest
+}
+
 // Objects returns the objects of the scope with keys from start on as they were at
 // a revision, in ascending order of keys, read page by page. An error ends them; it
 // wraps [object.ErrCompacted] where the store has forgotten the revision.

@@ -20,18 +20,26 @@ func (s cached) loaded() bool    { return s.cacher.State() != nil }
 func (s cached) following() bool { return s.cacher.Following() }
 
 func (s cached) view(ctx context.Context, c consistency) (view, error) {
-	if c.exact > 0 {
-		state, err := s.cacher.Read(ctx, cacher.AtLeast(c.exact))
-		if err != nil {
-			return nil, err
-		}
-		return cachedView{object.Position{Epoch: state.Position().Epoch, Revision: c.exact}, s.cacher, state}, nil
-	}
-	state, err := s.cacher.Read(ctx, c.Consistency)
+	state, err := s.cacher.Read(ctx, c.ofCache())
 	if err != nil {
 		return nil, err
 	}
-	return cachedView{state.Position(), s.cacher, state}, nil
+	v := cachedView{state.Position(), s.cacher, state}
+	if c.level == exactly {
+		v.at.Revision = c.at
+	}
+	return v, nil
+}
+
+// ofCache returns what a cacher has to have reached.
+func (c consistency) ofCache() cacher.Consistency {
+	switch c.level {
+	case whatever:
+		return cacher.Any()
+	case atLeast, exactly:
+		return cacher.AtLeast(c.at)
+	}
+	return cacher.Consistency{}
 }
 
 func (s cached) viewAt(ctx context.Context, p object.Position) (view, error) {
@@ -66,14 +74,15 @@ func (s cached) begin(ctx context.Context, w *watch) (begin dispatch.Begin, err 
 		_, err := s.reach(ctx, *w.after)
 		return dispatch.After(*w.after), err
 	}
-	if exact := w.consistency.exact; exact > 0 {
-		state, err := s.cacher.Read(ctx, cacher.AtLeast(exact))
-		if err == nil && exact < state.Replayable() {
-			err = &expiredError{asked: object.Position{Epoch: state.Position().Epoch, Revision: exact}, oldest: state.Replayable()}
+	if w.consistency.level == exactly {
+		at := w.consistency.at
+		state, err := s.cacher.Read(ctx, w.consistency.ofCache())
+		if err == nil && at < state.Replayable() {
+			err = &expiredError{asked: object.Position{Epoch: state.Position().Epoch, Revision: at}, oldest: state.Replayable()}
 		}
-		return dispatch.FromExactly(exact), err
+		return dispatch.FromExactly(at), err
 	}
-	needed, err := s.cacher.Reach(ctx, w.consistency.Consistency)
+	needed, err := s.cacher.Reach(ctx, w.consistency.ofCache())
 	if err != nil || !w.fromNow {
 		return dispatch.FromSnapshot(needed), err
 	}

@@ -16,6 +16,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server"
@@ -118,6 +119,7 @@ type instance struct {
 
 // settings are what an instance can differ in.
 type settings struct {
+	uncached     bool                              // resources without cachers
 	readOnly     bool                              // no StoreService
 	interfere    func(resource string, seam *seam) // before anything runs
 	window       cacher.WindowLimits               // default: that of the cacher
@@ -168,6 +170,14 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 		if with.interfere != nil {
 			with.interfere(name, s)
 		}
+		if with.uncached {
+			source := direct.New(direct.Config{
+				Resource: name, Store: collection, Codec: codec, Seal: wire.Seal, Encoder: with.encoder, MessageBytes: with.messageBytes, Log: log,
+			})
+			in.collections[name] = collection
+			cfg.Resources = append(cfg.Resources, server.Resource{Name: name, Fields: schema.Names(), Codec: codec, Direct: source, Writer: s})
+			continue
+		}
 		c := cacher.New(cacher.Config{
 			Resource: name, Store: s, Codec: codec, Seal: wire.Seal,
 			Window: with.window, MaxTombstones: with.graves, ReadWait: with.readWait, Log: log,
@@ -197,6 +207,10 @@ func (in *instance) run(t *testing.T, cfg server.Config) {
 	cacherCtx, stopCachers := context.WithCancel(context.Background())
 	dispatchCtx, stopDispatchers := context.WithCancel(context.Background())
 	for _, r := range cfg.Resources {
+		if r.Direct != nil {
+			cachers.Go(func() { r.Direct.Run(cacherCtx) })
+			continue
+		}
 		cachers.Go(func() { r.Cacher.Run(cacherCtx) })
 		dispatchers.Go(func() { r.Dispatcher.Run(dispatchCtx) })
 	}

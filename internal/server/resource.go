@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
@@ -14,18 +15,25 @@ type Writer interface {
 	Commit(ctx context.Context, ops []object.Op) (object.Commit, error)
 }
 
-// Resource is what the server serves under one name.
+// Resource is what the server serves under one name: from memory, where it has a
+// cacher and a dispatcher, or straight from etcd.
 type Resource struct {
 	Name       string
 	Fields     []string // that the configuration declares, for field selectors
 	Codec      object.Codec
-	Cacher     *cacher.Cacher
-	Dispatcher *dispatch.Dispatcher
+	Cacher     *cacher.Cacher       // nil: see Direct
+	Dispatcher *dispatch.Dispatcher // of the cacher
+	Direct     *direct.Source       // nil: see Cacher
 	Writer     Writer
 }
 
 // source returns what the resource is served from.
-func (r *Resource) source() source { return cached{r.Cacher, r.Dispatcher} }
+func (r *Resource) source() source {
+	if r.Direct != nil {
+		return uncached{r.Direct}
+	}
+	return cached{r.Cacher, r.Dispatcher}
+}
 
 // resources are the configured resources by name.
 type resources map[string]*Resource

@@ -8,7 +8,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
-	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/selector"
 )
@@ -80,26 +79,34 @@ func (c *checker) selector(ofLabels, ofFields string, declared []string) selecto
 	return selector.And(l, f)
 }
 
-// consistency says how fresh a read has to be.
+// consistency says how fresh a read has to be. The zero value is linearizable.
 type consistency struct {
-	cacher.Consistency
-	exact object.Revision // if set, exactly this revision
+	level freshness
+	at    object.Revision // with atLeast and exactly
 }
+
+type freshness uint8
+
+const (
+	linearizable freshness = iota
+	whatever               // is there
+	atLeast
+	exactly
+)
 
 func (c *checker) consistency(field string, rc *fanoutv1.ReadConsistency) consistency {
 	switch level := rc.GetLevel().(type) {
 	case *fanoutv1.ReadConsistency_Any:
 		if level.Any {
-			return consistency{Consistency: cacher.Any()}
+			return consistency{level: whatever}
 		}
 	case *fanoutv1.ReadConsistency_MinRevision:
-		return consistency{Consistency: cacher.AtLeast(c.revision(field+".min_revision", level.MinRevision))}
+		return consistency{atLeast, c.revision(field+".min_revision", level.MinRevision)}
 	case *fanoutv1.ReadConsistency_ExactRevision:
-		exact := c.revision(field+".exact_revision", level.ExactRevision)
-		if exact == 0 {
+		if level.ExactRevision == 0 {
 			c.refuse(field+".exact_revision", "is 0, the first revision is 1")
 		}
-		return consistency{exact: exact}
+		return consistency{exactly, c.revision(field+".exact_revision", level.ExactRevision)}
 	}
 	return consistency{}
 }

@@ -142,7 +142,7 @@ func parseWatch(resource *Resource, req *fanoutv1.WatchRequest) (watch, error) {
 	if w.after != nil && w.consistency != (consistency{}) {
 		check.refuse("consistency", "must be left out with after, which says it itself")
 	}
-	if w.fromNow && w.consistency.exact > 0 {
+	if w.fromNow && w.consistency.level == exactly && w.consistency.at > 0 {
 		check.refuse("consistency.exact_revision", "contradicts from_now")
 	}
 	if w.options.Latest && w.options.EveryEvent {

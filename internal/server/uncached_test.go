@@ -1,0 +1,136 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/store"
+)
+
+// transcript is what a client was told, request by request.
+type transcript struct {
+	in       *instance
+	said     []proto.Message
+	refusals map[string]refusal
+}
+
+func (tr *transcript) list(ctx context.Context, t *testing.T, req *fanoutv1.ListRequest) *fanoutv1.ListResponse {
+	t.Helper()
+	req.Resource = config
+	resp, err := tr.in.reads.List(ctx, req)
+	if err != nil {
+		t.Fatalf("%v: %v", req, err)
+	}
+	same := proto.CloneOf(resp)
+	same.RemainingCount = nil // counted only where it costs nothing
+	if same.GetNextPageToken() != "" {
+		same.NextPageToken = "more"
+	}
+	tr.said = append(tr.said, same)
+	return resp
+}
+
+func (tr *transcript) refused(t *testing.T, name string, err error) {
+	t.Helper()
+	tr.refusals[name] = refusalIn(t, err)
+}
+
+// watch takes down the messages of a watch up to the last one that the scenario
+// expects.
+func (tr *transcript) watch(ctx context.Context, t *testing.T, req *fanoutv1.WatchRequest, between func(), kinds ...fanoutv1.WatchResponse_Kind) {
+	t.Helper()
+	req.Resource = config
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w := tr.in.watch(ctx, t, req)
+	for _, kind := range kinds {
+		if kind == fanoutv1.WatchResponse_KIND_LIVE && between != nil {
+			between()
+			between = nil
+		}
+		m := w.next(kind)
+		if kind == kindPart {
+			// How far a part may say that it goes differs; the end does not.
+			m.Position.Revision = 0
+		}
+		tr.said = append(tr.said, m)
+	}
+}
+
+const (
+	kindBegin  = fanoutv1.WatchResponse_KIND_CATCH_UP_BEGIN
+	kindPart   = fanoutv1.WatchResponse_KIND_CATCH_UP_PART
+	kindSynced = fanoutv1.WatchResponse_KIND_SYNCED
+	kindLive   = fanoutv1.WatchResponse_KIND_LIVE
+	kindMark   = fanoutv1.WatchResponse_KIND_BOOKMARK
+)
+
+// scenario is a client that tries everything.
+func (tr *transcript) scenario(ctx context.Context, t *testing.T) {
+	in := tr.in
+	first := in.putLabelled(t, "a/1", "one", "prod")
+	in.putLabelled(t, "a/2", "two", "test")
+	in.put(ctx, t, config, "b", "three")
+	in.delete(ctx, t, config, "b")
+	last := in.putLabelled(t, "a/2", "two", "prod")
+
+	tr.list(ctx, t, &fanoutv1.ListRequest{})
+	tr.list(ctx, t, &fanoutv1.ListRequest{Scope: prefix("a"), LabelSelector: "env=prod"})
+	tr.list(ctx, t, &fanoutv1.ListRequest{StartKey: "a/2", Consistency: exactRevision(last - 2)})
+	page := tr.list(ctx, t, &fanoutv1.ListRequest{PageSize: 1})
+	in.put(ctx, t, config, "a/3", "later")
+	tr.list(ctx, t, &fanoutv1.ListRequest{PageSize: 1, PageToken: page.GetNextPageToken()})
+	for name, key := range map[string]string{"there": "a/1", "not there": "b"} {
+		resp, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: key})
+		if err != nil {
+			tr.refused(t, name, err)
+			continue
+		}
+		tr.said = append(tr.said, resp)
+	}
+	_, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: "a/1", Consistency: exactRevision(1 << 40)})
+	tr.refused(t, "future", err)
+
+	epoch := in.epoch(ctx, t)
+	at := after(&fanoutv1.Position{Epoch: epoch, Revision: first})
+	tr.watch(ctx, t, &fanoutv1.WatchRequest{}, func() { in.put(ctx, t, config, "c", "1") }, kindBegin, kindPart, kindSynced, kindLive)
+	tr.watch(ctx, t, &fanoutv1.WatchRequest{Begin: at, LabelSelector: "env=prod"}, nil, kindBegin, kindPart, kindSynced)
+	tr.watch(ctx, t, &fanoutv1.WatchRequest{Begin: at, Scope: exactly("a/2"), PreviousObject: true, OmitValues: true}, nil, kindBegin, kindPart, kindSynced)
+	tr.watch(ctx, t, &fanoutv1.WatchRequest{Begin: fromNow(), Scope: exactly("c"), PreviousObject: true}, func() { in.delete(ctx, t, config, "c") }, kindMark, kindLive)
+	tr.watch(ctx, t, &fanoutv1.WatchRequest{Consistency: exactRevision(last)}, nil, kindBegin, kindPart, kindSynced, kindLive)
+	tr.watch(ctx, t, &fanoutv1.WatchRequest{Begin: fromNow(), Scope: exactly("none"), BookmarkInterval: durationpb.New(200 * time.Millisecond)}, nil, kindMark, kindMark)
+	tr.watch(ctx, t, &fanoutv1.WatchRequest{Begin: after(&fanoutv1.Position{Epoch: "other", Revision: 5}), Scope: prefix("a")}, nil, kindBegin, kindPart, kindSynced)
+}
+
+// Without a cache a client is told the same.
+func TestTheSameWithoutACache(t *testing.T) {
+	t.Parallel()
+	told := map[bool]*transcript{}
+	for _, uncached := range []bool{false, true} {
+		t.Run(fmt.Sprint("uncached ", uncached), func(t *testing.T) {
+			told[uncached] = &transcript{in: startOver(t, openEtcdAlone(t, store.EmbeddedConfig{}), settings{uncached: uncached}), refusals: map[string]refusal{}}
+			told[uncached].scenario(within(t), t)
+		})
+	}
+	if t.Failed() {
+		return
+	}
+	withCache, without := told[false], told[true]
+	if diff := cmp.Diff(withCache.refusals, without.refusals); diff != "" {
+		t.Errorf("refusals, -with a cache +without:\n%s", diff)
+	}
+	sameButForEpochs := protocmp.FilterField(&fanoutv1.Position{}, "epoch", cmp.Comparer(func(a, b any) bool { return true }))
+	for i := range withCache.said {
+		if diff := cmp.Diff(withCache.said[i], without.said[i], protocmp.Transform(), sameButForEpochs); diff != "" {
+			t.Errorf("message %d, -with a cache +without:\n%s", i, diff)
+		}
+	}
+}
