@@ -234,6 +234,44 @@ func TestRestoredEtcdHasANewEpoch(t *testing.T) {
 	}
 }
 
+// A watch that goes on by itself when etcd is there again tells nothing of an etcd
+// that was restored meanwhile, though that has come further than it was before.
+func TestStreamTellsNothingOfARestoredEtcd(t *testing.T) {
+	t.Parallel()
+	m := etcdproc.StartMember(t, "http")
+	own, err := store.Dial(t.Context(), store.ExternalConfig{Endpoints: []string{m.Address}}, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeStore(t, own) })
+	own.StopGuard() // who might be faster than the stream, and might not
+	c := own.Collection("test", prefix)
+	epochOf(t, c)
+	snapshot := m.Snapshot(t)
+	putMany(t, c, 5)
+	last, err := c.Revision(contextFor(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := watch(t, c, last)
+	last = commit(t, c, put("k", "v"))
+	next(t, s)
+	m.Kill(t)
+	m.Restore(t, snapshot)
+	m.Start(t)
+	write(t, etcdClient(t, m.Address), 100)
+	for ctx := contextFor(t); ; {
+		u, err := s.Next(ctx)
+		if err == nil && len(u.Records) == 0 && u.Through <= last {
+			continue
+		}
+		if !errors.Is(err, object.ErrUnavailable) {
+			t.Fatalf("after revision %d comes %+v, %v", last, u, err)
+		}
+		return
+	}
+}
+
 // A restored snapshot is recognized by who has never seen the etcd before, also if
 // it was made at once, if it is a restored one itself, and if the log is longer
 // again by then, with writes and with what writes nothing.

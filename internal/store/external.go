@@ -47,10 +47,10 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 	if cfg.DialTimeout == 0 {
 		cfg.DialTimeout = 5 * time.Second
 	}
-	options := []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-		Backoff:           reconnect,
-		MinConnectTimeout: cfg.DialTimeout,
-	})}
+	options := []grpc.DialOption{
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: cfg.DialTimeout}),
+		grpc.WithChainStreamInterceptor(countOpened),
+	}
 	if cfg.ServerName != "" {
 		// The client takes the name from the endpoint, whatever tlsConfig says.
 		options = append(options, grpc.WithAuthority(cfg.ServerName))

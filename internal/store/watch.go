@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -24,6 +26,8 @@ func (c *Collection) watch(ctx context.Context, h *history, first string, after 
 	// etcd answers a progress request only when every watch of the stream is up to
 	// date. Metadata of its own gives each watch a stream of its own.
 	ctx = metadata.AppendToOutgoingContext(ctx, "fanoutd-stream", strconv.FormatInt(c.store.streams.Add(1), 10))
+	opened := new(atomic.Int64)
+	ctx = context.WithValue(ctx, openedKey{}, opened)
 	// A member that lost its leader ends the watch, so that the client goes to
 	// another one and silence does not pass for peace.
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
@@ -32,7 +36,20 @@ func (c *Collection) watch(ctx context.Context, h *history, first string, after 
 		clientv3.WithProgressNotify(),
 		clientv3.WithFragment(),
 	)...)
-	return &stream{collection: c, history: h, ctx: ctx, cancel: cancel, responses: responses}
+	return &stream{collection: c, history: h, ctx: ctx, cancel: cancel, responses: responses, opened: opened}
+}
+
+// openedKey is the key, in the context of a watch, of a number that counts how
+// often its gRPC stream was opened.
+type openedKey struct{}
+
+// countOpened is an interceptor of the client's streams. It counts before the new
+// stream is used.
+func countOpened(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
+	if opened, ok := ctx.Value(openedKey{}).(*atomic.Int64); ok {
+		opened.Add(1)
+	}
+	return open(ctx, desc, conn, method, options...)
 }
 
 // stream is a running watch. Its context is kept because the client finds the
@@ -43,6 +60,8 @@ type stream struct {
 	ctx        context.Context
 	cancel     context.CancelFunc
 	responses  clientv3.WatchChan
+	opened     *atomic.Int64 // see openedKey
+	trusted    int64         // so often had it been opened when etcd was last verified
 }
 
 // Next implements [object.Stream].
@@ -82,25 +101,46 @@ func (s *stream) receive(ctx context.Context, ask <-chan struct{}) (*clientv3.Wa
 			if err := resp.Err(); err != nil {
 				return nil, s.ended(ctx, err)
 			}
-			if s.history.isOver() {
-				return nil, errHistoryOver
+			if err := s.trust(ctx); err != nil {
+				return nil, err
 			}
 			return &resp, nil
 		}
 	}
 }
 
-// ended returns why the stream has ended, given what etcd says.
+// trust returns an error if what the stream says may be of another history than the
+// one that it began with. The client opens it again by itself when the connection
+// was lost, and whatever etcd was restored to meanwhile, it just goes on.
+func (s *stream) trust(ctx context.Context) error {
+	if opened := s.opened.Load(); opened != s.trusted {
+		if err := s.verify(ctx); err != nil {
+			return err
+		}
+		s.trusted = opened
+	}
+	if s.history.isOver() {
+		return errHistoryOver
+	}
+	return nil
+}
+
+// verify asks etcd whether it is still the one it was.
+func (s *stream) verify(ctx context.Context) error {
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return classify(ctx, s.collection.store.epochs.verify(call))
+}
+
+// ended returns why the stream has ended, given what etcd says. A restored etcd says
+// that a revision is compacted if its revisions were raised, and a reader should not
+// take it for the old one.
 func (s *stream) ended(ctx context.Context, err error) error {
 	if err = classify(ctx, err); !errors.Is(err, object.ErrCompacted) {
 		return err
 	}
-	// A restored etcd says the same if its revisions were raised, and a reader
-	// should not take it for the old one.
-	call, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	if err := s.collection.store.epochs.verify(call); err != nil {
-		return classify(ctx, err)
+	if err := s.verify(ctx); err != nil {
+		return err
 	}
 	if s.history.isOver() {
 		return errHistoryOver

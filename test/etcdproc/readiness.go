@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// patience is how long etcd may take to be ready.
-const patience = time.Minute
+// patience is how long etcd may take to be ready. It is long because it only matters
+// when something is broken, or the machine is very busy.
+const patience = 2 * time.Minute
 
 // readiness is told when an etcd is ready, in the way that systemd has defined.
 type readiness struct {
