@@ -1,0 +1,44 @@
+package failures
+
+import (
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/etcdproc"
+)
+
+// etcd watch compacted away: differences as events; nobody is cut off.
+func TestEtcdWatchCompactedAway(t *testing.T) {
+	t.Parallel()
+	address := etcdproc.Start(t, "http")
+	client := dialEtcd(t, address)
+	way := newLink(t, address)
+	f := startFanoutd(t, over(way.address)...)
+	client.put(t, "z", "goes")
+	known := client.putMany(t, "before", 50)
+	s := newSubscriber("subscriber")
+	s.subscribe(t, f.reads)
+	s.until(t, object.Synced)
+
+	way.cut()
+	client.putMany(t, "before", 10)
+	client.putMany(t, "meanwhile", 30)
+	client.put(t, "passing", "comes and goes")
+	client.remove(t, "passing")
+	last := client.remove(t, "z")
+	client.read(t)
+	if _, err := client.Compact(t.Context(), int64(last), clientv3.WithCompactPhysical()); err != nil {
+		t.Fatal(err)
+	}
+	way.heal()
+	s.reach(t, last)
+	s.reach(t, client.putMany(t, "after", 10))
+
+	s.caughtUp(t, object.Reset)
+	truth := client.truth(t)
+	truth.Gaps = []check.Gap{{After: known, Until: last}}
+	s.judge(t, truth)
+}

@@ -1,0 +1,187 @@
+package failures
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/test/loopback"
+)
+
+// patience bounds what only takes long when something is broken.
+const patience = 90 * time.Second
+
+func contextFor(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// resource is the only one, and etcdPrefix is where it is kept.
+const (
+	resource   = "config"
+	etcdPrefix = "/fanoutd/config/"
+)
+
+// build builds fanoutd once for all tests.
+var build = sync.OnceValues(func() (string, error) {
+	const root = "../.."
+	// The go command caches the result of a test until the files change that the
+	// test has looked at. It cannot see what a compiler run by the test reads.
+	for _, dir := range []string{"cmd", "gen", "internal"} {
+		if err := filepath.WalkDir(filepath.Join(root, dir), func(string, fs.DirEntry, error) error { return nil }); err != nil {
+			return "", err
+		}
+	}
+	program := filepath.Join(programs, "fanoutd")
+	args := []string{"build", "-o", program}
+	if raceEnabled {
+		args = append(args, "-race")
+	}
+	cmd := exec.Command("go", append(args, "./cmd/fanoutd")...)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build fanoutd: %w\n%s", err, out)
+	}
+	return program, nil
+})
+
+// instance is fanoutd as a process that can be ended and started again.
+type instance struct {
+	address string
+	args    []string
+	conn    *grpc.ClientConn
+	reads   fanoutv1.FanoutServiceClient
+	writes  fanoutv1.StoreServiceClient
+
+	log    bytes.Buffer // of all its processes
+	cmd    *exec.Cmd
+	exited chan struct{} // closed when the process has ended
+}
+
+// startFanoutd starts fanoutd with these arguments and waits until it serves.
+func startFanoutd(t *testing.T, args ...string) *instance {
+	t.Helper()
+	s := &instance{address: loopback.FreeAddress(t)}
+	s.args = append([]string{"--config", settings(t), "--listen", s.address}, args...)
+	s.conn = dial(t, s.address)
+	s.reads, s.writes = fanoutv1.NewFanoutServiceClient(s.conn), fanoutv1.NewStoreServiceClient(s.conn)
+	s.start(t)
+	t.Cleanup(func() {
+		s.end(t, os.Kill)
+		for _, trouble := range []string{"WARNING: DATA RACE", "panic"} {
+			if strings.Contains(s.log.String(), trouble) {
+				t.Errorf("the log of fanoutd has %q", trouble)
+			}
+		}
+		if t.Failed() {
+			t.Logf("fanoutd said:\n%s", s.log.Bytes())
+		}
+	})
+	return s
+}
+
+// settings returns the path of a configuration file: values are what etcd has.
+func settings(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "fanoutd.yaml")
+	text := fmt.Sprintf("resources:\n  - name: %s\n    prefix: %s\n    codec: raw\n", resource, etcdPrefix)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// over returns the arguments for an etcd at these addresses.
+func over(addresses ...string) []string {
+	return []string{"--etcd-endpoints", strings.Join(addresses, ",")}
+}
+
+// dial returns a connection that outlives restarts of the server.
+func dial(t *testing.T, address string, options ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+address, append(options,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond},
+			MinConnectTimeout: 10 * time.Second,
+		}))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// start starts the process, and returns when it serves.
+func (s *instance) start(t *testing.T) {
+	t.Helper()
+	program, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.cmd = exec.Command(program, s.args...)
+	s.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "FANOUTD_") })
+	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	cmd, exited := s.cmd, make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(exited)
+	}()
+	s.exited = exited
+	for _, service := range []string{"", "resource/" + resource} {
+		s.await(t, service, healthv1.HealthCheckResponse_SERVING)
+	}
+}
+
+// end sends the signal and waits for the process to be gone. It does no harm to one
+// that is.
+func (s *instance) end(t *testing.T, signal os.Signal) {
+	t.Helper()
+	select {
+	case <-s.exited:
+		return
+	default:
+	}
+	if err := s.cmd.Process.Signal(signal); err != nil {
+		t.Logf("end fanoutd: %v", err) // it has ended meanwhile
+	}
+	<-s.exited
+}
+
+// await waits until the health of a service is as wanted.
+func (s *instance) await(t *testing.T, service string, want healthv1.HealthCheckResponse_ServingStatus) {
+	t.Helper()
+	ctx := contextFor(t)
+	for {
+		stream, err := healthv1.NewHealthClient(s.conn).Watch(ctx, &healthv1.HealthCheckRequest{Service: service})
+		for err == nil {
+			var answer *healthv1.HealthCheckResponse
+			if answer, err = stream.Recv(); err == nil && answer.GetStatus() == want {
+				return
+			}
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("the health of %q is not %v: %v", service, want, err)
+		}
+	}
+}

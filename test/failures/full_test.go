@@ -1,0 +1,101 @@
+package failures
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/loopback"
+)
+
+// disk full: writes fail with a clear status; reads and watches go on. When there is
+// room again, so do writes.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	etcdAddress := loopback.FreeAddress(t)
+	dir := filepath.Join(t.TempDir(), "data")
+	f := startFanoutd(t, "--data-dir", dir, "--embedded-etcd-quota", "16MiB", "--embedded-etcd-listen", etcdAddress)
+	ctx := contextFor(t)
+	s := newSubscriber("subscriber")
+	s.subscribe(t, f.reads)
+	s.until(t, object.Synced)
+
+	put := func(key, value string) (object.Revision, error) {
+		resp, err := f.writes.Put(ctx, &fanoutv1.PutRequest{Resource: resource, Put: &fanoutv1.PutOperation{
+			Key: key, Value: &fanoutv1.PutOperation_Text{Text: value},
+		}})
+		return object.Revision(resp.GetRevision()), err
+	}
+	large := strings.Repeat("x", 1_000_000)
+	written := 0
+	for ; ; written++ {
+		if _, err := put(fmt.Sprintf("large/%d", written), large); err != nil {
+			if status.Code(err) != codes.ResourceExhausted || reasonOf(err) != "STORE_FULL" {
+				t.Fatalf("a write to a full disk: %v", err)
+			}
+			break
+		}
+	}
+	if _, err := put("small", "v"); reasonOf(err) != "STORE_FULL" {
+		t.Errorf("another write: %v", err)
+	}
+
+	// Reads go on, those that ask etcd, too.
+	list, err := f.reads.List(ctx, &fanoutv1.ListRequest{Resource: resource, PageSize: 1})
+	if err != nil || len(list.GetObjects()) != 1 {
+		t.Errorf("a list has %d objects, %v", len(list.GetObjects()), err)
+	}
+	// So do watches, old ones and new ones. Deleting makes room, and is no write
+	// that etcd refuses.
+	deleted, err := f.writes.Delete(ctx, &fanoutv1.DeleteRequest{Resource: resource, Delete: &fanoutv1.DeleteOperation{Key: "large/0"}})
+	if err != nil {
+		t.Fatalf("a deletion: %v", err)
+	}
+	s.reach(t, object.Revision(deleted.GetRevision()))
+	newcomer := newSubscriber("newcomer")
+	newcomer.subscribe(t, f.reads)
+	newcomer.until(t, object.Synced)
+	if n := len(newcomer.state()); n < written-1 {
+		t.Errorf("a new watch has %d objects, %d were written", n, written-1)
+	}
+	// A restart changes nothing about it.
+	f.end(t, syscall.SIGTERM)
+	f.start(t)
+	if _, err := put("small", "v"); reasonOf(err) != "STORE_FULL" {
+		t.Errorf("a write after a restart: %v", err)
+	}
+	s.subscribe(t, f.reads)
+	s.until(t, object.Synced)
+
+	client := dialEtcd(t, etcdAddress)
+	if _, err := client.Delete(ctx, etcdPrefix+"large/", clientv3.WithPrefix()); err != nil {
+		t.Fatal(err)
+	}
+	now, err := client.Get(ctx, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Compact(ctx, now.Header.GetRevision(), clientv3.WithCompactPhysical()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Defragment(ctx, etcdAddress); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.AlarmDisarm(ctx, &clientv3.AlarmMember{}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := put("small", "v")
+	if err != nil {
+		t.Fatalf("a write when there is room again: %v", err)
+	}
+	s.reach(t, at)
+	s.caughtUp(t, object.Reset, object.Replay)
+}

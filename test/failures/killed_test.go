@@ -1,0 +1,40 @@
+package failures
+
+import (
+	"os"
+	"testing"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/etcdproc"
+)
+
+// fanoutd killed: clients resume elsewhere or here, at their position, without a
+// snapshot.
+func TestFanoutdKilled(t *testing.T) {
+	t.Parallel()
+	address := etcdproc.Start(t, "http")
+	client := dialEtcd(t, address)
+	here, elsewhere := startFanoutd(t, over(address)...), startFanoutd(t, over(address)...)
+	s := newSubscriber("subscriber")
+	s.subscribe(t, here.reads)
+	s.until(t, object.Synced)
+	s.reach(t, client.putMany(t, "before", 100))
+
+	here.end(t, os.Kill)
+	if _, err := s.receive(t); err == nil {
+		t.Fatal("the stream goes on")
+	}
+	client.putMany(t, "meanwhile", 100)
+	s.subscribe(t, elsewhere.reads)
+	s.until(t, object.Synced)
+	s.reach(t, client.putMany(t, "elsewhere", 10))
+
+	client.putMany(t, "meanwhile", 50)
+	here.start(t)
+	s.subscribe(t, here.reads)
+	s.until(t, object.Synced)
+	s.reach(t, client.putMany(t, "here", 10))
+
+	s.caughtUp(t, object.Reset, object.Replay, object.Replay)
+	s.judge(t, client.truth(t))
+}

@@ -1,0 +1,95 @@
+package failures
+
+import (
+	"io"
+	"net"
+	"sync"
+	"testing"
+)
+
+// link is a way to etcd that can be cut.
+type link struct {
+	address  string
+	target   string
+	listener net.Listener
+	pumps    sync.WaitGroup
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool // guarded by mu
+	down  bool              // guarded by mu
+}
+
+func newLink(t *testing.T, target string) *link {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &link{address: listener.Addr().String(), target: target, listener: listener, conns: map[net.Conn]bool{}}
+	l.pumps.Go(func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			l.pumps.Go(func() { l.connect(near) })
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close()
+		l.cut()
+		l.pumps.Wait()
+	})
+	return l
+}
+
+// connect carries bytes both ways until one side closes.
+func (l *link) connect(near net.Conn) {
+	defer near.Close()
+	far, err := net.Dial("tcp", l.target)
+	if err != nil {
+		return
+	}
+	defer far.Close()
+	if !l.enter(near, far) {
+		return
+	}
+	var both sync.WaitGroup
+	carry := func(to, from net.Conn) {
+		_, _ = io.Copy(to, from)
+		to.Close()
+		from.Close()
+	}
+	both.Go(func() { carry(far, near) })
+	both.Go(func() { carry(near, far) })
+	both.Wait()
+}
+
+func (l *link) enter(conns ...net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.down {
+		return false
+	}
+	for _, c := range conns {
+		l.conns[c] = true
+	}
+	return true
+}
+
+// cut breaks all connections and lets nobody through until heal is called.
+func (l *link) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down = true
+	for c := range l.conns {
+		c.Close()
+	}
+	clear(l.conns)
+}
+
+func (l *link) heal() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down = false
+}

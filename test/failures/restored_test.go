@@ -1,0 +1,73 @@
+package failures
+
+import (
+	"maps"
+	"os"
+	"testing"
+
+	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/etcdproc"
+)
+
+// etcd restored from a backup: a new epoch, RESET in the stream. The same happens to
+// who comes back with a position from before, also if fanoutd was not there to see
+// it.
+func TestEtcdRestoredFromABackup(t *testing.T) {
+	for name, during := range map[string]struct {
+		before, after func(t *testing.T, f *instance)
+	}{
+		"while fanoutd runs": {func(*testing.T, *instance) {}, func(*testing.T, *instance) {}},
+		"while fanoutd is away": {
+			func(t *testing.T, f *instance) { f.end(t, os.Kill) },
+			func(t *testing.T, f *instance) { f.start(t) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := etcdproc.StartMember(t, "http")
+			client := dialEtcd(t, m.Address)
+			f := startFanoutd(t, over(m.Address)...)
+			client.put(t, "kept", "as it was")
+			client.put(t, "changed", "as it was")
+			backup := m.Snapshot(t)
+			client.put(t, "changed", "lost")
+			client.put(t, "lost", "lost")
+			s, away := newSubscriber("subscriber"), newSubscriber("subscriber who is away")
+			for _, s := range []*subscriber{s, away} {
+				s.subscribe(t, f.reads)
+				s.until(t, object.Synced)
+			}
+			away.leave()
+			epoch := s.now().Messages[0].Position.Epoch
+
+			during.before(t, f)
+			m.Kill(t)
+			m.Restore(t, backup)
+			m.Start(t)
+			// More is written than what was lost, so that no revision is missing.
+			client.putMany(t, "new", 10)
+			during.after(t, f)
+
+			away.subscribe(t, f.reads)
+			for _, s := range []*subscriber{s, away} {
+				// In the moment before fanoutd notices, what it has is as it was.
+				for m := (check.Message{}); m.Kind != object.Synced || m.Position.Epoch == epoch; {
+					var err error
+					if m, err = s.receive(t); err != nil {
+						s.subscribe(t, f.reads) // fanoutd was away
+					}
+				}
+				if all := s.catchUps(); all[len(all)-1] != object.Reset {
+					t.Errorf("%s was brought up to date by %v", s.history.Watcher, all)
+				}
+				state := s.state()
+				maps.DeleteFunc(state, func(key, _ string) bool { return key[:4] == "new/" })
+				if want := map[string]string{"kept": "as it was", "changed": "as it was"}; !maps.Equal(state, want) {
+					t.Errorf("%s has %v, want %v", s.history.Watcher, state, want)
+				}
+			}
+			s.reach(t, client.put(t, "more", "new"))
+		})
+	}
+}

@@ -1,0 +1,68 @@
+package failures
+
+import (
+	"syscall"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/etcdproc"
+)
+
+// fanoutd stopped: health first, then streams end, each with a last position.
+func TestFanoutdStopped(t *testing.T) {
+	t.Parallel()
+	address := etcdproc.Start(t, "http")
+	client := dialEtcd(t, address)
+	f := startFanoutd(t, over(address)...)
+	var subscribers []*subscriber
+	for range 5 {
+		s := newSubscriber("subscriber")
+		s.subscribe(t, f.reads)
+		s.until(t, object.Synced)
+		subscribers = append(subscribers, s)
+	}
+	health, err := healthv1.NewHealthClient(f.conn).Watch(contextFor(t), &healthv1.HealthCheckRequest{Service: ""})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := client.putMany(t, "k", 20)
+	for _, s := range subscribers {
+		s.reach(t, last)
+	}
+	if err := f.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		answer, err := health.Recv()
+		if err != nil {
+			t.Fatalf("health did not say that fanoutd stops: %v", err)
+		}
+		if answer.GetStatus() == healthv1.HealthCheckResponse_NOT_SERVING {
+			break
+		}
+	}
+	for _, s := range subscribers {
+		if m := s.next(t); m.Kind != object.Draining || m.Position.Revision < last {
+			t.Errorf("the last message is %+v", m)
+		}
+		if _, err := s.receive(t); status.Code(err) != codes.Unavailable || reasonOf(err) != "DRAINING" {
+			t.Errorf("the stream ends with %v", err)
+		}
+	}
+	<-f.exited
+	if code := f.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	f.start(t)
+	client.putMany(t, "more", 20)
+	for _, s := range subscribers {
+		s.subscribe(t, f.reads)
+		s.until(t, object.Synced)
+		s.caughtUp(t, object.Reset, object.Replay)
+		s.judge(t, client.truth(t))
+	}
+}

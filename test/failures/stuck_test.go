@@ -1,0 +1,46 @@
+package failures
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/etcdproc"
+)
+
+// subscriber stuck: only its own flow-control window fills; when it reads again it
+// catches up. Nobody else notices.
+func TestSubscriberStuck(t *testing.T) {
+	t.Parallel()
+	address := etcdproc.Start(t, "http")
+	client := dialEtcd(t, address)
+	f := startFanoutd(t, over(address)...)
+	// A window that does not grow: what does not fit stays with fanoutd.
+	window := []grpc.DialOption{grpc.WithStaticStreamWindowSize(64 << 10), grpc.WithStaticConnWindowSize(64 << 10)}
+	stuck := newSubscriber("subscriber who is stuck")
+	stuck.subscribe(t, fanoutv1.NewFanoutServiceClient(dial(t, f.address, window...)))
+	stuck.until(t, object.Synced)
+	reader := newSubscriber("subscriber who reads")
+	reader.subscribe(t, f.reads)
+	reader.until(t, object.Synced)
+
+	value := strings.Repeat("x", 100_000)
+	var last object.Revision
+	for i := range 200 {
+		last = client.put(t, "k", value+string(rune('a'+i%26)))
+		if i%20 == 0 {
+			reader.reach(t, last) // as soon as it is written
+		}
+	}
+	reader.reach(t, last)
+	stuck.reach(t, last)
+
+	truth := client.truth(t)
+	for _, s := range []*subscriber{stuck, reader} {
+		s.caughtUp(t, object.Reset)
+		s.judge(t, truth)
+	}
+}

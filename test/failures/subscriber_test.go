@@ -1,0 +1,155 @@
+package failures
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/status"
+
+	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/internal/check/recorded"
+	"github.com/fanoutd/fanoutd/internal/object"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// subscriber watches the whole resource and records what it receives.
+type subscriber struct {
+	history check.History
+	stream  fanoutv1.FanoutService_WatchClient
+	leave   context.CancelFunc // ends the stream
+}
+
+func newSubscriber(name string) *subscriber {
+	return &subscriber{history: check.History{Watcher: name}, leave: func() {}}
+}
+
+// subscribe opens a stream: after the last position, if there is one.
+func (s *subscriber) subscribe(t *testing.T, client fanoutv1.FanoutServiceClient) {
+	t.Helper()
+	request := &fanoutv1.WatchRequest{Resource: resource}
+	asked := check.Stream{Begin: check.FromNothing}
+	if last, ok := s.history.Position(); ok {
+		request.Begin = &fanoutv1.WatchRequest_After{After: &fanoutv1.Position{Epoch: string(last.Epoch), Revision: int64(last.Revision)}}
+		asked = check.Stream{Begin: check.After, Position: last}
+	}
+	s.leave()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	stream, err := client.Watch(ctx, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if header, err := stream.Header(); err != nil || header == nil {
+		t.Fatalf("%s: no watch: %v", s.history.Watcher, err)
+	}
+	s.stream, s.leave = stream, cancel
+	s.history.Streams = append(s.history.Streams, asked)
+}
+
+// receive returns the next message, or the error that ends the stream.
+func (s *subscriber) receive(t *testing.T) (check.Message, error) {
+	t.Helper()
+	now := s.now()
+	response, err := s.stream.Recv()
+	if err != nil {
+		now.End = err.Error()
+		return check.Message{}, err
+	}
+	m, err := recorded.Message(response)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now.Messages = append(now.Messages, m)
+	return m, nil
+}
+
+// now returns the stream that is being read.
+func (s *subscriber) now() *check.Stream { return &s.history.Streams[len(s.history.Streams)-1] }
+
+// next returns the next message.
+func (s *subscriber) next(t *testing.T) check.Message {
+	t.Helper()
+	m, err := s.receive(t)
+	if err != nil {
+		t.Fatalf("%s: the stream has ended: %v", s.history.Watcher, err)
+	}
+	return m
+}
+
+// until receives up to the next message of a kind, and returns it.
+func (s *subscriber) until(t *testing.T, kind object.MessageKind) check.Message {
+	t.Helper()
+	for {
+		if m := s.next(t); m.Kind == kind {
+			return m
+		}
+	}
+}
+
+// reach receives until everything up to the revision has been delivered.
+func (s *subscriber) reach(t *testing.T, revision object.Revision) {
+	t.Helper()
+	for s.next(t).Position.Revision < revision {
+	}
+}
+
+// catchUps returns how the streams were brought up to date, in order.
+func (s *subscriber) catchUps() []object.CatchUp {
+	var all []object.CatchUp
+	for _, stream := range s.history.Streams {
+		for _, m := range stream.Messages {
+			if m.Kind == object.CatchUpBegin {
+				all = append(all, m.CatchUp)
+			}
+		}
+	}
+	return all
+}
+
+// caughtUp checks how the streams were brought up to date.
+func (s *subscriber) caughtUp(t *testing.T, want ...object.CatchUp) {
+	t.Helper()
+	if got := s.catchUps(); !slices.Equal(got, want) {
+		t.Errorf("%s was brought up to date by %v, want %v", s.history.Watcher, got, want)
+	}
+}
+
+// judge validates what the subscriber has seen.
+func (s *subscriber) judge(t *testing.T, truth *check.Truth) {
+	t.Helper()
+	if err := check.Validate(&s.history, truth); err != nil {
+		t.Error(err)
+	}
+}
+
+// state returns the keys and values that a client has who applies what the last
+// stream said.
+func (s *subscriber) state() map[string]string {
+	state := map[string]string{}
+	for _, m := range s.now().Messages {
+		if m.Kind == object.CatchUpBegin && m.CatchUp == object.Reset {
+			clear(state)
+		}
+		for _, e := range m.Events {
+			if e.Type == object.Deleted {
+				delete(state, string(e.Object.Key))
+			} else {
+				state[string(e.Object.Key)] = string(e.Object.Value)
+			}
+		}
+	}
+	return state
+}
+
+// reasonOf returns the reason that fanoutd gave for an error.
+func reasonOf(err error) string {
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == "fanoutd" {
+			return info.GetReason()
+		}
+	}
+	return ""
+}
