@@ -31,6 +31,7 @@ func TestWatchersSeeExactlyWhatHappened(t *testing.T) {
 		}
 	}
 	t.Run("embedded etcd", func(t *testing.T) { embeddedRound(t, random) })
+	t.Run("without a cache", func(t *testing.T) { uncachedRound(t, random) })
 	begun := time.Now()
 	for round := seed.Seed(0); round == 0 || time.Since(begun) < enough; round++ {
 		name := "external etcd"
@@ -48,10 +49,10 @@ func embeddedRound(t *testing.T, random seed.Seed) {
 	t.Logf("%s=%d", seed.Variable, random)
 	etcd := loopback.FreeAddress(t)
 	args := append(configured(t, resourceConfig), embedded(t, etcd)...)
-	w := newWorld(t, startServer(t, args...), etcd, random)
+	w := newWorld(t, startServer(t, args...), etcd, promised, random)
 	w.populate(t, 30, 60)
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-		w.changes(t, 400)
+		w.changes(t, 250)
 		w.disturb(t, func() {
 			since := w.ledger.newest()
 			w.server.end(t, signal)
@@ -69,12 +70,25 @@ func externalRound(t *testing.T, random seed.Seed) {
 	etcd := etcdproc.StartMember(t, "http")
 	store := newLink(t, etcd.Address)
 	args := append(configured(t, resourceConfig), "--etcd-endpoints", "http://"+store.address)
-	w := newWorld(t, startServer(t, args...), etcd.Address, random)
+	w := newWorld(t, startServer(t, args...), etcd.Address, promised, random)
 	w.others = []*server{startServer(t, append(configured(t, resourceConfig), "--etcd-endpoints", "http://"+etcd.Address)...)}
 	w.populate(t, 60, 60)
-	w.suffer(t, random.Rand(5000), w.faults(t, etcd, store))
+	w.suffer(t, random.Rand(5000), w.faults(t, etcd, store), 240)
 	w.judge(t, "replays", "deltas", "resets", "from now", "drainings", "live", "merged", "previous", "without values", "bookmarks",
 		"every event, expired", "time limits", "exact snapshots", "reads", "exact reads", "reads in pages")
+}
+
+// uncachedRound is one in which everything breaks around a server that reads
+// everything from etcd.
+func uncachedRound(t *testing.T, random seed.Seed) {
+	t.Logf("%s=%d", seed.Variable, random)
+	etcd := etcdproc.StartMember(t, "http")
+	store := newLink(t, etcd.Address)
+	args := append(configured(t, uncachedConfig), "--etcd-endpoints", "http://"+store.address)
+	w := newWorld(t, startServer(t, args...), etcd.Address, promisedUncached, random)
+	w.populate(t, 30, 60)
+	w.suffer(t, random.Rand(5000), append(w.faults(t, etcd, store), w.overtaken(t, store)), 60)
+	w.judge(t, "replays", "resets", "from now", "drainings", "live", "merged", "previous", "bookmarks", "reads", "exact reads")
 }
 
 // judge waits until everybody has seen everything, and says who saw something

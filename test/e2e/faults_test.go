@@ -67,13 +67,28 @@ func (w *world) faults(t *testing.T, etcd *etcdproc.Member, store *link) []fault
 	}
 }
 
-// suffer lets all faults happen in some order, with time in between.
-func (w *world) suffer(t *testing.T, rng *rand.Rand, faults []fault) {
+// overtaken is the fault that etcd forgets what fanoutd has not seen yet.
+func (w *world) overtaken(t *testing.T, store *link) fault {
+	t.Helper()
+	return fault{"etcd is out of reach, and compacted", func() {
+		w.disturb(t, func() {
+			store.cut()
+			w.changes(t, 40)
+			w.compact(t)
+			w.changes(t, 10)
+			store.heal()
+		})
+	}}
+}
+
+// suffer lets all faults happen in some order, with about so many changes in
+// between.
+func (w *world) suffer(t *testing.T, rng *rand.Rand, faults []fault, changes int) {
 	t.Helper()
 	for _, i := range rng.Perm(len(faults)) {
-		w.changes(t, 100+rng.IntN(300))
+		w.changes(t, changes/2+rng.IntN(changes))
 		t.Logf("after %d changes: %s", w.ledger.len(), faults[i].name)
 		faults[i].do()
 	}
-	w.changes(t, 300)
+	w.changes(t, changes)
 }

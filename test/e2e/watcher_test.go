@@ -209,9 +209,10 @@ func (w *watcher) ended(s *check.Stream, err error) error {
 		}
 		return nil
 	case code == codes.OutOfRange && (w.everyEvent || s.Exact > 0):
-		// There is no way on from the position, or none from that revision.
+		// There is no way on from the position, or none from that revision, which
+		// no watcher has a right to.
 		w.fresh = true
-		if s.Exact > 0 && s.Status == "REVISION_EXPIRED" {
+		if s.Exact > 0 {
 			s.Status = ""
 		}
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -30,12 +31,25 @@ const (
 	largestRevision = 40
 )
 
+// promised is what a server with that memory promises.
+var promised = check.Conditions{Window: smallWindow - largestRevision, Tombstones: smallTombstones}
+
 // resourceConfig is the resource of the randomized test.
 const resourceConfig = `
 resources:
   - name: config
     window: {min-events: 300, max-events: 300}
     max-tombstones: 120` + fieldsConfig
+
+// uncachedConfig is the resource as one that is served straight from etcd. What is
+// remembered then is etcd's history.
+const uncachedConfig = `
+resources:
+  - name: config
+    cache: off` + fieldsConfig
+
+// promisedUncached is what a server promises that remembers nothing itself.
+var promisedUncached = check.Conditions{Window: math.MaxInt}
 
 // world is everything that takes part in the randomized test, and what is known of
 // it for the judgement.
@@ -48,6 +62,7 @@ type world struct {
 	ledger    *ledger
 	goal      *goal
 	random    seed.Seed
+	promised  check.Conditions
 
 	watchers []*watcher
 	readers  []*reader
@@ -66,12 +81,11 @@ type world struct {
 	compacted object.Revision
 }
 
-// newWorld returns a world in which nothing happens yet. The server is one of the
-// resource that resourceConfig describes.
-func newWorld(t *testing.T, s *server, etcdAddress string, random seed.Seed) *world {
+// newWorld returns a world in which nothing happens yet.
+func newWorld(t *testing.T, s *server, etcdAddress string, promised check.Conditions, random seed.Seed) *world {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-	w := &world{server: s, etcd: dialEtcd(t, etcdAddress), ledger: newLedger(), random: random}
+	w := &world{server: s, etcd: dialEtcd(t, etcdAddress), ledger: newLedger(), random: random, promised: promised}
 	w.actors, w.ctx = errgroup.WithContext(ctx)
 	w.writers, _ = errgroup.WithContext(w.ctx)
 	w.writing, w.written = context.WithCancel(w.ctx)
@@ -211,6 +225,9 @@ func (w *world) compact(t *testing.T) {
 	w.mu.Lock()
 	w.compacted = at // before it is, because readers look at it
 	w.mu.Unlock()
+	if w.promised.Tombstones == 0 {
+		w.forget(check.Forgotten{Since: at, Below: at}) // nobody else knows
+	}
 	if _, err := w.etcd.Compact(ctx, int64(at)); err != nil {
 		t.Fatal(err)
 	}
@@ -261,15 +278,12 @@ func (w *world) finish(t *testing.T) *check.Truth {
 	if err != nil {
 		t.Fatal(errors.Join(err, failed))
 	}
-	truth.Conditions = check.Conditions{
-		Window:       smallWindow - largestRevision,
-		Tombstones:   smallTombstones,
-		Forgotten:    w.forgotten,
-		Gaps:         w.gaps(t),
-		Patience:     15 * time.Second,
-		Outages:      w.outages,
-		Acknowledged: w.ledger.acknowledgements(),
-	}
+	truth.Conditions = w.promised
+	truth.Forgotten = w.forgotten
+	truth.Gaps = w.gaps(t)
+	truth.Patience = 15 * time.Second
+	truth.Outages = w.outages
+	truth.Acknowledged = w.ledger.acknowledgements()
 	if failed != nil {
 		t.Error(failed)
 	}
