@@ -205,9 +205,10 @@ type stuck struct {
 	closed  bool // the window is; what comes in it is read
 }
 
-func (n *neighbourhood) stick(ctx context.Context, t *testing.T, i int, begin *fanoutv1.Position) *stuck {
+func (n *neighbourhood) stick(ctx context.Context, t *testing.T, i int, request *fanoutv1.WatchRequest) *stuck {
 	t.Helper()
-	s := &stuck{request: &fanoutv1.WatchRequest{Resource: config, Begin: after(begin)}, closed: i%2 == 0}
+	s := &stuck{request: request, closed: i%2 == 0}
+	s.request.Resource = config
 	if i%4 < 2 {
 		s.request.Delivery = fanoutv1.Delivery_DELIVERY_LATEST
 	}
@@ -255,7 +256,7 @@ func TestBoundedAndIsolatedFromReadersThatStop(t *testing.T) {
 			n := settle(ctx, t, watchers*9/10, remembered, nil)
 			var all []*stuck
 			for i := range watchers / 10 {
-				all = append(all, n.stick(ctx, t, i, n.here))
+				all = append(all, n.stick(ctx, t, i, &fanoutv1.WatchRequest{Begin: after(n.here)}))
 			}
 			n.write(ctx, t, times*changes/slowBatch)
 			while := heap()
@@ -329,14 +330,16 @@ func TestIsolatedFromReadersThatStallAndComeBack(t *testing.T) {
 	for round := range rounds {
 		var all []*stuck
 		for i := range watchers / 10 {
-			begin := n.here
+			// They have an interest of their own, and begin with nothing, with the
+			// present, or with what is long gone.
+			req := &fanoutv1.WatchRequest{PreviousObject: true}
 			switch i / 2 % 3 {
-			case 0: // the snapshot
-				begin = &fanoutv1.Position{}
-			case 1: // all there is to know
-				begin = &fanoutv1.Position{Epoch: n.here.GetEpoch(), Revision: n.at}
+			case 1:
+				req.Begin = after(&fanoutv1.Position{Epoch: n.here.GetEpoch(), Revision: n.at})
+			case 2:
+				req.Begin = after(n.here)
 			}
-			all = append(all, n.stick(ctx, t, i, begin))
+			all = append(all, n.stick(ctx, t, i, req))
 		}
 		n.write(ctx, t, batches)
 		for _, s := range all {
@@ -345,10 +348,13 @@ func TestIsolatedFromReadersThatStallAndComeBack(t *testing.T) {
 			}
 		}
 		n.lines.awaitAll(ctx, t, line{"msg": "finished call", "grpc.method": "Watch"}, (round+1)*len(all))
+		if left := n.dispatchers[config].Interests(); left != 1 {
+			t.Errorf("round %d: %d interests are watched, want only that of the healthy ones", round, left)
+		}
 		different, encoded, _ := encoder.reset()
-		// A snapshot or a difference of everything for each state there was, which
-		// those who begin in the same way share; and the changes themselves.
-		if most := 2 * (batches + 1) * (slowKeys + batches*slowBatch); encoded > most {
+		// Once for each of the two interests; and once for those who begin with a
+		// snapshot, and for those who begin with a difference.
+		if most := 4 * different; encoded > most {
 			t.Errorf("round %d: %d different events were encoded %d times, want at most %d", round, different, encoded, most)
 		}
 		used, goroutines = append(used, heap()), append(goroutines, runtime.NumGoroutine())
