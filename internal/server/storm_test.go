@@ -136,7 +136,8 @@ func TestStormsShareWhatIsEncoded(t *testing.T) {
 	encoder := newSharedEncoder()
 	// Nobody is sent away because the machine is busy with the others.
 	in := start(t, settings{encoder: encoder, window: cacher.WindowLimits{MaxChanges: window}, readWait: patience})
-	ctx := within(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+	defer cancel()
 	l := in.ledger(config)
 	text := func(i int) string { return fmt.Sprint("text ", i) }
 	for i := range 40 {
