@@ -23,6 +23,7 @@ type Collection struct {
 	prefix string
 	end    string // the end of the key range that the prefix begins
 	log    *slog.Logger
+	marks  marks
 
 	mu      sync.Mutex
 	leftOut map[string]bool // guarded by mu: keys that were logged as left out; bounded
@@ -134,6 +135,9 @@ func (c *Collection) key(etcdKey []byte) (object.Key, bool) {
 	key := etcdKey[len(c.prefix):]
 	if len(key) > 0 && utf8.Valid(key) {
 		return object.Key(key), true
+	}
+	if c.isMark(key) {
+		return "", false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

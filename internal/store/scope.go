@@ -57,6 +57,9 @@ func (c *Collection) Follow(ctx context.Context, scope object.Scope, after objec
 	if epoch != after.Epoch {
 		return errHistoryOver
 	}
+	if !c.store.versions.answerProgress(ctx) {
+		first, end = c.prefix, c.end // where the marks are, see Collection.mark
+	}
 	s := c.watch(ctx, h, first, after.Revision, clientv3.WithRange(end), clientv3.WithPrevKV())
 	defer s.Close()
 	for {
@@ -69,11 +72,24 @@ func (c *Collection) Follow(ctx context.Context, scope object.Scope, after objec
 		if !ok {
 			continue
 		}
-		s.history.note(u.Through)
+		u.Records, previous = within(scope, u.Records, previous)
+		s.reached(u.Through)
 		if err := deliver(u, previous); err != nil {
 			return err
 		}
 	}
+}
+
+// within returns the records of a scope, and what was there before them.
+func within(scope object.Scope, records []object.Record, previous []*object.Record) ([]object.Record, []*object.Record) {
+	n := 0
+	for i := range records {
+		if scope.Contains(records[i].Key) {
+			records[n], previous[n] = records[i], previous[i]
+			n++
+		}
+	}
+	return records[:n], previous[:n]
 }
 
 // bounds returns the range of etcd's keys that is the scope: its first key, and the

@@ -13,10 +13,11 @@ import (
 
 // Store is an etcd, outside of this process or inside.
 type Store struct {
-	client  *clientv3.Client
-	log     *slog.Logger
-	epochs  *epochs
-	streams atomic.Int64 // numbers streams, see Collection.Watch
+	client   *clientv3.Client
+	log      *slog.Logger
+	epochs   *epochs
+	versions *versions    // nil: an embedded server
+	streams  atomic.Int64 // numbers streams, see Collection.watch
 
 	guarding  sync.WaitGroup     // the goroutine that guards an external server
 	stopGuard context.CancelFunc // ends it; nil for an embedded server

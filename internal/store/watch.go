@@ -36,7 +36,9 @@ func (c *Collection) watch(ctx context.Context, h *history, first string, after 
 		clientv3.WithProgressNotify(),
 		clientv3.WithFragment(),
 	)...)
-	return &stream{collection: c, history: h, ctx: ctx, cancel: cancel, responses: responses, opened: opened}
+	s := &stream{collection: c, history: h, ctx: ctx, cancel: cancel, responses: responses, opened: opened}
+	s.through.Store(int64(after))
+	return s
 }
 
 // openedKey is the key, in the context of a watch, of a number that counts how
@@ -62,6 +64,7 @@ type stream struct {
 	responses  clientv3.WatchChan
 	opened     *atomic.Int64 // see openedKey
 	trusted    int64         // so often had it been opened when etcd was last verified
+	through    atomic.Int64  // revision: everything up to here has been delivered
 }
 
 // Next implements [object.Stream].
@@ -72,10 +75,16 @@ func (s *stream) Next(ctx context.Context) (object.Update, error) {
 			return object.Update{}, err
 		}
 		if u, ok := s.collection.update(resp, nil); ok {
-			s.history.note(u.Through)
+			s.reached(u.Through)
 			return u, nil
 		}
 	}
+}
+
+// reached takes down how far the stream is.
+func (s *stream) reached(through object.Revision) {
+	s.through.Store(int64(through))
+	s.history.note(through)
 }
 
 // receive waits for the next response. Meanwhile it makes a progress request
@@ -114,6 +123,7 @@ func (s *stream) receive(ctx context.Context, ask <-chan struct{}) (*clientv3.Wa
 // was lost, and whatever etcd was restored to meanwhile, it just goes on.
 func (s *stream) trust(ctx context.Context) error {
 	if opened := s.opened.Load(); opened != s.trusted {
+		s.collection.store.versions.expire()
 		if err := s.verify(ctx); err != nil {
 			return err
 		}
@@ -180,11 +190,6 @@ func (c *Collection) update(resp *clientv3.WatchResponse, previous *[]*object.Re
 		}
 	}
 	return u, true
-}
-
-// RequestProgress implements [object.Stream].
-func (s *stream) RequestProgress(context.Context) error {
-	return s.collection.store.client.RequestProgress(s.ctx)
 }
 
 // Close implements [object.Stream]. The client's goroutines of the watch have

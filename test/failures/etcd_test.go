@@ -101,7 +101,7 @@ func (e *etcd) read(t *testing.T) {
 		}
 		for _, event := range answer.Events {
 			e.through = object.Revision(event.Kv.ModRevision)
-			if key, ok := strings.CutPrefix(string(event.Kv.Key), etcdPrefix); ok {
+			if key, ok := strings.CutPrefix(string(event.Kv.Key), etcdPrefix); ok && key != "" {
 				e.changes = append(e.changes, changeOf(object.Key(key), event))
 			}
 		}

@@ -1,0 +1,115 @@
+package store_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/store"
+	"github.com/fanoutd/fanoutd/test/etcdproc"
+)
+
+// faultyEtcd returns a store in an etcd that is taken for one of a version that does
+// not answer progress requests rightly, and its log.
+func faultyEtcd(t *testing.T) (*etcd, *bytes.Buffer) {
+	t.Helper()
+	address := etcdproc.Start(t, "http")
+	var log bytes.Buffer
+	s, err := store.Dial(t.Context(), store.ExternalConfig{Endpoints: []string{address}}, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeStore(t, s) })
+	s.AssumeVersion("3.5.12")
+	return &etcd{s, etcdClient(t, address)}, &log
+}
+
+// await asks for progress, as somebody does who waits, until the stream has reached
+// the revision. There must be no changes on the way.
+func await(t *testing.T, s object.Stream, through object.Revision) {
+	t.Helper()
+	ctx := contextFor(t)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			u, err := s.Next(ctx)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if len(u.Records) > 0 {
+				t.Errorf("got %s", show(u.Records))
+			}
+			if u.Through >= through {
+				return
+			}
+		}
+	}()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-ticker.C:
+			if err := s.RequestProgress(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// Where etcd cannot be relied on when it is asked for progress, a quiet resource
+// learns how far it is by a write of its own, which nobody sees.
+func TestProgressOfFaultyEtcd(t *testing.T) {
+	e, log := faultyEtcd(t)
+	c, busy := e.collection(), e.Collection("busy", "/busy/")
+	first := commit(t, c, put("k", "v"))
+	quietOne := watch(t, c, first)
+	for range 3 {
+		elsewhere := commit(t, busy, put("k", "v"))
+		for range 10 { // before any answer can have come
+			if err := quietOne.RequestProgress(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		await(t, quietOne, elsewhere)
+		now, err := c.Revision(contextFor(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now > elsewhere+1 {
+			t.Errorf("to learn of revision %d it took %d writes", elsewhere, now-elsewhere)
+		}
+		// While there is nothing to tell nothing is written, however often and for how
+		// long one asks: a mark may be written each second.
+		ticker := time.NewTicker(50 * time.Millisecond)
+		for range 25 {
+			<-ticker.C
+			if err := quietOne.RequestProgress(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ticker.Stop()
+		if again, err := c.Revision(contextFor(t)); err != nil || again != now {
+			t.Errorf("%d writes were made for nothing, %v", again-now, err)
+		}
+	}
+	now, err := c.Revision(contextFor(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := show(list(t, c, now, 10)); got != "k=v" {
+		t.Errorf("the list has %s", got)
+	}
+	if n := c.LeftOut(); n != 0 {
+		t.Errorf("%d keys are counted as left out", n)
+	}
+	if n := strings.Count(log.String(), "cannot be relied on"); n != 1 || !strings.Contains(log.String(), "3.5.12") {
+		t.Errorf("that is logged %d times:\n%s", n, log.String())
+	}
+}
