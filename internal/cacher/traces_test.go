@@ -148,6 +148,7 @@ func TestTombstonesAreBounded(t *testing.T) {
 			})
 			c := runQuietly(t, m, func(cfg *cacher.Config) {
 				cfg.Window.MaxChanges, cfg.MaxTombstones = 1, limit
+				cfg.ReadWait = time.Hour // for as long as it takes
 			})
 			reach(t, c, m, 20*limit+1)
 			before := heap()
