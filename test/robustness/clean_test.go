@@ -14,7 +14,7 @@ var (
 	seconds = flag.Int("seconds", 10, "how long clients work with each seed")
 )
 
-// What clients are told by two servers, which are killed and stopped as is etcd
+// What clients are told by several servers, which are killed and stopped as is etcd
 // behind them, is what etcd could have told them itself.
 func TestHistoriesAreClean(t *testing.T) {
 	table := []string{

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -78,7 +77,7 @@ func (c *client) act(ctx context.Context) error {
 		return c.read(ctx)
 	case n < 70:
 		return c.write(ctx, c.put(c.key()))
-	case n < 73:
+	case n < 76:
 		return c.write(ctx, c.delete(c.key()))
 	default:
 		return c.write(ctx, c.transaction()...)
@@ -242,12 +241,6 @@ func (c *client) transaction() []*fanoutv1.Operation {
 		default:
 			ops = append(ops, c.check(key))
 		}
-	}
-	puts := slices.ContainsFunc(ops, func(op *fanoutv1.Operation) bool { return op.GetPut() != nil })
-	if !puts && c.rng.IntN(4) > 0 {
-		// Without a value that nobody else puts, the validator has to try both what
-		// follows if the transaction was applied and if it was not. That is costly.
-		ops = append(ops, c.put(keys[order[len(ops)]]))
 	}
 	return ops
 }

@@ -57,10 +57,14 @@ type replica struct {
 	store  fanoutv1.StoreServiceClient
 }
 
-// windows are the windows of the replicas, in changes. One remembers all of a
-// short run, so that it replays; the other one soon forgets, so that it must help
-// itself in other ways.
-var windows = []int{100_000, 100}
+// settings are what the servers do differently with the resource. The first one
+// remembers all of a recording and replays it; the second soon forgets, so that it
+// must help itself in other ways; the third does not even try.
+var settings = []string{
+	"window: {max-events: 100000}",
+	"window: {max-events: 100}",
+	"cache: off",
+}
 
 // startCluster starts etcd alone, with so many members. The directory takes logs
 // and data.
@@ -80,7 +84,7 @@ func startCluster(t *testing.T, dir string, size int) *cluster {
 	if err := serve(t.Context(), c.members...); err != nil {
 		t.Fatal(err)
 	}
-	for i := range windows {
+	for i := range settings {
 		c.replicas = append(c.replicas, newReplica(t, dir, i, addresses))
 	}
 	return c
@@ -130,7 +134,7 @@ func newReplica(t *testing.T, dir string, i int, etcdAddresses []string) *replic
 	name := fmt.Sprintf("fanoutd-%d", i)
 	config := filepath.Join(dir, name+".yaml")
 	// With codec raw etcd has the very bytes that clients put.
-	text := fmt.Sprintf("resources:\n  - {name: %s, prefix: %s, codec: raw, window: {max-events: %d}}\n", resource, prefix, windows[i])
+	text := fmt.Sprintf("resources:\n  - {name: %s, prefix: %s, codec: raw, %s}\n", resource, prefix, settings[i])
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -3,9 +3,9 @@
 // clients. It is a module of its own, because the validator brings the test code of
 // etcd with it, which fanoutd itself should not depend on.
 //
-// Two fanoutd processes stand in front of an etcd of one or three members. Clients
-// read and write through both of them at random, watchers come and go, and
-// processes are killed, stopped and started again. What clients were told is
+// Three fanoutd processes, one of them without a cache, stand in front of an etcd of
+// one or three members. Clients read and write through all of them at random,
+// watchers come and go, and processes are killed, stopped and started again. What clients were told is
 // recorded as if etcd itself had told them; etcd's write-ahead log says what has
 // really happened. The validator then has to find an order of all reads and writes
 // that explains every answer, and compares each watch with the log.
@@ -25,8 +25,8 @@
 // Put, Delete and Transact are transactions of etcd that compare mod revisions. A
 // failed precondition is a transaction that has failed at the revision which the
 // error names; an absent key is an empty range. UNAVAILABLE and DEADLINE_EXCEEDED
-// leave open what has happened. No value is put twice, by which the validator finds
-// out from the log. Nothing is ever sent again. Any other error fails the test.
+// leave open what has happened; nothing is ever sent again. Any other error fails
+// the test.
 //
 // Get and List are linearizable ranges. All pages of a list together are one range:
 // they have one revision, and it was fixed before the first page returned, so this
@@ -49,11 +49,13 @@
 // are given to the validator one after another, followed by a range at an old
 // revision for each such state.
 //
-// # What nobody recorded
+// # What only the log knows
 //
-// fanoutd may write keys of its own. Such requests are found in the log by their
-// keys, and given to the validator as those of somebody whose answers are not
-// known, made between their neighbours in the log.
+// What became of a write without an answer is looked up in the log: no value is put
+// twice, and a deletion has moved the revision. Such a write is given to the validator
+// as applied at that revision, or left out if it had no effect. fanoutd may write keys
+// of its own, too. Those requests are found by their keys, and given to the validator
+// as somebody's. All of them were made between their neighbours in the log.
 //
 // # What is not judged
 //

@@ -15,15 +15,15 @@ import (
 // explained returns the recorded reports with what the write-ahead log knows
 // better.
 //
+// A write without an answer was applied or not, and nobody knows when. The validator
+// asks the log about most of them, and tries at every place what follows from the
+// others if they were applied there and if they were not; with a few of those it
+// has no memory left. But a write that was applied has moved the revision, and if
+// nobody was answered with that revision, then it was one of those without an
+// answer. The others had no effect.
+//
 // What fanoutd writes on its own behalf, nobody has recorded. It is found by its
 // keys.
-//
-// A write without an answer that puts something the validator finds in the log by
-// the value. For one that only deletes it would try at every place what follows if
-// it was applied there and if it was not, and soon have no memory left. But a
-// deletion that was applied has moved the revision, and if nobody was answered with
-// that revision, then it was one of those without an answer. The others were never
-// applied.
 //
 // When such a request was applied its neighbours in the log tell: not before those
 // in front of it were called, and not after those behind it had returned.
@@ -68,23 +68,19 @@ func explained(recorded []report.ClientReport, persisted []model.EtcdRequest) []
 	return reports
 }
 
-// withoutOpen takes the writes out of reports that have no answer and put nothing.
-// It returns them in the order of their calls: whoever called first can have been
-// applied first, and any of those that are alike can have been applied later.
+// withoutOpen takes the writes that have no answer out of reports. It returns them
+// in the order of their calls: whoever called first can have been applied first, and
+// any of those that are alike can have been applied later.
 func withoutOpen(recorded []report.ClientReport) (reports []report.ClientReport, open []porcupine.Operation) {
 	reports = slices.Clone(recorded)
 	for i := range reports {
 		r := &reports[i]
 		r.KeyValue = slices.DeleteFunc(slices.Clone(r.KeyValue), func(op porcupine.Operation) bool {
-			request := op.Input.(model.EtcdRequest)
-			if request.Type != model.Txn || op.Output.(model.MaybeEtcdResponse).Error == "" {
-				return false
+			isOpen := op.Input.(model.EtcdRequest).Type == model.Txn && op.Output.(model.MaybeEtcdResponse).Error != ""
+			if isOpen {
+				open = append(open, op)
 			}
-			for range puts(request) {
-				return false
-			}
-			open = append(open, op)
-			return true
+			return isOpen
 		})
 	}
 	slices.SortFunc(open, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
@@ -105,10 +101,12 @@ func known(recorded []report.ClientReport) (intervals map[model.PutOptions]inter
 			if response.Error != "" {
 				end = math.MaxInt64
 			}
+			applied := response.Txn != nil && !response.Txn.Failure
 			for value := range puts(request) {
 				intervals[value] = interval{op.Call, end}
+				answered[response.Revision] = answered[response.Revision] || applied
 			}
-			if response.Txn != nil && slices.ContainsFunc(response.Txn.Results, func(r model.EtcdOperationResult) bool { return r.Deleted > 0 }) {
+			if applied && slices.ContainsFunc(response.Txn.Results, func(r model.EtcdOperationResult) bool { return r.Deleted > 0 }) {
 				answered[response.Revision] = true
 			}
 		}

@@ -255,8 +255,8 @@ func (r *recording) forget(forgotten *porcupine.Operation) {
 	}
 }
 
-// loseAnswers makes one of twenty writes, and every one that has only deleted, a
-// write without an answer, which is the last one of its stream.
+// loseAnswers makes every fifth write, and every one that has only deleted, a write
+// without an answer, which is the last one of its stream.
 func loseAnswers(r *recording) {
 	n := 0
 	for i := range r.reports {
@@ -266,7 +266,7 @@ func loseAnswers(r *recording) {
 			if request.Type != model.Txn || response.Error != "" {
 				continue
 			}
-			if n++; n%20 == 0 || deletesAlone(request, response) {
+			if n++; n%5 == 0 || deletesAlone(request, response) {
 				o.ClientId = 1_000_000 + n
 				o.Output = model.MaybeEtcdResponse{Error: "lost"}
 			}
