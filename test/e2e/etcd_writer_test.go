@@ -36,7 +36,7 @@ func (w *etcdWriter) run(ctx, until context.Context) error {
 		}
 		for {
 			err := w.apply(ctx, ops)
-			if ctx.Err() == nil && passes(err) {
+			if passes(err) && w.pace.next(ctx) {
 				continue
 			}
 			if err != nil {

@@ -36,7 +36,7 @@ func (w *rpcWriter) run(ctx, until context.Context) error {
 		}
 		for {
 			err := write(ctx)
-			if status.Code(err) == codes.Unavailable {
+			if status.Code(err) == codes.Unavailable && w.pace.next(ctx) {
 				continue
 			}
 			if err != nil {
