@@ -13,16 +13,39 @@ import (
 // revision up to which they are merged is kept, and nothing else, so that the
 // next part can be made from the window again.
 func (w *Watcher) merged() ([][]byte, result) {
+	var p part
+	if w.step == live {
+		// Hardly anybody has as much waiting, from the same place to the same.
+		if w.mergeTo == 0 {
+			w.mergeTo = w.dispatcher.cfg.Source.State().Revision()
+		}
+		p = w.mergedPart()
+	} else {
+		w.mergeTo = w.catchUp.to
+		p = w.shared(partKey{kind: object.Replay, from: w.mergeTo, mark: w.here()}, w.mergedPart)
+	}
+	switch {
+	case p.lost:
+		return nil, lostHistory
+	case !p.last:
+		w.sent += p.end.taken
+		return p.pieces, someEvents
+	}
+	w.cursor, w.mergeTo, w.sent = w.mergeTo, 0, 0
+	if p.end.taken == 0 {
+		return nil, upToDate
+	}
+	return p.pieces, someEvents
+}
+
+func (w *Watcher) mergedPart() part {
 	s := w.dispatcher.cfg.Source.State()
 	changes, ok := s.Changes(w.cursor)
 	if !ok || s.Position().Epoch != w.epoch {
-		return nil, lostHistory
+		return part{lost: true}
 	}
-	if w.mergeTo == 0 {
-		w.mergeTo = s.Revision()
-	}
+	p := part{end: cut{limit: w.dispatcher.cfg.MessageBytes, upto: w.cursor}, last: true}
 	interest := &w.feed.interest
-	end := cut{limit: w.dispatcher.cfg.MessageBytes, upto: w.cursor}
 	skip := w.sent
 	var b []byte
 	for _, c := range merge(changes, w.mergeTo) {
@@ -36,16 +59,15 @@ func (w *Watcher) merged() ([][]byte, result) {
 		}
 		before := len(b)
 		b = w.dispatcher.cfg.Encoder.AppendEvent(b, e, interest.View)
-		if !end.take(w.mergeTo, len(b)-before) {
-			w.sent += end.taken
-			return [][]byte{b[:end.bytes:end.bytes]}, someEvents
+		if !p.end.take(w.mergeTo, len(b)-before) {
+			p.last = false
+			break
 		}
 	}
-	w.cursor, w.mergeTo, w.sent = w.mergeTo, 0, 0
-	if end.taken == 0 {
-		return nil, upToDate
+	if p.end.taken > 0 {
+		p.pieces = [][]byte{b[:p.end.bytes:p.end.bytes]}
 	}
-	return [][]byte{b}, someEvents
+	return p
 }
 
 // merge returns the changes up to a revision, those of one key merged into one

@@ -33,10 +33,11 @@ type memoBudget struct {
 	bytes atomic.Int64
 }
 
-// partKey says which part of which catch-up a part is.
+// partKey says which part of which catch-up a part is. What a watcher reads from
+// the window is a REPLAY, announced or not.
 type partKey struct {
 	kind object.CatchUp
-	from object.Revision // of a DELTA: what is known already; of a RESET: the revision that is shown
+	from object.Revision // DELTA: what is known already; RESET: the revision that is shown; REPLAY: up to where it is merged, or 0
 	mark mark
 }
 
@@ -76,6 +77,17 @@ func (m *memo) join(newest *cacher.State, needed object.Revision, b *memoBudget)
 	m.dropLocked(b)
 	m.state, m.taken, m.parts = newest, time.Now(), map[partKey]part{}
 	return newest
+}
+
+// open makes sure that parts are remembered, and reports whether they were not.
+func (m *memo) open(newest *cacher.State) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.parts != nil {
+		return false
+	}
+	m.state, m.taken, m.parts = newest, time.Now(), map[partKey]part{}
+	return true
 }
 
 func (m *memo) isYoung(newest *cacher.State) bool {

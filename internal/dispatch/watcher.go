@@ -201,24 +201,30 @@ func (w *Watcher) events() ([][]byte, result) {
 		pieces, end := v.read(w.cursor, w.sent, w.dispatcher.cfg.MessageBytes)
 		return pieces, w.moved(end, through)
 	}
-	p := w.replayPart()
+	p := w.shared(partKey{kind: object.Replay, mark: w.here()}, w.replayPart)
 	if p.lost {
 		return nil, lostHistory
 	}
 	return p.pieces, w.moved(p.end, p.through)
 }
 
-// replayPart returns events after the cursor from the window. Watchers who resume
-// at the same place share it.
-func (w *Watcher) replayPart() part {
-	if w.step == live {
-		return w.makeReplayPart()
-	}
-	key := partKey{kind: object.Replay, mark: mark{Mark: cacher.Mark{At: w.cursor}, skip: w.sent, epoch: w.epoch}}
-	return w.feed.memo.part(nil, key, &w.dispatcher.memos, w.makeReplayPart)
+// here is the mark of what comes next in the window.
+func (w *Watcher) here() mark {
+	return mark{Mark: cacher.Mark{At: w.cursor}, skip: w.sent, epoch: w.epoch}
 }
 
-func (w *Watcher) makeReplayPart() part {
+// shared returns a part that is made from the window. Watchers who are at the same
+// place share it.
+func (w *Watcher) shared(key partKey, makePart func() part) part {
+	d := w.dispatcher
+	if w.feed.memo.open(d.cfg.Source.State()) {
+		d.keep(w.feed)
+	}
+	return w.feed.memo.part(nil, key, &d.memos, makePart)
+}
+
+// replayPart returns events after the cursor from the window.
+func (w *Watcher) replayPart() part {
 	s := w.dispatcher.cfg.Source.State()
 	changes, ok := s.Changes(w.cursor)
 	if !ok || s.Position().Epoch != w.epoch {

@@ -632,8 +632,9 @@ type WatchRequest struct {
 	// Slows no catch-up down. From 1 ms to 1 min. Default: no waiting.
 	MaxBatchDelay *durationpb.Duration `protobuf:"bytes,12,opt,name=max_batch_delay,json=maxBatchDelay,proto3" json:"max_batch_delay,omitempty"`
 	// End the watch after this time, with a last position (DRAINING) and status
-	// OK. At least 1 s; the server's own limit is for all watches and may be
-	// shorter. Default: the server's limit.
+	// OK. From 1 s to ten years; the server's own limit is for all watches and may
+	// be shorter. A client that does not read hears of it when it reads again.
+	// Default: the server's limit.
 	TimeLimit *durationpb.Duration `protobuf:"bytes,13,opt,name=time_limit,json=timeLimit,proto3" json:"time_limit,omitempty"`
 	// Rather end than leave out single events: where every event after the
 	// position can no longer be told, the watch ends with OUT_OF_RANGE (reason

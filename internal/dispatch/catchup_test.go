@@ -1,0 +1,68 @@
+package dispatch_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// Watchers who come to the window at the same place, resuming or falling behind,
+// all events or merged, cause as many encodings as one of them.
+func TestReadersOfTheWindowShareWhatTheyRead(t *testing.T) {
+	for name, options := range map[string]dispatch.Options{"every": {}, "latest": {Latest: true}} {
+		t.Run("resuming, "+name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := start(t, limits{})
+				before := f.store.Put("k", "0")
+				for i := range 10 {
+					f.store.Put(object.Key(fmt.Sprint("k", i%5)), fmt.Sprint(i))
+				}
+				synctest.Wait()
+				at := object.Position{Epoch: f.cacher.State().Position().Epoch, Revision: before}
+				var first []check.Event
+				encoded := int64(0)
+				for i := range 100 {
+					w := f.watchWith(t, dispatch.Interest{}, dispatch.After(at), options)
+					events := w.sync(t, object.Replay)
+					if i == 0 {
+						first, encoded = events, f.encoder.events.Load()
+					}
+					if show(events) != show(first) {
+						t.Fatalf("watcher %d is told %s, the first one %s", i, show(events), show(first))
+					}
+				}
+				if n := f.encoder.events.Load(); n != encoded || n != int64(len(first)) {
+					t.Errorf("%d encodings of %d events, %d for the first watcher", n, len(first), encoded)
+				}
+			})
+		})
+	}
+	t.Run("behind", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := start(t, limits{feedBytes: 2 << 10})
+			watchers := make([]*watcher, 20)
+			for i := range watchers {
+				watchers[i] = f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
+				watchers[i].sync(t, object.Reset)
+			}
+			const changes = 200
+			for i := range changes {
+				f.store.Put("k", fmt.Sprint(i))
+			}
+			synctest.Wait()
+			f.encoder.events.Store(0)
+			for _, w := range watchers {
+				for n := 0; n < changes; {
+					n += len(w.next(t, object.Live).Events)
+				}
+			}
+			if n := f.encoder.events.Load(); n > changes {
+				t.Errorf("%d encodings of %d events", n, changes)
+			}
+		})
+	})
+}
