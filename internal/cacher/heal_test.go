@@ -93,18 +93,35 @@ func TestAStoreThatWentBackIsAnotherOne(t *testing.T) {
 	})
 }
 
-// A store that became another one behind the back of a watch that goes on is
-// noticed, too.
-func TestAnotherEpochIsNoticedWhileTheWatchGoesOn(t *testing.T) {
+// The differences that a relist finds are told in the order of their revisions, the
+// deletions at that of the relist.
+func TestOrderedAcrossARelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := cachertest.NewMemory()
-		m.Put("k", "1")
+		for _, key := range []object.Key{"a", "b", "c", "d"} {
+			m.Put(key, "1")
+		}
 		c := run(t, m)
 		<-c.Ready()
-		m.Rename("e2")
-		time.Sleep(time.Minute)
-		if got := c.State().Position().Epoch; got != "e2" {
-			t.Errorf("the epoch is %s", got)
+		before := c.State().Revision()
+		m.Change(func() { m.Quiet = true })
+		m.Commit(map[object.Key][]byte{"a": nil})
+		m.Put("d", "2")
+		m.Put("b", "2")
+		m.Put("a0", "1")
+		now := m.Put("c", "2")
+		m.Change(func() { m.Compacted, m.Quiet = now, false })
+		synctest.Wait()
+		changes, ok := c.State().Changes(before)
+		if !ok {
+			t.Fatal("the window does not reach back")
+		}
+		var keys []object.Key
+		for change := range changes {
+			keys = append(keys, change.Key)
+		}
+		if diff := cmp.Diff([]object.Key{"d", "b", "a0", "a", "c"}, keys); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package cacher_test
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -88,7 +89,16 @@ func (n *naive) step(to object.Revision, earliest, latest time.Time) {
 	before, after := n.states[n.at], n.states[to]
 	keys := maps.Clone(before)
 	maps.Copy(keys, after)
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
+	// What was jumped over is told in order of revision, deletions at its end.
+	made := func(key object.Key) object.Revision {
+		if after[key] == nil {
+			return to
+		}
+		return after[key].ModRevision
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(keys), func(a, b object.Key) int {
+		return cmp.Or(cmp.Compare(made(a), made(b)), cmp.Compare(a, b))
+	}) {
 		if before[key] == after[key] {
 			continue
 		}

@@ -59,7 +59,6 @@ func (d progressDemand) ask() {
 // Why a watch is given up although it has not failed.
 var (
 	errWentBack = errors.New("the store is behind what it has said before")
-	errNewEpoch = errors.New("the store has become another one")
 	errSilent   = errors.New("the store is ahead and its watch says nothing")
 )
 
@@ -69,21 +68,12 @@ var (
 func (c *Cacher) pulse(ctx context.Context, stream object.Stream) error {
 	timer := time.NewTimer(c.cfg.ProgressInterval)
 	defer timer.Stop()
-	// A store that was restored from a backup may be reached again without the
-	// stream having noticed.
-	verify := time.NewTicker(c.cfg.ProgressInterval)
-	defer verify.Stop()
 	heard, silent := c.heard.Load(), 0
 	for {
 		idle := false
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-verify.C:
-			if epoch, err := c.cfg.Store.Epoch(ctx); err == nil && epoch != c.storeEpoch {
-				return errNewEpoch
-			}
-			continue
 		case <-c.progress.asked:
 		case <-timer.C:
 			idle = c.progress.waiting.Load() == 0

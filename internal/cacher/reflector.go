@@ -1,10 +1,12 @@
 package cacher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -110,15 +112,22 @@ func (c *Cacher) relist(ctx context.Context) error {
 }
 
 // applyDifference changes the state into the given records, which are in order
-// of keys.
+// of keys. The changes are told in the order in which they were made, as far as that
+// is known: of deletions it is only known that they have been made by now.
 func (c *Cacher) applyDifference(records []object.Record, at object.Revision) {
+	type difference struct {
+		key object.Key
+		at  object.Revision
+		now *object.Object
+	}
+	var all []difference
 	known := c.objects.Copy().Iter()
 	defer known.Release()
 	more := known.First()
 	for i := range records {
 		r := &records[i]
 		for more && known.Item().Key < r.Key {
-			c.change(known.Item().Key, at, nil)
+			all = append(all, difference{key: known.Item().Key, at: at})
 			more = known.Next()
 		}
 		if more && known.Item().Key == r.Key {
@@ -128,10 +137,14 @@ func (c *Cacher) applyDifference(records []object.Record, at object.Revision) {
 				continue
 			}
 		}
-		c.change(r.Key, at, c.build(r))
+		all = append(all, difference{r.Key, r.ModRevision, c.build(r)})
 	}
 	for ; more; more = known.Next() {
-		c.change(known.Item().Key, at, nil)
+		all = append(all, difference{key: known.Item().Key, at: at})
+	}
+	slices.SortStableFunc(all, func(a, b difference) int { return cmp.Compare(a.at, b.at) })
+	for _, d := range all {
+		c.change(d.key, at, d.now)
 	}
 }
 

@@ -29,6 +29,6 @@ type Store interface {
 	List(ctx context.Context, at object.Revision, start object.Key, limit int) (records []object.Record, more bool, err error)
 
 	// Watch streams every change after the given revision. The stream belongs to
-	// the caller, who closes it.
+	// the caller, who closes it. It ends when the store gets another epoch.
 	Watch(ctx context.Context, after object.Revision) (object.Stream, error)
 }

@@ -13,7 +13,7 @@ import (
 
 // revokeTimeout bounds the attempt to give back a lease that is not needed. A
 // lease that stays behind ends by itself.
-const revokeTimeout = 2 * time.Second
+const revokeTimeout = 5 * time.Second
 
 // Commit applies the operations at one revision if all their preconditions hold,
 // and none of them otherwise.

@@ -213,9 +213,6 @@ func (m *Memory) Restart(epoch object.Epoch) {
 	})
 }
 
-// Rename gives the store another epoch and leaves the rest as it is.
-func (m *Memory) Rename(epoch object.Epoch) { m.Change(func() { m.epoch = epoch }) }
-
 type memoryStream struct {
 	m      *Memory
 	after  object.Revision // where it began
