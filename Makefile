@@ -36,12 +36,22 @@ test: ## Run all tests
 bench: ## Run the micro-benchmarks
 	go test -run '^$$' -bench . $(PACKAGES)
 
-# Each round has a seed of its own, which is printed when it fails.
-ROUNDS ?= 50
+# Each round has a seed of its own, which is printed.
+SOAK ?= 10m
 
 .PHONY: soak
-soak: ## Run the randomized tests ROUNDS times (default 50)
-	$(if $(RACE),CGO_ENABLED=1 )go test $(RACE) -timeout 0 -count $(ROUNDS) -run TestWatchersSeeExactlyWhatHappened ./test/e2e
+soak: ## Run the randomized end-to-end test for SOAK (default 10m)
+	FANOUTD_SOAK=$(SOAK) $(if $(RACE),CGO_ENABLED=1 )go test $(RACE) -timeout 0 -count 1 -v -run TestWatchersSeeExactlyWhatHappened ./test/e2e
+
+FUZZTIME ?= 10m
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME (default 10m)
+	@grep -rho --include='*_test.go' '^func Fuzz[A-Za-z]*' internal | sed 's/func //' | sort | while read -r target; do \
+		package=$$(dirname "$$(grep -rl --include='*_test.go' "^func $$target(" internal)"); \
+		echo "$$package $$target"; \
+		go test "./$$package" -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x || exit 1; \
+	done
 
 # Each seed is a recording of its own; docs/robustness.md says of what.
 SEEDS ?= 10
@@ -61,6 +71,7 @@ lint-go:
 	go mod tidy -diff
 	cd tools && go mod tidy -diff
 	go vet $(PACKAGES)
+	cd test/robustness && go vet ./...
 	$(TOOL) staticcheck $(PACKAGES)
 	@fixes=$$(go fix -diff $(PACKAGES) 2>&1) || true; \
 	if [ -n "$$fixes" ]; then echo "$$fixes"; echo "run go fix ./..."; exit 1; fi
