@@ -208,8 +208,8 @@ func (c *client) condition(key string) *int64 {
 	return nil
 }
 
-// put returns the put of a value that nobody else puts: the validator finds out
-// by it what became of a write without an answer.
+// put returns the put of a value that nobody else puts: by it the log tells what
+// became of a write without an answer.
 func (c *client) put(key string) *fanoutv1.Operation {
 	value := fmt.Appendf(nil, "%d", c.ids.NewRequestID())
 	return &fanoutv1.Operation{Operation: &fanoutv1.Operation_Put{Put: &fanoutv1.PutOperation{

@@ -5,10 +5,10 @@
 //
 // Three fanoutd processes, one of them without a cache, stand in front of an etcd of
 // one or three members. Clients read and write through all of them at random,
-// watchers come and go, and processes are killed, stopped and started again. What clients were told is
-// recorded as if etcd itself had told them; etcd's write-ahead log says what has
-// really happened. The validator then has to find an order of all reads and writes
-// that explains every answer, and compares each watch with the log.
+// watchers come and go, and processes are killed, stopped and started again. What
+// clients were told is recorded as if etcd itself had told them; etcd's write-ahead
+// log says what has really happened. The validator then has to find an order of all
+// reads and writes that explains every answer, and compares each watch with the log.
 //
 // # How an answer of fanoutd becomes one of etcd
 //
