@@ -41,6 +41,10 @@
 // for one key is a watch of that key. With previous_object the validator compares
 // the objects from before, too.
 //
+// A stream that begins from nothing, or now, begins at the present. So the snapshot
+// of the one, and an empty read at the first position of the other, are linearizable
+// ranges, too.
+//
 // # States
 //
 // What a RESET and a DELTA lead to, and reads with any, min_revision and

@@ -84,7 +84,7 @@ func record(t *testing.T, opts options) *recording {
 	ledger, goal := newLedger(), newGoal(ctx)
 	watchers := newWatchers(func(w *watcher, i int) {
 		w.base, w.rng, w.replicas, w.ledger, w.goal = base, random(1000+uint64(i)), cluster.replicas, ledger, goal
-		w.setback = rate.NewLimiter(10, 1)
+		w.setback, w.history = rate.NewLimiter(10, 1), history()
 	})
 	watching, watchCtx := errgroup.WithContext(ctx)
 	for _, w := range watchers {
@@ -141,7 +141,7 @@ func record(t *testing.T, opts options) *recording {
 		rec.states = append(rec.states, c.states...)
 	}
 	for _, w := range watchers {
-		rec.reports = append(rec.reports, report.ClientReport{ClientID: ids.NewClientID(), Watch: w.watches})
+		rec.reports = append(rec.reports, report.ClientReport{ClientID: ids.NewClientID(), KeyValue: w.history.Operations(), Watch: w.watches})
 		rec.states = append(rec.states, w.states...)
 		for what, n := range w.seen {
 			rec.seen[what] += n

@@ -57,6 +57,9 @@ type watcher struct {
 	position *fanoutv1.Position // where it can resume; nil: nowhere
 	reached  atomic.Int64       // the revision of the last position
 
+	history *model.AppendableHistory // what it was told of the present when it began
+	start   time.Duration            // when the stream was asked for; 0: not for the present
+
 	watches []model.WatchOperation
 	open    bool                           // the last of the watches goes on
 	partial []model.WatchEvent             // of a revision that is not complete yet
@@ -85,6 +88,8 @@ func (w *watcher) run(ctx context.Context) error {
 	}
 	return nil
 }
+
+func (w *watcher) now() time.Duration { return time.Since(w.base) }
 
 // finished reports whether the watcher has reached the goal.
 func (w *watcher) finished() bool {
@@ -121,6 +126,9 @@ func (w *watcher) watch(ctx context.Context) (left bool, err error) {
 		}
 	})()
 	req := w.request()
+	if w.start = 0; req.GetAfter() == nil {
+		w.start = w.now()
+	}
 	w.open, w.partial, w.begins = false, nil, fanoutv1.WatchResponse_CATCH_UP_UNSPECIFIED
 	enough := -1
 	if w.patience > 0 {
@@ -199,6 +207,7 @@ func (w *watcher) receive(m *fanoutv1.WatchResponse) error {
 		if w.begins == fanoutv1.WatchResponse_CATCH_UP_UNSPECIFIED && !w.open {
 			// From now: what came before is not known.
 			w.objects = nil
+			w.present(state{span: exactly(nothing), revision: at})
 			w.begin(at)
 		}
 		if w.open {
@@ -261,7 +270,7 @@ func (w *watcher) bookmark(at int64) {
 }
 
 func (w *watcher) respond(resp model.WatchResponse) {
-	resp.Time = time.Since(w.base)
+	resp.Time = w.now()
 	last := &w.watches[len(w.watches)-1]
 	last.Responses = append(last.Responses, resp)
 }
@@ -317,4 +326,20 @@ func (w *watcher) conclude(at int64) {
 		s.objects = append(s.objects, w.objects[key])
 	}
 	w.states = append(w.states, s)
+	if w.begins == fanoutv1.WatchResponse_CATCH_UP_RESET {
+		w.present(s)
+	}
+}
+
+// nothing is a key that nobody writes.
+const nothing = "nothing"
+
+// present records where a stream begins that was asked for the present: not before
+// any write that was acknowledged by then. It is thus what a read would have been
+// told. Only the beginning is promised to be so.
+func (w *watcher) present(s state) {
+	if w.start > 0 {
+		w.history.AppendRange(s.from, s.to, 0, 0, false, w.start, w.now(), s.response(), nil)
+		w.start = 0
+	}
 }
