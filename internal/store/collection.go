@@ -54,6 +54,9 @@ func (c *Collection) Epoch(ctx context.Context) (object.Epoch, error) {
 // the store, the call fails with [object.ErrUnavailable] until the epoch was asked
 // for.
 func (c *Collection) Revision(ctx context.Context) (object.Revision, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err // an etcd in this process may answer all the same
+	}
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	h := c.store.epochs.present()
@@ -99,6 +102,9 @@ func (c *Collection) List(ctx context.Context, at object.Revision, start object.
 // list is List of a range of etcd's keys.
 func (c *Collection) list(ctx context.Context, at object.Revision, from, end string, limit int) (records []object.Record, more bool, err error) {
 	for {
+		if err := ctx.Err(); err != nil {
+			return nil, false, err
+		}
 		// Linearizable, although the revision is fixed: a member that lags behind
 		// would refuse a revision that it has not seen yet.
 		resp, err := c.store.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithRev(int64(at)), clientv3.WithLimit(int64(limit)))
