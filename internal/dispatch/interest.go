@@ -33,7 +33,7 @@ func (i *Interest) See(c *object.Change) (object.Event, bool) {
 	if !i.Scope.Contains(c.Key) {
 		return object.Event{}, false
 	}
-	e := object.Event{Revision: c.Revision, Key: c.Key}
+	e := object.Event{Revision: c.Told(), Key: c.Key}
 	before, after := i.Picks(c.Old), i.Picks(c.New)
 	switch {
 	case before && after:

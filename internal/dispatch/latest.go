@@ -91,7 +91,7 @@ func merge(changes iter.Seq[*object.Change], upto object.Revision) []object.Chan
 		}
 	}
 	slices.SortFunc(list, func(a, b object.Change) int {
-		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(a.Told(), b.Told()), cmp.Compare(a.Key, b.Key))
 	})
 	return list
 }

@@ -34,6 +34,16 @@ type Change struct {
 	New      *Object // nil: the key was deleted
 }
 
+// Told returns the revision at which those who see the change are told that it
+// happened. It lies before Revision where the change is one of the differences that
+// were found at Revision, and it is known when the object became what it is.
+func (c *Change) Told() Revision {
+	if c.New != nil {
+		return c.New.ModRevision
+	}
+	return c.Revision
+}
+
 // Size returns the bytes of memory that remembering the change accounts for.
 func (c *Change) Size() int {
 	n := 64
