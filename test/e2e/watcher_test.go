@@ -66,6 +66,9 @@ func (w *watcher) run(ctx context.Context) error {
 		return err
 	}
 	for !w.finished() {
+		if ctx.Err() != nil {
+			return context.Cause(ctx) // somebody has failed
+		}
 		left, err := w.watch(ctx)
 		if err != nil {
 			return fmt.Errorf("%s: stream %d: %w", w.name, len(w.history.Streams)-1, err)
