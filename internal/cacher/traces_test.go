@@ -148,7 +148,6 @@ func TestTombstonesAreBounded(t *testing.T) {
 			})
 			c := runQuietly(t, m, func(cfg *cacher.Config) {
 				cfg.Window.MaxChanges, cfg.MaxTombstones = 1, limit
-				cfg.ReadWait = time.Hour // for as long as it takes
 			})
 			reach(t, c, m, 20*limit+1)
 			before := heap()
@@ -246,7 +245,12 @@ func runQuietly(t testing.TB, store cacher.Store, change ...func(*cacher.Config)
 func reach(t testing.TB, c *cacher.Cacher, m *cachertest.Generator, to object.Revision) {
 	t.Helper()
 	m.Advance(to)
-	if _, err := c.Read(t.Context(), cacher.AtLeast(to)); err != nil {
-		t.Fatal(err)
+	<-c.Ready()
+	for s := c.State(); s.Revision() < to; s = c.State() {
+		select {
+		case <-s.Superseded():
+		case <-t.Context().Done():
+			t.Fatal(t.Context().Err())
+		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 // batch is how many revisions a watch of a Generator delivers at once: as many as
 // an etcd that is read slower than it is written to.
-const batch = 1000
+const batch = 10_000
 
 // Generator is a store that remembers nothing: a function says what each revision
 // does. It exists for histories that are much longer than one wants to keep. A

@@ -1,0 +1,244 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/cacher/cachertest"
+	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/wire"
+	"github.com/fanoutd/fanoutd/test/seed"
+)
+
+// Who was away for a day's worth of writes is told what has changed, each object
+// once, and nothing else: neither every change nor every object.
+func TestAwayForADay(t *testing.T) {
+	objects, writes := 100_000, 1_000_000
+	if raceEnabled {
+		objects, writes = objects/5, writes/5 // still twenty times what the window has
+	}
+	a := startAway(t, objects)
+	a.advance(t, objects) // each of them is created
+
+	t.Run("a million changes", func(t *testing.T) {
+		here := a.leave()
+		// Some keys are written all the time and others hardly ever.
+		a.next = func(rng *rand.Rand) int { u := rng.Float64(); return int(float64(objects) * u * u * u) }
+		a.advance(t, writes)
+		changed, deleted := a.comeBack(t, here)
+		if unchanged := objects - changed - deleted; unchanged < objects/1000 || changed < objects/2 || deleted < objects/100 {
+			t.Errorf("the test is too easy: %d objects have changed and %d are deleted", changed, deleted)
+		}
+	})
+	t.Run("a thousand objects", func(t *testing.T) {
+		here := a.leave()
+		a.next = func(rng *rand.Rand) int { return 19 * rng.IntN(1000) }
+		a.advance(t, 20_000)
+		if changed, deleted := a.comeBack(t, here); changed+deleted > 1000 || changed < 100 || deleted < 10 {
+			t.Errorf("%d objects have changed and %d are deleted, of a thousand that were written", changed, deleted)
+		}
+	})
+	t.Run("nothing", func(t *testing.T) {
+		here := a.leave()
+		if changed, deleted := a.comeBack(t, here); changed+deleted > 0 {
+			t.Errorf("%d objects have changed and %d are deleted though nothing was written", changed, deleted)
+		}
+	})
+}
+
+// away is a server in front of a store with many objects and very many changes.
+type away struct {
+	store      *cachertest.Generator
+	cacher     *cacher.Cacher
+	dispatcher *dispatch.Dispatcher
+	now        object.Revision
+
+	// What follows belongs to the store while it advances.
+
+	rng  *rand.Rand
+	next func(*rand.Rand) int // chooses what changes; nil: the objects, one after the other
+	keys []generated
+}
+
+// generated is what there is of a key.
+type generated struct {
+	object.Record                 // the last put
+	changed       object.Revision // the last put or deletion
+	deletions     int             // since somebody left
+}
+
+func startAway(t *testing.T, objects int) *away {
+	t.Helper()
+	a := &away{rng: seed.New(t).Rand(0), keys: make([]generated, objects), now: 1}
+	for i := range a.keys {
+		a.keys[i].Key = object.Key(fmt.Sprintf("%03d/%05d", i%1000, i))
+		a.keys[i].Deleted = true
+	}
+	a.store = cachertest.NewGenerator(a.generate)
+	codec, err := object.CodecByName("raw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.cacher = cacher.New(cacher.Config{Resource: "test", Store: a.store, Codec: codec, Seal: wire.Seal, Log: slog.New(slog.DiscardHandler)})
+	a.dispatcher = dispatch.New(dispatch.Config{Source: a.cacher, Encoder: wire.Encoder{}})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { a.cacher.Run(ctx) })
+	running.Go(func() { a.dispatcher.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	<-a.cacher.Ready()
+	return a
+}
+
+// generate returns what a revision does: it puts an object or, now and then, deletes
+// one.
+func (a *away) generate(at object.Revision) []object.Record {
+	i := int(at-2) % len(a.keys)
+	if a.next != nil {
+		i = a.next(a.rng)
+	}
+	k := &a.keys[i]
+	k.changed = at
+	if !k.Deleted && a.next != nil && a.rng.IntN(10) == 0 {
+		k.Deleted = true
+		k.deletions++
+		return []object.Record{{Key: k.Key, ModRevision: at, Deleted: true}}
+	}
+	if k.Deleted {
+		k.Record = object.Record{Key: k.Key, CreateRevision: at}
+	}
+	k.ModRevision = at
+	k.Version++
+	k.Value = fmt.Appendf(nil, "value %d", at)
+	return []object.Record{k.Record}
+}
+
+// advance has so many revisions happen and the server learn of them.
+func (a *away) advance(t *testing.T, revisions int) {
+	t.Helper()
+	a.now += object.Revision(revisions)
+	a.store.Advance(a.now)
+	for s := a.cacher.State(); s.Revision() < a.now; s = a.cacher.State() {
+		select {
+		case <-s.Superseded():
+		case <-t.Context().Done():
+			t.Fatal(t.Context().Err())
+		}
+	}
+}
+
+// absent is somebody who left.
+type absent struct {
+	position object.Position
+	objects  map[object.Key]string // what there was, with revisions and values
+}
+
+// leave returns somebody who has seen everything so far.
+func (a *away) leave() absent {
+	for i := range a.keys {
+		a.keys[i].deletions = 0
+	}
+	s := a.cacher.State()
+	return absent{s.Position(), listed(s)}
+}
+
+// listed returns what a List shows.
+func listed(s *cacher.State) map[object.Key]string {
+	all := make(map[object.Key]string, s.Len())
+	for o := range s.Objects(object.Scope{}, "") {
+		all[o.Key] = written(o)
+	}
+	return all
+}
+
+func written(o *object.Object) string {
+	return fmt.Sprint(o.CreateRevision, " ", o.ModRevision, " ", o.Version, " ", string(o.Value))
+}
+
+// comeBack resumes a watch, checks what it brings, and returns how many objects it
+// says to have changed and to be deleted.
+func (a *away) comeBack(t *testing.T, who absent) (changed, deleted int) {
+	t.Helper()
+	s := a.cacher.State()
+	due := map[object.Key]object.Revision{} // the last change of what has changed
+	size := 0                               // of the events that say so
+	for _, k := range a.keys {
+		switch {
+		case k.changed <= who.position.Revision:
+			continue
+		case k.Deleted && who.objects[k.Key] == "" && k.deletions < 2:
+			continue // it came and went
+		case k.Deleted:
+			gone := object.Event{Type: object.Deleted, Revision: k.changed, Key: k.Key}
+			size += len(wire.Encoder{}.AppendEvent(nil, gone, object.View{}))
+			deleted++
+		default:
+			size += len(s.Get(k.Key).Encoded)
+			changed++
+		}
+		due[k.Key] = k.changed
+	}
+
+	w := a.dispatcher.Watch(dispatch.Interest{}, dispatch.After(who.position), dispatch.Options{})
+	defer w.Close()
+	next := func() check.Message {
+		raw, err := w.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, piece := range raw.Events {
+			size -= len(piece)
+		}
+		return decode(t, raw)
+	}
+	want := object.Delta
+	if who.position.Revision >= s.Replayable() {
+		want = object.Replay // it was not away for long
+	}
+	if m := next(); m.CatchUp != want {
+		t.Fatalf("the catch-up is %+v, want kind %d", m, want)
+	}
+	for m := next(); m.Kind != object.Synced; m = next() {
+		for _, e := range m.Events {
+			key := e.Object.Key
+			if due[key] != e.Object.ModRevision {
+				t.Fatalf("%q at %d, want %d", key, e.Object.ModRevision, due[key])
+			}
+			delete(due, key)
+			if e.Type == object.Deleted {
+				delete(who.objects, key)
+			} else {
+				who.objects[key] = written(&e.Object)
+			}
+		}
+	}
+	if len(due) > 0 {
+		t.Errorf("%d of what has changed is not told", len(due))
+	}
+	if size != 0 {
+		t.Errorf("the events have %d bytes more than what has changed", -size)
+	}
+	if w.Position() != s.Position() {
+		t.Errorf("caught up to %v, the state is at %v", w.Position(), s.Position())
+	}
+	wrong := 0
+	now := listed(s)
+	for key, value := range now {
+		if who.objects[key] != value {
+			if wrong++; wrong < 5 {
+				t.Errorf("%q is %s, want %s", key, who.objects[key], value)
+			}
+		}
+	}
+	if len(who.objects) != len(now) || wrong > 0 {
+		t.Errorf("ends with %d objects, %d of them wrong; a List shows %d", len(who.objects), wrong, len(now))
+	}
+	return changed, deleted
+}

@@ -1,0 +1,101 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/cacher/cachertest"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/selector"
+	"github.com/fanoutd/fanoutd/internal/wire"
+)
+
+// schema says where the fields of documents are.
+var schema = object.Schema{Fields: []object.Field{{Name: "color", Path: "color", Indexed: true}, {Name: "size", Path: "spec.size"}}}
+
+// BenchmarkIndex is the way of a change from the store to the one watcher whom it
+// concerns, or the two whom a new value of a field does, while others have
+// interests of the same kind. Those of an unindexed field are for comparison: each
+// of them has to be asked.
+func BenchmarkIndex(b *testing.B) {
+	kinds := []struct {
+		name     string
+		interest func(i int) dispatch.Interest
+		many     int
+	}{
+		{"key", func(i int) dispatch.Interest {
+			return dispatch.Interest{Scope: object.ExactKey(object.Key(fmt.Sprintf("folder-%d/object", i)))}
+		}, 100_000},
+		{"prefix", func(i int) dispatch.Interest { return dispatch.Interest{Scope: prefix(b, fmt.Sprintf("folder-%d", i))} }, 100_000},
+		{"field", func(i int) dispatch.Interest { return ofField(b, fmt.Sprintf("color=%d", i)) }, 100_000},
+		{"key and field", func(i int) dispatch.Interest {
+			interest := ofField(b, fmt.Sprintf("color=%d", i%2))
+			interest.Scope = object.ExactKey(object.Key(fmt.Sprintf("folder-%d/object", i/2)))
+			return interest
+		}, 100_000},
+		{"unindexed field", func(i int) dispatch.Interest { return ofField(b, fmt.Sprintf("size=%d", i)) }, 10_000},
+	}
+	for _, kind := range kinds {
+		for _, interests := range []int{10, kind.many} {
+			b.Run(fmt.Sprintf("%s/interests=%d", kind.name, interests), func(b *testing.B) {
+				f := startIndexed(b)
+				begin := dispatch.FromNow(f.cacher.State().Position())
+				for i := range interests - 1 {
+					w := f.dispatcher.Watch(kind.interest(1+i), begin, dispatch.Options{})
+					b.Cleanup(w.Close)
+				}
+				w := f.dispatcher.Watch(kind.interest(0), begin, dispatch.Options{})
+				b.Cleanup(w.Close)
+				if _, err := w.Next(b.Context()); err != nil { // the bookmark
+					b.Fatal(err)
+				}
+				if n := f.dispatcher.Interests(); n != interests {
+					b.Fatalf("%d interests", n)
+				}
+				values := [][]byte{[]byte(`{"color":"0","spec":{"size":"0"}}`), []byte(`{"color":"1","spec":{"size":"1"}}`)}
+				b.ReportAllocs()
+				n := 0
+				for b.Loop() {
+					f.store.Commit(map[object.Key][]byte{"folder-0/object": values[n%2]})
+					n++
+					if _, err := w.Next(b.Context()); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func ofField(b *testing.B, fields string) dispatch.Interest {
+	b.Helper()
+	s, err := selector.ParseFields(fields, schema.Names())
+	if err != nil {
+		b.Fatal(err)
+	}
+	return dispatch.Interest{Selector: s}
+}
+
+// startIndexed starts a dispatcher of documents, of whose fields one is indexed.
+func startIndexed(b *testing.B) *fixture {
+	b.Helper()
+	codec, err := object.NewCodec("json", schema)
+	if err != nil {
+		b.Fatal(err)
+	}
+	f := &fixture{store: cachertest.NewMemory()}
+	f.cacher = cacher.New(cacher.Config{Resource: "test", Store: f.store, Codec: codec, Seal: wire.Seal, Log: slog.New(slog.DiscardHandler)})
+	f.dispatcher = dispatch.New(dispatch.Config{Source: f.cacher, Encoder: wire.Encoder{}, Indexed: schema.Indexed()})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { f.cacher.Run(ctx) })
+	running.Go(func() { f.dispatcher.Run(ctx) })
+	<-f.cacher.Ready()
+	b.Cleanup(func() { cancel(); running.Wait() })
+	return f
+}

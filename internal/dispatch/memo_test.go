@@ -1,0 +1,82 @@
+package dispatch
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/cacher/cachertest"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/wire"
+)
+
+// What watchers who catch up share is bounded, and given back when the last of them
+// leaves or when it is out of date. From outside it cannot be seen.
+func TestBoundedWhatIsShared(t *testing.T) {
+	for _, limit := range []int{2000, 1 << 20} {
+		t.Run(fmt.Sprint("limit ", limit), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				codec, err := object.CodecByName("raw")
+				if err != nil {
+					t.Fatal(err)
+				}
+				m := cachertest.NewMemory()
+				c := cacher.New(cacher.Config{
+					Resource: "test", Store: m, Codec: codec, Seal: wire.Seal, Log: slog.New(slog.DiscardHandler),
+					Window: cacher.WindowLimits{MaxChanges: 20},
+				})
+				d := New(Config{Source: c, Encoder: wire.Encoder{}, MessageBytes: 300, CatchUpBytes: limit})
+				go c.Run(t.Context())
+				go d.Run(t.Context())
+				for i := range 50 {
+					m.Put(object.Key(fmt.Sprint(i)), "value")
+				}
+				synctest.Wait()
+				var watchers []*Watcher
+				catchUp := func() {
+					now := c.State().Position()
+					for _, begin := range []Begin{
+						FromSnapshot(0),
+						After(object.Position{Epoch: now.Epoch, Revision: 1}),
+						After(object.Position{Epoch: now.Epoch, Revision: now.Revision - 10}),
+					} {
+						w := d.Watch(Interest{}, begin, Options{})
+						watchers = append(watchers, w)
+						for {
+							message, err := w.Next(t.Context())
+							if err != nil {
+								t.Fatal(err)
+							}
+							if n := d.memos.bytes.Load(); n > int64(limit) {
+								t.Fatalf("%d bytes are shared, the limit is %d", n, limit)
+							}
+							if message.Header.Kind == object.Synced {
+								break
+							}
+						}
+					}
+					if d.memos.bytes.Load() == 0 {
+						t.Fatal("nothing is shared")
+					}
+				}
+				catchUp()
+				time.Sleep(2 * memoAge)
+				m.Put("next", "value")
+				synctest.Wait()
+				if n := d.memos.bytes.Load(); n != 0 || len(d.keeping) > 0 {
+					t.Errorf("%d bytes of %d feeds are still shared when they are out of date", n, len(d.keeping))
+				}
+				catchUp()
+				for _, w := range watchers {
+					w.Close()
+				}
+				if n := d.memos.bytes.Load(); n != 0 || len(d.keeping) > 0 {
+					t.Errorf("%d bytes of %d feeds are still shared when nobody is left", n, len(d.keeping))
+				}
+			})
+		})
+	}
+}
