@@ -77,7 +77,7 @@ func (w *Watcher) startCatchUp() (Message, error) {
 func (w *Watcher) wayTo(s *cacher.State) (object.CatchUp, error) {
 	epoch := s.Position().Epoch
 	switch {
-	case w.exact > 0 && w.exact < s.Replayable():
+	case w.exact > 0 && (w.exact < s.Replayable() || w.exact > s.Revision()): // of the past, or of another epoch
 		return 0, &LostError{Asked: w.exact, Oldest: s.Replayable(), Current: s.Revision()}
 	case w.cursor == 0:
 		return object.Reset, nil

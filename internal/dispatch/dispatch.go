@@ -68,9 +68,9 @@ type Config struct {
 type Dispatcher struct {
 	cfg     Config
 	wakers  []*waker
-	through atomic.Int64  // revision: all changes up to it are in the feeds they concern
-	stopped chan struct{} // closed when Run has ended
-	shard   atomic.Uint32 // spreads watchers over wakers
+	through atomic.Pointer[object.Position] // all changes up to it are in the feeds they concern; nil: none yet
+	stopped chan struct{}                   // closed when Run has ended
+	shard   atomic.Uint32                   // spreads watchers over wakers
 	memos   memoBudget
 
 	mu       sync.Mutex            // guards everything below, and what feed says
@@ -170,7 +170,7 @@ func (d *Dispatcher) offer(s *cacher.State) {
 	// Readers load through first and the view after it, so it must be stored
 	// after the views: what it promises they then see.
 	d.position = s.Position()
-	d.through.Store(int64(d.position.Revision))
+	d.through.Store(new(d.position))
 	d.expireMemos(s)
 	for i, f := range d.touched {
 		for n := range f.shards {

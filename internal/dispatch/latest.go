@@ -3,6 +3,7 @@ package dispatch
 import (
 	"cmp"
 	"iter"
+	"maps"
 	"slices"
 
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -21,7 +22,9 @@ func (w *Watcher) merged() ([][]byte, result) {
 		}
 		p = w.mergedPart()
 	} else {
-		w.mergeTo = w.catchUp.to
+		if w.mergeTo == 0 {
+			w.mergeTo = w.catchUp.to
+		}
 		p = w.shared(partKey{kind: object.Replay, from: w.mergeTo, mark: w.here()}, w.mergedPart)
 	}
 	switch {
@@ -71,27 +74,31 @@ func (w *Watcher) mergedPart() part {
 }
 
 // merge returns the changes up to a revision, those of one key merged into one
-// from what was before the first to what is after the last, in order of the last.
+// from what was before the first to what is after the last, in the order in which
+// the window has the last.
 func merge(changes iter.Seq[*object.Change], upto object.Revision) []object.Change {
-	all := map[object.Key]object.Change{}
+	type last struct {
+		object.Change
+		place int
+	}
+	all := map[object.Key]last{}
+	place := 0
 	for c := range changes {
 		if c.Revision > upto {
 			break
 		}
-		merged := *c
+		place++
+		merged := last{*c, place}
 		if first, ok := all[c.Key]; ok {
 			merged.Old = first.Old
 		}
 		all[c.Key] = merged
 	}
 	list := make([]object.Change, 0, len(all))
-	for _, c := range all {
+	for _, c := range slices.SortedFunc(maps.Values(all), func(a, b last) int { return cmp.Compare(a.place, b.place) }) {
 		if c.Old != nil || c.New != nil {
-			list = append(list, c)
+			list = append(list, c.Change)
 		}
 	}
-	slices.SortFunc(list, func(a, b object.Change) int {
-		return cmp.Or(cmp.Compare(a.Told(), b.Told()), cmp.Compare(a.Key, b.Key))
-	})
 	return list
 }

@@ -179,19 +179,29 @@ const (
 	lostHistory               // the events after the cursor are gone
 )
 
-// events takes the events after the cursor, from the log of the feed where it
+// events takes the events after the cursor. Who wants every event does not get them
+// where they are the differences that a relist found: whether they are is looked up
+// afterwards, so that the answer is not older than they are.
+func (w *Watcher) events() ([][]byte, result) {
+	cursor, sent := w.cursor, w.sent
+	pieces, result := w.nextEvents()
+	if w.options.EveryEvent && cursor < w.dispatcher.cfg.Source.State().Relisted() {
+		w.cursor, w.sent = cursor, sent
+		return nil, lostHistory
+	}
+	return pieces, result
+}
+
+// nextEvents takes the events after the cursor, from the log of the feed where it
 // reaches back far enough and has come to where a replay leads, else from the
 // window.
-func (w *Watcher) events() ([][]byte, result) {
+func (w *Watcher) nextEvents() ([][]byte, result) {
 	to := w.catchUp.to
 	if w.step == catchingUp && w.sent == 0 && w.cursor >= to {
 		return nil, upToDate
 	}
-	if w.options.EveryEvent && w.cursor < w.dispatcher.cfg.Source.State().Relisted() {
-		return nil, lostHistory // what is known is not every event
-	}
 	// The order matters: through first. The view is then at least as new.
-	through := object.Revision(w.dispatcher.through.Load())
+	through := w.through()
 	v := w.feed.view.Load()
 	logged := v.after.Epoch == w.epoch && w.cursor >= v.after.Revision && through >= to
 	switch {
@@ -199,6 +209,11 @@ func (w *Watcher) events() ([][]byte, result) {
 		return w.merged()
 	case logged:
 		pieces, end := v.read(w.cursor, w.sent, w.dispatcher.cfg.MessageBytes)
+		if w.options.Latest && end.partial {
+			// What happens before the rest of the revision is sent is merged with
+			// what waits behind it, not with what was sent.
+			w.mergeTo = end.current
+		}
 		return pieces, w.moved(end, through)
 	}
 	p := w.shared(partKey{kind: object.Replay, mark: w.here()}, w.replayPart)
@@ -206,6 +221,15 @@ func (w *Watcher) events() ([][]byte, result) {
 		return nil, lostHistory
 	}
 	return p.pieces, w.moved(p.end, p.through)
+}
+
+// through returns the revision of the watcher's epoch up to which everything is in
+// the feeds, or 0. Revisions of another epoch say nothing.
+func (w *Watcher) through() object.Revision {
+	if p := w.dispatcher.through.Load(); p != nil && p.Epoch == w.epoch {
+		return p.Revision
+	}
+	return 0
 }
 
 // here is the mark of what comes next in the window.

@@ -1,0 +1,54 @@
+package dispatch
+
+import (
+	"log/slog"
+	"testing"
+	"testing/synctest"
+
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/cacher/cachertest"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/wire"
+)
+
+// A watcher that has looked up how far everything was dispatched in one epoch, and
+// then finds the log of the next one, is not where it was in the first. From outside
+// the moment cannot be hit.
+func TestRevisionsOfAnotherEpochSayNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		codec, err := object.CodecByName("raw")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := cachertest.NewMemory()
+		c := cacher.New(cacher.Config{Resource: "test", Store: m, Codec: codec, Seal: wire.Seal, Log: slog.New(slog.DiscardHandler)})
+		d := New(Config{Source: c, Encoder: wire.Encoder{}})
+		go c.Run(t.Context())
+		go d.Run(t.Context())
+		for range 100 {
+			m.Put("k", "1")
+		}
+		synctest.Wait()
+		before := d.through.Load()
+
+		m.Change(func() { m.Down = object.ErrUnavailable })
+		synctest.Wait()
+		m.Restart("e2")
+		m.Put("k", "1")
+		m.Change(func() { m.Down = nil })
+		w := d.Watch(Interest{}, After(object.Position{Epoch: "e1", Revision: 1}), Options{})
+		defer w.Close()
+		for w.Position().Epoch != "e2" || w.Position().Revision == 0 {
+			if _, err := w.Next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.through.Store(before)
+		if m, ok, err := w.poll(); ok || err != nil {
+			t.Fatalf("there is %+v, %v", m.Header, err)
+		}
+		if got := w.Position(); got.Revision > c.State().Revision() {
+			t.Errorf("the watcher is at %v, the state at %v", got, c.State().Position())
+		}
+	})
+}

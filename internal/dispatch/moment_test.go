@@ -1,0 +1,205 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/cacher/cachertest"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/wire"
+)
+
+// slowSource is a source of which a state is looked at for so long that it is old
+// when the look is over. The moment cannot be hit otherwise.
+type slowSource struct {
+	*cacher.Cacher
+	meanwhile func() // called by the next look, once
+}
+
+func (s *slowSource) State() *cacher.State {
+	state := s.Cacher.State()
+	if f := s.meanwhile; f != nil {
+		s.meanwhile = nil
+		f()
+	}
+	return state
+}
+
+// Who wants every event gets no difference for it, not even when the store is listed
+// again while the watcher looks.
+func TestHonestWhileTheStoreIsListedAgain(t *testing.T) {
+	large := strings.Repeat("v", 2<<10) // so that each event has a segment of the log for itself
+	for name, window := range map[string]bool{"from the feed": false, "from the window": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				codec, err := object.CodecByName("raw")
+				if err != nil {
+					t.Fatal(err)
+				}
+				store := cachertest.NewMemory()
+				source := &slowSource{Cacher: cacher.New(cacher.Config{
+					Resource: "test", Store: store, Codec: codec, Seal: wire.Seal, Log: slog.New(slog.DiscardHandler),
+				})}
+				cfg := dispatch.Config{Source: source, Encoder: wire.Encoder{}}
+				if window {
+					cfg.FeedBytes = 1
+				}
+				d := dispatch.New(cfg)
+				ctx, cancel := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				running.Go(func() { source.Run(ctx) })
+				running.Go(func() { d.Run(ctx) })
+				defer running.Wait()
+				defer cancel()
+				synctest.Wait()
+				store.Put("k", large)
+				synctest.Wait()
+
+				now := source.State().Position()
+				w := d.Watch(dispatch.Interest{}, dispatch.FromNow(now), dispatch.Options{EveryEvent: true})
+				defer w.Close()
+				if _, err := w.Next(ctx); err != nil { // the bookmark
+					t.Fatal(err)
+				}
+				source.meanwhile = func() {
+					store.Change(func() { store.Quiet = true })
+					store.Put("k", large)
+					store.Put("k", large)
+					store.Put("l", large)
+					last := store.Put("m", large)
+					store.Change(func() { store.Quiet, store.Compacted = false, last })
+					synctest.Wait()
+				}
+				waiting, done := context.WithTimeout(ctx, time.Second)
+				defer done()
+				m, err := w.Next(waiting)
+				var lost *dispatch.LostError
+				if !errors.As(err, &lost) || lost.Asked != now.Revision {
+					t.Errorf("got %d events, %v; want to be told that an event is lost", len(decode(t, m).Events), err)
+				}
+			})
+		})
+	}
+}
+
+// A revision of the past that was asked for before the store became another one is
+// none of the new one's future.
+func TestExactlyARevisionOfAnotherEpoch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{})
+		for range 10 {
+			f.store.Put("k", "1")
+		}
+		synctest.Wait()
+		w := f.watch(t, object.Scope{}, dispatch.FromExactly(f.store.Now()))
+		f.store.Change(func() { f.store.Down = object.ErrUnavailable })
+		synctest.Wait()
+		f.store.Restart("e2")
+		f.store.Put("k", "2")
+		f.store.Change(func() { f.store.Down = nil })
+		time.Sleep(time.Minute)
+		m, err := w.receive(t)
+		var lost *dispatch.LostError
+		if !errors.As(err, &lost) {
+			t.Fatalf("got %+v, %v", m, err)
+		}
+		if now := f.cacher.State(); lost.Asked <= now.Revision() || lost.Current != now.Revision() {
+			t.Errorf("got %+v", lost)
+		}
+	})
+}
+
+// Who is being brought to the present of one epoch gets nothing of what was made for
+// those who come from the same revision of the next one.
+func TestReplaysOfTwoEpochsAreNotShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{})
+		for range 10 {
+			f.store.Put("k", "of the first epoch")
+		}
+		synctest.Wait()
+		first := f.watch(t, object.Scope{}, dispatch.After(object.Position{Epoch: "e1", Revision: 5}))
+		first.next(t, object.CatchUpBegin)
+		f.store.Change(func() { f.store.Down = object.ErrUnavailable })
+		synctest.Wait()
+		f.store.Restart("e2")
+		for range 10 {
+			f.store.Put("k", "of the second")
+		}
+		f.store.Change(func() { f.store.Down = nil })
+		time.Sleep(time.Minute)
+		second := f.watch(t, object.Scope{}, dispatch.After(object.Position{Epoch: "e2", Revision: 5}))
+		if events := second.sync(t, object.Replay); len(events) != 6 {
+			t.Errorf("%d events are replayed, want 6", len(events))
+		}
+		if got := show(first.sync(t, object.Reset)); got != "+k=of the second" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// Who is shown the state at a revision and who is told what has changed since then
+// may be brought to the same state, but not by the same means.
+func TestResetAndDeltaAreNotShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{window: 10})
+		for i := range 40 {
+			f.store.Put(object.Key(fmt.Sprint("k", i%2)), "v")
+		}
+		synctest.Wait()
+		oldest := f.cacher.State().Replayable()
+		shown := f.watch(t, object.Scope{}, dispatch.FromExactly(oldest))
+		if got := show(shown.sync(t, object.Reset)); got != "+k0=v +k1=v" {
+			t.Errorf("the state is %q", got)
+		}
+		f.store.Put("k1", "w") // so that the window does not reach back as far any more
+		synctest.Wait()
+		told := f.watch(t, object.Scope{}, dispatch.After(object.Position{Epoch: "e1", Revision: oldest}))
+		if got := show(told.sync(t, object.Delta)); got != "~k0=v ~k1=v" {
+			t.Errorf("the difference is %q", got)
+		}
+		if got := show(told.next(t, object.Live).Events); got != "~k1=w" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// What happens while a large revision is sent in parts is merged with what waits, too.
+func TestLatestBehindThePartsOfARevision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{messageBytes: 200})
+		w := f.watchWith(t, dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{Latest: true})
+		w.sync(t, object.Reset)
+		large := f.store.Commit(writes(11, 30)) // the last part of it has room for more
+		synctest.Wait()
+		part := w.next(t, object.Live)
+		if !part.Partial {
+			t.Fatal("the revision is not sent in parts")
+		}
+		for _, value := range []string{"1", "2", "3"} {
+			f.store.Put("k0", value)
+			f.store.Put("k9", value)
+		}
+		synctest.Wait()
+		events := part.Events
+		for part.Partial {
+			part = w.next(t, object.Live)
+			events = append(events, part.Events...)
+		}
+		if len(events) != 11 || part.Position.Revision != large {
+			t.Errorf("the revision is %q up to %v", show(events), part.Position)
+		}
+		if got := show(w.next(t, object.Live).Events); got != "~k0=3 ~k9=3" {
+			t.Errorf("what waited is %q", got)
+		}
+	})
+}
