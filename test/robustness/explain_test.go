@@ -65,7 +65,85 @@ func explained(recorded []report.ClientReport, persisted []model.EtcdRequest) []
 	for _, op := range found {
 		reports = append(reports, report.ClientReport{ClientID: op.ClientId, KeyValue: []porcupine.Operation{op}})
 	}
+	narrow(reports)
 	return reports
+}
+
+// narrow takes from the time of each operation what its revision rules out: it was
+// not done before the writes up to that revision were called, and not after the first
+// one beyond had returned. The validator would find that out by itself, at last; but
+// it tries all orders of what was under way together, and in order to say that there
+// is none it has to do so for all that came before. An operation that would have no
+// time left stays as it is, for the validator to condemn.
+func narrow(reports []report.ClientReport) {
+	newest := int64(0)
+	for op := range operations(reports) {
+		newest = max(newest, revision(op))
+	}
+	// By revision: the latest call of a write up to it, the earliest end of one from
+	// it on.
+	calls, ends := make([]int64, newest+2), make([]int64, newest+2)
+	for i := range ends {
+		ends[i] = math.MaxInt64
+	}
+	for op := range operations(reports) {
+		if r := revision(op); r > 0 && writes(op) {
+			calls[r], ends[r] = max(calls[r], op.Call), min(ends[r], op.Return)
+		}
+	}
+	for r := range newest + 1 {
+		calls[r+1] = max(calls[r+1], calls[r])
+		ends[newest-r] = min(ends[newest-r], ends[newest-r+1])
+	}
+	for op := range operations(reports) {
+		r := revision(op)
+		if r <= 0 {
+			continue
+		}
+		before := r
+		if writes(op) {
+			before--
+		}
+		call, end := max(op.Call, calls[before]), min(op.Return, ends[r+1])
+		if call < end {
+			op.Call, op.Return = call, end
+		}
+	}
+}
+
+// operations returns the operations of reports, to be changed in place.
+func operations(reports []report.ClientReport) iter.Seq[*porcupine.Operation] {
+	return func(yield func(*porcupine.Operation) bool) {
+		for i := range reports {
+			for j := range reports[i].KeyValue {
+				if !yield(&reports[i].KeyValue[j]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// revision returns the revision that an operation was answered with; 0 or less if
+// there is none.
+func revision(op *porcupine.Operation) int64 {
+	response := op.Output.(model.MaybeEtcdResponse)
+	return max(response.Revision, response.PersistedRevision)
+}
+
+// writes reports whether an operation is known to have moved the revision.
+func writes(op *porcupine.Operation) bool {
+	request, response := op.Input.(model.EtcdRequest), op.Output.(model.MaybeEtcdResponse)
+	if response.Persisted {
+		return true
+	}
+	if response.Txn == nil || response.Txn.Failure {
+		return false
+	}
+	for range puts(request) {
+		return true
+	}
+	return slices.ContainsFunc(response.Txn.Results, func(r model.EtcdOperationResult) bool { return r.Deleted > 0 })
 }
 
 // withoutOpen takes the writes that have no answer out of reports. It returns them
@@ -94,21 +172,16 @@ type interval struct{ call, end int64 }
 // answered with for what they changed.
 func known(recorded []report.ClientReport) (intervals map[model.PutOptions]interval, answered map[int64]bool) {
 	intervals, answered = map[model.PutOptions]interval{}, map[int64]bool{}
-	for _, r := range recorded {
-		for _, op := range r.KeyValue {
-			request, response := op.Input.(model.EtcdRequest), op.Output.(model.MaybeEtcdResponse)
-			end := op.Return
-			if response.Error != "" {
-				end = math.MaxInt64
-			}
-			applied := response.Txn != nil && !response.Txn.Failure
-			for value := range puts(request) {
-				intervals[value] = interval{op.Call, end}
-				answered[response.Revision] = answered[response.Revision] || applied
-			}
-			if applied && slices.ContainsFunc(response.Txn.Results, func(r model.EtcdOperationResult) bool { return r.Deleted > 0 }) {
-				answered[response.Revision] = true
-			}
+	for op := range operations(recorded) {
+		end := op.Return
+		if op.Output.(model.MaybeEtcdResponse).Error != "" {
+			end = math.MaxInt64
+		}
+		for value := range puts(op.Input.(model.EtcdRequest)) {
+			intervals[value] = interval{op.Call, end}
+		}
+		if writes(op) {
+			answered[revision(op)] = true
 		}
 	}
 	return intervals, answered
