@@ -49,7 +49,13 @@ type Forgotten struct{ Since, Below object.Revision }
 // Gap is a piece of history, behind the revision After and up to Until, of which
 // the server knows only in what the state at its end differs from the state at its
 // beginning: the store had compacted it before the server could read it.
-type Gap struct{ After, Until object.Revision }
+type Gap struct {
+	After, Until object.Revision
+
+	// Crossed is when the server went over it. Who resumes later, at a position
+	// before its end, cannot be told every event. Zero: not known.
+	Crossed time.Time
+}
 
 // within reports whether the gap hides the revision.
 func (g Gap) within(r object.Revision) bool { return g.After < r && r <= g.Until }

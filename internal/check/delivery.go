@@ -101,8 +101,12 @@ func missing(h *History, t *Truth, in mode, v *verdict) {
 			delivered[delivery{a.run, version{a.Object.Key, a.revision()}}] = a.stream
 		}
 	}
+	var begun *step // the beginning of the catch-up
 	for i := range steps {
 		s := &steps[i]
+		if s.Kind == object.CatchUpBegin {
+			begun = s
+		}
 		if s.mode != in {
 			continue
 		}
@@ -115,6 +119,11 @@ func missing(h *History, t *Truth, in mode, v *verdict) {
 		}
 		crossed := map[object.Key][]Event{}
 		gaps := t.gaps(s.from, s.Position.Revision)
+		if in == replay && begun != nil {
+			// A REPLAY has every event. Only one that was under way may come to
+			// a gap.
+			gaps = slices.DeleteFunc(gaps, func(g Gap) bool { return !g.Crossed.IsZero() && begun.At.After(g.Crossed) })
+		}
 		for _, g := range gaps {
 			maps.Copy(crossed, h.crossing(t, g))
 		}

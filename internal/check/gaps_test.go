@@ -7,7 +7,7 @@ import (
 
 // theGap is what a server could not see: b was replaced, a changed, c went, x
 // came.
-var theGap = check.Gap{After: 4, Until: 8}
+var theGap = check.Gap{After: 4, Until: 8, Crossed: noon.after(1)}
 
 // crossing returns what crossing the gap is: c went at its end, for all that is
 // known.
@@ -22,14 +22,15 @@ func beforeGap(messages ...check.Message) *check.History {
 
 func correctAcrossGap() map[string]*check.History {
 	return map[string]*check.History{
-		"live":          beforeGap(live(8, crossing()), live(9, events(change{"a", 9}))),
-		"live, on":      beforeGap(live(9, join(crossing(), events(change{"a", 9})))),
-		"in parts":      beforeGap(partial(live(4, crossing()[:2])), live(8, crossing()[2:])),
-		"every event":   beforeGap(live(7, events(change{"b", 5}, change{"b", 6}, change{"a", 7}, change{"c", 7})), live(8, events(change{"team/x", 8}))),
-		"merged":        latest(beforeGap(live(9, join(crossing()[:1], crossing()[2:], events(change{"a", 9}))))),
-		"DELTA":         from4(part(4, join(events(change{"b", 6}), events(change{"a", 7}), gone(change{"c", 8}), events(change{"team/x", 8}))), synced(8)),
-		"DELTA, beyond": from4(part(4, join(events(change{"b", 6}), gone(change{"c", 8}), events(change{"team/x", 8}, change{"a", 9}))), synced(9)),
-		"RESET inside":  all(after(6, begin(object.Reset, 0), part(0, objects(change{"a", 9}, change{"b", 6}, change{"team/x", 8})), synced(9))),
+		"live":                      beforeGap(live(8, crossing()), live(9, events(change{"a", 9}))),
+		"live, on":                  beforeGap(live(9, join(crossing(), events(change{"a", 9})))),
+		"in parts":                  beforeGap(partial(live(4, crossing()[:2])), live(8, crossing()[2:])),
+		"every event":               beforeGap(live(7, events(change{"b", 5}, change{"b", 6}, change{"a", 7}, change{"c", 7})), live(8, events(change{"team/x", 8}))),
+		"merged":                    latest(beforeGap(live(9, join(crossing()[:1], crossing()[2:], events(change{"a", 9}))))),
+		"replay that was under way": replayed(0),
+		"DELTA":                     from4(part(4, join(events(change{"b", 6}), events(change{"a", 7}), gone(change{"c", 8}), events(change{"team/x", 8}))), synced(8)),
+		"DELTA, beyond":             from4(part(4, join(events(change{"b", 6}), gone(change{"c", 8}), events(change{"team/x", 8}, change{"a", 9}))), synced(9)),
+		"RESET inside":              all(after(6, begin(object.Reset, 0), part(0, objects(change{"a", 9}, change{"b", 6}, change{"team/x", 8})), synced(9))),
 		"view": with(all(startEven(live(4, events(change{"a", 4}, change{"c", 4})), live(8, join(events(change{"b", 6}),
 			changed(change{"a", 4}, func(e *check.Event) { e.Type, e.Object.ModRevision = object.Deleted, 8 }), crossing()[2:])))), even),
 		"view, left when it last changed": with(all(startEven(live(4, events(change{"a", 4}, change{"c", 4})), live(8, join(events(change{"b", 6}),
@@ -39,8 +40,16 @@ func correctAcrossGap() map[string]*check.History {
 	}
 }
 
+// replayed is a REPLAY over the gap that begins so many seconds after noon.
+func replayed(second int) *check.History {
+	s := after(4, begin(object.Replay, 4), part(8, crossing()), synced(8))
+	s.Messages[0].At = noon.after(second)
+	return all(s)
+}
+
 func brokenAcrossGap() []broken {
 	return []broken{
+		{"replay of differences", replayed(2), "resumable", "-b@5 is missing between positions 4 and 8"},
 		{"change is missing", beforeGap(live(8, crossing()[1:])), "reliable filtered", "-b@5 is missing between positions 4 and 8"},
 		{"deletion is missing", beforeGap(live(8, join(crossing()[:2], crossing()[3:]))), "reliable filtered", "-c@7 is missing"},
 		{"out of order", beforeGap(live(8, join(crossing()[1:2], crossing()[:1], crossing()[2:]))), "ordered", "~b@6 comes after an event of revision 7"},

@@ -25,6 +25,10 @@ type Read struct {
 	// Exact is the revision that the answer has to be of. 0: any.
 	Exact object.Revision
 
+	// Uncounted says that the server has the objects from somebody who does not
+	// count them, and need not say how many remain.
+	Uncounted bool
+
 	Pages []Page
 
 	// Unfinished says that there was more, but nobody asked for it or could get
@@ -93,7 +97,7 @@ func Consistent(r *Read, t *Truth) error {
 			return broken("page %d says what remains, although there is a selector", i)
 		case p.Remaining != nil && *p.Remaining != int64(len(want)-read):
 			return broken("page %d says that %d objects remain, it is %d", i, *p.Remaining, len(want)-read)
-		case p.Remaining == nil && r.Picks == nil && r.Exact == 0 && i == 0:
+		case p.Remaining == nil && r.Picks == nil && r.Exact == 0 && i == 0 && !r.Uncounted:
 			return broken("page %d does not say how many objects remain", i)
 		}
 	}

@@ -39,6 +39,7 @@ func TestCorrectReadsPass(t *testing.T) {
 		"selector":      {Pages: []check.Page{sized(2, page(a, b)), sized(2, page(c))}, Picks: evens.Picks},
 		"from a key":    {Pages: []check.Page{remaining(0, page(b, c))}, StartKey: "aa"},
 		"exactly":       {Pages: []check.Page{page(a, b, c)}, Exact: 6},
+		"uncounted":     {Pages: []check.Page{page(a, b, c)}, Uncounted: true},
 		"one key":       {Pages: []check.Page{remaining(0, page(c))}, Scope: object.ExactKey("c")},
 		"an absent key": {Pages: []check.Page{remaining(0, page())}, Scope: object.ExactKey("z")},
 	}

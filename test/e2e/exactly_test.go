@@ -73,9 +73,9 @@ func externalRound(t *testing.T, random seed.Seed) {
 	w := newWorld(t, startServer(t, args...), etcd.Address, promised, random)
 	w.others = []*server{startServer(t, append(configured(t, resourceConfig), "--etcd-endpoints", "http://"+etcd.Address)...)}
 	w.populate(t, 60, 60)
-	w.suffer(t, random.Rand(5000), w.faults(t, etcd, store), 240)
+	w.suffer(t, random.Rand(5000), append(w.faults(t, etcd, store), w.overtaken(t, store)), 240)
 	w.judge(t, "replays", "deltas", "resets", "from now", "drainings", "live", "merged", "previous", "without values", "bookmarks",
-		"every event, expired", "time limits", "exact snapshots", "reads", "exact reads", "reads in pages")
+		"every event, expired", "time limits", "exact snapshots", "gaps", "resets of who resumed", "reads", "exact reads", "reads in pages", "reads that know what remains")
 }
 
 // uncachedRound is one in which everything breaks around a server that reads
@@ -145,6 +145,7 @@ func (w *world) seen(truth *check.Truth) map[string]int {
 				count("replays", m.CatchUp == object.Replay)
 				count("deltas", m.CatchUp == object.Delta)
 				count("resets", m.CatchUp == object.Reset)
+				count("resets of who resumed", m.CatchUp == object.Reset && s.Begin == check.After && s.Position.Revision > 0)
 				count("catch-ups in the stream", m.Kind == object.CatchUpBegin && j > 0)
 				count("drainings", m.Kind == object.Draining)
 				count("live", m.Kind == object.Live)
@@ -166,6 +167,7 @@ func (w *world) seen(truth *check.Truth) map[string]int {
 			count("reads", len(read.Pages) > 0)
 			count("exact reads", read.Exact > 0 && len(read.Pages) > 0)
 			count("reads in pages", len(read.Pages) > 1)
+			count("reads that know what remains", len(read.Pages) > 1 && read.Pages[1].Remaining != nil)
 		}
 	}
 	return seen

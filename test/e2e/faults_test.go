@@ -5,6 +5,7 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/fanoutd/fanoutd/test/etcdproc"
 )
@@ -73,9 +74,9 @@ func (w *world) overtaken(t *testing.T, store *link) fault {
 	return fault{"etcd is out of reach, and compacted", func() {
 		w.disturb(t, func() {
 			store.cut()
-			w.changes(t, 40)
+			w.changes(t, 150)
 			w.compact(t)
-			w.changes(t, 10)
+			w.changes(t, 50)
 			store.heal()
 		})
 	}}
@@ -83,12 +84,13 @@ func (w *world) overtaken(t *testing.T, store *link) fault {
 
 // suffer lets all faults happen in some order, with about so many changes in
 // between.
-func (w *world) suffer(t *testing.T, rng *rand.Rand, faults []fault, changes int) {
+func (w *world) suffer(t *testing.T, rng *rand.Rand, faults []fault, between int) {
 	t.Helper()
 	for _, i := range rng.Perm(len(faults)) {
-		w.changes(t, changes/2+rng.IntN(changes))
-		t.Logf("after %d changes: %s", w.ledger.len(), faults[i].name)
+		w.changes(t, between/2+rng.IntN(between))
+		changes, from := w.ledger.len(), time.Now()
 		faults[i].do()
+		t.Logf("after %d changes: %s, for %v", changes, faults[i].name, time.Since(from).Round(time.Millisecond))
 	}
-	w.changes(t, changes)
+	w.changes(t, between)
 }

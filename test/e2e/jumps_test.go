@@ -5,12 +5,14 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-var revisionInLog = regexp.MustCompile(`\brevision=(\d+)`)
+// A line of the log has its time and, where something is listed, the revision.
+var lineOfLog = regexp.MustCompile(`^time=(\S+) .*\brevision=(\d+)`)
 
 // jumps returns the gaps that a server crossed by listing again, as its log tells
 // them: where it was, and where it went on.
@@ -22,18 +24,22 @@ func jumps(log string) ([]check.Gap, error) {
 		if !lost && !listed {
 			continue
 		}
-		found := revisionInLog.FindStringSubmatch(line)
+		found := lineOfLog.FindStringSubmatch(line)
 		if found == nil {
 			return nil, fmt.Errorf("the log does not say the revision: %s", line)
 		}
-		n, err := strconv.ParseInt(found[1], 10, 64)
+		at, err := time.Parse(time.RFC3339, found[1])
+		if err != nil {
+			return nil, err
+		}
+		n, err := strconv.ParseInt(found[2], 10, 64)
 		if err != nil {
 			return nil, err
 		}
 		if lost {
 			from = object.Revision(n)
 		} else {
-			all = append(all, check.Gap{After: from, Until: object.Revision(n)})
+			all = append(all, check.Gap{After: from, Until: object.Revision(n), Crossed: at})
 		}
 	}
 	return all, nil

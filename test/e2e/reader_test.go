@@ -23,6 +23,8 @@ type reader struct {
 	ledger  *ledger
 	rng     *rand.Rand
 
+	uncounted bool // the server does not know how many objects remain
+
 	// compacted returns the revision below which etcd itself may know nothing.
 	compacted func() object.Revision
 
@@ -99,12 +101,12 @@ func (r *reader) get(ctx context.Context) error {
 }
 
 func (r *reader) list(ctx context.Context) error {
-	wished := pick(r.rng, kinds(r.rng, 10))
+	wished := pick(r.rng, kinds(r.rng, 2*len(selections)))
 	scope, err := scopeOf(wished.scope)
 	if err != nil {
 		return err
 	}
-	read := check.Read{Scope: scope, Picks: wished.selection.picks, Selects: wished.selection.String()}
+	read := check.Read{Scope: scope, Picks: wished.selection.picks, Selects: wished.selection.String(), Uncounted: r.uncounted}
 	request := &fanoutv1.ListRequest{
 		Resource:      resource,
 		Scope:         wished.scope,

@@ -25,7 +25,7 @@ import (
 // back are often too late for it.
 const (
 	smallWindow     = 300
-	smallTombstones = 120
+	smallTombstones = 90
 
 	// The window forgets whole revisions. None of the test's is larger.
 	largestRevision = 40
@@ -39,7 +39,7 @@ const resourceConfig = `
 resources:
   - name: config
     window: {min-events: 300, max-events: 300}
-    max-tombstones: 120` + fieldsConfig
+    max-tombstones: 90` + fieldsConfig
 
 // uncachedConfig is the resource as one that is served straight from etcd. What is
 // remembered then is etcd's history.
@@ -136,7 +136,10 @@ func (w *world) populate(t *testing.T, watchers, perSecond int) {
 		w.actors.Go(func() error { return watcher.run(w.ctx) })
 	}
 	for i := range 4 {
-		reader := &reader{name: fmt.Sprintf("reader %d", i), clients: clients(i), ledger: w.ledger, rng: w.random.Rand(uint64(2000 + i)), compacted: w.compactedAt}
+		reader := &reader{
+			name: fmt.Sprintf("reader %d", i), clients: clients(i), ledger: w.ledger, rng: w.random.Rand(uint64(2000 + i)),
+			uncounted: w.uncached(), compacted: w.compactedAt,
+		}
 		w.readers = append(w.readers, reader)
 		w.actors.Go(func() error { return reader.run(w.ctx, w.writing) })
 	}
@@ -225,13 +228,16 @@ func (w *world) compact(t *testing.T) {
 	w.mu.Lock()
 	w.compacted = at // before it is, because readers look at it
 	w.mu.Unlock()
-	if w.promised.Tombstones == 0 {
+	if w.uncached() {
 		w.forget(check.Forgotten{Since: at, Below: at}) // nobody else knows
 	}
 	if _, err := w.etcd.Compact(ctx, int64(at)); err != nil {
 		t.Fatal(err)
 	}
 }
+
+// uncached reports whether the server remembers nothing itself.
+func (w *world) uncached() bool { return w.promised.Tombstones == 0 }
 
 func (w *world) compactedAt() object.Revision {
 	w.mu.Lock()
@@ -273,7 +279,9 @@ func (w *world) finish(t *testing.T) *check.Truth {
 		t.Error(err)
 	}
 	w.goal.set(last)
+	from := time.Now()
 	failed := w.actors.Wait()
+	t.Logf("everybody had seen everything after %v", time.Since(from).Round(time.Millisecond))
 	truth, err := w.chronicle.truth(ctx, last)
 	if err != nil {
 		t.Fatal(errors.Join(err, failed))
