@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -38,18 +39,32 @@ func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (encoded, er
 	if err := check.err(); err != nil {
 		return nil, err
 	}
-	view, err := resource.source().view(ctx, consistency)
-	if err != nil {
-		return nil, err
-	}
 	key := object.Key(req.GetKey())
-	for o, err := range view.objects(ctx, object.ExactKey(key), "") {
+	return untilKnown(consistency.level != exactly, func() (encoded, error) {
+		view, err := resource.source().view(ctx, consistency)
 		if err != nil {
 			return nil, err
 		}
-		return joined([][]byte{wire.ObjectField(o)}, wire.AppendPosition(nil, view.position())), nil
+		for o, err := range view.objects(ctx, object.ExactKey(key), "") {
+			if err != nil {
+				return nil, err
+			}
+			return joined([][]byte{wire.ObjectField(o)}, wire.AppendPosition(nil, view.position())), nil
+		}
+		return nil, &notFoundError{key: key, at: view.position().Revision}
+	})
+}
+
+// untilKnown reads again where the revision that was read at was forgotten in the
+// meantime, if any newer one will do.
+func untilKnown(anyNewer bool, read func() (encoded, error)) (encoded, error) {
+	const attempts = 3
+	for n := 1; ; n++ {
+		e, err := read()
+		if _, expired := errors.AsType[*expiredError](err); !expired || !anyNewer || n == attempts {
+			return e, err
+		}
 	}
-	return nil, &notFoundError{key: key, at: view.position().Revision}
 }
 
 // List implements FanoutService.
@@ -82,9 +97,11 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (encoded, 
 	if err := check.err(); err != nil {
 		return nil, err
 	}
-	view, err := page.view(ctx, resource.source(), asked)
-	if err != nil {
-		return nil, err
-	}
-	return page.read(ctx, view, pageSize)
+	return untilKnown(page.at == (object.Position{}) && asked.level != exactly, func() (encoded, error) {
+		view, err := page.view(ctx, resource.source(), asked)
+		if err != nil {
+			return nil, err
+		}
+		return page.read(ctx, view, pageSize)
+	})
 }
