@@ -60,7 +60,10 @@ func over(t testing.TB, s *store.Store, address string, cfg direct.Config) *fixt
 	}
 	t.Cleanup(func() { client.Close() })
 	f := &fixture{codec: codec, store: s.Collection("test", etcdPrefix), client: client}
-	cfg.Resource, cfg.Store, cfg.Codec, cfg.Seal, cfg.Encoder = "test", f.store, codec, wire.Seal, wire.Encoder{}
+	if cfg.Store == nil {
+		cfg.Store = f.store
+	}
+	cfg.Resource, cfg.Codec, cfg.Seal, cfg.Encoder = "test", codec, wire.Seal, wire.Encoder{}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	f.Source = direct.New(cfg)
 	return f
@@ -68,6 +71,12 @@ func over(t testing.TB, s *store.Store, address string, cfg direct.Config) *fixt
 
 // start returns a source over an etcd in this process.
 func start(t testing.TB, cfg direct.Config) *fixture {
+	t.Helper()
+	return startOver(t, cfg, nil)
+}
+
+// startOver is start with something between the source and its store.
+func startOver(t testing.TB, cfg direct.Config, between func(direct.Store) direct.Store) *fixture {
 	t.Helper()
 	address := loopback.FreeAddress(t)
 	s, err := store.OpenEmbedded(t.Context(), store.EmbeddedConfig{
@@ -77,6 +86,9 @@ func start(t testing.TB, cfg direct.Config) *fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closeStore(t, s) })
+	if between != nil {
+		cfg.Store = between(s.Collection("test", etcdPrefix))
+	}
 	return over(t, s, address, cfg)
 }
 

@@ -190,7 +190,6 @@ func (w *Watcher) tell() (dispatch.Message, bool) {
 	case errors.Is(w.ended, errFull):
 		w.cursor = max(w.cursor, w.through)
 		w.follow(w.step)
-		return dispatch.Message{}, false
 	default: // the changes after the cursor are lost, or the store is another one
 		w.dropTail()
 		w.step = beginResume
@@ -245,7 +244,7 @@ func (w *Watcher) wait(ctx context.Context) error {
 		return ctx.Err() // there is something to do
 	}
 	var alarm <-chan time.Time
-	if wait, ok := w.clock.wait(&w.options); ok && w.step == live {
+	if wait, ok := w.patience(); ok {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		alarm = timer.C
@@ -257,6 +256,15 @@ func (w *Watcher) wait(ctx context.Context) error {
 		return ctx.Err()
 	}
 	return nil
+}
+
+// patience returns how long there is nothing to do if the tail has nothing new, or
+// false for ever.
+func (w *Watcher) patience() (time.Duration, bool) {
+	if w.step == replaying {
+		return retryPause, true // nothing may have come of asking where the store is
+	}
+	return w.clock.wait(&w.options)
 }
 
 // again reports whether what failed may succeed when it is tried again.
