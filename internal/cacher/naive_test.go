@@ -24,8 +24,15 @@ type naive struct {
 	told   []told                          // what came since
 	gaps   []jump                          // what a relist has jumped over, oldest first
 
-	deleted map[object.Key][]object.Revision // when what existed was deleted, as far as the cacher can know
-	since   time.Time                        // the state was published at this moment or later
+	graves []grave         // of the keys that are gone, as far as the cacher can know, oldest first
+	floor  object.Revision // up to here some are forgotten
+	since  time.Time       // the state was published at this moment or later
+}
+
+// grave says when a key was deleted.
+type grave struct {
+	key object.Key
+	at  object.Revision
 }
 
 // told is a change as the cacher learned it. It arrived between two moments.
@@ -41,8 +48,7 @@ type jump struct{ after, until object.Revision }
 func newNaive(limits cacher.WindowLimits, tombstones int, from object.Revision) *naive {
 	return &naive{
 		limits: limits, tombstones: tombstones, from: from, at: from,
-		states:  []map[object.Key]*object.Object{{}},
-		deleted: map[object.Key][]object.Revision{},
+		states: []map[object.Key]*object.Object{{}},
 	}
 }
 
@@ -132,47 +138,26 @@ func (n *naive) deltable(after object.Revision) bool {
 			return false
 		}
 	}
-	return after >= n.from && !n.tooManyDeleted(after)
+	return after >= n.from && after >= n.floor
 }
 
-// tooManyDeleted reports whether more keys were deleted after the revision than
-// there is room for.
-func (n *naive) tooManyDeleted(after object.Revision) bool {
-	keys := 0
-	for _, at := range n.deleted {
-		if at[len(at)-1] > after {
-			keys++
-		}
-	}
-	return keys > n.tombstones
-}
-
-// buried notes the revision at which a change has deleted something, as far as the
-// cacher can know.
+// buried notes what a change has deleted, or brought back, as far as the cacher can
+// know.
 func (n *naive) buried(c *object.Change) {
-	switch {
-	case c.Old == nil:
-	case c.New == nil:
-		n.deleted[c.Key] = append(n.deleted[c.Key], c.Revision)
-	case c.New.CreateRevision > c.Old.CreateRevision: // deleted and created in a jump
-		n.deleted[c.Key] = append(n.deleted[c.Key], c.New.CreateRevision)
+	n.graves = slices.DeleteFunc(n.graves, func(g grave) bool { return g.key == c.Key })
+	if c.New == nil {
+		n.graves = append(n.graves, grave{c.Key, c.Revision})
 	}
-}
-
-// deletions returns the revisions after another at which the key was deleted.
-func (n *naive) deletions(key object.Key, after object.Revision) []object.Revision {
-	all := n.deleted[key]
-	i, _ := slices.BinarySearch(all, after+1)
-	return all[i:]
+	if len(n.graves) > n.tombstones {
+		n.floor = max(n.floor, n.graves[0].at)
+		n.graves = n.graves[1:]
+	}
 }
 
 // became is what has to be said of a key that changed after a revision.
 type became struct {
 	cacher.Mark
 	object *object.Object
-
-	existed bool // at the revision
-	exactly bool // it has to be known whether it existed; else it may be taken to have
 }
 
 // changed returns what became of the keys of the scope that changed after a
@@ -181,11 +166,7 @@ func (n *naive) changed(after object.Revision, scope object.Scope) []became {
 	var all []became
 	say := func(at object.Revision, key object.Key, o *object.Object) {
 		if scope.Contains(key) {
-			all = append(all, became{
-				Mark: cacher.Mark{At: at, Key: key}, object: o,
-				existed: n.states[after][key] != nil,
-				exactly: len(n.deletions(key, after)) < 2,
-			})
+			all = append(all, became{Mark: cacher.Mark{At: at, Key: key}, object: o})
 		}
 	}
 	for key, o := range n.now() {
@@ -193,9 +174,9 @@ func (n *naive) changed(after object.Revision, scope object.Scope) []became {
 			say(o.ModRevision, key, o)
 		}
 	}
-	for key := range n.deleted {
-		if at := n.deletions(key, after); n.now()[key] == nil && len(at) > 0 {
-			say(at[len(at)-1], key, nil)
+	for _, g := range n.graves {
+		if g.at > after {
+			say(g.at, g.key, nil)
 		}
 	}
 	slices.SortFunc(all, func(a, b became) int { return compareMarks(a.Mark, b.Mark) })

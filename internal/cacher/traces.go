@@ -10,14 +10,10 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// grave is what is left of a key that was deleted. There is one for each key, for
-// its last deletion; it stays when the key comes back, to tell that there was an
-// older one.
+// grave is what is left of a key that was deleted, until it comes back.
 type grave struct {
-	key     object.Key
-	at      object.Revision // of the deletion
-	created object.Revision // of what was deleted
-	before  object.Revision // of the deletion before this one; 0: none is known
+	key object.Key
+	at  object.Revision // of the deletion
 }
 
 // trace is the latest thing that is known of a key: an object or a grave.
@@ -48,7 +44,7 @@ type traces struct {
 	// What follows belongs to the writer; a frozen copy does not have it.
 
 	limit int      // of graves
-	dug   []*grave // in the order in which they were dug, replaced ones among them
+	dug   []*grave // in the order in which they were dug, some that are gone among them
 }
 
 func newTraces(floor object.Revision, limit int) traces {
@@ -74,16 +70,11 @@ func (t *traces) freeze() traces {
 // put notes an object in the place of old, which may be nil.
 func (t *traces) put(old, o *object.Object) {
 	if old == nil {
-		if g, ok := t.graves.Get(&grave{key: o.Key}); ok {
+		if g, ok := t.graves.Delete(&grave{key: o.Key}); ok {
 			t.recent.Delete(trace{at: g.at, key: g.key})
 		}
 	} else {
 		t.recent.Delete(trace{at: old.ModRevision, key: old.Key})
-		if o.CreateRevision > old.CreateRevision {
-			// Deleted and created again in a gap. When it was deleted is not
-			// known, and all that matters is that it was before it came back.
-			t.dig(&grave{key: o.Key, at: o.CreateRevision, created: old.CreateRevision})
-		}
 	}
 	t.recent.Set(trace{at: o.ModRevision, key: o.Key, object: o})
 }
@@ -92,14 +83,11 @@ func (t *traces) put(old, o *object.Object) {
 func (t *traces) bury(old *object.Object, at object.Revision) {
 	t.recent.Delete(trace{at: old.ModRevision, key: old.Key})
 	t.recent.Set(trace{at: at, key: old.Key})
-	t.dig(&grave{key: old.Key, at: at, created: old.CreateRevision})
+	t.dig(&grave{key: old.Key, at: at})
 }
 
 // dig adds a grave and forgets the oldest ones beyond the limit.
 func (t *traces) dig(g *grave) {
-	if previous, ok := t.graves.Get(g); ok {
-		g.before = previous.at
-	}
 	t.graves.Set(g)
 	t.dug = append(t.dug, g)
 	isCurrent := func(g *grave) bool {
@@ -110,12 +98,10 @@ func (t *traces) dig(g *grave) {
 		oldest := t.dug[0]
 		t.dug = t.dug[1:]
 		if !isCurrent(oldest) {
-			continue // the key was deleted again: that grave is further back
+			continue // the key has come back, and may have been deleted again
 		}
 		t.graves.Delete(oldest)
-		if again, ok := t.recent.Get(trace{at: oldest.at, key: oldest.key}); ok && again.object == nil {
-			t.recent.Delete(again)
-		}
+		t.recent.Delete(trace{at: oldest.at, key: oldest.key})
 		t.floor = max(t.floor, oldest.at)
 	}
 	if len(t.dug) > 2*t.graves.Len()+64 {
@@ -145,10 +131,6 @@ func (t *traces) covers(after object.Revision) bool {
 type Difference struct {
 	Mark                  // the key and the revision of its last change
 	Object *object.Object // as it is now; nil: deleted
-
-	// Known says that the key may have existed at the older revision. Who was
-	// there then can only have it if it did.
-	Known bool
 }
 
 // Deltable reports whether [State.Since] can tell what happened after the
@@ -162,7 +144,9 @@ type Mark struct {
 }
 
 // Since returns what became of the keys of the scope that changed after the
-// revision, in order of their last change. It begins behind the mark, so that
+// revision, in order of their last change. Among them are those that came and went
+// since: who was on the way from that revision to a later one when it was interrupted
+// may have them. It begins behind the mark, so that
 // nothing has to be kept by those who read a part at a time. The revision must be
 // one of which [State.Deltable] says yes.
 func (s *State) Since(after object.Revision, scope object.Scope, behind Mark) iter.Seq[Difference] {
@@ -170,7 +154,7 @@ func (s *State) Since(after object.Revision, scope object.Scope, behind Mark) it
 		behind.At = max(behind.At, after)
 		if few := s.fewSince(behind, scope); few != nil {
 			for _, t := range few {
-				if !yield(s.difference(t, after)) {
+				if !yield(t.difference()) {
 					return
 				}
 			}
@@ -180,7 +164,7 @@ func (s *State) Since(after object.Revision, scope object.Scope, behind Mark) it
 			if !isBehind(t, behind) || !scope.Contains(t.key) {
 				return true
 			}
-			return yield(s.difference(t, after))
+			return yield(t.difference())
 		})
 	}
 }
@@ -214,9 +198,6 @@ func (s *State) fewSince(behind Mark, scope object.Scope) []trace {
 		case moreGraves && scope.Contains(graves.Item().key):
 			g := graves.Item()
 			moreGraves = graves.Next()
-			if s.Get(g.key) != nil {
-				continue
-			}
 			t = trace{at: g.at, key: g.key}
 		default:
 			slices.SortFunc(few, func(a, b trace) int {
@@ -231,15 +212,6 @@ func (s *State) fewSince(behind Mark, scope object.Scope) []trace {
 	return nil
 }
 
-func (s *State) difference(t trace, after object.Revision) Difference {
-	d := Difference{Mark: Mark{At: t.at, Key: t.key}, Object: t.object}
-	if t.object != nil && t.object.CreateRevision <= after {
-		d.Known = true
-		return d
-	}
-	// It was not this one that existed then, but an older one may have.
-	if g, ok := s.traces.graves.Get(&grave{key: t.key}); ok && g.at > after {
-		d.Known = g.created <= after || g.before > after
-	}
-	return d
+func (t trace) difference() Difference {
+	return Difference{Mark: Mark{At: t.at, Key: t.key}, Object: t.object}
 }

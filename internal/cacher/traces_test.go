@@ -63,31 +63,30 @@ func TestGapsAreForgottenWithWhatWasBefore(t *testing.T) {
 	})
 }
 
-// Whether a key existed at a position that is served by difference is known as far
-// as it takes to leave nothing behind.
-func TestDeletionsOfWhatMayHaveExisted(t *testing.T) {
+// What became of a key since a position is said whatever became of it in between.
+func TestWhatBecameOfAKey(t *testing.T) {
 	type steps []map[object.Key][]byte
 	tests := map[string]struct {
 		before, since, lost steps
 		want                string
 	}{
-		"deleted":                           {before: steps{put("k")}, since: steps{remove("k")}, want: "-k!"},
+		"deleted":                           {before: steps{put("k")}, since: steps{remove("k")}, want: "-k"},
 		"came and went":                     {since: steps{put("k"), remove("k")}, want: "-k"},
-		"deleted, came back":                {before: steps{put("k")}, since: steps{remove("k"), put("k")}, want: "+k!"},
-		"deleted, came and went":            {before: steps{put("k")}, since: steps{remove("k"), put("k"), remove("k")}, want: "-k!"},
+		"deleted, came back":                {before: steps{put("k")}, since: steps{remove("k"), put("k")}, want: "+k"},
+		"deleted, came and went":            {before: steps{put("k")}, since: steps{remove("k"), put("k"), remove("k")}, want: "-k"},
 		"deleted before, came back":         {before: steps{put("k"), remove("k")}, since: steps{put("k")}, want: "+k"},
 		"deleted before, came and went":     {before: steps{put("k"), remove("k")}, since: steps{put("k"), remove("k")}, want: "-k"},
 		"came, went and came":               {since: steps{put("k"), remove("k"), put("k")}, want: "+k"},
-		"changed":                           {before: steps{put("k")}, since: steps{put("k")}, want: "+k!"},
-		"changed, having been deleted once": {before: steps{put("k"), remove("k"), put("k")}, since: steps{put("k")}, want: "+k!"},
-		"deleted out of sight":              {before: steps{put("k")}, lost: steps{remove("k")}, want: "-k!"},
+		"changed":                           {before: steps{put("k")}, since: steps{put("k")}, want: "+k"},
+		"changed, having been deleted once": {before: steps{put("k"), remove("k"), put("k")}, since: steps{put("k")}, want: "+k"},
+		"deleted out of sight":              {before: steps{put("k")}, lost: steps{remove("k")}, want: "-k"},
 		"came out of sight":                 {lost: steps{put("k")}, want: "+k"},
 		"came and went out of sight":        {lost: steps{put("k"), remove("k")}, want: ""},
-		"replaced out of sight":             {before: steps{put("k")}, lost: steps{remove("k"), put("k"), put("k")}, want: "+k!"},
-		"deleted, came back out of sight":   {before: steps{put("k")}, since: steps{remove("k")}, lost: steps{put("k")}, want: "+k!"},
+		"replaced out of sight":             {before: steps{put("k")}, lost: steps{remove("k"), put("k"), put("k")}, want: "+k"},
+		"deleted, came back out of sight":   {before: steps{put("k")}, since: steps{remove("k")}, lost: steps{put("k")}, want: "+k"},
 		"came, was replaced out of sight":   {since: steps{put("k")}, lost: steps{remove("k"), put("k")}, want: "+k"},
 		"replaced, and replaced out of sight": {
-			before: steps{put("k")}, since: steps{remove("k"), put("k")}, lost: steps{remove("k"), put("k")}, want: "+k!",
+			before: steps{put("k")}, since: steps{remove("k"), put("k")}, lost: steps{remove("k"), put("k")}, want: "+k",
 		},
 	}
 	for name, tc := range tests {
@@ -113,7 +112,7 @@ func TestDeletionsOfWhatMayHaveExisted(t *testing.T) {
 				}
 				var got strings.Builder
 				for d := range s.Since(after, object.Scope{}, cacher.Mark{}) {
-					got.WriteString(map[bool]string{true: "-", false: "+"}[d.Object == nil] + string(d.Key) + map[bool]string{true: "!"}[d.Known])
+					got.WriteString(map[bool]string{true: "-", false: "+"}[d.Object == nil] + string(d.Key))
 				}
 				if got.String() != tc.want {
 					t.Errorf("got %q, want %q", got.String(), tc.want)

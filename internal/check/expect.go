@@ -80,6 +80,22 @@ func (h *History) merged(t *Truth, from, to object.Revision) map[object.Key]Even
 	return all
 }
 
+// passed returns the deletion of an object that came into view after one position and
+// left it before another. Who resumes may be told of it: it may have been told of the
+// object by what never became complete.
+func (h *History) passed(t *Truth, key object.Key, from, to object.Revision) (Event, bool) {
+	var leaves *object.Change
+	for _, c := range t.byKey[key] {
+		if from < c.Revision && c.Revision <= to && h.sees(c.Old) && !h.sees(c.New) {
+			leaves = c
+		}
+	}
+	if leaves == nil || h.sees(t.object(key, to)) {
+		return Event{}, false
+	}
+	return h.event(leaves)
+}
+
 // left reports whether an object that is not in view at revision through has not
 // been since the revision at, when something happened to it.
 func (h *History) left(t *Truth, key object.Key, at, through object.Revision) bool {

@@ -41,27 +41,29 @@ func eventsRight(h *History, t *Truth, v *verdict) {
 	}
 }
 
-// replayed applies the history as a client does, and compares what comes of it.
+// replayed applies the history as clients do, and compares what comes of it.
 func replayed(h *History, t *Truth, v *verdict) {
-	var r replica
-	run := -1
-	steps := walk(h)
-	for i := range steps {
-		s := &steps[i]
-		if s.run != run {
-			run = s.run
-			r = replica{}
-			if s.mode != reset {
-				// The watcher has the state from elsewhere.
-				r.begin(h.state(t, s.from))
+	for _, hasty := range []bool{false, true} {
+		r := replica{hasty: hasty}
+		run := -1
+		steps := walk(h)
+		for i := range steps {
+			s := &steps[i]
+			if s.run != run {
+				run = s.run
+				r.begin(nil)
+				if s.mode != reset {
+					// The watcher has the state from elsewhere.
+					r.begin(h.state(t, s.from))
+				}
 			}
-		}
-		r.apply(s)
-		if leaves := i+1 == len(steps) || steps[i+1].opens; !leaves || !r.complete {
-			continue
-		}
-		if diff := differences(h.state(t, s.Position.Revision), r.state()); diff != "" {
-			v.broken(s.place, "replayed to position %d the history gives another state: %s", s.Position.Revision, diff)
+			r.apply(s)
+			if leaves := i+1 == len(steps) || steps[i+1].opens; !leaves || !r.isAt(s.Position.Revision) {
+				continue
+			}
+			if diff := differences(h.state(t, s.Position.Revision), r.state()); diff != "" {
+				v.broken(s.place, "replayed to position %d the history gives another state: %s", s.Position.Revision, diff)
+			}
 		}
 	}
 }

@@ -20,6 +20,9 @@ func mergedRight(h *History, t *Truth, v *verdict) {
 		came := map[object.Key]*Event{}
 		for s, e := range g.events {
 			w, ok := want[e.Object.Key]
+			if !ok && s.mode == replay && e.Type == object.Deleted {
+				w, ok = h.passed(t, e.Object.Key, g.from, g.to)
+			}
 			switch other := came[e.Object.Key]; {
 			case !h.Scope.Contains(e.Object.Key):
 				v.broken(s.place, "%v is outside of the scope %v", e, h.Scope)

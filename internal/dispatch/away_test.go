@@ -71,7 +71,6 @@ type away struct {
 type generated struct {
 	object.Record                 // the last put
 	changed       object.Revision // the last put or deletion
-	deletions     int             // since somebody left
 }
 
 func startAway(t *testing.T, objects int) *away {
@@ -108,7 +107,6 @@ func (a *away) generate(at object.Revision) []object.Record {
 	k.changed = at
 	if !k.Deleted && a.next != nil && a.rng.IntN(10) == 0 {
 		k.Deleted = true
-		k.deletions++
 		return []object.Record{{Key: k.Key, ModRevision: at, Deleted: true}}
 	}
 	if k.Deleted {
@@ -142,9 +140,6 @@ type absent struct {
 
 // leave returns somebody who has seen everything so far.
 func (a *away) leave() absent {
-	for i := range a.keys {
-		a.keys[i].deletions = 0
-	}
 	s := a.cacher.State()
 	return absent{s.Position(), listed(s)}
 }
@@ -173,8 +168,6 @@ func (a *away) comeBack(t *testing.T, who absent) (changed, deleted int) {
 		switch {
 		case k.changed <= who.position.Revision:
 			continue
-		case k.Deleted && who.objects[k.Key] == "" && k.deletions < 2:
-			continue // it came and went
 		case k.Deleted:
 			gone := object.Event{Type: object.Deleted, Revision: k.changed, Key: k.Key}
 			size += len(wire.Encoder{}.AppendEvent(nil, gone, object.View{}))

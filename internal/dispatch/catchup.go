@@ -144,10 +144,7 @@ func (w *Watcher) deltaPart() part {
 	c, interest := &w.catchUp, &w.feed.interest
 	p := part{next: c.mark, last: true, end: cut{limit: w.dispatcher.cfg.MessageBytes}}
 	for d := range c.state.Since(c.from, interest.Scope, c.mark.Mark) {
-		e, ok := interest.SeeDifference(d, c.from)
-		if !ok {
-			continue
-		}
+		e := interest.SeeDifference(d, c.from)
 		var event []byte
 		if e.Type == object.Added {
 			event = w.dispatcher.cfg.Encoder.AddedEvent(e.Object, interest.View)

@@ -49,18 +49,17 @@ func (i *Interest) See(c *object.Change) (object.Event, bool) {
 }
 
 // SeeDifference returns what a watcher who was at the revision is told about what
-// became of a key since, or false where that is nothing.
-func (i *Interest) SeeDifference(d cacher.Difference, after object.Revision) (object.Event, bool) {
+// became of a key since. Whether it ever had the object is not known: it may have been
+// told a part of what happened since, which its position does not say.
+func (i *Interest) SeeDifference(d cacher.Difference, after object.Revision) object.Event {
 	e := object.Event{Revision: d.At, Key: d.Key}
 	switch picked := i.Picks(d.Object); {
 	case picked && d.Object.CreateRevision > after:
 		e.Type, e.Object = object.Added, d.Object
 	case picked:
 		e.Type, e.Object = object.Modified, d.Object
-	case d.Known:
-		e.Type = object.Deleted
 	default:
-		return object.Event{}, false // came and went unseen
+		e.Type = object.Deleted
 	}
-	return e, true
+	return e
 }

@@ -51,8 +51,14 @@ func (w *Watcher) mergedPart() part {
 	interest := &w.feed.interest
 	skip := w.sent
 	var b []byte
-	for _, c := range merge(changes, w.mergeTo) {
-		e, ok := interest.See(&c)
+	resumes := w.step == catchingUp
+	for _, c := range interest.merge(changes, w.mergeTo) {
+		e, ok := interest.See(&c.Change)
+		if !ok && resumes && c.passed != nil {
+			// A client that was cut off within the parts of a message may have what
+			// came and went, and its position does not say so.
+			e, ok = object.Event{Type: object.Deleted, Revision: c.Told(), Key: c.Key, Object: c.passed, Previous: c.passed}, true
+		}
 		if !ok {
 			continue
 		}
@@ -73,32 +79,34 @@ func (w *Watcher) mergedPart() part {
 	return p
 }
 
-// merge returns the changes up to a revision, those of one key merged into one
-// from what was before the first to what is after the last, in the order in which
-// the window has the last.
-func merge(changes iter.Seq[*object.Change], upto object.Revision) []object.Change {
-	type last struct {
-		object.Change
-		place int
-	}
-	all := map[object.Key]last{}
+// merged is what the changes of one key are together.
+type merged struct {
+	object.Change                // from what was before the first to what is after the last
+	passed        *object.Object // the last that was in view in between; nil: none
+	place         int
+}
+
+// merge returns the changes up to a revision, those of one key merged into one, in
+// the order in which the window has the last.
+func (i *Interest) merge(changes iter.Seq[*object.Change], upto object.Revision) []merged {
+	all := map[object.Key]merged{}
 	place := 0
 	for c := range changes {
 		if c.Revision > upto {
 			break
 		}
+		if !i.Scope.Contains(c.Key) {
+			continue
+		}
 		place++
-		merged := last{*c, place}
-		if first, ok := all[c.Key]; ok {
-			merged.Old = first.Old
+		m := merged{Change: *c, place: place}
+		if before, ok := all[c.Key]; ok {
+			m.Old, m.passed = before.Old, before.passed
+			if i.Picks(c.Old) {
+				m.passed = c.Old
+			}
 		}
-		all[c.Key] = merged
+		all[c.Key] = m
 	}
-	list := make([]object.Change, 0, len(all))
-	for _, c := range slices.SortedFunc(maps.Values(all), func(a, b last) int { return cmp.Compare(a.place, b.place) }) {
-		if c.Old != nil || c.New != nil {
-			list = append(list, c.Change)
-		}
-	}
-	return list
+	return slices.SortedFunc(maps.Values(all), func(a, b merged) int { return cmp.Compare(a.place, b.place) })
 }

@@ -214,9 +214,10 @@ var table = map[pair]object.EventType{
 }
 
 // merge merges events by the table, one after the other, in order of what is left.
-// A deletion shows the object that the watcher had. It calls met with each pair.
-func merge(events []check.Event, had map[object.Key]object.Object, met func(pair)) []check.Event {
-	waiting := map[object.Key]check.Event{}
+// A deletion shows the object that the watcher had. Who resumes is told of the
+// deletion of what came and went, too. It calls met with each pair.
+func merge(events []check.Event, had map[object.Key]object.Object, resumes bool, met func(pair)) []check.Event {
+	waiting, passed := map[object.Key]check.Event{}, map[object.Key]check.Event{}
 	for _, e := range events {
 		before, ok := waiting[e.Object.Key]
 		if !ok {
@@ -228,6 +229,8 @@ func merge(events []check.Event, had map[object.Key]object.Object, met func(pair
 		e.Type, ok = table[p]
 		if !ok {
 			delete(waiting, e.Object.Key)
+			e.Type = object.Deleted
+			passed[e.Object.Key] = e
 			continue
 		}
 		e.Previous = before.Previous
@@ -238,6 +241,11 @@ func merge(events []check.Event, had map[object.Key]object.Object, met func(pair
 			at := e.Object.ModRevision
 			e.Object = had[key]
 			e.Object.ModRevision = at
+			waiting[key] = e
+		}
+	}
+	for key, e := range passed {
+		if _, ok := waiting[key]; !ok && resumes {
 			waiting[key] = e
 		}
 	}
@@ -285,7 +293,7 @@ func (p *past) conforms(h *check.History, met func(pair)) error {
 			if mode != object.Reset && mode != object.Delta {
 				due := p.seen(h, at, m.Position.Revision)
 				if h.Latest {
-					due = merge(due, state, met)
+					due = merge(due, state, mode == object.Replay, met)
 				}
 				if problem := p.compare(h, due, waiting, m.Position.Revision); problem != "" {
 					return fail("after %d %s", at, problem)

@@ -66,7 +66,7 @@ func smallLimits(c chooser) systemLimits {
 	l.window.MinChanges = 3 + c("floor", 12)
 	l.window.MaxChanges = l.window.MinChanges + c("ceiling", 20)
 	l.window.Freshness = pick(c, "freshness", time.Second, time.Hour)
-	l.tombstones = 1 + c("tombstones", 10)
+	l.tombstones = 1 + c("tombstones", 4)
 	l.dispatch.MessageBytes = pick(c, "message", 200, 600, 2000)
 	l.dispatch.FeedBytes = pick(c, "feeds", 1<<10, 4<<10, 16<<10)
 	l.dispatch.CatchUpBytes = pick(c, "catch-ups", 500, 1<<20)

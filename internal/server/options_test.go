@@ -224,7 +224,7 @@ func TestViewsOfDeltas(t *testing.T) {
 	here := &fanoutv1.Position{Epoch: in.epoch(ctx, t), Revision: hidden}
 
 	in.putLabelled(t, "came and went", "1", "prod")
-	in.delete(ctx, t, config, "came and went")
+	went := in.delete(ctx, t, config, "came and went")
 	in.delete(ctx, t, config, "came back")
 	changed := in.putLabelled(t, "changed", "2", "prod")
 	deleted := in.delete(ctx, t, config, "deleted")
@@ -242,6 +242,7 @@ func TestViewsOfDeltas(t *testing.T) {
 		}
 	}
 	want := []*fanoutv1.Event{
+		{Type: fanoutv1.Event_TYPE_DELETED, Object: &fanoutv1.Object{Key: "came and went", ModRevision: went}},
 		{Type: fanoutv1.Event_TYPE_MODIFIED, Object: prod("changed", "2", created["changed"], changed, 2)},
 		{Type: fanoutv1.Event_TYPE_DELETED, Object: &fanoutv1.Object{Key: "deleted", ModRevision: deleted}},
 		{Type: fanoutv1.Event_TYPE_DELETED, Object: &fanoutv1.Object{Key: "left", ModRevision: left}},

@@ -33,7 +33,8 @@ const (
 	Delivery_DELIVERY_EVERY Delivery = 1
 	// Whatever waits is merged per key: ADDED and MODIFIED become ADDED, MODIFIED
 	// and DELETED become DELETED, DELETED and ADDED become MODIFIED, ADDED and
-	// DELETED become nothing. The events that are left come in order of their
+	// DELETED become nothing, or DELETED in a CATCH_UP_REPLAY, because the caller
+	// may have been told of the object before it was interrupted. The events that are left come in order of their
 	// revisions and together: a message that could not take them all is partial.
 	Delivery_DELIVERY_LATEST Delivery = 2
 )

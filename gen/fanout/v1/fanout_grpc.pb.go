@@ -44,7 +44,9 @@ type FanoutServiceClient interface {
 	//
 	// A caller that applies events by key, forgets everything it had when a
 	// catch-up of kind RESET begins, and remembers the last position it was given
-	// is correct. Responses arrive in this order: one CATCH_UP_BEGIN, any number
+	// is correct, wherever a stream ends. One that keeps the events of a RESET, of a
+	// DELTA and of partial messages apart until they are complete never shows half
+	// of something. Responses arrive in this order: one CATCH_UP_BEGIN, any number
 	// of CATCH_UP_PART, one SYNCED, then LIVE and BOOKMARK. A subscriber that falls
 	// behind further than the server remembers gets another CATCH_UP_BEGIN in the
 	// same stream. With from_now the stream begins with a BOOKMARK instead.
@@ -126,7 +128,9 @@ type FanoutServiceServer interface {
 	//
 	// A caller that applies events by key, forgets everything it had when a
 	// catch-up of kind RESET begins, and remembers the last position it was given
-	// is correct. Responses arrive in this order: one CATCH_UP_BEGIN, any number
+	// is correct, wherever a stream ends. One that keeps the events of a RESET, of a
+	// DELTA and of partial messages apart until they are complete never shows half
+	// of something. Responses arrive in this order: one CATCH_UP_BEGIN, any number
 	// of CATCH_UP_PART, one SYNCED, then LIVE and BOOKMARK. A subscriber that falls
 	// behind further than the server remembers gets another CATCH_UP_BEGIN in the
 	// same stream. With from_now the stream begins with a BOOKMARK instead.
