@@ -86,6 +86,10 @@ func (s *Source) Watch(ctx context.Context, i dispatch.Interest, b Begin, o disp
 	if err != nil {
 		return nil, err
 	}
+	if o.BookmarkInterval > 0 {
+		// Nothing is held back for so long that it looks as if we were gone.
+		o.BatchDelay = min(o.BatchDelay, o.BookmarkInterval)
+	}
 	w := &Watcher{source: s, interest: i, options: o, wake: make(chan struct{}, 1), epoch: at.Epoch}
 	switch b.kind {
 	case snapshot:

@@ -254,6 +254,19 @@ func TestBatchDelay(t *testing.T) {
 	}
 }
 
+// A delay does not make a watch look dead: who asked for bookmarks hears something
+// once per interval, however long events may be held back.
+func TestHonestWithADelayLongerThanTheBookmarkInterval(t *testing.T) {
+	f := start(t, direct.Config{})
+	w := f.watch(t, dispatch.Interest{}, direct.FromNow(0), dispatch.Options{BatchDelay: 2 * patience, BookmarkInterval: 100 * time.Millisecond})
+	w.next(t, object.Bookmark)
+	at := f.commit(t, f.put("k", "0", nil))
+	w.next(t, object.Live)
+	if m := w.next(t, object.Bookmark); m.Position.Revision != at {
+		t.Errorf("the bookmark is of %v, want revision %d", m.Position, at)
+	}
+}
+
 // What waits for somebody who wants the latest only is merged.
 func TestLatest(t *testing.T) {
 	f := start(t, direct.Config{})

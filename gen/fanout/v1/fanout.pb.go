@@ -629,7 +629,8 @@ type WatchRequest struct {
 	Delivery Delivery `protobuf:"varint,11,opt,name=delivery,proto3,enum=fanout.v1.Delivery" json:"delivery,omitempty"`
 	// After a message wait this long before the next one, so that one message
 	// brings what happens meanwhile; the first event after a pause leaves at once.
-	// Slows no catch-up down. From 1 ms to 1 min. Default: no waiting.
+	// Slows no catch-up down. From 1 ms to 1 min; what is longer than the interval
+	// of bookmarks counts as that. Default: no waiting.
 	MaxBatchDelay *durationpb.Duration `protobuf:"bytes,12,opt,name=max_batch_delay,json=maxBatchDelay,proto3" json:"max_batch_delay,omitempty"`
 	// End the watch after this time, with a last position (DRAINING) and status
 	// OK. From 1 s to ten years; the server's own limit is for all watches and may
