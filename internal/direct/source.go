@@ -71,9 +71,10 @@ type Config struct {
 
 // Source serves one resource.
 type Source struct {
-	cfg    Config
-	log    *slog.Logger
-	opaque opaqueLog
+	cfg     Config
+	log     *slog.Logger
+	opaque  opaqueLog
+	current *cacher.Current[object.Position]
 
 	loaded    atomic.Bool // the store has answered at least once
 	following atomic.Bool // the store answered when it was last asked
@@ -92,7 +93,7 @@ func New(cfg Config) *Source {
 	if cfg.ReadWait == 0 {
 		cfg.ReadWait = 3 * time.Second
 	}
-	return &Source{cfg: cfg, log: cfg.Log.With("resource", cfg.Resource)}
+	return &Source{cfg: cfg, log: cfg.Log.With("resource", cfg.Resource), current: cacher.NewCurrent(cfg.Store.Position)}
 }
 
 // probeInterval is how often Run asks whether the store is there.
@@ -124,7 +125,8 @@ func (s *Source) Following() bool { return s.following.Load() }
 func (s *Source) Opaque() int64 { return s.opaque.count.Load() }
 
 // Position returns where the resource is: not older than any write that was
-// acknowledged before the call, and not older than needed.
+// acknowledged before the call, and not older than needed. Those who ask at the same
+// time, watchers among them, share one question to the store.
 //
 // Errors: [*cacher.FutureError] where the needed revision does not exist yet,
 // [object.ErrUnavailable] where the store does not answer in time, and ctx.Err()
@@ -132,7 +134,7 @@ func (s *Source) Opaque() int64 { return s.opaque.count.Load() }
 func (s *Source) Position(ctx context.Context, needed object.Revision) (object.Position, error) {
 	waiting, cancel := context.WithTimeout(ctx, s.cfg.ReadWait)
 	defer cancel()
-	p, err := s.cfg.Store.Position(waiting)
+	p, err := s.current.Get(waiting)
 	switch {
 	case err == nil && needed > p.Revision:
 		err = &cacher.FutureError{Asked: needed, Current: p.Revision}
