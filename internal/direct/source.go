@@ -67,6 +67,10 @@ type Config struct {
 
 	// ReadWait is how long the store may take to say where it is. Default 3 s.
 	ReadWait time.Duration
+
+	// ProgressInterval is about how often the store is asked how far each of its
+	// watches is, so that the positions of quiet watchers advance. Default 5 s.
+	ProgressInterval time.Duration
 }
 
 // Source serves one resource.
@@ -92,6 +96,9 @@ func New(cfg Config) *Source {
 	set(&cfg.PageSize, 500)
 	if cfg.ReadWait == 0 {
 		cfg.ReadWait = 3 * time.Second
+	}
+	if cfg.ProgressInterval == 0 {
+		cfg.ProgressInterval = 5 * time.Second
 	}
 	return &Source{cfg: cfg, log: cfg.Log.With("resource", cfg.Resource), current: cacher.NewCurrent(cfg.Store.Position)}
 }

@@ -107,10 +107,17 @@ func (s *Source) Watch(ctx context.Context, i dispatch.Interest, b Begin, o disp
 	return w, nil
 }
 
-// Position returns the position at which a watch can be resumed without missing
-// or repeating anything that was returned by Next. Its revision is 0 where that is
-// from nothing.
+// Position returns the newest position at which a watch can be resumed without
+// missing or repeating anything that was returned by Next. Its revision is 0 where
+// that is from nothing.
 func (w *Watcher) Position() object.Position {
+	if w.tail != nil && len(w.pending) == 0 {
+		w.cursor = max(w.cursor, w.tail.idle()) // nothing was for the watcher
+	}
+	return w.position()
+}
+
+func (w *Watcher) position() object.Position {
 	return object.Position{Epoch: w.epoch, Revision: w.cursor}
 }
 
@@ -166,7 +173,7 @@ func (w *Watcher) message(kind object.MessageKind, pieces [][]byte) dispatch.Mes
 	w.told = w.cursor
 	return dispatch.Message{
 		Events: pieces,
-		Header: object.Header{Kind: kind, Position: w.Position(), Partial: w.parts},
+		Header: object.Header{Kind: kind, Position: w.position(), Partial: w.parts},
 	}
 }
 
@@ -174,7 +181,7 @@ func (w *Watcher) message(kind object.MessageKind, pieces [][]byte) dispatch.Mes
 func (w *Watcher) follow(next step) {
 	w.dropTail()
 	w.step, w.through = next, w.cursor
-	w.tail = w.source.newTail(&w.interest, w.Position(), w.wake)
+	w.tail = w.source.newTail(&w.interest, w.position(), w.wake)
 }
 
 // tell returns the next message about changes, if there is one.
@@ -183,23 +190,23 @@ func (w *Watcher) tell() (dispatch.Message, bool) {
 		return dispatch.Message{}, false
 	}
 	w.take()
-	switch {
-	case len(w.pending) > 0:
+	if len(w.pending) > 0 {
 		kind := object.Live
 		if w.step == replaying {
 			kind = object.CatchUpPart
 		}
 		return w.message(kind, w.part()), true
+	}
+	w.cursor = max(w.cursor, w.through)
+	switch {
 	case w.ended == nil:
 	case errors.Is(w.ended, errFull):
-		w.cursor = max(w.cursor, w.through)
 		w.follow(w.step)
 	default: // the changes after the cursor are lost, or the store is another one
 		w.dropTail()
 		w.step = beginResume
 		return dispatch.Message{}, false
 	}
-	w.cursor = max(w.cursor, w.through)
 	if w.step == replaying {
 		if w.cursor >= w.to {
 			w.step = live
@@ -229,11 +236,10 @@ func (w *Watcher) bookmark() (dispatch.Message, bool) {
 	case farewell:
 		w.clock.last = true
 	case silence:
-		switch {
-		case w.clock.asksAgain(&w.options):
-			w.tail.confirm()
-			return dispatch.Message{}, false
-		case !w.tail.isConfirmed():
+		if w.clock.asked.IsZero() || !w.tail.isConfirmed() {
+			if w.clock.asksAgain(&w.options) {
+				w.tail.confirm()
+			}
 			return dispatch.Message{}, false
 		}
 	case notDue:
