@@ -17,6 +17,7 @@ import (
 type tail struct {
 	source   *Source
 	interest *dispatch.Interest
+	latest   bool // what waits may be merged
 	epoch    object.Epoch
 	wake     chan<- struct{} // gets one when there is something new
 	ask      chan struct{}   // makes the store say how far it is
@@ -53,9 +54,9 @@ const (
 // does not answer while its watch is behind.
 const confirmRetry = 50 * time.Millisecond
 
-func (s *Source) newTail(interest *dispatch.Interest, after object.Position, wake chan<- struct{}) *tail {
+func (s *Source) newTail(interest *dispatch.Interest, latest bool, after object.Position, wake chan<- struct{}) *tail {
 	t := &tail{
-		source: s, interest: interest, epoch: after.Epoch, through: after.Revision,
+		source: s, interest: interest, latest: latest, epoch: after.Epoch, through: after.Revision,
 		wake: wake, ask: make(chan struct{}),
 	}
 	t.ctx, t.stop = context.WithCancel(context.Background())
@@ -139,10 +140,25 @@ func (t *tail) deliver(u object.Update, previous []*object.Record) error {
 	t.heard++
 	t.through = max(t.through, u.Through)
 	t.signal()
-	if t.bytes > t.source.cfg.BufferBytes {
+	if t.bytes > t.source.cfg.BufferBytes && !t.merge() {
 		return errFull
 	}
 	return nil
+}
+
+// merge merges what waits for a watcher that wants the latest only, and reports
+// whether that made room: half of the buffer, lest it is done for every change. It is
+// called with mu held.
+func (t *tail) merge() bool {
+	if !t.latest {
+		return false
+	}
+	t.changes = merge(t.changes, t.interest)
+	t.bytes = 0
+	for i := range t.changes {
+		t.bytes += t.changes[i].Size()
+	}
+	return t.bytes <= t.source.cfg.BufferBytes/2
 }
 
 func (t *tail) end(err error) {

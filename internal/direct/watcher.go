@@ -181,7 +181,7 @@ func (w *Watcher) message(kind object.MessageKind, pieces [][]byte) dispatch.Mes
 func (w *Watcher) follow(next step) {
 	w.dropTail()
 	w.step, w.through = next, w.cursor
-	w.tail = w.source.newTail(&w.interest, w.position(), w.wake)
+	w.tail = w.source.newTail(&w.interest, w.options.Latest, w.position(), w.wake)
 }
 
 // tell returns the next message about changes, if there is one.

@@ -284,6 +284,26 @@ func TestLatest(t *testing.T) {
 	}
 }
 
+// What waits is merged at any backlog, as long as its latest state fits into the
+// buffer.
+func TestLatestBeyondTheBuffer(t *testing.T) {
+	f, store := startTapped(t, direct.Config{BufferBytes: 10 << 10})
+	f.commit(t, f.put("changed", "0", nil), f.put("deleted", "0", nil))
+	w := f.watch(t, dispatch.Interest{}, direct.After(f.position(t)), dispatch.Options{Latest: true})
+	w.begins(t, object.Replay)
+	w.next(t, object.Synced)
+	first := f.commit(t, remove("deleted"), f.put("passing", "0", nil))
+	value := strings.Repeat("x", 1000)
+	for range 100 {
+		f.commit(t, f.put("changed", value, nil))
+	}
+	last := f.commit(t, remove("passing"))
+	store.await(t, last)
+	if m := w.next(t, object.Live); show(m) != fmt.Sprintf("-deleted@%d ~changed@%d", first, last-1) || m.Position.Revision != last {
+		t.Errorf("what waited is %s at %d", show(m), m.Position.Revision)
+	}
+}
+
 // A value that does not decode is served as it is, and logged once.
 func TestOpaqueValues(t *testing.T) {
 	var log bytes.Buffer

@@ -35,6 +35,8 @@ const (
 	// and DELETED become DELETED, DELETED and ADDED become MODIFIED, ADDED and
 	// DELETED become nothing. The events that are left come in order of their
 	// revisions and together: a message that could not take them all is partial.
+	// Of a resource that is served without a cache, the latest states that wait
+	// are merged up to some MiB; beyond that, a key may be told once more.
 	Delivery_DELIVERY_LATEST Delivery = 2
 )
 
