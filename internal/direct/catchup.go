@@ -104,7 +104,7 @@ func (w *Watcher) list(ctx context.Context) (dispatch.Message, error) {
 				pieces = append(pieces, event)
 				size += len(event)
 			}
-			w.page.objects = w.page.objects[1:]
+			w.page.objects[0], w.page.objects = nil, w.page.objects[1:]
 		}
 		if len(pieces) > 0 {
 			return w.message(object.CatchUpPart, pieces), nil

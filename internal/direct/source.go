@@ -62,8 +62,15 @@ type Config struct {
 	// not read. Default 4 MiB.
 	BufferBytes int
 
-	// PageSize is the number of records read from the store at once. Default 500.
+	// PageSize is the number of records read from the store at once, at most.
+	// Default 500.
 	PageSize int
+
+	// PageBytes is about the size of the values read from the store at once: a
+	// watcher that does not read keeps a page of its snapshot. It is not kept where
+	// values are much larger than those before them, and the first page, of no more
+	// than 32 records, is read before anything is known of their size. Default 4 MiB.
+	PageBytes int
 
 	// ReadWait is how long the store may take to say where it is. Default 3 s.
 	ReadWait time.Duration
@@ -94,6 +101,7 @@ func New(cfg Config) *Source {
 	set(&cfg.MessageBytes, 1<<20)
 	set(&cfg.BufferBytes, 4<<20)
 	set(&cfg.PageSize, 500)
+	set(&cfg.PageBytes, 4<<20)
 	if cfg.ReadWait == 0 {
 		cfg.ReadWait = 3 * time.Second
 	}
@@ -184,27 +192,4 @@ func (s *Source) Objects(ctx context.Context, at object.Revision, scope object.S
 			}
 		}
 	}
-}
-
-// page is a place in the objects of a scope at a revision.
-type page struct {
-	at      object.Revision
-	scope   object.Scope
-	objects []*object.Object
-	start   object.Key // where the next page begins
-	more    bool       // there is one
-}
-
-// next turns the page.
-func (s *Source) next(ctx context.Context, p *page) error {
-	records, more, err := s.cfg.Store.ListScope(ctx, p.at, p.scope, p.start, s.cfg.PageSize)
-	if err != nil {
-		return fmt.Errorf("list at revision %d: %w", p.at, err)
-	}
-	p.more, p.objects = more, make([]*object.Object, len(records))
-	for i := range records {
-		p.objects[i] = s.build(&records[i])
-		p.start = records[i].Key + "\x00"
-	}
-	return nil
 }

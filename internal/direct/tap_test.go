@@ -9,8 +9,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// tap lies between a source and its store, and sees how far the watches of the store
-// have been read.
+// tap lies between a source and its store. It sees how far the watches of the store
+// have been read, and how much is read at once.
 type tap struct {
 	direct.Store
 
@@ -18,6 +18,7 @@ type tap struct {
 	moved   chan struct{}   // guarded by mu; closed and replaced when through grows
 	through object.Revision // guarded by mu: of the watch that is furthest
 	end     object.Revision // guarded by mu: a watch that gets there has lost its history; 0: none
+	pages   []int           // guarded by mu: the sizes of what was listed, in bytes of values
 }
 
 // startTapped is start with a tap on the store.
@@ -50,6 +51,18 @@ func (s *tap) Follow(ctx context.Context, scope object.Scope, after object.Posit
 		}
 		return nil
 	})
+}
+
+func (s *tap) ListScope(ctx context.Context, at object.Revision, scope object.Scope, start object.Key, limit int) ([]object.Record, bool, error) {
+	records, more, err := s.Store.ListScope(ctx, at, scope, start, limit)
+	size := 0
+	for i := range records {
+		size += len(records[i].Value)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pages = append(s.pages, size)
+	return records, more, err
 }
 
 // await waits until a watch has been read up to the revision.

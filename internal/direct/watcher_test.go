@@ -350,6 +350,42 @@ func TestWhoDoesNotReadCostsLittle(t *testing.T) {
 	}
 }
 
+// How much is read at once, and so what a watcher keeps that stops within its
+// snapshot, does not grow with the values.
+func TestBoundedPages(t *testing.T) {
+	const objects = 300
+	f, store := startTapped(t, direct.Config{PageBytes: 20 << 10})
+	size := func(i int) int {
+		if i < objects/2 {
+			return 1 << 10
+		}
+		return 5 << 10
+	}
+	for i := 0; i < objects; i += 50 {
+		var ops []object.Op
+		for j := i; j < i+50; j++ {
+			ops = append(ops, f.put(fmt.Sprintf("%04d", j), strings.Repeat("x", size(j)), nil))
+		}
+		f.commit(t, ops...)
+	}
+	read := 0
+	for _, err := range f.Objects(contextFor(t), f.position(t).Revision, object.Scope{}, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		read++
+	}
+	if read != objects {
+		t.Errorf("%d objects, want %d", read, objects)
+	}
+	for i, bytes := range store.pages {
+		// The first is read blindly; within another the values become larger.
+		if limit := 6 * (20 << 10); bytes > limit {
+			t.Errorf("page %d of %d has %d KiB", i, len(store.pages), bytes>>10)
+		}
+	}
+}
+
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats
