@@ -17,6 +17,10 @@
 // for it. So what ends a tail for good is only that the store has forgotten what
 // comes next, or is another one; then the watcher gets a RESET.
 //
+// A snapshot is read from the store at the pace of the watcher. If the store forgets
+// its revision before the end, it begins anew; the third time the watch ends instead,
+// for one that reads more slowly than the store forgets would never be in sync.
+//
 // An event needs the object as it was before. The store's watch tells it, unless a
 // compaction has overtaken the watch; then that history is lost as well.
 package direct

@@ -53,9 +53,10 @@ type Watcher struct {
 	cursor object.Revision // everything up to here has been delivered; 0: nothing that could be continued
 	told   object.Revision // the cursor that the last message had
 
-	exact object.Revision // the snapshot must be of this revision; 0: of none in particular
-	page  page            // of the snapshot
-	to    object.Revision // where a replay leads
+	exact     object.Revision // the snapshot must be of this revision; 0: of none in particular
+	page      page            // of the snapshot
+	forgotten int             // so many snapshots in a row the store has forgotten on the way
+	to        object.Revision // where a replay leads
 
 	tail    *tail           // nil: none is needed yet
 	pending []object.Change // taken from the tail and not delivered
@@ -133,7 +134,9 @@ func (w *Watcher) dropTail() {
 
 // Next waits for the next message. It returns ctx.Err() when ctx ends first, and
 // [*dispatch.LostError] or [*dispatch.EpochError] where a watcher who wants every
-// event, or a snapshot of one revision, cannot have it.
+// event, or a snapshot of one revision, cannot have it. It also returns
+// [*dispatch.LostError] where the store has forgotten three snapshots in a row before
+// the watcher had read them.
 func (w *Watcher) Next(ctx context.Context) (dispatch.Message, error) {
 	m, err := w.next(ctx)
 	if err == nil {

@@ -160,6 +160,42 @@ func TestWhereAWatchCanBegin(t *testing.T) {
 	}
 }
 
+// Whoever takes longer to read a snapshot than the store remembers it gets another
+// one, and in the end is told that it does not get any further: a stall does not
+// become snapshots without end.
+func TestHonestAboutSnapshotsThatAreForgotten(t *testing.T) {
+	f := start(t, direct.Config{PageSize: 1})
+	f.commit(t, f.put("a", "1", nil), f.put("b", "1", nil))
+	forget := func() object.Revision {
+		at := f.commit(t, f.put("a", "2", nil))
+		f.compact(t, at)
+		return at
+	}
+	w := f.watch(t, dispatch.Interest{}, direct.FromSnapshot(0), dispatch.Options{})
+	for range 2 {
+		w.begins(t, object.Reset)
+		w.next(t, object.CatchUpPart)
+		forget()
+	}
+	w.begins(t, object.Reset)
+	for range 2 {
+		w.next(t, object.CatchUpPart)
+	}
+	w.next(t, object.Synced) // quick enough, and all is forgiven
+	w.Close()
+
+	w = f.watch(t, dispatch.Interest{}, direct.FromSnapshot(0), dispatch.Options{})
+	var asked, now object.Revision
+	for range 3 {
+		w.begins(t, object.Reset)
+		w.next(t, object.CatchUpPart)
+		asked, now = f.position(t).Revision, forget()
+	}
+	if err := ends[*dispatch.LostError](t, w); *err != (dispatch.LostError{Asked: asked, Oldest: now, Current: now}) {
+		t.Errorf("the error is %+v", err)
+	}
+}
+
 // What a watcher saw before decides what an event is.
 func TestEventsAreWhatTheWatcherSees(t *testing.T) {
 	f := start(t, direct.Config{})
