@@ -154,6 +154,7 @@ func (c *Cacher) advance(to object.Revision) {
 		c.position.Revision = to
 		c.reached.Store(int64(to))
 	}
+	c.opaque.settle(to)
 	c.window.trim(c.cfg.Window, time.Now())
 	if c.position.Revision >= c.target {
 		c.publish()

@@ -136,7 +136,9 @@ func (s *Source) Loaded() bool { return s.loaded.Load() }
 // Following reports whether the store was there when it was last asked.
 func (s *Source) Following() bool { return s.following.Load() }
 
-// Opaque returns the number of values so far that the codec could not decode.
+// Opaque returns the number of values so far that the codec could not decode, each
+// key and revision counted once. Those of 1,000 keys are remembered; others are
+// served all the same, and neither counted nor logged.
 func (s *Source) Opaque() int64 { return s.opaque.count.Load() }
 
 // Position returns where the resource is: not older than any write that was
