@@ -73,7 +73,7 @@ type Cacher struct {
 	reached    atomic.Int64 // position.Revision, for those who are not Run
 	mismatches atomic.Int64 // counts what audits found
 	progress   progressDemand
-	current    currentRevision
+	current    *Current[object.Revision]
 
 	// What follows belongs to the goroutine in Run.
 
@@ -97,8 +97,8 @@ func New(cfg Config) *Cacher {
 		log:      cfg.Log.With("resource", cfg.Resource),
 		ready:    make(chan struct{}),
 		progress: newProgressDemand(),
+		current:  NewCurrent(cfg.Store.Revision),
 	}
-	c.current.fetch = cfg.Store.Revision
 	return c
 }
 
@@ -154,6 +154,7 @@ func (c *Cacher) advance(to object.Revision) {
 		c.position.Revision = to
 		c.reached.Store(int64(to))
 	}
+	c.opaque.settle(to)
 	c.window.trim(c.cfg.Window, time.Now())
 	if c.position.Revision >= c.target {
 		c.publish()

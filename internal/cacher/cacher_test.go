@@ -1,12 +1,14 @@
 package cacher_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -427,6 +429,64 @@ func TestValuesThatDoNotDecodeAreServedAsTheyAre(t *testing.T) {
 		if n := c.Opaque(); n != 1 {
 			t.Errorf("counted %d opaque values", n)
 		}
+	})
+}
+
+// However many there are and however often they are read, each value is counted
+// once; and each of those whose keys are logged is logged once.
+func TestValuesThatDoNotDecodeAreCountedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const keys, logged = 1100, 1000
+		key := func(i int) object.Key { return object.Key(fmt.Sprintf("k%04d", i)) }
+		m := cachertest.NewMemory()
+		writes := map[object.Key][]byte{}
+		for i := range keys {
+			writes[key(i)] = []byte("not json")
+		}
+		last := m.Commit(writes)
+		pages := 0
+		m.Change(func() {
+			m.Compacted = last // so that they are listed
+			m.Fault = func(method string) error {
+				if method == "List" {
+					if pages++; pages == 5 {
+						return object.ErrUnavailable
+					}
+				}
+				return nil
+			}
+		})
+		var log bytes.Buffer
+		c := run(t, m, func(cfg *cacher.Config) {
+			cfg.Codec, _ = object.CodecByName("json")
+			cfg.PageSize = 250
+			cfg.CheckInterval = time.Minute
+			cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+		})
+		check := func(when string, counted int64, lines int) {
+			t.Helper()
+			synctest.Wait()
+			if n := c.Opaque(); n != counted {
+				t.Errorf("%s: counted %d, want %d", when, n, counted)
+			}
+			if n := strings.Count(log.String(), "does not decode"); n != lines {
+				t.Errorf("%s: logged %d, want %d", when, n, lines)
+			}
+		}
+		<-c.Ready()
+		check("listed at the second attempt", keys, logged)
+		m.Put(key(0), "again")
+		check("a newer value of a key that was logged", keys+1, logged+1)
+		m.Put(key(keys-1), "again")
+		check("a newer value of another key", keys+2, logged+1)
+
+		m.Change(func() { m.Lose = func(object.Record) bool { return true } })
+		m.Put("lost", "{}")
+		time.Sleep(5 * time.Minute)
+		if c.Mismatches() == 0 {
+			t.Fatal("nothing was read again")
+		}
+		check("everything is read again", keys+2, logged+1)
 	})
 }
 

@@ -66,7 +66,7 @@ func (c *Cacher) reach(ctx context.Context, want Consistency) (*State, object.Re
 	waiting, cancel := context.WithTimeout(ctx, c.cfg.ReadWait)
 	defer cancel()
 	before := c.State()
-	now, err := c.current.get(waiting)
+	now, err := c.current.Get(waiting)
 	if err != nil {
 		return nil, 0, readError(ctx, err)
 	}

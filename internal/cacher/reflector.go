@@ -65,6 +65,7 @@ func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
 	if err != nil {
 		return fmt.Errorf("find the oldest revision from %d on: %w", floor, err)
 	}
+	c.opaque.begin(epoch)
 	objects, traces := newTree(), newTraces(from, c.cfg.MaxTombstones)
 	err = c.list(ctx, from, func(r *object.Record) {
 		o := c.build(r)

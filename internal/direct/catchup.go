@@ -3,6 +3,7 @@ package direct
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -69,9 +70,17 @@ func (w *Watcher) lost(ctx context.Context, asked object.Revision, at object.Pos
 	return &dispatch.LostError{Asked: asked, Oldest: oldest, Current: at.Revision}
 }
 
+// maxForgotten is how many snapshots in a row may be forgotten by the store before
+// the watcher has read them. One that reads more slowly than that would be sent
+// snapshots for ever and never be in sync.
+const maxForgotten = 3
+
 // reset announces the objects at a revision. It reads the first of them before, so
 // as not to announce what cannot be had.
 func (w *Watcher) reset(ctx context.Context, at object.Position) (dispatch.Message, error) {
+	if w.forgotten == maxForgotten {
+		return dispatch.Message{}, w.lost(ctx, w.page.at, at)
+	}
 	p := page{at: at.Revision, scope: w.interest.Scope}
 	if w.exact > 0 {
 		p.at = w.exact
@@ -80,7 +89,8 @@ func (w *Watcher) reset(ctx context.Context, at object.Position) (dispatch.Messa
 	case errors.Is(err, object.ErrCompacted) && w.exact > 0:
 		return dispatch.Message{}, w.lost(ctx, w.exact, at)
 	case errors.Is(err, object.ErrCompacted):
-		return w.catchUp(ctx) // just now; there is a newer one
+		// Just now; there will be a newer one.
+		return dispatch.Message{}, fmt.Errorf("%w: %w", object.ErrUnavailable, err)
 	case err != nil:
 		return dispatch.Message{}, err
 	}
@@ -104,7 +114,7 @@ func (w *Watcher) list(ctx context.Context) (dispatch.Message, error) {
 				pieces = append(pieces, event)
 				size += len(event)
 			}
-			w.page.objects = w.page.objects[1:]
+			w.page.objects[0], w.page.objects = nil, w.page.objects[1:]
 		}
 		if len(pieces) > 0 {
 			return w.message(object.CatchUpPart, pieces), nil
@@ -115,13 +125,14 @@ func (w *Watcher) list(ctx context.Context) (dispatch.Message, error) {
 		switch err := w.source.next(ctx, &w.page); {
 		case errors.Is(err, object.ErrCompacted):
 			w.step = beginReset // it took too long; from the beginning
+			w.forgotten++
 			return w.catchUp(ctx)
 		case err != nil:
 			return dispatch.Message{}, err
 		}
 	}
 	w.cursor = w.page.at
-	w.page, w.exact = page{}, 0
+	w.page, w.exact, w.forgotten = page{}, 0, 0
 	w.follow(live)
 	return w.message(object.Synced, nil), nil
 }

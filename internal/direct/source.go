@@ -62,18 +62,30 @@ type Config struct {
 	// not read. Default 4 MiB.
 	BufferBytes int
 
-	// PageSize is the number of records read from the store at once. Default 500.
+	// PageSize is the number of records read from the store at once, at most.
+	// Default 500.
 	PageSize int
+
+	// PageBytes is about the size of the values read from the store at once: a
+	// watcher that does not read keeps a page of its snapshot. It is not kept where
+	// values are much larger than those before them, and the first page, of no more
+	// than 32 records, is read before anything is known of their size. Default 4 MiB.
+	PageBytes int
 
 	// ReadWait is how long the store may take to say where it is. Default 3 s.
 	ReadWait time.Duration
+
+	// ProgressInterval is about how often the store is asked how far each of its
+	// watches is, so that the positions of quiet watchers advance. Default 5 s.
+	ProgressInterval time.Duration
 }
 
 // Source serves one resource.
 type Source struct {
-	cfg    Config
-	log    *slog.Logger
-	opaque opaqueLog
+	cfg     Config
+	log     *slog.Logger
+	opaque  opaqueLog
+	current *cacher.Current[object.Position]
 
 	loaded    atomic.Bool // the store has answered at least once
 	following atomic.Bool // the store answered when it was last asked
@@ -89,10 +101,14 @@ func New(cfg Config) *Source {
 	set(&cfg.MessageBytes, 1<<20)
 	set(&cfg.BufferBytes, 4<<20)
 	set(&cfg.PageSize, 500)
+	set(&cfg.PageBytes, 4<<20)
 	if cfg.ReadWait == 0 {
 		cfg.ReadWait = 3 * time.Second
 	}
-	return &Source{cfg: cfg, log: cfg.Log.With("resource", cfg.Resource)}
+	if cfg.ProgressInterval == 0 {
+		cfg.ProgressInterval = 5 * time.Second
+	}
+	return &Source{cfg: cfg, log: cfg.Log.With("resource", cfg.Resource), current: cacher.NewCurrent(cfg.Store.Position)}
 }
 
 // probeInterval is how often Run asks whether the store is there.
@@ -120,11 +136,14 @@ func (s *Source) Loaded() bool { return s.loaded.Load() }
 // Following reports whether the store was there when it was last asked.
 func (s *Source) Following() bool { return s.following.Load() }
 
-// Opaque returns the number of values so far that the codec could not decode.
+// Opaque returns the number of values so far that the codec could not decode, each
+// key and revision counted once. Those of 1,000 keys are remembered; others are
+// served all the same, and neither counted nor logged.
 func (s *Source) Opaque() int64 { return s.opaque.count.Load() }
 
 // Position returns where the resource is: not older than any write that was
-// acknowledged before the call, and not older than needed.
+// acknowledged before the call, and not older than needed. Those who ask at the same
+// time, watchers among them, share one question to the store.
 //
 // Errors: [*cacher.FutureError] where the needed revision does not exist yet,
 // [object.ErrUnavailable] where the store does not answer in time, and ctx.Err()
@@ -132,7 +151,7 @@ func (s *Source) Opaque() int64 { return s.opaque.count.Load() }
 func (s *Source) Position(ctx context.Context, needed object.Revision) (object.Position, error) {
 	waiting, cancel := context.WithTimeout(ctx, s.cfg.ReadWait)
 	defer cancel()
-	p, err := s.cfg.Store.Position(waiting)
+	p, err := s.current.Get(waiting)
 	switch {
 	case err == nil && needed > p.Revision:
 		err = &cacher.FutureError{Asked: needed, Current: p.Revision}
@@ -175,27 +194,4 @@ func (s *Source) Objects(ctx context.Context, at object.Revision, scope object.S
 			}
 		}
 	}
-}
-
-// page is a place in the objects of a scope at a revision.
-type page struct {
-	at      object.Revision
-	scope   object.Scope
-	objects []*object.Object
-	start   object.Key // where the next page begins
-	more    bool       // there is one
-}
-
-// next turns the page.
-func (s *Source) next(ctx context.Context, p *page) error {
-	records, more, err := s.cfg.Store.ListScope(ctx, p.at, p.scope, p.start, s.cfg.PageSize)
-	if err != nil {
-		return fmt.Errorf("list at revision %d: %w", p.at, err)
-	}
-	p.more, p.objects = more, make([]*object.Object, len(records))
-	for i := range records {
-		p.objects[i] = s.build(&records[i])
-		p.start = records[i].Key + "\x00"
-	}
-	return nil
 }

@@ -17,6 +17,7 @@ import (
 type tail struct {
 	source   *Source
 	interest *dispatch.Interest
+	latest   bool // what waits may be merged
 	epoch    object.Epoch
 	wake     chan<- struct{} // gets one when there is something new
 	ask      chan struct{}   // makes the store say how far it is
@@ -28,6 +29,7 @@ type tail struct {
 	mu         sync.Mutex
 	changes    []object.Change // guarded by mu: those that the interest sees
 	bytes      int             // guarded by mu: their size
+	heard      int             // guarded by mu: counts what the store said
 	through    object.Revision // guarded by mu: everything up to here has been read
 	confirmed  bool            // guarded by mu: through was the store's revision, when that was last asked for
 	confirming bool            // guarded by mu: that is being asked
@@ -52,9 +54,9 @@ const (
 // does not answer while its watch is behind.
 const confirmRetry = 50 * time.Millisecond
 
-func (s *Source) newTail(interest *dispatch.Interest, after object.Position, wake chan<- struct{}) *tail {
+func (s *Source) newTail(interest *dispatch.Interest, latest bool, after object.Position, wake chan<- struct{}) *tail {
 	t := &tail{
-		source: s, interest: interest, epoch: after.Epoch, through: after.Revision,
+		source: s, interest: interest, latest: latest, epoch: after.Epoch, through: after.Revision,
 		wake: wake, ask: make(chan struct{}),
 	}
 	t.ctx, t.stop = context.WithCancel(context.Background())
@@ -74,7 +76,7 @@ func (t *tail) run() {
 	for {
 		before := t.reached()
 		after := object.Position{Epoch: t.epoch, Revision: before}
-		err := t.source.cfg.Store.Follow(t.ctx, t.interest.Scope, after, t.ask, t.deliver)
+		err := t.follow(after)
 		switch {
 		case t.ctx.Err() != nil:
 			return
@@ -87,7 +89,7 @@ func (t *tail) run() {
 		}
 		t.source.log.Debug("lost the store, trying again", "error", err)
 		for {
-			if !t.sleep(backoff/2 + rand.N(backoff/2)) {
+			if !sleep(t.ctx, backoff/2+rand.N(backoff/2)) {
 				return
 			}
 			backoff = min(2*backoff, maxBackoff)
@@ -100,6 +102,21 @@ func (t *tail) run() {
 			}
 		}
 	}
+}
+
+// follow follows the store from a position until that fails, or the watch is found
+// to be deaf.
+func (t *tail) follow(after object.Position) error {
+	ctx, giveUp := context.WithCancelCause(t.ctx)
+	var pulse sync.WaitGroup
+	defer pulse.Wait()
+	defer giveUp(nil)
+	pulse.Go(func() { giveUp(t.pulse(ctx)) })
+	err := t.source.cfg.Store.Follow(ctx, t.interest.Scope, after, t.ask, t.deliver)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // deliver adds what the store says to the buffer.
@@ -120,12 +137,28 @@ func (t *tail) deliver(u object.Update, previous []*object.Record) error {
 	defer t.mu.Unlock()
 	t.changes = append(t.changes, seen...)
 	t.bytes += size
+	t.heard++
 	t.through = max(t.through, u.Through)
 	t.signal()
-	if t.bytes > t.source.cfg.BufferBytes {
+	if t.bytes > t.source.cfg.BufferBytes && !t.merge() {
 		return errFull
 	}
 	return nil
+}
+
+// merge merges what waits for a watcher that wants the latest only, and reports
+// whether that made room: half of the buffer, lest it is done for every change. It is
+// called with mu held.
+func (t *tail) merge() bool {
+	if !t.latest {
+		return false
+	}
+	t.changes = merge(t.changes, t.interest)
+	t.bytes = 0
+	for i := range t.changes {
+		t.bytes += t.changes[i].Size()
+	}
+	return t.bytes <= t.source.cfg.BufferBytes/2
 }
 
 func (t *tail) end(err error) {
@@ -143,6 +176,13 @@ func (t *tail) signal() {
 	}
 }
 
+// count returns how often the store has said something.
+func (t *tail) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.heard
+}
+
 func (t *tail) reached() object.Revision {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -156,6 +196,16 @@ func (t *tail) take() (changes []object.Change, through object.Revision, ended e
 	defer t.mu.Unlock()
 	changes, t.changes, t.bytes = t.changes, nil, 0
 	return changes, t.through, t.ended
+}
+
+// idle returns how far the tail has read, if there is nothing in the buffer; else 0.
+func (t *tail) idle() object.Revision {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.changes) > 0 {
+		return 0
+	}
+	return t.through
 }
 
 // isConfirmed reports whether the tail has reached the revision that the store had
@@ -177,7 +227,7 @@ func (t *tail) confirm() {
 	}
 	t.confirming, t.confirmed = true, false
 	t.goroutines.Go(func() {
-		there := t.arrive()
+		there := t.arrive(t.ctx) == nil
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.confirming = false
@@ -188,35 +238,39 @@ func (t *tail) confirm() {
 	})
 }
 
-// arrive waits until the tail has reached the store's present revision.
-func (t *tail) arrive() bool {
-	p, err := t.source.Position(t.ctx, 0)
-	if err != nil || p.Epoch != t.epoch {
-		return false
+// arrive waits until the tail has reached the store's present revision. The error is
+// errNoAnswer where the store says which that is and its watch does not get there.
+func (t *tail) arrive(ctx context.Context) error {
+	p, err := t.source.Position(ctx, 0)
+	if err != nil {
+		return err
 	}
-	ctx, cancel := context.WithTimeout(t.ctx, t.source.cfg.ReadWait)
+	if p.Epoch != t.epoch {
+		return errNewEpoch
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.source.cfg.ReadWait)
 	defer cancel()
 	for t.reached() < p.Revision {
 		select {
 		case t.ask <- struct{}{}:
 		case <-ctx.Done():
-			return false
+			return errNoAnswer
 		}
-		if !t.sleep(confirmRetry) {
-			return false
+		if !sleep(ctx, confirmRetry) {
+			return errNoAnswer
 		}
 	}
-	return true
+	return nil
 }
 
-// sleep waits, and reports whether the tail still runs.
-func (t *tail) sleep(d time.Duration) bool {
+// sleep waits, and reports whether ctx has not ended meanwhile.
+func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
-	case <-t.ctx.Done():
+	case <-ctx.Done():
 		return false
 	}
 }

@@ -53,9 +53,10 @@ type Watcher struct {
 	cursor object.Revision // everything up to here has been delivered; 0: nothing that could be continued
 	told   object.Revision // the cursor that the last message had
 
-	exact object.Revision // the snapshot must be of this revision; 0: of none in particular
-	page  page            // of the snapshot
-	to    object.Revision // where a replay leads
+	exact     object.Revision // the snapshot must be of this revision; 0: of none in particular
+	page      page            // of the snapshot
+	forgotten int             // so many snapshots in a row the store has forgotten on the way
+	to        object.Revision // where a replay leads
 
 	tail    *tail           // nil: none is needed yet
 	pending []object.Change // taken from the tail and not delivered
@@ -86,6 +87,10 @@ func (s *Source) Watch(ctx context.Context, i dispatch.Interest, b Begin, o disp
 	if err != nil {
 		return nil, err
 	}
+	if o.BookmarkInterval > 0 {
+		// Nothing is held back for so long that it looks as if we were gone.
+		o.BatchDelay = min(o.BatchDelay, o.BookmarkInterval)
+	}
 	w := &Watcher{source: s, interest: i, options: o, wake: make(chan struct{}, 1), epoch: at.Epoch}
 	switch b.kind {
 	case snapshot:
@@ -103,10 +108,17 @@ func (s *Source) Watch(ctx context.Context, i dispatch.Interest, b Begin, o disp
 	return w, nil
 }
 
-// Position returns the position at which a watch can be resumed without missing
-// or repeating anything that was returned by Next. Its revision is 0 where that is
-// from nothing.
+// Position returns the newest position at which a watch can be resumed without
+// missing or repeating anything that was returned by Next. Its revision is 0 where
+// that is from nothing.
 func (w *Watcher) Position() object.Position {
+	if w.tail != nil && len(w.pending) == 0 {
+		w.cursor = max(w.cursor, w.tail.idle()) // nothing was for the watcher
+	}
+	return w.position()
+}
+
+func (w *Watcher) position() object.Position {
 	return object.Position{Epoch: w.epoch, Revision: w.cursor}
 }
 
@@ -122,7 +134,9 @@ func (w *Watcher) dropTail() {
 
 // Next waits for the next message. It returns ctx.Err() when ctx ends first, and
 // [*dispatch.LostError] or [*dispatch.EpochError] where a watcher who wants every
-// event, or a snapshot of one revision, cannot have it.
+// event, or a snapshot of one revision, cannot have it. It also returns
+// [*dispatch.LostError] where the store has forgotten three snapshots in a row before
+// the watcher had read them.
 func (w *Watcher) Next(ctx context.Context) (dispatch.Message, error) {
 	m, err := w.next(ctx)
 	if err == nil {
@@ -162,7 +176,7 @@ func (w *Watcher) message(kind object.MessageKind, pieces [][]byte) dispatch.Mes
 	w.told = w.cursor
 	return dispatch.Message{
 		Events: pieces,
-		Header: object.Header{Kind: kind, Position: w.Position(), Partial: w.parts},
+		Header: object.Header{Kind: kind, Position: w.position(), Partial: w.parts},
 	}
 }
 
@@ -170,7 +184,7 @@ func (w *Watcher) message(kind object.MessageKind, pieces [][]byte) dispatch.Mes
 func (w *Watcher) follow(next step) {
 	w.dropTail()
 	w.step, w.through = next, w.cursor
-	w.tail = w.source.newTail(&w.interest, w.Position(), w.wake)
+	w.tail = w.source.newTail(&w.interest, w.options.Latest, w.position(), w.wake)
 }
 
 // tell returns the next message about changes, if there is one.
@@ -179,23 +193,23 @@ func (w *Watcher) tell() (dispatch.Message, bool) {
 		return dispatch.Message{}, false
 	}
 	w.take()
-	switch {
-	case len(w.pending) > 0:
+	if len(w.pending) > 0 {
 		kind := object.Live
 		if w.step == replaying {
 			kind = object.CatchUpPart
 		}
 		return w.message(kind, w.part()), true
+	}
+	w.cursor = max(w.cursor, w.through)
+	switch {
 	case w.ended == nil:
 	case errors.Is(w.ended, errFull):
-		w.cursor = max(w.cursor, w.through)
 		w.follow(w.step)
 	default: // the changes after the cursor are lost, or the store is another one
 		w.dropTail()
 		w.step = beginResume
 		return dispatch.Message{}, false
 	}
-	w.cursor = max(w.cursor, w.through)
 	if w.step == replaying {
 		if w.cursor >= w.to {
 			w.step = live
@@ -225,11 +239,10 @@ func (w *Watcher) bookmark() (dispatch.Message, bool) {
 	case farewell:
 		w.clock.last = true
 	case silence:
-		switch {
-		case w.clock.asksAgain(&w.options):
-			w.tail.confirm()
-			return dispatch.Message{}, false
-		case !w.tail.isConfirmed():
+		if w.clock.asked.IsZero() || !w.tail.isConfirmed() {
+			if w.clock.asksAgain(&w.options) {
+				w.tail.confirm()
+			}
 			return dispatch.Message{}, false
 		}
 	case notDue:

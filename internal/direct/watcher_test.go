@@ -160,6 +160,42 @@ func TestWhereAWatchCanBegin(t *testing.T) {
 	}
 }
 
+// Whoever takes longer to read a snapshot than the store remembers it gets another
+// one, and in the end is told that it does not get any further: a stall does not
+// become snapshots without end.
+func TestHonestAboutSnapshotsThatAreForgotten(t *testing.T) {
+	f := start(t, direct.Config{PageSize: 1})
+	f.commit(t, f.put("a", "1", nil), f.put("b", "1", nil))
+	forget := func() object.Revision {
+		at := f.commit(t, f.put("a", "2", nil))
+		f.compact(t, at)
+		return at
+	}
+	w := f.watch(t, dispatch.Interest{}, direct.FromSnapshot(0), dispatch.Options{})
+	for range 2 {
+		w.begins(t, object.Reset)
+		w.next(t, object.CatchUpPart)
+		forget()
+	}
+	w.begins(t, object.Reset)
+	for range 2 {
+		w.next(t, object.CatchUpPart)
+	}
+	w.next(t, object.Synced) // quick enough, and all is forgiven
+	w.Close()
+
+	w = f.watch(t, dispatch.Interest{}, direct.FromSnapshot(0), dispatch.Options{})
+	var asked, now object.Revision
+	for range 3 {
+		w.begins(t, object.Reset)
+		w.next(t, object.CatchUpPart)
+		asked, now = f.position(t).Revision, forget()
+	}
+	if err := ends[*dispatch.LostError](t, w); *err != (dispatch.LostError{Asked: asked, Oldest: now, Current: now}) {
+		t.Errorf("the error is %+v", err)
+	}
+}
+
 // What a watcher saw before decides what an event is.
 func TestEventsAreWhatTheWatcherSees(t *testing.T) {
 	f := start(t, direct.Config{})
@@ -254,6 +290,19 @@ func TestBatchDelay(t *testing.T) {
 	}
 }
 
+// A delay does not make a watch look dead: who asked for bookmarks hears something
+// once per interval, however long events may be held back.
+func TestHonestWithADelayLongerThanTheBookmarkInterval(t *testing.T) {
+	f := start(t, direct.Config{})
+	w := f.watch(t, dispatch.Interest{}, direct.FromNow(0), dispatch.Options{BatchDelay: 2 * patience, BookmarkInterval: 100 * time.Millisecond})
+	w.next(t, object.Bookmark)
+	at := f.commit(t, f.put("k", "0", nil))
+	w.next(t, object.Live)
+	if m := w.next(t, object.Bookmark); m.Position.Revision != at {
+		t.Errorf("the bookmark is of %v, want revision %d", m.Position, at)
+	}
+}
+
 // What waits for somebody who wants the latest only is merged.
 func TestLatest(t *testing.T) {
 	f := start(t, direct.Config{})
@@ -268,6 +317,26 @@ func TestLatest(t *testing.T) {
 	at := f.commit(t, remove("deleted"), f.put("new", "3", nil), f.put("replaced", "3", nil))
 	if m := w.next(t, object.Live); show(m) != fmt.Sprintf("~changed@%d -deleted@%d +new@%d ~replaced@%d", at-1, at, at, at) || m.Position.Revision != at {
 		t.Errorf("the rest is %s at %d", show(m), m.Position.Revision)
+	}
+}
+
+// What waits is merged at any backlog, as long as its latest state fits into the
+// buffer.
+func TestLatestBeyondTheBuffer(t *testing.T) {
+	f, store := startTapped(t, direct.Config{BufferBytes: 10 << 10})
+	f.commit(t, f.put("changed", "0", nil), f.put("deleted", "0", nil))
+	w := f.watch(t, dispatch.Interest{}, direct.After(f.position(t)), dispatch.Options{Latest: true})
+	w.begins(t, object.Replay)
+	w.next(t, object.Synced)
+	first := f.commit(t, remove("deleted"), f.put("passing", "0", nil))
+	value := strings.Repeat("x", 1000)
+	for range 100 {
+		f.commit(t, f.put("changed", value, nil))
+	}
+	last := f.commit(t, remove("passing"))
+	store.await(t, last)
+	if m := w.next(t, object.Live); show(m) != fmt.Sprintf("-deleted@%d ~changed@%d", first, last-1) || m.Position.Revision != last {
+		t.Errorf("what waited is %s at %d", show(m), m.Position.Revision)
 	}
 }
 
@@ -313,6 +382,42 @@ func TestWhoDoesNotReadCostsLittle(t *testing.T) {
 		}
 		if w.Position().Revision != last {
 			t.Errorf("position %v, want revision %d", w.Position(), last)
+		}
+	}
+}
+
+// How much is read at once, and so what a watcher keeps that stops within its
+// snapshot, does not grow with the values.
+func TestBoundedPages(t *testing.T) {
+	const objects = 300
+	f, store := startTapped(t, direct.Config{PageBytes: 20 << 10})
+	size := func(i int) int {
+		if i < objects/2 {
+			return 1 << 10
+		}
+		return 5 << 10
+	}
+	for i := 0; i < objects; i += 50 {
+		var ops []object.Op
+		for j := i; j < i+50; j++ {
+			ops = append(ops, f.put(fmt.Sprintf("%04d", j), strings.Repeat("x", size(j)), nil))
+		}
+		f.commit(t, ops...)
+	}
+	read := 0
+	for _, err := range f.Objects(contextFor(t), f.position(t).Revision, object.Scope{}, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		read++
+	}
+	if read != objects {
+		t.Errorf("%d objects, want %d", read, objects)
+	}
+	for i, bytes := range store.pages {
+		// The first is read blindly; within another the values become larger.
+		if limit := 6 * (20 << 10); bytes > limit {
+			t.Errorf("page %d of %d has %d KiB", i, len(store.pages), bytes>>10)
 		}
 	}
 }

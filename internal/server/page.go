@@ -65,6 +65,9 @@ func parsePageToken(token string, q query) (page, error) {
 	if err := json.Unmarshal(b, &t); err != nil || t.Revision < 0 || t.Resource == "" {
 		return page{}, errNoPageToken
 	}
+	if (t.Epoch == "") != (t.Revision == 0) {
+		return page{}, errNoPageToken // half a position; etcd takes revision 0 for the newest
+	}
 	if t.Resource != q.Resource || t.Scope != q.Scope.String() || t.Selector != q.Selector.String() || t.Start != q.Start {
 		return page{}, errForeignPageToken
 	}

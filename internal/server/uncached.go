@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 
+	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
@@ -29,6 +30,9 @@ func (s uncached) view(ctx context.Context, c consistency) (view, error) {
 
 func (s uncached) viewAt(ctx context.Context, p object.Position) (view, error) {
 	now, err := s.source.Position(ctx, 0)
+	if err == nil && p.Epoch == now.Epoch && p.Revision > now.Revision {
+		err = &cacher.FutureError{Asked: p.Revision, Current: now.Revision}
+	}
 	return uncachedView{p, now.Epoch, s.source}, err
 }
 

@@ -98,6 +98,11 @@ func (tr *transcript) scenario(ctx context.Context, t *testing.T) {
 	}
 	_, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: "a/1", Consistency: exactRevision(1 << 40)})
 	tr.refused(t, "future", err)
+	for name, revision := range map[string]int64{"page of the future": last + 1000, "page of before anything": 0} {
+		token := forged(t, page.GetNextPageToken(), fmt.Sprintf(`"v":%d`, page.GetPosition().GetRevision()), fmt.Sprintf(`"v":%d`, revision))
+		_, err = in.reads.List(ctx, &fanoutv1.ListRequest{Resource: config, PageSize: 1, PageToken: token})
+		tr.refused(t, name, err)
+	}
 
 	epoch := in.epoch(ctx, t)
 	at := after(&fanoutv1.Position{Epoch: epoch, Revision: first})

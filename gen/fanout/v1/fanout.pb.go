@@ -36,6 +36,8 @@ const (
 	// DELETED become nothing, or DELETED in a CATCH_UP_REPLAY, because the caller
 	// may have been told of the object before it was interrupted. The events that are left come in order of their
 	// revisions and together: a message that could not take them all is partial.
+	// Of a resource that is served without a cache, the latest states that wait
+	// are merged up to some MiB; beyond that, a key may be told once more.
 	Delivery_DELIVERY_LATEST Delivery = 2
 )
 
@@ -630,7 +632,8 @@ type WatchRequest struct {
 	Delivery Delivery `protobuf:"varint,11,opt,name=delivery,proto3,enum=fanout.v1.Delivery" json:"delivery,omitempty"`
 	// After a message wait this long before the next one, so that one message
 	// brings what happens meanwhile; the first event after a pause leaves at once.
-	// Slows no catch-up down. From 1 ms to 1 min. Default: no waiting.
+	// Slows no catch-up down. From 1 ms to 1 min; what is longer than the interval
+	// of bookmarks counts as that. Default: no waiting.
 	MaxBatchDelay *durationpb.Duration `protobuf:"bytes,12,opt,name=max_batch_delay,json=maxBatchDelay,proto3" json:"max_batch_delay,omitempty"`
 	// End the watch after this time, with a last position (DRAINING) and status
 	// OK. From 1 s to ten years; the server's own limit is for all watches and may
