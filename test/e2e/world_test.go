@@ -164,15 +164,27 @@ func (w *world) populate(t *testing.T, watchers, perSecond int) {
 	store := fanoutv1.NewStoreServiceClient(w.server.conn)
 	for i := range 4 {
 		writer := &rpcWriter{name: fmt.Sprintf("writer-%d", i), pace: pace, store: store, rng: w.random.Rand(uint64(3000 + i)), ledger: w.ledger}
-		w.writers.Go(func() error { return writer.run(w.ctx, w.writing) })
+		w.write(func() error { return writer.run(w.ctx, w.writing) })
 	}
 	for i := range 2 {
 		writer := &etcdWriter{name: fmt.Sprintf("etcd-writer-%d", i), pace: pace, client: w.etcd, rng: w.random.Rand(uint64(4000 + i)), ledger: w.ledger}
-		w.writers.Go(func() error { return writer.run(w.ctx, w.writing) })
+		w.write(func() error { return writer.run(w.ctx, w.writing) })
 	}
 	w.actors.Go(func() error {
 		defer w.ledger.close()
 		return w.writers.Wait()
+	})
+}
+
+// write starts a writer. If it fails, so does everything at once, though the other
+// writers could go on.
+func (w *world) write(run func() error) {
+	w.writers.Go(func() error {
+		err := run()
+		if err != nil {
+			w.actors.Go(func() error { return err })
+		}
+		return err
 	})
 }
 
