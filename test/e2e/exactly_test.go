@@ -85,6 +85,7 @@ func uncachedRound(t *testing.T, random seed.Seed) {
 	w.populate(t, 30, 60)
 	rng := random.Rand(5000)
 	w.suffer(t, rng, append(w.faults(t, etcd), w.overtaken(t, etcd), w.forLong(t, pick(rng, w.severings(t, etcd)))), 60)
+	w.changes(t, 500) // in peace, for so long that silence would be noticed
 	w.judge(t, "replays", "resets", "from now", "drainings", "live", "merged", "previous", "bookmarks", "reads", "exact reads")
 }
 

@@ -4,16 +4,18 @@ import (
 	"context"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/fanoutd/fanoutd/internal/check"
 )
 
 // How long something may take is a matter of the machine, too. So while everybody
-// else does what is judged, one does nothing but ask the server something that it
-// answers without a look at anything. What that takes, anything may take longer.
+// else does what is judged, one does nothing but ask the server and etcd something that
+// they answer without a look at anything. What that takes, anything may take longer.
 type stopwatch struct {
 	server *server
+	etcd   *clientv3.Client
 	calls  []check.Span
 }
 
@@ -27,15 +29,25 @@ func (s *stopwatch) run(ctx, until context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		from := time.Now()
-		if _, err := healthv1.NewHealthClient(s.server.conn).Check(ctx, &healthv1.HealthCheckRequest{}); err == nil {
-			s.calls = append(s.calls, check.Span{From: from, To: time.Now()})
-		}
+		s.time(func() error {
+			_, err := healthv1.NewHealthClient(s.server.conn).Check(ctx, &healthv1.HealthCheckRequest{})
+			return err
+		})
+		s.time(func() error {
+			_, err := s.etcd.Get(ctx, "x", clientv3.WithCountOnly())
+			return err
+		})
 	}
 }
 
-// slowest returns the longest that the server took to answer while nothing was wrong
-// with it.
+func (s *stopwatch) time(call func() error) {
+	from := time.Now()
+	if call() == nil {
+		s.calls = append(s.calls, check.Span{From: from, To: time.Now()})
+	}
+}
+
+// slowest returns the longest that an answer took while nothing was wrong.
 func (s *stopwatch) slowest(outages []check.Span) time.Duration {
 	longest := time.Duration(0)
 	for _, c := range s.calls {
