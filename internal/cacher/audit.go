@@ -15,10 +15,10 @@ import (
 // errMismatch says that the state is not what the store has.
 var errMismatch = errors.New("the state differs from the store")
 
-// audit compares the state with the store at intervals until ctx is done. It
+// audit compares the state with the store of the epoch at intervals until ctx is done. It
 // returns errMismatch when they differ. That should never happen; if it does, a
 // bug here or in the store would otherwise be served for ever.
-func (c *Cacher) audit(ctx context.Context) error {
+func (c *Cacher) audit(ctx context.Context, epoch object.Epoch) error {
 	if c.cfg.CheckInterval <= 0 {
 		<-ctx.Done()
 		return nil
@@ -33,9 +33,18 @@ func (c *Cacher) audit(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		}
-		switch err := c.compare(ctx, c.State()); {
+		err := c.compare(ctx, c.State())
+		if errors.Is(err, errMismatch) {
+			// It may have been compared with another history.
+			if gone := c.stillIn(ctx, epoch); gone != nil {
+				err = gone
+			}
+		}
+		switch {
 		case errors.Is(err, errMismatch):
 			c.mismatches.Add(1)
+			return err
+		case errors.Is(err, errOtherEpoch):
 			return err
 		case err != nil && ctx.Err() == nil:
 			c.log.Info("could not compare the state with the store", "error", err)

@@ -70,6 +70,7 @@ type Cacher struct {
 
 	following  atomic.Bool  // a watch of the store is running and has been heard of
 	heard      atomic.Int64 // counts what watches said
+	reached    atomic.Int64 // position.Revision, for those who are not Run
 	mismatches atomic.Int64 // counts what audits found
 	progress   progressDemand
 	current    currentRevision
@@ -151,6 +152,7 @@ func (c *Cacher) change(key object.Key, at object.Revision, o *object.Object) {
 func (c *Cacher) advance(to object.Revision) {
 	if to > c.position.Revision {
 		c.position.Revision = to
+		c.reached.Store(int64(to))
 	}
 	c.window.trim(c.cfg.Window, time.Now())
 	if c.position.Revision >= c.target {

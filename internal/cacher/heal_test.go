@@ -1,6 +1,7 @@
 package cacher_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -126,22 +127,81 @@ func TestOrderedAcrossARelist(t *testing.T) {
 	})
 }
 
-// A watch that has gone deaf while the store moves on is opened again.
+// A watch that has gone deaf while the store moves on is opened again, whoever waits
+// or asks meanwhile.
 func TestADeafWatchIsReplaced(t *testing.T) {
+	for name, meanwhile := range map[string]func(*cacher.Cacher){
+		"in silence": func(*cacher.Cacher) {},
+		"while somebody reads": func(c *cacher.Cacher) {
+			_, _ = c.Read(context.Background(), cacher.Consistency{}) // for as long as that may take
+		},
+		"while somebody wants bookmarks": (*cacher.Cacher).Advance,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := cachertest.NewMemory()
+				m.Put("k", "1")
+				c := run(t, m)
+				<-c.Ready()
+				m.Change(func() { m.Deaf = 1 })
+				now := m.Put("k", "2")
+				synctest.Wait()
+				if c.State().Revision() == now {
+					t.Fatal("the watch is not deaf")
+				}
+				for begun := time.Now(); time.Since(begun) < time.Minute; time.Sleep(100 * time.Millisecond) {
+					meanwhile(c)
+				}
+				if got := c.State().Revision(); got != now {
+					t.Errorf("at revision %d, want %d", got, now)
+				}
+			})
+		})
+	}
+	t.Run("before anything is loaded", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			m := cachertest.NewMemory()
+			m.Put("k", "1")
+			m.Put("k", "2")
+			m.Change(func() { m.Deaf = 1 })
+			c := run(t, m)
+			time.Sleep(time.Minute)
+			if c.State() == nil {
+				t.Error("nothing is loaded")
+			}
+		})
+	})
+}
+
+// A store that is gone is noticed although its watch does not fail: an etcd client
+// tries to connect for ever.
+func TestHonestAboutAStoreThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := cachertest.NewMemory()
 		m.Put("k", "1")
 		c := run(t, m)
 		<-c.Ready()
-		m.Change(func() { m.Deaf = 1 })
-		now := m.Put("k", "2")
-		synctest.Wait()
-		if c.State().Revision() == now {
-			t.Fatal("the watch is not deaf")
-		}
 		time.Sleep(time.Minute)
-		if got := c.State().Revision(); got != now {
-			t.Errorf("at revision %d, want %d", got, now)
+		if !c.Following() {
+			t.Fatal("a quiet store is not followed")
+		}
+		m.Change(func() {
+			m.Quiet = true
+			m.Fault = func(method string) error {
+				if method == "Next" {
+					return nil
+				}
+				return object.ErrUnavailable
+			}
+		})
+		time.Sleep(15 * time.Second)
+		if c.Following() {
+			t.Error("it is said to follow a store that does not answer")
+		}
+		m.Change(func() { m.Quiet, m.Fault = false, nil })
+		time.Sleep(10 * time.Second)
+		if !c.Following() {
+			t.Error("it is not said to follow a store that answers again")
 		}
 	})
 }

@@ -168,6 +168,7 @@ func (m *machine) silence(t *rapid.T) {
 	m.rest(t)
 	m.look(t)
 	m.store.Change(func() { m.store.Quiet = false })
+	time.Sleep(10 * time.Second) // the watch may just have been given up
 }
 
 // compact is a store that forgets, now and then more than the cacher has read, and

@@ -2,7 +2,6 @@ package cacher
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +18,7 @@ const (
 	hintEvery = 50 * time.Millisecond
 )
 
-// progressDemand decides when the store is asked how far the watch is: at once
+// progressDemand decides when the store is asked how far its watch is: at once
 // when somebody begins to wait for a revision, repeatedly while somebody waits,
 // and at long intervals otherwise.
 type progressDemand struct {
@@ -56,66 +55,24 @@ func (d progressDemand) ask() {
 	}
 }
 
-// Why a watch is given up although it has not failed.
-var (
-	errWentBack = errors.New("the store is behind what it has said before")
-	errSilent   = errors.New("the store is ahead and its watch says nothing")
-)
-
-// pulse makes progress requests on the stream until ctx is done, and returns why
-// the stream is to be given up, if it is. Errors of the requests do not matter:
-// whoever reads the stream gets them, too.
-func (c *Cacher) pulse(ctx context.Context, stream object.Stream) error {
+// pulse makes progress requests on the stream until ctx is done. Errors of the
+// requests do not matter: whoever reads the stream gets them, too, and [Cacher.heed]
+// notices when there is nothing to read.
+func (c *Cacher) pulse(ctx context.Context, stream object.Stream) {
 	timer := time.NewTimer(c.cfg.ProgressInterval)
 	defer timer.Stop()
-	heard, silent := c.heard.Load(), 0
 	for {
-		idle := false
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-c.progress.asked:
 		case <-timer.C:
-			idle = c.progress.waiting.Load() == 0
 		}
 		_ = stream.RequestProgress(ctx)
-		if idle {
-			// Had the last request been answered, something would have been heard.
-			if n := c.heard.Load(); n != heard {
-				heard, silent = n, 0
-			} else if err := c.silence(ctx, &silent); err != nil {
-				return err
-			}
-		}
 		if c.progress.waiting.Load() > 0 {
 			timer.Reset(progressRetry)
 		} else {
 			timer.Reset(c.cfg.ProgressInterval)
 		}
 	}
-}
-
-// silence decides what to make of a stream that has not said anything, not even
-// how far it is. It may have been opened at a revision that is still to come, and
-// then nothing is wrong, unless it does not come because the store went back. It
-// may be broken: etcd has had bugs that made it so.
-func (c *Cacher) silence(ctx context.Context, times *int) error {
-	before := c.State()
-	if before == nil {
-		return nil
-	}
-	now, err := c.cfg.Store.Revision(ctx)
-	switch {
-	case err != nil:
-		return nil // the store is away; the stream will tell
-	case now < before.Revision():
-		return errWentBack
-	case now == before.Revision():
-		*times = 0
-		return nil
-	}
-	if *times++; *times < 3 {
-		return nil
-	}
-	return errSilent
 }

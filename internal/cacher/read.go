@@ -36,25 +36,31 @@ func AtLeast(r object.Revision) Consistency { return Consistency{level: minRevis
 // reach the revision in time, [object.ErrUnavailable] where the store could not
 // be asked, and ctx.Err() where the caller gave up.
 func (c *Cacher) Read(ctx context.Context, want Consistency) (*State, error) {
-	if _, err := c.Reach(ctx, want); err != nil {
-		return nil, err
-	}
-	return c.State(), nil
+	s, _, err := c.reach(ctx, want)
+	return s, err
 }
 
 // Reach waits like [Cacher.Read] and returns the oldest revision that satisfies
 // the consistency, which the cacher has then reached. Readers who share a state
 // compare it with that.
 func (c *Cacher) Reach(ctx context.Context, want Consistency) (object.Revision, error) {
+	_, needed, err := c.reach(ctx, want)
+	return needed, err
+}
+
+// reach returns a state that satisfies the consistency, and the oldest revision that
+// does. The state is the one that was looked at: the newest one may be of another
+// epoch, where the revision means nothing.
+func (c *Cacher) reach(ctx context.Context, want Consistency) (*State, object.Revision, error) {
 	switch s := c.State(); want.level {
 	case anyRevision:
 		if s == nil {
-			return 0, ErrNotReady
+			return nil, 0, ErrNotReady
 		}
-		return 0, nil
+		return s, 0, nil
 	case minRevision:
 		if s != nil && s.Revision() >= want.min {
-			return want.min, nil
+			return s, want.min, nil
 		}
 	}
 	waiting, cancel := context.WithTimeout(ctx, c.cfg.ReadWait)
@@ -62,21 +68,22 @@ func (c *Cacher) Reach(ctx context.Context, want Consistency) (object.Revision, 
 	before := c.State()
 	now, err := c.current.get(waiting)
 	if err != nil {
-		return 0, readError(ctx, err)
+		return nil, 0, readError(ctx, err)
 	}
 	if before != nil && now < before.Revision() {
 		// What is in memory is of a past that the store does not have. The
 		// session will notice as well; until then there is nothing to be said.
-		return 0, fmt.Errorf("read at revision %d: %w: %w", now, object.ErrUnavailable, errWentBack)
+		return nil, 0, fmt.Errorf("read at revision %d: %w: %w", now, object.ErrUnavailable, errWentBack)
 	}
 	needed := now
 	if want.level == minRevision {
 		if want.min > now {
-			return 0, &FutureError{Asked: want.min, Current: now}
+			return nil, 0, &FutureError{Asked: want.min, Current: now}
 		}
 		needed = want.min
 	}
-	return needed, c.await(ctx, waiting, needed)
+	s, err := c.await(ctx, waiting, needed)
+	return s, needed, err
 }
 
 // readError tells a caller who gave up from a store that did not answer in time.
@@ -90,11 +97,11 @@ func readError(ctx context.Context, err error) error {
 	return fmt.Errorf("learn the revision of the store: %w", err)
 }
 
-// await waits until the state has reached the revision.
-func (c *Cacher) await(ctx, waiting context.Context, needed object.Revision) error {
+// await waits for a state that has reached the revision.
+func (c *Cacher) await(ctx, waiting context.Context, needed object.Revision) (*State, error) {
 	s := c.State()
 	if s != nil && s.Revision() >= needed {
-		return nil
+		return s, nil
 	}
 	c.progress.wait()
 	defer c.progress.done()
@@ -102,7 +109,7 @@ func (c *Cacher) await(ctx, waiting context.Context, needed object.Revision) err
 		changed := c.ready
 		if s = c.State(); s != nil {
 			if s.Revision() >= needed {
-				return nil
+				return s, nil
 			}
 			changed = s.superseded
 		}
@@ -111,11 +118,11 @@ func (c *Cacher) await(ctx, waiting context.Context, needed object.Revision) err
 		case <-waiting.Done():
 			switch {
 			case ctx.Err() != nil:
-				return ctx.Err()
+				return nil, ctx.Err()
 			case s == nil:
-				return ErrNotReady
+				return nil, ErrNotReady
 			}
-			return &BehindError{Asked: needed, Have: s.Revision()}
+			return nil, &BehindError{Asked: needed, Have: s.Revision()}
 		}
 	}
 }

@@ -27,10 +27,9 @@ func (c *Cacher) session(ctx context.Context, settled func()) error {
 		return fmt.Errorf("learn the epoch of the store: %w", err)
 	}
 	if c.objects == nil || c.discredited || epoch != c.storeEpoch {
-		if err := c.fill(ctx, c.name(epoch)); err != nil {
+		if err := c.fill(ctx, epoch); err != nil {
 			return fmt.Errorf("fill: %w", err)
 		}
-		c.storeEpoch, c.discredited = epoch, false
 	}
 	err = c.follow(ctx, settled)
 	for errors.Is(err, object.ErrCompacted) {
@@ -75,8 +74,13 @@ func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
 	if err != nil {
 		return fmt.Errorf("list at revision %d: %w", from, err)
 	}
+	if err := c.stillIn(ctx, epoch); err != nil {
+		return err
+	}
 	c.objects, c.traces = objects, traces
-	c.position = object.Position{Epoch: epoch, Revision: from}
+	c.position = object.Position{Epoch: c.name(epoch), Revision: from}
+	c.storeEpoch, c.discredited = epoch, false
+	c.reached.Store(int64(from))
 	c.window = window{after: from}
 	c.relisted = 0
 	c.target = now
@@ -100,6 +104,9 @@ func (c *Cacher) relist(ctx context.Context) error {
 	if err := c.list(ctx, now, func(r *object.Record) { records = append(records, *r) }); err != nil {
 		return fmt.Errorf("list at revision %d: %w", now, err)
 	}
+	if err := c.stillIn(ctx, c.storeEpoch); err != nil {
+		return err
+	}
 	before := c.window.count
 	c.now = time.Now()
 	c.traces.jump(c.position.Revision, now)
@@ -108,6 +115,23 @@ func (c *Cacher) relist(ctx context.Context) error {
 	c.target = now
 	c.log.Info("listed again", "revision", now, "objects", len(records), "differences", c.window.count-before)
 	c.advance(now)
+	return nil
+}
+
+// errOtherEpoch says that what was read may be of two histories.
+var errOtherEpoch = errors.New("the store has become another one meanwhile")
+
+// stillIn returns an error if the store is not in the epoch any more. It is asked
+// when something has been listed in several steps: an epoch that is over does not
+// come back, so all of them were in it.
+func (c *Cacher) stillIn(ctx context.Context, epoch object.Epoch) error {
+	now, err := c.cfg.Store.Epoch(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("learn the epoch of the store: %w", err)
+	case now != epoch:
+		return errOtherEpoch
+	}
 	return nil
 }
 
@@ -172,7 +196,7 @@ func (c *Cacher) list(ctx context.Context, at object.Revision, visit func(*objec
 
 // follow applies the updates of a watch until it fails.
 func (c *Cacher) follow(ctx context.Context, settled func()) error {
-	stream, err := c.cfg.Store.Watch(ctx, c.position.Revision)
+	stream, err := c.cfg.Store.Watch(ctx, object.Position{Epoch: c.storeEpoch, Revision: c.position.Revision})
 	if err != nil {
 		return fmt.Errorf("open a watch: %w", err)
 	}
@@ -183,13 +207,15 @@ func (c *Cacher) follow(ctx context.Context, settled func()) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer giveUp(nil)
+	wg.Go(func() { c.pulse(ctx, stream) })
 	wg.Go(func() {
-		if err := c.pulse(ctx, stream); err != nil {
+		if err := c.heed(ctx); err != nil {
 			giveUp(err)
 		}
 	})
+	epoch := c.storeEpoch
 	wg.Go(func() {
-		if err := c.audit(ctx); err != nil {
+		if err := c.audit(ctx, epoch); err != nil {
 			giveUp(err)
 		}
 	})
@@ -221,5 +247,8 @@ func (c *Cacher) follow(ctx context.Context, settled func()) error {
 		}
 		c.heard.Add(1)
 		c.apply(update)
+		if caughtUp && !c.following.Load() {
+			c.following.Store(true)
+		}
 	}
 }

@@ -28,7 +28,8 @@ type Store interface {
 	// byte order of keys, as they were at revision at, and whether there are more.
 	List(ctx context.Context, at object.Revision, start object.Key, limit int) (records []object.Record, more bool, err error)
 
-	// Watch streams every change after the given revision. The stream belongs to
-	// the caller, who closes it. It ends when the store gets another epoch.
-	Watch(ctx context.Context, after object.Revision) (object.Stream, error)
+	// Watch streams every change after the position. The stream belongs to the
+	// caller, who closes it. It ends when the store gets another epoch, and it is an
+	// error, [object.ErrUnavailable], if the position is not of the store's epoch.
+	Watch(ctx context.Context, after object.Position) (object.Stream, error)
 }

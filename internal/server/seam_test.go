@@ -94,7 +94,7 @@ func (s *seam) List(ctx context.Context, at object.Revision, start object.Key, l
 	return s.store.List(ctx, at, start, limit)
 }
 
-func (s *seam) Watch(ctx context.Context, after object.Revision) (object.Stream, error) {
+func (s *seam) Watch(ctx context.Context, after object.Position) (object.Stream, error) {
 	if err := s.call(ctx, "Watch"); err != nil {
 		return nil, err
 	}

@@ -11,8 +11,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
+	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
 )
 
 // EmbeddedConfig says how to run an etcd member in this process. Dir is required.
@@ -79,7 +82,11 @@ func startEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*
 		return nil
 	}
 	client := v3client.New(etcd.Server)
-	return &Store{client: client, log: log, epochs: newEpochs(client, log), stop: stop}, nil
+	watches := adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(etcd.Server))
+	return &Store{
+		client: client, log: log, epochs: newEpochs(client, log), stop: stop,
+		newWatcher: func() clientv3.Watcher { return clientv3.NewWatchFromWatchClient(watches, client) },
+	}, nil
 }
 
 // etcd returns the configuration of a cluster of one member that nobody else can

@@ -76,7 +76,10 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 	// member; the client's own way is a new connection each time.
 	client.Maintenance = clientv3.NewMaintenanceFromMaintenanceClient(
 		clientv3.RetryMaintenanceClient(client, client.ActiveConnection()), client)
-	s := &Store{client: client, log: log, epochs: newEpochs(client, log), versions: newVersions(client, log)}
+	s := &Store{
+		client: client, log: log, epochs: newEpochs(client, log), versions: newVersions(client, log),
+		newWatcher: func() clientv3.Watcher { return clientv3.NewWatcher(client) },
+	}
 	if cfg.Username != "" {
 		s.epochs.signIn = func(ctx context.Context) error { return signIn(ctx, client) }
 	}

@@ -130,7 +130,7 @@ func show(records []object.Record) string {
 // watch opens a stream that is closed with the test.
 func watch(t testing.TB, c *store.Collection, after object.Revision) object.Stream {
 	t.Helper()
-	s, err := c.Watch(t.Context(), after)
+	s, err := c.Watch(t.Context(), object.Position{Epoch: c.KnownEpoch(), Revision: after})
 	if err != nil {
 		t.Fatal(err)
 	}

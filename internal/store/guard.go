@@ -11,23 +11,30 @@ import (
 // the connection: behind a proxy, etcd can be exchanged without a trace.
 const guardInterval = time.Minute
 
+// guardRetry is how long to wait before a look at the epoch that failed is tried
+// again.
+const guardRetry = time.Second
+
 // guard looks at the epoch whenever the connection to etcd was lost and is there
 // again, because to be restored etcd has to be stopped. So a restored etcd is
 // noticed before anything is written to it, mostly, and not when somebody asks.
 func (s *Store) guard(ctx context.Context) {
 	conn := s.client.ActiveConnection()
 	state := conn.GetState()
+	interval := guardInterval
 	for ctx.Err() == nil {
-		wait, cancel := context.WithTimeout(ctx, guardInterval)
+		wait, cancel := context.WithTimeout(ctx, interval)
 		changed := conn.WaitForStateChange(wait, state)
 		cancel()
 		state = conn.GetState()
 		if ctx.Err() != nil || changed && state != connectivity.Ready {
 			continue
 		}
+		interval = guardInterval
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		if err := s.epochs.verify(call); err != nil {
 			s.log.Debug("could not look at the epoch of etcd", "error", err)
+			interval = guardRetry
 		}
 		cancel()
 	}

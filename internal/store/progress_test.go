@@ -2,7 +2,9 @@ package store_test
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -112,4 +114,69 @@ func TestProgressOfFaultyEtcd(t *testing.T) {
 	if n := strings.Count(log.String(), "cannot be relied on"); n != 1 || !strings.Contains(log.String(), "3.5.12") {
 		t.Errorf("that is logged %d times:\n%s", n, log.String())
 	}
+}
+
+// What is asked of a watch that etcd has just ended leaves nothing behind.
+func TestProgressOfAWatchThatHasEnded(t *testing.T) {
+	both(t, func(t *testing.T, e *etcd) {
+		c := e.collection()
+		var last object.Revision
+		for range 10 {
+			last = commit(t, c, put("k", "v"))
+		}
+		if _, err := e.client.Compact(contextFor(t), int64(last)); err != nil {
+			t.Fatal(err)
+		}
+		before := watchesOfClients()
+		for range 20 {
+			s, err := c.Watch(t.Context(), object.Position{Epoch: c.KnownEpoch(), Revision: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Next(contextFor(t)); !errors.Is(err, object.ErrCompacted) {
+				t.Fatal(err)
+			}
+			_ = s.RequestProgress(contextFor(t)) // whoever asks has not been told yet
+			s.Close()
+		}
+		if n := watchesOfClients(); n > before {
+			t.Errorf("%d of 20 streams are left behind", n-before)
+		}
+	})
+}
+
+// watchesOfClients returns how many gRPC streams of etcd's client there are in this
+// process.
+func watchesOfClients() int {
+	all := make([]byte, 16<<20)
+	return bytes.Count(all[:runtime.Stack(all, true)], []byte("watchGRPCStream).run("))
+}
+
+// A mark of before a restore is none that is on its way.
+func TestProgressOfFaultyEtcdAfterARestore(t *testing.T) {
+	m := etcdproc.StartMember(t, "http")
+	s, err := store.Dial(t.Context(), store.ExternalConfig{Endpoints: []string{m.Address}}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeStore(t, s) })
+	s.AssumeVersion("3.5.12")
+	c, busy := s.Collection("test", prefix), s.Collection("busy", "/busy/")
+	before := epochOf(t, c)
+	at := commit(t, c, put("k", "v"))
+	snapshot := m.Snapshot(t)
+	quietOne := watch(t, c, at)
+	putMany(t, busy, 50)
+	await(t, quietOne, commit(t, busy, put("k", "v"))) // by a mark
+	m.Kill(t)
+	m.Restore(t, snapshot)
+	m.Start(t)
+	for epochOf(t, c) == before {
+	}
+	now, err := c.Revision(contextFor(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	quietOne = watch(t, c, now)
+	await(t, quietOne, commit(t, busy, put("k", "w")))
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -16,8 +15,10 @@ type Store struct {
 	client   *clientv3.Client
 	log      *slog.Logger
 	epochs   *epochs
-	versions *versions    // nil: an embedded server
-	streams  atomic.Int64 // numbers streams, see Collection.watch
+	versions *versions // nil: an embedded server
+
+	// newWatcher returns a watcher with no gRPC stream yet, see Collection.watch.
+	newWatcher func() clientv3.Watcher
 
 	guarding  sync.WaitGroup     // the goroutine that guards an external server
 	stopGuard context.CancelFunc // ends it; nil for an embedded server

@@ -3,40 +3,44 @@ package store
 import (
 	"context"
 	"errors"
-	"strconv"
 	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Watch streams every change after the given revision. The stream belongs to
-// the caller, who closes it.
-func (c *Collection) Watch(ctx context.Context, after object.Revision) (object.Stream, error) {
-	return c.watch(ctx, c.store.epochs.present(), c.prefix, after, clientv3.WithRange(c.end)), nil
+// Watch streams every change after the position. The stream belongs to the caller,
+// who closes it. The error is [object.ErrUnavailable] where the epoch is another one
+// by now.
+func (c *Collection) Watch(ctx context.Context, after object.Position) (object.Stream, error) {
+	epoch, h := c.store.epochs.now()
+	if epoch != after.Epoch {
+		return nil, errHistoryOver
+	}
+	return c.watch(ctx, h, c.prefix, after.Revision, clientv3.WithRange(c.end)), nil
 }
 
 // watch opens a watch that begins with the key first and ends with the history.
 func (c *Collection) watch(ctx context.Context, h *history, first string, after object.Revision, options ...clientv3.OpOption) *stream {
-	// The client puts all watches with the same metadata on one gRPC stream, and
-	// etcd answers a progress request only when every watch of the stream is up to
-	// date. Metadata of its own gives each watch a stream of its own.
-	ctx = metadata.AppendToOutgoingContext(ctx, "fanoutd-stream", strconv.FormatInt(c.store.streams.Add(1), 10))
+	// A watcher puts all its watches on one gRPC stream, and etcd answers a progress
+	// request only when every watch of the stream is up to date. A watcher of its own
+	// gives each watch a stream of its own, which ends with it, too: one that is
+	// asked for progress when its watch has ended opens another stream.
+	watcher := c.store.newWatcher()
 	opened := new(atomic.Int64)
 	ctx = context.WithValue(ctx, openedKey{}, opened)
 	// A member that lost its leader ends the watch, so that the client goes to
 	// another one and silence does not pass for peace.
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	responses := c.store.client.Watch(ctx, first, append(options,
+	responses := watcher.Watch(ctx, first, append(options,
 		clientv3.WithRev(int64(after)+1),
 		clientv3.WithProgressNotify(),
 		clientv3.WithFragment(),
 	)...)
-	s := &stream{collection: c, history: h, ctx: ctx, cancel: cancel, responses: responses, opened: opened}
+	s := &stream{collection: c, history: h, ctx: ctx, cancel: cancel, watcher: watcher, responses: responses, opened: opened}
 	s.through.Store(int64(after))
 	return s
 }
@@ -61,6 +65,7 @@ type stream struct {
 	history    *history
 	ctx        context.Context
 	cancel     context.CancelFunc
+	watcher    clientv3.Watcher
 	responses  clientv3.WatchChan
 	opened     *atomic.Int64 // see openedKey
 	trusted    int64         // so often had it been opened when etcd was last verified
@@ -199,4 +204,5 @@ func (s *stream) Close() {
 	for range s.responses {
 		// drained until it is closed
 	}
+	_ = s.watcher.Close() // says no more than that it was cancelled
 }

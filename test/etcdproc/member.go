@@ -133,6 +133,14 @@ func (m *Member) Stop(t testing.TB) {
 	m.end(t, syscall.SIGTERM)
 }
 
+// Signal sends the member a signal that does not end it.
+func (m *Member) Signal(t testing.TB, signal syscall.Signal) {
+	t.Helper()
+	if err := m.cmd.Process.Signal(signal); err != nil {
+		t.Fatalf("signal etcd %s: %v", m.name, err)
+	}
+}
+
 // end sends the signal and waits for the process to be gone. It does no harm to
 // one that is.
 func (m *Member) end(t testing.TB, signal syscall.Signal) {

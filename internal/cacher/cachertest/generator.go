@@ -67,8 +67,8 @@ func (g *Generator) List(_ context.Context, at object.Revision, _ object.Key, _ 
 }
 
 // Watch implements cacher.Store.
-func (g *Generator) Watch(_ context.Context, after object.Revision) (object.Stream, error) {
-	return &generated{g, after}, nil
+func (g *Generator) Watch(_ context.Context, after object.Position) (object.Stream, error) {
+	return &generated{g, after.Revision}, nil
 }
 
 type generated struct {

@@ -193,11 +193,14 @@ func (m *Memory) List(_ context.Context, at object.Revision, start object.Key, l
 }
 
 // Watch implements cacher.Store.
-func (m *Memory) Watch(_ context.Context, after object.Revision) (object.Stream, error) {
+func (m *Memory) Watch(_ context.Context, after object.Position) (object.Stream, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if after.Epoch != m.epoch {
+		return nil, object.ErrUnavailable
+	}
 	m.opened++
-	return &memoryStream{m: m, after: after, at: after, number: m.opened}, m.failsLocked("Watch")
+	return &memoryStream{m: m, epoch: m.epoch, after: after.Revision, at: after.Revision, number: m.opened}, m.failsLocked("Watch")
 }
 
 // Back makes the store forget everything after a revision, as if it had been
@@ -215,6 +218,7 @@ func (m *Memory) Restart(epoch object.Epoch) {
 
 type memoryStream struct {
 	m      *Memory
+	epoch  object.Epoch
 	after  object.Revision // where it began
 	at     object.Revision // delivered up to here
 	asked  bool            // guarded by m.mu
@@ -243,6 +247,8 @@ func (s *memoryStream) nextLocked() (object.Update, bool, error) {
 		return object.Update{}, false, err
 	}
 	switch {
+	case s.epoch != s.m.epoch:
+		return object.Update{}, false, object.ErrUnavailable
 	case s.m.Quiet, s.number <= s.m.Deaf:
 		return object.Update{}, false, nil
 	case s.at < s.m.Compacted:
