@@ -42,7 +42,7 @@ const defaultMessageBytes = 1 << 20
 // backlog is how many writes there may be between one and the moment at which those
 // who read at once are told of it. It is generous: some of them ask for their messages
 // in bundles of up to a second, in which there are about 60 writes.
-const backlog = 300
+const backlog = 200
 
 // patience is how much longer than asked for a silence may be where the machine does
 // not make everything take longer.
