@@ -19,7 +19,9 @@ import (
 // etcd killed, or frozen, all of it: bookmarks stop, health of the resource turns
 // NOT_SERVING after a grace time, "any" reads go on, and nobody is cut off.
 func TestEtcdAway(t *testing.T) {
-	for name, test := range map[string]struct{ away, back func(*testing.T, *etcdproc.Member) }{
+	for name, test := range map[string]struct {
+		away, back func(*testing.T, *etcdproc.Member)
+	}{
 		"killed": {
 			func(t *testing.T, m *etcdproc.Member) { m.Kill(t) },
 			func(t *testing.T, m *etcdproc.Member) { m.Start(t) },
