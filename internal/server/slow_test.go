@@ -330,7 +330,7 @@ func TestBoundedAndIsolatedFromReadersThatStop(t *testing.T) {
 // Readers that stall, hang up and come back every half second harm nobody either.
 // What they leave behind is gone when the server has noticed, and the server does
 // not make more and more snapshots for them. The others are told as much as in the
-// half seconds in between, in which there are no such readers; a part of it would do,
+// half seconds in between, in which there are no such readers; half of it would do,
 // because there is work to be done for them, and the machine may be busy.
 func TestIsolatedFromReadersThatStallAndComeBack(t *testing.T) {
 	watchers, rounds := 200, 6
