@@ -110,6 +110,9 @@ func TestCorrectHistoriesPass(t *testing.T) {
 	pass(t, "endings", correctEndings(), check.Conditions{Window: 4})
 	pass(t, "present", map[string]*check.History{"beyond the window": shared(2)}, writing())
 	pass(t, "silences", correctSilences(), noon.conditions())
+	pass(t, "neighbours", correctNeighbours(), noon.busy())
+	pass(t, "interrupted", map[string]*check.History{"told late": late()}, noon.interrupted())
+	pass(t, "severed", correctWhileSevered(), noon.severed())
 }
 
 func pass(t *testing.T, table string, histories map[string]*check.History, with check.Conditions) {

@@ -36,6 +36,18 @@ type Conditions struct {
 	// from.
 	Outages []Span
 
+	// Severed is when no server heard of the store, and each had noticed long
+	// enough ago to have ended what it was saying.
+	Severed []Span
+
+	// Backlog is how many writes may be acknowledged between a write and the moment
+	// at which those who read at once are told of it. 0: it is not judged.
+	Backlog int
+
+	// MessageBytes is the most that the events of one message take, if it has more
+	// than one. 0: it is not judged.
+	MessageBytes int
+
 	// Acknowledged are writes that had been acknowledged, in order of the time at
 	// which they were.
 	Acknowledged []Acknowledged

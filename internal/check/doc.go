@@ -27,8 +27,10 @@
 //	              older than was asked for
 //	filtered      every event is what the truth's change means for the interest, and
 //	              replaying the history gives the truth's state
-//	honest        a stream ends with the reason, and is never silent for longer than
-//	              the watcher asked for
+//	isolated      who reads at once hears of a change before many more are made
+//	bounded       no message is larger than the limit, but for one event alone
+//	honest        a stream ends with the reason, is never silent for longer than the
+//	              watcher asked for, and does not speak of what it cannot know
 //
 // What an event is to a watcher follows from its view: the scope and the selectors,
 // which a test gives as a function of its own, whether previous objects and values
@@ -42,8 +44,10 @@
 // missing from the REPLAY of a resume; one that comes too late is bookmarkable's,
 // one that comes again unique's, one that looks wrong filtered's. Some faults
 // break two promises, and then both functions say so: a lost last change of a key
-// leaves a wrong state, too. That nobody is harmed by somebody else, and that memory
-// is bounded, cannot be seen in what one watcher received; other tests look at that.
+// leaves a wrong state, too. Of isolated and bounded only a part can be seen in what
+// one watcher received: that it was told in time while others were in trouble, and
+// that what it was sent at a time was little. What the server spends on those who do
+// not read, other tests look at.
 //
 // The functions believe their input. [NewTruth] refuses a truth that no etcd could
 // have produced, and Validate refuses a history that no client could have

@@ -25,6 +25,10 @@ type History struct {
 	EveryEvent bool          // it would rather be cut off than miss an event
 	Bookmarks  time.Duration // the longest silence that it asked for. 0: any
 
+	// Prompt: it reads at once what comes while it is listening, except when it is
+	// Away. If it is told late, that is not its own doing.
+	Prompt bool
+
 	Streams []Stream // the watches it opened, one after the other
 }
 
@@ -84,6 +88,7 @@ const (
 type Message struct {
 	object.Header
 	Events []Event
+	Bytes  int       // what the events take in the message. 0: not known
 	At     time.Time // when it was received. Zero: not known
 }
 

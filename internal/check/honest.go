@@ -9,8 +9,9 @@ import (
 // Honest: a watch that cannot keep a promise ends with a status that says which,
 // and it never goes silent. Who wants every event or none is cut off with the
 // reason instead of being told a difference; a server that ends a stream says where
-// to resume first; and who asked for bookmarks gets them while nothing happens, and
-// they keep up with what was acknowledged long ago.
+// to resume first; and who asked for bookmarks gets them while nothing happens, they
+// keep up with what was acknowledged long ago, and there are none while nobody knows
+// whether anything happens.
 func Honest(h *History, t *Truth) error {
 	v := verdict{history: h, guarantee: "honest"}
 	for _, s := range walk(h) {
@@ -26,6 +27,9 @@ func Honest(h *History, t *Truth) error {
 		if h.Bookmarks > 0 && t.Patience > 0 {
 			silences(&v, h, t, s, i)
 			stale(&v, t, s, i)
+		}
+		if h.Bookmarks > 0 {
+			unheard(&v, t, s, i)
 		}
 	}
 	return v.err()
@@ -79,6 +83,25 @@ func stale(v *verdict, t *Truth, s *Stream, stream int) {
 		}
 		if known := t.known(since); m.Position.Revision < known {
 			v.broken(place{stream, i}, "a bookmark at %d, but %d had been acknowledged %v before", m.Position.Revision, known, t.Patience)
+		}
+	}
+}
+
+// unheard looks for bookmarks that came while no server heard of the store, and so
+// none could know that there was nothing to tell. The first message of a stream may
+// be one, because it says where the stream begins, and the last, because it says where
+// it ends.
+func unheard(v *verdict, t *Truth, s *Stream, stream int) {
+	last := len(s.Messages) - 1
+	if last > 0 && s.Messages[last].Kind == object.Draining {
+		last--
+	}
+	for i := 1; i < last; i++ {
+		m := &s.Messages[i]
+		for _, severed := range t.Severed {
+			if m.Kind == object.Bookmark && m.At.After(severed.From) && m.At.Before(severed.To) {
+				v.broken(place{stream, i}, "a bookmark at %d although nobody has heard of the store since%s", m.Position.Revision, clock(severed.From))
+			}
 		}
 	}
 }

@@ -123,6 +123,9 @@ func (t *Truth) Print(w io.Writer) error {
 	for _, outage := range t.Outages {
 		fmt.Fprintf(out, "outage from%s to%s\n", clock(outage.From), clock(outage.To))
 	}
+	for _, severed := range t.Severed {
+		fmt.Fprintf(out, "severed from%s to%s\n", clock(severed.From), clock(severed.To))
+	}
 	for i := range t.changes {
 		c := &t.changes[i]
 		// To one who watches everything without a filter.

@@ -79,3 +79,26 @@ func brokenSilences() []broken {
 		{"stale bookmarks", timed(40, 48, fromNow(bookmark(3)), 46), "honest", "a bookmark at 3, but 5 had been acknowledged 5s before"},
 	}
 }
+
+// severed: from the 20th second to the 30th nobody hears of the store, and everybody
+// knows.
+func (c clock) severed() check.Conditions {
+	return check.Conditions{Window: 4, Severed: []check.Span{c.span(20, 30)}}
+}
+
+func correctWhileSevered() map[string]*check.History {
+	return map[string]*check.History{
+		"silence":              timed(0, 40, start(bookmark(3), bookmark(3), bookmark(3)), 1, 2, 3, 19, 31, 33),
+		"where it begins":      timed(22, 40, fromNow(bookmark(3), bookmark(3)), 23, 31),
+		"before its end":       timed(0, 25, start(bookmark(3), draining(3)), 1, 2, 3, 24, 25),
+		"before it is cut off": timed(0, 25, start(bookmark(3)), 1, 2, 3, 24),
+		"not asked for":        with(timed(0, 40, start(bookmark(3), bookmark(3)), 1, 2, 3, 24, 33), func(h *check.History) { h.Bookmarks = 0 }),
+	}
+}
+
+func brokenWhileSevered() []broken {
+	return []broken{
+		{"bookmarks go on", timed(0, 40, start(bookmark(3), bookmark(3), bookmark(3), bookmark(3)), 1, 2, 3, 19, 22, 24, 31), "honest", "message 4: a bookmark at 3 although nobody has heard of the store since 12:00:20.000 (and 1 times more)"},
+		{"one more", timed(0, 40, start(bookmark(3), bookmark(3)), 1, 2, 3, 29, 31), "honest", "message 3: a bookmark at 3 although"},
+	}
+}

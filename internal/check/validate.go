@@ -23,6 +23,8 @@ var Guarantees = []Guarantee{
 	{"bookmarkable", Bookmarkable},
 	{"snapshot", Snapshot},
 	{"filtered", Filtered},
+	{"isolated", Isolated},
+	{"bounded", Bounded},
 	{"honest", Honest},
 }
 

@@ -31,6 +31,8 @@ func TestBrokenHistoriesAreCaught(t *testing.T) {
 		{"gaps", brokenAcrossGap(), check.Conditions{Gaps: []check.Gap{theGap}}},
 		{"endings", brokenEndings(), check.Conditions{Window: 4}},
 		{"silences", brokenSilences(), noon.conditions()},
+		{"neighbours", brokenNeighbours(), noon.busy()},
+		{"severed", brokenWhileSevered(), noon.severed()},
 		{"present", []broken{{"within the window", shared(0), "resumable", "4 is at most 4 changes behind, of 4"}}, writing()},
 	}
 	caught := map[string]bool{}

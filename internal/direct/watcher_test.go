@@ -278,16 +278,19 @@ func TestBookmarks(t *testing.T) {
 // With a delay, what happens meanwhile comes together.
 func TestBatchDelay(t *testing.T) {
 	f := start(t, direct.Config{})
-	w := f.watch(t, dispatch.Interest{}, direct.FromNow(0), dispatch.Options{BatchDelay: time.Second})
-	w.next(t, object.Bookmark)
-	f.commit(t, f.put("k", "0", nil))
-	w.next(t, object.Live)
-	for i := range 3 {
-		f.commit(t, f.put("k", fmt.Sprint(i+1), nil))
-	}
-	if m := w.next(t, object.Live); len(m.Events) != 3 {
-		t.Errorf("what came together is %s", show(m))
-	}
+	unhurried(t, func(delay time.Duration) error {
+		w := f.watch(t, dispatch.Interest{}, direct.FromNow(0), dispatch.Options{BatchDelay: delay})
+		w.next(t, object.Bookmark)
+		f.commit(t, f.put("k", "0", nil))
+		w.next(t, object.Live)
+		for i := range 3 {
+			f.commit(t, f.put("k", fmt.Sprint(i+1), nil))
+		}
+		if m := w.next(t, object.Live); len(m.Events) != 3 {
+			return fmt.Errorf("what came together is %s", show(m))
+		}
+		return nil
+	})
 }
 
 // A delay does not make a watch look dead: who asked for bookmarks hears something
@@ -306,18 +309,21 @@ func TestHonestWithADelayLongerThanTheBookmarkInterval(t *testing.T) {
 // What waits for somebody who wants the latest only is merged.
 func TestLatest(t *testing.T) {
 	f := start(t, direct.Config{})
-	f.commit(t, f.put("changed", "0", nil), f.put("deleted", "0", nil), f.put("replaced", "0", nil))
-	w := f.watch(t, dispatch.Interest{}, direct.After(f.position(t)), dispatch.Options{Latest: true, BatchDelay: time.Second})
-	w.begins(t, object.Replay)
-	w.next(t, object.Synced)
-	f.commit(t, f.put("first", "1", nil))
-	w.next(t, object.Live)
-	f.commit(t, f.put("passing", "1", nil), f.put("changed", "1", nil), remove("replaced"))
-	f.commit(t, remove("passing"), f.put("changed", "2", nil), f.put("deleted", "2", nil), f.put("new", "2", nil))
-	at := f.commit(t, remove("deleted"), f.put("new", "3", nil), f.put("replaced", "3", nil))
-	if m := w.next(t, object.Live); show(m) != fmt.Sprintf("~changed@%d -deleted@%d +new@%d ~replaced@%d", at-1, at, at, at) || m.Position.Revision != at {
-		t.Errorf("the rest is %s at %d", show(m), m.Position.Revision)
-	}
+	unhurried(t, func(delay time.Duration) error {
+		f.commit(t, f.put("changed", "0", nil), f.put("deleted", "0", nil), f.put("replaced", "0", nil), remove("new"))
+		w := f.watch(t, dispatch.Interest{}, direct.After(f.position(t)), dispatch.Options{Latest: true, BatchDelay: delay})
+		w.begins(t, object.Replay)
+		w.next(t, object.Synced)
+		f.commit(t, f.put("first", "1", nil))
+		w.next(t, object.Live)
+		f.commit(t, f.put("passing", "1", nil), f.put("changed", "1", nil), remove("replaced"))
+		f.commit(t, remove("passing"), f.put("changed", "2", nil), f.put("deleted", "2", nil), f.put("new", "2", nil))
+		at := f.commit(t, remove("deleted"), f.put("new", "3", nil), f.put("replaced", "3", nil))
+		if m := w.next(t, object.Live); show(m) != fmt.Sprintf("~changed@%d -deleted@%d +new@%d ~replaced@%d", at-1, at, at, at) || m.Position.Revision != at {
+			return fmt.Errorf("the rest is %s at %d", show(m), m.Position.Revision)
+		}
+		return nil
+	})
 }
 
 // What waits is merged at any backlog, as long as its latest state fits into the

@@ -24,19 +24,30 @@ const bookmarkInterval = 300 * time.Millisecond
 // same that time goes by: within two intervals its position is that of a write
 // elsewhere. Then the position can be resumed at though the write is long gone
 // from everywhere.
+//
+// Here bookmarks are counted, which a client can do; to the moment it is in
+// package dispatch that the two intervals are looked at.
 func TestBookmarkableAdvancesPastWritesElsewhere(t *testing.T) {
 	in := start(t, settings{})
-	ctx := within(t)
+	unhurried(t, bookmarkInterval, func(t *testing.T, interval time.Duration) error { return in.advances(t, interval) })
+}
+
+// advances returns an error if a bookmark of one of many watchers, with this interval,
+// does not know what it should.
+func (in *instance) advances(t *testing.T, interval time.Duration) error {
+	t.Helper()
+	ctx, leave := context.WithTimeout(t.Context(), patience)
+	defer leave()
 	in.putLabelled(t, "team/a", "1", "prod")
 	here := &fanoutv1.Position{Epoch: in.epoch(ctx, t), Revision: in.revision(ctx, t)}
 
-	// A bookmark that is on its way while the write is answered counts, too. Its
-	// successor knows of a write to the same resource.
-	const sameResource = 2
-	// A resource that is not written to has to ask how far the store is. The first
-	// bookmark after the write does that and does not wait for the answer; the
-	// second has it.
-	const otherResource = 3
+	// Within one interval comes a bookmark that knows of a write to the same
+	// resource. A resource that is not written to has to ask how far the store is: the
+	// bookmark of the first interval does that and does not wait for the answer; that
+	// of the second has it, if the store answers within an interval. One more may have
+	// been on its way while the write was answered.
+	const onItsWay = 1
+	const sameResource, otherResource = onItsWay + 1, onItsWay + 2
 	inboxes := map[string]*inbox{}
 	most := map[string]int{}
 	for name, c := range map[string]struct {
@@ -57,7 +68,7 @@ func TestBookmarkableAdvancesPastWritesElsewhere(t *testing.T) {
 		"other fields":         {sameResource, &fanoutv1.WatchRequest{Resource: config, FieldSelector: "name!=b"}},
 		"other fields, latest": {sameResource, &fanoutv1.WatchRequest{Resource: config, FieldSelector: "key=quiet", Delivery: fanoutv1.Delivery_DELIVERY_LATEST}},
 	} {
-		c.req.BookmarkInterval = durationpb.New(bookmarkInterval)
+		c.req.BookmarkInterval = durationpb.New(interval)
 		inboxes[name], most[name] = in.watch(ctx, t, c.req).collect(), c.most
 	}
 	for _, inbox := range inboxes {
@@ -73,7 +84,7 @@ func TestBookmarkableAdvancesPastWritesElsewhere(t *testing.T) {
 		all := inbox.await(ctx, t, func(all []*fanoutv1.WatchResponse) bool { return len(all) >= heard[name]+most[name] })
 		last := all[heard[name]+most[name]-1]
 		if last.GetPosition().GetRevision() < written {
-			t.Errorf("%s: bookmark %d after the write of revision %d is at %v", name, most[name], written, last.GetPosition())
+			return fmt.Errorf("%s: bookmark %d after the write of revision %d is at %v", name, most[name], written, last.GetPosition())
 		}
 		for _, m := range all[heard[name]:] {
 			if m.GetKind() != fanoutv1.WatchResponse_KIND_BOOKMARK || len(m.GetEvents()) > 0 {
@@ -90,6 +101,7 @@ func TestBookmarkableAdvancesPastWritesElsewhere(t *testing.T) {
 		t.Errorf("after the position of a bookmark there is %v", events)
 	}
 	w.wantEvents(modified("team/a", "2", in.putLabelled(t, "team/a", "2", "prod")))
+	return nil
 }
 
 // A watch that brings events all the time has no need of bookmarks, and one that
@@ -187,10 +199,17 @@ func TestHonestBookmarksStopWhileTheStoreIsAway(t *testing.T) {
 // A watch that ends hears a last time where it is: shortly before the deadline that
 // its client gave, and before the limit.
 func TestBookmarkableBeforeTheEnd(t *testing.T) {
-	limited := 2 * time.Second
 	in := start(t, settings{timeLimit: time.Hour})
-	ctx := within(t)
-	in.awaitLoaded(ctx, t)
+	in.awaitLoaded(within(t), t)
+	unhurried(t, 2*time.Second, func(t *testing.T, limited time.Duration) error { return in.endsWithABookmark(t, limited) })
+}
+
+// endsWithABookmark returns an error if one of three watches that last so long ends
+// without a word about where it is. They have a tenth of the time to be told.
+func (in *instance) endsWithABookmark(t *testing.T, limited time.Duration) error {
+	t.Helper()
+	ctx, leave := context.WithTimeout(t.Context(), patience+limited)
+	defer leave()
 	hasty, cancel := context.WithTimeout(ctx, limited)
 	defer cancel()
 
@@ -224,16 +243,16 @@ func TestBookmarkableBeforeTheEnd(t *testing.T) {
 	} {
 		all, err := c.inbox.end(ctx, t)
 		if !c.isEnd(err) {
-			t.Errorf("%s: the stream ends with %v", name, err)
+			return fmt.Errorf("%s: the stream ends with %w", name, err)
 		}
 		if len(all) != 2+len(c.kinds) {
-			t.Errorf("%s: got %v", name, all)
-			continue
+			return fmt.Errorf("%s: got %v", name, all)
 		}
 		for i, m := range all[2:] {
 			if m.GetKind() != c.kinds[i] || m.GetPosition().GetRevision() < written {
-				t.Errorf("%s: message %d, want %v at revision %d or later, got %v", name, i+2, c.kinds[i], written, m)
+				return fmt.Errorf("%s: message %d, want %v at revision %d or later, got %v", name, i+2, c.kinds[i], written, m)
 			}
 		}
 	}
+	return nil
 }

@@ -63,10 +63,11 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 		Username:    cfg.Username,
 		Password:    cfg.Password,
 		DialTimeout: cfg.DialTimeout,
-		// A connection that is dead without saying so is noticed within 15 s.
+		// A connection that is dead without saying so is noticed within 15 s of
+		// anything being asked on it. etcd sends away whoever pings and has nothing
+		// to ask.
 		DialKeepAliveTime:    10 * time.Second,
 		DialKeepAliveTimeout: 5 * time.Second,
-		PermitWithoutStream:  true,
 		Logger:               zapLogger(log.With("component", "etcd-client")),
 	})
 	if err != nil {

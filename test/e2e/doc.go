@@ -9,6 +9,7 @@
 // TestWatchersSeeExactlyWhatHappened does everything at once and at random: a world
 // of writers, of watchers of every kind that come and go, stall and hop between
 // servers, and of readers, in which servers are stopped and killed, etcd is killed,
+// loses its leader or its majority, stays away until everybody has noticed, is
 // compacted, cut off and frozen, and connections break. Its window and its memory of
 // deletions are so small that coming back leads to every kind of catch-up; it says
 // that it was too easy if one of them never happened. FANOUTD_SOAK=10m lets it go on,

@@ -2,10 +2,12 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -50,7 +52,11 @@ func (w *etcdWriter) run(ctx, until context.Context) error {
 
 // passes reports whether an error is one of an etcd that is going or coming.
 func passes(err error) bool {
-	switch status.Code(err) {
+	code := status.Code(err)
+	if known, ok := errors.AsType[rpctypes.EtcdError](err); ok {
+		code = known.Code() // such as that of a request that had no leader
+	}
+	switch code {
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
 		return true
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/test/etcdproc"
 	"github.com/fanoutd/fanoutd/test/loopback"
 	"github.com/fanoutd/fanoutd/test/seed"
 )
@@ -49,7 +48,7 @@ func embeddedRound(t *testing.T, random seed.Seed) {
 	t.Logf("%s=%d", seed.Variable, random)
 	etcd := loopback.FreeAddress(t)
 	args := append(configured(t, resourceConfig), embedded(t, etcd)...)
-	w := newWorld(t, startServer(t, args...), etcd, promised, random)
+	w := newWorld(t, startServer(t, args...), dialEtcd(t, etcd), promised, random)
 	w.populate(t, 30, 60)
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		w.changes(t, 250)
@@ -64,16 +63,15 @@ func embeddedRound(t *testing.T, random seed.Seed) {
 	w.judge(t, "replays", "resets", "live", "merged", "previous", "bookmarks", "reads")
 }
 
-// externalRound is one in which everything breaks.
+// externalRound is one in which everything breaks, around an etcd of three members.
 func externalRound(t *testing.T, random seed.Seed) {
 	t.Logf("%s=%d", seed.Variable, random)
-	etcd := etcdproc.StartMember(t, "http")
-	store := newLink(t, etcd.Address)
-	args := append(configured(t, resourceConfig), "--etcd-endpoints", "http://"+store.address)
-	w := newWorld(t, startServer(t, args...), etcd.Address, promised, random)
-	w.others = []*server{startServer(t, append(configured(t, resourceConfig), "--etcd-endpoints", "http://"+etcd.Address)...)}
+	etcd := startCluster(t, 3)
+	w := newWorld(t, startServer(t, append(configured(t, resourceConfig), etcd.near.endpoints()...)...), etcd.client, promised, random)
+	w.others = []*server{startServer(t, append(configured(t, resourceConfig), etcd.far.endpoints()...)...)}
 	w.populate(t, 60, 60)
-	w.suffer(t, random.Rand(5000), append(w.faults(t, etcd, store), w.overtaken(t, store)), 240)
+	rng := random.Rand(5000)
+	w.suffer(t, rng, append(w.faults(t, etcd), w.overtaken(t, etcd), w.leaderless(t, etcd), w.forLong(t, pick(rng, w.severings(t, etcd)))), 200)
 	w.judge(t, "replays", "deltas", "resets", "from now", "drainings", "live", "merged", "previous", "without values", "bookmarks",
 		"every event, expired", "time limits", "exact snapshots", "gaps", "resets of who resumed", "reads", "exact reads", "reads in pages", "reads that know what remains")
 }
@@ -82,12 +80,12 @@ func externalRound(t *testing.T, random seed.Seed) {
 // everything from etcd.
 func uncachedRound(t *testing.T, random seed.Seed) {
 	t.Logf("%s=%d", seed.Variable, random)
-	etcd := etcdproc.StartMember(t, "http")
-	store := newLink(t, etcd.Address)
-	args := append(configured(t, uncachedConfig), "--etcd-endpoints", "http://"+store.address)
-	w := newWorld(t, startServer(t, args...), etcd.Address, promisedUncached, random)
+	etcd := startCluster(t, 1)
+	w := newWorld(t, startServer(t, append(configured(t, uncachedConfig), etcd.near.endpoints()...)...), etcd.client, promisedUncached, random)
 	w.populate(t, 30, 60)
-	w.suffer(t, random.Rand(5000), append(w.faults(t, etcd, store), w.overtaken(t, store)), 60)
+	rng := random.Rand(5000)
+	w.suffer(t, rng, append(w.faults(t, etcd), w.overtaken(t, etcd), w.forLong(t, pick(rng, w.severings(t, etcd)))), 60)
+	w.changes(t, 500) // in peace, for so long that silence would be noticed
 	w.judge(t, "replays", "resets", "from now", "drainings", "live", "merged", "previous", "bookmarks", "reads", "exact reads")
 }
 
@@ -104,6 +102,11 @@ func (w *world) judge(t *testing.T, demanding ...string) {
 	seen := w.seen(truth)
 	bookmarks := w.bookmarksDue(truth)
 	farewells, farewell := w.farewells(truth)
+	behind := 0
+	for _, watcher := range w.watchers {
+		behind = max(behind, check.Backlog(&watcher.history, truth))
+	}
+	t.Logf("those who read at once were up to %d writes behind", behind)
 	t.Logf("%d changes, %d watchers: %v; about %d bookmarks were due, and %d last ones, of which %d came",
 		truth.Len(), len(w.watchers), seen, bookmarks, farewells, farewell)
 	for _, what := range demanding {

@@ -16,9 +16,8 @@ type fault struct {
 	do   func()
 }
 
-// faults are those of a world with an etcd of its own, which fanoutd reaches by a
-// link that can be disturbed.
-func (w *world) faults(t *testing.T, etcd *etcdproc.Member, store *link) []fault {
+// faults are those of a world with an etcd of its own.
+func (w *world) faults(t *testing.T, etcd *cluster) []fault {
 	t.Helper()
 	restart := func(signal os.Signal) func() {
 		return func() {
@@ -29,33 +28,33 @@ func (w *world) faults(t *testing.T, etcd *etcdproc.Member, store *link) []fault
 			})
 		}
 	}
-	stop, kill := restart(syscall.SIGTERM), restart(syscall.SIGKILL)
+	stop, crash := restart(syscall.SIGTERM), restart(syscall.SIGKILL)
 	return []fault{
 		{"fanoutd is stopped", stop},
-		{"fanoutd is killed", kill},
+		{"fanoutd is killed", crash},
 		{"fanoutd is stopped, and etcd compacted", func() {
 			w.compact(t)
 			stop()
 		}},
 		{"etcd is killed", func() {
 			w.disturb(t, func() {
-				etcd.Kill(t)
-				etcd.Start(t)
+				kill(t, etcd.members)
+				launch(t, etcd.members)
 			})
 		}},
 		{"etcd is compacted", func() { w.compact(t) }},
 		{"etcd is out of reach", func() {
 			w.disturb(t, func() {
-				store.cut()
+				etcd.near.cut()
 				w.changes(t, 20) // by those who write to etcd directly
-				store.heal()
+				etcd.near.heal()
 			})
 		}},
 		{"etcd does not answer", func() {
 			w.disturb(t, func() {
-				store.freeze()
+				etcd.near.freeze()
 				w.changes(t, 20)
-				store.heal()
+				etcd.near.heal()
 			})
 		}},
 		{"connections break", func() {
@@ -69,15 +68,29 @@ func (w *world) faults(t *testing.T, etcd *etcdproc.Member, store *link) []fault
 }
 
 // overtaken is the fault that etcd forgets what fanoutd has not seen yet.
-func (w *world) overtaken(t *testing.T, store *link) fault {
+func (w *world) overtaken(t *testing.T, etcd *cluster) fault {
 	t.Helper()
 	return fault{"etcd is out of reach, and compacted", func() {
 		w.disturb(t, func() {
-			store.cut()
+			etcd.near.cut()
 			w.changes(t, 150)
 			w.compact(t)
 			w.changes(t, 50)
-			store.heal()
+			etcd.near.heal()
+		})
+	}}
+}
+
+// leaderless is the fault that the leader of etcd is lost, and comes back when the
+// others have long had another one.
+func (w *world) leaderless(t *testing.T, etcd *cluster) fault {
+	t.Helper()
+	return fault{"the leader of etcd is killed", func() {
+		w.disturb(t, func() {
+			lost := []*etcdproc.Member{etcd.leader(t)}
+			kill(t, lost)
+			w.changes(t, 50)
+			launch(t, lost)
 		})
 	}}
 }

@@ -27,7 +27,9 @@ func TestTenThousandChanges(t *testing.T) {
 
 func tenThousandChanges(t *testing.T, s *server, etcd string) {
 	const changes = 10_000
-	w := newWorld(t, s, etcd, promised, seed.New(t))
+	with := promised
+	with.Backlog = 0 // nobody keeps up with writers that do not wait
+	w := newWorld(t, s, dialEtcd(t, etcd), with, seed.New(t))
 	w.populate(t, 50, changes) // each second, if that were possible
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		w.changes(t, changes/3)

@@ -23,7 +23,7 @@ func TestNoWatcherBeginsWithinATransaction(t *testing.T) {
 		watchers     = 12
 	)
 	etcd := loopback.FreeAddress(t)
-	w := newWorld(t, startServer(t, embedded(t, etcd)...), etcd, promised, seed.New(t))
+	w := newWorld(t, startServer(t, embedded(t, etcd)...), dialEtcd(t, etcd), promised, seed.New(t))
 	for i := range watchers {
 		watcher := &watcher{
 			name: fmt.Sprintf("watcher %d", i), clients: []fanoutv1.FanoutServiceClient{fanoutv1.NewFanoutServiceClient(dial(t, w.server.address))},

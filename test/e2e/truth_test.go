@@ -19,11 +19,15 @@ import (
 // told otherwise.
 const defaultWindow = 10_000
 
-// dialEtcd returns a client of the etcd at the address.
-func dialEtcd(t *testing.T, address string) *clientv3.Client {
+// dialEtcd returns a client of the etcd whose members are at the addresses.
+func dialEtcd(t *testing.T, addresses ...string) *clientv3.Client {
 	t.Helper()
+	var endpoints []string
+	for _, address := range addresses {
+		endpoints = append(endpoints, "http://"+address)
+	}
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints:          []string{"http://" + address},
+		Endpoints:          endpoints,
 		DialOptions:        dialOptions(),
 		DialTimeout:        startTimeout,
 		BackoffWaitBetween: 20 * time.Millisecond,

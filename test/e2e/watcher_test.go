@@ -65,6 +65,7 @@ func (w *watcher) run(ctx context.Context) error {
 	if w.history, err = w.wish.history(w.name); err != nil {
 		return err
 	}
+	w.history.Prompt = w.patience == 0
 	for !w.finished() {
 		if ctx.Err() != nil {
 			return context.Cause(ctx) // somebody has failed
@@ -259,6 +260,10 @@ func kinds(rng *rand.Rand, n int) []wish {
 		}
 		if some(6) {
 			w.deadline = time.Duration(1000+rng.IntN(3000)) * time.Millisecond
+		}
+		if i%10 == 5 {
+			// Events may wait for much longer than it is willing to hear nothing.
+			w.bookmarks, w.batchDelay, w.timeLimit, w.deadline = 200*time.Millisecond, time.Minute, 0, 0
 		}
 		all[i] = w
 	}

@@ -32,7 +32,21 @@ const (
 )
 
 // promised is what a server with that memory promises.
-var promised = check.Conditions{Window: smallWindow - largestRevision, Tombstones: smallTombstones}
+var promised = check.Conditions{
+	Window: smallWindow - largestRevision, Tombstones: smallTombstones, MessageBytes: defaultMessageBytes, Backlog: backlog,
+}
+
+// defaultMessageBytes is how much fanoutd puts into one message.
+const defaultMessageBytes = 1 << 20
+
+// backlog is how many writes there may be between one and the moment at which those
+// who read at once are told of it. It is generous: some of them ask for their messages
+// in bundles of up to a second, in which there are about 60 writes.
+const backlog = 200
+
+// patience is how much longer than asked for a silence may be where the machine does
+// not make everything take longer.
+const patience = 3 * time.Second
 
 // resourceConfig is the resource of the randomized test.
 const resourceConfig = `
@@ -49,7 +63,7 @@ resources:
     cache: off` + fieldsConfig
 
 // promisedUncached is what a server promises that remembers nothing itself.
-var promisedUncached = check.Conditions{Window: math.MaxInt}
+var promisedUncached = check.Conditions{Window: math.MaxInt, MessageBytes: defaultMessageBytes, Backlog: backlog}
 
 // world is everything that takes part in the randomized test, and what is known of
 // it for the judgement.
@@ -64,8 +78,9 @@ type world struct {
 	random    seed.Seed
 	promised  check.Conditions
 
-	watchers []*watcher
-	readers  []*reader
+	watchers  []*watcher
+	readers   []*reader
+	stopwatch *stopwatch
 
 	// actors end when there is nothing left to do; ctx ends when one of them
 	// fails. While writing lasts there are writes and reads.
@@ -77,15 +92,16 @@ type world struct {
 
 	mu        sync.Mutex
 	outages   []check.Span
+	severed   []check.Span
 	forgotten []check.Forgotten
 	compacted object.Revision
 }
 
 // newWorld returns a world in which nothing happens yet.
-func newWorld(t *testing.T, s *server, etcdAddress string, promised check.Conditions, random seed.Seed) *world {
+func newWorld(t *testing.T, s *server, etcd *clientv3.Client, promised check.Conditions, random seed.Seed) *world {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-	w := &world{server: s, etcd: dialEtcd(t, etcdAddress), ledger: newLedger(), random: random, promised: promised}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	w := &world{server: s, etcd: etcd, stopwatch: &stopwatch{server: s, etcd: etcd}, ledger: newLedger(), random: random, promised: promised}
 	w.actors, w.ctx = errgroup.WithContext(ctx)
 	w.writers, _ = errgroup.WithContext(w.ctx)
 	w.writing, w.written = context.WithCancel(w.ctx)
@@ -143,19 +159,32 @@ func (w *world) populate(t *testing.T, watchers, perSecond int) {
 		w.readers = append(w.readers, reader)
 		w.actors.Go(func() error { return reader.run(w.ctx, w.writing) })
 	}
+	w.actors.Go(func() error { return w.stopwatch.run(w.ctx, w.writing) })
 	pace := newPace(t, perSecond)
 	store := fanoutv1.NewStoreServiceClient(w.server.conn)
 	for i := range 4 {
 		writer := &rpcWriter{name: fmt.Sprintf("writer-%d", i), pace: pace, store: store, rng: w.random.Rand(uint64(3000 + i)), ledger: w.ledger}
-		w.writers.Go(func() error { return writer.run(w.ctx, w.writing) })
+		w.write(func() error { return writer.run(w.ctx, w.writing) })
 	}
 	for i := range 2 {
 		writer := &etcdWriter{name: fmt.Sprintf("etcd-writer-%d", i), pace: pace, client: w.etcd, rng: w.random.Rand(uint64(4000 + i)), ledger: w.ledger}
-		w.writers.Go(func() error { return writer.run(w.ctx, w.writing) })
+		w.write(func() error { return writer.run(w.ctx, w.writing) })
 	}
 	w.actors.Go(func() error {
 		defer w.ledger.close()
 		return w.writers.Wait()
+	})
+}
+
+// write starts a writer. If it fails, so does everything at once, though the other
+// writers could go on.
+func (w *world) write(run func() error) {
+	w.writers.Go(func() error {
+		err := run()
+		if err != nil {
+			w.actors.Go(func() error { return err })
+		}
+		return err
 	})
 }
 
@@ -289,8 +318,11 @@ func (w *world) finish(t *testing.T) *check.Truth {
 	truth.Conditions = w.promised
 	truth.Forgotten = w.forgotten
 	truth.Gaps = w.gaps(t)
-	truth.Patience = 15 * time.Second
+	slowest := w.stopwatch.slowest(w.outages)
+	t.Logf("what needs nothing took up to %v", slowest.Round(time.Millisecond))
+	truth.Patience = patience + 2*slowest
 	truth.Outages = w.outages
+	truth.Severed = w.severed
 	truth.Acknowledged = w.ledger.acknowledgements()
 	if failed != nil {
 		t.Error(failed)

@@ -98,7 +98,7 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 	owners := map[string][]string{
 		"go.etcd.io/etcd":                   {"internal/store", "test"},
 		"google.golang.org/grpc":            {"internal/server", "internal/store", "gen", "test"},
-		"google.golang.org/protobuf":        {"internal/object", "internal/server", "internal/wire", "gen", "test"},
+		"google.golang.org/protobuf":        {"internal/object", "internal/server", "internal/wire", "internal/check/recorded", "gen", "test"},
 		"github.com/spf13":                  {"cmd"},
 		"github.com/goccy/go-yaml":          {"cmd", "internal/config"},
 		"github.com/tidwall/btree":          {"internal/cacher"},

@@ -5,10 +5,16 @@ package recorded
 import (
 	"fmt"
 
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
+
+// eventsField is the number of the field with the events in a response.
+const eventsField = 1
 
 // Message returns a response in the form in which it is judged, or an error where
 // a value is not shown as its content type says: as text or as bytes.
@@ -20,6 +26,7 @@ func Message(r *fanoutv1.WatchResponse) (check.Message, error) {
 		Partial:  r.GetPartial(),
 	}}
 	for _, e := range r.GetEvents() {
+		m.Bytes += protowire.SizeTag(eventsField) + protowire.SizeBytes(proto.Size(e))
 		o, err := Object(e.GetObject())
 		if err != nil {
 			return check.Message{}, err

@@ -1,0 +1,40 @@
+package dispatch_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// Within two intervals of a write to something else the position of a quiet watcher
+// is behind it, whenever in an interval the write is made.
+func TestBookmarkableWithinTwoIntervals(t *testing.T) {
+	const interval = 200 * time.Millisecond
+	elsewhere := map[string]func(*fixture) object.Revision{
+		"in another resource": func(f *fixture) object.Revision { return f.store.Commit(nil) },
+		"in another folder":   func(f *fixture) object.Revision { return f.store.Put("busy/k", "1") },
+	}
+	for name, write := range elsewhere {
+		for _, latest := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				f := start(t, limits{})
+				w := f.watchWith(t, dispatch.Interest{Scope: prefix(t, "quiet")}, dispatch.FromNow(f.cacher.State().Position()),
+					dispatch.Options{BookmarkInterval: interval, Latest: latest})
+				w.next(t, object.Bookmark)
+				for into := time.Duration(0); into < interval; into += interval / 8 {
+					w.next(t, object.Bookmark)
+					time.Sleep(into)
+					written, at := time.Now(), write(f)
+					for w.next(t, object.Bookmark).Position.Revision < at {
+					}
+					if took := time.Since(written); took > 2*interval {
+						t.Errorf("a write %s, %v into an interval: the bookmark behind it comes after %v", name, into, took)
+					}
+				}
+			})
+		}
+	}
+}
