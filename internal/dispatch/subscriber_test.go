@@ -225,7 +225,7 @@ func (s *subscriber) ended(err error) error {
 	switch {
 	case errors.Is(err, dispatch.ErrStopped):
 		err = nil
-	case errors.As(err, &lost) && s.open.Exact != 0 && len(s.open.Messages) == 0:
+	case errors.As(err, &lost) && s.open.Exact != 0 && !s.shown():
 		if lost.Asked != s.open.Exact || lost.Oldest <= lost.Asked && lost.Asked <= lost.Current {
 			return fmt.Errorf("%s: refused exactly %d: %w", s.asked.Watcher, s.open.Exact, err)
 		}
@@ -246,6 +246,11 @@ func (s *subscriber) ended(err error) error {
 		return fmt.Errorf("%s: %w", s.asked.Watcher, err)
 	}
 	return errEnded
+}
+
+// shown reports whether the snapshot that the stream begins with is complete.
+func (s *subscriber) shown() bool {
+	return slices.ContainsFunc(s.open.Messages, func(m check.Message) bool { return m.Kind == object.Synced })
 }
 
 // errEnded says that the stream has ended for a reason that there may be.

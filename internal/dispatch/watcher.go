@@ -96,6 +96,7 @@ func (w *Watcher) Position() object.Position {
 // Close ends the watch.
 func (w *Watcher) Close() {
 	w.clock.stop()
+	w.abandon()
 	w.dispatcher.leave(w)
 }
 
@@ -120,7 +121,11 @@ func (w *Watcher) poll() (Message, bool, error) {
 			return w.message(object.Bookmark, nil), true, nil
 		case catchingUp:
 			if w.catchUp.kind != object.Replay {
-				return w.catchUpPart(), true, nil
+				if m, ok := w.catchUpPart(); ok {
+					return m, true, nil
+				}
+				w.step = behind
+				continue
 			}
 			switch pieces, result := w.events(); result {
 			case someEvents:
