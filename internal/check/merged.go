@@ -147,9 +147,10 @@ func deltaRight(h *History, t *Truth, v *verdict) {
 						want.Object.ModRevision = gap.Until
 					}
 					// What came and went in it has not been seen, only what was
-					// deleted before.
-					if before := t.last(e.Object.Key, gap.After); before != nil && before.New == nil && e.revision() == before.Revision {
-						want.Object.ModRevision = before.Revision
+					// deleted before, be it in another gap.
+					before := t.last(e.Object.Key, gap.After)
+					if before != nil && before.New == nil && (e.revision() == before.Revision || h.hides(t, before.Revision, e.revision())) {
+						want.Object.ModRevision = e.revision()
 					}
 				}
 			}

@@ -64,6 +64,13 @@ func TestWhatWentUnseenIsNotAskedFor(t *testing.T) {
 				return []check.Stream{after(2, begin(object.Delta, 2), part(2, gone(change{"a", 3})), part(2, added("b", 7, c)), synced(7))}
 			},
 		},
+		"deleted in a gap, and came and went in the next one: DELTA": {
+			writes: []write{at(2, "a"), at(4, "-a"), at(5, "b"), at(6, "a"), at(7, "-a"), at(8, "b")},
+			gaps:   []check.Gap{{After: 3, Until: 5}, {After: 5, Until: 8}},
+			streams: func(c []object.Change) []check.Stream {
+				return []check.Stream{after(2, begin(object.Delta, 2), part(2, gone(change{"a", 5})), part(2, added("b", 8, c)), synced(8))}
+			},
+		},
 		"deleted, and came and went in a gap: merged": {
 			writes: []write{at(2, "a"), at(3, "-a"), at(5, "a"), at(6, "-a"), at(7, "b")},
 			gaps:   []check.Gap{{After: 4, Until: 7}},

@@ -30,12 +30,14 @@ func (e *EpochError) Error() string {
 	return fmt.Sprintf("the epoch is %s and not %s: the store is another one, or was restored from a backup", e.Current.Epoch, e.Asked)
 }
 
-// catchUp is the way to the present that a watcher is on.
+// catchUp is the way to the present that a watcher is on. Between two messages it
+// keeps no state for itself: a client that does not read would keep it for as long.
 type catchUp struct {
 	kind  object.CatchUp
 	from  object.Revision // DELTA: where the watcher was; RESET: the revision that is shown
 	to    object.Revision // where the way leads
-	state *cacher.State   // of which a RESET or a DELTA is made; a REPLAY needs none
+	first *part           // made before the way was announced; nil: on its way
+	pin   *pin            // of a RESET or a DELTA of several parts: the state of which they are made
 	mark  mark            // where the next part begins
 	last  bool            // the last part is on its way
 }
@@ -48,29 +50,64 @@ func (w *Watcher) startCatchUp() (Message, error) {
 	if err != nil {
 		return Message{}, err
 	}
-	// Whoever arrives at a state must be able to go on from there.
-	needed := max(w.needed, w.cursor, newest.Replayable())
-	shared := w.feed.memo.join(newest, needed, &d.memos)
-	d.keep(w.feed)
-	c := catchUp{kind: kind, from: w.cursor}
-	switch kind {
-	case object.Reset:
-		c.state = shared
-		if c.from = shared.Revision(); w.exact > 0 {
-			c.from = w.exact
+	c := catchUp{kind: kind, from: w.cursor, to: newest.Revision()}
+	if kind == object.Reset {
+		if epoch := newest.Position().Epoch; w.epoch != epoch {
+			if w.epoch != "" {
+				w.needed = 0 // a revision of another epoch
+			}
+			w.epoch = epoch
 		}
-		c.to = c.from
-		w.epoch, w.cursor = newest.Position().Epoch, 0
-	case object.Delta:
-		c.state, c.to = shared, shared.Revision()
-	case object.Replay:
-		c.to = newest.Revision()
+		w.cursor = 0
 	}
+	if kind != object.Replay {
+		state := w.target(newest)
+		c.to = state.Revision()
+		if kind == object.Reset {
+			if w.exact > 0 {
+				c.to = w.exact
+			}
+			c.from = c.to
+		}
+		// Most ways have one part. Of those nothing has to be kept.
+		first := w.part(&c, state)
+		c.first = &first
+		if !first.last {
+			c.pin = d.pins.take(state)
+		}
+	}
+	w.abandon()
 	w.sent, w.mergeTo = 0, 0
 	w.catchUp, w.step = c, catchingUp
 	m := w.message(object.CatchUpBegin, nil)
 	m.Header.CatchUp = kind
 	return m, nil
+}
+
+// target returns the state to which a RESET or a DELTA leads: the one that others who
+// begin at the same time are being brought to, or the newest. Who begins anew joins
+// those who have come after it and are under way already, so as not to take the
+// place of a state that somebody is reading.
+func (w *Watcher) target(newest *cacher.State) *cacher.State {
+	d := w.dispatcher
+	needed := max(w.needed, w.cursor)
+	if w.catchUp.kind != object.NoCatchUp {
+		s := d.pins.oldest(newest.Position().Epoch, needed)
+		// Whoever arrives at a state must be able to go on from there.
+		if s != nil && (s.Revision() >= newest.Replayable() || !w.options.EveryEvent && newest.Deltable(s.Revision())) {
+			return s
+		}
+	}
+	s := w.feed.memo.join(newest, max(needed, newest.Replayable()), &d.memos)
+	d.keep(w.feed)
+	w.needed = s.Revision()
+	return s
+}
+
+// abandon ends the catch-up that the watcher is on, if it is on one.
+func (w *Watcher) abandon() {
+	w.dispatcher.pins.release(w.catchUp.pin)
+	w.catchUp = catchUp{}
 }
 
 // wayTo returns the cheapest kind of catch-up that leads the watcher to the state.
@@ -95,22 +132,29 @@ func (w *Watcher) wayTo(s *cacher.State) (object.CatchUp, error) {
 	return object.Reset, nil
 }
 
-// catchUpPart returns the next part of a RESET or a DELTA, or the end of it.
-func (w *Watcher) catchUpPart() Message {
+// catchUpPart returns the next part of a RESET or a DELTA, or the end of it. It
+// returns false where it cannot be gone on with and has to begin anew.
+func (w *Watcher) catchUpPart() (Message, bool) {
 	c := &w.catchUp
 	if !c.last {
-		makePart := w.resetPart
-		if c.kind == object.Delta {
-			makePart = w.deltaPart
+		p := c.first
+		if c.first = nil; p == nil {
+			state := w.pinned()
+			if state == nil {
+				return Message{}, false
+			}
+			p = new(w.part(c, state))
 		}
-		p := w.feed.memo.part(c.state, partKey{c.kind, c.from, c.mark}, &w.dispatcher.memos, makePart)
-		c.mark, c.last = p.next, p.last
+		if c.mark, c.last = p.next, p.last; c.last {
+			w.dispatcher.pins.release(c.pin)
+			c.pin = nil
+		}
 		if len(p.pieces) > 0 {
-			return w.message(object.CatchUpPart, p.pieces)
+			return w.message(object.CatchUpPart, p.pieces), true
 		}
 	}
 	w.cursor = c.to
-	return w.synced()
+	return w.synced(), true
 }
 
 func (w *Watcher) synced() Message {
@@ -119,11 +163,36 @@ func (w *Watcher) synced() Message {
 	return w.message(object.Synced, nil)
 }
 
+// pinned returns a state of which the next part can be made, or nil. The revision
+// that a RESET shows can be seen from the present for as long as the window has what
+// happened since, so a reader who is quick enough needs no other state.
+func (w *Watcher) pinned() *cacher.State {
+	c := &w.catchUp
+	if s := w.dispatcher.pins.use(c.pin); s != nil {
+		return s
+	}
+	s := w.dispatcher.cfg.Source.State()
+	if c.kind == object.Reset && s.Position().Epoch == w.epoch && c.from >= s.Replayable() {
+		return s
+	}
+	return nil
+}
+
+// part returns the next part of a RESET or a DELTA, which those who are at the same
+// place share.
+func (w *Watcher) part(c *catchUp, s *cacher.State) part {
+	makePart := w.resetPart
+	if c.kind == object.Delta {
+		makePart = w.deltaPart
+	}
+	return w.feed.memo.part(s, partKey{c.kind, c.from, c.mark}, &w.dispatcher.memos, func() part { return makePart(c, s) })
+}
+
 // resetPart makes a part of a snapshot.
-func (w *Watcher) resetPart() part {
-	c, interest := &w.catchUp, &w.feed.interest
+func (w *Watcher) resetPart(c *catchUp, s *cacher.State) part {
+	interest := &w.feed.interest
 	p := part{next: c.mark, last: true, end: cut{limit: w.dispatcher.cfg.MessageBytes}}
-	objects, _ := c.state.ObjectsAt(c.from, interest.Scope, c.mark.Key)
+	objects, _ := s.ObjectsAt(c.from, interest.Scope, c.mark.Key)
 	for o := range objects {
 		if !interest.Picks(o) {
 			continue
@@ -140,10 +209,10 @@ func (w *Watcher) resetPart() part {
 }
 
 // deltaPart makes a part of what became of the objects that changed.
-func (w *Watcher) deltaPart() part {
-	c, interest := &w.catchUp, &w.feed.interest
+func (w *Watcher) deltaPart(c *catchUp, s *cacher.State) part {
+	interest := &w.feed.interest
 	p := part{next: c.mark, last: true, end: cut{limit: w.dispatcher.cfg.MessageBytes}}
-	for d := range c.state.Since(c.from, interest.Scope, c.mark.Mark) {
+	for d := range s.Since(c.from, interest.Scope, c.mark.Mark) {
 		e := interest.SeeDifference(d, c.from)
 		var event []byte
 		if e.Type == object.Added {

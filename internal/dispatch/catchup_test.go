@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
@@ -64,5 +65,31 @@ func TestReadersOfTheWindowShareWhatTheyRead(t *testing.T) {
 				t.Errorf("%d encodings of %d events", n, changes)
 			}
 		})
+	})
+}
+
+// Those who have come earlier and gone silent do not keep others from sharing: room is
+// made, also while nothing is written.
+func TestRoomIsMadeForOthersToShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{messageBytes: 300, catchUpBytes: 12_000})
+		const objects = 50
+		for i := range 2 * objects {
+			f.store.Put(object.Key(fmt.Sprintf("%d/%03d", i%2, i)), "value")
+		}
+		synctest.Wait()
+		for i := range 2 {
+			// Without values the event of an object is made for the part.
+			interest := dispatch.Interest{Scope: prefix(t, fmt.Sprint(i)), View: object.View{OmitValues: true}}
+			f.encoder.objects.Store(0)
+			for range 100 {
+				f.watchInterest(t, interest, dispatch.FromSnapshot(0)).sync(t, object.Reset)
+			}
+			// The one that a part has no room for is looked at again.
+			if n := f.encoder.objects.Load(); n > 2*objects {
+				t.Errorf("interest %d: %d objects are encoded %d times", i, objects, n)
+			}
+			time.Sleep(time.Second)
+		}
 	})
 }

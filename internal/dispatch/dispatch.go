@@ -59,6 +59,11 @@ type Config struct {
 	// 64 MiB.
 	CatchUpBytes int
 
+	// CatchUpStates is how many states, each of which may be as large as the
+	// present one and its window, are kept at most for watchers whose catch-up
+	// takes several messages. Default 4.
+	CatchUpStates int
+
 	// Indexed are the indexes of fields in [object.Object.Fields] by which the
 	// feeds that a change concerns are found.
 	Indexed []int
@@ -72,13 +77,14 @@ type Dispatcher struct {
 	stopped chan struct{}                   // closed when Run has ended
 	shard   atomic.Uint32                   // spreads watchers over wakers
 	memos   memoBudget
+	pins    pins
 
 	mu       sync.Mutex            // guards everything below, and what feed says
 	position object.Position       // as through, with its epoch; zero before the first state
 	feeds    map[interestKey]*feed // those with watchers
 	index    index                 // the same
 	keeping  map[*feed]struct{}    // those that may have a memo
-	swept    time.Time             // when keeping was last gone through
+	swept    time.Time             // when what is kept for catch-ups was last gone through
 	budget   budget
 	hashes   maphash.Seed // for keys
 	scratch  []byte       // for encoding
@@ -96,6 +102,9 @@ func New(cfg Config) *Dispatcher {
 	if cfg.CatchUpBytes == 0 {
 		cfg.CatchUpBytes = 64 << 20
 	}
+	if cfg.CatchUpStates == 0 {
+		cfg.CatchUpStates = 4
+	}
 	d := &Dispatcher{
 		cfg:     cfg,
 		stopped: make(chan struct{}),
@@ -105,6 +114,7 @@ func New(cfg Config) *Dispatcher {
 		hashes:  maphash.MakeSeed(),
 	}
 	d.memos.limit = int64(cfg.CatchUpBytes)
+	d.pins.limit = cfg.CatchUpStates
 	d.budget = budget{limit: cfg.FeedBytes, touch: d.touch}
 	for range runtime.GOMAXPROCS(0) {
 		d.wakers = append(d.wakers, newWaker())
@@ -171,7 +181,7 @@ func (d *Dispatcher) offer(s *cacher.State) {
 	// after the views: what it promises they then see.
 	d.position = s.Position()
 	d.through.Store(new(d.position))
-	d.expireMemos(s)
+	d.sweep(s)
 	for i, f := range d.touched {
 		for n := range f.shards {
 			d.wakers[n].enqueue(&f.shards[n])
@@ -181,12 +191,14 @@ func (d *Dispatcher) offer(s *cacher.State) {
 	d.touched = d.touched[:0]
 }
 
-// expireMemos drops the memos that are out of date, now and then.
-func (d *Dispatcher) expireMemos(newest *cacher.State) {
-	if len(d.keeping) == 0 || time.Since(d.swept) < memoAge {
+// sweep drops what is kept for catch-ups and out of date, now and then. It is called
+// with the mutex held.
+func (d *Dispatcher) sweep(newest *cacher.State) {
+	if time.Since(d.swept) < memoAge {
 		return
 	}
 	d.swept = time.Now()
+	d.pins.expire()
 	for f := range d.keeping {
 		if f.memo.expire(newest, &d.memos) {
 			delete(d.keeping, f)
@@ -246,11 +258,13 @@ func (d *Dispatcher) Watch(i Interest, b Begin, o Options) *Watcher {
 	}
 }
 
-// keep has the memo of a feed dropped when it is out of date.
+// keep has the memo of a feed dropped when it is out of date, and looks after those of
+// the others: while nothing happens nobody else does.
 func (d *Dispatcher) keep(f *feed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.keeping[f] = struct{}{}
+	d.sweep(d.cfg.Source.State())
 }
 
 // leave forgets a watcher, and with the last one the feed.

@@ -36,8 +36,9 @@ type fixture struct {
 // countingEncoder is the real one, counted.
 type countingEncoder struct {
 	wire.Encoder
-	events atomic.Int64 // calls of AppendEvent
-	hook   func()       // called by each of them, if set before anything is written
+	events  atomic.Int64 // calls of AppendEvent
+	objects atomic.Int64 // calls of AddedEvent
+	hook    func()       // called by each AppendEvent, if set before anything is written
 }
 
 func (e *countingEncoder) AppendEvent(b []byte, event object.Event, v object.View) []byte {
@@ -48,13 +49,20 @@ func (e *countingEncoder) AppendEvent(b []byte, event object.Event, v object.Vie
 	return e.Encoder.AppendEvent(b, event, v)
 }
 
+func (e *countingEncoder) AddedEvent(o *object.Object, v object.View) []byte {
+	e.objects.Add(1)
+	return e.Encoder.AddedEvent(o, v)
+}
+
 // limits are those of the cacher and of the dispatcher; zero is the default.
 type limits struct {
-	window       int // changes
-	tombstones   int
-	messageBytes int
-	feedBytes    int
-	codec        string
+	window        int // changes
+	tombstones    int
+	messageBytes  int
+	feedBytes     int
+	catchUpBytes  int
+	catchUpStates int
+	codec         string
 }
 
 func start(t testing.TB, l limits) *fixture {
@@ -75,10 +83,12 @@ func start(t testing.TB, l limits) *fixture {
 		Log:           slog.New(slog.DiscardHandler),
 	})
 	f.dispatcher = dispatch.New(dispatch.Config{
-		Source:       f.cacher,
-		Encoder:      f.encoder,
-		MessageBytes: l.messageBytes,
-		FeedBytes:    l.feedBytes,
+		Source:        f.cacher,
+		Encoder:       f.encoder,
+		MessageBytes:  l.messageBytes,
+		FeedBytes:     l.feedBytes,
+		CatchUpBytes:  l.catchUpBytes,
+		CatchUpStates: l.catchUpStates,
 	})
 	cacheCtx, stopCacher := context.WithCancel(context.Background())
 	dispatchCtx, stopDispatcher := context.WithCancel(context.Background())

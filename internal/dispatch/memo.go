@@ -22,16 +22,21 @@ type memo struct {
 	mu    sync.Mutex    // guards everything below; held while a part is made, so that it is made once
 	state *cacher.State // that is caught up with; nil: none
 	taken time.Time     // when it was taken
+	used  time.Time     // when somebody last joined or asked for a part
 	parts map[partKey]part
 	bytes int64 // what the parts hold
 }
 
 // memoBudget bounds what all memos of a dispatcher hold. What finds no room is
-// made again for everyone who needs it.
+// made again for everyone who needs it. A memo may hold as much as it leaves to the
+// others, so that none of them uses it up.
 type memoBudget struct {
 	limit int64
 	bytes atomic.Int64
 }
+
+// isTight reports whether another memo would find little room.
+func (b *memoBudget) isTight() bool { return b.bytes.Load() > b.limit/4 }
 
 // partKey says which part of which catch-up a part is. What a watcher reads from
 // the window is a REPLAY, announced or not.
@@ -72,10 +77,11 @@ func (m *memo) join(newest *cacher.State, needed object.Revision, b *memoBudget)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.state != nil && m.state.Position().Epoch == newest.Position().Epoch && m.state.Revision() >= needed && m.isYoung(newest) {
+		m.used = time.Now()
 		return m.state
 	}
 	m.dropLocked(b)
-	m.state, m.taken, m.parts = newest, time.Now(), map[partKey]part{}
+	m.begin(newest)
 	return newest
 }
 
@@ -86,8 +92,13 @@ func (m *memo) open(newest *cacher.State) bool {
 	if m.parts != nil {
 		return false
 	}
-	m.state, m.taken, m.parts = newest, time.Now(), map[partKey]part{}
+	m.begin(newest)
 	return true
+}
+
+func (m *memo) begin(s *cacher.State) {
+	now := time.Now()
+	m.state, m.taken, m.used, m.parts = s, now, now, map[partKey]part{}
 }
 
 func (m *memo) isYoung(newest *cacher.State) bool {
@@ -103,12 +114,13 @@ func (m *memo) part(state *cacher.State, key partKey, b *memoBudget, makePart fu
 		return makePart() // the others have arrived, or go elsewhere by now
 	}
 	defer m.mu.Unlock()
+	m.used = time.Now()
 	if p, ok := m.parts[key]; ok {
 		return p
 	}
 	p := makePart()
 	// Nothing is remembered of a REPLAY that found nothing: there may be more.
-	if n := p.size(); (state != nil || len(p.pieces) > 0) && b.bytes.Load()+n <= b.limit {
+	if n := p.size(); (state != nil || len(p.pieces) > 0) && m.bytes+n <= b.limit-b.bytes.Load()-n {
 		m.parts[key] = p
 		m.bytes += n
 		b.bytes.Add(n)
@@ -116,13 +128,14 @@ func (m *memo) part(state *cacher.State, key partKey, b *memoBudget, makePart fu
 	return p
 }
 
-// expire drops the memo if it is out of date, and reports whether there is none.
+// expire drops the memo if it is out of date, or if room is needed and nobody has used
+// it for a while, and reports whether there is none.
 func (m *memo) expire(newest *cacher.State, b *memoBudget) bool {
 	if !m.mu.TryLock() {
 		return false // it is in use; there will be another occasion
 	}
 	defer m.mu.Unlock()
-	if m.state != nil && !m.isYoung(newest) {
+	if m.state != nil && (!m.isYoung(newest) || b.isTight() && time.Since(m.used) >= memoAge) {
 		m.dropLocked(b)
 	}
 	return m.state == nil

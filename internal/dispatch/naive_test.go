@@ -281,6 +281,8 @@ func (p *past) conforms(h *check.History, met func(pair)) error {
 				}
 			case object.Synced:
 				at = max(at, m.Position.Revision)
+			case object.Draining:
+				waiting = nil // the parts of what is not whole are told again
 			}
 			waiting = append(waiting, m.Events...)
 			whole := !m.Partial

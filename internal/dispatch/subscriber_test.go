@@ -138,8 +138,20 @@ func (s *subscriber) position() (object.Position, bool) {
 	return s.parts[len(s.parts)-1].Position()
 }
 
-// leave ends the stream.
+// leave ends the stream, as a client does or as a server that says where to resume.
 func (s *subscriber) leave() {
+	if s.open != nil && !s.homeless && s.choose.often("farewell", 5) {
+		s.listen()
+		m := check.Message{At: time.Now()}
+		m.Kind, m.Position = object.Draining, s.watcher.Position()
+		s.open.Ended = m.At
+		s.open.Messages = append(s.open.Messages, m)
+	}
+	s.hangUp()
+}
+
+// hangUp ends the stream without a word.
+func (s *subscriber) hangUp() {
 	if s.open == nil {
 		return
 	}
@@ -180,12 +192,17 @@ func (s *subscriber) place(epoch object.Epoch) {
 // errNothing says that no message came in time.
 var errNothing = errors.New("nothing came")
 
-// receive waits for a message. Errors are errNothing and those of a stream that has
-// ended, which is then closed.
-func (s *subscriber) receive(wait time.Duration) error {
+// listen notes that the subscriber has not listened for a while.
+func (s *subscriber) listen() {
 	if now := time.Now(); now.After(s.left) {
 		s.open.Away = append(s.open.Away, check.Span{From: s.left, To: now})
 	}
+}
+
+// receive waits for a message. Errors are errNothing and those of a stream that has
+// ended, which is then closed.
+func (s *subscriber) receive(wait time.Duration) error {
+	s.listen()
 	ctx, cancel := context.WithTimeoutCause(context.Background(), wait, errNothing)
 	defer cancel()
 	raw, err := s.watcher.Next(ctx)
@@ -225,7 +242,7 @@ func (s *subscriber) ended(err error) error {
 	switch {
 	case errors.Is(err, dispatch.ErrStopped):
 		err = nil
-	case errors.As(err, &lost) && s.open.Exact != 0 && len(s.open.Messages) == 0:
+	case errors.As(err, &lost) && s.open.Exact != 0 && !s.shown():
 		if lost.Asked != s.open.Exact || lost.Oldest <= lost.Asked && lost.Asked <= lost.Current {
 			return fmt.Errorf("%s: refused exactly %d: %w", s.asked.Watcher, s.open.Exact, err)
 		}
@@ -241,11 +258,16 @@ func (s *subscriber) ended(err error) error {
 		}
 		s.open.Status, s.expired, err = check.StatusEpochChanged, true, nil
 	}
-	s.leave()
+	s.hangUp()
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.asked.Watcher, err)
 	}
 	return errEnded
+}
+
+// shown reports whether the snapshot that the stream begins with is complete.
+func (s *subscriber) shown() bool {
+	return slices.ContainsFunc(s.open.Messages, func(m check.Message) bool { return m.Kind == object.Synced })
 }
 
 // errEnded says that the stream has ended for a reason that there may be.

@@ -70,6 +70,7 @@ func smallLimits(c chooser) systemLimits {
 	l.dispatch.MessageBytes = pick(c, "message", 200, 600, 2000)
 	l.dispatch.FeedBytes = pick(c, "feeds", 1<<10, 4<<10, 16<<10)
 	l.dispatch.CatchUpBytes = pick(c, "catch-ups", 500, 1<<20)
+	l.dispatch.CatchUpStates = pick(c, "states", 1, 2, 4)
 	return l
 }
 

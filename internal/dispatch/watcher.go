@@ -88,14 +88,27 @@ func (w *Watcher) Next(ctx context.Context) (Message, error) {
 
 // Position returns the position at which a watch can be resumed without missing
 // or repeating anything that was returned by Next. Its revision is 0 where that is
-// from nothing.
+// from nothing. While nothing concerns the watcher it is that of the present, so
+// that a quiet watch can be resumed however long ago its last message is.
 func (w *Watcher) Position() object.Position {
+	if w.step == live && w.sent == 0 {
+		cursor := w.cursor
+		if _, result := w.events(); result != upToDate {
+			w.cursor, w.sent, w.mergeTo = cursor, 0, 0
+		}
+	}
+	return w.at()
+}
+
+// at returns where the watcher is.
+func (w *Watcher) at() object.Position {
 	return object.Position{Epoch: w.epoch, Revision: w.cursor}
 }
 
 // Close ends the watch.
 func (w *Watcher) Close() {
 	w.clock.stop()
+	w.abandon()
 	w.dispatcher.leave(w)
 }
 
@@ -120,7 +133,11 @@ func (w *Watcher) poll() (Message, bool, error) {
 			return w.message(object.Bookmark, nil), true, nil
 		case catchingUp:
 			if w.catchUp.kind != object.Replay {
-				return w.catchUpPart(), true, nil
+				if m, ok := w.catchUpPart(); ok {
+					return m, true, nil
+				}
+				w.step = behind
+				continue
 			}
 			switch pieces, result := w.events(); result {
 			case someEvents:
@@ -146,7 +163,7 @@ func (w *Watcher) poll() (Message, bool, error) {
 func (w *Watcher) message(kind object.MessageKind, pieces [][]byte) Message {
 	return Message{
 		Events: pieces,
-		Header: object.Header{Kind: kind, Position: w.Position(), Partial: w.sent > 0},
+		Header: object.Header{Kind: kind, Position: w.at(), Partial: w.sent > 0},
 	}
 }
 

@@ -94,6 +94,53 @@ func TestResumableInsideTheWindow(t *testing.T) {
 	})
 }
 
+// A watch that is ended, and that nothing has concerned for long, is resumed where the
+// others are: it has not fallen behind.
+func TestResumableWhereNothingConcernedTheWatcher(t *testing.T) {
+	for name, options := range map[string]dispatch.Options{"every event": {EveryEvent: true}, "latest": {Latest: true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := start(t, limits{window: 10})
+				f.store.Put("quiet/k", "1")
+				synctest.Wait()
+				quiet := dispatch.Interest{Scope: prefix(t, "quiet")}
+				w := f.watchWith(t, quiet, dispatch.FromSnapshot(0), options)
+				w.sync(t, object.Reset)
+				ctx, end := context.WithCancel(t.Context())
+				ended := make(chan error)
+				go func() {
+					_, err := w.Next(ctx)
+					ended <- err
+				}()
+				for i := range 100 {
+					f.store.Put("busy/k", fmt.Sprint(i))
+					synctest.Wait()
+				}
+				end()
+				if err := <-ended; !errors.Is(err, context.Canceled) {
+					t.Fatal(err)
+				}
+				now := f.cacher.State().Position()
+				if got := w.Position(); got != now {
+					t.Errorf("nothing concerned it: it ends at %v, want %v", got, now)
+				}
+
+				// What it has not been told comes after its position.
+				f.store.Put("quiet/k", "2")
+				f.store.Put("busy/k", "last")
+				synctest.Wait()
+				if got := w.Position(); got != now {
+					t.Errorf("something waits for it: it ends at %v, want %v", got, now)
+				}
+				again := f.watchWith(t, quiet, dispatch.After(now), options)
+				if got := show(again.sync(t, object.Replay)); got != "~quiet/k=2" {
+					t.Errorf("the replay is %q", got)
+				}
+			})
+		})
+	}
+}
+
 func TestResetWhereAPositionCannotBeResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{window: 3, tombstones: 1})

@@ -23,6 +23,7 @@ type fanout struct {
 	resources      resources
 	drain          *drain
 	watchTimeLimit time.Duration // see Config
+	watchGrace     time.Duration // the same
 }
 
 // Get implements FanoutService.

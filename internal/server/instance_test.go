@@ -129,6 +129,7 @@ type settings struct {
 	messageBytes int                               // default: that of the dispatcher
 	graves       int                               // deletions that are remembered; default: that of the cacher
 	timeLimit    time.Duration                     // of watches; default: none
+	grace        time.Duration                     // behind the time limit; default: that of the server
 	codecs       map[string]string                 // by resource; default: codecOf
 	schemas      map[string]object.Schema          // by resource; default: nothing declared
 }
@@ -156,8 +157,8 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 		Writes:         !with.readOnly,
 		MaxValueBytes:  maxValueBytes,
 		MaxOperations:  maxOperations,
-		WatchTimeLimit: with.timeLimit,
-		Log:            log,
+		WatchTimeLimit: with.timeLimit, WatchGrace: with.grace,
+		Log: log,
 	}
 	for name, codecName := range codecOf {
 		schema := with.schemas[name]

@@ -418,6 +418,7 @@ func TestHonestEveryEventWhenHistoryIsLost(t *testing.T) {
 	_, err = stream.Recv()
 	wantRefusal(t, err, positionExpired(first, now, now))
 	next := in.put(ctx, t, config, "a", "4")
+	in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing) // it has come to where the watch begins
 	events, _ := in.watch(ctx, t, &fanoutv1.WatchRequest{
 		Resource: config, Begin: after(&fanoutv1.Position{Epoch: here.GetEpoch(), Revision: now}), EveryEvent: true,
 	}).catchUp(fanoutv1.WatchResponse_CATCH_UP_REPLAY)

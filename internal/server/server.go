@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -21,7 +22,8 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// Config says what to serve. All fields are required, but WatchTimeLimit.
+// Config says what to serve. All fields are required, but WatchTimeLimit and
+// WatchGrace.
 type Config struct {
 	Resources     []Resource
 	Writes        bool // serve StoreService
@@ -33,6 +35,11 @@ type Config struct {
 	// four fifths of it have passed. They end with a last position, so that those
 	// who watch for months spread over the servers there are. 0: no limit.
 	WatchTimeLimit time.Duration
+
+	// WatchGrace is how long a watch whose time limit has come may take to send
+	// what it has begun to send and its last position. The stream of a client that
+	// does not read by then ends without them. Default 30 s.
+	WatchGrace time.Duration
 }
 
 // Server serves the protocol.
@@ -58,6 +65,8 @@ var (
 // messages cost two to six times as much with no buffer.
 const writeBufferSize = 128 << 10
 
+const defaultWatchGrace = 30 * time.Second
+
 // New returns a server that serves nothing until Serve is called. It must be
 // stopped in any case.
 func New(cfg Config) *Server {
@@ -80,6 +89,7 @@ func New(cfg Config) *Server {
 		grpc.KeepaliveEnforcementPolicy(keepaliveLimits),
 		grpc.WriteBufferSize(writeBufferSize),
 		grpc.WaitForHandlers(true),
+		grpc.InTapHandle(withCutoff),
 		grpc.ChainUnaryInterceptor(
 			logging.UnaryServerInterceptor(logger(s.log), finished...),
 			s.unaryStatus,
@@ -92,7 +102,7 @@ func New(cfg Config) *Server {
 			s.drain.intercept,
 		),
 	)
-	f := &fanout{resources: s.resources, drain: s.drain, watchTimeLimit: cfg.WatchTimeLimit}
+	f := &fanout{resources: s.resources, drain: s.drain, watchTimeLimit: cfg.WatchTimeLimit, watchGrace: cmp.Or(cfg.WatchGrace, defaultWatchGrace)}
 	s.grpc.RegisterService(serviceDesc(f), nil)
 	if cfg.Writes {
 		fanoutv1.RegisterStoreServiceServer(s.grpc, &writes{

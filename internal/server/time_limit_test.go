@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -128,5 +131,46 @@ func TestTheTimeLimitIsTheShorterOne(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The time limit ends the watch of a client that does not read, too. It is not told so
+// before it reads again, and then goes on where it was.
+func TestTheTimeLimitEndsAWatchOfAReaderThatStops(t *testing.T) {
+	in := start(t, settings{timeLimit: 100 * time.Millisecond, grace: 100 * time.Millisecond, messageBytes: 64 << 10})
+	ctx := within(t)
+	here := in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing).at
+	var want []event
+	for i := range 10 {
+		key, text := fmt.Sprint(i), strings.Repeat("x", 128<<10)
+		want = append(want, added(key, text, in.put(ctx, t, config, key, text)))
+	}
+	const window = 1 << 10
+	s := openRaw(ctx, t, in.address, &fanoutv1.WatchRequest{Resource: config, Begin: after(here)}, window)
+	s.attend()
+	in.lines.await(ctx, t, line{"msg": "finished call", "grpc.method": "Watch"})
+	if n := in.dispatchers[config].Interests(); n != 0 {
+		t.Errorf("%d interests are still watched", n)
+	}
+
+	s.grant(t, 1<<30)
+	all, err := s.await(ctx, t, "the stream ends", func(*rawStream) bool { return false })
+	if status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("the stream ends with %v, want DEADLINE_EXCEEDED", err)
+	}
+	got := eventsOf(all)
+	if len(got) == 0 || len(got) == len(want) {
+		t.Fatalf("the test is too easy: %d of %d events came", len(got), len(want))
+	}
+	for len(got) < len(want) {
+		req := &fanoutv1.WatchRequest{Resource: config, Begin: after(all[len(all)-1].GetPosition())}
+		s = openRaw(ctx, t, in.address, req, wideOpen)
+		s.attend()
+		// However it ends: it may be cut off again while the machine is busy.
+		more, _ := s.await(ctx, t, "the stream ends", func(*rawStream) bool { return false })
+		got, all = append(got, eventsOf(more)...), append(all, more...)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("all streams together, -want +got:\n%s", diff)
 	}
 }

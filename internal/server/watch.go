@@ -48,7 +48,11 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 		return err
 	}
 	if watch.limit > 0 {
-		timer := time.AfterFunc(watch.limit, func() { cancel(errTimeLimit) })
+		timer := time.AfterFunc(watch.limit, func() {
+			cancel(errTimeLimit)
+			// It does no harm to a watch that has ended by then.
+			time.AfterFunc(f.watchGrace, func() { cutOff(stream.Context()) })
+		})
 		defer timer.Stop()
 	}
 	return carry(ctx, stream, w)

@@ -637,7 +637,8 @@ type WatchRequest struct {
 	MaxBatchDelay *durationpb.Duration `protobuf:"bytes,12,opt,name=max_batch_delay,json=maxBatchDelay,proto3" json:"max_batch_delay,omitempty"`
 	// End the watch after this time, with a last position (DRAINING) and status
 	// OK. From 1 s to ten years; the server's own limit is for all watches and may
-	// be shorter. A client that does not read hears of it when it reads again.
+	// be shorter. A client that does not read hears of it when it reads again; if
+	// that takes it 30 s, without a last position and with DEADLINE_EXCEEDED.
 	// Default: the server's limit.
 	TimeLimit *durationpb.Duration `protobuf:"bytes,13,opt,name=time_limit,json=timeLimit,proto3" json:"time_limit,omitempty"`
 	// Rather end than leave out single events: where every event after the

@@ -48,8 +48,9 @@ type FanoutServiceClient interface {
 	// DELTA and of partial messages apart until they are complete never shows half
 	// of something. Responses arrive in this order: one CATCH_UP_BEGIN, any number
 	// of CATCH_UP_PART, one SYNCED, then LIVE and BOOKMARK. A subscriber that falls
-	// behind further than the server remembers gets another CATCH_UP_BEGIN in the
-	// same stream. With from_now the stream begins with a BOOKMARK instead.
+	// behind further than the server remembers, be it during a catch-up, gets another
+	// CATCH_UP_BEGIN in the same stream. With from_now the stream begins with a
+	// BOOKMARK instead.
 	//
 	// Ordered: revisions never decrease on a stream. Unique: no event comes twice,
 	// nor after resuming at the last position. Reliable: no event of the scope is
@@ -132,8 +133,9 @@ type FanoutServiceServer interface {
 	// DELTA and of partial messages apart until they are complete never shows half
 	// of something. Responses arrive in this order: one CATCH_UP_BEGIN, any number
 	// of CATCH_UP_PART, one SYNCED, then LIVE and BOOKMARK. A subscriber that falls
-	// behind further than the server remembers gets another CATCH_UP_BEGIN in the
-	// same stream. With from_now the stream begins with a BOOKMARK instead.
+	// behind further than the server remembers, be it during a catch-up, gets another
+	// CATCH_UP_BEGIN in the same stream. With from_now the stream begins with a
+	// BOOKMARK instead.
 	//
 	// Ordered: revisions never decrease on a stream. Unique: no event comes twice,
 	// nor after resuming at the last position. Reliable: no event of the scope is
