@@ -30,6 +30,7 @@ type tail struct {
 	changes    []object.Change // guarded by mu: those that the interest sees
 	bytes      int             // guarded by mu: their size
 	heard      int             // guarded by mu: counts what the store said
+	resumes    bool            // guarded by mu: what waits belongs to a replay, see merge
 	through    object.Revision // guarded by mu: everything up to here has been read
 	confirmed  bool            // guarded by mu: through was the store's revision, when that was last asked for
 	confirming bool            // guarded by mu: that is being asked
@@ -54,9 +55,9 @@ const (
 // does not answer while its watch is behind.
 const confirmRetry = 50 * time.Millisecond
 
-func (s *Source) newTail(interest *dispatch.Interest, latest bool, after object.Position, wake chan<- struct{}) *tail {
+func (s *Source) newTail(interest *dispatch.Interest, latest, resumes bool, after object.Position, wake chan<- struct{}) *tail {
 	t := &tail{
-		source: s, interest: interest, latest: latest, epoch: after.Epoch, through: after.Revision,
+		source: s, interest: interest, latest: latest, resumes: resumes, epoch: after.Epoch, through: after.Revision,
 		wake: wake, ask: make(chan struct{}),
 	}
 	t.ctx, t.stop = context.WithCancel(context.Background())
@@ -150,15 +151,22 @@ func (t *tail) deliver(u object.Update, previous []*object.Record) error {
 // whether that made room: half of the buffer, lest it is done for every change. It is
 // called with mu held.
 func (t *tail) merge() bool {
-	if !t.latest {
+	if !t.latest || t.resumes {
 		return false
 	}
-	t.changes = merge(t.changes, t.interest)
+	t.changes = merge(t.changes, t.interest, false)
 	t.bytes = 0
 	for i := range t.changes {
 		t.bytes += t.changes[i].Size()
 	}
 	return t.bytes <= t.source.cfg.BufferBytes/2
+}
+
+// resumed says that the replay is complete.
+func (t *tail) resumed() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.resumes = false
 }
 
 func (t *tail) end(err error) {

@@ -184,7 +184,7 @@ func (w *Watcher) message(kind object.MessageKind, pieces [][]byte) dispatch.Mes
 func (w *Watcher) follow(next step) {
 	w.dropTail()
 	w.step, w.through = next, w.cursor
-	w.tail = w.source.newTail(&w.interest, w.options.Latest, w.position(), w.wake)
+	w.tail = w.source.newTail(&w.interest, w.options.Latest, next == replaying, w.position(), w.wake)
 }
 
 // tell returns the next message about changes, if there is one.
@@ -213,6 +213,7 @@ func (w *Watcher) tell() (dispatch.Message, bool) {
 	if w.step == replaying {
 		if w.cursor >= w.to {
 			w.step = live
+			w.tail.resumed()
 			return w.message(object.Synced, nil), true
 		}
 		w.tail.confirm()
@@ -228,7 +229,7 @@ func (w *Watcher) take() {
 	}
 	w.pending, w.through, w.ended = w.tail.take()
 	if w.options.Latest && len(w.pending) > 1 {
-		w.pending, w.merged = merge(w.pending, &w.interest), true
+		w.pending, w.merged = merge(w.pending, &w.interest, w.step == replaying), true
 	}
 }
 

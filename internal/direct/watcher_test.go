@@ -346,6 +346,39 @@ func TestLatestBeyondTheBuffer(t *testing.T) {
 	}
 }
 
+// Who resumes is told that what came and went is gone: it may have been told that it
+// came by a part of a message.
+func TestLatestTellsWhoResumesWhatIsGone(t *testing.T) {
+	f, store := startTapped(t, direct.Config{})
+	from := f.position(t)
+	w := f.watch(t, dispatch.Interest{}, direct.After(from), dispatch.Options{Latest: true})
+	w.begins(t, object.Replay)
+	w.next(t, object.Synced)
+	f.commit(t, f.put("passing", "0", nil))
+	last := f.commit(t, remove("passing"))
+	store.await(t, last)
+	f.commit(t, f.put("k", "0", nil))
+	if m := w.next(t, object.Live); show(m) != fmt.Sprintf("+k@%d", last+1) {
+		t.Errorf("live: %s", show(m))
+	}
+	w = f.watch(t, dispatch.Interest{}, direct.After(from), dispatch.Options{Latest: true})
+	w.begins(t, object.Replay)
+	var all []string
+	for {
+		m, err := w.receive(contextFor(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Kind == object.Synced {
+			break
+		}
+		all = append(all, show(m))
+	}
+	if got := strings.Join(all, " "); !strings.Contains(got, fmt.Sprintf("-passing@%d", last)) {
+		t.Errorf("resumed: %s", got)
+	}
+}
+
 // A value that does not decode is served as it is, and logged once.
 func TestOpaqueValues(t *testing.T) {
 	var log bytes.Buffer
