@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func testConfig(t *testing.T) config.Config {
 	cfg := config.Defaults()
-	cfg.Listen = "127.0.0.1:0"
+	cfg.Listen, cfg.AdminListen = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.DataDir = filepath.Join(t.TempDir(), "data")
 	return cfg
 }

@@ -18,6 +18,7 @@ import (
 const (
 	root           = "../.."
 	printedAddress = "127.0.0.1:7420"
+	printedHTTP    = "127.0.0.1:7421"
 	printedEpoch   = "b482736315d63ce4-7c9e6679"
 )
 
@@ -26,7 +27,7 @@ func TestTour(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &reader{t: t, blocks: parse(string(text)), address: loopback.FreeAddress(t), data: t.TempDir(), epoch: printedEpoch}
+	r := &reader{t: t, blocks: parse(string(text)), address: loopback.FreeAddress(t), http: loopback.FreeAddress(t), data: t.TempDir(), epoch: printedEpoch}
 
 	server := r.start(r.next("sh"))
 	server.await("msg=serving")
@@ -63,6 +64,7 @@ type reader struct {
 	t       *testing.T
 	blocks  []block // still to come
 	address string  // instead of the printed one, which may be in use
+	http    string  // the same for HTTP
 	data    string  // directory of the server
 	epoch   string  // of the server, once it is known
 	prelude string  // what each terminal needs first
