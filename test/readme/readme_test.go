@@ -40,8 +40,7 @@ func TestTour(t *testing.T) {
 	if services := r.run(hello); !strings.Contains(services, "fanout.v1.FanoutService") {
 		t.Errorf("the server offers %q", services)
 	}
-	put := r.run(r.next("sh"))
-	r.same(json.NewDecoder(strings.NewReader(put)), r.next("json"))
+	r.answers()
 
 	watch := r.start(r.next("sh"))
 	r.same(watch.messages, r.next("json"))
@@ -54,6 +53,12 @@ func TestTour(t *testing.T) {
 	r.start(r.next("sh")).await("msg=serving")
 	r.run(r.next("sh"))
 	r.same(r.start(r.next("sh")).messages, r.next("json"))
+
+	r.answers()
+	watch = r.start(r.next("sh"))
+	r.same(watch.messages, r.next("json"))
+	r.answers()
+	r.same(watch.messages, r.next("json"))
 	if len(r.blocks) > 0 {
 		t.Errorf("README.md has more: %v", r.blocks)
 	}
@@ -92,6 +97,13 @@ func (r *reader) next(language string) string {
 	text := r.blocks[0].text
 	r.blocks = r.blocks[1:]
 	return text
+}
+
+// answers runs a command whose output is printed behind it.
+func (r *reader) answers() {
+	r.t.Helper()
+	out := r.run(r.next("sh"))
+	r.same(json.NewDecoder(strings.NewReader(out)), r.next("json"))
 }
 
 var epochPattern = regexp.MustCompile(`"epoch": "([0-9a-f-]+)"`)
