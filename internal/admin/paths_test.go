@@ -184,11 +184,11 @@ func TestErrorsOverHTTP(t *testing.T) {
 	}
 	// A watch that cannot begin has the status that any other request would have.
 	for path, want := range map[string]int{
-		"/v1/resources/x/watch":                                    404,
-		"/v1/resources/config/watch?epoch=x":                       200, // another epoch leads to a RESET
+		"/v1/resources/x/watch":                                       404,
+		"/v1/resources/config/watch?epoch=x":                          200, // another epoch leads to a RESET
 		"/v1/resources/config/watch?epoch=x&revision=1&every_event=1": 410,
-		"/v1/resources/config/watch?from_now=true&time_limit=soon": 400,
-		"/v1/resources/config/watch?bookmark_interval=1ms":         400,
+		"/v1/resources/config/watch?from_now=true&time_limit=soon":    400,
+		"/v1/resources/config/watch?bookmark_interval=1ms":            400,
 	} {
 		resp := s.send(t, t.Context(), "GET", path, "")
 		if resp.Body.Close(); resp.StatusCode != want {

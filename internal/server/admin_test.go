@@ -17,7 +17,9 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-func (in *instance) admin() fanoutv1.AdminServiceClient { return fanoutv1.NewAdminServiceClient(in.conn) }
+func (in *instance) admin() fanoutv1.AdminServiceClient {
+	return fanoutv1.NewAdminServiceClient(in.conn)
+}
 
 // status returns what operators see of a resource.
 func (in *instance) status(ctx context.Context, t *testing.T, resource string, measure bool) *fanoutv1.ResourceStatus {
