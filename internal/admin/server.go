@@ -85,7 +85,6 @@ func newHandler(cfg Config) (http.Handler, error) {
 		runtime.WithUnescapingMode(runtime.UnescapingModeAllCharacters),
 		// A POST is a POST: what says otherwise gets around the checks of browsers.
 		runtime.WithDisablePathLengthFallback(),
-		runtime.WithDisableHTTPMethodOverride(),
 	)
 	ctx := context.Background() // nothing is started
 	conn := heartbeats{cfg.Conn}

@@ -300,6 +300,9 @@ func TestOperatorsSeeWhoIsStuck(t *testing.T) {
 		in.put(ctx, t, config, "a", large)
 	}
 	first := in.awaitWatcher(ctx, t, (*fanoutv1.WatcherStatus).GetBlocked)
+	if first.GetState() != fanoutv1.WatcherStatus_STATE_LIVE {
+		t.Errorf("a watch of what happens from now on is %v", first.GetState())
+	}
 	const waiting = 5
 	for range waiting {
 		in.put(ctx, t, config, "a", large)
