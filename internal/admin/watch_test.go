@@ -142,7 +142,7 @@ func TestAReaderWhoStopsIsNotBuffered(t *testing.T) {
 	}
 	s.awaitWatchers(t, func(all []*fanoutv1.WatcherStatus) bool { return len(all) == 1 && all[0].GetMessages() > 0 })
 
-	const written, kept = 40 << 20, 12 << 20 // most of what is kept lies in the socket
+	const written, kept = 16 << 20, 8 << 20 // what is kept lies in sockets, but for a MiB or so
 	value := strings.Repeat("x", 512<<10)
 	var last int64
 	for range written / len(value) {
@@ -151,6 +151,8 @@ func TestAReaderWhoStopsIsNotBuffered(t *testing.T) {
 	all := s.awaitWatchers(t, func(all []*fanoutv1.WatcherStatus) bool { return all[0].GetBlocked() && all[0].GetLagRevisions() > 0 })
 	if sent := all[0].GetBytes(); sent > kept {
 		t.Errorf("%d bytes were sent to somebody who does not read", sent)
+	} else {
+		t.Logf("%d bytes were sent", sent)
 	}
 	drained := make(chan error, 1)
 	go func() {
@@ -170,9 +172,9 @@ func TestAStopDoesNotWaitForReaders(t *testing.T) {
 	resp := s.send(t, t.Context(), http.MethodGet, "/v1/resources/config/watch", "")
 	defer resp.Body.Close()
 	value := strings.Repeat("x", 512<<10)
-	for range 40 {
+	s.awaitWatchers(t, func(all []*fanoutv1.WatcherStatus) bool {
 		s.put(t, "large", value)
-	}
-	s.awaitWatchers(t, func(all []*fanoutv1.WatcherStatus) bool { return all[0].GetBlocked() })
+		return all[0].GetBlocked()
+	})
 	s.stop()
 }
