@@ -251,5 +251,6 @@ func (c *Cacher) follow(ctx context.Context, settled func()) error {
 		if caughtUp && !c.following.Load() {
 			c.following.Store(true)
 		}
+		c.heardAt.Store(c.now.UnixNano())
 	}
 }

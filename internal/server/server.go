@@ -50,6 +50,7 @@ type Server struct {
 	resources resources
 	drain     *drain
 
+	local      sync.WaitGroup // the goroutines that serve the connections of Local
 	healthDone sync.WaitGroup // the goroutine that keeps the health service up to date
 	stopHealth context.CancelFunc
 }
@@ -102,13 +103,18 @@ func New(cfg Config) *Server {
 			s.drain.intercept,
 		),
 	)
-	f := &fanout{resources: s.resources, drain: s.drain, watchTimeLimit: cfg.WatchTimeLimit, watchGrace: cmp.Or(cfg.WatchGrace, defaultWatchGrace)}
+	sessions := newSessions()
+	f := &fanout{
+		resources: s.resources, drain: s.drain, sessions: sessions,
+		watchTimeLimit: cfg.WatchTimeLimit, watchGrace: cmp.Or(cfg.WatchGrace, defaultWatchGrace),
+	}
 	s.grpc.RegisterService(serviceDesc(f), nil)
 	if cfg.Writes {
 		fanoutv1.RegisterStoreServiceServer(s.grpc, &writes{
 			resources: s.resources, maxValueBytes: cfg.MaxValueBytes, maxOperations: cfg.MaxOperations,
 		})
 	}
+	fanoutv1.RegisterAdminServiceServer(s.grpc, &admin{resources: s.resources, sessions: sessions})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
 
@@ -141,6 +147,7 @@ func (s *Server) Stop(ctx context.Context) {
 	defer cutOff()
 	s.drain.end()
 	s.grpc.GracefulStop()
+	s.local.Wait()
 }
 
 // logger writes what the interceptors say with slog.

@@ -67,6 +67,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		"internal/wire":              {"internal/object", "gen"},
 		"internal/store":             {"internal/object"},
 		"internal/server":            {"internal/cacher", "internal/direct", "internal/dispatch", "internal/object", "internal/selector", "internal/wire", "gen"},
+		"internal/admin":             {"gen"},
 		"internal/config":            {"internal/object"},
 		"internal/app":               {"internal"},
 		"internal/check":             {"internal/object", "internal/selector"},
@@ -97,15 +98,16 @@ func TestImportsGoOneWay(t *testing.T) {
 func TestLibrariesHaveOneOwner(t *testing.T) {
 	owners := map[string][]string{
 		"go.etcd.io/etcd":                   {"internal/store", "test"},
-		"google.golang.org/grpc":            {"internal/server", "internal/store", "gen", "test"},
-		"google.golang.org/protobuf":        {"internal/object", "internal/server", "internal/wire", "internal/check/recorded", "gen", "test"},
+		"google.golang.org/grpc":            {"internal/admin", "internal/server", "internal/store", "gen", "test"},
+		"google.golang.org/protobuf":        {"internal/admin", "internal/object", "internal/server", "internal/wire", "internal/check/recorded", "gen", "test"},
 		"github.com/spf13":                  {"cmd"},
 		"github.com/goccy/go-yaml":          {"cmd", "internal/config"},
 		"github.com/tidwall/btree":          {"internal/cacher"},
 		"github.com/tidwall/gjson":          {"internal/object"},
 		"k8s.io":                            {"internal/selector"},
-		"google.golang.org/genproto":        {"internal/server", "test"},
-		"github.com/grpc-ecosystem":         {"internal/server"},
+		"google.golang.org/genproto":        {"internal/admin", "internal/server", "test"},
+		"github.com/grpc-ecosystem":         {"internal/admin", "internal/server", "gen/http"},
+		"net/http":                          {"internal/admin", "gen/http", "test"},
 		"github.com/gofrs/flock":            {"internal/store"},
 		"go.uber.org/zap":                   {"internal/store", "test"},
 		"github.com/prometheus":             {},
@@ -131,6 +133,20 @@ func TestTheCoreDependsOnNoTransport(t *testing.T) {
 		}
 		for _, path := range p.Deps {
 			if in(path, "google.golang.org/grpc", "go.etcd.io/etcd", "net/http", module+"gen") {
+				t.Errorf("%s depends on %s", p.ImportPath, path)
+			}
+		}
+	}
+}
+
+// What clients of the protocol link does not bring the gateway along.
+func TestGeneratedCodeIsLight(t *testing.T) {
+	for _, p := range packages(t) {
+		if !in(p.ImportPath, "gen/fanout") {
+			continue
+		}
+		for _, path := range p.Deps {
+			if in(path, "github.com/grpc-ecosystem") {
 				t.Errorf("%s depends on %s", p.ImportPath, path)
 			}
 		}
