@@ -46,7 +46,7 @@ func TestTestsDoNotSleep(t *testing.T) {
 func TestLeaksAreLookedFor(t *testing.T) {
 	starts, looks := map[string]bool{}, map[string]bool{}
 	for f := range files(t) {
-		if !in(f.pkg.ImportPath, "internal") {
+		if !in(f.pkg.ImportPath, "client", "internal") {
 			continue
 		}
 		path := f.pkg.ImportPath
