@@ -70,6 +70,7 @@ type Cacher struct {
 
 	following  atomic.Bool  // a watch of the store is running and has been heard of
 	heard      atomic.Int64 // counts what watches said
+	heardAt    atomic.Int64 // when the last of it was said; Unix nanoseconds, 0: never
 	mismatches atomic.Int64 // counts what audits found
 	progress   progressDemand
 	current    currentRevision
@@ -110,6 +111,28 @@ func (c *Cacher) Ready() <-chan struct{} { return c.ready }
 // Following reports whether the state keeps up with the store. While it is false
 // the state may be old: the store is away, or the cacher is catching up.
 func (c *Cacher) Following() bool { return c.following.Load() }
+
+// Heard returns when the watch of the store has last said anything, if only how far
+// it is; the zero time where it has not. What the store had then is in the state.
+func (c *Cacher) Heard() time.Time {
+	at := c.heardAt.Load()
+	if at == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, at)
+}
+
+// StoreRevision asks the store for its revision. Callers who wait share a question.
+// Errors are those of [Cacher.Read].
+func (c *Cacher) StoreRevision(ctx context.Context) (object.Revision, error) {
+	waiting, cancel := context.WithTimeout(ctx, c.cfg.ReadWait)
+	defer cancel()
+	r, err := c.current.get(waiting)
+	if err != nil {
+		return 0, readError(ctx, err)
+	}
+	return r, nil
+}
 
 // Advance asks the store how far it is, so that the revision of a quiet resource
 // advances soon. It does not wait.

@@ -221,5 +221,6 @@ func (c *Cacher) follow(ctx context.Context, settled func()) error {
 		}
 		c.heard.Add(1)
 		c.apply(update)
+		c.heardAt.Store(c.now.UnixNano())
 	}
 }

@@ -3,6 +3,7 @@ package cacher
 import (
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/tidwall/btree"
 
@@ -41,6 +42,20 @@ func (s *State) Len() int { return s.objects.Len() }
 
 // WindowLen returns the number of changes in the window.
 func (s *State) WindowLen() int { return s.window.count }
+
+// WindowBytes returns the memory that the changes in the window account for,
+// roughly.
+func (s *State) WindowBytes() int { return s.window.bytes }
+
+// Arrived returns when the oldest change in the window that happened after the
+// revision arrived here, or false where there is none.
+func (s *State) Arrived(after object.Revision) (time.Time, bool) {
+	i := s.window.search(after)
+	if i == s.window.count {
+		return time.Time{}, false
+	}
+	return s.window.received(i), true
+}
 
 // Get returns the object with the given key, or nil.
 func (s *State) Get(key object.Key) *object.Object {

@@ -59,6 +59,13 @@ func (s *shard) wakeAll(buffer []*Watcher) []*Watcher {
 	return buffer
 }
 
+// isParked reports whether the watcher waits to be woken.
+func (s *shard) isParked(w *Watcher) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return w.slot >= 0
+}
+
 // waker wakes the watchers of its shards on a goroutine of its own.
 type waker struct {
 	mu     sync.Mutex

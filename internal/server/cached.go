@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -87,6 +91,50 @@ func (s cached) begin(ctx context.Context, w *watch) (begin dispatch.Begin, err 
 		return dispatch.FromSnapshot(needed), err
 	}
 	return dispatch.FromNow(s.cacher.State().Position()), nil
+}
+
+func (s cached) describe(ctx context.Context, r *fanoutv1.ResourceStatus, measure bool) {
+	r.Cached = true
+	r.Interests = int64(s.dispatcher.Interests())
+	r.OpaqueValues = s.cacher.Opaque()
+	if heard := s.cacher.Heard(); !heard.IsZero() {
+		r.Age = durationpb.New(time.Since(heard))
+	}
+	state := s.cacher.State()
+	if state == nil {
+		return
+	}
+	// The store is asked after the state was taken, so that it cannot be behind it.
+	if measure {
+		if now, err := s.cacher.StoreRevision(ctx); err == nil {
+			r.LagRevisions = new(int64(max(0, now-state.Revision())))
+		}
+	}
+	r.Position = position(state.Position())
+	r.Objects = new(int64(state.Len()))
+	r.Window = &fanoutv1.WindowStatus{
+		OldestRevision: int64(state.Replayable()),
+		Changes:        int64(state.WindowLen()),
+		Bytes:          int64(state.WindowBytes()),
+		Span:           durationpb.New(0),
+	}
+	if oldest, ok := state.Arrived(0); ok {
+		r.Window.Span = durationpb.New(time.Since(oldest))
+	}
+}
+
+// backlog returns what waits for a watcher of the resource that is at the position,
+// and for how long that has been so.
+func (s cached) backlog(w *dispatch.Watcher, at object.Position) (b dispatch.Backlog, lag int64, since time.Duration) {
+	b = w.Backlog(at)
+	state := s.cacher.State()
+	if b.Events == 0 || state == nil || state.Position().Epoch != at.Epoch {
+		return b, 0, 0
+	}
+	if arrived, ok := state.Arrived(b.After); ok {
+		since = time.Since(arrived)
+	}
+	return b, int64(max(0, state.Revision()-at.Revision)), since
 }
 
 // cachedView is a state, or the past of one.

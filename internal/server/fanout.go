@@ -22,6 +22,7 @@ const (
 type fanout struct {
 	resources      resources
 	drain          *drain
+	sessions       *sessions
 	watchTimeLimit time.Duration // see Config
 }
 

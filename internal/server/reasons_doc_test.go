@@ -48,6 +48,7 @@ var examples = []error{
 	object.ErrUnavailable,
 	object.ErrNoSpace,
 	errDraining,
+	errEnded,
 	dispatch.ErrStopped,
 	errPanic,
 	object.ErrCompacted, // nobody should ever see it

@@ -49,6 +49,7 @@ func TestReflectionListsTheServices(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	want := []string{
+		"fanout.v1.AdminService",
 		"fanout.v1.FanoutService",
 		"fanout.v1.StoreService",
 		"grpc.health.v1.Health",

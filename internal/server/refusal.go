@@ -61,6 +61,9 @@ var (
 	// errDraining ends streams and requests while the server stops.
 	errDraining = errors.New("the server is stopping")
 
+	// errEnded ends a watch that an operator does not want.
+	errEnded = errors.New("an operator has ended the watch, resume it here or at another server")
+
 	// errPanic is what remains of a panic; the rest is in the log.
 	errPanic = errors.New("the handler panicked")
 )

@@ -92,13 +92,15 @@ func New(cfg Config) *Server {
 			s.drain.intercept,
 		),
 	)
-	f := &fanout{resources: s.resources, drain: s.drain, watchTimeLimit: cfg.WatchTimeLimit}
+	sessions := newSessions()
+	f := &fanout{resources: s.resources, drain: s.drain, sessions: sessions, watchTimeLimit: cfg.WatchTimeLimit}
 	s.grpc.RegisterService(serviceDesc(f), nil)
 	if cfg.Writes {
 		fanoutv1.RegisterStoreServiceServer(s.grpc, &writes{
 			resources: s.resources, maxValueBytes: cfg.MaxValueBytes, maxOperations: cfg.MaxOperations,
 		})
 	}
+	fanoutv1.RegisterAdminServiceServer(s.grpc, &admin{resources: s.resources, sessions: sessions})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
@@ -25,6 +26,10 @@ type source interface {
 
 	// following reports whether the source hears of the store.
 	following() bool
+
+	// describe fills in what is known of the source. It asks the store how far it is
+	// if it is to measure, and leaves out what cannot be found out.
+	describe(ctx context.Context, r *fanoutv1.ResourceStatus, measure bool)
 }
 
 // view is a resource at one position.

@@ -96,6 +96,8 @@ func answerTo(err error) answer {
 		return answer{reason: ReasonWriteTooLarge, message: object.ErrTooLarge.Error()}
 	case errors.Is(err, object.ErrUnavailable):
 		return answer{reason: ReasonStoreUnavailable, message: object.ErrUnavailable.Error()}
+	case errors.Is(err, errEnded):
+		return answer{reason: ReasonDraining}
 	case errors.Is(err, errDraining), errors.Is(err, dispatch.ErrStopped):
 		return answer{reason: ReasonDraining, message: errDraining.Error()}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
@@ -45,6 +46,17 @@ func (s uncached) watch(ctx context.Context, w *watch) (watcher, error) {
 		begin = direct.FromSnapshot(c.at)
 	}
 	return s.source.Watch(ctx, w.interest, begin, w.options)
+}
+
+func (s uncached) describe(ctx context.Context, r *fanoutv1.ResourceStatus, measure bool) {
+	r.Interests = r.GetWatchers()
+	r.OpaqueValues = s.source.Opaque()
+	if !measure {
+		return
+	}
+	if now, err := s.source.Position(ctx, 0); err == nil {
+		r.Position, r.LagRevisions = position(now), new(int64(0))
+	}
 }
 
 // uncachedView is etcd's history at one position.

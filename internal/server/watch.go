@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -43,6 +44,8 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 		return err
 	}
 	defer w.Close()
+	session := f.sessions.begin(stream.Context(), req, w, func() { cancel(errEnded) })
+	defer f.sessions.end(session)
 	// The watcher is registered: who has the header knows that.
 	if err := stream.SendHeader(metadata.MD{}); err != nil {
 		return err
@@ -51,21 +54,21 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 		timer := time.AfterFunc(watch.limit, func() { cancel(errTimeLimit) })
 		defer timer.Stop()
 	}
-	return carry(ctx, stream, w)
+	return carry(ctx, &outlet{stream, session}, w)
 }
 
-// carry brings the messages of a watcher to its stream until one of the two, or
+// carry brings the messages of a watcher to its client until one of the two, or
 // ctx, ends.
-func carry(ctx context.Context, stream grpc.ServerStream, w watcher) error {
+func carry(ctx context.Context, to *outlet, w watcher) error {
 	for {
 		m, err := w.Next(ctx)
 		end := context.Cause(ctx)
-		ours := errors.Is(end, errDraining) || errors.Is(end, errTimeLimit)
+		ours := errors.Is(end, errDraining) || errors.Is(end, errTimeLimit) || errors.Is(end, errEnded)
 		switch {
 		case err == nil:
 			// What Next has returned counts as delivered, so it is sent before
 			// anything else, be it the last message.
-			if err := send(stream, m); err != nil {
+			if err := to.send(m); err != nil {
 				return err
 			}
 		case errors.Is(err, dispatch.ErrStopped):
@@ -74,7 +77,7 @@ func carry(ctx context.Context, stream grpc.ServerStream, w watcher) error {
 			return err
 		}
 		if ours {
-			return endWatch(stream, w, end)
+			return endWatch(to, w, end)
 		}
 	}
 }
@@ -84,9 +87,9 @@ var errTimeLimit = errors.New("the time limit of the watch has come")
 
 // endWatch tells the client where to resume and ends the stream, with an error if
 // that is not what the client could expect.
-func endWatch(stream grpc.ServerStream, w watcher, reason error) error {
+func endWatch(to *outlet, w watcher, reason error) error {
 	last := dispatch.Message{Header: object.Header{Kind: object.Draining, Position: w.Position()}}
-	if err := send(stream, last); err != nil {
+	if err := to.send(last); err != nil {
 		return err
 	}
 	if errors.Is(reason, errTimeLimit) {
@@ -95,8 +98,20 @@ func endWatch(stream grpc.ServerStream, w watcher, reason error) error {
 	return reason
 }
 
-func send(stream grpc.ServerStream, m dispatch.Message) error {
-	return stream.SendMsg(joined(m.Events, wire.AppendHeader(nil, m.Header)))
+// outlet is where the messages of a watch go.
+type outlet struct {
+	stream  grpc.ServerStream
+	session *session // notes what was sent
+}
+
+func (o *outlet) send(m dispatch.Message) error {
+	message := joined(m.Events, wire.AppendHeader(nil, m.Header))
+	o.session.sending()
+	if err := o.stream.SendMsg(message); err != nil {
+		return err
+	}
+	o.session.sent(&m.Header, mem.BufferSlice(message).Len())
+	return nil
 }
 
 // watch is what a request asks for.

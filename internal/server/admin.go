@@ -1,0 +1,188 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// maxWatchersPage is the largest number of watches on a page.
+const maxWatchersPage = 1000
+
+// admin implements AdminService.
+type admin struct {
+	fanoutv1.UnimplementedAdminServiceServer
+	resources resources
+	sessions  *sessions
+}
+
+// ListResources implements AdminService.
+func (a *admin) ListResources(ctx context.Context, req *fanoutv1.ListResourcesRequest) (*fanoutv1.ListResourcesResponse, error) {
+	watchers := a.sessions.count()
+	resp := &fanoutv1.ListResourcesResponse{}
+	var describing sync.WaitGroup // etcd is asked about all of them at once
+	for _, name := range slices.Sorted(maps.Keys(a.resources)) {
+		r := a.resources[name]
+		status := &fanoutv1.ResourceStatus{Name: name, Codec: r.Codec.Name(), Fields: r.Fields, Watchers: int64(watchers[name])}
+		resp.Resources = append(resp.Resources, status)
+		describing.Go(func() {
+			source := r.source()
+			status.State = stateOf(source)
+			source.describe(ctx, status, req.GetMeasureLag())
+		})
+	}
+	describing.Wait()
+	return resp, nil
+}
+
+func stateOf(s source) fanoutv1.ResourceStatus_State {
+	switch {
+	case !s.loaded():
+		return fanoutv1.ResourceStatus_STATE_LOADING
+	case !s.following():
+		return fanoutv1.ResourceStatus_STATE_CUT_OFF
+	}
+	return fanoutv1.ResourceStatus_STATE_SERVING
+}
+
+// ListWatchers implements AdminService.
+func (a *admin) ListWatchers(_ context.Context, req *fanoutv1.ListWatchersRequest) (*fanoutv1.ListWatchersResponse, error) {
+	if name := req.GetResource(); name != "" {
+		if _, err := a.resources.find(name); err != nil {
+			return nil, err
+		}
+	}
+	var check checker
+	size := int(req.GetPageSize())
+	if size < 0 || size > maxWatchersPage {
+		check.refuse("page_size", "is %d, must be between 0 and %d", size, maxWatchersPage)
+	}
+	size = cmp.Or(size, maxWatchersPage)
+	byLag := check.order("order", req.GetOrder())
+	var after uint64
+	if token := req.GetPageToken(); token != "" {
+		var ok bool
+		if after, ok = a.sessions.number(token); !ok {
+			check.refuse("page_token", "is not a page token of this server")
+		}
+		if byLag {
+			check.refuse("page_token", "must be empty with ORDER_LAG, which has one page only")
+		}
+	}
+	if err := check.err(); err != nil {
+		return nil, err
+	}
+	all := a.sessions.of(req.GetResource())
+	resp := &fanoutv1.ListWatchersResponse{Total: int64(len(all))}
+	if byLag {
+		resp.Watchers = a.furthestBehind(all, size)
+		return resp, nil
+	}
+	bytes := 0
+	for _, s := range all {
+		if s.number <= after {
+			continue
+		}
+		w := a.describe(s)
+		bytes += proto.Size(w)
+		if n := len(resp.GetWatchers()); n == size || n > 0 && bytes > maxListBytes {
+			resp.NextPageToken = resp.GetWatchers()[n-1].GetId()
+			break
+		}
+		resp.Watchers = append(resp.Watchers, w)
+	}
+	return resp, nil
+}
+
+// furthestBehind returns the sessions that are furthest behind in time.
+func (a *admin) furthestBehind(all []*session, most int) []*fanoutv1.WatcherStatus {
+	watchers := make([]*fanoutv1.WatcherStatus, len(all))
+	for i, s := range all {
+		watchers[i] = a.describe(s)
+	}
+	slices.SortStableFunc(watchers, func(x, y *fanoutv1.WatcherStatus) int {
+		return cmp.Compare(y.GetLag().AsDuration(), x.GetLag().AsDuration())
+	})
+	bytes := 0
+	for i, w := range watchers {
+		if bytes += proto.Size(w); i == most || i > 0 && bytes > maxListBytes {
+			return watchers[:i]
+		}
+	}
+	return watchers
+}
+
+// order checks an order and reports whether it is that of the lag.
+func (c *checker) order(field string, o fanoutv1.ListWatchersRequest_Order) bool {
+	switch o {
+	case fanoutv1.ListWatchersRequest_ORDER_UNSPECIFIED, fanoutv1.ListWatchersRequest_ORDER_ID:
+		return false
+	case fanoutv1.ListWatchersRequest_ORDER_LAG:
+		return true
+	}
+	c.refuse(field, "is %d, which is not defined", o)
+	return false
+}
+
+// describe returns what is known of a session.
+func (a *admin) describe(s *session) *fanoutv1.WatcherStatus {
+	at := s.position()
+	w := &fanoutv1.WatcherStatus{
+		Id:        a.sessions.id(s),
+		Peer:      s.peer,
+		UserAgent: s.userAgent,
+		Request:   s.request,
+		Since:     timestamppb.New(s.since),
+		State:     fanoutv1.WatcherStatus_STATE_LIVE,
+		Blocked:   s.blocked(),
+		Position:  position(at),
+		Messages:  s.messages.Load(),
+		Bytes:     s.bytes.Load(),
+	}
+	if s.catching.Load() {
+		w.State = fanoutv1.WatcherStatus_STATE_CATCHING_UP
+	}
+	watcher, ok := s.watcher.(*dispatch.Watcher)
+	r := a.resources[s.request.GetResource()]
+	if !ok || at.Revision == 0 {
+		return w
+	}
+	backlog, lag, since := cached{r.Cacher, r.Dispatcher}.backlog(watcher, at)
+	w.LagRevisions, w.Lag = &lag, durationpb.New(since)
+	if backlog.Events >= 0 {
+		w.LagEvents = new(int64(backlog.Events))
+	}
+	return w
+}
+
+// EndWatcher implements AdminService.
+func (a *admin) EndWatcher(_ context.Context, req *fanoutv1.EndWatcherRequest) (*fanoutv1.EndWatcherResponse, error) {
+	var check checker
+	if req.GetId() == "" {
+		check.refuse("id", "must not be empty")
+	}
+	if err := check.err(); err != nil {
+		return nil, err
+	}
+	s := a.sessions.find(req.GetId())
+	if s == nil {
+		return &fanoutv1.EndWatcherResponse{}, nil
+	}
+	s.cancel()
+	return &fanoutv1.EndWatcherResponse{Ended: true}, nil
+}
+
+// position returns a position as the protocol has it.
+func position(p object.Position) *fanoutv1.Position {
+	return &fanoutv1.Position{Epoch: string(p.Epoch), Revision: int64(p.Revision)}
+}

@@ -1,0 +1,202 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// session is a watch that is being served, as operators see it. Its goroutine notes
+// what it sends with a few atomic stores; those who look never make it wait.
+type session struct {
+	number    uint64 // counts the sessions of this server
+	peer      string
+	userAgent string
+	request   *fanoutv1.WatchRequest
+	since     time.Time
+	watcher   watcher
+	cancel    func() // ends the watch; may be called at any time
+
+	begun    atomic.Int64 // messages whose sending has begun
+	messages atomic.Int64 // messages that were handed to the network
+	bytes    atomic.Int64 // their size
+	catching atomic.Bool  // a catch-up is under way
+	epoch    atomic.Pointer[object.Epoch]
+	revision atomic.Int64
+}
+
+// maxUserAgentBytes is how much is remembered of what a client says it is.
+const maxUserAgentBytes = 256
+
+// sending notes that a message is on its way.
+func (s *session) sending() { s.begun.Store(s.messages.Load() + 1) }
+
+// sent notes that it was handed to the network.
+func (s *session) sent(h *object.Header, size int) {
+	switch h.Kind {
+	case object.CatchUpBegin:
+		s.catching.Store(true)
+	case object.Synced:
+		s.catching.Store(false)
+	}
+	if known := s.epoch.Load(); known == nil || *known != h.Position.Epoch {
+		epoch := h.Position.Epoch
+		s.epoch.Store(&epoch)
+	}
+	s.revision.Store(int64(h.Position.Revision))
+	s.bytes.Store(s.bytes.Load() + int64(size))
+	s.messages.Store(s.begun.Load())
+}
+
+// blocked reports whether a message waits for the network.
+func (s *session) blocked() bool {
+	// The order matters: what is begun later must not look as if it were waiting.
+	begun := s.begun.Load()
+	return begun > s.messages.Load()
+}
+
+// position returns where the client is.
+func (s *session) position() object.Position {
+	p := object.Position{Revision: object.Revision(s.revision.Load())}
+	if epoch := s.epoch.Load(); epoch != nil {
+		p.Epoch = *epoch
+	}
+	return p
+}
+
+// sessions are all watches that are being served.
+type sessions struct {
+	server string // begins the ids: other servers, and this one before a restart, have others
+
+	mu     sync.Mutex
+	latest uint64              // guarded by mu: the number of the session that began last
+	active map[uint64]*session // guarded by mu
+}
+
+func newSessions() *sessions {
+	random := rand.Uint64()
+	b := make([]byte, 0, 6)
+	for i := range cap(b) {
+		b = append(b, byte(random>>(8*i)))
+	}
+	return &sessions{server: hex.EncodeToString(b), active: map[uint64]*session{}}
+}
+
+// begin notes a watch. Who has begun must end.
+func (a *sessions) begin(ctx context.Context, req *fanoutv1.WatchRequest, w watcher, cancel func()) *session {
+	s := &session{request: asked(req), since: time.Now(), watcher: w, cancel: cancel}
+	s.peer, s.userAgent = caller(ctx)
+	s.catching.Store(!req.GetFromNow())
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.latest++
+	s.number = a.latest
+	a.active[s.number] = s
+	return s
+}
+
+func (a *sessions) end(s *session) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.active, s.number)
+}
+
+// asked returns what is worth showing of a request. It is a copy, because the
+// original can have grown by fields that nobody knows.
+func asked(req *fanoutv1.WatchRequest) *fanoutv1.WatchRequest {
+	return &fanoutv1.WatchRequest{
+		Resource:         req.GetResource(),
+		Scope:            scopeOnly(req.GetScope()),
+		LabelSelector:    req.GetLabelSelector(),
+		FieldSelector:    req.GetFieldSelector(),
+		PreviousObject:   req.GetPreviousObject(),
+		OmitValues:       req.GetOmitValues(),
+		BookmarkInterval: req.GetBookmarkInterval(),
+		Delivery:         req.GetDelivery(),
+		MaxBatchDelay:    req.GetMaxBatchDelay(),
+		TimeLimit:        req.GetTimeLimit(),
+		EveryEvent:       req.GetEveryEvent(),
+	}
+}
+
+func scopeOnly(s *fanoutv1.Scope) *fanoutv1.Scope {
+	if s.GetScope() == nil {
+		return nil
+	}
+	return &fanoutv1.Scope{Scope: s.GetScope()}
+}
+
+// caller returns who makes a request.
+func caller(ctx context.Context) (address, userAgent string) {
+	if p, ok := peer.FromContext(ctx); ok {
+		address = p.Addr.String()
+	}
+	if values := metadata.ValueFromIncomingContext(ctx, "user-agent"); len(values) > 0 {
+		userAgent = clip(values[0], maxUserAgentBytes)
+	}
+	return address, userAgent
+}
+
+// id returns the name under which operators know a session.
+func (a *sessions) id(s *session) string { return a.server + "-" + strconv.FormatUint(s.number, 10) }
+
+// number returns the number of the session with the id, or false where no session
+// of this server can have it.
+func (a *sessions) number(id string) (uint64, bool) {
+	server, digits, ok := strings.Cut(id, "-")
+	if !ok || server != a.server {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(digits, 10, 64)
+	return n, err == nil
+}
+
+// find returns the session with the id, or nil.
+func (a *sessions) find(id string) *session {
+	n, ok := a.number(id)
+	if !ok {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.active[n]
+}
+
+// of returns the sessions of a resource, or of all if it is empty, in the order in
+// which they began.
+func (a *sessions) of(resource string) []*session {
+	a.mu.Lock()
+	found := make([]*session, 0, len(a.active))
+	for _, s := range a.active {
+		if resource == "" || s.request.GetResource() == resource {
+			found = append(found, s)
+		}
+	}
+	a.mu.Unlock()
+	slices.SortFunc(found, func(x, y *session) int { return cmp.Compare(x.number, y.number) })
+	return found
+}
+
+// count returns the number of sessions by resource.
+func (a *sessions) count() map[string]int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := map[string]int{}
+	for _, s := range a.active {
+		n[s.request.GetResource()]++
+	}
+	return n
+}
