@@ -1,0 +1,372 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+func (in *instance) admin() fanoutv1.AdminServiceClient { return fanoutv1.NewAdminServiceClient(in.conn) }
+
+// status returns what operators see of a resource.
+func (in *instance) status(ctx context.Context, t *testing.T, resource string, measure bool) *fanoutv1.ResourceStatus {
+	t.Helper()
+	resp, err := in.admin().ListResources(ctx, &fanoutv1.ListResourcesRequest{MeasureLag: measure})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, r := range resp.GetResources() {
+		names = append(names, r.GetName())
+	}
+	if want := []string{blobs, config, documents}; !slices.Equal(names, want) {
+		t.Fatalf("the resources are %q, want %q", names, want)
+	}
+	return resp.GetResources()[slices.Index(names, resource)]
+}
+
+// watchers returns a page of watches.
+func (in *instance) watchers(ctx context.Context, t *testing.T, req *fanoutv1.ListWatchersRequest) *fanoutv1.ListWatchersResponse {
+	t.Helper()
+	resp, err := in.admin().ListWatchers(ctx, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
+// awaitWatcher returns what operators see of the only watch when it is as wanted.
+func (in *instance) awaitWatcher(ctx context.Context, t *testing.T, is func(*fanoutv1.WatcherStatus) bool) *fanoutv1.WatcherStatus {
+	t.Helper()
+	for {
+		all := in.watchers(ctx, t, &fanoutv1.ListWatchersRequest{}).GetWatchers()
+		if len(all) != 1 {
+			t.Fatalf("there are %d watches, want 1", len(all))
+		}
+		if is(all[0]) {
+			return all[0]
+		}
+	}
+}
+
+func TestOperatorsSeeHowAResourceDoes(t *testing.T) {
+	in := start(t, settings{
+		window:  cacher.WindowLimits{MinChanges: 2, MaxChanges: 2},
+		schemas: map[string]object.Schema{documents: {Fields: []object.Field{{Name: "region", Path: "a"}, {Name: "host", Path: "b"}}}},
+	})
+	ctx := within(t)
+	in.awaitLoaded(ctx, t)
+	var revisions []int64
+	for i := range 4 {
+		revisions = append(revisions, in.put(ctx, t, config, fmt.Sprint("k", i%3), strings.Repeat("x", 100)))
+	}
+	in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing)
+	in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
+	for range 2 {
+		in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow(), Scope: prefix("a")})
+	}
+
+	got := in.status(ctx, t, config, true)
+	if w := got.GetWindow(); w.GetBytes() < 200 || w.GetSpan().AsDuration() <= 0 || w.GetSpan().AsDuration() > patience {
+		t.Errorf("the window is %v", w)
+	}
+	if age := got.Age.AsDuration(); age <= 0 || age > patience {
+		t.Errorf("the age is %v", age)
+	}
+	got.Age, got.Window.Bytes, got.Window.Span = nil, 0, nil
+	want := &fanoutv1.ResourceStatus{
+		Name: config, State: fanoutv1.ResourceStatus_STATE_SERVING, Cached: true, Codec: "object",
+		Position: &fanoutv1.Position{Epoch: in.epoch(ctx, t), Revision: revisions[3]}, LagRevisions: new(int64(0)),
+		Objects: new(int64(3)), Window: &fanoutv1.WindowStatus{OldestRevision: revisions[1], Changes: 2},
+		Watchers: 3, Interests: 2,
+	}
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if got := in.status(ctx, t, documents, false); !slices.Equal(got.GetFields(), []string{"region", "host"}) || got.GetCodec() != "json" {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestOperatorsSeeAResourceWithoutACache(t *testing.T) {
+	in := start(t, settings{uncached: true})
+	ctx := within(t)
+	written := in.put(ctx, t, config, "a", "1")
+	for range 2 {
+		in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
+	}
+	retrying(t, func() error {
+		_, err := in.reads.List(ctx, &fanoutv1.ListRequest{Resource: config})
+		return err
+	})
+	got := in.status(ctx, t, config, true)
+	for got.GetState() != fanoutv1.ResourceStatus_STATE_SERVING { // it is found out in the background
+		got = in.status(ctx, t, config, true)
+	}
+	want := &fanoutv1.ResourceStatus{
+		Name: config, State: fanoutv1.ResourceStatus_STATE_SERVING, Codec: "object",
+		Position: &fanoutv1.Position{Epoch: in.epoch(ctx, t), Revision: written}, LagRevisions: new(int64(0)),
+		Watchers: 2, Interests: 2,
+	}
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for _, w := range in.watchers(ctx, t, &fanoutv1.ListWatchersRequest{}).GetWatchers() {
+		if w.LagRevisions != nil || w.LagEvents != nil || w.GetLag() != nil {
+			t.Errorf("the lag is known: %v", w)
+		}
+	}
+}
+
+func TestOperatorsSeeAResourceThatIsLoading(t *testing.T) {
+	updates := newGate("List")
+	t.Cleanup(updates.open)
+	in := start(t, settings{interfere: func(resource string, s *seam) {
+		if resource == config {
+			s.on(updates.pass)
+		}
+	}})
+	want := &fanoutv1.ResourceStatus{Name: config, State: fanoutv1.ResourceStatus_STATE_LOADING, Cached: true, Codec: "object"}
+	if diff := cmp.Diff(want, in.status(within(t), t, config, true), protocmp.Transform()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestOperatorsSeeHowFarAResourceIsBehind(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	updates := in.behind(ctx, t)
+	for range 5 {
+		in.put(ctx, t, config, "a", "1")
+	}
+	updates.await(ctx, t)
+	if got := in.status(ctx, t, config, true); got.LagRevisions == nil || got.GetLagRevisions() < 4 {
+		t.Errorf("got %v", got)
+	}
+	if got := in.status(ctx, t, config, false); got.LagRevisions != nil {
+		t.Errorf("the lag is known, although nobody has asked etcd: %v", got)
+	}
+}
+
+// The lists of watches are stable: nobody who stays is left out or seen twice,
+// whoever comes and goes in between.
+func TestPagesOfWatches(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	var ids []string
+	watch := func(resource string) context.CancelFunc {
+		ctx, cancel := context.WithCancel(ctx)
+		t.Cleanup(cancel)
+		retrying(t, func() error {
+			stream, err := in.reads.Watch(ctx, &fanoutv1.WatchRequest{Resource: resource, Begin: fromNow()})
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			return err
+		})
+		return cancel
+	}
+	list := func(req *fanoutv1.ListWatchersRequest, between func()) (pages [][]string) {
+		ids = nil
+		for {
+			resp := in.watchers(ctx, t, req)
+			var page []string
+			for _, w := range resp.GetWatchers() {
+				page = append(page, w.GetRequest().GetResource())
+				ids = append(ids, w.GetId())
+			}
+			pages = append(pages, page)
+			if req.PageToken = resp.GetNextPageToken(); req.PageToken == "" {
+				return pages
+			}
+			between()
+		}
+	}
+	want := func(name string, got [][]string, want ...[]string) {
+		t.Helper()
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+		if n := len(slices.Compact(slices.Sorted(slices.Values(ids)))); n != len(ids) {
+			t.Errorf("%s: there are %d ids for %d watches", name, n, len(ids))
+		}
+	}
+	watch(config)
+	endSecond := watch(documents)
+	watch(config)
+	watch(blobs)
+	want("all", list(&fanoutv1.ListWatchersRequest{}, nothing), []string{config, documents, config, blobs})
+	want("a resource", list(&fanoutv1.ListWatchersRequest{Resource: config}, nothing), []string{config, config})
+	want("by lag", list(&fanoutv1.ListWatchersRequest{PageSize: 3, Order: fanoutv1.ListWatchersRequest_ORDER_LAG}, nothing), []string{config, documents, config})
+	want("exactly two pages", list(&fanoutv1.ListWatchersRequest{PageSize: 2}, nothing), []string{config, documents}, []string{config, blobs})
+	changing := func() {
+		if endSecond == nil {
+			return
+		}
+		endSecond()
+		endSecond = nil
+		for in.watchers(ctx, t, &fanoutv1.ListWatchersRequest{}).GetTotal() != 3 {
+		}
+		watch(documents)
+	}
+	want("while the last of a page goes and another one comes", list(&fanoutv1.ListWatchersRequest{PageSize: 2}, changing),
+		[]string{config, documents}, []string{config, blobs}, []string{documents})
+}
+
+func TestListWatchersRefusesBadRequests(t *testing.T) {
+	in := start(t, settings{})
+	testBadRequests(t, in, in.admin().ListWatchers, []badRequest[fanoutv1.ListWatchersRequest]{
+		{name: "resource", request: &fanoutv1.ListWatchersRequest{Resource: "x"}, want: unknownResource("x")},
+		{name: "negative", request: &fanoutv1.ListWatchersRequest{PageSize: -1}, want: invalid("page_size")},
+		{name: "large", request: &fanoutv1.ListWatchersRequest{PageSize: 1001}, want: invalid("page_size")},
+		{name: "order", request: &fanoutv1.ListWatchersRequest{Order: 9}, want: invalid("order")},
+		{name: "token", request: &fanoutv1.ListWatchersRequest{PageToken: "000000000000-1"}, want: invalid("page_token")},
+		{name: "rubbish", request: &fanoutv1.ListWatchersRequest{PageToken: "-"}, want: invalid("page_token")},
+		{
+			name: "by lag", request: &fanoutv1.ListWatchersRequest{PageToken: "x", Order: fanoutv1.ListWatchersRequest_ORDER_LAG},
+			want: invalid("page_token", "page_token"),
+		},
+	})
+	testBadRequests(t, in, in.admin().EndWatcher, []badRequest[fanoutv1.EndWatcherRequest]{
+		{name: "nobody", request: &fanoutv1.EndWatcherRequest{}, want: invalid("id")},
+	})
+}
+
+func TestOperatorsSeeWhatAWatchIsSent(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	in.put(ctx, t, config, "team/a", "1")
+	reads := fanoutv1.NewFanoutServiceClient(dial(t, in.address, grpc.WithUserAgent("shop/1.2")))
+	request := &fanoutv1.WatchRequest{
+		Resource: config, Scope: prefix("team"), LabelSelector: "!x", FieldSelector: "name!=y",
+		OmitValues: true, Delivery: fanoutv1.Delivery_DELIVERY_LATEST,
+	}
+	before := time.Now().Add(-time.Second) // clocks may differ a little in how they are rounded
+	stream, err := reads.Watch(ctx, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &watch{t, stream}
+	w.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
+	at := in.put(ctx, t, config, "team/b", "2")
+	m := w.next(fanoutv1.WatchResponse_KIND_LIVE)
+	in.put(ctx, t, config, "elsewhere", "3") // does not concern it
+
+	got := in.awaitWatcher(ctx, t, func(w *fanoutv1.WatcherStatus) bool { return w.GetMessages() == 4 && !w.GetBlocked() })
+	if !strings.HasPrefix(got.GetPeer(), "127.0.0.1:") || !strings.HasPrefix(got.GetUserAgent(), "shop/1.2") {
+		t.Errorf("it is %q at %q", got.GetUserAgent(), got.GetPeer())
+	}
+	if since := got.GetSince().AsTime(); since.Before(before) || since.After(time.Now().Add(time.Second)) {
+		t.Errorf("it began at %v", since)
+	}
+	if got.GetId() == "" || got.GetBytes() < 100 {
+		t.Errorf("got %v", got)
+	}
+	got.Id, got.Peer, got.UserAgent, got.Since, got.Bytes, got.Lag = "", "", "", nil, 0, nil
+	want := &fanoutv1.WatcherStatus{
+		Request: request, State: fanoutv1.WatcherStatus_STATE_LIVE, Position: m.GetPosition(),
+		LagRevisions: new(int64(0)), LagEvents: new(int64(0)), Messages: 4,
+	}
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if m.GetPosition().GetRevision() != at {
+		t.Errorf("the position is %v, want revision %d", m.GetPosition(), at)
+	}
+}
+
+// Who does not read is seen as blocked, and how much waits for it.
+func TestOperatorsSeeWhoIsStuck(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	in.awaitLoaded(ctx, t)
+	large := strings.Repeat("x", 512<<10)
+	s := openRaw(ctx, t, in.address, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()}, 4<<10)
+	s.attend()
+	for range 2 { // gRPC takes over one message, however large it is
+		in.put(ctx, t, config, "a", large)
+	}
+	first := in.awaitWatcher(ctx, t, (*fanoutv1.WatcherStatus).GetBlocked)
+	const waiting = 5
+	for range waiting {
+		in.put(ctx, t, config, "a", large)
+	}
+	in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing)
+	got := in.awaitWatcher(ctx, t, func(w *fanoutv1.WatcherStatus) bool { return w.GetLagEvents() >= waiting })
+	if !got.GetBlocked() || got.GetMessages() != first.GetMessages() || got.GetLagEvents() > waiting+1 {
+		t.Errorf("got %v, and before that %v", got, first)
+	}
+	if got.GetLagRevisions() < waiting || got.GetLag().AsDuration() <= 0 {
+		t.Errorf("it is behind by %d revisions and %v", got.GetLagRevisions(), got.GetLag().AsDuration())
+	}
+
+	in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
+	byLag := in.watchers(ctx, t, &fanoutv1.ListWatchersRequest{Order: fanoutv1.ListWatchersRequest_ORDER_LAG})
+	if all := byLag.GetWatchers(); len(all) != 2 || all[0].GetId() != got.GetId() || byLag.GetTotal() != 2 {
+		t.Errorf("by lag: %v", byLag)
+	}
+
+	s.grant(t, wideOpen-4<<10)
+	in.end(ctx, t, got.GetId())
+	if _, err := s.await(ctx, t, "it has ended", func(*rawStream) bool { return false }); err == nil {
+		t.Error("it has ended well")
+	} else {
+		wantRefusal(t, err, draining)
+	}
+}
+
+// end ends a watch.
+func (in *instance) end(ctx context.Context, t *testing.T, id string) {
+	t.Helper()
+	resp, err := in.admin().EndWatcher(ctx, &fanoutv1.EndWatcherRequest{Id: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !resp.GetEnded() {
+		t.Errorf("there is no watch %q", id)
+	}
+}
+
+func TestAnEndedWatchResumes(t *testing.T) {
+	for name, with := range map[string]settings{"cached": {}, "uncached": {uncached: true}} {
+		t.Run(name, func(t *testing.T) {
+			in := start(t, with)
+			ctx := within(t)
+			in.put(ctx, t, config, "a", "1")
+			w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config})
+			_, synced := w.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
+			other := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: after(synced.GetPosition())})
+			other.catchUp(fanoutv1.WatchResponse_CATCH_UP_REPLAY)
+			all := in.watchers(ctx, t, &fanoutv1.ListWatchersRequest{}).GetWatchers()
+			in.end(ctx, t, all[0].GetId())
+			w.wantDrained(synced.GetPosition())
+
+			written := in.put(ctx, t, config, "a", "2")
+			resumed := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: after(synced.GetPosition())})
+			if events, _ := resumed.catchUp(fanoutv1.WatchResponse_CATCH_UP_REPLAY); len(events) != 1 || events[0] != modified("a", "2", written) {
+				t.Errorf("told of %v", events)
+			}
+			other.wantEvents(modified("a", "2", written)) // nobody has ended it
+
+			for in.watchers(ctx, t, &fanoutv1.ListWatchersRequest{}).GetTotal() != 2 {
+			}
+			for _, id := range []string{all[0].GetId(), "000000000000-1", "nobody"} {
+				resp, err := in.admin().EndWatcher(ctx, &fanoutv1.EndWatcherRequest{Id: id})
+				if err != nil || resp.GetEnded() {
+					t.Errorf("%s: got %v, %v", id, resp, err)
+				}
+			}
+		})
+	}
+}
