@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 
@@ -18,6 +19,9 @@ type Client struct {
 	log    *slog.Logger
 	// token says that requests carry one, which may be renewed.
 	token bool
+	// open ends when the client is closed.
+	open  context.Context
+	close context.CancelFunc
 }
 
 // New returns a client of the target, which is one of
@@ -49,6 +53,7 @@ func New(target string, opts ...Option) (*Client, error) {
 		conn: conn, reads: fanoutv1.NewFanoutServiceClient(conn), writes: fanoutv1.NewStoreServiceClient(conn),
 		log: s.log, token: s.token != nil,
 	}
+	c.open, c.close = context.WithCancel(context.Background())
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
@@ -56,7 +61,10 @@ func New(target string, opts ...Option) (*Client, error) {
 }
 
 // Close ends everything that uses the client.
-func (c *Client) Close() error { return c.conn.Close() }
+func (c *Client) Close() error {
+	c.close()
+	return c.conn.Close()
+}
 
 // Conn returns the connection, for services of the server that this package does
 // not know. It is closed by [Client.Close].
