@@ -74,6 +74,8 @@ func TestImportsGoOneWay(t *testing.T) {
 		"internal/check/recorded":    {"internal/check", "internal/object", "gen"},
 		"client":                     {"gen"},
 		"cmd/fanoutd":                {"internal/app", "internal/config"},
+		"internal/ctl":               {"client", "internal/ctl", "gen"},
+		"cmd/fanoutctl":              {"client", "internal/ctl"},
 		"gen":                        {"gen"},
 		"test":                       {"internal", "gen", "test"},
 	}
@@ -97,20 +99,24 @@ func TestImportsGoOneWay(t *testing.T) {
 // Some libraries belong to one package, which keeps them from all others.
 func TestLibrariesHaveOneOwner(t *testing.T) {
 	owners := map[string][]string{
-		"go.etcd.io/etcd":                   {"internal/store", "test"},
-		"google.golang.org/grpc":            {"client", "internal/server", "internal/store", "gen", "test"},
-		"google.golang.org/protobuf":        {"client", "internal/object", "internal/server", "internal/wire", "gen", "test"},
-		"github.com/spf13":                  {"cmd"},
-		"github.com/goccy/go-yaml":          {"cmd", "internal/config"},
-		"github.com/tidwall/btree":          {"internal/cacher"},
-		"github.com/tidwall/gjson":          {"internal/object"},
-		"k8s.io":                            {"internal/selector"},
-		"google.golang.org/genproto":        {"client", "internal/server", "test"},
-		"github.com/grpc-ecosystem":         {"internal/server"},
-		"github.com/gofrs/flock":            {"internal/store"},
-		"go.uber.org/zap":                   {"internal/store", "test"},
-		"github.com/prometheus":             {},
-		"google.golang.org/grpc/reflection": {"internal/server"},
+		"go.etcd.io/etcd":                    {"internal/store", "test"},
+		"google.golang.org/grpc":             {"client", "internal/server", "internal/store", "gen", "test"},
+		"google.golang.org/protobuf":         {"client", "internal/object", "internal/server", "internal/wire", "gen", "test"},
+		"github.com/spf13":                   {"cmd"},
+		"github.com/goccy/go-yaml":           {"cmd", "internal/config", "internal/ctl/contexts"},
+		"github.com/tidwall/btree":           {"internal/cacher"},
+		"github.com/tidwall/gjson":           {"internal/object"},
+		"k8s.io":                             {"internal/selector"},
+		"google.golang.org/genproto":         {"client", "internal/server", "test"},
+		"github.com/grpc-ecosystem":          {"internal/server"},
+		"github.com/gofrs/flock":             {"internal/store"},
+		"go.uber.org/zap":                    {"internal/store", "test"},
+		"github.com/prometheus":              {},
+		"go.yaml.in/yaml/v4":                 {"internal/ctl/document"},
+		"github.com/charmbracelet/bubbletea": {"internal/ctl/top"},
+		"github.com/charmbracelet/x/ansi":    {"cmd/fanoutctl", "internal/ctl/output"},
+		"github.com/schollz/progressbar":     {"cmd/fanoutctl"},
+		"google.golang.org/grpc/reflection":  {"internal/server"},
 	}
 	for _, p := range packages(t) {
 		for _, path := range p.Imports {
