@@ -21,8 +21,9 @@ help: ## Describe the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
 .PHONY: build
-build: ## Build bin/fanoutd
+build: ## Build bin/fanoutd and bin/fanoutctl
 	CGO_ENABLED=0 go build -trimpath -o bin/fanoutd ./cmd/fanoutd
+	CGO_ENABLED=0 go build -trimpath -o bin/fanoutctl ./cmd/fanoutctl
 
 .PHONY: run
 run: build ## Build and start the server with the embedded store in ./data
