@@ -99,17 +99,14 @@ func (t *tool) explain(code int, err error) string {
 
 func (t *tool) hint(code int, err error) string {
 	if exit, ok := errors.AsType[exitError](err); ok {
-		err = exit.error
+		return exit.Error() // says everything
 	}
 	e, _ := errors.AsType[*client.Error](err)
 	switch {
 	case code == exitUsage && errors.As(err, new(usageError)):
 		return err.Error() + "; see fanoutctl --help"
 	case code == exitInterrupted:
-		if errors.Is(err, context.Canceled) {
-			return "interrupted"
-		}
-		return err.Error()
+		return "interrupted"
 	case errors.Is(err, client.ErrUnknownResource):
 		return fmt.Sprintf("the server has no resource %q; \"fanoutctl resources\" shows those it has", e.Metadata["resource"])
 	case errors.Is(err, client.ErrNotFound):
@@ -161,8 +158,7 @@ func reachable(message string) string {
 	if i := strings.LastIndex(message, "desc = "); i >= 0 {
 		message = message[i+len("desc = "):]
 	}
-	message = strings.TrimPrefix(message, "transport: Error while dialing: ")
-	return strings.Trim(message, `"`)
+	return strings.TrimPrefix(strings.Trim(message, `"`), "transport: Error while dialing: ")
 }
 
 func (t *tool) securityHint(message string) string {

@@ -127,5 +127,5 @@ func waited(ctx context.Context, err error, s *selection, goal follow.Goal) erro
 	if goal == follow.Absent {
 		what = "there still is an object"
 	}
-	return exitError{exitTimeout, fmt.Errorf("%s%s when the time is up that --timeout gives", what, s)}
+	return exitError{exitTimeout, fmt.Errorf("%s%s, and the time is up that --timeout gives", what, s)}
 }

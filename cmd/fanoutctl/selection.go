@@ -72,7 +72,7 @@ func (s *selection) String() string {
 		text += " with the key " + s.key
 	}
 	if s.labels != "" || s.fields != "" {
-		text += " that match"
+		text += " that matches"
 	}
 	return text
 }

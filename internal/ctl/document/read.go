@@ -35,7 +35,7 @@ type Located struct {
 // stream. Reading ends with the first error.
 func Stream(name string, in io.Reader, format Format) iter.Seq2[Located, error] {
 	return func(yield func(Located, error) bool) {
-		r := bufio.NewReaderSize(in, 1<<20)
+		r := bufio.NewReaderSize(in, 16<<10)
 		if format == Auto {
 			var err error
 			if format, err = recognise(r); err != nil {

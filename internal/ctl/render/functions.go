@@ -40,6 +40,7 @@ var functions = template.FuncMap{
 		return otherwise
 	},
 	"has":        has,
+	"get":        get,
 	"base64":     func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
 	"fromBase64": fromBase64,
 	"fail":       func(message string) (string, error) { return "", errors.New(message) },
@@ -76,6 +77,18 @@ func has(name string, m any) (bool, error) {
 		return false, fmt.Errorf("has: %T is no map", m)
 	}
 	return ok, nil
+}
+
+// get returns a member of a map, or nothing. To ask a map for a member that it does
+// not have is an error otherwise, so that mistakes do not end up in files.
+func get(name string, m any) (any, error) {
+	switch m := m.(type) {
+	case map[string]any:
+		return m[name], nil
+	case map[string]string:
+		return m[name], nil
+	}
+	return nil, fmt.Errorf("get: %T is no map", m)
 }
 
 func fromBase64(s string) (string, error) {
