@@ -156,7 +156,11 @@ func yamlStream(r io.Reader) next {
 			if empty(&tree) {
 				continue // such as after the last "---"
 			}
-			where := fmt.Sprintf("line %d", tree.Line)
+			first := &tree
+			if tree.Kind == yaml.DocumentNode {
+				first = tree.Content[0] // and not the "---" before it
+			}
+			where := fmt.Sprintf("line %d", first.Line)
 			d, err := fromTree(&tree)
 			return d, where, err
 		}
