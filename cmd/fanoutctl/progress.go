@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -8,14 +10,17 @@ import (
 
 // progress shows how far a command is, on standard error and only if that is a
 // terminal. The zero value shows nothing.
-type progress struct{ bar *progressbar.ProgressBar }
+type progress struct {
+	bar *progressbar.ProgressBar
+	w   io.Writer
+}
 
 // progress begins one; a negative total is not known yet.
 func (t *tool) progress(title string, total int64) *progress {
 	if !isTerminal(t.stderr) || total == 0 {
 		return &progress{}
 	}
-	return &progress{progressbar.NewOptions64(total,
+	return &progress{w: t.stderr, bar: progressbar.NewOptions64(total,
 		progressbar.OptionSetWriter(t.stderr),
 		progressbar.OptionSetDescription(title),
 		progressbar.OptionShowCount(),
@@ -59,6 +64,6 @@ func (p *progress) clear() {
 func (p *progress) finish() {
 	if p.bar != nil {
 		_ = p.bar.Exit()
-		_, _ = p.bar.Write(nil)
+		fmt.Fprintln(p.w)
 	}
 }

@@ -29,6 +29,7 @@ shows them once.`,
 			}
 			source := top.Source{Admin: admin.New(c), Server: t.settings.Server}
 			ctx := cmd.Context()
+			source.Explain = func(err error) string { return t.explain(exitCode(ctx, err), err) }
 			if !isTerminal(t.stdout) || !isTerminal(t.in) {
 				once, cancel := t.within(ctx, usual)
 				defer cancel()

@@ -86,7 +86,7 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 func (m model) View() string {
 	var b strings.Builder
 	if m.err != nil {
-		b.WriteString(output.Bad.Styled(strings.Join(strings.Fields(m.err.Error()), " ")) + "\n")
+		b.WriteString(output.Bad.Styled(m.source.Explain(m.err)) + "\n")
 	}
 	switch {
 	case m.screen != nil:

@@ -20,6 +20,8 @@ import (
 type Source struct {
 	Admin  *admin.Admin
 	Server string // for the title
+	// Explain says what an error means, on one line.
+	Explain func(error) string
 }
 
 // Screen is how the server does at a moment.
