@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +32,7 @@ type script struct {
 
 	mu       sync.Mutex
 	requests []*fanoutv1.WatchRequest // guarded by mu
+	sent     atomic.Int64             // messages
 }
 
 // act sends messages and ends the stream with the error, or never if there is none.
@@ -48,6 +50,7 @@ func (s *script) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStreamingSe
 		if err := stream.Send(m); err != nil {
 			return err
 		}
+		s.sent.Add(1)
 	}
 	switch a.end {
 	case nil:
