@@ -86,6 +86,18 @@ func TestInformerKeepsACopy(t *testing.T) {
 			t.Errorf("%q has %d items", path, n)
 		}
 	}
+	// What is iterated over is of one position, whatever happens meanwhile.
+	for i := range lister.ByIndex("parity", "even") {
+		put(t, r, "n/a0", "6")
+		told.await(t, 6)
+		if i.Object.Key != "n/a" {
+			t.Errorf("got %s", i.Object.Key)
+		}
+	}
+	if _, _, err := r.Delete(within(t), "n/a0"); err != nil {
+		t.Fatal(err)
+	}
+	told.await(t, 7)
 	late := newJournal()
 	inf.AddHandler(late.handler())
 	if diff := cmp.Diff([]string{"+n/a=4", "+n/c/d=5"}, late.await(t, 2)); diff != "" {

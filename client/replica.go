@@ -39,14 +39,11 @@ func (r *replica[T]) take(u *Update) (*view[T], []change[T]) {
 func (r *replica[T]) apply(e Event) {
 	key := e.Object.Key
 	old := r.next.get(key)
-	switch {
-	case e.Type == Deleted:
+	if e.Type == Deleted {
 		if old != nil {
 			r.next.remove(key)
 			r.note(change[T]{old: old})
 		}
-		return
-	case old != nil && e.Object.ModRevision <= old.newest.ModRevision:
 		return
 	}
 	made := r.entry(e.Object, r.last(key, old))

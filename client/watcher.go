@@ -139,9 +139,8 @@ func (w *watcher) take(m *fanoutv1.WatchResponse) *Update {
 		w.reset = m.GetCatchUp() == fanoutv1.WatchResponse_CATCH_UP_RESET
 		if w.reset {
 			if w.at.Revision > 0 {
-				w.lose()
+				w.lose() // who has half a state needs the other half, and not from now
 			}
-			w.fromNow = false // who has half a state needs the other half
 			w.loose.forget()
 			u.Replace, tell = true, true
 		} else {
