@@ -251,8 +251,8 @@ func TestWatchesDoNotStorm(t *testing.T) {
 		least, most   time.Duration // between two streams
 		fewest, limit int           // streams in ten minutes
 	}{
-		"lost":      {end: lost, most: 15 * time.Second, fewest: 40, limit: 300},
-		"not ready": {end: refusal(codes.Unavailable, client.ErrNotReady, retryIn(5)), least: 5 * time.Second, most: 20 * time.Second, fewest: 30, limit: 120},
+		"lost":      {end: lost, most: 5 * time.Second, fewest: 120, limit: 600},
+		"not ready": {end: refusal(codes.Unavailable, client.ErrNotReady, retryIn(5)), least: 5 * time.Second, most: 10 * time.Second, fewest: 60, limit: 120},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
