@@ -38,8 +38,8 @@ func (c change[T]) key() string {
 func (h *Handler[T]) tell(c change[T]) {
 	was, is := c.old != nil && c.old.good, c.new != nil && c.new.good
 	switch {
-	case is && c.new.item.Invalid != nil:
-		// The item is the one it was.
+	case was && is && c.old.item.Object == c.new.item.Object:
+		// A newer version cannot be decoded.
 	case !was && is && h.Add != nil:
 		h.Add(c.new.item)
 	case was && is && h.Update != nil:

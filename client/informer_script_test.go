@@ -82,6 +82,15 @@ func TestInformerTellsWhatIsDifferent(t *testing.T) {
 			told:  []string{"!a", "!z", "!b", "*b=2>8", "!c", "+z=10"},
 			state: []string{"a=1!", "b=8", "c=3!", "z=10"},
 		},
+		"of what can be decoded, also in an interruption": {
+			acts: []act{
+				{messages: first, end: lost},
+				{messages: []message{delta(5), part(5, with(modified("a", 6), "6"), with(added("d", 7), "7"))}, end: lost},
+				{messages: []message{delta(5), part(5, with(modified("a", 9), "x"), with(added("d", 10), "x")), synced(10)}},
+			},
+			told:  []string{"!a", "!d", "*a=1>6", "+d=7"},
+			state: []string{"a=6!", "b=2", "c=3", "d=7!"},
+		},
 		"of what can be decoded, also when it goes": {
 			acts: []act{
 				{messages: append(first[:3:3], live(6, with(modified("a", 6), "x"), with(added("z", 6), "z")), live(7, deleted("a", 7), deleted("z", 7)))},

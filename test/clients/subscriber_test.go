@@ -93,7 +93,7 @@ func (s *informed) add(i client.Item[int]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	has, ok := s.copy[i.Object.Key]
-	s.judge(!ok && i.Invalid == nil, "%s is added at %d and was there at %d", i.Object.Key, i.Object.ModRevision, has)
+	s.judge(!ok, "%s is added at %d and was there at %d", i.Object.Key, i.Object.ModRevision, has)
 	s.copy[i.Object.Key] = i.Object.ModRevision
 }
 
@@ -101,7 +101,7 @@ func (s *informed) update(old, i client.Item[int]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	has, ok := s.copy[i.Object.Key]
-	s.judge(ok && has == old.Object.ModRevision && has < i.Object.ModRevision && old.Object.Key == i.Object.Key && i.Invalid == nil,
+	s.judge(ok && has == old.Object.ModRevision && has < i.Object.ModRevision && old.Object.Key == i.Object.Key,
 		"%s is updated from %d to %d and was there at %d", i.Object.Key, old.Object.ModRevision, i.Object.ModRevision, has)
 	s.copy[i.Object.Key] = i.Object.ModRevision
 }
