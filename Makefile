@@ -48,6 +48,10 @@ SOAK ?= 10m
 soak: ## Run the randomized end-to-end test for SOAK (default 10m)
 	FANOUTD_SOAK=$(SOAK) $(if $(RACE),CGO_ENABLED=1 )go test $(RACE) -timeout 0 -count 1 -v -run TestWatchersSeeExactlyWhatHappened ./test/e2e
 
+.PHONY: soak-clients
+soak-clients: ## Let informers suffer for SOAK (default 10m) with one server, and as long with two
+	FANOUTD_SOAK=$(SOAK) $(if $(RACE),CGO_ENABLED=1 )go test $(RACE) -timeout 0 -count 1 -v ./test/clients
+
 FUZZTIME ?= 10m
 
 .PHONY: fuzz

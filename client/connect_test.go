@@ -2,13 +2,17 @@ package client_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -71,11 +75,11 @@ type remote struct{ net.Conn }
 
 func (remote) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1} }
 
-func TestTokensStayOnThisMachineInPlaintext(t *testing.T) {
-	t.Parallel()
-	service := &tokens{}
+// serveTokens serves tokens and returns the address.
+func serveTokens(t *testing.T, service *tokens, opts ...grpc.ServerOption) string {
+	t.Helper()
 	listener := listen(t)
-	srv := grpc.NewServer()
+	srv := grpc.NewServer(opts...)
 	fanoutv1.RegisterFanoutServiceServer(srv, service)
 	served := make(chan struct{})
 	go func() {
@@ -86,7 +90,35 @@ func TestTokensStayOnThisMachineInPlaintext(t *testing.T) {
 		srv.Stop()
 		<-served
 	})
-	address := listener.Addr().String()
+	return listener.Addr().String()
+}
+
+// Each server of a list shows a certificate of its own name.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	known := httptest.NewTLSServer(nil) // has a certificate for 127.0.0.1
+	t.Cleanup(known.Close)
+	service := &tokens{}
+	address := serveTokens(t, service, grpc.Creds(credentials.NewServerTLSFromCert(&known.TLS.Certificates[0])))
+	trust := x509.NewCertPool()
+	trust.AddCert(known.Certificate())
+	for _, target := range []string{address, address + "," + address} {
+		service.got = nil
+		c := newClient(t, target, client.WithTLS(&tls.Config{RootCAs: trust}), client.WithToken("secret"))
+		if _, err := c.Resource("config").Get(within(t), "a"); err != nil || len(service.got) != 1 {
+			t.Errorf("got %v, and the server %v", err, service.got)
+		}
+	}
+	_, err := newClient(t, address, client.WithTLS(&tls.Config{})).Resource("config").Get(within(t), "a")
+	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTokensStayOnThisMachineInPlaintext(t *testing.T) {
+	t.Parallel()
+	service := &tokens{}
+	address := serveTokens(t, service)
 	if _, err := newClient(t, address, client.WithToken("secret")).Resource("config").Get(within(t), "a"); err != nil {
 		t.Fatal(err)
 	}

@@ -95,7 +95,7 @@ const serviceConfig = `{
 
 func (s *settings) dialOptions(to target) []grpc.DialOption {
 	reconnect := backoff.DefaultConfig
-	reconnect.BaseDelay, reconnect.MaxDelay = 200*time.Millisecond, 10*time.Second
+	reconnect.BaseDelay, reconnect.MaxDelay = 200*time.Millisecond, 5*time.Second
 	opts := []grpc.DialOption{
 		grpc.WithTransportCredentials(s.credentials(to)),
 		grpc.WithDefaultServiceConfig(serviceConfig),

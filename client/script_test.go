@@ -3,9 +3,13 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -31,6 +35,7 @@ type script struct {
 
 	mu       sync.Mutex
 	requests []*fanoutv1.WatchRequest // guarded by mu
+	sent     atomic.Int64             // messages
 }
 
 // act sends messages and ends the stream with the error, or never if there is none.
@@ -48,6 +53,7 @@ func (s *script) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStreamingSe
 		if err := stream.Send(m); err != nil {
 			return err
 		}
+		s.sent.Add(1)
 	}
 	switch a.end {
 	case nil:
@@ -74,6 +80,9 @@ func (s *script) begins() []string {
 		switch b := r.GetBegin().(type) {
 		case nil:
 			all = append(all, "nothing")
+			if least := r.GetConsistency().GetMinRevision(); least > 0 {
+				all[len(all)-1] = fmt.Sprintf("nothing, at least %d", least)
+			}
 		case *fanoutv1.WatchRequest_FromNow:
 			all = append(all, "now")
 		case *fanoutv1.WatchRequest_After:
@@ -95,10 +104,52 @@ func play(t *testing.T, s *script, opts ...client.Option) *client.Resource {
 	return r
 }
 
+// playAll returns a client of several scripts. They can be reached from the first
+// moment on.
+func playAll(t *testing.T, scripts ...*script) *client.Resource {
+	t.Helper()
+	c, r := playClients(t, scripts)
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	synctest.Wait()
+	return r
+}
+
 // playClient is play for those who close the client.
 func playClient(t *testing.T, s *script, opts ...client.Option) (*client.Client, *client.Resource) {
 	t.Helper()
-	listener := bufconn.Listen(1 << 20)
+	return playClients(t, []*script{s}, opts...)
+}
+
+func playClients(t *testing.T, scripts []*script, opts ...client.Option) (*client.Client, *client.Resource) {
+	t.Helper()
+	listeners, targets := map[string]*bufconn.Listener{}, []string(nil)
+	for i, s := range scripts {
+		address := fmt.Sprintf("script-%d:1", i)
+		listeners[address], targets = bufconn.Listen(1<<20), append(targets, address)
+		serve(t, s, listeners[address])
+	}
+	target := strings.Join(targets, ",")
+	if len(targets) == 1 {
+		target = "passthrough:///" + target // DNS does not know it
+	}
+	c, err := client.New(target, append(opts, client.WithInsecure(), client.WithDialOptions(
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			return listeners[address].DialContext(ctx)
+		}),
+	))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, c.Resource("config")
+}
+
+// serve serves a script until the test is over.
+func serve(t *testing.T, s *script, listener net.Listener) {
+	t.Helper()
 	srv := grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second}))
 	fanoutv1.RegisterFanoutServiceServer(srv, s)
 	served := make(chan struct{})
@@ -106,17 +157,10 @@ func playClient(t *testing.T, s *script, opts ...client.Option) (*client.Client,
 		defer close(served)
 		_ = srv.Serve(listener)
 	}()
-	c, err := client.New("passthrough:///script", append(opts, client.WithInsecure(), client.WithDialOptions(
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
-	))...)
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
 		srv.Stop()
 		<-served
 	})
-	return c, c.Resource("config")
 }
 
 // The messages of scripts. All of them are of one epoch.

@@ -17,10 +17,17 @@ type ListOption interface{ list(*listing) }
 // WatchOption is an option of [Resource.Watch].
 type WatchOption interface{ watch(*watching) }
 
-// Selection says which objects: an option of lists and watches.
+// Selection says which objects: an option of lists, watches and informers.
 type Selection interface {
 	ListOption
 	WatchOption
+	InformerOption
+}
+
+// Manner says how objects are watched: an option of watches and informers.
+type Manner interface {
+	WatchOption
+	InformerOption
 }
 
 // Freshness says how fresh an answer has to be. The default is that it is no older
@@ -29,6 +36,7 @@ type Freshness interface {
 	ReadOption
 	ListOption
 	WatchOption
+	InformerOption
 }
 
 // Prefix selects the objects below a path: "team-a" selects "team-a/limits", and
@@ -44,8 +52,9 @@ func Key(key string) Selection {
 
 type scope struct{ *fanoutv1.Scope }
 
-func (s scope) list(l *listing)   { l.req.Scope = s.Scope }
-func (s scope) watch(w *watching) { w.req.Scope = s.Scope }
+func (s scope) list(l *listing)     { l.req.Scope = s.Scope }
+func (s scope) inform(i *informing) { i.watch = append(i.watch, s) }
+func (s scope) watch(w *watching)   { w.req.Scope = s.Scope }
 
 // Labels selects objects by their labels, in the syntax of Kubernetes:
 // "env=prod,tier in (a,b),!canary". Default: all.
@@ -53,8 +62,9 @@ func Labels(selector string) Selection { return labels(selector) }
 
 type labels string
 
-func (s labels) list(l *listing)   { l.req.LabelSelector = string(s) }
-func (s labels) watch(w *watching) { w.req.LabelSelector = string(s) }
+func (s labels) list(l *listing)     { l.req.LabelSelector = string(s) }
+func (s labels) inform(i *informing) { i.watch = append(i.watch, s) }
+func (s labels) watch(w *watching)   { w.req.LabelSelector = string(s) }
 
 // Fields selects objects by their fields: "region=eu,owner!=nobody". Fields are
 // key, name (the last segment of the key) and those that the configuration of the
@@ -63,8 +73,9 @@ func Fields(selector string) Selection { return fields(selector) }
 
 type fields string
 
-func (s fields) list(l *listing)   { l.req.FieldSelector = string(s) }
-func (s fields) watch(w *watching) { w.req.FieldSelector = string(s) }
+func (s fields) list(l *listing)     { l.req.FieldSelector = string(s) }
+func (s fields) inform(i *informing) { i.watch = append(i.watch, s) }
+func (s fields) watch(w *watching)   { w.req.FieldSelector = string(s) }
 
 // MinRevision asks for state at this revision or a later one, such as that of your
 // own last write. The server waits a few seconds for it.
@@ -87,6 +98,7 @@ type freshness struct{ *fanoutv1.ReadConsistency }
 
 func (f freshness) get(r *fanoutv1.GetRequest) { r.Consistency = f.ReadConsistency }
 func (f freshness) list(l *listing)            { l.req.Consistency = f.ReadConsistency }
+func (f freshness) inform(i *informing)        { i.watch = append(i.watch, f) }
 func (f freshness) watch(w *watching)          { w.req.Consistency = f.ReadConsistency }
 
 // PageSize is the largest number of objects in a page, at most 10000. Default: as
@@ -136,7 +148,7 @@ func FromNow() WatchOption { return watchOption(func(w *watching) { w.fromNow = 
 func Previous() WatchOption { return watchOption(func(w *watching) { w.req.PreviousObject = true }) }
 
 // OmitValues leaves out the values of objects.
-func OmitValues() WatchOption { return watchOption(func(w *watching) { w.req.OmitValues = true }) }
+func OmitValues() Manner { return manner(func(w *watching) { w.req.OmitValues = true }) }
 
 // EveryEvent ends the watch, with [ErrPositionExpired] or [ErrEpochChanged], rather
 // than leave out single events: where the servers can only tell the state.
@@ -144,14 +156,14 @@ func EveryEvent() WatchOption { return watchOption(func(w *watching) { w.req.Eve
 
 // Latest has what waits for a slow reader merged by key: only the latest state of
 // each object matters to it.
-func Latest() WatchOption {
-	return watchOption(func(w *watching) { w.req.Delivery = fanoutv1.Delivery_DELIVERY_LATEST })
+func Latest() Manner {
+	return manner(func(w *watching) { w.req.Delivery = fanoutv1.Delivery_DELIVERY_LATEST })
 }
 
 // MaxBatchDelay lets the server collect events for this long after each message,
 // from 1 ms to 1 min. Default: it does not wait.
-func MaxBatchDelay(d time.Duration) WatchOption {
-	return watchOption(func(w *watching) { w.req.MaxBatchDelay = durationpb.New(d) })
+func MaxBatchDelay(d time.Duration) Manner {
+	return manner(func(w *watching) { w.req.MaxBatchDelay = durationpb.New(d) })
 }
 
 // DefaultBookmarkInterval is how often a watch hears from its server at least.
@@ -160,19 +172,25 @@ const DefaultBookmarkInterval = 10 * time.Second
 // BookmarkInterval is how often the server says where a watch is while nothing
 // happens, from 100 ms to 1 h; default [DefaultBookmarkInterval]. A server that is
 // silent for three intervals is taken for dead.
-func BookmarkInterval(d time.Duration) WatchOption {
-	return watchOption(func(w *watching) { w.bookmarks = d })
+func BookmarkInterval(d time.Duration) Manner {
+	return manner(func(w *watching) { w.bookmarks = d })
 }
 
 // OnInterruption has f told whenever the watch has lost its server, and why; the
-// watch goes on by itself. It is called by the goroutine that iterates.
-func OnInterruption(f func(error)) WatchOption {
-	return watchOption(func(w *watching) { w.interrupted = append(w.interrupted, f) })
+// watch goes on by itself. That a server ends a watch because its time is over does
+// not count. It is called by the goroutine that iterates.
+func OnInterruption(f func(error)) Manner {
+	return manner(func(w *watching) { w.interrupted = append(w.interrupted, f) })
 }
 
 type watchOption func(*watching)
 
 func (o watchOption) watch(w *watching) { o(w) }
+
+type manner func(*watching)
+
+func (m manner) watch(w *watching)   { m(w) }
+func (m manner) inform(i *informing) { i.watch = append(i.watch, m) }
 
 // watching is what a watch was asked for.
 type watching struct {

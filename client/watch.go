@@ -105,7 +105,7 @@ func (r *Resource) newWatcher(opts []WatchOption) *watcher {
 	w := &watcher{
 		client:   r.client,
 		watching: watching{req: &fanoutv1.WatchRequest{Resource: r.name}, bookmarks: DefaultBookmarkInterval},
-		retry:    retry{first: 200 * time.Millisecond, most: 15 * time.Second},
+		retry:    retry{first: 200 * time.Millisecond, most: 5 * time.Second},
 	}
 	for _, o := range opts {
 		o.watch(&w.watching)

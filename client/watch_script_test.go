@@ -76,7 +76,7 @@ func TestWatchesGoOn(t *testing.T) {
 				{end: refusal(codes.OutOfRange, client.ErrRevisionInFuture)},
 				{messages: []message{reset(), synced(3)}},
 			},
-			begins: []string{"nothing", "e/5", "nothing"},
+			begins: []string{"nothing, at least 4", "e/5", "nothing"},
 			lines:  slices.Concat(start, []string{"replace [e/0]", "synced e/3"}),
 		},
 		"from another now until it knows one": {
@@ -94,6 +94,16 @@ func TestWatchesGoOn(t *testing.T) {
 			},
 			begins: []string{"now", "e/5", "nothing"},
 			lines:  []string{"e/5", "replace [e/0]", "+a@6 [e/0]", "replace [e/0]", "+a@6 [e/0]", "synced e/6"},
+		},
+		"without what was asked of the first beginning": {
+			opts: []client.WatchOption{client.MinRevision(4)},
+			acts: []act{
+				snapshot,
+				{messages: []message{reset(), part(0, added("a", 1))}, end: lost}, // of another etcd
+				{messages: []message{reset(), part(0, added("a", 1)), synced(1)}},
+			},
+			begins: []string{"nothing, at least 4", "e/5", "nothing"},
+			lines:  slices.Concat(start, []string{"replace [e/0]", "+a@1 [e/0]", "replace [e/0]", "+a@1 [e/0]", "synced e/1"}),
 		},
 		"after the place that was given": {
 			opts:   []client.WatchOption{client.After(client.Position{Epoch: "e", Revision: 5})},
@@ -241,8 +251,8 @@ func TestWatchesDoNotStorm(t *testing.T) {
 		least, most   time.Duration // between two streams
 		fewest, limit int           // streams in ten minutes
 	}{
-		"lost":      {end: lost, most: 15 * time.Second, fewest: 40, limit: 300},
-		"not ready": {end: refusal(codes.Unavailable, client.ErrNotReady, retryIn(5)), least: 5 * time.Second, most: 20 * time.Second, fewest: 30, limit: 120},
+		"lost":      {end: lost, most: 5 * time.Second, fewest: 120, limit: 600},
+		"not ready": {end: refusal(codes.Unavailable, client.ErrNotReady, retryIn(5)), least: 5 * time.Second, most: 10 * time.Second, fewest: 60, limit: 120},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -297,6 +307,32 @@ func TestWatchesAreLeft(t *testing.T) {
 		}
 		if n := len(s.begins()); n != 1 {
 			t.Errorf("%d streams", n)
+		}
+	})
+}
+
+// A server that was silent is left for another one, even if it is its turn.
+func TestWatchesGoToAnotherServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silent := []*script{{acts: []act{{}}}, {acts: []act{{}}}}
+		r := playAll(t, silent...)
+		turns := 0
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for range r.Watch(ctx, client.OnInterruption(func(error) {
+			// The next in turn would be the one that was left just now.
+			if _, err := r.Get(ctx, "a"); status.Code(err) != codes.Unimplemented {
+				t.Errorf("got %v", err)
+			}
+			if turns++; turns == 6 {
+				cancel()
+			}
+		})) {
+		}
+		for _, s := range silent {
+			if n := len(s.begins()); n != 3 {
+				t.Errorf("asked %d times", n)
+			}
 		}
 	})
 }

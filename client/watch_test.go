@@ -137,11 +137,14 @@ func TestWatchSurvivesItsTimeLimit(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, func(c *config.Config) { c.WatchTimeLimit = config.Duration(time.Second) })
 	r := newClient(t, s.address()).Resource("config")
-	ended := make(chan error, 100)
-	next := pull(t, r, client.BookmarkInterval(100*time.Millisecond), client.OnInterruption(func(err error) { ended <- err }))
-	for len(ended) < 2 {
-		if _, err, _ := next(); err != nil {
+	next := pull(t, r, client.OnInterruption(func(err error) { t.Errorf("interrupted: %v", err) }))
+	for streams := 0; streams < 3; {
+		u, err, _ := next()
+		if err != nil {
 			t.Fatal(err)
+		}
+		if u.Synced {
+			streams++
 		}
 	}
 	put(t, r, "a", "1")

@@ -54,6 +54,9 @@ func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
 		if w.isFinal(err) {
 			return err
 		}
+		if errors.Is(err, errEnded) && w.fruitful {
+			continue // its time was over: every watch has one of its own
+		}
 		wait := w.pause(err)
 		w.client.log.InfoContext(ctx, "a watch is interrupted",
 			"resource", w.req.GetResource(), "server", w.server, "revision", w.at.Revision, "error", err, "wait", wait)
@@ -119,6 +122,14 @@ func (w *watcher) request() *fanoutv1.WatchRequest {
 	return w.req
 }
 
+// identity returns what says which objects are watched.
+func (w *watcher) identity() *fanoutv1.WatchRequest {
+	return &fanoutv1.WatchRequest{
+		Resource: w.req.GetResource(), Scope: w.req.GetScope(), OmitValues: w.req.GetOmitValues(),
+		LabelSelector: w.req.GetLabelSelector(), FieldSelector: w.req.GetFieldSelector(),
+	}
+}
+
 // take returns what a message has to tell, nil for nothing.
 func (w *watcher) take(m *fanoutv1.WatchResponse) *Update {
 	u := &Update{Position: positionOf(m.GetPosition())}
@@ -128,9 +139,8 @@ func (w *watcher) take(m *fanoutv1.WatchResponse) *Update {
 		w.reset = m.GetCatchUp() == fanoutv1.WatchResponse_CATCH_UP_RESET
 		if w.reset {
 			if w.at.Revision > 0 {
-				w.lose()
+				w.lose() // who has half a state needs the other half, and not from now
 			}
-			w.fromNow = false // who has half a state needs the other half
 			w.loose.forget()
 			u.Replace, tell = true, true
 		} else {
@@ -204,9 +214,6 @@ const maxHint = time.Minute
 
 // pause returns how long to wait before the next stream.
 func (w *watcher) pause(err error) time.Duration {
-	if errors.Is(err, errEnded) && w.fruitful {
-		return 0 // its time was over, and every watch has a time of its own
-	}
 	w.avoid = true
 	var hint time.Duration
 	if e, ok := errors.AsType[*Error](err); ok {

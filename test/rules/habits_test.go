@@ -50,7 +50,7 @@ func TestLeaksAreLookedFor(t *testing.T) {
 			continue
 		}
 		path := f.pkg.ImportPath
-		looks[path] = looks[path] || f.test && f.mentions("goleak.VerifyTestMain")
+		looks[path] = looks[path] || f.test && (f.mentions("goleak.VerifyTestMain") || f.mentions("goleak.Find"))
 		ast.Inspect(f.syntax, func(n ast.Node) bool {
 			if _, ok := n.(*ast.GoStmt); ok && f.test {
 				starts[path] = true

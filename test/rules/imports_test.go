@@ -104,7 +104,7 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 		"google.golang.org/protobuf":         {"client", "internal/object", "internal/server", "internal/wire", "gen", "test"},
 		"github.com/spf13":                   {"cmd"},
 		"github.com/goccy/go-yaml":           {"cmd", "internal/config", "internal/ctl/contexts"},
-		"github.com/tidwall/btree":           {"internal/cacher"},
+		"github.com/tidwall/btree":           {"internal/cacher", "client"},
 		"github.com/tidwall/gjson":           {"internal/object"},
 		"k8s.io":                             {"internal/selector"},
 		"google.golang.org/genproto":         {"client", "internal/server", "test"},
@@ -117,6 +117,7 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 		"github.com/charmbracelet/x/ansi":    {"cmd/fanoutctl", "internal/ctl/output"},
 		"github.com/schollz/progressbar":     {"cmd/fanoutctl"},
 		"google.golang.org/grpc/reflection":  {"internal/server"},
+		"github.com/natefinch/atomic":        {"client"},
 	}
 	for _, p := range packages(t) {
 		for _, path := range p.Imports {
