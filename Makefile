@@ -98,7 +98,7 @@ lint-proto:
 	fi
 	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
 	$(TOOL) buf generate --output "$$fresh"; \
-	diff -r "$$fresh/gen" gen || { echo "gen/ is not what the protocol says, run make proto"; exit 1; }
+	diff -r "$$fresh/gen" gen && diff -r "$$fresh/internal/admin/openapi" internal/admin/openapi || { echo "what is generated is not what the protocol says, run make proto"; exit 1; }
 
 .PHONY: fmt
 fmt: ## Format the code and the protocol
@@ -106,7 +106,7 @@ fmt: ## Format the code and the protocol
 	$(TOOL) buf format -w
 
 .PHONY: proto
-proto: ## Generate gen/ from proto/
+proto: ## Generate gen/ and the OpenAPI document from proto/
 	$(TOOL) buf generate
 
 .PHONY: vulncheck

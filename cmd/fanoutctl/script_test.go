@@ -33,6 +33,7 @@ func server(t *testing.T, names ...string) (address string) {
 	t.Helper()
 	cfg := config.Defaults()
 	cfg.Listen = loopback.FreeAddress(t)
+	cfg.AdminListen = ""
 	cfg.DataDir = filepath.Join(t.TempDir(), "data")
 	cfg.ShutdownGrace = config.Duration(5 * time.Second)
 	cfg.Resources = nil

@@ -31,6 +31,12 @@ func bind(c *config.Config) []flagGroup {
 			fs.StringVar(&c.LogLevel, "log-level", c.LogLevel, "least `severity` that is logged: debug, info, warn or error")
 			fs.StringVar(&c.LogFormat, "log-format", c.LogFormat, "`format` of the log on standard error: text or json")
 		}),
+		group("HTTP and JSON", func(fs *pflag.FlagSet) {
+			fs.StringVar(&c.AdminListen, "admin-listen", c.AdminListen,
+				"`address` of HTTP and JSON, unprotected: whoever reaches it can do everything; empty: nowhere")
+			fs.StringSliceVar(&c.AdminHosts, "admin-hosts", c.AdminHosts,
+				"`names` under which it is reached, with commas between them; addresses and localhost need not be named")
+		}),
 		group("Reads", func(fs *pflag.FlagSet) {
 			fs.Var(&c.WatchTimeLimit, "watch-time-limit",
 				"how long a watch may take: each ends, with a last position, after 80 to 100 percent of it, so that subscribers spread over servers; 0s: no limit")

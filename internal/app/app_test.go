@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func testConfig(t *testing.T) config.Config {
 	cfg := config.Defaults()
-	cfg.Listen = "127.0.0.1:0"
+	cfg.Listen, cfg.AdminListen = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.DataDir = filepath.Join(t.TempDir(), "data")
 	return cfg
 }
@@ -95,6 +95,23 @@ func TestStoreServiceCanBeSwitchedOff(t *testing.T) {
 	}
 }
 
+func TestHTTPCanBeSwitchedOff(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.AdminListen = ""
+	a, err := app.Build(t.Context(), cfg, testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.AdminAddr() != nil {
+		t.Errorf("HTTP is served at %s", a.AdminAddr())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := a.Run(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
 // An address that is in use costs no database.
 func TestBuildFailsBeforeItCreatesAnything(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -102,13 +119,18 @@ func TestBuildFailsBeforeItCreatesAnything(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	cfg := testConfig(t)
-	cfg.Listen = taken.Addr().String()
-	if _, err := app.Build(t.Context(), cfg, testLog(t)); !errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("got %v", err)
-	}
-	if _, err := os.Stat(cfg.DataDir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the data directory: %v", err)
+	for _, use := range []func(*config.Config){
+		func(c *config.Config) { c.Listen = taken.Addr().String() },
+		func(c *config.Config) { c.AdminListen = taken.Addr().String() },
+	} {
+		cfg := testConfig(t)
+		use(&cfg)
+		if _, err := app.Build(t.Context(), cfg, testLog(t)); !errors.Is(err, syscall.EADDRINUSE) {
+			t.Errorf("got %v", err)
+		}
+		if _, err := os.Stat(cfg.DataDir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the data directory: %v", err)
+		}
 	}
 }
 

@@ -23,6 +23,7 @@ type App struct {
 	cfg       config.Config
 	log       *slog.Logger
 	listener  net.Listener
+	admin     net.Listener // nil: no HTTP
 	store     *store.Store
 	resources []server.Resource
 }
@@ -40,6 +41,11 @@ func Build(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, er
 	// database.
 	if a.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen); err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
+	}
+	if cfg.AdminListen != "" {
+		if a.admin, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.AdminListen); err != nil {
+			return nil, fmt.Errorf("listen for HTTP: %w", err)
+		}
 	}
 	if a.store, err = openStore(ctx, cfg, log); err != nil {
 		return nil, err
@@ -115,11 +121,22 @@ func (a *App) resource(rc config.Resource) (server.Resource, error) {
 // Addr returns the address that the server listens on.
 func (a *App) Addr() net.Addr { return a.listener.Addr() }
 
+// AdminAddr returns the address at which HTTP is served, or nil.
+func (a *App) AdminAddr() net.Addr {
+	if a.admin == nil {
+		return nil
+	}
+	return a.admin.Addr()
+}
+
 // close takes down what Build made and Run has not.
 func (a *App) close() error {
 	var errs []error
-	if a.listener != nil {
-		if err := a.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+	for _, l := range []net.Listener{a.listener, a.admin} {
+		if l == nil {
+			continue
+		}
+		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			errs = append(errs, fmt.Errorf("close the listener: %w", err))
 		}
 	}

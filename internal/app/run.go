@@ -32,6 +32,11 @@ func (a *App) Run(ctx context.Context) error {
 		WatchTimeLimit: time.Duration(a.cfg.WatchTimeLimit),
 		Log:            a.log,
 	})
+	web, err := a.web(srv)
+	if err != nil {
+		srv.Stop(ctx)
+		return errors.Join(err, a.close())
+	}
 	var dispatchers, cachers, serving sync.WaitGroup
 	background := context.WithoutCancel(ctx)
 	cacherCtx, stopCachers := context.WithCancel(background)
@@ -44,11 +49,14 @@ func (a *App) Run(ctx context.Context) error {
 		cachers.Go(func() { r.Cacher.Run(cacherCtx) })
 		dispatchers.Go(func() { r.Dispatcher.Run(dispatchCtx) })
 	}
-	failed := make(chan error, 1)
+	failed := make(chan error, 2)
 	serving.Go(func() { failed <- srv.Serve(a.listener) })
+	if web != nil {
+		serving.Go(func() { failed <- web.Serve(a.admin) })
+		a.log.Info("serving HTTP", "address", a.AdminAddr().String())
+	}
 	a.log.Info("serving", "address", a.Addr().String(), "resources", len(a.resources))
 
-	var err error
 	select {
 	case <-ctx.Done():
 		a.log.Info("stopping", "grace", time.Duration(a.cfg.ShutdownGrace))
@@ -56,7 +64,11 @@ func (a *App) Run(ctx context.Context) error {
 	}
 	grace, cancel := context.WithTimeout(background, time.Duration(a.cfg.ShutdownGrace))
 	defer cancel()
+	// Streams over HTTP end with those that they are made of.
 	srv.Stop(grace)
+	if web != nil {
+		err = errors.Join(err, web.Stop(grace))
+	}
 	serving.Wait()
 	stopDispatchers()
 	dispatchers.Wait()

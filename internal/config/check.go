@@ -23,6 +23,14 @@ func checkAddress(s string) error {
 	return nil
 }
 
+// checkHost checks what a browser sends as the host of a URL.
+func checkHost(s string) error {
+	if u, err := url.Parse("http://" + s); err != nil || u.Host != s || u.Hostname() == "" {
+		return fmt.Errorf("%q is not a host such as fanoutd.example.com or fanoutd:7421", s)
+	}
+	return nil
+}
+
 func checkEndpoint(s string) error {
 	bad := fmt.Errorf("%q is not an endpoint such as 10.0.0.1:2379 or https://etcd-1:2379", s)
 	address := s

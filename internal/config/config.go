@@ -11,6 +11,9 @@ type Config struct {
 	LogLevel      string   `yaml:"log-level"`
 	LogFormat     string   `yaml:"log-format"`
 
+	AdminListen string   `yaml:"admin-listen"` // empty: nowhere
+	AdminHosts  []string `yaml:"admin-hosts"`
+
 	// Without endpoints the embedded etcd is used, and no other setting of the
 	// external one but EtcdDialTimeout may be set.
 	EtcdEndpoints    []string `yaml:"etcd-endpoints"`
@@ -45,6 +48,7 @@ func Defaults() Config {
 		ShutdownGrace:            Duration(10 * time.Second),
 		LogLevel:                 "info",
 		LogFormat:                "text",
+		AdminListen:              "127.0.0.1:7421",
 		EtcdDialTimeout:          Duration(5 * time.Second),
 		DataDir:                  "data",
 		EmbeddedEtcdQuota:        2 * GiB,

@@ -24,6 +24,12 @@ func (c *Config) Problems() Problems {
 	between(&v, "shutdown-grace", c.ShutdownGrace, Duration(100*time.Millisecond), Duration(time.Hour))
 	v.oneOf("log-level", c.LogLevel, "debug", "info", "warn", "error")
 	v.oneOf("log-format", c.LogFormat, "text", "json")
+	if c.AdminListen != "" {
+		v.check("admin-listen", checkAddress(c.AdminListen))
+	}
+	for i, host := range c.AdminHosts {
+		v.check(fmt.Sprintf("admin-hosts[%d]", i), checkHost(host))
+	}
 	v.etcd(c)
 	if c.DataDir == "" {
 		v.add("data-dir", "must not be empty")

@@ -17,7 +17,9 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-func (in *instance) admin() fanoutv1.AdminServiceClient { return fanoutv1.NewAdminServiceClient(in.conn) }
+func (in *instance) admin() fanoutv1.AdminServiceClient {
+	return fanoutv1.NewAdminServiceClient(in.conn)
+}
 
 // status returns what operators see of a resource.
 func (in *instance) status(ctx context.Context, t *testing.T, resource string, measure bool) *fanoutv1.ResourceStatus {
@@ -298,6 +300,9 @@ func TestOperatorsSeeWhoIsStuck(t *testing.T) {
 		in.put(ctx, t, config, "a", large)
 	}
 	first := in.awaitWatcher(ctx, t, (*fanoutv1.WatcherStatus).GetBlocked)
+	if first.GetState() != fanoutv1.WatcherStatus_STATE_LIVE {
+		t.Errorf("a watch of what happens from now on is %v", first.GetState())
+	}
 	const waiting = 5
 	for range waiting {
 		in.put(ctx, t, config, "a", large)

@@ -43,6 +43,7 @@ type Server struct {
 	resources resources
 	drain     *drain
 
+	local      sync.WaitGroup // the goroutines that serve the connections of Local
 	healthDone sync.WaitGroup // the goroutine that keeps the health service up to date
 	stopHealth context.CancelFunc
 }
@@ -133,6 +134,7 @@ func (s *Server) Stop(ctx context.Context) {
 	defer cutOff()
 	s.drain.end()
 	s.grpc.GracefulStop()
+	s.local.Wait()
 }
 
 // logger writes what the interceptors say with slog.

@@ -12,9 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
-
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
@@ -137,17 +134,6 @@ func scopeOnly(s *fanoutv1.Scope) *fanoutv1.Scope {
 		return nil
 	}
 	return &fanoutv1.Scope{Scope: s.GetScope()}
-}
-
-// caller returns who makes a request.
-func caller(ctx context.Context) (address, userAgent string) {
-	if p, ok := peer.FromContext(ctx); ok {
-		address = p.Addr.String()
-	}
-	if values := metadata.ValueFromIncomingContext(ctx, "user-agent"); len(values) > 0 {
-		userAgent = clip(values[0], maxUserAgentBytes)
-	}
-	return address, userAgent
 }
 
 // id returns the name under which operators know a session.

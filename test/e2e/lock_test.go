@@ -21,7 +21,7 @@ func TestDataDirectoryIsHeldByOneProcess(t *testing.T) {
 		}
 	}
 	second := start(t, filepath.Join(keep(t), "second.log"), program(t),
-		"--listen", loopback.FreeAddress(t), "--data-dir", dataDir)
+		"--listen", loopback.FreeAddress(t), "--admin-listen", "", "--data-dir", dataDir)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	code, err := second.wait(ctx)

@@ -128,7 +128,7 @@ func watchAndLeave(ctx context.Context, address string, n, salt int) error {
 func runInside(t *testing.T) (address string) {
 	t.Helper()
 	cfg := config.Defaults()
-	cfg.Listen = "127.0.0.1:0"
+	cfg.Listen, cfg.AdminListen = "127.0.0.1:0", ""
 	cfg.DataDir = filepath.Join(t.TempDir(), "data")
 	a, err := app.Build(t.Context(), cfg, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -40,7 +40,7 @@ type server struct {
 func startServer(t *testing.T, args ...string) *server {
 	t.Helper()
 	s := &server{address: loopback.FreeAddress(t), log: filepath.Join(keep(t), "fanoutd.log")}
-	s.args = append([]string{"--listen", s.address}, args...)
+	s.args = append([]string{"--listen", s.address, "--admin-listen", ""}, args...)
 	s.conn = dial(t, s.address)
 	t.Cleanup(func() { s.inspectLog(t) })
 	s.start(t)

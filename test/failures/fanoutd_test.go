@@ -78,7 +78,7 @@ type instance struct {
 func startFanoutd(t *testing.T, args ...string) *instance {
 	t.Helper()
 	s := &instance{address: loopback.FreeAddress(t)}
-	s.args = append([]string{"--config", settings(t), "--listen", s.address}, args...)
+	s.args = append([]string{"--config", settings(t), "--listen", s.address, "--admin-listen", ""}, args...)
 	s.conn = dial(t, s.address)
 	s.reads, s.writes = fanoutv1.NewFanoutServiceClient(s.conn), fanoutv1.NewStoreServiceClient(s.conn)
 	s.start(t)

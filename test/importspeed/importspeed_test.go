@@ -113,6 +113,7 @@ func serve(t *testing.T, etcd string) (address string) {
 	t.Helper()
 	cfg := config.Defaults()
 	cfg.Listen = loopback.FreeAddress(t)
+	cfg.AdminListen = ""
 	cfg.EtcdEndpoints = []string{etcd}
 	cfg.Resources = nil
 	for round := range rounds {

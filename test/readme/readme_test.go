@@ -18,6 +18,7 @@ import (
 const (
 	root           = "../.."
 	printedAddress = "127.0.0.1:7420"
+	printedHTTP    = "127.0.0.1:7421"
 	printedEpoch   = "b482736315d63ce4-7c9e6679"
 )
 
@@ -26,7 +27,7 @@ func TestTour(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &reader{t: t, blocks: parse(string(text)), address: loopback.FreeAddress(t), data: t.TempDir(), epoch: printedEpoch}
+	r := &reader{t: t, blocks: parse(string(text)), address: loopback.FreeAddress(t), http: loopback.FreeAddress(t), data: t.TempDir(), epoch: printedEpoch}
 
 	server := r.start(r.next("sh"))
 	server.await("msg=serving")
@@ -39,8 +40,7 @@ func TestTour(t *testing.T) {
 	if services := r.run(hello); !strings.Contains(services, "fanout.v1.FanoutService") {
 		t.Errorf("the server offers %q", services)
 	}
-	put := r.run(r.next("sh"))
-	r.same(json.NewDecoder(strings.NewReader(put)), r.next("json"))
+	r.answers()
 
 	watch := r.start(r.next("sh"))
 	r.same(watch.messages, r.next("json"))
@@ -53,6 +53,12 @@ func TestTour(t *testing.T) {
 	r.start(r.next("sh")).await("msg=serving")
 	r.run(r.next("sh"))
 	r.same(r.start(r.next("sh")).messages, r.next("json"))
+
+	r.answers()
+	watch = r.start(r.next("sh"))
+	r.same(watch.messages, r.next("json"))
+	r.answers()
+	r.same(watch.messages, r.next("json"))
 	if len(r.blocks) > 0 {
 		t.Errorf("README.md has more: %v", r.blocks)
 	}
@@ -63,6 +69,7 @@ type reader struct {
 	t       *testing.T
 	blocks  []block // still to come
 	address string  // instead of the printed one, which may be in use
+	http    string  // the same for HTTP
 	data    string  // directory of the server
 	epoch   string  // of the server, once it is known
 	prelude string  // what each terminal needs first
@@ -90,6 +97,13 @@ func (r *reader) next(language string) string {
 	text := r.blocks[0].text
 	r.blocks = r.blocks[1:]
 	return text
+}
+
+// answers runs a command whose output is printed behind it.
+func (r *reader) answers() {
+	r.t.Helper()
+	out := r.run(r.next("sh"))
+	r.same(json.NewDecoder(strings.NewReader(out)), r.next("json"))
 }
 
 var epochPattern = regexp.MustCompile(`"epoch": "([0-9a-f-]+)"`)

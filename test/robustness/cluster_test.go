@@ -149,7 +149,7 @@ func newReplica(t *testing.T, dir string, i int, etcdAddresses []string) *replic
 	}
 	t.Cleanup(func() { conn.Close() })
 	return &replica{
-		process: newProcess(t, dir, name, program, "--config", config, "--listen", address, "--etcd-endpoints", strings.Join(etcdAddresses, ",")),
+		process: newProcess(t, dir, name, program, "--config", config, "--listen", address, "--admin-listen", "", "--etcd-endpoints", strings.Join(etcdAddresses, ",")),
 		conn:    conn,
 		fanout:  fanoutv1.NewFanoutServiceClient(conn),
 		store:   fanoutv1.NewStoreServiceClient(conn),

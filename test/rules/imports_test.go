@@ -67,6 +67,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		"internal/wire":              {"internal/object", "gen"},
 		"internal/store":             {"internal/object"},
 		"internal/server":            {"internal/cacher", "internal/direct", "internal/dispatch", "internal/object", "internal/selector", "internal/wire", "gen"},
+		"internal/admin":             {"gen"},
 		"internal/config":            {"internal/object"},
 		"internal/app":               {"internal"},
 		"internal/check":             {"internal/object", "internal/selector"},
@@ -100,15 +101,15 @@ func TestImportsGoOneWay(t *testing.T) {
 func TestLibrariesHaveOneOwner(t *testing.T) {
 	owners := map[string][]string{
 		"go.etcd.io/etcd":                    {"internal/store", "test"},
-		"google.golang.org/grpc":             {"client", "internal/server", "internal/store", "gen", "test"},
-		"google.golang.org/protobuf":         {"client", "internal/object", "internal/server", "internal/wire", "gen", "test"},
+		"google.golang.org/grpc":             {"client", "internal/server", "internal/store", "gen", "test", "internal/admin"},
+		"google.golang.org/protobuf":         {"client", "internal/object", "internal/server", "internal/wire", "gen", "test", "internal/admin"},
 		"github.com/spf13":                   {"cmd"},
 		"github.com/goccy/go-yaml":           {"cmd", "internal/config", "internal/ctl/contexts"},
 		"github.com/tidwall/btree":           {"internal/cacher", "client"},
 		"github.com/tidwall/gjson":           {"internal/object"},
 		"k8s.io":                             {"internal/selector"},
-		"google.golang.org/genproto":         {"client", "internal/server", "test"},
-		"github.com/grpc-ecosystem":          {"internal/server"},
+		"google.golang.org/genproto":         {"client", "internal/server", "test", "internal/admin"},
+		"github.com/grpc-ecosystem":          {"internal/server", "internal/admin", "gen/http"},
 		"github.com/gofrs/flock":             {"internal/store"},
 		"go.uber.org/zap":                    {"internal/store", "test"},
 		"github.com/prometheus":              {},
@@ -118,6 +119,7 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 		"github.com/schollz/progressbar":     {"cmd/fanoutctl"},
 		"google.golang.org/grpc/reflection":  {"internal/server"},
 		"github.com/natefinch/atomic":        {"client"},
+		"net/http":                           {"internal/admin", "gen/http", "test"},
 	}
 	for _, p := range packages(t) {
 		for _, path := range p.Imports {
@@ -139,6 +141,20 @@ func TestTheCoreDependsOnNoTransport(t *testing.T) {
 		}
 		for _, path := range p.Deps {
 			if in(path, "google.golang.org/grpc", "go.etcd.io/etcd", "net/http", module+"gen") {
+				t.Errorf("%s depends on %s", p.ImportPath, path)
+			}
+		}
+	}
+}
+
+// What clients of the protocol link does not bring the gateway along.
+func TestGeneratedCodeIsLight(t *testing.T) {
+	for _, p := range packages(t) {
+		if !in(p.ImportPath, "gen/fanout") {
+			continue
+		}
+		for _, path := range p.Deps {
+			if in(path, "github.com/grpc-ecosystem") {
 				t.Errorf("%s depends on %s", p.ImportPath, path)
 			}
 		}

@@ -53,6 +53,7 @@ func newServer(t *testing.T, change func(*config.Config)) (*server, *client.Reso
 	t.Helper()
 	s := &server{cfg: config.Defaults()}
 	s.cfg.Listen = loopback.FreeAddress(t)
+	s.cfg.AdminListen = ""
 	s.cfg.DataDir = filepath.Join(t.TempDir(), "data")
 	s.cfg.ShutdownGrace = config.Duration(2 * time.Second)
 	if change != nil {

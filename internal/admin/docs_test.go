@@ -1,0 +1,150 @@
+package admin
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/genproto/googleapis/rpc/code"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// section returns a part of a document below a heading.
+func section(t *testing.T, name, heading string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, part, ok := strings.Cut(string(text), "\n## "+heading+"\n")
+	if !ok {
+		t.Fatalf("%s has no part %s", name, heading)
+	}
+	part, _, _ = strings.Cut(part, "\n## ")
+	return part
+}
+
+// rows returns the cells of a table.
+func rows(part string) (all [][]string) {
+	for l := range strings.Lines(part) {
+		if strings.HasPrefix(l, "| `") {
+			cells := strings.Split(strings.Trim(strings.TrimSpace(l), "|"), "|")
+			for i := range cells {
+				cells[i] = strings.TrimSpace(cells[i])
+			}
+			all = append(all, cells)
+		}
+	}
+	return all
+}
+
+var word = regexp.MustCompile("`([^`]+)`")
+
+func words(cell string) []string {
+	found := []string{}
+	for _, m := range word.FindAllStringSubmatch(cell, -1) {
+		found = append(found, m[1])
+	}
+	return found
+}
+
+// What docs/http.md has is what is served.
+func TestThePathsAreDocumented(t *testing.T) {
+	text, err := describe(openAPI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document struct {
+		Paths map[string]map[string]struct {
+			OperationID string
+			Parameters  []struct{ Name, In string }
+		}
+	}
+	if err := json.Unmarshal(text, &document); err != nil {
+		t.Fatal(err)
+	}
+	served := map[string][]string{}
+	for path, methods := range document.Paths {
+		parts := []string{}
+		for _, m := range inBraces.FindAllStringSubmatch(path, -1) {
+			parts = append(parts, m[1])
+		}
+		for method, operation := range methods {
+			_, name, _ := strings.Cut(operation.OperationID, "_")
+			parameters, inPath := []string{}, []string{}
+			for _, p := range operation.Parameters {
+				switch p.In {
+				case "query":
+					parameters = append(parameters, p.Name)
+				case "path":
+					inPath = append(inPath, p.Name)
+				}
+			}
+			if !slices.Equal(parts, inPath) {
+				t.Errorf("%s %s says that the parts of its path are %q", method, path, inPath)
+			}
+			served[strings.ToUpper(method)+" "+path+" "+name] = parameters
+		}
+	}
+	documented := map[string][]string{}
+	for _, row := range rows(section(t, "http.md", "Paths")) {
+		method, _, _ := strings.Cut(row[1], ";")
+		documented[words(row[0])[0]+" "+method] = words(row[2])
+	}
+	if diff := cmp.Diff(documented, served); diff != "" {
+		t.Errorf("-docs/http.md +OpenAPI:\n%s", diff)
+	}
+}
+
+// Paths that differ in nothing but the names of their parts are the same path.
+func TestThePathsAreDifferent(t *testing.T) {
+	text, err := describe(openAPI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document struct{ Paths map[string]any }
+	if err := json.Unmarshal(text, &document); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]string{}
+	for path := range document.Paths {
+		shape := inBraces.ReplaceAllString(path, "{}")
+		if other, ok := seen[shape]; ok {
+			t.Errorf("%s and %s", path, other)
+		}
+		seen[shape] = path
+	}
+}
+
+// Each reason of docs/errors.md has the HTTP status that docs/http.md says.
+func TestTheStatusesAreDocumented(t *testing.T) {
+	served := map[string]string{}
+	for _, row := range rows(section(t, "errors.md", "Reasons")) {
+		reason := words(row[0])[0]
+		st, err := status.New(codes.Code(code.Code_value[words(row[1])[0]]), "").WithDetails(&errdetails.ErrorInfo{Domain: "fanoutd", Reason: reason})
+		if err != nil {
+			t.Fatal(err)
+		}
+		served[reason] = strconv.Itoa(httpStatus(st))
+	}
+	documented := map[string]string{}
+	for _, row := range rows(section(t, "http.md", "Errors")) {
+		documented[words(row[0])[0]] = row[1]
+	}
+	if diff := cmp.Diff(documented, served); diff != "" {
+		t.Errorf("-docs/http.md +served:\n%s", diff)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
+		if _, ok := served[reason]; !ok {
+			t.Errorf("there is no reason %s", reason)
+		}
+	}
+}

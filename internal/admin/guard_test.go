@@ -1,0 +1,117 @@
+package admin_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/fanoutd/fanoutd/internal/config"
+)
+
+// What a page of another origin can make a browser send has no effect.
+func TestPagesOfOthersCannotWrite(t *testing.T) {
+	s := open(t, nil)
+	s.put(t, "a", "1")
+	s.watch(t, "from_now=true").line()
+	id := s.watchers(t)[0].GetId()
+	evil := []string{"Origin", "http://evil.example"}
+	crossSite := []string{"Sec-Fetch-Site", "cross-site"}
+	sameSite := []string{"Sec-Fetch-Site", "same-site", "Origin", "http://localhost:3000"}
+	form := []string{"Content-Type", "application/x-www-form-urlencoded"}
+	for _, c := range []struct {
+		name, method, path, body string
+		more                     []string
+		status                   int
+	}{
+		{"a form", "POST", "/v1/resources/config/transactions", `operations=1`, form, 415},
+		{"a text", "POST", "/v1/resources/config/transactions", `{"operations": [{"delete": {"key": "a"}}]}`, []string{"Content-Type", "text/plain"}, 415},
+		{"another origin", "POST", "/v1/resources/config/transactions", `{"operations": [{"delete": {"key": "a"}}]}`, evil, 403},
+		{"another site", "POST", "/v1/resources/config/transactions", `{"operations": [{"delete": {"key": "a"}}]}`, crossSite, 403},
+		{"another port", "POST", "/v1/resources/config/transactions", `{"operations": [{"delete": {"key": "a"}}]}`, sameSite, 403},
+		{"put", "PUT", "/v1/resources/config/objects/a", `{"text": "2"}`, evil, 403},
+		{"delete", "DELETE", "/v1/resources/config/objects/a", "", evil, 403},
+		{"end", "DELETE", "/v1/watchers/" + id, "", evil, 403},
+		{"delete in disguise", "POST", "/v1/resources/config/objects/a", "x=y", append(form, "X-HTTP-Method-Override", "DELETE"), 415},
+		{"delete in better disguise", "POST", "/v1/resources/config/objects/a", "{}", []string{"X-HTTP-Method-Override", "DELETE"}, 405},
+		{"may I", "OPTIONS", "/v1/resources/config/objects/a", "", append(evil, "Access-Control-Request-Method", "PUT"), 405},
+	} {
+		a := s.do(t, c.method, c.path, c.body, c.more...)
+		if a.status != c.status {
+			t.Errorf("%s: want %d, got %d %s", c.name, c.status, a.status, a.body)
+		}
+		for name := range a.header {
+			if strings.HasPrefix(name, "Access-Control-") {
+				t.Errorf("%s: there is a header %s", c.name, name)
+			}
+		}
+	}
+	if got := s.get(t, "a"); got != "1" {
+		t.Errorf("it is now %s", got)
+	}
+	if len(s.watchers(t)) != 1 {
+		t.Error("the watch has ended")
+	}
+	// A page of ours may: there is none, but somebody may put one in front.
+	if a := s.do(t, "PUT", "/v1/resources/config/objects/a", `{"text": "2"}`, "Origin", "http://"+s.address, "Sec-Fetch-Site", "same-origin"); a.status != http.StatusOK {
+		t.Errorf("got %d %s", a.status, a.body)
+	}
+}
+
+// Nobody gets to the same origin by having a name of theirs resolve to our address.
+func TestForeignNamesAreRefused(t *testing.T) {
+	s := open(t, func(c *config.Config) { c.AdminHosts = []string{"fanoutd.example.com", "proxy:8443"} })
+	for host, want := range map[string]int{
+		s.address:                  200,
+		"127.0.0.1":                200,
+		"10.1.2.3:80":              200,
+		"[::1]:7421":               200,
+		"localhost":                200,
+		"LOCALHOST:7421":           200,
+		"a.localhost:7421":         200,
+		"fanoutd.example.com":      200,
+		"Fanoutd.Example.com:7421": 200,
+		"proxy:8443":               200,
+		"proxy":                    421,
+		"proxy:80":                 421,
+		"evil.example":             421,
+		"evil.example:7421":        421,
+		"localhost.evil.example":   421,
+		"127.0.0.1.evil.example":   421,
+		"x.fanoutd.example.com":    421,
+	} {
+		for _, path := range []string{"/", "/v1/resources", "/nothing"} {
+			a := s.do(t, "GET", path, "", "Host", host)
+			if got := a.status; got != want && (path != "/nothing" || got == 421 != (want == 421)) {
+				t.Errorf("%s%s: want %d, got %d %s", host, path, want, got, a.body)
+			}
+		}
+	}
+}
+
+func TestSizesAreBounded(t *testing.T) {
+	s := open(t, nil)
+	large := `{"text": "` + strings.Repeat("x", 8<<20) + `"}`
+	if a := s.do(t, "PUT", "/v1/resources/config/objects/a", large); a.status != http.StatusRequestEntityTooLarge {
+		t.Errorf("a large body: %d %s", a.status, a.body)
+	}
+	// Without saying how large it is.
+	req, err := http.NewRequestWithContext(t.Context(), "PUT", "http://"+s.address+"/v1/resources/config/objects/a", struct{ *strings.Reader }{strings.NewReader(large)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := s.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.Body.Close(); resp.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("a large body in chunks: %d", resp.StatusCode)
+	}
+	if a := s.do(t, "GET", "/", "", "X-Large", strings.Repeat("x", 80<<10)); a.status != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("a large header: %d", a.status)
+	}
+	// What fits through HTTP is judged as usual.
+	if a := s.do(t, "PUT", "/v1/resources/config/objects/a", `{"text": "`+strings.Repeat("x", 2<<20)+`"}`); a.status != 400 || a.reason(t) != "INVALID_REQUEST" {
+		t.Errorf("a large value: %d %s", a.status, a.body)
+	}
+}

@@ -1,0 +1,72 @@
+package admin
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+)
+
+// openAPI is what the generator makes of the protocol.
+//
+//go:embed openapi/fanout.swagger.json
+var openAPI []byte
+
+var inBraces = regexp.MustCompile(`\{([^}]*)\}`)
+
+// describe completes the generated document. Different operations of one path have
+// different names for its parts there, such as {put.key} and {key}, which the
+// standard does not allow; they become one path with one name.
+func describe(generated []byte) ([]byte, error) {
+	var document struct {
+		Swagger     string                               `json:"swagger"`
+		Info        map[string]string                    `json:"info"`
+		Tags        json.RawMessage                      `json:"tags"`
+		Consumes    []string                             `json:"consumes"`
+		Produces    []string                             `json:"produces"`
+		Paths       map[string]map[string]map[string]any `json:"paths"`
+		Definitions json.RawMessage                      `json:"definitions"`
+	}
+	if err := json.Unmarshal(generated, &document); err != nil {
+		return nil, err
+	}
+	document.Info = map[string]string{
+		"title": "fanoutd", "version": "v1",
+		"description": "List and Watch for data in etcd. Keys in paths may have slashes, as they are or as %2F.",
+	}
+	paths := map[string]map[string]map[string]any{}
+	for _, path := range slices.Sorted(maps.Keys(document.Paths)) {
+		plain := inBraces.ReplaceAllStringFunc(path, func(part string) string { return "{" + plainName(part[1:len(part)-1]) + "}" })
+		if paths[plain] == nil {
+			paths[plain] = map[string]map[string]any{}
+		}
+		for method, operation := range document.Paths[path] {
+			if paths[plain][method] != nil {
+				return nil, fmt.Errorf("there are two of %s %s", method, plain)
+			}
+			for _, p := range operation["parameters"].([]any) {
+				if p := p.(map[string]any); p["in"] == "path" {
+					p["name"] = plainName(p["name"].(string))
+				}
+			}
+			paths[plain][method] = operation
+		}
+	}
+	if watch := paths["/v1/resources/{resource}/watch"]["get"]; watch != nil {
+		watch["produces"] = []string{(*lines)(nil).StreamContentType(nil)}
+	}
+	document.Paths = paths
+	return json.MarshalIndent(document, "", "  ")
+}
+
+// plainName returns the last name of a path of fields.
+func plainName(path string) string {
+	for i := len(path) - 1; i >= 0; i-- {
+		if path[i] == '.' {
+			return path[i+1:]
+		}
+	}
+	return path
+}

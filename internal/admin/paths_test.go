@@ -1,0 +1,237 @@
+package admin_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/config"
+)
+
+func TestObjectsOverHTTP(t *testing.T) {
+	s := open(t, nil)
+	// Keys as they are in the path, and as they are.
+	for path, key := range map[string]string{
+		"plain": "plain", "team/a/limits": "team/a/limits", "team%2Fb": "team/b", "a%20b/%C3%A4": "a b/ä",
+		"verb:get": "verb:get", "a+b": "a+b", "100%25": "100%", "watch": "watch", "%2561": "%61",
+	} {
+		written := s.put(t, path, key)
+		got := call[fanoutv1.GetResponse](t, s, "GET", "/v1/resources/config/objects/"+path, "")
+		if o := got.GetObject(); o.GetKey() != key || o.GetText() != key || o.GetModRevision() != written {
+			t.Errorf("%s: got %v", path, got)
+		}
+	}
+	put := call[fanoutv1.PutResponse](t, s, "PUT", "/v1/resources/config/objects/full",
+		`{"data": "AAE=", "contentType": "application/x", "labels": {"env": "prod"}, "if_mod_revision": 0, "ttl": "100s"}`)
+	got := call[fanoutv1.GetResponse](t, s, "GET", "/v1/resources/config/objects/full", "").GetObject()
+	if string(got.GetData()) != "\x00\x01" || got.GetContentType() != "application/x" || got.GetLabels()["env"] != "prod" {
+		t.Errorf("got %v", got)
+	}
+
+	// A condition that does not hold keeps the object, however it is written.
+	for _, condition := range []string{"if_mod_revision", "ifModRevision", "delete.if_mod_revision", "delete.ifModRevision"} {
+		if a := s.do(t, "DELETE", "/v1/resources/config/objects/full?"+condition+"=1", ""); a.status != http.StatusPreconditionFailed {
+			t.Errorf("%s: %d %s", condition, a.status, a.body)
+		}
+	}
+	right := fmt.Sprintf("/v1/resources/config/objects/full?if_mod_revision=%d", put.GetRevision())
+	if d := call[fanoutv1.DeleteResponse](t, s, "DELETE", right, ""); !d.GetDeleted() {
+		t.Error("it was not deleted")
+	}
+	if d := call[fanoutv1.DeleteResponse](t, s, "DELETE", "/v1/resources/config/objects/full", ""); d.GetDeleted() {
+		t.Error("it was deleted twice")
+	}
+}
+
+func TestListsOverHTTP(t *testing.T) {
+	s := open(t, nil)
+	var before int64
+	for i := range 5 {
+		before = s.put(t, fmt.Sprint("team/", i), fmt.Sprint(i))
+	}
+	call[fanoutv1.PutResponse](t, s, "PUT", "/v1/resources/config/objects/team/0", `{"text": "new", "labels": {"env": "prod"}}`)
+	s.put(t, "other", "x")
+	list := func(parameters string) (keys []string, last *fanoutv1.ListResponse) {
+		last = call[fanoutv1.ListResponse](t, s, "GET", "/v1/resources/config/objects?"+parameters, "")
+		for _, o := range last.GetObjects() {
+			keys = append(keys, o.GetKey())
+		}
+		return keys, last
+	}
+	for parameters, want := range map[string]string{
+		"":                             "other team/0 team/1 team/2 team/3 team/4",
+		"prefix=team":                  "team/0 team/1 team/2 team/3 team/4",
+		"scope.prefix=team&pageSize=2": "team/0 team/1",
+		"key=team/3":                   "team/3",
+		"label_selector=env":           "team/0",
+		"fieldSelector=name%3D2":       "team/2",
+		"start_key=team/3&any=true":    "team/3 team/4",
+		fmt.Sprint("label_selector=env&exact_revision=", before): "",
+	} {
+		if got, _ := list(parameters); strings.Join(got, " ") != want {
+			t.Errorf("%s: got %q, want %s", parameters, got, want)
+		}
+	}
+	var all []string
+	for token := ""; ; {
+		keys, page := list("prefix=team&page_size=2&page_token=" + url.QueryEscape(token))
+		all = append(all, keys...)
+		if token = page.GetNextPageToken(); token == "" {
+			break
+		}
+	}
+	if len(all) != 5 || !slices.IsSorted(all) {
+		t.Errorf("in pages: %q", all)
+	}
+}
+
+func TestTransactionsOverHTTP(t *testing.T) {
+	s := open(t, nil)
+	at := s.put(t, "a", "1")
+	done := call[fanoutv1.TransactResponse](t, s, "POST", "/v1/resources/config/transactions", fmt.Sprintf(
+		`{"operations": [{"check": {"key": "a", "mod_revision": %d}}, {"put": {"key": "b/c", "text": "2"}}, {"delete": {"key": "d"}}]}`, at))
+	if len(done.GetResults()) != 3 || s.get(t, "b/c") != "2" {
+		t.Errorf("got %v", done)
+	}
+	a := s.do(t, "POST", "/v1/resources/config/transactions", `{"operations": [{"check": {"key": "a", "mod_revision": 1}}]}`)
+	if a.status != http.StatusPreconditionFailed || a.reason(t) != "PRECONDITION_FAILED" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+func TestResourcesAndWatchersOverHTTP(t *testing.T) {
+	s := open(t, nil)
+	got := call[fanoutv1.ListResourcesResponse](t, s, "GET", "/v1/resources?measure_lag=true", "")
+	if len(got.GetResources()) != 1 || got.GetResources()[0].GetName() != "config" || got.GetResources()[0].LagRevisions == nil {
+		t.Errorf("got %v", got)
+	}
+	w := s.watch(t, "from_now=true", "User-Agent", "browser/1", "X-Forwarded-For", "10.9.8.7", "Grpc-Metadata-X", "y")
+	at := w.next(fanoutv1.WatchResponse_KIND_BOOKMARK).GetPosition()
+	all := s.watchers(t)
+	if len(all) != 1 || all[0].GetPeer() != "127.0.0.1" || all[0].GetUserAgent() != "browser/1" {
+		t.Fatalf("the watchers are %v", all)
+	}
+	ended := call[fanoutv1.EndWatcherResponse](t, s, "DELETE", "/v1/watchers/"+all[0].GetId(), "")
+	last := w.next(fanoutv1.WatchResponse_KIND_DRAINING)
+	if diff := cmp.Diff(at.String(), last.GetPosition().String()); !ended.GetEnded() || diff != "" {
+		t.Errorf("ended: %v, -position +last:\n%s", ended, diff)
+	}
+	if reason := w.end(); reason != "DRAINING" {
+		t.Errorf("it ends with %s", reason)
+	}
+}
+
+func TestErrorsOverHTTP(t *testing.T) {
+	s := open(t, func(c *config.Config) { c.MaxValueSize = 1000 })
+	s.put(t, "a", "1")
+	const objects = "/v1/resources/config/objects"
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		reason             string
+	}{
+		{"GET", objects + "/nothing", "", 404, "KEY_NOT_FOUND"},
+		{"GET", "/v1/resources/x/objects/a", "", 404, "UNKNOWN_RESOURCE"},
+		{"GET", objects + "/", "", 400, "INVALID_REQUEST"},
+		{"GET", objects + "/a?min_revision=1000000", "", 400, "REVISION_IN_FUTURE"},
+		{"GET", objects + "/a?min_revision=x", "", 400, "INVALID_REQUEST"},
+		{"GET", objects + "/a?key=b", "", 400, "INVALID_REQUEST"},
+		{"GET", objects + "/a?resource=b", "", 400, "INVALID_REQUEST"},
+		{"GET", objects + "?prefx=a", "", 400, "INVALID_REQUEST"},
+		{"GET", objects + "?scope=a", "", 400, "INVALID_REQUEST"},
+		{"GET", objects + "?scope.prefix.x=a", "", 400, "INVALID_REQUEST"},
+		{"GET", objects + "?prefix=a&prefix=b", "", 400, "INVALID_REQUEST"},
+		{"GET", objects + "?prefix=a&scope.prefix=b", "", 400, "INVALID_REQUEST"},
+		{"GET", objects + "?prefix=a&key=b", "", 400, "INVALID_REQUEST"},
+		{"GET", objects + "?page_size=-1", "", 400, "INVALID_REQUEST"},
+		{"GET", objects + "?page_token=rubbish", "", 400, "INVALID_REQUEST"},
+		{"GET", objects + "?prefix=%zz", "", 400, "INVALID_REQUEST"},
+		{"GET", objects, `{"prefix": "a"}`, 400, "INVALID_REQUEST"},
+		{"PUT", objects + "/b", `{"text": "1", "if_mod_revision": 1}`, 412, "PRECONDITION_FAILED"},
+		{"PUT", objects + "/b?if_mod_revision=1", `{"text": "1"}`, 400, "INVALID_REQUEST"},
+		{"PUT", objects + "/b", `{"txt": "1"}`, 400, "INVALID_REQUEST"},
+		{"PUT", objects + "/b", `{"text": "1"`, 400, "INVALID_REQUEST"},
+		{"PUT", objects + "/b", `{"text": "` + strings.Repeat("x", 1001) + `"}`, 400, "INVALID_REQUEST"},
+		{"PUT", objects + "/b//c", `{"text": "1"}`, 400, "INVALID_REQUEST"},
+		{"PUT", objects, `{"text": "1"}`, 405, ""},
+		{"POST", objects + "/b", `{"text": "1"}`, 405, ""},
+		{"PATCH", objects + "/b", ``, 405, ""},
+		{"DELETE", objects + "/a?if_mod_rev=1", "", 400, "INVALID_REQUEST"},
+		{"DELETE", objects + "/a?delete=1", "", 400, "INVALID_REQUEST"},
+		{"DELETE", objects + "/a", `{"if_mod_revision": 1}`, 400, "INVALID_REQUEST"},
+		{"POST", "/v1/resources/config/transactions", `{}`, 400, "INVALID_REQUEST"},
+		{"GET", "/v1/watchers?page_size=2000", "", 400, "INVALID_REQUEST"},
+		{"GET", "/v1/watchers/x", "", 405, ""},
+		{"GET", "/v2/resources", "", 404, ""},
+		{"POST", "/", `{}`, 405, ""},
+		{"DELETE", "/openapi.json", ``, 405, ""},
+	} {
+		a := s.do(t, c.method, c.path, c.body)
+		if a.status != c.status || a.reason(t) != c.reason || a.header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s %s %.40s: want %d %s, got %d %s", c.method, c.path, c.body, c.status, c.reason, a.status, a.body)
+		}
+	}
+	// Nothing of that has done anything.
+	if keys := call[fanoutv1.ListResponse](t, s, "GET", objects, "").GetObjects(); len(keys) != 1 {
+		t.Errorf("there are %v", keys)
+	}
+	// A watch that cannot begin has the status that any other request would have.
+	for path, want := range map[string]int{
+		"/v1/resources/x/watch":                                       404,
+		"/v1/resources/config/watch?epoch=x":                          200, // another epoch leads to a RESET
+		"/v1/resources/config/watch?epoch=x&revision=1&every_event=1": 410,
+		"/v1/resources/config/watch?from_now=true&time_limit=soon":    400,
+		"/v1/resources/config/watch?bookmark_interval=1ms":            400,
+	} {
+		resp := s.send(t, t.Context(), "GET", path, "")
+		if resp.Body.Close(); resp.StatusCode != want {
+			t.Errorf("%s: %d, want %d", path, resp.StatusCode, want)
+		}
+	}
+}
+
+func TestWritesCanBeOff(t *testing.T) {
+	s := open(t, func(c *config.Config) { c.Writes = false })
+	if a := s.do(t, "PUT", "/v1/resources/config/objects/a", `{"text": "1"}`); a.status != http.StatusNotImplemented {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+func TestIndex(t *testing.T) {
+	s := open(t, nil)
+	index := string(s.do(t, "GET", "/", "").body)
+	var document struct {
+		Paths map[string]map[string]any
+	}
+	if err := json.Unmarshal(s.do(t, "GET", "/openapi.json", "").body, &document); err != nil {
+		t.Fatal(err)
+	}
+	// The index has the same paths, in capitals where there is something to be filled in.
+	listed := map[string]bool{}
+	for l := range strings.Lines(index) {
+		words := strings.Fields(l)
+		if len(words) > 2 && strings.HasPrefix(words[1], "/v1") {
+			listed[words[0]+" "+words[1]] = true
+		}
+	}
+	for path, methods := range document.Paths {
+		path = strings.NewReplacer("{resource}", "RESOURCE", "{key}", "KEY", "{id}", "ID").Replace(path)
+		for method := range methods {
+			name := strings.ToUpper(method) + " " + path
+			if !listed[name] {
+				t.Errorf("the index does not have %s", name)
+			}
+			delete(listed, name)
+		}
+	}
+	for name := range listed {
+		t.Errorf("the index has %s, which does not exist", name)
+	}
+}

@@ -1,0 +1,98 @@
+package admin
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// parameters reads the parameters of a request. The gateway's own way is to ignore
+// those that it does not know, so that somebody who mistypes a condition deletes
+// without one. A field of a field, such as scope.prefix, may be called by its last
+// name where no other has it.
+type parameters struct{ plain runtime.DefaultQueryParser }
+
+// The gateway has one parser for the whole process, which is set with any mux. Others
+// who use it, such as etcd, are not concerned: only requests of our own protocol are
+// read differently.
+func init() { runtime.NewServeMux(runtime.SetQueryParameterParser(&parameters{})) }
+
+// protocol is the package of the requests that are read in this way.
+const protocol = "fanout.v1"
+
+// Parse implements runtime.QueryParameterParser.
+func (p *parameters) Parse(msg proto.Message, values url.Values, filter *utilities.DoubleArray) error {
+	request := msg.ProtoReflect().Descriptor()
+	if request.ParentFile().Package() != protocol {
+		return p.plain.Parse(msg, values, filter)
+	}
+	full := url.Values{}
+	for name, v := range values {
+		path, err := resolve(request, name)
+		switch key := strings.Join(path, "."); {
+		case err != nil:
+			return err
+		case filter.HasCommonPrefix(path):
+			return fmt.Errorf("the parameter %q is a part of the path", name)
+		case len(v) > 1 || full.Has(key):
+			return fmt.Errorf("the parameter %q is there twice", name)
+		default:
+			full[key] = v
+		}
+	}
+	return p.plain.Parse(msg, full, filter)
+}
+
+// resolve returns the path of the field that a parameter means.
+func resolve(request protoreflect.MessageDescriptor, name string) ([]string, error) {
+	if path := lookUp(request, strings.Split(name, ".")); path != nil {
+		return path, nil
+	}
+	var found []string
+	for i := range request.Fields().Len() {
+		f := request.Fields().Get(i)
+		if !isGroup(f) {
+			continue
+		}
+		if path := lookUp(f.Message(), []string{name}); path != nil {
+			if found != nil {
+				return nil, fmt.Errorf("the parameter %q may mean %s or %s.%s", name, strings.Join(found, "."), f.Name(), path[0])
+			}
+			found = append([]string{string(f.Name())}, path...)
+		}
+	}
+	if found == nil {
+		return nil, fmt.Errorf("there is no parameter %q", name)
+	}
+	return found, nil
+}
+
+// lookUp returns the path of names, each of which may be that of the protocol or
+// that of JSON, or nil where there is no such field.
+func lookUp(in protoreflect.MessageDescriptor, names []string) []string {
+	var path []string
+	for i, name := range names {
+		f := in.Fields().ByName(protoreflect.Name(name))
+		if f == nil {
+			f = in.Fields().ByJSONName(name)
+		}
+		last := i == len(names)-1
+		if f == nil || last == isGroup(f) {
+			return nil
+		}
+		path = append(path, string(f.Name()))
+		in = f.Message()
+	}
+	return path
+}
+
+// isGroup reports whether a field has fields of its own. Durations are written as a
+// value.
+func isGroup(f protoreflect.FieldDescriptor) bool {
+	return f.Message() != nil && f.Message().ParentFile().Package() == protocol
+}

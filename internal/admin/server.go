@@ -1,0 +1,113 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/grpc"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	gateway "github.com/fanoutd/fanoutd/gen/http/fanout/v1"
+)
+
+// Config says what to serve. Conn and Log are required.
+type Config struct {
+	// Conn is a connection to the server that answers.
+	Conn grpc.ClientConnInterface
+
+	// Hosts are the names under which browsers may reach this server, besides
+	// addresses and localhost; see guard.go. Names may have a port.
+	Hosts []string
+
+	Log *slog.Logger
+}
+
+// Server serves HTTP.
+type Server struct{ http http.Server }
+
+// How long clients may take, and how much they may send. Responses may take as long
+// as they like, because watches do; a client that has gone without a word is found
+// by TCP.
+const (
+	readHeaderTimeout = 10 * time.Second
+	idleTimeout       = 2 * time.Minute
+	maxHeaderBytes    = 64 << 10
+)
+
+// New returns a server that serves nothing until Serve is called.
+func New(cfg Config) (*Server, error) {
+	handler, err := newHandler(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
+	}}, nil
+}
+
+// Serve serves on the listener until the server is stopped.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// Stop returns when all requests have ended; those that have not when ctx is done
+// are cut off. Watches end with the server behind the connection, so that is stopped
+// first.
+func (s *Server) Stop(ctx context.Context) {
+	if err := s.http.Shutdown(ctx); err != nil {
+		_ = s.http.Close() // what it says of listeners that are closed does not matter
+	}
+}
+
+func newHandler(cfg Config) (http.Handler, error) {
+	api := runtime.NewServeMux(
+		runtime.WithMarshalerOption(runtime.MIMEWildcard, newLines()),
+		runtime.WithErrorHandler(answerError),
+		runtime.WithStreamErrorHandler(noteStreamError),
+		runtime.WithRoutingErrorHandler(answerRoutingError),
+		runtime.WithIncomingHeaderMatcher(incoming),
+		runtime.WithOutgoingHeaderMatcher(nothing),
+		runtime.WithOutgoingTrailerMatcher(nothing),
+		// A slash in a key may be written as %2F, too.
+		runtime.WithUnescapingMode(runtime.UnescapingModeAllCharacters),
+		// A POST is a POST: what says otherwise gets around the checks of browsers.
+		runtime.WithDisablePathLengthFallback(),
+	)
+	ctx := context.Background() // nothing is started
+	conn := heartbeats{cfg.Conn}
+	err := errors.Join(
+		gateway.RegisterFanoutServiceHandlerClient(ctx, api, fanoutv1.NewFanoutServiceClient(conn)),
+		gateway.RegisterStoreServiceHandlerClient(ctx, api, fanoutv1.NewStoreServiceClient(conn)),
+		gateway.RegisterAdminServiceHandlerClient(ctx, api, fanoutv1.NewAdminServiceClient(conn)),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("register the paths of HTTP: %w", err)
+	}
+	description, err := describe(openAPI)
+	if err != nil {
+		return nil, fmt.Errorf("read the OpenAPI document: %w", err)
+	}
+	return guard(cfg.Hosts, pages(description, bodies(streams(api)))), nil
+}
+
+// incoming says which request headers the server gets to see. The gateway adds the
+// address of the client, and Authorization.
+func incoming(name string) (string, bool) {
+	return runtime.MetadataPrefix + name, name == "User-Agent"
+}
+
+// nothing of gRPC's headers is for clients of HTTP.
+func nothing(string) (string, bool) { return "", false }

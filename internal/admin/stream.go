@@ -1,0 +1,111 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// heartbeat is how often a watch over HTTP says something if its client does not
+// ask for anything else: often enough that no proxy takes it for idle.
+const heartbeat = 30 * time.Second
+
+// heartbeats is a connection that asks for them.
+type heartbeats struct{ grpc.ClientConnInterface }
+
+// NewStream implements grpc.ClientConnInterface.
+func (c heartbeats) NewStream(ctx context.Context, d *grpc.StreamDesc, method string, o ...grpc.CallOption) (grpc.ClientStream, error) {
+	stream, err := c.ClientConnInterface.NewStream(ctx, d, method, o...)
+	return beating{stream}, err
+}
+
+type beating struct{ grpc.ClientStream }
+
+// SendMsg implements grpc.ClientStream.
+func (s beating) SendMsg(m any) error {
+	if req, ok := m.(*fanoutv1.WatchRequest); ok && req.GetBookmarkInterval() == nil {
+		req.BookmarkInterval = durationpb.New(heartbeat)
+	}
+	return s.ClientStream.SendMsg(m)
+}
+
+// lines turns messages into JSON, those of a stream into a line each.
+type lines struct{ runtime.JSONPb }
+
+// newLines returns what says the same in JSON as grpcurl does: fields that are not
+// set are left out, and fields that do not exist are an error.
+func newLines() *lines {
+	return &lines{runtime.JSONPb{
+		MarshalOptions:   protojson.MarshalOptions{},
+		UnmarshalOptions: protojson.UnmarshalOptions{},
+	}}
+}
+
+// StreamContentType implements runtime.StreamContentType.
+func (*lines) StreamContentType(any) string { return "application/x-ndjson" }
+
+// streams prepares for responses that may go on for hours.
+func streams(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, gone := context.WithCancel(r.Context())
+		defer gone()
+		s := &sink{ResponseWriter: w, gone: gone}
+		next.ServeHTTP(s, r.WithContext(context.WithValue(ctx, sinkKey{}, s)))
+	})
+}
+
+// sink is where a response goes.
+type sink struct {
+	http.ResponseWriter
+	gone   func()         // ends the request
+	failed *status.Status // with what a stream ends, once that is known
+}
+
+type sinkKey struct{}
+
+// Unwrap gives http.ResponseController the rest.
+func (s *sink) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+
+// WriteHeader gives a stream that fails before it begins the status that any other
+// request would have.
+func (s *sink) WriteHeader(httpCode int) {
+	if s.failed != nil {
+		setRetryAfter(s.Header(), s.failed)
+		httpCode = httpStatus(s.failed)
+	}
+	s.ResponseWriter.WriteHeader(httpCode)
+}
+
+// Write ends the request when its client has gone. That is no error, and the gateway
+// would log it as one.
+func (s *sink) Write(b []byte) (int, error) {
+	if _, err := s.ResponseWriter.Write(b); err != nil {
+		s.gone()
+	}
+	return len(b), nil
+}
+
+// FlushError does the same. http.ResponseController calls it after each line.
+func (s *sink) FlushError() error {
+	if err := http.NewResponseController(s.ResponseWriter).Flush(); err != nil {
+		s.gone()
+	}
+	return nil
+}
+
+// noteStreamError completes the error that ends a stream.
+func noteStreamError(ctx context.Context, err error) *status.Status {
+	st := complete(err)
+	if s, ok := ctx.Value(sinkKey{}).(*sink); ok {
+		s.failed = st
+	}
+	return st
+}

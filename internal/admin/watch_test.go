@@ -1,0 +1,180 @@
+package admin_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/config"
+)
+
+// Each line is there as soon as what it says has happened.
+func TestAWatchIsLinesAsTheyCome(t *testing.T) {
+	s := open(t, nil)
+	first := s.put(t, "team/a", "1")
+	w := s.watch(t, "prefix=team&bookmark_interval=500ms")
+	if m := w.next(fanoutv1.WatchResponse_KIND_CATCH_UP_BEGIN); m.GetCatchUp() != fanoutv1.WatchResponse_CATCH_UP_RESET {
+		t.Errorf("it begins with %v", m)
+	}
+	if m := w.next(fanoutv1.WatchResponse_KIND_CATCH_UP_PART); m.GetEvents()[0].GetObject().GetModRevision() != first {
+		t.Errorf("there is %v", m)
+	}
+	w.next(fanoutv1.WatchResponse_KIND_SYNCED)
+	for i := range 3 {
+		at := s.put(t, "team/a", fmt.Sprint(i))
+		m := w.skip(fanoutv1.WatchResponse_KIND_BOOKMARK)
+		if o := m.GetEvents()[0].GetObject(); o.GetModRevision() != at || o.GetText() != fmt.Sprint(i) {
+			t.Errorf("told of %v, want revision %d", m, at)
+		}
+	}
+	w.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
+}
+
+// Without being asked to, a watch says now and then that it is there.
+func TestAWatchHasHeartbeats(t *testing.T) {
+	s := open(t, nil)
+	s.watch(t, "").next(fanoutv1.WatchResponse_KIND_CATCH_UP_BEGIN)
+	if got := s.watchers(t)[0].GetRequest().GetBookmarkInterval().AsDuration().Seconds(); got != 30 {
+		t.Errorf("every %v s", got)
+	}
+}
+
+func TestAWatchResumes(t *testing.T) {
+	s := open(t, nil)
+	at := s.put(t, "a", "1")
+	w := s.watch(t, "")
+	w.next(fanoutv1.WatchResponse_KIND_CATCH_UP_BEGIN)
+	w.next(fanoutv1.WatchResponse_KIND_CATCH_UP_PART)
+	synced := w.next(fanoutv1.WatchResponse_KIND_SYNCED).GetPosition()
+	next := s.put(t, "a", "2")
+	w = s.watch(t, fmt.Sprintf("epoch=%s&revision=%d", synced.GetEpoch(), at))
+	if m := w.next(fanoutv1.WatchResponse_KIND_CATCH_UP_BEGIN); m.GetCatchUp() != fanoutv1.WatchResponse_CATCH_UP_REPLAY {
+		t.Errorf("it begins with %v", m)
+	}
+	if m := w.next(fanoutv1.WatchResponse_KIND_CATCH_UP_PART); len(m.GetEvents()) != 1 || m.GetPosition().GetRevision() != next {
+		t.Errorf("told of %v", m)
+	}
+}
+
+// A server that stops tells those who watch over HTTP where they are.
+func TestAStopEndsWatchesWithTheirPosition(t *testing.T) {
+	s := open(t, nil)
+	s.put(t, "a", "1")
+	w := s.watch(t, "")
+	w.next(fanoutv1.WatchResponse_KIND_CATCH_UP_BEGIN)
+	w.next(fanoutv1.WatchResponse_KIND_CATCH_UP_PART)
+	want := w.next(fanoutv1.WatchResponse_KIND_SYNCED).GetPosition()
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		s.stop()
+	}()
+	got := w.next(fanoutv1.WatchResponse_KIND_DRAINING).GetPosition()
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if reason := w.end(); reason != "DRAINING" {
+		t.Errorf("it ends with %s", reason)
+	}
+	<-stopped
+}
+
+// A watch whose time has come ends well: with a position and without an error.
+func TestATimeLimitEndsAWatchWell(t *testing.T) {
+	s := open(t, nil)
+	w := s.watch(t, "from_now=true&time_limit=1s")
+	w.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
+	w.next(fanoutv1.WatchResponse_KIND_BOOKMARK) // the last one
+	w.next(fanoutv1.WatchResponse_KIND_DRAINING)
+	if _, err := w.decoder.Token(); err != io.EOF {
+		t.Errorf("then comes %v", err)
+	}
+}
+
+// With its client goes the watch.
+func TestAWatchEndsWithItsClient(t *testing.T) {
+	s := open(t, nil)
+	w := s.watch(t, "from_now=true")
+	w.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
+	w.leave()
+	s.awaitWatchers(t, func(all []*fanoutv1.WatcherStatus) bool { return len(all) == 0 })
+}
+
+// awaitWatchers returns when the watches are as wanted.
+func (s *site) awaitWatchers(t *testing.T, are func([]*fanoutv1.WatcherStatus) bool) []*fanoutv1.WatcherStatus {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		all := s.watchers(t)
+		if are(all) {
+			return all
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("the watches are %v", all)
+		}
+	}
+}
+
+// Who does not read makes the server stop sending: what waits is not kept in memory
+// on the way. When it reads again, it gets to the present.
+func TestAReaderWhoStopsIsNotBuffered(t *testing.T) {
+	s := open(t, nil)
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(conn, "GET /v1/resources/config/watch?from_now=true HTTP/1.1\r\nHost: %s\r\n\r\n", s.address); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitWatchers(t, func(all []*fanoutv1.WatcherStatus) bool { return len(all) == 1 && all[0].GetMessages() > 0 })
+
+	const written, kept = 16 << 20, 8 << 20 // what is kept lies in sockets, but for a MiB or so
+	value := strings.Repeat("x", 512<<10)
+	var last int64
+	for range written / len(value) {
+		last = s.put(t, "large", value)
+	}
+	all := s.awaitWatchers(t, func(all []*fanoutv1.WatcherStatus) bool { return all[0].GetBlocked() && all[0].GetLagRevisions() > 0 })
+	if sent := all[0].GetBytes(); sent > kept {
+		t.Errorf("%d bytes were sent to somebody who does not read", sent)
+	} else {
+		t.Logf("%d bytes were sent", sent)
+	}
+	drained := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(io.Discard, conn)
+		drained <- err
+	}()
+	s.awaitWatchers(t, func(all []*fanoutv1.WatcherStatus) bool { return all[0].GetPosition().GetRevision() == last })
+	s.stop()
+	if err := <-drained; err != nil {
+		t.Error(err)
+	}
+}
+
+// A client that does not read does not keep the server from stopping.
+func TestAStopDoesNotWaitForReaders(t *testing.T) {
+	s := open(t, func(c *config.Config) { c.ShutdownGrace = config.Duration(time.Second) })
+	resp := s.send(t, t.Context(), http.MethodGet, "/v1/resources/config/watch", "")
+	defer resp.Body.Close()
+	value := strings.Repeat("x", 512<<10)
+	s.awaitWatchers(t, func(all []*fanoutv1.WatcherStatus) bool {
+		s.put(t, "large", value)
+		return all[0].GetBlocked()
+	})
+	s.stop()
+}
