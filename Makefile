@@ -21,8 +21,9 @@ help: ## Describe the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
 .PHONY: build
-build: ## Build bin/fanoutd
+build: ## Build bin/fanoutd and bin/fanoutctl
 	CGO_ENABLED=0 go build -trimpath -o bin/fanoutd ./cmd/fanoutd
+	CGO_ENABLED=0 go build -trimpath -o bin/fanoutctl ./cmd/fanoutctl
 
 .PHONY: run
 run: build ## Build and start the server with the embedded store in ./data
@@ -36,12 +37,20 @@ test: ## Run all tests
 bench: ## Run the micro-benchmarks
 	go test -run '^$$' -bench . $(PACKAGES)
 
+.PHONY: import-speed
+import-speed: ## Compare an import of 100,000 objects with etcd's own client
+	FANOUTD_IMPORT_OBJECTS=100000 go test -count 1 -v -timeout 0 ./test/importspeed
+
 # Each round has a seed of its own, which is printed.
 SOAK ?= 10m
 
 .PHONY: soak
 soak: ## Run the randomized end-to-end test for SOAK (default 10m)
 	FANOUTD_SOAK=$(SOAK) $(if $(RACE),CGO_ENABLED=1 )go test $(RACE) -timeout 0 -count 1 -v -run TestWatchersSeeExactlyWhatHappened ./test/e2e
+
+.PHONY: soak-clients
+soak-clients: ## Let informers suffer for SOAK (default 10m) with one server, and as long with two
+	FANOUTD_SOAK=$(SOAK) $(if $(RACE),CGO_ENABLED=1 )go test $(RACE) -timeout 0 -count 1 -v ./test/clients
 
 FUZZTIME ?= 10m
 

@@ -46,11 +46,11 @@ func TestTestsDoNotSleep(t *testing.T) {
 func TestLeaksAreLookedFor(t *testing.T) {
 	starts, looks := map[string]bool{}, map[string]bool{}
 	for f := range files(t) {
-		if !in(f.pkg.ImportPath, "internal") {
+		if !in(f.pkg.ImportPath, "client", "internal") {
 			continue
 		}
 		path := f.pkg.ImportPath
-		looks[path] = looks[path] || f.test && f.mentions("goleak.VerifyTestMain")
+		looks[path] = looks[path] || f.test && (f.mentions("goleak.VerifyTestMain") || f.mentions("goleak.Find"))
 		ast.Inspect(f.syntax, func(n ast.Node) bool {
 			if _, ok := n.(*ast.GoStmt); ok && f.test {
 				starts[path] = true

@@ -1,0 +1,71 @@
+package client_test
+
+import (
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fanoutd/fanoutd/client"
+)
+
+func TestEveryDocumentedReasonIsAnError(t *testing.T) {
+	doc, err := os.ReadFile("../docs/errors.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documented []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\| `[A-Z_]+` \\| .* \\| (?:yes|no) \\|").FindAllSubmatch(doc, -1) {
+		documented = append(documented, string(m[1]))
+	}
+	if len(documented) < 10 {
+		t.Fatalf("found %d reasons in docs/errors.md", len(documented))
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), "errors.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var known []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok {
+			if name, ok := spec.Type.(*ast.Ident); ok && name.Name == "Reason" {
+				reason, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				known = append(known, reason)
+			}
+		}
+		return true
+	})
+	slices.Sort(documented)
+	slices.Sort(known)
+	if diff := cmp.Diff(documented, known); diff != "" {
+		t.Errorf("-docs/errors.md +errors.go:\n%s", diff)
+	}
+}
+
+func TestErrorsSayWhatTheServerSaid(t *testing.T) {
+	t.Parallel()
+	c, ctx := newClient(t, newServer(t).address()), within(t)
+	r := c.Resource("config")
+	_, err := c.Resource("nothing").Get(ctx, "a")
+	if e, ok := errors.AsType[*client.Error](err); !errors.Is(err, client.ErrUnknownResource) || !ok || e.Metadata["resource"] != "nothing" {
+		t.Errorf("got %v", err)
+	}
+	_, err = r.Put(ctx, "/a", client.Text("x"))
+	if e, ok := errors.AsType[*client.Error](err); !errors.Is(err, client.ErrInvalidRequest) || !ok || len(e.Violations) != 1 || e.Violations[0].Field != "put.key" {
+		t.Errorf("got %v", err)
+	}
+	_, err = r.Get(ctx, "a", client.AtRevision(1_000_000))
+	if !errors.Is(err, client.ErrRevisionInFuture) || errors.Is(err, client.ErrRevisionExpired) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,181 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/fanoutd/fanoutd/client"
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// run runs an informer until the test is over.
+func run[T any](t *testing.T, i *client.Informer[T]) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := i.Run(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("the informer ended: %v", err)
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}
+
+func TestInformerKeepsACopy(t *testing.T) {
+	t.Parallel()
+	r := newResource(t)
+	put(t, r, "n/a", "1")
+	put(t, r, "n/b", "2")
+	put(t, r, "m/c", "3")
+	inf := client.NewInformer(r, number, client.Prefix("n"))
+	inf.AddIndex("parity", func(i client.Item[int]) []string { return []string{[]string{"even", "odd"}[i.Value%2]} })
+	told := newJournal()
+	inf.AddHandler(told.handler())
+	lister := inf.Lister()
+	if lister.Len() != 0 || !lister.Stale() || lister.Position() != (client.Position{}) {
+		t.Error("there is a state before the beginning")
+	}
+	run(t, inf)
+	if err := inf.WaitForSync(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := inf.WaitForState(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"+n/a=1", "+n/b=2"}, told.all()); diff != "" {
+		t.Errorf("told: -want +got:\n%s", diff)
+	}
+	put(t, r, "n/a", "4")
+	put(t, r, "n/c/d", "5")
+	if _, _, err := r.Delete(within(t), "n/b"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"*n/a=1>4", "+n/c/d=5", "-n/b=2"}, told.await(t, 5)[2:]); diff != "" {
+		t.Errorf("told: -want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"n/a=4", "n/c/d=5"}, items(lister)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if i, ok := lister.Get("n/a"); !ok || i.Value != 4 || i.Object.Version != 2 {
+		t.Errorf("got %v, %v", i, ok)
+	}
+	if _, ok := lister.Get("n/b"); ok || lister.Len() != 2 || lister.Stale() || lister.Position().Revision == 0 {
+		t.Error("the lister has something else")
+	}
+	for value, want := range map[string][]string{"even": {"n/a"}, "odd": {"n/c/d"}, "": nil} {
+		var got []string
+		for i := range lister.ByIndex("parity", value) {
+			got = append(got, i.Object.Key)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: got %v", value, got)
+		}
+	}
+	for path, want := range map[string]int{"n": 2, "n/": 2, "n/c": 1, "n/a": 0, "m": 0, "": 2} {
+		if n := len(slices.Collect(lister.List(path))); n != want {
+			t.Errorf("%q has %d items", path, n)
+		}
+	}
+	// What is iterated over is of one position, whatever happens meanwhile.
+	for i := range lister.ByIndex("parity", "even") {
+		put(t, r, "n/a0", "6")
+		told.await(t, 6)
+		if i.Object.Key != "n/a" {
+			t.Errorf("got %s", i.Object.Key)
+		}
+	}
+	if _, _, err := r.Delete(within(t), "n/a0"); err != nil {
+		t.Fatal(err)
+	}
+	told.await(t, 7)
+	late := newJournal()
+	inf.AddHandler(late.handler())
+	if diff := cmp.Diff([]string{"+n/a=4", "+n/c/d=5"}, late.await(t, 2)); diff != "" {
+		t.Errorf("told late: -want +got:\n%s", diff)
+	}
+	if err := inf.Run(t.Context()); err == nil {
+		t.Error("ran twice")
+	}
+}
+
+// What belongs together is seen together.
+func TestInformerShowsTransactionsWhole(t *testing.T) {
+	t.Parallel()
+	r := newResource(t)
+	inf := client.NewInformer(r, number)
+	broken, done := 0, make(chan struct{})
+	check := func(i client.Item[int]) {
+		values := map[int]bool{}
+		for i := range inf.Lister().List("") {
+			values[i.Value] = true
+		}
+		if len(values) != 1 {
+			broken++
+		}
+		if i.Value == 20 && i.Object.Key == "c" {
+			close(done)
+		}
+	}
+	inf.AddHandler(client.Handler[int]{Add: check, Update: func(_, i client.Item[int]) { check(i) }})
+	run(t, inf)
+	if err := inf.WaitForSync(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 21 {
+		v := client.Text(fmt.Sprint(n))
+		if _, err := r.Transact(within(t), client.OpPut("a", v), client.OpPut("b", v), client.OpPut("c", v)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-done
+	if broken > 0 {
+		t.Errorf("half a transaction was seen %d times", broken)
+	}
+}
+
+func TestDecoders(t *testing.T) {
+	t.Parallel()
+	type limits struct{ RPS int }
+	if v, err := client.JSONDecoder[limits]()(&client.Object{Value: []byte(`{"rps": 5}`)}); err != nil || v.RPS != 5 {
+		t.Errorf("got %v, %v", v, err)
+	}
+	if _, err := client.JSONDecoder[limits]()(&client.Object{Value: []byte(`{`)}); err == nil {
+		t.Error("half a document was decoded")
+	}
+	decode := client.ProtoDecoder[*fanoutv1.Position]()
+	want := &fanoutv1.Position{Epoch: "e", Revision: 5}
+	binary, err := proto.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []*client.Object{{Value: binary}, {Value: []byte(`{"epoch": "e", "revision": 5}`), ContentType: "application/json"}} {
+		if v, err := decode(o); err != nil || !proto.Equal(v, want) {
+			t.Errorf("got %v, %v", v, err)
+		}
+	}
+	if _, err := decode(&client.Object{Value: []byte("x")}); err == nil {
+		t.Error("nonsense was decoded")
+	}
+}
+
+func TestInformerEndsWithItsWatch(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, newServer(t).address())
+	inf := client.NewInformer(c.Resource("nothing"), number)
+	if err := inf.Run(within(t)); !errors.Is(err, client.ErrUnknownResource) {
+		t.Errorf("ended with %v", err)
+	}
+	if err := inf.WaitForSync(within(t)); !errors.Is(err, client.ErrUnknownResource) {
+		t.Errorf("got %v", err)
+	}
+}

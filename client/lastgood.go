@@ -1,0 +1,132 @@
+package client
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/natefinch/atomic"
+	"google.golang.org/protobuf/encoding/protodelim"
+	"google.golang.org/protobuf/proto"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// LastKnownGood keeps the state in a file, for starts while there is no server: the
+// informer begins with the saved state, stale until a server confirms it, and goes
+// on where it was saved. The file is replaced as a whole, some seconds after a
+// change and when Run ends. It belongs to one informer.
+//
+// A state that takes more than maxBytes is not saved, and a file that is larger,
+// damaged, or of another informer's objects is not used; handlers are told of it as
+// an Error without an object, and the informer goes on without. What was written
+// with secrets in it has them in the file, which only its owner can read.
+func LastKnownGood(path string, maxBytes int64) InformerOption {
+	return informerOption(func(i *informing) { i.save = &goodFile{path, maxBytes} })
+}
+
+// goodFile is the file. It consists of the magic line; the watch whose state it is,
+// with its position; the objects, an older version before the newer one where that
+// cannot be decoded; and the SHA-256 of all that. Messages have their length before
+// them.
+type goodFile struct {
+	path     string
+	maxBytes int64
+}
+
+// goodMagic is how the file begins. The number is that of the format.
+const goodMagic = "fanoutd last known good 1\n"
+
+// errDamaged says that a file is not as it was written.
+var errDamaged = errors.New("it is damaged")
+
+// read returns the saved objects of a watch and their position; neither if there is
+// no file.
+func (f *goodFile) read(watch *fanoutv1.WatchRequest) (Position, []*Object, error) {
+	content, err := f.content()
+	if err != nil || content == nil {
+		return Position{}, nil, err
+	}
+	rest, ok := bytes.CutPrefix(content, []byte(goodMagic))
+	if !ok {
+		return Position{}, nil, errors.New("it is of another kind")
+	}
+	body := len(rest) - sha256.Size
+	if body < 0 || sha256.Sum256(content[:len(content)-sha256.Size]) != [sha256.Size]byte(rest[body:]) {
+		return Position{}, nil, errDamaged
+	}
+	from := bytes.NewReader(rest[:body])
+	whole := protodelim.UnmarshalOptions{MaxSize: -1}
+	saved := &fanoutv1.WatchRequest{}
+	if err := whole.UnmarshalFrom(from, saved); err != nil {
+		return Position{}, nil, fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	at := positionOf(saved.GetAfter())
+	if saved.Begin = nil; !proto.Equal(saved, watch) {
+		return Position{}, nil, errors.New("it is of other objects")
+	}
+	var objects []*Object
+	for {
+		o := &fanoutv1.Object{}
+		err := whole.UnmarshalFrom(from, o)
+		if errors.Is(err, io.EOF) {
+			return at, objects, nil
+		} else if err != nil {
+			return Position{}, nil, fmt.Errorf("%w: %w", errDamaged, err)
+		}
+		objects = append(objects, objectOf(o))
+	}
+}
+
+// content returns what is in the file, nil if there is none.
+func (f *goodFile) content() ([]byte, error) {
+	file, err := os.Open(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	content, err := io.ReadAll(io.LimitReader(file, f.maxBytes+1))
+	if err == nil && int64(len(content)) > f.maxBytes {
+		err = fmt.Errorf("it is larger than %d bytes", f.maxBytes)
+	}
+	return content, err
+}
+
+// write replaces the file.
+func (f *goodFile) write(watch *fanoutv1.WatchRequest, at Position, objects func(yield func(*Object) bool)) error {
+	content := bytes.NewBufferString(goodMagic)
+	watch = proto.CloneOf(watch)
+	watch.Begin = &fanoutv1.WatchRequest_After{After: &fanoutv1.Position{Epoch: at.Epoch, Revision: at.Revision}}
+	if _, err := protodelim.MarshalTo(content, watch); err != nil {
+		return fmt.Errorf("encode the watch: %w", err)
+	}
+	for o := range objects {
+		if _, err := protodelim.MarshalTo(content, messageOf(o)); err != nil {
+			return fmt.Errorf("encode %q: %w", o.Key, err)
+		}
+		if int64(content.Len()+sha256.Size) > f.maxBytes {
+			return fmt.Errorf("the state takes more than %d bytes", f.maxBytes)
+		}
+	}
+	sum := sha256.Sum256(content.Bytes())
+	content.Write(sum[:])
+	return atomic.WriteFile(f.path, content)
+}
+
+// messageOf is the reverse of objectOf, except that a text is no text.
+func messageOf(o *Object) *fanoutv1.Object {
+	m := &fanoutv1.Object{
+		Key: o.Key, ContentType: o.ContentType, Labels: o.Labels, Opaque: o.Opaque,
+		CreateRevision: o.CreateRevision, Version: o.Version, ModRevision: o.ModRevision,
+	}
+	if o.Value != nil {
+		m.Value = &fanoutv1.Object_Data{Data: o.Value}
+	}
+	return m
+}

@@ -1,0 +1,227 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// watcher is a watch: a series of streams, each of which goes on where the one
+// before has ended.
+type watcher struct {
+	client *Client
+	watching
+	consistency *fanoutv1.ReadConsistency // of a beginning from nothing
+
+	at    Position // where to resume; revision 0: nowhere
+	loose loose
+	reset bool // a RESET is under way
+
+	retry    retry
+	fruitful bool   // the present stream has brought something
+	server   string // of the present stream, or the last one
+	avoid    bool   // it has failed
+	refused  bool   // the last token was refused
+}
+
+// Why a stream has ended, where the server has not said so.
+var (
+	errEnded  = errors.New("the server has ended the stream")
+	errSilent = errors.New("the server is silent")
+	errLeft   = errors.New("the caller has left")
+)
+
+// run opens streams until ctx ends, the caller leaves (then it returns nil), or
+// there is no use in opening another one.
+func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(w.client.open, func() { cancel(ErrClosed) })()
+	for {
+		err := w.stream(ctx, yield)
+		if errors.Is(err, errLeft) {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if w.isFinal(err) {
+			return err
+		}
+		if errors.Is(err, errEnded) && w.fruitful {
+			continue // its time was over: every watch has one of its own
+		}
+		wait := w.pause(err)
+		w.client.log.InfoContext(ctx, "a watch is interrupted",
+			"resource", w.req.GetResource(), "server", w.server, "revision", w.at.Revision, "error", err, "wait", wait)
+		for _, f := range w.interrupted {
+			f(err)
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// stream opens one stream and returns why it has ended.
+func (w *watcher) stream(ctx context.Context, yield func(*Update) bool) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	// The time in which the caller does something else does not count.
+	silence := time.AfterFunc(w.patience(), func() { cancel(errSilent) })
+	defer silence.Stop()
+
+	choice := &choice{}
+	if w.avoid {
+		choice.avoid = w.server
+	}
+	w.fruitful = false
+	stream, err := w.client.reads.Watch(withChoice(ctx, choice), w.request())
+	w.server = choice.server()
+	for err == nil {
+		var m *fanoutv1.WatchResponse
+		silence.Reset(w.patience())
+		m, err = stream.Recv()
+		silence.Stop()
+		if err != nil {
+			break
+		}
+		if u := w.take(m); u != nil && !yield(u) {
+			return errLeft
+		}
+	}
+	switch {
+	case errors.Is(context.Cause(ctx), errSilent):
+		return fmt.Errorf("%w: it has not said anything for %v", errSilent, w.patience())
+	case errors.Is(err, io.EOF):
+		return errEnded
+	}
+	return errorOf(err)
+}
+
+// patience is how long a server may be silent.
+func (w *watcher) patience() time.Duration { return 3 * w.bookmarks }
+
+// request returns the request for the next stream.
+func (w *watcher) request() *fanoutv1.WatchRequest {
+	w.req.Begin, w.req.Consistency = nil, nil
+	switch {
+	case w.at.Revision > 0:
+		w.req.Begin = &fanoutv1.WatchRequest_After{After: &fanoutv1.Position{Epoch: w.at.Epoch, Revision: w.at.Revision}}
+		return w.req
+	case w.fromNow:
+		w.req.Begin = &fanoutv1.WatchRequest_FromNow{FromNow: true}
+	}
+	w.req.Consistency = w.consistency
+	return w.req
+}
+
+// identity returns what says which objects are watched.
+func (w *watcher) identity() *fanoutv1.WatchRequest {
+	return &fanoutv1.WatchRequest{
+		Resource: w.req.GetResource(), Scope: w.req.GetScope(), OmitValues: w.req.GetOmitValues(),
+		LabelSelector: w.req.GetLabelSelector(), FieldSelector: w.req.GetFieldSelector(),
+	}
+}
+
+// take returns what a message has to tell, nil for nothing.
+func (w *watcher) take(m *fanoutv1.WatchResponse) *Update {
+	u := &Update{Position: positionOf(m.GetPosition())}
+	tell := u.Position != w.at
+	switch m.GetKind() {
+	case fanoutv1.WatchResponse_KIND_CATCH_UP_BEGIN:
+		w.reset = m.GetCatchUp() == fanoutv1.WatchResponse_CATCH_UP_RESET
+		if w.reset {
+			if w.at.Revision > 0 {
+				w.lose() // who has half a state needs the other half, and not from now
+			}
+			w.loose.forget()
+			u.Replace, tell = true, true
+		} else {
+			w.loose.again()
+		}
+	case fanoutv1.WatchResponse_KIND_SYNCED:
+		w.reset = false
+		u.Synced, tell, w.fruitful = true, true, true
+	case fanoutv1.WatchResponse_KIND_LIVE, fanoutv1.WatchResponse_KIND_BOOKMARK:
+		tell, w.fruitful = true, true
+	}
+	for _, e := range m.GetEvents() {
+		event := Event{Type: EventType(e.GetType()), Object: objectOf(e.GetObject()), Previous: objectOf(e.GetPrevious())}
+		if w.reset || w.loose.isNew(event, u.Position.Revision) {
+			u.Events, tell = append(u.Events, event), true
+		}
+	}
+	if !w.reset {
+		u.Events = append(u.Events, w.loose.settle(u.Position.Revision)...)
+	}
+	u.Complete = !w.reset && !m.GetPartial() && w.loose.empty()
+	w.at = u.Position
+	if w.fruitful {
+		w.retry.reset()
+		w.refused, w.avoid = false, false
+	}
+	if !tell {
+		return nil
+	}
+	return u
+}
+
+// isFinal reports whether another stream would end as this one has. It draws the
+// conclusions from an error that tells to begin in another way.
+func (w *watcher) isFinal(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return false
+	}
+	switch e.Code {
+	case codes.OutOfRange:
+		if errors.Is(e, ErrRevisionInFuture) && w.at.Revision > 0 && !w.req.GetEveryEvent() {
+			// The position is of an etcd that is no more, so everything that was
+			// built on it is void.
+			w.lose()
+			return false
+		}
+		return true
+	case codes.Unauthenticated:
+		// The source of tokens may have a newer one.
+		again := w.client.token && !w.refused
+		w.refused = true
+		return !again
+	case codes.InvalidArgument, codes.NotFound, codes.PermissionDenied, codes.Unimplemented, codes.FailedPrecondition:
+		return true
+	}
+	return false
+}
+
+// lose is for when the position is of no use: the watch begins with nothing again.
+// What the caller has asked of its first beginning may not be true of this one.
+func (w *watcher) lose() {
+	w.at, w.fromNow = Position{}, false
+	if !w.consistency.GetAny() {
+		w.consistency = nil
+	}
+}
+
+// maxHint bounds how long a server can ask to wait.
+const maxHint = time.Minute
+
+// pause returns how long to wait before the next stream.
+func (w *watcher) pause(err error) time.Duration {
+	w.avoid = true
+	var hint time.Duration
+	if e, ok := errors.AsType[*Error](err); ok {
+		hint = min(e.RetryAfter, maxHint)
+	}
+	if errors.Is(err, ErrDraining) && w.fruitful {
+		// There may be other servers, and they should not get everybody at once.
+		return jitter(max(hint, time.Second))
+	}
+	return hint + w.retry.next()
+}

@@ -1,0 +1,154 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// WriteOption is an option of a put.
+type WriteOption interface{ put(*fanoutv1.PutOperation) }
+
+// DeleteOption is an option of a deletion.
+type DeleteOption interface {
+	delete(*fanoutv1.DeleteOperation)
+}
+
+// Precondition is what has to hold for a write to be applied; it fails with
+// [ErrPreconditionFailed] otherwise.
+type Precondition interface {
+	WriteOption
+	DeleteOption
+}
+
+// IfRevision requires that the object's ModRevision is this one; 0 is [IfAbsent].
+func IfRevision(revision int64) Precondition { return precondition(revision) }
+
+// IfAbsent requires that there is no object with the key.
+func IfAbsent() Precondition { return precondition(0) }
+
+type precondition int64
+
+func (p precondition) put(op *fanoutv1.PutOperation)       { op.IfModRevision = new(int64(p)) }
+func (p precondition) delete(op *fanoutv1.DeleteOperation) { op.IfModRevision = new(int64(p)) }
+
+// TTL removes the object when this time has passed since the write: whole seconds
+// from 1 upwards. Another put replaces it.
+func TTL(d time.Duration) WriteOption { return ttl(d) }
+
+type ttl time.Duration
+
+func (d ttl) put(op *fanoutv1.PutOperation) { op.Ttl = durationpb.New(time.Duration(d)) }
+
+// Put stores an object and returns the revision of the write.
+//
+// A write that fails with a code such as Unavailable may have been applied, and is
+// not tried again: only the caller knows whether writing twice does harm.
+func (r *Resource) Put(ctx context.Context, key string, v Value, opts ...WriteOption) (revision int64, err error) {
+	op, err := putOperation(key, v, opts)
+	if err != nil {
+		return 0, fmt.Errorf("put %q: %w", key, err)
+	}
+	resp, err := r.client.writes.Put(ctx, &fanoutv1.PutRequest{Resource: r.name, Put: op})
+	if err != nil {
+		return 0, fmt.Errorf("put %q: %w", key, errorOf(err))
+	}
+	return resp.GetRevision(), nil
+}
+
+// Delete removes an object. It is no error if there is none: then deleted is false,
+// and the revision is one at which there was none.
+func (r *Resource) Delete(ctx context.Context, key string, opts ...DeleteOption) (revision int64, deleted bool, err error) {
+	op := deleteOperation(key, opts)
+	resp, err := r.client.writes.Delete(ctx, &fanoutv1.DeleteRequest{Resource: r.name, Delete: op})
+	if err != nil {
+		return 0, false, fmt.Errorf("delete %q: %w", key, errorOf(err))
+	}
+	return resp.GetRevision(), resp.GetDeleted(), nil
+}
+
+// Op is one step of a transaction: [OpPut], [OpDelete] or [OpCheck].
+type Op struct {
+	operation *fanoutv1.Operation
+	err       error
+}
+
+// OpPut stores an object.
+func OpPut(key string, v Value, opts ...WriteOption) Op {
+	op, err := putOperation(key, v, opts)
+	if err != nil {
+		return Op{err: fmt.Errorf("put %q: %w", key, err)}
+	}
+	return Op{operation: &fanoutv1.Operation{Operation: &fanoutv1.Operation_Put{Put: op}}}
+}
+
+// OpDelete removes an object, if there is one.
+func OpDelete(key string, opts ...DeleteOption) Op {
+	return Op{operation: &fanoutv1.Operation{Operation: &fanoutv1.Operation_Delete{Delete: deleteOperation(key, opts)}}}
+}
+
+// OpCheck writes nothing: it requires that the object's ModRevision is this one, or
+// with 0 that there is none.
+func OpCheck(key string, modRevision int64) Op {
+	return Op{operation: &fanoutv1.Operation{Operation: &fanoutv1.Operation_Check{
+		Check: &fanoutv1.CheckOperation{Key: key, ModRevision: modRevision},
+	}}}
+}
+
+// Transaction is the outcome of a transaction.
+type Transaction struct {
+	// Revision is that of all its writes.
+	Revision int64
+	// Deleted says of each operation whether it was a deletion that removed an
+	// object.
+	Deleted []bool
+}
+
+// Transact applies all operations at one revision, or none of them. Each is on a
+// key of its own; there may be 128 of them by default.
+func (r *Resource) Transact(ctx context.Context, ops ...Op) (*Transaction, error) {
+	req := &fanoutv1.TransactRequest{Resource: r.name}
+	for _, op := range ops {
+		if op.err != nil {
+			return nil, fmt.Errorf("transact: %w", op.err)
+		}
+		req.Operations = append(req.Operations, op.operation)
+	}
+	resp, err := r.client.writes.Transact(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("transact: %w", errorOf(err))
+	}
+	t := &Transaction{Revision: resp.GetRevision()}
+	for _, result := range resp.GetResults() {
+		t.Deleted = append(t.Deleted, result.GetDeleted())
+	}
+	return t, nil
+}
+
+func putOperation(key string, v Value, opts []WriteOption) (*fanoutv1.PutOperation, error) {
+	if v.err != nil {
+		return nil, v.err
+	}
+	op := &fanoutv1.PutOperation{Key: key, ContentType: v.ContentType, Labels: v.Labels}
+	if v.isText() {
+		op.Value = &fanoutv1.PutOperation_Text{Text: string(v.Data)}
+	} else {
+		op.Value = &fanoutv1.PutOperation_Data{Data: v.Data}
+	}
+	for _, o := range opts {
+		o.put(op)
+	}
+	return op, nil
+}
+
+func deleteOperation(key string, opts []DeleteOption) *fanoutv1.DeleteOperation {
+	op := &fanoutv1.DeleteOperation{Key: key}
+	for _, o := range opts {
+		o.delete(op)
+	}
+	return op
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+func documentation(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/fanoutctl.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Every command is in the documentation, and every setting and exit code; and what
+// is there exists.
+func TestDocumentation(t *testing.T) {
+	text := documentation(t)
+	tl := newTool(nil, nil, nil, nil)
+	root := rootCommand(tl)
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() != "help" && !strings.Contains(text, "| `"+c.Name()) {
+			t.Errorf("the command %s is not in the table", c.Name())
+		}
+	}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z]+)").FindAllStringSubmatch(text, -1) {
+		known := slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == m[1] })
+		section := strings.Contains(text[:strings.Index(text, m[0])], "\n## ")
+		if !known && !section {
+			t.Errorf("there is no command %s", m[1])
+		}
+	}
+	for _, s := range settings {
+		if row := "| `--" + s.name + "` | `" + variableOf(s.name) + "` |"; !strings.Contains(text, row) {
+			t.Errorf("there is no row %s", row)
+		}
+	}
+	var codes []string
+	for _, m := range regexp.MustCompile(`(?m)^\| (\d+) \|`).FindAllStringSubmatch(text, -1) {
+		codes = append(codes, m[1])
+	}
+	var all []string
+	for _, code := range []int{exitOK, exitFailed, exitUsage, exitNotFound, exitConflict, exitUnavailable, exitDenied, exitTimeout, exitInterrupted} {
+		all = append(all, strconv.Itoa(code))
+	}
+	if !slices.Equal(codes, all) {
+		t.Errorf("the exit codes are %v, documented are %v", all, codes)
+	}
+}
+
+// The flags that the documentation speaks of exist.
+func TestDocumentedFlagsExist(t *testing.T) {
+	root := rootCommand(newTool(nil, nil, nil, nil))
+	known := map[string]bool{"help": true}
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		for _, word := range regexp.MustCompile(`--[a-z-]+`).FindAllString(c.Flags().FlagUsages()+c.PersistentFlags().FlagUsages(), -1) {
+			known[strings.TrimPrefix(word, "--")] = true
+		}
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(root)
+	for _, m := range regexp.MustCompile("`?--([a-z][a-z-]*)").FindAllStringSubmatch(documentation(t), -1) {
+		if !known[m[1]] {
+			t.Errorf("there is no flag --%s", m[1])
+		}
+	}
+}

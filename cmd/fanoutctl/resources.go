@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fanoutd/fanoutd/internal/ctl/admin"
+	"github.com/fanoutd/fanoutd/internal/ctl/output"
+)
+
+func resourcesCommand(t *tool) *cobra.Command {
+	var format output.Format
+	cmd := &cobra.Command{
+		Use:   "resources",
+		Short: "Show the resources of the server and how they do",
+		Long: `Show the resources of the server that answers: whether they are served, how far they
+are behind etcd, how many objects and watches they have.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := t.client()
+			if err != nil {
+				return err
+			}
+			ctx, cancel := t.within(cmd.Context(), usual)
+			defer cancel()
+			all, err := admin.New(c).Resources(ctx, true)
+			if err != nil {
+				return err
+			}
+			var rows []admin.Resource
+			for _, r := range all {
+				rows = append(rows, admin.ResourceOf(r))
+			}
+			return output.Records(t.writer(format), format, t.width(), admin.ResourceColumns(), rows, admin.Resource.Cells)
+		},
+	}
+	formatFlag(cmd, &format, output.Table)
+	return cmd
+}
+
+func watchersCommand(t *tool) *cobra.Command {
+	var (
+		format output.Format
+		all    bool
+	)
+	cmd := &cobra.Command{
+		Use:   "watchers [RESOURCE]",
+		Short: "Show who watches, those that are furthest behind first",
+		Long: `Show the watches of the server that answers: those that are furthest behind first, and
+no more than 1000 of them, or with --all all of them in the order in which they began.
+"blocked" is a client that does not read.`,
+		Args:              arguments(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: t.completeResources,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			resource := ""
+			if len(args) > 0 {
+				resource = args[0]
+			}
+			c, err := t.client()
+			if err != nil {
+				return err
+			}
+			ctx, cancel := t.within(cmd.Context(), usual)
+			defer cancel()
+			watchers, total, err := admin.New(c).Watchers(ctx, resource, !all)
+			if err != nil {
+				return err
+			}
+			var rows []admin.Watcher
+			for _, w := range watchers {
+				rows = append(rows, admin.WatcherOf(w))
+			}
+			if format == output.Table && int64(len(rows)) < total {
+				fmt.Fprintf(t.stderr, "These are %d of %d; --all shows all of them.\n", len(rows), total)
+			}
+			if format == output.Table && total == 0 {
+				fmt.Fprintln(t.stderr, "Nobody watches.")
+			}
+			return output.Records(t.writer(format), format, t.width(), admin.WatcherColumns(), rows, admin.Watcher.Cells)
+		},
+	}
+	formatFlag(cmd, &format, output.Table)
+	cmd.Flags().BoolVar(&all, "all", false, "all of them, in the order in which they began")
+	cmd.AddCommand(&cobra.Command{
+		Use:   "end ID",
+		Short: "End a watch; its client resumes, here or at another server",
+		Args:  arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := t.client()
+			if err != nil {
+				return err
+			}
+			ctx, cancel := t.within(cmd.Context(), usual)
+			defer cancel()
+			ended, err := admin.New(c).End(ctx, args[0])
+			if err == nil && !ended {
+				err = fmt.Errorf("the watcher %q %w on this server; \"fanoutctl watchers\" shows those there are", args[0], errNotThere)
+			}
+			return err
+		},
+	})
+	return cmd
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/fanoutd/fanoutd/internal/app"
+	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/test/loopback"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"fanoutctl": main})
+}
+
+// patience is how long a broken test takes to fail.
+const patience = 60 * time.Second
+
+// server is a fanoutd with an etcd in it, and the resources of the names with the
+// default codec, besides "documents" (JSON) and "blobs" (raw). It ends with the test.
+func server(t *testing.T, names ...string) (address string) {
+	t.Helper()
+	cfg := config.Defaults()
+	cfg.Listen = loopback.FreeAddress(t)
+	cfg.AdminListen = ""
+	cfg.DataDir = filepath.Join(t.TempDir(), "data")
+	cfg.ShutdownGrace = config.Duration(5 * time.Second)
+	cfg.Resources = nil
+	for _, name := range names {
+		cfg.Resources = append(cfg.Resources, config.NewResource(name))
+	}
+	documents, blobs := config.NewResource("documents"), config.NewResource("blobs")
+	documents.Codec, blobs.Codec = "json", "raw"
+	cfg.Resources = append(cfg.Resources, documents, blobs)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	a, err := app.Build(ctx, cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := a.Run(ctx); err != nil {
+			t.Errorf("the server: %v", err)
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return cfg.Listen
+}
+
+// The scripts in testdata use the command as people do, with a real server. Each has
+// a resource of its own, whose name is in $R. What they can do besides what every
+// script can:
+//
+//	exits CODE COMMAND...   run a command that ends with this exit code
+//	until FILE PATTERN      wait until there is a file in which something matches
+func TestScripts(t *testing.T) {
+	scripts, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range scripts {
+		names = append(names, resourceOf(s))
+	}
+	address := server(t, names...)
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			for name, value := range map[string]string{
+				"FANOUTCTL_SERVER": address,
+				"R":                resourceOf(filepath.Base(env.WorkDir)),
+				"HOME":             env.WorkDir,
+				"XDG_CONFIG_HOME":  filepath.Join(env.WorkDir, "config"),
+				"TMPDIR":           env.WorkDir,
+			} {
+				env.Setenv(name, value)
+			}
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "until": until},
+	})
+}
+
+// resourceOf returns the resource of a script.
+func resourceOf(script string) string {
+	name := strings.TrimSuffix(filepath.Base(script), ".txtar")
+	return strings.TrimPrefix(name, "script-")
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, not %d", got, want)
+	}
+}
+
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: until FILE PATTERN")
+	}
+	pattern, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	var text []byte
+	if !eventually(func() bool {
+		var err error
+		text, err = os.ReadFile(ts.MkAbs(args[0]))
+		return err == nil && pattern.Match(text)
+	}) {
+		ts.Fatalf("%s has no %s:\n%s", args[0], args[1], text)
+	}
+}
+
+// eventually looks at another process until something holds, and reports whether it
+// does in time.
+func eventually(holds func() bool) bool {
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if holds() {
+			return true
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			return false
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/creack/pty"
+	"github.com/hinshun/vt10x"
+)
+
+// terminal is a command in a terminal of its own. It is ended with the test.
+type terminal struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	pty    *os.File
+	screen vt10x.Terminal
+	exited chan struct{}
+
+	mu  sync.Mutex // guards raw
+	raw strings.Builder
+}
+
+// inTerminal starts fanoutctl in a terminal of so many columns and 24 lines. Its
+// standard input, output and error are the terminal.
+func inTerminal(t *testing.T, address string, columns int, environ []string, args ...string) *terminal {
+	t.Helper()
+	path, err := exec.LookPath("fanoutctl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &terminal{
+		t: t, cmd: exec.Command(path, args...), exited: make(chan struct{}),
+		screen: vt10x.New(vt10x.WithSize(columns, 24)),
+	}
+	c.cmd.Env = append([]string{"TERM=xterm-256color", "FANOUTCTL_SERVER=" + address, "HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}, environ...)
+	if c.pty, err = pty.StartWithSize(c.cmd, &pty.Winsize{Cols: uint16(columns), Rows: 24}); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(c.exited)
+		// Reading ends with an error when the command has, and the terminal with it.
+		_, _ = io.Copy(c, c.pty)
+		_ = c.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = c.cmd.Process.Kill()
+		<-c.exited
+		c.pty.Close()
+	})
+	return c
+}
+
+// Write takes what the command shows.
+func (c *terminal) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.raw.Write(p)
+	return c.screen.Write(p)
+}
+
+// bytes returns everything that the command has written.
+func (c *terminal) bytes() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.raw.String()
+}
+
+// await waits until the screen shows what matches, and returns the submatches.
+func (c *terminal) await(pattern string) []string {
+	c.t.Helper()
+	re := regexp.MustCompile(pattern)
+	var found []string
+	if !eventually(func() bool {
+		found = re.FindStringSubmatch(c.screen.String())
+		return found != nil
+	}) {
+		c.t.Fatalf("the screen does not show %s:\n%s", pattern, c.screen.String())
+	}
+	return found
+}
+
+// press types something.
+func (c *terminal) press(keys string) {
+	c.t.Helper()
+	if _, err := c.pty.WriteString(keys); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// ends waits for the end of the command, with this exit code.
+func (c *terminal) ends(code int) {
+	c.t.Helper()
+	<-c.exited
+	if got := c.cmd.ProcessState.ExitCode(); got != code {
+		c.t.Fatalf("exit code %d, not %d:\n%s", got, code, c.screen.String())
+	}
+}
+
+// plainly runs fanoutctl without a terminal and returns what it writes.
+func plainly(t *testing.T, address string, environ []string, args ...string) (stdout, stderr string) {
+	t.Helper()
+	cmd := exec.Command("fanoutctl", args...)
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.Env = append([]string{"TERM=xterm-256color", "FANOUTCTL_SERVER=" + address, "HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}, environ...)
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("fanoutctl %s: %v\n%s", strings.Join(args, " "), err, errs.String())
+	}
+	return out.String(), errs.String()
+}
+
+const escape = "\x1b["
+
+func TestColoursAreForTerminals(t *testing.T) {
+	address := server(t, "config")
+	plainly(t, address, nil, "put", "config", "shop/limits", `{"rps": 100, "comment": "`+strings.Repeat("long ", 50)+`"}`)
+
+	c := inTerminal(t, address, 60, nil, "list", "config")
+	c.ends(exitOK)
+	if !strings.Contains(c.bytes(), escape+"36mshop/limits"+escape) {
+		t.Errorf("the key has no colour: %q", c.bytes())
+	}
+	for line := range strings.Lines(strings.TrimRight(c.screen.String(), " \n")) {
+		if n := len([]rune(strings.TrimRight(line, " \n"))); n > 60 {
+			t.Errorf("a line has %d columns: %q", n, line)
+		}
+	}
+	c.await(`shop/limits +\d+ +- +{"rps":100,.*…`)
+
+	none := inTerminal(t, address, 60, []string{"NO_COLOR=1"}, "list", "config")
+	none.ends(exitOK)
+	if strings.Contains(none.bytes(), escape+"36m") {
+		t.Errorf("there are colours in spite of NO_COLOR: %q", none.bytes())
+	}
+	if out, _ := plainly(t, address, nil, "list", "config"); strings.Contains(out, escape) || !strings.Contains(out, "long long") {
+		t.Errorf("in a pipe: %q", out)
+	}
+	// What a value says to a terminal does not reach it by a table.
+	plainly(t, address, nil, "put", "config", "evil", "\x1b]0;title\x07\x1b[2J")
+	evil := inTerminal(t, address, 60, nil, "list", "config")
+	evil.ends(exitOK)
+	if strings.Contains(evil.bytes(), "\x1b]0;") || strings.Contains(evil.bytes(), escape+"2J") {
+		t.Errorf("a value commands the terminal: %q", evil.bytes())
+	}
+}
+
+func TestTop(t *testing.T) {
+	address := server(t, "config")
+	c := inTerminal(t, address, 120, nil, "top", "--interval", "100ms")
+	c.await(`NAME +STATE +CODEC +OBJECTS`)
+	c.await(`config +serving +object +0 `)
+	c.await(`q ends`)
+	plainly(t, address, nil, "put", "config", "a", "1")
+	c.await(`config +serving +object +1 `)
+	w := inTerminal(t, address, 80, nil, "watch", "config", "shop")
+	c.await(`1 watchers, 0 behind, 0 blocked`)
+	c.await(`ID +PEER +RESOURCE +STATE`)
+	c.await(`config +live .* shop/`)
+
+	c.press("q")
+	c.ends(exitOK)
+	// The screen that was there is back, and the cursor can be seen.
+	for _, pair := range [][2]string{{"\x1b[?1049h", "\x1b[?1049l"}, {"\x1b[?25l", "\x1b[?25h"}} {
+		if shown := c.bytes(); !strings.Contains(shown, pair[0]) || strings.LastIndex(shown, pair[1]) < strings.LastIndex(shown, pair[0]) {
+			t.Errorf("%q is not undone: %q", pair[0], shown)
+		}
+	}
+	again := inTerminal(t, address, 120, nil, "top")
+	again.await(`q ends`)
+	again.press("\x03")
+	again.ends(exitOK)
+	// A watch that is stopped has not failed either.
+	w.press("\x03")
+	w.ends(exitOK)
+}
+
+// A server that does not answer is shown as such.
+func TestTopWithoutAServer(t *testing.T) {
+	c := inTerminal(t, "127.0.0.1:1", 120, nil, "top", "--interval", "100ms")
+	c.await(`cannot reach 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused`)
+	c.press("q")
+	c.ends(exitOK)
+}
+
+// An import that is interrupted says how far it is, and the next one does the rest.
+func TestImportIsContinued(t *testing.T) {
+	address := server(t, "config")
+	const objects = 40_000
+	file := filepath.Join(t.TempDir(), "many.jsonl")
+	var text strings.Builder
+	for i := range objects {
+		fmt.Fprintf(&text, `{"key":"many/%d","text":"%0400d"}`+"\n", i, i)
+	}
+	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := inTerminal(t, address, 100, nil, "import", "config", file)
+	c.await(`Importing into config +\d+%.*\([1-9]\d*/40000`)
+	if err := c.cmd.Process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Fatal(err)
+	}
+	c.ends(exitInterrupted)
+	written, err := strconv.Atoi(c.await(`interrupted after (\d+) of 40000 changes; do the same again to go on`)[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if written == 0 || written >= objects {
+		t.Fatalf("%d were written before the interruption", written)
+	}
+
+	again := inTerminal(t, address, 100, nil, "import", "config", file)
+	again.await(fmt.Sprintf(`%d written, 0 deleted, %d unchanged\.`, objects-written, written))
+	again.ends(exitOK)
+	again.await(`100%`)
+	if out, _ := plainly(t, address, nil, "list", "config", "many", "-o", "key"); strings.Count(out, "\n") != objects {
+		t.Errorf("there are %d objects", strings.Count(out, "\n"))
+	}
+	// Where there is no terminal there is no bar.
+	if _, errs := plainly(t, address, nil, "import", "config", file); errs != fmt.Sprintf("0 written, 0 deleted, %d unchanged.\n", objects) {
+		t.Errorf("without a terminal: %q", errs)
+	}
+}

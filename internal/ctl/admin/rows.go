@@ -1,0 +1,133 @@
+package admin
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/ctl/output"
+)
+
+// Resource is a resource as it is shown in JSON and YAML. Durations are in seconds.
+type Resource struct {
+	Name     string           `json:"name"`
+	State    string           `json:"state"` // loading, serving or cut-off
+	Codec    string           `json:"codec"`
+	Cached   bool             `json:"cached"`
+	Fields   []string         `json:"fields,omitempty"`
+	Position *output.Position `json:"position,omitempty"`
+	Lag      *int64           `json:"lagRevisions,omitempty"`
+	Age      *float64         `json:"ageSeconds,omitempty"`
+	Objects  *int64           `json:"objects,omitempty"`
+	Window   *Window          `json:"window,omitempty"`
+	Watchers int64            `json:"watchers"`
+	Interest int64            `json:"interests"`
+	Opaque   int64            `json:"opaqueValues"`
+}
+
+// Window is how much of the past a resource has in memory.
+type Window struct {
+	OldestRevision int64   `json:"oldestRevision"`
+	Changes        int64   `json:"changes"`
+	Bytes          int64   `json:"bytes"`
+	Span           float64 `json:"spanSeconds"`
+}
+
+// ResourceOf shows a resource.
+func ResourceOf(s *fanoutv1.ResourceStatus) Resource {
+	r := Resource{
+		Name: s.GetName(), State: resourceState(s.GetState()), Codec: s.GetCodec(), Cached: s.GetCached(), Fields: s.GetFields(),
+		Position: position(s.GetPosition()), Lag: s.LagRevisions, Objects: s.Objects, Watchers: s.GetWatchers(),
+		Interest: s.GetInterests(), Opaque: s.GetOpaqueValues(),
+	}
+	if s.Age != nil {
+		r.Age = new(s.GetAge().AsDuration().Seconds())
+	}
+	if w := s.GetWindow(); w != nil {
+		r.Window = &Window{w.GetOldestRevision(), w.GetChanges(), w.GetBytes(), w.GetSpan().AsDuration().Seconds()}
+	}
+	return r
+}
+
+func resourceState(s fanoutv1.ResourceStatus_State) string {
+	switch s {
+	case fanoutv1.ResourceStatus_STATE_LOADING:
+		return "loading"
+	case fanoutv1.ResourceStatus_STATE_SERVING:
+		return "serving"
+	case fanoutv1.ResourceStatus_STATE_CUT_OFF:
+		return "cut-off"
+	}
+	return "unknown"
+}
+
+func position(p *fanoutv1.Position) *output.Position {
+	if p == nil {
+		return nil
+	}
+	return &output.Position{Epoch: p.GetEpoch(), Revision: p.GetRevision()}
+}
+
+// ResourceColumns are those of [Resource.Cells].
+func ResourceColumns() []output.Column {
+	return []output.Column{
+		{Title: "NAME", Style: output.Name},
+		{Title: "STATE"},
+		{Title: "CODEC"},
+		{Title: "OBJECTS", Right: true},
+		{Title: "REVISION", Right: true},
+		{Title: "LAG", Right: true},
+		{Title: "WINDOW"},
+		{Title: "WATCHERS", Right: true},
+		{Title: "INTERESTS", Right: true},
+	}
+}
+
+// Cells show it in a table.
+func (r Resource) Cells() []string {
+	revision, window := "-", "-"
+	if r.Position != nil {
+		revision = strconv.FormatInt(r.Position.Revision, 10)
+	}
+	switch {
+	case r.Window != nil:
+		window = fmt.Sprintf("%d in %s (%s)", r.Window.Changes, Brief(seconds(r.Window.Span)), humanize.IBytes(uint64(r.Window.Bytes)))
+	case !r.Cached:
+		window = "not cached"
+	}
+	return []string{
+		r.Name, r.State, r.Codec, number(r.Objects), revision, number(r.Lag), window,
+		strconv.FormatInt(r.Watchers, 10), strconv.FormatInt(r.Interest, 10),
+	}
+}
+
+func number(n *int64) string {
+	if n == nil {
+		return "-"
+	}
+	return strconv.FormatInt(*n, 10)
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// Brief shows a time in two or three characters and a unit.
+func Brief(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return "0s"
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%.0fs", d.Seconds())
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%.0fm", d.Minutes())
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%.0fh", d.Hours())
+	}
+	return fmt.Sprintf("%.0fd", d.Hours()/24)
+}

@@ -1,0 +1,46 @@
+package document
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/fanoutd/fanoutd/client"
+)
+
+func TestRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		o := &client.Object{
+			Key:         rapid.StringN(1, 20, 60).Draw(t, "key"),
+			ContentType: rapid.SampledFrom([]string{"", "application/json", "text/plain"}).Draw(t, "type"),
+		}
+		o.Value = rapid.OneOf(
+			rapid.SliceOf(rapid.Byte()),
+			rapid.Map(rapid.String(), func(s string) []byte { return []byte(s) }),
+			rapid.Map(rapid.StringMatching(`[ \n\r\ta:#'"|>{}\[\],&*!%@-]*`), func(s string) []byte { return []byte(s) }),
+			rapid.Map(rapid.SampledFrom([]string{"1", "1.0", "1e3", "null", `"~"`, "true", `{"b":1,"a":"012"}`, `{"a":12345678901234567890}`, `[]`, `{"a":"x\ny"}`, `{ "a" : 1 }`, `"<"`, `{"a":1.10}`, `{"a":"\u2028"}`}), func(s string) []byte { return []byte(s) }),
+		).Draw(t, "value")
+		d := Exact(o)
+		y, err := d.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := one(y)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, y)
+		}
+		if diff := cmp.Diff(string(o.Value), string(back.Bytes())); diff != "" || back.Key != o.Key {
+			t.Fatalf("%s\n%s", diff, y)
+		}
+	})
+}
+
+func one(text []byte) (Document, error) {
+	for d, err := range Stream("s", bytes.NewReader(text), YAML) {
+		return d.Document, err
+	}
+	return Document{}, errors.New("nothing")
+}

@@ -1,0 +1,186 @@
+package document
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"unicode"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Format is how a stream is written.
+type Format string
+
+// The formats. Auto finds out: what begins with a brace or a bracket is JSON. JSON is
+// documents one after the other, or one array of them.
+const (
+	Auto Format = ""
+	JSON Format = "json"
+	YAML Format = "yaml"
+)
+
+// Located is a document and where it was read, for messages about it.
+type Located struct {
+	Document
+	Where string
+}
+
+// Stream reads documents one after the other. Name is what messages call the
+// stream. Reading ends with the first error.
+func Stream(name string, in io.Reader, format Format) iter.Seq2[Located, error] {
+	return func(yield func(Located, error) bool) {
+		r := bufio.NewReaderSize(in, 16<<10)
+		if format == Auto {
+			var err error
+			if format, err = recognise(r); err != nil {
+				yield(Located{}, fmt.Errorf("read %s: %w", name, err))
+				return
+			}
+		}
+		next := yamlStream(r)
+		if format == JSON {
+			next = jsonStream(r)
+		}
+		for {
+			d, where, err := next()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			at := strings.TrimSpace(name + " " + where)
+			if err != nil {
+				yield(Located{}, fmt.Errorf("read %s: %w", at, err))
+				return
+			}
+			if !yield(Located{d, at}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// cutShort tells an end that is none from one that is.
+func cutShort(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// isArray reports whether the next character that is no space is a bracket.
+func isArray(r *bufio.Reader) bool {
+	for {
+		c, err := r.ReadByte()
+		if err != nil {
+			return false
+		}
+		if !unicode.IsSpace(rune(c)) {
+			_ = r.UnreadByte() // cannot fail after a read
+			return c == '['
+		}
+	}
+}
+
+// recognise looks at the first character that is no space.
+func recognise(r *bufio.Reader) (Format, error) {
+	for {
+		c, _, err := r.ReadRune()
+		switch {
+		case errors.Is(err, io.EOF):
+			return JSON, nil // nothing at all, which both take
+		case err != nil:
+			return Auto, err
+		case unicode.IsSpace(c) || c == '\ufeff':
+			continue
+		}
+		if err := r.UnreadRune(); err != nil {
+			return Auto, err
+		}
+		if c == '{' || c == '[' {
+			return JSON, nil
+		}
+		return YAML, nil
+	}
+}
+
+// next reads a document and says where it was. It returns io.EOF after the last.
+type next func() (d Document, where string, err error)
+
+func jsonStream(r *bufio.Reader) next {
+	array := isArray(r)
+	in := json.NewDecoder(r)
+	in.DisallowUnknownFields()
+	n := 0
+	return func() (Document, string, error) {
+		n++
+		where := fmt.Sprintf("(document %d)", n)
+		if array && n == 1 {
+			if _, err := in.Token(); err != nil {
+				return Document{}, where, err
+			}
+		}
+		if array && !in.More() {
+			if _, err := in.Token(); err != nil {
+				return Document{}, where, cutShort(err)
+			}
+			array = false
+		}
+		var d Document
+		if err := in.Decode(&d); err != nil {
+			return Document{}, where, err
+		}
+		return d, where, d.check()
+	}
+}
+
+func yamlStream(r io.Reader) next {
+	in, err := yaml.NewLoader(r)
+	return func() (Document, string, error) {
+		if err != nil {
+			return Document{}, "", err
+		}
+		for {
+			var tree yaml.Node
+			if err := in.Load(&tree); err != nil {
+				// The library's messages may take several lines.
+				if first, _, more := strings.Cut(err.Error(), "\n"); more {
+					err = errors.New(first)
+				}
+				return Document{}, "", err
+			}
+			if empty(&tree) {
+				continue // such as after the last "---"
+			}
+			first := &tree
+			if tree.Kind == yaml.DocumentNode {
+				first = tree.Content[0] // and not the "---" before it
+			}
+			where := fmt.Sprintf("line %d", first.Line)
+			d, err := fromTree(&tree)
+			return d, where, err
+		}
+	}
+}
+
+func empty(tree *yaml.Node) bool {
+	return tree.IsZero() || tree.Kind == yaml.DocumentNode && (len(tree.Content) == 0 || tree.Content[0].ShortTag() == "!!null")
+}
+
+func fromTree(tree *yaml.Node) (Document, error) {
+	var text bytes.Buffer
+	if err := treeJSON(&text, tree, 0); err != nil {
+		return Document{}, err
+	}
+	in := json.NewDecoder(&text)
+	in.DisallowUnknownFields()
+	var d Document
+	if err := in.Decode(&d); err != nil {
+		return Document{}, err
+	}
+	return d, d.check()
+}

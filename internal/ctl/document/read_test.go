@@ -1,0 +1,46 @@
+package document
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestStream(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		want []string // keys and values, or an error
+	}{
+		"nothing":         {"", nil},
+		"only spaces":     {" \n\n", nil},
+		"JSON lines":      {`{"key":"a","text":"x"}` + "\n" + `{"key":"b","value":{"n":1.10}}`, []string{"a x", `b {"n":1.10}`}},
+		"JSON array":      {` [{"key":"a","text":"x"}, {"key":"b","data":"AQI="}]` + "\n", []string{"a x", "b \x01\x02"}},
+		"empty array":     {"[]", nil},
+		"open array":      {`[{"key":"a"}`, []string{"a ", "read s (document 2): unexpected EOF"}},
+		"YAML":            {"key: a\ntext: x\n---\nkey: b\nvalue:\n  z: 1\n  a: [yes, 2, 3.0, null, 0x10]\n", []string{"a x", `b {"z":1,"a":["yes",2,3.0,null,16]}`}},
+		"YAML separators": {"---\n---\nkey: a\n...\n---\n# nothing\n---\n", []string{"a "}},
+		"a block":         {"key: a\ntext: |\n  x\n  --- y\n", []string{"a x\n--- y\n"}},
+		"an alias":        {"key: a\nvalue: {x: &x [1], y: *x}\n", []string{`a {"x":[1],"y":[1]}`}},
+		"an endless one":  {"key: a\nvalue: &x [*x]\n", []string{"read s line 1: nested too deep"}},
+		"no key":          {"text: x", []string{"read s line 1: a document must have a key"}},
+		"two values":      {"key: a\ntext: x\ndata: eA==\n", []string{`read s line 1: the document of "a" must have only one of value, text and data`}},
+		"unknown":         {"key: a\nvlaue: 1\n", []string{`read s line 1: json: unknown field "vlaue"`}},
+		"twice":           {"key: a\ntext: x\nkey: b\n", []string{`read s line 1: line 3: "key" is there twice`}},
+		"what get prints": {`{"key":"a","text":"x","modRevision":7,"createRevision":3,"version":2}`, []string{"a x"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for d, err := range Stream("s", strings.NewReader(c.text), Auto) {
+				if err != nil {
+					got = append(got, err.Error())
+					break
+				}
+				got = append(got, d.Key+" "+string(d.Bytes()))
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

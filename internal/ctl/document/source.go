@@ -1,0 +1,130 @@
+package document
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+)
+
+// Source says where documents come from.
+type Source struct {
+	// Path is a file, a directory, or "-" for Stdin.
+	Path  string
+	Stdin io.Reader
+	// Format of files whose names do not say it, and of Stdin. Default: found out.
+	Format Format
+	// Raw: Path is a directory whose files are the values themselves. Their paths
+	// are the keys.
+	Raw bool
+}
+
+// Documents reads the source. In a directory these are the files whose names end
+// with .yaml, .yml, .json or .jsonl, at any depth; with Raw all files. Names that
+// begin with a dot are left out.
+func (s Source) Documents() iter.Seq2[Located, error] {
+	return func(yield func(Located, error) bool) {
+		if s.Path == "-" {
+			for d, err := range Stream("standard input", s.Stdin, s.Format) {
+				if !yield(d, err) {
+					return
+				}
+			}
+			return
+		}
+		info, err := os.Stat(s.Path)
+		switch {
+		case err != nil:
+			yield(Located{}, err)
+		case !info.IsDir() && s.Raw:
+			yield(Located{}, fmt.Errorf("%s is not a directory, which raw values need", s.Path))
+		case !info.IsDir():
+			s.file(s.Path, yield)
+		default:
+			s.directory(yield)
+		}
+	}
+}
+
+// directory reports whether to go on.
+func (s Source) directory(yield func(Located, error) bool) {
+	stop := false
+	err := filepath.WalkDir(s.Path, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if path != s.Path && strings.HasPrefix(entry.Name(), ".") {
+			if entry.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if entry.IsDir() {
+			return nil
+		}
+		if s.Raw {
+			stop = !s.value(path, yield)
+		} else if formatOf(path) != Auto {
+			stop = !s.file(path, yield)
+		}
+		if stop {
+			return filepath.SkipAll
+		}
+		return nil
+	})
+	if err != nil && !stop {
+		yield(Located{}, err)
+	}
+}
+
+func (s Source) file(path string, yield func(Located, error) bool) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return yield(Located{}, err)
+	}
+	defer f.Close()
+	format := formatOf(path)
+	if format == Auto {
+		format = s.Format
+	}
+	for d, err := range Stream(path, f, format) {
+		if !yield(d, err) || err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// value reads a file that is a value.
+func (s Source) value(path string, yield func(Located, error) bool) bool {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return yield(Located{}, err)
+	}
+	name, err := filepath.Rel(s.Path, path)
+	if err != nil {
+		return yield(Located{}, err)
+	}
+	d := Document{Key: filepath.ToSlash(name), ContentType: TypeOf(path, data)}
+	if utf8.Valid(data) {
+		text := string(data)
+		d.Text = &text
+	} else {
+		d.Data = data
+	}
+	return yield(Located{d, path}, nil)
+}
+
+func formatOf(path string) Format {
+	switch filepath.Ext(path) {
+	case ".yaml", ".yml":
+		return YAML
+	case ".json", ".jsonl":
+		return JSON
+	}
+	return Auto
+}

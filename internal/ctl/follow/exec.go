@@ -1,0 +1,94 @@
+package follow
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/internal/ctl/hook"
+	"github.com/fanoutd/fanoutd/internal/ctl/view"
+)
+
+// Policy is what happens when a command fails.
+type Policy string
+
+// The policies.
+const (
+	Stop     Policy = "stop"     // the watch ends with the error
+	Continue Policy = "continue" // the error is reported, and the next change is next
+	Retry    Policy = "retry"    // the command runs again, later each time, until it succeeds
+)
+
+// How long a retry waits.
+const (
+	firstWait   = time.Second
+	longestWait = 30 * time.Second
+)
+
+// attempt runs something by a policy.
+func (p Policy) attempt(ctx context.Context, report func(error), run func() error) error {
+	for wait := firstWait; ; wait = min(2*wait, longestWait) {
+		err := run()
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case p == Stop:
+			return err
+		}
+		report(err)
+		if p == Continue {
+			return nil
+		}
+		timer := time.NewTimer(wait/2 + rand.N(wait/2))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		case <-timer.C:
+		}
+	}
+}
+
+// Executor runs a command for each change, one at a time and in order. While one
+// runs nothing is read, so the server does not send faster than the commands run.
+// Where a watch has to begin anew, only what is different is told.
+type Executor struct {
+	Resource string
+	Command  *hook.Command
+	Policy   Policy
+	Report   func(error) // of failures that do not end it
+	// Count ends it after so many changes; 0 is no limit.
+	Count int
+	// Position is told where to resume once the commands of an update have run.
+	Position func(client.Position) error
+}
+
+// Run runs commands until the watch ends.
+func (e *Executor) Run(ctx context.Context, updates Updates) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var v view.View
+	n := 0
+	for u, err := range updates(ctx) {
+		if err != nil {
+			return err
+		}
+		for _, change := range v.Apply(u) {
+			err := e.Policy.attempt(ctx, e.Report, func() error { return e.Command.Event(ctx, e.Resource, change) })
+			if err != nil {
+				return fmt.Errorf("%q %s: %w", change.Object.Key, change.Type, err)
+			}
+			if n++; n == e.Count {
+				return nil
+			}
+		}
+		if err := save(e.Position, u); err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}

@@ -1,0 +1,164 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/internal/ctl/hook"
+	"github.com/fanoutd/fanoutd/internal/ctl/render"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// watch is a watch that tells what a test puts into it.
+type watch chan *client.Update
+
+func (w watch) updates(ctx context.Context) Stream {
+	return func(yield func(*client.Update, error) bool) {
+		for {
+			select {
+			case u := <-w:
+				if !yield(u, nil) {
+					return
+				}
+			case <-ctx.Done():
+				yield(nil, context.Cause(ctx))
+				return
+			}
+		}
+	}
+}
+
+func added(key, text string, revision int64) client.Event {
+	return client.Event{Type: client.Added, Object: &client.Object{Key: key, Value: []byte(text), CreateRevision: 1, ModRevision: revision}}
+}
+
+func state(events ...client.Event) *client.Update {
+	return &client.Update{Replace: true, Events: events, Synced: true, Complete: true, Position: client.Position{Revision: 1}}
+}
+
+func live(events ...client.Event) *client.Update {
+	return &client.Update{Events: events, Complete: true, Position: client.Position{Revision: 2}}
+}
+
+// Nothing is written before the state is complete; a burst of changes is one file, and
+// a change that belongs to others waits for them.
+func TestRenderingIsBatchedAndWhole(t *testing.T) {
+	dir := t.TempDir()
+	template, path := filepath.Join(dir, "template"), filepath.Join(dir, "file")
+	if err := os.WriteFile(template, []byte(`{{range .Objects}}{{.Key}}={{.Text}} {{end}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := render.Open(path, template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := make(watch)
+		var written []string
+		r := Renderer{
+			Files: []*render.File{f}, Policy: Stop, Delay: time.Second, Report: func(err error) { t.Error(err) },
+			Changed: func(context.Context, []string) error {
+				text, err := os.ReadFile(path)
+				written = append(written, string(text))
+				return err
+			},
+		}
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx, w.updates) }()
+
+		w <- &client.Update{Replace: true, Events: []client.Event{added("a", "1", 1)}}
+		synctest.Wait()
+		time.Sleep(time.Hour)
+		if len(written) > 0 {
+			t.Errorf("half a state was written: %q", written)
+		}
+		w <- &client.Update{Events: []client.Event{added("b", "1", 1)}, Synced: true, Complete: true}
+		synctest.Wait() // at once
+		for i := range 100 {
+			w <- live(added("a", strings.Repeat("x", i%3), int64(i+2)))
+			time.Sleep(5 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		// A part of a transaction.
+		u := live(added("a", "half", 200))
+		u.Complete = false
+		w <- u
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		w <- live(added("b", "whole", 200))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		// The same again, as after an interruption.
+		w <- state(added("a", "half", 200), added("b", "whole", 200))
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"a=1 b=1 ", "a= b=1 ", "a=half b=whole "}, written); diff != "" {
+			t.Error(diff)
+		}
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
+// A command that fails is run again, later each time, and meanwhile nothing is read.
+func TestRetryHoldsTheWatchBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		failures := 0
+		start := time.Now()
+		err := Retry.attempt(ctx, func(error) { failures++ }, func() error {
+			if time.Since(start) < 10*time.Minute {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		if err != nil || failures < 20 || failures > 60 {
+			t.Errorf("%v after %d failures", err, failures)
+		}
+		stopped := errors.New("stopped")
+		go func() {
+			time.Sleep(time.Minute)
+			cancel()
+		}()
+		if err := Retry.attempt(ctx, func(error) {}, func() error { return stopped }); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
+// The position is kept when the commands of an update have run, and not before.
+func TestPositionIsKeptAfterTheCommands(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w := make(watch, 3)
+	w <- state(added("a", "", 1))
+	w <- live(added("b", "", 2))
+	w <- live(added("fails", "", 3))
+	var kept []client.Position
+	e := Executor{
+		Resource: "config", Policy: Stop, Report: func(err error) { t.Error(err) },
+		Command:  &hook.Command{Line: `test "$FANOUT_KEY" != fails`},
+		Position: func(p client.Position) error { kept = append(kept, p); return nil },
+	}
+	if err := e.Run(ctx, w.updates); err == nil || !strings.Contains(err.Error(), `"fails" ADDED`) {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]client.Position{{Revision: 1}, {Revision: 2}}, kept); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,105 @@
+// Package follow does something with what a watch tells: shows it, runs commands, or
+// keeps files up to date.
+package follow
+
+import (
+	"context"
+	"iter"
+
+	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/internal/ctl/output"
+)
+
+// Updates are those of a watch, until its context ends.
+type Updates func(ctx context.Context) Stream
+
+// Stream is what a watch tells, one update after the other; an error is the last.
+type Stream = iter.Seq2[*client.Update, error]
+
+// Goal is what ends a watch that is waiting for something.
+type Goal string
+
+// The goals.
+const (
+	Forever Goal = ""       // nothing
+	Exists  Goal = "exists" // there is an object in view
+	Absent  Goal = "absent" // there is none
+)
+
+// Printer shows updates.
+type Printer struct {
+	// Events takes what there is to show; nil shows nothing.
+	Events *output.Events
+	// Flush is called after each update.
+	Flush func() error
+	// Goal and Count end it: when the goal is reached, or when as many changes were
+	// shown. 0 is no limit.
+	Goal  Goal
+	Count int
+	// Position is told where to resume once an update was dealt with.
+	Position func(client.Position) error
+}
+
+// Run shows updates until one of its goals is reached: then it returns nil. Else it
+// returns the error that has ended the watch.
+func (p *Printer) Run(ctx context.Context, updates Updates) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	present := map[string]bool{}
+	synced, shown := false, 0
+	for u, err := range updates(ctx) {
+		if err != nil {
+			return err
+		}
+		if p.Count > 0 && shown+len(u.Events) > p.Count {
+			cut := *u
+			cut.Events, cut.Synced = u.Events[:p.Count-shown], false
+			u = &cut
+		}
+		shown += len(u.Events)
+		if p.Events != nil {
+			if err := p.Events.Show(u); err != nil {
+				return err
+			}
+			if err := p.Flush(); err != nil {
+				return err
+			}
+		}
+		if err := save(p.Position, u); err != nil {
+			return err
+		}
+		if p.Goal != Forever {
+			note(present, u)
+			synced = synced || u.Synced
+		}
+		switch {
+		case p.Count > 0 && shown >= p.Count,
+			p.Goal == Exists && len(present) > 0,
+			p.Goal == Absent && synced && len(present) == 0:
+			return nil
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// note keeps which keys are in view.
+func note(present map[string]bool, u *client.Update) {
+	if u.Replace {
+		clear(present)
+	}
+	for _, e := range u.Events {
+		if e.Type == client.Deleted {
+			delete(present, e.Object.Key)
+		} else {
+			present[e.Object.Key] = true
+		}
+	}
+}
+
+// save has the position kept where it is one to resume at.
+func save(keep func(client.Position) error, u *client.Update) error {
+	if keep == nil || u.Position.Revision == 0 {
+		return nil
+	}
+	return keep(u.Position)
+}

@@ -1,0 +1,113 @@
+package follow
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/internal/ctl/render"
+	"github.com/fanoutd/fanoutd/internal/ctl/view"
+)
+
+// Renderer keeps files up to date.
+type Renderer struct {
+	Resource string
+	Files    []*render.File
+	// Changed is called when at least one of the files was written: to tell those
+	// who read them. May be nil.
+	Changed func(ctx context.Context, files []string) error
+	// Policy is for failures of Changed. Templates that fail end only the first
+	// round: later the file stays as it is until the objects change again.
+	Policy Policy
+	Report func(error) // of failures that do not end it
+	// Delay is for how long changes are collected before the files are rendered.
+	Delay time.Duration
+	// Once ends it when the files have been rendered for the first time.
+	Once bool
+}
+
+// told is what the goroutine that reads the watch passes on.
+type told struct {
+	update *client.Update
+	err    error
+}
+
+// Run renders until the watch ends. Files are not touched before the state is
+// complete. The first state is rendered at once; after it the first change of a
+// series begins the delay.
+func (r *Renderer) Run(ctx context.Context, updates Updates) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var reader sync.WaitGroup
+	defer reader.Wait()
+	defer cancel()
+	news := make(chan told)
+	reader.Go(func() {
+		defer close(news)
+		for u, err := range updates(ctx) {
+			select {
+			case <-ctx.Done():
+				return
+			case news <- told{u, err}:
+			}
+		}
+	})
+
+	var v view.View
+	dirty := false
+	delay := time.NewTimer(0)
+	defer delay.Stop()
+	var due <-chan time.Time // that of delay, while changes are collected
+	for first := true; ; {
+		select {
+		case n, ok := <-news:
+			switch {
+			case !ok:
+				return context.Cause(ctx)
+			case n.err != nil:
+				return n.err
+			}
+			dirty = len(v.Apply(n.update)) > 0 || dirty
+			switch {
+			case first && v.Synced() && v.AtPoint():
+				first, dirty = false, false
+				if err := r.render(ctx, &v, true); err != nil || r.Once {
+					return err
+				}
+			case !first && dirty && v.AtPoint() && due == nil:
+				delay.Reset(r.Delay)
+				due = delay.C
+			}
+		case <-due:
+			due = nil
+			if !v.AtPoint() {
+				continue // what completes it is about to come
+			}
+			dirty = false
+			if err := r.render(ctx, &v, false); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (r *Renderer) render(ctx context.Context, v *view.View, first bool) error {
+	data := render.NewData(r.Resource, v.Objects())
+	var written []string
+	for _, f := range r.Files {
+		changed, err := f.Render(data)
+		if err != nil {
+			if first {
+				return err
+			}
+			r.Report(err)
+		}
+		if changed {
+			written = append(written, f.Path)
+		}
+	}
+	if len(written) == 0 || r.Changed == nil {
+		return nil
+	}
+	return r.Policy.attempt(ctx, r.Report, func() error { return r.Changed(ctx, written) })
+}

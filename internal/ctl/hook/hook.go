@@ -1,0 +1,74 @@
+// Package hook runs commands that people give for when something happens.
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/internal/ctl/document"
+)
+
+// Command is a command line for the shell. One runs at a time: Run returns when it
+// has ended.
+type Command struct {
+	// Line is run by "sh -c".
+	Line string
+	// Environ is what it runs in, besides the variables of each call.
+	Environ []string
+	// Stdout and Stderr take what it writes.
+	Stdout, Stderr io.Writer
+}
+
+// grace is how long a command may take to end after it was told to. It is then
+// killed.
+const grace = 5 * time.Second
+
+// Run runs the command and waits for it. If ctx ends, the command is told to by a
+// signal; it has five seconds.
+func (c *Command) Run(ctx context.Context, stdin io.Reader, variables ...string) error {
+	cmd := exec.CommandContext(ctx, "sh", "-c", c.Line)
+	cmd.Env = append(append([]string(nil), c.Environ...), variables...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, c.Stdout, c.Stderr
+	cmd.Cancel = func() error { return terminate(cmd.Process) }
+	cmd.WaitDelay = grace
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		// A command may leave somebody behind who holds its output.
+		if errors.Is(err, exec.ErrWaitDelay) {
+			return nil
+		}
+		return fmt.Errorf("the command %q: %w", c.Line, err)
+	}
+	return nil
+}
+
+// Event runs the command for a change. The object is on its standard input, as a
+// line of JSON; for a deletion it is the last one. Its variables:
+//
+//	FANOUT_EVENT     added, modified or deleted
+//	FANOUT_RESOURCE  the name of the resource
+//	FANOUT_KEY       the key of the object
+//	FANOUT_REVISION  the revision of the change
+//	FANOUT_CONTENT_TYPE  the media type of the value
+func (c *Command) Event(ctx context.Context, resource string, e client.Event) error {
+	d := document.Of(e.Object)
+	text, err := d.JSON(false)
+	if err != nil {
+		return err
+	}
+	return c.Run(ctx, strings.NewReader(string(text)),
+		"FANOUT_EVENT="+strings.ToLower(e.Type.String()),
+		"FANOUT_RESOURCE="+resource,
+		"FANOUT_KEY="+e.Object.Key,
+		"FANOUT_REVISION="+strconv.FormatInt(e.Object.ModRevision, 10),
+		"FANOUT_CONTENT_TYPE="+e.Object.ContentType)
+}

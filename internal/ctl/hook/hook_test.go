@@ -1,0 +1,66 @@
+package hook
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/fanoutd/fanoutd/client"
+)
+
+func TestEvent(t *testing.T) {
+	var out, errs strings.Builder
+	c := Command{Line: `echo "$FANOUT_EVENT $FANOUT_RESOURCE $FANOUT_KEY $FANOUT_REVISION $MINE"; cat; echo oops >&2`, Environ: []string{"PATH=" + os.Getenv("PATH"), "MINE=yes"}, Stdout: &out, Stderr: &errs}
+	o := &client.Object{Key: "a b/$(c)", Value: []byte(`{"n":1}`), ContentType: "application/json", ModRevision: 7}
+	if err := c.Event(t.Context(), "config", client.Event{Type: client.Modified, Object: o}); err != nil {
+		t.Fatal(err)
+	}
+	want := "modified config a b/$(c) 7 yes\n" + `{"key":"a b/$(c)","contentType":"application/json","value":{"n":1},"modRevision":7}` + "\n"
+	if out.String() != want || errs.String() != "oops\n" {
+		t.Errorf("%q, %q", out.String(), errs.String())
+	}
+}
+
+func TestCommandEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stopped := errors.New("stopped")
+	c := Command{Line: "kill -0 $$ && exec sleep 1000", Stdout: cancelling(func() { cancel(stopped) })}
+	c.Line = "echo started; " + c.Line
+	if err := c.Run(ctx, nil); !errors.Is(err, stopped) {
+		t.Errorf("%v", err)
+	}
+}
+
+// cancelling is told of output.
+type cancelling func()
+
+func (f cancelling) Write(p []byte) (int, error) {
+	f()
+	return len(p), nil
+}
+
+func TestSignalFile(t *testing.T) {
+	for name, want := range map[string]os.Signal{"HUP": syscall.SIGHUP, "sigusr1": syscall.SIGUSR1} {
+		if s, err := ParseSignal(name); s != want || err != nil {
+			t.Errorf("%s: %v, %v", name, s, err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "pid")
+	if err := SignalFile(file, syscall.Signal(0)); err == nil {
+		t.Error("there is no file")
+	}
+	for text, ok := range map[string]bool{"": false, "x": false, "0": false, "-1": false, strconv.Itoa(os.Getpid()) + "\n": true} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		// Signal 0 only asks whether there is such a process.
+		if err := SignalFile(file, syscall.Signal(0)); (err == nil) != ok {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package render
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"github.com/fanoutd/fanoutd/internal/ctl/document"
+)
+
+// functions are those of templates, besides the ones that every text/template has.
+// The last argument is what a pipe brings.
+var functions = template.FuncMap{
+	"fromJSON": fromJSON,
+	"toJSON":   func(v any) (string, error) { return encoded(v, false) },
+	"indentJSON": func(v any) (string, error) {
+		return encoded(v, true)
+	},
+	"base":    path.Base,
+	"dir":     path.Dir,
+	"lower":   strings.ToLower,
+	"upper":   strings.ToUpper,
+	"trim":    strings.TrimSpace,
+	"replace": func(old, with, s string) string { return strings.ReplaceAll(s, old, with) },
+	"split":   func(separator, s string) []string { return strings.Split(s, separator) },
+	"join":    join,
+	"quote":   strconv.Quote,
+	"indent": func(spaces int, s string) string {
+		fill := strings.Repeat(" ", spaces)
+		return fill + strings.ReplaceAll(s, "\n", "\n"+fill)
+	},
+	"default": func(otherwise, v any) any {
+		if is, ok := template.IsTrue(v); ok && is {
+			return v
+		}
+		return otherwise
+	},
+	"has":        has,
+	"get":        get,
+	"base64":     func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
+	"fromBase64": fromBase64,
+	"fail":       func(message string) (string, error) { return "", errors.New(message) },
+}
+
+func encoded(v any, indent bool) (string, error) {
+	text, err := document.EncodeJSON(v, indent)
+	return strings.TrimRight(string(text), "\n"), err
+}
+
+func join(separator string, list any) (string, error) {
+	switch list := list.(type) {
+	case []string:
+		return strings.Join(list, separator), nil
+	case []any:
+		var parts []string
+		for _, v := range list {
+			parts = append(parts, fmt.Sprint(v))
+		}
+		return strings.Join(parts, separator), nil
+	}
+	return "", fmt.Errorf("join: %T is no list", list)
+}
+
+// has reports whether a map has a member.
+func has(name string, m any) (bool, error) {
+	var ok bool
+	switch m := m.(type) {
+	case map[string]any:
+		_, ok = m[name]
+	case map[string]string:
+		_, ok = m[name]
+	default:
+		return false, fmt.Errorf("has: %T is no map", m)
+	}
+	return ok, nil
+}
+
+// get returns a member of a map, or nothing. To ask a map for a member that it does
+// not have is an error otherwise, so that mistakes do not end up in files.
+func get(name string, m any) (any, error) {
+	switch m := m.(type) {
+	case map[string]any:
+		return m[name], nil
+	case map[string]string:
+		return m[name], nil
+	}
+	return nil, fmt.Errorf("get: %T is no map", m)
+}
+
+func fromBase64(s string) (string, error) {
+	text, err := base64.StdEncoding.DecodeString(s)
+	return string(text), err
+}

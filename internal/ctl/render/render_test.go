@@ -1,0 +1,80 @@
+package render
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fanoutd/fanoutd/client"
+)
+
+// The documentation has a table of the functions.
+func TestFunctionsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/fanoutctl.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "| function | what |")
+	table, _, _ := strings.Cut(rest, "\n\n")
+	documented := map[string]bool{}
+	for _, m := range regexp.MustCompile("`([a-zA-Z0-9]+) [A-Z ]+`").FindAllStringSubmatch(table, -1) {
+		documented[m[1]] = true
+	}
+	if got, want := slices.Sorted(maps.Keys(documented)), slices.Sorted(maps.Keys(functions)); !slices.Equal(got, want) {
+		t.Errorf("documented are %v, there are %v", got, want)
+	}
+}
+
+// Who reads the file while it is replaced sees the old or the new one, and a template
+// that fails half way leaves it alone.
+func TestReplacementIsWhole(t *testing.T) {
+	dir := t.TempDir()
+	path, template := filepath.Join(dir, "file"), filepath.Join(dir, "template")
+	if err := os.WriteFile(template, []byte(`{{range .Objects}}{{.JSON.a}} {{end}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(path, template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	render := func(values ...string) (bool, error) {
+		var objects []*client.Object
+		for _, v := range values {
+			objects = append(objects, &client.Object{Key: "k", Value: []byte(v)})
+		}
+		return f.Render(NewData("config", objects))
+	}
+	if changed, err := render(`{"a":1}`); !changed || err != nil {
+		t.Fatal(changed, err)
+	}
+	before, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer before.Close()
+	if changed, err := render(`{"a":1}`); changed || err != nil {
+		t.Error("the same was written again", err)
+	}
+	for _, bad := range []string{`{"b":1}`, `no JSON`} {
+		if changed, err := render(`{"a":2}`, bad); changed || err == nil {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+	if changed, err := render(`{"a":12345678901}`, `{"a":1.5}`); !changed || err != nil {
+		t.Fatal(changed, err)
+	}
+	old := make([]byte, 100)
+	n, _ := before.Read(old)
+	now, err := os.ReadFile(path)
+	if err != nil || string(old[:n]) != "1 " || string(now) != "12345678901 1.5 " {
+		t.Errorf("%q, then %q, %v", old[:n], now, err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 2 {
+		t.Errorf("something was left behind: %v, %v", entries, err)
+	}
+}

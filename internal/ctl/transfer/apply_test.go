@@ -1,0 +1,165 @@
+package transfer
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/internal/app"
+	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/internal/ctl/document"
+	"github.com/fanoutd/fanoutd/test/loopback"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// server is a fanoutd that can be stopped and started again with the same data.
+type server struct {
+	cfg  config.Config
+	stop func()
+}
+
+func (s *server) start(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	a, err := app.Build(ctx, s.cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := a.Run(ctx); err != nil {
+			t.Errorf("the server: %v", err)
+		}
+	}()
+	s.stop = func() {
+		cancel()
+		<-done
+	}
+}
+
+func newServer(t *testing.T, change func(*config.Config)) (*server, *client.Resource) {
+	t.Helper()
+	s := &server{cfg: config.Defaults()}
+	s.cfg.Listen = loopback.FreeAddress(t)
+	s.cfg.AdminListen = ""
+	s.cfg.DataDir = filepath.Join(t.TempDir(), "data")
+	s.cfg.ShutdownGrace = config.Duration(2 * time.Second)
+	if change != nil {
+		change(&s.cfg)
+	}
+	s.start(t)
+	t.Cleanup(func() { s.stop() })
+	c, err := client.New(s.cfg.Listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return s, c.Resource("config")
+}
+
+func documents(n int) iter.Seq2[document.Located, error] {
+	return func(yield func(document.Located, error) bool) {
+		for i := range n {
+			text := strings.Repeat("x", 300)
+			if !yield(document.Located{Document: document.Document{Key: fmt.Sprint("k/", i), Text: &text}, Where: "here"}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// A server that restarts in the middle costs time and nothing else.
+func TestWritesSurviveARestart(t *testing.T) {
+	s, r := newServer(t, nil)
+	const n = 20_000
+	plan, err := NewPlan(t.Context(), r, documents(n), Scope{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var restart sync.WaitGroup
+	var once sync.Once
+	done := 0
+	w := Writing{
+		Resource: r, Labels: true, Patience: time.Minute,
+		Done: func(k int) {
+			done += k
+			once.Do(func() {
+				restart.Go(func() {
+					s.stop()
+					s.start(t)
+				})
+			})
+		},
+		Failed: func(c Change, err error) { t.Errorf("%s: %v", c.Key, err) },
+	}
+	written, failed, err := w.Apply(t.Context(), plan.Changes)
+	restart.Wait()
+	if err != nil || written != n || failed != 0 || done != n {
+		t.Fatalf("%d written, %d failed, %d told: %v", written, failed, done, err)
+	}
+	plan, err = NewPlan(t.Context(), r, documents(n), Scope{Prune: true})
+	if err != nil || len(plan.Changes) != 0 || plan.Unchanged != n {
+		t.Errorf("afterwards %d differ: %v", len(plan.Changes), err)
+	}
+}
+
+// Where a server takes less at once, or one object of many is refused, all the others
+// are written.
+func TestBatchesAreHalved(t *testing.T) {
+	_, r := newServer(t, func(c *config.Config) {
+		c.MaxTransactionOperations = 10
+		c.MaxValueSize = 1000
+	})
+	plan, err := NewPlan(t.Context(), r, documents(300), Scope{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := strings.Repeat("x", 1001)
+	plan.Changes[123].New.Text = &large
+	refused := ""
+	w := Writing{
+		Resource: r, Labels: true, Done: func(int) {},
+		Failed: func(c Change, err error) { refused += c.Key },
+	}
+	written, failed, err := w.Apply(t.Context(), plan.Changes)
+	if err != nil || written != 299 || failed != 1 || refused != plan.Changes[123].Key {
+		t.Errorf("%d written, %d failed (%s): %v", written, failed, refused, err)
+	}
+}
+
+// Pruning leaves alone what somebody has written since it was decided on.
+func TestPruneSparesWhatHasChanged(t *testing.T) {
+	_, r := newServer(t, nil)
+	for _, key := range []string{"k/0", "old", "busy"} {
+		if _, err := r.Put(t.Context(), key, client.Text("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan, err := NewPlan(t.Context(), r, documents(1), Scope{Prune: true})
+	if err != nil || plan.Count(Delete) != 2 || plan.Count(Update) != 1 {
+		t.Fatalf("%+v, %v", plan, err)
+	}
+	if _, err := r.Put(t.Context(), "busy", client.Text("y")); err != nil {
+		t.Fatal(err)
+	}
+	spared := ""
+	w := Writing{Resource: r, Labels: true, Done: func(int) {}, Failed: func(c Change, _ error) { spared += c.Key }}
+	if written, failed, err := w.Apply(t.Context(), plan.Changes); err != nil || written != 2 || failed != 1 || spared != "busy" {
+		t.Errorf("%d written, %d failed (%s): %v", written, failed, spared, err)
+	}
+	if o, err := r.Get(t.Context(), "busy"); err != nil || string(o.Value) != "y" {
+		t.Errorf("%+v, %v", o, err)
+	}
+}

@@ -1,0 +1,126 @@
+// Package view keeps the objects that a watch has told of, and says what has really
+// changed.
+//
+// A watch that had to begin anew tells everything again. Who acts on changes wants
+// to hear only of what is different from before: the view compares.
+package view
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/fanoutd/fanoutd/client"
+)
+
+// View is the state of a watch. The zero value is the one before it began. Not safe
+// for concurrent use.
+type View struct {
+	objects map[string]*client.Object
+	next    map[string]*client.Object // is built while a replacement is under way
+	synced  bool
+	whole   bool // objects are all there are, and not just those that have changed
+	atPoint bool // they are as they were at one revision
+}
+
+// Apply takes an update and returns the changes that it brings: those of a
+// replacement all at once, when it is complete, in order of keys.
+func (v *View) Apply(u *client.Update) []client.Event {
+	if v.objects == nil {
+		v.objects = map[string]*client.Object{}
+	}
+	if u.Replace {
+		v.next = map[string]*client.Object{}
+	}
+	var changes []client.Event
+	for _, e := range u.Events {
+		if v.next != nil {
+			set(v.next, e)
+			continue
+		}
+		if e, ok := v.seen(e); ok {
+			changes = append(changes, e)
+		}
+		set(v.objects, e)
+	}
+	v.atPoint = u.Complete
+	if u.Synced {
+		v.synced = true
+		if v.next != nil {
+			changes = append(changes, v.swap()...)
+		}
+	}
+	return changes
+}
+
+// seen returns an event as somebody sees it who has the objects of the view: after
+// an interruption the server does not know what was told already. It reports whether
+// there is anything new.
+func (v *View) seen(e client.Event) (client.Event, bool) {
+	old, ok := v.objects[e.Object.Key]
+	switch {
+	case !v.whole:
+	case e.Type == client.Deleted && !ok:
+		return e, false
+	case e.Type == client.Deleted && e.Object.Value == nil:
+		last := *old
+		last.ModRevision = e.Object.ModRevision
+		e.Object = &last
+	case e.Type != client.Deleted && !ok:
+		e.Type = client.Added
+	case e.Type != client.Deleted && old.ModRevision == e.Object.ModRevision:
+		return e, false
+	case e.Type == client.Added:
+		e.Type = client.Modified
+	}
+	return e, true
+}
+
+func set(objects map[string]*client.Object, e client.Event) {
+	if e.Type == client.Deleted {
+		delete(objects, e.Object.Key)
+	} else {
+		objects[e.Object.Key] = e.Object
+	}
+}
+
+// swap makes the replacement the state and returns the difference.
+func (v *View) swap() []client.Event {
+	var changes []client.Event
+	for key, o := range v.next {
+		old, ok := v.objects[key]
+		switch {
+		case !ok:
+			changes = append(changes, client.Event{Type: client.Added, Object: o})
+		case old.ModRevision != o.ModRevision || old.CreateRevision != o.CreateRevision:
+			changes = append(changes, client.Event{Type: client.Modified, Object: o, Previous: old})
+		}
+	}
+	for key, old := range v.objects {
+		if _, ok := v.next[key]; !ok {
+			changes = append(changes, client.Event{Type: client.Deleted, Object: old, Previous: old})
+		}
+	}
+	slices.SortFunc(changes, func(a, b client.Event) int { return strings.Compare(a.Object.Key, b.Object.Key) })
+	v.objects, v.next, v.whole = v.next, nil, true
+	return changes
+}
+
+// Synced reports whether the view has been complete at least once.
+func (v *View) Synced() bool { return v.synced }
+
+// AtPoint reports whether the view is a state that there was at one revision, and not
+// in the middle of changes that belong together.
+func (v *View) AtPoint() bool { return v.atPoint }
+
+// Len is the number of objects.
+func (v *View) Len() int { return len(v.objects) }
+
+// Objects returns the objects in order of keys.
+func (v *View) Objects() []*client.Object {
+	all := make([]*client.Object, 0, len(v.objects))
+	for _, o := range v.objects {
+		all = append(all, o)
+	}
+	slices.SortFunc(all, func(a, b *client.Object) int { return strings.Compare(a.Key, b.Key) })
+	return all
+}

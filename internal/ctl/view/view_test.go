@@ -1,0 +1,61 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fanoutd/fanoutd/client"
+)
+
+func object(key string, revision int64) *client.Object {
+	return &client.Object{Key: key, CreateRevision: 1, ModRevision: revision}
+}
+
+func event(t client.EventType, key string, revision int64) client.Event {
+	return client.Event{Type: t, Object: object(key, revision)}
+}
+
+func told(changes []client.Event) []string {
+	var all []string
+	for _, c := range changes {
+		all = append(all, fmt.Sprint(c.Type, " ", c.Object.Key, " ", c.Object.ModRevision))
+	}
+	return all
+}
+
+func TestReplacementTellsTheDifferenceOnly(t *testing.T) {
+	var v View
+	steps := []struct {
+		update client.Update
+		want   []string
+	}{
+		{client.Update{Replace: true, Events: []client.Event{event(client.Added, "b", 2), event(client.Added, "a", 1)}}, nil},
+		{client.Update{Events: []client.Event{event(client.Added, "c", 3)}, Synced: true}, []string{"ADDED a 1", "ADDED b 2", "ADDED c 3"}},
+		{client.Update{Events: []client.Event{event(client.Modified, "a", 4), event(client.Deleted, "b", 5)}}, []string{"MODIFIED a 4", "DELETED b 5"}},
+		// A replacement that is itself replaced before it is complete.
+		{client.Update{Replace: true, Events: []client.Event{event(client.Added, "x", 6)}}, nil},
+		{client.Update{Replace: true, Events: []client.Event{event(client.Added, "a", 4), event(client.Added, "d", 7)}}, nil},
+		{client.Update{Synced: true}, []string{"DELETED c 3", "ADDED d 7"}},
+		{client.Update{Events: []client.Event{event(client.Deleted, "a", 8)}}, []string{"DELETED a 8"}},
+		// What is made up for after an interruption.
+		{client.Update{Events: []client.Event{
+			event(client.Deleted, "never", 9), event(client.Modified, "new", 10), event(client.Added, "d", 11), event(client.Modified, "d", 11),
+		}}, []string{"ADDED new 10", "MODIFIED d 11"}},
+		{client.Update{Events: []client.Event{event(client.Deleted, "new", 12)}}, []string{"DELETED new 12"}},
+	}
+	for i, s := range steps {
+		if diff := cmp.Diff(s.want, told(v.Apply(&s.update))); diff != "" {
+			t.Errorf("step %d:\n%s", i, diff)
+		}
+	}
+	var keys []string
+	for _, o := range v.Objects() {
+		keys = append(keys, o.Key)
+	}
+	if !slices.Equal(keys, []string{"d"}) || v.Len() != 1 || !v.Synced() {
+		t.Errorf("the view has %v", keys)
+	}
+}
