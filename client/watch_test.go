@@ -220,10 +220,16 @@ func TestWatchReadsNothingAhead(t *testing.T) {
 			break
 		}
 	}
-	const changes, size = 1000, 20 << 10
+	const changes, size, keys = 1000, 20 << 10, 10
 	text := strings.Repeat("x", size)
-	for i := range changes {
-		put(t, r, fmt.Sprint(i%10), text+fmt.Sprint(i))
+	for i := 0; i < changes; i += keys {
+		var ops []client.Op
+		for k := range keys {
+			ops = append(ops, client.OpPut(fmt.Sprint(k), client.Text(text+fmt.Sprint(i+k))))
+		}
+		if _, err := r.Transact(within(t), ops...); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if n := count.bytes.Load(); n > changes*size/4 {
 		t.Errorf("%d bytes of %d were read ahead", n, changes*size)
@@ -241,8 +247,8 @@ func TestWatchReadsNothingAhead(t *testing.T) {
 			break
 		}
 	}
-	for i := changes - 10; i < changes; i++ {
-		if key := fmt.Sprint(i % 10); last[key] != fmt.Sprint(i) {
+	for i := changes - keys; i < changes; i++ {
+		if key := fmt.Sprint(i % keys); last[key] != fmt.Sprint(i) {
 			t.Errorf("%s is %s, not %d", key, last[key], i)
 		}
 	}

@@ -230,9 +230,9 @@ var faults = []fault{
 		w.proxies[at].cut()
 		w.changes(ctx, t, 250)
 		w.proxies[at].heal()
-		w.proxies[at].slow(20 * time.Millisecond) // catch-ups take their time
-		for range 6 {
-			w.changes(ctx, t, 30+w.rng.IntN(50))
+		w.proxies[at].slow(4 * time.Millisecond) // catch-ups take their time
+		for range 8 {
+			w.changes(ctx, t, 20+w.rng.IntN(100))
 			w.proxies[at].drop()
 		}
 	}},

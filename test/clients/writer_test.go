@@ -49,15 +49,16 @@ func (w *writer) write(ctx context.Context) error {
 	return nil
 }
 
-// operations returns those of one change: of one key mostly, of several now and
+// operations returns those of one change. All objects together are more than fits
+// into one message, so that catch-ups can be cut in two. A change is of one key mostly, of several now and
 // then, and sometimes of more than fits into one message.
 func (w *writer) operations() []clientv3.Op {
-	n, size := 1, 6<<10
+	n, size := 1, 20<<10
 	switch w.rng.IntN(100) {
 	case 0:
 		n, size = 24, 50<<10
 	case 1, 2, 3, 4:
-		n = 5
+		n, size = 5, 6<<10
 	}
 	var ops []clientv3.Op
 	first := w.rng.IntN(200)
