@@ -2,6 +2,9 @@ module github.com/fanoutd/fanoutd
 
 go 1.26.0
 
+// Of another language.
+ignore ./examples/node/node_modules
+
 require (
 	github.com/coreos/go-semver v0.3.1
 	github.com/dustin/go-humanize v1.1.0

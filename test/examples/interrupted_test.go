@@ -1,0 +1,69 @@
+package examples
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// forgetful is the resource of which a server remembers no more than two events.
+const forgetful = "forgetful"
+
+// What takes several messages and is cut off in the middle leaves nothing behind:
+// neither half a snapshot, nor an object that is gone when the next attempt begins at
+// the old position, where it had not been.
+func TestMessagesThatBelongTogetherAreAllOrNothing(t *testing.T) {
+	inEachLanguage(t, func(t *testing.T, language string) {
+		s := startServer(t)
+		large := strings.Repeat("large ", 150_000)
+		half := large[:700_000]                // two of them are more than a message, and less than a request
+		const one, some = 1_000_000, 2_000_000 // bytes on the way: one message or two, but not all
+		want := "=" + large[:20]
+
+		// A snapshot.
+		s.put(t, forgetful, "shop/a", large, "shop/b", large, "shop/c", large)
+		s.cut()
+		sub := subscribe(t, language, s, stateFile(t), forgetful, "shop")
+		sub.expect(t, "begin 0")
+		s.healFor(some)
+		sub.expect(t, "RESET")
+		awaitCut(t, s)
+		s.delete(t, forgetful, "shop/a")
+		s.heal()
+		sub.expect(t, "RESET", "added shop/b"+want, "added shop/c"+want, "synced 2")
+
+		// What has changed since a position.
+		s.cut()
+		s.put(t, forgetful, "shop/d", large, "shop/e", large, "shop/f", large)
+		sub.until(t, "disconnected")
+		s.healFor(some)
+		sub.expect(t, "DELTA")
+		awaitCut(t, s)
+		s.delete(t, forgetful, "shop/d")
+		s.heal()
+		sub.expect(t, "DELTA", "added shop/e"+want, "added shop/f"+want, "synced 4")
+
+		// One revision.
+		s.healFor(one)
+		s.putTogether(t, forgetful, "shop/g", half, "shop/h", half)
+		awaitCut(t, s)
+		s.delete(t, forgetful, "shop/g")
+		s.heal()
+		sub.expect(t, "DELTA", "added shop/h"+want, "synced 5")
+	})
+}
+
+// awaitCut waits until as much was sent as the link lets through.
+func awaitCut(t *testing.T, s *server) {
+	t.Helper()
+	late := time.After(patience)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !s.isDown() {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatal("the link is not cut")
+		}
+	}
+}
