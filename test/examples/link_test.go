@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// link is the way of subscribers to a server. It can be cut, now or in the middle
-// of something, and its connections can die without a word.
+// link is the way of subscribers to a server. It can be cut, and its connections can
+// die without a word, also in the middle of something.
 type link struct {
 	entrance string // its address
 	exit     string // that of the server
@@ -19,7 +19,7 @@ type link struct {
 	mu    sync.Mutex
 	pairs map[*pair]bool // guarded by mu
 	down  bool           // guarded by mu: nobody comes through
-	left  int            // guarded by mu: bytes to subscribers before it is cut; 0: any number
+	left  int            // guarded by mu: bytes to subscribers before it is down; 0: any number
 }
 
 // pair is the two halves of a connection through the link.
@@ -67,11 +67,11 @@ func (l *link) accept() {
 		}
 		l.running.Go(func() {
 			defer l.leave(p)
-			carry(p, p.far, p.near, func(int) bool { return true })
+			carry(p, p.far, p.near, func(int) {})
 		})
 		l.running.Go(func() {
 			defer l.leave(p)
-			carry(p, p.near, p.far, l.passes)
+			carry(p, p.near, p.far, l.passed)
 		})
 	}
 }
@@ -92,9 +92,9 @@ func (l *link) leave(p *pair) {
 	delete(l.pairs, p)
 }
 
-// carry carries bytes in one direction until one end is closed or they no longer
-// pass.
-func carry(p *pair, to, from net.Conn, passes func(n int) bool) {
+// carry carries bytes in one direction until one end is closed, and says how many
+// have passed.
+func carry(p *pair, to, from net.Conn, passed func(n int)) {
 	buffer := make([]byte, 16<<10)
 	for {
 		n, err := from.Read(buffer)
@@ -104,35 +104,31 @@ func carry(p *pair, to, from net.Conn, passes func(n int) bool) {
 		if p.dead.Load() {
 			continue
 		}
-		if _, err := to.Write(buffer[:n]); err != nil || !passes(n) {
+		if _, err := to.Write(buffer[:n]); err != nil {
 			return
 		}
+		passed(n)
 	}
 }
 
-// passes counts bytes on their way to a subscriber and cuts the link when there were
-// enough of them.
-func (l *link) passes(n int) bool {
+// passed counts bytes on their way to a subscriber. When there were enough of them,
+// the connections are dead and there are no new ones.
+func (l *link) passed(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.left > 0 {
-		if l.left -= n; l.left <= 0 {
-			l.left = 0
-			l.close()
-		}
+	if l.left == 0 {
+		return
 	}
-	return !l.down
+	if l.left = max(l.left-n, 0); l.left == 0 {
+		l.down = true
+		l.die()
+	}
 }
 
 // cut breaks all connections and lets nobody through until heal is called.
 func (l *link) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.close()
-}
-
-// close cuts the link. The mutex is held.
-func (l *link) close() {
 	l.down = true
 	for p := range l.pairs {
 		p.close()
@@ -142,19 +138,13 @@ func (l *link) close() {
 // heal lets everybody through again.
 func (l *link) heal() { l.healFor(0) }
 
-// healFor lets everybody through, and cuts the link when so many bytes have come to
-// subscribers; 0 is any number.
+// healFor lets everybody through again until so many bytes have come to subscribers.
+// Then their connections die in silence, so that what has come is read, and nobody
+// comes through until heal is called. 0 is any number.
 func (l *link) healFor(bytes int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.down, l.left = false, bytes
-}
-
-// isDown reports whether the link is cut.
-func (l *link) isDown() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.down
 }
 
 // deaden loses whatever is sent on the connections that there are, which stay open:
@@ -162,6 +152,11 @@ func (l *link) isDown() bool {
 func (l *link) deaden() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.die()
+}
+
+// die is deaden with the mutex held.
+func (l *link) die() {
 	for p := range l.pairs {
 		p.dead.Store(true)
 	}

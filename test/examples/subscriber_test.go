@@ -91,7 +91,7 @@ func subscribe(t *testing.T, language string, s *server, file, resource, prefix 
 // next returns the next line for which the condition holds.
 func (s *subscriber) next(t *testing.T, condition func(line) bool) line {
 	t.Helper()
-	late := time.After(patience)
+	late, exited := time.After(patience), s.exited
 	for {
 		all, more := s.lines.all(t)
 		for s.read < len(all) {
@@ -100,8 +100,13 @@ func (s *subscriber) next(t *testing.T, condition func(line) bool) line {
 				return l
 			}
 		}
+		if exited == nil {
+			t.Fatalf("the subscriber has ended, and printed only\n%s", s.lines.text())
+		}
 		select {
 		case <-more:
+		case <-exited:
+			exited = nil // there may be a last line
 		case <-late:
 			t.Fatalf("the subscriber printed only\n%s", s.lines.text())
 		}
