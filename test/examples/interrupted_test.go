@@ -53,8 +53,11 @@ func TestMessagesThatBelongTogetherAreAllOrNothing(t *testing.T) {
 }
 
 // awaitSilence waits until the subscriber has read as much as comes through, and
-// gives up.
+// gives up. It must not have made anything of it.
 func awaitSilence(t *testing.T, sub *subscriber) {
 	t.Helper()
-	sub.next(t, func(l line) bool { return l.What == "disconnected" && strings.HasPrefix(l.Why, "nothing came") })
+	gaveUp := func(l line) bool { return l.What == "disconnected" && strings.HasPrefix(l.Why, "nothing came") }
+	if l := sub.next(t, func(l line) bool { return gaveUp(l) || l.String() != "" }); !gaveUp(l) {
+		t.Fatalf("%q, but not all that belongs to it has come; the subscriber printed\n%s", l, sub.lines.text())
+	}
 }
