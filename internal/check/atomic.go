@@ -21,7 +21,7 @@ func Atomic(h *History, t *Truth) error {
 			continue
 		}
 		switch {
-		case h.Latest && s.Position.Revision != s.from:
+		case h.Latest && (s.Position.Revision < s.from || !h.nothing(t, s.from, s.Position.Revision)):
 			v.broken(s.place, "position %d is not where the partial message began, %d", s.Position.Revision, s.from)
 		case !h.Latest && first != last && !t.oneGap(first, last):
 			v.broken(s.place, "a partial message has events of revisions %d and %d", first, last)

@@ -43,7 +43,7 @@ func Resumable(h *History, t *Truth) error {
 		// A watcher that was up to date, with nothing to be told, may have been
 		// further than its last message said.
 		begins := s.Position.Revision == s.from ||
-			!s.opens && s.Position.Revision > s.from && len(h.between(t, s.from, s.Position.Revision)) == 0
+			!s.opens && s.Position.Revision > s.from && h.nothing(t, s.from, s.Position.Revision)
 		if s.Kind == object.CatchUpBegin && catchesUp && !begins {
 			v.broken(s.place, "the %s begins at revision %d instead of at %d", catchUpName(s.CatchUp), s.Position.Revision, s.from)
 		}
@@ -140,6 +140,24 @@ func missing(h *History, t *Truth, in mode, v *verdict) {
 			v.broken(s.place, "%v is missing between positions %d and %d", &e, s.from, s.Position.Revision)
 		}
 	}
+}
+
+// nothing reports whether there is nothing to tell the watcher between two positions.
+func (h *History) nothing(t *Truth, from, to object.Revision) bool {
+	if h.Latest {
+		return len(h.merged(t, from, to)) == 0
+	}
+	gaps := t.gaps(from, to)
+	crossed := map[object.Key][]Event{}
+	for _, g := range gaps {
+		maps.Copy(crossed, h.crossing(t, g))
+	}
+	for _, e := range h.between(t, from, to) {
+		if _, ok := crossed[e.Object.Key]; ok || !hidden(gaps, e.revision()) {
+			return false
+		}
+	}
+	return true
 }
 
 // hidden reports whether one of the gaps hides the revision.

@@ -88,11 +88,21 @@ func (h *History) left(t *Truth, key object.Key, at, through object.Revision) bo
 		return c != nil && h.hides(t, c.Revision, at) && !h.sees(t.object(key, at))
 	}
 	for _, c := range t.byKey[key] {
-		if at <= c.Revision && c.Revision <= through && h.sees(c.New) {
+		if at <= c.Revision && c.Revision <= through && h.sees(c.New) && !t.unseen(c) {
 			return false
 		}
 	}
 	return true
+}
+
+// unseen reports whether a gap hides a change and what came of it.
+func (t *Truth) unseen(c *object.Change) bool {
+	for _, g := range t.Gaps {
+		if g.within(c.Revision) && t.object(c.Key, g.Until) != c.New {
+			return true
+		}
+	}
+	return false
 }
 
 // hides reports whether a gap that ends at the revision until hides another.

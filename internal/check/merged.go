@@ -51,13 +51,16 @@ func incompleteRight(h *History, t *Truth, g *group, v *verdict) {
 	for s, e := range g.events {
 		c := t.at[version{e.Object.Key, e.revision()}]
 		if c == nil {
-			if !h.crosses(t, e) {
+			if !h.crossesMerged(t, e) {
 				v.broken(s.place, "%v never happened", e)
 			}
 			continue
 		}
 		want, ok := h.event(c)
 		if !ok {
+			if e.Type == object.Deleted && !h.sees(c.New) {
+				continue // it left the view before, and changed out of sight
+			}
 			v.broken(s.place, "%v is not for a watcher of %s", e, h.interest())
 			continue
 		}
@@ -76,6 +79,26 @@ func incompleteRight(h *History, t *Truth, g *group, v *verdict) {
 func (h *History) crosses(t *Truth, e *Event) bool {
 	for _, g := range t.Gaps {
 		for _, want := range h.crossing(t, g)[e.Object.Key] {
+			if wrong(&want, e) == "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// crossesMerged reports whether an event may be what is left of crossing one of the
+// gaps and of what happened before.
+func (h *History) crossesMerged(t *Truth, e *Event) bool {
+	for _, g := range t.Gaps {
+		for _, want := range h.crossing(t, g)[e.Object.Key] {
+			if want.revision() != e.revision() {
+				continue
+			}
+			want.Type, want.Previous = e.Type, e.Previous
+			if e.Type == object.Deleted {
+				want.Object = e.Object
+			}
 			if wrong(&want, e) == "" {
 				return true
 			}
@@ -114,8 +137,16 @@ func deltaRight(h *History, t *Truth, v *verdict) {
 				// Of a deletion in a gap the server knows only that it was
 				// before the end.
 				for _, gap := range t.Gaps {
-					if gap.within(want.revision()) && e.revision() == gap.Until {
+					if !gap.within(want.revision()) {
+						continue
+					}
+					if e.revision() == gap.Until {
 						want.Object.ModRevision = gap.Until
+					}
+					// What came and went in it has not been seen, only what was
+					// deleted before.
+					if before := t.last(e.Object.Key, gap.After); before != nil && before.New == nil && e.revision() == before.Revision {
+						want.Object.ModRevision = before.Revision
 					}
 				}
 			}

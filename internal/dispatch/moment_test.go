@@ -34,6 +34,31 @@ func (s *slowSource) State() *cacher.State {
 	return state
 }
 
+// startSlow starts a dispatcher of a source that can be slow.
+func startSlow(t *testing.T, change ...func(*dispatch.Config)) (*cachertest.Memory, *slowSource, *dispatch.Dispatcher) {
+	t.Helper()
+	codec, err := object.CodecByName("raw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := cachertest.NewMemory()
+	source := &slowSource{Cacher: cacher.New(cacher.Config{
+		Resource: "test", Store: store, Codec: codec, Seal: wire.Seal, Log: slog.New(slog.DiscardHandler),
+	})}
+	cfg := dispatch.Config{Source: source, Encoder: wire.Encoder{}}
+	for _, f := range change {
+		f(&cfg)
+	}
+	d := dispatch.New(cfg)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { source.Run(ctx) })
+	running.Go(func() { d.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	synctest.Wait()
+	return store, source, d
+}
+
 // Who wants every event gets no difference for it, not even when the store is listed
 // again while the watcher looks.
 func TestHonestWhileTheStoreIsListedAgain(t *testing.T) {
@@ -41,33 +66,18 @@ func TestHonestWhileTheStoreIsListedAgain(t *testing.T) {
 	for name, window := range map[string]bool{"from the feed": false, "from the window": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				codec, err := object.CodecByName("raw")
-				if err != nil {
-					t.Fatal(err)
-				}
-				store := cachertest.NewMemory()
-				source := &slowSource{Cacher: cacher.New(cacher.Config{
-					Resource: "test", Store: store, Codec: codec, Seal: wire.Seal, Log: slog.New(slog.DiscardHandler),
-				})}
-				cfg := dispatch.Config{Source: source, Encoder: wire.Encoder{}}
-				if window {
-					cfg.FeedBytes = 1
-				}
-				d := dispatch.New(cfg)
-				ctx, cancel := context.WithCancel(t.Context())
-				var running sync.WaitGroup
-				running.Go(func() { source.Run(ctx) })
-				running.Go(func() { d.Run(ctx) })
-				defer running.Wait()
-				defer cancel()
-				synctest.Wait()
+				store, source, d := startSlow(t, func(cfg *dispatch.Config) {
+					if window {
+						cfg.FeedBytes = 1
+					}
+				})
 				store.Put("k", large)
 				synctest.Wait()
 
 				now := source.State().Position()
 				w := d.Watch(dispatch.Interest{}, dispatch.FromNow(now), dispatch.Options{EveryEvent: true})
 				defer w.Close()
-				if _, err := w.Next(ctx); err != nil { // the bookmark
+				if _, err := w.Next(t.Context()); err != nil { // the bookmark
 					t.Fatal(err)
 				}
 				source.meanwhile = func() {
@@ -79,7 +89,7 @@ func TestHonestWhileTheStoreIsListedAgain(t *testing.T) {
 					store.Change(func() { store.Quiet, store.Compacted = false, last })
 					synctest.Wait()
 				}
-				waiting, done := context.WithTimeout(ctx, time.Second)
+				waiting, done := context.WithTimeout(t.Context(), time.Second)
 				defer done()
 				m, err := w.Next(waiting)
 				var lost *dispatch.LostError
@@ -89,6 +99,41 @@ func TestHonestWhileTheStoreIsListedAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A resume leads to the present, also while that has not come to the feeds.
+func TestReplayGoesBeyondTheFeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, source, d := startSlow(t)
+		store.Put("k", "1")
+		synctest.Wait()
+		other := d.Watch(dispatch.Interest{}, dispatch.FromNow(source.State().Position()), dispatch.Options{})
+		defer other.Close() // so that there is a feed
+		looked := false
+		source.meanwhile = func() { // the dispatcher looks
+			looked = true
+			w := d.Watch(dispatch.Interest{}, dispatch.After(object.Position{Epoch: "e1", Revision: 2}), dispatch.Options{})
+			defer w.Close()
+			for {
+				m, err := w.Next(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if m.Header.Kind == object.Synced {
+					if got, want := m.Header.Position, source.State().Position(); got != want {
+						t.Errorf("replayed to %v, the present is %v", got, want)
+					}
+					return
+				}
+			}
+		}
+		store.Put("k", "2")
+		synctest.Wait()
+		if !looked {
+			t.Error("the dispatcher has not looked")
+		}
+	})
 }
 
 // A revision of the past that was asked for before the store became another one is
@@ -177,6 +222,7 @@ func TestResetAndDeltaAreNotShared(t *testing.T) {
 func TestLatestBehindThePartsOfARevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{messageBytes: 200})
+		synctest.Wait() // the feed begins where the watcher does
 		w := f.watchWith(t, dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{Latest: true})
 		w.sync(t, object.Reset)
 		large := f.store.Commit(writes(11, 30)) // the last part of it has room for more
@@ -200,6 +246,38 @@ func TestLatestBehindThePartsOfARevision(t *testing.T) {
 		}
 		if got := show(w.next(t, object.Live).Events); got != "~k0=3 ~k9=3" {
 			t.Errorf("what waited is %q", got)
+		}
+	})
+}
+
+// Who is on the way to an older state gets nothing of what was made for those who are
+// on the way to a newer one.
+func TestDeltasToTwoStatesAreNotShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{window: 5})
+		write := func() {
+			for range 10 {
+				f.store.Put("k", "v")
+				f.store.Put("l", "v")
+			}
+			synctest.Wait()
+		}
+		write()
+		from := dispatch.After(object.Position{Epoch: "e1", Revision: 3})
+		first := f.watch(t, object.Scope{}, from)
+		first.next(t, object.CatchUpBegin)
+		to := f.store.Now()
+		write()
+		time.Sleep(time.Second)
+		second := f.watch(t, object.Scope{}, from)
+		second.sync(t, object.Delta)
+		for _, e := range first.next(t, object.CatchUpPart).Events {
+			if e.Object.ModRevision > to {
+				t.Errorf("%q is at %d on the way to %d", e.Object.Key, e.Object.ModRevision, to)
+			}
+		}
+		if m := first.next(t, object.Synced); m.Position.Revision != to {
+			t.Errorf("brought to %v, want %d", m.Position, to)
 		}
 	})
 }

@@ -51,6 +51,37 @@ func TestArchitectureNamesRealThings(t *testing.T) {
 	}
 }
 
+// What docs/testing.md names is there, and all fuzz targets are named.
+func TestTestingNamesRealTests(t *testing.T) {
+	exists := map[string]bool{}
+	for f := range files(t) {
+		for _, decl := range f.syntax.Decls {
+			if d, ok := decl.(*ast.FuncDecl); ok && (f.test || f.pkg.Name == "check") {
+				exists[d.Name.Name] = true
+			}
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(root, "docs", "testing.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]bool{}
+	for _, m := range regexp.MustCompile("`(?:check\\.)?((?:Test|Fuzz)?[A-Z][A-Za-z]+)`").FindAllStringSubmatch(string(text), -1) {
+		// The module of test/robustness is one of its own.
+		if named[m[1]] = true; !exists[m[1]] && m[1] != "TestHistoriesAreClean" {
+			t.Errorf("docs/testing.md speaks of %s, which does not exist", m[1])
+		}
+	}
+	for name := range exists {
+		if strings.HasPrefix(name, "Fuzz") && !named[name] {
+			t.Errorf("docs/testing.md does not speak of %s", name)
+		}
+	}
+	if len(named) < 40 {
+		t.Errorf("only %d names were found: the test does not look where it should", len(named))
+	}
+}
+
 // receiver returns the type of a method with a dot, or nothing.
 func receiver(d *ast.FuncDecl) string {
 	if d.Recv == nil {
