@@ -33,6 +33,11 @@ run: build ## Build and start the server with the embedded store in ./data
 test: ## Run all tests
 	$(if $(RACE),CGO_ENABLED=1 )go test $(RACE) -timeout 9m $(PACKAGES)
 
+# examples/install installs what these need: packages of Debian and of npm.
+.PHONY: test-examples
+test-examples: ## Test the subscribers of examples/ in other languages
+	FANOUTD_TEST_EXAMPLES=1 go test -count 1 -timeout 9m ./test/examples
+
 .PHONY: bench
 bench: ## Run the micro-benchmarks
 	go test -run '^$$' -bench . $(PACKAGES)

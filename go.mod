@@ -2,6 +2,9 @@ module github.com/fanoutd/fanoutd
 
 go 1.26.0
 
+// Of another language.
+ignore ./examples/node/node_modules
+
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/aymanbagabas/go-udiff v0.4.1

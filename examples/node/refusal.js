@@ -1,0 +1,52 @@
+// Why the server has refused a request.
+
+import grpc from '@grpc/grpc-js';
+import { decodeErrorInfo, decodeRetryInfo, decodeStatus } from './protocol.js';
+
+const { status } = grpc;
+
+// With one of these the same request is refused again, however often it is sent.
+const final = [
+  status.INVALID_ARGUMENT,
+  status.NOT_FOUND,
+  status.PERMISSION_DENIED,
+  status.UNAUTHENTICATED,
+  status.UNIMPLEMENTED,
+];
+
+// Refusal is what an error of a call says. docs/errors.md lists the reasons.
+export class Refusal {
+  reason = null; // of fanoutd; gRPC itself gives none
+  retryAfter = 0; // milliseconds
+
+  constructor(error) {
+    this.code = error.code;
+    this.message = error.details;
+    for (const value of error.metadata?.get('grpc-status-details-bin') ?? []) {
+      for (const detail of decodeStatus(value).details) this.#read(detail);
+    }
+  }
+
+  #read({ type_url, value }) {
+    if (type_url.endsWith('/google.rpc.ErrorInfo')) {
+      this.reason = decodeErrorInfo(value).reason;
+    } else if (type_url.endsWith('/google.rpc.RetryInfo')) {
+      const { seconds, nanos } = decodeRetryInfo(value).retry_delay;
+      this.retryAfter = 1000 * Number(seconds) + nanos / 1e6;
+    }
+  }
+
+  // final is whether trying again is of no use.
+  get final() {
+    return final.includes(this.code);
+  }
+
+  // positionIsVoid is whether the server cannot go on at the position, now or later.
+  get positionIsVoid() {
+    return this.code === status.OUT_OF_RANGE;
+  }
+
+  toString() {
+    return `${this.reason ?? status[this.code]}: ${this.message}`;
+  }
+}

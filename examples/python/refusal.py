@@ -1,0 +1,52 @@
+"""Why the server has refused a request."""
+
+import grpc
+
+import errordetails_pb2
+
+# With one of these the same request is refused again, however often it is sent.
+FINAL = (
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.UNIMPLEMENTED,
+)
+
+
+class Refusal:
+    """What an RpcError says. docs/errors.md lists the reasons.
+
+    Where packages come from PyPI, grpcio-status and googleapis-common-protos have
+    the types for this.
+    """
+
+    def __init__(self, error):
+        self.code = error.code()
+        self.message = error.details()
+        self.reason = None  # of fanoutd; gRPC itself gives none
+        self.retry_after = 0.0  # seconds
+        for name, value in error.trailing_metadata() or ():
+            if name == "grpc-status-details-bin":
+                self._read(errordetails_pb2.Status.FromString(value))
+
+    def _read(self, status):
+        for detail in status.details:
+            if detail.type_url.endswith("/google.rpc.ErrorInfo"):
+                self.reason = errordetails_pb2.ErrorInfo.FromString(detail.value).reason
+            elif detail.type_url.endswith("/google.rpc.RetryInfo"):
+                delay = errordetails_pb2.RetryInfo.FromString(detail.value).retry_delay
+                self.retry_after = delay.ToTimedelta().total_seconds()
+
+    @property
+    def final(self):
+        """Whether trying again is of no use."""
+        return self.code in FINAL
+
+    @property
+    def position_is_void(self):
+        """Whether the server cannot go on at the position, now or later."""
+        return self.code == grpc.StatusCode.OUT_OF_RANGE
+
+    def __str__(self):
+        return f"{self.reason or self.code.name}: {self.message}"
