@@ -37,7 +37,7 @@ func (s *server) address() string { return s.cfg.Listen }
 func newServer(t *testing.T, change ...func(*config.Config)) *server {
 	t.Helper()
 	cfg := config.Defaults()
-	cfg.Listen = loopback.FreeAddress(t)
+	cfg.Listen, cfg.AdminListen = loopback.FreeAddress(t), ""
 	cfg.DataDir = filepath.Join(t.TempDir(), "data")
 	cfg.ShutdownGrace = config.Duration(5 * time.Second)
 	for _, c := range change {

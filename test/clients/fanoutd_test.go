@@ -80,7 +80,7 @@ func startServer(t *testing.T, etcd string) *server {
 		t.Fatal(err)
 	}
 	s := &server{address: loopback.FreeAddress(t), log: log}
-	s.args = []string{"--listen", s.address, "--etcd-endpoints", etcd, "--config", config, "--shutdown-grace", "2s"}
+	s.args = []string{"--listen", s.address, "--admin-listen", "", "--etcd-endpoints", etcd, "--config", config, "--shutdown-grace", "2s"}
 	t.Cleanup(func() {
 		s.end(t, syscall.SIGKILL)
 		log.Close()

@@ -45,7 +45,7 @@ func startServer(t *testing.T) *server {
 		t.Fatal(err)
 	}
 	s := &server{address: loopback.FreeAddress(t)}
-	s.args = []string{fanoutd, "--config", file, "--listen", s.address, "--data-dir", filepath.Join(t.TempDir(), "data")}
+	s.args = []string{fanoutd, "--config", file, "--listen", s.address, "--admin-listen", "", "--data-dir", filepath.Join(t.TempDir(), "data")}
 	s.link = newLink(t, s.address)
 	s.start(t)
 	return s
