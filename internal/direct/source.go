@@ -87,8 +87,9 @@ type Source struct {
 	opaque  opaqueLog
 	current *cacher.Current[object.Position]
 
-	loaded    atomic.Bool // the store has answered at least once
-	following atomic.Bool // the store answered when it was last asked
+	loaded    atomic.Bool  // the store has answered at least once
+	following atomic.Bool  // the store answered when it was last asked
+	lostAt    atomic.Int64 // when it was last logged that a watch was lost; Unix nanoseconds
 }
 
 // New returns a source. It serves at once; see [Source.Run].
@@ -123,10 +124,31 @@ func (s *Source) Run(ctx context.Context) {
 			return
 		}
 		_, err := s.Position(ctx, 0)
-		s.following.Store(err == nil)
+		if ctx.Err() != nil {
+			return
+		}
+		switch follows := err == nil; {
+		case s.following.Swap(follows) == follows:
+		case follows:
+			s.log.Info("the store answers")
+		default:
+			s.log.Warn("the store does not answer", "error", err)
+		}
 		if err == nil {
 			s.loaded.Store(true)
 		}
+	}
+}
+
+// lostWatchEvery is how often it is logged at most that a watch was lost: all
+// watchers lose theirs at the same time.
+const lostWatchEvery = 10 * time.Second
+
+// lostWatch logs that a watcher has lost its watch of the store and opens another.
+func (s *Source) lostWatch(err error) {
+	last, now := s.lostAt.Load(), time.Now().UnixNano()
+	if now-last >= int64(lostWatchEvery) && s.lostAt.CompareAndSwap(last, now) {
+		s.log.Warn("a watcher lost its watch of the store and tries again; perhaps others, too", "error", err)
 	}
 }
 

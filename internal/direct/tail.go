@@ -88,7 +88,7 @@ func (t *tail) run() {
 		if t.reached() > before {
 			backoff = minBackoff
 		}
-		t.source.log.Debug("lost the store, trying again", "error", err)
+		t.source.lostWatch(err)
 		for {
 			if !sleep(t.ctx, backoff/2+rand.N(backoff/2)) {
 				return

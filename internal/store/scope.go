@@ -24,6 +24,9 @@ func (c *Collection) Position(ctx context.Context) (object.Position, error) {
 			}
 		}
 		r, err := c.Revision(ctx)
+		if ctx.Err() != nil {
+			return object.Position{}, ctx.Err()
+		}
 		if now, h := c.store.epochs.now(); now != epoch || h.isOver() {
 			continue // the revision is one of another epoch
 		}
