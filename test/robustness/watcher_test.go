@@ -209,6 +209,9 @@ func (w *watcher) receive(m *fanoutv1.WatchResponse) error {
 		w.seen["live messages"]++
 	case fanoutv1.WatchResponse_KIND_BOOKMARK, fanoutv1.WatchResponse_KIND_DRAINING:
 		w.seen[m.GetKind().String()]++
+		if at == 0 {
+			break // it was ended before it had begun
+		}
 		if w.begins == fanoutv1.WatchResponse_CATCH_UP_UNSPECIFIED && !w.open {
 			// From now: what came before is not known.
 			w.objects = nil
