@@ -37,6 +37,7 @@ func TestTour(t *testing.T) {
 	}
 	hello := r.next("sh")
 	r.prelude, _, _ = strings.Cut(hello, "\n")
+	r.prelude += "\n" + curl()
 	if services := r.run(hello); !strings.Contains(services, "fanout.v1.FanoutService") {
 		t.Errorf("the server offers %q", services)
 	}

@@ -23,6 +23,15 @@ func (r *reader) command(text string) *exec.Cmd {
 	return cmd
 }
 
+// curl returns what makes a command of curl where there is none: the tests need no
+// more than Go, make and git.
+func curl() string {
+	if _, err := exec.LookPath("curl"); err == nil {
+		return ""
+	}
+	return `curl() { go run ./test/curl "$@"; }`
+}
+
 // run runs a command to its end and returns its output.
 func (r *reader) run(text string) string {
 	r.t.Helper()

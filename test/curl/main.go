@@ -1,0 +1,44 @@
+// Command curl stands in for curl, where there is none, in the tests that do what the
+// documentation says. It knows what is used there: -X, -H, -d and -N.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "curl:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	method := flag.String("X", http.MethodGet, "method")
+	body := flag.String("d", "", "body")
+	flag.Bool("N", false, "do not buffer; it never does")
+	header := http.Header{}
+	flag.Func("H", "header", func(line string) error {
+		name, value, _ := strings.Cut(line, ":")
+		header.Add(name, strings.TrimSpace(value))
+		return nil
+	})
+	flag.Parse()
+	request, err := http.NewRequest(*method, "http://"+flag.Arg(0), strings.NewReader(*body))
+	if err != nil {
+		return err
+	}
+	request.Header = header
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(os.Stdout, response.Body)
+	return err
+}
