@@ -22,6 +22,7 @@ type Update struct {
 	// Events are in order.
 	Events []Event
 	// Synced says that the caller has caught up: it has the state at the position.
+	// So it never comes without Complete.
 	Synced bool
 	// Position is where to resume, with [After], once the events are dealt with. It
 	// stays where it is until what belongs together is complete, such as a large

@@ -131,6 +131,26 @@ func TestWatchesGoOn(t *testing.T) {
 			begins: []string{"nothing", "e/5", "e/5"},
 			lines:  slices.Concat(start, []string{"+b@6 -a@7 [e/5]", "[e/6]", "e/7", "*b@8 +a@9 e/9", "synced e/9"}),
 		},
+		// Another server is behind the one that told half a difference.
+		"and has caught up when there is nothing left of half a difference": {
+			acts: []act{
+				snapshot,
+				{messages: []message{delta(5), part(5, added("b", 6), added("c", 9))}, end: lost},
+				{messages: []message{replay(5), part(6, added("b", 6)), synced(7), live(9, added("c", 9)), bookmark(12)}},
+			},
+			begins: []string{"nothing", "e/5", "e/5"},
+			lines:  slices.Concat(start, []string{"+b@6 +c@9 [e/5]", "[e/6]", "[e/7]", "synced e/9", "e/12"}),
+		},
+		"and has not caught up where the stream breaks before that": {
+			acts: []act{
+				snapshot,
+				{messages: []message{delta(5), part(5, added("b", 9))}, end: lost},
+				{messages: []message{replay(5), synced(7)}, end: lost},
+				{messages: []message{replay(7), part(9, added("b", 9)), synced(9)}},
+			},
+			begins: []string{"nothing", "e/5", "e/5", "e/7"},
+			lines:  slices.Concat(start, []string{"+b@9 [e/5]", "[e/7]", "e/9", "synced e/9"}),
+		},
 		"with the rest of a large revision": {
 			acts: []act{
 				snapshot,

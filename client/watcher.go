@@ -22,6 +22,7 @@ type watcher struct {
 	at    Position // where to resume; revision 0: nowhere
 	loose loose
 	reset bool // a RESET is under way
+	due   bool // SYNCED has come, and what belongs to it has not yet
 
 	retry    retry
 	fruitful bool   // the present stream has brought something
@@ -81,7 +82,7 @@ func (w *watcher) stream(ctx context.Context, yield func(*Update) bool) error {
 	if w.avoid {
 		choice.avoid = w.server
 	}
-	w.fruitful = false
+	w.fruitful, w.due = false, false
 	stream, err := w.client.reads.Watch(withChoice(ctx, choice), w.request())
 	w.server = choice.server()
 	for err == nil {
@@ -147,8 +148,8 @@ func (w *watcher) take(m *fanoutv1.WatchResponse) *Update {
 			w.loose.again()
 		}
 	case fanoutv1.WatchResponse_KIND_SYNCED:
-		w.reset = false
-		u.Synced, tell, w.fruitful = true, true, true
+		w.reset, w.due = false, true
+		tell, w.fruitful = true, true
 	case fanoutv1.WatchResponse_KIND_LIVE, fanoutv1.WatchResponse_KIND_BOOKMARK:
 		tell, w.fruitful = true, true
 	}
@@ -162,6 +163,10 @@ func (w *watcher) take(m *fanoutv1.WatchResponse) *Update {
 		u.Events = append(u.Events, w.loose.settle(u.Position.Revision)...)
 	}
 	u.Complete = !w.reset && !m.GetPartial() && w.loose.empty()
+	// What was told by another server may be ahead of this one. Then the caller has
+	// caught up a little later.
+	u.Synced = u.Complete && w.due
+	w.due = w.due && !u.Complete
 	w.at = u.Position
 	if w.fruitful {
 		w.retry.reset()
