@@ -266,17 +266,25 @@ func TestSilentServersAreLeft(t *testing.T) {
 
 // The delays grow, have chance in them, and are never shorter than the server asks.
 func TestWatchesDoNotStorm(t *testing.T) {
+	snapshot := []message{reset(), synced(5)}
 	for name, c := range map[string]struct {
+		messages      []message
 		end           error
 		least, most   time.Duration // between two streams
 		fewest, limit int           // streams in ten minutes
 	}{
-		"lost":      {end: lost, most: 5 * time.Second, fewest: 120, limit: 600},
-		"not ready": {end: refusal(codes.Unavailable, client.ErrNotReady, retryIn(5)), least: 5 * time.Second, most: 10 * time.Second, fewest: 60, limit: 120},
+		"lost":                             {end: lost, most: 5 * time.Second, fewest: 120, limit: 600},
+		"not ready":                        {end: refusal(codes.Unavailable, client.ErrNotReady, retryIn(5)), least: 5 * time.Second, most: 10 * time.Second, fewest: 60, limit: 120},
+		"lost each time it has caught up":  {messages: snapshot, end: lost, most: 5 * time.Second, fewest: 120, limit: 600},
+		"ended each time it has caught up": {messages: snapshot, end: errOK, fewest: 120, limit: 600},
+		"drained each time it has caught up": {
+			messages: snapshot, end: refusal(codes.Unavailable, client.ErrDraining, retryIn(1)),
+			most: 6 * time.Second, fewest: 100, limit: 600,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &script{acts: []act{{end: c.end}}}
+				s := &script{acts: []act{{messages: c.messages, end: c.end}}}
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 				defer cancel()
 				last, first := time.Now(), true
@@ -286,7 +294,7 @@ func TestWatchesDoNotStorm(t *testing.T) {
 					}
 					last, first = time.Now(), false
 				})) {
-					if !errors.Is(err, context.DeadlineExceeded) {
+					if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 						t.Errorf("got %v", err)
 					}
 				}

@@ -26,10 +26,16 @@ type watcher struct {
 
 	retry    retry
 	fruitful bool   // the present stream has brought something
+	steady   bool   // the last one has, and for some time
 	server   string // of the present stream, or the last one
 	avoid    bool   // it has failed
 	refused  bool   // the last token was refused
 }
+
+// steadyAfter is how long a stream has to live for the delays to begin anew. A
+// server that takes watches and loses them at once is no better than one that is
+// away.
+const steadyAfter = 5 * time.Second
 
 // Why a stream has ended, where the server has not said so.
 var (
@@ -45,6 +51,7 @@ func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
 	defer cancel(nil)
 	defer context.AfterFunc(w.client.open, func() { cancel(ErrClosed) })()
 	for {
+		began := time.Now()
 		err := w.stream(ctx, yield)
 		if errors.Is(err, errLeft) {
 			return nil
@@ -55,8 +62,16 @@ func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
 		if w.isFinal(err) {
 			return err
 		}
+		w.steady = w.fruitful && time.Since(began) >= steadyAfter
+		if w.steady {
+			w.retry.reset()
+		}
 		if errors.Is(err, errEnded) && w.fruitful {
-			continue // its time was over: every watch has one of its own
+			// Its time was over: every watch has one of its own.
+			if err := sleep(ctx, w.retry.next()); err != nil {
+				return err
+			}
+			continue
 		}
 		wait := w.pause(err)
 		w.client.log.InfoContext(ctx, "a watch is interrupted",
@@ -169,7 +184,6 @@ func (w *watcher) take(m *fanoutv1.WatchResponse) *Update {
 	w.due = w.due && !u.Complete
 	w.at = u.Position
 	if w.fruitful {
-		w.retry.reset()
 		w.refused, w.avoid = false, false
 	}
 	if !tell {
@@ -226,7 +240,11 @@ func (w *watcher) pause(err error) time.Duration {
 	}
 	if errors.Is(err, ErrDraining) && w.fruitful {
 		// There may be other servers, and they should not get everybody at once.
-		return jitter(max(hint, time.Second))
+		wait := jitter(max(hint, time.Second))
+		if !w.steady {
+			wait += w.retry.next()
+		}
+		return wait
 	}
 	return hint + w.retry.next()
 }
