@@ -171,8 +171,12 @@ const DefaultBookmarkInterval = 10 * time.Second
 
 // BookmarkInterval is how often the server says where a watch is while nothing
 // happens, from 100 ms to 1 h; default [DefaultBookmarkInterval]. A server that is
-// silent for three intervals is taken for dead.
+// silent for three intervals is taken for dead; with its first word it may take 5 s.
+// An interval that is not positive is the default.
 func BookmarkInterval(d time.Duration) Manner {
+	if d <= 0 {
+		d = DefaultBookmarkInterval
+	}
 	return manner(func(w *watching) { w.bookmarks = d })
 }
 

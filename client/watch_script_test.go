@@ -166,6 +166,32 @@ func TestWatchesGoOn(t *testing.T) {
 			lines:  start,
 			end:    client.ErrUnknownResource,
 		},
+		"though something in between does not know what it is for a while": {
+			acts: []act{
+				snapshot,
+				{end: status.Error(codes.Unimplemented, "no")},
+				{end: status.Error(codes.NotFound, "no")},
+				{end: status.Error(codes.PermissionDenied, "no")},
+				{messages: []message{replay(5), synced(5)}},
+			},
+			begins: []string{"nothing", "e/5", "e/5", "e/5", "e/5"},
+			lines:  slices.Concat(start, []string{"synced e/5"}),
+		},
+		"though a snapshot took so long that etcd forgot it": {
+			acts: []act{
+				{messages: []message{reset(), part(0, added("a", 5))}, end: refusal(codes.OutOfRange, client.ErrPositionExpired)},
+				{messages: []message{reset(), part(0, added("a", 5)), synced(6)}},
+			},
+			begins: []string{"nothing", "nothing"},
+			lines:  []string{"replace [e/0]", "+a@5 [e/0]", "replace [e/0]", "+a@5 [e/0]", "synced e/6"},
+		},
+		"until the past is gone that was asked for": {
+			opts:   []client.WatchOption{client.AtRevision(5)},
+			acts:   []act{{messages: []message{reset(), part(0, added("a", 5))}, end: refusal(codes.OutOfRange, client.ErrPositionExpired)}},
+			begins: []string{"nothing"},
+			lines:  []string{"replace [e/0]", "+a@5 [e/0]"},
+			end:    client.ErrPositionExpired,
+		},
 		"until it cannot be told every event": {
 			opts:   []client.WatchOption{client.EveryEvent()},
 			acts:   []act{snapshot, {end: refusal(codes.OutOfRange, client.ErrPositionExpired)}},
@@ -214,14 +240,18 @@ func TestWatchesEndWhereNothingHelps(t *testing.T) {
 	}
 }
 
-// A token that is refused is fetched once more.
+// A token that is refused is fetched once more, and not before there can be another
+// one.
 func TestATokenIsRenewedBeforeAWatchEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		no := act{end: status.Error(codes.Unauthenticated, "no")}
 		s := &script{acts: []act{no, {messages: []message{reset(), synced(5)}, end: lost}, no, no}}
-		fetched := 0
+		fetched, last := 0, time.Time{}
 		r := play(t, s, client.WithTokenSource(func(context.Context) (string, error) {
-			fetched++
+			if fetched++; fetched == 4 && time.Since(last) < 5*time.Second {
+				t.Errorf("fetched again after %v", time.Since(last))
+			}
+			last = time.Now()
 			return "secret", nil
 		}))
 		if _, end := follow(t, r); status.Code(end) != codes.Unauthenticated || fetched != 4 {
@@ -262,6 +292,31 @@ func TestSilentServersAreLeft(t *testing.T) {
 			t.Errorf("left %d times", len(silence))
 		}
 	})
+}
+
+// However often it is to be heard of later, a server has time for its first word.
+func TestTheFirstWordIsWaitedFor(t *testing.T) {
+	for _, interval := range []time.Duration{-1, 0, 1, 100 * time.Millisecond} {
+		t.Run(interval.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{acts: []act{{silence: 4 * time.Second, messages: []message{reset(), synced(5)}}}}
+				for u, err := range play(t, s).Watch(t.Context(), client.BookmarkInterval(interval)) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if u.Synced {
+						break
+					}
+				}
+				if n := len(s.begins()); n != 1 {
+					t.Errorf("%d streams", n)
+				}
+				if asked := s.requests[0].GetBookmarkInterval().AsDuration(); asked <= 0 || asked != interval && interval > 0 {
+					t.Errorf("asked for bookmarks at intervals of %v", asked)
+				}
+			})
+		})
+	}
 }
 
 // The delays grow, have chance in them, and are never shorter than the server asks.

@@ -27,6 +27,7 @@ type watcher struct {
 	retry    retry
 	fruitful bool   // the present stream has brought something
 	steady   bool   // the last one has, and for some time
+	proven   bool   // some stream has
 	server   string // of the present stream, or the last one
 	avoid    bool   // it has failed
 	refused  bool   // the last token was refused
@@ -90,7 +91,8 @@ func (w *watcher) stream(ctx context.Context, yield func(*Update) bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// The time in which the caller does something else does not count.
-	silence := time.AfterFunc(w.patience(), func() { cancel(errSilent) })
+	patience := max(w.patience(), firstPatience)
+	silence := time.AfterFunc(patience, func() { cancel(errSilent) })
 	defer silence.Stop()
 
 	choice := &choice{}
@@ -102,24 +104,29 @@ func (w *watcher) stream(ctx context.Context, yield func(*Update) bool) error {
 	w.server = choice.server()
 	for err == nil {
 		var m *fanoutv1.WatchResponse
-		silence.Reset(w.patience())
+		silence.Reset(patience)
 		m, err = stream.Recv()
 		silence.Stop()
 		if err != nil {
 			break
 		}
+		patience = w.patience()
 		if u := w.take(m); u != nil && !yield(u) {
 			return errLeft
 		}
 	}
 	switch {
 	case errors.Is(context.Cause(ctx), errSilent):
-		return fmt.Errorf("%w: it has not said anything for %v", errSilent, w.patience())
+		return fmt.Errorf("%w: it has not said anything for %v", errSilent, patience)
 	case errors.Is(err, io.EOF):
 		return errEnded
 	}
 	return errorOf(err)
 }
+
+// firstPatience is how long a server may take to its first word, at least: it has to
+// be reached, and may have to read first.
+const firstPatience = 5 * time.Second
 
 // patience is how long a server may be silent.
 func (w *watcher) patience() time.Duration { return 3 * w.bookmarks }
@@ -184,6 +191,7 @@ func (w *watcher) take(m *fanoutv1.WatchResponse) *Update {
 	w.due = w.due && !u.Complete
 	w.at = u.Position
 	if w.fruitful {
+		w.proven = true
 		w.refused, w.avoid = false, false
 	}
 	if !tell {
@@ -207,6 +215,12 @@ func (w *watcher) isFinal(err error) bool {
 			w.lose()
 			return false
 		}
+		exact := w.consistency.GetExactRevision() > 0 && w.at.Revision == 0
+		if errors.Is(e, ErrPositionExpired) && !exact && !w.req.GetEveryEvent() {
+			// A snapshot took too long for etcd, which may have more time later.
+			w.lose()
+			return false
+		}
 		return true
 	case codes.Unauthenticated:
 		// The source of tokens may have a newer one.
@@ -214,7 +228,9 @@ func (w *watcher) isFinal(err error) bool {
 		w.refused = true
 		return !again
 	case codes.InvalidArgument, codes.NotFound, codes.PermissionDenied, codes.Unimplemented, codes.FailedPrecondition:
-		return true
+		// Without a reason it was something between here and the server that said no.
+		// When the same has worked before, that is likely to pass.
+		return e.Reason != "" || !w.proven
 	}
 	return false
 }
@@ -231,12 +247,19 @@ func (w *watcher) lose() {
 // maxHint bounds how long a server can ask to wait.
 const maxHint = time.Minute
 
+// renewal is how long a source of tokens has to come by a new one when the old one
+// has worked until now. Who has never had a good one is told so without delay.
+const renewal = 5 * time.Second
+
 // pause returns how long to wait before the next stream.
 func (w *watcher) pause(err error) time.Duration {
 	w.avoid = true
 	var hint time.Duration
 	if e, ok := errors.AsType[*Error](err); ok {
 		hint = min(e.RetryAfter, maxHint)
+		if e.Code == codes.Unauthenticated && w.proven {
+			hint = max(hint, renewal)
+		}
 	}
 	if errors.Is(err, ErrDraining) && w.fruitful {
 		// There may be other servers, and they should not get everybody at once.
