@@ -35,8 +35,11 @@ const DefaultKeepalive = 15 * time.Second
 const maxMessageBytes = 64 << 20
 
 // WithTLS encrypts connections, and says whom to trust and who the client is. The
-// zero configuration trusts whom the system trusts.
+// zero configuration, and nil, trust whom the system trusts.
 func WithTLS(config *tls.Config) Option {
+	if config == nil {
+		config = &tls.Config{}
+	}
 	return func(s *settings) { s.tls = config.Clone() }
 }
 

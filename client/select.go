@@ -136,7 +136,7 @@ type listing struct {
 // After begins a watch after a position, such as that of the last [Update] that
 // was dealt with: what changed since is told, or where the servers no longer know
 // that, everything. The zero position is the same as none. It says itself how fresh
-// the beginning has to be, and cannot be combined with a [Freshness].
+// the beginning has to be: a [Freshness] beside it does not count.
 func After(p Position) WatchOption { return watchOption(func(w *watching) { w.after = p }) }
 
 // FromNow begins a watch without the objects there are: with the next change. The
