@@ -111,8 +111,8 @@ func TestWatchesGoOn(t *testing.T) {
 			begins: []string{"e/5"},
 			lines:  []string{"synced e/5"},
 		},
-		// c is gone by the time of the second difference, and nobody who was there
-		// at 5 can have it: the servers do not speak of it.
+		// c is gone by the time of the second difference, which is of a server that
+		// has never heard of it: it came and went while etcd was out of its sight.
 		"with nothing left over from half a difference": {
 			acts: []act{
 				snapshot,
