@@ -109,9 +109,11 @@ func TestTLS(t *testing.T) {
 			t.Errorf("got %v, and the server %v", err, service.got)
 		}
 	}
-	_, err := newClient(t, address, client.WithTLS(&tls.Config{})).Resource("config").Get(within(t), "a")
-	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("got %v", err)
+	for _, config := range []*tls.Config{{}, nil} {
+		_, err := newClient(t, address, client.WithTLS(config)).Resource("config").Get(within(t), "a")
+		if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "certificate") {
+			t.Errorf("got %v", err)
+		}
 	}
 }
 

@@ -54,6 +54,15 @@ func TestInformerTellsWhatIsDifferent(t *testing.T) {
 			told:  []string{"-a=1", "*b=2>9"},
 			state: []string{"b=9", "c=3"},
 		},
+		"and is not stale when the second server was behind the first": {
+			acts: []act{
+				{messages: first, end: lost},
+				{messages: []message{delta(5), part(5, with(added("d", 6), "6"), with(added("e", 9), "9"))}, end: lost},
+				{messages: []message{replay(5), part(6, with(added("d", 6), "6")), synced(7), live(9, with(added("e", 9), "9")), bookmark(12)}},
+			},
+			told:  []string{"+d=6", "+e=9"},
+			state: []string{"a=1", "b=2", "c=3", "d=6", "e=9"},
+		},
 		"not before it is complete": {
 			acts: []act{
 				{messages: append(first[:3:3], partial(live(5, with(modified("a", 6), "6"))))},

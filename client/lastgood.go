@@ -24,7 +24,8 @@ import (
 // A state that takes more than maxBytes is not saved, and a file that is larger,
 // damaged, or of another informer's objects is not used; handlers are told of it as
 // an Error without an object, and the informer goes on without. What was written
-// with secrets in it has them in the file, which only its owner can read.
+// with secrets in it has them in the file. Only its owner can read that, unless it is
+// given another mode, which it keeps.
 func LastKnownGood(path string, maxBytes int64) InformerOption {
 	return informerOption(func(i *informing) { i.save = &goodFile{path, maxBytes} })
 }
@@ -91,7 +92,8 @@ func (f *goodFile) content() ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	content, err := io.ReadAll(io.LimitReader(file, f.maxBytes+1))
+	// One byte more shows that there is more; beyond the largest number there is none.
+	content, err := io.ReadAll(io.LimitReader(file, max(f.maxBytes, f.maxBytes+1)))
 	if err == nil && int64(len(content)) > f.maxBytes {
 		err = fmt.Errorf("it is larger than %d bytes", f.maxBytes)
 	}

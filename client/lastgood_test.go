@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,6 +89,18 @@ func TestTheLastStateOutlivesTheServers(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"a=6"}, state); diff != "" {
 			t.Errorf("state: -want +got:\n%s", diff)
+		}
+	})
+}
+
+// No bound is a bound, too.
+func TestTheLastStateMayBeAsLargeAsItLikes(t *testing.T) {
+	in(t, func(t *testing.T, path string) {
+		good := client.LastKnownGood(path, math.MaxInt64)
+		session(t, &script{acts: []act{{messages: live5}}}, 20*time.Second, good)
+		told, state := session(t, nobody(), time.Second, good)
+		if diff := cmp.Diff([]string{"a=1", "b=2!"}, state); diff != "" {
+			t.Errorf("told %q; -want +got:\n%s", told, diff)
 		}
 	})
 }
@@ -186,6 +199,33 @@ func TestStatesAreSavedNowAndThen(t *testing.T) {
 			t.Fatal(err)
 		}
 		if mode := info.Mode().Perm(); mode != 0o600 {
+			t.Errorf("the mode of the file is %o", mode)
+		}
+	})
+}
+
+// Whoever lets others read the file does so for good.
+func TestTheFileKeepsItsMode(t *testing.T) {
+	in(t, func(t *testing.T, path string) {
+		good := client.LastKnownGood(path, 1<<20)
+		session(t, &script{acts: []act{{messages: live5}}}, 20*time.Second, good)
+		before, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, 0o640); err != nil {
+			t.Fatal(err)
+		}
+		session(t, &script{acts: []act{{messages: []message{replay(5), synced(9)}}}}, 20*time.Second, good)
+		after, err := os.ReadFile(path)
+		if err != nil || bytes.Equal(before, after) {
+			t.Errorf("the file was not written: %v", err)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mode := info.Mode().Perm(); mode != 0o640 {
 			t.Errorf("the mode of the file is %o", mode)
 		}
 	})

@@ -8,9 +8,10 @@ import (
 // loose is what a watch has been told beyond its position: of a catch-up or a large
 // transaction that is not complete yet. Should the stream break now, the next one
 // begins at the position again, and its servers do not know what was told already.
-// They repeat it, in a newer form if it has changed meanwhile; and of an object that
-// has come and gone since the position they say nothing at all, as nobody who was
-// there then can have it. Whoever was told of it half-way can.
+// They repeat it, in a newer form if it has changed meanwhile, or tell that it has
+// gone. Only where a server has lost the thread of etcd for a while it does not know
+// what came and went in that time, and says nothing of it: whoever was told of that
+// half-way, by another server, would have it for ever.
 //
 // So what is repeated is left out, and what is neither repeated nor replaced by the
 // time the position has passed it, is told to be deleted.

@@ -35,13 +35,17 @@ const DefaultKeepalive = 15 * time.Second
 const maxMessageBytes = 64 << 20
 
 // WithTLS encrypts connections, and says whom to trust and who the client is. The
-// zero configuration trusts whom the system trusts.
+// zero configuration, and nil, trust whom the system trusts.
 func WithTLS(config *tls.Config) Option {
+	if config == nil {
+		config = &tls.Config{}
+	}
 	return func(s *settings) { s.tls = config.Clone() }
 }
 
 // WithInsecure talks to the server in plaintext, wherever it is. A token is not
-// sent in plaintext to another machine even so: requests fail instead.
+// sent in plaintext to another machine even so: requests fail instead. For the same
+// reason a client with a token and without TLS uses no proxy.
 func WithInsecure() Option { return func(s *settings) { s.insecure = true } }
 
 // WithToken sends a bearer token with every request.
@@ -96,8 +100,9 @@ const serviceConfig = `{
 func (s *settings) dialOptions(to target) []grpc.DialOption {
 	reconnect := backoff.DefaultConfig
 	reconnect.BaseDelay, reconnect.MaxDelay = 200*time.Millisecond, 5*time.Second
+	creds := s.credentials(to)
 	opts := []grpc.DialOption{
-		grpc.WithTransportCredentials(s.credentials(to)),
+		grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultServiceConfig(serviceConfig),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: 5 * time.Second}),
@@ -107,6 +112,11 @@ func (s *settings) dialOptions(to target) []grpc.DialOption {
 	}
 	if s.token != nil {
 		opts = append(opts, grpc.WithPerRPCCredentials(s.token))
+		if _, ok := creds.(plaintext); ok {
+			// With a proxy in between, its address would be taken for the place
+			// where the connection ends.
+			opts = append(opts, grpc.WithNoProxy())
+		}
 	}
 	if s.userAgent != "" {
 		opts = append(opts, grpc.WithUserAgent(s.userAgent))

@@ -38,8 +38,10 @@ type script struct {
 	sent     atomic.Int64             // messages
 }
 
-// act sends messages and ends the stream with the error, or never if there is none.
+// act sends messages, after a silence, and ends the stream with the error, or never
+// if there is none.
 type act struct {
+	silence  time.Duration
 	messages []*fanoutv1.WatchResponse
 	end      error
 }
@@ -49,6 +51,7 @@ func (s *script) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStreamingSe
 	a := s.acts[min(len(s.requests), len(s.acts)-1)]
 	s.requests = append(s.requests, proto.CloneOf(req))
 	s.mu.Unlock()
+	time.Sleep(a.silence)
 	for _, m := range a.messages {
 		if err := stream.Send(m); err != nil {
 			return err

@@ -136,7 +136,7 @@ type listing struct {
 // After begins a watch after a position, such as that of the last [Update] that
 // was dealt with: what changed since is told, or where the servers no longer know
 // that, everything. The zero position is the same as none. It says itself how fresh
-// the beginning has to be, and cannot be combined with a [Freshness].
+// the beginning has to be: a [Freshness] beside it does not count.
 func After(p Position) WatchOption { return watchOption(func(w *watching) { w.after = p }) }
 
 // FromNow begins a watch without the objects there are: with the next change. The
@@ -171,8 +171,12 @@ const DefaultBookmarkInterval = 10 * time.Second
 
 // BookmarkInterval is how often the server says where a watch is while nothing
 // happens, from 100 ms to 1 h; default [DefaultBookmarkInterval]. A server that is
-// silent for three intervals is taken for dead.
+// silent for three intervals is taken for dead; with its first word it may take 5 s.
+// An interval that is not positive is the default.
 func BookmarkInterval(d time.Duration) Manner {
+	if d <= 0 {
+		d = DefaultBookmarkInterval
+	}
 	return manner(func(w *watching) { w.bookmarks = d })
 }
 

@@ -111,8 +111,8 @@ func TestWatchesGoOn(t *testing.T) {
 			begins: []string{"e/5"},
 			lines:  []string{"synced e/5"},
 		},
-		// c is gone by the time of the second difference, and nobody who was there
-		// at 5 can have it: the servers do not speak of it.
+		// c is gone by the time of the second difference, which is of a server that
+		// has never heard of it: it came and went while etcd was out of its sight.
 		"with nothing left over from half a difference": {
 			acts: []act{
 				snapshot,
@@ -131,6 +131,26 @@ func TestWatchesGoOn(t *testing.T) {
 			begins: []string{"nothing", "e/5", "e/5"},
 			lines:  slices.Concat(start, []string{"+b@6 -a@7 [e/5]", "[e/6]", "e/7", "*b@8 +a@9 e/9", "synced e/9"}),
 		},
+		// Another server is behind the one that told half a difference.
+		"and has caught up when there is nothing left of half a difference": {
+			acts: []act{
+				snapshot,
+				{messages: []message{delta(5), part(5, added("b", 6), added("c", 9))}, end: lost},
+				{messages: []message{replay(5), part(6, added("b", 6)), synced(7), live(9, added("c", 9)), bookmark(12)}},
+			},
+			begins: []string{"nothing", "e/5", "e/5"},
+			lines:  slices.Concat(start, []string{"+b@6 +c@9 [e/5]", "[e/6]", "[e/7]", "synced e/9", "e/12"}),
+		},
+		"and has not caught up where the stream breaks before that": {
+			acts: []act{
+				snapshot,
+				{messages: []message{delta(5), part(5, added("b", 9))}, end: lost},
+				{messages: []message{replay(5), synced(7)}, end: lost},
+				{messages: []message{replay(7), part(9, added("b", 9)), synced(9)}},
+			},
+			begins: []string{"nothing", "e/5", "e/5", "e/7"},
+			lines:  slices.Concat(start, []string{"+b@9 [e/5]", "[e/7]", "e/9", "synced e/9"}),
+		},
 		"with the rest of a large revision": {
 			acts: []act{
 				snapshot,
@@ -145,6 +165,32 @@ func TestWatchesGoOn(t *testing.T) {
 			begins: []string{"nothing", "e/5"},
 			lines:  start,
 			end:    client.ErrUnknownResource,
+		},
+		"though something in between does not know what it is for a while": {
+			acts: []act{
+				snapshot,
+				{end: status.Error(codes.Unimplemented, "no")},
+				{end: status.Error(codes.NotFound, "no")},
+				{end: status.Error(codes.PermissionDenied, "no")},
+				{messages: []message{replay(5), synced(5)}},
+			},
+			begins: []string{"nothing", "e/5", "e/5", "e/5", "e/5"},
+			lines:  slices.Concat(start, []string{"synced e/5"}),
+		},
+		"though a snapshot took so long that etcd forgot it": {
+			acts: []act{
+				{messages: []message{reset(), part(0, added("a", 5))}, end: refusal(codes.OutOfRange, client.ErrPositionExpired)},
+				{messages: []message{reset(), part(0, added("a", 5)), synced(6)}},
+			},
+			begins: []string{"nothing", "nothing"},
+			lines:  []string{"replace [e/0]", "+a@5 [e/0]", "replace [e/0]", "+a@5 [e/0]", "synced e/6"},
+		},
+		"until the past is gone that was asked for": {
+			opts:   []client.WatchOption{client.AtRevision(5)},
+			acts:   []act{{messages: []message{reset(), part(0, added("a", 5))}, end: refusal(codes.OutOfRange, client.ErrPositionExpired)}},
+			begins: []string{"nothing"},
+			lines:  []string{"replace [e/0]", "+a@5 [e/0]"},
+			end:    client.ErrPositionExpired,
 		},
 		"until it cannot be told every event": {
 			opts:   []client.WatchOption{client.EveryEvent()},
@@ -194,14 +240,18 @@ func TestWatchesEndWhereNothingHelps(t *testing.T) {
 	}
 }
 
-// A token that is refused is fetched once more.
+// A token that is refused is fetched once more, and not before there can be another
+// one.
 func TestATokenIsRenewedBeforeAWatchEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		no := act{end: status.Error(codes.Unauthenticated, "no")}
 		s := &script{acts: []act{no, {messages: []message{reset(), synced(5)}, end: lost}, no, no}}
-		fetched := 0
+		fetched, last := 0, time.Time{}
 		r := play(t, s, client.WithTokenSource(func(context.Context) (string, error) {
-			fetched++
+			if fetched++; fetched == 4 && time.Since(last) < 5*time.Second {
+				t.Errorf("fetched again after %v", time.Since(last))
+			}
+			last = time.Now()
 			return "secret", nil
 		}))
 		if _, end := follow(t, r); status.Code(end) != codes.Unauthenticated || fetched != 4 {
@@ -244,19 +294,54 @@ func TestSilentServersAreLeft(t *testing.T) {
 	})
 }
 
+// However often it is to be heard of later, a server has time for its first word.
+func TestTheFirstWordIsWaitedFor(t *testing.T) {
+	for _, interval := range []time.Duration{-1, 0, 1, 100 * time.Millisecond} {
+		t.Run(interval.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{acts: []act{{silence: 4 * time.Second, messages: []message{reset(), synced(5)}}}}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				for u, err := range play(t, s).Watch(ctx, client.BookmarkInterval(interval)) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if u.Synced {
+						break
+					}
+				}
+				if n := len(s.begins()); n != 1 {
+					t.Errorf("%d streams", n)
+				}
+				if asked := s.requests[0].GetBookmarkInterval().AsDuration(); asked <= 0 || asked != interval && interval > 0 {
+					t.Errorf("asked for bookmarks at intervals of %v", asked)
+				}
+			})
+		})
+	}
+}
+
 // The delays grow, have chance in them, and are never shorter than the server asks.
 func TestWatchesDoNotStorm(t *testing.T) {
+	snapshot := []message{reset(), synced(5)}
 	for name, c := range map[string]struct {
+		messages      []message
 		end           error
 		least, most   time.Duration // between two streams
 		fewest, limit int           // streams in ten minutes
 	}{
-		"lost":      {end: lost, most: 5 * time.Second, fewest: 120, limit: 600},
-		"not ready": {end: refusal(codes.Unavailable, client.ErrNotReady, retryIn(5)), least: 5 * time.Second, most: 10 * time.Second, fewest: 60, limit: 120},
+		"lost":                             {end: lost, most: 5 * time.Second, fewest: 120, limit: 600},
+		"not ready":                        {end: refusal(codes.Unavailable, client.ErrNotReady, retryIn(5)), least: 5 * time.Second, most: 10 * time.Second, fewest: 60, limit: 120},
+		"lost each time it has caught up":  {messages: snapshot, end: lost, most: 5 * time.Second, fewest: 120, limit: 600},
+		"ended each time it has caught up": {messages: snapshot, end: errOK, fewest: 120, limit: 600},
+		"drained each time it has caught up": {
+			messages: snapshot, end: refusal(codes.Unavailable, client.ErrDraining, retryIn(1)),
+			most: 6 * time.Second, fewest: 100, limit: 600,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &script{acts: []act{{end: c.end}}}
+				s := &script{acts: []act{{messages: c.messages, end: c.end}}}
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 				defer cancel()
 				last, first := time.Now(), true
@@ -266,8 +351,11 @@ func TestWatchesDoNotStorm(t *testing.T) {
 					}
 					last, first = time.Now(), false
 				})) {
-					if !errors.Is(err, context.DeadlineExceeded) {
+					if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 						t.Errorf("got %v", err)
+					}
+					if len(s.begins()) > c.limit {
+						break // without delays no time passes
 					}
 				}
 				if n := len(s.begins()); n < c.fewest || n > c.limit {

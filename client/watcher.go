@@ -22,13 +22,21 @@ type watcher struct {
 	at    Position // where to resume; revision 0: nowhere
 	loose loose
 	reset bool // a RESET is under way
+	due   bool // SYNCED has come, and what belongs to it has not yet
 
 	retry    retry
 	fruitful bool   // the present stream has brought something
+	steady   bool   // the last one has, and for some time
+	proven   bool   // some stream has
 	server   string // of the present stream, or the last one
 	avoid    bool   // it has failed
 	refused  bool   // the last token was refused
 }
+
+// steadyAfter is how long a stream has to live for the delays to begin anew. A
+// server that takes watches and loses them at once is no better than one that is
+// away.
+const steadyAfter = 5 * time.Second
 
 // Why a stream has ended, where the server has not said so.
 var (
@@ -44,6 +52,7 @@ func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
 	defer cancel(nil)
 	defer context.AfterFunc(w.client.open, func() { cancel(ErrClosed) })()
 	for {
+		began := time.Now()
 		err := w.stream(ctx, yield)
 		if errors.Is(err, errLeft) {
 			return nil
@@ -54,8 +63,16 @@ func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
 		if w.isFinal(err) {
 			return err
 		}
+		w.steady = w.fruitful && time.Since(began) >= steadyAfter
+		if w.steady {
+			w.retry.reset()
+		}
 		if errors.Is(err, errEnded) && w.fruitful {
-			continue // its time was over: every watch has one of its own
+			// Its time was over: every watch has one of its own.
+			if err := sleep(ctx, w.retry.next()); err != nil {
+				return err
+			}
+			continue
 		}
 		wait := w.pause(err)
 		w.client.log.InfoContext(ctx, "a watch is interrupted",
@@ -74,36 +91,42 @@ func (w *watcher) stream(ctx context.Context, yield func(*Update) bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// The time in which the caller does something else does not count.
-	silence := time.AfterFunc(w.patience(), func() { cancel(errSilent) })
+	patience := max(w.patience(), firstPatience)
+	silence := time.AfterFunc(patience, func() { cancel(errSilent) })
 	defer silence.Stop()
 
 	choice := &choice{}
 	if w.avoid {
 		choice.avoid = w.server
 	}
-	w.fruitful = false
+	w.fruitful, w.due = false, false
 	stream, err := w.client.reads.Watch(withChoice(ctx, choice), w.request())
 	w.server = choice.server()
 	for err == nil {
 		var m *fanoutv1.WatchResponse
-		silence.Reset(w.patience())
+		silence.Reset(patience)
 		m, err = stream.Recv()
 		silence.Stop()
 		if err != nil {
 			break
 		}
+		patience = w.patience()
 		if u := w.take(m); u != nil && !yield(u) {
 			return errLeft
 		}
 	}
 	switch {
 	case errors.Is(context.Cause(ctx), errSilent):
-		return fmt.Errorf("%w: it has not said anything for %v", errSilent, w.patience())
+		return fmt.Errorf("%w: it has not said anything for %v", errSilent, patience)
 	case errors.Is(err, io.EOF):
 		return errEnded
 	}
 	return errorOf(err)
 }
+
+// firstPatience is how long a server may take to its first word, at least: it has to
+// be reached, and may have to read first.
+const firstPatience = 5 * time.Second
 
 // patience is how long a server may be silent.
 func (w *watcher) patience() time.Duration { return 3 * w.bookmarks }
@@ -147,8 +170,8 @@ func (w *watcher) take(m *fanoutv1.WatchResponse) *Update {
 			w.loose.again()
 		}
 	case fanoutv1.WatchResponse_KIND_SYNCED:
-		w.reset = false
-		u.Synced, tell, w.fruitful = true, true, true
+		w.reset, w.due = false, true
+		tell, w.fruitful = true, true
 	case fanoutv1.WatchResponse_KIND_LIVE, fanoutv1.WatchResponse_KIND_BOOKMARK:
 		tell, w.fruitful = true, true
 	}
@@ -162,9 +185,13 @@ func (w *watcher) take(m *fanoutv1.WatchResponse) *Update {
 		u.Events = append(u.Events, w.loose.settle(u.Position.Revision)...)
 	}
 	u.Complete = !w.reset && !m.GetPartial() && w.loose.empty()
+	// What was told by another server may be ahead of this one. Then the caller has
+	// caught up a little later.
+	u.Synced = u.Complete && w.due
+	w.due = w.due && !u.Complete
 	w.at = u.Position
 	if w.fruitful {
-		w.retry.reset()
+		w.proven = true
 		w.refused, w.avoid = false, false
 	}
 	if !tell {
@@ -188,6 +215,12 @@ func (w *watcher) isFinal(err error) bool {
 			w.lose()
 			return false
 		}
+		exact := w.consistency.GetExactRevision() > 0 && w.at.Revision == 0
+		if errors.Is(e, ErrPositionExpired) && !exact && !w.req.GetEveryEvent() {
+			// A snapshot took too long for etcd, which may have more time later.
+			w.lose()
+			return false
+		}
 		return true
 	case codes.Unauthenticated:
 		// The source of tokens may have a newer one.
@@ -195,7 +228,9 @@ func (w *watcher) isFinal(err error) bool {
 		w.refused = true
 		return !again
 	case codes.InvalidArgument, codes.NotFound, codes.PermissionDenied, codes.Unimplemented, codes.FailedPrecondition:
-		return true
+		// Without a reason it was something between here and the server that said no.
+		// When the same has worked before, that is likely to pass.
+		return e.Reason != "" || !w.proven
 	}
 	return false
 }
@@ -212,16 +247,27 @@ func (w *watcher) lose() {
 // maxHint bounds how long a server can ask to wait.
 const maxHint = time.Minute
 
+// renewal is how long a source of tokens has to come by a new one when the old one
+// has worked until now. Who has never had a good one is told so without delay.
+const renewal = 5 * time.Second
+
 // pause returns how long to wait before the next stream.
 func (w *watcher) pause(err error) time.Duration {
 	w.avoid = true
 	var hint time.Duration
 	if e, ok := errors.AsType[*Error](err); ok {
 		hint = min(e.RetryAfter, maxHint)
+		if e.Code == codes.Unauthenticated && w.proven {
+			hint = max(hint, renewal)
+		}
 	}
 	if errors.Is(err, ErrDraining) && w.fruitful {
 		// There may be other servers, and they should not get everybody at once.
-		return jitter(max(hint, time.Second))
+		wait := jitter(max(hint, time.Second))
+		if !w.steady {
+			wait += w.retry.next()
+		}
+		return wait
 	}
 	return hint + w.retry.next()
 }
