@@ -35,7 +35,7 @@ not exist, the others are deleted all the same, and the exit code is 3.`,
 			if err != nil {
 				return err
 			}
-			ctx, cancel := t.within(cmd.Context(), usual)
+			all, cancel := t.within(cmd.Context(), 0)
 			defer cancel()
 			var opts []client.DeleteOption
 			if precondition != nil {
@@ -43,7 +43,10 @@ not exist, the others are deleted all the same, and the exit code is 3.`,
 			}
 			var missing error
 			for _, key := range args[1:] {
+				// The usual time is for each of them, --timeout for all.
+				ctx, cancel := t.within(all, usual)
 				revision, deleted, err := r.Delete(ctx, key, opts...)
+				cancel()
 				switch {
 				case err != nil:
 					return err

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -27,10 +28,14 @@ func editCommand(t *tool) *cobra.Command {
 		Long: `Open the value of an object in an editor and write what the editor has saved. The
 editor is what FANOUTCTL_EDITOR, VISUAL or EDITOR says, or else vi.
 
-The write happens only if nobody has changed the object meanwhile. If it cannot be
-made, what you have written stays in a file, which the message names; the exit code
-is then 4 if somebody has changed the object. A value that is not changed is not
-written. JSON is checked before it is written.`,
+The write happens only if nobody has changed the object meanwhile, and if the editor
+ends with success. If it is not made, what you have written stays in a file, which the
+message names; the exit code is then 4 if somebody has changed the object. A value that
+is not changed is not written; a line break that an editor has put behind the last line
+is no change. JSON is checked before it is written.
+
+A time to live is not kept: what is written stays until somebody deletes it. "put --ttl"
+writes a value with another one.`,
 		Args:              arguments(cobra.ExactArgs(2)),
 		ValidArgsFunction: t.completeKeys(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -61,12 +66,14 @@ func (t *tool) edit(ctx context.Context, r *client.Resource, key string, create 
 	if err != nil {
 		return fmt.Errorf("write the value for the editor: %w", err)
 	}
-	edited, err := t.editor(ctx, file)
-	if err != nil {
-		os.Remove(file)
-		return err
+	edited, err := t.editor(file)
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
 	}
-	if bytes.Equal(edited, old.Value) && old.ModRevision != 0 {
+	if err != nil {
+		return t.abandoned(ctx, err, file, old)
+	}
+	if unchanged(edited, old) {
 		os.Remove(file)
 		fmt.Fprintln(t.stderr, "Nothing was changed.")
 		return nil
@@ -90,11 +97,36 @@ func (t *tool) edit(ctx context.Context, r *client.Resource, key string, create 
 			key, file, r.Name(), key)}
 	}
 	if err != nil {
-		return fmt.Errorf("%w; what you have written is in %s", err, file)
+		return t.kept(ctx, err, file)
 	}
 	os.Remove(file)
 	_, err = fmt.Fprintln(t.out, revision)
 	return err
+}
+
+// unchanged reports whether the editor has left the value as it was. Many put a line
+// break behind a last line that has none, which nobody has asked for.
+func unchanged(edited []byte, old *client.Object) bool {
+	return old.ModRevision != 0 && (bytes.Equal(edited, old.Value) || bytes.Equal(edited, append(bytes.Clone(old.Value), '\n')))
+}
+
+// abandoned is the error for an edit that is not written. The file is removed only if
+// nothing was written to it.
+func (t *tool) abandoned(ctx context.Context, err error, file string, old *client.Object) error {
+	switch edited, failed := os.ReadFile(file); {
+	case errors.Is(failed, fs.ErrNotExist):
+		return err
+	case failed == nil && bytes.Equal(edited, old.Value):
+		os.Remove(file)
+		return err
+	}
+	return t.kept(ctx, err, file)
+}
+
+// kept says what went wrong, and where what was written is.
+func (t *tool) kept(ctx context.Context, err error, file string) error {
+	code := exitCode(ctx, err)
+	return exitError{code, fmt.Errorf("%s; what you have written is in %s", t.explain(code, err), file)}
 }
 
 // editFile returns a new file with the value. Its name ends so that editors know
@@ -119,13 +151,17 @@ func editFile(o *client.Object) (string, error) {
 	return f.Name(), errors.Join(err, f.Close())
 }
 
-// editor has a file edited and returns what is in it then.
-func (t *tool) editor(ctx context.Context, file string) ([]byte, error) {
+// editor has a file edited and returns what is in it then. It is never killed: there
+// is something in it that is not saved, and it must leave the terminal as it was.
+func (t *tool) editor(file string) ([]byte, error) {
 	line := cmp.Or(t.vars[envPrefix+"EDITOR"], t.variable("VISUAL"), t.variable("EDITOR"), "vi")
 	// The line may have arguments, and is for the shell to take apart.
-	cmd := exec.CommandContext(ctx, "sh", "-c", line+` "$@"`, line, file)
+	cmd := exec.Command("sh", "-c", line+` "$@"`, line, file)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = t.in, t.stdout, t.stderr, t.environ
-	if err := cmd.Run(); err != nil {
+	editing.Store(true)
+	err := cmd.Run()
+	editing.Store(false)
+	if err != nil {
 		return nil, fmt.Errorf("the editor %q: %w; nothing was written", line, err)
 	}
 	edited, err := os.ReadFile(file)

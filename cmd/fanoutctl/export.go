@@ -66,7 +66,7 @@ labels. Times to live are not kept.`,
 			bar.finish()
 			switch {
 			case err != nil && exitCode(ctx, err) == exitInterrupted:
-				return exitError{exitInterrupted, fmt.Errorf("interrupted after %d objects; do the same again to go on", objects)}
+				return exitError{exitInterrupted, fmt.Errorf("interrupted after %d objects; %s", objects, left(target, dir))}
 			case err != nil:
 				return err
 			}
@@ -86,6 +86,17 @@ labels. Times to live are not kept.`,
 	f.BoolVar(&prune, "prune", false, "remove files of objects that are no longer there; only files that export has made")
 	f.BoolVar(&raw, "raw", false, "the files of the directory have the values alone; labels and content types are lost")
 	return cmd
+}
+
+// left says what an export that was interrupted leaves behind.
+func left(target string, dir bool) string {
+	switch {
+	case dir:
+		return "do the same again to go on"
+	case target == "-":
+		return "what was written is not everything"
+	}
+	return target + " was not touched"
 }
 
 func (t *tool) sink(target, format string, dir, raw, prune bool) (transfer.Sink, error) {

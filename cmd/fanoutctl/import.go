@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,10 +40,15 @@ func (s *sourcing) plan(ctx context.Context, t *tool, resource, path string) (*t
 	if err != nil {
 		return nil, err
 	}
+	s.scope.Prefix = strings.Trim(s.scope.Prefix, "/") // as for export
+	s.scope.Derived = !takesLabels(t.codec(ctx, resource))
 	source := document.Source{Path: path, Stdin: t.in, Format: format, Raw: s.raw}
 	plan, err := transfer.NewPlan(ctx, r, source.Documents(), s.scope)
 	if errors.Is(err, transfer.ErrNothing) {
 		return nil, fmt.Errorf("%s: %w; delete them with delete if that is what you want", path, err)
+	}
+	if err == nil && s.scope.Prefix != "" && len(plan.Changes)+plan.Unchanged == 0 {
+		fmt.Fprintf(t.stderr, "fanoutctl: %s has no document below %s\n", path, s.scope.Prefix)
 	}
 	return plan, err
 }

@@ -230,3 +230,21 @@ func TestImportIsContinued(t *testing.T) {
 		t.Errorf("without a terminal: %q", errs)
 	}
 }
+
+// In an editor, Ctrl-C is for the editor.
+func TestEditIsNotInterrupted(t *testing.T) {
+	address := server(t, "config")
+	plainly(t, address, nil, "put", "config", "a", "before")
+	editor := `FANOUTCTL_EDITOR=trap 'echo INT' INT; echo open; until read line; do :; done; printf %s "$line" >"$1"; :`
+	c := inTerminal(t, address, 80, []string{editor}, "edit", "config", "a")
+	c.await(`open`)
+	c.press("\x03")
+	c.await(`INT`)
+	c.press("\x03")
+	c.await(`(?s)INT.*INT`)
+	c.press("after\n")
+	c.ends(exitOK)
+	if out, _ := plainly(t, address, nil, "get", "config", "a"); out != "after" {
+		t.Errorf("the value is %q", out)
+	}
+}

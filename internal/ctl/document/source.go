@@ -24,8 +24,12 @@ type Source struct {
 }
 
 // Documents reads the source. In a directory these are the files whose names end
-// with .yaml, .yml, .json or .jsonl, at any depth; with Raw all files. Names that
-// begin with a dot are left out.
+// with .yaml, .yml, .json or .jsonl, at any depth, without those whose names begin
+// with a dot; with Raw all files.
+//
+// What is in a directory counts as all there is, and what is not there may be
+// deleted. So nothing that may belong there is passed over in silence: a link to a
+// directory, which is not followed, is an error, and so is one to nowhere.
 func (s Source) Documents() iter.Seq2[Located, error] {
 	return func(yield func(Located, error) bool) {
 		if s.Path == "-" {
@@ -53,11 +57,15 @@ func (s Source) Documents() iter.Seq2[Located, error] {
 // directory reports whether to go on.
 func (s Source) directory(yield func(Located, error) bool) {
 	stop := false
-	err := filepath.WalkDir(s.Path, func(path string, entry fs.DirEntry, err error) error {
+	// With the slash, a link is what it leads to.
+	root := s.Path + string(filepath.Separator)
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if path != s.Path && strings.HasPrefix(entry.Name(), ".") {
+		// An export writes the dot that a key begins with differently, but not a raw
+		// one, where names are keys.
+		if !s.Raw && path != root && strings.HasPrefix(entry.Name(), ".") {
 			if entry.IsDir() {
 				return filepath.SkipDir
 			}
@@ -65,6 +73,11 @@ func (s Source) directory(yield func(Located, error) bool) {
 		}
 		if entry.IsDir() {
 			return nil
+		}
+		if entry.Type()&fs.ModeSymlink != 0 {
+			if err := leadsToFile(path); err != nil {
+				return err
+			}
 		}
 		if s.Raw {
 			stop = !s.value(path, yield)
@@ -79,6 +92,18 @@ func (s Source) directory(yield func(Located, error) bool) {
 	if err != nil && !stop {
 		yield(Located{}, err)
 	}
+}
+
+// leadsToFile says what is wrong with a link.
+func leadsToFile(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return fmt.Errorf("%s is a link to a directory, and these are not followed: replace it, or take it away", path)
+	}
+	return nil
 }
 
 func (s Source) file(path string, yield func(Located, error) bool) bool {

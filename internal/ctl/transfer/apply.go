@@ -107,7 +107,7 @@ func (c *Change) size() int {
 func (w *Writing) write(ctx context.Context, batch []Change) error {
 	err := w.try(ctx, batch)
 	switch {
-	case err == nil:
+	case err == nil, len(batch) == 1 && batch[0].gone(err):
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.written += len(batch)
@@ -133,6 +133,13 @@ func (w *Writing) write(ctx context.Context, batch []Change) error {
 // refused reports whether an error is about what was to be written.
 func refused(err error) bool {
 	return errors.Is(err, client.ErrInvalidRequest) || errors.Is(err, client.ErrWriteTooLarge) || errors.Is(err, client.ErrPreconditionFailed)
+}
+
+// gone reports whether a deletion was refused because there is nothing to delete any
+// more: somebody else has done it, or an attempt whose answer was lost.
+func (c *Change) gone(err error) bool {
+	e, ok := errors.AsType[*client.Error](err)
+	return ok && c.Action == Delete && e.Reason == client.ErrPreconditionFailed && e.Metadata["mod_revision"] == "0"
 }
 
 // try sends a batch until there is an answer. Sending it twice does no harm: it says

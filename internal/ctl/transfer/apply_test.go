@@ -139,6 +139,27 @@ func TestBatchesAreHalved(t *testing.T) {
 	}
 }
 
+// What is gone already has been pruned: a server that had no time to answer may have
+// done it.
+func TestPruneIsDoneTwice(t *testing.T) {
+	_, r := newServer(t, nil)
+	for _, key := range []string{"k/0", "old", "older"} {
+		if _, err := r.Put(t.Context(), key, client.Text("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan, err := NewPlan(t.Context(), r, documents(1), Scope{Prune: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		w := Writing{Resource: r, Labels: true, Done: func(int) {}, Failed: func(c Change, err error) { t.Errorf("%s: %v", c.Key, err) }}
+		if written, failed, err := w.Apply(t.Context(), plan.Changes); err != nil || written != 3 || failed != 0 {
+			t.Errorf("%d written, %d failed: %v", written, failed, err)
+		}
+	}
+}
+
 // Pruning leaves alone what somebody has written since it was decided on.
 func TestPruneSparesWhatHasChanged(t *testing.T) {
 	_, r := newServer(t, nil)

@@ -68,6 +68,9 @@ type Scope struct {
 	Prefix string
 	// Prune has objects deleted that no document speaks of.
 	Prune bool
+	// Derived: the resource takes labels from values, so what documents say of them
+	// is no difference.
+	Derived bool
 }
 
 func (s Scope) has(key string) bool {
@@ -95,7 +98,7 @@ func NewPlan(ctx context.Context, r *client.Resource, documents iter.Seq2[docume
 	}
 	p := &Plan{}
 	if !s.Prune && len(wanted) <= few {
-		err = p.get(ctx, r, wanted)
+		err = p.get(ctx, r, wanted, s)
 	} else {
 		err = p.list(ctx, r, wanted, s)
 	}
@@ -121,7 +124,7 @@ func read(documents iter.Seq2[document.Located, error], s Scope) (map[string]*do
 }
 
 // get asks for each object.
-func (p *Plan) get(ctx context.Context, r *client.Resource, wanted map[string]*document.Located) error {
+func (p *Plan) get(ctx context.Context, r *client.Resource, wanted map[string]*document.Located, s Scope) error {
 	found := make([]*client.Object, len(wanted))
 	keys := slices.Sorted(maps.Keys(wanted))
 	group, ctx := errgroup.WithContext(ctx)
@@ -139,7 +142,7 @@ func (p *Plan) get(ctx context.Context, r *client.Resource, wanted map[string]*d
 		return err
 	}
 	for i, key := range keys {
-		p.compare(wanted[key], found[i])
+		p.compare(wanted[key], found[i], s)
 	}
 	return nil
 }
@@ -153,13 +156,13 @@ func (p *Plan) list(ctx context.Context, r *client.Resource, wanted map[string]*
 		}
 		if d, ok := missing[o.Key]; ok {
 			delete(missing, o.Key)
-			p.compare(d, o)
+			p.compare(d, o, s)
 		} else if s.Prune {
 			p.Changes = append(p.Changes, Change{Action: Delete, Key: o.Key, Old: o})
 		}
 	}
 	for _, d := range missing {
-		p.compare(d, nil)
+		p.compare(d, nil, s)
 	}
 	return nil
 }
@@ -171,7 +174,10 @@ func (s Scope) options() []client.ListOption {
 	return []client.ListOption{client.Prefix(s.Prefix)}
 }
 
-func (p *Plan) compare(d *document.Located, o *client.Object) {
+func (p *Plan) compare(d *document.Located, o *client.Object, s Scope) {
+	if o != nil && s.Derived {
+		d.Labels = o.Labels
+	}
 	switch {
 	case o == nil:
 		p.Changes = append(p.Changes, Change{Action: Create, Key: d.Key, New: d})
