@@ -123,6 +123,10 @@ func (w *watching) check() error {
 		return usagef("--signal and --pid-file go together")
 	case w.changes && w.place != "":
 		return usagef("--changes and --position-file do not go together")
+	case w.count != 0 && w.place != "":
+		// An update may have more changes than are wanted, and there is no position
+		// in the middle of one.
+		return usagef("--count and --position-file do not go together")
 	}
 	switch follow.Policy(w.onFailure) {
 	case follow.Stop, follow.Continue, follow.Retry:

@@ -33,7 +33,8 @@ type Printer struct {
 	// Flush is called after each update.
 	Flush func() error
 	// Goal and Count end it: when the goal is reached, or when as many changes were
-	// shown. 0 is no limit.
+	// shown. 0 is no limit. Count does not go with Position: there is none in the
+	// middle of an update.
 	Goal  Goal
 	Count int
 	// Position is told where to resume once an update was dealt with.
