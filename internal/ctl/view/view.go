@@ -6,6 +6,8 @@
 package view
 
 import (
+	"bytes"
+	"maps"
 	"slices"
 	"strings"
 
@@ -67,12 +69,20 @@ func (v *View) seen(e client.Event) (client.Event, bool) {
 		e.Object = &last
 	case e.Type != client.Deleted && !ok:
 		e.Type = client.Added
-	case e.Type != client.Deleted && old.ModRevision == e.Object.ModRevision:
+	case e.Type != client.Deleted && same(old, e.Object):
 		return e, false
 	case e.Type == client.Added:
 		e.Type = client.Modified
 	}
 	return e, true
+}
+
+// same reports whether two objects are the same to whoever looks at them. Revisions
+// alone do not say: an etcd that was restored from a backup gives them out again, for
+// other values.
+func same(a, b *client.Object) bool {
+	return a.ModRevision == b.ModRevision && a.CreateRevision == b.CreateRevision && a.Version == b.Version &&
+		a.ContentType == b.ContentType && bytes.Equal(a.Value, b.Value) && maps.Equal(a.Labels, b.Labels)
 }
 
 func set(objects map[string]*client.Object, e client.Event) {
@@ -91,7 +101,7 @@ func (v *View) swap() []client.Event {
 		switch {
 		case !ok:
 			changes = append(changes, client.Event{Type: client.Added, Object: o})
-		case old.ModRevision != o.ModRevision || old.CreateRevision != o.CreateRevision:
+		case !same(old, o):
 			changes = append(changes, client.Event{Type: client.Modified, Object: o, Previous: old})
 		}
 	}

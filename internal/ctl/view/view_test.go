@@ -59,3 +59,31 @@ func TestReplacementTellsTheDifferenceOnly(t *testing.T) {
 		t.Errorf("the view has %v", keys)
 	}
 }
+
+// After a backup was restored the same revisions can have other contents.
+func TestRevisionsOfAnotherEpoch(t *testing.T) {
+	old := client.Object{Key: "a", CreateRevision: 1, ModRevision: 2, Version: 2, Value: []byte("1"), ContentType: "text/plain", Labels: map[string]string{"env": "prod"}}
+	for name, change := range map[string]func(*client.Object){
+		"nothing":      func(*client.Object) {},
+		"value":        func(o *client.Object) { o.Value = []byte("2") },
+		"content type": func(o *client.Object) { o.ContentType = "application/json" },
+		"labels":       func(o *client.Object) { o.Labels = map[string]string{"env": "test"} },
+	} {
+		now := old
+		change(&now)
+		for way, update := range map[string]*client.Update{
+			"replaced": {Replace: true, Events: []client.Event{{Type: client.Added, Object: &now}}, Synced: true},
+			"replayed": {Events: []client.Event{{Type: client.Modified, Object: &now}}},
+		} {
+			var v View
+			v.Apply(&client.Update{Replace: true, Events: []client.Event{{Type: client.Added, Object: &old}}, Synced: true})
+			var want []string
+			if name != "nothing" {
+				want = []string{"MODIFIED a 2"}
+			}
+			if diff := cmp.Diff(want, told(v.Apply(update))); diff != "" {
+				t.Errorf("%s, %s:\n%s", name, way, diff)
+			}
+		}
+	}
+}
