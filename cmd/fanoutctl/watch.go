@@ -55,7 +55,8 @@ command fails: stop (the default), continue, or retry.
 With --render a file is kept up to date with what a template makes of all the objects.
 The file is replaced at once and keeps its mode, only when it changes, and never before
 all objects are known. Afterwards --signal tells a process, and --exec runs a command,
-which has the files that have changed in FANOUT_FILES.`
+which has the files that have changed in FANOUT_FILES. If that fails, both happen
+again after the next change or start.`
 
 func watchCommand(t *tool) *cobra.Command {
 	w := &watching{tool: t}
@@ -216,6 +217,9 @@ func (w *watching) rendering(ctx context.Context, resource string, updates follo
 		if signal, err = hook.ParseSignal(w.signal); err != nil {
 			return usageError{err}
 		}
+	}
+	if signal == nil && w.exec == "" {
+		return r.Run(ctx, updates)
 	}
 	r.Changed = func(ctx context.Context, files []string) error {
 		if signal != nil {
