@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,7 +35,12 @@ const grace = 5 * time.Second
 // signal; it has five seconds.
 func (c *Command) Run(ctx context.Context, stdin io.Reader, variables ...string) error {
 	cmd := exec.CommandContext(ctx, "sh", "-c", c.Line)
-	cmd.Env = append(append([]string(nil), c.Environ...), variables...)
+	cmd.Env = slices.Clone(c.Environ)
+	for _, v := range variables {
+		// No variable can have a NUL, and the object of who writes one must not stop
+		// the watches of others.
+		cmd.Env = append(cmd.Env, strings.ReplaceAll(v, "\x00", ""))
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, c.Stdout, c.Stderr
 	cmd.Cancel = func() error { return terminate(cmd.Process) }
 	cmd.WaitDelay = grace

@@ -26,6 +26,15 @@ func TestEvent(t *testing.T) {
 	}
 }
 
+func TestNoVariableStopsTheCommand(t *testing.T) {
+	var out strings.Builder
+	c := Command{Line: `echo "$FANOUT_CONTENT_TYPE"`, Stdout: &out}
+	o := &client.Object{Key: "a", ContentType: "text/plain\x00a"}
+	if err := c.Event(t.Context(), "config", client.Event{Type: client.Added, Object: o}); err != nil || out.String() != "text/plaina\n" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
 func TestCommandEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stopped := errors.New("stopped")
