@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/fanoutd/fanoutd/client"
@@ -31,8 +32,9 @@ type Command struct {
 // killed.
 const grace = 5 * time.Second
 
-// Run runs the command and waits for it. If ctx ends, the command is told to by a
-// signal; it has five seconds.
+// Run runs the command and waits for it. If ctx ends, the command and all that it has
+// started are told to by a signal; they have five seconds. Otherwise it may leave
+// somebody behind.
 func (c *Command) Run(ctx context.Context, stdin io.Reader, variables ...string) error {
 	cmd := exec.CommandContext(ctx, "sh", "-c", c.Line)
 	cmd.Env = slices.Clone(c.Environ)
@@ -42,9 +44,13 @@ func (c *Command) Run(ctx context.Context, stdin io.Reader, variables ...string)
 		cmd.Env = append(cmd.Env, strings.ReplaceAll(v, "\x00", ""))
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, c.Stdout, c.Stderr
-	cmd.Cancel = func() error { return terminate(cmd.Process) }
+	var g group
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return g.terminate(cmd.Process) }
 	cmd.WaitDelay = grace
-	if err := cmd.Run(); err != nil {
+	err := cmd.Run()
+	g.wait()
+	if err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
