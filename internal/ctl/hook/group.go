@@ -33,6 +33,8 @@ func (g *group) wait() {
 	if g.id == 0 {
 		return
 	}
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
 	for unix.Kill(-g.id, 0) == nil {
 		if !time.Now().Before(g.deadline) {
 			_ = unix.Kill(-g.id, unix.SIGKILL) // they may have ended just now
@@ -40,6 +42,6 @@ func (g *group) wait() {
 		}
 		// As the first process of a container this one inherits them.
 		_, _ = unix.Wait4(-g.id, nil, unix.WNOHANG, nil)
-		time.Sleep(10 * time.Millisecond)
+		<-again.C
 	}
 }

@@ -13,8 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/fanoutd/fanoutd/client"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestEvent(t *testing.T) {
 	var out, errs strings.Builder
