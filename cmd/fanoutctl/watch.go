@@ -155,7 +155,9 @@ func (w *watching) run(ctx context.Context, resource string) error {
 	}
 	var keep func(client.Position) error
 	if w.place != "" {
-		place := resume.File{Path: w.place, Resource: resource}
+		place := &resume.File{Path: w.place, Watch: resume.Watch{
+			Resource: resource, Prefix: w.s.prefix, Key: w.s.key, Labels: w.s.labels, Fields: w.s.fields,
+		}}
 		at, err := place.Load()
 		if err != nil {
 			return err
