@@ -20,8 +20,9 @@ type View struct {
 	objects map[string]*client.Object
 	next    map[string]*client.Object // is built while a replacement is under way
 	synced  bool
-	whole   bool // objects are all there are, and not just those that have changed
-	atPoint bool // they are as they were at one revision
+	whole   bool            // objects are all there are, and not just those that have changed
+	atPoint bool            // they are as they were at one revision
+	at      client.Position // up to where changes were told; not that of a replacement that is under way
 }
 
 // Apply takes an update and returns the changes that it brings: those of a
@@ -48,8 +49,11 @@ func (v *View) Apply(u *client.Update) []client.Event {
 	if u.Synced {
 		v.synced = true
 		if v.next != nil {
-			changes = append(changes, v.swap()...)
+			changes = append(changes, v.swap(u.Position)...)
 		}
+	}
+	if v.next == nil {
+		v.at = u.Position
 	}
 	return changes
 }
@@ -93,12 +97,19 @@ func set(objects map[string]*client.Object, e client.Event) {
 	}
 }
 
-// swap makes the replacement the state and returns the difference.
-func (v *View) swap() []client.Event {
+// swap makes the replacement, which is the state at a position, that of the view and
+// returns the difference.
+func (v *View) swap(now client.Position) []client.Event {
+	// Who has begun in the middle has not seen all objects, but all that have changed
+	// since: of the others only the revision says whether they are news.
+	middle := !v.whole && v.at.Revision > 0 && v.at.Epoch == now.Epoch
 	var changes []client.Event
 	for key, o := range v.next {
 		old, ok := v.objects[key]
 		switch {
+		case !ok && middle && o.ModRevision <= v.at.Revision:
+		case !ok && middle && o.CreateRevision <= v.at.Revision:
+			changes = append(changes, client.Event{Type: client.Modified, Object: o})
 		case !ok:
 			changes = append(changes, client.Event{Type: client.Added, Object: o})
 		case !same(old, o):

@@ -87,3 +87,26 @@ func TestRevisionsOfAnotherEpoch(t *testing.T) {
 		}
 	}
 }
+
+// Who has begun in the middle hears of no object that has not changed since, unless
+// nobody can know: in another epoch.
+func TestReplacementOfAViewThatBeganInTheMiddle(t *testing.T) {
+	for epoch, want := range map[string][]string{
+		"same":    {"DELETED gone 11", "ADDED new 21", "MODIFIED touched 21"},
+		"another": {"DELETED gone 11", "ADDED new 21", "ADDED old 2", "ADDED touched 21"},
+	} {
+		var v View
+		v.Apply(&client.Update{Synced: true, Position: client.Position{Epoch: "same", Revision: 10}})
+		v.Apply(&client.Update{Position: client.Position{Epoch: "same", Revision: 20}, Events: []client.Event{
+			event(client.Modified, "seen", 11), event(client.Modified, "gone", 11),
+		}})
+		created := object("new", 21)
+		created.CreateRevision = 21
+		u := &client.Update{Replace: true, Synced: true, Position: client.Position{Epoch: epoch, Revision: 30}, Events: []client.Event{
+			{Type: client.Added, Object: created}, event(client.Added, "old", 2), event(client.Added, "touched", 21), event(client.Added, "seen", 11),
+		}}
+		if diff := cmp.Diff(want, told(v.Apply(u))); diff != "" {
+			t.Errorf("%s epoch:\n%s", epoch, diff)
+		}
+	}
+}
