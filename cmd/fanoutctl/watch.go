@@ -38,6 +38,8 @@ type watching struct {
 	signal    string
 	pidFile   string
 	onFailure string
+
+	synced bool // it has had everything that there was
 }
 
 const aboutWatch = `Show the objects of a resource, or those below a path, and then every change as it
@@ -165,7 +167,7 @@ func (w *watching) run(ctx context.Context, resource string) error {
 		opts = append(opts, client.After(at))
 		keep = place.Save
 	}
-	updates := func(ctx context.Context) follow.Stream { return r.Watch(ctx, opts...) }
+	updates := func(ctx context.Context) follow.Stream { return w.noting(r.Watch(ctx, opts...)) }
 
 	switch {
 	case len(w.render) > 0:
@@ -178,12 +180,25 @@ func (w *watching) run(ctx context.Context, resource string) error {
 		err = e.Run(ctx, updates)
 	default:
 		p := follow.Printer{
-			Events: output.NewEvents(w.tool.writer(w.format), w.format, w.tool.width()),
-			Flush:  w.tool.out.Flush, Goal: w.goal, Count: w.count, Position: keep,
+			Events:      output.NewEvents(w.tool.writer(w.format), w.format, w.tool.width()),
+			Differences: !output.MarksResets(w.format),
+			Flush:       w.tool.out.Flush, Goal: w.goal, Count: w.count, Position: keep,
 		}
 		err = p.Run(ctx, updates)
 	}
 	return w.ended(ctx, err)
+}
+
+// noting notes when the watch has had everything that there was.
+func (w *watching) noting(updates follow.Stream) follow.Stream {
+	return func(yield func(*client.Update, error) bool) {
+		for u, err := range updates {
+			w.synced = w.synced || err == nil && u.Synced
+			if !yield(u, err) {
+				return
+			}
+		}
+	}
 }
 
 // ended says how a watch ends that nobody has told when to.
@@ -194,6 +209,8 @@ func (w *watching) ended(ctx context.Context, err error) error {
 		return err
 	case w.goal != follow.Forever:
 		return waited(ctx, err, &w.s, w.goal)
+	case !w.synced && errors.Is(why, context.DeadlineExceeded):
+		return exitError{exitTimeout, errors.New("the server has not told everything that there is, and the time is up that --timeout gives")}
 	case w.count == 0 && !w.once:
 		return nil // it was to last until then
 	}
