@@ -30,7 +30,7 @@ can be reached.`,
 				return err
 			}
 			if format == output.Table {
-				t.which(a)
+				t.which()
 			}
 			var rows []admin.Resource
 			for _, r := range all {
@@ -73,7 +73,7 @@ the first that can be reached.`,
 				return err
 			}
 			if format == output.Table {
-				t.which(a)
+				t.which()
 			}
 			var rows []admin.Watcher
 			for _, w := range watchers {
@@ -103,7 +103,7 @@ the first that can be reached.`,
 			defer cancel()
 			ended, err := a.End(ctx, args[0])
 			if err == nil && !ended {
-				err = fmt.Errorf("the watcher %q %w on this server (%s); \"fanoutctl watchers\" shows those there are, --server chooses another server", args[0], errNotThere, a.Server())
+				err = fmt.Errorf("the watcher %q %w on this server (%s); \"fanoutctl watchers\" shows those there are, --server chooses another server", args[0], errNotThere, t.server())
 			}
 			return err
 		},

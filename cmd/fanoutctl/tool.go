@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/charmbracelet/colorprofile"
@@ -33,6 +34,7 @@ type tool struct {
 
 	settings  contexts.Settings // in effect, once connected
 	connected *client.Client
+	answered  atomic.Value // the address of the server that has answered an operator last
 }
 
 func newTool(environ []string, in io.Reader, stdout, stderr io.Writer) *tool {

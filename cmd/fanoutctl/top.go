@@ -27,7 +27,7 @@ shows them once.`,
 			if err != nil {
 				return err
 			}
-			source := top.Source{Admin: a, Server: t.settings.Server}
+			source := top.Source{Admin: a, Server: t.settings.Server, Answered: t.server}
 			ctx := cmd.Context()
 			source.Explain = func(err error) string { return t.explain(exitCode(ctx, err), err) }
 			if !isTerminal(t.stdout) || !isTerminal(t.in) {

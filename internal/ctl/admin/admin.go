@@ -5,48 +5,22 @@ package admin
 import (
 	"context"
 	"fmt"
-	"net"
-	"sync/atomic"
-
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/peer"
 
 	"github.com/fanoutd/fanoutd/client"
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// Admin is the administration of the server of a client.
-type Admin struct {
-	service fanoutv1.AdminServiceClient
-	server  atomic.Pointer[string]
-}
+// Admin is the administration of the servers of a client.
+type Admin struct{ service fanoutv1.AdminServiceClient }
 
 // New returns that of a client. Each server speaks of itself alone, so the client
 // should not take turns over several.
-func New(c *client.Client) *Admin { return &Admin{service: fanoutv1.NewAdminServiceClient(c.Conn())} }
-
-// Server returns the address of the server that has answered last, "" if none has or it
-// has no address.
-func (a *Admin) Server() string {
-	if s := a.server.Load(); s != nil {
-		return *s
-	}
-	return ""
-}
-
-// noting has the server noted that answers.
-func (a *Admin) noting(p *peer.Peer) {
-	if address, ok := p.Addr.(*net.TCPAddr); ok {
-		a.server.Store(new(address.String()))
-	}
-}
+func New(c *client.Client) *Admin { return &Admin{fanoutv1.NewAdminServiceClient(c.Conn())} }
 
 // Resources returns all resources in order of their names. With lag they say how
 // far behind etcd they are, which takes as long as etcd does.
 func (a *Admin) Resources(ctx context.Context, lag bool) ([]*fanoutv1.ResourceStatus, error) {
-	var p peer.Peer
-	resp, err := a.service.ListResources(ctx, &fanoutv1.ListResourcesRequest{MeasureLag: lag}, grpc.Peer(&p))
-	a.noting(&p)
+	resp, err := a.service.ListResources(ctx, &fanoutv1.ListResourcesRequest{MeasureLag: lag})
 	if err != nil {
 		return nil, fmt.Errorf("list resources: %w", client.ErrorOf(err))
 	}
@@ -76,9 +50,7 @@ func (a *Admin) Watchers(ctx context.Context, resource string, byLag bool) (watc
 		req.Order = fanoutv1.ListWatchersRequest_ORDER_LAG
 	}
 	for {
-		var p peer.Peer
-		resp, err := a.service.ListWatchers(ctx, req, grpc.Peer(&p))
-		a.noting(&p)
+		resp, err := a.service.ListWatchers(ctx, req)
 		if err != nil {
 			return nil, 0, fmt.Errorf("list watchers: %w", client.ErrorOf(err))
 		}
@@ -92,9 +64,7 @@ func (a *Admin) Watchers(ctx context.Context, resource string, byLag bool) (watc
 
 // End ends a watch, whose client then resumes, and reports whether there was one.
 func (a *Admin) End(ctx context.Context, id string) (ended bool, err error) {
-	var p peer.Peer
-	resp, err := a.service.EndWatcher(ctx, &fanoutv1.EndWatcherRequest{Id: id}, grpc.Peer(&p))
-	a.noting(&p)
+	resp, err := a.service.EndWatcher(ctx, &fanoutv1.EndWatcherRequest{Id: id})
 	if err != nil {
 		return false, fmt.Errorf("end watcher %s: %w", id, client.ErrorOf(err))
 	}

@@ -20,6 +20,8 @@ import (
 type Source struct {
 	Admin  *admin.Admin
 	Server string // for the title
+	// Answered is the address of the server that has answered, "" if it has none.
+	Answered func() string
 	// Explain says what an error means, on one line.
 	Explain func(error) string
 }
@@ -52,7 +54,7 @@ func (s Source) Look(ctx context.Context) (*Screen, error) {
 		return nil, err
 	}
 	screen.at, screen.server = time.Now(), s.Server
-	if address := s.Admin.Server(); address != "" && address != s.Server {
+	if address := s.Answered(); address != "" && address != s.Server {
 		screen.server += " (" + address + ")"
 	}
 	for _, r := range resources {
