@@ -85,6 +85,7 @@ func TestCommandEndsWithItsChildren(t *testing.T) {
 			}
 			if _, err := r.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 				t.Errorf("process %d is left: %v", child, err)
+				_ = syscall.Kill(child, syscall.SIGKILL)
 			}
 		})
 	}
