@@ -29,6 +29,10 @@ build: ## Build bin/fanoutd and bin/fanoutctl
 run: build ## Build and start the server with the embedded store in ./data
 	exec bin/fanoutd
 
+# What the race detector has built waits for a second when it ends, in case that
+# somebody is still writing a report. The tests end very many processes.
+export GORACE ?= atexit_sleep_ms=50
+
 .PHONY: test
 test: ## Run all tests
 	$(if $(RACE),CGO_ENABLED=1 )go test $(RACE) -timeout 9m $(PACKAGES)

@@ -14,19 +14,23 @@ func resourcesCommand(t *tool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resources",
 		Short: "Show the resources of the server and how they do",
-		Long: `Show the resources of the server that answers: whether they are served, how far they
-are behind etcd, how many objects and watches they have.`,
+		Long: `Show the resources of the server: whether they are served, how far they are behind
+etcd, how many objects and watches they have. Of several servers it is the first that
+can be reached.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := t.client()
+			a, err := t.admin()
 			if err != nil {
 				return err
 			}
 			ctx, cancel := t.within(cmd.Context(), usual)
 			defer cancel()
-			all, err := admin.New(c).Resources(ctx, true)
+			all, err := a.Resources(ctx, true)
 			if err != nil {
 				return err
+			}
+			if format == output.Table {
+				t.which()
 			}
 			var rows []admin.Resource
 			for _, r := range all {
@@ -47,9 +51,10 @@ func watchersCommand(t *tool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watchers [RESOURCE]",
 		Short: "Show who watches, those that are furthest behind first",
-		Long: `Show the watches of the server that answers: those that are furthest behind first, and
-no more than 1000 of them, or with --all all of them in the order in which they began.
-"blocked" is a client that does not read.`,
+		Long: `Show the watches of the server: those that are furthest behind first, and no more than
+1000 of them, or with --all all of them in the order in which they began. "blocked" is
+a client that does not read. Each server knows its own watches only: of several it is
+the first that can be reached.`,
 		Args:              arguments(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: t.completeResources,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -57,15 +62,18 @@ no more than 1000 of them, or with --all all of them in the order in which they 
 			if len(args) > 0 {
 				resource = args[0]
 			}
-			c, err := t.client()
+			a, err := t.admin()
 			if err != nil {
 				return err
 			}
 			ctx, cancel := t.within(cmd.Context(), usual)
 			defer cancel()
-			watchers, total, err := admin.New(c).Watchers(ctx, resource, !all)
+			watchers, total, err := a.Watchers(ctx, resource, !all)
 			if err != nil {
 				return err
+			}
+			if format == output.Table {
+				t.which()
 			}
 			var rows []admin.Watcher
 			for _, w := range watchers {
@@ -87,15 +95,15 @@ no more than 1000 of them, or with --all all of them in the order in which they 
 		Short: "End a watch; its client resumes, here or at another server",
 		Args:  arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := t.client()
+			a, err := t.admin()
 			if err != nil {
 				return err
 			}
 			ctx, cancel := t.within(cmd.Context(), usual)
 			defer cancel()
-			ended, err := admin.New(c).End(ctx, args[0])
+			ended, err := a.End(ctx, args[0])
 			if err == nil && !ended {
-				err = fmt.Errorf("the watcher %q %w on this server; \"fanoutctl watchers\" shows those there are", args[0], errNotThere)
+				err = fmt.Errorf("the watcher %q %w on this server (%s); \"fanoutctl watchers\" shows those there are, --server chooses another server", args[0], errNotThere, t.server())
 			}
 			return err
 		},

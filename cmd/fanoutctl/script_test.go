@@ -91,6 +91,7 @@ func TestScripts(t *testing.T) {
 				"HOME":             env.WorkDir,
 				"XDG_CONFIG_HOME":  filepath.Join(env.WorkDir, "config"),
 				"TMPDIR":           env.WorkDir,
+				"GORACE":           os.Getenv("GORACE"),
 			} {
 				env.Setenv(name, value)
 			}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/charmbracelet/colorprofile"
@@ -33,6 +34,7 @@ type tool struct {
 
 	settings  contexts.Settings // in effect, once connected
 	connected *client.Client
+	answered  atomic.Value // the address of the server that has answered an operator last
 }
 
 func newTool(environ []string, in io.Reader, stdout, stderr io.Writer) *tool {
@@ -78,8 +80,8 @@ func (t *tool) writer(f output.Format) io.Writer {
 }
 
 // client connects to the server. There is one connection for all that a command
-// does.
-func (t *tool) client() (*client.Client, error) {
+// does: the options of the first call are those that count.
+func (t *tool) client(more ...client.Option) (*client.Client, error) {
 	if t.connected != nil {
 		return t.connected, nil
 	}
@@ -90,7 +92,8 @@ func (t *tool) client() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.New(t.settings.Server, append(opts, client.WithUserAgent("fanoutctl"))...)
+	opts = append(append(opts, client.WithUserAgent("fanoutctl")), more...)
+	c, err := client.New(t.settings.Server, opts...)
 	if err != nil {
 		return nil, usageError{err}
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fanoutd/fanoutd/internal/ctl/admin"
 	"github.com/fanoutd/fanoutd/internal/ctl/top"
 )
 
@@ -16,18 +15,19 @@ func topCommand(t *tool) *cobra.Command {
 		Use:   "top",
 		Short: "Watch resources and watchers, those that are furthest behind first",
 		Long: `Show the resources of the server and its watches, those that are furthest behind
-first, again and again. Ends with q or Ctrl-C. Where standard output is no terminal it
+first, again and again. Of several servers it is the first that can be reached. Ends
+with q or Ctrl-C. Where standard output is no terminal it
 shows them once.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if interval < 100*time.Millisecond {
 				return usagef("--interval: must be at least 100ms")
 			}
-			c, err := t.client()
+			a, err := t.admin()
 			if err != nil {
 				return err
 			}
-			source := top.Source{Admin: admin.New(c), Server: t.settings.Server}
+			source := top.Source{Admin: a, Server: t.settings.Server, Answered: t.server}
 			ctx := cmd.Context()
 			source.Explain = func(err error) string { return t.explain(exitCode(ctx, err), err) }
 			if !isTerminal(t.stdout) || !isTerminal(t.in) {

@@ -38,6 +38,8 @@ type watching struct {
 	signal    string
 	pidFile   string
 	onFailure string
+
+	synced bool // it has had everything that there was
 }
 
 const aboutWatch = `Show the objects of a resource, or those below a path, and then every change as it
@@ -55,7 +57,8 @@ command fails: stop (the default), continue, or retry.
 With --render a file is kept up to date with what a template makes of all the objects.
 The file is replaced at once and keeps its mode, only when it changes, and never before
 all objects are known. Afterwards --signal tells a process, and --exec runs a command,
-which has the files that have changed in FANOUT_FILES.`
+which has the files that have changed in FANOUT_FILES. If that fails, both happen
+again after the next change or start.`
 
 func watchCommand(t *tool) *cobra.Command {
 	w := &watching{tool: t}
@@ -123,6 +126,10 @@ func (w *watching) check() error {
 		return usagef("--signal and --pid-file go together")
 	case w.changes && w.place != "":
 		return usagef("--changes and --position-file do not go together")
+	case w.count != 0 && w.place != "":
+		// An update may have more changes than are wanted, and there is no position
+		// in the middle of one.
+		return usagef("--count and --position-file do not go together")
 	}
 	switch follow.Policy(w.onFailure) {
 	case follow.Stop, follow.Continue, follow.Retry:
@@ -150,7 +157,9 @@ func (w *watching) run(ctx context.Context, resource string) error {
 	}
 	var keep func(client.Position) error
 	if w.place != "" {
-		place := resume.File{Path: w.place, Resource: resource}
+		place := &resume.File{Path: w.place, Watch: resume.Watch{
+			Resource: resource, Prefix: w.s.prefix, Key: w.s.key, Labels: w.s.labels, Fields: w.s.fields,
+		}}
 		at, err := place.Load()
 		if err != nil {
 			return err
@@ -158,7 +167,7 @@ func (w *watching) run(ctx context.Context, resource string) error {
 		opts = append(opts, client.After(at))
 		keep = place.Save
 	}
-	updates := func(ctx context.Context) follow.Stream { return r.Watch(ctx, opts...) }
+	updates := func(ctx context.Context) follow.Stream { return w.noting(r.Watch(ctx, opts...)) }
 
 	switch {
 	case len(w.render) > 0:
@@ -171,12 +180,25 @@ func (w *watching) run(ctx context.Context, resource string) error {
 		err = e.Run(ctx, updates)
 	default:
 		p := follow.Printer{
-			Events: output.NewEvents(w.tool.writer(w.format), w.format, w.tool.width()),
-			Flush:  w.tool.out.Flush, Goal: w.goal, Count: w.count, Position: keep,
+			Events:      output.NewEvents(w.tool.writer(w.format), w.format, w.tool.width()),
+			Differences: !output.MarksResets(w.format),
+			Flush:       w.tool.out.Flush, Goal: w.goal, Count: w.count, Position: keep,
 		}
 		err = p.Run(ctx, updates)
 	}
 	return w.ended(ctx, err)
+}
+
+// noting notes when the watch has had everything that there was.
+func (w *watching) noting(updates follow.Stream) follow.Stream {
+	return func(yield func(*client.Update, error) bool) {
+		for u, err := range updates {
+			w.synced = w.synced || err == nil && u.Synced
+			if !yield(u, err) {
+				return
+			}
+		}
+	}
 }
 
 // ended says how a watch ends that nobody has told when to.
@@ -187,6 +209,8 @@ func (w *watching) ended(ctx context.Context, err error) error {
 		return err
 	case w.goal != follow.Forever:
 		return waited(ctx, err, &w.s, w.goal)
+	case !w.synced && errors.Is(why, context.DeadlineExceeded):
+		return exitError{exitTimeout, errors.New("the server has not told everything that there is, and the time is up that --timeout gives")}
 	case w.count == 0 && !w.once:
 		return nil // it was to last until then
 	}
@@ -212,6 +236,9 @@ func (w *watching) rendering(ctx context.Context, resource string, updates follo
 		if signal, err = hook.ParseSignal(w.signal); err != nil {
 			return usageError{err}
 		}
+	}
+	if signal == nil && w.exec == "" {
+		return r.Run(ctx, updates)
 	}
 	r.Changed = func(ctx context.Context, files []string) error {
 		if signal != nil {

@@ -67,6 +67,9 @@ func TestPutRefusesBadRequests(t *testing.T) {
 	add("content type of JSON", documents, with(text("{}"), func(p *fanoutv1.PutOperation) {
 		p.ContentType = "text/plain"
 	}), "put.content_type")
+	for name, bad := range map[string]string{"NUL": "text/plain\x00a", "line": "text/plain\r\na", "long": "text/" + strings.Repeat("x", 512)} {
+		add("content type with "+name, config, with(text(""), func(p *fanoutv1.PutOperation) { p.ContentType = bad }), "put.content_type")
+	}
 	add("labels of JSON", documents, with(text("{}"), func(p *fanoutv1.PutOperation) {
 		p.Labels = map[string]string{"a": "b"}
 	}), "put.labels")

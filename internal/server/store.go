@@ -116,6 +116,7 @@ func (b *batch) put(field string, p *fanoutv1.PutOperation) object.Key {
 		TTL:  b.ttl(field+".ttl", p.GetTtl()),
 	}
 	content := object.Content{ContentType: p.GetContentType(), Labels: p.GetLabels()}
+	b.contentType(field+".content_type", content.ContentType)
 	valueField := field + ".value"
 	switch value := p.GetValue().(type) {
 	case *fanoutv1.PutOperation_Text:

@@ -2,7 +2,9 @@ package server
 
 import (
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -18,6 +20,9 @@ const (
 	maxViolations       = 10
 	maxDescriptionBytes = 200
 )
+
+// maxContentTypeBytes leaves room for parameters.
+const maxContentTypeBytes = 512
 
 // checker collects what is wrong with a request, so that the caller is told
 // everything at once, or at least the beginning of a long list.
@@ -138,4 +143,15 @@ func (c *checker) precondition(field string, r *int64) *object.Revision {
 	}
 	want := c.revision(field, *r)
 	return &want
+}
+
+// contentType checks the media type that a value is written with. The names of those
+// that there are have no more than 127 bytes on either side of the slash.
+func (c *checker) contentType(field, t string) {
+	if n := len(t); n > maxContentTypeBytes {
+		c.refuse(field, "has %d bytes, the limit is %d", n, maxContentTypeBytes)
+	}
+	if i := strings.IndexFunc(t, unicode.IsControl); i >= 0 {
+		c.refuse(field, "has a control character at byte %d", i)
+	}
 }

@@ -514,7 +514,8 @@ type PutOperation struct {
 	// "application/octet-stream" for data. Resources with codec "json" or "raw"
 	// have a fixed type and accept no other. With codec "protobuf" it says which
 	// form the value has: "application/json", the default for text, or
-	// "application/protobuf", the default for data.
+	// "application/protobuf", the default for data. At most 512 bytes, without
+	// control characters.
 	ContentType string `protobuf:"bytes,4,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
 	// Labels to store with the object. Only resources with codec "object" have
 	// them.

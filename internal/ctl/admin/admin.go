@@ -13,7 +13,8 @@ import (
 // Admin is the administration of the servers of a client.
 type Admin struct{ service fanoutv1.AdminServiceClient }
 
-// New returns that of a client.
+// New returns that of a client. Each server speaks of itself alone, so the client
+// should not take turns over several.
 func New(c *client.Client) *Admin { return &Admin{fanoutv1.NewAdminServiceClient(c.Conn())} }
 
 // Resources returns all resources in order of their names. With lag they say how

@@ -61,7 +61,8 @@ type Executor struct {
 	Command  *hook.Command
 	Policy   Policy
 	Report   func(error) // of failures that do not end it
-	// Count ends it after so many changes; 0 is no limit.
+	// Count ends it after so many changes; 0 is no limit. It does not go with
+	// Position: there is none in the middle of an update.
 	Count int
 	// Position is told where to resume once the commands of an update have run.
 	Position func(client.Position) error

@@ -5,16 +5,19 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/hook"
+	"github.com/fanoutd/fanoutd/internal/ctl/output"
 	"github.com/fanoutd/fanoutd/internal/ctl/render"
 )
 
@@ -160,5 +163,49 @@ func TestPositionIsKeptAfterTheCommands(t *testing.T) {
 	}
 	if diff := cmp.Diff([]client.Position{{Revision: 1}, {Revision: 2}}, kept); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Formats that do not say that everything before is void show the difference, with
+// what has vanished; the others show everything again.
+func TestResetsAreShown(t *testing.T) {
+	for format, want := range map[output.Format]string{
+		output.Table: "ADDED a\nADDED b\nADDED c\nDELETED a\nMODIFIED b\n",
+		output.Key:   "a\nb\nc\na\nb\n",
+		output.Value: "1\n2\n3\n4\n",
+		output.JSONL: "RESET\nADDED a\nADDED b\nSYNCED\nADDED c\nRESET\nADDED b\nADDED c\nSYNCED\n",
+	} {
+		w := make(watch, 4)
+		w <- state(added("a", "1", 1), added("b", "2", 2))
+		w <- live(added("c", "3", 3))
+		w <- &client.Update{Replace: true, Events: []client.Event{added("b", "4", 5)}}
+		w <- &client.Update{Events: []client.Event{added("c", "3", 3)}, Synced: true, Complete: true}
+		ctx, cancel := context.WithCancel(t.Context())
+		var out strings.Builder
+		updates := 0
+		p := Printer{
+			Events: output.NewEvents(&out, format, 0), Differences: !output.MarksResets(format),
+			Flush: func() error {
+				if updates++; updates == 4 {
+					cancel()
+				}
+				return nil
+			},
+		}
+		if err := p.Run(ctx, w.updates); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		got := out.String()
+		if format == output.Table {
+			_, got, _ = strings.Cut(ansi.Strip(got), "\n")
+			got = regexp.MustCompile(`(?m)^(\w+) +(\w) .*$`).ReplaceAllString(got, "$1 $2")
+		}
+		if format == output.JSONL {
+			got = regexp.MustCompile(`(?m)^.*"type":"(\w+)"(,"object":{"key":("(\w)"))?.*$`).ReplaceAllString(got, "$1 $4")
+			got = strings.ReplaceAll(got, " \n", "\n")
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s:\n%s", format, diff)
+		}
 	}
 }

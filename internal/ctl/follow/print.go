@@ -8,6 +8,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
+	"github.com/fanoutd/fanoutd/internal/ctl/view"
 )
 
 // Updates are those of a watch, until its context ends.
@@ -30,10 +31,15 @@ const (
 type Printer struct {
 	// Events takes what there is to show; nil shows nothing.
 	Events *output.Events
+	// Differences shows only what is different from before where the watch has to
+	// begin anew: for who would otherwise not know what became void. It takes the
+	// memory of all objects.
+	Differences bool
 	// Flush is called after each update.
 	Flush func() error
 	// Goal and Count end it: when the goal is reached, or when as many changes were
-	// shown. 0 is no limit.
+	// shown. 0 is no limit. Count does not go with Position: there is none in the
+	// middle of an update.
 	Goal  Goal
 	Count int
 	// Position is told where to resume once an update was dealt with.
@@ -47,18 +53,25 @@ func (p *Printer) Run(ctx context.Context, updates Updates) error {
 	defer cancel()
 	present := map[string]bool{}
 	synced, shown := false, 0
+	var v view.View
 	for u, err := range updates(ctx) {
 		if err != nil {
 			return err
 		}
-		if p.Count > 0 && shown+len(u.Events) > p.Count {
-			cut := *u
-			cut.Events, cut.Synced = u.Events[:p.Count-shown], false
-			u = &cut
+		show := *u
+		if p.Differences {
+			// What there is at the beginning is shown as it comes.
+			begun := v.Synced()
+			if changes := v.Apply(u); begun {
+				show.Events = changes
+			}
 		}
-		shown += len(u.Events)
+		if p.Count > 0 && shown+len(show.Events) > p.Count {
+			show.Events, show.Synced = show.Events[:p.Count-shown], false
+		}
+		shown += len(show.Events)
 		if p.Events != nil {
-			if err := p.Events.Show(u); err != nil {
+			if err := p.Events.Show(&show); err != nil {
 				return err
 			}
 			if err := p.Flush(); err != nil {

@@ -15,7 +15,8 @@ type Renderer struct {
 	Resource string
 	Files    []*render.File
 	// Changed is called when at least one of the files was written: to tell those
-	// who read them. May be nil.
+	// who read them. Where it has failed, or was not reached, it is called for the
+	// same files the next time, even by another process. May be nil.
 	Changed func(ctx context.Context, files []string) error
 	// Policy is for failures of Changed. Templates that fail end only the first
 	// round: later the file stays as it is until the objects change again.
@@ -93,8 +94,9 @@ func (r *Renderer) Run(ctx context.Context, updates Updates) error {
 
 func (r *Renderer) render(ctx context.Context, v *view.View, first bool) error {
 	data := render.NewData(r.Resource, v.Objects())
-	var written []string
+	var written []*render.File
 	for _, f := range r.Files {
+		f.Tells = r.Changed != nil
 		changed, err := f.Render(data)
 		if err != nil {
 			if first {
@@ -103,11 +105,27 @@ func (r *Renderer) render(ctx context.Context, v *view.View, first bool) error {
 			r.Report(err)
 		}
 		if changed {
-			written = append(written, f.Path)
+			written = append(written, f)
 		}
 	}
 	if len(written) == 0 || r.Changed == nil {
 		return nil
 	}
-	return r.Policy.attempt(ctx, r.Report, func() error { return r.Changed(ctx, written) })
+	return r.Policy.attempt(ctx, r.Report, func() error { return r.tell(ctx, written) })
+}
+
+func (r *Renderer) tell(ctx context.Context, written []*render.File) error {
+	var paths []string
+	for _, f := range written {
+		paths = append(paths, f.Path)
+	}
+	if err := r.Changed(ctx, paths); err != nil {
+		return err
+	}
+	for _, f := range written {
+		if err := f.Told(); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/fanoutd/fanoutd/client"
@@ -30,15 +32,25 @@ type Command struct {
 // killed.
 const grace = 5 * time.Second
 
-// Run runs the command and waits for it. If ctx ends, the command is told to by a
-// signal; it has five seconds.
+// Run runs the command and waits for it. If ctx ends, the command and all that it has
+// started are told to by a signal; they have five seconds. Otherwise it may leave
+// somebody behind.
 func (c *Command) Run(ctx context.Context, stdin io.Reader, variables ...string) error {
 	cmd := exec.CommandContext(ctx, "sh", "-c", c.Line)
-	cmd.Env = append(append([]string(nil), c.Environ...), variables...)
+	cmd.Env = slices.Clone(c.Environ)
+	for _, v := range variables {
+		// No variable can have a NUL, and the object of who writes one must not stop
+		// the watches of others.
+		cmd.Env = append(cmd.Env, strings.ReplaceAll(v, "\x00", ""))
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, c.Stdout, c.Stderr
-	cmd.Cancel = func() error { return terminate(cmd.Process) }
+	var g group
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return g.terminate(cmd.Process) }
 	cmd.WaitDelay = grace
-	if err := cmd.Run(); err != nil {
+	err := cmd.Run()
+	g.wait()
+	if err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

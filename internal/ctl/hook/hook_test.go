@@ -3,15 +3,22 @@ package hook
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/fanoutd/fanoutd/client"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestEvent(t *testing.T) {
 	var out, errs strings.Builder
@@ -26,6 +33,15 @@ func TestEvent(t *testing.T) {
 	}
 }
 
+func TestNoVariableStopsTheCommand(t *testing.T) {
+	var out strings.Builder
+	c := Command{Line: `echo "$FANOUT_CONTENT_TYPE"`, Stdout: &out}
+	o := &client.Object{Key: "a", ContentType: "text/plain\x00a"}
+	if err := c.Event(t.Context(), "config", client.Event{Type: client.Added, Object: o}); err != nil || out.String() != "text/plaina\n" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
 func TestCommandEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stopped := errors.New("stopped")
@@ -33,6 +49,45 @@ func TestCommandEndsWithItsContext(t *testing.T) {
 	c.Line = "echo started; " + c.Line
 	if err := c.Run(ctx, nil); !errors.Is(err, stopped) {
 		t.Errorf("%v", err)
+	}
+}
+
+// What the shell has started ends with it, even where it has to be killed.
+func TestCommandEndsWithItsChildren(t *testing.T) {
+	for name, line := range map[string]string{
+		"waiting":    `sh -c 'echo $$; exec sleep 1000'; true`,
+		"background": `sh -c 'echo $$; exec sleep 1000' & wait`,
+		"stubborn":   `sh -c 'trap "" TERM; echo $$; exec sleep 1000'; true`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, w, err := os.Pipe() // as the terminal is: nobody copies
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			defer w.Close()
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- (&Command{Line: line, Stdout: w}).Run(ctx, nil) }()
+			var child int
+			if _, err := fmt.Fscan(r, &child); err != nil {
+				t.Fatal(err)
+			}
+			cancel()
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			// With them the last copy of the pipe is closed.
+			w.Close()
+			if err := r.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+				t.Error(err)
+			}
+			if _, err := r.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+				t.Errorf("process %d is left: %v", child, err)
+				_ = syscall.Kill(child, syscall.SIGKILL)
+			}
+		})
 	}
 }
 

@@ -8,8 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func terminate(p *os.Process) error { return p.Signal(unix.SIGTERM) }
-
 // ParseSignal returns the signal of a name such as HUP or SIGHUP.
 func ParseSignal(name string) (os.Signal, error) {
 	full := strings.ToUpper(name)

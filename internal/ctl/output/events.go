@@ -91,6 +91,9 @@ func (l *Events) Show(u *client.Update) error {
 	return nil
 }
 
+// MarksResets reports whether a format shows that what came before is void.
+func MarksResets(f Format) bool { return f == JSON || f == JSONL || f == YAML }
+
 // mark shows what is no change: only programs care.
 func (l *Events) mark(e Event) error {
 	switch l.format {

@@ -22,7 +22,10 @@ import (
 
 // File is a file that is kept up to date.
 type File struct {
-	Path     string
+	Path string
+	// Tells is whether somebody is told of changes: then Render reports them until
+	// Told is called.
+	Tells    bool
 	template *template.Template
 }
 
@@ -59,8 +62,8 @@ func NewData(resource string, objects []*client.Object) Data {
 // newFile is the mode of a file that was not there.
 const newFile = 0o644
 
-// Render makes the file what the template says, and reports whether it has changed.
-// After an error the file is as it was.
+// Render makes the file what the template says, and reports whether it has changed,
+// or has before and nobody was told. After an error the file is as it was.
 func (f *File) Render(data Data) (changed bool, err error) {
 	var text bytes.Buffer
 	if err := f.template.Execute(&text, data); err != nil {
@@ -69,21 +72,26 @@ func (f *File) Render(data Data) (changed bool, err error) {
 	old, err := os.ReadFile(f.Path)
 	switch {
 	case err == nil && bytes.Equal(old, text.Bytes()):
-		return false, nil
+		return f.isMarked(), nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return false, fmt.Errorf("render: %w", err)
 	}
-	if err := replace(f.Path, text.Bytes()); err != nil {
+	if err := f.replace(text.Bytes()); err != nil {
 		return false, fmt.Errorf("render %s: %w", f.Path, err)
 	}
 	return true, nil
 }
 
-func replace(path string, text []byte) error {
-	// What a symbolic link points to is replaced, not the link.
+// target returns what is replaced: not a symbolic link, but what it points to.
+func target(path string) string {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
+		return target
 	}
+	return path
+}
+
+func (f *File) replace(text []byte) error {
+	path := target(f.Path)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
@@ -95,6 +103,10 @@ func replace(path string, text []byte) error {
 	}
 	defer func() { _ = t.Cleanup() }()
 	if _, err := t.Write(text); err != nil {
+		return err
+	}
+	// Before the file, so that there is no moment in which it is new and unmarked.
+	if err := f.mark(); err != nil {
 		return err
 	}
 	return t.CloseAtomicallyReplace()

@@ -78,3 +78,48 @@ func TestReplacementIsWhole(t *testing.T) {
 		t.Errorf("something was left behind: %v, %v", entries, err)
 	}
 }
+
+// A change is reported until somebody was told, by whoever renders next.
+func TestChangesAreReportedUntilTold(t *testing.T) {
+	dir := t.TempDir()
+	path, template := filepath.Join(dir, "new", "file"), filepath.Join(dir, "template")
+	if err := os.WriteFile(template, []byte(`{{len .Objects}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	render := func(tells bool, objects int) (*File, bool) {
+		t.Helper()
+		f, err := Open(path, template)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Tells = tells
+		changed, err := f.Render(Data{Objects: make([]Object, objects)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f, changed
+	}
+	for range 3 {
+		if _, changed := render(true, 1); !changed {
+			t.Error("nobody was told")
+		}
+	}
+	if _, changed := render(false, 1); changed {
+		t.Error("there is nobody to tell")
+	}
+	f, _ := render(true, 1)
+	for range 2 {
+		if err := f.Told(); err != nil {
+			t.Error(err)
+		}
+		if _, changed := render(true, 1); changed {
+			t.Error("all were told")
+		}
+	}
+	if _, changed := render(false, 2); !changed {
+		t.Error("the file has changed")
+	}
+	if _, changed := render(true, 2); changed {
+		t.Error("there was nobody to tell")
+	}
+}

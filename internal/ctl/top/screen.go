@@ -20,6 +20,8 @@ import (
 type Source struct {
 	Admin  *admin.Admin
 	Server string // for the title
+	// Answered is the address of the server that has answered, "" if it has none.
+	Answered func() string
 	// Explain says what an error means, on one line.
 	Explain func(error) string
 }
@@ -36,7 +38,7 @@ type Screen struct {
 
 // Look asks the server.
 func (s Source) Look(ctx context.Context) (*Screen, error) {
-	screen := &Screen{server: s.Server, rate: -1}
+	screen := &Screen{rate: -1}
 	var resources []*fanoutv1.ResourceStatus
 	var watchers []*fanoutv1.WatcherStatus
 	group, ctx := errgroup.WithContext(ctx)
@@ -51,7 +53,10 @@ func (s Source) Look(ctx context.Context) (*Screen, error) {
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	screen.at = time.Now()
+	screen.at, screen.server = time.Now(), s.Server
+	if address := s.Answered(); address != "" && address != s.Server {
+		screen.server += " (" + address + ")"
+	}
 	for _, r := range resources {
 		screen.resources = append(screen.resources, admin.ResourceOf(r))
 	}
@@ -61,9 +66,10 @@ func (s Source) Look(ctx context.Context) (*Screen, error) {
 	return screen, nil
 }
 
-// since compares with what was seen before.
+// since compares with what was seen before. Who is new has begun since: that is known
+// only if all were seen, of the same server.
 func (s *Screen) since(before *Screen) {
-	if before == nil || !s.at.After(before.at) {
+	if before == nil || !s.at.After(before.at) || before.server != s.server || !before.hasAll() || !s.hasAll() {
 		return
 	}
 	sent := map[string]int64{}
@@ -76,6 +82,9 @@ func (s *Screen) since(before *Screen) {
 	}
 	s.rate = float64(bytes) / s.at.Sub(before.at).Seconds()
 }
+
+// hasAll reports whether these are all watchers, and not just those furthest behind.
+func (s *Screen) hasAll() bool { return int64(len(s.watchers)) >= s.total }
 
 // View shows it in so many columns and lines; without limits where these are 0.
 func (s *Screen) View(width, height int) string {
@@ -94,15 +103,30 @@ func (s *Screen) View(width, height int) string {
 		fmt.Fprintf(&b, "   %s/s sent", humanize.IBytes(uint64(max(0, s.rate))))
 	}
 	b.WriteString("\n\n")
+	resources, watchers := s.resources, s.watchers
+	if height > 0 {
+		r, w := share(height-2, len(resources), len(watchers))
+		resources, watchers = resources[:r], watchers[:w]
+	}
 	// Nothing goes wrong with writing into a builder.
-	_ = output.Records(&b, output.Table, width, admin.ResourceColumns(), s.resources, admin.Resource.Cells)
-	if len(s.watchers) > 0 {
+	_ = output.Records(&b, output.Table, width, admin.ResourceColumns(), resources, admin.Resource.Cells)
+	if len(watchers) > 0 {
 		b.WriteString("\n")
-		watchers := s.watchers
-		if room := height - strings.Count(b.String(), "\n") - 1; height > 0 {
-			watchers = watchers[:max(0, min(room, len(watchers)))]
-		}
 		_ = output.Records(&b, output.Table, width, admin.WatcherColumns(), watchers, admin.Watcher.Cells)
 	}
 	return b.String()
+}
+
+// share says how many resources and watchers have room in so many lines. Each table
+// has a header, and between them is an empty line. Watchers have what resources do not
+// need, and at least a third.
+func share(lines, resources, watchers int) (r, w int) {
+	lines-- // the header of resources
+	w = min(watchers, max(0, lines-2)/3)
+	if w == 0 {
+		return max(0, min(resources, lines)), 0
+	}
+	lines -= 2
+	r = min(resources, lines-w)
+	return r, min(watchers, lines-r)
 }

@@ -6,6 +6,8 @@
 package view
 
 import (
+	"bytes"
+	"maps"
 	"slices"
 	"strings"
 
@@ -18,8 +20,9 @@ type View struct {
 	objects map[string]*client.Object
 	next    map[string]*client.Object // is built while a replacement is under way
 	synced  bool
-	whole   bool // objects are all there are, and not just those that have changed
-	atPoint bool // they are as they were at one revision
+	whole   bool            // objects are all there are, and not just those that have changed
+	atPoint bool            // they are as they were at one revision
+	at      client.Position // up to where changes were told; not that of a replacement that is under way
 }
 
 // Apply takes an update and returns the changes that it brings: those of a
@@ -46,8 +49,11 @@ func (v *View) Apply(u *client.Update) []client.Event {
 	if u.Synced {
 		v.synced = true
 		if v.next != nil {
-			changes = append(changes, v.swap()...)
+			changes = append(changes, v.swap(u.Position)...)
 		}
+	}
+	if v.next == nil {
+		v.at = u.Position
 	}
 	return changes
 }
@@ -67,12 +73,20 @@ func (v *View) seen(e client.Event) (client.Event, bool) {
 		e.Object = &last
 	case e.Type != client.Deleted && !ok:
 		e.Type = client.Added
-	case e.Type != client.Deleted && old.ModRevision == e.Object.ModRevision:
+	case e.Type != client.Deleted && same(old, e.Object):
 		return e, false
 	case e.Type == client.Added:
 		e.Type = client.Modified
 	}
 	return e, true
+}
+
+// same reports whether two objects are the same to whoever looks at them. Revisions
+// alone do not say: an etcd that was restored from a backup gives them out again, for
+// other values.
+func same(a, b *client.Object) bool {
+	return a.ModRevision == b.ModRevision && a.CreateRevision == b.CreateRevision && a.Version == b.Version &&
+		a.ContentType == b.ContentType && bytes.Equal(a.Value, b.Value) && maps.Equal(a.Labels, b.Labels)
 }
 
 func set(objects map[string]*client.Object, e client.Event) {
@@ -83,15 +97,22 @@ func set(objects map[string]*client.Object, e client.Event) {
 	}
 }
 
-// swap makes the replacement the state and returns the difference.
-func (v *View) swap() []client.Event {
+// swap makes the replacement, which is the state at a position, that of the view and
+// returns the difference.
+func (v *View) swap(now client.Position) []client.Event {
+	// Who has begun in the middle has not seen all objects, but all that have changed
+	// since: of the others only the revision says whether they are news.
+	middle := !v.whole && v.at.Revision > 0 && v.at.Epoch == now.Epoch
 	var changes []client.Event
 	for key, o := range v.next {
 		old, ok := v.objects[key]
 		switch {
+		case !ok && middle && o.ModRevision <= v.at.Revision:
+		case !ok && middle && o.CreateRevision <= v.at.Revision:
+			changes = append(changes, client.Event{Type: client.Modified, Object: o})
 		case !ok:
 			changes = append(changes, client.Event{Type: client.Added, Object: o})
-		case old.ModRevision != o.ModRevision || old.CreateRevision != o.CreateRevision:
+		case !same(old, o):
 			changes = append(changes, client.Event{Type: client.Modified, Object: o, Previous: old})
 		}
 	}

@@ -59,3 +59,54 @@ func TestReplacementTellsTheDifferenceOnly(t *testing.T) {
 		t.Errorf("the view has %v", keys)
 	}
 }
+
+// After a backup was restored the same revisions can have other contents.
+func TestRevisionsOfAnotherEpoch(t *testing.T) {
+	old := client.Object{Key: "a", CreateRevision: 1, ModRevision: 2, Version: 2, Value: []byte("1"), ContentType: "text/plain", Labels: map[string]string{"env": "prod"}}
+	for name, change := range map[string]func(*client.Object){
+		"nothing":      func(*client.Object) {},
+		"value":        func(o *client.Object) { o.Value = []byte("2") },
+		"content type": func(o *client.Object) { o.ContentType = "application/json" },
+		"labels":       func(o *client.Object) { o.Labels = map[string]string{"env": "test"} },
+	} {
+		now := old
+		change(&now)
+		for way, update := range map[string]*client.Update{
+			"replaced": {Replace: true, Events: []client.Event{{Type: client.Added, Object: &now}}, Synced: true},
+			"replayed": {Events: []client.Event{{Type: client.Modified, Object: &now}}},
+		} {
+			var v View
+			v.Apply(&client.Update{Replace: true, Events: []client.Event{{Type: client.Added, Object: &old}}, Synced: true})
+			var want []string
+			if name != "nothing" {
+				want = []string{"MODIFIED a 2"}
+			}
+			if diff := cmp.Diff(want, told(v.Apply(update))); diff != "" {
+				t.Errorf("%s, %s:\n%s", name, way, diff)
+			}
+		}
+	}
+}
+
+// Who has begun in the middle hears of no object that has not changed since, unless
+// nobody can know: in another epoch.
+func TestReplacementOfAViewThatBeganInTheMiddle(t *testing.T) {
+	for epoch, want := range map[string][]string{
+		"same":    {"DELETED gone 11", "ADDED new 21", "MODIFIED touched 21"},
+		"another": {"DELETED gone 11", "ADDED new 21", "ADDED old 2", "ADDED touched 21"},
+	} {
+		var v View
+		v.Apply(&client.Update{Synced: true, Position: client.Position{Epoch: "same", Revision: 10}})
+		v.Apply(&client.Update{Position: client.Position{Epoch: "same", Revision: 20}, Events: []client.Event{
+			event(client.Modified, "seen", 11), event(client.Modified, "gone", 11),
+		}})
+		created := object("new", 21)
+		created.CreateRevision = 21
+		u := &client.Update{Replace: true, Synced: true, Position: client.Position{Epoch: epoch, Revision: 30}, Events: []client.Event{
+			{Type: client.Added, Object: created}, event(client.Added, "old", 2), event(client.Added, "touched", 21), event(client.Added, "seen", 11),
+		}}
+		if diff := cmp.Diff(want, told(v.Apply(u))); diff != "" {
+			t.Errorf("%s epoch:\n%s", epoch, diff)
+		}
+	}
+}
