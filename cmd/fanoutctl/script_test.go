@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 const patience = 60 * time.Second
 
 // server is a fanoutd with an etcd in it, and the resources of the names with the
-// default codec, besides "documents" (JSON) and "blobs" (raw). It ends with the test.
+// default codec, besides "documents" and "papers" (JSON) and "blobs" (raw). It ends with the test.
 func server(t *testing.T, names ...string) (address string) {
 	t.Helper()
 	cfg := config.Defaults()
@@ -40,9 +40,11 @@ func server(t *testing.T, names ...string) (address string) {
 	for _, name := range names {
 		cfg.Resources = append(cfg.Resources, config.NewResource(name))
 	}
-	documents, blobs := config.NewResource("documents"), config.NewResource("blobs")
-	documents.Codec, blobs.Codec = "json", "raw"
-	cfg.Resources = append(cfg.Resources, documents, blobs)
+	for name, codec := range map[string]string{"documents": "json", "papers": "json", "blobs": "raw"} {
+		r := config.NewResource(name)
+		r.Codec = codec
+		cfg.Resources = append(cfg.Resources, r)
+	}
 
 	ctx, cancel := context.WithCancel(context.Background())
 	a, err := app.Build(ctx, cfg, slog.New(slog.DiscardHandler))
