@@ -24,7 +24,7 @@ import (
 
 func TestTargets(t *testing.T) {
 	t.Parallel()
-	address := newServer(t).address()
+	address := newServer(t).Address()
 	for _, target := range []string{address, "dns:///" + address, "passthrough:///" + address, address + ",127.0.0.1:1", "127.0.0.1:1, " + address} {
 		r := newClient(t, target).Resource("config")
 		if _, err := r.Get(within(t), "a", client.Any()); !errors.Is(err, client.ErrNotFound) {
@@ -42,7 +42,7 @@ func TestTargets(t *testing.T) {
 // A machine that is not this one is never talked to in plaintext by default.
 func TestOtherMachinesAreTalkedToInSecret(t *testing.T) {
 	t.Parallel()
-	address := newServer(t).address()
+	address := newServer(t).Address()
 	// The name is one that DNS does not have, so only the dialer knows that it
 	// leads here.
 	dialer := grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
@@ -154,7 +154,7 @@ func TestTokensStayOnThisMachineInPlaintext(t *testing.T) {
 func TestReadsTakeTurnsOverServers(t *testing.T) {
 	t.Parallel()
 	one, other := newServer(t), newServer(t, func(c *config.Config) { c.Writes = false })
-	r := newClient(t, one.address()+","+other.address()).Resource("config")
+	r := newClient(t, one.Address()+","+other.Address()).Resource("config")
 	// Writes are only possible at one of the two, so both are seen.
 	seen := map[bool]bool{}
 	for len(seen) < 2 {
@@ -164,7 +164,7 @@ func TestReadsTakeTurnsOverServers(t *testing.T) {
 		}
 		seen[err == nil] = true
 	}
-	one.stop()
+	one.Stop()
 	for range 10 {
 		if _, err := r.Get(within(t), "a", client.Any()); !errors.Is(err, client.ErrNotFound) {
 			t.Errorf("got %v", err)

@@ -54,7 +54,7 @@ func TestEveryDocumentedReasonIsAnError(t *testing.T) {
 
 func TestErrorsSayWhatTheServerSaid(t *testing.T) {
 	t.Parallel()
-	c, ctx := newClient(t, newServer(t).address()), within(t)
+	c, ctx := newClient(t, newServer(t).Address()), within(t)
 	r := c.Resource("config")
 	_, err := c.Resource("nothing").Get(ctx, "a")
 	if e, ok := errors.AsType[*client.Error](err); !errors.Is(err, client.ErrUnknownResource) || !ok || e.Metadata["resource"] != "nothing" {

@@ -170,7 +170,7 @@ func TestDecoders(t *testing.T) {
 
 func TestInformerEndsWithItsWatch(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, newServer(t).address())
+	c := newClient(t, newServer(t).Address())
 	inf := client.NewInformer(c.Resource("nothing"), number)
 	if err := inf.Run(within(t)); !errors.Is(err, client.ErrUnknownResource) {
 		t.Errorf("ended with %v", err)

@@ -2,16 +2,13 @@ package client_test
 
 import (
 	"context"
-	"log/slog"
 	"net"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/fanoutd/fanoutd/client"
-	"github.com/fanoutd/fanoutd/internal/app"
 	"github.com/fanoutd/fanoutd/internal/config"
-	"github.com/fanoutd/fanoutd/test/loopback"
+	"github.com/fanoutd/fanoutd/test/inprocess"
 )
 
 // patience bounds what a test waits for: it is how long a broken one takes to fail.
@@ -24,50 +21,14 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// server is a fanoutd of its own with an etcd in it. It can be stopped and started
-// again, with the same data and at the same address.
-type server struct {
-	cfg  config.Config
-	stop func() // returns when nothing of it is left
-}
-
-func (s *server) address() string { return s.cfg.Listen }
-
-// newServer starts a server with some settings changed.
-func newServer(t *testing.T, change ...func(*config.Config)) *server {
+// newServer starts a server of its own with an etcd in it and some settings changed.
+func newServer(t *testing.T, change ...func(*config.Config)) *inprocess.Server {
 	t.Helper()
-	cfg := config.Defaults()
-	cfg.Listen, cfg.AdminListen = loopback.FreeAddress(t), ""
-	cfg.DataDir = filepath.Join(t.TempDir(), "data")
-	cfg.ShutdownGrace = config.Duration(5 * time.Second)
+	cfg := inprocess.Config(t)
 	for _, c := range change {
 		c(&cfg)
 	}
-	s := &server{cfg: cfg}
-	s.start(t)
-	t.Cleanup(func() { s.stop() })
-	return s
-}
-
-func (s *server) start(t *testing.T) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	a, err := app.Build(ctx, s.cfg, slog.New(slog.DiscardHandler))
-	if err != nil {
-		cancel()
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := a.Run(ctx); err != nil {
-			t.Errorf("the server: %v", err)
-		}
-	}()
-	s.stop = func() {
-		cancel()
-		<-done
-	}
+	return inprocess.Start(t, cfg)
 }
 
 // newClient returns a client of some addresses.
@@ -88,7 +49,7 @@ func newClient(t *testing.T, target string, opts ...client.Option) *client.Clien
 // newResource returns the resource of a server of its own.
 func newResource(t *testing.T) *client.Resource {
 	t.Helper()
-	return newClient(t, newServer(t).address()).Resource("config")
+	return newClient(t, newServer(t).Address()).Resource("config")
 }
 
 // listen returns a listener on this machine.

@@ -104,19 +104,19 @@ func TestWatchOptionsReachTheServer(t *testing.T) {
 func TestWatchSurvivesRestarts(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	r := newClient(t, s.address()).Resource("config")
+	r := newClient(t, s.Address()).Resource("config")
 	put(t, r, "a", "0")
 	interrupted := make(chan error, 100)
 	next := pull(t, r, client.OnInterruption(func(err error) { interrupted <- err }))
 	want := []string{"ADDED a=0"}
 	got := events(t, next, 1)
 	for i := range 3 {
-		put(t, newClient(t, s.address()).Resource("config"), "a", fmt.Sprint(i))
+		put(t, newClient(t, s.Address()).Resource("config"), "a", fmt.Sprint(i))
 		want = append(want, fmt.Sprintf("MODIFIED a=%d", i))
-		s.stop()
-		s.start(t)
+		s.Stop()
+		s.Start(t)
 		// A connection of its own, because the other one may not be there again.
-		put(t, newClient(t, s.address()).Resource("config"), "b", fmt.Sprint(i))
+		put(t, newClient(t, s.Address()).Resource("config"), "b", fmt.Sprint(i))
 		kind := "MODIFIED"
 		if i == 0 {
 			kind = "ADDED"
@@ -136,7 +136,7 @@ func TestWatchSurvivesRestarts(t *testing.T) {
 func TestWatchSurvivesItsTimeLimit(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, func(c *config.Config) { c.WatchTimeLimit = config.Duration(time.Second) })
-	r := newClient(t, s.address()).Resource("config")
+	r := newClient(t, s.Address()).Resource("config")
 	next := pull(t, r, client.OnInterruption(func(err error) { t.Errorf("interrupted: %v", err) }))
 	for streams := 0; streams < 3; {
 		u, err, _ := next()
@@ -157,7 +157,7 @@ func TestWatchSurvivesItsTimeLimit(t *testing.T) {
 func TestWatchGoesToAnotherServer(t *testing.T) {
 	t.Parallel()
 	one, other := newServer(t), newServer(t)
-	c := newClient(t, one.address()+","+other.address())
+	c := newClient(t, one.Address()+","+other.Address())
 	next := pull(t, c.Resource("config"), client.BookmarkInterval(100*time.Millisecond))
 	epochs := map[string]bool{}
 	epoch := func() {
@@ -174,15 +174,15 @@ func TestWatchGoesToAnotherServer(t *testing.T) {
 	}
 	epoch()
 	// Each has an etcd of its own, by which they can be told apart.
-	r := newClient(t, one.address()).Resource("config")
+	r := newClient(t, one.Address()).Resource("config")
 	page, err := r.ListPage(within(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if epochs[page.Position.Epoch] {
-		one.stop()
+		one.Stop()
 	} else {
-		other.stop()
+		other.Stop()
 	}
 	epoch()
 	if len(epochs) != 2 {
@@ -209,8 +209,8 @@ func TestWatchReadsNothingAhead(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	count := &received{}
-	r := newClient(t, s.address()).Resource("config")
-	next := pull(t, newClient(t, s.address(), client.WithDialOptions(grpc.WithStatsHandler(count))).Resource("config"))
+	r := newClient(t, s.Address()).Resource("config")
+	next := pull(t, newClient(t, s.Address(), client.WithDialOptions(grpc.WithStatsHandler(count))).Resource("config"))
 	for {
 		u, err, _ := next()
 		if err != nil {

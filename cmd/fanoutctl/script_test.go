@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,9 +13,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/fanoutd/fanoutd/internal/app"
 	"github.com/fanoutd/fanoutd/internal/config"
-	"github.com/fanoutd/fanoutd/test/loopback"
+	"github.com/fanoutd/fanoutd/test/inprocess"
 )
 
 func TestMain(m *testing.M) {
@@ -31,11 +28,7 @@ const patience = 60 * time.Second
 // default codec, besides "documents" and "papers" (JSON) and "blobs" (raw). It ends with the test.
 func server(t *testing.T, names ...string) (address string) {
 	t.Helper()
-	cfg := config.Defaults()
-	cfg.Listen = loopback.FreeAddress(t)
-	cfg.AdminListen = ""
-	cfg.DataDir = filepath.Join(t.TempDir(), "data")
-	cfg.ShutdownGrace = config.Duration(5 * time.Second)
+	cfg := inprocess.Config(t)
 	cfg.Resources = nil
 	for _, name := range names {
 		cfg.Resources = append(cfg.Resources, config.NewResource(name))
@@ -45,25 +38,7 @@ func server(t *testing.T, names ...string) (address string) {
 		r.Codec = codec
 		cfg.Resources = append(cfg.Resources, r)
 	}
-
-	ctx, cancel := context.WithCancel(context.Background())
-	a, err := app.Build(ctx, cfg, slog.New(slog.DiscardHandler))
-	if err != nil {
-		cancel()
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := a.Run(ctx); err != nil {
-			t.Errorf("the server: %v", err)
-		}
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
-	return cfg.Listen
+	return inprocess.Start(t, cfg).Address()
 }
 
 // The scripts in testdata use the command as people do, with a real server. Each has

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,10 +17,9 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/fanoutd/fanoutd/internal/app"
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/test/etcdproc"
-	"github.com/fanoutd/fanoutd/test/loopback"
+	"github.com/fanoutd/fanoutd/test/inprocess"
 )
 
 // variable has the number of objects; without it the test writes a few and measures
@@ -111,32 +109,13 @@ func resource(round int) string { return fmt.Sprintf("round-%d", round) }
 // serve starts a fanoutd in front of the etcd.
 func serve(t *testing.T, etcd string) (address string) {
 	t.Helper()
-	cfg := config.Defaults()
-	cfg.Listen = loopback.FreeAddress(t)
-	cfg.AdminListen = ""
+	cfg := inprocess.Config(t)
 	cfg.EtcdEndpoints = []string{etcd}
 	cfg.Resources = nil
 	for round := range rounds {
 		cfg.Resources = append(cfg.Resources, config.NewResource(resource(round)))
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	a, err := app.Build(ctx, cfg, slog.New(slog.DiscardHandler))
-	if err != nil {
-		cancel()
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := a.Run(ctx); err != nil {
-			t.Errorf("the server: %v", err)
-		}
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
-	return cfg.Listen
+	return inprocess.Start(t, cfg).Address()
 }
 
 func build(t *testing.T) string {

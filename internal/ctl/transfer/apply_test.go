@@ -1,11 +1,8 @@
 package transfer
 
 import (
-	"context"
 	"fmt"
 	"iter"
-	"log/slog"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -14,54 +11,22 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fanoutd/fanoutd/client"
-	"github.com/fanoutd/fanoutd/internal/app"
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
-	"github.com/fanoutd/fanoutd/test/loopback"
+	"github.com/fanoutd/fanoutd/test/inprocess"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// server is a fanoutd that can be stopped and started again with the same data.
-type server struct {
-	cfg  config.Config
-	stop func()
-}
-
-func (s *server) start(t *testing.T) {
+func newServer(t *testing.T, change func(*config.Config)) (*inprocess.Server, *client.Resource) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	a, err := app.Build(ctx, s.cfg, slog.New(slog.DiscardHandler))
-	if err != nil {
-		cancel()
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := a.Run(ctx); err != nil {
-			t.Errorf("the server: %v", err)
-		}
-	}()
-	s.stop = func() {
-		cancel()
-		<-done
-	}
-}
-
-func newServer(t *testing.T, change func(*config.Config)) (*server, *client.Resource) {
-	t.Helper()
-	s := &server{cfg: config.Defaults()}
-	s.cfg.Listen = loopback.FreeAddress(t)
-	s.cfg.AdminListen = ""
-	s.cfg.DataDir = filepath.Join(t.TempDir(), "data")
-	s.cfg.ShutdownGrace = config.Duration(2 * time.Second)
+	cfg := inprocess.Config(t)
+	cfg.ShutdownGrace = config.Duration(2 * time.Second)
 	if change != nil {
-		change(&s.cfg)
+		change(&cfg)
 	}
-	s.start(t)
-	t.Cleanup(func() { s.stop() })
-	c, err := client.New(s.cfg.Listen)
+	s := inprocess.Start(t, cfg)
+	c, err := client.New(s.Address())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,8 +62,8 @@ func TestWritesSurviveARestart(t *testing.T) {
 			done += k
 			once.Do(func() {
 				restart.Go(func() {
-					s.stop()
-					s.start(t)
+					s.Stop()
+					s.Start(t)
 				})
 			})
 		},

@@ -1,0 +1,71 @@
+// Package inprocess runs fanoutd, with all that belongs to it, in the process of a
+// test.
+package inprocess
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/app"
+	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/test/loopback"
+)
+
+// Config returns the defaults with what a test needs: a free address, no admin port,
+// an etcd in the test's own folder, and a short grace.
+func Config(t testing.TB) config.Config {
+	t.Helper()
+	cfg := config.Defaults()
+	cfg.Listen, cfg.AdminListen = loopback.FreeAddress(t), ""
+	cfg.DataDir = filepath.Join(t.TempDir(), "data")
+	cfg.ShutdownGrace = config.Duration(5 * time.Second)
+	return cfg
+}
+
+// Server is a fanoutd that can be stopped and started again, with the same data and
+// at the same address. Its methods are called by one goroutine at a time.
+type Server struct {
+	cfg  config.Config
+	stop func()
+}
+
+// Start starts a server. It is stopped with the test.
+func Start(t testing.TB, cfg config.Config) *Server {
+	t.Helper()
+	s := &Server{cfg: cfg}
+	s.Start(t)
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// Address returns where the server serves.
+func (s *Server) Address() string { return s.cfg.Listen }
+
+// Start starts a server that was stopped.
+func (s *Server) Start(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	a, err := app.Build(ctx, s.cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := a.Run(ctx); err != nil {
+			t.Errorf("the server: %v", err)
+		}
+	}()
+	s.stop = func() {
+		cancel()
+		<-done
+	}
+}
+
+// Stop stops the server, and returns when nothing of it is left. It does no harm to
+// one that was stopped.
+func (s *Server) Stop() { s.stop() }
