@@ -14,6 +14,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/wire"
+	"github.com/fanoutd/fanoutd/test/race"
 	"github.com/fanoutd/fanoutd/test/seed"
 )
 
@@ -21,7 +22,7 @@ import (
 // once, and nothing else: neither every change nor every object.
 func TestAwayForADay(t *testing.T) {
 	objects, writes := 100_000, 1_000_000
-	if raceEnabled {
+	if race.Enabled {
 		objects, writes = objects/5, writes/5 // still twenty times what the window has
 	}
 	a := startAway(t, objects)

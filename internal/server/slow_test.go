@@ -18,6 +18,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/store"
+	"github.com/fanoutd/fanoutd/test/race"
 )
 
 // What is written in a neighbourhood: values of some KiB under a few keys, many of
@@ -262,7 +263,7 @@ func (s *stuck) wantCaughtUp(t *testing.T, all []*fanoutv1.WatchResponse, truth 
 // the difference.
 func TestBoundedAndIsolatedFromReadersThatStop(t *testing.T) {
 	watchers, changes := 200, 500
-	if raceEnabled {
+	if race.Enabled {
 		watchers, changes = 50, 250
 	}
 	remembered := changes + changes/10
@@ -334,7 +335,7 @@ func TestBoundedAndIsolatedFromReadersThatStop(t *testing.T) {
 // because there is work to be done for them, and the machine may be busy.
 func TestIsolatedFromReadersThatStallAndComeBack(t *testing.T) {
 	watchers, rounds := 200, 6
-	if raceEnabled {
+	if race.Enabled {
 		watchers = 50
 	}
 	const remembered = 100

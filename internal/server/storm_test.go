@@ -16,6 +16,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/wire"
+	"github.com/fanoutd/fanoutd/test/race"
 )
 
 // sharedEncoder counts what is encoded, by key and revision.
@@ -185,7 +186,7 @@ func TestStormsShareWhatIsEncoded(t *testing.T) {
 
 	const connections = 20
 	thousands, some := 250, 50 // watchers on each of them
-	if raceEnabled {
+	if race.Enabled {
 		thousands, some = 50, 10
 	}
 	// After each write, those who want to be up to date want more than the others

@@ -2,13 +2,10 @@ package clients
 
 import (
 	"context"
-	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -16,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/test/fanoutdproc"
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
@@ -33,30 +31,6 @@ resources:
     max-tombstones: 60
 `
 )
-
-// fanoutd is built once for all tests.
-var fanoutd = sync.OnceValues(func() (string, error) {
-	const root = "../.."
-	// The go command caches the result of a test until the files change that the
-	// test has looked at. It cannot see what a compiler run by the test reads.
-	for _, dir := range []string{"cmd", "gen", "internal"} {
-		err := filepath.WalkDir(filepath.Join(root, dir), func(string, fs.DirEntry, error) error { return nil })
-		if err != nil {
-			return "", err
-		}
-	}
-	program := filepath.Join(programs, "fanoutd")
-	args := []string{"build", "-o", program}
-	if raceEnabled {
-		args = append(args, "-race")
-	}
-	cmd := exec.Command("go", append(args, "./cmd/fanoutd")...)
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build fanoutd: %w\n%s", err, out)
-	}
-	return program, nil
-})
 
 // server is fanoutd as a process that is started again and again at one address.
 // Its methods are called by one goroutine.
@@ -96,11 +70,7 @@ func startServer(t *testing.T, etcd string) *server {
 // start starts the process and returns when it serves the resource.
 func (s *server) start(t *testing.T) {
 	t.Helper()
-	program, err := fanoutd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.cmd = exec.Command(program, s.args...)
+	s.cmd = exec.Command(fanoutdproc.Program(t), s.args...)
 	for _, entry := range os.Environ() {
 		if !strings.HasPrefix(entry, "FANOUTD_") {
 			s.cmd.Env = append(s.cmd.Env, entry)

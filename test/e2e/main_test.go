@@ -1,26 +1,18 @@
 package e2e
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"github.com/fanoutd/fanoutd/test/etcdproc"
+	"github.com/fanoutd/fanoutd/test/fanoutdproc"
 )
 
-// programs is where the program under test is built.
-var programs string
-
 func TestMain(m *testing.M) {
-	var err error
-	if programs, err = os.MkdirTemp("", "fanoutd-e2e-"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		os.RemoveAll(programs)
+		fanoutdproc.Clean()
 		etcdproc.Clean()
 		os.Exit(code)
 	}))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/app"
 	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/test/race"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
@@ -24,7 +25,7 @@ import (
 // goroutines and weigh its heap.
 func TestReconnectsLeaveNothingBehind(t *testing.T) {
 	reconnects, warmUp := 10_000, 500
-	if raceEnabled {
+	if race.Enabled {
 		reconnects = 2500 // it is slower by far, and what is left of each is as much
 	}
 	address := runInside(t)

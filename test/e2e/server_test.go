@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fanoutd/fanoutd/test/fanoutdproc"
 	"github.com/fanoutd/fanoutd/test/loopback"
 	"google.golang.org/grpc"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
@@ -56,7 +57,7 @@ func embedded(t *testing.T, address string) []string {
 // start starts fanoutd again, and waits until it serves.
 func (s *server) start(t *testing.T) {
 	t.Helper()
-	s.process = start(t, s.log, program(t), s.args...)
+	s.process = start(t, s.log, fanoutdproc.Program(t), s.args...)
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	for _, service := range []string{"", "resource/" + resource} {

@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +18,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/test/fanoutdproc"
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
@@ -37,29 +36,6 @@ const (
 	resource   = "config"
 	etcdPrefix = "/fanoutd/config/"
 )
-
-// build builds fanoutd once for all tests.
-var build = sync.OnceValues(func() (string, error) {
-	const root = "../.."
-	// The go command caches the result of a test until the files change that the
-	// test has looked at. It cannot see what a compiler run by the test reads.
-	for _, dir := range []string{"cmd", "gen", "internal"} {
-		if err := filepath.WalkDir(filepath.Join(root, dir), func(string, fs.DirEntry, error) error { return nil }); err != nil {
-			return "", err
-		}
-	}
-	program := filepath.Join(programs, "fanoutd")
-	args := []string{"build", "-o", program}
-	if raceEnabled {
-		args = append(args, "-race")
-	}
-	cmd := exec.Command("go", append(args, "./cmd/fanoutd")...)
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build fanoutd: %w\n%s", err, out)
-	}
-	return program, nil
-})
 
 // instance is fanoutd as a process that can be ended and started again.
 type instance struct {
@@ -132,11 +108,7 @@ func dial(t *testing.T, address string, options ...grpc.DialOption) *grpc.Client
 // start starts the process, and returns when it serves.
 func (s *instance) start(t *testing.T) {
 	t.Helper()
-	program, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.cmd = exec.Command(program, s.args...)
+	s.cmd = exec.Command(fanoutdproc.Program(t), s.args...)
 	s.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "FANOUTD_") })
 	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
 	if err := s.cmd.Start(); err != nil {

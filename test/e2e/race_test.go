@@ -1,7 +1,0 @@
-//go:build race
-
-package e2e
-
-// raceEnabled says that this test is built with the race detector, and so shall
-// be what it starts.
-const raceEnabled = true

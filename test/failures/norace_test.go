@@ -1,5 +1,0 @@
-//go:build !race
-
-package failures
-
-const raceEnabled = false
