@@ -60,13 +60,15 @@ func in(path string, folders ...string) bool {
 func TestImportsGoOneWay(t *testing.T) {
 	allowed := map[string][]string{
 		"internal/object":            {},
+		"internal/access":            {"internal/access", "internal/object"},
+		"internal/reload":            {},
 		"internal/cacher":            {"internal/object"},
 		"internal/cacher/cachertest": {"internal/object"},
 		"internal/dispatch":          {"internal/cacher", "internal/object", "internal/selector"},
 		"internal/selector":          {"internal/object"},
 		"internal/wire":              {"internal/object", "gen"},
 		"internal/store":             {"internal/object"},
-		"internal/server":            {"internal/cacher", "internal/direct", "internal/dispatch", "internal/object", "internal/selector", "internal/wire", "gen"},
+		"internal/server":            {"internal/access", "internal/cacher", "internal/direct", "internal/dispatch", "internal/object", "internal/selector", "internal/wire", "gen"},
 		"internal/admin":             {"gen"},
 		"internal/config":            {"internal/object"},
 		"internal/app":               {"internal"},

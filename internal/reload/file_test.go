@@ -1,0 +1,87 @@
+package reload_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/reload"
+)
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What cannot be used or read leaves what is in use as it is, and is told once.
+func TestWhatIsInUseIsTheNewestThatCanBe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "file")
+		write(t, path, "1")
+		var said strings.Builder
+		inUse, used := "", 0
+		f, err := reload.Load(path, slog.New(slog.NewTextHandler(&said, nil)), func(content []byte) error {
+			if string(content) == "bad" {
+				return errors.New("no good")
+			}
+			inUse = string(content)
+			used++
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { f.Run(ctx) })
+		defer running.Wait()
+		defer stop()
+		look := func(want string) {
+			t.Helper()
+			time.Sleep(3 * reload.Interval)
+			synctest.Wait()
+			if inUse != want {
+				t.Errorf("%q is in use, not %q", inUse, want)
+			}
+		}
+		look("1")
+		write(t, path, "2")
+		look("2")
+		write(t, path, "bad")
+		look("2")
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		look("2")
+		write(t, path, "3")
+		look("3")
+		if used != 3 {
+			t.Errorf("used %d times", used)
+		}
+		if n := strings.Count(said.String(), "level=ERROR"); n != 2 {
+			t.Errorf("%d errors were told:\n%s", n, &said)
+		}
+	})
+}
+
+// A file that cannot be used at first is an error.
+func TestLoadRefuses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	use := func([]byte) error { return errors.New("no good") }
+	if _, err := reload.Load(path, slog.Default(), use); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	write(t, path, "1")
+	if _, err := reload.Load(path, slog.Default(), use); err == nil || !strings.Contains(err.Error(), "no good") {
+		t.Errorf("a file that cannot be used: %v", err)
+	}
+}
