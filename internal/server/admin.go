@@ -178,7 +178,7 @@ func (a *admin) EndWatcher(_ context.Context, req *fanoutv1.EndWatcherRequest) (
 	if s == nil {
 		return &fanoutv1.EndWatcherResponse{}, nil
 	}
-	s.cancel()
+	s.end(errEnded)
 	return &fanoutv1.EndWatcherResponse{Ended: true}, nil
 }
 

@@ -23,8 +23,9 @@ type fanout struct {
 	resources      resources
 	drain          *drain
 	sessions       *sessions
-	watchTimeLimit time.Duration // see Config
-	watchGrace     time.Duration // the same
+	examine        func(*session) error // why a watch may not go on, or nil
+	watchTimeLimit time.Duration        // see Config
+	watchGrace     time.Duration        // the same
 }
 
 // Get implements FanoutService.

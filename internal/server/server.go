@@ -49,6 +49,7 @@ type Server struct {
 	health    *health.Server
 	resources resources
 	drain     *drain
+	sessions  *sessions
 
 	local      sync.WaitGroup // the goroutines that serve the connections of Local
 	healthDone sync.WaitGroup // the goroutine that keeps the health service up to date
@@ -71,7 +72,7 @@ const defaultWatchGrace = 30 * time.Second
 // New returns a server that serves nothing until Serve is called. It must be
 // stopped in any case.
 func New(cfg Config) *Server {
-	s := &Server{log: cfg.Log, health: health.NewServer(), resources: resources{}, drain: newDrain()}
+	s := &Server{log: cfg.Log, health: health.NewServer(), resources: resources{}, drain: newDrain(), sessions: newSessions()}
 	for i := range cfg.Resources {
 		r := &cfg.Resources[i]
 		s.resources[r.Name] = r
@@ -103,9 +104,8 @@ func New(cfg Config) *Server {
 			s.drain.intercept,
 		),
 	)
-	sessions := newSessions()
 	f := &fanout{
-		resources: s.resources, drain: s.drain, sessions: sessions,
+		resources: s.resources, drain: s.drain, sessions: s.sessions, examine: examine,
 		watchTimeLimit: cfg.WatchTimeLimit, watchGrace: cmp.Or(cfg.WatchGrace, defaultWatchGrace),
 	}
 	s.grpc.RegisterService(serviceDesc(f), nil)
@@ -114,7 +114,7 @@ func New(cfg Config) *Server {
 			resources: s.resources, maxValueBytes: cfg.MaxValueBytes, maxOperations: cfg.MaxOperations,
 		})
 	}
-	fanoutv1.RegisterAdminServiceServer(s.grpc, &admin{resources: s.resources, sessions: sessions})
+	fanoutv1.RegisterAdminServiceServer(s.grpc, &admin{resources: s.resources, sessions: s.sessions})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
 
@@ -149,6 +149,14 @@ func (s *Server) Stop(ctx context.Context) {
 	s.grpc.GracefulStop()
 	s.local.Wait()
 }
+
+// Reexamine looks at all watches again and ends those that may not go on, with the
+// error that a new one would get. It is called when what that depends on has changed,
+// such as the tokens that are accepted.
+func (s *Server) Reexamine() { s.sessions.reexamine(examine) }
+
+// examine returns why a watch may not go on, or nil.
+func examine(*session) error { return nil }
 
 // logger writes what the interceptors say with slog.
 func logger(log *slog.Logger) logging.Logger {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -22,10 +23,11 @@ type session struct {
 	number    uint64 // counts the sessions of this server
 	peer      string
 	userAgent string
+	identity  access.Identity // of who watches
 	request   *fanoutv1.WatchRequest
 	since     time.Time
 	watcher   watcher
-	cancel    func() // ends the watch; may be called at any time
+	end       func(reason error) // ends the watch with its last position; may be called at any time
 
 	begun    atomic.Int64 // messages whose sending has begun
 	messages atomic.Int64 // messages that were handed to the network
@@ -93,8 +95,8 @@ func newSessions() *sessions {
 }
 
 // begin notes a watch. Who has begun must end.
-func (a *sessions) begin(ctx context.Context, req *fanoutv1.WatchRequest, w watcher, cancel func()) *session {
-	s := &session{request: asked(req), since: time.Now(), watcher: w, cancel: cancel}
+func (a *sessions) begin(ctx context.Context, req *fanoutv1.WatchRequest, w watcher, end func(reason error)) *session {
+	s := &session{identity: access.From(ctx), request: asked(req), since: time.Now(), watcher: w, end: end}
 	s.peer, s.userAgent = caller(ctx)
 	s.catching.Store(!req.GetFromNow())
 	a.mu.Lock()
@@ -109,6 +111,18 @@ func (a *sessions) end(s *session) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.active, s.number)
+}
+
+// reexamine ends each watch for which examine returns an error, with that error. A
+// watch that begins meanwhile may be missed, so each one is examined when it has
+// begun, too: whoever changes what examine depends on changes it first and then calls
+// this.
+func (a *sessions) reexamine(examine func(*session) error) {
+	for _, s := range a.of("") {
+		if err := examine(s); err != nil {
+			s.end(err)
+		}
+	}
 }
 
 // asked returns what is worth showing of a request. It is a copy, because the

@@ -49,8 +49,11 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 		// It does no harm to a watch that has ended by then.
 		time.AfterFunc(f.watchGrace, func() { cutOff(stream.Context()) })
 	}
-	session := f.sessions.begin(stream.Context(), req, w, func() { end(errEnded) })
+	session := f.sessions.begin(stream.Context(), req, w, end)
 	defer f.sessions.end(session)
+	if err := f.examine(session); err != nil {
+		return err
+	}
 	// The watcher is registered: who has the header knows that.
 	if err := stream.SendHeader(metadata.MD{}); err != nil {
 		return err
@@ -67,8 +70,9 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 func carry(ctx context.Context, to *outlet, w watcher) error {
 	for {
 		m, err := w.Next(ctx)
+		// What the client does has the causes of its context; all others are ours.
 		end := context.Cause(ctx)
-		ours := errors.Is(end, errDraining) || errors.Is(end, errTimeLimit) || errors.Is(end, errEnded)
+		ours := end != nil && !errors.Is(end, context.Canceled) && !errors.Is(end, context.DeadlineExceeded)
 		switch {
 		case err == nil:
 			// What Next has returned counts as delivered, so it is sent before

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/store"
+	"github.com/fanoutd/fanoutd/test/certs"
 	"github.com/fanoutd/fanoutd/test/etcdproc"
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
@@ -35,23 +36,27 @@ func refused(t *testing.T, c *store.Collection) {
 	}
 }
 
+func named(name string) certs.Subject {
+	return certs.Subject{CommonName: name, DNSNames: []string{name}}
+}
+
 func TestTLSTowardsEtcd(t *testing.T) {
-	ours, theirs := newAuthority(t), newAuthority(t)
-	serverCert, serverKey := ours.issue(t, "etcd.internal")
-	clientCert, clientKey := ours.issue(t, "fanoutd")
-	foreignCert, foreignKey := theirs.issue(t, "stranger")
+	ours, theirs := certs.NewAuthority(t), certs.NewAuthority(t)
+	server := ours.Issue(t, named("etcd.internal")).Files(t)
+	client := ours.Issue(t, named("fanoutd")).Files(t)
+	foreign := theirs.Issue(t, named("stranger")).Files(t)
 	address := etcdproc.Start(t, "https",
-		"--cert-file", serverCert, "--key-file", serverKey, "--client-cert-auth", "--trusted-ca-file", ours.file())
+		"--cert-file", server.Cert, "--key-file", server.Key, "--client-cert-auth", "--trusted-ca-file", ours.File)
 	good := store.ExternalConfig{
 		Endpoints: []string{"https://" + address}, ServerName: "etcd.internal",
-		CAFile: ours.file(), CertFile: clientCert, KeyFile: clientKey,
+		CAFile: ours.File, CertFile: client.Cert, KeyFile: client.Key,
 	}
 	commit(t, dialStore(t, good), put("k", "v"))
 
 	for name, spoil := range map[string]func(*store.ExternalConfig){
-		"a certificate of another authority": func(c *store.ExternalConfig) { c.CertFile, c.KeyFile = foreignCert, foreignKey },
+		"a certificate of another authority": func(c *store.ExternalConfig) { c.CertFile, c.KeyFile = foreign.Cert, foreign.Key },
 		"no certificate":                     func(c *store.ExternalConfig) { c.CertFile, c.KeyFile = "", "" },
-		"trust in another authority":         func(c *store.ExternalConfig) { c.CAFile = theirs.file() },
+		"trust in another authority":         func(c *store.ExternalConfig) { c.CAFile = theirs.File },
 		"trust in the system's authorities":  func(c *store.ExternalConfig) { c.CAFile = "" },
 		"the expectation of another name":    func(c *store.ExternalConfig) { c.ServerName = "other.internal" },
 		"the expectation of an address":      func(c *store.ExternalConfig) { c.ServerName = "" },
@@ -67,13 +72,13 @@ func TestTLSTowardsEtcd(t *testing.T) {
 }
 
 func TestFilesThatCannotBeUsed(t *testing.T) {
-	a := newAuthority(t)
-	cert, key := a.issue(t, "fanoutd")
+	a := certs.NewAuthority(t)
+	pair := a.Issue(t, named("fanoutd")).Files(t)
 	for name, cfg := range map[string]store.ExternalConfig{
 		"no such authority":         {CAFile: "nowhere.pem"},
-		"an authority that is none": {CAFile: key},
-		"no such certificate":       {CertFile: "nowhere.pem", KeyFile: key},
-		"keys that do not match":    {CertFile: cert, KeyFile: cert},
+		"an authority that is none": {CAFile: pair.Key},
+		"no such certificate":       {CertFile: "nowhere.pem", KeyFile: pair.Key},
+		"keys that do not match":    {CertFile: pair.Cert, KeyFile: pair.Cert},
 	} {
 		cfg.Endpoints = []string{"https://127.0.0.1:1"}
 		s, err := store.Dial(t.Context(), cfg, quiet())
