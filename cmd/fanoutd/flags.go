@@ -33,9 +33,30 @@ func bind(c *config.Config) []flagGroup {
 		}),
 		group("HTTP and JSON", func(fs *pflag.FlagSet) {
 			fs.StringVar(&c.AdminListen, "admin-listen", c.AdminListen,
-				"`address` of HTTP and JSON, unprotected: whoever reaches it can do everything; empty: nowhere")
+				"`address` of HTTP and JSON; empty: nowhere")
 			fs.StringSliceVar(&c.AdminHosts, "admin-hosts", c.AdminHosts,
 				"`names` under which it is reached, with commas between them; addresses and localhost need not be named")
+		}),
+		group("TLS", func(fs *pflag.FlagSet) {
+			fs.StringVar(&c.TLSCertFile, "tls-cert-file", c.TLSCertFile,
+				"`file` with the certificate (PEM) of gRPC and of HTTP, which is read again when it changes; empty: plain text")
+			fs.StringVar(&c.TLSKeyFile, "tls-key-file", c.TLSKeyFile, "`file` with the private key (PEM) of that certificate")
+			fs.StringVar(&c.TLSClientCAFile, "tls-client-ca-file", c.TLSClientCAFile,
+				"`file` with the certificate authorities (PEM) of clients; a certificate of theirs says who a caller is")
+			fs.StringVar(&c.TLSClientAuth, "tls-client-auth", c.TLSClientAuth,
+				"whether clients have to show a `certificate`, where tls-client-ca-file is set: optional or required")
+			fs.BoolVar(&c.Insecure, "insecure", c.Insecure,
+				"listen in plain text on addresses that other machines reach: for networks that something else protects")
+		}),
+		group("Callers", func(fs *pflag.FlagSet) {
+			fs.StringVar(&c.TokenFile, "token-file", c.TokenFile,
+				"`file` with the tokens that callers may show; \"fanoutd token create\" makes its lines")
+			fs.StringVar(&c.JWTIssuer, "jwt-issuer", c.JWTIssuer, "`issuer` (OpenID Connect) of the JWTs that callers may show, as in their claim iss")
+			fs.StringVar(&c.JWTAudience, "jwt-audience", c.JWTAudience, "`audience` that a JWT must be for, as in its claim aud")
+			fs.StringVar(&c.JWTJWKSFile, "jwt-jwks-file", c.JWTJWKSFile, "`file` with the public keys (JWKS) of the issuer; empty: they are got from the issuer")
+			fs.StringVar(&c.JWTCAFile, "jwt-ca-file", c.JWTCAFile, "`file` with the certificate authorities (PEM) of the issuer's address instead of the system's")
+			fs.StringVar(&c.JWTNameClaim, "jwt-name-claim", c.JWTNameClaim, "`claim` of a JWT that is the caller's name")
+			fs.StringVar(&c.JWTGroupsClaim, "jwt-groups-claim", c.JWTGroupsClaim, "`claim` of a JWT that has the caller's groups")
 		}),
 		group("Reads", func(fs *pflag.FlagSet) {
 			fs.Var(&c.WatchTimeLimit, "watch-time-limit",

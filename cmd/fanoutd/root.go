@@ -20,7 +20,7 @@ the same name: --log-level, FANOUTD_LOG_LEVEL and log-level. A flag wins over a
 variable, a variable over the file, the file over the default.`
 
 const examples = `  fanoutd                                          embedded etcd below ./data
-  fanoutd --data-dir /var/lib/fanoutd --listen :7420
+  fanoutd --listen :7420 --tls-cert-file cert.pem --tls-key-file key.pem
   fanoutd --etcd-endpoints https://etcd-1:2379,https://etcd-2:2379 --etcd-ca-file ca.pem
   fanoutd --config fanoutd.yaml config print       what would be used`
 
@@ -51,7 +51,7 @@ func rootCommand(environ []string) *cobra.Command {
 		cmd.PersistentFlags().AddFlagSet(g.flags)
 	}
 	cmd.SetUsageFunc(func(cmd *cobra.Command) error { return usage(cmd, groups) })
-	cmd.AddCommand(configCommand(environ), versionCommand())
+	cmd.AddCommand(configCommand(environ), tokenCommand(), versionCommand())
 	return cmd
 }
 

@@ -1,6 +1,13 @@
 package access
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
 
 // Identity is who makes a request, as far as that is known.
 type Identity struct {
@@ -26,6 +33,35 @@ const (
 	Token       Method = "token"
 	JWT         Method = "jwt"
 )
+
+// maxNameBytes bounds names and groups, which are logged and compared.
+const maxNameBytes = 512
+
+// Validate returns an error unless the name and the groups are such as people and
+// programs can deal with: text without control characters, not empty, not too long.
+func (i Identity) Validate() error {
+	if err := checkName(i.Name); err != nil {
+		return fmt.Errorf("name %w", err)
+	}
+	for _, group := range i.Groups {
+		if err := checkName(group); err != nil {
+			return fmt.Errorf("group %w", err)
+		}
+	}
+	return nil
+}
+
+func checkName(s string) error {
+	switch {
+	case s == "":
+		return errors.New("must not be empty")
+	case len(s) > maxNameBytes:
+		return fmt.Errorf("must have at most %d bytes", maxNameBytes)
+	case !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl):
+		return fmt.Errorf("%q must be text without control characters", s)
+	}
+	return nil
+}
 
 // Anonymous reports whether it is not known who the caller is.
 func (i Identity) Anonymous() bool { return i.Method == None }

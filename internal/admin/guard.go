@@ -9,8 +9,9 @@ import (
 )
 
 // guard keeps browsers from being tricked into requests. This listener is usually on
-// loopback or in a private network, and asks for no password: what protects it is
-// that others cannot reach it. A browser can, and shows pages of others.
+// loopback or in a private network, where nothing need be shown: what protects it is
+// that others cannot reach it. A browser can, and shows pages of others; and it shows
+// the certificate of its user by itself.
 //
 //   - A page of another origin may send requests, though not read the answers:
 //     http.CrossOriginProtection refuses those that write, and bodies knows only a

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	gateway "github.com/fanoutd/fanoutd/gen/http/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/access"
 )
 
 // Config says what to serve. Conn and Log are required.
@@ -24,6 +26,10 @@ type Config struct {
 	// Hosts are the names under which browsers may reach this server, besides
 	// addresses and localhost; see guard.go. Names may have a port.
 	Hosts []string
+
+	// TLS is for the connections that Serve accepts; it has to offer h2 and http/1.1.
+	// nil: they are in plain text.
+	TLS *tls.Config
 
 	Log *slog.Logger
 }
@@ -48,6 +54,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	return &Server{http.Server{
 		Handler:           handler,
+		TLSConfig:         cfg.TLS,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
@@ -57,7 +64,11 @@ func New(cfg Config) (*Server, error) {
 
 // Serve serves on the listener until the server is stopped.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	serve := s.http.Serve
+	if s.http.TLSConfig != nil {
+		serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }
+	}
+	if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err)
 	}
 	return nil
@@ -100,7 +111,17 @@ func newHandler(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the OpenAPI document: %w", err)
 	}
-	return guard(cfg.Hosts, pages(description, bodies(streams(api)))), nil
+	return guard(cfg.Hosts, pages(description, bodies(streams(shown(api))))), nil
+}
+
+// shown tells the server behind the connection which certificate the client has shown.
+func shown(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+			r = r.WithContext(access.OnBehalf(r.Context(), r.TLS.VerifiedChains[0][0]))
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // incoming says which request headers the server gets to see. The gateway adds the

@@ -81,6 +81,9 @@ func (s *sink) WriteHeader(httpCode int) {
 		setRetryAfter(s.Header(), s.failed)
 		httpCode = httpStatus(s.failed)
 	}
+	if httpCode == http.StatusUnauthorized {
+		s.Header().Set("WWW-Authenticate", "Bearer") // the gateway puts the message there
+	}
 	s.ResponseWriter.WriteHeader(httpCode)
 }
 

@@ -24,6 +24,7 @@ type App struct {
 	log       *slog.Logger
 	listener  net.Listener
 	admin     net.Listener // nil: no HTTP
+	security  *security
 	store     *store.Store
 	resources []server.Resource
 }
@@ -37,6 +38,9 @@ func Build(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, er
 			err = errors.Join(err, a.close())
 		}
 	}()
+	if a.security, err = openSecurity(cfg, log); err != nil {
+		return nil, err
+	}
 	// The socket first: an address that is in use should not cost the start of a
 	// database.
 	if a.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen); err != nil {

@@ -29,6 +29,8 @@ func (a *App) Run(ctx context.Context) error {
 		Writes:         a.cfg.Writes,
 		MaxValueBytes:  int(a.cfg.MaxValueSize),
 		MaxOperations:  a.cfg.MaxTransactionOperations,
+		TLS:            a.security.tls("h2"),
+		Authenticator:  a.security.authenticator,
 		WatchTimeLimit: time.Duration(a.cfg.WatchTimeLimit),
 		Log:            a.log,
 	})
@@ -49,6 +51,7 @@ func (a *App) Run(ctx context.Context) error {
 		cachers.Go(func() { r.Cacher.Run(cacherCtx) })
 		dispatchers.Go(func() { r.Dispatcher.Run(dispatchCtx) })
 	}
+	a.security.start(background, srv.Reexamine)
 	failed := make(chan error, 2)
 	serving.Go(func() { failed <- srv.Serve(a.listener) })
 	if web != nil {
@@ -70,6 +73,7 @@ func (a *App) Run(ctx context.Context) error {
 		err = errors.Join(err, web.Stop(grace))
 	}
 	serving.Wait()
+	a.security.stop()
 	stopDispatchers()
 	dispatchers.Wait()
 	stopCachers()

@@ -25,7 +25,9 @@ func (a *App) web(srv *server.Server) (*web, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := admin.New(admin.Config{Conn: conn, Hosts: a.cfg.AdminHosts, Log: a.log})
+	s, err := admin.New(admin.Config{
+		Conn: conn, Hosts: a.cfg.AdminHosts, TLS: a.security.tls("h2", "http/1.1"), Log: a.log,
+	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make the server of HTTP: %w", err), conn.Close())
 	}

@@ -14,6 +14,20 @@ type Config struct {
 	AdminListen string   `yaml:"admin-listen"` // empty: nowhere
 	AdminHosts  []string `yaml:"admin-hosts"`
 
+	TLSCertFile     string `yaml:"tls-cert-file"` // empty: plain text
+	TLSKeyFile      string `yaml:"tls-key-file"`
+	TLSClientCAFile string `yaml:"tls-client-ca-file"`
+	TLSClientAuth   string `yaml:"tls-client-auth"`
+	Insecure        bool   `yaml:"insecure"`
+
+	TokenFile      string `yaml:"token-file"`
+	JWTIssuer      string `yaml:"jwt-issuer"` // empty: no JWTs
+	JWTAudience    string `yaml:"jwt-audience"`
+	JWTJWKSFile    string `yaml:"jwt-jwks-file"` // empty: what the issuer serves
+	JWTCAFile      string `yaml:"jwt-ca-file"`
+	JWTNameClaim   string `yaml:"jwt-name-claim"`
+	JWTGroupsClaim string `yaml:"jwt-groups-claim"`
+
 	// Without endpoints the embedded etcd is used, and no other setting of the
 	// external one but EtcdDialTimeout may be set.
 	EtcdEndpoints    []string `yaml:"etcd-endpoints"`
@@ -49,6 +63,9 @@ func Defaults() Config {
 		LogLevel:                 "info",
 		LogFormat:                "text",
 		AdminListen:              "127.0.0.1:7421",
+		TLSClientAuth:            ClientAuthOptional,
+		JWTNameClaim:             "sub",
+		JWTGroupsClaim:           "groups",
 		EtcdDialTimeout:          Duration(5 * time.Second),
 		DataDir:                  "data",
 		EmbeddedEtcdQuota:        2 * GiB,

@@ -30,6 +30,8 @@ func (c *Config) Problems() Problems {
 	for i, host := range c.AdminHosts {
 		v.check(fmt.Sprintf("admin-hosts[%d]", i), checkHost(host))
 	}
+	v.transport(c)
+	v.callers(c)
 	v.etcd(c)
 	if c.DataDir == "" {
 		v.add("data-dir", "must not be empty")

@@ -3,6 +3,7 @@ package reload_test
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -64,13 +65,80 @@ func TestWhatIsInUseIsTheNewestThatCanBe(t *testing.T) {
 		look("2")
 		write(t, path, "3")
 		look("3")
+		write(t, path, "bad")
+		look("3")
 		if used != 3 {
 			t.Errorf("used %d times", used)
 		}
-		if n := strings.Count(said.String(), "level=ERROR"); n != 2 {
+		if n := strings.Count(said.String(), "level=ERROR"); n != 3 {
 			t.Errorf("%d errors were told:\n%s", n, &said)
 		}
 	})
+}
+
+// What is met halfway is no trouble: files are written one after the other.
+func TestWhatIsBeingWrittenIsNoTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		paths := []string{filepath.Join(dir, "a"), filepath.Join(dir, "b")}
+		both := func(content string) {
+			write(t, paths[0], content)
+			write(t, paths[1], content)
+		}
+		both("1")
+		var mu sync.Mutex // the runner is not ordered behind what the test has read
+		var said strings.Builder
+		inUse := ""
+		f, err := reload.LoadAll(paths, slog.New(slog.NewTextHandler(&locked{&mu, &said}, nil)), func(contents [][]byte) error {
+			if string(contents[0]) != string(contents[1]) {
+				return errors.New("they do not fit")
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			inUse = string(contents[0])
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { f.Run(ctx) })
+		defer running.Wait()
+		defer stop()
+		look := func(inUseThen string, errors int) {
+			t.Helper()
+			time.Sleep(reload.Interval)
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if n := strings.Count(said.String(), "level=ERROR"); inUse != inUseThen || n != errors {
+				t.Errorf("%q is in use and %d errors were told, want %q and %d:\n%s", inUse, n, inUseThen, errors, &said)
+			}
+		}
+		write(t, paths[0], "2")
+		look("1", 0)
+		write(t, paths[1], "2")
+		look("2", 0)
+		write(t, paths[0], "3")
+		look("2", 0)
+		look("2", 1)
+		look("2", 1)
+		both("2")
+		look("2", 1)
+	})
+}
+
+// locked writes with a lock.
+type locked struct {
+	mu *sync.Mutex
+	io.Writer
+}
+
+func (l *locked) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Writer.Write(b)
 }
 
 // A file that cannot be used at first is an error.

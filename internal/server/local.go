@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/fanoutd/fanoutd/internal/access"
 )
 
 // What a connection within the process may hold: the windows say how far a watch
@@ -25,8 +27,8 @@ const (
 // Local returns a connection to the server within the process, for those who speak
 // for others, such as a gateway. It is a connection like any other: what comes over
 // it is checked, limited and logged in the same way, but the one who speaks may say
-// in the headers of grpc-gateway (x-forwarded-for, grpcgateway-user-agent) for whom.
-// The caller closes it, after the server has stopped.
+// in the headers of grpc-gateway (x-forwarded-for, grpcgateway-user-agent) for whom,
+// and with [access.OnBehalf] whose certificate TLS has verified. The caller closes it, after the server has stopped.
 func (s *Server) Local(options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	listener := bufconn.Listen(localBuffer)
 	conn, err := grpc.NewClient("passthrough:///local", append([]grpc.DialOption{
@@ -36,17 +38,40 @@ func (s *Server) Local(options ...grpc.DialOption) (*grpc.ClientConn, error) {
 		grpc.WithInitialConnWindowSize(localMessage),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(localMessage)),
 		grpc.WithDisableServiceConfig(),
+		grpc.WithChainUnaryInterceptor(behalfUnary),
+		grpc.WithChainStreamInterceptor(behalfStream),
 	}, options...)...)
 	if err != nil {
 		return nil, fmt.Errorf("connect within the process: %w", err)
 	}
 	// It ends when the server stops, which closes the listener.
-	s.local.Go(func() { _ = s.grpc.Serve(listener) })
+	s.local.Go(func() { _ = s.grpc.Serve(localListener{listener}) })
 	return conn, nil
 }
 
-// localAddress is the address of whoever is within the process.
-var localAddress = (&bufconn.Listener{}).Addr().String()
+// behalfHeader has the certificate (DER) of the one whom a request is made for. It
+// means something on connections within the process only.
+const behalfHeader = "fanoutd-certificate-bin"
+
+// behalf returns the context of an outgoing request, with the certificate of the one
+// whom it is made for, and no other.
+func behalf(ctx context.Context) context.Context {
+	md, _ := metadata.FromOutgoingContext(ctx)
+	md = md.Copy()
+	delete(md, behalfHeader)
+	if certificate := access.BehalfOf(ctx); certificate != nil {
+		md.Set(behalfHeader, string(certificate.Raw))
+	}
+	return metadata.NewOutgoingContext(ctx, md)
+}
+
+func behalfUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	return invoke(behalf(ctx), method, req, reply, cc, opts...)
+}
+
+func behalfStream(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	return open(behalf(ctx), d, cc, method, opts...)
+}
 
 // caller returns who makes a request: its address, and what it says it is.
 func caller(ctx context.Context) (address, userAgent string) {
@@ -54,7 +79,7 @@ func caller(ctx context.Context) (address, userAgent string) {
 		address = p.Addr.String()
 	}
 	userAgent = header(ctx, "user-agent")
-	if address == localAddress {
+	if isLocal(ctx) {
 		// The gateway adds the address that it knows behind those it was told.
 		all := strings.Split(header(ctx, "x-forwarded-for"), ", ")
 		address, userAgent = all[len(all)-1], header(ctx, "grpcgateway-user-agent")

@@ -26,6 +26,8 @@ const (
 	ReasonStoreUnavailable   Reason = "STORE_UNAVAILABLE"
 	ReasonStoreFull          Reason = "STORE_FULL"
 	ReasonDraining           Reason = "DRAINING"
+	ReasonUnauthenticated    Reason = "UNAUTHENTICATED"
+	ReasonIssuerUnavailable  Reason = "ISSUER_UNAVAILABLE"
 	ReasonInternal           Reason = "INTERNAL"
 )
 
@@ -51,5 +53,7 @@ var meanings = map[Reason]meaning{
 	ReasonStoreUnavailable:   {code: codes.Unavailable, retry: true},
 	ReasonStoreFull:          {code: codes.ResourceExhausted},
 	ReasonDraining:           {code: codes.Unavailable, retry: true},
+	ReasonUnauthenticated:    {code: codes.Unauthenticated},
+	ReasonIssuerUnavailable:  {code: codes.Unavailable, retry: true},
 	ReasonInternal:           {code: codes.Internal},
 }

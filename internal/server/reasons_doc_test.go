@@ -18,6 +18,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/status"
 
+	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -50,6 +51,8 @@ var examples = []error{
 	errDraining,
 	errEnded,
 	dispatch.ErrStopped,
+	errNoCredentials,
+	access.ErrUnavailable,
 	errPanic,
 	object.ErrCompacted, // nobody should ever see it
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/auth"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
 	"google.golang.org/grpc"
@@ -20,16 +22,30 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/access"
 )
 
-// Config says what to serve. All fields are required, but WatchTimeLimit and
-// WatchGrace.
+// Config says what to serve. All fields are required, but WatchTimeLimit, WatchGrace
+// and those that say who may connect.
 type Config struct {
 	Resources     []Resource
 	Writes        bool // serve StoreService
 	MaxValueBytes int  // of a value that is written
 	MaxOperations int  // in one transaction
 	Log           *slog.Logger
+
+	// TLS is for the connections that Serve accepts. nil: they are in plain text.
+	TLS *tls.Config
+
+	// Authenticator says who makes a request. nil: nobody is asked, and everybody is
+	// anonymous.
+	Authenticator *access.Authenticator
+
+	// AdmitAnonymous reports whether callers who show no credentials may call the
+	// method with a full name such as /fanout.v1.FanoutService/Get. What they may do
+	// there is not its concern. nil: no method. Without an Authenticator it is not
+	// asked.
+	AdmitAnonymous func(method string) bool
 
 	// WatchTimeLimit is how long a watch lasts at most; the first ones end when
 	// four fifths of it have passed. They end with a last position, so that those
@@ -50,6 +66,9 @@ type Server struct {
 	resources resources
 	drain     *drain
 	sessions  *sessions
+
+	authenticator  *access.Authenticator
+	admitAnonymous func(method string) bool
 
 	local      sync.WaitGroup // the goroutines that serve the connections of Local
 	healthDone sync.WaitGroup // the goroutine that keeps the health service up to date
@@ -72,7 +91,10 @@ const defaultWatchGrace = 30 * time.Second
 // New returns a server that serves nothing until Serve is called. It must be
 // stopped in any case.
 func New(cfg Config) *Server {
-	s := &Server{log: cfg.Log, health: health.NewServer(), resources: resources{}, drain: newDrain(), sessions: newSessions()}
+	s := &Server{
+		log: cfg.Log, health: health.NewServer(), resources: resources{}, drain: newDrain(), sessions: newSessions(),
+		authenticator: cfg.Authenticator, admitAnonymous: cfg.AdmitAnonymous,
+	}
 	for i := range cfg.Resources {
 		r := &cfg.Resources[i]
 		s.resources[r.Name] = r
@@ -85,9 +107,15 @@ func New(cfg Config) *Server {
 		s.log.ErrorContext(ctx, "a handler panicked", "method", method(ctx), "panic", p, "stack", string(debug.Stack()))
 		return errPanic
 	})
+	keepalives := keepaliveParameters
+	if cfg.TLS != nil {
+		keepalives.MaxConnectionAge = maxConnectionAge
+	}
 	s.grpc = grpc.NewServer(
+		grpc.Creds(newTransport(cfg.TLS)),
+		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.ForceServerCodecV2(newCodec()),
-		grpc.KeepaliveParams(keepaliveParameters),
+		grpc.KeepaliveParams(keepalives),
 		grpc.KeepaliveEnforcementPolicy(keepaliveLimits),
 		grpc.WriteBufferSize(writeBufferSize),
 		grpc.WaitForHandlers(true),
@@ -96,11 +124,13 @@ func New(cfg Config) *Server {
 			logging.UnaryServerInterceptor(logger(s.log), finished...),
 			s.unaryStatus,
 			recovery.UnaryServerInterceptor(recovered),
+			auth.UnaryServerInterceptor(s.authenticate),
 		),
 		grpc.ChainStreamInterceptor(
 			logging.StreamServerInterceptor(logger(s.log), finished...),
 			s.streamStatus,
 			recovery.StreamServerInterceptor(recovered),
+			auth.StreamServerInterceptor(s.authenticate),
 			s.drain.intercept,
 		),
 	)
@@ -156,7 +186,7 @@ func (s *Server) Stop(ctx context.Context) {
 func (s *Server) Reexamine() { s.sessions.reexamine(examine) }
 
 // examine returns why a watch may not go on, or nil.
-func examine(*session) error { return nil }
+func examine(s *session) error { return s.pass.Check() }
 
 // logger writes what the interceptors say with slog.
 func logger(log *slog.Logger) logging.Logger {

@@ -24,6 +24,7 @@ type session struct {
 	peer      string
 	userAgent string
 	identity  access.Identity // of who watches
+	pass      *access.Pass    // what the credentials are worth that the watch began with
 	request   *fanoutv1.WatchRequest
 	since     time.Time
 	watcher   watcher
@@ -96,7 +97,7 @@ func newSessions() *sessions {
 
 // begin notes a watch. Who has begun must end.
 func (a *sessions) begin(ctx context.Context, req *fanoutv1.WatchRequest, w watcher, end func(reason error)) *session {
-	s := &session{identity: access.From(ctx), request: asked(req), since: time.Now(), watcher: w, end: end}
+	s := &session{identity: access.From(ctx), pass: passOf(ctx), request: asked(req), since: time.Now(), watcher: w, end: end}
 	s.peer, s.userAgent = caller(ctx)
 	s.catching.Store(!req.GetFromNow())
 	a.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -48,6 +49,7 @@ func answerTo(err error) answer {
 		conflict    *object.ConflictError
 		future      *cacher.FutureError
 		behind      *cacher.BehindError
+		refused     *access.RefusedError
 	)
 	switch {
 	case errors.As(err, &invalid):
@@ -89,6 +91,10 @@ func answerTo(err error) answer {
 		}}
 	case errors.Is(err, cacher.ErrNotReady):
 		return answer{reason: ReasonNotReady}
+	case errors.As(err, &refused):
+		return answer{reason: ReasonUnauthenticated, message: refused.Message}
+	case errors.Is(err, access.ErrUnavailable):
+		return answer{reason: ReasonIssuerUnavailable}
 	// What the store says besides, such as the addresses of etcd, is not for clients.
 	case errors.Is(err, object.ErrNoSpace):
 		return answer{reason: ReasonStoreFull, message: object.ErrNoSpace.Error()}

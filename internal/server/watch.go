@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/wire"
@@ -53,6 +54,10 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 	defer f.sessions.end(session)
 	if err := f.examine(session); err != nil {
 		return err
+	}
+	if expires := session.pass.Expires; !expires.IsZero() {
+		timer := time.AfterFunc(time.Until(expires), func() { end(access.ErrExpired) })
+		defer timer.Stop()
 	}
 	// The watcher is registered: who has the header knows that.
 	if err := stream.SendHeader(metadata.MD{}); err != nil {

@@ -60,7 +60,8 @@ func in(path string, folders ...string) bool {
 func TestImportsGoOneWay(t *testing.T) {
 	allowed := map[string][]string{
 		"internal/object":            {},
-		"internal/access":            {"internal/access", "internal/object"},
+		"internal/access":            {"internal/access", "internal/object", "internal/reload"},
+		"internal/certificate":       {"internal/reload"},
 		"internal/reload":            {},
 		"internal/cacher":            {"internal/object"},
 		"internal/cacher/cachertest": {"internal/object"},
@@ -69,14 +70,14 @@ func TestImportsGoOneWay(t *testing.T) {
 		"internal/wire":              {"internal/object", "gen"},
 		"internal/store":             {"internal/object"},
 		"internal/server":            {"internal/access", "internal/cacher", "internal/direct", "internal/dispatch", "internal/object", "internal/selector", "internal/wire", "gen"},
-		"internal/admin":             {"gen"},
+		"internal/admin":             {"internal/access", "gen"},
 		"internal/config":            {"internal/object"},
 		"internal/app":               {"internal"},
 		"internal/check":             {"internal/object", "internal/selector"},
 		"internal/direct":            {"internal/cacher", "internal/dispatch", "internal/object"},
 		"internal/check/recorded":    {"internal/check", "internal/object", "gen"},
 		"client":                     {"gen"},
-		"cmd/fanoutd":                {"internal/app", "internal/config"},
+		"cmd/fanoutd":                {"internal/access", "internal/app", "internal/config"},
 		"internal/ctl":               {"client", "internal/ctl", "gen"},
 		"cmd/fanoutctl":              {"client", "internal/ctl"},
 		"gen":                        {"gen"},
@@ -121,7 +122,9 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 		"github.com/schollz/progressbar":     {"cmd/fanoutctl"},
 		"google.golang.org/grpc/reflection":  {"internal/server"},
 		"github.com/natefinch/atomic":        {"client"},
-		"net/http":                           {"internal/admin", "gen/http", "test"},
+		"net/http":                           {"internal/admin", "internal/access/jwt", "gen/http", "test"},
+		"github.com/coreos/go-oidc":          {"internal/access/jwt"},
+		"github.com/go-jose":                 {"internal/access/jwt"},
 	}
 	for _, p := range packages(t) {
 		for _, path := range p.Imports {

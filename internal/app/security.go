@@ -1,0 +1,100 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"sync"
+
+	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/access/jwt"
+	"github.com/fanoutd/fanoutd/internal/certificate"
+	"github.com/fanoutd/fanoutd/internal/config"
+)
+
+// security is what says who can read along and who may come in.
+type security struct {
+	certificates  *certificate.Files // nil: plain text
+	tokens        *access.Tokens     // nil: none are good
+	jwts          *jwt.Verifier      // nil: none are good
+	authenticator *access.Authenticator
+
+	cancel  context.CancelFunc
+	running sync.WaitGroup // follows the files
+}
+
+// openSecurity reads the files that the configuration names.
+func openSecurity(cfg config.Config, log *slog.Logger) (*security, error) {
+	s := &security{}
+	var err error
+	if cfg.TLSCertFile != "" {
+		s.certificates, err = certificate.Load(certificate.Config{
+			CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSKeyFile,
+			ClientCAFile: cfg.TLSClientCAFile, ClientRequired: cfg.TLSClientAuth == config.ClientAuthRequired, Log: log,
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if cfg.TokenFile != "" {
+		if s.tokens, err = access.LoadTokens(cfg.TokenFile, log); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.JWTIssuer != "" {
+		s.jwts, err = jwt.Open(jwt.Config{
+			Issuer: cfg.JWTIssuer, Audience: cfg.JWTAudience, KeysFile: cfg.JWTJWKSFile, CAFile: cfg.JWTCAFile,
+			NameClaim: cfg.JWTNameClaim, GroupsClaim: cfg.JWTGroupsClaim, Log: log,
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if s.tokens != nil || s.jwts != nil || cfg.TLSClientCAFile != "" {
+		s.authenticator = &access.Authenticator{Tokens: s.tokens}
+		if s.jwts != nil {
+			s.authenticator.JWTs = s.jwts
+		}
+	}
+	s.warn(cfg, log)
+	return s, nil
+}
+
+// warn says what an operator may not have meant.
+func (s *security) warn(cfg config.Config, log *slog.Logger) {
+	if cfg.Insecure && s.certificates == nil {
+		log.Warn("plain text: whoever is on the way can read and change everything, tokens included", "setting", "insecure")
+	}
+	if s.certificates != nil && s.authenticator == nil {
+		log.Warn("nobody is asked who they are: whoever reaches the server can do everything",
+			"settings", "tls-client-ca-file, token-file, jwt-issuer")
+	}
+}
+
+// tls returns the configuration of a listener, nil for plain text.
+func (s *security) tls(protocols ...string) *tls.Config {
+	if s.certificates == nil {
+		return nil
+	}
+	return s.certificates.TLS(protocols...)
+}
+
+// start follows the files until stop is called. Changed is called when credentials
+// that were good may be so no longer.
+func (s *security) start(ctx context.Context, changed func()) {
+	ctx, s.cancel = context.WithCancel(ctx)
+	if s.certificates != nil {
+		s.running.Go(func() { s.certificates.Run(ctx) })
+	}
+	if s.tokens != nil {
+		s.running.Go(func() { s.tokens.Run(ctx, changed) })
+	}
+	if s.jwts != nil {
+		s.running.Go(func() { s.jwts.Run(ctx, changed) })
+	}
+}
+
+func (s *security) stop() {
+	s.cancel()
+	s.running.Wait()
+}

@@ -1,0 +1,96 @@
+package server
+
+import (
+	"context"
+	"crypto/x509"
+	"strings"
+
+	"google.golang.org/grpc/credentials"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/fanoutd/fanoutd/internal/access"
+)
+
+// errNoCredentials refuses those who have not said who they are.
+var errNoCredentials error = &access.RefusedError{Message: "the request shows no credentials: neither a bearer token nor a client certificate"}
+
+// authenticate finds out who makes a request and puts it into the context. It is an
+// auth.AuthFunc. Who shows what is not good is refused in any case; who shows nothing
+// is anonymous, and refused unless the configuration says otherwise. Health is not
+// asked for by people, and answers everybody.
+func (s *Server) authenticate(ctx context.Context) (context.Context, error) {
+	name := method(ctx)
+	if s.authenticator == nil || strings.HasPrefix(name, "/"+healthpb.Health_ServiceDesc.ServiceName+"/") {
+		return ctx, nil
+	}
+	shown, err := credentialsOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pass, err := s.authenticator.Identify(ctx, shown)
+	if err != nil {
+		return nil, err
+	}
+	if pass.Anonymous() && (s.admitAnonymous == nil || !s.admitAnonymous(name)) {
+		return nil, errNoCredentials
+	}
+	return withPass(access.With(ctx, pass.Identity), &pass), nil
+}
+
+// credentialsOf returns what a request shows.
+func credentialsOf(ctx context.Context) (access.Credentials, error) {
+	var shown access.Credentials
+	if p, ok := peer.FromContext(ctx); ok {
+		switch info := p.AuthInfo.(type) {
+		case credentials.TLSInfo:
+			if chains := info.State.VerifiedChains; len(chains) > 0 {
+				shown.Certificate = chains[0][0]
+			}
+		case localInfo:
+			if der := header(ctx, behalfHeader); der != "" {
+				certificate, err := x509.ParseCertificate([]byte(der))
+				if err != nil {
+					return shown, &access.RefusedError{Message: "the client certificate cannot be read", Err: err}
+				}
+				shown.Certificate = certificate
+			}
+		}
+	}
+	var err error
+	shown.Bearer, err = bearer(metadata.ValueFromIncomingContext(ctx, "authorization"))
+	return shown, err
+}
+
+// bearer returns the token of the values of an Authorization header (RFC 6750,
+// section 2.1). The interceptor's own function takes the first of several.
+func bearer(values []string) (string, error) {
+	switch len(values) {
+	case 0:
+		return "", nil
+	case 1:
+		scheme, token, _ := strings.Cut(values[0], " ")
+		if token = strings.TrimSpace(token); strings.EqualFold(scheme, "bearer") && token != "" {
+			return token, nil
+		}
+		return "", &access.RefusedError{Message: `the Authorization header must be "Bearer" and a token`}
+	}
+	return "", &access.RefusedError{Message: "there is more than one Authorization header"}
+}
+
+type passKey struct{}
+
+// withPass returns a context of a request whose credentials are worth the pass.
+func withPass(ctx context.Context, pass *access.Pass) context.Context {
+	return context.WithValue(ctx, passKey{}, pass)
+}
+
+// passOf returns what the credentials of a request are worth: what never ends, where
+// nobody was asked for any.
+func passOf(ctx context.Context) *access.Pass {
+	if pass, ok := ctx.Value(passKey{}).(*access.Pass); ok {
+		return pass
+	}
+	return &access.Pass{}
+}
