@@ -17,8 +17,8 @@ type Client struct {
 	reads  fanoutv1.FanoutServiceClient
 	writes fanoutv1.StoreServiceClient
 	log    *slog.Logger
-	// token says that requests carry one, which may be renewed.
-	token bool
+	// renewable says that requests show credentials that may be replaced.
+	renewable bool
 	// open ends when the client is closed.
 	open  context.Context
 	close context.CancelFunc
@@ -33,7 +33,7 @@ type Client struct {
 // Requests and watches take turns over the servers that can be reached. New does
 // not wait for a connection; the first request does. The client must be closed.
 //
-// Without [WithTLS] and [WithInsecure] connections are encrypted, and the server's
+// Without [WithTLS], [WithCertificateFiles] and [WithInsecure] connections are encrypted, and the server's
 // certificate must be one that the system trusts; only a target of this machine
 // (localhost, 127.0.0.0/8, ::1 or a Unix socket) is talked to in plaintext.
 func New(target string, opts ...Option) (*Client, error) {
@@ -51,7 +51,7 @@ func New(target string, opts ...Option) (*Client, error) {
 	}
 	c := &Client{
 		conn: conn, reads: fanoutv1.NewFanoutServiceClient(conn), writes: fanoutv1.NewStoreServiceClient(conn),
-		log: s.log, token: s.token != nil,
+		log: s.log, renewable: s.renewable(),
 	}
 	c.open, c.close = context.WithCancel(context.Background())
 	if c.log == nil {

@@ -55,6 +55,11 @@ const (
 	ErrStoreFull Reason = "STORE_FULL"
 	// ErrDraining: the server is stopping.
 	ErrDraining Reason = "DRAINING"
+	// ErrUnauthenticated: the request shows no credentials, or some that are not good,
+	// or no longer.
+	ErrUnauthenticated Reason = "UNAUTHENTICATED"
+	// ErrIssuerUnavailable: the server does not know the keys of the issuer of JWTs yet.
+	ErrIssuerUnavailable Reason = "ISSUER_UNAVAILABLE"
 	// ErrInternal: a bug in the server. A write may have been applied.
 	ErrInternal Reason = "INTERNAL"
 )

@@ -17,13 +17,15 @@ import (
 type Option func(*settings)
 
 type settings struct {
-	tls       *tls.Config
-	insecure  bool
-	token     TokenSource
-	keepalive time.Duration
-	userAgent string
-	log       *slog.Logger
-	dial      []grpc.DialOption
+	tls *tls.Config
+	// certificate returns what the client shows, if it is not in tls.
+	certificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
+	insecure    bool
+	token       TokenSource
+	keepalive   time.Duration
+	userAgent   string
+	log         *slog.Logger
+	dial        []grpc.DialOption
 }
 
 // DefaultKeepalive is how long a connection may be silent before the client asks
@@ -47,6 +49,11 @@ func WithTLS(config *tls.Config) Option {
 // sent in plaintext to another machine even so: requests fail instead. For the same
 // reason a client with a token and without TLS uses no proxy.
 func WithInsecure() Option { return func(s *settings) { s.insecure = true } }
+
+// renewable reports whether the credentials of a later request can be others.
+func (s *settings) renewable() bool {
+	return s.token != nil || s.certificate != nil || s.tls != nil && s.tls.GetClientCertificate != nil
+}
 
 // WithToken sends a bearer token with every request.
 func WithToken(token string) Option {
@@ -126,6 +133,13 @@ func (s *settings) dialOptions(to target) []grpc.DialOption {
 
 func (s *settings) credentials(to target) credentials.TransportCredentials {
 	switch {
+	case s.certificate != nil:
+		config := &tls.Config{}
+		if s.tls != nil {
+			config = s.tls.Clone()
+		}
+		config.GetClientCertificate = s.certificate
+		return credentials.NewTLS(config)
 	case s.tls != nil:
 		return credentials.NewTLS(s.tls)
 	case s.insecure:

@@ -30,7 +30,7 @@ type watcher struct {
 	proven   bool   // some stream has
 	server   string // of the present stream, or the last one
 	avoid    bool   // it has failed
-	refused  bool   // the last token was refused
+	refused  bool   // the last credentials were refused
 }
 
 // steadyAfter is how long a stream has to live for the delays to begin anew. A
@@ -223,8 +223,8 @@ func (w *watcher) isFinal(err error) bool {
 		}
 		return true
 	case codes.Unauthenticated:
-		// The source of tokens may have a newer one.
-		again := w.client.token && !w.refused
+		// There may be a newer token or certificate by now.
+		again := w.client.renewable && !w.refused
 		w.refused = true
 		return !again
 	case codes.InvalidArgument, codes.NotFound, codes.PermissionDenied, codes.Unimplemented, codes.FailedPrecondition:
@@ -247,8 +247,8 @@ func (w *watcher) lose() {
 // maxHint bounds how long a server can ask to wait.
 const maxHint = time.Minute
 
-// renewal is how long a source of tokens has to come by a new one when the old one
-// has worked until now. Who has never had a good one is told so without delay.
+// renewal is how long a source of credentials has to come by new ones when the old ones
+// have worked until now. Who has never had good ones is told so without delay.
 const renewal = 5 * time.Second
 
 // pause returns how long to wait before the next stream.

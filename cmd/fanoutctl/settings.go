@@ -1,8 +1,8 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -122,30 +122,26 @@ func (t *tool) credentials() ([]client.Option, error) {
 			return nil, usageError{err}
 		}
 		opts = append(opts, client.WithTLS(config))
+		if s.CertFile != "" {
+			opts = append(opts, client.WithCertificateFiles(s.CertFile, s.KeyFile))
+		}
 	}
 	if token := t.vars[envPrefix+"TOKEN"]; token != "" && t.flags.TokenFile == "" {
 		return append(opts, client.WithToken(token)), nil
 	}
 	if s.TokenFile != "" {
-		if _, err := readToken(s.TokenFile); err != nil {
-			return nil, usageError{err}
+		// A mistake is told at once. A command that runs for months sends what is in
+		// the file then.
+		text, err := os.ReadFile(s.TokenFile)
+		if err != nil {
+			return nil, usageError{fmt.Errorf("read the token: %w", err)}
 		}
-		// A command that runs for months sends what is in the file then.
-		opts = append(opts, client.WithTokenSource(func(context.Context) (string, error) { return readToken(s.TokenFile) }))
+		if len(bytes.TrimSpace(text)) == 0 {
+			return nil, usagef("read the token: %s is empty", s.TokenFile)
+		}
+		opts = append(opts, client.WithTokenFile(s.TokenFile))
 	}
 	return opts, nil
-}
-
-func readToken(path string) (string, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("read the token: %w", err)
-	}
-	token := strings.TrimSpace(string(text))
-	if token == "" {
-		return "", fmt.Errorf("read the token: %s is empty", path)
-	}
-	return token, nil
 }
 
 func tlsConfig(s contexts.Settings) (*tls.Config, error) {
@@ -164,11 +160,10 @@ func tlsConfig(s contexts.Settings) (*tls.Config, error) {
 		return nil, errors.New("cert-file and key-file must be set together")
 	}
 	if s.CertFile != "" {
-		certificate, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
-		if err != nil {
+		// A mistake is told at once; the client reads them for each connection.
+		if _, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile); err != nil {
 			return nil, fmt.Errorf("read the certificate: %w", err)
 		}
-		config.Certificates = []tls.Certificate{certificate}
 	}
 	return config, nil
 }

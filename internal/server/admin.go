@@ -141,6 +141,7 @@ func (a *admin) describe(s *session) *fanoutv1.WatcherStatus {
 		Id:        a.sessions.id(s),
 		Peer:      s.peer,
 		UserAgent: s.userAgent,
+		Identity:  s.identity.Name,
 		Request:   s.request,
 		Since:     timestamppb.New(s.since),
 		State:     fanoutv1.WatcherStatus_STATE_LIVE,

@@ -703,7 +703,10 @@ type WatcherStatus struct {
 	// The number of messages that were handed to the network.
 	Messages int64 `protobuf:"varint,12,opt,name=messages,proto3" json:"messages,omitempty"`
 	// Their size in bytes, before any compression and without what gRPC adds.
-	Bytes         int64 `protobuf:"varint,13,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Bytes int64 `protobuf:"varint,13,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Who watches, according to the credentials that were shown when the watch began:
+	// the name of a certificate, a token or a JWT. Empty where none were shown.
+	Identity      string `protobuf:"bytes,14,opt,name=identity,proto3" json:"identity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -827,6 +830,13 @@ func (x *WatcherStatus) GetBytes() int64 {
 		return x.Bytes
 	}
 	return 0
+}
+
+func (x *WatcherStatus) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
 }
 
 // EndWatcherRequest ends a watch.
@@ -973,7 +983,7 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	"\x14ListWatchersResponse\x124\n" +
 	"\bwatchers\x18\x01 \x03(\v2\x18.fanout.v1.WatcherStatusR\bwatchers\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x14\n" +
-	"\x05total\x18\x03 \x01(\x03R\x05total\"\xcd\x04\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\"\xe9\x04\n" +
 	"\rWatcherStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04peer\x18\x02 \x01(\tR\x04peer\x12\x1d\n" +
@@ -990,7 +1000,8 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	" \x01(\x03H\x01R\tlagEvents\x88\x01\x01\x12+\n" +
 	"\x03lag\x18\v \x01(\v2\x19.google.protobuf.DurationR\x03lag\x12\x1a\n" +
 	"\bmessages\x18\f \x01(\x03R\bmessages\x12\x14\n" +
-	"\x05bytes\x18\r \x01(\x03R\x05bytes\"E\n" +
+	"\x05bytes\x18\r \x01(\x03R\x05bytes\x12\x1a\n" +
+	"\bidentity\x18\x0e \x01(\tR\bidentity\"E\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11STATE_CATCHING_UP\x10\x01\x12\x0e\n" +

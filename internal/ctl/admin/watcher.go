@@ -16,6 +16,7 @@ type Watcher struct {
 	ID        string           `json:"id"`
 	Peer      string           `json:"peer"`
 	UserAgent string           `json:"userAgent,omitempty"`
+	Identity  string           `json:"identity,omitempty"`
 	Resource  string           `json:"resource"`
 	Prefix    string           `json:"prefix,omitempty"`
 	Key       string           `json:"key,omitempty"`
@@ -35,7 +36,7 @@ type Watcher struct {
 func WatcherOf(s *fanoutv1.WatcherStatus) Watcher {
 	req := s.GetRequest()
 	w := Watcher{
-		ID: s.GetId(), Peer: s.GetPeer(), UserAgent: s.GetUserAgent(), Resource: req.GetResource(),
+		ID: s.GetId(), Peer: s.GetPeer(), UserAgent: s.GetUserAgent(), Identity: s.GetIdentity(), Resource: req.GetResource(),
 		Prefix: req.GetScope().GetPrefix(), Key: req.GetScope().GetKey(), Labels: req.GetLabelSelector(), Fields: req.GetFieldSelector(),
 		State: "live", Blocked: s.GetBlocked(), Since: s.GetSince().AsTime(), Position: position(s.GetPosition()),
 		LagEvents: s.LagEvents, Messages: s.GetMessages(), Bytes: s.GetBytes(),
