@@ -119,19 +119,8 @@ func (i *issuer) run(ctx context.Context, changed func()) {
 	}
 	for {
 		wait := refreshInterval
-		err := i.get(ctx, changed)
-		if ctx.Err() != nil {
-			return
-		}
-		switch {
-		case err == nil:
-			i.trouble = ""
-		default:
+		if !i.get(ctx, changed) {
 			wait = retryInterval
-			if i.trouble != err.Error() {
-				i.log.Error("the keys of the issuer of JWTs cannot be got, those that are known stay in use", "issuer", i.address, "error", err)
-			}
-			i.trouble = err.Error()
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -146,21 +135,16 @@ func (i *issuer) run(ctx context.Context, changed func()) {
 	}
 }
 
-// get gets the keys.
-func (i *issuer) get(ctx context.Context, changed func()) error {
+// get gets the keys and reports whether it could.
+func (i *issuer) get(ctx context.Context, changed func()) bool {
 	i.mu.Lock()
 	i.getting = true
 	i.mu.Unlock()
 	text, err := i.fetch(ctx)
 	if err == nil && !bytes.Equal(text, i.text) {
-		var set *oidc.StaticKeySet
-		if set, err = parseKeys(text); err == nil {
-			i.text = text
-			i.current.Store(set)
-			i.log.Info("keys of the issuer of JWTs are in use", "issuer", i.address, "keys", len(set.PublicKeys))
-			changed()
-		}
+		err = i.use(text, changed)
 	}
+	i.note(ctx, err)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.getting, i.tried = false, time.Now()
@@ -171,7 +155,30 @@ func (i *issuer) get(ctx context.Context, changed func()) error {
 	case <-i.wanted:
 	default:
 	}
-	return err
+	return err == nil
+}
+
+func (i *issuer) use(text []byte, changed func()) error {
+	set, err := parseKeys(text)
+	if err != nil {
+		return err
+	}
+	i.text = text
+	i.current.Store(set)
+	i.log.Info("keys of the issuer of JWTs are in use", "issuer", i.address, "keys", len(set.PublicKeys))
+	changed()
+	return nil
+}
+
+// note logs why the keys could not be got, once.
+func (i *issuer) note(ctx context.Context, err error) {
+	switch {
+	case err == nil:
+		i.trouble = ""
+	case ctx.Err() == nil && i.trouble != err.Error():
+		i.trouble = err.Error()
+		i.log.Error("the keys of the issuer of JWTs cannot be got, those that are known stay in use", "issuer", i.address, "error", err)
+	}
 }
 
 // newer implements source.

@@ -1,0 +1,325 @@
+package jwt_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/access/jwt"
+	"github.com/fanoutd/fanoutd/test/certs"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// settings returns those of a verifier with the keys in a file.
+func settings(t *testing.T, keys []byte) jwt.Config {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "jwks.json")
+	certs.Write(t, path, keys)
+	return jwt.Config{
+		Issuer: issuerName, Audience: audience, KeysFile: path, NameClaim: "sub", GroupsClaim: "groups",
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+}
+
+func open(t *testing.T, cfg jwt.Config) *jwt.Verifier {
+	t.Helper()
+	v, err := jwt.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// run runs a verifier until the test ends. Each change is told.
+func run(t *testing.T, v *jwt.Verifier) (changes chan struct{}) {
+	t.Helper()
+	changes = make(chan struct{}, 100)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { v.Run(ctx, func() { changes <- struct{}{} }) })
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+	})
+	return changes
+}
+
+func wantRefused(t *testing.T, what string, err error) {
+	t.Helper()
+	if _, ok := errors.AsType[*access.RefusedError](err); !ok {
+		t.Errorf("%s: got %v, want a refusal", what, err)
+	}
+}
+
+func TestTokensThatAreGood(t *testing.T) {
+	ec := newKey(t, "ec")
+	_, edPrivate, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rsaPrivate, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ed, rs, ps := key{"ed", edPrivate, jose.EdDSA}, key{"rs", rsaPrivate, jose.RS256}, key{"rs", rsaPrivate, jose.PS512}
+	cfg := settings(t, jwks(t, ec, ed, rs))
+	v := open(t, cfg)
+	for _, k := range []key{ec, ed, rs, ps} {
+		c := good(claims{"groups": []string{"a", "b"}, "aud": []string{"other", audience}})
+		pass, err := v.Verify(t.Context(), k.token(t, c))
+		if err != nil || pass.Check() != nil {
+			t.Fatal(k.alg, err, pass.Check())
+		}
+		want := access.Identity{Name: "web", Groups: []string{"a", "b"}, Method: access.JWT}
+		if diff := cmp.Diff(want, pass.Identity); diff != "" || pass.Expires.Unix() != c["exp"] {
+			t.Errorf("%s: until %v:\n%s", k.alg, pass.Expires, diff)
+		}
+	}
+	cfg.NameClaim, cfg.GroupsClaim = "email", "role"
+	v = open(t, cfg)
+	pass, err := v.Verify(t.Context(), ec.token(t, good(claims{"email": "a@example.com", "email_verified": true, "role": "ops"})))
+	if diff := cmp.Diff(access.Identity{Name: "a@example.com", Groups: []string{"ops"}, Method: access.JWT}, pass.Identity); diff != "" || err != nil {
+		t.Error(err, diff)
+	}
+	_, err = v.Verify(t.Context(), ec.token(t, good(claims{"email": "a@example.com", "email_verified": false})))
+	wantRefused(t, "an email address that nobody has verified", err)
+}
+
+func TestTokensThatAreRefused(t *testing.T) {
+	known, foreign := newKey(t, "k"), newKey(t, "k")
+	v := open(t, settings(t, jwks(t, known)))
+	token := known.token(t, good(nil))
+	if _, err := v.Verify(t.Context(), token); err != nil {
+		t.Fatal(err)
+	}
+	parts := strings.Split(token, ".")
+	encode := func(v any) string {
+		text, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return base64.RawURLEncoding.EncodeToString(text)
+	}
+	// Signed with the public key as if it were a secret.
+	der := jwks(t, known)
+	secret := jose.SigningKey{Algorithm: jose.HS256, Key: pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})}
+	signer, err := jose.NewSigner(secret, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	payload, err := json.Marshal(good(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := signer.Sign(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	symmetric, err := signed.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, bad := range map[string]string{
+		"nothing":                   "",
+		"no JWT":                    "fanoutd_abc",
+		"dots":                      "..",
+		"half of one":               parts[0] + "." + parts[1] + ".",
+		"another key":               foreign.token(t, good(nil)),
+		"other claims":              parts[0] + "." + encode(good(claims{"sub": "root"})) + "." + parts[2],
+		"no signature":              encode(claims{"alg": "none"}) + "." + parts[1] + ".",
+		"a secret for a key":        symmetric,
+		"another issuer":            known.token(t, good(claims{"iss": "https://evil.example.com"})),
+		"another audience":          known.token(t, good(claims{"aud": "other"})),
+		"no audience":               known.token(t, good(claims{"aud": nil})),
+		"an end that has passed":    known.token(t, good(claims{"exp": time.Now().Add(-time.Second).Unix()})),
+		"no end":                    known.token(t, good(claims{"exp": nil})),
+		"a beginning that is far":   known.token(t, good(claims{"nbf": time.Now().Add(time.Hour).Unix()})),
+		"no name":                   known.token(t, good(claims{"sub": nil})),
+		"an empty name":             known.token(t, good(claims{"sub": ""})),
+		"a name that is no text":    known.token(t, good(claims{"sub": 7})),
+		"a name with a line break":  known.token(t, good(claims{"sub": "a\nb"})),
+		"groups that are no text":   known.token(t, good(claims{"groups": []int{1}})),
+		"groups that are something": known.token(t, good(claims{"groups": claims{"a": 1}})),
+	} {
+		_, err := v.Verify(t.Context(), bad)
+		wantRefused(t, what, err)
+		if bad != "" && len(bad) > 10 && err != nil && strings.Contains(err.Error(), bad) {
+			t.Errorf("%s: %q repeats the token", what, err)
+		}
+	}
+}
+
+func TestKeysThatAreRefused(t *testing.T) {
+	k := newKey(t, "k")
+	private, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: k.private, KeyID: "k"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, text := range map[string]string{
+		"read as JWKS":                 "no json",
+		"there is no key in it":        "{}",
+		"key 1 is not a public one":    string(private),
+		"key 1: ":                      `{"keys": [{"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"}]}`,
+		"there is no key in it that s": `{"keys": [{"kty": "unknown"}]}`,
+	} {
+		cfg := settings(t, []byte(text))
+		if _, err := jwt.Open(cfg); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), `"d"`) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+// A key that was taken out of the file is good for nothing that it has signed.
+func TestKeysOfAFileAreReplaced(t *testing.T) {
+	before, after := newKey(t, "1"), newKey(t, "2")
+	cfg := settings(t, jwks(t, before))
+	v := open(t, cfg)
+	changes := run(t, v)
+	old, err := v.Verify(t.Context(), before.token(t, good(nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	certs.Write(t, cfg.KeysFile, jwks(t, before, after))
+	<-changes
+	if err := old.Check(); err != nil {
+		t.Error(err)
+	}
+	if _, err := v.Verify(t.Context(), after.token(t, good(nil))); err != nil {
+		t.Error(err)
+	}
+	certs.Write(t, cfg.KeysFile, jwks(t, after))
+	<-changes
+	wantRefused(t, "what began with the old key", old.Check())
+	_, err = v.Verify(t.Context(), before.token(t, good(nil)))
+	wantRefused(t, "the old key", err)
+}
+
+// The keys of an issuer are those that it serves, and a token with a new one has them
+// got anew; but nobody can have that done all the time.
+func TestKeysOfAnIssuer(t *testing.T) {
+	first, second, foreign := newKey(t, "1"), newKey(t, "2"), newKey(t, "3")
+	login := startLogin(t, jwks(t, first))
+	login.StartTLS()
+	defer login.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	certs.Write(t, ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: login.Certificate().Raw}))
+	cfg := settings(t, nil)
+	cfg.Issuer, cfg.KeysFile, cfg.CAFile = login.URL+"/realm", "", ca
+	v := open(t, cfg)
+	from := func(k key) string { return k.token(t, good(claims{"iss": cfg.Issuer})) }
+	changes := run(t, v)
+	<-changes
+	if _, err := v.Verify(t.Context(), from(first)); err != nil {
+		t.Fatal(err)
+	}
+	login.set(jwks(t, first, second), "")
+	for range 20 {
+		_, err := v.Verify(t.Context(), from(foreign))
+		wantRefused(t, "a key that the issuer does not have", err)
+	}
+	if n := login.count(); n != 1 {
+		t.Errorf("strangers have had the keys got %d times", n)
+	}
+	jwt.Forget(v)
+	if _, err := v.Verify(t.Context(), from(second)); err != nil {
+		t.Errorf("the new key: %v", err)
+	}
+	if n := login.count(); n != 2 {
+		t.Errorf("the keys were got %d times", n)
+	}
+	// While the issuer is away, or serves nonsense, those that are known are good.
+	for _, keys := range [][]byte{nil, []byte("nonsense")} {
+		login.set(keys, "")
+		jwt.Forget(v)
+		_, err := v.Verify(t.Context(), from(foreign))
+		wantRefused(t, "another key", err)
+		if _, err := v.Verify(t.Context(), from(second)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Until the issuer was asked, nothing is said of a JWT. What is no JWT is refused even
+// so.
+func TestAnIssuerThatIsAway(t *testing.T) {
+	k := newKey(t, "k")
+	login := startLogin(t, nil)
+	login.Start()
+	defer login.Close()
+	cfg := settings(t, nil)
+	cfg.Issuer, cfg.KeysFile = login.URL+"/realm", ""
+	v := open(t, cfg)
+	changes := run(t, v)
+	token := k.token(t, good(claims{"iss": cfg.Issuer}))
+	if _, err := v.Verify(t.Context(), token); !errors.Is(err, access.ErrUnavailable) {
+		t.Errorf("got %v", err)
+	}
+	_, err := v.Verify(t.Context(), "fanoutd_abc")
+	wantRefused(t, "no JWT", err)
+	login.set(jwks(t, k), "")
+	jwt.Forget(v)
+	if _, err := v.Verify(t.Context(), token); err != nil {
+		t.Error(err)
+	}
+	<-changes
+}
+
+// Keys are not got in plain text from elsewhere, wherever discovery leads.
+func TestKeysDoNotComeInPlainText(t *testing.T) {
+	for _, at := range []string{"http://login.example.com/keys", "/moved"} {
+		login := startLogin(t, jwks(t, newKey(t, "k")))
+		login.Start()
+		defer login.Close()
+		if strings.HasPrefix(at, "/") {
+			at = login.URL + at
+		}
+		login.set(nil, at)
+		cfg := settings(t, nil)
+		var said lockedBuffer
+		cfg.Issuer, cfg.KeysFile, cfg.Log = login.URL+"/realm", "", slog.New(slog.NewTextHandler(&said, nil))
+		v := open(t, cfg)
+		run(t, v)
+		if _, err := v.Verify(t.Context(), newKey(t, "k").token(t, good(nil))); !errors.Is(err, access.ErrUnavailable) {
+			t.Errorf("%s: %v", at, err)
+		}
+		if !strings.Contains(said.String(), "login.example.com/keys is not asked for keys") {
+			t.Errorf("%s: %s", at, said.String())
+		}
+	}
+}
+
+// lockedBuffer is a buffer for several goroutines.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
