@@ -91,6 +91,39 @@ func TestExampleInTheDocumentation(t *testing.T) {
 	}
 }
 
+// The settings in docs/security.md are good, together, and its commands work.
+func TestExamplesOfSecurity(t *testing.T) {
+	const page = "../../docs/security.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := map[string][]string{}
+	for _, block := range regexp.MustCompile("(?s)```([a-z]+)\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		blocks[block[1]] = append(blocks[block[1]], block[2])
+	}
+	if len(blocks["yaml"]) < 3 || len(blocks["sh"]) < 1 {
+		t.Fatalf("there are no examples: %q", blocks)
+	}
+	c, _, err := config.ReadFile(page, []byte(strings.Join(blocks["yaml"], "")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if problems := c.Problems(); len(problems) > 0 {
+		t.Error(problems)
+	}
+	for _, command := range blocks["sh"] {
+		cmd := rootCommand(nil)
+		var out, errs strings.Builder
+		cmd.SetOut(&out)
+		cmd.SetErr(&errs)
+		cmd.SetArgs(strings.Fields(command)[1:])
+		if err := cmd.ExecuteContext(t.Context()); err != nil || out.Len() == 0 {
+			t.Errorf("%s: %q, %v", command, errs.String(), err)
+		}
+	}
+}
+
 // Every key of a resource is documented, with its default, and nothing else is.
 func TestResourcesAreDocumented(t *testing.T) {
 	text, err := os.ReadFile(docs)

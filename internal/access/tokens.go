@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -85,7 +86,7 @@ func (t *Tokens) still(key digest, then Identity) error {
 	if !ok {
 		return errUnknownToken
 	}
-	if now.Name != then.Name || strings.Join(now.Groups, ",") != strings.Join(then.Groups, ",") {
+	if now.Name != then.Name || !slices.Equal(now.Groups, then.Groups) {
 		return &RefusedError{Message: "the token now has another name or other groups, show it again"}
 	}
 	return nil
@@ -140,12 +141,12 @@ func NewToken(name string, groups []string) (token, line string, err error) {
 	if len(groups) > 0 {
 		line += " " + strings.Join(groups, ",")
 	}
-	// A name with a space would be read as something else.
-	known, err := parseTokens(line)
-	if err != nil {
+	if err := (Identity{Name: name, Groups: groups}).Validate(); err != nil {
 		return "", "", err
 	}
-	if known[sum].Name != name || len(known[sum].Groups) != len(groups) {
+	// A name with a space would be read as something else.
+	known, err := parseTokens(line)
+	if err != nil || known[sum].Name != name || !slices.Equal(known[sum].Groups, groups) {
 		return "", "", fmt.Errorf("%q: names and groups must have no spaces, groups no commas, and the name must not begin with #", name)
 	}
 	return token, line, nil

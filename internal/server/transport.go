@@ -19,6 +19,10 @@ const (
 	// open another one then, at which both sides show the certificates that they have
 	// by that time. Streams go on.
 	maxConnectionAge = 15 * time.Minute
+
+	// lastWords is how long a connection outlives the certificate that its client has
+	// shown, so that watches can be told.
+	lastWords = 2 * time.Second
 )
 
 // transport is the beginning of all connections: those from outside with TLS, where
@@ -39,7 +43,31 @@ func (t transport) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo
 	if _, ok := raw.(localConn); ok {
 		return raw, localInfo{}, nil
 	}
-	return t.TransportCredentials.ServerHandshake(raw)
+	conn, info, err := t.TransportCredentials.ServerHandshake(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	if shown, ok := info.(credentials.TLSInfo); ok && len(shown.State.VerifiedChains) > 0 {
+		conn = until(conn, shown.State.VerifiedChains[0][0].NotAfter.Add(lastWords))
+	}
+	return conn, info, nil
+}
+
+// mortal is a connection that ends by itself. A client whose certificate has expired
+// then opens another one, and shows the one that it has by that time.
+type mortal struct {
+	net.Conn
+	end *time.Timer
+}
+
+func until(conn net.Conn, end time.Time) mortal {
+	return mortal{conn, time.AfterFunc(time.Until(end), func() { _ = conn.Close() })}
+}
+
+// Close implements net.Conn.
+func (m mortal) Close() error {
+	m.end.Stop()
+	return m.Conn.Close()
 }
 
 // Clone implements credentials.TransportCredentials.

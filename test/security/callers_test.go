@@ -1,0 +1,149 @@
+package security
+
+import (
+	"bufio"
+	"encoding/base64"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+
+	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/test/certs"
+)
+
+// Each way to show who one is leads in, over gRPC and over HTTP, and the handlers know
+// who it is.
+func TestEachWayIn(t *testing.T) {
+	w := newWorld(t, nil)
+	ctx := within(t)
+	token := w.addToken(t, "by-token")
+	operator := w.certificate(t, certs.Subject{CommonName: "operator"})
+	ways := map[string]shows{
+		"spiffe://example.com/by-certificate": w.certificate(t, certs.Subject{CommonName: "cn", URIs: []string{"spiffe://example.com/by-certificate"}}),
+		"by-token":                            {bearer: token},
+		"by-jwt":                              {bearer: w.jwt(t, "by-jwt", time.Now().Add(time.Minute))},
+	}
+	both := w.certificate(t, certs.Subject{CommonName: "a proxy"})
+	both.bearer = w.jwt(t, "behind-the-proxy", time.Now().Add(time.Minute))
+	ways["behind-the-proxy"] = both
+	admin := w.dial(t, operator)
+	late := w.dial(t, ways["by-token"])
+	waitFor(t, func() bool { return reasonOf(get(ctx, late)) != refused })
+	for name, s := range ways {
+		conn := w.dial(t, s)
+		wantIn(t, name, get(ctx, conn))
+		stream := watch(ctx, t, conn)
+		if names := identities(ctx, t, admin); !slices.Equal(names, []string{name}) {
+			t.Errorf("%s watches as %q", name, names)
+		}
+		_ = stream.CloseSend()
+		_ = conn.Close()
+		waitFor(t, func() bool { return len(identities(ctx, t, admin)) == 0 })
+
+		resp := w.open(t, s, "/v1/resources/config/watch")
+		if _, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		if names := identities(ctx, t, admin); !slices.Equal(names, []string{name}) {
+			t.Errorf("%s watches over HTTP as %q", name, names)
+		}
+		_ = resp.Body.Close()
+		waitFor(t, func() bool { return len(identities(ctx, t, admin)) == 0 })
+	}
+}
+
+// waitFor waits for what will be so in a moment.
+func waitFor(t *testing.T, so func() bool) {
+	t.Helper()
+	deadline := time.After(patience)
+	for !so() {
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-deadline:
+			t.Fatal("it does not come")
+		}
+	}
+}
+
+// Who shows nothing, or what is not good, is told so by a reason, whatever it is that
+// they ask for.
+func TestNobodyElseGetsIn(t *testing.T) {
+	w := newWorld(t, nil)
+	ctx := within(t)
+	good := w.certificate(t, certs.Subject{CommonName: "good"})
+	wantIn(t, "somebody with a certificate", get(ctx, w.dial(t, good)))
+	nobody := w.dial(t, shows{})
+
+	wantOut(t, "nothing", get(ctx, nobody))
+	for _, header := range []string{"Bearer wrong", "Bearer ", "Bearer", "Basic Z29vZDpnb29k", "wrong", "", "Bearer a.b.c"} {
+		wantOut(t, header, get(with(ctx, "authorization", header), nobody))
+		wantOut(t, header+" and a certificate", get(with(ctx, "authorization", header), w.dial(t, good)))
+	}
+	wantOut(t, "two tokens", get(with(ctx, "authorization", "Bearer a", "authorization", "Bearer b"), nobody))
+	wantOut(t, "a JWT that has expired", get(ctx, w.dial(t, shows{bearer: w.jwt(t, "late", time.Now().Add(-time.Second))})))
+
+	// What HTTP tells gRPC within the process, nobody else can.
+	der := string(good.certificate.Certificate[0])
+	wantOut(t, "a header with a certificate", get(with(ctx, "fanoutd-certificate-bin", der, "x-forwarded-for", "10.0.0.1"), nobody))
+	for _, name := range []string{"Fanoutd-Certificate-Bin", "Grpc-Metadata-Fanoutd-Certificate-Bin", "Grpcgateway-Fanoutd-Certificate-Bin"} {
+		code, header, body := w.get(t, shows{}, "/v1/resources/config/objects/a", name, base64.StdEncoding.EncodeToString([]byte(der)))
+		if code != http.StatusUnauthorized || !strings.Contains(body, "UNAUTHENTICATED") || header.Get("WWW-Authenticate") != "Bearer" {
+			t.Errorf("%s: %d %s", name, code, body)
+		}
+	}
+	code, _, body := w.get(t, shows{bearer: "wrong"}, "/v1/resources/config/watch")
+	if code != http.StatusUnauthorized {
+		t.Errorf("a watch over HTTP with a wrong token: %d %s", code, body)
+	}
+
+	reflect := func(conn *grpc.ClientConn) error {
+		stream, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
+		if err == nil {
+			err = stream.Send(&reflectionpb.ServerReflectionRequest{
+				MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{},
+			})
+		}
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		return err
+	}
+	wantOut(t, "reflection", reflect(nobody))
+	if err := reflect(w.dial(t, good)); err != nil {
+		t.Errorf("reflection with a certificate: %v", err)
+	}
+	if _, err := healthpb.NewHealthClient(nobody).Check(ctx, &healthpb.HealthCheckRequest{}); err != nil {
+		t.Errorf("health: %v", err)
+	}
+}
+
+// Nobody gets as far as a request without TLS, or without a certificate where one is
+// required.
+func TestConnectionsThatDoNotCome(t *testing.T) {
+	w := newWorld(t, func(cfg *config.Config) { cfg.TLSClientAuth = config.ClientAuthRequired })
+	ctx := within(t)
+	wantIn(t, "somebody with a certificate", get(ctx, w.dial(t, w.certificate(t, certs.Subject{CommonName: "good"}))))
+	plain, err := grpc.NewClient(w.cfg.Listen, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	stranger := certs.NewAuthority(t).Issue(t, certs.Subject{CommonName: "stranger"}).TLS(t)
+	for what, conn := range map[string]*grpc.ClientConn{
+		"plain text":             plain,
+		"no certificate":         w.dial(t, shows{}),
+		"a stranger":             w.dial(t, shows{certificate: &stranger}),
+		"a certificate too late": w.dial(t, w.certificate(t, certs.Subject{CommonName: "late", NotAfter: time.Now().Add(-time.Minute)})),
+	} {
+		if got := reasonOf(get(ctx, conn)); got != "Unavailable" {
+			t.Errorf("%s: %s", what, got)
+		}
+	}
+}

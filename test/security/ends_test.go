@@ -1,0 +1,263 @@
+package security
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/fanoutd/fanoutd/client"
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/test/certs"
+)
+
+// A watch ends when what it began with is worth nothing any more, with the position
+// from which somebody with good credentials loses nothing; others go on.
+func TestWatchesEndWithTheirCredentials(t *testing.T) {
+	const renamed = "a token that gets another name"
+	for name, c := range map[string]struct {
+		shows func(t *testing.T, w *world) shows
+		end   func(t *testing.T, w *world) // nil: it ends by itself
+	}{
+		"a token that is removed": {
+			shows: func(t *testing.T, w *world) shows { return shows{bearer: w.addToken(t, "a")} },
+			end: func(t *testing.T, w *world) {
+				w.lines = w.lines[:1]
+				w.setTokens(t)
+			},
+		},
+		renamed: {
+			shows: func(t *testing.T, w *world) shows { return shows{bearer: w.addToken(t, "a")} },
+			end: func(t *testing.T, w *world) {
+				w.lines[1] = "b" + w.lines[1]
+				w.setTokens(t)
+			},
+		},
+		"a JWT that expires": {
+			shows: func(t *testing.T, w *world) shows { return shows{bearer: w.jwt(t, "a", time.Now().Add(3*time.Second))} },
+		},
+		"a JWT whose key is withdrawn": {
+			shows: func(t *testing.T, w *world) shows { return shows{bearer: w.jwt(t, "a", time.Now().Add(time.Hour))} },
+			end:   func(t *testing.T, w *world) { w.setKeys(t, newKey(t)) },
+		},
+		"a certificate that expires": {
+			shows: func(t *testing.T, w *world) shows {
+				return w.certificate(t, certs.Subject{CommonName: "a", NotAfter: time.Now().Add(3 * time.Second)})
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := within(t)
+			w := newWorld(t, nil)
+			stays := shows{bearer: w.addToken(t, "stays")}
+			leaves := c.shows(t, w)
+			operator, other := w.dial(t, w.certificate(t, certs.Subject{CommonName: "operator"})), w.dial(t, stays)
+			conn := w.dial(t, leaves)
+			for _, who := range []*grpc.ClientConn{other, conn} {
+				waitFor(t, func() bool { return reasonOf(get(ctx, who)) != refused })
+			}
+			going, ending := watch(ctx, t, other), watch(ctx, t, conn)
+			first := put(ctx, t, operator, "a", "1")
+			if c.end != nil {
+				c.end(t, w)
+			}
+			messages, end := rest(ending)
+			wantOut(t, name, end)
+			last := messages[len(messages)-1]
+			if last.GetKind() != fanoutv1.WatchResponse_KIND_DRAINING || last.GetPosition().GetRevision() < first {
+				t.Errorf("the last word is %v, behind %d", last, first)
+			}
+			if name != renamed { // under its new name it is good
+				wantOut(t, "another request", get(ctx, conn))
+			}
+			second := put(ctx, t, operator, "b", "2")
+			for seen := int64(0); seen < second; {
+				m, err := going.Recv()
+				if err != nil {
+					t.Fatalf("the other watch: %v", err)
+				}
+				seen = m.GetPosition().GetRevision()
+			}
+			resumed, err := fanoutv1.NewFanoutServiceClient(other).Watch(ctx, &fanoutv1.WatchRequest{
+				Resource: "config", Begin: &fanoutv1.WatchRequest_After{After: last.GetPosition()}, EveryEvent: true,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for {
+				m, err := resumed.Recv()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if events := m.GetEvents(); len(events) > 0 {
+					if events[0].GetObject().GetKey() != "b" {
+						t.Errorf("resumed with %v", events[0])
+					}
+					break
+				}
+			}
+		})
+	}
+}
+
+// Streams lose nothing while everything that lets them in is replaced again and again,
+// and somebody writes all the time.
+func TestStreamsGoOnWhileFilesAreReplaced(t *testing.T) {
+	w := newWorld(t, nil)
+	ctx := within(t)
+	ways := map[string]shows{
+		"certificate": w.certificate(t, certs.Subject{CommonName: "a"}),
+		"token":       {bearer: w.addToken(t, "a")},
+		"jwt":         {bearer: w.jwt(t, "a", time.Now().Add(time.Hour))},
+	}
+	writer := w.dial(t, w.certificate(t, certs.Subject{CommonName: "writer"}))
+	const watchesEach = 5
+	got := make(chan error, watchesEach*len(ways))
+	var streams []fanoutv1.FanoutService_WatchClient
+	for _, s := range ways {
+		conn := w.dial(t, s)
+		waitFor(t, func() bool { return reasonOf(get(ctx, conn)) != refused })
+		for range watchesEach {
+			streams = append(streams, watch(ctx, t, conn))
+		}
+	}
+	const last = "the last one"
+	for _, stream := range streams {
+		go func() { got <- countUp(stream, last) }()
+	}
+	stop := make(chan struct{})
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for n := 1; ; n++ {
+			select {
+			case <-stop:
+				put(ctx, t, writer, "n", last)
+				return
+			default:
+				put(ctx, t, writer, "n", fmt.Sprint(n))
+			}
+		}
+	})
+	// A new certificate is seen by those who connect then; that everything else is
+	// in use, too, shows when a token that was added last is good.
+	for n := range 3 {
+		name := fmt.Sprintf("generation-%d", n)
+		subject := certs.Server
+		subject.CommonName = name
+		w.server.Replace(t, w.authority.Issue(t, subject))
+		w.setKeys(t, newKey(t), w.key)
+		certs.Write(t, w.cfg.TLSClientCAFile, append(certs.NewAuthority(t).PEM(), w.authority.PEM()...))
+		waitFor(t, func() bool { return w.shownAt(t, w.cfg.Listen) == name && w.shownAt(t, w.cfg.AdminListen) == name })
+		conn := w.dial(t, shows{bearer: w.addToken(t, name)})
+		waitFor(t, func() bool { return reasonOf(get(ctx, conn)) != refused })
+		certs.Write(t, w.server.Key, []byte("nonsense"))
+		certs.Write(t, w.cfg.TokenFile, []byte("nonsense"))
+	}
+	close(stop)
+	writing.Wait()
+	for range streams {
+		if err := <-got; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// countUp reads what is written in TestStreamsGoOnWhileFilesAreReplaced and returns what
+// is missing.
+func countUp(stream fanoutv1.FanoutService_WatchClient, last string) error {
+	want := 0
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return fmt.Errorf("behind %d: %w", want, err)
+		}
+		for _, e := range m.GetEvents() {
+			switch text := e.GetObject().GetText(); {
+			case text == last:
+				return nil
+			case want == 0: // it began somewhere
+				if _, err := fmt.Sscan(text, &want); err != nil {
+					return err
+				}
+			default:
+				if want++; text != fmt.Sprint(want) {
+					return fmt.Errorf("got %s, want %d", text, want)
+				}
+			}
+		}
+	}
+}
+
+// Our client, told only where its files are, goes on with new ones.
+func TestTheClientTakesNewCredentials(t *testing.T) {
+	w := newWorld(t, func(cfg *config.Config) { cfg.AdminListen = "" })
+	ctx := within(t)
+	token := filepath.Join(t.TempDir(), "token")
+	certs.Write(t, token, []byte(w.addToken(t, "first")+"\n"))
+	operator := w.dial(t, w.certificate(t, certs.Subject{CommonName: "operator"}))
+	pair := w.authority.Issue(t, certs.Subject{CommonName: "brief"}).Files(t)
+	trust := client.WithTLS(w.tls(shows{}))
+	for name, opt := range map[string]client.Option{
+		"token":       client.WithTokenFile(token),
+		"certificate": client.WithCertificateFiles(pair.Cert, pair.Key),
+	} {
+		t.Run(name, func(t *testing.T) {
+			pair.Replace(t, w.authority.Issue(t, certs.Subject{CommonName: "brief", NotAfter: time.Now().Add(4 * time.Second)}))
+			c, err := client.New(w.cfg.Listen, trust, opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			in := c.Resource("config")
+			waitFor(t, func() bool {
+				_, err := in.Get(ctx, "a")
+				return !errors.Is(err, client.ErrUnauthenticated)
+			})
+			began := make(chan struct{})
+			begin := sync.OnceFunc(func() { close(began) })
+			done := make(chan error, 1)
+			go func() {
+				for u, err := range in.Watch(ctx, client.FromNow()) {
+					if err != nil {
+						done <- err
+						return
+					}
+					begin()
+					for _, e := range u.Events {
+						if e.Object.Key == name+"/end" {
+							done <- nil
+							return
+						}
+					}
+				}
+			}()
+			select {
+			case <-began:
+			case err := <-done:
+				t.Fatal(err)
+			}
+			switch name {
+			case "token":
+				// The line goes away, and the new token is there before anybody knows.
+				w.lines = nil
+				certs.Write(t, token, []byte(w.addToken(t, "second")))
+			case "certificate":
+				pair.Replace(t, w.authority.Issue(t, certs.Subject{CommonName: "lasting"}))
+			}
+			waitFor(t, func() bool {
+				names := identities(ctx, t, operator)
+				return len(names) == 1 && names[0] != "first" && names[0] != "brief"
+			})
+			put(ctx, t, operator, name+"/end", "1")
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

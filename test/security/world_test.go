@@ -1,0 +1,327 @@
+package security
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"go.uber.org/goleak"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/test/certs"
+	"github.com/fanoutd/fanoutd/test/inprocess"
+	"github.com/fanoutd/fanoutd/test/loopback"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds what a test waits for: it is how long a broken one takes to fail.
+const patience = 30 * time.Second
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+const (
+	issuer   = "https://login.example.com"
+	audience = "fanoutd"
+	serverIs = "localhost" // in its certificate
+)
+
+// world is a server with all ways in, and what is needed for each.
+type world struct {
+	cfg       config.Config
+	authority *certs.Authority
+	server    certs.Files
+	lines     []string // of the file of tokens
+	key       *ecdsa.PrivateKey
+}
+
+// newWorld starts a server.
+func newWorld(t *testing.T, change func(*config.Config)) *world {
+	t.Helper()
+	w := &world{cfg: inprocess.Config(t), authority: certs.NewAuthority(t), key: newKey(t)}
+	w.server = w.authority.Issue(t, certs.Server).Files(t)
+	dir := t.TempDir()
+	w.cfg.AdminListen = loopback.FreeAddress(t)
+	w.cfg.TLSCertFile, w.cfg.TLSKeyFile, w.cfg.TLSClientCAFile = w.server.Cert, w.server.Key, filepath.Join(dir, "clients.pem")
+	w.cfg.TokenFile, w.cfg.JWTJWKSFile = filepath.Join(dir, "tokens"), filepath.Join(dir, "jwks.json")
+	w.cfg.JWTIssuer, w.cfg.JWTAudience = issuer, audience
+	certs.Write(t, w.cfg.TLSClientCAFile, w.authority.PEM())
+	w.setTokens(t)
+	w.setKeys(t, w.key)
+	if change != nil {
+		change(&w.cfg)
+	}
+	if problems := w.cfg.Problems(); len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	inprocess.Start(t, w.cfg)
+	return w
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// addToken makes a token known, to those who read the file from now on.
+func (w *world) addToken(t *testing.T, name string) (token string) {
+	t.Helper()
+	token, line, err := access.NewToken(name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.lines = append(w.lines, line)
+	w.setTokens(t)
+	return token
+}
+
+// setTokens writes the file of tokens.
+func (w *world) setTokens(t *testing.T) {
+	t.Helper()
+	certs.Write(t, w.cfg.TokenFile, []byte(strings.Join(w.lines, "\n")))
+}
+
+// setKeys writes the file of keys of JWTs.
+func (w *world) setKeys(t *testing.T, keys ...*ecdsa.PrivateKey) {
+	t.Helper()
+	var set jose.JSONWebKeySet
+	for _, k := range keys {
+		set.Keys = append(set.Keys, jose.JSONWebKey{Key: k.Public()})
+	}
+	text, err := json.Marshal(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certs.Write(t, w.cfg.JWTJWKSFile, text)
+}
+
+// jwt returns a JWT for a name.
+func (w *world) jwt(t *testing.T, name string, expires time.Time) string {
+	t.Helper()
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: w.key}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	payload, err := json.Marshal(map[string]any{"iss": issuer, "aud": audience, "sub": name, "exp": expires.Unix()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := signer.Sign(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := signed.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// shows is what somebody shows.
+type shows struct {
+	certificate *tls.Certificate
+	bearer      string
+}
+
+func (w *world) certificate(t *testing.T, s certs.Subject) shows {
+	t.Helper()
+	pair := w.authority.Issue(t, s).TLS(t)
+	return shows{certificate: &pair}
+}
+
+// tls returns how somebody connects.
+func (w *world) tls(s shows) *tls.Config {
+	c := &tls.Config{RootCAs: w.authority.Pool(), ServerName: serverIs}
+	if s.certificate != nil {
+		c.Certificates = []tls.Certificate{*s.certificate}
+	}
+	return c
+}
+
+// GetRequestMetadata implements credentials.PerRPCCredentials.
+func (s shows) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	if s.bearer == "" {
+		return nil, nil
+	}
+	return map[string]string{"authorization": "Bearer " + s.bearer}, nil
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials.
+func (shows) RequireTransportSecurity() bool { return true }
+
+// dial connects somebody over gRPC.
+func (w *world) dial(t *testing.T, s shows) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(w.cfg.Listen, grpc.WithTransportCredentials(credentials.NewTLS(w.tls(s))), grpc.WithPerRPCCredentials(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// get sends a request over HTTP and returns its status and body. More are header
+// fields, each with its value.
+func (w *world) get(t *testing.T, s shows, path string, more ...string) (code int, header http.Header, body string) {
+	t.Helper()
+	resp := w.open(t, s, path, more...)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header, string(text)
+}
+
+// open does the same with a response that goes on.
+func (w *world) open(t *testing.T, s shows, path string, more ...string) *http.Response {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: w.tls(s), ForceAttemptHTTP2: true, DisableKeepAlives: true}}
+	req, err := http.NewRequestWithContext(within(t), http.MethodGet, "https://"+w.cfg.AdminListen+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.bearer != "" {
+		req.Header.Set("Authorization", "Bearer "+s.bearer)
+	}
+	for i := 0; i < len(more); i += 2 {
+		req.Header.Set(more[i], more[i+1])
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
+// reasonOf returns the reason in a status.
+func reasonOf(err error) string {
+	for _, d := range status.Convert(err).Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok && info.GetDomain() == "fanoutd" {
+			return status.Code(err).String() + " " + info.GetReason()
+		}
+	}
+	return status.Code(err).String()
+}
+
+const refused = "Unauthenticated UNAUTHENTICATED"
+
+// get reads something over a connection.
+func get(ctx context.Context, conn *grpc.ClientConn) error {
+	_, err := fanoutv1.NewFanoutServiceClient(conn).Get(ctx, &fanoutv1.GetRequest{Resource: "config", Key: "a"})
+	return err
+}
+
+// wantIn fails the test unless somebody gets in, be it to hear that there is no such key.
+func wantIn(t *testing.T, what string, err error) {
+	t.Helper()
+	if got := reasonOf(err); got != "NotFound KEY_NOT_FOUND" {
+		t.Errorf("%s: %s (%v)", what, got, err)
+	}
+}
+
+func wantOut(t *testing.T, what string, err error) {
+	t.Helper()
+	if got := reasonOf(err); got != refused {
+		t.Errorf("%s: %s (%v)", what, got, err)
+	}
+}
+
+// put writes a text.
+func put(ctx context.Context, t *testing.T, conn *grpc.ClientConn, key, text string) (revision int64) {
+	t.Helper()
+	resp, err := fanoutv1.NewStoreServiceClient(conn).Put(ctx, &fanoutv1.PutRequest{
+		Resource: "config", Put: &fanoutv1.PutOperation{Key: key, Value: &fanoutv1.PutOperation_Text{Text: text}},
+	}, grpc.WaitForReady(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.GetRevision()
+}
+
+// watch opens a watch from now and returns it when it has begun.
+func watch(ctx context.Context, t *testing.T, conn *grpc.ClientConn) fanoutv1.FanoutService_WatchClient {
+	t.Helper()
+	stream, err := fanoutv1.NewFanoutServiceClient(conn).Watch(ctx, &fanoutv1.WatchRequest{
+		Resource: "config", Begin: &fanoutv1.WatchRequest_FromNow{FromNow: true},
+	}, grpc.WaitForReady(true))
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream
+}
+
+// rest reads a watch to its end.
+func rest(stream fanoutv1.FanoutService_WatchClient) (messages []*fanoutv1.WatchResponse, end error) {
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return messages, nil
+		}
+		if err != nil {
+			return messages, err
+		}
+		messages = append(messages, m)
+	}
+}
+
+// identities returns the names of those who watch.
+func identities(ctx context.Context, t *testing.T, conn *grpc.ClientConn) (names []string) {
+	t.Helper()
+	resp, err := fanoutv1.NewAdminServiceClient(conn).ListWatchers(ctx, &fanoutv1.ListWatchersRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range resp.GetWatchers() {
+		names = append(names, w.GetIdentity())
+	}
+	return names
+}
+
+// with returns a context with header fields.
+func with(ctx context.Context, fields ...string) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, fields...)
+}
+
+// shownAt returns the name in the certificate that a new connection is shown.
+func (w *world) shownAt(t *testing.T, address string) string {
+	t.Helper()
+	cfg := w.tls(shows{})
+	cfg.NextProtos = []string{"h2"}
+	conn, err := tls.Dial("tcp", address, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	return conn.ConnectionState().PeerCertificates[0].Subject.CommonName
+}
