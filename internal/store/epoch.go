@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -51,6 +52,8 @@ type epochs struct {
 	signIn func(context.Context) error // nil: there is no user
 
 	looking chan struct{} // capacity 1: full while somebody looks at etcd
+	made    *connections  // to etcd
+	looked  atomic.Int64  // so many of them had been made when etcd was last looked at
 
 	mu      sync.Mutex
 	epoch   object.Epoch // guarded by mu; empty: etcd has not been looked at
@@ -64,8 +67,8 @@ type epochs struct {
 	warned   bool   // it was logged that nothing can be recorded
 }
 
-func newEpochs(client *clientv3.Client, log *slog.Logger) *epochs {
-	return &epochs{client: client, log: log, looking: make(chan struct{}, 1), history: newHistory()}
+func newEpochs(client *clientv3.Client, made *connections, log *slog.Logger) *epochs {
+	return &epochs{client: client, made: made, log: log, looking: make(chan struct{}, 1), history: newHistory()}
 }
 
 // now returns the epoch as far as it is known, and its history.
@@ -106,6 +109,16 @@ func (e *epochs) verify(ctx context.Context) error {
 	}
 	_, err := e.look(ctx)
 	return err
+}
+
+// trust verifies the epoch if etcd was not looked at since there is a connection to
+// it. What was read on a new connection may be of an etcd that was restored while
+// there was none, and the guard has only begun to look.
+func (e *epochs) trust(ctx context.Context) error {
+	if e.looked.Load() == e.made.count.Load() {
+		return nil
+	}
+	return e.verify(ctx)
 }
 
 // look looks at etcd, and gives it a new epoch where it has none or has gone back.
@@ -162,6 +175,7 @@ func (e *epochs) adopt(s *sighting, id string) object.Epoch {
 		e.epoch = epoch
 	}
 	e.history.note(object.Revision(s.revision))
+	e.looked.Store(s.made)
 	return epoch
 }
 
@@ -176,6 +190,7 @@ func (e *epochs) warn(err error) {
 
 // sighting is what etcd looks like when the epoch is asked for.
 type sighting struct {
+	made     int64 // so many connections were there before
 	cluster  uint64
 	revision int64 // not older than any write acknowledged before
 
@@ -218,7 +233,7 @@ func (e *epochs) sight(ctx context.Context) (*sighting, error) {
 // glance looks at the log first, so that it is not longer than when the revision
 // was read.
 func (e *epochs) glance(ctx context.Context) (*sighting, error) {
-	s := &sighting{}
+	s := &sighting{made: e.made.count.Load()}
 	member, err := e.client.Status(ctx, "")
 	switch {
 	case err == nil:
