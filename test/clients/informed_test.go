@@ -77,7 +77,9 @@ func (s *informed) update(old, i client.Item[int]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	has, ok := s.copy[i.Object.Key]
-	newer := has < i.Object.ModRevision || s.enters()
+	// What is invalid in a new epoch is still the item of the old one.
+	survived := old.Invalid != nil && s.epochs[i.Object.Key] != s.at().Epoch
+	newer := has < i.Object.ModRevision || s.enters() || survived
 	s.judge(ok && has == old.Object.ModRevision && newer && old.Object.Key == i.Object.Key,
 		"%s is updated from %d to %d and was there at %d; the state is of %v, and the epoch began with %v", i.Object.Key, old.Object.ModRevision, i.Object.ModRevision, has, s.at(), s.entered)
 	s.copy[i.Object.Key], s.epochs[i.Object.Key] = i.Object.ModRevision, s.at().Epoch
@@ -85,7 +87,7 @@ func (s *informed) update(old, i client.Item[int]) {
 
 // enters reports whether what is told now leads into a new epoch. All of that is of
 // one position. Whatever is in the old epoch and not in the new one is deleted then,
-// and a revision may be lower than before: there, and nowhere else.
+// and a revision may be lower than before.
 func (s *informed) enters() bool {
 	at := s.at()
 	if s.entered.Epoch != at.Epoch {
