@@ -164,6 +164,8 @@ func (s *restarted) beginDamaged(ctx context.Context, rng *rand.Rand, alone bool
 	s.begin()
 	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
 	for {
 		s.mu.Lock()
 		told := len(s.files)
@@ -174,7 +176,7 @@ func (s *restarted) beginDamaged(ctx context.Context, rng *rand.Rand, alone bool
 		select {
 		case <-look.C:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return fmt.Errorf("nobody is told that the file is damaged: %w", context.Cause(ctx))
 		}
 	}
 	if l := s.informer.Lister(); alone && (l.Len() > 0 || l.Position() != client.Position{} || !l.Stale()) {

@@ -14,6 +14,8 @@ type subscriber interface {
 	run(ctx context.Context) error
 	// at returns the position of the copy.
 	at() client.Position
+	// behind returns what is still to happen before the copy can be judged.
+	behind() string
 	// compare returns how the copy differs from the objects there are.
 	compare(objects map[string]*client.Object) string
 	// illegal returns what was wrong with what it was told so far.

@@ -79,6 +79,8 @@ func (s *watching) at() client.Position {
 	return s.position
 }
 
+func (s *watching) behind() string { return "" }
+
 func (s *watching) illegal() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -162,12 +162,12 @@ func (w *world) look(ctx context.Context, t *testing.T) {
 			t.Fatal(err)
 		}
 		look := time.NewTicker(5 * time.Millisecond)
-		for p := s.at(); p.Epoch != at.Epoch || p.Revision < at.Revision || s.compare(objects) == "it is stale"; p = s.at() {
+		for p := s.at(); p.Epoch != at.Epoch || p.Revision < at.Revision || s.behind() != ""; p = s.at() {
 			select {
 			case <-look.C:
 			case <-ctx.Done():
 				look.Stop()
-				t.Fatalf("%s is still at %v, not %v", s.name(), p, at)
+				t.Fatalf("%s is still at %v, has to be at %v: %s", s.name(), p, at, s.behind())
 			}
 		}
 		look.Stop()
