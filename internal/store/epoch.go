@@ -98,27 +98,32 @@ func (e *epochs) ask(ctx context.Context, readable string) (object.Epoch, error)
 
 // verify looks whether etcd still has its epoch, if that was ever asked for.
 func (e *epochs) verify(ctx context.Context) error {
+	return e.verifyUnless(ctx, func() bool { return false })
+}
+
+// trust verifies the epoch if etcd was not looked at since there is a connection to
+// it. What was read on a new connection may be of an etcd that was restored while
+// there was none, and the guard has only begun to look. All who have read on that
+// connection share one look.
+func (e *epochs) trust(ctx context.Context) error {
+	return e.verifyUnless(ctx, func() bool { return e.looked.Load() == e.made.count.Load() })
+}
+
+func (e *epochs) verifyUnless(ctx context.Context, known func() bool) error {
+	if known() {
+		return nil
+	}
 	select {
 	case e.looking <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	defer func() { <-e.looking }()
-	if epoch, _ := e.now(); epoch == "" {
+	if epoch, _ := e.now(); epoch == "" || known() {
 		return nil
 	}
 	_, err := e.look(ctx)
 	return err
-}
-
-// trust verifies the epoch if etcd was not looked at since there is a connection to
-// it. What was read on a new connection may be of an etcd that was restored while
-// there was none, and the guard has only begun to look.
-func (e *epochs) trust(ctx context.Context) error {
-	if e.looked.Load() == e.made.count.Load() {
-		return nil
-	}
-	return e.verify(ctx)
 }
 
 // look looks at etcd, and gives it a new epoch where it has none or has gone back.
