@@ -71,6 +71,10 @@ fuzz: ## Run each fuzz target for FUZZTIME (default 10m)
 		go test "./$$package" -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x || exit 1; \
 	done
 
+.PHONY: fuzz-surface
+fuzz-surface: ## Send random bytes, frames and requests for FUZZTIME each (default 10m) to a running server
+	FANOUTD_FUZZ=$(FUZZTIME) go test -timeout 0 -count 1 -v ./test/surface
+
 # Each seed is a recording of its own; docs/robustness.md says of what.
 SEEDS ?= 10
 SECONDS ?= 60

@@ -21,7 +21,8 @@
 // write can be made to depend on the revision that was read ([IfRevision]). A
 // [Position] is a revision together with the epoch in which it counts: if etcd is
 // replaced or restored from a backup, there is a new epoch, and revisions of the old
-// one mean nothing any more.
+// one mean nothing any more. Watches and informers notice that, and replace what they
+// have.
 //
 // # Reading and writing
 //
@@ -37,8 +38,9 @@
 // and indexed, and tells handlers what changes. It is what most programs want:
 //
 //	routes := client.NewInformer(config, client.JSONDecoder[Route](), client.Prefix("routes"))
+//	routes.AddHandler(client.Handler[Route]{Update: func(old, route client.Item[Route]) { ... }})
 //	go routes.Run(ctx)
-//	err := routes.WaitForSync(ctx)
+//	err := routes.WaitForSync(ctx) // also if Run has ended, and why
 //	...
 //	route, ok := routes.Lister().Get("routes/eu")
 //

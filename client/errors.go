@@ -53,7 +53,7 @@ const (
 	ErrStoreUnavailable Reason = "STORE_UNAVAILABLE"
 	// ErrStoreFull: a write: etcd has no space left.
 	ErrStoreFull Reason = "STORE_FULL"
-	// ErrDraining: the server is stopping.
+	// ErrDraining: the server is stopping, or an operator has ended the watch.
 	ErrDraining Reason = "DRAINING"
 	// ErrUnauthenticated: the request shows no credentials, or some that are not good,
 	// or no longer.

@@ -7,7 +7,8 @@ package client
 // For each key the calls are Add, any number of Update, Delete, and so on again:
 // never an Update or Delete of what was not added, nor an Add of what is there. They
 // come in the order of the changes. What has not changed is not told, also after
-// interruptions; what has changed several times meanwhile is told once.
+// interruptions; what has changed several times meanwhile is told once. Revisions
+// grow, except where a new epoch begins.
 //
 // When a handler is called, the [Lister] has the new state already.
 type Handler[T any] struct {

@@ -19,6 +19,12 @@ func with(e *fanoutv1.Event, value string) *fanoutv1.Event {
 	return e
 }
 
+// anew returns a message as one of another epoch.
+func anew(m *fanoutv1.WatchResponse) *fanoutv1.WatchResponse {
+	m.Position.Epoch = "f"
+	return m
+}
+
 func TestInformerTellsWhatIsDifferent(t *testing.T) {
 	first := []message{reset(), part(0, with(added("a", 1), "1"), with(added("b", 2), "2"), with(added("c", 3), "3")), synced(5)}
 	begin := []string{"+a=1", "+b=2", "+c=3"}
@@ -37,6 +43,17 @@ func TestInformerTellsWhatIsDifferent(t *testing.T) {
 			},
 			told:  []string{"-c=3", "*b=2>7", "+d=8"},
 			state: []string{"a=1", "b=7", "d=8"},
+		},
+		"when a new epoch has the same revisions, and lower ones": {
+			acts: []act{
+				{messages: append(first[:3:3], live(6, with(modified("d", 6), "6"))), end: lost},
+				{messages: []message{
+					anew(reset()), anew(part(0, with(added("a", 1), "7"), with(added("b", 2), "2"), with(added("d", 4), "x"))), anew(synced(4)),
+					anew(live(5, with(modified("d", 5), "5"))),
+				}},
+			},
+			told:  []string{"+d=6", "!d", "-c=3", "*a=1>7", "*d=6>5"},
+			state: []string{"a=7", "b=2", "d=5"},
 		},
 		"while the state is replaced: nothing": {
 			acts: []act{

@@ -13,7 +13,8 @@ type Item[T any] struct {
 	// Object is the object as it was received.
 	Object *Object
 	// Invalid says that there is a newer version of the object, and why it could not
-	// be decoded. Value and Object are the last ones that could. Normally nil.
+	// be decoded. Value and Object are the last ones that could, maybe from before a
+	// new epoch. Normally nil.
 	Invalid error
 }
 

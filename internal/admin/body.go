@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -28,7 +29,8 @@ func bodies(next http.Handler) http.Handler {
 			return
 		}
 		if wanted && r.URL.RawQuery != "" {
-			refuse(w, http.StatusBadRequest, "there must be no parameters: what they say belongs into the body")
+			name, _, _ := strings.Cut(r.URL.RawQuery, "=")
+			refuseField(w, http.StatusBadRequest, name, "there must be no parameters: what they say belongs into the body")
 			return
 		}
 		body, err := read(w, r)
@@ -37,13 +39,13 @@ func bodies(next http.Handler) http.Handler {
 			refuse(w, http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", maxBodyBytes)
 			return
 		case err != nil:
-			refuse(w, http.StatusBadRequest, "the body could not be read: %v", err)
+			refuseField(w, http.StatusBadRequest, "body", "the body could not be read: %v", err)
 			return
 		case wanted && len(body) == 0:
-			refuse(w, http.StatusBadRequest, "there must be a body")
+			refuseField(w, http.StatusBadRequest, "body", "there must be a body")
 			return
 		case !wanted && len(body) > 0:
-			refuse(w, http.StatusBadRequest, "there must be no body: what it says belongs into parameters")
+			refuseField(w, http.StatusBadRequest, "body", "there must be no body: what it says belongs into parameters")
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))

@@ -10,6 +10,7 @@
 //	body.go     what a request may bring along, and how large it may be
 //	query.go    parameters, of which none is ignored
 //	status.go   which HTTP status an error has
+//	refuse.go   the errors that only HTTP has
 //	stream.go   lines as they come, and an end when nobody reads them any more
 //	openapi.go  the description of all that
 package admin

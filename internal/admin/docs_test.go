@@ -148,3 +148,21 @@ func TestTheStatusesAreDocumented(t *testing.T) {
 		}
 	}
 }
+
+// What HTTP alone refuses is in docs/http.md.
+func TestTheRefusalsAreDocumented(t *testing.T) {
+	served := map[string][]string{}
+	for httpStatus, r := range refusals {
+		served[r.reason] = []string{strconv.Itoa(httpStatus), code.Code(r.code).String()}
+		if _, ok := byReason[r.reason]; ok {
+			t.Errorf("%s is a reason of the server", r.reason)
+		}
+	}
+	documented := map[string][]string{}
+	for _, row := range rows(section(t, "http.md", "Errors that only HTTP has")) {
+		documented[words(row[0])[0]] = []string{row[1], words(row[2])[0]}
+	}
+	if diff := cmp.Diff(documented, served); diff != "" {
+		t.Errorf("-docs/http.md +served:\n%s", diff)
+	}
+}

@@ -17,6 +17,7 @@ func TestPagesOfOthersCannotWrite(t *testing.T) {
 	evil := []string{"Origin", "http://evil.example"}
 	crossSite := []string{"Sec-Fetch-Site", "cross-site"}
 	sameSite := []string{"Sec-Fetch-Site", "same-site", "Origin", "http://localhost:3000"}
+	reasons := map[int]string{403: "FOREIGN_ORIGIN", 405: "METHOD_NOT_ALLOWED", 415: "UNSUPPORTED_MEDIA_TYPE"}
 	form := []string{"Content-Type", "application/x-www-form-urlencoded"}
 	for _, c := range []struct {
 		name, method, path, body string
@@ -36,7 +37,7 @@ func TestPagesOfOthersCannotWrite(t *testing.T) {
 		{"may I", "OPTIONS", "/v1/resources/config/objects/a", "", append(evil, "Access-Control-Request-Method", "PUT"), 405},
 	} {
 		a := s.do(t, c.method, c.path, c.body, c.more...)
-		if a.status != c.status {
+		if a.status != c.status || a.reason(t) != reasons[c.status] {
 			t.Errorf("%s: want %d, got %d %s", c.name, c.status, a.status, a.body)
 		}
 		for name := range a.header {
@@ -84,6 +85,9 @@ func TestForeignNamesAreRefused(t *testing.T) {
 			if got := a.status; got != want && (path != "/nothing" || got == 421 != (want == 421)) {
 				t.Errorf("%s%s: want %d, got %d %s", host, path, want, got, a.body)
 			}
+			if a.status == 421 && a.reason(t) != "UNKNOWN_HOST" {
+				t.Errorf("%s%s: got %s", host, path, a.body)
+			}
 		}
 	}
 }
@@ -91,7 +95,7 @@ func TestForeignNamesAreRefused(t *testing.T) {
 func TestSizesAreBounded(t *testing.T) {
 	s := open(t, nil)
 	large := `{"text": "` + strings.Repeat("x", 8<<20) + `"}`
-	if a := s.do(t, "PUT", "/v1/resources/config/objects/a", large); a.status != http.StatusRequestEntityTooLarge {
+	if a := s.do(t, "PUT", "/v1/resources/config/objects/a", large); a.status != http.StatusRequestEntityTooLarge || a.reason(t) != "BODY_TOO_LARGE" {
 		t.Errorf("a large body: %d %s", a.status, a.body)
 	}
 	// Without saying how large it is.

@@ -153,6 +153,9 @@ func TestErrorsOverHTTP(t *testing.T) {
 		{"GET", objects + "?page_size=-1", "", 400, "INVALID_REQUEST"},
 		{"GET", objects + "?page_token=rubbish", "", 400, "INVALID_REQUEST"},
 		{"GET", objects + "?prefix=%zz", "", 400, "INVALID_REQUEST"},
+		{"GET", objects + "?%ff=1", "", 400, "INVALID_REQUEST"},
+		{"PUT", objects + "/b?%ff=1", `{"text": "1"}`, 400, "INVALID_REQUEST"},
+		{"PUT", objects + "/b", "\xff", 400, "INVALID_REQUEST"},
 		{"GET", objects, `{"prefix": "a"}`, 400, "INVALID_REQUEST"},
 		{"PUT", objects + "/b", `{"text": "1", "if_mod_revision": 1}`, 412, "PRECONDITION_FAILED"},
 		{"PUT", objects + "/b?if_mod_revision=1", `{"text": "1"}`, 400, "INVALID_REQUEST"},
@@ -160,20 +163,23 @@ func TestErrorsOverHTTP(t *testing.T) {
 		{"PUT", objects + "/b", `{"text": "1"`, 400, "INVALID_REQUEST"},
 		{"PUT", objects + "/b", `{"text": "` + strings.Repeat("x", 1001) + `"}`, 400, "INVALID_REQUEST"},
 		{"PUT", objects + "/b//c", `{"text": "1"}`, 400, "INVALID_REQUEST"},
-		{"PUT", objects, `{"text": "1"}`, 405, ""},
-		{"POST", objects + "/b", `{"text": "1"}`, 405, ""},
-		{"PATCH", objects + "/b", ``, 405, ""},
+		{"PUT", objects, `{"text": "1"}`, 405, "METHOD_NOT_ALLOWED"},
+		{"POST", objects + "/b", `{"text": "1"}`, 405, "METHOD_NOT_ALLOWED"},
+		{"PATCH", objects + "/b", ``, 405, "METHOD_NOT_ALLOWED"},
 		{"DELETE", objects + "/a?if_mod_rev=1", "", 400, "INVALID_REQUEST"},
 		{"DELETE", objects + "/a?delete=1", "", 400, "INVALID_REQUEST"},
 		{"DELETE", objects + "/a", `{"if_mod_revision": 1}`, 400, "INVALID_REQUEST"},
 		{"POST", "/v1/resources/config/transactions", `{}`, 400, "INVALID_REQUEST"},
 		{"GET", "/v1/watchers?page_size=2000", "", 400, "INVALID_REQUEST"},
-		{"GET", "/v1/watchers/x", "", 405, ""},
-		{"GET", "/v2/resources", "", 404, ""},
-		{"POST", "/", `{}`, 405, ""},
-		{"DELETE", "/openapi.json", ``, 405, ""},
+		{"GET", "/v1/watchers/x", "", 405, "METHOD_NOT_ALLOWED"},
+		{"GET", "/v2/resources", "", 404, "UNKNOWN_PATH"},
+		{"POST", "/", `{}`, 405, "METHOD_NOT_ALLOWED"},
+		{"DELETE", "/openapi.json", ``, 405, "METHOD_NOT_ALLOWED"},
 	} {
 		a := s.do(t, c.method, c.path, c.body)
+		if c.reason == "INVALID_REQUEST" && len(a.violations(t)) == 0 {
+			t.Errorf("%s %s %.40s: it does not say what is invalid: %s", c.method, c.path, c.body, a.body)
+		}
 		if a.status != c.status || a.reason(t) != c.reason || a.header.Get("Content-Type") != "application/json" {
 			t.Errorf("%s %s %.40s: want %d %s, got %d %s", c.method, c.path, c.body, c.status, c.reason, a.status, a.body)
 		}
@@ -197,9 +203,44 @@ func TestErrorsOverHTTP(t *testing.T) {
 	}
 }
 
+// What is invalid is named, also where the request never gets to the server.
+func TestFieldsAreNamedOverHTTP(t *testing.T) {
+	s := open(t, nil)
+	const objects = "/v1/resources/config/objects"
+	for _, c := range []struct{ method, path, body, field string }{
+		{"GET", objects + "?page_size=-1", "", "page_size"},
+		{"GET", objects + "?page_size=many", "", "page_size"},
+		{"GET", objects + "?prefx=a", "", "prefx"},
+		{"GET", objects + "?prefix=a&prefix=b", "", "prefix"},
+		{"GET", objects + "/a?key=b", "", "key"},
+		{"GET", objects, `{"prefix": "a"}`, "body"},
+		{"PUT", objects + "/a?if_mod_revision=1", `{"text": "1"}`, "if_mod_revision"},
+		{"PUT", objects + "/a", `{"txt": "1"}`, "body"},
+	} {
+		a := s.do(t, c.method, c.path, c.body)
+		if found := a.violations(t); len(found) != 1 || found[0] != c.field {
+			t.Errorf("%s %s %s: want %s, got %q of %s", c.method, c.path, c.body, c.field, found, a.body)
+		}
+	}
+}
+
+// Who deletes what is not there sees that in the answer.
+func TestNothingToDeleteIsSaid(t *testing.T) {
+	s := open(t, nil)
+	for path, want := range map[string]string{
+		"/v1/watchers/nobody":                 `"ended":false`,
+		"/v1/resources/config/objects/nobody": `"deleted":false`,
+	} {
+		a := s.do(t, "DELETE", path, "")
+		if a.status != http.StatusOK || !strings.Contains(strings.ReplaceAll(string(a.body), " ", ""), want) {
+			t.Errorf("%s: got %d %s", path, a.status, a.body)
+		}
+	}
+}
+
 func TestWritesCanBeOff(t *testing.T) {
 	s := open(t, func(c *config.Config) { c.Writes = false })
-	if a := s.do(t, "PUT", "/v1/resources/config/objects/a", `{"text": "1"}`); a.status != http.StatusNotImplemented {
+	if a := s.do(t, "PUT", "/v1/resources/config/objects/a", `{"text": "1"}`); a.status != http.StatusNotImplemented || a.reason(t) != "NOT_SERVED" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }

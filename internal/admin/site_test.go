@@ -168,6 +168,19 @@ func (a answer) reason(t *testing.T) string {
 	return reasonOf(parse[spb.Status](t, a.body))
 }
 
+// violations returns the fields that an error says to be invalid.
+func (a answer) violations(t *testing.T) (fields []string) {
+	t.Helper()
+	for _, detail := range status.FromProto(parse[spb.Status](t, a.body)).Details() {
+		if bad, ok := detail.(*errdetails.BadRequest); ok {
+			for _, v := range bad.GetFieldViolations() {
+				fields = append(fields, v.GetField())
+			}
+		}
+	}
+	return fields
+}
+
 func reasonOf(st *spb.Status) string {
 	for _, detail := range status.FromProto(st).Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == "fanoutd" {

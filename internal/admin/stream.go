@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -39,6 +40,16 @@ func (s beating) SendMsg(m any) error {
 
 // lines turns messages into JSON, those of a stream into a line each.
 type lines struct{ runtime.JSONPb }
+
+// Marshal implements runtime.Marshaler. Where a field says whether there was anything
+// to be done, it says so also if there was not.
+func (l *lines) Marshal(v any) ([]byte, error) {
+	switch v := v.(type) {
+	case *fanoutv1.DeleteResponse, *fanoutv1.EndWatcherResponse:
+		return protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(v.(proto.Message))
+	}
+	return l.JSONPb.Marshal(v)
+}
 
 // newLines returns what says the same in JSON as grpcurl does: fields that are not
 // set are left out, and fields that do not exist are an error.
@@ -104,9 +115,9 @@ func (s *sink) FlushError() error {
 	return nil
 }
 
-// noteStreamError completes the error that ends a stream.
+// noteStreamError takes down the error that ends a stream.
 func noteStreamError(ctx context.Context, err error) *status.Status {
-	st := complete(err)
+	st := status.Convert(err) // what the gateway refuses does not become a stream
 	if s, ok := ctx.Value(sinkKey{}).(*sink); ok {
 		s.failed = st
 	}

@@ -19,7 +19,7 @@ type invalidError []*errdetails.BadRequest_FieldViolation
 func (e invalidError) Error() string {
 	violations := make([]string, len(e))
 	for i, v := range e {
-		violations[i] = v.GetField() + " " + v.GetDescription()
+		violations[i] = strings.TrimSpace(v.GetField() + " " + v.GetDescription())
 	}
 	return "invalid request: " + strings.Join(violations, "; ")
 }

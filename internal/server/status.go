@@ -166,7 +166,7 @@ func (s *Server) unaryStatus(ctx context.Context, req any, _ *grpc.UnaryServerIn
 }
 
 func (s *Server) streamStatus(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	return s.edge(stream.Context(), handler(srv, stream))
+	return s.edge(stream.Context(), handler(srv, receiving{stream}))
 }
 
 // edge is where an error leaves the program. What the client is not told about it

@@ -61,6 +61,20 @@ func TestARequestThatCannotBeDecodedNeverArrives(t *testing.T) {
 			t.Errorf("%s to Watch: %v", name, err)
 		}
 	}
+	stream, err := in.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, fanoutv1.FanoutService_Watch_FullMethodName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.RecvMsg(&fanoutv1.WatchResponse{}); status.Code(err) != codes.Internal {
+		t.Errorf("no request at all to Watch: %v", err)
+	}
+	// Whatever gRPC calls it, nobody has to look at the server for it.
+	if got := in.lines.await(ctx, t, line{"msg": "finished call", "grpc.method": "Watch"}); got["level"] != "DEBUG" {
+		t.Errorf("logged is %v", got)
+	}
 	if diff := cmp.Diff(before, in.cost(ctx, t)); diff != "" {
 		t.Errorf("the requests were not free, -before +after:\n%s", diff)
 	}

@@ -84,7 +84,7 @@ func startEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*
 	client := v3client.New(etcd.Server)
 	watches := adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(etcd.Server))
 	return &Store{
-		client: client, log: log, epochs: newEpochs(client, log), stop: stop,
+		client: client, log: log, epochs: newEpochs(client, &connections{}, log), stop: stop,
 		newWatcher: func() clientv3.Watcher { return clientv3.NewWatchFromWatchClient(watches, client) },
 	}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -51,6 +52,8 @@ type epochs struct {
 	signIn func(context.Context) error // nil: there is no user
 
 	looking chan struct{} // capacity 1: full while somebody looks at etcd
+	made    *connections  // to etcd
+	looked  atomic.Int64  // so many of them had been made when etcd was last looked at
 
 	mu      sync.Mutex
 	epoch   object.Epoch // guarded by mu; empty: etcd has not been looked at
@@ -64,8 +67,8 @@ type epochs struct {
 	warned   bool   // it was logged that nothing can be recorded
 }
 
-func newEpochs(client *clientv3.Client, log *slog.Logger) *epochs {
-	return &epochs{client: client, log: log, looking: make(chan struct{}, 1), history: newHistory()}
+func newEpochs(client *clientv3.Client, made *connections, log *slog.Logger) *epochs {
+	return &epochs{client: client, made: made, log: log, looking: make(chan struct{}, 1), history: newHistory()}
 }
 
 // now returns the epoch as far as it is known, and its history.
@@ -95,13 +98,28 @@ func (e *epochs) ask(ctx context.Context, readable string) (object.Epoch, error)
 
 // verify looks whether etcd still has its epoch, if that was ever asked for.
 func (e *epochs) verify(ctx context.Context) error {
+	return e.verifyUnless(ctx, func() bool { return false })
+}
+
+// trust verifies the epoch if etcd was not looked at since there is a connection to
+// it. What was read on a new connection may be of an etcd that was restored while
+// there was none, and the guard has only begun to look. All who have read on that
+// connection share one look.
+func (e *epochs) trust(ctx context.Context) error {
+	return e.verifyUnless(ctx, func() bool { return e.looked.Load() == e.made.count.Load() })
+}
+
+func (e *epochs) verifyUnless(ctx context.Context, known func() bool) error {
+	if known() {
+		return nil
+	}
 	select {
 	case e.looking <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	defer func() { <-e.looking }()
-	if epoch, _ := e.now(); epoch == "" {
+	if epoch, _ := e.now(); epoch == "" || known() {
 		return nil
 	}
 	_, err := e.look(ctx)
@@ -162,6 +180,7 @@ func (e *epochs) adopt(s *sighting, id string) object.Epoch {
 		e.epoch = epoch
 	}
 	e.history.note(object.Revision(s.revision))
+	e.looked.Store(s.made)
 	return epoch
 }
 
@@ -176,6 +195,7 @@ func (e *epochs) warn(err error) {
 
 // sighting is what etcd looks like when the epoch is asked for.
 type sighting struct {
+	made     int64 // so many connections were there before
 	cluster  uint64
 	revision int64 // not older than any write acknowledged before
 
@@ -218,7 +238,7 @@ func (e *epochs) sight(ctx context.Context) (*sighting, error) {
 // glance looks at the log first, so that it is not longer than when the revision
 // was read.
 func (e *epochs) glance(ctx context.Context) (*sighting, error) {
-	s := &sighting{}
+	s := &sighting{made: e.made.count.Load()}
 	member, err := e.client.Status(ctx, "")
 	switch {
 	case err == nil:

@@ -272,6 +272,55 @@ func TestStreamTellsNothingOfARestoredEtcd(t *testing.T) {
 	}
 }
 
+// Who asks where the store is, or for what is in it, is told nothing of a restored
+// etcd under the epoch of the old one, though that etcd has revisions that are new.
+func TestReadsTellNothingOfARestoredEtcd(t *testing.T) {
+	for name, read := range map[string]func(c *store.Collection, at object.Position) (object.Epoch, error){
+		"position": func(c *store.Collection, _ object.Position) (object.Epoch, error) {
+			p, err := c.Position(t.Context())
+			return p.Epoch, err
+		},
+		"list": func(c *store.Collection, at object.Position) (object.Epoch, error) {
+			_, _, err := c.ListScope(t.Context(), at.Revision, object.Scope{}, "", 10)
+			return at.Epoch, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := etcdproc.StartMember(t, "http")
+			own, err := store.Dial(t.Context(), store.ExternalConfig{Endpoints: []string{m.Address}}, quiet())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { closeStore(t, own) })
+			own.StopGuard() // who might be faster, and might not
+			c := own.Collection("test", prefix)
+			snapshot := m.Snapshot(t)
+			putMany(t, c, 5)
+			before, err := c.Position(contextFor(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.Kill(t)
+			m.Restore(t, snapshot)
+			m.Start(t)
+			write(t, etcdClient(t, m.Address), 100)
+			for ctx := contextFor(t); ; {
+				epoch, err := read(c, before)
+				if err == nil && epoch == before.Epoch {
+					t.Fatal("it is told under the old epoch")
+				}
+				if err == nil || strings.Contains(err.Error(), "another history") {
+					return
+				}
+				if ctx.Err() != nil || !errors.Is(err, object.ErrUnavailable) {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 // A restored snapshot is recognized by who has never seen the etcd before, also if
 // it was made at once, if it is a restored one itself, and if the log is longer
 // again by then, with writes and with what writes nothing.

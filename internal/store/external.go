@@ -47,9 +47,11 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 	if cfg.DialTimeout == 0 {
 		cfg.DialTimeout = 5 * time.Second
 	}
+	made := &connections{}
 	options := []grpc.DialOption{
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: cfg.DialTimeout}),
 		grpc.WithChainStreamInterceptor(countOpened),
+		grpc.WithStatsHandler(made),
 	}
 	if cfg.ServerName != "" {
 		// The client takes the name from the endpoint, whatever tlsConfig says.
@@ -78,7 +80,7 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 	client.Maintenance = clientv3.NewMaintenanceFromMaintenanceClient(
 		clientv3.RetryMaintenanceClient(client, client.ActiveConnection()), client)
 	s := &Store{
-		client: client, log: log, epochs: newEpochs(client, log), versions: newVersions(client, log),
+		client: client, log: log, epochs: newEpochs(client, made, log), versions: newVersions(client, log),
 		newWatcher: func() clientv3.Watcher { return clientv3.NewWatcher(client) },
 	}
 	if cfg.Username != "" {

@@ -13,7 +13,8 @@ import (
 
 // Position returns where the store is: its epoch, and its revision as
 // [Collection.Revision] returns it. The epoch is looked for only if it is not known
-// or known to be over, so the answer costs one request.
+// or known to be over, or there is a new connection to etcd, so the answer costs one
+// request mostly.
 func (c *Collection) Position(ctx context.Context) (object.Position, error) {
 	for {
 		epoch, h := c.store.epochs.now()
@@ -27,6 +28,9 @@ func (c *Collection) Position(ctx context.Context) (object.Position, error) {
 		if ctx.Err() != nil {
 			return object.Position{}, ctx.Err()
 		}
+		if err == nil {
+			err = c.trust(ctx)
+		}
 		if now, h := c.store.epochs.now(); now != epoch || h.isOver() {
 			continue // the revision is one of another epoch
 		}
@@ -34,13 +38,34 @@ func (c *Collection) Position(ctx context.Context) (object.Position, error) {
 	}
 }
 
-// ListScope is [Collection.List] of the keys of a scope.
+// ListScope is [Collection.List] of the keys of a scope. It fails with
+// [object.ErrUnavailable] if the epoch becomes another one meanwhile.
 func (c *Collection) ListScope(ctx context.Context, at object.Revision, scope object.Scope, start object.Key, limit int) (records []object.Record, more bool, err error) {
 	first, end := c.bounds(scope)
 	if scope == object.ExactKey(scope.First()) {
 		end = first + "\x00"
 	}
-	return c.list(ctx, at, max(first, c.prefix+string(start)), end, limit)
+	_, h := c.store.epochs.now()
+	records, more, err = c.list(ctx, at, max(first, c.prefix+string(start)), end, limit)
+	if ctx.Err() == nil {
+		// Where etcd was away, it may have been restored: also if it says that it
+		// does not know the revision.
+		if err := c.trust(ctx); err != nil {
+			return nil, false, err
+		}
+	}
+	if h.isOver() {
+		return nil, false, errHistoryOver
+	}
+	return records, more, err
+}
+
+// trust sees to it that what etcd has just answered is of the epoch that is known, or
+// that epoch is over.
+func (c *Collection) trust(ctx context.Context) error {
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return classify(ctx, c.store.epochs.trust(call))
 }
 
 // Follow calls deliver with every change of the scope after the position, in order,

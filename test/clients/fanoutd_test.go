@@ -17,20 +17,27 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// resource is the one that all is about. Its values are as they are in etcd, so that
-// the test can write them there while there is no server. Its memory is so short
-// that those who were away are often told differences, or everything.
+// The resources that all is about. Their values are as they are in etcd, so that the
+// test can write them there while there is no server. The memory of the first one is
+// so short that those who were away are often told differences, or everything; the
+// other has none.
 const (
-	resource   = "config"
-	etcdPrefix = "/fanoutd/config/"
-	settings   = `
+	cached   = "config"
+	uncached = "plain"
+	settings = `
 resources:
   - name: config
     codec: raw
     window: {min-events: 200, max-events: 200}
     max-tombstones: 60
+  - name: plain
+    codec: raw
+    cache: off
 `
 )
+
+// etcdPrefix returns what the keys of a resource begin with in etcd.
+func etcdPrefix(resource string) string { return "/fanoutd/" + resource + "/" }
 
 // server is fanoutd as a process that is started again and again at one address.
 // Its methods are called by one goroutine.
@@ -67,7 +74,7 @@ func startServer(t *testing.T, etcd string) *server {
 	return s
 }
 
-// start starts the process and returns when it serves the resource.
+// start starts the process and returns when it serves.
 func (s *server) start(t *testing.T) {
 	t.Helper()
 	s.cmd = exec.Command(fanoutdproc.Program(t), s.args...)
@@ -88,7 +95,7 @@ func (s *server) start(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
-		_, err := c.Resource(resource).ListPage(ctx, client.PageSize(1))
+		_, err := c.Resource(cached).ListPage(ctx, client.PageSize(1))
 		if err == nil {
 			return
 		}

@@ -2,202 +2,11 @@ package clients
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"math/rand/v2"
 	"os"
-	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sync/errgroup"
-
-	"github.com/fanoutd/fanoutd/client"
-	"github.com/fanoutd/fanoutd/test/etcdproc"
-	"github.com/fanoutd/fanoutd/test/seed"
 )
-
-// duration returns how long a test is to go on.
-func duration(t *testing.T) time.Duration {
-	t.Helper()
-	given := os.Getenv("FANOUTD_SOAK")
-	if given == "" {
-		return 12 * time.Second
-	}
-	d, err := time.ParseDuration(given)
-	if err != nil {
-		t.Fatalf("FANOUTD_SOAK: %v", err)
-	}
-	return d
-}
-
-func TestInformersSurviveFaults(t *testing.T)             { suffer(t, 1) }
-func TestInformersSurviveFaultsOfTwoServers(t *testing.T) { suffer(t, 2) }
-
-// world is what a test happens in.
-type world struct {
-	servers []*server
-	proxies []*proxy
-	writer  *writer
-	rng     *rand.Rand
-	witness *client.Resource // knows the servers without the proxies
-	count   *counts
-
-	subscribers []subscriber
-}
-
-// suffer has faults happen to some servers, in rounds that end with a quiet point.
-func suffer(t *testing.T, servers int) {
-	random := seed.New(t)
-	etcd := etcdproc.Start(t, "http")
-	w := &world{rng: random.Rand(0), writer: newWriter(t, etcd, random.Rand(1)), count: &counts{}}
-	var direct, through []string
-	for range servers {
-		s := startServer(t, etcd)
-		p := newProxy(t, s.address)
-		w.servers, w.proxies = append(w.servers, s), append(w.proxies, p)
-		direct, through = append(direct, s.address), append(through, p.address)
-	}
-	w.witness = w.dial(t, direct).Resource(resource)
-	shared, own := w.dial(t, through).Resource(resource), w.dial(t, through).Resource(resource)
-	good := client.LastKnownGood(filepath.Join(t.TempDir(), "good"), 64<<20)
-	w.subscribers = []subscriber{
-		newInformed("of all", shared, w.count, nil),
-		newInformed("of a path", shared, w.count, nil, client.Prefix("b")),
-		newInformed("of a field", shared, w.count, nil, client.Fields("name=13")),
-		newInformed("of the latest", own, w.count, []client.InformerOption{client.Latest()}),
-		newInformed("that saves", own, w.count, []client.InformerOption{good}),
-		newWatching("by itself", own, w.count),
-	}
-
-	ctx, cancel := context.WithCancel(t.Context())
-	running, ctx := errgroup.WithContext(ctx)
-	for _, s := range w.subscribers {
-		running.Go(func() error {
-			if err := s.run(ctx); ctx.Err() == nil || !errors.Is(err, context.Canceled) {
-				return fmt.Errorf("%s: %w", s.name(), err)
-			}
-			return nil
-		})
-	}
-	defer func() {
-		cancel()
-		if err := running.Wait(); err != nil {
-			t.Error(err)
-		}
-	}()
-	until := time.Now().Add(duration(t))
-	rounds := 0
-	for order := []int(nil); rounds == 0 || time.Now().Before(until); rounds++ {
-		if len(order) == 0 {
-			order = w.rng.Perm(len(faults))
-		}
-		n := min(3, len(order))
-		w.round(ctx, t, order[:n])
-		order = order[n:]
-		if t.Failed() {
-			return
-		}
-	}
-	w.count.mu.Lock()
-	defer w.count.mu.Unlock()
-	t.Logf("%d quiet points; %d changes; handlers were told %d times; the watch had %d events and %d replacements; %d interruptions",
-		rounds, w.writer.changes.Load(), w.count.told, w.count.events, w.count.replaced, w.count.interruptions)
-	if w.count.interruptions == 0 || w.count.told == 0 {
-		t.Error("nothing happened")
-	}
-}
-
-func (w *world) dial(t *testing.T, addresses []string) *client.Client {
-	t.Helper()
-	c, err := client.New(strings.Join(addresses, ","))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c
-}
-
-// round has some faults happen while objects change, and looks at everybody then.
-func (w *world) round(ctx context.Context, t *testing.T, which []int) {
-	t.Helper()
-	writing, quiet := context.WithCancel(ctx)
-	defer quiet()
-	var writers errgroup.Group
-	writers.Go(func() error { return w.writer.write(writing) })
-	for _, f := range which {
-		w.changes(ctx, t, 20+w.rng.IntN(150))
-		began, at := time.Now(), w.rng.IntN(len(w.servers))
-		faults[f].do(w, ctx, t, at)
-		for _, p := range w.proxies {
-			p.heal()
-		}
-		t.Logf("server %d: %s, for %v", at, faults[f].name, time.Since(began).Round(time.Millisecond))
-	}
-	quiet()
-	if err := writers.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	w.look(ctx, t)
-}
-
-// look waits for everybody to be up to date, and compares what they have.
-func (w *world) look(ctx context.Context, t *testing.T) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	began := time.Now()
-	for _, s := range w.subscribers {
-		objects, at, err := w.list(ctx, s.selection())
-		if err != nil {
-			t.Fatal(err)
-		}
-		look := time.NewTicker(5 * time.Millisecond)
-		for p := s.at(); p.Epoch != at.Epoch || p.Revision < at.Revision || s.compare(objects) == "it is stale"; p = s.at() {
-			select {
-			case <-look.C:
-			case <-ctx.Done():
-				look.Stop()
-				t.Fatalf("%s is still at %v, not %v", s.name(), p, at)
-			}
-		}
-		look.Stop()
-		if diff := s.compare(objects); diff != "" {
-			t.Errorf("%s at %v: %s", s.name(), at, diff)
-		}
-		if faults := s.illegal(); len(faults) > 0 {
-			t.Errorf("%s: %q", s.name(), faults)
-		}
-	}
-	t.Logf("quiet after %v", time.Since(began).Round(time.Millisecond))
-}
-
-// list returns what there is.
-func (w *world) list(ctx context.Context, selection []client.ListOption) (map[string]*client.Object, client.Position, error) {
-	for {
-		objects, at := map[string]*client.Object{}, client.Position{}
-		var failed error
-		for o, err := range w.witness.List(ctx, append(selection[:len(selection):len(selection)], client.ListPosition(&at))...) {
-			if failed = err; err == nil {
-				objects[o.Key] = o
-			}
-		}
-		// The connection may not be there again.
-		if failed == nil || ctx.Err() != nil {
-			return objects, at, failed
-		}
-	}
-}
-
-// changes waits for so many changes.
-func (w *world) changes(ctx context.Context, t *testing.T, n int) {
-	t.Helper()
-	if err := w.writer.more(ctx, n); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // fault is something that goes wrong with one of the servers, and is right again
 // once the proxies are healed.
@@ -244,6 +53,76 @@ var faults = []fault{
 	{"deaf", freeze(toServer)},
 	{"half-closed to the client", halfClose(toClient)},
 	{"half-closed to the server", halfClose(toServer)},
+	{"etcd restored from a backup", func(w *world, ctx context.Context, t *testing.T, _ int) { w.restore(ctx, t) }},
+	{"killed, and etcd restored from a backup", func(w *world, ctx context.Context, t *testing.T, at int) {
+		w.servers[at].end(t, syscall.SIGKILL)
+		w.restore(ctx, t)
+		w.servers[at].start(t)
+	}},
+	{"an informer restarted", rebegin(func(w *world, ctx context.Context, t *testing.T) error {
+		w.changes(ctx, t, w.rng.IntN(500))
+		w.saving.begin()
+		return nil
+	})},
+	{"an informer restarted, and etcd restored from a backup", rebegin(func(w *world, ctx context.Context, t *testing.T) error {
+		w.restore(ctx, t)
+		w.saving.begin()
+		return nil
+	})},
+	{"an informer restarted with a damaged file", rebegin(func(w *world, ctx context.Context, t *testing.T) error {
+		w.changes(ctx, t, w.rng.IntN(100))
+		return w.saving.beginDamaged(ctx, w.rng, false)
+	})},
+	{"an informer restarted while out of reach", rebegin(func(w *world, ctx context.Context, t *testing.T) error {
+		w.cutAll()
+		w.changes(ctx, t, w.rng.IntN(500))
+		return w.saving.beginAlone(ctx)
+	})},
+	{"an informer restarted with a damaged file while out of reach", rebegin(func(w *world, ctx context.Context, t *testing.T) error {
+		w.cutAll()
+		return w.saving.beginDamaged(ctx, w.rng, true)
+	})},
+}
+
+// restore has etcd forget what was last written, and be another one.
+func (w *world) restore(ctx context.Context, t *testing.T) {
+	t.Helper()
+	backup := w.etcd.Snapshot(t)
+	w.changes(ctx, t, 20+w.rng.IntN(150))
+	var flags []string
+	if w.rng.IntN(3) == 0 {
+		flags = []string{"--bump-revision", "100000", "--mark-compacted"}
+	}
+	w.etcd.Kill(t)
+	w.etcd.Restore(t, backup, flags...)
+	w.etcd.Start(t)
+	if err := os.Remove(backup); err != nil { // there may be very many
+		t.Fatal(err)
+	}
+	w.changes(ctx, t, 1+w.rng.IntN(300))
+}
+
+// rebegin has the informer with a file restarted.
+func rebegin(begin func(*world, context.Context, *testing.T) error) func(*world, context.Context, *testing.T, int) {
+	return func(w *world, ctx context.Context, t *testing.T, _ int) {
+		// Only who has a state leaves one behind.
+		if err := w.saving.informer.WaitForSync(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.saving.end(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := begin(w, ctx, t); err != nil {
+			t.Errorf("%s: %v", w.saving.name(), err)
+		}
+	}
+}
+
+// cutAll has nobody reach a server.
+func (w *world) cutAll() {
+	for _, p := range w.proxies {
+		p.cut()
+	}
 }
 
 func restart(signal syscall.Signal, changes int, compact bool) func(*world, context.Context, *testing.T, int) {

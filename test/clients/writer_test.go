@@ -31,17 +31,13 @@ func newWriter(t *testing.T, address string, rng *rand.Rand) *writer {
 	return &writer{etcd: etcd, rng: rng}
 }
 
-// write makes about 200 changes a second until ctx is done.
+// write makes about 200 changes a second, while there is an etcd, until ctx is done.
 func (w *writer) write(ctx context.Context) error {
 	pace := time.NewTicker(5 * time.Millisecond)
 	defer pace.Stop()
 	for ctx.Err() == nil {
 		<-pace.C
-		// What has begun is brought to its end, so that all is quiet afterwards.
-		request, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-		_, err := w.etcd.Txn(request).Then(w.operations()...).Commit()
-		cancel()
-		if err != nil {
+		if err := w.change(w.operations()); err != nil {
 			return fmt.Errorf("write: %w", err)
 		}
 		w.changes.Add(1)
@@ -49,9 +45,27 @@ func (w *writer) write(ctx context.Context) error {
 	return nil
 }
 
-// operations returns those of one change. All objects together are more than fits
-// into one message, so that catch-ups can be cut in two. A change is of one key mostly, of several now and
-// then, and sometimes of more than fits into one message.
+// change makes a change. One that fails may have been made or not; another try does
+// no harm. What has begun is brought to its end, so that all is quiet afterwards.
+func (w *writer) change(ops []clientv3.Op) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for {
+		_, err := w.etcd.Txn(ctx).Then(ops...).Commit()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// operations returns those of one change, in one of the resources. All objects
+// together are more than fits into one message, so that catch-ups can be cut in two.
+// A change is of one key mostly, of several now and then, and sometimes of more than
+// fits into one message.
 func (w *writer) operations() []clientv3.Op {
 	n, size := 1, 20<<10
 	switch w.rng.IntN(100) {
@@ -60,11 +74,15 @@ func (w *writer) operations() []clientv3.Op {
 	case 1, 2, 3, 4:
 		n, size = 5, 6<<10
 	}
+	resource := cached
+	if w.rng.IntN(4) == 0 {
+		resource = uncached
+	}
 	var ops []clientv3.Op
 	first := w.rng.IntN(200)
 	for i := range n {
 		number := (first + i) % 200
-		key := fmt.Sprintf("%s%c/%d", etcdPrefix, 'a'+rune(number%4), number)
+		key := fmt.Sprintf("%s%c/%d", etcdPrefix(resource), 'a'+rune(number%4), number)
 		if w.rng.IntN(4) == 0 {
 			ops = append(ops, clientv3.OpDelete(key))
 			continue
@@ -100,7 +118,7 @@ func (w *writer) more(ctx context.Context, n int) error {
 
 // compact makes etcd forget what was before now.
 func (w *writer) compact(ctx context.Context) error {
-	now, err := w.etcd.Get(ctx, etcdPrefix, clientv3.WithCountOnly())
+	now, err := w.etcd.Get(ctx, etcdPrefix(cached), clientv3.WithCountOnly())
 	if err != nil {
 		return fmt.Errorf("compact: %w", err)
 	}

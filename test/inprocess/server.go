@@ -29,13 +29,21 @@ func Config(t testing.TB) config.Config {
 // at the same address. Its methods are called by one goroutine at a time.
 type Server struct {
 	cfg  config.Config
+	log  *slog.Logger
 	stop func()
 }
 
-// Start starts a server. It is stopped with the test.
+// Start starts a server that keeps what it has to say to itself. It is stopped with the
+// test.
 func Start(t testing.TB, cfg config.Config) *Server {
 	t.Helper()
-	s := &Server{cfg: cfg}
+	return StartLogging(t, cfg, slog.New(slog.DiscardHandler))
+}
+
+// StartLogging starts a server with a log. It is stopped with the test.
+func StartLogging(t testing.TB, cfg config.Config, log *slog.Logger) *Server {
+	t.Helper()
+	s := &Server{cfg: cfg, log: log}
 	s.Start(t)
 	t.Cleanup(s.Stop)
 	return s
@@ -48,7 +56,7 @@ func (s *Server) Address() string { return s.cfg.Listen }
 func (s *Server) Start(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	a, err := app.Build(ctx, s.cfg, slog.New(slog.DiscardHandler))
+	a, err := app.Build(ctx, s.cfg, s.log)
 	if err != nil {
 		cancel()
 		t.Fatal(err)

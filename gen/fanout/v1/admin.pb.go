@@ -1017,7 +1017,9 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	"\rListResources\x12\x1f.fanout.v1.ListResourcesRequest\x1a .fanout.v1.ListResourcesResponse\x12O\n" +
 	"\fListWatchers\x12\x1e.fanout.v1.ListWatchersRequest\x1a\x1f.fanout.v1.ListWatchersResponse\x12I\n" +
 	"\n" +
-	"EndWatcher\x12\x1c.fanout.v1.EndWatcherRequest\x1a\x1d.fanout.v1.EndWatcherResponseB3Z1github.com/fanoutd/fanoutd/gen/fanout/v1;fanoutv1b\x06proto3"
+	"EndWatcher\x12\x1c.fanout.v1.EndWatcherRequest\x1a\x1d.fanout.v1.EndWatcherResponseBi\n" +
+	"\x14io.github.fanoutd.v1B\n" +
+	"AdminProtoP\x01Z1github.com/fanoutd/fanoutd/gen/fanout/v1;fanoutv1\xa2\x02\x03FAN\xaa\x02\tFanout.V1b\x06proto3"
 
 var (
 	file_fanout_v1_admin_proto_rawDescOnce sync.Once

@@ -83,6 +83,9 @@ func (Delivery) EnumDescriptor() ([]byte, []int) {
 }
 
 // What a response means.
+//
+// New kinds may come. Treat one that you do not know as LIVE: apply its events,
+// if it has any, and remember its position.
 type WatchResponse_Kind int32
 
 const (
@@ -99,9 +102,12 @@ const (
 	WatchResponse_KIND_LIVE WatchResponse_Kind = 4
 	// Every event up to the position has been delivered. No events.
 	WatchResponse_KIND_BOOKMARK WatchResponse_Kind = 5
-	// The server is about to end this stream, because it stops or because the
-	// time limit has come; resume at the position, here or at another server. No
-	// events.
+	// The server is about to end this stream; resume at the position, here or at
+	// another server. No events. The status that follows says why: OK where the
+	// time limit has come, UNAVAILABLE (reason DRAINING) where the server stops or
+	// an operator has ended the watch. Neither is a failure. Wait a random part of
+	// a second before you resume, or of RetryInfo's delay if that is longer: others
+	// were told at the same moment.
 	WatchResponse_KIND_DRAINING WatchResponse_Kind = 6
 )
 
@@ -154,7 +160,8 @@ func (WatchResponse_Kind) EnumDescriptor() ([]byte, []int) {
 	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{5, 0}
 }
 
-// How a catch-up brings the caller to the present.
+// How a catch-up brings the caller to the present. If there are other kinds some
+// day, they are for those who ask for them.
 type WatchResponse_CatchUp int32
 
 const (
@@ -216,7 +223,8 @@ func (WatchResponse_CatchUp) EnumDescriptor() ([]byte, []int) {
 	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{5, 1}
 }
 
-// How the watcher's view changed.
+// How the watcher's view changed. If there are other types some day, they are for
+// those who ask for them.
 type Event_Type int32
 
 const (
@@ -626,6 +634,13 @@ type WatchRequest struct {
 	// beyond it means that the server or the way to it is gone, and so that the
 	// position advances while nothing happens. From 100 ms to 1 h. Default: no
 	// BOOKMARKs but one shortly before the watch reaches its deadline.
+	//
+	// A BOOKMARK may come later than that: a moment on a busy server, up to three
+	// seconds where the resource has no cache, because etcd confirms the position
+	// first. While etcd is away there are none. So take the server for dead after
+	// three intervals of silence, and not before five seconds for the first response
+	// of a stream, which may have to be read from etcd. Count only the time in which
+	// you wait for a response. Then open the next stream on another connection.
 	BookmarkInterval *durationpb.Duration `protobuf:"bytes,10,opt,name=bookmark_interval,json=bookmarkInterval,proto3" json:"bookmark_interval,omitempty"`
 	// Whether every event is wanted, or only the latest state of things. Default:
 	// DELIVERY_EVERY.
@@ -803,7 +818,8 @@ type WatchRequest_After struct {
 
 type WatchRequest_FromNow struct {
 	// Only changes that happen from now on. The first response is a BOOKMARK
-	// that says where now is. False means the same as leaving it out.
+	// that says where now is. False means the same as leaving it out; but to set
+	// it, also to false, unsets after, as it is with every oneof.
 	FromNow bool `protobuf:"varint,4,opt,name=from_now,json=fromNow,proto3,oneof"`
 }
 
@@ -1052,7 +1068,8 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\rFanoutService\x124\n" +
 	"\x03Get\x12\x15.fanout.v1.GetRequest\x1a\x16.fanout.v1.GetResponse\x127\n" +
 	"\x04List\x12\x16.fanout.v1.ListRequest\x1a\x17.fanout.v1.ListResponse\x12<\n" +
-	"\x05Watch\x12\x17.fanout.v1.WatchRequest\x1a\x18.fanout.v1.WatchResponse0\x01B3Z1github.com/fanoutd/fanoutd/gen/fanout/v1;fanoutv1b\x06proto3"
+	"\x05Watch\x12\x17.fanout.v1.WatchRequest\x1a\x18.fanout.v1.WatchResponse0\x01Bj\n" +
+	"\x14io.github.fanoutd.v1B\vFanoutProtoP\x01Z1github.com/fanoutd/fanoutd/gen/fanout/v1;fanoutv1\xa2\x02\x03FAN\xaa\x02\tFanout.V1b\x06proto3"
 
 var (
 	file_fanout_v1_fanout_proto_rawDescOnce sync.Once

@@ -50,7 +50,8 @@ type FanoutServiceClient interface {
 	// of CATCH_UP_PART, one SYNCED, then LIVE and BOOKMARK. A subscriber that falls
 	// behind further than the server remembers, be it during a catch-up, gets another
 	// CATCH_UP_BEGIN in the same stream. With from_now the stream begins with a
-	// BOOKMARK instead.
+	// BOOKMARK instead. The last response may be DRAINING; after it, or without it, the
+	// stream ends with a status, which may be OK, and the caller opens another one.
 	//
 	// Ordered: revisions never decrease on a stream. Unique: no event comes twice,
 	// nor after resuming at the last position. Reliable: no event of the scope is
@@ -135,7 +136,8 @@ type FanoutServiceServer interface {
 	// of CATCH_UP_PART, one SYNCED, then LIVE and BOOKMARK. A subscriber that falls
 	// behind further than the server remembers, be it during a catch-up, gets another
 	// CATCH_UP_BEGIN in the same stream. With from_now the stream begins with a
-	// BOOKMARK instead.
+	// BOOKMARK instead. The last response may be DRAINING; after it, or without it, the
+	// stream ends with a status, which may be OK, and the caller opens another one.
 	//
 	// Ordered: revisions never decrease on a stream. Unique: no event comes twice,
 	// nor after resuming at the last position. Reliable: no event of the scope is

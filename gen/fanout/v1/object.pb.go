@@ -33,7 +33,8 @@ type Object struct {
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// The stored value. Exactly one of the two is set, also for an empty value;
 	// neither is where a watch omits values, and in DELETED events of a
-	// CATCH_UP_DELTA.
+	// CATCH_UP_DELTA. Ask which of them is set, and not which is empty: in many
+	// languages the one that is not set reads as an empty value, too.
 	//
 	// Types that are valid to be assigned to Value:
 	//
@@ -191,7 +192,8 @@ type Position struct {
 	// compared. Opaque: keep it and give it back.
 	Epoch string `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// Every change up to and including this etcd revision is behind the position,
-	// every later one ahead of it.
+	// every later one ahead of it. A 64-bit number, here as everywhere: in JavaScript
+	// take it as a string or a BigInt.
 	Revision      int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -477,7 +479,8 @@ const file_fanout_v1_object_proto_rawDesc = "" +
 	"\x03any\x18\x01 \x01(\bH\x00R\x03any\x12#\n" +
 	"\fmin_revision\x18\x02 \x01(\x03H\x00R\vminRevision\x12'\n" +
 	"\x0eexact_revision\x18\x03 \x01(\x03H\x00R\rexactRevisionB\a\n" +
-	"\x05levelB3Z1github.com/fanoutd/fanoutd/gen/fanout/v1;fanoutv1b\x06proto3"
+	"\x05levelBj\n" +
+	"\x14io.github.fanoutd.v1B\vObjectProtoP\x01Z1github.com/fanoutd/fanoutd/gen/fanout/v1;fanoutv1\xa2\x02\x03FAN\xaa\x02\tFanout.V1b\x06proto3"
 
 var (
 	file_fanout_v1_object_proto_rawDescOnce sync.Once

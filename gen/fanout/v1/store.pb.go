@@ -807,7 +807,9 @@ const file_fanout_v1_store_proto_rawDesc = "" +
 	"\fStoreService\x124\n" +
 	"\x03Put\x12\x15.fanout.v1.PutRequest\x1a\x16.fanout.v1.PutResponse\x12=\n" +
 	"\x06Delete\x12\x18.fanout.v1.DeleteRequest\x1a\x19.fanout.v1.DeleteResponse\x12C\n" +
-	"\bTransact\x12\x1a.fanout.v1.TransactRequest\x1a\x1b.fanout.v1.TransactResponseB3Z1github.com/fanoutd/fanoutd/gen/fanout/v1;fanoutv1b\x06proto3"
+	"\bTransact\x12\x1a.fanout.v1.TransactRequest\x1a\x1b.fanout.v1.TransactResponseBi\n" +
+	"\x14io.github.fanoutd.v1B\n" +
+	"StoreProtoP\x01Z1github.com/fanoutd/fanoutd/gen/fanout/v1;fanoutv1\xa2\x02\x03FAN\xaa\x02\tFanout.V1b\x06proto3"
 
 var (
 	file_fanout_v1_store_proto_rawDescOnce sync.Once

@@ -100,7 +100,8 @@ const file_fanout_storage_v1_envelope_proto_rawDesc = "" +
 	"\x05value\x18\x03 \x01(\fR\x05value\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B<Z:github.com/fanoutd/fanoutd/gen/fanout/storage/v1;storagev1b\x06proto3"
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x85\x01\n" +
+	"\x1cio.github.fanoutd.storage.v1B\rEnvelopeProtoP\x01Z:github.com/fanoutd/fanoutd/gen/fanout/storage/v1;storagev1\xa2\x02\x03FAS\xaa\x02\x11Fanout.Storage.V1b\x06proto3"
 
 var (
 	file_fanout_storage_v1_envelope_proto_rawDescOnce sync.Once

@@ -1,0 +1,152 @@
+package surface
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// What strings and bytes are made of: things that mean something here, things that
+// nearly do, and things that are hard to swallow. Between them are random ones.
+var words = []string{
+	"", "config", "plain", "documents", "nothing", "a", "a/b", "a/b/c", "a/", "/a", "a//b", ".", "..", "\x00", "%2F",
+	"env=prod", "env in (prod,dev)", "!env", "env notin (x)", "env=", "region=eu", "region!=eu,host=h", "key=a/b", "=",
+	"(((", "a=b,c=d,e in (f,g)", `{"region": "eu"}`, `{"a": [1, 2, {"b": null}]}`, "[1", "application/json", "text/plain",
+	strings.Repeat("k", 1025), strings.Repeat("a/", 500) + "a", strings.Repeat("a=b,", 300) + "a=b", "\u202e\U0010ffff", "ä/ö",
+}
+
+// maker makes random messages.
+type maker struct {
+	*rand.Rand
+	// seen are texts that the server has given: epochs, page tokens, ids.
+	seen []string
+}
+
+// learn remembers the texts of a message that came from the server.
+func (m *maker) learn(msg protoreflect.Message) {
+	msg.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.IsMap() || f.IsList():
+		case f.Kind() == protoreflect.MessageKind:
+			m.learn(v.Message())
+		case f.Kind() == protoreflect.StringKind && len(v.String()) < 512:
+			m.seen = append(m.seen[max(0, len(m.seen)-100):], v.String())
+		}
+		return true
+	})
+}
+
+// fill sets fields of a message at random, no deeper than said.
+func (m *maker) fill(msg protoreflect.Message, depth int) {
+	fields := msg.Descriptor().Fields()
+	for i := range fields.Len() {
+		f := fields.Get(i)
+		if m.IntN(2) == 0 {
+			continue
+		}
+		switch {
+		case f.IsMap():
+			entries := msg.Mutable(f).Map()
+			for range m.IntN(4) {
+				entries.Set(m.value(f.MapKey(), depth).MapKey(), m.value(f.MapValue(), depth))
+			}
+		case f.IsList():
+			list := msg.Mutable(f).List()
+			for range m.IntN(5) {
+				if f.Kind() == protoreflect.MessageKind {
+					e := list.NewElement()
+					if depth > 0 {
+						m.fill(e.Message(), depth-1)
+					}
+					list.Append(e)
+				} else {
+					list.Append(m.value(f, depth))
+				}
+			}
+		case f.Kind() == protoreflect.MessageKind:
+			if depth > 0 {
+				m.fill(msg.Mutable(f).Message(), depth-1)
+			}
+		default:
+			msg.Set(f, m.value(f, depth))
+		}
+	}
+	if m.IntN(20) == 0 { // a field of a protocol that is newer than ours
+		msg.SetUnknown(protoreflect.RawFields{0xfa, 0x7f, 0x03, 'n', 'e', 'w'})
+	}
+}
+
+func (m *maker) value(f protoreflect.FieldDescriptor, depth int) protoreflect.Value {
+	switch f.Kind() {
+	case protoreflect.BoolKind:
+		return protoreflect.ValueOfBool(m.IntN(2) == 0)
+	case protoreflect.EnumKind:
+		return protoreflect.ValueOfEnum(protoreflect.EnumNumber(m.IntN(f.Enum().Values().Len()+2) - 1))
+	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
+		return protoreflect.ValueOfInt32(int32(m.number()))
+	case protoreflect.Int64Kind, protoreflect.Sint64Kind, protoreflect.Sfixed64Kind:
+		return protoreflect.ValueOfInt64(m.number())
+	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
+		return protoreflect.ValueOfUint32(uint32(m.number()))
+	case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
+		return protoreflect.ValueOfUint64(uint64(m.number()))
+	case protoreflect.StringKind:
+		return protoreflect.ValueOfString(m.text())
+	case protoreflect.BytesKind:
+		return protoreflect.ValueOfBytes([]byte(m.text()))
+	case protoreflect.MessageKind:
+		return protoreflect.ValueOfString("") // only in maps, of which there are none
+	}
+	panic(fmt.Sprintf("fields of the kind %s are new to this test", f.Kind()))
+}
+
+func (m *maker) number() int64 {
+	switch m.IntN(5) {
+	case 0:
+		return 0
+	case 1:
+		return []int64{-1, math.MaxInt64, math.MinInt64, math.MaxInt32, math.MinInt32}[m.IntN(5)]
+	case 2:
+		return m.Int64()
+	}
+	return m.Int64N(200)
+}
+
+func (m *maker) text() string {
+	switch m.IntN(4) {
+	case 0:
+		if len(m.seen) > 0 {
+			return m.seen[m.IntN(len(m.seen))]
+		}
+	case 1:
+		var b strings.Builder
+		for range m.IntN(30) {
+			b.WriteRune(rune(m.IntN(0x3000)))
+		}
+		return strings.ToValidUTF8(b.String(), "")
+	}
+	return words[m.IntN(len(words))]
+}
+
+// message returns a random message of a type.
+func (m *maker) message(t protoreflect.MessageType) proto.Message {
+	msg := t.New()
+	m.fill(msg, 5)
+	// Most requests name a resource that exists: otherwise they would not get far.
+	if f := msg.Descriptor().Fields().ByName("resource"); f != nil && m.IntN(8) != 0 {
+		msg.Set(f, protoreflect.ValueOfString([]string{"config", "plain", "documents"}[m.IntN(3)]))
+	}
+	return msg.Interface()
+}
+
+func mustMarshal(m proto.Message) []byte {
+	b, err := proto.Marshal(m)
+	if err != nil {
+		panic(err) // texts are UTF-8
+	}
+	return b
+}
