@@ -1,20 +1,13 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -22,50 +15,15 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/test/certs"
+	"github.com/fanoutd/fanoutd/test/inprocess"
 )
 
-// identity makes a certificate for a name, which is its own authority, and returns the
-// files of it and of its key.
-func identity(t *testing.T, name string) (certFile, keyFile string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write := func(kind string, der []byte) string {
-		file := filepath.Join(t.TempDir(), name+".pem")
-		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return file
-	}
-	return write("CERTIFICATE", cert), write("PRIVATE KEY", der)
-}
-
 // gatekeeper is a server that answers every request by who it takes the caller for.
-func gatekeeper(t *testing.T, certFile, keyFile, clientFile string) (address string) {
+func gatekeeper(t *testing.T, cert tls.Certificate, trusted *x509.CertPool) (address string) {
 	t.Helper()
-	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	trusted := x509.NewCertPool()
-	text, err := os.ReadFile(clientFile)
-	if err != nil || !trusted.AppendCertsFromPEM(text) {
-		t.Fatal(err)
-	}
 	s := grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: trusted, ClientAuth: tls.VerifyClientCertIfGiven})),
 		grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
@@ -96,9 +54,9 @@ func gatekeeper(t *testing.T, certFile, keyFile, clientFile string) (address str
 // What flags, variables and contexts say of credentials reaches the server, and what
 // it does not like is told.
 func TestCredentials(t *testing.T) {
-	cert, key := identity(t, "fanoutd.example")
-	clientCert, clientKey := identity(t, "somebody")
-	address := gatekeeper(t, cert, key, clientCert)
+	ours, theirs := certs.NewAuthority(t), certs.NewAuthority(t)
+	address := gatekeeper(t, ours.Issue(t, certs.Subject{DNSNames: []string{"fanoutd.example"}}).TLS(t), theirs.Pool())
+	mine := theirs.Issue(t, certs.Subject{CommonName: "somebody"}).Files(t)
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("from-file\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -113,18 +71,54 @@ func TestCredentials(t *testing.T) {
 		}
 	}
 	t.Setenv("XDG_CONFIG_HOME", home)
-	flags := []string{"get", "config", "a", "--server", address, "--ca-file", cert, "--server-name", "fanoutd.example"}
+	flags := []string{"get", "config", "a", "--server", address, "--ca-file", ours.File, "--server-name", "fanoutd.example"}
 
 	fanoutctl(exitDenied, `refuses: nobody with "" may not; --token-file`, nil, flags...)
 	fanoutctl(exitDenied, `nobody with "Bearer from-file" may not`, nil, append(flags, "--token-file", token)...)
 	fanoutctl(exitDenied, `nobody with "Bearer from-variable" may not`, []string{"FANOUTCTL_TOKEN=from-variable"}, flags...)
 	fanoutctl(exitDenied, `nobody with "Bearer from-file" may not`, []string{"FANOUTCTL_TOKEN=from-variable"}, append(flags, "--token-file", token)...)
-	fanoutctl(exitDenied, `somebody with "" may not`, []string{"FANOUTCTL_CERT_FILE=" + clientCert, "FANOUTCTL_KEY_FILE=" + clientKey}, flags...)
-	fanoutctl(exitOK, "", nil, "context", "set", "gate", "--server", address, "--ca-file", cert, "--server-name", "fanoutd.example",
-		"--token-file", token, "--cert-file", clientCert, "--key-file", clientKey)
+	fanoutctl(exitDenied, `somebody with "" may not`, []string{"FANOUTCTL_CERT_FILE=" + mine.Cert, "FANOUTCTL_KEY_FILE=" + mine.Key}, flags...)
+	fanoutctl(exitOK, "", nil, "context", "set", "gate", "--server", address, "--ca-file", ours.File, "--server-name", "fanoutd.example",
+		"--token-file", token, "--cert-file", mine.Cert, "--key-file", mine.Key)
 	fanoutctl(exitDenied, `somebody with "Bearer from-file" may not`, nil, "list", "config")
 
 	// A server that is not the one it should be is not talked to.
-	fanoutctl(exitUnavailable, "--ca-file says whom to trust", nil, "get", "config", "a", "--server", address, "--tls", "--context", "gate", "--ca-file", clientCert)
+	fanoutctl(exitUnavailable, "--ca-file says whom to trust", nil, "get", "config", "a", "--server", address, "--tls", "--context", "gate", "--ca-file", theirs.File)
 	fanoutctl(exitUnavailable, "fanoutd.example", nil, "get", "config", "a", "--context", "gate", "--server-name", "other.example")
+}
+
+// A real server lets in whoever shows something good, and nobody else.
+func TestCredentialsOfAServer(t *testing.T) {
+	authority := certs.NewAuthority(t)
+	pair, mine := authority.Issue(t, certs.Server).Files(t), authority.Issue(t, certs.Subject{CommonName: "somebody"}).Files(t)
+	token, line, err := access.NewToken("somebody", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	tokens, tokenFile, wrong := filepath.Join(dir, "tokens"), filepath.Join(dir, "token"), filepath.Join(dir, "wrong")
+	certs.Write(t, tokens, []byte(line))
+	certs.Write(t, tokenFile, []byte(token+"\n"))
+	certs.Write(t, wrong, []byte(token[1:]))
+	cfg := inprocess.Config(t)
+	cfg.TLSCertFile, cfg.TLSKeyFile, cfg.TLSClientCAFile, cfg.TokenFile = pair.Cert, pair.Key, authority.File, tokens
+	inprocess.Start(t, cfg)
+	for _, c := range []struct {
+		code  int
+		shows []string
+	}{
+		{exitOK, []string{"--token-file", tokenFile}},
+		{exitOK, []string{"--cert-file", mine.Cert, "--key-file", mine.Key}},
+		{exitDenied, nil},
+		{exitDenied, []string{"--token-file", wrong}},
+		{exitDenied, []string{"--token-file", wrong, "--cert-file", mine.Cert, "--key-file", mine.Key}},
+		{exitUsage, []string{"--token-file", filepath.Join(dir, "nowhere")}},
+		{exitUsage, []string{"--cert-file", mine.Cert, "--key-file", pair.Key}},
+	} {
+		args := append([]string{"list", "config", "--server", cfg.Listen, "--ca-file", authority.File, "--server-name", "localhost"}, c.shows...)
+		var out, errs strings.Builder
+		if code := run(t.Context(), args, []string{"HOME=" + dir}, strings.NewReader(""), &out, &errs); code != c.code {
+			t.Errorf("%q: exit code %d, not %d: %s", c.shows, code, c.code, &errs)
+		}
+	}
 }

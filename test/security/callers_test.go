@@ -124,6 +124,22 @@ func TestNobodyElseGetsIn(t *testing.T) {
 	}
 }
 
+// In plain text there are no certificates, whatever somebody sends.
+func TestNobodyHasACertificateInPlainText(t *testing.T) {
+	w := newWorld(t, func(cfg *config.Config) {
+		cfg.TLSCertFile, cfg.TLSKeyFile, cfg.TLSClientCAFile = "", "", ""
+	})
+	ctx := within(t)
+	conn, err := grpc.NewClient(w.cfg.Listen, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	wantIn(t, "a JWT", get(with(ctx, "authorization", "Bearer "+w.jwt(t, "a", time.Now().Add(time.Minute))), conn))
+	der := string(w.certificate(t, certs.Subject{CommonName: "good"}).certificate.Certificate[0])
+	wantOut(t, "a header with a certificate", get(with(ctx, "fanoutd-certificate-bin", der, "x-forwarded-for", "10.0.0.1"), conn))
+}
+
 // Nobody gets as far as a request without TLS, or without a certificate where one is
 // required.
 func TestConnectionsThatDoNotCome(t *testing.T) {
