@@ -107,7 +107,8 @@ const (
 	// time limit has come, UNAVAILABLE (reason DRAINING) where the server stops or
 	// an operator has ended the watch. Neither is a failure. Wait a random part of
 	// a second before you resume, or of RetryInfo's delay if that is longer: others
-	// were told at the same moment.
+	// were told at the same moment. With UNAUTHENTICATED what the caller has shown
+	// of who it is no longer holds: resume with something else.
 	WatchResponse_KIND_DRAINING WatchResponse_Kind = 6
 )
 
