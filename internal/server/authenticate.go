@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"strings"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
@@ -93,4 +94,24 @@ func passOf(ctx context.Context) *access.Pass {
 		return pass
 	}
 	return &access.Pass{}
+}
+
+// recheck has the credentials of a stream looked at again with each message that
+// comes over it. Watches, whose only message is the first, are sessions, and end by
+// themselves.
+func recheck(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return handler(srv, rechecked{stream, passOf(stream.Context())})
+}
+
+type rechecked struct {
+	grpc.ServerStream
+	pass *access.Pass
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (r rechecked) RecvMsg(m any) error {
+	if err := r.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	return r.pass.Check()
 }

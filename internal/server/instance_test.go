@@ -105,6 +105,7 @@ func openEtcdAlone(t *testing.T, cfg store.EmbeddedConfig) *store.Store {
 type instance struct {
 	address     string
 	conn        *grpc.ClientConn
+	server      *server.Server
 	reads       fanoutv1.FanoutServiceClient
 	writes      fanoutv1.StoreServiceClient
 	collections map[string]*store.Collection // what the seams lie above
@@ -122,6 +123,7 @@ type settings struct {
 	uncached     bool                              // resources without cachers
 	readOnly     bool                              // no StoreService
 	interfere    func(resource string, seam *seam) // before anything runs
+	configure    func(*server.Config)              // the same
 	window       cacher.WindowLimits               // default: that of the cacher
 	readWait     time.Duration                     // default: that of the cacher
 	encoder      dispatch.Encoder                  // default: wire.Encoder
@@ -189,6 +191,9 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 			Name: name, Fields: schema.Names(), Codec: codec, Cacher: c, Dispatcher: d, Writer: s,
 		})
 	}
+	if with.configure != nil {
+		with.configure(&cfg)
+	}
 	in.run(t, cfg)
 	in.conn = dial(t, in.address)
 	in.reads, in.writes = fanoutv1.NewFanoutServiceClient(in.conn), fanoutv1.NewStoreServiceClient(in.conn)
@@ -220,6 +225,7 @@ func (in *instance) run(t *testing.T, cfg server.Config) {
 			t.Error(err)
 		}
 	})
+	in.server = srv
 	var once sync.Once
 	in.stop = func(ctx context.Context) {
 		once.Do(func() {

@@ -131,6 +131,7 @@ func New(cfg Config) *Server {
 			s.streamStatus,
 			recovery.StreamServerInterceptor(recovered),
 			auth.StreamServerInterceptor(s.authenticate),
+			recheck,
 			s.drain.intercept,
 		),
 	)

@@ -2,6 +2,7 @@ package security
 
 import (
 	"bufio"
+	"context"
 	"encoding/base64"
 	"net/http"
 	"slices"
@@ -103,18 +104,7 @@ func TestNobodyElseGetsIn(t *testing.T) {
 		t.Errorf("a watch over HTTP with a wrong token: %d %s", code, body)
 	}
 
-	reflect := func(conn *grpc.ClientConn) error {
-		stream, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
-		if err == nil {
-			err = stream.Send(&reflectionpb.ServerReflectionRequest{
-				MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{},
-			})
-		}
-		if err == nil {
-			_, err = stream.Recv()
-		}
-		return err
-	}
+	reflect := func(conn *grpc.ClientConn) error { return list(reflection(ctx, t, conn)) }
 	wantOut(t, "reflection", reflect(nobody))
 	if err := reflect(w.dial(t, good)); err != nil {
 		t.Errorf("reflection with a certificate: %v", err)
@@ -122,6 +112,40 @@ func TestNobodyElseGetsIn(t *testing.T) {
 	if _, err := healthpb.NewHealthClient(nobody).Check(ctx, &healthpb.HealthCheckRequest{}); err != nil {
 		t.Errorf("health: %v", err)
 	}
+}
+
+// reflection opens a stream over which a server says what it offers.
+func reflection(ctx context.Context, t *testing.T, conn *grpc.ClientConn) reflectionpb.ServerReflection_ServerReflectionInfoClient {
+	t.Helper()
+	stream, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream
+}
+
+// list asks for that.
+func list(stream reflectionpb.ServerReflection_ServerReflectionInfoClient) error {
+	// What is wrong with the stream is told by Recv.
+	_ = stream.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
+	_, err := stream.Recv()
+	return err
+}
+
+// Streams of other services are of no use either when their credentials have ended.
+func TestReflectionEndsWithItsCredentials(t *testing.T) {
+	w := newWorld(t, nil)
+	ctx := within(t)
+	conn := w.dial(t, shows{bearer: w.addToken(t, "a")})
+	waitFor(t, func() bool { return reasonOf(get(ctx, conn)) != refused })
+	stream := reflection(ctx, t, conn)
+	if err := list(stream); err != nil {
+		t.Fatal(err)
+	}
+	w.lines = nil
+	w.setTokens(t)
+	waitFor(t, func() bool { return reasonOf(get(ctx, conn)) == refused })
+	wantOut(t, "the stream that was open", list(stream))
 }
 
 // In plain text there are no certificates, whatever somebody sends.

@@ -1,0 +1,57 @@
+package server_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/server"
+)
+
+// fickle takes every token for good, until it does not.
+type fickle struct{ gone atomic.Bool }
+
+func (f *fickle) Verify(_ context.Context, token string) (access.Pass, error) {
+	identity := access.Identity{Name: token, Method: access.JWT}
+	return access.NewPass(identity, time.Time{}, f.check), f.check()
+}
+
+func (f *fickle) check() error {
+	if f.gone.Load() {
+		return &access.RefusedError{Message: "not any more"}
+	}
+	return nil
+}
+
+// A watch that begins while its credentials end does not slip through: they were good
+// when it was let in, and it was not there when all watches were looked at.
+func TestAWatchThatBeginsWhileItsCredentialsEnd(t *testing.T) {
+	verifier := &fickle{}
+	in := start(t, settings{configure: func(cfg *server.Config) {
+		cfg.Authenticator = &access.Authenticator{JWTs: verifier}
+	}})
+	ctx := metadata.AppendToOutgoingContext(within(t), "authorization", "Bearer somebody")
+	in.awaitLoaded(ctx, t)
+	letIn := newGate("Revision")
+	in.seams[config].on(letIn.pass)
+	t.Cleanup(letIn.open)
+	ended := make(chan error, 1)
+	go func() {
+		stream, err := in.reads.Watch(ctx, &fanoutv1.WatchRequest{Resource: config})
+		for err == nil {
+			_, err = stream.Recv()
+		}
+		ended <- err
+	}()
+	letIn.await(ctx, t)
+	verifier.gone.Store(true)
+	in.server.Reexamine()
+	letIn.open()
+	wantRefusal(t, <-ended, refusal{Code: codes.Unauthenticated, Reason: server.ReasonUnauthenticated})
+}
