@@ -17,7 +17,9 @@ func (t *tool) servers(ctx context.Context) ([]*admin.Admin, error) {
 	if err != nil {
 		return nil, err
 	}
-	servers, err := client.EachServer(ctx, t.settings.Server, opts...)
+	within, cancel := t.within(ctx, usual) // DNS may be asked
+	defer cancel()
+	servers, err := client.EachServer(within, t.settings.Server, opts...)
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -40,9 +42,8 @@ type serverError struct {
 
 func (e serverError) Unwrap() error { return e.error }
 
-// ask asks all servers at once, and reports those of several that have not answered:
-// the error then has been told, apart from how many they are. Without any answer there
-// are none at all.
+// ask asks all servers at once. Those of several that have not answered are reported,
+// and the error says how many they are. If none has answered, no answers are returned.
 func ask[T any](ctx context.Context, t *tool, servers []*admin.Admin, what func(context.Context, *admin.Admin) (T, error)) ([]admin.Answer[T], error) {
 	usually := usual
 	if len(servers) > 1 {

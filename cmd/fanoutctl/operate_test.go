@@ -36,16 +36,15 @@ func watched(t *testing.T, address, path string) string {
 	return id
 }
 
-// rows returns the lines of a table that begin with a cell, without what is between the
-// first two cells and without the rest.
-func rows(table, first string) []string {
+// beside returns the second cell of each row of a table that begins with a cell.
+func beside(table, first string) string {
 	var found []string
 	for line := range strings.Lines(table) {
 		if cells := strings.Fields(line); len(cells) > 1 && cells[0] == first {
 			found = append(found, cells[1])
 		}
 	}
-	return found
+	return strings.Join(found, ",")
 }
 
 // Several servers are asked all, and each says what it knows of itself.
@@ -55,10 +54,10 @@ func TestOperatorsSeeAllServers(t *testing.T) {
 	one, other := watched(t, first, "a"), watched(t, second, "b")
 
 	out, _, code := ending(t, both, "resources")
-	if got := strings.Join(rows(out, "config"), ","); got != both || !strings.Contains(out, "SERVER") || code != exitOK {
+	if got := beside(out, "config"); got != both || !strings.Contains(out, "SERVER") || code != exitOK {
 		t.Errorf("exit code %d, config is at %s:\n%s", code, got, out)
 	}
-	if got := strings.Join(rows(out, "more"), ","); got != second {
+	if got := beside(out, "more"); got != second {
 		t.Errorf("more is at %s:\n%s", got, out)
 	}
 	if out, _ := plainly(t, both, nil, "resources", "-o", "key"); strings.Count(out, "config\n") != 1 || !strings.Contains(out, "more\n") {
@@ -68,7 +67,7 @@ func TestOperatorsSeeAllServers(t *testing.T) {
 		t.Errorf("there is a column for one server:\n%s", out)
 	}
 	for id, at := range map[string]string{one: first, other: second} {
-		if out, _ := plainly(t, both, nil, "watchers"); strings.Join(rows(out, id), ",") != at {
+		if out, _ := plainly(t, both, nil, "watchers"); beside(out, id) != at {
 			t.Errorf("the watcher %s is not at %s:\n%s", id, at, out)
 		}
 	}
@@ -141,7 +140,7 @@ func TestOperatorsSeeWhoDoesNotAnswer(t *testing.T) {
 	if out, errs, code := ending(t, away+",127.0.0.1:2", "resources", "-o", "json"); code != exitUnavailable || out != "" || strings.Count(errs, "\n") != 2 {
 		t.Errorf("nobody answers: exit code %d: %s%s", code, errs, out)
 	}
-	// Where it ends, nothing else is to be said.
+	// Once the watch has ended it does not matter who has not answered.
 	plainly(t, away+","+address, nil, "watchers", "end", id)
 }
 
