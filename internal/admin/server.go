@@ -100,7 +100,11 @@ func newHandler(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the OpenAPI document: %w", err)
 	}
-	return guard(cfg.Hosts, pages(description, bodies(streams(api)))), nil
+	files, err := readPage(pageFiles)
+	if err != nil {
+		return nil, fmt.Errorf("read the status page: %w", err)
+	}
+	return guard(cfg.Hosts, statusPage(files, pages(description, bodies(streams(api))))), nil
 }
 
 // incoming says which request headers the server gets to see. The gateway adds the
