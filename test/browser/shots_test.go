@@ -53,7 +53,6 @@ func TestScreenshots(t *testing.T) {
 		top  string // what is at the top
 	}{
 		{"status", wide, "body"},
-		{"status-dark", look{width: wide.width, height: wide.height, dark: true}, "body"},
 		{"status-phone", narrow, "body"},
 		{"status-phone-tail", look{width: narrow.width, height: narrow.height, scale: narrow.scale, dark: true}, "#tail"},
 	} {

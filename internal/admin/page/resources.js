@@ -133,6 +133,7 @@ function updateCard(card, r, rates) {
   parts.state.title = meaning;
   say(parts.rate, r.cached ? rate(rates.at(-1)) : '');
   say(parts.unit, r.cached ? 'changes/s' : 'changes are not counted');
+  parts.spark.drawing.toggleAttribute('hidden', !r.cached);
   parts.spark.draw(rates);
   facts.forEach(([, show], i) => say(parts.facts[i], show(r)));
   say(parts.codec, r.codec);
