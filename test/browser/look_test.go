@@ -27,28 +27,40 @@ func TestPhone(t *testing.T) {
 	p.awaitText("#tail-events", long)
 	p.click("#tail-events summary")
 	p.awaitText("#tail-events pre", "xxx")
-	p.write("#tail-labels", long+"(")
-	p.awaitText("#tail-error", "label_selector")
 	p.click("#token-open")
 	p.await(`!document.getElementById("token").hidden`)
-	for _, width := range []int64{360, 390, 768} {
-		p.as(look{width: width, height: 740})
-		p.await(fmt.Sprint(`innerWidth === `, width))
-		if got := eval[int64](p, `document.scrollingElement.scrollWidth`); got > width {
-			t.Errorf("on a phone of %d it is %d wide", width, got)
-		}
-		// Nor is anything cut off at the side.
-		over := eval[[]string](p, `Array.from(document.querySelectorAll("body *"))
-			.filter((n) => n.getClientRects().length && n.getBoundingClientRect().right > innerWidth + 1 && !n.closest("summary, th, .unseen, thead, pre, svg"))
-			.map((n) => n.outerHTML.slice(0, 100))`)
-		for _, n := range over {
-			t.Errorf("on a phone of %d it is cut off: %s", width, n)
-		}
-	}
+	p.fits()
+	p.write("#tail-labels", long+"(")
+	p.awaitText("#tail-error", "label_selector")
+	p.fits()
 	small := eval[[]string](p, `Array.from(document.querySelectorAll("button, input, select"))
 		.filter((n) => n.getClientRects().length && n.getBoundingClientRect().height < 32).map((n) => n.outerHTML)`)
 	for _, n := range small {
 		t.Errorf("no finger hits %s", n)
+	}
+}
+
+// fits checks that what is shown is no wider than narrow windows are.
+func (p *tab) fits() {
+	p.t.Helper()
+	for _, width := range []int64{360, 390, 768} {
+		p.as(look{width: width, height: 740})
+		p.await(fmt.Sprint(`innerWidth === `, width))
+		if got := eval[int64](p, `document.scrollingElement.scrollWidth`); got > width {
+			p.t.Errorf("on a phone of %d it is %d wide", width, got)
+		}
+		// Nor is anything cut off at the side, or has to be moved to be read.
+		moved := eval[[]string](p, `Array.from(document.querySelectorAll(".events, .table, pre, form"))
+			.filter((n) => n.scrollWidth > n.clientWidth).map((n) => n.className || n.localName)`)
+		for _, n := range moved {
+			p.t.Errorf("on a phone of %d one has to scroll in %s", width, n)
+		}
+		over := eval[[]string](p, `Array.from(document.querySelectorAll("body *"))
+			.filter((n) => n.getClientRects().length && n.getBoundingClientRect().right > innerWidth + 1 && !n.closest("summary, th, .unseen, thead, pre, svg"))
+			.map((n) => n.outerHTML.slice(0, 100))`)
+		for _, n := range over {
+			p.t.Errorf("on a phone of %d it is cut off: %s", width, n)
+		}
 	}
 }
 
