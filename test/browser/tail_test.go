@@ -156,7 +156,7 @@ func TestServerGoesAndComesBack(t *testing.T) {
 	p.awaitFact("config", "Objects", "9")
 	s.Stop()
 	p.awaitText("#freshness", "Stale: as it was at ")
-	p.await(`document.body.dataset.state === "stale"`) // and looks so
+	p.await(`document.querySelectorAll(".stale").length === 3`) // and looks so
 	p.awaitText("#resources-error", "cannot be reached")
 	p.awaitText("#watchers-error", "cannot be reached")
 	p.awaitText("#tail-error", "cannot be reached")
@@ -166,7 +166,7 @@ func TestServerGoesAndComesBack(t *testing.T) {
 	s.Start(t)
 	s.put(t, "config", "after", "2") // perhaps before the page is back
 	p.awaitText("#freshness", "Live")
-	p.await(`document.body.dataset.state === "live"`)
+	p.await(`document.querySelectorAll(".stale").length === 0`)
 	p.awaitTexts(tailKeys, "after", "before")
 	p.awaitText("#tail-state", "Following config")
 	p.awaitFact("config", "Objects", "10")

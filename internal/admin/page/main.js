@@ -32,22 +32,28 @@ const ofResources = new Loop(async () => {
 }, judge);
 const ofWatchers = new Loop(() => watchers.ask(), judge);
 
+// What is asked for, and where it is shown.
+const shown = [
+  { loop: ofResources, error: 'resources-error', places: ['sums', 'resources'] },
+  { loop: ofWatchers, error: 'watchers-error', places: ['watchers-rows'] },
+];
+
 // judge says whether what is shown is true.
 function judge() {
-  for (const [loop, name] of [[ofResources, 'resources'], [ofWatchers, 'watchers']]) {
-    complain($(`${name}-error`), loop.error && explain(loop.error));
+  for (const { loop, error, places } of shown) {
+    complain($(error), loop.error && explain(loop.error));
     if (loop.error) refused(loop.error);
+    for (const place of places) $(place).classList.toggle('stale', !loop.fresh);
   }
-  const loops = [ofResources, ofWatchers];
-  const fresh = loops.every((l) => l.fresh);
-  const answered = Math.min(...loops.map((l) => l.answered ?? 0));
-  const waiting = !answered && !loops.some((l) => l.error);
-  const state = fresh ? 'live' : waiting ? 'waiting' : 'stale';
+  const loops = shown.map((s) => s.loop);
+  if (loops.every((l) => l.fresh)) tell('live', 'Live');
+  else if (loops.every((l) => l.answered)) tell('stale', `Stale: as it was at ${clock(new Date(Math.min(...loops.map((l) => l.answered))))}`);
+  else if (loops.some((l) => l.error)) tell('stale', loops.some((l) => l.fresh) ? 'Incomplete' : 'No answer yet');
+}
+
+function tell(state, text) {
   $('freshness').dataset.state = state;
-  document.body.dataset.state = state;
-  if (fresh) say($('freshness'), 'Live');
-  else if (answered) say($('freshness'), `Stale: as it was at ${clock(new Date(answered))}`);
-  else if (!waiting) say($('freshness'), 'No answer yet');
+  say($('freshness'), text);
 }
 setInterval(judge, 1000);
 

@@ -16,8 +16,16 @@ const types = { TYPE_ADDED: 'added', TYPE_MODIFIED: 'modified', TYPE_DELETED: 'd
 // What trying again does not help against.
 const final = [code.invalid, code.notFound, code.denied, code.unimplemented, code.unauthenticated];
 
+// cut returns the beginning of a long text. It is a copy, because a part of a text
+// keeps the whole of it in memory.
+function cut(text) {
+  if (text.length <= longest) return text;
+  return new TextDecoder().decode(new TextEncoder().encode(shorten(text, longest)));
+}
+
 // kept returns what is kept of an event.
 function kept(event) {
+  if (event.gap) return event;
   const o = event.object ?? {};
   const value = o.text ?? o.data ?? '';
   const size = o.data === undefined ? new Blob([value]).size : (value.length * 3) / 4 - (value.match(/=*$/)[0].length);
@@ -25,7 +33,7 @@ function kept(event) {
     type: types[event.type] ?? 'event',
     key: o.key ?? '',
     revision: o.modRevision,
-    value: shorten(value, longest),
+    value: cut(value),
     size,
     isText: o.data === undefined,
     facts: [
@@ -158,7 +166,7 @@ export class Tail {
           position = message.position;
           complain($('tail-error'));
           say($('tail-state'), `Following ${resource}`);
-          held.push(...(message.events ?? []).map(kept));
+          held.push(...(message.events ?? []));
           if (message.partial) continue;
           this.take(held);
           held = [];
@@ -189,8 +197,8 @@ export class Tail {
   // take keeps what has come for the next time that something is drawn.
   take(events) {
     if (events.length === 0) return;
-    this.waiting.push(...events.slice(-most));
-    this.waiting.splice(0, this.waiting.length - most);
+    this.waiting.push(...events.slice(-most).map(kept));
+    this.waiting.splice(0, Math.max(0, this.waiting.length - most));
     if (this.paused) {
       this.unseen += events.length;
       this.label();
