@@ -64,7 +64,7 @@ function row(e) {
       el('dl', {}, ...e.facts.map(([name, v]) => el('div', {}, el('dt', {}, name), el('dd', {}, v)))),
       el('pre', { tabindex: '0', 'aria-label': `Value of ${e.key}` }, e.value),
     );
-  }, { passive: true });
+  });
   return el('li', {}, more);
 }
 
@@ -140,6 +140,7 @@ export class Tail {
       return;
     }
     this.stop('Connecting');
+    this.paused = false;
     this.clear();
     complain($('tail-error'));
     this.denied = false;
