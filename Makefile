@@ -42,6 +42,15 @@ test: ## Run all tests
 test-examples: ## Test the subscribers of examples/ in other languages
 	FANOUTD_TEST_EXAMPLES=1 go test -count 1 -timeout 9m ./test/examples
 
+# test/browser/install installs what these need: packages of Debian.
+.PHONY: test-browser
+test-browser: ## Test the status page in a browser
+	FANOUTD_TEST_BROWSER=1 go test -count 1 -timeout 9m ./test/browser
+
+.PHONY: screenshots
+screenshots: ## Make the pictures of the status page in docs/images
+	FANOUTD_TEST_BROWSER=1 FANOUTD_SCREENSHOTS=$(CURDIR)/docs/images go test -count 1 -run TestScreenshots ./test/browser
+
 .PHONY: bench
 bench: ## Run the micro-benchmarks
 	go test -run '^$$' -bench . $(PACKAGES)

@@ -33,21 +33,30 @@ type Client struct {
 // Requests and watches take turns over the servers that can be reached. New does
 // not wait for a connection; the first request does. The client must be closed.
 //
-// Without [WithTLS], [WithCertificateFiles] and [WithInsecure] connections are encrypted, and the server's
-// certificate must be one that the system trusts; only a target of this machine
-// (localhost, 127.0.0.0/8, ::1 or a Unix socket) is talked to in plaintext.
+// Without [WithTLS], [WithCertificateFiles] and [WithInsecure] connections are
+// encrypted, and the server's certificate must be one that the system trusts; only a
+// target of this machine (localhost, 127.0.0.0/8, ::1 or a Unix socket) is talked to in
+// plaintext.
 func New(target string, opts ...Option) (*Client, error) {
-	s := settings{keepalive: DefaultKeepalive}
-	for _, o := range opts {
-		o(&s)
-	}
 	to, err := parseTarget(target)
 	if err != nil {
 		return nil, fmt.Errorf("target %q: %w", target, err)
 	}
-	conn, err := grpc.NewClient(to.uri, s.dialOptions(to)...)
+	c, err := newClient(to, opts)
 	if err != nil {
 		return nil, fmt.Errorf("target %q: %w", target, err)
+	}
+	return c, nil
+}
+
+func newClient(to target, opts []Option) (*Client, error) {
+	s := settings{keepalive: DefaultKeepalive}
+	for _, o := range opts {
+		o(&s)
+	}
+	conn, err := grpc.NewClient(to.uri, s.dialOptions(to)...)
+	if err != nil {
+		return nil, err
 	}
 	c := &Client{
 		conn: conn, reads: fanoutv1.NewFanoutServiceClient(conn), writes: fanoutv1.NewStoreServiceClient(conn),

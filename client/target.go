@@ -13,14 +13,23 @@ import (
 
 // target is where the servers are.
 type target struct {
-	uri   string   // for gRPC
-	list  []string // the servers, where several are given
-	local bool     // all of them are on this machine
+	uri   string     // for gRPC
+	list  []endpoint // the servers, where several are given
+	local bool       // all of them are on this machine
+}
+
+// endpoint is a server of a list.
+type endpoint struct {
+	address string // host:port
+	name    string // that its certificate has to have
 }
 
 // listScheme is the scheme of targets that are lists. It is known to the one
 // connection that has such a target, and to nobody else.
-const listScheme = "fanoutd-list"
+const (
+	listScheme = "fanoutd-list"
+	listURI    = listScheme + ":///servers"
+)
 
 func parseTarget(text string) (target, error) {
 	if text == "" {
@@ -30,7 +39,7 @@ func parseTarget(text string) (target, error) {
 		return parseURI(text)
 	}
 	to := target{uri: "dns:///" + text, local: true}
-	var list []string
+	var list []endpoint
 	for address := range strings.SplitSeq(text, ",") {
 		address = strings.TrimSpace(address)
 		host, port, err := net.SplitHostPort(address)
@@ -41,10 +50,10 @@ func parseTarget(text string) (target, error) {
 			return target{}, fmt.Errorf("%q has no port", address)
 		}
 		to.local = to.local && isLocal(host)
-		list = append(list, address)
+		list = append(list, endpoint{address, host})
 	}
 	if len(list) > 1 {
-		to.uri, to.list = listScheme+":///servers", list
+		to.uri, to.list = listURI, list
 	}
 	return to, nil
 }
@@ -85,18 +94,14 @@ func (to target) resolvers() []resolver.Builder {
 }
 
 // fixed resolves to a list of servers that does not change.
-type fixed []string
+type fixed []endpoint
 
 // Build implements resolver.Builder.
 func (f fixed) Build(_ resolver.Target, conn resolver.ClientConn, _ resolver.BuildOptions) (resolver.Resolver, error) {
 	var state resolver.State
-	for _, address := range f {
+	for _, e := range f {
 		// The certificate of a server is for its own name.
-		host, _, err := net.SplitHostPort(address)
-		if err != nil {
-			return nil, err
-		}
-		state.Addresses = append(state.Addresses, resolver.Address{Addr: address, ServerName: host})
+		state.Addresses = append(state.Addresses, resolver.Address{Addr: e.address, ServerName: e.name})
 	}
 	return f, conn.UpdateState(state)
 }
@@ -105,7 +110,7 @@ func (f fixed) Build(_ resolver.Target, conn resolver.ClientConn, _ resolver.Bui
 func (f fixed) Scheme() string { return listScheme }
 
 // OverrideAuthority implements resolver.AuthorityOverrider.
-func (f fixed) OverrideAuthority(resolver.Target) string { return f[0] }
+func (f fixed) OverrideAuthority(resolver.Target) string { return f[0].address }
 
 // ResolveNow implements resolver.Resolver.
 func (f fixed) ResolveNow(resolver.ResolveNowOptions) {}

@@ -31,13 +31,13 @@ func (t *tool) completeResources(cmd *cobra.Command, args []string, _ string) ([
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
 	defer cancel()
-	all, err := admin.New(c).Resources(ctx, false)
+	all, err := admin.New(t.settings.Server, c).Resources(ctx, false)
 	if err != nil {
 		return nil, nothing
 	}
 	var names []string
 	for _, r := range all {
-		names = append(names, r.GetName())
+		names = append(names, r.Name)
 	}
 	return names, nothing
 }

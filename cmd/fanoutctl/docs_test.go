@@ -49,7 +49,7 @@ func TestDocumentation(t *testing.T) {
 		codes = append(codes, m[1])
 	}
 	var all []string
-	for _, code := range []int{exitOK, exitFailed, exitUsage, exitNotFound, exitConflict, exitUnavailable, exitDenied, exitTimeout, exitInterrupted} {
+	for _, code := range []int{exitOK, exitFailed, exitUsage, exitNotFound, exitConflict, exitUnavailable, exitDenied, exitTimeout, exitPartial, exitInterrupted} {
 		all = append(all, strconv.Itoa(code))
 	}
 	if !slices.Equal(codes, all) {

@@ -158,9 +158,9 @@ func (t *tool) editor(file string) ([]byte, error) {
 	// The line may have arguments, and is for the shell to take apart.
 	cmd := exec.Command("sh", "-c", line+` "$@"`, line, file)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = t.in, t.stdout, t.stderr, t.environ
-	editing.Store(true)
+	stopping.give(true)
 	err := cmd.Run()
-	editing.Store(false)
+	stopping.give(false)
 	if err != nil {
 		return nil, fmt.Errorf("the editor %q: %w; nothing was written", line, err)
 	}

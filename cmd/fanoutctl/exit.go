@@ -19,6 +19,7 @@ const (
 	exitUnavailable = 5   // the server or its etcd cannot be reached
 	exitDenied      = 6   // the credentials are missing, wrong or not enough
 	exitTimeout     = 7   // the time given with --timeout has passed
+	exitPartial     = 8   // some of several servers have not answered
 	exitInterrupted = 130 // somebody has stopped the command
 )
 
@@ -102,6 +103,10 @@ func (t *tool) hint(code int, err error) string {
 		return exit.Error() // says everything
 	}
 	e, _ := errors.AsType[*client.Error](err)
+	server := t.settings.Server
+	if one, ok := errors.AsType[serverError](err); ok {
+		server = one.server
+	}
 	switch {
 	case code == exitUsage && errors.As(err, new(usageError)):
 		return err.Error() + "; see fanoutctl --help"
@@ -121,11 +126,11 @@ func (t *tool) hint(code int, err error) string {
 	switch {
 	case e.Code.String() == "Unavailable" && e.Reason == "":
 		return fmt.Sprintf("cannot reach %s: %s; --server, FANOUTCTL_SERVER or \"fanoutctl context\" say where the server is%s",
-			t.settings.Server, reachable(e.Message), t.securityHint(e.Message))
+			server, reachable(e.Message), t.securityHint(e.Message))
 	case code == exitDenied:
-		return fmt.Sprintf("%s refuses: %s; --token-file, FANOUTCTL_TOKEN or --cert-file say who you are", t.settings.Server, e.Message)
+		return fmt.Sprintf("%s refuses: %s; --token-file, FANOUTCTL_TOKEN or --cert-file say who you are", server, e.Message)
 	case e.Code.String() == "Unimplemented":
-		return fmt.Sprintf("%s does not serve this: %s; it may be switched off or the server older than this command", t.settings.Server, e.Message)
+		return fmt.Sprintf("%s does not serve this: %s; it may be switched off or the server older than this command", server, e.Message)
 	case len(e.Violations) > 0:
 		var faults []string
 		for _, v := range e.Violations {

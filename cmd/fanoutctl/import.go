@@ -18,6 +18,7 @@ type sourcing struct {
 	scope  transfer.Scope
 	format string
 	raw    bool
+	hidden bool
 }
 
 func (s *sourcing) bind(cmd *cobra.Command) {
@@ -25,6 +26,7 @@ func (s *sourcing) bind(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.scope.Prune, "prune", false, "delete objects that no document speaks of (below --prefix, if that is given)")
 	cmd.Flags().StringVar(&s.format, "format", "", "`format` of the documents where the name of the file does not say it: yaml or json")
 	cmd.Flags().BoolVar(&s.raw, "raw", false, "the files of the directory are the values, and their paths the keys")
+	cmd.Flags().BoolVar(&s.hidden, "hidden", false, "with --raw, also files and directories whose names begin with a dot")
 }
 
 // plan compares the documents of a source with a resource.
@@ -32,6 +34,9 @@ func (s *sourcing) plan(ctx context.Context, t *tool, resource, path string) (*t
 	format := document.Format(s.format)
 	if format != document.Auto && format != document.YAML && format != document.JSON {
 		return nil, usagef("--format: must be yaml or json, not %q", s.format)
+	}
+	if s.hidden && !s.raw {
+		return nil, usagef("--hidden is for --raw")
 	}
 	if path == "-" && isTerminal(t.in) {
 		return nil, usagef("there is nothing in standard input")
@@ -42,8 +47,20 @@ func (s *sourcing) plan(ctx context.Context, t *tool, resource, path string) (*t
 	}
 	s.scope.Prefix = strings.Trim(s.scope.Prefix, "/") // as for export
 	s.scope.Derived = !takesLabels(t.codec(ctx, resource))
-	source := document.Source{Path: path, Stdin: t.in, Format: format, Raw: s.raw}
+	s.scope.Visible = s.raw && !s.hidden
+	var leftOut []string
+	source := document.Source{
+		Path: path, Stdin: t.in, Format: format, Raw: s.raw, Hidden: s.hidden,
+		LeftOut: func(path string) { leftOut = append(leftOut, path) },
+	}
 	plan, err := transfer.NewPlan(ctx, r, source.Documents(), s.scope)
+	switch n := len(leftOut); n {
+	case 0:
+	case 1:
+		fmt.Fprintf(t.stderr, "fanoutctl: %s is left out, as its name begins with a dot; --hidden takes it\n", leftOut[0])
+	default:
+		fmt.Fprintf(t.stderr, "fanoutctl: %s and %d more are left out, as their names begin with a dot; --hidden takes them\n", leftOut[0], n-1)
+	}
 	if errors.Is(err, transfer.ErrNothing) {
 		return nil, fmt.Errorf("%s: %w; delete them with delete if that is what you want", path, err)
 	}
@@ -57,7 +74,8 @@ const aboutDocuments = `A document is the key of an object, its content type and
 "value", another text as "text", anything else in base64 as "data". They come from a
 file (YAML with --- between documents, or JSON), from standard input ("-"), or from
 all .yaml, .yml, .json and .jsonl files of a directory. With --raw, the files of a
-directory are the values themselves.`
+directory are the values themselves. Names that begin with a dot, such as .git, are left
+out; with --raw, --hidden takes them.`
 
 func importCommand(t *tool) *cobra.Command {
 	var (

@@ -4,39 +4,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
-	"os/signal"
-	"sync/atomic"
-	"syscall"
 )
 
-// errInterrupted is why the context of a command ends when somebody stops it.
-var errInterrupted = errors.New("interrupted")
-
-// editing is true while an editor has the terminal. Ctrl-C is for the editor then, and
-// nothing ends this command before the editor.
-var editing atomic.Bool
-
 func main() {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	go func() {
-		// The first signal lets the command finish what it is doing, the second ends
-		// it.
-		for s := range signals {
-			switch {
-			case s == syscall.SIGINT && editing.Load():
-			case ctx.Err() == nil:
-				cancel(errInterrupted)
-			case !editing.Load():
-				os.Exit(exitInterrupted)
-			}
-		}
-	}()
-	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(run(stoppable(), os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 }
 
 // run is the whole command, apart from what belongs to the process.

@@ -120,7 +120,7 @@ func (t *tool) codec(ctx context.Context, resource string) string {
 	if err != nil {
 		return ""
 	}
-	return admin.New(c).Codec(ctx, resource)
+	return admin.New(t.settings.Server, c).Codec(ctx, resource)
 }
 
 // takesLabels reports whether a resource with this codec keeps labels and content

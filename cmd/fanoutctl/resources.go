@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -13,30 +16,29 @@ func resourcesCommand(t *tool) *cobra.Command {
 	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "resources",
-		Short: "Show the resources of the server and how they do",
+		Short: "Show the resources of the servers and how they do",
 		Long: `Show the resources of the server: whether they are served, how far they are behind
-etcd, how many objects and watches they have. Of several servers it is the first that
-can be reached.`,
+etcd, how many objects and watches they have. Of several servers each is asked, and each
+resource is shown as often as there are servers, which are in a column; the exit code is
+8 if one of them has not answered.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			a, err := t.admin()
+			servers, err := t.servers(cmd.Context())
 			if err != nil {
 				return err
 			}
-			ctx, cancel := t.within(cmd.Context(), usual)
-			defer cancel()
-			all, err := a.Resources(ctx, true)
-			if err != nil {
-				return err
+			answers, missing := ask(cmd.Context(), t, servers, func(ctx context.Context, a *admin.Admin) ([]admin.Resource, error) {
+				return a.Resources(ctx, true)
+			})
+			if answers == nil {
+				return missing
 			}
-			if format == output.Table {
-				t.which()
+			rows := admin.MergeResources(answers)
+			if format == output.Key {
+				rows = slices.CompactFunc(rows, func(a, b admin.Resource) bool { return a.Name == b.Name })
 			}
-			var rows []admin.Resource
-			for _, r := range all {
-				rows = append(rows, admin.ResourceOf(r))
-			}
-			return output.Records(t.writer(format), format, t.width(), admin.ResourceColumns(), rows, admin.Resource.Cells)
+			columns, cells := admin.ResourceTable(len(servers) > 1)
+			return errors.Join(output.Records(t.writer(format), format, t.width(), columns, rows, cells), missing)
 		},
 	}
 	formatFlag(cmd, &format, output.Table)
@@ -51,10 +53,10 @@ func watchersCommand(t *tool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watchers [RESOURCE]",
 		Short: "Show who watches, those that are furthest behind first",
-		Long: `Show the watches of the server: those that are furthest behind first, and no more than
+		Long: `Show the watches of the servers: those that are furthest behind first, and no more than
 1000 of them, or with --all all of them in the order in which they began. "blocked" is
-a client that does not read. Each server knows its own watches only: of several it is
-the first that can be reached.`,
+a client that does not read. Of several servers each is asked; the exit code is 8 if one
+of them has not answered.`,
 		Args:              arguments(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: t.completeResources,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -62,30 +64,26 @@ the first that can be reached.`,
 			if len(args) > 0 {
 				resource = args[0]
 			}
-			a, err := t.admin()
+			servers, err := t.servers(cmd.Context())
 			if err != nil {
 				return err
 			}
-			ctx, cancel := t.within(cmd.Context(), usual)
-			defer cancel()
-			watchers, total, err := a.Watchers(ctx, resource, !all)
-			if err != nil {
-				return err
+			answers, missing := ask(cmd.Context(), t, servers, func(ctx context.Context, a *admin.Admin) (admin.Watching, error) {
+				return a.Watchers(ctx, resource, !all)
+			})
+			if answers == nil {
+				return missing
 			}
-			if format == output.Table {
-				t.which()
+			watching := admin.MergeWatchers(answers, !all)
+			rows := watching.Watchers
+			if format == output.Table && int64(len(rows)) < watching.Total {
+				fmt.Fprintf(t.stderr, "These are %d of %d; --all shows all of them.\n", len(rows), watching.Total)
 			}
-			var rows []admin.Watcher
-			for _, w := range watchers {
-				rows = append(rows, admin.WatcherOf(w))
-			}
-			if format == output.Table && int64(len(rows)) < total {
-				fmt.Fprintf(t.stderr, "These are %d of %d; --all shows all of them.\n", len(rows), total)
-			}
-			if format == output.Table && total == 0 {
+			if format == output.Table && watching.Total == 0 {
 				fmt.Fprintln(t.stderr, "Nobody watches.")
 			}
-			return output.Records(t.writer(format), format, t.width(), admin.WatcherColumns(), rows, admin.Watcher.Cells)
+			columns, cells := admin.WatcherTable(len(servers) > 1)
+			return errors.Join(output.Records(t.writer(format), format, t.width(), columns, rows, cells), missing)
 		},
 	}
 	formatFlag(cmd, &format, output.Table)
@@ -94,19 +92,7 @@ the first that can be reached.`,
 		Use:   "end ID",
 		Short: "End a watch; its client resumes, here or at another server",
 		Args:  arguments(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := t.admin()
-			if err != nil {
-				return err
-			}
-			ctx, cancel := t.within(cmd.Context(), usual)
-			defer cancel()
-			ended, err := a.End(ctx, args[0])
-			if err == nil && !ended {
-				err = fmt.Errorf("the watcher %q %w on this server (%s); \"fanoutctl watchers\" shows those there are, --server chooses another server", args[0], errNotThere, t.server())
-			}
-			return err
-		},
+		RunE:  func(cmd *cobra.Command, args []string) error { return t.end(cmd.Context(), args[0]) },
 	})
 	return cmd
 }

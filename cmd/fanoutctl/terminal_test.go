@@ -154,6 +154,45 @@ func TestColoursAreForTerminals(t *testing.T) {
 	}
 }
 
+// questions are what a terminal would answer: about its colours, itself, its cursor, its
+// size, its keyboard and its modes.
+var questions = regexp.MustCompile(`\x1b\][0-9]+;[0-9;]*\?|\x1b\[[?>=]?[0-9;]*[cn]|\x1b\[(1[1-9]|2[01])t|\x1b\[\?u|\x1b\[>[0-9]*q|\x1b\[\?[0-9]*m|\x1b\[\?[0-9]+\$p`)
+
+// A terminal may not answer: nothing is asked of it, whatever a command is made of, and
+// all but top say no more to it than what colour a text has.
+func TestTerminalsAreAskedNothing(t *testing.T) {
+	address := server(t, "config")
+	for args, shows := range map[string]string{
+		"version":                        "fanoutctl",
+		"--help":                         "Flags:",
+		"put config a 1":                 "[0-9]",
+		"get config b":                   `there is no object "b"`,
+		"list config":                    "KEY",
+		"resources":                      "NAME",
+		"watchers":                       "Nobody watches",
+		"top --interval 1ms":             "at least 100ms",
+		"import config /nowhere":         "no such file",
+		"resources --server 127.0.0.1:1": "cannot reach",
+	} {
+		c := inTerminal(t, address, 80, nil, strings.Fields(args)...)
+		<-c.exited
+		c.await(shows)
+		if rest := colours.ReplaceAllString(c.bytes(), ""); strings.Contains(rest, "\x1b") {
+			t.Errorf("%s says to the terminal: %q", args, c.bytes())
+		}
+	}
+	c := inTerminal(t, address, 80, nil, "top")
+	c.await(`q ends`)
+	c.press("q")
+	c.ends(exitOK)
+	if asked := questions.FindAllString(c.bytes(), -1); asked != nil {
+		t.Errorf("top asks the terminal %q", asked)
+	}
+}
+
+// colours are the changes of the style of a text.
+var colours = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+
 func TestTop(t *testing.T) {
 	address := server(t, "config")
 	c := inTerminal(t, address, 120, nil, "top", "--interval", "100ms")

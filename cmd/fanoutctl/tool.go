@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/charmbracelet/colorprofile"
@@ -32,9 +31,9 @@ type tool struct {
 	flags       contexts.Settings
 	timeout     time.Duration
 
-	settings  contexts.Settings // in effect, once connected
-	connected *client.Client
-	answered  atomic.Value // the address of the server that has answered an operator last
+	settings    contexts.Settings // in effect, once connected
+	connected   *client.Client
+	connections []*client.Client // all there are
 }
 
 func newTool(environ []string, in io.Reader, stdout, stderr io.Writer) *tool {
@@ -45,8 +44,8 @@ func newTool(environ []string, in io.Reader, stdout, stderr io.Writer) *tool {
 }
 
 func (t *tool) close() {
-	if t.connected != nil {
-		_ = t.connected.Close() // nothing is under way any more
+	for _, c := range t.connections {
+		_ = c.Close() // nothing is under way any more
 	}
 }
 
@@ -79,12 +78,26 @@ func (t *tool) writer(f output.Format) io.Writer {
 	return t.out
 }
 
-// client connects to the server. There is one connection for all that a command
-// does: the options of the first call are those that count.
-func (t *tool) client(more ...client.Option) (*client.Client, error) {
+// client connects to the servers. There is one client for all that a command does with
+// objects.
+func (t *tool) client() (*client.Client, error) {
 	if t.connected != nil {
 		return t.connected, nil
 	}
+	opts, err := t.options()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(t.settings.Server, opts...)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	t.connected, t.connections = c, append(t.connections, c)
+	return c, nil
+}
+
+// options puts the settings together, and returns what they say of connections.
+func (t *tool) options() ([]client.Option, error) {
 	if err := t.resolve(); err != nil {
 		return nil, err
 	}
@@ -92,13 +105,7 @@ func (t *tool) client(more ...client.Option) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts = append(append(opts, client.WithUserAgent("fanoutctl")), more...)
-	c, err := client.New(t.settings.Server, opts...)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	t.connected = c
-	return c, nil
+	return append(opts, client.WithUserAgent("fanoutctl")), nil
 }
 
 // resource returns a resource of the server.

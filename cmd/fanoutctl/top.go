@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,32 +16,31 @@ func topCommand(t *tool) *cobra.Command {
 		Use:   "top",
 		Short: "Watch resources and watchers, those that are furthest behind first",
 		Long: `Show the resources of the server and its watches, those that are furthest behind
-first, again and again. Of several servers it is the first that can be reached. Ends
-with q or Ctrl-C. Where standard output is no terminal it
-shows them once.`,
+first, again and again. Of several servers each is asked. Ends with q, Esc or Ctrl-C.
+Where standard output is no terminal it shows them once.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if interval < 100*time.Millisecond {
 				return usagef("--interval: must be at least 100ms")
 			}
-			a, err := t.admin()
+			ctx := cmd.Context()
+			servers, err := t.servers(ctx)
 			if err != nil {
 				return err
 			}
-			source := top.Source{Admin: a, Server: t.settings.Server, Answered: t.server}
-			ctx := cmd.Context()
-			source.Explain = func(err error) string { return t.explain(exitCode(ctx, err), err) }
 			if !isTerminal(t.stdout) || !isTerminal(t.in) {
-				once, cancel := t.within(ctx, usual)
-				defer cancel()
-				screen, err := source.Look(once)
-				if err != nil {
-					return err
+				answers, missing := ask(ctx, t, servers, top.Ask)
+				if answers == nil {
+					return missing
 				}
-				_, err = fmt.Fprint(t.plain, screen.View(0, 0))
-				return err
+				_, err := fmt.Fprint(t.plain, top.Screen(answers).View(0, 0))
+				return errors.Join(err, missing)
 			}
-			return top.Run(ctx, source, interval, t.in, t.stdout)
+			p := top.Program{
+				Servers: servers, Interval: interval,
+				Explain: func(server string, err error) string { return t.explainServer(ctx, server, err) },
+			}
+			return p.Run(ctx)
 		},
 	}
 	cmd.Flags().DurationVar(&interval, "interval", time.Second, "how `often` it looks")

@@ -138,7 +138,7 @@ func (w *watching) check() error {
 	return usagef("--on-failure: must be stop, continue or retry, not %q", w.onFailure)
 }
 
-func (w *watching) run(ctx context.Context, resource string) error {
+func (w *watching) run(ctx context.Context, resource string) (ended error) {
 	r, err := w.tool.resource(resource)
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func (w *watching) run(ctx context.Context, resource string) error {
 	if w.latest {
 		opts = append(opts, client.Latest())
 	}
-	var keep func(client.Position) error
+	var keep follow.Keep
 	if w.place != "" {
 		place := &resume.File{Path: w.place, Watch: resume.Watch{
 			Resource: resource, Prefix: w.s.prefix, Key: w.s.key, Labels: w.s.labels, Fields: w.s.fields,
@@ -165,7 +165,12 @@ func (w *watching) run(ctx context.Context, resource string) error {
 			return err
 		}
 		opts = append(opts, client.After(at))
-		keep = place.Save
+		keep = place.Keep
+		defer func() {
+			if closed := place.Close(); ended == nil {
+				ended = closed
+			}
+		}()
 	}
 	updates := func(ctx context.Context) follow.Stream { return w.noting(r.Watch(ctx, opts...)) }
 

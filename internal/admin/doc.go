@@ -13,4 +13,5 @@
 //	refuse.go   the errors that only HTTP has
 //	stream.go   lines as they come, and an end when nobody reads them any more
 //	openapi.go  the description of all that
+//	page.go     a status page, which is a client of all that
 package admin

@@ -9,6 +9,7 @@ import (
 // index is what somebody sees who looks what is here.
 const index = `fanoutd, HTTP and JSON
 
+  /                                             this list; to a browser the status page
   /openapi.json                                 all of the below in detail (OpenAPI 2)
 
   GET     /v1/resources                         resources and how they do
@@ -36,13 +37,21 @@ func pages(description []byte, api http.Handler) http.Handler {
 			api.ServeHTTP(w, r)
 			return
 		}
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			refuse(w, http.StatusMethodNotAllowed, "%s is for GET", r.URL.Path)
+		if refuseUnlessGet(w, r) {
 			return
 		}
 		w.Header().Set("Content-Type", contentType)
 		w.Header().Set("Content-Length", fmt.Sprint(len(page)))
 		_, _ = io.WriteString(w, page) // who has gone does not want it
 	})
+}
+
+// refuseUnlessGet refuses a request that wants something else than to read.
+func refuseUnlessGet(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return false
+	}
+	w.Header().Set("Allow", "GET, HEAD")
+	refuse(w, http.StatusMethodNotAllowed, "%s is for GET", r.URL.Path)
+	return true
 }

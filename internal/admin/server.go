@@ -111,7 +111,11 @@ func newHandler(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the OpenAPI document: %w", err)
 	}
-	return guard(cfg.Hosts, pages(description, bodies(streams(shown(api))))), nil
+	files, err := readPage(pageFiles)
+	if err != nil {
+		return nil, fmt.Errorf("read the status page: %w", err)
+	}
+	return guard(cfg.Hosts, statusPage(files, pages(description, bodies(streams(shown(api)))))), nil
 }
 
 // shown tells the server behind the connection which certificate the client has shown.

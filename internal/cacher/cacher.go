@@ -73,6 +73,7 @@ type Cacher struct {
 	reached    atomic.Int64 // position.Revision, for those who are not Run
 	heardAt    atomic.Int64 // when the last of it was said; Unix nanoseconds, 0: never
 	mismatches atomic.Int64 // counts what audits found
+	applied    atomic.Int64 // counts changes of the state
 	progress   progressDemand
 	current    *Current[object.Revision]
 
@@ -123,6 +124,10 @@ func (c *Cacher) Heard() time.Time {
 	return time.Unix(0, at)
 }
 
+// Applied returns the number of changes that were applied so far. It never
+// decreases, whatever becomes of the window.
+func (c *Cacher) Applied() int64 { return c.applied.Load() }
+
 // StoreRevision asks the store for its revision. Callers who wait share a question.
 // Errors are those of [Cacher.Read].
 func (c *Cacher) StoreRevision(ctx context.Context) (object.Revision, error) {
@@ -169,6 +174,7 @@ func (c *Cacher) change(key object.Key, at object.Revision, o *object.Object) {
 		c.traces.bury(old, at)
 	}
 	c.window.append(object.Change{Revision: at, Key: key, Old: old, New: o}, c.now)
+	c.applied.Add(1)
 }
 
 // advance says that all changes up to the revision have been applied.

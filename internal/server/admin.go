@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -24,12 +26,15 @@ type admin struct {
 	fanoutv1.UnimplementedAdminServiceServer
 	resources resources
 	sessions  *sessions
+	since     time.Time // when the server began
 }
 
 // ListResources implements AdminService.
 func (a *admin) ListResources(ctx context.Context, req *fanoutv1.ListResourcesRequest) (*fanoutv1.ListResourcesResponse, error) {
 	watchers := a.sessions.count()
-	resp := &fanoutv1.ListResourcesResponse{}
+	resp := &fanoutv1.ListResourcesResponse{Server: &fanoutv1.ServerStatus{
+		Id: a.sessions.server, Version: version(), Uptime: durationpb.New(time.Since(a.since)),
+	}}
 	var describing sync.WaitGroup // etcd is asked about all of them at once
 	for _, name := range slices.Sorted(maps.Keys(a.resources)) {
 		r := a.resources[name]
@@ -43,6 +48,14 @@ func (a *admin) ListResources(ctx context.Context, req *fanoutv1.ListResourcesRe
 	}
 	describing.Wait()
 	return resp, nil
+}
+
+// version returns what the Go command has recorded about the program.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return cmp.Or(info.Main.Version, "(devel)")
+	}
+	return "(devel)"
 }
 
 func stateOf(s source) fanoutv1.ResourceStatus_State {

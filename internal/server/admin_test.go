@@ -91,13 +91,38 @@ func TestOperatorsSeeHowAResourceDoes(t *testing.T) {
 		Name: config, State: fanoutv1.ResourceStatus_STATE_SERVING, Cached: true, Codec: "object",
 		Position: &fanoutv1.Position{Epoch: in.epoch(ctx, t), Revision: revisions[3]}, LagRevisions: new(int64(0)),
 		Objects: new(int64(3)), Window: &fanoutv1.WindowStatus{OldestRevision: revisions[1], Changes: 2},
-		Watchers: 3, Interests: 2,
+		Watchers: 3, Interests: 2, Changes: new(int64(4)), // of which the window has two
 	}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if got := in.status(ctx, t, documents, false); !slices.Equal(got.GetFields(), []string{"region", "host"}) || got.GetCodec() != "json" {
 		t.Errorf("got %v", got)
+	}
+}
+
+func TestOperatorsSeeWhichServerAnswers(t *testing.T) {
+	etcd := openEtcd(t, 0)
+	in, other := startOver(t, etcd, settings{}), startOver(t, etcd, settings{})
+	ctx := within(t)
+	ask := func(in *instance) *fanoutv1.ServerStatus {
+		t.Helper()
+		resp, err := in.admin().ListResources(ctx, &fanoutv1.ListResourcesRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.GetServer()
+	}
+	first, again, second := ask(in), ask(in), ask(other)
+	if first.GetId() != again.GetId() || first.GetId() == second.GetId() || first.GetId() == "" {
+		t.Errorf("they are %v, %v and %v", first, again, second)
+	}
+	if first.GetVersion() == "" || first.GetUptime().AsDuration() <= 0 || first.GetUptime().AsDuration() >= again.GetUptime().AsDuration() {
+		t.Errorf("it is %v and then %v", first, again)
+	}
+	in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
+	if w := in.awaitWatcher(ctx, t, func(*fanoutv1.WatcherStatus) bool { return true }); !strings.HasPrefix(w.GetId(), first.GetId()) {
+		t.Errorf("a watch of %s is %s", first.GetId(), w.GetId())
 	}
 }
 

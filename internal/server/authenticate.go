@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
 )
 
@@ -97,9 +98,12 @@ func passOf(ctx context.Context) *access.Pass {
 }
 
 // recheck has the credentials of a stream looked at again with each message that
-// comes over it. Watches, whose only message is the first, are sessions, and end by
-// themselves.
-func recheck(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+// comes over it. Watches, over which nothing comes but the request, are sessions, and
+// are looked at as such.
+func recheck(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if info.FullMethod == fanoutv1.FanoutService_Watch_FullMethodName {
+		return handler(srv, stream)
+	}
 	return handler(srv, rechecked{stream, passOf(stream.Context())})
 }
 

@@ -100,7 +100,7 @@ func (s cached) describe(ctx context.Context, r *fanoutv1.ResourceStatus, measur
 	if heard := s.cacher.Heard(); !heard.IsZero() {
 		r.Age = durationpb.New(time.Since(heard))
 	}
-	state := s.cacher.State()
+	state, applied := s.cacher.State(), s.cacher.Applied()
 	if state == nil {
 		return
 	}
@@ -112,6 +112,7 @@ func (s cached) describe(ctx context.Context, r *fanoutv1.ResourceStatus, measur
 	}
 	r.Position = position(state.Position())
 	r.Objects = new(int64(state.Len()))
+	r.Changes = new(applied)
 	r.Window = &fanoutv1.WindowStatus{
 		OldestRevision: int64(state.Replayable()),
 		Changes:        int64(state.WindowLen()),

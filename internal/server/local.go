@@ -28,7 +28,8 @@ const (
 // for others, such as a gateway. It is a connection like any other: what comes over
 // it is checked, limited and logged in the same way, but the one who speaks may say
 // in the headers of grpc-gateway (x-forwarded-for, grpcgateway-user-agent) for whom,
-// and with [access.OnBehalf] whose certificate TLS has verified. The caller closes it, after the server has stopped.
+// and with [access.OnBehalf] whose certificate TLS has verified. The caller closes it,
+// after the server has stopped.
 func (s *Server) Local(options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	listener := bufconn.Listen(localBuffer)
 	conn, err := grpc.NewClient("passthrough:///local", append([]grpc.DialOption{

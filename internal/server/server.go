@@ -145,7 +145,7 @@ func New(cfg Config) *Server {
 			resources: s.resources, maxValueBytes: cfg.MaxValueBytes, maxOperations: cfg.MaxOperations,
 		})
 	}
-	fanoutv1.RegisterAdminServiceServer(s.grpc, &admin{resources: s.resources, sessions: s.sessions})
+	fanoutv1.RegisterAdminServiceServer(s.grpc, &admin{resources: s.resources, sessions: s.sessions, since: time.Now()})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
 

@@ -79,7 +79,7 @@ func (x ResourceStatus_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ResourceStatus_State.Descriptor instead.
 func (ResourceStatus_State) EnumDescriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{2, 0}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{3, 0}
 }
 
 // The order of the watches.
@@ -133,7 +133,7 @@ func (x ListWatchersRequest_Order) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ListWatchersRequest_Order.Descriptor instead.
 func (ListWatchersRequest_Order) EnumDescriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{4, 0}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{5, 0}
 }
 
 // What a watch is doing.
@@ -186,7 +186,7 @@ func (x WatcherStatus_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use WatcherStatus_State.Descriptor instead.
 func (WatcherStatus_State) EnumDescriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{6, 0}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{7, 0}
 }
 
 // ListResourcesRequest asks for all resources.
@@ -240,7 +240,9 @@ func (x *ListResourcesRequest) GetMeasureLag() bool {
 type ListResourcesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The resources in ascending order of their names.
-	Resources     []*ResourceStatus `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty"`
+	Resources []*ResourceStatus `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty"`
+	// The server that answers.
+	Server        *ServerStatus `protobuf:"bytes,2,opt,name=server,proto3" json:"server,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -278,6 +280,80 @@ func (*ListResourcesResponse) Descriptor() ([]byte, []int) {
 func (x *ListResourcesResponse) GetResources() []*ResourceStatus {
 	if x != nil {
 		return x.Resources
+	}
+	return nil
+}
+
+func (x *ListResourcesResponse) GetServer() *ServerStatus {
+	if x != nil {
+		return x.Server
+	}
+	return nil
+}
+
+// ServerStatus says which server answers.
+type ServerStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifies the process: another server has another one, and so has this one
+	// when it was started again. The ids of its watches begin with it. Opaque.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The version of the program, as the Go command has recorded it: a tag, or a name
+	// made of the commit that it was built from. "(devel)" where it has not.
+	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	// How long the server has been there. The numbers of the resources were taken at
+	// this time, so that rates can be made of two answers.
+	Uptime        *durationpb.Duration `protobuf:"bytes,3,opt,name=uptime,proto3" json:"uptime,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServerStatus) Reset() {
+	*x = ServerStatus{}
+	mi := &file_fanout_v1_admin_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServerStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServerStatus) ProtoMessage() {}
+
+func (x *ServerStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_admin_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServerStatus.ProtoReflect.Descriptor instead.
+func (*ServerStatus) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ServerStatus) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ServerStatus) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *ServerStatus) GetUptime() *durationpb.Duration {
+	if x != nil {
+		return x.Uptime
 	}
 	return nil
 }
@@ -322,14 +398,18 @@ type ResourceStatus struct {
 	// nothing is shared.
 	Interests int64 `protobuf:"varint,12,opt,name=interests,proto3" json:"interests,omitempty"`
 	// The number of values so far that the codec could not decode.
-	OpaqueValues  int64 `protobuf:"varint,13,opt,name=opaque_values,json=opaqueValues,proto3" json:"opaque_values,omitempty"`
+	OpaqueValues int64 `protobuf:"varint,13,opt,name=opaque_values,json=opaqueValues,proto3" json:"opaque_values,omitempty"`
+	// The number of changes that the server has applied so far, including those that
+	// it read from etcd's history when it filled the window. It never decreases while
+	// the server runs. Absent while the resource is loading, and without a cache.
+	Changes       *int64 `protobuf:"varint,14,opt,name=changes,proto3,oneof" json:"changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ResourceStatus) Reset() {
 	*x = ResourceStatus{}
-	mi := &file_fanout_v1_admin_proto_msgTypes[2]
+	mi := &file_fanout_v1_admin_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -341,7 +421,7 @@ func (x *ResourceStatus) String() string {
 func (*ResourceStatus) ProtoMessage() {}
 
 func (x *ResourceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_admin_proto_msgTypes[2]
+	mi := &file_fanout_v1_admin_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -354,7 +434,7 @@ func (x *ResourceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceStatus.ProtoReflect.Descriptor instead.
 func (*ResourceStatus) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{2}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ResourceStatus) GetName() string {
@@ -448,6 +528,13 @@ func (x *ResourceStatus) GetOpaqueValues() int64 {
 	return 0
 }
 
+func (x *ResourceStatus) GetChanges() int64 {
+	if x != nil && x.Changes != nil {
+		return *x.Changes
+	}
+	return 0
+}
+
 // WindowStatus says how much of the past a resource has in memory.
 type WindowStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -468,7 +555,7 @@ type WindowStatus struct {
 
 func (x *WindowStatus) Reset() {
 	*x = WindowStatus{}
-	mi := &file_fanout_v1_admin_proto_msgTypes[3]
+	mi := &file_fanout_v1_admin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -480,7 +567,7 @@ func (x *WindowStatus) String() string {
 func (*WindowStatus) ProtoMessage() {}
 
 func (x *WindowStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_admin_proto_msgTypes[3]
+	mi := &file_fanout_v1_admin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -493,7 +580,7 @@ func (x *WindowStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowStatus.ProtoReflect.Descriptor instead.
 func (*WindowStatus) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{3}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *WindowStatus) GetOldestRevision() int64 {
@@ -544,7 +631,7 @@ type ListWatchersRequest struct {
 
 func (x *ListWatchersRequest) Reset() {
 	*x = ListWatchersRequest{}
-	mi := &file_fanout_v1_admin_proto_msgTypes[4]
+	mi := &file_fanout_v1_admin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -556,7 +643,7 @@ func (x *ListWatchersRequest) String() string {
 func (*ListWatchersRequest) ProtoMessage() {}
 
 func (x *ListWatchersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_admin_proto_msgTypes[4]
+	mi := &file_fanout_v1_admin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -569,7 +656,7 @@ func (x *ListWatchersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWatchersRequest.ProtoReflect.Descriptor instead.
 func (*ListWatchersRequest) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{4}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListWatchersRequest) GetResource() string {
@@ -616,7 +703,7 @@ type ListWatchersResponse struct {
 
 func (x *ListWatchersResponse) Reset() {
 	*x = ListWatchersResponse{}
-	mi := &file_fanout_v1_admin_proto_msgTypes[5]
+	mi := &file_fanout_v1_admin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -628,7 +715,7 @@ func (x *ListWatchersResponse) String() string {
 func (*ListWatchersResponse) ProtoMessage() {}
 
 func (x *ListWatchersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_admin_proto_msgTypes[5]
+	mi := &file_fanout_v1_admin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -641,7 +728,7 @@ func (x *ListWatchersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWatchersResponse.ProtoReflect.Descriptor instead.
 func (*ListWatchersResponse) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{5}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListWatchersResponse) GetWatchers() []*WatcherStatus {
@@ -713,7 +800,7 @@ type WatcherStatus struct {
 
 func (x *WatcherStatus) Reset() {
 	*x = WatcherStatus{}
-	mi := &file_fanout_v1_admin_proto_msgTypes[6]
+	mi := &file_fanout_v1_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -725,7 +812,7 @@ func (x *WatcherStatus) String() string {
 func (*WatcherStatus) ProtoMessage() {}
 
 func (x *WatcherStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_admin_proto_msgTypes[6]
+	mi := &file_fanout_v1_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -738,7 +825,7 @@ func (x *WatcherStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatcherStatus.ProtoReflect.Descriptor instead.
 func (*WatcherStatus) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{6}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WatcherStatus) GetId() string {
@@ -850,7 +937,7 @@ type EndWatcherRequest struct {
 
 func (x *EndWatcherRequest) Reset() {
 	*x = EndWatcherRequest{}
-	mi := &file_fanout_v1_admin_proto_msgTypes[7]
+	mi := &file_fanout_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -862,7 +949,7 @@ func (x *EndWatcherRequest) String() string {
 func (*EndWatcherRequest) ProtoMessage() {}
 
 func (x *EndWatcherRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_admin_proto_msgTypes[7]
+	mi := &file_fanout_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -875,7 +962,7 @@ func (x *EndWatcherRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWatcherRequest.ProtoReflect.Descriptor instead.
 func (*EndWatcherRequest) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{7}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *EndWatcherRequest) GetId() string {
@@ -897,7 +984,7 @@ type EndWatcherResponse struct {
 
 func (x *EndWatcherResponse) Reset() {
 	*x = EndWatcherResponse{}
-	mi := &file_fanout_v1_admin_proto_msgTypes[8]
+	mi := &file_fanout_v1_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -909,7 +996,7 @@ func (x *EndWatcherResponse) String() string {
 func (*EndWatcherResponse) ProtoMessage() {}
 
 func (x *EndWatcherResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_admin_proto_msgTypes[8]
+	mi := &file_fanout_v1_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -922,7 +1009,7 @@ func (x *EndWatcherResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWatcherResponse.ProtoReflect.Descriptor instead.
 func (*EndWatcherResponse) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{8}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *EndWatcherResponse) GetEnded() bool {
@@ -939,9 +1026,14 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	"\x15fanout/v1/admin.proto\x12\tfanout.v1\x1a\x16fanout/v1/fanout.proto\x1a\x16fanout/v1/object.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"7\n" +
 	"\x14ListResourcesRequest\x12\x1f\n" +
 	"\vmeasure_lag\x18\x01 \x01(\bR\n" +
-	"measureLag\"P\n" +
+	"measureLag\"\x81\x01\n" +
 	"\x15ListResourcesResponse\x127\n" +
-	"\tresources\x18\x01 \x03(\v2\x19.fanout.v1.ResourceStatusR\tresources\"\xcf\x04\n" +
+	"\tresources\x18\x01 \x03(\v2\x19.fanout.v1.ResourceStatusR\tresources\x12/\n" +
+	"\x06server\x18\x02 \x01(\v2\x17.fanout.v1.ServerStatusR\x06server\"k\n" +
+	"\fServerStatus\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x121\n" +
+	"\x06uptime\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06uptime\"\xfa\x04\n" +
 	"\x0eResourceStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1f.fanout.v1.ResourceStatus.StateR\x05state\x12/\n" +
@@ -956,7 +1048,8 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	" \x03(\tR\x06fields\x12\x1a\n" +
 	"\bwatchers\x18\v \x01(\x03R\bwatchers\x12\x1c\n" +
 	"\tinterests\x18\f \x01(\x03R\tinterests\x12#\n" +
-	"\ropaque_values\x18\r \x01(\x03R\fopaqueValues\"W\n" +
+	"\ropaque_values\x18\r \x01(\x03R\fopaqueValues\x12\x1d\n" +
+	"\achanges\x18\x0e \x01(\x03H\x02R\achanges\x88\x01\x01\"W\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_LOADING\x10\x01\x12\x11\n" +
@@ -964,7 +1057,9 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	"\rSTATE_CUT_OFF\x10\x03B\x10\n" +
 	"\x0e_lag_revisionsB\n" +
 	"\n" +
-	"\b_objects\"\x96\x01\n" +
+	"\b_objectsB\n" +
+	"\n" +
+	"\b_changes\"\x96\x01\n" +
 	"\fWindowStatus\x12'\n" +
 	"\x0foldest_revision\x18\x01 \x01(\x03R\x0eoldestRevision\x12\x18\n" +
 	"\achanges\x18\x02 \x01(\x03R\achanges\x12\x14\n" +
@@ -1034,50 +1129,53 @@ func file_fanout_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_fanout_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_fanout_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_fanout_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_fanout_v1_admin_proto_goTypes = []any{
 	(ResourceStatus_State)(0),      // 0: fanout.v1.ResourceStatus.State
 	(ListWatchersRequest_Order)(0), // 1: fanout.v1.ListWatchersRequest.Order
 	(WatcherStatus_State)(0),       // 2: fanout.v1.WatcherStatus.State
 	(*ListResourcesRequest)(nil),   // 3: fanout.v1.ListResourcesRequest
 	(*ListResourcesResponse)(nil),  // 4: fanout.v1.ListResourcesResponse
-	(*ResourceStatus)(nil),         // 5: fanout.v1.ResourceStatus
-	(*WindowStatus)(nil),           // 6: fanout.v1.WindowStatus
-	(*ListWatchersRequest)(nil),    // 7: fanout.v1.ListWatchersRequest
-	(*ListWatchersResponse)(nil),   // 8: fanout.v1.ListWatchersResponse
-	(*WatcherStatus)(nil),          // 9: fanout.v1.WatcherStatus
-	(*EndWatcherRequest)(nil),      // 10: fanout.v1.EndWatcherRequest
-	(*EndWatcherResponse)(nil),     // 11: fanout.v1.EndWatcherResponse
-	(*Position)(nil),               // 12: fanout.v1.Position
+	(*ServerStatus)(nil),           // 5: fanout.v1.ServerStatus
+	(*ResourceStatus)(nil),         // 6: fanout.v1.ResourceStatus
+	(*WindowStatus)(nil),           // 7: fanout.v1.WindowStatus
+	(*ListWatchersRequest)(nil),    // 8: fanout.v1.ListWatchersRequest
+	(*ListWatchersResponse)(nil),   // 9: fanout.v1.ListWatchersResponse
+	(*WatcherStatus)(nil),          // 10: fanout.v1.WatcherStatus
+	(*EndWatcherRequest)(nil),      // 11: fanout.v1.EndWatcherRequest
+	(*EndWatcherResponse)(nil),     // 12: fanout.v1.EndWatcherResponse
 	(*durationpb.Duration)(nil),    // 13: google.protobuf.Duration
-	(*WatchRequest)(nil),           // 14: fanout.v1.WatchRequest
-	(*timestamppb.Timestamp)(nil),  // 15: google.protobuf.Timestamp
+	(*Position)(nil),               // 14: fanout.v1.Position
+	(*WatchRequest)(nil),           // 15: fanout.v1.WatchRequest
+	(*timestamppb.Timestamp)(nil),  // 16: google.protobuf.Timestamp
 }
 var file_fanout_v1_admin_proto_depIdxs = []int32{
-	5,  // 0: fanout.v1.ListResourcesResponse.resources:type_name -> fanout.v1.ResourceStatus
-	0,  // 1: fanout.v1.ResourceStatus.state:type_name -> fanout.v1.ResourceStatus.State
-	12, // 2: fanout.v1.ResourceStatus.position:type_name -> fanout.v1.Position
-	13, // 3: fanout.v1.ResourceStatus.age:type_name -> google.protobuf.Duration
-	6,  // 4: fanout.v1.ResourceStatus.window:type_name -> fanout.v1.WindowStatus
-	13, // 5: fanout.v1.WindowStatus.span:type_name -> google.protobuf.Duration
-	1,  // 6: fanout.v1.ListWatchersRequest.order:type_name -> fanout.v1.ListWatchersRequest.Order
-	9,  // 7: fanout.v1.ListWatchersResponse.watchers:type_name -> fanout.v1.WatcherStatus
-	14, // 8: fanout.v1.WatcherStatus.request:type_name -> fanout.v1.WatchRequest
-	15, // 9: fanout.v1.WatcherStatus.since:type_name -> google.protobuf.Timestamp
-	2,  // 10: fanout.v1.WatcherStatus.state:type_name -> fanout.v1.WatcherStatus.State
-	12, // 11: fanout.v1.WatcherStatus.position:type_name -> fanout.v1.Position
-	13, // 12: fanout.v1.WatcherStatus.lag:type_name -> google.protobuf.Duration
-	3,  // 13: fanout.v1.AdminService.ListResources:input_type -> fanout.v1.ListResourcesRequest
-	7,  // 14: fanout.v1.AdminService.ListWatchers:input_type -> fanout.v1.ListWatchersRequest
-	10, // 15: fanout.v1.AdminService.EndWatcher:input_type -> fanout.v1.EndWatcherRequest
-	4,  // 16: fanout.v1.AdminService.ListResources:output_type -> fanout.v1.ListResourcesResponse
-	8,  // 17: fanout.v1.AdminService.ListWatchers:output_type -> fanout.v1.ListWatchersResponse
-	11, // 18: fanout.v1.AdminService.EndWatcher:output_type -> fanout.v1.EndWatcherResponse
-	16, // [16:19] is the sub-list for method output_type
-	13, // [13:16] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	6,  // 0: fanout.v1.ListResourcesResponse.resources:type_name -> fanout.v1.ResourceStatus
+	5,  // 1: fanout.v1.ListResourcesResponse.server:type_name -> fanout.v1.ServerStatus
+	13, // 2: fanout.v1.ServerStatus.uptime:type_name -> google.protobuf.Duration
+	0,  // 3: fanout.v1.ResourceStatus.state:type_name -> fanout.v1.ResourceStatus.State
+	14, // 4: fanout.v1.ResourceStatus.position:type_name -> fanout.v1.Position
+	13, // 5: fanout.v1.ResourceStatus.age:type_name -> google.protobuf.Duration
+	7,  // 6: fanout.v1.ResourceStatus.window:type_name -> fanout.v1.WindowStatus
+	13, // 7: fanout.v1.WindowStatus.span:type_name -> google.protobuf.Duration
+	1,  // 8: fanout.v1.ListWatchersRequest.order:type_name -> fanout.v1.ListWatchersRequest.Order
+	10, // 9: fanout.v1.ListWatchersResponse.watchers:type_name -> fanout.v1.WatcherStatus
+	15, // 10: fanout.v1.WatcherStatus.request:type_name -> fanout.v1.WatchRequest
+	16, // 11: fanout.v1.WatcherStatus.since:type_name -> google.protobuf.Timestamp
+	2,  // 12: fanout.v1.WatcherStatus.state:type_name -> fanout.v1.WatcherStatus.State
+	14, // 13: fanout.v1.WatcherStatus.position:type_name -> fanout.v1.Position
+	13, // 14: fanout.v1.WatcherStatus.lag:type_name -> google.protobuf.Duration
+	3,  // 15: fanout.v1.AdminService.ListResources:input_type -> fanout.v1.ListResourcesRequest
+	8,  // 16: fanout.v1.AdminService.ListWatchers:input_type -> fanout.v1.ListWatchersRequest
+	11, // 17: fanout.v1.AdminService.EndWatcher:input_type -> fanout.v1.EndWatcherRequest
+	4,  // 18: fanout.v1.AdminService.ListResources:output_type -> fanout.v1.ListResourcesResponse
+	9,  // 19: fanout.v1.AdminService.ListWatchers:output_type -> fanout.v1.ListWatchersResponse
+	12, // 20: fanout.v1.AdminService.EndWatcher:output_type -> fanout.v1.EndWatcherResponse
+	18, // [18:21] is the sub-list for method output_type
+	15, // [15:18] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_fanout_v1_admin_proto_init() }
@@ -1087,15 +1185,15 @@ func file_fanout_v1_admin_proto_init() {
 	}
 	file_fanout_v1_fanout_proto_init()
 	file_fanout_v1_object_proto_init()
-	file_fanout_v1_admin_proto_msgTypes[2].OneofWrappers = []any{}
-	file_fanout_v1_admin_proto_msgTypes[6].OneofWrappers = []any{}
+	file_fanout_v1_admin_proto_msgTypes[3].OneofWrappers = []any{}
+	file_fanout_v1_admin_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fanout_v1_admin_proto_rawDesc), len(file_fanout_v1_admin_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

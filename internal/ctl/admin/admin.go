@@ -10,16 +10,21 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// Admin is the administration of the servers of a client.
-type Admin struct{ service fanoutv1.AdminServiceClient }
+// Admin is the administration of a server.
+type Admin struct {
+	// Server is what the server is called in what is told of it.
+	Server  string
+	service fanoutv1.AdminServiceClient
+}
 
 // New returns that of a client. Each server speaks of itself alone, so the client
-// should not take turns over several.
-func New(c *client.Client) *Admin { return &Admin{fanoutv1.NewAdminServiceClient(c.Conn())} }
+// should not take turns over several ([client.EachServer]); only for what is the same at
+// all of them that does no harm.
+func New(server string, c *client.Client) *Admin {
+	return &Admin{server, fanoutv1.NewAdminServiceClient(c.Conn())}
+}
 
-// Resources returns all resources in order of their names. With lag they say how
-// far behind etcd they are, which takes as long as etcd does.
-func (a *Admin) Resources(ctx context.Context, lag bool) ([]*fanoutv1.ResourceStatus, error) {
+func (a *Admin) resources(ctx context.Context, lag bool) ([]*fanoutv1.ResourceStatus, error) {
 	resp, err := a.service.ListResources(ctx, &fanoutv1.ListResourcesRequest{MeasureLag: lag})
 	if err != nil {
 		return nil, fmt.Errorf("list resources: %w", client.ErrorOf(err))
@@ -29,7 +34,7 @@ func (a *Admin) Resources(ctx context.Context, lag bool) ([]*fanoutv1.ResourceSt
 
 // Codec returns the codec of a resource; empty if the server does not say.
 func (a *Admin) Codec(ctx context.Context, resource string) string {
-	all, err := a.Resources(ctx, false)
+	all, err := a.resources(ctx, false)
 	if err != nil {
 		return ""
 	}
@@ -41,14 +46,7 @@ func (a *Admin) Codec(ctx context.Context, resource string) string {
 	return ""
 }
 
-// Watchers returns the watches of a resource, or of all with the empty name: those
-// furthest behind first, of which there are at most 1000, or all of them in the
-// order in which they began. Total is how many there are.
-func (a *Admin) Watchers(ctx context.Context, resource string, byLag bool) (watchers []*fanoutv1.WatcherStatus, total int64, err error) {
-	req := &fanoutv1.ListWatchersRequest{Resource: resource}
-	if byLag {
-		req.Order = fanoutv1.ListWatchersRequest_ORDER_LAG
-	}
+func (a *Admin) watchers(ctx context.Context, req *fanoutv1.ListWatchersRequest) (watchers []*fanoutv1.WatcherStatus, total int64, err error) {
 	for {
 		resp, err := a.service.ListWatchers(ctx, req)
 		if err != nil {
@@ -62,7 +60,7 @@ func (a *Admin) Watchers(ctx context.Context, resource string, byLag bool) (watc
 	}
 }
 
-// End ends a watch, whose client then resumes, and reports whether there was one.
+// End ends a watch, whose client then resumes, and reports whether the server has it.
 func (a *Admin) End(ctx context.Context, id string) (ended bool, err error) {
 	resp, err := a.service.EndWatcher(ctx, &fanoutv1.EndWatcherRequest{Id: id})
 	if err != nil {

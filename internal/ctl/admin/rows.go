@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 // Resource is a resource as it is shown in JSON and YAML. Durations are in seconds.
 type Resource struct {
+	Server   string           `json:"server"`
 	Name     string           `json:"name"`
 	State    string           `json:"state"` // loading, serving or cut-off
 	Codec    string           `json:"codec"`
@@ -36,10 +38,9 @@ type Window struct {
 	Span           float64 `json:"spanSeconds"`
 }
 
-// ResourceOf shows a resource.
-func ResourceOf(s *fanoutv1.ResourceStatus) Resource {
+func resourceOf(server string, s *fanoutv1.ResourceStatus) Resource {
 	r := Resource{
-		Name: s.GetName(), State: resourceState(s.GetState()), Codec: s.GetCodec(), Cached: s.GetCached(), Fields: s.GetFields(),
+		Server: server, Name: s.GetName(), State: resourceState(s.GetState()), Codec: s.GetCodec(), Cached: s.GetCached(), Fields: s.GetFields(),
 		Position: position(s.GetPosition()), Lag: s.LagRevisions, Objects: s.Objects, Watchers: s.GetWatchers(),
 		Interest: s.GetInterests(), Opaque: s.GetOpaqueValues(),
 	}
@@ -71,8 +72,23 @@ func position(p *fanoutv1.Position) *output.Position {
 	return &output.Position{Epoch: p.GetEpoch(), Revision: p.GetRevision()}
 }
 
-// ResourceColumns are those of [Resource.Cells].
-func ResourceColumns() []output.Column {
+// ResourceTable returns the columns of a table of resources and what makes the cells of
+// a row, of several servers or of one.
+func ResourceTable(several bool) ([]output.Column, func(Resource) []string) {
+	return table(several, resourceColumns(), Resource.cells, func(r Resource) string { return r.Server })
+}
+
+// table adds a column for the server behind the first one, where there are several.
+func table[T any](several bool, columns []output.Column, cells func(T) []string, server func(T) string) ([]output.Column, func(T) []string) {
+	if !several {
+		return columns, cells
+	}
+	return slices.Insert(columns, 1, output.Column{Title: "SERVER"}), func(row T) []string {
+		return slices.Insert(cells(row), 1, server(row))
+	}
+}
+
+func resourceColumns() []output.Column {
 	return []output.Column{
 		{Title: "NAME", Style: output.Name},
 		{Title: "STATE"},
@@ -86,8 +102,7 @@ func ResourceColumns() []output.Column {
 	}
 }
 
-// Cells show it in a table.
-func (r Resource) Cells() []string {
+func (r Resource) cells() []string {
 	revision, window := "-", "-"
 	if r.Position != nil {
 		revision = strconv.FormatInt(r.Position.Revision, 10)

@@ -13,6 +13,7 @@ import (
 
 // Watcher is a watch as it is shown in JSON and YAML. Durations are in seconds.
 type Watcher struct {
+	Server    string           `json:"server"`
 	ID        string           `json:"id"`
 	Peer      string           `json:"peer"`
 	UserAgent string           `json:"userAgent,omitempty"`
@@ -32,11 +33,10 @@ type Watcher struct {
 	Bytes     int64            `json:"bytes"`
 }
 
-// WatcherOf shows a watch.
-func WatcherOf(s *fanoutv1.WatcherStatus) Watcher {
+func watcherOf(server string, s *fanoutv1.WatcherStatus) Watcher {
 	req := s.GetRequest()
 	w := Watcher{
-		ID: s.GetId(), Peer: s.GetPeer(), UserAgent: s.GetUserAgent(), Identity: s.GetIdentity(), Resource: req.GetResource(),
+		Server: server, ID: s.GetId(), Peer: s.GetPeer(), UserAgent: s.GetUserAgent(), Identity: s.GetIdentity(), Resource: req.GetResource(),
 		Prefix: req.GetScope().GetPrefix(), Key: req.GetScope().GetKey(), Labels: req.GetLabelSelector(), Fields: req.GetFieldSelector(),
 		State: "live", Blocked: s.GetBlocked(), Since: s.GetSince().AsTime(), Position: position(s.GetPosition()),
 		LagEvents: s.LagEvents, Messages: s.GetMessages(), Bytes: s.GetBytes(),
@@ -50,8 +50,13 @@ func WatcherOf(s *fanoutv1.WatcherStatus) Watcher {
 	return w
 }
 
-// WatcherColumns are those of [Watcher.Cells].
-func WatcherColumns() []output.Column {
+// WatcherTable returns the columns of a table of watches and what makes the cells of a
+// row, of several servers or of one.
+func WatcherTable(several bool) ([]output.Column, func(Watcher) []string) {
+	return table(several, watcherColumns(), Watcher.cells, func(w Watcher) string { return w.Server })
+}
+
+func watcherColumns() []output.Column {
 	return []output.Column{
 		{Title: "ID", Style: output.Name},
 		{Title: "PEER"},
@@ -65,8 +70,8 @@ func WatcherColumns() []output.Column {
 	}
 }
 
-// Cells show it in a table. A watch whose client does not read is "blocked".
-func (w Watcher) Cells() []string {
+// cells show it in a table. A watch whose client does not read is "blocked".
+func (w Watcher) cells() []string {
 	state, behind := w.State, "-"
 	if w.Blocked {
 		state = "blocked"

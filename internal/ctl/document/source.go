@@ -21,11 +21,15 @@ type Source struct {
 	// Raw: Path is a directory whose files are the values themselves. Their paths
 	// are the keys.
 	Raw bool
+	// Hidden takes files with Raw whose names begin with a dot, and those in directories
+	// of such names. LeftOut is told the names that are left out without it; may be nil.
+	Hidden  bool
+	LeftOut func(path string)
 }
 
 // Documents reads the source. In a directory these are the files whose names end
-// with .yaml, .yml, .json or .jsonl, at any depth, without those whose names begin
-// with a dot; with Raw all files.
+// with .yaml, .yml, .json or .jsonl, at any depth; with Raw all files. Names that begin
+// with a dot are left out: they are of tools, such as .git.
 //
 // What is in a directory counts as all there is, and what is not there may be
 // deleted. So nothing that may belong there is passed over in silence: a link to a
@@ -65,7 +69,10 @@ func (s Source) directory(yield func(Located, error) bool) {
 		}
 		// An export writes the dot that a key begins with differently, but not a raw
 		// one, where names are keys.
-		if !s.Raw && path != root && strings.HasPrefix(entry.Name(), ".") {
+		if path != root && strings.HasPrefix(entry.Name(), ".") && !(s.Raw && s.Hidden) {
+			if s.Raw && s.LeftOut != nil {
+				s.LeftOut(path)
+			}
 			if entry.IsDir() {
 				return filepath.SkipDir
 			}
@@ -143,6 +150,10 @@ func (s Source) value(path string, yield func(Located, error) bool) bool {
 	}
 	return yield(Located{d, path}, nil)
 }
+
+// IsHidden reports whether a part of a key begins with a dot: as the name of a file, it
+// is left out.
+func IsHidden(key string) bool { return strings.HasPrefix(key, ".") || strings.Contains(key, "/.") }
 
 func formatOf(path string) Format {
 	switch filepath.Ext(path) {

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/hook"
 	"github.com/fanoutd/fanoutd/internal/ctl/view"
 )
@@ -65,7 +64,7 @@ type Executor struct {
 	// Position: there is none in the middle of an update.
 	Count int
 	// Position is told where to resume once the commands of an update have run.
-	Position func(client.Position) error
+	Position Keep
 }
 
 // Run runs commands until the watch ends.
@@ -73,12 +72,13 @@ func (e *Executor) Run(ctx context.Context, updates Updates) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var v view.View
-	n := 0
+	n, ran := 0, false // ran: commands since the last position
 	for u, err := range updates(ctx) {
 		if err != nil {
 			return err
 		}
-		for _, change := range v.Apply(u) {
+		changes := v.Apply(u)
+		for _, change := range changes {
 			err := e.Policy.attempt(ctx, e.Report, func() error { return e.Command.Event(ctx, e.Resource, change) })
 			if err != nil {
 				return fmt.Errorf("%q %s: %w", change.Object.Key, change.Type, err)
@@ -87,9 +87,11 @@ func (e *Executor) Run(ctx context.Context, updates Updates) error {
 				return nil
 			}
 		}
-		if err := save(e.Position, u); err != nil {
+		ran = ran || len(changes) > 0
+		if err := save(e.Position, u, ran); err != nil {
 			return err
 		}
+		ran = ran && u.Position.Revision == 0
 	}
 	return context.Cause(ctx)
 }

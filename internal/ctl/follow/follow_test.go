@@ -144,24 +144,32 @@ func TestRetryHoldsTheWatchBack(t *testing.T) {
 	})
 }
 
-// The position is kept when the commands of an update have run, and not before.
+// The position is kept when the commands of an update have run, and not before; and it
+// is said whether any have run since the last one.
 func TestPositionIsKeptAfterTheCommands(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	w := make(watch, 3)
+	w := make(watch, 6)
 	w <- state(added("a", "", 1))
 	w <- live(added("b", "", 2))
-	w <- live(added("fails", "", 3))
-	var kept []client.Position
+	w <- &client.Update{Complete: true, Position: client.Position{Revision: 3}}
+	w <- &client.Update{Events: []client.Event{added("c", "", 4)}}
+	w <- &client.Update{Complete: true, Position: client.Position{Revision: 4}}
+	w <- live(added("fails", "", 5))
+	type call struct {
+		Revision int64
+		Done     bool
+	}
+	var kept []call
 	e := Executor{
 		Resource: "config", Policy: Stop, Report: func(err error) { t.Error(err) },
 		Command:  &hook.Command{Line: `test "$FANOUT_KEY" != fails`},
-		Position: func(p client.Position) error { kept = append(kept, p); return nil },
+		Position: func(p client.Position, done bool) error { kept = append(kept, call{p.Revision, done}); return nil },
 	}
 	if err := e.Run(ctx, w.updates); err == nil || !strings.Contains(err.Error(), `"fails" ADDED`) {
 		t.Error(err)
 	}
-	if diff := cmp.Diff([]client.Position{{Revision: 1}, {Revision: 2}}, kept); diff != "" {
+	if diff := cmp.Diff([]call{{1, true}, {2, true}, {3, false}, {4, true}}, kept); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -43,7 +43,7 @@ type Printer struct {
 	Goal  Goal
 	Count int
 	// Position is told where to resume once an update was dealt with.
-	Position func(client.Position) error
+	Position Keep
 }
 
 // Run shows updates until one of its goals is reached: then it returns nil. Else it
@@ -78,7 +78,7 @@ func (p *Printer) Run(ctx context.Context, updates Updates) error {
 				return err
 			}
 		}
-		if err := save(p.Position, u); err != nil {
+		if err := save(p.Position, u, false); err != nil {
 			return err
 		}
 		if p.Goal != Forever {
@@ -109,10 +109,14 @@ func note(present map[string]bool, u *client.Update) {
 	}
 }
 
+// Keep takes a position to resume at. Done says that commands have run since the one
+// before, which should not run again.
+type Keep func(p client.Position, done bool) error
+
 // save has the position kept where it is one to resume at.
-func save(keep func(client.Position) error, u *client.Update) error {
+func save(keep Keep, u *client.Update, done bool) error {
 	if keep == nil || u.Position.Revision == 0 {
 		return nil
 	}
-	return keep(u.Position)
+	return keep(u.Position, done)
 }

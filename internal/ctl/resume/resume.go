@@ -8,17 +8,31 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"sync"
+	"time"
 
 	"github.com/google/renameio/v2"
 
 	"github.com/fanoutd/fanoutd/client"
 )
 
-// File is such a file.
+// interval is how long a position may wait for the file, where nothing was done that
+// must not be done again. Each time the file is replaced the disk is waited for, and a
+// busy watch moves many times in a second.
+const interval = time.Second
+
+// File is such a file. What is in it is never ahead of what was done: a watch that goes
+// on there may be told something twice, but misses nothing. It may be used by several
+// goroutines at once, and must be closed.
 type File struct {
 	Path string
 	Watch
-	kept client.Position // what is in it
+
+	mu      sync.Mutex      // guards what follows
+	kept    client.Position // what is in the file
+	latest  client.Position // what is to be in it
+	pending *time.Timer     // writes latest; nil if nothing waits
+	err     error           // of the timer
 }
 
 // Watch is what a position is of. Another watch could not go on there: who has not
@@ -57,22 +71,64 @@ func (f *File) Load() (client.Position, error) {
 	if s.Watch != f.Watch {
 		return client.Position{}, fmt.Errorf("%s has a position of a watch with another path, key or selector; without the file the watch begins anew", f.Path)
 	}
-	f.kept = s.Position
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.kept, f.latest = s.Position, s.Position
 	return s.Position, nil
 }
 
-// Save replaces the file, if the position is another one.
-func (f *File) Save(p client.Position) error {
-	if p == f.kept {
+// Keep has a position kept: at once if anything was done since the last one that should
+// not be done twice, and otherwise within a second. An error may be that of an earlier
+// position.
+func (f *File) Keep(p client.Position, done bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p == f.latest || f.err != nil {
+		return f.err
+	}
+	f.latest = p
+	if done || f.kept == (client.Position{}) {
+		return f.write()
+	}
+	if f.pending == nil {
+		f.pending = time.AfterFunc(interval, f.due)
+	}
+	return nil
+}
+
+// due writes what waits. It runs in a goroutine of its own.
+func (f *File) due() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = f.write()
+}
+
+// Close writes what waits.
+func (f *File) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return f.err
+	}
+	return f.write()
+}
+
+// write replaces the file, if another position is in it. mu is held.
+func (f *File) write() error {
+	if f.pending != nil {
+		f.pending.Stop() // if it has begun already, it finds nothing to do
+		f.pending = nil
+	}
+	if f.latest == f.kept {
 		return nil
 	}
-	text, err := json.Marshal(saved{f.Watch, p})
+	text, err := json.Marshal(saved{f.Watch, f.latest})
 	if err == nil {
 		err = renameio.WriteFile(f.Path, append(text, '\n'), 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("keep the position: %w", err)
 	}
-	f.kept = p
+	f.kept = f.latest
 	return nil
 }

@@ -2,101 +2,163 @@ package top
 
 import (
 	"context"
-	"errors"
-	"io"
+	"fmt"
 	"strings"
+	"sync"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
+	"github.com/gdamore/tcell/v3"
 
+	"github.com/fanoutd/fanoutd/internal/ctl/admin"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
 )
 
 // patience is how long one look may take before it is given up, and an error shown.
 const patience = 5 * time.Second
 
-// Run shows the screen in a terminal until somebody presses q or Ctrl-C, or ctx
-// ends; neither is an error. The terminal is then as it was. A server that does not
-// answer is shown as such, and asked again.
-func Run(ctx context.Context, s Source, interval time.Duration, in io.Reader, out io.Writer) error {
-	m := model{ctx: ctx, source: s, interval: interval}
-	p := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithAltScreen(), tea.WithoutSignalHandler())
-	_, err := p.Run()
-	if errors.Is(err, tea.ErrProgramKilled) || errors.Is(err, tea.ErrInterrupted) {
-		return nil
-	}
-	return err
+// Program shows the screen in a terminal.
+type Program struct {
+	Servers  []*admin.Admin
+	Interval time.Duration // between two looks at a server
+	// Explain says which server has not answered, and why, on one line.
+	Explain func(server string, err error) string
 }
 
-// model is the state of what is shown. It is changed by the loop of the program
-// alone.
-type model struct {
-	ctx      context.Context
-	source   Source
-	interval time.Duration
+// Run shows the screen in the terminal of the process until somebody presses q, Esc or
+// Ctrl-C, or ctx ends; neither is an error. The terminal is then as it was. A server that
+// does not answer is shown as such, and asked again; the others do not wait for it.
+func (p *Program) Run(ctx context.Context) error { return p.run(ctx, nil) }
 
-	width, height int
-	screen        *Screen // the newest
-	err           error   // of the last look
-}
-
-// The messages of the loop.
-type (
-	looked struct {
-		screen *Screen
-		err    error
+// run uses a terminal; nil is that of the process.
+func (p *Program) run(ctx context.Context, terminal tcell.Tty) error {
+	// The terminal is asked nothing: some do not answer, and top needs no more than all
+	// have.
+	screen, err := tcell.NewTerminfoScreenFromTty(terminal, tcell.OptNegotiation(false))
+	if err == nil {
+		err = screen.Init()
 	}
-	due struct{}
-)
-
-// Init implements tea.Model.
-func (m model) Init() tea.Cmd { return m.look }
-
-// look asks the server. It runs beside the loop.
-func (m model) look() tea.Msg {
-	ctx, cancel := context.WithTimeout(m.ctx, patience)
+	if err != nil {
+		return fmt.Errorf("use the terminal: %w", err)
+	}
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	defer screen.Fini() // whatever happens here, a panic too
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	screen, err := m.source.Look(ctx)
-	return looked{screen, err}
+	news := make(chan looked)
+	for i, server := range p.Servers {
+		looking.Go(func() {
+			defer restore(screen)
+			p.look(ctx, i, server, news)
+		})
+	}
+	return p.show(ctx, screen, news)
 }
 
-// Update implements tea.Model.
-func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
-	switch msg := msg.(type) {
-	case tea.KeyMsg:
-		switch msg.String() {
-		case "q", "ctrl+c", "esc":
-			return m, tea.Quit
-		}
-	case tea.WindowSizeMsg:
-		m.width, m.height = msg.Width, msg.Height
-	case due:
-		return m, m.look
-	case looked:
-		if m.err = msg.err; msg.err == nil {
-			msg.screen.since(m.screen)
-			m.screen = msg.screen
-		}
-		return m, tea.Tick(m.interval, func(time.Time) tea.Msg { return due{} })
+// restore is for a panic outside of the goroutine that ends the screen.
+func restore(screen tcell.Screen) {
+	if r := recover(); r != nil {
+		screen.Fini()
+		panic(r)
 	}
-	return m, nil
 }
 
-// View implements tea.Model.
-func (m model) View() string {
-	var b strings.Builder
-	if m.err != nil {
-		b.WriteString(output.Bad.Styled(m.source.Explain(m.err)) + "\n")
+// looked is what a server has said.
+type looked struct {
+	server int
+	look   *Look
+	err    error
+}
+
+// look asks a server again and again.
+func (p *Program) look(ctx context.Context, i int, server *admin.Admin, news chan<- looked) {
+	wait := time.NewTimer(0)
+	defer wait.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-wait.C:
+		}
+		within, cancel := context.WithTimeout(ctx, patience)
+		look, err := Ask(within, server)
+		cancel()
+		select {
+		case <-ctx.Done():
+			return
+		case news <- looked{i, look, err}:
+		}
+		wait.Reset(p.Interval)
 	}
+}
+
+// show shows the news until somebody ends it.
+func (p *Program) show(ctx context.Context, screen tcell.Screen, news <-chan looked) error {
+	answers := make(Screen, len(p.Servers))
+	for i, s := range p.Servers {
+		answers[i].Server = s.Server
+	}
+	for {
+		p.draw(screen, answers)
+		select {
+		case <-ctx.Done():
+			return nil
+		case n := <-news:
+			answers.note(n)
+		case event := <-screen.EventQ():
+			switch event := event.(type) {
+			case *tcell.EventKey:
+				if ends(event) {
+					return nil
+				}
+			case *tcell.EventError:
+				return fmt.Errorf("read from the terminal: %w", event)
+			}
+		}
+	}
+}
+
+func ends(key *tcell.EventKey) bool {
+	return key.Key() == tcell.KeyCtrlC || key.Key() == tcell.KeyEscape || key.Key() == tcell.KeyRune && key.Str() == "q"
+}
+
+// note keeps what a server has said. What one of several had before it has failed would
+// be compared with what others have now, so it goes.
+func (s Screen) note(n looked) {
+	a := &s[n.server]
+	a.Err = n.err
 	switch {
-	case m.screen != nil:
-		height := m.height - 1
-		if m.err != nil {
+	case n.err == nil:
+		n.look.since(a.Value)
+		a.Value = n.look
+	case len(s) > 1:
+		a.Value = nil
+	}
+}
+
+// draw shows everything. What has not changed is not sent to the terminal again.
+func (p *Program) draw(screen tcell.Screen, answers Screen) {
+	width, height := screen.Size()
+	screen.Clear()
+	paint(screen, p.text(answers, width, height))
+	screen.Show()
+}
+
+func (p *Program) text(answers Screen, width, height int) string {
+	var b strings.Builder
+	var names []string
+	for _, a := range answers {
+		names = append(names, a.Server)
+		if a.Err != nil {
+			b.WriteString(output.Bad.Styled(p.Explain(a.Server, a.Err)) + "\n")
 			height--
 		}
-		b.WriteString(m.screen.View(m.width, height))
-	case m.err == nil:
-		b.WriteString("Asking " + m.source.Server + " ...\n")
+	}
+	switch {
+	case len(answers.answered()) > 0:
+		b.WriteString(answers.View(width, height-1))
+	case b.Len() == 0:
+		b.WriteString("Asking " + strings.Join(names, ", ") + " ...\n")
 	}
 	b.WriteString(output.Faint.Styled("q ends"))
 	return b.String()

@@ -9,15 +9,15 @@ import (
 	"github.com/fanoutd/fanoutd/internal/ctl/admin"
 )
 
-func screen(resources, watchers int) *Screen {
-	s := &Screen{server: "a:1", at: time.Unix(100, 0), total: int64(watchers), rate: -1}
+func look(resources, watchers int) *Look {
+	l := &Look{at: time.Unix(100, 0), rate: -1, watching: admin.Watching{Total: int64(watchers)}}
 	for i := range resources {
-		s.resources = append(s.resources, admin.Resource{Name: fmt.Sprint("resource-", i, "-")})
+		l.resources = append(l.resources, admin.Resource{Name: fmt.Sprint("resource-", i, "-")})
 	}
 	for i := range watchers {
-		s.watchers = append(s.watchers, admin.Watcher{ID: fmt.Sprint("watcher-", i, "-"), Bytes: 100})
+		l.watching.Watchers = append(l.watching.Watchers, admin.Watcher{ID: fmt.Sprint("watcher-", i, "-"), Bytes: 100})
 	}
-	return s
+	return l
 }
 
 // Whatever there is, the title stays in sight, some of both is there, and no line is
@@ -26,7 +26,7 @@ func TestScreenFits(t *testing.T) {
 	for _, resources := range []int{1, 5, 100} {
 		for _, watchers := range []int{0, 1, 5, 1000} {
 			for _, height := range []int{3, 4, 5, 8, 23, 60} {
-				text := screen(resources, watchers).View(80, height)
+				text := Screen{{Server: "a:1", Value: look(resources, watchers)}}.View(80, height)
 				lines, full := strings.Count(text, "\n"), 3+resources
 				if watchers > 0 {
 					full += 2 + watchers
@@ -46,23 +46,53 @@ func TestScreenFits(t *testing.T) {
 	}
 }
 
-// How much was sent is known only of the same server, and if nobody is left out.
+// How much was sent is known only if nobody is left out, and only if it is known of all
+// servers.
 func TestRateIsOfAllWatchers(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(before, now *Screen)
+		change func(before, now *Look)
 		rate   float64
+		shown  bool
 	}{
-		"one more":          {func(_, _ *Screen) {}, 10},
-		"not all before":    {func(before, _ *Screen) { before.total++ }, -1},
-		"not all now":       {func(_, now *Screen) { now.total++ }, -1},
-		"of another server": {func(before, _ *Screen) { before.server = "b:1" }, -1},
+		"one more":       {func(_, _ *Look) {}, 10, true},
+		"not all before": {func(before, _ *Look) { before.watching.Total++ }, -1, false},
+		"not all now":    {func(_, now *Look) { now.watching.Total++ }, -1, false},
 	} {
-		before, now := screen(1, 3), screen(1, 4)
+		before, now := look(1, 3), look(1, 4)
 		now.at = before.at.Add(10 * time.Second)
 		c.change(before, now)
 		now.since(before)
 		if now.rate != c.rate {
 			t.Errorf("%s: %v", name, now.rate)
+		}
+		other := look(1, 1)
+		other.rate = 20
+		text := Screen{{Server: "a:1", Value: now}, {Server: "b:1", Value: other}}.View(80, 0)
+		if strings.Contains(text, "30 B/s sent") != c.shown || strings.Contains(text, "sent") != c.shown {
+			t.Errorf("%s:\n%s", name, text)
+		}
+	}
+}
+
+// What is left of a server that does not answer any more: everything if there is no
+// other, so that one sees what it was like, and nothing beside what others have now.
+func TestScreenOfServersThatFail(t *testing.T) {
+	for _, servers := range []int{1, 2} {
+		s := make(Screen, servers)
+		for i := range s {
+			s[i].Server = fmt.Sprint("server-", i)
+			s.note(looked{i, look(1, 2), nil})
+		}
+		s.note(looked{0, nil, fmt.Errorf("away")})
+		if got := len(s.answered()); got != 1 || s[0].Err == nil {
+			t.Errorf("of %d servers %d are shown", servers, got)
+		}
+		if text := s.View(80, 0); strings.Contains(text, "1 of 2 servers") != (servers == 2) || strings.Contains(text, "server-0") != (servers == 1) {
+			t.Errorf("of %d servers:\n%s", servers, text)
+		}
+		s.note(looked{0, look(1, 2), nil})
+		if got := len(s.answered()); got != servers || s[0].Err != nil {
+			t.Errorf("of %d servers %d are shown", servers, got)
 		}
 	}
 }

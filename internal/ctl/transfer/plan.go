@@ -68,13 +68,16 @@ type Scope struct {
 	Prefix string
 	// Prune has objects deleted that no document speaks of.
 	Prune bool
+	// Visible leaves out objects and documents whose keys are hidden
+	// ([document.IsHidden]), so that none is deleted whose file was left out.
+	Visible bool
 	// Derived: the resource takes labels from values, so what documents say of them
 	// is no difference.
 	Derived bool
 }
 
 func (s Scope) has(key string) bool {
-	return s.Prefix == "" || strings.HasPrefix(key, s.Prefix+"/")
+	return (s.Prefix == "" || strings.HasPrefix(key, s.Prefix+"/")) && !(s.Visible && document.IsHidden(key))
 }
 
 // few is up to how many documents are compared one by one; for more, the objects
@@ -157,7 +160,7 @@ func (p *Plan) list(ctx context.Context, r *client.Resource, wanted map[string]*
 		if d, ok := missing[o.Key]; ok {
 			delete(missing, o.Key)
 			p.compare(d, o, s)
-		} else if s.Prune {
+		} else if s.Prune && s.has(o.Key) {
 			p.Changes = append(p.Changes, Change{Action: Delete, Key: o.Key, Old: o})
 		}
 	}

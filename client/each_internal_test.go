@@ -1,0 +1,60 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+)
+
+// Which servers a target has. DNS answers what is in the table: no test can have it
+// answer like this.
+func TestServersOfATarget(t *testing.T) {
+	t.Parallel()
+	dns := map[string][]string{
+		"one.test":    {"192.0.2.1"},
+		"both.test":   {"2001:db8::1", "192.0.2.1"},
+		"three.test":  {"192.0.2.3", "2001:db8::1", "192.0.2.1", "2001:db8::3", "192.0.2.2", "2001:db8::2"},
+		"double.test": {"2001:db8::2", "2001:db8::1", "192.0.2.1"},
+		"localhost":   {"127.0.0.1", "127.0.0.2"},
+	}
+	lookup := func(_ context.Context, host string) ([]string, error) {
+		if found, ok := dns[host]; ok {
+			return slices.Clone(found), nil
+		}
+		return nil, errors.New("no such host")
+	}
+	for text, want := range map[string][]string{
+		"a.test:1":                    {"a.test:1"},
+		"b.test:1, a.test:2":          {"b.test:1", "a.test:2"},
+		"a.test:1,a.test:1":           {"a.test:1"},
+		"one.test:1":                  {"one.test:1"},
+		"both.test:1":                 {"both.test:1"},
+		"three.test:1":                {"192.0.2.1:1", "192.0.2.2:1", "192.0.2.3:1"},
+		"dns:///three.test:1":         {"192.0.2.1:1", "192.0.2.2:1", "192.0.2.3:1"},
+		"double.test:1,192.0.2.9:1":   {"[2001:db8::1]:1", "[2001:db8::2]:1", "192.0.2.9:1"},
+		"localhost:1":                 {"localhost:1"},
+		"unix:///run/f.sock":          {"unix:///run/f.sock"},
+		"passthrough:///three.test:1": {"passthrough:///three.test:1"},
+	} {
+		to, err := parseTarget(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, one := range to.each(t.Context(), lookup) {
+			got = append(got, one.address)
+			if one.target.local != to.local {
+				t.Errorf("%s: %s is local: %v, the target %v", text, one.address, one.target.local, to.local)
+			}
+			for _, e := range one.target.list {
+				if e.name != "three.test" && e.name != "double.test" {
+					t.Errorf("%s: %s has to have a certificate of %q", text, e.address, e.name)
+				}
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}

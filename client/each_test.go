@@ -1,0 +1,43 @@
+package client_test
+
+import (
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/internal/config"
+)
+
+// Each of the clients speaks to its own server, whether that can be reached or not.
+func TestEachServer(t *testing.T) {
+	t.Parallel()
+	writes, reads := newServer(t), newServer(t, func(c *config.Config) { c.Writes = false })
+	servers, err := client.EachServer(within(t), writes.Address()+", "+reads.Address()+",127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range servers {
+		t.Cleanup(func() { s.Close() })
+	}
+	if len(servers) != 3 || servers[0].Address != writes.Address() || servers[1].Address != reads.Address() || servers[2].Address != "127.0.0.1:1" {
+		t.Fatalf("got %v", servers)
+	}
+	for range 4 {
+		if _, _, err := servers[0].Resource("config").Delete(within(t), "a"); err != nil {
+			t.Errorf("got %v", err)
+		}
+		if _, _, err := servers[1].Resource("config").Delete(within(t), "a"); status.Code(err) != codes.Unimplemented {
+			t.Errorf("got %v", err)
+		}
+	}
+	if _, _, err := servers[2].Resource("config").Delete(within(t), "a"); status.Code(err) != codes.Unavailable {
+		t.Errorf("got %v", err)
+	}
+	for _, target := range []string{"", "localhost"} {
+		if _, err := client.EachServer(within(t), target); err == nil {
+			t.Errorf("%q is a target", target)
+		}
+	}
+}

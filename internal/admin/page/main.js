@@ -1,0 +1,104 @@
+// The status page: what ListResources and ListWatchers answer, again and again, and
+// the tail of a resource.
+
+import { $, complain, options, say } from './dom.js';
+import { clock } from './format.js';
+import { explain, get, Refusal, token } from './api.js';
+import { Loop } from './loop.js';
+import { Resources } from './resources.js';
+import { Watchers } from './watchers.js';
+import { Tail } from './tail.js';
+
+const tail = new Tail(refused);
+const watchers = new Watchers();
+const resources = new Resources({
+  watchers: (name) => {
+    $('watchers-resource').value = name;
+    ofWatchers.now();
+    $('watchers').scrollIntoView();
+  },
+  tail: (name) => {
+    tail.of(name);
+    $('tail').scrollIntoView();
+  },
+});
+
+const ofResources = new Loop(async () => {
+  const answer = await get('v1/resources', { measureLag: true });
+  const names = (answer.resources ?? []).map((r) => r.name);
+  options($('watchers-resource'), names);
+  options($('tail-resource'), names);
+  resources.show(answer);
+}, judge);
+const ofWatchers = new Loop(() => watchers.ask(), judge);
+
+// What is asked for, and where it is shown.
+const shown = [
+  { loop: ofResources, error: 'resources-error', places: ['sums', 'resources'] },
+  { loop: ofWatchers, error: 'watchers-error', places: ['watchers-rows'] },
+];
+
+// judge says whether what is shown is true.
+function judge() {
+  for (const { loop, error, places } of shown) {
+    complain($(error), loop.error && explain(loop.error));
+    if (loop.error) refused(loop.error);
+    for (const place of places) $(place).classList.toggle('stale', !loop.fresh);
+  }
+  const loops = shown.map((s) => s.loop);
+  if (loops.every((l) => l.fresh)) tell('live', 'Live');
+  else if (loops.every((l) => l.answered)) tell('stale', `Stale: as it was at ${clock(new Date(Math.min(...loops.map((l) => l.answered))))}`);
+  else if (loops.some((l) => l.error)) tell('stale', loops.some((l) => l.fresh) ? 'Incomplete' : 'No answer yet');
+}
+
+function tell(state, text) {
+  $('freshness').dataset.state = state;
+  say($('freshness'), text);
+}
+setInterval(judge, 1000);
+
+// Tokens.
+
+function openToken(open) {
+  $('token').hidden = !open;
+  $('token-open').setAttribute('aria-expanded', open);
+}
+
+// The form is opened once for each token that is refused, and stays closed if
+// somebody closes it. What came too late for another token does not count.
+let offered;
+
+function refused(error) {
+  if (!(error instanceof Refusal) || !error.wantsToken || error.token !== token.get() || offered === error.token) return;
+  offered = error.token;
+  openToken(true);
+}
+
+function use(text) {
+  if (text) token.set(text);
+  else token.forget();
+  offered = undefined;
+  $('token-text').value = '';
+  openToken(false);
+  ofResources.now();
+  ofWatchers.now();
+  tail.retry();
+}
+
+$('token-open').addEventListener('click', () => {
+  openToken($('token').hidden);
+  if (!$('token').hidden) $('token-text').focus();
+});
+$('token').addEventListener('submit', (e) => {
+  e.preventDefault();
+  use($('token-text').value.trim());
+});
+$('token-forget').addEventListener('click', () => use(''));
+
+// The rest.
+
+$('watchers-resource').addEventListener('change', () => ofWatchers.now());
+$('watchers-more').addEventListener('click', () => {
+  watchers.more();
+  ofWatchers.now();
+});

@@ -1,0 +1,97 @@
+// A row for each of the watchers that are furthest behind. There may be thousands of
+// them; the server is asked for no more than are shown.
+
+import { $, el, say, keyed } from './dom.js';
+import { count, bytes, plural, seconds, span, unknown } from './format.js';
+import { get } from './api.js';
+
+const steps = [20, 100, 1000]; // rows
+
+// described says what a watcher wants to see.
+function described(q) {
+  const scope = q.scope?.key ?? (q.scope?.prefix ? `${q.scope.prefix.replace(/\/$/, '')}/…` : 'everything');
+  const more = [
+    q.labelSelector && `labels ${q.labelSelector}`,
+    q.fieldSelector && `fields ${q.fieldSelector}`,
+    q.delivery === 'DELIVERY_LATEST' && 'latest only',
+    q.everyEvent && 'every event',
+    q.omitValues && 'no values',
+    q.previousObject && 'previous objects',
+  ];
+  return [scope, more.filter(Boolean).join(' · ')];
+}
+
+function stateOf(w) {
+  if (w.blocked) return ['blocked', 'A message waits for the network: the client does not read, or not fast enough'];
+  if (w.state === 'STATE_CATCHING_UP') return ['catching up', 'Being brought to the present'];
+  return ['live', 'At the present, or close behind'];
+}
+
+// behind says how much waits for a watcher, and for how long that has been so.
+function behind(w) {
+  if (w.lagRevisions === undefined) return [unknown, ''];
+  const lag = seconds(w.lag);
+  if (Number(w.lagEvents ?? w.lagRevisions) === 0) return ['nothing', ''];
+  return [w.lagEvents !== undefined ? plural(w.lagEvents, 'event') : plural(w.lagRevisions, 'revision'), `for ${span(lag)}`];
+}
+
+// What a row says: the name of a column, a text, and a smaller one below.
+const columns = [
+  ['Client', (w) => [w.peer || unknown, w.userAgent ?? '']],
+  ['Resource', (w) => [w.request.resource]],
+  ['Watches', (w) => described(w.request)],
+  ['State', (w) => [stateOf(w)[0]]],
+  ['Behind', behind],
+  ['Sent', (w) => [bytes(w.bytes ?? 0), plural(w.messages ?? 0, 'message')]],
+  ['For', (w) => [span((Date.now() - new Date(w.since)) / 1000)]],
+];
+
+function makeRow() {
+  const parts = columns.map(() => [el('span'), el('small')]);
+  const row = el('tr', {}, ...columns.map(([name], i) => (
+    el(i ? 'td' : 'th', { 'data-name': name, ...(i ? {} : { scope: 'row' }) }, el('div', {}, ...parts[i]))
+  )));
+  row.parts = parts;
+  return row;
+}
+
+function updateRow(row, w) {
+  columns.forEach(([, show], i) => {
+    const [text, more] = show(w);
+    say(row.parts[i][0], text);
+    say(row.parts[i][1], more ?? '');
+  });
+  const [state, meaning] = stateOf(w);
+  const badge = row.parts[3][0];
+  badge.className = 'badge';
+  badge.dataset.state = state;
+  badge.title = meaning;
+  row.cells[0].title = `${w.userAgent ?? ''}\nwatch ${w.id}`;
+  row.cells[4].dataset.quiet = row.parts[4][1].textContent === '';
+  row.cells[6].title = new Date(w.since).toISOString();
+}
+
+// Watchers asks for what is shown, and shows it.
+export class Watchers {
+  constructor() {
+    this.step = 0;
+  }
+
+  // ask fills the table. It throws what the server has against it.
+  async ask() {
+    const resource = $('watchers-resource').value;
+    const size = steps[this.step];
+    const answer = await get('v1/watchers', { order: 'ORDER_LAG', pageSize: size, ...(resource && { resource }) });
+    if (resource !== $('watchers-resource').value) return this.ask(); // somebody has changed it meanwhile
+    const all = answer.watchers ?? [];
+    const total = Number(answer.total ?? 0);
+    keyed($('watchers-rows'), all, (w) => w.id, makeRow, updateRow);
+    say($('watchers-count'), total === 0 ? '' : all.length < total ? `${count(all.length)} of ${count(total)}, those that are furthest behind` : `${count(total)}, furthest behind first`);
+    $('watchers-none').hidden = total > 0;
+    $('watchers-more').hidden = all.length >= total || this.step === steps.length - 1;
+  }
+
+  more() {
+    this.step = Math.min(this.step + 1, steps.length - 1);
+  }
+}

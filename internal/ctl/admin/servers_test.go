@@ -1,0 +1,56 @@
+package admin
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Of several servers those are first that are furthest behind anywhere, and among equals
+// those that have begun first; with all, those that have begun first.
+func TestWatchersOfSeveralServers(t *testing.T) {
+	watcher := func(id string, lag float64, began int64) Watcher {
+		return Watcher{ID: id, Lag: &lag, Since: time.Unix(began, 0)}
+	}
+	lost := Watcher{ID: "lost", Since: time.Unix(2, 0)} // how far it is behind is not known
+	answers := []Answer[Watching]{
+		{Server: "a:1", Value: Watching{Watchers: []Watcher{watcher("a9", 9, 6), watcher("a1", 1, 1), watcher("a0", 0, 5)}, Total: 3}},
+		{Server: "b:1", Err: fmt.Errorf("away")},
+		{Server: "c:1", Value: Watching{Watchers: []Watcher{watcher("c10", 10, 7), watcher("c1", 1, 3), lost, watcher("c0", 0, 4)}, Total: 5}},
+	}
+	for byLag, want := range map[bool]string{true: "c10 a9 a1 c1 lost c0 a0", false: "a1 lost c1 c0 a0 a9 c10"} {
+		merged := MergeWatchers(answers, byLag)
+		var ids []string
+		for _, w := range merged.Watchers {
+			ids = append(ids, w.ID)
+		}
+		if got := strings.Join(ids, " "); got != want || merged.Total != 8 {
+			t.Errorf("by lag %v: %s of %d, want %s", byLag, got, merged.Total, want)
+		}
+	}
+	many := Watching{Watchers: make([]Watcher, Most), Total: 5000}
+	answers = []Answer[Watching]{{Value: many}, {Value: many}}
+	if all, first := MergeWatchers(answers, false), MergeWatchers(answers, true); len(all.Watchers) != 2*Most || len(first.Watchers) != Most || first.Total != 10_000 {
+		t.Errorf("there are %d of all, and %d that are first, of %d", len(all.Watchers), len(first.Watchers), first.Total)
+	}
+}
+
+// A resource stands beside itself at the other servers, in their order.
+func TestResourcesOfSeveralServers(t *testing.T) {
+	at := func(server string, names ...string) Answer[[]Resource] {
+		a := Answer[[]Resource]{Server: server}
+		for _, n := range names {
+			a.Value = append(a.Value, Resource{Server: server, Name: n})
+		}
+		return a
+	}
+	var got []string
+	for _, r := range MergeResources([]Answer[[]Resource]{at("b:1", "x", "z"), at("a:1", "x", "y")}) {
+		got = append(got, r.Name+"@"+r.Server)
+	}
+	if want := []string{"x@b:1", "x@a:1", "y@a:1", "z@b:1"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}

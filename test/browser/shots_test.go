@@ -1,0 +1,70 @@
+package browser
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// Pictures for the documentation are no test of anything, so they are made on demand
+// only: `make screenshots`, which takes more than a minute, so that there is something
+// to see.
+func TestScreenshots(t *testing.T) {
+	dir := os.Getenv("FANOUTD_SCREENSHOTS")
+	if dir == "" {
+		t.Skip("FANOUTD_SCREENSHOTS does not say where to")
+	}
+	s := start(t)
+	s.fill(t)
+	s.watch(t, "cart/2.4.1", &fanoutv1.WatchRequest{Resource: "config", Scope: below("shop/cart"), LabelSelector: "env=prod"})
+	s.watch(t, "search/1.9.0", &fanoutv1.WatchRequest{Resource: "config", Scope: below("shop/search"), Delivery: fanoutv1.Delivery_DELIVERY_LATEST})
+	s.watch(t, "stock/0.7.3", &fanoutv1.WatchRequest{Resource: "config", Scope: below("shop")})
+	s.watch(t, "payment/3.0.2", &fanoutv1.WatchRequest{Resource: "flags", FieldSelector: "owner=payment"})
+	s.watchStuck(t, "billing/1.0.0", "shop/payment/rates", 3)
+	wide, narrow := look{width: 1120, height: 1290}, look{width: 360, height: 780, scale: 1.5}
+	p := open(t, s.url, wide)
+	p.awaitText("#freshness", "Live")
+	p.await(`document.querySelectorAll("#tail-resource option").length === 3`)
+	for i := range 420 {
+		s.put(t, "config", fmt.Sprintf("shop/%s/limits-prod", []string{"cart", "search", "stock"}[i%3]), fmt.Sprintf(`{"rps": %d, "burst": 20}`, 100+i), "env", "prod")
+		if i%9 == 0 {
+			s.put(t, "flags", "checkout/stock", fmt.Sprintf(`{"owner": "stock", "on": %t}`, i%2 == 0))
+		}
+		if i == 400 {
+			p.follow("config")
+			eval[bool](p, `document.activeElement.blur(), document.documentElement.scrollTo(0, 0), true`)
+		}
+		// More at times, and less at others.
+		eval[bool](p, fmt.Sprintf(`new Promise((r) => setTimeout(() => r(true), %d + 180 * Math.random()))`, 20+i%140))
+	}
+	s.put(t, "config", "shop/search/banner", "Back at noon", "env", "prod")
+	s.delete(t, "config", "shop/search/banner")
+	s.put(t, "config", "shop/payment/limits-prod", `{"rps": 400, "burst": 80}`, "env", "prod")
+	p.awaitText("#tail-events", "shop/payment/limits-prod")
+	p.click("#tail-pause")
+	for _, shot := range []struct {
+		name string
+		as   look
+		top  string // what is at the top
+	}{
+		{"status", wide, "body"},
+		{"status-phone", narrow, "body"},
+		{"status-phone-tail", look{width: narrow.width, height: narrow.height, scale: narrow.scale, dark: true}, "#tail"},
+	} {
+		p.as(shot.as)
+		p.await(fmt.Sprint(`innerWidth === `, shot.as.width))
+		eval[bool](p, `document.querySelector(`+quote(shot.top)+`).scrollIntoView(), true`)
+		image, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, shot.name+".png"), image, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package browser
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/config"
+)
+
+// fact returns what the card of a resource says.
+func (p *tab) fact(resource, name string) string {
+	p.t.Helper()
+	return eval[string](p, `Array.from(document.querySelectorAll("article[aria-label=`+resource+`] dl div")).find((d) => d.firstChild.innerText === `+quote(name)+`).lastChild.innerText`)
+}
+
+// awaitFact waits until the card of a resource says something.
+func (p *tab) awaitFact(resource, name, value string) {
+	p.t.Helper()
+	p.await(`Array.from(document.querySelectorAll("article[aria-label=` + resource + `] dl div")).some((d) => d.firstChild.innerText === ` + quote(name) + ` && d.lastChild.innerText === ` + quote(value) + `)`)
+}
+
+// What the page says of resources is what the API says.
+func TestResourcesAreThoseOfTheAPI(t *testing.T) {
+	s := start(t)
+	s.fill(t)
+	s.watch(t, "one", &fanoutv1.WatchRequest{Resource: "config", Scope: below("shop/cart")})
+	s.watch(t, "two", &fanoutv1.WatchRequest{Resource: "config", Scope: below("shop/cart")})
+	s.watch(t, "three", &fanoutv1.WatchRequest{Resource: "config", LabelSelector: "env=prod"})
+	p := open(t, s.url, desktop)
+	p.awaitText("#freshness", "Live")
+	p.awaitTexts("article h3", "audit", "config", "flags")
+	p.awaitTexts("article .badge", "serving", "serving", "serving")
+
+	want := s.resource(t, "config")
+	p.awaitFact("config", "Revision", strconv.FormatInt(want.GetPosition().GetRevision(), 10))
+	p.awaitFact("config", "Objects", strconv.FormatInt(want.GetObjects(), 10))
+	p.awaitFact("config", "Watchers", "3")
+	p.awaitFact("config", "Interests", "2")
+	p.awaitFact("flags", "Objects", "4")
+	p.awaitFact("flags", "Watchers", "0")
+	p.awaitFact("audit", "Objects", "–")
+	if got, part := p.fact("config", "Window"), fmt.Sprintf("%d changes · ", want.GetWindow().GetChanges()); !strings.HasPrefix(got, part) {
+		t.Errorf("the window is %q, want %q", got, part)
+	}
+	if got := p.fact("config", "Behind etcd"); !strings.Contains(got, " revision") || !strings.Contains(got, " · heard ") {
+		t.Errorf("behind etcd is %q", got)
+	}
+	if got := p.texts("#sums dd"); !slices.Equal(got[1:], []string{"12", "3", "2"}) {
+		t.Errorf("the sums are %q", got)
+	}
+	if answer := ask[fanoutv1.ListResourcesResponse](t, s, "v1/resources"); !strings.Contains(p.texts("#server")[0], answer.GetServer().GetId()) {
+		t.Errorf("the server is %q, want %v", p.texts("#server"), answer.GetServer())
+	}
+
+	// How fast a resource changes is seen, and that it does no longer.
+	p.awaitText(`article[aria-label=config] .pace`, "0 changes/s")
+	s.put(t, "config", "shop/a", "1")
+	p.await(`parseFloat(document.querySelector("article[aria-label=config] .pace strong").innerText) > 0`)
+	p.awaitFact("config", "Objects", "9")
+	p.awaitText(`article[aria-label=config] .pace`, "0 changes/s")
+	p.awaitText(`article[aria-label=audit] .pace`, "not counted")
+}
+
+// column returns what the table of watchers says in a column.
+func (p *tab) column(n int) []string {
+	p.t.Helper()
+	return p.texts(fmt.Sprintf("#watchers-rows tr > :nth-child(%d) span", n))
+}
+
+// Who lags is the first one, with what it watches, and filters are shown.
+func TestWatchersFurthestBehindFirst(t *testing.T) {
+	s := start(t)
+	s.fill(t)
+	s.watch(t, "fast/1", &fanoutv1.WatchRequest{Resource: "config"})
+	s.watch(t, "filtered/1", &fanoutv1.WatchRequest{
+		Resource: "flags", FieldSelector: "owner=cart", OmitValues: true, Delivery: fanoutv1.Delivery_DELIVERY_LATEST,
+	})
+	s.watchStuck(t, "stuck/1", "shop/large", 3)
+	s.watch(t, "late/1", &fanoutv1.WatchRequest{Resource: "config", Scope: below("shop"), LabelSelector: "env in (prod)"})
+	p := open(t, s.url, desktop)
+	p.awaitTexts("#watchers-rows .badge", "blocked", "live", "live", "live")
+	if got := p.texts("#watchers-rows th small"); !strings.HasPrefix(got[0], "stuck/1") {
+		t.Errorf("the first is %q", got[0])
+	}
+	if got, want := p.column(3), []string{"shop/large", "everything", "everything", "shop/…"}; !slices.Equal(got, want) {
+		t.Errorf("they watch %q, want %q", got, want)
+	}
+	if got, want := p.texts("#watchers-rows td:nth-child(3) small"), []string{"", "", "fields owner=cart · latest only · no values", "labels env in (prod)"}; !slices.Equal(got, want) {
+		t.Errorf("they filter by %q, want %q", got, want)
+	}
+	stuck := ask[fanoutv1.ListWatchersResponse](t, s, "v1/watchers?order=ORDER_LAG").GetWatchers()[0]
+	if got, want := p.column(5), fmt.Sprintf("%d events", stuck.GetLagEvents()); got[0] != want || got[1] != "nothing" {
+		t.Errorf("behind are %q, want %s", got, want)
+	}
+	if got := p.texts("#watchers-rows tr:first-child td:nth-child(5) small")[0]; !strings.HasPrefix(got, "for ") {
+		t.Errorf("it is so %q", got)
+	}
+	if got, want := p.texts("#watchers-rows tr:first-child td:nth-child(6) small")[0], fmt.Sprintf("%d message", stuck.GetMessages()); !strings.HasPrefix(got, want) {
+		t.Errorf("it was sent %q, want %s", got, want)
+	}
+
+	p.choose("#watchers-resource", "flags")
+	p.awaitTexts("#watchers-rows th small", "filtered/1 "+grpcVersion)
+	p.click(`article[aria-label=config] footer button:first-child`)
+	p.awaitTexts("#watchers-rows tr > :nth-child(2) span", "config", "config", "config")
+	p.choose("#watchers-resource", "audit")
+	p.awaitTexts("#watchers-rows tr")
+	p.awaitText("#watchers .nothing", "Nobody watches")
+}
+
+// Of many watchers the page asks for those that it shows.
+func TestManyWatchers(t *testing.T) {
+	s := start(t, func(c *config.Config) { c.Resources = c.Resources[:1] })
+	for i := range 130 {
+		s.begin(t, &fanoutv1.WatchRequest{Resource: "config", Scope: below(fmt.Sprint("team-", i))})
+	}
+	p := open(t, s.url, desktop)
+	p.awaitText("#watchers-count", "20 of 130")
+	p.await(`document.querySelectorAll("#watchers-rows tr").length === 20`)
+	p.click("#watchers-more")
+	p.awaitText("#watchers-count", "100 of 130")
+	p.click("#watchers-more")
+	p.awaitText("#watchers-count", "130, furthest behind first")
+	p.await(`document.querySelector("#watchers-more").hidden`)
+	asked := eval[[]string](p, `performance.getEntriesByType("resource").map((e) => e.name).filter((n) => n.includes("/v1/watchers"))`)
+	if len(asked) < 3 || !strings.Contains(asked[0], "pageSize=20") || !strings.Contains(asked[0], "order=ORDER_LAG") {
+		t.Errorf("it has asked %q", asked)
+	}
+}
