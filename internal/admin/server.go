@@ -5,9 +5,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
@@ -58,8 +60,21 @@ func New(cfg Config) (*Server, error) {
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
+		ErrorLog:          log.New(complaints{cfg.Log}, "", 0),
 	}}, nil
+}
+
+// complaints logs what http.Server has to say.
+type complaints struct{ log *slog.Logger }
+
+// Write implements [io.Writer].
+func (c complaints) Write(b []byte) (int, error) {
+	message, level := strings.TrimSpace(string(b)), slog.LevelWarn
+	if strings.HasPrefix(message, "http: TLS handshake error") {
+		level = slog.LevelDebug // whoever can connect can cause as many as they like
+	}
+	c.log.Log(context.Background(), level, message)
+	return len(b), nil
 }
 
 // Serve serves on the listener until the server is stopped.
