@@ -62,6 +62,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		"internal/object":            {},
 		"internal/access":            {"internal/access", "internal/object"},
 		"internal/reload":            {},
+		"internal/crypt":             {"internal/object"},
 		"internal/cacher":            {"internal/object"},
 		"internal/cacher/cachertest": {"internal/object"},
 		"internal/dispatch":          {"internal/cacher", "internal/object", "internal/selector"},
@@ -76,7 +77,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		"internal/direct":            {"internal/cacher", "internal/dispatch", "internal/object"},
 		"internal/check/recorded":    {"internal/check", "internal/object", "gen"},
 		"client":                     {"gen"},
-		"cmd/fanoutd":                {"internal/app", "internal/config"},
+		"cmd/fanoutd":                {"internal/app", "internal/config", "internal/crypt"},
 		"internal/ctl":               {"client", "internal/ctl", "gen"},
 		"cmd/fanoutctl":              {"client", "internal/ctl"},
 		"gen":                        {"gen"},
@@ -120,7 +121,8 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 		"github.com/charmbracelet/x/ansi":   {"cmd/fanoutctl", "internal/ctl/output", "internal/ctl/top"},
 		"github.com/schollz/progressbar":    {"cmd/fanoutctl"},
 		"google.golang.org/grpc/reflection": {"internal/server"},
-		"github.com/natefinch/atomic":       {"client"},
+		"github.com/natefinch/atomic":       {"client", "cmd/fanoutd"},
+		"github.com/tink-crypto/tink-go":    {"internal/crypt"},
 		"net/http":                          {"internal/admin", "gen/http", "test"},
 	}
 	for _, p := range packages(t) {
