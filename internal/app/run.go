@@ -37,7 +37,7 @@ func (a *App) Run(ctx context.Context) error {
 		srv.Stop(ctx)
 		return errors.Join(err, a.close())
 	}
-	var dispatchers, cachers, serving sync.WaitGroup
+	var dispatchers, cachers, files, serving sync.WaitGroup
 	background := context.WithoutCancel(ctx)
 	cacherCtx, stopCachers := context.WithCancel(background)
 	dispatchCtx, stopDispatchers := context.WithCancel(background)
@@ -48,6 +48,9 @@ func (a *App) Run(ctx context.Context) error {
 		}
 		cachers.Go(func() { r.Cacher.Run(cacherCtx) })
 		dispatchers.Go(func() { r.Dispatcher.Run(dispatchCtx) })
+	}
+	for _, f := range a.files {
+		files.Go(func() { f.Run(cacherCtx) })
 	}
 	failed := make(chan error, 2)
 	serving.Go(func() { failed <- srv.Serve(a.listener) })
@@ -74,6 +77,7 @@ func (a *App) Run(ctx context.Context) error {
 	dispatchers.Wait()
 	stopCachers()
 	cachers.Wait()
+	files.Wait()
 	err = errors.Join(err, a.close())
 	a.log.Info("stopped")
 	return err
