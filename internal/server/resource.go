@@ -42,8 +42,8 @@ type Resource struct {
 	Dispatcher *dispatch.Dispatcher // of the cacher
 	Direct     *direct.Source       // nil: see Cacher
 	Writer     Writer
-	Rewriter   Rewriter // nil: values cannot be stored anew
-	Values     Values   // nil: they are not encrypted
+	Rewriter   Rewriter
+	Values     Values
 }
 
 // source returns what the resource is served from.
