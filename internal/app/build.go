@@ -103,7 +103,7 @@ func (a *App) resource(rc config.Resource) (server.Resource, error) {
 	r := server.Resource{Name: rc.Name, Fields: schema.Names(), Codec: codec, Writer: collection, Values: values, Rewriter: collection}
 	if !rc.Cache {
 		r.Direct = direct.New(direct.Config{
-			Resource: rc.Name, Store: collection, Codec: codec, Seal: wire.Seal, Encoder: wire.Encoder{}, Log: a.log,
+			Resource: rc.Name, Store: collection, Codec: codec, Seal: wire.Seal, Encoder: wire.Encoder{}, Keys: a.keys, Log: a.log,
 		})
 		return r, nil
 	}

@@ -79,7 +79,7 @@ type Cacher struct {
 	applied    atomic.Int64 // counts changes of the state
 	progress   progressDemand
 	current    *Current[object.Revision]
-	missing    missingKeys
+	missing    *Missing
 
 	// What follows belongs to the goroutine in Run.
 
@@ -107,6 +107,7 @@ func New(cfg Config) *Cacher {
 		ready:    make(chan struct{}),
 		progress: newProgressDemand(),
 		current:  NewCurrent(cfg.Store.Revision),
+		missing:  NewMissing(cfg.Keys),
 	}
 	return c
 }

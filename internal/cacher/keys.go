@@ -34,61 +34,82 @@ var (
 	errUnlocked = errors.New("a key has come that values were waiting for")
 )
 
-// missingKeys are those that values are encrypted with and that are not there.
-type missingKeys struct {
-	mu  sync.Mutex
-	ids map[uint32]bool // guarded by mu; bounded by maxMissingKeys
+// Missing is the keys that values are encrypted with and that are not there. All its
+// methods may be called from any goroutine. The zero value is of a store that decrypts
+// nothing.
+type Missing struct {
+	keys Keys
+
+	mu   sync.Mutex
+	ids  map[uint32]bool // guarded by mu; bounded by maxMissing
+	mark string          // guarded by mu: the name of the keys that there were when that was last found out
 }
 
-// maxMissingKeys bounds what anybody can make the server remember who writes to etcd.
-const maxMissingKeys = 1000
+// NewMissing returns one that knows of none yet. Keys may be nil.
+func NewMissing(keys Keys) *Missing { return &Missing{keys: keys} }
 
-// add notes the key of a record that could not be decrypted for want of it, and reports
+// maxMissing bounds what anybody can make the server remember who writes to etcd.
+const maxMissing = 1000
+
+// Note notes the key of a record that could not be decrypted for want of it, and reports
 // whether it is such a record.
-func (m *missingKeys) add(r *object.Record) bool {
-	if r.Undecryptable == nil || !r.Undecryptable.Missing {
+func (m *Missing) Note(r *object.Record) bool {
+	if m.keys == nil || r.Undecryptable == nil || !r.Undecryptable.Missing {
 		return false
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.ids == nil {
-		m.ids = map[uint32]bool{}
+	if len(m.ids) == 0 {
+		m.ids, m.mark = map[uint32]bool{}, m.keys.Name()
 	}
-	if len(m.ids) < maxMissingKeys {
+	if len(m.ids) < maxMissing {
 		m.ids[r.Undecryptable.KeyID] = true
 	}
 	return true
 }
 
-// come reports whether one of them has come.
-func (m *missingKeys) come(keys Keys) bool {
+// Come reports whether one of them has come.
+func (m *Missing) Come() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for id := range m.ids {
-		if keys.Has(id) {
+		if m.keys.Has(id) {
 			return true
 		}
 	}
 	return false
 }
 
-// forget forgets those that have come, and reports whether there were any.
-func (m *missingKeys) forget(keys Keys) bool {
+// Forget forgets those that have come, and reports whether there were any.
+func (m *Missing) Forget() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := len(m.ids)
 	for id := range m.ids {
-		if keys.Has(id) {
+		if m.keys.Has(id) {
 			delete(m.ids, id)
 		}
 	}
-	return len(m.ids) < before
+	if len(m.ids) == before {
+		return false
+	}
+	m.mark = m.keys.Name()
+	return true
 }
 
-func (m *missingKeys) any() bool {
+// Any reports whether there are any.
+func (m *Missing) Any() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.ids) > 0
+}
+
+// Mark returns the epoch of what is shown without them in an epoch of the store. It is
+// the same on all servers with the same keys, as what they show is.
+func (m *Missing) Mark(epoch object.Epoch) object.Epoch {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return epoch + "~" + object.Epoch(m.mark)
 }
 
 // awaitKeys waits until ctx is done, or a key has come that was missing.
@@ -99,7 +120,7 @@ func (c *Cacher) awaitKeys(ctx context.Context) error {
 	}
 	for {
 		changed := c.cfg.Keys.Changed()
-		if c.missing.come(c.cfg.Keys) {
+		if c.missing.Come() {
 			return errUnlocked
 		}
 		select {
@@ -113,12 +134,9 @@ func (c *Cacher) awaitKeys(ctx context.Context) error {
 // unlock looks at what is about to be applied, and returns an error where it makes the
 // state another one than its epoch says.
 func (c *Cacher) unlock(records []object.Record) error {
-	if c.cfg.Keys == nil {
-		return nil
-	}
 	locked := false
 	for i := range records {
-		locked = c.missing.add(&records[i]) || locked
+		locked = c.missing.Note(&records[i]) || locked
 	}
 	switch {
 	case !locked:
@@ -126,7 +144,7 @@ func (c *Cacher) unlock(records []object.Record) error {
 	case !c.locked:
 		return errLocked
 	// awaitKeys may have looked just before.
-	case c.missing.come(c.cfg.Keys):
+	case c.missing.Come():
 		return errUnlocked
 	}
 	return nil
@@ -135,9 +153,6 @@ func (c *Cacher) unlock(records []object.Record) error {
 // relocked reports whether the state is to be read anew, because keys have come or
 // because it lacks one.
 func (c *Cacher) relocked() bool {
-	if c.cfg.Keys == nil {
-		return false
-	}
-	came := c.missing.forget(c.cfg.Keys)
-	return c.locked && came || c.locked != c.missing.any()
+	came := c.missing.Forget()
+	return c.locked && came || c.locked != c.missing.Any()
 }

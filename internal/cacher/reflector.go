@@ -48,14 +48,13 @@ func (c *Cacher) session(ctx context.Context, settled func()) error {
 // same, or because the state was wrong, it is a new one, so that nobody builds on
 // them.
 func (c *Cacher) name(epoch object.Epoch) object.Epoch {
-	name := string(epoch)
 	if c.discredited && epoch == c.storeEpoch {
-		name += fmt.Sprintf("~%08x", rand.Uint32())
+		epoch = object.Epoch(fmt.Sprintf("%s~%08x", epoch, rand.Uint32()))
 	}
 	if c.locked {
-		name += "~" + c.cfg.Keys.Name()
+		epoch = c.missing.Mark(epoch)
 	}
-	return object.Epoch(name)
+	return epoch
 }
 
 // fill lists the state at an older revision, from which the watch brings it to
@@ -73,7 +72,7 @@ func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
 	c.opaque.begin(epoch)
 	objects, traces, unreadable := newTree(), newTraces(from, c.cfg.MaxTombstones), 0
 	err = c.list(ctx, from, func(r *object.Record) {
-		c.missing.add(r)
+		c.missing.Note(r)
 		o := c.build(r)
 		unreadable += undecryptable(o)
 		objects.Set(o)
@@ -86,7 +85,7 @@ func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
 		return err
 	}
 	c.objects, c.traces, c.unreadable = objects, traces, unreadable
-	c.locked, c.relock = c.missing.any(), false
+	c.locked, c.relock = c.missing.Any(), false
 	c.position = object.Position{Epoch: c.name(epoch), Revision: from}
 	c.storeEpoch, c.discredited = epoch, false
 	c.reached.Store(int64(from))

@@ -178,7 +178,7 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 		}
 		if with.uncached {
 			source := direct.New(direct.Config{
-				Resource: name, Store: collection, Codec: codec, Seal: wire.Seal, Encoder: with.encoder, MessageBytes: with.messageBytes, Log: log,
+				Resource: name, Store: collection, Codec: codec, Seal: wire.Seal, Encoder: with.encoder, MessageBytes: with.messageBytes, Keys: keys, Log: log,
 			})
 			in.collections[name] = collection
 			cfg.Resources = append(cfg.Resources, server.Resource{Name: name, Fields: schema.Names(), Codec: codec, Direct: source, Writer: s, Rewriter: collection, Values: values})
