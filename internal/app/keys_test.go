@@ -53,6 +53,10 @@ func TestKeysetIsFollowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Once the server runs, a file with the wrong permissions is better than none.
+	if err := os.Chmod(cfg.KeysetFile, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	if err := atomic.WriteFile(cfg.KeysetFile, bytes.NewReader(keyset)); err != nil {
 		t.Fatal(err)
 	}
@@ -84,6 +88,9 @@ func TestKeysetIsFollowed(t *testing.T) {
 		}
 	}
 	stop()
+	if err := os.Chmod(cfg.KeysetFile, 0o600); err != nil {
+		t.Fatal(err)
+	}
 
 	conn, stop = start(t, cfg)
 	defer stop()

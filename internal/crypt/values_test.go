@@ -37,7 +37,7 @@ func promote(t *testing.T, keyset []byte, id uint32) []byte {
 	return keyset
 }
 
-func ring(t *testing.T, keysets ...[]byte) *crypt.Keyring {
+func ring(t testing.TB, keysets ...[]byte) *crypt.Keyring {
 	t.Helper()
 	r := crypt.NewKeyring(slog.New(slog.DiscardHandler))
 	for _, k := range keysets {
