@@ -10,7 +10,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/crypt"
 )
 
-func create(t *testing.T) (keyset []byte, id uint32) {
+func create(t testing.TB) (keyset []byte, id uint32) {
 	t.Helper()
 	keyset, id, err := crypt.Create()
 	if err != nil {
@@ -48,7 +48,7 @@ func ring(t testing.TB, keysets ...[]byte) *crypt.Keyring {
 	return r
 }
 
-func seal(t *testing.T, v *crypt.Values, key, value string) []byte {
+func seal(t testing.TB, v *crypt.Values, key, value string) []byte {
 	t.Helper()
 	stored, err := v.Seal(key, []byte(value))
 	if err != nil {
