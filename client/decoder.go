@@ -2,15 +2,29 @@ package client
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 )
 
-// Decoder makes a value of an object. It must not change the object, which stays in
+// Decoder makes a value of an object. It is not asked about objects that the server
+// could not decrypt, which are invalid. It must not change the object, which stays in
 // use, nor keep its bytes where the value may be changed later.
 type Decoder[T any] func(*Object) (T, error)
+
+// errUndecryptable is why an object is invalid that the server could not decrypt.
+var errUndecryptable = errors.New("the server cannot decrypt the value")
+
+// of makes a value of any object.
+func (d Decoder[T]) of(o *Object) (T, error) {
+	if o.Undecryptable() {
+		var none T
+		return none, errUndecryptable
+	}
+	return d(o)
+}
 
 // JSONDecoder decodes JSON documents, with the rules of encoding/json.
 func JSONDecoder[T any]() Decoder[T] {

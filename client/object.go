@@ -15,15 +15,15 @@ import (
 type Object struct {
 	// Key is the slash-separated path of the object inside of its resource.
 	Key string
-	// Value is what is stored; nil where a watch omits values and where a deletion
-	// is told by the key alone.
+	// Value is what is stored; nil where a watch omits values, where a deletion is told
+	// by the key alone, and where the server cannot decrypt it.
 	Value []byte
 	// ContentType is the media type of the value.
 	ContentType string
 	// Labels are those of the object; nil if it has none.
 	Labels map[string]string
 	// Opaque says that the value is not what the codec of the resource expects. It
-	// is as it is stored, and without labels.
+	// is as it is stored, and without labels. Or there is none, see [Object.Undecryptable].
 	Opaque bool
 	// CreateRevision is the revision at which the key came to exist.
 	CreateRevision int64
@@ -33,6 +33,10 @@ type Object struct {
 	// Version is the number of writes since the key came to exist; 1 for a new key.
 	Version int64
 }
+
+// Undecryptable reports whether the server could not decrypt the value. What it is
+// nobody knows; it is not empty. It may be known to another server, or later.
+func (o *Object) Undecryptable() bool { return o.Opaque && o.Value == nil && o.ContentType == "" }
 
 // Position is a point in the history of a resource: it is the same on all servers
 // over one etcd. The zero position is that of somebody who knows nothing.

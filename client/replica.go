@@ -73,7 +73,7 @@ func (r *replica[T]) entry(o *Object, last *entry[T]) *entry[T] {
 	if last != nil && unchanged(last.newest, o) {
 		return last
 	}
-	value, err := r.informer.decode(o)
+	value, err := r.informer.decode.of(o)
 	if err != nil {
 		r.informer.report(o, err)
 		e := &entry[T]{newest: o}

@@ -66,6 +66,9 @@ With --wait it waits until there is an object with the key, and with --selector 
 			if err != nil {
 				return err
 			}
+			if format == output.Value && o.Undecryptable() {
+				return fmt.Errorf("the server cannot decrypt the value of %q; -o json shows what is known of it", o.Key)
+			}
 			return output.One(t.writer(format), format, t.width(), o)
 		},
 	}

@@ -52,7 +52,7 @@ func rootCommand(t *tool) *cobra.Command {
 	}{
 		{"Objects", []*cobra.Command{getCommand(t), listCommand(t), watchCommand(t), putCommand(t), editCommand(t), deleteCommand(t)}},
 		{"Many objects", []*cobra.Command{importCommand(t), exportCommand(t), diffCommand(t)}},
-		{"Servers", []*cobra.Command{resourcesCommand(t), watchersCommand(t), topCommand(t), benchCommand(t)}},
+		{"Servers", []*cobra.Command{resourcesCommand(t), watchersCommand(t), topCommand(t), benchCommand(t), reencryptCommand(t)}},
 		{"This command", []*cobra.Command{contextCommand(t), versionCommand()}},
 	}
 	for _, g := range groups {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,9 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/natefinch/atomic"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/internal/crypt"
 	"github.com/fanoutd/fanoutd/test/inprocess"
 )
 
@@ -28,7 +32,22 @@ const patience = 60 * time.Second
 // default codec, besides "documents" and "papers" (JSON) and "blobs" (raw). It ends with the test.
 func server(t *testing.T, names ...string) (address string) {
 	t.Helper()
+	address, _ = encryptedServer(t, names...)
+	return address
+}
+
+// encryptedServer is a server that encrypts values with the keys of a file.
+func encryptedServer(t *testing.T, names ...string) (address, keyset string) {
+	t.Helper()
 	cfg := inprocess.Config(t)
+	cfg.KeysetFile = filepath.Join(t.TempDir(), "keys.json")
+	content, _, err := crypt.Create()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(cfg.KeysetFile, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	cfg.Resources = nil
 	for _, name := range names {
 		cfg.Resources = append(cfg.Resources, config.NewResource(name))
@@ -38,7 +57,22 @@ func server(t *testing.T, names ...string) (address string) {
 		r.Codec = codec
 		cfg.Resources = append(cfg.Resources, r)
 	}
-	return inprocess.Start(t, cfg).Address()
+	return inprocess.Start(t, cfg).Address(), cfg.KeysetFile
+}
+
+// rotate adds a key to the file and makes it the primary one, and returns its id.
+func rotate(keyset string) (id uint32, err error) {
+	content, err := os.ReadFile(keyset)
+	if err != nil {
+		return 0, err
+	}
+	if content, id, err = crypt.Add(content); err != nil {
+		return 0, err
+	}
+	if content, _, err = crypt.Promote(content, id); err != nil {
+		return 0, err
+	}
+	return id, atomic.WriteFile(keyset, bytes.NewReader(content))
 }
 
 // The scripts in testdata use the command as people do, with a real server. Each has
@@ -47,6 +81,7 @@ func server(t *testing.T, names ...string) (address string) {
 //
 //	exits CODE COMMAND...   run a command that ends with this exit code
 //	until FILE PATTERN      wait until there is a file in which something matches
+//	rotate                  have the server encrypt with a new key
 func TestScripts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
@@ -56,7 +91,7 @@ func TestScripts(t *testing.T) {
 	for _, s := range scripts {
 		names = append(names, resourceOf(s))
 	}
-	address := server(t, names...)
+	address, keyset := encryptedServer(t, names...)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
@@ -64,6 +99,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			for name, value := range map[string]string{
 				"FANOUTCTL_SERVER": address,
+				"KEYSET":           keyset,
 				"R":                resourceOf(filepath.Base(env.WorkDir)),
 				"HOME":             env.WorkDir,
 				"XDG_CONFIG_HOME":  filepath.Join(env.WorkDir, "config"),
@@ -74,7 +110,7 @@ func TestScripts(t *testing.T) {
 			}
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "until": until},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "until": until, "rotate": rotateKeys},
 	})
 }
 
@@ -115,6 +151,20 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 		return err == nil && pattern.Match(text)
 	}) {
 		ts.Fatalf("%s has no %s:\n%s", args[0], args[1], text)
+	}
+}
+
+func rotateKeys(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: rotate")
+	}
+	id, err := rotate(ts.Getenv("KEYSET"))
+	ts.Check(err)
+	if !eventually(func() bool {
+		ts.Check(ts.Exec("fanoutctl", "resources", "-o", "json"))
+		return strings.Contains(ts.ReadFile("stdout"), fmt.Sprintf(`"primaryKeyId": %d`, id))
+	}) {
+		ts.Fatalf("the server does not encrypt with key %d", id)
 	}
 }
 

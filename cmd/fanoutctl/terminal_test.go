@@ -270,6 +270,56 @@ func TestImportIsContinued(t *testing.T) {
 	}
 }
 
+// A reencryption that is interrupted says how far it is, and the next one does the rest.
+func TestReencryptIsContinued(t *testing.T) {
+	address, keyset := encryptedServer(t, "config")
+	const objects = 3000
+	file := filepath.Join(t.TempDir(), "many.jsonl")
+	var text strings.Builder
+	for i := range objects {
+		fmt.Fprintf(&text, `{"key":"many/%04d","text":"%d"}`+"\n", i, i)
+	}
+	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	plainly(t, address, nil, "import", "config", file)
+	id, err := rotate(keyset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !eventually(func() bool {
+		out, _ := plainly(t, address, nil, "resources", "-o", "json")
+		return strings.Contains(out, fmt.Sprintf(`"primaryKeyId": %d`, id))
+	}) {
+		t.Fatal("the key is not in use")
+	}
+	c := inTerminal(t, address, 100, nil, "reencrypt", "config", "--rate", "500")
+	c.await(`Reencrypting config +\d+%.*\([1-9]\d*/3000`)
+	if err := c.cmd.Process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Fatal(err)
+	}
+	c.ends(exitInterrupted)
+	done, err := strconv.Atoi(c.await(`interrupted after (\d+) of about 3000 objects; do the same again to go on`)[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done == 0 || done >= objects {
+		t.Fatalf("%d were looked at before the interruption", done)
+	}
+	again := inTerminal(t, address, 100, nil, "reencrypt", "config", "--rate", "0")
+	again.await(fmt.Sprintf(`%d of 3000 objects were stored anew, encrypted with key %d\.`, objects-done, id))
+	again.ends(exitOK)
+	again.await(`100%`)
+}
+
+// Servers that encrypt with different keys would undo what the others do.
+func TestReencryptNeedsServersThatAgree(t *testing.T) {
+	one, two := server(t, "config"), server(t, "config")
+	c := inTerminal(t, one+","+two, 200, nil, "reencrypt", "config")
+	c.await(`encrypts with key \d+ and \S+ with key \d+ .*first bring the same keyset to all servers`)
+	c.ends(exitFailed)
+}
+
 // In an editor, Ctrl-C is for the editor.
 func TestEditIsNotInterrupted(t *testing.T) {
 	address := server(t, "config")

@@ -69,6 +69,10 @@ func bind(c *config.Config) []flagGroup {
 			fs.IntVar(&c.MaxTransactionOperations, "max-transaction-operations", c.MaxTransactionOperations,
 				"`number` of operations in the largest transaction; an external etcd takes 128 unless its own --max-txn-ops says otherwise")
 		}),
+		group("Encryption in etcd", func(fs *pflag.FlagSet) {
+			fs.StringVar(&c.KeysetFile, "keyset-file", c.KeysetFile,
+				"`file` with the keys that values are encrypted with, see fanoutd keyset; without it they are not")
+		}),
 		group("Embedded etcd", func(fs *pflag.FlagSet) {
 			fs.StringVar(&c.DataDir, "data-dir", c.DataDir, "`directory` of the database, created when needed")
 			fs.Var(&c.EmbeddedEtcdQuota, "embedded-etcd-quota", "size of the database at which writes are refused")

@@ -51,7 +51,7 @@ func rootCommand(environ []string) *cobra.Command {
 		cmd.PersistentFlags().AddFlagSet(g.flags)
 	}
 	cmd.SetUsageFunc(func(cmd *cobra.Command) error { return usage(cmd, groups) })
-	cmd.AddCommand(configCommand(environ), tokenCommand(), versionCommand())
+	cmd.AddCommand(configCommand(environ), keysetCommand(), tokenCommand(), versionCommand())
 	return cmd
 }
 

@@ -18,6 +18,7 @@ const index = `fanoutd, HTTP and JSON
   PUT     /v1/resources/RESOURCE/objects/KEY    put, for example {"text": "..."}
   DELETE  /v1/resources/RESOURCE/objects/KEY    delete
   POST    /v1/resources/RESOURCE/transactions   several writes at once
+  POST    /v1/resources/RESOURCE/reencrypt      store values anew that are not encrypted as they should be
   GET     /v1/resources/RESOURCE/watch          what is there and every change, as lines of JSON
   GET     /v1/watchers                          who watches
   DELETE  /v1/watchers/ID                       end a watch

@@ -105,6 +105,12 @@ func TestHTTPCanBeSwitchedOff(t *testing.T) {
 	if a.AdminAddr() != nil {
 		t.Errorf("HTTP is served at %s", a.AdminAddr())
 	}
+	stopAtOnce(t, a)
+}
+
+// stopAtOnce runs a server that has nothing to do.
+func stopAtOnce(t *testing.T, a *app.App) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := a.Run(ctx); err != nil {

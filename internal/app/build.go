@@ -10,9 +10,11 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/internal/crypt"
 	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/reload"
 	"github.com/fanoutd/fanoutd/internal/server"
 	"github.com/fanoutd/fanoutd/internal/store"
 	"github.com/fanoutd/fanoutd/internal/wire"
@@ -27,6 +29,8 @@ type App struct {
 	security  *security
 	store     *store.Store
 	resources []server.Resource
+	keys      *crypt.Keyring
+	files     []*reload.File // that are followed
 }
 
 // Build makes everything that the configuration asks for: it opens the socket,
@@ -50,6 +54,9 @@ func Build(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, er
 		if a.admin, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.AdminListen); err != nil {
 			return nil, fmt.Errorf("listen for HTTP: %w", err)
 		}
+	}
+	if err := a.openKeys(); err != nil {
+		return nil, err
 	}
 	if a.store, err = openStore(ctx, cfg, log); err != nil {
 		return nil, err
@@ -95,11 +102,12 @@ func (a *App) resource(rc config.Resource) (server.Resource, error) {
 	if err != nil {
 		return server.Resource{}, err
 	}
-	collection := a.store.Collection(rc.Name, rc.Prefix)
-	r := server.Resource{Name: rc.Name, Fields: schema.Names(), Codec: codec, Writer: collection}
+	values := a.keys.Values(a.cfg.Encrypts(&rc))
+	collection := a.store.Encrypted(rc.Name, rc.Prefix, values)
+	r := server.Resource{Name: rc.Name, Fields: schema.Names(), Codec: codec, Writer: collection, Values: values, Rewriter: collection}
 	if !rc.Cache {
 		r.Direct = direct.New(direct.Config{
-			Resource: rc.Name, Store: collection, Codec: codec, Seal: wire.Seal, Encoder: wire.Encoder{}, Log: a.log,
+			Resource: rc.Name, Store: collection, Codec: codec, Seal: wire.Seal, Encoder: wire.Encoder{}, Keys: a.keys, Log: a.log,
 		})
 		return r, nil
 	}
@@ -116,6 +124,7 @@ func (a *App) resource(rc config.Resource) (server.Resource, error) {
 		},
 		MaxTombstones: rc.MaxTombstones,
 		CheckInterval: time.Duration(a.cfg.SelfCheckInterval),
+		Keys:          a.keys,
 		Log:           a.log,
 	})
 	r.Dispatcher = dispatch.New(dispatch.Config{Source: r.Cacher, Encoder: wire.Encoder{}, Indexed: schema.Indexed()})

@@ -39,7 +39,7 @@ func (a *App) Run(ctx context.Context) error {
 		srv.Stop(ctx)
 		return errors.Join(err, a.close())
 	}
-	var dispatchers, cachers, serving sync.WaitGroup
+	var dispatchers, cachers, files, serving sync.WaitGroup
 	background := context.WithoutCancel(ctx)
 	cacherCtx, stopCachers := context.WithCancel(background)
 	dispatchCtx, stopDispatchers := context.WithCancel(background)
@@ -52,6 +52,9 @@ func (a *App) Run(ctx context.Context) error {
 		dispatchers.Go(func() { r.Dispatcher.Run(dispatchCtx) })
 	}
 	a.security.start(background, srv.Reexamine)
+	for _, f := range a.files {
+		files.Go(func() { f.Run(cacherCtx) })
+	}
 	failed := make(chan error, 2)
 	serving.Go(func() { failed <- srv.Serve(a.listener) })
 	if web != nil {
@@ -78,6 +81,7 @@ func (a *App) Run(ctx context.Context) error {
 	dispatchers.Wait()
 	stopCachers()
 	cachers.Wait()
+	files.Wait()
 	err = errors.Join(err, a.close())
 	a.log.Info("stopped")
 	return err

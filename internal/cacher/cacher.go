@@ -21,6 +21,9 @@ type Config struct {
 	Window   WindowLimits
 	Log      *slog.Logger
 
+	// Keys are what values are decrypted with. Default: none are encrypted.
+	Keys Keys
+
 	// MaxTombstones is the number of deletions that are remembered to tell those
 	// who were away longer than the window reaches back. Default 100,000; each
 	// takes about 100 bytes and its key.
@@ -76,11 +79,15 @@ type Cacher struct {
 	applied    atomic.Int64 // counts changes of the state
 	progress   progressDemand
 	current    *Current[object.Revision]
+	missing    *Missing
 
 	// What follows belongs to the goroutine in Run.
 
 	storeEpoch  object.Epoch // what the store calls it; position.Epoch is what readers see
 	discredited bool         // positions that were given out are not to be trusted
+	locked      bool         // there are values that wait for a key
+	relock      bool         // the state is to be read anew, see relocked
+	unreadable  int          // objects whose values cannot be decrypted
 	now         time.Time    // when what is being applied was received
 	position    object.Position
 	objects     *btree.BTreeG[*object.Object]
@@ -100,6 +107,7 @@ func New(cfg Config) *Cacher {
 		ready:    make(chan struct{}),
 		progress: newProgressDemand(),
 		current:  NewCurrent(cfg.Store.Revision),
+		missing:  NewMissing(cfg.Keys),
 	}
 	return c
 }
@@ -173,8 +181,17 @@ func (c *Cacher) change(key object.Key, at object.Revision, o *object.Object) {
 		}
 		c.traces.bury(old, at)
 	}
+	c.unreadable += undecryptable(o) - undecryptable(old)
 	c.window.append(object.Change{Revision: at, Key: key, Old: old, New: o}, c.now)
 	c.applied.Add(1)
+}
+
+// undecryptable returns 1 for an object whose value cannot be decrypted, else 0.
+func undecryptable(o *object.Object) int {
+	if o != nil && o.Undecryptable {
+		return 1
+	}
+	return 0
 }
 
 // advance says that all changes up to the revision have been applied.
@@ -203,6 +220,7 @@ func (c *Cacher) publish() {
 		objects:    c.objects.Copy(),
 		window:     c.window,
 		traces:     c.traces.freeze(),
+		unreadable: c.unreadable,
 		relisted:   c.relisted,
 		superseded: make(chan struct{}),
 	})
@@ -225,18 +243,7 @@ func (c *Cacher) build(r *object.Record) *object.Object {
 // decode makes the object that a record holds. It does so in any case; the error
 // says why the object is opaque.
 func (c *Cacher) decode(r *object.Record) (*object.Object, error) {
-	o := &object.Object{
-		Key:            r.Key,
-		CreateRevision: r.CreateRevision,
-		ModRevision:    r.ModRevision,
-		Version:        r.Version,
-	}
-	content, err := c.cfg.Codec.Decode(r.Value)
-	if err != nil {
-		o.Opaque = true
-		content = object.OpaqueContent(r.Value)
-	}
-	o.Value, o.ContentType, o.Labels, o.Fields = content.Value, content.ContentType, content.Labels, content.Fields
+	o, err := object.Build(c.cfg.Codec, r)
 	c.cfg.Seal(o)
 	return o, err
 }
@@ -253,11 +260,14 @@ func (c *Cacher) Run(ctx context.Context) {
 			return
 		}
 		wait := backoff.next()
-		level := slog.LevelWarn
-		if errors.Is(err, errMismatch) {
+		level, message := slog.LevelWarn, "lost the store, trying again"
+		switch {
+		case errors.Is(err, errMismatch):
 			level = slog.LevelError // a bug, here or in the store
+		case errors.Is(err, errLocked), errors.Is(err, errUnlocked):
+			message = "beginning anew, under another epoch"
 		}
-		c.log.Log(ctx, level, "lost the store, trying again", "error", err, "in", wait)
+		c.log.Log(ctx, level, message, "error", err, "in", wait)
 		sleep(ctx, wait)
 	}
 }

@@ -49,6 +49,10 @@ func (l *opaqueLog) note(log *slog.Logger, r *object.Record, err error) {
 		l.logged = map[object.Key]object.Revision{}
 	}
 	l.logged[r.Key] = r.ModRevision
+	if r.Undecryptable != nil {
+		log.Error("a value cannot be decrypted, its object is served without it", "key", r.Key, "revision", r.ModRevision, "error", err)
+		return
+	}
 	log.Warn("a value does not decode and is served as it is", "key", r.Key, "revision", r.ModRevision, "error", err)
 }
 

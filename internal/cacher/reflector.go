@@ -26,7 +26,8 @@ func (c *Cacher) session(ctx context.Context, settled func()) error {
 	if err != nil {
 		return fmt.Errorf("learn the epoch of the store: %w", err)
 	}
-	if c.objects == nil || c.discredited || epoch != c.storeEpoch {
+	c.relock = c.relocked() || c.relock
+	if c.objects == nil || c.discredited || c.relock || epoch != c.storeEpoch {
 		if err := c.fill(ctx, epoch); err != nil {
 			return fmt.Errorf("fill: %w", err)
 		}
@@ -47,10 +48,13 @@ func (c *Cacher) session(ctx context.Context, settled func()) error {
 // same, or because the state was wrong, it is a new one, so that nobody builds on
 // them.
 func (c *Cacher) name(epoch object.Epoch) object.Epoch {
-	if !c.discredited || epoch != c.storeEpoch {
-		return epoch
+	if c.discredited && epoch == c.storeEpoch {
+		epoch = object.Epoch(fmt.Sprintf("%s~%08x", epoch, rand.Uint32()))
 	}
-	return object.Epoch(fmt.Sprintf("%s~%08x", epoch, rand.Uint32()))
+	if c.locked {
+		epoch = c.missing.Mark(epoch)
+	}
+	return epoch
 }
 
 // fill lists the state at an older revision, from which the watch brings it to
@@ -66,9 +70,11 @@ func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
 		return fmt.Errorf("find the oldest revision from %d on: %w", floor, err)
 	}
 	c.opaque.begin(epoch)
-	objects, traces := newTree(), newTraces(from, c.cfg.MaxTombstones)
+	objects, traces, unreadable := newTree(), newTraces(from, c.cfg.MaxTombstones), 0
 	err = c.list(ctx, from, func(r *object.Record) {
+		c.missing.Note(r)
 		o := c.build(r)
+		unreadable += undecryptable(o)
 		objects.Set(o)
 		traces.put(nil, o)
 	})
@@ -78,7 +84,8 @@ func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
 	if err := c.stillIn(ctx, epoch); err != nil {
 		return err
 	}
-	c.objects, c.traces = objects, traces
+	c.objects, c.traces, c.unreadable = objects, traces, unreadable
+	c.locked, c.relock = c.missing.Any(), false
 	c.position = object.Position{Epoch: c.name(epoch), Revision: from}
 	c.storeEpoch, c.discredited = epoch, false
 	c.reached.Store(int64(from))
@@ -106,6 +113,9 @@ func (c *Cacher) relist(ctx context.Context) error {
 		return fmt.Errorf("list at revision %d: %w", now, err)
 	}
 	if err := c.stillIn(ctx, c.storeEpoch); err != nil {
+		return err
+	}
+	if err := c.unlock(records); err != nil {
 		return err
 	}
 	before := c.window.count
@@ -214,6 +224,11 @@ func (c *Cacher) follow(ctx context.Context, settled func()) error {
 			giveUp(err)
 		}
 	})
+	wg.Go(func() {
+		if err := c.awaitKeys(ctx); err != nil {
+			giveUp(err)
+		}
+	})
 	epoch := c.storeEpoch
 	wg.Go(func() {
 		if err := c.audit(ctx, epoch); err != nil {
@@ -247,6 +262,9 @@ func (c *Cacher) follow(ctx context.Context, settled func()) error {
 			return err
 		}
 		c.heard.Add(1)
+		if err := c.unlock(update.Records); err != nil {
+			return err
+		}
 		c.apply(update)
 		if caughtUp && !c.following.Load() {
 			c.following.Store(true)

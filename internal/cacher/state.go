@@ -19,6 +19,7 @@ type State struct {
 	window     window
 	traces     traces
 	relisted   object.Revision
+	unreadable int           // see Undecryptable
 	superseded chan struct{} // closed when a newer state has been published
 }
 
@@ -39,6 +40,9 @@ func (s *State) Superseded() <-chan struct{} { return s.superseded }
 
 // Len returns the number of objects.
 func (s *State) Len() int { return s.objects.Len() }
+
+// Undecryptable returns the number of objects whose values cannot be decrypted.
+func (s *State) Undecryptable() int { return s.unreadable }
 
 // WindowLen returns the number of changes in the window.
 func (s *State) WindowLen() int { return s.window.count }

@@ -49,6 +49,8 @@ type Config struct {
 	MaxValueSize             Size `yaml:"max-value-size"`
 	MaxTransactionOperations int  `yaml:"max-transaction-operations"`
 
+	KeysetFile string `yaml:"keyset-file"` // empty: values are not encrypted
+
 	WatchTimeLimit    Duration `yaml:"watch-time-limit"`    // 0: none
 	SelfCheckInterval Duration `yaml:"self-check-interval"` // 0: never
 

@@ -19,6 +19,7 @@ type Resource struct {
 	LabelsPath    string  `yaml:"labels-path,omitempty"`
 	Fields        []Field `yaml:"fields,omitempty"`
 	Cache         Switch  `yaml:"cache"`
+	Encrypt       string  `yaml:"encrypt"` // auto, on or off; default: auto
 	Window        Window  `yaml:"window"`
 	MaxTombstones int     `yaml:"max-tombstones"`
 
@@ -45,6 +46,13 @@ type Window struct {
 	Freshness Duration `yaml:"freshness"`  // default: 5 minutes
 }
 
+// Whether values are encrypted in etcd.
+const (
+	encryptAuto = "auto" // if there are keys
+	encryptOn   = "on"   // there must be keys
+	encryptOff  = "off"
+)
+
 const minEventsByDefault = 1000
 
 // unset stands for a number that the file does not set and whose default depends on
@@ -64,6 +72,8 @@ func unfilled() Resource {
 	return Resource{
 		Codec: "object",
 		Cache: true,
+
+		Encrypt: encryptAuto,
 		Window: Window{
 			MinEvents: unset,
 			MaxEvents: 10_000,
@@ -93,6 +103,11 @@ func (r *Resource) fill() {
 	if r.Window.MinEvents == unset {
 		r.Window.MinEvents = max(1, min(minEventsByDefault, r.Window.MaxEvents))
 	}
+}
+
+// Encrypts reports whether the values of a resource are encrypted in etcd.
+func (c *Config) Encrypts(r *Resource) bool {
+	return c.KeysetFile != "" && r.Encrypt != encryptOff
 }
 
 // Schema returns where in the values of the resource labels and fields are. It

@@ -45,7 +45,7 @@ func (c *Config) Problems() Problems {
 	between(&v, "max-transaction-operations", c.MaxTransactionOperations, 1, 10_000)
 	orNone(&v, "watch-time-limit", c.WatchTimeLimit)
 	orNone(&v, "self-check-interval", c.SelfCheckInterval)
-	v.resources(c.Resources)
+	v.resources(c)
 	return v.problems
 }
 
@@ -137,7 +137,8 @@ func (v *validator) etcd(c *Config) {
 	}
 }
 
-func (v *validator) resources(resources []Resource) {
+func (v *validator) resources(c *Config) {
+	resources := c.Resources
 	if len(resources) == 0 {
 		v.add("resources", "there must be at least one")
 	}
@@ -147,6 +148,10 @@ func (v *validator) resources(resources []Resource) {
 		v.check(path+"name", checkResourceName(r.Name))
 		v.check(path+"prefix", checkPrefix(r.Prefix))
 		v.oneOf(path+"codec", r.Codec, object.CodecNames()...)
+		v.oneOf(path+"encrypt", r.Encrypt, encryptAuto, encryptOn, encryptOff)
+		if r.Encrypt == encryptOn && c.KeysetFile == "" {
+			v.add(path+"encrypt", "is on, but keyset-file is not set")
+		}
 		v.schema(path, r)
 		v.window(path+"window.", r.Window)
 		between(v, path+"max-tombstones", r.MaxTombstones, 1, 10_000_000)

@@ -10,19 +10,10 @@ import (
 
 // build makes the object that a record holds.
 func (s *Source) build(r *object.Record) *object.Object {
-	o := &object.Object{
-		Key:            r.Key,
-		CreateRevision: r.CreateRevision,
-		ModRevision:    r.ModRevision,
-		Version:        r.Version,
-	}
-	content, err := s.cfg.Codec.Decode(r.Value)
+	o, err := object.Build(s.cfg.Codec, r)
 	if err != nil {
 		s.opaque.note(s.log, r, err)
-		o.Opaque = true
-		content = object.OpaqueContent(r.Value)
 	}
-	o.Value, o.ContentType, o.Labels, o.Fields = content.Value, content.ContentType, content.Labels, content.Fields
 	s.cfg.Seal(o)
 	return o
 }
@@ -51,5 +42,9 @@ func (l *opaqueLog) note(log *slog.Logger, r *object.Record, err error) {
 	}
 	l.logged[r.Key] = r.ModRevision
 	l.count.Add(1)
+	if r.Undecryptable != nil {
+		log.Error("a value cannot be decrypted, its object is served without it", "key", r.Key, "revision", r.ModRevision, "error", err)
+		return
+	}
 	log.Warn("a value does not decode and is served as it is", "key", r.Key, "revision", r.ModRevision, "error", err)
 }

@@ -81,7 +81,7 @@ func (w *Watcher) reset(ctx context.Context, at object.Position) (dispatch.Messa
 	if w.forgotten == maxForgotten {
 		return dispatch.Message{}, w.lost(ctx, w.page.at, at)
 	}
-	p := page{at: at.Revision, scope: w.interest.Scope}
+	p := page{at: at.Revision, scope: w.interest.Scope, watched: true}
 	if w.exact > 0 {
 		p.at = w.exact
 	}
@@ -94,7 +94,7 @@ func (w *Watcher) reset(ctx context.Context, at object.Position) (dispatch.Messa
 	case err != nil:
 		return dispatch.Message{}, err
 	}
-	w.page, w.epoch, w.cursor = p, at.Epoch, 0
+	w.page, w.epoch, w.cursor = p, w.source.epoch(plain(at.Epoch)), 0
 	w.step = listing
 	return w.begins(object.Reset), nil
 }
@@ -129,6 +129,9 @@ func (w *Watcher) list(ctx context.Context) (dispatch.Message, error) {
 			return w.catchUp(ctx)
 		case err != nil:
 			return dispatch.Message{}, err
+		case w.page.locked && w.source.epoch(plain(w.epoch)) != w.epoch:
+			w.step = beginReset
+			return w.catchUp(ctx)
 		}
 	}
 	w.cursor = w.page.at

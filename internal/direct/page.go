@@ -19,6 +19,8 @@ type page struct {
 	start   object.Key // where the next page begins
 	more    bool       // there is one
 	size    int        // the number of records to read next; 0: not known yet
+	watched bool       // it is told to a watcher
+	locked  bool       // values are missing in it, for want of a key
 }
 
 // next turns the page.
@@ -35,6 +37,7 @@ func (s *Source) next(ctx context.Context, p *page) error {
 	bytes := 1
 	for i := range records {
 		p.objects[i] = s.build(&records[i])
+		p.locked = p.watched && s.missing.Note(&records[i]) || p.locked
 		p.start = records[i].Key + "\x00"
 		bytes += len(records[i].Value)
 	}

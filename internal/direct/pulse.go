@@ -28,6 +28,8 @@ func (t *tail) pulse(ctx context.Context) error {
 	for sleep(ctx, interval/2+rand.N(interval)) {
 		heard := t.count()
 		switch err := t.arrive(ctx); {
+		case errors.Is(err, errNewEpoch):
+			return err // of which the watch need not hear, where it is one of keys
 		case t.count() != heard, err == nil:
 			silent = 0
 		case errors.Is(err, errNoAnswer):

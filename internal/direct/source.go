@@ -54,6 +54,9 @@ type Config struct {
 	Encoder  dispatch.Encoder
 	Log      *slog.Logger
 
+	// Keys are what values are decrypted with. Default: none are encrypted.
+	Keys cacher.Keys
+
 	// MessageBytes is the size of the events in one message, unless one event or
 	// one revision is larger. Default 1 MiB.
 	MessageBytes int
@@ -86,6 +89,7 @@ type Source struct {
 	log     *slog.Logger
 	opaque  opaqueLog
 	current *cacher.Current[object.Position]
+	missing *cacher.Missing // of what watchers were told
 
 	loaded    atomic.Bool  // the store has answered at least once
 	following atomic.Bool  // the store answered when it was last asked
@@ -109,7 +113,10 @@ func New(cfg Config) *Source {
 	if cfg.ProgressInterval == 0 {
 		cfg.ProgressInterval = 5 * time.Second
 	}
-	return &Source{cfg: cfg, log: cfg.Log.With("resource", cfg.Resource), current: cacher.NewCurrent(cfg.Store.Position)}
+	return &Source{
+		cfg: cfg, log: cfg.Log.With("resource", cfg.Resource),
+		current: cacher.NewCurrent(cfg.Store.Position), missing: cacher.NewMissing(cfg.Keys),
+	}
 }
 
 // probeInterval is how often Run asks whether the store is there.
@@ -174,6 +181,7 @@ func (s *Source) Position(ctx context.Context, needed object.Revision) (object.P
 	waiting, cancel := context.WithTimeout(ctx, s.cfg.ReadWait)
 	defer cancel()
 	p, err := s.current.Get(waiting)
+	p.Epoch = s.epoch(p.Epoch)
 	switch {
 	case err == nil && needed > p.Revision:
 		err = &cacher.FutureError{Asked: needed, Current: p.Revision}

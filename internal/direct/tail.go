@@ -81,7 +81,7 @@ func (t *tail) run() {
 		switch {
 		case t.ctx.Err() != nil:
 			return
-		case errors.Is(err, errFull), errors.Is(err, object.ErrCompacted):
+		case errors.Is(err, errFull), errors.Is(err, errNewEpoch), errors.Is(err, object.ErrCompacted):
 			t.end(err)
 			return
 		}
@@ -113,6 +113,7 @@ func (t *tail) follow(after object.Position) error {
 	defer pulse.Wait()
 	defer giveUp(nil)
 	pulse.Go(func() { giveUp(t.pulse(ctx)) })
+	after.Epoch = plain(after.Epoch)
 	err := t.source.cfg.Store.Follow(ctx, t.interest.Scope, after, t.ask, t.deliver)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -125,6 +126,9 @@ func (t *tail) deliver(u object.Update, previous []*object.Record) error {
 	var seen []object.Change
 	size := 0
 	for i := range u.Records {
+		if t.source.missing.Note(&u.Records[i]) && t.source.epoch(plain(t.epoch)) != t.epoch {
+			return errNewEpoch
+		}
 		c, ok := t.source.change(&u.Records[i], previous[i])
 		if !ok {
 			return errForgotten

@@ -9,6 +9,7 @@ type Object struct {
 	Labels         map[string]string
 	Fields         []string // values of the resource's declared fields, in their order
 	Opaque         bool     // the codec could not decode the value
+	Undecryptable  bool     // it is opaque for that, and has no value
 	CreateRevision Revision
 	ModRevision    Revision // also the revision of the change that made it
 	Version        int64
@@ -64,4 +65,29 @@ type Record struct {
 	ModRevision    Revision // of a deletion: its revision
 	Version        int64
 	Deleted        bool // the key was deleted; only Key and ModRevision are set
+
+	// Undecryptable says why there is no value; nil: there is.
+	Undecryptable *UndecryptableError
+}
+
+// Build makes the object that a record holds, up to its encoded form. It does so in
+// any case; the error says why the object is opaque.
+func Build(c Codec, r *Record) (*Object, error) {
+	o := &Object{
+		Key:            r.Key,
+		CreateRevision: r.CreateRevision,
+		ModRevision:    r.ModRevision,
+		Version:        r.Version,
+	}
+	if r.Undecryptable != nil {
+		o.Opaque, o.Undecryptable = true, true
+		return o, r.Undecryptable
+	}
+	content, err := c.Decode(r.Value)
+	if err != nil {
+		o.Opaque = true
+		content = OpaqueContent(r.Value)
+	}
+	o.Value, o.ContentType, o.Labels, o.Fields = content.Value, content.ContentType, content.Labels, content.Fields
+	return o, err
 }

@@ -27,6 +27,7 @@ type admin struct {
 	resources resources
 	sessions  *sessions
 	since     time.Time // when the server began
+	rewrites  int       // values that may be stored anew in one transaction; 0: none
 }
 
 // ListResources implements AdminService.
@@ -39,6 +40,7 @@ func (a *admin) ListResources(ctx context.Context, req *fanoutv1.ListResourcesRe
 	for _, name := range slices.Sorted(maps.Keys(a.resources)) {
 		r := a.resources[name]
 		status := &fanoutv1.ResourceStatus{Name: name, Codec: r.Codec.Name(), Fields: r.Fields, Watchers: int64(watchers[name])}
+		status.Encrypted, status.PrimaryKeyId = r.Values.Encrypts(), r.Values.Primary()
 		resp.Resources = append(resp.Resources, status)
 		describing.Go(func() {
 			source := r.source()

@@ -90,7 +90,7 @@ func TestOperatorsSeeHowAResourceDoes(t *testing.T) {
 	want := &fanoutv1.ResourceStatus{
 		Name: config, State: fanoutv1.ResourceStatus_STATE_SERVING, Cached: true, Codec: "object",
 		Position: &fanoutv1.Position{Epoch: in.epoch(ctx, t), Revision: revisions[3]}, LagRevisions: new(int64(0)),
-		Objects: new(int64(3)), Window: &fanoutv1.WindowStatus{OldestRevision: revisions[1], Changes: 2},
+		Objects: new(int64(3)), UndecryptableObjects: new(int64(0)), Window: &fanoutv1.WindowStatus{OldestRevision: revisions[1], Changes: 2},
 		Watchers: 3, Interests: 2, Changes: new(int64(4)), // of which the window has two
 	}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {

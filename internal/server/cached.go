@@ -113,6 +113,7 @@ func (s cached) describe(ctx context.Context, r *fanoutv1.ResourceStatus, measur
 	r.Position = position(state.Position())
 	r.Objects = new(int64(state.Len()))
 	r.Changes = new(applied)
+	r.UndecryptableObjects = new(int64(state.Undecryptable()))
 	r.Window = &fanoutv1.WindowStatus{
 		OldestRevision: int64(state.Replayable()),
 		Changes:        int64(state.WindowLen()),

@@ -16,6 +16,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/crypt"
 	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -134,6 +135,8 @@ type settings struct {
 	grace        time.Duration                     // behind the time limit; default: that of the server
 	codecs       map[string]string                 // by resource; default: codecOf
 	schemas      map[string]object.Schema          // by resource; default: nothing declared
+	keys         *crypt.Keyring                    // values are encrypted with; default: they are not
+	plain        bool                              // values are not encrypted although there are keys
 }
 
 // start returns an instance over an etcd of its own.
@@ -168,27 +171,29 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 		if err != nil {
 			t.Fatal(err)
 		}
-		collection := etcd.Collection(name, "/test/"+name+"/")
+		keys := cmp.Or(with.keys, crypt.NewKeyring(log))
+		values := keys.Values(with.keys != nil && !with.plain)
+		collection := etcd.Encrypted(name, "/test/"+name+"/", values)
 		s := newSeam(collection)
 		if with.interfere != nil {
 			with.interfere(name, s)
 		}
 		if with.uncached {
 			source := direct.New(direct.Config{
-				Resource: name, Store: collection, Codec: codec, Seal: wire.Seal, Encoder: with.encoder, MessageBytes: with.messageBytes, Log: log,
+				Resource: name, Store: collection, Codec: codec, Seal: wire.Seal, Encoder: with.encoder, MessageBytes: with.messageBytes, Keys: keys, Log: log,
 			})
 			in.collections[name] = collection
-			cfg.Resources = append(cfg.Resources, server.Resource{Name: name, Fields: schema.Names(), Codec: codec, Direct: source, Writer: s})
+			cfg.Resources = append(cfg.Resources, server.Resource{Name: name, Fields: schema.Names(), Codec: codec, Direct: source, Writer: s, Rewriter: collection, Values: values})
 			continue
 		}
 		c := cacher.New(cacher.Config{
 			Resource: name, Store: s, Codec: codec, Seal: wire.Seal,
-			Window: with.window, MaxTombstones: with.graves, ReadWait: with.readWait, Log: log,
+			Window: with.window, MaxTombstones: with.graves, ReadWait: with.readWait, Keys: keys, Log: log,
 		})
 		d := dispatch.New(dispatch.Config{Source: c, Encoder: with.encoder, FeedBytes: with.feedBytes, MessageBytes: with.messageBytes, Indexed: schema.Indexed()})
 		in.collections[name], in.seams[name], in.dispatchers[name] = collection, s, d
 		cfg.Resources = append(cfg.Resources, server.Resource{
-			Name: name, Fields: schema.Names(), Codec: codec, Cacher: c, Dispatcher: d, Writer: s,
+			Name: name, Fields: schema.Names(), Codec: codec, Cacher: c, Dispatcher: d, Writer: s, Rewriter: collection, Values: values,
 		})
 	}
 	if with.configure != nil {

@@ -15,6 +15,23 @@ type Writer interface {
 	Commit(ctx context.Context, ops []object.Op) (object.Commit, error)
 }
 
+// Rewriter stores values anew. The store implements it.
+type Rewriter interface {
+	// Rewrite reads at most limit records with keys from start on, and stores those anew,
+	// with at most batch of them in a transaction, that are not stored as they would be
+	// today.
+	Rewrite(ctx context.Context, start object.Key, limit, batch int) (object.Rewritten, error)
+}
+
+// Values says how values are stored. A keyring's do.
+type Values interface {
+	// Encrypts reports whether they are encrypted when they are written.
+	Encrypts() bool
+
+	// Primary returns the id of the key that they are encrypted with; 0: with none.
+	Primary() uint32
+}
+
 // Resource is what the server serves under one name: from memory, where it has a
 // cacher and a dispatcher, or straight from etcd.
 type Resource struct {
@@ -25,6 +42,8 @@ type Resource struct {
 	Dispatcher *dispatch.Dispatcher // of the cacher
 	Direct     *direct.Source       // nil: see Cacher
 	Writer     Writer
+	Rewriter   Rewriter
+	Values     Values
 }
 
 // source returns what the resource is served from.

@@ -140,12 +140,14 @@ func New(cfg Config) *Server {
 		watchTimeLimit: cfg.WatchTimeLimit, watchGrace: cmp.Or(cfg.WatchGrace, defaultWatchGrace),
 	}
 	s.grpc.RegisterService(serviceDesc(f), nil)
+	a := &admin{resources: s.resources, sessions: s.sessions, since: time.Now()}
 	if cfg.Writes {
+		a.rewrites = cfg.MaxOperations
 		fanoutv1.RegisterStoreServiceServer(s.grpc, &writes{
 			resources: s.resources, maxValueBytes: cfg.MaxValueBytes, maxOperations: cfg.MaxOperations,
 		})
 	}
-	fanoutv1.RegisterAdminServiceServer(s.grpc, &admin{resources: s.resources, sessions: s.sessions, since: time.Now()})
+	fanoutv1.RegisterAdminServiceServer(s.grpc, a)
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
 

@@ -22,6 +22,7 @@ type Collection struct {
 	store  *Store
 	prefix string
 	end    string // the end of the key range that the prefix begins
+	cipher Cipher
 	log    *slog.Logger
 	marks  marks
 
@@ -113,7 +114,7 @@ func (c *Collection) list(ctx context.Context, at object.Revision, from, end str
 		}
 		for _, kv := range resp.Kvs {
 			if key, ok := c.key(kv.Key); ok {
-				records = append(records, record(key, kv))
+				records = append(records, c.record(key, kv))
 			}
 		}
 		if !resp.More || len(records) > 0 {
@@ -123,12 +124,14 @@ func (c *Collection) list(ctx context.Context, at object.Revision, from, end str
 	}
 }
 
-// record is what etcd holds under a key. The value shares memory with the
+// record is what etcd holds under a key. The value may share memory with the
 // response, and with it with an in-process etcd: it must not be modified.
-func record(key object.Key, kv *mvccpb.KeyValue) object.Record {
+func (c *Collection) record(key object.Key, kv *mvccpb.KeyValue) object.Record {
+	value, undecryptable := c.cipher.Open(string(kv.Key), kv.Value)
 	return object.Record{
 		Key:            key,
-		Value:          kv.Value,
+		Value:          value,
+		Undecryptable:  undecryptable,
 		CreateRevision: object.Revision(kv.CreateRevision),
 		ModRevision:    object.Revision(kv.ModRevision),
 		Version:        kv.Version,

@@ -26,6 +26,10 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 	if err := ctx.Err(); err != nil {
 		return object.Commit{}, err
 	}
+	stored, err := c.seal(ops)
+	if err != nil {
+		return object.Commit{}, err
+	}
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	leases, err := c.grant(call, ops)
@@ -42,7 +46,7 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 		}
 		switch op.Kind {
 		case object.OpPut:
-			writes = append(writes, clientv3.OpPut(key, string(op.Value), clientv3.WithLease(leases[i])))
+			writes = append(writes, clientv3.OpPut(key, string(stored[i]), clientv3.WithLease(leases[i])))
 		case object.OpDelete:
 			writes = append(writes, clientv3.OpDelete(key))
 		case object.OpCheck:

@@ -28,10 +28,17 @@ type Store struct {
 // Collection returns the part of the store below an etcd prefix, which ends in a
 // slash. The name is for logs.
 func (s *Store) Collection(name, prefix string) *Collection {
+	return s.Encrypted(name, prefix, plain{})
+}
+
+// Encrypted returns the part of the store below an etcd prefix, with values that are
+// turned into what is stored, and back, by a cipher.
+func (s *Store) Encrypted(name, prefix string, cipher Cipher) *Collection {
 	return &Collection{
 		store:  s,
 		prefix: prefix,
 		end:    clientv3.GetPrefixRangeEnd(prefix),
+		cipher: cipher,
 		log:    s.log.With("resource", name),
 	}
 }

@@ -184,12 +184,12 @@ func (c *Collection) update(resp *clientv3.WatchResponse, previous *[]*object.Re
 		case e.Type == mvccpb.Event_DELETE:
 			u.Records = append(u.Records, object.Record{Key: key, ModRevision: object.Revision(e.Kv.ModRevision), Deleted: true})
 		default:
-			u.Records = append(u.Records, record(key, e.Kv))
+			u.Records = append(u.Records, c.record(key, e.Kv))
 		}
 		if previous != nil {
 			var before *object.Record
 			if e.PrevKv != nil {
-				before = new(record(key, e.PrevKv))
+				before = new(c.record(key, e.PrevKv))
 			}
 			*previous = append(*previous, before)
 		}

@@ -62,7 +62,7 @@ func contentOf(o *object.Object, at object.Revision, v object.View) body {
 	key := protowire.SizeTag(objectKey) + protowire.SizeBytes(len(o.Key))
 	rest := key
 	if v.OmitValues {
-		rest += protowire.SizeTag(objectText) + protowire.SizeBytes(len(o.Value))
+		rest += sizeValue(o)
 	}
 	return body{content[:key], content[rest:], at}
 }

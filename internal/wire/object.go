@@ -45,9 +45,11 @@ func Seal(o *object.Object) {
 	b = appendMessageHead(b, elementField, body)
 	b = protowire.AppendTag(b, objectKey, protowire.BytesType)
 	b = protowire.AppendString(b, string(o.Key))
-	b = protowire.AppendTag(b, valueField(o), protowire.BytesType)
-	b = protowire.AppendBytes(b, o.Value)
-	o.Value = b[len(b)-len(o.Value) : len(b) : len(b)]
+	if !o.Undecryptable {
+		b = protowire.AppendTag(b, valueField(o), protowire.BytesType)
+		b = protowire.AppendBytes(b, o.Value)
+		o.Value = b[len(b)-len(o.Value) : len(b) : len(b)]
+	}
 	if o.ContentType != "" {
 		b = protowire.AppendTag(b, objectContentType, protowire.BytesType)
 		b = protowire.AppendString(b, o.ContentType)
@@ -88,7 +90,7 @@ func valueField(o *object.Object) protowire.Number {
 
 func sizeObject(o *object.Object) int {
 	n := protowire.SizeTag(objectKey) + protowire.SizeBytes(len(o.Key))
-	n += protowire.SizeTag(objectText) + protowire.SizeBytes(len(o.Value))
+	n += sizeValue(o)
 	if o.ContentType != "" {
 		n += protowire.SizeTag(objectContentType) + protowire.SizeBytes(len(o.ContentType))
 	}
@@ -101,6 +103,15 @@ func sizeObject(o *object.Object) int {
 	n += protowire.SizeTag(objectCreateRevision) + protowire.SizeVarint(uint64(o.CreateRevision))
 	n += protowire.SizeTag(objectVersion) + protowire.SizeVarint(uint64(o.Version))
 	return n + sizeModRevision(o.ModRevision)
+}
+
+// sizeValue returns the size of the field of the value, which is not there where the
+// value cannot be decrypted.
+func sizeValue(o *object.Object) int {
+	if o.Undecryptable {
+		return 0
+	}
+	return protowire.SizeTag(objectText) + protowire.SizeBytes(len(o.Value))
 }
 
 func sizeLabel(name, value string) int {

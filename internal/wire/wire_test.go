@@ -38,6 +38,10 @@ var objects = map[string]struct {
 		object.Object{Key: "k", Opaque: true, CreateRevision: 1 << 40, ModRevision: 1<<62 + 1, Version: 1 << 20},
 		&fanoutv1.Object{Key: "k", Value: &fanoutv1.Object_Data{Data: []byte{}}, Opaque: true, CreateRevision: 1 << 40, ModRevision: 1<<62 + 1, Version: 1 << 20},
 	},
+	"no value, for it cannot be decrypted": {
+		object.Object{Key: "k", Opaque: true, Undecryptable: true, CreateRevision: 1, ModRevision: 300, Version: 2},
+		&fanoutv1.Object{Key: "k", Opaque: true, CreateRevision: 1, ModRevision: 300, Version: 2},
+	},
 }
 
 func decode[M proto.Message](t *testing.T, message M, bytes []byte) M {

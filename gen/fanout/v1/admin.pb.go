@@ -397,14 +397,25 @@ type ResourceStatus struct {
 	// they want to see of objects. Without a cache every watch counts as one, because
 	// nothing is shared.
 	Interests int64 `protobuf:"varint,12,opt,name=interests,proto3" json:"interests,omitempty"`
-	// The number of values so far that the codec could not decode.
+	// The number of values so far that the codec could not decode, or that could not
+	// be decrypted.
 	OpaqueValues int64 `protobuf:"varint,13,opt,name=opaque_values,json=opaqueValues,proto3" json:"opaque_values,omitempty"`
 	// The number of changes that the server has applied so far, including those that
 	// it read from etcd's history when it filled the window. It never decreases while
 	// the server runs. Absent while the resource is loading, and without a cache.
-	Changes       *int64 `protobuf:"varint,14,opt,name=changes,proto3,oneof" json:"changes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Changes *int64 `protobuf:"varint,14,opt,name=changes,proto3,oneof" json:"changes,omitempty"`
+	// Whether values are encrypted in etcd when this server writes them. What is
+	// there already may be stored differently; see Reencrypt.
+	Encrypted bool `protobuf:"varint,15,opt,name=encrypted,proto3" json:"encrypted,omitempty"`
+	// The id of the key that they are encrypted with: the primary key of the keyset of
+	// this server. 0 where they are not encrypted.
+	PrimaryKeyId uint32 `protobuf:"varint,16,opt,name=primary_key_id,json=primaryKeyId,proto3" json:"primary_key_id,omitempty"`
+	// The number of objects that this server has and whose values it cannot decrypt:
+	// they are served without them. Absent while the resource is loading, and without a
+	// cache.
+	UndecryptableObjects *int64 `protobuf:"varint,17,opt,name=undecryptable_objects,json=undecryptableObjects,proto3,oneof" json:"undecryptable_objects,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *ResourceStatus) Reset() {
@@ -531,6 +542,27 @@ func (x *ResourceStatus) GetOpaqueValues() int64 {
 func (x *ResourceStatus) GetChanges() int64 {
 	if x != nil && x.Changes != nil {
 		return *x.Changes
+	}
+	return 0
+}
+
+func (x *ResourceStatus) GetEncrypted() bool {
+	if x != nil {
+		return x.Encrypted
+	}
+	return false
+}
+
+func (x *ResourceStatus) GetPrimaryKeyId() uint32 {
+	if x != nil {
+		return x.PrimaryKeyId
+	}
+	return 0
+}
+
+func (x *ResourceStatus) GetUndecryptableObjects() int64 {
+	if x != nil && x.UndecryptableObjects != nil {
+		return *x.UndecryptableObjects
 	}
 	return 0
 }
@@ -1019,6 +1051,187 @@ func (x *EndWatcherResponse) GetEnded() bool {
 	return false
 }
 
+// ReencryptRequest says what to store anew.
+type ReencryptRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The resource. Required.
+	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// The largest number of objects to look at; between 0 and 1000. 0, the default,
+	// means 500. So many events are caused at most before the response.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The next_page_token of the previous page. Empty for the first one. It is a place
+	// among the keys, so it means the same to every server and never expires.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReencryptRequest) Reset() {
+	*x = ReencryptRequest{}
+	mi := &file_fanout_v1_admin_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReencryptRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReencryptRequest) ProtoMessage() {}
+
+func (x *ReencryptRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_admin_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReencryptRequest.ProtoReflect.Descriptor instead.
+func (*ReencryptRequest) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ReencryptRequest) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *ReencryptRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ReencryptRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ReencryptResponse says what was done.
+type ReencryptResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of objects that were looked at: those that are stored as they should
+	// be, and all of the following.
+	LookedAt int64 `protobuf:"varint,1,opt,name=looked_at,json=lookedAt,proto3" json:"looked_at,omitempty"`
+	// The number of objects that were stored anew.
+	Reencrypted int64 `protobuf:"varint,2,opt,name=reencrypted,proto3" json:"reencrypted,omitempty"`
+	// The number of objects that were left as they are because their values cannot be
+	// decrypted.
+	Undecryptable int64 `protobuf:"varint,3,opt,name=undecryptable,proto3" json:"undecryptable,omitempty"`
+	// The number of objects that somebody else wrote meanwhile, and not as this server
+	// would: another server with an older keyset, or another program. They are as those
+	// have written them.
+	ChangedMeanwhile int64 `protobuf:"varint,4,opt,name=changed_meanwhile,json=changedMeanwhile,proto3" json:"changed_meanwhile,omitempty"`
+	// Give it as page_token to go on. Empty on the last page.
+	NextPageToken string `protobuf:"bytes,5,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// About how many objects are still to be looked at.
+	Remaining int64 `protobuf:"varint,6,opt,name=remaining,proto3" json:"remaining,omitempty"`
+	// Whether values are stored encrypted; else they are stored plain.
+	Encrypted bool `protobuf:"varint,7,opt,name=encrypted,proto3" json:"encrypted,omitempty"`
+	// The id of the key that they are encrypted with; 0 if they are not. Where it is not
+	// the same on all pages, the keyset has changed or another server has answered: begin
+	// anew.
+	PrimaryKeyId  uint32 `protobuf:"varint,8,opt,name=primary_key_id,json=primaryKeyId,proto3" json:"primary_key_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReencryptResponse) Reset() {
+	*x = ReencryptResponse{}
+	mi := &file_fanout_v1_admin_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReencryptResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReencryptResponse) ProtoMessage() {}
+
+func (x *ReencryptResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_admin_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReencryptResponse.ProtoReflect.Descriptor instead.
+func (*ReencryptResponse) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ReencryptResponse) GetLookedAt() int64 {
+	if x != nil {
+		return x.LookedAt
+	}
+	return 0
+}
+
+func (x *ReencryptResponse) GetReencrypted() int64 {
+	if x != nil {
+		return x.Reencrypted
+	}
+	return 0
+}
+
+func (x *ReencryptResponse) GetUndecryptable() int64 {
+	if x != nil {
+		return x.Undecryptable
+	}
+	return 0
+}
+
+func (x *ReencryptResponse) GetChangedMeanwhile() int64 {
+	if x != nil {
+		return x.ChangedMeanwhile
+	}
+	return 0
+}
+
+func (x *ReencryptResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ReencryptResponse) GetRemaining() int64 {
+	if x != nil {
+		return x.Remaining
+	}
+	return 0
+}
+
+func (x *ReencryptResponse) GetEncrypted() bool {
+	if x != nil {
+		return x.Encrypted
+	}
+	return false
+}
+
+func (x *ReencryptResponse) GetPrimaryKeyId() uint32 {
+	if x != nil {
+		return x.PrimaryKeyId
+	}
+	return 0
+}
+
 var File_fanout_v1_admin_proto protoreflect.FileDescriptor
 
 const file_fanout_v1_admin_proto_rawDesc = "" +
@@ -1033,7 +1246,7 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	"\fServerStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x121\n" +
-	"\x06uptime\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06uptime\"\xfa\x04\n" +
+	"\x06uptime\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06uptime\"\x92\x06\n" +
 	"\x0eResourceStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1f.fanout.v1.ResourceStatus.StateR\x05state\x12/\n" +
@@ -1049,7 +1262,10 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	"\bwatchers\x18\v \x01(\x03R\bwatchers\x12\x1c\n" +
 	"\tinterests\x18\f \x01(\x03R\tinterests\x12#\n" +
 	"\ropaque_values\x18\r \x01(\x03R\fopaqueValues\x12\x1d\n" +
-	"\achanges\x18\x0e \x01(\x03H\x02R\achanges\x88\x01\x01\"W\n" +
+	"\achanges\x18\x0e \x01(\x03H\x02R\achanges\x88\x01\x01\x12\x1c\n" +
+	"\tencrypted\x18\x0f \x01(\bR\tencrypted\x12$\n" +
+	"\x0eprimary_key_id\x18\x10 \x01(\rR\fprimaryKeyId\x128\n" +
+	"\x15undecryptable_objects\x18\x11 \x01(\x03H\x03R\x14undecryptableObjects\x88\x01\x01\"W\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_LOADING\x10\x01\x12\x11\n" +
@@ -1059,7 +1275,8 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"\b_objectsB\n" +
 	"\n" +
-	"\b_changes\"\x96\x01\n" +
+	"\b_changesB\x18\n" +
+	"\x16_undecryptable_objects\"\x96\x01\n" +
 	"\fWindowStatus\x12'\n" +
 	"\x0foldest_revision\x18\x01 \x01(\x03R\x0eoldestRevision\x12\x18\n" +
 	"\achanges\x18\x02 \x01(\x03R\achanges\x12\x14\n" +
@@ -1107,12 +1324,27 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	"\x11EndWatcherRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"*\n" +
 	"\x12EndWatcherResponse\x12\x14\n" +
-	"\x05ended\x18\x01 \x01(\bR\x05ended2\xfe\x01\n" +
+	"\x05ended\x18\x01 \x01(\bR\x05ended\"j\n" +
+	"\x10ReencryptRequest\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\xaf\x02\n" +
+	"\x11ReencryptResponse\x12\x1b\n" +
+	"\tlooked_at\x18\x01 \x01(\x03R\blookedAt\x12 \n" +
+	"\vreencrypted\x18\x02 \x01(\x03R\vreencrypted\x12$\n" +
+	"\rundecryptable\x18\x03 \x01(\x03R\rundecryptable\x12+\n" +
+	"\x11changed_meanwhile\x18\x04 \x01(\x03R\x10changedMeanwhile\x12&\n" +
+	"\x0fnext_page_token\x18\x05 \x01(\tR\rnextPageToken\x12\x1c\n" +
+	"\tremaining\x18\x06 \x01(\x03R\tremaining\x12\x1c\n" +
+	"\tencrypted\x18\a \x01(\bR\tencrypted\x12$\n" +
+	"\x0eprimary_key_id\x18\b \x01(\rR\fprimaryKeyId2\xc6\x02\n" +
 	"\fAdminService\x12R\n" +
 	"\rListResources\x12\x1f.fanout.v1.ListResourcesRequest\x1a .fanout.v1.ListResourcesResponse\x12O\n" +
 	"\fListWatchers\x12\x1e.fanout.v1.ListWatchersRequest\x1a\x1f.fanout.v1.ListWatchersResponse\x12I\n" +
 	"\n" +
-	"EndWatcher\x12\x1c.fanout.v1.EndWatcherRequest\x1a\x1d.fanout.v1.EndWatcherResponseBi\n" +
+	"EndWatcher\x12\x1c.fanout.v1.EndWatcherRequest\x1a\x1d.fanout.v1.EndWatcherResponse\x12F\n" +
+	"\tReencrypt\x12\x1b.fanout.v1.ReencryptRequest\x1a\x1c.fanout.v1.ReencryptResponseBi\n" +
 	"\x14io.github.fanoutd.v1B\n" +
 	"AdminProtoP\x01Z1github.com/fanoutd/fanoutd/gen/fanout/v1;fanoutv1\xa2\x02\x03FAN\xaa\x02\tFanout.V1b\x06proto3"
 
@@ -1129,7 +1361,7 @@ func file_fanout_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_fanout_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_fanout_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_fanout_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_fanout_v1_admin_proto_goTypes = []any{
 	(ResourceStatus_State)(0),      // 0: fanout.v1.ResourceStatus.State
 	(ListWatchersRequest_Order)(0), // 1: fanout.v1.ListWatchersRequest.Order
@@ -1144,35 +1376,39 @@ var file_fanout_v1_admin_proto_goTypes = []any{
 	(*WatcherStatus)(nil),          // 10: fanout.v1.WatcherStatus
 	(*EndWatcherRequest)(nil),      // 11: fanout.v1.EndWatcherRequest
 	(*EndWatcherResponse)(nil),     // 12: fanout.v1.EndWatcherResponse
-	(*durationpb.Duration)(nil),    // 13: google.protobuf.Duration
-	(*Position)(nil),               // 14: fanout.v1.Position
-	(*WatchRequest)(nil),           // 15: fanout.v1.WatchRequest
-	(*timestamppb.Timestamp)(nil),  // 16: google.protobuf.Timestamp
+	(*ReencryptRequest)(nil),       // 13: fanout.v1.ReencryptRequest
+	(*ReencryptResponse)(nil),      // 14: fanout.v1.ReencryptResponse
+	(*durationpb.Duration)(nil),    // 15: google.protobuf.Duration
+	(*Position)(nil),               // 16: fanout.v1.Position
+	(*WatchRequest)(nil),           // 17: fanout.v1.WatchRequest
+	(*timestamppb.Timestamp)(nil),  // 18: google.protobuf.Timestamp
 }
 var file_fanout_v1_admin_proto_depIdxs = []int32{
 	6,  // 0: fanout.v1.ListResourcesResponse.resources:type_name -> fanout.v1.ResourceStatus
 	5,  // 1: fanout.v1.ListResourcesResponse.server:type_name -> fanout.v1.ServerStatus
-	13, // 2: fanout.v1.ServerStatus.uptime:type_name -> google.protobuf.Duration
+	15, // 2: fanout.v1.ServerStatus.uptime:type_name -> google.protobuf.Duration
 	0,  // 3: fanout.v1.ResourceStatus.state:type_name -> fanout.v1.ResourceStatus.State
-	14, // 4: fanout.v1.ResourceStatus.position:type_name -> fanout.v1.Position
-	13, // 5: fanout.v1.ResourceStatus.age:type_name -> google.protobuf.Duration
+	16, // 4: fanout.v1.ResourceStatus.position:type_name -> fanout.v1.Position
+	15, // 5: fanout.v1.ResourceStatus.age:type_name -> google.protobuf.Duration
 	7,  // 6: fanout.v1.ResourceStatus.window:type_name -> fanout.v1.WindowStatus
-	13, // 7: fanout.v1.WindowStatus.span:type_name -> google.protobuf.Duration
+	15, // 7: fanout.v1.WindowStatus.span:type_name -> google.protobuf.Duration
 	1,  // 8: fanout.v1.ListWatchersRequest.order:type_name -> fanout.v1.ListWatchersRequest.Order
 	10, // 9: fanout.v1.ListWatchersResponse.watchers:type_name -> fanout.v1.WatcherStatus
-	15, // 10: fanout.v1.WatcherStatus.request:type_name -> fanout.v1.WatchRequest
-	16, // 11: fanout.v1.WatcherStatus.since:type_name -> google.protobuf.Timestamp
+	17, // 10: fanout.v1.WatcherStatus.request:type_name -> fanout.v1.WatchRequest
+	18, // 11: fanout.v1.WatcherStatus.since:type_name -> google.protobuf.Timestamp
 	2,  // 12: fanout.v1.WatcherStatus.state:type_name -> fanout.v1.WatcherStatus.State
-	14, // 13: fanout.v1.WatcherStatus.position:type_name -> fanout.v1.Position
-	13, // 14: fanout.v1.WatcherStatus.lag:type_name -> google.protobuf.Duration
+	16, // 13: fanout.v1.WatcherStatus.position:type_name -> fanout.v1.Position
+	15, // 14: fanout.v1.WatcherStatus.lag:type_name -> google.protobuf.Duration
 	3,  // 15: fanout.v1.AdminService.ListResources:input_type -> fanout.v1.ListResourcesRequest
 	8,  // 16: fanout.v1.AdminService.ListWatchers:input_type -> fanout.v1.ListWatchersRequest
 	11, // 17: fanout.v1.AdminService.EndWatcher:input_type -> fanout.v1.EndWatcherRequest
-	4,  // 18: fanout.v1.AdminService.ListResources:output_type -> fanout.v1.ListResourcesResponse
-	9,  // 19: fanout.v1.AdminService.ListWatchers:output_type -> fanout.v1.ListWatchersResponse
-	12, // 20: fanout.v1.AdminService.EndWatcher:output_type -> fanout.v1.EndWatcherResponse
-	18, // [18:21] is the sub-list for method output_type
-	15, // [15:18] is the sub-list for method input_type
+	13, // 18: fanout.v1.AdminService.Reencrypt:input_type -> fanout.v1.ReencryptRequest
+	4,  // 19: fanout.v1.AdminService.ListResources:output_type -> fanout.v1.ListResourcesResponse
+	9,  // 20: fanout.v1.AdminService.ListWatchers:output_type -> fanout.v1.ListWatchersResponse
+	12, // 21: fanout.v1.AdminService.EndWatcher:output_type -> fanout.v1.EndWatcherResponse
+	14, // 22: fanout.v1.AdminService.Reencrypt:output_type -> fanout.v1.ReencryptResponse
+	19, // [19:23] is the sub-list for method output_type
+	15, // [15:19] is the sub-list for method input_type
 	15, // [15:15] is the sub-list for extension type_name
 	15, // [15:15] is the sub-list for extension extendee
 	0,  // [0:15] is the sub-list for field type_name
@@ -1193,7 +1429,7 @@ func file_fanout_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fanout_v1_admin_proto_rawDesc), len(file_fanout_v1_admin_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

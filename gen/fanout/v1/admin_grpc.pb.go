@@ -22,15 +22,17 @@ const (
 	AdminService_ListResources_FullMethodName = "/fanout.v1.AdminService/ListResources"
 	AdminService_ListWatchers_FullMethodName  = "/fanout.v1.AdminService/ListWatchers"
 	AdminService_EndWatcher_FullMethodName    = "/fanout.v1.AdminService/EndWatcher"
+	AdminService_Reencrypt_FullMethodName     = "/fanout.v1.AdminService/Reencrypt"
 )
 
 // AdminServiceClient is the client API for AdminService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AdminService is for those who operate a server: what it serves, who watches it
-// and who is behind. It speaks of the one server that answers, not of others over
-// the same etcd. It shows who watches what, but never the objects themselves.
+// AdminService is for those who operate a server: what it serves, who watches it,
+// who is behind, and how values are stored. It speaks of the one server that answers,
+// not of others over the same etcd. It shows who watches what, but never the objects
+// themselves.
 type AdminServiceClient interface {
 	// ListResources returns the state of every configured resource, in order of
 	// names. How many there are is bounded by the configuration, so there are no
@@ -45,6 +47,19 @@ type AdminServiceClient interface {
 	// another server. Nothing keeps it from coming back. The stream of a
 	// client that does not read ends half a minute later, without them.
 	EndWatcher(ctx context.Context, in *EndWatcherRequest, opts ...grpc.CallOption) (*EndWatcherResponse, error)
+	// Reencrypt stores the values of a resource anew that are not stored in etcd as
+	// the server would store them today: encrypted with the primary key of its keyset,
+	// or plain where the resource is not encrypted (any more). It does so a page at a
+	// time; who has got the last page has been through the resource. What has been
+	// done is not done again, so it can be broken off at any time, and begun anew.
+	//
+	// Others may write meanwhile. What they write is never overwritten, and times to
+	// live are kept. Each object that is stored anew has a new mod_revision and version,
+	// so watchers are told of it with a MODIFIED event, although its value is the same;
+	// preconditions with the old mod_revision do not hold any more. What is found to be
+	// stored as it should be costs nobody anything. UNIMPLEMENTED where writes are
+	// switched off.
+	Reencrypt(ctx context.Context, in *ReencryptRequest, opts ...grpc.CallOption) (*ReencryptResponse, error)
 }
 
 type adminServiceClient struct {
@@ -85,13 +100,24 @@ func (c *adminServiceClient) EndWatcher(ctx context.Context, in *EndWatcherReque
 	return out, nil
 }
 
+func (c *adminServiceClient) Reencrypt(ctx context.Context, in *ReencryptRequest, opts ...grpc.CallOption) (*ReencryptResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReencryptResponse)
+	err := c.cc.Invoke(ctx, AdminService_Reencrypt_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
 //
-// AdminService is for those who operate a server: what it serves, who watches it
-// and who is behind. It speaks of the one server that answers, not of others over
-// the same etcd. It shows who watches what, but never the objects themselves.
+// AdminService is for those who operate a server: what it serves, who watches it,
+// who is behind, and how values are stored. It speaks of the one server that answers,
+// not of others over the same etcd. It shows who watches what, but never the objects
+// themselves.
 type AdminServiceServer interface {
 	// ListResources returns the state of every configured resource, in order of
 	// names. How many there are is bounded by the configuration, so there are no
@@ -106,6 +132,19 @@ type AdminServiceServer interface {
 	// another server. Nothing keeps it from coming back. The stream of a
 	// client that does not read ends half a minute later, without them.
 	EndWatcher(context.Context, *EndWatcherRequest) (*EndWatcherResponse, error)
+	// Reencrypt stores the values of a resource anew that are not stored in etcd as
+	// the server would store them today: encrypted with the primary key of its keyset,
+	// or plain where the resource is not encrypted (any more). It does so a page at a
+	// time; who has got the last page has been through the resource. What has been
+	// done is not done again, so it can be broken off at any time, and begun anew.
+	//
+	// Others may write meanwhile. What they write is never overwritten, and times to
+	// live are kept. Each object that is stored anew has a new mod_revision and version,
+	// so watchers are told of it with a MODIFIED event, although its value is the same;
+	// preconditions with the old mod_revision do not hold any more. What is found to be
+	// stored as it should be costs nobody anything. UNIMPLEMENTED where writes are
+	// switched off.
+	Reencrypt(context.Context, *ReencryptRequest) (*ReencryptResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -124,6 +163,9 @@ func (UnimplementedAdminServiceServer) ListWatchers(context.Context, *ListWatche
 }
 func (UnimplementedAdminServiceServer) EndWatcher(context.Context, *EndWatcherRequest) (*EndWatcherResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method EndWatcher not implemented")
+}
+func (UnimplementedAdminServiceServer) Reencrypt(context.Context, *ReencryptRequest) (*ReencryptResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Reencrypt not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -200,6 +242,24 @@ func _AdminService_EndWatcher_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_Reencrypt_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReencryptRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).Reencrypt(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_Reencrypt_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).Reencrypt(ctx, req.(*ReencryptRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -218,6 +278,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "EndWatcher",
 			Handler:    _AdminService_EndWatcher_Handler,
+		},
+		{
+			MethodName: "Reencrypt",
+			Handler:    _AdminService_Reencrypt_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

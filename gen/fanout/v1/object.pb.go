@@ -32,9 +32,10 @@ type Object struct {
 	// "team-a/limits". It never begins with the etcd prefix of the resource.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// The stored value. Exactly one of the two is set, also for an empty value;
-	// neither is where a watch omits values, and in DELETED events of a
-	// CATCH_UP_DELTA. Ask which of them is set, and not which is empty: in many
-	// languages the one that is not set reads as an empty value, too.
+	// neither is where a watch omits values, in DELETED events of a CATCH_UP_DELTA,
+	// and in an opaque object that the server cannot decrypt. Ask which of them is set,
+	// and not which is empty: in many languages the one that is not set reads as an
+	// empty value, too.
 	//
 	// Types that are valid to be assigned to Value:
 	//
@@ -48,7 +49,10 @@ type Object struct {
 	// The labels of the object. Empty where the codec of the resource has none.
 	Labels map[string]string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The value could not be decoded by the codec of its resource. It is served
-	// as it is stored, without labels. Default false.
+	// as it is stored, without labels. Or it is encrypted in etcd and could not be
+	// decrypted, for want of the key or because it is damaged; then it is not served:
+	// there is neither text nor data, nor a content type. Who keeps what objects say
+	// should not take that for an empty value. Default false.
 	Opaque bool `protobuf:"varint,6,opt,name=opaque,proto3" json:"opaque,omitempty"`
 	// The etcd revision at which the key came to exist.
 	CreateRevision int64 `protobuf:"varint,7,opt,name=create_revision,json=createRevision,proto3" json:"create_revision,omitempty"`

@@ -28,6 +28,10 @@ type Resource struct {
 	Watchers int64            `json:"watchers"`
 	Interest int64            `json:"interests"`
 	Opaque   int64            `json:"opaqueValues"`
+
+	Encrypted     bool   `json:"encrypted"`
+	PrimaryKey    uint32 `json:"primaryKeyId,omitempty"`
+	Undecryptable *int64 `json:"undecryptableObjects,omitempty"`
 }
 
 // Window is how much of the past a resource has in memory.
@@ -43,6 +47,7 @@ func resourceOf(server string, s *fanoutv1.ResourceStatus) Resource {
 		Server: server, Name: s.GetName(), State: resourceState(s.GetState()), Codec: s.GetCodec(), Cached: s.GetCached(), Fields: s.GetFields(),
 		Position: position(s.GetPosition()), Lag: s.LagRevisions, Objects: s.Objects, Watchers: s.GetWatchers(),
 		Interest: s.GetInterests(), Opaque: s.GetOpaqueValues(),
+		Encrypted: s.GetEncrypted(), PrimaryKey: s.GetPrimaryKeyId(), Undecryptable: s.UndecryptableObjects,
 	}
 	if s.Age != nil {
 		r.Age = new(s.GetAge().AsDuration().Seconds())

@@ -216,6 +216,10 @@ func Export(ctx context.Context, r *client.Resource, sink Sink, progress func(do
 			return objects, changed, err
 		}
 		for _, o := range page.Objects {
+			if o.Undecryptable() {
+				// An import of the rest would look as if it were everything.
+				return objects, changed, fmt.Errorf("the server cannot decrypt %q", o.Key)
+			}
 			is, err := sink.Add(o)
 			if err != nil {
 				return objects, changed, err

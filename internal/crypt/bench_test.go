@@ -1,0 +1,35 @@
+package crypt_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/fanoutd/fanoutd/internal/crypt"
+)
+
+// BenchmarkValues is what a value of 1 KiB costs when it is written, and for each server
+// when it changes.
+func BenchmarkValues(b *testing.B) {
+	keyset, _, err := crypt.Create()
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := ring(b, keyset)
+	for name, v := range map[string]*crypt.Values{"encrypted": r.Values(true), "plain": r.Values(false)} {
+		value := []byte(strings.Repeat("x", 1024))
+		stored, err := v.Seal("/fanoutd/config/key", value)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(name+"/seal", func(b *testing.B) {
+			for b.Loop() {
+				_, _ = v.Seal("/fanoutd/config/key", value)
+			}
+		})
+		b.Run(name+"/open", func(b *testing.B) {
+			for b.Loop() {
+				_, _ = v.Open("/fanoutd/config/key", stored)
+			}
+		})
+	}
+}

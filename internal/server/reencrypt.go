@@ -1,0 +1,60 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+const (
+	reencryptPage    = 500
+	maxReencryptPage = 1000
+
+	// reencryptBatch is how many objects are stored anew in a transaction, at most: so
+	// many events come at once.
+	reencryptBatch = 16
+)
+
+// errWritesOff says what gRPC says of a service that is not there.
+var errWritesOff = status.Error(codes.Unimplemented, "this server does not write: its setting writes is false")
+
+// Reencrypt implements AdminService.
+func (a *admin) Reencrypt(ctx context.Context, req *fanoutv1.ReencryptRequest) (*fanoutv1.ReencryptResponse, error) {
+	if a.rewrites == 0 {
+		return nil, errWritesOff
+	}
+	r, err := a.resources.find(req.GetResource())
+	if err != nil {
+		return nil, err
+	}
+	var check checker
+	size := int(req.GetPageSize())
+	if size < 0 || size > maxReencryptPage {
+		check.refuse("page_size", "is %d, must be between 0 and %d", size, maxReencryptPage)
+	}
+	start, err := base64.RawURLEncoding.DecodeString(req.GetPageToken())
+	if err != nil {
+		check.refuse("page_token", "is not a page token of this service")
+	}
+	if err := check.err(); err != nil {
+		return nil, err
+	}
+	resp := &fanoutv1.ReencryptResponse{Encrypted: r.Values.Encrypts(), PrimaryKeyId: r.Values.Primary()}
+	done, err := r.Rewriter.Rewrite(ctx, object.Key(start), cmp.Or(size, reencryptPage), min(a.rewrites, reencryptBatch))
+	if err != nil {
+		return nil, err
+	}
+	resp.LookedAt, resp.Reencrypted = int64(done.Looked), int64(done.Changed)
+	resp.Undecryptable, resp.ChangedMeanwhile = int64(done.Undecryptable), int64(done.Busy)
+	resp.Remaining = done.Remaining
+	if done.More {
+		resp.NextPageToken = base64.RawURLEncoding.EncodeToString([]byte(done.Next))
+	}
+	return resp, nil
+}

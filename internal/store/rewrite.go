@@ -1,0 +1,128 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// What bounds the pieces of a rewrite: records are read by number, and nobody knows
+// before how large they are.
+const (
+	firstRewritten   = 32
+	rewriteReadBytes = 4 << 20
+	rewriteBytes     = 256 << 10 // of values in one transaction, unless one alone is larger
+)
+
+// Rewrite reads at most limit records with keys from start on and stores those anew,
+// with their leases, that are not stored as the cipher would do it today. It does so in
+// transactions of at most batch records, and only what is still as it was read: other
+// writers win. Where it fails, what was done is done; it can be called again with the
+// same start.
+func (c *Collection) Rewrite(ctx context.Context, start object.Key, limit, batch int) (object.Rewritten, error) {
+	done := object.Rewritten{More: true, Next: start}
+	for size := firstRewritten; done.More && done.Looked < limit; {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		resp, err := c.store.client.Get(call, c.prefix+string(done.Next), clientv3.WithRange(c.end),
+			clientv3.WithLimit(int64(min(size, limit-done.Looked))))
+		cancel()
+		if err != nil {
+			return done, fmt.Errorf("read what is to be stored anew: %w", classify(ctx, err))
+		}
+		if err := c.rewriteAll(ctx, resp.Kvs, batch, &done); err != nil {
+			return done, err
+		}
+		bytes := 1
+		for _, kv := range resp.Kvs {
+			bytes += len(kv.Value)
+			done.Next = object.Key(kv.Key[len(c.prefix):]) + "\x00"
+		}
+		done.Looked += len(resp.Kvs)
+		done.More, done.Remaining = resp.More, resp.Count-int64(len(resp.Kvs))
+		// As many as would fit if the next were like these, but not many more at a time.
+		size = max(1, min(2*size, rewriteReadBytes*len(resp.Kvs)/bytes))
+	}
+	return done, nil
+}
+
+// rewriteAll stores those of the records anew for which that is due, a batch at a time.
+func (c *Collection) rewriteAll(ctx context.Context, kvs []*mvccpb.KeyValue, batch int, done *object.Rewritten) error {
+	var due []*mvccpb.KeyValue
+	bytes := 0
+	flush := func() error {
+		err := c.rewrite(ctx, due, done)
+		due, bytes = nil, 0
+		return err
+	}
+	for _, kv := range kvs {
+		// Left alone: what is no object, such as the mark.
+		if _, ok := c.key(kv.Key); !ok || c.cipher.Fresh(kv.Value) {
+			continue
+		}
+		if len(due) == batch || len(due) > 0 && bytes+len(kv.Value) > rewriteBytes {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		due = append(due, kv)
+		bytes += len(kv.Value)
+	}
+	return flush()
+}
+
+// rewrite stores records anew in one transaction. Where others have written some of them
+// meanwhile, it takes the rest again: at most once for each of them.
+func (c *Collection) rewrite(ctx context.Context, due []*mvccpb.KeyValue, done *object.Rewritten) error {
+	for len(due) > 0 {
+		var compares []clientv3.Cmp
+		var puts, reads []clientv3.Op
+		var taken []*mvccpb.KeyValue
+		for _, kv := range due {
+			key := string(kv.Key)
+			value, undecryptable := c.cipher.Open(key, kv.Value)
+			if undecryptable != nil {
+				done.Undecryptable++ // and logged by whoever serves it
+				continue
+			}
+			stored, err := c.cipher.Seal(key, value)
+			if err != nil {
+				return err
+			}
+			taken = append(taken, kv)
+			compares = append(compares, clientv3.Compare(clientv3.ModRevision(key), "=", kv.ModRevision))
+			puts = append(puts, clientv3.OpPut(key, string(stored), clientv3.WithIgnoreLease()))
+			reads = append(reads, clientv3.OpGet(key))
+		}
+		if len(taken) == 0 {
+			return nil
+		}
+		h := c.store.epochs.present()
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		resp, err := c.store.client.Txn(call).If(compares...).Then(puts...).Else(reads...).Commit()
+		cancel()
+		if err != nil {
+			return fmt.Errorf("store values anew: %w", classify(ctx, err))
+		}
+		h.note(object.Revision(resp.Header.GetRevision()))
+		if resp.Succeeded {
+			done.Changed += len(taken)
+			return nil
+		}
+		due = nil
+		for i, kv := range taken {
+			now := resp.Responses[i].GetResponseRange().GetKvs()
+			switch {
+			case len(now) == 0: // deleted, or its time has come
+			case now[0].ModRevision == kv.ModRevision:
+				due = append(due, kv)
+			case !c.cipher.Fresh(now[0].Value):
+				done.Busy++
+			}
+		}
+	}
+	return nil
+}
