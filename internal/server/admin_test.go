@@ -383,6 +383,7 @@ func TestAnEndedWatchResumes(t *testing.T) {
 			w.wantDrained(synced.GetPosition())
 
 			written := in.put(ctx, t, config, "a", "2")
+			in.awaitLoaded(ctx, t) // a watch that resumes does not wait for what is not known yet
 			resumed := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: after(synced.GetPosition())})
 			if events, _ := resumed.catchUp(fanoutv1.WatchResponse_CATCH_UP_REPLAY); len(events) != 1 || events[0] != modified("a", "2", written) {
 				t.Errorf("told of %v", events)

@@ -235,6 +235,7 @@ func TestViewsOfDeltas(t *testing.T) {
 	for range window + 1 {
 		last = in.putLabelled(t, "new", "1", "prod")
 	}
+	in.awaitLoaded(ctx, t) // a watch that resumes does not wait for what is not known yet
 	prod := func(key, text string, created, modified, version int64) *fanoutv1.Object {
 		return &fanoutv1.Object{
 			Key: key, Value: &fanoutv1.Object_Text{Text: text}, ContentType: object.ContentText, Labels: map[string]string{"env": "prod"},
