@@ -23,6 +23,7 @@ type fanout struct {
 	resources      resources
 	drain          *drain
 	sessions       *sessions
+	limits         *limits
 	watchTimeLimit time.Duration // see Config
 	watchGrace     time.Duration // the same
 }
@@ -99,11 +100,20 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (encoded, 
 	if err := check.err(); err != nil {
 		return nil, err
 	}
-	return untilKnown(page.at == (object.Position{}) && asked.level != exactly, func() (encoded, error) {
+	room, err := f.limits.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list, err := untilKnown(page.at == (object.Position{}) && asked.level != exactly, func() (encoded, error) {
 		view, err := page.view(ctx, resource.source(), asked)
 		if err != nil {
 			return nil, err
 		}
 		return page.read(ctx, view, pageSize)
 	})
+	if err != nil {
+		room.giveBack()
+		return nil, err
+	}
+	return list.on(room), nil
 }

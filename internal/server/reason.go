@@ -27,6 +27,13 @@ const (
 	ReasonStoreFull          Reason = "STORE_FULL"
 	ReasonDraining           Reason = "DRAINING"
 	ReasonInternal           Reason = "INTERNAL"
+
+	ReasonTooManyWatchers         Reason = "TOO_MANY_WATCHERS"
+	ReasonTooManyWatchersOfClient Reason = "TOO_MANY_WATCHERS_OF_CLIENT"
+	ReasonTooManySnapshots        Reason = "TOO_MANY_SNAPSHOTS"
+	ReasonTooManyLists            Reason = "TOO_MANY_LISTS"
+	ReasonRateLimited             Reason = "RATE_LIMITED"
+	ReasonRequestTooLarge         Reason = "REQUEST_TOO_LARGE"
 )
 
 // meaning is what goes with a reason wherever it is given.
@@ -52,4 +59,11 @@ var meanings = map[Reason]meaning{
 	ReasonStoreFull:          {code: codes.ResourceExhausted},
 	ReasonDraining:           {code: codes.Unavailable, retry: true},
 	ReasonInternal:           {code: codes.Internal},
+
+	ReasonTooManyWatchers:         {code: codes.ResourceExhausted, retry: true},
+	ReasonTooManyWatchersOfClient: {code: codes.ResourceExhausted, retry: true},
+	ReasonTooManySnapshots:        {code: codes.ResourceExhausted, retry: true},
+	ReasonTooManyLists:            {code: codes.ResourceExhausted, retry: true},
+	ReasonRateLimited:             {code: codes.ResourceExhausted, retry: true},
+	ReasonRequestTooLarge:         {code: codes.ResourceExhausted},
 }
