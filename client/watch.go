@@ -90,8 +90,8 @@ var ErrClosed = errors.New("the client is closed")
 //
 // An error is the last thing that is returned: that of ctx, [ErrClosed], or one that
 // trying again does not help, which are those with the codes InvalidArgument,
-// NotFound, PermissionDenied, Unimplemented, OutOfRange, FailedPrecondition, and
-// Unauthenticated if a new token is refused as well. Of these, the ones without a
+// NotFound, PermissionDenied, Unimplemented, OutOfRange, FailedPrecondition,
+// Unauthenticated if a new token is refused as well, and [ErrRequestTooLarge]. Of these, the ones without a
 // [Reason] are made between the client and the servers, and do not end a watch that
 // was told something before, except for the tokens.
 func (r *Resource) Watch(ctx context.Context, opts ...WatchOption) iter.Seq2[*Update, error] {

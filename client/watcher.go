@@ -222,6 +222,8 @@ func (w *watcher) isFinal(err error) bool {
 			return false
 		}
 		return true
+	case codes.ResourceExhausted:
+		return errors.Is(e, ErrRequestTooLarge) // everything else passes
 	case codes.Unauthenticated:
 		// The source of tokens may have a newer one.
 		again := w.client.token && !w.refused
