@@ -32,6 +32,7 @@ func callOf(ctx context.Context) *call {
 // The inner ones come behind those who find out who asks.
 
 func (s *Server) unaryCall(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	arrived(ctx)
 	c := &call{}
 	resp, err := handler(context.WithValue(ctx, callKey{}, c), req)
 	s.auditUnary(ctx, c, info.FullMethod, req, resp, err)
@@ -79,6 +80,7 @@ func (s *requestStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
+	arrived(s.Context())
 	if named, ok := m.(interface{ GetResource() string }); ok {
 		callOf(s.Context()).resource = clip(named.GetResource(), maxEchoBytes)
 	}

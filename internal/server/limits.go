@@ -69,6 +69,9 @@ const (
 	// connecting again is worth.
 	leastConnectionAge = time.Minute
 
+	// requestPatience is how long a request may take to come, behind its headers.
+	requestPatience = 30 * time.Second
+
 	// maxHeaderBytes is how large the headers of a request may be, with 32 bytes
 	// for each besides its name and value. A token of a few KiB has room; gRPC's own
 	// limit of 16 MiB is that of no client.
@@ -82,9 +85,11 @@ type limits struct {
 	snapshots   *queue
 	lists       *queue
 	connections *places
-	patience    time.Duration
-	lease       time.Duration
 	refused     map[Reason]*atomic.Int64 // for each reason that a limitError can have
+
+	patience        time.Duration // see turnPatience
+	lease           time.Duration // see lease
+	requestPatience time.Duration // see requestPatience
 }
 
 func newLimits(cfg Limits) *limits {
@@ -97,8 +102,7 @@ func newLimits(cfg Limits) *limits {
 		snapshots:   newQueue(int64(cfg.Snapshots)),
 		lists:       newQueue(cfg.ListBytes),
 		connections: newPlaces(cfg.Connections, cfg.ConnectionsPerClient),
-		patience:    turnPatience,
-		lease:       lease,
+		patience:    turnPatience, lease: lease, requestPatience: requestPatience,
 		refused: map[Reason]*atomic.Int64{
 			ReasonTooManyWatchers: {}, ReasonTooManyWatchersOfClient: {}, ReasonTooManySnapshots: {},
 			ReasonTooManyLists: {}, ReasonRateLimited: {}, ReasonRequestTooLarge: {},

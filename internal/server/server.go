@@ -115,7 +115,7 @@ func New(cfg Config) *Server {
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.WriteBufferSize(writeBufferSize),
 		grpc.WaitForHandlers(true),
-		grpc.InTapHandle(withCutoff),
+		grpc.InTapHandle(s.limits.withCutoff),
 		grpc.ChainUnaryInterceptor(
 			logging.UnaryServerInterceptor(logger(s.log), finished...),
 			s.unaryCall,
