@@ -11,6 +11,7 @@ import (
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 )
 
 // exhaustedInterval is how often the log says that requests are refused because
@@ -49,6 +50,9 @@ func pushbackFor(after time.Duration) string {
 // exhausted notes a request that is refused because something is used up.
 func (s *Server) exhausted(ctx context.Context, err error) {
 	reason := answerTo(err).reason
+	if _, ok := err.(interface{ GRPCStatus() *status.Status }); ok {
+		reason = "" // gRPC itself has refused it
+	}
 	if limit, ok := errors.AsType[*limitError](err); ok {
 		s.limits.refused[reason].Add(1)
 		// It fails where the stream has ended, and then nobody is told.

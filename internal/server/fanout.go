@@ -104,6 +104,12 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (encoded, 
 	if err != nil {
 		return nil, err
 	}
+	held := false // by the response
+	defer func() {
+		if !held {
+			room.giveBack()
+		}
+	}()
 	list, err := untilKnown(page.at == (object.Position{}) && asked.level != exactly, func() (encoded, error) {
 		view, err := page.view(ctx, resource.source(), asked)
 		if err != nil {
@@ -112,8 +118,8 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (encoded, 
 		return page.read(ctx, view, pageSize)
 	})
 	if err != nil {
-		room.giveBack()
 		return nil, err
 	}
+	held = true
 	return list.on(room), nil
 }

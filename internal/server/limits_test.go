@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/server"
 	"github.com/fanoutd/fanoutd/test/race"
 )
@@ -309,6 +310,38 @@ func TestListsThatNobodyReads(t *testing.T) {
 			t.Error("a list of the future was served")
 		}
 	}
+	in.wantNothingTaken(ctx, t)
+}
+
+// A request whose handler panics leaves nothing behind either.
+func TestAPanicGivesBackWhatItHeld(t *testing.T) {
+	in := start(t, settings{
+		limits: server.Limits{ListBytes: 8 << 20, Watchers: 2, Snapshots: 1}, encoder: explodingEncoder{},
+		window: cacher.WindowLimits{MaxChanges: 1},
+	})
+	ctx := within(t)
+	old := in.put(ctx, t, config, "a", "1")
+	for range 3 {
+		in.put(ctx, t, config, "bomb", "1")
+	}
+	in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing) // the window has moved on
+	before := in.seams[config].counted()["List"]
+	in.seams[config].on(func(_ context.Context, method string) error {
+		if method == "List" {
+			panic("bang in a list")
+		}
+		return nil
+	})
+	_, err := in.reads.List(ctx, &fanoutv1.ListRequest{Resource: config, Consistency: exactRevision(old)})
+	wantRefusal(t, err, internal)
+	if in.seams[config].counted()["List"] == before {
+		t.Error("the test is too easy: the past was not read from the store")
+	}
+	_, err = in.reads.Watch(ctx, &fanoutv1.WatchRequest{Resource: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.lines.await(ctx, t, line{"msg": "a handler panicked", "method": "/fanout.v1.FanoutService/Watch"})
 	in.wantNothingTaken(ctx, t)
 }
 

@@ -23,8 +23,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/audit"
 )
 
-// Config says what to serve. All fields are required, but WatchTimeLimit and
-// WatchGrace.
+// Config says what to serve. The fields down to Log are required.
 type Config struct {
 	Resources     []Resource
 	Writes        bool // serve StoreService
