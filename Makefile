@@ -70,6 +70,13 @@ soak: ## Run the randomized end-to-end test for SOAK (default 10m)
 soak-clients: ## Let informers suffer for SOAK (default 10m) with one server, and as long with two
 	FANOUTD_SOAK=$(SOAK) $(if $(RACE),CGO_ENABLED=1 )go test $(RACE) -timeout 0 -count 1 -v ./test/clients
 
+# How many streams or connections each kind of hostile client has.
+HOSTILE ?= 10000
+
+.PHONY: hostile
+hostile: ## Measure what HOSTILE hostile clients (default 10000) cost one who behaves
+	FANOUTD_HOSTILE=$(HOSTILE) go test -count 1 -timeout 0 -v ./test/hostile
+
 FUZZTIME ?= 10m
 
 .PHONY: fuzz

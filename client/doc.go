@@ -74,7 +74,7 @@
 //
 //	if errors.Is(err, client.ErrNotFound) { ... }
 //
-// Get and List are tried again a few times when a server is unavailable. Writes are
-// not, because the first try may have been applied. Watches and informers try again
+// Get and List are tried again a few times when a server is unavailable or has too
+// much to do, which is when it says that it has time for them. Writes are not, because the first try may have been applied. Watches and informers try again
 // until their context ends, unless that cannot help.
 package client

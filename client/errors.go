@@ -60,6 +60,18 @@ const (
 	ErrUnauthenticated Reason = "UNAUTHENTICATED"
 	// ErrIssuerUnavailable: the server does not know the keys of the issuer of JWTs yet.
 	ErrIssuerUnavailable Reason = "ISSUER_UNAVAILABLE"
+	// ErrTooManyWatchers: Watch: the server has as many watches as it may have.
+	ErrTooManyWatchers Reason = "TOO_MANY_WATCHERS"
+	// ErrTooManyWatchersOfClient: Watch: this client has as many as it may have.
+	ErrTooManyWatchersOfClient Reason = "TOO_MANY_WATCHERS_OF_CLIENT"
+	// ErrTooManySnapshots: Watch: the turn to be sent a snapshot did not come in time.
+	ErrTooManySnapshots Reason = "TOO_MANY_SNAPSHOTS"
+	// ErrTooManyLists: List: there was no room for the response in time.
+	ErrTooManyLists Reason = "TOO_MANY_LISTS"
+	// ErrRateLimited: this client asks too often; nothing was done.
+	ErrRateLimited Reason = "RATE_LIMITED"
+	// ErrRequestTooLarge: the request is too large; nothing was done.
+	ErrRequestTooLarge Reason = "REQUEST_TOO_LARGE"
 	// ErrInternal: a bug in the server. A write may have been applied.
 	ErrInternal Reason = "INTERNAL"
 )

@@ -86,7 +86,8 @@ func WithDialOptions(opts ...grpc.DialOption) Option {
 	return func(s *settings) { s.dial = append(s.dial, opts...) }
 }
 
-// Reads are tried again where the server is unavailable, because that does no harm.
+// Reads are tried again where the server is unavailable or has too much to do, because
+// that does no harm. It can say when, in the header grpc-retry-pushback-ms.
 const serviceConfig = `{
 	"loadBalancingConfig": [{"` + balancerName + `": {}}],
 	"methodConfig": [{
@@ -99,7 +100,7 @@ const serviceConfig = `{
 			"initialBackoff": "0.2s",
 			"maxBackoff": "2s",
 			"backoffMultiplier": 3,
-			"retryableStatusCodes": ["UNAVAILABLE"]
+			"retryableStatusCodes": ["UNAVAILABLE", "RESOURCE_EXHAUSTED"]
 		}
 	}]
 }`

@@ -90,10 +90,11 @@ var ErrClosed = errors.New("the client is closed")
 //
 // An error is the last thing that is returned: that of ctx, [ErrClosed], or one that
 // trying again does not help, which are those with the codes InvalidArgument,
-// NotFound, PermissionDenied, Unimplemented, OutOfRange, FailedPrecondition, and
-// Unauthenticated if a new token or certificate is refused as well. Of these, the ones
-// without a [Reason] are made between the client and the servers, and do not end a watch
-// that was told something before, except for the last.
+// NotFound, PermissionDenied, Unimplemented, OutOfRange, FailedPrecondition,
+// Unauthenticated if a new token or certificate is refused as well, and
+// [ErrRequestTooLarge]. Of these, the ones without a [Reason] are made between the client
+// and the servers, and do not end a watch that was told something before, except for
+// Unauthenticated.
 func (r *Resource) Watch(ctx context.Context, opts ...WatchOption) iter.Seq2[*Update, error] {
 	return func(yield func(*Update, error) bool) {
 		w := r.newWatcher(opts)

@@ -160,6 +160,12 @@ func TestWatchesGoOn(t *testing.T) {
 			begins: []string{"nothing", "e/5", "e/5"},
 			lines:  slices.Concat(start, []string{"synced e/5", "+b@6 +c@6 [e/5]", "+d@6 e/6", "synced e/6"}),
 		},
+		"until the request is too large": {
+			acts:   []act{snapshot, {end: refusal(codes.ResourceExhausted, client.ErrTooManySnapshots)}, {end: refusal(codes.ResourceExhausted, client.ErrRequestTooLarge)}},
+			begins: []string{"nothing", "e/5", "e/5"},
+			lines:  start,
+			end:    client.ErrRequestTooLarge,
+		},
 		"until the resource is unknown": {
 			acts:   []act{snapshot, {end: refusal(codes.NotFound, client.ErrUnknownResource)}},
 			begins: []string{"nothing", "e/5"},
@@ -330,8 +336,14 @@ func TestWatchesDoNotStorm(t *testing.T) {
 		least, most   time.Duration // between two streams
 		fewest, limit int           // streams in ten minutes
 	}{
-		"lost":                             {end: lost, most: 5 * time.Second, fewest: 120, limit: 600},
-		"not ready":                        {end: refusal(codes.Unavailable, client.ErrNotReady, retryIn(5)), least: 5 * time.Second, most: 10 * time.Second, fewest: 60, limit: 120},
+		"lost":      {end: lost, most: 5 * time.Second, fewest: 120, limit: 600},
+		"not ready": {end: refusal(codes.Unavailable, client.ErrNotReady, retryIn(5)), least: 5 * time.Second, most: 10 * time.Second, fewest: 60, limit: 120},
+		"over the limit": {
+			end: refusal(codes.ResourceExhausted, client.ErrTooManyWatchersOfClient, retryIn(5)), least: 5 * time.Second, most: 10 * time.Second, fewest: 60, limit: 120,
+		},
+		"too often": {
+			end: refusal(codes.ResourceExhausted, client.ErrRateLimited, retryIn(1)), least: time.Second, most: 6 * time.Second, fewest: 100, limit: 300,
+		},
 		"lost each time it has caught up":  {messages: snapshot, end: lost, most: 5 * time.Second, fewest: 120, limit: 600},
 		"ended each time it has caught up": {messages: snapshot, end: errOK, fewest: 120, limit: 600},
 		"drained each time it has caught up": {

@@ -222,6 +222,8 @@ func (w *watcher) isFinal(err error) bool {
 			return false
 		}
 		return true
+	case codes.ResourceExhausted:
+		return errors.Is(e, ErrRequestTooLarge) // everything else passes
 	case codes.Unauthenticated:
 		// There may be a newer token or certificate by now.
 		again := w.client.renewable && !w.refused

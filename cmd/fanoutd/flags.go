@@ -28,8 +28,29 @@ func bind(c *config.Config) []flagGroup {
 		group("Server", func(fs *pflag.FlagSet) {
 			fs.StringVar(&c.Listen, "listen", c.Listen, "`address` of the gRPC service, as host:port; an empty host means all addresses of the machine")
 			fs.Var(&c.ShutdownGrace, "shutdown-grace", "how long a stop may take before requests are cut off")
+			fs.Var(&c.DrainDelay, "drain-delay", "how long a server that stops goes on as before, apart from its health, so that load balancers notice")
+			fs.Var(&c.DrainPeriod, "drain-period", "over how much time a server that stops then spreads the ends of watches, before the grace begins")
 			fs.StringVar(&c.LogLevel, "log-level", c.LogLevel, "least `severity` that is logged: debug, info, warn or error")
 			fs.StringVar(&c.LogFormat, "log-format", c.LogFormat, "`format` of the log on standard error: text or json")
+		}),
+		group("Limits", func(fs *pflag.FlagSet) {
+			fs.IntVar(&c.MaxWatchers, "max-watchers", c.MaxWatchers, "`number` of watches at once; 0, here and below: no limit")
+			fs.IntVar(&c.MaxWatchersPerClient, "max-watchers-per-client", c.MaxWatchersPerClient,
+				"`number` of watches of one client, who is known by its identity or else by its address")
+			fs.IntVar(&c.MaxSnapshots, "max-snapshots", c.MaxSnapshots, "`number` of snapshots and differences that are sent at once; the others wait for their turn")
+			fs.Var(&c.MaxListMemory, "max-list-memory", "size of the responses of lists that are on their way")
+			fs.Var(&c.MaxRequestSize, "max-request-size", "size of the largest request")
+			fs.Float64Var(&c.MaxRequestRate, "max-request-rate", c.MaxRequestRate, "`number` of requests that a client may begin per second")
+			fs.IntVar(&c.MaxRequestBurst, "max-request-burst", c.MaxRequestBurst,
+				"`number` of requests that it may begin at once when it has not asked for a while; 0: as many as in a second")
+			fs.IntVar(&c.MaxStreamsPerConnection, "max-streams-per-connection", c.MaxStreamsPerConnection, "`number` of requests and watches on one connection")
+			fs.IntVar(&c.MaxConnections, "max-connections", c.MaxConnections, "`number` of connections at once")
+			fs.IntVar(&c.MaxConnectionsPerClient, "max-connections-per-client", c.MaxConnectionsPerClient, "`number` of connections from one address")
+		}),
+		group("Audit log", func(fs *pflag.FlagSet) {
+			fs.StringVar(&c.AuditLog, "audit-log", c.AuditLog, "`file` with a line of JSON for each write, denial and act of an operator; -: standard error; empty: none")
+			fs.Var(&c.AuditLogSize, "audit-log-size", "size at which the file is rotated, in whole MiB")
+			fs.IntVar(&c.AuditLogBackups, "audit-log-backups", c.AuditLogBackups, "`number` of rotated files that are kept; 0: all")
 		}),
 		group("HTTP and JSON", func(fs *pflag.FlagSet) {
 			fs.StringVar(&c.AdminListen, "admin-listen", c.AdminListen,

@@ -20,6 +20,12 @@ var byReason = map[string]int{
 	"PAGE_TOKEN_EXPIRED":  http.StatusGone,
 	"POSITION_EXPIRED":    http.StatusGone,
 	"EPOCH_CHANGED":       http.StatusGone,
+	"REQUEST_TOO_LARGE":   http.StatusRequestEntityTooLarge,
+
+	// Everybody together has asked for too much, not the client.
+	"TOO_MANY_WATCHERS":  http.StatusServiceUnavailable,
+	"TOO_MANY_SNAPSHOTS": http.StatusServiceUnavailable,
+	"TOO_MANY_LISTS":     http.StatusServiceUnavailable,
 }
 
 // httpStatus returns the HTTP status of an error.

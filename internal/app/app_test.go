@@ -19,8 +19,11 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 )
 
-// Nothing that was started is left when Run, or a Build that failed, has returned.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// Nothing that was started is left when Run, or a Build that failed, has returned, but
+// a goroutine of the library that rotates the audit log.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("gopkg.in/natefinch/lumberjack%2ev2.(*Logger).millRun"))
+}
 
 func testConfig(t *testing.T) config.Config {
 	cfg := config.Defaults()

@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/audit"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/internal/crypt"
@@ -28,6 +29,7 @@ type App struct {
 	admin     net.Listener // nil: no HTTP
 	security  *security
 	store     *store.Store
+	audit     *audit.Log // nil: none
 	resources []server.Resource
 	keys      *crypt.Keyring
 	files     []*reload.File // that are followed
@@ -57,6 +59,13 @@ func Build(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, er
 	}
 	if err := a.openKeys(); err != nil {
 		return nil, err
+	}
+	if cfg.AuditLog != "" {
+		if a.audit, err = audit.Open(audit.Config{
+			Path: cfg.AuditLog, MaxBytes: int64(cfg.AuditLogSize), Backups: cfg.AuditLogBackups, Log: log,
+		}); err != nil {
+			return nil, err
+		}
 	}
 	if a.store, err = openStore(ctx, cfg, log); err != nil {
 		return nil, err
@@ -152,6 +161,9 @@ func (a *App) close() error {
 		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			errs = append(errs, fmt.Errorf("close the listener: %w", err))
 		}
+	}
+	if a.audit != nil {
+		errs = append(errs, a.audit.Close())
 	}
 	if a.store != nil {
 		errs = append(errs, a.store.Close())

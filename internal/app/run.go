@@ -21,8 +21,9 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	return a.Run(ctx)
 }
 
-// Run serves until ctx is done or serving fails, then stops everything in the
-// reverse order: requests and streams, dispatch, the cachers, the store.
+// Run serves until ctx is done, and then drains, or serving fails; then it stops
+// everything in the reverse order: requests and streams, dispatch, the cachers, the
+// store.
 func (a *App) Run(ctx context.Context) error {
 	srv := server.New(server.Config{
 		Resources:      a.resources,
@@ -32,6 +33,10 @@ func (a *App) Run(ctx context.Context) error {
 		TLS:            a.security.tls("h2"),
 		Authenticator:  a.security.authenticator,
 		WatchTimeLimit: time.Duration(a.cfg.WatchTimeLimit),
+		Limits:         limits(a.cfg),
+		Audit:          a.audit,
+		DrainDelay:     time.Duration(a.cfg.DrainDelay),
+		DrainPeriod:    time.Duration(a.cfg.DrainPeriod),
 		Log:            a.log,
 	})
 	web, err := a.web(srv)
@@ -58,14 +63,16 @@ func (a *App) Run(ctx context.Context) error {
 	failed := make(chan error, 2)
 	serving.Go(func() { failed <- srv.Serve(a.listener) })
 	if web != nil {
-		serving.Go(func() { failed <- web.Serve(a.admin) })
+		serving.Go(func() { failed <- web.Serve(srv.Limited(a.admin)) })
 		a.log.Info("serving HTTP", "address", a.AdminAddr().String())
 	}
 	a.log.Info("serving", "address", a.Addr().String(), "resources", len(a.resources))
 
 	select {
 	case <-ctx.Done():
-		a.log.Info("stopping", "grace", time.Duration(a.cfg.ShutdownGrace))
+		a.log.Info("stopping", "drain_delay", time.Duration(a.cfg.DrainDelay), "drain_period", time.Duration(a.cfg.DrainPeriod),
+			"grace", time.Duration(a.cfg.ShutdownGrace))
+		srv.Drain(background)
 	case err = <-failed:
 	}
 	grace, cancel := context.WithTimeout(background, time.Duration(a.cfg.ShutdownGrace))
@@ -85,4 +92,20 @@ func (a *App) Run(ctx context.Context) error {
 	err = errors.Join(err, a.close())
 	a.log.Info("stopped")
 	return err
+}
+
+// limits returns what clients may take.
+func limits(cfg config.Config) server.Limits {
+	return server.Limits{
+		Watchers:             cfg.MaxWatchers,
+		WatchersPerClient:    cfg.MaxWatchersPerClient,
+		Snapshots:            cfg.MaxSnapshots,
+		ListBytes:            int64(cfg.MaxListMemory),
+		RequestBytes:         int(cfg.MaxRequestSize),
+		StreamsPerConnection: cfg.MaxStreamsPerConnection,
+		Connections:          cfg.MaxConnections,
+		ConnectionsPerClient: cfg.MaxConnectionsPerClient,
+		RequestRate:          cfg.MaxRequestRate,
+		RequestBurst:         cfg.MaxRequestBurst,
+	}
 }

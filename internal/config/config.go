@@ -11,6 +11,25 @@ type Config struct {
 	LogLevel      string   `yaml:"log-level"`
 	LogFormat     string   `yaml:"log-format"`
 
+	DrainDelay  Duration `yaml:"drain-delay"`
+	DrainPeriod Duration `yaml:"drain-period"`
+
+	// Of all but MaxRequestSize 0 is no limit.
+	MaxWatchers             int     `yaml:"max-watchers"`
+	MaxWatchersPerClient    int     `yaml:"max-watchers-per-client"`
+	MaxSnapshots            int     `yaml:"max-snapshots"`
+	MaxListMemory           Size    `yaml:"max-list-memory"`
+	MaxRequestSize          Size    `yaml:"max-request-size"`
+	MaxRequestRate          float64 `yaml:"max-request-rate"`
+	MaxRequestBurst         int     `yaml:"max-request-burst"` // 0: as many as in a second
+	MaxStreamsPerConnection int     `yaml:"max-streams-per-connection"`
+	MaxConnections          int     `yaml:"max-connections"`
+	MaxConnectionsPerClient int     `yaml:"max-connections-per-client"`
+
+	AuditLog        string `yaml:"audit-log"` // empty: none; "-": standard error
+	AuditLogSize    Size   `yaml:"audit-log-size"`
+	AuditLogBackups int    `yaml:"audit-log-backups"` // 0: all
+
 	AdminListen string   `yaml:"admin-listen"` // empty: nowhere
 	AdminHosts  []string `yaml:"admin-hosts"`
 
@@ -64,6 +83,17 @@ func Defaults() Config {
 		ShutdownGrace:            Duration(10 * time.Second),
 		LogLevel:                 "info",
 		LogFormat:                "text",
+		DrainPeriod:              Duration(5 * time.Second),
+		MaxWatchers:              200_000,
+		MaxWatchersPerClient:     50_000,
+		MaxSnapshots:             256,
+		MaxListMemory:            512 * MiB,
+		MaxRequestSize:           4 * MiB,
+		MaxStreamsPerConnection:  10_000,
+		MaxConnections:           50_000,
+		MaxConnectionsPerClient:  10_000,
+		AuditLogSize:             100 * MiB,
+		AuditLogBackups:          10,
 		AdminListen:              "127.0.0.1:7421",
 		TLSClientAuth:            ClientAuthOptional,
 		JWTNameClaim:             "sub",

@@ -22,6 +22,9 @@ func (c *Config) Problems() Problems {
 	var v validator
 	v.check("listen", checkAddress(c.Listen))
 	between(&v, "shutdown-grace", c.ShutdownGrace, Duration(100*time.Millisecond), Duration(time.Hour))
+	between(&v, "drain-delay", c.DrainDelay, 0, Duration(time.Hour))
+	between(&v, "drain-period", c.DrainPeriod, 0, Duration(time.Hour))
+	v.limits(c)
 	v.oneOf("log-level", c.LogLevel, "debug", "info", "warn", "error")
 	v.oneOf("log-format", c.LogFormat, "text", "json")
 	if c.AdminListen != "" {

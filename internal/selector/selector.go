@@ -20,6 +20,10 @@ import (
 // writes, and keeps parsing and matching cheap.
 const MaxBytes = 4096
 
+// MaxRequirements is how many requirements a selector may have: each is looked at
+// for each change that it may concern. Kubernetes has no limit of its own.
+const MaxRequirements = 128
+
 // The fields that every object has.
 const (
 	KeyField  = "key"  // its key
@@ -114,6 +118,9 @@ func ParseLabels(text string) (Selector, error) {
 	if len(requirements) == 0 {
 		return Selector{}, nil
 	}
+	if err := checkCount(len(requirements)); err != nil {
+		return Selector{}, err
+	}
 	canonical := labels.NewSelector()
 	seen := map[string]bool{}
 	for _, r := range requirements {
@@ -165,6 +172,9 @@ func ParseFields(text string, declared []string) (Selector, error) {
 	if err != nil {
 		return Selector{}, err
 	}
+	if err := checkCount(len(parsed.Requirements())); err != nil {
+		return Selector{}, err
+	}
 	var s Selector
 	var canonical []string
 	for _, r := range parsed.Requirements() {
@@ -191,6 +201,13 @@ func ParseFields(text string, declared []string) (Selector, error) {
 	slices.Sort(canonical)
 	s.canonical = strings.Join(canonical, ",")
 	return s, nil
+}
+
+func checkCount(n int) error {
+	if n > MaxRequirements {
+		return fmt.Errorf("has %d requirements, the limit is %d", n, MaxRequirements)
+	}
+	return nil
 }
 
 func checkText(text string) error {

@@ -143,6 +143,25 @@ func TestSelectorsThatAreNone(t *testing.T) {
 	}
 }
 
+// Each requirement costs something with each change, so there are only so many.
+func TestSelectorsWithManyRequirements(t *testing.T) {
+	ofLabels := func(n int) string { return strings.Repeat("a!=b,", n-1) + "a!=b" }
+	ofFields := func(n int) string { return strings.Repeat("key!=a,", n-1) + "key!=a" }
+	const most = selector.MaxRequirements
+	if _, err := selector.ParseLabels(ofLabels(most)); err != nil {
+		t.Error(err)
+	}
+	if _, err := selector.ParseFields(ofFields(most), declared); err != nil {
+		t.Error(err)
+	}
+	if _, err := selector.ParseLabels(ofLabels(most + 1)); err == nil {
+		t.Error("too many requirements of labels are taken")
+	}
+	if _, err := selector.ParseFields(ofFields(most+1), declared); err == nil {
+		t.Error("too many requirements of fields are taken")
+	}
+}
+
 func FuzzSelectors(f *testing.F) {
 	f.Add("a in (1,2),!b", "region=eu,name!=x")
 	f.Add("a==1", "key=a\\,b")

@@ -24,6 +24,19 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
+// on returns the same response, which gives back the room that it takes when it is no
+// longer held.
+func (e encoded) on(room *share) encoded {
+	if room == nil {
+		return e
+	}
+	room.shrink(int64(mem.BufferSlice(e).Len()))
+	last := len(e) - 1
+	l := loan{room}
+	e[last] = mem.NewBuffer(l.piece(e[last].ReadOnlyData()), l)
+	return e
+}
+
 // joined returns the response that is made of the pieces, one after the other.
 func joined(pieces [][]byte, last []byte) encoded {
 	e := make(encoded, 0, len(pieces)+1)

@@ -3,10 +3,9 @@ package server
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc/tap"
-
-	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
 // cutoff is the context of a stream whose client can be given up. A handler that
@@ -16,28 +15,40 @@ type cutoff struct {
 	context.Context
 	cancel context.CancelFunc
 	done   atomic.Bool
+	late   *time.Timer // gives up a client whose request does not come
 }
 
 type cutoffKey struct{}
 
-// withCutoff gives each watch a cutoff before its stream begins. It is a
-// [tap.ServerInHandle].
-func withCutoff(ctx context.Context, info *tap.Info) (context.Context, error) {
-	if info.FullMethodName != fanoutv1.FanoutService_Watch_FullMethodName {
-		return ctx, nil
-	}
+// withCutoff gives each request a cutoff before its stream begins. It is a
+// [tap.ServerInHandle]. Behind the headers the request itself has to come in time:
+// until then a goroutine waits for it, which nobody else sees.
+func (l *limits) withCutoff(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	c := &cutoff{}
 	c.Context, c.cancel = context.WithCancel(ctx)
+	c.late = time.AfterFunc(l.requestPatience, c.end)
+	context.AfterFunc(ctx, func() { c.late.Stop() })
 	return c, nil
+}
+
+// arrived says that the request with this context has come.
+func arrived(ctx context.Context) {
+	if c, ok := ctx.Value(cutoffKey{}).(*cutoff); ok {
+		c.late.Stop()
+	}
 }
 
 // cutOff gives up the client of the stream with this context: whatever is being
 // sent to it fails, and it finds DEADLINE_EXCEEDED behind what it has not read.
 func cutOff(ctx context.Context) {
 	if c, ok := ctx.Value(cutoffKey{}).(*cutoff); ok {
-		c.done.Store(true)
-		c.cancel()
+		c.end()
 	}
+}
+
+func (c *cutoff) end() {
+	c.done.Store(true)
+	c.cancel()
 }
 
 // Value implements [context.Context].

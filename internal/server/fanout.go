@@ -24,8 +24,9 @@ type fanout struct {
 	drain          *drain
 	sessions       *sessions
 	examine        func(*session) error // why a watch may not go on, or nil
-	watchTimeLimit time.Duration        // see Config
-	watchGrace     time.Duration        // the same
+	limits         *limits
+	watchTimeLimit time.Duration // see Config
+	watchGrace     time.Duration // the same
 }
 
 // Get implements FanoutService.
@@ -100,11 +101,26 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (encoded, 
 	if err := check.err(); err != nil {
 		return nil, err
 	}
-	return untilKnown(page.at == (object.Position{}) && asked.level != exactly, func() (encoded, error) {
+	room, err := f.limits.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	held := false // by the response
+	defer func() {
+		if !held {
+			room.giveBack()
+		}
+	}()
+	list, err := untilKnown(page.at == (object.Position{}) && asked.level != exactly, func() (encoded, error) {
 		view, err := page.view(ctx, resource.source(), asked)
 		if err != nil {
 			return nil, err
 		}
 		return page.read(ctx, view, pageSize)
 	})
+	if err != nil {
+		return nil, err
+	}
+	held = true
+	return list.on(room), nil
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/audit"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/crypt"
 	"github.com/fanoutd/fanoutd/internal/direct"
@@ -137,6 +138,11 @@ type settings struct {
 	schemas      map[string]object.Schema          // by resource; default: nothing declared
 	keys         *crypt.Keyring                    // values are encrypted with; default: they are not
 	plain        bool                              // values are not encrypted although there are keys
+	limits       server.Limits                     // default: none
+	audit        *audit.Log                        // default: none
+	drainDelay   time.Duration                     // default: none
+	drainPeriod  time.Duration                     // default: all at once
+	prepare      func(*server.Server)              // before it serves
 }
 
 // start returns an instance over an etcd of its own.
@@ -163,6 +169,7 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 		MaxValueBytes:  maxValueBytes,
 		MaxOperations:  maxOperations,
 		WatchTimeLimit: with.timeLimit, WatchGrace: with.grace,
+		Limits: with.limits, Audit: with.audit, DrainDelay: with.drainDelay, DrainPeriod: with.drainPeriod,
 		Log: log,
 	}
 	for name, codecName := range codecOf {
@@ -199,6 +206,10 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 	if with.configure != nil {
 		with.configure(&cfg)
 	}
+	in.server = server.New(cfg)
+	if with.prepare != nil {
+		with.prepare(in.server)
+	}
 	in.run(t, cfg)
 	in.conn = dial(t, in.address)
 	in.reads, in.writes = fanoutv1.NewFanoutServiceClient(in.conn), fanoutv1.NewStoreServiceClient(in.conn)
@@ -213,7 +224,6 @@ func (in *instance) run(t *testing.T, cfg server.Config) {
 		t.Fatal(err)
 	}
 	in.address = listener.Addr().String()
-	srv := server.New(cfg)
 	var dispatchers, cachers, serving sync.WaitGroup
 	cacherCtx, stopCachers := context.WithCancel(context.Background())
 	dispatchCtx, stopDispatchers := context.WithCancel(context.Background())
@@ -226,15 +236,14 @@ func (in *instance) run(t *testing.T, cfg server.Config) {
 		dispatchers.Go(func() { r.Dispatcher.Run(dispatchCtx) })
 	}
 	serving.Go(func() {
-		if err := srv.Serve(listener); err != nil {
+		if err := in.server.Serve(listener); err != nil {
 			t.Error(err)
 		}
 	})
-	in.server = srv
 	var once sync.Once
 	in.stop = func(ctx context.Context) {
 		once.Do(func() {
-			srv.Stop(ctx)
+			in.server.Stop(ctx)
 			serving.Wait()
 			stopDispatchers()
 			dispatchers.Wait()

@@ -50,7 +50,7 @@ func TestEveryRequestIsLoggedOnceItIsFinished(t *testing.T) {
 		{nil, codes.OK, "DEBUG"},
 		{&object.ConflictError{}, codes.FailedPrecondition, "DEBUG"},
 		{object.ErrUnavailable, codes.Unavailable, "DEBUG"},
-		{object.ErrNoSpace, codes.ResourceExhausted, "WARN"},
+		{object.ErrNoSpace, codes.ResourceExhausted, "DEBUG"},
 		{errors.New("a bug"), codes.Internal, "ERROR"},
 	} {
 		in.failWrites(c.err)

@@ -29,6 +29,13 @@ const (
 	ReasonUnauthenticated    Reason = "UNAUTHENTICATED"
 	ReasonIssuerUnavailable  Reason = "ISSUER_UNAVAILABLE"
 	ReasonInternal           Reason = "INTERNAL"
+
+	ReasonTooManyWatchers         Reason = "TOO_MANY_WATCHERS"
+	ReasonTooManyWatchersOfClient Reason = "TOO_MANY_WATCHERS_OF_CLIENT"
+	ReasonTooManySnapshots        Reason = "TOO_MANY_SNAPSHOTS"
+	ReasonTooManyLists            Reason = "TOO_MANY_LISTS"
+	ReasonRateLimited             Reason = "RATE_LIMITED"
+	ReasonRequestTooLarge         Reason = "REQUEST_TOO_LARGE"
 )
 
 // meaning is what goes with a reason wherever it is given.
@@ -56,4 +63,11 @@ var meanings = map[Reason]meaning{
 	ReasonUnauthenticated:    {code: codes.Unauthenticated},
 	ReasonIssuerUnavailable:  {code: codes.Unavailable, retry: true},
 	ReasonInternal:           {code: codes.Internal},
+
+	ReasonTooManyWatchers:         {code: codes.ResourceExhausted, retry: true},
+	ReasonTooManyWatchersOfClient: {code: codes.ResourceExhausted, retry: true},
+	ReasonTooManySnapshots:        {code: codes.ResourceExhausted, retry: true},
+	ReasonTooManyLists:            {code: codes.ResourceExhausted, retry: true},
+	ReasonRateLimited:             {code: codes.ResourceExhausted, retry: true},
+	ReasonRequestTooLarge:         {code: codes.ResourceExhausted},
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/genproto/googleapis/rpc/code"
@@ -54,6 +55,12 @@ var examples = []error{
 	errNoCredentials,
 	access.ErrUnavailable,
 	errPanic,
+	&limitError{reason: ReasonTooManyWatchers, limit: 1},
+	&limitError{reason: ReasonTooManyWatchersOfClient, limit: 1, client: "a"},
+	&limitError{reason: ReasonTooManySnapshots, limit: 1},
+	&limitError{reason: ReasonTooManyLists, limit: 1},
+	&limitError{reason: ReasonRateLimited, limit: 1, client: "a", after: time.Second},
+	&limitError{reason: ReasonRequestTooLarge, limit: 1, size: 2},
 	object.ErrCompacted, // nobody should ever see it
 }
 

@@ -23,10 +23,10 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/audit"
 )
 
-// Config says what to serve. All fields are required, but WatchTimeLimit, WatchGrace
-// and those that say who may connect.
+// Config says what to serve. The fields down to Log are required.
 type Config struct {
 	Resources     []Resource
 	Writes        bool // serve StoreService
@@ -56,6 +56,21 @@ type Config struct {
 	// what it has begun to send and its last position. The stream of a client that
 	// does not read by then ends without them. Default 30 s.
 	WatchGrace time.Duration
+
+	// Limits bound what clients may take. Default: nothing does, but the size of
+	// requests.
+	Limits Limits
+
+	// Audit has the record of writes and denials. Nil: there is none.
+	Audit *audit.Log
+
+	// DrainDelay is how long everything is still served when Drain has begun, for
+	// those to notice who ask for its health. Default: not at all.
+	DrainDelay time.Duration
+
+	// DrainPeriod is over how much time Drain spreads the ends of watches. Default:
+	// none, they end together.
+	DrainPeriod time.Duration
 }
 
 // Server serves the protocol.
@@ -69,6 +84,12 @@ type Server struct {
 
 	authenticator  *access.Authenticator
 	admitAnonymous func(method string) bool
+	limits         *limits
+	refusals       exhausted
+	audit          *audit.Log // nil: none
+
+	drainDelay  time.Duration
+	drainPeriod time.Duration
 
 	local      sync.WaitGroup // the goroutines that serve the connections of Local
 	healthDone sync.WaitGroup // the goroutine that keeps the health service up to date
@@ -94,6 +115,8 @@ func New(cfg Config) *Server {
 	s := &Server{
 		log: cfg.Log, health: health.NewServer(), resources: resources{}, drain: newDrain(), sessions: newSessions(),
 		authenticator: cfg.Authenticator, admitAnonymous: cfg.AdmitAnonymous,
+		limits: newLimits(cfg.Limits), refusals: exhausted{said: map[Reason]*sayings{}}, audit: cfg.Audit,
+		drainDelay: cfg.DrainDelay, drainPeriod: cfg.DrainPeriod,
 	}
 	for i := range cfg.Resources {
 		r := &cfg.Resources[i]
@@ -107,36 +130,35 @@ func New(cfg Config) *Server {
 		s.log.ErrorContext(ctx, "a handler panicked", "method", method(ctx), "panic", p, "stack", string(debug.Stack()))
 		return errPanic
 	})
-	keepalives := keepaliveParameters
-	if cfg.TLS != nil {
-		keepalives.MaxConnectionAge = maxConnectionAge
-	}
-	s.grpc = grpc.NewServer(
+	options := s.limits.options(cfg.WatchTimeLimit, cfg.TLS != nil)
+	options = append(options,
 		grpc.Creds(newTransport(cfg.TLS)),
-		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.ForceServerCodecV2(newCodec()),
-		grpc.KeepaliveParams(keepalives),
-		grpc.KeepaliveEnforcementPolicy(keepaliveLimits),
 		grpc.WriteBufferSize(writeBufferSize),
 		grpc.WaitForHandlers(true),
-		grpc.InTapHandle(withCutoff),
+		grpc.InTapHandle(s.limits.withCutoff),
 		grpc.ChainUnaryInterceptor(
 			logging.UnaryServerInterceptor(logger(s.log), finished...),
+			s.unaryCall,
 			s.unaryStatus,
 			recovery.UnaryServerInterceptor(recovered),
 			auth.UnaryServerInterceptor(s.authenticate),
+			s.unaryRequest,
 		),
 		grpc.ChainStreamInterceptor(
 			logging.StreamServerInterceptor(logger(s.log), finished...),
+			s.streamCall,
 			s.streamStatus,
 			recovery.StreamServerInterceptor(recovered),
 			auth.StreamServerInterceptor(s.authenticate),
 			recheck,
 			s.drain.intercept,
+			s.streamRequest,
 		),
 	)
+	s.grpc = grpc.NewServer(append(options, s.limits.rates()...)...)
 	f := &fanout{
-		resources: s.resources, drain: s.drain, sessions: s.sessions, examine: examine,
+		resources: s.resources, drain: s.drain, sessions: s.sessions, examine: examine, limits: s.limits,
 		watchTimeLimit: cfg.WatchTimeLimit, watchGrace: cmp.Or(cfg.WatchGrace, defaultWatchGrace),
 	}
 	s.grpc.RegisterService(serviceDesc(f), nil)
@@ -163,19 +185,36 @@ func New(cfg Config) *Server {
 
 // Serve serves on the listener until the server is stopped.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.grpc.Serve(l); err != nil {
+	if err := s.grpc.Serve(s.Limited(l)); err != nil {
 		return fmt.Errorf("serve on %s: %w", l.Addr(), err)
 	}
 	return nil
 }
 
-// Stop tells everybody that the server is going away, ends each stream with its
-// last position, and returns when all requests have ended; those that have not
-// when ctx is done are cut off.
-func (s *Server) Stop(ctx context.Context) {
+// Drain says to those who ask for its health that the server is going away, waits
+// for the delay, refuses new watches, and tells those that there are to end, one after
+// the other, over the period, each with its last position. Other requests are served.
+// It returns when that was done, ctx is done or no watch is left.
+func (s *Server) Drain(ctx context.Context) {
+	s.unhealthy()
+	if s.drainDelay > 0 {
+		s.drain.clock.Wait(ctx, s.drain.clock.Now().Add(s.drainDelay), nil)
+	}
+	s.drain.spread(ctx, s.drainPeriod)
+}
+
+// unhealthy has everybody told who asks that nothing is served here any more.
+func (s *Server) unhealthy() {
 	s.stopHealth()
 	s.healthDone.Wait()
 	s.health.Shutdown()
+}
+
+// Stop tells everybody that the server is going away, ends each stream with its
+// last position, and returns when all requests have ended; those that have not
+// when ctx is done are cut off. Drain before it spares others the crowd.
+func (s *Server) Stop(ctx context.Context) {
+	s.unhealthy()
 	cutOff := context.AfterFunc(ctx, s.grpc.Stop)
 	defer cutOff()
 	s.drain.end()
@@ -201,13 +240,11 @@ func logger(log *slog.Logger) logging.Logger {
 // logLevel says how loudly a finished request is logged: what is normal at
 // debugging level, what the server is to blame for as an error. A store that is
 // away and a server that stops are logged where that happens, not once for each
-// of the ten thousand requests that notice.
+// of the ten thousand requests that notice; and what is used up from time to time.
 func logLevel(code codes.Code) logging.Level {
 	switch code {
 	case codes.Internal, codes.Unknown, codes.DataLoss:
 		return logging.LevelError
-	case codes.ResourceExhausted:
-		return logging.LevelWarn
 	}
 	return logging.LevelDebug
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -33,7 +34,8 @@ const maxEchoBytes = object.MaxKeyBytes
 type answer struct {
 	reason   Reason
 	metadata map[string]string
-	message  string // default: what the error says
+	message  string        // default: what the error says
+	after    time.Duration // when a later try may succeed; default: retryDelay
 }
 
 // answerTo is the only table from errors to reasons.
@@ -50,6 +52,7 @@ func answerTo(err error) answer {
 		future      *cacher.FutureError
 		behind      *cacher.BehindError
 		refused     *access.RefusedError
+		limit       *limitError
 	)
 	switch {
 	case errors.As(err, &invalid):
@@ -89,6 +92,8 @@ func answerTo(err error) answer {
 		return answer{reason: ReasonRevisionNotReached, metadata: map[string]string{
 			"asked_revision": revision(behind.Asked), "current_revision": revision(behind.Have),
 		}}
+	case errors.As(err, &limit):
+		return answer{reason: limit.reason, metadata: limit.metadata(), after: limit.after}
 	case errors.Is(err, cacher.ErrNotReady):
 		return answer{reason: ReasonNotReady}
 	case errors.As(err, &refused):
@@ -134,7 +139,7 @@ func statusOf(ctx context.Context, err error) error {
 	}
 	meaning := meanings[a.reason]
 	if meaning.retry {
-		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(retryDelay)})
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(cmp.Or(a.after, retryDelay))})
 	}
 	st := status.New(meaning.code, clip(a.message, maxEchoBytes))
 	detailed, detailsErr := st.WithDetails(details...)
@@ -175,9 +180,16 @@ func (s *Server) edge(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
+	if refused := callOf(ctx).refused; refused != nil {
+		err = refused
+	}
 	told := statusOf(ctx, err)
+	st := status.Convert(told)
+	if st.Code() == codes.ResourceExhausted {
+		s.exhausted(ctx, err)
+	}
 	level := slog.LevelDebug
-	switch st := status.Convert(told); {
+	switch {
 	case st.Code() == codes.Internal, st.Code() == codes.Unknown:
 		level = slog.LevelError
 	case st.Message() == err.Error():

@@ -12,9 +12,6 @@ import (
 )
 
 const (
-	// handshakeTimeout is how long a new connection may take to become one.
-	handshakeTimeout = 20 * time.Second
-
 	// maxConnectionAge is how long a connection with TLS takes new requests: clients
 	// open another one then, at which both sides show the certificates that they have
 	// by that time. Streams go on.

@@ -30,13 +30,18 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 	}
 	watch.limit = shorter(watch.limit, f.timeLimit())
 	watch.options.LastBookmark = lastBookmark(stream.Context(), watch.limit)
-	if !f.drain.enter() {
-		return errDraining
-	}
-	defer f.drain.leave()
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
-	defer context.AfterFunc(f.drain.watches, func() { cancel(errDraining) })()
+	leave, ok := f.drain.enter(func() { cancel(errDraining) })
+	if !ok {
+		return errDraining
+	}
+	defer leave()
+	giveBack, err := f.limits.watch(ctx)
+	if err != nil {
+		return err
+	}
+	defer giveBack()
 	w, err := resource.source().watch(ctx, &watch)
 	if err != nil {
 		if errors.Is(context.Cause(ctx), errDraining) {
@@ -67,20 +72,22 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 		timer := time.AfterFunc(watch.limit, func() { end(errTimeLimit) })
 		defer timer.Stop()
 	}
-	return carry(ctx, &outlet{stream, session}, w)
+	turn := f.limits.newTurn(ctx, &watch)
+	defer turn.end()
+	return carry(ctx, &outlet{stream, session, turn}, w)
 }
 
 // carry brings the messages of a watcher to its client until one of the two, or
 // ctx, ends.
 func carry(ctx context.Context, to *outlet, w watcher) error {
 	for {
-		m, err := w.Next(ctx)
+		m, err := next(ctx, to, w)
 		// What the client does has the causes of its context; all others are ours.
 		end := context.Cause(ctx)
 		ours := end != nil && !errors.Is(end, context.Canceled) && !errors.Is(end, context.DeadlineExceeded)
 		switch {
 		case err == nil:
-			// What Next has returned counts as delivered, so it is sent before
+			// What next has returned counts as delivered, so it is sent before
 			// anything else, be it the last message.
 			if err := to.send(m); err != nil {
 				return err
@@ -94,6 +101,14 @@ func carry(ctx context.Context, to *outlet, w watcher) error {
 			return endWatch(to, w, end)
 		}
 	}
+}
+
+// next waits for the turn of a catch-up, and then for the next message.
+func next(ctx context.Context, to *outlet, w watcher) (dispatch.Message, error) {
+	if err := to.turn.wait(ctx); err != nil {
+		return dispatch.Message{}, err
+	}
+	return w.Next(ctx)
 }
 
 // errTimeLimit ends a watch that has lasted long enough.
@@ -116,15 +131,18 @@ func endWatch(to *outlet, w watcher, reason error) error {
 type outlet struct {
 	stream  grpc.ServerStream
 	session *session // notes what was sent
+	turn    *turn    // to send catch-ups
 }
 
 func (o *outlet) send(m dispatch.Message) error {
 	message := joined(m.Events, wire.AppendHeader(nil, m.Header))
+	o.turn.before(&m.Header)
 	o.session.sending()
 	if err := o.stream.SendMsg(message); err != nil {
 		return err
 	}
 	o.session.sent(&m.Header, mem.BufferSlice(message).Len())
+	o.turn.after(&m.Header)
 	return nil
 }
 

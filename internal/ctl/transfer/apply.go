@@ -132,7 +132,8 @@ func (w *Writing) write(ctx context.Context, batch []Change) error {
 
 // refused reports whether an error is about what was to be written.
 func refused(err error) bool {
-	return errors.Is(err, client.ErrInvalidRequest) || errors.Is(err, client.ErrWriteTooLarge) || errors.Is(err, client.ErrPreconditionFailed)
+	return errors.Is(err, client.ErrInvalidRequest) || errors.Is(err, client.ErrWriteTooLarge) ||
+		errors.Is(err, client.ErrRequestTooLarge) || errors.Is(err, client.ErrPreconditionFailed)
 }
 
 // gone reports whether a deletion was refused because there is nothing to delete any
@@ -158,10 +159,14 @@ func (w *Writing) try(ctx context.Context, batch []Change) error {
 		finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), settling)
 		_, err := w.Resource.Transact(finish, ops...)
 		cancel()
-		if err == nil || !passing(err) || time.Now().After(giveUp) {
+		pause := wait/2 + rand.N(wait)
+		if e, ok := errors.AsType[*client.Error](err); ok && e.Reason == client.ErrRateLimited {
+			// The server is there, and says when it is our turn.
+			pause, giveUp = e.RetryAfter+rand.N(wait), time.Now().Add(w.Patience)
+		} else if err == nil || !passing(err) || time.Now().After(giveUp) {
 			return err
 		}
-		timer := time.NewTimer(wait/2 + rand.N(wait))
+		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 			timer.Stop()

@@ -80,6 +80,25 @@ func TestWritesSurviveARestart(t *testing.T) {
 	}
 }
 
+// A server that limits how often somebody may ask is written to as often as that,
+// however short the patience with one that is away.
+func TestWritesFollowTheRateOfTheServer(t *testing.T) {
+	_, r := newServer(t, func(c *config.Config) { c.MaxRequestRate, c.MaxRequestBurst = 20, 2 })
+	const n = 1300
+	plan, err := NewPlan(t.Context(), r, documents(n), Scope{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := Writing{
+		Resource: r, Labels: true, Patience: time.Millisecond,
+		Done:   func(int) {},
+		Failed: func(c Change, err error) { t.Errorf("%s: %v", c.Key, err) },
+	}
+	if written, failed, err := w.Apply(t.Context(), plan.Changes); err != nil || written != n || failed != 0 {
+		t.Errorf("%d written, %d failed: %v", written, failed, err)
+	}
+}
+
 // Where a server takes less at once, or one object of many is refused, all the others
 // are written.
 func TestBatchesAreHalved(t *testing.T) {

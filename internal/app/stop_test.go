@@ -1,0 +1,61 @@
+package app_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// A server that is told to stop says to each watch where to resume, and has recorded
+// what was written before it has stopped.
+func TestAStopDrainsAndKeepsTheRecord(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.AuditLog = filepath.Join(t.TempDir(), "audit.log")
+	conn, stop := start(t, cfg)
+	reads := fanoutv1.NewFanoutServiceClient(conn)
+	var ended []chan *fanoutv1.WatchResponse
+	for range 20 {
+		stream, err := reads.Watch(t.Context(), &fanoutv1.WatchRequest{Resource: "config", Begin: &fanoutv1.WatchRequest_FromNow{FromNow: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stream.Recv(); err != nil {
+			t.Fatal(err)
+		}
+		last := make(chan *fanoutv1.WatchResponse, 1)
+		ended = append(ended, last)
+		go func() {
+			var m *fanoutv1.WatchResponse
+			for {
+				next, err := stream.Recv()
+				if err != nil {
+					last <- m
+					return
+				}
+				m = next
+			}
+		}()
+	}
+	put, err := fanoutv1.NewStoreServiceClient(conn).Put(t.Context(), &fanoutv1.PutRequest{
+		Resource: "config", Put: &fanoutv1.PutOperation{Key: "app/limits", Value: &fanoutv1.PutOperation_Text{Text: "1"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	for _, last := range ended {
+		if m := <-last; m.GetKind() != fanoutv1.WatchResponse_KIND_DRAINING || m.GetPosition().GetRevision() != put.GetRevision() {
+			t.Errorf("a watch ends with %v, want to be told that it is drained at %d", m, put.GetRevision())
+		}
+	}
+	text, err := os.ReadFile(cfg.AuditLog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(text, []byte(`"keys":["app/limits"]`)) {
+		t.Errorf("the record is %q", text)
+	}
+}

@@ -1,0 +1,110 @@
+package server
+
+import (
+	"context"
+	"path"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/audit"
+)
+
+// maxAuditKeys is how many keys of one transaction are audited; of the others there is
+// only their number.
+const maxAuditKeys = 100
+
+// audited says what kind of request a finished one is for the audit log, and false if
+// it does not belong there: who may not do what it wanted, who has written, and who
+// has acted as an operator.
+func audited(fullMethod string, code codes.Code) (audit.Kind, bool) {
+	service, verb := path.Split(fullMethod)
+	switch {
+	case code == codes.Unauthenticated, code == codes.PermissionDenied:
+		return audit.Denied, true
+	case service == "/"+fanoutv1.StoreService_ServiceDesc.ServiceName+"/":
+		return audit.Write, true
+	case service == "/"+fanoutv1.AdminService_ServiceDesc.ServiceName+"/":
+		// Who looks changes nothing.
+		return audit.Admin, !strings.HasPrefix(verb, "List") && !strings.HasPrefix(verb, "Get")
+	}
+	return "", false
+}
+
+func (s *Server) auditUnary(ctx context.Context, c *call, fullMethod string, req, resp any, err error) {
+	kind, ok := audited(fullMethod, status.Code(err))
+	if !ok || s.audit == nil {
+		return
+	}
+	r := s.record(ctx, c, kind, fullMethod, err)
+	if named, ok := req.(interface{ GetResource() string }); ok {
+		r.Resource = clip(named.GetResource(), maxEchoBytes)
+	}
+	r.Keys, r.KeyCount = keysOf(req)
+	if one, ok := req.(*fanoutv1.EndWatcherRequest); ok {
+		r.Watcher = clip(one.GetId(), maxEchoBytes)
+	}
+	if at, ok := resp.(interface{ GetRevision() int64 }); ok && err == nil {
+		r.Revision = at.GetRevision()
+	}
+	s.audit.Write(r)
+}
+
+func (s *Server) auditStream(ctx context.Context, c *call, fullMethod string, err error) {
+	kind, ok := audited(fullMethod, status.Code(err))
+	if !ok || s.audit == nil {
+		return
+	}
+	r := s.record(ctx, c, kind, fullMethod, err)
+	r.Resource = c.resource
+	s.audit.Write(r)
+}
+
+// record returns what is the same for all requests.
+func (s *Server) record(ctx context.Context, c *call, kind audit.Kind, fullMethod string, err error) *audit.Record {
+	st := status.Convert(err)
+	r := &audit.Record{
+		Kind: kind, Method: strings.TrimPrefix(fullMethod, "/"), Identity: c.identity.Name, Authentication: string(c.identity.Method),
+		Code: st.Code().String(),
+	}
+	r.Peer, r.UserAgent = caller(ctx)
+	for _, detail := range st.Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok {
+			r.Reason = info.GetReason()
+		}
+	}
+	return r
+}
+
+// keysOf returns the keys that a request names, or the first of them, and how many
+// there are.
+func keysOf(req any) (keys []string, count int) {
+	add := func(key string) {
+		if count++; count <= maxAuditKeys {
+			keys = append(keys, clip(key, maxEchoBytes))
+		}
+	}
+	switch r := req.(type) {
+	case *fanoutv1.PutRequest:
+		add(r.GetPut().GetKey())
+	case *fanoutv1.DeleteRequest:
+		add(r.GetDelete().GetKey())
+	case *fanoutv1.TransactRequest:
+		for _, o := range r.GetOperations() {
+			switch one := o.GetOperation().(type) {
+			case *fanoutv1.Operation_Put:
+				add(one.Put.GetKey())
+			case *fanoutv1.Operation_Delete:
+				add(one.Delete.GetKey())
+			case *fanoutv1.Operation_Check:
+				add(one.Check.GetKey())
+			}
+		}
+	case interface{ GetKey() string }: // of a read that was denied
+		add(r.GetKey())
+	}
+	return keys, count
+}

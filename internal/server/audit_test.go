@@ -1,0 +1,166 @@
+package server_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/audit"
+)
+
+// auditFile is an audit log in a file.
+type auditFile struct {
+	*audit.Log
+	path string
+}
+
+func openAudit(t *testing.T) *auditFile {
+	t.Helper()
+	a := &auditFile{path: filepath.Join(t.TempDir(), "audit.log")}
+	var err error
+	if a.Log, err = audit.Open(audit.Config{Path: a.path, Log: slog.New(slog.DiscardHandler)}); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// lines returns what was recorded, without what is different each time.
+func (a *auditFile) lines(t *testing.T) []line {
+	t.Helper()
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(a.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var all []line
+	for s := bufio.NewScanner(f); s.Scan(); {
+		var l line
+		if err := json.Unmarshal(s.Bytes(), &l); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"time", "peer", "user_agent"} {
+			if l[name] == nil {
+				t.Errorf("there is no %s in %v", name, l)
+			}
+			delete(l, name)
+		}
+		delete(l, "level")
+		all = append(all, l)
+	}
+	return all
+}
+
+func TestWritesAndActsOfOperatorsAreAudited(t *testing.T) {
+	log := openAudit(t)
+	in := start(t, settings{audit: log.Log})
+	ctx := within(t)
+	put := in.put(ctx, t, config, "a", secret)
+	in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing) // is not audited, and no other read
+	removed := in.delete(ctx, t, config, "a")
+	_, err := in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: &fanoutv1.PutOperation{
+		Key: "a", Value: &fanoutv1.PutOperation_Text{Text: secret}, IfModRevision: new(put),
+	}})
+	if status.Code(err) != codes.FailedPrecondition {
+		t.Fatal(err)
+	}
+	var operations []*fanoutv1.Operation
+	var keys []any
+	for i := range maxOperations {
+		key := fmt.Sprintf("many/%03d", i)
+		operations = append(operations, &fanoutv1.Operation{Operation: &fanoutv1.Operation_Put{Put: putText(key, secret)}})
+		if i < 100 {
+			keys = append(keys, key)
+		}
+	}
+	transact, err := in.writes.Transact(ctx, &fanoutv1.TransactRequest{Resource: config, Operations: operations})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: putText("/"+strings.Repeat("x", 100_000), secret)}); err == nil {
+		t.Fatal("a bad key is taken")
+	}
+	operator := fanoutv1.NewAdminServiceClient(in.conn)
+	if _, err := operator.ListWatchers(ctx, &fanoutv1.ListWatchersRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := operator.EndWatcher(ctx, &fanoutv1.EndWatcherRequest{Id: "nobody"}); err != nil {
+		t.Fatal(err)
+	}
+	in.stop(ctx)
+
+	want := []line{
+		{"msg": "write", "method": "fanout.v1.StoreService/Put", "resource": config, "keys": []any{"a"}, "revision": float64(put), "code": "OK"},
+		{"msg": "write", "method": "fanout.v1.StoreService/Delete", "resource": config, "keys": []any{"a"}, "revision": float64(removed), "code": "OK"},
+		{"msg": "write", "method": "fanout.v1.StoreService/Put", "resource": config, "keys": []any{"a"}, "code": "FailedPrecondition", "reason": "PRECONDITION_FAILED"},
+		{
+			"msg": "write", "method": "fanout.v1.StoreService/Transact", "resource": config, "keys": keys, "key_count": float64(maxOperations),
+			"revision": float64(transact.GetRevision()), "code": "OK",
+		},
+		{"msg": "write", "method": "fanout.v1.StoreService/Put", "resource": config, "code": "InvalidArgument", "reason": "INVALID_REQUEST"},
+		{"msg": "admin", "method": "fanout.v1.AdminService/EndWatcher", "watcher": "nobody", "code": "OK"},
+	}
+	got := log.lines(t)
+	for _, l := range got {
+		if l["code"] == "InvalidArgument" {
+			if bad := l["keys"].([]any); len(bad[0].(string)) > 1024 {
+				t.Errorf("a key of %d bytes is recorded", len(bad[0].(string)))
+			}
+			delete(l, "keys")
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if text, err := os.ReadFile(log.path); err != nil || strings.Contains(string(text), secret) {
+		t.Errorf("values are in the audit log, or %v", err)
+	}
+}
+
+// Whoever says no, and to whom: the record has it.
+func TestDenialsAreAudited(t *testing.T) {
+	log := openAudit(t)
+	in := start(t, settings{audit: log.Log})
+	ctx := within(t)
+	in.awaitLoaded(ctx, t)
+	in.failWrites(status.Error(codes.PermissionDenied, "not you"))
+	if err := in.tryPut(ctx, ""); status.Code(err) != codes.PermissionDenied {
+		t.Fatal(err)
+	}
+	in.failWrites(status.Error(codes.Unauthenticated, "who are you?"))
+	if err := in.tryPut(ctx, ""); status.Code(err) != codes.Unauthenticated {
+		t.Fatal(err)
+	}
+	in.stop(ctx)
+	want := []line{
+		{"msg": "denied", "method": "fanout.v1.StoreService/Put", "resource": config, "keys": []any{"a"}, "code": "PermissionDenied"},
+		{"msg": "denied", "method": "fanout.v1.StoreService/Put", "resource": config, "keys": []any{"a"}, "code": "Unauthenticated"},
+	}
+	if diff := cmp.Diff(want, log.lines(t)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// Who writes does not wait for the record: a write goes on although nothing can be
+// recorded any more.
+func TestWritesGoOnWithoutTheirRecord(t *testing.T) {
+	log := openAudit(t)
+	in := start(t, settings{audit: log.Log})
+	ctx := within(t)
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	in.put(ctx, t, config, "a", "1")
+}

@@ -1,0 +1,101 @@
+package server
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/fanoutd/fanoutd/internal/access"
+)
+
+// call is what the interceptors of one request leave for each other. They run one
+// within the other: what an inner one finds out, such as who asks, is not in the
+// context of an outer one.
+type call struct {
+	identity access.Identity // who asks, when that is known
+	resource string          // that a stream is asked for
+	refused  error           // what to answer instead of what an interceptor of a library has made of it
+}
+
+type callKey struct{}
+
+// callOf returns the call of a request.
+func callOf(ctx context.Context) *call {
+	if c, ok := ctx.Value(callKey{}).(*call); ok {
+		return c
+	}
+	return &call{} // nobody will look at it
+}
+
+// The interceptors. The outer ones begin a call and have it audited when it is over.
+// The inner ones come behind those who find out who asks.
+
+func (s *Server) unaryCall(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	arrived(ctx)
+	c := &call{}
+	resp, err := handler(context.WithValue(ctx, callKey{}, c), req)
+	s.auditUnary(ctx, c, info.FullMethod, req, resp, err)
+	return resp, err
+}
+
+func (s *Server) streamCall(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	c := &call{}
+	ctx := stream.Context()
+	err := handler(srv, &calledStream{stream, context.WithValue(ctx, callKey{}, c)})
+	s.auditStream(ctx, c, info.FullMethod, err)
+	return err
+}
+
+// calledStream is a stream with the context of its call.
+type calledStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context implements grpc.ServerStream.
+func (s *calledStream) Context() context.Context { return s.ctx }
+
+func (s *Server) unaryRequest(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	callOf(ctx).identity = access.From(ctx)
+	if err := s.limits.request(req); err != nil {
+		return nil, err
+	}
+	return handler(ctx, req)
+}
+
+func (s *Server) streamRequest(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	callOf(stream.Context()).identity = access.From(stream.Context())
+	return handler(srv, &requestStream{stream, s.limits})
+}
+
+// requestStream is a stream whose requests are limited.
+type requestStream struct {
+	grpc.ServerStream
+	limits *limits
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (s *requestStream) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	arrived(s.Context())
+	if named, ok := m.(interface{ GetResource() string }); ok {
+		callOf(s.Context()).resource = clip(named.GetResource(), maxEchoBytes)
+	}
+	return s.limits.request(m)
+}
+
+// request refuses a request that is too large. gRPC itself refuses those of more than
+// twice the size, without a reason, before anybody else sees them.
+func (l *limits) request(m any) error {
+	message, ok := m.(proto.Message)
+	if !ok {
+		return nil
+	}
+	if size := proto.Size(message); size > l.RequestBytes {
+		return &limitError{reason: ReasonRequestTooLarge, what: "request", limit: float64(l.RequestBytes), size: size}
+	}
+	return nil
+}

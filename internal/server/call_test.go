@@ -1,0 +1,95 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/audit"
+)
+
+// oneRequest is a stream on which one request comes.
+type oneRequest struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s oneRequest) Context() context.Context { return s.ctx }
+
+func (s oneRequest) RecvMsg(m any) error {
+	m.(*fanoutv1.WatchRequest).Resource = "config"
+	return nil
+}
+
+// The record has who has asked, although that is found out behind where it is made.
+func TestTheRecordHasWhoHasAsked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	log, err := audit.Open(audit.Config{Path: path, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{limits: newLimits(Limits{}), audit: log}
+	ann := access.Identity{Name: "ann", Method: access.Token}
+	denied := status.Error(codes.PermissionDenied, "no")
+
+	watch := &grpc.StreamServerInfo{FullMethod: fanoutv1.FanoutService_Watch_FullMethodName}
+	handle := func(_ any, stream grpc.ServerStream) error {
+		if err := stream.RecvMsg(&fanoutv1.WatchRequest{}); err != nil {
+			return err
+		}
+		return denied
+	}
+	authenticate := func(_ any, stream grpc.ServerStream) error {
+		return s.streamRequest(nil, oneRequest{stream, access.With(stream.Context(), ann)}, watch, handle)
+	}
+	if err := s.streamCall(nil, oneRequest{nil, t.Context()}, watch, authenticate); status.Code(err) != codes.PermissionDenied {
+		t.Error(err)
+	}
+	get := &grpc.UnaryServerInfo{FullMethod: fanoutv1.FanoutService_Get_FullMethodName}
+	req := &fanoutv1.GetRequest{Resource: "config", Key: "a"}
+	_, err = s.unaryCall(t.Context(), req, get, func(ctx context.Context, req any) (any, error) {
+		return s.unaryRequest(access.With(ctx, ann), req, get, func(context.Context, any) (any, error) { return nil, denied })
+	})
+	if status.Code(err) != codes.PermissionDenied {
+		t.Error(err)
+	}
+
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []map[string]any
+	for l := range bytes.Lines(text) {
+		var one map[string]any
+		if err := json.Unmarshal(l, &one); err != nil {
+			t.Fatal(err)
+		}
+		delete(one, "time")
+		delete(one, "level")
+		got = append(got, one)
+	}
+	want := []map[string]any{
+		{"msg": "denied", "method": "fanout.v1.FanoutService/Watch", "identity": "ann", "authentication": "token", "resource": "config", "code": "PermissionDenied"},
+		{
+			"msg": "denied", "method": "fanout.v1.FanoutService/Get", "identity": "ann", "authentication": "token", "resource": "config",
+			"keys": []any{"a"}, "code": "PermissionDenied",
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

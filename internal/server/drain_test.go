@@ -1,0 +1,97 @@
+package server
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// crowd enters so many watches. What ends them is called with their number.
+func crowd(t *testing.T, d *drain, count int, end func(i int, leave func())) {
+	t.Helper()
+	for i := range count {
+		var leave func()
+		leave, ok := d.enter(func() { end(i, leave) })
+		if !ok {
+			t.Fatal("a watch is refused")
+		}
+	}
+}
+
+func TestWatchesEndEvenlyOverThePeriod(t *testing.T) {
+	const count, period = 1000, 20 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		d := newDrain()
+		began := time.Now()
+		tenths := map[time.Duration]int{}
+		last := -1
+		// Those that do not end, because their clients do not read, do not hold
+		// up the others.
+		crowd(t, d, count, func(i int, leave func()) {
+			tenths[time.Since(began)*10/(period/2)]++ // of the half that a thousand need
+			if i != last+1 {
+				t.Errorf("watch %d ends after watch %d", i, last)
+			}
+			last = i
+		})
+		d.spread(t.Context(), period)
+		for tenth := range time.Duration(10) {
+			// At the edge of a tenth it may be one more or less.
+			if n := tenths[tenth]; n < count/10-1 || n > count/10+1 {
+				t.Errorf("%d of %d watches end in tenth %d, want a tenth", n, count, tenth)
+			}
+		}
+		if _, ok := d.enter(nil); ok {
+			t.Error("a new watch is taken")
+		}
+	})
+}
+
+// Few watches need no time, and none needs none.
+func TestDrainingFewTakesNoTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for count, most := range map[int]time.Duration{0: 0, 1: drainGap, 10: 10 * drainGap} {
+			d := newDrain()
+			ended := 0
+			crowd(t, d, count, func(_ int, leave func()) { ended++ })
+			began := time.Now()
+			d.spread(t.Context(), time.Hour)
+			if took := time.Since(began); took > most || ended != count {
+				t.Errorf("%d of %d watches were ended in %v, want at most %v", ended, count, took, most)
+			}
+		}
+	})
+}
+
+// When all have left for other reasons, nobody waits for the end of the period. When
+// the server must not wait any longer, it does not either.
+func TestDrainingEndsEarly(t *testing.T) {
+	for name, stop := range map[string]func(leave []func(), cancel func()){
+		"nobody is left": func(leave []func(), _ func()) {
+			for _, l := range leave {
+				l()
+			}
+		},
+		"no time is left": func(_ []func(), cancel func()) { cancel() },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDrain()
+			var ended atomic.Int64
+			var leave []func()
+			for range 1000 {
+				l, _ := d.enter(func() { ended.Add(1) })
+				leave = append(leave, l)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			time.AfterFunc(time.Second, func() { stop(leave, cancel) })
+			began := time.Now()
+			d.spread(ctx, 10*time.Second)
+			if took := time.Since(began); took != time.Second || ended.Load() == 1000 {
+				t.Errorf("%s: it took %v, and %d were ended", name, took, ended.Load())
+			}
+		})
+	}
+}

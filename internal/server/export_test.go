@@ -1,0 +1,18 @@
+package server
+
+import "time"
+
+// DrainClock is the time by which watches are ended.
+type DrainClock = drainClock
+
+// SetDrainClock has watches be ended by a clock of the test.
+func (s *Server) SetDrainClock(c DrainClock) { s.drain.clock = c }
+
+// SetRequestPatience says how long a request may take to come.
+func (s *Server) SetRequestPatience(d time.Duration) { s.limits.requestPatience = d }
+
+// SetTurns says how long somebody waits for a turn, and how long a message may keep
+// the place of others.
+func (s *Server) SetTurns(patience, lease time.Duration) {
+	s.limits.patience, s.limits.lease = patience, lease
+}

@@ -1,0 +1,234 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/ratelimit"
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/selector"
+	"google.golang.org/grpc"
+)
+
+// Limits bound what clients may take. A client is who it has shown to be or else the
+// host that it asks from. Zero is no limit, except where something else is said.
+type Limits struct {
+	// Watchers is how many watches there may be at once, and WatchersPerClient how
+	// many of them may be those of one client.
+	Watchers, WatchersPerClient int
+
+	// Snapshots is how many catch-ups of kind RESET or DELTA are sent at once. The
+	// others wait for their turn.
+	Snapshots int
+
+	// ListBytes is how much the responses of lists may hold that have not been
+	// sent yet. Who finds no room waits.
+	ListBytes int64
+
+	// RequestBytes is the size of the largest request. Zero: 4 MiB.
+	RequestBytes int
+
+	// StreamsPerConnection is how many requests and watches one connection carries
+	// at once.
+	StreamsPerConnection int
+
+	// Connections is how many connections there may be at once, and
+	// ConnectionsPerClient how many of them may come from one host.
+	Connections, ConnectionsPerClient int
+
+	// RequestRate is how many requests a client may begin per second, and
+	// RequestBurst how many it may begin at once when it has not asked for a while.
+	// Zero for the latter: as many as in a second.
+	RequestRate  float64
+	RequestBurst int
+}
+
+const (
+	defaultRequestBytes = 4 << 20
+
+	// turnPatience is how long somebody waits for a turn before it is refused. It
+	// is shorter where the client would take the silence for a dead server; but as
+	// with any first word, three seconds are nothing that a client minds.
+	turnPatience      = 10 * time.Second
+	leastTurnPatience = 3 * time.Second
+
+	// lease is how long one message of a catch-up keeps the place of others. A
+	// client that takes longer to read it loses its place and queues anew.
+	lease = time.Second
+
+	// placeDelay is when somebody who found no place should come back: watches last.
+	placeDelay = 2 * time.Second
+
+	// connectionTimeout is how long a client may take to say its first words.
+	connectionTimeout = 10 * time.Second
+
+	// leastConnectionAge is for those who let watches last for no longer than
+	// connecting again is worth.
+	leastConnectionAge = time.Minute
+
+	// requestPatience is how long a request may take to come, behind its headers.
+	requestPatience = 30 * time.Second
+
+	// maxHeaderBytes is how large the headers of a request may be, with 32 bytes
+	// for each besides its name and value. A token of a few KiB has room; gRPC's own
+	// limit of 16 MiB is that of no client.
+	maxHeaderBytes = 64 << 10
+)
+
+// limits are the limits and what is taken of them.
+type limits struct {
+	Limits
+	watchers    *places
+	snapshots   *queue
+	lists       *queue
+	connections *places
+	refused     map[Reason]*atomic.Int64 // for each reason that a limitError can have
+
+	patience        time.Duration // see turnPatience
+	lease           time.Duration // see lease
+	requestPatience time.Duration // see requestPatience
+}
+
+func newLimits(cfg Limits) *limits {
+	if cfg.RequestBytes == 0 {
+		cfg.RequestBytes = defaultRequestBytes
+	}
+	return &limits{
+		Limits:      cfg,
+		watchers:    newPlaces(cfg.Watchers, cfg.WatchersPerClient),
+		snapshots:   newQueue(int64(cfg.Snapshots)),
+		lists:       newQueue(cfg.ListBytes),
+		connections: newPlaces(cfg.Connections, cfg.ConnectionsPerClient),
+		patience:    turnPatience, lease: lease, requestPatience: requestPatience,
+		refused: map[Reason]*atomic.Int64{
+			ReasonTooManyWatchers: {}, ReasonTooManyWatchersOfClient: {}, ReasonTooManySnapshots: {},
+			ReasonTooManyLists: {}, ReasonRateLimited: {}, ReasonRequestTooLarge: {},
+		},
+	}
+}
+
+// options are what gRPC itself limits. A connection is told to end when it is as old
+// as a watch may get: what goes on on it is finished, and the client makes another
+// one, perhaps to a server that was not there before.
+//
+// With certificates it is no older than maxConnectionAge: they are looked at when a
+// connection begins.
+func (l *limits) options(watchTimeLimit time.Duration, certificates bool) []grpc.ServerOption {
+	parameters := keepaliveParameters
+	if watchTimeLimit > 0 {
+		parameters.MaxConnectionAge = max(watchTimeLimit, leastConnectionAge)
+	}
+	if certificates && (watchTimeLimit == 0 || parameters.MaxConnectionAge > maxConnectionAge) {
+		parameters.MaxConnectionAge = maxConnectionAge
+	}
+	options := []grpc.ServerOption{
+		grpc.KeepaliveParams(parameters),
+		grpc.KeepaliveEnforcementPolicy(keepaliveLimits),
+		grpc.ConnectionTimeout(connectionTimeout),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.MaxRecvMsgSize(2 * l.RequestBytes),
+	}
+	if n := l.StreamsPerConnection; n > 0 {
+		options = append(options, grpc.MaxConcurrentStreams(uint32(n)))
+	}
+	return options
+}
+
+// rates are the interceptors that limit how often a client may ask, if anything does.
+func (l *limits) rates() []grpc.ServerOption {
+	if l.RequestRate <= 0 {
+		return nil
+	}
+	r := newRates(l.RequestRate, l.RequestBurst)
+	return []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(selector.UnaryServerInterceptor(ratelimit.UnaryServerInterceptor(r), counted)),
+		grpc.ChainStreamInterceptor(selector.StreamServerInterceptor(ratelimit.StreamServerInterceptor(r), counted)),
+	}
+}
+
+// limitError says that a limit is reached.
+type limitError struct {
+	reason Reason
+	what   string // is limited
+	limit  float64
+	client string        // whose limit it is; empty: everybody's
+	size   int           // of what is too large
+	after  time.Duration // when to come back; 0: never
+}
+
+func (e *limitError) Error() string {
+	limit := strconv.FormatFloat(e.limit, 'f', -1, 64)
+	switch {
+	case e.size > 0:
+		return fmt.Sprintf("the %s has %d bytes, the limit is %s", e.what, e.size, limit)
+	case e.client != "":
+		return fmt.Sprintf("too many %s of %s, the limit is %s", e.what, e.client, limit)
+	}
+	return fmt.Sprintf("too many %s, the limit is %s", e.what, limit)
+}
+
+func (e *limitError) metadata() map[string]string {
+	m := map[string]string{"limit": strconv.FormatFloat(e.limit, 'f', -1, 64)}
+	if e.client != "" {
+		m["client"] = clip(e.client, maxEchoBytes)
+	}
+	if e.size > 0 {
+		m["size"] = strconv.Itoa(e.size)
+	}
+	return m
+}
+
+// watch takes a place for a watch, which must be given back.
+func (l *limits) watch(ctx context.Context) (giveBack func(), err error) {
+	c := clientOf(ctx)
+	giveBack, err = l.watchers.take(c)
+	full, ok := errors.AsType[*fullError](err)
+	switch {
+	case !ok:
+		return giveBack, err
+	case full.own:
+		return nil, &limitError{
+			reason: ReasonTooManyWatchersOfClient, what: "watches", limit: float64(full.limit), client: c.String(), after: placeDelay,
+		}
+	}
+	return nil, &limitError{reason: ReasonTooManyWatchers, what: "watches", limit: float64(full.limit), after: placeDelay}
+}
+
+// list takes room for the response of a list, before anybody knows how large it
+// will be.
+func (l *limits) list(ctx context.Context) (*share, error) {
+	s, err := l.lists.take(ctx, clientOf(ctx), maxListBytes, l.patience)
+	if errors.Is(err, errNoTurn) {
+		return nil, &limitError{reason: ReasonTooManyLists, what: "bytes of lists on their way", limit: float64(l.ListBytes), after: placeDelay}
+	}
+	return s, err
+}
+
+// Usage says what is taken of the limits.
+type Usage struct {
+	Watchers         int   // watches
+	WatchClients     int   // clients that have any
+	Snapshots        int64 // catch-ups that are being sent
+	SnapshotsWaiting int   // catch-ups that wait for their turn
+	ListBytes        int64 // of lists that have not been sent yet
+	ListsWaiting     int   // lists that wait for room
+	Connections      int
+	Refused          map[Reason]int64 // requests that were refused, by reason
+}
+
+// Usage returns what is taken of the limits.
+func (s *Server) Usage() Usage {
+	l := s.limits
+	u := Usage{Refused: map[Reason]int64{}}
+	u.Watchers, u.WatchClients = l.watchers.count()
+	u.Snapshots, u.SnapshotsWaiting, _ = l.snapshots.count()
+	u.ListBytes, u.ListsWaiting, _ = l.lists.count()
+	u.Connections, _ = l.connections.count()
+	for reason, n := range l.refused {
+		u.Refused[reason] = n.Load()
+	}
+	return u
+}

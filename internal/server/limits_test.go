@@ -1,0 +1,508 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/test/race"
+)
+
+// exhausted is the refusal of a request that is over a limit.
+func exhausted(reason server.Reason, metadata map[string]string) refusal {
+	return refusal{Code: codes.ResourceExhausted, Reason: reason, Metadata: metadata, Retry: reason != server.ReasonRequestTooLarge}
+}
+
+// host is a machine of the network of this one, 127.0.0.0/8.
+func host(n int) string { return fmt.Sprintf("127.0.0.%d", n) }
+
+// dialer connects from a host.
+func dialer(from string) *net.Dialer {
+	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+}
+
+// dialFrom returns a connection from a host.
+func (in *instance) dialFrom(t *testing.T, from string, more ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	return dial(t, in.address, append(more, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+		return dialer(from).DialContext(ctx, "tcp", address)
+	}))...)
+}
+
+// awaitUsage waits until what is taken of the limits is as wanted.
+func (in *instance) awaitUsage(ctx context.Context, t *testing.T, what string, is func(server.Usage) bool) {
+	t.Helper()
+	for !is(in.server.Usage()) {
+		if ctx.Err() != nil {
+			t.Fatalf("waiting until %s: %+v", what, in.server.Usage())
+		}
+		runtime.Gosched()
+	}
+}
+
+// wantNothingTaken checks that nothing is left of what clients held, but connections.
+func (in *instance) wantNothingTaken(ctx context.Context, t *testing.T) {
+	t.Helper()
+	in.awaitUsage(ctx, t, "nothing is taken", func(u server.Usage) bool {
+		if u.ListBytes > 0 {
+			runtime.GC() // it finds what a broken connection has left
+		}
+		u.Connections, u.Refused = 0, nil
+		return cmp.Equal(u, server.Usage{})
+	})
+}
+
+// opened returns a function that ends a new watch, or why it was refused.
+func opened(ctx context.Context, reads fanoutv1.FanoutServiceClient, req *fanoutv1.WatchRequest) (end func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	stream, err := reads.Watch(ctx, req)
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	if err != nil {
+		cancel()
+	}
+	return cancel, err
+}
+
+func TestWatchesAreLimitedForEachClientAndInTotal(t *testing.T) {
+	in := start(t, settings{limits: server.Limits{Watchers: 3, WatchersPerClient: 2}})
+	ctx := within(t)
+	in.awaitLoaded(ctx, t)
+	req := &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()}
+	one, other := fanoutv1.NewFanoutServiceClient(in.dialFrom(t, host(2))), fanoutv1.NewFanoutServiceClient(in.dialFrom(t, host(3)))
+	mustOpen := func(reads fanoutv1.FanoutServiceClient) func() {
+		t.Helper()
+		end, err := opened(ctx, reads, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return end
+	}
+	end := []func(){mustOpen(one), mustOpen(one)}
+	_, err := opened(ctx, one, req)
+	wantRefusal(t, err, exhausted(server.ReasonTooManyWatchersOfClient, map[string]string{"limit": "2", "client": host(2)}))
+
+	end = append(end, mustOpen(other)) // it is not hindered
+	_, err = opened(ctx, other, req)
+	wantRefusal(t, err, exhausted(server.ReasonTooManyWatchers, map[string]string{"limit": "3"}))
+
+	end[0]()
+	in.awaitUsage(ctx, t, "the place is free", func(u server.Usage) bool { return u.Watchers == 2 })
+	end = append(end, mustOpen(other))
+	u := in.server.Usage()
+	if u.Watchers != 3 || u.WatchClients != 2 {
+		t.Errorf("the server counts %+v", u)
+	}
+	if u.Refused[server.ReasonTooManyWatchers] != 1 || u.Refused[server.ReasonTooManyWatchersOfClient] != 1 {
+		t.Errorf("the server has counted the refusals %v", u.Refused)
+	}
+	for _, end := range end {
+		end()
+	}
+	in.wantNothingTaken(ctx, t)
+}
+
+// What is refused for another reason has not taken anything either.
+func TestRefusedWatchesHoldNoPlace(t *testing.T) {
+	in := start(t, settings{limits: server.Limits{Watchers: 1, WatchersPerClient: 1, Snapshots: 1}})
+	ctx := within(t)
+	in.awaitLoaded(ctx, t)
+	for range 3 {
+		_, err := opened(ctx, in.reads, &fanoutv1.WatchRequest{Resource: config, Begin: after(&fanoutv1.Position{Epoch: in.epoch(ctx, t), Revision: 1 << 40})})
+		if refusalIn(t, err).Reason != server.ReasonRevisionInFuture {
+			t.Fatal(err)
+		}
+	}
+	in.wantNothingTaken(ctx, t)
+}
+
+// someObjects writes so many objects of 64 KiB.
+func (in *instance) someObjects(ctx context.Context, t *testing.T, count int) {
+	t.Helper()
+	for i := range count {
+		in.put(ctx, t, config, fmt.Sprintf("%04d", i), strings.Repeat("x", 64<<10))
+	}
+}
+
+const narrow = 1 << 10 // a window through which no snapshot fits
+
+// Somebody who does not read its snapshot keeps the place for no longer than the
+// lease.
+func TestAReaderThatStopsLosesItsTurn(t *testing.T) {
+	in := start(t, settings{
+		limits: server.Limits{Snapshots: 1}, messageBytes: 128 << 10,
+		prepare: func(s *server.Server) { s.SetTurns(patience, 100*time.Millisecond) },
+	})
+	ctx := within(t)
+	in.someObjects(ctx, t, 8)
+	stuck := openRaw(ctx, t, in.address, &fanoutv1.WatchRequest{Resource: config}, narrow)
+	stuck.attend()
+	in.awaitUsage(ctx, t, "somebody is sent a snapshot", func(u server.Usage) bool { return u.Snapshots == 1 })
+
+	w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config})
+	if events, _ := w.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET); len(events) != 8 {
+		t.Errorf("the other one was told %d events, want 8", len(events))
+	}
+	// It goes on where it was when it reads again.
+	stuck.grant(t, 1<<30)
+	all, err := stuck.await(ctx, t, "it has caught up", func(s *rawStream) bool { return synced(s.all) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if events := eventsOf(all); len(events) != 8 {
+		t.Errorf("who was stuck was told %d events, want 8", len(events))
+	}
+	in.awaitUsage(ctx, t, "no snapshot is sent", func(u server.Usage) bool { return u.Snapshots == 0 && u.SnapshotsWaiting == 0 })
+}
+
+func TestWhoseTurnDoesNotComeIsToldToComeBack(t *testing.T) {
+	in := start(t, settings{
+		limits: server.Limits{Snapshots: 1}, messageBytes: 128 << 10,
+		prepare: func(s *server.Server) { s.SetTurns(50*time.Millisecond, time.Hour) },
+	})
+	ctx := within(t)
+	in.someObjects(ctx, t, 8)
+	here := in.list(ctx, t, &fanoutv1.ListRequest{Resource: config, PageSize: 1}, nothing).at
+	stuck := openRaw(ctx, t, in.address, &fanoutv1.WatchRequest{Resource: config}, narrow)
+	stuck.attend()
+	in.awaitUsage(ctx, t, "somebody is sent a snapshot", func(u server.Usage) bool { return u.Snapshots == 1 })
+
+	_, err := opened(ctx, in.reads, &fanoutv1.WatchRequest{Resource: config})
+	wantRefusal(t, err, exhausted(server.ReasonTooManySnapshots, map[string]string{"limit": "1"}))
+	// Events need no turn, from now on or from before.
+	for _, req := range []*fanoutv1.WatchRequest{
+		{Resource: config, Begin: fromNow()},
+		{Resource: config, Begin: after(here)},
+	} {
+		end, err := opened(ctx, in.reads, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end()
+	}
+	if err := stuck.conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	in.awaitUsage(ctx, t, "the place is free", func(u server.Usage) bool { return u.Snapshots == 0 })
+	in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config}).catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
+}
+
+// Everybody gets through a narrow door, who reads and who does not.
+func TestAllGetTheirSnapshots(t *testing.T) {
+	const hosts, objects = 10, 8
+	each, stuck := 100, 20
+	if race.Enabled {
+		each = 20
+	}
+	in := start(t, settings{
+		limits: server.Limits{Snapshots: 2}, messageBytes: 128 << 10,
+		prepare: func(s *server.Server) { s.SetTurns(patience, 10*time.Millisecond) },
+	})
+	ctx := within(t)
+	in.someObjects(ctx, t, objects)
+	for range stuck {
+		openRaw(ctx, t, in.address, &fanoutv1.WatchRequest{Resource: config}, narrow).attend()
+	}
+	done, leave := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	for h := range hosts {
+		reads := fanoutv1.NewFanoutServiceClient(in.dialFrom(t, host(2+h)))
+		for range each {
+			group.Go(func() {
+				stream, err := reads.Watch(done, &fanoutv1.WatchRequest{Resource: config})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var all []*fanoutv1.WatchResponse
+				for !synced(all) {
+					m, err := stream.Recv()
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					all = append(all, m)
+				}
+				if n := len(eventsOf(all)); n != objects {
+					t.Errorf("a watcher was told %d objects, want %d", n, objects)
+				}
+			})
+		}
+	}
+	group.Wait()
+	leave()
+}
+
+// openList asks for a list and reads nothing of the response.
+func openList(ctx context.Context, t *testing.T, conn *grpc.ClientConn) {
+	t.Helper()
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, fanoutv1.FanoutService_List_FullMethodName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(stream.SendMsg(&fanoutv1.ListRequest{Resource: config}), stream.CloseSend()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Responses that nobody reads take room until their streams or their connections
+// end. They leave as much as they take.
+func TestListsThatNobodyReads(t *testing.T) {
+	const objects = 16 // a MiB
+	in := start(t, settings{
+		limits:  server.Limits{ListBytes: 5 << 20},
+		prepare: func(s *server.Server) { s.SetTurns(50*time.Millisecond, time.Hour) },
+	})
+	ctx := within(t)
+	in.someObjects(ctx, t, objects)
+	narrowly := []grpc.DialOption{grpc.WithStaticStreamWindowSize(64 << 10), grpc.WithStaticConnWindowSize(64 << 10)}
+	held := func(u server.Usage) bool { return u.ListBytes > objects*64<<10 && u.ListBytes < 2<<20 }
+	list := func(reads fanoutv1.FanoutServiceClient) error {
+		_, err := reads.List(ctx, &fanoutv1.ListRequest{Resource: config})
+		return err
+	}
+	for name, end := range map[string]func(cancel func(), conn *grpc.ClientConn){
+		"stream":     func(cancel func(), _ *grpc.ClientConn) { cancel() },
+		"connection": func(_ func(), conn *grpc.ClientConn) { _ = conn.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := in.dialFrom(t, host(2), narrowly...)
+			stuck, cancel := context.WithCancel(ctx)
+			defer cancel()
+			openList(stuck, t, conn)
+			in.awaitUsage(ctx, t, "a list is held", held)
+			// A second one could be three MiB, and four would be more than is left.
+			err := list(fanoutv1.NewFanoutServiceClient(in.dialFrom(t, host(2))))
+			wantRefusal(t, err, exhausted(server.ReasonTooManyLists, map[string]string{"limit": fmt.Sprint(5 << 20)}))
+			if err := list(fanoutv1.NewFanoutServiceClient(in.dialFrom(t, host(3)))); err != nil {
+				t.Errorf("the list of another client: %v", err)
+			}
+			end(cancel, conn)
+			in.wantNothingTaken(ctx, t)
+		})
+	}
+	// Those that are read leave nothing, nor do those that are refused.
+	for range 10 {
+		if err := list(in.reads); err != nil {
+			t.Error(err)
+		}
+		_, err := in.reads.List(ctx, &fanoutv1.ListRequest{Resource: config, Consistency: exactRevision(1 << 40)})
+		if err == nil {
+			t.Error("a list of the future was served")
+		}
+	}
+	in.wantNothingTaken(ctx, t)
+}
+
+// A request whose handler panics leaves nothing behind either.
+func TestAPanicGivesBackWhatItHeld(t *testing.T) {
+	in := start(t, settings{
+		limits: server.Limits{ListBytes: 8 << 20, Watchers: 2, Snapshots: 1}, encoder: explodingEncoder{},
+		window: cacher.WindowLimits{MaxChanges: 1},
+	})
+	ctx := within(t)
+	old := in.put(ctx, t, config, "a", "1")
+	for range 3 {
+		in.put(ctx, t, config, "bomb", "1")
+	}
+	in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing) // the window has moved on
+	before := in.seams[config].counted()["List"]
+	in.seams[config].on(func(_ context.Context, method string) error {
+		if method == "List" {
+			panic("bang in a list")
+		}
+		return nil
+	})
+	_, err := in.reads.List(ctx, &fanoutv1.ListRequest{Resource: config, Consistency: exactRevision(old)})
+	wantRefusal(t, err, internal)
+	if in.seams[config].counted()["List"] == before {
+		t.Error("the test is too easy: the past was not read from the store")
+	}
+	_, err = in.reads.Watch(ctx, &fanoutv1.WatchRequest{Resource: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.lines.await(ctx, t, line{"msg": "a handler panicked", "method": "/fanout.v1.FanoutService/Watch"})
+	in.wantNothingTaken(ctx, t)
+}
+
+func TestRequestsAreLimitedInSize(t *testing.T) {
+	const limit = 64 << 10
+	in := start(t, settings{limits: server.Limits{RequestBytes: limit}})
+	ctx := within(t)
+	in.put(ctx, t, config, "a", strings.Repeat("x", limit-100))
+	_, err := in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: putText("a", strings.Repeat("x", limit))})
+	refused := refusalIn(t, err)
+	size := refused.Metadata["size"]
+	if diff := cmp.Diff(exhausted(server.ReasonRequestTooLarge, map[string]string{"limit": fmt.Sprint(limit), "size": size}), refused); diff != "" {
+		t.Error(diff)
+	}
+	_, err = opened(ctx, in.reads, &fanoutv1.WatchRequest{Resource: strings.Repeat("x", limit)})
+	if got := refusalIn(t, err).Reason; got != server.ReasonRequestTooLarge {
+		t.Errorf("a large watch is refused with %v", got)
+	}
+	_, err = in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: putText("a", strings.Repeat("x", 2*limit))})
+	if status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a request of twice the size: %v", err)
+	}
+}
+
+func TestHeadersAreLimitedInSize(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	in.awaitLoaded(ctx, t)
+	many := metadata.AppendToOutgoingContext(ctx, "x-much", strings.Repeat("x", 100<<10))
+	if _, err := in.reads.List(many, &fanoutv1.ListRequest{Resource: config}); err == nil {
+		t.Error("100 KiB of headers are taken")
+	}
+	some := metadata.AppendToOutgoingContext(ctx, "x-some", strings.Repeat("x", 32<<10))
+	if _, err := in.reads.List(some, &fanoutv1.ListRequest{Resource: config}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A client that wants more streams on a connection than there may be waits for one
+// to end.
+func TestStreamsOfAConnectionAreLimited(t *testing.T) {
+	in := start(t, settings{limits: server.Limits{StreamsPerConnection: 2}})
+	ctx := within(t)
+	in.awaitLoaded(ctx, t)
+	req := &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()}
+	end, err := opened(ctx, in.reads, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := opened(ctx, in.reads, req); err != nil {
+		t.Fatal(err)
+	}
+	third := make(chan error, 1)
+	go func() {
+		_, err := opened(ctx, in.reads, req)
+		third <- err
+	}()
+	// Another connection has streams of its own, and the third one is not on it.
+	if _, err := opened(ctx, fanoutv1.NewFanoutServiceClient(dial(t, in.address)), req); err != nil {
+		t.Fatal(err)
+	}
+	if n := in.server.Usage().Watchers; n != 3 {
+		t.Errorf("there are %d watches", n)
+	}
+	select {
+	case err := <-third:
+		t.Fatalf("the third stream did not wait: %v", err)
+	default:
+	}
+	end()
+	if err := <-third; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConnectionsAreLimitedForEachHostAndInTotal(t *testing.T) {
+	in := start(t, settings{limits: server.Limits{Connections: 4, ConnectionsPerClient: 2}})
+	ctx := within(t)
+	in.awaitLoaded(ctx, t) // over a connection of host 1
+	// connect returns a connection, nil if it was closed.
+	connect := func(from string) net.Conn {
+		t.Helper()
+		conn, err := dialer(from).DialContext(ctx, "tcp", in.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if deadline, ok := ctx.Deadline(); ok {
+			if err := conn.SetDeadline(deadline); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := io.WriteString(conn, http2Preface+string(http2Frame(http2Settings, nil))); err != nil {
+			return nil
+		}
+		if _, err := conn.Read(make([]byte, 1)); err != nil {
+			return nil
+		}
+		return conn
+	}
+	first := connect(host(2))
+	if first == nil || connect(host(2)) == nil {
+		t.Fatal("two connections of a host are not taken")
+	}
+	if connect(host(2)) != nil {
+		t.Error("a third connection of a host is taken")
+	}
+	if connect(host(3)) == nil {
+		t.Error("the connection of another host is not taken")
+	}
+	if connect(host(4)) != nil {
+		t.Error("a fifth connection is taken")
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	in.awaitUsage(ctx, t, "the connection is gone", func(u server.Usage) bool { return u.Connections == 3 })
+	if connect(host(4)) == nil {
+		t.Error("the place of a connection that was closed is not free")
+	}
+}
+
+func TestTheRateOfRequestsIsLimitedForEachClient(t *testing.T) {
+	const burst = 5
+	in := start(t, settings{limits: server.Limits{RequestRate: 0.001, RequestBurst: burst}})
+	ctx := within(t)
+	one, other := in.dialFrom(t, host(2)), in.dialFrom(t, host(3))
+	list := func(conn *grpc.ClientConn) error {
+		_, err := fanoutv1.NewFanoutServiceClient(conn).List(ctx, &fanoutv1.ListRequest{Resource: config, Consistency: anyRevision()})
+		return err
+	}
+	for range burst - 1 {
+		if err := list(one); err != nil && refusalIn(t, err).Reason != server.ReasonNotReady {
+			t.Fatal(err)
+		}
+	}
+	req := &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()}
+	if _, err := opened(ctx, fanoutv1.NewFanoutServiceClient(one), req); err != nil && refusalIn(t, err).Reason != server.ReasonNotReady {
+		t.Fatal(err)
+	}
+	limited := exhausted(server.ReasonRateLimited, map[string]string{"limit": "0.001", "client": host(2)})
+	err := list(one)
+	wantRefusal(t, err, limited)
+	for _, detail := range status.Convert(err).Details() {
+		// A thousand seconds for each request; the burst has just been used up.
+		if d, ok := detail.(*errdetails.RetryInfo); ok && (d.GetRetryDelay().AsDuration() > 1000*time.Second || d.GetRetryDelay().AsDuration() < 900*time.Second) {
+			t.Errorf("the next turn is said to be in %v", d.GetRetryDelay().AsDuration())
+		}
+	}
+	_, err = opened(ctx, fanoutv1.NewFanoutServiceClient(one), req)
+	wantRefusal(t, err, limited)
+
+	if err := list(other); err != nil && refusalIn(t, err).Reason != server.ReasonNotReady {
+		t.Errorf("another client: %v", err)
+	}
+	if _, err := healthpb.NewHealthClient(one).Check(ctx, &healthpb.HealthCheckRequest{}); err != nil {
+		t.Errorf("asked for its health: %v", err)
+	}
+	// The log says so once, not for each of them.
+	in.lines.await(ctx, t, line{"msg": "requests are refused", "level": "WARN", "reason": "RATE_LIMITED", "client": host(2)})
+	if n := strings.Count(in.lines.text(), `"requests are refused"`); n != 1 {
+		t.Errorf("the log says %d times that requests are refused, want once", n)
+	}
+}

@@ -1,0 +1,69 @@
+package server
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/selector"
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/time/rate"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// rememberedClients is how many clients there are of which it is known how often
+// they have asked. The one that has not asked for the longest time is forgotten
+// first; it then may ask a burst more than it should. A client takes about 200 bytes.
+const rememberedClients = 1 << 16
+
+// rates says how often a client may ask. It is a [ratelimit.Limiter]: clients have
+// buckets of tokens, which fill at a rate, and each request takes one.
+type rates struct {
+	perSecond rate.Limit
+	burst     int
+	buckets   *lru.Cache[client, *rate.Limiter]
+}
+
+func newRates(perSecond float64, burst int) *rates {
+	// It fails for a size that is not positive.
+	buckets, err := lru.New[client, *rate.Limiter](rememberedClients)
+	if err != nil {
+		panic(err)
+	}
+	if burst == 0 {
+		burst = int(math.Ceil(min(perSecond, math.MaxInt32)))
+	}
+	return &rates{perSecond: rate.Limit(perSecond), burst: burst, buckets: buckets}
+}
+
+// Limit implements [ratelimit.Limiter]. The library makes a status of the error that
+// says neither why nor when to come back, so the error is left with the call, too.
+func (r *rates) Limit(ctx context.Context) error {
+	c := clientOf(ctx)
+	bucket, ok := r.buckets.Get(c)
+	if !ok {
+		bucket = rate.NewLimiter(r.perSecond, r.burst)
+		if earlier, found, _ := r.buckets.PeekOrAdd(c, bucket); found {
+			bucket = earlier
+		}
+	}
+	now := time.Now()
+	if bucket.AllowN(now, 1) {
+		return nil
+	}
+	missing := max(1-bucket.TokensAt(now), 0)
+	const rounding = time.Microsecond
+	err := &limitError{
+		reason: ReasonRateLimited, what: "requests per second", limit: float64(r.perSecond), client: c.String(),
+		after: max(time.Duration(missing/float64(r.perSecond)*float64(time.Second))+rounding, time.Millisecond),
+	}
+	callOf(ctx).refused = err
+	return err
+}
+
+// counted matches what counts as a request. Whether the server is healthy can be
+// asked at any time: who asks decides about its life.
+var counted = selector.MatchFunc(func(_ context.Context, c interceptors.CallMeta) bool {
+	return c.Service != healthpb.Health_ServiceDesc.ServiceName
+})

@@ -1,0 +1,81 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// turn is the place of a watch among the catch-ups that are being sent. It belongs to
+// the goroutine of the watch.
+//
+// A watch that begins with nothing waits for it before its snapshot is begun: so the
+// snapshot is as new as the turn, and nothing is held while it waits. One that turns
+// out to need a DELTA or a RESET later is told so at once, and waits before the first
+// part. Whoever does not take a part within the lease has no place any more, and
+// waits again before the next one.
+type turn struct {
+	limits   *limits
+	client   client
+	patience time.Duration
+	due      bool        // a RESET or a DELTA is under way
+	share    *share      // nil: none
+	lease    *time.Timer // nil: nothing is being sent
+}
+
+// newTurn returns the turn of a watch that was asked for with the context.
+func (l *limits) newTurn(ctx context.Context, w *watch) *turn {
+	t := &turn{limits: l, client: clientOf(ctx), patience: l.patience}
+	if every := w.options.BookmarkInterval; every > 0 {
+		t.patience = min(t.patience, max(every, leastTurnPatience))
+	}
+	t.due = w.after == nil && !w.fromNow
+	return t
+}
+
+// wait waits for the turn, if a catch-up is under way that has none.
+func (t *turn) wait(ctx context.Context) error {
+	if !t.due || t.share != nil {
+		return nil
+	}
+	s, err := t.limits.snapshots.take(ctx, t.client, 1, t.patience)
+	if errors.Is(err, errNoTurn) {
+		return &limitError{
+			reason: ReasonTooManySnapshots, what: "snapshots that are being sent", limit: float64(t.limits.Snapshots), after: placeDelay,
+		}
+	}
+	t.share = s
+	return err
+}
+
+// before is called before a message is sent.
+func (t *turn) before(h *object.Header) {
+	if h.Kind == object.CatchUpBegin {
+		t.due = h.CatchUp != object.Replay
+	}
+	if t.share != nil {
+		t.lease = time.AfterFunc(t.limits.lease, t.share.giveBack)
+	}
+}
+
+// after is called when the message was taken.
+func (t *turn) after(h *object.Header) {
+	if t.lease != nil {
+		if !t.lease.Stop() {
+			t.share = nil
+		}
+		t.lease = nil
+	}
+	if h.Kind == object.Synced {
+		t.due = false
+		t.end()
+	}
+}
+
+// end gives the place back.
+func (t *turn) end() {
+	t.share.giveBack()
+	t.share = nil
+}
