@@ -2,9 +2,10 @@ package main
 
 import (
 	"fmt"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/fanoutd/fanoutd/internal/version"
 )
 
 func versionCommand() *cobra.Command {
@@ -13,17 +14,8 @@ func versionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), version())
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), version.Line("fanoutctl"))
 			return err
 		},
 	}
-}
-
-// version returns what the Go command has recorded about the source of the program.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "fanoutctl, unknown version"
-	}
-	return fmt.Sprintf("fanoutctl %s %s", info.Main.Version, info.GoVersion)
 }

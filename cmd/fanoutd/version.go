@@ -2,9 +2,10 @@ package main
 
 import (
 	"fmt"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/fanoutd/fanoutd/internal/version"
 )
 
 func versionCommand() *cobra.Command {
@@ -13,18 +14,8 @@ func versionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), version())
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), version.Line("fanoutd"))
 			return err
 		},
 	}
-}
-
-// version returns what the Go command has recorded about the source of the
-// program: a tag, or the commit it was built from.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "fanoutd, unknown version"
-	}
-	return fmt.Sprintf("fanoutd %s %s", info.Main.Version, info.GoVersion)
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -16,6 +15,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/version"
 )
 
 // maxWatchersPage is the largest number of watches on a page.
@@ -34,7 +34,7 @@ type admin struct {
 func (a *admin) ListResources(ctx context.Context, req *fanoutv1.ListResourcesRequest) (*fanoutv1.ListResourcesResponse, error) {
 	watchers := a.sessions.count()
 	resp := &fanoutv1.ListResourcesResponse{Server: &fanoutv1.ServerStatus{
-		Id: a.sessions.server, Version: version(), Uptime: durationpb.New(time.Since(a.since)),
+		Id: a.sessions.server, Version: version.Get().Version, Uptime: durationpb.New(time.Since(a.since)),
 	}}
 	var describing sync.WaitGroup // etcd is asked about all of them at once
 	for _, name := range slices.Sorted(maps.Keys(a.resources)) {
@@ -50,14 +50,6 @@ func (a *admin) ListResources(ctx context.Context, req *fanoutv1.ListResourcesRe
 	}
 	describing.Wait()
 	return resp, nil
-}
-
-// version returns what the Go command has recorded about the program.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return cmp.Or(info.Main.Version, "(devel)")
-	}
-	return "(devel)"
 }
 
 func stateOf(s source) fanoutv1.ResourceStatus_State {
