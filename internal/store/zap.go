@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"log/slog"
+	"strings"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -67,9 +68,25 @@ func attrs(fields []zapcore.Field) []slog.Attr {
 	out := make([]slog.Attr, 0, len(fields))
 	for _, f := range fields {
 		f.AddTo(encoded)
-		if v, ok := encoded.Fields[f.Key]; ok {
-			out = append(out, slog.Any(f.Key, v))
+		v, ok := encoded.Fields[f.Key]
+		if !ok {
+			continue
 		}
+		if text, isText := v.(string); isText {
+			v = clip(text)
+		}
+		out = append(out, slog.Any(f.Key, v))
 	}
 	return out
+}
+
+// maxTextBytes is how much of a text is logged. etcd shows slow requests in full, and a
+// transaction of us can have thousands of keys.
+const maxTextBytes = 512
+
+func clip(text string) string {
+	if len(text) <= maxTextBytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxTextBytes], "") + "..."
 }
