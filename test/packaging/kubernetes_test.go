@@ -1,0 +1,165 @@
+package packaging
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+// manifests returns what kubectl apply -k would send, by kind and name. A field that
+// Kubernetes does not know is an error.
+func manifests(t *testing.T) map[string]any {
+	t.Helper()
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, "deploy/kubernetes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]any{}
+	for _, r := range resources.Resources() {
+		var into any
+		switch r.GetKind() {
+		case "Namespace":
+			into = &corev1.Namespace{}
+		case "ServiceAccount":
+			into = &corev1.ServiceAccount{}
+		case "Service":
+			into = &corev1.Service{}
+		case "ConfigMap":
+			into = &corev1.ConfigMap{}
+		case "Deployment":
+			into = &appsv1.Deployment{}
+		case "PodDisruptionBudget":
+			into = &policyv1.PodDisruptionBudget{}
+		case "NetworkPolicy":
+			into = &networkingv1.NetworkPolicy{}
+		default:
+			t.Fatalf("this test does not know %s", r.GetKind())
+		}
+		text, err := r.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(into); err != nil {
+			t.Errorf("%s %s: %v", r.GetKind(), r.GetName(), err)
+		}
+		found[r.GetKind()+" "+r.GetName()] = into
+	}
+	return found
+}
+
+// get returns the only object of its type whose key begins as said.
+func get[T any](t *testing.T, all map[string]any, begin string) T {
+	t.Helper()
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if o, ok := all[key].(T); ok && strings.HasPrefix(key, begin) {
+			return o
+		}
+	}
+	t.Fatalf("there is no %s", begin)
+	panic("unreachable")
+}
+
+func TestKubernetes(t *testing.T) {
+	all := manifests(t)
+	deployment := get[*appsv1.Deployment](t, all, "Deployment fanoutd")
+	pod := deployment.Spec.Template
+	labels := pod.Labels
+	if len(labels) == 0 {
+		t.Fatal("pods have no labels")
+	}
+	if n := *deployment.Spec.Replicas; n != 3 {
+		t.Errorf("there are %d replicas", n)
+	}
+	selects := func(what string, selector map[string]string) {
+		t.Helper()
+		if !maps.Equal(selector, deployment.Spec.Selector.MatchLabels) {
+			t.Errorf("%s selects %v, not the pods", what, selector)
+		}
+	}
+	selects("the budget", get[*policyv1.PodDisruptionBudget](t, all, "PodDisruptionBudget").Spec.Selector.MatchLabels)
+	selects("the network policy", get[*networkingv1.NetworkPolicy](t, all, "NetworkPolicy").Spec.PodSelector.MatchLabels)
+	container := pod.Spec.Containers[0]
+	ports := map[string]int32{}
+	for _, p := range container.Ports {
+		ports[p.Name] = p.ContainerPort
+	}
+	for _, name := range []string{"fanoutd", "fanoutd-admin", "fanoutd-one-address"} {
+		service := get[*corev1.Service](t, all, "Service "+name)
+		selects(name, service.Spec.Selector)
+		for _, p := range service.Spec.Ports {
+			if ports[p.TargetPort.StrVal] != p.Port {
+				t.Errorf("port %d of %s leads to %q", p.Port, name, p.TargetPort.StrVal)
+			}
+		}
+	}
+	for name, probe := range map[string]*corev1.Probe{"startup": container.StartupProbe, "readiness": container.ReadinessProbe, "liveness": container.LivenessProbe} {
+		if probe == nil || ports[probe.HTTPGet.Port.StrVal] == 0 {
+			t.Errorf("the %s probe leads nowhere", name)
+		}
+	}
+	for _, c := range pod.Spec.TopologySpreadConstraints {
+		selects("the spread over "+c.TopologyKey, c.LabelSelector.MatchLabels)
+	}
+
+	// The configuration is one that the server takes, and leaves it the time it needs.
+	text := get[*corev1.ConfigMap](t, all, "ConfigMap fanoutd").Data["fanoutd.yaml"]
+	settings := effective(t, text)
+	if got := fmt.Sprint(settings["listen"], settings["admin-listen"]); got != fmt.Sprintf(":%d:%d", ports["grpc"], ports["admin"]) {
+		t.Errorf("the server listens at %s", got)
+	}
+	grace := time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second
+	if stop := duration(t, settings["drain-period"]) + duration(t, settings["shutdown-grace"]); stop >= grace {
+		t.Errorf("a stop may take %v and is given %v", stop, grace)
+	}
+	// Files are where volumes are.
+	for key, value := range settings {
+		path, _ := value.(string)
+		if !strings.HasSuffix(key, "-file") || path == "" {
+			continue
+		}
+		mounted := slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return filepath.Dir(path) == m.MountPath })
+		if !mounted {
+			t.Errorf("%s is %s, which is in no volume", key, path)
+		}
+	}
+}
+
+// effective returns the settings that a configuration file leads to.
+func effective(t *testing.T, text string, environ ...string) map[string]any {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "fanoutd.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	settings := map[string]any{}
+	if err := yaml.Unmarshal([]byte(run(t, ".", environ, fanoutd(t), "config", "print", "--config", path)), &settings); err != nil {
+		t.Fatal(err)
+	}
+	return settings
+}
+
+func duration(t *testing.T, setting any) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(fmt.Sprint(setting))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}

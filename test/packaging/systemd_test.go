@@ -1,0 +1,45 @@
+package packaging
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/unit"
+)
+
+// systemd itself understands the unit, and it leaves the server the time it needs.
+func TestSystemd(t *testing.T) {
+	text := string(read(t, "deploy/systemd/fanoutd.service"))
+	options, err := unit.DeserializeOptions(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := func(name string) (found string) {
+		for _, o := range options {
+			if o.Name == name {
+				found = o.Value
+			}
+		}
+		return found
+	}
+	settings := effective(t, "")
+	if stop := duration(t, settings["drain-period"]) + duration(t, settings["shutdown-grace"]); stop >= duration(t, value("TimeoutStopSec")) || stop < time.Second {
+		t.Errorf("a stop may take %v and is given %s", stop, value("TimeoutStopSec"))
+	}
+	// It verifies that the program exists, too.
+	program, arguments, _ := strings.Cut(value("ExecStart"), " ")
+	server := fanoutd(t)
+	path := filepath.Join(t.TempDir(), "fanoutd.service")
+	if err := os.WriteFile(path, []byte(strings.Replace(text, program, server, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(t, ".", nil, "systemd-analyze", "verify", "--man=no", path)
+	for _, flag := range strings.Fields(arguments) {
+		if strings.HasPrefix(flag, "--") && !strings.Contains(run(t, ".", nil, server, "--help"), flag+" ") {
+			t.Errorf("there is no %s", flag)
+		}
+	}
+}
