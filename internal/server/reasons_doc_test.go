@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -53,6 +54,8 @@ var examples = []error{
 	dispatch.ErrStopped,
 	errNoCredentials,
 	access.ErrUnavailable,
+	&deniedError{access.Identity{Name: "alice", Method: access.Token}, policy.Question{Verb: policy.Get, Resource: "config"}},
+	&deniedError{asked: policy.Question{Verb: policy.Get, Resource: "config"}},
 	errPanic,
 	object.ErrCompacted, // nobody should ever see it
 }

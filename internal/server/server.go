@@ -23,6 +23,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/access/policy"
 )
 
 // Config says what to serve. All fields are required, but WatchTimeLimit, WatchGrace
@@ -56,6 +57,10 @@ type Config struct {
 	// what it has begun to send and its last position. The stream of a client that
 	// does not read by then ends without them. Default 30 s.
 	WatchGrace time.Duration
+
+	// Policy says who may do what. Nil, the default, allows everything. UsePolicy
+	// changes it.
+	Policy *policy.Policy
 }
 
 // Server serves the protocol.
@@ -66,6 +71,7 @@ type Server struct {
 	resources resources
 	drain     *drain
 	sessions  *sessions
+	rights    rights
 
 	authenticator  *access.Authenticator
 	admitAnonymous func(method string) bool
@@ -95,6 +101,7 @@ func New(cfg Config) *Server {
 		log: cfg.Log, health: health.NewServer(), resources: resources{}, drain: newDrain(), sessions: newSessions(),
 		authenticator: cfg.Authenticator, admitAnonymous: cfg.AdmitAnonymous,
 	}
+	s.rights.policy.Store(cfg.Policy)
 	for i := range cfg.Resources {
 		r := &cfg.Resources[i]
 		s.resources[r.Name] = r
@@ -136,15 +143,15 @@ func New(cfg Config) *Server {
 		),
 	)
 	f := &fanout{
-		resources: s.resources, drain: s.drain, sessions: s.sessions, examine: examine,
+		resources: s.resources, drain: s.drain, sessions: s.sessions, rights: &s.rights, examine: s.examine,
 		watchTimeLimit: cfg.WatchTimeLimit, watchGrace: cmp.Or(cfg.WatchGrace, defaultWatchGrace),
 	}
 	s.grpc.RegisterService(serviceDesc(f), nil)
-	a := &admin{resources: s.resources, sessions: s.sessions, since: time.Now()}
+	a := &admin{resources: s.resources, sessions: s.sessions, rights: &s.rights, since: time.Now()}
 	if cfg.Writes {
 		a.rewrites = cfg.MaxOperations
 		fanoutv1.RegisterStoreServiceServer(s.grpc, &writes{
-			resources: s.resources, maxValueBytes: cfg.MaxValueBytes, maxOperations: cfg.MaxOperations,
+			resources: s.resources, rights: &s.rights, maxValueBytes: cfg.MaxValueBytes, maxOperations: cfg.MaxOperations,
 		})
 	}
 	fanoutv1.RegisterAdminServiceServer(s.grpc, a)
@@ -186,10 +193,15 @@ func (s *Server) Stop(ctx context.Context) {
 // Reexamine looks at all watches again and ends those that may not go on, with the
 // error that a new one would get. It is called when what that depends on has changed,
 // such as the tokens that are accepted.
-func (s *Server) Reexamine() { s.sessions.reexamine(examine) }
+func (s *Server) Reexamine() { s.sessions.reexamine(s.examine) }
 
 // examine returns why a watch may not go on, or nil.
-func examine(s *session) error { return s.pass.Check() }
+func (s *Server) examine(w *session) error {
+	if err := w.pass.Check(); err != nil {
+		return err
+	}
+	return s.rights.examine(w.identity, w.question)
+}
 
 // logger writes what the interceptors say with slog.
 func logger(log *slog.Logger) logging.Logger {

@@ -50,8 +50,15 @@ func answerTo(err error) answer {
 		future      *cacher.FutureError
 		behind      *cacher.BehindError
 		refused     *access.RefusedError
+		denied      *deniedError
 	)
 	switch {
+	case errors.As(err, &denied) && denied.caller.Anonymous():
+		return answer{reason: ReasonUnauthenticated}
+	case errors.As(err, &denied):
+		return answer{reason: ReasonPermissionDenied, metadata: map[string]string{
+			"verb": denied.asked.Verb.String(), "resource": clip(denied.asked.Resource, maxEchoBytes),
+		}}
 	case errors.As(err, &invalid):
 		return answer{reason: ReasonInvalidRequest}
 	case errors.As(err, &unknown):
