@@ -1,6 +1,10 @@
 package policy
 
-import "strings"
+import (
+	"maps"
+	"slices"
+	"strings"
+)
 
 // maxRights bounds the memory of a policy, at some hundred bytes each: a few long
 // lists in one rule multiply. A convention; it is far beyond what anybody writes.
@@ -11,11 +15,15 @@ const maxRights = 1_000_000
 func compile(rules []rule, members map[string][]word) (*Policy, bool) {
 	p := &Policy{names: map[string]rights{}, families: map[string]rights{}, groups: map[string]rights{}}
 	bySubject, byGroup := map[string]grants{}, map[string]grants{}
+	resources := map[string]bool{}
 	total := 0
 	for _, r := range rules {
 		total += (len(r.subjects) + len(r.groups)) * len(r.resources) * len(r.scopes)
 		if total > maxRights {
 			return nil, false
+		}
+		for _, resource := range r.resources {
+			resources[resource.text] = true
 		}
 		for _, subject := range r.subjects {
 			r.addTo(bySubject, subject.text)
@@ -33,6 +41,8 @@ func compile(rules []rule, members map[string][]word) (*Policy, bool) {
 			p.give(member.text, g)
 		}
 	}
+	delete(resources, wildcard)
+	p.resources = slices.Sorted(maps.Keys(resources))
 	return p, true
 }
 

@@ -12,6 +12,8 @@ type Policy struct {
 	longest   int               // of the beginnings, in bytes
 	groups    map[string]rights // of callers who say that they belong to it
 	anonymous rights            // of callers who have not shown who they are
+
+	resources []string // that it names, in order
 }
 
 // rights are what some callers may do: their own and those of groups that they are
@@ -20,6 +22,9 @@ type rights []grants
 
 // grants are what may be done, by resource; [wildcard] stands for all of them.
 type grants map[string]*tree
+
+// Resources returns the names of resources that the policy speaks of, in order.
+func (p *Policy) Resources() []string { return p.resources }
 
 // Grants reports whether the caller may do what is asked. It takes about a
 // microsecond or less, however many rules there are.

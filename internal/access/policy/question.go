@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -22,4 +23,22 @@ func (q Question) String() string {
 		return fmt.Sprintf("%s prefix %q of resource %q", q.Verb, prefix, q.Resource)
 	}
 	return fmt.Sprintf("%s resource %q", q.Verb, q.Resource)
+}
+
+// ParseQuestion returns the question about a key or a prefix of a resource, or, where
+// both are empty, about all of it.
+func ParseQuestion(verb, resource, key, prefix string) (q Question, err error) {
+	q.Resource = resource
+	if q.Verb, err = ParseVerb(verb); err != nil {
+		return Question{}, err
+	}
+	switch {
+	case key != "" && prefix != "":
+		return Question{}, errors.New("a question is about a key or a prefix, not both")
+	case key != "":
+		q.Scope, err = object.ParseKeyScope(key)
+	case prefix != "":
+		q.Scope, err = object.ParsePrefix(prefix)
+	}
+	return q, err
 }
