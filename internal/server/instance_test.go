@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/crypt"
 	"github.com/fanoutd/fanoutd/internal/direct"
@@ -113,6 +114,7 @@ type instance struct {
 	seams       map[string]*seam
 	dispatchers map[string]*dispatch.Dispatcher
 	lines       *lines
+	usePolicy   func(text string) // for an instance that began with one
 
 	// stop stops everything but the etcd; requests that are under way have until
 	// ctx is done. It may be called again.
@@ -137,6 +139,7 @@ type settings struct {
 	schemas      map[string]object.Schema          // by resource; default: nothing declared
 	keys         *crypt.Keyring                    // values are encrypted with; default: they are not
 	plain        bool                              // values are not encrypted although there are keys
+	policy       string                            // who may do what; default: nobody is asked who it is
 }
 
 // start returns an instance over an etcd of its own.
@@ -164,6 +167,9 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 		MaxOperations:  maxOperations,
 		WatchTimeLimit: with.timeLimit, WatchGrace: with.grace,
 		Log: log,
+	}
+	if with.policy != "" {
+		cfg.Policy, cfg.Authenticator = readPolicy(t, with.policy), &access.Authenticator{JWTs: believer{}}
 	}
 	for name, codecName := range codecOf {
 		schema := with.schemas[name]
@@ -214,6 +220,10 @@ func (in *instance) run(t *testing.T, cfg server.Config) {
 	}
 	in.address = listener.Addr().String()
 	srv := server.New(cfg)
+	in.usePolicy = func(text string) {
+		t.Helper()
+		srv.UsePolicy(readPolicy(t, text))
+	}
 	var dispatchers, cachers, serving sync.WaitGroup
 	cacherCtx, stopCachers := context.WithCancel(context.Background())
 	dispatchCtx, stopDispatchers := context.WithCancel(context.Background())

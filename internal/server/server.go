@@ -42,11 +42,9 @@ type Config struct {
 	// anonymous.
 	Authenticator *access.Authenticator
 
-	// AdmitAnonymous reports whether callers who show no credentials may call the
-	// method with a full name such as /fanout.v1.FanoutService/Get. What they may do
-	// there is not its concern. nil: no method. Without an Authenticator it is not
-	// asked.
-	AdmitAnonymous func(method string) bool
+	// Policy says who may do what, those included who show no credentials. UsePolicy
+	// changes it. nil: everybody who is let in may do everything.
+	Policy *policy.Policy
 
 	// WatchTimeLimit is how long a watch lasts at most; the first ones end when
 	// four fifths of it have passed. They end with a last position, so that those
@@ -57,10 +55,6 @@ type Config struct {
 	// what it has begun to send and its last position. The stream of a client that
 	// does not read by then ends without them. Default 30 s.
 	WatchGrace time.Duration
-
-	// Policy says who may do what. Nil, the default, allows everything. UsePolicy
-	// changes it.
-	Policy *policy.Policy
 }
 
 // Server serves the protocol.
@@ -73,8 +67,7 @@ type Server struct {
 	sessions  *sessions
 	rights    rights
 
-	authenticator  *access.Authenticator
-	admitAnonymous func(method string) bool
+	authenticator *access.Authenticator
 
 	local      sync.WaitGroup // the goroutines that serve the connections of Local
 	healthDone sync.WaitGroup // the goroutine that keeps the health service up to date
@@ -99,7 +92,7 @@ const defaultWatchGrace = 30 * time.Second
 func New(cfg Config) *Server {
 	s := &Server{
 		log: cfg.Log, health: health.NewServer(), resources: resources{}, drain: newDrain(), sessions: newSessions(),
-		authenticator: cfg.Authenticator, admitAnonymous: cfg.AdmitAnonymous,
+		authenticator: cfg.Authenticator,
 	}
 	s.rights.policy.Store(cfg.Policy)
 	for i := range cfg.Resources {

@@ -51,12 +51,12 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 	defer w.Close()
 	end := func(reason error) {
 		cancel(reason)
+		grace := f.watchGrace
 		if isDenied(reason) {
-			cutOff(stream.Context()) // not even what is being sent is to arrive
-			return
+			grace = min(grace, deniedGrace)
 		}
 		// It does no harm to a watch that has ended by then.
-		time.AfterFunc(f.watchGrace, func() { cutOff(stream.Context()) })
+		time.AfterFunc(grace, func() { cutOff(stream.Context()) })
 	}
 	session := f.sessions.begin(stream.Context(), req, watch.interest.Scope, w, end)
 	defer f.sessions.end(session)
@@ -75,12 +75,12 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 		timer := time.AfterFunc(watch.limit, func() { end(errTimeLimit) })
 		defer timer.Stop()
 	}
-	err = carry(ctx, &outlet{stream, session}, w)
-	if end := context.Cause(ctx); isDenied(end) {
-		return end // whatever that has done to the stream
-	}
-	return err
+	return carry(ctx, &outlet{stream, session}, w)
 }
+
+// deniedGrace is how long a watch whose right is gone may take to send what it is
+// sending; nothing follows that.
+const deniedGrace = time.Second
 
 // carry brings the messages of a watcher to its client until one of the two, or
 // ctx, ends.

@@ -26,6 +26,10 @@ type grants map[string]*tree
 // Resources returns the names of resources that the policy speaks of, in order.
 func (p *Policy) Resources() []string { return p.resources }
 
+// AdmitsAnonymous reports whether there is something that callers may do who have not
+// shown who they are. No policy is not meant for them.
+func (p *Policy) AdmitsAnonymous() bool { return p != nil && len(p.anonymous) > 0 }
+
 // Grants reports whether the caller may do what is asked. It takes about a
 // microsecond or less, however many rules there are.
 func (p *Policy) Grants(caller access.Identity, q Question) bool {
