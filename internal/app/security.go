@@ -72,7 +72,11 @@ func (s *security) warn(cfg config.Config, log *slog.Logger) {
 	if cfg.Insecure && s.certificates == nil {
 		log.Warn("plain text: whoever is on the way can read and change everything, tokens included", "setting", "insecure")
 	}
-	if s.certificates != nil && s.authenticator == nil {
+	if s.policy != nil && s.authenticator == nil {
+		log.Warn("nobody is asked who they are: callers may do what the policy says of anonymous, and no more",
+			"settings", "tls-client-ca-file, token-file, jwt-issuer")
+	}
+	if s.certificates != nil && s.authenticator == nil && s.policy == nil {
 		log.Warn("nobody is asked who they are: whoever reaches the server can do everything",
 			"settings", "tls-client-ca-file, token-file, jwt-issuer")
 	}

@@ -157,7 +157,7 @@ func TestOthersDoNotNoticeThatARightComesAndGoes(t *testing.T) {
 	for _, c := range upTo {
 		c <- last
 	}
-	last = l.set(ctx, t, "team/end", "") // whoever waits looks again
+	l.set(ctx, t, "team/end", "") // whoever waits looks again
 	reading.Wait()
 	truth := l.truth(ctx, t, check.Conditions{Window: 1000})
 	for _, p := range []*persistent{a, b} {

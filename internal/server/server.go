@@ -186,7 +186,11 @@ func (s *Server) Stop(ctx context.Context) {
 // Reexamine looks at all watches again and ends those that may not go on, with the
 // error that a new one would get. It is called when what that depends on has changed,
 // such as the tokens that are accepted.
-func (s *Server) Reexamine() { s.sessions.reexamine(s.examine) }
+func (s *Server) Reexamine() {
+	if n := s.sessions.reexamine(s.examine); n > 0 {
+		s.log.Info("watches end that may not go on", "watches", n)
+	}
+}
 
 // examine returns why a watch may not go on, or nil.
 func (s *Server) examine(w *session) error {

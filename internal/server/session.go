@@ -120,13 +120,15 @@ func (a *sessions) end(s *session) {
 // reexamine ends each watch for which examine returns an error, with that error. A
 // watch that begins meanwhile may be missed, so each one is examined when it has
 // begun, too: whoever changes what examine depends on changes it first and then calls
-// this.
-func (a *sessions) reexamine(examine func(*session) error) {
+// this. It returns how many it has ended.
+func (a *sessions) reexamine(examine func(*session) error) (ended int) {
 	for _, s := range a.that(func(*session) bool { return true }) {
 		if err := examine(s); err != nil {
 			s.end(err)
+			ended++
 		}
 	}
+	return ended
 }
 
 // asked returns what is worth showing of a request. It is a copy, because the

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/fanoutd/fanoutd/internal/access"
@@ -93,14 +94,14 @@ rules:
 		{subtree(t, "d"), "a "},
 		{everything, "a "},
 	} {
-		granted := ""
+		var granted strings.Builder
 		for _, who := range []struct{ name, short string }{{"key", "k "}, {"prefix", "pfx "}, {"all", "a "}, {"pieces", "pcs "}} {
 			if p.Grants(named(who.name), policy.Question{Verb: policy.Watch, Resource: "config", Scope: test.scope}) {
-				granted += who.short
+				granted.WriteString(who.short)
 			}
 		}
-		if granted != test.granted {
-			t.Errorf("%v is granted to %q, want %q", test.scope, granted, test.granted)
+		if granted.String() != test.granted {
+			t.Errorf("%v is granted to %q, want %q", test.scope, granted.String(), test.granted)
 		}
 	}
 }
@@ -145,14 +146,14 @@ rules:
 		{named("ops"), "c"},
 		{named("bob"), "abcdefg"},
 	} {
-		granted := ""
+		var granted strings.Builder
 		for _, resource := range []string{"a", "b", "c", "d", "e", "f", "g"} {
 			if p.Grants(test.who, policy.Question{Verb: policy.Get, Resource: resource}) {
-				granted += resource
+				granted.WriteString(resource)
 			}
 		}
-		if granted != test.granted {
-			t.Errorf("%+v may get %q, want %q", test.who, granted, test.granted)
+		if granted.String() != test.granted {
+			t.Errorf("%+v may get %q, want %q", test.who, granted.String(), test.granted)
 		}
 	}
 }
