@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -23,16 +24,16 @@ func TestRightsOverHTTP(t *testing.T) {
 	dir := t.TempDir()
 	tokens, policy := filepath.Join(dir, "tokens"), filepath.Join(dir, "policy.yaml")
 	authorization := map[string]string{}
-	lines := ""
+	var lines strings.Builder
 	for _, name := range []string{"alice", "root"} {
 		token, line, err := access.NewToken(name, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		authorization[name] = "Bearer " + token
-		lines += line + "\n"
+		lines.WriteString(line + "\n")
 	}
-	write(t, tokens, lines)
+	write(t, tokens, lines.String())
 	write(t, policy, anonymousLists+"- {subjects: [alice], verbs: [get, watch], resources: [config], prefixes: [team]}\n")
 	s := open(t, func(cfg *config.Config) { cfg.TokenFile, cfg.PolicyFile = tokens, policy })
 	const (
