@@ -39,6 +39,12 @@ func (in *instance) as(t *testing.T, names ...string) *instance {
 	return &caller
 }
 
+// usePolicy changes the policy of an instance that began with one.
+func (in *instance) usePolicy(t *testing.T, text string) {
+	t.Helper()
+	in.server.UsePolicy(readPolicy(t, text))
+}
+
 func readPolicy(t *testing.T, text string) *policy.Policy {
 	t.Helper()
 	p, err := policy.Parse("policy", []byte(text))

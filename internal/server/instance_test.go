@@ -114,7 +114,6 @@ type instance struct {
 	seams       map[string]*seam
 	dispatchers map[string]*dispatch.Dispatcher
 	lines       *lines
-	usePolicy   func(text string) // for an instance that began with one
 
 	// stop stops everything but the etcd; requests that are under way have until
 	// ctx is done. It may be called again.
@@ -220,10 +219,6 @@ func (in *instance) run(t *testing.T, cfg server.Config) {
 	}
 	in.address = listener.Addr().String()
 	srv := server.New(cfg)
-	in.usePolicy = func(text string) {
-		t.Helper()
-		srv.UsePolicy(readPolicy(t, text))
-	}
 	var dispatchers, cachers, serving sync.WaitGroup
 	cacherCtx, stopCachers := context.WithCancel(context.Background())
 	dispatchCtx, stopDispatchers := context.WithCancel(context.Background())

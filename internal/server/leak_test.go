@@ -165,7 +165,7 @@ func TestPageTokensOpenNothing(t *testing.T) {
 
 	// Each page asks anew.
 	_, second := bob.firstPage(ctx, t, &fanoutv1.ListRequest{Resource: config, Scope: prefix("shared"), PageSize: 1})
-	in.usePolicy(aliceMay)
+	in.usePolicy(t, aliceMay)
 	_, err = bob.reads.List(ctx, second)
 	wantRefusal(t, err, denied("list", config))
 }
@@ -247,7 +247,7 @@ func TestNobodyIsToldOfAKeyThatIsNotHis(t *testing.T) {
 	granted := 0
 	for range 150 {
 		text := bobMay("get, list, watch", config, fmt.Sprintf(", keys: [%s, %s], prefixes: [%s]", path(), path(), path()))
-		in.usePolicy(text)
+		in.usePolicy(t, text)
 		mine := readPolicy(t, text)
 		scope := []*fanoutv1.Scope{nil, prefix(path()), prefix(path()), exactly(path()), exactly(path())}[random.IntN(5)]
 		var told []string

@@ -127,15 +127,15 @@ func TestOthersDoNotNoticeThatARightComesAndGoes(t *testing.T) {
 	changing.Go(func() {
 		defer close(done)
 		for range rounds {
-			in.usePolicy(without)
+			in.usePolicy(t, without)
 			if !b.await(ctx, false) {
 				t.Error("bob's watch goes on without its right")
 				return
 			}
 			for range 5 {
-				in.usePolicy(without)
-				in.usePolicy(with)
-				in.usePolicy(with)
+				in.usePolicy(t, without)
+				in.usePolicy(t, with)
+				in.usePolicy(t, with)
 			}
 			if !b.await(ctx, true) {
 				t.Error("bob does not come back")

@@ -178,7 +178,7 @@ func TestEachVerbHasItsRight(t *testing.T) {
 	in.as(t, "alice").awaitLoaded(ctx, t)
 	bob := in.as(t, "bob")
 	for _, verb := range []string{"get", "list", "watch", "put", "delete", "admin"} {
-		in.usePolicy(bobMay(verb, config, ""))
+		in.usePolicy(t, bobMay(verb, config, ""))
 		for _, a := range append(asks(config, "key", nil), administers...) {
 			err := a.send(ctx, bob)
 			if err == nil {

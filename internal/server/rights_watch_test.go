@@ -42,18 +42,18 @@ func TestAWatchEndsWithItsRight(t *testing.T) {
 			a, b := alice.watch(ctx, t, request), bob.watch(ctx, t, request)
 			a.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
 			b.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
-			in.usePolicy(bobMay("watch", config, "")) // more than before
+			in.usePolicy(t, bobMay("watch", config, "")) // more than before
 			at = alice.put(ctx, t, config, "team/a", "2")
 			a.wantEvents(modified("team/a", "2", at))
 			position := b.wantEvents(modified("team/a", "2", at))
 
-			in.usePolicy(bobMay("watch", config, ", keys: [team/a]"))
+			in.usePolicy(t, bobMay("watch", config, ", keys: [team/a]"))
 			b.wantDenied(denied("watch", config))
 			at = alice.put(ctx, t, config, "team/a", "3")
 			a.wantEvents(modified("team/a", "3", at))
 			wantRefusal(t, first(ctx, bob, request), denied("watch", config))
 
-			in.usePolicy(bobMay("watch", config, ", prefixes: [team]"))
+			in.usePolicy(t, bobMay("watch", config, ", prefixes: [team]"))
 			back := bob.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Scope: prefix("team"), Begin: after(position)})
 			if events, _ := back.catchUp(fanoutv1.WatchResponse_CATCH_UP_REPLAY); len(events) != 1 || events[0] != modified("team/a", "3", at) {
 				t.Errorf("told of %v", events)
@@ -77,7 +77,7 @@ func TestTheRightOfAWatchThatDoesNotRead(t *testing.T) {
 		alice.put(ctx, t, config, "a", large)
 	}
 	alice.awaitWatcher(ctx, t, (*fanoutv1.WatcherStatus).GetBlocked)
-	in.usePolicy(aliceMay)
+	in.usePolicy(t, aliceMay)
 	for alice.watchers(ctx, t, &fanoutv1.ListWatchersRequest{}).GetTotal() != 0 {
 	}
 	s.grant(t, wideOpen-4<<10)
@@ -109,7 +109,7 @@ func TestNothingFollowsARightThatIsGone(t *testing.T) {
 	alice.awaitWatcher(ctx, t, (*fanoutv1.WatcherStatus).GetBlocked)
 	alice.put(ctx, t, config, "late", "1")
 	alice.awaitWatcher(ctx, t, func(w *fanoutv1.WatcherStatus) bool { return w.GetLagEvents() > 0 })
-	in.usePolicy(aliceMay)
+	in.usePolicy(t, aliceMay)
 	s.grant(t, wideOpen-4<<10)
 	all, err := s.await(ctx, t, "it has ended", func(*rawStream) bool { return false })
 	if code := status.Code(err); code != codes.Unauthenticated && code != codes.DeadlineExceeded {
@@ -135,7 +135,7 @@ func TestAWatchThatBeginsWhileThePolicyChanges(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- first(ctx, bob, &fanoutv1.WatchRequest{Resource: config}) }()
 	asked.await(ctx, t) // the watch has passed the door, and there is no session yet
-	in.usePolicy(aliceMay)
+	in.usePolicy(t, aliceMay)
 	asked.open()
 	wantRefusal(t, <-ended, denied("watch", config))
 }
@@ -148,7 +148,7 @@ func TestWatchesAndPoliciesRace(t *testing.T) {
 	alice, bob := in.as(t, "alice"), in.as(t, "bob")
 	alice.awaitLoaded(ctx, t)
 	for range 30 {
-		in.usePolicy(with)
+		in.usePolicy(t, with)
 		const many = 8
 		ended := make(chan error, many)
 		for range many {
@@ -160,7 +160,7 @@ func TestWatchesAndPoliciesRace(t *testing.T) {
 				ended <- err
 			}()
 		}
-		in.usePolicy(without)
+		in.usePolicy(t, without)
 		for range many {
 			select {
 			case err := <-ended:
