@@ -107,6 +107,10 @@ func asks(resource, key string, scope *fanoutv1.Scope) []ask {
 			_, err := in.admin().ListWatchers(ctx, &fanoutv1.ListWatchersRequest{Resource: resource, PageSize: -1})
 			return err
 		}},
+		{"Reencrypt", "admin", func(ctx context.Context, in *instance) error {
+			_, err := in.admin().Reencrypt(ctx, &fanoutv1.ReencryptRequest{Resource: resource, PageSize: -1})
+			return err
+		}},
 	}
 }
 

@@ -16,7 +16,7 @@ const (
 	Watch                   // be told of the objects of a scope, and of their changes
 	Put                     // write an object
 	Delete                  // delete an object
-	Admin                   // see how a resource does and who watches it, and end watches
+	Admin                   // see how a resource does and who watches it, end watches, have values stored anew
 
 	none  Verb = 0
 	every      = Get | List | Watch | Put | Delete | Admin
