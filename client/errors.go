@@ -58,6 +58,8 @@ const (
 	// ErrUnauthenticated: the request shows no credentials, or some that are not good,
 	// or no longer.
 	ErrUnauthenticated Reason = "UNAUTHENTICATED"
+	// ErrPermissionDenied: whoever asks may not do that. Nothing was done.
+	ErrPermissionDenied Reason = "PERMISSION_DENIED"
 	// ErrIssuerUnavailable: the server does not know the keys of the issuer of JWTs yet.
 	ErrIssuerUnavailable Reason = "ISSUER_UNAVAILABLE"
 	// ErrTooManyWatchers: Watch: the server has as many watches as it may have.

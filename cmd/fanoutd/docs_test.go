@@ -101,6 +101,9 @@ func TestExamplesOfSecurity(t *testing.T) {
 	callers, _, _ := strings.Cut(string(text), "\n## Encryption at rest\n") // which has tests of its own
 	blocks := map[string][]string{}
 	for _, block := range regexp.MustCompile("(?s)```([a-z]+)\n(.*?)```").FindAllStringSubmatch(callers, -1) {
+		if strings.HasPrefix(block[2], "# policy.yaml\n") {
+			continue // see TestPolicyInTheDocumentation
+		}
 		blocks[block[1]] = append(blocks[block[1]], block[2])
 	}
 	if len(blocks["yaml"]) < 3 || len(blocks["sh"]) < 1 {
@@ -165,4 +168,37 @@ func settings(path string, v reflect.Value) map[string]string {
 		}
 	}
 	return all
+}
+
+// The policy in the documentation is one, and allows what the documentation says.
+func TestPolicyInTheDocumentation(t *testing.T) {
+	text, err := os.ReadFile("../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Authorization\n")
+	_, rest, _ := strings.Cut(section, "# policy.yaml\n")
+	example, rest, _ := strings.Cut(rest, "```")
+	_, rest, _ = strings.Cut(rest, "```console\n")
+	session, _, ok := strings.Cut(rest, "```")
+	if !ok {
+		t.Fatal("there is no example")
+	}
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("policy.yaml", []byte(example), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	commands := 0
+	for entry := range strings.SplitSeq(strings.TrimPrefix(session, "$ "), "\n$ ") {
+		command, want, _ := strings.Cut(strings.TrimSpace(entry)+"\n", "\n")
+		var stdout, stderr strings.Builder
+		run(t.Context(), strings.Fields(command)[1:], nil, &stdout, &stderr)
+		if stdout.String() != want || stderr.String() != "" {
+			t.Errorf("%s: got %q and %q, want %q", command, &stdout, &stderr, want)
+		}
+		commands++
+	}
+	if commands < 5 {
+		t.Errorf("only %d commands were found", commands)
+	}
 }

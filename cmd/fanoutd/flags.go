@@ -79,6 +79,10 @@ func bind(c *config.Config) []flagGroup {
 			fs.StringVar(&c.JWTNameClaim, "jwt-name-claim", c.JWTNameClaim, "`claim` of a JWT that is the caller's name")
 			fs.StringVar(&c.JWTGroupsClaim, "jwt-groups-claim", c.JWTGroupsClaim, "`claim` of a JWT that has the caller's groups")
 		}),
+		group("Authorization", func(fs *pflag.FlagSet) {
+			fs.StringVar(&c.PolicyFile, "policy-file", c.PolicyFile,
+				"`file` (YAML) that says who may do what, followed while the server runs; without one everything is allowed")
+		}),
 		group("Reads", func(fs *pflag.FlagSet) {
 			fs.Var(&c.WatchTimeLimit, "watch-time-limit",
 				"how long a watch may take: each ends, with a last position, after 80 to 100 percent of it, so that subscribers spread over servers; 0s: no limit")

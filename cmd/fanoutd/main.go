@@ -14,7 +14,7 @@ import (
 // What the process ends with.
 const (
 	exitOK     = 0
-	exitFailed = 1 // it could not go on; the last log line says why
+	exitFailed = 1 // it could not go on, and the last log line says why; or the answer is no
 	exitUsage  = 2 // the command line or the configuration is wrong
 	exitForced = 3 // a second signal ended it before it had stopped cleanly
 )
@@ -48,6 +48,8 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	switch err := cmd.ExecuteContext(ctx); {
 	case err == nil:
 		return exitOK
+	case errors.Is(err, errNo):
+		return exitFailed
 	case errors.As(err, new(usageError)):
 		fmt.Fprintf(stderr, "%v\nRun fanoutd --help for usage.\n", err)
 		return exitUsage

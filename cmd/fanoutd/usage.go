@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // lineWidth is where help breaks lines.
@@ -27,6 +28,15 @@ func usage(cmd *cobra.Command, groups []flagGroup) error {
 				fmt.Fprintf(&b, "  %-12s%s\n", sub.Name(), sub.Short)
 			}
 		}
+	}
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Name != "help" {
+			own.AddFlag(f)
+		}
+	})
+	if own.HasFlags() {
+		groups = append([]flagGroup{{"Flags of " + cmd.CommandPath(), own}}, groups...)
 	}
 	for _, g := range groups {
 		fmt.Fprintf(&b, "\n%s:\n%s", g.title, g.flags.FlagUsagesWrapped(lineWidth))

@@ -32,6 +32,7 @@ func (a *App) Run(ctx context.Context) error {
 		MaxOperations:  a.cfg.MaxTransactionOperations,
 		TLS:            a.security.tls("h2"),
 		Authenticator:  a.security.authenticator,
+		Policy:         a.security.policy.latest(),
 		WatchTimeLimit: time.Duration(a.cfg.WatchTimeLimit),
 		Limits:         limits(a.cfg),
 		Audit:          a.audit,
@@ -56,7 +57,7 @@ func (a *App) Run(ctx context.Context) error {
 		cachers.Go(func() { r.Cacher.Run(cacherCtx) })
 		dispatchers.Go(func() { r.Dispatcher.Run(dispatchCtx) })
 	}
-	a.security.start(background, srv.Reexamine)
+	a.security.start(background, srv)
 	for _, f := range a.files {
 		files.Go(func() { f.Run(cacherCtx) })
 	}

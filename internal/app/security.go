@@ -10,6 +10,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access/jwt"
 	"github.com/fanoutd/fanoutd/internal/certificate"
 	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/internal/server"
 )
 
 // security is what says who can read along and who may come in.
@@ -18,6 +19,7 @@ type security struct {
 	tokens        *access.Tokens     // nil: none are good
 	jwts          *jwt.Verifier      // nil: none are good
 	authenticator *access.Authenticator
+	policy        *policyFile // nil: everything is allowed
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup // follows the files
@@ -56,6 +58,11 @@ func openSecurity(cfg config.Config, log *slog.Logger) (*security, error) {
 			s.authenticator.JWTs = s.jwts
 		}
 	}
+	if cfg.PolicyFile != "" {
+		if s.policy, err = loadPolicy(cfg.PolicyFile, log); err != nil {
+			return nil, err
+		}
+	}
 	s.warn(cfg, log)
 	return s, nil
 }
@@ -65,7 +72,11 @@ func (s *security) warn(cfg config.Config, log *slog.Logger) {
 	if cfg.Insecure && s.certificates == nil {
 		log.Warn("plain text: whoever is on the way can read and change everything, tokens included", "setting", "insecure")
 	}
-	if s.certificates != nil && s.authenticator == nil {
+	if s.policy != nil && s.authenticator == nil {
+		log.Warn("nobody is asked who they are: callers may do what the policy says of anonymous, and no more",
+			"settings", "tls-client-ca-file, token-file, jwt-issuer")
+	}
+	if s.certificates != nil && s.authenticator == nil && s.policy == nil {
 		log.Warn("nobody is asked who they are: whoever reaches the server can do everything",
 			"settings", "tls-client-ca-file, token-file, jwt-issuer")
 	}
@@ -79,18 +90,21 @@ func (s *security) tls(protocols ...string) *tls.Config {
 	return s.certificates.TLS(protocols...)
 }
 
-// start follows the files until stop is called. Changed is called when credentials
-// that were good may be so no longer.
-func (s *security) start(ctx context.Context, changed func()) {
+// start follows the files until stop is called, and tells the server when credentials
+// that were good may be so no longer, and when the policy has changed.
+func (s *security) start(ctx context.Context, srv *server.Server) {
 	ctx, s.cancel = context.WithCancel(ctx)
 	if s.certificates != nil {
 		s.running.Go(func() { s.certificates.Run(ctx) })
 	}
 	if s.tokens != nil {
-		s.running.Go(func() { s.tokens.Run(ctx, changed) })
+		s.running.Go(func() { s.tokens.Run(ctx, srv.Reexamine) })
 	}
 	if s.jwts != nil {
-		s.running.Go(func() { s.jwts.Run(ctx, changed) })
+		s.running.Go(func() { s.jwts.Run(ctx, srv.Reexamine) })
+	}
+	if s.policy != nil {
+		s.running.Go(func() { s.policy.run(ctx, srv.UsePolicy) })
 	}
 }
 

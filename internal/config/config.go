@@ -64,6 +64,8 @@ type Config struct {
 	EmbeddedEtcdQuota     Size     `yaml:"embedded-etcd-quota"`
 	EmbeddedEtcdRetention Duration `yaml:"embedded-etcd-retention"`
 
+	PolicyFile string `yaml:"policy-file"` // empty: everything is allowed
+
 	Writes                   bool `yaml:"writes"`
 	MaxValueSize             Size `yaml:"max-value-size"`
 	MaxTransactionOperations int  `yaml:"max-transaction-operations"`

@@ -100,6 +100,24 @@ func ParseKeyScope(key string) (Scope, error) {
 	return ExactKey(Key(key)), nil
 }
 
+// Key returns the key that the scope covers alone, or false for a scope that can
+// cover several.
+func (s Scope) Key() (Key, bool) {
+	if s.kind != scopeKey {
+		return "", false
+	}
+	return Key(s.path), true
+}
+
+// Prefix returns the path below which the scope covers all keys, or false for a scope
+// that is no subtree. The path does not end in a slash.
+func (s Scope) Prefix() (string, bool) {
+	if s.kind != scopePrefix {
+		return "", false
+	}
+	return s.path, true
+}
+
 // Contains reports whether the scope covers k.
 func (s Scope) Contains(k Key) bool {
 	switch s.kind {

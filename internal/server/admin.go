@@ -13,6 +13,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/version"
@@ -26,18 +28,35 @@ type admin struct {
 	fanoutv1.UnimplementedAdminServiceServer
 	resources resources
 	sessions  *sessions
+	rights    *rights
 	since     time.Time // when the server began
 	rewrites  int       // values that may be stored anew in one transaction; 0: none
 }
 
+// administered returns the resources that the caller may administer, in order of their
+// names. Where that is none, the error says so.
+func (a *admin) administered(ctx context.Context) ([]string, error) {
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(a.resources)), func(name string) bool {
+		return a.rights.may(ctx, policy.Admin, name, object.Scope{}) != nil
+	})
+	if len(names) == 0 {
+		return nil, &deniedError{access.From(ctx), policy.Question{Verb: policy.Admin, Resource: "*"}}
+	}
+	return names, nil
+}
+
 // ListResources implements AdminService.
 func (a *admin) ListResources(ctx context.Context, req *fanoutv1.ListResourcesRequest) (*fanoutv1.ListResourcesResponse, error) {
+	names, err := a.administered(ctx)
+	if err != nil {
+		return nil, err
+	}
 	watchers := a.sessions.count()
 	resp := &fanoutv1.ListResourcesResponse{Server: &fanoutv1.ServerStatus{
 		Id: a.sessions.server, Version: version.Get().Version, Uptime: durationpb.New(time.Since(a.since)),
 	}}
 	var describing sync.WaitGroup // etcd is asked about all of them at once
-	for _, name := range slices.Sorted(maps.Keys(a.resources)) {
+	for _, name := range names {
 		r := a.resources[name]
 		status := &fanoutv1.ResourceStatus{Name: name, Codec: r.Codec.Name(), Fields: r.Fields, Watchers: int64(watchers[name])}
 		status.Encrypted, status.PrimaryKeyId = r.Values.Encrypts(), r.Values.Primary()
@@ -63,11 +82,10 @@ func stateOf(s source) fanoutv1.ResourceStatus_State {
 }
 
 // ListWatchers implements AdminService.
-func (a *admin) ListWatchers(_ context.Context, req *fanoutv1.ListWatchersRequest) (*fanoutv1.ListWatchersResponse, error) {
-	if name := req.GetResource(); name != "" {
-		if _, err := a.resources.find(name); err != nil {
-			return nil, err
-		}
+func (a *admin) ListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequest) (*fanoutv1.ListWatchersResponse, error) {
+	of, err := a.watched(ctx, req.GetResource())
+	if err != nil {
+		return nil, err
 	}
 	var check checker
 	size := int(req.GetPageSize())
@@ -89,7 +107,7 @@ func (a *admin) ListWatchers(_ context.Context, req *fanoutv1.ListWatchersReques
 	if err := check.err(); err != nil {
 		return nil, err
 	}
-	all := a.sessions.of(req.GetResource())
+	all := a.sessions.of(of...)
 	resp := &fanoutv1.ListWatchersResponse{Total: int64(len(all))}
 	if byLag {
 		resp.Watchers = a.furthestBehind(all, size)
@@ -109,6 +127,19 @@ func (a *admin) ListWatchers(_ context.Context, req *fanoutv1.ListWatchersReques
 		resp.Watchers = append(resp.Watchers, w)
 	}
 	return resp, nil
+}
+
+// watched returns the resources whose watches are asked for: the one of that name, or
+// all that the caller may administer.
+func (a *admin) watched(ctx context.Context, name string) ([]string, error) {
+	if name == "" {
+		return a.administered(ctx)
+	}
+	if err := a.rights.may(ctx, policy.Admin, name, object.Scope{}); err != nil {
+		return nil, err
+	}
+	_, err := a.resources.find(name)
+	return []string{name}, err
 }
 
 // furthestBehind returns the sessions that are furthest behind in time.
@@ -174,7 +205,11 @@ func (a *admin) describe(s *session) *fanoutv1.WatcherStatus {
 }
 
 // EndWatcher implements AdminService.
-func (a *admin) EndWatcher(_ context.Context, req *fanoutv1.EndWatcherRequest) (*fanoutv1.EndWatcherResponse, error) {
+func (a *admin) EndWatcher(ctx context.Context, req *fanoutv1.EndWatcherRequest) (*fanoutv1.EndWatcherResponse, error) {
+	of, err := a.administered(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var check checker
 	if req.GetId() == "" {
 		check.refuse("id", "must not be empty")
@@ -183,7 +218,7 @@ func (a *admin) EndWatcher(_ context.Context, req *fanoutv1.EndWatcherRequest) (
 		return nil, err
 	}
 	s := a.sessions.find(req.GetId())
-	if s == nil {
+	if s == nil || !slices.Contains(of, s.request.GetResource()) {
 		return &fanoutv1.EndWatcherResponse{}, nil
 	}
 	s.end(errEnded)

@@ -20,7 +20,7 @@ var errNoCredentials error = &access.RefusedError{Message: "the request shows no
 
 // authenticate finds out who makes a request and puts it into the context. It is an
 // auth.AuthFunc. Who shows what is not good is refused in any case; who shows nothing
-// is anonymous, and refused unless the configuration says otherwise. Health is not
+// is anonymous, and refused where the policy has nothing for those. Health is not
 // asked for by people, and answers everybody.
 func (s *Server) authenticate(ctx context.Context) (context.Context, error) {
 	name := method(ctx)
@@ -35,7 +35,7 @@ func (s *Server) authenticate(ctx context.Context) (context.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	if pass.Anonymous() && (s.admitAnonymous == nil || !s.admitAnonymous(name)) {
+	if pass.Anonymous() && !s.rights.policy.Load().AdmitsAnonymous() {
 		return nil, errNoCredentials
 	}
 	return withPass(access.With(ctx, pass.Identity), &pass), nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
@@ -23,6 +24,7 @@ type fanout struct {
 	resources      resources
 	drain          *drain
 	sessions       *sessions
+	rights         *rights
 	examine        func(*session) error // why a watch may not go on, or nil
 	limits         *limits
 	watchTimeLimit time.Duration // see Config
@@ -31,6 +33,9 @@ type fanout struct {
 
 // Get implements FanoutService.
 func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (encoded, error) {
+	if err := f.rights.may(ctx, policy.Get, req.GetResource(), object.ExactKey(object.Key(req.GetKey()))); err != nil {
+		return nil, err
+	}
 	resource, err := f.resources.find(req.GetResource())
 	if err != nil {
 		return nil, err
@@ -73,6 +78,9 @@ func untilKnown(anyNewer bool, read func() (encoded, error)) (encoded, error) {
 
 // List implements FanoutService.
 func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (encoded, error) {
+	if err := f.rights.mayWithin(ctx, policy.List, req.GetResource(), req.GetScope()); err != nil {
+		return nil, err
+	}
 	resource, err := f.resources.find(req.GetResource())
 	if err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/audit"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/crypt"
@@ -143,6 +144,7 @@ type settings struct {
 	drainDelay   time.Duration                     // default: none
 	drainPeriod  time.Duration                     // default: all at once
 	prepare      func(*server.Server)              // before it serves
+	policy       string                            // who may do what; default: nobody is asked who it is
 }
 
 // start returns an instance over an etcd of its own.
@@ -171,6 +173,9 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 		WatchTimeLimit: with.timeLimit, WatchGrace: with.grace,
 		Limits: with.limits, Audit: with.audit, DrainDelay: with.drainDelay, DrainPeriod: with.drainPeriod,
 		Log: log,
+	}
+	if with.policy != "" {
+		cfg.Policy, cfg.Authenticator = readPolicy(t, with.policy), &access.Authenticator{JWTs: believer{}}
 	}
 	for name, codecName := range codecOf {
 		schema := with.schemas[name]

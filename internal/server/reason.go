@@ -28,6 +28,7 @@ const (
 	ReasonDraining           Reason = "DRAINING"
 	ReasonUnauthenticated    Reason = "UNAUTHENTICATED"
 	ReasonIssuerUnavailable  Reason = "ISSUER_UNAVAILABLE"
+	ReasonPermissionDenied   Reason = "PERMISSION_DENIED"
 	ReasonInternal           Reason = "INTERNAL"
 
 	ReasonTooManyWatchers         Reason = "TOO_MANY_WATCHERS"
@@ -62,6 +63,7 @@ var meanings = map[Reason]meaning{
 	ReasonDraining:           {code: codes.Unavailable, retry: true},
 	ReasonUnauthenticated:    {code: codes.Unauthenticated},
 	ReasonIssuerUnavailable:  {code: codes.Unavailable, retry: true},
+	ReasonPermissionDenied:   {code: codes.PermissionDenied},
 	ReasonInternal:           {code: codes.Internal},
 
 	ReasonTooManyWatchers:         {code: codes.ResourceExhausted, retry: true},

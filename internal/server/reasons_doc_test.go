@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -54,6 +55,8 @@ var examples = []error{
 	dispatch.ErrStopped,
 	errNoCredentials,
 	access.ErrUnavailable,
+	&deniedError{access.Identity{Name: "alice", Method: access.Token}, policy.Question{Verb: policy.Get, Resource: "config"}},
+	&deniedError{asked: policy.Question{Verb: policy.Get, Resource: "config"}},
 	errPanic,
 	&limitError{reason: ReasonTooManyWatchers, limit: 1},
 	&limitError{reason: ReasonTooManyWatchersOfClient, limit: 1, client: "a"},

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -26,6 +27,9 @@ var errWritesOff = status.Error(codes.Unimplemented, "this server does not write
 
 // Reencrypt implements AdminService.
 func (a *admin) Reencrypt(ctx context.Context, req *fanoutv1.ReencryptRequest) (*fanoutv1.ReencryptResponse, error) {
+	if err := a.rights.may(ctx, policy.Admin, req.GetResource(), object.Scope{}); err != nil {
+		return nil, err
+	}
 	if a.rewrites == 0 {
 		return nil, errWritesOff
 	}

@@ -23,6 +23,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/audit"
 )
 
@@ -41,11 +42,9 @@ type Config struct {
 	// anonymous.
 	Authenticator *access.Authenticator
 
-	// AdmitAnonymous reports whether callers who show no credentials may call the
-	// method with a full name such as /fanout.v1.FanoutService/Get. What they may do
-	// there is not its concern. nil: no method. Without an Authenticator it is not
-	// asked.
-	AdmitAnonymous func(method string) bool
+	// Policy says who may do what, those included who show no credentials. UsePolicy
+	// changes it. nil: everybody who is let in may do everything.
+	Policy *policy.Policy
 
 	// WatchTimeLimit is how long a watch lasts at most; the first ones end when
 	// four fifths of it have passed. They end with a last position, so that those
@@ -81,12 +80,12 @@ type Server struct {
 	resources resources
 	drain     *drain
 	sessions  *sessions
+	rights    rights
 
-	authenticator  *access.Authenticator
-	admitAnonymous func(method string) bool
-	limits         *limits
-	refusals       exhausted
-	audit          *audit.Log // nil: none
+	authenticator *access.Authenticator
+	limits        *limits
+	refusals      exhausted
+	audit         *audit.Log // nil: none
 
 	drainDelay  time.Duration
 	drainPeriod time.Duration
@@ -114,10 +113,11 @@ const defaultWatchGrace = 30 * time.Second
 func New(cfg Config) *Server {
 	s := &Server{
 		log: cfg.Log, health: health.NewServer(), resources: resources{}, drain: newDrain(), sessions: newSessions(),
-		authenticator: cfg.Authenticator, admitAnonymous: cfg.AdmitAnonymous,
-		limits: newLimits(cfg.Limits), refusals: exhausted{said: map[Reason]*sayings{}}, audit: cfg.Audit,
+		authenticator: cfg.Authenticator,
+		limits:        newLimits(cfg.Limits), refusals: exhausted{said: map[Reason]*sayings{}}, audit: cfg.Audit,
 		drainDelay: cfg.DrainDelay, drainPeriod: cfg.DrainPeriod,
 	}
+	s.rights.policy.Store(cfg.Policy)
 	for i := range cfg.Resources {
 		r := &cfg.Resources[i]
 		s.resources[r.Name] = r
@@ -158,15 +158,15 @@ func New(cfg Config) *Server {
 	)
 	s.grpc = grpc.NewServer(append(options, s.limits.rates()...)...)
 	f := &fanout{
-		resources: s.resources, drain: s.drain, sessions: s.sessions, examine: examine, limits: s.limits,
+		resources: s.resources, drain: s.drain, sessions: s.sessions, rights: &s.rights, examine: s.examine, limits: s.limits,
 		watchTimeLimit: cfg.WatchTimeLimit, watchGrace: cmp.Or(cfg.WatchGrace, defaultWatchGrace),
 	}
 	s.grpc.RegisterService(serviceDesc(f), nil)
-	a := &admin{resources: s.resources, sessions: s.sessions, since: time.Now()}
+	a := &admin{resources: s.resources, sessions: s.sessions, rights: &s.rights, since: time.Now()}
 	if cfg.Writes {
 		a.rewrites = cfg.MaxOperations
 		fanoutv1.RegisterStoreServiceServer(s.grpc, &writes{
-			resources: s.resources, maxValueBytes: cfg.MaxValueBytes, maxOperations: cfg.MaxOperations,
+			resources: s.resources, rights: &s.rights, maxValueBytes: cfg.MaxValueBytes, maxOperations: cfg.MaxOperations,
 		})
 	}
 	fanoutv1.RegisterAdminServiceServer(s.grpc, a)
@@ -225,10 +225,19 @@ func (s *Server) Stop(ctx context.Context) {
 // Reexamine looks at all watches again and ends those that may not go on, with the
 // error that a new one would get. It is called when what that depends on has changed,
 // such as the tokens that are accepted.
-func (s *Server) Reexamine() { s.sessions.reexamine(examine) }
+func (s *Server) Reexamine() {
+	if n := s.sessions.reexamine(s.examine); n > 0 {
+		s.log.Info("watches end that may not go on", "watches", n)
+	}
+}
 
 // examine returns why a watch may not go on, or nil.
-func examine(s *session) error { return s.pass.Check() }
+func (s *Server) examine(w *session) error {
+	if err := w.pass.Check(); err != nil {
+		return err
+	}
+	return s.rights.examine(w.identity, w.question)
+}
 
 // logger writes what the interceptors say with slog.
 func logger(log *slog.Logger) logging.Logger {

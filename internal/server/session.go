@@ -14,6 +14,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -25,6 +26,7 @@ type session struct {
 	userAgent string
 	identity  access.Identity // of who watches
 	pass      *access.Pass    // what the credentials are worth that the watch began with
+	question  policy.Question // that has to be granted for as long as the watch lasts
 	request   *fanoutv1.WatchRequest
 	since     time.Time
 	watcher   watcher
@@ -96,8 +98,9 @@ func newSessions() *sessions {
 }
 
 // begin notes a watch. Who has begun must end.
-func (a *sessions) begin(ctx context.Context, req *fanoutv1.WatchRequest, w watcher, end func(reason error)) *session {
+func (a *sessions) begin(ctx context.Context, req *fanoutv1.WatchRequest, scope object.Scope, w watcher, end func(reason error)) *session {
 	s := &session{identity: access.From(ctx), pass: passOf(ctx), request: asked(req), since: time.Now(), watcher: w, end: end}
+	s.question = policy.Question{Verb: policy.Watch, Resource: req.GetResource(), Scope: scope}
 	s.peer, s.userAgent = caller(ctx)
 	s.catching.Store(!req.GetFromNow())
 	a.mu.Lock()
@@ -117,13 +120,15 @@ func (a *sessions) end(s *session) {
 // reexamine ends each watch for which examine returns an error, with that error. A
 // watch that begins meanwhile may be missed, so each one is examined when it has
 // begun, too: whoever changes what examine depends on changes it first and then calls
-// this.
-func (a *sessions) reexamine(examine func(*session) error) {
-	for _, s := range a.of("") {
+// this. It returns how many it has ended.
+func (a *sessions) reexamine(examine func(*session) error) (ended int) {
+	for _, s := range a.that(func(*session) bool { return true }) {
 		if err := examine(s); err != nil {
 			s.end(err)
+			ended++
 		}
 	}
+	return ended
 }
 
 // asked returns what is worth showing of a request. It is a copy, because the
@@ -176,13 +181,17 @@ func (a *sessions) find(id string) *session {
 	return a.active[n]
 }
 
-// of returns the sessions of a resource, or of all if it is empty, in the order in
-// which they began.
-func (a *sessions) of(resource string) []*session {
+// of returns the sessions of some resources, in the order in which they began.
+func (a *sessions) of(resources ...string) []*session {
+	return a.that(func(s *session) bool { return slices.Contains(resources, s.request.GetResource()) })
+}
+
+// that returns the sessions for which is returns true, in the order in which they began.
+func (a *sessions) that(is func(*session) bool) []*session {
 	a.mu.Lock()
 	found := make([]*session, 0, len(a.active))
 	for _, s := range a.active {
-		if resource == "" || s.request.GetResource() == resource {
+		if is(s) {
 			found = append(found, s)
 		}
 	}

@@ -53,8 +53,15 @@ func answerTo(err error) answer {
 		behind      *cacher.BehindError
 		refused     *access.RefusedError
 		limit       *limitError
+		denied      *deniedError
 	)
 	switch {
+	case errors.As(err, &denied) && denied.caller.Anonymous():
+		return answer{reason: ReasonUnauthenticated}
+	case errors.As(err, &denied):
+		return answer{reason: ReasonPermissionDenied, metadata: map[string]string{
+			"verb": denied.asked.Verb.String(), "resource": clip(denied.asked.Resource, maxEchoBytes),
+		}}
 	case errors.As(err, &invalid):
 		return answer{reason: ReasonInvalidRequest}
 	case errors.As(err, &unknown):

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -18,12 +19,16 @@ const maxTTL = 9_000_000_000
 type writes struct {
 	fanoutv1.UnimplementedStoreServiceServer
 	resources     resources
+	rights        *rights
 	maxValueBytes int
 	maxOperations int
 }
 
 // Put implements StoreService.
 func (s *writes) Put(ctx context.Context, req *fanoutv1.PutRequest) (*fanoutv1.PutResponse, error) {
+	if err := s.may(ctx, policy.Put, req.GetResource(), req.GetPut()); err != nil {
+		return nil, err
+	}
 	commit, err := s.commit(ctx, req.GetResource(), func(b *batch) { b.put("put", req.GetPut()) })
 	if err != nil {
 		return nil, err
@@ -33,6 +38,9 @@ func (s *writes) Put(ctx context.Context, req *fanoutv1.PutRequest) (*fanoutv1.P
 
 // Delete implements StoreService.
 func (s *writes) Delete(ctx context.Context, req *fanoutv1.DeleteRequest) (*fanoutv1.DeleteResponse, error) {
+	if err := s.may(ctx, policy.Delete, req.GetResource(), req.GetDelete()); err != nil {
+		return nil, err
+	}
 	commit, err := s.commit(ctx, req.GetResource(), func(b *batch) { b.remove("delete", req.GetDelete()) })
 	if err != nil {
 		return nil, err
@@ -42,6 +50,9 @@ func (s *writes) Delete(ctx context.Context, req *fanoutv1.DeleteRequest) (*fano
 
 // Transact implements StoreService.
 func (s *writes) Transact(ctx context.Context, req *fanoutv1.TransactRequest) (*fanoutv1.TransactResponse, error) {
+	if err := s.mayTransact(ctx, req); err != nil {
+		return nil, err
+	}
 	commit, err := s.commit(ctx, req.GetResource(), func(b *batch) { b.operations(req.GetOperations()) })
 	if err != nil {
 		return nil, err
@@ -51,6 +62,39 @@ func (s *writes) Transact(ctx context.Context, req *fanoutv1.TransactRequest) (*
 		resp.Results = append(resp.Results, &fanoutv1.OperationResult{Deleted: deleted})
 	}
 	return resp, nil
+}
+
+// keyed is what concerns one key.
+type keyed interface{ GetKey() string }
+
+// may returns why the caller may not do it to the key, or nil.
+func (s *writes) may(ctx context.Context, verb policy.Verb, resource string, of keyed) error {
+	return s.rights.may(ctx, verb, resource, object.ExactKey(object.Key(of.GetKey())))
+}
+
+// mayTransact returns why the caller may not do one of the operations, or nil. What is
+// no operation is taken for a put of no key, so that who may do nothing learns nothing.
+func (s *writes) mayTransact(ctx context.Context, req *fanoutv1.TransactRequest) error {
+	operations := req.GetOperations()
+	if len(operations) == 0 {
+		return s.may(ctx, policy.Put, req.GetResource(), &fanoutv1.PutOperation{})
+	}
+	for _, operation := range operations {
+		var verb policy.Verb
+		var of keyed
+		switch kind := operation.GetOperation().(type) {
+		case *fanoutv1.Operation_Delete:
+			verb, of = policy.Delete, kind.Delete
+		case *fanoutv1.Operation_Check:
+			verb, of = policy.Get, kind.Check
+		default:
+			verb, of = policy.Put, operation.GetPut()
+		}
+		if err := s.may(ctx, verb, req.GetResource(), of); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // commit checks everything first and only then asks the store.

@@ -11,6 +11,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/wire"
@@ -20,6 +21,9 @@ import (
 // messages to the stream until one of the two ends, the server stops, or the time
 // limit has come.
 func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) error {
+	if err := f.rights.mayWithin(stream.Context(), policy.Watch, req.GetResource(), req.GetScope()); err != nil {
+		return err
+	}
 	resource, err := f.resources.find(req.GetResource())
 	if err != nil {
 		return err
@@ -52,10 +56,14 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 	defer w.Close()
 	end := func(reason error) {
 		cancel(reason)
+		grace := f.watchGrace
+		if isDenied(reason) {
+			grace = min(grace, deniedGrace)
+		}
 		// It does no harm to a watch that has ended by then.
-		time.AfterFunc(f.watchGrace, func() { cutOff(stream.Context()) })
+		time.AfterFunc(grace, func() { cutOff(stream.Context()) })
 	}
-	session := f.sessions.begin(stream.Context(), req, w, end)
+	session := f.sessions.begin(stream.Context(), req, watch.interest.Scope, w, end)
 	defer f.sessions.end(session)
 	if err := f.examine(session); err != nil {
 		return err
@@ -77,6 +85,10 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 	return carry(ctx, &outlet{stream, session, turn}, w)
 }
 
+// deniedGrace is how long a watch whose right is gone may take to send what it is
+// sending; nothing follows that.
+const deniedGrace = time.Second
+
 // carry brings the messages of a watcher to its client until one of the two, or
 // ctx, ends.
 func carry(ctx context.Context, to *outlet, w watcher) error {
@@ -86,6 +98,8 @@ func carry(ctx context.Context, to *outlet, w watcher) error {
 		end := context.Cause(ctx)
 		ours := end != nil && !errors.Is(end, context.Canceled) && !errors.Is(end, context.DeadlineExceeded)
 		switch {
+		case isDenied(end):
+			return end // without a last position: the client has that of its last message
 		case err == nil:
 			// What next has returned counts as delivered, so it is sent before
 			// anything else, be it the last message.

@@ -33,6 +33,10 @@ const (
 // who is behind, and how values are stored. It speaks of the one server that answers,
 // not of others over the same etcd. It shows who watches what, but never the objects
 // themselves.
+//
+// Where the server has a policy, a caller sees and changes what belongs to the
+// resources to which it has the right "admin", as if there were no others. Who has it
+// to none gets PERMISSION_DENIED.
 type AdminServiceClient interface {
 	// ListResources returns the state of every configured resource, in order of
 	// names. How many there are is bounded by the configuration, so there are no
@@ -118,6 +122,10 @@ func (c *adminServiceClient) Reencrypt(ctx context.Context, in *ReencryptRequest
 // who is behind, and how values are stored. It speaks of the one server that answers,
 // not of others over the same etcd. It shows who watches what, but never the objects
 // themselves.
+//
+// Where the server has a policy, a caller sees and changes what belongs to the
+// resources to which it has the right "admin", as if there were no others. Who has it
+// to none gets PERMISSION_DENIED.
 type AdminServiceServer interface {
 	// ListResources returns the state of every configured resource, in order of
 	// names. How many there are is bounded by the configuration, so there are no

@@ -33,6 +33,11 @@ const (
 // Errors carry google.rpc.ErrorInfo with domain "fanoutd" and a stable reason,
 // google.rpc.BadRequest with the offending fields where the request is at
 // fault, and google.rpc.RetryInfo where trying again helps.
+//
+// Where the server has a policy, every request needs the right that is named like
+// the method, for all of its scope; else it is PERMISSION_DENIED, or
+// UNAUTHENTICATED where the caller has not shown who it is, be there what was asked
+// for or not.
 type FanoutServiceClient interface {
 	// Get returns one object. NOT_FOUND (reason KEY_NOT_FOUND) names, in the
 	// metadata entry "revision", the revision at which the key was absent.
@@ -60,6 +65,9 @@ type FanoutServiceClient interface {
 	//
 	// The response header is sent when the watch is registered: every write that
 	// begins after it arrived is covered.
+	//
+	// A watch whose right is taken away ends with PERMISSION_DENIED and without a last
+	// message. The last position that was given stays good.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
 }
 
@@ -119,6 +127,11 @@ type FanoutService_WatchClient = grpc.ServerStreamingClient[WatchResponse]
 // Errors carry google.rpc.ErrorInfo with domain "fanoutd" and a stable reason,
 // google.rpc.BadRequest with the offending fields where the request is at
 // fault, and google.rpc.RetryInfo where trying again helps.
+//
+// Where the server has a policy, every request needs the right that is named like
+// the method, for all of its scope; else it is PERMISSION_DENIED, or
+// UNAUTHENTICATED where the caller has not shown who it is, be there what was asked
+// for or not.
 type FanoutServiceServer interface {
 	// Get returns one object. NOT_FOUND (reason KEY_NOT_FOUND) names, in the
 	// metadata entry "revision", the revision at which the key was absent.
@@ -146,6 +159,9 @@ type FanoutServiceServer interface {
 	//
 	// The response header is sent when the watch is registered: every write that
 	// begins after it arrived is covered.
+	//
+	// A watch whose right is taken away ends with PERMISSION_DENIED and without a last
+	// message. The last position that was given stays good.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
 	mustEmbedUnimplementedFanoutServiceServer()
 }

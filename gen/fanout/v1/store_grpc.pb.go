@@ -35,6 +35,10 @@ const (
 // "mod_revision" (what the key has; 0 where it does not exist) and "revision".
 // It is not ABORTED, because sending the same request again never helps: mod
 // revisions only grow. Read afresh, decide anew.
+//
+// Where the server has a policy, a write needs the right "put" or "delete" to its
+// key, and a check in a transaction "get". One that is missing denies the whole
+// transaction, as FanoutService says.
 type StoreServiceClient interface {
 	// Put stores one object.
 	Put(ctx context.Context, in *PutRequest, opts ...grpc.CallOption) (*PutResponse, error)
@@ -94,6 +98,10 @@ func (c *storeServiceClient) Transact(ctx context.Context, in *TransactRequest, 
 // "mod_revision" (what the key has; 0 where it does not exist) and "revision".
 // It is not ABORTED, because sending the same request again never helps: mod
 // revisions only grow. Read afresh, decide anew.
+//
+// Where the server has a policy, a write needs the right "put" or "delete" to its
+// key, and a check in a transaction "get". One that is missing denies the whole
+// transaction, as FanoutService says.
 type StoreServiceServer interface {
 	// Put stores one object.
 	Put(context.Context, *PutRequest) (*PutResponse, error)

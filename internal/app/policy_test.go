@@ -1,0 +1,195 @@
+package app_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/app"
+)
+
+const (
+	aliceMay = "rules:\n- {subjects: [alice], verbs: [\"*\"], resources: [\"*\"]}\n"
+	bobMay   = aliceMay + "- {groups: [staff], verbs: [watch], resources: [config], prefixes: [team]}\n"
+)
+
+// tokens makes the file of tokens, and returns contexts of requests by name.
+func tokens(ctx context.Context, t *testing.T, path string) map[string]context.Context {
+	t.Helper()
+	as, lines := map[string]context.Context{}, ""
+	for name, groups := range map[string][]string{"alice": nil, "bob": {"staff"}} {
+		token, line, err := access.NewToken(name, groups)
+		if err != nil {
+			t.Fatal(err)
+		}
+		as[name] = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+		lines += line + "\n"
+	}
+	write(t, path, lines)
+	return as
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// counter is a watcher of a prefix where the numbers from 1 on are written. It wants
+// to see each of them once, in order, and comes back where it was whenever the policy
+// has ended its watch.
+type counter struct {
+	ctx     context.Context
+	reads   fanoutv1.FanoutServiceClient
+	next    int // it was told of all numbers before
+	at      *fanoutv1.Position
+	watches atomic.Int64 // that have begun
+	denials atomic.Int64
+	last    atomic.Int64 // the number with which it is done; 0: not known yet
+	failed  chan error   // receives what went wrong
+}
+
+func (c *counter) read() {
+	var err error
+	for err == nil {
+		req := &fanoutv1.WatchRequest{Resource: "config", Scope: &fanoutv1.Scope{Scope: &fanoutv1.Scope_Prefix{Prefix: "team"}}}
+		if c.at != nil {
+			req.Begin = &fanoutv1.WatchRequest_After{After: c.at}
+		}
+		if err = c.watch(req); status.Code(err) == codes.PermissionDenied {
+			err = nil
+			c.denials.Add(1)
+		}
+	}
+	if !errors.Is(err, errDone) {
+		c.failed <- err
+	}
+}
+
+var errDone = errors.New("all numbers have come")
+
+func (c *counter) watch(req *fanoutv1.WatchRequest) error {
+	stream, err := c.reads.Watch(c.ctx, req)
+	if err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		m, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		if first {
+			c.watches.Add(1)
+		}
+		c.at = m.GetPosition()
+		for _, e := range m.GetEvents() {
+			if got := e.GetObject().GetText(); got != strconv.Itoa(c.next) {
+				return fmt.Errorf("told of %s, want %d", got, c.next)
+			}
+			c.next++
+		}
+		if last := int(c.last.Load()); last > 0 && c.next > last {
+			return errDone
+		}
+	}
+}
+
+// A policy file is replaced again and again. Whose right stays does not notice; whose
+// right comes and goes is cut off each time, and has missed nothing when it is back.
+func TestAPolicyFileIsReplacedWhileWatchesGoOn(t *testing.T) {
+	const rounds = 3
+	cfg := testConfig(t)
+	cfg.Resources[0].Window.MaxEvents = 1_000_000 // nobody falls behind
+	dir := t.TempDir()
+	cfg.TokenFile, cfg.PolicyFile = filepath.Join(dir, "tokens"), filepath.Join(dir, "policy.yaml")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	as := tokens(ctx, t, cfg.TokenFile)
+	write(t, cfg.PolicyFile, bobMay)
+	conn, stop := start(t, cfg)
+	defer stop()
+
+	number := 0
+	put := func() {
+		number++
+		_, err := fanoutv1.NewStoreServiceClient(conn).Put(as["alice"], &fanoutv1.PutRequest{Resource: "config", Put: &fanoutv1.PutOperation{
+			Key: "team/n", Value: &fanoutv1.PutOperation_Text{Text: strconv.Itoa(number)},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	failed := make(chan error, 2)
+	var reading sync.WaitGroup
+	watching := func(name string) *counter {
+		c := &counter{
+			ctx: as[name], reads: fanoutv1.NewFanoutServiceClient(conn), next: 1,
+			failed: failed,
+		}
+		reading.Go(c.read)
+		for c.watches.Load() == 0 && len(failed) == 0 {
+			runtime.Gosched()
+		}
+		return c
+	}
+	a, b := watching("alice"), watching("bob")
+	putUntil := func(more *atomic.Int64, than int64) {
+		for more.Load() <= than {
+			if len(failed) > 0 {
+				t.Fatal(<-failed)
+			}
+			put()
+		}
+	}
+	for range rounds {
+		denials, watches := b.denials.Load(), b.watches.Load()
+		write(t, cfg.PolicyFile, aliceMay)
+		putUntil(&b.denials, denials)
+		write(t, cfg.PolicyFile, "rules: [no rules") // which changes nothing
+		write(t, cfg.PolicyFile, bobMay)
+		putUntil(&b.watches, watches)
+	}
+	a.last.Store(int64(number))
+	b.last.Store(int64(number))
+	put() // whoever waits looks again
+	reading.Wait()
+	if len(failed) > 0 {
+		t.Fatal(<-failed)
+	}
+	if a.watches.Load() != 1 || a.denials.Load() != 0 {
+		t.Errorf("alice's watch has begun %d times", a.watches.Load())
+	}
+	if b.watches.Load() != 1+rounds {
+		t.Errorf("bob's watch has begun %d times, and his right has come back %d times", b.watches.Load(), rounds)
+	}
+}
+
+// A policy that cannot be used is no reason to allow everything.
+func TestABadPolicyIsRefused(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.PolicyFile = filepath.Join(t.TempDir(), "policy.yaml")
+	for _, bad := range []string{"", "rules: [{}]"} {
+		write(t, cfg.PolicyFile, bad)
+		if _, err := app.Build(t.Context(), cfg, testLog(t)); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}

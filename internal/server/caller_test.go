@@ -1,0 +1,55 @@
+package server_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/access/policy"
+)
+
+// believer takes the word of callers for who they are.
+type believer struct{}
+
+func (believer) Verify(_ context.Context, token string) (access.Pass, error) {
+	names := strings.Split(token, ",")
+	return access.NewPass(access.Identity{Name: names[0], Groups: names[1:], Method: access.JWT}, time.Time{}, nil), nil
+}
+
+// bearer is a name and groups as a token has them.
+type bearer string
+
+func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + string(b)}, nil
+}
+
+func (b bearer) RequireTransportSecurity() bool { return false }
+
+// as returns the instance as somebody with a name, and perhaps groups, reaches it.
+func (in *instance) as(t *testing.T, names ...string) *instance {
+	t.Helper()
+	caller := *in
+	caller.conn = dial(t, in.address, grpc.WithPerRPCCredentials(bearer(strings.Join(names, ","))))
+	caller.reads, caller.writes = fanoutv1.NewFanoutServiceClient(caller.conn), fanoutv1.NewStoreServiceClient(caller.conn)
+	return &caller
+}
+
+// usePolicy changes the policy of an instance that began with one.
+func (in *instance) usePolicy(t *testing.T, text string) {
+	t.Helper()
+	in.server.UsePolicy(readPolicy(t, text))
+}
+
+func readPolicy(t *testing.T, text string) *policy.Policy {
+	t.Helper()
+	p, err := policy.Parse("policy", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}

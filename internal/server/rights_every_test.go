@@ -1,0 +1,52 @@
+package server_test
+
+import (
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// No method of the protocol forgets to ask, those that are yet to come included: who
+// has no right is denied, whatever the method is.
+func TestEveryMethodAsks(t *testing.T) {
+	in := start(t, settings{policy: aliceMay})
+	ctx := within(t)
+	mallory := in.as(t, "mallory")
+	methods := 0
+	for _, file := range []protoreflect.FileDescriptor{
+		fanoutv1.File_fanout_v1_fanout_proto, fanoutv1.File_fanout_v1_store_proto, fanoutv1.File_fanout_v1_admin_proto,
+	} {
+		for i := range file.Services().Len() {
+			service := file.Services().Get(i)
+			for j := range service.Methods().Len() {
+				method := service.Methods().Get(j)
+				methods++
+				for _, resource := range []string{config, "unknown"} {
+					t.Run(string(method.Name())+"/"+resource, func(t *testing.T) {
+						req, resp := dynamicpb.NewMessage(method.Input()), dynamicpb.NewMessage(method.Output())
+						if f := method.Input().Fields().ByName("resource"); f != nil {
+							req.Set(f, protoreflect.ValueOfString(resource))
+						}
+						stream, err := mallory.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true},
+							"/"+string(service.FullName())+"/"+string(method.Name()))
+						if err != nil {
+							t.Fatal(err)
+						}
+						_ = stream.SendMsg(req) // what is wrong is told to who receives
+						_ = stream.CloseSend()
+						err = stream.RecvMsg(resp)
+						got := refusalIn(t, err)
+						wantRefusal(t, err, denied(got.Metadata["verb"], got.Metadata["resource"]))
+					})
+				}
+			}
+		}
+	}
+	if methods < 9 {
+		t.Errorf("only %d methods were found", methods)
+	}
+}

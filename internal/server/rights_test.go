@@ -1,0 +1,269 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/server"
+)
+
+// Of the two, alice may do everything and bob what each test gives to him.
+const aliceMay = `
+rules:
+- subjects: [alice]
+  verbs: ["*"]
+  resources: ["*"]
+`
+
+func bobMay(verbs, resource, rest string) string {
+	return aliceMay + fmt.Sprintf("- {subjects: [bob], verbs: [%s], resources: [%s]%s}\n", verbs, resource, rest)
+}
+
+// denied is the refusal of what the policy does not allow.
+func denied(verb, resource string) refusal {
+	return refusal{
+		Code: codes.PermissionDenied, Reason: server.ReasonPermissionDenied,
+		Metadata: map[string]string{"verb": verb, "resource": resource},
+	}
+}
+
+var unauthenticated = refusal{Code: codes.Unauthenticated, Reason: server.ReasonUnauthenticated}
+
+// ask is a request of any kind.
+type ask struct {
+	name string
+	verb string // that is missing
+	send func(ctx context.Context, in *instance) error
+}
+
+func transact(operations ...*fanoutv1.Operation) func(ctx context.Context, in *instance, resource string) error {
+	return func(ctx context.Context, in *instance, resource string) error {
+		_, err := in.writes.Transact(ctx, &fanoutv1.TransactRequest{Resource: resource, Operations: operations})
+		return err
+	}
+}
+
+func putOp(key string) *fanoutv1.Operation {
+	return &fanoutv1.Operation{Operation: &fanoutv1.Operation_Put{Put: putText(key, "x")}}
+}
+
+func deleteOp(key string) *fanoutv1.Operation {
+	return &fanoutv1.Operation{Operation: &fanoutv1.Operation_Delete{Delete: &fanoutv1.DeleteOperation{Key: key}}}
+}
+
+func checkOp(key string) *fanoutv1.Operation {
+	return &fanoutv1.Operation{Operation: &fanoutv1.Operation_Check{Check: &fanoutv1.CheckOperation{Key: key}}}
+}
+
+// first sends a watch and returns its first error, or nil if it begins.
+func first(ctx context.Context, in *instance, req *fanoutv1.WatchRequest) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := in.reads.Watch(ctx, req)
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	return err
+}
+
+// asks returns one request of each kind for a key of a resource, or for all below it.
+func asks(resource, key string, scope *fanoutv1.Scope) []ask {
+	transacting := func(operations ...*fanoutv1.Operation) func(context.Context, *instance) error {
+		send := transact(operations...)
+		return func(ctx context.Context, in *instance) error { return send(ctx, in, resource) }
+	}
+	return []ask{
+		{"Get", "get", func(ctx context.Context, in *instance) error {
+			_, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: resource, Key: key})
+			return err
+		}},
+		{"List", "list", func(ctx context.Context, in *instance) error {
+			_, err := in.reads.List(ctx, &fanoutv1.ListRequest{Resource: resource, Scope: scope, FieldSelector: "undeclared=1"})
+			return err
+		}},
+		{"Watch", "watch", func(ctx context.Context, in *instance) error {
+			return first(ctx, in, &fanoutv1.WatchRequest{Resource: resource, Scope: scope, PreviousObject: true, OmitValues: true})
+		}},
+		{"Put", "put", func(ctx context.Context, in *instance) error {
+			_, err := in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: resource, Put: putText(key, "x")})
+			return err
+		}},
+		{"Delete", "delete", func(ctx context.Context, in *instance) error {
+			_, err := in.writes.Delete(ctx, &fanoutv1.DeleteRequest{Resource: resource, Delete: &fanoutv1.DeleteOperation{Key: key}})
+			return err
+		}},
+		{"Transact put", "put", transacting(putOp(key))},
+		{"Transact delete", "delete", transacting(deleteOp(key))},
+		{"Transact check", "get", transacting(checkOp(key))},
+		{"Transact nothing", "put", transacting()},
+		{"Transact no operation", "put", transacting(&fanoutv1.Operation{})},
+		{"ListWatchers", "admin", func(ctx context.Context, in *instance) error {
+			_, err := in.admin().ListWatchers(ctx, &fanoutv1.ListWatchersRequest{Resource: resource, PageSize: -1})
+			return err
+		}},
+		{"Reencrypt", "admin", func(ctx context.Context, in *instance) error {
+			_, err := in.admin().Reencrypt(ctx, &fanoutv1.ReencryptRequest{Resource: resource, PageSize: -1})
+			return err
+		}},
+	}
+}
+
+// administers are the requests that are about no resource in particular.
+var administers = []ask{
+	{"ListResources", "admin", func(ctx context.Context, in *instance) error {
+		_, err := in.admin().ListResources(ctx, &fanoutv1.ListResourcesRequest{MeasureLag: true})
+		return err
+	}},
+	{"ListWatchers of all", "admin", func(ctx context.Context, in *instance) error {
+		_, err := in.admin().ListWatchers(ctx, &fanoutv1.ListWatchersRequest{})
+		return err
+	}},
+	{"EndWatcher", "admin", func(ctx context.Context, in *instance) error {
+		_, err := in.admin().EndWatcher(ctx, &fanoutv1.EndWatcherRequest{})
+		return err
+	}},
+}
+
+// Whoever may not do something learns nothing: neither whether there is a resource, a
+// key or a field, nor what else is wrong with the request. It costs nothing.
+func TestTheDeniedLearnNothing(t *testing.T) {
+	in := start(t, settings{policy: bobMay("get, list, watch, put, delete", config, ", keys: [elsewhere]") +
+		"- {subjects: [anonymous], verbs: [get], resources: [config], keys: [elsewhere]}\n"})
+	ctx := within(t)
+	alice := in.as(t, "alice")
+	alice.awaitLoaded(ctx, t)
+	alice.put(ctx, t, config, "there", "1")
+	before := in.cost(ctx, t)
+	for _, who := range []struct {
+		name string
+		in   *instance
+		want func(verb, resource string) refusal
+	}{
+		{"bob", in.as(t, "bob"), denied},
+		{"mallory", in.as(t, "mallory", "alice"), denied},
+		{"anonymous", in, func(string, string) refusal { return unauthenticated }},
+	} {
+		for _, resource := range []string{config, "unknown", ""} {
+			for _, key := range []string{"there", "absent", "not//a key", strings.Repeat("k", 2000)} {
+				for _, scope := range []*fanoutv1.Scope{nil, prefix("there"), exactly("there"), exactly("absent")} {
+					for _, a := range asks(resource, key, scope) {
+						if a.name == "ListWatchers" && resource == "" {
+							continue
+						}
+						t.Run(fmt.Sprintf("%s/%s/%q/%.10q/%v", who.name, a.name, resource, key, scope), func(t *testing.T) {
+							wantRefusal(t, a.send(ctx, who.in), who.want(a.verb, resource))
+						})
+					}
+				}
+			}
+		}
+		for _, a := range administers {
+			t.Run(who.name+"/"+a.name, func(t *testing.T) {
+				wantRefusal(t, a.send(ctx, who.in), who.want("admin", "*"))
+			})
+		}
+	}
+	after := in.cost(ctx, t)
+	if before.Revision != after.Revision || fmt.Sprint(before) != fmt.Sprint(after) {
+		t.Errorf("the denied requests were not free: %v, then %v", before, after)
+	}
+}
+
+// Each verb is granted by its own right and no other.
+func TestEachVerbHasItsRight(t *testing.T) {
+	in := start(t, settings{policy: aliceMay})
+	ctx := within(t)
+	in.as(t, "alice").awaitLoaded(ctx, t)
+	bob := in.as(t, "bob")
+	for _, verb := range []string{"get", "list", "watch", "put", "delete", "admin"} {
+		in.usePolicy(t, bobMay(verb, config, ""))
+		for _, a := range append(asks(config, "key", nil), administers...) {
+			err := a.send(ctx, bob)
+			if err == nil {
+				if a.verb != verb {
+					t.Errorf("%s grants %s", verb, a.name)
+				}
+				continue
+			}
+			if got := refusalIn(t, err); (got.Reason == server.ReasonPermissionDenied) != (a.verb != verb) {
+				t.Errorf("with %s, %s gets %v", verb, a.name, err)
+			}
+		}
+	}
+}
+
+// A right on some keys is a right on these keys.
+func TestRightsOnKeys(t *testing.T) {
+	in := start(t, settings{policy: bobMay("get, list, watch, put, delete", config, ", keys: [k], prefixes: [team/a]")})
+	ctx := within(t)
+	alice, bob := in.as(t, "alice"), in.as(t, "bob")
+	alice.awaitLoaded(ctx, t)
+	for _, test := range []struct {
+		key     string
+		scope   *fanoutv1.Scope
+		granted bool
+	}{
+		{"k", exactly("k"), true},
+		{"team/a/x", prefix("team/a"), true},
+		{"team/a/x", prefix("team/a/x/"), true},
+		{"kk", nil, false},
+		{"k/x", prefix("k"), false},
+		{"team/a", prefix("team"), false},
+		{"team/ab", exactly("team/ab"), false},
+	} {
+		for _, a := range asks(config, test.key, test.scope) {
+			if a.verb == "admin" || strings.HasPrefix(a.name, "Transact no") {
+				continue
+			}
+			err := a.send(ctx, bob)
+			if granted := err == nil || refusalIn(t, err).Reason != server.ReasonPermissionDenied; granted != test.granted {
+				t.Errorf("%s of %q in %v: %v", a.name, test.key, test.scope, err)
+			}
+		}
+	}
+	// One operation that is not allowed is enough, wherever it stands.
+	for verb, operation := range map[string]*fanoutv1.Operation{"put": putOp("x"), "delete": deleteOp("x"), "get": checkOp("x")} {
+		wantRefusal(t, transact(putOp("k"), operation, deleteOp("team/a/x"))(ctx, bob, config), denied(verb, config))
+	}
+	// Who has asked for what cannot be is told so.
+	for _, wrong := range []*fanoutv1.Scope{prefix("team/a//"), prefix(""), exactly("")} {
+		_, err := bob.reads.List(ctx, &fanoutv1.ListRequest{Resource: config, Scope: wrong})
+		if got := refusalIn(t, err); got.Reason != server.ReasonInvalidRequest {
+			t.Errorf("%v: %v", wrong, err)
+		}
+	}
+}
+
+// Without a policy everything is allowed, to those who have not said who they are, too.
+func TestWithoutAPolicy(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	for _, who := range []*instance{in, in.as(t, "bob")} {
+		who.awaitLoaded(ctx, t)
+		for _, a := range append(asks(config, "key", nil), administers...) {
+			if err := a.send(ctx, who); err != nil {
+				if got := refusalIn(t, err); got.Code == codes.PermissionDenied || got.Code == codes.Unauthenticated {
+					t.Errorf("%s: %v", a.name, err)
+				}
+			}
+		}
+	}
+}
+
+// Health and reflection are about nobody's data: the policy has no say in them.
+func TestHealthAndReflectionNeedNoRight(t *testing.T) {
+	in := start(t, settings{policy: aliceMay})
+	ctx := within(t)
+	in.as(t, "alice").awaitLoaded(ctx, t)
+	for in.health(ctx, t, "resource/"+config) != healthpb.HealthCheckResponse_SERVING {
+	}
+	if services := in.as(t, "mallory").services(ctx, t); len(services) == 0 {
+		t.Error("no services")
+	}
+}
