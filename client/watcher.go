@@ -88,7 +88,7 @@ func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
 
 // stream opens one stream and returns why it has ended.
 func (w *watcher) stream(ctx context.Context, yield func(*Update) bool) error {
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancelCause(untimed{ctx})
 	defer cancel(nil)
 	// The time in which the caller does something else does not count.
 	patience := max(w.patience(), firstPatience)
@@ -123,6 +123,14 @@ func (w *watcher) stream(ctx context.Context, yield func(*Update) bool) error {
 	}
 	return errorOf(err)
 }
+
+// untimed is a context that ends when it does, and tells no server when that will be.
+// A server that knew would end the stream as well, and if it is the first, that looks
+// like an interruption.
+type untimed struct{ context.Context }
+
+// Deadline implements context.Context.
+func (untimed) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
 
 // firstPatience is how long a server may take to its first word, at least: it has to
 // be reached, and may have to read first.
