@@ -261,6 +261,16 @@ func TestWatchesEndWhereNothingHelps(t *testing.T) {
 	}
 }
 
+// What cannot be sent is not tried again either.
+func TestWatchesThatCannotBeSentEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{acts: []act{{messages: []message{reset(), synced(5)}}}}
+		if lines, end := follow(t, play(t, s), client.Prefix("caf\xe9")); status.Code(end) != codes.InvalidArgument {
+			t.Errorf("told %q, ended with %v", lines, end)
+		}
+	})
+}
+
 // A token that is refused is fetched once more, and not before there can be another
 // one.
 func TestATokenIsRenewedBeforeAWatchEnds(t *testing.T) {

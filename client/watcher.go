@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
@@ -51,6 +53,10 @@ func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(w.client.open, func() { cancel(ErrClosed) })()
+	if _, err := proto.Marshal(w.request()); err != nil {
+		// It would never get as far as a server.
+		return errorOf(status.Error(codes.InvalidArgument, err.Error()))
+	}
 	for {
 		began := time.Now()
 		err := w.stream(ctx, yield)
