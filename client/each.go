@@ -59,10 +59,14 @@ type single struct {
 
 // each returns the servers of a target, none of them twice.
 func (to target) each(ctx context.Context, lookup func(context.Context, string) ([]string, error)) []single {
+	members := to.members()
+	if members == nil {
+		return []single{{to.uri, to}}
+	}
 	var all []single
-	for _, member := range to.members() {
+	for _, member := range members {
 		host, port, err := net.SplitHostPort(member)
-		if err != nil { // a URI of something else
+		if err != nil { // gRPC knows the port
 			all = append(all, single{member, to})
 			continue
 		}
@@ -83,7 +87,7 @@ func (to target) each(ctx context.Context, lookup func(context.Context, string) 
 	})
 }
 
-// members returns the host:port of each server, as far as a target has them.
+// members returns the host:port of each server, nothing for a URI of something else.
 func (to target) members() []string {
 	if to.list != nil {
 		var members []string
@@ -95,7 +99,7 @@ func (to target) members() []string {
 	if u, err := url.Parse(to.uri); err == nil && u.Scheme == "dns" && u.Host == "" {
 		return []string{strings.TrimPrefix(u.Path, "/")}
 	}
-	return []string{to.uri}
+	return nil
 }
 
 // several returns the addresses of a host that stands for several servers, none for

@@ -34,7 +34,10 @@ func TestServersOfATarget(t *testing.T) {
 		"dns:///three.test:1":         {"192.0.2.1:1", "192.0.2.2:1", "192.0.2.3:1"},
 		"double.test:1,192.0.2.9:1":   {"[2001:db8::1]:1", "[2001:db8::2]:1", "192.0.2.9:1"},
 		"localhost:1":                 {"localhost:1"},
+		"dns:///a.test":               {"a.test"},
 		"unix:///run/f.sock":          {"unix:///run/f.sock"},
+		"unix:f.sock":                 {"unix:f.sock"},
+		"xds:///three.test":           {"xds:///three.test"},
 		"passthrough:///three.test:1": {"passthrough:///three.test:1"},
 	} {
 		to, err := parseTarget(text)
@@ -46,6 +49,9 @@ func TestServersOfATarget(t *testing.T) {
 			got = append(got, one.address)
 			if one.target.local != to.local {
 				t.Errorf("%s: %s is local: %v, the target %v", text, one.address, one.target.local, to.local)
+			}
+			if to.members() == nil && one.target.uri != text {
+				t.Errorf("%s: connects to %s", text, one.target.uri)
 			}
 			for _, e := range one.target.list {
 				if e.name != "three.test" && e.name != "double.test" {

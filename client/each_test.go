@@ -1,8 +1,11 @@
 package client_test
 
 import (
+	"net"
+	"path/filepath"
 	"testing"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -39,5 +42,32 @@ func TestEachServer(t *testing.T) {
 		if _, err := client.EachServer(within(t), target); err == nil {
 			t.Errorf("%q is a target", target)
 		}
+	}
+}
+
+// A server at a Unix socket is one, too.
+func TestEachServerOfASocket(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "s")
+	socket, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer() // without any services
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(socket) }()
+	t.Cleanup(func() {
+		s.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	servers, err := client.EachServer(within(t), "unix://"+path)
+	if err != nil || len(servers) != 1 {
+		t.Fatal(servers, err)
+	}
+	t.Cleanup(func() { servers[0].Close() })
+	if _, err := servers[0].Resource("config").Get(within(t), "a"); status.Code(err) != codes.Unimplemented {
+		t.Errorf("got %v", err)
 	}
 }

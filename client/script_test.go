@@ -36,6 +36,7 @@ type script struct {
 	mu       sync.Mutex
 	requests []*fanoutv1.WatchRequest // guarded by mu
 	sent     atomic.Int64             // messages
+	timed    atomic.Int64             // watches of which the server knows when they end
 }
 
 // act sends messages, after a silence, and ends the stream with the error, or never
@@ -51,6 +52,9 @@ func (s *script) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStreamingSe
 	a := s.acts[min(len(s.requests), len(s.acts)-1)]
 	s.requests = append(s.requests, proto.CloneOf(req))
 	s.mu.Unlock()
+	if _, ok := stream.Context().Deadline(); ok {
+		s.timed.Add(1)
+	}
 	time.Sleep(a.silence)
 	for _, m := range a.messages {
 		if err := stream.Send(m); err != nil {

@@ -33,6 +33,21 @@ func follow(t *testing.T, r *client.Resource, opts ...client.WatchOption) (lines
 	return lines, nil
 }
 
+// It is the caller whose time is up: a server that knew of it would end the stream, too,
+// and if it did so first, that would be told as an interruption.
+func TestServersDoNotKnowWhenTheTimeOfAWatchIsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{acts: []act{{messages: []message{reset(), synced(5)}}}}
+		lines, err := follow(t, play(t, s), client.OnInterruption(func(err error) { t.Errorf("interrupted: %v", err) }))
+		if len(lines) != 2 || err != nil {
+			t.Errorf("%q, %v", lines, err)
+		}
+		if n := s.timed.Load(); n != 0 {
+			t.Errorf("the server knows when %d watches end", n)
+		}
+	})
+}
+
 func TestWatchesGoOn(t *testing.T) {
 	start := []string{"replace [e/0]", "+a@5 [e/0]", "synced e/5"}
 	snapshot := act{messages: []message{reset(), part(0, added("a", 5)), synced(5)}, end: lost}
@@ -244,6 +259,16 @@ func TestWatchesEndWhereNothingHelps(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What cannot be sent is not tried again either.
+func TestWatchesThatCannotBeSentEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{acts: []act{{messages: []message{reset(), synced(5)}}}}
+		if lines, end := follow(t, play(t, s), client.Prefix("caf\xe9")); status.Code(end) != codes.InvalidArgument {
+			t.Errorf("told %q, ended with %v", lines, end)
+		}
+	})
 }
 
 // A token that is refused is fetched once more, and not before there can be another

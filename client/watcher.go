@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
@@ -51,6 +53,10 @@ func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(w.client.open, func() { cancel(ErrClosed) })()
+	if _, err := proto.Marshal(w.request()); err != nil {
+		// It would never get as far as a server.
+		return errorOf(status.Error(codes.InvalidArgument, err.Error()))
+	}
 	for {
 		began := time.Now()
 		err := w.stream(ctx, yield)
@@ -88,7 +94,7 @@ func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
 
 // stream opens one stream and returns why it has ended.
 func (w *watcher) stream(ctx context.Context, yield func(*Update) bool) error {
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancelCause(untimed{ctx})
 	defer cancel(nil)
 	// The time in which the caller does something else does not count.
 	patience := max(w.patience(), firstPatience)
@@ -123,6 +129,14 @@ func (w *watcher) stream(ctx context.Context, yield func(*Update) bool) error {
 	}
 	return errorOf(err)
 }
+
+// untimed is a context that ends when it does, and tells no server when that will be.
+// A server that knew would end the stream as well, and if it is the first, that looks
+// like an interruption.
+type untimed struct{ context.Context }
+
+// Deadline implements context.Context.
+func (untimed) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
 
 // firstPatience is how long a server may take to its first word, at least: it has to
 // be reached, and may have to read first.

@@ -170,6 +170,8 @@ func (t *tool) securityHint(message string) string {
 	switch {
 	case strings.Contains(message, "does not look like a TLS handshake"):
 		return "; it does not speak TLS: --tls=false"
+	case strings.Contains(message, "use of closed network connection"):
+		return "; it takes connections, but says nothing"
 	case strings.Contains(message, "error reading server preface") && t.settings.TLS != "true":
 		return "; it may speak TLS: --tls"
 	case strings.Contains(message, "unknown authority"):

@@ -44,6 +44,9 @@ labels. Times to live are not kept.`,
 			if !dir && (prune || raw) {
 				return usagef("--prune and --raw are for directories")
 			}
+			if prune && (s.labels != "" || s.fields != "") {
+				return usagef("--prune needs all objects below --prefix: it does not go with --selector and --fields")
+			}
 			if dir && target == "-" {
 				return usagef("--dir needs the name of a directory")
 			}
@@ -52,7 +55,7 @@ labels. Times to live are not kept.`,
 			if err != nil {
 				return err
 			}
-			sink, err := t.sink(target, format, dir, raw, prune)
+			sink, err := t.sink(target, format, dir, raw, transfer.Scope{Prefix: s.prefix, Prune: prune})
 			if err != nil {
 				return err
 			}
@@ -83,7 +86,7 @@ labels. Times to live are not kept.`,
 	f.StringVar(&s.prefix, "prefix", "", "only objects below this `path`")
 	f.StringVarP(&format, "output", "o", "", "`format` of a stream or file: yaml or jsonl; default: what the name of the file says, else yaml")
 	f.BoolVar(&dir, "dir", false, "TARGET is a directory")
-	f.BoolVar(&prune, "prune", false, "remove files of objects that are no longer there; only files that export has made")
+	f.BoolVar(&prune, "prune", false, "remove files of objects that are no longer there (below --prefix, if that is given); only files that export has made")
 	f.BoolVar(&raw, "raw", false, "the files of the directory have the values alone; labels and content types are lost")
 	return cmd
 }
@@ -99,12 +102,12 @@ func left(target string, dir bool) string {
 	return target + " was not touched"
 }
 
-func (t *tool) sink(target, format string, dir, raw, prune bool) (transfer.Sink, error) {
+func (t *tool) sink(target, format string, dir, raw bool, scope transfer.Scope) (transfer.Sink, error) {
 	if dir {
 		if format != "" && format != string(transfer.YAML) {
 			return nil, usagef("a directory has files in YAML, not in %s", format)
 		}
-		d, err := transfer.OpenDirectory(target, raw, prune)
+		d, err := transfer.OpenDirectory(target, raw, scope)
 		if err != nil {
 			return nil, usageError{err}
 		}

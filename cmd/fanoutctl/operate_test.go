@@ -158,3 +158,8 @@ func TestTopFitsItsTerminal(t *testing.T) {
 	c.press("\x1b")
 	c.ends(exitOK)
 }
+
+// A top that is given a time ends by itself.
+func TestTopEndsWhenItsTimeIsUp(t *testing.T) {
+	inTerminal(t, server(t, "config"), 120, nil, "top", "--timeout", "100ms").ends(exitOK)
+}

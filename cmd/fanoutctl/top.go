@@ -40,6 +40,8 @@ Where standard output is no terminal it shows them once.`,
 				Servers: servers, Interval: interval,
 				Explain: func(server string, err error) string { return t.explainServer(ctx, server, err) },
 			}
+			ctx, cancel := t.within(ctx, 0)
+			defer cancel()
 			return p.Run(ctx)
 		},
 	}

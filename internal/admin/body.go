@@ -2,12 +2,17 @@ package admin
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"strings"
 	"time"
+	"unicode/utf8"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
 const (
@@ -23,6 +28,10 @@ const (
 // ignored: a condition in the wrong place must not make a write unconditional.
 func bodies(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !utf8.ValidString(r.URL.Path) {
+			refuseField(w, http.StatusBadRequest, "", "the path is not UTF-8")
+			return
+		}
 		wanted := r.Method == http.MethodPut || r.Method == http.MethodPost
 		if wanted && !isJSON(r.Header.Get("Content-Type")) {
 			refuse(w, http.StatusUnsupportedMediaType, "the content type must be application/json")
@@ -41,16 +50,48 @@ func bodies(next http.Handler) http.Handler {
 		case err != nil:
 			refuseField(w, http.StatusBadRequest, "body", "the body could not be read: %v", err)
 			return
-		case wanted && len(body) == 0:
-			refuseField(w, http.StatusBadRequest, "body", "there must be a body")
-			return
-		case !wanted && len(body) > 0:
-			refuseField(w, http.StatusBadRequest, "body", "there must be no body: what it says belongs into parameters")
+		}
+		if fault := faultOf(body, wanted); fault != "" {
+			refuseField(w, http.StatusBadRequest, "body", "%s", fault)
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		next.ServeHTTP(w, r)
 	})
+}
+
+// faultOf says what is wrong with a body, and nothing if it is as it should be. The
+// gateway would read no more than the first value, and take spaces for a message in
+// which nothing is set.
+func faultOf(body []byte, wanted bool) string {
+	switch {
+	case !wanted && len(body) > 0:
+		return "there must be no body: what it says belongs into parameters"
+	case !wanted:
+		return ""
+	case len(body) == 0:
+		return "there must be a body"
+	}
+	if err := json.Unmarshal(body, new(json.RawMessage)); err != nil {
+		return fmt.Sprintf("the body is not JSON: %v", err)
+	}
+	return ""
+}
+
+// repeats returns an error if a body says again what the path says, of which one would
+// be ignored.
+func repeats(body any) error {
+	switch body := body.(type) {
+	case **fanoutv1.PutOperation:
+		if (*body).GetKey() != "" {
+			return errors.New("the key is a part of the path")
+		}
+	case *fanoutv1.TransactRequest:
+		if body.GetResource() != "" {
+			return errors.New("the resource is a part of the path")
+		}
+	}
+	return nil
 }
 
 // read reads the body.

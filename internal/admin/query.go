@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
@@ -39,6 +40,8 @@ func (p *parameters) Parse(msg proto.Message, values url.Values, filter *utiliti
 			return err
 		case filter.HasCommonPrefix(path):
 			return fmt.Errorf("the parameter %q is a part of the path", name)
+		case !utf8.ValidString(v[0]):
+			return fmt.Errorf("the parameter %q is not UTF-8", name)
 		case len(v) > 1 || full.Has(key):
 			return fmt.Errorf("the parameter %q is there twice", name)
 		default:

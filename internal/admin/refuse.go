@@ -70,7 +70,6 @@ func refused(r refusal, message string) *status.Status {
 // invalid returns the status of a request with a fault in a field.
 func invalid(field, message string) *status.Status {
 	field, message = strings.ToValidUTF8(field, "?"), strings.ToValidUTF8(message, "?")
-	field, message = strings.ToValidUTF8(field, "?"), strings.ToValidUTF8(message, "?")
 	return detailed(codes.InvalidArgument, message,
 		&errdetails.ErrorInfo{Domain: domain, Reason: "INVALID_REQUEST"},
 		&errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: field, Description: message}}})

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"time"
 
@@ -49,6 +50,17 @@ func (l *lines) Marshal(v any) ([]byte, error) {
 		return protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(v.(proto.Message))
 	}
 	return l.JSONPb.Marshal(v)
+}
+
+// NewDecoder implements runtime.Marshaler.
+func (l *lines) NewDecoder(r io.Reader) runtime.Decoder {
+	next := l.JSONPb.NewDecoder(r)
+	return runtime.DecoderFunc(func(v any) error {
+		if err := next.Decode(v); err != nil {
+			return err
+		}
+		return repeats(v)
+	})
 }
 
 // newLines returns what says the same in JSON as grpcurl does: fields that are not

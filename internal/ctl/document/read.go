@@ -10,6 +10,7 @@ import (
 	"iter"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -114,7 +115,6 @@ type next func() (d Document, where string, err error)
 func jsonStream(r *bufio.Reader) next {
 	array := isArray(r)
 	in := json.NewDecoder(r)
-	in.DisallowUnknownFields()
 	n := 0
 	return func() (Document, string, error) {
 		n++
@@ -130,12 +130,26 @@ func jsonStream(r *bufio.Reader) next {
 			}
 			array = false
 		}
-		var d Document
-		if err := in.Decode(&d); err != nil {
+		var text json.RawMessage
+		if err := in.Decode(&text); err != nil {
 			return Document{}, where, err
 		}
-		return d, where, d.check()
+		d, err := fromJSON(text)
+		return d, where, err
 	}
+}
+
+func fromJSON(text []byte) (Document, error) {
+	if !utf8.Valid(text) {
+		return Document{}, errors.New("it is not UTF-8") // what is not would be replaced
+	}
+	in := json.NewDecoder(bytes.NewReader(text))
+	in.DisallowUnknownFields()
+	var d Document
+	if err := in.Decode(&d); err != nil {
+		return Document{}, err
+	}
+	return d, d.check()
 }
 
 func yamlStream(r io.Reader) next {
@@ -176,11 +190,5 @@ func fromTree(tree *yaml.Node) (Document, error) {
 	if err := treeJSON(&text, tree, 0); err != nil {
 		return Document{}, err
 	}
-	in := json.NewDecoder(&text)
-	in.DisallowUnknownFields()
-	var d Document
-	if err := in.Decode(&d); err != nil {
-		return Document{}, err
-	}
-	return d, d.check()
+	return fromJSON(text.Bytes())
 }

@@ -1,6 +1,8 @@
 package document
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -27,6 +29,8 @@ func TestStream(t *testing.T) {
 		"two values":      {"key: a\ntext: x\ndata: eA==\n", []string{`read s line 1: the document of "a" must have only one of value, text and data`}},
 		"unknown":         {"key: a\nvlaue: 1\n", []string{`read s line 1: json: unknown field "vlaue"`}},
 		"twice":           {"key: a\ntext: x\nkey: b\n", []string{`read s line 1: line 3: "key" is there twice`}},
+		"broken text":     {`{"key":"a"}` + "\n{\"key\":\"b\",\"text\":\"\xff\"}", []string{"a ", "read s (document 2): it is not UTF-8"}},
+		"broken key":      {"{\"key\":\"\xff\"}", []string{"read s (document 1): it is not UTF-8"}},
 		"what get prints": {`{"key":"a","text":"x","modRevision":7,"createRevision":3,"version":2}`, []string{"a x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -42,5 +46,18 @@ func TestStream(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// A name that no key can have is said before anything is done.
+func TestRawNamesAreKeys(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "caf\xe9"), []byte("x"), 0o600); err != nil {
+		t.Skip("such a name cannot be had here: ", err)
+	}
+	for _, err := range (Source{Path: dir, Raw: true}).Documents() {
+		if err == nil || !strings.Contains(err.Error(), `caf\xe9" is not UTF-8`) {
+			t.Error(err)
+		}
 	}
 }

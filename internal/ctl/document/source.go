@@ -141,6 +141,9 @@ func (s Source) value(path string, yield func(Located, error) bool) bool {
 	if err != nil {
 		return yield(Located{}, err)
 	}
+	if !utf8.ValidString(name) {
+		return yield(Located{}, fmt.Errorf("the name of %q is not UTF-8, which a key has to be", path))
+	}
 	d := Document{Key: filepath.ToSlash(name), ContentType: TypeOf(path, data)}
 	if utf8.Valid(data) {
 		text := string(data)

@@ -79,9 +79,14 @@ func (e *Executor) Run(ctx context.Context, updates Updates) error {
 		}
 		changes := v.Apply(u)
 		for _, change := range changes {
-			err := e.Policy.attempt(ctx, e.Report, func() error { return e.Command.Event(ctx, e.Resource, change) })
+			err := e.Policy.attempt(ctx, e.Report, func() error {
+				if err := e.Command.Event(ctx, e.Resource, change); err != nil {
+					return fmt.Errorf("%q %s: %w", change.Object.Key, change.Type, err)
+				}
+				return nil
+			})
 			if err != nil {
-				return fmt.Errorf("%q %s: %w", change.Object.Key, change.Type, err)
+				return err
 			}
 			if n++; n == e.Count {
 				return nil

@@ -105,17 +105,18 @@ func (s *Stream) Discard() { s.drop() }
 type Directory struct {
 	root  *os.Root
 	raw   bool
-	prune bool
+	scope Scope
 	seen  map[string]bool // the files that belong there
 	// Removed is how many files were pruned.
 	Removed int
 }
 
 // OpenDirectory makes the directory if it is not there. With raw the files have the
-// values alone, under the names of the keys. With prune, files that an export has
-// made and that no object has any more are removed in the end.
-func OpenDirectory(path string, raw, prune bool) (*Directory, error) {
-	if raw && prune {
+// values alone, under the names of the keys. Where the scope says to prune, files that an
+// export has made of keys in it, and that no object has any more, are removed in the
+// end: so all objects in the scope have to be added.
+func OpenDirectory(path string, raw bool, scope Scope) (*Directory, error) {
+	if raw && scope.Prune {
 		return nil, errors.New("files with raw values cannot be pruned: they look like any others")
 	}
 	if err := os.MkdirAll(path, 0o755); err != nil {
@@ -125,7 +126,7 @@ func OpenDirectory(path string, raw, prune bool) (*Directory, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Directory{root: root, raw: raw, prune: prune, seen: map[string]bool{}}, nil
+	return &Directory{root: root, raw: raw, scope: scope, seen: map[string]bool{}}, nil
 }
 
 // Add writes a file.
@@ -167,7 +168,7 @@ func (d *Directory) explain(key string, err error) error {
 // Close removes what is no longer there, if that is wanted.
 func (d *Directory) Close() error {
 	defer d.root.Close()
-	if !d.prune {
+	if !d.scope.Prune {
 		return nil
 	}
 	return fs.WalkDir(d.root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
@@ -182,8 +183,8 @@ func (d *Directory) Close() error {
 	})
 }
 
-// made reports whether a file was made by an export: it has one document, and the
-// name that this document gets.
+// made reports whether a file was made by an export of the scope: it has one document,
+// whose key is in the scope, and the name that this document gets.
 func (d *Directory) made(name string) bool {
 	f, err := d.root.Open(name)
 	if err != nil {
@@ -196,7 +197,7 @@ func (d *Directory) made(name string) bool {
 			return false
 		}
 		n++
-		own = document.FileName(doc.Key) == name
+		own = document.FileName(doc.Key) == name && d.scope.has(doc.Key)
 	}
 	return n == 1 && own
 }
