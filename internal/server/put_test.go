@@ -275,7 +275,8 @@ func TestWritesToAFullStoreFailAndReadsGoOn(t *testing.T) {
 	ctx := within(t)
 	large := &fanoutv1.PutRequest{Resource: config, Put: putText("a", strings.Repeat("x", 1<<20))}
 	full := refusal{Code: codes.ResourceExhausted, Reason: server.ReasonStoreFull}
-	const maxWrites = 20
+	// etcd knows how large it is when it has written to the disk, several times a second.
+	const maxWrites = 500
 	written := 0
 	var err error
 	for written < maxWrites && err == nil {
