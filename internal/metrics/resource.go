@@ -19,12 +19,12 @@ type resourceCollector struct {
 	resources []server.Resource
 	families
 
-	loaded, following, leftOut                                            *family
-	revision, lagRevisions, lagSeconds, objects, tombstones               *family
-	windowOldest, windowChanges, windowBytes, windowSpan                  *family
-	changes, fills, relists, interruptions, mismatches, decodeFailures    *family
-	interests, through, queueAge, events, eventBytes, logBytes, evictions *family
-	catchUpBytes, catchUpStates                                           *family
+	loaded, following, leftOut                                             *family
+	revision, lagRevisions, lagSeconds, objects, undecryptable, tombstones *family
+	windowOldest, windowChanges, windowBytes, windowSpan                   *family
+	changes, fills, relists, interruptions, mismatches, decodeFailures     *family
+	interests, through, queueAge, events, eventBytes, logBytes, evictions  *family
+	catchUpBytes, catchUpStates                                            *family
 }
 
 func newResourceCollector(resources []server.Resource) *resourceCollector {
@@ -40,6 +40,7 @@ func newResourceCollector(resources []server.Resource) *resourceCollector {
 	c.lagRevisions = c.gauge("cacher_lag_revisions", "Revisions that etcd is ahead of the cache; those of other prefixes count, too, until etcd is asked for progress. Missing while etcd does not answer.", r)
 	c.lagSeconds = c.gauge("cacher_lag_seconds", "How old the cache may be at most: seconds since etcd has said anything, if only that there is nothing new.", r)
 	c.objects = c.gauge("cacher_objects", "Objects in the cache.", r)
+	c.undecryptable = c.gauge("cacher_undecryptable_objects", "Objects whose values cannot be decrypted with the keys that there are.", r)
 	c.tombstones = c.gauge("cacher_tombstones", "Deletions that are remembered.", r)
 	c.windowOldest = c.gauge("cacher_window_oldest_revision", "Oldest revision after which every change is in the window, so that a watch can replay.", r)
 	c.windowChanges = c.gauge("cacher_window_changes", "Changes in the window.", r)
@@ -109,6 +110,7 @@ func (c *resourceCollector) collectCacher(to chan<- prometheus.Metric, r *server
 	}
 	send(to, c.revision, int64(state.Revision()), r.Name)
 	send(to, c.objects, state.Len(), r.Name)
+	send(to, c.undecryptable, state.Undecryptable(), r.Name)
 	send(to, c.tombstones, state.Tombstones(), r.Name)
 	send(to, c.windowOldest, int64(state.Replayable()), r.Name)
 	send(to, c.windowChanges, state.WindowLen(), r.Name)
