@@ -57,6 +57,14 @@ func bind(c *config.Config) []flagGroup {
 				"`address` of HTTP and JSON; empty: nowhere")
 			fs.StringSliceVar(&c.AdminHosts, "admin-hosts", c.AdminHosts,
 				"`names` under which it is reached, with commas between them; addresses and localhost need not be named")
+			fs.BoolVar(&c.Pprof, "pprof", c.Pprof, "whether it serves Go's profiles below /debug/pprof/")
+		}),
+		group("Observability", func(fs *pflag.FlagSet) {
+			fs.Var(&c.SlowRequest, "slow-request", "how long a request, the first message of a watch or a catch-up may take without being logged; 0s: for ever")
+			fs.StringVar(&c.OTLPEndpoint, "otlp-endpoint", c.OTLPEndpoint,
+				"`URL` of the collector that traces are sent to (OTLP over gRPC), such as http://127.0.0.1:4317; https:// means TLS; empty: no traces")
+			fs.Float64Var(&c.TraceSampleRatio, "trace-sample-ratio", c.TraceSampleRatio,
+				"`part` of the requests that are traced, from 0 to 1; those whose caller has decided follow the caller")
 		}),
 		group("TLS", func(fs *pflag.FlagSet) {
 			fs.StringVar(&c.TLSCertFile, "tls-cert-file", c.TLSCertFile,

@@ -14,4 +14,7 @@
 //	stream.go   lines as they come, and an end when nobody reads them any more
 //	openapi.go  the description of all that
 //	page.go     a status page, which is a client of all that
+//
+// Besides, it is where operators look: probes.go, and operators.go with metrics,
+// profiles and channelz.
 package admin

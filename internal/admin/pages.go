@@ -22,6 +22,13 @@ const index = `fanoutd, HTTP and JSON
   GET     /v1/resources/RESOURCE/watch          what is there and every change, as lines of JSON
   GET     /v1/watchers                          who watches
   DELETE  /v1/watchers/ID                       end a watch
+
+  /healthz                                      the process lives
+  /readyz                                       the server wants requests
+  /metrics                                      how it does, for Prometheus
+  /debug/pprof/                                 profiles of Go, unless the setting pprof says no
+
+gRPC (HTTP/2): grpc.channelz.v1.Channelz, and reflection
 `
 
 // pages serves what does not come from the server: the index and the description.

@@ -33,11 +33,24 @@ type Config struct {
 	// nil: they are in plain text.
 	TLS *tls.Config
 
+	// Metrics serves /metrics. Nil: nothing does.
+	Metrics http.Handler
+
+	// Profiles says whether Go's profiles are served below /debug/pprof/.
+	Profiles bool
+
+	// Operators, if set, stands in front of all that only operators are to see: metrics,
+	// profiles and channelz; see operators.go. It is where access is checked.
+	Operators func(http.Handler) http.Handler
+
 	Log *slog.Logger
 }
 
 // Server serves HTTP.
-type Server struct{ http http.Server }
+type Server struct {
+	http     http.Server
+	channelz *grpc.Server
+}
 
 // How long clients may take, and how much they may send. Responses may take as long
 // as they like, because watches do; a client that has gone without a word is found
@@ -50,18 +63,26 @@ const (
 
 // New returns a server that serves nothing until Serve is called.
 func New(cfg Config) (*Server, error) {
-	handler, err := newHandler(cfg)
+	s := &Server{channelz: newChannelz()}
+	handler, err := newHandler(cfg, s.channelz)
 	if err != nil {
+		s.channelz.Stop()
 		return nil, err
 	}
-	return &Server{http.Server{
+	s.http = http.Server{
 		Handler:           handler,
 		TLSConfig:         cfg.TLS,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          log.New(complaints{cfg.Log}, "", 0),
-	}}, nil
+		Protocols:         new(http.Protocols),
+	}
+	s.http.Protocols.SetHTTP1(true)
+	// Channelz is gRPC, which is HTTP/2; without TLS its clients begin with it.
+	s.http.Protocols.SetHTTP2(true)
+	s.http.Protocols.SetUnencryptedHTTP2(true)
+	return s, nil
 }
 
 // complaints logs what http.Server has to say.
@@ -96,9 +117,10 @@ func (s *Server) Stop(ctx context.Context) {
 	if err := s.http.Shutdown(ctx); err != nil {
 		_ = s.http.Close() // what it says of listeners that are closed does not matter
 	}
+	s.channelz.Stop()
 }
 
-func newHandler(cfg Config) (http.Handler, error) {
+func newHandler(cfg Config, channelz http.Handler) (http.Handler, error) {
 	api := runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, newLines()),
 		runtime.WithErrorHandler(answerError),
@@ -130,7 +152,8 @@ func newHandler(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the status page: %w", err)
 	}
-	return guard(cfg.Hosts, statusPage(files, pages(description, bodies(streams(shown(api)))))), nil
+	next := statusPage(files, pages(description, bodies(streams(shown(api)))))
+	return guard(cfg.Hosts, probes(cfg.Conn, operators(cfg, channelz, next))), nil
 }
 
 // shown tells the server behind the connection which certificate the client has shown.
@@ -144,8 +167,11 @@ func shown(next http.Handler) http.Handler {
 }
 
 // incoming says which request headers the server gets to see. The gateway adds the
-// address of the client, and Authorization.
+// address of the client, and Authorization. A trace goes on where a client has begun one.
 func incoming(name string) (string, bool) {
+	if name == "Traceparent" || name == "Tracestate" {
+		return strings.ToLower(name), true
+	}
 	return runtime.MetadataPrefix + name, name == "User-Agent"
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/reload"
 	"github.com/fanoutd/fanoutd/internal/server"
 	"github.com/fanoutd/fanoutd/internal/store"
+	"github.com/fanoutd/fanoutd/internal/tracing"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
@@ -29,7 +30,8 @@ type App struct {
 	admin     net.Listener // nil: no HTTP
 	security  *security
 	store     *store.Store
-	audit     *audit.Log // nil: none
+	audit     *audit.Log       // nil: none
+	tracing   *tracing.Tracing // nil: none
 	resources []server.Resource
 	keys      *crypt.Keyring
 	files     []*reload.File // that are followed
@@ -69,6 +71,12 @@ func Build(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, er
 	}
 	if a.store, err = openStore(ctx, cfg, log); err != nil {
 		return nil, err
+	}
+	if cfg.OTLPEndpoint != "" {
+		a.tracing, err = tracing.New(ctx, tracing.Config{Endpoint: cfg.OTLPEndpoint, Ratio: cfg.TraceSampleRatio, Log: log})
+		if err != nil {
+			return nil, err
+		}
 	}
 	for _, rc := range cfg.Resources {
 		r, err := a.resource(rc)
@@ -136,7 +144,12 @@ func (a *App) resource(rc config.Resource) (server.Resource, error) {
 		Keys:          a.keys,
 		Log:           a.log,
 	})
-	r.Dispatcher = dispatch.New(dispatch.Config{Source: r.Cacher, Encoder: wire.Encoder{}, Indexed: schema.Indexed()})
+	dispatching := dispatch.Config{Source: r.Cacher, Encoder: wire.Encoder{}, Indexed: schema.Indexed()}
+	if a.tracing != nil {
+		trail := a.tracing.Trail(rc.Name)
+		r.Trail, dispatching.Observer = trail, trail
+	}
+	r.Dispatcher = dispatch.New(dispatching)
 	return r, nil
 }
 
@@ -151,6 +164,9 @@ func (a *App) AdminAddr() net.Addr {
 	return a.admin.Addr()
 }
 
+// lastTraces is how long a collector may take to receive the last traces.
+const lastTraces = 2 * time.Second
+
 // close takes down what Build made and Run has not.
 func (a *App) close() error {
 	var errs []error
@@ -160,6 +176,13 @@ func (a *App) close() error {
 		}
 		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			errs = append(errs, fmt.Errorf("close the listener: %w", err))
+		}
+	}
+	if a.tracing != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), lastTraces)
+		defer cancel()
+		if err := a.tracing.Close(ctx); err != nil {
+			a.log.Warn("the last traces are lost", "error", err) // no reason to fail
 		}
 	}
 	if a.audit != nil {

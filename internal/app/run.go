@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/internal/metrics"
 	"github.com/fanoutd/fanoutd/internal/server"
 )
 
@@ -25,6 +26,11 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 // everything in the reverse order: requests and streams, dispatch, the cachers, the
 // store.
 func (a *App) Run(ctx context.Context) error {
+	measured := metrics.New(a.log)
+	observers := measured.Observers()
+	if a.tracing != nil {
+		observers.Stats = a.tracing.Requests()
+	}
 	srv := server.New(server.Config{
 		Resources:      a.resources,
 		Writes:         a.cfg.Writes,
@@ -38,9 +44,12 @@ func (a *App) Run(ctx context.Context) error {
 		Audit:          a.audit,
 		DrainDelay:     time.Duration(a.cfg.DrainDelay),
 		DrainPeriod:    time.Duration(a.cfg.DrainPeriod),
+		SlowRequest:    time.Duration(a.cfg.SlowRequest),
+		Observers:      observers,
 		Log:            a.log,
 	})
-	web, err := a.web(srv)
+	measured.Follow(srv, a.resources, a.store)
+	web, err := a.web(srv, measured.Handler())
 	if err != nil {
 		srv.Stop(ctx)
 		return errors.Join(err, a.close())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 
 	"github.com/fanoutd/fanoutd/internal/admin"
 	"github.com/fanoutd/fanoutd/internal/server"
@@ -17,7 +18,7 @@ type web struct {
 }
 
 // web returns what serves HTTP, or nil where that is not wanted.
-func (a *App) web(srv *server.Server) (*web, error) {
+func (a *App) web(srv *server.Server, metrics http.Handler) (*web, error) {
 	if a.admin == nil {
 		return nil, nil
 	}
@@ -26,7 +27,8 @@ func (a *App) web(srv *server.Server) (*web, error) {
 		return nil, err
 	}
 	s, err := admin.New(admin.Config{
-		Conn: conn, Hosts: a.cfg.AdminHosts, TLS: a.security.tls("h2", "http/1.1"), Log: a.log,
+		Conn: conn, Hosts: a.cfg.AdminHosts, Metrics: metrics, Profiles: a.cfg.Pprof,
+		TLS: a.security.tls("h2", "http/1.1"), Log: a.log,
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make the server of HTTP: %w", err), conn.Close())

@@ -86,6 +86,3 @@ func (c *Cacher) compare(ctx context.Context, s *State) error {
 	}
 	return nil
 }
-
-// Mismatches returns how often the state was found to differ from the store.
-func (c *Cacher) Mismatches() int64 { return c.mismatches.Load() }

@@ -74,9 +74,9 @@ type Cacher struct {
 	following  atomic.Bool  // a watch of the store is running and has been heard of
 	heard      atomic.Int64 // counts what watches said
 	reached    atomic.Int64 // position.Revision, for those who are not Run
-	heardAt    atomic.Int64 // when the last of it was said; Unix nanoseconds, 0: never
+	heardAt    atomic.Int64 // when the store had nothing that is not in the state; Unix nanoseconds, 0: never
 	mismatches atomic.Int64 // counts what audits found
-	applied    atomic.Int64 // counts changes of the state
+	counts     counts
 	progress   progressDemand
 	current    *Current[object.Revision]
 	missing    *Missing
@@ -122,8 +122,9 @@ func (c *Cacher) Ready() <-chan struct{} { return c.ready }
 // the state may be old: the store is away, or the cacher is catching up.
 func (c *Cacher) Following() bool { return c.following.Load() }
 
-// Heard returns when the watch of the store has last said anything, if only how far
-// it is; the zero time where it has not. What the store had then is in the state.
+// Heard returns when the store has last said anything, be it only how far it is and
+// that this is no further than the state; the zero time where it has not. What the
+// store had then is in the state.
 func (c *Cacher) Heard() time.Time {
 	at := c.heardAt.Load()
 	if at == 0 {
@@ -131,10 +132,6 @@ func (c *Cacher) Heard() time.Time {
 	}
 	return time.Unix(0, at)
 }
-
-// Applied returns the number of changes that were applied so far. It never
-// decreases, whatever becomes of the window.
-func (c *Cacher) Applied() int64 { return c.applied.Load() }
 
 // StoreRevision asks the store for its revision. Callers who wait share a question.
 // Errors are those of [Cacher.Read].
@@ -182,8 +179,8 @@ func (c *Cacher) change(key object.Key, at object.Revision, o *object.Object) {
 		c.traces.bury(old, at)
 	}
 	c.unreadable += undecryptable(o) - undecryptable(old)
+	c.counts.changes.Add(1)
 	c.window.append(object.Change{Revision: at, Key: key, Old: old, New: o}, c.now)
-	c.applied.Add(1)
 }
 
 // undecryptable returns 1 for an object whose value cannot be decrypted, else 0.
@@ -222,6 +219,7 @@ func (c *Cacher) publish() {
 		traces:     c.traces.freeze(),
 		unreadable: c.unreadable,
 		relisted:   c.relisted,
+		published:  time.Now(),
 		superseded: make(chan struct{}),
 	})
 	if previous == nil {
@@ -259,6 +257,7 @@ func (c *Cacher) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		c.counts.interruptions.Add(1)
 		wait := backoff.next()
 		level, message := slog.LevelWarn, "lost the store, trying again"
 		switch {

@@ -426,7 +426,7 @@ func TestValuesThatDoNotDecodeAreServedAsTheyAre(t *testing.T) {
 		if o := s.Get("fine"); o == nil || o.Opaque {
 			t.Errorf("object is %+v", o)
 		}
-		if n := c.Opaque(); n != 1 {
+		if n := c.Counts().Opaque; n != 1 {
 			t.Errorf("counted %d opaque values", n)
 		}
 	})
@@ -466,7 +466,7 @@ func TestValuesThatDoNotDecodeAreCountedOnce(t *testing.T) {
 		check := func(when string, counted int64, lines int) {
 			t.Helper()
 			synctest.Wait()
-			if n := c.Opaque(); n != counted {
+			if n := c.Counts().Opaque; n != counted {
 				t.Errorf("%s: counted %d, want %d", when, n, counted)
 			}
 			if n := strings.Count(log.String(), "does not decode"); n != lines {
@@ -483,7 +483,7 @@ func TestValuesThatDoNotDecodeAreCountedOnce(t *testing.T) {
 		m.Change(func() { m.Lose = func(object.Record) bool { return true } })
 		m.Put("lost", "{}")
 		time.Sleep(5 * time.Minute)
-		if c.Mismatches() == 0 {
+		if c.Counts().Mismatches == 0 {
 			t.Fatal("nothing was read again")
 		}
 		check("everything is read again", keys+2, logged+1)

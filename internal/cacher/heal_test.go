@@ -45,7 +45,7 @@ func TestSelfCheckRepairs(t *testing.T) {
 				if diff := cmp.Diff(m.State(m.Now()), valuesOf(c.State())); diff != "" {
 					t.Errorf("the state is not repaired (-want +got):\n%s", diff)
 				}
-				if n := c.Mismatches(); n != 1 {
+				if n := c.Counts().Mismatches; n != 1 {
 					t.Errorf("%d mismatches counted", n)
 				}
 				// Who has been told what is wrong must not go on from there.
@@ -53,7 +53,7 @@ func TestSelfCheckRepairs(t *testing.T) {
 					t.Error("the epoch is the same")
 				}
 				time.Sleep(10 * time.Minute)
-				if n := c.Mismatches(); n != 1 {
+				if n := c.Counts().Mismatches; n != 1 {
 					t.Errorf("%d mismatches of a state that is right", n)
 				}
 			})

@@ -50,7 +50,7 @@ func (c *Cacher) heed(ctx context.Context) error {
 			answered()
 			continue
 		}
-		reached := object.Revision(c.reached.Load())
+		reached, asked := object.Revision(c.reached.Load()), time.Now()
 		call, cancel := context.WithTimeout(ctx, c.cfg.ReadWait)
 		now, err := c.cfg.Store.Revision(call)
 		cancel()
@@ -68,10 +68,20 @@ func (c *Cacher) heed(ctx context.Context) error {
 		case now == reached:
 			silent = 0
 			answered()
+			c.hearNothingNew(asked)
 		default:
 			if silent++; silent == patience {
 				return errSilent
 			}
 		}
+	}
+}
+
+// hearNothingNew notes that at the given time the store had nothing that is not in the
+// state. A watch that was opened at a revision that is still to come says nothing, and
+// the state is not old for that.
+func (c *Cacher) hearNothingNew(at time.Time) {
+	if was := c.heardAt.Load(); was < at.UnixNano() {
+		c.heardAt.CompareAndSwap(was, at.UnixNano())
 	}
 }

@@ -157,7 +157,7 @@ func TestStatesThatLackAKey(t *testing.T) {
 		// A key that is taken away takes nothing from what is known.
 		s.use(6)
 		want("e1 0 a=1:a b=2:b c=4:c d=5:d e=6:e")
-		if n := c.Mismatches(); n != 0 {
+		if n := c.Counts().Mismatches; n != 0 {
 			t.Errorf("%d mismatches", n)
 		}
 	})

@@ -55,7 +55,3 @@ func (l *opaqueLog) note(log *slog.Logger, r *object.Record, err error) {
 	}
 	log.Warn("a value does not decode and is served as it is", "key", r.Key, "revision", r.ModRevision, "error", err)
 }
-
-// Opaque returns the number of values so far that the codec could not decode, each
-// key and revision counted once. The values of 1,000 keys are logged as well.
-func (c *Cacher) Opaque() int64 { return c.opaque.count.Load() }

@@ -92,6 +92,7 @@ func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
 	c.window = window{after: from}
 	c.relisted = 0
 	c.target = now
+	c.counts.fills.Add(1)
 	c.log.Info("listed", "epoch", epoch, "revision", from, "objects", objects.Len(), "store_revision", now)
 	return nil
 }
@@ -124,6 +125,7 @@ func (c *Cacher) relist(ctx context.Context) error {
 	c.applyDifference(records, now)
 	c.relisted = now
 	c.target = now
+	c.counts.relists.Add(1)
 	c.log.Info("listed again", "revision", now, "objects", len(records), "differences", c.window.count-before)
 	c.advance(now)
 	return nil

@@ -19,7 +19,8 @@ type State struct {
 	window     window
 	traces     traces
 	relisted   object.Revision
-	unreadable int           // see Undecryptable
+	unreadable int // see Undecryptable
+	published  time.Time
 	superseded chan struct{} // closed when a newer state has been published
 }
 
@@ -61,6 +62,12 @@ func (s *State) Arrived(after object.Revision) (time.Time, bool) {
 	return s.window.received(i), true
 }
 
+// Published returns when the state became visible.
+func (s *State) Published() time.Time { return s.published }
+
+// Tombstones returns the number of deletions that are remembered.
+func (s *State) Tombstones() int { return s.traces.graves.Len() }
+
 // Get returns the object with the given key, or nil.
 func (s *State) Get(key object.Key) *object.Object {
 	o, _ := s.objects.Get(&object.Object{Key: key})
@@ -85,11 +92,11 @@ func (s *State) Replayable() object.Revision { return max(s.relisted, s.window.a
 // watch was lost, or 0. Changes of that revision stand for those in between.
 func (s *State) Relisted() object.Revision { return s.relisted }
 
-// Changes returns the changes after the revision, oldest first, or false where
-// the window no longer has them all. Behind a relist they are the differences
-// that were found instead of the changes that were made; a reader who must know
-// compares with [State.Relisted].
-func (s *State) Changes(after object.Revision) (iter.Seq[*object.Change], bool) {
+// Changes returns the changes after the revision, oldest first, each with the time
+// at which it arrived here, or false where the window no longer has them all. Behind
+// a relist they are the differences that were found instead of the changes that were
+// made; a reader who must know compares with [State.Relisted].
+func (s *State) Changes(after object.Revision) (iter.Seq2[*object.Change, time.Time], bool) {
 	if after < s.window.after {
 		return nil, false
 	}

@@ -48,11 +48,11 @@ func (w *window) search(after object.Revision) int {
 	return sort.Search(w.count, func(i int) bool { return w.at(i).Revision > after })
 }
 
-// since returns the changes after the revision, oldest first.
-func (w *window) since(after object.Revision) iter.Seq[*object.Change] {
-	return func(yield func(*object.Change) bool) {
+// since returns the changes after the revision, oldest first, and when they arrived.
+func (w *window) since(after object.Revision) iter.Seq2[*object.Change, time.Time] {
+	return func(yield func(*object.Change, time.Time) bool) {
 		for i := w.search(after); i < w.count; i++ {
-			if !yield(w.at(i)) {
+			if !yield(w.at(i), w.received(i)) {
 				return
 			}
 		}

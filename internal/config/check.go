@@ -46,6 +46,14 @@ func checkEndpoint(s string) error {
 	return nil
 }
 
+// checkCollector checks where traces are sent to.
+func checkCollector(s string) error {
+	if !strings.Contains(s, "://") || checkEndpoint(s) != nil {
+		return fmt.Errorf("%q is not a URL such as http://127.0.0.1:4317 or https://collector:4317", s)
+	}
+	return nil
+}
+
 var resourceName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
 func checkResourceName(s string) error {

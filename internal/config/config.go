@@ -32,6 +32,11 @@ type Config struct {
 
 	AdminListen string   `yaml:"admin-listen"` // empty: nowhere
 	AdminHosts  []string `yaml:"admin-hosts"`
+	Pprof       bool     `yaml:"pprof"`
+
+	SlowRequest      Duration `yaml:"slow-request"`  // 0: nothing is slow
+	OTLPEndpoint     string   `yaml:"otlp-endpoint"` // empty: no traces
+	TraceSampleRatio float64  `yaml:"trace-sample-ratio"`
 
 	TLSCertFile     string `yaml:"tls-cert-file"` // empty: plain text
 	TLSKeyFile      string `yaml:"tls-key-file"`
@@ -97,6 +102,9 @@ func Defaults() Config {
 		AuditLogSize:             100 * MiB,
 		AuditLogBackups:          10,
 		AdminListen:              "127.0.0.1:7421",
+		Pprof:                    true,
+		SlowRequest:              Duration(time.Second),
+		TraceSampleRatio:         0.01,
 		TLSClientAuth:            ClientAuthOptional,
 		JWTNameClaim:             "sub",
 		JWTGroupsClaim:           "groups",

@@ -35,6 +35,15 @@ func (c *Config) Problems() Problems {
 	}
 	v.transport(c)
 	v.callers(c)
+	if c.SlowRequest != 0 {
+		between(&v, "slow-request", c.SlowRequest, Duration(time.Millisecond), Duration(time.Hour))
+	}
+	if c.OTLPEndpoint != "" {
+		v.check("otlp-endpoint", checkCollector(c.OTLPEndpoint))
+	}
+	if r := c.TraceSampleRatio; !(r >= 0 && r <= 1) { // not a number is neither
+		v.add("trace-sample-ratio", "must be from 0 to 1, not %v", r)
+	}
 	v.etcd(c)
 	if c.DataDir == "" {
 		v.add("data-dir", "must not be empty")

@@ -34,7 +34,7 @@ func (w *Watcher) catchUp(ctx context.Context) (dispatch.Message, error) {
 }
 
 func (w *Watcher) begins(kind object.CatchUp) dispatch.Message {
-	m := w.message(object.CatchUpBegin, nil)
+	m := w.message(object.CatchUpBegin, nil, 0)
 	m.Header.CatchUp = kind
 	return m
 }
@@ -109,7 +109,7 @@ func (w *Watcher) list(ctx context.Context) (dispatch.Message, error) {
 			if w.interest.Picks(o) {
 				event := w.source.cfg.Encoder.AddedEvent(o, w.interest.View)
 				if len(pieces) > 0 && size+len(event) > w.source.cfg.MessageBytes {
-					return w.message(object.CatchUpPart, pieces), nil
+					return w.message(object.CatchUpPart, pieces, len(pieces)), nil
 				}
 				pieces = append(pieces, event)
 				size += len(event)
@@ -117,7 +117,7 @@ func (w *Watcher) list(ctx context.Context) (dispatch.Message, error) {
 			w.page.objects[0], w.page.objects = nil, w.page.objects[1:]
 		}
 		if len(pieces) > 0 {
-			return w.message(object.CatchUpPart, pieces), nil
+			return w.message(object.CatchUpPart, pieces, len(pieces)), nil
 		}
 		if !w.page.more {
 			break
@@ -137,5 +137,5 @@ func (w *Watcher) list(ctx context.Context) (dispatch.Message, error) {
 	w.cursor = w.page.at
 	w.page, w.exact, w.forgotten = page{}, 0, 0
 	w.follow(live)
-	return w.message(object.Synced, nil), nil
+	return w.message(object.Synced, nil, 0), nil
 }

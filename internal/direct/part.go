@@ -2,11 +2,11 @@ package direct
 
 import "github.com/fanoutd/fanoutd/internal/object"
 
-// part takes the events of the next message from the pending changes: whole
-// revisions, as many as fit. Only what alone is too large is split, and then the
+// part takes the events of the next message from the pending changes, and counts
+// them: whole revisions, as many as fit. Only what alone is too large is split, and then the
 // cursor stays before it until all of it has been taken. What was merged is one
 // whole.
-func (w *Watcher) part() [][]byte {
+func (w *Watcher) part() (events [][]byte, count int) {
 	var b []byte
 	n := 0             // changes that are in b
 	var whole struct { // the message as it was when everything in it was complete
@@ -33,12 +33,12 @@ func (w *Watcher) part() [][]byte {
 			w.cursor = w.told // they are merged from there on
 		}
 		w.pending = w.pending[n:]
-		return [][]byte{b}
+		return [][]byte{b}, n
 	}
 	w.cursor = max(w.cursor, whole.upto)
 	if w.pending = w.pending[whole.n:]; len(w.pending) == 0 {
 		w.merged = false
 		w.cursor = max(w.cursor, w.through)
 	}
-	return [][]byte{b[:whole.bytes]}
+	return [][]byte{b[:whole.bytes]}, whole.n
 }

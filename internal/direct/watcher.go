@@ -160,7 +160,7 @@ func (w *Watcher) next(ctx context.Context) (dispatch.Message, error) {
 			}
 		case beginNow:
 			w.follow(live)
-			return w.message(object.Bookmark, nil), nil
+			return w.message(object.Bookmark, nil, 0), nil
 		case replaying, live:
 			if m, ok := w.tell(); ok {
 				return m, nil
@@ -172,10 +172,11 @@ func (w *Watcher) next(ctx context.Context) (dispatch.Message, error) {
 	}
 }
 
-func (w *Watcher) message(kind object.MessageKind, pieces [][]byte) dispatch.Message {
+func (w *Watcher) message(kind object.MessageKind, pieces [][]byte, count int) dispatch.Message {
 	w.told = w.cursor
 	return dispatch.Message{
 		Events: pieces,
+		Count:  count,
 		Header: object.Header{Kind: kind, Position: w.position(), Partial: w.parts},
 	}
 }
@@ -198,7 +199,8 @@ func (w *Watcher) tell() (dispatch.Message, bool) {
 		if w.step == replaying {
 			kind = object.CatchUpPart
 		}
-		return w.message(kind, w.part()), true
+		events, count := w.part()
+		return w.message(kind, events, count), true
 	}
 	w.cursor = max(w.cursor, w.through)
 	switch {
@@ -214,7 +216,7 @@ func (w *Watcher) tell() (dispatch.Message, bool) {
 		if w.cursor >= w.to {
 			w.step = live
 			w.tail.resumed()
-			return w.message(object.Synced, nil), true
+			return w.message(object.Synced, nil, 0), true
 		}
 		w.tail.confirm()
 		return dispatch.Message{}, false
@@ -249,7 +251,7 @@ func (w *Watcher) bookmark() (dispatch.Message, bool) {
 	case notDue:
 		return dispatch.Message{}, false
 	}
-	return w.message(object.Bookmark, nil), true
+	return w.message(object.Bookmark, nil, 0), true
 }
 
 // wait waits until there may be something to tell.

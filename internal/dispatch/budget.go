@@ -6,6 +6,7 @@ package dispatch
 type budget struct {
 	limit          int
 	bytes          int
+	evicted        int64       // counts the segments that were taken away to make room
 	touch          func(*feed) // has a feed published when the round is over
 	oldest, newest *segment
 }
@@ -25,6 +26,7 @@ func (b *budget) add(s *segment) {
 		// Not published here: the feed may have half a revision.
 		b.touch(b.oldest.feed)
 		b.oldest.feed.forgetOldest()
+		b.evicted++
 	}
 }
 

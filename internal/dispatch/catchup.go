@@ -79,7 +79,7 @@ func (w *Watcher) startCatchUp() (Message, error) {
 	w.abandon()
 	w.sent, w.mergeTo = 0, 0
 	w.catchUp, w.step = c, catchingUp
-	m := w.message(object.CatchUpBegin, nil)
+	m := w.message(object.CatchUpBegin, batch{})
 	m.Header.CatchUp = kind
 	return m, nil
 }
@@ -150,7 +150,7 @@ func (w *Watcher) catchUpPart() (Message, bool) {
 			c.pin = nil
 		}
 		if len(p.pieces) > 0 {
-			return w.message(object.CatchUpPart, p.pieces), true
+			return w.message(object.CatchUpPart, p.batch()), true
 		}
 	}
 	w.cursor = c.to
@@ -160,7 +160,7 @@ func (w *Watcher) catchUpPart() (Message, bool) {
 func (w *Watcher) synced() Message {
 	w.catchUp, w.exact = catchUp{}, 0
 	w.step = live
-	return w.message(object.Synced, nil)
+	return w.message(object.Synced, batch{})
 }
 
 // pinned returns a state of which the next part can be made, or nil. The revision

@@ -67,6 +67,9 @@ type Config struct {
 	// Indexed are the indexes of fields in [object.Object.Fields] by which the
 	// feeds that a change concerns are found.
 	Indexed []int
+
+	// Observer is told what becomes of changes. Default: nobody is.
+	Observer Observer
 }
 
 // Dispatcher brings the changes of one resource to its watchers.
@@ -74,10 +77,12 @@ type Dispatcher struct {
 	cfg     Config
 	wakers  []*waker
 	through atomic.Pointer[object.Position] // all changes up to it are in the feeds they concern; nil: none yet
+	began   time.Time                       // from which the log counts arrivals
 	stopped chan struct{}                   // closed when Run has ended
 	shard   atomic.Uint32                   // spreads watchers over wakers
 	memos   memoBudget
 	pins    pins
+	stats   stats
 
 	mu       sync.Mutex            // guards everything below, and what feed says
 	position object.Position       // as through, with its epoch; zero before the first state
@@ -107,6 +112,7 @@ func New(cfg Config) *Dispatcher {
 	}
 	d := &Dispatcher{
 		cfg:     cfg,
+		began:   time.Now(),
 		stopped: make(chan struct{}),
 		feeds:   map[interestKey]*feed{},
 		index:   newIndex(cfg.Indexed),
@@ -153,6 +159,7 @@ func (d *Dispatcher) Run(ctx context.Context) {
 func (d *Dispatcher) offer(s *cacher.State) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	round := d.observe(s)
 	changes, ok := s.Changes(d.position.Revision)
 	if !ok || s.Position().Epoch != d.position.Epoch {
 		// The window has moved past us, or this is another history. The logs
@@ -168,9 +175,12 @@ func (d *Dispatcher) offer(s *cacher.State) {
 				d.touch(f)
 			}
 		}
-		for c := range changes {
+		for c, arrived := range changes {
+			round.change(c, arrived)
 			for f := range d.index.concerned(c) {
-				d.appendTo(f, c)
+				if d.appendTo(f, c, arrived) {
+					round.event(f)
+				}
 			}
 		}
 	}
@@ -181,6 +191,9 @@ func (d *Dispatcher) offer(s *cacher.State) {
 	// after the views: what it promises they then see.
 	d.position = s.Position()
 	d.through.Store(new(d.position))
+	d.stats.logBytes.Store(int64(d.budget.bytes))
+	d.stats.evictions.Store(d.budget.evicted)
+	round.tell()
 	d.sweep(s)
 	for i, f := range d.touched {
 		for n := range f.shards {
@@ -206,15 +219,20 @@ func (d *Dispatcher) sweep(newest *cacher.State) {
 	}
 }
 
-// appendTo shows a change to a feed: filtered once, encoded once.
-func (d *Dispatcher) appendTo(f *feed, c *object.Change) {
+// appendTo shows a change to a feed: filtered once, encoded once. It reports whether
+// there is an event.
+func (d *Dispatcher) appendTo(f *feed, c *object.Change, arrived time.Time) bool {
 	e, ok := f.interest.See(c)
 	if !ok {
-		return
+		return false
 	}
 	d.scratch = d.cfg.Encoder.AppendEvent(d.scratch[:0], e, f.interest.View)
 	d.touch(f)
-	f.append(c.Revision, uint32(maphash.String(d.hashes, string(c.Key))), d.scratch)
+	key := uint32(maphash.String(d.hashes, string(c.Key)))
+	f.append(entry{at: c.Revision, key: key, arrived: arrived.Sub(d.began)}, d.scratch)
+	d.stats.events.Add(1)
+	d.stats.eventBytes.Add(int64(len(d.scratch)))
+	return true
 }
 
 // touch has a feed published when the present round is over.
@@ -234,6 +252,7 @@ func (d *Dispatcher) Watch(i Interest, b Begin, o Options) *Watcher {
 		f = newFeed(i, d.position, len(d.wakers), &d.budget)
 		d.feeds[i.key()] = f
 		d.index.add(f)
+		d.stats.interests.Store(int64(len(d.feeds)))
 	}
 	f.watchers++
 	d.mu.Unlock()
@@ -279,12 +298,7 @@ func (d *Dispatcher) leave(w *Watcher) {
 		f.forget()
 		f.memo.drop(&d.memos)
 		delete(d.keeping, f)
+		d.stats.interests.Store(int64(len(d.feeds)))
+		d.stats.logBytes.Store(int64(d.budget.bytes))
 	}
-}
-
-// Interests returns the number of distinct interests that are being watched.
-func (d *Dispatcher) Interests() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.feeds)
 }

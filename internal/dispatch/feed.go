@@ -18,8 +18,9 @@ type feed struct {
 	// What follows is guarded by the dispatcher's mutex.
 
 	watchers int
-	next     view // what the next publish will show
-	dirty    bool // among those that the present round publishes
+	noted    object.Revision // the last one that was counted for the observer
+	next     view            // what the next publish will show
+	dirty    bool            // among those that the present round publishes
 	budget   *budget
 }
 
@@ -30,14 +31,14 @@ func newFeed(i Interest, at object.Position, wakers int, b *budget) *feed {
 }
 
 // append adds an encoded event to the log; publish shows it.
-func (f *feed) append(at object.Revision, key uint32, event []byte) {
+func (f *feed) append(e entry, event []byte) {
 	var last *segment
 	if n := len(f.next.segments); n > 0 {
 		last = f.next.segments[n-1]
 	}
-	if last == nil || !last.add(at, key, event) {
+	if last == nil || !last.add(e, event) {
 		s := newSegment(f, last, len(event))
-		s.add(at, key, event)
+		s.add(e, event)
 		// A fresh slice, because views that were published share the old one.
 		f.next.segments = append(slices.Clip(f.next.segments), s)
 		f.budget.add(s)

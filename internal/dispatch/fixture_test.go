@@ -63,6 +63,7 @@ type limits struct {
 	catchUpBytes  int
 	catchUpStates int
 	codec         string
+	observer      dispatch.Observer
 }
 
 func start(t testing.TB, l limits) *fixture {
@@ -89,6 +90,7 @@ func start(t testing.TB, l limits) *fixture {
 		FeedBytes:     l.feedBytes,
 		CatchUpBytes:  l.catchUpBytes,
 		CatchUpStates: l.catchUpStates,
+		Observer:      l.observer,
 	})
 	cacheCtx, stopCacher := context.WithCancel(context.Background())
 	dispatchCtx, stopDispatcher := context.WithCancel(context.Background())

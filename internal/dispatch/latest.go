@@ -5,6 +5,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
@@ -13,7 +14,7 @@ import (
 // belong together: the cursor goes behind them when all have been taken. The
 // revision up to which they are merged is kept, and nothing else, so that the
 // next part can be made from the window again.
-func (w *Watcher) merged() ([][]byte, result) {
+func (w *Watcher) merged() (batch, result) {
 	var p part
 	if w.step == live {
 		// Hardly anybody has as much waiting, from the same place to the same.
@@ -29,16 +30,16 @@ func (w *Watcher) merged() ([][]byte, result) {
 	}
 	switch {
 	case p.lost:
-		return nil, lostHistory
+		return batch{}, lostHistory
 	case !p.last:
 		w.sent += p.end.taken
-		return p.pieces, someEvents
+		return p.batch(), someEvents
 	}
 	w.cursor, w.mergeTo, w.sent = w.mergeTo, 0, 0
 	if p.end.taken == 0 {
-		return nil, upToDate
+		return batch{}, upToDate
 	}
-	return p.pieces, someEvents
+	return p.batch(), someEvents
 }
 
 func (w *Watcher) mergedPart() part {
@@ -72,6 +73,9 @@ func (w *Watcher) mergedPart() part {
 			p.last = false
 			break
 		}
+		if p.arrived.IsZero() || c.arrived.Before(p.arrived) {
+			p.arrived = c.arrived
+		}
 	}
 	if p.end.taken > 0 {
 		p.pieces = [][]byte{b[:p.end.bytes:p.end.bytes]}
@@ -84,14 +88,15 @@ type merged struct {
 	object.Change                // from what was before the first to what is after the last
 	passed        *object.Object // the last that was in view in between; nil: none
 	place         int
+	arrived       time.Time // the first
 }
 
 // merge returns the changes up to a revision, those of one key merged into one, in
 // the order in which the window has the last.
-func (i *Interest) merge(changes iter.Seq[*object.Change], upto object.Revision) []merged {
+func (i *Interest) merge(changes iter.Seq2[*object.Change, time.Time], upto object.Revision) []merged {
 	all := map[object.Key]merged{}
 	place := 0
-	for c := range changes {
+	for c, arrived := range changes {
 		if c.Revision > upto {
 			break
 		}
@@ -99,9 +104,9 @@ func (i *Interest) merge(changes iter.Seq[*object.Change], upto object.Revision)
 			continue
 		}
 		place++
-		m := merged{Change: *c, place: place}
+		m := merged{Change: *c, place: place, arrived: arrived}
 		if before, ok := all[c.Key]; ok {
-			m.Old, m.passed = before.Old, before.passed
+			m.Old, m.passed, m.arrived = before.Old, before.passed, before.arrived
 			if i.Picks(c.Old) {
 				m.passed = c.Old
 			}

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"sort"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
@@ -35,9 +36,10 @@ type segment struct {
 
 // entry is one event in a segment. It begins where the one before it ends.
 type entry struct {
-	at  object.Revision
-	end int32
-	key uint32 // a hash of the key: two events with different ones are of different keys
+	at      object.Revision
+	end     int32
+	key     uint32        // a hash of the key: two events with different ones are of different keys
+	arrived time.Duration // when the change came from the store; see Dispatcher.began
 }
 
 func newSegment(f *feed, previous *segment, size int) *segment {
@@ -50,12 +52,13 @@ func newSegment(f *feed, previous *segment, size int) *segment {
 }
 
 // add appends an encoded event and reports whether it had room.
-func (s *segment) add(at object.Revision, key uint32, event []byte) bool {
+func (s *segment) add(e entry, event []byte) bool {
 	if s.n == len(s.entries) || s.used+len(event) > len(s.bytes) {
 		return false
 	}
 	s.used += copy(s.bytes[s.used:], event)
-	s.entries[s.n] = entry{at: at, end: int32(s.used), key: key}
+	e.end = int32(s.used)
+	s.entries[s.n] = e
 	s.n++
 	return true
 }
@@ -115,14 +118,14 @@ func (v *view) distinct(cursor object.Revision) bool {
 }
 
 // read returns the events after the cursor as they are sent, leaving out the
-// first skip of them, and how the message ends.
-func (v *view) read(cursor object.Revision, skip, limit int) (pieces [][]byte, end cut) {
+// first skip of them, how the message ends, and when the first change arrived.
+func (v *view) read(cursor object.Revision, skip, limit int) (pieces [][]byte, end cut, arrived time.Duration) {
 	end = cut{limit: limit, upto: cursor}
 	si := sort.Search(len(v.segments), func(i int) bool {
 		return v.segments[i].entries[v.shown(i)-1].at > cursor
 	})
 	if si == len(v.segments) {
-		return nil, end
+		return nil, end, 0
 	}
 	ei := sort.Search(v.shown(si), func(i int) bool { return v.segments[si].entries[i].at > cursor })
 	for skip > 0 && si < len(v.segments) {
@@ -136,6 +139,9 @@ func (v *view) read(cursor object.Revision, skip, limit int) (pieces [][]byte, e
 	// First decide how many events to take, then slice: the decision may go back.
 	type place struct{ segment, entry int }
 	first := place{si, ei}
+	if si < len(v.segments) {
+		arrived = v.segments[si].entries[ei].arrived
+	}
 walk:
 	for ; si < len(v.segments); si, ei = si+1, 0 {
 		s := v.segments[si]
@@ -152,5 +158,5 @@ walk:
 		pieces = append(pieces, s.bytes[from:to:to])
 		left -= n
 	}
-	return pieces, end
+	return pieces, end, arrived
 }

@@ -62,7 +62,10 @@ type part struct {
 	last    bool            // RESET and DELTA: there is no next part
 	through object.Revision // REPLAY: there are no other events up to here; 0: there may be
 	lost    bool            // REPLAY: the events are no longer known
+	arrived time.Time       // REPLAY: when the first of the changes came from the store
 }
+
+func (p *part) batch() batch { return batch{p.pieces, p.end.taken, p.arrived} }
 
 // size returns the bytes of memory that keeping the part accounts for. Whether
 // the pieces belong to objects or were encoded for the part is not looked at.

@@ -12,7 +12,20 @@ import (
 // between watchers and must not be modified.
 type Message struct {
 	Events [][]byte // encoded events; the message has all of them, one after the other
+	Count  int      // the number of events
 	Header object.Header
+
+	// Arrived is when the first of the changes that the events tell came from the
+	// store. Zero where that is not known, and in messages that are not live: what
+	// waited for a client that was not there says nothing of how fast we are.
+	Arrived time.Time
+}
+
+// batch is what a message has of events.
+type batch struct {
+	pieces  [][]byte
+	count   int
+	arrived time.Time // see Message.Arrived
 }
 
 // Watcher is the serving end of one watch: a cursor on a feed. Next and Position
@@ -130,7 +143,7 @@ func (w *Watcher) poll() (Message, bool, error) {
 			return m, err == nil, err
 		case beginNow:
 			w.step = live
-			return w.message(object.Bookmark, nil), true, nil
+			return w.message(object.Bookmark, batch{}), true, nil
 		case catchingUp:
 			if w.catchUp.kind != object.Replay {
 				if m, ok := w.catchUpPart(); ok {
@@ -139,18 +152,18 @@ func (w *Watcher) poll() (Message, bool, error) {
 				w.step = behind
 				continue
 			}
-			switch pieces, result := w.events(); result {
+			switch b, result := w.events(); result {
 			case someEvents:
-				return w.message(object.CatchUpPart, pieces), true, nil
+				return w.message(object.CatchUpPart, b), true, nil
 			case upToDate:
 				return w.synced(), true, nil
 			case lostHistory:
 				w.step = behind
 			}
 		case live:
-			switch pieces, result := w.events(); result {
+			switch b, result := w.events(); result {
 			case someEvents:
-				return w.message(object.Live, pieces), true, nil
+				return w.message(object.Live, b), true, nil
 			case upToDate:
 				return Message{}, false, nil
 			case lostHistory:
@@ -160,11 +173,16 @@ func (w *Watcher) poll() (Message, bool, error) {
 	}
 }
 
-func (w *Watcher) message(kind object.MessageKind, pieces [][]byte) Message {
-	return Message{
-		Events: pieces,
+func (w *Watcher) message(kind object.MessageKind, b batch) Message {
+	m := Message{
+		Events: b.pieces,
+		Count:  b.count,
 		Header: object.Header{Kind: kind, Position: w.at(), Partial: w.sent > 0},
 	}
+	if kind == object.Live {
+		m.Arrived = b.arrived
+	}
+	return m
 }
 
 // bookmark says where the watcher is, if it is time to: everything up to there
@@ -184,7 +202,7 @@ func (w *Watcher) bookmark() (Message, bool) {
 		}
 		source.Advance() // the next one shall be newer
 	}
-	return w.message(object.Bookmark, nil), true
+	return w.message(object.Bookmark, batch{}), true
 }
 
 // result says what a look for events found.
@@ -199,23 +217,23 @@ const (
 // events takes the events after the cursor. Who wants every event does not get them
 // where they are the differences that a relist found: whether they are is looked up
 // afterwards, so that the answer is not older than they are.
-func (w *Watcher) events() ([][]byte, result) {
+func (w *Watcher) events() (batch, result) {
 	cursor, sent := w.cursor, w.sent
-	pieces, result := w.nextEvents()
+	b, result := w.nextEvents()
 	if w.options.EveryEvent && cursor < w.dispatcher.cfg.Source.State().Relisted() {
 		w.cursor, w.sent = cursor, sent
-		return nil, lostHistory
+		return batch{}, lostHistory
 	}
-	return pieces, result
+	return b, result
 }
 
 // nextEvents takes the events after the cursor, from the log of the feed where it
 // reaches back far enough and has come to where a replay leads, else from the
 // window.
-func (w *Watcher) nextEvents() ([][]byte, result) {
+func (w *Watcher) nextEvents() (batch, result) {
 	to := w.catchUp.to
 	if w.step == catchingUp && w.sent == 0 && w.cursor >= to {
-		return nil, upToDate
+		return batch{}, upToDate
 	}
 	// The order matters: through first. The view is then at least as new.
 	through := w.through()
@@ -225,19 +243,19 @@ func (w *Watcher) nextEvents() ([][]byte, result) {
 	case w.mergeTo > 0, w.options.Latest && w.sent == 0 && !(logged && v.distinct(w.cursor)):
 		return w.merged()
 	case logged:
-		pieces, end := v.read(w.cursor, w.sent, w.dispatcher.cfg.MessageBytes)
+		pieces, end, arrived := v.read(w.cursor, w.sent, w.dispatcher.cfg.MessageBytes)
 		if w.options.Latest && end.partial {
 			// What happens before the rest of the revision is sent is merged with
 			// what waits behind it, not with what was sent.
 			w.mergeTo = end.current
 		}
-		return pieces, w.moved(end, through)
+		return batch{pieces, end.taken, w.dispatcher.began.Add(arrived)}, w.moved(end, through)
 	}
 	p := w.shared(partKey{kind: object.Replay, mark: w.here()}, w.replayPart)
 	if p.lost {
-		return nil, lostHistory
+		return batch{}, lostHistory
 	}
-	return p.pieces, w.moved(p.end, p.through)
+	return p.batch(), w.moved(p.end, p.through)
 }
 
 // through returns the revision of the watcher's epoch up to which everything is in
@@ -275,7 +293,7 @@ func (w *Watcher) replayPart() part {
 	interest := &w.feed.interest
 	skip := w.sent
 	var b []byte
-	for c := range changes {
+	for c, arrived := range changes {
 		e, ok := interest.See(c)
 		if !ok {
 			continue
@@ -289,6 +307,9 @@ func (w *Watcher) replayPart() part {
 		if !p.end.take(c.Revision, len(b)-before) {
 			p.through = 0
 			break
+		}
+		if p.end.taken == 1 {
+			p.arrived = arrived
 		}
 	}
 	if p.end.taken > 0 {

@@ -96,11 +96,11 @@ func (s cached) begin(ctx context.Context, w *watch) (begin dispatch.Begin, err 
 func (s cached) describe(ctx context.Context, r *fanoutv1.ResourceStatus, measure bool) {
 	r.Cached = true
 	r.Interests = int64(s.dispatcher.Interests())
-	r.OpaqueValues = s.cacher.Opaque()
+	r.OpaqueValues = s.cacher.Counts().Opaque
 	if heard := s.cacher.Heard(); !heard.IsZero() {
 		r.Age = durationpb.New(time.Since(heard))
 	}
-	state, applied := s.cacher.State(), s.cacher.Applied()
+	state, applied := s.cacher.State(), s.cacher.Counts().Changes
 	if state == nil {
 		return
 	}

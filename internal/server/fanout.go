@@ -25,6 +25,7 @@ type fanout struct {
 	drain          *drain
 	sessions       *sessions
 	rights         *rights
+	slow           *slowLog
 	examine        func(*session) error // why a watch may not go on, or nil
 	limits         *limits
 	watchTimeLimit time.Duration // see Config

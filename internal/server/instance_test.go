@@ -134,6 +134,7 @@ type settings struct {
 	messageBytes int                               // default: that of the dispatcher
 	graves       int                               // deletions that are remembered; default: that of the cacher
 	timeLimit    time.Duration                     // of watches; default: none
+	slow         time.Duration                     // what is logged as slow; default: nothing
 	grace        time.Duration                     // behind the time limit; default: that of the server
 	codecs       map[string]string                 // by resource; default: codecOf
 	schemas      map[string]object.Schema          // by resource; default: nothing declared
@@ -170,7 +171,7 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 		Writes:         !with.readOnly,
 		MaxValueBytes:  maxValueBytes,
 		MaxOperations:  maxOperations,
-		WatchTimeLimit: with.timeLimit, WatchGrace: with.grace,
+		WatchTimeLimit: with.timeLimit, WatchGrace: with.grace, SlowRequest: with.slow,
 		Limits: with.limits, Audit: with.audit, DrainDelay: with.drainDelay, DrainPeriod: with.drainPeriod,
 		Log: log,
 	}

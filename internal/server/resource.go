@@ -44,6 +44,7 @@ type Resource struct {
 	Writer     Writer
 	Rewriter   Rewriter
 	Values     Values
+	Trail      Trail // nil: nobody follows writes
 }
 
 // source returns what the resource is served from.

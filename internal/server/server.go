@@ -70,6 +70,13 @@ type Config struct {
 	// DrainPeriod is over how much time Drain spreads the ends of watches. Default:
 	// none, they end together.
 	DrainPeriod time.Duration
+
+	// SlowRequest is how long a request may take, a watch until its first message, and
+	// a catch-up, without being logged as slow. 0: nothing is.
+	SlowRequest time.Duration
+
+	// Observers look at all requests.
+	Observers Observers
 }
 
 // Server serves the protocol.
@@ -81,6 +88,7 @@ type Server struct {
 	drain     *drain
 	sessions  *sessions
 	rights    rights
+	slow      *slowLog
 
 	authenticator *access.Authenticator
 	limits        *limits
@@ -116,6 +124,7 @@ func New(cfg Config) *Server {
 		authenticator: cfg.Authenticator,
 		limits:        newLimits(cfg.Limits), refusals: exhausted{said: map[Reason]*sayings{}}, audit: cfg.Audit,
 		drainDelay: cfg.DrainDelay, drainPeriod: cfg.DrainPeriod,
+		slow: newSlowLog(cfg.SlowRequest, cfg.Log),
 	}
 	s.rights.policy.Store(cfg.Policy)
 	for i := range cfg.Resources {
@@ -130,7 +139,7 @@ func New(cfg Config) *Server {
 		s.log.ErrorContext(ctx, "a handler panicked", "method", method(ctx), "panic", p, "stack", string(debug.Stack()))
 		return errPanic
 	})
-	options := s.limits.options(cfg.WatchTimeLimit, cfg.TLS != nil)
+	options := append(cfg.Observers.options(), s.limits.options(cfg.WatchTimeLimit, cfg.TLS != nil)...)
 	options = append(options,
 		grpc.Creds(newTransport(cfg.TLS)),
 		grpc.ForceServerCodecV2(newCodec()),
@@ -143,6 +152,7 @@ func New(cfg Config) *Server {
 			s.unaryStatus,
 			recovery.UnaryServerInterceptor(recovered),
 			auth.UnaryServerInterceptor(s.authenticate),
+			s.slow.intercept,
 			s.unaryRequest,
 		),
 		grpc.ChainStreamInterceptor(
@@ -158,7 +168,7 @@ func New(cfg Config) *Server {
 	)
 	s.grpc = grpc.NewServer(append(options, s.limits.rates()...)...)
 	f := &fanout{
-		resources: s.resources, drain: s.drain, sessions: s.sessions, rights: &s.rights, examine: s.examine, limits: s.limits,
+		resources: s.resources, drain: s.drain, sessions: s.sessions, rights: &s.rights, slow: s.slow, examine: s.examine, limits: s.limits,
 		watchTimeLimit: cfg.WatchTimeLimit, watchGrace: cmp.Or(cfg.WatchGrace, defaultWatchGrace),
 	}
 	s.grpc.RegisterService(serviceDesc(f), nil)

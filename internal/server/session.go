@@ -15,6 +15,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -38,6 +39,7 @@ type session struct {
 	catching atomic.Bool  // a catch-up is under way
 	epoch    atomic.Pointer[object.Epoch]
 	revision atomic.Int64
+	tally    tally
 }
 
 // maxUserAgentBytes is how much is remembered of what a client says it is.
@@ -47,7 +49,8 @@ const maxUserAgentBytes = 256
 func (s *session) sending() { s.begun.Store(s.messages.Load() + 1) }
 
 // sent notes that it was handed to the network.
-func (s *session) sent(h *object.Header, size int) {
+func (s *session) sent(m *dispatch.Message, size int) {
+	h := &m.Header
 	switch h.Kind {
 	case object.CatchUpBegin:
 		s.catching.Store(true)
@@ -59,7 +62,8 @@ func (s *session) sent(h *object.Header, size int) {
 		s.epoch.Store(&epoch)
 	}
 	s.revision.Store(int64(h.Position.Revision))
-	s.bytes.Store(s.bytes.Load() + int64(size))
+	s.tally.note(m, s.messages.Load() == 0)
+	increase(&s.bytes, int64(size))
 	s.messages.Store(s.begun.Load())
 }
 
@@ -84,8 +88,9 @@ type sessions struct {
 	server string // begins the ids: other servers, and this one before a restart, have others
 
 	mu     sync.Mutex
-	latest uint64              // guarded by mu: the number of the session that began last
-	active map[uint64]*session // guarded by mu
+	latest uint64                  // guarded by mu: the number of the session that began last
+	active map[uint64]*session     // guarded by mu
+	ended  map[string]*WatchCounts // guarded by mu: by resource, how many have begun, and what was sent to those that have ended
 }
 
 func newSessions() *sessions {
@@ -94,7 +99,7 @@ func newSessions() *sessions {
 	for i := range cap(b) {
 		b = append(b, byte(random>>(8*i)))
 	}
-	return &sessions{server: hex.EncodeToString(b), active: map[uint64]*session{}}
+	return &sessions{server: hex.EncodeToString(b), active: map[uint64]*session{}, ended: map[string]*WatchCounts{}}
 }
 
 // begin notes a watch. Who has begun must end.
@@ -108,6 +113,11 @@ func (a *sessions) begin(ctx context.Context, req *fanoutv1.WatchRequest, scope 
 	a.latest++
 	s.number = a.latest
 	a.active[s.number] = s
+	name := s.request.GetResource()
+	if a.ended[name] == nil {
+		a.ended[name] = new(newWatchCounts())
+	}
+	a.ended[name].Begun++
 	return s
 }
 
@@ -115,6 +125,7 @@ func (a *sessions) end(s *session) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.active, s.number)
+	a.ended[s.request.GetResource()].add(s)
 }
 
 // reexamine ends each watch for which examine returns an error, with that error. A

@@ -108,7 +108,24 @@ func (s *writes) commit(ctx context.Context, name string, fill func(*batch)) (ob
 	if err := b.err(); err != nil {
 		return object.Commit{}, err
 	}
-	return resource.Writer.Commit(ctx, b.ops)
+	if resource.Trail == nil {
+		return resource.Writer.Commit(ctx, b.ops)
+	}
+	done := resource.Trail.Writing(ctx)
+	commit, err := resource.Writer.Commit(ctx, b.ops)
+	done(changedAt(commit, b.ops))
+	return commit, err
+}
+
+// changedAt returns the revision at which a commit has changed anything, or 0: deleting
+// what is not there has the revision of whatever was written last.
+func changedAt(commit object.Commit, ops []object.Op) object.Revision {
+	for i, op := range ops {
+		if i < len(commit.Deleted) && (op.Kind == object.OpPut || commit.Deleted[i]) {
+			return commit.Revision
+		}
+	}
+	return 0
 }
 
 // batch turns the operations of a request into those of the store.

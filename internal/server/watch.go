@@ -21,6 +21,7 @@ import (
 // messages to the stream until one of the two ends, the server stops, or the time
 // limit has come.
 func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) error {
+	began := time.Now()
 	if err := f.rights.mayWithin(stream.Context(), policy.Watch, req.GetResource(), req.GetScope()); err != nil {
 		return err
 	}
@@ -82,7 +83,8 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 	}
 	turn := f.limits.newTurn(ctx, &watch)
 	defer turn.end()
-	return carry(ctx, &outlet{stream, session, turn}, w)
+	clock := watchClock{slow: f.slow, req: session.request, began: began}
+	return carry(ctx, &outlet{stream, session, turn, clock, resource.Trail, f.sessions.id}, w)
 }
 
 // deniedGrace is how long a watch whose right is gone may take to send what it is
@@ -146,6 +148,9 @@ type outlet struct {
 	stream  grpc.ServerStream
 	session *session // notes what was sent
 	turn    *turn    // to send catch-ups
+	clock   watchClock
+	trail   Trail // nil: nobody follows writes
+	id      func(*session) string
 }
 
 func (o *outlet) send(m dispatch.Message) error {
@@ -155,8 +160,11 @@ func (o *outlet) send(m dispatch.Message) error {
 	if err := o.stream.SendMsg(message); err != nil {
 		return err
 	}
-	o.session.sent(&m.Header, mem.BufferSlice(message).Len())
+	size, before := mem.BufferSlice(message).Len(), object.Revision(o.session.revision.Load())
+	o.session.sent(&m, size)
 	o.turn.after(&m.Header)
+	o.clock.sent(o.stream.Context(), &m.Header)
+	o.follow(&m, before, size)
 	return nil
 }
 

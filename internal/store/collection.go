@@ -63,8 +63,10 @@ func (c *Collection) Revision(ctx context.Context) (object.Revision, error) {
 	h := c.store.epochs.present()
 	seen := h.newest.Load()
 	resp, err := c.store.client.Get(call, c.prefix, clientv3.WithCountOnly())
+	err = classify(ctx, err)
+	c.store.calls.note(OpRevision, err)
 	if err != nil {
-		return 0, classify(ctx, err)
+		return 0, err
 	}
 	r := object.Revision(resp.Header.GetRevision())
 	return r, h.check(r, seen)
@@ -109,8 +111,10 @@ func (c *Collection) list(ctx context.Context, at object.Revision, from, end str
 		// Linearizable, although the revision is fixed: a member that lags behind
 		// would refuse a revision that it has not seen yet.
 		resp, err := c.store.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithRev(int64(at)), clientv3.WithLimit(int64(limit)))
+		err = classify(ctx, err)
+		c.store.calls.note(OpList, err)
 		if err != nil {
-			return nil, false, classify(ctx, err)
+			return nil, false, err
 		}
 		for _, kv := range resp.Kvs {
 			if key, ok := c.key(kv.Key); ok {

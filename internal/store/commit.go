@@ -54,9 +54,11 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 	}
 	h := c.store.epochs.present()
 	resp, err := c.store.client.Txn(call).If(compares...).Then(writes...).Else(reads...).Commit()
+	err = classify(ctx, err)
+	c.store.calls.note(OpCommit, err)
 	if err != nil {
 		// The transaction may have been applied all the same, with its leases.
-		return object.Commit{}, fmt.Errorf("commit: %w", classify(ctx, err))
+		return object.Commit{}, fmt.Errorf("commit: %w", err)
 	}
 	if !resp.Succeeded {
 		c.revoke(ctx, leases)

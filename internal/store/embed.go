@@ -83,8 +83,12 @@ func startEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*
 	}
 	client := v3client.New(etcd.Server)
 	watches := adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(etcd.Server))
+	database := func() Database {
+		backend := etcd.Server.Backend()
+		return Database{Size: backend.Size(), InUse: backend.SizeInUse(), Quota: etcdConfig.QuotaBackendBytes}
+	}
 	return &Store{
-		client: client, log: log, epochs: newEpochs(client, &connections{}, log), stop: stop,
+		client: client, log: log, epochs: newEpochs(client, &connections{}, log), stop: stop, database: database,
 		newWatcher: func() clientv3.Watcher { return clientv3.NewWatchFromWatchClient(watches, client) },
 	}, nil
 }

@@ -20,6 +20,9 @@ type Store struct {
 	// newWatcher returns a watcher with no gRPC stream yet, see Collection.watch.
 	newWatcher func() clientv3.Watcher
 
+	calls    calls
+	database func() Database // of an embedded server; nil: an external one
+
 	guarding  sync.WaitGroup     // the goroutine that guards an external server
 	stopGuard context.CancelFunc // ends it; nil for an embedded server
 	stop      func() error       // stops an embedded server; nil for an external one

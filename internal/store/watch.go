@@ -29,6 +29,7 @@ func (c *Collection) watch(ctx context.Context, h *history, first string, after 
 	// request only when every watch of the stream is up to date. A watcher of its own
 	// gives each watch a stream of its own, which ends with it, too: one that is
 	// asked for progress when its watch has ended opens another stream.
+	c.store.calls.note(OpWatch, nil)
 	watcher := c.store.newWatcher()
 	opened := new(atomic.Int64)
 	ctx = context.WithValue(ctx, openedKey{}, opened)
@@ -94,7 +95,8 @@ func (s *stream) reached(through object.Revision) {
 
 // receive waits for the next response. Meanwhile it makes a progress request
 // whenever it receives from ask.
-func (s *stream) receive(ctx context.Context, ask <-chan struct{}) (*clientv3.WatchResponse, error) {
+func (s *stream) receive(ctx context.Context, ask <-chan struct{}) (_ *clientv3.WatchResponse, err error) {
+	defer func() { s.collection.store.calls.failed(OpWatch, err) }()
 	for {
 		select {
 		case <-ctx.Done():

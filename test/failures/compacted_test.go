@@ -8,6 +8,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/test/etcdproc"
+	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
 // etcd watch compacted away: differences as events; nobody is cut off.
@@ -15,15 +16,15 @@ func TestEtcdWatchCompactedAway(t *testing.T) {
 	t.Parallel()
 	address := etcdproc.Start(t, "http")
 	client := dialEtcd(t, address)
-	way := newLink(t, address)
-	f := startFanoutd(t, over(way.address)...)
+	way := loopback.NewLink(t, address)
+	f := startFanoutd(t, over(way.Address)...)
 	client.put(t, "z", "goes")
 	known := client.putMany(t, "before", 50)
 	s := newSubscriber("subscriber")
 	s.subscribe(t, f.reads)
 	s.until(t, object.Synced)
 
-	way.cut()
+	way.Cut()
 	client.putMany(t, "before", 10)
 	client.putMany(t, "meanwhile", 30)
 	client.put(t, "passing", "comes and goes")
@@ -33,7 +34,7 @@ func TestEtcdWatchCompactedAway(t *testing.T) {
 	if _, err := client.Compact(t.Context(), int64(last), clientv3.WithCompactPhysical()); err != nil {
 		t.Fatal(err)
 	}
-	way.heal()
+	way.Heal()
 	s.reach(t, last)
 	s.reach(t, client.putMany(t, "after", 10))
 

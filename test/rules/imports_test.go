@@ -74,6 +74,8 @@ func TestImportsGoOneWay(t *testing.T) {
 		"internal/store":             {"internal/object"},
 		"internal/server":            {"internal/access", "internal/audit", "internal/cacher", "internal/direct", "internal/dispatch", "internal/object", "internal/selector", "internal/version", "internal/wire", "gen"},
 		"internal/admin":             {"internal/access", "gen"},
+		"internal/metrics":           {"internal/object", "internal/server", "internal/store"},
+		"internal/tracing":           {"internal/dispatch", "internal/object", "internal/server"},
 		"internal/config":            {"internal/object"},
 		"internal/app":               {"internal"},
 		"internal/check":             {"internal/object", "internal/selector"},
@@ -107,7 +109,7 @@ func TestImportsGoOneWay(t *testing.T) {
 func TestLibrariesHaveOneOwner(t *testing.T) {
 	owners := map[string][]string{
 		"go.etcd.io/etcd":                    {"internal/store", "test"},
-		"google.golang.org/grpc":             {"client", "internal/server", "internal/store", "gen", "test", "internal/admin"},
+		"google.golang.org/grpc":             {"client", "internal/server", "internal/store", "gen", "test", "internal/admin", "internal/tracing"},
 		"google.golang.org/protobuf":         {"client", "internal/object", "internal/server", "internal/wire", "internal/check/recorded", "gen", "test", "internal/admin"},
 		"github.com/spf13":                   {"cmd"},
 		"github.com/goccy/go-yaml":           {"cmd", "internal/config", "internal/access/policy", "internal/ctl/contexts"},
@@ -115,20 +117,21 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 		"github.com/tidwall/gjson":           {"internal/object"},
 		"k8s.io":                             {"internal/selector"},
 		"google.golang.org/genproto":         {"client", "internal/server", "test", "internal/admin"},
-		"github.com/grpc-ecosystem":          {"internal/server", "internal/admin", "gen/http"},
+		"github.com/grpc-ecosystem":          {"internal/server", "internal/admin", "internal/metrics", "gen/http"},
 		"github.com/gofrs/flock":             {"internal/store"},
 		"go.uber.org/zap":                    {"internal/store", "test"},
-		"github.com/prometheus":              {},
+		"github.com/prometheus":              {"internal/metrics", "test"},
+		"go.opentelemetry.io":                {"internal/tracing", "test"},
 		"go.yaml.in/yaml/v4":                 {"internal/ctl/document"},
 		"github.com/gdamore/tcell":           {"internal/ctl/top"},
 		"github.com/charmbracelet/x/ansi":    {"cmd/fanoutctl", "internal/ctl/output", "internal/ctl/top"},
 		"github.com/schollz/progressbar":     {"cmd/fanoutctl"},
-		"google.golang.org/grpc/reflection":  {"internal/server"},
+		"google.golang.org/grpc/reflection":  {"internal/server", "internal/admin"},
 		"github.com/natefinch/atomic":        {"client", "cmd/fanoutd"},
 		"github.com/tink-crypto/tink-go":     {"internal/crypt"},
 		"github.com/coreos/go-oidc":          {"internal/access/jwt"},
 		"github.com/go-jose":                 {"internal/access/jwt"},
-		"net/http":                           {"internal/admin", "internal/access/jwt", "gen/http", "test"},
+		"net/http":                           {"internal/admin", "internal/access/jwt", "internal/metrics", "internal/app", "gen/http", "test"},
 		"gopkg.in/natefinch/lumberjack.v2":   {"internal/audit"},
 		"github.com/hashicorp/golang-lru/v2": {"internal/server"},
 		"golang.org/x/time":                  {"internal/server"},
@@ -152,7 +155,7 @@ func TestTheCoreDependsOnNoTransport(t *testing.T) {
 			continue
 		}
 		for _, path := range p.Deps {
-			if in(path, "google.golang.org/grpc", "go.etcd.io/etcd", "net/http", module+"gen") {
+			if in(path, "google.golang.org/grpc", "go.etcd.io/etcd", "net/http", "github.com/prometheus", "go.opentelemetry.io", module+"gen") {
 				t.Errorf("%s depends on %s", p.ImportPath, path)
 			}
 		}

@@ -1,4 +1,4 @@
-package failures
+package loopback
 
 import (
 	"io"
@@ -7,9 +7,10 @@ import (
 	"testing"
 )
 
-// link is a way to etcd that can be cut.
-type link struct {
-	address  string
+// Link is a way to a server that can be cut. Connections to its address are ones to the
+// server.
+type Link struct {
+	Address  string
 	target   string
 	listener net.Listener
 	pumps    sync.WaitGroup
@@ -19,13 +20,14 @@ type link struct {
 	down  bool              // guarded by mu
 }
 
-func newLink(t *testing.T, target string) *link {
+// NewLink returns a way to the address of a server. It ends with the test.
+func NewLink(t testing.TB, target string) *Link {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &link{address: listener.Addr().String(), target: target, listener: listener, conns: map[net.Conn]bool{}}
+	l := &Link{Address: listener.Addr().String(), target: target, listener: listener, conns: map[net.Conn]bool{}}
 	l.pumps.Go(func() {
 		for {
 			near, err := listener.Accept()
@@ -37,14 +39,14 @@ func newLink(t *testing.T, target string) *link {
 	})
 	t.Cleanup(func() {
 		listener.Close()
-		l.cut()
+		l.Cut()
 		l.pumps.Wait()
 	})
 	return l
 }
 
 // connect carries bytes both ways until one side closes.
-func (l *link) connect(near net.Conn) {
+func (l *Link) connect(near net.Conn) {
 	defer near.Close()
 	far, err := net.Dial("tcp", l.target)
 	if err != nil {
@@ -65,7 +67,7 @@ func (l *link) connect(near net.Conn) {
 	both.Wait()
 }
 
-func (l *link) enter(conns ...net.Conn) bool {
+func (l *Link) enter(conns ...net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.down {
@@ -77,8 +79,8 @@ func (l *link) enter(conns ...net.Conn) bool {
 	return true
 }
 
-// cut breaks all connections and lets nobody through until heal is called.
-func (l *link) cut() {
+// Cut breaks all connections and lets nobody through until Heal is called.
+func (l *Link) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.down = true
@@ -88,7 +90,8 @@ func (l *link) cut() {
 	clear(l.conns)
 }
 
-func (l *link) heal() {
+// Heal lets everybody through again.
+func (l *Link) Heal() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.down = false

@@ -1,0 +1,174 @@
+package admin_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/channelz/grpc_channelz_v1"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/fanoutd/fanoutd/internal/admin"
+	"github.com/fanoutd/fanoutd/internal/config"
+)
+
+// door is the admin listener alone, in front of a server that has nothing but health.
+type door struct {
+	site
+	health *health.Server
+}
+
+func openDoor(t *testing.T, cfg admin.Config) *door {
+	t.Helper()
+	behind, front := listen(t), listen(t)
+	d := &door{health: health.NewServer()}
+	srv := grpc.NewServer()
+	grpc_health_v1.RegisterHealthServer(srv, d.health)
+	conn := dial(t, behind.Addr().String())
+	cfg.Conn, cfg.Log = conn, slog.New(slog.NewTextHandler(t.Output(), nil))
+	s, err := admin.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = srv.Serve(behind) })
+	serving.Go(func() {
+		if err := s.Serve(front); err != nil {
+			t.Error(err)
+		}
+	})
+	d.site = site{address: front.Addr().String(), client: http.Client{Transport: &http.Transport{}}}
+	t.Cleanup(func() {
+		d.client.CloseIdleConnections()
+		s.Stop(context.Background())
+		srv.Stop()
+		serving.Wait()
+	})
+	return d
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func dial(t *testing.T, address string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// /readyz says what the health service says, and /healthz always yes.
+func TestProbes(t *testing.T) {
+	t.Parallel()
+	d := openDoor(t, admin.Config{})
+	for _, c := range []struct {
+		health grpc_health_v1.HealthCheckResponse_ServingStatus
+		ready  int
+		text   string
+	}{
+		{grpc_health_v1.HealthCheckResponse_NOT_SERVING, http.StatusServiceUnavailable, "the server is NOT_SERVING\n"},
+		{grpc_health_v1.HealthCheckResponse_SERVING, http.StatusOK, "ok\n"},
+	} {
+		d.health.SetServingStatus("", c.health)
+		if a := d.do(t, "GET", "/readyz", ""); a.status != c.ready || string(a.body) != c.text {
+			t.Errorf("%v: ready is %d %q", c.health, a.status, a.body)
+		}
+		if a := d.do(t, "GET", "/healthz", ""); a.status != http.StatusOK || string(a.body) != "ok\n" {
+			t.Errorf("%v: health is %d %q", c.health, a.status, a.body)
+		}
+	}
+	d.health.Shutdown() // as a server does first that stops
+	if a := d.do(t, "GET", "/readyz", ""); a.status != http.StatusServiceUnavailable {
+		t.Errorf("a server that stops is said to be ready: %d", a.status)
+	}
+	if a := d.do(t, "POST", "/readyz", "{}"); a.status != http.StatusMethodNotAllowed {
+		t.Errorf("POST is answered with %d", a.status)
+	}
+	// Probes come by address; other names are as unknown as elsewhere.
+	if a := d.do(t, "GET", "/healthz", "", "Host", "evil.example"); a.status != http.StatusMisdirectedRequest {
+		t.Errorf("another host is answered with %d", a.status)
+	}
+}
+
+// What only operators are to see passes the one place where that can be checked, and
+// nothing else does.
+func TestOperatorsPassOnePlace(t *testing.T) {
+	t.Parallel()
+	locked := func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+	}
+	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") })
+	d := openDoor(t, admin.Config{Metrics: served, Profiles: true, Operators: locked})
+	for path, open := range map[string]bool{
+		"/": true, "/openapi.json": true, "/healthz": true, "/readyz": true, "/v1/resources": true,
+		"/metrics": false, "/debug/pprof/": false, "/debug/pprof/heap": false, "/debug/pprof/cmdline": false,
+		"/debug/pprof/profile": false, "/debug/pprof/trace": false, "/debug/pprof/symbol": false,
+	} {
+		if a := d.do(t, "GET", path, ""); (a.status != http.StatusUnauthorized) != open {
+			t.Errorf("%s is answered with %d", path, a.status)
+		}
+	}
+	_, err := grpc_channelz_v1.NewChannelzClient(dial(t, d.address)).GetServers(t.Context(), &grpc_channelz_v1.GetServersRequest{})
+	if status.Code(err) != codes.Unauthenticated {
+		t.Errorf("channelz: %v", err)
+	}
+	_, err = grpc_health_v1.NewHealthClient(dial(t, d.address)).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	if status.Code(err) != codes.Unauthenticated {
+		t.Errorf("another service of gRPC: %v", err)
+	}
+}
+
+// Operators look into the process: metrics, profiles, channelz.
+func TestOperatorsLook(t *testing.T) {
+	s := open(t, nil)
+	if a := s.do(t, "GET", "/metrics", ""); a.status != http.StatusOK || !strings.Contains(string(a.body), "fanoutd_cacher_revision{") {
+		t.Errorf("metrics: %d", a.status)
+	}
+	for path, part := range map[string]string{
+		"/debug/pprof/":                    "goroutine",
+		"/debug/pprof/goroutine?debug=1":   "goroutine profile: total",
+		"/debug/pprof/profile?seconds=1":   "", // is compressed
+		"/debug/pprof/trace?seconds=0.001": "go 1.",
+	} {
+		if a := s.do(t, "GET", path, ""); a.status != http.StatusOK || len(a.body) == 0 || !strings.Contains(string(a.body), part) {
+			t.Errorf("%s: %d, %d bytes", path, a.status, len(a.body))
+		}
+	}
+	channelz := grpc_channelz_v1.NewChannelzClient(dial(t, s.address))
+	servers, err := channelz.GetServers(t.Context(), &grpc_channelz_v1.GetServersRequest{})
+	if err != nil || len(servers.GetServer()) == 0 {
+		t.Errorf("channelz knows of %v, %v", servers, err)
+	}
+	// Its connection is still open when the server stops, which does not take longer
+	// for that; a leak would be found behind the tests.
+}
+
+// Profiles can be switched off. Metrics and channelz stay.
+func TestProfilesCanBeSwitchedOff(t *testing.T) {
+	s := open(t, func(cfg *config.Config) { cfg.Pprof = false })
+	if a := s.do(t, "GET", "/debug/pprof/", ""); a.status != http.StatusNotFound {
+		t.Errorf("profiles are answered with %d", a.status)
+	}
+	if a := s.do(t, "GET", "/metrics", ""); a.status != http.StatusOK {
+		t.Errorf("metrics are answered with %d", a.status)
+	}
+}

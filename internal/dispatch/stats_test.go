@@ -1,0 +1,156 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// startDispatching returns a fixture whose dispatcher has seen the first state. What
+// happens before is in no log.
+func startDispatching(t *testing.T, l limits) *fixture {
+	f := start(t, l)
+	for f.dispatcher.Stats().Through.Revision == 0 {
+		runtime.Gosched()
+	}
+	return f
+}
+
+// What the dispatcher does is counted once for each interest, and messages say how
+// many events they have and when the first of their changes came.
+func TestEventsAreCounted(t *testing.T) {
+	f := startDispatching(t, limits{})
+	begin := dispatch.FromNow(f.cacher.State().Position())
+	var watchers []*dispatch.Watcher
+	for _, i := range []dispatch.Interest{{}, {}, {Scope: object.ExactKey("k")}, {Scope: object.ExactKey("other")}} {
+		w := f.dispatcher.Watch(i, begin, dispatch.Options{})
+		defer w.Close()
+		if _, err := w.Next(t.Context()); err != nil { // the bookmark
+			t.Fatal(err)
+		}
+		watchers = append(watchers, w)
+	}
+	if n := f.dispatcher.Stats().Interests; n != 3 {
+		t.Errorf("%d interests, want 3", n)
+	}
+	before := time.Now()
+	at := f.store.Put("k", "v")
+	for n, w := range watchers[:3] {
+		m, err := w.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Count != 1 || m.Header.Kind != object.Live {
+			t.Errorf("watcher %d: %d events in a message of kind %v", n, m.Count, m.Header.Kind)
+		}
+		if m.Arrived.Before(before) || m.Arrived.After(time.Now()) {
+			t.Errorf("watcher %d: the change arrived at %v, it was made after %v", n, m.Arrived, before)
+		}
+		if !w.Shows(at) || w.Shows(at-1) || w.Shows(at+1) {
+			t.Errorf("watcher %d: it shows not the revision of the change, or others", n)
+		}
+	}
+	if watchers[3].Shows(at) {
+		t.Error("who watches another key shows the change")
+	}
+	s := f.dispatcher.Stats()
+	if s.Events != 2 || s.EventBytes == 0 || s.LogBytes == 0 || s.Through.Revision != at {
+		t.Errorf("%+v, want 2 events through revision %d", s, at)
+	}
+}
+
+// A message from the window, where the log is too short, has its arrival, too.
+func TestArrivalsAreKnownWithoutTheLog(t *testing.T) {
+	for name, latest := range map[string]bool{"every": false, "latest": true} {
+		t.Run(name, func(t *testing.T) {
+			f := startDispatching(t, limits{feedBytes: 1})
+			w := f.dispatcher.Watch(dispatch.Interest{}, dispatch.FromNow(f.cacher.State().Position()), dispatch.Options{Latest: latest})
+			defer w.Close()
+			if _, err := w.Next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			before := time.Now()
+			var last object.Revision
+			for i := range 1000 {
+				last = f.store.Put(object.Key(fmt.Sprint("k", i%7)), "v")
+			}
+			for at := object.Revision(0); at < last; {
+				m, err := w.Next(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if m.Arrived.Before(before) || m.Arrived.After(time.Now()) {
+					t.Fatalf("the first of %d changes arrived at %v", m.Count, m.Arrived)
+				}
+				if n := len(decode(t, m).Events); n != m.Count {
+					t.Fatalf("%d events in a message that says %d", n, m.Count)
+				}
+				at = m.Header.Position.Revision
+			}
+			if f.dispatcher.Stats().Evictions == 0 {
+				t.Error("nothing was forgotten, so the log was long enough")
+			}
+		})
+	}
+}
+
+// What a catch-up tells waited for the client, and not for us.
+func TestCatchUpsHaveNoArrival(t *testing.T) {
+	f := startDispatching(t, limits{})
+	from := f.cacher.State().Position()
+	at := f.store.Put("k", "v")
+	for f.dispatcher.Stats().Through.Revision < at {
+		runtime.Gosched()
+	}
+	w := f.dispatcher.Watch(dispatch.Interest{}, dispatch.After(from), dispatch.Options{})
+	defer w.Close()
+	for events := 0; events == 0; {
+		m, err := w.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if events = m.Count; !m.Arrived.IsZero() {
+			t.Errorf("a message of kind %v is said to be as fast as can be measured from %v", m.Header.Kind, m.Arrived)
+		}
+	}
+}
+
+// recordingObserver takes down what it is told.
+type recordingObserver struct {
+	wants bool
+	told  chan dispatch.Dispatched
+}
+
+func (o *recordingObserver) Wants() bool                      { return o.wants }
+func (o *recordingObserver) Dispatched(d dispatch.Dispatched) { o.told <- d }
+
+// An observer that wants to know is told of each revision how many feeds it concerned.
+func TestObserversAreTold(t *testing.T) {
+	o := &recordingObserver{wants: true, told: make(chan dispatch.Dispatched, 10)}
+	f := startDispatching(t, limits{observer: o})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	begin := dispatch.FromNow(f.cacher.State().Position())
+	for _, i := range []dispatch.Interest{{}, {Scope: object.ExactKey("k")}, {Scope: object.ExactKey("other")}} {
+		w := f.dispatcher.Watch(i, begin, dispatch.Options{})
+		defer w.Close()
+		if _, err := w.Next(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := f.store.Put("k", "v")
+	d := <-o.told
+	if d.Revision != at || d.Feeds != 2 {
+		t.Errorf("told of revision %d and %d feeds, want %d and 2", d.Revision, d.Feeds, at)
+	}
+	for n, times := range [][2]time.Time{{d.Arrived, d.Applied}, {d.Applied, d.Ended}, {d.Began, d.Ended}} {
+		if times[0].After(times[1]) {
+			t.Errorf("%d: %v", n, times)
+		}
+	}
+}

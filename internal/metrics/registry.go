@@ -1,0 +1,78 @@
+package metrics
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+
+	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/store"
+)
+
+// Metrics are all metrics of a server.
+type Metrics struct {
+	registry *prometheus.Registry
+	requests *grpcprom.ServerMetrics
+	log      *slog.Logger
+}
+
+// handlingBounds are the upper bounds, in seconds, of what is told apart of how long
+// requests take: reads of memory take a fraction of a millisecond, writes as long as
+// etcd's disk.
+var handlingBounds = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+
+// New returns the metrics of a process that has no server yet.
+func New(log *slog.Logger) *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		requests: grpcprom.NewServerMetrics(grpcprom.WithServerHandlingTimeHistogram(grpcprom.WithHistogramBuckets(handlingBounds))),
+		log:      log,
+	}
+	m.registry.MustRegister(
+		m.requests,
+		collectors.NewBuildInfoCollector(),
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	return m
+}
+
+// Observers returns what counts the requests of a server.
+func (m *Metrics) Observers() server.Observers {
+	return server.Observers{Unary: m.requests.UnaryServerInterceptor(), Stream: m.requests.StreamServerInterceptor()}
+}
+
+// Follow adds what there is to say of a server, its resources and its store. It is
+// called once.
+func (m *Metrics) Follow(srv *server.Server, resources []server.Resource, st *store.Store) {
+	// Without this a method that nobody has called has no counters, and the rate of
+	// one that fails for the first time is unknown.
+	m.requests.InitializeMetrics(srv)
+	m.registry.MustRegister(newResourceCollector(resources), newWatchCollector(srv), newStoreCollector(st))
+}
+
+// How many scrapes may go on at the same time, and how long one may take: there are
+// two Prometheus servers and a curious person, and what asks etcd is given up before.
+const (
+	maxScrapes    = 4
+	scrapeTimeout = 10 * time.Second
+)
+
+// Handler returns what serves the metrics.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		ErrorLog: logged{m.log}, ErrorHandling: promhttp.ContinueOnError,
+		MaxRequestsInFlight: maxScrapes, Timeout: scrapeTimeout,
+	})
+}
+
+// logged writes what goes wrong with a scrape to the log.
+type logged struct{ log *slog.Logger }
+
+// Println implements [promhttp.Logger].
+func (l logged) Println(what ...any) { l.log.Error("metrics cannot be collected", "error", what) }

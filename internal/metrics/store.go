@@ -1,0 +1,43 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fanoutd/fanoutd/internal/store"
+)
+
+// storeCollector reads what etcd is asked for, and what an embedded one has stored.
+type storeCollector struct {
+	store *store.Store
+	families
+
+	requests, errors   *family
+	size, inUse, quota *family
+}
+
+func newStoreCollector(st *store.Store) *storeCollector {
+	c := &storeCollector{store: st}
+	c.requests = c.counter("etcd_requests_total", "What etcd was asked to do: revision, list (a page), commit, watch (opened).", "operation")
+	c.errors = c.counter("etcd_request_errors_total", "How often it did not do so, or a watch broke off. A failed precondition is no error, nor is compacted history.", "operation")
+	c.size = c.gauge("embedded_etcd_db_bytes", "Size of the database file of the embedded etcd. Missing where etcd is another process.")
+	c.inUse = c.gauge("embedded_etcd_db_in_use_bytes", "What is used of it.")
+	c.quota = c.gauge("embedded_etcd_db_quota_bytes", "Size at which it refuses writes.")
+	return c
+}
+
+// Describe implements [prometheus.Collector].
+func (c *storeCollector) Describe(to chan<- *prometheus.Desc) { c.describe(to) }
+
+// Collect implements [prometheus.Collector].
+func (c *storeCollector) Collect(to chan<- prometheus.Metric) {
+	for _, op := range store.Operations {
+		calls := c.store.Calls(op)
+		send(to, c.requests, calls.All, string(op))
+		send(to, c.errors, calls.Failed, string(op))
+	}
+	if db, ok := c.store.Database(); ok {
+		send(to, c.size, db.Size)
+		send(to, c.inUse, db.InUse)
+		send(to, c.quota, db.Quota)
+	}
+}

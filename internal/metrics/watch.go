@@ -1,0 +1,77 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server"
+)
+
+// watchCollector reads what the sessions of watches note.
+type watchCollector struct {
+	server *server.Server
+	families
+
+	watchers, blocked, behind, lag, backlog  *family
+	begun, messages, events, bytes, catchUps *family
+	latency, batches, slow                   *family
+}
+
+func newWatchCollector(srv *server.Server) *watchCollector {
+	c := &watchCollector{server: srv}
+	const r = "resource"
+	c.watchers = c.gauge("watchers", "Watches that are served, by state: live, or catching_up.", r, "state")
+	c.blocked = c.gauge("watchers_blocked", "Watches for which a message waits for the network, because the client does not read.", r)
+	c.behind = c.gauge("watchers_behind", "Watches for which events wait that were not handed to the network yet.", r)
+	c.lag = c.gauge("watch_lag_max_seconds", "How long the event waits that waits the longest for a watch; 0 if none does.", r)
+	c.backlog = c.gauge("watch_backlog_max_events", "Largest number of events that wait for one watch, as far as they are counted.", r)
+	c.begun = c.counter("watchers_begun_total", "Watches that have begun.", r)
+	c.messages = c.counter("watch_messages_total", "Messages that were handed to the network.", r)
+	c.events = c.counter("watch_events_total", "Events in these messages: deliveries.", r)
+	c.bytes = c.counter("watch_bytes_total", "Size of these messages.", r)
+	c.catchUps = c.counter("watch_catch_ups_total", "Catch-ups by kind (replay, delta, reset) and cause: begin, with which the watch began; behind, which is an overflow: it fell out of what is remembered, or the epoch has changed.", r, "kind", "cause")
+	c.latency = c.histogram("watch_propagation_seconds", "Time from when a change was received from etcd until the live message with it was handed to the network; of several changes in a message, the first.", r)
+	c.batches = c.histogram("watch_batch_events", "Number of events in a live message.", r)
+	c.slow = c.counter("slow_requests_total", "Requests, first messages of watches and catch-ups that took longer than the setting slow-request.")
+	return c
+}
+
+// Describe implements [prometheus.Collector].
+func (c *watchCollector) Describe(to chan<- *prometheus.Desc) { c.describe(to) }
+
+// Collect implements [prometheus.Collector].
+func (c *watchCollector) Collect(to chan<- prometheus.Metric) {
+	for name, s := range c.server.WatchStats() {
+		send(to, c.watchers, s.Live, name, "live")
+		send(to, c.watchers, s.CatchingUp, name, "catching_up")
+		send(to, c.blocked, s.Blocked, name)
+		send(to, c.behind, s.Behind, name)
+		send(to, c.lag, s.Lag.Seconds(), name)
+		send(to, c.backlog, s.Backlog, name)
+		send(to, c.begun, s.Begun, name)
+		send(to, c.messages, s.Messages, name)
+		send(to, c.events, s.Events, name)
+		send(to, c.bytes, s.Bytes, name)
+		for kind, word := range map[object.CatchUp]string{object.Replay: "replay", object.Delta: "delta", object.Reset: "reset"} {
+			for cause, because := range map[server.Cause]string{server.CauseBegin: "begin", server.CauseBehind: "behind"} {
+				send(to, c.catchUps, s.CatchUps[kind][cause], name, word, because)
+			}
+		}
+		sendDistribution(to, c.latency, &s.Latency, name)
+		sendDistribution(to, c.batches, &s.Batches, name)
+	}
+	send(to, c.slow, c.server.SlowRequests())
+}
+
+// sendDistribution sends a histogram to whoever collects.
+func sendDistribution(to chan<- prometheus.Metric, f *family, d *server.Distribution, labels ...string) {
+	buckets := make(map[float64]uint64, len(d.Bounds))
+	total := uint64(0)
+	for i, n := range d.Counts {
+		total += uint64(n)
+		if i < len(d.Bounds) {
+			buckets[d.Bounds[i]] = total
+		}
+	}
+	to <- prometheus.MustNewConstHistogram(f.desc, total, d.Sum, buckets, labels...)
+}

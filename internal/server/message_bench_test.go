@@ -1,0 +1,229 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/stats"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/cacher/cachertest"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/wire"
+)
+
+// live is a message with one event.
+func live() dispatch.Message {
+	o := &object.Object{Key: "key", Value: make([]byte, 200), CreateRevision: 7, ModRevision: 7, Version: 1}
+	wire.Seal(o)
+	return dispatch.Message{
+		Events: [][]byte{wire.Encoder{}.AddedEvent(o, object.View{})}, Count: 1, Arrived: time.Now(),
+		Header: object.Header{Kind: object.Live, Position: object.Position{Epoch: "epoch", Revision: 7}},
+	}
+}
+
+// Counting a message allocates nothing.
+func TestCountingAllocatesNothing(t *testing.T) {
+	s, m, clock := &session{}, live(), watchClock{told: true}
+	s.sent(&m, 200) // the epoch is taken down once
+	if n := testing.AllocsPerRun(100, func() {
+		s.sending()
+		s.sent(&m, 200)
+		clock.sent(t.Context(), &m.Header)
+	}); n != 0 {
+		t.Errorf("it allocates %v times", n)
+	}
+}
+
+// nothing is a stats handler that does nothing; gRPC makes it an object for each
+// message all the same.
+type nothing struct{}
+
+func (nothing) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
+func (nothing) HandleRPC(context.Context, stats.RPCStats)                         {}
+func (nothing) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (nothing) HandleConn(context.Context, stats.ConnStats)                       {}
+
+// quiet is a trail that follows nothing.
+type quiet struct{}
+
+func (quiet) Writing(context.Context) func(object.Revision) { return func(object.Revision) {} }
+func (quiet) Wants() bool                                   { return false }
+func (quiet) Delivered(Delivery)                            {}
+
+// BenchmarkMessage is what a live message costs the goroutine of its watch, and what
+// takes it on the other side: as it is sent, without anything that looks at it; with
+// what counts it; and with traces, of which none is made.
+func BenchmarkMessage(b *testing.B) {
+	for _, c := range []struct {
+		name    string
+		counted bool
+		trail   Trail
+		stats   stats.Handler
+	}{
+		{"uncounted", false, nil, nil},
+		{"counted", true, nil, nil},
+		{"tracing", true, quiet{}, nothing{}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			stream := openStream(b, c.stats)
+			s := &session{}
+			to := &outlet{stream: stream, session: s, clock: watchClock{told: true}, trail: c.trail}
+			m := live()
+			b.ReportAllocs()
+			for b.Loop() {
+				if c.counted {
+					if err := to.send(m); err != nil {
+						b.Fatal(err)
+					}
+				} else if err := stream.SendMsg(joined(m.Events, wire.AppendHeader(nil, m.Header))); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkCounting is what counting alone costs: of a bookmark, about which there is
+// little to say, and of a live message.
+func BenchmarkCounting(b *testing.B) {
+	for _, kind := range []object.MessageKind{object.Bookmark, object.Live} {
+		b.Run(fmt.Sprintf("kind=%d", kind), func(b *testing.B) {
+			s, m := &session{}, live()
+			m.Header.Kind = kind
+			b.ReportAllocs()
+			for b.Loop() {
+				s.sending()
+				s.sent(&m, 200)
+			}
+		})
+	}
+}
+
+// openStream returns the server's end of a stream whose client reads.
+func openStream(b *testing.B, observer stats.Handler) grpc.ServerStream {
+	b.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	options := []grpc.ServerOption{grpc.ForceServerCodecV2(newCodec()), grpc.WriteBufferSize(writeBufferSize)}
+	if observer != nil {
+		options = append(options, grpc.StatsHandler(observer))
+	}
+	srv := grpc.NewServer(options...)
+	streams, done := make(chan grpc.ServerStream), make(chan struct{})
+	srv.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "s", Streams: []grpc.StreamDesc{{StreamName: "m", ServerStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
+			streams <- s
+			<-done
+			return nil
+		}}},
+	}, nil)
+	var running sync.WaitGroup
+	running.Go(func() { _ = srv.Serve(listener) })
+	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	client, err := conn.NewStream(context.Background(), &grpc.StreamDesc{ServerStreams: true}, "/s/m")
+	if err != nil {
+		b.Fatal(err)
+	}
+	running.Go(func() {
+		for m := new(fanoutv1.WatchResponse); err == nil; {
+			err = client.RecvMsg(m)
+		}
+		if err != io.EOF {
+			b.Error(err)
+		}
+	})
+	b.Cleanup(func() {
+		close(done)
+		srv.GracefulStop()
+		conn.Close()
+		running.Wait()
+	})
+	return <-streams
+}
+
+// watched is a server with so many watches, none of which has a connection.
+func watched(tb testing.TB, watches int) *Server {
+	tb.Helper()
+	codec, err := object.CodecByName("raw")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	memory := cachertest.NewMemory()
+	log := slog.New(slog.DiscardHandler)
+	c := cacher.New(cacher.Config{Resource: "r", Store: memory, Codec: codec, Seal: wire.Seal, Log: log})
+	d := dispatch.New(dispatch.Config{Source: c, Encoder: wire.Encoder{}})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { c.Run(ctx) })
+	running.Go(func() { d.Run(ctx) })
+	srv := New(Config{Resources: []Resource{{Name: "r", Codec: codec, Cacher: c, Dispatcher: d}}, Log: log})
+	tb.Cleanup(func() {
+		cancel()
+		running.Wait()
+		srv.Stop(context.Background())
+	})
+	<-c.Ready()
+	begin := dispatch.FromNow(c.State().Position())
+	for range watches {
+		w := d.Watch(dispatch.Interest{}, begin, dispatch.Options{})
+		tb.Cleanup(w.Close)
+		m, err := w.Next(ctx)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		s := srv.sessions.begin(ctx, &fanoutv1.WatchRequest{Resource: "r"}, object.Scope{}, w, func(error) {})
+		s.sending()
+		s.sent(&m, 100)
+	}
+	// An event waits for all of them.
+	memory.Put("k", "v")
+	for d.Stats().Through.Revision < memory.Now() {
+		runtime.Gosched()
+	}
+	return srv
+}
+
+// Looking at ten thousand watches allocates as often as looking at ten: one array is
+// larger.
+func TestLookingAllocatesNothingForEachWatch(t *testing.T) {
+	allocations := func(watches int) float64 {
+		srv := watched(t, watches)
+		if s := srv.WatchStats()["r"]; s.Live+s.CatchingUp != watches || s.Messages != int64(watches) {
+			t.Fatalf("there are %d watches, seen were %+v", watches, s)
+		}
+		return testing.AllocsPerRun(5, func() { srv.WatchStats() })
+	}
+	if few, many := allocations(10), allocations(10_000); many > few+5 {
+		t.Errorf("it allocates %v times for ten watches and %v times for ten thousand", few, many)
+	}
+}
+
+// BenchmarkLooking is what a scrape costs that finds so many watches.
+func BenchmarkLooking(b *testing.B) {
+	for _, watches := range []int{100, 10_000} {
+		b.Run(fmt.Sprintf("watches=%d", watches), func(b *testing.B) {
+			srv := watched(b, watches)
+			b.ReportAllocs()
+			for b.Loop() {
+				srv.WatchStats()
+			}
+		})
+	}
+}

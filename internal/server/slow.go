@@ -1,0 +1,124 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// slowLog logs what took longer than it should. While etcd is away everything does,
+// so it logs so many lines in a second and counts the rest.
+type slowLog struct {
+	least   time.Duration // what is reported took longer; 0: nothing is reported
+	log     *slog.Logger
+	limiter *rate.Limiter
+	count   atomic.Int64 // what was slow
+	leftOut atomic.Int64 // what was not logged since the last line
+}
+
+// How many lines there are at most in a second, and at once. Guesses: enough to see
+// what is slow, and no log is filled by it.
+const (
+	slowLinesPerSecond = 5
+	slowLinesAtOnce    = 50
+)
+
+func newSlowLog(least time.Duration, log *slog.Logger) *slowLog {
+	return &slowLog{least: least, log: log, limiter: rate.NewLimiter(slowLinesPerSecond, slowLinesAtOnce)}
+}
+
+// note reports something that took so long, if that is too long. What says which part
+// of the request it is.
+func (l *slowLog) note(ctx context.Context, what string, took time.Duration, req any) {
+	if l.least <= 0 || took <= l.least {
+		return
+	}
+	l.count.Add(1)
+	if !l.limiter.Allow() {
+		l.leftOut.Add(1)
+		return
+	}
+	resource, scope := subject(req)
+	address, _ := caller(ctx)
+	attributes := []any{
+		"method", method(ctx), "what", what, "duration", took,
+		"resource", clip(resource, maxEchoBytes), "scope", clip(scope, maxEchoBytes),
+		"peer", address, "identity", access.From(ctx).Name,
+	}
+	if n := l.leftOut.Swap(0); n > 0 {
+		attributes = append(attributes, "left_out", n)
+	}
+	l.log.WarnContext(ctx, "slow", attributes...)
+}
+
+// intercept reports slow requests with one answer.
+func (l *slowLog) intercept(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	began := time.Now()
+	resp, err := handler(ctx, req)
+	l.note(ctx, "request", time.Since(began), req)
+	return resp, err
+}
+
+// SlowRequests returns how many requests, or parts of them, took longer than they
+// should. See Config.SlowRequest.
+func (s *Server) SlowRequests() int64 { return s.slow.count.Load() }
+
+// subject returns what a request is about.
+func subject(req any) (resource, scope string) {
+	if r, ok := req.(interface{ GetResource() string }); ok {
+		resource = r.GetResource()
+	}
+	switch r := req.(type) {
+	case interface{ GetScope() *fanoutv1.Scope }:
+		switch s := r.GetScope().GetScope().(type) {
+		case *fanoutv1.Scope_Key:
+			scope = "key " + s.Key
+		case *fanoutv1.Scope_Prefix:
+			scope = "prefix " + s.Prefix
+		default:
+			scope = "everything"
+		}
+	case *fanoutv1.GetRequest:
+		scope = "key " + r.GetKey()
+	case *fanoutv1.PutRequest:
+		scope = "key " + r.GetPut().GetKey()
+	case *fanoutv1.DeleteRequest:
+		scope = "key " + r.GetDelete().GetKey()
+	case *fanoutv1.TransactRequest:
+		scope = fmt.Sprintf("%d operations", len(r.GetOperations()))
+	}
+	return resource, scope
+}
+
+// watchClock finds out whether a watch is slow to begin, or to catch up.
+type watchClock struct {
+	slow  *slowLog
+	req   *fanoutv1.WatchRequest // what is kept of it for as long as the watch lasts
+	began time.Time              // the request, or the catch-up that is under way
+	told  bool                   // the first message was sent
+}
+
+// sent notes that a message was handed to the network. Most are live ones, and of no
+// interest here.
+func (c *watchClock) sent(ctx context.Context, h *object.Header) {
+	if !c.told {
+		c.told = true
+		c.slow.note(ctx, "first message", time.Since(c.began), c.req)
+		return
+	}
+	switch h.Kind {
+	case object.CatchUpBegin:
+		c.began = time.Now()
+	case object.Synced:
+		c.slow.note(ctx, "catch-up", time.Since(c.began), c.req)
+	}
+}

@@ -1,0 +1,72 @@
+package server_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// What takes too long is logged in one line, which says what it was about.
+func TestSlowRequestsAreLogged(t *testing.T) {
+	in := start(t, settings{slow: time.Nanosecond}) // everything does
+	ctx := within(t)
+	in.awaitLoaded(ctx, t)
+	in.put(ctx, t, config, "shop/1", "v")
+	if _, err := in.reads.List(ctx, &fanoutv1.ListRequest{Resource: config, Scope: prefix("shop")}); err != nil {
+		t.Fatal(err)
+	}
+	in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Scope: prefix("shop")}).collect().await(ctx, t, synced)
+	for _, want := range []line{
+		{"method": "/fanout.v1.StoreService/Put", "what": "request", "scope": "key shop/1"},
+		{"method": "/fanout.v1.FanoutService/List", "what": "request", "scope": "prefix shop"},
+		{"method": "/fanout.v1.FanoutService/Watch", "what": "first message", "scope": "prefix shop"},
+		{"method": "/fanout.v1.FanoutService/Watch", "what": "catch-up", "scope": "prefix shop"},
+	} {
+		want["msg"], want["level"], want["resource"], want["identity"] = "slow", "WARN", config, ""
+		got := in.lines.await(ctx, t, want)
+		if peer, _ := got["peer"].(string); !strings.HasPrefix(peer, "127.0.0.1:") {
+			t.Errorf("%v does not say who it was", got)
+		}
+		if took, _ := got["duration"].(float64); took <= 0 {
+			t.Errorf("%v does not say how long it took", got)
+		}
+	}
+	if n := in.server.SlowRequests(); n < 4 {
+		t.Errorf("%d are counted, there were at least 4", n)
+	}
+}
+
+// A flood of slow requests does not flood the log, and is counted.
+func TestSlowRequestsDoNotFloodTheLog(t *testing.T) {
+	in := start(t, settings{slow: time.Nanosecond})
+	ctx := within(t)
+	in.awaitLoaded(ctx, t)
+	const flood = 500
+	for range flood {
+		_, _ = in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: "k"})
+	}
+	if n := in.server.SlowRequests(); n < flood {
+		t.Errorf("%d are counted, there were at least %d", n, flood)
+	}
+	if n := strings.Count(in.lines.text(), `"msg":"slow"`); n == 0 || n > flood/2 {
+		t.Errorf("%d lines for %d requests", n, flood)
+	}
+}
+
+// Unless it is asked for, and where nothing is slow, nothing is logged.
+func TestWhatIsNotSlowIsNotLogged(t *testing.T) {
+	for name, least := range map[string]time.Duration{"off": 0, "an hour": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			in := start(t, settings{slow: least})
+			ctx := within(t)
+			in.awaitLoaded(ctx, t)
+			in.put(ctx, t, config, "k", "v")
+			in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config}).collect().await(ctx, t, synced)
+			if n := in.server.SlowRequests(); n != 0 || strings.Contains(in.lines.text(), `"msg":"slow"`) {
+				t.Errorf("%d are counted, and the log is\n%s", n, in.lines.text())
+			}
+		})
+	}
+}

@@ -1,0 +1,142 @@
+package server
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// latencyBounds are the upper bounds of what is told apart of the time from the store
+// to a socket. A lone event takes a fraction of a millisecond, a storm of ten thousand
+// watchers tens of them, and beyond ten seconds the difference does not matter.
+var latencyBounds = [...]time.Duration{
+	100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond,
+	time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,
+	10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond,
+	100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond,
+	time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second,
+}
+
+// batchBounds are the same for the number of events in a message.
+var batchBounds = [...]int{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
+
+// tally counts what one watch was sent. Only the goroutine of the watch adds to it, so
+// adding is a load and a store on memory that nobody else writes; it neither locks nor
+// allocates, and ten thousand watches do not meet at one counter.
+type tally struct {
+	catchUps   [object.Delta + 1][causes]atomic.Int64
+	latency    [len(latencyBounds) + 1]atomic.Int64
+	latencySum atomic.Int64 // nanoseconds
+	batches    [len(batchBounds) + 1]atomic.Int64
+	liveEvents atomic.Int64 // in live messages
+	restEvents atomic.Int64 // in others
+}
+
+// Cause says why a catch-up was begun.
+type Cause uint8
+
+// The causes.
+const (
+	CauseBegin  Cause = iota // the watch began with it
+	CauseBehind              // the watch fell out of what is remembered, or the epoch has changed
+	causes
+)
+
+func increase(n *atomic.Int64, by int64) { n.Store(n.Load() + by) }
+
+// note counts a message that was handed to the network.
+func (t *tally) note(m *dispatch.Message, first bool) {
+	switch m.Header.Kind {
+	case object.CatchUpBegin:
+		cause := CauseBehind
+		if first {
+			cause = CauseBegin
+		}
+		increase(&t.catchUps[m.Header.CatchUp][cause], 1)
+	case object.Live:
+		t.noteLive(m)
+	case object.CatchUpPart:
+		increase(&t.restEvents, int64(m.Count))
+	}
+}
+
+func (t *tally) noteLive(m *dispatch.Message) {
+	i := 0
+	for i < len(batchBounds) && m.Count > batchBounds[i] {
+		i++
+	}
+	increase(&t.batches[i], 1)
+	increase(&t.liveEvents, int64(m.Count))
+	if m.Arrived.IsZero() {
+		return
+	}
+	took := time.Since(m.Arrived)
+	i = 0
+	for i < len(latencyBounds) && took > latencyBounds[i] {
+		i++
+	}
+	increase(&t.latency[i], 1)
+	increase(&t.latencySum, int64(took))
+}
+
+// Distribution says how often a value was between two bounds.
+type Distribution struct {
+	Bounds []float64 // upper ones, ascending
+	Counts []int64   // of values up to each bound and above the one before; the last is of those above all
+	Sum    float64   // of all values
+}
+
+func (d *Distribution) add(counts []atomic.Int64, sum float64) {
+	for i := range counts {
+		d.Counts[i] += counts[i].Load()
+	}
+	d.Sum += sum
+}
+
+// WatchCounts say what the watches of a resource have been sent since the server
+// began. They never fall.
+type WatchCounts struct {
+	Begun    int64 // watches
+	Messages int64
+	Events   int64
+	Bytes    int64
+	CatchUps [object.Delta + 1][causes]int64 // by kind and cause
+
+	// Latency is the time in seconds from when the first change of a live message came
+	// from the store until the message was handed to the network.
+	Latency Distribution
+
+	// Batches are the numbers of events of live messages.
+	Batches Distribution
+}
+
+func newWatchCounts() WatchCounts {
+	c := WatchCounts{
+		Latency: Distribution{Counts: make([]int64, len(latencyBounds)+1)},
+		Batches: Distribution{Counts: make([]int64, len(batchBounds)+1)},
+	}
+	for _, b := range latencyBounds {
+		c.Latency.Bounds = append(c.Latency.Bounds, b.Seconds())
+	}
+	for _, b := range batchBounds {
+		c.Batches.Bounds = append(c.Batches.Bounds, float64(b))
+	}
+	return c
+}
+
+// add adds what a watch was sent.
+func (c *WatchCounts) add(s *session) {
+	c.Messages += s.messages.Load()
+	c.Bytes += s.bytes.Load()
+	t := &s.tally
+	c.Events += t.liveEvents.Load() + t.restEvents.Load()
+	for kind := range t.catchUps {
+		for cause := range t.catchUps[kind] {
+			c.CatchUps[kind][cause] += t.catchUps[kind][cause].Load()
+		}
+	}
+	c.Latency.add(t.latency[:], time.Duration(t.latencySum.Load()).Seconds())
+	c.Batches.add(t.batches[:], float64(t.liveEvents.Load()))
+}

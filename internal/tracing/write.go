@@ -1,0 +1,87 @@
+package tracing
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server"
+)
+
+// The attributes of spans.
+const (
+	resourceAttribute   = "fanoutd.resource"
+	revisionAttribute   = "fanoutd.revision"
+	feedsAttribute      = "fanoutd.feeds"      // to the logs of which an event was appended
+	deliveriesAttribute = "fanoutd.deliveries" // messages that have told the write
+	watcherAttribute    = "fanoutd.watcher"    // the id of a watch, as AdminService has it
+	peerAttribute       = "client.address"
+	eventsAttribute     = "fanoutd.events" // in the message
+	bytesAttribute      = "fanoutd.bytes"  // of the message
+)
+
+// write is one write that is followed. It belongs to whoever holds the mutex of its
+// trail.
+type write struct {
+	trail      *Trail
+	revision   object.Revision
+	span       trace.Span
+	within     context.Context // of the span
+	timer      *time.Timer     // ends it
+	deliveries int
+	last       time.Time // when it was last told to somebody, or dispatched
+}
+
+func newWrite(t *Trail, parent trace.SpanContext, began time.Time, at object.Revision) *write {
+	w := &write{trail: t, revision: at, last: time.Now()}
+	w.within, w.span = t.tracer.Start(
+		trace.ContextWithSpanContext(context.Background(), parent), "fan-out",
+		trace.WithTimestamp(began), trace.WithAttributes(
+			attribute.String(resourceAttribute, t.resource), attribute.Int64(revisionAttribute, int64(at)),
+		))
+	return w
+}
+
+// record makes a span of something that is over.
+func (w *write) record(name string, began, ended time.Time, links []trace.Link, attributes ...attribute.KeyValue) {
+	_, span := w.trail.tracer.Start(w.within, name, trace.WithTimestamp(began), trace.WithLinks(links...), trace.WithAttributes(attributes...))
+	span.End(trace.WithTimestamp(ended))
+}
+
+func (w *write) dispatched(d dispatch.Dispatched) {
+	w.record("apply", d.Arrived, d.Applied, nil)
+	w.record("dispatch", d.Began, d.Ended, nil, attribute.Int(feedsAttribute, d.Feeds))
+	w.span.SetAttributes(attribute.Int(feedsAttribute, d.Feeds))
+	w.last = d.Ended
+}
+
+// delivered looks whether a message has told the write.
+func (w *write) delivered(d server.Delivery) {
+	if w.revision <= d.After || w.revision > d.Upto || !d.Shows(w.revision) {
+		return
+	}
+	w.last = d.Sent
+	if w.deliveries++; w.deliveries > maxDeliverSpans {
+		return
+	}
+	var links []trace.Link
+	if watch := trace.SpanContextFromContext(d.Watch); watch.IsSampled() {
+		links = []trace.Link{{SpanContext: watch}}
+	}
+	began := d.Arrived
+	if began.IsZero() {
+		began = d.Sent
+	}
+	w.record("deliver", began, d.Sent, links,
+		attribute.String(watcherAttribute, d.Watcher), attribute.String(peerAttribute, d.Peer),
+		attribute.Int(eventsAttribute, d.Events), attribute.Int(bytesAttribute, d.Bytes))
+}
+
+func (w *write) end() {
+	w.span.SetAttributes(attribute.Int(deliveriesAttribute, w.deliveries))
+	w.span.End(trace.WithTimestamp(w.last))
+}

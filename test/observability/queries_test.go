@@ -1,0 +1,249 @@
+package observability
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// Labels that Prometheus gives to what it scrapes, and le, which buckets have.
+var given = []string{"job", "instance", "le"}
+
+// known is what can be asked for: what a fanoutd that has done some work serves, and
+// what rules record.
+type known struct {
+	scrape   scrape
+	recorded map[string][]string // their labels
+}
+
+// worked returns what a fanoutd serves that has done some work.
+func worked(t *testing.T) *known {
+	t.Helper()
+	in := start(t, nil)
+	w := in.watch(t, &fanoutv1.WatchRequest{})
+	in.put(t, "k", "v")
+	next(t, w)
+	return &known{in.scrape(t), map[string][]string{}}
+}
+
+// labelsOf returns the names of the labels of a metric as Prometheus knows it, or false
+// where there is none of that name.
+func (k *known) labelsOf(name string) ([]string, bool) {
+	if names, ok := k.recorded[name]; ok {
+		return names, true
+	}
+	if f, ok := k.scrape[name]; ok && f.GetType().String() != "HISTOGRAM" {
+		names := labelNames(f)
+		if f.GetType().String() == "SUMMARY" {
+			names = append(names, "quantile")
+		}
+		return names, true
+	}
+	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+		if base, ok := strings.CutSuffix(name, suffix); ok && k.scrape[base].GetType().String() == "HISTOGRAM" {
+			return labelNames(k.scrape[base]), true
+		}
+	}
+	return nil, false
+}
+
+// variables of Grafana, and what may be in their place.
+var variables = strings.NewReplacer("$__rate_interval", "5m", "$job", ".*", "$instance", ".*", "$resource", ".*")
+
+// check fails the test unless the expression can be parsed and asks for nothing but
+// what there is. It returns the labels that the result has at most.
+func (k *known) check(t *testing.T, where, expr string) []string {
+	t.Helper()
+	parsed, err := parser.NewParser(parser.Options{}).ParseExpr(variables.Replace(expr))
+	if err != nil {
+		t.Errorf("%s: %v in %s", where, err, expr)
+		return nil
+	}
+	all := slices.Clone(given)
+	parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
+		if s, ok := node.(*parser.VectorSelector); ok {
+			names, exists := k.labelsOf(s.Name)
+			if !exists {
+				t.Errorf("%s asks for %s, which does not exist", where, s.Name)
+			}
+			all = append(all, names...)
+			for _, m := range s.LabelMatchers {
+				k.checkMatcher(t, where, s.Name, names, m)
+			}
+		}
+		return nil
+	})
+	parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
+		var used []string
+		switch n := node.(type) {
+		case *parser.AggregateExpr:
+			used = n.Grouping
+		case *parser.BinaryExpr:
+			if n.VectorMatching != nil {
+				used = n.VectorMatching.MatchingLabels
+			}
+		}
+		for _, l := range used {
+			if !slices.Contains(all, l) {
+				t.Errorf("%s speaks of the label %s, which nothing in it has", where, l)
+			}
+		}
+		return nil
+	})
+	return all
+}
+
+// checkMatcher fails the test unless the metric has the label and, where the label has
+// to have a value, there is one that fits.
+func (k *known) checkMatcher(t *testing.T, where, metric string, names []string, m *labels.Matcher) {
+	t.Helper()
+	if m.Name == model.MetricNameLabel || slices.Contains(given, m.Name) {
+		return
+	}
+	if !slices.Contains(names, m.Name) {
+		t.Errorf("%s looks at the label %s of %s, which has only %v", where, m.Name, metric, names)
+		return
+	}
+	f := k.scrape[metric]
+	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+		if f == nil {
+			f = k.scrape[strings.TrimSuffix(metric, suffix)]
+		}
+	}
+	for _, one := range f.GetMetric() {
+		for _, l := range one.GetLabel() {
+			if l.GetName() == m.Name && m.Matches(l.GetValue()) {
+				return
+			}
+		}
+	}
+	if m.Name != "quantile" && f != nil {
+		t.Errorf("%s wants %s of %s, of which there is none", where, m, metric)
+	}
+}
+
+// Each rule for Prometheus asks for what there is, and each alert says what it is and
+// what to do.
+func TestAlertsAskForWhatThereIs(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/prometheus/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Groups []struct {
+			Name  string
+			Rules []struct {
+				Record, Alert, Expr, For string
+				Labels, Annotations      map[string]string
+			}
+		}
+	}
+	if err := yaml.UnmarshalWithOptions(text, &file, yaml.Strict()); err != nil {
+		t.Fatal(err)
+	}
+	explained, err := os.ReadFile(docs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, alerts, mentioned := worked(t), 0, map[string]bool{}
+	for _, g := range file.Groups {
+		for _, r := range g.Rules {
+			names := k.check(t, r.Record+r.Alert, r.Expr)
+			if r.Record != "" {
+				k.recorded[r.Record] = names
+				continue
+			}
+			alerts++
+			if severity := r.Labels["severity"]; severity != "critical" && severity != "warning" {
+				t.Errorf("%s has the severity %q", r.Alert, severity)
+			}
+			for _, name := range []string{"summary", "description"} {
+				if r.Annotations[name] == "" {
+					t.Errorf("%s has no %s", r.Alert, name)
+				}
+			}
+			for _, m := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(r.Annotations["summary"]+r.Annotations["description"], -1) {
+				if !slices.Contains(names, m[1]) {
+					t.Errorf("%s speaks of the label %s, which it does not have", r.Alert, m[1])
+				}
+			}
+			anchor, ok := strings.CutPrefix(r.Annotations["runbook_url"], "https://github.com/fanoutd/fanoutd/blob/main/docs/observability.md#")
+			if mentioned[anchor] = true; !ok || !strings.Contains(strings.ToLower(string(explained)), "\n### "+strings.ReplaceAll(anchor, "-", " ")+"\n") {
+				t.Errorf("%s leads to %q, which does not exist", r.Alert, r.Annotations["runbook_url"])
+			}
+		}
+	}
+	if alerts < 10 {
+		t.Errorf("only %d alerts were found: the test does not look where it should", alerts)
+	}
+	_, runbook, _ := strings.Cut(string(explained), "\n## Runbook\n")
+	for _, m := range regexp.MustCompile(`(?m)^### (.*)$`).FindAllStringSubmatch(runbook, -1) {
+		if anchor := strings.ReplaceAll(strings.ToLower(m[1]), " ", "-"); !mentioned[anchor] {
+			t.Errorf("the runbook explains %q, for which there is no alert", m[1])
+		}
+	}
+}
+
+// The dashboard asks for what there is, and shows all that fanoutd itself has.
+func TestTheDashboardAsksForWhatThereIs(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/grafana/fanoutd.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dashboard struct {
+		Templating struct {
+			List []struct{ Name, Definition string }
+		}
+		Panels []struct {
+			ID      int
+			Title   string
+			Type    string
+			GridPos struct{ X, Y, W, H int }
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(text, &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	k, asked := worked(t), ""
+	for _, p := range dashboard.Panels {
+		if p.Type != "row" && len(p.Targets) == 0 {
+			t.Errorf("%s shows nothing", p.Title)
+		}
+		for _, target := range p.Targets {
+			k.check(t, p.Title, target.Expr)
+			asked += target.Expr + "\n"
+		}
+		for _, other := range dashboard.Panels {
+			a, b := p.GridPos, other.GridPos
+			if p.ID != other.ID && a.X < b.X+b.W && b.X < a.X+a.W && a.Y < b.Y+b.H && b.Y < a.Y+a.H {
+				t.Errorf("%s and %s are in the same place", p.Title, other.Title)
+			}
+		}
+	}
+	for _, v := range dashboard.Templating.List {
+		inner, ok := strings.CutPrefix(v.Definition, "label_values(")
+		if !ok {
+			continue // the data source
+		}
+		expr := inner[:strings.LastIndex(inner, ",")]
+		k.check(t, "the variable "+v.Name, expr)
+	}
+	for name := range k.scrape {
+		// Two numbers are for those who compute with them.
+		if strings.HasPrefix(name, "fanoutd_") && !strings.Contains(asked, name) &&
+			!slices.Contains([]string{"fanoutd_resource_loaded", "fanoutd_cacher_window_oldest_revision", "fanoutd_dispatch_revision"}, name) {
+			t.Errorf("the dashboard does not show %s", name)
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package observability
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/config"
+)
+
+// receiver is a collector of traces.
+type receiver struct {
+	collector.UnimplementedTraceServiceServer
+	url string
+
+	mu    sync.Mutex
+	spans []*tracepb.Span // guarded by mu
+}
+
+func startReceiver(t *testing.T) *receiver {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &receiver{url: "http://" + listener.Addr().String()}
+	s := grpc.NewServer()
+	collector.RegisterTraceServiceServer(s, r)
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = s.Serve(listener) })
+	t.Cleanup(func() {
+		s.Stop()
+		serving.Wait()
+	})
+	return r
+}
+
+// Export implements TraceServiceServer.
+func (r *receiver) Export(_ context.Context, req *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, from := range req.GetResourceSpans() {
+		for _, scope := range from.GetScopeSpans() {
+			r.spans = append(r.spans, scope.GetSpans()...)
+		}
+	}
+	return &collector.ExportTraceServiceResponse{}, nil
+}
+
+// of returns the spans of a trace with this name.
+func (r *receiver) of(trace, name string) (found []*tracepb.Span) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.spans {
+		if hex.EncodeToString(s.GetTraceId()) == trace && s.GetName() == name {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+// only returns the only span of a trace with this name.
+func (r *receiver) only(t *testing.T, trace, name string) *tracepb.Span {
+	t.Helper()
+	found := r.of(trace, name)
+	if len(found) != 1 {
+		t.Fatalf("there are %d spans %s in the trace %s", len(found), name, trace)
+	}
+	return found[0]
+}
+
+// number returns an attribute of a span.
+func number(s *tracepb.Span, name string) int64 {
+	for _, a := range s.GetAttributes() {
+		if a.GetKey() == name {
+			return a.GetValue().GetIntValue()
+		}
+	}
+	return -1
+}
+
+const trace = "0af7651916cd43dd8448eb211c80319c"
+
+// traced returns the header of a request that belongs to the trace.
+func traced(sampled bool) string {
+	return fmt.Sprintf("00-%s-b7ad6b7169203331-%02d", trace, map[bool]int{true: 1}[sampled])
+}
+
+// A write and its deliveries are one trace, that of the caller.
+func TestAWriteIsFollowedToItsDeliveries(t *testing.T) {
+	r := startReceiver(t)
+	in := start(t, func(cfg *config.Config) { cfg.OTLPEndpoint, cfg.TraceSampleRatio = r.url, 0 })
+	const watchers = 20 // more than have spans
+	var streams []grpc.ServerStreamingClient[fanoutv1.WatchResponse]
+	for range watchers {
+		streams = append(streams, in.watch(t, &fanoutv1.WatchRequest{}))
+	}
+	elsewhere := in.watch(t, &fanoutv1.WatchRequest{Scope: &fanoutv1.Scope{Scope: &fanoutv1.Scope_Key{Key: "other"}}})
+	tell := func() {
+		for _, s := range streams {
+			next(t, s)
+		}
+	}
+	in.put(t, "k", "a write that is in no trace")
+	tell()
+
+	ctx := metadata.AppendToOutgoingContext(within(t), "traceparent", traced(true))
+	put := &fanoutv1.PutRequest{Resource: resource, Put: &fanoutv1.PutOperation{Key: "k", Value: &fanoutv1.PutOperation_Text{Text: "v"}}}
+	written, err := in.writes.Put(ctx, put)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tell()
+	in.put(t, "other", "what comes behind does not belong to it")
+	tell()
+	next(t, elsewhere)
+	in.server.Stop() // which sends what there is
+
+	request := r.only(t, trace, "fanout.v1.StoreService/Put")
+	fanOut := r.only(t, trace, "fan-out")
+	if string(fanOut.GetParentSpanId()) != string(request.GetSpanId()) {
+		t.Error("the fan-out does not belong to the write")
+	}
+	if at := number(fanOut, "fanoutd.revision"); at != written.GetRevision() {
+		t.Errorf("the fan-out is of revision %d, the write was at %d", at, written.GetRevision())
+	}
+	if n := number(fanOut, "fanoutd.deliveries"); n != watchers {
+		t.Errorf("%d deliveries were counted, want %d", n, watchers)
+	}
+	if n := number(r.only(t, trace, "dispatch"), "fanoutd.feeds"); n != 1 {
+		t.Errorf("it went to %d feeds, want 1", n)
+	}
+	deliveries := r.of(trace, "deliver")
+	if len(deliveries) != 16 {
+		t.Errorf("%d deliveries have spans, want 16", len(deliveries))
+	}
+	for _, s := range append(deliveries, r.only(t, trace, "apply"), r.only(t, trace, "dispatch")) {
+		if string(s.GetParentSpanId()) != string(fanOut.GetSpanId()) {
+			t.Errorf("%s does not belong to the fan-out", s.GetName())
+		}
+		if s.GetStartTimeUnixNano() > s.GetEndTimeUnixNano() {
+			t.Errorf("%s ends before it begins", s.GetName())
+		}
+	}
+	if n := len(r.spans); n != 4+16 {
+		t.Errorf("%d spans: some are of requests that nobody wants traced", n)
+	}
+}
+
+// Where nobody wants a trace, there is none.
+func TestNothingIsTracedUnasked(t *testing.T) {
+	r := startReceiver(t)
+	in := start(t, func(cfg *config.Config) { cfg.OTLPEndpoint, cfg.TraceSampleRatio = r.url, 1 })
+	w := in.watch(t, &fanoutv1.WatchRequest{})
+	// The caller has decided, over HTTP.
+	req, err := http.NewRequestWithContext(within(t), http.MethodPut, "http://"+in.admin+"/v1/resources/config/objects/k", strings.NewReader(`{"text": "v"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Traceparent", traced(false))
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Fatal(resp.Status)
+	}
+	next(t, w)
+	in.server.Stop()
+	// The watch is traced, because nobody said otherwise: so spans do arrive.
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.spans {
+		if s.GetName() != "fanout.v1.FanoutService/Watch" {
+			t.Errorf("there is a span %s of a request that is not to be traced", s.GetName())
+		}
+	}
+	if len(r.spans) == 0 {
+		t.Error("there are no spans at all")
+	}
+}
+
+// Deleting what is not there changes nothing, so nothing is followed: the revision that
+// etcd answers with is that of another write.
+func TestWhatChangesNothingIsNotFollowed(t *testing.T) {
+	r := startReceiver(t)
+	in := start(t, func(cfg *config.Config) { cfg.OTLPEndpoint, cfg.TraceSampleRatio = r.url, 0 })
+	ctx := metadata.AppendToOutgoingContext(within(t), "traceparent", traced(true))
+	if _, err := in.writes.Delete(ctx, &fanoutv1.DeleteRequest{Resource: resource, Delete: &fanoutv1.DeleteOperation{Key: "k"}}); err != nil {
+		t.Fatal(err)
+	}
+	in.server.Stop()
+	r.only(t, trace, "fanout.v1.StoreService/Delete")
+	if n := len(r.of(trace, "fan-out")); n != 0 {
+		t.Errorf("%d writes were followed", n)
+	}
+}
+
+// A collector that is not there holds nobody up, least of all a stop.
+func TestACollectorMayBeAway(t *testing.T) {
+	in := start(t, func(cfg *config.Config) { cfg.OTLPEndpoint, cfg.TraceSampleRatio = "http://127.0.0.1:1", 1 })
+	w := in.watch(t, &fanoutv1.WatchRequest{})
+	in.put(t, "k", "v")
+	next(t, w)
+	in.server.Stop()
+}

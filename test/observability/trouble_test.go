@@ -1,0 +1,173 @@
+package observability
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/test/etcdproc"
+	"github.com/fanoutd/fanoutd/test/loopback"
+)
+
+// etcd returns a client of etcd.
+func etcd(t *testing.T, address string) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, DialTimeout: patience, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// over makes a fanoutd use an external etcd.
+func over(address string) func(*config.Config) {
+	return func(cfg *config.Config) {
+		cfg.EtcdEndpoints, cfg.EmbeddedEtcdListen = []string{address}, ""
+	}
+}
+
+var ours = series{"resource": resource}
+
+// When etcd has compacted what comes next, the relist is counted; streams stay.
+func TestRelistsAreCounted(t *testing.T) {
+	address := etcdproc.Start(t, "http")
+	way, client := loopback.NewLink(t, address), etcd(t, address)
+	in := start(t, over(way.Address))
+	w := in.watch(t, &fanoutv1.WatchRequest{})
+	way.Cut()
+	for range 10 {
+		if _, err := client.Put(within(t), "/fanoutd/config/k", "v"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last, err := client.Put(within(t), "/fanoutd/config/k", "w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Compact(within(t), last.Header.GetRevision(), clientv3.WithCompactPhysical()); err != nil {
+		t.Fatal(err)
+	}
+	way.Heal()
+	next(t, w)
+	s := in.scrape(t)
+	if n := s.value(t, "fanoutd_cacher_relists_total", ours); n != 1 {
+		t.Errorf("%v relists", n)
+	}
+	if n := s.value(t, "fanoutd_cacher_fills_total", ours); n != 1 {
+		t.Errorf("%v fills, only the first is one", n)
+	}
+	if n := s.value(t, "fanoutd_cacher_window_oldest_revision", ours); n != float64(last.Header.GetRevision()) {
+		t.Errorf("the window is said to begin at revision %v", n)
+	}
+	if n := s.value(t, "fanoutd_watchers_begun_total", ours); n != 1 {
+		t.Errorf("%v watches, the one should have stayed", n)
+	}
+}
+
+// While etcd is away the lag in seconds rises, that in revisions is not known, and
+// what fails is counted. A scrape answers all the same.
+func TestEtcdAwayIsSeen(t *testing.T) {
+	m := etcdproc.StartMember(t, "http")
+	in := start(t, over(m.Address))
+	in.await(t, "fanoutd_resource_following", ours, exactly(1))
+	in.await(t, "fanoutd_cacher_lag_revisions", ours, exactly(0))
+	if in.scrape(t).find(t, "fanoutd_embedded_etcd_db_bytes", nil) != nil {
+		t.Error("there is a database although etcd is another process")
+	}
+	m.Kill(t)
+	in.await(t, "fanoutd_resource_following", ours, exactly(0))
+	s := in.scrape(t)
+	if v := s.value(t, "fanoutd_cacher_lag_seconds", ours); v <= 0 {
+		t.Errorf("the lag is %v s", v)
+	}
+	if s.find(t, "fanoutd_cacher_lag_revisions", ours) != nil {
+		t.Error("somebody claims to know how far etcd is")
+	}
+	if v := s.value(t, "fanoutd_etcd_request_errors_total", series{"operation": "revision"}); v == 0 {
+		t.Error("it was asked in vain, and no error is counted")
+	}
+	if in.status(t, "/readyz") != 200 {
+		t.Error("what is loaded can be read without etcd, so the server is ready")
+	}
+	m.Start(t)
+	in.await(t, "fanoutd_resource_following", ours, exactly(1))
+	in.await(t, "fanoutd_cacher_lag_revisions", ours, exactly(0))
+}
+
+// What does not decode is counted, and so are keys that are left out.
+func TestForeignValuesAreCounted(t *testing.T) {
+	in := start(t, func(cfg *config.Config) { cfg.Resources[0].Codec = "json" })
+	client := etcd(t, in.etcd)
+	for key, value := range map[string]string{"good": "{}", "bad": "{", "worse": "]", "\xff": "{}"} {
+		if _, err := client.Put(within(t), "/fanoutd/config/"+key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in.await(t, "fanoutd_cacher_objects", ours, exactly(3))
+	s := in.scrape(t)
+	if n := s.value(t, "fanoutd_decode_failures_total", ours); n != 2 {
+		t.Errorf("%v values do not decode, want 2", n)
+	}
+	if n := s.value(t, "fanoutd_left_out_keys", ours); n != 1 {
+		t.Errorf("%v keys are left out, want 1", n)
+	}
+}
+
+// Who does not read is seen, with what waits and for how long; who falls out of what is
+// remembered is counted as an overflow, with the way back.
+func TestOverflowIsCounted(t *testing.T) {
+	in := start(t, func(cfg *config.Config) {
+		cfg.Resources[0].Window = config.Window{MinEvents: 1, MaxEvents: 10, MaxSize: 64 * config.MiB, Freshness: config.Duration(time.Second)}
+	})
+	// A window that does not grow: what does not fit stays with the server.
+	conn, err := grpc.NewClient("passthrough:///"+in.server.Address(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithStaticStreamWindowSize(64<<10), grpc.WithStaticConnWindowSize(64<<10),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	stuck, err := fanoutv1.NewFanoutServiceClient(conn).Watch(within(t), &fanoutv1.WatchRequest{Resource: resource})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for next(t, stuck).GetKind() != fanoutv1.WatchResponse_KIND_SYNCED {
+	}
+	value := strings.Repeat("x", 1<<20)
+	var last int64
+	for i := range 80 { // the logs of feeds may have 64 MiB
+		last = in.put(t, "k", value[i:])
+	}
+	s := in.scrape(t)
+	for name, least := range map[string]float64{
+		"fanoutd_watchers_blocked":             1,
+		"fanoutd_watchers_behind":              1,
+		"fanoutd_dispatch_log_evictions_total": 1,
+		"fanoutd_dispatch_log_bytes":           1,
+	} {
+		if v := s.value(t, name, ours); v < least {
+			t.Errorf("%s is %v, want at least %v", name, v, least)
+		}
+	}
+	if v := s.value(t, "fanoutd_watch_lag_max_seconds", ours); v < 0 {
+		t.Errorf("the lag is %v s", v)
+	}
+	behind := series{"cause": "behind", "kind": "delta"}
+	if n := s.value(t, "fanoutd_watch_catch_ups_total", behind); n != 0 {
+		t.Errorf("%v overflows, although nobody has noticed yet", n)
+	}
+	for next(t, stuck).GetPosition().GetRevision() < last {
+	}
+	in.await(t, "fanoutd_watch_catch_ups_total", behind, atLeast(1))
+	in.await(t, "fanoutd_watchers_blocked", ours, exactly(0))
+	in.await(t, "fanoutd_watchers_behind", ours, exactly(0))
+	in.await(t, "fanoutd_watch_lag_max_seconds", ours, exactly(0))
+}
