@@ -7,24 +7,22 @@ import (
 
 	"google.golang.org/grpc"
 	channelz "google.golang.org/grpc/channelz/service"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
 )
 
 // operators serves what only operators are to see: how the server does, down to its
-// goroutines and sockets. All of it passes Config.Operators, and nothing else does.
+// goroutines and sockets. All of it is for those whom Config.Operator lets through, and
+// nothing else is.
 func operators(cfg Config, channelz, next http.Handler) http.Handler {
+	channelz = cfg.forOperators(channelz)
 	metrics, profiles := cfg.Metrics, http.Handler(nil)
-	if cfg.Profiles {
-		profiles = pprofs()
+	if metrics != nil {
+		metrics = cfg.forOperators(metrics)
 	}
-	if cfg.Operators != nil {
-		channelz = cfg.Operators(channelz)
-		if metrics != nil {
-			metrics = cfg.Operators(metrics)
-		}
-		if profiles != nil {
-			profiles = cfg.Operators(profiles)
-		}
+	if cfg.Profiles {
+		profiles = cfg.forOperators(pprofs())
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -37,6 +35,26 @@ func operators(cfg Config, channelz, next http.Handler) http.Handler {
 		default:
 			next.ServeHTTP(w, r)
 		}
+	})
+}
+
+// forOperators asks who wants to see what is served.
+func (c Config) forOperators(served http.Handler) http.Handler {
+	if c.Operator == nil {
+		return served
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := c.Operator(r.Context(), certificateOf(r), r.Header.Values("Authorization"))
+		if err == nil {
+			served.ServeHTTP(w, r)
+			return
+		}
+		st := status.Convert(err)
+		if st.Code() == codes.Unauthenticated {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+		}
+		setRetryAfter(w.Header(), st)
+		answerRefusal(w, httpStatus(st), st)
 	})
 }
 

@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"context"
+	"crypto/x509"
 	"io"
 	"log/slog"
 	"net"
@@ -113,11 +114,11 @@ func TestProbes(t *testing.T) {
 // nothing else does.
 func TestOperatorsPassOnePlace(t *testing.T) {
 	t.Parallel()
-	locked := func(http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+	locked := func(context.Context, *x509.Certificate, []string) error {
+		return status.Error(codes.Unauthenticated, "who are you?")
 	}
 	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") })
-	d := openDoor(t, admin.Config{Metrics: served, Profiles: true, Operators: locked})
+	d := openDoor(t, admin.Config{Metrics: served, Profiles: true, Operator: locked})
 	for path, open := range map[string]bool{
 		"/": true, "/openapi.json": true, "/healthz": true, "/readyz": true, "/v1/resources": true,
 		"/metrics": false, "/debug/pprof/": false, "/debug/pprof/heap": false, "/debug/pprof/cmdline": false,

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log"
@@ -39,9 +40,11 @@ type Config struct {
 	// Profiles says whether Go's profiles are served below /debug/pprof/.
 	Profiles bool
 
-	// Operators, if set, stands in front of all that only operators are to see: metrics,
-	// profiles and channelz; see operators.go. It is where access is checked.
-	Operators func(http.Handler) http.Handler
+	// Operator, if set, is asked about everybody who wants to see what only operators
+	// are to see: metrics, profiles and channelz; see operators.go. It is shown the
+	// certificate of the client (nil: none) and the Authorization headers, and returns
+	// the status with which the request is refused, or nil.
+	Operator func(ctx context.Context, certificate *x509.Certificate, authorization []string) error
 
 	Log *slog.Logger
 }
@@ -159,11 +162,19 @@ func newHandler(cfg Config, channelz http.Handler) (http.Handler, error) {
 // shown tells the server behind the connection which certificate the client has shown.
 func shown(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-			r = r.WithContext(access.OnBehalf(r.Context(), r.TLS.VerifiedChains[0][0]))
+		if c := certificateOf(r); c != nil {
+			r = r.WithContext(access.OnBehalf(r.Context(), c))
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// certificateOf returns the certificate that the client has shown, or nil.
+func certificateOf(r *http.Request) *x509.Certificate {
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+		return nil
+	}
+	return r.TLS.VerifiedChains[0][0]
 }
 
 // incoming says which request headers the server gets to see. The gateway adds the

@@ -48,7 +48,7 @@ func (a *App) Run(ctx context.Context) error {
 		Observers:      observers,
 		Log:            a.log,
 	})
-	measured.Follow(srv, a.resources, a.store)
+	measured.Follow(srv, a.resources, a.store, a.audit)
 	web, err := a.web(srv, measured.Handler())
 	if err != nil {
 		srv.Stop(ctx)

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/fanoutd/fanoutd/internal/audit"
 	"github.com/fanoutd/fanoutd/internal/server"
 	"github.com/fanoutd/fanoutd/internal/store"
 )
@@ -47,13 +48,13 @@ func (m *Metrics) Observers() server.Observers {
 	return server.Observers{Unary: m.requests.UnaryServerInterceptor(), Stream: m.requests.StreamServerInterceptor()}
 }
 
-// Follow adds what there is to say of a server, its resources and its store. It is
-// called once.
-func (m *Metrics) Follow(srv *server.Server, resources []server.Resource, st *store.Store) {
+// Follow adds what there is to say of a server, its resources, its store and its audit
+// log (nil: there is none). It is called once.
+func (m *Metrics) Follow(srv *server.Server, resources []server.Resource, st *store.Store, log *audit.Log) {
 	// Without this a method that nobody has called has no counters, and the rate of
 	// one that fails for the first time is unknown.
 	m.requests.InitializeMetrics(srv)
-	m.registry.MustRegister(newResourceCollector(resources), newWatchCollector(srv), newStoreCollector(st))
+	m.registry.MustRegister(newResourceCollector(resources), newWatchCollector(srv), newLimitCollector(srv, log), newStoreCollector(st))
 }
 
 // How many scrapes may go on at the same time, and how long one may take: there are

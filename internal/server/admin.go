@@ -40,7 +40,7 @@ func (a *admin) administered(ctx context.Context) ([]string, error) {
 		return a.rights.may(ctx, policy.Admin, name, object.Scope{}) != nil
 	})
 	if len(names) == 0 {
-		return nil, &deniedError{access.From(ctx), policy.Question{Verb: policy.Admin, Resource: "*"}}
+		return nil, &deniedError{access.From(ctx), policy.Question{Verb: policy.Admin, Resource: everyResource}}
 	}
 	return names, nil
 }

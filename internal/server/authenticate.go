@@ -13,6 +13,8 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/access/policy"
+	"github.com/fanoutd/fanoutd/internal/object"
 )
 
 // errNoCredentials refuses those who have not said who they are.
@@ -31,6 +33,11 @@ func (s *Server) authenticate(ctx context.Context) (context.Context, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.identified(ctx, shown)
+}
+
+// identified returns the context with who it is that shows the credentials.
+func (s *Server) identified(ctx context.Context, shown access.Credentials) (context.Context, error) {
 	pass, err := s.authenticator.Identify(ctx, shown)
 	if err != nil {
 		return nil, err
@@ -39,6 +46,30 @@ func (s *Server) authenticate(ctx context.Context) (context.Context, error) {
 		return nil, errNoCredentials
 	}
 	return withPass(access.With(ctx, pass.Identity), &pass), nil
+}
+
+// Operator returns the status with which somebody is refused what is about the process
+// as a whole and comes in other ways than requests of gRPC, such as metrics; nil for
+// those who may administer every resource. They show a certificate that TLS has
+// verified (nil: none) and the values of Authorization headers.
+func (s *Server) Operator(ctx context.Context, certificate *x509.Certificate, authorization []string) error {
+	if err := s.operator(ctx, certificate, authorization); err != nil {
+		return statusOf(ctx, err)
+	}
+	return nil
+}
+
+func (s *Server) operator(ctx context.Context, certificate *x509.Certificate, authorization []string) error {
+	if s.authenticator != nil {
+		token, err := bearer(authorization)
+		if err != nil {
+			return err
+		}
+		if ctx, err = s.identified(ctx, access.Credentials{Certificate: certificate, Bearer: token}); err != nil {
+			return err
+		}
+	}
+	return s.rights.may(ctx, policy.Admin, everyResource, object.Scope{})
 }
 
 // credentialsOf returns what a request shows.

@@ -19,6 +19,9 @@ type rights struct {
 	policy atomic.Pointer[policy.Policy] // nil: everything is allowed
 }
 
+// everyResource is the resource of questions that only rules for all resources answer.
+const everyResource = "*"
+
 // may returns why the caller may not do what it asks for, or nil.
 func (r *rights) may(ctx context.Context, verb policy.Verb, resource string, scope object.Scope) error {
 	return r.examine(access.From(ctx), policy.Question{Verb: verb, Resource: resource, Scope: scope})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -49,6 +50,7 @@ func start(t *testing.T, change func(*config.Config)) *instance {
 	t.Helper()
 	cfg := inprocess.Config(t)
 	cfg.AdminListen, cfg.EmbeddedEtcdListen = loopback.FreeAddress(t), loopback.FreeAddress(t)
+	cfg.AuditLog = filepath.Join(t.TempDir(), "audit.jsonl")
 	if change != nil {
 		change(&cfg)
 	}

@@ -74,7 +74,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		"internal/store":             {"internal/object"},
 		"internal/server":            {"internal/access", "internal/audit", "internal/cacher", "internal/direct", "internal/dispatch", "internal/object", "internal/selector", "internal/version", "internal/wire", "gen"},
 		"internal/admin":             {"internal/access", "gen"},
-		"internal/metrics":           {"internal/object", "internal/server", "internal/store"},
+		"internal/metrics":           {"internal/audit", "internal/object", "internal/server", "internal/store"},
 		"internal/tracing":           {"internal/dispatch", "internal/object", "internal/server"},
 		"internal/config":            {"internal/object"},
 		"internal/app":               {"internal"},

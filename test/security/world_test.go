@@ -177,9 +177,16 @@ func (s shows) GetRequestMetadata(context.Context, ...string) (map[string]string
 func (shows) RequireTransportSecurity() bool { return true }
 
 // dial connects somebody over gRPC.
-func (w *world) dial(t *testing.T, s shows) *grpc.ClientConn {
+func (w *world) dial(t *testing.T, s shows) *grpc.ClientConn { return w.dialAt(t, w.cfg.Listen, s) }
+
+// dialAdmin connects somebody to what there is of gRPC behind the listener of HTTP.
+func (w *world) dialAdmin(t *testing.T, s shows) *grpc.ClientConn {
+	return w.dialAt(t, w.cfg.AdminListen, s)
+}
+
+func (w *world) dialAt(t *testing.T, address string, s shows) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient(w.cfg.Listen, grpc.WithTransportCredentials(credentials.NewTLS(w.tls(s))), grpc.WithPerRPCCredentials(s))
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(w.tls(s))), grpc.WithPerRPCCredentials(s))
 	if err != nil {
 		t.Fatal(err)
 	}
