@@ -31,6 +31,26 @@ type site struct {
 // start starts a server and waits until it serves.
 func start(t *testing.T, change ...func(*config.Config)) *site {
 	t.Helper()
+	return startFor(t, "", change...)
+}
+
+// bearer is a token that is sent along, if there is one.
+type bearer string
+
+// GetRequestMetadata implements credentials.PerRPCCredentials.
+func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	if b == "" {
+		return nil, nil
+	}
+	return map[string]string{"authorization": "Bearer " + string(b)}, nil
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials.
+func (bearer) RequireTransportSecurity() bool { return false }
+
+// startFor starts a server for somebody who has a token.
+func startFor(t *testing.T, token bearer, change ...func(*config.Config)) *site {
+	t.Helper()
 	cfg := inprocess.Config(t)
 	cfg.AdminListen = loopback.FreeAddress(t)
 	flags := config.NewResource("flags")
@@ -44,7 +64,7 @@ func start(t *testing.T, change ...func(*config.Config)) *site {
 	}
 	s := &site{Server: inprocess.Start(t, cfg), cfg: cfg, url: "http://" + cfg.AdminListen + "/"}
 	s.client.Transport = &http.Transport{DisableKeepAlives: true}
-	s.conn = dial(t, cfg.Listen)
+	s.conn = dial(t, cfg.Listen, grpc.WithPerRPCCredentials(token))
 	s.awaitServing(t)
 	return s
 }
