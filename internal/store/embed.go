@@ -73,6 +73,9 @@ func startEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
+	if err == nil {
+		err = makeSpace(ctx, etcd.Server, etcdConfig.QuotaBackendBytes, log)
+	}
 	if err != nil {
 		etcd.Close()
 		return nil, err

@@ -17,9 +17,15 @@ import (
 // snapshot save" makes it.
 func (m *Member) Snapshot(t testing.TB) string {
 	t.Helper()
+	return Snapshot(t, m.Address)
+}
+
+// Snapshot does the same with whatever etcd serves at the address.
+func Snapshot(t testing.TB, address string) string {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{m.Address}, DialTimeout: patience, Logger: zap.NewNop()})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, DialTimeout: patience, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +54,19 @@ func (m *Member) Restore(t testing.TB, snapshot string, flags ...string) {
 	t.Helper()
 	m.remove(t)
 	i := slices.Index(m.args, "--initial-cluster")
-	args := slices.Concat([]string{"restore", "--snapshot", snapshot}, m.identity(m.args[i+1]), flags)
+	restore(t, snapshot, slices.Concat(m.identity(m.args[i+1]), flags))
+}
+
+// Restore makes a data directory of a snapshot, as "etcdutl snapshot restore" does
+// when it is told nothing else.
+func Restore(t testing.TB, snapshot, dir string) {
+	t.Helper()
+	restore(t, snapshot, []string{"--data-dir", dir})
+}
+
+func restore(t testing.TB, snapshot string, flags []string) {
+	t.Helper()
+	args := append([]string{"restore", "--snapshot", snapshot}, flags...)
 	if out, err := exec.Command(executable(t), args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
