@@ -19,7 +19,7 @@ const (
 	exitUnavailable = 5   // the server or its etcd cannot be reached
 	exitDenied      = 6   // the credentials are missing, wrong or not enough
 	exitTimeout     = 7   // the time given with --timeout has passed
-	exitPartial     = 8   // some of several servers have not answered
+	exitPartial     = 8   // some of several servers failed: they do not answer, or refuse
 	exitInterrupted = 130 // somebody has stopped the command
 )
 

@@ -42,8 +42,9 @@ type serverError struct {
 
 func (e serverError) Unwrap() error { return e.error }
 
-// ask asks all servers at once. Those of several that have not answered are reported,
-// and the error says how many they are. If none has answered, no answers are returned.
+// ask asks all servers at once. Those of several that failed, because they do not answer
+// or because they refuse, are reported, and the error says how many they are. If all
+// failed, no answers are returned.
 func ask[T any](ctx context.Context, t *tool, servers []*admin.Admin, what func(context.Context, *admin.Admin) (T, error)) ([]admin.Answer[T], error) {
 	usually := usual
 	if len(servers) > 1 {
@@ -73,10 +74,10 @@ func ask[T any](ctx context.Context, t *tool, servers []*admin.Admin, what func(
 	case failures == len(servers):
 		return nil, exitError{code: exitCode(ctx, failed)}
 	}
-	return answers, exitError{exitPartial, fmt.Errorf("%d of %d servers have not answered", failures, len(servers))}
+	return answers, exitError{exitPartial, fmt.Errorf("%d of %d servers failed", failures, len(servers))}
 }
 
-// explainServer says on one line which server has not answered, and why.
+// explainServer says on one line which server failed, and why.
 func (t *tool) explainServer(ctx context.Context, server string, err error) string {
 	err = serverError{server, err}
 	text := t.explain(exitCode(ctx, err), err)
@@ -95,12 +96,12 @@ func (t *tool) end(ctx context.Context, id string) error {
 	answers, err := ask(ctx, t, servers, func(ctx context.Context, a *admin.Admin) (bool, error) { return a.End(ctx, id) })
 	for _, a := range answers {
 		if a.Value {
-			return nil // whoever has not answered, has not had it
+			return nil // whoever failed has not had it
 		}
 	}
 	switch partial, ok := errors.AsType[exitError](err); {
 	case ok && partial.code == exitPartial:
-		return exitError{exitPartial, fmt.Errorf("the watcher %q %w at the servers that have answered; %w", id, errNotThere, err)}
+		return exitError{exitPartial, fmt.Errorf("%w; the watcher %q %w at the others", err, id, errNotThere)}
 	case err != nil:
 		return err
 	}

@@ -106,8 +106,9 @@ func TestOperatorsSeeAllServers(t *testing.T) {
 	}
 }
 
-// A server that does not answer is shown as such, and hides none of the others.
-func TestOperatorsSeeWhoDoesNotAnswer(t *testing.T) {
+// A server that does not answer, or that refuses, is shown as such, and hides none of the
+// others.
+func TestOperatorsSeeWhoFailed(t *testing.T) {
 	const away = "127.0.0.1:1"
 	address := server(t, "config")
 	id := watched(t, address, "a")
@@ -117,11 +118,11 @@ func TestOperatorsSeeWhoDoesNotAnswer(t *testing.T) {
 			if code != exitPartial || !strings.Contains(out, "config") || !strings.Contains(out, address) {
 				t.Errorf("%s: exit code %d: %s", args, code, out)
 			}
-			if !strings.HasPrefix(errs, "fanoutctl: cannot reach "+away+": ") || !strings.HasSuffix(errs, "fanoutctl: 1 of 2 servers have not answered\n") || strings.Count(errs, "\n") != 2 {
+			if !strings.HasPrefix(errs, "fanoutctl: cannot reach "+away+": ") || !strings.HasSuffix(errs, "fanoutctl: 1 of 2 servers failed\n") || strings.Count(errs, "\n") != 2 {
 				t.Errorf("%s: %s", args, errs)
 			}
 		}
-		if _, errs, code := ending(t, target, "watchers", "end", "nobody"); code != exitPartial || !strings.Contains(errs, "does not exist at the servers that have answered; 1 of 2 servers have not answered\n") {
+		if _, errs, code := ending(t, target, "watchers", "end", "nobody"); code != exitPartial || !strings.Contains(errs, "1 of 2 servers failed; the watcher \"nobody\" does not exist at the others\n") {
 			t.Errorf("exit code %d: %s", code, errs)
 		}
 		screen := inTerminal(t, target, 140, nil, "top", "--interval", "100ms")
@@ -131,16 +132,16 @@ func TestOperatorsSeeWhoDoesNotAnswer(t *testing.T) {
 		screen.press("q")
 		screen.ends(exitOK)
 	}
-	// What is wrong with one server that answers is said of it.
+	// What is wrong with one server that answers is said of it, and not that it is silent.
 	more := server(t, "more")
 	out, errs, code := ending(t, address+","+more, "watchers", "config")
-	if code != exitPartial || !strings.Contains(out, id) || !strings.HasPrefix(errs, "fanoutctl: "+more+`: the server has no resource "config"`) {
+	if code != exitPartial || !strings.Contains(out, id) || !strings.HasPrefix(errs, "fanoutctl: "+more+`: the server has no resource "config"`) || !strings.HasSuffix(errs, "\nfanoutctl: 1 of 2 servers failed\n") {
 		t.Errorf("exit code %d: %s%s", code, errs, out)
 	}
 	if out, errs, code := ending(t, away+",127.0.0.1:2", "resources", "-o", "json"); code != exitUnavailable || out != "" || strings.Count(errs, "\n") != 2 {
 		t.Errorf("nobody answers: exit code %d: %s%s", code, errs, out)
 	}
-	// Once the watch has ended it does not matter who has not answered.
+	// Once the watch has ended it does not matter who failed.
 	plainly(t, away+","+address, nil, "watchers", "end", id)
 }
 

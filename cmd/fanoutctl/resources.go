@@ -20,7 +20,7 @@ func resourcesCommand(t *tool) *cobra.Command {
 		Long: `Show the resources of the server: whether they are served, how far they are behind
 etcd, how many objects and watches they have. Of several servers each is asked, and each
 resource is shown as often as there are servers, which are in a column; the exit code is
-8 if one of them has not answered.`,
+8 if one of them failed.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			servers, err := t.servers(cmd.Context())
@@ -56,7 +56,7 @@ func watchersCommand(t *tool) *cobra.Command {
 		Long: `Show the watches of the servers: those that are furthest behind first, and no more than
 1000 of them, or with --all all of them in the order in which they began. "blocked" is
 a client that does not read. Of several servers each is asked; the exit code is 8 if one
-of them has not answered.`,
+of them failed.`,
 		Args:              arguments(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: t.completeResources,
 		RunE: func(cmd *cobra.Command, args []string) error {
