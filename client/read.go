@@ -14,6 +14,9 @@ func (r *Resource) Get(ctx context.Context, key string, opts ...ReadOption) (*Ob
 	for _, o := range opts {
 		o.get(req)
 	}
+	if err := invalid(req); err != nil {
+		return nil, fmt.Errorf("get %q: %w", key, err)
+	}
 	resp, err := r.client.reads.Get(ctx, req)
 	if err != nil {
 		return nil, fmt.Errorf("get %q: %w", key, errorOf(err))
@@ -83,6 +86,9 @@ func (r *Resource) listing(opts []ListOption) *listing {
 }
 
 func (l *listing) page(ctx context.Context, c *Client) (*Page, error) {
+	if err := invalid(l.req); err != nil {
+		return nil, fmt.Errorf("list: %w", err)
+	}
 	resp, err := c.reads.List(ctx, l.req)
 	if err != nil {
 		return nil, fmt.Errorf("list: %w", errorOf(err))

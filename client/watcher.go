@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
@@ -53,9 +51,8 @@ func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(w.client.open, func() { cancel(ErrClosed) })()
-	if _, err := proto.Marshal(w.request()); err != nil {
-		// It would never get as far as a server.
-		return errorOf(status.Error(codes.InvalidArgument, err.Error()))
+	if err := invalid(w.request()); err != nil {
+		return err // it would never get as far as a server
 	}
 	for {
 		began := time.Now()

@@ -53,7 +53,11 @@ func (r *Resource) Put(ctx context.Context, key string, v Value, opts ...WriteOp
 	if err != nil {
 		return 0, fmt.Errorf("put %q: %w", key, err)
 	}
-	resp, err := r.client.writes.Put(ctx, &fanoutv1.PutRequest{Resource: r.name, Put: op})
+	req := &fanoutv1.PutRequest{Resource: r.name, Put: op}
+	if err := invalid(req); err != nil {
+		return 0, fmt.Errorf("put %q: %w", key, err)
+	}
+	resp, err := r.client.writes.Put(ctx, req)
 	if err != nil {
 		return 0, fmt.Errorf("put %q: %w", key, errorOf(err))
 	}
@@ -63,8 +67,11 @@ func (r *Resource) Put(ctx context.Context, key string, v Value, opts ...WriteOp
 // Delete removes an object. It is no error if there is none: then deleted is false,
 // and the revision is one at which there was none.
 func (r *Resource) Delete(ctx context.Context, key string, opts ...DeleteOption) (revision int64, deleted bool, err error) {
-	op := deleteOperation(key, opts)
-	resp, err := r.client.writes.Delete(ctx, &fanoutv1.DeleteRequest{Resource: r.name, Delete: op})
+	req := &fanoutv1.DeleteRequest{Resource: r.name, Delete: deleteOperation(key, opts)}
+	if err := invalid(req); err != nil {
+		return 0, false, fmt.Errorf("delete %q: %w", key, err)
+	}
+	resp, err := r.client.writes.Delete(ctx, req)
 	if err != nil {
 		return 0, false, fmt.Errorf("delete %q: %w", key, errorOf(err))
 	}
@@ -117,6 +124,9 @@ func (r *Resource) Transact(ctx context.Context, ops ...Op) (*Transaction, error
 			return nil, fmt.Errorf("transact: %w", op.err)
 		}
 		req.Operations = append(req.Operations, op.operation)
+	}
+	if err := invalid(req); err != nil {
+		return nil, fmt.Errorf("transact: %w", err)
 	}
 	resp, err := r.client.writes.Transact(ctx, req)
 	if err != nil {
