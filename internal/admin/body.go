@@ -32,14 +32,18 @@ func bodies(next http.Handler) http.Handler {
 			refuseField(w, http.StatusBadRequest, "", "the path is not UTF-8")
 			return
 		}
+		if isEncoded(r.Header) {
+			w.Header().Set("Accept-Encoding", "identity")
+			refuse(w, http.StatusUnsupportedMediaType, "the body must not be encoded, such as with gzip")
+			return
+		}
 		wanted := r.Method == http.MethodPut || r.Method == http.MethodPost
 		if wanted && !isJSON(r.Header.Get("Content-Type")) {
 			refuse(w, http.StatusUnsupportedMediaType, "the content type must be application/json")
 			return
 		}
 		if wanted && r.URL.RawQuery != "" {
-			name, _, _ := strings.Cut(r.URL.RawQuery, "=")
-			refuseField(w, http.StatusBadRequest, name, "there must be no parameters: what they say belongs into the body")
+			refuseQuery(w, r, "there must be no parameters: what they say belongs into the body")
 			return
 		}
 		body, err := read(w, r)
@@ -114,6 +118,18 @@ func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 func isTooLarge(err error) bool {
 	_, ok := errors.AsType[*http.MaxBytesError](err)
 	return ok
+}
+
+// isEncoded reports whether a body is said to be encoded.
+func isEncoded(h http.Header) bool {
+	for _, line := range h.Values("Content-Encoding") {
+		for coding := range strings.SplitSeq(line, ",") {
+			if coding = strings.TrimSpace(coding); coding != "" && !strings.EqualFold(coding, "identity") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func isJSON(contentType string) bool {

@@ -129,6 +129,7 @@ func newHandler(cfg Config, channelz http.Handler) (http.Handler, error) {
 		runtime.WithErrorHandler(answerError),
 		runtime.WithStreamErrorHandler(noteStreamError),
 		runtime.WithRoutingErrorHandler(answerRoutingError),
+		runtime.WithMiddlewares(checked),
 		runtime.WithIncomingHeaderMatcher(incoming),
 		runtime.WithOutgoingHeaderMatcher(nothing),
 		runtime.WithOutgoingTrailerMatcher(nothing),
@@ -155,7 +156,7 @@ func newHandler(cfg Config, channelz http.Handler) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the status page: %w", err)
 	}
-	next := statusPage(files, pages(description, bodies(streams(shown(api)))))
+	next := statusPage(files, pages(description, bodies(headers(streams(shown(api))))))
 	return guard(cfg.Hosts, probes(cfg.Conn, operators(cfg, channelz, next))), nil
 }
 

@@ -61,12 +61,16 @@ func setRetryAfter(h http.Header, st *status.Status) {
 	}
 }
 
-// answerRoutingError answers where there is no such path.
-func answerRoutingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, httpStatus int) {
+// answerRoutingError answers where there is no such path, or not with this method.
+func answerRoutingError(_ context.Context, api *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, httpStatus int) {
+	if isProbe(r) {
+		return
+	}
 	switch httpStatus {
 	case http.StatusNotFound:
 		refuse(w, httpStatus, "there is nothing at this path, the paths are listed at /")
 	case http.StatusMethodNotAllowed:
+		w.Header().Set("Allow", allowedMethods(api, r))
 		refuse(w, httpStatus, "%s is not possible here, what is possible is listed at /", r.Method)
 	default:
 		refuseField(w, httpStatus, "", "the path could not be read: %s", http.StatusText(httpStatus))
