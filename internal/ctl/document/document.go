@@ -77,13 +77,14 @@ func form(o *client.Object, inline func([]byte) bool) Document {
 	return d
 }
 
-// compact reports whether the text is JSON that writing it again does not change.
+// compact reports whether the text is JSON that writing it again does not change, and
+// that can be read again: nothing is there twice.
 func compact(text []byte) bool {
 	if !utf8.Valid(text) {
 		return false
 	}
 	var b bytes.Buffer
-	if json.Compact(&b, text) != nil || !bytes.Equal(b.Bytes(), text) {
+	if json.Compact(&b, text) != nil || !bytes.Equal(b.Bytes(), text) || ambiguous(text) != nil {
 		return false
 	}
 	// Inside of a larger document these are escaped.

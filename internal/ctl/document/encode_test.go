@@ -21,7 +21,7 @@ func TestRoundTrip(t *testing.T) {
 			rapid.SliceOf(rapid.Byte()),
 			rapid.Map(rapid.String(), func(s string) []byte { return []byte(s) }),
 			rapid.Map(rapid.StringMatching(`[ \n\r\ta:#'"|>{}\[\],&*!%@-]*`), func(s string) []byte { return []byte(s) }),
-			rapid.Map(rapid.SampledFrom([]string{"1", "1.0", "1e3", "null", `"~"`, "true", `{"b":1,"a":"012"}`, `{"a":12345678901234567890}`, `[]`, `{"a":"x\ny"}`, `{ "a" : 1 }`, `"<"`, `{"a":1.10}`, `{"a":"\u2028"}`}), func(s string) []byte { return []byte(s) }),
+			rapid.Map(rapid.SampledFrom([]string{"1", "1.0", "1e3", "null", `"~"`, "true", `{"b":1,"a":"012"}`, `{"a":12345678901234567890}`, `[]`, `{"a":"x\ny"}`, `{ "a" : 1 }`, `"<"`, `{"a":1.10}`, `{"a":"\u2028"}`, `{"a":1,"a":2}`, `[{"a":{"b":1,"b":1}}]`}), func(s string) []byte { return []byte(s) }),
 		).Draw(t, "value")
 		d := Exact(o)
 		y, err := d.YAML()

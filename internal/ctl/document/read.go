@@ -149,6 +149,11 @@ func fromJSON(text []byte) (Document, error) {
 	if err := in.Decode(&d); err != nil {
 		return Document{}, err
 	}
+	for _, check := range []func([]byte) error{ambiguous, misspelt} {
+		if err := check(text); err != nil {
+			return Document{}, err
+		}
+	}
 	return d, d.check()
 }
 
