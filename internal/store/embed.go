@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,6 +17,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
+	"go.uber.org/zap"
 )
 
 // EmbeddedConfig says how to run an etcd member in this process. Dir is required.
@@ -57,13 +59,19 @@ func OpenEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*S
 }
 
 func startEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*Store, error) {
-	etcdConfig, err := cfg.etcd(log)
+	var stopping atomic.Bool
+	etcdConfig, err := cfg.etcd(zapLogger(log.With("component", "etcd"), &stopping))
 	if err != nil {
 		return nil, err
 	}
 	etcd, err := embed.StartEtcd(etcdConfig)
 	if err != nil {
 		return nil, err
+	}
+	stop := func() error {
+		stopping.Store(true)
+		etcd.Close()
+		return nil
 	}
 	select {
 	case <-etcd.Server.ReadyNotify():
@@ -77,12 +85,7 @@ func startEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*
 		err = makeSpace(ctx, etcd.Server, etcdConfig.QuotaBackendBytes, log)
 	}
 	if err != nil {
-		etcd.Close()
-		return nil, err
-	}
-	stop := func() error {
-		etcd.Close()
-		return nil
+		return nil, errors.Join(err, stop())
 	}
 	client := v3client.New(etcd.Server)
 	watches := adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(etcd.Server))
@@ -98,7 +101,7 @@ func startEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*
 
 // etcd returns the configuration of a cluster of one member that nobody else can
 // join: it listens for no peers, and by default for no clients either.
-func (cfg EmbeddedConfig) etcd(log *slog.Logger) (*embed.Config, error) {
+func (cfg EmbeddedConfig) etcd(log *zap.Logger) (*embed.Config, error) {
 	c := embed.NewConfig()
 	c.Name = "fanoutd"
 	c.Dir = filepath.Join(cfg.Dir, "etcd")
@@ -129,7 +132,7 @@ func (cfg EmbeddedConfig) etcd(log *slog.Logger) (*embed.Config, error) {
 		c.MaxTxnOps = uint(cfg.MaxTransactionOps)
 	}
 	c.UnsafeNoFsync = cfg.UnsafeNoFsync
-	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapLogger(log.With("component", "etcd")))
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(log)
 	return c, nil
 }
 

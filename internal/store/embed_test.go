@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fanoutd/fanoutd/internal/store"
+	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
 func open(t *testing.T, dir string) *store.Store {
@@ -77,22 +78,32 @@ func TestEmbeddedStoreThatCannotStart(t *testing.T) {
 
 // What etcd has to say goes to our log.
 func TestLogOfTheEmbeddedEtcd(t *testing.T) {
-	var out bytes.Buffer
-	log := slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	s, err := store.OpenEmbedded(contextFor(t), store.EmbeddedConfig{Dir: filepath.Join(t.TempDir(), "data"), UnsafeNoFsync: true}, log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	closeStore(t, s)
-	for line := range strings.Lines(out.String()) {
-		if !strings.Contains(line, `"component":"etcd"`) {
-			t.Errorf("a line without its origin: %s", line)
-		}
-		if strings.Contains(line, `"level":"ERROR"`) {
-			t.Errorf("all is well, but there is %s", line)
-		}
-	}
-	if out.Len() == 0 {
-		t.Error("etcd says nothing")
+	for name, listen := range map[string]string{"alone": "", "with clients": loopback.FreeAddress(t)} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			log := slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+			cfg := store.EmbeddedConfig{Dir: filepath.Join(t.TempDir(), "data"), ListenClient: listen, UnsafeNoFsync: true}
+			s, err := store.OpenEmbedded(contextFor(t), cfg, log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if listen != "" {
+				if _, err := etcdClient(t, listen).Get(contextFor(t), "a"); err != nil {
+					t.Error(err)
+				}
+			}
+			closeStore(t, s)
+			for line := range strings.Lines(out.String()) {
+				if !strings.Contains(line, `"component":"etcd"`) {
+					t.Errorf("a line without its origin: %s", line)
+				}
+				if strings.Contains(line, `"level":"ERROR"`) || strings.Contains(line, `"level":"WARN"`) {
+					t.Errorf("all is well, but there is %s", line)
+				}
+			}
+			if out.Len() == 0 {
+				t.Error("etcd says nothing")
+			}
+		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -70,7 +71,7 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 		// to ask.
 		DialKeepAliveTime:    10 * time.Second,
 		DialKeepAliveTimeout: 5 * time.Second,
-		Logger:               zapLogger(log.With("component", "etcd-client")),
+		Logger:               zapLogger(log.With("component", "etcd-client"), new(atomic.Bool)),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connect to etcd at %v: %w", cfg.Endpoints, err)

@@ -4,19 +4,24 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
 
 // zapLogger returns a logger for etcd, which logs with zap, that writes to ours.
-// etcd's information is our debugging: it describes the inside of a part.
-func zapLogger(log *slog.Logger) *zap.Logger {
-	return zap.New(&zapCore{handler: log.Handler()})
+// etcd's information is our debugging: it describes the inside of a part. Stopping says
+// that etcd is being stopped.
+func zapLogger(log *slog.Logger, stopping *atomic.Bool) *zap.Logger {
+	return zap.New(&zapCore{handler: log.Handler(), stopping: stopping})
 }
 
 // zapCore is a zapcore.Core in front of a slog.Handler.
-type zapCore struct{ handler slog.Handler }
+type zapCore struct {
+	handler  slog.Handler
+	stopping *atomic.Bool
+}
 
 func slogLevel(l zapcore.Level) slog.Level {
 	switch {
@@ -35,7 +40,7 @@ func (c *zapCore) Enabled(l zapcore.Level) bool {
 
 // With implements zapcore.Core.
 func (c *zapCore) With(fields []zapcore.Field) zapcore.Core {
-	return &zapCore{handler: c.handler.WithAttrs(attrs(fields))}
+	return &zapCore{handler: c.handler.WithAttrs(attrs(fields)), stopping: c.stopping}
 }
 
 // notForUs are warnings of etcd about how it is exposed to others. The embedded
@@ -45,12 +50,20 @@ var notForUs = map[string]bool{
 	"simple token is not cryptographically signed":                                         true,
 }
 
+// ofStopping are what etcd says of its listener, and what is nothing to speak of while
+// it stops: that it does not listen any more is what was wanted.
+var ofStopping = map[string]bool{
+	"setting up serving from embedded etcd failed.": true,
+	"stopping insecure grpc server due to error":    true,
+	"stopped insecure grpc server due to error":     true,
+}
+
 // Check implements zapcore.Core.
 func (c *zapCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if c.Enabled(entry.Level) && !notForUs[entry.Message] {
-		return checked.AddCore(entry, c)
+	if !c.Enabled(entry.Level) || notForUs[entry.Message] || ofStopping[entry.Message] && c.stopping.Load() {
+		return checked
 	}
-	return checked
+	return checked.AddCore(entry, c)
 }
 
 // Write implements zapcore.Core.
