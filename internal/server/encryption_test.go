@@ -363,6 +363,7 @@ func testAServerThatLacksAKey(t *testing.T, with settings) {
 	}
 
 	// Elsewhere.
+	whole.awaitLoaded(ctx, t) // a watch that resumes does not wait for what is not known yet
 	other := whole.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: after(m.GetPosition())})
 	events, _ = other.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
 	if diff := cmp.Diff([]event{added("a", "old", written-1), added("b", "new", written)}, events); diff != "" {

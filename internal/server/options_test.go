@@ -289,6 +289,7 @@ func TestHonestEveryEventAtTheBeginning(t *testing.T) {
 		at = append(at, in.put(ctx, t, config, "b", fmt.Sprint(i)))
 	}
 	oldest, now := at[0], at[window]
+	in.awaitLoaded(ctx, t) // a watch that resumes does not wait for what is not known yet
 	epoch := in.epoch(ctx, t)
 	request := func(epoch string, revision int64) *fanoutv1.WatchRequest {
 		return &fanoutv1.WatchRequest{

@@ -105,6 +105,7 @@ func TestWatchAfterAPositionReplaysWhatFollows(t *testing.T) {
 		positions = append(positions, at)
 		want = append(want, added(fmt.Sprint(i), "x", at))
 	}
+	in.awaitLoaded(ctx, t) // a watch that resumes does not wait for what is not known yet
 	epoch := in.epoch(ctx, t)
 	for i, at := range positions {
 		w := in.watch(ctx, t, &fanoutv1.WatchRequest{
