@@ -85,7 +85,8 @@ func caller(ctx context.Context) (address, userAgent string) {
 		all := strings.Split(header(ctx, "x-forwarded-for"), ", ")
 		address, userAgent = all[len(all)-1], header(ctx, "grpcgateway-user-agent")
 	}
-	return address, clip(userAgent, maxUserAgentBytes)
+	// A header may have any bytes, and what has others than text is no message of protobuf.
+	return address, clip(strings.ToValidUTF8(userAgent, "\uFFFD"), maxUserAgentBytes)
 }
 
 // header returns the first value of a request header.
