@@ -110,13 +110,23 @@ func newLimits(cfg Limits) *limits {
 	}
 }
 
-// options are what gRPC itself limits. A connection is told to end when it is as old
-// as a watch may get: what goes on on it is finished, and the client makes another
-// one, perhaps to a server that was not there before.
+// options are what gRPC itself limits on all connections.
+func (l *limits) options() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.KeepaliveEnforcementPolicy(keepaliveLimits),
+		grpc.ConnectionTimeout(connectionTimeout),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.MaxRecvMsgSize(2 * l.RequestBytes),
+	}
+}
+
+// connectionOptions are what gRPC limits besides on the connections of clients. One is
+// told to end when it is as old as a watch may get: what goes on on it is finished, and
+// the client makes another one, perhaps to a server that was not there before.
 //
 // With certificates it is no older than maxConnectionAge: they are looked at when a
 // connection begins.
-func (l *limits) options(watchTimeLimit time.Duration, certificates bool) []grpc.ServerOption {
+func (l *limits) connectionOptions(watchTimeLimit time.Duration, certificates bool) []grpc.ServerOption {
 	parameters := keepaliveParameters
 	if watchTimeLimit > 0 {
 		parameters.MaxConnectionAge = max(watchTimeLimit, leastConnectionAge)
@@ -124,13 +134,7 @@ func (l *limits) options(watchTimeLimit time.Duration, certificates bool) []grpc
 	if certificates && (watchTimeLimit == 0 || parameters.MaxConnectionAge > maxConnectionAge) {
 		parameters.MaxConnectionAge = maxConnectionAge
 	}
-	options := []grpc.ServerOption{
-		grpc.KeepaliveParams(parameters),
-		grpc.KeepaliveEnforcementPolicy(keepaliveLimits),
-		grpc.ConnectionTimeout(connectionTimeout),
-		grpc.MaxHeaderListSize(maxHeaderBytes),
-		grpc.MaxRecvMsgSize(2 * l.RequestBytes),
-	}
+	options := []grpc.ServerOption{grpc.KeepaliveParams(parameters)}
 	if n := l.StreamsPerConnection; n > 0 {
 		options = append(options, grpc.MaxConcurrentStreams(uint32(n)))
 	}

@@ -25,8 +25,10 @@ const (
 )
 
 // Local returns a connection to the server within the process, for those who speak
-// for others, such as a gateway. It is a connection like any other: what comes over
-// it is checked, limited and logged in the same way, but the one who speaks may say
+// for others, such as a gateway. What comes over it is checked, limited and logged like
+// everything else. But it carries as many requests as are made, and is never too old:
+// it is the one of many clients, who would wait for each other without being told why,
+// and each of whom has connections of its own that are limited. And the one who speaks may say
 // in the headers of grpc-gateway (x-forwarded-for, grpcgateway-user-agent) for whom,
 // and with [access.OnBehalf] whose certificate TLS has verified. The caller closes it,
 // after the server has stopped.
@@ -46,7 +48,7 @@ func (s *Server) Local(options ...grpc.DialOption) (*grpc.ClientConn, error) {
 		return nil, fmt.Errorf("connect within the process: %w", err)
 	}
 	// It ends when the server stops, which closes the listener.
-	s.local.Go(func() { _ = s.grpc.Serve(localListener{listener}) })
+	s.local.Go(func() { _ = s.within.Serve(localListener{listener}) })
 	return conn, nil
 }
 
