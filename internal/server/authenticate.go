@@ -1,8 +1,10 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
+	"errors"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -24,7 +26,19 @@ var errNoCredentials error = &access.RefusedError{Message: "the request shows no
 // auth.AuthFunc. Who shows what is not good is refused in any case; who shows nothing
 // is anonymous, and refused where the policy has nothing for those. Health is not
 // asked for by people, and answers everybody.
+//
+// Requests count as those of their client only when it is known who that is. So those
+// that are refused count as those of the host that they come from: otherwise anybody
+// could have as many tokens judged and denials recorded as it can send.
 func (s *Server) authenticate(ctx context.Context) (context.Context, error) {
+	in, err := s.identify(ctx)
+	if _, refused := errors.AsType[*access.RefusedError](err); refused && s.limits.requests != nil {
+		err = cmp.Or(s.limits.requests.Limit(ctx), err)
+	}
+	return in, err
+}
+
+func (s *Server) identify(ctx context.Context) (context.Context, error) {
 	name := method(ctx)
 	if s.authenticator == nil || strings.HasPrefix(name, "/"+healthpb.Health_ServiceDesc.ServiceName+"/") {
 		return ctx, nil

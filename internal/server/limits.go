@@ -85,6 +85,7 @@ type limits struct {
 	snapshots   *queue
 	lists       *queue
 	connections *places
+	requests    *rates                   // nil: without limit
 	refused     map[Reason]*atomic.Int64 // for each reason that a limitError can have
 
 	patience        time.Duration // see turnPatience
@@ -96,8 +97,13 @@ func newLimits(cfg Limits) *limits {
 	if cfg.RequestBytes == 0 {
 		cfg.RequestBytes = defaultRequestBytes
 	}
+	var requests *rates
+	if cfg.RequestRate > 0 {
+		requests = newRates(cfg.RequestRate, cfg.RequestBurst)
+	}
 	return &limits{
 		Limits:      cfg,
+		requests:    requests,
 		watchers:    newPlaces(cfg.Watchers, cfg.WatchersPerClient),
 		snapshots:   newQueue(int64(cfg.Snapshots)),
 		lists:       newQueue(cfg.ListBytes),
@@ -143,10 +149,10 @@ func (l *limits) connectionOptions(watchTimeLimit time.Duration, certificates bo
 
 // rates are the interceptors that limit how often a client may ask, if anything does.
 func (l *limits) rates() []grpc.ServerOption {
-	if l.RequestRate <= 0 {
+	r := l.requests
+	if r == nil {
 		return nil
 	}
-	r := newRates(l.RequestRate, l.RequestBurst)
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(selector.UnaryServerInterceptor(ratelimit.UnaryServerInterceptor(r), counted)),
 		grpc.ChainStreamInterceptor(selector.StreamServerInterceptor(ratelimit.StreamServerInterceptor(r), counted)),

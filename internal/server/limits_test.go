@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/server"
 	"github.com/fanoutd/fanoutd/test/race"
@@ -504,5 +505,37 @@ func TestTheRateOfRequestsIsLimitedForEachClient(t *testing.T) {
 	in.lines.await(ctx, t, line{"msg": "requests are refused", "level": "WARN", "reason": "RATE_LIMITED", "client": host(2)})
 	if n := strings.Count(in.lines.text(), `"requests are refused"`); n != 1 {
 		t.Errorf("the log says %d times that requests are refused, want once", n)
+	}
+}
+
+// Who shows what is not good cannot do so more often than others may ask. Those who show
+// what is good do not pay for it, be it from the same host.
+func TestRefusedCredentialsAreLimited(t *testing.T) {
+	log := openAudit(t)
+	verifier := &fickle{}
+	in := start(t, settings{audit: log.Log, limits: server.Limits{RequestRate: 0.001, RequestBurst: 2}, configure: func(cfg *server.Config) {
+		cfg.Authenticator = &access.Authenticator{JWTs: verifier}
+	}})
+	ctx := within(t)
+	get := func(header ...string) error {
+		_, err := in.reads.Get(metadata.AppendToOutgoingContext(ctx, header...), &fanoutv1.GetRequest{Resource: config, Key: "a"})
+		return err
+	}
+	for _, header := range [][]string{{"authorization", "Basic x"}, nil} {
+		wantRefusal(t, get(header...), refusal{Code: codes.Unauthenticated, Reason: server.ReasonUnauthenticated})
+	}
+	for range 3 {
+		wantRefusal(t, get("authorization", "Basic x"), exhausted(server.ReasonRateLimited, map[string]string{"limit": "0.001", "client": host(1)}))
+	}
+	stream, err := in.reads.Watch(ctx, &fanoutv1.WatchRequest{Resource: config})
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	wantRefusal(t, err, exhausted(server.ReasonRateLimited, map[string]string{"limit": "0.001", "client": host(1)}))
+	if err := get("authorization", "Bearer ann"); status.Code(err) == codes.ResourceExhausted || status.Code(err) == codes.Unauthenticated {
+		t.Error(err)
+	}
+	if got := len(log.lines(t)); got != 2 {
+		t.Errorf("%d denials are recorded, want 2", got)
 	}
 }
