@@ -84,6 +84,7 @@ type limits struct {
 	watchers    *places
 	snapshots   *queue
 	lists       *queue
+	tabs        tabs // of lists
 	connections *places
 	requests    *rates                   // nil: without limit
 	refused     map[Reason]*atomic.Int64 // for each reason that a limitError can have
@@ -210,7 +211,11 @@ func (l *limits) watch(ctx context.Context) (giveBack func(), err error) {
 // list takes room for the response of a list, before anybody knows how large it
 // will be.
 func (l *limits) list(ctx context.Context) (*share, error) {
-	s, err := l.lists.take(ctx, clientOf(ctx), maxListBytes, l.patience)
+	size := int64(maxListBytes)
+	if l.tabs.of(ctx) != nil {
+		size *= tabSize
+	}
+	s, err := l.lists.take(ctx, clientOf(ctx), size, l.patience)
 	if errors.Is(err, errNoTurn) {
 		return nil, &limitError{reason: ReasonTooManyLists, what: "bytes of lists on their way", limit: float64(l.ListBytes), after: placeDelay}
 	}

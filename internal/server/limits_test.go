@@ -539,3 +539,32 @@ func TestRefusedCredentialsAreLimited(t *testing.T) {
 		t.Errorf("%d denials are recorded, want 2", got)
 	}
 }
+
+// Who speaks for others holds a list for as long as it makes its request: gRPC has sent
+// it by then, but its reader has not taken it.
+func TestListsForOthersAreHeldUntilTheirRequestsEnd(t *testing.T) {
+	in := start(t, settings{limits: server.Limits{ListBytes: 16 << 20}})
+	ctx := within(t)
+	in.someObjects(ctx, t, 8)
+	conn, err := in.server.Local()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	reads := fanoutv1.NewFanoutServiceClient(conn)
+	reading, done := context.WithCancel(ctx)
+	for n := range int64(2) {
+		resp, err := reads.List(reading, &fanoutv1.ListRequest{Resource: config})
+		if err != nil || len(resp.GetObjects()) != 8 {
+			t.Fatal(len(resp.GetObjects()), err)
+		}
+		if least, u := 2*(n+1)*8*64<<10, in.server.Usage(); u.ListBytes < least {
+			t.Errorf("%d bytes are held, want %d at least", u.ListBytes, least)
+		}
+	}
+	if _, err := reads.List(reading, &fanoutv1.ListRequest{Resource: "none"}); err == nil {
+		t.Fatal("there is a resource none")
+	}
+	done()
+	in.wantNothingTaken(ctx, t)
+}

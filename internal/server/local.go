@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/test/bufconn"
 
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
 )
 
@@ -41,7 +42,7 @@ func (s *Server) Local(options ...grpc.DialOption) (*grpc.ClientConn, error) {
 		grpc.WithInitialConnWindowSize(localMessage),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(localMessage)),
 		grpc.WithDisableServiceConfig(),
-		grpc.WithChainUnaryInterceptor(behalfUnary),
+		grpc.WithChainUnaryInterceptor(s.behalfUnary),
 		grpc.WithChainStreamInterceptor(behalfStream),
 	}, options...)...)
 	if err != nil {
@@ -62,14 +63,19 @@ func behalf(ctx context.Context) context.Context {
 	md, _ := metadata.FromOutgoingContext(ctx)
 	md = md.Copy()
 	delete(md, behalfHeader)
+	delete(md, tabHeader)
 	if certificate := access.BehalfOf(ctx); certificate != nil {
 		md.Set(behalfHeader, string(certificate.Raw))
 	}
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
-func behalfUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	return invoke(behalf(ctx), method, req, reply, cc, opts...)
+func (s *Server) behalfUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	ctx = behalf(ctx)
+	if method == fanoutv1.FanoutService_List_FullMethodName {
+		ctx = s.limits.tabs.begin(ctx)
+	}
+	return invoke(ctx, method, req, reply, cc, opts...)
 }
 
 func behalfStream(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
