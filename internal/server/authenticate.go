@@ -24,8 +24,9 @@ var errNoCredentials error = &access.RefusedError{Message: "the request shows no
 
 // authenticate finds out who makes a request and puts it into the context. It is an
 // auth.AuthFunc. Who shows what is not good is refused in any case; who shows nothing
-// is anonymous, and refused where the policy has nothing for those. Health is not
-// asked for by people, and answers everybody.
+// is anonymous, and refused where the policy has nothing for those. How healthy something
+// is whose name is known is not asked by people, and told to everybody; which names there
+// are is not.
 //
 // Requests count as those of their client only when it is known who that is. So those
 // that are refused count as those of the host that they come from: otherwise anybody
@@ -39,8 +40,8 @@ func (s *Server) authenticate(ctx context.Context) (context.Context, error) {
 }
 
 func (s *Server) identify(ctx context.Context) (context.Context, error) {
-	name := method(ctx)
-	if s.authenticator == nil || strings.HasPrefix(name, "/"+healthpb.Health_ServiceDesc.ServiceName+"/") {
+	switch name := method(ctx); {
+	case s.authenticator == nil, name == healthpb.Health_Check_FullMethodName, name == healthpb.Health_Watch_FullMethodName:
 		return ctx, nil
 	}
 	shown, err := credentialsOf(ctx)
