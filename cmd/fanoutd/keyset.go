@@ -1,9 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -176,8 +176,9 @@ func createFile(path string, content []byte) error {
 	return nil
 }
 
-// changeFile replaces a file at once by what is made of it. It keeps its permissions,
-// but those that others have.
+// changeFile replaces a file at once by what is made of it. It keeps its owner, its group
+// and its permissions, but those that others have: a server that reads it as one of its
+// group still has to.
 func changeFile(path string, change func([]byte) ([]byte, error)) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -192,13 +193,34 @@ func changeFile(path string, change func([]byte) ([]byte, error)) error {
 	}
 	info, err := os.Stat(path)
 	if err == nil {
-		err = os.Chmod(path, info.Mode().Perm()&0o770)
-	}
-	if err == nil {
-		err = atomic.WriteFile(path, bytes.NewReader(content))
+		err = replaceFile(path, info, content)
 	}
 	if err != nil {
 		return fmt.Errorf("write the keyset: %w", err)
+	}
+	return nil
+}
+
+func replaceFile(path string, replaced fs.FileInfo, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // for its owner only
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = keepOwner(f, replaced)
+	}
+	if err == nil {
+		err = f.Chmod(replaced.Mode().Perm() & 0o770)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = atomic.ReplaceFile(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@
 //
 // What is here is what HTTP needs besides:
 //
+//	age.go      how old connections may get
 //	guard.go    what a browser must not be tricked into
 //	body.go     what a request may bring along, and how large it may be
 //	query.go    parameters, of which none is ignored

@@ -53,6 +53,7 @@ type Config struct {
 type Server struct {
 	http     http.Server
 	channelz *grpc.Server
+	maxAge   time.Duration // of a connection with TLS
 }
 
 // How long clients may take, and how much they may send. Responses may take as long
@@ -66,15 +67,16 @@ const (
 
 // New returns a server that serves nothing until Serve is called.
 func New(cfg Config) (*Server, error) {
-	s := &Server{channelz: newChannelz()}
+	s := &Server{channelz: newChannelz(), maxAge: maxConnectionAge}
 	handler, err := newHandler(cfg, s.channelz)
 	if err != nil {
 		s.channelz.Stop()
 		return nil, err
 	}
 	s.http = http.Server{
-		Handler:           handler,
+		Handler:           s.aging(handler),
 		TLSConfig:         cfg.TLS,
+		ConnContext:       born,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,

@@ -179,3 +179,19 @@ func TestAStopDoesNotWaitForReaders(t *testing.T) {
 	})
 	s.stop()
 }
+
+// How many requests a connection carries is a limit of each client: those who come over
+// HTTP share a connection that nobody sees, and do not wait for each other.
+func TestWatchesOfOneClientKeepNobodyOut(t *testing.T) {
+	s := open(t, func(cfg *config.Config) { cfg.MaxStreamsPerConnection = 2 })
+	for range 2 {
+		defer s.send(t, t.Context(), "GET", "/v1/resources/config/watch", "").Body.Close() // it is open by then
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	resp := s.send(t, ctx, "GET", "/v1/resources", "")
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Error(resp.Status)
+	}
+}

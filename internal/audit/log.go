@@ -26,6 +26,10 @@ type Config struct {
 // writes, and a few MiB.
 const queueLength = 4096
 
+// denialsLength is how many may wait where the next one is a denial. Anybody can cause as
+// many of those as it can send, and is not to crowd out what others have written.
+const denialsLength = queueLength / 2
+
 // Log is an audit log. It may be used by several goroutines at once.
 type Log struct {
 	log     *slog.Logger
@@ -73,6 +77,10 @@ func (l *Log) Write(r *Record) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if l.closed {
+		return
+	}
+	if r.Kind == Denied && len(l.queue) >= denialsLength {
+		l.lose()
 		return
 	}
 	select {

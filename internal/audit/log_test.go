@@ -210,3 +210,25 @@ func TestWhatIsMissingIsTold(t *testing.T) {
 		t.Errorf("it is not said that the log can be written again:\n%s", &said)
 	}
 }
+
+// Whoever is denied again and again leaves room for the records of others.
+func TestDenialsCrowdNobodyOut(t *testing.T) {
+	p := &paper{writes: make(chan struct{}, 2*queueLength)}
+	l := newLog(p, nil, slog.New(slog.DiscardHandler))
+	p.mu.Lock()
+	l.Write(&Record{Kind: Denied})
+	<-p.writes // it is being written
+	for range 2 * queueLength {
+		l.Write(&Record{Kind: Denied})
+	}
+	_, before := l.Count()
+	for range queueLength / 2 {
+		l.Write(&Record{Kind: Write})
+		l.Write(&Record{Kind: Denied})
+	}
+	if _, after := l.Count(); after-before != queueLength/2 {
+		t.Errorf("%d records are lost, want %d, the denials", after-before, queueLength/2)
+	}
+	p.mu.Unlock()
+	closed(t, l)
+}

@@ -401,3 +401,23 @@ func TestAnEndedWatchResumes(t *testing.T) {
 		})
 	}
 }
+
+// A client that says in bytes that are no text what it is hides nobody from operators.
+func TestAnyUserAgentCanBeListed(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	in.awaitLoaded(ctx, t)
+	reads := fanoutv1.NewFanoutServiceClient(dial(t, in.address, grpc.WithUserAgent("shop\xff"+strings.Repeat("\xc3\xa4", 200))))
+	end, err := opened(ctx, reads, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	resp, err := fanoutv1.NewAdminServiceClient(in.conn).ListWatchers(ctx, &fanoutv1.ListWatchersRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := resp.GetWatchers()[0].GetUserAgent(); !strings.HasPrefix(got, "shop\uFFFD\u00e4") {
+		t.Errorf("it is %q", got)
+	}
+}

@@ -1,8 +1,10 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
+	"errors"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -22,11 +24,24 @@ var errNoCredentials error = &access.RefusedError{Message: "the request shows no
 
 // authenticate finds out who makes a request and puts it into the context. It is an
 // auth.AuthFunc. Who shows what is not good is refused in any case; who shows nothing
-// is anonymous, and refused where the policy has nothing for those. Health is not
-// asked for by people, and answers everybody.
+// is anonymous, and refused where the policy has nothing for those. How healthy something
+// is whose name is known is not asked by people, and told to everybody; which names there
+// are is not.
+//
+// Requests count as those of their client only when it is known who that is. So those
+// that are refused count as those of the host that they come from: otherwise anybody
+// could have as many tokens judged and denials recorded as it can send.
 func (s *Server) authenticate(ctx context.Context) (context.Context, error) {
-	name := method(ctx)
-	if s.authenticator == nil || strings.HasPrefix(name, "/"+healthpb.Health_ServiceDesc.ServiceName+"/") {
+	in, err := s.identify(ctx)
+	if _, refused := errors.AsType[*access.RefusedError](err); refused && s.limits.requests != nil {
+		err = cmp.Or(s.limits.requests.Limit(ctx), err)
+	}
+	return in, err
+}
+
+func (s *Server) identify(ctx context.Context) (context.Context, error) {
+	switch name := method(ctx); {
+	case s.authenticator == nil, name == healthpb.Health_Check_FullMethodName, name == healthpb.Health_Watch_FullMethodName:
 		return ctx, nil
 	}
 	shown, err := credentialsOf(ctx)

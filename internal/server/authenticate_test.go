@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -54,4 +55,19 @@ func TestAWatchThatBeginsWhileItsCredentialsEnd(t *testing.T) {
 	in.server.Reexamine()
 	letIn.open()
 	wantRefusal(t, <-ended, refusal{Code: codes.Unauthenticated, Reason: server.ReasonUnauthenticated})
+}
+
+// Who has not shown who it is may ask how a resource does, but not which there are.
+func TestHealthNamesNothingToStrangers(t *testing.T) {
+	in := start(t, settings{policy: "rules: []"})
+	ctx := within(t)
+	health := healthpb.NewHealthClient(in.conn)
+	if _, err := health.Check(ctx, &healthpb.HealthCheckRequest{Service: "resource/" + config}); err != nil {
+		t.Error(err)
+	}
+	_, err := health.List(ctx, &healthpb.HealthListRequest{})
+	wantRefusal(t, err, refusal{Code: codes.Unauthenticated, Reason: server.ReasonUnauthenticated})
+	if _, err := healthpb.NewHealthClient(in.as(t, "ann").conn).List(ctx, &healthpb.HealthListRequest{}); err != nil {
+		t.Error(err)
+	}
 }

@@ -24,13 +24,16 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
+// size returns how many bytes it has.
+func (e encoded) size() int { return mem.BufferSlice(e).Len() }
+
 // on returns the same response, which gives back the room that it takes when it is no
 // longer held.
 func (e encoded) on(room *share) encoded {
 	if room == nil {
 		return e
 	}
-	room.shrink(int64(mem.BufferSlice(e).Len()))
+	room.shrink(int64(e.size()))
 	last := len(e) - 1
 	l := loan{room}
 	e[last] = mem.NewBuffer(l.piece(e[last].ReadOnlyData()), l)

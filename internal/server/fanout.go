@@ -131,5 +131,10 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (encoded, 
 		return nil, err
 	}
 	held = true
+	if tab := f.limits.tabs.of(ctx); tab != nil && room != nil {
+		room.shrink(tabSize * int64(list.size()))
+		tab.put(room)
+		return list, nil
+	}
 	return list.on(room), nil
 }

@@ -84,7 +84,9 @@ type limits struct {
 	watchers    *places
 	snapshots   *queue
 	lists       *queue
+	tabs        tabs // of lists
 	connections *places
+	requests    *rates                   // nil: without limit
 	refused     map[Reason]*atomic.Int64 // for each reason that a limitError can have
 
 	patience        time.Duration // see turnPatience
@@ -96,8 +98,13 @@ func newLimits(cfg Limits) *limits {
 	if cfg.RequestBytes == 0 {
 		cfg.RequestBytes = defaultRequestBytes
 	}
+	var requests *rates
+	if cfg.RequestRate > 0 {
+		requests = newRates(cfg.RequestRate, cfg.RequestBurst)
+	}
 	return &limits{
 		Limits:      cfg,
+		requests:    requests,
 		watchers:    newPlaces(cfg.Watchers, cfg.WatchersPerClient),
 		snapshots:   newQueue(int64(cfg.Snapshots)),
 		lists:       newQueue(cfg.ListBytes),
@@ -110,13 +117,23 @@ func newLimits(cfg Limits) *limits {
 	}
 }
 
-// options are what gRPC itself limits. A connection is told to end when it is as old
-// as a watch may get: what goes on on it is finished, and the client makes another
-// one, perhaps to a server that was not there before.
+// options are what gRPC itself limits on all connections.
+func (l *limits) options() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.KeepaliveEnforcementPolicy(keepaliveLimits),
+		grpc.ConnectionTimeout(connectionTimeout),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.MaxRecvMsgSize(2 * l.RequestBytes),
+	}
+}
+
+// connectionOptions are what gRPC limits besides on the connections of clients. One is
+// told to end when it is as old as a watch may get: what goes on on it is finished, and
+// the client makes another one, perhaps to a server that was not there before.
 //
 // With certificates it is no older than maxConnectionAge: they are looked at when a
 // connection begins.
-func (l *limits) options(watchTimeLimit time.Duration, certificates bool) []grpc.ServerOption {
+func (l *limits) connectionOptions(watchTimeLimit time.Duration, certificates bool) []grpc.ServerOption {
 	parameters := keepaliveParameters
 	if watchTimeLimit > 0 {
 		parameters.MaxConnectionAge = max(watchTimeLimit, leastConnectionAge)
@@ -124,13 +141,7 @@ func (l *limits) options(watchTimeLimit time.Duration, certificates bool) []grpc
 	if certificates && (watchTimeLimit == 0 || parameters.MaxConnectionAge > maxConnectionAge) {
 		parameters.MaxConnectionAge = maxConnectionAge
 	}
-	options := []grpc.ServerOption{
-		grpc.KeepaliveParams(parameters),
-		grpc.KeepaliveEnforcementPolicy(keepaliveLimits),
-		grpc.ConnectionTimeout(connectionTimeout),
-		grpc.MaxHeaderListSize(maxHeaderBytes),
-		grpc.MaxRecvMsgSize(2 * l.RequestBytes),
-	}
+	options := []grpc.ServerOption{grpc.KeepaliveParams(parameters)}
 	if n := l.StreamsPerConnection; n > 0 {
 		options = append(options, grpc.MaxConcurrentStreams(uint32(n)))
 	}
@@ -139,10 +150,10 @@ func (l *limits) options(watchTimeLimit time.Duration, certificates bool) []grpc
 
 // rates are the interceptors that limit how often a client may ask, if anything does.
 func (l *limits) rates() []grpc.ServerOption {
-	if l.RequestRate <= 0 {
+	r := l.requests
+	if r == nil {
 		return nil
 	}
-	r := newRates(l.RequestRate, l.RequestBurst)
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(selector.UnaryServerInterceptor(ratelimit.UnaryServerInterceptor(r), counted)),
 		grpc.ChainStreamInterceptor(selector.StreamServerInterceptor(ratelimit.StreamServerInterceptor(r), counted)),
@@ -200,7 +211,11 @@ func (l *limits) watch(ctx context.Context) (giveBack func(), err error) {
 // list takes room for the response of a list, before anybody knows how large it
 // will be.
 func (l *limits) list(ctx context.Context) (*share, error) {
-	s, err := l.lists.take(ctx, clientOf(ctx), maxListBytes, l.patience)
+	size := int64(maxListBytes)
+	if l.tabs.of(ctx) != nil {
+		size *= tabSize
+	}
+	s, err := l.lists.take(ctx, clientOf(ctx), size, l.patience)
 	if errors.Is(err, errNoTurn) {
 		return nil, &limitError{reason: ReasonTooManyLists, what: "bytes of lists on their way", limit: float64(l.ListBytes), after: placeDelay}
 	}

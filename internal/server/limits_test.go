@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/server"
 	"github.com/fanoutd/fanoutd/test/race"
@@ -505,4 +506,65 @@ func TestTheRateOfRequestsIsLimitedForEachClient(t *testing.T) {
 	if n := strings.Count(in.lines.text(), `"requests are refused"`); n != 1 {
 		t.Errorf("the log says %d times that requests are refused, want once", n)
 	}
+}
+
+// Who shows what is not good cannot do so more often than others may ask. Those who show
+// what is good do not pay for it, be it from the same host.
+func TestRefusedCredentialsAreLimited(t *testing.T) {
+	log := openAudit(t)
+	verifier := &fickle{}
+	in := start(t, settings{audit: log.Log, limits: server.Limits{RequestRate: 0.001, RequestBurst: 2}, configure: func(cfg *server.Config) {
+		cfg.Authenticator = &access.Authenticator{JWTs: verifier}
+	}})
+	ctx := within(t)
+	get := func(header ...string) error {
+		_, err := in.reads.Get(metadata.AppendToOutgoingContext(ctx, header...), &fanoutv1.GetRequest{Resource: config, Key: "a"})
+		return err
+	}
+	for _, header := range [][]string{{"authorization", "Basic x"}, nil} {
+		wantRefusal(t, get(header...), refusal{Code: codes.Unauthenticated, Reason: server.ReasonUnauthenticated})
+	}
+	for range 3 {
+		wantRefusal(t, get("authorization", "Basic x"), exhausted(server.ReasonRateLimited, map[string]string{"limit": "0.001", "client": host(1)}))
+	}
+	stream, err := in.reads.Watch(ctx, &fanoutv1.WatchRequest{Resource: config})
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	wantRefusal(t, err, exhausted(server.ReasonRateLimited, map[string]string{"limit": "0.001", "client": host(1)}))
+	if err := get("authorization", "Bearer ann"); status.Code(err) == codes.ResourceExhausted || status.Code(err) == codes.Unauthenticated {
+		t.Error(err)
+	}
+	if got := len(log.lines(t)); got != 2 {
+		t.Errorf("%d denials are recorded, want 2", got)
+	}
+}
+
+// Who speaks for others holds a list for as long as it makes its request: gRPC has sent
+// it by then, but its reader has not taken it.
+func TestListsForOthersAreHeldUntilTheirRequestsEnd(t *testing.T) {
+	in := start(t, settings{limits: server.Limits{ListBytes: 16 << 20}})
+	ctx := within(t)
+	in.someObjects(ctx, t, 8)
+	conn, err := in.server.Local()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	reads := fanoutv1.NewFanoutServiceClient(conn)
+	reading, done := context.WithCancel(ctx)
+	for n := range int64(2) {
+		resp, err := reads.List(reading, &fanoutv1.ListRequest{Resource: config})
+		if err != nil || len(resp.GetObjects()) != 8 {
+			t.Fatal(len(resp.GetObjects()), err)
+		}
+		if least, u := 2*(n+1)*8*64<<10, in.server.Usage(); u.ListBytes < least {
+			t.Errorf("%d bytes are held, want %d at least", u.ListBytes, least)
+		}
+	}
+	if _, err := reads.List(reading, &fanoutv1.ListRequest{Resource: "none"}); err == nil {
+		t.Fatal("there is a resource none")
+	}
+	done()
+	in.wantNothingTaken(ctx, t)
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/test/bufconn"
 
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
 )
 
@@ -25,8 +26,10 @@ const (
 )
 
 // Local returns a connection to the server within the process, for those who speak
-// for others, such as a gateway. It is a connection like any other: what comes over
-// it is checked, limited and logged in the same way, but the one who speaks may say
+// for others, such as a gateway. What comes over it is checked, limited and logged like
+// everything else. But it carries as many requests as are made, and is never too old:
+// it is the one of many clients, who would wait for each other without being told why,
+// and each of whom has connections of its own that are limited. And the one who speaks may say
 // in the headers of grpc-gateway (x-forwarded-for, grpcgateway-user-agent) for whom,
 // and with [access.OnBehalf] whose certificate TLS has verified. The caller closes it,
 // after the server has stopped.
@@ -39,14 +42,14 @@ func (s *Server) Local(options ...grpc.DialOption) (*grpc.ClientConn, error) {
 		grpc.WithInitialConnWindowSize(localMessage),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(localMessage)),
 		grpc.WithDisableServiceConfig(),
-		grpc.WithChainUnaryInterceptor(behalfUnary),
+		grpc.WithChainUnaryInterceptor(s.behalfUnary),
 		grpc.WithChainStreamInterceptor(behalfStream),
 	}, options...)...)
 	if err != nil {
 		return nil, fmt.Errorf("connect within the process: %w", err)
 	}
 	// It ends when the server stops, which closes the listener.
-	s.local.Go(func() { _ = s.grpc.Serve(localListener{listener}) })
+	s.local.Go(func() { _ = s.within.Serve(localListener{listener}) })
 	return conn, nil
 }
 
@@ -60,14 +63,19 @@ func behalf(ctx context.Context) context.Context {
 	md, _ := metadata.FromOutgoingContext(ctx)
 	md = md.Copy()
 	delete(md, behalfHeader)
+	delete(md, tabHeader)
 	if certificate := access.BehalfOf(ctx); certificate != nil {
 		md.Set(behalfHeader, string(certificate.Raw))
 	}
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
-func behalfUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	return invoke(behalf(ctx), method, req, reply, cc, opts...)
+func (s *Server) behalfUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	ctx = behalf(ctx)
+	if method == fanoutv1.FanoutService_List_FullMethodName {
+		ctx = s.limits.tabs.begin(ctx)
+	}
+	return invoke(ctx, method, req, reply, cc, opts...)
 }
 
 func behalfStream(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
@@ -85,7 +93,8 @@ func caller(ctx context.Context) (address, userAgent string) {
 		all := strings.Split(header(ctx, "x-forwarded-for"), ", ")
 		address, userAgent = all[len(all)-1], header(ctx, "grpcgateway-user-agent")
 	}
-	return address, clip(userAgent, maxUserAgentBytes)
+	// A header may have any bytes, and what has others than text is no message of protobuf.
+	return address, clip(strings.ToValidUTF8(userAgent, "\uFFFD"), maxUserAgentBytes)
 }
 
 // header returns the first value of a request header.

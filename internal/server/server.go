@@ -83,6 +83,7 @@ type Config struct {
 type Server struct {
 	log       *slog.Logger
 	grpc      *grpc.Server
+	within    *grpc.Server // serves the same to those within the process; see Local
 	health    *health.Server
 	resources resources
 	drain     *drain
@@ -139,7 +140,7 @@ func New(cfg Config) *Server {
 		s.log.ErrorContext(ctx, "a handler panicked", "method", method(ctx), "panic", p, "stack", string(debug.Stack()))
 		return errPanic
 	})
-	options := append(cfg.Observers.options(), s.limits.options(cfg.WatchTimeLimit, cfg.TLS != nil)...)
+	options := append(cfg.Observers.options(), s.limits.options()...)
 	options = append(options,
 		grpc.Creds(newTransport(cfg.TLS)),
 		grpc.ForceServerCodecV2(newCodec()),
@@ -166,22 +167,28 @@ func New(cfg Config) *Server {
 			s.streamRequest,
 		),
 	)
-	s.grpc = grpc.NewServer(append(options, s.limits.rates()...)...)
+	options = append(options, s.limits.rates()...)
+	s.within = grpc.NewServer(options...)
+	s.grpc = grpc.NewServer(append(options, s.limits.connectionOptions(cfg.WatchTimeLimit, cfg.TLS != nil)...)...)
 	f := &fanout{
 		resources: s.resources, drain: s.drain, sessions: s.sessions, rights: &s.rights, slow: s.slow, examine: s.examine, limits: s.limits,
 		watchTimeLimit: cfg.WatchTimeLimit, watchGrace: cmp.Or(cfg.WatchGrace, defaultWatchGrace),
 	}
-	s.grpc.RegisterService(serviceDesc(f), nil)
 	a := &admin{resources: s.resources, sessions: s.sessions, rights: &s.rights, since: time.Now()}
 	if cfg.Writes {
 		a.rewrites = cfg.MaxOperations
-		fanoutv1.RegisterStoreServiceServer(s.grpc, &writes{
-			resources: s.resources, rights: &s.rights, maxValueBytes: cfg.MaxValueBytes, maxOperations: cfg.MaxOperations,
-		})
 	}
-	fanoutv1.RegisterAdminServiceServer(s.grpc, a)
-	healthpb.RegisterHealthServer(s.grpc, s.health)
-	reflection.Register(s.grpc)
+	for _, to := range []*grpc.Server{s.grpc, s.within} {
+		to.RegisterService(serviceDesc(f), nil)
+		if cfg.Writes {
+			fanoutv1.RegisterStoreServiceServer(to, &writes{
+				resources: s.resources, rights: &s.rights, maxValueBytes: cfg.MaxValueBytes, maxOperations: cfg.MaxOperations,
+			})
+		}
+		fanoutv1.RegisterAdminServiceServer(to, a)
+		healthpb.RegisterHealthServer(to, s.health)
+		reflection.Register(to)
+	}
 
 	ctx, stop := context.WithCancel(context.Background())
 	s.stopHealth = stop
@@ -225,10 +232,16 @@ func (s *Server) unhealthy() {
 // when ctx is done are cut off. Drain before it spares others the crowd.
 func (s *Server) Stop(ctx context.Context) {
 	s.unhealthy()
-	cutOff := context.AfterFunc(ctx, s.grpc.Stop)
-	defer cutOff()
+	servers := []*grpc.Server{s.grpc, s.within}
+	for _, one := range servers {
+		defer context.AfterFunc(ctx, one.Stop)()
+	}
 	s.drain.end()
-	s.grpc.GracefulStop()
+	var stopping sync.WaitGroup
+	for _, one := range servers {
+		stopping.Go(one.GracefulStop)
+	}
+	stopping.Wait()
 	s.local.Wait()
 }
 

@@ -187,6 +187,17 @@ func TestKeysThatAreRefused(t *testing.T) {
 	}
 }
 
+// Keys that nobody here can use, such as those of other curves, take nothing from the rest.
+func TestKeysForSomethingElse(t *testing.T) {
+	k := newKey(t, "k")
+	for _, other := range []string{`{"kty": "EC", "crv": "secp256k1", "x": "AA", "y": "AA"}`, `{"kty": "OKP", "crv": "X25519", "x": "AA"}`, `{"kty": "unknown"}`} {
+		both := strings.Replace(string(jwks(t, k)), "[", "["+other+",", 1)
+		if _, err := open(t, settings(t, []byte(both))).Verify(t.Context(), k.token(t, good(nil))); err != nil {
+			t.Errorf("with %s: %v", other, err)
+		}
+	}
+}
+
 // A key that was taken out of the file is good for nothing that it has signed.
 func TestKeysOfAFileAreReplaced(t *testing.T) {
 	before, after := newKey(t, "1"), newKey(t, "2")

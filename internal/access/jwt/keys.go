@@ -30,6 +30,9 @@ func parseKeys(text []byte) (*oidc.StaticKeySet, error) {
 	}
 	set := &oidc.StaticKeySet{}
 	for i, raw := range all.Keys {
+		if isOfOtherCurve(raw) {
+			continue
+		}
 		var key jose.JSONWebKey
 		err := json.Unmarshal(raw, &key)
 		if errors.Is(err, jose.ErrUnsupportedKeyType) || err == nil && key.Use == "enc" {
@@ -49,6 +52,23 @@ func parseKeys(text []byte) (*oidc.StaticKeySet, error) {
 		return nil, errors.New("there is no key in it that signs tokens")
 	}
 	return set, nil
+}
+
+// isOfOtherCurve reports whether a key is of an elliptic curve with which no token is
+// signed that could be good here, such as secp256k1. go-jose calls it an error.
+func isOfOtherCurve(key []byte) bool {
+	var of struct {
+		Type  string `json:"kty"`
+		Curve string `json:"crv"`
+	}
+	if json.Unmarshal(key, &of) != nil || of.Type != "EC" {
+		return false
+	}
+	switch of.Curve {
+	case "P-256", "P-384", "P-521":
+		return false
+	}
+	return true
 }
 
 // usable returns a key if tokens can be signed with it.

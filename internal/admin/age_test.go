@@ -1,0 +1,73 @@
+package admin
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"testing"
+	"time"
+
+	"github.com/fanoutd/fanoutd/test/certs"
+)
+
+// A client whose authority is no longer trusted does not keep its connection for good.
+func TestOldConnectionsAreReplaced(t *testing.T) {
+	for protocol, name := range map[string]string{"http/1.1": "HTTP/1.1", "h2": "HTTP/2.0"} {
+		for _, old := range []bool{false, true} {
+			authority := certs.NewAuthority(t)
+			pair := authority.Issue(t, certs.Server)
+			s, err := New(Config{
+				TLS: &tls.Config{Certificates: []tls.Certificate{pair.TLS(t)}, NextProtos: []string{protocol}},
+				Log: slog.New(slog.DiscardHandler),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.maxAge != maxConnectionAge {
+				t.Errorf("connections get as old as %v", s.maxAge)
+			}
+			if old {
+				s.maxAge = time.Nanosecond
+			}
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			served := make(chan error, 1)
+			go func() { served <- s.Serve(l) }()
+			transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authority.Pool()}, ForceAttemptHTTP2: protocol == "h2"}
+			reused := false
+			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
+			// The GOAWAY of HTTP/2 may come behind the next request or two.
+			for n := 0; n < 2 || old && reused && n < 100; n++ {
+				req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+l.Addr().String()+"/", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp, err := transport.RoundTrip(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+					t.Fatal(err)
+				}
+				_ = resp.Body.Close()
+				if resp.Proto != name {
+					t.Errorf("it is %s", resp.Proto)
+				}
+			}
+			if reused == old {
+				t.Errorf("%s: the connection is used again: %v", protocol, reused)
+			}
+			transport.CloseIdleConnections()
+			s.Stop(context.WithoutCancel(ctx))
+			if err := <-served; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
