@@ -16,6 +16,7 @@ import (
 
 // A store that was full takes writes again after a restart, if there is space: with a
 // larger quota, or when what was deleted is compacted away. Otherwise it is still full.
+// (With the same quota either may be true: bbolt's file has gaps that can be closed.)
 func TestAFullStoreTakesWritesAgain(t *testing.T) {
 	const quota = 32 << 20
 	large := strings.Repeat("x", 1<<20)
@@ -24,7 +25,6 @@ func TestAFullStoreTakesWritesAgain(t *testing.T) {
 		delete bool
 		full   bool
 	}{
-		"as before":           {quota, false, true},
 		"larger quota":        {4 * quota, false, false},
 		"little is left":      {quota, true, false},
 		"smaller than it was": {quota / 2, false, true},
