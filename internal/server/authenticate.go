@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -33,7 +34,14 @@ func (s *Server) authenticate(ctx context.Context) (context.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.identified(ctx, shown)
+	address, _ := caller(ctx)
+	host := clientAt(address)
+	if err := s.limits.failures.check(host, time.Now()); err != nil {
+		return nil, err
+	}
+	known, err := s.identified(ctx, shown)
+	s.limits.failures.count(host, time.Now(), err)
+	return known, err
 }
 
 // identified returns the context with who it is that shows the credentials.
