@@ -66,6 +66,11 @@ const (
 	ErrTooManyWatchers Reason = "TOO_MANY_WATCHERS"
 	// ErrTooManyWatchersOfClient: Watch: this client has as many as it may have.
 	ErrTooManyWatchersOfClient Reason = "TOO_MANY_WATCHERS_OF_CLIENT"
+	// ErrTooManySelectors: Watch: the server has as many different selectors as it may
+	// have.
+	ErrTooManySelectors Reason = "TOO_MANY_SELECTORS"
+	// ErrTooManySelectorsOfClient: Watch: this client has as many as it may have.
+	ErrTooManySelectorsOfClient Reason = "TOO_MANY_SELECTORS_OF_CLIENT"
 	// ErrTooManySnapshots: Watch: the turn to be sent a snapshot did not come in time.
 	ErrTooManySnapshots Reason = "TOO_MANY_SNAPSHOTS"
 	// ErrTooManyLists: List: there was no room for the response in time.

@@ -37,6 +37,9 @@ func bind(c *config.Config) []flagGroup {
 			fs.IntVar(&c.MaxWatchers, "max-watchers", c.MaxWatchers, "`number` of watches at once; 0, here and below: no limit")
 			fs.IntVar(&c.MaxWatchersPerClient, "max-watchers-per-client", c.MaxWatchersPerClient,
 				"`number` of watches of one client, who is known by its identity or else by its address")
+			fs.IntVar(&c.MaxSelectors, "max-selectors", c.MaxSelectors,
+				"`number` of different selectors of watches that cost something with each change; a single label=value or indexed field=value does not")
+			fs.IntVar(&c.MaxSelectorsPerClient, "max-selectors-per-client", c.MaxSelectorsPerClient, "`number` of such selectors of one client")
 			fs.IntVar(&c.MaxSnapshots, "max-snapshots", c.MaxSnapshots, "`number` of snapshots and differences that are sent at once; the others wait for their turn")
 			fs.Var(&c.MaxListMemory, "max-list-memory", "size of the responses of lists that are on their way")
 			fs.Var(&c.MaxRequestSize, "max-request-size", "size of the largest request")
@@ -46,6 +49,10 @@ func bind(c *config.Config) []flagGroup {
 			fs.IntVar(&c.MaxStreamsPerConnection, "max-streams-per-connection", c.MaxStreamsPerConnection, "`number` of requests and watches on one connection")
 			fs.IntVar(&c.MaxConnections, "max-connections", c.MaxConnections, "`number` of connections at once")
 			fs.IntVar(&c.MaxConnectionsPerClient, "max-connections-per-client", c.MaxConnectionsPerClient, "`number` of connections from one address")
+			fs.Float64Var(&c.MaxConnectionRate, "max-connection-rate", c.MaxConnectionRate,
+				"`number` of connections that one address may begin per second; the others wait for their turn")
+			fs.IntVar(&c.MaxConnectionBurst, "max-connection-burst", c.MaxConnectionBurst,
+				"`number` of connections that it may begin at once when it has begun none for a while; 0: as many as in a second")
 		}),
 		group("Audit log", func(fs *pflag.FlagSet) {
 			fs.StringVar(&c.AuditLog, "audit-log", c.AuditLog, "`file` with a line of JSON for each write, denial and act of an operator; -: standard error; empty: none")

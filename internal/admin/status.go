@@ -24,6 +24,7 @@ var byReason = map[string]int{
 
 	// Everybody together has asked for too much, not the client.
 	"TOO_MANY_WATCHERS":  http.StatusServiceUnavailable,
+	"TOO_MANY_SELECTORS": http.StatusServiceUnavailable,
 	"TOO_MANY_SNAPSHOTS": http.StatusServiceUnavailable,
 	"TOO_MANY_LISTS":     http.StatusServiceUnavailable,
 }

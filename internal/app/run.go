@@ -109,12 +109,16 @@ func limits(cfg config.Config) server.Limits {
 	return server.Limits{
 		Watchers:             cfg.MaxWatchers,
 		WatchersPerClient:    cfg.MaxWatchersPerClient,
+		Selectors:            cfg.MaxSelectors,
+		SelectorsPerClient:   cfg.MaxSelectorsPerClient,
 		Snapshots:            cfg.MaxSnapshots,
 		ListBytes:            int64(cfg.MaxListMemory),
 		RequestBytes:         int(cfg.MaxRequestSize),
 		StreamsPerConnection: cfg.MaxStreamsPerConnection,
 		Connections:          cfg.MaxConnections,
 		ConnectionsPerClient: cfg.MaxConnectionsPerClient,
+		ConnectionRate:       cfg.MaxConnectionRate,
+		ConnectionBurst:      cfg.MaxConnectionBurst,
 		RequestRate:          cfg.MaxRequestRate,
 		RequestBurst:         cfg.MaxRequestBurst,
 	}

@@ -17,6 +17,8 @@ type Config struct {
 	// Of all but MaxRequestSize 0 is no limit.
 	MaxWatchers             int     `yaml:"max-watchers"`
 	MaxWatchersPerClient    int     `yaml:"max-watchers-per-client"`
+	MaxSelectors            int     `yaml:"max-selectors"`
+	MaxSelectorsPerClient   int     `yaml:"max-selectors-per-client"`
 	MaxSnapshots            int     `yaml:"max-snapshots"`
 	MaxListMemory           Size    `yaml:"max-list-memory"`
 	MaxRequestSize          Size    `yaml:"max-request-size"`
@@ -25,6 +27,8 @@ type Config struct {
 	MaxStreamsPerConnection int     `yaml:"max-streams-per-connection"`
 	MaxConnections          int     `yaml:"max-connections"`
 	MaxConnectionsPerClient int     `yaml:"max-connections-per-client"`
+	MaxConnectionRate       float64 `yaml:"max-connection-rate"`
+	MaxConnectionBurst      int     `yaml:"max-connection-burst"` // 0: as many as in a second
 
 	AuditLog        string `yaml:"audit-log"` // empty: none; "-": standard error
 	AuditLogSize    Size   `yaml:"audit-log-size"`
@@ -93,12 +97,15 @@ func Defaults() Config {
 		DrainPeriod:              Duration(5 * time.Second),
 		MaxWatchers:              200_000,
 		MaxWatchersPerClient:     50_000,
+		MaxSelectors:             5_000,
+		MaxSelectorsPerClient:    1_000,
 		MaxSnapshots:             256,
 		MaxListMemory:            512 * MiB,
 		MaxRequestSize:           4 * MiB,
 		MaxStreamsPerConnection:  10_000,
 		MaxConnections:           50_000,
 		MaxConnectionsPerClient:  10_000,
+		MaxConnectionRate:        200,
 		AuditLogSize:             100 * MiB,
 		AuditLogBackups:          10,
 		AdminListen:              "127.0.0.1:7421",

@@ -14,8 +14,11 @@ func (v *validator) limits(c *Config) {
 	}{
 		{"max-watchers", c.MaxWatchers},
 		{"max-watchers-per-client", c.MaxWatchersPerClient},
+		{"max-selectors", c.MaxSelectors},
+		{"max-selectors-per-client", c.MaxSelectorsPerClient},
 		{"max-snapshots", c.MaxSnapshots},
 		{"max-request-burst", c.MaxRequestBurst},
+		{"max-connection-burst", c.MaxConnectionBurst},
 		{"max-streams-per-connection", c.MaxStreamsPerConnection},
 		{"max-connections", c.MaxConnections},
 		{"max-connections-per-client", c.MaxConnectionsPerClient},
@@ -31,11 +34,19 @@ func (v *validator) limits(c *Config) {
 	if room := 64 * KiB; c.MaxValueSize <= largestValue && c.MaxRequestSize < c.MaxValueSize+room {
 		v.add("max-request-size", "is %v, must be %v more than max-value-size, which is %v", c.MaxRequestSize, room, c.MaxValueSize)
 	}
-	if rate := c.MaxRequestRate; !(rate == 0 || rate >= 0.001 && rate <= mostRate) { // NaN is neither
-		v.add("max-request-rate", "must be 0 or from 0.001 to %d, not %v", mostRate, rate)
+	for _, limit := range []struct {
+		key  string
+		rate float64
+	}{{"max-request-rate", c.MaxRequestRate}, {"max-connection-rate", c.MaxConnectionRate}} {
+		if rate := limit.rate; !(rate == 0 || rate >= 0.001 && rate <= mostRate) { // NaN is neither
+			v.add(limit.key, "must be 0 or from 0.001 to %d, not %v", mostRate, rate)
+		}
 	}
 	if c.MaxRequestBurst > 0 && c.MaxRequestRate == 0 {
 		v.add("max-request-burst", "is set, but max-request-rate is not")
+	}
+	if c.MaxConnectionBurst > 0 && c.MaxConnectionRate == 0 {
+		v.add("max-connection-burst", "is set, but max-connection-rate is not")
 	}
 	between(v, "audit-log-size", c.AuditLogSize, MiB, 64*GiB)
 	between(v, "audit-log-backups", c.AuditLogBackups, 0, 10_000)

@@ -65,7 +65,7 @@ type Config struct {
 	CatchUpStates int
 
 	// Indexed are the indexes of fields in [object.Object.Fields] by which the
-	// feeds that a change concerns are found.
+	// feeds that a change concerns are found, besides labels.
 	Indexed []int
 
 	// Observer is told what becomes of changes. Default: nobody is.
@@ -302,3 +302,8 @@ func (d *Dispatcher) leave(w *Watcher) {
 		d.stats.logBytes.Store(int64(d.budget.bytes))
 	}
 }
+
+// Decides reports whether the dispatcher finds an interest without looking at its
+// selector with the changes that it does not pick. All others cost something with
+// each change of their scope.
+func (d *Dispatcher) Decides(i *Interest) bool { return d.index.decides(i) }

@@ -38,6 +38,7 @@ func BenchmarkIndex(b *testing.B) {
 			interest.Scope = object.ExactKey(object.Key(fmt.Sprintf("folder-%d/object", i/2)))
 			return interest
 		}, 100_000},
+		{"label", func(i int) dispatch.Interest { return picking(b, fmt.Sprintf("color=%d", i)) }, 100_000},
 		{"unindexed field", func(i int) dispatch.Interest { return ofField(b, fmt.Sprintf("size=%d", i)) }, 10_000},
 	}
 	for _, kind := range kinds {
@@ -57,7 +58,7 @@ func BenchmarkIndex(b *testing.B) {
 				if n := f.dispatcher.Interests(); n != interests {
 					b.Fatalf("%d interests", n)
 				}
-				values := [][]byte{[]byte(`{"color":"0","spec":{"size":"0"}}`), []byte(`{"color":"1","spec":{"size":"1"}}`)}
+				values := [][]byte{[]byte(`{"color":"0","metadata":{"labels":{"color":"0"}},"spec":{"size":"0"}}`), []byte(`{"color":"1","metadata":{"labels":{"color":"1"}},"spec":{"size":"1"}}`)}
 				b.ReportAllocs()
 				n := 0
 				for b.Loop() {

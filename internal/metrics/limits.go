@@ -15,6 +15,7 @@ type limitCollector struct {
 	families
 
 	connections, clients, refused *family
+	selectors                     *family
 	snapshots, snapshotsWaiting   *family
 	listBytes, listsWaiting       *family
 	records, lost                 *family
@@ -24,6 +25,7 @@ func newLimitCollector(srv *server.Server, log *audit.Log) *limitCollector {
 	c := &limitCollector{server: srv, audit: log}
 	c.connections = c.gauge("connections", "Connections of clients, those of HTTP included.")
 	c.clients = c.gauge("watching_clients", "Clients that have watches: identities, or hosts of those that have shown none.")
+	c.selectors = c.gauge("watching_selectors", "Different selectors of watches, but for those that ask for one value of a label or an indexed field.")
 	c.refused = c.counter("refused_total", "Requests that were refused because a limit was reached, by reason.", "reason")
 	c.snapshots = c.gauge("snapshots_sending", "Snapshots and differences that are being sent.")
 	c.snapshotsWaiting = c.gauge("snapshots_waiting", "Snapshots and differences that wait for their turn.")
@@ -42,6 +44,7 @@ func (c *limitCollector) Collect(to chan<- prometheus.Metric) {
 	u := c.server.Usage()
 	send(to, c.connections, u.Connections)
 	send(to, c.clients, u.WatchClients)
+	send(to, c.selectors, u.Selectors)
 	for reason, n := range u.Refused {
 		send(to, c.refused, n, string(reason))
 	}

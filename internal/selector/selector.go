@@ -5,6 +5,7 @@ package selector
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -32,8 +33,10 @@ const (
 
 // Selector picks objects. The zero Selector picks all of them.
 type Selector struct {
-	labels    labels.Selector // nil: all
-	fields    []Condition     // all of them have to hold
+	labels    *labelTests // nil: all
+	fields    []fieldTest // all of them have to hold
+	required  []Condition // what the fields are tested for
+	count     int         // of requirements
 	canonical string
 }
 
@@ -72,7 +75,24 @@ func FieldValue(o *object.Object, index int) string {
 func (s Selector) String() string { return s.canonical }
 
 // Conditions returns what the selector requires of fields.
-func (s Selector) Conditions() []Condition { return s.fields }
+func (s Selector) Conditions() []Condition { return s.required }
+
+// Requirements returns how many different requirements the selector has.
+func (s Selector) Requirements() int { return s.count }
+
+// Labels returns the labels of which the selector requires one value each, and those.
+func (s Selector) Labels() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		if s.labels == nil {
+			return
+		}
+		for _, t := range s.labels.all {
+			if t.values.limited && len(t.values.inSet.few) == 1 && !yield(t.key, t.values.inSet.few[0]) {
+				return
+			}
+		}
+	}
+}
 
 // Matches reports whether the selector picks the object.
 func (s Selector) Matches(o *object.Object) bool {
@@ -81,17 +101,13 @@ func (s Selector) Matches(o *object.Object) bool {
 			return false
 		}
 	}
-	return s.labels == nil || s.labels.Matches(labels.Set(o.Labels))
-}
-
-func (c *Condition) holds(o *object.Object) bool {
-	return (FieldValue(o, c.Index) == c.Value) != c.Not
+	return s.labels == nil || s.labels.match(o.Labels)
 }
 
 // And returns the selector that picks what both pick: one of labels and one of
 // fields.
 func And(ofLabels, ofFields Selector) Selector {
-	s := Selector{labels: ofLabels.labels, fields: ofFields.fields}
+	s := Selector{labels: ofLabels.labels, fields: ofFields.fields, required: ofFields.required, count: ofLabels.count + ofFields.count}
 	if ofLabels.canonical != "" || ofFields.canonical != "" {
 		// Neither can have a semicolon outside of a value, and values of labels
 		// cannot have one at all.
@@ -121,24 +137,24 @@ func ParseLabels(text string) (Selector, error) {
 	if err := checkCount(len(requirements)); err != nil {
 		return Selector{}, err
 	}
-	canonical := labels.NewSelector()
+	var all labels.Requirements
+	var texts []string
 	seen := map[string]bool{}
 	for _, r := range requirements {
 		if r, err = plain(r); err != nil {
 			return Selector{}, err
 		}
-		if !seen[r.String()] {
-			seen[r.String()] = true
-			canonical = canonical.Add(r)
+		if text := r.String(); !seen[text] {
+			seen[text] = true
+			all, texts = append(all, r), append(texts, text)
 		}
 	}
-	all, _ := canonical.Requirements()
-	texts := make([]string, len(all))
-	for i := range all {
-		texts[i] = all[i].String()
-	}
 	slices.Sort(texts)
-	return Selector{labels: canonical, canonical: strings.Join(texts, ",")}, nil
+	tests, err := newLabelTests(all)
+	if err != nil {
+		return Selector{}, err
+	}
+	return Selector{labels: tests, count: len(all), canonical: strings.Join(texts, ",")}, nil
 }
 
 // plain returns the requirement with the plainest operator that says the same.
@@ -188,10 +204,10 @@ func ParseFields(text string, declared []string) (Selector, error) {
 			known := append([]string{KeyField, NameField}, declared...)
 			return Selector{}, fmt.Errorf("has the field %q, which is not one of %s", r.Field, strings.Join(known, ", "))
 		}
-		if slices.Contains(s.fields, c) {
+		if slices.Contains(s.required, c) {
 			continue
 		}
-		s.fields = append(s.fields, c)
+		s.required = append(s.required, c)
 		operator := "="
 		if c.Not {
 			operator = "!="
@@ -199,6 +215,7 @@ func ParseFields(text string, declared []string) (Selector, error) {
 		canonical = append(canonical, c.Field+operator+fields.EscapeValue(c.Value))
 	}
 	slices.Sort(canonical)
+	s.fields, s.count = newFieldTests(s.required), len(s.required)
 	s.canonical = strings.Join(canonical, ",")
 	return s, nil
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/ratelimit"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/selector"
 	"google.golang.org/grpc"
+
+	"github.com/fanoutd/fanoutd/internal/dispatch"
 )
 
 // Limits bound what clients may take. A client is who it has shown to be or else the
@@ -19,6 +21,11 @@ type Limits struct {
 	// Watchers is how many watches there may be at once, and WatchersPerClient how
 	// many of them may be those of one client.
 	Watchers, WatchersPerClient int
+
+	// Selectors is how many different selectors watches may have that are looked at
+	// with each change of their scope, and SelectorsPerClient how many of them one
+	// client may have. Those of one requirement that an index answers do not count.
+	Selectors, SelectorsPerClient int
 
 	// Snapshots is how many catch-ups of kind RESET or DELTA are sent at once. The
 	// others wait for their turn.
@@ -39,9 +46,16 @@ type Limits struct {
 	// ConnectionsPerClient how many of them may come from one host.
 	Connections, ConnectionsPerClient int
 
+	// ConnectionRate is how many connections one host may begin per second, and
+	// ConnectionBurst how many at once when it has begun none for a while. The others
+	// wait, for up to five seconds. Zero for the latter: as many as in a second.
+	ConnectionRate  float64
+	ConnectionBurst int
+
 	// RequestRate is how many requests a client may begin per second, and
 	// RequestBurst how many it may begin at once when it has not asked for a while.
-	// Zero for the latter: as many as in a second.
+	// Zero for the latter: as many as in a second. A host may fail as often to show
+	// who it is.
 	RequestRate  float64
 	RequestBurst int
 }
@@ -82,6 +96,8 @@ const (
 type limits struct {
 	Limits
 	watchers    *places
+	selectors   *selections
+	arrivals    *arrivals // of connections; nil: as often as they like
 	snapshots   *queue
 	lists       *queue
 	tabs        tabs // of lists
@@ -102,10 +118,11 @@ func newLimits(cfg Limits) *limits {
 	if cfg.RequestRate > 0 {
 		requests = newRates(cfg.RequestRate, cfg.RequestBurst)
 	}
-	return &limits{
+	l := &limits{
 		Limits:      cfg,
 		requests:    requests,
 		watchers:    newPlaces(cfg.Watchers, cfg.WatchersPerClient),
+		selectors:   newSelections(cfg.Selectors, cfg.SelectorsPerClient),
 		snapshots:   newQueue(int64(cfg.Snapshots)),
 		lists:       newQueue(cfg.ListBytes),
 		connections: newPlaces(cfg.Connections, cfg.ConnectionsPerClient),
@@ -113,8 +130,13 @@ func newLimits(cfg Limits) *limits {
 		refused: map[Reason]*atomic.Int64{
 			ReasonTooManyWatchers: {}, ReasonTooManyWatchersOfClient: {}, ReasonTooManySnapshots: {},
 			ReasonTooManyLists: {}, ReasonRateLimited: {}, ReasonRequestTooLarge: {},
+			ReasonTooManySelectors: {}, ReasonTooManySelectorsOfClient: {},
 		},
 	}
+	if cfg.ConnectionRate > 0 {
+		l.arrivals = newArrivals(cfg.ConnectionRate, cfg.ConnectionBurst)
+	}
+	return l
 }
 
 // options are what gRPC itself limits on all connections.
@@ -208,6 +230,27 @@ func (l *limits) watch(ctx context.Context) (giveBack func(), err error) {
 	return nil, &limitError{reason: ReasonTooManyWatchers, what: "watches", limit: float64(full.limit), after: placeDelay}
 }
 
+// selector takes a place for the interest of a watch, which must be given back, if it
+// costs something with changes that it does not pick.
+func (l *limits) selector(ctx context.Context, resource *Resource, i *dispatch.Interest) (giveBack func(), err error) {
+	// Without a cache each watch looks at each change, whatever its selector is.
+	if resource.Dispatcher == nil || resource.Dispatcher.Decides(i) {
+		return func() {}, nil
+	}
+	c := clientOf(ctx)
+	giveBack, err = l.selectors.take(c, selection{resource.Name, i.Scope, i.Selector.String(), i.View})
+	full, ok := errors.AsType[*fullError](err)
+	switch {
+	case !ok:
+		return giveBack, err
+	case full.own:
+		return nil, &limitError{
+			reason: ReasonTooManySelectorsOfClient, what: "different selectors", limit: float64(full.limit), client: c.String(), after: placeDelay,
+		}
+	}
+	return nil, &limitError{reason: ReasonTooManySelectors, what: "different selectors", limit: float64(full.limit), after: placeDelay}
+}
+
 // list takes room for the response of a list, before anybody knows how large it
 // will be.
 func (l *limits) list(ctx context.Context) (*share, error) {
@@ -226,6 +269,7 @@ func (l *limits) list(ctx context.Context) (*share, error) {
 type Usage struct {
 	Watchers         int   // watches
 	WatchClients     int   // clients that have any
+	Selectors        int   // different ones that are limited
 	Snapshots        int64 // catch-ups that are being sent
 	SnapshotsWaiting int   // catch-ups that wait for their turn
 	ListBytes        int64 // of lists that have not been sent yet
@@ -239,6 +283,7 @@ func (s *Server) Usage() Usage {
 	l := s.limits
 	u := Usage{Refused: map[Reason]int64{}}
 	u.Watchers, u.WatchClients = l.watchers.count()
+	u.Selectors = l.selectors.count()
 	u.Snapshots, u.SnapshotsWaiting, _ = l.snapshots.count()
 	u.ListBytes, u.ListsWaiting, _ = l.lists.count()
 	u.Connections, _ = l.connections.count()

@@ -568,3 +568,111 @@ func TestListsForOthersAreHeldUntilTheirRequestsEnd(t *testing.T) {
 	done()
 	in.wantNothingTaken(ctx, t)
 }
+
+func TestSelectorsAreLimitedForEachClientAndInTotal(t *testing.T) {
+	in := start(t, settings{limits: server.Limits{Selectors: 3, SelectorsPerClient: 2}})
+	ctx := within(t)
+	in.awaitLoaded(ctx, t)
+	one, other := fanoutv1.NewFanoutServiceClient(in.dialFrom(t, host(2))), fanoutv1.NewFanoutServiceClient(in.dialFrom(t, host(3)))
+	open := func(reads fanoutv1.FanoutServiceClient, selector string) (end func(), err error) {
+		return opened(ctx, reads, &fanoutv1.WatchRequest{Resource: config, LabelSelector: selector, Begin: fromNow()})
+	}
+	var all []func()
+	mustOpen := func(reads fanoutv1.FanoutServiceClient, selectors ...string) {
+		t.Helper()
+		for _, selector := range selectors {
+			end, err := open(reads, selector)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, end)
+		}
+	}
+	mustOpen(one, "a!=1", "a!=2,b", "b,a!=2") // the last two are one
+	_, err := open(one, "a!=3")
+	wantRefusal(t, err, exhausted(server.ReasonTooManySelectorsOfClient, map[string]string{"limit": "2", "client": host(2)}))
+	// What it has, what is found without being looked at, and no selector at all.
+	mustOpen(one, "a!=1", "", "a=1", "a=2", "a=3", "a in (4)")
+
+	mustOpen(other, "a!=1", "a!=3") // one of them is there already
+	_, err = open(other, "a!=4")
+	wantRefusal(t, err, exhausted(server.ReasonTooManySelectorsOfClient, map[string]string{"limit": "2", "client": host(3)}))
+	third := fanoutv1.NewFanoutServiceClient(in.dialFrom(t, host(4)))
+	_, err = open(third, "a!=4")
+	wantRefusal(t, err, exhausted(server.ReasonTooManySelectors, map[string]string{"limit": "3"}))
+	mustOpen(third, "a!=3")
+
+	// Each of those who share one has to leave before it is free.
+	all[0]()
+	in.awaitUsage(ctx, t, "one watch is gone", func(u server.Usage) bool { return u.Watchers == len(all)-1 })
+	if n := in.server.Usage().Selectors; n != 3 {
+		t.Errorf("%d selectors are counted, want 3", n)
+	}
+	for _, end := range all {
+		end()
+	}
+	in.wantNothingTaken(ctx, t)
+	if n := in.server.Usage().Selectors; n != 0 {
+		t.Errorf("%d selectors are counted when nobody watches", n)
+	}
+}
+
+func TestConnectionsThatComeTooFastWaitOrAreClosed(t *testing.T) {
+	// A turn comes after two seconds, or after four for the second one who waits.
+	in := start(t, settings{limits: server.Limits{ConnectionRate: 0.5, ConnectionBurst: 1}})
+	ctx := within(t)
+	connect := func(from string) net.Conn {
+		t.Helper()
+		conn, err := dialer(from).DialContext(ctx, "tcp", in.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if deadline, ok := ctx.Deadline(); ok {
+			if err := conn.SetDeadline(deadline); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return conn
+	}
+	// served reports whether the server has read what was said and has acknowledged it.
+	served := func(conn net.Conn) bool {
+		if _, err := io.WriteString(conn, http2Preface+string(http2Frame(http2Settings, nil))); err != nil {
+			return false
+		}
+		for {
+			head := make([]byte, 9)
+			if _, err := io.ReadFull(conn, head); err != nil {
+				return false
+			}
+			const acknowledged = 1
+			if head[3] == http2Settings && head[4] == acknowledged {
+				return true
+			}
+			length := int64(head[0])<<16 | int64(head[1])<<8 | int64(head[2])
+			if _, err := io.CopyN(io.Discard, conn, length); err != nil {
+				return false
+			}
+		}
+	}
+	before := in.server.Usage().Connections
+	first, second, third, fourth := connect(host(2)), connect(host(2)), connect(host(2)), connect(host(2))
+	if served(fourth) {
+		t.Error("a connection is served whose turn is more than five seconds away")
+	}
+	in.awaitUsage(ctx, t, "it holds no place", func(u server.Usage) bool { return u.Connections == before+3 })
+	if !served(first) {
+		t.Error("the first connection is not served")
+	}
+	if !served(connect(host(3))) {
+		t.Error("another host is hindered")
+	}
+	if !served(second) {
+		t.Error("a connection that came soon after is not served")
+	}
+	// One that is closed while it waits is gone.
+	if err := third.Close(); err != nil {
+		t.Fatal(err)
+	}
+	in.awaitUsage(ctx, t, "only those that are served are left", func(u server.Usage) bool { return u.Connections == before+3 })
+}

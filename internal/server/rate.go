@@ -17,49 +17,63 @@ import (
 // first; it then may ask a burst more than it should. A client takes about 200 bytes.
 const rememberedClients = 1 << 16
 
-// rates says how often a client may ask. It is a [ratelimit.Limiter]: clients have
-// buckets of tokens, which fill at a rate, and each request takes one.
-type rates struct {
+// buckets are those of the clients, by which is known how often they do something: each
+// fills with tokens at a rate, and whatever is done takes one.
+type buckets struct {
 	perSecond rate.Limit
 	burst     int
-	buckets   *lru.Cache[client, *rate.Limiter]
+	remember  *lru.Cache[client, *rate.Limiter]
 }
 
-func newRates(perSecond float64, burst int) *rates {
+func newBuckets(perSecond float64, burst int) buckets {
 	// It fails for a size that is not positive.
-	buckets, err := lru.New[client, *rate.Limiter](rememberedClients)
+	remember, err := lru.New[client, *rate.Limiter](rememberedClients)
 	if err != nil {
 		panic(err)
 	}
 	if burst == 0 {
 		burst = int(math.Ceil(min(perSecond, math.MaxInt32)))
 	}
-	return &rates{perSecond: rate.Limit(perSecond), burst: burst, buckets: buckets}
+	return buckets{perSecond: rate.Limit(perSecond), burst: burst, remember: remember}
 }
+
+func (b *buckets) of(c client) *rate.Limiter {
+	bucket, ok := b.remember.Get(c)
+	if !ok {
+		bucket = rate.NewLimiter(b.perSecond, b.burst)
+		if earlier, found, _ := b.remember.PeekOrAdd(c, bucket); found {
+			bucket = earlier
+		}
+	}
+	return bucket
+}
+
+// rates says how often a client may ask. It is a [ratelimit.Limiter].
+type rates struct{ buckets }
+
+func newRates(perSecond float64, burst int) *rates { return &rates{newBuckets(perSecond, burst)} }
 
 // Limit implements [ratelimit.Limiter]. The library makes a status of the error that
 // says neither why nor when to come back, so the error is left with the call, too.
 func (r *rates) Limit(ctx context.Context) error {
 	c := clientOf(ctx)
-	bucket, ok := r.buckets.Get(c)
-	if !ok {
-		bucket = rate.NewLimiter(r.perSecond, r.burst)
-		if earlier, found, _ := r.buckets.PeekOrAdd(c, bucket); found {
-			bucket = earlier
-		}
-	}
-	now := time.Now()
+	bucket, now := r.of(c), time.Now()
 	if bucket.AllowN(now, 1) {
 		return nil
 	}
-	missing := max(1-bucket.TokensAt(now), 0)
-	const rounding = time.Microsecond
-	err := &limitError{
-		reason: ReasonRateLimited, what: "requests per second", limit: float64(r.perSecond), client: c.String(),
-		after: max(time.Duration(missing/float64(r.perSecond)*float64(time.Second))+rounding, time.Millisecond),
-	}
+	err := r.exceeded(c, now)
 	callOf(ctx).refused = err
 	return err
+}
+
+// exceeded returns what a client is told that has no token left.
+func (b *buckets) exceeded(c client, now time.Time) *limitError {
+	missing := max(1-b.of(c).TokensAt(now), 0)
+	const rounding = time.Microsecond
+	return &limitError{
+		reason: ReasonRateLimited, what: "requests per second", limit: float64(b.perSecond), client: c.String(),
+		after: max(time.Duration(missing/float64(b.perSecond)*float64(time.Second))+rounding, time.Millisecond),
+	}
 }
 
 // counted matches what counts as a request. Whether the server is healthy can be

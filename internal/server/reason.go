@@ -31,12 +31,14 @@ const (
 	ReasonPermissionDenied   Reason = "PERMISSION_DENIED"
 	ReasonInternal           Reason = "INTERNAL"
 
-	ReasonTooManyWatchers         Reason = "TOO_MANY_WATCHERS"
-	ReasonTooManyWatchersOfClient Reason = "TOO_MANY_WATCHERS_OF_CLIENT"
-	ReasonTooManySnapshots        Reason = "TOO_MANY_SNAPSHOTS"
-	ReasonTooManyLists            Reason = "TOO_MANY_LISTS"
-	ReasonRateLimited             Reason = "RATE_LIMITED"
-	ReasonRequestTooLarge         Reason = "REQUEST_TOO_LARGE"
+	ReasonTooManyWatchers          Reason = "TOO_MANY_WATCHERS"
+	ReasonTooManyWatchersOfClient  Reason = "TOO_MANY_WATCHERS_OF_CLIENT"
+	ReasonTooManySelectors         Reason = "TOO_MANY_SELECTORS"
+	ReasonTooManySelectorsOfClient Reason = "TOO_MANY_SELECTORS_OF_CLIENT"
+	ReasonTooManySnapshots         Reason = "TOO_MANY_SNAPSHOTS"
+	ReasonTooManyLists             Reason = "TOO_MANY_LISTS"
+	ReasonRateLimited              Reason = "RATE_LIMITED"
+	ReasonRequestTooLarge          Reason = "REQUEST_TOO_LARGE"
 )
 
 // meaning is what goes with a reason wherever it is given.
@@ -66,10 +68,12 @@ var meanings = map[Reason]meaning{
 	ReasonPermissionDenied:   {code: codes.PermissionDenied},
 	ReasonInternal:           {code: codes.Internal},
 
-	ReasonTooManyWatchers:         {code: codes.ResourceExhausted, retry: true},
-	ReasonTooManyWatchersOfClient: {code: codes.ResourceExhausted, retry: true},
-	ReasonTooManySnapshots:        {code: codes.ResourceExhausted, retry: true},
-	ReasonTooManyLists:            {code: codes.ResourceExhausted, retry: true},
-	ReasonRateLimited:             {code: codes.ResourceExhausted, retry: true},
-	ReasonRequestTooLarge:         {code: codes.ResourceExhausted},
+	ReasonTooManyWatchers:          {code: codes.ResourceExhausted, retry: true},
+	ReasonTooManyWatchersOfClient:  {code: codes.ResourceExhausted, retry: true},
+	ReasonTooManySelectors:         {code: codes.ResourceExhausted, retry: true},
+	ReasonTooManySelectorsOfClient: {code: codes.ResourceExhausted, retry: true},
+	ReasonTooManySnapshots:         {code: codes.ResourceExhausted, retry: true},
+	ReasonTooManyLists:             {code: codes.ResourceExhausted, retry: true},
+	ReasonRateLimited:              {code: codes.ResourceExhausted, retry: true},
+	ReasonRequestTooLarge:          {code: codes.ResourceExhausted},
 }

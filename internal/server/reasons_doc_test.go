@@ -60,6 +60,8 @@ var examples = []error{
 	errPanic,
 	&limitError{reason: ReasonTooManyWatchers, limit: 1},
 	&limitError{reason: ReasonTooManyWatchersOfClient, limit: 1, client: "a"},
+	&limitError{reason: ReasonTooManySelectors, limit: 1},
+	&limitError{reason: ReasonTooManySelectorsOfClient, limit: 1, client: "a"},
 	&limitError{reason: ReasonTooManySnapshots, limit: 1},
 	&limitError{reason: ReasonTooManyLists, limit: 1},
 	&limitError{reason: ReasonRateLimited, limit: 1, client: "a", after: time.Second},

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
@@ -47,6 +48,11 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 		return err
 	}
 	defer giveBack()
+	forget, err := f.limits.selector(ctx, resource, &watch.interest)
+	if err != nil {
+		return err
+	}
+	defer forget()
 	w, err := resource.source().watch(ctx, &watch)
 	if err != nil {
 		if errors.Is(context.Cause(ctx), errDraining) {
@@ -75,7 +81,7 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 	}
 	// The watcher is registered: who has the header knows that.
 	if err := stream.SendHeader(metadata.MD{}); err != nil {
-		return err
+		return status.FromContextError(context.Canceled).Err() // the connection is gone, which nobody is to blame for
 	}
 	if watch.limit > 0 {
 		timer := time.AfterFunc(watch.limit, func() { end(errTimeLimit) })

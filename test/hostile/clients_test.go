@@ -6,8 +6,8 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -15,111 +15,164 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/selector"
 )
 
-// attack is a crowd of clients from hosts of their own.
+// attack is what hostile clients do, from one host or from several.
 type attack struct {
-	address string
-	size    int          // how many streams, or connections
-	begun   atomic.Int64 // what has been begun
-	refused atomic.Int64 // what the server did not want
+	Kind    kind
+	Address string // of the server
+	Size    int    // how many streams, or connections
+	Hosts   int
+
+	begun, refused atomic.Int64
+	conns          []io.Closer // what is held until the end
 }
 
-// dial connects from one of the hosts of the attackers, which are a hundred.
-func (a *attack) dial(t *testing.T, i int, more ...grpc.DialOption) *grpc.ClientConn {
-	t.Helper()
-	conn, err := grpc.NewClient(a.address, append(more,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-			return from(i).DialContext(ctx, "tcp", address)
-		}))...)
-	if err != nil {
-		t.Fatal(err)
+type kind string
+
+// The kinds of attacks.
+const (
+	neverRead  kind = "watches of everything that are never read"
+	pickNone   kind = "watches with giant selectors that pick nothing"
+	pickAll    kind = "watches with giant selectors that pick everything"
+	wantAll    kind = "watches of everything that take it"
+	sayLittle  kind = "connections that say little"
+	comeAndGo  kind = "clients that connect and leave"
+	beginAndGo kind = "watches that begin and end"
+)
+
+// loops is how many clients come and go at once.
+const loops = 4
+
+// start begins the attack, and returns when those that stay have all been begun. Those
+// that come and go do so until ctx is done.
+func (a *attack) start(ctx context.Context, group *sync.WaitGroup) error {
+	switch a.Kind {
+	case neverRead:
+		return a.watch(ctx, func(int) string { return "" })
+	case pickNone:
+		return a.watch(ctx, func(i int) string { return giant(i, "z") })
+	case pickAll:
+		return a.watch(ctx, func(i int) string { return giant(i, "!z") })
+	case wantAll:
+		return a.watch(ctx, func(int) string { return "" })
+	case sayLittle:
+		return a.connect(ctx)
 	}
-	t.Cleanup(func() { _ = conn.Close() })
+	for i := range loops {
+		group.Go(func() {
+			if a.Kind == comeAndGo {
+				a.comeAndGo(ctx, i)
+			} else {
+				a.beginAndGo(ctx, i)
+			}
+		})
+	}
+	return nil
+}
+
+// dial connects from one of the hosts of the attackers.
+func (a *attack) dial(i int) *grpc.ClientConn {
+	// The window of each stream and of each connection is as small as gRPC allows.
+	const window = 64 << 10
+	conn, err := grpc.NewClient(a.Address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			return a.from(i).DialContext(ctx, "tcp", address)
+		}))
+	if err != nil {
+		panic(err) // the options are wrong
+	}
 	return conn
 }
 
-func from(i int) *net.Dialer {
-	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 2, byte(1+i%100))}}
+func (a *attack) from(i int) *net.Dialer {
+	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 2, byte(1+i%a.Hosts))}}
 }
 
 // perConnection is how many streams the attackers have on a connection.
 const perConnection = 100
 
-// neverRead opens watches of everything, and reads nothing: the window of each stream
-// and of each connection is as small as HTTP/2 allows gRPC to make it.
-func (a *attack) neverRead(ctx context.Context, t *testing.T) {
-	t.Helper()
-	const window = 64 << 10
-	for i := range a.size / perConnection {
-		reads := fanoutv1.NewFanoutServiceClient(a.dial(t, i, grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window)))
-		for range perConnection {
-			if _, err := reads.Watch(ctx, &fanoutv1.WatchRequest{Resource: resource}); err != nil {
-				t.Fatal(err)
+// watch opens watches and reads nothing of them but whether they have begun.
+func (a *attack) watch(ctx context.Context, selector func(i int) string) error {
+	for i := range a.Size / perConnection {
+		conn := a.dial(i)
+		a.conns = append(a.conns, conn)
+		reads := fanoutv1.NewFanoutServiceClient(conn)
+		var streams []fanoutv1.FanoutService_WatchClient
+		for j := range perConnection {
+			stream, err := reads.Watch(ctx, &fanoutv1.WatchRequest{
+				Resource: resource, LabelSelector: selector(i*perConnection + j), Begin: &fanoutv1.WatchRequest_FromNow{FromNow: a.Kind != neverRead},
+			})
+			if err != nil {
+				return err
 			}
 			a.begun.Add(1)
+			streams = append(streams, stream)
 		}
-	}
-}
-
-// giantSelectors opens watches with the largest selectors that are allowed, each with
-// another one that shows only with its last requirement that it picks nothing, and
-// tries larger ones. They are a tenth of the attack: what no two have in common costs
-// something with each write.
-func (a *attack) giantSelectors(ctx context.Context, t *testing.T) {
-	t.Helper()
-	const most = 128
-	for i := range max(a.size/10/perConnection, 1) {
-		reads := fanoutv1.NewFanoutServiceClient(a.dial(t, i))
-		for j := range perConnection {
-			ask := func(requirements int) fanoutv1.FanoutService_WatchClient {
-				var all []string
-				for n := range requirements - 1 {
-					all = append(all, fmt.Sprintf("a%d!=%d-%d", n, i, j))
-				}
-				all = append(all, "z")
-				stream, err := reads.Watch(ctx, &fanoutv1.WatchRequest{Resource: resource, LabelSelector: strings.Join(all, ",")})
-				if err != nil {
-					t.Fatal(err)
-				}
-				a.begun.Add(1)
-				return stream
-			}
-			ask(most)
-			if _, err := ask(most + 1).Recv(); err != nil {
+		for _, stream := range streams {
+			if h, err := stream.Header(); err != nil || h == nil {
 				a.refused.Add(1)
 			}
 		}
 	}
+	return nil
 }
 
-// comeAndGo connects, watches and leaves, again and again, a few at once.
-func (a *attack) comeAndGo(ctx context.Context, t *testing.T) {
-	for i := 0; ctx.Err() == nil; i++ {
-		conn := a.dial(t, i)
-		stream, err := fanoutv1.NewFanoutServiceClient(conn).Watch(ctx, &fanoutv1.WatchRequest{Resource: resource})
-		if err == nil {
-			_, err = stream.Recv()
-		}
-		if a.begun.Add(1); err != nil {
-			a.refused.Add(1)
-		}
+// giant returns one of the largest selectors that are allowed, another one for each i.
+// It shows only with its last requirement what it picks.
+func giant(i int, last string) string {
+	var all []string
+	for n := range selector.MaxRequirements - 1 {
+		all = append(all, fmt.Sprintf("a%d!=%d", n, i))
+	}
+	return strings.Join(append(all, last), ",")
+}
+
+// comeAndGo connects, begins to watch and leaves, again and again.
+func (a *attack) comeAndGo(ctx context.Context, i int) {
+	for ; ctx.Err() == nil; i += loops {
+		conn := a.dial(i)
+		a.begin(ctx, conn)
 		_ = conn.Close()
 	}
 }
 
-// sayLittle opens connections: some say nothing, some only hello, some begin a
-// request and do not go on.
-func (a *attack) sayLittle(ctx context.Context, t *testing.T) {
-	t.Helper()
-	for i := range a.size {
-		conn, err := from(i).DialContext(ctx, "tcp", a.address)
+// beginAndGo does so on one connection.
+func (a *attack) beginAndGo(ctx context.Context, i int) {
+	conn := a.dial(i)
+	for ctx.Err() == nil {
+		a.begin(ctx, conn)
+	}
+	_ = conn.Close()
+}
+
+func (a *attack) begin(ctx context.Context, conn *grpc.ClientConn) {
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	stream, err := fanoutv1.NewFanoutServiceClient(conn).Watch(ctx, &fanoutv1.WatchRequest{Resource: resource})
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	if a.begun.Add(1); err != nil {
+		a.refused.Add(1)
+	}
+}
+
+// connect opens connections: some say nothing, some only hello, some begin a request
+// and do not go on.
+func (a *attack) connect(ctx context.Context) error {
+	for i := range a.Size {
+		conn, err := a.from(i).DialContext(ctx, "tcp", a.Address)
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
 		a.begun.Add(1)
-		t.Cleanup(func() { _ = conn.Close() })
+		a.conns = append(a.conns, conn)
 		if i%3 == 0 {
 			continue
 		}
@@ -135,6 +188,7 @@ func (a *attack) sayLittle(ctx context.Context, t *testing.T) {
 			a.refused.Add(1)
 		}
 	}
+	return nil
 }
 
 // wait is for how long a test waits for anything.

@@ -38,6 +38,7 @@ type server struct {
 func serve(t *testing.T) *server {
 	t.Helper()
 	cfg := inprocess.Config(t)
+	cfg.MaxConnectionRate = 0 // a fuzzer does not wait
 	cfg.AdminListen = loopback.FreeAddress(t)
 	plain, documents := config.NewResource("plain"), config.NewResource("documents")
 	plain.Cache = false

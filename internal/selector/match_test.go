@@ -1,0 +1,96 @@
+package selector_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/selector"
+)
+
+// some returns so many of the words, with repetitions.
+func some(r *rand.Rand, n int, words ...string) []string {
+	chosen := make([]string, n)
+	for i := range chosen {
+		chosen[i] = words[r.IntN(len(words))]
+	}
+	return chosen
+}
+
+// Kubernetes decides what a selector picks, by its own way of matching.
+func TestMatchesAsKubernetesDoes(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	keys, texts := []string{"a", "b", "c", "d"}, []string{"1", "2", "3", "x"}
+	picked, tried := 0, 50_000
+	for range tried {
+		var ofLabels, ofFields []string
+		for range r.IntN(5) {
+			key, value := some(r, 1, keys...)[0], some(r, 1, texts...)[0]
+			ofLabels = append(ofLabels, some(r, 1, key+"="+value, key+"!="+value, key, "!"+key, key+">1", key+"<3", key+">2",
+				key+" in ("+strings.Join(some(r, 3, texts...), ",")+")", key+" notin ("+strings.Join(some(r, 2, texts...), ",")+")")[0])
+		}
+		for range r.IntN(3) {
+			ofFields = append(ofFields, some(r, 1, "region", "tier")[0]+some(r, 1, "=", "!=")[0]+some(r, 1, "", "1", "2")[0])
+		}
+		o := &object.Object{Key: "k", Labels: map[string]string{}, Fields: some(r, 2, "", "1", "2")}
+		for _, key := range some(r, r.IntN(5), keys...) {
+			o.Labels[key] = some(r, 1, texts...)[0]
+		}
+		l, f := strings.Join(ofLabels, ","), strings.Join(ofFields, ",")
+		theirs, err := labels.Parse(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := theirs.Matches(labels.Set(o.Labels)) &&
+			fields.ParseSelectorOrDie(f).Matches(fields.Set{"region": o.Fields[0], "tier": o.Fields[1]})
+		if got := parse(t, l, f).Matches(o); got != want {
+			t.Fatalf("%q and %q: %v for the labels %v and fields %q, want %v", l, f, got, o.Labels, o.Fields, want)
+		}
+		if want {
+			picked++
+		}
+	}
+	if picked < tried/20 || picked > tried*19/20 {
+		t.Errorf("%d of %d were picked, that shows little", picked, tried)
+	}
+}
+
+// What a giant selector costs must not be much more than what any other does.
+func BenchmarkMatches(b *testing.B) {
+	o := &object.Object{Key: "team/app", Labels: map[string]string{"app": "shop", "env": "prod", "tier": "web"}}
+	var many, values []string
+	for i := range selector.MaxRequirements - 1 {
+		many = append(many, fmt.Sprintf("a%d!=x", i))
+		values = append(values, fmt.Sprintf("v%d", i))
+	}
+	for name, text := range map[string]string{
+		"one":        "app=shop",
+		"three":      "app=shop,env!=test,tier in (web,db)",
+		"many":       strings.Join(many, ","),
+		"manyValues": "app notin (" + strings.Join(values, ",") + ")",
+	} {
+		s, err := selector.ParseLabels(text)
+		if err != nil {
+			b.Fatal(err)
+		}
+		theirs, err := labels.Parse(text)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				s.Matches(o)
+			}
+		})
+		b.Run(name+"/kubernetes", func(b *testing.B) {
+			for b.Loop() {
+				theirs.Matches(labels.Set(o.Labels))
+			}
+		})
+	}
+}

@@ -1,0 +1,33 @@
+package server
+
+import "time"
+
+// arrivalPatience is how long a connection waits that its host begins too soon. It is
+// half of what it has for its first words, and a small part of the twenty seconds that
+// clients of gRPC wait for those of the server.
+const arrivalPatience = connectionTimeout / 2
+
+// arrivals says how often a host may begin a connection, which costs more than
+// anything else that it can do without being known: a handshake, buffers, goroutines.
+// Those that come too soon wait: so a thousand clients behind one address that come at
+// once all get through, and who connects again and again is slowed down. A refusal
+// would only have both come back.
+type arrivals struct{ buckets }
+
+func newArrivals(perSecond float64, burst int) *arrivals {
+	return &arrivals{newBuckets(perSecond, burst)}
+}
+
+// next returns how long a connection that has come now has to wait, or false if that is
+// too long. Nil has nobody wait.
+func (a *arrivals) next(c client, now time.Time) (wait time.Duration, ok bool) {
+	if a == nil {
+		return 0, true
+	}
+	turn := a.of(c).ReserveN(now, 1)
+	if wait = turn.DelayFrom(now); wait > arrivalPatience {
+		turn.CancelAt(now)
+		return 0, false
+	}
+	return wait, true
+}
