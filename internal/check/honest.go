@@ -87,6 +87,10 @@ func stale(v *verdict, t *Truth, s *Stream, stream int) {
 	}
 }
 
+// lastWord is how long before the end of a stream the bookmark that says where it ends
+// comes at most. When the store comes back in between there is more behind it.
+const lastWord = time.Second
+
 // unheard looks for bookmarks that came while no server heard of the store, and so
 // none could know that there was nothing to tell. The first message of a stream may
 // be one, because it says where the stream begins, and the last, because it says where
@@ -98,6 +102,9 @@ func unheard(v *verdict, t *Truth, s *Stream, stream int) {
 	}
 	for i := 1; i < last; i++ {
 		m := &s.Messages[i]
+		if m.Kind == object.Bookmark && !s.Ended.IsZero() && s.Ended.Sub(m.At) <= lastWord {
+			continue
+		}
 		for _, severed := range t.Severed {
 			if m.Kind == object.Bookmark && m.At.After(severed.From) && m.At.Before(severed.To) {
 				v.broken(place{stream, i}, "a bookmark at %d although nobody has heard of the store since%s", m.Position.Revision, clock(severed.From))

@@ -92,6 +92,7 @@ func correctWhileSevered() map[string]*check.History {
 		"where it begins":      timed(22, 40, fromNow(bookmark(3), bookmark(3)), 23, 31),
 		"before its end":       timed(0, 25, start(bookmark(3), draining(3)), 1, 2, 3, 24, 25),
 		"before it is cut off": timed(0, 25, start(bookmark(3)), 1, 2, 3, 24),
+		"and back in time":     timed(0, 30, start(bookmark(3), bookmark(3), draining(3)), 1, 2, 3, 29, 30, 30),
 		"not asked for":        with(timed(0, 40, start(bookmark(3), bookmark(3)), 1, 2, 3, 24, 33), func(h *check.History) { h.Bookmarks = 0 }),
 	}
 }
