@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
@@ -42,19 +43,12 @@ func (s *Server) unaryCall(ctx context.Context, req any, info *grpc.UnaryServerI
 func (s *Server) streamCall(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	c := &call{}
 	ctx := stream.Context()
-	err := handler(srv, &calledStream{stream, context.WithValue(ctx, callKey{}, c)})
+	called := middleware.WrapServerStream(stream)
+	called.WrappedContext = context.WithValue(ctx, callKey{}, c)
+	err := handler(srv, called)
 	s.auditStream(ctx, c, info.FullMethod, err)
 	return err
 }
-
-// calledStream is a stream with the context of its call.
-type calledStream struct {
-	grpc.ServerStream
-	ctx context.Context
-}
-
-// Context implements grpc.ServerStream.
-func (s *calledStream) Context() context.Context { return s.ctx }
 
 func (s *Server) unaryRequest(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	callOf(ctx).identity = access.From(ctx)

@@ -218,16 +218,7 @@ func (e *limitError) metadata() map[string]string {
 func (l *limits) watch(ctx context.Context) (giveBack func(), err error) {
 	c := clientOf(ctx)
 	giveBack, err = l.watchers.take(c)
-	full, ok := errors.AsType[*fullError](err)
-	switch {
-	case !ok:
-		return giveBack, err
-	case full.own:
-		return nil, &limitError{
-			reason: ReasonTooManyWatchersOfClient, what: "watches", limit: float64(full.limit), client: c.String(), after: placeDelay,
-		}
-	}
-	return nil, &limitError{reason: ReasonTooManyWatchers, what: "watches", limit: float64(full.limit), after: placeDelay}
+	return giveBack, noPlace(err, c, "watches", ReasonTooManyWatchers, ReasonTooManyWatchersOfClient)
 }
 
 // selector takes a place for the interest of a watch, which must be given back, if it
@@ -239,16 +230,21 @@ func (l *limits) selector(ctx context.Context, resource *Resource, i *dispatch.I
 	}
 	c := clientOf(ctx)
 	giveBack, err = l.selectors.take(c, selection{resource.Name, i.Scope, i.Selector.String(), i.View})
+	return giveBack, noPlace(err, c, "different selectors", ReasonTooManySelectors, ReasonTooManySelectorsOfClient)
+}
+
+// noPlace returns what a client is told that has found no place, because there are no
+// more or because it has as many as it may have itself. Other errors stay what they are.
+func noPlace(err error, c client, what string, total, own Reason) error {
 	full, ok := errors.AsType[*fullError](err)
-	switch {
-	case !ok:
-		return giveBack, err
-	case full.own:
-		return nil, &limitError{
-			reason: ReasonTooManySelectorsOfClient, what: "different selectors", limit: float64(full.limit), client: c.String(), after: placeDelay,
-		}
+	if !ok {
+		return err
 	}
-	return nil, &limitError{reason: ReasonTooManySelectors, what: "different selectors", limit: float64(full.limit), after: placeDelay}
+	told := &limitError{reason: total, what: what, limit: float64(full.limit), after: placeDelay}
+	if full.own {
+		told.reason, told.client = own, c.String()
+	}
+	return told
 }
 
 // list takes room for the response of a list, before anybody knows how large it

@@ -61,19 +61,14 @@ func (r *rates) Limit(ctx context.Context) error {
 	if bucket.AllowN(now, 1) {
 		return nil
 	}
-	err := r.exceeded(c, now)
+	missing := max(1-bucket.TokensAt(now), 0)
+	const rounding = time.Microsecond
+	err := &limitError{
+		reason: ReasonRateLimited, what: "requests per second", limit: float64(r.perSecond), client: c.String(),
+		after: max(time.Duration(missing/float64(r.perSecond)*float64(time.Second))+rounding, time.Millisecond),
+	}
 	callOf(ctx).refused = err
 	return err
-}
-
-// exceeded returns what a client is told that has no token left.
-func (b *buckets) exceeded(c client, now time.Time) *limitError {
-	missing := max(1-b.of(c).TokensAt(now), 0)
-	const rounding = time.Microsecond
-	return &limitError{
-		reason: ReasonRateLimited, what: "requests per second", limit: float64(b.perSecond), client: c.String(),
-		after: max(time.Duration(missing/float64(b.perSecond)*float64(time.Second))+rounding, time.Millisecond),
-	}
 }
 
 // counted matches what counts as a request. Whether the server is healthy can be
