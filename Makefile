@@ -46,7 +46,7 @@ binaries: ## Build reproducible static binaries below dist/ for PLATFORMS
 dist: binaries ## The same, with what they are made of (CycloneDX) and checksums
 	@for binary in $(foreach platform,$(PLATFORMS),$(DIST)/$(platform)/fanoutd $(DIST)/$(platform)/fanoutctl); do \
 		echo "$$binary.cdx.json"; \
-		$(SBOM) bin -json -noserial -output $$binary.cdx.json $$binary 2>/dev/null; \
+		$(SBOM) bin -json -noserial -output $$binary.cdx.json $$binary; \
 	done
 	cd $(DIST) && sha256sum */fanoutd */fanoutctl */*.cdx.json > SHA256SUMS
 

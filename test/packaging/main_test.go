@@ -1,10 +1,12 @@
 package packaging
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -13,7 +15,15 @@ import (
 // root is the repository.
 const root = "../.."
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// dir holds the server while the tests run.
+var dir string
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
 
 // run runs a command in a folder and returns what it writes to standard output.
 func run(t *testing.T, dir string, environ []string, name string, args ...string) string {
@@ -29,11 +39,26 @@ func run(t *testing.T, dir string, environ []string, name string, args ...string
 	return string(out)
 }
 
-// fanoutd builds the server and returns where it is.
+var build = sync.OnceValues(func() (path string, err error) {
+	if dir, err = os.MkdirTemp("", "packaging-"); err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, "fanoutd")
+	cmd := exec.Command("go", "build", "-o", path, "./cmd/fanoutd")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build fanoutd: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// fanoutd returns where the server is, which is built once.
 func fanoutd(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "fanoutd")
-	run(t, root, nil, "go", "build", "-o", path, "./cmd/fanoutd")
+	path, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
 	return path
 }
 
