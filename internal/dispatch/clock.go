@@ -10,7 +10,8 @@ import (
 // silent though something does. A watcher whose options want neither never looks
 // at it.
 type clock struct {
-	timer *time.Timer // nil until there is something to wait for
+	timer *time.Timer // wakes the watcher; nil until there is something to wait for
+	rings time.Time   // when it does; zero: it does not
 	spoke time.Time   // when the watcher was last told anything
 	live  time.Time   // when it was last told live events
 	last  bool        // the last bookmark has been sent
@@ -45,45 +46,51 @@ func (c *clock) note(o *Options, kind object.MessageKind) {
 	}
 }
 
-// hold returns a channel to wait for before live events may be sent again, or nil.
-func (c *clock) hold(o *Options) <-chan time.Time {
+// hold reports whether live events have to wait. Then wake is called when they need
+// not any more.
+func (c *clock) hold(o *Options, wake func()) bool {
 	if o.BatchDelay == 0 {
-		return nil
+		return false
 	}
-	wait := o.BatchDelay - time.Since(c.live)
-	if !o.LastBookmark.IsZero() {
-		wait = min(wait, time.Until(o.LastBookmark))
+	until := c.live.Add(o.BatchDelay)
+	if !o.LastBookmark.IsZero() && o.LastBookmark.Before(until) {
+		until = o.LastBookmark
 	}
-	if wait <= 0 {
-		return nil
+	if !time.Now().Before(until) {
+		return false
 	}
-	return c.after(wait)
+	c.set(until, wake)
+	return true
 }
 
-// alarm returns a channel to wait for before the next bookmark is due, or nil.
-func (c *clock) alarm(o *Options) <-chan time.Time {
-	var wait time.Duration
-	switch {
-	case o.BookmarkInterval > 0:
-		wait = o.BookmarkInterval - time.Since(c.spoke)
-		if !c.last && !o.LastBookmark.IsZero() {
-			wait = min(wait, time.Until(o.LastBookmark))
-		}
-	case !c.last && !o.LastBookmark.IsZero():
-		wait = time.Until(o.LastBookmark)
-	default:
-		return nil
+// alarm has wake called when the next bookmark is due.
+func (c *clock) alarm(o *Options, wake func()) {
+	var at time.Time
+	if o.BookmarkInterval > 0 {
+		at = c.spoke.Add(o.BookmarkInterval)
 	}
-	return c.after(wait)
+	if !c.last && !o.LastBookmark.IsZero() && (at.IsZero() || o.LastBookmark.Before(at)) {
+		at = o.LastBookmark
+	}
+	if !at.IsZero() {
+		c.set(at, wake)
+	}
 }
 
-func (c *clock) after(d time.Duration) <-chan time.Time {
+// set has wake called at a time, or before that: a watcher that is told something all
+// the time would set its timer all the time, which costs more than to look once too
+// often.
+func (c *clock) set(at time.Time, wake func()) {
+	now := time.Now()
+	if c.rings.After(now) && !c.rings.After(at) {
+		return
+	}
+	c.rings = at
 	if c.timer == nil {
-		c.timer = time.NewTimer(d)
+		c.timer = time.AfterFunc(at.Sub(now), wake)
 	} else {
-		c.timer.Reset(d)
+		c.timer.Reset(at.Sub(now))
 	}
-	return c.timer.C
 }
 
 func (c *clock) stop() {

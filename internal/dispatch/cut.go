@@ -13,6 +13,7 @@ type cut struct {
 	bytes   int             // their size
 	upto    object.Revision // the last revision that is complete, if the message ends here
 	partial bool            // the message ends inside a revision
+	full    bool            // something was offered that the message does not have
 
 	current  object.Revision // the revision of the last event
 	previous struct {        // the message as it was before current began
@@ -29,6 +30,7 @@ func (c *cut) take(at object.Revision, size int) bool {
 		c.current = at
 	}
 	if c.taken > 0 && c.bytes+size > c.limit {
+		c.full = true
 		if c.previous.taken > 0 {
 			c.taken, c.bytes, c.upto = c.previous.taken, c.previous.bytes, c.previous.upto
 		} else {

@@ -262,19 +262,29 @@ func (d *Dispatcher) Watch(i Interest, b Begin, o Options) *Watcher {
 		o.BatchDelay = min(o.BatchDelay, o.BookmarkInterval)
 	}
 	n := int(d.shard.Add(1)) % len(d.wakers)
-	return &Watcher{
+	w := &Watcher{
 		dispatcher: d,
 		feed:       f,
 		options:    o,
 		shard:      &f.shards[n],
 		slot:       -1,
-		wake:       make(chan struct{}, 1),
+		wake:       o.Wake,
 		step:       b.first,
 		epoch:      b.at.Epoch,
 		cursor:     b.at.Revision,
 		needed:     b.needed,
 		exact:      b.exact,
 	}
+	if w.wake == nil {
+		w.woken = make(chan struct{}, 1)
+		w.wake = func() {
+			select {
+			case w.woken <- struct{}{}:
+			default: // was woken already
+			}
+		}
+	}
+	return w
 }
 
 // keep has the memo of a feed dropped when it is out of date, and looks after those of

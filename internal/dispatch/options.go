@@ -47,4 +47,8 @@ type Options struct {
 	// BatchDelay is how long after a message with live events the next one waits
 	// for more of them. Zero: not at all.
 	BatchDelay time.Duration
+
+	// Wake is called when there may be something to say after [Watcher.Try] or
+	// [Watcher.Poll] had nothing. It must not block. Nil: Next waits for that.
+	Wake func()
 }

@@ -50,10 +50,7 @@ func (s *shard) wakeAll(buffer []*Watcher) []*Watcher {
 	}
 	s.mu.Unlock()
 	for _, w := range buffer {
-		select {
-		case w.wake <- struct{}{}:
-		default: // has a wake-up waiting already
-		}
+		w.wake()
 	}
 	clear(buffer)
 	return buffer

@@ -28,13 +28,14 @@ type batch struct {
 	arrived time.Time // see Message.Arrived
 }
 
-// Watcher is the serving end of one watch: a cursor on a feed. Next and Position
-// are called by one goroutine at a time, Close once, after the last Next.
+// Watcher is the serving end of one watch: a cursor on a feed. Next, Try, Poll, Settle
+// and Position are called by one goroutine at a time, Close once, after the last of them.
 type Watcher struct {
 	dispatcher *Dispatcher
 	feed       *feed
 	options    Options
-	wake       chan struct{} // capacity 1: look again
+	wake       func()        // look again; called by anybody at any time
+	woken      chan struct{} // capacity 1: wake was called; nil where that is what others wait for
 
 	shard *shard
 	slot  int // guarded by shard.mu: index among the parked, or -1
@@ -50,6 +51,7 @@ type Watcher struct {
 	exact   object.Revision // a snapshot must be of this revision; 0: of none in particular
 	catchUp catchUp
 	version uint64 // of the feed when it was last read
+	more    bool   // the log had more than the message that Poll has returned
 	clock   clock
 }
 
@@ -67,30 +69,16 @@ const (
 
 // Next waits for the next message. It returns ctx.Err() when ctx ends first,
 // [ErrStopped] when the dispatcher does, and [*LostError] or [*EpochError] where a
-// watcher who wants every event cannot have it.
+// watcher who wants every event cannot have it. It is not for watchers who have
+// [Options.Wake].
 func (w *Watcher) Next(ctx context.Context) (Message, error) {
 	for {
-		var alarm <-chan time.Time
-		if w.step == live {
-			alarm = w.clock.hold(&w.options)
-		}
-		if alarm == nil {
-			m, ok, err := w.poll()
-			if !ok && err == nil {
-				m, ok = w.bookmark()
-			}
-			if ok || err != nil {
-				w.clock.note(&w.options, m.Header.Kind)
-				return m, err
-			}
-			if !w.park() {
-				continue
-			}
-			alarm = w.clock.alarm(&w.options)
+		m, ok, err := w.Try()
+		if ok || err != nil {
+			return m, err
 		}
 		select {
-		case <-w.wake:
-		case <-alarm:
+		case <-w.woken:
 		case <-ctx.Done():
 			return Message{}, ctx.Err()
 		case <-w.dispatcher.stopped:
@@ -98,6 +86,33 @@ func (w *Watcher) Next(ctx context.Context) (Message, error) {
 		}
 	}
 }
+
+// Try returns the next message, or false if there is nothing to say now: the watcher is
+// woken when that may have changed. It does not wait for anything to happen, but for
+// what it has to do itself. Errors are those of Next.
+func (w *Watcher) Try() (Message, bool, error) {
+	for {
+		if w.step == live && w.clock.hold(&w.options, w.wake) {
+			return Message{}, false, nil
+		}
+		m, ok, err := w.poll()
+		if !ok && err == nil {
+			m, ok = w.bookmark()
+		}
+		if ok || err != nil {
+			w.clock.note(&w.options, m.Header.Kind)
+			return m, ok, err
+		}
+		if w.park() {
+			w.clock.alarm(&w.options, w.wake)
+			return Message{}, false, nil
+		}
+	}
+}
+
+// Stopped returns a channel that is closed when nothing comes from the dispatcher any
+// more.
+func (w *Watcher) Stopped() <-chan struct{} { return w.dispatcher.stopped }
 
 // Position returns the position at which a watch can be resumed without missing
 // or repeating anything that was returned by Next. Its revision is 0 where that is
@@ -238,24 +253,34 @@ func (w *Watcher) nextEvents() (batch, result) {
 	// The order matters: through first. The view is then at least as new.
 	through := w.through()
 	v := w.feed.view.Load()
-	logged := v.after.Epoch == w.epoch && w.cursor >= v.after.Revision && through >= to
+	logged := w.in(v) && through >= to
 	switch {
 	case w.mergeTo > 0, w.options.Latest && w.sent == 0 && !(logged && v.distinct(w.cursor)):
 		return w.merged()
 	case logged:
-		pieces, end, arrived := v.read(w.cursor, w.sent, w.dispatcher.cfg.MessageBytes)
-		if w.options.Latest && end.partial {
-			// What happens before the rest of the revision is sent is merged with
-			// what waits behind it, not with what was sent.
-			w.mergeTo = end.current
-		}
-		return batch{pieces, end.taken, w.dispatcher.began.Add(arrived)}, w.moved(end, through)
+		b, end := w.take(v, nil)
+		return b, w.moved(end, through)
 	}
 	p := w.shared(partKey{kind: object.Replay, mark: w.here()}, w.replayPart)
 	if p.lost {
 		return batch{}, lostHistory
 	}
 	return p.batch(), w.moved(p.end, p.through)
+}
+
+// in reports whether the view has all events after the cursor.
+func (w *Watcher) in(v *view) bool { return v.after.Epoch == w.epoch && w.cursor >= v.after.Revision }
+
+// take takes the events after the cursor from the log. It appends their pieces to those
+// given.
+func (w *Watcher) take(v *view, pieces [][]byte) (batch, cut) {
+	pieces, end, arrived := v.read(w.cursor, w.sent, w.dispatcher.cfg.MessageBytes, pieces)
+	if w.options.Latest && end.partial {
+		// What happens before the rest of the revision is sent is merged with
+		// what waits behind it, not with what was sent.
+		w.mergeTo = end.current
+	}
+	return batch{pieces, end.taken, w.dispatcher.began.Add(arrived)}, end
 }
 
 // through returns the revision of the watcher's epoch up to which everything is in

@@ -15,7 +15,6 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
-	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/version"
 )
@@ -191,12 +190,12 @@ func (a *admin) describe(s *session) *fanoutv1.WatcherStatus {
 	if s.catching.Load() {
 		w.State = fanoutv1.WatcherStatus_STATE_CATCHING_UP
 	}
-	watcher, ok := s.watcher.(*dispatch.Watcher)
+	watcher, ok := s.watcher.(*live)
 	r := a.resources[s.request.GetResource()]
 	if !ok || at.Revision == 0 {
 		return w
 	}
-	backlog, lag, since := cached{r.Cacher, r.Dispatcher}.backlog(watcher, at)
+	backlog, lag, since := cached{r.Cacher, r.Dispatcher}.backlog(watcher.Watcher, at)
 	w.LagRevisions, w.Lag = &lag, durationpb.New(since)
 	if backlog.Events >= 0 {
 		w.LagEvents = new(int64(backlog.Events))

@@ -18,8 +18,11 @@ func newCodec() encoding.CodecV2 { return codec{encoding.GetCodecV2("proto")} }
 
 // Marshal implements encoding.CodecV2.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	if e, ok := v.(encoded); ok {
-		return mem.BufferSlice(e), nil
+	switch v := v.(type) {
+	case *parcel:
+		return v.pieces, nil
+	case encoded:
+		return mem.BufferSlice(v), nil
 	}
 	return c.CodecV2.Marshal(v)
 }

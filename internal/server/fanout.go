@@ -28,6 +28,7 @@ type fanout struct {
 	slow           *slowLog
 	examine        func(*session) error // why a watch may not go on, or nil
 	limits         *limits
+	lanes          *lanes
 	watchTimeLimit time.Duration // see Config
 	watchGrace     time.Duration // the same
 }

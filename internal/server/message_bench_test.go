@@ -23,8 +23,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
-// live is a message with one event.
-func live() dispatch.Message {
+// oneEvent is a message with one event.
+func oneEvent() dispatch.Message {
 	o := &object.Object{Key: "key", Value: make([]byte, 200), CreateRevision: 7, ModRevision: 7, Version: 1}
 	wire.Seal(o)
 	return dispatch.Message{
@@ -35,7 +35,7 @@ func live() dispatch.Message {
 
 // Counting a message allocates nothing.
 func TestCountingAllocatesNothing(t *testing.T) {
-	s, m, clock := &session{}, live(), watchClock{told: true}
+	s, m, clock := &session{}, oneEvent(), watchClock{told: true}
 	s.sent(&m, 200) // the epoch is taken down once
 	if n := testing.AllocsPerRun(100, func() {
 		s.sending()
@@ -80,7 +80,7 @@ func BenchmarkMessage(b *testing.B) {
 			stream := openStream(b, c.stats)
 			s := &session{}
 			to := &outlet{stream: stream, session: s, clock: watchClock{told: true}, trail: c.trail}
-			m := live()
+			m := oneEvent()
 			b.ReportAllocs()
 			for b.Loop() {
 				if c.counted {
@@ -100,7 +100,7 @@ func BenchmarkMessage(b *testing.B) {
 func BenchmarkCounting(b *testing.B) {
 	for _, kind := range []object.MessageKind{object.Bookmark, object.Live} {
 		b.Run(fmt.Sprintf("kind=%d", kind), func(b *testing.B) {
-			s, m := &session{}, live()
+			s, m := &session{}, oneEvent()
 			m.Header.Kind = kind
 			b.ReportAllocs()
 			for b.Loop() {

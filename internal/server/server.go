@@ -90,6 +90,7 @@ type Server struct {
 	sessions  *sessions
 	rights    rights
 	slow      *slowLog
+	lanes     *lanes
 
 	authenticator *access.Authenticator
 	limits        *limits
@@ -125,7 +126,7 @@ func New(cfg Config) *Server {
 		authenticator: cfg.Authenticator,
 		limits:        newLimits(cfg.Limits), refusals: exhausted{said: map[Reason]*sayings{}}, audit: cfg.Audit,
 		drainDelay: cfg.DrainDelay, drainPeriod: cfg.DrainPeriod,
-		slow: newSlowLog(cfg.SlowRequest, cfg.Log),
+		slow: newSlowLog(cfg.SlowRequest, cfg.Log), lanes: newLanes(),
 	}
 	s.rights.policy.Store(cfg.Policy)
 	for i := range cfg.Resources {
@@ -171,7 +172,7 @@ func New(cfg Config) *Server {
 	s.within = grpc.NewServer(options...)
 	s.grpc = grpc.NewServer(append(options, s.limits.connectionOptions(cfg.WatchTimeLimit, cfg.TLS != nil)...)...)
 	f := &fanout{
-		resources: s.resources, drain: s.drain, sessions: s.sessions, rights: &s.rights, slow: s.slow, examine: s.examine, limits: s.limits,
+		resources: s.resources, drain: s.drain, sessions: s.sessions, rights: &s.rights, slow: s.slow, examine: s.examine, limits: s.limits, lanes: s.lanes,
 		watchTimeLimit: cfg.WatchTimeLimit, watchGrace: cmp.Or(cfg.WatchGrace, defaultWatchGrace),
 	}
 	a := &admin{resources: s.resources, sessions: s.sessions, rights: &s.rights, since: time.Now()}
@@ -243,6 +244,7 @@ func (s *Server) Stop(ctx context.Context) {
 	}
 	stopping.Wait()
 	s.local.Wait()
+	s.lanes.workers.Stop()
 }
 
 // Reexamine looks at all watches again and ends those that may not go on, with the

@@ -69,6 +69,9 @@ func (s *session) sent(m *dispatch.Message, size int) {
 
 // blocked reports whether a message waits for the network.
 func (s *session) blocked() bool {
+	if l, ok := s.watcher.(*live); ok {
+		return !l.flight.over()
+	}
 	// The order matters: what is begun later must not look as if it were waiting.
 	begun := s.begun.Load()
 	return begun > s.messages.Load()

@@ -3,8 +3,6 @@ package server
 import (
 	"slices"
 	"time"
-
-	"github.com/fanoutd/fanoutd/internal/dispatch"
 )
 
 // WatchStats is what there is to say of the watches of a resource.
@@ -59,12 +57,12 @@ func (s *Server) WatchStats() map[string]*WatchStats {
 // waiting returns how many events wait for a watch, negative if that is not known, and
 // for how long the first of them does.
 func (r *Resource) waiting(s *session) (events int, lag time.Duration) {
-	w, ok := s.watcher.(*dispatch.Watcher)
+	w, ok := s.watcher.(*live)
 	at := s.position()
 	if !ok || at.Revision == 0 {
 		return 0, 0
 	}
-	backlog, _, lag := cached{r.Cacher, r.Dispatcher}.backlog(w, at)
+	backlog, _, lag := cached{r.Cacher, r.Dispatcher}.backlog(w.Watcher, at)
 	return backlog.Events, lag
 }
 

@@ -46,7 +46,7 @@ func (o *outlet) follow(m *dispatch.Message, after object.Revision, size int) {
 	if o.trail == nil || m.Header.Kind != object.Live || !o.trail.Wants() {
 		return
 	}
-	w, ok := o.session.watcher.(*dispatch.Watcher)
+	w, ok := o.session.watcher.(*live)
 	if !ok {
 		return
 	}

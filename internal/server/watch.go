@@ -3,10 +3,11 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -53,12 +54,19 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 		return err
 	}
 	defer forget()
+	lane, leaveLane := f.lanes.enter(ctx)
+	defer leaveLane()
+	l := newLive(lane)
+	watch.options.Wake = l.task.Ready
 	w, err := resource.source().watch(ctx, &watch)
 	if err != nil {
 		if errors.Is(context.Cause(ctx), errDraining) {
 			return errDraining
 		}
 		return err
+	}
+	if dispatched, ok := w.(*dispatch.Watcher); ok {
+		l.Watcher, w = dispatched, l
 	}
 	defer w.Close()
 	end := func(reason error) {
@@ -79,6 +87,11 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 		timer := time.AfterFunc(time.Until(expires), func() { end(access.ErrExpired) })
 		defer timer.Stop()
 	}
+	// What is compressed would be so for each watcher by itself, and by the worker that
+	// others wait for.
+	if err := grpc.SetSendCompressor(stream.Context(), encoding.Identity); err != nil {
+		return fmt.Errorf("send uncompressed: %w", err)
+	}
 	// The watcher is registered: who has the header knows that.
 	if err := stream.SendHeader(metadata.MD{}); err != nil {
 		return status.FromContextError(context.Canceled).Err() // the connection is gone, which nobody is to blame for
@@ -90,7 +103,11 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 	turn := f.limits.newTurn(ctx, &watch)
 	defer turn.end()
 	clock := watchClock{slow: f.slow, req: session.request, began: began}
-	return carry(ctx, &outlet{stream, session, turn, clock, resource.Trail, f.sessions.id}, w)
+	to := &outlet{stream: stream, session: session, turn: turn, clock: clock, trail: resource.Trail, id: f.sessions.id}
+	if l.Watcher != nil {
+		l.to, to.flight = to, l.flight
+	}
+	return carry(ctx, to, w)
 }
 
 // deniedGrace is how long a watch whose right is gone may take to send what it is
@@ -157,20 +174,41 @@ type outlet struct {
 	clock   watchClock
 	trail   Trail // nil: nobody follows writes
 	id      func(*session) string
+	flight  *flight // nil: nobody asks what is on its way
 }
 
+// send hands a message to gRPC. It waits while the client does not read.
 func (o *outlet) send(m dispatch.Message) error {
 	message := joined(m.Events, wire.AppendHeader(nil, m.Header))
+	if o.flight != nil {
+		o.flight.Ref()
+		message = append(message, o.flight)
+	}
 	o.turn.before(&m.Header)
+	if err := o.hand(&m, message, message.size()); err != nil {
+		return err
+	}
+	o.turn.after(&m.Header)
+	o.clock.sent(o.stream.Context(), &m.Header)
+	return nil
+}
+
+// sendNow hands a live message or a bookmark to gRPC. It does not wait, because nothing
+// else is on its way.
+func (o *outlet) sendNow(m *dispatch.Message, p *parcel) error {
+	p.pack(m, o.flight)
+	o.flight.Ref()
+	return o.hand(m, p, p.pieces.Len())
+}
+
+func (o *outlet) hand(m *dispatch.Message, message any, size int) error {
 	o.session.sending()
 	if err := o.stream.SendMsg(message); err != nil {
 		return err
 	}
-	size, before := mem.BufferSlice(message).Len(), object.Revision(o.session.revision.Load())
-	o.session.sent(&m, size)
-	o.turn.after(&m.Header)
-	o.clock.sent(o.stream.Context(), &m.Header)
-	o.follow(&m, before, size)
+	before := object.Revision(o.session.revision.Load())
+	o.session.sent(m, size)
+	o.follow(m, before, size)
 	return nil
 }
 

@@ -1,0 +1,63 @@
+package lane
+
+import "sync"
+
+// Lane is the work of one connection.
+type Lane struct {
+	worker *worker
+
+	mu     sync.Mutex
+	ready  []*Task // guarded by mu
+	queued bool    // guarded by mu: the lane is in its worker's queue, or the worker is at it
+}
+
+// Task is something that is done on a lane each time it is ready.
+type Task struct {
+	lane   *Lane
+	run    func()
+	queued bool // guarded by lane.mu
+}
+
+// Task returns a task of the lane. run is called by one goroutine at a time, and only
+// after [Task.Ready].
+func (l *Lane) Task(run func()) Task { return Task{lane: l, run: run} }
+
+// Ready has the task run soon. If it is about to run anyway, that is enough; if it is
+// running, it runs again. It never waits, and may be called by anybody at any time.
+func (t *Task) Ready() {
+	l := t.lane
+	l.mu.Lock()
+	if t.queued {
+		l.mu.Unlock()
+		return
+	}
+	t.queued = true
+	l.ready = append(l.ready, t)
+	wake := !l.queued
+	l.queued = true
+	l.mu.Unlock()
+	if wake {
+		l.worker.enqueue(l)
+	}
+}
+
+// take returns the tasks that are ready. The worker lends memory for the next ones.
+func (l *Lane) take(buffer []*Task) []*Task {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	taken := l.ready
+	l.ready = buffer[:0]
+	for _, t := range taken {
+		t.queued = false
+	}
+	return taken
+}
+
+// rest reports whether something became ready since take. If not, the lane is queued
+// no longer.
+func (l *Lane) rest() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.queued = len(l.ready) > 0
+	return l.queued
+}

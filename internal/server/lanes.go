@@ -1,0 +1,48 @@
+package server
+
+import (
+	"context"
+	"runtime"
+	"sync"
+
+	"google.golang.org/grpc/peer"
+
+	"github.com/fanoutd/fanoutd/internal/lane"
+)
+
+// lanes are the lanes of the connections that have watches.
+type lanes struct {
+	workers *lane.Workers // one for each processor
+
+	mu sync.Mutex
+	of map[*peer.Peer]*countedLane // guarded by mu; gRPC has one peer for each connection
+}
+
+type countedLane struct {
+	*lane.Lane
+	watches int // guarded by lanes.mu
+}
+
+func newLanes() *lanes {
+	return &lanes{workers: lane.Start(runtime.GOMAXPROCS(0)), of: map[*peer.Peer]*countedLane{}}
+}
+
+// enter returns the lane of the connection that a watch comes over. It has to be left.
+func (l *lanes) enter(ctx context.Context) (on *lane.Lane, leave func()) {
+	connection, _ := peer.FromContext(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	counted := l.of[connection]
+	if counted == nil {
+		counted = &countedLane{Lane: l.workers.Lane()}
+		l.of[connection] = counted
+	}
+	counted.watches++
+	return counted.Lane, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if counted.watches--; counted.watches == 0 {
+			delete(l.of, connection)
+		}
+	}
+}
