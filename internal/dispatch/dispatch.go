@@ -254,7 +254,9 @@ func (d *Dispatcher) Watch(i Interest, b Begin, o Options) *Watcher {
 		d.index.add(f)
 		d.stats.interests.Store(int64(len(d.feeds)))
 	}
-	f.watchers++
+	if f.watchers++; f.watchers > 1 {
+		f.shared.Store(true)
+	}
 	d.mu.Unlock()
 
 	if o.BookmarkInterval > 0 {

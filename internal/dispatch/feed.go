@@ -14,6 +14,8 @@ type feed struct {
 	version  atomic.Uint64 // counts changes of view; see Watcher.park
 	shards   []shard       // the parked watchers, one shard for each waker
 	memo     memo
+	tellings tellings
+	shared   atomic.Bool // there was more than one watcher at some time
 
 	// What follows is guarded by the dispatcher's mutex.
 
@@ -54,6 +56,7 @@ func (f *feed) append(e entry, event []byte) {
 func (f *feed) forgetOldest() {
 	s := f.next.segments[0]
 	f.next.after.Revision = s.entries[s.n-1].at
+	f.tellings.forget()
 	f.next.segments = slices.Clone(f.next.segments[1:])
 	f.budget.remove(s)
 }
@@ -70,6 +73,7 @@ func (f *feed) forget() {
 		f.budget.remove(s)
 	}
 	f.next.segments = nil
+	f.tellings.forget()
 }
 
 // publish shows readers everything that was appended. Their view changes before

@@ -87,6 +87,12 @@ func (v *view) shown(i int) int {
 	return v.segments[i].n
 }
 
+// before reports whether all events of the view come before or at the cursor.
+func (v *view) before(cursor object.Revision) bool {
+	n := len(v.segments)
+	return n == 0 || v.segments[n-1].entries[v.last-1].at <= cursor
+}
+
 // distinct reports whether the events after the cursor are of different keys, all
 // of them, so that there is nothing to merge. It may say no where they are.
 func (v *view) distinct(cursor object.Revision) bool {
@@ -118,15 +124,14 @@ func (v *view) distinct(cursor object.Revision) bool {
 }
 
 // read returns the events after the cursor as they are sent, leaving out the
-// first skip of them, how the message ends, and when the first change arrived. It
-// appends to the pieces given.
-func (v *view) read(cursor object.Revision, skip, limit int, pieces [][]byte) (_ [][]byte, end cut, arrived time.Duration) {
+// first skip of them, how the message ends, and when the first change arrived.
+func (v *view) read(cursor object.Revision, skip, limit int) (pieces [][]byte, end cut, arrived time.Duration) {
 	end = cut{limit: limit, upto: cursor}
 	si := sort.Search(len(v.segments), func(i int) bool {
 		return v.segments[i].entries[v.shown(i)-1].at > cursor
 	})
 	if si == len(v.segments) {
-		return pieces, end, 0
+		return nil, end, 0
 	}
 	ei := sort.Search(v.shown(si), func(i int) bool { return v.segments[si].entries[i].at > cursor })
 	for skip > 0 && si < len(v.segments) {

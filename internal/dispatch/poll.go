@@ -14,13 +14,13 @@ const (
 
 // Poll is [Watcher.Try] for those who serve many watchers in turn and must not keep the
 // others waiting: it says what can be said at once, which is what the log has, and that
-// nothing happens. It writes the message to m, whose memory it uses.
-func (w *Watcher) Poll(m *Message) Outcome {
+// nothing happens.
+func (w *Watcher) Poll() (*Telling, Outcome) {
 	if w.step != live {
-		return Elsewhere
+		return nil, Elsewhere
 	}
 	if w.clock.hold(&w.options, w.wake) {
-		return Nothing
+		return nil, Nothing
 	}
 	for {
 		w.version = w.feed.version.Load()
@@ -28,30 +28,58 @@ func (w *Watcher) Poll(m *Message) Outcome {
 		through := w.through()
 		v := w.feed.view.Load()
 		if !w.in(v) || w.mergeTo > 0 || w.options.Latest && w.sent == 0 && !v.distinct(w.cursor) {
-			return Elsewhere
+			return nil, Elsewhere
 		}
-		cursor, sent := w.cursor, w.sent
-		b, end := w.take(v, m.Events[:0])
-		result := w.moved(end, through)
-		if w.options.EveryEvent && cursor < w.dispatcher.cfg.Source.State().Relisted() {
-			w.cursor, w.sent = cursor, sent
-			return Elsewhere
+		t := w.telling(v)
+		if w.options.EveryEvent && w.cursor < w.dispatcher.cfg.Source.State().Relisted() {
+			return nil, Elsewhere
 		}
-		if w.more = end.full; result == someEvents {
-			*m = w.message(object.Live, b)
+		if t != nil {
+			if w.options.Latest && t.end.partial {
+				w.mergeTo = t.end.current // see nextEvents
+			}
+			w.moved(t.end, through)
+			w.more = t.end.full
 			w.clock.note(&w.options, object.Live)
-			return Told
+			return t, Told
 		}
+		w.moved(cut{upto: w.cursor}, through)
+		w.more = false
 		if quiet, ok := w.bookmark(); ok {
-			*m = quiet
 			w.clock.note(&w.options, object.Bookmark)
-			return Told
+			return &Telling{Message: quiet}, Told
 		}
 		if w.park() {
 			w.clock.alarm(&w.options, w.wake)
-			return Nothing
+			return nil, Nothing
 		}
 	}
+}
+
+// telling returns the message with what the view has after the cursor, or nil if it has
+// nothing.
+func (w *Watcher) telling(v *view) *Telling {
+	if v.before(w.cursor) {
+		return nil
+	}
+	from := telling{v, w.cursor, w.sent}
+	if t := w.feed.tellings.find(from); t != nil {
+		return t
+	}
+	pieces, end, arrived := v.read(w.cursor, w.sent, w.dispatcher.cfg.MessageBytes)
+	if end.taken == 0 {
+		return nil
+	}
+	t := &Telling{from: from, end: end, Message: Message{
+		Events: pieces, Count: end.taken, Arrived: w.dispatcher.began.Add(arrived),
+		Header: object.Header{
+			Kind: object.Live, Position: object.Position{Epoch: w.epoch, Revision: end.upto}, Partial: end.partial,
+		},
+	}}
+	if w.feed.shared.Load() {
+		w.feed.tellings.add(t)
+	}
+	return t
 }
 
 // Settle has the watcher woken when there is something to say after the message that

@@ -258,8 +258,13 @@ func (w *Watcher) nextEvents() (batch, result) {
 	case w.mergeTo > 0, w.options.Latest && w.sent == 0 && !(logged && v.distinct(w.cursor)):
 		return w.merged()
 	case logged:
-		b, end := w.take(v, nil)
-		return b, w.moved(end, through)
+		pieces, end, arrived := v.read(w.cursor, w.sent, w.dispatcher.cfg.MessageBytes)
+		if w.options.Latest && end.partial {
+			// What happens before the rest of the revision is sent is merged with
+			// what waits behind it, not with what was sent.
+			w.mergeTo = end.current
+		}
+		return batch{pieces, end.taken, w.dispatcher.began.Add(arrived)}, w.moved(end, through)
 	}
 	p := w.shared(partKey{kind: object.Replay, mark: w.here()}, w.replayPart)
 	if p.lost {
@@ -270,18 +275,6 @@ func (w *Watcher) nextEvents() (batch, result) {
 
 // in reports whether the view has all events after the cursor.
 func (w *Watcher) in(v *view) bool { return v.after.Epoch == w.epoch && w.cursor >= v.after.Revision }
-
-// take takes the events after the cursor from the log. It appends their pieces to those
-// given.
-func (w *Watcher) take(v *view, pieces [][]byte) (batch, cut) {
-	pieces, end, arrived := v.read(w.cursor, w.sent, w.dispatcher.cfg.MessageBytes, pieces)
-	if w.options.Latest && end.partial {
-		// What happens before the rest of the revision is sent is merged with
-		// what waits behind it, not with what was sent.
-		w.mergeTo = end.current
-	}
-	return batch{pieces, end.taken, w.dispatcher.began.Add(arrived)}, end
-}
 
 // through returns the revision of the watcher's epoch up to which everything is in
 // the feeds, or 0. Revisions of another epoch say nothing.

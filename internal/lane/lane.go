@@ -1,9 +1,13 @@
 package lane
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // Lane is the work of one connection.
 type Lane struct {
+	number int // of the worker
 	worker *worker
 
 	mu     sync.Mutex
@@ -11,16 +15,19 @@ type Lane struct {
 	queued bool    // guarded by mu: the lane is in its worker's queue, or the worker is at it
 }
 
+// Worker returns the number of the worker, from 0.
+func (l *Lane) Worker() int { return l.number }
+
 // Task is something that is done on a lane each time it is ready.
 type Task struct {
 	lane   *Lane
-	run    func()
+	run    func(now time.Time)
 	queued bool // guarded by lane.mu
 }
 
 // Task returns a task of the lane. run is called by one goroutine at a time, and only
-// after [Task.Ready].
-func (l *Lane) Task(run func()) Task { return Task{lane: l, run: run} }
+// after [Task.Ready]. It is told the time, which it costs something to ask for.
+func (l *Lane) Task(run func(now time.Time)) Task { return Task{lane: l, run: run} }
 
 // Ready has the task run soon. If it is about to run anyway, that is enough; if it is
 // running, it runs again. It never waits, and may be called by anybody at any time.

@@ -2,8 +2,10 @@ package lane
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Workers do the work of all lanes.
@@ -32,10 +34,17 @@ func (w *Workers) Stop() {
 	w.done.Wait()
 }
 
+// Len returns how many workers there are.
+func (w *Workers) Len() int { return len(w.workers) }
+
 // Lane returns a new lane, of the worker whose turn it is.
 func (w *Workers) Lane() *Lane {
-	return &Lane{worker: w.workers[int(w.next.Add(1))%len(w.workers)]}
+	n := int(w.next.Add(1)) % len(w.workers)
+	return &Lane{number: n, worker: w.workers[n]}
 }
+
+// timely is how many tasks are told the same time.
+const timely = 32
 
 type worker struct {
 	mu     sync.Mutex
@@ -89,8 +98,11 @@ func (w *worker) work(ctx context.Context) {
 // serve runs what is ready on a lane, and returns memory for the next one.
 func (w *worker) serve(l *Lane, buffer []*Task) []*Task {
 	tasks := l.take(buffer)
-	for _, t := range tasks {
-		t.run()
+	for some := range slices.Chunk(tasks, timely) {
+		now := time.Now()
+		for _, t := range some {
+			t.run(now)
+		}
 	}
 	clear(tasks)
 	if l.rest() {

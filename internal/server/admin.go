@@ -174,6 +174,7 @@ func (c *checker) order(field string, o fanoutv1.ListWatchersRequest_Order) bool
 // describe returns what is known of a session.
 func (a *admin) describe(s *session) *fanoutv1.WatcherStatus {
 	at := s.position()
+	messages, bytes := s.told()
 	w := &fanoutv1.WatcherStatus{
 		Id:        a.sessions.id(s),
 		Peer:      s.peer,
@@ -184,10 +185,10 @@ func (a *admin) describe(s *session) *fanoutv1.WatcherStatus {
 		State:     fanoutv1.WatcherStatus_STATE_LIVE,
 		Blocked:   s.blocked(),
 		Position:  position(at),
-		Messages:  s.messages.Load(),
-		Bytes:     s.bytes.Load(),
+		Messages:  messages,
+		Bytes:     bytes,
 	}
-	if s.catching.Load() {
+	if s.catchingUp() {
 		w.State = fanoutv1.WatcherStatus_STATE_CATCHING_UP
 	}
 	watcher, ok := s.watcher.(*live)

@@ -6,42 +6,28 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// flight is what a watch has handed to gRPC and gRPC has not written to the buffer of
-// the connection yet. It is the last piece of each message, an empty one, of which gRPC
-// counts the references as it does of others. Of streams that have ended it may forget
-// some, so nobody waits for them.
+// flight is the last piece of messages, an empty one. gRPC counts the references of it
+// as of others, and so tells when it has written what comes before it to the buffer of
+// the connection. Of streams that have ended it may forget some, so nobody waits for
+// them.
 type flight struct {
 	mem.Buffer // empty; for what is not said here
 
 	references atomic.Int32
-	landing    func() // before nothing is on its way any more
-	landed     func() // after that
+	landed     func() // called on goroutines of gRPC
 }
 
-func newFlight(landing, landed func()) *flight {
-	return &flight{Buffer: mem.SliceBuffer(nil), landing: landing, landed: landed}
-}
+func newFlight(landed func()) *flight { return &flight{Buffer: mem.SliceBuffer(nil), landed: landed} }
 
-// over reports whether nothing is on its way. gRPC then has room for a message, and
-// does not make who sends it wait.
+// over reports whether everything has been written that a flight was put behind.
 func (f *flight) over() bool { return f.references.Load() == 0 }
 
 // Ref implements mem.Buffer.
 func (f *flight) Ref() { f.references.Add(1) }
 
-// Free implements mem.Buffer. It is called on goroutines of gRPC.
+// Free implements mem.Buffer.
 func (f *flight) Free() {
-	for {
-		n := f.references.Load()
-		if n == 1 {
-			f.landing()
-		}
-		if !f.references.CompareAndSwap(n, n-1) {
-			continue
-		}
-		if n == 1 {
-			f.landed()
-		}
-		return
+	if f.references.Add(-1) == 0 {
+		f.landed()
 	}
 }

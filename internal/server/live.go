@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/lane"
@@ -16,9 +17,11 @@ import (
 // what happens, the worker of its connection sends them, with those of the other watches
 // of the connection, and Next waits until that ends.
 //
-// A worker has no time to wait. So it sends a message only when the one before it has
-// left for the buffer of the connection; what happens meanwhile is in the next one. A
-// client that does not read has one message on its way, and costs nobody any time.
+// A worker has no time to wait. gRPC makes who sends wait when 64 KiB of a stream have
+// not been written to the buffer of the connection, so the worker keeps what may be on
+// its way below that: of some messages it has gRPC tell when they are written. What
+// happens meanwhile is in the next message. A client that does not read has a few
+// messages on their way, and costs nobody any time.
 type live struct {
 	*dispatch.Watcher
 	to     *outlet
@@ -28,15 +31,26 @@ type live struct {
 	due    atomic.Bool // the task is to run when the flight is over
 
 	mu      sync.Mutex
-	serving bool             // guarded by mu: the worker serves, and nobody else
-	failure error            // guarded by mu: what the worker has failed with
-	message dispatch.Message // guarded by mu; memory for the next one
-	parcel  parcel           // guarded by mu, and used by gRPC while it is on its way
+	serving bool  // guarded by mu: the worker serves, and nobody else
+	failure error // guarded by mu: what the worker has failed with
+	onWay   int   // guarded by mu: bytes that may not have been written yet
+	covered int   // guarded by mu: those of them that have been when the flight is over
 }
+
+const (
+	// mostOnWay is how much may be on its way before a worker waits for it to be
+	// written. It is far below gRPC's 64 KiB, because each message on its way costs some
+	// memory more than the events that it shares with others.
+	mostOnWay = 16 << 10
+
+	// someOnWay is how much may be on its way before a worker has gRPC tell when it is
+	// written. That costs memory for a moment, so it is not done for each message.
+	someOnWay = 4 << 10
+)
 
 func newLive(on *lane.Lane) *live {
 	l := &live{back: make(chan struct{}, 1)}
-	l.flight = newFlight(l.landing, l.landed)
+	l.flight = newFlight(l.landed)
 	l.task = on.Task(l.run)
 	return l
 }
@@ -57,9 +71,7 @@ func (l *live) Next(ctx context.Context) (dispatch.Message, error) {
 // serve has the worker tell the client what happens, until there is something that the
 // handler has to do, or an end.
 func (l *live) serve(ctx context.Context) (err error) {
-	l.mu.Lock()
-	l.serving = true
-	l.mu.Unlock()
+	l.begin()
 	l.task.Ready()
 	select {
 	case <-l.back:
@@ -81,8 +93,18 @@ func (l *live) serve(ctx context.Context) (err error) {
 	return err
 }
 
+func (l *live) begin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.serving = true
+	if !l.flight.over() {
+		l.onWay = max(l.onWay, mostOnWay) // what the handler has sent
+		l.covered = l.onWay
+	}
+}
+
 // run is what the worker does when the watch is ready.
-func (l *live) run() {
+func (l *live) run(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.serving {
@@ -94,7 +116,7 @@ func (l *live) run() {
 			l.handBack()
 		}
 	}()
-	if !l.tell() {
+	if !l.tell(now) {
 		l.handBack()
 	}
 }
@@ -105,36 +127,50 @@ func (l *live) handBack() {
 }
 
 // tell sends the next message if there is one, and reports whether the worker can go on.
-func (l *live) tell() bool {
-	if !l.flight.over() {
+func (l *live) tell(now time.Time) bool {
+	if l.covered > 0 && l.flight.over() {
+		l.onWay -= l.covered
+		l.covered = 0
+	}
+	if l.onWay >= mostOnWay {
 		l.afterFlight()
 		return true
 	}
-	switch l.Poll(&l.message) {
+	told, outcome := l.Poll()
+	switch outcome {
 	case dispatch.Nothing:
 		return true
 	case dispatch.Elsewhere:
 		return false
 	}
-	if l.failure = l.to.sendNow(&l.message, &l.parcel); l.failure != nil {
+	if l.failure = l.send(told, now); l.failure != nil {
 		return false
 	}
-	clear(l.message.Events)
 	if !l.Settle() {
-		l.afterFlight()
+		l.task.Ready()
 	}
 	return true
 }
 
-// afterFlight has the task run when nothing is on its way.
+// send hands a message to gRPC, which has room for it.
+func (l *live) send(told *dispatch.Telling, now time.Time) error {
+	p := told.Form(pack).(*parcel)
+	l.onWay += p.size
+	if l.onWay >= mostOnWay || l.onWay >= someOnWay && l.covered == 0 {
+		l.flight.Ref()
+		l.covered = l.onWay
+		return l.to.hand(&told.Message, p.with(l.flight), p.size, now)
+	}
+	return l.to.hand(&told.Message, p, p.size, now)
+}
+
+// afterFlight has the task run when the flight is over.
 func (l *live) afterFlight() {
 	l.due.Store(true)
 	if l.flight.over() {
 		l.landed()
 	}
 }
-
-func (l *live) landing() { l.parcel.unpack() }
 
 func (l *live) landed() {
 	if l.due.CompareAndSwap(true, false) {

@@ -35,12 +35,11 @@ func oneEvent() dispatch.Message {
 
 // Counting a message allocates nothing.
 func TestCountingAllocatesNothing(t *testing.T) {
-	s, m, clock := &session{}, oneEvent(), watchClock{told: true}
-	s.sent(&m, 200) // the epoch is taken down once
+	s, m, now := &session{}, oneEvent(), time.Now()
+	var counts tally
 	if n := testing.AllocsPerRun(100, func() {
-		s.sending()
-		s.sent(&m, 200)
-		clock.sent(t.Context(), &m.Header)
+		_, first := s.sent(&m, 200)
+		counts.note(&m, 200, first, now)
 	}); n != 0 {
 		t.Errorf("it allocates %v times", n)
 	}
@@ -62,7 +61,7 @@ func (quiet) Writing(context.Context) func(object.Revision) { return func(object
 func (quiet) Wants() bool                                   { return false }
 func (quiet) Delivered(Delivery)                            {}
 
-// BenchmarkMessage is what a live message costs the goroutine of its watch, and what
+// BenchmarkMessage is what a live message costs the worker that sends it, and what
 // takes it on the other side: as it is sent, without anything that looks at it; with
 // what counts it; and with traces, of which none is made.
 func BenchmarkMessage(b *testing.B) {
@@ -78,16 +77,16 @@ func BenchmarkMessage(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			stream := openStream(b, c.stats)
-			s := &session{}
-			to := &outlet{stream: stream, session: s, clock: watchClock{told: true}, trail: c.trail}
-			m := oneEvent()
+			to := &outlet{stream: stream, session: &session{}, tally: &tally{}, trail: c.trail}
+			m, now := oneEvent(), time.Now()
+			p := pack(&m).(*parcel)
 			b.ReportAllocs()
 			for b.Loop() {
 				if c.counted {
-					if err := to.send(m); err != nil {
+					if err := to.hand(&m, p, p.size, now); err != nil {
 						b.Fatal(err)
 					}
-				} else if err := stream.SendMsg(joined(m.Events, wire.AppendHeader(nil, m.Header))); err != nil {
+				} else if err := stream.SendMsg(p); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -100,12 +99,13 @@ func BenchmarkMessage(b *testing.B) {
 func BenchmarkCounting(b *testing.B) {
 	for _, kind := range []object.MessageKind{object.Bookmark, object.Live} {
 		b.Run(fmt.Sprintf("kind=%d", kind), func(b *testing.B) {
-			s, m := &session{}, oneEvent()
+			s, m, now := &session{}, oneEvent(), time.Now()
+			var counts tally
 			m.Header.Kind = kind
 			b.ReportAllocs()
 			for b.Loop() {
-				s.sending()
-				s.sent(&m, 200)
+				_, first := s.sent(&m, 200)
+				counts.note(&m, 200, first, now)
 			}
 		})
 	}
@@ -188,9 +188,10 @@ func watched(tb testing.TB, watches int) *Server {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		s := srv.sessions.begin(ctx, &fanoutv1.WatchRequest{Resource: "r"}, object.Scope{}, w, func(error) {})
-		s.sending()
-		s.sent(&m, 100)
+		l := &live{Watcher: w, flight: newFlight(func() {})}
+		s := srv.sessions.begin(ctx, &fanoutv1.WatchRequest{Resource: "r"}, object.Scope{}, l, func(error) {})
+		_, first := s.sent(&m, 100)
+		srv.resources["r"].tallies[0].note(&m, 100, first, time.Now())
 	}
 	// An event waits for all of them.
 	memory.Put("k", "v")

@@ -7,42 +7,39 @@ import (
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
-// parcel is a response that is used again for the next message of its watch when it has
-// been sent, so that a message costs no memory but that of gRPC.
+// parcel is a message as gRPC takes it. All watches that are told it share it.
 type parcel struct {
 	pieces mem.BufferSlice
-	room   [parcelPieces + 2]mem.Buffer // for pieces
-	events [parcelPieces]piece
-	last   piece
-	header []byte // in last
+	size   int
 }
 
-// parcelPieces is how many pieces of events a parcel has room for. Those of one message
-// lie in one segment of the log, or in two.
-const parcelPieces = 2
+// smallParcel is what is copied together: a message of a few events then is one piece of
+// memory, which costs less for each watch than the copy costs once.
+const smallParcel = 4 << 10
 
-// piece is a part of a response whose slice header is part of something else.
-type piece struct{ mem.SliceBuffer }
-
-// pack puts a message into the parcel, and the flight behind it.
-func (p *parcel) pack(m *dispatch.Message, f *flight) {
-	p.pieces = p.room[:0]
-	for i, events := range m.Events {
-		if i < parcelPieces {
-			p.events[i].SliceBuffer = events
-			p.pieces = append(p.pieces, &p.events[i])
-		} else {
-			p.pieces = append(p.pieces, mem.SliceBuffer(events))
-		}
+// pack makes a parcel of a message. It is what a [dispatch.Telling] is formed with.
+func pack(m *dispatch.Message) any {
+	size := 0
+	for _, events := range m.Events {
+		size += len(events)
 	}
-	p.header = wire.AppendHeader(p.header[:0], m.Header)
-	p.last.SliceBuffer = p.header
-	p.pieces = append(p.pieces, &p.last, f)
+	if size > smallParcel {
+		pieces := joined(m.Events, wire.AppendHeader(nil, m.Header))
+		return &parcel{mem.BufferSlice(pieces), pieces.size()}
+	}
+	b := make([]byte, 0, size+headerBytes)
+	for _, events := range m.Events {
+		b = append(b, events...)
+	}
+	b = wire.AppendHeader(b, m.Header)
+	return &parcel{mem.BufferSlice{mem.SliceBuffer(b)}, len(b)}
 }
 
-// unpack forgets the events, which belong to the log.
-func (p *parcel) unpack() {
-	p.events = [parcelPieces]piece{}
-	p.room = [parcelPieces + 2]mem.Buffer{}
-	p.pieces = nil
+// headerBytes is room for what a message says besides its events.
+const headerBytes = 64
+
+// with returns the parcel with a flight behind it.
+func (p *parcel) with(f *flight) encoded {
+	pieces := make(encoded, 0, len(p.pieces)+1)
+	return append(append(pieces, p.pieces...), f)
 }

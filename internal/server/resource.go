@@ -45,6 +45,8 @@ type Resource struct {
 	Rewriter   Rewriter
 	Values     Values
 	Trail      Trail // nil: nobody follows writes
+
+	tallies []tally // what its watches were sent, by worker
 }
 
 // source returns what the resource is served from.

@@ -131,6 +131,7 @@ func New(cfg Config) *Server {
 	s.rights.policy.Store(cfg.Policy)
 	for i := range cfg.Resources {
 		r := &cfg.Resources[i]
+		r.tallies = make([]tally, s.lanes.workers.Len())
 		s.resources[r.Name] = r
 	}
 	finished := []logging.Option{
@@ -158,7 +159,7 @@ func New(cfg Config) *Server {
 			s.unaryRequest,
 		),
 		grpc.ChainStreamInterceptor(
-			logging.StreamServerInterceptor(logger(s.log), finished...),
+			unobserved(logging.StreamServerInterceptor(logger(s.log), finished...)),
 			s.streamCall,
 			s.streamStatus,
 			recovery.StreamServerInterceptor(recovered),

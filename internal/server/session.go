@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -19,8 +19,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// session is a watch that is being served, as operators see it. Its goroutine notes
-// what it sends with a few atomic stores; those who look never make it wait.
+// session is a watch that is being served, as operators see it.
 type session struct {
 	number    uint64 // counts the sessions of this server
 	peer      string
@@ -33,38 +32,42 @@ type session struct {
 	watcher   watcher
 	end       func(reason error) // ends the watch with its last position; may be called at any time
 
-	begun    atomic.Int64 // messages whose sending has begun
-	messages atomic.Int64 // messages that were handed to the network
-	bytes    atomic.Int64 // their size
-	catching atomic.Bool  // a catch-up is under way
-	epoch    atomic.Pointer[object.Epoch]
-	revision atomic.Int64
-	tally    tally
+	mu       sync.Mutex
+	sends    bool            // guarded by mu: a message is being handed to the network
+	messages int64           // guarded by mu: that were
+	bytes    int64           // guarded by mu: their size
+	catching bool            // guarded by mu: a catch-up is under way
+	at       object.Position // guarded by mu: where the client is; zero before the first message
 }
 
 // maxUserAgentBytes is how much is remembered of what a client says it is.
 const maxUserAgentBytes = 256
 
-// sending notes that a message is on its way.
-func (s *session) sending() { s.begun.Store(s.messages.Load() + 1) }
+// sending notes that a message is on its way, which may take time.
+func (s *session) sending() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sends = true
+}
 
-// sent notes that it was handed to the network.
-func (s *session) sent(m *dispatch.Message, size int) {
+// sent notes that a message was handed to the network. It returns where the client was
+// before, and whether it was told anything.
+func (s *session) sent(m *dispatch.Message, size int) (before object.Revision, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	h := &m.Header
 	switch h.Kind {
 	case object.CatchUpBegin:
-		s.catching.Store(true)
+		s.catching = true
 	case object.Synced:
-		s.catching.Store(false)
+		s.catching = false
 	}
-	if known := s.epoch.Load(); known == nil || *known != h.Position.Epoch {
-		epoch := h.Position.Epoch
-		s.epoch.Store(&epoch)
-	}
-	s.revision.Store(int64(h.Position.Revision))
-	s.tally.note(m, s.messages.Load() == 0)
-	increase(&s.bytes, int64(size))
-	s.messages.Store(s.begun.Load())
+	before, first = s.at.Revision, s.messages == 0
+	s.at = h.Position
+	s.sends = false
+	s.messages++
+	s.bytes += int64(size)
+	return before, first
 }
 
 // blocked reports whether a message waits for the network.
@@ -72,18 +75,30 @@ func (s *session) blocked() bool {
 	if l, ok := s.watcher.(*live); ok {
 		return !l.flight.over()
 	}
-	// The order matters: what is begun later must not look as if it were waiting.
-	begun := s.begun.Load()
-	return begun > s.messages.Load()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sends
 }
 
 // position returns where the client is.
 func (s *session) position() object.Position {
-	p := object.Position{Revision: object.Revision(s.revision.Load())}
-	if epoch := s.epoch.Load(); epoch != nil {
-		p.Epoch = *epoch
-	}
-	return p
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.at
+}
+
+// catchingUp reports whether a catch-up is under way.
+func (s *session) catchingUp() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.catching
+}
+
+// told returns how many messages were handed to the network, and their size.
+func (s *session) told() (messages, bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.messages, s.bytes
 }
 
 // sessions are all watches that are being served.
@@ -91,9 +106,8 @@ type sessions struct {
 	server string // begins the ids: other servers, and this one before a restart, have others
 
 	mu     sync.Mutex
-	latest uint64                  // guarded by mu: the number of the session that began last
-	active map[uint64]*session     // guarded by mu
-	ended  map[string]*WatchCounts // guarded by mu: by resource, how many have begun, and what was sent to those that have ended
+	latest uint64              // guarded by mu: the number of the session that began last
+	active map[uint64]*session // guarded by mu
 }
 
 func newSessions() *sessions {
@@ -102,7 +116,7 @@ func newSessions() *sessions {
 	for i := range cap(b) {
 		b = append(b, byte(random>>(8*i)))
 	}
-	return &sessions{server: hex.EncodeToString(b), active: map[uint64]*session{}, ended: map[string]*WatchCounts{}}
+	return &sessions{server: hex.EncodeToString(b), active: map[uint64]*session{}}
 }
 
 // begin notes a watch. Who has begun must end.
@@ -110,17 +124,12 @@ func (a *sessions) begin(ctx context.Context, req *fanoutv1.WatchRequest, scope 
 	s := &session{identity: access.From(ctx), pass: passOf(ctx), request: asked(req), since: time.Now(), watcher: w, end: end}
 	s.question = policy.Question{Verb: policy.Watch, Resource: req.GetResource(), Scope: scope}
 	s.peer, s.userAgent = caller(ctx)
-	s.catching.Store(!req.GetFromNow())
+	s.catching = !req.GetFromNow()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.latest++
 	s.number = a.latest
 	a.active[s.number] = s
-	name := s.request.GetResource()
-	if a.ended[name] == nil {
-		a.ended[name] = new(newWatchCounts())
-	}
-	a.ended[name].Begun++
 	return s
 }
 
@@ -128,7 +137,6 @@ func (a *sessions) end(s *session) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.active, s.number)
-	a.ended[s.request.GetResource()].add(s)
 }
 
 // reexamine ends each watch for which examine returns an error, with that error. A
@@ -136,7 +144,7 @@ func (a *sessions) end(s *session) {
 // begun, too: whoever changes what examine depends on changes it first and then calls
 // this. It returns how many it has ended.
 func (a *sessions) reexamine(examine func(*session) error) (ended int) {
-	for _, s := range a.that(func(*session) bool { return true }) {
+	for _, s := range a.all() {
 		if err := examine(s); err != nil {
 			s.end(err)
 			ended++
@@ -198,6 +206,13 @@ func (a *sessions) find(id string) *session {
 // of returns the sessions of some resources, in the order in which they began.
 func (a *sessions) of(resources ...string) []*session {
 	return a.that(func(s *session) bool { return slices.Contains(resources, s.request.GetResource()) })
+}
+
+// all returns all sessions.
+func (a *sessions) all() []*session {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.AppendSeq(make([]*session, 0, len(a.active)), maps.Values(a.active))
 }
 
 // that returns the sessions for which is returns true, in the order in which they began.

@@ -1,9 +1,6 @@
 package server
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // WatchStats is what there is to say of the watches of a resource.
 type WatchStats struct {
@@ -25,17 +22,18 @@ type WatchStats struct {
 // WatchStats returns what there is to say of the watches of each resource. It takes
 // a microsecond or two for each watch, and makes none of them wait.
 func (s *Server) WatchStats() map[string]*WatchStats {
-	all, active := s.sessions.counted()
-	for name := range s.resources {
-		if all[name] == nil {
-			all[name] = &WatchStats{WatchCounts: newWatchCounts()}
+	all := map[string]*WatchStats{}
+	for name, r := range s.resources {
+		stats := &WatchStats{WatchCounts: newWatchCounts()}
+		for i := range r.tallies {
+			stats.add(&r.tallies[i])
 		}
+		all[name] = stats
 	}
-	for _, one := range active {
+	for _, one := range s.sessions.all() {
 		name := one.request.GetResource()
 		stats := all[name]
-		stats.add(one)
-		if one.catching.Load() {
+		if one.catchingUp() {
 			stats.CatchingUp++
 		} else {
 			stats.Live++
@@ -64,24 +62,4 @@ func (r *Resource) waiting(s *session) (events int, lag time.Duration) {
 	}
 	backlog, _, lag := cached{r.Cacher, r.Dispatcher}.backlog(w.Watcher, at)
 	return backlog.Events, lag
-}
-
-// counted returns what the watches were sent that have ended, and those that have not.
-// Who looks at these afterwards counts each watch once, and no count is ever less than
-// it was before: what ends meanwhile is still looked at.
-func (a *sessions) counted() (ended map[string]*WatchStats, active []*session) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	ended = make(map[string]*WatchStats, len(a.ended))
-	for name, counts := range a.ended {
-		copied := *counts
-		copied.Latency.Counts = slices.Clone(counts.Latency.Counts)
-		copied.Batches.Counts = slices.Clone(counts.Batches.Counts)
-		ended[name] = &WatchStats{WatchCounts: copied}
-	}
-	active = make([]*session, 0, len(a.active))
-	for _, s := range a.active {
-		active = append(active, s)
-	}
-	return ended, active
 }

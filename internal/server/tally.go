@@ -22,16 +22,21 @@ var latencyBounds = [...]time.Duration{
 // batchBounds are the same for the number of events in a message.
 var batchBounds = [...]int{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
 
-// tally counts what one watch was sent. Only the goroutine of the watch adds to it, so
-// adding is a load and a store on memory that nobody else writes; it neither locks nor
-// allocates, and ten thousand watches do not meet at one counter.
+// tally counts what the watches of a resource were sent by one worker, or by handlers on
+// its lanes. So counting neither locks nor allocates, and two processors hardly ever
+// meet at one counter.
 type tally struct {
+	begun      atomic.Int64 // watches
+	messages   atomic.Int64
+	bytes      atomic.Int64
 	catchUps   [object.Delta + 1][causes]atomic.Int64
 	latency    [len(latencyBounds) + 1]atomic.Int64
 	latencySum atomic.Int64 // nanoseconds
 	batches    [len(batchBounds) + 1]atomic.Int64
 	liveEvents atomic.Int64 // in live messages
 	restEvents atomic.Int64 // in others
+
+	_ [64]byte // nothing else is in the last cache line
 }
 
 // Cause says why a catch-up was begun.
@@ -44,41 +49,42 @@ const (
 	causes
 )
 
-func increase(n *atomic.Int64, by int64) { n.Store(n.Load() + by) }
-
-// note counts a message that was handed to the network.
-func (t *tally) note(m *dispatch.Message, first bool) {
+// note counts a message that was handed to the network at a time. first says whether it
+// is the first one of its watch.
+func (t *tally) note(m *dispatch.Message, size int, first bool, now time.Time) {
+	t.messages.Add(1)
+	t.bytes.Add(int64(size))
 	switch m.Header.Kind {
 	case object.CatchUpBegin:
 		cause := CauseBehind
 		if first {
 			cause = CauseBegin
 		}
-		increase(&t.catchUps[m.Header.CatchUp][cause], 1)
+		t.catchUps[m.Header.CatchUp][cause].Add(1)
 	case object.Live:
-		t.noteLive(m)
+		t.noteLive(m, now)
 	case object.CatchUpPart:
-		increase(&t.restEvents, int64(m.Count))
+		t.restEvents.Add(int64(m.Count))
 	}
 }
 
-func (t *tally) noteLive(m *dispatch.Message) {
+func (t *tally) noteLive(m *dispatch.Message, now time.Time) {
 	i := 0
 	for i < len(batchBounds) && m.Count > batchBounds[i] {
 		i++
 	}
-	increase(&t.batches[i], 1)
-	increase(&t.liveEvents, int64(m.Count))
+	t.batches[i].Add(1)
+	t.liveEvents.Add(int64(m.Count))
 	if m.Arrived.IsZero() {
 		return
 	}
-	took := time.Since(m.Arrived)
+	took := now.Sub(m.Arrived)
 	i = 0
 	for i < len(latencyBounds) && took > latencyBounds[i] {
 		i++
 	}
-	increase(&t.latency[i], 1)
-	increase(&t.latencySum, int64(took))
+	t.latency[i].Add(1)
+	t.latencySum.Add(int64(took))
 }
 
 // Distribution says how often a value was between two bounds.
@@ -126,11 +132,11 @@ func newWatchCounts() WatchCounts {
 	return c
 }
 
-// add adds what a watch was sent.
-func (c *WatchCounts) add(s *session) {
-	c.Messages += s.messages.Load()
-	c.Bytes += s.bytes.Load()
-	t := &s.tally
+// add adds what was counted.
+func (c *WatchCounts) add(t *tally) {
+	c.Begun += t.begun.Load()
+	c.Messages += t.messages.Load()
+	c.Bytes += t.bytes.Load()
 	c.Events += t.liveEvents.Load() + t.restEvents.Load()
 	for kind := range t.catchUps {
 		for cause := range t.catchUps[kind] {

@@ -41,11 +41,8 @@ type Delivery struct {
 	Sent    time.Time
 }
 
-// follow tells the trail of the resource about a message, if it wants to know.
+// follow tells the trail of the resource about a live message.
 func (o *outlet) follow(m *dispatch.Message, after object.Revision, size int) {
-	if o.trail == nil || m.Header.Kind != object.Live || !o.trail.Wants() {
-		return
-	}
 	w, ok := o.session.watcher.(*live)
 	if !ok {
 		return

@@ -80,6 +80,8 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 	}
 	session := f.sessions.begin(stream.Context(), req, watch.interest.Scope, w, end)
 	defer f.sessions.end(session)
+	tally := &resource.tallies[lane.Worker()]
+	tally.begun.Add(1)
 	if err := f.examine(session); err != nil {
 		return err
 	}
@@ -103,7 +105,7 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 	turn := f.limits.newTurn(ctx, &watch)
 	defer turn.end()
 	clock := watchClock{slow: f.slow, req: session.request, began: began}
-	to := &outlet{stream: stream, session: session, turn: turn, clock: clock, trail: resource.Trail, id: f.sessions.id}
+	to := &outlet{stream: stream, session: session, turn: turn, clock: clock, trail: resource.Trail, id: f.sessions.id, tally: tally}
 	if l.Watcher != nil {
 		l.to, to.flight = to, l.flight
 	}
@@ -174,6 +176,7 @@ type outlet struct {
 	clock   watchClock
 	trail   Trail // nil: nobody follows writes
 	id      func(*session) string
+	tally   *tally
 	flight  *flight // nil: nobody asks what is on its way
 }
 
@@ -185,7 +188,8 @@ func (o *outlet) send(m dispatch.Message) error {
 		message = append(message, o.flight)
 	}
 	o.turn.before(&m.Header)
-	if err := o.hand(&m, message, message.size()); err != nil {
+	o.session.sending()
+	if err := o.hand(&m, message, message.size(), time.Now()); err != nil {
 		return err
 	}
 	o.turn.after(&m.Header)
@@ -193,22 +197,16 @@ func (o *outlet) send(m dispatch.Message) error {
 	return nil
 }
 
-// sendNow hands a live message or a bookmark to gRPC. It does not wait, because nothing
-// else is on its way.
-func (o *outlet) sendNow(m *dispatch.Message, p *parcel) error {
-	p.pack(m, o.flight)
-	o.flight.Ref()
-	return o.hand(m, p, p.pieces.Len())
-}
-
-func (o *outlet) hand(m *dispatch.Message, message any, size int) error {
-	o.session.sending()
+// hand hands a message to gRPC. It waits if there is no room.
+func (o *outlet) hand(m *dispatch.Message, message any, size int, now time.Time) error {
 	if err := o.stream.SendMsg(message); err != nil {
 		return err
 	}
-	before := object.Revision(o.session.revision.Load())
-	o.session.sent(m, size)
-	o.follow(m, before, size)
+	before, first := o.session.sent(m, size)
+	o.tally.note(m, size, first, now)
+	if o.trail != nil && m.Header.Kind == object.Live && o.trail.Wants() {
+		o.follow(m, before, size)
+	}
 	return nil
 }
 

@@ -1,0 +1,65 @@
+package dispatch
+
+import (
+	"sync/atomic"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// Telling is a live message, which all watchers share who are told the same next. It
+// must not be modified.
+type Telling struct {
+	Message
+	form atomic.Value
+
+	from telling
+	end  cut
+}
+
+// telling is where a message begins, and what it was made of. Those who are at the same
+// place, see the same view and want every event are told the same.
+type telling struct {
+	view   *view
+	cursor object.Revision
+	sent   int
+}
+
+// Form returns what makes of the message, which is made for the first watcher that asks,
+// and hardly ever for another one. It is for what is sent over the network.
+func (t *Telling) Form(makes func(*Message) any) any {
+	form := t.form.Load()
+	if form == nil {
+		form = makes(&t.Message)
+		t.form.Store(form)
+	}
+	return form
+}
+
+// tellings are the messages that watchers of a feed were told last. While ten thousand
+// are told of an event, few other events come: so four is a good number, of which
+// each is at most as large as a message.
+type tellings struct {
+	recent [4]atomic.Pointer[Telling]
+	next   atomic.Uint32 // which is replaced next
+}
+
+// find returns the message that begins there, or nil.
+func (t *tellings) find(from telling) *Telling {
+	for i := range t.recent {
+		if told := t.recent[i].Load(); told != nil && told.from == from {
+			return told
+		}
+	}
+	return nil
+}
+
+func (t *tellings) add(one *Telling) {
+	t.recent[t.next.Add(1)%uint32(len(t.recent))].Store(one)
+}
+
+// forget drops all, so that they keep nothing in memory that the log does not.
+func (t *tellings) forget() {
+	for i := range t.recent {
+		t.recent[i].Store(nil)
+	}
+}
