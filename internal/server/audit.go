@@ -34,32 +34,20 @@ func audited(fullMethod string, code codes.Code) (audit.Kind, bool) {
 	return "", false
 }
 
-func (s *Server) auditUnary(ctx context.Context, c *call, fullMethod string, req, resp any, err error) {
-	kind, ok := audited(fullMethod, status.Code(err))
-	if !ok || s.audit == nil {
-		return
-	}
-	r := s.record(ctx, c, kind, fullMethod, err)
-	if named, ok := req.(interface{ GetResource() string }); ok {
-		r.Resource = clip(named.GetResource(), maxEchoBytes)
-	}
-	r.Keys, r.KeyCount = keysOf(req)
-	if one, ok := req.(*fanoutv1.EndWatcherRequest); ok {
-		r.Watcher = clip(one.GetId(), maxEchoBytes)
-	}
-	if at, ok := resp.(interface{ GetRevision() int64 }); ok && err == nil {
-		r.Revision = at.GetRevision()
-	}
-	s.audit.Write(r)
-}
-
-func (s *Server) auditStream(ctx context.Context, c *call, fullMethod string, err error) {
+func (s *Server) auditCall(ctx context.Context, c *call, fullMethod string, err error) {
 	kind, ok := audited(fullMethod, status.Code(err))
 	if !ok || s.audit == nil {
 		return
 	}
 	r := s.record(ctx, c, kind, fullMethod, err)
 	r.Resource = c.resource
+	r.Keys, r.KeyCount = keysOf(c.request)
+	if one, ok := c.request.(*fanoutv1.EndWatcherRequest); ok {
+		r.Watcher = clip(one.GetId(), maxEchoBytes)
+	}
+	if at, ok := c.answer.(interface{ GetRevision() int64 }); ok && err == nil {
+		r.Revision = at.GetRevision()
+	}
 	s.audit.Write(r)
 }
 
