@@ -11,24 +11,14 @@ import (
 // serviceDesc is the generated description of FanoutService, but that Get and
 // List may answer with encoded responses. The generated handlers insist on the
 // generated types, which would have to be marshalled.
-func serviceDesc(f *fanout) *grpc.ServiceDesc {
+func serviceDesc(f *fanout, watch grpc.StreamHandler) *grpc.ServiceDesc {
 	desc := fanoutv1.FanoutService_ServiceDesc
 	desc.HandlerType = nil
 	desc.Methods = []grpc.MethodDesc{
 		{MethodName: "Get", Handler: unary(fanoutv1.FanoutService_Get_FullMethodName, f.Get)},
 		{MethodName: "List", Handler: unary(fanoutv1.FanoutService_List_FullMethodName, f.List)},
 	}
-	desc.Streams = []grpc.StreamDesc{{
-		StreamName:    "Watch",
-		ServerStreams: true,
-		Handler: func(_ any, stream grpc.ServerStream) error {
-			req := &fanoutv1.WatchRequest{}
-			if err := stream.RecvMsg(req); err != nil {
-				return err
-			}
-			return f.Watch(req, stream)
-		},
-	}}
+	desc.Streams = []grpc.StreamDesc{{StreamName: "Watch", ServerStreams: true, Handler: watch}}
 	return &desc
 }
 

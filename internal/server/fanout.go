@@ -30,7 +30,6 @@ type fanout struct {
 	limits         *limits
 	lanes          *lanes
 	watchTimeLimit time.Duration // see Config
-	watchGrace     time.Duration // the same
 }
 
 // Get implements FanoutService.

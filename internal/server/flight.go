@@ -17,7 +17,7 @@ type flight struct {
 	landed     func() // called on goroutines of gRPC
 }
 
-func newFlight(landed func()) *flight { return &flight{Buffer: mem.SliceBuffer(nil), landed: landed} }
+func (f *flight) init(landed func()) { f.Buffer, f.landed = mem.SliceBuffer(nil), landed }
 
 // over reports whether everything has been written that a flight was put behind.
 func (f *flight) over() bool { return f.references.Load() == 0 }

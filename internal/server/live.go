@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -13,9 +14,9 @@ import (
 )
 
 // live is the watcher of a cached resource. While there is something to do for it alone,
-// such as a catch-up, its handler does that: Next returns the messages. While it is told
+// such as a catch-up, its handler does that: next returns the messages. While it is told
 // what happens, the worker of its connection sends them, with those of the other watches
-// of the connection, and Next waits until that ends.
+// of the connection, and the handler waits until that ends.
 //
 // A worker has no time to wait. gRPC makes who sends wait when 64 KiB of a stream have
 // not been written to the buffer of the connection, so the worker keeps what may be on
@@ -24,17 +25,18 @@ import (
 // messages on their way, and costs nobody any time.
 type live struct {
 	*dispatch.Watcher
-	to     *outlet
-	flight *flight
-	back   chan struct{} // capacity 1: the handler has something to do
-	task   lane.Task
-	due    atomic.Bool // the task is to run when the flight is over
+	to *outlet
 
 	mu      sync.Mutex
 	serving bool  // guarded by mu: the worker serves, and nobody else
-	failure error // guarded by mu: what the worker has failed with
 	onWay   int   // guarded by mu: bytes that may not have been written yet
 	covered int   // guarded by mu: those of them that have been when the flight is over
+	failure error // guarded by mu: what the worker has failed with
+
+	task   lane.Task
+	flight flight
+	due    atomic.Bool   // the task is to run when the flight is over
+	back   chan struct{} // capacity 1: the handler has something to do
 }
 
 const (
@@ -48,37 +50,41 @@ const (
 	someOnWay = 4 << 10
 )
 
-func newLive(on *lane.Lane) *live {
-	l := &live{back: make(chan struct{}, 1)}
-	l.flight = newFlight(l.landed)
+func (l *live) init(on *lane.Lane, to *outlet) {
+	l.to = to
+	l.back = make(chan struct{}, 1)
+	l.flight.init(l.landed)
 	l.task = on.Task(l.run)
-	return l
 }
 
-// Next implements watcher.
-func (l *live) Next(ctx context.Context) (dispatch.Message, error) {
-	for {
-		m, ok, err := l.Try()
-		if ok || err != nil {
-			return m, err
-		}
-		if err := l.serve(ctx); err != nil {
-			return dispatch.Message{}, err
-		}
+// next returns the next message if the handler has to send it.
+func (l *live) next() (m dispatch.Message, ok bool, err error) {
+	l.mu.Lock()
+	err = l.failure
+	l.mu.Unlock()
+	if err != nil {
+		return m, false, err
 	}
+	if m, ok, err = l.Try(); ok || err != nil {
+		return m, ok, err
+	}
+	select {
+	case <-l.Stopped():
+		err = dispatch.ErrStopped
+	default:
+	}
+	return m, false, err
 }
 
-// serve has the worker tell the client what happens, until there is something that the
-// handler has to do, or an end.
-func (l *live) serve(ctx context.Context) (err error) {
+// wait has the worker tell the client what happens, until there is something that the
+// handler has to do. It returns false if the client has gone away.
+func (l *live) wait(ends context.Context) bool {
 	l.begin()
 	l.task.Ready()
 	select {
 	case <-l.back:
-	case <-ctx.Done():
-		err = ctx.Err()
+	case <-ends.Done():
 	case <-l.Stopped():
-		err = dispatch.ErrStopped
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,10 +93,8 @@ func (l *live) serve(ctx context.Context) (err error) {
 	case <-l.back: // both has happened
 	default:
 	}
-	if l.failure != nil {
-		return l.failure
-	}
-	return err
+	cause := context.Cause(ends)
+	return !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded)
 }
 
 func (l *live) begin() {
@@ -159,7 +163,7 @@ func (l *live) send(told *dispatch.Telling, now time.Time) error {
 	if l.onWay >= mostOnWay || l.onWay >= someOnWay && l.covered == 0 {
 		l.flight.Ref()
 		l.covered = l.onWay
-		return l.to.hand(&told.Message, p.with(l.flight), p.size, now)
+		return l.to.hand(&told.Message, p.with(&l.flight), p.size, now)
 	}
 	return l.to.hand(&told.Message, p, p.size, now)
 }

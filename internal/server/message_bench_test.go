@@ -188,8 +188,9 @@ func watched(tb testing.TB, watches int) *Server {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		l := &live{Watcher: w, flight: newFlight(func() {})}
-		s := srv.sessions.begin(ctx, &fanoutv1.WatchRequest{Resource: "r"}, object.Scope{}, l, func(error) {})
+		s := &session{}
+		s.init(ctx, &fanoutv1.WatchRequest{Resource: "r"}, object.Scope{}, &live{Watcher: w}, func(error) {})
+		srv.sessions.begin(s)
 		_, first := s.sent(&m, 100)
 		srv.resources["r"].tallies[0].note(&m, 100, first, time.Now())
 	}

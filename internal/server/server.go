@@ -99,6 +99,7 @@ type Server struct {
 
 	drainDelay  time.Duration
 	drainPeriod time.Duration
+	watchGrace  time.Duration // see Config
 
 	local      sync.WaitGroup // the goroutines that serve the connections of Local
 	healthDone sync.WaitGroup // the goroutine that keeps the health service up to date
@@ -125,7 +126,7 @@ func New(cfg Config) *Server {
 		log: cfg.Log, health: health.NewServer(), resources: resources{}, drain: newDrain(), sessions: newSessions(),
 		authenticator: cfg.Authenticator,
 		limits:        newLimits(cfg.Limits), refusals: exhausted{said: map[Reason]*sayings{}}, audit: cfg.Audit,
-		drainDelay: cfg.DrainDelay, drainPeriod: cfg.DrainPeriod,
+		drainDelay: cfg.DrainDelay, drainPeriod: cfg.DrainPeriod, watchGrace: cmp.Or(cfg.WatchGrace, defaultWatchGrace),
 		slow: newSlowLog(cfg.SlowRequest, cfg.Log), lanes: newLanes(),
 	}
 	s.rights.policy.Store(cfg.Policy)
@@ -138,24 +139,22 @@ func New(cfg Config) *Server {
 		logging.WithLogOnEvents(logging.FinishCall),
 		logging.WithLevels(logLevel),
 	}
-	recovered := recovery.WithRecoveryHandlerContext(func(ctx context.Context, p any) error {
-		s.log.ErrorContext(ctx, "a handler panicked", "method", method(ctx), "panic", p, "stack", string(debug.Stack()))
-		return errPanic
-	})
-	interceptors := append(cfg.Observers.interceptors(),
+	// Who is admitted is asked of watches, too. The rest they do for themselves.
+	admission := append([]grpc.StreamServerInterceptor{
+		auth.StreamServerInterceptor(s.authenticate),
+		recheck,
+		s.drain.intercept,
+		s.limitRequests,
+	}, s.limits.rates()...)
+	others := append([]grpc.StreamServerInterceptor{
 		either(
 			logging.UnaryServerInterceptor(logger(s.log), finished...),
 			logging.StreamServerInterceptor(logger(s.log), finished...),
 		),
 		s.beginCall,
 		s.toStatus,
-		recovery.StreamServerInterceptor(recovered),
-		auth.StreamServerInterceptor(s.authenticate),
-		recheck,
-		s.drain.intercept,
-		s.limitRequests,
-	)
-	interceptors = append(interceptors, s.limits.rates()...)
+		recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(s.panicked)),
+	}, admission...)
 	options := append(cfg.Observers.options(), s.limits.options()...)
 	options = append(options,
 		grpc.Creds(newTransport(cfg.TLS)),
@@ -168,15 +167,15 @@ func New(cfg Config) *Server {
 	s.grpc = grpc.NewServer(append(options, s.limits.connectionOptions(cfg.WatchTimeLimit, cfg.TLS != nil)...)...)
 	f := &fanout{
 		resources: s.resources, drain: s.drain, sessions: s.sessions, rights: &s.rights, slow: s.slow, examine: s.examine, limits: s.limits, lanes: s.lanes,
-		watchTimeLimit: cfg.WatchTimeLimit, watchGrace: cmp.Or(cfg.WatchGrace, defaultWatchGrace),
+		watchTimeLimit: cfg.WatchTimeLimit,
 	}
 	a := &admin{resources: s.resources, sessions: s.sessions, rights: &s.rights, since: time.Now()}
 	if cfg.Writes {
 		a.rewrites = cfg.MaxOperations
 	}
 	for _, one := range []*grpc.Server{s.grpc, s.within} {
-		to := registrar{one, interceptors, s.answered}
-		to.RegisterService(serviceDesc(f), nil)
+		to := registrar{one, cfg.Observers.interceptors(), others, s.answered}
+		to.RegisterService(serviceDesc(f, s.watch(f, admission)), nil)
 		if cfg.Writes {
 			fanoutv1.RegisterStoreServiceServer(to, &writes{
 				resources: s.resources, rights: &s.rights, maxValueBytes: cfg.MaxValueBytes, maxOperations: cfg.MaxOperations,
@@ -258,6 +257,12 @@ func (s *Server) examine(w *session) error {
 		return err
 	}
 	return s.rights.examine(w.identity, w.question)
+}
+
+// panicked logs what a handler has panicked with, and returns what its client is told.
+func (s *Server) panicked(ctx context.Context, p any) error {
+	s.log.ErrorContext(ctx, "a handler panicked", "method", method(ctx), "panic", p, "stack", string(debug.Stack()))
+	return errPanic
 }
 
 // logger writes what the interceptors say with slog.

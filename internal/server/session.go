@@ -119,18 +119,23 @@ func newSessions() *sessions {
 	return &sessions{server: hex.EncodeToString(b), active: map[uint64]*session{}}
 }
 
-// begin notes a watch. Who has begun must end.
-func (a *sessions) begin(ctx context.Context, req *fanoutv1.WatchRequest, scope object.Scope, w watcher, end func(reason error)) *session {
-	s := &session{identity: access.From(ctx), pass: passOf(ctx), request: asked(req), since: time.Now(), watcher: w, end: end}
+// init takes down what the watch is, whose number comes with begin.
+func (s *session) init(ctx context.Context, req *fanoutv1.WatchRequest, scope object.Scope, w watcher, end func(reason error)) {
+	s.identity, s.pass = access.From(ctx), passOf(ctx)
+	s.request, s.since = asked(req), time.Now()
+	s.watcher, s.end = w, end
 	s.question = policy.Question{Verb: policy.Watch, Resource: req.GetResource(), Scope: scope}
 	s.peer, s.userAgent = caller(ctx)
 	s.catching = !req.GetFromNow()
+}
+
+// begin adds a watch, which must end.
+func (a *sessions) begin(s *session) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.latest++
 	s.number = a.latest
 	a.active[s.number] = s
-	return s
 }
 
 func (a *sessions) end(s *session) {

@@ -25,14 +25,13 @@ type turn struct {
 	lease    *time.Timer // nil: nothing is being sent
 }
 
-// newTurn returns the turn of a watch that was asked for with the context.
-func (l *limits) newTurn(ctx context.Context, w *watch) *turn {
-	t := &turn{limits: l, client: clientOf(ctx), patience: l.patience}
+// init is called with the context of the request.
+func (t *turn) init(ctx context.Context, l *limits, w *watch) {
+	t.limits, t.client, t.patience = l, clientOf(ctx), l.patience
 	if every := w.options.BookmarkInterval; every > 0 {
 		t.patience = min(t.patience, max(every, leastTurnPatience))
 	}
 	t.due = w.after == nil && !w.fromNow
-	return t
 }
 
 // wait waits for the turn, if a catch-up is under way that has none.

@@ -7,6 +7,8 @@ import (
 
 	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
 // registrar registers services, all of whose methods are behind the same interceptors:
@@ -15,8 +17,9 @@ import (
 // Behind these it is read when they let it through.
 type registrar struct {
 	*grpc.Server
-	interceptors []grpc.StreamServerInterceptor // the outermost first
-	answered     grpc.UnaryServerInterceptor    // is told of requests with one answer that have come
+	observers []grpc.StreamServerInterceptor // the outermost first
+	others    []grpc.StreamServerInterceptor // behind those; a watch does for itself what they do
+	answered  grpc.UnaryServerInterceptor    // is told of requests with one answer that have come
 }
 
 // RegisterService implements grpc.ServiceRegistrar.
@@ -29,9 +32,13 @@ func (r registrar) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 	all.Streams = append(all.Streams, desc.Streams...)
 	for i := range all.Streams {
 		s := &all.Streams[i]
-		s.Handler = r.behind(s.Handler, &grpc.StreamServerInfo{
+		info := &grpc.StreamServerInfo{
 			FullMethod: "/" + desc.ServiceName + "/" + s.StreamName, IsClientStream: s.ClientStreams, IsServerStream: s.ServerStreams,
-		})
+		}
+		if info.FullMethod != fanoutv1.FanoutService_Watch_FullMethodName {
+			s.Handler = behind(r.others, s.Handler, info)
+		}
+		s.Handler = behind(r.observers, s.Handler, info)
 	}
 	r.Server.RegisterService(&all, implementation)
 }
@@ -47,8 +54,9 @@ func (r registrar) stream(handler grpc.MethodHandler) grpc.StreamHandler {
 	}
 }
 
-func (r registrar) behind(handler grpc.StreamHandler, info *grpc.StreamServerInfo) grpc.StreamHandler {
-	for _, one := range slices.Backward(r.interceptors) {
+// behind returns a handler behind interceptors.
+func behind(interceptors []grpc.StreamServerInterceptor, handler grpc.StreamHandler, info *grpc.StreamServerInfo) grpc.StreamHandler {
+	for _, one := range slices.Backward(interceptors) {
 		next := handler
 		handler = func(implementation any, stream grpc.ServerStream) error {
 			return one(implementation, stream, info, next)

@@ -1,0 +1,283 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/access/policy"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// watching is a watch that is being served. Its handler has to be there for as long as
+// its stream, and of very many watches most just wait: so the handler has little on its
+// stack. What needs more, such as the interceptors, which would stay there, and
+// catch-ups, is done aside, on a goroutine that ends before the handler waits.
+type watching struct {
+	server *Server
+	stream grpc.ServerStream // as gRPC has it
+	call   call
+	ctx    context.Context // of the request; with the call, and later with who asks
+	began  time.Time
+
+	ends     context.Context // done when the watch has to end, with the cause
+	cancel   context.CancelCauseFunc
+	source   watcher
+	session  session
+	turn     turn
+	outlet   outlet
+	live     live
+	leave    []func() // what is to be done when the watch is over, the last one first
+	finished bool
+	aside    chan error // capacity 1
+}
+
+// watch returns the handler of Watch. What interceptors do for other methods it does
+// for itself; those that are given have to let the request through, and are done when
+// they have.
+func (s *Server) watch(f *fanout, admission []grpc.StreamServerInterceptor) grpc.StreamHandler {
+	admit := behind(admission, func(_ any, stream grpc.ServerStream) error {
+		req := &fanoutv1.WatchRequest{}
+		if err := stream.RecvMsg(req); err != nil {
+			return err
+		}
+		return stream.Context().Value(watchingKey{}).(*watching).begin(f, req, stream.Context())
+	}, &grpc.StreamServerInfo{FullMethod: fanoutv1.FanoutService_Watch_FullMethodName, IsServerStream: true})
+	return func(_ any, stream grpc.ServerStream) error {
+		w := &watching{server: s, stream: stream, began: time.Now(), aside: make(chan error, 1)}
+		w.ctx = context.WithValue(context.WithValue(stream.Context(), callKey{}, &w.call), watchingKey{}, w)
+		err := w.doAside(func() error { return admit(nil, receiving{admitted{stream, w.ctx}}) })
+		for err == nil && !w.finished {
+			if w.live.Watcher == nil {
+				err = w.guard(w.advance)
+				continue
+			}
+			if w.live.wait(w.ends) {
+				err = w.doAside(w.advance)
+			} else {
+				err = status.FromContextError(w.ends.Err()).Err()
+			}
+		}
+		return w.doAside(func() error { return w.end(err) })
+	}
+}
+
+type watchingKey struct{}
+
+// admitted is a stream with another context.
+type admitted struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context implements [grpc.ServerStream].
+func (s admitted) Context() context.Context { return s.ctx }
+
+// doAside returns what do returns on a stack that is then forgotten.
+func (w *watching) doAside(do func() error) error {
+	go func() { w.aside <- w.guard(do) }()
+	return <-w.aside
+}
+
+// guard returns what do returns, and an error where it panics.
+func (w *watching) guard(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = w.server.panicked(w.ctx, p)
+		}
+	}()
+	return do()
+}
+
+// end cleans up, and returns what the client is told.
+func (w *watching) end(err error) error {
+	for i := len(w.leave) - 1; i >= 0; i-- {
+		w.leave[i]()
+	}
+	told := w.server.edge(w.ctx, err)
+	w.server.auditCall(w.ctx, &w.call, fanoutv1.FanoutService_Watch_FullMethodName, told)
+	code := status.Code(told)
+	peer, _ := caller(w.ctx)
+	w.server.log.Log(w.ctx, slog.Level(logLevel(code)), "finished call",
+		"grpc.service", path.Dir(fanoutv1.FanoutService_Watch_FullMethodName)[1:], "grpc.method", "Watch",
+		"grpc.code", code.String(), "grpc.time_ms", time.Since(w.began).Milliseconds(), "peer.address", peer)
+	return told
+}
+
+// begin registers the watch, and tells it what there is to tell until it has nothing to
+// do but to wait.
+func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Context) error {
+	w.ctx = ctx
+	if err := f.rights.mayWithin(ctx, policy.Watch, req.GetResource(), req.GetScope()); err != nil {
+		return err
+	}
+	resource, err := f.resources.find(req.GetResource())
+	if err != nil {
+		return err
+	}
+	watch, err := parseWatch(resource, req)
+	if err != nil {
+		return err
+	}
+	watch.limit = shorter(watch.limit, f.timeLimit())
+	watch.options.LastBookmark = lastBookmark(ctx, watch.limit)
+	w.ends, w.cancel = context.WithCancelCause(ctx)
+	w.leave = append(make([]func(), 0, 10), func() { w.cancel(nil) })
+	leave, ok := f.drain.enter(func() { w.cancel(errDraining) })
+	if !ok {
+		return errDraining
+	}
+	w.leave = append(w.leave, leave)
+	giveBack, err := f.limits.watch(ctx)
+	if err != nil {
+		return err
+	}
+	w.leave = append(w.leave, giveBack)
+	forget, err := f.limits.selector(ctx, resource, &watch.interest)
+	if err != nil {
+		return err
+	}
+	w.leave = append(w.leave, forget)
+	lane, leaveLane := f.lanes.enter(ctx)
+	w.leave = append(w.leave, leaveLane)
+	w.live.init(lane, &w.outlet)
+	watch.options.Wake = w.live.task.Ready
+	if w.source, err = resource.source().watch(w.ends, &watch); err != nil {
+		if errors.Is(context.Cause(w.ends), errDraining) {
+			return errDraining
+		}
+		return err
+	}
+	if dispatched, ok := w.source.(*dispatch.Watcher); ok {
+		w.live.Watcher, w.source = dispatched, &w.live
+	}
+	w.leave = append(w.leave, w.source.Close)
+	tally := &resource.tallies[lane.Worker()]
+	w.session.init(ctx, req, watch.interest.Scope, w.source, w.endWith)
+	f.sessions.begin(&w.session)
+	tally.begun.Add(1)
+	w.leave = append(w.leave, func() { f.sessions.end(&w.session) })
+	if err := f.examine(&w.session); err != nil {
+		return err
+	}
+	if expires := w.session.pass.Expires; !expires.IsZero() {
+		w.endAfter(time.Until(expires), access.ErrExpired)
+	}
+	// What is compressed would be so for each watcher by itself, and by the worker that
+	// others wait for.
+	if err := grpc.SetSendCompressor(ctx, encoding.Identity); err != nil {
+		return fmt.Errorf("send uncompressed: %w", err)
+	}
+	// The watcher is registered: who has the header knows that.
+	if err := w.stream.SendHeader(metadata.MD{}); err != nil {
+		return status.FromContextError(context.Canceled).Err() // the connection is gone, which nobody is to blame for
+	}
+	if watch.limit > 0 {
+		w.endAfter(watch.limit, errTimeLimit)
+	}
+	w.turn.init(w.ends, f.limits, &watch)
+	w.leave = append(w.leave, w.turn.end)
+	clock := watchClock{slow: f.slow, req: w.session.request, began: w.began}
+	w.outlet = outlet{stream: w.stream, session: &w.session, turn: &w.turn, clock: clock, trail: resource.Trail, id: f.sessions.id, tally: tally}
+	if w.live.Watcher == nil {
+		return nil
+	}
+	w.outlet.flight = &w.live.flight
+	return w.advance()
+}
+
+// deniedGrace is how long a watch whose right is gone may take to send what it is
+// sending; nothing follows that.
+const deniedGrace = time.Second
+
+// endWith ends the watch. It may be called at any time.
+func (w *watching) endWith(reason error) {
+	w.cancel(reason)
+	grace := w.server.watchGrace
+	if isDenied(reason) {
+		grace = min(grace, deniedGrace)
+	}
+	// It does no harm to a watch that has ended by then.
+	time.AfterFunc(grace, func() { cutOff(w.stream.Context()) })
+}
+
+func (w *watching) endAfter(d time.Duration, reason error) {
+	timer := time.AfterFunc(d, func() { w.endWith(reason) })
+	w.leave = append(w.leave, func() { timer.Stop() })
+}
+
+// advance brings the messages of the watcher to its client for as long as there are any,
+// and ends the watch where it has to end.
+func (w *watching) advance() error {
+	for {
+		m, ok, err := w.next()
+		// What the client does has the causes of its context; all others are ours.
+		end := context.Cause(w.ends)
+		ours := end != nil && !errors.Is(end, context.Canceled) && !errors.Is(end, context.DeadlineExceeded)
+		switch {
+		case isDenied(end):
+			return w.finish(end) // without a last position: the client has that of its last message
+		case ok:
+			// What next has returned counts as delivered, so it is sent before
+			// anything else, be it the last message.
+			if err := w.outlet.send(m); err != nil {
+				return w.finish(err)
+			}
+		case errors.Is(err, dispatch.ErrStopped):
+			end, ours = errDraining, true
+		case err != nil && !ours:
+			return w.finish(err)
+		}
+		switch {
+		case ours:
+			return w.finish(w.farewell(end))
+		case !ok:
+			return nil
+		}
+	}
+}
+
+func (w *watching) finish(err error) error {
+	w.finished = true
+	return err
+}
+
+// next waits for the turn of a catch-up, and then returns the next message if there is
+// one. That of a resource without a cache it waits for.
+func (w *watching) next() (m dispatch.Message, ok bool, err error) {
+	if err := w.turn.wait(w.ends); err != nil {
+		return m, false, err
+	}
+	if w.live.Watcher != nil {
+		return w.live.next()
+	}
+	m, err = w.source.Next(w.ends)
+	return m, err == nil, err
+}
+
+// errTimeLimit ends a watch that has lasted long enough.
+var errTimeLimit = errors.New("the time limit of the watch has come")
+
+// farewell tells the client where to resume, and returns the error that it is told after
+// that, if it is not what it could expect.
+func (w *watching) farewell(reason error) error {
+	last := dispatch.Message{Header: object.Header{Kind: object.Draining, Position: w.source.Position()}}
+	if err := w.outlet.send(last); err != nil {
+		return err
+	}
+	if errors.Is(reason, errTimeLimit) {
+		return nil
+	}
+	return reason
+}
