@@ -15,7 +15,7 @@ import (
 // What a connection reads ahead, which is what gRPC would, and the shape of its frames
 // (RFC 9113, section 4.1).
 const (
-	readBufferBytes  = 32 << 10
+	readBufferBytes  = 4 << 10
 	frameHeaderBytes = 9
 	streamIDMask     = 1<<31 - 1
 )
