@@ -103,6 +103,18 @@ func TestTokensThatAreGood(t *testing.T) {
 	wantRefused(t, "an email address that nobody has verified", err)
 }
 
+// Issuers say in three ways that somebody has no groups.
+func TestNoGroups(t *testing.T) {
+	known := newKey(t, "k")
+	v := open(t, settings(t, jwks(t, known)))
+	for _, change := range []claims{nil, {"groups": nil}, {"groups": []string{}}} {
+		pass, err := v.Verify(t.Context(), known.token(t, good(change)))
+		if err != nil || pass.Name != "web" || len(pass.Groups) > 0 {
+			t.Errorf("%v: %+v, %v", change, pass.Identity, err)
+		}
+	}
+}
+
 func TestTokensThatAreRefused(t *testing.T) {
 	known, foreign := newKey(t, "k"), newKey(t, "k")
 	v := open(t, settings(t, jwks(t, known)))
@@ -157,6 +169,7 @@ func TestTokensThatAreRefused(t *testing.T) {
 		"a name that is no text":    known.token(t, good(claims{"sub": 7})),
 		"a name with a line break":  known.token(t, good(claims{"sub": "a\nb"})),
 		"groups that are no text":   known.token(t, good(claims{"groups": []int{1}})),
+		"groups that are null":      known.token(t, good(claims{"groups": []any{nil}})),
 		"groups that are something": known.token(t, good(claims{"groups": claims{"a": 1}})),
 	} {
 		_, err := v.Verify(t.Context(), bad)
