@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/x509"
-	"errors"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -33,7 +32,7 @@ var errNoCredentials error = &access.RefusedError{Message: "the request shows no
 // could have as many tokens judged and denials recorded as it can send.
 func (s *Server) authenticate(ctx context.Context) (context.Context, error) {
 	in, err := s.identify(ctx)
-	if _, refused := errors.AsType[*access.RefusedError](err); refused && s.limits.requests != nil {
+	if isRefused(err) && s.limits.requests != nil {
 		err = cmp.Or(s.limits.requests.Limit(ctx), err)
 	}
 	return in, err

@@ -64,7 +64,7 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 	end := func(reason error) {
 		cancel(reason)
 		grace := f.watchGrace
-		if isDenied(reason) {
+		if isDenied(reason) || isRefused(reason) {
 			grace = min(grace, deniedGrace)
 		}
 		// It does no harm to a watch that has ended by then.
@@ -93,8 +93,9 @@ func (f *fanout) Watch(req *fanoutv1.WatchRequest, stream grpc.ServerStream) err
 	return carry(ctx, &outlet{stream, session, turn, clock, resource.Trail, f.sessions.id}, w)
 }
 
-// deniedGrace is how long a watch whose right is gone may take to send what it is
-// sending; nothing follows that.
+// deniedGrace is how long a watch may take to send what it is sending when its right is
+// gone, or its credentials are not good any more. Nothing follows that but, in the second
+// case, its last position.
 const deniedGrace = time.Second
 
 // carry brings the messages of a watcher to its client until one of the two, or
