@@ -56,6 +56,11 @@ type Config struct {
 	// does not read by then ends without them. Default 30 s.
 	WatchGrace time.Duration
 
+	// ConnectionAge is how long a connection with TLS takes new requests: clients open
+	// another one then, at which both sides show the certificates that they have by
+	// that time. Streams go on. Zero: 15 minutes.
+	ConnectionAge time.Duration
+
 	// Limits bound what clients may take. Default: nothing does, but the size of
 	// requests.
 	Limits Limits
@@ -115,7 +120,10 @@ var (
 // messages cost two to six times as much with no buffer.
 const writeBufferSize = 128 << 10
 
-const defaultWatchGrace = 30 * time.Second
+const (
+	defaultWatchGrace    = 30 * time.Second
+	defaultConnectionAge = 15 * time.Minute
+)
 
 // New returns a server that serves nothing until Serve is called. It must be
 // stopped in any case.
@@ -169,7 +177,11 @@ func New(cfg Config) *Server {
 	)
 	options = append(options, s.limits.rates()...)
 	s.within = grpc.NewServer(options...)
-	s.grpc = grpc.NewServer(append(options, s.limits.connectionOptions(cfg.WatchTimeLimit, cfg.TLS != nil)...)...)
+	oldest := cmp.Or(cfg.ConnectionAge, defaultConnectionAge)
+	if cfg.TLS == nil {
+		oldest = 0
+	}
+	s.grpc = grpc.NewServer(append(options, s.limits.connectionOptions(cfg.WatchTimeLimit, oldest)...)...)
 	f := &fanout{
 		resources: s.resources, drain: s.drain, sessions: s.sessions, rights: &s.rights, slow: s.slow, examine: s.examine, limits: s.limits,
 		watchTimeLimit: cfg.WatchTimeLimit, watchGrace: cmp.Or(cfg.WatchGrace, defaultWatchGrace),

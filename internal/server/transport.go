@@ -11,16 +11,9 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-const (
-	// maxConnectionAge is how long a connection with TLS takes new requests: clients
-	// open another one then, at which both sides show the certificates that they have
-	// by that time. Streams go on.
-	maxConnectionAge = 15 * time.Minute
-
-	// lastWords is how long a connection outlives the certificate that its client has
-	// shown, so that watches can be told.
-	lastWords = 2 * time.Second
-)
+// lastWords is how long a connection outlives the certificate that its client has
+// shown, so that watches can be told.
+const lastWords = 2 * time.Second
 
 // transport is the beginning of all connections: those from outside with TLS, where
 // that is configured, and those within the process as they are.
