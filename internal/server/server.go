@@ -109,8 +109,8 @@ type Server struct {
 	stopHealth context.CancelFunc
 }
 
-// Keepalive: a peer that is gone without a word is noticed within half a minute,
-// and clients may ask as often as every ten seconds whether we are there.
+// Keepalive: a peer that is gone without a word is noticed within half a minute, or
+// sooner if something is on its way to it, and clients may ask as often as every ten seconds whether we are there.
 var (
 	keepaliveParameters = keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}
 	keepaliveLimits     = keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}

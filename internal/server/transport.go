@@ -33,6 +33,9 @@ func (t transport) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo
 	if _, ok := raw.(localConn); ok {
 		return raw, localInfo{}, nil
 	}
+	if err := endUnacknowledged(raw, keepaliveParameters.Timeout); err != nil {
+		return nil, nil, err
+	}
 	conn, info, err := t.TransportCredentials.ServerHandshake(raw)
 	if err != nil {
 		return nil, nil, err
