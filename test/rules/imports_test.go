@@ -118,7 +118,7 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 		"k8s.io":                             {"internal/selector"},
 		"google.golang.org/genproto":         {"client", "internal/server", "test", "internal/admin"},
 		"github.com/grpc-ecosystem":          {"internal/server", "internal/admin", "internal/metrics", "gen/http"},
-		"github.com/gofrs/flock":             {"internal/store"},
+		"github.com/gofrs/flock":             {"internal/store", "cmd/fanoutd"},
 		"go.uber.org/zap":                    {"internal/store", "test"},
 		"github.com/prometheus":              {"internal/metrics", "test"},
 		"go.opentelemetry.io":                {"internal/tracing", "test"},
