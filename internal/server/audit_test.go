@@ -16,6 +16,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/audit"
+	"github.com/fanoutd/fanoutd/internal/server"
 )
 
 // auditFile is an audit log in a file.
@@ -149,6 +150,64 @@ func TestDenialsAreAudited(t *testing.T) {
 		{"msg": "denied", "method": "fanout.v1.StoreService/Put", "resource": config, "keys": []any{"a"}, "code": "Unauthenticated"},
 	}
 	if diff := cmp.Diff(want, log.lines(t)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// Whoever is denied again and again does not fill the log: most of it is only counted.
+// What others are denied is recorded all the same, and says how much that was.
+func TestDenialsOfOneClientDoNotFillTheLog(t *testing.T) {
+	log := openAudit(t)
+	in := start(t, settings{audit: log.Log, policy: "rules: []"})
+	ctx := within(t)
+	const often = 500
+	request := &fanoutv1.PutRequest{Resource: config, Put: putText(strings.Repeat("x", 1000), "")}
+	alice := in.as(t, "alice")
+	for range often {
+		if _, err := alice.writes.Put(ctx, request); status.Code(err) != codes.PermissionDenied {
+			t.Fatal(err)
+		}
+	}
+	if err := in.as(t, "bob").tryPut(ctx, ""); status.Code(err) != codes.PermissionDenied {
+		t.Fatal(err)
+	}
+	in.stop(ctx)
+	recorded, leftOut, bytes := 0, 0, 0
+	all := log.lines(t)
+	for _, l := range all {
+		if n, ok := l["left_out"].(float64); ok {
+			leftOut += int(n)
+		}
+		if l["identity"] == "alice" {
+			text, err := json.Marshal(l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			recorded, bytes = recorded+1, bytes+len(text)
+		}
+	}
+	if recorded+leftOut != often || recorded == 0 || bytes > 200<<10 {
+		t.Errorf("%d denials are recorded, in %d bytes, and %d counted, of %d", recorded, bytes, leftOut, often)
+	}
+	if last := all[len(all)-1]; last["identity"] != "bob" {
+		t.Errorf("the last record is %v", last)
+	}
+}
+
+// Who is refused before anybody has looked at what it may do has not written.
+func TestRefusalsOfWritesAreDenials(t *testing.T) {
+	log := openAudit(t)
+	in := start(t, settings{audit: log.Log, limits: server.Limits{RequestRate: 0.001, RequestBurst: 1}})
+	ctx := within(t)
+	for range 3 {
+		_ = in.tryPut(ctx, "")
+	}
+	in.stop(ctx)
+	var kinds []any
+	for _, l := range log.lines(t) {
+		kinds = append(kinds, l["msg"])
+	}
+	if diff := cmp.Diff([]any{"write", "denied", "denied"}, kinds); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

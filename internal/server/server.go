@@ -100,6 +100,7 @@ type Server struct {
 	limits        *limits
 	refusals      exhausted
 	audit         *audit.Log // nil: none
+	denials       *denials
 
 	drainDelay  time.Duration
 	drainPeriod time.Duration
@@ -131,7 +132,7 @@ func New(cfg Config) *Server {
 	s := &Server{
 		log: cfg.Log, health: health.NewServer(), resources: resources{}, drain: newDrain(), sessions: newSessions(),
 		authenticator: cfg.Authenticator,
-		limits:        newLimits(cfg.Limits), refusals: exhausted{said: map[Reason]*sayings{}}, audit: cfg.Audit,
+		limits:        newLimits(cfg.Limits), refusals: exhausted{said: map[Reason]*sayings{}}, audit: cfg.Audit, denials: newDenials(),
 		drainDelay: cfg.DrainDelay, drainPeriod: cfg.DrainPeriod,
 		slow: newSlowLog(cfg.SlowRequest, cfg.Log),
 	}
