@@ -11,9 +11,9 @@ import (
 // errInterrupted is why the context of a command ends when somebody stops it.
 var errInterrupted = errors.New("interrupted")
 
-// stopper stops a command when the process gets SIGINT, SIGTERM or SIGHUP. The first of them
-// lets the command finish what it is doing, the second ends it. While an editor has the
-// terminal, Ctrl-C is for the editor, and nothing ends this command before it.
+// stopper stops a command when the process gets SIGINT, SIGTERM or SIGHUP. The first of
+// them lets the command finish what it is doing, the second ends it. While an editor has
+// the terminal, Ctrl-C is for the editor, and nothing ends this command before it.
 type stopper struct {
 	signals chan os.Signal
 	turns   chan turn
