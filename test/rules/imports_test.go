@@ -130,7 +130,7 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 		"github.com/natefinch/atomic":        {"client", "cmd/fanoutd"},
 		"github.com/tink-crypto/tink-go":     {"internal/crypt"},
 		"github.com/coreos/go-oidc":          {"internal/access/jwt"},
-		"github.com/go-jose":                 {"internal/access/jwt"},
+		"github.com/go-jose":                 {"internal/access/jwt", "test"},
 		"net/http":                           {"internal/admin", "internal/access/jwt", "internal/metrics", "internal/app", "gen/http", "test"},
 		"gopkg.in/natefinch/lumberjack.v2":   {"internal/audit"},
 		"github.com/hashicorp/golang-lru/v2": {"internal/server"},
