@@ -63,6 +63,13 @@ func (s *Server) auditStream(ctx context.Context, c *call, fullMethod string, er
 	s.audit.Write(r)
 }
 
+// auditOperator records that somebody was denied what is for operators.
+func (s *Server) auditOperator(ctx context.Context, c *call, what string, err error) {
+	if kind, ok := audited("", status.Code(err)); ok && s.audit != nil {
+		s.audit.Write(s.record(ctx, c, kind, clip(what, maxEchoBytes), err))
+	}
+}
+
 // record returns what is the same for all requests.
 func (s *Server) record(ctx context.Context, c *call, kind audit.Kind, fullMethod string, err error) *audit.Record {
 	st := status.Convert(err)
