@@ -38,7 +38,7 @@ func newResourceCollector(resources []server.Resource) *resourceCollector {
 
 	c.revision = c.gauge("cacher_revision", "Revision of etcd up to which the cache has every change.", r)
 	c.lagRevisions = c.gauge("cacher_lag_revisions", "Revisions that etcd is ahead of the cache; those of other prefixes count, too, until etcd is asked for progress. Missing while etcd does not answer.", r)
-	c.lagSeconds = c.gauge("cacher_lag_seconds", "How old the cache may be at most: seconds since etcd has said anything, if only that there is nothing new.", r)
+	c.lagSeconds = c.gauge("cacher_lag_seconds", "Seconds since the watch of etcd has said anything, if only that there is nothing new. What it says may be old while cacher_lag_revisions is high.", r)
 	c.objects = c.gauge("cacher_objects", "Objects in the cache.", r)
 	c.undecryptable = c.gauge("cacher_undecryptable_objects", "Objects whose values cannot be decrypted with the keys that there are.", r)
 	c.tombstones = c.gauge("cacher_tombstones", "Deletions that are remembered.", r)

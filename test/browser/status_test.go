@@ -149,7 +149,9 @@ func TestWhatCannotBeDecryptedIsSaid(t *testing.T) {
 		if err := os.WriteFile(keyset, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return start(t, func(c *config.Config) { c.DataDir, c.KeysetFile, c.Resources = filepath.Join(dir, "data"), keyset, c.Resources[:1] })
+		return start(t, func(c *config.Config) {
+			c.DataDir, c.KeysetFile, c.Resources = filepath.Join(dir, "data"), keyset, c.Resources[:1]
+		})
 	}
 	const said = "article[aria-label=config] > p:not([hidden])"
 	s := with("first")
