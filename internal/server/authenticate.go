@@ -80,7 +80,10 @@ func (s *Server) Operator(ctx context.Context, what string, certificate *x509.Ce
 	if err == nil {
 		return nil
 	}
-	err = statusOf(ctx, s.countRefusal(ctx, err))
+	if err = s.countRefusal(ctx, err); answerTo(err).reason == ReasonRateLimited {
+		s.exhausted(ctx, err)
+	}
+	err = statusOf(ctx, err)
 	s.auditOperator(ctx, &call{identity: identity}, what, err)
 	return err
 }

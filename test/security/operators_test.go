@@ -97,7 +97,8 @@ rules:
 	if code, _, _ := w.get(t, ofOne, "/metrics", "User-Agent", "prometheus"); code != http.StatusForbidden {
 		t.Errorf("of one resource: %d", code)
 	}
-	if code, _, _ := w.get(t, w.certificate(t, certs.Subject{CommonName: "operator"}), "/metrics"); code != http.StatusOK {
+	operator := w.certificate(t, certs.Subject{CommonName: "operator"})
+	if code, _, _ := w.get(t, operator, "/metrics"); code != http.StatusOK {
 		t.Errorf("an operator: %d", code)
 	}
 	if code, _, _ := w.get(t, shows{bearer: "wrong"}, "/debug/pprof/heap", "User-Agent", "curl"); code != http.StatusUnauthorized {
@@ -115,6 +116,9 @@ rules:
 	}
 	if later != 2 {
 		t.Errorf("%d of the last 3 were told to come later, want 2", later)
+	}
+	if _, _, metrics := w.get(t, operator, "/metrics"); !strings.Contains(metrics, `fanoutd_refused_total{reason="RATE_LIMITED"} 2`) {
+		t.Error("those are not counted")
 	}
 
 	want := []map[string]any{
