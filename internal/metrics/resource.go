@@ -32,7 +32,7 @@ func newResourceCollector(resources []server.Resource) *resourceCollector {
 	const r = "resource"
 	c.loaded = c.gauge("resource_loaded", "1 once the resource can be read.", r)
 	c.following = c.gauge("resource_following", "1 while the resource hears of etcd; 0 while what is served may be old.", r)
-	c.decodeFailures = c.counter("decode_failures_total", "Values in etcd that the codec could not decode, each key and revision once. They are served as they are.", r)
+	c.decodeFailures = c.counter("decode_failures_total", "Values in etcd that the codec could not decode, or that could not be decrypted, each key and revision once. The former are served as they are.", r)
 
 	c.leftOut = c.gauge("left_out_keys", "Keys in etcd that are left out because they are empty or not UTF-8. It ends at 1,000.", r)
 

@@ -145,9 +145,10 @@ func TestAlerts(t *testing.T) {
 			{"none", steady("fanoutd_cacher_mismatches_total", config, "0x60"), false},
 		},
 		"FanoutdDecodeFailures": {
-			{"a new one", steady("fanoutd_decode_failures_total", config, "7x50 8x20"), true},
+			{"a new one", steady("fanoutd_decode_failures_total", config, "7x50 8x20") + steady("fanoutd_cacher_undecryptable_objects", config, "0x70"), true},
 			{"there when it starts", steady("fanoutd_decode_failures_total", config, "_x5 7x10"), true},
 			{"none", steady("fanoutd_decode_failures_total", config, "0x60"), false},
+			{"a key is missing", steady("fanoutd_decode_failures_total", config, "0x10 7x50") + steady("fanoutd_cacher_undecryptable_objects", config, "0x10 7x50"), false},
 		},
 		"FanoutdUndecryptable": {
 			{"some", steady("fanoutd_cacher_undecryptable_objects", config, "0x10 3x10"), true},

@@ -76,7 +76,10 @@ func (w Watcher) cells() []string {
 	if w.Blocked {
 		state = "blocked"
 	}
-	if w.Lag != nil {
+	switch {
+	case w.nowhere():
+		behind = "all"
+	case w.Lag != nil:
 		behind = Brief(seconds(*w.Lag))
 	}
 	return []string{
