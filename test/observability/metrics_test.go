@@ -4,11 +4,13 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/test/certs"
 )
 
 const docs = "../../docs/observability.md"
@@ -16,7 +18,7 @@ const docs = "../../docs/observability.md"
 // What docs/observability.md says of metrics is what is served: names, types, labels
 // and meaning.
 func TestMetricsAreDocumented(t *testing.T) {
-	in := start(t, nil)
+	in := start(t, encrypted(t))
 	served := map[string]string{}
 	for name, f := range in.scrape(t) {
 		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") {
@@ -38,6 +40,28 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	if diff := cmp.Diff(documented, served); diff != "" {
 		t.Errorf("-docs/observability.md +served:\n%s", diff)
+	}
+}
+
+// How long the certificate is good is that of the one that is in use, which may be replaced.
+func TestTheEndOfTheCertificateIsSeen(t *testing.T) {
+	authority, now := certs.NewAuthority(t), time.Now().Truncate(time.Second)
+	first, second := certs.Server, certs.Server
+	first.NotAfter, second.NotAfter = now.Add(time.Hour), now.Add(2*time.Hour)
+	files := authority.Issue(t, first).Files(t)
+	in := start(t, func(cfg *config.Config) { cfg.TLSCertFile, cfg.TLSKeyFile = files.Cert, files.Key })
+	const name = "fanoutd_certificate_not_after_timestamp_seconds"
+	if at := in.scrape(t).value(t, name, nil); at != float64(first.NotAfter.Unix()) {
+		t.Errorf("it ends at %v, want %v", at, first.NotAfter.Unix())
+	}
+	in.tls.RootCAs = authority.Pool() // of both
+	files.Replace(t, authority.Issue(t, second))
+	in.await(t, name, nil, exactly(float64(second.NotAfter.Unix())))
+	if from := in.scrape(t).value(t, "fanoutd_certificate_not_before_timestamp_seconds", nil); from > float64(now.Unix()) {
+		t.Errorf("it begins at %v", from)
+	}
+	if start(t, nil).scrape(t).find(t, name, nil) != nil {
+		t.Error("in plain text there is a certificate")
 	}
 }
 

@@ -105,6 +105,9 @@ func TestAlerts(t *testing.T) {
 	behind := func(kind, values string) string {
 		return steady("fanoutd_watch_catch_ups_total", config+`, cause="behind", kind="`+kind+`"`, values)
 	}
+	good := func(from, until string) string {
+		return steady("fanoutd_certificate_not_before_timestamp_seconds", here, from) + steady("fanoutd_certificate_not_after_timestamp_seconds", here, until)
+	}
 	situations := map[string][]situation{
 		"FanoutdDown": {
 			{"it has gone", "up{" + here + "} 1x20 0x40\n" + steady("fanoutd_connections", here, "5x20 stale"), true},
@@ -119,6 +122,10 @@ func TestAlerts(t *testing.T) {
 		"FanoutdNotLoaded": {
 			{"never", steady("fanoutd_resource_loaded", config, "0x40"), true},
 			{"after a while", steady("fanoutd_resource_loaded", config, "0x10 1x40"), false},
+		},
+		"FanoutdCertificateExpires": {
+			{"nobody replaces it", good("0x60", "950x60"), true},
+			{"it is replaced at two thirds", good("0x40 600x20", "1000x40 1600x20"), false},
 		},
 		"FanoutdCutOff": {
 			{"etcd is away", steady("fanoutd_resource_loaded", config, "1x40") + steady("fanoutd_resource_following", config, "1x10 0x30"), true},

@@ -40,6 +40,17 @@ func TestWatchersOfSeveralServers(t *testing.T) {
 	}
 }
 
+// Who watches is named where that is known.
+func TestWhoWatchesIsNamed(t *testing.T) {
+	columns, cells := WatcherTable(false)
+	at := slices.IndexFunc(columns, func(c output.Column) bool { return c.Title == "PEER" })
+	for identity, want := range map[string]string{"": "10.0.0.1:2", "shop": "shop 10.0.0.1:2"} {
+		if got := cells(Watcher{Identity: identity, Peer: "10.0.0.1:2"})[at]; got != want {
+			t.Errorf("%q is shown as %q", identity, got)
+		}
+	}
+}
+
 // What cannot be decrypted is seen at a glance.
 func TestUndecryptableObjectsAreShown(t *testing.T) {
 	columns, cells := ResourceTable(false)

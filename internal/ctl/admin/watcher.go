@@ -83,7 +83,7 @@ func (w Watcher) cells() []string {
 		behind = Brief(seconds(*w.Lag))
 	}
 	return []string{
-		w.ID, w.Peer, w.Resource, state, behind, number(w.LagEvents), humanize.IBytes(uint64(w.Bytes)), Brief(time.Since(w.Since)), w.interest(),
+		w.ID, strings.TrimSpace(w.Identity + " " + w.Peer), w.Resource, state, behind, number(w.LagEvents), humanize.IBytes(uint64(w.Bytes)), Brief(time.Since(w.Since)), w.interest(),
 	}
 }
 
