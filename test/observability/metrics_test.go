@@ -1,12 +1,16 @@
 package observability
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/config"
@@ -40,6 +44,49 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	if diff := cmp.Diff(documented, served); diff != "" {
 		t.Errorf("-docs/observability.md +served:\n%s", diff)
+	}
+}
+
+// Names, units and help are such as Prometheus' own linter wants them.
+func TestMetricsFollowConventions(t *testing.T) {
+	_, body := start(t, encrypted(t)).get(t, "/metrics")
+	problems, err := promlint.New(strings.NewReader(body)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// What clients choose makes no series: neither keys, selectors and names of theirs, nor
+// methods that there are not.
+func TestClientsMakeNoSeries(t *testing.T) {
+	in := start(t, nil)
+	count := func() (n int) {
+		for name, f := range in.scrape(t) {
+			if strings.HasPrefix(name, "fanoutd_") || strings.HasPrefix(name, "grpc_") {
+				n += len(f.GetMetric())
+			}
+		}
+		return n
+	}
+	before := count()
+	for i := range 20 {
+		text := fmt.Sprint("x", i)
+		in.put(t, text, text)
+		in.watch(t, &fanoutv1.WatchRequest{LabelSelector: text + " notin (a)", Scope: &fanoutv1.Scope{Scope: &fanoutv1.Scope_Prefix{Prefix: text}}})
+		for _, method := range []string{"/fanout.v1.FanoutService/" + text, "/" + text + ".v1/Get"} {
+			if err := in.conn.Invoke(within(t), method, &fanoutv1.GetRequest{}, &fanoutv1.GetResponse{}); status.Code(err) != codes.Unimplemented {
+				t.Errorf("%s: %v", method, err)
+			}
+		}
+		if _, err := in.reads.Get(within(t), &fanoutv1.GetRequest{Resource: text, Key: text}); status.Code(err) != codes.NotFound {
+			t.Errorf("a resource that is not there: %v", err)
+		}
+	}
+	if after := count(); after != before {
+		t.Errorf("there are %d series, and there were %d", after, before)
 	}
 }
 
