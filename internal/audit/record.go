@@ -19,7 +19,7 @@ const (
 type Record struct {
 	Time           time.Time // when the request was over; default: now
 	Kind           Kind
-	Method         string   // as in fanout.v1.StoreService/Put
+	Method         string   // as in fanout.v1.StoreService/Put, or GET /metrics
 	Identity       string   // who has asked; empty: nobody knows
 	Authentication string   // how that was shown
 	Peer           string   // the address

@@ -65,6 +65,13 @@ func (s *Server) auditStream(ctx context.Context, c *call, fullMethod string, er
 	}
 }
 
+// auditOperator records that somebody was denied what is for operators.
+func (s *Server) auditOperator(ctx context.Context, c *call, what string, err error) {
+	if r := s.record(ctx, c, clip(what, maxEchoBytes), err); r != nil {
+		s.write(r)
+	}
+}
+
 // record returns what is the same for all requests, or nil for one that is not audited.
 func (s *Server) record(ctx context.Context, c *call, fullMethod string, err error) *audit.Record {
 	st := status.Convert(err)

@@ -130,6 +130,31 @@ func TestWritesAndActsOfOperatorsAreAudited(t *testing.T) {
 	}
 }
 
+// Each page of what is stored anew is an act of an operator, be it done or refused.
+func TestReencryptIsAudited(t *testing.T) {
+	k, log := newKeysets(t), openAudit(t)
+	in := start(t, settings{audit: log.Log, keys: keyring(t, k.first)})
+	ctx := within(t)
+	in.awaitLoaded(ctx, t)
+	for i := range 3 {
+		in.put(ctx, t, blobs, fmt.Sprint(i), secret)
+	}
+	in.reencrypt(ctx, t, blobs, 2)
+	_, err := in.admin().Reencrypt(ctx, &fanoutv1.ReencryptRequest{Resource: "nowhere"})
+	wantRefusal(t, err, unknownResource("nowhere"))
+	in.stop(ctx)
+	page := line{"msg": "admin", "method": "fanout.v1.AdminService/Reencrypt", "resource": blobs, "code": "OK"}
+	want := []line{page, page, {
+		"msg": "admin", "method": "fanout.v1.AdminService/Reencrypt", "resource": "nowhere", "code": "NotFound", "reason": "UNKNOWN_RESOURCE",
+	}}
+	if diff := cmp.Diff(want, log.lines(t)[3:]); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if text, err := os.ReadFile(log.path); err != nil || strings.Contains(string(text), secret) {
+		t.Errorf("values are in the audit log, or %v", err)
+	}
+}
+
 // Whoever says no, and to whom: the record has it.
 func TestDenialsAreAudited(t *testing.T) {
 	log := openAudit(t)

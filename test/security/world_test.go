@@ -27,7 +27,10 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// The library that rotates the audit log never ends its goroutine.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("gopkg.in/natefinch/lumberjack%2ev2.(*Logger).millRun"))
+}
 
 // patience bounds what a test waits for: it is how long a broken one takes to fail.
 const patience = 30 * time.Second
