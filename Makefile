@@ -76,7 +76,7 @@ test-browser: ## Test the status page in a browser
 screenshots: ## Make the pictures of the status page in docs/images
 	FANOUTD_TEST_BROWSER=1 FANOUTD_SCREENSHOTS=$(CURDIR)/docs/images go test -count 1 -run TestScreenshots ./test/browser
 
-# test/packaging/install installs systemd's own checker where it is missing.
+# test/packaging/install installs the checkers of systemd and Prometheus where they are missing.
 .PHONY: test-packaging
 test-packaging: ## Test the binaries that are released and the files of deploy/
 	cd test/packaging && go test -count 1 -timeout 9m ./...

@@ -41,10 +41,12 @@ type Config struct {
 	Profiles bool
 
 	// Operator, if set, is asked about everybody who wants to see what only operators
-	// are to see: metrics, profiles and channelz; see operators.go. It is shown the
-	// certificate of the client (nil: none) and the Authorization headers, and returns
-	// the status with which the request is refused, or nil.
-	Operator func(ctx context.Context, certificate *x509.Certificate, authorization []string) error
+	// are to see: metrics, profiles and channelz; see operators.go. It is told what they
+	// want, as in "GET /metrics", is shown the certificate of the client (nil: none) and
+	// the Authorization headers, and returns the status with which the request is refused,
+	// or nil. The context has the address of the client and its user-agent where that of
+	// a request of gRPC has them.
+	Operator func(ctx context.Context, what string, certificate *x509.Certificate, authorization []string) error
 
 	Log *slog.Logger
 }

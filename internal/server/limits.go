@@ -161,15 +161,14 @@ func (l *limits) options() []grpc.ServerOption {
 // told to end when it is as old as a watch may get: what goes on on it is finished, and
 // the client makes another one, perhaps to a server that was not there before.
 //
-// With certificates it is no older than maxConnectionAge: they are looked at when a
-// connection begins.
-func (l *limits) connectionOptions(watchTimeLimit time.Duration, certificates bool) []grpc.ServerOption {
+// In any case it gets no older than oldest; zero: as old as it likes.
+func (l *limits) connectionOptions(watchTimeLimit, oldest time.Duration) []grpc.ServerOption {
 	parameters := keepaliveParameters
 	if watchTimeLimit > 0 {
 		parameters.MaxConnectionAge = max(watchTimeLimit, leastConnectionAge)
 	}
-	if certificates && (watchTimeLimit == 0 || parameters.MaxConnectionAge > maxConnectionAge) {
-		parameters.MaxConnectionAge = maxConnectionAge
+	if oldest > 0 && (watchTimeLimit == 0 || parameters.MaxConnectionAge > oldest) {
+		parameters.MaxConnectionAge = oldest
 	}
 	options := []grpc.ServerOption{
 		grpc.KeepaliveParams(parameters),

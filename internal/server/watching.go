@@ -197,15 +197,16 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	return w.advance()
 }
 
-// deniedGrace is how long a watch whose right is gone may take to send what it is
-// sending; nothing follows that.
+// deniedGrace is how long a watch may take to send what it is sending when its right is
+// gone, or its credentials are not good any more. Nothing follows that but, in the second
+// case, its last position.
 const deniedGrace = time.Second
 
 // endWith ends the watch. It may be called at any time.
 func (w *watching) endWith(reason error) {
 	w.cancel(reason)
 	grace := w.server.watchGrace
-	if isDenied(reason) {
+	if isDenied(reason) || isRefused(reason) {
 		grace = min(grace, deniedGrace)
 	}
 	// It does no harm to a watch that has ended by then.
