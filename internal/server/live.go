@@ -1,8 +1,6 @@
 package server
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -52,7 +50,6 @@ const (
 
 func (l *live) init(on *lane.Lane, to *outlet) {
 	l.to = to
-	l.back = make(chan struct{}, 1)
 	l.flight.init(l.landed)
 	l.task = on.Task(l.run)
 }
@@ -77,24 +74,17 @@ func (l *live) next() (m dispatch.Message, ok bool, err error) {
 }
 
 // wait has the worker tell the client what happens, until there is something that the
-// handler has to do. It returns false if the client has gone away.
-func (l *live) wait(ends context.Context) bool {
+// handler has to do.
+func (l *live) wait() {
 	l.begin()
 	l.task.Ready()
 	select {
 	case <-l.back:
-	case <-ends.Done():
 	case <-l.Stopped():
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.serving = false
-	select {
-	case <-l.back: // both has happened
-	default:
-	}
-	cause := context.Cause(ends)
-	return !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded)
 }
 
 func (l *live) begin() {
@@ -127,7 +117,15 @@ func (l *live) run(now time.Time) {
 
 func (l *live) handBack() {
 	l.serving = false
-	l.back <- struct{}{}
+	l.handBackNow()
+}
+
+// handBackNow has the handler look what there is to do.
+func (l *live) handBackNow() {
+	select {
+	case l.back <- struct{}{}:
+	default: // it is about to
+	}
 }
 
 // tell sends the next message if there is one, and reports whether the worker can go on.
