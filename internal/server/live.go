@@ -138,7 +138,7 @@ func (l *live) tell(now time.Time) bool {
 		l.afterFlight()
 		return true
 	}
-	told, outcome := l.Poll()
+	told, outcome := l.Poll(now)
 	switch outcome {
 	case dispatch.Nothing:
 		return true
@@ -148,7 +148,7 @@ func (l *live) tell(now time.Time) bool {
 	if l.failure = l.send(told, now); l.failure != nil {
 		return false
 	}
-	if !l.Settle() {
+	if !l.Settle(now) {
 		l.task.Ready()
 	}
 	return true
