@@ -40,29 +40,20 @@ func audited(fullMethod string, code codes.Code, reason Reason) (kind audit.Kind
 	return kind, true
 }
 
-func (s *Server) auditUnary(ctx context.Context, c *call, fullMethod string, req, resp any, err error) {
+func (s *Server) auditCall(ctx context.Context, c *call, fullMethod string, err error) {
 	r := s.record(ctx, c, fullMethod, err)
 	if r == nil {
 		return
 	}
-	if named, ok := req.(interface{ GetResource() string }); ok {
-		r.Resource = clip(named.GetResource(), maxEchoBytes)
-	}
-	r.Keys, r.KeyCount = keysOf(req)
-	if one, ok := req.(*fanoutv1.EndWatcherRequest); ok {
+	r.Resource = c.resource
+	r.Keys, r.KeyCount = keysOf(c.request)
+	if one, ok := c.request.(*fanoutv1.EndWatcherRequest); ok {
 		r.Watcher = clip(one.GetId(), maxEchoBytes)
 	}
-	if at, ok := resp.(interface{ GetRevision() int64 }); ok && err == nil {
+	if at, ok := c.answer.(interface{ GetRevision() int64 }); ok && err == nil {
 		r.Revision = at.GetRevision()
 	}
 	s.write(r)
-}
-
-func (s *Server) auditStream(ctx context.Context, c *call, fullMethod string, err error) {
-	if r := s.record(ctx, c, fullMethod, err); r != nil {
-		r.Resource = c.resource
-		s.write(r)
-	}
 }
 
 // auditOperator records that somebody was denied what is for operators.

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
-	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -158,10 +157,10 @@ func passOf(ctx context.Context) *access.Pass {
 }
 
 // recheck has the credentials of a stream looked at again with each message that
-// comes over it. Watches, over which nothing comes but the request, are sessions, and
-// are looked at as such.
+// comes over it. Where nothing comes but the request there is nothing to look at again;
+// watches are sessions, and are looked at as such.
 func recheck(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	if info.FullMethod == fanoutv1.FanoutService_Watch_FullMethodName {
+	if !info.IsClientStream {
 		return handler(srv, stream)
 	}
 	return handler(srv, rechecked{stream, passOf(stream.Context())})

@@ -15,7 +15,9 @@ import (
 // context of an outer one.
 type call struct {
 	identity access.Identity // who asks, when that is known
-	resource string          // that a stream is asked for
+	resource string          // that is asked for
+	request  any             // with one answer, if it has come
+	answer   any             // the one, if there is any
 	refused  error           // what to answer instead of what an interceptor of a library has made of it
 }
 
@@ -29,44 +31,28 @@ func callOf(ctx context.Context) *call {
 	return &call{} // nobody will look at it
 }
 
-// The interceptors. The outer ones begin a call and have it audited when it is over.
-// The inner ones come behind those who find out who asks.
-
-func (s *Server) unaryCall(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	arrived(ctx)
-	c := &call{}
-	resp, err := handler(context.WithValue(ctx, callKey{}, c), req)
-	s.auditUnary(ctx, c, info.FullMethod, req, resp, err)
-	return resp, err
-}
-
-func (s *Server) streamCall(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+// beginCall begins a call and has it audited when it is over.
+func (s *Server) beginCall(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	c := &call{}
 	ctx := stream.Context()
 	called := middleware.WrapServerStream(stream)
 	called.WrappedContext = context.WithValue(ctx, callKey{}, c)
 	err := handler(srv, called)
-	s.auditStream(ctx, c, info.FullMethod, err)
+	s.auditCall(ctx, c, info.FullMethod, err)
 	return err
 }
 
-func (s *Server) unaryRequest(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	callOf(ctx).identity = access.From(ctx)
-	if err := s.limits.request(req); err != nil {
-		return nil, err
-	}
-	return handler(ctx, req)
-}
-
-func (s *Server) streamRequest(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+// limitRequests limits requests. It comes behind those who find out who asks.
+func (s *Server) limitRequests(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	callOf(stream.Context()).identity = access.From(stream.Context())
-	return handler(srv, &requestStream{stream, s.limits})
+	return handler(srv, &requestStream{stream, s.limits, isUnary(info)})
 }
 
 // requestStream is a stream whose requests are limited.
 type requestStream struct {
 	grpc.ServerStream
 	limits *limits
+	unary  bool
 }
 
 // RecvMsg implements grpc.ServerStream.
@@ -75,8 +61,12 @@ func (s *requestStream) RecvMsg(m any) error {
 		return err
 	}
 	arrived(s.Context())
+	c := callOf(s.Context())
 	if named, ok := m.(interface{ GetResource() string }); ok {
-		callOf(s.Context()).resource = clip(named.GetResource(), maxEchoBytes)
+		c.resource = clip(named.GetResource(), maxEchoBytes)
+	}
+	if s.unary {
+		c.request = m // a watch, which may last, keeps no more than it needs
 	}
 	return s.limits.request(m)
 }

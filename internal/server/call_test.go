@@ -28,7 +28,12 @@ type oneRequest struct {
 func (s oneRequest) Context() context.Context { return s.ctx }
 
 func (s oneRequest) RecvMsg(m any) error {
-	m.(*fanoutv1.WatchRequest).Resource = "config"
+	switch m := m.(type) {
+	case *fanoutv1.WatchRequest:
+		m.Resource = "config"
+	case *fanoutv1.GetRequest:
+		m.Resource, m.Key = "config", "a"
+	}
 	return nil
 }
 
@@ -43,28 +48,26 @@ func TestTheRecordHasWhoHasAsked(t *testing.T) {
 	ann := access.Identity{Name: "ann", Method: access.Token}
 	denied := status.Error(codes.PermissionDenied, "no")
 
-	watch := &grpc.StreamServerInfo{FullMethod: fanoutv1.FanoutService_Watch_FullMethodName}
-	handle := func(_ any, stream grpc.ServerStream) error {
-		if err := stream.RecvMsg(&fanoutv1.WatchRequest{}); err != nil {
-			return err
+	for _, one := range []struct {
+		info *grpc.StreamServerInfo
+		req  any
+	}{
+		{&grpc.StreamServerInfo{FullMethod: fanoutv1.FanoutService_Watch_FullMethodName, IsServerStream: true}, &fanoutv1.WatchRequest{}},
+		{&grpc.StreamServerInfo{FullMethod: fanoutv1.FanoutService_Get_FullMethodName}, &fanoutv1.GetRequest{}},
+	} {
+		handle := func(_ any, stream grpc.ServerStream) error {
+			if err := stream.RecvMsg(one.req); err != nil {
+				return err
+			}
+			return denied
 		}
-		return denied
+		authenticate := func(_ any, stream grpc.ServerStream) error {
+			return s.limitRequests(nil, oneRequest{stream, access.With(stream.Context(), ann)}, one.info, handle)
+		}
+		if err := s.beginCall(nil, oneRequest{nil, t.Context()}, one.info, authenticate); status.Code(err) != codes.PermissionDenied {
+			t.Error(err)
+		}
 	}
-	authenticate := func(_ any, stream grpc.ServerStream) error {
-		return s.streamRequest(nil, oneRequest{stream, access.With(stream.Context(), ann)}, watch, handle)
-	}
-	if err := s.streamCall(nil, oneRequest{nil, t.Context()}, watch, authenticate); status.Code(err) != codes.PermissionDenied {
-		t.Error(err)
-	}
-	get := &grpc.UnaryServerInfo{FullMethod: fanoutv1.FanoutService_Get_FullMethodName}
-	req := &fanoutv1.GetRequest{Resource: "config", Key: "a"}
-	_, err = s.unaryCall(t.Context(), req, get, func(ctx context.Context, req any) (any, error) {
-		return s.unaryRequest(access.With(ctx, ann), req, get, func(context.Context, any) (any, error) { return nil, denied })
-	})
-	if status.Code(err) != codes.PermissionDenied {
-		t.Error(err)
-	}
-
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}

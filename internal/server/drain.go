@@ -151,7 +151,7 @@ func (realClock) Wait(ctx context.Context, until time.Time, done <-chan struct{}
 
 // intercept gives streams of other services an end.
 func (d *drain) intercept(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	if info.FullMethod == fanoutv1.FanoutService_Watch_FullMethodName {
+	if isUnary(info) || info.FullMethod == fanoutv1.FanoutService_Watch_FullMethodName {
 		return handler(srv, stream)
 	}
 	client := stream.Context()

@@ -170,15 +170,11 @@ func (l *limits) connectionOptions(watchTimeLimit, oldest time.Duration) []grpc.
 }
 
 // rates are the interceptors that limit how often a client may ask, if anything does.
-func (l *limits) rates() []grpc.ServerOption {
-	r := l.requests
-	if r == nil {
+func (l *limits) rates() []grpc.StreamServerInterceptor {
+	if l.requests == nil {
 		return nil
 	}
-	return []grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(selector.UnaryServerInterceptor(ratelimit.UnaryServerInterceptor(r), counted)),
-		grpc.ChainStreamInterceptor(selector.StreamServerInterceptor(ratelimit.StreamServerInterceptor(r), counted)),
-	}
+	return []grpc.StreamServerInterceptor{selector.StreamServerInterceptor(ratelimit.StreamServerInterceptor(l.requests), counted)}
 }
 
 // limitError says that a limit is reached.

@@ -8,26 +8,27 @@ import (
 )
 
 // Observers look at requests and change nothing. They come first, so they see what
-// clients are answered. None is required.
+// clients are answered. None is required, but Unary and Stream come together.
 type Observers struct {
-	Unary  grpc.UnaryServerInterceptor
+	Unary  grpc.UnaryServerInterceptor  // it gets to see neither request nor answer
 	Stream grpc.StreamServerInterceptor // it does not get to see the messages of watches
 	Stats  stats.Handler
 }
 
-// options returns what has the observers look.
+// interceptors returns what has the observers look at each method.
+func (o Observers) interceptors() []grpc.StreamServerInterceptor {
+	if o.Unary == nil || o.Stream == nil {
+		return nil
+	}
+	return []grpc.StreamServerInterceptor{either(o.Unary, unobserved(o.Stream))}
+}
+
+// options returns the rest.
 func (o Observers) options() []grpc.ServerOption {
-	var options []grpc.ServerOption
-	if o.Unary != nil {
-		options = append(options, grpc.ChainUnaryInterceptor(o.Unary))
+	if o.Stats == nil {
+		return nil
 	}
-	if o.Stream != nil {
-		options = append(options, grpc.ChainStreamInterceptor(unobserved(o.Stream)))
-	}
-	if o.Stats != nil {
-		options = append(options, grpc.StatsHandler(o.Stats))
-	}
-	return options
+	return []grpc.ServerOption{grpc.StatsHandler(o.Stats)}
 }
 
 // unobserved keeps what an interceptor does with each message away from watches, which

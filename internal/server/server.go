@@ -149,6 +149,20 @@ func New(cfg Config) *Server {
 		s.log.ErrorContext(ctx, "a handler panicked", "method", method(ctx), "panic", p, "stack", string(debug.Stack()))
 		return errPanic
 	})
+	interceptors := append(cfg.Observers.interceptors(),
+		either(
+			logging.UnaryServerInterceptor(logger(s.log), finished...),
+			logging.StreamServerInterceptor(logger(s.log), finished...),
+		),
+		s.beginCall,
+		s.toStatus,
+		recovery.StreamServerInterceptor(recovered),
+		auth.StreamServerInterceptor(s.authenticate),
+		recheck,
+		s.drain.intercept,
+		s.limitRequests,
+	)
+	interceptors = append(interceptors, s.limits.rates()...)
 	options := append(cfg.Observers.options(), s.limits.options()...)
 	options = append(options,
 		grpc.Creds(newTransport(cfg.TLS)),
@@ -156,27 +170,7 @@ func New(cfg Config) *Server {
 		grpc.WriteBufferSize(writeBufferSize),
 		grpc.WaitForHandlers(true),
 		grpc.InTapHandle(s.limits.withCutoff),
-		grpc.ChainUnaryInterceptor(
-			logging.UnaryServerInterceptor(logger(s.log), finished...),
-			s.unaryCall,
-			s.unaryStatus,
-			recovery.UnaryServerInterceptor(recovered),
-			auth.UnaryServerInterceptor(s.authenticate),
-			s.slow.intercept,
-			s.unaryRequest,
-		),
-		grpc.ChainStreamInterceptor(
-			logging.StreamServerInterceptor(logger(s.log), finished...),
-			s.streamCall,
-			s.streamStatus,
-			recovery.StreamServerInterceptor(recovered),
-			auth.StreamServerInterceptor(s.authenticate),
-			recheck,
-			s.drain.intercept,
-			s.streamRequest,
-		),
 	)
-	options = append(options, s.limits.rates()...)
 	s.within = grpc.NewServer(options...)
 	oldest := cmp.Or(cfg.ConnectionAge, defaultConnectionAge)
 	if cfg.TLS == nil {
@@ -191,7 +185,8 @@ func New(cfg Config) *Server {
 	if cfg.Writes {
 		a.rewrites = cfg.MaxOperations
 	}
-	for _, to := range []*grpc.Server{s.grpc, s.within} {
+	for _, one := range []*grpc.Server{s.grpc, s.within} {
+		to := registrar{one, interceptors, s.answered}
 		to.RegisterService(serviceDesc(f), nil)
 		if cfg.Writes {
 			fanoutv1.RegisterStoreServiceServer(to, &writes{

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-	"google.golang.org/grpc"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
@@ -58,14 +57,6 @@ func (l *slowLog) note(ctx context.Context, what string, took time.Duration, req
 		attributes = append(attributes, "left_out", n)
 	}
 	l.log.WarnContext(ctx, "slow", attributes...)
-}
-
-// intercept reports slow requests with one answer.
-func (l *slowLog) intercept(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	began := time.Now()
-	resp, err := handler(ctx, req)
-	l.note(ctx, "request", time.Since(began), req)
-	return resp, err
 }
 
 // SlowRequests returns how many requests, or parts of them, took longer than they

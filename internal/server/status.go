@@ -178,14 +178,8 @@ func clip(s string, limit int) string {
 	return s[:end] + ellipsis
 }
 
-// The interceptors below turn what the handlers return into statuses.
-
-func (s *Server) unaryStatus(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	resp, err := handler(ctx, req)
-	return resp, s.edge(ctx, err)
-}
-
-func (s *Server) streamStatus(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+// toStatus turns what the handlers return into statuses.
+func (s *Server) toStatus(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	return s.edge(stream.Context(), handler(srv, receiving{stream}))
 }
 

@@ -1,0 +1,85 @@
+package server
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
+	"google.golang.org/grpc"
+)
+
+// registrar registers services, all of whose methods are behind the same interceptors:
+// on the wire a request with one answer is a stream of one. gRPC would call interceptors
+// of such a request when all of it has come, before anybody has been asked who it is.
+// Behind these it is read when they let it through.
+type registrar struct {
+	*grpc.Server
+	interceptors []grpc.StreamServerInterceptor // the outermost first
+	answered     grpc.UnaryServerInterceptor    // is told of requests with one answer that have come
+}
+
+// RegisterService implements grpc.ServiceRegistrar.
+func (r registrar) RegisterService(desc *grpc.ServiceDesc, implementation any) {
+	all := *desc
+	all.Methods, all.Streams = nil, nil
+	for _, m := range desc.Methods {
+		all.Streams = append(all.Streams, grpc.StreamDesc{StreamName: m.MethodName, Handler: r.stream(m.Handler)})
+	}
+	all.Streams = append(all.Streams, desc.Streams...)
+	for i := range all.Streams {
+		s := &all.Streams[i]
+		s.Handler = r.behind(s.Handler, &grpc.StreamServerInfo{
+			FullMethod: "/" + desc.ServiceName + "/" + s.StreamName, IsClientStream: s.ClientStreams, IsServerStream: s.ServerStreams,
+		})
+	}
+	r.Server.RegisterService(&all, implementation)
+}
+
+// stream returns what reads one request and sends one answer.
+func (r registrar) stream(handler grpc.MethodHandler) grpc.StreamHandler {
+	return func(implementation any, stream grpc.ServerStream) error {
+		answer, err := handler(implementation, stream.Context(), stream.RecvMsg, r.answered)
+		if err != nil {
+			return err
+		}
+		return stream.SendMsg(answer)
+	}
+}
+
+func (r registrar) behind(handler grpc.StreamHandler, info *grpc.StreamServerInfo) grpc.StreamHandler {
+	for _, one := range slices.Backward(r.interceptors) {
+		next := handler
+		handler = func(implementation any, stream grpc.ServerStream) error { return one(implementation, stream, info, next) }
+	}
+	return handler
+}
+
+// isUnary reports whether a method has one request and one answer.
+func isUnary(info *grpc.StreamServerInfo) bool { return !info.IsClientStream && !info.IsServerStream }
+
+// either returns an interceptor of all methods that is made of those that a library has
+// for each kind. That of requests with one answer gets to see neither.
+func either(unary grpc.UnaryServerInterceptor, stream grpc.StreamServerInterceptor) grpc.StreamServerInterceptor {
+	return func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		if !isUnary(info) {
+			return stream(srv, s, info, handler)
+		}
+		_, err := unary(s.Context(), nil, &grpc.UnaryServerInfo{Server: srv, FullMethod: info.FullMethod}, func(ctx context.Context, _ any) (any, error) {
+			wrapped := middleware.WrapServerStream(s)
+			wrapped.WrappedContext = ctx
+			return nil, handler(srv, wrapped)
+		})
+		return err
+	}
+}
+
+// answered reports slow requests with one answer, and leaves request and answer with the
+// call.
+func (s *Server) answered(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	began := time.Now()
+	resp, err := handler(ctx, req)
+	s.slow.note(ctx, "request", time.Since(began), req)
+	callOf(ctx).answer = resp
+	return resp, err
+}
