@@ -75,6 +75,8 @@ const (
 	ErrTooManySnapshots Reason = "TOO_MANY_SNAPSHOTS"
 	// ErrTooManyLists: List: there was no room for the response in time.
 	ErrTooManyLists Reason = "TOO_MANY_LISTS"
+	// ErrTooManyRequests: there was no room for the request in time; nothing was done.
+	ErrTooManyRequests Reason = "TOO_MANY_REQUESTS"
 	// ErrRateLimited: this client asks too often; nothing was done.
 	ErrRateLimited Reason = "RATE_LIMITED"
 	// ErrRequestTooLarge: the request is too large; nothing was done.

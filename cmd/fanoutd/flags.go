@@ -43,6 +43,7 @@ func bind(c *config.Config) []flagGroup {
 			fs.IntVar(&c.MaxSnapshots, "max-snapshots", c.MaxSnapshots, "`number` of snapshots and differences that are sent at once; the others wait for their turn")
 			fs.Var(&c.MaxListMemory, "max-list-memory", "size of the responses of lists that are on their way")
 			fs.Var(&c.MaxRequestSize, "max-request-size", "size of the largest request")
+			fs.Var(&c.MaxRequestMemory, "max-request-memory", "size of the requests that are on their way")
 			fs.Float64Var(&c.MaxRequestRate, "max-request-rate", c.MaxRequestRate, "`number` of requests that a client may begin per second")
 			fs.IntVar(&c.MaxRequestBurst, "max-request-burst", c.MaxRequestBurst,
 				"`number` of requests that it may begin at once when it has not asked for a while; 0: as many as in a second")

@@ -27,6 +27,7 @@ var byReason = map[string]int{
 	"TOO_MANY_SELECTORS": http.StatusServiceUnavailable,
 	"TOO_MANY_SNAPSHOTS": http.StatusServiceUnavailable,
 	"TOO_MANY_LISTS":     http.StatusServiceUnavailable,
+	"TOO_MANY_REQUESTS":  http.StatusServiceUnavailable,
 }
 
 // httpStatus returns the HTTP status of an error.

@@ -117,6 +117,7 @@ func limits(cfg config.Config) server.Limits {
 		Snapshots:            cfg.MaxSnapshots,
 		ListBytes:            int64(cfg.MaxListMemory),
 		RequestBytes:         int(cfg.MaxRequestSize),
+		RequestMemory:        int64(cfg.MaxRequestMemory),
 		StreamsPerConnection: cfg.MaxStreamsPerConnection,
 		Connections:          cfg.MaxConnections,
 		ConnectionsPerClient: cfg.MaxConnectionsPerClient,

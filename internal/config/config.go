@@ -22,6 +22,7 @@ type Config struct {
 	MaxSnapshots            int     `yaml:"max-snapshots"`
 	MaxListMemory           Size    `yaml:"max-list-memory"`
 	MaxRequestSize          Size    `yaml:"max-request-size"`
+	MaxRequestMemory        Size    `yaml:"max-request-memory"`
 	MaxRequestRate          float64 `yaml:"max-request-rate"`
 	MaxRequestBurst         int     `yaml:"max-request-burst"` // 0: as many as in a second
 	MaxStreamsPerConnection int     `yaml:"max-streams-per-connection"`
@@ -102,6 +103,7 @@ func Defaults() Config {
 		MaxSnapshots:             256,
 		MaxListMemory:            512 * MiB,
 		MaxRequestSize:           4 * MiB,
+		MaxRequestMemory:         128 * MiB,
 		MaxStreamsPerConnection:  10_000,
 		MaxConnections:           50_000,
 		MaxConnectionsPerClient:  10_000,

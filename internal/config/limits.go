@@ -29,6 +29,9 @@ func (v *validator) limits(c *Config) {
 	if least, most := 4*MiB, 64*GiB; c.MaxListMemory != 0 && (c.MaxListMemory < least || c.MaxListMemory > most) {
 		v.add("max-list-memory", "must be 0 or from %v to %v, not %v", least, most, c.MaxListMemory)
 	}
+	if least, most := 16*MiB, 64*GiB; c.MaxRequestMemory != 0 && (c.MaxRequestMemory < least || c.MaxRequestMemory > most) {
+		v.add("max-request-memory", "must be 0 or from %v to %v, not %v", least, most, c.MaxRequestMemory)
+	}
 	between(v, "max-request-size", c.MaxRequestSize, 64*KiB, GiB)
 	// Everything that may be written has to fit, with its key and labels.
 	if room := 64 * KiB; c.MaxValueSize <= largestValue && c.MaxRequestSize < c.MaxValueSize+room {

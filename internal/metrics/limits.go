@@ -18,6 +18,7 @@ type limitCollector struct {
 	selectors                     *family
 	snapshots, snapshotsWaiting   *family
 	listBytes, listsWaiting       *family
+	requestBytes, requestsWaiting *family
 	records, lost                 *family
 }
 
@@ -31,6 +32,8 @@ func newLimitCollector(srv *server.Server, log *audit.Log) *limitCollector {
 	c.snapshotsWaiting = c.gauge("snapshots_waiting", "Snapshots and differences that wait for their turn.")
 	c.listBytes = c.gauge("list_bytes", "Memory of the responses of lists that have not been sent yet.")
 	c.listsWaiting = c.gauge("lists_waiting", "Lists that wait for room.")
+	c.requestBytes = c.gauge("request_bytes", "Room that requests have which are on their way.")
+	c.requestsWaiting = c.gauge("requests_waiting", "Requests that wait for room.")
 	c.records = c.counter("audit_records_total", "Records that the audit log has written. Missing where there is none.")
 	c.lost = c.counter("audit_records_lost_total", "Records that could not be written. Missing as above.")
 	return c
@@ -52,6 +55,8 @@ func (c *limitCollector) Collect(to chan<- prometheus.Metric) {
 	send(to, c.snapshotsWaiting, u.SnapshotsWaiting)
 	send(to, c.listBytes, u.ListBytes)
 	send(to, c.listsWaiting, u.ListsWaiting)
+	send(to, c.requestBytes, u.RequestBytes)
+	send(to, c.requestsWaiting, u.RequestsWaiting)
 	if c.audit != nil {
 		written, lost := c.audit.Count()
 		send(to, c.records, written)

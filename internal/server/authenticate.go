@@ -105,9 +105,9 @@ func credentialsOf(ctx context.Context) (access.Credentials, error) {
 	var shown access.Credentials
 	if p, ok := peer.FromContext(ctx); ok {
 		switch info := p.AuthInfo.(type) {
-		case credentials.TLSInfo:
-			if chains := info.State.VerifiedChains; len(chains) > 0 {
-				shown.Certificate = chains[0][0]
+		case framedInfo:
+			if secured, ok := info.AuthInfo.(credentials.TLSInfo); ok && len(secured.State.VerifiedChains) > 0 {
+				shown.Certificate = secured.State.VerifiedChains[0][0]
 			}
 		case localInfo:
 			if der := header(ctx, behalfHeader); der != "" {

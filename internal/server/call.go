@@ -45,18 +45,28 @@ func (s *Server) beginCall(srv any, stream grpc.ServerStream, info *grpc.StreamS
 // limitRequests limits requests. It comes behind those who find out who asks.
 func (s *Server) limitRequests(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	callOf(stream.Context()).identity = access.From(stream.Context())
-	return handler(srv, &requestStream{stream, s.limits, isUnary(info)})
+	limited := &requestStream{ServerStream: stream, limits: s.limits, info: info}
+	defer func() { limited.room.giveBack() }()
+	return handler(srv, limited)
 }
 
 // requestStream is a stream whose requests are limited.
 type requestStream struct {
 	grpc.ServerStream
 	limits *limits
-	unary  bool
+	info   *grpc.StreamServerInfo
+	began  bool   // the first request was asked for
+	room   *share // for the first request, and for others that come behind it
 }
 
 // RecvMsg implements grpc.ServerStream.
-func (s *requestStream) RecvMsg(m any) error {
+func (s *requestStream) RecvMsg(m any) (err error) {
+	if !s.began {
+		s.began = true
+		if s.room, err = s.limits.receive(s.Context(), s.info); err != nil {
+			return err
+		}
+	}
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
@@ -65,8 +75,11 @@ func (s *requestStream) RecvMsg(m any) error {
 	if named, ok := m.(interface{ GetResource() string }); ok {
 		c.resource = clip(named.GetResource(), maxEchoBytes)
 	}
-	if s.unary {
-		c.request = m // a watch, which may last, keeps no more than it needs
+	switch {
+	case isUnary(s.info):
+		c.request = m
+	case !s.info.IsClientStream:
+		s.room.giveBack() // a watch may last, and keeps little of its request
 	}
 	return s.limits.request(m)
 }
@@ -79,7 +92,11 @@ func (l *limits) request(m any) error {
 		return nil
 	}
 	if size := proto.Size(message); size > l.RequestBytes {
-		return &limitError{reason: ReasonRequestTooLarge, what: "request", limit: float64(l.RequestBytes), size: size}
+		return l.tooLarge(int64(size))
 	}
 	return nil
+}
+
+func (l *limits) tooLarge(size int64) error {
+	return &limitError{reason: ReasonRequestTooLarge, what: "request", limit: float64(l.RequestBytes), size: int(size)}
 }

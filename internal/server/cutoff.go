@@ -16,6 +16,8 @@ type cutoff struct {
 	cancel context.CancelFunc
 	done   atomic.Bool
 	late   *time.Timer // gives up a client whose request does not come
+
+	incoming *incoming // what has come of the request; nil on connections within the process
 }
 
 type cutoffKey struct{}
@@ -27,7 +29,14 @@ func (l *limits) withCutoff(ctx context.Context, _ *tap.Info) (context.Context, 
 	c := &cutoff{}
 	c.Context, c.cancel = context.WithCancel(ctx)
 	c.late = time.AfterFunc(l.requestPatience, c.end)
-	context.AfterFunc(ctx, func() { c.late.Stop() })
+	forget := func() {}
+	if conn := connectionOf(ctx); conn != nil {
+		c.incoming, forget = conn.open(c.end)
+	}
+	context.AfterFunc(ctx, func() {
+		c.late.Stop()
+		forget()
+	})
 	return c, nil
 }
 

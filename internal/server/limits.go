@@ -38,6 +38,10 @@ type Limits struct {
 	// RequestBytes is the size of the largest request. Zero: 4 MiB.
 	RequestBytes int
 
+	// RequestMemory is how many bytes of requests may be on their way that are not
+	// there at once. Who finds no room waits.
+	RequestMemory int64
+
 	// StreamsPerConnection is how many requests and watches one connection carries
 	// at once.
 	StreamsPerConnection int
@@ -100,7 +104,8 @@ type limits struct {
 	arrivals    *arrivals // of connections; nil: as often as they like
 	snapshots   *queue
 	lists       *queue
-	tabs        tabs // of lists
+	incoming    *queue // of bytes of requests
+	tabs        tabs   // of lists
 	connections *places
 	requests    *rates                   // nil: without limit
 	refused     map[Reason]*atomic.Int64 // for each reason that a limitError can have
@@ -125,11 +130,12 @@ func newLimits(cfg Limits) *limits {
 		selectors:   newSelections(cfg.Selectors, cfg.SelectorsPerClient),
 		snapshots:   newQueue(int64(cfg.Snapshots)),
 		lists:       newQueue(cfg.ListBytes),
+		incoming:    newQueue(cfg.RequestMemory),
 		connections: newPlaces(cfg.Connections, cfg.ConnectionsPerClient),
 		patience:    turnPatience, lease: lease, requestPatience: requestPatience,
 		refused: map[Reason]*atomic.Int64{
 			ReasonTooManyWatchers: {}, ReasonTooManyWatchersOfClient: {}, ReasonTooManySnapshots: {},
-			ReasonTooManyLists: {}, ReasonRateLimited: {}, ReasonRequestTooLarge: {},
+			ReasonTooManyLists: {}, ReasonTooManyRequests: {}, ReasonRateLimited: {}, ReasonRequestTooLarge: {},
 			ReasonTooManySelectors: {}, ReasonTooManySelectorsOfClient: {},
 		},
 	}
@@ -146,6 +152,8 @@ func (l *limits) options() []grpc.ServerOption {
 		grpc.ConnectionTimeout(connectionTimeout),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.MaxRecvMsgSize(2 * l.RequestBytes),
+		grpc.StaticStreamWindowSize(windowBytes),
+		grpc.StaticConnWindowSize(connectionWindowBytes),
 	}
 }
 
@@ -162,7 +170,10 @@ func (l *limits) connectionOptions(watchTimeLimit, oldest time.Duration) []grpc.
 	if oldest > 0 && (watchTimeLimit == 0 || parameters.MaxConnectionAge > oldest) {
 		parameters.MaxConnectionAge = oldest
 	}
-	options := []grpc.ServerOption{grpc.KeepaliveParams(parameters)}
+	options := []grpc.ServerOption{
+		grpc.KeepaliveParams(parameters),
+		grpc.ReadBufferSize(0), // the connection has one
+	}
 	if n := l.StreamsPerConnection; n > 0 {
 		options = append(options, grpc.MaxConcurrentStreams(uint32(n)))
 	}
@@ -265,6 +276,8 @@ type Usage struct {
 	SnapshotsWaiting int   // catch-ups that wait for their turn
 	ListBytes        int64 // of lists that have not been sent yet
 	ListsWaiting     int   // lists that wait for room
+	RequestBytes     int64 // of requests on their way, for which there is room
+	RequestsWaiting  int   // requests that wait for room
 	Connections      int
 	Refused          map[Reason]int64 // requests that were refused, by reason
 }
@@ -277,6 +290,7 @@ func (s *Server) Usage() Usage {
 	u.Selectors = l.selectors.count()
 	u.Snapshots, u.SnapshotsWaiting, _ = l.snapshots.count()
 	u.ListBytes, u.ListsWaiting, _ = l.lists.count()
+	u.RequestBytes, u.RequestsWaiting, _ = l.incoming.count()
 	u.Connections, _ = l.connections.count()
 	for reason, n := range l.refused {
 		u.Refused[reason] = n.Load()

@@ -37,6 +37,7 @@ const (
 	ReasonTooManySelectorsOfClient Reason = "TOO_MANY_SELECTORS_OF_CLIENT"
 	ReasonTooManySnapshots         Reason = "TOO_MANY_SNAPSHOTS"
 	ReasonTooManyLists             Reason = "TOO_MANY_LISTS"
+	ReasonTooManyRequests          Reason = "TOO_MANY_REQUESTS"
 	ReasonRateLimited              Reason = "RATE_LIMITED"
 	ReasonRequestTooLarge          Reason = "REQUEST_TOO_LARGE"
 )
@@ -74,6 +75,7 @@ var meanings = map[Reason]meaning{
 	ReasonTooManySelectorsOfClient: {code: codes.ResourceExhausted, retry: true},
 	ReasonTooManySnapshots:         {code: codes.ResourceExhausted, retry: true},
 	ReasonTooManyLists:             {code: codes.ResourceExhausted, retry: true},
+	ReasonTooManyRequests:          {code: codes.ResourceExhausted, retry: true},
 	ReasonRateLimited:              {code: codes.ResourceExhausted, retry: true},
 	ReasonRequestTooLarge:          {code: codes.ResourceExhausted},
 }

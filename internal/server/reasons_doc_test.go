@@ -64,6 +64,7 @@ var examples = []error{
 	&limitError{reason: ReasonTooManySelectorsOfClient, limit: 1, client: "a"},
 	&limitError{reason: ReasonTooManySnapshots, limit: 1},
 	&limitError{reason: ReasonTooManyLists, limit: 1},
+	&limitError{reason: ReasonTooManyRequests, limit: 1},
 	&limitError{reason: ReasonRateLimited, limit: 1, client: "a", after: time.Second},
 	&limitError{reason: ReasonRequestTooLarge, limit: 1, size: 2},
 	object.ErrCompacted, // nobody should ever see it

@@ -43,7 +43,8 @@ func (t transport) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo
 	if shown, ok := info.(credentials.TLSInfo); ok && len(shown.State.VerifiedChains) > 0 {
 		conn = until(conn, shown.State.VerifiedChains[0][0].NotAfter.Add(lastWords))
 	}
-	return conn, info, nil
+	noted := newFramed(conn)
+	return noted, framedInfo{info, noted}, nil
 }
 
 // mortal is a connection that ends by itself. A client whose certificate has expired
@@ -88,6 +89,17 @@ type localInfo struct{}
 
 // AuthType implements credentials.AuthInfo.
 func (localInfo) AuthType() string { return "local" }
+
+// connectionOf returns the connection that a request comes over, or nil if that is within
+// the process.
+func connectionOf(ctx context.Context) *framed {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	info, _ := p.AuthInfo.(framedInfo)
+	return info.conn
+}
 
 // isLocal reports whether a request comes over a connection within the process.
 func isLocal(ctx context.Context) bool {

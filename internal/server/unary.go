@@ -50,7 +50,9 @@ func (r registrar) stream(handler grpc.MethodHandler) grpc.StreamHandler {
 func (r registrar) behind(handler grpc.StreamHandler, info *grpc.StreamServerInfo) grpc.StreamHandler {
 	for _, one := range slices.Backward(r.interceptors) {
 		next := handler
-		handler = func(implementation any, stream grpc.ServerStream) error { return one(implementation, stream, info, next) }
+		handler = func(implementation any, stream grpc.ServerStream) error {
+			return one(implementation, stream, info, next)
+		}
 	}
 	return handler
 }
