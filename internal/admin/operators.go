@@ -48,17 +48,21 @@ func (c Config) forOperators(served http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := c.Operator(asOfGRPC(r), r.Method+" "+r.URL.Path, certificateOf(r), r.Header.Values("Authorization"))
-		if err == nil {
-			served.ServeHTTP(w, r)
+		if err != nil {
+			refuseWith(w, status.Convert(err))
 			return
 		}
-		st := status.Convert(err)
-		if st.Code() == codes.Unauthenticated {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-		}
-		setRetryAfter(w.Header(), st)
-		answerRefusal(w, httpStatus(st), st)
+		served.ServeHTTP(w, r)
 	})
+}
+
+// refuseWith refuses a request with a status of the server.
+func refuseWith(w http.ResponseWriter, st *status.Status) {
+	if st.Code() == codes.Unauthenticated {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	setRetryAfter(w.Header(), st)
+	answerRefusal(w, httpStatus(st), st)
 }
 
 // asOfGRPC returns the context of a request with what that of a request of gRPC says of

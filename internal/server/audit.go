@@ -34,7 +34,8 @@ func audited(fullMethod string, code codes.Code, reason Reason) (kind audit.Kind
 		return "", false
 	}
 	// These are given before anybody looks at what the caller may do.
-	if reason == ReasonRateLimited || reason == ReasonRequestTooLarge || reason == ReasonIssuerUnavailable {
+	switch reason {
+	case ReasonRateLimited, ReasonRequestTooLarge, ReasonTooManyRequests, ReasonIssuerUnavailable:
 		kind = audit.Denied
 	}
 	return kind, true

@@ -88,16 +88,24 @@ func (s *Server) Operator(ctx context.Context, what string, certificate *x509.Ce
 
 // operator returns who somebody is, as far as that is known, and why they are refused.
 func (s *Server) operator(ctx context.Context, certificate *x509.Certificate, authorization []string) (access.Identity, error) {
-	if s.authenticator != nil {
-		token, err := bearer(authorization)
-		if err != nil {
-			return access.Identity{}, err
-		}
-		if ctx, err = s.identified(ctx, access.Credentials{Certificate: certificate, Bearer: token}); err != nil {
-			return access.Identity{}, err
-		}
+	ctx, err := s.known(ctx, certificate, authorization)
+	if err != nil {
+		return access.Identity{}, err
 	}
 	return access.From(ctx), s.rights.may(ctx, policy.Admin, everyResource, object.Scope{})
+}
+
+// known returns the context with who it is that shows a certificate (nil: none) and the
+// values of Authorization headers.
+func (s *Server) known(ctx context.Context, certificate *x509.Certificate, authorization []string) (context.Context, error) {
+	if s.authenticator == nil {
+		return ctx, nil
+	}
+	token, err := bearer(authorization)
+	if err != nil {
+		return nil, err
+	}
+	return s.identified(ctx, access.Credentials{Certificate: certificate, Bearer: token})
 }
 
 // credentialsOf returns what a request shows.

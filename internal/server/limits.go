@@ -260,11 +260,30 @@ func (l *limits) list(ctx context.Context) (*share, error) {
 	if l.tabs.of(ctx) != nil {
 		size *= tabSize
 	}
+	return l.responses(ctx, size)
+}
+
+// responses takes room for so many bytes of responses.
+func (l *limits) responses(ctx context.Context, size int64) (*share, error) {
 	s, err := l.lists.take(ctx, clientOf(ctx), size, l.patience)
 	if errors.Is(err, errNoTurn) {
 		return nil, &limitError{reason: ReasonTooManyLists, what: "bytes of lists on their way", limit: float64(l.ListBytes), after: placeDelay}
 	}
 	return s, err
+}
+
+// answer takes room for a response that is no list, if it goes to somebody within the
+// process: others have been sent it when it is there.
+func (l *limits) answer(ctx context.Context, e encoded) error {
+	tab := l.tabs.of(ctx)
+	if tab == nil {
+		return nil
+	}
+	room, err := l.responses(ctx, tabSize*int64(e.size()))
+	if room != nil {
+		tab.put(room)
+	}
+	return err
 }
 
 // Usage says what is taken of the limits.
