@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/spf13/cobra"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/etcdmain"
+	"go.uber.org/zap"
+
+	"github.com/fanoutd/fanoutd/bench/internal/floor"
+	"github.com/fanoutd/fanoutd/bench/internal/load"
+	"github.com/fanoutd/fanoutd/bench/internal/peer"
+)
+
+// processes are the commands that a benchmark starts of itself.
+func processes() []*cobra.Command {
+	return []*cobra.Command{loadCommand(), etcdCommand(), floorCommand()}
+}
+
+func loadCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: load.CommandName, Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return load.Run(cmd.Context(), os.Stdin, os.Stdout)
+		},
+	}
+}
+
+// etcdCommand is etcd with its own flags; "etcd grpc-proxy start" is its proxy.
+func etcdCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: peer.CommandEtcd, Hidden: true, DisableFlagParsing: true,
+		Run: func(_ *cobra.Command, args []string) {
+			os.Args = append([]string{"etcd"}, args...) // the proxy looks there
+			etcdmain.Main(os.Args)
+		},
+	}
+}
+
+func floorCommand() *cobra.Command {
+	var listen, etcd, prefix string
+	cmd := &cobra.Command{
+		Use: peer.CommandFloor, Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd}, Logger: zap.NewNop()})
+			if err != nil {
+				return fmt.Errorf("connect to etcd: %w", err)
+			}
+			defer client.Close()
+			listener, err := net.Listen("tcp", listen)
+			if err != nil {
+				return fmt.Errorf("listen: %w", err)
+			}
+			first, err := floor.First()
+			if err != nil {
+				return err
+			}
+			server := floor.New(listener, first)
+			served := make(chan error, 1)
+			go func() { served <- server.Run() }()
+			err = server.Follow(cmd.Context(), client, prefix)
+			server.Close()
+			if err != nil {
+				return err
+			}
+			return <-served
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&listen, "listen", "", "address")
+	flags.StringVar(&etcd, "etcd", "", "address of etcd")
+	flags.StringVar(&prefix, "prefix", "", "of the keys that are told")
+	return cmd
+}

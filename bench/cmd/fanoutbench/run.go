@@ -1,0 +1,68 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fanoutd/fanoutd/bench/internal/load"
+	"github.com/fanoutd/fanoutd/bench/internal/peer"
+	"github.com/fanoutd/fanoutd/bench/internal/scenario"
+)
+
+func runCommand() *cobra.Command {
+	var p scenario.Parameters
+	var b binaries
+	var output string
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Measure one case",
+		Long: `Measure one case, and write what was measured as a line of JSON.
+
+A rate of 0 writes as fast as events are delivered: so many writes are outstanding,
+and each is over when its events have come to all watchers. With one outstanding
+write of one event, each event is a message of its own.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			programs, err := b.programs(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer b.remove()
+			record, err := scenario.Run(cmd.Context(), programs, p, func(phase string) { fmt.Fprintln(cmd.ErrOrStderr(), phase) })
+			if err != nil {
+				return err
+			}
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(record)
+		},
+	}
+	flags := cmd.Flags()
+	_ = output
+	flags.StringVar(&p.Peer, "peer", "fanoutd", fmt.Sprintf("what is measured: %v", peer.Names()))
+	flags.StringVar(&p.Client, "client", load.ClientRaw, "who watches")
+	flags.IntVar(&p.Watchers, "watchers", 1000, "watches")
+	flags.IntVar(&p.PerConnection, "per-connection", 1, "watches on a connection")
+	flags.IntVar(&p.PerStream, "per-stream", 1, "watches on a stream (etcd only)")
+	flags.StringVar(&p.Interest, "interest", load.InterestAll, fmt.Sprintf("what each watcher watches: %v", load.Interests))
+	flags.IntVar(&p.Groups, "groups", 10, "different labels, with --interest label")
+	flags.IntVar(&p.Keys, "keys", 64, "keys that are written to")
+	flags.IntVar(&p.ValueSize, "value-size", 256, "bytes of a value")
+	flags.IntVar(&p.Batch, "batch", 1, "events that are written together")
+	flags.IntVar(&p.Outstanding, "outstanding", 1, "writes that are under way at once")
+	flags.Float64Var(&p.Rate, "rate", 0, "writes per second; 0 is as fast as they are delivered")
+	flags.DurationVar(&p.Duration, "duration", 5*time.Second, "how long is measured")
+	b.flags(cmd)
+	return cmd
+}
+
+// program returns the path of this program.
+func program() (string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("look for this program: %w", err)
+	}
+	return path, nil
+}

@@ -1,0 +1,145 @@
+package floor
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/fanoutd/fanoutd/bench/internal/raw"
+)
+
+const (
+	largestFrame = 16 << 10        // as every peer sends them
+	together     = 64 << 10        // bytes that are written at once at least, if there are so many
+	patience     = 30 * time.Second // with a client that does not read
+)
+
+// connection is one client.
+type connection struct {
+	conn net.Conn
+
+	mu      sync.Mutex // guards the following and serializes writes
+	streams []uint32
+}
+
+// serve answers the client until it leaves. Each stream gets a header and first, a
+// message, and is then sent what comes.
+func (c *connection) serve(first []byte) error {
+	defer c.conn.Close()
+	preface := make([]byte, len(http2.ClientPreface))
+	if _, err := io.ReadFull(c.conn, preface); err != nil || string(preface) != http2.ClientPreface {
+		return fmt.Errorf("this is not HTTP/2: %w", err)
+	}
+	var answer bytes.Buffer
+	framer := http2.NewFramer(&answer, c.conn)
+	framer.SetReuseFrames()
+	if err := framer.WriteSettings(); err != nil {
+		return err
+	}
+	for {
+		if err := c.write(&answer); err != nil {
+			return err
+		}
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			return err
+		}
+		switch f := frame.(type) {
+		case *http2.SettingsFrame:
+			if !f.IsAck() {
+				err = framer.WriteSettingsAck()
+			}
+		case *http2.PingFrame:
+			if !f.IsAck() {
+				err = framer.WritePing(true, f.Data)
+			}
+		case *http2.DataFrame: // the request
+			err = c.open(framer, &answer, f.StreamID, first)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// open begins a stream. Before others can write to it, it has its header.
+func (c *connection) open(framer *http2.Framer, answer *bytes.Buffer, id uint32, first []byte) error {
+	err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: header(), EndHeaders: true})
+	if err != nil {
+		return err
+	}
+	answer.Write(frames(nil, message(first), id))
+	if err := c.write(answer); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.streams = append(c.streams, id)
+	return nil
+}
+
+// header encodes what a response begins with, without anything that later ones could
+// depend on.
+func header() []byte {
+	var b bytes.Buffer
+	e := hpack.NewEncoder(&b)
+	e.SetMaxDynamicTableSizeLimit(0)
+	for _, field := range []hpack.HeaderField{{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"}} {
+		_ = e.WriteField(field) // to memory
+	}
+	return b.Bytes()
+}
+
+func (c *connection) write(answer *bytes.Buffer) error {
+	if answer.Len() == 0 {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, err := answer.WriteTo(c.conn)
+	return err
+}
+
+// broadcast sends a message to all streams. It is given memory to work in and returns
+// it.
+func (c *connection) broadcast(message, memory []byte) ([]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	memory = memory[:0]
+	if err := c.conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		return memory, err
+	}
+	for i, id := range c.streams {
+		memory = frames(memory, message, id)
+		if len(memory) < together && i < len(c.streams)-1 {
+			continue
+		}
+		if _, err := c.conn.Write(memory); err != nil {
+			return memory, err
+		}
+		memory = memory[:0]
+	}
+	return memory, nil
+}
+
+// message puts before a message what gRPC does.
+func message(m []byte) []byte { return append(raw.Prefix(len(m)), m...) }
+
+// frames appends a message of gRPC as frames of a stream.
+func frames(b, message []byte, id uint32) []byte {
+	for len(message) > 0 {
+		n := min(len(message), largestFrame)
+		b = append(b, byte(n>>16), byte(n>>8), byte(n), byte(http2.FrameData), 0)
+		b = binary.BigEndian.AppendUint32(b, id)
+		b = append(b, message[:n]...)
+		message = message[n:]
+	}
+	return b
+}

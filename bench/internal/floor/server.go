@@ -1,0 +1,113 @@
+package floor
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"slices"
+	"sync"
+)
+
+// Server writes messages to all streams of all connections.
+type Server struct {
+	listener net.Listener
+	first    []byte
+	workers  []*worker
+	running  sync.WaitGroup
+}
+
+// worker serves its connections one after another.
+type worker struct {
+	work chan []byte
+	done chan struct{}
+
+	mu          sync.Mutex // guards the following
+	connections []*connection
+}
+
+// New returns a server that sends each stream a message at first. Run runs it.
+func New(listener net.Listener, first []byte) *Server {
+	s := &Server{listener: listener, first: first}
+	for range runtime.GOMAXPROCS(0) {
+		w := &worker{work: make(chan []byte), done: make(chan struct{})}
+		s.workers = append(s.workers, w)
+		s.running.Go(w.run)
+	}
+	return s
+}
+
+// Run serves clients until Close.
+func (s *Server) Run() error {
+	for i := 0; ; i++ {
+		conn, err := s.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("accept a connection: %w", err)
+		}
+		w, c := s.workers[i%len(s.workers)], &connection{conn: conn}
+		w.add(c)
+		s.running.Go(func() {
+			_ = c.serve(s.first) // ends when the client leaves
+			w.remove(c)
+		})
+	}
+}
+
+// Broadcast sends a message to all streams, and returns when it was written to all of
+// them. It is called by one goroutine at a time.
+func (s *Server) Broadcast(m []byte) {
+	framed := message(m)
+	for _, w := range s.workers {
+		w.work <- framed
+	}
+	for _, w := range s.workers {
+		<-w.done
+	}
+}
+
+// Close ends all connections and waits for what the server has started. Run and
+// Broadcast are no longer used.
+func (s *Server) Close() {
+	s.listener.Close()
+	for _, w := range s.workers {
+		close(w.work)
+		for _, c := range w.all() {
+			c.conn.Close()
+		}
+	}
+	s.running.Wait()
+}
+
+func (w *worker) run() {
+	var memory []byte
+	for m := range w.work {
+		for _, c := range w.all() {
+			var err error
+			if memory, err = c.broadcast(m, memory); err != nil {
+				c.conn.Close()
+			}
+		}
+		w.done <- struct{}{}
+	}
+}
+
+// all returns the connections. Additions do not change what was returned.
+func (w *worker) all() []*connection {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.connections
+}
+
+func (w *worker) add(c *connection) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.connections = append(w.connections, c)
+}
+
+func (w *worker) remove(c *connection) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.connections = slices.DeleteFunc(slices.Clone(w.connections), func(o *connection) bool { return o == c })
+}

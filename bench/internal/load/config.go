@@ -1,0 +1,86 @@
+package load
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fanoutd/fanoutd/bench/internal/tally"
+)
+
+// Config says what a process watches, and how.
+type Config struct {
+	Protocol    string `json:"protocol"` // one of Protocols
+	Client      string `json:"client"`   // one of Clients
+	Address     string `json:"address"`  // host and port
+	Keys        int    `json:"keys"`     // that are written to
+	Watchers    int    `json:"watchers"`
+	Connections int    `json:"connections"`
+	PerStream   int    `json:"per_stream"` // watches on a stream, where the protocol can have several; 1 or more
+	Interest    string `json:"interest"`   // one of Interests
+	Groups      int    `json:"groups"`     // with label: how many values the label has
+}
+
+// The interests of watchers.
+const (
+	InterestAll   = "all"   // every watcher in all keys
+	InterestKey   = "key"   // each in one key
+	InterestLabel = "label" // each in the keys of one group, picked by a label
+)
+
+// Interests are the values of Config.Interest.
+var Interests = []string{InterestAll, InterestKey, InterestLabel}
+
+// Interests returns the interest of each watcher.
+func (c Config) Interests() []tally.Interest {
+	all := make([]tally.Interest, c.Watchers)
+	for i := range all {
+		switch c.Interest {
+		case InterestKey:
+			all[i] = tally.Interest{First: i % c.Keys, Step: 1, Count: 1}
+		case InterestLabel:
+			group := i % c.Groups
+			all[i] = tally.Interest{First: group, Step: c.Groups, Count: (c.Keys - group + c.Groups - 1) / c.Groups}
+		default:
+			all[i] = tally.All(c.Keys)
+		}
+	}
+	return all
+}
+
+// Key is the name of a key that is written to, below the prefix of all of them.
+func Key(i int) string { return fmt.Sprintf("k%06d", i) }
+
+// Group is the value of the label that the objects of a group have.
+func Group(i int) string { return fmt.Sprintf("g%d", i) }
+
+// Label is the name of that label.
+const Label = "group"
+
+// Prefix is what all keys begin with in etcd; those of fanoutd's resource Resource.
+const (
+	Resource = "bench"
+	Prefix   = "/fanoutd/" + Resource + "/"
+	Subject  = "fanoutbench" // the same in NATS, and the name of its bucket
+)
+
+// share returns which watchers are on a connection: from, and up to but without to.
+func (c Config) share(connection int) (from, to int) {
+	return connection * c.Watchers / c.Connections, (connection + 1) * c.Watchers / c.Connections
+}
+
+func (c Config) problems() error {
+	switch {
+	case c.Watchers < 1 || c.Connections < 1 || c.Connections > c.Watchers:
+		return fmt.Errorf("%d watchers on %d connections: each connection needs one", c.Watchers, c.Connections)
+	case c.Keys < 1 || c.PerStream < 1:
+		return fmt.Errorf("%d keys, %d watches on a stream: at least 1", c.Keys, c.PerStream)
+	case c.Interest == InterestLabel && (c.Groups < 1 || c.Groups > c.Keys):
+		return fmt.Errorf("%d groups of %d keys: from 1 to that many", c.Groups, c.Keys)
+	}
+	for _, known := range Interests {
+		if c.Interest == known {
+			return nil
+		}
+	}
+	return fmt.Errorf("interest %q: one of %s", c.Interest, strings.Join(Interests, ", "))
+}

@@ -1,0 +1,160 @@
+package load
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/fanoutd/fanoutd/bench/internal/process"
+)
+
+// Load is a process with watchers, as seen by who has started it. Its methods are
+// called by one goroutine at a time, except for Await.
+type Load struct {
+	process *process.Process
+	in, out *os.File
+	say     *json.Encoder
+
+	messages chan Message // all but those that say what is complete; closed behind the last
+	hearing  sync.WaitGroup
+
+	mu        sync.Mutex // guards the following
+	completed int64
+	changed   chan struct{} // closed when completed grows
+}
+
+// Command is the name of the command of the program that runs a process of this kind.
+const CommandName = "load"
+
+// Start starts a process of the program and returns when all of its watchers are
+// registered.
+func Start(ctx context.Context, program string, c Config) (*Load, error) {
+	if err := c.problems(); err != nil {
+		return nil, err
+	}
+	p, in, out, err := start(program)
+	if err != nil {
+		return nil, err
+	}
+	l := &Load{process: p, in: in, out: out, say: json.NewEncoder(in), changed: make(chan struct{}), messages: make(chan Message, 4)}
+	l.hearing.Go(l.hear)
+	if err := l.say.Encode(c); err != nil {
+		l.Stop()
+		return nil, fmt.Errorf("tell the process what to watch: %w: %s", err, p.Log())
+	}
+	m, err := l.next(ctx)
+	if err == nil && !m.Ready {
+		err = errors.New(m.Error)
+	}
+	if err != nil {
+		l.Stop()
+		return nil, fmt.Errorf("register %d watchers: %w", c.Watchers, err)
+	}
+	return l, nil
+}
+
+// start starts the process with pipes to it and from it.
+func start(program string) (p *process.Process, in, out *os.File, err error) {
+	commands, in, err := os.Pipe()
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("make a pipe: %w", err)
+	}
+	defer commands.Close()
+	out, says, err := os.Pipe()
+	if err != nil {
+		in.Close()
+		return nil, nil, nil, fmt.Errorf("make a pipe: %w", err)
+	}
+	defer says.Close()
+	if p, err = process.Start(CommandName, program, []string{CommandName}, commands, says); err != nil {
+		in.Close()
+		out.Close()
+	}
+	return p, in, out, err
+}
+
+// hear takes what the process says.
+func (l *Load) hear() {
+	defer close(l.messages)
+	for said := json.NewDecoder(l.out); ; {
+		var m Message
+		if err := said.Decode(&m); err != nil {
+			return
+		}
+		if m.Completed == 0 {
+			l.messages <- m
+			continue
+		}
+		l.mu.Lock()
+		l.completed = m.Completed
+		close(l.changed)
+		l.changed = make(chan struct{})
+		l.mu.Unlock()
+	}
+}
+
+func (l *Load) next(ctx context.Context) (Message, error) {
+	select {
+	case <-ctx.Done():
+		return Message{}, ctx.Err()
+	case m, ok := <-l.messages:
+		if !ok {
+			return m, fmt.Errorf("the process has ended: %s", l.process.Log())
+		}
+		return m, nil
+	}
+}
+
+// Await returns when so many events have come to all their watchers.
+func (l *Load) Await(ctx context.Context, events int64) error {
+	for {
+		l.mu.Lock()
+		completed, changed := l.completed, l.changed
+		l.mu.Unlock()
+		if completed >= events {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %d events to come to all, %d have: %w", events, completed, context.Cause(ctx))
+		case <-l.process.Exited():
+			return fmt.Errorf("the watching process has ended: %s", l.process.Log())
+		case <-changed:
+		}
+	}
+}
+
+// Reset makes the process forget the times until now.
+func (l *Load) Reset(ctx context.Context) error {
+	if err := l.say.Encode(Command{Reset: true}); err != nil {
+		return fmt.Errorf("tell the process to forget: %w", err)
+	}
+	m, err := l.next(ctx)
+	if err == nil && !m.Reset {
+		err = fmt.Errorf("it says %+v", m)
+	}
+	return err
+}
+
+// Report ends the watchers and returns what they received.
+func (l *Load) Report(ctx context.Context, written []uint32) (*Report, error) {
+	if err := l.say.Encode(Command{Report: written}); err != nil {
+		return nil, fmt.Errorf("ask for a report: %w", err)
+	}
+	m, err := l.next(ctx)
+	if err == nil && m.Report == nil {
+		err = fmt.Errorf("it says %+v", m)
+	}
+	return m.Report, err
+}
+
+// Stop ends the process.
+func (l *Load) Stop() {
+	l.in.Close()
+	l.process.Stop()
+	l.hearing.Wait()
+	l.out.Close()
+}

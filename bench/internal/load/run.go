@@ -1,0 +1,97 @@
+package load
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Run is the process. It returns when in has ended or it has reported. What goes wrong
+// before all watchers are registered is also said on out.
+func Run(ctx context.Context, in io.Reader, out io.Writer) error {
+	commands := json.NewDecoder(bufio.NewReader(in))
+	says := &speaker{out: json.NewEncoder(out)}
+	var c Config
+	if err := commands.Decode(&c); err != nil {
+		return fmt.Errorf("read what to watch: %w", err)
+	}
+	w, err := connect(ctx, c)
+	if err != nil {
+		return errors.Join(err, says.message(Message{Error: err.Error()}))
+	}
+	defer w.close()
+	if err := says.message(Message{Ready: true}); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var telling sync.WaitGroup
+	telling.Go(func() { w.tell(ctx, says) })
+	defer telling.Wait()
+	defer cancel()
+	for {
+		var command Command
+		if err := commands.Decode(&command); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("read a command: %w", err)
+		}
+		if command.Reset {
+			w.tally.Reset()
+			err = says.message(Message{Reset: true})
+		}
+		if command.Report != nil {
+			w.close()
+			report := w.report(command.Report)
+			report.CPU = cpu().Microseconds()
+			return says.message(Message{Report: report})
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// tell says how many events have come to all, whenever there are more.
+func (w *watchers) tell(ctx context.Context, says *speaker) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.tally.Changed():
+		}
+		if err := says.message(Message{Completed: w.tally.Completed()}); err != nil {
+			return // nobody listens
+		}
+	}
+}
+
+// speaker says messages one after another.
+type speaker struct {
+	mu  sync.Mutex // guards the following
+	out *json.Encoder
+}
+
+func (s *speaker) message(m Message) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.out.Encode(m); err != nil {
+		return fmt.Errorf("say something: %w", err)
+	}
+	return nil
+}
+
+// cpu returns the time that this process has used.
+func cpu() time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

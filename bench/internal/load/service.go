@@ -1,0 +1,110 @@
+package load
+
+import (
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/fanoutd/fanoutd/bench/internal/tally"
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// service is how one asks a server of gRPC for watches, and which of them a message is
+// for.
+type service struct {
+	path string
+	half bool // one request, and then only the server sends
+	// request returns what asks for a watch that is one of those on its stream.
+	request func(c Config, interest tally.Interest, watch int) ([]byte, error)
+	// watch returns which of those on its stream a message is for.
+	watch func(message []byte) (int, error)
+}
+
+var services = map[string]service{
+	"fanoutd": {
+		path:    fanoutv1.FanoutService_Watch_FullMethodName,
+		half:    true,
+		request: fanoutdRequest,
+		watch:   theOnly,
+	},
+	"etcd": {
+		path:    "/etcdserverpb.Watch/Watch",
+		request: etcdRequest,
+		watch:   etcdWatch,
+	},
+}
+
+func theOnly([]byte) (int, error) { return 0, nil }
+
+// fanoutdRequest asks for what happens from now on. The first response says that the
+// watch is registered.
+func fanoutdRequest(c Config, interest tally.Interest, _ int) ([]byte, error) {
+	request := &fanoutv1.WatchRequest{
+		Resource: Resource,
+		Begin:    &fanoutv1.WatchRequest_FromNow{FromNow: true},
+	}
+	switch c.Interest {
+	case InterestKey:
+		request.Scope = &fanoutv1.Scope{Scope: &fanoutv1.Scope_Key{Key: Key(interest.First)}}
+	case InterestLabel:
+		request.LabelSelector = Label + "=" + Group(interest.First)
+	}
+	return proto.Marshal(request)
+}
+
+// etcdRequest asks for the same. The first response says that the watch is created.
+func etcdRequest(c Config, interest tally.Interest, watch int) ([]byte, error) {
+	create := &etcdserverpb.WatchCreateRequest{
+		Key:      []byte(Prefix),
+		RangeEnd: []byte(Prefix[:len(Prefix)-1] + "0"), // the byte behind the slash
+		WatchId:  int64(watch) + 1,                     // 0 would leave the choice to etcd
+	}
+	switch c.Interest {
+	case InterestKey:
+		create.Key, create.RangeEnd = []byte(Prefix+Key(interest.First)), nil
+	case InterestLabel:
+		return nil, fmt.Errorf("etcd does not know labels")
+	}
+	request := &etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{CreateRequest: create}}
+	return proto.Marshal(request)
+}
+
+// The fields of etcd's response that matter here.
+const (
+	fieldWatchID  = 2
+	fieldCanceled = 4
+	fieldEvents   = 11
+)
+
+// etcdWatch reads no more of the message than it must: the fields come in the order of
+// their numbers.
+func etcdWatch(message []byte) (int, error) {
+	watch := -1
+	for len(message) > 0 {
+		number, kind, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return 0, fmt.Errorf("read etcd's response: %w", protowire.ParseError(n))
+		}
+		if number >= fieldEvents {
+			break
+		}
+		message = message[n:]
+		switch number {
+		case fieldWatchID:
+			id, _ := protowire.ConsumeVarint(message)
+			watch = int(id) - 1
+		case fieldCanceled:
+			return 0, fmt.Errorf("etcd has cancelled watch %d", watch)
+		}
+		if n = protowire.ConsumeFieldValue(number, kind, message); n < 0 {
+			return 0, fmt.Errorf("read etcd's response: %w", protowire.ParseError(n))
+		}
+		message = message[n:]
+	}
+	if watch < 0 {
+		return 0, fmt.Errorf("etcd has answered for watch %d", watch)
+	}
+	return watch, nil
+}

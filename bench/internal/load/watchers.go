@@ -1,0 +1,148 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fanoutd/fanoutd/bench/internal/tally"
+)
+
+const (
+	// dials is how many connections are made at once.
+	dials = 32
+	// patience is how long a connection and its watches may take to be there.
+	patience = 2 * time.Minute
+)
+
+// connection is a connection with watchers.
+type connection interface {
+	// open registers the watches, and returns when the server has said so for all.
+	open(ctx context.Context) error
+	// receive hands on what comes until Close, or until something breaks.
+	receive() error
+	Close() error
+}
+
+// connector makes the connection of this number.
+type connector func(w *watchers, number int) (connection, error)
+
+// watchers are all watchers of the process.
+type watchers struct {
+	config    Config
+	interests []tally.Interest
+	tally     *tally.Tally
+
+	connections []connection
+	receiving   sync.WaitGroup
+	stopping    atomic.Bool
+
+	mu     sync.Mutex // guards the following
+	ended  int        // watchers of connections that broke
+	reason error      // of the first of them
+}
+
+// connect makes all connections and registers all watches.
+func connect(ctx context.Context, c Config) (*watchers, error) {
+	if err := c.problems(); err != nil {
+		return nil, err
+	}
+	dial, err := c.connector()
+	if err != nil {
+		return nil, err
+	}
+	interests := c.Interests()
+	w := &watchers{
+		config:      c,
+		interests:   interests,
+		tally:       tally.New(c.Keys, interests),
+		connections: make([]connection, c.Connections),
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(dials)
+	for i := range w.connections {
+		group.Go(func() error {
+			conn, err := dial(w, i)
+			if err != nil {
+				return fmt.Errorf("make connection %d: %w", i, err)
+			}
+			w.connections[i] = conn
+			if err := conn.open(ctx); err != nil {
+				return fmt.Errorf("watch on connection %d: %w", i, err)
+			}
+			w.receiving.Go(func() { w.receive(i) })
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		w.close()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *watchers) receive(i int) {
+	err := w.connections[i].receive()
+	if err == nil || w.stopping.Load() {
+		return
+	}
+	from, to := w.config.share(i)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended += to - from
+	if w.reason == nil {
+		w.reason = fmt.Errorf("connection %d: %w", i, err)
+	}
+}
+
+// close ends all connections and waits for those who read from them.
+func (w *watchers) close() {
+	w.stopping.Store(true)
+	for _, c := range w.connections {
+		if c != nil {
+			c.Close()
+		}
+	}
+	w.receiving.Wait()
+}
+
+// report says what was received; the watchers are closed.
+func (w *watchers) report(written []uint32) *Report {
+	r := &Report{Report: w.tally.Report(written), Ended: w.ended}
+	if w.reason != nil {
+		r.Reason = w.reason.Error()
+	}
+	return r
+}
+
+// Clients are the values of Config.Client. The raw one costs the least; the others are
+// what users have.
+const (
+	ClientRaw         = "raw"          // reads frames off the connection
+	ClientGRPC        = "grpc"         // grpc-go with static windows
+	ClientGRPCDefault = "grpc-default" // grpc-go as it is
+	ClientNATS        = "nats.go"
+)
+
+func (c Config) connector() (connector, error) {
+	known := map[string]connector{}
+	if service, ok := services[c.Protocol]; ok {
+		known[ClientRaw] = func(w *watchers, i int) (connection, error) { return newRaw(w, i, service) }
+	}
+	dial, ok := known[c.Client]
+	if !ok {
+		var names []string
+		for name := range known {
+			names = append(names, name)
+		}
+		return nil, fmt.Errorf("%s has no client %q: one of %s", c.Protocol, c.Client, strings.Join(names, ", "))
+	}
+	return dial, nil
+}

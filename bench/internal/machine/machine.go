@@ -1,0 +1,62 @@
+// Package machine says on what a benchmark ran.
+package machine
+
+import (
+	"bufio"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Machine is what the figures depend on.
+type Machine struct {
+	CPU      string            `json:"cpu"`
+	Cores    int               `json:"cores"`
+	Memory   int64             `json:"memory"` // bytes
+	Kernel   string            `json:"kernel"`
+	Go       string            `json:"go"`
+	Versions map[string]string `json:"versions"` // of the parts, by their modules
+}
+
+// parts are the modules whose versions matter.
+var parts = []string{
+	"go.etcd.io/etcd/server/v3",
+	"github.com/nats-io/nats-server/v2",
+	"github.com/nats-io/nats.go",
+	"google.golang.org/grpc",
+}
+
+// This returns the machine on which the program runs.
+func This() Machine {
+	m := Machine{Cores: runtime.NumCPU(), CPU: "unknown", Go: runtime.Version(), Versions: map[string]string{}}
+	var name unix.Utsname
+	if unix.Uname(&name) == nil {
+		m.Kernel = unix.ByteSliceToString(name.Release[:])
+	}
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) == nil {
+		m.Memory = int64(info.Totalram) * int64(info.Unit)
+	}
+	if f, err := os.Open("/proc/cpuinfo"); err == nil {
+		defer f.Close()
+		for lines := bufio.NewScanner(f); lines.Scan(); {
+			if key, value, _ := strings.Cut(lines.Text(), ":"); strings.TrimSpace(key) == "model name" {
+				m.CPU = strings.TrimSpace(value)
+				break
+			}
+		}
+	}
+	if build, ok := debug.ReadBuildInfo(); ok {
+		for _, module := range build.Deps {
+			for _, part := range parts {
+				if module.Path == part {
+					m.Versions[part] = module.Version
+				}
+			}
+		}
+	}
+	return m
+}

@@ -1,0 +1,87 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/fanoutd/fanoutd/bench/internal/load"
+)
+
+// etcd is watched directly.
+func etcd(ctx context.Context, p *Peer, o Options) error {
+	address, err := p.store(ctx, o)
+	p.Protocol, p.Address = "etcd", address
+	return err
+}
+
+// store starts an etcd of one member, and a writer to it.
+func (p *Peer) store(ctx context.Context, o Options) (address string, err error) {
+	if address, err = freeAddress(); err != nil {
+		return "", err
+	}
+	peers, err := freeAddress()
+	if err != nil {
+		return "", err
+	}
+	url, peerURL := "http://"+address, "http://"+peers
+	err = p.run(ctx, "etcd", address, o.Self, CommandEtcd,
+		"--name", "bench", "--data-dir", filepath.Join(p.dir, "etcd"),
+		"--listen-client-urls", url, "--advertise-client-urls", url,
+		"--listen-peer-urls", peerURL, "--initial-advertise-peer-urls", peerURL,
+		"--initial-cluster", "bench="+peerURL,
+		"--unsafe-no-fsync", "--log-level", "error",
+	)
+	if err != nil {
+		return "", err
+	}
+	p.Writer, err = newEtcdWriter(ctx, address)
+	return address, err
+}
+
+// CommandEtcd is the command of this program that is the etcd of go.mod, with its own
+// flags; the others are alike.
+const (
+	CommandEtcd  = "etcd"
+	CommandFloor = "floor"
+	CommandNATS  = "nats-server"
+)
+
+// etcdWriter writes to etcd.
+type etcdWriter struct{ client *clientv3.Client }
+
+func newEtcdWriter(ctx context.Context, address string) (*etcdWriter, error) {
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, Logger: zap.NewNop()})
+	if err != nil {
+		return nil, fmt.Errorf("connect to etcd: %w", err)
+	}
+	// Not only does it listen, it has a leader.
+	if _, err := client.Get(ctx, prefix); err != nil {
+		client.Close()
+		return nil, fmt.Errorf("read from etcd: %w", err)
+	}
+	return &etcdWriter{client}, nil
+}
+
+// Write puts one value, or several in one transaction.
+func (w *etcdWriter) Write(ctx context.Context, changes []Change) error {
+	var puts []clientv3.Op
+	for _, c := range changes {
+		puts = append(puts, clientv3.OpPut(prefix+load.Key(c.Key), string(c.Value)))
+	}
+	var err error
+	if len(puts) == 1 {
+		_, err = w.client.Do(ctx, puts[0])
+	} else {
+		_, err = w.client.Txn(ctx).Then(puts...).Commit()
+	}
+	if err != nil {
+		return fmt.Errorf("write to etcd: %w", err)
+	}
+	return nil
+}
+
+func (w *etcdWriter) Close() error { return w.client.Close() }

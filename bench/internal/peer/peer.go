@@ -1,0 +1,153 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fanoutd/fanoutd/bench/internal/load"
+	"github.com/fanoutd/fanoutd/bench/internal/process"
+)
+
+// patience is how long a server may take to be there.
+const patience = time.Minute
+
+// Peer is a system that is up: its servers run.
+type Peer struct {
+	Servers  []*process.Process // each is accounted for on its own
+	Protocol string             // for load.Config
+	Address  string             // where watchers connect
+	Writer   Writer
+
+	dir string
+}
+
+// Writer writes to what is behind the servers. One goroutine uses it for each key at a
+// time.
+type Writer interface {
+	// Write writes the values of these keys together, and returns when that is
+	// acknowledged.
+	Write(ctx context.Context, changes []Change) error
+	Close() error
+}
+
+// Change is a new value of a key.
+type Change struct {
+	Key   int // its number, see load.Key
+	Value []byte
+}
+
+// Programs are what servers are started from.
+type Programs struct {
+	Self    string // this program, which is etcd, NATS and the floor, too
+	Fanoutd string
+}
+
+// Options say how a system is started.
+type Options struct {
+	Programs
+	JSON bool // values are documents with labels
+}
+
+// drivers start systems. What was started when one fails is in the Peer.
+var drivers = map[string]func(ctx context.Context, p *Peer, o Options) error{
+	"fanoutd": fanoutd,
+	"floor":   floor,
+	"etcd":    etcd,
+}
+
+// Names are the systems that there are.
+func Names() []string { return slices.Sorted(maps.Keys(drivers)) }
+
+// Start starts a system with an empty store. Stop ends it.
+func Start(ctx context.Context, name string, o Options) (*Peer, error) {
+	start, ok := drivers[name]
+	if !ok {
+		return nil, fmt.Errorf("peer %q: one of %s", name, strings.Join(Names(), ", "))
+	}
+	dir, err := os.MkdirTemp(tmpfs(), "fanoutbench-")
+	if err != nil {
+		return nil, fmt.Errorf("make a directory for data: %w", err)
+	}
+	p := &Peer{dir: dir}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := start(ctx, p, o); err != nil {
+		p.Stop()
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	return p, nil
+}
+
+// Stop ends all servers and removes their data.
+func (p *Peer) Stop() {
+	if p.Writer != nil {
+		p.Writer.Close()
+	}
+	for _, s := range slices.Backward(p.Servers) {
+		s.Stop()
+	}
+	os.RemoveAll(p.dir)
+}
+
+// tmpfs returns a directory in memory, so that disks are no part of the comparison, or
+// "" where there is none.
+func tmpfs() string {
+	const memory = "/dev/shm"
+	probe, err := os.MkdirTemp(memory, "fanoutbench-")
+	if err != nil {
+		return ""
+	}
+	os.Remove(probe)
+	return memory
+}
+
+// run starts a server and waits until it accepts connections at the address.
+func (p *Peer) run(ctx context.Context, name, address, program string, args ...string) error {
+	server, err := process.Start(name, program, args, nil, nil)
+	if err != nil {
+		return err
+	}
+	p.Servers = append(p.Servers, server)
+	retry := time.NewTicker(20 * time.Millisecond)
+	defer retry.Stop()
+	for {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-retry.C:
+		case <-server.Exited():
+			return fmt.Errorf("%s has ended: %s", name, server.Log())
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s at %s: %w: %s", name, address, errors.Join(ctx.Err(), err), server.Log())
+		}
+	}
+}
+
+// freeAddress returns an address of this machine alone at which nobody listens.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("look for a free port: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// file writes a file for a server and returns its path.
+func (p *Peer) file(name, content string) (string, error) {
+	path := filepath.Join(p.dir, name)
+	return path, os.WriteFile(path, []byte(content), 0o600)
+}
+
+// prefix is where the keys are in etcd.
+const prefix = load.Prefix

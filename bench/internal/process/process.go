@@ -1,0 +1,91 @@
+package process
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// grace is how long a process may take to end by itself.
+const grace = 10 * time.Second
+
+// Process is a process that was started here.
+type Process struct {
+	Name string
+
+	cmd    *exec.Cmd
+	log    tail
+	exited chan struct{} // closed when it has ended
+}
+
+// Start starts a program. What it says on its standard error is kept for Log; so is
+// its standard output, unless out is given. An interrupt from the terminal is not for
+// it: who has started it ends it.
+func Start(name, program string, args []string, in, out *os.File) (*Process, error) {
+	p := &Process{Name: name, cmd: exec.Command(program, args...), exited: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
+	if in != nil {
+		p.cmd.Stdin = in
+	}
+	if out != nil {
+		p.cmd.Stdout = out
+	}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.cmd.WaitDelay = grace
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.exited)
+	}()
+	return p, nil
+}
+
+// Stop ends the process, if need be by force, and waits until it has ended.
+func (p *Process) Stop() {
+	_ = p.cmd.Process.Signal(os.Interrupt) // it may have ended
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-p.exited:
+		return
+	case <-timer.C:
+	}
+	_ = p.cmd.Process.Kill()
+	<-p.exited
+}
+
+// Exited is closed when the process has ended.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Log returns the end of what the process has said.
+func (p *Process) Log() string { return strings.TrimSpace(p.log.String()) }
+
+// tail keeps the last bytes that were written to it.
+type tail struct {
+	mu   sync.Mutex // guards the following
+	kept []byte
+}
+
+const kept = 16 << 10
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept = append(t.kept, b...)
+	if len(t.kept) > 2*kept {
+		t.kept = append([]byte(nil), t.kept[len(t.kept)-kept:]...)
+	}
+	return len(b), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.kept[max(0, len(t.kept)-kept):])
+}

@@ -1,0 +1,88 @@
+package process
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Usage is what the kernel counts of a process.
+type Usage struct {
+	CPU    time.Duration // in user and kernel mode, since its start; in steps of 10 ms
+	Writes int64         // system calls that write, since its start
+	Bytes  int64         // that they wrote
+	RSS    int64         // bytes of memory that are resident
+	Anon   int64         // those of them that are no file's
+}
+
+// Usage returns what was counted until now.
+func (p *Process) Usage() (Usage, error) {
+	dir := filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid))
+	var u Usage
+	var err error
+	if u.CPU, err = cpu(dir); err != nil {
+		return u, fmt.Errorf("read what %s has used: %w", p.Name, err)
+	}
+	memory, err := fields(filepath.Join(dir, "status"))
+	if err != nil {
+		return u, fmt.Errorf("read the memory of %s: %w", p.Name, err)
+	}
+	u.RSS, u.Anon = memory["VmRSS"]<<10, memory["RssAnon"]<<10
+	calls, err := fields(filepath.Join(dir, "io"))
+	if err != nil {
+		return u, fmt.Errorf("read the writes of %s: %w", p.Name, err)
+	}
+	u.Writes, u.Bytes = calls["syscw"], calls["wchar"]
+	return u, nil
+}
+
+// tick is the unit of the times in /proc/PID/stat: USER_HZ, which is 100 wherever Go
+// runs on Linux.
+const tick = 10 * time.Millisecond
+
+func cpu(dir string) (time.Duration, error) {
+	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	if err != nil {
+		return 0, err
+	}
+	// The name of the program is in brackets and may be anything. Behind it, the
+	// fields are counted from 3.
+	_, behind, _ := strings.Cut(string(stat), ") ")
+	values := strings.Fields(behind)
+	const user, system = 14 - 3, 15 - 3
+	if len(values) <= system {
+		return 0, fmt.Errorf("/proc has %q", stat)
+	}
+	var sum int64
+	for _, i := range []int{user, system} {
+		n, err := strconv.ParseInt(values[i], 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		sum += n
+	}
+	return time.Duration(sum) * tick, nil
+}
+
+// fields reads lines such as "name: 12" or "name: 12 kB".
+func fields(path string) (map[string]int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	found := map[string]int64{}
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), ":")
+		value, _, _ = strings.Cut(strings.TrimSpace(value), " ")
+		if n, err := strconv.ParseInt(value, 10, 64); err == nil {
+			found[name] = n
+		}
+	}
+	return found, lines.Err()
+}

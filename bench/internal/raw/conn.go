@@ -1,0 +1,290 @@
+package raw
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/fanoutd/fanoutd/bench/internal/stamp"
+)
+
+const (
+	// window is what a stream and the connection may send before they need an update,
+	// the largest that HTTP/2 allows.
+	window = 1<<31 - 1
+	// update is after how many bytes they get one.
+	update = 1 << 29
+)
+
+// Receive gets the messages of streams, which are numbered in the order in which they
+// were opened, and when the bytes were read, by stamp.Now. The message must not be kept.
+type Receive func(stream int, message []byte, at int64) error
+
+// Conn is a connection with streams. Its methods are called by one goroutine at a time;
+// only Close may be called at any time.
+type Conn struct {
+	conn   net.Conn
+	in     *clocked
+	out    *bufio.Writer
+	framer *http2.Framer
+
+	headers bytes.Buffer
+	encoder *hpack.Encoder
+	decoder *hpack.Decoder
+
+	streams []stream
+	unread  int // bytes of the connection that it was given no update for
+}
+
+// stream is what has come of a message that is not yet complete, and the bytes that the
+// stream was given no update for.
+type stream struct {
+	partial []byte
+	unread  int
+}
+
+// clocked notes when bytes were read.
+type clocked struct {
+	net.Conn
+	at int64
+}
+
+func (c *clocked) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.at = stamp.Now()
+	return n, err
+}
+
+// Dial connects. Buffer is the size of what is read at once, in bytes.
+func Dial(ctx context.Context, address string, buffer int) (*Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", address, err)
+	}
+	c := &Conn{conn: conn, in: &clocked{Conn: conn}, out: bufio.NewWriterSize(conn, 4096)}
+	c.framer = http2.NewFramer(c.out, bufio.NewReaderSize(c.in, buffer))
+	c.framer.SetReuseFrames()
+	c.encoder = hpack.NewEncoder(&c.headers)
+	c.decoder = hpack.NewDecoder(4096, nil)
+	if err := c.greet(); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("greet %s: %w", address, err)
+	}
+	return c, nil
+}
+
+func (c *Conn) greet() error {
+	if _, err := c.out.WriteString(http2.ClientPreface); err != nil {
+		return err
+	}
+	if err := c.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}); err != nil {
+		return err
+	}
+	if err := c.framer.WriteWindowUpdate(0, window-65535); err != nil {
+		return err
+	}
+	return c.out.Flush()
+}
+
+// Open opens a stream with one request. Half says that the request is all that the
+// client sends; else the stream stays open in that direction, too.
+func (c *Conn) Open(path string, request []byte, half bool) error {
+	id := uint32(2*len(c.streams) + 1)
+	c.headers.Reset()
+	for _, h := range [][2]string{
+		{":method", "POST"}, {":scheme", "http"}, {":path", path}, {":authority", c.conn.RemoteAddr().String()},
+		{"content-type", "application/grpc"}, {"te", "trailers"}, {"user-agent", "fanoutbench"},
+	} {
+		if err := c.encoder.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
+			return err
+		}
+	}
+	if err := c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.headers.Bytes(), EndHeaders: true}); err != nil {
+		return fmt.Errorf("open a stream: %w", err)
+	}
+	c.streams = append(c.streams, stream{})
+	return c.send(id, request, half)
+}
+
+// Send sends another message on a stream that is open in that direction.
+func (c *Conn) Send(stream int, message []byte) error {
+	return c.send(uint32(2*stream+1), message, false)
+}
+
+func (c *Conn) send(id uint32, message []byte, end bool) error {
+	framed := append(Prefix(len(message)), message...)
+	if err := c.framer.WriteData(id, end, framed); err != nil {
+		return fmt.Errorf("send a request: %w", err)
+	}
+	return nil
+}
+
+// Prefix returns what gRPC puts before a message of this size.
+func Prefix(size int) []byte {
+	return binary.BigEndian.AppendUint32([]byte{0}, uint32(size))
+}
+
+// Flush sends what was opened.
+func (c *Conn) Flush() error {
+	if err := c.out.Flush(); err != nil {
+		return fmt.Errorf("send requests: %w", err)
+	}
+	return nil
+}
+
+// SetDeadline is after what time reading and writing fail.
+func (c *Conn) SetDeadline(t time.Time) error { return c.conn.SetDeadline(t) }
+
+// Close ends the connection and whoever reads from it.
+func (c *Conn) Close() error { return c.conn.Close() }
+
+// Read hands on what comes until stop says so after a message, or something ends. A
+// stream that ends is an error, because watches do not.
+func (c *Conn) Read(receive Receive, stop func() bool) error {
+	for {
+		frame, err := c.framer.ReadFrame()
+		if err != nil {
+			return fmt.Errorf("read from the server: %w", err)
+		}
+		if err := c.handle(frame, receive); err != nil {
+			return err
+		}
+		if stop() {
+			return nil
+		}
+	}
+}
+
+func (c *Conn) handle(frame http2.Frame, receive Receive) error {
+	switch f := frame.(type) {
+	case *http2.DataFrame:
+		return c.data(f, receive)
+	case *http2.HeadersFrame:
+		return c.header(f)
+	case *http2.SettingsFrame:
+		if f.IsAck() {
+			return nil
+		}
+		return c.answer(c.framer.WriteSettingsAck())
+	case *http2.PingFrame:
+		if f.IsAck() {
+			return nil
+		}
+		return c.answer(c.framer.WritePing(true, f.Data))
+	case *http2.RSTStreamFrame:
+		return fmt.Errorf("the server has reset stream %d: %v", index(f.StreamID), f.ErrCode)
+	case *http2.GoAwayFrame:
+		return fmt.Errorf("the server has ended the connection: %v", f.ErrCode)
+	}
+	return nil
+}
+
+func (c *Conn) answer(err error) error {
+	if err != nil {
+		return err
+	}
+	return c.Flush()
+}
+
+func index(id uint32) int { return int(id-1) / 2 }
+
+func (c *Conn) data(f *http2.DataFrame, receive Receive) error {
+	i, n := index(f.StreamID), int(f.Length)
+	if i >= len(c.streams) {
+		return fmt.Errorf("stream %d was never opened", i)
+	}
+	s := &c.streams[i]
+	if err := c.enlarge(0, &c.unread, n); err != nil {
+		return err
+	}
+	if err := c.enlarge(f.StreamID, &s.unread, n); err != nil {
+		return err
+	}
+	if err := s.messages(f.Data(), func(message []byte) error { return receive(i, message, c.in.at) }); err != nil {
+		return err
+	}
+	if f.StreamEnded() {
+		return fmt.Errorf("the server has ended stream %d", i)
+	}
+	return nil
+}
+
+// enlarge gives a stream, or the connection with id 0, an update when it is due.
+func (c *Conn) enlarge(id uint32, unread *int, n int) error {
+	if *unread += n; *unread < update {
+		return nil
+	}
+	err := c.framer.WriteWindowUpdate(id, uint32(*unread))
+	*unread = 0
+	return c.answer(err)
+}
+
+// errCompressed is what a message is refused with that nobody has asked for.
+var errCompressed = errors.New("the server compresses")
+
+// messages cuts what a stream brings into messages. What is complete is not copied.
+func (s *stream) messages(data []byte, receive func([]byte) error) error {
+	const prefix = 5
+	if len(s.partial) > 0 {
+		s.partial = append(s.partial, data...)
+		data = s.partial
+	}
+	for len(data) >= prefix {
+		if data[0] != 0 {
+			return errCompressed
+		}
+		size := prefix + int(binary.BigEndian.Uint32(data[1:prefix]))
+		if len(data) < size {
+			break
+		}
+		if err := receive(data[prefix:size]); err != nil {
+			return err
+		}
+		data = data[size:]
+	}
+	// Both may be the same memory, of which this is the end.
+	s.partial = append(s.partial[:0], data...)
+	return nil
+}
+
+// header looks at the end of a stream, which has its status. All headers are decoded,
+// because each depends on those before it.
+func (c *Conn) header(f *http2.HeadersFrame) error {
+	fields, err := c.decoder.DecodeFull(f.HeaderBlockFragment())
+	if err != nil {
+		return fmt.Errorf("decode a header: %w", err)
+	}
+	if !f.StreamEnded() {
+		return nil
+	}
+	ended := &EndedError{Stream: index(f.StreamID)}
+	for _, field := range fields {
+		switch field.Name {
+		case "grpc-status":
+			ended.Status = field.Value
+		case "grpc-message":
+			ended.Message = field.Value
+		}
+	}
+	return ended
+}
+
+// EndedError says that the server has ended a stream.
+type EndedError struct {
+	Stream  int
+	Status  string // of gRPC, a number
+	Message string
+}
+
+func (e *EndedError) Error() string {
+	return fmt.Sprintf("the server has ended stream %d with status %s: %s", e.Stream, e.Status, e.Message)
+}

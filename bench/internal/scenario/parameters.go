@@ -1,0 +1,62 @@
+package scenario
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fanoutd/fanoutd/bench/internal/load"
+	"github.com/fanoutd/fanoutd/bench/internal/stamp"
+)
+
+// Parameters are what a run is.
+type Parameters struct {
+	Scenario      string        `json:"scenario"` // one of Names
+	Peer          string        `json:"peer"`
+	Client        string        `json:"client"`
+	Watchers      int           `json:"watchers"`
+	PerConnection int           `json:"per_connection"` // watchers on a connection
+	PerStream     int           `json:"per_stream"`     // watches on a stream
+	Interest      string        `json:"interest"`
+	Groups        int           `json:"groups,omitempty"` // different labels
+	Keys          int           `json:"keys"`             // that are written to
+	ValueSize     int           `json:"value_size"`       // bytes
+	Batch         int           `json:"batch"`            // events that are written together
+	Outstanding   int           `json:"outstanding"`      // writes that are under way at once
+	Rate          float64       `json:"rate,omitempty"`   // writes per second; 0 is as fast as they are delivered
+	Duration      time.Duration `json:"duration_ns"`      // of what is measured
+	Repeat        int           `json:"repeat"`           // number of the run among those that are alike
+}
+
+// Complete fills in what follows from the rest.
+func (p *Parameters) Complete() {
+	p.Keys = max(p.Keys, p.Batch*p.Outstanding)
+	p.ValueSize = max(p.ValueSize, stamp.Size)
+	p.PerConnection = min(p.PerConnection, p.Watchers)
+}
+
+// Problem returns what is wrong with the parameters, before anything is started.
+func (p *Parameters) Problem() error {
+	for _, n := range []struct {
+		name  string
+		value int
+	}{{"watchers", p.Watchers}, {"per-connection", p.PerConnection}, {"per-stream", p.PerStream}, {"batch", p.Batch}, {"outstanding", p.Outstanding}} {
+		if n.value < 1 {
+			return fmt.Errorf("%s is %d: at least 1", n.name, n.value)
+		}
+	}
+	if p.Interest == load.InterestKey && p.Watchers < p.Keys {
+		return fmt.Errorf("%d keys for %d watchers of one key each: every key needs one", p.Keys, p.Watchers)
+	}
+	if p.Rate < 0 || p.Duration <= 0 {
+		return fmt.Errorf("a rate of %v for %v: none may be negative, and the time not zero", p.Rate, p.Duration)
+	}
+	return nil
+}
+
+func (p *Parameters) load(protocol, address string) load.Config {
+	return load.Config{
+		Protocol: protocol, Client: p.Client, Address: address,
+		Keys: p.Keys, Watchers: p.Watchers, Connections: (p.Watchers + p.PerConnection - 1) / p.PerConnection,
+		PerStream: p.PerStream, Interest: p.Interest, Groups: p.Groups,
+	}
+}

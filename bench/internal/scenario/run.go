@@ -1,0 +1,132 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fanoutd/fanoutd/bench/internal/load"
+	"github.com/fanoutd/fanoutd/bench/internal/machine"
+	"github.com/fanoutd/fanoutd/bench/internal/peer"
+	"github.com/fanoutd/fanoutd/bench/internal/process"
+)
+
+// Phase is told where a run is.
+type Phase func(name string)
+
+// warmth is how many writes warm a system up.
+const warmth = 20
+
+// settle is how long a system is left alone before its memory is read.
+const settle = 500 * time.Millisecond
+
+// Run starts a system, has it do what the parameters say, and ends it.
+func Run(ctx context.Context, programs peer.Programs, p Parameters, phase Phase) (*Record, error) {
+	p.Complete()
+	if err := p.Problem(); err != nil {
+		return nil, err
+	}
+	phase("start")
+	system, err := peer.Start(ctx, p.Peer, peer.Options{Programs: programs})
+	if err != nil {
+		return nil, err
+	}
+	defer system.Stop()
+	empty, err := usage(ctx, system)
+	if err != nil {
+		return nil, err
+	}
+	phase("connect")
+	watchers, err := load.Start(ctx, programs.Self, p.load(system.Protocol, system.Address))
+	if err != nil {
+		return nil, err
+	}
+	defer watchers.Stop()
+	idle, err := usage(ctx, system)
+	if err != nil {
+		return nil, err
+	}
+	r := &Record{Time: time.Now().UTC(), Machine: machine.This(), Parameters: p, Notes: notes}
+	w := newWriting(p, system.Writer, watchers)
+	phase("warm up")
+	if err := w.warm(ctx, warmth); err != nil {
+		return nil, fmt.Errorf("warm up: %w", err)
+	}
+	if err := watchers.Reset(ctx); err != nil {
+		return nil, err
+	}
+	before, err := system.Usage()
+	if err != nil {
+		return nil, err
+	}
+	phase("measure")
+	began := time.Now()
+	if err := w.run(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		r.Stalled = err.Error()
+	}
+	r.Elapsed = time.Since(began)
+	after, err := system.Usage()
+	if err != nil {
+		return nil, err
+	}
+	phase("report")
+	report, err := watchers.Report(ctx, w.written)
+	if err != nil {
+		return nil, err
+	}
+	r.take(w, report)
+	for i, s := range system.Servers {
+		r.Servers = append(r.Servers, r.server(s.Name, empty[i], idle[i], before[i], after[i]))
+	}
+	return r, nil
+}
+
+// notes are what every figure has to be read with.
+var notes = []string{
+	"the stores of all systems are on tmpfs where there is one, and do not wait for disks (etcd: --unsafe-no-fsync)",
+	"CPU is that of server processes alone; what they do when idle is in it",
+}
+
+func usage(ctx context.Context, system *peer.Peer) ([]process.Usage, error) {
+	timer := time.NewTimer(settle)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return system.Usage()
+}
+
+func (r *Record) take(w *writing, report *load.Report) {
+	for _, interest := range r.Parameters.load("", "").Interests() {
+		for slot := range interest.Count {
+			r.Expected += int64(w.written[interest.Key(slot)])
+		}
+	}
+	r.Writes, r.Behind = w.writes.Load(), w.behind.Load()
+	r.Counts, r.Each, r.Last, r.Ack = report.Counts, report.Each, report.Last, w.ack.Summary()
+	r.Ended, r.Reason = report.Ended, report.Reason
+	r.Deliveries = report.Each.Count
+	if r.Deliveries == 0 {
+		return
+	}
+	r.PerSecond = float64(r.Deliveries) / r.Elapsed.Seconds()
+	r.ClientCPU = float64(report.CPU) / float64(max(r.Counts.Received, 1))
+}
+
+func (r *Record) server(name string, empty, idle, before, after process.Usage) Server {
+	n := float64(max(r.Deliveries, 1))
+	return Server{
+		Name:     name,
+		CPU:      float64((after.CPU - before.CPU).Microseconds()) / n,
+		Writes:   float64(after.Writes-before.Writes) / n,
+		Bytes:    float64(after.Bytes-before.Bytes) / n,
+		RSSEmpty: empty.RSS, RSSIdle: idle.RSS, RSSEnd: after.RSS,
+		AnonEmpty: empty.Anon, AnonIdle: idle.Anon, AnonEnd: after.Anon,
+		PerWatcher: float64(idle.RSS-empty.RSS) / float64(r.Parameters.Watchers),
+	}
+}

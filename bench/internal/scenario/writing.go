@@ -1,0 +1,169 @@
+package scenario
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fanoutd/fanoutd/bench/internal/load"
+	"github.com/fanoutd/fanoutd/bench/internal/peer"
+	"github.com/fanoutd/fanoutd/bench/internal/stamp"
+	"github.com/fanoutd/fanoutd/bench/internal/tally"
+)
+
+// writing is the one who writes. It has several writes under way, each of other keys, so
+// that the changes of one key have an order.
+type writing struct {
+	parameters Parameters
+	writer     peer.Writer
+	load       *load.Load
+
+	written []uint32 // changes of each key; of the keys of a lane, the lane's
+	next    []int    // of each lane: which of its keys comes next
+	issued  atomic.Int64
+	writes  atomic.Int64
+	behind  atomic.Int64
+
+	mu  sync.Mutex // guards the following
+	ack tally.Latency
+}
+
+func newWriting(p Parameters, w peer.Writer, l *load.Load) *writing {
+	return &writing{
+		parameters: p, writer: w, load: l,
+		written: make([]uint32, p.Keys), next: make([]int, p.Outstanding), ack: tally.NewLatency(),
+	}
+}
+
+// keys returns the keys that a lane writes to next.
+func (w *writing) keys(lane int) []int {
+	from, to := lane*w.parameters.Keys/w.parameters.Outstanding, (lane+1)*w.parameters.Keys/w.parameters.Outstanding
+	keys := make([]int, w.parameters.Batch)
+	for i := range keys {
+		keys[i] = from + w.next[lane]
+		w.next[lane] = (w.next[lane] + 1) % (to - from)
+	}
+	return keys
+}
+
+// write writes the next batch of a lane.
+func (w *writing) write(ctx context.Context, lane int) error {
+	keys := w.keys(lane)
+	changes := make([]peer.Change, len(keys))
+	began := stamp.Now()
+	for i, key := range keys {
+		event := uint64(w.written[key])*uint64(w.parameters.Keys) + uint64(key)
+		w.written[key]++
+		changes[i] = peer.Change{Key: key, Value: w.parameters.value(stamp.Stamp{Event: event, Written: began})}
+	}
+	w.writes.Add(1)
+	if err := w.writer.Write(ctx, changes); err != nil {
+		return err
+	}
+	took := stamp.Now() - began
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ack.Record(took)
+	return nil
+}
+
+// value returns the value of an object.
+func (p *Parameters) value(s stamp.Stamp) []byte { return s.Value(p.ValueSize) }
+
+// patience is how long it may take until an event has come to all.
+const patience = 20 * time.Second
+
+// await waits until so many events have come to all.
+func (w *writing) await(ctx context.Context, events int64) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return w.load.Await(ctx, events)
+}
+
+// all waits until all events have come to all.
+func (w *writing) all(ctx context.Context) error { return w.await(ctx, w.issued.Load()) }
+
+// warm writes a few times, one after another, so that all is in place.
+func (w *writing) warm(ctx context.Context, times int) error {
+	for i := range times {
+		w.issued.Add(int64(w.parameters.Batch))
+		if err := w.write(ctx, i%w.parameters.Outstanding); err != nil {
+			return err
+		}
+		if err := w.all(ctx); err != nil {
+			return err
+		}
+	}
+	w.ack.Reset()
+	return nil
+}
+
+// run writes for the duration, as fast as events are delivered or at the rate.
+func (w *writing) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ended := time.Now().Add(w.parameters.Duration)
+	due := w.due(ctx, ended)
+	var lanes sync.WaitGroup
+	for lane := range w.parameters.Outstanding {
+		lanes.Go(func() {
+			for range due {
+				if err := w.step(ctx, lane); err != nil {
+					cancel(err)
+					return
+				}
+			}
+		})
+	}
+	lanes.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	return w.all(ctx)
+}
+
+// due returns a channel that has a value for each write, until the time is over.
+func (w *writing) due(ctx context.Context, ended time.Time) <-chan struct{} {
+	due := make(chan struct{})
+	go func() {
+		defer close(due)
+		for began, i := time.Now(), 0; time.Now().Before(ended); i++ {
+			if w.parameters.Rate > 0 {
+				at := began.Add(time.Duration(float64(i) / w.parameters.Rate * float64(time.Second)))
+				timer := time.NewTimer(time.Until(at))
+				select {
+				case <-timer.C:
+				case <-ctx.Done():
+					timer.Stop()
+					return
+				}
+				select {
+				case due <- struct{}{}:
+					continue
+				default: // all lanes wait for their acknowledgement
+					w.behind.Add(1)
+				}
+			}
+			select {
+			case due <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return due
+}
+
+// step writes when there is room among those that are under way. Paced writes do not
+// wait for deliveries.
+func (w *writing) step(ctx context.Context, lane int) error {
+	batch := int64(w.parameters.Batch)
+	issued := w.issued.Add(batch)
+	if w.parameters.Rate == 0 {
+		if err := w.await(ctx, issued-batch*int64(w.parameters.Outstanding)); err != nil {
+			return err
+		}
+	}
+	return w.write(ctx, lane)
+}

@@ -1,0 +1,71 @@
+package tally
+
+// watcher is what one watcher has received. It belongs to the goroutine that reads
+// for the watcher, until all have stopped.
+type watcher struct {
+	interest Interest
+	next     []uint32            // of each key of its interest: the change that comes next
+	missing  map[uint64]struct{} // events that were overtaken
+	counts   Counts
+}
+
+// Counts says what became of the events that were sent to watchers.
+type Counts struct {
+	Received   int64 `json:"received"`     // for the first time
+	Lost       int64 `json:"lost"`         // did not come
+	Duplicate  int64 `json:"duplicate"`    // came again
+	OutOfOrder int64 `json:"out_of_order"` // came behind a later change of the same key
+	Foreign    int64 `json:"foreign"`      // were for somebody else
+}
+
+func (c *Counts) add(d Counts) {
+	c.Received += d.Received
+	c.Lost += d.Lost
+	c.Duplicate += d.Duplicate
+	c.OutOfOrder += d.OutOfOrder
+	c.Foreign += d.Foreign
+}
+
+// receive counts an event, and reports whether it is one that the watcher waited for.
+func (w *watcher) receive(event uint64, keys int) bool {
+	key, change := int(event%uint64(keys)), uint32(event/uint64(keys))
+	slot, ok := w.interest.slot(key)
+	if !ok {
+		w.counts.Foreign++
+		return false
+	}
+	next := w.next[slot]
+	switch {
+	case change == next:
+		w.next[slot]++
+	case change > next:
+		if w.missing == nil {
+			w.missing = map[uint64]struct{}{}
+		}
+		for ; next < change; next++ {
+			w.missing[uint64(next)*uint64(keys)+uint64(key)] = struct{}{}
+		}
+		w.next[slot] = change + 1
+	default:
+		if _, ok := w.missing[event]; !ok {
+			w.counts.Duplicate++
+			return false
+		}
+		delete(w.missing, event)
+		w.counts.OutOfOrder++
+	}
+	w.counts.Received++
+	return true
+}
+
+// total returns the counts when so many changes of each key were written.
+func (w *watcher) total(written []uint32) Counts {
+	c := w.counts
+	c.Lost = int64(len(w.missing))
+	for slot, next := range w.next {
+		if n := written[w.interest.Key(slot)]; n > next {
+			c.Lost += int64(n - next)
+		}
+	}
+	return c
+}
