@@ -17,7 +17,7 @@ import (
 
 // processes are the commands that a benchmark starts of itself.
 func processes() []*cobra.Command {
-	return []*cobra.Command{loadCommand(), etcdCommand(), floorCommand()}
+	return []*cobra.Command{loadCommand(), etcdCommand(), floorCommand(), natsCommand()}
 }
 
 func loadCommand() *cobra.Command {

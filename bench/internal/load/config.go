@@ -63,6 +63,14 @@ const (
 	Subject  = "fanoutbench" // the same in NATS, and the name of its bucket
 )
 
+// SubjectOf is what a key is called in NATS. Labels are a part of it there.
+func (c Config) SubjectOf(key int) string {
+	if c.Interest == InterestLabel {
+		return Subject + "." + Group(key%c.Groups) + "." + Key(key)
+	}
+	return Subject + "." + Key(key)
+}
+
 // share returns which watchers are on a connection: from, and up to but without to.
 func (c Config) share(connection int) (from, to int) {
 	return connection * c.Watchers / c.Connections, (connection + 1) * c.Watchers / c.Connections

@@ -136,6 +136,9 @@ func (c Config) connector() (connector, error) {
 	if service, ok := services[c.Protocol]; ok {
 		known[ClientRaw] = func(w *watchers, i int) (connection, error) { return newRaw(w, i, service) }
 	}
+	if c.Protocol == "nats" {
+		known[ClientRaw] = newNATS
+	}
 	dial, ok := known[c.Client]
 	if !ok {
 		var names []string

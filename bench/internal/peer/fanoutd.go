@@ -42,7 +42,7 @@ func fanoutd(ctx context.Context, p *Peer, o Options) error {
 		return err
 	}
 	codec := "raw"
-	if o.JSON {
+	if o.Config.Interest == load.InterestLabel {
 		codec = "json"
 	}
 	config, err := p.file("fanoutd.yaml", fmt.Sprintf(settings, p.Address, admin, store, load.Resource, prefix, codec))

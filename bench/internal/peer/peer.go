@@ -53,7 +53,7 @@ type Programs struct {
 // Options say how a system is started.
 type Options struct {
 	Programs
-	JSON bool // values are documents with labels
+	Config load.Config // of those who will watch; its address is not known yet
 }
 
 // drivers start systems. What was started when one fails is in the Peer.
@@ -61,6 +61,7 @@ var drivers = map[string]func(ctx context.Context, p *Peer, o Options) error{
 	"fanoutd": fanoutd,
 	"floor":   floor,
 	"etcd":    etcd,
+	"nats":    nats,
 }
 
 // Names are the systems that there are.

@@ -12,8 +12,6 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
-
-	"github.com/fanoutd/fanoutd/bench/internal/stamp"
 )
 
 const (
@@ -32,7 +30,7 @@ type Receive func(stream int, message []byte, at int64) error
 // only Close may be called at any time.
 type Conn struct {
 	conn   net.Conn
-	in     *clocked
+	in     *Clocked
 	out    *bufio.Writer
 	framer *http2.Framer
 
@@ -51,18 +49,6 @@ type stream struct {
 	unread  int
 }
 
-// clocked notes when bytes were read.
-type clocked struct {
-	net.Conn
-	at int64
-}
-
-func (c *clocked) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.at = stamp.Now()
-	return n, err
-}
-
 // Dial connects. Buffer is the size of what is read at once, in bytes.
 func Dial(ctx context.Context, address string, buffer int) (*Conn, error) {
 	var d net.Dialer
@@ -70,7 +56,7 @@ func Dial(ctx context.Context, address string, buffer int) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", address, err)
 	}
-	c := &Conn{conn: conn, in: &clocked{Conn: conn}, out: bufio.NewWriterSize(conn, 4096)}
+	c := &Conn{conn: conn, in: &Clocked{Conn: conn}, out: bufio.NewWriterSize(conn, 4096)}
 	c.framer = http2.NewFramer(c.out, bufio.NewReaderSize(c.in, buffer))
 	c.framer.SetReuseFrames()
 	c.encoder = hpack.NewEncoder(&c.headers)
@@ -209,7 +195,7 @@ func (c *Conn) data(f *http2.DataFrame, receive Receive) error {
 	if err := c.enlarge(f.StreamID, &s.unread, n); err != nil {
 		return err
 	}
-	if err := s.messages(f.Data(), func(message []byte) error { return receive(i, message, c.in.at) }); err != nil {
+	if err := s.messages(f.Data(), func(message []byte) error { return receive(i, message, c.in.At) }); err != nil {
 		return err
 	}
 	if f.StreamEnded() {

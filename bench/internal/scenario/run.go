@@ -27,7 +27,7 @@ func Run(ctx context.Context, programs peer.Programs, p Parameters, phase Phase)
 		return nil, err
 	}
 	phase("start")
-	system, err := peer.Start(ctx, p.Peer, peer.Options{Programs: programs})
+	system, err := peer.Start(ctx, p.Peer, peer.Options{Programs: programs, Config: p.load("", "")})
 	if err != nil {
 		return nil, err
 	}
