@@ -16,7 +16,6 @@ import (
 func runCommand() *cobra.Command {
 	var p scenario.Parameters
 	var b binaries
-	var output string
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Measure one case",
@@ -40,7 +39,6 @@ write of one event, each event is a message of its own.`,
 		},
 	}
 	flags := cmd.Flags()
-	_ = output
 	flags.StringVar(&p.Peer, "peer", "fanoutd", fmt.Sprintf("what is measured: %v", peer.Names()))
 	flags.StringVar(&p.Client, "client", load.ClientRaw, "who watches")
 	flags.IntVar(&p.Watchers, "watchers", 1000, "watches")

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fanoutd/fanoutd/bench/internal/report"
+	"github.com/fanoutd/fanoutd/bench/internal/scenario"
+)
+
+func reportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "report FILE...",
+		Short: "Make a table of what was measured",
+		Long: `Make a table of what was measured: files with lines of JSON, - is standard input.
+Runs of the same parameters are one row, with the median and from where to where the
+runs go. CPU, writes and bytes are per delivery; times are in milliseconds.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var all []*scenario.Record
+			for _, name := range args {
+				records, err := read(cmd.InOrStdin(), name)
+				if err != nil {
+					return err
+				}
+				all = append(all, records...)
+			}
+			return report.Table(cmd.OutOrStdout(), 0, report.Groups(all))
+		},
+	}
+}
+
+func read(stdin io.Reader, name string) ([]*scenario.Record, error) {
+	if name == "-" {
+		return report.Read(stdin)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	records, err := report.Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return records, nil
+}
