@@ -81,6 +81,11 @@ screenshots: ## Make the pictures of the status page in docs/images
 test-packaging: ## Test the binaries that are released and the files of deploy/
 	cd test/packaging && go test -count 1 -timeout 9m ./...
 
+# A module of its own, so that those who are measured beside us are no part of us.
+.PHONY: test-bench
+test-bench: ## Test the program that measures, with a small run of everything it measures
+	cd bench && go test -count 1 -timeout 9m ./...
+
 .PHONY: bench
 bench: ## Run the micro-benchmarks
 	go test -run '^$$' -bench . $(PACKAGES)
@@ -142,6 +147,7 @@ lint-go:
 	go vet $(PACKAGES)
 	cd test/robustness && go vet ./...
 	cd test/packaging && go mod tidy -diff && go vet ./...
+	cd bench && go mod tidy -diff && go vet ./... && go tool -modfile=../tools/go.mod staticcheck ./...
 	$(TOOL) staticcheck $(PACKAGES)
 	@fixes=$$(go fix -diff $(PACKAGES) 2>&1) || true; \
 	if [ -n "$$fixes" ]; then echo "$$fixes"; echo "run go fix ./..."; exit 1; fi

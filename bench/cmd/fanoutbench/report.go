@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 
+	"github.com/charmbracelet/colorprofile"
+
 	"github.com/spf13/cobra"
 
 	"github.com/fanoutd/fanoutd/bench/internal/report"
@@ -28,7 +30,7 @@ runs go. CPU, writes and bytes are per delivery; times are in milliseconds.`,
 				}
 				all = append(all, records...)
 			}
-			return report.Table(cmd.OutOrStdout(), 0, report.Groups(all))
+			return report.Table(colorprofile.NewWriter(cmd.OutOrStdout(), os.Environ()), 0, report.Groups(all))
 		},
 	}
 }

@@ -16,6 +16,7 @@ import (
 func runCommand() *cobra.Command {
 	var p scenario.Parameters
 	var b binaries
+	var o scenario.Observer
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Measure one case",
@@ -31,7 +32,8 @@ write of one event, each event is a message of its own.`,
 				return err
 			}
 			defer b.remove()
-			record, err := scenario.Run(cmd.Context(), programs, p, func(phase string) { fmt.Fprintln(cmd.ErrOrStderr(), phase) })
+			o.Phase = func(phase string) { fmt.Fprintln(cmd.ErrOrStderr(), phase) }
+			record, err := scenario.Run(cmd.Context(), programs, p, o)
 			if err != nil {
 				return err
 			}
@@ -52,6 +54,7 @@ write of one event, each event is a message of its own.`,
 	flags.IntVar(&p.Outstanding, "outstanding", 1, "writes that are under way at once")
 	flags.Float64Var(&p.Rate, "rate", 0, "writes per second; 0 is as fast as they are delivered")
 	flags.DurationVar(&p.Duration, "duration", 5*time.Second, "how long is measured")
+	flags.StringVar(&o.Profile, "profile", "", "file for a CPU profile of fanoutd while it is measured")
 	b.flags(cmd)
 	return cmd
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/colorprofile"
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
@@ -62,7 +63,7 @@ meanwhile does not hit one of them alone.`,
 					p.Repeat = repeat
 					name := report.Case(p) + ", " + report.Who(p)
 					bar.Describe(name)
-					record, err := scenario.Run(cmd.Context(), programs, p, func(string) {})
+					record, err := scenario.Run(cmd.Context(), programs, p, scenario.Observer{Phase: func(string) {}})
 					if cmd.Context().Err() != nil {
 						return cmd.Context().Err()
 					}
@@ -79,7 +80,7 @@ meanwhile does not hit one of them alone.`,
 				}
 			}
 			_ = bar.Finish()
-			if err := report.Table(cmd.OutOrStdout(), 0, report.Groups(records)); err != nil {
+			if err := report.Table(colorprofile.NewWriter(cmd.OutOrStdout(), os.Environ()), 0, report.Groups(records)); err != nil {
 				return err
 			}
 			if failed > 0 {

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	largestFrame = 16 << 10        // as every peer sends them
-	together     = 64 << 10        // bytes that are written at once at least, if there are so many
+	largestFrame = 16 << 10         // as every peer sends them
+	together     = 64 << 10         // bytes that are written at once at least, if there are so many
 	patience     = 30 * time.Second // with a client that does not read
 )
 

@@ -2,6 +2,7 @@ package load
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fanoutd/fanoutd/bench/internal/tally"
@@ -76,7 +77,8 @@ func (c Config) share(connection int) (from, to int) {
 	return connection * c.Watchers / c.Connections, (connection + 1) * c.Watchers / c.Connections
 }
 
-func (c Config) problems() error {
+// Problem returns what is wrong with the configuration.
+func (c Config) Problem() error {
 	switch {
 	case c.Watchers < 1 || c.Connections < 1 || c.Connections > c.Watchers:
 		return fmt.Errorf("%d watchers on %d connections: each connection needs one", c.Watchers, c.Connections)
@@ -84,11 +86,9 @@ func (c Config) problems() error {
 		return fmt.Errorf("%d keys, %d watches on a stream: at least 1", c.Keys, c.PerStream)
 	case c.Interest == InterestLabel && (c.Groups < 1 || c.Groups > c.Keys):
 		return fmt.Errorf("%d groups of %d keys: from 1 to that many", c.Groups, c.Keys)
+	case !slices.Contains(Interests, c.Interest):
+		return fmt.Errorf("interest %q: one of %s", c.Interest, strings.Join(Interests, ", "))
 	}
-	for _, known := range Interests {
-		if c.Interest == known {
-			return nil
-		}
-	}
-	return fmt.Errorf("interest %q: one of %s", c.Interest, strings.Join(Interests, ", "))
+	_, err := c.connector()
+	return err
 }

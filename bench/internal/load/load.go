@@ -32,7 +32,7 @@ const CommandName = "load"
 // Start starts a process of the program and returns when all of its watchers are
 // registered.
 func Start(ctx context.Context, program string, c Config) (*Load, error) {
-	if err := c.problems(); err != nil {
+	if err := c.Problem(); err != nil {
 		return nil, err
 	}
 	p, in, out, err := start(program)

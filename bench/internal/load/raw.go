@@ -14,7 +14,6 @@ type rawConnection struct {
 	service  service
 	number   int
 	from, to int // its watchers
-	address  string
 	conn     *raw.Conn
 	waiting  map[int]bool // watchers that have not been told yet that they are registered
 }
@@ -42,7 +41,7 @@ func (c *rawConnection) open(ctx context.Context) error {
 	for i := c.from; i < c.to; i++ {
 		c.waiting[i] = true
 		watch := (i - c.from) % c.config.PerStream
-		request, err := c.service.request(c.config, c.interests[i], watch)
+		request, err := c.service.request(c.config, c.interests[i])
 		if err != nil {
 			return err
 		}

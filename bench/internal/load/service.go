@@ -16,8 +16,8 @@ import (
 type service struct {
 	path string
 	half bool // one request, and then only the server sends
-	// request returns what asks for a watch that is one of those on its stream.
-	request func(c Config, interest tally.Interest, watch int) ([]byte, error)
+	// request returns what asks for a watch of this interest.
+	request func(c Config, interest tally.Interest) ([]byte, error)
 	// watch returns which of those on its stream a message is for.
 	watch func(message []byte) (int, error)
 }
@@ -40,7 +40,7 @@ func theOnly([]byte) (int, error) { return 0, nil }
 
 // fanoutdRequest asks for what happens from now on. The first response says that the
 // watch is registered.
-func fanoutdRequest(c Config, interest tally.Interest, _ int) ([]byte, error) {
+func fanoutdRequest(c Config, interest tally.Interest) ([]byte, error) {
 	request := &fanoutv1.WatchRequest{
 		Resource: Resource,
 		Begin:    &fanoutv1.WatchRequest_FromNow{FromNow: true},
@@ -54,12 +54,12 @@ func fanoutdRequest(c Config, interest tally.Interest, _ int) ([]byte, error) {
 	return proto.Marshal(request)
 }
 
-// etcdRequest asks for the same. The first response says that the watch is created.
-func etcdRequest(c Config, interest tally.Interest, watch int) ([]byte, error) {
+// etcdRequest asks for the same. The first response says that the watch is created. The
+// watches of a stream get numbers in their order, from 0.
+func etcdRequest(c Config, interest tally.Interest) ([]byte, error) {
 	create := &etcdserverpb.WatchCreateRequest{
 		Key:      []byte(Prefix),
 		RangeEnd: []byte(Prefix[:len(Prefix)-1] + "0"), // the byte behind the slash
-		WatchId:  int64(watch) + 1,                     // 0 would leave the choice to etcd
 	}
 	switch c.Interest {
 	case InterestKey:
@@ -81,7 +81,7 @@ const (
 // etcdWatch reads no more of the message than it must: the fields come in the order of
 // their numbers.
 func etcdWatch(message []byte) (int, error) {
-	watch := -1
+	watch := 0
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)
 		if n < 0 {
@@ -94,7 +94,7 @@ func etcdWatch(message []byte) (int, error) {
 		switch number {
 		case fieldWatchID:
 			id, _ := protowire.ConsumeVarint(message)
-			watch = int(id) - 1
+			watch = int(id)
 		case fieldCanceled:
 			return 0, fmt.Errorf("etcd has cancelled watch %d", watch)
 		}
@@ -102,9 +102,6 @@ func etcdWatch(message []byte) (int, error) {
 			return 0, fmt.Errorf("read etcd's response: %w", protowire.ParseError(n))
 		}
 		message = message[n:]
-	}
-	if watch < 0 {
-		return 0, fmt.Errorf("etcd has answered for watch %d", watch)
 	}
 	return watch, nil
 }

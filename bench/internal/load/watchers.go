@@ -3,6 +3,8 @@ package load
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -49,7 +51,7 @@ type watchers struct {
 
 // connect makes all connections and registers all watches.
 func connect(ctx context.Context, c Config) (*watchers, error) {
-	if err := c.problems(); err != nil {
+	if err := c.Problem(); err != nil {
 		return nil, err
 	}
 	dial, err := c.connector()
@@ -133,18 +135,19 @@ const (
 
 func (c Config) connector() (connector, error) {
 	known := map[string]connector{}
-	if service, ok := services[c.Protocol]; ok {
+	switch service, ok := services[c.Protocol]; {
+	case ok:
 		known[ClientRaw] = func(w *watchers, i int) (connection, error) { return newRaw(w, i, service) }
-	}
-	if c.Protocol == "nats" {
+		known[ClientGRPC] = newGRPC(service, staticWindows()...)
+		known[ClientGRPCDefault] = newGRPC(service)
+	case c.Protocol == "nats":
 		known[ClientRaw] = newNATS
+	case c.Protocol == "nats-kv":
+		known[ClientNATS] = newKV
 	}
 	dial, ok := known[c.Client]
 	if !ok {
-		var names []string
-		for name := range known {
-			names = append(names, name)
-		}
+		names := slices.Sorted(maps.Keys(known))
 		return nil, fmt.Errorf("%s has no client %q: one of %s", c.Protocol, c.Client, strings.Join(names, ", "))
 	}
 	return dial, nil

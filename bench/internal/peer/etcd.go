@@ -14,8 +14,23 @@ import (
 // etcd is watched directly.
 func etcd(ctx context.Context, p *Peer, o Options) error {
 	address, err := p.store(ctx, o)
-	p.Protocol, p.Address = "etcd", address
+	p.Address = address
 	return err
+}
+
+// grpcProxy is etcd's own proxy, which shares watches of etcd among those who watch the
+// same.
+func grpcProxy(ctx context.Context, p *Peer, o Options) error {
+	store, err := p.store(ctx, o)
+	if err != nil {
+		return err
+	}
+	if p.Address, err = freeAddress(); err != nil {
+		return err
+	}
+	return p.run(ctx, "grpc-proxy", p.Address, o.Self, CommandEtcd, "grpc-proxy", "start",
+		"--endpoints", store, "--listen-addr", p.Address, "--advertise-client-url", "",
+		"--data-dir", filepath.Join(p.dir, "proxy"))
 }
 
 // store starts an etcd of one member, and a writer to it.
@@ -38,6 +53,7 @@ func (p *Peer) store(ctx context.Context, o Options) (address string, err error)
 	if err != nil {
 		return "", err
 	}
+	p.Metrics["etcd"] = url + "/metrics"
 	p.Writer, err = newEtcdWriter(ctx, address)
 	return address, err
 }

@@ -49,6 +49,7 @@ func fanoutd(ctx context.Context, p *Peer, o Options) error {
 	if err != nil {
 		return fmt.Errorf("configure fanoutd: %w", err)
 	}
-	p.Protocol = "fanoutd"
+	p.Metrics["fanoutd"] = "http://" + admin + "/metrics"
+	p.Profile = "http://" + admin + "/debug/pprof/"
 	return p.run(ctx, "fanoutd", p.Address, o.Fanoutd, "--config", config)
 }

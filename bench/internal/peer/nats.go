@@ -21,7 +21,7 @@ func nats(ctx context.Context, p *Peer, o Options) error {
 	if err != nil {
 		return fmt.Errorf("connect to NATS: %w", err)
 	}
-	p.Protocol, p.Address, p.Writer = "nats", address, &natsWriter{conn, o.Config}
+	p.Address, p.Writer = address, &natsWriter{conn, o.Config}
 	return nil
 }
 

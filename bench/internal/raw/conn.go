@@ -87,8 +87,13 @@ func (c *Conn) Open(path string, request []byte, half bool) error {
 	id := uint32(2*len(c.streams) + 1)
 	c.headers.Reset()
 	for _, h := range [][2]string{
-		{":method", "POST"}, {":scheme", "http"}, {":path", path}, {":authority", c.conn.RemoteAddr().String()},
-		{"content-type", "application/grpc"}, {"te", "trailers"}, {"user-agent", "fanoutbench"},
+		{":method", "POST"},
+		{":scheme", "http"},
+		{":path", path},
+		{":authority", c.conn.RemoteAddr().String()},
+		{"content-type", "application/grpc"},
+		{"te", "trailers"},
+		{"user-agent", "fanoutbench"},
 	} {
 		if err := c.encoder.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/bench/internal/load"
+	"github.com/fanoutd/fanoutd/bench/internal/peer"
 	"github.com/fanoutd/fanoutd/bench/internal/stamp"
 )
 
@@ -50,10 +51,15 @@ func (p *Parameters) Problem() error {
 	if p.Rate < 0 || p.Duration <= 0 {
 		return fmt.Errorf("a rate of %v for %v: none may be negative, and the time not zero", p.Rate, p.Duration)
 	}
-	return nil
+	if _, err := peer.Protocol(p.Peer); err != nil {
+		return err
+	}
+	return p.load("").Problem()
 }
 
-func (p *Parameters) load(protocol, address string) load.Config {
+// load returns what the watching process is told.
+func (p *Parameters) load(address string) load.Config {
+	protocol, _ := peer.Protocol(p.Peer) // which is checked first
 	return load.Config{
 		Protocol: protocol, Client: p.Client, Address: address,
 		Keys: p.Keys, Watchers: p.Watchers, Connections: (p.Watchers + p.PerConnection - 1) / p.PerConnection,

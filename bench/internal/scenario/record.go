@@ -14,15 +14,15 @@ type Record struct {
 	Notes      []string        `json:"notes,omitempty"`
 	Parameters Parameters      `json:"parameters"`
 
-	Writes     int64         `json:"writes"`             // of the whole run, each of Batch events
-	Expected   int64         `json:"expected"`           // deliveries of the whole run, from the first write on
-	Counts     tally.Counts  `json:"counts"`             // what became of them
-	Ended      int           `json:"ended"`              // watchers that did not last
-	Reason     string        `json:"reason,omitempty"`   // why the first of them
-	Stalled    string        `json:"stalled,omitempty"`  // why the run ended before its time
-	Behind     int64         `json:"behind,omitempty"`   // paced writes that were due and could not begin
-	Elapsed    time.Duration `json:"elapsed_ns"`         // of what is measured: until the last delivery
-	Deliveries int64         `json:"deliveries"`         // of what is measured
+	Writes     int64         `json:"writes"`            // of the whole run, each of Batch events
+	Expected   int64         `json:"expected"`          // deliveries of the whole run, from the first write on
+	Counts     tally.Counts  `json:"counts"`            // what became of them
+	Ended      int           `json:"ended"`             // watchers that did not last
+	Reason     string        `json:"reason,omitempty"`  // why the first of them
+	Stalled    string        `json:"stalled,omitempty"` // why the run ended before its time
+	Behind     int64         `json:"behind,omitempty"`  // paced writes that were due and could not begin
+	Elapsed    time.Duration `json:"elapsed_ns"`        // of what is measured: until the last delivery
+	Deliveries int64         `json:"deliveries"`        // of what is measured
 	PerSecond  float64       `json:"deliveries_per_second"`
 	Each       tally.Summary `json:"each"` // from writing to each watcher
 	Last       tally.Summary `json:"last"` // from writing to the last watcher
@@ -33,18 +33,18 @@ type Record struct {
 
 // Server is what one server process has cost.
 type Server struct {
-	Name        string  `json:"name"`
-	CPU         float64 `json:"cpu_us"`     // per delivery
-	Writes      float64 `json:"writes"`     // system calls per delivery
-	Bytes       float64 `json:"bytes"`      // written per delivery
-	RSSEmpty    int64   `json:"rss_empty"`  // bytes, before the watchers
-	RSSIdle     int64   `json:"rss_idle"`   // bytes, with the watchers, before the first write
-	RSSEnd      int64   `json:"rss_end"`    // bytes, after the last delivery
-	AnonEmpty   int64   `json:"anon_empty"` // the same without what is a file's
-	AnonIdle    int64   `json:"anon_idle"`
-	AnonEnd     int64   `json:"anon_end"`
-	PerWatcher  float64 `json:"rss_per_watcher"`         // bytes, of an idle one
-	Goroutines  float64 `json:"goroutines_per_watcher"`  // of an idle one, where the server tells; else 0
+	Name       string  `json:"name"`
+	CPU        float64 `json:"cpu_us"`     // per delivery
+	Writes     float64 `json:"writes"`     // system calls per delivery
+	Bytes      float64 `json:"bytes"`      // written per delivery
+	RSSEmpty   int64   `json:"rss_empty"`  // bytes, before the watchers
+	RSSIdle    int64   `json:"rss_idle"`   // bytes, with the watchers, before the first write
+	RSSEnd     int64   `json:"rss_end"`    // bytes, after the last delivery
+	AnonEmpty  int64   `json:"anon_empty"` // the same without what is a file's
+	AnonIdle   int64   `json:"anon_idle"`
+	AnonEnd    int64   `json:"anon_end"`
+	PerWatcher float64 `json:"rss_per_watcher"`        // bytes, of an idle one
+	Goroutines float64 `json:"goroutines_per_watcher"` // of an idle one, where the server tells; else 0
 }
 
 // CPU returns what all servers together have used per delivery, in microseconds.

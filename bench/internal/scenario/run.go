@@ -8,11 +8,13 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/load"
 	"github.com/fanoutd/fanoutd/bench/internal/machine"
 	"github.com/fanoutd/fanoutd/bench/internal/peer"
-	"github.com/fanoutd/fanoutd/bench/internal/process"
 )
 
-// Phase is told where a run is.
-type Phase func(name string)
+// Observer is told of a run while it is made.
+type Observer struct {
+	Phase   func(name string) // where it is
+	Profile string            // file for a CPU profile of what is measured; "" is none
+}
 
 // warmth is how many writes warm a system up.
 const warmth = 20
@@ -21,13 +23,13 @@ const warmth = 20
 const settle = 500 * time.Millisecond
 
 // Run starts a system, has it do what the parameters say, and ends it.
-func Run(ctx context.Context, programs peer.Programs, p Parameters, phase Phase) (*Record, error) {
+func Run(ctx context.Context, programs peer.Programs, p Parameters, o Observer) (*Record, error) {
 	p.Complete()
 	if err := p.Problem(); err != nil {
 		return nil, err
 	}
-	phase("start")
-	system, err := peer.Start(ctx, p.Peer, peer.Options{Programs: programs, Config: p.load("", "")})
+	o.Phase("start")
+	system, err := peer.Start(ctx, p.Peer, peer.Options{Programs: programs, Config: p.load("")})
 	if err != nil {
 		return nil, err
 	}
@@ -36,8 +38,8 @@ func Run(ctx context.Context, programs peer.Programs, p Parameters, phase Phase)
 	if err != nil {
 		return nil, err
 	}
-	phase("connect")
-	watchers, err := load.Start(ctx, programs.Self, p.load(system.Protocol, system.Address))
+	o.Phase("connect")
+	watchers, err := load.Start(ctx, programs.Self, p.load(system.Address))
 	if err != nil {
 		return nil, err
 	}
@@ -48,18 +50,19 @@ func Run(ctx context.Context, programs peer.Programs, p Parameters, phase Phase)
 	}
 	r := &Record{Time: time.Now().UTC(), Machine: machine.This(), Parameters: p, Notes: notes}
 	w := newWriting(p, system.Writer, watchers)
-	phase("warm up")
+	o.Phase("warm up")
 	if err := w.warm(ctx, warmth); err != nil {
 		return nil, fmt.Errorf("warm up: %w", err)
 	}
 	if err := watchers.Reset(ctx); err != nil {
 		return nil, err
 	}
-	before, err := system.Usage()
+	before, err := system.Usage(ctx)
 	if err != nil {
 		return nil, err
 	}
-	phase("measure")
+	o.Phase("measure")
+	profiled := profile(ctx, system, p.Duration, o.Profile)
 	began := time.Now()
 	if err := w.run(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -68,11 +71,14 @@ func Run(ctx context.Context, programs peer.Programs, p Parameters, phase Phase)
 		r.Stalled = err.Error()
 	}
 	r.Elapsed = time.Since(began)
-	after, err := system.Usage()
+	after, err := system.Usage(ctx)
 	if err != nil {
 		return nil, err
 	}
-	phase("report")
+	if err := <-profiled; err != nil {
+		return nil, err
+	}
+	o.Phase("report")
 	report, err := watchers.Report(ctx, w.written)
 	if err != nil {
 		return nil, err
@@ -84,13 +90,24 @@ func Run(ctx context.Context, programs peer.Programs, p Parameters, phase Phase)
 	return r, nil
 }
 
+// profile begins a profile. What is returned says when it is complete.
+func profile(ctx context.Context, system *peer.Peer, duration time.Duration, path string) <-chan error {
+	done := make(chan error, 1)
+	if path == "" {
+		close(done)
+		return done
+	}
+	go func() { done <- system.ProfileCPU(ctx, duration, path) }()
+	return done
+}
+
 // notes are what every figure has to be read with.
 var notes = []string{
 	"the stores of all systems are on tmpfs where there is one, and do not wait for disks (etcd: --unsafe-no-fsync)",
 	"CPU is that of server processes alone; what they do when idle is in it",
 }
 
-func usage(ctx context.Context, system *peer.Peer) ([]process.Usage, error) {
+func usage(ctx context.Context, system *peer.Peer) ([]peer.Usage, error) {
 	timer := time.NewTimer(settle)
 	defer timer.Stop()
 	select {
@@ -98,11 +115,11 @@ func usage(ctx context.Context, system *peer.Peer) ([]process.Usage, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	return system.Usage()
+	return system.Usage(ctx)
 }
 
 func (r *Record) take(w *writing, report *load.Report) {
-	for _, interest := range r.Parameters.load("", "").Interests() {
+	for _, interest := range r.Parameters.load("").Interests() {
 		for slot := range interest.Count {
 			r.Expected += int64(w.written[interest.Key(slot)])
 		}
@@ -118,7 +135,7 @@ func (r *Record) take(w *writing, report *load.Report) {
 	r.ClientCPU = float64(report.CPU) / float64(max(r.Counts.Received, 1))
 }
 
-func (r *Record) server(name string, empty, idle, before, after process.Usage) Server {
+func (r *Record) server(name string, empty, idle, before, after peer.Usage) Server {
 	n := float64(max(r.Deliveries, 1))
 	return Server{
 		Name:     name,
@@ -128,5 +145,6 @@ func (r *Record) server(name string, empty, idle, before, after process.Usage) S
 		RSSEmpty: empty.RSS, RSSIdle: idle.RSS, RSSEnd: after.RSS,
 		AnonEmpty: empty.Anon, AnonIdle: idle.Anon, AnonEnd: after.Anon,
 		PerWatcher: float64(idle.RSS-empty.RSS) / float64(r.Parameters.Watchers),
+		Goroutines: (idle.Goroutines - empty.Goroutines) / float64(r.Parameters.Watchers),
 	}
 }

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fanoutd/fanoutd/bench/internal/load"
+	"github.com/fanoutd/fanoutd/bench/internal/peer"
+	"github.com/fanoutd/fanoutd/bench/internal/report"
+	"github.com/fanoutd/fanoutd/bench/internal/scenario"
+)
+
+// programs are what the tests start.
+var programs peer.Programs
+
+// TestMain lets the processes that a benchmark starts of itself be this program, too.
+func TestMain(m *testing.M) {
+	for _, c := range processes() {
+		if len(os.Args) > 1 && os.Args[1] == c.Name() {
+			main()
+			return
+		}
+	}
+	os.Exit(test(m))
+}
+
+func test(m *testing.M) int {
+	b := binaries{source: filepath.Join("..", "..", "..")}
+	var err error
+	if programs, err = b.programs(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer b.remove()
+	return m.Run()
+}
+
+func small(name, client string) scenario.Parameters {
+	return scenario.Parameters{
+		Scenario: "saturation", Peer: name, Client: client,
+		Watchers: 10, PerConnection: 4, PerStream: 1, Interest: load.InterestAll, Groups: 2,
+		Keys: 8, ValueSize: 256, Batch: 2, Outstanding: 2, Duration: 200 * time.Millisecond,
+	}
+}
+
+// Every peer can be measured with every client, and all that is written arrives at all
+// who wait for it, once.
+func TestEveryPeer(t *testing.T) {
+	grpc := []string{load.ClientRaw, load.ClientGRPC, load.ClientGRPCDefault}
+	clients := map[string][]string{
+		"fanoutd": grpc, "etcd": grpc, "grpc-proxy": {load.ClientRaw}, "floor": {load.ClientRaw},
+		"nats": {load.ClientRaw}, "nats-kv": {load.ClientNATS},
+	}
+	var cases []scenario.Parameters
+	for _, name := range peer.Names() {
+		if len(clients[name]) == 0 {
+			t.Errorf("%s is not tested", name)
+		}
+		for _, client := range clients[name] {
+			cases = append(cases, small(name, client))
+		}
+	}
+	several := small("etcd", load.ClientRaw)
+	several.PerStream = 3
+	cases = append(cases, several)
+	for _, name := range []string{"fanoutd", "nats", "nats-kv"} {
+		for _, interest := range []string{load.InterestKey, load.InterestLabel} {
+			p := small(name, clients[name][0])
+			p.Interest = interest
+			cases = append(cases, p)
+		}
+	}
+	paced := small("fanoutd", load.ClientRaw)
+	paced.Rate = 100
+	cases = append(cases, paced)
+	for _, p := range cases {
+		t.Run(fmt.Sprintf("%s %s %s", report.Who(p), p.Interest, report.Case(p)), func(t *testing.T) {
+			t.Parallel()
+			r, err := scenario.Run(t.Context(), programs, p, scenario.Observer{Phase: func(string) {}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if wrong := report.Groups([]*scenario.Record{r})[0].Wrong(); wrong != "" || r.Counts.Received != r.Expected {
+				t.Errorf("%s; %d of %d received; %s %s", wrong, r.Counts.Received, r.Expected, r.Reason, r.Stalled)
+			}
+			if r.Deliveries < 1 || r.Deliveries >= r.Expected || r.Each.Count != r.Deliveries || r.Last.Count == 0 || r.Ack.Count == 0 {
+				t.Errorf("what was measured is not there: %+v", r)
+			}
+			// What is delivered was written by somebody.
+			front := r.Servers[len(r.Servers)-1]
+			if front.Bytes < float64(p.ValueSize) || front.Writes == 0 {
+				t.Errorf("%s has written %v bytes in %v calls per delivery of %d", front.Name, front.Bytes, front.Writes, p.ValueSize)
+			}
+			if !slices.Contains([]string{p.Peer, "nats-server"}, front.Name) {
+				t.Errorf("in front is %s", front.Name)
+			}
+		})
+	}
+}
+
+// What makes no sense is said before anything is started.
+func TestBadParameters(t *testing.T) {
+	for name, change := range map[string]func(*scenario.Parameters){
+		"no watchers":       func(p *scenario.Parameters) { p.Watchers = 0 },
+		"no batch":          func(p *scenario.Parameters) { p.Batch = 0 },
+		"unknown peer":      func(p *scenario.Parameters) { p.Peer = "kafka" },
+		"no such interest":  func(p *scenario.Parameters) { p.Interest = "none" },
+		"keys without one":  func(p *scenario.Parameters) { p.Interest, p.Keys = load.InterestKey, 100 },
+		"negative rate":     func(p *scenario.Parameters) { p.Rate = -1 },
+		"client of another": func(p *scenario.Parameters) { p.Client = load.ClientNATS },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := small("fanoutd", load.ClientRaw)
+			change(&p)
+			phases := 0
+			_, err := scenario.Run(t.Context(), programs, p, scenario.Observer{Phase: func(string) { phases++ }})
+			if err == nil || phases > 0 {
+				t.Errorf("after %d phases: %v", phases, err)
+			}
+		})
+	}
+}
