@@ -14,7 +14,8 @@ import (
 )
 
 func reportCommand() *cobra.Command {
-	return &cobra.Command{
+	var plots string
+	cmd := &cobra.Command{
 		Use:   "report FILE...",
 		Short: "Make a table of what was measured",
 		Long: `Make a table of what was measured: files with lines of JSON, - is standard input.
@@ -30,9 +31,19 @@ runs go. CPU, writes and bytes are per delivery; times are in milliseconds.`,
 				}
 				all = append(all, records...)
 			}
-			return report.Table(colorprofile.NewWriter(cmd.OutOrStdout(), os.Environ()), 0, report.Groups(all))
+			groups := report.Groups(all)
+			if plots != "" {
+				names, err := report.Plots(plots, groups)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.ErrOrStderr(), "%d plots in %s\n", len(names), plots)
+			}
+			return report.Table(colorprofile.NewWriter(cmd.OutOrStdout(), os.Environ()), 0, groups)
 		},
 	}
+	cmd.Flags().StringVar(&plots, "plots", "", "folder for plots (SVG) of what was measured with different numbers of watchers")
+	return cmd
 }
 
 func read(stdin io.Reader, name string) ([]*scenario.Record, error) {
