@@ -103,6 +103,33 @@ func TestEveryPeer(t *testing.T) {
 	}
 }
 
+// Watchers who do not read cost the others nothing, however they do not; those who come
+// again do.
+func TestStalledWatchers(t *testing.T) {
+	for _, p := range []scenario.Parameters{
+		{Stall: load.StallFrozen},
+		{Stall: load.StallWindow},
+		{Stall: load.StallFrozen, StallFor: 50 * time.Millisecond},
+		{Stall: load.StallWindow, StallFor: 50 * time.Millisecond},
+	} {
+		t.Run(fmt.Sprintf("%s %s", p.Stall, p.StallFor), func(t *testing.T) {
+			t.Parallel()
+			run := small("fanoutd", load.ClientRaw)
+			run.Stalled, run.Stall, run.StallFor, run.ValueSize = 10, p.Stall, p.StallFor, 10_000
+			r, err := scenario.Run(t.Context(), programs, run, scenario.Observer{Phase: func(string) {}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if wrong := report.Groups([]*scenario.Record{r})[0].Wrong(); wrong != "" || r.Counts.Received != r.Expected {
+				t.Errorf("%s; %d of %d received; %s %s", wrong, r.Counts.Received, r.Expected, r.Reason, r.Stalled)
+			}
+			if came := r.Returned > 0; came != (p.StallFor > 0) {
+				t.Errorf("%d have come again", r.Returned)
+			}
+		})
+	}
+}
+
 // What makes no sense is said before anything is started.
 func TestBadParameters(t *testing.T) {
 	for name, change := range map[string]func(*scenario.Parameters){

@@ -54,6 +54,9 @@ write of one event, each event is a message of its own.`,
 	flags.IntVar(&p.Outstanding, "outstanding", 1, "writes that are under way at once")
 	flags.Float64Var(&p.Rate, "rate", 0, "writes per second; 0 is as fast as they are delivered")
 	flags.DurationVar(&p.Duration, "duration", 5*time.Second, "how long is measured")
+	flags.IntVar(&p.Stalled, "stalled", 0, "watches besides the others whose client does not read")
+	flags.StringVar(&p.Stall, "stall", load.StallFrozen, fmt.Sprintf("how it does not: %v", load.Stalls))
+	flags.DurationVar(&p.StallFor, "stall-for", 0, "after what time such a client leaves and comes again; 0 is never")
 	flags.StringVar(&o.Profile, "profile", "", "file for a CPU profile of fanoutd while it is measured")
 	b.flags(cmd)
 	return cmd

@@ -24,7 +24,7 @@ type reader struct {
 
 func newReader(t *testing.T, address string, streams int) *reader {
 	t.Helper()
-	conn, err := raw.Dial(t.Context(), address, 4096)
+	conn, err := raw.Dial(t.Context(), address, raw.Options{Buffer: 4096})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fanoutd/fanoutd/bench/internal/tally"
 )
@@ -19,6 +20,9 @@ type Config struct {
 	PerStream   int    `json:"per_stream"` // watches on a stream, where the protocol can have several; 1 or more
 	Interest    string `json:"interest"`   // one of Interests
 	Groups      int    `json:"groups"`     // with label: how many values the label has
+
+	Stall    string        `json:"stall,omitempty"`        // one of Stalls: how they do not read; "" is that they do
+	StallFor time.Duration `json:"stall_for_ns,omitempty"` // after what time they leave and come again; 0 is never
 }
 
 // The interests of watchers.
@@ -88,6 +92,8 @@ func (c Config) Problem() error {
 		return fmt.Errorf("%d groups of %d keys: from 1 to that many", c.Groups, c.Keys)
 	case !slices.Contains(Interests, c.Interest):
 		return fmt.Errorf("interest %q: one of %s", c.Interest, strings.Join(Interests, ", "))
+	case c.Stall != "" && !slices.Contains(Stalls, c.Stall):
+		return fmt.Errorf("stall %q: one of %s", c.Stall, strings.Join(Stalls, ", "))
 	}
 	_, err := c.connector()
 	return err

@@ -14,9 +14,10 @@ type Message struct {
 // Report is what the watchers received.
 type Report struct {
 	tally.Report
-	Ended  int    `json:"ended"`            // watchers that the server or the client has ended
-	Reason string `json:"reason,omitempty"` // why the first of them
-	CPU    int64  `json:"cpu_us"`           // of the process
+	Ended    int    `json:"ended"`              // watchers that the server or the client has ended
+	Reason   string `json:"reason,omitempty"`   // why the first of them
+	Returned int64  `json:"returned,omitempty"` // connections that have stalled, left and come again
+	CPU      int64  `json:"cpu_us"`             // of the process
 }
 
 // Command is what the process is told. One of the fields is set.

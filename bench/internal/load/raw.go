@@ -24,7 +24,7 @@ func newRaw(w *watchers, number int, s service) (connection, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var err error
-	c.conn, err = raw.Dial(ctx, w.config.Address, bufferFor(to-from))
+	c.conn, err = raw.Dial(ctx, w.config.Address, w.config.options(to-from))
 	return c, err
 }
 

@@ -43,6 +43,7 @@ type watchers struct {
 	connections []connection
 	receiving   sync.WaitGroup
 	stopping    atomic.Bool
+	returned    atomic.Int64 // connections that have stalled, left and come again
 
 	mu     sync.Mutex // guards the following
 	ended  int        // watchers of connections that broke
@@ -117,7 +118,7 @@ func (w *watchers) close() {
 
 // report says what was received; the watchers are closed.
 func (w *watchers) report(written []uint32) *Report {
-	r := &Report{Report: w.tally.Report(written), Ended: w.ended}
+	r := &Report{Report: w.tally.Report(written), Ended: w.ended, Returned: w.returned.Load()}
 	if w.reason != nil {
 		r.Reason = w.reason.Error()
 	}
@@ -140,15 +141,21 @@ func (c Config) connector() (connector, error) {
 		known[ClientRaw] = func(w *watchers, i int) (connection, error) { return newRaw(w, i, service) }
 		known[ClientGRPC] = newGRPC(service, staticWindows()...)
 		known[ClientGRPCDefault] = newGRPC(service)
-	case c.Protocol == "nats":
+	case c.Protocol == "nats" && c.Stall != StallWindow: // it has no windows
 		known[ClientRaw] = newNATS
 	case c.Protocol == "nats-kv":
 		known[ClientNATS] = newKV
 	}
+	if c.Stall != "" {
+		known = map[string]connector{ClientRaw: known[ClientRaw]}
+	}
 	dial, ok := known[c.Client]
-	if !ok {
+	if !ok || dial == nil {
 		names := slices.Sorted(maps.Keys(known))
 		return nil, fmt.Errorf("%s has no client %q: one of %s", c.Protocol, c.Client, strings.Join(names, ", "))
+	}
+	if c.Stall != "" {
+		return newStalled(dial), nil
 	}
 	return dial, nil
 }

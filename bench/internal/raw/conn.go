@@ -39,7 +39,14 @@ type Conn struct {
 	decoder *hpack.Decoder
 
 	streams []stream
-	unread  int // bytes of the connection that it was given no update for
+	window  uint32 // of a stream
+	unread  int    // bytes of the connection that it was given no update for
+}
+
+// Options say how a connection is read.
+type Options struct {
+	Buffer int    // bytes that are read at once
+	Window uint32 // bytes that a stream may send and gets no update of; 0 is all that it wants to
 }
 
 // stream is what has come of a message that is not yet complete, and the bytes that the
@@ -49,15 +56,15 @@ type stream struct {
 	unread  int
 }
 
-// Dial connects. Buffer is the size of what is read at once, in bytes.
-func Dial(ctx context.Context, address string, buffer int) (*Conn, error) {
+// Dial connects.
+func Dial(ctx context.Context, address string, o Options) (*Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", address, err)
 	}
-	c := &Conn{conn: conn, in: &Clocked{Conn: conn}, out: bufio.NewWriterSize(conn, 4096)}
-	c.framer = http2.NewFramer(c.out, bufio.NewReaderSize(c.in, buffer))
+	c := &Conn{conn: conn, in: &Clocked{Conn: conn}, out: bufio.NewWriterSize(conn, 4096), window: o.Window}
+	c.framer = http2.NewFramer(c.out, bufio.NewReaderSize(c.in, o.Buffer))
 	c.framer.SetReuseFrames()
 	c.encoder = hpack.NewEncoder(&c.headers)
 	c.decoder = hpack.NewDecoder(4096, nil)
@@ -72,7 +79,10 @@ func (c *Conn) greet() error {
 	if _, err := c.out.WriteString(http2.ClientPreface); err != nil {
 		return err
 	}
-	if err := c.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}); err != nil {
+	if c.window == 0 {
+		c.window = window
+	}
+	if err := c.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: c.window}); err != nil {
 		return err
 	}
 	if err := c.framer.WriteWindowUpdate(0, window-65535); err != nil {
@@ -197,8 +207,10 @@ func (c *Conn) data(f *http2.DataFrame, receive Receive) error {
 	if err := c.enlarge(0, &c.unread, n); err != nil {
 		return err
 	}
-	if err := c.enlarge(f.StreamID, &s.unread, n); err != nil {
-		return err
+	if c.window == window {
+		if err := c.enlarge(f.StreamID, &s.unread, n); err != nil {
+			return err
+		}
 	}
 	if err := s.messages(f.Data(), func(message []byte) error { return receive(i, message, c.in.At) }); err != nil {
 		return err

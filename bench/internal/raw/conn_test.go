@@ -44,7 +44,7 @@ func serve(t *testing.T, handler func(request string, stream grpc.ServerStream) 
 
 func dial(t *testing.T, address string) *Conn {
 	t.Helper()
-	c, err := Dial(t.Context(), address, 4096)
+	c, err := Dial(t.Context(), address, Options{Buffer: 4096})
 	if err != nil {
 		t.Fatal(err)
 	}

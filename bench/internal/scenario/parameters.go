@@ -18,14 +18,17 @@ type Parameters struct {
 	PerConnection int           `json:"per_connection"` // watchers on a connection
 	PerStream     int           `json:"per_stream"`     // watches on a stream
 	Interest      string        `json:"interest"`
-	Groups        int           `json:"groups,omitempty"` // different labels
-	Keys          int           `json:"keys"`             // that are written to
-	ValueSize     int           `json:"value_size"`       // bytes
-	Batch         int           `json:"batch"`            // events that are written together
-	Outstanding   int           `json:"outstanding"`      // writes that are under way at once
-	Rate          float64       `json:"rate,omitempty"`   // writes per second; 0 is as fast as they are delivered
-	Duration      time.Duration `json:"duration_ns"`      // of what is measured
-	Repeat        int           `json:"repeat"`           // number of the run among those that are alike
+	Groups        int           `json:"groups,omitempty"`       // different labels
+	Keys          int           `json:"keys"`                   // that are written to
+	ValueSize     int           `json:"value_size"`             // bytes
+	Batch         int           `json:"batch"`                  // events that are written together
+	Outstanding   int           `json:"outstanding"`            // writes that are under way at once
+	Rate          float64       `json:"rate,omitempty"`         // writes per second; 0 is as fast as they are delivered
+	Duration      time.Duration `json:"duration_ns"`            // of what is measured
+	Stalled       int           `json:"stalled,omitempty"`      // watchers besides the others who do not read
+	Stall         string        `json:"stall,omitempty"`        // how they do not, see load.Stalls
+	StallFor      time.Duration `json:"stall_for_ns,omitempty"` // after what time they leave and come again; 0 is never
+	Repeat        int           `json:"repeat"`                 // number of the run among those that are alike
 }
 
 // Complete fills in what follows from the rest.
@@ -33,6 +36,9 @@ func (p *Parameters) Complete() {
 	p.Keys = max(p.Keys, p.Batch*p.Outstanding)
 	p.ValueSize = max(p.ValueSize, stamp.Size)
 	p.PerConnection = min(p.PerConnection, p.Watchers)
+	if p.Stalled == 0 {
+		p.Stall, p.StallFor = "", 0
+	}
 }
 
 // Problem returns what is wrong with the parameters, before anything is started.
@@ -54,7 +60,20 @@ func (p *Parameters) Problem() error {
 	if _, err := peer.Protocol(p.Peer); err != nil {
 		return err
 	}
+	if p.Stalled > 0 {
+		if err := p.stalled("").Problem(); err != nil {
+			return err
+		}
+	}
 	return p.load("").Problem()
+}
+
+// stalled returns what the process of those who do not read is told.
+func (p *Parameters) stalled(address string) load.Config {
+	c := p.load(address)
+	c.Client, c.Watchers, c.Stall, c.StallFor = load.ClientRaw, p.Stalled, p.Stall, p.StallFor
+	c.Connections = (p.Stalled + p.PerConnection - 1) / p.PerConnection
+	return c
 }
 
 // load returns what the watching process is told.

@@ -14,15 +14,17 @@ type Record struct {
 	Notes      []string        `json:"notes,omitempty"`
 	Parameters Parameters      `json:"parameters"`
 
-	Writes     int64         `json:"writes"`            // of the whole run, each of Batch events
-	Expected   int64         `json:"expected"`          // deliveries of the whole run, from the first write on
-	Counts     tally.Counts  `json:"counts"`            // what became of them
-	Ended      int           `json:"ended"`             // watchers that did not last
-	Reason     string        `json:"reason,omitempty"`  // why the first of them
-	Stalled    string        `json:"stalled,omitempty"` // why the run ended before its time
-	Behind     int64         `json:"behind,omitempty"`  // paced writes that were due and could not begin
-	Elapsed    time.Duration `json:"elapsed_ns"`        // of what is measured: until the last delivery
-	Deliveries int64         `json:"deliveries"`        // of what is measured
+	Writes     int64         `json:"writes"`             // of the whole run, each of Batch events
+	Expected   int64         `json:"expected"`           // deliveries of the whole run, from the first write on
+	Counts     tally.Counts  `json:"counts"`             // what became of them
+	Ended      int           `json:"ended"`              // watchers that did not last
+	Reason     string        `json:"reason,omitempty"`   // why the first of them
+	Returned   int64         `json:"returned,omitempty"` // connections of stalled watchers that have left and come again
+	Gone       int           `json:"gone,omitempty"`     // stalled watchers that were cut off
+	Stalled    string        `json:"stalled,omitempty"`  // why the run ended before its time
+	Behind     int64         `json:"behind,omitempty"`   // paced writes that were due and could not begin
+	Elapsed    time.Duration `json:"elapsed_ns"`         // of what is measured: until the last delivery
+	Deliveries int64         `json:"deliveries"`         // of what is measured
 	PerSecond  float64       `json:"deliveries_per_second"`
 	Each       tally.Summary `json:"each"` // from writing to each watcher
 	Last       tally.Summary `json:"last"` // from writing to the last watcher

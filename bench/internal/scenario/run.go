@@ -54,6 +54,11 @@ func Run(ctx context.Context, programs peer.Programs, p Parameters, o Observer) 
 	if err := w.warm(ctx, warmth); err != nil {
 		return nil, fmt.Errorf("warm up: %w", err)
 	}
+	stalled, err := stall(ctx, programs, system, &p)
+	if err != nil {
+		return nil, err
+	}
+	defer stalled.stop()
 	if err := watchers.Reset(ctx); err != nil {
 		return nil, err
 	}
@@ -84,6 +89,9 @@ func Run(ctx context.Context, programs peer.Programs, p Parameters, o Observer) 
 		return nil, err
 	}
 	r.take(w, report)
+	if err := stalled.report(ctx, r, w.written); err != nil {
+		return nil, err
+	}
 	for i, s := range system.Servers {
 		r.Servers = append(r.Servers, r.server(s.Name, empty[i], idle[i], before[i], after[i]))
 	}
