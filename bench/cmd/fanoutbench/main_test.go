@@ -76,7 +76,7 @@ func TestEveryPeer(t *testing.T) {
 		}
 	}
 	paced := small("fanoutd", load.ClientRaw)
-	paced.Rate = 100
+	paced.Scenario, paced.Rate = scenario.Steady, 100
 	cases = append(cases, paced)
 	for _, p := range cases {
 		t.Run(fmt.Sprintf("%s %s %s", report.Who(p), p.Interest, report.Case(p)), func(t *testing.T) {
@@ -100,6 +100,44 @@ func TestEveryPeer(t *testing.T) {
 				t.Errorf("in front is %s", front.Name)
 			}
 		})
+	}
+}
+
+// Watchers who come at once get all of the state, or all that they have missed.
+func TestStorms(t *testing.T) {
+	for _, c := range []struct{ peer, client, scenario string }{
+		{"fanoutd", load.ClientRaw, scenario.Startup},
+		{"fanoutd", load.ClientGRPC, scenario.Startup},
+		{"fanoutd", load.ClientRaw, scenario.Resume},
+		{"fanoutd", load.ClientGRPC, scenario.Resume},
+		{"floor", load.ClientRaw, scenario.Startup},
+		{"etcd", load.ClientRaw, scenario.Startup},
+		{"etcd", load.ClientRaw, scenario.Resume},
+		{"grpc-proxy", load.ClientRaw, scenario.Startup},
+		{"nats-kv", load.ClientNATS, scenario.Startup},
+		{"nats-kv", load.ClientNATS, scenario.Resume},
+	} {
+		t.Run(fmt.Sprintf("%s %s %s", c.scenario, c.peer, c.client), func(t *testing.T) {
+			t.Parallel()
+			p := small(c.peer, c.client)
+			p.Scenario, p.Keys = c.scenario, 200 // more than one transaction
+			r, err := scenario.Run(t.Context(), programs, p, scenario.Observer{Phase: func(string) {}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := int64(p.Keys * p.Watchers); r.Counts.Received != want || r.Expected != want || r.Counts.Lost+r.Counts.Duplicate+r.Counts.OutOfOrder > 0 {
+				t.Errorf("%+v of %d, expected %d; %s %s", r.Counts, want, r.Expected, r.Reason, r.Stalled)
+			}
+		})
+	}
+}
+
+// What there is none of is said.
+func TestTheFloorRemembersNothing(t *testing.T) {
+	p := small("floor", load.ClientRaw)
+	p.Scenario = scenario.Resume
+	if _, err := scenario.Run(t.Context(), programs, p, scenario.Observer{Phase: func(string) {}}); err == nil {
+		t.Error("watches of the floor go on where they were")
 	}
 }
 

@@ -64,7 +64,7 @@ func TestEveryStreamGetsEveryMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := New(listener, []byte("first"))
+	server := New(listener, func() ([]byte, error) { return []byte("first"), nil })
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := server.Run(); err != nil {
@@ -118,7 +118,7 @@ func TestAClientLeaves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := New(listener, []byte("first"))
+	server := New(listener, func() ([]byte, error) { return []byte("first"), nil })
 	var running sync.WaitGroup
 	running.Go(func() { _ = server.Run() })
 	defer running.Wait()

@@ -21,8 +21,19 @@ type Config struct {
 	Interest    string `json:"interest"`   // one of Interests
 	Groups      int    `json:"groups"`     // with label: how many values the label has
 
+	Hold     bool      `json:"hold,omitempty"`     // connect, and wait for the command to watch
+	Snapshot bool      `json:"snapshot,omitempty"` // begin with the state; else with what happens from now on
+	After    *Position `json:"after,omitempty"`    // begin behind this
+	Seen     int       `json:"seen,omitempty"`     // changes of each key that are behind them there
+
 	Stall    string        `json:"stall,omitempty"`        // one of Stalls: how they do not read; "" is that they do
 	StallFor time.Duration `json:"stall_for_ns,omitempty"` // after what time they leave and come again; 0 is never
+}
+
+// Position is where a watch goes on, as its server has told.
+type Position struct {
+	Epoch    string `json:"epoch,omitempty"`
+	Revision int64  `json:"revision"`
 }
 
 // The interests of watchers.
@@ -92,6 +103,8 @@ func (c Config) Problem() error {
 		return fmt.Errorf("%d groups of %d keys: from 1 to that many", c.Groups, c.Keys)
 	case !slices.Contains(Interests, c.Interest):
 		return fmt.Errorf("interest %q: one of %s", c.Interest, strings.Join(Interests, ", "))
+	case (c.Snapshot || c.After != nil) && c.PerStream > 1:
+		return fmt.Errorf("%d watches on a stream that begin with what was before: one", c.PerStream)
 	case c.Stall != "" && !slices.Contains(Stalls, c.Stall):
 		return fmt.Errorf("stall %q: one of %s", c.Stall, strings.Join(Stalls, ", "))
 	}

@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -50,6 +51,9 @@ func staticWindows() []grpc.DialOption {
 }
 
 func (c *grpcConnection) open(ctx context.Context) error {
+	if c.config.Snapshot && c.service.readRequest != nil {
+		return errors.New("this client cannot ask for the state; the raw one can")
+	}
 	stop := context.AfterFunc(ctx, c.cancel)
 	defer stop()
 	for i := c.from; i < c.to; i++ {

@@ -39,9 +39,16 @@ func (c *kvConnection) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open the bucket: %w", err)
 	}
+	options := []jetstream.WatchOpt{jetstream.UpdatesOnly()}
+	if c.config.Snapshot {
+		options = nil
+	}
+	if c.config.After != nil {
+		options = []jetstream.WatchOpt{jetstream.ResumeFromRevision(uint64(c.config.After.Revision) + 1)}
+	}
 	for i := c.from; i < c.to; i++ {
 		// The context is only for the beginning; it would end the watch, too.
-		watcher, err := bucket.Watch(context.WithoutCancel(ctx), c.pattern(i), jetstream.UpdatesOnly())
+		watcher, err := bucket.Watch(context.WithoutCancel(ctx), c.pattern(i), options...)
 		if err != nil {
 			return fmt.Errorf("watch the bucket: %w", err)
 		}

@@ -127,6 +127,19 @@ func (l *Load) Await(ctx context.Context, events int64) error {
 	}
 }
 
+// Watch registers the watches that were held back. It returns when the server has
+// answered all, which is before they have what they begin with.
+func (l *Load) Watch(ctx context.Context) error {
+	if err := l.say.Encode(Command{Watch: true}); err != nil {
+		return fmt.Errorf("tell the process to watch: %w", err)
+	}
+	m, err := l.next(ctx)
+	if err == nil && !m.Ready {
+		err = errors.New(m.Error)
+	}
+	return err
+}
+
 // Reset makes the process forget the times until now.
 func (l *Load) Reset(ctx context.Context) error {
 	if err := l.say.Encode(Command{Reset: true}); err != nil {

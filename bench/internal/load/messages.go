@@ -4,7 +4,7 @@ import "github.com/fanoutd/fanoutd/bench/internal/tally"
 
 // Message is what the process says.
 type Message struct {
-	Ready     bool    `json:"ready,omitempty"`     // all watchers are registered
+	Ready     bool    `json:"ready,omitempty"`     // all watchers are registered; if they are held back, all connections are there
 	Error     string  `json:"error,omitempty"`     // why they are not, or what else went wrong
 	Completed int64   `json:"completed,omitempty"` // so many events have come to all their watchers
 	Reset     bool    `json:"reset,omitempty"`     // the command was followed
@@ -22,6 +22,7 @@ type Report struct {
 
 // Command is what the process is told. One of the fields is set.
 type Command struct {
+	Watch  bool     `json:"watch,omitempty"`  // register the watches that were held back
 	Reset  bool     `json:"reset,omitempty"`  // forget the times until now
 	Report []uint32 `json:"report,omitempty"` // so many changes of each key were written: end and report
 }

@@ -50,7 +50,8 @@ type watchers struct {
 	reason error      // of the first of them
 }
 
-// connect makes all connections and registers all watches.
+// connect makes all connections, and registers the watches of each unless they are held
+// back.
 func connect(ctx context.Context, c Config) (*watchers, error) {
 	if err := c.Problem(); err != nil {
 		return nil, err
@@ -63,32 +64,47 @@ func connect(ctx context.Context, c Config) (*watchers, error) {
 	w := &watchers{
 		config:      c,
 		interests:   interests,
-		tally:       tally.New(c.Keys, interests),
+		tally:       tally.New(c.Keys, interests, c.Seen),
 		connections: make([]connection, c.Connections),
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(dials)
-	for i := range w.connections {
-		group.Go(func() error {
-			conn, err := dial(w, i)
-			if err != nil {
-				return fmt.Errorf("make connection %d: %w", i, err)
-			}
-			w.connections[i] = conn
-			if err := conn.open(ctx); err != nil {
-				return fmt.Errorf("watch on connection %d: %w", i, err)
-			}
-			w.receiving.Go(func() { w.receive(i) })
+	err = w.each(ctx, dials, func(ctx context.Context, i int) error {
+		conn, err := dial(w, i)
+		if err != nil {
+			return fmt.Errorf("make connection %d: %w", i, err)
+		}
+		if w.connections[i] = conn; c.Hold {
 			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
+		}
+		return w.register(ctx, i)
+	})
+	if err != nil {
 		w.close()
 		return nil, err
 	}
 	return w, nil
+}
+
+// watch registers all watches that were held back, at once.
+func (w *watchers) watch(ctx context.Context) error { return w.each(ctx, -1, w.register) }
+
+// each does something with each connection, with so many at once; negative is all.
+func (w *watchers) each(ctx context.Context, limit int, do func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(limit)
+	for i := range w.connections {
+		group.Go(func() error { return do(ctx, i) })
+	}
+	return group.Wait()
+}
+
+func (w *watchers) register(ctx context.Context, i int) error {
+	if err := w.connections[i].open(ctx); err != nil {
+		return fmt.Errorf("watch on connection %d: %w", i, err)
+	}
+	w.receiving.Go(func() { w.receive(i) })
+	return nil
 }
 
 func (w *watchers) receive(i int) {

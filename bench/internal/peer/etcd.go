@@ -54,8 +54,12 @@ func (p *Peer) store(ctx context.Context, o Options) (address string, err error)
 		return "", err
 	}
 	p.Metrics["etcd"] = url + "/metrics"
-	p.Writer, err = newEtcdWriter(ctx, address)
-	return address, err
+	writer, err := newEtcdWriter(ctx, address)
+	if err != nil {
+		return "", err
+	}
+	p.Writer, p.Positions = writer, writer
+	return address, nil
 }
 
 // CommandEtcd is the command of this program that is the etcd of go.mod, with its own
@@ -80,6 +84,15 @@ func newEtcdWriter(ctx context.Context, address string) (*etcdWriter, error) {
 		return nil, fmt.Errorf("read from etcd: %w", err)
 	}
 	return &etcdWriter{client}, nil
+}
+
+// Position is etcd's revision.
+func (w *etcdWriter) Position(ctx context.Context) (load.Position, error) {
+	response, err := w.client.Get(ctx, prefix)
+	if err != nil {
+		return load.Position{}, fmt.Errorf("ask etcd for its revision: %w", err)
+	}
+	return load.Position{Revision: response.Header.Revision}, nil
 }
 
 // Write puts one value, or several in one transaction.

@@ -27,7 +27,7 @@ func natsKV(ctx context.Context, p *Peer, o Options) error {
 		return fmt.Errorf("connect to NATS: %w", err)
 	}
 	w := &kvWriter{conn: conn, config: o.Config}
-	p.Address, p.Writer = address, w
+	p.Address, p.Writer, p.Positions = address, w, w
 	js, err := jetstream.New(conn)
 	if err != nil {
 		return fmt.Errorf("use JetStream: %w", err)
@@ -45,6 +45,16 @@ type kvWriter struct {
 	conn   *natsclient.Conn
 	bucket jetstream.KeyValue
 	config load.Config
+}
+
+// Position is the last revision of the bucket.
+func (w *kvWriter) Position(ctx context.Context) (load.Position, error) {
+	status, err := w.bucket.Status(ctx)
+	if err != nil {
+		return load.Position{}, fmt.Errorf("ask for the state of the bucket: %w", err)
+	}
+	info := status.(*jetstream.KeyValueBucketStatus).StreamInfo()
+	return load.Position{Revision: int64(info.State.LastSeq)}, nil
 }
 
 // Write puts one value after another: there are no transactions.

@@ -21,9 +21,10 @@ const patience = time.Minute
 
 // Peer is a system that is up: its servers run.
 type Peer struct {
-	Servers []*process.Process // each is accounted for on its own
-	Address string             // where watchers connect
-	Writer  Writer
+	Servers   []*process.Process // each is accounted for on its own
+	Address   string             // where watchers connect
+	Writer    Writer
+	Positions Positioner // nil where watches cannot go on
 
 	// Metrics are the pages at which servers tell Prometheus about themselves, by the
 	// server's name; Profile that at which the last one tells Go's profiles, or "".
@@ -40,6 +41,12 @@ type Writer interface {
 	// acknowledged.
 	Write(ctx context.Context, changes []Change) error
 	Close() error
+}
+
+// Positioner is a Writer that knows where a watch that has seen everything until now goes
+// on.
+type Positioner interface {
+	Position(ctx context.Context) (load.Position, error)
 }
 
 // Change is a new value of a key.

@@ -67,13 +67,16 @@ func (g *Group) Range(f Figure) Range {
 	return Range{values[0], (values[(n-1)/2] + values[n/2]) / 2, values[n-1]}
 }
 
+// front returns the server that watchers are connected to.
+func front(r *scenario.Record) scenario.Server { return r.Servers[len(r.Servers)-1] }
+
 // The figures of a run that are compared.
 var (
 	CPU       Figure = (*scenario.Record).CPU // µs per delivery of all servers
-	FrontCPU  Figure = func(r *scenario.Record) float64 { return r.Servers[len(r.Servers)-1].CPU }
+	FrontCPU  Figure = func(r *scenario.Record) float64 { return front(r).CPU }
 	PerSecond Figure = func(r *scenario.Record) float64 { return r.PerSecond }
-	Writes    Figure = func(r *scenario.Record) float64 { return r.Servers[len(r.Servers)-1].Writes }
-	Bytes     Figure = func(r *scenario.Record) float64 { return r.Servers[len(r.Servers)-1].Bytes }
+	Writes    Figure = func(r *scenario.Record) float64 { return front(r).Writes }
+	Bytes     Figure = func(r *scenario.Record) float64 { return front(r).Bytes }
 	EachP50   Figure = func(r *scenario.Record) float64 { return float64(r.Each.P50) }
 	EachP99   Figure = func(r *scenario.Record) float64 { return float64(r.Each.P99) }
 	EachP999  Figure = func(r *scenario.Record) float64 { return float64(r.Each.P999) }
@@ -82,7 +85,18 @@ var (
 	LastP99   Figure = func(r *scenario.Record) float64 { return float64(r.Last.P99) }
 	AckP50    Figure = func(r *scenario.Record) float64 { return float64(r.Ack.P50) }
 	AckP99    Figure = func(r *scenario.Record) float64 { return float64(r.Ack.P99) }
-	Memory    Figure = func(r *scenario.Record) float64 { // bytes per idle watcher of all servers
+	Seconds   Figure = func(r *scenario.Record) float64 { return r.Elapsed.Seconds() }
+	TotalCPU  Figure = func(r *scenario.Record) float64 { // seconds, of all servers
+		sum := 0.0
+		for _, s := range r.Servers {
+			sum += float64(s.Total) / 1e6
+		}
+		return sum
+	}
+	FrontTotal Figure = func(r *scenario.Record) float64 { return float64(front(r).Total) / 1e6 }
+	Growth     Figure = func(r *scenario.Record) float64 { return float64(front(r).Peak - front(r).RSSEmpty) } // bytes
+	Goroutines Figure = func(r *scenario.Record) float64 { return front(r).Goroutines }
+	Memory     Figure = func(r *scenario.Record) float64 { // bytes per idle watcher of all servers
 		sum := 0.0
 		for _, s := range r.Servers {
 			sum += s.PerWatcher

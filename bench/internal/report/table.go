@@ -10,60 +10,24 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
 )
 
-// column is a column of the table.
-type column struct {
-	title string
-	right bool
-	cell  func(g *Group, floor *Group) string
-}
-
-var columns = []column{
-	{"CASE", false, func(g, _ *Group) string { return Case(g.Parameters) }},
-	{"PEER", false, func(g, _ *Group) string { return Who(g.Parameters) }},
-	{"RUNS", true, func(g, _ *Group) string { return fmt.Sprint(len(g.Records)) }},
-	{"CPU µs", true, func(g, _ *Group) string { return number(g.Range(CPU).Median) }},
-	{"OF IT FRONT", true, func(g, _ *Group) string { return spread(g.Range(FrontCPU)) }},
-	{"x FLOOR", true, func(g, floor *Group) string {
-		if floor == nil {
-			return ""
-		}
-		return fmt.Sprintf("%.2f", g.Range(FrontCPU).Median/floor.Range(FrontCPU).Median)
-	}},
-	{"PER SECOND", true, func(g, _ *Group) string { return number(g.Range(PerSecond).Median) }},
-	{"P50", true, of(EachP50)},
-	{"P99", true, of(EachP99)},
-	{"P99.9", true, of(EachP999)},
-	{"MAX", true, of(EachMax)},
-	{"LAST P50", true, of(LastP50)},
-	{"LAST P99", true, of(LastP99)},
-	{"ACK P50", true, of(AckP50)},
-	{"ACK P99", true, of(AckP99)},
-	{"WRITES", true, func(g, _ *Group) string { return number(g.Range(Writes).Median) }},
-	{"BYTES", true, func(g, _ *Group) string { return number(g.Range(Bytes).Median) }},
-	{"kB/IDLE", true, func(g, _ *Group) string { return number(g.Range(Memory).Median / 1000) }},
-	{"WRONG", false, func(g, _ *Group) string { return g.Wrong() }},
-}
-
-// Table writes a table of what was measured. CPU, writes and bytes are per delivery,
-// times in milliseconds.
+// Table writes tables of what was measured, one for each kind of scenario.
 func Table(w io.Writer, width int, groups []*Group) error {
-	var titles []output.Column
-	for _, c := range columns {
-		titles = append(titles, output.Column{Title: c.title, Right: c.right})
-	}
-	table := output.NewColumns(w, width, titles...)
-	for _, g := range groups {
-		var cells []string
-		floor := floorOf(g, groups)
-		for _, c := range columns {
-			cells = append(cells, c.cell(g, floor))
+	for _, s := range sections(groups) {
+		var titles []output.Column
+		for _, c := range s.columns {
+			titles = append(titles, output.Column{Title: strings.ToUpper(c.title), Right: c.right})
 		}
-		if err := table.Row(cells...); err != nil {
+		fmt.Fprintf(w, "%s\n", s.about)
+		table := output.NewColumns(w, width, titles...)
+		for _, row := range s.rows() {
+			if err := table.Row(row...); err != nil {
+				return fmt.Errorf("write the table: %w", err)
+			}
+		}
+		if err := table.Flush(); err != nil {
 			return fmt.Errorf("write the table: %w", err)
 		}
-	}
-	if err := table.Flush(); err != nil {
-		return fmt.Errorf("write the table: %w", err)
+		fmt.Fprintln(w)
 	}
 	return nil
 }
@@ -81,6 +45,9 @@ func floorOf(g *Group, groups []*Group) *Group {
 // Case says what was done, without saying with whom.
 func Case(p scenario.Parameters) string {
 	text := fmt.Sprintf("%d x %d", p.Watchers, p.PerConnection)
+	if p.Scenario == scenario.Startup || p.Scenario == scenario.Resume {
+		return fmt.Sprintf("%s, %d objects of %d B", text, p.Keys, p.ValueSize)
+	}
 	if p.Batch > 1 {
 		text += fmt.Sprintf(", bursts of %d", p.Batch)
 	}
@@ -91,6 +58,12 @@ func Case(p scenario.Parameters) string {
 	}
 	if p.ValueSize != 256 {
 		text += fmt.Sprintf(", %d B", p.ValueSize)
+	}
+	if p.Stalled > 0 {
+		text += fmt.Sprintf(", %d stalled (%s)", p.Stalled, p.Stall)
+		if p.StallFor > 0 {
+			text += fmt.Sprintf(" for %v", p.StallFor)
+		}
 	}
 	if p.Interest != "all" {
 		text += ", one " + p.Interest + " each"
@@ -113,14 +86,11 @@ func Who(p scenario.Parameters) string {
 	return fmt.Sprintf("%s (%s)", p.Peer, strings.Join(parts, ", "))
 }
 
-// of returns a cell with the median of a time, in milliseconds.
-func of(f Figure) func(g, _ *Group) string {
-	return func(g, _ *Group) string { return number(g.Range(f).Median / 1000) }
-}
-
 // number shows a figure with the digits that mean something.
 func number(x float64) string {
 	switch {
+	case x == 0:
+		return "0"
 	case x >= 1e6:
 		return fmt.Sprintf("%.2f M", x/1e6)
 	case x >= 1e4:

@@ -2,6 +2,8 @@ package scenario
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/fanoutd/fanoutd/bench/internal/load"
@@ -9,9 +11,20 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/stamp"
 )
 
+// The scenarios.
+const (
+	Saturation = "saturation" // writes as fast as they are delivered
+	Steady     = "steady"     // writes at a rate
+	Startup    = "startup"    // all watchers come at once and get the state
+	Resume     = "resume"     // all watchers come back at once and have missed a change of each key
+)
+
+// Scenarios are the values of Parameters.Scenario.
+var Scenarios = []string{Saturation, Steady, Startup, Resume}
+
 // Parameters are what a run is.
 type Parameters struct {
-	Scenario      string        `json:"scenario"` // one of Names
+	Scenario      string        `json:"scenario"` // one of Scenarios
 	Peer          string        `json:"peer"`
 	Client        string        `json:"client"`
 	Watchers      int           `json:"watchers"`
@@ -54,6 +67,12 @@ func (p *Parameters) Problem() error {
 	if p.Interest == load.InterestKey && p.Watchers < p.Keys {
 		return fmt.Errorf("%d keys for %d watchers of one key each: every key needs one", p.Keys, p.Watchers)
 	}
+	if !slices.Contains(Scenarios, p.Scenario) {
+		return fmt.Errorf("scenario %q: one of %s", p.Scenario, strings.Join(Scenarios, ", "))
+	}
+	if (p.Scenario == Steady) != (p.Rate > 0) {
+		return fmt.Errorf("scenario %s at a rate of %v: steady has a rate, and no other", p.Scenario, p.Rate)
+	}
 	if p.Rate < 0 || p.Duration <= 0 {
 		return fmt.Errorf("a rate of %v for %v: none may be negative, and the time not zero", p.Rate, p.Duration)
 	}
@@ -76,6 +95,9 @@ func (p *Parameters) stalled(address string) load.Config {
 	return c
 }
 
+// storm reports whether the watchers come when there is something to catch up with.
+func (p *Parameters) storm() bool { return p.Scenario == Startup || p.Scenario == Resume }
+
 // load returns what the watching process is told.
 func (p *Parameters) load(address string) load.Config {
 	protocol, _ := peer.Protocol(p.Peer) // which is checked first
@@ -83,5 +105,6 @@ func (p *Parameters) load(address string) load.Config {
 		Protocol: protocol, Client: p.Client, Address: address,
 		Keys: p.Keys, Watchers: p.Watchers, Connections: (p.Watchers + p.PerConnection - 1) / p.PerConnection,
 		PerStream: p.PerStream, Interest: p.Interest, Groups: p.Groups,
+		Hold: p.storm(), Snapshot: p.Scenario == Startup,
 	}
 }

@@ -34,6 +34,14 @@ func Run(ctx context.Context, programs peer.Programs, p Parameters, o Observer) 
 		return nil, err
 	}
 	defer system.Stop()
+	if p.storm() {
+		return storm(ctx, programs, system, p, o)
+	}
+	return written(ctx, programs, system, p, o)
+}
+
+// written measures what happens when something is written.
+func written(ctx context.Context, programs peer.Programs, system *peer.Peer, p Parameters, o Observer) (*Record, error) {
 	empty, err := usage(ctx, system)
 	if err != nil {
 		return nil, err
@@ -48,7 +56,7 @@ func Run(ctx context.Context, programs peer.Programs, p Parameters, o Observer) 
 	if err != nil {
 		return nil, err
 	}
-	r := &Record{Time: time.Now().UTC(), Machine: machine.This(), Parameters: p, Notes: notes}
+	r := newRecord(p)
 	w := newWriting(p, system.Writer, watchers)
 	o.Phase("warm up")
 	if err := w.warm(ctx, warmth); err != nil {
@@ -109,6 +117,10 @@ func profile(ctx context.Context, system *peer.Peer, duration time.Duration, pat
 	return done
 }
 
+func newRecord(p Parameters) *Record {
+	return &Record{Time: time.Now().UTC(), Machine: machine.This(), Parameters: p, Notes: notes}
+}
+
 // notes are what every figure has to be read with.
 var notes = []string{
 	"the stores of all systems are on tmpfs where there is one, and do not wait for disks (etcd: --unsafe-no-fsync)",
@@ -150,6 +162,8 @@ func (r *Record) server(name string, empty, idle, before, after peer.Usage) Serv
 		CPU:      float64((after.CPU - before.CPU).Microseconds()) / n,
 		Writes:   float64(after.Writes-before.Writes) / n,
 		Bytes:    float64(after.Bytes-before.Bytes) / n,
+		Total:    (after.CPU - before.CPU).Microseconds(),
+		Peak:     after.Peak,
 		RSSEmpty: empty.RSS, RSSIdle: idle.RSS, RSSEnd: after.RSS,
 		AnonEmpty: empty.Anon, AnonIdle: idle.Anon, AnonEnd: after.Anon,
 		PerWatcher: float64(idle.RSS-empty.RSS) / float64(r.Parameters.Watchers),

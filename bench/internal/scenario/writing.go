@@ -49,8 +49,10 @@ func (w *writing) keys(lane int) []int {
 }
 
 // write writes the next batch of a lane.
-func (w *writing) write(ctx context.Context, lane int) error {
-	keys := w.keys(lane)
+func (w *writing) write(ctx context.Context, lane int) error { return w.put(ctx, w.keys(lane)) }
+
+// put writes new values of keys together.
+func (w *writing) put(ctx context.Context, keys []int) error {
 	changes := make([]peer.Change, len(keys))
 	began := stamp.Now()
 	for i, key := range keys {
