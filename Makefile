@@ -86,8 +86,25 @@ test-packaging: ## Test the binaries that are released and the files of deploy/
 test-bench: ## Test the program that measures, with a small run of everything it measures
 	cd bench && go test -count 1 -timeout 9m ./...
 
+# Where the program that measures is built, and what it writes down.
+BENCH := bench/bin
+
+.PHONY: bench-program
+bench-program:
+	cd bench && go build -trimpath -o bin/fanoutbench ./cmd/fanoutbench
+
 .PHONY: bench
-bench: ## Run the micro-benchmarks
+bench: bench-program ## Measure fanoutd beside others, and write docs/benchmarks.md anew
+	rm -f $(BENCH)/short.jsonl
+	$(BENCH)/fanoutbench suite short --source . --duration 2s --output $(BENCH)/short.jsonl --document docs/benchmarks.md
+
+.PHONY: bench-full
+bench-full: bench-program ## The same with everything, which takes hours
+	rm -f $(BENCH)/full.jsonl
+	$(BENCH)/fanoutbench suite full --source . --duration 10s --output $(BENCH)/full.jsonl --document docs/benchmarks.md --command 'make bench-full'
+
+.PHONY: bench-micro
+bench-micro: ## Run the micro-benchmarks
 	go test -run '^$$' -bench . $(PACKAGES)
 
 .PHONY: import-speed
@@ -190,4 +207,4 @@ vulncheck: ## Look for known vulnerabilities (needs the vulnerability database)
 
 .PHONY: clean
 clean: ## Remove what was built
-	rm -rf bin $(DIST)
+	rm -rf bin $(DIST) $(BENCH)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/charmbracelet/colorprofile"
 
@@ -14,7 +15,7 @@ import (
 )
 
 func reportCommand() *cobra.Command {
-	var plots string
+	var plots, document, command string
 	cmd := &cobra.Command{
 		Use:   "report FILE...",
 		Short: "Make a table of what was measured",
@@ -32,6 +33,9 @@ runs go. CPU, writes and bytes are per delivery; times are in milliseconds.`,
 				all = append(all, records...)
 			}
 			groups := report.Groups(all)
+			if document != "" {
+				return write(document, groups, command)
+			}
 			if plots != "" {
 				names, err := report.Plots(plots, groups)
 				if err != nil {
@@ -43,7 +47,23 @@ runs go. CPU, writes and bytes are per delivery; times are in milliseconds.`,
 		},
 	}
 	cmd.Flags().StringVar(&plots, "plots", "", "folder for plots (SVG) of what was measured with different numbers of watchers")
+	cmd.Flags().StringVar(&document, "document", "", "document that tables and plots are written into, between the lines that it has for them")
+	cmd.Flags().StringVar(&command, "command", "make bench", "what the document says that it was measured with")
 	return cmd
+}
+
+// write puts tables into a document, and plots into a folder beside it.
+func write(document string, groups []*report.Group, command string) error {
+	const folder = "images/benchmarks"
+	plots, err := report.Plots(filepath.Join(filepath.Dir(document), folder), groups)
+	if err != nil {
+		return err
+	}
+	text, err := report.Markdown(groups, command, folder, plots)
+	if err != nil {
+		return err
+	}
+	return report.Replace(document, text)
 }
 
 func read(stdin io.Reader, name string) ([]*scenario.Record, error) {
