@@ -132,6 +132,26 @@ func TestStorms(t *testing.T) {
 	}
 }
 
+// A list has everything, in one piece and in pages; those that do not have it fail.
+func TestLists(t *testing.T) {
+	for _, name := range []string{"fanoutd", "etcd", "grpc-proxy"} {
+		for _, size := range []int{0, 7, 200} {
+			t.Run(fmt.Sprintf("%s %d", name, size), func(t *testing.T) {
+				t.Parallel()
+				p := small(name, load.ClientGRPC)
+				p.Scenario, p.Keys, p.PageSize = scenario.Lists, 200, size
+				r, err := scenario.Run(t.Context(), programs, p, scenario.Observer{Phase: func(string) {}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r.Deliveries == 0 || r.Deliveries != r.Expected || r.Deliveries%int64(p.Watchers) != 0 {
+					t.Errorf("%d lists by %d, expected %d", r.Deliveries, p.Watchers, r.Expected)
+				}
+			})
+		}
+	}
+}
+
 // What there is none of is said.
 func TestTheFloorRemembersNothing(t *testing.T) {
 	p := small("floor", load.ClientRaw)

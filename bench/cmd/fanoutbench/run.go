@@ -26,7 +26,8 @@ Saturation writes as fast as events are delivered: so many writes are outstandin
 and each is over when its events have come to all watchers. With one outstanding
 write of one event, each event is a message of its own. Steady writes at a rate.
 In startup and resume there are so many keys, and all watchers come at once: to get
-the state, or to get a change of each key that they have missed.`,
+the state, or to get a change of each key that they have missed. In lists everybody
+lists all keys, at once.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			programs, err := b.programs(cmd.Context())
@@ -57,6 +58,7 @@ the state, or to get a change of each key that they have missed.`,
 	flags.IntVar(&p.Outstanding, "outstanding", 1, "writes that are under way at once")
 	flags.Float64Var(&p.Rate, "rate", 0, "writes per second, with --scenario steady")
 	flags.DurationVar(&p.Duration, "duration", 5*time.Second, "how long is measured")
+	flags.IntVar(&p.PageSize, "page-size", 0, "objects of a page, with --scenario lists; 0 is as many as the server gives")
 	flags.IntVar(&p.Stalled, "stalled", 0, "watches besides the others whose client does not read")
 	flags.StringVar(&p.Stall, "stall", load.StallFrozen, fmt.Sprintf("how it does not: %v", load.Stalls))
 	flags.DurationVar(&p.StallFor, "stall-for", 0, "after what time such a client leaves and comes again; 0 is never")

@@ -74,6 +74,12 @@ func storm(name string) func(p *scenario.Parameters) {
 	}
 }
 
+func listed(objects, size, page int) func(p *scenario.Parameters) {
+	return func(p *scenario.Parameters) {
+		p.Scenario, p.Keys, p.ValueSize, p.PageSize = scenario.Lists, objects, size, page
+	}
+}
+
 // The peers that can do what a run asks for.
 var (
 	main4     = []string{"floor", "fanoutd", "etcd", "nats"}
@@ -106,6 +112,7 @@ func short(duration time.Duration) []scenario.Parameters {
 	s.add(size{1000, 10}, []string{"fanoutd"}, steady(20))
 	s.add(size{1000, 10}, []string{"fanoutd"}, stalled(load.StallFrozen, 0))
 	s.add(size{1000, 1}, []string{"floor", "fanoutd"}, storm(scenario.Startup))
+	s.add(size{50, 1}, []string{"fanoutd", "etcd"}, listed(10_000, 1024, 0))
 	return s.runs
 }
 
@@ -146,6 +153,10 @@ func full(duration time.Duration) []scenario.Parameters {
 	for _, z := range []size{{1000, 1}, {5000, 1}, {5000, 100}} {
 		s.add(z, append([]string{"floor"}, resumable...), storm(scenario.Startup))
 		s.add(z, resumable, storm(scenario.Resume))
+	}
+	for _, page := range []int{0, 500, 1000} {
+		s.add(size{50, 1}, []string{"fanoutd", "etcd"}, listed(10_000, 1024, page))
+		s.add(size{1, 1}, []string{"fanoutd", "etcd"}, listed(150_000, 256, page))
 	}
 	return s.runs
 }

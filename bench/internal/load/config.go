@@ -1,6 +1,7 @@
 package load
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,6 +26,9 @@ type Config struct {
 	Snapshot bool      `json:"snapshot,omitempty"` // begin with the state; else with what happens from now on
 	After    *Position `json:"after,omitempty"`    // begin behind this
 	Seen     int       `json:"seen,omitempty"`     // changes of each key that are behind them there
+
+	List     bool `json:"list,omitempty"`      // list everything, instead of watching, each time that the command to watch comes
+	PageSize int  `json:"page_size,omitempty"` // objects in a page; 0 is as many as the server gives
 
 	Stall    string        `json:"stall,omitempty"`        // one of Stalls: how they do not read; "" is that they do
 	StallFor time.Duration `json:"stall_for_ns,omitempty"` // after what time they leave and come again; 0 is never
@@ -76,7 +80,10 @@ const Label = "group"
 const (
 	Resource = "bench"
 	Prefix   = "/fanoutd/" + Resource + "/"
-	Subject  = "fanoutbench" // the same in NATS, and the name of its bucket
+	// behindPrefix is what comes behind all of them: a zero is behind a slash.
+	behindPrefix = "/fanoutd/" + Resource + "0"
+
+	Subject = "fanoutbench" // the same in NATS, and the name of its bucket
 )
 
 // SubjectOf is what a key is called in NATS. Labels are a part of it there.
@@ -103,6 +110,8 @@ func (c Config) Problem() error {
 		return fmt.Errorf("%d groups of %d keys: from 1 to that many", c.Groups, c.Keys)
 	case !slices.Contains(Interests, c.Interest):
 		return fmt.Errorf("interest %q: one of %s", c.Interest, strings.Join(Interests, ", "))
+	case c.List && !c.Hold:
+		return errors.New("lists are made when the command comes: they are held back")
 	case (c.Snapshot || c.After != nil) && c.PerStream > 1:
 		return fmt.Errorf("%d watches on a stream that begin with what was before: one", c.PerStream)
 	case c.Stall != "" && !slices.Contains(Stalls, c.Stall):

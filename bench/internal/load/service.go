@@ -97,7 +97,7 @@ func etcdKeys(c Config, interest tally.Interest) (from, to []byte, err error) {
 	case InterestLabel:
 		return nil, nil, fmt.Errorf("etcd does not know labels")
 	}
-	return []byte(Prefix), []byte(Prefix[:len(Prefix)-1] + "0"), nil // the byte behind the slash
+	return []byte(Prefix), []byte(behindPrefix), nil
 }
 
 // The fields of etcd's response that matter here.

@@ -162,6 +162,12 @@ func (c Config) connector() (connector, error) {
 	case c.Protocol == "nats-kv":
 		known[ClientNATS] = newKV
 	}
+	if c.List {
+		known = map[string]connector{}
+		if pages, ok := listers[c.Protocol]; ok {
+			known[ClientGRPC] = newList(pages)
+		}
+	}
 	if c.Stall != "" {
 		known = map[string]connector{ClientRaw: known[ClientRaw]}
 	}

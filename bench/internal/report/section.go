@@ -60,10 +60,25 @@ var storms = append(who[:len(who):len(who)],
 	wrong,
 )
 
+// lists are the columns where everything is listed.
+var lists = append(who[:len(who):len(who)],
+	column{"CPU ms", true, median(CPU, 1e-3)},
+	column{"front ms", true, func(g, _ *Group) string {
+		return spread(g.Range(func(r *scenario.Record) float64 { return FrontCPU(r) / 1000 }))
+	}},
+	column{"p50", true, median(EachP50, 1e-3)},
+	column{"p99", true, median(EachP99, 1e-3)},
+	column{"max", true, median(EachMax, 1e-3)},
+	column{"per second", true, median(PerSecond, 1)},
+	column{"MB grown", true, median(Growth, 1e-6)},
+	wrong,
+)
+
 var wrong = column{"wrong", false, func(g, _ *Group) string { return g.Wrong() }}
 
 const (
 	aboutEvents = "CPU of all servers and of the one in front is in µs per delivery, times in ms, writes and bytes are per delivery, memory and goroutines per idle watcher."
+	aboutLists  = "CPU of all servers and of the one in front is per list, times are those of a list; the memory of the server in front grows at most by so much."
 	aboutStorms = "Seconds until all watchers have what they begin with; CPU in seconds of all servers and of the one in front, whose memory grows at most by so much."
 )
 
@@ -77,6 +92,7 @@ func sections(groups []*Group) []section {
 		{scenario.Steady, section{"At a rate", aboutEvents, events, nil}},
 		{scenario.Startup, section{"All watchers come at once", aboutStorms, storms, nil}},
 		{scenario.Resume, section{"All watchers come back at once", aboutStorms, storms, nil}},
+		{scenario.Lists, section{"Lists", aboutLists, lists, nil}},
 	}
 	var filled []section
 	for _, s := range all {

@@ -45,6 +45,13 @@ func floorOf(g *Group, groups []*Group) *Group {
 // Case says what was done, without saying with whom.
 func Case(p scenario.Parameters) string {
 	text := fmt.Sprintf("%d x %d", p.Watchers, p.PerConnection)
+	if p.Scenario == scenario.Lists {
+		text = fmt.Sprintf("%d of %d objects of %d B", p.Watchers, p.Keys, p.ValueSize)
+		if p.PageSize > 0 {
+			text += fmt.Sprintf(" in pages of %d", p.PageSize)
+		}
+		return text
+	}
 	if p.Scenario == scenario.Startup || p.Scenario == scenario.Resume {
 		return fmt.Sprintf("%s, %d objects of %d B", text, p.Keys, p.ValueSize)
 	}

@@ -17,10 +17,11 @@ const (
 	Steady     = "steady"     // writes at a rate
 	Startup    = "startup"    // all watchers come at once and get the state
 	Resume     = "resume"     // all watchers come back at once and have missed a change of each key
+	Lists      = "lists"      // everything is listed, so many times at once as there are watchers
 )
 
 // Scenarios are the values of Parameters.Scenario.
-var Scenarios = []string{Saturation, Steady, Startup, Resume}
+var Scenarios = []string{Saturation, Steady, Startup, Resume, Lists}
 
 // Parameters are what a run is.
 type Parameters struct {
@@ -38,6 +39,7 @@ type Parameters struct {
 	Outstanding   int           `json:"outstanding"`            // writes that are under way at once
 	Rate          float64       `json:"rate,omitempty"`         // writes per second; 0 is as fast as they are delivered
 	Duration      time.Duration `json:"duration_ns"`            // of what is measured
+	PageSize      int           `json:"page_size,omitempty"`    // objects of a page of a list; 0 is as many as the server gives
 	Stalled       int           `json:"stalled,omitempty"`      // watchers besides the others who do not read
 	Stall         string        `json:"stall,omitempty"`        // how they do not, see load.Stalls
 	StallFor      time.Duration `json:"stall_for_ns,omitempty"` // after what time they leave and come again; 0 is never
@@ -49,6 +51,9 @@ func (p *Parameters) Complete() {
 	p.Keys = max(p.Keys, p.Batch*p.Outstanding)
 	p.ValueSize = max(p.ValueSize, stamp.Size)
 	p.PerConnection = min(p.PerConnection, p.Watchers)
+	if p.Scenario == Lists {
+		p.PerConnection, p.Client = 1, load.ClientGRPC // who needs the objects
+	}
 	if p.Stalled == 0 {
 		p.Stall, p.StallFor = "", 0
 	}
@@ -105,6 +110,7 @@ func (p *Parameters) load(address string) load.Config {
 		Protocol: protocol, Client: p.Client, Address: address,
 		Keys: p.Keys, Watchers: p.Watchers, Connections: (p.Watchers + p.PerConnection - 1) / p.PerConnection,
 		PerStream: p.PerStream, Interest: p.Interest, Groups: p.Groups,
-		Hold: p.storm(), Snapshot: p.Scenario == Startup,
+		Hold: p.storm() || p.Scenario == Lists, Snapshot: p.Scenario == Startup,
+		List: p.Scenario == Lists, PageSize: p.PageSize,
 	}
 }

@@ -37,6 +37,9 @@ func Run(ctx context.Context, programs peer.Programs, p Parameters, o Observer) 
 	if p.storm() {
 		return storm(ctx, programs, system, p, o)
 	}
+	if p.Scenario == Lists {
+		return lists(ctx, programs, system, p, o)
+	}
 	return written(ctx, programs, system, p, o)
 }
 

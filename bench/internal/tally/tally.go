@@ -78,6 +78,14 @@ func (t *Tally) Receive(group, watcher int, message []byte, at int64) {
 	}
 }
 
+// Record adds a time, in nanoseconds, of something that is no event.
+func (t *Tally) Record(group int, ns int64) {
+	s := &t.shards[group%shards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.each.Record(ns)
+}
+
 // Completed returns how many events have come to all who wait for them.
 func (t *Tally) Completed() int64 { return t.completed.Load() }
 
