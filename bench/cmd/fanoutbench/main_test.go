@@ -152,6 +152,28 @@ func TestLists(t *testing.T) {
 	}
 }
 
+// One event comes to all, and nothing of those who have left stays.
+func TestIdle(t *testing.T) {
+	for _, name := range []string{"fanoutd", "etcd", "nats"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := small(name, load.ClientRaw)
+			p.Scenario, p.Watchers = scenario.Idle, 200
+			r, err := scenario.Run(t.Context(), programs, p, scenario.Observer{Phase: func(string) {}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := int64(p.Watchers * p.Batch); r.Deliveries != want || r.Counts.Received != want || r.Expected != want {
+				t.Errorf("%d deliveries, %+v, expected %d: want %d", r.Deliveries, r.Counts, r.Expected, want)
+			}
+			front := r.Servers[len(r.Servers)-1]
+			if told := front.Goroutines > 0; told != (name != "nats") || front.GoroutinesLeft > 20 || front.RSSLeft == 0 {
+				t.Errorf("%+v", front)
+			}
+		})
+	}
+}
+
 // What there is none of is said.
 func TestTheFloorRemembersNothing(t *testing.T) {
 	p := small("floor", load.ClientRaw)

@@ -27,7 +27,7 @@ and each is over when its events have come to all watchers. With one outstanding
 write of one event, each event is a message of its own. Steady writes at a rate.
 In startup and resume there are so many keys, and all watchers come at once: to get
 the state, or to get a change of each key that they have missed. In lists everybody
-lists all keys, at once.`,
+lists all keys, at once. In idle nothing is written but one event in the end.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			programs, err := b.programs(cmd.Context())

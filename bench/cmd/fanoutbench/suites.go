@@ -154,6 +154,9 @@ func full(duration time.Duration) []scenario.Parameters {
 		s.add(z, append([]string{"floor"}, resumable...), storm(scenario.Startup))
 		s.add(z, resumable, storm(scenario.Resume))
 	}
+	for _, z := range []size{{1000, 1}, {15000, 1}, {10000, 100}, {100000, 100}} {
+		s.add(z, main4, func(p *scenario.Parameters) { p.Scenario, p.Keys = scenario.Idle, 1 })
+	}
 	for _, page := range []int{0, 500, 1000} {
 		s.add(size{50, 1}, []string{"fanoutd", "etcd"}, listed(10_000, 1024, page))
 		s.add(size{1, 1}, []string{"fanoutd", "etcd"}, listed(150_000, 256, page))

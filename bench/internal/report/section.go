@@ -60,6 +60,20 @@ var storms = append(who[:len(who):len(who)],
 	wrong,
 )
 
+// idle are the columns where nothing is written.
+var idle = append(who[:len(who):len(who)],
+	column{"MB", true, func(g, _ *Group) string {
+		return spread(g.Range(func(r *scenario.Record) float64 { return Resident(r) / 1e6 }))
+	}},
+	column{"kB each", true, median(Memory, 1e-3)},
+	column{"goroutines each", true, median(Goroutines, 1)},
+	column{"CPU ms/s", true, median(IdleCPU, 1)},
+	column{"event to all", true, median(EachMax, 1e-3)},
+	column{"MB left", true, median(Left, 1e-6)},
+	column{"goroutines left", true, median(Remaining, 1)},
+	wrong,
+)
+
 // lists are the columns where everything is listed.
 var lists = append(who[:len(who):len(who)],
 	column{"CPU ms", true, median(CPU, 1e-3)},
@@ -78,6 +92,7 @@ var wrong = column{"wrong", false, func(g, _ *Group) string { return g.Wrong() }
 
 const (
 	aboutEvents = "CPU of all servers and of the one in front is in µs per delivery, times in ms, writes and bytes are per delivery, memory and goroutines per idle watcher."
+	aboutIdle   = "Memory of the server in front with all watchers, of all servers for each of them, and of the one in front when they have left; CPU of all servers while nothing is written; the time in ms until one event has come to all."
 	aboutLists  = "CPU of all servers and of the one in front is per list, times are those of a list; the memory of the server in front grows at most by so much."
 	aboutStorms = "Seconds until all watchers have what they begin with; CPU in seconds of all servers and of the one in front, whose memory grows at most by so much."
 )
@@ -92,6 +107,7 @@ func sections(groups []*Group) []section {
 		{scenario.Steady, section{"At a rate", aboutEvents, events, nil}},
 		{scenario.Startup, section{"All watchers come at once", aboutStorms, storms, nil}},
 		{scenario.Resume, section{"All watchers come back at once", aboutStorms, storms, nil}},
+		{scenario.Idle, section{"Watchers to whom nothing is told", aboutIdle, idle, nil}},
 		{scenario.Lists, section{"Lists", aboutLists, lists, nil}},
 	}
 	var filled []section

@@ -17,11 +17,12 @@ const (
 	Steady     = "steady"     // writes at a rate
 	Startup    = "startup"    // all watchers come at once and get the state
 	Resume     = "resume"     // all watchers come back at once and have missed a change of each key
+	Idle       = "idle"       // nothing is written for a while, then one event
 	Lists      = "lists"      // everything is listed, so many times at once as there are watchers
 )
 
 // Scenarios are the values of Parameters.Scenario.
-var Scenarios = []string{Saturation, Steady, Startup, Resume, Lists}
+var Scenarios = []string{Saturation, Steady, Startup, Resume, Lists, Idle}
 
 // Parameters are what a run is.
 type Parameters struct {

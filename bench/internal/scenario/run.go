@@ -34,11 +34,13 @@ func Run(ctx context.Context, programs peer.Programs, p Parameters, o Observer) 
 		return nil, err
 	}
 	defer system.Stop()
-	if p.storm() {
+	switch p.Scenario {
+	case Startup, Resume:
 		return storm(ctx, programs, system, p, o)
-	}
-	if p.Scenario == Lists {
+	case Lists:
 		return lists(ctx, programs, system, p, o)
+	case Idle:
+		return idle(ctx, programs, system, p, o)
 	}
 	return written(ctx, programs, system, p, o)
 }
@@ -131,12 +133,8 @@ var notes = []string{
 }
 
 func usage(ctx context.Context, system *peer.Peer) ([]peer.Usage, error) {
-	timer := time.NewTimer(settle)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := wait(ctx, settle); err != nil {
+		return nil, err
 	}
 	return system.Usage(ctx)
 }
