@@ -213,13 +213,19 @@ func TestStalledWatchers(t *testing.T) {
 // What makes no sense is said before anything is started.
 func TestBadParameters(t *testing.T) {
 	for name, change := range map[string]func(*scenario.Parameters){
-		"no watchers":       func(p *scenario.Parameters) { p.Watchers = 0 },
-		"no batch":          func(p *scenario.Parameters) { p.Batch = 0 },
-		"unknown peer":      func(p *scenario.Parameters) { p.Peer = "kafka" },
-		"no such interest":  func(p *scenario.Parameters) { p.Interest = "none" },
-		"keys without one":  func(p *scenario.Parameters) { p.Interest, p.Keys = load.InterestKey, 100 },
-		"negative rate":     func(p *scenario.Parameters) { p.Rate = -1 },
-		"client of another": func(p *scenario.Parameters) { p.Client = load.ClientNATS },
+		"no watchers":           func(p *scenario.Parameters) { p.Watchers = 0 },
+		"no batch":              func(p *scenario.Parameters) { p.Batch = 0 },
+		"unknown peer":          func(p *scenario.Parameters) { p.Peer = "kafka" },
+		"no such interest":      func(p *scenario.Parameters) { p.Interest = "none" },
+		"keys without one":      func(p *scenario.Parameters) { p.Interest, p.Keys = load.InterestKey, 100 },
+		"negative rate":         func(p *scenario.Parameters) { p.Rate = -1 },
+		"state of nats":         func(p *scenario.Parameters) { p.Peer, p.Scenario = "nats", scenario.Startup },
+		"list of nats":          func(p *scenario.Parameters) { p.Peer, p.Scenario = "nats", scenario.Lists },
+		"steady without a rate": func(p *scenario.Parameters) { p.Scenario = scenario.Steady },
+		"unknown scenario":      func(p *scenario.Parameters) { p.Scenario = "party" },
+		"unknown stall":         func(p *scenario.Parameters) { p.Stalled, p.Stall = 1, "yes" },
+		"nats has no window":    func(p *scenario.Parameters) { p.Peer, p.Stalled, p.Stall = "nats", 1, load.StallWindow },
+		"client of another":     func(p *scenario.Parameters) { p.Client = load.ClientNATS },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := small("fanoutd", load.ClientRaw)

@@ -151,33 +151,37 @@ const (
 )
 
 func (c Config) connector() (connector, error) {
-	known := map[string]connector{}
-	switch service, ok := services[c.Protocol]; {
-	case ok:
-		known[ClientRaw] = func(w *watchers, i int) (connection, error) { return newRaw(w, i, service) }
-		known[ClientGRPC] = newGRPC(service, staticWindows()...)
-		known[ClientGRPCDefault] = newGRPC(service)
-	case c.Protocol == "nats" && c.Stall != StallWindow: // it has no windows
-		known[ClientRaw] = newNATS
-	case c.Protocol == "nats-kv":
-		known[ClientNATS] = newKV
-	}
-	if c.List {
-		known = map[string]connector{}
-		if pages, ok := listers[c.Protocol]; ok {
-			known[ClientGRPC] = newList(pages)
-		}
-	}
-	if c.Stall != "" {
-		known = map[string]connector{ClientRaw: known[ClientRaw]}
-	}
+	known := c.connectors()
 	dial, ok := known[c.Client]
-	if !ok || dial == nil {
+	if !ok {
 		names := slices.Sorted(maps.Keys(known))
-		return nil, fmt.Errorf("%s has no client %q: one of %s", c.Protocol, c.Client, strings.Join(names, ", "))
+		return nil, fmt.Errorf("with %s, client %q cannot do that; those who can: [%s]", c.Protocol, c.Client, strings.Join(names, ", "))
 	}
 	if c.Stall != "" {
 		return newStalled(dial), nil
 	}
 	return dial, nil
+}
+
+// connectors returns those of the clients that can do what is asked for.
+func (c Config) connectors() map[string]connector {
+	known := map[string]connector{}
+	service, grpc := services[c.Protocol]
+	pages, lists := listers[c.Protocol]
+	switch {
+	case c.List && lists:
+		known[ClientGRPC] = newList(pages)
+	case c.List:
+	case grpc:
+		known[ClientRaw] = func(w *watchers, i int) (connection, error) { return newRaw(w, i, service) }
+		if c.Stall == "" {
+			known[ClientGRPC] = newGRPC(service, staticWindows()...)
+			known[ClientGRPCDefault] = newGRPC(service)
+		}
+	case c.Protocol == "nats" && c.Stall != StallWindow && !c.Snapshot: // it has neither windows nor a state
+		known[ClientRaw] = newNATS
+	case c.Protocol == "nats-kv" && c.Stall == "":
+		known[ClientNATS] = newKV
+	}
+	return known
 }

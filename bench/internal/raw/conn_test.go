@@ -2,6 +2,7 @@ package raw
 
 import (
 	"errors"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -133,6 +135,63 @@ func TestTheServerLeaves(t *testing.T) {
 	c.in.Close()
 	if err := c.Read(func(int, []byte, int64) error { return nil }, never); err == nil {
 		t.Error("reading from a connection that is gone is no error")
+	}
+}
+
+// A server that asks whether the client is there gets its answers, and one that sends
+// very much gets room for more.
+func TestAnswers(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	c := dial(t, listener.Addr().String())
+	conn, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(c.Open("/a.B/C", nil, true), c.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	c.unread, c.streams[0].unread = update-1, update-1 // half a gigabyte before this
+	ping := [8]byte{'p', 'i', 'n', 'g'}
+	server := http2.NewFramer(conn, conn)
+	if err := errors.Join(server.WriteSettings(), server.WritePing(false, ping), server.WriteData(1, false, Prefix(0))); err != nil {
+		t.Fatal(err)
+	}
+	read := false
+	if err := c.Read(func(int, []byte, int64) error { read = true; return nil }, func() bool { return read }); err != nil {
+		t.Fatal(err)
+	}
+	preface := make([]byte, len(http2.ClientPreface))
+	if _, err := io.ReadFull(conn, preface); err != nil || string(preface) != http2.ClientPreface {
+		t.Fatalf("%q, %v", preface, err)
+	}
+	want := map[string]bool{"settings": true, "ping": true, "connection": true, "stream": true}
+	for len(want) > 0 {
+		frame, err := server.ReadFrame()
+		if err != nil {
+			t.Fatalf("%v, without %v", err, want)
+		}
+		switch f := frame.(type) {
+		case *http2.SettingsFrame:
+			if f.IsAck() {
+				delete(want, "settings")
+			}
+		case *http2.PingFrame:
+			if f.IsAck() && f.Data == ping {
+				delete(want, "ping")
+			}
+		case *http2.WindowUpdateFrame:
+			if f.Increment == update-1+5 {
+				delete(want, map[uint32]string{0: "connection", 1: "stream"}[f.StreamID])
+			}
+		}
 	}
 }
 

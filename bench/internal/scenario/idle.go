@@ -34,7 +34,7 @@ func idle(ctx context.Context, programs peer.Programs, system *peer.Peer, p Para
 	if err != nil {
 		return nil, err
 	}
-	r, w := newRecord(p), newWriting(p, system.Writer, watchers)
+	r, w := newRecord(p, programs), newWriting(p, system.Writer, watchers)
 	began := time.Now()
 	if err := w.warm(ctx, 1); err != nil {
 		r.Stalled = err.Error()

@@ -36,7 +36,7 @@ func lists(ctx context.Context, programs peer.Programs, system *peer.Peer, p Par
 		return nil, err
 	}
 	o.Phase("measure")
-	r := newRecord(p)
+	r := newRecord(p, programs)
 	profiled := profile(ctx, system, p.Duration, o.Profile)
 	began := time.Now()
 	for again := true; again; again = time.Since(began) < p.Duration {

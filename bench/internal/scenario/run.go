@@ -61,7 +61,7 @@ func written(ctx context.Context, programs peer.Programs, system *peer.Peer, p P
 	if err != nil {
 		return nil, err
 	}
-	r := newRecord(p)
+	r := newRecord(p, programs)
 	w := newWriting(p, system.Writer, watchers)
 	o.Phase("warm up")
 	if err := w.warm(ctx, warmth); err != nil {
@@ -122,8 +122,8 @@ func profile(ctx context.Context, system *peer.Peer, duration time.Duration, pat
 	return done
 }
 
-func newRecord(p Parameters) *Record {
-	return &Record{Time: time.Now().UTC(), Machine: machine.This(), Parameters: p, Notes: notes}
+func newRecord(p Parameters, programs peer.Programs) *Record {
+	return &Record{Time: time.Now().UTC(), Machine: machine.This(programs.Fanoutd), Parameters: p, Notes: notes}
 }
 
 // notes are what every figure has to be read with.

@@ -53,7 +53,7 @@ func storm(ctx context.Context, programs peer.Programs, system *peer.Peer, p Par
 		}
 	}
 	o.Phase("measure")
-	r := newRecord(p)
+	r := newRecord(p, programs)
 	profiled := profile(ctx, system, p.Duration, o.Profile)
 	began := time.Now()
 	if err := rush(ctx, watchers, int64(p.Keys)); err != nil {
