@@ -67,6 +67,7 @@ func Dial(ctx context.Context, address string, o Options) (*Conn, error) {
 	c := &Conn{conn: conn, in: &Clocked{Conn: conn}, out: bufio.NewWriterSize(conn, 4096), window: o.Window}
 	c.framer = http2.NewFramer(c.out, bufio.NewReaderSize(c.in, o.Buffer))
 	c.framer.SetReuseFrames()
+	c.framer.SetMaxReadFrameSize(16 << 10) // which is what a server may send to who has not said more
 	c.encoder = hpack.NewEncoder(&c.headers)
 	c.decoder = hpack.NewDecoder(4096, nil)
 	if err := c.greet(); err != nil {
