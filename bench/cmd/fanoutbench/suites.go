@@ -53,9 +53,11 @@ func large(p *scenario.Parameters) { p.ValueSize = 1024 }
 // saturated has enough under way that nobody has to wait for the one who writes.
 func saturated(p *scenario.Parameters) { p.Outstanding = 16 }
 
-// steady writes so often per second. Writes that take long do not hold back others.
+// steady writes so often per second, and long enough for a percentile. Writes that take
+// long do not hold back others.
 func steady(rate float64) func(p *scenario.Parameters) {
 	return func(p *scenario.Parameters) {
+		p.Duration = max(p.Duration, 5*time.Second)
 		p.Scenario, p.Rate, p.Outstanding = scenario.Steady, rate, 32
 	}
 }
@@ -108,7 +110,9 @@ func short(duration time.Duration) []scenario.Parameters {
 	s.add(size{1000, 1}, main4, bursts)
 	s.add(size{1000, 100}, main4, bursts)
 	s.add(size{1000, 100}, []string{"fanoutd", "etcd"}, saturated)
-	s.add(size{10000, 100}, []string{"fanoutd", "etcd"}, steady(10))
+	for _, z := range []size{{1, 1}, {10000, 100}} {
+		s.add(z, []string{"fanoutd", "etcd"}, steady(10))
+	}
 	s.add(size{1000, 10}, []string{"fanoutd"}, steady(20))
 	s.add(size{1000, 10}, []string{"fanoutd"}, stalled(load.StallFrozen, 0))
 	s.add(size{1000, 1}, []string{"floor", "fanoutd"}, storm(scenario.Startup))

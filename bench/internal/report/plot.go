@@ -21,12 +21,13 @@ type picture struct {
 	name   string // of the file
 	label  string // of the figure
 	figure Figure
+	of     []string // scenarios that it tells something of
 }
 
 var pictures = []picture{
-	{"cpu", "CPU of all servers per delivery (µs)", CPU},
-	{"latency", "from writing to a watcher, p99 (ms)", func(r *scenario.Record) float64 { return EachP99(r) / 1000 }},
-	{"memory", "memory of all servers per idle watcher (kB)", func(r *scenario.Record) float64 { return Memory(r) / 1000 }},
+	{"cpu", "CPU of all servers per delivery (µs)", CPU, []string{scenario.Saturation, scenario.Steady}},
+	{"latency", "from writing to a watcher, p99 (ms)", func(r *scenario.Record) float64 { return EachP99(r) / 1000 }, []string{scenario.Saturation, scenario.Steady}},
+	{"memory", "memory of all servers per idle watcher (kB)", func(r *scenario.Record) float64 { return Memory(r) / 1000 }, []string{scenario.Saturation, scenario.Idle}},
 }
 
 // Plots writes drawings (SVG) of what was measured against the number of watchers: one
@@ -39,6 +40,9 @@ func Plots(dir string, groups []*Group) ([]string, error) {
 	var names []string
 	for _, family := range families(groups) {
 		for _, picture := range pictures {
+			if !slices.Contains(picture.of, family.scenario) {
+				continue
+			}
 			p, err := picture.draw(family)
 			if err != nil {
 				return nil, fmt.Errorf("draw %s of %s: %w", picture.name, family.name, err)
@@ -58,9 +62,10 @@ func Plots(dir string, groups []*Group) ([]string, error) {
 
 // family are groups that are drawn together.
 type family struct {
-	name   string
-	series map[string][]*Group // by who was measured, in order of watchers
-	order  []string            // of who
+	name     string
+	scenario string
+	series   map[string][]*Group // by who was measured, in order of watchers
+	order    []string            // of who
 }
 
 // families returns those that have more than one number of watchers.
@@ -74,7 +79,7 @@ func families(groups []*Group) []*family {
 		}
 		f, ok := index[name]
 		if !ok {
-			f = &family{name: name, series: map[string][]*Group{}}
+			f = &family{name: name, scenario: g.Parameters.Scenario, series: map[string][]*Group{}}
 			index[name] = f
 			all = append(all, f)
 		}
