@@ -16,7 +16,7 @@ import (
 // and each has the memory; and the shape of its frames
 // (RFC 9113, section 4.1).
 const (
-	readBufferBytes  = 4 << 10
+	readBufferBytes  = 1 << 10
 	frameHeaderBytes = 9
 	streamIDMask     = 1<<31 - 1
 )
