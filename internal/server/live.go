@@ -3,11 +3,11 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"google.golang.org/grpc/status"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/lane"
@@ -25,13 +25,13 @@ import (
 // messages on their way, and costs nobody any time.
 type live struct {
 	*dispatch.Watcher
-	to *outlet
+	of *watching
 
 	mu      sync.Mutex
 	serving bool  // guarded by mu: the worker serves, and nobody else
 	onWay   int   // guarded by mu: bytes that may not have been written yet
 	covered int   // guarded by mu: those of them that have been when the flight is over
-	failure error // guarded by mu: what the worker has failed with
+	failure error // guarded by mu: what the worker has failed with; the watcher says nothing any more
 
 	task   lane.Task
 	flight flight
@@ -50,8 +50,8 @@ const (
 	someOnWay = 4 << 10
 )
 
-func (l *live) init(on *lane.Lane, to *outlet) {
-	l.to = to
+func (l *live) init(on *lane.Lane, of *watching) {
+	l.of = of
 	l.back = make(chan struct{}, 1)
 	l.flight.init(l.landed)
 	l.task = on.Task(l.run)
@@ -59,12 +59,6 @@ func (l *live) init(on *lane.Lane, to *outlet) {
 
 // next returns the next message if the handler has to send it.
 func (l *live) next() (m dispatch.Message, ok bool, err error) {
-	l.mu.Lock()
-	err = l.failure
-	l.mu.Unlock()
-	if err != nil {
-		return m, false, err
-	}
 	if m, ok, err = l.Try(); ok || err != nil {
 		return m, ok, err
 	}
@@ -77,8 +71,9 @@ func (l *live) next() (m dispatch.Message, ok bool, err error) {
 }
 
 // wait has the worker tell the client what happens, until there is something that the
-// handler has to do. It returns false if the client has gone away.
-func (l *live) wait(ends context.Context) bool {
+// handler has to do. It returns an error if the worker has failed, or the client has gone
+// away.
+func (l *live) wait(ends context.Context) error {
 	l.begin()
 	l.task.Ready()
 	select {
@@ -93,8 +88,10 @@ func (l *live) wait(ends context.Context) bool {
 	case <-l.back: // both has happened
 	default:
 	}
-	cause := context.Cause(ends)
-	return !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded)
+	if cause := context.Cause(ends); errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded) {
+		return status.FromContextError(ends.Err()).Err()
+	}
+	return l.failure // whatever else ends the watch: its position may be ahead of what was sent
 }
 
 func (l *live) begin() {
@@ -116,7 +113,7 @@ func (l *live) run(now time.Time) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			l.failure = fmt.Errorf("%w: %v\n%s", errPanic, p, debug.Stack())
+			l.failure = l.of.server.panicked(l.of.ctx, p)
 			l.handBack()
 		}
 	}()
@@ -163,9 +160,9 @@ func (l *live) send(told *dispatch.Telling, now time.Time) error {
 	if l.onWay >= mostOnWay || l.onWay >= someOnWay && l.covered == 0 {
 		l.flight.Ref()
 		l.covered = l.onWay
-		return l.to.hand(&told.Message, p.with(&l.flight), p.size, now)
+		return l.of.outlet.hand(&told.Message, p.with(&l.flight), p.size, now)
 	}
-	return l.to.hand(&told.Message, p, p.size, now)
+	return l.of.outlet.hand(&told.Message, p, p.size, now)
 }
 
 // afterFlight has the task run when the flight is over.

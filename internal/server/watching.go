@@ -63,10 +63,8 @@ func (s *Server) watch(f *fanout, admission []grpc.StreamServerInterceptor) grpc
 				err = w.guard(w.advance)
 				continue
 			}
-			if w.live.wait(w.ends) {
+			if err = w.live.wait(w.ends); err == nil {
 				err = w.doAside(w.advance)
-			} else {
-				err = status.FromContextError(w.ends.Err()).Err()
 			}
 		}
 		return w.doAside(func() error { return w.end(err) })
@@ -151,7 +149,7 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	w.leave = append(w.leave, forget)
 	lane, leaveLane := f.lanes.enter(ctx)
 	w.leave = append(w.leave, leaveLane)
-	w.live.init(lane, &w.outlet)
+	w.live.init(lane, w)
 	watch.options.Wake = w.live.task.Ready
 	if w.source, err = resource.source().watch(w.ends, &watch); err != nil {
 		if errors.Is(context.Cause(w.ends), errDraining) {
