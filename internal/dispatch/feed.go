@@ -56,7 +56,6 @@ func (f *feed) append(e entry, event []byte) {
 func (f *feed) forgetOldest() {
 	s := f.next.segments[0]
 	f.next.after.Revision = s.entries[s.n-1].at
-	f.tellings.forget()
 	f.next.segments = slices.Clone(f.next.segments[1:])
 	f.budget.remove(s)
 }
@@ -73,14 +72,26 @@ func (f *feed) forget() {
 		f.budget.remove(s)
 	}
 	f.next.segments = nil
-	f.tellings.forget()
 }
 
 // publish shows readers everything that was appended. Their view changes before
 // the version does, so who has seen the version sees the view.
 func (f *feed) publish() {
 	v := f.next
-	f.view.Store(&v)
+	before := f.view.Swap(&v)
 	f.version.Add(1)
 	f.dirty = false
+	if before != nil && before.after != v.after {
+		f.tellings.forget()
+	}
+}
+
+// share keeps a message for other watchers, unless the log has forgotten meanwhile what
+// the message is made of. The order matters, here and in publish: first kept, then the
+// look at the view; so one of the two drops it.
+func (f *feed) share(t *Telling) {
+	kept := f.tellings.add(t)
+	if f.view.Load().after != t.from.view.after {
+		kept.CompareAndSwap(t, nil)
+	}
 }

@@ -31,10 +31,13 @@ func (w *Watcher) Poll(now time.Time) (*Telling, Outcome) {
 		// The order matters, as in nextEvents and in events.
 		through := w.through()
 		v := w.feed.view.Load()
-		if !w.in(v) || w.mergeTo > 0 || w.options.Latest && w.sent == 0 && !v.distinct(w.cursor) {
+		if !w.in(v) || w.mergeTo > 0 {
 			return nil, Elsewhere
 		}
 		t := w.telling(v)
+		if t != nil && w.options.Latest && w.sent == 0 && !t.distinct() {
+			return nil, Elsewhere
+		}
 		if w.options.EveryEvent && w.cursor < w.dispatcher.cfg.Source.State().Relisted() {
 			return nil, Elsewhere
 		}
@@ -81,7 +84,7 @@ func (w *Watcher) telling(v *view) *Telling {
 		},
 	}}
 	if w.feed.shared.Load() {
-		w.feed.tellings.add(t)
+		w.feed.share(t)
 	}
 	return t
 }

@@ -25,10 +25,11 @@ type subscriber struct {
 	choose   chooser
 	interest dispatch.Interest
 	options  dispatch.Options
+	polled   counts        // nil: it reads with Next
 	asked    check.History // what it asks for; without streams
 
 	parts    []*part // one for each epoch that it has seen, oldest first
-	watcher  *dispatch.Watcher
+	watcher  reader
 	open     *check.Stream   // what the watcher is recorded in; nil: there is no watcher
 	of       object.Position // where the server was when the stream was opened
 	kind     object.CatchUp  // of the last catch-up
@@ -83,6 +84,9 @@ func newSubscriber(name string, c chooser) (*subscriber, error) {
 	}
 	s.options.BookmarkInterval = pick(c, "bookmarks", 0, 200*time.Millisecond, time.Second)
 	s.options.BatchDelay = pick(c, "batches", 0, 0, 100*time.Millisecond, 500*time.Millisecond)
+	if c.often("polls", 5) {
+		s.polled = counts{}
+	}
 	s.asked = check.History{
 		Watcher:    name,
 		Scope:      s.interest.Scope,
@@ -127,7 +131,11 @@ func (s *subscriber) begin(v *server) {
 	}
 	s.expired = false
 	s.open, s.of, s.homeless, s.left = stream, state.Position(), true, time.Now()
-	s.watcher = v.dispatcher.Watch(s.interest, begin, s.options)
+	if s.polled != nil {
+		s.watcher = poll(v.dispatcher, s.interest, begin, s.options, s.polled)
+	} else {
+		s.watcher = v.dispatcher.Watch(s.interest, begin, s.options)
+	}
 }
 
 // position returns the last position that it was given.

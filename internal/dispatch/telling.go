@@ -14,6 +14,7 @@ type Telling struct {
 
 	from telling
 	end  cut
+	keys atomic.Int32 // see distinct; 0: nobody has asked
 }
 
 // telling is where a message begins, and what it was made of. Those who are at the same
@@ -35,6 +36,20 @@ func (t *Telling) Form(makes func(*Message) any) any {
 	return form
 }
 
+// distinct reports whether what waits, in the message and behind it, is of different keys.
+// That takes memory to find out, so it is for the first watcher that asks.
+func (t *Telling) distinct() bool {
+	const different, repeated = 1, 2
+	if t.keys.Load() == 0 {
+		found := int32(repeated)
+		if t.from.view.distinct(t.from.cursor) {
+			found = different
+		}
+		t.keys.Store(found)
+	}
+	return t.keys.Load() == different
+}
+
 // tellings are the messages that watchers of a feed were told last. While ten thousand
 // are told of an event, few other events come: so four is a good number, of which
 // each is at most as large as a message.
@@ -53,8 +68,11 @@ func (t *tellings) find(from telling) *Telling {
 	return nil
 }
 
-func (t *tellings) add(one *Telling) {
-	t.recent[t.next.Add(1)%uint32(len(t.recent))].Store(one)
+// add keeps a message, and returns where.
+func (t *tellings) add(one *Telling) *atomic.Pointer[Telling] {
+	place := &t.recent[t.next.Add(1)%uint32(len(t.recent))]
+	place.Store(one)
+	return place
 }
 
 // forget drops all, so that they keep nothing in memory that the log does not.

@@ -17,8 +17,14 @@ func TestReliableWhileTheFeedGrows(t *testing.T) {
 	const events, watchers = 4000, 8
 	begin := dispatch.FromNow(f.cacher.State().Position())
 	var reading sync.WaitGroup
-	for range watchers {
-		w := f.dispatcher.Watch(dispatch.Interest{Scope: object.ExactKey("k")}, begin, dispatch.Options{})
+	for i := range watchers {
+		interest := dispatch.Interest{Scope: object.ExactKey("k")}
+		var w reader
+		if i%2 == 0 {
+			w = poll(f.dispatcher, interest, begin, dispatch.Options{}, counts{})
+		} else {
+			w = f.dispatcher.Watch(interest, begin, dispatch.Options{})
+		}
 		reading.Go(func() {
 			defer w.Close()
 			for next := 0; next < events; {

@@ -12,6 +12,7 @@ type Lane struct {
 
 	mu     sync.Mutex
 	ready  []*Task // guarded by mu
+	spare  []*Task // guarded by mu: empty memory, for those that become ready next
 	queued bool    // guarded by mu: the lane is in its worker's queue, or the worker is at it
 }
 
@@ -48,12 +49,12 @@ func (t *Task) Ready() {
 	}
 }
 
-// take returns the tasks that are ready. The worker lends memory for the next ones.
-func (l *Lane) take(buffer []*Task) []*Task {
+// take returns the tasks that are ready. Their memory has to be brought back with rest.
+func (l *Lane) take() []*Task {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	taken := l.ready
-	l.ready = buffer[:0]
+	l.ready, l.spare = l.spare, nil
 	for _, t := range taken {
 		t.queued = false
 	}
@@ -62,9 +63,11 @@ func (l *Lane) take(buffer []*Task) []*Task {
 
 // rest reports whether something became ready since take. If not, the lane is queued
 // no longer.
-func (l *Lane) rest() bool {
+func (l *Lane) rest(taken []*Task) bool {
+	clear(taken)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.spare = taken[:0]
 	l.queued = len(l.ready) > 0
 	return l.queued
 }

@@ -70,7 +70,6 @@ func (w *worker) enqueue(l *Lane) {
 // on one while the worker is at it comes after what is ready on the others.
 func (w *worker) work(ctx context.Context) {
 	var lanes []*Lane
-	var tasks []*Task // memory for the next lane
 	for {
 		select {
 		case <-w.signal:
@@ -88,25 +87,23 @@ func (w *worker) work(ctx context.Context) {
 				if ctx.Err() != nil {
 					return
 				}
-				tasks = w.serve(l, tasks)
+				w.serve(l)
 				lanes[i] = nil
 			}
 		}
 	}
 }
 
-// serve runs what is ready on a lane, and returns memory for the next one.
-func (w *worker) serve(l *Lane, buffer []*Task) []*Task {
-	tasks := l.take(buffer)
+// serve runs what is ready on a lane.
+func (w *worker) serve(l *Lane) {
+	tasks := l.take()
 	for some := range slices.Chunk(tasks, timely) {
 		now := time.Now()
 		for _, t := range some {
 			t.run(now)
 		}
 	}
-	clear(tasks)
-	if l.rest() {
+	if l.rest(tasks) {
 		w.enqueue(l)
 	}
-	return tasks
 }

@@ -16,3 +16,10 @@ func (s *Server) SetRequestPatience(d time.Duration) { s.limits.requestPatience 
 func (s *Server) SetTurns(patience, lease time.Duration) {
 	s.limits.patience, s.limits.lease = patience, lease
 }
+
+// Lanes returns how many connections have watches.
+func (s *Server) Lanes() int {
+	s.lanes.mu.Lock()
+	defer s.lanes.mu.Unlock()
+	return len(s.lanes.of)
+}

@@ -1,8 +1,6 @@
 package server
 
 import (
-	"fmt"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,13 +21,13 @@ import (
 // messages on their way, and costs nobody any time.
 type live struct {
 	*dispatch.Watcher
-	to *outlet
+	of *watching
 
 	mu      sync.Mutex
 	serving bool  // guarded by mu: the worker serves, and nobody else
 	onWay   int   // guarded by mu: bytes that may not have been written yet
 	covered int   // guarded by mu: those of them that have been when the flight is over
-	failure error // guarded by mu: what the worker has failed with
+	failure error // guarded by mu: what the worker has failed with; the watcher says nothing any more
 
 	task   lane.Task
 	flight flight
@@ -48,20 +46,14 @@ const (
 	someOnWay = 4 << 10
 )
 
-func (l *live) init(on *lane.Lane, to *outlet) {
-	l.to = to
+func (l *live) init(on *lane.Lane, of *watching) {
+	l.of = of
 	l.flight.init(l.landed)
 	l.task = on.Task(l.run)
 }
 
 // next returns the next message if the handler has to send it.
 func (l *live) next() (m dispatch.Message, ok bool, err error) {
-	l.mu.Lock()
-	err = l.failure
-	l.mu.Unlock()
-	if err != nil {
-		return m, false, err
-	}
 	if m, ok, err = l.Try(); ok || err != nil {
 		return m, ok, err
 	}
@@ -74,8 +66,8 @@ func (l *live) next() (m dispatch.Message, ok bool, err error) {
 }
 
 // wait has the worker tell the client what happens, until there is something that the
-// handler has to do.
-func (l *live) wait() {
+// handler has to do. It returns an error if the worker has failed.
+func (l *live) wait() error {
 	l.begin()
 	l.task.Ready()
 	select {
@@ -85,6 +77,7 @@ func (l *live) wait() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.serving = false
+	return l.failure // whatever else ends the watch: its position may be ahead of what was sent
 }
 
 func (l *live) begin() {
@@ -106,7 +99,7 @@ func (l *live) run(now time.Time) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			l.failure = fmt.Errorf("%w: %v\n%s", errPanic, p, debug.Stack())
+			l.failure = l.of.server.panicked(l.of.ctx, p)
 			l.handBack()
 		}
 	}()
@@ -161,9 +154,9 @@ func (l *live) send(told *dispatch.Telling, now time.Time) error {
 	if l.onWay >= mostOnWay || l.onWay >= someOnWay && l.covered == 0 {
 		l.flight.Ref()
 		l.covered = l.onWay
-		return l.to.hand(&told.Message, p.with(&l.flight), p.size, now)
+		return l.of.outlet.hand(&told.Message, p.with(&l.flight), p.size, now)
 	}
-	return l.to.hand(&told.Message, p, p.size, now)
+	return l.of.outlet.hand(&told.Message, p, p.size, now)
 }
 
 // afterFlight has the task run when the flight is over.

@@ -78,7 +78,7 @@ func (t *tally) noteLive(m *dispatch.Message, now time.Time) {
 	if m.Arrived.IsZero() {
 		return
 	}
-	took := now.Sub(m.Arrived)
+	took := max(now.Sub(m.Arrived), 0) // now may be a little old
 	i = 0
 	for i < len(latencyBounds) && took > latencyBounds[i] {
 		i++

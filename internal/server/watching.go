@@ -62,10 +62,13 @@ func (s *Server) watch(f *fanout, admission []grpc.StreamServerInterceptor) grpc
 				err = w.guard(w.advance)
 				continue
 			}
-			w.live.wait()
-			if reason, ours := w.ends.why(); reason != nil && !ours {
+			failure := w.live.wait()
+			switch reason, ours := w.ends.why(); {
+			case reason != nil && !ours:
 				err = status.FromContextError(reason).Err()
-			} else {
+			case failure != nil:
+				err = failure
+			default:
 				err = w.doAside(w.advance)
 			}
 		}
@@ -153,7 +156,7 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	w.leave = append(w.leave, forget)
 	lane, leaveLane := f.lanes.enter(ctx)
 	w.leave = append(w.leave, leaveLane)
-	w.live.init(lane, &w.outlet)
+	w.live.init(lane, w)
 	watch.options.Wake = w.live.task.Ready
 	if w.source, err = resource.source().watch(&w.ends, &watch); err != nil {
 		if reason, _ := w.ends.why(); errors.Is(reason, errDraining) {

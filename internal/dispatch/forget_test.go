@@ -1,0 +1,68 @@
+package dispatch
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/cacher/cachertest"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/wire"
+)
+
+// What the log has forgotten is not kept by messages that were made of it, not even by
+// one that is being made at that moment. From outside the moment cannot be hit.
+func TestMessagesAreForgottenWithTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		codec, err := object.CodecByName("raw")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := cachertest.NewMemory()
+		c := cacher.New(cacher.Config{Resource: "test", Store: m, Codec: codec, Seal: wire.Seal, Log: slog.New(slog.DiscardHandler)})
+		d := New(Config{Source: c, Encoder: wire.Encoder{}, FeedBytes: 1 << 10})
+		go c.Run(t.Context())
+		go d.Run(t.Context())
+		synctest.Wait() // the dispatcher has taken the first state
+		var watchers [2]*Watcher
+		for i := range watchers {
+			watchers[i] = d.Watch(Interest{}, FromNow(c.State().Position()), Options{Wake: func() {}})
+			defer watchers[i].Close()
+			for ok := true; ok; {
+				if _, ok, err = watchers[i].Try(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		f := watchers[0].feed
+		kept := func() (n int) {
+			for i := range f.tellings.recent {
+				if told := f.tellings.recent[i].Load(); told != nil {
+					if n++; told.from.view.after != f.view.Load().after {
+						t.Error("a message is kept of what is forgotten")
+					}
+				}
+			}
+			return n
+		}
+		m.Put("a", "1")
+		synctest.Wait()
+		if _, outcome := watchers[0].Poll(); outcome != Told || kept() != 1 {
+			t.Fatalf("outcome %d; %d messages are kept, want one", outcome, kept())
+		}
+		old := f.view.Load()
+		for i := range 100 {
+			m.Put(object.Key(fmt.Sprint("key ", i)), strings.Repeat("x", 100))
+		}
+		synctest.Wait()
+		if n := kept(); n != 0 {
+			t.Errorf("%d messages are kept after the log has forgotten", n)
+		}
+		if told := watchers[1].telling(old); told == nil || kept() != 0 {
+			t.Errorf("told %v; %d messages are kept that came too late", told, kept())
+		}
+	})
+}

@@ -1,0 +1,306 @@
+package dispatch_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// crowd are watchers that all wait, and how many of them were woken since somebody
+// waited for that.
+type crowd struct {
+	watchers []*dispatch.Watcher
+	woken    sync.WaitGroup
+}
+
+// gather returns watchers, each with one of the options, that have been told where they
+// begin and wait.
+func (f *fixture) gather(t testing.TB, count int, i dispatch.Interest, options ...dispatch.Options) *crowd {
+	t.Helper()
+	c := &crowd{}
+	for n := range count {
+		o := options[n%len(options)]
+		o.Wake = c.woken.Done
+		w := f.dispatcher.Watch(i, dispatch.FromNow(f.cacher.State().Position()), o)
+		t.Cleanup(w.Close)
+		if m, ok, err := w.Try(); !ok || err != nil || m.Header.Kind != object.Bookmark {
+			t.Fatalf("begins with %+v, %v", m, err)
+		}
+		if _, ok, err := w.Try(); ok || err != nil {
+			t.Fatalf("there is something to say: %v", err)
+		}
+		c.watchers = append(c.watchers, w)
+	}
+	return c
+}
+
+// after has somebody do something that wakes everybody, and returns when it has.
+func (c *crowd) after(do func()) {
+	c.woken.Add(len(c.watchers))
+	do()
+	c.woken.Wait()
+}
+
+// pollOne returns what a watcher is told, who then has nothing else to say.
+func pollOne(t testing.TB, w *dispatch.Watcher) *dispatch.Telling {
+	t.Helper()
+	told, outcome := w.Poll()
+	if outcome != dispatch.Told {
+		t.Fatalf("the outcome is %d", outcome)
+	}
+	if !w.Settle() {
+		t.Fatal("there is more")
+	}
+	return told
+}
+
+var everyDelivery = []dispatch.Options{{}, {Latest: true}, {EveryEvent: true}}
+
+// All watchers of an interest that are at the same place are told the same message,
+// whatever they want besides, and it is made into what is sent once.
+func TestWatchersAtOnePlaceShareAMessage(t *testing.T) {
+	f := startDispatching(t, limits{})
+	crowd := f.gather(t, 99, dispatch.Interest{}, everyDelivery...)
+	for range 10 {
+		crowd.after(func() { f.store.Put("k", "v") })
+		first := pollOne(t, crowd.watchers[0])
+		made := 0
+		for _, w := range crowd.watchers[1:] {
+			if told := pollOne(t, w); told != first {
+				t.Fatal("a message of its own")
+			}
+		}
+		for range crowd.watchers {
+			if form := first.Form(func(m *dispatch.Message) any { made++; return m.Header }); form != first.Header {
+				t.Errorf("the form is %v", form)
+			}
+		}
+		if made != 1 {
+			t.Fatalf("the message was made %d times", made)
+		}
+	}
+	if n := f.encoder.events.Load(); n != 10 {
+		t.Errorf("10 events were encoded %d times", n)
+	}
+}
+
+// asked returns a watcher that waits; what is to be told is asked for by the test.
+func (f *fixture) asked(t testing.TB, i dispatch.Interest, o dispatch.Options) *dispatch.Watcher {
+	t.Helper()
+	o.Wake = func() {}
+	w := f.dispatcher.Watch(i, dispatch.FromNow(f.cacher.State().Position()), o)
+	t.Cleanup(w.Close)
+	for _, want := range []bool{true, false} {
+		if m, ok, err := w.Try(); ok != want || err != nil {
+			t.Fatalf("got %+v, %v", m, err)
+		}
+	}
+	return w
+}
+
+// wantTold polls a watcher, which is told the events and then has nothing else to say.
+func wantTold(t testing.TB, w *dispatch.Watcher, want string) *dispatch.Telling {
+	t.Helper()
+	told := pollOne(t, w)
+	if got := show(decode(t, told.Message).Events); got != want {
+		t.Errorf("told %q, want %q", got, want)
+	}
+	return told
+}
+
+// Who is at another place, comes later, or is of another interest is told what is
+// missing there and then.
+func TestAMessageIsSharedByNobodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{})
+		synctest.Wait()
+		ahead, behind, beside := f.asked(t, dispatch.Interest{}, dispatch.Options{}), f.asked(t, dispatch.Interest{}, dispatch.Options{}), f.asked(t, dispatch.Interest{}, dispatch.Options{})
+		other := f.asked(t, dispatch.Interest{Scope: object.ExactKey("b")}, dispatch.Options{})
+		f.store.Put("a", "1")
+		synctest.Wait()
+		wantTold(t, ahead, "+a=1")
+		f.store.Put("b", "1")
+		synctest.Wait()
+		wantTold(t, ahead, "+b=1")
+		both := wantTold(t, behind, "+a=1 +b=1")
+		if wantTold(t, beside, "+a=1 +b=1") != both {
+			t.Error("two who have missed the same have a message each")
+		}
+		wantTold(t, other, "+b=1")
+		for range 10 { // more than are kept
+			f.store.Put("a", "2")
+			synctest.Wait()
+			if wantTold(t, ahead, "~a=2") != wantTold(t, behind, "~a=2") {
+				t.Error("two who are at the same place again have a message each")
+			}
+		}
+		wantTold(t, beside, strings.TrimSpace(strings.Repeat("~a=2 ", 10)))
+	})
+}
+
+// The parts of a revision that is larger than a message are shared as well. A watcher
+// that wants the latest is told the first of them; what comes behind it is merged.
+func TestPartsAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{messageBytes: 200})
+		synctest.Wait()
+		every, twin := f.asked(t, dispatch.Interest{}, dispatch.Options{}), f.asked(t, dispatch.Interest{}, dispatch.Options{EveryEvent: true})
+		latest := f.asked(t, dispatch.Interest{}, dispatch.Options{Latest: true})
+		writes := map[object.Key][]byte{}
+		for i := range 10 {
+			writes[object.Key(fmt.Sprint("key ", i))] = make([]byte, 50)
+		}
+		f.store.Commit(writes)
+		synctest.Wait()
+		parts, events, latestEvents := 0, 0, 0
+		for {
+			part, outcome := every.Poll()
+			if same, _ := twin.Poll(); outcome != dispatch.Told || same != part {
+				t.Fatalf("part %d: outcome %d, and the twin is told another one", parts, outcome)
+			}
+			if parts == 0 {
+				if same, _ := latest.Poll(); same != part {
+					t.Error("who wants the latest is told another part")
+				}
+				latestEvents = part.Count
+				if _, outcome := latest.Poll(); outcome != dispatch.Elsewhere {
+					t.Errorf("what comes behind the first part has the outcome %d", outcome)
+				}
+			}
+			parts, events = parts+1, events+part.Count
+			if settled := every.Settle(); settled == part.Header.Partial {
+				t.Fatalf("part %d: partial is %v, settled %v", parts, part.Header.Partial, settled)
+			} else if settled {
+				break
+			}
+		}
+		if parts < 3 || events != 10 {
+			t.Errorf("%d events in %d parts", events, parts)
+		}
+		for {
+			rest, ok, err := latest.Try()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !ok {
+				break
+			}
+			latestEvents += rest.Count
+		}
+		if latestEvents != 10 {
+			t.Errorf("who wants the latest was told of %d events", latestEvents)
+		}
+	})
+}
+
+// What is to be merged is not in the log: who wants the latest is not told it by Poll,
+// whoever else was.
+func TestWhatIsToBeMergedIsElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{})
+		synctest.Wait()
+		every, latest, twin := f.asked(t, dispatch.Interest{}, dispatch.Options{}), f.asked(t, dispatch.Interest{}, dispatch.Options{Latest: true}), f.asked(t, dispatch.Interest{}, dispatch.Options{Latest: true})
+		f.store.Put("a", "1")
+		f.store.Put("b", "1")
+		f.store.Put("a", "2")
+		synctest.Wait()
+		wantTold(t, every, "+a=1 +b=1 ~a=2")
+		for _, w := range []*dispatch.Watcher{latest, twin} {
+			if told, outcome := w.Poll(); outcome != dispatch.Elsewhere {
+				t.Errorf("the outcome is %d: %v", outcome, told)
+			}
+			m, ok, err := w.Try()
+			if got := show(decode(t, m).Events); !ok || err != nil || got != "+b=1 +a=2" {
+				t.Errorf("told %q, %v", got, err)
+			}
+		}
+		f.store.Put("c", "1")
+		f.store.Put("b", "2")
+		synctest.Wait()
+		if wantTold(t, latest, "+c=1 ~b=2") != wantTold(t, twin, "+c=1 ~b=2") {
+			t.Error("of different keys there is nothing to merge, and two have a message each")
+		}
+	})
+}
+
+// What the log does not have is elsewhere, and so is what a watcher of every event
+// cannot be told.
+func TestWhatTheLogDoesNotHaveIsElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{feedBytes: 1 << 10})
+		synctest.Wait()
+		w := f.asked(t, dispatch.Interest{}, dispatch.Options{})
+		for i := range 100 {
+			f.store.Put(object.Key(fmt.Sprint("key ", i)), strings.Repeat("x", 100))
+		}
+		synctest.Wait()
+		if _, outcome := w.Poll(); outcome != dispatch.Elsewhere {
+			t.Fatalf("the outcome is %d", outcome)
+		}
+		events := 0
+		for {
+			m, ok, err := w.Try()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !ok {
+				break
+			}
+			events += m.Count
+		}
+		if events != 100 {
+			t.Errorf("told of %d events", events)
+		}
+		f.store.Put("key", "1")
+		synctest.Wait()
+		wantTold(t, w, "+key=1")
+
+		strict := f.asked(t, dispatch.Interest{}, dispatch.Options{EveryEvent: true})
+		f.store.Change(func() { f.store.Quiet = true })
+		f.store.Put("key", "2")
+		at := f.store.Put("key", "3")
+		f.store.Change(func() { f.store.Compacted, f.store.Quiet = at, false })
+		time.Sleep(time.Minute)
+		if told, outcome := strict.Poll(); outcome != dispatch.Elsewhere {
+			t.Errorf("the outcome is %d: %+v", outcome, told)
+		}
+		var lost *dispatch.LostError
+		if _, _, err := strict.Try(); !errors.As(err, &lost) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// An event costs no memory for each of its watchers: neither when it is dispatched and
+// they are woken, nor when they are told.
+func TestAWatcherThatSharesCostsNoMemoryForAnEvent(t *testing.T) {
+	for name, events := range map[string]int{"one event": 1, "many events": 100} {
+		t.Run(name, func(t *testing.T) {
+			allocations := func(watchers int) float64 {
+				f := startDispatching(t, limits{})
+				crowd := f.gather(t, watchers, dispatch.Interest{}, everyDelivery...)
+				writes := map[object.Key][]byte{}
+				for i := range events {
+					writes[object.Key(fmt.Sprint("key ", i))] = []byte("value")
+				}
+				return testing.AllocsPerRun(20, func() {
+					crowd.after(func() { f.store.Commit(writes) })
+					for _, w := range crowd.watchers {
+						pollOne(t, w)
+					}
+				})
+			}
+			const few, many = 10, 1000
+			if a, b := allocations(few), allocations(many); b > a+few {
+				t.Errorf("%v allocations for %d watchers, %v for %d", a, few, b, many)
+			}
+		})
+	}
+}

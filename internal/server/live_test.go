@@ -1,0 +1,144 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"runtime"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
+
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/cacher/cachertest"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/lane"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/wire"
+)
+
+// audience are watches that are told what happens to one store, by one worker. In the
+// place of gRPC, whose own memory would be counted with ours, is what notes the messages.
+type audience struct {
+	store *cachertest.Memory
+	told  sync.WaitGroup
+
+	parcels map[*parcel]int // what was sent since it was emptied, of the one worker
+	flights int             // messages that were sent with a flight
+}
+
+// seat is where a watch of the audience sends to.
+type seat struct {
+	grpc.ServerStream
+	audience *audience
+}
+
+// SendMsg implements [grpc.ServerStream].
+func (s *seat) SendMsg(m any) error {
+	switch m := m.(type) {
+	case *parcel:
+		s.audience.parcels[m]++
+	case encoded:
+		s.audience.flights++
+		mem.BufferSlice(m).Free()
+	}
+	s.audience.told.Done()
+	return nil
+}
+
+func seated(t *testing.T, watches int) *audience {
+	t.Helper()
+	codec, err := object.CodecByName("raw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &audience{store: cachertest.NewMemory(), parcels: map[*parcel]int{}}
+	c := cacher.New(cacher.Config{Resource: "r", Store: a.store, Codec: codec, Seal: wire.Seal, Log: slog.New(slog.DiscardHandler)})
+	d := dispatch.New(dispatch.Config{Source: c, Encoder: wire.Encoder{}})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { c.Run(ctx) })
+	running.Go(func() { d.Run(ctx) })
+	workers := lane.Start(1)
+	t.Cleanup(func() {
+		workers.Stop()
+		cancel()
+		running.Wait()
+	})
+	<-c.Ready()
+	for d.Stats().Through.Revision == 0 {
+		runtime.Gosched()
+	}
+	begin, counts := dispatch.FromNow(c.State().Position()), &tally{}
+	var on *lane.Lane
+	for i := range watches {
+		if i%100 == 0 {
+			on = workers.Lane()
+		}
+		w := &watching{}
+		w.outlet = outlet{stream: &seat{audience: a}, session: &w.session, tally: counts}
+		w.live.init(on, w)
+		w.live.Watcher = d.Watch(dispatch.Interest{}, begin, dispatch.Options{Wake: w.live.task.Ready, Latest: i%2 == 0})
+		t.Cleanup(w.live.Close)
+		for ok := true; ok; {
+			if _, ok, err = w.live.next(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.live.begin()
+		w.live.task.Ready()
+	}
+	// That all of them have looked is known when all were told something.
+	a.after(watches, func() { a.store.Put("key", "first") })
+	clear(a.parcels)
+	return a
+}
+
+// after returns when so many messages were sent after something was done.
+func (a *audience) after(messages int, do func()) {
+	a.told.Add(messages)
+	do()
+	a.told.Wait()
+}
+
+// A message is made into what is sent once, however many watches are told it.
+func TestAnEventIsOneParcel(t *testing.T) {
+	const watches, events = 1000, 20
+	a := seated(t, watches)
+	for range events {
+		a.after(watches, func() { a.store.Put("key", "value") })
+	}
+	sent := a.flights
+	for p, n := range a.parcels {
+		if sent += n; p.size == 0 {
+			t.Error("a parcel is empty")
+		}
+	}
+	if len(a.parcels) != events || sent < watches*events {
+		t.Errorf("%d events were %d parcels, sent %d times", events, len(a.parcels), sent)
+	}
+}
+
+// To tell a watch of an event costs no memory of ours, but now and then that which finds
+// out what was written.
+func TestTellingAllocatesNothingForEachWatch(t *testing.T) {
+	const few, many, runs = 10, 1000, 100
+	allocations := func(watches int) (allocated float64, flights int) {
+		a := seated(t, watches)
+		before := a.flights
+		allocated = testing.AllocsPerRun(runs, func() {
+			a.after(watches, func() { a.store.Put("key", "value") })
+		})
+		return allocated, (a.flights - before) / runs
+	}
+	least, _ := allocations(few)
+	most, flights := allocations(many)
+	if flights == 0 || flights > many/20 {
+		t.Errorf("of %d messages %d have a flight", many, flights)
+	}
+	// A message with a flight is a list of pieces, which is handed over by its address.
+	if more := most - least - 2*float64(flights); more > few {
+		t.Errorf("%v allocations for %d watches, %v for %d", least, few, most, many)
+	}
+}
