@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
@@ -140,5 +141,48 @@ func TestTellingAllocatesNothingForEachWatch(t *testing.T) {
 	// A message with a flight is a list of pieces, which is handed over by its address.
 	if more := most - least - 2*float64(flights); more > few {
 		t.Errorf("%v allocations for %d watches, %v for %d", least, few, most, many)
+	}
+}
+
+// Who waits for a flight is told when it is over, also if that was at the moment at which
+// it looked; and who does not wait is not.
+func TestNoLandingIsMissed(t *testing.T) {
+	workers := lane.Start(1)
+	t.Cleanup(workers.Stop)
+	on := workers.Lane()
+	ran := make(chan struct{}, 10)
+	l := &live{}
+	l.flight.init(l.landed)
+	l.task = on.Task(func(time.Time) { ran <- struct{}{} })
+	runs := func() int {
+		done := make(chan struct{})
+		last := on.Task(func(time.Time) { close(done) })
+		last.Ready()
+		<-done
+		n := len(ran)
+		for range n {
+			<-ran
+		}
+		return n
+	}
+	l.flight.Ref()
+	l.flight.Free()
+	if n := runs(); n != 0 {
+		t.Errorf("nobody waits, and it has run %d times", n)
+	}
+	l.afterFlight()
+	if n := runs(); n != 1 {
+		t.Errorf("the flight was over, and it has run %d times", n)
+	}
+	l.flight.Ref()
+	l.flight.Ref()
+	l.afterFlight()
+	l.flight.Free()
+	if n := runs(); n != 0 {
+		t.Errorf("a message is on its way, and it has run %d times", n)
+	}
+	l.flight.Free()
+	if n := runs(); n != 1 {
+		t.Errorf("the flight is over, and it has run %d times", n)
 	}
 }
