@@ -76,13 +76,35 @@ test-browser: ## Test the status page in a browser
 screenshots: ## Make the pictures of the status page in docs/images
 	FANOUTD_TEST_BROWSER=1 FANOUTD_SCREENSHOTS=$(CURDIR)/docs/images go test -count 1 -run TestScreenshots ./test/browser
 
-# test/packaging/install installs systemd's own checker where it is missing.
+# test/packaging/install installs the checkers of systemd and Prometheus where they are missing.
 .PHONY: test-packaging
 test-packaging: ## Test the binaries that are released and the files of deploy/
 	cd test/packaging && go test -count 1 -timeout 9m ./...
 
+# A module of its own, so that those who are measured beside us are no part of us.
+.PHONY: test-bench
+test-bench: ## Test the program that measures, with a small run of everything it measures
+	cd bench && go test -count 1 -parallel 4 -timeout 9m ./...
+
+# Where the program that measures is built, and what it writes down.
+BENCH := bench/bin
+
+.PHONY: bench-program
+bench-program:
+	cd bench && go build -trimpath -o bin/fanoutbench ./cmd/fanoutbench
+
 .PHONY: bench
-bench: ## Run the micro-benchmarks
+bench: bench-program ## Measure fanoutd beside others, and write docs/benchmarks.md anew
+	rm -f $(BENCH)/short.jsonl
+	$(BENCH)/fanoutbench suite short --source . --duration 1500ms --output $(BENCH)/short.jsonl --document docs/benchmarks.md
+
+.PHONY: bench-full
+bench-full: bench-program ## The same with everything, which takes hours
+	rm -f $(BENCH)/full.jsonl
+	$(BENCH)/fanoutbench suite full --source . --duration 10s --output $(BENCH)/full.jsonl --document docs/benchmarks.md --command 'make bench-full'
+
+.PHONY: bench-micro
+bench-micro: ## Run the micro-benchmarks
 	go test -run '^$$' -bench . $(PACKAGES)
 
 .PHONY: import-speed
@@ -142,6 +164,7 @@ lint-go:
 	go vet $(PACKAGES)
 	cd test/robustness && go vet ./...
 	cd test/packaging && go mod tidy -diff && go vet ./...
+	cd bench && go mod tidy -diff && go vet ./... && go tool -modfile=../tools/go.mod staticcheck ./...
 	$(TOOL) staticcheck $(PACKAGES)
 	@fixes=$$(go fix -diff $(PACKAGES) 2>&1) || true; \
 	if [ -n "$$fixes" ]; then echo "$$fixes"; echo "run go fix ./..."; exit 1; fi
@@ -184,4 +207,4 @@ vulncheck: ## Look for known vulnerabilities (needs the vulnerability database)
 
 .PHONY: clean
 clean: ## Remove what was built
-	rm -rf bin $(DIST)
+	rm -rf bin $(DIST) $(BENCH)

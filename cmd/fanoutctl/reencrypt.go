@@ -27,8 +27,9 @@ switched on or off, on all servers.
 
 Whoever watches is told of each object that is stored anew as modified, with the same
 value. What others write meanwhile is not touched. Ctrl-C lets the server finish what is
-under way. Of several servers, all must encrypt with the same key. What is done is not done again: the same command goes on where the last one
-was, and does nothing where there is nothing to do.`,
+under way. Of several servers, all must encrypt with the same key. What is done is not
+done again: the same command goes on where the last one was, and does nothing where
+there is nothing to do.`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: t.completeResources,
 		RunE: func(cmd *cobra.Command, args []string) error {

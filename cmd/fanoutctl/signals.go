@@ -11,9 +11,9 @@ import (
 // errInterrupted is why the context of a command ends when somebody stops it.
 var errInterrupted = errors.New("interrupted")
 
-// stopper stops a command when the process gets SIGINT or SIGTERM. The first of them
-// lets the command finish what it is doing, the second ends it. While an editor has the
-// terminal, Ctrl-C is for the editor, and nothing ends this command before it.
+// stopper stops a command when the process gets SIGINT, SIGTERM or SIGHUP. The first of
+// them lets the command finish what it is doing, the second ends it. While an editor has
+// the terminal, Ctrl-C is for the editor, and nothing ends this command before it.
 type stopper struct {
 	signals chan os.Signal
 	turns   chan turn
@@ -36,6 +36,9 @@ func stoppable() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	stopping = newStopper(func() { cancel(errInterrupted) }, func() { os.Exit(exitInterrupted) })
 	signal.Notify(stopping.signals, syscall.SIGINT, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		signal.Notify(stopping.signals, syscall.SIGHUP)
+	}
 	go stopping.run()
 	return ctx
 }

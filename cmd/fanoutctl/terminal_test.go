@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -209,12 +210,7 @@ func TestTop(t *testing.T) {
 
 	c.press("q")
 	c.ends(exitOK)
-	// The screen that was there is back, and the cursor can be seen.
-	for _, pair := range [][2]string{{"\x1b[?1049h", "\x1b[?1049l"}, {"\x1b[?25l", "\x1b[?25h"}} {
-		if shown := c.bytes(); !strings.Contains(shown, pair[0]) || strings.LastIndex(shown, pair[1]) < strings.LastIndex(shown, pair[0]) {
-			t.Errorf("%q is not undone: %q", pair[0], shown)
-		}
-	}
+	c.wantRestored()
 	again := inTerminal(t, address, 120, nil, "top")
 	again.await(`q ends`)
 	again.press("\x03")
@@ -222,6 +218,66 @@ func TestTop(t *testing.T) {
 	// A watch that is stopped has not failed either.
 	w.press("\x03")
 	w.ends(exitOK)
+}
+
+// wantRestored checks that the screen that was there is back, and that the cursor can be
+// seen.
+func (c *terminal) wantRestored() {
+	c.t.Helper()
+	for _, pair := range [][2]string{{"\x1b[?1049h", "\x1b[?1049l"}, {"\x1b[?25l", "\x1b[?25h"}} {
+		if shown := c.bytes(); !strings.Contains(shown, pair[0]) || strings.LastIndex(shown, pair[1]) < strings.LastIndex(shown, pair[0]) {
+			c.t.Errorf("%q is not undone: %q", pair[0], shown)
+		}
+	}
+}
+
+// Whoever ends top from outside gets the terminal back as it was.
+func TestTopIsStopped(t *testing.T) {
+	address := server(t, "config")
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+		c := inTerminal(t, address, 120, nil, "top")
+		c.await(`q ends`)
+		if err := c.cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		c.ends(exitOK)
+		c.wantRestored()
+	}
+}
+
+// What was started by nohup goes on when the terminal is gone.
+func TestSIGHUPThatIsIgnoredStaysIgnored(t *testing.T) {
+	address := server(t, "config")
+	cmd := exec.Command("sh", "-c", `trap '' HUP; exec fanoutctl watch config`)
+	cmd.Env = append(os.Environ(), "FANOUTCTL_SERVER="+address, "HOME="+t.TempDir())
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	lines := bufio.NewScanner(out)
+	awaitLine := func(part string) {
+		t.Helper()
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), part) {
+				return
+			}
+		}
+		t.Fatalf("it has ended and not shown %q", part)
+	}
+	plainly(t, address, nil, "put", "config", "first", "1")
+	awaitLine("first")
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	plainly(t, address, nil, "put", "config", "second", "2")
+	awaitLine("second")
 }
 
 // A server that does not answer is shown as such.

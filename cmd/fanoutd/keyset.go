@@ -178,12 +178,17 @@ func createFile(path string, content []byte) error {
 
 // changeFile replaces a file at once by what is made of it. It keeps its owner, its group
 // and its permissions, but those that others have: a server that reads it as one of its
-// group still has to.
-func changeFile(path string, change func([]byte) ([]byte, error)) error {
-	path, err := filepath.EvalSymlinks(path)
+// group still has to. Those who do so at the same time do so one after the other.
+func changeFile(path string, change func([]byte) ([]byte, error)) (err error) {
+	path, err = filepath.EvalSymlinks(path)
 	if err != nil {
 		return fmt.Errorf("read the keyset: %w", err)
 	}
+	unlock, err := lockFolder(filepath.Dir(path))
+	if err != nil {
+		return fmt.Errorf("change the keyset: %w", err)
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("read the keyset: %w", err)

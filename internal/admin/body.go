@@ -12,6 +12,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"google.golang.org/grpc/status"
+
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
@@ -26,7 +28,9 @@ const (
 
 // bodies sees to it that a request brings what it should and nothing that would be
 // ignored: a condition in the wrong place must not make a write unconditional.
-func bodies(next http.Handler) http.Handler {
+//
+// Who sends a body is known before it is read, and it takes room until it is answered.
+func (c Config) bodies(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !utf8.ValidString(r.URL.Path) {
 			refuseField(w, http.StatusBadRequest, "", "the path is not UTF-8")
@@ -46,6 +50,12 @@ func bodies(next http.Handler) http.Handler {
 			refuseQuery(w, r, "there must be no parameters: what they say belongs into the body")
 			return
 		}
+		done, err := c.receive(r)
+		if err != nil {
+			refuseWith(w, status.Convert(err))
+			return
+		}
+		defer done()
 		body, err := read(w, r)
 		switch {
 		case isTooLarge(err):
@@ -62,6 +72,21 @@ func bodies(next http.Handler) http.Handler {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		next.ServeHTTP(w, r)
 	})
+}
+
+// heldTimes is how often a body is there, at most: as JSON, and as what it says.
+const heldTimes = 2
+
+// receive asks whether the body may be read.
+func (c Config) receive(r *http.Request) (done func(), err error) {
+	size := r.ContentLength
+	if size < 0 {
+		size = maxBodyBytes // nobody knows
+	}
+	if c.Receive == nil || size == 0 || size > maxBodyBytes {
+		return func() {}, nil // nothing is read
+	}
+	return c.Receive(asOfGRPC(r), r.Method+" "+r.URL.Path, certificateOf(r), r.Header.Values("Authorization"), heldTimes*size)
 }
 
 // faultOf says what is wrong with a body, and nothing if it is as it should be. The

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"net/http"
 	"net/http/pprof"
 	"strings"
@@ -8,6 +9,8 @@ import (
 	"google.golang.org/grpc"
 	channelz "google.golang.org/grpc/channelz/service"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 )
@@ -44,19 +47,39 @@ func (c Config) forOperators(served http.Handler) http.Handler {
 		return served
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := c.Operator(r.Context(), certificateOf(r), r.Header.Values("Authorization"))
-		if err == nil {
-			served.ServeHTTP(w, r)
+		err := c.Operator(asOfGRPC(r), r.Method+" "+r.URL.Path, certificateOf(r), r.Header.Values("Authorization"))
+		if err != nil {
+			refuseWith(w, status.Convert(err))
 			return
 		}
-		st := status.Convert(err)
-		if st.Code() == codes.Unauthenticated {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-		}
-		setRetryAfter(w.Header(), st)
-		answerRefusal(w, httpStatus(st), st)
+		served.ServeHTTP(w, r)
 	})
 }
+
+// refuseWith refuses a request with a status of the server.
+func refuseWith(w http.ResponseWriter, st *status.Status) {
+	if st.Code() == codes.Unauthenticated {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	setRetryAfter(w.Header(), st)
+	answerRefusal(w, httpStatus(st), st)
+}
+
+// asOfGRPC returns the context of a request with what that of a request of gRPC says of
+// the client: where it is and what it says it is.
+func asOfGRPC(r *http.Request) context.Context {
+	ctx := metadata.NewIncomingContext(r.Context(), metadata.Pairs("user-agent", r.UserAgent()))
+	return peer.NewContext(ctx, &peer.Peer{Addr: clientAddr(r.RemoteAddr)})
+}
+
+// clientAddr is the address of a client with its port.
+type clientAddr string
+
+// Network implements [net.Addr].
+func (clientAddr) Network() string { return "tcp" }
+
+// String implements [net.Addr].
+func (a clientAddr) String() string { return string(a) }
 
 // pprofs serves Go's profiles. A profile takes as long as it is asked to, 30 seconds by
 // default; this server has no limit for writing an answer.

@@ -114,7 +114,7 @@ func TestProbes(t *testing.T) {
 // nothing else does.
 func TestOperatorsPassOnePlace(t *testing.T) {
 	t.Parallel()
-	locked := func(context.Context, *x509.Certificate, []string) error {
+	locked := func(context.Context, string, *x509.Certificate, []string) error {
 		return status.Error(codes.Unauthenticated, "who are you?")
 	}
 	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") })

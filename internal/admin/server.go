@@ -41,10 +41,17 @@ type Config struct {
 	Profiles bool
 
 	// Operator, if set, is asked about everybody who wants to see what only operators
-	// are to see: metrics, profiles and channelz; see operators.go. It is shown the
-	// certificate of the client (nil: none) and the Authorization headers, and returns
-	// the status with which the request is refused, or nil.
-	Operator func(ctx context.Context, certificate *x509.Certificate, authorization []string) error
+	// are to see: metrics, profiles and channelz; see operators.go. It is told what they
+	// want, as in "GET /metrics", is shown the certificate of the client (nil: none) and
+	// the Authorization headers, and returns the status with which the request is refused,
+	// or nil. The context has the address of the client and its user-agent where that of
+	// a request of gRPC has them.
+	Operator func(ctx context.Context, what string, certificate *x509.Certificate, authorization []string) error
+
+	// Receive, if set, is asked in the same way before the body of a request is read,
+	// which will take so many bytes of memory. It returns what is called when the memory
+	// is free again.
+	Receive func(ctx context.Context, what string, certificate *x509.Certificate, authorization []string, bytes int64) (done func(), err error)
 
 	Log *slog.Logger
 }
@@ -56,12 +63,12 @@ type Server struct {
 	maxAge   time.Duration // of a connection with TLS
 }
 
-// How long clients may take, and how much they may send. Responses may take as long
-// as they like, because watches do; a client that has gone without a word is found
-// by TCP.
+// How long clients may take, and how much they may send. Watches may take as long as
+// they like; a client that has gone without a word is found by TCP.
 const (
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
+	answerTimeout     = time.Minute // for what is no watch, which is a few MiB at most
 	maxHeaderBytes    = 64 << 10
 )
 
@@ -158,7 +165,7 @@ func newHandler(cfg Config, channelz http.Handler) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the status page: %w", err)
 	}
-	next := statusPage(files, pages(description, bodies(headers(streams(shown(api))))))
+	next := statusPage(files, pages(description, cfg.bodies(headers(streams(answerTimeout, shown(api))))))
 	return guard(cfg.Hosts, probes(cfg.Conn, operators(cfg, channelz, next))), nil
 }
 

@@ -73,14 +73,17 @@ func newLines() *lines {
 }
 
 // StreamContentType implements runtime.StreamContentType.
-func (*lines) StreamContentType(any) string { return "application/x-ndjson" }
+func (*lines) StreamContentType(any) string { return streamType }
 
-// streams prepares for responses that may go on for hours.
-func streams(next http.Handler) http.Handler {
+const streamType = "application/x-ndjson"
+
+// streams prepares for responses that may go on for hours. Others have to be read in
+// time.
+func streams(timeout time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, gone := context.WithCancel(r.Context())
 		defer gone()
-		s := &sink{ResponseWriter: w, gone: gone}
+		s := &sink{ResponseWriter: w, timeout: timeout, gone: gone}
 		next.ServeHTTP(s, r.WithContext(context.WithValue(ctx, sinkKey{}, s)))
 	})
 }
@@ -88,8 +91,10 @@ func streams(next http.Handler) http.Handler {
 // sink is where a response goes.
 type sink struct {
 	http.ResponseWriter
-	gone   func()         // ends the request
-	failed *status.Status // with what a stream ends, once that is known
+	timeout time.Duration  // for what is no stream
+	begun   bool           // something was written
+	gone    func()         // ends the request
+	failed  *status.Status // with what a stream ends, once that is known
 }
 
 type sinkKey struct{}
@@ -113,6 +118,11 @@ func (s *sink) WriteHeader(httpCode int) {
 // Write ends the request when its client has gone. That is no error, and the gateway
 // would log it as one.
 func (s *sink) Write(b []byte) (int, error) {
+	if !s.begun && s.Header().Get("Content-Type") != streamType {
+		// Where there is no deadline to set, there is no network.
+		_ = http.NewResponseController(s.ResponseWriter).SetWriteDeadline(time.Now().Add(s.timeout))
+	}
+	s.begun = true
 	if _, err := s.ResponseWriter.Write(b); err != nil {
 		s.gone()
 	}

@@ -49,6 +49,9 @@ func (a *App) Run(ctx context.Context) error {
 		Log:            a.log,
 	})
 	measured.Follow(srv, a.resources, a.store, a.audit)
+	if a.security.certificates != nil {
+		measured.FollowCertificate(a.security.certificates.Shown)
+	}
 	web, err := a.web(srv, measured.Handler())
 	if err != nil {
 		srv.Stop(ctx)

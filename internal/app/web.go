@@ -28,8 +28,8 @@ func (a *App) web(srv *server.Server, metrics http.Handler) (*web, error) {
 	}
 	s, err := admin.New(admin.Config{
 		Conn: conn, Hosts: a.cfg.AdminHosts, Metrics: metrics, Profiles: a.cfg.Pprof,
-		Operator: srv.Operator,
-		TLS:      a.security.tls("h2", "http/1.1"), Log: a.log,
+		Operator: srv.Operator, Receive: srv.Receive,
+		TLS: a.security.tls("h2", "http/1.1"), Log: a.log,
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make the server of HTTP: %w", err), conn.Close())

@@ -43,6 +43,7 @@ type Log struct {
 
 	written, lost atomic.Int64
 	missing       atomic.Int64 // of the lost ones: those that no record has told of
+	leftOut       atomic.Int64 // those left out that no record has told of
 	failing       bool         // the last write has failed; belongs to the goroutine that writes
 }
 
@@ -90,6 +91,10 @@ func (l *Log) Write(r *Record) {
 	}
 }
 
+// LeaveOut counts something that is not worth a record of its own. The next record tells
+// how many there were.
+func (l *Log) LeaveOut() { l.leftOut.Add(1) }
+
 // Close returns when everything that was recorded has been written.
 func (l *Log) Close() error {
 	l.mu.Lock()
@@ -122,9 +127,12 @@ func (l *Log) run() {
 func (l *Log) write(r *Record) {
 	line := slog.NewRecord(r.Time, slog.LevelInfo, string(r.Kind), 0)
 	line.AddAttrs(r.attributes()...)
-	missing := l.missing.Load()
+	missing, leftOut := l.missing.Load(), l.leftOut.Load()
 	if missing > 0 {
 		line.AddAttrs(slog.Int64("missing", missing))
+	}
+	if leftOut > 0 {
+		line.AddAttrs(slog.Int64("left_out", leftOut))
 	}
 	ctx := context.Background() // that of the request is over
 	if err := l.handler.Handle(ctx, line); err != nil {
@@ -137,6 +145,7 @@ func (l *Log) write(r *Record) {
 	}
 	l.written.Add(1)
 	l.missing.Add(-missing)
+	l.leftOut.Add(-leftOut)
 	if l.failing {
 		l.failing = false
 		l.log.Warn("the audit log can be written again", "missing", missing)

@@ -11,7 +11,7 @@ type Kind string
 // The kinds.
 const (
 	Write  Kind = "write"  // somebody has written, or has tried to
-	Denied Kind = "denied" // somebody may not do what they wanted, or has not shown who they are
+	Denied Kind = "denied" // somebody may not do what they wanted, or has not shown who they are, or nobody has looked
 	Admin  Kind = "admin"  // somebody has acted as an operator
 )
 
@@ -19,7 +19,7 @@ const (
 type Record struct {
 	Time           time.Time // when the request was over; default: now
 	Kind           Kind
-	Method         string   // as in fanout.v1.StoreService/Put
+	Method         string   // as in fanout.v1.StoreService/Put, or GET /metrics
 	Identity       string   // who has asked; empty: nobody knows
 	Authentication string   // how that was shown
 	Peer           string   // the address
@@ -31,6 +31,19 @@ type Record struct {
 	Revision       int64    // of the write
 	Code           string   // with which the request has ended, as in OK
 	Reason         string   // of the refusal
+}
+
+// Size returns about how many bytes the record takes.
+func (r *Record) Size() int {
+	const names = 200 // of what there is, and what has the same length always
+	size := names
+	for _, text := range []string{r.Method, r.Identity, r.Authentication, r.Peer, r.UserAgent, r.Resource, r.Watcher, r.Code, r.Reason} {
+		size += len(text)
+	}
+	for _, key := range r.Keys {
+		size += len(`"",`) + len(key)
+	}
+	return size
 }
 
 func (r *Record) attributes() []slog.Attr {

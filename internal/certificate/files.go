@@ -85,6 +85,9 @@ func (f *Files) useAuthorities(content []byte) error {
 	return nil
 }
 
+// Shown returns the certificate that new connections are shown.
+func (f *Files) Shown() *x509.Certificate { return f.pair.Load().Leaf }
+
 // Run follows the files until ctx is done.
 func (f *Files) Run(ctx context.Context) {
 	var running sync.WaitGroup

@@ -69,6 +69,19 @@ f:8:5: there is no value`
 }
 
 // What a resource leaves out depends on what it says.
+// A star that is not meant for an alias is the most common mistake.
+func TestAStarWithoutQuotes(t *testing.T) {
+	for text, want := range map[string]string{
+		"listen: *:7420": `f:1:10: could not find alias ":7420"; write what begins with "*" in quotes`,
+		"listen: *":      `f:1:9: undefined alias name; write what begins with "*" in quotes`,
+		"listen: @x":     `f:1:9: '@' is a reserved character`,
+	} {
+		if _, problems := read(t, text); problems != want {
+			t.Errorf("%s: got\n%s\nwant\n%s", text, problems, want)
+		}
+	}
+}
+
 func TestDefaultsOfResources(t *testing.T) {
 	for text, want := range map[string]func(*config.Resource){
 		"{name: a}":                                func(*config.Resource) {},

@@ -126,7 +126,11 @@ func (f *File) problem(err error) Problems {
 	if t, ok := errors.AsType[*yaml.TypeError](err); ok {
 		message = "must be " + kindName(t.DstType) + ", not " + t.Token.Value
 	}
-	return Problems{{Origin: f.position(yamlErr.GetToken()), Message: message}}
+	at := yamlErr.GetToken()
+	if at != nil && (at.Type == token.AliasType || at.Prev != nil && at.Prev.Type == token.AliasType) {
+		message += `; write what begins with "*" in quotes`
+	}
+	return Problems{{Origin: f.position(at), Message: message}}
 }
 
 func kindName(t reflect.Type) string {

@@ -7,8 +7,8 @@ import (
 )
 
 // clock says when a watcher has to speak though nothing happens, and when to be
-// silent though something does. A watcher whose options want neither never looks
-// at it.
+// silent though something does. It is told the time, which it costs more to find out
+// than all that it does.
 type clock struct {
 	timer *time.Timer // wakes the watcher; nil until there is something to wait for
 	rings time.Time   // when it does; zero: it does not
@@ -26,20 +26,20 @@ const (
 	farewell        // the watch is about to end
 )
 
-func (c *clock) due(o *Options) reason {
+func (c *clock) due(o *Options, now time.Time) reason {
 	switch {
-	case !o.LastBookmark.IsZero() && !c.last && !time.Now().Before(o.LastBookmark):
+	case !o.LastBookmark.IsZero() && !c.last && !now.Before(o.LastBookmark):
 		return farewell
-	case o.BookmarkInterval > 0 && time.Since(c.spoke) >= o.BookmarkInterval:
+	case o.BookmarkInterval > 0 && now.Sub(c.spoke) >= o.BookmarkInterval:
 		return silence
 	}
 	return notDue
 }
 
 // note takes down that a message is on its way.
-func (c *clock) note(o *Options, kind object.MessageKind) {
+func (c *clock) note(o *Options, kind object.MessageKind, now time.Time) {
 	if o.BookmarkInterval > 0 || o.BatchDelay > 0 {
-		c.spoke = time.Now()
+		c.spoke = now
 	}
 	if kind == object.Live {
 		c.live = c.spoke
@@ -48,7 +48,7 @@ func (c *clock) note(o *Options, kind object.MessageKind) {
 
 // hold reports whether live events have to wait. Then wake is called when they need
 // not any more.
-func (c *clock) hold(o *Options, wake func()) bool {
+func (c *clock) hold(o *Options, now time.Time, wake func()) bool {
 	if o.BatchDelay == 0 {
 		return false
 	}
@@ -56,15 +56,15 @@ func (c *clock) hold(o *Options, wake func()) bool {
 	if !o.LastBookmark.IsZero() && o.LastBookmark.Before(until) {
 		until = o.LastBookmark
 	}
-	if !time.Now().Before(until) {
+	if !now.Before(until) {
 		return false
 	}
-	c.set(until, wake)
+	c.set(until, now, wake)
 	return true
 }
 
 // alarm has wake called when the next bookmark is due.
-func (c *clock) alarm(o *Options, wake func()) {
+func (c *clock) alarm(o *Options, now time.Time, wake func()) {
 	var at time.Time
 	if o.BookmarkInterval > 0 {
 		at = c.spoke.Add(o.BookmarkInterval)
@@ -73,15 +73,14 @@ func (c *clock) alarm(o *Options, wake func()) {
 		at = o.LastBookmark
 	}
 	if !at.IsZero() {
-		c.set(at, wake)
+		c.set(at, now, wake)
 	}
 }
 
 // set has wake called at a time, or before that: a watcher that is told something all
 // the time would set its timer all the time, which costs more than to look once too
 // often.
-func (c *clock) set(at time.Time, wake func()) {
-	now := time.Now()
+func (c *clock) set(at, now time.Time, wake func()) {
 	if c.rings.After(now) && !c.rings.After(at) {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/cacher/cachertest"
@@ -50,7 +51,7 @@ func TestMessagesAreForgottenWithTheLog(t *testing.T) {
 		}
 		m.Put("a", "1")
 		synctest.Wait()
-		if _, outcome := watchers[0].Poll(); outcome != Told || kept() != 1 {
+		if _, outcome := watchers[0].Poll(time.Now()); outcome != Told || kept() != 1 {
 			t.Fatalf("outcome %d; %d messages are kept, want one", outcome, kept())
 		}
 		old := f.view.Load()

@@ -1,6 +1,10 @@
 package dispatch
 
-import "github.com/fanoutd/fanoutd/internal/object"
+import (
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
 
 // Outcome is what [Watcher.Poll] has found.
 type Outcome uint8
@@ -14,12 +18,12 @@ const (
 
 // Poll is [Watcher.Try] for those who serve many watchers in turn and must not keep the
 // others waiting: it says what can be said at once, which is what the log has, and that
-// nothing happens.
-func (w *Watcher) Poll() (*Telling, Outcome) {
+// nothing happens. It is told the time, as is Settle.
+func (w *Watcher) Poll(now time.Time) (*Telling, Outcome) {
 	if w.step != live {
 		return nil, Elsewhere
 	}
-	if w.clock.hold(&w.options, w.wake) {
+	if w.clock.hold(&w.options, now, w.wake) {
 		return nil, Nothing
 	}
 	for {
@@ -43,17 +47,17 @@ func (w *Watcher) Poll() (*Telling, Outcome) {
 			}
 			w.moved(t.end, through)
 			w.more = t.end.full
-			w.clock.note(&w.options, object.Live)
+			w.clock.note(&w.options, object.Live, now)
 			return t, Told
 		}
 		w.moved(cut{upto: w.cursor}, through)
 		w.more = false
-		if quiet, ok := w.bookmark(); ok {
-			w.clock.note(&w.options, object.Bookmark)
+		if quiet, ok := w.bookmark(now); ok {
+			w.clock.note(&w.options, object.Bookmark, now)
 			return &Telling{Message: quiet}, Told
 		}
 		if w.park() {
-			w.clock.alarm(&w.options, w.wake)
+			w.clock.alarm(&w.options, now, w.wake)
 			return nil, Nothing
 		}
 	}
@@ -87,10 +91,10 @@ func (w *Watcher) telling(v *view) *Telling {
 
 // Settle has the watcher woken when there is something to say after the message that
 // Poll has returned, and returns false if there is already.
-func (w *Watcher) Settle() bool {
+func (w *Watcher) Settle(now time.Time) bool {
 	if w.more || !w.park() {
 		return false
 	}
-	w.clock.alarm(&w.options, w.wake)
+	w.clock.alarm(&w.options, now, w.wake)
 	return true
 }

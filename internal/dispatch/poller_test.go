@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -72,7 +73,7 @@ func (p *poller) Next(ctx context.Context) (dispatch.Message, error) {
 
 // ask is what the worker does when it was woken.
 func (p *poller) ask() (*dispatch.Telling, bool) {
-	t, outcome := p.Poll()
+	t, outcome := p.Poll(time.Now())
 	switch outcome {
 	case dispatch.Nothing:
 		p.counts[nothing]++
@@ -82,7 +83,7 @@ func (p *poller) ask() (*dispatch.Telling, bool) {
 		p.worker = false
 		return nil, false
 	}
-	if p.Settle() {
+	if p.Settle(time.Now()) {
 		p.counts[told]++
 	} else {
 		p.counts[toldAndMore]++

@@ -51,11 +51,11 @@ func (c *crowd) after(do func()) {
 // pollOne returns what a watcher is told, who then has nothing else to say.
 func pollOne(t testing.TB, w *dispatch.Watcher) *dispatch.Telling {
 	t.Helper()
-	told, outcome := w.Poll()
+	told, outcome := w.Poll(time.Now())
 	if outcome != dispatch.Told {
 		t.Fatalf("the outcome is %d", outcome)
 	}
-	if !w.Settle() {
+	if !w.Settle(time.Now()) {
 		t.Fatal("there is more")
 	}
 	return told
@@ -161,21 +161,21 @@ func TestPartsAreShared(t *testing.T) {
 		synctest.Wait()
 		parts, events, latestEvents := 0, 0, 0
 		for {
-			part, outcome := every.Poll()
-			if same, _ := twin.Poll(); outcome != dispatch.Told || same != part {
+			part, outcome := every.Poll(time.Now())
+			if same, _ := twin.Poll(time.Now()); outcome != dispatch.Told || same != part {
 				t.Fatalf("part %d: outcome %d, and the twin is told another one", parts, outcome)
 			}
 			if parts == 0 {
-				if same, _ := latest.Poll(); same != part {
+				if same, _ := latest.Poll(time.Now()); same != part {
 					t.Error("who wants the latest is told another part")
 				}
 				latestEvents = part.Count
-				if _, outcome := latest.Poll(); outcome != dispatch.Elsewhere {
+				if _, outcome := latest.Poll(time.Now()); outcome != dispatch.Elsewhere {
 					t.Errorf("what comes behind the first part has the outcome %d", outcome)
 				}
 			}
 			parts, events = parts+1, events+part.Count
-			if settled := every.Settle(); settled == part.Header.Partial {
+			if settled := every.Settle(time.Now()); settled == part.Header.Partial {
 				t.Fatalf("part %d: partial is %v, settled %v", parts, part.Header.Partial, settled)
 			} else if settled {
 				break
@@ -213,7 +213,7 @@ func TestWhatIsToBeMergedIsElsewhere(t *testing.T) {
 		synctest.Wait()
 		wantTold(t, every, "+a=1 +b=1 ~a=2")
 		for _, w := range []*dispatch.Watcher{latest, twin} {
-			if told, outcome := w.Poll(); outcome != dispatch.Elsewhere {
+			if told, outcome := w.Poll(time.Now()); outcome != dispatch.Elsewhere {
 				t.Errorf("the outcome is %d: %v", outcome, told)
 			}
 			m, ok, err := w.Try()
@@ -241,7 +241,7 @@ func TestWhatTheLogDoesNotHaveIsElsewhere(t *testing.T) {
 			f.store.Put(object.Key(fmt.Sprint("key ", i)), strings.Repeat("x", 100))
 		}
 		synctest.Wait()
-		if _, outcome := w.Poll(); outcome != dispatch.Elsewhere {
+		if _, outcome := w.Poll(time.Now()); outcome != dispatch.Elsewhere {
 			t.Fatalf("the outcome is %d", outcome)
 		}
 		events := 0
@@ -268,7 +268,7 @@ func TestWhatTheLogDoesNotHaveIsElsewhere(t *testing.T) {
 		at := f.store.Put("key", "3")
 		f.store.Change(func() { f.store.Compacted, f.store.Quiet = at, false })
 		time.Sleep(time.Minute)
-		if told, outcome := strict.Poll(); outcome != dispatch.Elsewhere {
+		if told, outcome := strict.Poll(time.Now()); outcome != dispatch.Elsewhere {
 			t.Errorf("the outcome is %d: %+v", outcome, told)
 		}
 		var lost *dispatch.LostError

@@ -92,19 +92,20 @@ func (w *Watcher) Next(ctx context.Context) (Message, error) {
 // what it has to do itself. Errors are those of Next.
 func (w *Watcher) Try() (Message, bool, error) {
 	for {
-		if w.step == live && w.clock.hold(&w.options, w.wake) {
+		now := time.Now()
+		if w.step == live && w.clock.hold(&w.options, now, w.wake) {
 			return Message{}, false, nil
 		}
 		m, ok, err := w.poll()
 		if !ok && err == nil {
-			m, ok = w.bookmark()
+			m, ok = w.bookmark(now)
 		}
 		if ok || err != nil {
-			w.clock.note(&w.options, m.Header.Kind)
+			w.clock.note(&w.options, m.Header.Kind, now)
 			return m, ok, err
 		}
 		if w.park() {
-			w.clock.alarm(&w.options, w.wake)
+			w.clock.alarm(&w.options, now, w.wake)
 			return Message{}, false, nil
 		}
 	}
@@ -203,8 +204,8 @@ func (w *Watcher) message(kind object.MessageKind, b batch) Message {
 // bookmark says where the watcher is, if it is time to: everything up to there
 // that concerns it has been delivered. While the source does not hear of the
 // store, silence is the honest thing to say.
-func (w *Watcher) bookmark() (Message, bool) {
-	switch w.clock.due(&w.options) {
+func (w *Watcher) bookmark(now time.Time) (Message, bool) {
+	switch w.clock.due(&w.options, now) {
 	case notDue:
 		return Message{}, false
 	case farewell:
@@ -212,7 +213,7 @@ func (w *Watcher) bookmark() (Message, bool) {
 	case silence:
 		source := w.dispatcher.cfg.Source
 		if !source.Following() {
-			w.clock.spoke = time.Now()
+			w.clock.spoke = now
 			return Message{}, false
 		}
 		source.Advance() // the next one shall be newer

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"crypto/x509"
 	"log/slog"
 	"net/http"
 	"time"
@@ -55,6 +56,12 @@ func (m *Metrics) Follow(srv *server.Server, resources []server.Resource, st *st
 	// one that fails for the first time is unknown.
 	m.requests.InitializeMetrics(srv)
 	m.registry.MustRegister(newResourceCollector(resources), newWatchCollector(srv), newLimitCollector(srv, log), newStoreCollector(st))
+}
+
+// FollowCertificate adds what there is to say of the certificate that clients are shown.
+// It is called once, and not at all in plain text.
+func (m *Metrics) FollowCertificate(shown func() *x509.Certificate) {
+	m.registry.MustRegister(newCertificateCollector(shown))
 }
 
 // How many scrapes may go on at the same time, and how long one may take: there are

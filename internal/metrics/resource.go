@@ -32,13 +32,13 @@ func newResourceCollector(resources []server.Resource) *resourceCollector {
 	const r = "resource"
 	c.loaded = c.gauge("resource_loaded", "1 once the resource can be read.", r)
 	c.following = c.gauge("resource_following", "1 while the resource hears of etcd; 0 while what is served may be old.", r)
-	c.decodeFailures = c.counter("decode_failures_total", "Values in etcd that the codec could not decode, each key and revision once. They are served as they are.", r)
+	c.decodeFailures = c.counter("decode_failures_total", "Values in etcd that the codec could not decode, or that could not be decrypted, each key and revision once. The former are served as they are.", r)
 
 	c.leftOut = c.gauge("left_out_keys", "Keys in etcd that are left out because they are empty or not UTF-8. It ends at 1,000.", r)
 
 	c.revision = c.gauge("cacher_revision", "Revision of etcd up to which the cache has every change.", r)
 	c.lagRevisions = c.gauge("cacher_lag_revisions", "Revisions that etcd is ahead of the cache; those of other prefixes count, too, until etcd is asked for progress. Missing while etcd does not answer.", r)
-	c.lagSeconds = c.gauge("cacher_lag_seconds", "How old the cache may be at most: seconds since etcd has said anything, if only that there is nothing new.", r)
+	c.lagSeconds = c.gauge("cacher_lag_seconds", "Seconds since the watch of etcd has said anything, if only that there is nothing new. What it says may be old while cacher_lag_revisions is high.", r)
 	c.objects = c.gauge("cacher_objects", "Objects in the cache.", r)
 	c.undecryptable = c.gauge("cacher_undecryptable_objects", "Objects whose values cannot be decrypted with the keys that there are.", r)
 	c.tombstones = c.gauge("cacher_tombstones", "Deletions that are remembered.", r)

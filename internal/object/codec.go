@@ -1,6 +1,7 @@
 package object
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -159,9 +160,12 @@ func (c jsonCodec) Decode(stored []byte) (Content, error) {
 
 func isDocument(value []byte) bool { return json.Valid(value) && utf8.Valid(value) }
 
-func (jsonCodec) Encode(c Content) ([]byte, *ContentError) {
+func (codec jsonCodec) Encode(c Content) ([]byte, *ContentError) {
 	if !isDocument(c.Value) {
 		return nil, &ContentError{Field: "value", Reason: "is not a JSON document, which this resource requires"}
+	}
+	if err := cmp.Or(codec.schema.checkFields(c.Value), codec.schema.checkLabels(c.Value)); err != nil {
+		return nil, err
 	}
 	return encodePlain(c, ContentJSON)
 }

@@ -29,9 +29,14 @@ type envelopeCodec struct{ schema Schema }
 
 func (envelopeCodec) Name() string { return "object" }
 
-func (envelopeCodec) Encode(c Content) ([]byte, *ContentError) {
+func (codec envelopeCodec) Encode(c Content) ([]byte, *ContentError) {
 	if !utf8.ValidString(c.ContentType) {
 		return nil, &ContentError{Field: "content_type", Reason: "is not valid UTF-8"}
+	}
+	if codec.hasFields(c) {
+		if err := codec.schema.checkFields(c.Value); err != nil {
+			return nil, err
+		}
 	}
 	out := make([]byte, 0, len(envelopeMagic)+len(c.ContentType)+len(c.Value)+64*len(c.Labels)+16)
 	out = append(out, envelopeMagic...)
@@ -89,10 +94,15 @@ func (codec envelopeCodec) Decode(stored []byte) (Content, error) {
 	if err != nil {
 		return Content{}, fmt.Errorf("not an envelope: %w", err)
 	}
-	if len(codec.schema.Fields) > 0 && isJSON(c.ContentType) && isDocument(c.Value) {
+	if codec.hasFields(c) {
 		c.Fields = codec.schema.documentFields(c.Value)
 	}
 	return c, nil
+}
+
+// hasFields reports whether there can be fields in the value.
+func (codec envelopeCodec) hasFields(c Content) bool {
+	return len(codec.schema.Fields) > 0 && isJSON(c.ContentType) && isDocument(c.Value)
 }
 
 func decodeLabel(entry []byte) (name, value string, err error) {

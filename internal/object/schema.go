@@ -1,6 +1,7 @@
 package object
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -77,12 +78,8 @@ func (s Schema) documentFields(document []byte) []string {
 // documentLabels returns the labels in a JSON document: the members of an object
 // whose values are texts, numbers or booleans.
 func (s Schema) documentLabels(document []byte) map[string]string {
-	path := s.Labels
-	if path == "" {
-		path = DefaultLabelsPath
-	}
 	var labels map[string]string
-	gjson.GetBytes(document, path).ForEach(func(name, value gjson.Result) bool {
+	gjson.GetBytes(document, s.labelsPath()).ForEach(func(name, value gjson.Result) bool {
 		if name.Type != gjson.String { // an array
 			return false
 		}
@@ -96,6 +93,8 @@ func (s Schema) documentLabels(document []byte) map[string]string {
 	})
 	return labels
 }
+
+func (s Schema) labelsPath() string { return cmp.Or(s.Labels, DefaultLabelsPath) }
 
 // scalar returns a text, a number or a boolean as text.
 func scalar(r gjson.Result) (string, bool) {

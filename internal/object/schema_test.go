@@ -1,6 +1,8 @@
 package object_test
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -61,6 +63,38 @@ func TestFieldsAndLabelsOfDocuments(t *testing.T) {
 	got, err := elsewhere.Decode([]byte(`{"tags": {"a": "b"}, "metadata": {"labels": {"c": "d"}}}`))
 	if err != nil || len(got.Labels) != 1 || got.Labels["a"] != "b" {
 		t.Errorf("labels from another path: %v, %v", got.Labels, err)
+	}
+}
+
+// What a document is selected by stands in it once: who reads it sees the same.
+func TestDocumentsThatRepeatAMember(t *testing.T) {
+	schema := object.Schema{Labels: "meta.tags", Fields: []object.Field{{Name: "region", Path: "spec.region"}, {Name: "first", Path: "list.0.a"}}}
+	for document, refused := range map[string]struct{ json, object string }{
+		`{"spec": {"region": 1, "region": 2}}`:                {"region", "region"},
+		`{"spec": {"region": 1, "\u0072egion": 1}}`:           {"region", "region"},
+		`{"spec": 7, "spec": {"region": 2}}`:                  {"spec", "spec"},
+		`{"list": [{"a": 1, "a": 1}]}`:                        {"a", "a"},
+		`{"meta": {"tags": {"x": 1, "y": 2, "x": 1}}}`:        {"x", ""},
+		`{"meta": {"tags": {}, "tags": {"y": 2}}}`:            {"tags", ""},
+		`{"meta": 1, "meta": {}}`:                             {"meta", ""},
+		`{"a": 1, "a": 2, "spec": {"x": 1, "x": 2}}`:          {},
+		`{"list": [{"a": 1}, {"a": 1, "a": 2}], "spec": {}}`:  {},
+		`{"meta": {"tags": ["x", "x"]}, "region": 1}`:         {},
+		`{"meta": {"tags": {"x": {"b": 1, "b": 2}, "y": 1}}}`: {},
+		`[]`: {}, `7`: {}, `"spec"`: {}, `null`: {},
+	} {
+		for name, member := range map[string]string{"json": refused.json, "object": refused.object} {
+			_, err := schemaCodec(t, name, schema).Encode(object.Content{Value: []byte(document), ContentType: object.ContentJSON})
+			switch {
+			case member == "" && err != nil:
+				t.Errorf("%s: %s: %v", name, document, err)
+			case member != "" && (err == nil || err.Field != "value" || !strings.Contains(err.Reason, strconv.Quote(member))):
+				t.Errorf("%s: %s: %v, want a word about %q", name, document, err, member)
+			}
+		}
+	}
+	if _, err := schemaCodec(t, "object", schema).Encode(object.Content{Value: []byte(`{"spec":1,"spec":2}`), ContentType: object.ContentText}); err != nil {
+		t.Errorf("what is no document: %v", err)
 	}
 }
 

@@ -141,14 +141,25 @@ func (a *admin) watched(ctx context.Context, name string) ([]string, error) {
 	return []string{name}, err
 }
 
-// furthestBehind returns the sessions that are furthest behind in time.
+// furthestBehind returns the sessions that are furthest behind in time: before all
+// others those that have no position, because they have everything still to come. How
+// long that has been so nobody knows of a watch that was reset on the way.
 func (a *admin) furthestBehind(all []*session, most int) []*fanoutv1.WatcherStatus {
 	watchers := make([]*fanoutv1.WatcherStatus, len(all))
 	for i, s := range all {
 		watchers[i] = a.describe(s)
 	}
+	nowhere := func(w *fanoutv1.WatcherStatus) int {
+		if w.GetPosition().GetRevision() == 0 {
+			return 1
+		}
+		return 0
+	}
 	slices.SortStableFunc(watchers, func(x, y *fanoutv1.WatcherStatus) int {
-		return cmp.Compare(y.GetLag().AsDuration(), x.GetLag().AsDuration())
+		return cmp.Or(
+			cmp.Compare(nowhere(y), nowhere(x)),
+			cmp.Compare(y.GetLag().AsDuration(), x.GetLag().AsDuration()),
+		)
 	})
 	bytes := 0
 	for i, w := range watchers {

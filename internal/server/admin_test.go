@@ -356,6 +356,37 @@ func TestOperatorsSeeWhoIsStuck(t *testing.T) {
 	}
 }
 
+// A watch that is stuck in a RESET has everything still to come: it is further behind
+// than any other, though nobody knows by how much.
+func TestWhoIsStuckInAResetIsTheFurthestBehind(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	in.awaitLoaded(ctx, t)
+	large := strings.Repeat("x", 512<<10)
+	stuck := func(req *fanoutv1.WatchRequest, is func(*fanoutv1.WatcherStatus) bool) (id string) {
+		openRaw(ctx, t, in.address, req, 4<<10).attend()
+		for {
+			for _, w := range in.watchers(ctx, t, &fanoutv1.ListWatchersRequest{}).GetWatchers() {
+				if w.GetBlocked() && is(w) {
+					return w.GetId()
+				}
+			}
+			in.put(ctx, t, config, "a", large)
+		}
+	}
+	behind := stuck(&fanoutv1.WatchRequest{Resource: config, Begin: fromNow()}, func(w *fanoutv1.WatcherStatus) bool { return w.GetLag().AsDuration() > 0 })
+	for i := range 8 {
+		in.put(ctx, t, config, fmt.Sprint("b", i), large)
+	}
+	reset := stuck(&fanoutv1.WatchRequest{Resource: config}, func(w *fanoutv1.WatcherStatus) bool {
+		return w.GetState() == fanoutv1.WatcherStatus_STATE_CATCHING_UP && w.GetPosition().GetRevision() == 0
+	})
+	all := in.watchers(ctx, t, &fanoutv1.ListWatchersRequest{Order: fanoutv1.ListWatchersRequest_ORDER_LAG}).GetWatchers()
+	if len(all) != 2 || all[0].GetId() != reset || all[1].GetId() != behind {
+		t.Errorf("want %s, which is being reset, before %s, by lag: %v", reset, behind, all)
+	}
+}
+
 // end ends a watch.
 func (in *instance) end(ctx context.Context, t *testing.T, id string) {
 	t.Helper()

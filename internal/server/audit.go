@@ -20,26 +20,32 @@ const maxAuditKeys = 100
 // audited says what kind of request a finished one is for the audit log, and false if
 // it does not belong there: who may not do what it wanted, who has written, and who
 // has acted as an operator.
-func audited(fullMethod string, code codes.Code) (audit.Kind, bool) {
+func audited(fullMethod string, code codes.Code, reason Reason) (kind audit.Kind, ok bool) {
 	service, verb := path.Split(fullMethod)
 	switch {
 	case code == codes.Unauthenticated, code == codes.PermissionDenied:
 		return audit.Denied, true
 	case service == "/"+fanoutv1.StoreService_ServiceDesc.ServiceName+"/":
-		return audit.Write, true
-	case service == "/"+fanoutv1.AdminService_ServiceDesc.ServiceName+"/":
-		// Who looks changes nothing.
-		return audit.Admin, !strings.HasPrefix(verb, "List") && !strings.HasPrefix(verb, "Get")
+		kind = audit.Write
+	// Who looks changes nothing.
+	case service == "/"+fanoutv1.AdminService_ServiceDesc.ServiceName+"/" && !strings.HasPrefix(verb, "List") && !strings.HasPrefix(verb, "Get"):
+		kind = audit.Admin
+	default:
+		return "", false
 	}
-	return "", false
+	// These are given before anybody looks at what the caller may do.
+	switch reason {
+	case ReasonRateLimited, ReasonRequestTooLarge, ReasonTooManyRequests, ReasonIssuerUnavailable:
+		kind = audit.Denied
+	}
+	return kind, true
 }
 
 func (s *Server) auditCall(ctx context.Context, c *call, fullMethod string, err error) {
-	kind, ok := audited(fullMethod, status.Code(err))
-	if !ok || s.audit == nil {
+	r := s.record(ctx, c, fullMethod, err)
+	if r == nil {
 		return
 	}
-	r := s.record(ctx, c, kind, fullMethod, err)
 	r.Resource = c.resource
 	r.Keys, r.KeyCount = keysOf(c.request)
 	if one, ok := c.request.(*fanoutv1.EndWatcherRequest); ok {
@@ -48,23 +54,48 @@ func (s *Server) auditCall(ctx context.Context, c *call, fullMethod string, err 
 	if at, ok := c.answer.(interface{ GetRevision() int64 }); ok && err == nil {
 		r.Revision = at.GetRevision()
 	}
-	s.audit.Write(r)
+	s.write(r)
 }
 
-// record returns what is the same for all requests.
-func (s *Server) record(ctx context.Context, c *call, kind audit.Kind, fullMethod string, err error) *audit.Record {
-	st := status.Convert(err)
-	r := &audit.Record{
-		Kind: kind, Method: strings.TrimPrefix(fullMethod, "/"), Identity: c.identity.Name, Authentication: string(c.identity.Method),
-		Code: st.Code().String(),
+// auditOperator records that somebody was denied what is for operators.
+func (s *Server) auditOperator(ctx context.Context, c *call, what string, err error) {
+	if r := s.record(ctx, c, clip(what, maxEchoBytes), err); r != nil {
+		s.write(r)
 	}
-	r.Peer, r.UserAgent = caller(ctx)
+}
+
+// record returns what is the same for all requests, or nil for one that is not audited.
+func (s *Server) record(ctx context.Context, c *call, fullMethod string, err error) *audit.Record {
+	st := status.Convert(err)
+	var reason string
 	for _, detail := range st.Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok {
-			r.Reason = info.GetReason()
+			reason = info.GetReason()
 		}
 	}
+	kind, ok := audited(fullMethod, st.Code(), Reason(reason))
+	if !ok || s.audit == nil {
+		return nil
+	}
+	r := &audit.Record{
+		Kind: kind, Method: strings.TrimPrefix(fullMethod, "/"), Identity: c.identity.Name, Authentication: string(c.identity.Method),
+		Code: st.Code().String(), Reason: reason,
+	}
+	r.Peer, r.UserAgent = caller(ctx)
 	return r
+}
+
+// write has something recorded, or only counted if its client is denied too much.
+func (s *Server) write(r *audit.Record) {
+	who := client{name: r.Identity}
+	if r.Identity == "" {
+		who = clientAt(r.Peer)
+	}
+	if r.Kind == audit.Denied && !s.denials.recorded(who, r) {
+		s.audit.LeaveOut()
+		return
+	}
+	s.audit.Write(r)
 }
 
 // keysOf returns the keys that a request names, or the first of them, and how many

@@ -16,6 +16,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/audit"
+	"github.com/fanoutd/fanoutd/internal/server"
 )
 
 // auditFile is an audit log in a file.
@@ -129,6 +130,31 @@ func TestWritesAndActsOfOperatorsAreAudited(t *testing.T) {
 	}
 }
 
+// Each page of what is stored anew is an act of an operator, be it done or refused.
+func TestReencryptIsAudited(t *testing.T) {
+	k, log := newKeysets(t), openAudit(t)
+	in := start(t, settings{audit: log.Log, keys: keyring(t, k.first)})
+	ctx := within(t)
+	in.awaitLoaded(ctx, t)
+	for i := range 3 {
+		in.put(ctx, t, blobs, fmt.Sprint(i), secret)
+	}
+	in.reencrypt(ctx, t, blobs, 2)
+	_, err := in.admin().Reencrypt(ctx, &fanoutv1.ReencryptRequest{Resource: "nowhere"})
+	wantRefusal(t, err, unknownResource("nowhere"))
+	in.stop(ctx)
+	page := line{"msg": "admin", "method": "fanout.v1.AdminService/Reencrypt", "resource": blobs, "code": "OK"}
+	want := []line{page, page, {
+		"msg": "admin", "method": "fanout.v1.AdminService/Reencrypt", "resource": "nowhere", "code": "NotFound", "reason": "UNKNOWN_RESOURCE",
+	}}
+	if diff := cmp.Diff(want, log.lines(t)[3:]); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if text, err := os.ReadFile(log.path); err != nil || strings.Contains(string(text), secret) {
+		t.Errorf("values are in the audit log, or %v", err)
+	}
+}
+
 // Whoever says no, and to whom: the record has it.
 func TestDenialsAreAudited(t *testing.T) {
 	log := openAudit(t)
@@ -149,6 +175,64 @@ func TestDenialsAreAudited(t *testing.T) {
 		{"msg": "denied", "method": "fanout.v1.StoreService/Put", "resource": config, "keys": []any{"a"}, "code": "Unauthenticated"},
 	}
 	if diff := cmp.Diff(want, log.lines(t)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// Whoever is denied again and again does not fill the log: most of it is only counted.
+// What others are denied is recorded all the same, and says how much that was.
+func TestDenialsOfOneClientDoNotFillTheLog(t *testing.T) {
+	log := openAudit(t)
+	in := start(t, settings{audit: log.Log, policy: "rules: []"})
+	ctx := within(t)
+	const often = 500
+	request := &fanoutv1.PutRequest{Resource: config, Put: putText(strings.Repeat("x", 1000), "")}
+	alice := in.as(t, "alice")
+	for range often {
+		if _, err := alice.writes.Put(ctx, request); status.Code(err) != codes.PermissionDenied {
+			t.Fatal(err)
+		}
+	}
+	if err := in.as(t, "bob").tryPut(ctx, ""); status.Code(err) != codes.PermissionDenied {
+		t.Fatal(err)
+	}
+	in.stop(ctx)
+	recorded, leftOut, bytes := 0, 0, 0
+	all := log.lines(t)
+	for _, l := range all {
+		if n, ok := l["left_out"].(float64); ok {
+			leftOut += int(n)
+		}
+		if l["identity"] == "alice" {
+			text, err := json.Marshal(l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			recorded, bytes = recorded+1, bytes+len(text)
+		}
+	}
+	if recorded+leftOut != often || recorded == 0 || bytes > 200<<10 {
+		t.Errorf("%d denials are recorded, in %d bytes, and %d counted, of %d", recorded, bytes, leftOut, often)
+	}
+	if last := all[len(all)-1]; last["identity"] != "bob" {
+		t.Errorf("the last record is %v", last)
+	}
+}
+
+// Who is refused before anybody has looked at what it may do has not written.
+func TestRefusalsOfWritesAreDenials(t *testing.T) {
+	log := openAudit(t)
+	in := start(t, settings{audit: log.Log, limits: server.Limits{RequestRate: 0.001, RequestBurst: 1}})
+	ctx := within(t)
+	for range 3 {
+		_ = in.tryPut(ctx, "")
+	}
+	in.stop(ctx)
+	var kinds []any
+	for _, l := range log.lines(t) {
+		kinds = append(kinds, l["msg"])
+	}
+	if diff := cmp.Diff([]any{"write", "denied", "denied"}, kinds); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/x509"
-	"errors"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -32,10 +31,15 @@ var errNoCredentials error = &access.RefusedError{Message: "the request shows no
 // could have as many tokens judged and denials recorded as it can send.
 func (s *Server) authenticate(ctx context.Context) (context.Context, error) {
 	in, err := s.identify(ctx)
-	if _, refused := errors.AsType[*access.RefusedError](err); refused && s.limits.requests != nil {
-		err = cmp.Or(s.limits.requests.Limit(ctx), err)
+	return in, s.countRefusal(ctx, err)
+}
+
+// countRefusal returns the error, or that its client has been refused too often.
+func (s *Server) countRefusal(ctx context.Context, err error) error {
+	if isRefused(err) && s.limits.requests != nil {
+		return cmp.Or(s.limits.requests.Limit(ctx), err)
 	}
-	return in, err
+	return err
 }
 
 func (s *Server) identify(ctx context.Context) (context.Context, error) {
@@ -65,25 +69,43 @@ func (s *Server) identified(ctx context.Context, shown access.Credentials) (cont
 // Operator returns the status with which somebody is refused what is about the process
 // as a whole and comes in other ways than requests of gRPC, such as metrics; nil for
 // those who may administer every resource. They show a certificate that TLS has
-// verified (nil: none) and the values of Authorization headers.
-func (s *Server) Operator(ctx context.Context, certificate *x509.Certificate, authorization []string) error {
-	if err := s.operator(ctx, certificate, authorization); err != nil {
-		return statusOf(ctx, err)
+// verified (nil: none) and the values of Authorization headers. The context says who
+// they are as that of a request of gRPC does: the address is its peer, and user-agent
+// is in its metadata. What they want, as in "GET /metrics", is for the audit log, which
+// gets to know of those that are denied it.
+func (s *Server) Operator(ctx context.Context, what string, certificate *x509.Certificate, authorization []string) error {
+	identity, err := s.operator(ctx, certificate, authorization)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if err = s.countRefusal(ctx, err); answerTo(err).reason == ReasonRateLimited {
+		s.exhausted(ctx, err)
+	}
+	err = statusOf(ctx, err)
+	s.auditOperator(ctx, &call{identity: identity}, what, err)
+	return err
 }
 
-func (s *Server) operator(ctx context.Context, certificate *x509.Certificate, authorization []string) error {
-	if s.authenticator != nil {
-		token, err := bearer(authorization)
-		if err != nil {
-			return err
-		}
-		if ctx, err = s.identified(ctx, access.Credentials{Certificate: certificate, Bearer: token}); err != nil {
-			return err
-		}
+// operator returns who somebody is, as far as that is known, and why they are refused.
+func (s *Server) operator(ctx context.Context, certificate *x509.Certificate, authorization []string) (access.Identity, error) {
+	ctx, err := s.known(ctx, certificate, authorization)
+	if err != nil {
+		return access.Identity{}, err
 	}
-	return s.rights.may(ctx, policy.Admin, everyResource, object.Scope{})
+	return access.From(ctx), s.rights.may(ctx, policy.Admin, everyResource, object.Scope{})
+}
+
+// known returns the context with who it is that shows a certificate (nil: none) and the
+// values of Authorization headers.
+func (s *Server) known(ctx context.Context, certificate *x509.Certificate, authorization []string) (context.Context, error) {
+	if s.authenticator == nil {
+		return ctx, nil
+	}
+	token, err := bearer(authorization)
+	if err != nil {
+		return nil, err
+	}
+	return s.identified(ctx, access.Credentials{Certificate: certificate, Bearer: token})
 }
 
 // credentialsOf returns what a request shows.
@@ -139,8 +161,10 @@ func passOf(ctx context.Context) *access.Pass {
 	if pass, ok := ctx.Value(passKey{}).(*access.Pass); ok {
 		return pass
 	}
-	return &access.Pass{}
+	return everlasting
 }
+
+var everlasting = &access.Pass{}
 
 // recheck has the credentials of a stream looked at again with each message that
 // comes over it. Where nothing comes but the request there is nothing to look at again;

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
@@ -16,10 +18,16 @@ import (
 )
 
 // fickle takes every token for good, until it does not.
-type fickle struct{ gone atomic.Bool }
+type fickle struct {
+	gone   atomic.Bool
+	spared string // the token that it always takes for good; empty: none
+}
 
 func (f *fickle) Verify(_ context.Context, token string) (access.Pass, error) {
 	identity := access.Identity{Name: token, Method: access.JWT}
+	if token == f.spared {
+		return access.NewPass(identity, time.Time{}, nil), nil
+	}
 	return access.NewPass(identity, time.Time{}, f.check), f.check()
 }
 
@@ -55,6 +63,40 @@ func TestAWatchThatBeginsWhileItsCredentialsEnd(t *testing.T) {
 	in.server.Reexamine()
 	letIn.open()
 	wantRefusal(t, <-ended, refusal{Code: codes.Unauthenticated, Reason: server.ReasonUnauthenticated})
+}
+
+// Credentials that are gone do not last longer because the client does not read.
+func TestTheCredentialsOfAWatchThatDoesNotRead(t *testing.T) {
+	const alice, bob = "alice", "bob"
+	verifier := &fickle{spared: alice}
+	in := start(t, settings{grace: time.Hour, configure: func(cfg *server.Config) {
+		cfg.Authenticator = &access.Authenticator{JWTs: verifier}
+	}})
+	ctx := within(t)
+	operator := in.as(t, alice)
+	operator.awaitLoaded(ctx, t)
+	stream, err := in.as(t, bob).reads.Watch(ctx, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Header(); err != nil {
+		t.Fatal(err)
+	}
+	large := strings.Repeat("x", 512<<10)
+	for range 3 {
+		operator.put(ctx, t, config, "a", large)
+	}
+	operator.awaitWatcher(ctx, t, (*fanoutv1.WatcherStatus).GetBlocked)
+	verifier.gone.Store(true)
+	in.server.Reexamine()
+	for operator.watchers(ctx, t, &fanoutv1.ListWatchersRequest{}).GetTotal() != 0 {
+	}
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	if status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("it has ended with %v", err)
+	}
 }
 
 // Who has not shown who it is may ask how a resource does, but not which there are.

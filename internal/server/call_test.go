@@ -44,7 +44,7 @@ func TestTheRecordHasWhoHasAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{limits: newLimits(Limits{}), audit: log}
+	s := &Server{limits: newLimits(Limits{}), audit: log, denials: newDenials()}
 	ann := access.Identity{Name: "ann", Method: access.Token}
 	denied := status.Error(codes.PermissionDenied, "no")
 

@@ -15,7 +15,8 @@ type cutoff struct {
 	context.Context
 	cancel context.CancelFunc
 	done   atomic.Bool
-	late   *time.Timer // gives up a client whose request does not come
+	late   *time.Timer            // gives up a client whose request does not come
+	then   atomic.Pointer[func()] // see whenOver
 
 	incoming *incoming // what has come of the request; nil on connections within the process
 }
@@ -36,8 +37,29 @@ func (l *limits) withCutoff(ctx context.Context, _ *tap.Info) (context.Context, 
 	context.AfterFunc(ctx, func() {
 		c.late.Stop()
 		forget()
+		c.over()
 	})
 	return c, nil
+}
+
+// whenOver has a function called when the context of a request is done.
+func whenOver(ctx context.Context, then func()) {
+	c, ok := ctx.Value(cutoffKey{}).(*cutoff)
+	if !ok {
+		context.AfterFunc(ctx, then)
+		return
+	}
+	c.then.Store(&then)
+	if ctx.Err() != nil {
+		c.over()
+	}
+}
+
+// over calls who waits for the end of the context, once.
+func (c *cutoff) over() {
+	if then := c.then.Swap(nil); then != nil {
+		(*then)()
+	}
 }
 
 // arrived says that the request with this context has come.
@@ -58,6 +80,7 @@ func cutOff(ctx context.Context) {
 func (c *cutoff) end() {
 	c.done.Store(true)
 	c.cancel()
+	c.over()
 }
 
 // Value implements [context.Context].

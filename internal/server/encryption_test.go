@@ -264,6 +264,7 @@ func TestRotationWhileOthersWatchAndWrite(t *testing.T) {
 		in := startOver(t, openEtcd(t, 0), with)
 		ctx := within(t)
 		in.put(ctx, t, config, "k0", "begin")
+		in.put(ctx, t, config, "still", "begin") // what nobody else writes
 		w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config})
 		w.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
 		stop, done := make(chan struct{}), make(chan int64)
@@ -294,7 +295,7 @@ func TestRotationWhileOthersWatchAndWrite(t *testing.T) {
 		use(t, with.keys, k.promoted)
 		close(stop)
 		last := <-done
-		versions, texts, again := map[string]int64{"k0": 1}, map[string]string{"k0": "begin"}, 0
+		versions, texts, again := map[string]int64{"k0": 1, "still": 1}, map[string]string{"k0": "begin", "still": "begin"}, 0
 		for at := int64(0); at < last; {
 			m := w.next(fanoutv1.WatchResponse_KIND_LIVE)
 			at = m.GetPosition().GetRevision()

@@ -59,7 +59,8 @@ func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (encoded, er
 			if err != nil {
 				return nil, err
 			}
-			return joined([][]byte{wire.ObjectField(o)}, wire.AppendPosition(nil, view.position())), nil
+			found := joined([][]byte{wire.ObjectField(o)}, wire.AppendPosition(nil, view.position()))
+			return found, f.limits.answer(ctx, found)
 		}
 		return nil, &notFoundError{key: key, at: view.position().Revision}
 	})

@@ -12,10 +12,11 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// What a connection reads ahead, which is what gRPC would, and the shape of its frames
+// What a connection reads ahead, which is little, because very many say next to nothing,
+// and each has the memory; and the shape of its frames
 // (RFC 9113, section 4.1).
 const (
-	readBufferBytes  = 4 << 10
+	readBufferBytes  = 1 << 10
 	frameHeaderBytes = 9
 	streamIDMask     = 1<<31 - 1
 )

@@ -161,15 +161,14 @@ func (l *limits) options() []grpc.ServerOption {
 // told to end when it is as old as a watch may get: what goes on on it is finished, and
 // the client makes another one, perhaps to a server that was not there before.
 //
-// With certificates it is no older than maxConnectionAge: they are looked at when a
-// connection begins.
-func (l *limits) connectionOptions(watchTimeLimit time.Duration, certificates bool) []grpc.ServerOption {
+// In any case it gets no older than oldest; zero: as old as it likes.
+func (l *limits) connectionOptions(watchTimeLimit, oldest time.Duration) []grpc.ServerOption {
 	parameters := keepaliveParameters
 	if watchTimeLimit > 0 {
 		parameters.MaxConnectionAge = max(watchTimeLimit, leastConnectionAge)
 	}
-	if certificates && (watchTimeLimit == 0 || parameters.MaxConnectionAge > maxConnectionAge) {
-		parameters.MaxConnectionAge = maxConnectionAge
+	if oldest > 0 && (watchTimeLimit == 0 || parameters.MaxConnectionAge > oldest) {
+		parameters.MaxConnectionAge = oldest
 	}
 	options := []grpc.ServerOption{
 		grpc.KeepaliveParams(parameters),
@@ -261,11 +260,30 @@ func (l *limits) list(ctx context.Context) (*share, error) {
 	if l.tabs.of(ctx) != nil {
 		size *= tabSize
 	}
+	return l.responses(ctx, size)
+}
+
+// responses takes room for so many bytes of responses.
+func (l *limits) responses(ctx context.Context, size int64) (*share, error) {
 	s, err := l.lists.take(ctx, clientOf(ctx), size, l.patience)
 	if errors.Is(err, errNoTurn) {
 		return nil, &limitError{reason: ReasonTooManyLists, what: "bytes of lists on their way", limit: float64(l.ListBytes), after: placeDelay}
 	}
 	return s, err
+}
+
+// answer takes room for a response that is no list, if it goes to somebody within the
+// process: others have been sent it when it is there.
+func (l *limits) answer(ctx context.Context, e encoded) error {
+	tab := l.tabs.of(ctx)
+	if tab == nil {
+		return nil
+	}
+	room, err := l.responses(ctx, tabSize*int64(e.size()))
+	if room != nil {
+		tab.put(room)
+	}
+	return err
 }
 
 // Usage says what is taken of the limits.

@@ -540,9 +540,9 @@ func TestRefusedCredentialsAreLimited(t *testing.T) {
 	}
 }
 
-// Who speaks for others holds a list for as long as it makes its request: gRPC has sent
-// it by then, but its reader has not taken it.
-func TestListsForOthersAreHeldUntilTheirRequestsEnd(t *testing.T) {
+// Who speaks for others holds an answer for as long as it makes its request: gRPC has
+// sent it by then, but its reader has not taken it.
+func TestAnswersForOthersAreHeldUntilTheirRequestsEnd(t *testing.T) {
 	in := start(t, settings{limits: server.Limits{ListBytes: 16 << 20}})
 	ctx := within(t)
 	in.someObjects(ctx, t, 8)
@@ -553,14 +553,23 @@ func TestListsForOthersAreHeldUntilTheirRequestsEnd(t *testing.T) {
 	t.Cleanup(func() { _ = conn.Close() })
 	reads := fanoutv1.NewFanoutServiceClient(conn)
 	reading, done := context.WithCancel(ctx)
+	var list *fanoutv1.ListResponse
 	for n := range int64(2) {
-		resp, err := reads.List(reading, &fanoutv1.ListRequest{Resource: config})
-		if err != nil || len(resp.GetObjects()) != 8 {
-			t.Fatal(len(resp.GetObjects()), err)
+		list, err = reads.List(reading, &fanoutv1.ListRequest{Resource: config})
+		if err != nil || len(list.GetObjects()) != 8 {
+			t.Fatal(len(list.GetObjects()), err)
 		}
 		if least, u := 2*(n+1)*8*64<<10, in.server.Usage(); u.ListBytes < least {
 			t.Errorf("%d bytes are held, want %d at least", u.ListBytes, least)
 		}
+	}
+	before := in.server.Usage().ListBytes
+	got, err := reads.Get(reading, &fanoutv1.GetRequest{Resource: config, Key: list.GetObjects()[0].GetKey()})
+	if err != nil || len(got.GetObject().GetText()) < 64<<10 {
+		t.Fatal(got, err)
+	}
+	if u := in.server.Usage(); u.ListBytes < before+2*64<<10 {
+		t.Errorf("%d bytes are held with an object besides, and %d without", u.ListBytes, before)
 	}
 	if _, err := reads.List(reading, &fanoutv1.ListRequest{Resource: "none"}); err == nil {
 		t.Fatal("there is a resource none")

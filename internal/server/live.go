@@ -1,13 +1,9 @@
 package server
 
 import (
-	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"google.golang.org/grpc/status"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/lane"
@@ -52,7 +48,6 @@ const (
 
 func (l *live) init(on *lane.Lane, of *watching) {
 	l.of = of
-	l.back = make(chan struct{}, 1)
 	l.flight.init(l.landed)
 	l.task = on.Task(l.run)
 }
@@ -71,26 +66,17 @@ func (l *live) next() (m dispatch.Message, ok bool, err error) {
 }
 
 // wait has the worker tell the client what happens, until there is something that the
-// handler has to do. It returns an error if the worker has failed, or the client has gone
-// away.
-func (l *live) wait(ends context.Context) error {
+// handler has to do. It returns an error if the worker has failed.
+func (l *live) wait() error {
 	l.begin()
 	l.task.Ready()
 	select {
 	case <-l.back:
-	case <-ends.Done():
 	case <-l.Stopped():
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.serving = false
-	select {
-	case <-l.back: // both has happened
-	default:
-	}
-	if cause := context.Cause(ends); errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded) {
-		return status.FromContextError(ends.Err()).Err()
-	}
 	return l.failure // whatever else ends the watch: its position may be ahead of what was sent
 }
 
@@ -124,7 +110,15 @@ func (l *live) run(now time.Time) {
 
 func (l *live) handBack() {
 	l.serving = false
-	l.back <- struct{}{}
+	l.handBackNow()
+}
+
+// handBackNow has the handler look what there is to do.
+func (l *live) handBackNow() {
+	select {
+	case l.back <- struct{}{}:
+	default: // it is about to
+	}
 }
 
 // tell sends the next message if there is one, and reports whether the worker can go on.
@@ -137,7 +131,7 @@ func (l *live) tell(now time.Time) bool {
 		l.afterFlight()
 		return true
 	}
-	told, outcome := l.Poll()
+	told, outcome := l.Poll(now)
 	switch outcome {
 	case dispatch.Nothing:
 		return true
@@ -147,7 +141,7 @@ func (l *live) tell(now time.Time) bool {
 	if l.failure = l.send(told, now); l.failure != nil {
 		return false
 	}
-	if !l.Settle() {
+	if !l.Settle(now) {
 		l.task.Ready()
 	}
 	return true

@@ -72,7 +72,7 @@ func behalf(ctx context.Context) context.Context {
 
 func (s *Server) behalfUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	ctx = behalf(ctx)
-	if method == fanoutv1.FanoutService_List_FullMethodName {
+	if method == fanoutv1.FanoutService_List_FullMethodName || method == fanoutv1.FanoutService_Get_FullMethodName {
 		ctx = s.limits.tabs.begin(ctx)
 	}
 	return invoke(ctx, method, req, reply, cc, opts...)

@@ -34,7 +34,7 @@ func (o *outlet) send(m dispatch.Message) error {
 	if err := o.hand(&m, message, message.size(), time.Now()); err != nil {
 		return err
 	}
-	o.turn.after(&m.Header)
+	o.turn.after(&m.Header, o.flight)
 	o.clock.sent(o.stream.Context(), &m.Header)
 	return nil
 }

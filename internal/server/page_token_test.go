@@ -169,6 +169,33 @@ func TestAnExpiredPageTokenComesWithANewOne(t *testing.T) {
 	in.wantExpired(ctx, t, second, first.GetPosition().GetRevision(), "c", "d")
 }
 
+// What a token repeats of a request is not repeated where it would be too long for the
+// status: selectors, and what somebody has forged.
+func TestALongExpiredPageTokenComesWithoutANewOne(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	for _, key := range []string{"a", "b"} {
+		in.put(ctx, t, config, key, "")
+	}
+	expired := func(req *fanoutv1.ListRequest, old, replacement string) {
+		t.Helper()
+		first, second := in.firstPage(ctx, t, req)
+		second.PageToken = forged(t, second.GetPageToken(), first.GetPosition().GetEpoch(), "another")
+		second.PageToken = forged(t, second.GetPageToken(), old, replacement)
+		_, err := in.reads.List(ctx, second)
+		got := refusalIn(t, err)
+		wantRefusal(t, err, refusal{Code: codes.OutOfRange, Reason: server.ReasonPageTokenExpired, Metadata: map[string]string{
+			"asked_revision": decimal(first.GetPosition().GetRevision()), "oldest_revision": got.Metadata["oldest_revision"],
+		}})
+	}
+	expired(&fanoutv1.ListRequest{Resource: config, PageSize: 1}, `"n":"a`, `"n":"`+strings.Repeat("a", 100<<10))
+	labels := "!l"
+	for i := 0; len(labels) < 4000; i++ {
+		labels += fmt.Sprintf(",!l%060d", i)
+	}
+	expired(&fanoutv1.ListRequest{Resource: config, PageSize: 1, LabelSelector: labels, FieldSelector: "name!=" + strings.Repeat("x", 3000)}, "another", "yetanother")
+}
+
 // The revisions of another history mean nothing here, be they as large as they may.
 func TestAPageTokenOfAnotherEpochHasExpired(t *testing.T) {
 	in := start(t, settings{})

@@ -59,6 +59,12 @@ func isDenied(err error) bool {
 	return denied
 }
 
+// isRefused reports whether an error says that credentials are not good any more.
+func isRefused(err error) bool {
+	_, refused := errors.AsType[*access.RefusedError](err)
+	return refused
+}
+
 // maxCallerBytes is how much of the name of a caller is repeated.
 const maxCallerBytes = 256
 

@@ -56,6 +56,11 @@ type Config struct {
 	// does not read by then ends without them. Default 30 s.
 	WatchGrace time.Duration
 
+	// ConnectionAge is how long a connection with TLS takes new requests: clients open
+	// another one then, at which both sides show the certificates that they have by
+	// that time. Streams go on. Zero: 15 minutes.
+	ConnectionAge time.Duration
+
 	// Limits bound what clients may take. Default: nothing does, but the size of
 	// requests.
 	Limits Limits
@@ -96,6 +101,7 @@ type Server struct {
 	limits        *limits
 	refusals      exhausted
 	audit         *audit.Log // nil: none
+	denials       *denials
 
 	drainDelay  time.Duration
 	drainPeriod time.Duration
@@ -106,8 +112,8 @@ type Server struct {
 	stopHealth context.CancelFunc
 }
 
-// Keepalive: a peer that is gone without a word is noticed within half a minute,
-// and clients may ask as often as every ten seconds whether we are there.
+// Keepalive: a peer that is gone without a word is noticed within half a minute, or
+// sooner if something is on its way to it, and clients may ask as often as every ten seconds whether we are there.
 var (
 	keepaliveParameters = keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}
 	keepaliveLimits     = keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}
@@ -116,9 +122,12 @@ var (
 // writeBufferSize is how much is collected for one write to a socket. Large
 // messages cost two to six times as much with no buffer; with more than this they cost
 // the same, and connections that write at the same time have a buffer each.
-const writeBufferSize = 32 << 10
+const writeBufferSize = 64 << 10
 
-const defaultWatchGrace = 30 * time.Second
+const (
+	defaultWatchGrace    = 30 * time.Second
+	defaultConnectionAge = 15 * time.Minute
+)
 
 // New returns a server that serves nothing until Serve is called. It must be
 // stopped in any case.
@@ -126,7 +135,7 @@ func New(cfg Config) *Server {
 	s := &Server{
 		log: cfg.Log, health: health.NewServer(), resources: resources{}, drain: newDrain(), sessions: newSessions(),
 		authenticator: cfg.Authenticator,
-		limits:        newLimits(cfg.Limits), refusals: exhausted{said: map[Reason]*sayings{}}, audit: cfg.Audit,
+		limits:        newLimits(cfg.Limits), refusals: exhausted{said: map[Reason]*sayings{}}, audit: cfg.Audit, denials: newDenials(),
 		drainDelay: cfg.DrainDelay, drainPeriod: cfg.DrainPeriod, watchGrace: cmp.Or(cfg.WatchGrace, defaultWatchGrace),
 		slow: newSlowLog(cfg.SlowRequest, cfg.Log), lanes: newLanes(),
 	}
@@ -166,7 +175,11 @@ func New(cfg Config) *Server {
 		grpc.InTapHandle(s.limits.withCutoff),
 	)
 	s.within = grpc.NewServer(options...)
-	s.grpc = grpc.NewServer(append(options, s.limits.connectionOptions(cfg.WatchTimeLimit, cfg.TLS != nil)...)...)
+	oldest := cmp.Or(cfg.ConnectionAge, defaultConnectionAge)
+	if cfg.TLS == nil {
+		oldest = 0
+	}
+	s.grpc = grpc.NewServer(append(options, s.limits.connectionOptions(cfg.WatchTimeLimit, oldest)...)...)
 	f := &fanout{
 		resources: s.resources, drain: s.drain, sessions: s.sessions, rights: &s.rights, slow: s.slow, examine: s.examine, limits: s.limits, lanes: s.lanes,
 		watchTimeLimit: cfg.WatchTimeLimit,

@@ -30,6 +30,10 @@ const retryDelay = time.Second
 // repeats of the request is therefore cut to this many bytes: a whole key.
 const maxEchoBytes = object.MaxKeyBytes
 
+// A page token repeats the selectors and keys of the request, and one that is cut is
+// worth nothing. A longer one than this does not come with an error.
+const maxTokenEchoBytes = 4 << 10
+
 // answer is what a client is told about an error.
 type answer struct {
 	reason   Reason
@@ -71,9 +75,13 @@ func answerTo(err error) answer {
 			"key": clip(string(notFound.key), maxEchoBytes), "revision": revision(notFound.at),
 		}}
 	case errors.As(err, &pageExpired):
-		return answer{reason: ReasonPageTokenExpired, metadata: map[string]string{
-			"asked_revision": revision(pageExpired.asked.Revision), "oldest_revision": revision(pageExpired.oldest), "page_token": pageExpired.token,
-		}}
+		metadata := map[string]string{
+			"asked_revision": revision(pageExpired.asked.Revision), "oldest_revision": revision(pageExpired.oldest),
+		}
+		if len(pageExpired.token) <= maxTokenEchoBytes {
+			metadata["page_token"] = pageExpired.token
+		}
+		return answer{reason: ReasonPageTokenExpired, metadata: metadata}
 	case errors.As(err, &expired):
 		return answer{reason: ReasonRevisionExpired, metadata: map[string]string{
 			"asked_revision": revision(expired.asked.Revision), "oldest_revision": revision(expired.oldest),

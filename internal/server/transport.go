@@ -11,16 +11,9 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-const (
-	// maxConnectionAge is how long a connection with TLS takes new requests: clients
-	// open another one then, at which both sides show the certificates that they have
-	// by that time. Streams go on.
-	maxConnectionAge = 15 * time.Minute
-
-	// lastWords is how long a connection outlives the certificate that its client has
-	// shown, so that watches can be told.
-	lastWords = 2 * time.Second
-)
+// lastWords is how long a connection outlives the certificate that its client has
+// shown, so that watches can be told.
+const lastWords = 2 * time.Second
 
 // transport is the beginning of all connections: those from outside with TLS, where
 // that is configured, and those within the process as they are.
@@ -39,6 +32,10 @@ func newTransport(config *tls.Config) transport {
 func (t transport) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	if _, ok := raw.(localConn); ok {
 		return raw, localInfo{}, nil
+	}
+	// Linux counts the time for which a peer takes nothing, too, which keepalive gives it.
+	if err := endUnacknowledged(raw, keepaliveParameters.Time+keepaliveParameters.Timeout); err != nil {
+		return nil, nil, err
 	}
 	conn, info, err := t.TransportCredentials.ServerHandshake(raw)
 	if err != nil {

@@ -59,18 +59,31 @@ func (t *turn) before(h *object.Header) {
 	}
 }
 
-// after is called when the message was taken.
-func (t *turn) after(h *object.Header) {
+// after is called when gRPC has taken the message, and told what says when it has left
+// for the buffer of the connection; nil: nothing does. The place is kept until then, but
+// for no longer than a lease: what many are sent at once is in those buffers.
+func (t *turn) after(h *object.Header, f *flight) {
 	if t.lease != nil {
 		if !t.lease.Stop() {
 			t.share = nil
 		}
 		t.lease = nil
 	}
-	if h.Kind == object.Synced {
-		t.due = false
-		t.end()
+	if h.Kind != object.Synced {
+		return
 	}
+	t.due = false
+	place := t.share
+	t.share = nil
+	if place == nil || f == nil {
+		place.giveBack()
+		return
+	}
+	lease := time.AfterFunc(t.limits.lease, place.giveBack)
+	f.whenOver(func() {
+		lease.Stop()
+		place.giveBack()
+	})
 }
 
 // end gives the place back.

@@ -31,8 +31,7 @@ type watching struct {
 	ctx    context.Context // of the request; with the call, and later with who asks
 	began  time.Time
 
-	ends     context.Context // done when the watch has to end, with the cause
-	cancel   context.CancelCauseFunc
+	ends     ending
 	source   watcher
 	session  session
 	turn     turn
@@ -40,7 +39,6 @@ type watching struct {
 	live     live
 	leave    []func() // what is to be done when the watch is over, the last one first
 	finished bool
-	aside    chan error // capacity 1
 }
 
 // watch returns the handler of Watch. What interceptors do for other methods it does
@@ -55,7 +53,8 @@ func (s *Server) watch(f *fanout, admission []grpc.StreamServerInterceptor) grpc
 		return stream.Context().Value(watchingKey{}).(*watching).begin(f, req, stream.Context())
 	}, &grpc.StreamServerInfo{FullMethod: fanoutv1.FanoutService_Watch_FullMethodName, IsServerStream: true})
 	return func(_ any, stream grpc.ServerStream) error {
-		w := &watching{server: s, stream: stream, began: time.Now(), aside: make(chan error, 1)}
+		w := &watching{server: s, stream: stream, began: time.Now()}
+		w.live.back = make(chan struct{}, 1)
 		w.ctx = context.WithValue(context.WithValue(stream.Context(), callKey{}, &w.call), watchingKey{}, w)
 		err := w.doAside(func() error { return admit(nil, receiving{admitted{stream, w.ctx}}) })
 		for err == nil && !w.finished {
@@ -63,7 +62,13 @@ func (s *Server) watch(f *fanout, admission []grpc.StreamServerInterceptor) grpc
 				err = w.guard(w.advance)
 				continue
 			}
-			if err = w.live.wait(w.ends); err == nil {
+			failure := w.live.wait()
+			switch reason, ours := w.ends.why(); {
+			case reason != nil && !ours:
+				err = status.FromContextError(reason).Err()
+			case failure != nil:
+				err = failure
+			default:
 				err = w.doAside(w.advance)
 			}
 		}
@@ -84,8 +89,9 @@ func (s admitted) Context() context.Context { return s.ctx }
 
 // doAside returns what do returns on a stack that is then forgotten.
 func (w *watching) doAside(do func() error) error {
-	go func() { w.aside <- w.guard(do) }()
-	return <-w.aside
+	done := make(chan error, 1)
+	go func() { done <- w.guard(do) }()
+	return <-done
 }
 
 // guard returns what do returns, and an error where it panics.
@@ -130,9 +136,10 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	}
 	watch.limit = shorter(watch.limit, f.timeLimit())
 	watch.options.LastBookmark = lastBookmark(ctx, watch.limit)
-	w.ends, w.cancel = context.WithCancelCause(ctx)
-	w.leave = append(make([]func(), 0, 10), func() { w.cancel(nil) })
-	leave, ok := f.drain.enter(func() { w.cancel(errDraining) })
+	w.ends.Context, w.ends.ended = ctx, w.live.handBackNow
+	whenOver(ctx, func() { w.ends.end(ctx.Err()) })
+	w.leave = append(make([]func(), 0, 10), func() { w.ends.end(context.Canceled) })
+	leave, ok := f.drain.enter(func() { w.ends.end(errDraining) })
 	if !ok {
 		return errDraining
 	}
@@ -151,8 +158,8 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	w.leave = append(w.leave, leaveLane)
 	w.live.init(lane, w)
 	watch.options.Wake = w.live.task.Ready
-	if w.source, err = resource.source().watch(w.ends, &watch); err != nil {
-		if errors.Is(context.Cause(w.ends), errDraining) {
+	if w.source, err = resource.source().watch(&w.ends, &watch); err != nil {
+		if reason, _ := w.ends.why(); errors.Is(reason, errDraining) {
 			return errDraining
 		}
 		return err
@@ -184,7 +191,7 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	if watch.limit > 0 {
 		w.endAfter(watch.limit, errTimeLimit)
 	}
-	w.turn.init(w.ends, f.limits, &watch)
+	w.turn.init(&w.ends, f.limits, &watch)
 	w.leave = append(w.leave, w.turn.end)
 	clock := watchClock{slow: f.slow, req: w.session.request, began: w.began}
 	w.outlet = outlet{stream: w.stream, session: &w.session, turn: &w.turn, clock: clock, trail: resource.Trail, id: f.sessions.id, tally: tally}
@@ -195,15 +202,16 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	return w.advance()
 }
 
-// deniedGrace is how long a watch whose right is gone may take to send what it is
-// sending; nothing follows that.
+// deniedGrace is how long a watch may take to send what it is sending when its right is
+// gone, or its credentials are not good any more. Nothing follows that but, in the second
+// case, its last position.
 const deniedGrace = time.Second
 
 // endWith ends the watch. It may be called at any time.
 func (w *watching) endWith(reason error) {
-	w.cancel(reason)
+	w.ends.end(reason)
 	grace := w.server.watchGrace
-	if isDenied(reason) {
+	if isDenied(reason) || isRefused(reason) {
 		grace = min(grace, deniedGrace)
 	}
 	// It does no harm to a watch that has ended by then.
@@ -220,9 +228,7 @@ func (w *watching) endAfter(d time.Duration, reason error) {
 func (w *watching) advance() error {
 	for {
 		m, ok, err := w.next()
-		// What the client does has the causes of its context; all others are ours.
-		end := context.Cause(w.ends)
-		ours := end != nil && !errors.Is(end, context.Canceled) && !errors.Is(end, context.DeadlineExceeded)
+		end, ours := w.ends.why()
 		switch {
 		case isDenied(end):
 			return w.finish(end) // without a last position: the client has that of its last message
@@ -254,13 +260,13 @@ func (w *watching) finish(err error) error {
 // next waits for the turn of a catch-up, and then returns the next message if there is
 // one. That of a resource without a cache it waits for.
 func (w *watching) next() (m dispatch.Message, ok bool, err error) {
-	if err := w.turn.wait(w.ends); err != nil {
+	if err := w.turn.wait(&w.ends); err != nil {
 		return m, false, err
 	}
 	if w.live.Watcher != nil {
 		return w.live.next()
 	}
-	m, err = w.source.Next(w.ends)
+	m, err = w.source.Next(&w.ends)
 	return m, err == nil, err
 }
 

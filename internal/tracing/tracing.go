@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"runtime/debug"
 	"strings"
 
@@ -60,12 +61,20 @@ func New(ctx context.Context, cfg Config) (*Tracing, error) {
 	)}, nil
 }
 
+// ourselves returns what tells this process from others of several servers.
 func ourselves() *resource.Resource {
 	version := ""
 	if info, ok := debug.ReadBuildInfo(); ok {
 		version = info.Main.Version
 	}
-	return resource.NewSchemaless(attribute.String("service.name", "fanoutd"), attribute.String("service.version", version))
+	about := []attribute.KeyValue{
+		attribute.String("service.name", "fanoutd"), attribute.String("service.version", version),
+		attribute.Int("process.pid", os.Getpid()),
+	}
+	if host, err := os.Hostname(); err == nil { // in Kubernetes the name of the pod
+		about = append(about, attribute.String("host.name", host))
+	}
+	return resource.NewSchemaless(about...)
 }
 
 // scope is what made the spans that are not of requests.

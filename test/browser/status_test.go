@@ -2,13 +2,18 @@ package browser
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
+
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/internal/crypt"
 )
 
 // fact returns what the card of a resource says.
@@ -110,6 +115,57 @@ func TestWatchersFurthestBehindFirst(t *testing.T) {
 	p.choose("#watchers-resource", "audit")
 	p.awaitTexts("#watchers-rows tr")
 	p.awaitText("#watchers .nothing", "Nobody watches")
+}
+
+// Who has nothing yet to go on from is behind by everything, and before all others.
+func TestAWatcherThatIsBeingResetIsTheFirst(t *testing.T) {
+	s := start(t, func(c *config.Config) { c.Resources = c.Resources[:1] })
+	s.watchStuck(t, "stuck/1", "shop/large", 3)
+	for i := range 4 {
+		s.put(t, "config", fmt.Sprint("large/", i), strings.Repeat("x", 300<<10))
+	}
+	s.begin(t, &fanoutv1.WatchRequest{Resource: "config"},
+		grpc.WithUserAgent("new/1"), grpc.WithStaticStreamWindowSize(64<<10), grpc.WithStaticConnWindowSize(64<<10))
+	p := open(t, s.url, desktop)
+	p.awaitTexts("#watchers-rows .badge", "blocked", "blocked")
+	if got := p.texts("#watchers-rows th small"); !strings.HasPrefix(got[0], "new/1") {
+		t.Errorf("the first is %q", got)
+	}
+	if got := p.column(5)[0]; got != "everything" {
+		t.Errorf("it is behind by %q", got)
+	}
+}
+
+// What of a resource cannot be decrypted is said, for as long as that is so.
+func TestWhatCannotBeDecryptedIsSaid(t *testing.T) {
+	dir := t.TempDir()
+	// with starts a server over the same data that has other keys.
+	with := func(keyset string) *site {
+		content, _, err := crypt.Create()
+		if err != nil {
+			t.Fatal(err)
+		}
+		keyset = filepath.Join(dir, keyset)
+		if err := os.WriteFile(keyset, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return start(t, func(c *config.Config) {
+			c.DataDir, c.KeysetFile, c.Resources = filepath.Join(dir, "data"), keyset, c.Resources[:1]
+		})
+	}
+	const said = "article[aria-label=config] > p:not([hidden])"
+	s := with("first")
+	s.put(t, "config", "a", "1")
+	s.put(t, "config", "b", "2")
+	p := open(t, s.url, desktop)
+	p.awaitFact("config", "Objects", "2")
+	p.awaitTexts(said)
+	s.Stop()
+	s = with("second")
+	p = open(t, s.url, desktop)
+	p.awaitTexts(said, "2 objects cannot be decrypted with the keys of this server", "2 values could not be read so far")
+	s.delete(t, "config", "a")
+	p.awaitTexts(said, "1 object cannot be decrypted with the keys of this server", "2 values could not be read so far")
 }
 
 // Of many watchers the page asks for those that it shows.

@@ -41,6 +41,11 @@ func TestTokens(t *testing.T) {
 	p.follow("config")
 	s.put(t, "config", "new", "1")
 	p.awaitTexts(tailKeys, "new")
+	// Who watches is named as the server knows them.
+	p.awaitTexts("#watchers-rows th span", "operator")
+	if small := p.texts("#watchers-rows th small")[0]; !strings.HasPrefix(small, "127.0.0.1") || !strings.Contains(small, " · Mozilla/") {
+		t.Errorf("where the operator is: %q", small)
+	}
 	if kept := eval[string](p, `JSON.stringify([{...localStorage}, document.cookie, location.href])`); strings.Contains(kept, token) {
 		t.Errorf("the token is in %s", kept)
 	}

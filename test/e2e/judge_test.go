@@ -9,6 +9,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/kept"
 )
 
 // judgeWatchers validates what every watcher saw, and keeps the recordings that
@@ -28,7 +29,7 @@ func (w *world) judgeWatchers(t *testing.T, truth *check.Truth) {
 			t.Error(err)
 		}
 		if dir == "" {
-			dir = keep(t)
+			dir = kept.Dir(t)
 			write(t, dir, "truth.txt", truth.Print)
 		}
 		write(t, dir, fileName(watcher.name), watcher.history.Print)
@@ -55,7 +56,7 @@ func (w *world) judgeReaders(t *testing.T, truth *check.Truth) {
 	}
 	if wrong > 0 {
 		t.Errorf("%d reads were wrong", wrong)
-		write(t, keep(t), "truth.txt", func(out io.Writer) error { return truth.Print(out) })
+		write(t, kept.Dir(t), "truth.txt", func(out io.Writer) error { return truth.Print(out) })
 	}
 }
 

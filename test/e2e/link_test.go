@@ -101,9 +101,9 @@ func (l *link) carry(to, from net.Conn, over chan struct{}) {
 	l.pumps.Go(func() { pump(pieces, from, over) })
 	var waiting []byte
 	for {
-		flows, heals := l.flow(), (<-chan struct{})(nil)
+		var heals <-chan struct{}
 		if len(waiting) > 0 {
-			heals = flows
+			heals = l.flow()
 		}
 		select {
 		case piece, more := <-pieces:
@@ -116,7 +116,7 @@ func (l *link) carry(to, from net.Conn, over chan struct{}) {
 			return
 		}
 		select {
-		case <-flows:
+		case <-l.flow(): // it may have been frozen since
 			if _, err := to.Write(waiting); err != nil {
 				return
 			}

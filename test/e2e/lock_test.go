@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/test/fanoutdproc"
+	"github.com/fanoutd/fanoutd/test/kept"
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
@@ -21,7 +22,7 @@ func TestDataDirectoryIsHeldByOneProcess(t *testing.T) {
 			dataDir = s.args[i+1]
 		}
 	}
-	second := start(t, filepath.Join(keep(t), "second.log"), fanoutdproc.Program(t),
+	second := start(t, filepath.Join(kept.Dir(t), "second.log"), fanoutdproc.Program(t),
 		"--listen", loopback.FreeAddress(t), "--admin-listen", "", "--data-dir", dataDir)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()

@@ -11,6 +11,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/test/kept"
 )
 
 // recorder is a watcher that does what the test tells it, message by message.
@@ -133,7 +134,7 @@ func (r *recorder) judge(t *testing.T, truth *check.Truth) {
 	t.Helper()
 	if err := check.Validate(&r.history, truth); err != nil {
 		t.Error(err)
-		dir := keep(t)
+		dir := kept.Dir(t)
 		write(t, dir, "truth.txt", truth.Print)
 		write(t, dir, "history.txt", r.history.Print)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/test/fanoutdproc"
+	"github.com/fanoutd/fanoutd/test/kept"
 	"github.com/fanoutd/fanoutd/test/loopback"
 	"google.golang.org/grpc"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
@@ -40,7 +41,7 @@ type server struct {
 // startServer starts fanoutd and waits until it serves.
 func startServer(t *testing.T, args ...string) *server {
 	t.Helper()
-	s := &server{address: loopback.FreeAddress(t), log: filepath.Join(keep(t), "fanoutd.log")}
+	s := &server{address: loopback.FreeAddress(t), log: filepath.Join(kept.Dir(t), "fanoutd.log")}
 	s.args = append([]string{"--listen", s.address, "--admin-listen", ""}, args...)
 	s.conn = dial(t, s.address)
 	t.Cleanup(func() { s.inspectLog(t) })

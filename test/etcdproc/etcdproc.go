@@ -7,43 +7,15 @@
 package etcdproc
 
 import (
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
+
+	"github.com/fanoutd/fanoutd/test/program"
 )
 
-const program = "github.com/fanoutd/fanoutd/test/etcd"
-
-// dir holds the program while the tests run.
-var dir string
-
-var build = sync.OnceValues(func() (string, error) {
-	var err error
-	if dir, err = os.MkdirTemp("", "etcdproc-"); err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "etcd")
-	if out, err := exec.Command("go", "build", "-o", path, program).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build etcd: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
-// executable returns the path of the program.
-func executable(t testing.TB) string {
-	t.Helper()
-	path, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
+var etcd = program.Program{Package: "./test/etcd"}
 
 // Clean removes the program. TestMain calls it when the tests have run.
-func Clean() { os.RemoveAll(dir) }
+func Clean() { etcd.Clean() }
 
 // Start starts an etcd of one member with an empty data directory, with these
 // arguments besides those that every test needs, and returns the address at which

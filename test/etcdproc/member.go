@@ -98,7 +98,7 @@ func (m *Member) Start(t testing.TB) {
 func (m *Member) Launch(t testing.TB) {
 	t.Helper()
 	ready := newReadiness(t)
-	m.cmd = exec.Command(executable(t), m.args...)
+	m.cmd = exec.Command(etcd.Path(t), m.args...)
 	m.cmd.Env = append(os.Environ(), ready.variable())
 	m.cmd.Stdout, m.cmd.Stderr = &m.log, &m.log
 	if err := m.cmd.Start(); err != nil {

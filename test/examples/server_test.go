@@ -15,6 +15,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/test/fanoutdproc"
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
@@ -45,7 +46,7 @@ func startServer(t *testing.T) *server {
 		t.Fatal(err)
 	}
 	s := &server{address: loopback.FreeAddress(t)}
-	s.args = []string{fanoutd, "--config", file, "--listen", s.address, "--admin-listen", "", "--data-dir", filepath.Join(t.TempDir(), "data")}
+	s.args = []string{fanoutdproc.Program(t), "--config", file, "--listen", s.address, "--admin-listen", "", "--data-dir", filepath.Join(t.TempDir(), "data")}
 	s.link = newLink(t, s.address)
 	s.start(t)
 	return s

@@ -2,59 +2,27 @@
 package fanoutdproc
 
 import (
-	"fmt"
-	"io/fs"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
 
+	"github.com/fanoutd/fanoutd/test/program"
 	"github.com/fanoutd/fanoutd/test/race"
 )
 
-// dir holds the program while the tests run.
-var dir string
+var fanoutd = program.Program{Package: "./cmd/fanoutd", Flags: flags(), Sources: []string{"cmd", "gen", "internal"}}
 
-// build builds fanoutd once for all tests of a package, which is two folders below
-// the root.
-var build = sync.OnceValues(func() (string, error) {
-	const root = "../.."
-	// The go command caches the result of a test until the files change that the
-	// test has looked at. It cannot see what a compiler run by the test reads.
-	for _, dir := range []string{"cmd", "gen", "internal"} {
-		err := filepath.WalkDir(filepath.Join(root, dir), func(string, fs.DirEntry, error) error { return nil })
-		if err != nil {
-			return "", err
-		}
-	}
-	var err error
-	if dir, err = os.MkdirTemp("", "fanoutdproc-"); err != nil {
-		return "", err
-	}
-	program := filepath.Join(dir, "fanoutd")
-	args := []string{"build", "-o", program}
+func flags() []string {
 	if race.Enabled {
-		args = append(args, "-race")
+		return []string{"-race"}
 	}
-	cmd := exec.Command("go", append(args, "./cmd/fanoutd")...)
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build fanoutd: %w\n%s", err, out)
-	}
-	return program, nil
-})
+	return nil
+}
 
 // Program returns the path of fanoutd, which is built with the race detector if the
 // test is.
 func Program(t testing.TB) string {
 	t.Helper()
-	path, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return fanoutd.Path(t)
 }
 
 // Clean removes the program. TestMain calls it when the tests have run.
-func Clean() { os.RemoveAll(dir) }
+func Clean() { fanoutd.Clean() }

@@ -20,6 +20,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/test/etcdproc"
 	"github.com/fanoutd/fanoutd/test/inprocess"
+	"github.com/fanoutd/fanoutd/test/program"
 )
 
 // variable has the number of objects; without it the test writes a few and measures
@@ -29,8 +30,11 @@ const variable = "FANOUTD_IMPORT_OBJECTS"
 // rounds is how often everything is measured. The median counts.
 const rounds = 3
 
+var fanoutctl = program.Program{Package: "./cmd/fanoutctl"}
+
 func TestMain(m *testing.M) {
 	code := m.Run()
+	fanoutctl.Clean()
 	etcdproc.Clean()
 	os.Exit(code)
 }
@@ -60,7 +64,7 @@ func TestImportSpeed(t *testing.T) {
 	all := objects(n)
 	etcd := etcdproc.Start(t, "http", "--quota-backend-bytes", "8589934592")
 	address := serve(t, etcd)
-	fanoutctl := build(t)
+	fanoutctl := fanoutctl.Path(t)
 	file := documents(t, all)
 	direct, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd}, DialTimeout: 30 * time.Second, Logger: zap.NewNop()})
 	if err != nil {
@@ -116,15 +120,6 @@ func serve(t *testing.T, etcd string) (address string) {
 		cfg.Resources = append(cfg.Resources, config.NewResource(resource(round)))
 	}
 	return inprocess.Start(t, cfg).Address()
-}
-
-func build(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "fanoutctl")
-	if out, err := exec.Command("go", "build", "-o", program, "github.com/fanoutd/fanoutd/cmd/fanoutctl").CombinedOutput(); err != nil {
-		t.Fatalf("build fanoutctl: %v\n%s", err, out)
-	}
-	return program
 }
 
 // documents writes the file to import.

@@ -1,14 +1,20 @@
 package observability
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/test/certs"
 )
 
 const docs = "../../docs/observability.md"
@@ -16,7 +22,7 @@ const docs = "../../docs/observability.md"
 // What docs/observability.md says of metrics is what is served: names, types, labels
 // and meaning.
 func TestMetricsAreDocumented(t *testing.T) {
-	in := start(t, nil)
+	in := start(t, encrypted(t))
 	served := map[string]string{}
 	for name, f := range in.scrape(t) {
 		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") {
@@ -38,6 +44,71 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	if diff := cmp.Diff(documented, served); diff != "" {
 		t.Errorf("-docs/observability.md +served:\n%s", diff)
+	}
+}
+
+// Names, units and help are such as Prometheus' own linter wants them.
+func TestMetricsFollowConventions(t *testing.T) {
+	_, body := start(t, encrypted(t)).get(t, "/metrics")
+	problems, err := promlint.New(strings.NewReader(body)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// What clients choose makes no series: neither keys, selectors and names of theirs, nor
+// methods that there are not.
+func TestClientsMakeNoSeries(t *testing.T) {
+	in := start(t, nil)
+	count := func() (n int) {
+		for name, f := range in.scrape(t) {
+			if strings.HasPrefix(name, "fanoutd_") || strings.HasPrefix(name, "grpc_") {
+				n += len(f.GetMetric())
+			}
+		}
+		return n
+	}
+	before := count()
+	for i := range 20 {
+		text := fmt.Sprint("x", i)
+		in.put(t, text, text)
+		in.watch(t, &fanoutv1.WatchRequest{LabelSelector: text + " notin (a)", Scope: &fanoutv1.Scope{Scope: &fanoutv1.Scope_Prefix{Prefix: text}}})
+		for _, method := range []string{"/fanout.v1.FanoutService/" + text, "/" + text + ".v1/Get"} {
+			if err := in.conn.Invoke(within(t), method, &fanoutv1.GetRequest{}, &fanoutv1.GetResponse{}); status.Code(err) != codes.Unimplemented {
+				t.Errorf("%s: %v", method, err)
+			}
+		}
+		if _, err := in.reads.Get(within(t), &fanoutv1.GetRequest{Resource: text, Key: text}); status.Code(err) != codes.NotFound {
+			t.Errorf("a resource that is not there: %v", err)
+		}
+	}
+	if after := count(); after != before {
+		t.Errorf("there are %d series, and there were %d", after, before)
+	}
+}
+
+// How long the certificate is good is that of the one that is in use, which may be replaced.
+func TestTheEndOfTheCertificateIsSeen(t *testing.T) {
+	authority, now := certs.NewAuthority(t), time.Now().Truncate(time.Second)
+	first, second := certs.Server, certs.Server
+	first.NotAfter, second.NotAfter = now.Add(time.Hour), now.Add(2*time.Hour)
+	files := authority.Issue(t, first).Files(t)
+	in := start(t, func(cfg *config.Config) { cfg.TLSCertFile, cfg.TLSKeyFile = files.Cert, files.Key })
+	const name = "fanoutd_certificate_not_after_timestamp_seconds"
+	if at := in.scrape(t).value(t, name, nil); at != float64(first.NotAfter.Unix()) {
+		t.Errorf("it ends at %v, want %v", at, first.NotAfter.Unix())
+	}
+	in.tls.RootCAs = authority.Pool() // of both
+	files.Replace(t, authority.Issue(t, second))
+	in.await(t, name, nil, exactly(float64(second.NotAfter.Unix())))
+	if from := in.scrape(t).value(t, "fanoutd_certificate_not_before_timestamp_seconds", nil); from > float64(now.Unix()) {
+		t.Errorf("it begins at %v", from)
+	}
+	if start(t, nil).scrape(t).find(t, name, nil) != nil {
+		t.Error("in plain text there is a certificate")
 	}
 }
 

@@ -29,7 +29,7 @@ type known struct {
 // worked returns what a fanoutd serves that has done some work.
 func worked(t *testing.T) *known {
 	t.Helper()
-	in := start(t, nil)
+	in := start(t, encrypted(t))
 	w := in.watch(t, &fanoutv1.WatchRequest{})
 	in.put(t, "k", "v")
 	next(t, w)
@@ -41,6 +41,9 @@ func worked(t *testing.T) *known {
 func (k *known) labelsOf(name string) ([]string, bool) {
 	if names, ok := k.recorded[name]; ok {
 		return names, true
+	}
+	if name == "up" { // Prometheus makes it
+		return nil, true
 	}
 	if f, ok := k.scrape[name]; ok && f.GetType().String() != "HISTOGRAM" {
 		names := labelNames(f)
@@ -194,6 +197,9 @@ func TestAlertsAskForWhatThereIs(t *testing.T) {
 	}
 }
 
+// unitsOf are parts of the names of metrics that the units of Grafana are for.
+var unitsOf = map[string]string{"bytes": "_bytes", "Bps": "_bytes_total", "s": "_seconds"}
+
 // The dashboard asks for what there is, and shows all that fanoutd itself has.
 func TestTheDashboardAsksForWhatThereIs(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/grafana/fanoutd.json")
@@ -202,14 +208,19 @@ func TestTheDashboardAsksForWhatThereIs(t *testing.T) {
 	}
 	var dashboard struct {
 		Templating struct {
-			List []struct{ Name, Definition string }
+			List []struct{ Name, Definition, AllValue string }
 		}
 		Panels []struct {
 			ID      int
 			Title   string
 			Type    string
 			GridPos struct{ X, Y, W, H int }
-			Targets []struct{ Expr string }
+			Targets []struct{ Expr, RefID string }
+
+			FieldConfig struct {
+				Defaults  struct{ Unit string }
+				Overrides []struct{ Matcher struct{ ID, Options string } }
+			}
 		}
 	}
 	if err := json.Unmarshal(text, &dashboard); err != nil {
@@ -223,6 +234,13 @@ func TestTheDashboardAsksForWhatThereIs(t *testing.T) {
 		for _, target := range p.Targets {
 			k.check(t, p.Title, target.Expr)
 			asked += target.Expr + "\n"
+			other := false // it has a unit of its own
+			for _, o := range p.FieldConfig.Overrides {
+				other = other || o.Matcher.ID == "byFrameRefID" && o.Matcher.Options == target.RefID
+			}
+			if name := unitsOf[p.FieldConfig.Defaults.Unit]; !other && !strings.Contains(target.Expr, name) {
+				t.Errorf("%s has the unit %s, but shows %s", p.Title, p.FieldConfig.Defaults.Unit, target.Expr)
+			}
 		}
 		for _, other := range dashboard.Panels {
 			a, b := p.GridPos, other.GridPos
@@ -232,6 +250,9 @@ func TestTheDashboardAsksForWhatThereIs(t *testing.T) {
 		}
 	}
 	for _, v := range dashboard.Templating.List {
+		if v.AllValue != "" {
+			t.Errorf("all of %s is %q: metrics of other programs have the same names", v.Name, v.AllValue)
+		}
 		inner, ok := strings.CutPrefix(v.Definition, "label_values(")
 		if !ok {
 			continue // the data source
@@ -240,9 +261,9 @@ func TestTheDashboardAsksForWhatThereIs(t *testing.T) {
 		k.check(t, "the variable "+v.Name, expr)
 	}
 	for name := range k.scrape {
-		// Two numbers are for those who compute with them.
+		// Some numbers are for those who compute with them.
 		if strings.HasPrefix(name, "fanoutd_") && !strings.Contains(asked, name) &&
-			!slices.Contains([]string{"fanoutd_resource_loaded", "fanoutd_cacher_window_oldest_revision", "fanoutd_dispatch_revision"}, name) {
+			!slices.Contains([]string{"fanoutd_resource_loaded", "fanoutd_cacher_window_oldest_revision", "fanoutd_dispatch_revision", "fanoutd_certificate_not_before_timestamp_seconds"}, name) {
 			t.Errorf("the dashboard does not show %s", name)
 		}
 	}

@@ -2,8 +2,11 @@ package observability
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,10 +17,12 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/test/certs"
 	"github.com/fanoutd/fanoutd/test/inprocess"
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
@@ -38,8 +43,9 @@ func within(t *testing.T) context.Context {
 // instance is a fanoutd in this process, with somebody who uses it.
 type instance struct {
 	server *inprocess.Server
-	admin  string // address of HTTP
-	etcd   string // address of the embedded etcd
+	tls    *tls.Config // nil: plain text
+	admin  string      // address of HTTP
+	etcd   string      // address of the embedded etcd
 	conn   *grpc.ClientConn
 	reads  fanoutv1.FanoutServiceClient
 	writes fanoutv1.StoreServiceClient
@@ -54,9 +60,13 @@ func start(t *testing.T, change func(*config.Config)) *instance {
 	if change != nil {
 		change(&cfg)
 	}
-	in := &instance{server: inprocess.Start(t, cfg), admin: cfg.AdminListen, etcd: cfg.EmbeddedEtcdListen}
+	in := &instance{tls: trust(t, cfg), server: inprocess.Start(t, cfg), admin: cfg.AdminListen, etcd: cfg.EmbeddedEtcdListen}
+	transport := insecure.NewCredentials()
+	if in.tls != nil {
+		transport = credentials.NewTLS(in.tls)
+	}
 	conn, err := grpc.NewClient("passthrough:///"+cfg.Listen,
-		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
+		grpc.WithTransportCredentials(transport), grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,11 +80,35 @@ func start(t *testing.T, change func(*config.Config)) *instance {
 	return in
 }
 
+// encrypted gives a fanoutd a certificate.
+func encrypted(t *testing.T) func(*config.Config) {
+	t.Helper()
+	files := certs.NewAuthority(t).Issue(t, certs.Server).Files(t)
+	return func(cfg *config.Config) { cfg.TLSCertFile, cfg.TLSKeyFile = files.Cert, files.Key }
+}
+
+// trust returns what trusts the certificate of a fanoutd, nil where it has none.
+func trust(t *testing.T, cfg config.Config) *tls.Config {
+	t.Helper()
+	if cfg.TLSCertFile == "" {
+		return nil
+	}
+	text, err := os.ReadFile(cfg.TLSCertFile)
+	pool := x509.NewCertPool()
+	if err != nil || !pool.AppendCertsFromPEM(text) {
+		t.Fatal("there is no certificate", err)
+	}
+	return &tls.Config{RootCAs: pool, ServerName: "localhost"}
+}
+
 // get sends a request over HTTP.
 func (in *instance) get(t *testing.T, path string) (status int, body string) {
 	t.Helper()
-	transport := &http.Transport{DisableKeepAlives: true}
-	req, err := http.NewRequestWithContext(within(t), http.MethodGet, "http://"+in.admin+path, nil)
+	transport, scheme := &http.Transport{DisableKeepAlives: true, TLSClientConfig: in.tls}, "http"
+	if in.tls != nil {
+		scheme = "https"
+	}
+	req, err := http.NewRequestWithContext(within(t), http.MethodGet, scheme+"://"+in.admin+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

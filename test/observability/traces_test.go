@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +27,7 @@ type receiver struct {
 
 	mu    sync.Mutex
 	spans []*tracepb.Span // guarded by mu
+	from  []string        // guarded by mu: what is said of those who have sent them
 }
 
 func startReceiver(t *testing.T) *receiver {
@@ -51,6 +53,9 @@ func (r *receiver) Export(_ context.Context, req *collector.ExportTraceServiceRe
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, from := range req.GetResourceSpans() {
+		for _, a := range from.GetResource().GetAttributes() {
+			r.from = append(r.from, a.GetKey())
+		}
 		for _, scope := range from.GetScopeSpans() {
 			r.spans = append(r.spans, scope.GetSpans()...)
 		}
@@ -182,6 +187,11 @@ func TestNothingIsTracedUnasked(t *testing.T) {
 	in.server.Stop()
 	// The watch is traced, because nobody said otherwise: so spans do arrive.
 	r.mu.Lock()
+	for _, name := range []string{"service.name", "service.version", "host.name", "process.pid"} {
+		if !slices.Contains(r.from, name) {
+			t.Errorf("spans do not say what %s they are of, but %q", name, r.from)
+		}
+	}
 	defer r.mu.Unlock()
 	for _, s := range r.spans {
 		if s.GetName() != "fanout.v1.FanoutService/Watch" {

@@ -124,6 +124,9 @@ func TestKubernetes(t *testing.T) {
 	if got := fmt.Sprint(settings["listen"], settings["admin-listen"]); got != fmt.Sprintf(":%d:%d", ports["grpc"], ports["admin"]) {
 		t.Errorf("the server listens at %s", got)
 	}
+	if auth := settings["tls-client-auth"]; auth != "optional" {
+		t.Errorf("probes have no certificate to show, and it is %v", auth)
+	}
 	grace := time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second
 	if stop := duration(t, settings["drain-period"]) + duration(t, settings["shutdown-grace"]); stop >= grace {
 		t.Errorf("a stop may take %v and is given %v", stop, grace)

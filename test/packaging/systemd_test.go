@@ -29,6 +29,12 @@ func TestSystemd(t *testing.T) {
 	if stop := duration(t, settings["drain-period"]) + duration(t, settings["shutdown-grace"]); stop >= duration(t, value("TimeoutStopSec")) || stop < time.Second {
 		t.Errorf("a stop may take %v and is given %s", stop, value("TimeoutStopSec"))
 	}
+	if got := value("Restart") + " " + value("StartLimitIntervalSec"); got != "on-failure 0" {
+		t.Errorf("a server that cannot start is given up: %s", got)
+	}
+	if value("ProcSubset") == "pid" {
+		t.Error("/proc/stat is hidden, without which there is no process_start_time_seconds")
+	}
 	// It verifies that the program exists, too.
 	program, arguments, _ := strings.Cut(value("ExecStart"), " ")
 	server := fanoutd(t)

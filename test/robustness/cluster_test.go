@@ -92,15 +92,11 @@ func startCluster(t *testing.T, dir string, size int) *cluster {
 
 func newMember(t *testing.T, dir string, i int, peers []string) *member {
 	t.Helper()
-	program, err := etcd()
-	if err != nil {
-		t.Fatal(err)
-	}
 	name, peer, _ := strings.Cut(peers[i], "=")
 	address := "http://" + loopback.FreeAddress(t)
 	dataDir := filepath.Join(dir, name)
 	return &member{
-		process: newProcess(t, dir, name, program,
+		process: newProcess(t, dir, name, etcd.Path(t),
 			"--name", name, "--data-dir", dataDir,
 			"--listen-client-urls", address, "--advertise-client-urls", address,
 			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
@@ -127,10 +123,6 @@ func dialEtcd(t *testing.T, addresses ...string) *clientv3.Client {
 
 func newReplica(t *testing.T, dir string, i int, etcdAddresses []string) *replica {
 	t.Helper()
-	program, err := fanoutd()
-	if err != nil {
-		t.Fatal(err)
-	}
 	name := fmt.Sprintf("fanoutd-%d", i)
 	config := filepath.Join(dir, name+".yaml")
 	// With codec raw etcd has the very bytes that clients put.
@@ -149,7 +141,7 @@ func newReplica(t *testing.T, dir string, i int, etcdAddresses []string) *replic
 	}
 	t.Cleanup(func() { conn.Close() })
 	return &replica{
-		process: newProcess(t, dir, name, program, "--config", config, "--listen", address, "--admin-listen", "", "--etcd-endpoints", strings.Join(etcdAddresses, ",")),
+		process: newProcess(t, dir, name, fanoutd.Path(t), "--config", config, "--listen", address, "--admin-listen", "", "--etcd-endpoints", strings.Join(etcdAddresses, ",")),
 		conn:    conn,
 		fanout:  fanoutv1.NewFanoutServiceClient(conn),
 		store:   fanoutv1.NewStoreServiceClient(conn),

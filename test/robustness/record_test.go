@@ -2,11 +2,9 @@ package robustness
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/test/kept"
 )
 
 const (
@@ -62,7 +61,7 @@ func record(t *testing.T, opts options) *recording {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), opts.duration+5*time.Minute)
 	defer cancel()
-	dir := keep(t)
+	dir := kept.Dir(t)
 	cluster := startCluster(t, dir, opts.members)
 	base, ids := time.Now(), identity.NewIDProvider()
 	random := func(actor uint64) *rand.Rand { return rand.New(rand.NewPCG(opts.seed, actor)) }
@@ -221,25 +220,4 @@ func describe(counts map[string]int) string {
 		all = append(all, fmt.Sprintf("%d %s", counts[name], name))
 	}
 	return strings.Join(all, ", ")
-}
-
-// keep returns a directory that outlives the test if the test fails, also without
-// -artifacts.
-func keep(t *testing.T) string {
-	t.Helper()
-	if f := flag.Lookup("test.artifacts"); f != nil && f.Value.String() == "true" {
-		return t.ArtifactDir()
-	}
-	dir, err := os.MkdirTemp("", "fanoutd-"+strings.ReplaceAll(t.Name(), "/", "-")+"-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("what is left of the test is in %s", dir)
-			return
-		}
-		os.RemoveAll(dir)
-	})
-	return dir
 }

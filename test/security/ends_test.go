@@ -14,6 +14,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/test/certs"
+	"github.com/fanoutd/fanoutd/test/jwts"
 )
 
 // A watch ends when what it began with is worth nothing any more, with the position
@@ -43,7 +44,7 @@ func TestWatchesEndWithTheirCredentials(t *testing.T) {
 		},
 		"a JWT whose key is withdrawn": {
 			shows: func(t *testing.T, w *world) shows { return shows{bearer: w.jwt(t, "a", time.Now().Add(time.Hour))} },
-			end:   func(t *testing.T, w *world) { w.setKeys(t, newKey(t)) },
+			end:   func(t *testing.T, w *world) { w.setKeys(t, jwts.NewKey(t, "second")) },
 		},
 		expires: {
 			shows: func(t *testing.T, w *world) shows {
@@ -154,7 +155,7 @@ func TestStreamsGoOnWhileFilesAreReplaced(t *testing.T) {
 		subject := certs.Server
 		subject.CommonName = name
 		w.server.Replace(t, w.authority.Issue(t, subject))
-		w.setKeys(t, newKey(t), w.key)
+		w.setKeys(t, jwts.NewKey(t, "second"), w.key)
 		certs.Write(t, w.cfg.TLSClientCAFile, append(certs.NewAuthority(t).PEM(), w.authority.PEM()...))
 		waitFor(t, func() bool { return w.shownAt(t, w.cfg.Listen) == name && w.shownAt(t, w.cfg.AdminListen) == name })
 		conn := w.dial(t, shows{bearer: w.addToken(t, name)})

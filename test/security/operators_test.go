@@ -1,12 +1,17 @@
 package security
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"net/http"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/channelz/grpc_channelz_v1"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -71,4 +76,94 @@ rules:
 	if got := channelz(shows{}); got != codes.Unauthenticated {
 		t.Errorf("nobody asks channelz: %v", got)
 	}
+}
+
+// Who is denied what is for operators is recorded like everybody else who is denied
+// something, and who is refused again and again is told to come later and not recorded.
+func TestDeniedOperatorsAreAudited(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	certs.Write(t, file, []byte(`
+rules:
+- {subjects: [operator], verbs: [admin], resources: ["*"]}
+- {subjects: [of-one], verbs: ["*"], resources: [config]}
+`))
+	log := filepath.Join(t.TempDir(), "audit.log")
+	w := newWorld(t, func(cfg *config.Config) {
+		cfg.PolicyFile, cfg.AuditLog = file, log
+		// What is taken away for a moment is not given back within the test.
+		cfg.MaxRequestRate, cfg.MaxRequestBurst = 0.001, 3
+	})
+	ofOne := w.certificate(t, certs.Subject{CommonName: "of-one"})
+	if code, _, _ := w.get(t, ofOne, "/metrics", "User-Agent", "prometheus"); code != http.StatusForbidden {
+		t.Errorf("of one resource: %d", code)
+	}
+	operator := w.certificate(t, certs.Subject{CommonName: "operator"})
+	if code, _, _ := w.get(t, operator, "/metrics"); code != http.StatusOK {
+		t.Errorf("an operator: %d", code)
+	}
+	if code, _, _ := w.get(t, shows{bearer: "wrong"}, "/debug/pprof/heap", "User-Agent", "curl"); code != http.StatusUnauthorized {
+		t.Errorf("a wrong token: %d", code)
+	}
+	_, err := grpc_channelz_v1.NewChannelzClient(w.dialAdmin(t, shows{})).GetServers(within(t), &grpc_channelz_v1.GetServersRequest{})
+	if status.Code(err) != codes.Unauthenticated {
+		t.Errorf("nobody: %v", err)
+	}
+	later := 0
+	for range 3 {
+		if code, header, _ := w.get(t, shows{bearer: "wrong"}, "/metrics"); code == http.StatusTooManyRequests && header.Get("Retry-After") != "" {
+			later++
+		}
+	}
+	if later != 2 {
+		t.Errorf("%d of the last 3 were told to come later, want 2", later)
+	}
+	if _, _, metrics := w.get(t, operator, "/metrics"); !strings.Contains(metrics, `fanoutd_refused_total{reason="RATE_LIMITED"} 2`) {
+		t.Error("those are not counted")
+	}
+
+	want := []map[string]any{
+		{
+			"msg": "denied", "method": "GET /metrics", "identity": "of-one", "authentication": "certificate",
+			"user_agent": "prometheus", "code": "PermissionDenied", "reason": "PERMISSION_DENIED",
+		},
+		{"msg": "denied", "method": "GET /debug/pprof/heap", "user_agent": "curl", "code": "Unauthenticated", "reason": "UNAUTHENTICATED"},
+		{"msg": "denied", "method": "POST /grpc.channelz.v1.Channelz/GetServers", "code": "Unauthenticated", "reason": "UNAUTHENTICATED"},
+		{"msg": "denied", "method": "GET /metrics", "code": "Unauthenticated", "reason": "UNAUTHENTICATED"},
+	}
+	var got []map[string]any
+	waitFor(t, func() bool { got = recorded(t, log); return len(got) >= len(want) })
+	for i, r := range got {
+		if peer, _ := r["peer"].(string); !strings.HasPrefix(peer, "127.0.0.1:") {
+			t.Errorf("the peer is %v", r["peer"])
+		}
+		if i > 1 {
+			delete(r, "user_agent") // of libraries
+		}
+		delete(r, "peer")
+		delete(r, "time")
+		delete(r, "level")
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// recorded returns the records of an audit log that is being written.
+func recorded(t *testing.T, path string) (records []map[string]any) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(text) {
+		var r map[string]any
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break // is being written
+		}
+		if err := json.Unmarshal(line, &r); err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, r)
+	}
+	return records
 }

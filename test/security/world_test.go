@@ -2,11 +2,7 @@ package security
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -15,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
 	"go.uber.org/goleak"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -28,10 +23,14 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/test/certs"
 	"github.com/fanoutd/fanoutd/test/inprocess"
+	"github.com/fanoutd/fanoutd/test/jwts"
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// The library that rotates the audit log never ends its goroutine.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("gopkg.in/natefinch/lumberjack%2ev2.(*Logger).millRun"))
+}
 
 // patience bounds what a test waits for: it is how long a broken one takes to fail.
 const patience = 30 * time.Second
@@ -55,13 +54,13 @@ type world struct {
 	authority *certs.Authority
 	server    certs.Files
 	lines     []string // of the file of tokens
-	key       *ecdsa.PrivateKey
+	key       jwts.Key
 }
 
 // newWorld starts a server.
 func newWorld(t *testing.T, change func(*config.Config)) *world {
 	t.Helper()
-	w := &world{cfg: inprocess.Config(t), authority: certs.NewAuthority(t), key: newKey(t)}
+	w := &world{cfg: inprocess.Config(t), authority: certs.NewAuthority(t), key: jwts.NewKey(t, "first")}
 	w.server = w.authority.Issue(t, certs.Server).Files(t)
 	dir := t.TempDir()
 	w.cfg.AdminListen = loopback.FreeAddress(t)
@@ -79,15 +78,6 @@ func newWorld(t *testing.T, change func(*config.Config)) *world {
 	}
 	inprocess.Start(t, w.cfg)
 	return w
-}
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
 }
 
 // addToken makes a token known, to those who read the file from now on.
@@ -109,39 +99,15 @@ func (w *world) setTokens(t *testing.T) {
 }
 
 // setKeys writes the file of keys of JWTs.
-func (w *world) setKeys(t *testing.T, keys ...*ecdsa.PrivateKey) {
+func (w *world) setKeys(t *testing.T, keys ...jwts.Key) {
 	t.Helper()
-	var set jose.JSONWebKeySet
-	for _, k := range keys {
-		set.Keys = append(set.Keys, jose.JSONWebKey{Key: k.Public()})
-	}
-	text, err := json.Marshal(set)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certs.Write(t, w.cfg.JWTJWKSFile, text)
+	certs.Write(t, w.cfg.JWTJWKSFile, jwts.Set(t, keys...))
 }
 
 // jwt returns a JWT for a name.
 func (w *world) jwt(t *testing.T, name string, expires time.Time) string {
 	t.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: w.key}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	payload, err := json.Marshal(map[string]any{"iss": issuer, "aud": audience, "sub": name, "exp": expires.Unix()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	signed, err := signer.Sign(payload)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := signed.CompactSerialize()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	return w.key.Sign(t, jwts.Claims{"iss": issuer, "aud": audience, "sub": name, "exp": expires.Unix()})
 }
 
 // shows is what somebody shows.

@@ -17,7 +17,7 @@ import (
 
 // processes are the commands that a benchmark starts of itself.
 func processes() []*cobra.Command {
-	return []*cobra.Command{loadCommand(), etcdCommand(), floorCommand()}
+	return []*cobra.Command{loadCommand(), etcdCommand(), floorCommand(), natsCommand()}
 }
 
 func loadCommand() *cobra.Command {
@@ -42,6 +42,7 @@ func etcdCommand() *cobra.Command {
 
 func floorCommand() *cobra.Command {
 	var listen, etcd, prefix string
+	var snapshot bool
 	cmd := &cobra.Command{
 		Use: peer.CommandFloor, Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,9 +55,9 @@ func floorCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("listen: %w", err)
 			}
-			first, err := floor.First()
-			if err != nil {
-				return err
+			first := floor.First
+			if snapshot {
+				first = func() ([]byte, error) { return floor.Snapshot(cmd.Context(), client, prefix) }
 			}
 			server := floor.New(listener, first)
 			served := make(chan error, 1)
@@ -73,5 +74,6 @@ func floorCommand() *cobra.Command {
 	flags.StringVar(&listen, "listen", "", "address")
 	flags.StringVar(&etcd, "etcd", "", "address of etcd")
 	flags.StringVar(&prefix, "prefix", "", "of the keys that are told")
+	flags.BoolVar(&snapshot, "snapshot", false, "begin with the state as it is when the first stream is there")
 	return cmd
 }

@@ -16,15 +16,18 @@ import (
 func runCommand() *cobra.Command {
 	var p scenario.Parameters
 	var b binaries
-	var output string
+	var o scenario.Observer
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Measure one case",
 		Long: `Measure one case, and write what was measured as a line of JSON.
 
-A rate of 0 writes as fast as events are delivered: so many writes are outstanding,
+Saturation writes as fast as events are delivered: so many writes are outstanding,
 and each is over when its events have come to all watchers. With one outstanding
-write of one event, each event is a message of its own.`,
+write of one event, each event is a message of its own. Steady writes at a rate.
+In startup and resume there are so many keys, and all watchers come at once: to get
+the state, or to get a change of each key that they have missed. In lists everybody
+lists all keys, at once. In idle nothing is written but one event in the end.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			programs, err := b.programs(cmd.Context())
@@ -32,7 +35,8 @@ write of one event, each event is a message of its own.`,
 				return err
 			}
 			defer b.remove()
-			record, err := scenario.Run(cmd.Context(), programs, p, func(phase string) { fmt.Fprintln(cmd.ErrOrStderr(), phase) })
+			o.Phase = func(phase string) { fmt.Fprintln(cmd.ErrOrStderr(), phase) }
+			record, err := scenario.Run(cmd.Context(), programs, p, o)
 			if err != nil {
 				return err
 			}
@@ -40,7 +44,7 @@ write of one event, each event is a message of its own.`,
 		},
 	}
 	flags := cmd.Flags()
-	_ = output
+	flags.StringVar(&p.Scenario, "scenario", scenario.Saturation, fmt.Sprintf("what is done: %v", scenario.Scenarios))
 	flags.StringVar(&p.Peer, "peer", "fanoutd", fmt.Sprintf("what is measured: %v", peer.Names()))
 	flags.StringVar(&p.Client, "client", load.ClientRaw, "who watches")
 	flags.IntVar(&p.Watchers, "watchers", 1000, "watches")
@@ -52,8 +56,13 @@ write of one event, each event is a message of its own.`,
 	flags.IntVar(&p.ValueSize, "value-size", 256, "bytes of a value")
 	flags.IntVar(&p.Batch, "batch", 1, "events that are written together")
 	flags.IntVar(&p.Outstanding, "outstanding", 1, "writes that are under way at once")
-	flags.Float64Var(&p.Rate, "rate", 0, "writes per second; 0 is as fast as they are delivered")
+	flags.Float64Var(&p.Rate, "rate", 0, "writes per second, with --scenario steady")
 	flags.DurationVar(&p.Duration, "duration", 5*time.Second, "how long is measured")
+	flags.IntVar(&p.PageSize, "page-size", 0, "objects of a page, with --scenario lists; 0 is as many as the server gives")
+	flags.IntVar(&p.Stalled, "stalled", 0, "watches besides the others whose client does not read")
+	flags.StringVar(&p.Stall, "stall", load.StallFrozen, fmt.Sprintf("how it does not: %v", load.Stalls))
+	flags.DurationVar(&p.StallFor, "stall-for", 0, "after what time such a client leaves and comes again; 0 is never")
+	flags.StringVar(&o.Profile, "profile", "", "file for a CPU profile of fanoutd while it is measured")
 	b.flags(cmd)
 	return cmd
 }

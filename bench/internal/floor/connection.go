@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,8 +17,8 @@ import (
 )
 
 const (
-	largestFrame = 16 << 10        // as every peer sends them
-	together     = 64 << 10        // bytes that are written at once at least, if there are so many
+	largestFrame = 16 << 10         // as every peer sends them
+	together     = 64 << 10         // bytes that are written at once at least, if there are so many
 	patience     = 30 * time.Second // with a client that does not read
 )
 
@@ -31,7 +32,7 @@ type connection struct {
 
 // serve answers the client until it leaves. Each stream gets a header and first, a
 // message, and is then sent what comes.
-func (c *connection) serve(first []byte) error {
+func (c *connection) serve(first func() ([]byte, error)) error {
 	defer c.conn.Close()
 	preface := make([]byte, len(http2.ClientPreface))
 	if _, err := io.ReadFull(c.conn, preface); err != nil || string(preface) != http2.ClientPreface {
@@ -70,19 +71,35 @@ func (c *connection) serve(first []byte) error {
 }
 
 // open begins a stream. Before others can write to it, it has its header.
-func (c *connection) open(framer *http2.Framer, answer *bytes.Buffer, id uint32, first []byte) error {
-	err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: header(), EndHeaders: true})
+func (c *connection) open(framer *http2.Framer, answer *bytes.Buffer, id uint32, first func() ([]byte, error)) error {
+	m, err := first()
 	if err != nil {
 		return err
 	}
-	answer.Write(frames(nil, message(first), id))
+
+	err = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: header(), EndHeaders: true})
+	if err != nil {
+		return err
+	}
 	if err := c.write(answer); err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.streams = append(c.streams, id)
-	return nil
+	vectors := vectors(m, id)
+	_, err = vectors.WriteTo(c.conn)
+	return err
+}
+
+// vectors returns a message of gRPC as frames of a stream, without a copy of it. It is
+// for what is long.
+func vectors(message []byte, id uint32) net.Buffers {
+	var b net.Buffers
+	for part := range slices.Chunk(message, largestFrame) {
+		b = append(b, frameHeader(nil, len(part), id), part)
+	}
+	return b
 }
 
 // header encodes what a response begins with, without anything that later ones could
@@ -136,10 +153,13 @@ func message(m []byte) []byte { return append(raw.Prefix(len(m)), m...) }
 func frames(b, message []byte, id uint32) []byte {
 	for len(message) > 0 {
 		n := min(len(message), largestFrame)
-		b = append(b, byte(n>>16), byte(n>>8), byte(n), byte(http2.FrameData), 0)
-		b = binary.BigEndian.AppendUint32(b, id)
-		b = append(b, message[:n]...)
+		b = append(frameHeader(b, n, id), message[:n]...)
 		message = message[n:]
 	}
 	return b
+}
+
+func frameHeader(b []byte, n int, id uint32) []byte {
+	b = append(b, byte(n>>16), byte(n>>8), byte(n), byte(http2.FrameData), 0)
+	return binary.BigEndian.AppendUint32(b, id)
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/protobuf/proto"
 
@@ -35,20 +37,10 @@ func (s *Server) Follow(ctx context.Context, etcd *clientv3.Client, prefix strin
 func encode(prefix string, changes clientv3.WatchResponse) ([]byte, error) {
 	response := &fanoutv1.WatchResponse{
 		Kind:     fanoutv1.WatchResponse_KIND_LIVE,
-		Position: position(changes.Header.ClusterId, changes.Header.Revision),
+		Position: position(changes.Header),
 	}
 	for _, change := range changes.Events {
-		event := &fanoutv1.Event{
-			Type: fanoutv1.Event_TYPE_MODIFIED,
-			Object: &fanoutv1.Object{
-				Key:            string(change.Kv.Key[len(prefix):]),
-				Value:          &fanoutv1.Object_Data{Data: change.Kv.Value},
-				ContentType:    "application/octet-stream",
-				CreateRevision: change.Kv.CreateRevision,
-				ModRevision:    change.Kv.ModRevision,
-				Version:        change.Kv.Version,
-			},
-		}
+		event := &fanoutv1.Event{Type: fanoutv1.Event_TYPE_MODIFIED, Object: object(prefix, change.Kv)}
 		if change.IsCreate() {
 			event.Type = fanoutv1.Event_TYPE_ADDED
 		} else if change.Type == clientv3.EventTypeDelete {
@@ -56,18 +48,46 @@ func encode(prefix string, changes clientv3.WatchResponse) ([]byte, error) {
 		}
 		response.Events = append(response.Events, event)
 	}
+	return marshal(response)
+}
+
+func marshal(response *fanoutv1.WatchResponse) ([]byte, error) {
 	m, err := proto.Marshal(response)
 	if err != nil {
-		return nil, fmt.Errorf("encode changes: %w", err)
+		return nil, fmt.Errorf("encode a message: %w", err)
 	}
 	return m, nil
 }
 
-func position(cluster uint64, revision int64) *fanoutv1.Position {
-	return &fanoutv1.Position{Epoch: fmt.Sprintf("%016x", cluster), Revision: revision}
+func object(prefix string, kv *mvccpb.KeyValue) *fanoutv1.Object {
+	return &fanoutv1.Object{
+		Key:            string(kv.Key[len(prefix):]),
+		Value:          &fanoutv1.Object_Data{Data: kv.Value},
+		ContentType:    "application/octet-stream",
+		CreateRevision: kv.CreateRevision,
+		ModRevision:    kv.ModRevision,
+		Version:        kv.Version,
+	}
+}
+
+func position(h *etcdserverpb.ResponseHeader) *fanoutv1.Position {
+	return &fanoutv1.Position{Epoch: fmt.Sprintf("%016x", h.GetClusterId()), Revision: h.GetRevision()}
 }
 
 // First is the first message of a stream, which says that it is watched.
 func First() ([]byte, error) {
-	return proto.Marshal(&fanoutv1.WatchResponse{Kind: fanoutv1.WatchResponse_KIND_BOOKMARK})
+	return marshal(&fanoutv1.WatchResponse{Kind: fanoutv1.WatchResponse_KIND_BOOKMARK})
+}
+
+// Snapshot is a first message that has the whole state.
+func Snapshot(ctx context.Context, etcd *clientv3.Client, prefix string) ([]byte, error) {
+	state, err := etcd.Get(ctx, prefix, clientv3.WithPrefix())
+	if err != nil {
+		return nil, fmt.Errorf("read the state from etcd: %w", err)
+	}
+	response := &fanoutv1.WatchResponse{Kind: fanoutv1.WatchResponse_KIND_CATCH_UP_PART, Position: position(state.Header)}
+	for _, kv := range state.Kvs {
+		response.Events = append(response.Events, &fanoutv1.Event{Type: fanoutv1.Event_TYPE_ADDED, Object: object(prefix, kv)})
+	}
+	return marshal(response)
 }

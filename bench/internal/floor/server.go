@@ -12,7 +12,7 @@ import (
 // Server writes messages to all streams of all connections.
 type Server struct {
 	listener net.Listener
-	first    []byte
+	first    func() ([]byte, error) // message, made once
 	workers  []*worker
 	running  sync.WaitGroup
 }
@@ -26,9 +26,14 @@ type worker struct {
 	connections []*connection
 }
 
-// New returns a server that sends each stream a message at first. Run runs it.
-func New(listener net.Listener, first []byte) *Server {
-	s := &Server{listener: listener, first: first}
+// New returns a server that sends each stream a message at first, which is made when the
+// first of them is there. Run runs it.
+func New(listener net.Listener, first func() ([]byte, error)) *Server {
+	framed := sync.OnceValues(func() ([]byte, error) {
+		m, err := first()
+		return message(m), err
+	})
+	s := &Server{listener: listener, first: framed}
 	for range runtime.GOMAXPROCS(0) {
 		w := &worker{work: make(chan []byte), done: make(chan struct{})}
 		s.workers = append(s.workers, w)

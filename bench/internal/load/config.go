@@ -1,8 +1,11 @@
 package load
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/fanoutd/fanoutd/bench/internal/tally"
 )
@@ -18,6 +21,23 @@ type Config struct {
 	PerStream   int    `json:"per_stream"` // watches on a stream, where the protocol can have several; 1 or more
 	Interest    string `json:"interest"`   // one of Interests
 	Groups      int    `json:"groups"`     // with label: how many values the label has
+
+	Hold     bool      `json:"hold,omitempty"`     // connect, and wait for the command to watch
+	Snapshot bool      `json:"snapshot,omitempty"` // begin with the state; else with what happens from now on
+	After    *Position `json:"after,omitempty"`    // begin behind this
+	Seen     int       `json:"seen,omitempty"`     // changes of each key that are behind them there
+
+	List     bool `json:"list,omitempty"`      // list everything, instead of watching, each time that the command to watch comes
+	PageSize int  `json:"page_size,omitempty"` // objects in a page; 0 is as many as the server gives
+
+	Stall    string        `json:"stall,omitempty"`        // one of Stalls: how they do not read; "" is that they do
+	StallFor time.Duration `json:"stall_for_ns,omitempty"` // after what time they leave and come again; 0 is never
+}
+
+// Position is where a watch goes on, as its server has told.
+type Position struct {
+	Epoch    string `json:"epoch,omitempty"`
+	Revision int64  `json:"revision"`
 }
 
 // The interests of watchers.
@@ -60,15 +80,27 @@ const Label = "group"
 const (
 	Resource = "bench"
 	Prefix   = "/fanoutd/" + Resource + "/"
-	Subject  = "fanoutbench" // the same in NATS, and the name of its bucket
+	// behindPrefix is what comes behind all of them: a zero is behind a slash.
+	behindPrefix = "/fanoutd/" + Resource + "0"
+
+	Subject = "fanoutbench" // the same in NATS, and the name of its bucket
 )
+
+// SubjectOf is what a key is called in NATS. Labels are a part of it there.
+func (c Config) SubjectOf(key int) string {
+	if c.Interest == InterestLabel {
+		return Subject + "." + Group(key%c.Groups) + "." + Key(key)
+	}
+	return Subject + "." + Key(key)
+}
 
 // share returns which watchers are on a connection: from, and up to but without to.
 func (c Config) share(connection int) (from, to int) {
 	return connection * c.Watchers / c.Connections, (connection + 1) * c.Watchers / c.Connections
 }
 
-func (c Config) problems() error {
+// Problem returns what is wrong with the configuration.
+func (c Config) Problem() error {
 	switch {
 	case c.Watchers < 1 || c.Connections < 1 || c.Connections > c.Watchers:
 		return fmt.Errorf("%d watchers on %d connections: each connection needs one", c.Watchers, c.Connections)
@@ -76,11 +108,15 @@ func (c Config) problems() error {
 		return fmt.Errorf("%d keys, %d watches on a stream: at least 1", c.Keys, c.PerStream)
 	case c.Interest == InterestLabel && (c.Groups < 1 || c.Groups > c.Keys):
 		return fmt.Errorf("%d groups of %d keys: from 1 to that many", c.Groups, c.Keys)
+	case !slices.Contains(Interests, c.Interest):
+		return fmt.Errorf("interest %q: one of %s", c.Interest, strings.Join(Interests, ", "))
+	case c.List && !c.Hold:
+		return errors.New("lists are made when the command comes: they are held back")
+	case (c.Snapshot || c.After != nil) && c.PerStream > 1:
+		return fmt.Errorf("%d watches on a stream that begin with what was before: one", c.PerStream)
+	case c.Stall != "" && !slices.Contains(Stalls, c.Stall):
+		return fmt.Errorf("stall %q: one of %s", c.Stall, strings.Join(Stalls, ", "))
 	}
-	for _, known := range Interests {
-		if c.Interest == known {
-			return nil
-		}
-	}
-	return fmt.Errorf("interest %q: one of %s", c.Interest, strings.Join(Interests, ", "))
+	_, err := c.connector()
+	return err
 }

@@ -32,7 +32,7 @@ const CommandName = "load"
 // Start starts a process of the program and returns when all of its watchers are
 // registered.
 func Start(ctx context.Context, program string, c Config) (*Load, error) {
-	if err := c.problems(); err != nil {
+	if err := c.Problem(); err != nil {
 		return nil, err
 	}
 	p, in, out, err := start(program)
@@ -125,6 +125,19 @@ func (l *Load) Await(ctx context.Context, events int64) error {
 		case <-changed:
 		}
 	}
+}
+
+// Watch registers the watches that were held back. It returns when the server has
+// answered all, which is before they have what they begin with.
+func (l *Load) Watch(ctx context.Context) error {
+	if err := l.say.Encode(Command{Watch: true}); err != nil {
+		return fmt.Errorf("tell the process to watch: %w", err)
+	}
+	m, err := l.next(ctx)
+	if err == nil && !m.Ready {
+		err = errors.New(m.Error)
+	}
+	return err
 }
 
 // Reset makes the process forget the times until now.

@@ -14,7 +14,6 @@ type rawConnection struct {
 	service  service
 	number   int
 	from, to int // its watchers
-	address  string
 	conn     *raw.Conn
 	waiting  map[int]bool // watchers that have not been told yet that they are registered
 }
@@ -25,7 +24,7 @@ func newRaw(w *watchers, number int, s service) (connection, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var err error
-	c.conn, err = raw.Dial(ctx, w.config.Address, bufferFor(to-from))
+	c.conn, err = raw.Dial(ctx, w.config.Address, w.config.options(to-from))
 	return c, err
 }
 
@@ -41,17 +40,7 @@ func (c *rawConnection) open(ctx context.Context) error {
 	}
 	for i := c.from; i < c.to; i++ {
 		c.waiting[i] = true
-		watch := (i - c.from) % c.config.PerStream
-		request, err := c.service.request(c.config, c.interests[i], watch)
-		if err != nil {
-			return err
-		}
-		if watch == 0 {
-			err = c.conn.Open(c.service.path, request, c.service.half)
-		} else {
-			err = c.conn.Send((i-c.from)/c.config.PerStream, request)
-		}
-		if err != nil {
+		if err := c.ask(i); err != nil {
 			return err
 		}
 	}
@@ -65,11 +54,44 @@ func (c *rawConnection) open(ctx context.Context) error {
 	return c.conn.SetDeadline(time.Time{})
 }
 
+// ask sends what it takes to watch. Where the state is a request of its own, that has a
+// stream of its own before that of the watch.
+func (c *rawConnection) ask(watcher int) error {
+	request, err := c.service.request(c.config, c.interests[watcher])
+	if err != nil {
+		return err
+	}
+	if c.reads() {
+		read, err := c.service.readRequest(c.config, c.interests[watcher])
+		if err != nil {
+			return err
+		}
+		if err := c.conn.Call(c.service.read, read); err != nil {
+			return err
+		}
+	}
+	i := watcher - c.from
+	if i%c.config.PerStream > 0 {
+		return c.conn.Send(i/c.config.PerStream, request)
+	}
+	return c.conn.Open(c.service.path, request, c.service.half)
+}
+
+// reads reports whether every watch comes with a request for the state.
+func (c *rawConnection) reads() bool { return c.config.Snapshot && c.service.readRequest != nil }
+
 func (c *rawConnection) receive() error {
 	return c.conn.Read(c.handle, func() bool { return false })
 }
 
 func (c *rawConnection) handle(stream int, message []byte, at int64) error {
+	if c.reads() {
+		if read := stream%2 == 0; read {
+			c.tally.Receive(c.number, c.from+stream/2, message, at)
+			return nil
+		}
+		stream /= 2
+	}
 	watch, err := c.service.watch(message)
 	if err != nil {
 		return err

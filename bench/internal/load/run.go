@@ -42,6 +42,12 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 		} else if err != nil {
 			return fmt.Errorf("read a command: %w", err)
 		}
+		if command.Watch {
+			if err := w.watch(ctx); err != nil {
+				return errors.Join(err, says.message(Message{Error: err.Error()}))
+			}
+			err = says.message(Message{Ready: true})
+		}
 		if command.Reset {
 			w.tally.Reset()
 			err = says.message(Message{Reset: true})

@@ -16,8 +16,11 @@ import (
 type service struct {
 	path string
 	half bool // one request, and then only the server sends
-	// request returns what asks for a watch that is one of those on its stream.
-	request func(c Config, interest tally.Interest, watch int) ([]byte, error)
+	// request returns what asks for a watch of this interest.
+	request func(c Config, interest tally.Interest) ([]byte, error)
+	// read is how one asks for the state, where that is not what a watch can begin with.
+	read        string
+	readRequest func(c Config, interest tally.Interest) ([]byte, error)
 	// watch returns which of those on its stream a message is for.
 	watch func(message []byte) (int, error)
 }
@@ -32,7 +35,8 @@ var services = map[string]service{
 	"etcd": {
 		path:    "/etcdserverpb.Watch/Watch",
 		request: etcdRequest,
-		watch:   etcdWatch,
+		read:    "/etcdserverpb.KV/Range", readRequest: etcdRange,
+		watch: etcdWatch,
 	},
 }
 
@@ -40,10 +44,16 @@ func theOnly([]byte) (int, error) { return 0, nil }
 
 // fanoutdRequest asks for what happens from now on. The first response says that the
 // watch is registered.
-func fanoutdRequest(c Config, interest tally.Interest, _ int) ([]byte, error) {
+func fanoutdRequest(c Config, interest tally.Interest) ([]byte, error) {
 	request := &fanoutv1.WatchRequest{
 		Resource: Resource,
 		Begin:    &fanoutv1.WatchRequest_FromNow{FromNow: true},
+	}
+	switch {
+	case c.After != nil:
+		request.Begin = &fanoutv1.WatchRequest_After{After: &fanoutv1.Position{Epoch: c.After.Epoch, Revision: c.After.Revision}}
+	case c.Snapshot:
+		request.Begin = nil
 	}
 	switch c.Interest {
 	case InterestKey:
@@ -54,21 +64,40 @@ func fanoutdRequest(c Config, interest tally.Interest, _ int) ([]byte, error) {
 	return proto.Marshal(request)
 }
 
-// etcdRequest asks for the same. The first response says that the watch is created.
-func etcdRequest(c Config, interest tally.Interest, watch int) ([]byte, error) {
-	create := &etcdserverpb.WatchCreateRequest{
-		Key:      []byte(Prefix),
-		RangeEnd: []byte(Prefix[:len(Prefix)-1] + "0"), // the byte behind the slash
-		WatchId:  int64(watch) + 1,                     // 0 would leave the choice to etcd
+// etcdRequest asks for the same. The first response says that the watch is created. The
+// watches of a stream get numbers in their order, from 0.
+func etcdRequest(c Config, interest tally.Interest) ([]byte, error) {
+	from, to, err := etcdKeys(c, interest)
+	if err != nil {
+		return nil, err
 	}
-	switch c.Interest {
-	case InterestKey:
-		create.Key, create.RangeEnd = []byte(Prefix+Key(interest.First)), nil
-	case InterestLabel:
-		return nil, fmt.Errorf("etcd does not know labels")
+	create := &etcdserverpb.WatchCreateRequest{Key: from, RangeEnd: to}
+	if c.After != nil {
+		create.StartRevision = c.After.Revision + 1
 	}
 	request := &etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{CreateRequest: create}}
 	return proto.Marshal(request)
+}
+
+// etcdRange asks for the state.
+func etcdRange(c Config, interest tally.Interest) ([]byte, error) {
+	from, to, err := etcdKeys(c, interest)
+	if err != nil {
+		return nil, err
+	}
+	return proto.Marshal(&etcdserverpb.RangeRequest{Key: from, RangeEnd: to})
+}
+
+// etcdKeys returns which keys an interest is in: from, and up to but without to; only
+// from, if to is nil.
+func etcdKeys(c Config, interest tally.Interest) (from, to []byte, err error) {
+	switch c.Interest {
+	case InterestKey:
+		return []byte(Prefix + Key(interest.First)), nil, nil
+	case InterestLabel:
+		return nil, nil, fmt.Errorf("etcd does not know labels")
+	}
+	return []byte(Prefix), []byte(behindPrefix), nil
 }
 
 // The fields of etcd's response that matter here.
@@ -81,7 +110,7 @@ const (
 // etcdWatch reads no more of the message than it must: the fields come in the order of
 // their numbers.
 func etcdWatch(message []byte) (int, error) {
-	watch := -1
+	watch := 0
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)
 		if n < 0 {
@@ -94,7 +123,7 @@ func etcdWatch(message []byte) (int, error) {
 		switch number {
 		case fieldWatchID:
 			id, _ := protowire.ConsumeVarint(message)
-			watch = int(id) - 1
+			watch = int(id)
 		case fieldCanceled:
 			return 0, fmt.Errorf("etcd has cancelled watch %d", watch)
 		}
@@ -102,9 +131,6 @@ func etcdWatch(message []byte) (int, error) {
 			return 0, fmt.Errorf("read etcd's response: %w", protowire.ParseError(n))
 		}
 		message = message[n:]
-	}
-	if watch < 0 {
-		return 0, fmt.Errorf("etcd has answered for watch %d", watch)
 	}
 	return watch, nil
 }

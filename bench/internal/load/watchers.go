@@ -3,6 +3,8 @@ package load
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -41,15 +43,17 @@ type watchers struct {
 	connections []connection
 	receiving   sync.WaitGroup
 	stopping    atomic.Bool
+	returned    atomic.Int64 // connections that have stalled, left and come again
 
 	mu     sync.Mutex // guards the following
 	ended  int        // watchers of connections that broke
 	reason error      // of the first of them
 }
 
-// connect makes all connections and registers all watches.
+// connect makes all connections, and registers the watches of each unless they are held
+// back.
 func connect(ctx context.Context, c Config) (*watchers, error) {
-	if err := c.problems(); err != nil {
+	if err := c.Problem(); err != nil {
 		return nil, err
 	}
 	dial, err := c.connector()
@@ -60,32 +64,47 @@ func connect(ctx context.Context, c Config) (*watchers, error) {
 	w := &watchers{
 		config:      c,
 		interests:   interests,
-		tally:       tally.New(c.Keys, interests),
+		tally:       tally.New(c.Keys, interests, c.Seen),
 		connections: make([]connection, c.Connections),
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(dials)
-	for i := range w.connections {
-		group.Go(func() error {
-			conn, err := dial(w, i)
-			if err != nil {
-				return fmt.Errorf("make connection %d: %w", i, err)
-			}
-			w.connections[i] = conn
-			if err := conn.open(ctx); err != nil {
-				return fmt.Errorf("watch on connection %d: %w", i, err)
-			}
-			w.receiving.Go(func() { w.receive(i) })
+	err = w.each(ctx, dials, func(ctx context.Context, i int) error {
+		conn, err := dial(w, i)
+		if err != nil {
+			return fmt.Errorf("make connection %d: %w", i, err)
+		}
+		if w.connections[i] = conn; c.Hold {
 			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
+		}
+		return w.register(ctx, i)
+	})
+	if err != nil {
 		w.close()
 		return nil, err
 	}
 	return w, nil
+}
+
+// watch registers all watches that were held back, at once.
+func (w *watchers) watch(ctx context.Context) error { return w.each(ctx, -1, w.register) }
+
+// each does something with each connection, with so many at once; negative is all.
+func (w *watchers) each(ctx context.Context, limit int, do func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(limit)
+	for i := range w.connections {
+		group.Go(func() error { return do(ctx, i) })
+	}
+	return group.Wait()
+}
+
+func (w *watchers) register(ctx context.Context, i int) error {
+	if err := w.connections[i].open(ctx); err != nil {
+		return fmt.Errorf("watch on connection %d: %w", i, err)
+	}
+	w.receiving.Go(func() { w.receive(i) })
+	return nil
 }
 
 func (w *watchers) receive(i int) {
@@ -115,7 +134,7 @@ func (w *watchers) close() {
 
 // report says what was received; the watchers are closed.
 func (w *watchers) report(written []uint32) *Report {
-	r := &Report{Report: w.tally.Report(written), Ended: w.ended}
+	r := &Report{Report: w.tally.Report(written), Ended: w.ended, Returned: w.returned.Load()}
 	if w.reason != nil {
 		r.Reason = w.reason.Error()
 	}
@@ -132,17 +151,37 @@ const (
 )
 
 func (c Config) connector() (connector, error) {
-	known := map[string]connector{}
-	if service, ok := services[c.Protocol]; ok {
-		known[ClientRaw] = func(w *watchers, i int) (connection, error) { return newRaw(w, i, service) }
-	}
+	known := c.connectors()
 	dial, ok := known[c.Client]
 	if !ok {
-		var names []string
-		for name := range known {
-			names = append(names, name)
-		}
-		return nil, fmt.Errorf("%s has no client %q: one of %s", c.Protocol, c.Client, strings.Join(names, ", "))
+		names := slices.Sorted(maps.Keys(known))
+		return nil, fmt.Errorf("with %s, client %q cannot do that; those who can: [%s]", c.Protocol, c.Client, strings.Join(names, ", "))
+	}
+	if c.Stall != "" {
+		return newStalled(dial), nil
 	}
 	return dial, nil
+}
+
+// connectors returns those of the clients that can do what is asked for.
+func (c Config) connectors() map[string]connector {
+	known := map[string]connector{}
+	service, grpc := services[c.Protocol]
+	pages, lists := listers[c.Protocol]
+	switch {
+	case c.List && lists:
+		known[ClientGRPC] = newList(pages)
+	case c.List:
+	case grpc:
+		known[ClientRaw] = func(w *watchers, i int) (connection, error) { return newRaw(w, i, service) }
+		if c.Stall == "" {
+			known[ClientGRPC] = newGRPC(service, staticWindows()...)
+			known[ClientGRPCDefault] = newGRPC(service)
+		}
+	case c.Protocol == "nats" && c.Stall != StallWindow && !c.Snapshot: // it has neither windows nor a state
+		known[ClientRaw] = newNATS
+	case c.Protocol == "nats-kv" && c.Stall == "":
+		known[ClientNATS] = newKV
+	}
+	return known
 }

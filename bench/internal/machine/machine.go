@@ -3,6 +3,7 @@ package machine
 
 import (
 	"bufio"
+	"debug/buildinfo"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -29,8 +30,9 @@ var parts = []string{
 	"google.golang.org/grpc",
 }
 
-// This returns the machine on which the program runs.
-func This() Machine {
+// This returns the machine on which the program runs. Fanoutd is the path of the one
+// that is measured.
+func This(fanoutd string) Machine {
 	m := Machine{Cores: runtime.NumCPU(), CPU: "unknown", Go: runtime.Version(), Versions: map[string]string{}}
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {
@@ -58,5 +60,26 @@ func This() Machine {
 			}
 		}
 	}
+	if commit := commitOf(fanoutd); commit != "" {
+		m.Versions["fanoutd"] = commit
+	}
 	return m
+}
+
+// commitOf returns the commit that a program was built from, as far as it says so.
+func commitOf(path string) string {
+	info, err := buildinfo.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	var commit, changed string
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			commit = s.Value[:min(12, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = " with changes"
+		}
+	}
+	return commit + changed
 }

@@ -14,8 +14,23 @@ import (
 // etcd is watched directly.
 func etcd(ctx context.Context, p *Peer, o Options) error {
 	address, err := p.store(ctx, o)
-	p.Protocol, p.Address = "etcd", address
+	p.Address = address
 	return err
+}
+
+// grpcProxy is etcd's own proxy, which shares watches of etcd among those who watch the
+// same.
+func grpcProxy(ctx context.Context, p *Peer, o Options) error {
+	store, err := p.store(ctx, o)
+	if err != nil {
+		return err
+	}
+	if p.Address, err = freeAddress(); err != nil {
+		return err
+	}
+	return p.run(ctx, "grpc-proxy", p.Address, o.Self, CommandEtcd, "grpc-proxy", "start",
+		"--endpoints", store, "--listen-addr", p.Address, "--advertise-client-url", "",
+		"--data-dir", filepath.Join(p.dir, "proxy"))
 }
 
 // store starts an etcd of one member, and a writer to it.
@@ -38,8 +53,13 @@ func (p *Peer) store(ctx context.Context, o Options) (address string, err error)
 	if err != nil {
 		return "", err
 	}
-	p.Writer, err = newEtcdWriter(ctx, address)
-	return address, err
+	p.Metrics["etcd"] = url + "/metrics"
+	writer, err := newEtcdWriter(ctx, address)
+	if err != nil {
+		return "", err
+	}
+	p.Writer, p.Positions = writer, writer
+	return address, nil
 }
 
 // CommandEtcd is the command of this program that is the etcd of go.mod, with its own
@@ -64,6 +84,15 @@ func newEtcdWriter(ctx context.Context, address string) (*etcdWriter, error) {
 		return nil, fmt.Errorf("read from etcd: %w", err)
 	}
 	return &etcdWriter{client}, nil
+}
+
+// Position is etcd's revision.
+func (w *etcdWriter) Position(ctx context.Context) (load.Position, error) {
+	response, err := w.client.Get(ctx, prefix)
+	if err != nil {
+		return load.Position{}, fmt.Errorf("ask etcd for its revision: %w", err)
+	}
+	return load.Position{Revision: response.Header.Revision}, nil
 }
 
 // Write puts one value, or several in one transaction.

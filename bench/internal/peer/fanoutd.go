@@ -4,7 +4,11 @@ import (
 	"context"
 	"fmt"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
 	"github.com/fanoutd/fanoutd/bench/internal/load"
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
 // settings are fanoutd's. The limits that keep one client from taking all are off: all
@@ -42,13 +46,32 @@ func fanoutd(ctx context.Context, p *Peer, o Options) error {
 		return err
 	}
 	codec := "raw"
-	if o.JSON {
+	if o.Config.Interest == load.InterestLabel {
 		codec = "json"
 	}
 	config, err := p.file("fanoutd.yaml", fmt.Sprintf(settings, p.Address, admin, store, load.Resource, prefix, codec))
 	if err != nil {
 		return fmt.Errorf("configure fanoutd: %w", err)
 	}
-	p.Protocol = "fanoutd"
+	p.Metrics["fanoutd"] = "http://" + admin + "/metrics"
+	p.Profile = "http://" + admin + "/debug/pprof/"
+	p.Positions = positions{p.Address}
 	return p.run(ctx, "fanoutd", p.Address, o.Fanoutd, "--config", config)
+}
+
+// positions are those of the fanoutd at an address.
+type positions struct{ address string }
+
+// Position is that of a list.
+func (p positions) Position(ctx context.Context) (load.Position, error) {
+	conn, err := grpc.NewClient("passthrough:///"+p.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return load.Position{}, fmt.Errorf("connect to fanoutd: %w", err)
+	}
+	defer conn.Close()
+	list, err := fanoutv1.NewFanoutServiceClient(conn).List(ctx, &fanoutv1.ListRequest{Resource: load.Resource, PageSize: 1})
+	if err != nil {
+		return load.Position{}, fmt.Errorf("ask fanoutd for its position: %w", err)
+	}
+	return load.Position{Epoch: list.GetPosition().GetEpoch(), Revision: list.GetPosition().GetRevision()}, nil
 }

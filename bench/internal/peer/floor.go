@@ -11,6 +11,10 @@ func floor(ctx context.Context, p *Peer, o Options) error {
 	if p.Address, err = freeAddress(); err != nil {
 		return err
 	}
-	p.Protocol = "fanoutd"
-	return p.run(ctx, "floor", p.Address, o.Self, CommandFloor, "--etcd", store, "--listen", p.Address, "--prefix", prefix)
+	p.Positions = nil // it remembers nothing
+	args := []string{CommandFloor, "--etcd", store, "--listen", p.Address, "--prefix", prefix}
+	if o.Config.Snapshot {
+		args = append(args, "--snapshot")
+	}
+	return p.run(ctx, "floor", p.Address, o.Self, args...)
 }

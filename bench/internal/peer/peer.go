@@ -21,10 +21,15 @@ const patience = time.Minute
 
 // Peer is a system that is up: its servers run.
 type Peer struct {
-	Servers  []*process.Process // each is accounted for on its own
-	Protocol string             // for load.Config
-	Address  string             // where watchers connect
-	Writer   Writer
+	Servers   []*process.Process // each is accounted for on its own
+	Address   string             // where watchers connect
+	Writer    Writer
+	Positions Positioner // nil where watches cannot go on
+
+	// Metrics are the pages at which servers tell Prometheus about themselves, by the
+	// server's name; Profile that at which the last one tells Go's profiles, or "".
+	Metrics map[string]string
+	Profile string
 
 	dir string
 }
@@ -36,6 +41,12 @@ type Writer interface {
 	// acknowledged.
 	Write(ctx context.Context, changes []Change) error
 	Close() error
+}
+
+// Positioner is a Writer that knows where a watch that has seen everything until now goes
+// on.
+type Positioner interface {
+	Position(ctx context.Context) (load.Position, error)
 }
 
 // Change is a new value of a key.
@@ -53,14 +64,31 @@ type Programs struct {
 // Options say how a system is started.
 type Options struct {
 	Programs
-	JSON bool // values are documents with labels
+	Config load.Config // of those who will watch; its address is not known yet
 }
 
-// drivers start systems. What was started when one fails is in the Peer.
-var drivers = map[string]func(ctx context.Context, p *Peer, o Options) error{
-	"fanoutd": fanoutd,
-	"floor":   floor,
-	"etcd":    etcd,
+// driver starts a system.
+type driver struct {
+	protocol string // that watchers speak, see load.Config
+	start    func(ctx context.Context, p *Peer, o Options) error
+}
+
+var drivers = map[string]driver{
+	"fanoutd":    {"fanoutd", fanoutd},
+	"floor":      {"fanoutd", floor},
+	"etcd":       {"etcd", etcd},
+	"grpc-proxy": {"etcd", grpcProxy},
+	"nats":       {"nats", nats},
+	"nats-kv":    {"nats-kv", natsKV},
+}
+
+// Protocol returns the protocol that the watchers of a system speak.
+func Protocol(name string) (string, error) {
+	d, ok := drivers[name]
+	if !ok {
+		return "", fmt.Errorf("peer %q: one of %s", name, strings.Join(Names(), ", "))
+	}
+	return d.protocol, nil
 }
 
 // Names are the systems that there are.
@@ -68,18 +96,17 @@ func Names() []string { return slices.Sorted(maps.Keys(drivers)) }
 
 // Start starts a system with an empty store. Stop ends it.
 func Start(ctx context.Context, name string, o Options) (*Peer, error) {
-	start, ok := drivers[name]
-	if !ok {
-		return nil, fmt.Errorf("peer %q: one of %s", name, strings.Join(Names(), ", "))
+	if _, err := Protocol(name); err != nil {
+		return nil, err
 	}
 	dir, err := os.MkdirTemp(tmpfs(), "fanoutbench-")
 	if err != nil {
 		return nil, fmt.Errorf("make a directory for data: %w", err)
 	}
-	p := &Peer{dir: dir}
+	p := &Peer{dir: dir, Metrics: map[string]string{}}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := start(ctx, p, o); err != nil {
+	if err := drivers[name].start(ctx, p, o); err != nil {
 		p.Stop()
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}

@@ -1,13 +1,26 @@
 package peer
 
-import "github.com/fanoutd/fanoutd/bench/internal/process"
+import (
+	"context"
 
-// Usage returns what each server has used until now, in the order of Servers.
-func (p *Peer) Usage() ([]process.Usage, error) {
-	all := make([]process.Usage, len(p.Servers))
+	"github.com/fanoutd/fanoutd/bench/internal/process"
+)
+
+// Usage is what a server has used until now.
+type Usage struct {
+	process.Usage
+	Goroutines float64 // 0 where the server does not tell
+}
+
+// Usage returns what each server has used, in the order of Servers.
+func (p *Peer) Usage(ctx context.Context) ([]Usage, error) {
+	all := make([]Usage, len(p.Servers))
 	for i, s := range p.Servers {
 		var err error
-		if all[i], err = s.Usage(); err != nil {
+		if all[i].Goroutines, err = p.Goroutines(ctx, s.Name); err != nil {
+			return nil, err
+		}
+		if all[i].Usage, err = s.Usage(); err != nil {
 			return nil, err
 		}
 	}

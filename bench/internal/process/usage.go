@@ -17,6 +17,7 @@ type Usage struct {
 	Bytes  int64         // that they wrote
 	RSS    int64         // bytes of memory that are resident
 	Anon   int64         // those of them that are no file's
+	Peak   int64         // the most that RSS was since ResetPeak
 }
 
 // Usage returns what was counted until now.
@@ -32,12 +33,22 @@ func (p *Process) Usage() (Usage, error) {
 		return u, fmt.Errorf("read the memory of %s: %w", p.Name, err)
 	}
 	u.RSS, u.Anon = memory["VmRSS"]<<10, memory["RssAnon"]<<10
+	u.Peak = memory["VmHWM"] << 10
 	calls, err := fields(filepath.Join(dir, "io"))
 	if err != nil {
 		return u, fmt.Errorf("read the writes of %s: %w", p.Name, err)
 	}
 	u.Writes, u.Bytes = calls["syscw"], calls["wchar"]
 	return u, nil
+}
+
+// ResetPeak makes Usage.Peak begin anew.
+func (p *Process) ResetPeak() error {
+	path := filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "clear_refs")
+	if err := os.WriteFile(path, []byte("5"), 0); err != nil {
+		return fmt.Errorf("reset the peak of memory of %s: %w", p.Name, err)
+	}
+	return nil
 }
 
 // tick is the unit of the times in /proc/PID/stat: USER_HZ, which is 100 wherever Go

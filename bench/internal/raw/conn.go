@@ -12,8 +12,6 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
-
-	"github.com/fanoutd/fanoutd/bench/internal/stamp"
 )
 
 const (
@@ -32,7 +30,7 @@ type Receive func(stream int, message []byte, at int64) error
 // only Close may be called at any time.
 type Conn struct {
 	conn   net.Conn
-	in     *clocked
+	in     *Clocked
 	out    *bufio.Writer
 	framer *http2.Framer
 
@@ -41,7 +39,14 @@ type Conn struct {
 	decoder *hpack.Decoder
 
 	streams []stream
-	unread  int // bytes of the connection that it was given no update for
+	window  uint32 // of a stream
+	unread  int    // bytes of the connection that it was given no update for
+}
+
+// Options say how a connection is read.
+type Options struct {
+	Buffer int    // bytes that are read at once
+	Window uint32 // bytes that a stream may send and gets no update of; 0 is all that it wants to
 }
 
 // stream is what has come of a message that is not yet complete, and the bytes that the
@@ -49,30 +54,20 @@ type Conn struct {
 type stream struct {
 	partial []byte
 	unread  int
+	call    bool // one answer, and then it ends
 }
 
-// clocked notes when bytes were read.
-type clocked struct {
-	net.Conn
-	at int64
-}
-
-func (c *clocked) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.at = stamp.Now()
-	return n, err
-}
-
-// Dial connects. Buffer is the size of what is read at once, in bytes.
-func Dial(ctx context.Context, address string, buffer int) (*Conn, error) {
+// Dial connects.
+func Dial(ctx context.Context, address string, o Options) (*Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", address, err)
 	}
-	c := &Conn{conn: conn, in: &clocked{Conn: conn}, out: bufio.NewWriterSize(conn, 4096)}
-	c.framer = http2.NewFramer(c.out, bufio.NewReaderSize(c.in, buffer))
+	c := &Conn{conn: conn, in: &Clocked{Conn: conn}, out: bufio.NewWriterSize(conn, 4096), window: o.Window}
+	c.framer = http2.NewFramer(c.out, bufio.NewReaderSize(c.in, o.Buffer))
 	c.framer.SetReuseFrames()
+	c.framer.SetMaxReadFrameSize(16 << 10) // which is what a server may send to who has not said more
 	c.encoder = hpack.NewEncoder(&c.headers)
 	c.decoder = hpack.NewDecoder(4096, nil)
 	if err := c.greet(); err != nil {
@@ -86,7 +81,10 @@ func (c *Conn) greet() error {
 	if _, err := c.out.WriteString(http2.ClientPreface); err != nil {
 		return err
 	}
-	if err := c.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}); err != nil {
+	if c.window == 0 {
+		c.window = window
+	}
+	if err := c.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: c.window}); err != nil {
 		return err
 	}
 	if err := c.framer.WriteWindowUpdate(0, window-65535); err != nil {
@@ -101,8 +99,13 @@ func (c *Conn) Open(path string, request []byte, half bool) error {
 	id := uint32(2*len(c.streams) + 1)
 	c.headers.Reset()
 	for _, h := range [][2]string{
-		{":method", "POST"}, {":scheme", "http"}, {":path", path}, {":authority", c.conn.RemoteAddr().String()},
-		{"content-type", "application/grpc"}, {"te", "trailers"}, {"user-agent", "fanoutbench"},
+		{":method", "POST"},
+		{":scheme", "http"},
+		{":path", path},
+		{":authority", c.conn.RemoteAddr().String()},
+		{"content-type", "application/grpc"},
+		{"te", "trailers"},
+		{"user-agent", "fanoutbench"},
 	} {
 		if err := c.encoder.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
 			return err
@@ -113,6 +116,16 @@ func (c *Conn) Open(path string, request []byte, half bool) error {
 	}
 	c.streams = append(c.streams, stream{})
 	return c.send(id, request, half)
+}
+
+// Call opens a stream for a request that has one answer. Only what goes wrong with it is
+// told, not that it ends.
+func (c *Conn) Call(path string, request []byte) error {
+	if err := c.Open(path, request, true); err != nil {
+		return err
+	}
+	c.streams[len(c.streams)-1].call = true
+	return nil
 }
 
 // Send sends another message on a stream that is open in that direction.
@@ -206,10 +219,12 @@ func (c *Conn) data(f *http2.DataFrame, receive Receive) error {
 	if err := c.enlarge(0, &c.unread, n); err != nil {
 		return err
 	}
-	if err := c.enlarge(f.StreamID, &s.unread, n); err != nil {
-		return err
+	if c.window == window {
+		if err := c.enlarge(f.StreamID, &s.unread, n); err != nil {
+			return err
+		}
 	}
-	if err := s.messages(f.Data(), func(message []byte) error { return receive(i, message, c.in.at) }); err != nil {
+	if err := s.messages(f.Data(), func(message []byte) error { return receive(i, message, c.in.At) }); err != nil {
 		return err
 	}
 	if f.StreamEnded() {
@@ -274,6 +289,9 @@ func (c *Conn) header(f *http2.HeadersFrame) error {
 		case "grpc-message":
 			ended.Message = field.Value
 		}
+	}
+	if i := ended.Stream; ended.Status == "0" && i < len(c.streams) && c.streams[i].call {
+		return nil
 	}
 	return ended
 }

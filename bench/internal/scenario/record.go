@@ -19,6 +19,8 @@ type Record struct {
 	Counts     tally.Counts  `json:"counts"`             // what became of them
 	Ended      int           `json:"ended"`              // watchers that did not last
 	Reason     string        `json:"reason,omitempty"`   // why the first of them
+	Returned   int64         `json:"returned,omitempty"` // connections of stalled watchers that have left and come again
+	Gone       int           `json:"gone,omitempty"`     // stalled watchers that were cut off
 	Stalled    string        `json:"stalled,omitempty"`  // why the run ended before its time
 	Behind     int64         `json:"behind,omitempty"`   // paced writes that were due and could not begin
 	Elapsed    time.Duration `json:"elapsed_ns"`         // of what is measured: until the last delivery
@@ -33,18 +35,22 @@ type Record struct {
 
 // Server is what one server process has cost.
 type Server struct {
-	Name        string  `json:"name"`
-	CPU         float64 `json:"cpu_us"`     // per delivery
-	Writes      float64 `json:"writes"`     // system calls per delivery
-	Bytes       float64 `json:"bytes"`      // written per delivery
-	RSSEmpty    int64   `json:"rss_empty"`  // bytes, before the watchers
-	RSSIdle     int64   `json:"rss_idle"`   // bytes, with the watchers, before the first write
-	RSSEnd      int64   `json:"rss_end"`    // bytes, after the last delivery
-	AnonEmpty   int64   `json:"anon_empty"` // the same without what is a file's
-	AnonIdle    int64   `json:"anon_idle"`
-	AnonEnd     int64   `json:"anon_end"`
-	PerWatcher  float64 `json:"rss_per_watcher"`         // bytes, of an idle one
-	Goroutines  float64 `json:"goroutines_per_watcher"`  // of an idle one, where the server tells; else 0
+	Name           string  `json:"name"`
+	CPU            float64 `json:"cpu_us"`                    // per delivery
+	Total          int64   `json:"cpu_total_us"`              // of what is measured
+	Peak           int64   `json:"rss_peak"`                  // bytes, the most during what is measured; since the start of the server where that is not known
+	Writes         float64 `json:"writes"`                    // system calls per delivery
+	Bytes          float64 `json:"bytes"`                     // written per delivery
+	RSSEmpty       int64   `json:"rss_empty"`                 // bytes, before the watchers
+	RSSIdle        int64   `json:"rss_idle"`                  // bytes, with the watchers, before the first write
+	RSSEnd         int64   `json:"rss_end"`                   // bytes, after the last delivery
+	RSSLeft        int64   `json:"rss_left,omitempty"`        // bytes, when the watchers have left
+	GoroutinesLeft float64 `json:"goroutines_left,omitempty"` // of them that are still there then
+	AnonEmpty      int64   `json:"anon_empty"`                // the same without what is a file's
+	AnonIdle       int64   `json:"anon_idle"`
+	AnonEnd        int64   `json:"anon_end"`
+	PerWatcher     float64 `json:"rss_per_watcher"`        // bytes, of an idle one
+	Goroutines     float64 `json:"goroutines_per_watcher"` // of an idle one, where the server tells; else 0
 }
 
 // CPU returns what all servers together have used per delivery, in microseconds.

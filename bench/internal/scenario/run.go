@@ -8,11 +8,13 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/load"
 	"github.com/fanoutd/fanoutd/bench/internal/machine"
 	"github.com/fanoutd/fanoutd/bench/internal/peer"
-	"github.com/fanoutd/fanoutd/bench/internal/process"
 )
 
-// Phase is told where a run is.
-type Phase func(name string)
+// Observer is told of a run while it is made.
+type Observer struct {
+	Phase   func(name string) // where it is
+	Profile string            // file for a CPU profile of what is measured; "" is none
+}
 
 // warmth is how many writes warm a system up.
 const warmth = 20
@@ -21,23 +23,36 @@ const warmth = 20
 const settle = 500 * time.Millisecond
 
 // Run starts a system, has it do what the parameters say, and ends it.
-func Run(ctx context.Context, programs peer.Programs, p Parameters, phase Phase) (*Record, error) {
+func Run(ctx context.Context, programs peer.Programs, p Parameters, o Observer) (*Record, error) {
 	p.Complete()
 	if err := p.Problem(); err != nil {
 		return nil, err
 	}
-	phase("start")
-	system, err := peer.Start(ctx, p.Peer, peer.Options{Programs: programs})
+	o.Phase("start")
+	system, err := peer.Start(ctx, p.Peer, peer.Options{Programs: programs, Config: p.load("")})
 	if err != nil {
 		return nil, err
 	}
 	defer system.Stop()
+	switch p.Scenario {
+	case Startup, Resume:
+		return storm(ctx, programs, system, p, o)
+	case Lists:
+		return lists(ctx, programs, system, p, o)
+	case Idle:
+		return idle(ctx, programs, system, p, o)
+	}
+	return written(ctx, programs, system, p, o)
+}
+
+// written measures what happens when something is written.
+func written(ctx context.Context, programs peer.Programs, system *peer.Peer, p Parameters, o Observer) (*Record, error) {
 	empty, err := usage(ctx, system)
 	if err != nil {
 		return nil, err
 	}
-	phase("connect")
-	watchers, err := load.Start(ctx, programs.Self, p.load(system.Protocol, system.Address))
+	o.Phase("connect")
+	watchers, err := load.Start(ctx, programs.Self, p.load(system.Address))
 	if err != nil {
 		return nil, err
 	}
@@ -46,20 +61,26 @@ func Run(ctx context.Context, programs peer.Programs, p Parameters, phase Phase)
 	if err != nil {
 		return nil, err
 	}
-	r := &Record{Time: time.Now().UTC(), Machine: machine.This(), Parameters: p, Notes: notes}
+	r := newRecord(p, programs)
 	w := newWriting(p, system.Writer, watchers)
-	phase("warm up")
+	o.Phase("warm up")
 	if err := w.warm(ctx, warmth); err != nil {
 		return nil, fmt.Errorf("warm up: %w", err)
 	}
-	if err := watchers.Reset(ctx); err != nil {
-		return nil, err
-	}
-	before, err := system.Usage()
+	stalled, err := stall(ctx, programs, system, &p)
 	if err != nil {
 		return nil, err
 	}
-	phase("measure")
+	defer stalled.stop()
+	if err := watchers.Reset(ctx); err != nil {
+		return nil, err
+	}
+	before, err := system.Usage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o.Phase("measure")
+	profiled := profile(ctx, system, p.Duration, o.Profile)
 	began := time.Now()
 	if err := w.run(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -68,20 +89,41 @@ func Run(ctx context.Context, programs peer.Programs, p Parameters, phase Phase)
 		r.Stalled = err.Error()
 	}
 	r.Elapsed = time.Since(began)
-	after, err := system.Usage()
+	after, err := system.Usage(ctx)
 	if err != nil {
 		return nil, err
 	}
-	phase("report")
+	if err := <-profiled; err != nil {
+		return nil, err
+	}
+	o.Phase("report")
 	report, err := watchers.Report(ctx, w.written)
 	if err != nil {
 		return nil, err
 	}
 	r.take(w, report)
+	if err := stalled.report(ctx, r, w.written); err != nil {
+		return nil, err
+	}
 	for i, s := range system.Servers {
 		r.Servers = append(r.Servers, r.server(s.Name, empty[i], idle[i], before[i], after[i]))
 	}
 	return r, nil
+}
+
+// profile begins a profile. What is returned says when it is complete.
+func profile(ctx context.Context, system *peer.Peer, duration time.Duration, path string) <-chan error {
+	done := make(chan error, 1)
+	if path == "" {
+		close(done)
+		return done
+	}
+	go func() { done <- system.ProfileCPU(ctx, duration, path) }()
+	return done
+}
+
+func newRecord(p Parameters, programs peer.Programs) *Record {
+	return &Record{Time: time.Now().UTC(), Machine: machine.This(programs.Fanoutd), Parameters: p, Notes: notes}
 }
 
 // notes are what every figure has to be read with.
@@ -90,19 +132,15 @@ var notes = []string{
 	"CPU is that of server processes alone; what they do when idle is in it",
 }
 
-func usage(ctx context.Context, system *peer.Peer) ([]process.Usage, error) {
-	timer := time.NewTimer(settle)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+func usage(ctx context.Context, system *peer.Peer) ([]peer.Usage, error) {
+	if err := wait(ctx, settle); err != nil {
+		return nil, err
 	}
-	return system.Usage()
+	return system.Usage(ctx)
 }
 
 func (r *Record) take(w *writing, report *load.Report) {
-	for _, interest := range r.Parameters.load("", "").Interests() {
+	for _, interest := range r.Parameters.load("").Interests() {
 		for slot := range interest.Count {
 			r.Expected += int64(w.written[interest.Key(slot)])
 		}
@@ -118,15 +156,18 @@ func (r *Record) take(w *writing, report *load.Report) {
 	r.ClientCPU = float64(report.CPU) / float64(max(r.Counts.Received, 1))
 }
 
-func (r *Record) server(name string, empty, idle, before, after process.Usage) Server {
+func (r *Record) server(name string, empty, idle, before, after peer.Usage) Server {
 	n := float64(max(r.Deliveries, 1))
 	return Server{
 		Name:     name,
 		CPU:      float64((after.CPU - before.CPU).Microseconds()) / n,
 		Writes:   float64(after.Writes-before.Writes) / n,
 		Bytes:    float64(after.Bytes-before.Bytes) / n,
+		Total:    (after.CPU - before.CPU).Microseconds(),
+		Peak:     after.Peak,
 		RSSEmpty: empty.RSS, RSSIdle: idle.RSS, RSSEnd: after.RSS,
 		AnonEmpty: empty.Anon, AnonIdle: idle.Anon, AnonEnd: after.Anon,
 		PerWatcher: float64(idle.RSS-empty.RSS) / float64(r.Parameters.Watchers),
+		Goroutines: (idle.Goroutines - empty.Goroutines) / float64(r.Parameters.Watchers),
 	}
 }

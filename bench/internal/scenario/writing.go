@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,14 +49,16 @@ func (w *writing) keys(lane int) []int {
 }
 
 // write writes the next batch of a lane.
-func (w *writing) write(ctx context.Context, lane int) error {
-	keys := w.keys(lane)
+func (w *writing) write(ctx context.Context, lane int) error { return w.put(ctx, w.keys(lane)) }
+
+// put writes new values of keys together.
+func (w *writing) put(ctx context.Context, keys []int) error {
 	changes := make([]peer.Change, len(keys))
 	began := stamp.Now()
 	for i, key := range keys {
 		event := uint64(w.written[key])*uint64(w.parameters.Keys) + uint64(key)
 		w.written[key]++
-		changes[i] = peer.Change{Key: key, Value: w.parameters.value(stamp.Stamp{Event: event, Written: began})}
+		changes[i] = peer.Change{Key: key, Value: w.parameters.value(key, stamp.Stamp{Event: event, Written: began})}
 	}
 	w.writes.Add(1)
 	if err := w.writer.Write(ctx, changes); err != nil {
@@ -68,8 +71,17 @@ func (w *writing) write(ctx context.Context, lane int) error {
 	return nil
 }
 
-// value returns the value of an object.
-func (p *Parameters) value(s stamp.Stamp) []byte { return s.Value(p.ValueSize) }
+// value returns the value of an object: a document with a label where watchers pick
+// labels, else a stamp and nothing that means anything.
+func (p *Parameters) value(key int, s stamp.Stamp) []byte {
+	if p.Interest != load.InterestLabel {
+		return s.Value(p.ValueSize)
+	}
+	const document = `{"metadata":{"labels":{%q:%q}},"value":"%s"}`
+	label := load.Group(key % p.Groups)
+	around := len(fmt.Sprintf(document, load.Label, label, ""))
+	return fmt.Appendf(nil, document, load.Label, label, s.Value(p.ValueSize-around))
+}
 
 // patience is how long it may take until an event has come to all.
 const patience = 20 * time.Second

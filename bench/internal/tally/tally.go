@@ -28,8 +28,9 @@ type shard struct {
 	last Latency    // to the arrival at the last one
 }
 
-// New returns a tally for watchers with these interests in so many keys.
-func New(keys int, interests []Interest) *Tally {
+// New returns a tally for watchers with these interests in so many keys, who have seen so
+// many changes of each key before.
+func New(keys int, interests []Interest, seen int) *Tally {
 	t := &Tally{
 		keys:     keys,
 		watchers: make([]watcher, len(interests)),
@@ -39,6 +40,7 @@ func New(keys int, interests []Interest) *Tally {
 	for i, interest := range interests {
 		t.watchers[i] = watcher{interest: interest, next: make([]uint32, interest.Count)}
 		for slot := range interest.Count {
+			t.watchers[i].next[slot] = uint32(seen)
 			t.audience[interest.Key(slot)]++
 		}
 	}
@@ -74,6 +76,14 @@ func (t *Tally) Receive(group, watcher int, message []byte, at int64) {
 	case t.changed <- struct{}{}:
 	default:
 	}
+}
+
+// Record adds a time, in nanoseconds, of something that is no event.
+func (t *Tally) Record(group int, ns int64) {
+	s := &t.shards[group%shards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.each.Record(ns)
 }
 
 // Completed returns how many events have come to all who wait for them.

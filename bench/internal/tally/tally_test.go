@@ -23,7 +23,7 @@ func TestCounts(t *testing.T) {
 		{"late, then again", []uint64{2, 0, 0, 1, 3}, Counts{Received: 4, OutOfOrder: 1, Duplicate: 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			tally := New(keys, []Interest{All(keys)})
+			tally := New(keys, []Interest{All(keys)}, 0)
 			for _, event := range c.events {
 				tally.Receive(0, 0, stamp.Stamp{Event: event}.Value(0), 0)
 			}
@@ -35,7 +35,7 @@ func TestCounts(t *testing.T) {
 }
 
 func TestOfAnotherInterest(t *testing.T) {
-	tally := New(4, []Interest{{First: 1, Step: 2, Count: 2}}) // keys 1 and 3
+	tally := New(4, []Interest{{First: 1, Step: 2, Count: 2}}, 0) // keys 1 and 3
 	for _, event := range []uint64{1, 2, 3, 0, 7} {
 		tally.Receive(0, 0, stamp.Stamp{Event: event}.Value(0), 0)
 	}
@@ -45,7 +45,7 @@ func TestOfAnotherInterest(t *testing.T) {
 }
 
 func TestAnEventIsCompleteWhenAllHaveIt(t *testing.T) {
-	tally := New(1, []Interest{All(1), All(1)})
+	tally := New(1, []Interest{All(1), All(1)}, 0)
 	one := stamp.Stamp{Event: 0, Written: 5000}.Value(0)
 	tally.Receive(0, 0, one, 6000)
 	tally.Receive(0, 0, one, 7000) // again
@@ -68,5 +68,16 @@ func TestAnEventIsCompleteWhenAllHaveIt(t *testing.T) {
 	tally.Reset()
 	if r := tally.Report([]uint32{1}); r.Each.Count != 0 || r.Counts.Received != 2 {
 		t.Errorf("after Reset: %+v", r)
+	}
+}
+
+// Who has seen some changes before misses none of them, and gets none of them again.
+func TestWhatWasSeenBefore(t *testing.T) {
+	tally := New(1, []Interest{All(1)}, 3)
+	for _, event := range []uint64{2, 3} {
+		tally.Receive(0, 0, stamp.Stamp{Event: event}.Value(0), 0)
+	}
+	if got, want := tally.Report([]uint32{5}).Counts, (Counts{Received: 1, Lost: 1, Duplicate: 1}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

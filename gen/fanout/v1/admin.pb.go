@@ -90,8 +90,9 @@ const (
 	ListWatchersRequest_ORDER_UNSPECIFIED ListWatchersRequest_Order = 0
 	// In the order in which they began.
 	ListWatchersRequest_ORDER_ID ListWatchersRequest_Order = 1
-	// Those that are furthest behind in time first, and among equals in the order
-	// in which they began. There is one page of it only.
+	// Those that are furthest behind in time first: before all others those that
+	// have no position, because a RESET is under way or has not begun. Among equals
+	// in the order in which they began. There is one page of it only.
 	ListWatchersRequest_ORDER_LAG ListWatchersRequest_Order = 2
 )
 

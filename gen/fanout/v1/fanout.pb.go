@@ -419,7 +419,7 @@ type ListRequest struct {
 	// selectors and start_key. Empty for the first page. A token whose revision the server can
 	// no longer reproduce is OUT_OF_RANGE (reason PAGE_TOKEN_EXPIRED); metadata
 	// entry "page_token" then holds one that continues behind the same key at the
-	// newest revision.
+	// newest revision, unless that has more than 4096 bytes.
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Return only objects whose key is this one or comes after it in byte order.
 	// Default: from the beginning of the scope.

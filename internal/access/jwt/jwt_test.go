@@ -24,6 +24,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/access/jwt"
 	"github.com/fanoutd/fanoutd/test/certs"
+	"github.com/fanoutd/fanoutd/test/jwts"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -70,7 +71,7 @@ func wantRefused(t *testing.T, what string, err error) {
 }
 
 func TestTokensThatAreGood(t *testing.T) {
-	ec := newKey(t, "ec")
+	ec := jwts.NewKey(t, "ec")
 	_, edPrivate, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -79,34 +80,47 @@ func TestTokensThatAreGood(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ed, rs, ps := key{"ed", edPrivate, jose.EdDSA}, key{"rs", rsaPrivate, jose.RS256}, key{"rs", rsaPrivate, jose.PS512}
-	cfg := settings(t, jwks(t, ec, ed, rs))
+	ed := jwts.Key{ID: "ed", Private: edPrivate, Algorithm: jose.EdDSA}
+	rs, ps := jwts.Key{ID: "rs", Private: rsaPrivate, Algorithm: jose.RS256}, jwts.Key{ID: "rs", Private: rsaPrivate, Algorithm: jose.PS512}
+	cfg := settings(t, jwts.Set(t, ec, ed, rs))
 	v := open(t, cfg)
-	for _, k := range []key{ec, ed, rs, ps} {
-		c := good(claims{"groups": []string{"a", "b"}, "aud": []string{"other", audience}})
-		pass, err := v.Verify(t.Context(), k.token(t, c))
+	for _, k := range []jwts.Key{ec, ed, rs, ps} {
+		c := good(jwts.Claims{"groups": []string{"a", "b"}, "aud": []string{"other", audience}})
+		pass, err := v.Verify(t.Context(), k.Sign(t, c))
 		if err != nil || pass.Check() != nil {
-			t.Fatal(k.alg, err, pass.Check())
+			t.Fatal(k.Algorithm, err, pass.Check())
 		}
 		want := access.Identity{Name: "web", Groups: []string{"a", "b"}, Method: access.JWT}
 		if diff := cmp.Diff(want, pass.Identity); diff != "" || pass.Expires.Unix() != c["exp"] {
-			t.Errorf("%s: until %v:\n%s", k.alg, pass.Expires, diff)
+			t.Errorf("%s: until %v:\n%s", k.Algorithm, pass.Expires, diff)
 		}
 	}
 	cfg.NameClaim, cfg.GroupsClaim = "email", "role"
 	v = open(t, cfg)
-	pass, err := v.Verify(t.Context(), ec.token(t, good(claims{"email": "a@example.com", "email_verified": true, "role": "ops"})))
+	pass, err := v.Verify(t.Context(), ec.Sign(t, good(jwts.Claims{"email": "a@example.com", "email_verified": true, "role": "ops"})))
 	if diff := cmp.Diff(access.Identity{Name: "a@example.com", Groups: []string{"ops"}, Method: access.JWT}, pass.Identity); diff != "" || err != nil {
 		t.Error(err, diff)
 	}
-	_, err = v.Verify(t.Context(), ec.token(t, good(claims{"email": "a@example.com", "email_verified": false})))
+	_, err = v.Verify(t.Context(), ec.Sign(t, good(jwts.Claims{"email": "a@example.com", "email_verified": false})))
 	wantRefused(t, "an email address that nobody has verified", err)
 }
 
+// Issuers say in three ways that somebody has no groups.
+func TestNoGroups(t *testing.T) {
+	known := jwts.NewKey(t, "k")
+	v := open(t, settings(t, jwts.Set(t, known)))
+	for _, change := range []jwts.Claims{nil, {"groups": nil}, {"groups": []string{}}} {
+		pass, err := v.Verify(t.Context(), known.Sign(t, good(change)))
+		if err != nil || pass.Name != "web" || len(pass.Groups) > 0 {
+			t.Errorf("%v: %+v, %v", change, pass.Identity, err)
+		}
+	}
+}
+
 func TestTokensThatAreRefused(t *testing.T) {
-	known, foreign := newKey(t, "k"), newKey(t, "k")
-	v := open(t, settings(t, jwks(t, known)))
-	token := known.token(t, good(nil))
+	known, foreign := jwts.NewKey(t, "k"), jwts.NewKey(t, "k")
+	v := open(t, settings(t, jwts.Set(t, known)))
+	token := known.Sign(t, good(nil))
 	if _, err := v.Verify(t.Context(), token); err != nil {
 		t.Fatal(err)
 	}
@@ -119,45 +133,31 @@ func TestTokensThatAreRefused(t *testing.T) {
 		return base64.RawURLEncoding.EncodeToString(text)
 	}
 	// Signed with the public key as if it were a secret.
-	der := jwks(t, known)
+	der := jwts.Set(t, known)
 	secret := jose.SigningKey{Algorithm: jose.HS256, Key: pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})}
-	signer, err := jose.NewSigner(secret, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	payload, err := json.Marshal(good(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	signed, err := signer.Sign(payload)
-	if err != nil {
-		t.Fatal(err)
-	}
-	symmetric, err := signed.CompactSerialize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	symmetric := jwts.SignWith(t, secret, good(nil))
 	for what, bad := range map[string]string{
 		"nothing":                   "",
 		"no JWT":                    "fanoutd_abc",
 		"dots":                      "..",
 		"half of one":               parts[0] + "." + parts[1] + ".",
-		"another key":               foreign.token(t, good(nil)),
-		"other claims":              parts[0] + "." + encode(good(claims{"sub": "root"})) + "." + parts[2],
-		"no signature":              encode(claims{"alg": "none"}) + "." + parts[1] + ".",
+		"another key":               foreign.Sign(t, good(nil)),
+		"other claims":              parts[0] + "." + encode(good(jwts.Claims{"sub": "root"})) + "." + parts[2],
+		"no signature":              encode(jwts.Claims{"alg": "none"}) + "." + parts[1] + ".",
 		"a secret for a key":        symmetric,
-		"another issuer":            known.token(t, good(claims{"iss": "https://evil.example.com"})),
-		"another audience":          known.token(t, good(claims{"aud": "other"})),
-		"no audience":               known.token(t, good(claims{"aud": nil})),
-		"an end that has passed":    known.token(t, good(claims{"exp": time.Now().Add(-time.Second).Unix()})),
-		"no end":                    known.token(t, good(claims{"exp": nil})),
-		"a beginning that is far":   known.token(t, good(claims{"nbf": time.Now().Add(time.Hour).Unix()})),
-		"no name":                   known.token(t, good(claims{"sub": nil})),
-		"an empty name":             known.token(t, good(claims{"sub": ""})),
-		"a name that is no text":    known.token(t, good(claims{"sub": 7})),
-		"a name with a line break":  known.token(t, good(claims{"sub": "a\nb"})),
-		"groups that are no text":   known.token(t, good(claims{"groups": []int{1}})),
-		"groups that are something": known.token(t, good(claims{"groups": claims{"a": 1}})),
+		"another issuer":            known.Sign(t, good(jwts.Claims{"iss": "https://evil.example.com"})),
+		"another audience":          known.Sign(t, good(jwts.Claims{"aud": "other"})),
+		"no audience":               known.Sign(t, good(jwts.Claims{"aud": nil})),
+		"an end that has passed":    known.Sign(t, good(jwts.Claims{"exp": time.Now().Add(-time.Second).Unix()})),
+		"no end":                    known.Sign(t, good(jwts.Claims{"exp": nil})),
+		"a beginning that is far":   known.Sign(t, good(jwts.Claims{"nbf": time.Now().Add(time.Hour).Unix()})),
+		"no name":                   known.Sign(t, good(jwts.Claims{"sub": nil})),
+		"an empty name":             known.Sign(t, good(jwts.Claims{"sub": ""})),
+		"a name that is no text":    known.Sign(t, good(jwts.Claims{"sub": 7})),
+		"a name with a line break":  known.Sign(t, good(jwts.Claims{"sub": "a\nb"})),
+		"groups that are no text":   known.Sign(t, good(jwts.Claims{"groups": []int{1}})),
+		"groups that are null":      known.Sign(t, good(jwts.Claims{"groups": []any{nil}})),
+		"groups that are something": known.Sign(t, good(jwts.Claims{"groups": jwts.Claims{"a": 1}})),
 	} {
 		_, err := v.Verify(t.Context(), bad)
 		wantRefused(t, what, err)
@@ -168,8 +168,8 @@ func TestTokensThatAreRefused(t *testing.T) {
 }
 
 func TestKeysThatAreRefused(t *testing.T) {
-	k := newKey(t, "k")
-	private, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: k.private, KeyID: "k"}}})
+	k := jwts.NewKey(t, "k")
+	private, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: k.Private, KeyID: "k"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,10 +189,10 @@ func TestKeysThatAreRefused(t *testing.T) {
 
 // Keys that nobody here can use, such as those of other curves, take nothing from the rest.
 func TestKeysForSomethingElse(t *testing.T) {
-	k := newKey(t, "k")
+	k := jwts.NewKey(t, "k")
 	for _, other := range []string{`{"kty": "EC", "crv": "secp256k1", "x": "AA", "y": "AA"}`, `{"kty": "OKP", "crv": "X25519", "x": "AA"}`, `{"kty": "unknown"}`} {
-		both := strings.Replace(string(jwks(t, k)), "[", "["+other+",", 1)
-		if _, err := open(t, settings(t, []byte(both))).Verify(t.Context(), k.token(t, good(nil))); err != nil {
+		both := strings.Replace(string(jwts.Set(t, k)), "[", "["+other+",", 1)
+		if _, err := open(t, settings(t, []byte(both))).Verify(t.Context(), k.Sign(t, good(nil))); err != nil {
 			t.Errorf("with %s: %v", other, err)
 		}
 	}
@@ -200,34 +200,34 @@ func TestKeysForSomethingElse(t *testing.T) {
 
 // A key that was taken out of the file is good for nothing that it has signed.
 func TestKeysOfAFileAreReplaced(t *testing.T) {
-	before, after := newKey(t, "1"), newKey(t, "2")
-	cfg := settings(t, jwks(t, before))
+	before, after := jwts.NewKey(t, "1"), jwts.NewKey(t, "2")
+	cfg := settings(t, jwts.Set(t, before))
 	v := open(t, cfg)
 	changes := run(t, v)
-	old, err := v.Verify(t.Context(), before.token(t, good(nil)))
+	old, err := v.Verify(t.Context(), before.Sign(t, good(nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	certs.Write(t, cfg.KeysFile, jwks(t, before, after))
+	certs.Write(t, cfg.KeysFile, jwts.Set(t, before, after))
 	<-changes
 	if err := old.Check(); err != nil {
 		t.Error(err)
 	}
-	if _, err := v.Verify(t.Context(), after.token(t, good(nil))); err != nil {
+	if _, err := v.Verify(t.Context(), after.Sign(t, good(nil))); err != nil {
 		t.Error(err)
 	}
-	certs.Write(t, cfg.KeysFile, jwks(t, after))
+	certs.Write(t, cfg.KeysFile, jwts.Set(t, after))
 	<-changes
 	wantRefused(t, "what began with the old key", old.Check())
-	_, err = v.Verify(t.Context(), before.token(t, good(nil)))
+	_, err = v.Verify(t.Context(), before.Sign(t, good(nil)))
 	wantRefused(t, "the old key", err)
 }
 
 // The keys of an issuer are those that it serves, and a token with a new one has them
 // got anew; but nobody can have that done all the time.
 func TestKeysOfAnIssuer(t *testing.T) {
-	first, second, foreign := newKey(t, "1"), newKey(t, "2"), newKey(t, "3")
-	login := startLogin(t, jwks(t, first))
+	first, second, foreign := jwts.NewKey(t, "1"), jwts.NewKey(t, "2"), jwts.NewKey(t, "3")
+	login := startLogin(t, jwts.Set(t, first))
 	login.StartTLS()
 	defer login.Close()
 	ca := filepath.Join(t.TempDir(), "ca.pem")
@@ -235,13 +235,13 @@ func TestKeysOfAnIssuer(t *testing.T) {
 	cfg := settings(t, nil)
 	cfg.Issuer, cfg.KeysFile, cfg.CAFile = login.URL+"/realm", "", ca
 	v := open(t, cfg)
-	from := func(k key) string { return k.token(t, good(claims{"iss": cfg.Issuer})) }
+	from := func(k jwts.Key) string { return k.Sign(t, good(jwts.Claims{"iss": cfg.Issuer})) }
 	changes := run(t, v)
 	<-changes
 	if _, err := v.Verify(t.Context(), from(first)); err != nil {
 		t.Fatal(err)
 	}
-	login.set(jwks(t, first, second), "")
+	login.set(jwts.Set(t, first, second), "")
 	for range 20 {
 		_, err := v.Verify(t.Context(), from(foreign))
 		wantRefused(t, "a key that the issuer does not have", err)
@@ -271,7 +271,7 @@ func TestKeysOfAnIssuer(t *testing.T) {
 // Until the issuer was asked, nothing is said of a JWT. What is no JWT is refused even
 // so.
 func TestAnIssuerThatIsAway(t *testing.T) {
-	k := newKey(t, "k")
+	k := jwts.NewKey(t, "k")
 	login := startLogin(t, nil)
 	login.Start()
 	defer login.Close()
@@ -279,13 +279,13 @@ func TestAnIssuerThatIsAway(t *testing.T) {
 	cfg.Issuer, cfg.KeysFile = login.URL+"/realm", ""
 	v := open(t, cfg)
 	changes := run(t, v)
-	token := k.token(t, good(claims{"iss": cfg.Issuer}))
+	token := k.Sign(t, good(jwts.Claims{"iss": cfg.Issuer}))
 	if _, err := v.Verify(t.Context(), token); !errors.Is(err, access.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}
 	_, err := v.Verify(t.Context(), "fanoutd_abc")
 	wantRefused(t, "no JWT", err)
-	login.set(jwks(t, k), "")
+	login.set(jwts.Set(t, k), "")
 	jwt.Forget(v)
 	if _, err := v.Verify(t.Context(), token); err != nil {
 		t.Error(err)
@@ -296,7 +296,7 @@ func TestAnIssuerThatIsAway(t *testing.T) {
 // Keys are not got in plain text from elsewhere, wherever discovery leads.
 func TestKeysDoNotComeInPlainText(t *testing.T) {
 	for _, at := range []string{"http://login.example.com/keys", "/moved"} {
-		login := startLogin(t, jwks(t, newKey(t, "k")))
+		login := startLogin(t, jwts.Set(t, jwts.NewKey(t, "k")))
 		login.Start()
 		defer login.Close()
 		if strings.HasPrefix(at, "/") {
@@ -308,7 +308,7 @@ func TestKeysDoNotComeInPlainText(t *testing.T) {
 		cfg.Issuer, cfg.KeysFile, cfg.Log = login.URL+"/realm", "", slog.New(slog.NewTextHandler(&said, nil))
 		v := open(t, cfg)
 		run(t, v)
-		if _, err := v.Verify(t.Context(), newKey(t, "k").token(t, good(nil))); !errors.Is(err, access.ErrUnavailable) {
+		if _, err := v.Verify(t.Context(), jwts.NewKey(t, "k").Sign(t, good(nil))); !errors.Is(err, access.ErrUnavailable) {
 			t.Errorf("%s: %v", at, err)
 		}
 		if !strings.Contains(said.String(), "login.example.com/keys is not asked for keys") {

@@ -34,7 +34,7 @@ type Config struct {
 	CAFile string
 
 	NameClaim   string // a text: what the caller is called
-	GroupsClaim string // a text or a list of them; it may be missing
+	GroupsClaim string // a text or a list of them; it may be null or missing
 	Log         *slog.Logger
 }
 
@@ -140,7 +140,7 @@ func (v *Verifier) identity(token *oidc.IDToken) (access.Identity, error) {
 	if verified, ok := claims["email_verified"]; ok && v.cfg.NameClaim == "email" && string(verified) != "true" {
 		return id, errors.New("the issuer has not verified the email address")
 	}
-	if groups, ok := claims[v.cfg.GroupsClaim]; ok {
+	if groups, ok := claims[v.cfg.GroupsClaim]; ok && string(groups) != "null" {
 		var one string
 		if err := json.Unmarshal(groups, &one); err == nil {
 			id.Groups = []string{one}

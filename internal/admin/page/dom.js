@@ -19,7 +19,7 @@ export function say(node, text) {
 
 // complain shows an error, or hides it if there is none.
 export function complain(node, text) {
-  say(node, text ?? '');
+  say(node, text || '');
   node.hidden = !text;
 }
 

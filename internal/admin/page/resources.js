@@ -1,6 +1,6 @@
 // A card for each resource.
 
-import { $, el, say, keyed } from './dom.js';
+import { $, complain, el, say, keyed } from './dom.js';
 import { count, plural, rate, bytes, seconds, span, unknown } from './format.js';
 
 const remembered = 60; // rates, of two seconds each
@@ -105,6 +105,7 @@ function makeCard(r, actions) {
     spark: spark(),
     facts: facts.map(() => el('dd')),
     codec: el('span', { class: 'hint' }),
+    undecryptable: el('p', { class: 'error', hidden: '' }),
     opaque: el('p', { class: 'warning', hidden: '' }),
   };
   const button = (text, act) => {
@@ -118,6 +119,7 @@ function makeCard(r, actions) {
     el('header', {}, el('h3', {}, r.name), parts.codec, parts.state),
     el('div', { class: 'pace' }, el('p', {}, parts.rate, ' ', parts.unit), parts.spark.drawing),
     el('dl', {}, ...facts.map(([title, , line], i) => el('div', line ? { class: 'line' } : {}, el('dt', {}, title), parts.facts[i]))),
+    parts.undecryptable,
     parts.opaque,
     el('footer', {}, button('Watchers', actions.watchers), button('Tail', actions.tail)),
   );
@@ -137,10 +139,12 @@ function updateCard(card, r, rates) {
   parts.spark.draw(rates);
   facts.forEach(([, show], i) => say(parts.facts[i], show(r)));
   say(parts.codec, r.codec);
-  parts.codec.title = all(`codec ${r.codec}`, r.fields?.length && `fields ${r.fields.join(', ')}`);
+  parts.codec.title = all(`codec ${r.codec}`, r.encrypted && `encrypted with key ${r.primaryKeyId}`, r.fields?.length && `fields ${r.fields.join(', ')}`);
+  const undecryptable = Number(r.undecryptableObjects ?? 0);
+  complain(parts.undecryptable, undecryptable > 0 && `${plural(undecryptable, 'object')} cannot be decrypted with the keys of this server`);
   const opaque = Number(r.opaqueValues ?? 0);
-  parts.opaque.hidden = opaque === 0;
-  say(parts.opaque, `${plural(opaque, 'value')} could not be decoded`);
+  complain(parts.opaque, opaque > 0 && `${plural(opaque, 'value')} could not be read so far`);
+  parts.opaque.title = 'The codec could not decode them, or they could not be decrypted';
 }
 
 const sum = (all, of) => all.reduce((n, r) => n + Number(of(r) ?? 0), 0);

@@ -27,8 +27,15 @@ function stateOf(w) {
   return ['live', 'At the present, or close behind'];
 }
 
+// who says who watches: by its credentials, else by its address.
+function who(w) {
+  if (!w.identity) return [w.peer || unknown, w.userAgent ?? ''];
+  return [w.identity, [w.peer, w.userAgent].filter(Boolean).join(' · ')];
+}
+
 // behind says how much waits for a watcher, and for how long that has been so.
 function behind(w) {
+  if (Number(w.position?.revision ?? 0) === 0) return ['everything', '']; // nothing is there yet to go on from
   if (w.lagRevisions === undefined) return [unknown, ''];
   const lag = seconds(w.lag);
   if (Number(w.lagEvents ?? w.lagRevisions) === 0) return ['nothing', ''];
@@ -37,7 +44,7 @@ function behind(w) {
 
 // What a row says: the name of a column, a text, and a smaller one below.
 const columns = [
-  ['Client', (w) => [w.peer || unknown, w.userAgent ?? '']],
+  ['Client', who],
   ['Resource', (w) => [w.request.resource]],
   ['Watches', (w) => described(w.request)],
   ['State', (w) => [stateOf(w)[0]]],
@@ -66,8 +73,8 @@ function updateRow(row, w) {
   badge.className = 'badge';
   badge.dataset.state = state;
   badge.title = meaning;
-  row.cells[0].title = `${w.userAgent ?? ''}\nwatch ${w.id}`;
-  row.cells[4].dataset.quiet = row.parts[4][1].textContent === '';
+  row.cells[0].title = [w.identity, w.peer, w.userAgent, `watch ${w.id}`].filter(Boolean).join('\n');
+  row.cells[4].dataset.quiet = ['nothing', unknown].includes(row.parts[4][0].textContent);
   row.cells[6].title = new Date(w.since).toISOString();
 }
 

@@ -118,8 +118,12 @@ func (r Resource) cells() []string {
 	case !r.Cached:
 		window = "not cached"
 	}
+	objects := number(r.Objects)
+	if r.Undecryptable != nil && *r.Undecryptable > 0 {
+		objects += fmt.Sprintf(" (%d undecryptable)", *r.Undecryptable)
+	}
 	return []string{
-		r.Name, r.State, r.Codec, number(r.Objects), revision, number(r.Lag), window,
+		r.Name, r.State, r.Codec, objects, revision, number(r.Lag), window,
 		strconv.FormatInt(r.Watchers, 10), strconv.FormatInt(r.Interest, 10),
 	}
 }

@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"sync"
 
@@ -99,10 +100,18 @@ func MergeWatchers(answers []Answer[Watching], byLag bool) Watching {
 	return all
 }
 
-// lag is 0 where it is not known, as servers take it.
+// lag returns for how many seconds the watcher has been behind, as servers take it: for
+// ever where it has everything still to come, and 0 where that is not known.
 func (w Watcher) lag() float64 {
-	if w.Lag == nil {
+	switch {
+	case w.nowhere():
+		return math.Inf(1)
+	case w.Lag == nil:
 		return 0
 	}
 	return *w.Lag
 }
+
+// nowhere reports whether the watcher has no position, because it has everything still
+// to come.
+func (w Watcher) nowhere() bool { return w.Position != nil && w.Position.Revision == 0 }

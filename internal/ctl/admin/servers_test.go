@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fanoutd/fanoutd/internal/ctl/output"
 )
 
 // Of several servers those are first that are furthest behind anywhere, and among equals
@@ -15,18 +17,19 @@ func TestWatchersOfSeveralServers(t *testing.T) {
 		return Watcher{ID: id, Lag: &lag, Since: time.Unix(began, 0)}
 	}
 	lost := Watcher{ID: "lost", Since: time.Unix(2, 0)} // how far it is behind is not known
+	reset := Watcher{ID: "reset", Since: time.Unix(8, 0), Position: &output.Position{}}
 	answers := []Answer[Watching]{
-		{Server: "a:1", Value: Watching{Watchers: []Watcher{watcher("a9", 9, 6), watcher("a1", 1, 1), watcher("a0", 0, 5)}, Total: 3}},
+		{Server: "a:1", Value: Watching{Watchers: []Watcher{reset, watcher("a9", 9, 6), watcher("a1", 1, 1), watcher("a0", 0, 5)}, Total: 4}},
 		{Server: "b:1", Err: fmt.Errorf("away")},
 		{Server: "c:1", Value: Watching{Watchers: []Watcher{watcher("c10", 10, 7), watcher("c1", 1, 3), lost, watcher("c0", 0, 4)}, Total: 5}},
 	}
-	for byLag, want := range map[bool]string{true: "c10 a9 a1 c1 lost c0 a0", false: "a1 lost c1 c0 a0 a9 c10"} {
+	for byLag, want := range map[bool]string{true: "reset c10 a9 a1 c1 lost c0 a0", false: "a1 lost c1 c0 a0 a9 c10 reset"} {
 		merged := MergeWatchers(answers, byLag)
 		var ids []string
 		for _, w := range merged.Watchers {
 			ids = append(ids, w.ID)
 		}
-		if got := strings.Join(ids, " "); got != want || merged.Total != 8 {
+		if got := strings.Join(ids, " "); got != want || merged.Total != 9 {
 			t.Errorf("by lag %v: %s of %d, want %s", byLag, got, merged.Total, want)
 		}
 	}
@@ -34,6 +37,28 @@ func TestWatchersOfSeveralServers(t *testing.T) {
 	answers = []Answer[Watching]{{Value: many}, {Value: many}}
 	if all, first := MergeWatchers(answers, false), MergeWatchers(answers, true); len(all.Watchers) != 2*Most || len(first.Watchers) != Most || first.Total != 10_000 {
 		t.Errorf("there are %d of all, and %d that are first, of %d", len(all.Watchers), len(first.Watchers), first.Total)
+	}
+}
+
+// Who watches is named where that is known.
+func TestWhoWatchesIsNamed(t *testing.T) {
+	columns, cells := WatcherTable(false)
+	at := slices.IndexFunc(columns, func(c output.Column) bool { return c.Title == "PEER" })
+	for identity, want := range map[string]string{"": "10.0.0.1:2", "shop": "shop 10.0.0.1:2"} {
+		if got := cells(Watcher{Identity: identity, Peer: "10.0.0.1:2"})[at]; got != want {
+			t.Errorf("%q is shown as %q", identity, got)
+		}
+	}
+}
+
+// What cannot be decrypted is seen at a glance.
+func TestUndecryptableObjectsAreShown(t *testing.T) {
+	columns, cells := ResourceTable(false)
+	at := slices.IndexFunc(columns, func(c output.Column) bool { return c.Title == "OBJECTS" })
+	for undecryptable, want := range map[int64]string{0: "5", 3: "5 (3 undecryptable)"} {
+		if got := cells(Resource{Objects: new(int64(5)), Undecryptable: &undecryptable})[at]; got != want {
+			t.Errorf("with %d it is %q", undecryptable, got)
+		}
 	}
 }
 

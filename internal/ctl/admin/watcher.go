@@ -76,11 +76,14 @@ func (w Watcher) cells() []string {
 	if w.Blocked {
 		state = "blocked"
 	}
-	if w.Lag != nil {
+	switch {
+	case w.nowhere():
+		behind = "all"
+	case w.Lag != nil:
 		behind = Brief(seconds(*w.Lag))
 	}
 	return []string{
-		w.ID, w.Peer, w.Resource, state, behind, number(w.LagEvents), humanize.IBytes(uint64(w.Bytes)), Brief(time.Since(w.Since)), w.interest(),
+		w.ID, strings.TrimSpace(w.Identity + " " + w.Peer), w.Resource, state, behind, number(w.LagEvents), humanize.IBytes(uint64(w.Bytes)), Brief(time.Since(w.Since)), w.interest(),
 	}
 }
 

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"time"
+
+	"github.com/fanoutd/fanoutd/bench/internal/load"
+	"github.com/fanoutd/fanoutd/bench/internal/scenario"
+)
+
+// suites are lists of runs.
+var suites = map[string]func(duration time.Duration) []scenario.Parameters{
+	"core":  core,
+	"short": short,
+	"full":  full,
+}
+
+// suite collects runs.
+type suite struct {
+	duration time.Duration
+	runs     []scenario.Parameters
+}
+
+// size is how many watchers there are, and how many of them on a connection.
+type size struct{ watchers, perConnection int }
+
+var sizes = []size{{1000, 1}, {10000, 1}, {1000, 100}, {10000, 100}}
+
+// add adds a run for each of the peers, as it is unless it is changed: events of 256
+// bytes, one after another, of a few keys that all watch.
+func (s *suite) add(z size, peers []string, change func(p *scenario.Parameters)) {
+	for _, peer := range peers {
+		p := scenario.Parameters{
+			Scenario: scenario.Saturation, Peer: peer, Client: load.ClientRaw,
+			Watchers: z.watchers, PerConnection: z.perConnection, PerStream: 1, Interest: load.InterestAll,
+			Keys: 64, ValueSize: 256, Batch: 1, Outstanding: 1, Duration: s.duration,
+		}
+		if peer == "nats-kv" {
+			p.Client = load.ClientNATS
+		}
+		if change != nil {
+			change(&p)
+		}
+		s.runs = append(s.runs, p)
+	}
+}
+
+// The changes that make a run another one.
+
+func bursts(p *scenario.Parameters) { p.Batch = 64 }
+
+func large(p *scenario.Parameters) { p.ValueSize = 1024 }
+
+// saturated has enough under way that nobody has to wait for the one who writes.
+func saturated(p *scenario.Parameters) { p.Outstanding = 16 }
+
+// steady writes so often per second, and long enough for a percentile. Writes that take
+// long do not hold back others.
+func steady(rate float64) func(p *scenario.Parameters) {
+	return func(p *scenario.Parameters) {
+		p.Duration = max(p.Duration, 5*time.Second)
+		p.Scenario, p.Rate, p.Outstanding = scenario.Steady, rate, 32
+	}
+}
+
+// stalled adds a tenth of the watchers who do not read.
+func stalled(how string, again time.Duration) func(p *scenario.Parameters) {
+	return func(p *scenario.Parameters) {
+		steady(20)(p)
+		p.Stalled, p.Stall, p.StallFor = p.Watchers/10, how, again
+	}
+}
+
+func storm(name string) func(p *scenario.Parameters) {
+	return func(p *scenario.Parameters) {
+		p.Scenario, p.Keys = name, 800 // 200 kB
+	}
+}
+
+func listed(objects, size, page int) func(p *scenario.Parameters) {
+	return func(p *scenario.Parameters) {
+		p.Scenario, p.Keys, p.ValueSize, p.PageSize = scenario.Lists, objects, size, page
+	}
+}
+
+// The peers that can do what a run asks for.
+var (
+	main4     = []string{"floor", "fanoutd", "etcd", "nats"}
+	everybody = []string{"floor", "fanoutd", "etcd", "grpc-proxy", "nats", "nats-kv"}
+	resumable = []string{"fanoutd", "etcd", "nats-kv"}
+)
+
+// core compares what a delivery costs: each event a message of its own, and 64 together.
+func core(duration time.Duration) []scenario.Parameters {
+	s := &suite{duration: duration}
+	for _, z := range sizes {
+		s.add(z, main4, nil)
+	}
+	for _, z := range sizes {
+		s.add(z, main4, bursts)
+	}
+	return s.runs
+}
+
+// short is what fits into ten minutes, several times.
+func short(duration time.Duration) []scenario.Parameters {
+	s := &suite{duration: duration}
+	for _, z := range sizes {
+		s.add(z, main4, nil)
+	}
+	s.add(size{1000, 1}, main4, bursts)
+	s.add(size{1000, 100}, main4, bursts)
+	s.add(size{1000, 100}, []string{"fanoutd", "etcd"}, saturated)
+	for _, z := range []size{{1, 1}, {10000, 100}} {
+		s.add(z, []string{"fanoutd", "etcd"}, steady(10))
+	}
+	s.add(size{1000, 10}, []string{"fanoutd"}, steady(20))
+	s.add(size{1000, 10}, []string{"fanoutd"}, stalled(load.StallFrozen, 0))
+	s.add(size{1000, 1}, []string{"floor", "fanoutd"}, storm(scenario.Startup))
+	s.add(size{50, 1}, []string{"fanoutd", "etcd"}, listed(10_000, 1024, 0))
+	return s.runs
+}
+
+// full is everything, and takes hours.
+func full(duration time.Duration) []scenario.Parameters {
+	s := &suite{duration: duration}
+	for _, z := range []size{{1, 1}, {100, 1}, {1000, 1}, {5000, 1}, {10000, 1}, {100, 100}, {1000, 100}, {5000, 100}, {10000, 100}, {50000, 100}} {
+		peers := everybody
+		if z.watchers > 10000 {
+			peers = main4
+		}
+		for _, change := range []func(*scenario.Parameters){nil, bursts, large, saturated, steady(10)} {
+			s.add(z, peers, change)
+		}
+	}
+	for _, client := range []string{load.ClientGRPC, load.ClientGRPCDefault} {
+		for _, z := range []size{{1000, 1}, {1000, 100}} {
+			s.add(z, []string{"fanoutd"}, func(p *scenario.Parameters) { p.Client = client })
+		}
+	}
+	for _, watchers := range []int{1000, 10000} {
+		s.add(size{watchers, 100}, []string{"etcd"}, func(p *scenario.Parameters) { p.PerStream = 100 })
+	}
+	for _, watchers := range []int{100, 1000, 10000} {
+		s.add(size{watchers, 100}, []string{"fanoutd", "etcd", "nats"}, func(p *scenario.Parameters) {
+			p.Interest, p.Keys, p.Outstanding = load.InterestKey, watchers, 16
+		})
+		s.add(size{watchers, 100}, []string{"fanoutd", "nats"}, func(p *scenario.Parameters) {
+			p.Interest, p.Keys, p.Groups, p.Outstanding = load.InterestLabel, 1000, 100, 16
+		})
+	}
+	for _, z := range []size{{1000, 10}, {5000, 10}} {
+		s.add(z, []string{"fanoutd", "etcd", "nats"}, steady(20))
+		s.add(z, []string{"fanoutd", "etcd", "nats"}, stalled(load.StallFrozen, 0))
+		s.add(z, []string{"fanoutd", "etcd", "nats"}, stalled(load.StallFrozen, 500*time.Millisecond))
+		s.add(z, []string{"fanoutd", "etcd"}, stalled(load.StallWindow, 0))
+	}
+	for _, z := range []size{{1000, 1}, {5000, 1}, {5000, 100}} {
+		s.add(z, append([]string{"floor"}, resumable...), storm(scenario.Startup))
+		s.add(z, resumable, storm(scenario.Resume))
+	}
+	for _, z := range []size{{1000, 1}, {15000, 1}, {10000, 100}, {100000, 100}} {
+		s.add(z, main4, func(p *scenario.Parameters) { p.Scenario, p.Keys = scenario.Idle, 1 })
+	}
+	for _, page := range []int{0, 500, 1000} {
+		s.add(size{50, 1}, []string{"fanoutd", "etcd"}, listed(10_000, 1024, page))
+		s.add(size{1, 1}, []string{"fanoutd", "etcd"}, listed(150_000, 256, page))
+	}
+	return s.runs
+}

@@ -1,0 +1,164 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/mem"
+
+	"github.com/fanoutd/fanoutd/bench/internal/stamp"
+)
+
+// staticWindow is what the client of fanoutd has, too: without it, grpc-go measures the
+// way with pings, which costs the server more than the events.
+const staticWindow = 1 << 20
+
+// grpcConnection is a connection of grpc-go. What comes is not decoded.
+type grpcConnection struct {
+	*watchers
+	service  service
+	from, to int // its watchers
+	conn     *grpc.ClientConn
+	ctx      context.Context // of its streams
+	cancel   context.CancelFunc
+	streams  []grpc.ClientStream
+}
+
+// newGRPC returns what makes such connections with these options.
+func newGRPC(s service, options ...grpc.DialOption) connector {
+	options = append(options,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(asIs{}), grpc.MaxCallRecvMsgSize(math.MaxInt32)),
+	)
+	return func(w *watchers, number int) (connection, error) {
+		conn, err := grpc.NewClient("passthrough:///"+w.config.Address, options...)
+		if err != nil {
+			return nil, err
+		}
+		from, to := w.config.share(number)
+		ctx, cancel := context.WithCancel(context.Background())
+		return &grpcConnection{watchers: w, service: s, from: from, to: to, conn: conn, ctx: ctx, cancel: cancel}, nil
+	}
+}
+
+func staticWindows() []grpc.DialOption {
+	return []grpc.DialOption{grpc.WithInitialWindowSize(staticWindow), grpc.WithInitialConnWindowSize(staticWindow)}
+}
+
+func (c *grpcConnection) open(ctx context.Context) error {
+	if c.config.Snapshot && c.service.readRequest != nil {
+		return errors.New("this client cannot ask for the state; the raw one can")
+	}
+	stop := context.AfterFunc(ctx, c.cancel)
+	defer stop()
+	for i := c.from; i < c.to; i++ {
+		watch := (i - c.from) % c.config.PerStream
+		request, err := c.service.request(c.config, c.interests[i])
+		if err != nil {
+			return err
+		}
+		if watch == 0 {
+			stream, err := c.conn.NewStream(c.ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, c.service.path)
+			if err != nil {
+				return fmt.Errorf("open a stream: %w", err)
+			}
+			c.streams = append(c.streams, stream)
+		}
+		stream := c.streams[len(c.streams)-1]
+		if err := stream.SendMsg(&request); err != nil {
+			return fmt.Errorf("send a request: %w", err)
+		}
+		if c.service.half {
+			if err := stream.CloseSend(); err != nil {
+				return fmt.Errorf("end the requests: %w", err)
+			}
+		}
+	}
+	for i := range c.streams {
+		if err := c.register(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// register returns when all watches of a stream are registered.
+func (c *grpcConnection) register(stream int) error {
+	first := c.from + stream*c.config.PerStream
+	waiting := map[int]bool{}
+	for i := first; i < min(first+c.config.PerStream, c.to); i++ {
+		waiting[i] = true
+	}
+	for len(waiting) > 0 {
+		watcher, err := c.next(stream)
+		if err != nil {
+			return err
+		}
+		delete(waiting, watcher)
+	}
+	return nil
+}
+
+// next takes the next message of a stream and returns for which watcher it is.
+func (c *grpcConnection) next(stream int) (watcher int, err error) {
+	var message []byte
+	if err := c.streams[stream].RecvMsg(&message); err != nil {
+		return 0, fmt.Errorf("stream %d: %w", stream, err)
+	}
+	at := stamp.Now()
+	watch, err := c.service.watch(message)
+	if err != nil {
+		return 0, err
+	}
+	watcher = c.from + stream*c.config.PerStream + watch
+	if watcher >= c.to {
+		return 0, fmt.Errorf("watch %d of stream %d is none of ours", watch, stream)
+	}
+	c.tally.Receive(stream, watcher, message, at)
+	return watcher, nil
+}
+
+// receive returns the first error of a stream, when all have ended. One that ends takes
+// the others with it.
+func (c *grpcConnection) receive() error {
+	var all sync.WaitGroup
+	var once sync.Once
+	var reason error
+	for stream := range c.streams {
+		all.Go(func() {
+			for {
+				if _, err := c.next(stream); err != nil {
+					once.Do(func() { reason = err })
+					c.cancel()
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	return reason
+}
+
+func (c *grpcConnection) Close() error {
+	c.cancel()
+	return c.conn.Close()
+}
+
+// asIs is a codec whose messages are bytes.
+type asIs struct{}
+
+func (asIs) Name() string { return "proto" }
+
+func (asIs) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
+}
+
+func (asIs) Unmarshal(data mem.BufferSlice, v any) error {
+	*v.(*[]byte) = data.Materialize()
+	return nil
+}

@@ -1,0 +1,93 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/fanoutd/fanoutd/bench/internal/stamp"
+)
+
+// kvConnection has watchers of a bucket of NATS, whose client does the work: a watcher
+// is a consumer that it controls.
+type kvConnection struct {
+	*watchers
+	number   int
+	from, to int // its watchers
+	conn     *nats.Conn
+	running  []jetstream.KeyWatcher
+}
+
+func newKV(w *watchers, number int) (connection, error) {
+	conn, err := nats.Connect("nats://"+w.config.Address, nats.Timeout(patience), nats.NoReconnect())
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", w.config.Address, err)
+	}
+	from, to := w.config.share(number)
+	return &kvConnection{watchers: w, number: number, from: from, to: to, conn: conn}, nil
+}
+
+func (c *kvConnection) open(ctx context.Context) error {
+	js, err := jetstream.New(c.conn)
+	if err != nil {
+		return fmt.Errorf("use JetStream: %w", err)
+	}
+	bucket, err := js.KeyValue(ctx, Subject)
+	if err != nil {
+		return fmt.Errorf("open the bucket: %w", err)
+	}
+	options := []jetstream.WatchOpt{jetstream.UpdatesOnly()}
+	if c.config.Snapshot {
+		options = nil
+	}
+	if c.config.After != nil {
+		options = []jetstream.WatchOpt{jetstream.ResumeFromRevision(uint64(c.config.After.Revision) + 1)}
+	}
+	for i := c.from; i < c.to; i++ {
+		// The context is only for the beginning; it would end the watch, too.
+		watcher, err := bucket.Watch(context.WithoutCancel(ctx), c.pattern(i), options...)
+		if err != nil {
+			return fmt.Errorf("watch the bucket: %w", err)
+		}
+		c.running = append(c.running, watcher)
+	}
+	return nil
+}
+
+// pattern returns which keys of the bucket a watcher watches.
+func (c *kvConnection) pattern(watcher int) string {
+	interest := c.interests[watcher]
+	switch c.config.Interest {
+	case InterestKey:
+		return Key(interest.First)
+	case InterestLabel:
+		return Group(interest.First) + ".>"
+	}
+	return ">"
+}
+
+func (c *kvConnection) receive() error {
+	var all sync.WaitGroup
+	for i, watcher := range c.running {
+		all.Go(func() {
+			for entry := range watcher.Updates() {
+				if entry != nil {
+					c.tally.Receive(c.number, c.from+i, entry.Value(), stamp.Now())
+				}
+			}
+		})
+	}
+	all.Wait()
+	return fmt.Errorf("the watchers have ended: %w", c.conn.LastError())
+}
+
+func (c *kvConnection) Close() error {
+	for _, watcher := range c.running {
+		_ = watcher.Stop() // the connection ends anyway
+	}
+	c.conn.Close()
+	return nil
+}

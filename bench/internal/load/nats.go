@@ -1,0 +1,133 @@
+package load
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/fanoutd/fanoutd/bench/internal/raw"
+)
+
+// natsConnection reads subscriptions of NATS off a connection, with as little work as
+// rawConnection does with gRPC.
+type natsConnection struct {
+	*watchers
+	number   int
+	from, to int // its watchers
+	conn     *raw.Clocked
+	in       *bufio.Reader
+	payload  []byte
+}
+
+func newNATS(w *watchers, number int) (connection, error) {
+	conn, err := net.DialTimeout("tcp", w.config.Address, patience)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", w.config.Address, err)
+	}
+	from, to := w.config.share(number)
+	clocked := &raw.Clocked{Conn: conn}
+	return &natsConnection{
+		watchers: w, number: number, from: from, to: to,
+		conn: clocked, in: bufio.NewReaderSize(clocked, bufferFor(to-from)),
+	}, nil
+}
+
+// open subscribes. The server answers a ping when it has handled what came before it.
+func (c *natsConnection) open(ctx context.Context) error {
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := c.conn.SetDeadline(deadline); err != nil {
+			return err
+		}
+	}
+	var say bytes.Buffer
+	fmt.Fprintf(&say, "CONNECT {\"verbose\":false,\"pedantic\":false,\"lang\":\"go\",\"version\":\"1\",\"protocol\":1}\r\n")
+	for i := c.from; i < c.to; i++ {
+		fmt.Fprintf(&say, "SUB %s %d\r\n", c.subject(i), i)
+	}
+	say.WriteString("PING\r\n")
+	if _, err := say.WriteTo(c.conn); err != nil {
+		return fmt.Errorf("subscribe: %w", err)
+	}
+	for registered := false; !registered; {
+		var err error
+		if registered, err = c.next(); err != nil {
+			return err
+		}
+	}
+	return c.conn.SetDeadline(time.Time{})
+}
+
+// subject returns what a watcher subscribes to.
+func (c *natsConnection) subject(watcher int) string {
+	interest := c.interests[watcher]
+	switch c.config.Interest {
+	case InterestKey:
+		return c.config.SubjectOf(interest.First)
+	case InterestLabel:
+		return Subject + "." + Group(interest.First) + ".>"
+	}
+	return Subject + ".>"
+}
+
+func (c *natsConnection) receive() error {
+	for {
+		if _, err := c.next(); err != nil {
+			return err
+		}
+	}
+}
+
+// next takes what the server says next, and reports whether that was the answer to our
+// ping.
+func (c *natsConnection) next() (pong bool, err error) {
+	line, err := c.in.ReadSlice('\n')
+	if err != nil {
+		return false, fmt.Errorf("read from NATS: %w", err)
+	}
+	words := bytes.Fields(line)
+	if len(words) == 0 {
+		return false, nil
+	}
+	switch string(words[0]) {
+	case "MSG": // subject, number of the subscription, size
+		return false, c.message(words)
+	case "PING":
+		_, err = io.WriteString(c.conn, "PONG\r\n")
+	case "PONG":
+		pong = true
+	case "-ERR":
+		err = fmt.Errorf("NATS says %q", line)
+	}
+	return pong, err
+}
+
+func (c *natsConnection) message(words [][]byte) error {
+	if len(words) < 4 {
+		return fmt.Errorf("NATS says %q", words)
+	}
+	watcher, err := strconv.Atoi(string(words[2]))
+	if err != nil || watcher < c.from || watcher >= c.to {
+		return fmt.Errorf("subscription %q is none of ours: %w", words[2], err)
+	}
+	size, err := strconv.Atoi(string(words[len(words)-1]))
+	if err != nil {
+		return fmt.Errorf("a message has size %q: %w", words[len(words)-1], err)
+	}
+	size += len("\r\n")
+	if cap(c.payload) < size {
+		c.payload = make([]byte, size)
+	}
+	payload := c.payload[:size]
+	if _, err := io.ReadFull(c.in, payload); err != nil {
+		return fmt.Errorf("read from NATS: %w", err)
+	}
+	c.tally.Receive(c.number, watcher, payload, c.conn.At)
+	return nil
+}
+
+func (c *natsConnection) Close() error { return c.conn.Close() }

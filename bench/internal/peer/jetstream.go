@@ -1,0 +1,77 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	natsclient "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/fanoutd/fanoutd/bench/internal/load"
+)
+
+// natsKV is a bucket of NATS, which has a state and watchers as etcd has.
+func natsKV(ctx context.Context, p *Peer, o Options) error {
+	// One stream has 1000 consumers by default; each watcher is one.
+	config, err := p.file("nats.conf", fmt.Sprintf(`jetstream {store_dir: %q, limits: {default_max_consumers: -1}}`, filepath.Join(p.dir, "jetstream")))
+	if err != nil {
+		return fmt.Errorf("configure NATS: %w", err)
+	}
+	address, err := p.natsServer(ctx, o, "--config", config)
+	if err != nil {
+		return err
+	}
+	conn, err := natsclient.Connect("nats://" + address)
+	if err != nil {
+		return fmt.Errorf("connect to NATS: %w", err)
+	}
+	w := &kvWriter{conn: conn, config: o.Config}
+	p.Address, p.Writer, p.Positions = address, w, w
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return fmt.Errorf("use JetStream: %w", err)
+	}
+	// What watchers of etcd have: the latest state on a disk that is not waited for.
+	w.bucket, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: load.Subject, History: 1})
+	if err != nil {
+		return fmt.Errorf("make the bucket: %w", err)
+	}
+	return nil
+}
+
+// kvWriter puts into the bucket.
+type kvWriter struct {
+	conn   *natsclient.Conn
+	bucket jetstream.KeyValue
+	config load.Config
+}
+
+// Position is the last revision of the bucket.
+func (w *kvWriter) Position(ctx context.Context) (load.Position, error) {
+	status, err := w.bucket.Status(ctx)
+	if err != nil {
+		return load.Position{}, fmt.Errorf("ask for the state of the bucket: %w", err)
+	}
+	info := status.(*jetstream.KeyValueBucketStatus).StreamInfo()
+	return load.Position{Revision: int64(info.State.LastSeq)}, nil
+}
+
+// Write puts one value after another: there are no transactions.
+func (w *kvWriter) Write(ctx context.Context, changes []Change) error {
+	for _, c := range changes {
+		key := load.Key(c.Key)
+		if w.config.Interest == load.InterestLabel {
+			key = load.Group(c.Key%w.config.Groups) + "." + key
+		}
+		if _, err := w.bucket.Put(ctx, key, c.Value); err != nil {
+			return fmt.Errorf("put into the bucket: %w", err)
+		}
+	}
+	return nil
+}
+
+func (w *kvWriter) Close() error {
+	w.conn.Close()
+	return nil
+}

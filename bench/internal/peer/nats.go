@@ -1,0 +1,63 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	natsclient "github.com/nats-io/nats.go"
+
+	"github.com/fanoutd/fanoutd/bench/internal/load"
+)
+
+// nats is NATS without a store: who is there when something is published gets it, and
+// nobody knows what was before.
+func nats(ctx context.Context, p *Peer, o Options) error {
+	address, err := p.natsServer(ctx, o)
+	if err != nil {
+		return err
+	}
+	conn, err := natsclient.Connect("nats://" + address)
+	if err != nil {
+		return fmt.Errorf("connect to NATS: %w", err)
+	}
+	p.Address, p.Writer = address, &natsWriter{conn, o.Config}
+	return nil
+}
+
+func (p *Peer) natsServer(ctx context.Context, o Options, args ...string) (address string, err error) {
+	if address, err = freeAddress(); err != nil {
+		return "", err
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", err
+	}
+	return address, p.run(ctx, CommandNATS, address, o.Self, append([]string{CommandNATS, "--addr", host, "--port", port}, args...)...)
+}
+
+// natsWriter publishes.
+type natsWriter struct {
+	conn   *natsclient.Conn
+	config load.Config
+}
+
+// Write publishes all, and waits until the server has taken them.
+func (w *natsWriter) Write(ctx context.Context, changes []Change) error {
+	for _, c := range changes {
+		if err := w.conn.Publish(w.config.SubjectOf(c.Key), c.Value); err != nil {
+			return fmt.Errorf("publish: %w", err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := w.conn.FlushWithContext(ctx); err != nil {
+		return fmt.Errorf("publish: %w", err)
+	}
+	return nil
+}
+
+func (w *natsWriter) Close() error {
+	w.conn.Close()
+	return nil
+}

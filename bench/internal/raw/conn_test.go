@@ -1,0 +1,221 @@
+package raw
+
+import (
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// serve runs a server of grpc-go that does this with each stream.
+func serve(t *testing.T, handler func(request string, stream grpc.ServerStream) error) (address string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+		var request wrapperspb.StringValue
+		if err := stream.RecvMsg(&request); err != nil {
+			return err
+		}
+		return handler(request.Value, stream)
+	}))
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return listener.Addr().String()
+}
+
+func dial(t *testing.T, address string) *Conn {
+	t.Helper()
+	c, err := Dial(t.Context(), address, Options{Buffer: 4096})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// request is a StringValue of fewer than 128 bytes.
+func request(s string) []byte { return append([]byte{1<<3 | 2, byte(len(s))}, s...) }
+
+func never() bool { return false }
+
+// What a real server sends on many streams arrives on the right ones, whole and in
+// order, also when it is much more than a window and a frame.
+func TestMessagesArrive(t *testing.T) {
+	const streams, messages, size = 20, 10, 100_000
+	address := serve(t, func(request string, stream grpc.ServerStream) error {
+		for i := range messages {
+			text := request + strings.Repeat(string(rune('a'+i)), size)
+			if err := stream.SendMsg(wrapperspb.String(text)); err != nil {
+				return err
+			}
+		}
+		<-stream.Context().Done() // until the client leaves
+		return nil
+	})
+	c := dial(t, address)
+	for i := range streams {
+		if err := c.Open("/a.B/C", request(string(rune('A'+i))), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	got, total := make([][]byte, streams), 0
+	err := c.Read(func(stream int, message []byte, _ int64) error {
+		got[stream] = append(got[stream], message[len(message)-size-1], message[len(message)-1])
+		total++
+		return nil
+	}, func() bool { return total == streams*messages })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range got {
+		var want []byte
+		for j := range messages {
+			want = append(want, byte('A'+i), byte('a'+j))
+		}
+		if !slices.Equal(got[i], want) {
+			t.Errorf("stream %d got %q, want %q", i, got[i], want)
+		}
+	}
+}
+
+func TestAStreamEnds(t *testing.T) {
+	address := serve(t, func(string, grpc.ServerStream) error {
+		return status.Error(codes.ResourceExhausted, "enough")
+	})
+	c := dial(t, address)
+	if err := errors.Join(c.Open("/a.B/C", request("x"), true), c.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	err := c.Read(func(int, []byte, int64) error { return nil }, never)
+	ended, ok := errors.AsType[*EndedError](err)
+	if !ok || ended.Stream != 0 || ended.Status != "8" || ended.Message != "enough" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTheServerLeaves(t *testing.T) {
+	address := serve(t, func(_ string, stream grpc.ServerStream) error {
+		if err := stream.SendMsg(wrapperspb.String("news")); err != nil {
+			return err
+		}
+		<-stream.Context().Done()
+		return nil
+	})
+	c := dial(t, address)
+	if err := errors.Join(c.Open("/a.B/C", request("x"), true), c.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	c.in.Close()
+	if err := c.Read(func(int, []byte, int64) error { return nil }, never); err == nil {
+		t.Error("reading from a connection that is gone is no error")
+	}
+}
+
+// A server that asks whether the client is there gets its answers, and one that sends
+// very much gets room for more.
+func TestAnswers(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	c := dial(t, listener.Addr().String())
+	conn, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(c.Open("/a.B/C", nil, true), c.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	c.unread, c.streams[0].unread = update-1, update-1 // half a gigabyte before this
+	ping := [8]byte{'p', 'i', 'n', 'g'}
+	server := http2.NewFramer(conn, conn)
+	if err := errors.Join(server.WriteSettings(), server.WritePing(false, ping), server.WriteData(1, false, Prefix(0))); err != nil {
+		t.Fatal(err)
+	}
+	read := false
+	if err := c.Read(func(int, []byte, int64) error { read = true; return nil }, func() bool { return read }); err != nil {
+		t.Fatal(err)
+	}
+	preface := make([]byte, len(http2.ClientPreface))
+	if _, err := io.ReadFull(conn, preface); err != nil || string(preface) != http2.ClientPreface {
+		t.Fatalf("%q, %v", preface, err)
+	}
+	want := map[string]bool{"settings": true, "ping": true, "connection": true, "stream": true}
+	for len(want) > 0 {
+		frame, err := server.ReadFrame()
+		if err != nil {
+			t.Fatalf("%v, without %v", err, want)
+		}
+		switch f := frame.(type) {
+		case *http2.SettingsFrame:
+			if f.IsAck() {
+				delete(want, "settings")
+			}
+		case *http2.PingFrame:
+			if f.IsAck() && f.Data == ping {
+				delete(want, "ping")
+			}
+		case *http2.WindowUpdateFrame:
+			if f.Increment == update-1+5 {
+				delete(want, map[uint32]string{0: "connection", 1: "stream"}[f.StreamID])
+			}
+		}
+	}
+}
+
+// Messages are cut right wherever frames are cut.
+func TestMessagesInPieces(t *testing.T) {
+	var all []byte
+	want := []string{"", "a", strings.Repeat("b", 300), "c"}
+	for _, m := range want {
+		all = append(append(all, Prefix(len(m))...), m...)
+	}
+	for piece := 1; piece <= len(all); piece++ {
+		var s stream
+		var got []string
+		for part := range slices.Chunk(all, piece) {
+			err := s.messages(part, func(m []byte) error {
+				got = append(got, string(m))
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("in pieces of %d bytes: %q", piece, got)
+		}
+	}
+}

@@ -1,0 +1,2 @@
+// Package report makes tables and plots of what was measured.
+package report

@@ -1,0 +1,144 @@
+package report
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/fanoutd/fanoutd/bench/internal/scenario"
+)
+
+// Group is what runs of the same parameters have measured.
+type Group struct {
+	Parameters scenario.Parameters // Repeat is 0
+	Records    []*scenario.Record
+}
+
+// Read reads lines of JSON.
+func Read(r io.Reader) ([]*scenario.Record, error) {
+	var all []*scenario.Record
+	for lines := json.NewDecoder(r); ; {
+		record := new(scenario.Record)
+		if err := lines.Decode(record); errors.Is(err, io.EOF) {
+			return all, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read record %d: %w", len(all)+1, err)
+		}
+		all = append(all, record)
+	}
+}
+
+// Groups puts runs of the same parameters together, in the order in which the first of
+// each was made.
+func Groups(records []*scenario.Record) []*Group {
+	var groups []*Group
+	index := map[scenario.Parameters]*Group{}
+	for _, r := range records {
+		p := r.Parameters
+		p.Repeat = 0
+		g, ok := index[p]
+		if !ok {
+			g = &Group{Parameters: p}
+			index[p] = g
+			groups = append(groups, g)
+		}
+		g.Records = append(g.Records, r)
+	}
+	return groups
+}
+
+// Figure is a number of a run.
+type Figure func(*scenario.Record) float64
+
+// Range is what several runs say of a figure.
+type Range struct{ Least, Median, Most float64 }
+
+// Range returns the figure of the runs.
+func (g *Group) Range(f Figure) Range {
+	values := make([]float64, len(g.Records))
+	for i, r := range g.Records {
+		values[i] = f(r)
+	}
+	slices.Sort(values)
+	n := len(values)
+	return Range{values[0], (values[(n-1)/2] + values[n/2]) / 2, values[n-1]}
+}
+
+// front returns the server that watchers are connected to.
+func front(r *scenario.Record) scenario.Server { return r.Servers[len(r.Servers)-1] }
+
+// The figures of a run that are compared.
+var (
+	CPU       Figure = (*scenario.Record).CPU // µs per delivery of all servers
+	FrontCPU  Figure = func(r *scenario.Record) float64 { return front(r).CPU }
+	PerSecond Figure = func(r *scenario.Record) float64 { return r.PerSecond }
+	Writes    Figure = func(r *scenario.Record) float64 { return front(r).Writes }
+	Bytes     Figure = func(r *scenario.Record) float64 { return front(r).Bytes }
+	EachP50   Figure = func(r *scenario.Record) float64 { return float64(r.Each.P50) }
+	EachP99   Figure = func(r *scenario.Record) float64 { return float64(r.Each.P99) }
+	EachP999  Figure = func(r *scenario.Record) float64 { return float64(r.Each.P999) }
+	EachMax   Figure = func(r *scenario.Record) float64 { return float64(r.Each.Max) }
+	LastP50   Figure = func(r *scenario.Record) float64 { return float64(r.Last.P50) }
+	LastP99   Figure = func(r *scenario.Record) float64 { return float64(r.Last.P99) }
+	AckP50    Figure = func(r *scenario.Record) float64 { return float64(r.Ack.P50) }
+	AckP99    Figure = func(r *scenario.Record) float64 { return float64(r.Ack.P99) }
+	Seconds   Figure = func(r *scenario.Record) float64 { return r.Elapsed.Seconds() }
+	TotalCPU  Figure = func(r *scenario.Record) float64 { // seconds, of all servers
+		sum := 0.0
+		for _, s := range r.Servers {
+			sum += float64(s.Total) / 1e6
+		}
+		return sum
+	}
+	FrontTotal Figure = func(r *scenario.Record) float64 { return float64(front(r).Total) / 1e6 }
+	Growth     Figure = func(r *scenario.Record) float64 { return float64(front(r).Peak - front(r).RSSEmpty) } // bytes
+	Resident   Figure = func(r *scenario.Record) float64 { return float64(front(r).RSSIdle) }                  // bytes
+	Left       Figure = func(r *scenario.Record) float64 { return float64(front(r).RSSLeft) }                  // bytes
+	Remaining  Figure = func(r *scenario.Record) float64 { return front(r).GoroutinesLeft }
+	IdleCPU    Figure = func(r *scenario.Record) float64 { // milliseconds per second of all servers
+		return TotalCPU(r) * 1000 / r.Parameters.Duration.Seconds()
+	}
+	Goroutines Figure = func(r *scenario.Record) float64 { return front(r).Goroutines }
+	Memory     Figure = func(r *scenario.Record) float64 { // bytes per idle watcher of all servers
+		sum := 0.0
+		for _, s := range r.Servers {
+			sum += s.PerWatcher
+		}
+		return sum
+	}
+)
+
+// Wrong says what did not come as it should in any of the runs, or "".
+func (g *Group) Wrong() string {
+	var lost, duplicate, disordered, foreign, ended, stalled int64
+	for _, r := range g.Records {
+		lost += r.Counts.Lost
+		duplicate += r.Counts.Duplicate
+		disordered += r.Counts.OutOfOrder
+		foreign += r.Counts.Foreign
+		ended += int64(r.Ended)
+		if r.Stalled != "" {
+			stalled++
+		}
+	}
+	var parts []string
+	for _, n := range []struct {
+		what  string
+		count int64
+	}{
+		{"lost", lost},
+		{"duplicate", duplicate},
+		{"out of order", disordered},
+		{"foreign", foreign},
+		{"ended", ended},
+		{"stalled", stalled},
+	} {
+		if n.count > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n.count, n.what))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,138 @@
+package report
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
+	"gonum.org/v1/plot/vg"
+
+	"github.com/fanoutd/fanoutd/bench/internal/scenario"
+)
+
+// picture is a figure that is drawn against the number of watchers.
+type picture struct {
+	name   string // of the file
+	label  string // of the figure
+	figure Figure
+	of     []string // scenarios that it tells something of
+}
+
+var pictures = []picture{
+	{"cpu", "CPU of all servers per delivery (µs)", CPU, []string{scenario.Saturation, scenario.Steady}},
+	{"latency", "from writing to a watcher, p99 (ms)", func(r *scenario.Record) float64 { return EachP99(r) / 1000 }, []string{scenario.Saturation, scenario.Steady}},
+	{"memory", "memory of all servers per idle watcher (kB)", func(r *scenario.Record) float64 { return Memory(r) / 1000 }, []string{scenario.Saturation, scenario.Idle}},
+}
+
+// Plots writes drawings (SVG) of what was measured against the number of watchers: one
+// for each figure, and for all groups that differ in nothing but who was measured and
+// how many watched. It returns the names of the files. Both axes are logarithmic.
+func Plots(dir string, groups []*Group) ([]string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make the folder for plots: %w", err)
+	}
+	var names []string
+	for _, family := range families(groups) {
+		for _, picture := range pictures {
+			if !slices.Contains(picture.of, family.scenario) {
+				continue
+			}
+			p, err := picture.draw(family)
+			if err != nil {
+				return nil, fmt.Errorf("draw %s of %s: %w", picture.name, family.name, err)
+			}
+			if p == nil {
+				continue
+			}
+			name := picture.name + "-" + fileName(family.name) + ".svg"
+			if err := p.Save(16*vg.Centimeter, 10*vg.Centimeter, filepath.Join(dir, name)); err != nil {
+				return nil, fmt.Errorf("write %s: %w", name, err)
+			}
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// family are groups that are drawn together.
+type family struct {
+	name     string
+	scenario string
+	series   map[string][]*Group // by who was measured, in order of watchers
+	order    []string            // of who
+}
+
+// families returns those that have more than one number of watchers.
+func families(groups []*Group) []*family {
+	var all []*family
+	index := map[string]*family{}
+	for _, g := range groups {
+		name := fmt.Sprintf("%s, %d on a connection", g.Parameters.Scenario, g.Parameters.PerConnection)
+		if _, rest, ok := strings.Cut(Case(g.Parameters), ", "); ok {
+			name += ", " + rest
+		}
+		f, ok := index[name]
+		if !ok {
+			f = &family{name: name, scenario: g.Parameters.Scenario, series: map[string][]*Group{}}
+			index[name] = f
+			all = append(all, f)
+		}
+		who := Who(g.Parameters)
+		if len(f.series[who]) == 0 {
+			f.order = append(f.order, who)
+		}
+		f.series[who] = append(f.series[who], g)
+	}
+	for _, f := range all {
+		for _, groups := range f.series {
+			slices.SortStableFunc(groups, func(a, b *Group) int { return a.Parameters.Watchers - b.Parameters.Watchers })
+		}
+	}
+	return slices.DeleteFunc(all, func(f *family) bool {
+		for _, groups := range f.series {
+			if len(groups) > 1 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// draw returns nil where there is nothing to see: a logarithm has no zero.
+func (p picture) draw(f *family) (*plot.Plot, error) {
+	drawing := plot.New()
+	drawing.Title.Text = f.name
+	drawing.X.Label.Text, drawing.Y.Label.Text = "watchers", p.label
+	drawing.X.Scale, drawing.Y.Scale = plot.LogScale{}, plot.LogScale{}
+	drawing.X.Tick.Marker, drawing.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.LogTicks{Prec: -1}
+	drawing.Legend.Top, drawing.Legend.Left = true, true
+	drawing.Add(plotter.NewGrid())
+	var lines []any
+	for _, who := range f.order {
+		var points plotter.XYs
+		for _, g := range f.series[who] {
+			if y := g.Range(p.figure).Median; y > 0 {
+				points = append(points, plotter.XY{X: float64(g.Parameters.Watchers), Y: y})
+			}
+		}
+		if len(points) > 0 {
+			lines = append(lines, who, points)
+		}
+	}
+	if len(lines) == 0 {
+		return nil, nil
+	}
+	return drawing, plotutil.AddLinePoints(drawing, lines...)
+}
+
+var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
+
+func fileName(text string) string {
+	return strings.Trim(notInNames.ReplaceAllString(strings.ToLower(text), "-"), "-")
+}

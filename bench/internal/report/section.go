@@ -1,0 +1,153 @@
+package report
+
+import (
+	"fmt"
+
+	"github.com/fanoutd/fanoutd/bench/internal/scenario"
+)
+
+// section is a kind of scenario, which has figures of its own.
+type section struct {
+	title   string
+	about   string
+	columns []column
+	groups  []*Group
+}
+
+// column is a column of its table.
+type column struct {
+	title string
+	right bool
+	cell  func(g *Group, floor *Group) string
+}
+
+var who = []column{
+	{"case", false, func(g, _ *Group) string { return Case(g.Parameters) }},
+	{"peer", false, func(g, _ *Group) string { return Who(g.Parameters) }},
+	{"runs", true, func(g, _ *Group) string { return fmt.Sprint(len(g.Records)) }},
+}
+
+// events are the columns where something is written.
+var events = append(who[:len(who):len(who)],
+	column{"CPU", true, median(CPU, 1)},
+	column{"front", true, func(g, _ *Group) string { return spread(g.Range(FrontCPU)) }},
+	column{"x floor", true, ratio(FrontCPU)},
+	column{"per second", true, median(PerSecond, 1)},
+	column{"p50", true, median(EachP50, 1e-3)},
+	column{"p99", true, median(EachP99, 1e-3)},
+	column{"p99.9", true, median(EachP999, 1e-3)},
+	column{"max", true, median(EachMax, 1e-3)},
+	column{"last p50", true, median(LastP50, 1e-3)},
+	column{"last p99", true, median(LastP99, 1e-3)},
+	column{"ack p50", true, median(AckP50, 1e-3)},
+	column{"ack p99", true, median(AckP99, 1e-3)},
+	column{"writes", true, median(Writes, 1)},
+	column{"bytes", true, median(Bytes, 1)},
+	column{"kB idle", true, median(Memory, 1e-3)},
+	column{"goroutines", true, median(Goroutines, 1)},
+	wrong,
+)
+
+// storms are the columns where watchers come at once.
+var storms = append(who[:len(who):len(who)],
+	column{"seconds", true, func(g, _ *Group) string { return spread(g.Range(Seconds)) }},
+	column{"x floor", true, ratio(Seconds)},
+	column{"CPU s", true, median(TotalCPU, 1)},
+	column{"front s", true, median(FrontTotal, 1)},
+	column{"x floor", true, ratio(FrontTotal)},
+	column{"MB grown", true, median(Growth, 1e-6)},
+	column{"per second", true, median(PerSecond, 1)},
+	wrong,
+)
+
+// idle are the columns where nothing is written.
+var idle = append(who[:len(who):len(who)],
+	column{"MB", true, func(g, _ *Group) string {
+		return spread(g.Range(func(r *scenario.Record) float64 { return Resident(r) / 1e6 }))
+	}},
+	column{"kB each", true, median(Memory, 1e-3)},
+	column{"goroutines each", true, median(Goroutines, 1)},
+	column{"CPU ms/s", true, median(IdleCPU, 1)},
+	column{"event to all", true, median(EachMax, 1e-3)},
+	column{"MB left", true, median(Left, 1e-6)},
+	column{"goroutines left", true, median(Remaining, 1)},
+	wrong,
+)
+
+// lists are the columns where everything is listed.
+var lists = append(who[:len(who):len(who)],
+	column{"CPU ms", true, median(CPU, 1e-3)},
+	column{"front ms", true, func(g, _ *Group) string {
+		return spread(g.Range(func(r *scenario.Record) float64 { return FrontCPU(r) / 1000 }))
+	}},
+	column{"p50", true, median(EachP50, 1e-3)},
+	column{"p99", true, median(EachP99, 1e-3)},
+	column{"max", true, median(EachMax, 1e-3)},
+	column{"per second", true, median(PerSecond, 1)},
+	column{"MB grown", true, median(Growth, 1e-6)},
+	wrong,
+)
+
+var wrong = column{"wrong", false, func(g, _ *Group) string { return g.Wrong() }}
+
+const (
+	aboutEvents = "CPU of all servers and of the one in front is in µs per delivery, times in ms, writes and bytes are per delivery, memory and goroutines per idle watcher."
+	aboutIdle   = "Memory of the server in front with all watchers, of all servers for each of them, and of the one in front when they have left; CPU of all servers while nothing is written; the time in ms until one event has come to all."
+	aboutLists  = "CPU of all servers and of the one in front is per list, times are those of a list; the memory of the server in front grows at most by so much."
+	aboutStorms = "Seconds until all watchers have what they begin with; CPU in seconds of all servers and of the one in front, whose memory grows at most by so much."
+)
+
+// sections returns those that there is something in.
+func sections(groups []*Group) []section {
+	all := []struct {
+		scenario string
+		section
+	}{
+		{scenario.Saturation, section{"As fast as it is delivered", aboutEvents, events, nil}},
+		{scenario.Steady, section{"At a rate", aboutEvents, events, nil}},
+		{scenario.Startup, section{"All watchers come at once", aboutStorms, storms, nil}},
+		{scenario.Resume, section{"All watchers come back at once", aboutStorms, storms, nil}},
+		{scenario.Idle, section{"Watchers to whom nothing is told", aboutIdle, idle, nil}},
+		{scenario.Lists, section{"Lists", aboutLists, lists, nil}},
+	}
+	var filled []section
+	for _, s := range all {
+		for _, g := range groups {
+			if g.Parameters.Scenario == s.scenario {
+				s.groups = append(s.groups, g)
+			}
+		}
+		if len(s.groups) > 0 {
+			filled = append(filled, s.section)
+		}
+	}
+	return filled
+}
+
+func (s section) rows() [][]string {
+	var rows [][]string
+	for _, g := range s.groups {
+		var row []string
+		floor := floorOf(g, s.groups)
+		for _, c := range s.columns {
+			row = append(row, c.cell(g, floor))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// median returns a cell with the median of a figure in another unit.
+func median(f Figure, unit float64) func(g, floor *Group) string {
+	return func(g, _ *Group) string { return number(g.Range(f).Median * unit) }
+}
+
+// ratio returns a cell that compares a figure with the floor's.
+func ratio(f Figure) func(g, floor *Group) string {
+	return func(g, floor *Group) string {
+		if floor == nil || floor.Range(f).Median == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%.2f", g.Range(f).Median/floor.Range(f).Median)
+	}
+}

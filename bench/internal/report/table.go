@@ -1,0 +1,120 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/fanoutd/fanoutd/internal/ctl/output"
+
+	"github.com/fanoutd/fanoutd/bench/internal/scenario"
+)
+
+// Table writes tables of what was measured, one for each kind of scenario.
+func Table(w io.Writer, width int, groups []*Group) error {
+	for _, s := range sections(groups) {
+		var titles []output.Column
+		for _, c := range s.columns {
+			titles = append(titles, output.Column{Title: strings.ToUpper(c.title), Right: c.right})
+		}
+		fmt.Fprintf(w, "%s\n", s.about)
+		table := output.NewColumns(w, width, titles...)
+		for _, row := range s.rows() {
+			if err := table.Row(row...); err != nil {
+				return fmt.Errorf("write the table: %w", err)
+			}
+		}
+		if err := table.Flush(); err != nil {
+			return fmt.Errorf("write the table: %w", err)
+		}
+		fmt.Fprintln(w)
+	}
+	return nil
+}
+
+// floorOf returns what the floor has measured in the same case, or nil.
+func floorOf(g *Group, groups []*Group) *Group {
+	for _, f := range groups {
+		if f.Parameters.Peer == "floor" && Case(f.Parameters) == Case(g.Parameters) {
+			return f
+		}
+	}
+	return nil
+}
+
+// Case says what was done, without saying with whom.
+func Case(p scenario.Parameters) string {
+	text := fmt.Sprintf("%d x %d", p.Watchers, p.PerConnection)
+	if p.Scenario == scenario.Lists {
+		text = fmt.Sprintf("%d of %d objects of %d B", p.Watchers, p.Keys, p.ValueSize)
+		if p.PageSize > 0 {
+			text += fmt.Sprintf(" in pages of %d", p.PageSize)
+		}
+		return text
+	}
+	if p.Scenario == scenario.Startup || p.Scenario == scenario.Resume {
+		return fmt.Sprintf("%s, %d objects of %d B", text, p.Keys, p.ValueSize)
+	}
+	if p.Batch > 1 {
+		text += fmt.Sprintf(", bursts of %d", p.Batch)
+	}
+	if p.Rate > 0 {
+		text += fmt.Sprintf(", %v/s", p.Rate)
+	} else if p.Outstanding > 1 {
+		text += fmt.Sprintf(", %d at once", p.Outstanding)
+	}
+	if p.ValueSize != 256 {
+		text += fmt.Sprintf(", %d B", p.ValueSize)
+	}
+	if p.Stalled > 0 {
+		text += fmt.Sprintf(", %d stalled (%s)", p.Stalled, p.Stall)
+		if p.StallFor > 0 {
+			text += fmt.Sprintf(" for %v", p.StallFor)
+		}
+	}
+	if p.Interest != "all" {
+		text += ", one " + p.Interest + " each"
+	}
+	return text
+}
+
+// Who says what was measured, and with which client.
+func Who(p scenario.Parameters) string {
+	var parts []string
+	if p.Client != "raw" {
+		parts = append(parts, p.Client)
+	}
+	if p.PerStream > 1 {
+		parts = append(parts, fmt.Sprintf("%d a stream", p.PerStream))
+	}
+	if len(parts) == 0 {
+		return p.Peer
+	}
+	return fmt.Sprintf("%s (%s)", p.Peer, strings.Join(parts, ", "))
+}
+
+// number shows a figure with the digits that mean something.
+func number(x float64) string {
+	switch {
+	case x == 0:
+		return "0"
+	case x >= 1e6:
+		return fmt.Sprintf("%.2f M", x/1e6)
+	case x >= 1e4:
+		return fmt.Sprintf("%.0f k", x/1e3)
+	case x >= 100:
+		return fmt.Sprintf("%.0f", x)
+	case x >= 10:
+		return fmt.Sprintf("%.1f", x)
+	case x >= 1:
+		return fmt.Sprintf("%.2f", x)
+	}
+	return fmt.Sprintf("%.3f", x)
+}
+
+func spread(r Range) string {
+	if r.Least == r.Most {
+		return number(r.Median)
+	}
+	return fmt.Sprintf("%s (%s-%s)", number(r.Median), number(r.Least), number(r.Most))
+}

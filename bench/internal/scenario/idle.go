@@ -1,0 +1,94 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fanoutd/fanoutd/bench/internal/load"
+	"github.com/fanoutd/fanoutd/bench/internal/peer"
+)
+
+// idle measures what watchers cost to whom nothing is told for a while, that one event
+// then comes to all of them, and what stays when they have left.
+func idle(ctx context.Context, programs peer.Programs, system *peer.Peer, p Parameters, o Observer) (*Record, error) {
+	empty, err := usage(ctx, system)
+	if err != nil {
+		return nil, err
+	}
+	o.Phase("connect")
+	watchers, err := load.Start(ctx, programs.Self, p.load(system.Address))
+	if err != nil {
+		return nil, err
+	}
+	defer watchers.Stop()
+	before, err := usage(ctx, system)
+	if err != nil {
+		return nil, err
+	}
+	o.Phase("measure")
+	if err := wait(ctx, p.Duration); err != nil {
+		return nil, err
+	}
+	after, err := system.Usage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, w := newRecord(p, programs), newWriting(p, system.Writer, watchers)
+	began := time.Now()
+	if err := w.warm(ctx, 1); err != nil {
+		r.Stalled = err.Error()
+	}
+	r.Elapsed = time.Since(began)
+	o.Phase("leave")
+	report, err := watchers.Report(ctx, w.written)
+	if err != nil {
+		return nil, err
+	}
+	r.take(w, report)
+	left, err := leave(ctx, system, empty)
+	if err != nil {
+		return nil, err
+	}
+	for i, s := range system.Servers {
+		server := r.server(s.Name, empty[i], after[i], before[i], after[i])
+		server.RSSLeft, server.GoroutinesLeft = left[i].RSS, left[i].Goroutines-empty[i].Goroutines
+		r.Servers = append(r.Servers, server)
+	}
+	return r, nil
+}
+
+const (
+	// leaving is how long it may take until the goroutines of those who have left are gone.
+	leaving = 30 * time.Second
+	// slack is how many goroutines a server may have that are not theirs.
+	slack = 20
+)
+
+// leave waits until the goroutines of the watchers are gone, and returns what is left.
+func leave(ctx context.Context, system *peer.Peer, empty []peer.Usage) ([]peer.Usage, error) {
+	for ended := time.Now().Add(leaving); ; {
+		left, err := usage(ctx, system)
+		if err != nil {
+			return nil, err
+		}
+		gone := true
+		for i := range left {
+			gone = gone && left[i].Goroutines <= empty[i].Goroutines+slack
+		}
+		if gone || time.Now().After(ended) {
+			return left, nil
+		}
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait: %w", context.Cause(ctx))
+	}
+}

@@ -1,0 +1,115 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fanoutd/fanoutd/bench/internal/load"
+	"github.com/fanoutd/fanoutd/bench/internal/peer"
+)
+
+// storm measures what it takes until all watchers, who are connected and ask at once,
+// have what they begin with. A delivery is an object of the state, or an event that was
+// missed.
+func storm(ctx context.Context, programs peer.Programs, system *peer.Peer, p Parameters, o Observer) (*Record, error) {
+	o.Phase("fill")
+	w := newWriting(p, system.Writer, nil)
+	if err := w.fill(ctx); err != nil {
+		return nil, err
+	}
+	config := p.load(system.Address)
+	if p.Scenario == Resume {
+		if system.Positions == nil {
+			return nil, fmt.Errorf("watches of %s cannot go on where they were", p.Peer)
+		}
+		position, err := system.Positions.Position(ctx)
+		if err != nil {
+			return nil, err
+		}
+		config.After, config.Seen = &position, 1
+		if err := w.fill(ctx); err != nil {
+			return nil, err
+		}
+	}
+	empty, err := usage(ctx, system)
+	if err != nil {
+		return nil, err
+	}
+	o.Phase("connect")
+	watchers, err := load.Start(ctx, programs.Self, config)
+	if err != nil {
+		return nil, err
+	}
+	defer watchers.Stop()
+	before, err := usage(ctx, system)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range system.Servers {
+		if err := s.ResetPeak(); err != nil {
+			return nil, err
+		}
+	}
+	o.Phase("measure")
+	r := newRecord(p, programs)
+	profiled := profile(ctx, system, p.Duration, o.Profile)
+	began := time.Now()
+	if err := rush(ctx, watchers, int64(p.Keys)); err != nil {
+		r.Stalled = err.Error()
+	}
+	r.Elapsed = time.Since(began)
+	after, err := system.Usage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := <-profiled; err != nil {
+		return nil, err
+	}
+	idle, err := usage(ctx, system)
+	if err != nil {
+		return nil, err
+	}
+	o.Phase("report")
+	report, err := watchers.Report(ctx, w.written)
+	if err != nil {
+		return nil, err
+	}
+	r.take(w, report)
+	r.Expected -= int64(config.Seen) * int64(p.Keys) * int64(p.Watchers)
+	for i, s := range system.Servers {
+		r.Servers = append(r.Servers, r.server(s.Name, empty[i], idle[i], before[i], after[i]))
+	}
+	return r, nil
+}
+
+// longest is how long a storm may take.
+const longest = 2 * time.Minute
+
+// rush lets all watch, and waits until so many events have come to all of them.
+func rush(ctx context.Context, watchers *load.Load, events int64) error {
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	if err := watchers.Watch(ctx); err != nil {
+		return err
+	}
+	return watchers.Await(ctx, events)
+}
+
+// largestBatch is what a transaction of etcd takes.
+const largestBatch = 128
+
+// fill writes every key once.
+func (w *writing) fill(ctx context.Context) error {
+	all := make([]int, w.parameters.Keys)
+	for i := range all {
+		all[i] = i
+	}
+	for keys := range slices.Chunk(all, largestBatch) {
+		if err := w.put(ctx, keys); err != nil {
+			return fmt.Errorf("fill the store: %w", err)
+		}
+	}
+	return nil
+}

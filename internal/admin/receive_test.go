@@ -1,0 +1,132 @@
+package admin_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/config"
+)
+
+// upload is a request whose body does not come.
+type upload struct {
+	net.Conn
+	answers *bufio.Reader
+}
+
+// upload begins a request from a host. What the server says first is 100 if it reads
+// the body.
+func (s *site) upload(t *testing.T, from string, size int, header string) *upload {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	conn, err := dialer.DialContext(t.Context(), "tcp", s.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() }) // an error says that a test has closed it
+	_, err = fmt.Fprintf(conn, "PUT /v1/resources/config/objects/a HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+		"Expect: 100-continue\r\n%sContent-Length: %d\r\n\r\n", header, size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &upload{conn, bufio.NewReader(conn)}
+}
+
+// answer returns what the server says next.
+func (u *upload) answer(t *testing.T) *http.Response {
+	t.Helper()
+	resp, err := http.ReadResponse(u.answers, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
+// await waits until something is so.
+func (s *site) await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for !is() {
+		if ctx.Err() != nil {
+			t.Fatalf("waiting until %s", what)
+		}
+		runtime.Gosched()
+	}
+}
+
+const largeBody = 4 << 20
+
+// Of bodies of those whom it does not know the server reads nothing.
+func TestNoBodyOfStrangersIsRead(t *testing.T) {
+	dir := t.TempDir()
+	tokens, policy, log := filepath.Join(dir, "tokens"), filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
+	_, line, err := access.NewToken("alice", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, tokens, line+"\n")
+	write(t, policy, anonymousLists)
+	s := open(t, func(cfg *config.Config) { cfg.TokenFile, cfg.PolicyFile, cfg.AuditLog = tokens, policy, log })
+	write(t, policy+".new", "rules: []\n")
+	if err := os.Rename(policy+".new", policy); err != nil {
+		t.Fatal(err)
+	}
+	s.await(t, "nobody may list", func() bool {
+		return s.do(t, "GET", "/v1/resources/config/objects", "").status == http.StatusUnauthorized
+	})
+	for _, header := range []string{"", "Authorization: Bearer nobody\r\n", "Authorization: Basic nobody\r\n"} {
+		var all []*upload
+		for range 33 {
+			all = append(all, s.upload(t, "127.0.0.2", largeBody, header))
+		}
+		for _, u := range all {
+			resp := u.answer(t)
+			body, err := io.ReadAll(resp.Body)
+			a := answer{resp.StatusCode, resp.Header, body}
+			if err != nil || a.status != http.StatusUnauthorized || a.reason(t) != "UNAUTHENTICATED" || a.header.Get("WWW-Authenticate") != "Bearer" {
+				t.Fatalf("%q is answered with %d %s, %v", header, a.status, a.body, err)
+			}
+		}
+	}
+	s.stop()
+	text, err := os.ReadFile(log)
+	if n := strings.Count(string(text), `"method":"PUT /v1/resources/config/objects/a","peer":"127.0.0.2:`); err != nil || n != 99 {
+		t.Errorf("%d denials are recorded, %v:\n%.500s", n, err, text)
+	}
+}
+
+// Bodies on their way take room, of which a client gets no more than it leaves.
+func TestBodiesOnTheirWayAreLimited(t *testing.T) {
+	s := open(t, func(cfg *config.Config) { cfg.MaxRequestMemory = 16 * config.MiB })
+	reads := func(u *upload) {
+		t.Helper()
+		if resp := u.answer(t); resp.StatusCode != http.StatusContinue {
+			t.Errorf("it is answered with %d", resp.StatusCode)
+		}
+	}
+	await := func(metric string) {
+		t.Helper()
+		s.await(t, metric, func() bool { return strings.Contains(string(s.do(t, "GET", "/metrics", "").body), metric+"\n") })
+	}
+	first := s.upload(t, "127.0.0.2", largeBody, "")
+	reads(first) // twice its size is half of what there is
+	second := s.upload(t, "127.0.0.2", largeBody, "")
+	await("fanoutd_requests_waiting 1")
+	other := s.upload(t, "127.0.0.3", largeBody/2, "")
+	reads(other)
+	await("fanoutd_request_bytes 1.2582912e+07")
+	_ = first.Close() // as it may
+	reads(second)
+	_, _ = second.Close(), other.Close()
+	await("fanoutd_request_bytes 0")
+}

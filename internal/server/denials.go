@@ -1,0 +1,26 @@
+package server
+
+import (
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/audit"
+)
+
+// What the audit log has of the denials of one client: so many bytes at once, which are
+// some hundreds, and so many per second, which is about one.
+const (
+	denialBytes          = 128 << 10
+	denialBytesPerSecond = 512
+)
+
+// denials says which denials are recorded. Anybody can cause as many as it can send, and
+// would have what others have done rotated away with them. So where one client has had
+// its share they are only counted.
+type denials struct{ buckets }
+
+func newDenials() *denials { return &denials{newBuckets(denialBytesPerSecond, denialBytes)} }
+
+// recorded reports whether there is room for the record of a denial of a client.
+func (d *denials) recorded(c client, r *audit.Record) bool {
+	return d.of(c).AllowN(time.Now(), r.Size())
+}

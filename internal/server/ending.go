@@ -1,0 +1,67 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// ending is the context of a watch: that of its request, which also ends when the watch
+// has to. Those of the library would take several times the memory of this one, and very
+// many watches do nothing but wait for it.
+type ending struct {
+	context.Context
+	ended func() // is called once
+
+	mu     sync.Mutex
+	done   chan struct{} // guarded by mu; nil until somebody asks for it
+	reason error         // guarded by mu; nil: it has not ended
+}
+
+// end ends the context, if nothing has.
+func (e *ending) end(reason error) {
+	e.mu.Lock()
+	if e.reason != nil {
+		e.mu.Unlock()
+		return
+	}
+	e.reason = reason
+	if e.done != nil {
+		close(e.done)
+	}
+	e.mu.Unlock()
+	e.ended()
+}
+
+// Done implements [context.Context].
+func (e *ending) Done() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.done == nil {
+		e.done = make(chan struct{})
+		if e.reason != nil {
+			close(e.done)
+		}
+	}
+	return e.done
+}
+
+// why returns what the context was ended with, or nil, and whether it is not what the
+// client has done.
+func (e *ending) why() (reason error, ours bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.reason, e.reason != nil && !errors.Is(e.reason, context.Canceled) && !errors.Is(e.reason, context.DeadlineExceeded)
+}
+
+// Err implements [context.Context].
+func (e *ending) Err() error {
+	reason, _ := e.why()
+	switch {
+	case reason == nil:
+		return nil
+	case errors.Is(reason, context.DeadlineExceeded):
+		return context.DeadlineExceeded
+	}
+	return context.Canceled
+}

@@ -1,0 +1,30 @@
+// Package kept has folders for what explains why a test has failed.
+package kept
+
+import (
+	"flag"
+	"os"
+	"strings"
+	"testing"
+)
+
+// Dir returns a directory that outlives the test if the test fails, also without
+// -artifacts.
+func Dir(t *testing.T) string {
+	t.Helper()
+	if f := flag.Lookup("test.artifacts"); f != nil && f.Value.String() == "true" {
+		return t.ArtifactDir()
+	}
+	dir, err := os.MkdirTemp("", "fanoutd-"+strings.ReplaceAll(t.Name(), "/", "-")+"-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("what is left of the test is in %s", dir)
+			return
+		}
+		os.RemoveAll(dir)
+	})
+	return dir
+}

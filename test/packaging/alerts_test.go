@@ -1,0 +1,233 @@
+package packaging
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// promtool returns where Prometheus' own checker of rules is.
+func promtool(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"promtool", filepath.Join(root, "bin/promtool")} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	t.Skip("there is no promtool, which test/packaging/install installs")
+	panic("unreachable")
+}
+
+// alerts returns the names of all alerts, sorted.
+func alerts(t *testing.T) (names []string) {
+	t.Helper()
+	var file struct {
+		Groups []struct {
+			Rules []struct{ Alert string }
+		}
+	}
+	if err := yaml.Unmarshal(read(t, rules), &file); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range file.Groups {
+		for _, r := range g.Rules {
+			if r.Alert != "" {
+				names = append(names, r.Alert)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+const (
+	rules    = "deploy/prometheus/alerts.yaml"
+	interval = "15s" // of scrapes and of rules
+	here     = `job="f", instance="a"`
+	config   = here + `, resource="config"`
+)
+
+// situation is what Prometheus may have been told within 15 minutes.
+type situation struct {
+	what   string
+	series string // a line for each, as promtool has them
+	fires  bool   // the alert does so at some time
+}
+
+// test returns the situation as a test of promtool for an alert.
+func (s situation) test(alert string) map[string]any {
+	series := []map[string]string{}
+	for line := range strings.Lines(s.series) {
+		name, values, _ := strings.Cut(line, "} ")
+		series = append(series, map[string]string{"series": name + "}", "values": strings.TrimSpace(values)})
+	}
+	count := 0
+	if s.fires {
+		count = 1
+	}
+	return map[string]any{
+		"name": alert + ": " + s.what, "interval": interval, "input_series": series,
+		"promql_expr_test": []any{map[string]any{
+			"expr":      fmt.Sprintf(`count(max_over_time(ALERTS{alertname=%q, alertstate="firing"}[15m])) or vector(0)`, alert),
+			"eval_time": "15m", "exp_samples": []any{map[string]any{"labels": "{}", "value": count}},
+		}},
+	}
+}
+
+// Each alert fires when it should, and not when it only looks like it.
+func TestAlerts(t *testing.T) {
+	steady := func(name, labels, values string) string { return name + "{" + labels + "} " + values + "\n" }
+	handled := func(method, kind, code, values string) string {
+		return steady("grpc_server_handled_total", here+`, grpc_service="fanout.v1.X", grpc_method="`+method+`", grpc_type="`+kind+`", grpc_code="`+code+`"`, values)
+	}
+	etcd := func(operation, requests, failures string) string {
+		labels := here + `, operation="` + operation + `"`
+		return steady("fanoutd_etcd_requests_total", labels, requests) + steady("fanoutd_etcd_request_errors_total", labels, failures)
+	}
+	cache := func(revision, lag string) string {
+		return steady("fanoutd_cacher_revision", config, revision) + steady("fanoutd_cacher_lag_revisions", config, lag)
+	}
+	watchers := func(n, blocked string) string {
+		return steady("fanoutd_watchers", config+`, state="live"`, n) + steady("fanoutd_watchers", config+`, state="catching_up"`, "0x60") +
+			steady("fanoutd_watchers_blocked", config, blocked)
+	}
+	took := func(upTo, all string) string {
+		const name = "fanoutd_watch_propagation_seconds_bucket"
+		return steady(name, config+`, le="0.01"`, upTo) + steady(name, config+`, le="5"`, all) + steady(name, config+`, le="+Inf"`, all)
+	}
+	behind := func(kind, values string) string {
+		return steady("fanoutd_watch_catch_ups_total", config+`, cause="behind", kind="`+kind+`"`, values)
+	}
+	good := func(from, until string) string {
+		return steady("fanoutd_certificate_not_before_timestamp_seconds", here, from) + steady("fanoutd_certificate_not_after_timestamp_seconds", here, until)
+	}
+	situations := map[string][]situation{
+		"FanoutdDown": {
+			{"it has gone", "up{" + here + "} 1x20 0x40\n" + steady("fanoutd_connections", here, "5x20 stale"), true},
+			{"it was restarted", "up{" + here + "} 1x20 0 0 0 1x30\n" + steady("fanoutd_connections", here, "5x20 stale _ _ 5x30"), false},
+			{"another program has gone", "up{" + here + "} 1x20 0x40\n", false},
+		},
+		"FanoutdRestarts": {
+			{"again and again", steady("process_start_time_seconds", here, "1x9 2x9 3x9 4x9") + steady("fanoutd_connections", here, "5x40"), true},
+			{"once", steady("process_start_time_seconds", here, "1x9 2x50") + steady("fanoutd_connections", here, "5x60"), false},
+			{"another program", steady("process_start_time_seconds", here, "1x9 2x9 3x9 4x9"), false},
+		},
+		"FanoutdNotLoaded": {
+			{"never", steady("fanoutd_resource_loaded", config, "0x40"), true},
+			{"after a while", steady("fanoutd_resource_loaded", config, "0x10 1x40"), false},
+		},
+		"FanoutdCertificateExpires": {
+			{"nobody replaces it", good("0x60", "950x60"), true},
+			{"it is replaced at two thirds", good("0x40 600x20", "1000x40 1600x20"), false},
+		},
+		"FanoutdCutOff": {
+			{"etcd is away", steady("fanoutd_resource_loaded", config, "1x40") + steady("fanoutd_resource_following", config, "1x10 0x30"), true},
+			{"an election", steady("fanoutd_resource_loaded", config, "1x40") + steady("fanoutd_resource_following", config, "1x10 0 0 1x30"), false},
+			{"it is loading", steady("fanoutd_resource_loaded", config, "0x40") + steady("fanoutd_resource_following", config, "0x40"), false},
+		},
+		"FanoutdCacheBehind": {
+			{"it cannot keep up", cache("0+100x60", "0+50x60"), true},
+			{"it stands still", cache("0x60", "0+50x60"), true},
+			{"it is quiet beside a busy prefix", cache("0+15000x60", "4900x60"), false},
+			{"etcd was away", cache("1000x20 1000x20 9000x20", "0x20 _x20 0x20"), false},
+			{"etcd was restored", cache("9000x20 100x40", "0x60"), false},
+		},
+		"FanoutdInterrupted": {
+			{"every minute", steady("fanoutd_cacher_interruptions_total", config, "0x3 1x3 2x3 3x3 4x3 5x3 6x3 7x3 8x3"), true},
+			{"three times", steady("fanoutd_cacher_interruptions_total", config, "0x3 1x3 2x3 3x30"), false},
+		},
+		"FanoutdRelists": {
+			{"twice", steady("fanoutd_cacher_relists_total", config, "0x20 1x20 2x20"), true},
+			{"once", steady("fanoutd_cacher_relists_total", config, "0x20 1x40"), false},
+		},
+		"FanoutdMismatch": {
+			{"one", steady("fanoutd_cacher_mismatches_total", config, "0x20 1x40"), true},
+			{"none", steady("fanoutd_cacher_mismatches_total", config, "0x60"), false},
+		},
+		"FanoutdDecodeFailures": {
+			{"a new one", steady("fanoutd_decode_failures_total", config, "7x50 8x20") + steady("fanoutd_cacher_undecryptable_objects", config, "0x70"), true},
+			{"there when it starts", steady("fanoutd_decode_failures_total", config, "_x5 7x10"), true},
+			{"none", steady("fanoutd_decode_failures_total", config, "0x60"), false},
+			{"a key is missing", steady("fanoutd_decode_failures_total", config, "0x10 7x50") + steady("fanoutd_cacher_undecryptable_objects", config, "0x10 7x50"), false},
+		},
+		"FanoutdUndecryptable": {
+			{"some", steady("fanoutd_cacher_undecryptable_objects", config, "0x10 3x10"), true},
+			{"none", steady("fanoutd_cacher_undecryptable_objects", config, "0x60"), false},
+		},
+		"FanoutdDispatchBehind": {
+			{"it cannot keep up", steady("fanoutd_dispatch_queue_age_seconds", config, "0x10 1.5x10"), true},
+			{"for a moment", steady("fanoutd_dispatch_queue_age_seconds", config, "0x10 1.5 1.5 0x10"), false},
+		},
+		"FanoutdSlowPropagation": {
+			{"everybody waits", took("0x60", "0+100x60"), true},
+			{"one of 50 reads slowly", took("0+98x60", "0+100x60"), false},
+			{"nothing happens", took("7x60", "7x60"), false},
+		},
+		"FanoutdWatchersFallBehind": {
+			{"all the time", behind("delta", "0+5x90"), true},
+			{"they find the rest in the window", behind("replay", "0+5x90"), false},
+			{"once", behind("delta", "0x10 50x60"), false},
+		},
+		"FanoutdWatchersBlocked": {
+			{"half of them", watchers("100x60", "50x60"), true},
+			{"a few of them", watchers("100x60", "5x60"), false},
+			{"the only one", watchers("1x60", "1x60"), false},
+			{"there are none", watchers("0x60", "0x60"), false},
+		},
+		"FanoutdErrors": {
+			{"all writes fail, which are few", handled("Put", "unary", "Unavailable", "0+2x60") + handled("Get", "unary", "OK", "0+1000x60"), true},
+			{"watches fail", handled("Watch", "server_stream", "Internal", "0+2x60"), true},
+			{"the server stops", handled("Watch", "server_stream", "Unavailable", "0x10 500 1000x30") + handled("Get", "unary", "OK", "0+10x40"), false},
+			{"one of a few", handled("Get", "unary", "Unavailable", "0x10 1x50") + handled("Get", "unary", "OK", "0x5 1x10 2x45"), false},
+			{"clients are wrong", handled("Put", "unary", "InvalidArgument", "0+100x60"), false},
+			{"another program", steady("grpc_server_handled_total", here+`, grpc_service="x.Y", grpc_method="Z", grpc_type="unary", grpc_code="Internal"`, "0+100x60"), false},
+		},
+		"FanoutdEtcdErrors": {
+			{"it is full, and read much", etcd("commit", "0+10x60", "0+10x60") + etcd("revision", "0+1000x60", "0x60"), true},
+			{"a watch broke off", etcd("watch", "0x10 1x50", "0x10 1x50") + etcd("revision", "0+10x60", "0x60"), false},
+			{"all is well", etcd("revision", "0+100x60", "0+1x60"), false},
+			{"nobody asks", etcd("revision", "5x60", "1x60"), false},
+		},
+		"FanoutdDatabaseFull": {
+			{"nearly", steady("fanoutd_embedded_etcd_db_bytes", here, "90x60") + steady("fanoutd_embedded_etcd_db_quota_bytes", here, "100x60"), true},
+			{"not at all", steady("fanoutd_embedded_etcd_db_bytes", here, "50x60") + steady("fanoutd_embedded_etcd_db_quota_bytes", here, "100x60"), false},
+		},
+		"FanoutdRefusing": {
+			{"all the time", steady("fanoutd_refused_total", here+`, reason="RATE_LIMITED"`, "0+30x60"), true},
+			{"once", steady("fanoutd_refused_total", here+`, reason="RATE_LIMITED"`, "0x10 200x50"), false},
+		},
+		"FanoutdAuditRecordsLost": {
+			{"some", steady("fanoutd_audit_records_lost_total", here, "0x10 3x50"), true},
+			{"none", steady("fanoutd_audit_records_lost_total", here, "0x60"), false},
+		},
+	}
+	if names := slices.Sorted(maps.Keys(situations)); !slices.Equal(names, alerts(t)) {
+		t.Errorf("there are the alerts %q, and situations for %q", alerts(t), names)
+	}
+	file, err := filepath.Abs(filepath.Join(root, rules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []any{}
+	for _, alert := range slices.Sorted(maps.Keys(situations)) {
+		for _, s := range situations[alert] {
+			tests = append(tests, s.test(alert))
+		}
+	}
+	text, err := yaml.Marshal(map[string]any{"rule_files": []string{file}, "evaluation_interval": interval, "tests": tests})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "tests.yaml")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(t, ".", nil, promtool(t), "test", "rules", path)
+}
