@@ -18,7 +18,8 @@ type compression struct {
 	encoding             atomic.Value // of the answer
 }
 
-func (c *compression) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
+func (c *compression) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+
 func (c *compression) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
 func (c *compression) HandleConn(context.Context, stats.ConnStats)                       {}
 func (c *compression) HandleRPC(_ context.Context, s stats.RPCStats) {
