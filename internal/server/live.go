@@ -132,10 +132,12 @@ func (l *live) tell(now time.Time) bool {
 		return true
 	}
 	told, outcome := l.Poll(now)
-	switch outcome {
-	case dispatch.Nothing:
+	switch reason, _ := l.of.ends.why(); {
+	case isDenied(reason):
+		return false // what happened when the right was gone may be among it
+	case outcome == dispatch.Nothing:
 		return true
-	case dispatch.Elsewhere:
+	case outcome == dispatch.Elsewhere:
 		return false
 	}
 	if l.failure = l.send(told, now); l.failure != nil {

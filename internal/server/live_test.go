@@ -22,8 +22,9 @@ import (
 // audience are watches that are told what happens to one store, by one worker. In the
 // place of gRPC, whose own memory would be counted with ours, is what notes the messages.
 type audience struct {
-	store *cachertest.Memory
-	told  sync.WaitGroup
+	store   *cachertest.Memory
+	watches []*watching
+	told    sync.WaitGroup
 
 	parcels map[*parcel]int // what was sent since it was emptied, of the one worker
 	flights int             // messages that were sent with a flight
@@ -78,6 +79,9 @@ func seated(t *testing.T, watches int) *audience {
 			on = workers.Lane()
 		}
 		w := &watching{}
+		w.live.back = make(chan struct{}, 1)
+		w.ends.Context, w.ends.ended = ctx, w.live.handBackNow
+		a.watches = append(a.watches, w)
 		w.outlet = outlet{stream: &seat{audience: a}, session: &w.session, tally: counts}
 		w.live.init(on, w)
 		w.live.Watcher = d.Watch(dispatch.Interest{}, begin, dispatch.Options{Wake: w.live.task.Ready, Latest: i%2 == 0})
@@ -184,5 +188,19 @@ func TestNoLandingIsMissed(t *testing.T) {
 	l.flight.Free()
 	if n := runs(); n != 1 {
 		t.Errorf("the flight is over, and it has run %d times", n)
+	}
+}
+
+// What happens when a right is gone is not told, though the handler, which ends the watch,
+// has not had its turn yet.
+func TestAWorkerTellsNothingWithoutARight(t *testing.T) {
+	a := seated(t, 2)
+	denied := a.watches[0]
+	denied.ends.end(&deniedError{})
+	<-denied.live.back // nobody is there to take the watch from the worker
+	a.after(1, func() { a.store.Put("key", "value") })
+	<-denied.live.back // the worker gives it up
+	if told, _ := denied.session.told(); told != 1 {
+		t.Errorf("it was told %d messages, want the one before", told)
 	}
 }
