@@ -132,7 +132,8 @@ func (l *live) tell(now time.Time) bool {
 		return true
 	}
 	told, outcome := l.Poll(now)
-	switch reason, _ := l.of.ends.why(); {
+	reason, _ := l.of.ends.why()
+	switch {
 	case isDenied(reason):
 		return false // what happened when the right was gone may be among it
 	case outcome == dispatch.Nothing:
@@ -142,6 +143,9 @@ func (l *live) tell(now time.Time) bool {
 	}
 	if l.failure = l.send(told, now); l.failure != nil {
 		return false
+	}
+	if reason != nil {
+		return false // the last word is for the handler
 	}
 	if !l.Settle(now) {
 		l.task.Ready()

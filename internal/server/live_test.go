@@ -204,3 +204,18 @@ func TestAWorkerTellsNothingWithoutARight(t *testing.T) {
 		t.Errorf("it was told %d messages, want the one before", told)
 	}
 }
+
+// A watch that has to end is told one message more at most, however long its handler takes
+// to get its turn.
+func TestAWorkerTellsOneMessageOfAWatchThatEnds(t *testing.T) {
+	a := seated(t, 2)
+	ending := a.watches[0]
+	ending.ends.end(errDraining)
+	<-ending.live.back // nobody is there to take the watch from the worker
+	a.after(2, func() { a.store.Put("key", "value") })
+	<-ending.live.back // the worker gives it up
+	a.after(1, func() { a.store.Put("key", "more") })
+	if told, _ := ending.session.told(); told != 2 {
+		t.Errorf("it was told %d messages, want two", told)
+	}
+}
