@@ -13,6 +13,10 @@
 //	                        |                    '──mark dirty──> waker ──> parked watchers
 //	                        '─ never waits for a watcher
 //
+// Watchers that are at the same place of a log are told the same message, a [Telling],
+// which the first of them makes: what all of them are told is made once, be it ten
+// thousand.
+//
 // # Where a watcher reads
 //
 // A watcher asks three sources in turn, each time it wants the next message:
@@ -32,5 +36,14 @@
 // Run is the only writer of feeds. A fixed number of wakers, started by Run, wake
 // parked watchers, so that neither the writer nor a watcher pays for ten thousand
 // others; while a waker works, later changes only mark the feed dirty. Everything
-// else happens on the goroutine that calls [Watcher.Next].
+// else happens on the goroutine that calls a watcher's methods, one at a time; it may be
+// another one each time.
+//
+// There are two ways to serve a watcher. [Watcher.Next] waits for each message, on a
+// goroutine of the watcher's own. Who serves many watchers gives them [Options.Wake] and
+// polls those that were woken: [Watcher.Poll] returns what the log has, and never takes
+// long; [Watcher.Settle] then parks the watcher, or says that there is more. Where Poll
+// says that what comes next is [Elsewhere], it is for a goroutine that may take its time,
+// which calls [Watcher.Try] until there is nothing. Whoever was told that there is
+// nothing, by whichever of them, is woken when that may have changed.
 package dispatch

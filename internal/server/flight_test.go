@@ -89,14 +89,59 @@ func TestLittleIsOnTheWayToWhoDoesNotRead(t *testing.T) {
 	}
 }
 
+// What does not fit into a message follows in the next one at once.
+func TestALargeRevisionFollowsInParts(t *testing.T) {
+	const keys = 50
+	in := start(t, settings{messageBytes: 2 << 10})
+	ctx := within(t)
+	w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
+	w.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
+	req := &fanoutv1.TransactRequest{Resource: config}
+	for i := range keys {
+		req.Operations = append(req.Operations, putting(putText(fmt.Sprintf("key %02d", i), strings.Repeat("x", 200))))
+	}
+	resp, err := in.writes.Transact(ctx, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, messages := 0, 0
+	for partial := true; partial; messages++ {
+		m := w.next(fanoutv1.WatchResponse_KIND_LIVE)
+		events, partial = events+len(m.GetEvents()), m.GetPartial()
+		if at := m.GetPosition().GetRevision(); partial == (at == resp.GetRevision()) {
+			t.Errorf("message %d is at revision %d, partial: %v", messages, at, partial)
+		}
+	}
+	if events != keys || messages < 5 {
+		t.Errorf("%d events in %d messages", events, messages)
+	}
+}
+
 // A watch that nobody reads keeps no other waiting: neither those of its connection, nor
 // those of other connections that its worker serves.
 func TestWhoDoesNotReadKeepsNobodyWaiting(t *testing.T) {
 	const writes = 200
 	in := start(t, settings{})
 	ctx := within(t)
+	// A snapshot that one who does not read can be sent to the end: that is two times
+	// 64 KiB, of which the client takes the one half and gRPC the other. There is hardly
+	// any room behind it.
+	const shown = 60
+	for i := range shown {
+		in.put(ctx, t, config, fmt.Sprint("shown ", i), strings.Repeat("x", 2000))
+	}
 	same := unread(t, in.address)
 	stuck := now(ctx, t, same)
+	full := &watch{t, nil}
+	var err error
+	if full.stream, err = same.Watch(ctx, &fanoutv1.WatchRequest{Resource: config}); err != nil {
+		t.Fatal(err)
+	}
+	for in.server.WatchStats()[config].Live != 2 {
+		if ctx.Err() != nil {
+			t.Fatal("the snapshot does not fit")
+		}
+	}
 	readers := []*watch{now(ctx, t, same), now(ctx, t, same)}
 	for range 2 * runtime.GOMAXPROCS(0) { // so some are of the same worker
 		readers = append(readers, now(ctx, t, unread(t, in.address)))
@@ -112,13 +157,17 @@ func TestWhoDoesNotReadKeepsNobodyWaiting(t *testing.T) {
 			r.wantEvents(want[i])
 		}
 	}
-	if stats := in.server.WatchStats()[config]; stats.Blocked == 0 || stats.Behind != 1 {
+	if stats := in.server.WatchStats()[config]; stats.Blocked == 0 || stats.Behind != 2 {
 		t.Errorf("the test is too easy: %d watches are blocked and %d behind", stats.Blocked, stats.Behind)
 	}
 	stuck.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
 	stuck.wantEvents(want...)
+	if events, _ := full.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET); len(events) != shown {
+		t.Errorf("shown %d objects", len(events))
+	}
+	full.wantEvents(want...)
 	at := in.put(ctx, t, config, "late", "")
-	for _, w := range append(readers, stuck) {
+	for _, w := range append(readers, stuck, full) {
 		w.wantEvents(added("late", "", at))
 	}
 }

@@ -132,14 +132,20 @@ func (l *live) tell(now time.Time) bool {
 		return true
 	}
 	told, outcome := l.Poll(now)
-	switch outcome {
-	case dispatch.Nothing:
+	reason, _ := l.of.ends.why()
+	switch {
+	case isDenied(reason):
+		return false // what happened when the right was gone may be among it
+	case outcome == dispatch.Nothing:
 		return true
-	case dispatch.Elsewhere:
+	case outcome == dispatch.Elsewhere:
 		return false
 	}
 	if l.failure = l.send(told, now); l.failure != nil {
 		return false
+	}
+	if reason != nil {
+		return false // the last word is for the handler
 	}
 	if !l.Settle(now) {
 		l.task.Ready()

@@ -2,10 +2,13 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
@@ -21,11 +24,15 @@ import (
 // audience are watches that are told what happens to one store, by one worker. In the
 // place of gRPC, whose own memory would be counted with ours, is what notes the messages.
 type audience struct {
-	store *cachertest.Memory
-	told  sync.WaitGroup
+	store   *cachertest.Memory
+	watches []*watching
+	told    sync.WaitGroup
 
 	parcels map[*parcel]int // what was sent since it was emptied, of the one worker
 	flights int             // messages that were sent with a flight
+
+	written func(mem.BufferSlice) // is given those; nil: they are written at once
+	counts  tally
 }
 
 // seat is where a watch of the audience sends to.
@@ -41,13 +48,20 @@ func (s *seat) SendMsg(m any) error {
 		s.audience.parcels[m]++
 	case encoded:
 		s.audience.flights++
+		if s.audience.written != nil {
+			s.audience.written(mem.BufferSlice(m))
+			return nil
+		}
 		mem.BufferSlice(m).Free()
 	}
-	s.audience.told.Done()
+	if s.audience.written == nil {
+		s.audience.told.Done()
+	}
 	return nil
 }
 
-func seated(t *testing.T, watches int) *audience {
+// seated returns an audience of watches, each with one of the options.
+func seated(t *testing.T, watches int, options ...dispatch.Options) *audience {
 	t.Helper()
 	codec, err := object.CodecByName("raw")
 	if err != nil {
@@ -70,16 +84,21 @@ func seated(t *testing.T, watches int) *audience {
 	for d.Stats().Through.Revision == 0 {
 		runtime.Gosched()
 	}
-	begin, counts := dispatch.FromNow(c.State().Position()), &tally{}
+	begin := dispatch.FromNow(c.State().Position())
 	var on *lane.Lane
 	for i := range watches {
 		if i%100 == 0 {
 			on = workers.Lane()
 		}
 		w := &watching{}
-		w.outlet = outlet{stream: &seat{audience: a}, session: &w.session, tally: counts}
+		w.live.back = make(chan struct{}, 1)
+		w.ends.Context, w.ends.ended = ctx, w.live.handBackNow
+		a.watches = append(a.watches, w)
+		w.outlet = outlet{stream: &seat{audience: a}, session: &w.session, tally: &a.counts}
 		w.live.init(on, w)
-		w.live.Watcher = d.Watch(dispatch.Interest{}, begin, dispatch.Options{Wake: w.live.task.Ready, Latest: i%2 == 0})
+		o := options[i%len(options)]
+		o.Wake = w.live.task.Ready
+		w.live.Watcher = d.Watch(dispatch.Interest{}, begin, o)
 		t.Cleanup(w.live.Close)
 		for ok := true; ok; {
 			if _, ok, err = w.live.next(); err != nil {
@@ -105,7 +124,7 @@ func (a *audience) after(messages int, do func()) {
 // A message is made into what is sent once, however many watches are told it.
 func TestAnEventIsOneParcel(t *testing.T) {
 	const watches, events = 1000, 20
-	a := seated(t, watches)
+	a := seated(t, watches, dispatch.Options{}, dispatch.Options{Latest: true})
 	for range events {
 		a.after(watches, func() { a.store.Put("key", "value") })
 	}
@@ -125,7 +144,7 @@ func TestAnEventIsOneParcel(t *testing.T) {
 func TestTellingAllocatesNothingForEachWatch(t *testing.T) {
 	const few, many, runs = 10, 1000, 100
 	allocations := func(watches int) (allocated float64, flights int) {
-		a := seated(t, watches)
+		a := seated(t, watches, dispatch.Options{}, dispatch.Options{Latest: true})
 		before := a.flights
 		allocated = testing.AllocsPerRun(runs, func() {
 			a.after(watches, func() { a.store.Put("key", "value") })
@@ -140,5 +159,139 @@ func TestTellingAllocatesNothingForEachWatch(t *testing.T) {
 	// A message with a flight is a list of pieces, which is handed over by its address.
 	if more := most - least - 2*float64(flights); more > few {
 		t.Errorf("%v allocations for %d watches, %v for %d", least, few, most, many)
+	}
+}
+
+// Who waits for a flight is told when it is over, also if that was at the moment at which
+// it looked; and who does not wait is not.
+func TestNoLandingIsMissed(t *testing.T) {
+	workers := lane.Start(1)
+	t.Cleanup(workers.Stop)
+	on := workers.Lane()
+	ran := make(chan struct{}, 10)
+	l := &live{}
+	l.flight.init(l.landed)
+	l.task = on.Task(func(time.Time) { ran <- struct{}{} })
+	runs := func() int {
+		done := make(chan struct{})
+		last := on.Task(func(time.Time) { close(done) })
+		last.Ready()
+		<-done
+		n := len(ran)
+		for range n {
+			<-ran
+		}
+		return n
+	}
+	l.flight.Ref()
+	l.flight.Free()
+	if n := runs(); n != 0 {
+		t.Errorf("nobody waits, and it has run %d times", n)
+	}
+	l.afterFlight()
+	if n := runs(); n != 1 {
+		t.Errorf("the flight was over, and it has run %d times", n)
+	}
+	l.flight.Ref()
+	l.flight.Ref()
+	l.afterFlight()
+	l.flight.Free()
+	if n := runs(); n != 0 {
+		t.Errorf("a message is on its way, and it has run %d times", n)
+	}
+	l.flight.Free()
+	if n := runs(); n != 1 {
+		t.Errorf("the flight is over, and it has run %d times", n)
+	}
+}
+
+// What happens when a right is gone is not told, though the handler, which ends the watch,
+// has not had its turn yet.
+func TestAWorkerTellsNothingWithoutARight(t *testing.T) {
+	a := seated(t, 2, dispatch.Options{})
+	denied := a.watches[0]
+	denied.ends.end(&deniedError{})
+	<-denied.live.back // nobody is there to take the watch from the worker
+	a.after(1, func() { a.store.Put("key", "value") })
+	<-denied.live.back // the worker gives it up
+	if told, _ := denied.session.told(); told != 1 {
+		t.Errorf("it was told %d messages, want the one before", told)
+	}
+}
+
+// A watch that has to end is told one message more at most, however long its handler takes
+// to get its turn.
+func TestAWorkerTellsOneMessageOfAWatchThatEnds(t *testing.T) {
+	a := seated(t, 2, dispatch.Options{})
+	ending := a.watches[0]
+	ending.ends.end(errDraining)
+	<-ending.live.back // nobody is there to take the watch from the worker
+	a.after(2, func() { a.store.Put("key", "value") })
+	<-ending.live.back // the worker gives it up
+	a.after(1, func() { a.store.Put("key", "more") })
+	if told, _ := ending.session.told(); told != 2 {
+		t.Errorf("it was told %d messages, want two", told)
+	}
+}
+
+// However what is written and what happens meet, a watch is told everything: none is left
+// that waits for what has been.
+func TestNoWatchIsLeftWaiting(t *testing.T) {
+	const watches, events = 8, 3000
+	a := seated(t, watches, dispatch.Options{})
+	before := a.counts.liveEvents.Load()
+	// A connection that writes what it has while more comes.
+	queue := make(chan mem.BufferSlice, watches*events)
+	var writing sync.WaitGroup
+	for range 2 {
+		writing.Go(func() {
+			for m := range queue {
+				runtime.Gosched()
+				m.Free()
+			}
+		})
+	}
+	a.written = func(m mem.BufferSlice) { queue <- m }
+	value := strings.Repeat("x", 700)
+	for i := range events {
+		a.store.Put(object.Key(fmt.Sprint("key ", i)), value)
+		if i%10 == 0 {
+			runtime.Gosched()
+		}
+	}
+	patience := time.Now().Add(30 * time.Second)
+	for a.counts.liveEvents.Load()-before < watches*events {
+		if time.Now().After(patience) {
+			t.Fatalf("told of %d events, want %d", a.counts.liveEvents.Load()-before, watches*events)
+		}
+		runtime.Gosched()
+	}
+	close(queue)
+	writing.Wait()
+	if a.flights == 0 {
+		t.Error("the test is too easy: nothing was on its way")
+	}
+}
+
+// Who asks when a flight is over is told once, though it be over already.
+func TestTheEndOfAFlightIsToldOnce(t *testing.T) {
+	f, told := &flight{}, 0
+	f.init(func() {})
+	f.whenOver(func() { told++ })
+	if told != 1 {
+		t.Errorf("nothing is on its way, and it was told %d times", told)
+	}
+	f.Ref()
+	f.whenOver(func() { told++ })
+	f.Ref()
+	f.Free()
+	if told != 1 {
+		t.Errorf("a message is on its way, and it was told %d times", told)
+	}
+	f.Free()
+	f.Ref()
+	f.Free()
+	if told != 2 {
+		t.Errorf("it was told %d times, want once for each that asked", told)
 	}
 }
