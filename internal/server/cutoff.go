@@ -15,8 +15,9 @@ type cutoff struct {
 	context.Context
 	cancel context.CancelFunc
 	done   atomic.Bool
-	late   *time.Timer            // gives up a client whose request does not come
-	then   atomic.Pointer[func()] // see whenOver
+	late   *time.Timer                 // gives up a client whose request does not come
+	ended  atomic.Pointer[error]       // what over was called with
+	then   atomic.Pointer[func(error)] // see whenOver
 
 	incoming *incoming // what has come of the request; nil on connections within the process
 }
@@ -37,28 +38,31 @@ func (l *limits) withCutoff(ctx context.Context, _ *tap.Info) (context.Context, 
 	context.AfterFunc(ctx, func() {
 		c.late.Stop()
 		forget()
-		c.over()
+		c.over(ctx.Err())
 	})
 	return c, nil
 }
 
-// whenOver has a function called when the context of a request is done.
-func whenOver(ctx context.Context, then func()) {
+// whenOver has a function called with the error of the context of a request when that
+// is done.
+func whenOver(ctx context.Context, then func(error)) {
 	c, ok := ctx.Value(cutoffKey{}).(*cutoff)
 	if !ok {
-		context.AfterFunc(ctx, then)
+		context.AfterFunc(ctx, func() { then(ctx.Err()) })
 		return
 	}
 	c.then.Store(&then)
-	if ctx.Err() != nil {
-		c.over()
+	if err := c.ended.Load(); err != nil {
+		c.over(*err)
 	}
 }
 
-// over calls who waits for the end of the context, once.
-func (c *cutoff) over() {
+// over says that the context is done, or about to be: that of gRPC, from which it is
+// derived, may tell this before it. Who waits for that is told once.
+func (c *cutoff) over(err error) {
+	c.ended.Store(&err)
 	if then := c.then.Swap(nil); then != nil {
-		(*then)()
+		(*then)(err)
 	}
 }
 
@@ -80,7 +84,7 @@ func cutOff(ctx context.Context) {
 func (c *cutoff) end() {
 	c.done.Store(true)
 	c.cancel()
-	c.over()
+	c.over(context.DeadlineExceeded)
 }
 
 // Value implements [context.Context].

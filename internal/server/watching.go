@@ -137,7 +137,7 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	watch.limit = shorter(watch.limit, f.timeLimit())
 	watch.options.LastBookmark = lastBookmark(ctx, watch.limit)
 	w.ends.Context, w.ends.ended = ctx, w.live.handBackNow
-	whenOver(ctx, func() { w.ends.end(ctx.Err()) })
+	whenOver(ctx, w.ends.end)
 	w.leave = append(make([]func(), 0, 10), func() { w.ends.end(context.Canceled) })
 	leave, ok := f.drain.enter(func() { w.ends.end(errDraining) })
 	if !ok {

@@ -1,0 +1,36 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"testing"
+)
+
+// Who waits for the end of a request is told why it has ended, also where the context of
+// gRPC tells of its end before it tells those that are derived from it.
+func TestTheEndOfARequestHasAReason(t *testing.T) {
+	l := newLimits(Limits{})
+	for range 2000 {
+		ctx, cancel := context.WithCancel(t.Context())
+		request, err := l.withCutoff(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		why := make(chan error, 1)
+		go cancel()
+		whenOver(request, func(err error) { why <- err })
+		if err := <-why; !errors.Is(err, context.Canceled) {
+			t.Fatalf("it has ended with %v", err)
+		}
+	}
+	request, err := l.withCutoff(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cutOff(request)
+	why := make(chan error, 1)
+	whenOver(request, func(err error) { why <- err })
+	if err := <-why; !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("it was cut off with %v", err)
+	}
+}
