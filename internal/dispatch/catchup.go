@@ -193,6 +193,7 @@ func (w *Watcher) resetPart(c *catchUp, s *cacher.State) part {
 	interest := &w.feed.interest
 	p := part{next: c.mark, last: true, end: cut{limit: w.dispatcher.cfg.MessageBytes}}
 	objects, _ := s.ObjectsAt(c.from, interest.Scope, c.mark.Key)
+	var last object.Key
 	for o := range objects {
 		if !interest.Picks(o) {
 			continue
@@ -203,7 +204,10 @@ func (w *Watcher) resetPart(c *catchUp, s *cacher.State) part {
 			break
 		}
 		p.pieces = append(p.pieces, event)
-		p.next.Key = o.Key + "\x00"
+		last = o.Key
+	}
+	if len(p.pieces) > 0 {
+		p.next.Key = last + "\x00"
 	}
 	return p
 }

@@ -46,8 +46,10 @@ func (e encoded) on(room *share) encoded {
 // joined returns the response that is made of the pieces, one after the other.
 func joined(pieces [][]byte, last []byte) encoded {
 	e := make(encoded, 0, len(pieces)+1)
-	for _, p := range pieces {
-		e = append(e, mem.SliceBuffer(p))
+	buffers := make([]mem.SliceBuffer, len(pieces)) // one piece of memory for all of them
+	for i, p := range pieces {
+		buffers[i] = p
+		e = append(e, &buffers[i])
 	}
 	return append(e, mem.SliceBuffer(last))
 }

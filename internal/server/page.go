@@ -94,6 +94,7 @@ func (p page) read(ctx context.Context, v view, limit int) (encoded, error) {
 	counts := p.query.Selector.String() == "" && v.remembered()
 	next := page{query: p.query, at: v.position(), next: p.next, count: -1}
 	var pieces [][]byte
+	var last object.Key
 	size, beyond := 0, 0
 	for o, err := range v.objects(ctx, p.query.Scope, p.next) {
 		if err != nil {
@@ -111,7 +112,10 @@ func (p page) read(ctx context.Context, v view, limit int) (encoded, error) {
 		}
 		pieces = append(pieces, field)
 		size += len(field)
-		next.next = o.Key + "\x00"
+		last = o.Key
+	}
+	if len(pieces) > 0 {
+		next.next = last + "\x00"
 	}
 	switch {
 	case counts && p.count >= 0:
