@@ -13,6 +13,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/selector"
 	"github.com/fanoutd/fanoutd/internal/wire"
+	"github.com/fanoutd/fanoutd/test/ratio"
 )
 
 // schema says where the fields of documents are.
@@ -42,7 +43,8 @@ func BenchmarkIndex(b *testing.B) {
 		{"unindexed field", func(i int) dispatch.Interest { return ofField(b, fmt.Sprintf("size=%d", i)) }, 10_000},
 	}
 	for _, kind := range kinds {
-		for _, interests := range []int{10, kind.many} {
+		var row ratio.Row
+		for _, interests := range []int{100, kind.many} {
 			b.Run(fmt.Sprintf("%s/interests=%d", kind.name, interests), func(b *testing.B) {
 				f := startIndexed(b)
 				begin := dispatch.FromNow(f.cacher.State().Position())
@@ -68,6 +70,7 @@ func BenchmarkIndex(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
+				row.Report(b)
 			})
 		}
 	}

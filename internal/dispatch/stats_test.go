@@ -13,7 +13,8 @@ import (
 
 // startDispatching returns a fixture whose dispatcher has seen the first state. What
 // happens before is in no log.
-func startDispatching(t *testing.T, l limits) *fixture {
+func startDispatching(t testing.TB, l limits) *fixture {
+	t.Helper()
 	f := start(t, l)
 	for f.dispatcher.Stats().Through.Revision == 0 {
 		runtime.Gosched()

@@ -60,36 +60,54 @@ func TestMatchesAsKubernetesDoes(t *testing.T) {
 	}
 }
 
-// What a giant selector costs must not be much more than what any other does.
-func BenchmarkMatches(b *testing.B) {
-	o := &object.Object{Key: "team/app", Labels: map[string]string{"app": "shop", "env": "prod", "tier": "web"}}
+// sizes are selectors from the smallest one to giants.
+func sizes() []struct{ name, text string } {
 	var many, values []string
 	for i := range selector.MaxRequirements - 1 {
 		many = append(many, fmt.Sprintf("a%d!=x", i))
 		values = append(values, fmt.Sprintf("v%d", i))
 	}
-	for name, text := range map[string]string{
-		"one":        "app=shop",
-		"three":      "app=shop,env!=test,tier in (web,db)",
-		"many":       strings.Join(many, ","),
-		"manyValues": "app notin (" + strings.Join(values, ",") + ")",
-	} {
-		s, err := selector.ParseLabels(text)
+	return []struct{ name, text string }{
+		{"one", "app=shop"},
+		{"three", "app=shop,env!=test,tier in (web,db)"},
+		{"many", strings.Join(many, ",")},
+		{"many values", "app notin (" + strings.Join(values, ",") + ")"},
+	}
+}
+
+// shop is an object with some labels.
+var shop = &object.Object{Key: "team/app", Labels: map[string]string{"app": "shop", "env": "prod", "tier": "web"}}
+
+func TestMatchingAllocatesNothing(t *testing.T) {
+	for _, c := range sizes() {
+		s := parse(t, c.text, "")
+		if n := testing.AllocsPerRun(100, func() { s.Matches(shop) }); n != 0 {
+			t.Errorf("%s allocates %v times", c.name, n)
+		}
+	}
+}
+
+// What a giant selector costs must not be much more than what any other does.
+func BenchmarkMatches(b *testing.B) {
+	for _, c := range sizes() {
+		s, err := selector.ParseLabels(c.text)
 		if err != nil {
 			b.Fatal(err)
 		}
-		theirs, err := labels.Parse(text)
+		theirs, err := labels.Parse(c.text)
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.Run(name, func(b *testing.B) {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
 			for b.Loop() {
-				s.Matches(o)
+				s.Matches(shop)
 			}
 		})
-		b.Run(name+"/kubernetes", func(b *testing.B) {
+		b.Run(c.name+"/kubernetes", func(b *testing.B) {
+			b.ReportAllocs()
 			for b.Loop() {
-				theirs.Matches(labels.Set(o.Labels))
+				theirs.Matches(labels.Set(shop.Labels))
 			}
 		})
 	}

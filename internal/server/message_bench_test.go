@@ -158,8 +158,9 @@ func openStream(b *testing.B, observer stats.Handler) grpc.ServerStream {
 	return <-streams
 }
 
-// watched is a server with so many watches, none of which has a connection.
-func watched(tb testing.TB, watches int) *Server {
+// holding is a server with a resource r that has no connections. What is written to the
+// store is there when it is read.
+func holding(tb testing.TB) (*Server, *cachertest.Memory) {
 	tb.Helper()
 	codec, err := object.CodecByName("raw")
 	if err != nil {
@@ -180,6 +181,14 @@ func watched(tb testing.TB, watches int) *Server {
 		srv.Stop(context.Background())
 	})
 	<-c.Ready()
+	return srv, memory
+}
+
+// watched is a server with so many watches, none of which has a connection.
+func watched(tb testing.TB, watches int) *Server {
+	tb.Helper()
+	srv, memory := holding(tb)
+	c, d, ctx := srv.resources["r"].Cacher, srv.resources["r"].Dispatcher, tb.Context()
 	begin := dispatch.FromNow(c.State().Position())
 	for range watches {
 		w := d.Watch(dispatch.Interest{}, begin, dispatch.Options{})

@@ -1,0 +1,192 @@
+package dispatch
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/ratio"
+)
+
+// What follows measures the parts of the way of an event one by one. What they are worth
+// together is measured from outside.
+
+// aFeed returns an empty feed whose logs find room.
+func aFeed() *feed {
+	b := &budget{limit: 64 << 20, touch: func(*feed) {}}
+	return newFeed(Interest{}, object.Position{Epoch: "e", Revision: 1}, 1, b)
+}
+
+// BenchmarkAppend adds events to a log, and shows them to its readers: one at a time, or
+// a burst.
+func BenchmarkAppend(b *testing.B) {
+	event := make([]byte, 300)
+	for _, burst := range []int{1, 64} {
+		b.Run(fmt.Sprintf("burst=%d", burst), func(b *testing.B) {
+			f := aFeed()
+			at := object.Revision(1)
+			b.ReportAllocs()
+			for b.Loop() {
+				for range burst {
+					at++
+					f.append(entry{at: at}, event)
+				}
+				f.publish()
+			}
+			b.ReportMetric(float64(b.Elapsed())/float64(b.N*burst), "ns/event")
+		})
+	}
+}
+
+// BenchmarkCut cuts the message that a watcher is told out of a log: for one that has
+// missed the last event, or so many of them, of logs that are differently long.
+func BenchmarkCut(b *testing.B) {
+	for _, waiting := range []int{1, 64, 1000} {
+		var row ratio.Row
+		for _, long := range []int{1000, 10_000, 100_000} {
+			b.Run(fmt.Sprintf("waiting=%d/log=%d", waiting, long), func(b *testing.B) {
+				f := aFeed()
+				event := make([]byte, 300)
+				for i := range long {
+					f.append(entry{at: object.Revision(2 + i)}, event)
+				}
+				f.publish()
+				v := f.view.Load()
+				cursor := object.Revision(1 + long - waiting)
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, end, _ := v.read(cursor, 0, 1<<20); end.taken != waiting {
+						b.Fatalf("took %d events", end.taken)
+					}
+				}
+				row.Report(b)
+			})
+		}
+	}
+}
+
+// BenchmarkTelling finds the message that others were told who were at the same place,
+// or else cuts and keeps it.
+func BenchmarkTelling(b *testing.B) {
+	for _, shared := range []bool{true, false} {
+		b.Run(fmt.Sprintf("shared=%v", shared), func(b *testing.B) {
+			f := aFeed()
+			f.shared.Store(shared)
+			f.append(entry{at: 2}, make([]byte, 300))
+			f.publish()
+			w := &Watcher{dispatcher: New(Config{}), feed: f, epoch: "e", cursor: 1, step: live, slot: -1}
+			v := f.view.Load()
+			b.ReportAllocs()
+			for b.Loop() {
+				if w.telling(v) == nil {
+					b.Fatal("there is nothing to tell")
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkWake parks so many watchers and wakes them. What to be woken costs them is
+// not in it.
+func BenchmarkWake(b *testing.B) {
+	for _, watchers := range []int{1, 100, 10_000} {
+		b.Run(fmt.Sprintf("watchers=%d", watchers), func(b *testing.B) {
+			f := aFeed()
+			s := &f.shards[0]
+			crowd := make([]Watcher, watchers)
+			woken := 0
+			for i := range crowd {
+				crowd[i] = Watcher{slot: -1, wake: func() { woken++ }}
+			}
+			var buffer []*Watcher
+			rounds := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				for i := range crowd {
+					s.park(&crowd[i])
+				}
+				buffer = s.wakeAll(buffer)
+				rounds++
+			}
+			if woken != rounds*watchers {
+				b.Fatalf("%d were woken in %d rounds of %d", woken, rounds, watchers)
+			}
+			b.ReportMetric(float64(b.Elapsed())/float64(b.N*watchers), "ns/watcher")
+		})
+	}
+}
+
+// BenchmarkLookup finds the feed of a key among so many others.
+func BenchmarkLookup(b *testing.B) {
+	var row ratio.Row
+	for _, interests := range []int{100, 10_000, 100_000} {
+		b.Run(fmt.Sprintf("interests=%d", interests), func(b *testing.B) {
+			x := newIndex(nil)
+			for i := range interests {
+				f := &feed{interest: Interest{Scope: object.ExactKey(object.Key(fmt.Sprintf("folder/%d", i)))}}
+				x.add(f)
+			}
+			c := object.Change{Revision: 2, Key: "folder/7", New: &object.Object{Key: "folder/7"}}
+			b.ReportAllocs()
+			for b.Loop() {
+				n := 0
+				for range x.concerned(&c) {
+					n++
+				}
+				if n != 1 {
+					b.Fatalf("found %d feeds", n)
+				}
+			}
+			row.Report(b)
+		})
+	}
+}
+
+// To park, to be woken, and to be told what others are told allocates nothing, and to
+// look for the interests that a change concerns nothing for those that it does not.
+func TestPartsAllocateNothing(t *testing.T) {
+	f := aFeed()
+	f.shared.Store(true)
+	f.append(entry{at: 2}, make([]byte, 300))
+	f.publish()
+	d := New(Config{})
+	crowd := make([]Watcher, 1000)
+	var woken sync.WaitGroup
+	for i := range crowd {
+		crowd[i] = Watcher{dispatcher: d, feed: f, epoch: "e", cursor: 1, step: live, slot: -1, wake: woken.Done}
+	}
+	v, s := f.view.Load(), &f.shards[0]
+	var buffer []*Watcher
+	if n := testing.AllocsPerRun(10, func() {
+		woken.Add(len(crowd))
+		for i := range crowd {
+			s.park(&crowd[i])
+		}
+		buffer = s.wakeAll(buffer)
+		woken.Wait()
+		for i := range crowd {
+			if crowd[i].telling(v) == nil {
+				t.Fatal("there is nothing to tell")
+			}
+		}
+	}); n != 0 {
+		t.Errorf("a thousand watchers allocate %v times", n)
+	}
+	x := newIndex(nil)
+	x.add(f)
+	c := object.Change{Revision: 2, Key: "folder/7", New: &object.Object{Key: "folder/7"}}
+	lookup := func() float64 {
+		return testing.AllocsPerRun(10, func() {
+			for range x.concerned(&c) {
+			}
+		})
+	}
+	alone := lookup()
+	for i := range 1000 {
+		x.add(&feed{interest: Interest{Scope: object.ExactKey(object.Key(fmt.Sprintf("other/%d", i)))}})
+	}
+	if among := lookup(); among > alone {
+		t.Errorf("to find a feed allocates %v times, and %v times among a thousand others", alone, among)
+	}
+}
