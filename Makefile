@@ -103,9 +103,19 @@ bench-full: bench-program ## The same with everything, which takes hours
 	rm -f $(BENCH)/full.jsonl
 	$(BENCH)/fanoutbench suite full --source . --duration 10s --output $(BENCH)/full.jsonl --document docs/benchmarks.md --command 'make bench-full'
 
+# The packages that have micro-benchmarks.
+BENCHMARKED = $(sort $(dir $(addprefix ./,$(shell git grep -l '^func Benchmark' -- '*_test.go'))))
+
+# Each runs for a tenth of a second, six times: the medians are printed, and what the
+# runs differ by. To compare with another version, keep what MICRO names and give both to
+# benchstat.
+MICRO ?= bin/micro.txt
+
 .PHONY: bench-micro
-bench-micro: ## Run the micro-benchmarks
-	go test -run '^$$' -bench . $(PACKAGES)
+bench-micro: ## Run the micro-benchmarks, and write their results to MICRO (default bin/micro.txt)
+	mkdir -p $(dir $(MICRO))
+	go test -run '^$$' -bench . -benchtime 100ms -count 6 $(BENCHMARKED) > $(MICRO)
+	$(TOOL) benchstat $(MICRO)
 
 .PHONY: import-speed
 import-speed: ## Compare an import of 100,000 objects with etcd's own client
