@@ -117,6 +117,10 @@ bench-micro: ## Run the micro-benchmarks, and write their results to MICRO (defa
 	go test -run '^$$' -bench . -benchtime 100ms -count 6 $(BENCHMARKED) > $(MICRO)
 	$(TOOL) benchstat $(MICRO)
 
+.PHONY: capacity
+capacity: ## Write the tables and drawings of docs/capacity.md anew, from bench/internal/capacity/constants.json
+	cd bench && go run ./cmd/fanoutbench capacity --document ../docs/capacity.md
+
 .PHONY: import-speed
 import-speed: ## Compare an import of 100,000 objects with etcd's own client
 	FANOUTD_IMPORT_OBJECTS=100000 go test -count 1 -v -timeout 0 ./test/importspeed

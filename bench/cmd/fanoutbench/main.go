@@ -33,7 +33,7 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	cmd.CompletionOptions.HiddenDefaultCmd = true
-	cmd.AddCommand(runCommand(), suiteCommand(), reportCommand())
+	cmd.AddCommand(runCommand(), suiteCommand(), reportCommand(), capacityCommand())
 	cmd.AddCommand(processes()...)
 	return cmd
 }

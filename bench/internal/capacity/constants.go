@@ -1,0 +1,121 @@
+package capacity
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"reflect"
+)
+
+//go:embed constants.json
+var checkedIn []byte
+
+// Constant is what something costs on one machine.
+type Constant struct {
+	Value    float64 `json:"value"`
+	Unit     string  `json:"unit"`
+	What     string  `json:"what"`
+	Command  string  `json:"command"`  // that measures it
+	Measured bool    `json:"measured"` // the value is of that command; else it has still to be measured
+	From     string  `json:"from"`     // where else the value comes from, if it was not measured
+}
+
+// Constants are all that the figures of this package are made of, besides settings of
+// fanoutd and assumptions about who watches what.
+type Constants struct {
+	DeliveryAlone    Constant `json:"delivery_alone"`    // µs
+	DeliveryTogether Constant `json:"delivery_together"` // µs, with so many watches on a connection as together says
+	BurstAlone       Constant `json:"burst_alone"`       // µs
+	BurstTogether    Constant `json:"burst_together"`    // µs
+	Connect          Constant `json:"connect"`           // µs
+	Handshake        Constant `json:"handshake"`         // µs
+	Watch            Constant `json:"watch"`             // µs
+	Snapshot         Constant `json:"snapshot"`          // µs per MiB
+	ConnectionMemory Constant `json:"connection_memory"` // KiB
+	WatchMemory      Constant `json:"watch_memory"`      // KiB
+	TLSMemory        Constant `json:"tls_memory"`        // KiB
+	ServerMemory     Constant `json:"server_memory"`     // MiB
+	ObjectMemory     Constant `json:"object_memory"`     // times
+	LoadRate         Constant `json:"load_rate"`         // MiB per second
+	EtcdDelivery     Constant `json:"etcd_delivery"`     // µs
+	EtcdDeliveries   Constant `json:"etcd_deliveries"`   // per second
+}
+
+// together is how many watches are on a connection where a constant is of many of them.
+const together = 100
+
+// CheckedIn returns the constants that docs/capacity.md was made with.
+func CheckedIn() Constants {
+	c, err := parse(checkedIn)
+	if err != nil {
+		panic(err) // a test reads them
+	}
+	return c
+}
+
+// ReadConstants reads a file of constants.
+func ReadConstants(path string) (Constants, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return Constants{}, fmt.Errorf("read constants: %w", err)
+	}
+	c, err := parse(b)
+	if err != nil {
+		return Constants{}, fmt.Errorf("constants of %s: %w", path, err)
+	}
+	return c, nil
+}
+
+func parse(b []byte) (Constants, error) {
+	var c Constants
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil {
+		return Constants{}, err
+	}
+	for name, one := range c.all {
+		switch {
+		case !(one.Value > 0) || math.IsInf(one.Value, 1):
+			return Constants{}, fmt.Errorf("%s is %v, must be above 0", name, one.Value)
+		case one.Unit == "" || one.What == "" || one.Command == "":
+			return Constants{}, fmt.Errorf("%s has no unit, no command, or does not say what it is", name)
+		case one.Measured == (one.From != ""):
+			return Constants{}, fmt.Errorf("%s must be measured or say where else it comes from", name)
+		}
+	}
+	if c.DeliveryTogether.Value > c.DeliveryAlone.Value || c.BurstTogether.Value > c.BurstAlone.Value {
+		return Constants{}, errors.New("a delivery costs more with many watches on a connection than with one")
+	}
+	return c, nil
+}
+
+// all yields the constants by their names in the file, in order.
+func (c *Constants) all(yield func(string, Constant) bool) {
+	v := reflect.ValueOf(*c)
+	for i := range v.NumField() {
+		if !yield(v.Type().Field(i).Tag.Get("json"), v.Field(i).Interface().(Constant)) {
+			return
+		}
+	}
+}
+
+// delivery returns the CPU of a delivery of one event with so many watches on a
+// connection, in seconds: something for the connection, which its watches share, and
+// something for the watch.
+func (c *Constants) delivery(perConnection int) float64 {
+	return shared(c.DeliveryAlone.Value, c.DeliveryTogether.Value, perConnection)
+}
+
+// burst is delivery where there is more than one event to tell.
+func (c *Constants) burst(perConnection int) float64 {
+	return shared(c.BurstAlone.Value, c.BurstTogether.Value, perConnection)
+}
+
+func shared(alone, many float64, perConnection int) float64 {
+	connection := (alone - many) * together / (together - 1)
+	return (connection/float64(perConnection) + alone - connection) / 1e6
+}
