@@ -64,14 +64,14 @@ func (s *storm) loseAll(since func() time.Duration) {
 	}
 }
 
-// restore has everybody begin anew, in the stream: nobody connects.
+// restore has everybody begin anew, in the stream: nobody connects. What servers know
+// begins with the new epoch.
 func restore(s *storm) {
 	for i := range s.replicas {
 		s.replicas[i].since = s.now
 	}
 	for i := range s.connections {
 		c := &s.connections[i]
-		c.void = true
 		if c.state != attended {
 			continue
 		}

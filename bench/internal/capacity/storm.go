@@ -44,7 +44,6 @@ type connection struct {
 	refusals uint8         // of its watches, in a row
 	state    state         // where it is
 	affected bool          // the incident has interrupted it, and it is not back
-	void     bool          // its position is of another epoch
 	position time.Duration // up to when it knows everything
 	tried    time.Duration // when it was begun
 	lost     time.Duration // since when it hears nothing, if it is affected
@@ -367,7 +366,7 @@ func (s *storm) ask(who int32) {
 	work, bytes := s.watchWork, 0.0
 	var places time.Duration
 	missed := (s.now - c.position).Seconds() * s.fleet.Events
-	known := !c.void && c.position >= r.since
+	known := c.position >= r.since
 	if known {
 		// What has happened meanwhile, be it as a replay or as a difference.
 		work += time.Duration(missed * float64(s.deliverWork))
@@ -397,7 +396,7 @@ func (s *storm) ask(who int32) {
 		r.network.take(s.now, seconds(bytes*8/(s.fleet.Network*1e9))),
 		r.places.take(s.now, places),
 	)
-	c.position, c.void = s.now, false
+	c.position = s.now
 	s.then(who, done-s.now, live)
 }
 

@@ -25,6 +25,7 @@ var fleets = map[string]Fleet{
 	"from one host":   small(func(f *Fleet) { f.Hosts = 1 }),
 	"six":             small(func(f *Fleet) { f.Replicas = 6 }),
 	"weak":            small(func(f *Fleet) { f.Cores, f.Watches, f.Events = 1, 20_000, 3 }),
+	"too weak":        small(func(f *Fleet) { f.Cores, f.Watches = 1, 60_000 }),
 	"large snapshots": small(func(f *Fleet) { f.Snapshot = 20 }),
 	"in clear":        small(func(f *Fleet) { f.TLS = false }),
 }
@@ -122,6 +123,19 @@ func TestServersCountTheirConnections(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// How long a lost server is felt is how long the others take to set up what it had.
+func TestHowLongALostServerIsFelt(t *testing.T) {
+	c := CheckedIn()
+	f := small(func(f *Fleet) { f.Cores, f.Watches = 1, 18_000 })
+	r := simulate(t, f, "kill", 1)
+	watches := float64(f.Watches / 3)
+	work := watches * (c.begin(f.Load) + c.Watch.Value/1e6)
+	free := 2 * (float64(f.Cores) - watches*1.25*f.Events*c.delivery(1)) // halfway
+	if want := work / free; r.Back.Seconds() < 0.9*want || r.Back.Seconds() > 1.2*want {
+		t.Errorf("it is felt for %v, want about %.1f s", r.Back, want)
 	}
 }
 

@@ -111,7 +111,7 @@ func fleetsTable(c *Constants) string {
 
 func etcdTable(c *Constants) string {
 	var rows [][]string
-	for _, changes := range []float64{1, 10, 100, 1000} {
+	for _, changes := range []float64{100, 1000, 10_000} {
 		replicas := int(c.EtcdDeliveries.Value / 2 / changes)
 		row := []string{fmt.Sprint(changes), about(replicas)}
 		for _, perConnection := range []int{1, together} {
