@@ -17,7 +17,7 @@ const (
 	longestBackoff = 5 * time.Second
 	backoffFactor  = 1.6
 	backoffJitter  = 0.2              // more or less
-	connectTimeout = 5 * time.Second  // for a connection, from its beginning to the first words of the server
+	connectTimeout = 5 * time.Second  // for a connection, from its beginning to the first words of the server, or longer if what it waits after a failure is
 	drainPause     = time.Second      // at most, at random, after a server has said that it stops
 	keepalive      = 15 * time.Second // after so much silence a client asks whether the server is there
 	keepaliveGrace = 10 * time.Second // and waits so long
@@ -46,6 +46,7 @@ type connection struct {
 	affected bool          // the incident has interrupted it, and it is not back
 	position time.Duration // up to when it knows everything
 	tried    time.Duration // when it was begun
+	backoff  time.Duration // how long it waits if it does not come about
 	lost     time.Duration // since when it hears nothing, if it is affected
 }
 
@@ -261,15 +262,16 @@ func (s *storm) list(r int32, listed bool) {
 
 func (s *storm) connect(who int32) {
 	c := &s.connections[who]
+	c.backoff = s.backoff(c)
 	at := s.choose()
 	if at < 0 {
-		s.refuse(who, firstBackoff)
+		s.refuse(who, 0)
 		return
 	}
 	r := &s.replicas[at]
 	switch {
 	case !r.up && r.silent:
-		s.refuse(who, connectTimeout)
+		s.refuse(who, max(connectTimeout, c.backoff))
 		return
 	case !r.up && s.fleet.Balance == Least:
 		// Who counts connections sees that there is none, and takes another server.
@@ -303,7 +305,7 @@ func (s *storm) admit(who int32) {
 	if s.fleet.TLS {
 		ready += roundTrip
 	}
-	if latest := c.tried + connectTimeout; ready > latest {
+	if latest := c.tried + max(connectTimeout, c.backoff); ready > latest {
 		s.then(who, latest-s.now, failed) // and the work is done in vain
 		return
 	}
@@ -333,13 +335,16 @@ func (s *storm) refuse(who int32, after time.Duration) {
 	c := &s.connections[who]
 	c.state = away
 	s.result.Failures++
-	wait := longestBackoff
 	if c.failures < 10 {
-		wait = min(wait, time.Duration(float64(firstBackoff)*math.Pow(backoffFactor, float64(c.failures))))
 		c.failures++
 	}
-	wait = time.Duration(float64(wait) * (1 + backoffJitter*(2*s.r.Float64()-1)))
-	s.then(who, after+max(wait, s.retry(c)), attempt)
+	s.then(who, after+max(c.backoff, s.retry(c)), attempt)
+}
+
+// backoff returns how long a connection waits if it does not come about.
+func (s *storm) backoff(c *connection) time.Duration {
+	wait := min(float64(longestBackoff), float64(firstBackoff)*math.Pow(backoffFactor, float64(c.failures)))
+	return time.Duration(wait * (1 + backoffJitter*(2*s.r.Float64()-1)))
 }
 
 // retry returns how long a watch waits that was refused.
