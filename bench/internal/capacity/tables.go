@@ -3,6 +3,7 @@ package capacity
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -186,7 +187,7 @@ func simulateAll(c *Constants, seed uint64) ([]Result, error) {
 }
 
 func incidentsTable(c *Constants, results []Result) string {
-	var text string
+	var text strings.Builder
 	i := 0
 	for _, one := range Cases(c) {
 		f := one.Fleet
@@ -194,12 +195,12 @@ func incidentsTable(c *Constants, results []Result) string {
 		if f.Hosts > 0 {
 			hosts = fmt.Sprintf("%d addresses", f.Hosts)
 		}
-		text += fmt.Sprintf("\n**%s**: %d servers of %s; %s; balanced: %s\n", one.Name, f.Replicas, f.Node, hosts, f.Balance)
+		text.WriteString(fmt.Sprintf("\n**%s**: %d servers of %s; %s; balanced: %s\n", one.Name, f.Replicas, f.Node, hosts, f.Balance))
 		n := i + len(one.Happens)
-		text += ResultTable(results[i:n])
+		text.WriteString(ResultTable(results[i:n]))
 		i = n
 	}
-	return text
+	return text.String()
 }
 
 // ResultTable returns results as a table.
