@@ -3,9 +3,9 @@ package server
 import "time"
 
 // arrivalPatience is how long a connection waits that its host begins too soon. It is
-// half of what it has for its first words, and a small part of the twenty seconds that
-// clients of gRPC wait for those of the server.
-const arrivalPatience = connectionTimeout / 2
+// less than half of the five seconds that our client gives a connection, handshake
+// included: one that is given up shortly before its turn has taken that from another.
+const arrivalPatience = connectionTimeout / 5
 
 // arrivals says how often a host may begin a connection, which costs more than
 // anything else that it can do without being known: a handshake, buffers, goroutines.

@@ -52,7 +52,7 @@ type Limits struct {
 
 	// ConnectionRate is how many connections one host may begin per second, and
 	// ConnectionBurst how many at once when it has begun none for a while. The others
-	// wait, for up to five seconds. Zero for the latter: as many as in a second.
+	// wait, for up to two seconds. Zero for the latter: as many as in a second.
 	ConnectionRate  float64
 	ConnectionBurst int
 

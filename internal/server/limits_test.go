@@ -627,8 +627,8 @@ func TestSelectorsAreLimitedForEachClientAndInTotal(t *testing.T) {
 }
 
 func TestConnectionsThatComeTooFastWaitOrAreClosed(t *testing.T) {
-	// A turn comes after two seconds, or after four for the second one who waits.
-	in := start(t, settings{limits: server.Limits{ConnectionRate: 0.5, ConnectionBurst: 1}})
+	// A turn comes after 0.9 seconds, or after 1.8 for the second one who waits.
+	in := start(t, settings{limits: server.Limits{ConnectionRate: 1.1, ConnectionBurst: 1}})
 	ctx := within(t)
 	connect := func(from string) net.Conn {
 		t.Helper()
@@ -667,7 +667,7 @@ func TestConnectionsThatComeTooFastWaitOrAreClosed(t *testing.T) {
 	before := in.server.Usage().Connections
 	first, second, third, fourth := connect(host(2)), connect(host(2)), connect(host(2)), connect(host(2))
 	if served(fourth) {
-		t.Error("a connection is served whose turn is more than five seconds away")
+		t.Error("a connection is served whose turn is more than two seconds away")
 	}
 	in.awaitUsage(ctx, t, "it holds no place", func(u server.Usage) bool { return u.Connections == before+3 })
 	if !served(first) {

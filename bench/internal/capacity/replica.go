@@ -45,7 +45,7 @@ type replica struct {
 type turn struct{ next time.Duration }
 
 // patience is how long a connection waits for its turn.
-const patience = 5 * time.Second
+const patience = 2 * time.Second
 
 // admit returns how long a connection waits for its turn where so many of an address may
 // begin per second, as many of them at once; or false where it is too long.
