@@ -277,6 +277,9 @@ func (d *Dispatcher) Watch(i Interest, b Begin, o Options) *Watcher {
 		needed:     b.needed,
 		exact:      b.exact,
 	}
+	if o.Task != nil {
+		w.wake = o.Task.Ready
+	}
 	if w.wake == nil {
 		w.woken = make(chan struct{}, 1)
 		w.wake = func() {

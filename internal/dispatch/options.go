@@ -3,6 +3,7 @@ package dispatch
 import (
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/lane"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -51,4 +52,7 @@ type Options struct {
 	// Wake is called when there may be something to say after [Watcher.Try] or
 	// [Watcher.Poll] had nothing. It must not block. Nil: Next waits for that.
 	Wake func()
+
+	// Task is made ready instead of that. Tasks of one lane are made so together.
+	Task *lane.Task
 }

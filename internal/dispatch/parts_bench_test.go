@@ -106,7 +106,7 @@ func BenchmarkWake(b *testing.B) {
 				for i := range crowd {
 					s.park(&crowd[i])
 				}
-				buffer = s.wakeAll(buffer)
+				buffer, _ = s.wakeAll(buffer, nil)
 				rounds++
 			}
 			if woken != rounds*watchers {
@@ -163,7 +163,7 @@ func TestPartsAllocateNothing(t *testing.T) {
 		for i := range crowd {
 			s.park(&crowd[i])
 		}
-		buffer = s.wakeAll(buffer)
+		buffer, _ = s.wakeAll(buffer, nil)
 		woken.Wait()
 		for i := range crowd {
 			if crowd[i].telling(v) == nil {

@@ -3,6 +3,8 @@ package dispatch
 import (
 	"context"
 	"sync"
+
+	"github.com/fanoutd/fanoutd/internal/lane"
 )
 
 // shard holds the parked watchers of one feed that one waker wakes.
@@ -38,8 +40,8 @@ func (s *shard) leave(w *Watcher) {
 }
 
 // wakeAll wakes and removes everybody. It is called by one waker only, which
-// lends its buffer for the purpose.
-func (s *shard) wakeAll(buffer []*Watcher) []*Watcher {
+// lends its buffers for the purpose.
+func (s *shard) wakeAll(buffer []*Watcher, tasks []*lane.Task) ([]*Watcher, []*lane.Task) {
 	s.mu.Lock()
 	buffer = append(buffer[:0], s.parked...)
 	clear(s.parked)
@@ -49,11 +51,18 @@ func (s *shard) wakeAll(buffer []*Watcher) []*Watcher {
 		w.slot = -1
 	}
 	s.mu.Unlock()
+	tasks = tasks[:0]
 	for _, w := range buffer {
-		w.wake()
+		if w.options.Task != nil {
+			tasks = append(tasks, w.options.Task)
+		} else {
+			w.wake()
+		}
 	}
+	lane.ReadyAll(tasks)
 	clear(buffer)
-	return buffer
+	clear(tasks)
+	return buffer, tasks
 }
 
 // isParked reports whether the watcher waits to be woken.
@@ -97,6 +106,7 @@ func (k *waker) enqueue(s *shard) {
 func (k *waker) run(ctx context.Context) {
 	var shards []*shard
 	var watchers []*Watcher
+	var tasks []*lane.Task
 	for {
 		select {
 		case <-k.signal:
@@ -107,7 +117,7 @@ func (k *waker) run(ctx context.Context) {
 		shards, k.queue = k.queue, shards[:0]
 		k.mu.Unlock()
 		for _, s := range shards {
-			watchers = s.wakeAll(watchers)
+			watchers, tasks = s.wakeAll(watchers, tasks)
 		}
 		clear(shards)
 	}

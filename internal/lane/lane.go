@@ -33,16 +33,33 @@ func (l *Lane) Task(run func(now time.Time)) Task { return Task{lane: l, run: ru
 // Ready has the task run soon. If it is about to run anyway, that is enough; if it is
 // running, it runs again. It never waits, and may be called by anybody at any time.
 func (t *Task) Ready() {
-	l := t.lane
-	l.mu.Lock()
-	if t.queued {
-		l.mu.Unlock()
-		return
+	one := [...]*Task{t}
+	t.lane.makeReady(one[:])
+}
+
+// ReadyAll is [Task.Ready] for many, which costs less where those of one lane are next to
+// each other.
+func ReadyAll(tasks []*Task) {
+	for len(tasks) > 0 {
+		l, n := tasks[0].lane, 1
+		for n < len(tasks) && tasks[n].lane == l {
+			n++
+		}
+		l.makeReady(tasks[:n])
+		tasks = tasks[n:]
 	}
-	t.queued = true
-	l.ready = append(l.ready, t)
-	wake := !l.queued
-	l.queued = true
+}
+
+func (l *Lane) makeReady(tasks []*Task) {
+	l.mu.Lock()
+	for _, t := range tasks {
+		if !t.queued {
+			t.queued = true
+			l.ready = append(l.ready, t)
+		}
+	}
+	wake := !l.queued && len(l.ready) > 0
+	l.queued = l.queued || wake
 	l.mu.Unlock()
 	if wake {
 		l.worker.enqueue(l)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 )
 
 // ending is the context of a watch: that of its request, which also ends when the watch
@@ -13,19 +14,19 @@ type ending struct {
 	context.Context
 	ended func() // is called once
 
-	mu     sync.Mutex
-	done   chan struct{} // guarded by mu; nil until somebody asks for it
-	reason error         // guarded by mu; nil: it has not ended
+	reason atomic.Pointer[error] // nil: it has not ended
+
+	mu   sync.Mutex
+	done chan struct{} // guarded by mu; nil until somebody asks for it
 }
 
 // end ends the context, if nothing has.
 func (e *ending) end(reason error) {
 	e.mu.Lock()
-	if e.reason != nil {
+	if !e.reason.CompareAndSwap(nil, &reason) {
 		e.mu.Unlock()
 		return
 	}
-	e.reason = reason
 	if e.done != nil {
 		close(e.done)
 	}
@@ -39,7 +40,7 @@ func (e *ending) Done() <-chan struct{} {
 	defer e.mu.Unlock()
 	if e.done == nil {
 		e.done = make(chan struct{})
-		if e.reason != nil {
+		if e.reason.Load() != nil {
 			close(e.done)
 		}
 	}
@@ -49,9 +50,11 @@ func (e *ending) Done() <-chan struct{} {
 // why returns what the context was ended with, or nil, and whether it is not what the
 // client has done.
 func (e *ending) why() (reason error, ours bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.reason, e.reason != nil && !errors.Is(e.reason, context.Canceled) && !errors.Is(e.reason, context.DeadlineExceeded)
+	told := e.reason.Load()
+	if told == nil {
+		return nil, false
+	}
+	return *told, !errors.Is(*told, context.Canceled) && !errors.Is(*told, context.DeadlineExceeded)
 }
 
 // Err implements [context.Context].

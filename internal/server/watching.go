@@ -157,7 +157,7 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	lane, leaveLane := f.lanes.enter(ctx)
 	w.leave = append(w.leave, leaveLane)
 	w.live.init(lane, w)
-	watch.options.Wake = w.live.task.Ready
+	watch.options.Task = &w.live.task
 	if w.source, err = resource.source().watch(&w.ends, &watch); err != nil {
 		if reason, _ := w.ends.why(); errors.Is(reason, errDraining) {
 			return errDraining

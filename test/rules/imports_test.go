@@ -68,7 +68,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		"internal/version":           {},
 		"internal/cacher":            {"internal/object"},
 		"internal/cacher/cachertest": {"internal/object"},
-		"internal/dispatch":          {"internal/cacher", "internal/object", "internal/selector"},
+		"internal/dispatch":          {"internal/cacher", "internal/lane", "internal/object", "internal/selector"},
 		"internal/lane":              {},
 		"internal/selector":          {"internal/object"},
 		"internal/wire":              {"internal/object", "gen"},
