@@ -191,7 +191,7 @@ func (a *admin) describe(s *session) *fanoutv1.WatcherStatus {
 		Peer:      s.peer,
 		UserAgent: s.userAgent,
 		Identity:  s.identity.Name,
-		Request:   s.request,
+		Request:   s.request.request(),
 		Since:     timestamppb.New(s.since),
 		State:     fanoutv1.WatcherStatus_STATE_LIVE,
 		Blocked:   s.blocked(),
@@ -203,7 +203,7 @@ func (a *admin) describe(s *session) *fanoutv1.WatcherStatus {
 		w.State = fanoutv1.WatcherStatus_STATE_CATCHING_UP
 	}
 	watcher, ok := s.watcher.(*live)
-	r := a.resources[s.request.GetResource()]
+	r := a.resources[s.question.Resource]
 	if !ok || at.Revision == 0 {
 		return w
 	}
@@ -229,7 +229,7 @@ func (a *admin) EndWatcher(ctx context.Context, req *fanoutv1.EndWatcherRequest)
 		return nil, err
 	}
 	s := a.sessions.find(req.GetId())
-	if s == nil || !slices.Contains(of, s.request.GetResource()) {
+	if s == nil || !slices.Contains(of, s.question.Resource) {
 		return &fanoutv1.EndWatcherResponse{}, nil
 	}
 	s.end(errEnded)

@@ -15,7 +15,7 @@ type cutoff struct {
 	context.Context
 	cancel context.CancelFunc
 	done   atomic.Bool
-	late   *time.Timer                 // gives up a client whose request does not come
+	late   atomic.Pointer[time.Timer]  // gives up a client whose request does not come; nil: it has
 	ended  atomic.Pointer[error]       // what over was called with
 	then   atomic.Pointer[func(error)] // see whenOver
 
@@ -30,13 +30,13 @@ type cutoffKey struct{}
 func (l *limits) withCutoff(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	c := &cutoff{}
 	c.Context, c.cancel = context.WithCancel(ctx)
-	c.late = time.AfterFunc(l.requestPatience, c.end)
+	c.late.Store(time.AfterFunc(l.requestPatience, c.end))
 	forget := func() {}
 	if conn := connectionOf(ctx); conn != nil {
 		c.incoming, forget = conn.open(c.end)
 	}
 	context.AfterFunc(ctx, func() {
-		c.late.Stop()
+		c.arrived()
 		forget()
 		c.over(ctx.Err())
 	})
@@ -69,7 +69,13 @@ func (c *cutoff) over(err error) {
 // arrived says that the request with this context has come.
 func arrived(ctx context.Context) {
 	if c, ok := ctx.Value(cutoffKey{}).(*cutoff); ok {
-		c.late.Stop()
+		c.arrived()
+	}
+}
+
+func (c *cutoff) arrived() {
+	if late := c.late.Swap(nil); late != nil {
+		late.Stop()
 	}
 }
 

@@ -27,7 +27,7 @@ type session struct {
 	identity  access.Identity // of who watches
 	pass      *access.Pass    // what the credentials are worth that the watch began with
 	question  policy.Question // that has to be granted for as long as the watch lasts
-	request   *fanoutv1.WatchRequest
+	request   asked
 	since     time.Time
 	watcher   watcher
 	end       func(reason error) // ends the watch with its last position; may be called at any time
@@ -122,7 +122,7 @@ func newSessions() *sessions {
 // init takes down what the watch is, whose number comes with begin.
 func (s *session) init(ctx context.Context, req *fanoutv1.WatchRequest, scope object.Scope, w watcher, end func(reason error)) {
 	s.identity, s.pass = access.From(ctx), passOf(ctx)
-	s.request, s.since = asked(req), time.Now()
+	s.request, s.since = askedFor(req), time.Now()
 	s.watcher, s.end = w, end
 	s.question = policy.Question{Verb: policy.Watch, Resource: req.GetResource(), Scope: scope}
 	s.peer, s.userAgent = caller(ctx)
@@ -158,31 +158,6 @@ func (a *sessions) reexamine(examine func(*session) error) (ended int) {
 	return ended
 }
 
-// asked returns what is worth showing of a request. It is a copy, because the
-// original can have grown by fields that nobody knows.
-func asked(req *fanoutv1.WatchRequest) *fanoutv1.WatchRequest {
-	return &fanoutv1.WatchRequest{
-		Resource:         req.GetResource(),
-		Scope:            scopeOnly(req.GetScope()),
-		LabelSelector:    req.GetLabelSelector(),
-		FieldSelector:    req.GetFieldSelector(),
-		PreviousObject:   req.GetPreviousObject(),
-		OmitValues:       req.GetOmitValues(),
-		BookmarkInterval: req.GetBookmarkInterval(),
-		Delivery:         req.GetDelivery(),
-		MaxBatchDelay:    req.GetMaxBatchDelay(),
-		TimeLimit:        req.GetTimeLimit(),
-		EveryEvent:       req.GetEveryEvent(),
-	}
-}
-
-func scopeOnly(s *fanoutv1.Scope) *fanoutv1.Scope {
-	if s.GetScope() == nil {
-		return nil
-	}
-	return &fanoutv1.Scope{Scope: s.GetScope()}
-}
-
 // id returns the name under which operators know a session.
 func (a *sessions) id(s *session) string { return a.server + "-" + strconv.FormatUint(s.number, 10) }
 
@@ -210,7 +185,7 @@ func (a *sessions) find(id string) *session {
 
 // of returns the sessions of some resources, in the order in which they began.
 func (a *sessions) of(resources ...string) []*session {
-	return a.that(func(s *session) bool { return slices.Contains(resources, s.request.GetResource()) })
+	return a.that(func(s *session) bool { return slices.Contains(resources, s.question.Resource) })
 }
 
 // all returns all sessions.
@@ -240,7 +215,7 @@ func (a *sessions) count() map[string]int {
 	defer a.mu.Unlock()
 	n := map[string]int{}
 	for _, s := range a.active {
-		n[s.request.GetResource()]++
+		n[s.question.Resource]++
 	}
 	return n
 }

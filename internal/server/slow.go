@@ -35,10 +35,12 @@ func newSlowLog(least time.Duration, log *slog.Logger) *slowLog {
 	return &slowLog{least: least, log: log, limiter: rate.NewLimiter(slowLinesPerSecond, slowLinesAtOnce)}
 }
 
+func (l *slowLog) isSlow(took time.Duration) bool { return l.least > 0 && took > l.least }
+
 // note reports something that took so long, if that is too long. What says which part
 // of the request it is.
 func (l *slowLog) note(ctx context.Context, what string, took time.Duration, req any) {
-	if l.least <= 0 || took <= l.least {
+	if !l.isSlow(took) {
 		return
 	}
 	l.count.Add(1)
@@ -93,9 +95,9 @@ func subject(req any) (resource, scope string) {
 // watchClock finds out whether a watch is slow to begin, or to catch up.
 type watchClock struct {
 	slow  *slowLog
-	req   *fanoutv1.WatchRequest // what is kept of it for as long as the watch lasts
-	began time.Time              // the request, or the catch-up that is under way
-	told  bool                   // the first message was sent
+	asked asked     // of the request
+	began time.Time // the request, or the catch-up that is under way
+	told  bool      // the first message was sent
 }
 
 // sent notes that a message was handed to the network. Most are live ones, and of no
@@ -103,13 +105,19 @@ type watchClock struct {
 func (c *watchClock) sent(ctx context.Context, h *object.Header) {
 	if !c.told {
 		c.told = true
-		c.slow.note(ctx, "first message", time.Since(c.began), c.req)
+		c.note(ctx, "first message")
 		return
 	}
 	switch h.Kind {
 	case object.CatchUpBegin:
 		c.began = time.Now()
 	case object.Synced:
-		c.slow.note(ctx, "catch-up", time.Since(c.began), c.req)
+		c.note(ctx, "catch-up")
+	}
+}
+
+func (c *watchClock) note(ctx context.Context, what string) {
+	if took := time.Since(c.began); c.slow.isSlow(took) {
+		c.slow.note(ctx, what, took, c.asked.request())
 	}
 }

@@ -31,7 +31,7 @@ func (s *Server) WatchStats() map[string]*WatchStats {
 		all[name] = stats
 	}
 	for _, one := range s.sessions.all() {
-		name := one.request.GetResource()
+		name := one.question.Resource
 		stats := all[name]
 		if one.catchingUp() {
 			stats.CatchingUp++

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -37,7 +38,7 @@ type watching struct {
 	turn     turn
 	outlet   outlet
 	live     live
-	leave    []func() // what is to be done when the watch is over, the last one first
+	leave    []func() // what else is to be done when the watch is over, the last one first
 	finished bool
 }
 
@@ -106,8 +107,15 @@ func (w *watching) guard(do func() error) (err error) {
 
 // end cleans up, and returns what the client is told.
 func (w *watching) end(err error) error {
-	for i := len(w.leave) - 1; i >= 0; i-- {
-		w.leave[i]()
+	w.turn.end()
+	if w.session.number > 0 {
+		w.server.sessions.end(&w.session)
+	}
+	if w.source != nil {
+		w.source.Close()
+	}
+	for _, leave := range slices.Backward(w.leave) {
+		leave()
 	}
 	told := w.server.edge(w.ctx, err)
 	w.server.auditCall(w.ctx, &w.call, fanoutv1.FanoutService_Watch_FullMethodName, told)
@@ -138,12 +146,11 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	watch.options.LastBookmark = lastBookmark(ctx, watch.limit)
 	w.ends.Context, w.ends.ended = ctx, w.live.handBackNow
 	whenOver(ctx, w.ends.end)
-	w.leave = append(make([]func(), 0, 10), func() { w.ends.end(context.Canceled) })
 	leave, ok := f.drain.enter(func() { w.ends.end(errDraining) })
 	if !ok {
 		return errDraining
 	}
-	w.leave = append(w.leave, leave)
+	w.leave = append(make([]func(), 0, 5), leave)
 	giveBack, err := f.limits.watch(ctx)
 	if err != nil {
 		return err
@@ -167,12 +174,10 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	if dispatched, ok := w.source.(*dispatch.Watcher); ok {
 		w.live.Watcher, w.source = dispatched, &w.live
 	}
-	w.leave = append(w.leave, w.source.Close)
 	tally := &resource.tallies[lane.Worker()]
 	w.session.init(ctx, req, watch.interest.Scope, w.source, w.endWith)
 	f.sessions.begin(&w.session)
 	tally.begun.Add(1)
-	w.leave = append(w.leave, func() { f.sessions.end(&w.session) })
 	if err := f.examine(&w.session); err != nil {
 		return err
 	}
@@ -192,8 +197,7 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 		w.endAfter(watch.limit, errTimeLimit)
 	}
 	w.turn.init(&w.ends, f.limits, &watch)
-	w.leave = append(w.leave, w.turn.end)
-	clock := watchClock{slow: f.slow, req: w.session.request, began: w.began}
+	clock := watchClock{slow: f.slow, asked: w.session.request, began: w.began}
 	w.outlet = outlet{stream: w.stream, session: &w.session, turn: &w.turn, clock: clock, trail: resource.Trail, id: f.sessions.id, tally: tally}
 	if w.live.Watcher == nil {
 		return nil
