@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"path"
 	"slices"
@@ -186,12 +185,13 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	}
 	// What is compressed would be so for each watcher by itself, and by the worker that
 	// others wait for.
-	if err := grpc.SetSendCompressor(ctx, encoding.Identity); err != nil {
-		return fmt.Errorf("send uncompressed: %w", err)
+	err = grpc.SetSendCompressor(ctx, encoding.Identity)
+	if err == nil {
+		// The watcher is registered: who has the header knows that.
+		err = w.stream.SendHeader(metadata.MD{})
 	}
-	// The watcher is registered: who has the header knows that.
-	if err := w.stream.SendHeader(metadata.MD{}); err != nil {
-		return status.FromContextError(context.Canceled).Err() // the connection is gone, which nobody is to blame for
+	if err != nil {
+		return status.FromContextError(context.Canceled).Err() // the client is gone, which nobody is to blame for
 	}
 	if watch.limit > 0 {
 		w.endAfter(watch.limit, errTimeLimit)
