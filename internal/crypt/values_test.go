@@ -77,7 +77,8 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	encrypted, plain, keyless := r.Values(true), r.Values(false), ring(t).Values(false)
 	for _, value := range values {
 		stored := seal(t, encrypted, "/a/k", value)
-		if value != "" && len(value) < 1000 && bytes.Contains(stored[len(magic)+2:], []byte(value)) {
+		// A shorter value may be in there by chance.
+		if len(value) >= 5 && bytes.Contains(stored[len(magic)+2:], []byte(value)) {
 			t.Errorf("%q is stored as it is", value)
 		}
 		if n := len(stored) - len(value); n != 54 {

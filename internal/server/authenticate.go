@@ -167,8 +167,8 @@ func passOf(ctx context.Context) *access.Pass {
 var everlasting = &access.Pass{}
 
 // recheck has the credentials of a stream looked at again with each message that
-// comes over it. Where nothing comes but the request there is nothing to look at again;
-// watches are sessions, and are looked at as such.
+// comes over it. Where nothing comes but the request there is nothing to look at again.
+// Watches are not behind it: they are sessions, and are looked at as such.
 func recheck(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	if !info.IsClientStream {
 		return handler(srv, stream)

@@ -10,8 +10,6 @@ import (
 
 	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
-
-	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
 // drain ends the streams of a server that stops: watches first, each with its
@@ -149,9 +147,9 @@ func (realClock) Wait(ctx context.Context, until time.Time, done <-chan struct{}
 	return false
 }
 
-// intercept gives streams of other services an end.
+// intercept gives streams an end. Watches are not behind it: they are told to end.
 func (d *drain) intercept(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	if isUnary(info) || info.FullMethod == fanoutv1.FanoutService_Watch_FullMethodName {
+	if isUnary(info) {
 		return handler(srv, stream)
 	}
 	client := stream.Context()

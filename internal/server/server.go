@@ -150,12 +150,9 @@ func New(cfg Config) *Server {
 		logging.WithLevels(logLevel),
 	}
 	// Who is admitted is asked of watches, too. The rest they do for themselves.
-	admission := append([]grpc.StreamServerInterceptor{
-		auth.StreamServerInterceptor(s.authenticate),
-		recheck,
-		s.drain.intercept,
-		s.limitRequests,
-	}, s.limits.rates()...)
+	authenticated := auth.StreamServerInterceptor(s.authenticate)
+	limited := append([]grpc.StreamServerInterceptor{s.limitRequests}, s.limits.rates()...)
+	admission := append([]grpc.StreamServerInterceptor{authenticated}, limited...)
 	others := append([]grpc.StreamServerInterceptor{
 		either(
 			logging.UnaryServerInterceptor(logger(s.log), finished...),
@@ -164,7 +161,10 @@ func New(cfg Config) *Server {
 		s.beginCall,
 		s.toStatus,
 		recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(s.panicked)),
-	}, admission...)
+		authenticated,
+		recheck,
+		s.drain.intercept,
+	}, limited...)
 	options := append(cfg.Observers.options(), s.limits.options()...)
 	options = append(options,
 		grpc.Creds(newTransport(cfg.TLS)),

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/metadata"
@@ -56,7 +57,9 @@ func (s *Server) watch(f *fanout, admission []grpc.StreamServerInterceptor) grpc
 		w := &watching{server: s, stream: stream, began: time.Now()}
 		w.live.back = make(chan struct{}, 1)
 		w.ctx = context.WithValue(context.WithValue(stream.Context(), callKey{}, &w.call), watchingKey{}, w)
-		err := w.doAside(func() error { return admit(nil, receiving{admitted{stream, w.ctx}}) })
+		asked := middleware.WrapServerStream(stream)
+		asked.WrappedContext = w.ctx
+		err := w.doAside(func() error { return admit(nil, receiving{asked}) })
 		for err == nil && !w.finished {
 			if w.live.Watcher == nil {
 				err = w.guard(w.advance)
@@ -77,15 +80,6 @@ func (s *Server) watch(f *fanout, admission []grpc.StreamServerInterceptor) grpc
 }
 
 type watchingKey struct{}
-
-// admitted is a stream with another context.
-type admitted struct {
-	grpc.ServerStream
-	ctx context.Context
-}
-
-// Context implements [grpc.ServerStream].
-func (s admitted) Context() context.Context { return s.ctx }
 
 // doAside returns what do returns on a stack that is then forgotten.
 func (w *watching) doAside(do func() error) error {

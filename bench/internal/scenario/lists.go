@@ -26,31 +26,25 @@ func lists(ctx context.Context, programs peer.Programs, system *peer.Peer, p Par
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range system.Servers {
-		if err := s.ResetPeak(); err != nil {
-			return nil, err
-		}
+	if err := resetPeaks(system); err != nil {
+		return nil, err
 	}
 	before, err := system.Usage(ctx)
 	if err != nil {
 		return nil, err
 	}
-	o.Phase("measure")
 	r := newRecord(p, programs)
-	profiled := profile(ctx, system, p.Duration, o.Profile)
-	began := time.Now()
-	for again := true; again; again = time.Since(began) < p.Duration {
-		if err := listing.Watch(ctx); err != nil {
-			return nil, err
+	after, err := r.measure(ctx, system, o, func() error {
+		began := time.Now()
+		for again := true; again; again = time.Since(began) < p.Duration {
+			if err := listing.Watch(ctx); err != nil {
+				return err
+			}
+			r.Expected += int64(p.Watchers)
 		}
-		r.Expected += int64(p.Watchers)
-	}
-	r.Elapsed = time.Since(began)
-	after, err := system.Usage(ctx)
+		return nil
+	})
 	if err != nil {
-		return nil, err
-	}
-	if err := <-profiled; err != nil {
 		return nil, err
 	}
 	report, err := listing.Report(ctx, make([]uint32, p.Keys))

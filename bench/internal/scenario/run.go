@@ -79,21 +79,14 @@ func written(ctx context.Context, programs peer.Programs, system *peer.Peer, p P
 	if err != nil {
 		return nil, err
 	}
-	o.Phase("measure")
-	profiled := profile(ctx, system, p.Duration, o.Profile)
-	began := time.Now()
-	if err := w.run(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil, err
+	after, err := r.measure(ctx, system, o, func() error {
+		err := w.run(ctx)
+		if err != nil && ctx.Err() == nil {
+			r.Stalled, err = err.Error(), nil
 		}
-		r.Stalled = err.Error()
-	}
-	r.Elapsed = time.Since(began)
-	after, err := system.Usage(ctx)
+		return err
+	})
 	if err != nil {
-		return nil, err
-	}
-	if err := <-profiled; err != nil {
 		return nil, err
 	}
 	o.Phase("report")
@@ -109,6 +102,33 @@ func written(ctx context.Context, programs peer.Programs, system *peer.Peer, p P
 		r.Servers = append(r.Servers, r.server(s.Name, empty[i], idle[i], before[i], after[i]))
 	}
 	return r, nil
+}
+
+// measure notes how long something takes, has a profile made of it if one is wanted, and
+// returns what the servers have used when it is over.
+func (r *Record) measure(ctx context.Context, system *peer.Peer, o Observer, do func() error) ([]peer.Usage, error) {
+	o.Phase("measure")
+	profiled := profile(ctx, system, r.Parameters.Duration, o.Profile)
+	began := time.Now()
+	if err := do(); err != nil {
+		return nil, err
+	}
+	r.Elapsed = time.Since(began)
+	after, err := system.Usage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return after, <-profiled
+}
+
+// resetPeaks has the peaks of memory counted from now on.
+func resetPeaks(system *peer.Peer) error {
+	for _, s := range system.Servers {
+		if err := s.ResetPeak(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // profile begins a profile. What is returned says when it is complete.

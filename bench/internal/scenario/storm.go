@@ -47,24 +47,17 @@ func storm(ctx context.Context, programs peer.Programs, system *peer.Peer, p Par
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range system.Servers {
-		if err := s.ResetPeak(); err != nil {
-			return nil, err
-		}
-	}
-	o.Phase("measure")
-	r := newRecord(p, programs)
-	profiled := profile(ctx, system, p.Duration, o.Profile)
-	began := time.Now()
-	if err := rush(ctx, watchers, int64(p.Keys)); err != nil {
-		r.Stalled = err.Error()
-	}
-	r.Elapsed = time.Since(began)
-	after, err := system.Usage(ctx)
-	if err != nil {
+	if err := resetPeaks(system); err != nil {
 		return nil, err
 	}
-	if err := <-profiled; err != nil {
+	r := newRecord(p, programs)
+	after, err := r.measure(ctx, system, o, func() error {
+		if err := rush(ctx, watchers, int64(p.Keys)); err != nil {
+			r.Stalled = err.Error()
+		}
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
 	idle, err := usage(ctx, system)
