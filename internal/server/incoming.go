@@ -44,10 +44,11 @@ type incoming struct {
 	frames  int64             // guarded by mu; that the message has come in
 	first   int64             // guarded by mu; size of the first message
 	packed  bool              // guarded by mu; the first message is compressed
-	sized   bool              // guarded by mu; the size of the first message is known
+	sized   bool              // guarded by mu; the size of the first message has come
+	known   bool              // guarded by mu; so has the rest of the frame that has it
 	whole   bool              // guarded by mu; the first message has come
 	ended   bool              // guarded by mu; nothing comes any more
-	changed chan struct{}     // guarded by mu; closed when sized or ended; nil: nobody waits
+	changed chan struct{}     // guarded by mu; closed when known or ended; nil: nobody waits
 }
 
 // add notes bytes of messages.
@@ -99,8 +100,8 @@ func (in *incoming) frame(end bool) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.frames++
-	in.ended = in.ended || end
-	if in.changed != nil && (in.sized || in.ended) {
+	in.ended, in.known = in.ended || end, in.sized
+	if in.changed != nil && (in.known || in.ended) {
 		close(in.changed)
 		in.changed = nil
 	}
@@ -112,11 +113,12 @@ func (in *incoming) frame(end bool) error {
 
 // await waits until the size of the first message is known, nothing comes any more or
 // ctx is done. Zero: there is none. It also says whether it is compressed, and whether
-// all of it is there.
+// all of it is there: what comes in one frame is there at once, even where gRPC reads it
+// in pieces.
 func (in *incoming) await(ctx context.Context) (size int64, packed, whole bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if !in.sized && !in.ended {
+	if !in.known && !in.ended {
 		changed := make(chan struct{})
 		in.changed = changed
 		in.mu.Unlock()
