@@ -436,8 +436,16 @@ func (m *machine) checkPast(t *rapid.T, s *cacher.State) {
 		if ok != (at >= s.Replayable()) {
 			t.Fatalf("whether the state at %d is known: %v; replayable after %d", at, ok, s.Replayable())
 		}
+		count, counted := s.CountAt(at, scope, start)
+		if counted != ok {
+			t.Fatalf("whether the objects at %d can be counted: %v, and listed: %v", at, counted, ok)
+		}
 		if ok {
-			same(t, fmt.Sprint("objects at ", at), objects, n.objects(min(at, s.Revision()), scope, start))
+			want := n.objects(min(at, s.Revision()), scope, start)
+			same(t, fmt.Sprint("objects at ", at), objects, want)
+			if count != len(want) {
+				t.Fatalf("there were %d objects of %v from %q on at %d, want %d", count, scope, start, at, len(want))
+			}
 		}
 		if down || at > s.Revision() || m.random.IntN(20) > 0 {
 			continue

@@ -152,6 +152,11 @@ func (v cachedView) remembered() bool {
 	return v.at.Epoch == v.state.Position().Epoch && v.at.Revision >= v.state.Replayable()
 }
 
+func (v cachedView) count(scope object.Scope, start object.Key) int {
+	n, _ := v.state.CountAt(v.at.Revision, scope, start)
+	return n
+}
+
 // objects returns the objects from memory or else from the store's history.
 func (v cachedView) objects(ctx context.Context, scope object.Scope, start object.Key) iter.Seq2[*object.Object, error] {
 	return func(yield func(*object.Object, error) bool) {

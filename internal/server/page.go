@@ -89,13 +89,10 @@ func (p page) view(ctx context.Context, s source, asked consistency) (view, erro
 
 // read returns the page, of at most limit objects, 0 meaning as many as fit.
 func (p page) read(ctx context.Context, v view, limit int) (encoded, error) {
-	// Objects are counted once, by the first page; the tokens remember it. What
-	// has to be fetched or matched is not worth it.
-	counts := p.query.Selector.String() == "" && v.remembered()
 	next := page{query: p.query, at: v.position(), next: p.next, count: -1}
 	var pieces [][]byte
 	var last object.Key
-	size, beyond := 0, 0
+	size, more := 0, false
 	for o, err := range v.objects(ctx, p.query.Scope, p.next) {
 		if err != nil {
 			return nil, p.failed(err)
@@ -104,11 +101,8 @@ func (p page) read(ctx context.Context, v view, limit int) (encoded, error) {
 			continue
 		}
 		field := wire.ObjectField(o)
-		if full := len(pieces) > 0 && (size+len(field) > maxListBytes || len(pieces) == limit); full || beyond > 0 {
-			if beyond++; !counts || p.count >= 0 {
-				break
-			}
-			continue
+		if more = len(pieces) > 0 && (size+len(field) > maxListBytes || len(pieces) == limit); more {
+			break
 		}
 		pieces = append(pieces, field)
 		size += len(field)
@@ -117,14 +111,18 @@ func (p page) read(ctx context.Context, v view, limit int) (encoded, error) {
 	if len(pieces) > 0 {
 		next.next = last + "\x00"
 	}
-	switch {
+	// Objects are counted once, by the first page; the tokens remember it. What
+	// has to be fetched or matched is not worth it.
+	switch counts := p.query.Selector.String() == "" && v.remembered(); {
 	case counts && p.count >= 0:
 		next.count = p.count - len(pieces)
+	case counts && more:
+		next.count = v.count(p.query.Scope, next.next)
 	case counts:
-		next.count = beyond
+		next.count = 0
 	}
 	token := ""
-	if beyond > 0 {
+	if more {
 		token = next.token()
 	}
 	return joined(pieces, wire.AppendListEnd(nil, v.position(), token, next.count)), nil

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"context"
 	"fmt"
+	"iter"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -55,37 +57,114 @@ func listAll(tb testing.TB, s source, scope object.Scope, pageSize int) int {
 	}
 }
 
-// BenchmarkList makes the responses of a list: of a folder of ten among so many objects;
-// and of ten thousand objects in one piece and in pages.
-func BenchmarkList(b *testing.B) {
-	var ofScopes, ofPages ratio.Row
-	folder, err := object.ParsePrefix("folder-7")
+// folder returns one of the folders of ten.
+func folder(tb testing.TB) object.Scope {
+	tb.Helper()
+	scope, err := object.ParsePrefix("folder-7")
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
-	for _, objects := range []int{1000, 10_000, 100_000} {
-		b.Run(fmt.Sprintf("scope of 10/objects=%d", objects), func(b *testing.B) {
+	return scope
+}
+
+// BenchmarkList makes the responses of a list: of a folder of ten and of one key among so
+// many objects; and of 150,000 objects in as few pages as they fit into, and in smaller
+// ones.
+func BenchmarkList(b *testing.B) {
+	for _, one := range []struct {
+		name  string
+		scope object.Scope
+		want  int
+	}{{"scope of 10", folder(b), 10}, {"key", object.ExactKey("folder-7/7"), 1}} {
+		var row ratio.Row
+		for _, objects := range []int{100, 10_000, 100_000} {
+			b.Run(fmt.Sprintf("%s/objects=%d", one.name, objects), func(b *testing.B) {
+				s := listed(b, objects)
+				b.ReportAllocs()
+				for b.Loop() {
+					if n := listAll(b, s, one.scope, 0); n != one.want {
+						b.Fatalf("the list has %d objects", n)
+					}
+				}
+				row.Report(b)
+			})
+		}
+	}
+	var row ratio.Row
+	for _, pageSize := range []int{0, 1000, 100} {
+		b.Run(fmt.Sprintf("all/page=%d", pageSize), func(b *testing.B) {
+			const objects = 150_000
 			s := listed(b, objects)
 			b.ReportAllocs()
 			for b.Loop() {
-				if n := listAll(b, s, folder, 0); n != 10 {
+				if n := listAll(b, s, object.Scope{}, pageSize); n != objects {
 					b.Fatalf("the list has %d objects", n)
 				}
 			}
-			ofScopes.Report(b)
+			row.Report(b)
 		})
 	}
-	for _, pageSize := range []int{10_000, 1000} {
-		b.Run(fmt.Sprintf("all/page=%d", pageSize), func(b *testing.B) {
-			s := listed(b, 10_000)
-			b.ReportAllocs()
-			for b.Loop() {
-				if n := listAll(b, s, object.Scope{}, pageSize); n != 10_000 {
-					b.Fatalf("the list has %d objects", n)
-				}
+}
+
+// looked is a source that counts the objects that are looked at.
+type looked struct {
+	source
+	objects int
+}
+
+// lookedView is a view of it.
+type lookedView struct {
+	view
+	source *looked
+}
+
+func (l *looked) view(ctx context.Context, c consistency) (view, error) {
+	v, err := l.source.view(ctx, c)
+	return lookedView{v, l}, err
+}
+
+func (l *looked) viewAt(ctx context.Context, p object.Position) (view, error) {
+	v, err := l.source.viewAt(ctx, p)
+	return lookedView{v, l}, err
+}
+
+func (v lookedView) objects(ctx context.Context, scope object.Scope, start object.Key) iter.Seq2[*object.Object, error] {
+	return func(yield func(*object.Object, error) bool) {
+		for o, err := range v.view.objects(ctx, scope, start) {
+			v.source.objects++
+			if !yield(o, err) {
+				return
 			}
-			ofPages.Report(b)
-		})
+		}
+	}
+}
+
+// A list looks at the objects that it tells, however many others there are, and with
+// each page at one more: whether there is a next page. To say how many remain it looks
+// at none.
+func TestListsLookAtWhatTheyTell(t *testing.T) {
+	for _, objects := range []int{100, 100_000} {
+		s := listed(t, objects)
+		for _, c := range []struct {
+			name           string
+			scope          object.Scope
+			page           int
+			tells, further int
+		}{
+			{"everything in ten pages", object.Scope{}, objects / 10, objects, 9},
+			{"a folder of ten", folder(t), 0, 10, 0},
+			{"a folder of ten in pages", folder(t), 2, 10, 4},
+			{"a key", object.ExactKey("folder-7/7"), 0, 1, 0},
+			{"no key", object.ExactKey("folder-7"), 0, 0, 0},
+		} {
+			counted := &looked{source: s}
+			if n := listAll(t, counted, c.scope, c.page); n != c.tells {
+				t.Errorf("%s of %d objects: the list has %d objects, want %d", c.name, objects, n, c.tells)
+			}
+			if counted.objects != c.tells+c.further {
+				t.Errorf("%s of %d objects: looked at %d objects, want %d and %d", c.name, objects, counted.objects, c.tells, c.further)
+			}
+		}
 	}
 }
 

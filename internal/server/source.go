@@ -36,9 +36,13 @@ type source interface {
 type view interface {
 	position() object.Position
 
-	// remembered reports whether the view is in memory, so that looking at all of
-	// it costs little.
+	// remembered reports whether the view is in memory, so that its objects can be
+	// counted.
 	remembered() bool
+
+	// count returns how many objects there are of the scope with keys from start on,
+	// if the view is remembered. It does not look at each of them.
+	count(scope object.Scope, start object.Key) int
 
 	// objects returns the objects of the scope with keys from start on. An error
 	// ends them; it is [*expiredError] where the position is no longer known.

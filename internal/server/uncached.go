@@ -74,6 +74,8 @@ func (v uncachedView) position() object.Position { return v.at }
 
 func (v uncachedView) remembered() bool { return false }
 
+func (v uncachedView) count(object.Scope, object.Key) int { return 0 }
+
 func (v uncachedView) objects(ctx context.Context, scope object.Scope, start object.Key) iter.Seq2[*object.Object, error] {
 	return func(yield func(*object.Object, error) bool) {
 		expired := func() error { return &expiredError{asked: v.at, oldest: v.source.Oldest(ctx, v.at.Revision)} }
