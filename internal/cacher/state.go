@@ -2,8 +2,6 @@ package cacher
 
 import (
 	"iter"
-	"slices"
-	"sort"
 	"time"
 
 	"github.com/tidwall/btree"
@@ -102,102 +100,4 @@ func (s *State) Changes(after object.Revision) (iter.Seq2[*object.Change, time.T
 		return nil, false
 	}
 	return s.window.since(after), true
-}
-
-// ObjectsAt is [State.Objects] as it was at an older revision: the newer changes
-// undone. It returns false where the window no longer reaches back to it.
-func (s *State) ObjectsAt(at object.Revision, scope object.Scope, start object.Key) (iter.Seq[*object.Object], bool) {
-	undone, ok := s.undone(at, scope, start)
-	if !ok {
-		return nil, false
-	}
-	if len(undone) == 0 {
-		return s.Objects(scope, start), true
-	}
-	keys := make([]object.Key, 0, len(undone))
-	for key, o := range undone {
-		if o != nil {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	return func(yield func(*object.Object) bool) {
-		pending := keys
-		for o := range s.Objects(scope, start) {
-			for len(pending) > 0 && pending[0] < o.Key {
-				if !yield(undone[pending[0]]) {
-					return
-				}
-				pending = pending[1:]
-			}
-			old, changed := undone[o.Key]
-			switch {
-			case !changed:
-				if !yield(o) {
-					return
-				}
-			case old != nil:
-				pending = pending[1:]
-				if !yield(old) {
-					return
-				}
-			}
-		}
-		for _, key := range pending {
-			if !yield(undone[key]) {
-				return
-			}
-		}
-	}, true
-}
-
-// CountAt returns how many objects [State.ObjectsAt] returns. It looks at the changes
-// since then and at few of the objects, however many there are.
-func (s *State) CountAt(at object.Revision, scope object.Scope, start object.Key) (int, bool) {
-	undone, ok := s.undone(at, scope, start)
-	if !ok {
-		return 0, false
-	}
-	n := s.count(scope, start)
-	for key, old := range undone {
-		if old != nil {
-			n++
-		}
-		if s.Get(key) != nil {
-			n--
-		}
-	}
-	return n, true
-}
-
-// count returns how many objects [State.Objects] returns.
-func (s *State) count(scope object.Scope, start object.Key) int {
-	start = max(start, scope.First())
-	key := func(i int) object.Key {
-		o, _ := s.objects.GetAt(i) // nodes of the tree know how many objects are below them
-		return o.Key
-	}
-	first := sort.Search(s.Len(), func(i int) bool { return key(i) >= start })
-	return sort.Search(s.Len()-first, func(i int) bool { return !scope.Contains(key(first + i)) })
-}
-
-// undone returns what has been changed since a revision of the objects that
-// [State.Objects] is about, as it was then: nil where there was none. It returns false
-// where the window no longer reaches back to it.
-func (s *State) undone(at object.Revision, scope object.Scope, start object.Key) (map[object.Key]*object.Object, bool) {
-	if at >= s.Revision() {
-		return nil, true
-	}
-	if at < s.Replayable() {
-		return nil, false
-	}
-	// Walking from the newest change to the oldest, what is noted last for a
-	// key is the state before the first of its changes.
-	undone := map[object.Key]*object.Object{}
-	for c := range s.window.undoing(at) {
-		if scope.Contains(c.Key) && c.Key >= start {
-			undone[c.Key] = c.Old
-		}
-	}
-	return undone, true
 }

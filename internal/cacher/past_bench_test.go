@@ -38,3 +38,32 @@ func BenchmarkCount(b *testing.B) {
 		run(&ofChanges, fmt.Sprintf("changes=%d", n), 100_000, n)
 	}
 }
+
+// BenchmarkPast lists objects as they were so many changes ago, in which all of them have
+// changed: a page of them, and all.
+func BenchmarkPast(b *testing.B) {
+	const objects = 100_000
+	for _, take := range []int{1000, objects} {
+		var row ratio.Row
+		for _, ago := range []int{1, 100, 10_000} {
+			b.Run(fmt.Sprintf("take=%d/changes=%d", take, ago), func(b *testing.B) {
+				c, _, at := settled(b, objects, 10_000)
+				s := c.State()
+				b.ReportAllocs()
+				for b.Loop() {
+					past, ok := s.ObjectsAt(at-object.Revision(ago), object.Scope{}, "")
+					if !ok {
+						b.Fatal("it is not known")
+					}
+					n := 0
+					for range past {
+						if n++; n == take {
+							break
+						}
+					}
+				}
+				row.Report(b)
+			})
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package cacher_test
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/cacher/cachertest"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/seed"
+)
+
+// The past of many objects, which is made piece by piece, is what it was, from wherever
+// it is looked at.
+func TestThePastOfManyObjects(t *testing.T) {
+	random := seed.New(t).Rand(0)
+	m := cachertest.NewMemory()
+	key := func() object.Key { return object.Key(fmt.Sprintf("%c/%05d", 'a'+random.IntN(3), random.IntN(8000))) }
+	all := map[object.Key][]byte{}
+	for range 12_000 {
+		all[key()] = []byte("then")
+	}
+	first := m.Commit(all)
+	c := run(t, m, windowOf(10_000), func(cfg *cacher.Config) { cfg.PageSize = 10_000 })
+	read(t, c, cacher.Consistency{})
+	for range 50 {
+		writes := map[object.Key][]byte{}
+		for n := range 60 {
+			if random.IntN(2) == 0 {
+				writes[key()] = nil
+			} else {
+				writes[key()] = []byte(strconv.Itoa(n))
+			}
+		}
+		m.Commit(writes)
+	}
+	s := read(t, c, cacher.Consistency{})
+	if s.Len() < 8000 {
+		t.Fatalf("there are only %d objects", s.Len())
+	}
+	folder, err := object.ParsePrefix("b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []object.Revision{first, first + 1, first + 25, first + 50} {
+		state := m.State(at)
+		for _, scope := range []object.Scope{{}, folder, object.ExactKey(key())} {
+			for _, start := range []object.Key{"", key(), key()} {
+				want := maps.Clone(state)
+				maps.DeleteFunc(want, func(k object.Key, _ string) bool { return !scope.Contains(k) || k < start })
+				objects, ok := s.ObjectsAt(at, scope, start)
+				if !ok {
+					t.Fatalf("revision %d is not known", at)
+				}
+				if diff := cmp.Diff(want, values(t, objects)); diff != "" {
+					t.Errorf("%v from %q on at %d (-want +got):\n%s", scope, start, at, diff)
+				}
+				if n, ok := s.CountAt(at, scope, start); !ok || n != len(want) {
+					t.Errorf("%v from %q on at %d: counted %d objects, want %d", scope, start, at, n, len(want))
+				}
+			}
+		}
+	}
+}
