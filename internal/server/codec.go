@@ -45,11 +45,18 @@ func (e encoded) on(room *share) encoded {
 
 // joined returns the response that is made of the pieces, one after the other.
 func joined(pieces [][]byte, last []byte) encoded {
-	e := make(encoded, 0, len(pieces)+1)
-	buffers := make([]mem.SliceBuffer, len(pieces)) // one piece of memory for all of them
+	buffers := make([]mem.SliceBuffer, len(pieces))
 	for i, p := range pieces {
 		buffers[i] = p
-		e = append(e, &buffers[i])
+	}
+	return chained(buffers, last)
+}
+
+// chained is joined without a copy of the pieces, which must not be used any more.
+func chained(pieces []mem.SliceBuffer, last []byte) encoded {
+	e := make(encoded, 0, len(pieces)+1)
+	for i := range pieces {
+		e = append(e, &pieces[i]) // one piece of memory for all of them
 	}
 	return append(e, mem.SliceBuffer(last))
 }

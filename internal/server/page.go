@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 
+	"google.golang.org/grpc/mem"
+
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/selector"
 	"github.com/fanoutd/fanoutd/internal/wire"
@@ -90,7 +92,7 @@ func (p page) view(ctx context.Context, s source, asked consistency) (view, erro
 // read returns the page, of at most limit objects, 0 meaning as many as fit.
 func (p page) read(ctx context.Context, v view, limit int) (encoded, error) {
 	next := page{query: p.query, at: v.position(), next: p.next, count: -1}
-	var pieces [][]byte
+	pieces := make([]mem.SliceBuffer, 0, max(0, min(limit, p.count)))
 	var last object.Key
 	size, more := 0, false
 	for o, err := range v.objects(ctx, p.query.Scope, p.next) {
@@ -125,7 +127,7 @@ func (p page) read(ctx context.Context, v view, limit int) (encoded, error) {
 	if more {
 		token = next.token()
 	}
-	return joined(pieces, wire.AppendListEnd(nil, v.position(), token, next.count)), nil
+	return chained(pieces, wire.AppendListEnd(nil, v.position(), token, next.count)), nil
 }
 
 // failed completes an error with what lets the list go on.
