@@ -41,9 +41,11 @@ func TestSnapshotsAllocateNothingForEachObject(t *testing.T) {
 	if few, many := allocations(dispatch.Interest{}, 100), allocations(dispatch.Interest{}, 5000); many > few+50 {
 		t.Errorf("a snapshot of 100 objects allocates %v times, and one of 5000 %v times", few, many)
 	}
-	folder := dispatch.Interest{Scope: prefix(t, "folder-7")}
-	if few, many := allocations(folder, 100), allocations(folder, 5000); many > few+5 {
-		t.Errorf("a snapshot of 10 objects among 100 allocates %v times, and among 5000 %v times", few, many)
+	for _, scope := range []object.Scope{prefix(t, "folder-7"), object.ExactKey("folder-7/7")} {
+		i := dispatch.Interest{Scope: scope}
+		if few, many := allocations(i, 100), allocations(i, 5000); many > few+5 {
+			t.Errorf("a snapshot of %v among 100 objects allocates %v times, and among 5000 %v times", scope, few, many)
+		}
 	}
 }
 
@@ -99,19 +101,16 @@ func BenchmarkResume(b *testing.B) {
 	}
 }
 
-// BenchmarkSnapshot is a watcher who comes, is told of the ten objects of its scope among
-// so many, and leaves; and one who is told of all. In company means that somebody else
+// BenchmarkSnapshot is a watcher who comes, is told of the one object or the ten of its
+// scope among so many, and leaves; and one who is told of all. In company means that somebody else
 // has the same interest and has been told before, so that the parts are there.
 func BenchmarkSnapshot(b *testing.B) {
-	run := func(name string, scope string, objects []int, told int, company bool) {
+	run := func(name string, scope object.Scope, objects []int, told int, company bool) {
 		var row ratio.Row
 		for _, n := range objects {
 			b.Run(fmt.Sprintf("%s/objects=%d", name, n), func(b *testing.B) {
 				f := filled(b, n)
-				i := dispatch.Interest{}
-				if scope != "" {
-					i.Scope = prefix(b, scope)
-				}
+				i := dispatch.Interest{Scope: scope}
 				begin := dispatch.FromSnapshot(0)
 				if company {
 					stays := f.dispatcher.Watch(i, begin, dispatch.Options{})
@@ -128,10 +127,12 @@ func BenchmarkSnapshot(b *testing.B) {
 			})
 		}
 	}
-	run("scope of 10", "folder-7", []int{1000, 10_000, 100_000}, 10, false)
-	run("scope of 10 in company", "folder-7", []int{1000, 10_000, 100_000}, 10, true)
-	run("all", "", []int{1000, 10_000}, 0, false)
-	run("all in company", "", []int{1000, 10_000}, 0, true)
+	folder := prefix(b, "folder-7")
+	run("key", object.ExactKey("folder-7/7"), []int{100, 10_000, 100_000}, 1, false)
+	run("scope of 10", folder, []int{100, 10_000, 100_000}, 10, false)
+	run("scope of 10 in company", folder, []int{100, 10_000, 100_000}, 10, true)
+	run("all", object.Scope{}, []int{1000, 10_000}, 0, false)
+	run("all in company", object.Scope{}, []int{1000, 10_000}, 0, true)
 }
 
 // filled returns a dispatcher of so many objects, in folders of ten.
