@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"runtime"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -21,10 +22,14 @@ func listed(tb testing.TB, objects int) source {
 	for i := range objects {
 		all[object.Key(fmt.Sprintf("folder-%d/%d", i/10, i%10))] = make([]byte, 100)
 	}
-	memory.Commit(all)
+	at := memory.Commit(all)
 	s := srv.resources["r"].source()
 	if n := listAll(tb, s, object.Scope{}, 0); n != objects { // who reads first waits for it
 		tb.Fatalf("there are %d objects, want %d", n, objects)
+	}
+	// What is counted or measured is not what the dispatcher does with the changes.
+	for srv.resources["r"].Dispatcher.Stats().Through.Revision < at {
+		runtime.Gosched()
 	}
 	return s
 }
