@@ -40,7 +40,7 @@ func (c *chronicle) write(ctx context.Context, client *clientv3.Client) {
 	for ctx.Err() == nil {
 		// All keys, because only then every revision is sure to have an event.
 		// The client goes on by itself when etcd was away for a while.
-		watch := client.Watch(clientv3.WithRequireLeader(ctx), "", clientv3.WithPrefix(), clientv3.WithRev(int64(c.at())+1), clientv3.WithFragment())
+		watch := client.Watch(clientv3.WithRequireLeader(ctx), "", clientv3.WithPrefix(), clientv3.WithRev(int64(c.at())+1))
 		for answer := range watch {
 			if answer.CompactRevision > 0 {
 				c.note(nil, 0, answer.Err())
