@@ -210,6 +210,81 @@ func TestStalledWatchers(t *testing.T) {
 	}
 }
 
+// Those whom no change concerns are told nothing, and keep nothing from the others.
+func TestBystanders(t *testing.T) {
+	for _, c := range []struct{ peer, bystand string }{
+		{"fanoutd", load.BystandKey},
+		{"fanoutd", load.BystandOne},
+		{"fanoutd", load.BystandSelector},
+		{"etcd", load.BystandKey},
+		{"etcd", load.BystandOne},
+		{"nats", load.BystandKey},
+	} {
+		t.Run(c.peer+" "+c.bystand, func(t *testing.T) {
+			t.Parallel()
+			p := small(c.peer, load.ClientRaw)
+			p.Bystanders, p.Bystand, p.Objects = 50, c.bystand, 20
+			r, err := scenario.Run(t.Context(), programs, p, scenario.Observer{Phase: func(string) {}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if wrong := report.Groups([]*scenario.Record{r})[0].Wrong(); wrong != "" || r.Counts.Received != r.Expected || r.Deliveries == 0 {
+				t.Errorf("%s; %d of %d received; %s %s", wrong, r.Counts.Received, r.Expected, r.Reason, r.Stalled)
+			}
+			if want := r.Deliveries / int64(p.Watchers); r.Changes != want {
+				t.Errorf("%d changes were measured, and %d came to each", r.Changes, want)
+			}
+		})
+	}
+}
+
+// Nobody is told what was written before, and those who want the state get all of it.
+func TestWithAFullWindow(t *testing.T) {
+	for _, name := range scenario.Scenarios {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := small("fanoutd", load.ClientRaw)
+			p.Scenario, p.Window, p.Keys = name, 1000, 130 // more than one transaction
+			if name == scenario.Steady {
+				p.Rate = 50
+			}
+			r, err := scenario.Run(t.Context(), programs, p, scenario.Observer{Phase: func(string) {}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if wrong := report.Groups([]*scenario.Record{r})[0].Wrong(); wrong != "" || r.Counts.Received != r.Expected || r.Deliveries == 0 {
+				t.Errorf("%s; %d of %d received; %s %s", wrong, r.Counts.Received, r.Expected, r.Reason, r.Stalled)
+			}
+		})
+	}
+}
+
+// Interests that differ are told the same when the same concerns them.
+func TestInterestsOfTheirOwn(t *testing.T) {
+	p := small("fanoutd", load.ClientRaw)
+	p.Interest, p.Groups = load.InterestExcept, 5
+	r, err := scenario.Run(t.Context(), programs, p, scenario.Observer{Phase: func(string) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wrong := report.Groups([]*scenario.Record{r})[0].Wrong(); wrong != "" || r.Counts.Received != r.Expected || r.Deliveries == 0 {
+		t.Errorf("%s; %d of %d received; %s %s", wrong, r.Counts.Received, r.Expected, r.Reason, r.Stalled)
+	}
+}
+
+// The one who writes can be measured without anybody who watches.
+func TestNoWatchers(t *testing.T) {
+	p := small("fanoutd", load.ClientRaw)
+	p.Scenario, p.Rate, p.Watchers = scenario.Steady, 100, 0
+	r, err := scenario.Run(t.Context(), programs, p, scenario.Observer{Phase: func(string) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Ack.Count == 0 || r.Expected != 0 || r.Stalled != "" {
+		t.Errorf("%+v", r)
+	}
+}
+
 // What makes no sense is said before anything is started.
 func TestBadParameters(t *testing.T) {
 	for name, change := range map[string]func(*scenario.Parameters){
@@ -226,6 +301,14 @@ func TestBadParameters(t *testing.T) {
 		"unknown stall":         func(p *scenario.Parameters) { p.Stalled, p.Stall = 1, "yes" },
 		"nats has no window":    func(p *scenario.Parameters) { p.Peer, p.Stalled, p.Stall = "nats", 1, load.StallWindow },
 		"client of another":     func(p *scenario.Parameters) { p.Client = load.ClientNATS },
+		"unknown bystanders":    func(p *scenario.Parameters) { p.Bystanders, p.Bystand = 1, "yes" },
+		"selectors of etcd":     func(p *scenario.Parameters) { p.Peer, p.Bystanders, p.Bystand = "etcd", 1, load.BystandSelector },
+		"floor tells all":       func(p *scenario.Parameters) { p.Peer, p.Bystanders, p.Bystand = "floor", 1, load.BystandKey },
+		"bystanders of a list":  func(p *scenario.Parameters) { p.Scenario, p.Bystanders, p.Bystand = scenario.Lists, 1, load.BystandKey },
+		"window of etcd":        func(p *scenario.Parameters) { p.Peer, p.Window = "etcd", 10 },
+		"less than no objects":  func(p *scenario.Parameters) { p.Objects = -1 },
+		"interests of etcd":     func(p *scenario.Parameters) { p.Peer, p.Interest = "etcd", load.InterestExcept },
+		"more of a storm":       func(p *scenario.Parameters) { p.Scenario, p.Objects = scenario.Startup, 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := small("fanoutd", load.ClientRaw)

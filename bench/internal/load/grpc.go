@@ -58,7 +58,7 @@ func (c *grpcConnection) open(ctx context.Context) error {
 	defer stop()
 	for i := c.from; i < c.to; i++ {
 		watch := (i - c.from) % c.config.PerStream
-		request, err := c.service.request(c.config, c.interests[i])
+		request, err := c.service.request(c.config, i)
 		if err != nil {
 			return err
 		}

@@ -59,12 +59,11 @@ func (c *kvConnection) open(ctx context.Context) error {
 
 // pattern returns which keys of the bucket a watcher watches.
 func (c *kvConnection) pattern(watcher int) string {
-	interest := c.interests[watcher]
-	switch c.config.Interest {
-	case InterestKey:
-		return Key(interest.First)
-	case InterestLabel:
-		return Group(interest.First) + ".>"
+	if key, ok := c.config.key(watcher); ok {
+		return Key(key)
+	}
+	if c.config.Interest == InterestLabel {
+		return Group(watcher%c.config.Groups) + ".>"
 	}
 	return ">"
 }

@@ -64,12 +64,11 @@ func (c *natsConnection) open(ctx context.Context) error {
 
 // subject returns what a watcher subscribes to.
 func (c *natsConnection) subject(watcher int) string {
-	interest := c.interests[watcher]
-	switch c.config.Interest {
-	case InterestKey:
-		return c.config.SubjectOf(interest.First)
-	case InterestLabel:
-		return Subject + "." + Group(interest.First) + ".>"
+	if key, ok := c.config.key(watcher); ok {
+		return c.config.SubjectOf(key)
+	}
+	if c.config.Interest == InterestLabel {
+		return Subject + "." + Group(watcher%c.config.Groups) + ".>"
 	}
 	return Subject + ".>"
 }

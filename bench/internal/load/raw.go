@@ -57,12 +57,12 @@ func (c *rawConnection) open(ctx context.Context) error {
 // ask sends what it takes to watch. Where the state is a request of its own, that has a
 // stream of its own before that of the watch.
 func (c *rawConnection) ask(watcher int) error {
-	request, err := c.service.request(c.config, c.interests[watcher])
+	request, err := c.service.request(c.config, watcher)
 	if err != nil {
 		return err
 	}
 	if c.reads() {
-		read, err := c.service.readRequest(c.config, c.interests[watcher])
+		read, err := c.service.readRequest(c.config, watcher)
 		if err != nil {
 			return err
 		}

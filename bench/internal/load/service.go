@@ -7,7 +7,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/fanoutd/fanoutd/bench/internal/tally"
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
@@ -16,11 +15,11 @@ import (
 type service struct {
 	path string
 	half bool // one request, and then only the server sends
-	// request returns what asks for a watch of this interest.
-	request func(c Config, interest tally.Interest) ([]byte, error)
+	// request returns what asks for the watch of a watcher.
+	request func(c Config, watcher int) ([]byte, error)
 	// read is how one asks for the state, where that is not what a watch can begin with.
 	read        string
-	readRequest func(c Config, interest tally.Interest) ([]byte, error)
+	readRequest func(c Config, watcher int) ([]byte, error)
 	// watch returns which of those on its stream a message is for.
 	watch func(message []byte) (int, error)
 }
@@ -44,7 +43,7 @@ func theOnly([]byte) (int, error) { return 0, nil }
 
 // fanoutdRequest asks for what happens from now on. The first response says that the
 // watch is registered.
-func fanoutdRequest(c Config, interest tally.Interest) ([]byte, error) {
+func fanoutdRequest(c Config, watcher int) ([]byte, error) {
 	request := &fanoutv1.WatchRequest{
 		Resource: Resource,
 		Begin:    &fanoutv1.WatchRequest_FromNow{FromNow: true},
@@ -55,19 +54,17 @@ func fanoutdRequest(c Config, interest tally.Interest) ([]byte, error) {
 	case c.Snapshot:
 		request.Begin = nil
 	}
-	switch c.Interest {
-	case InterestKey:
-		request.Scope = &fanoutv1.Scope{Scope: &fanoutv1.Scope_Key{Key: Key(interest.First)}}
-	case InterestLabel:
-		request.LabelSelector = Label + "=" + Group(interest.First)
+	if key, ok := c.key(watcher); ok {
+		request.Scope = &fanoutv1.Scope{Scope: &fanoutv1.Scope_Key{Key: Key(key)}}
 	}
+	request.LabelSelector = c.selector(watcher)
 	return proto.Marshal(request)
 }
 
 // etcdRequest asks for the same. The first response says that the watch is created. The
 // watches of a stream get numbers in their order, from 0.
-func etcdRequest(c Config, interest tally.Interest) ([]byte, error) {
-	from, to, err := etcdKeys(c, interest)
+func etcdRequest(c Config, watcher int) ([]byte, error) {
+	from, to, err := etcdKeys(c, watcher)
 	if err != nil {
 		return nil, err
 	}
@@ -80,22 +77,22 @@ func etcdRequest(c Config, interest tally.Interest) ([]byte, error) {
 }
 
 // etcdRange asks for the state.
-func etcdRange(c Config, interest tally.Interest) ([]byte, error) {
-	from, to, err := etcdKeys(c, interest)
+func etcdRange(c Config, watcher int) ([]byte, error) {
+	from, to, err := etcdKeys(c, watcher)
 	if err != nil {
 		return nil, err
 	}
 	return proto.Marshal(&etcdserverpb.RangeRequest{Key: from, RangeEnd: to})
 }
 
-// etcdKeys returns which keys an interest is in: from, and up to but without to; only
+// etcdKeys returns which keys a watcher watches: from, and up to but without to; only
 // from, if to is nil.
-func etcdKeys(c Config, interest tally.Interest) (from, to []byte, err error) {
-	switch c.Interest {
-	case InterestKey:
-		return []byte(Prefix + Key(interest.First)), nil, nil
-	case InterestLabel:
+func etcdKeys(c Config, watcher int) (from, to []byte, err error) {
+	if c.selector(watcher) != "" {
 		return nil, nil, fmt.Errorf("etcd does not know labels")
+	}
+	if key, ok := c.key(watcher); ok {
+		return []byte(Prefix + Key(key)), nil, nil
 	}
 	return []byte(Prefix), []byte(behindPrefix), nil
 }

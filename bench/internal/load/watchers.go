@@ -36,9 +36,8 @@ type connector func(w *watchers, number int) (connection, error)
 
 // watchers are all watchers of the process.
 type watchers struct {
-	config    Config
-	interests []tally.Interest
-	tally     *tally.Tally
+	config Config
+	tally  *tally.Tally
 
 	connections []connection
 	receiving   sync.WaitGroup
@@ -60,11 +59,9 @@ func connect(ctx context.Context, c Config) (*watchers, error) {
 	if err != nil {
 		return nil, err
 	}
-	interests := c.Interests()
 	w := &watchers{
 		config:      c,
-		interests:   interests,
-		tally:       tally.New(c.Keys, interests, c.Seen),
+		tally:       tally.New(c.Keys, c.Interests(), c.Seen),
 		connections: make([]connection, c.Connections),
 	}
 	err = w.each(ctx, dials, func(ctx context.Context, i int) error {

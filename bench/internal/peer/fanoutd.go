@@ -32,6 +32,11 @@ resources:
     codec: %s
 `
 
+// window is the part of the resource that says how many changes its window has, whatever
+// their age and their size.
+const window = `    window: {min-events: %d, max-events: %d, max-size: 8GiB}
+`
+
 // fanoutd is the fanoutd of the folder above.
 func fanoutd(ctx context.Context, p *Peer, o Options) error {
 	store, err := p.store(ctx, o)
@@ -49,7 +54,11 @@ func fanoutd(ctx context.Context, p *Peer, o Options) error {
 	if o.Config.Interest == load.InterestLabel {
 		codec = "json"
 	}
-	config, err := p.file("fanoutd.yaml", fmt.Sprintf(settings, p.Address, admin, store, load.Resource, prefix, codec))
+	text := fmt.Sprintf(settings, p.Address, admin, store, load.Resource, prefix, codec)
+	if o.Window > 0 {
+		text += fmt.Sprintf(window, o.Window, o.Window)
+	}
+	config, err := p.file("fanoutd.yaml", text)
 	if err != nil {
 		return fmt.Errorf("configure fanoutd: %w", err)
 	}

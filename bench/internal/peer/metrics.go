@@ -14,6 +14,30 @@ import (
 
 // Goroutines returns how many goroutines a server has, or 0 if it does not tell.
 func (p *Peer) Goroutines(ctx context.Context, server string) (float64, error) {
+	return p.metric(ctx, server, "go_goroutines")
+}
+
+// Live returns how many bytes of the heap of each server are in use, behind a garbage
+// collection; 0 where a server does not tell. It is for when nothing is measured: the
+// others do not collect theirs.
+func (p *Peer) Live(ctx context.Context) ([]int64, error) {
+	all := make([]int64, len(p.Servers))
+	if p.Profile == "" {
+		return all, nil
+	}
+	page, err := get(ctx, p.Profile+"heap?gc=1")
+	if err != nil {
+		return nil, fmt.Errorf("have the garbage collected: %w", err)
+	}
+	page.Close()
+	last := len(p.Servers) - 1
+	live, err := p.metric(ctx, p.Servers[last].Name, "go_memstats_heap_alloc_bytes")
+	all[last] = int64(live)
+	return all, err
+}
+
+// metric returns a metric of a server, or 0 if it does not tell.
+func (p *Peer) metric(ctx context.Context, server, name string) (float64, error) {
 	url, ok := p.Metrics[server]
 	if !ok {
 		return 0, nil
@@ -24,7 +48,7 @@ func (p *Peer) Goroutines(ctx context.Context, server string) (float64, error) {
 	}
 	defer page.Close()
 	for lines := bufio.NewScanner(page); lines.Scan(); {
-		if value, ok := strings.CutPrefix(lines.Text(), "go_goroutines "); ok {
+		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
 			return strconv.ParseFloat(value, 64)
 		}
 	}

@@ -65,6 +65,7 @@ type Programs struct {
 type Options struct {
 	Programs
 	Config load.Config // of those who will watch; its address is not known yet
+	Window int         // changes that fanoutd's window has; 0 is its default
 }
 
 // driver starts a system.

@@ -12,16 +12,22 @@ import (
 // idle measures what watchers cost to whom nothing is told for a while, that one event
 // then comes to all of them, and what stays when they have left.
 func idle(ctx context.Context, programs peer.Programs, system *peer.Peer, p Parameters, o Observer) (*Record, error) {
+	o.Phase("fill")
+	w := newWriting(p, system.Writer)
+	if err := w.surround(ctx, system); err != nil {
+		return nil, err
+	}
 	empty, err := usage(ctx, system)
 	if err != nil {
 		return nil, err
 	}
 	o.Phase("connect")
-	watchers, err := load.Start(ctx, programs.Self, p.load(system.Address))
+	watchers, err := load.Start(ctx, programs.Self, w.config(system.Address))
 	if err != nil {
 		return nil, err
 	}
 	defer watchers.Stop()
+	w.load = watchers
 	before, err := usage(ctx, system)
 	if err != nil {
 		return nil, err
@@ -34,7 +40,7 @@ func idle(ctx context.Context, programs peer.Programs, system *peer.Peer, p Para
 	if err != nil {
 		return nil, err
 	}
-	r, w := newRecord(p, programs), newWriting(p, system.Writer, watchers)
+	r := newRecord(p, programs)
 	began := time.Now()
 	if err := w.warm(ctx, 1); err != nil {
 		r.Stalled = err.Error()
@@ -50,9 +56,14 @@ func idle(ctx context.Context, programs peer.Programs, system *peer.Peer, p Para
 	if err != nil {
 		return nil, err
 	}
+	live, err := system.Live(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for i, s := range system.Servers {
 		server := r.server(s.Name, empty[i], after[i], before[i], after[i])
 		server.RSSLeft, server.GoroutinesLeft = left[i].RSS, left[i].Goroutines-empty[i].Goroutines
+		server.LiveLeft = live[i]
 		r.Servers = append(r.Servers, server)
 	}
 	return r, nil

@@ -12,7 +12,10 @@ import (
 // again. A delivery is a list.
 func lists(ctx context.Context, programs peer.Programs, system *peer.Peer, p Parameters, o Observer) (*Record, error) {
 	o.Phase("fill")
-	w := newWriting(p, system.Writer, nil)
+	w := newWriting(p, system.Writer)
+	if err := w.surround(ctx, system); err != nil {
+		return nil, err
+	}
 	if err := w.fill(ctx); err != nil {
 		return nil, err
 	}

@@ -29,12 +29,16 @@ type Parameters struct {
 	Scenario      string        `json:"scenario"` // one of Scenarios
 	Peer          string        `json:"peer"`
 	Client        string        `json:"client"`
-	Watchers      int           `json:"watchers"`
+	Watchers      int           `json:"watchers"`       // 0 only with Steady
 	PerConnection int           `json:"per_connection"` // watchers on a connection
 	PerStream     int           `json:"per_stream"`     // watches on a stream
 	Interest      string        `json:"interest"`
-	Groups        int           `json:"groups,omitempty"`       // different labels
+	Groups        int           `json:"groups,omitempty"`       // different labels, or interests
+	Bystanders    int           `json:"bystanders,omitempty"`   // watchers besides the others of what nobody writes
+	Bystand       string        `json:"bystand,omitempty"`      // what they watch, see load.Bystands
 	Keys          int           `json:"keys"`                   // that are written to
+	Objects       int           `json:"objects,omitempty"`      // objects besides them that nobody writes
+	Window        int           `json:"window,omitempty"`       // changes that fanoutd's window has, which is filled first; 0 is its default, and not filled
 	ValueSize     int           `json:"value_size"`             // bytes
 	Batch         int           `json:"batch"`                  // events that are written together
 	Outstanding   int           `json:"outstanding"`            // writes that are under way at once
@@ -51,12 +55,15 @@ type Parameters struct {
 func (p *Parameters) Complete() {
 	p.Keys = max(p.Keys, p.Batch*p.Outstanding)
 	p.ValueSize = max(p.ValueSize, stamp.Size)
-	p.PerConnection = min(p.PerConnection, p.Watchers)
+	p.PerConnection = min(p.PerConnection, max(p.Watchers, 1))
 	if p.Scenario == Lists {
 		p.PerConnection, p.Client = 1, load.ClientGRPC // who needs the objects
 	}
 	if p.Stalled == 0 {
 		p.Stall, p.StallFor = "", 0
+	}
+	if p.Bystanders == 0 {
+		p.Bystand = ""
 	}
 }
 
@@ -65,10 +72,16 @@ func (p *Parameters) Problem() error {
 	for _, n := range []struct {
 		name  string
 		value int
-	}{{"watchers", p.Watchers}, {"per-connection", p.PerConnection}, {"per-stream", p.PerStream}, {"batch", p.Batch}, {"outstanding", p.Outstanding}} {
+	}{{"per-connection", p.PerConnection}, {"per-stream", p.PerStream}, {"batch", p.Batch}, {"outstanding", p.Outstanding}} {
 		if n.value < 1 {
 			return fmt.Errorf("%s is %d: at least 1", n.name, n.value)
 		}
+	}
+	if p.Watchers < 0 || p.Watchers == 0 && p.Scenario != Steady {
+		return fmt.Errorf("watchers is %d: at least 1, or with %s 0", p.Watchers, Steady)
+	}
+	if err := p.surroundings(); err != nil {
+		return err
 	}
 	if p.Interest == load.InterestKey && p.Watchers < p.Keys {
 		return fmt.Errorf("%d keys for %d watchers of one key each: every key needs one", p.Keys, p.Watchers)
@@ -90,7 +103,30 @@ func (p *Parameters) Problem() error {
 			return err
 		}
 	}
+	if p.Bystanders > 0 {
+		if err := p.bystanders("").Problem(); err != nil {
+			return err
+		}
+	}
 	return p.load("").Problem()
+}
+
+// surroundings returns what is wrong with what there is besides those who watch and what
+// is written.
+func (p *Parameters) surroundings() error {
+	switch {
+	case p.Bystanders < 0 || p.Objects < 0 || p.Window < 0:
+		return fmt.Errorf("%d bystanders, %d objects, a window of %d: none may be negative", p.Bystanders, p.Objects, p.Window)
+	case p.Bystanders > 0 && p.Scenario != Saturation && p.Scenario != Steady:
+		return fmt.Errorf("bystanders with scenario %s: they stand by while something is written", p.Scenario)
+	case p.Bystanders > 0 && p.Peer == "floor":
+		return fmt.Errorf("bystanders of the floor, which tells everybody everything")
+	case p.Window > 0 && p.Peer != "fanoutd":
+		return fmt.Errorf("a window of %s: only fanoutd has one", p.Peer)
+	case p.Objects > 0 && p.storm():
+		return fmt.Errorf("objects besides the %d of scenario %s", p.Keys, p.Scenario)
+	}
+	return nil
 }
 
 // stalled returns what the process of those who do not read is told.
@@ -98,6 +134,14 @@ func (p *Parameters) stalled(address string) load.Config {
 	c := p.load(address)
 	c.Client, c.Watchers, c.Stall, c.StallFor = load.ClientRaw, p.Stalled, p.Stall, p.StallFor
 	c.Connections = (p.Stalled + p.PerConnection - 1) / p.PerConnection
+	return c
+}
+
+// bystanders returns what the process of those is told whom no change concerns.
+func (p *Parameters) bystanders(address string) load.Config {
+	c := p.load(address)
+	c.Watchers, c.Bystand = p.Bystanders, p.Bystand
+	c.Connections = (p.Bystanders + p.PerConnection - 1) / p.PerConnection
 	return c
 }
 

@@ -12,6 +12,8 @@ type Record struct {
 	Time       time.Time       `json:"time"`
 	Machine    machine.Machine `json:"machine"`
 	Notes      []string        `json:"notes,omitempty"`
+	Suite      string          `json:"suite,omitempty"`   // that the run is one of
+	Command    string          `json:"command,omitempty"` // with which the suite was measured
 	Parameters Parameters      `json:"parameters"`
 
 	Writes     int64         `json:"writes"`             // of the whole run, each of Batch events
@@ -24,6 +26,7 @@ type Record struct {
 	Stalled    string        `json:"stalled,omitempty"`  // why the run ended before its time
 	Behind     int64         `json:"behind,omitempty"`   // paced writes that were due and could not begin
 	Elapsed    time.Duration `json:"elapsed_ns"`         // of what is measured: until the last delivery
+	Changes    int64         `json:"changes,omitempty"`  // of what is measured, where changes are written then
 	Deliveries int64         `json:"deliveries"`         // of what is measured
 	PerSecond  float64       `json:"deliveries_per_second"`
 	Each       tally.Summary `json:"each"` // from writing to each watcher
@@ -43,8 +46,10 @@ type Server struct {
 	Bytes          float64 `json:"bytes"`                     // written per delivery
 	RSSEmpty       int64   `json:"rss_empty"`                 // bytes, before the watchers
 	RSSIdle        int64   `json:"rss_idle"`                  // bytes, with the watchers, before the first write
+	RSSBefore      int64   `json:"rss_before"`                // bytes, immediately before what is measured
 	RSSEnd         int64   `json:"rss_end"`                   // bytes, after the last delivery
 	RSSLeft        int64   `json:"rss_left,omitempty"`        // bytes, when the watchers have left
+	LiveLeft       int64   `json:"live_left,omitempty"`       // bytes of the heap that are in use then, behind a garbage collection, where the server tells
 	GoroutinesLeft float64 `json:"goroutines_left,omitempty"` // of them that are still there then
 	AnonEmpty      int64   `json:"anon_empty"`                // the same without what is a file's
 	AnonIdle       int64   `json:"anon_idle"`

@@ -29,7 +29,7 @@ func Run(ctx context.Context, programs peer.Programs, p Parameters, o Observer) 
 		return nil, err
 	}
 	o.Phase("start")
-	system, err := peer.Start(ctx, p.Peer, peer.Options{Programs: programs, Config: p.load("")})
+	system, err := peer.Start(ctx, p.Peer, peer.Options{Programs: programs, Config: p.load(""), Window: p.Window})
 	if err != nil {
 		return nil, err
 	}
@@ -47,22 +47,32 @@ func Run(ctx context.Context, programs peer.Programs, p Parameters, o Observer) 
 
 // written measures what happens when something is written.
 func written(ctx context.Context, programs peer.Programs, system *peer.Peer, p Parameters, o Observer) (*Record, error) {
+	o.Phase("fill")
+	w := newWriting(p, system.Writer)
+	if err := w.surround(ctx, system); err != nil {
+		return nil, err
+	}
+	o.Phase("connect")
+	others, err := standBy(ctx, programs, system, &p)
+	if err != nil {
+		return nil, err
+	}
+	defer others.stop()
 	empty, err := usage(ctx, system)
 	if err != nil {
 		return nil, err
 	}
-	o.Phase("connect")
-	watchers, err := load.Start(ctx, programs.Self, p.load(system.Address))
+	watchers, err := load.Start(ctx, programs.Self, w.config(system.Address))
 	if err != nil {
 		return nil, err
 	}
 	defer watchers.Stop()
+	w.load = watchers
 	idle, err := usage(ctx, system)
 	if err != nil {
 		return nil, err
 	}
 	r := newRecord(p, programs)
-	w := newWriting(p, system.Writer, watchers)
 	o.Phase("warm up")
 	if err := w.warm(ctx, warmth); err != nil {
 		return nil, fmt.Errorf("warm up: %w", err)
@@ -79,6 +89,7 @@ func written(ctx context.Context, programs peer.Programs, system *peer.Peer, p P
 	if err != nil {
 		return nil, err
 	}
+	warmed := w.issued.Load()
 	after, err := r.measure(ctx, system, o, func() error {
 		err := w.run(ctx)
 		if err != nil && ctx.Err() == nil {
@@ -95,6 +106,10 @@ func written(ctx context.Context, programs peer.Programs, system *peer.Peer, p P
 		return nil, err
 	}
 	r.take(w, report)
+	r.Changes = w.issued.Load() - warmed
+	if err := others.report(ctx, r, w.written); err != nil {
+		return nil, err
+	}
 	if err := stalled.report(ctx, r, w.written); err != nil {
 		return nil, err
 	}
@@ -162,7 +177,7 @@ func usage(ctx context.Context, system *peer.Peer) ([]peer.Usage, error) {
 func (r *Record) take(w *writing, report *load.Report) {
 	for _, interest := range r.Parameters.load("").Interests() {
 		for slot := range interest.Count {
-			r.Expected += int64(w.written[interest.Key(slot)])
+			r.Expected += int64(w.written[interest.Key(slot)]) - int64(w.seen)
 		}
 	}
 	r.Writes, r.Behind = w.writes.Load(), w.behind.Load()
@@ -177,7 +192,7 @@ func (r *Record) take(w *writing, report *load.Report) {
 }
 
 func (r *Record) server(name string, empty, idle, before, after peer.Usage) Server {
-	n := float64(max(r.Deliveries, 1))
+	n, watchers := float64(max(r.Deliveries, 1)), float64(max(r.Parameters.Watchers, 1))
 	return Server{
 		Name:     name,
 		CPU:      float64((after.CPU - before.CPU).Microseconds()) / n,
@@ -187,7 +202,8 @@ func (r *Record) server(name string, empty, idle, before, after peer.Usage) Serv
 		Peak:     after.Peak,
 		RSSEmpty: empty.RSS, RSSIdle: idle.RSS, RSSEnd: after.RSS,
 		AnonEmpty: empty.Anon, AnonIdle: idle.Anon, AnonEnd: after.Anon,
-		PerWatcher: float64(idle.RSS-empty.RSS) / float64(r.Parameters.Watchers),
-		Goroutines: (idle.Goroutines - empty.Goroutines) / float64(r.Parameters.Watchers),
+		RSSBefore:  before.RSS,
+		PerWatcher: float64(idle.RSS-empty.RSS) / watchers,
+		Goroutines: (idle.Goroutines - empty.Goroutines) / watchers,
 	}
 }

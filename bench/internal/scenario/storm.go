@@ -3,7 +3,6 @@ package scenario
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/fanoutd/fanoutd/bench/internal/load"
@@ -15,11 +14,14 @@ import (
 // missed.
 func storm(ctx context.Context, programs peer.Programs, system *peer.Peer, p Parameters, o Observer) (*Record, error) {
 	o.Phase("fill")
-	w := newWriting(p, system.Writer, nil)
+	w := newWriting(p, system.Writer)
+	if err := w.surround(ctx, system); err != nil {
+		return nil, err
+	}
 	if err := w.fill(ctx); err != nil {
 		return nil, err
 	}
-	config := p.load(system.Address)
+	config := w.config(system.Address)
 	if p.Scenario == Resume {
 		if system.Positions == nil {
 			return nil, fmt.Errorf("watches of %s cannot go on where they were", p.Peer)
@@ -28,7 +30,7 @@ func storm(ctx context.Context, programs peer.Programs, system *peer.Peer, p Par
 		if err != nil {
 			return nil, err
 		}
-		config.After, config.Seen = &position, 1
+		config.After = &position
 		if err := w.fill(ctx); err != nil {
 			return nil, err
 		}
@@ -70,7 +72,6 @@ func storm(ctx context.Context, programs peer.Programs, system *peer.Peer, p Par
 		return nil, err
 	}
 	r.take(w, report)
-	r.Expected -= int64(config.Seen) * int64(p.Keys) * int64(p.Watchers)
 	for i, s := range system.Servers {
 		r.Servers = append(r.Servers, r.server(s.Name, empty[i], idle[i], before[i], after[i]))
 	}
@@ -88,21 +89,4 @@ func rush(ctx context.Context, watchers *load.Load, events int64) error {
 		return err
 	}
 	return watchers.Await(ctx, events)
-}
-
-// largestBatch is what a transaction of etcd takes.
-const largestBatch = 128
-
-// fill writes every key once.
-func (w *writing) fill(ctx context.Context) error {
-	all := make([]int, w.parameters.Keys)
-	for i := range all {
-		all[i] = i
-	}
-	for keys := range slices.Chunk(all, largestBatch) {
-		if err := w.put(ctx, keys); err != nil {
-			return fmt.Errorf("fill the store: %w", err)
-		}
-	}
-	return nil
 }
