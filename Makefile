@@ -89,19 +89,30 @@ test-bench: ## Test the program that measures, with a small run of everything it
 # Where the program that measures is built, and what it writes down.
 BENCH := bench/bin
 
+# suite measures the suite of this name with these flags; the target that does is the
+# command in the document.
+suite = rm -f $(BENCH)/$(1).jsonl && $(BENCH)/fanoutbench suite $(1) --source . $(2) --output $(BENCH)/$(1).jsonl --document $(DOCUMENT) --command 'make $@'
+DOCUMENT ?= docs/benchmarks.md
+
 .PHONY: bench-program
 bench-program:
 	cd bench && go build -trimpath -o bin/fanoutbench ./cmd/fanoutbench
 
 .PHONY: bench
-bench: bench-program ## Measure fanoutd beside others, and write docs/benchmarks.md anew
-	rm -f $(BENCH)/short.jsonl
-	$(BENCH)/fanoutbench suite short --source . --duration 1500ms --output $(BENCH)/short.jsonl --document docs/benchmarks.md
+bench: bench-program ## Measure fanoutd beside others, and write that part of docs/benchmarks.md anew
+	$(call suite,short,--duration 1500ms)
+
+.PHONY: bench-growth
+bench-growth: bench-program ## The same with what fanoutd costs when there is more of something
+	$(call suite,growth,--duration 1500ms)
+
+.PHONY: bench-goals
+bench-goals: bench-program ## The same with what it takes longer to say whether it is as we want it
+	$(call suite,goals,--duration 3s)
 
 .PHONY: bench-full
 bench-full: bench-program ## The same with everything, which takes hours
-	rm -f $(BENCH)/full.jsonl
-	$(BENCH)/fanoutbench suite full --source . --duration 10s --output $(BENCH)/full.jsonl --document docs/benchmarks.md --command 'make bench-full'
+	$(call suite,full,--duration 10s)
 
 # The packages that have micro-benchmarks.
 BENCHMARKED = $(sort $(dir $(addprefix ./,$(shell git grep -l '^func Benchmark' -- '*_test.go'))))

@@ -3,8 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
-	"path/filepath"
+	"slices"
 
 	"github.com/charmbracelet/colorprofile"
 
@@ -15,13 +16,16 @@ import (
 )
 
 func reportCommand() *cobra.Command {
-	var plots, document, command string
+	var plots, document string
 	cmd := &cobra.Command{
 		Use:   "report FILE...",
 		Short: "Make a table of what was measured",
 		Long: `Make a table of what was measured: files with lines of JSON, - is standard input.
 Runs of the same parameters are one row, with the median and from where to where the
-runs go. CPU, writes and bytes are per delivery; times are in milliseconds.`,
+runs go. CPU, writes and bytes are per delivery; times are in milliseconds.
+
+A document has a place for each suite that it tells of. Only those of which there are
+runs are written.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var all []*scenario.Record
@@ -34,7 +38,7 @@ runs go. CPU, writes and bytes are per delivery; times are in milliseconds.`,
 			}
 			groups := report.Groups(all)
 			if document != "" {
-				return write(document, groups, command)
+				return write(document, all)
 			}
 			if plots != "" {
 				names, err := report.Plots(plots, groups)
@@ -47,23 +51,27 @@ runs go. CPU, writes and bytes are per delivery; times are in milliseconds.`,
 		},
 	}
 	cmd.Flags().StringVar(&plots, "plots", "", "folder for plots (SVG) of what was measured with different numbers of watchers")
-	cmd.Flags().StringVar(&document, "document", "", "document that tables and plots are written into, between the lines that it has for them")
-	cmd.Flags().StringVar(&command, "command", "make bench", "what the document says that it was measured with")
+	cmd.Flags().StringVar(&document, "document", "", "document that tables and plots of suites are written into, between the lines that it has for each of them")
 	return cmd
 }
 
-// write puts tables into a document, and plots into a folder beside it.
-func write(document string, groups []*report.Group, command string) error {
-	const folder = "images/benchmarks"
-	plots, err := report.Plots(filepath.Join(filepath.Dir(document), folder), groups)
-	if err != nil {
-		return err
+// write puts what was measured into a document, by suites.
+func write(document string, records []*scenario.Record) error {
+	measured := map[string][]*scenario.Record{}
+	for _, r := range records {
+		measured[r.Suite] = append(measured[r.Suite], r)
 	}
-	text, err := report.Markdown(groups, command, folder, plots)
-	if err != nil {
-		return err
+	var parts []report.Part
+	for _, name := range slices.Sorted(maps.Keys(measured)) {
+		suite, ok := suites[name]
+		if !ok {
+			return fmt.Errorf("there are runs of suite %q, of which a document has no place", name)
+		}
+		part := suite.part
+		part.Suite, part.Groups = name, report.Groups(measured[name])
+		parts = append(parts, part)
 	}
-	return report.Replace(document, text)
+	return report.Write(document, parts...)
 }
 
 func read(stdin io.Reader, name string) ([]*scenario.Record, error) {

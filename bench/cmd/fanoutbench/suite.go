@@ -47,22 +47,28 @@ meanwhile does not hit one of them alone.`, strings.Join(names, ", ")),
 			if err != nil {
 				return err
 			}
+			if c.document != "" {
+				part := suites[args[0]].part
+				part.Suite = args[0]
+				if err := report.Check(c.document, part); err != nil {
+					return err
+				}
+			}
 			programs, err := b.programs(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer b.remove()
-			records, failed, err := c.measure(cmd, programs, runs)
+			records, failed, err := c.measure(cmd, programs, args[0], runs)
 			if err != nil {
 				return err
 			}
-			groups := report.Groups(records)
-			if c.document != "" && len(groups) > 0 {
-				if err := write(c.document, groups, c.command); err != nil {
+			if c.document != "" && len(records) > 0 {
+				if err := write(c.document, records); err != nil {
 					return err
 				}
 			}
-			if err := report.Table(colorprofile.NewWriter(cmd.OutOrStdout(), os.Environ()), 0, groups); err != nil {
+			if err := report.Table(colorprofile.NewWriter(cmd.OutOrStdout(), os.Environ()), 0, report.Groups(records)); err != nil {
 				return err
 			}
 			if failed > 0 {
@@ -84,7 +90,8 @@ func (c *choice) flags(cmd *cobra.Command) {
 	flags.DurationVar(&c.duration, "duration", 3*time.Second, "how long is measured in each run")
 	flags.StringVar(&c.output, "output", "fanoutbench.jsonl", "file that a line of JSON is appended to for each run")
 	flags.StringVar(&c.document, "document", "", "document that tables and plots are written into; see report")
-	flags.StringVar(&c.command, "command", "make bench", "what the document says that it was measured with")
+	flags.StringVar(&c.command, "command", "fanoutbench "+strings.Join(os.Args[1:], " "), "what the document says that it was measured with")
+	flags.Lookup("command").DefValue = "this one"
 }
 
 // runs returns the runs of a suite that were chosen, in the order in which they are made.
@@ -95,7 +102,7 @@ func (c *choice) runs(name string) ([]scenario.Parameters, error) {
 	}
 	var runs []scenario.Parameters
 	for repeat := range c.repeats {
-		for _, p := range suite(c.duration) {
+		for _, p := range suite.runs(c.duration) {
 			if len(c.peers) > 0 && !slices.Contains(c.peers, p.Peer) || len(c.cases) > 0 && !slices.Contains(c.cases, report.Case(p)) {
 				continue
 			}
@@ -110,7 +117,7 @@ func (c *choice) runs(name string) ([]scenario.Parameters, error) {
 }
 
 // measure makes the runs. One that fails does not keep the others from being made.
-func (c *choice) measure(cmd *cobra.Command, programs peer.Programs, runs []scenario.Parameters) (records []*scenario.Record, failed int, err error) {
+func (c *choice) measure(cmd *cobra.Command, programs peer.Programs, suite string, runs []scenario.Parameters) (records []*scenario.Record, failed int, err error) {
 	file, err := os.OpenFile(c.output, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, 0, fmt.Errorf("open the file for what is measured: %w", err)
@@ -131,6 +138,7 @@ func (c *choice) measure(cmd *cobra.Command, programs peer.Programs, runs []scen
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", name, err)
 			continue
 		}
+		record.Suite, record.Command = suite, c.command
 		records = append(records, record)
 		if err := lines.Encode(record); err != nil {
 			return nil, 0, fmt.Errorf("write down what was measured: %w", err)

@@ -1,21 +1,30 @@
 package main
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fanoutd/fanoutd/bench/internal/load"
+	"github.com/fanoutd/fanoutd/bench/internal/report"
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
 )
 
-// suites are lists of runs.
-var suites = map[string]func(duration time.Duration) []scenario.Parameters{
-	"core":  core,
-	"short": short,
-	"full":  full,
+// suite is a list of runs, and what a document says of them.
+type suite struct {
+	runs func(duration time.Duration) []scenario.Parameters
+	part report.Part
 }
 
-// suite collects runs.
-type suite struct {
+var suites = map[string]suite{
+	"core":   {core, report.Part{Tables: true}},
+	"short":  {short, report.Part{Tables: true, Goals: true}},
+	"goals":  {goals, report.Part{Tables: true, Goals: true}},
+	"growth": {growth, report.Part{Curves: true}},
+	"full":   {full, report.Part{Tables: true, Curves: true}},
+}
+
+// plan collects runs.
+type plan struct {
 	duration time.Duration
 	runs     []scenario.Parameters
 }
@@ -27,7 +36,7 @@ var sizes = []size{{1000, 1}, {10000, 1}, {1000, 100}, {10000, 100}}
 
 // add adds a run for each of the peers, as it is unless it is changed: events of 256
 // bytes, one after another, of a few keys that all watch.
-func (s *suite) add(z size, peers []string, change func(p *scenario.Parameters)) {
+func (s *plan) add(z size, peers []string, change func(p *scenario.Parameters)) {
 	for _, peer := range peers {
 		p := scenario.Parameters{
 			Scenario: scenario.Saturation, Peer: peer, Client: load.ClientRaw,
@@ -55,9 +64,11 @@ func saturated(p *scenario.Parameters) { p.Outstanding = 16 }
 
 // steady writes so often per second, and long enough for a percentile. Writes that take
 // long do not hold back others.
-func steady(rate float64) func(p *scenario.Parameters) {
+func steady(rate float64) func(p *scenario.Parameters) { return steadyFor(rate, 5*time.Second) }
+
+func steadyFor(rate float64, least time.Duration) func(p *scenario.Parameters) {
 	return func(p *scenario.Parameters) {
-		p.Duration = max(p.Duration, 5*time.Second)
+		p.Duration = max(p.Duration, least)
 		p.Scenario, p.Rate, p.Outstanding = scenario.Steady, rate, 32
 	}
 }
@@ -69,6 +80,9 @@ func stalled(how string, again time.Duration) func(p *scenario.Parameters) {
 		p.Stalled, p.Stall, p.StallFor = p.Watchers/10, how, again
 	}
 }
+
+// waiting lets nothing be written, but one event in the end.
+func waiting(p *scenario.Parameters) { p.Scenario, p.Keys = scenario.Idle, 1 }
 
 func storm(name string) func(p *scenario.Parameters) {
 	return func(p *scenario.Parameters) {
@@ -91,7 +105,7 @@ var (
 
 // core compares what a delivery costs: each event a message of its own, and 64 together.
 func core(duration time.Duration) []scenario.Parameters {
-	s := &suite{duration: duration}
+	s := &plan{duration: duration}
 	for _, z := range sizes {
 		s.add(z, main4, nil)
 	}
@@ -103,7 +117,7 @@ func core(duration time.Duration) []scenario.Parameters {
 
 // short is what fits into ten minutes, several times.
 func short(duration time.Duration) []scenario.Parameters {
-	s := &suite{duration: duration}
+	s := &plan{duration: duration}
 	for _, z := range sizes {
 		s.add(z, main4, nil)
 	}
@@ -115,14 +129,32 @@ func short(duration time.Duration) []scenario.Parameters {
 	}
 	s.add(size{1000, 10}, []string{"fanoutd"}, steady(20))
 	s.add(size{1000, 10}, []string{"fanoutd"}, stalled(load.StallFrozen, 0))
+	s.add(size{1000, 10}, []string{"fanoutd"}, stalled(load.StallFrozen, 500*time.Millisecond))
 	s.add(size{1000, 1}, []string{"floor", "fanoutd"}, storm(scenario.Startup))
 	s.add(size{50, 1}, []string{"fanoutd", "etcd"}, listed(10_000, 1024, 0))
 	return s.runs
 }
 
+// goals is what else it takes to say whether goals are reached.
+func goals(duration time.Duration) []scenario.Parameters {
+	s := &plan{duration: duration}
+	s.add(size{10000, 100}, []string{"fanoutd", "etcd"}, saturated)
+	for _, z := range []size{{0, 1}, {10000, 100}} {
+		s.add(z, []string{"fanoutd"}, steadyFor(10, 20*time.Second)) // the 99th percentile of writes needs many
+	}
+	for _, z := range []size{{100000, 100}, {15000, 1}} {
+		s.add(z, []string{"fanoutd"}, waiting)
+	}
+	s.add(size{5000, 1}, []string{"floor", "fanoutd"}, storm(scenario.Startup))
+	for _, page := range []int{0, 1000} {
+		s.add(size{1, 1}, []string{"fanoutd"}, listed(150_000, 256, page))
+	}
+	return s.runs
+}
+
 // full is everything, and takes hours.
 func full(duration time.Duration) []scenario.Parameters {
-	s := &suite{duration: duration}
+	s := &plan{duration: duration}
 	for _, z := range []size{{1, 1}, {100, 1}, {1000, 1}, {5000, 1}, {10000, 1}, {100, 100}, {1000, 100}, {5000, 100}, {10000, 100}, {50000, 100}} {
 		peers := everybody
 		if z.watchers > 10000 {
@@ -159,11 +191,22 @@ func full(duration time.Duration) []scenario.Parameters {
 		s.add(z, resumable, storm(scenario.Resume))
 	}
 	for _, z := range []size{{1000, 1}, {15000, 1}, {10000, 100}, {100000, 100}} {
-		s.add(z, main4, func(p *scenario.Parameters) { p.Scenario, p.Keys = scenario.Idle, 1 })
+		s.add(z, main4, waiting)
 	}
 	for _, page := range []int{0, 500, 1000} {
 		s.add(size{50, 1}, []string{"fanoutd", "etcd"}, listed(10_000, 1024, page))
 		s.add(size{1, 1}, []string{"fanoutd", "etcd"}, listed(150_000, 256, page))
 	}
+	s.include(goals(duration))
+	s.include(growth(duration))
 	return s.runs
+}
+
+// include adds the runs of another suite that are not there yet.
+func (s *plan) include(runs []scenario.Parameters) {
+	for _, p := range runs {
+		if !slices.Contains(s.runs, p) {
+			s.runs = append(s.runs, p)
+		}
+	}
 }

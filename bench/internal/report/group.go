@@ -62,6 +62,11 @@ func (g *Group) Range(f Figure) Range {
 	for i, r := range g.Records {
 		values[i] = f(r)
 	}
+	return rangeOf(values)
+}
+
+// rangeOf returns the range of at least one value, which it sorts.
+func rangeOf(values []float64) Range {
 	slices.Sort(values)
 	n := len(values)
 	return Range{values[0], (values[(n-1)/2] + values[n/2]) / 2, values[n-1]}

@@ -5,72 +5,170 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/fanoutd/fanoutd/bench/internal/scenario"
 )
 
-// What is measured stands between these lines of a document.
-const (
-	begin = "<!-- what follows is written by fanoutbench -->"
-	end   = "<!-- what precedes is written by fanoutbench -->"
-)
+// Part is what a document says of a suite.
+type Part struct {
+	Suite  string // whose blocks are written
+	Tables bool   // of all runs, and plots against the number of watchers
+	Curves bool   // of what depends on one parameter
+	Goals  bool   // in a block of its own
+	Groups []*Group
+}
 
-// Replace puts text between the lines of a document that say where it belongs.
-func Replace(document string, text []byte) error {
-	old, err := os.ReadFile(document)
-	if err != nil {
-		return err
+// goalsOf is the name of the block with the goals that a suite says something of.
+func goalsOf(suite string) string { return "goals of " + suite }
+
+// blocks returns the names of the blocks that a part is written into.
+func (p Part) blocks() []string {
+	if p.Goals {
+		return []string{goalsOf(p.Suite), p.Suite}
 	}
-	before, rest, ok := bytes.Cut(old, []byte(begin+"\n"))
-	_, after, ok2 := bytes.Cut(rest, []byte(end+"\n"))
-	if !ok || !ok2 {
-		return fmt.Errorf("%s has no lines %q and %q with line breaks behind them", document, begin, end)
-	}
-	now := slices.Concat(before, []byte(begin+"\n"), text, []byte(end+"\n"), after)
-	if err := os.WriteFile(document, now, 0o644); err != nil {
-		return fmt.Errorf("write %s: %w", document, err)
+	return []string{p.Suite}
+}
+
+// Check returns what keeps parts from being written into a document: it has no place for
+// them.
+func Check(document string, parts ...Part) error {
+	for _, p := range parts {
+		for _, block := range p.blocks() {
+			if _, err := readBlock(document, block); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
-// Markdown returns what was measured as text: with which command, on what, in tables and
-// in plots, which lie in a folder beside the document.
-func Markdown(groups []*Group, command, folder string, plots []string) ([]byte, error) {
-	if len(groups) == 0 {
+// Write puts parts between the lines of a document that say where they belong, and
+// drawings into folders beside it. What it says of other suites stays.
+func Write(document string, parts ...Part) error {
+	if err := Check(document, parts...); err != nil {
+		return err
+	}
+	for _, p := range parts {
+		text, err := p.markdown(path.Dir(document))
+		if err != nil {
+			return err
+		}
+		if err := replace(document, p.Suite, text); err != nil {
+			return err
+		}
+		if !p.Goals {
+			continue
+		}
+		if err := replace(document, goalsOf(p.Suite), p.goals()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// markdown returns what was measured as text: with which command, on what, in tables and
+// in drawings, which lie in a folder of the suite below that of the document.
+func (p Part) markdown(dir string) ([]byte, error) {
+	if len(p.Groups) == 0 {
 		return nil, errors.New("nothing was measured")
 	}
+	folder := path.Join("images", "benchmarks", p.Suite)
+	drawings, err := emptyFolder(path.Join(dir, folder))
+	if err != nil {
+		return nil, err
+	}
 	var b bytes.Buffer
-	r := groups[0].Records[0]
-	m := r.Machine
-	fmt.Fprintf(&b, "\nMeasured on %s by\n\n    %s\n\n", r.Time.Format("2 January 2006"), command)
-	fmt.Fprintf(&b, "on %s, %d cores, %.0f GB of memory, Linux %s, %s; with", m.CPU, m.Cores, float64(m.Memory)/1e9, m.Kernel, m.Go)
-	for i, module := range slices.Sorted(maps.Keys(m.Versions)) {
-		fmt.Fprintf(&b, "%s %s %s", map[bool]string{true: ","}[i > 0], module, m.Versions[module])
-	}
-	b.WriteString(".\nIn brackets is from where to where the runs go, before them is the median.\n\n")
-	for _, note := range r.Notes {
-		fmt.Fprintf(&b, "- %s\n", note)
-	}
-	for _, s := range sections(groups) {
-		fmt.Fprintf(&b, "\n### %s\n\n%s\n\n", s.title, s.about)
-		var titles, rules []string
-		for _, c := range s.columns {
-			titles = append(titles, c.title)
-			rules = append(rules, map[bool]string{true: "--:", false: "---"}[c.right])
+	heading(&b, p.Groups[0].Records[0])
+	if p.Tables {
+		for _, s := range sections(p.Groups) {
+			fmt.Fprintf(&b, "\n### %s\n\n%s\n\n%s", s.title, s.about, s.markdown())
 		}
-		for _, row := range append([][]string{titles, rules}, s.rows()...) {
-			fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+		plots, err := Plots(drawings, p.Groups)
+		if err != nil {
+			return nil, err
+		}
+		if len(plots) > 0 {
+			b.WriteString("\n### Against the number of watchers\n\n")
+		}
+		for _, name := range plots {
+			title := strings.ReplaceAll(strings.TrimSuffix(name, ".svg"), "-", " ")
+			fmt.Fprintf(&b, "![%s](%s)\n", title, path.Join(folder, name))
 		}
 	}
-	if len(plots) > 0 {
-		b.WriteString("\n### Against the number of watchers\n\n")
-	}
-	for _, name := range plots {
-		title := strings.ReplaceAll(strings.TrimSuffix(name, ".svg"), "-", " ")
-		fmt.Fprintf(&b, "![%s](%s)\n", title, path.Join(folder, name))
+	if p.Curves {
+		if err := writeCurves(&b, p.Groups, drawings, folder); err != nil {
+			return nil, err
+		}
 	}
 	b.WriteString("\n")
 	return b.Bytes(), nil
+}
+
+// heading says what was measured when, with what and on what.
+func heading(b *bytes.Buffer, r *scenario.Record) {
+	m := r.Machine
+	fmt.Fprintf(b, "\nMeasured on %s by\n\n    %s\n\n", r.Time.Format("2 January 2006"), r.Command)
+	fmt.Fprintf(b, "on %s, %d cores, %.0f GB of memory, Linux %s, %s; with", m.CPU, m.Cores, float64(m.Memory)/1e9, m.Kernel, m.Go)
+	for i, module := range slices.Sorted(maps.Keys(m.Versions)) {
+		fmt.Fprintf(b, "%s %s %s", map[bool]string{true: ","}[i > 0], module, m.Versions[module])
+	}
+	b.WriteString(".\nIn brackets is from where to where the runs go, before them is the median.\n\n")
+	for _, note := range r.Notes {
+		fmt.Fprintf(b, "- %s\n", note)
+	}
+}
+
+// goals returns the table of what we want, as far as the runs say something of it.
+func (p Part) goals() []byte {
+	rows := goalTable(p.Groups)
+	if len(rows) == 0 {
+		return []byte("\n")
+	}
+	r := p.Groups[0].Records[0]
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "\nBy `%s`, on %s:\n\n", r.Command, r.Time.Format("2 January 2006"))
+	writeTable(&b, append([][]string{
+		{"what", "against", "we want", "measured", "reached"},
+		{"---", "---", "--:", "--:", "---"},
+	}, rows...))
+	b.WriteString("\n")
+	return b.Bytes()
+}
+
+func (s section) markdown() string {
+	var titles, rules []string
+	for _, c := range s.columns {
+		titles = append(titles, c.title)
+		rules = append(rules, map[bool]string{true: "--:", false: "---"}[c.right])
+	}
+	var b bytes.Buffer
+	writeTable(&b, append([][]string{titles, rules}, s.rows()...))
+	return b.String()
+}
+
+func writeTable(b *bytes.Buffer, rows [][]string) {
+	for _, row := range rows {
+		fmt.Fprintf(b, "| %s |\n", strings.Join(row, " | "))
+	}
+}
+
+// writeCurves writes a sentence, a drawing and a table for each curve that there is
+// something of.
+func writeCurves(b *bytes.Buffer, groups []*Group, drawings, folder string) error {
+	for _, c := range curves {
+		lines := c.lines(groups)
+		if len(lines) == 0 {
+			continue
+		}
+		name, err := c.draw(drawings, lines)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(b, "\n### %s\n\n%s\n\n![%s](%s)\n\n", c.title, c.sentence, c.title, path.Join(folder, name))
+		writeTable(b, c.table(lines))
+	}
+	return nil
 }

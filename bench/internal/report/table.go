@@ -44,7 +44,25 @@ func floorOf(g *Group, groups []*Group) *Group {
 
 // Case says what was done, without saying with whom.
 func Case(p scenario.Parameters) string {
+	text := action(p)
+	if p.Bystanders > 0 {
+		text += fmt.Sprintf(", beside %d (%s)", p.Bystanders, p.Bystand)
+	}
+	if p.Objects > 0 {
+		text += fmt.Sprintf(", %d other objects", p.Objects)
+	}
+	if p.Window > 0 {
+		text += fmt.Sprintf(", window of %d", p.Window)
+	}
+	return text
+}
+
+// action says what was done, without saying what there was besides.
+func action(p scenario.Parameters) string {
 	text := fmt.Sprintf("%d x %d", p.Watchers, p.PerConnection)
+	if p.Watchers == 0 {
+		text = "no watchers"
+	}
 	if p.Scenario == scenario.Lists {
 		text = fmt.Sprintf("%d of %d objects of %d B", p.Watchers, p.Keys, p.ValueSize)
 		if p.PageSize > 0 {
@@ -72,7 +90,11 @@ func Case(p scenario.Parameters) string {
 			text += fmt.Sprintf(" for %v", p.StallFor)
 		}
 	}
-	if p.Interest != "all" {
+	switch p.Interest {
+	case "all":
+	case "except":
+		text += fmt.Sprintf(", %d interests", p.Groups)
+	default:
 		text += ", one " + p.Interest + " each"
 	}
 	return text

@@ -1,0 +1,62 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// marks returns the lines of a document between which a block is.
+func marks(block string) (begin, end string) {
+	return "<!-- " + block + ": written by fanoutbench -->", "<!-- end of " + block + " -->"
+}
+
+// cut is a document around a block.
+type cut struct{ before, after []byte }
+
+func readBlock(document, block string) (cut, error) {
+	text, err := os.ReadFile(document)
+	if err != nil {
+		return cut{}, fmt.Errorf("read the document: %w", err)
+	}
+	begin, end := marks(block)
+	before, rest, ok := bytes.Cut(text, []byte(begin+"\n"))
+	_, after, ok2 := bytes.Cut(rest, []byte(end+"\n"))
+	if !ok || !ok2 {
+		return cut{}, fmt.Errorf("%s has no lines %q and %q with line breaks behind them", document, begin, end)
+	}
+	return cut{before, after}, nil
+}
+
+// replace puts text into a block of a document.
+func replace(document, block string, text []byte) error {
+	c, err := readBlock(document, block)
+	if err != nil {
+		return err
+	}
+	begin, end := marks(block)
+	now := slices.Concat(c.before, []byte(begin+"\n"), text, []byte(end+"\n"), c.after)
+	if err := os.WriteFile(document, now, 0o644); err != nil {
+		return fmt.Errorf("write the document: %w", err)
+	}
+	return nil
+}
+
+// emptyFolder makes a folder, or removes the drawings that are in it, and returns it.
+func emptyFolder(dir string) (string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("make the folder for drawings: %w", err)
+	}
+	old, err := filepath.Glob(filepath.Join(dir, "*.svg"))
+	if err != nil {
+		return "", fmt.Errorf("look for old drawings: %w", err)
+	}
+	for _, name := range old {
+		if err := os.Remove(name); err != nil {
+			return "", fmt.Errorf("remove an old drawing: %w", err)
+		}
+	}
+	return dir, nil
+}

@@ -1,0 +1,241 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/fanoutd/fanoutd/bench/internal/scenario"
+)
+
+// curve is how figures of fanoutd depend on one parameter, all others being alike.
+type curve struct {
+	name, title string // of the file and of the part of the document
+	sentence    string // why it looks as it does
+	axis        axis
+	figures     []figure
+	relative    bool // drawn in parts of what it is at the beginning
+	belongs     func(p *scenario.Parameters) bool
+	series      func(p scenario.Parameters) string // what tells apart those of one drawing; nil, if there is one
+}
+
+// axis is the parameter.
+type axis struct {
+	label string
+	log   bool
+	of    func(p *scenario.Parameters) *int
+}
+
+// figure is what depends on it.
+type figure struct {
+	name, unit string
+	value      Figure
+}
+
+var (
+	byBystanders = axis{"watches of something else", false, func(p *scenario.Parameters) *int { return &p.Bystanders }}
+	byGroups     = axis{"interests that a change concerns", false, func(p *scenario.Parameters) *int { return &p.Groups }}
+	byWatchers   = axis{"watchers", false, func(p *scenario.Parameters) *int { return &p.Watchers }}
+	byObjects    = axis{"objects", true, func(p *scenario.Parameters) *int { return &p.Objects }}
+	byWindow     = axis{"changes in the window", true, func(p *scenario.Parameters) *int { return &p.Window }}
+
+	perChange = []figure{{"CPU of fanoutd per change", "µs", func(r *scenario.Record) float64 {
+		return FrontTotal(r) * 1e6 / float64(max(r.Changes, 1))
+	}}}
+	perWatcher = []figure{{"memory of fanoutd per watcher", "kB", func(r *scenario.Record) float64 { return front(r).PerWatcher / 1e3 }}}
+	kept       = []figure{
+		{"resident", "MB", func(r *scenario.Record) float64 { return Resident(r) / 1e6 }},
+		{"of the heap, behind a garbage collection", "MB", func(r *scenario.Record) float64 { return float64(front(r).LiveLeft) / 1e6 }},
+	}
+	perDelivery     = []figure{{"CPU of fanoutd per delivery", "µs", FrontCPU}}
+	timePerDelivery = []figure{{"time per delivery", "µs", func(r *scenario.Record) float64 {
+		return float64(r.Elapsed.Microseconds()) / float64(max(r.Deliveries, 1))
+	}}}
+)
+
+var curves = []curve{
+	{
+		name: "unrelated-keys", title: "A change, beside watches of other keys",
+		sentence: "An index finds the interests in the key of a change, so that those in other keys are not looked at, however many there are.",
+		axis:     byBystanders, figures: perChange, belongs: beside("key"),
+	},
+	{
+		name: "unrelated-watchers", title: "A change, beside watchers of one interest that it does not concern",
+		sentence: "Watchers of one interest read one feed: where nothing is appended nobody is woken, however many there are.",
+		axis:     byBystanders, figures: perChange, belongs: beside("one"),
+	},
+	{
+		name: "unrelated-selectors", title: "A change, beside selectors that no index finds",
+		sentence: "A selector that asks for no single value of a label or of an indexed field has to be evaluated for each change, once for all who watch with it, which is why their number has a limit of its own.",
+		axis:     byBystanders, figures: perChange, belongs: beside("selector"),
+	},
+	{
+		name: "objects", title: "A change, among more objects",
+		sentence: "The objects are the leaves of a tree, and a change renews the way to one of them, which hardly gets longer when there are more.",
+		axis:     byObjects, figures: perChange,
+		belongs: func(p *scenario.Parameters) bool {
+			return p.Scenario == scenario.Saturation && p.Objects > 0 && p.Window == 0
+		},
+	},
+	{
+		name: "concerned-interests", title: "A change, and how many interests it concerns",
+		sentence: "Each interest that a change concerns has its selector evaluated, the event encoded once and appended to a feed of its own: this is what grows, while as many watchers as before are told.",
+		axis:     byGroups, figures: perChange,
+		belongs: func(p *scenario.Parameters) bool { return p.Interest == "except" },
+	},
+	{
+		name: "told-watchers", title: "A change, and how many watchers are told",
+		sentence: "For each watcher who is told there is only left to be made ready and to be sent bytes that all share, and this grows with their number.",
+		axis:     byWatchers, figures: perChange,
+		belongs: func(p *scenario.Parameters) bool { return plain(p) && p.PerConnection == 100 },
+	},
+	{
+		name: "memory-watchers", title: "Memory, and how many watch",
+		sentence: "A watcher is a stream of gRPC and a place in a feed, and holds no events: what it takes does not depend on how many others there are.",
+		axis:     byWatchers, figures: perWatcher,
+		belongs: func(p *scenario.Parameters) bool {
+			return p.Scenario == scenario.Idle && p.Objects > 0 && p.Window == 0 && p.Watchers >= 1000
+		},
+		series: func(p scenario.Parameters) string { return fmt.Sprintf("%d on a connection", p.PerConnection) },
+	},
+	{
+		name: "memory-objects", title: "Memory, and how many objects there are",
+		sentence: "Every object is kept once, in the form in which it is sent, for all who watch and list: memory grows with them.",
+		axis:     byObjects, figures: kept,
+		belongs: func(p *scenario.Parameters) bool {
+			return p.Scenario == scenario.Idle && p.Objects > 0 && p.Window == 0 && p.Watchers < 1000
+		},
+	},
+	{
+		name: "memory-window", title: "Memory, and how many changes the window has",
+		sentence: "The window keeps the object as it was and as it is of each of its changes, and nothing else keeps changes for somebody: memory grows with its size.",
+		axis:     byWindow, figures: kept,
+		belongs: func(p *scenario.Parameters) bool { return p.Scenario == scenario.Idle && p.Window > 0 },
+	},
+	{
+		name: "window-cpu", title: "CPU with a larger window",
+		sentence: "A change is added at the end of the window and found there by its revision, and nobody goes through all of it: its size is no part of what anything costs.",
+		axis:     byWindow, figures: perDelivery, relative: true,
+		belongs: busy, series: withoutWindow,
+	},
+	{
+		name: "window-time", title: "Time with a larger window",
+		sentence: "For the same reason nothing takes longer: neither changes, nor those who come, who come back or who list.",
+		axis:     byWindow, figures: timePerDelivery, relative: true,
+		belongs: busy, series: withoutWindow,
+	},
+}
+
+// plain reports whether a run is of nothing but watchers of everything, who are told one
+// change after the other.
+func plain(p *scenario.Parameters) bool {
+	return p.Scenario == scenario.Saturation && p.Client == "raw" && p.Interest == "all" && p.ValueSize == 256 && p.Batch == 1 && p.Outstanding == 1 &&
+		p.Objects == 0 && p.Window == 0 && p.Bystanders == 0 && p.Stalled == 0
+}
+
+// beside returns what picks the runs with such bystanders, and without any.
+func beside(bystand string) func(p *scenario.Parameters) bool {
+	return func(p *scenario.Parameters) bool {
+		alone := *p
+		alone.Bystanders = 0
+		return plain(&alone) && (p.Bystanders == 0 || p.Bystand == bystand)
+	}
+}
+
+// busy picks the runs with a window in which something is done.
+func busy(p *scenario.Parameters) bool { return p.Window > 0 && p.Scenario != scenario.Idle }
+
+func withoutWindow(p scenario.Parameters) string {
+	p.Window = 0
+	if p.Scenario == scenario.Saturation {
+		return Case(p)
+	}
+	return p.Scenario + ", " + Case(p)
+}
+
+// line is what is drawn as a line: groups that differ in the parameter only, in its order.
+type line struct {
+	name   string
+	groups []*Group
+}
+
+// lines returns those of a curve that have more than one point.
+func (c curve) lines(groups []*Group) []*line {
+	var all []*line
+	index := map[scenario.Parameters]*line{}
+	for _, g := range groups {
+		p := g.Parameters
+		if p.Peer != "fanoutd" || !c.belongs(&p) {
+			continue
+		}
+		key := p
+		*c.axis.of(&key), key.Bystand = 0, ""
+		l, ok := index[key]
+		if !ok {
+			l = new(line)
+			if c.series != nil {
+				l.name = c.series(p)
+			}
+			index[key] = l
+			all = append(all, l)
+		}
+		l.groups = append(l.groups, g)
+	}
+	for _, l := range all {
+		slices.SortStableFunc(l.groups, func(a, b *Group) int { return c.x(a) - c.x(b) })
+	}
+	return slices.DeleteFunc(all, func(l *line) bool { return len(l.groups) < 2 })
+}
+
+func (c curve) x(g *Group) int { return *c.axis.of(&g.Parameters) }
+
+// table returns the figures, and what they are in parts of those at the beginning.
+func (c curve) table(lines []*line) [][]string {
+	titles, rules := []string{c.axis.label}, []string{"--:"}
+	if c.series != nil {
+		titles, rules = slices.Insert(titles, 0, "case"), slices.Insert(rules, 0, "---")
+	}
+	for _, f := range c.figures {
+		titles = append(titles, f.name+" ("+f.unit+")", "x first")
+		rules = append(rules, "--:", "--:")
+	}
+	titles, rules = append(titles, "runs", "wrong"), append(rules, "--:", "---")
+	rows := [][]string{titles, rules}
+	for _, l := range lines {
+		for _, g := range l.groups {
+			var row []string
+			if c.series != nil {
+				row = append(row, l.name)
+			}
+			row = append(row, fmt.Sprint(c.x(g)))
+			for _, f := range c.figures {
+				part := ""
+				if first := l.groups[0].Range(f.value).Median; first > 0 {
+					part = fmt.Sprintf("%.2f", g.Range(f.value).Median/first)
+				}
+				row = append(row, spread(g.Range(f.value)), part)
+			}
+			rows = append(rows, append(row, fmt.Sprint(len(g.Records)), g.Wrong()))
+		}
+	}
+	return rows
+}
+
+// Curves returns the names of the curves.
+func Curves() []string {
+	var names []string
+	for _, c := range curves {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// Drawn returns the names of those that the runs have points of.
+func Drawn(groups []*Group) []string {
+	var names []string
+	for _, c := range curves {
+		if len(c.lines(groups)) > 0 {
+			names = append(names, c.name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,224 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fanoutd/fanoutd/bench/internal/scenario"
+)
+
+// Goal is what we want of fanoutd: how one figure relates to another of the same suite.
+type Goal struct {
+	What    string  // is measured
+	Against string  // what it is related to; "" is nothing
+	Want    float64 // what the relation is at most, or at least
+	AtLeast bool
+
+	of, by point // by has no figure where there is nothing to relate to
+	kind   kind
+}
+
+// point is a figure of runs that are alike.
+type point struct {
+	scenario, what, who string // as Case and Who say
+	figure              Figure
+}
+
+// kind is how figures relate, and in which unit that is shown.
+type kind struct {
+	relate func(of, by float64) float64
+	show   func(x float64) string
+}
+
+var (
+	ratioOf      = kind{func(of, by float64) float64 { return of / by }, func(x float64) string { return fmt.Sprintf("%.2f", x) }}
+	differenceOf = kind{func(of, by float64) float64 { return of - by }, func(x float64) string { return number(x) + " µs" }}
+	megabytes    = kind{func(of, _ float64) float64 { return of / 1e6 }, func(x float64) string { return number(x) + " MB" }}
+)
+
+// growth is by how much the server in front grows while something is done, in bytes.
+func growth(r *scenario.Record) float64 { return float64(front(r).Peak - front(r).RSSBefore) }
+
+// Goals are the goals. Their figures are medians of the runs; CPU of servers in front is
+// without that of the stores behind them.
+var Goals = slices.Concat(
+	ratios(scenario.Saturation, "CPU per delivery of the server in front", FrontCPU, "floor", map[string]float64{
+		"1000 x 1": 1.5, "10000 x 1": 1.5, "1000 x 100": 2.5, "1000 x 1, bursts of 64": 1.3, "1000 x 100, bursts of 64": 1.3,
+	}),
+	ratios(scenario.Saturation, "CPU per delivery of the server in front", FrontCPU, "nats", map[string]float64{
+		"1000 x 1": 1, "10000 x 1": 1, "1000 x 1, bursts of 64": 0.5, "1000 x 100, bursts of 64": 0.5,
+	}),
+	ratios(scenario.Saturation, "CPU per delivery of all servers", CPU, "etcd", map[string]float64{
+		"1000 x 100": 0.2, "10000 x 100": 0.125, "1000 x 100, 16 at once": 0.2, "10000 x 100, 16 at once": 0.125,
+	}),
+	more(ratios(scenario.Saturation, "deliveries per second", PerSecond, "etcd", map[string]float64{
+		"1000 x 100, 16 at once": 5, "10000 x 100, 16 at once": 5,
+	})),
+	[]Goal{
+		acknowledged("p50", AckP50), acknowledged("p99", AckP99),
+		{
+			What: "p99 from writing to each watcher, 10000 x 100, 10/s", Against: "etcd", Want: 0.25, kind: ratioOf,
+			of: point{scenario.Steady, "10000 x 100, 10/s", "fanoutd", EachP99},
+			by: point{scenario.Steady, "10000 x 100, 10/s", "etcd", EachP99},
+		},
+		{
+			What: "p50 from writing to the only watcher, 10/s: what it is more", Against: "etcd", Want: 300, kind: differenceOf,
+			of: point{scenario.Steady, "1 x 1, 10/s", "fanoutd", EachP50},
+			by: point{scenario.Steady, "1 x 1, 10/s", "etcd", EachP50},
+		},
+		witnesses("100 stalled (frozen)"), witnesses("100 stalled (frozen) for 500ms"),
+		resident("100000 x 100", 1000), resident("15000 x 1", 480),
+		{
+			What: "growth of the server while 5000 watchers come at once, their streams included", Want: 64, kind: megabytes,
+			of: point{scenario.Startup, storm5000, "fanoutd", growth},
+		},
+		{
+			What: "seconds until 5000 watchers who come at once have 800 objects of 256 B", Against: "floor", Want: 1.5, kind: ratioOf,
+			of: point{scenario.Startup, storm5000, "fanoutd", Seconds}, by: point{scenario.Startup, storm5000, "floor", Seconds},
+		},
+		{
+			What: "growth of the server while " + lists50 + " are listed", Want: 100, kind: megabytes,
+			of: point{scenario.Lists, lists50, "fanoutd (grpc)", growth},
+		},
+		{
+			What: "CPU per list of all servers, " + lists50, Against: "etcd", Want: 1.0 / 3, kind: ratioOf,
+			of: point{scenario.Lists, lists50, "fanoutd (grpc)", CPU}, by: point{scenario.Lists, lists50, "etcd (grpc)", CPU},
+		},
+		{
+			What: "CPU per list of all servers, " + list1 + " in pages of 1000", Against: "in one piece", Want: 1.5, kind: ratioOf,
+			of: point{scenario.Lists, list1 + " in pages of 1000", "fanoutd (grpc)", CPU}, by: point{scenario.Lists, list1, "fanoutd (grpc)", CPU},
+		},
+	},
+)
+
+const (
+	storm5000 = "5000 x 1, 800 objects of 256 B"
+	lists50   = "50 of 10000 objects of 1024 B"
+	list1     = "1 of 150000 objects of 256 B"
+)
+
+// ratios returns goals for a figure of fanoutd in parts of a peer's: what it is at most in
+// these cases.
+func ratios(name, what string, f Figure, peer string, most map[string]float64) []Goal {
+	var all []Goal
+	for _, c := range cases(most) {
+		all = append(all, Goal{
+			What: what + ", " + c, Against: peer, Want: most[c], kind: ratioOf,
+			of: point{name, c, "fanoutd", f}, by: point{name, c, peer, f},
+		})
+	}
+	return all
+}
+
+// cases returns the cases from few watchers to many, one event before many.
+func cases(m map[string]float64) []string {
+	var all []string
+	for c := range m {
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b string) int {
+		if n := strings.Count(a, ",") - strings.Count(b, ","); n != 0 {
+			return n
+		}
+		return strings.Compare(a, b)
+	})
+	return all
+}
+
+// more turns what is wanted at most into what is wanted at least.
+func more(goals []Goal) []Goal {
+	for i := range goals {
+		goals[i].AtLeast = true
+	}
+	return goals
+}
+
+func acknowledged(name string, f Figure) Goal {
+	return Goal{
+		What: name + " until a write is acknowledged, 10000 x 100, 10/s", Against: "no watchers", Want: 1.2, kind: ratioOf,
+		of: point{scenario.Steady, "10000 x 100, 10/s", "fanoutd", f}, by: point{scenario.Steady, "no watchers, 10/s", "fanoutd", f},
+	}
+}
+
+func witnesses(stalled string) Goal {
+	const alone = "1000 x 10, 20/s"
+	return Goal{
+		What: "p99 from writing to each watcher, " + alone + ", " + stalled, Against: "none stalled", Want: 1.2, kind: ratioOf,
+		of: point{scenario.Steady, alone + ", " + stalled, "fanoutd", EachP99}, by: point{scenario.Steady, alone, "fanoutd", EachP99},
+	}
+}
+
+func resident(size string, most float64) Goal {
+	return Goal{
+		What: "memory of the server with idle watchers, " + size, Want: most, kind: megabytes,
+		of: point{scenario.Idle, size, "fanoutd", Resident},
+	}
+}
+
+// Measured returns what the runs say of a goal, each repeat related to the same one of
+// the other; false, if they do not have what it takes. Wrong is what was wrong with
+// fanoutd then.
+func (g *Goal) Measured(groups []*Group) (r Range, wrong string, ok bool) {
+	of := g.of.in(groups)
+	if of == nil {
+		return Range{}, "", false
+	}
+	others := map[int]float64{}
+	if g.by.figure != nil {
+		by := g.by.in(groups)
+		if by == nil {
+			return Range{}, "", false
+		}
+		for _, record := range by.Records {
+			others[record.Parameters.Repeat] = g.by.figure(record)
+		}
+	}
+	var values []float64
+	for _, record := range of.Records {
+		other, ok := others[record.Parameters.Repeat]
+		if g.by.figure != nil && (!ok || other == 0) {
+			continue
+		}
+		values = append(values, g.kind.relate(g.of.figure(record), other))
+	}
+	if len(values) == 0 {
+		return Range{}, "", false
+	}
+	return rangeOf(values), of.Wrong(), true
+}
+
+// in returns the runs of a point, or nil.
+func (p point) in(groups []*Group) *Group {
+	for _, g := range groups {
+		if g.Parameters.Scenario == p.scenario && Case(g.Parameters) == p.what && Who(g.Parameters) == p.who {
+			return g
+		}
+	}
+	return nil
+}
+
+// goalTable returns the rows of the goals that the runs say something of.
+func goalTable(groups []*Group) [][]string {
+	var rows [][]string
+	for _, g := range Goals {
+		r, wrong, ok := g.Measured(groups)
+		if !ok {
+			continue
+		}
+		reached, want := r.Median <= g.Want, "at most "
+		if g.AtLeast {
+			reached, want = r.Median >= g.Want, "at least "
+		}
+		verdict := map[bool]string{true: "yes", false: "no"}[reached]
+		if wrong != "" {
+			verdict = "no: " + wrong
+		}
+		measured := g.kind.show(r.Median)
+		if r.Least != r.Most {
+			measured += fmt.Sprintf(" (%s to %s)", g.kind.show(r.Least), g.kind.show(r.Most))
+		}
+		rows = append(rows, []string{g.What, g.Against, want + g.kind.show(g.Want), measured, verdict})
+	}
+	return rows
+}

@@ -1,0 +1,71 @@
+package report
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/fanoutd/fanoutd/bench/internal/scenario"
+	"github.com/fanoutd/fanoutd/bench/internal/tally"
+)
+
+// related returns runs of fanoutd and another one: each repeat has the two figures of a
+// pair as CPU.
+func related(peer string, pairs ...[2]float64) []*scenario.Record {
+	var records []*scenario.Record
+	for i, pair := range pairs {
+		records = append(records, measured("fanoutd", 1000, i, pair[0]), measured(peer, 1000, i, pair[1]))
+	}
+	return records
+}
+
+// Each repeat is related to its own, of which the median counts.
+func TestGoals(t *testing.T) {
+	lossy := related("floor", [2]float64{2, 1})
+	lossy[0].Counts = tally.Counts{Lost: 3}
+	fast := related("etcd", [2]float64{1, 9})
+	for i, r := range fast {
+		r.Parameters.Outstanding = 16
+		r.PerSecond = []float64{600, 100}[i]
+	}
+	slow := []*scenario.Record{measured("fanoutd", 1, 0, 1), measured("etcd", 1, 0, 1)}
+	for i, r := range slow {
+		r.Parameters.Scenario, r.Parameters.Rate, r.Parameters.PerConnection = scenario.Steady, 10, 1
+		r.Each = tally.Summary{Count: 1, P50: []int64{700, 300}[i]}
+	}
+	idle := measured("fanoutd", 100_000, 0, 1)
+	idle.Parameters.Scenario, idle.Servers[1].RSSIdle = scenario.Idle, 1_200_000_000
+	for name, c := range map[string]struct {
+		records []*scenario.Record
+		want    [][]string
+	}{
+		"reached": {related("floor", [2]float64{20, 10}, [2]float64{9, 3}, [2]float64{1, 1}), [][]string{
+			{"CPU per delivery of the server in front, 1000 x 100", "floor", "at most 2.50", "2.00 (1.00 to 3.00)", "yes"},
+		}},
+		"missed": {related("floor", [2]float64{3, 1}, [2]float64{3, 1}), [][]string{
+			{"CPU per delivery of the server in front, 1000 x 100", "floor", "at most 2.50", "3.00", "no"},
+		}},
+		"something is wrong": {lossy, [][]string{
+			{"CPU per delivery of the server in front, 1000 x 100", "floor", "at most 2.50", "2.00", "no: 3 lost"},
+		}},
+		"of all servers, and at least": {fast, [][]string{
+			{"CPU per delivery of all servers, 1000 x 100, 16 at once", "etcd", "at most 0.20", "0.20", "yes"},
+			{"deliveries per second, 1000 x 100, 16 at once", "etcd", "at least 5.00", "6.00", "yes"},
+		}},
+		"a difference": {slow, [][]string{
+			{"p50 from writing to the only watcher, 10/s: what it is more", "etcd", "at most 300 µs", "400 µs", "no"},
+		}},
+		"related to nothing": {[]*scenario.Record{idle}, [][]string{
+			{"memory of the server with idle watchers, 100000 x 100", "", "at most 1000 MB", "1200 MB", "no"},
+		}},
+		"nothing to relate to":          {related("floor", [2]float64{2, 1})[:1], nil},
+		"repeats that do not belong":    {[]*scenario.Record{measured("fanoutd", 1000, 0, 1), measured("floor", 1000, 1, 1)}, nil},
+		"nothing was used, by accident": {related("floor", [2]float64{2, 0}), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := goalTable(Groups(c.records))
+			if !slices.EqualFunc(got, c.want, slices.Equal) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
