@@ -70,7 +70,7 @@ var curves = []curve{
 	},
 	{
 		name: "objects", title: "A change, among more objects",
-		sentence: "The objects are the leaves of a tree, and a change renews the way to one of them, which hardly gets longer when there are more.",
+		sentence: "The objects are in a tree, of which a change renews no more than the way to its own, and that hardly gets longer when there are more of them.",
 		axis:     byObjects, figures: perChange,
 		belongs: func(p *scenario.Parameters) bool {
 			return p.Scenario == scenario.Saturation && p.Objects > 0 && p.Window == 0

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -22,7 +23,8 @@ func (w *writing) surround(ctx context.Context, system *peer.Peer) error {
 	}
 	var others []peer.Change
 	for i := range p.Objects {
-		others = append(others, peer.Change{Key: p.Keys + i, Value: make([]byte, p.ValueSize)})
+		key := p.Keys + i
+		others = append(others, peer.Change{Key: key, Value: p.value(key, blank)})
 	}
 	for changes := range slices.Chunk(others, largestBatch) {
 		if err := w.writer.Write(ctx, changes); err != nil {
@@ -43,6 +45,9 @@ func (w *writing) surround(ctx context.Context, system *peer.Peer) error {
 	}
 	return nil
 }
+
+// blank returns what is no event for anybody who counts.
+func blank(size int) []byte { return bytes.Repeat([]byte("x"), max(size, 0)) }
 
 // fill writes every key once.
 func (w *writing) fill(ctx context.Context) error {

@@ -59,7 +59,7 @@ func (w *writing) put(ctx context.Context, keys []int) error {
 	for i, key := range keys {
 		event := uint64(w.written[key])*uint64(w.parameters.Keys) + uint64(key)
 		w.written[key]++
-		changes[i] = peer.Change{Key: key, Value: w.parameters.value(key, stamp.Stamp{Event: event, Written: began})}
+		changes[i] = peer.Change{Key: key, Value: w.parameters.value(key, stamp.Stamp{Event: event, Written: began}.Value)}
 	}
 	w.writes.Add(1)
 	if err := w.writer.Write(ctx, changes); err != nil {
@@ -72,16 +72,16 @@ func (w *writing) put(ctx context.Context, keys []int) error {
 	return nil
 }
 
-// value returns the value of an object: a document with a label where watchers pick
-// labels, else a stamp and nothing that means anything.
-func (p *Parameters) value(key int, s stamp.Stamp) []byte {
+// value returns the value of an object, with content of any size in it: a document with a
+// label where watchers pick labels, else the content alone.
+func (p *Parameters) value(key int, content func(size int) []byte) []byte {
 	if p.Interest != load.InterestLabel {
-		return s.Value(p.ValueSize)
+		return content(p.ValueSize)
 	}
 	const document = `{"metadata":{"labels":{%q:%q}},"value":"%s"}`
 	label := load.Group(key % p.Groups)
 	around := len(fmt.Sprintf(document, load.Label, label, ""))
-	return fmt.Appendf(nil, document, load.Label, label, s.Value(p.ValueSize-around))
+	return fmt.Appendf(nil, document, load.Label, label, content(p.ValueSize-around))
 }
 
 // patience is how long it may take until an event has come to all.
