@@ -14,6 +14,7 @@ type curve struct {
 	axis        axis
 	figures     []figure
 	relative    bool // drawn in parts of what it is at the beginning
+	grows       bool // which leaves room for a legend above its beginning, not below it
 	belongs     func(p *scenario.Parameters) bool
 	series      func(p scenario.Parameters) string // what tells apart those of one drawing; nil, if there is one
 }
@@ -25,6 +26,11 @@ type axis struct {
 	of    func(p *scenario.Parameters) *int
 }
 
+func (a axis) logarithmic() axis {
+	a.log = true
+	return a
+}
+
 // figure is what depends on it.
 type figure struct {
 	name, unit string
@@ -32,11 +38,11 @@ type figure struct {
 }
 
 var (
-	byBystanders = axis{"watches of something else", false, func(p *scenario.Parameters) *int { return &p.Bystanders }}
-	byGroups     = axis{"interests that a change concerns", false, func(p *scenario.Parameters) *int { return &p.Groups }}
-	byWatchers   = axis{"watchers", false, func(p *scenario.Parameters) *int { return &p.Watchers }}
-	byObjects    = axis{"objects", true, func(p *scenario.Parameters) *int { return &p.Objects }}
-	byWindow     = axis{"changes in the window", true, func(p *scenario.Parameters) *int { return &p.Window }}
+	byBystanders = axis{label: "watches of something else", of: func(p *scenario.Parameters) *int { return &p.Bystanders }}
+	byGroups     = axis{label: "interests that a change concerns", of: func(p *scenario.Parameters) *int { return &p.Groups }}
+	byWatchers   = axis{label: "watchers", of: func(p *scenario.Parameters) *int { return &p.Watchers }}
+	byObjects    = axis{label: "objects", of: func(p *scenario.Parameters) *int { return &p.Objects }}
+	byWindow     = axis{label: "changes in the window", of: func(p *scenario.Parameters) *int { return &p.Window }}
 
 	perChange = []figure{{"CPU of fanoutd per change", "µs", func(r *scenario.Record) float64 {
 		return FrontTotal(r) * 1e6 / float64(max(r.Changes, 1))
@@ -71,7 +77,7 @@ var curves = []curve{
 	{
 		name: "objects", title: "A change, among more objects",
 		sentence: "The objects are in a tree, of which a change renews no more than the way to its own, and that hardly gets longer when there are more of them.",
-		axis:     byObjects, figures: perChange,
+		axis:     byObjects.logarithmic(), figures: perChange,
 		belongs: func(p *scenario.Parameters) bool {
 			return p.Scenario == scenario.Saturation && p.Objects > 0 && p.Window == 0
 		},
@@ -80,12 +86,14 @@ var curves = []curve{
 		name: "concerned-interests", title: "A change, and how many interests it concerns",
 		sentence: "Each interest that a change concerns has its selector evaluated, the event encoded once and appended to a feed of its own: this is what grows, while as many watchers as before are told.",
 		axis:     byGroups, figures: perChange,
+		grows:   true,
 		belongs: func(p *scenario.Parameters) bool { return p.Interest == "except" },
 	},
 	{
 		name: "told-watchers", title: "A change, and how many watchers are told",
 		sentence: "For each watcher who is told there is only left to be made ready and to be sent bytes that all share, and this grows with their number.",
 		axis:     byWatchers, figures: perChange,
+		grows:   true,
 		belongs: func(p *scenario.Parameters) bool { return plain(p) && p.PerConnection == 100 },
 	},
 	{
@@ -101,6 +109,7 @@ var curves = []curve{
 		name: "memory-objects", title: "Memory, and how many objects there are",
 		sentence: "Every object is kept once, in the form in which it is sent, for all who watch and list: memory grows with them.",
 		axis:     byObjects, figures: kept,
+		grows: true,
 		belongs: func(p *scenario.Parameters) bool {
 			return p.Scenario == scenario.Idle && p.Objects > 0 && p.Window == 0 && p.Watchers < 1000
 		},
@@ -109,18 +118,19 @@ var curves = []curve{
 		name: "memory-window", title: "Memory, and how many changes the window has",
 		sentence: "The window keeps the object as it was and as it is of each of its changes, and nothing else keeps changes for somebody: memory grows with its size.",
 		axis:     byWindow, figures: kept,
+		grows:   true,
 		belongs: func(p *scenario.Parameters) bool { return p.Scenario == scenario.Idle && p.Window > 0 },
 	},
 	{
 		name: "window-cpu", title: "CPU with a larger window",
 		sentence: "A change is added at the end of the window and found there by its revision, and nobody goes through all of it: its size is no part of what anything costs.",
-		axis:     byWindow, figures: perDelivery, relative: true,
+		axis:     byWindow.logarithmic(), figures: perDelivery, relative: true,
 		belongs: busy, series: withoutWindow,
 	},
 	{
 		name: "window-time", title: "Time with a larger window",
 		sentence: "For the same reason nothing takes longer: neither changes, nor those who come, who come back or who list.",
-		axis:     byWindow, figures: timePerDelivery, relative: true,
+		axis:     byWindow.logarithmic(), figures: timePerDelivery, relative: true,
 		belongs: busy, series: withoutWindow,
 	},
 }

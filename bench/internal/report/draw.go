@@ -19,7 +19,7 @@ func (c curve) draw(dir string, lines []*line) (string, error) {
 	if c.axis.log {
 		drawing.X.Scale, drawing.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	}
-	drawing.Legend.Top, drawing.Legend.Left = false, true
+	drawing.Legend.Top, drawing.Legend.Left = c.grows, true
 	drawing.Add(plotter.NewGrid())
 	var parts []any
 	for _, l := range lines {
@@ -32,7 +32,7 @@ func (c curve) draw(dir string, lines []*line) (string, error) {
 	if err := plotutil.AddLinePoints(drawing, parts...); err != nil {
 		return "", fmt.Errorf("draw %s: %w", c.name, err)
 	}
-	drawing.Y.Min = 0
+	drawing.Y.Min, drawing.Y.Max = 0, drawing.Y.Max*1.2
 	name := c.name + ".svg"
 	if err := drawing.Save(16*vg.Centimeter, 10*vg.Centimeter, filepath.Join(dir, name)); err != nil {
 		return "", fmt.Errorf("write %s: %w", name, err)
