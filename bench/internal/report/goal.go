@@ -32,7 +32,7 @@ type kind struct {
 }
 
 var (
-	ratioOf      = kind{func(of, by float64) float64 { return of / by }, func(x float64) string { return fmt.Sprintf("%.2f", x) }}
+	ratioOf      = kind{func(of, by float64) float64 { return of / by }, number}
 	differenceOf = kind{func(of, by float64) float64 { return of - by }, func(x float64) string { return number(x) + " µs" }}
 	megabytes    = kind{func(of, _ float64) float64 { return of / 1e6 }, func(x float64) string { return number(x) + " MB" }}
 )
