@@ -127,9 +127,6 @@ func short(duration time.Duration) []scenario.Parameters {
 	for _, z := range []size{{1, 1}, {10000, 100}} {
 		s.add(z, []string{"fanoutd", "etcd"}, steady(10))
 	}
-	s.add(size{1000, 10}, []string{"fanoutd"}, steady(20))
-	s.add(size{1000, 10}, []string{"fanoutd"}, stalled(load.StallFrozen, 0))
-	s.add(size{1000, 10}, []string{"fanoutd"}, stalled(load.StallFrozen, 500*time.Millisecond))
 	s.add(size{1000, 1}, []string{"floor", "fanoutd"}, storm(scenario.Startup))
 	s.add(size{50, 1}, []string{"fanoutd", "etcd"}, listed(10_000, 1024, 0))
 	return s.runs
@@ -142,6 +139,9 @@ func goals(duration time.Duration) []scenario.Parameters {
 	for _, z := range []size{{0, 1}, {10000, 100}} {
 		s.add(z, []string{"fanoutd"}, steadyFor(10, 20*time.Second)) // the 99th percentile of writes needs many
 	}
+	s.add(size{1000, 10}, []string{"fanoutd"}, steady(20))
+	s.add(size{1000, 10}, []string{"fanoutd"}, stalled(load.StallFrozen, 0))
+	s.add(size{1000, 10}, []string{"fanoutd"}, stalled(load.StallFrozen, 500*time.Millisecond))
 	for _, z := range []size{{100000, 100}, {15000, 1}} {
 		s.add(z, []string{"fanoutd"}, waiting)
 	}
