@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -161,14 +163,25 @@ func (p *Peer) run(ctx context.Context, name, address, program string, args ...s
 	}
 }
 
+// The ports that servers listen at are below those that Linux gives to clients: between
+// looking for one and listening at it, a connection of somebody else would take it.
+const (
+	firstPort = 10000
+	lastPort  = 32767
+)
+
 // freeAddress returns an address of this machine alone at which nobody listens.
 func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("look for a free port: %w", err)
+	var err error
+	for range 100 {
+		port := firstPort + rand.IntN(lastPort-firstPort+1)
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			defer l.Close()
+			return l.Addr().String(), nil
+		}
 	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	return "", fmt.Errorf("look for a free port: %w", err)
 }
 
 // file writes a file for a server and returns its path.
