@@ -1,2 +1,3 @@
-// Package report makes tables and plots of what was measured.
+// Package report makes tables and drawings of what was measured, and says which goals it
+// reaches.
 package report
