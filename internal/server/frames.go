@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"errors"
 	"net"
@@ -10,6 +11,7 @@ import (
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
 )
 
 // What a connection reads ahead, which is little, because very many say next to nothing,
@@ -49,6 +51,7 @@ type framed struct {
 
 	mu      sync.Mutex
 	streams map[uint32]*incoming // guarded by mu; requests that have not come to their end
+	bare    context.Context      // guarded by mu; see context; nil until somebody asks for it
 }
 
 func newFramed(conn net.Conn) *framed {
@@ -153,6 +156,18 @@ func (f *framed) forget(id uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.streams, id)
+}
+
+// context returns a context that is never done, and knows of a request with this one
+// only what it knows of its connection. All requests share it.
+func (f *framed) context(ctx context.Context) context.Context {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.bare == nil {
+		from, _ := peer.FromContext(ctx)
+		f.bare = peer.NewContext(context.Background(), from)
+	}
+	return f.bare
 }
 
 // SyscallConn implements syscall.Conn, for channelz.

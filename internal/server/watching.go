@@ -193,6 +193,7 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	w.turn.init(&w.ends, f.limits, &watch)
 	clock := watchClock{slow: f.slow, asked: w.session.request, began: w.began}
 	w.outlet = outlet{stream: w.stream, session: &w.session, turn: &w.turn, clock: clock, trail: resource.Trail, id: f.sessions.id, tally: tally}
+	forgetHeaders(ctx)
 	if w.live.Watcher == nil {
 		return nil
 	}
