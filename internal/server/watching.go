@@ -26,10 +26,12 @@ import (
 // stack. What needs more, such as the interceptors, which would stay there, and
 // catch-ups, is done aside, on a goroutine that ends before the handler waits.
 type watching struct {
+	context.Context // of gRPC; see Value
+
 	server *Server
 	stream grpc.ServerStream // as gRPC has it
 	call   call
-	ctx    context.Context // of the request; with the call, and later with who asks
+	ctx    context.Context // with the call, and later with who asks
 	began  time.Time
 
 	ends     ending
@@ -54,9 +56,9 @@ func (s *Server) watch(f *fanout, admission []grpc.StreamServerInterceptor) grpc
 		return stream.Context().Value(watchingKey{}).(*watching).begin(f, req, stream.Context())
 	}, &grpc.StreamServerInfo{FullMethod: fanoutv1.FanoutService_Watch_FullMethodName, IsServerStream: true})
 	return func(_ any, stream grpc.ServerStream) error {
-		w := &watching{server: s, stream: stream, began: time.Now()}
+		w := &watching{Context: stream.Context(), server: s, stream: stream, began: time.Now()}
+		w.ctx = w
 		w.live.back = make(chan struct{}, 1)
-		w.ctx = context.WithValue(context.WithValue(stream.Context(), callKey{}, &w.call), watchingKey{}, w)
 		asked := middleware.WrapServerStream(stream)
 		asked.WrappedContext = w.ctx
 		err := w.doAside(func() error { return admit(nil, receiving{asked}) })
@@ -80,6 +82,17 @@ func (s *Server) watch(f *fanout, admission []grpc.StreamServerInterceptor) grpc
 }
 
 type watchingKey struct{}
+
+// Value implements [context.Context]: the watch is found in its context, and its call.
+func (w *watching) Value(key any) any {
+	switch key.(type) {
+	case watchingKey:
+		return w
+	case callKey:
+		return &w.call
+	}
+	return w.Context.Value(key)
+}
 
 // doAside returns what do returns on a stack that is then forgotten.
 func (w *watching) doAside(do func() error) error {
@@ -166,6 +179,7 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	}
 	if dispatched, ok := w.source.(*dispatch.Watcher); ok {
 		w.live.Watcher, w.source = dispatched, &w.live
+		w.ends.forget() // the cacher has been waited for; the watcher waits for nothing
 	}
 	tally := &resource.tallies[lane.Worker()]
 	w.session.init(ctx, req, watch.interest.Scope, w.source, w.endWith)
