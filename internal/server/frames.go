@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net"
 	"sync"
-	"syscall"
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/credentials"
@@ -18,7 +17,7 @@ import (
 // and each has the memory; and the shape of its frames
 // (RFC 9113, section 4.1).
 const (
-	readBufferBytes  = 1 << 10
+	readBufferBytes  = 512
 	frameHeaderBytes = 9
 	streamIDMask     = 1<<31 - 1
 )
@@ -168,14 +167,6 @@ func (f *framed) context(ctx context.Context) context.Context {
 		f.bare = peer.NewContext(context.Background(), from)
 	}
 	return f.bare
-}
-
-// SyscallConn implements syscall.Conn, for channelz.
-func (f *framed) SyscallConn() (syscall.RawConn, error) {
-	if c, ok := f.Conn.(syscall.Conn); ok {
-		return c.SyscallConn()
-	}
-	return nil, errors.ErrUnsupported
 }
 
 // framedInfo is what is known of a connection from outside.
