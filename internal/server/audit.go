@@ -47,11 +47,11 @@ func (s *Server) auditCall(ctx context.Context, c *call, fullMethod string, err 
 		return
 	}
 	r.Resource = c.resource
-	r.Keys, r.KeyCount = keysOf(c.request)
-	if one, ok := c.request.(*fanoutv1.EndWatcherRequest); ok {
+	r.Keys, r.KeyCount = keysOf(c.exchange().request)
+	if one, ok := c.exchange().request.(*fanoutv1.EndWatcherRequest); ok {
 		r.Watcher = clip(one.GetId(), maxEchoBytes)
 	}
-	if at, ok := c.answer.(interface{ GetRevision() int64 }); ok && err == nil {
+	if at, ok := c.exchange().answer.(interface{ GetRevision() int64 }); ok && err == nil {
 		r.Revision = at.GetRevision()
 	}
 	s.write(r)

@@ -53,7 +53,7 @@ func (a *auditFile) lines(t *testing.T) []line {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"time", "peer", "user_agent"} {
-			if l[name] == nil {
+			if l[name] == nil || l[name] == "" {
 				t.Errorf("there is no %s in %v", name, l)
 			}
 			delete(l, name)
@@ -247,4 +247,25 @@ func TestWritesGoOnWithoutTheirRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	in.put(ctx, t, config, "a", "1")
+}
+
+// Who loses a right is recorded like who has never had it, with what its client says it
+// is, though the headers of a request are forgotten while a watch lasts.
+func TestTheEndOfARightIsAudited(t *testing.T) {
+	log := openAudit(t)
+	in := start(t, settings{audit: log.Log, policy: bobMay("watch", config, "")})
+	ctx := within(t)
+	in.as(t, "alice").awaitLoaded(ctx, t)
+	b := in.as(t, "bob").watch(t.Context(), t, &fanoutv1.WatchRequest{Resource: config}) // without a deadline, which keeps them
+	b.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
+	in.usePolicy(t, aliceMay)
+	b.wantDenied(denied("watch", config))
+	in.stop(ctx)
+	want := []line{{
+		"msg": "denied", "method": "fanout.v1.FanoutService/Watch", "identity": "bob", "authentication": "jwt",
+		"resource": config, "code": "PermissionDenied", "reason": "PERMISSION_DENIED",
+	}}
+	if diff := cmp.Diff(want, log.lines(t)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
 }

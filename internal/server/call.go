@@ -16,9 +16,14 @@ import (
 type call struct {
 	identity access.Identity // who asks, when that is known
 	resource string          // that is asked for
-	request  any             // with one answer, if it has come
-	answer   any             // the one, if there is any
 	refused  error           // what to answer instead of what an interceptor of a library has made of it
+	unary    *exchange       // nil: of a watch, of which there are very many
+}
+
+// exchange is a request with one answer.
+type exchange struct {
+	request any // nil: it has not come
+	answer  any // nil: there is none
 }
 
 type callKey struct{}
@@ -31,9 +36,16 @@ func callOf(ctx context.Context) *call {
 	return &call{} // nobody will look at it
 }
 
+func (c *call) exchange() *exchange {
+	if c.unary == nil {
+		return &exchange{}
+	}
+	return c.unary
+}
+
 // beginCall begins a call and has it audited when it is over.
 func (s *Server) beginCall(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	c := &call{}
+	c := &call{unary: &exchange{}}
 	ctx := stream.Context()
 	called := middleware.WrapServerStream(stream)
 	called.WrappedContext = context.WithValue(ctx, callKey{}, c)
@@ -77,7 +89,7 @@ func (s *requestStream) RecvMsg(m any) (err error) {
 	}
 	switch {
 	case isUnary(s.info):
-		c.request = m
+		c.exchange().request = m
 	case !s.info.IsClientStream:
 		s.room.giveBack() // a watch may last, and keeps little of its request
 	}

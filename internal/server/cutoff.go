@@ -1,7 +1,9 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +21,9 @@ type cutoff struct {
 	ended  atomic.Pointer[error]       // what over was called with
 	then   atomic.Pointer[func(error)] // see whenOver
 
-	incoming *incoming // what has come of the request; nil on connections within the process
+	incoming *incoming // what has come of the request; nil when it is there, and on connections within the process
+
+	headed headed
 }
 
 type cutoffKey struct{}
@@ -29,19 +33,61 @@ type cutoffKey struct{}
 // until then a goroutine waits for it, which nobody else sees.
 func (l *limits) withCutoff(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	c := &cutoff{}
-	c.Context, c.cancel = context.WithCancel(ctx)
+	c.headed.of = ctx
+	c.Context, c.cancel = context.WithCancel(&c.headed)
 	c.late.Store(time.AfterFunc(l.requestPatience, c.end))
 	forget := func() {}
 	if conn := connectionOf(ctx); conn != nil {
 		c.incoming, forget = conn.open(c.end)
 	}
-	context.AfterFunc(ctx, func() {
+	context.AfterFunc(&c.headed, func() {
 		c.arrived()
 		forget()
-		c.over(ctx.Err())
+		c.over(cmp.Or(c.headed.Err(), context.Canceled))
 	})
 	return c, nil
 }
+
+// headed is the context of a request as gRPC has it, with all its headers.
+type headed struct {
+	mu sync.Mutex
+	of context.Context // guarded by mu
+}
+
+// forgetHeaders has the headers of a request forgotten, which would be there for as
+// long as it lasts. Its peer is still known. Some keep all: those with a deadline and
+// those within the process, of whom there are few.
+func forgetHeaders(ctx context.Context) {
+	c, ok := ctx.Value(cutoffKey{}).(*cutoff)
+	_, limited := ctx.Deadline()
+	conn := connectionOf(ctx)
+	if !ok || limited || conn == nil {
+		return
+	}
+	bare := conn.context(ctx)
+	c.headed.mu.Lock()
+	defer c.headed.mu.Unlock()
+	c.headed.of = bare
+}
+
+func (h *headed) now() context.Context {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.of
+}
+
+// Deadline implements [context.Context].
+func (h *headed) Deadline() (time.Time, bool) { return h.now().Deadline() }
+
+// Done implements [context.Context]. When the headers are forgotten there is nobody any
+// more who asks: the library hears of the end once it has asked.
+func (h *headed) Done() <-chan struct{} { return h.now().Done() }
+
+// Err implements [context.Context].
+func (h *headed) Err() error { return h.now().Err() }
+
+// Value implements [context.Context].
+func (h *headed) Value(key any) any { return h.now().Value(key) }
 
 // whenOver has a function called with the error of the context of a request when that
 // is done.
@@ -70,6 +116,7 @@ func (c *cutoff) over(err error) {
 func arrived(ctx context.Context) {
 	if c, ok := ctx.Value(cutoffKey{}).(*cutoff); ok {
 		c.arrived()
+		c.incoming = nil
 	}
 }
 

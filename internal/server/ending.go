@@ -47,6 +47,13 @@ func (e *ending) Done() <-chan struct{} {
 	return e.done
 }
 
+// forget forgets what Done has made, which nobody may be waiting for any more.
+func (e *ending) forget() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.done = nil
+}
+
 // why returns what the context was ended with, or nil, and whether it is not what the
 // client has done.
 func (e *ending) why() (reason error, ours bool) {

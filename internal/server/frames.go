@@ -2,21 +2,22 @@ package server
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"errors"
 	"net"
 	"sync"
-	"syscall"
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
 )
 
 // What a connection reads ahead, which is little, because very many say next to nothing,
 // and each has the memory; and the shape of its frames
 // (RFC 9113, section 4.1).
 const (
-	readBufferBytes  = 1 << 10
+	readBufferBytes  = 512
 	frameHeaderBytes = 9
 	streamIDMask     = 1<<31 - 1
 )
@@ -49,6 +50,7 @@ type framed struct {
 
 	mu      sync.Mutex
 	streams map[uint32]*incoming // guarded by mu; requests that have not come to their end
+	bare    context.Context      // guarded by mu; see context; nil until somebody asks for it
 }
 
 func newFramed(conn net.Conn) *framed {
@@ -155,12 +157,16 @@ func (f *framed) forget(id uint32) {
 	delete(f.streams, id)
 }
 
-// SyscallConn implements syscall.Conn, for channelz.
-func (f *framed) SyscallConn() (syscall.RawConn, error) {
-	if c, ok := f.Conn.(syscall.Conn); ok {
-		return c.SyscallConn()
+// context returns a context that is never done, and knows of a request with this one
+// only what it knows of its connection. All requests share it.
+func (f *framed) context(ctx context.Context) context.Context {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.bare == nil {
+		from, _ := peer.FromContext(ctx)
+		f.bare = peer.NewContext(context.Background(), from)
 	}
-	return nil, errors.ErrUnsupported
+	return f.bare
 }
 
 // framedInfo is what is known of a connection from outside.

@@ -84,6 +84,9 @@ func behalfStream(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, 
 
 // caller returns who makes a request: its address, and what it says it is.
 func caller(ctx context.Context) (address, userAgent string) {
+	if w, ok := ctx.Value(watchingKey{}).(*watching); ok && w.session.number > 0 {
+		return w.session.peer, w.session.userAgent // its headers are forgotten
+	}
 	if p, ok := peer.FromContext(ctx); ok {
 		address = p.Addr.String()
 	}

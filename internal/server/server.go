@@ -271,7 +271,7 @@ func (s *Server) examine(w *session) error {
 	if err := w.pass.Check(); err != nil {
 		return err
 	}
-	return s.rights.examine(w.identity, w.question)
+	return s.rights.examine(*w.identity, w.question)
 }
 
 // panicked logs what a handler has panicked with, and returns what its client is told.

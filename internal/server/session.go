@@ -24,9 +24,9 @@ type session struct {
 	number    uint64 // counts the sessions of this server
 	peer      string
 	userAgent string
-	identity  access.Identity // of who watches
-	pass      *access.Pass    // what the credentials are worth that the watch began with
-	question  policy.Question // that has to be granted for as long as the watch lasts
+	identity  *access.Identity // of who watches
+	pass      *access.Pass     // what the credentials are worth that the watch began with
+	question  policy.Question  // that has to be granted for as long as the watch lasts
 	request   asked
 	since     time.Time
 	watcher   watcher
@@ -119,10 +119,11 @@ func newSessions() *sessions {
 	return &sessions{server: hex.EncodeToString(b), active: map[uint64]*session{}}
 }
 
-// init takes down what the watch is, whose number comes with begin.
+// init takes down what the watch is, whose number comes with begin, besides since when it
+// is there.
 func (s *session) init(ctx context.Context, req *fanoutv1.WatchRequest, scope object.Scope, w watcher, end func(reason error)) {
-	s.identity, s.pass = access.From(ctx), passOf(ctx)
-	s.request, s.since = askedFor(req), time.Now()
+	s.identity, s.pass = &callOf(ctx).identity, passOf(ctx)
+	s.request = askedFor(req)
 	s.watcher, s.end = w, end
 	s.question = policy.Question{Verb: policy.Watch, Resource: req.GetResource(), Scope: scope}
 	s.peer, s.userAgent = caller(ctx)

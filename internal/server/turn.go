@@ -18,28 +18,26 @@ import (
 // waits again before the next one.
 type turn struct {
 	limits   *limits
-	client   client
 	patience time.Duration
 	due      bool        // a RESET or a DELTA is under way
 	share    *share      // nil: none
 	lease    *time.Timer // nil: nothing is being sent
 }
 
-// init is called with the context of the request.
-func (t *turn) init(ctx context.Context, l *limits, w *watch) {
-	t.limits, t.client, t.patience = l, clientOf(ctx), l.patience
+func (t *turn) init(l *limits, w *watch) {
+	t.limits, t.patience = l, l.patience
 	if every := w.options.BookmarkInterval; every > 0 {
 		t.patience = min(t.patience, max(every, leastTurnPatience))
 	}
 	t.due = w.after == nil && !w.fromNow
 }
 
-// wait waits for the turn, if a catch-up is under way that has none.
+// wait waits for the turn in the context of the watch, if a catch-up is under way that has none.
 func (t *turn) wait(ctx context.Context) error {
 	if !t.due || t.share != nil {
 		return nil
 	}
-	s, err := t.limits.snapshots.take(ctx, t.client, 1, t.patience)
+	s, err := t.limits.snapshots.take(ctx, clientOf(ctx), 1, t.patience)
 	if errors.Is(err, errNoTurn) {
 		return &limitError{
 			reason: ReasonTooManySnapshots, what: "snapshots that are being sent", limit: float64(t.limits.Snapshots), after: placeDelay,

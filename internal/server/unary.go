@@ -90,6 +90,6 @@ func (s *Server) answered(ctx context.Context, req any, _ *grpc.UnaryServerInfo,
 	began := time.Now()
 	resp, err := handler(ctx, req)
 	s.slow.note(ctx, "request", time.Since(began), req)
-	callOf(ctx).answer = resp
+	callOf(ctx).exchange().answer = resp
 	return resp, err
 }

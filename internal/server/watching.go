@@ -26,14 +26,14 @@ import (
 // stack. What needs more, such as the interceptors, which would stay there, and
 // catch-ups, is done aside, on a goroutine that ends before the handler waits.
 type watching struct {
+	context.Context // of gRPC; see Value
+
 	server *Server
 	stream grpc.ServerStream // as gRPC has it
 	call   call
-	ctx    context.Context // of the request; with the call, and later with who asks
-	began  time.Time
+	ctx    context.Context // with the call, and later with who asks
 
 	ends     ending
-	source   watcher
 	session  session
 	turn     turn
 	outlet   outlet
@@ -54,9 +54,10 @@ func (s *Server) watch(f *fanout, admission []grpc.StreamServerInterceptor) grpc
 		return stream.Context().Value(watchingKey{}).(*watching).begin(f, req, stream.Context())
 	}, &grpc.StreamServerInfo{FullMethod: fanoutv1.FanoutService_Watch_FullMethodName, IsServerStream: true})
 	return func(_ any, stream grpc.ServerStream) error {
-		w := &watching{server: s, stream: stream, began: time.Now()}
+		w := &watching{Context: stream.Context(), server: s, stream: stream}
+		w.session.since = time.Now()
+		w.ctx = w
 		w.live.back = make(chan struct{}, 1)
-		w.ctx = context.WithValue(context.WithValue(stream.Context(), callKey{}, &w.call), watchingKey{}, w)
 		asked := middleware.WrapServerStream(stream)
 		asked.WrappedContext = w.ctx
 		err := w.doAside(func() error { return admit(nil, receiving{asked}) })
@@ -81,6 +82,17 @@ func (s *Server) watch(f *fanout, admission []grpc.StreamServerInterceptor) grpc
 
 type watchingKey struct{}
 
+// Value implements [context.Context]: the watch is found in its context, and its call.
+func (w *watching) Value(key any) any {
+	switch key.(type) {
+	case watchingKey:
+		return w
+	case callKey:
+		return &w.call
+	}
+	return w.Context.Value(key)
+}
+
 // doAside returns what do returns on a stack that is then forgotten.
 func (w *watching) doAside(do func() error) error {
 	done := make(chan error, 1)
@@ -104,8 +116,8 @@ func (w *watching) end(err error) error {
 	if w.session.number > 0 {
 		w.server.sessions.end(&w.session)
 	}
-	if w.source != nil {
-		w.source.Close()
+	if w.session.watcher != nil {
+		w.session.watcher.Close()
 	}
 	for _, leave := range slices.Backward(w.leave) {
 		leave()
@@ -116,7 +128,7 @@ func (w *watching) end(err error) error {
 	peer, _ := caller(w.ctx)
 	w.server.log.Log(w.ctx, slog.Level(logLevel(code)), "finished call",
 		"grpc.service", path.Dir(fanoutv1.FanoutService_Watch_FullMethodName)[1:], "grpc.method", "Watch",
-		"grpc.code", code.String(), "grpc.time_ms", time.Since(w.began).Milliseconds(), "peer.address", peer)
+		"grpc.code", code.String(), "grpc.time_ms", time.Since(w.session.since).Milliseconds(), "peer.address", peer)
 	return told
 }
 
@@ -158,17 +170,19 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	w.leave = append(w.leave, leaveLane)
 	w.live.init(lane, w)
 	watch.options.Task = &w.live.task
-	if w.source, err = resource.source().watch(&w.ends, &watch); err != nil {
+	source, err := resource.source().watch(&w.ends, &watch)
+	if err != nil {
 		if reason, _ := w.ends.why(); errors.Is(reason, errDraining) {
 			return errDraining
 		}
 		return err
 	}
-	if dispatched, ok := w.source.(*dispatch.Watcher); ok {
-		w.live.Watcher, w.source = dispatched, &w.live
+	if dispatched, ok := source.(*dispatch.Watcher); ok {
+		w.live.Watcher, source = dispatched, &w.live
+		w.ends.forget() // the cacher has been waited for; the watcher waits for nothing
 	}
 	tally := &resource.tallies[lane.Worker()]
-	w.session.init(ctx, req, watch.interest.Scope, w.source, w.endWith)
+	w.session.init(ctx, req, watch.interest.Scope, source, w.endWith)
 	f.sessions.begin(&w.session)
 	tally.begun.Add(1)
 	if err := f.examine(&w.session); err != nil {
@@ -190,9 +204,10 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	if watch.limit > 0 {
 		w.endAfter(watch.limit, errTimeLimit)
 	}
-	w.turn.init(&w.ends, f.limits, &watch)
-	clock := watchClock{slow: f.slow, asked: w.session.request, began: w.began}
+	w.turn.init(f.limits, &watch)
+	clock := watchClock{slow: f.slow, asked: w.session.request, began: w.session.since}
 	w.outlet = outlet{stream: w.stream, session: &w.session, turn: &w.turn, clock: clock, trail: resource.Trail, id: f.sessions.id, tally: tally}
+	forgetHeaders(ctx)
 	if w.live.Watcher == nil {
 		return nil
 	}
@@ -264,7 +279,7 @@ func (w *watching) next() (m dispatch.Message, ok bool, err error) {
 	if w.live.Watcher != nil {
 		return w.live.next()
 	}
-	m, err = w.source.Next(&w.ends)
+	m, err = w.session.watcher.Next(&w.ends)
 	return m, err == nil, err
 }
 
@@ -274,7 +289,7 @@ var errTimeLimit = errors.New("the time limit of the watch has come")
 // farewell tells the client where to resume, and returns the error that it is told after
 // that, if it is not what it could expect.
 func (w *watching) farewell(reason error) error {
-	last := dispatch.Message{Header: object.Header{Kind: object.Draining, Position: w.source.Position()}}
+	last := dispatch.Message{Header: object.Header{Kind: object.Draining, Position: w.session.watcher.Position()}}
 	if err := w.outlet.send(last); err != nil {
 		return err
 	}
