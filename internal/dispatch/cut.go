@@ -44,5 +44,14 @@ func (c *cut) take(at object.Revision, size int) bool {
 	return true
 }
 
+// after returns where who is told the message is behind it, who was at a cursor and had
+// been told some of the events behind it.
+func (c *cut) after(cursor object.Revision, sent int) (object.Revision, int) {
+	if c.partial {
+		return cursor, sent + c.taken
+	}
+	return c.upto, 0
+}
+
 // takeAlone is take for an event that belongs together with no other.
 func (c *cut) takeAlone(size int) bool { return c.take(c.current+1, size) }

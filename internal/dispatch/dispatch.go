@@ -199,6 +199,9 @@ func (d *Dispatcher) offer(s *cacher.State) {
 		for n := range f.shards {
 			d.wakers[n].enqueue(&f.shards[n])
 		}
+		for _, c := range f.cohorts {
+			c.wake()
+		}
 		d.touched[i] = nil
 	}
 	d.touched = d.touched[:0]
@@ -257,6 +260,10 @@ func (d *Dispatcher) Watch(i Interest, b Begin, o Options) *Watcher {
 	if f.watchers++; f.watchers > 1 {
 		f.shared.Store(true)
 	}
+	var c *cohort
+	if o.Follower != nil && o.BatchDelay == 0 {
+		c = d.cohortOf(f, o.Follower.Task().Lane()) // who holds events back is told nothing when others are
+	}
 	d.mu.Unlock()
 
 	if o.BookmarkInterval > 0 {
@@ -269,18 +276,17 @@ func (d *Dispatcher) Watch(i Interest, b Begin, o Options) *Watcher {
 		feed:       f,
 		options:    o,
 		shard:      &f.shards[n],
+		cohort:     c,
 		slot:       -1,
-		wake:       o.Wake,
 		step:       b.first,
 		epoch:      b.at.Epoch,
 		cursor:     b.at.Revision,
 		needed:     b.needed,
 		exact:      b.exact,
 	}
-	if o.Task != nil {
-		w.wake = o.Task.Ready
-	}
-	if w.wake == nil {
+	if o.Follower != nil {
+		w.wake = o.Follower.Task().Ready
+	} else {
 		w.woken = make(chan struct{}, 1)
 		w.wake = func() {
 			select {
@@ -303,7 +309,11 @@ func (d *Dispatcher) keep(f *feed) {
 
 // leave forgets a watcher, and with the last one the feed.
 func (d *Dispatcher) leave(w *Watcher) {
-	w.shard.leave(w)
+	if w.cohort != nil {
+		w.cohort.leave(w)
+	} else {
+		w.shard.leave(w)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	f := w.feed

@@ -10,7 +10,7 @@
 // once, and a watcher that does not read costs nothing but its cursor.
 //
 //	cacher.State ──> Dispatcher.Run ──index──> feed ──append──> log (frozen views)
-//	                        |                    '──mark dirty──> waker ──> parked watchers
+//	                        |                    '──mark dirty──> cohort ──> followers that wait
 //	                        '─ never waits for a watcher
 //
 // Watchers that are at the same place of a log are told the same message, a [Telling],
@@ -33,17 +33,20 @@
 //
 // # Goroutines
 //
-// Run is the only writer of feeds. A fixed number of wakers, started by Run, wake
-// parked watchers, so that neither the writer nor a watcher pays for ten thousand
-// others; while a waker works, later changes only mark the feed dirty. Everything
-// else happens on the goroutine that calls a watcher's methods, one at a time; it may be
-// another one each time.
+// Run is the only writer of feeds. There are two ways to serve a watcher.
 //
-// There are two ways to serve a watcher. [Watcher.Next] waits for each message, on a
-// goroutine of the watcher's own. Who serves many watchers gives them [Options.Wake] and
-// polls those that were woken: [Watcher.Poll] returns what the log has, and never takes
-// long; [Watcher.Settle] then parks the watcher, or says that there is more. Where Poll
-// says that what comes next is [Elsewhere], it is for a goroutine that may take its time,
-// which calls [Watcher.Try] until there is nothing. Whoever was told that there is
-// nothing, by whichever of them, is woken when that may have changed.
+// [Watcher.Next] waits for each message, on a goroutine of the watcher's own. A fixed
+// number of wakers, started by Run, wake those who wait, so that the writer does not pay
+// for ten thousand of them; while a waker works, later changes only mark the feed dirty.
+//
+// A [Follower] is served on a lane, whose worker it shares with thousands. Those of one
+// feed and one worker that wait are a cohort, and remain in it while they are told what
+// happens: an event makes one task ready, which looks up the next message once and tells
+// it to all of them, those of one lane one after another. [Watcher.Take] says for each
+// whether that is its next message, and moves its cursor. Who needs another one, or has no
+// room, leaves the cohort and is looked after by itself: [Watcher.Poll] returns what the
+// log has, and never takes long; [Watcher.Settle] then lets the watcher join those who
+// wait, or says that there is more. Where Poll says that what comes next is [Elsewhere],
+// it is for a goroutine that may take its time, which calls [Watcher.Try] until there is
+// nothing, and then leaves the watcher to the worker.
 package dispatch

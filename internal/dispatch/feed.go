@@ -20,6 +20,7 @@ type feed struct {
 	// What follows is guarded by the dispatcher's mutex.
 
 	watchers int
+	cohorts  []*cohort
 	place    place           // in the index
 	noted    object.Revision // the last one that was counted for the observer
 	next     view            // what the next publish will show

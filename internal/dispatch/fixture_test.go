@@ -20,6 +20,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/check/recorded"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/lane"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
@@ -30,7 +31,8 @@ type fixture struct {
 	cacher     *cacher.Cacher
 	dispatcher *dispatch.Dispatcher
 	encoder    *countingEncoder
-	stop       func() // stops dispatching; again is no harm
+	workers    *lane.Workers // of followers
+	stop       func()        // stops dispatching; again is no harm
 }
 
 // countingEncoder is the real one, counted.
@@ -102,8 +104,10 @@ func start(t testing.TB, l limits) *fixture {
 		stopDispatcher()
 		dispatching.Wait()
 	}
+	f.workers = lane.Start(1)
 	t.Cleanup(func() {
 		f.stop()
+		f.workers.Stop()
 		stopCacher()
 		caching.Wait()
 	})

@@ -30,7 +30,7 @@ func TestMessagesAreForgottenWithTheLog(t *testing.T) {
 		synctest.Wait() // the dispatcher has taken the first state
 		var watchers [2]*Watcher
 		for i := range watchers {
-			watchers[i] = d.Watch(Interest{}, FromNow(c.State().Position()), Options{Wake: func() {}})
+			watchers[i] = d.Watch(Interest{}, FromNow(c.State().Position()), Options{})
 			defer watchers[i].Close()
 			for ok := true; ok; {
 				if _, ok, err = watchers[i].Try(); err != nil {
@@ -62,7 +62,7 @@ func TestMessagesAreForgottenWithTheLog(t *testing.T) {
 		if n := kept(); n != 0 {
 			t.Errorf("%d messages are kept after the log has forgotten", n)
 		}
-		if told := watchers[1].telling(old); told == nil || kept() != 0 {
+		if told := f.telling(telling{view: old, cursor: watchers[1].cursor}, d); told == nil || kept() != 0 {
 			t.Errorf("told %v; %d messages are kept that came too late", told, kept())
 		}
 	})

@@ -124,14 +124,14 @@ func (v *view) distinct(cursor object.Revision) bool {
 }
 
 // read returns the events after the cursor as they are sent, leaving out the
-// first skip of them, how the message ends, and when the first change arrived.
-func (v *view) read(cursor object.Revision, skip, limit int) (pieces [][]byte, end cut, arrived time.Duration) {
+// first skip of them, how the message ends, and the first of them.
+func (v *view) read(cursor object.Revision, skip, limit int) (pieces [][]byte, end cut, first entry) {
 	end = cut{limit: limit, upto: cursor}
 	si := sort.Search(len(v.segments), func(i int) bool {
 		return v.segments[i].entries[v.shown(i)-1].at > cursor
 	})
 	if si == len(v.segments) {
-		return nil, end, 0
+		return nil, end, entry{}
 	}
 	ei := sort.Search(v.shown(si), func(i int) bool { return v.segments[si].entries[i].at > cursor })
 	for skip > 0 && si < len(v.segments) {
@@ -144,9 +144,9 @@ func (v *view) read(cursor object.Revision, skip, limit int) (pieces [][]byte, e
 
 	// First decide how many events to take, then slice: the decision may go back.
 	type place struct{ segment, entry int }
-	first := place{si, ei}
+	from := place{si, ei}
 	if si < len(v.segments) {
-		arrived = v.segments[si].entries[ei].arrived
+		first = v.segments[si].entries[ei]
 	}
 walk:
 	for ; si < len(v.segments); si, ei = si+1, 0 {
@@ -157,12 +157,12 @@ walk:
 			}
 		}
 	}
-	for left := end.taken; left > 0; first = (place{first.segment + 1, 0}) {
-		s := v.segments[first.segment]
-		n := min(left, v.shown(first.segment)-first.entry)
-		from, to := s.start(first.entry), int(s.entries[first.entry+n-1].end)
-		pieces = append(pieces, s.bytes[from:to:to])
+	for left := end.taken; left > 0; from = (place{from.segment + 1, 0}) {
+		s := v.segments[from.segment]
+		n := min(left, v.shown(from.segment)-from.entry)
+		begin, to := s.start(from.entry), int(s.entries[from.entry+n-1].end)
+		pieces = append(pieces, s.bytes[begin:to:to])
 		left -= n
 	}
-	return pieces, end, arrived
+	return pieces, end, first
 }

@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/bits"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -88,6 +90,20 @@ func stepByStep(t *rapid.T, happened tally) {
 				everybody()
 			}
 		},
+		"everybody waits for what comes": func(*rapid.T) {
+			y.server().cacher.Advance()
+			for _, s := range subscribers {
+				synctest.Wait()
+				if s.open == nil {
+					s.begin(y.server())
+				}
+			}
+			for range 1 + choose("rounds", 4) {
+				if err := waiting(subscribers, func() { y.write(choose, 1+choose("commits", 3)) }); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
 		"everybody comes back": func(*rapid.T) {
 			for range 1 + choose("rounds", 3) {
 				for _, s := range subscribers {
@@ -108,6 +124,30 @@ func stepByStep(t *rapid.T, happened tally) {
 	}
 	y.end()
 	happened.judge(t, y, subscribers)
+}
+
+// waiting has something done while everybody waits who has a stream, and lets each of
+// them be told one message.
+func waiting(subscribers []*subscriber, do func()) error {
+	errs := make([]error, len(subscribers))
+	var reading sync.WaitGroup
+	for i, s := range subscribers {
+		for s.open != nil && errs[i] == nil {
+			errs[i] = s.receive(1109 * time.Microsecond)
+		}
+		if s.open != nil {
+			reading.Go(func() { errs[i] = s.receive(3_001_159 * time.Microsecond) })
+		}
+	}
+	synctest.Wait()
+	do()
+	reading.Wait()
+	for i, err := range errs {
+		if errors.Is(err, errNothing) || errors.Is(err, errEnded) {
+			errs[i] = nil
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // The same with everybody at once: subscribers who come, read, pause and leave, while
@@ -211,8 +251,8 @@ func (c tally) judge(t interface {
 }
 
 func (c tally) count(s *subscriber) {
-	for what, n := range s.polled {
-		c["polled: "+what] += n
+	for what, n := range s.followed {
+		c["follower: "+what] += n
 	}
 	for _, p := range s.parts {
 		for i := range p.Streams {
@@ -280,7 +320,7 @@ func (c tally) report(t *testing.T) {
 		"REPLAY event of type 1", "REPLAY event of type 2", "REPLAY event of type 3",
 		"DELTA event of type 1", "DELTA event of type 2", "DELTA event of type 3", "RESET event of type 1",
 		"opaque", "previous", "ended: " + check.StatusPositionExpired, "ended: " + check.StatusEpochChanged,
-		"polled: " + told, "polled: " + nothing, "polled: " + elsewhere, "polled: " + woken,
+		"follower: " + polled, "follower: " + nothing, "follower: " + elsewhere, "follower: " + taken, "follower: " + left,
 	} {
 		if c[what] == 0 {
 			t.Errorf("the test is too easy: nothing was seen of %q", what)

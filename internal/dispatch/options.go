@@ -3,7 +3,6 @@ package dispatch
 import (
 	"time"
 
-	"github.com/fanoutd/fanoutd/internal/lane"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -49,10 +48,6 @@ type Options struct {
 	// for more of them. Zero: not at all.
 	BatchDelay time.Duration
 
-	// Wake is called when there may be something to say after [Watcher.Try] or
-	// [Watcher.Poll] had nothing. It must not block. Nil: Next waits for that.
-	Wake func()
-
-	// Task is made ready instead of that. Tasks of one lane are made so together.
-	Task *lane.Task
+	// Follower serves the watcher on a lane. Nil: Next waits for messages.
+	Follower Follower
 }

@@ -75,11 +75,10 @@ func BenchmarkTelling(b *testing.B) {
 			f.shared.Store(shared)
 			f.append(entry{at: 2}, make([]byte, 300))
 			f.publish()
-			w := &Watcher{dispatcher: New(Config{}), feed: f, epoch: "e", cursor: 1, step: live, slot: -1}
-			v := f.view.Load()
+			d, v := New(Config{}), f.view.Load()
 			b.ReportAllocs()
 			for b.Loop() {
-				if w.telling(v) == nil {
+				if f.telling(telling{v, 1, 0}, d) == nil {
 					b.Fatal("there is nothing to tell")
 				}
 			}
@@ -106,7 +105,7 @@ func BenchmarkWake(b *testing.B) {
 				for i := range crowd {
 					s.park(&crowd[i])
 				}
-				buffer, _ = s.wakeAll(buffer, nil)
+				buffer = s.wakeAll(buffer)
 				rounds++
 			}
 			if woken != rounds*watchers {
@@ -163,10 +162,10 @@ func TestPartsAllocateNothing(t *testing.T) {
 		for i := range crowd {
 			s.park(&crowd[i])
 		}
-		buffer, _ = s.wakeAll(buffer, nil)
+		buffer = s.wakeAll(buffer)
 		woken.Wait()
 		for i := range crowd {
-			if crowd[i].telling(v) == nil {
+			if f.telling(telling{v, crowd[i].cursor, 0}, d) == nil {
 				t.Fatal("there is nothing to tell")
 			}
 		}

@@ -34,7 +34,7 @@ func (w *Watcher) Poll(now time.Time) (*Telling, Outcome) {
 		if !w.in(v) || w.mergeTo > 0 {
 			return nil, Elsewhere
 		}
-		t := w.telling(v)
+		t := w.feed.telling(telling{v, w.cursor, w.sent}, w.dispatcher)
 		if t != nil && w.options.Latest && w.sent == 0 && !t.distinct() {
 			return nil, Elsewhere
 		}
@@ -63,32 +63,6 @@ func (w *Watcher) Poll(now time.Time) (*Telling, Outcome) {
 	}
 }
 
-// telling returns the message with what the view has after the cursor, or nil if it has
-// nothing.
-func (w *Watcher) telling(v *view) *Telling {
-	if v.before(w.cursor) {
-		return nil
-	}
-	from := telling{v, w.cursor, w.sent}
-	if t := w.feed.tellings.find(from); t != nil {
-		return t
-	}
-	pieces, end, arrived := v.read(w.cursor, w.sent, w.dispatcher.cfg.MessageBytes)
-	if end.taken == 0 {
-		return nil
-	}
-	t := &Telling{from: from, end: end, Message: Message{
-		Events: pieces, Count: end.taken, Arrived: w.dispatcher.began.Add(arrived),
-		Header: object.Header{
-			Kind: object.Live, Position: object.Position{Epoch: w.epoch, Revision: end.upto}, Partial: end.partial,
-		},
-	}}
-	if w.feed.shared.Load() {
-		w.feed.share(t)
-	}
-	return t
-}
-
 // Settle has the watcher woken when there is something to say after the message that
 // Poll has returned, and returns false if there is already.
 func (w *Watcher) Settle(now time.Time) bool {
@@ -97,4 +71,27 @@ func (w *Watcher) Settle(now time.Time) bool {
 	}
 	w.clock.alarm(&w.options, now, w.wake)
 	return true
+}
+
+// Take moves a follower behind a message that others are told. It returns Told if that is
+// what comes next, Nothing if the watcher knows it already, and Elsewhere if it needs
+// something else first, or instead: poll it. As [Watcher.Poll] it belongs to who serves
+// the watcher, on the worker of its lane.
+func (w *Watcher) Take(t *Telling, now time.Time) Outcome {
+	known := t.from.cursor <= w.cursor && w.cursor >= t.end.upto && !t.end.partial
+	switch {
+	case w.step != live, w.epoch != t.Header.Position.Epoch, w.mergeTo > 0:
+		return Elsewhere
+	case w.sent == 0 && t.from.sent == 0 && known:
+		return Nothing
+	case !t.follows(w.cursor, w.sent):
+		return Elsewhere
+	case w.options.Latest && (t.end.partial || t.from.sent > 0 || !t.distinct()):
+		return Elsewhere
+	case w.options.EveryEvent && w.cursor < w.dispatcher.cfg.Source.State().Relisted():
+		return Elsewhere
+	}
+	w.cursor, w.sent = t.end.after(w.cursor, w.sent)
+	w.clock.note(&w.options, object.Live, now)
+	return Told
 }

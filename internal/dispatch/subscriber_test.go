@@ -25,7 +25,7 @@ type subscriber struct {
 	choose   chooser
 	interest dispatch.Interest
 	options  dispatch.Options
-	polled   counts        // nil: it reads with Next
+	followed counts        // nil: it reads with Next
 	asked    check.History // what it asks for; without streams
 
 	parts    []*part // one for each epoch that it has seen, oldest first
@@ -84,8 +84,8 @@ func newSubscriber(name string, c chooser) (*subscriber, error) {
 	}
 	s.options.BookmarkInterval = pick(c, "bookmarks", 0, 200*time.Millisecond, time.Second)
 	s.options.BatchDelay = pick(c, "batches", 0, 0, 100*time.Millisecond, 500*time.Millisecond)
-	if c.often("polls", 5) {
-		s.polled = counts{}
+	if c.often("follows", 5) {
+		s.followed = counts{}
 	}
 	s.asked = check.History{
 		Watcher:    name,
@@ -131,8 +131,8 @@ func (s *subscriber) begin(v *server) {
 	}
 	s.expired = false
 	s.open, s.of, s.homeless, s.left = stream, state.Position(), true, time.Now()
-	if s.polled != nil {
-		s.watcher = poll(v.dispatcher, s.interest, begin, s.options, s.polled)
+	if s.followed != nil {
+		s.watcher = follow(v.dispatcher, v.lane(), s.interest, begin, s.options, s.followed)
 	} else {
 		s.watcher = v.dispatcher.Watch(s.interest, begin, s.options)
 	}

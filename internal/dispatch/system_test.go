@@ -15,6 +15,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/cacher/cachertest"
 	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/lane"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
@@ -50,8 +51,13 @@ type systemLimits struct {
 type server struct {
 	cacher     *cacher.Cacher
 	dispatcher *dispatch.Dispatcher
+	lanes      []*lane.Lane // of followers
+	next       atomic.Uint32
 	stop       func()
 }
+
+// lane returns the lane of the next follower: some are of one lane.
+func (s *server) lane() *lane.Lane { return s.lanes[int(s.next.Add(1))%len(s.lanes)] }
 
 // world is what there is to know of the time of one epoch.
 type world struct {
@@ -100,6 +106,10 @@ func (y *system) start() {
 	cfg := y.limits.dispatch
 	cfg.Source, cfg.Encoder, cfg.Indexed = s.cacher, wire.Encoder{}, schema.Indexed()
 	s.dispatcher = dispatch.New(cfg)
+	workers := lane.Start(2)
+	for range 5 {
+		s.lanes = append(s.lanes, workers.Lane())
+	}
 	caching, stopCacher := context.WithCancel(context.Background())
 	dispatching, stopDispatcher := context.WithCancel(context.Background())
 	var cachers, dispatchers sync.WaitGroup
@@ -108,6 +118,7 @@ func (y *system) start() {
 	s.stop = func() {
 		stopDispatcher()
 		dispatchers.Wait()
+		workers.Stop()
 		stopCacher()
 		cachers.Wait()
 	}

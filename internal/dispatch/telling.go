@@ -12,9 +12,10 @@ type Telling struct {
 	Message
 	form atomic.Value
 
-	from telling
-	end  cut
-	keys atomic.Int32 // see distinct; 0: nobody has asked
+	from  telling
+	first object.Revision // of its events
+	end   cut
+	keys  atomic.Int32 // see distinct; 0: nobody has asked
 }
 
 // telling is where a message begins, and what it was made of. Those who are at the same
@@ -36,6 +37,16 @@ func (t *Telling) Form(makes func(*Message) any) any {
 	return form
 }
 
+// follows reports whether the message is what comes next for who has been told everything
+// up to a cursor, and some of the events behind it. The position of a part of a revision
+// is where who was told it was before.
+func (t *Telling) follows(cursor object.Revision, sent int) bool {
+	if t.from.sent > 0 || t.end.partial {
+		return cursor == t.from.cursor && sent == t.from.sent
+	}
+	return sent == 0 && t.from.cursor <= cursor && cursor < t.first
+}
+
 // distinct reports whether what waits, in the message and behind it, is of different keys.
 // That takes memory to find out, so it is for the first watcher that asks.
 func (t *Telling) distinct() bool {
@@ -48,6 +59,31 @@ func (t *Telling) distinct() bool {
 		t.keys.Store(found)
 	}
 	return t.keys.Load() == different
+}
+
+// telling returns the message with what a view has from some place on, or nil if it has
+// nothing there.
+func (f *feed) telling(from telling, d *Dispatcher) *Telling {
+	if from.view.before(from.cursor) {
+		return nil
+	}
+	if t := f.tellings.find(from); t != nil {
+		return t
+	}
+	pieces, end, first := from.view.read(from.cursor, from.sent, d.cfg.MessageBytes)
+	if end.taken == 0 {
+		return nil
+	}
+	t := &Telling{from: from, first: first.at, end: end, Message: Message{
+		Events: pieces, Count: end.taken, Arrived: d.began.Add(first.arrived),
+		Header: object.Header{
+			Kind: object.Live, Position: object.Position{Epoch: from.view.after.Epoch, Revision: end.upto}, Partial: end.partial,
+		},
+	}}
+	if f.shared.Load() {
+		f.share(t)
+	}
+	return t
 }
 
 // tellings are the messages that watchers of a feed were told last. While ten thousand

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,41 +11,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
-
-// crowd are watchers that all wait, and how many of them were woken since somebody
-// waited for that.
-type crowd struct {
-	watchers []*dispatch.Watcher
-	woken    sync.WaitGroup
-}
-
-// gather returns watchers, each with one of the options, that have been told where they
-// begin and wait.
-func (f *fixture) gather(t testing.TB, count int, i dispatch.Interest, options ...dispatch.Options) *crowd {
-	t.Helper()
-	c := &crowd{}
-	for n := range count {
-		o := options[n%len(options)]
-		o.Wake = c.woken.Done
-		w := f.dispatcher.Watch(i, dispatch.FromNow(f.cacher.State().Position()), o)
-		t.Cleanup(w.Close)
-		if m, ok, err := w.Try(); !ok || err != nil || m.Header.Kind != object.Bookmark {
-			t.Fatalf("begins with %+v, %v", m, err)
-		}
-		if _, ok, err := w.Try(); ok || err != nil {
-			t.Fatalf("there is something to say: %v", err)
-		}
-		c.watchers = append(c.watchers, w)
-	}
-	return c
-}
-
-// after has somebody do something that wakes everybody, and returns when it has.
-func (c *crowd) after(do func()) {
-	c.woken.Add(len(c.watchers))
-	do()
-	c.woken.Wait()
-}
 
 // pollOne returns what a watcher is told, who then has nothing else to say.
 func pollOne(t testing.TB, w *dispatch.Watcher) *dispatch.Telling {
@@ -63,21 +27,19 @@ func pollOne(t testing.TB, w *dispatch.Watcher) *dispatch.Telling {
 
 var everyDelivery = []dispatch.Options{{}, {Latest: true}, {EveryEvent: true}}
 
-// All watchers of an interest that are at the same place are told the same message,
+// All followers of an interest that are at the same place are told the same message,
 // whatever they want besides, and it is made into what is sent once.
-func TestWatchersAtOnePlaceShareAMessage(t *testing.T) {
+func TestFollowersAtOnePlaceShareAMessage(t *testing.T) {
 	f := startDispatching(t, limits{})
 	crowd := f.gather(t, 99, dispatch.Interest{}, everyDelivery...)
 	for range 10 {
 		crowd.after(func() { f.store.Put("k", "v") })
-		first := pollOne(t, crowd.watchers[0])
+		first := crowd.seats[0].last
 		made := 0
-		for _, w := range crowd.watchers[1:] {
-			if told := pollOne(t, w); told != first {
+		for _, s := range crowd.seats {
+			if s.last != first {
 				t.Fatal("a message of its own")
 			}
-		}
-		for range crowd.watchers {
 			if form := first.Form(func(m *dispatch.Message) any { made++; return m.Header }); form != first.Header {
 				t.Errorf("the form is %v", form)
 			}
@@ -94,7 +56,6 @@ func TestWatchersAtOnePlaceShareAMessage(t *testing.T) {
 // asked returns a watcher that waits; what is to be told is asked for by the test.
 func (f *fixture) asked(t testing.TB, i dispatch.Interest, o dispatch.Options) *dispatch.Watcher {
 	t.Helper()
-	o.Wake = func() {}
 	w := f.dispatcher.Watch(i, dispatch.FromNow(f.cacher.State().Position()), o)
 	t.Cleanup(w.Close)
 	for _, want := range []bool{true, false} {
@@ -278,9 +239,8 @@ func TestWhatTheLogDoesNotHaveIsElsewhere(t *testing.T) {
 	})
 }
 
-// An event costs no memory for each of its watchers: neither when it is dispatched and
-// they are woken, nor when they are told.
-func TestAWatcherThatSharesCostsNoMemoryForAnEvent(t *testing.T) {
+// An event costs no memory for each of those who are told of it.
+func TestAnEventCostsNoMemoryForEachFollower(t *testing.T) {
 	for name, events := range map[string]int{"one event": 1, "many events": 100} {
 		t.Run(name, func(t *testing.T) {
 			allocations := func(watchers int) float64 {
@@ -291,10 +251,8 @@ func TestAWatcherThatSharesCostsNoMemoryForAnEvent(t *testing.T) {
 					writes[object.Key(fmt.Sprint("key ", i))] = []byte("value")
 				}
 				return testing.AllocsPerRun(20, func() {
+					crowd.forget()
 					crowd.after(func() { f.store.Commit(writes) })
-					for _, w := range crowd.watchers {
-						pollOne(t, w)
-					}
 				})
 			}
 			const few, many = 10, 1000

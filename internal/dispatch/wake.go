@@ -3,8 +3,6 @@ package dispatch
 import (
 	"context"
 	"sync"
-
-	"github.com/fanoutd/fanoutd/internal/lane"
 )
 
 // shard holds the parked watchers of one feed that one waker wakes.
@@ -40,8 +38,8 @@ func (s *shard) leave(w *Watcher) {
 }
 
 // wakeAll wakes and removes everybody. It is called by one waker only, which
-// lends its buffers for the purpose.
-func (s *shard) wakeAll(buffer []*Watcher, tasks []*lane.Task) ([]*Watcher, []*lane.Task) {
+// lends its buffer for the purpose.
+func (s *shard) wakeAll(buffer []*Watcher) []*Watcher {
 	s.mu.Lock()
 	buffer = append(buffer[:0], s.parked...)
 	clear(s.parked)
@@ -51,18 +49,11 @@ func (s *shard) wakeAll(buffer []*Watcher, tasks []*lane.Task) ([]*Watcher, []*l
 		w.slot = -1
 	}
 	s.mu.Unlock()
-	tasks = tasks[:0]
 	for _, w := range buffer {
-		if w.options.Task != nil {
-			tasks = append(tasks, w.options.Task)
-		} else {
-			w.wake()
-		}
+		w.wake()
 	}
-	lane.ReadyAll(tasks)
 	clear(buffer)
-	clear(tasks)
-	return buffer, tasks
+	return buffer
 }
 
 // isParked reports whether the watcher waits to be woken.
@@ -106,7 +97,6 @@ func (k *waker) enqueue(s *shard) {
 func (k *waker) run(ctx context.Context) {
 	var shards []*shard
 	var watchers []*Watcher
-	var tasks []*lane.Task
 	for {
 		select {
 		case <-k.signal:
@@ -117,7 +107,7 @@ func (k *waker) run(ctx context.Context) {
 		shards, k.queue = k.queue, shards[:0]
 		k.mu.Unlock()
 		for _, s := range shards {
-			watchers, tasks = s.wakeAll(watchers, tasks)
+			watchers = s.wakeAll(watchers)
 		}
 		clear(shards)
 	}

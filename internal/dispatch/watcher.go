@@ -31,28 +31,32 @@ type batch struct {
 // Watcher is the serving end of one watch: a cursor on a feed. Next, Try, Poll, Settle
 // and Position are called by one goroutine at a time, Close once, after the last of them.
 type Watcher struct {
-	dispatcher *Dispatcher
-	feed       *feed
-	options    Options
-	wake       func()        // look again; called by anybody at any time
-	woken      chan struct{} // capacity 1: wake was called; nil where that is what others wait for
-
-	shard *shard
-	slot  int // guarded by shard.mu: index among the parked, or -1
+	options Options
 
 	// What follows belongs to the goroutine that calls Next.
 
 	step    step
+	more    bool // the log had more than the message that Poll has returned
 	epoch   object.Epoch
 	cursor  object.Revision // everything up to here has been delivered; 0: nothing that could be continued
 	sent    int             // events behind the cursor that have been delivered in parts
 	mergeTo object.Revision // the parts are of events that were merged up to here; 0: of one revision
+	clock   clock
 	needed  object.Revision // a snapshot must not be older
 	exact   object.Revision // a snapshot must be of this revision; 0: of none in particular
 	catchUp catchUp
 	version uint64 // of the feed when it was last read
-	more    bool   // the log had more than the message that Poll has returned
-	clock   clock
+
+	// What follows belongs to everybody.
+
+	dispatcher *Dispatcher
+	feed       *feed
+	wake       func()        // look again; called by anybody at any time
+	woken      chan struct{} // capacity 1: wake was called; nil where that is what others wait for
+
+	shard  *shard  // where it waits, or
+	cohort *cohort // if this is not nil, here
+	slot   int     // guarded by shard.mu, or the cohort's worker's: index among those who wait, or -1
 }
 
 // step is what a watcher does next.
@@ -69,8 +73,8 @@ const (
 
 // Next waits for the next message. It returns ctx.Err() when ctx ends first,
 // [ErrStopped] when the dispatcher does, and [*LostError] or [*EpochError] where a
-// watcher who wants every event cannot have it. It is not for watchers who have
-// [Options.Wake].
+// watcher who wants every event cannot have it. It is not for those who have a
+// [Follower].
 func (w *Watcher) Next(ctx context.Context) (Message, error) {
 	for {
 		m, ok, err := w.Try()
@@ -88,8 +92,9 @@ func (w *Watcher) Next(ctx context.Context) (Message, error) {
 }
 
 // Try returns the next message, or false if there is nothing to say now: the watcher is
-// woken when that may have changed. It does not wait for anything to happen, but for
-// what it has to do itself. Errors are those of Next.
+// woken when that may have changed; the task of a follower then has to be made ready,
+// which looks itself. It does not wait for anything to happen, but for what it has to do
+// itself. Errors are those of Next.
 func (w *Watcher) Try() (Message, bool, error) {
 	for {
 		now := time.Now()
@@ -103,6 +108,9 @@ func (w *Watcher) Try() (Message, bool, error) {
 		if ok || err != nil {
 			w.clock.note(&w.options, m.Header.Kind, now)
 			return m, ok, err
+		}
+		if w.cohort != nil {
+			return Message{}, false, nil
 		}
 		if w.park() {
 			w.clock.alarm(&w.options, now, w.wake)
@@ -145,7 +153,11 @@ func (w *Watcher) Close() {
 // since the feed was last read. The order matters: first among the parked, then
 // the look at the version; so a change in between is seen by one of the two.
 func (w *Watcher) park() bool {
-	w.shard.park(w)
+	if w.cohort != nil {
+		w.cohort.join(w)
+	} else {
+		w.shard.park(w)
+	}
 	return w.feed.version.Load() == w.version
 }
 
@@ -259,13 +271,13 @@ func (w *Watcher) nextEvents() (batch, result) {
 	case w.mergeTo > 0, w.options.Latest && w.sent == 0 && !(logged && v.distinct(w.cursor)):
 		return w.merged()
 	case logged:
-		pieces, end, arrived := v.read(w.cursor, w.sent, w.dispatcher.cfg.MessageBytes)
+		pieces, end, first := v.read(w.cursor, w.sent, w.dispatcher.cfg.MessageBytes)
 		if w.options.Latest && end.partial {
 			// What happens before the rest of the revision is sent is merged with
 			// what waits behind it, not with what was sent.
 			w.mergeTo = end.current
 		}
-		return batch{pieces, end.taken, w.dispatcher.began.Add(arrived)}, w.moved(end, through)
+		return batch{pieces, end.taken, w.dispatcher.began.Add(first.arrived)}, w.moved(end, through)
 	}
 	p := w.shared(partKey{kind: object.Replay, mark: w.here()}, w.replayPart)
 	if p.lost {
@@ -340,12 +352,7 @@ func (w *Watcher) replayPart() part {
 // moved puts the cursor behind the events that end describes. Where they were the
 // last ones, it goes on to the revision through which there are no others.
 func (w *Watcher) moved(end cut, through object.Revision) result {
-	if end.partial {
-		w.sent += end.taken
-		return someEvents
-	}
-	w.sent = 0
-	w.cursor = end.upto
+	w.cursor, w.sent = end.after(w.cursor, w.sent)
 	if end.taken > 0 {
 		return someEvents
 	}

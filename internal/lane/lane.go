@@ -1,13 +1,15 @@
 package lane
 
 import (
+	"cmp"
 	"sync"
 	"time"
 )
 
 // Lane is the work of one connection.
 type Lane struct {
-	number int // of the worker
+	id     uint32 // counts the lanes of the workers
+	number int    // of the worker
 	worker *worker
 
 	mu     sync.Mutex
@@ -18,6 +20,17 @@ type Lane struct {
 
 // Worker returns the number of the worker, from 0.
 func (l *Lane) Worker() int { return l.number }
+
+// Another returns another lane of the same worker, which takes turns with this one.
+func (l *Lane) Another() *Lane { return &Lane{number: l.number, worker: l.worker} }
+
+// Beside reports whether two lanes are of the same worker, so that nothing is done on one
+// while something is done on the other.
+func (l *Lane) Beside(other *Lane) bool { return l.worker == other.worker }
+
+// Compare orders lanes by when they were made. It is for those who want to do together
+// what is of one lane.
+func (l *Lane) Compare(other *Lane) int { return cmp.Compare(l.id, other.id) }
 
 // Task is something that is done on a lane each time it is ready.
 type Task struct {
@@ -30,36 +43,22 @@ type Task struct {
 // after [Task.Ready]. It is told the time, which it costs something to ask for.
 func (l *Lane) Task(run func(now time.Time)) Task { return Task{lane: l, run: run} }
 
+// Lane returns the lane of the task.
+func (t *Task) Lane() *Lane { return t.lane }
+
 // Ready has the task run soon. If it is about to run anyway, that is enough; if it is
 // running, it runs again. It never waits, and may be called by anybody at any time.
 func (t *Task) Ready() {
-	one := [...]*Task{t}
-	t.lane.makeReady(one[:])
-}
-
-// ReadyAll is [Task.Ready] for many, which costs less where those of one lane are next to
-// each other.
-func ReadyAll(tasks []*Task) {
-	for len(tasks) > 0 {
-		l, n := tasks[0].lane, 1
-		for n < len(tasks) && tasks[n].lane == l {
-			n++
-		}
-		l.makeReady(tasks[:n])
-		tasks = tasks[n:]
-	}
-}
-
-func (l *Lane) makeReady(tasks []*Task) {
+	l := t.lane
 	l.mu.Lock()
-	for _, t := range tasks {
-		if !t.queued {
-			t.queued = true
-			l.ready = append(l.ready, t)
-		}
+	if t.queued {
+		l.mu.Unlock()
+		return
 	}
-	wake := !l.queued && len(l.ready) > 0
-	l.queued = l.queued || wake
+	t.queued = true
+	l.ready = append(l.ready, t)
+	wake := !l.queued
+	l.queued = true
 	l.mu.Unlock()
 	if wake {
 		l.worker.enqueue(l)

@@ -39,8 +39,9 @@ func (w *Workers) Len() int { return len(w.workers) }
 
 // Lane returns a new lane, of the worker whose turn it is.
 func (w *Workers) Lane() *Lane {
-	n := int(w.next.Add(1)) % len(w.workers)
-	return &Lane{number: n, worker: w.workers[n]}
+	id := w.next.Add(1)
+	n := int(id) % len(w.workers)
+	return &Lane{id: id, number: n, worker: w.workers[n]}
 }
 
 // timely is how many tasks are told the same time.

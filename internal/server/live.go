@@ -1,7 +1,6 @@
 package server
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,11 +22,10 @@ type live struct {
 	*dispatch.Watcher
 	of *watching
 
-	mu      sync.Mutex
-	serving bool  // guarded by mu: the worker serves, and nobody else
-	onWay   int   // guarded by mu: bytes that may not have been written yet
-	covered int   // guarded by mu: those of them that have been when the flight is over
-	failure error // guarded by mu: what the worker has failed with; the watcher says nothing any more
+	serving bool  // guarded by session.mu: the worker serves, and nobody else
+	onWay   int   // the same: bytes that may not have been written yet
+	covered int   // the same: those of them that have been when the flight is over
+	failure error // the same: what the worker has failed with; the watcher says nothing any more
 
 	task   lane.Task
 	flight flight
@@ -74,15 +72,17 @@ func (l *live) wait() error {
 	case <-l.back:
 	case <-l.Stopped():
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	mu := &l.of.session.mu
+	mu.Lock()
+	defer mu.Unlock()
 	l.serving = false
 	return l.failure // whatever else ends the watch: its position may be ahead of what was sent
 }
 
 func (l *live) begin() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	mu := &l.of.session.mu
+	mu.Lock()
+	defer mu.Unlock()
 	l.serving = true
 	if !l.flight.over() {
 		l.onWay = max(l.onWay, mostOnWay) // what the handler has sent
@@ -90,27 +90,92 @@ func (l *live) begin() {
 	}
 }
 
-// run is what the worker does when the watch is ready.
+// Task implements [dispatch.Follower].
+func (l *live) Task() *lane.Task { return &l.task }
+
+// Tell implements [dispatch.Follower].
+func (l *live) Tell(t *dispatch.Telling, now time.Time) (reply dispatch.Reply) {
+	mu := &l.of.session.mu
+	mu.Lock()
+	defer mu.Unlock()
+	defer l.rescue(&reply)
+	if !l.serving || !l.room() {
+		return dispatch.Leaves
+	}
+	reason, _ := l.of.ends.why()
+	if isDenied(reason) {
+		return l.handBack() // what happened when the right was gone may be among it
+	}
+	switch l.Take(t, now) {
+	case dispatch.Nothing:
+		return dispatch.Stays
+	case dispatch.Elsewhere:
+		l.task.Ready()
+		return dispatch.Leaves
+	}
+	return l.send(t, reason, now)
+}
+
+// Told implements [dispatch.Follower].
+func (l *live) Told(t *dispatch.Telling, n int, now time.Time) {
+	l.of.outlet.tally.note(&t.Message, n, parcelOf(t).size, false, now)
+}
+
+// run is what the worker does when the watch has to be looked after by itself.
 func (l *live) run(now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.serving {
+	mu := &l.of.session.mu
+	mu.Lock()
+	defer mu.Unlock()
+	var reply dispatch.Reply
+	defer l.rescue(&reply)
+	if !l.serving || !l.room() {
 		return
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			l.failure = l.of.server.panicked(l.of.ctx, p)
-			l.handBack()
-		}
-	}()
-	if !l.tell(now) {
+	told, outcome := l.Poll(now)
+	reason, _ := l.of.ends.why()
+	switch {
+	case isDenied(reason), outcome == dispatch.Elsewhere:
 		l.handBack()
+		return
+	case outcome == dispatch.Nothing:
+		return
+	}
+	if reply = l.send(told, reason, now); reply == dispatch.Leaves {
+		return
+	}
+	l.Told(told, 1, now)
+	if !l.Settle(now) {
+		l.task.Ready()
 	}
 }
 
-func (l *live) handBack() {
+// rescue ends the watch if something panics.
+func (l *live) rescue(reply *dispatch.Reply) {
+	if p := recover(); p != nil {
+		l.failure = l.of.server.panicked(l.of.ctx, p)
+		*reply = l.handBack()
+	}
+}
+
+// room reports whether another message may be on its way. If not, the worker looks after
+// the watch when there is room.
+func (l *live) room() bool {
+	if l.covered > 0 && l.flight.over() {
+		l.onWay -= l.covered
+		l.covered = 0
+	}
+	if l.onWay < mostOnWay {
+		return true
+	}
+	l.afterFlight()
+	return false
+}
+
+// handBack has the handler do what there is to do.
+func (l *live) handBack() dispatch.Reply {
 	l.serving = false
 	l.handBackNow()
+	return dispatch.Leaves
 }
 
 // handBackNow has the handler look what there is to do.
@@ -121,48 +186,26 @@ func (l *live) handBackNow() {
 	}
 }
 
-// tell sends the next message if there is one, and reports whether the worker can go on.
-func (l *live) tell(now time.Time) bool {
-	if l.covered > 0 && l.flight.over() {
-		l.onWay -= l.covered
-		l.covered = 0
-	}
-	if l.onWay >= mostOnWay {
-		l.afterFlight()
-		return true
-	}
-	told, outcome := l.Poll(now)
-	reason, _ := l.of.ends.why()
-	switch {
-	case isDenied(reason):
-		return false // what happened when the right was gone may be among it
-	case outcome == dispatch.Nothing:
-		return true
-	case outcome == dispatch.Elsewhere:
-		return false
-	}
-	if l.failure = l.send(told, now); l.failure != nil {
-		return false
-	}
-	if reason != nil {
-		return false // the last word is for the handler
-	}
-	if !l.Settle(now) {
-		l.task.Ready()
-	}
-	return true
-}
-
-// send hands a message to gRPC, which has room for it.
-func (l *live) send(told *dispatch.Telling, now time.Time) error {
-	p := told.Form(pack).(*parcel)
+// send hands a message to gRPC, which has room for it. reason is why the watch has to end,
+// or nil: the last word is for the handler.
+func (l *live) send(t *dispatch.Telling, reason error, now time.Time) dispatch.Reply {
+	p := parcelOf(t)
+	var message any = p
 	l.onWay += p.size
 	if l.onWay >= mostOnWay || l.onWay >= someOnWay && l.covered == 0 {
 		l.flight.Ref()
 		l.covered = l.onWay
-		return l.of.outlet.hand(&told.Message, p.with(&l.flight), p.size, now)
+		message = p.with(&l.flight)
 	}
-	return l.of.outlet.hand(&told.Message, p, p.size, now)
+	if l.failure = l.of.outlet.stream.SendMsg(message); l.failure != nil {
+		return l.handBack()
+	}
+	l.of.outlet.note(&t.Message, p.size)
+	if reason != nil {
+		l.Told(t, 1, now)
+		return l.handBack()
+	}
+	return dispatch.Took
 }
 
 // afterFlight has the task run when the flight is over.

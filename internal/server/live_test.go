@@ -97,7 +97,7 @@ func seated(t *testing.T, watches int, options ...dispatch.Options) *audience {
 		w.outlet = outlet{stream: &seat{audience: a}, session: &w.session, tally: &a.counts}
 		w.live.init(on, w)
 		o := options[i%len(options)]
-		o.Task = &w.live.task
+		o.Follower = &w.live
 		w.live.Watcher = d.Watch(dispatch.Interest{}, begin, o)
 		t.Cleanup(w.live.Close)
 		for ok := true; ok; {

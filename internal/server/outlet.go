@@ -31,23 +31,28 @@ func (o *outlet) send(m dispatch.Message) error {
 	}
 	o.turn.before(&m.Header)
 	o.session.sending()
-	if err := o.hand(&m, message, message.size(), time.Now()); err != nil {
+	if err := o.stream.SendMsg(message); err != nil {
 		return err
 	}
+	first := o.sent(&m, message.size())
+	o.tally.note(&m, 1, message.size(), first, time.Now())
 	o.turn.after(&m.Header, o.flight)
 	o.clock.sent(o.stream.Context(), &m.Header)
 	return nil
 }
 
-// hand hands a message to gRPC. It waits if there is no room.
-func (o *outlet) hand(m *dispatch.Message, message any, size int, now time.Time) error {
-	if err := o.stream.SendMsg(message); err != nil {
-		return err
-	}
-	before, first := o.session.sent(m, size)
-	o.tally.note(m, size, first, now)
+// sent notes that a message was handed to gRPC, and reports whether it is the first.
+func (o *outlet) sent(m *dispatch.Message, size int) (first bool) {
+	o.session.mu.Lock()
+	defer o.session.mu.Unlock()
+	return o.note(m, size)
+}
+
+// note is sent for who has locked the session.
+func (o *outlet) note(m *dispatch.Message, size int) (first bool) {
+	before, first := o.session.note(&m.Header, size)
 	if o.trail != nil && m.Header.Kind == object.Live && o.trail.Wants() {
 		o.follow(m, before, size)
 	}
-	return nil
+	return first
 }

@@ -38,6 +38,9 @@ func pack(m *dispatch.Message) any {
 // headerBytes is room for what a message says besides its events.
 const headerBytes = 64
 
+// parcelOf returns the parcel of a message, which is made once.
+func parcelOf(t *dispatch.Telling) *parcel { return t.Form(pack).(*parcel) }
+
 // with returns the parcel with a flight behind it.
 func (p *parcel) with(f *flight) encoded {
 	pieces := make(encoded, 0, len(p.pieces)+1)

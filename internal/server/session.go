@@ -15,7 +15,6 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
-	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -50,12 +49,9 @@ func (s *session) sending() {
 	s.sends = true
 }
 
-// sent notes that a message was handed to the network. It returns where the client was
-// before, and whether it was told anything.
-func (s *session) sent(m *dispatch.Message, size int) (before object.Revision, first bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h := &m.Header
+// note notes that a message was handed to the network. It returns where the client was
+// before, and whether it is the first one. It is called with mu locked.
+func (s *session) note(h *object.Header, size int) (before object.Revision, first bool) {
 	switch h.Kind {
 	case object.CatchUpBegin:
 		s.catching = true

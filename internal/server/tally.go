@@ -49,11 +49,11 @@ const (
 	causes
 )
 
-// note counts a message that was handed to the network at a time. first says whether it
-// is the first one of its watch.
-func (t *tally) note(m *dispatch.Message, size int, first bool, now time.Time) {
-	t.messages.Add(1)
-	t.bytes.Add(int64(size))
+// note counts a message that n watches were sent at a time. first says whether it is the
+// first one of its watch.
+func (t *tally) note(m *dispatch.Message, n, size int, first bool, now time.Time) {
+	t.messages.Add(int64(n))
+	t.bytes.Add(int64(n * size))
 	switch m.Header.Kind {
 	case object.CatchUpBegin:
 		cause := CauseBehind
@@ -62,19 +62,19 @@ func (t *tally) note(m *dispatch.Message, size int, first bool, now time.Time) {
 		}
 		t.catchUps[m.Header.CatchUp][cause].Add(1)
 	case object.Live:
-		t.noteLive(m, now)
+		t.noteLive(m, int64(n), now)
 	case object.CatchUpPart:
-		t.restEvents.Add(int64(m.Count))
+		t.restEvents.Add(int64(n * m.Count))
 	}
 }
 
-func (t *tally) noteLive(m *dispatch.Message, now time.Time) {
+func (t *tally) noteLive(m *dispatch.Message, n int64, now time.Time) {
 	i := 0
 	for i < len(batchBounds) && m.Count > batchBounds[i] {
 		i++
 	}
-	t.batches[i].Add(1)
-	t.liveEvents.Add(int64(m.Count))
+	t.batches[i].Add(n)
+	t.liveEvents.Add(n * int64(m.Count))
 	if m.Arrived.IsZero() {
 		return
 	}
@@ -83,8 +83,8 @@ func (t *tally) noteLive(m *dispatch.Message, now time.Time) {
 	for i < len(latencyBounds) && took > latencyBounds[i] {
 		i++
 	}
-	t.latency[i].Add(1)
-	t.latencySum.Add(int64(took))
+	t.latency[i].Add(n)
+	t.latencySum.Add(n * int64(took))
 }
 
 // Distribution says how often a value was between two bounds.

@@ -33,13 +33,16 @@ type watching struct {
 	call   call
 	ctx    context.Context // with the call, and later with who asks
 
-	ends     ending
-	session  session
 	turn     turn
-	outlet   outlet
-	live     live
 	leave    []func() // what else is to be done when the watch is over, the last one first
 	finished bool
+
+	// What a worker looks at for each message is next to each other, because there are
+	// more watches than fit into the caches of a processor.
+	session session
+	live    live
+	ends    ending
+	outlet  outlet
 }
 
 // watch returns the handler of Watch. What interceptors do for other methods it does
@@ -169,7 +172,7 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	lane, leaveLane := f.lanes.enter(ctx)
 	w.leave = append(w.leave, leaveLane)
 	w.live.init(lane, w)
-	watch.options.Task = &w.live.task
+	watch.options.Follower = &w.live
 	source, err := resource.source().watch(&w.ends, &watch)
 	if err != nil {
 		if reason, _ := w.ends.why(); errors.Is(reason, errDraining) {

@@ -1,0 +1,102 @@
+package dispatch
+
+import (
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/cacher/cachertest"
+	"github.com/fanoutd/fanoutd/internal/lane"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/wire"
+)
+
+// silent is a follower that is never told anything: it is about who waits.
+type silent struct {
+	*Watcher
+	task lane.Task
+	tell func() Reply
+}
+
+func (s *silent) Task() *lane.Task               { return &s.task }
+func (s *silent) Tell(*Telling, time.Time) Reply { return s.tell() }
+func (s *silent) Told(*Telling, int, time.Time)  {}
+func (s *silent) leaves() Reply                  { return Leaves }
+func (s *silent) run(now time.Time)              { s.Poll(now) }
+
+// bubble runs a test with a dispatcher of a store, and a lane for followers.
+func bubble(t *testing.T, do func(t *testing.T, d *Dispatcher, store *cachertest.Memory, on *lane.Lane)) {
+	synctest.Test(t, func(t *testing.T) {
+		codec, err := object.CodecByName("raw")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := cachertest.NewMemory()
+		c := cacher.New(cacher.Config{Resource: "test", Store: m, Codec: codec, Seal: wire.Seal, Log: slog.New(slog.DiscardHandler)})
+		d := New(Config{Source: c, Encoder: wire.Encoder{}})
+		go c.Run(t.Context())
+		go d.Run(t.Context())
+		workers := lane.Start(1)
+		defer workers.Stop()
+		synctest.Wait() // the dispatcher has taken the first state
+		do(t, d, m, workers.Lane())
+	})
+}
+
+// follow returns a follower that waits.
+func (d *Dispatcher) follow(t *testing.T, on *lane.Lane) *silent {
+	t.Helper()
+	s := &silent{}
+	s.task, s.tell = on.Task(s.run), s.leaves
+	s.Watcher = d.Watch(Interest{}, FromNow(d.cfg.Source.State().Position()), Options{Follower: s})
+	for ok := true; ok; {
+		var err error
+		if _, ok, err = s.Try(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.task.Ready()
+	synctest.Wait()
+	if s.slot < 0 {
+		t.Fatal("it does not wait")
+	}
+	return s
+}
+
+// Those who come and go while nothing happens leave nothing behind.
+func TestWhoHasLeftIsForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatcher, _ *cachertest.Memory, on *lane.Lane) {
+		stays := d.follow(t, on)
+		defer stays.Close()
+		for range 1000 {
+			d.follow(t, on).Close()
+		}
+		synctest.Wait()
+		if c := stays.cohort; len(c.members) > 2 || c.size.Load() != 1 || c.members[stays.slot].watcher != stays.Watcher {
+			t.Errorf("%d places are kept, of %d who wait", len(c.members), c.size.Load())
+		}
+	})
+}
+
+// An event that comes after a follower has looked and before it waits does not let it
+// wait. From outside the moment cannot be hit.
+func TestNoFollowerWaitsThroughAnEvent(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, on *lane.Lane) {
+		s := d.follow(t, on)
+		defer s.Close()
+		store.Put("k", "1")
+		synctest.Wait() // it was told, and has left
+		if s.park() {
+			t.Error("it waits through an event")
+		}
+		told := 0
+		s.tell = func() Reply { told++; return Leaves }
+		store.Put("k", "2")
+		synctest.Wait()
+		if told != 1 {
+			t.Errorf("who waits was told %d times", told)
+		}
+	})
+}
