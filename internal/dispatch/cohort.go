@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -154,6 +155,11 @@ func (c *cohort) tell(t *Telling, now time.Time) {
 		m := c.members[i]
 		if m.watcher == nil {
 			continue
+		}
+		if kept > 0 && m.lane != c.members[kept-1].lane {
+			// What was told on the lane before this one is written now, while it is in
+			// the caches: behind that of ten thousand others it would not be.
+			runtime.Gosched()
 		}
 		reply := m.follower.Tell(t, now)
 		if reply == Took {
