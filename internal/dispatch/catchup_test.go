@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,6 +91,44 @@ func TestRoomIsMadeForOthersToShare(t *testing.T) {
 				t.Errorf("interest %d: %d objects are encoded %d times", i, objects, n)
 			}
 			time.Sleep(time.Second)
+		}
+	})
+}
+
+// Watchers who share a snapshot share one piece of small objects that are neighbours, and a
+// watcher that is alone is told the bytes of the objects themselves.
+func TestWhatIsSharedIsOfFewPieces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{})
+		large := strings.Repeat("x", 10_000)
+		for i, value := range []string{"1", "2", large, "3", "4", large, large, "5"} {
+			f.store.Put(object.Key(fmt.Sprint(i)), value)
+		}
+		pieces := func() int {
+			synctest.Wait()
+			w := f.dispatcher.Watch(dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{})
+			t.Cleanup(w.Close)
+			for {
+				m, err := w.Next(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if m.Header.Kind != object.CatchUpPart {
+					continue
+				}
+				if events := decode(t, m).Events; len(events) != 8 || string(events[2].Object.Value) != large || string(events[7].Object.Value) != "5" {
+					t.Errorf("told of %d objects", len(events))
+				}
+				return len(m.Events)
+			}
+		}
+		if alone := pieces(); alone != 8 {
+			t.Errorf("a watcher that is alone is told %d pieces", alone)
+		}
+		f.store.Put("7", "5")
+		time.Sleep(time.Second) // what was made for it is out of date
+		if shared := pieces(); shared != 6 {
+			t.Errorf("watchers who share are told %d pieces", shared)
 		}
 	})
 }

@@ -54,7 +54,7 @@ func joined(pieces [][]byte, last []byte) encoded {
 
 // chained is joined without a copy of the pieces, which must not be used any more.
 func chained(pieces []mem.SliceBuffer, last []byte) encoded {
-	e := make(encoded, 0, len(pieces)+1)
+	e := make(encoded, 0, len(pieces)+2) // there is often a flight behind it
 	for i := range pieces {
 		e = append(e, &pieces[i]) // one piece of memory for all of them
 	}
