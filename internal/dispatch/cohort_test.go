@@ -30,6 +30,7 @@ func TestFollowersAreToldTogether(t *testing.T) {
 		}
 	}
 	for range events {
+		f.wait()
 		c.forget()
 		c.after(func() { f.store.Put("k", "v") })
 		f.wait()

@@ -14,8 +14,10 @@ import (
 type crowd struct {
 	seats  []*seat
 	told   sync.WaitGroup // who were told since somebody waited for that
-	counts []int          // of those who were told together
-	order  []*lane.Lane   // of those who were told
+
+	mu     sync.Mutex
+	counts []int        // guarded by mu: of those who were told together
+	order  []*lane.Lane // guarded by mu: of those who were told
 
 	each func(*seat, *dispatch.Telling) // is called instead of telling those who wait
 }
@@ -95,6 +97,8 @@ func (s *seat) Tell(t *dispatch.Telling, now time.Time) dispatch.Reply {
 
 // Told implements [dispatch.Follower].
 func (s *seat) Told(_ *dispatch.Telling, n int, _ time.Time) {
+	s.crowd.mu.Lock()
+	defer s.crowd.mu.Unlock()
 	s.crowd.counts = append(s.crowd.counts, n)
 }
 
@@ -131,7 +135,9 @@ func (s *seat) run(now time.Time) {
 
 func (s *seat) take(t *dispatch.Telling) {
 	s.last = t
+	s.crowd.mu.Lock()
 	s.crowd.order = append(s.crowd.order, s.task.Lane())
+	s.crowd.mu.Unlock()
 	if s.crowd.each != nil {
 		s.crowd.each(s, t)
 		return
@@ -140,7 +146,11 @@ func (s *seat) take(t *dispatch.Telling) {
 }
 
 // forget forgets who was told, between two events.
-func (c *crowd) forget() { c.counts, c.order = c.counts[:0], c.order[:0] }
+func (c *crowd) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts, c.order = c.counts[:0], c.order[:0]
+}
 
 // wait returns when the worker has done what it was asked for before.
 func (f *fixture) wait() {
