@@ -115,6 +115,7 @@ func TestFollowersAreLookedAfterWhenHistoryIsLost(t *testing.T) {
 		s := f.seat(t, c, f.workers.Lane(), dispatch.Interest{Scope: object.ExactKey("quiet")}, dispatch.Options{EveryEvent: true})
 		do(f)
 		time.Sleep(time.Minute)
+		f.wait()
 		return s
 	}
 	t.Run("relist", func(t *testing.T) {
@@ -183,20 +184,20 @@ func TestFollowersThatAreToldHaveNotBeenSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
 		synctest.Wait()
-		var told []object.MessageKind
-		c := &crowd{each: func(_ *seat, m *dispatch.Telling) { told = append(told, m.Header.Kind) }}
+		told := make(chan object.MessageKind, 10)
+		c := &crowd{each: func(_ *seat, m *dispatch.Telling) { told <- m.Header.Kind }}
 		f.seat(t, c, f.workers.Lane(), dispatch.Interest{}, dispatch.Options{BookmarkInterval: 10 * time.Second})
 		time.Sleep(9 * time.Second)
 		f.store.Put("k", "v")
 		time.Sleep(9 * time.Second)
 		synctest.Wait()
-		if !slices.Equal(told, []object.MessageKind{object.Live}) {
-			t.Errorf("told %v", told)
+		if n, kind := len(told), <-told; n != 1 || kind != object.Live {
+			t.Errorf("told %d messages, the first of kind %v", n, kind)
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if !slices.Equal(told, []object.MessageKind{object.Live, object.Bookmark}) {
-			t.Errorf("told %v", told)
+		if n, kind := len(told), <-told; n != 1 || kind != object.Bookmark {
+			t.Errorf("told %d messages, the first of kind %v", n, kind)
 		}
 	})
 }
