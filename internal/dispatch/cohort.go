@@ -62,6 +62,7 @@ type cohort struct {
 	sent    int             // as in Watcher, of those that are told a revision in parts
 	members []member        // in the order of lanes, and then those who joined last
 	sorted  int             // how many are in order
+	calm    time.Time       // until then others have much to do
 }
 
 // member has at hand what is asked of a follower, so that those who are told nothing
@@ -157,9 +158,7 @@ func (c *cohort) tell(t *Telling, now time.Time) {
 			continue
 		}
 		if kept > 0 && m.lane != c.members[kept-1].lane {
-			// What was told on the lane before this one is written now, while it is in
-			// the caches: behind that of ten thousand others it would not be.
-			runtime.Gosched()
+			now = c.yield(now)
 		}
 		reply := m.follower.Tell(t, now)
 		if reply == Took {
@@ -185,6 +184,25 @@ func (c *cohort) tell(t *Telling, now time.Time) {
 	}
 	c.trim(kept, kept)
 }
+
+// yield lets the transport of a connection write what was told on its lane while that is
+// in the caches: behind that of ten thousand others it would not be. Where others have
+// much to do it would be long until it is our turn again, so that is not tried often. It
+// is told the time of shortly before, and returns that of now.
+func (c *cohort) yield(before time.Time) time.Time {
+	if before.Before(c.calm) {
+		return before
+	}
+	runtime.Gosched()
+	now := time.Now()
+	if took := now.Sub(before); took > longYield {
+		c.calm = now.Add(32 * took)
+	}
+	return now
+}
+
+// longYield is more than a processor takes to write to a few connections.
+const longYield = time.Millisecond
 
 // dissolve has every member look for itself.
 func (c *cohort) dissolve() {

@@ -12,8 +12,8 @@ import (
 
 // crowd are followers that all wait to be told what happens, by one worker.
 type crowd struct {
-	seats  []*seat
-	told   sync.WaitGroup // who were told since somebody waited for that
+	seats []*seat
+	told  sync.WaitGroup // who were told since somebody waited for that
 
 	mu     sync.Mutex
 	counts []int        // guarded by mu: of those who were told together

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"time"
 
 	"google.golang.org/grpc"
@@ -22,8 +23,9 @@ type outlet struct {
 	id      func(*session) string
 }
 
-// send hands a message to gRPC. It waits while the client does not read.
-func (o *outlet) send(m dispatch.Message) error {
+// send hands a message to gRPC. It waits while the client does not read. The context says
+// who watches.
+func (o *outlet) send(ctx context.Context, m dispatch.Message) error {
 	message := joined(m.Events, wire.AppendHeader(nil, m.Header))
 	if o.flight != nil {
 		o.flight.Ref()
@@ -37,7 +39,7 @@ func (o *outlet) send(m dispatch.Message) error {
 	first := o.sent(&m, message.size())
 	o.tally.note(&m, 1, message.size(), first, time.Now())
 	o.turn.after(&m.Header, o.flight)
-	o.clock.sent(o.stream.Context(), &m.Header)
+	o.clock.sent(ctx, &m.Header)
 	return nil
 }
 

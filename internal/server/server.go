@@ -110,6 +110,9 @@ type Server struct {
 	local      sync.WaitGroup // the goroutines that serve the connections of Local
 	healthDone sync.WaitGroup // the goroutine that keeps the health service up to date
 	stopHealth context.CancelFunc
+
+	reclaiming     sync.WaitGroup // the goroutine that gives memory back
+	stopReclaiming context.CancelFunc
 }
 
 // Keepalive: a peer that is gone without a word is noticed within half a minute, or
@@ -119,11 +122,12 @@ var (
 	keepaliveLimits     = keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}
 )
 
-// writeBufferSize is how much is collected for one write to a socket. Large
-// messages cost two to six times as much with no buffer, and a sixth more with half of
-// this; with more they cost the same, and connections that write at the same time have a
-// buffer each.
-const writeBufferSize = 32 << 10
+// writeBufferSize is how much is collected for one write to a socket. Large messages cost
+// two to six times as much with no buffer, and a sixth more with 16 KiB. With 32 KiB an
+// event of some 300 bytes leaves in two pieces for a hundred watches on a connection, and
+// with 64 KiB what is collected falls out of the nearest caches; besides, connections that
+// write at the same time have a buffer each.
+const writeBufferSize = 40 << 10
 
 const (
 	defaultWatchGrace    = 30 * time.Second
@@ -209,6 +213,10 @@ func New(cfg Config) *Server {
 		s.setHealth(healthService(name), false)
 	}
 	s.healthDone.Go(func() { s.watchHealth(ctx) })
+	reclaimed := &reclaim{turns: s.sessions.turns.Load, active: s.sessions.len, free: debug.FreeOSMemory}
+	reclaiming, stopReclaiming := context.WithCancel(context.Background())
+	s.stopReclaiming = stopReclaiming
+	s.reclaiming.Go(func() { reclaimed.run(reclaiming) })
 	return s
 }
 
@@ -256,6 +264,8 @@ func (s *Server) Stop(ctx context.Context) {
 	stopping.Wait()
 	s.local.Wait()
 	s.lanes.workers.Stop()
+	s.stopReclaiming()
+	s.reclaiming.Wait()
 }
 
 // Reexamine looks at all watches again and ends those that may not go on, with the

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -101,6 +102,8 @@ func (s *session) told() (messages, bytes int64) {
 type sessions struct {
 	server string // begins the ids: other servers, and this one before a restart, have others
 
+	turns atomic.Int64 // sessions that have begun, and those that have ended
+
 	mu     sync.Mutex
 	latest uint64              // guarded by mu: the number of the session that began last
 	active map[uint64]*session // guarded by mu
@@ -130,6 +133,7 @@ func (s *session) init(ctx context.Context, req *fanoutv1.WatchRequest, scope ob
 func (a *sessions) begin(s *session) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.turns.Add(1)
 	a.latest++
 	s.number = a.latest
 	a.active[s.number] = s
@@ -138,7 +142,15 @@ func (a *sessions) begin(s *session) {
 func (a *sessions) end(s *session) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.turns.Add(1)
 	delete(a.active, s.number)
+}
+
+// len returns how many there are.
+func (a *sessions) len() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.active)
 }
 
 // reexamine ends each watch for which examine returns an error, with that error. A

@@ -10,7 +10,7 @@ import (
 
 // What takes too long is logged in one line, which says what it was about.
 func TestSlowRequestsAreLogged(t *testing.T) {
-	in := start(t, settings{slow: time.Nanosecond}) // everything does
+	in := start(t, settings{slow: time.Nanosecond, policy: aliceMay}).as(t, "alice") // everything does
 	ctx := within(t)
 	in.awaitLoaded(ctx, t)
 	in.put(ctx, t, config, "shop/1", "v")
@@ -24,7 +24,7 @@ func TestSlowRequestsAreLogged(t *testing.T) {
 		{"method": "/fanout.v1.FanoutService/Watch", "what": "first message", "scope": "prefix shop"},
 		{"method": "/fanout.v1.FanoutService/Watch", "what": "catch-up", "scope": "prefix shop"},
 	} {
-		want["msg"], want["level"], want["resource"], want["identity"] = "slow", "WARN", config, ""
+		want["msg"], want["level"], want["resource"], want["identity"] = "slow", "WARN", config, "alice"
 		got := in.lines.await(ctx, t, want)
 		if peer, _ := got["peer"].(string); !strings.HasPrefix(peer, "127.0.0.1:") {
 			t.Errorf("%v does not say who it was", got)

@@ -251,7 +251,7 @@ func (w *watching) advance() error {
 		case ok:
 			// What next has returned counts as delivered, so it is sent before
 			// anything else, be it the last message.
-			if err := w.outlet.send(m); err != nil {
+			if err := w.outlet.send(w.ctx, m); err != nil {
 				return w.finish(err)
 			}
 		case errors.Is(err, dispatch.ErrStopped):
@@ -293,7 +293,7 @@ var errTimeLimit = errors.New("the time limit of the watch has come")
 // that, if it is not what it could expect.
 func (w *watching) farewell(reason error) error {
 	last := dispatch.Message{Header: object.Header{Kind: object.Draining, Position: w.session.watcher.Position()}}
-	if err := w.outlet.send(last); err != nil {
+	if err := w.outlet.send(w.ctx, last); err != nil {
 		return err
 	}
 	if errors.Is(reason, errTimeLimit) {

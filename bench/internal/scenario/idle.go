@@ -28,6 +28,9 @@ func idle(ctx context.Context, programs peer.Programs, system *peer.Peer, p Para
 	}
 	defer watchers.Stop()
 	w.load = watchers
+	if err := wait(ctx, settling(p)); err != nil {
+		return nil, err
+	}
 	before, err := usage(ctx, system)
 	if err != nil {
 		return nil, err
@@ -52,7 +55,13 @@ func idle(ctx context.Context, programs peer.Programs, system *peer.Peer, p Para
 		return nil, err
 	}
 	r.take(w, report)
-	left, err := leave(ctx, system, empty)
+	if err := leave(ctx, system, empty); err != nil {
+		return nil, err
+	}
+	if err := wait(ctx, settling(p)); err != nil {
+		return nil, err
+	}
+	left, err := usage(ctx, system)
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +78,15 @@ func idle(ctx context.Context, programs peer.Programs, system *peer.Peer, p Para
 	return r, nil
 }
 
+// settling is how long a server gets to give back what setting up has left, and what those
+// had who have left. With few watchers that is not worth the time.
+func settling(p Parameters) time.Duration {
+	if p.Watchers < 5000 {
+		return 0
+	}
+	return 15 * time.Second
+}
+
 const (
 	// leaving is how long it may take until the goroutines of those who have left are gone.
 	leaving = 30 * time.Second
@@ -76,19 +94,19 @@ const (
 	slack = 20
 )
 
-// leave waits until the goroutines of the watchers are gone, and returns what is left.
-func leave(ctx context.Context, system *peer.Peer, empty []peer.Usage) ([]peer.Usage, error) {
+// leave waits until the goroutines of the watchers are gone.
+func leave(ctx context.Context, system *peer.Peer, empty []peer.Usage) error {
 	for ended := time.Now().Add(leaving); ; {
 		left, err := usage(ctx, system)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		gone := true
 		for i := range left {
 			gone = gone && left[i].Goroutines <= empty[i].Goroutines+slack
 		}
 		if gone || time.Now().After(ended) {
-			return left, nil
+			return nil
 		}
 	}
 }
