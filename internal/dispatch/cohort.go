@@ -62,7 +62,9 @@ type cohort struct {
 	sent    int             // as in Watcher, of those that are told a revision in parts
 	members []member        // in the order of lanes, and then those who joined last
 	sorted  int             // how many are in order
-	calm    time.Time       // until then others have much to do
+
+	patience time.Duration // that is left for yielding with this message
+	calm     time.Time     // until then others have much to do
 }
 
 // member has at hand what is asked of a follower, so that those who are told nothing
@@ -150,6 +152,7 @@ const timely = 32
 // tell tells the members a message, and closes the gaps that those leave who leave.
 func (c *cohort) tell(t *Telling, now time.Time) {
 	kept := 0
+	c.patience = patienceForMessage
 	var told Follower
 	took := 0
 	for i := range c.members {
@@ -186,23 +189,31 @@ func (c *cohort) tell(t *Telling, now time.Time) {
 }
 
 // yield lets the transport of a connection write what was told on its lane while that is
-// in the caches: behind that of ten thousand others it would not be. Where others have
-// much to do it would be long until it is our turn again, so that is not tried often. It
-// is told the time of shortly before, and returns that of now.
+// in the caches: behind that of ten thousand others it would not be. Not where other
+// cohorts wait, whose messages may be for the same connections and should leave with
+// these; and where others than we have much to do it would be long until it is our turn
+// again, so there it is not tried often. It is told the time of shortly before, and
+// returns that of now.
 func (c *cohort) yield(before time.Time) time.Time {
-	if before.Before(c.calm) {
+	if !c.lane.Alone() || before.Before(c.calm) {
 		return before
 	}
 	runtime.Gosched()
 	now := time.Now()
-	if took := now.Sub(before); took > longYield {
+	took := now.Sub(before)
+	if c.patience += patienceForLane - took; c.patience < 0 {
 		c.calm = now.Add(32 * took)
 	}
 	return now
 }
 
-// longYield is more than a processor takes to write to a few connections.
-const longYield = time.Millisecond
+// How long yielding may take: for a message, and besides for each lane. Writing to a
+// connection takes some ten microseconds; processes that have the same processors may
+// hold it up for a few milliseconds, which says nothing of our own load.
+const (
+	patienceForMessage = 10 * time.Millisecond
+	patienceForLane    = 200 * time.Microsecond
+)
 
 // dissolve has every member look for itself.
 func (c *cohort) dissolve() {

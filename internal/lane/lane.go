@@ -28,6 +28,10 @@ func (l *Lane) Another() *Lane { return &Lane{number: l.number, worker: l.worker
 // while something is done on the other.
 func (l *Lane) Beside(other *Lane) bool { return l.worker == other.worker }
 
+// Alone reports whether no other lane waits for the worker while something is done on
+// this one.
+func (l *Lane) Alone() bool { return l.worker.waiting.Load() == 0 }
+
 // Compare orders lanes by when they were made. It is for those who want to do together
 // what is of one lane.
 func (l *Lane) Compare(other *Lane) int { return cmp.Compare(l.id, other.id) }

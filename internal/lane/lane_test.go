@@ -127,6 +127,33 @@ func TestWorkersDoNotWaitForEachOther(t *testing.T) {
 	close(end)
 }
 
+// A task finds out whether others wait for its worker.
+func TestATaskKnowsWhetherOthersWait(t *testing.T) {
+	workers := start(t, 1)
+	on := workers.Lane()
+	begun, look, alone := make(chan struct{}), make(chan struct{}), make(chan bool)
+	task := on.Task(func(time.Time) {
+		begun <- struct{}{}
+		<-look
+		alone <- on.Alone()
+	})
+	for _, others := range []int{0, 1, 0} {
+		task.Ready()
+		<-begun
+		runs := make(chan string, 1)
+		for range others {
+			noting(workers.Lane(), "other", runs).Ready()
+		}
+		look <- struct{}{}
+		if got := <-alone; got != (others == 0) {
+			t.Errorf("beside %d others it is alone: %v", others, got)
+		}
+		for range others {
+			<-runs
+		}
+	}
+}
+
 func TestStopWaitsForWhatRunsAndDoesNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		workers := lane.Start(1)

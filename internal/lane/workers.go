@@ -51,9 +51,12 @@ type worker struct {
 	mu     sync.Mutex
 	queue  []*Lane       // guarded by mu
 	signal chan struct{} // capacity 1: the queue is not empty
+
+	waiting atomic.Int32 // lanes that have something to do and have not had their turn
 }
 
 func (w *worker) enqueue(l *Lane) {
+	w.waiting.Add(1)
 	w.mu.Lock()
 	w.queue = append(w.queue, l)
 	first := len(w.queue) == 1
@@ -97,6 +100,7 @@ func (w *worker) work(ctx context.Context) {
 
 // serve runs what is ready on a lane.
 func (w *worker) serve(l *Lane) {
+	w.waiting.Add(-1)
 	tasks := l.take()
 	for some := range slices.Chunk(tasks, timely) {
 		now := time.Now()
