@@ -3,6 +3,7 @@ package capacity
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -65,11 +66,12 @@ func TestADocumentWithoutMarks(t *testing.T) {
 }
 
 func TestConstantsThatCannotBe(t *testing.T) {
-	good := string(checkedIn)
+	good, now := string(checkedIn), CheckedIn()
+	value := func(c Constant) string { return fmt.Sprintf(`"value": %v,`, c.Value) }
 	for name, change := range map[string][2]string{
 		"an unknown name":                {`"delivery_alone"`, `"delivery_lonely"`},
-		"nothing":                        {`"value": 8.8`, `"value": 0`},
-		"more on a shared connection":    {`"value": 0.61`, `"value": 61`},
+		"nothing":                        {value(now.DeliveryAlone), `"value": 0,`},
+		"more on a shared connection":    {value(now.DeliveryTogether), `"value": 61,`},
 		"no command":                     {`"command": "fanoutbench capacity handshake"`, `"command": ""`},
 		"neither measured nor estimated": {`"measured": true`, `"measured": false`},
 	} {
