@@ -22,7 +22,7 @@ func (w *Watcher) Backlog(at object.Position) Backlog {
 	case v.after.Epoch == at.Epoch && at.Revision >= v.after.Revision:
 		n, first := v.behind(at.Revision)
 		return Backlog{Events: n, After: first - 1}
-	case w.shard.isParked(w):
+	case w.cohort != nil && w.waits.Load(), w.cohort == nil && w.shard.isParked(w):
 		return Backlog{} // it has looked, and there was nothing to say
 	}
 	return Backlog{Events: -1, After: at.Revision}

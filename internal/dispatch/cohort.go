@@ -106,8 +106,15 @@ func (c *cohort) join(w *Watcher) {
 		c.at, c.sent = w.at(), 0
 	}
 	w.slot = len(c.members)
+	w.waits.Store(true)
 	c.members = append(c.members, member{w.options.Follower.Task().Lane(), w, w.options.Follower})
 	c.size.Add(1)
+}
+
+// left notes that the watcher is not in its cohort any more.
+func (w *Watcher) left() {
+	w.slot = -1
+	w.waits.Store(false)
 }
 
 // leave removes a watcher soon. It may be called by anybody.
@@ -170,7 +177,7 @@ func (c *cohort) tell(t *Telling, now time.Time) {
 		}
 		switch {
 		case reply == Leaves:
-			m.watcher.slot = -1
+			m.watcher.left()
 		case kept < i:
 			c.put(kept, m)
 			kept++
@@ -219,7 +226,7 @@ const (
 func (c *cohort) dissolve() {
 	for _, m := range c.members {
 		if m.watcher != nil {
-			m.watcher.slot = -1
+			m.watcher.left()
 			m.follower.Task().Ready()
 		}
 	}
@@ -235,7 +242,7 @@ func (c *cohort) remove() {
 	for _, w := range closed {
 		if w.slot >= 0 {
 			c.members[w.slot].watcher, c.members[w.slot].follower = nil, nil
-			w.slot = -1
+			w.left()
 			c.size.Add(-1)
 		}
 	}

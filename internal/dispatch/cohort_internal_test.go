@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"log/slog"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,7 +28,7 @@ func (s *silent) leaves() Reply                  { return Leaves }
 func (s *silent) run(now time.Time)              { s.Poll(now) }
 
 // bubble runs a test with a dispatcher of a store, and a lane for followers.
-func bubble(t *testing.T, do func(t *testing.T, d *Dispatcher, store *cachertest.Memory, on *lane.Lane)) {
+func bubble(t *testing.T, cfg Config, do func(t *testing.T, d *Dispatcher, store *cachertest.Memory, on *lane.Lane)) {
 	synctest.Test(t, func(t *testing.T) {
 		codec, err := object.CodecByName("raw")
 		if err != nil {
@@ -35,7 +36,8 @@ func bubble(t *testing.T, do func(t *testing.T, d *Dispatcher, store *cachertest
 		}
 		m := cachertest.NewMemory()
 		c := cacher.New(cacher.Config{Resource: "test", Store: m, Codec: codec, Seal: wire.Seal, Log: slog.New(slog.DiscardHandler)})
-		d := New(Config{Source: c, Encoder: wire.Encoder{}})
+		cfg.Source, cfg.Encoder = c, wire.Encoder{}
+		d := New(cfg)
 		go c.Run(t.Context())
 		go d.Run(t.Context())
 		workers := lane.Start(1)
@@ -67,7 +69,7 @@ func (d *Dispatcher) follow(t *testing.T, on *lane.Lane) *silent {
 
 // Those who come and go while nothing happens leave nothing behind.
 func TestWhoHasLeftIsForgotten(t *testing.T) {
-	bubble(t, func(t *testing.T, d *Dispatcher, _ *cachertest.Memory, on *lane.Lane) {
+	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, _ *cachertest.Memory, on *lane.Lane) {
 		stays := d.follow(t, on)
 		defer stays.Close()
 		for range 1000 {
@@ -83,7 +85,7 @@ func TestWhoHasLeftIsForgotten(t *testing.T) {
 // An event that comes after a follower has looked and before it waits does not let it
 // wait. From outside the moment cannot be hit.
 func TestNoFollowerWaitsThroughAnEvent(t *testing.T) {
-	bubble(t, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, on *lane.Lane) {
+	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, on *lane.Lane) {
 		s := d.follow(t, on)
 		defer s.Close()
 		store.Put("k", "1")
@@ -97,6 +99,34 @@ func TestNoFollowerWaitsThroughAnEvent(t *testing.T) {
 		synctest.Wait()
 		if told != 1 {
 			t.Errorf("who waits was told %d times", told)
+		}
+	})
+}
+
+// Whoever asks what waits for a follower does not get in the way of its worker: it is
+// nothing while the follower waits, and not known when it has left and the log does not
+// reach back.
+func TestNothingWaitsForAFollowerThatWaits(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, on *lane.Lane) {
+		for range 10 {
+			store.Put("k", "0")
+		}
+		synctest.Wait()
+		s := d.follow(t, on)
+		defer s.Close()
+		long := object.Position{Epoch: s.epoch, Revision: 1}
+		if got := s.Backlog(long); got != (Backlog{}) {
+			t.Errorf("while it waits: %+v", got)
+		}
+		store.Put("k", "1")
+		for range 1_000_000 { // meanwhile it is told, and leaves
+			if s.Backlog(long) != (Backlog{}) {
+				break
+			}
+			runtime.Gosched()
+		}
+		if got := s.Backlog(long); got.Events >= 0 {
+			t.Errorf("when it has left: %+v", got)
 		}
 	})
 }

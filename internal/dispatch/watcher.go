@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
@@ -57,6 +58,8 @@ type Watcher struct {
 	shard  *shard  // where it waits, or
 	cohort *cohort // if this is not nil, here
 	slot   int     // guarded by shard.mu, or the cohort's worker's: index among those who wait, or -1
+
+	waits atomic.Bool // it is in the cohort; for those who are not its worker
 }
 
 // step is what a watcher does next.
