@@ -1,30 +1,19 @@
 package dispatch
 
 import (
-	"log/slog"
 	"testing"
 	"testing/synctest"
 
-	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/cacher/cachertest"
+	"github.com/fanoutd/fanoutd/internal/lane"
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
 // A watcher that has looked up how far everything was dispatched in one epoch, and
 // then finds the log of the next one, is not where it was in the first. From outside
 // the moment cannot be hit.
 func TestRevisionsOfAnotherEpochSayNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		codec, err := object.CodecByName("raw")
-		if err != nil {
-			t.Fatal(err)
-		}
-		m := cachertest.NewMemory()
-		c := cacher.New(cacher.Config{Resource: "test", Store: m, Codec: codec, Seal: wire.Seal, Log: slog.New(slog.DiscardHandler)})
-		d := New(Config{Source: c, Encoder: wire.Encoder{}})
-		go c.Run(t.Context())
-		go d.Run(t.Context())
+	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, _ *lane.Lane) {
 		for range 100 {
 			m.Put("k", "1")
 		}
@@ -47,8 +36,8 @@ func TestRevisionsOfAnotherEpochSayNothing(t *testing.T) {
 		if m, ok, err := w.poll(); ok || err != nil {
 			t.Fatalf("there is %+v, %v", m.Header, err)
 		}
-		if got := w.Position(); got.Revision > c.State().Revision() {
-			t.Errorf("the watcher is at %v, the state at %v", got, c.State().Position())
+		if got := w.Position(); got.Revision > d.cfg.Source.State().Revision() {
+			t.Errorf("the watcher is at %v, the state at %v", got, d.cfg.Source.State().Position())
 		}
 	})
 }

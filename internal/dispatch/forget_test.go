@@ -2,37 +2,26 @@ package dispatch
 
 import (
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/cacher/cachertest"
+	"github.com/fanoutd/fanoutd/internal/lane"
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
 // What the log has forgotten is not kept by messages that were made of it, not even by
 // one that is being made at that moment. From outside the moment cannot be hit.
 func TestMessagesAreForgottenWithTheLog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		codec, err := object.CodecByName("raw")
-		if err != nil {
-			t.Fatal(err)
-		}
-		m := cachertest.NewMemory()
-		c := cacher.New(cacher.Config{Resource: "test", Store: m, Codec: codec, Seal: wire.Seal, Log: slog.New(slog.DiscardHandler)})
-		d := New(Config{Source: c, Encoder: wire.Encoder{}, FeedBytes: 1 << 10})
-		go c.Run(t.Context())
-		go d.Run(t.Context())
-		synctest.Wait() // the dispatcher has taken the first state
+	bubble(t, Config{FeedBytes: 1 << 10}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, _ *lane.Lane) {
 		var watchers [2]*Watcher
 		for i := range watchers {
-			watchers[i] = d.Watch(Interest{}, FromNow(c.State().Position()), Options{})
+			watchers[i] = d.Watch(Interest{}, FromNow(d.cfg.Source.State().Position()), Options{})
 			defer watchers[i].Close()
 			for ok := true; ok; {
+				var err error
 				if _, ok, err = watchers[i].Try(); err != nil {
 					t.Fatal(err)
 				}
