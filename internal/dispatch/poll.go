@@ -78,7 +78,7 @@ func (w *Watcher) Settle(now time.Time) bool {
 // something else first, or instead: poll it. As [Watcher.Poll] it belongs to who serves
 // the watcher, on the worker of its lane.
 func (w *Watcher) Take(t *Telling, now time.Time) Outcome {
-	known := t.from.cursor <= w.cursor && w.cursor >= t.end.upto && !t.end.partial
+	known := !t.end.partial && w.cursor >= t.end.upto
 	switch {
 	case w.step != live, w.epoch != t.Header.Position.Epoch, w.mergeTo > 0:
 		return Elsewhere
