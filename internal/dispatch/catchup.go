@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -186,37 +185,7 @@ func (w *Watcher) part(c *catchUp, s *cacher.State) part {
 	if c.kind == object.Delta {
 		makePart = w.deltaPart
 	}
-	return w.feed.memo.part(s, partKey{c.kind, c.from, c.mark}, &w.dispatcher.memos, func() part {
-		p := makePart(c, s)
-		if w.feed.shared.Load() {
-			p.pieces = together(p.pieces)
-		}
-		return p
-	})
-}
-
-// smallPiece is what is copied together with its neighbours where watchers share a part.
-// To send a piece takes more than a hundred bytes of memory for each of them, as long as
-// it is on its way; to copy one takes its size once.
-const smallPiece = 4 << 10
-
-// together returns the same bytes in fewer pieces.
-func together(pieces [][]byte) [][]byte {
-	var fewer [][]byte
-	for len(pieces) > 0 {
-		n := 0
-		for n < len(pieces) && len(pieces[n]) <= smallPiece {
-			n++
-		}
-		if n < 2 {
-			n = 1
-			fewer = append(fewer, pieces[0])
-		} else {
-			fewer = append(fewer, slices.Concat(pieces[:n]...))
-		}
-		pieces = pieces[n:]
-	}
-	return fewer
+	return w.feed.memo.part(s, partKey{c.kind, c.from, c.mark}, &w.dispatcher.memos, func() part { return makePart(c, s) })
 }
 
 // resetPart makes a part of a snapshot.

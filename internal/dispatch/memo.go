@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,6 +64,8 @@ type part struct {
 	through object.Revision // REPLAY: there are no other events up to here; 0: there may be
 	lost    bool            // REPLAY: the events are no longer known
 	arrived time.Time       // REPLAY: when the first of the changes came from the store
+
+	together bool // see gather
 }
 
 func (p *part) batch() batch { return batch{p.pieces, p.end.taken, p.arrived} }
@@ -72,6 +75,30 @@ func (p *part) batch() batch { return batch{p.pieces, p.end.taken, p.arrived} }
 func (p *part) size() int64 {
 	const header = 32 // of a piece, and its share of what surrounds them
 	return int64(header*(len(p.pieces)+4) + p.end.bytes)
+}
+
+// smallPiece is what is copied together with its neighbours where watchers share a part.
+// To send a piece takes more than a hundred bytes of memory for each of them, as long as
+// it is on its way; to copy one takes its size once.
+const smallPiece = 4 << 10
+
+// gather makes fewer pieces of the same bytes.
+func (p *part) gather() {
+	var fewer [][]byte
+	for pieces := p.pieces; len(pieces) > 0; {
+		n := 0
+		for n < len(pieces) && len(pieces[n]) <= smallPiece {
+			n++
+		}
+		if n < 2 {
+			n = 1
+			fewer = append(fewer, pieces[0])
+		} else {
+			fewer = append(fewer, slices.Concat(pieces[:n]...))
+		}
+		pieces = pieces[n:]
+	}
+	p.pieces, p.together = fewer, true
 }
 
 // join returns a state that is not older than needed: the one that others are
@@ -119,6 +146,10 @@ func (m *memo) part(state *cacher.State, key partKey, b *memoBudget, makePart fu
 	defer m.mu.Unlock()
 	m.used = time.Now()
 	if p, ok := m.parts[key]; ok {
+		if !p.together { // who is alone is not worth the copy
+			p.gather()
+			m.parts[key] = p
+		}
 		return p
 	}
 	p := makePart()
