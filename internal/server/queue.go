@@ -32,11 +32,12 @@ type claim struct {
 	turn    *list.Element // among the turns; nil: nobody waits
 }
 
-// share is what was given to somebody, or will be.
+// share is what was given to somebody, or will be. nil is one of a queue without limit.
 type share struct {
 	queue   *queue
 	claim   *claim
 	size    int64         // guarded by queue.mu; 0: given back
+	at      *list.Element // among the waiters of the claim, until it is given
 	granted chan struct{} // closed when it is given
 }
 
@@ -51,29 +52,19 @@ func newQueue(capacity int64) *queue {
 // the error of ctx when that ends first. A share must be given back; doing so again
 // does no harm.
 func (q *queue) take(ctx context.Context, c client, size int64, patience time.Duration) (*share, error) {
-	if q.capacity == 0 {
-		return nil, nil
+	s := q.ask(c, size)
+	if err := s.wait(ctx, patience); err != nil {
+		return nil, err
 	}
-	s, at := q.ask(c, min(size, q.capacity))
-	select {
-	case <-s.granted:
-		return s, nil
-	default:
-	}
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case <-s.granted:
-		return s, nil
-	case <-timer.C:
-		return q.giveUp(s, at, errNoTurn)
-	case <-ctx.Done():
-		return q.giveUp(s, at, ctx.Err())
-	}
+	return s, nil
 }
 
-// ask queues for a share, which may be given at once.
-func (q *queue) ask(c client, size int64) (*share, *list.Element) {
+// ask queues for a share, which may be given at once. Who has asked must wait for it or
+// give it up.
+func (q *queue) ask(c client, size int64) *share {
+	if q.capacity == 0 {
+		return nil
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	one := q.claims[c]
@@ -81,28 +72,62 @@ func (q *queue) ask(c client, size int64) (*share, *list.Element) {
 		one = &claim{client: c}
 		q.claims[c] = one
 	}
-	s := &share{queue: q, claim: one, size: size, granted: make(chan struct{})}
-	at := one.waiters.PushBack(s)
+	s := &share{queue: q, claim: one, size: min(size, q.capacity), granted: make(chan struct{})}
+	s.at = one.waiters.PushBack(s)
 	if one.turn == nil {
 		one.turn = q.turns.PushBack(one)
 	}
 	q.waiting++
 	q.serve()
-	return s, at
+	return s
 }
 
-// giveUp leaves the queue, unless the share was given in this moment.
-func (q *queue) giveUp(s *share, at *list.Element, why error) (*share, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+// given reports whether the share was given.
+func (s *share) given() bool {
+	if s == nil {
+		return true
+	}
 	select {
 	case <-s.granted:
-		return s, nil
+		return true
 	default:
+		return false
 	}
-	q.leave(s.claim, at)
+}
+
+// wait waits for the share as take does.
+func (s *share) wait(ctx context.Context, patience time.Duration) error {
+	if s.given() {
+		return nil
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	var why error
+	select {
+	case <-s.granted:
+		return nil
+	case <-timer.C:
+		why = errNoTurn
+	case <-ctx.Done():
+		why = ctx.Err()
+	}
+	if s.giveUp() {
+		return why
+	}
+	return nil
+}
+
+// giveUp leaves the queue, unless the share was given in this moment, which it reports.
+func (s *share) giveUp() bool {
+	q := s.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if s.given() {
+		return false
+	}
+	q.leave(s.claim, s.at)
 	q.forget(s.claim)
-	return nil, why
+	return true
 }
 
 // serve gives out what is free. It is called with mu held.

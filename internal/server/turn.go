@@ -21,6 +21,8 @@ type turn struct {
 	patience time.Duration
 	due      bool        // a RESET or a DELTA is under way
 	share    *share      // nil: none
+	asked    *share      // nil: none is waited for
+	failure  error       // of waiting
 	lease    *time.Timer // nil: nothing is being sent
 }
 
@@ -32,19 +34,35 @@ func (t *turn) init(l *limits, w *watch) {
 	t.due = w.after == nil && !w.fromNow
 }
 
-// wait waits for the turn in the context of the watch, if a catch-up is under way that has none.
-func (t *turn) wait(ctx context.Context) error {
-	if !t.due || t.share != nil {
-		return nil
+// has reports whether the watch may go on: if a catch-up is under way it needs a place. If
+// it has to be waited for, the watch has asked for it.
+func (t *turn) has(ctx context.Context) bool {
+	if !t.due || t.share != nil || t.failure != nil {
+		return true
 	}
-	s, err := t.limits.snapshots.take(ctx, clientOf(ctx), 1, t.patience)
-	if errors.Is(err, errNoTurn) {
-		return &limitError{
+	s := t.limits.snapshots.ask(clientOf(ctx), 1)
+	if s.given() {
+		t.share = s
+		return true
+	}
+	t.asked = s
+	return false
+}
+
+// wait waits for the place that was asked for, in the context of the watch.
+func (t *turn) wait(ctx context.Context) {
+	s := t.asked
+	t.asked = nil
+	switch err := s.wait(ctx, t.patience); {
+	case err == nil:
+		t.share = s
+	case errors.Is(err, errNoTurn):
+		t.failure = &limitError{
 			reason: ReasonTooManySnapshots, what: "snapshots that are being sent", limit: float64(t.limits.Snapshots), after: placeDelay,
 		}
+	default:
+		t.failure = err
 	}
-	t.share = s
-	return err
 }
 
 // before is called before a message is sent.
@@ -86,6 +104,9 @@ func (t *turn) after(h *object.Header, f *flight) {
 
 // end gives the place back.
 func (t *turn) end() {
+	if t.asked != nil && !t.asked.giveUp() {
+		t.asked.giveBack()
+	}
 	t.share.giveBack()
 	t.share = nil
 }

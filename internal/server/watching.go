@@ -65,22 +65,34 @@ func (s *Server) watch(f *fanout, admission []grpc.StreamServerInterceptor) grpc
 		asked.WrappedContext = w.ctx
 		err := w.doAside(func() error { return admit(nil, receiving{asked}) })
 		for err == nil && !w.finished {
-			if w.live.Watcher == nil {
+			err = w.wait()
+			switch {
+			case err != nil:
+			case w.live.Watcher == nil:
 				err = w.guard(w.advance)
-				continue
-			}
-			failure := w.live.wait()
-			switch reason, ours := w.ends.why(); {
-			case reason != nil && !ours:
-				err = status.FromContextError(reason).Err()
-			case failure != nil:
-				err = failure
 			default:
 				err = w.doAside(w.advance)
 			}
 		}
 		return w.doAside(func() error { return w.end(err) })
 	}
+}
+
+// wait waits until advance has something to do.
+func (w *watching) wait() error {
+	if w.turn.asked != nil {
+		w.turn.wait(&w.ends)
+		w.ends.forget()
+		return nil
+	}
+	if w.live.Watcher == nil {
+		return nil // advance waits
+	}
+	failure := w.live.wait()
+	if reason, ours := w.ends.why(); reason != nil && !ours {
+		return status.FromContextError(reason).Err()
+	}
+	return failure
 }
 
 type watchingKey struct{}
@@ -239,10 +251,10 @@ func (w *watching) endAfter(d time.Duration, reason error) {
 	w.leave = append(w.leave, func() { timer.Stop() })
 }
 
-// advance brings the messages of the watcher to its client for as long as there are any,
-// and ends the watch where it has to end.
+// advance brings the messages of the watcher to its client for as long as there are any and
+// none has to be waited for, and ends the watch where it has to end.
 func (w *watching) advance() error {
-	for {
+	for w.turn.has(w.ctx) {
 		m, ok, err := w.next()
 		end, ours := w.ends.why()
 		switch {
@@ -266,6 +278,7 @@ func (w *watching) advance() error {
 			return nil
 		}
 	}
+	return nil
 }
 
 func (w *watching) finish(err error) error {
@@ -273,10 +286,10 @@ func (w *watching) finish(err error) error {
 	return err
 }
 
-// next waits for the turn of a catch-up, and then returns the next message if there is
-// one. That of a resource without a cache it waits for.
+// next returns the next message if there is one. That of a resource without a cache it
+// waits for.
 func (w *watching) next() (m dispatch.Message, ok bool, err error) {
-	if err := w.turn.wait(&w.ends); err != nil {
+	if err := w.turn.failure; err != nil {
 		return m, false, err
 	}
 	if w.live.Watcher != nil {
