@@ -50,7 +50,7 @@ func (w *Watcher) startCatchUp() (Message, error) {
 	if err != nil {
 		return Message{}, err
 	}
-	c := catchUp{kind: kind, from: w.cursor, to: newest.Revision()}
+	c := &catchUp{kind: kind, from: w.cursor, to: newest.Revision()}
 	if kind == object.Reset {
 		if epoch := newest.Position().Epoch; w.epoch != epoch {
 			if w.epoch != "" {
@@ -70,7 +70,7 @@ func (w *Watcher) startCatchUp() (Message, error) {
 			c.from = c.to
 		}
 		// Most ways have one part. Of those nothing has to be kept.
-		first := w.part(&c, state)
+		first := w.part(c, state)
 		c.first = &first
 		if !first.last {
 			c.pin = d.pins.take(state)
@@ -91,10 +91,10 @@ func (w *Watcher) startCatchUp() (Message, error) {
 func (w *Watcher) target(newest *cacher.State) *cacher.State {
 	d := w.dispatcher
 	needed := max(w.needed, w.cursor)
-	if w.catchUp.kind != object.NoCatchUp {
+	if w.catchUp != nil {
 		s := d.pins.oldest(newest.Position().Epoch, needed)
 		// Whoever arrives at a state must be able to go on from there.
-		if s != nil && (s.Revision() >= newest.Replayable() || !w.options.EveryEvent && newest.Deltable(s.Revision())) {
+		if s != nil && (s.Revision() >= newest.Replayable() || !w.everyEvent && newest.Deltable(s.Revision())) {
 			return s
 		}
 	}
@@ -106,8 +106,10 @@ func (w *Watcher) target(newest *cacher.State) *cacher.State {
 
 // abandon ends the catch-up that the watcher is on, if it is on one.
 func (w *Watcher) abandon() {
-	w.dispatcher.pins.release(w.catchUp.pin)
-	w.catchUp = catchUp{}
+	if w.catchUp != nil {
+		w.dispatcher.pins.release(w.catchUp.pin)
+		w.catchUp = nil
+	}
 }
 
 // wayTo returns the cheapest kind of catch-up that leads the watcher to the state.
@@ -118,13 +120,13 @@ func (w *Watcher) wayTo(s *cacher.State) (object.CatchUp, error) {
 		return 0, &LostError{Asked: w.exact, Oldest: s.Replayable(), Current: s.Revision()}
 	case w.cursor == 0:
 		return object.Reset, nil
-	case w.epoch != epoch && w.options.EveryEvent:
+	case w.epoch != epoch && w.everyEvent:
 		return 0, &EpochError{Asked: w.epoch, Current: s.Position()}
 	case w.epoch != epoch:
 		return object.Reset, nil
 	case w.step == beginResume && w.cursor >= s.Replayable():
 		return object.Replay, nil
-	case w.options.EveryEvent:
+	case w.everyEvent:
 		return 0, &LostError{Asked: w.cursor, Oldest: s.Replayable(), Current: s.Revision()}
 	case s.Deltable(w.cursor):
 		return object.Delta, nil
@@ -135,7 +137,7 @@ func (w *Watcher) wayTo(s *cacher.State) (object.CatchUp, error) {
 // catchUpPart returns the next part of a RESET or a DELTA, or the end of it. It
 // returns false where it cannot be gone on with and has to begin anew.
 func (w *Watcher) catchUpPart() (Message, bool) {
-	c := &w.catchUp
+	c := w.catchUp
 	if !c.last {
 		p := c.first
 		if c.first = nil; p == nil {
@@ -158,7 +160,7 @@ func (w *Watcher) catchUpPart() (Message, bool) {
 }
 
 func (w *Watcher) synced() Message {
-	w.catchUp, w.exact = catchUp{}, 0
+	w.catchUp, w.exact = nil, 0
 	w.step = live
 	return w.message(object.Synced, batch{})
 }
@@ -167,7 +169,7 @@ func (w *Watcher) synced() Message {
 // that a RESET shows can be seen from the present for as long as the window has what
 // happened since, so a reader who is quick enough needs no other state.
 func (w *Watcher) pinned() *cacher.State {
-	c := &w.catchUp
+	c := w.catchUp
 	if s := w.dispatcher.pins.use(c.pin); s != nil {
 		return s
 	}

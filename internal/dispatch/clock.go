@@ -8,13 +8,30 @@ import (
 
 // clock says when a watcher has to speak though nothing happens, and when to be
 // silent though something does. It is told the time, which it costs more to find out
-// than all that it does.
+// than all that it does. nil is that of a watcher who asks for neither, as most do.
 type clock struct {
+	interval time.Duration // see [Options.BookmarkInterval]
+	delay    time.Duration // see [Options.BatchDelay]
+	end      time.Time     // see [Options.LastBookmark]
+
 	timer *time.Timer // wakes the watcher; nil until there is something to wait for
 	rings time.Time   // when it does; zero: it does not
 	spoke time.Time   // when the watcher was last told anything
 	live  time.Time   // when it was last told live events
 	last  bool        // the last bookmark has been sent
+}
+
+// newClock returns the clock for the options, or nil.
+func newClock(o *Options) *clock {
+	if o.BookmarkInterval == 0 && o.BatchDelay == 0 && o.LastBookmark.IsZero() {
+		return nil
+	}
+	c := &clock{interval: o.BookmarkInterval, delay: o.BatchDelay, end: o.LastBookmark}
+	if c.interval > 0 {
+		// Nothing is held back for so long that it looks as if we were gone.
+		c.delay = min(c.delay, c.interval)
+	}
+	return c
 }
 
 // reason is why a bookmark is due.
@@ -26,35 +43,39 @@ const (
 	farewell        // the watch is about to end
 )
 
-func (c *clock) due(o *Options, now time.Time) reason {
+// due returns whether a bookmark is due, and takes down that a farewell is said.
+func (c *clock) due(now time.Time) reason {
 	switch {
-	case !o.LastBookmark.IsZero() && !c.last && !now.Before(o.LastBookmark):
+	case c == nil:
+	case !c.end.IsZero() && !c.last && !now.Before(c.end):
+		c.last = true
 		return farewell
-	case o.BookmarkInterval > 0 && now.Sub(c.spoke) >= o.BookmarkInterval:
+	case c.interval > 0 && now.Sub(c.spoke) >= c.interval:
 		return silence
 	}
 	return notDue
 }
 
 // note takes down that a message is on its way.
-func (c *clock) note(o *Options, kind object.MessageKind, now time.Time) {
-	if o.BookmarkInterval > 0 || o.BatchDelay > 0 {
-		c.spoke = now
+func (c *clock) note(kind object.MessageKind, now time.Time) {
+	if c == nil {
+		return
 	}
+	c.spoke = now
 	if kind == object.Live {
-		c.live = c.spoke
+		c.live = now
 	}
 }
 
 // hold reports whether live events have to wait. Then wake is called when they need
 // not any more.
-func (c *clock) hold(o *Options, now time.Time, wake func()) bool {
-	if o.BatchDelay == 0 {
+func (c *clock) hold(now time.Time, wake func()) bool {
+	if c == nil || c.delay == 0 {
 		return false
 	}
-	until := c.live.Add(o.BatchDelay)
-	if !o.LastBookmark.IsZero() && o.LastBookmark.Before(until) {
-		until = o.LastBookmark
+	until := c.live.Add(c.delay)
+	if !c.end.IsZero() && c.end.Before(until) {
+		until = c.end
 	}
 	if !now.Before(until) {
 		return false
@@ -64,13 +85,16 @@ func (c *clock) hold(o *Options, now time.Time, wake func()) bool {
 }
 
 // alarm has wake called when the next bookmark is due.
-func (c *clock) alarm(o *Options, now time.Time, wake func()) {
-	var at time.Time
-	if o.BookmarkInterval > 0 {
-		at = c.spoke.Add(o.BookmarkInterval)
+func (c *clock) alarm(now time.Time, wake func()) {
+	if c == nil {
+		return
 	}
-	if !c.last && !o.LastBookmark.IsZero() && (at.IsZero() || o.LastBookmark.Before(at)) {
-		at = o.LastBookmark
+	var at time.Time
+	if c.interval > 0 {
+		at = c.spoke.Add(c.interval)
+	}
+	if !c.last && !c.end.IsZero() && (at.IsZero() || c.end.Before(at)) {
+		at = c.end
 	}
 	if !at.IsZero() {
 		c.set(at, now, wake)
@@ -93,7 +117,7 @@ func (c *clock) set(at, now time.Time, wake func()) {
 }
 
 func (c *clock) stop() {
-	if c.timer != nil {
+	if c != nil && c.timer != nil {
 		c.timer.Stop()
 	}
 }

@@ -107,7 +107,7 @@ func (c *cohort) join(w *Watcher) {
 	}
 	w.slot = len(c.members)
 	w.waits.Store(true)
-	c.members = append(c.members, member{w.options.Follower.Task().Lane(), w, w.options.Follower})
+	c.members = append(c.members, member{w.follower.Task().Lane(), w, w.follower})
 	c.size.Add(1)
 }
 

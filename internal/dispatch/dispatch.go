@@ -266,15 +266,14 @@ func (d *Dispatcher) Watch(i Interest, b Begin, o Options) *Watcher {
 	}
 	d.mu.Unlock()
 
-	if o.BookmarkInterval > 0 {
-		// Nothing is held back for so long that it looks as if we were gone.
-		o.BatchDelay = min(o.BatchDelay, o.BookmarkInterval)
-	}
 	n := int(d.shard.Add(1)) % len(d.wakers)
 	w := &Watcher{
 		dispatcher: d,
 		feed:       f,
-		options:    o,
+		latest:     o.Latest,
+		everyEvent: o.EveryEvent,
+		clock:      newClock(&o),
+		follower:   o.Follower,
 		shard:      &f.shards[n],
 		cohort:     c,
 		slot:       -1,

@@ -23,7 +23,7 @@ func (w *Watcher) Poll(now time.Time) (*Telling, Outcome) {
 	if w.step != live {
 		return nil, Elsewhere
 	}
-	if w.clock.hold(&w.options, now, w.wake) {
+	if w.clock.hold(now, w.wake) {
 		return nil, Nothing
 	}
 	for {
@@ -35,29 +35,29 @@ func (w *Watcher) Poll(now time.Time) (*Telling, Outcome) {
 			return nil, Elsewhere
 		}
 		t := w.feed.telling(telling{v, w.cursor, w.sent}, w.dispatcher)
-		if t != nil && w.options.Latest && w.sent == 0 && !t.distinct() {
+		if t != nil && w.latest && w.sent == 0 && !t.distinct() {
 			return nil, Elsewhere
 		}
-		if w.options.EveryEvent && w.cursor < w.dispatcher.cfg.Source.State().Relisted() {
+		if w.everyEvent && w.cursor < w.dispatcher.cfg.Source.State().Relisted() {
 			return nil, Elsewhere
 		}
 		if t != nil {
-			if w.options.Latest && t.end.partial {
+			if w.latest && t.end.partial {
 				w.mergeTo = t.end.current // see nextEvents
 			}
 			w.moved(t.end, through)
 			w.more = t.end.full
-			w.clock.note(&w.options, object.Live, now)
+			w.clock.note(object.Live, now)
 			return t, Told
 		}
 		w.moved(cut{upto: w.cursor}, through)
 		w.more = false
 		if quiet, ok := w.bookmark(now); ok {
-			w.clock.note(&w.options, object.Bookmark, now)
+			w.clock.note(object.Bookmark, now)
 			return &Telling{Message: quiet}, Told
 		}
 		if w.park() {
-			w.clock.alarm(&w.options, now, w.wake)
+			w.clock.alarm(now, w.wake)
 			return nil, Nothing
 		}
 	}
@@ -69,7 +69,7 @@ func (w *Watcher) Settle(now time.Time) bool {
 	if w.more || !w.park() {
 		return false
 	}
-	w.clock.alarm(&w.options, now, w.wake)
+	w.clock.alarm(now, w.wake)
 	return true
 }
 
@@ -86,12 +86,12 @@ func (w *Watcher) Take(t *Telling, now time.Time) Outcome {
 		return Nothing
 	case !t.follows(w.cursor, w.sent):
 		return Elsewhere
-	case w.options.Latest && (t.end.partial || t.from.sent > 0 || !t.distinct()):
+	case w.latest && (t.end.partial || t.from.sent > 0 || !t.distinct()):
 		return Elsewhere
-	case w.options.EveryEvent && w.cursor < w.dispatcher.cfg.Source.State().Relisted():
+	case w.everyEvent && w.cursor < w.dispatcher.cfg.Source.State().Relisted():
 		return Elsewhere
 	}
 	w.cursor, w.sent = t.end.after(w.cursor, w.sent)
-	w.clock.note(&w.options, object.Live, now)
+	w.clock.note(object.Live, now)
 	return Told
 }

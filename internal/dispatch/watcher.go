@@ -32,26 +32,29 @@ type batch struct {
 // Watcher is the serving end of one watch: a cursor on a feed. Next, Try, Poll, Settle
 // and Position are called by one goroutine at a time, Close once, after the last of them.
 type Watcher struct {
-	options Options
+	// What follows belongs to the goroutine that calls Next. What is looked at for each
+	// message is a line of a processor's cache: there are more watchers than fit there.
 
-	// What follows belongs to the goroutine that calls Next.
+	step       step
+	more       bool // the log had more than the message that Poll has returned
+	latest     bool // see [Options]
+	everyEvent bool // the same
+	epoch      object.Epoch
+	cursor     object.Revision // everything up to here has been delivered; 0: nothing that could be continued
+	sent       int             // events behind the cursor that have been delivered in parts
+	mergeTo    object.Revision // the parts are of events that were merged up to here; 0: of one revision
+	clock      *clock
 
-	step    step
-	more    bool // the log had more than the message that Poll has returned
-	epoch   object.Epoch
-	cursor  object.Revision // everything up to here has been delivered; 0: nothing that could be continued
-	sent    int             // events behind the cursor that have been delivered in parts
-	mergeTo object.Revision // the parts are of events that were merged up to here; 0: of one revision
-	clock   clock
+	version uint64          // of the feed when it was last read
 	needed  object.Revision // a snapshot must not be older
 	exact   object.Revision // a snapshot must be of this revision; 0: of none in particular
-	catchUp catchUp
-	version uint64 // of the feed when it was last read
+	catchUp *catchUp        // nil: it is on none
 
 	// What follows belongs to everybody.
 
 	dispatcher *Dispatcher
 	feed       *feed
+	follower   Follower      // nil: Next is called
 	wake       func()        // look again; called by anybody at any time
 	woken      chan struct{} // capacity 1: wake was called; nil where that is what others wait for
 
@@ -101,7 +104,7 @@ func (w *Watcher) Next(ctx context.Context) (Message, error) {
 func (w *Watcher) Try() (Message, bool, error) {
 	for {
 		now := time.Now()
-		if w.step == live && w.clock.hold(&w.options, now, w.wake) {
+		if w.step == live && w.clock.hold(now, w.wake) {
 			return Message{}, false, nil
 		}
 		m, ok, err := w.poll()
@@ -109,14 +112,14 @@ func (w *Watcher) Try() (Message, bool, error) {
 			m, ok = w.bookmark(now)
 		}
 		if ok || err != nil {
-			w.clock.note(&w.options, m.Header.Kind, now)
+			w.clock.note(m.Header.Kind, now)
 			return m, ok, err
 		}
 		if w.cohort != nil {
 			return Message{}, false, nil
 		}
 		if w.park() {
-			w.clock.alarm(&w.options, now, w.wake)
+			w.clock.alarm(now, w.wake)
 			return Message{}, false, nil
 		}
 	}
@@ -220,11 +223,9 @@ func (w *Watcher) message(kind object.MessageKind, b batch) Message {
 // that concerns it has been delivered. While the source does not hear of the
 // store, silence is the honest thing to say.
 func (w *Watcher) bookmark(now time.Time) (Message, bool) {
-	switch w.clock.due(&w.options, now) {
+	switch w.clock.due(now) {
 	case notDue:
 		return Message{}, false
-	case farewell:
-		w.clock.last = true
 	case silence:
 		source := w.dispatcher.cfg.Source
 		if !source.Following() {
@@ -251,7 +252,7 @@ const (
 func (w *Watcher) events() (batch, result) {
 	cursor, sent := w.cursor, w.sent
 	b, result := w.nextEvents()
-	if w.options.EveryEvent && cursor < w.dispatcher.cfg.Source.State().Relisted() {
+	if w.everyEvent && cursor < w.dispatcher.cfg.Source.State().Relisted() {
 		w.cursor, w.sent = cursor, sent
 		return batch{}, lostHistory
 	}
@@ -262,7 +263,10 @@ func (w *Watcher) events() (batch, result) {
 // reaches back far enough and has come to where a replay leads, else from the
 // window.
 func (w *Watcher) nextEvents() (batch, result) {
-	to := w.catchUp.to
+	var to object.Revision
+	if w.catchUp != nil {
+		to = w.catchUp.to
+	}
 	if w.step == catchingUp && w.sent == 0 && w.cursor >= to {
 		return batch{}, upToDate
 	}
@@ -271,11 +275,11 @@ func (w *Watcher) nextEvents() (batch, result) {
 	v := w.feed.view.Load()
 	logged := w.in(v) && through >= to
 	switch {
-	case w.mergeTo > 0, w.options.Latest && w.sent == 0 && !(logged && v.distinct(w.cursor)):
+	case w.mergeTo > 0, w.latest && w.sent == 0 && !(logged && v.distinct(w.cursor)):
 		return w.merged()
 	case logged:
 		pieces, end, first := v.read(w.cursor, w.sent, w.dispatcher.cfg.MessageBytes)
-		if w.options.Latest && end.partial {
+		if w.latest && end.partial {
 			// What happens before the rest of the revision is sent is merged with
 			// what waits behind it, not with what was sent.
 			w.mergeTo = end.current
