@@ -46,18 +46,17 @@ func newDrain() *drain {
 	return d
 }
 
-// enter counts a watch, unless it comes too late. Who has entered must leave. What
-// ends the watch may be called at any time until it has left.
-func (d *drain) enter(end func()) (leave func(), ok bool) {
+// enter counts a watch, unless it comes too late: then its number is 0. Who has entered
+// must leave. What ends the watch may be called at any time until it has left.
+func (d *drain) enter(end func()) (number uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.begun {
-		return nil, false
+		return 0
 	}
 	d.latest++
-	number := d.latest
-	d.active[number] = end
-	return func() { d.leave(number) }, true
+	d.active[d.latest] = end
+	return d.latest
 }
 
 func (d *drain) leave(number uint64) {

@@ -12,9 +12,9 @@ import (
 func crowd(t *testing.T, d *drain, count int, end func(i int, leave func())) {
 	t.Helper()
 	for i := range count {
-		var leave func()
-		leave, ok := d.enter(func() { end(i, leave) })
-		if !ok {
+		var number uint64
+		number = d.enter(func() { end(i, func() { d.leave(number) }) })
+		if number == 0 {
 			t.Fatal("a watch is refused")
 		}
 	}
@@ -43,7 +43,7 @@ func TestWatchesEndEvenlyOverThePeriod(t *testing.T) {
 				t.Errorf("%d of %d watches end in tenth %d, want a tenth", n, count, tenth)
 			}
 		}
-		if _, ok := d.enter(nil); ok {
+		if d.enter(nil) != 0 {
 			t.Error("a new watch is taken")
 		}
 	})
@@ -81,8 +81,8 @@ func TestDrainingEndsEarly(t *testing.T) {
 			var ended atomic.Int64
 			var leave []func()
 			for range 1000 {
-				l, _ := d.enter(func() { ended.Add(1) })
-				leave = append(leave, l)
+				number := d.enter(func() { ended.Add(1) })
+				leave = append(leave, func() { d.leave(number) })
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()

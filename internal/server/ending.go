@@ -11,13 +11,13 @@ import (
 // has to. Those of the library would take several times the memory of this one, and very
 // many watches do nothing but wait for it.
 type ending struct {
-	reason atomic.Pointer[error] // nil: it has not ended
-
 	context.Context
 	ended func() // is called once
 
 	mu   sync.Mutex
 	done chan struct{} // guarded by mu; nil until somebody asks for it
+
+	reason atomic.Pointer[error] // nil: it has not ended. A worker looks at it with each message; see watching
 }
 
 // end ends the context, if nothing has.

@@ -20,6 +20,7 @@ type lanes struct {
 
 type countedLane struct {
 	*lane.Lane
+	of      *peer.Peer
 	watches int // guarded by lanes.mu
 }
 
@@ -28,21 +29,24 @@ func newLanes() *lanes {
 }
 
 // enter returns the lane of the connection that a watch comes over. It has to be left.
-func (l *lanes) enter(ctx context.Context) (on *lane.Lane, leave func()) {
+func (l *lanes) enter(ctx context.Context) *countedLane {
 	connection, _ := peer.FromContext(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	counted := l.of[connection]
 	if counted == nil {
-		counted = &countedLane{Lane: l.workers.Lane()}
+		counted = &countedLane{Lane: l.workers.Lane(), of: connection}
 		l.of[connection] = counted
 	}
 	counted.watches++
-	return counted.Lane, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if counted.watches--; counted.watches == 0 {
-			delete(l.of, connection)
-		}
+	return counted
+}
+
+// leave leaves a lane.
+func (l *lanes) leave(counted *countedLane) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if counted.watches--; counted.watches == 0 {
+		delete(l.of, counted.of)
 	}
 }

@@ -19,18 +19,18 @@ import (
 // happens meanwhile is in the next message. A client that does not read has a few
 // messages on their way, and costs nobody any time.
 type live struct {
-	*dispatch.Watcher
-	of *watching
+	*dispatch.Watcher // nil: of a resource without a cache
+	of                *watching
 
-	serving bool  // guarded by session.mu: the worker serves, and nobody else
-	onWay   int   // the same: bytes that may not have been written yet
-	covered int   // the same: those of them that have been when the flight is over
-	failure error // the same: what the worker has failed with; the watcher says nothing any more
+	onWay   int32 // guarded by session.mu: bytes that may not have been written yet
+	covered int32 // the same: those of them that have been when the flight is over
+	serving bool  // the same: the worker serves, and nobody else
 
-	task   lane.Task
-	flight flight
-	due    atomic.Bool   // the task is to run when the flight is over
-	back   chan struct{} // capacity 1: the handler has something to do
+	due     atomic.Bool // the task is to run when the flight is over
+	failure error       // guarded by session.mu: what the worker has failed with; the watcher says nothing any more
+	task    lane.Task
+	flight  flight
+	back    chan struct{} // capacity 1: the handler has something to do
 }
 
 const (
@@ -48,6 +48,15 @@ func (l *live) init(on *lane.Lane, of *watching) {
 	l.of = of
 	l.flight.init(l.landed)
 	l.task = on.Task(l.run)
+}
+
+// onItsWay returns the flight of what the handler sends, or nil where nobody asks what is
+// on its way.
+func (l *live) onItsWay() *flight {
+	if l.Watcher == nil {
+		return nil
+	}
+	return &l.flight
 }
 
 // next returns the next message if the handler has to send it.
@@ -152,7 +161,7 @@ func (l *live) run(now time.Time) {
 // rescue ends the watch if something panics.
 func (l *live) rescue(reply *dispatch.Reply) {
 	if p := recover(); p != nil {
-		l.failure = l.of.server.panicked(l.of.ctx, p)
+		l.failure = l.of.server.panicked(l.of.ends.Context, p)
 		*reply = l.handBack()
 	}
 }
@@ -191,16 +200,17 @@ func (l *live) handBackNow() {
 func (l *live) send(t *dispatch.Telling, reason error, now time.Time) dispatch.Reply {
 	p := parcelOf(t)
 	var message any = p
-	l.onWay += p.size
+	l.onWay += int32(p.size)
 	if l.onWay >= mostOnWay || l.onWay >= someOnWay && l.covered == 0 {
 		l.flight.Ref()
 		l.covered = l.onWay
 		message = p.with(&l.flight)
 	}
-	if l.failure = l.of.outlet.stream.SendMsg(message); l.failure != nil {
+	if err := l.of.outlet.stream.SendMsg(message); err != nil {
+		l.failure = err
 		return l.handBack()
 	}
-	l.of.outlet.note(&t.Message, p.size)
+	l.of.note(&t.Message, p.size)
 	if reason != nil {
 		l.Told(t, 1, now)
 		return l.handBack()

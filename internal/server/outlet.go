@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"time"
 
 	"google.golang.org/grpc"
@@ -13,48 +12,46 @@ import (
 
 // outlet is where the messages of a watch go.
 type outlet struct {
-	stream  grpc.ServerStream
-	session *session // notes what was sent
-	tally   *tally
-	trail   Trail   // nil: nobody follows writes
-	flight  *flight // nil: nobody asks what is on its way
-	turn    *turn   // to send catch-ups
-	clock   watchClock
-	id      func(*session) string
+	tally *tally
+
+	// A worker looks at what follows with each message; see watching.
+
+	stream grpc.ServerStream // as gRPC has it
+	trail  Trail             // nil: nobody follows writes
 }
 
-// send hands a message to gRPC. It waits while the client does not read. The context says
-// who watches.
-func (o *outlet) send(ctx context.Context, m dispatch.Message) error {
+// send hands a message to gRPC. It waits while the client does not read.
+func (w *watching) send(m dispatch.Message) error {
 	message := joined(m.Events, wire.AppendHeader(nil, m.Header))
-	if o.flight != nil {
-		o.flight.Ref()
-		message = append(message, o.flight)
+	flight := w.live.onItsWay()
+	if flight != nil {
+		flight.Ref()
+		message = append(message, flight)
 	}
-	o.turn.before(&m.Header)
-	o.session.sending()
-	if err := o.stream.SendMsg(message); err != nil {
+	w.turn.before(&m.Header)
+	w.session.sending()
+	if err := w.outlet.stream.SendMsg(message); err != nil {
 		return err
 	}
-	first := o.sent(&m, message.size())
-	o.tally.note(&m, 1, message.size(), first, time.Now())
-	o.turn.after(&m.Header, o.flight)
-	o.clock.sent(ctx, &m.Header)
+	first := w.sent(&m, message.size())
+	w.outlet.tally.note(&m, 1, message.size(), first, time.Now())
+	w.turn.after(&m.Header, flight)
+	w.hurry(&m.Header, first)
 	return nil
 }
 
 // sent notes that a message was handed to gRPC, and reports whether it is the first.
-func (o *outlet) sent(m *dispatch.Message, size int) (first bool) {
-	o.session.mu.Lock()
-	defer o.session.mu.Unlock()
-	return o.note(m, size)
+func (w *watching) sent(m *dispatch.Message, size int) (first bool) {
+	w.session.mu.Lock()
+	defer w.session.mu.Unlock()
+	return w.note(m, size)
 }
 
 // note is sent for who has locked the session.
-func (o *outlet) note(m *dispatch.Message, size int) (first bool) {
-	before, first := o.session.note(&m.Header, size)
-	if o.trail != nil && m.Header.Kind == object.Live && o.trail.Wants() {
-		o.follow(m, before, size)
+func (w *watching) note(m *dispatch.Message, size int) (first bool) {
+	before, first := w.session.note(&m.Header, size)
+	if trail := w.outlet.trail; trail != nil && m.Header.Kind == object.Live && trail.Wants() {
+		w.follow(trail, m, before, size)
 	}
 	return first
 }

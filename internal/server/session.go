@@ -21,6 +21,15 @@ import (
 
 // session is a watch that is being served, as operators see it.
 type session struct {
+	// A worker looks at what follows with each message; see watching.
+
+	mu       sync.Mutex
+	sends    bool            // guarded by mu: a message is being handed to the network
+	catching bool            // guarded by mu: a catch-up is under way
+	messages int64           // guarded by mu: those that were handed to the network
+	bytes    int64           // guarded by mu: their size
+	at       object.Position // guarded by mu: where the client is; zero before the first message
+
 	number    uint64 // counts the sessions of this server
 	peer      string
 	userAgent string
@@ -31,13 +40,6 @@ type session struct {
 	since     time.Time
 	watcher   watcher
 	end       func(reason error) // ends the watch with its last position; may be called at any time
-
-	mu       sync.Mutex
-	sends    bool            // guarded by mu: a message is being handed to the network
-	messages int64           // guarded by mu: that were
-	bytes    int64           // guarded by mu: their size
-	catching bool            // guarded by mu: a catch-up is under way
-	at       object.Position // guarded by mu: where the client is; zero before the first message
 }
 
 // maxUserAgentBytes is how much is remembered of what a client says it is.

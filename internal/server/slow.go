@@ -92,32 +92,21 @@ func subject(req any) (resource, scope string) {
 	return resource, scope
 }
 
-// watchClock finds out whether a watch is slow to begin, or to catch up.
-type watchClock struct {
-	slow  *slowLog
-	asked asked     // of the request
-	began time.Time // the request, or the catch-up that is under way
-	told  bool      // the first message was sent
-}
-
-// sent notes that a message was handed to the network. Most are live ones, and of no
-// interest here.
-func (c *watchClock) sent(ctx context.Context, h *object.Header) {
-	if !c.told {
-		c.told = true
-		c.note(ctx, "first message")
-		return
-	}
-	switch h.Kind {
-	case object.CatchUpBegin:
-		c.began = time.Now()
-	case object.Synced:
-		c.note(ctx, "catch-up")
+// hurry notes that a message was handed to the network, and reports a watch that was slow
+// to begin, or to catch up. Most messages are live ones, and of no interest here.
+func (w *watching) hurry(h *object.Header, first bool) {
+	switch {
+	case first:
+		w.tookSince("first message")
+	case h.Kind == object.CatchUpBegin:
+		w.began = time.Since(w.session.since)
+	case h.Kind == object.Synced:
+		w.tookSince("catch-up")
 	}
 }
 
-func (c *watchClock) note(ctx context.Context, what string) {
-	if took := time.Since(c.began); c.slow.isSlow(took) {
-		c.slow.note(ctx, what, took, c.asked.request())
+func (w *watching) tookSince(what string) {
+	if took := time.Since(w.session.since) - w.began; w.server.slow.isSlow(took) {
+		w.server.slow.note(w.ends.Context, what, took, w.session.request.request())
 	}
 }

@@ -42,14 +42,13 @@ type Delivery struct {
 }
 
 // follow tells the trail of the resource about a live message.
-func (o *outlet) follow(m *dispatch.Message, after object.Revision, size int) {
-	w, ok := o.session.watcher.(*live)
-	if !ok {
+func (w *watching) follow(trail Trail, m *dispatch.Message, after object.Revision, size int) {
+	if w.live.Watcher == nil {
 		return
 	}
-	o.trail.Delivered(Delivery{
-		Watch: o.stream.Context(), Watcher: o.id(o.session), Peer: o.session.peer,
-		After: after, Upto: m.Header.Position.Revision, Shows: w.Shows,
+	trail.Delivered(Delivery{
+		Watch: w.outlet.stream.Context(), Watcher: w.server.sessions.id(&w.session), Peer: w.session.peer,
+		After: after, Upto: m.Header.Position.Revision, Shows: w.live.Shows,
 		Events: m.Count, Bytes: size, Arrived: m.Arrived, Sent: time.Now(),
 	})
 }

@@ -25,24 +25,28 @@ import (
 // its stream, and of very many watches most just wait: so the handler has little on its
 // stack. What needs more, such as the interceptors, which would stay there, and
 // catch-ups, is done aside, on a goroutine that ends before the handler waits.
+//
+// What a worker looks at for each message is in two lines of a processor's cache, the
+// first of which begins with ends.reason and the second with outlet.stream: there are more
+// watches than fit there.
 type watching struct {
 	context.Context // of gRPC; see Value
 
 	server *Server
-	stream grpc.ServerStream // as gRPC has it
 	call   call
-	ctx    context.Context // with the call, and later with who asks
+	turn   turn
+	began  time.Duration // of the catch-up that is under way, since the watch began
+	leave  []func()      // what else is to be done when the watch is over, the last one first
 
-	turn     turn
-	leave    []func() // what else is to be done when the watch is over, the last one first
-	finished bool
-
-	// What a worker looks at for each message is next to each other, because there are
-	// more watches than fit into the caches of a processor.
+	ends    ending // its context has the call, and later who asks
 	session session
-	live    live
-	ends    ending
-	outlet  outlet
+
+	finished bool
+	drained  uint64       // its number in the drain; 0: it is not there
+	lane     *countedLane // nil: it has none
+
+	outlet outlet
+	live   live
 }
 
 // watch returns the handler of Watch. What interceptors do for other methods it does
@@ -57,12 +61,11 @@ func (s *Server) watch(f *fanout, admission []grpc.StreamServerInterceptor) grpc
 		return stream.Context().Value(watchingKey{}).(*watching).begin(f, req, stream.Context())
 	}, &grpc.StreamServerInfo{FullMethod: fanoutv1.FanoutService_Watch_FullMethodName, IsServerStream: true})
 	return func(_ any, stream grpc.ServerStream) error {
-		w := &watching{Context: stream.Context(), server: s, stream: stream}
-		w.session.since = time.Now()
-		w.ctx = w
+		w := &watching{Context: stream.Context(), server: s}
+		w.outlet.stream, w.ends.Context, w.session.since = stream, w, time.Now()
 		w.live.back = make(chan struct{}, 1)
 		asked := middleware.WrapServerStream(stream)
-		asked.WrappedContext = w.ctx
+		asked.WrappedContext = w
 		err := w.doAside(func() error { return admit(nil, receiving{asked}) })
 		for err == nil && !w.finished {
 			err = w.wait()
@@ -119,7 +122,7 @@ func (w *watching) doAside(do func() error) error {
 func (w *watching) guard(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = w.server.panicked(w.ctx, p)
+			err = w.server.panicked(w.ends.Context, p)
 		}
 	}()
 	return do()
@@ -137,11 +140,17 @@ func (w *watching) end(err error) error {
 	for _, leave := range slices.Backward(w.leave) {
 		leave()
 	}
-	told := w.server.edge(w.ctx, err)
-	w.server.auditCall(w.ctx, &w.call, fanoutv1.FanoutService_Watch_FullMethodName, told)
+	if w.lane != nil {
+		w.server.lanes.leave(w.lane)
+	}
+	if w.drained > 0 {
+		w.server.drain.leave(w.drained)
+	}
+	told := w.server.edge(w.ends.Context, err)
+	w.server.auditCall(w.ends.Context, &w.call, fanoutv1.FanoutService_Watch_FullMethodName, told)
 	code := status.Code(told)
-	peer, _ := caller(w.ctx)
-	w.server.log.Log(w.ctx, slog.Level(logLevel(code)), "finished call",
+	peer, _ := caller(w.ends.Context)
+	w.server.log.Log(w.ends.Context, slog.Level(logLevel(code)), "finished call",
 		"grpc.service", path.Dir(fanoutv1.FanoutService_Watch_FullMethodName)[1:], "grpc.method", "Watch",
 		"grpc.code", code.String(), "grpc.time_ms", time.Since(w.session.since).Milliseconds(), "peer.address", peer)
 	return told
@@ -150,7 +159,6 @@ func (w *watching) end(err error) error {
 // begin registers the watch, and tells it what there is to tell until it has nothing to
 // do but to wait.
 func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Context) error {
-	w.ctx = ctx
 	if err := f.rights.mayWithin(ctx, policy.Watch, req.GetResource(), req.GetScope()); err != nil {
 		return err
 	}
@@ -166,24 +174,21 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	watch.options.LastBookmark = lastBookmark(ctx, watch.limit)
 	w.ends.Context, w.ends.ended = ctx, w.live.handBackNow
 	whenOver(ctx, w.ends.end)
-	leave, ok := f.drain.enter(func() { w.ends.end(errDraining) })
-	if !ok {
+	if w.drained = f.drain.enter(func() { w.ends.end(errDraining) }); w.drained == 0 {
 		return errDraining
 	}
-	w.leave = append(make([]func(), 0, 5), leave)
 	giveBack, err := f.limits.watch(ctx)
 	if err != nil {
 		return err
 	}
-	w.leave = append(w.leave, giveBack)
+	w.leave = append(make([]func(), 0, 2), giveBack)
 	forget, err := f.limits.selector(ctx, resource, &watch.interest)
 	if err != nil {
 		return err
 	}
 	w.leave = append(w.leave, forget)
-	lane, leaveLane := f.lanes.enter(ctx)
-	w.leave = append(w.leave, leaveLane)
-	w.live.init(lane, w)
+	w.lane = f.lanes.enter(ctx)
+	w.live.init(w.lane.Lane, w)
 	watch.options.Follower = &w.live
 	source, err := resource.source().watch(&w.ends, &watch)
 	if err != nil {
@@ -196,7 +201,7 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 		w.live.Watcher, source = dispatched, &w.live
 		w.ends.forget() // the cacher has been waited for; the watcher waits for nothing
 	}
-	tally := &resource.tallies[lane.Worker()]
+	tally := &resource.tallies[w.lane.Worker()]
 	w.session.init(ctx, req, watch.interest.Scope, source, w.endWith)
 	f.sessions.begin(&w.session)
 	tally.begun.Add(1)
@@ -211,7 +216,7 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	err = grpc.SetSendCompressor(ctx, encoding.Identity)
 	if err == nil {
 		// The watcher is registered: who has the header knows that.
-		err = w.stream.SendHeader(metadata.MD{})
+		err = w.outlet.stream.SendHeader(metadata.MD{})
 	}
 	if err != nil {
 		return status.FromContextError(context.Canceled).Err() // the client is gone, which nobody is to blame for
@@ -220,13 +225,11 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 		w.endAfter(watch.limit, errTimeLimit)
 	}
 	w.turn.init(f.limits, &watch)
-	clock := watchClock{slow: f.slow, asked: w.session.request, began: w.session.since}
-	w.outlet = outlet{stream: w.stream, session: &w.session, turn: &w.turn, clock: clock, trail: resource.Trail, id: f.sessions.id, tally: tally}
+	w.outlet.trail, w.outlet.tally = resource.Trail, tally
 	forgetHeaders(ctx)
 	if w.live.Watcher == nil {
 		return nil
 	}
-	w.outlet.flight = &w.live.flight
 	return w.advance()
 }
 
@@ -243,7 +246,7 @@ func (w *watching) endWith(reason error) {
 		grace = min(grace, deniedGrace)
 	}
 	// It does no harm to a watch that has ended by then.
-	time.AfterFunc(grace, func() { cutOff(w.stream.Context()) })
+	time.AfterFunc(grace, func() { cutOff(w.outlet.stream.Context()) })
 }
 
 func (w *watching) endAfter(d time.Duration, reason error) {
@@ -254,7 +257,7 @@ func (w *watching) endAfter(d time.Duration, reason error) {
 // advance brings the messages of the watcher to its client for as long as there are any and
 // none has to be waited for, and ends the watch where it has to end.
 func (w *watching) advance() error {
-	for w.turn.has(w.ctx) {
+	for w.turn.has(w.ends.Context) {
 		m, ok, err := w.next()
 		end, ours := w.ends.why()
 		switch {
@@ -263,7 +266,7 @@ func (w *watching) advance() error {
 		case ok:
 			// What next has returned counts as delivered, so it is sent before
 			// anything else, be it the last message.
-			if err := w.outlet.send(w.ctx, m); err != nil {
+			if err := w.send(m); err != nil {
 				return w.finish(err)
 			}
 		case errors.Is(err, dispatch.ErrStopped):
@@ -306,7 +309,7 @@ var errTimeLimit = errors.New("the time limit of the watch has come")
 // that, if it is not what it could expect.
 func (w *watching) farewell(reason error) error {
 	last := dispatch.Message{Header: object.Header{Kind: object.Draining, Position: w.session.watcher.Position()}}
-	if err := w.outlet.send(w.ctx, last); err != nil {
+	if err := w.send(last); err != nil {
 		return err
 	}
 	if errors.Is(reason, errTimeLimit) {
