@@ -20,6 +20,11 @@ type Follower interface {
 	// [lane.Workers].
 	Task() *lane.Task
 
+	// Near is called a little before Tell, and looks at what that will look at; see
+	// cohort.approach. It must not change anything, nor wait. What it returns does not
+	// matter.
+	Near() int
+
 	// Tell is called by the worker of the task's lane with a message that others are
 	// told, and that is the next one if [Watcher.Take] says so. It must not wait.
 	Tell(t *Telling, now time.Time) Reply
@@ -65,6 +70,7 @@ type cohort struct {
 
 	patience time.Duration // that is left for yielding with this message
 	calm     time.Time     // until then others have much to do
+	seen     int           // nobody wants to know; so it has to be looked at
 }
 
 // member has at hand what is asked of a follower, so that those who are told nothing
@@ -163,6 +169,9 @@ func (c *cohort) tell(t *Telling, now time.Time) {
 	var told Follower
 	took := 0
 	for i := range c.members {
+		if i%near == 0 {
+			c.approach(i)
+		}
 		m := c.members[i]
 		if m.watcher == nil {
 			continue
@@ -193,6 +202,23 @@ func (c *cohort) tell(t *Telling, now time.Time) {
 		told.Told(t, took, now)
 	}
 	c.trim(kept, kept)
+}
+
+// near is how many members are approached at once.
+const near = 8
+
+// approach looks at what telling the next members will look at. Of ten thousand that is not
+// in the caches: a processor can fetch it for several of them at once, and would wait for
+// one after the other while they are told. (5 to 11 percent with 10,000, 100 on a
+// connection.)
+func (c *cohort) approach(from int) {
+	seen := 0
+	for _, m := range c.members[from:min(from+near, len(c.members))] {
+		if m.watcher != nil && !m.watcher.latest {
+			seen += m.follower.Near()
+		}
+	}
+	c.seen = seen
 }
 
 // yield lets the transport of a connection write what was told on its lane while that is

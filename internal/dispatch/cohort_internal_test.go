@@ -23,6 +23,7 @@ type silent struct {
 
 func (s *silent) Task() *lane.Task               { return &s.task }
 func (s *silent) Tell(*Telling, time.Time) Reply { return s.tell() }
+func (s *silent) Near() int                      { return 0 }
 func (s *silent) Told(*Telling, int, time.Time)  {}
 func (s *silent) leaves() Reply                  { return Leaves }
 func (s *silent) run(now time.Time)              { s.Poll(now) }

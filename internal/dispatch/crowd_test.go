@@ -95,6 +95,9 @@ func (s *seat) Tell(t *dispatch.Telling, now time.Time) dispatch.Reply {
 	return dispatch.Took
 }
 
+// Near implements [dispatch.Follower].
+func (s *seat) Near() int { return 0 }
+
 // Told implements [dispatch.Follower].
 func (s *seat) Told(_ *dispatch.Telling, n int, _ time.Time) {
 	s.crowd.mu.Lock()

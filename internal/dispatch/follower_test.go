@@ -83,6 +83,8 @@ func (f *follower) Tell(t *dispatch.Telling, now time.Time) dispatch.Reply {
 }
 
 // Told implements [dispatch.Follower].
+func (f *follower) Near() int { return 0 }
+
 func (f *follower) Told(*dispatch.Telling, int, time.Time) {}
 
 // run is what the worker does when the follower has to be looked after by itself.

@@ -102,6 +102,18 @@ func (l *live) begin() {
 // Task implements [dispatch.Follower].
 func (l *live) Task() *lane.Task { return &l.task }
 
+// Near implements [dispatch.Follower].
+func (l *live) Near() int {
+	seen := 0
+	if l.of.ends.reason.Load() != nil {
+		seen++
+	}
+	if l.of.outlet.stream.Context() != nil {
+		seen++
+	}
+	return seen
+}
+
 // Tell implements [dispatch.Follower].
 func (l *live) Tell(t *dispatch.Telling, now time.Time) (reply dispatch.Reply) {
 	mu := &l.of.session.mu
