@@ -90,6 +90,9 @@ func storm(name string) func(p *scenario.Parameters) {
 	}
 }
 
+// streams is a storm of those who get next to nothing.
+func streams(p *scenario.Parameters) { p.Scenario, p.Keys = scenario.Startup, 1 }
+
 func listed(objects, size, page int) func(p *scenario.Parameters) {
 	return func(p *scenario.Parameters) {
 		p.Scenario, p.Keys, p.ValueSize, p.PageSize = scenario.Lists, objects, size, page
@@ -146,6 +149,7 @@ func goals(duration time.Duration) []scenario.Parameters {
 		s.add(z, []string{"fanoutd"}, waiting)
 	}
 	s.add(size{5000, 1}, []string{"floor", "fanoutd"}, storm(scenario.Startup))
+	s.add(size{5000, 1}, []string{"fanoutd"}, streams)
 	for _, page := range []int{0, 1000} {
 		s.add(size{1, 1}, []string{"fanoutd"}, listed(150_000, 256, page))
 	}

@@ -34,8 +34,11 @@ type kind struct {
 var (
 	ratioOf      = kind{func(of, by float64) float64 { return of / by }, number}
 	differenceOf = kind{func(of, by float64) float64 { return of - by }, func(x float64) string { return number(x) + " µs" }}
-	megabytes    = kind{func(of, _ float64) float64 { return of / 1e6 }, func(x float64) string { return number(x) + " MB" }}
+	megabytes    = kind{func(of, _ float64) float64 { return of / 1e6 }, inMegabytes}
+	moreMemory   = kind{func(of, by float64) float64 { return (of - by) / 1e6 }, inMegabytes}
 )
+
+func inMegabytes(x float64) string { return number(x) + " MB" }
 
 // growth is by how much the server in front grows while something is done, in bytes.
 func growth(r *scenario.Record) float64 { return float64(front(r).Peak - front(r).RSSBefore) }
@@ -74,6 +77,10 @@ var Goals = slices.Concat(
 			of: point{scenario.Startup, storm5000, "fanoutd", growth},
 		},
 		{
+			What: "the same without what it grows where they get 1 object", Against: "1 object", Want: 64, kind: moreMemory,
+			of: point{scenario.Startup, storm5000, "fanoutd", growth}, by: point{scenario.Startup, streams5000, "fanoutd", growth},
+		},
+		{
 			What: "seconds until 5000 watchers who come at once have 800 objects of 256 B", Against: "floor", Want: 1.5, kind: ratioOf,
 			of: point{scenario.Startup, storm5000, "fanoutd", Seconds}, by: point{scenario.Startup, storm5000, "floor", Seconds},
 		},
@@ -93,9 +100,10 @@ var Goals = slices.Concat(
 )
 
 const (
-	storm5000 = "5000 x 1, 800 objects of 256 B"
-	lists50   = "50 of 10000 objects of 1024 B"
-	list1     = "1 of 150000 objects of 256 B"
+	storm5000   = "5000 x 1, 800 objects of 256 B"
+	streams5000 = "5000 x 1, 1 object of 256 B"
+	lists50     = "50 of 10000 objects of 1024 B"
+	list1       = "1 of 150000 objects of 256 B"
 )
 
 // ratios returns goals for a figure of fanoutd in parts of a peer's: what it is at most in

@@ -71,7 +71,11 @@ func action(p scenario.Parameters) string {
 		return text
 	}
 	if p.Scenario == scenario.Startup || p.Scenario == scenario.Resume {
-		return fmt.Sprintf("%s, %d objects of %d B", text, p.Keys, p.ValueSize)
+		objects := fmt.Sprintf("%d objects", p.Keys)
+		if p.Keys == 1 {
+			objects = "1 object"
+		}
+		return fmt.Sprintf("%s, %s of %d B", text, objects, p.ValueSize)
 	}
 	if p.Batch > 1 {
 		text += fmt.Sprintf(", bursts of %d", p.Batch)
