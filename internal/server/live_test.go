@@ -41,6 +41,9 @@ type seat struct {
 	audience *audience
 }
 
+// Context implements [grpc.ServerStream].
+func (s *seat) Context() context.Context { return context.Background() }
+
 // SendMsg implements [grpc.ServerStream].
 func (s *seat) SendMsg(m any) error {
 	switch m := m.(type) {
