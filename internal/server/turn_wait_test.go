@@ -1,0 +1,64 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// What runs aside does not wait for a turn, so it has ended, with its stack, while the
+// handler does. Whoever ends meanwhile leaves the queue.
+func TestNothingAsideWaitsForATurn(t *testing.T) {
+	for name, c := range map[string]struct {
+		free bool // the place becomes free
+		then func(t *testing.T, w *watching)
+	}{
+		"its turn comes": {true, func(t *testing.T, w *watching) {
+			w.turn.wait(t.Context())
+			if w.turn.share == nil || w.turn.failure != nil || !w.turn.has(t.Context()) {
+				t.Errorf("it has no place: %v", w.turn.failure)
+			}
+		}},
+		"its patience ends": {false, func(t *testing.T, w *watching) {
+			w.turn.patience = time.Nanosecond
+			w.turn.wait(t.Context())
+			refused, ok := errors.AsType[*limitError](w.turn.failure)
+			if !ok || refused.reason != ReasonTooManySnapshots || !w.turn.has(t.Context()) {
+				t.Errorf("it fails with %v", w.turn.failure)
+			}
+		}},
+		"it ends": {false, func(t *testing.T, w *watching) {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			w.turn.wait(ctx)
+			if !errors.Is(w.turn.failure, context.Canceled) {
+				t.Errorf("it fails with %v", w.turn.failure)
+			}
+		}},
+		"it does not come to waiting":              {false, func(*testing.T, *watching) {}},
+		"it does not come to waiting for its turn": {true, func(*testing.T, *watching) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLimits(Limits{Snapshots: 1})
+			other, err := l.snapshots.take(t.Context(), client{address: "other"}, 1, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := &watching{turn: turn{limits: l, patience: time.Hour, due: true}}
+			w.ends.Context = t.Context()
+			if err := w.advance(); err != nil || w.turn.asked == nil {
+				t.Fatalf("it does not have to wait: %v", err)
+			}
+			if c.free {
+				other.giveBack()
+			}
+			c.then(t, w)
+			w.turn.end()
+			other.giveBack()
+			if taken, waiting, clients := l.snapshots.count(); taken+int64(waiting)+int64(clients) != 0 {
+				t.Errorf("%d places are taken, %d wait, of %d clients", taken, waiting, clients)
+			}
+		})
+	}
+}
