@@ -91,14 +91,14 @@ var curves = []curve{
 	},
 	{
 		name: "told-watchers", title: "A change, and how many watchers are told",
-		sentence: "For each watcher who is told there is only left to be made ready and to be sent bytes that all share, and this grows with their number.",
+		sentence: "For each watcher who is told there is only left to hand gRPC the bytes that all share, and this grows with their number; ten thousand do not fit into the caches of a processor, a thousand do.",
 		axis:     byWatchers, figures: perChange,
 		grows:   true,
 		belongs: func(p *scenario.Parameters) bool { return plain(p) && p.PerConnection == 100 },
 	},
 	{
 		name: "memory-watchers", title: "Memory, and how many watch",
-		sentence: "A watcher is a stream of gRPC and a place in a feed, and holds no events: what it takes does not depend on how many others there are.",
+		sentence: "A watcher is a stream of gRPC and a place in a feed, and holds no events: what it takes does not depend on how many others there are. Where five thousand or more have come, the memory that setting them up took has been given back.",
 		axis:     byWatchers, figures: perWatcher,
 		belongs: func(p *scenario.Parameters) bool {
 			return p.Scenario == scenario.Idle && p.Objects > 0 && p.Window == 0 && p.Watchers >= 1000

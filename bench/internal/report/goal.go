@@ -40,9 +40,6 @@ var (
 
 func inMegabytes(x float64) string { return number(x) + " MB" }
 
-// growth is by how much the server in front grows while something is done, in bytes.
-func growth(r *scenario.Record) float64 { return float64(front(r).Peak - front(r).RSSBefore) }
-
 // Goals are the goals. Their figures are medians of the runs; CPU of servers in front is
 // without that of the stores behind them.
 var Goals = slices.Concat(
@@ -74,11 +71,11 @@ var Goals = slices.Concat(
 		resident("100000 x 100", 1000), resident("15000 x 1", 480),
 		{
 			What: "growth of the server while 5000 watchers who come at once get 800 objects of 256 B, their streams included", Want: 64, kind: megabytes,
-			of: point{scenario.Startup, storm5000, "fanoutd", growth},
+			of: point{scenario.Startup, storm5000, "fanoutd", Growth},
 		},
 		{
 			What: "the same without what it grows where they get 1 object", Against: "1 object", Want: 64, kind: moreMemory,
-			of: point{scenario.Startup, storm5000, "fanoutd", growth}, by: point{scenario.Startup, streams5000, "fanoutd", growth},
+			of: point{scenario.Startup, storm5000, "fanoutd", Growth}, by: point{scenario.Startup, streams5000, "fanoutd", Growth},
 		},
 		{
 			What: "seconds until 5000 watchers who come at once have 800 objects of 256 B", Against: "floor", Want: 1.5, kind: ratioOf,
@@ -86,7 +83,7 @@ var Goals = slices.Concat(
 		},
 		{
 			What: "growth of the server while " + lists50 + " are listed", Want: 100, kind: megabytes,
-			of: point{scenario.Lists, lists50, "fanoutd (grpc)", growth},
+			of: point{scenario.Lists, lists50, "fanoutd (grpc)", Growth},
 		},
 		{
 			What: "CPU per list of all servers, " + lists50, Against: "etcd", Want: 1.0 / 3, kind: ratioOf,

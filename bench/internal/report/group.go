@@ -99,9 +99,9 @@ var (
 		return sum
 	}
 	FrontTotal Figure = func(r *scenario.Record) float64 { return float64(front(r).Total) / 1e6 }
-	Growth     Figure = func(r *scenario.Record) float64 { return float64(front(r).Peak - front(r).RSSEmpty) } // bytes
-	Resident   Figure = func(r *scenario.Record) float64 { return float64(front(r).RSSIdle) }                  // bytes
-	Left       Figure = func(r *scenario.Record) float64 { return float64(front(r).RSSLeft) }                  // bytes
+	Growth     Figure = func(r *scenario.Record) float64 { return float64(front(r).Peak - front(r).RSSBefore) } // bytes, while something is done
+	Resident   Figure = func(r *scenario.Record) float64 { return float64(front(r).RSSIdle) }                   // bytes
+	Left       Figure = func(r *scenario.Record) float64 { return float64(front(r).RSSLeft) }                   // bytes
 	Remaining  Figure = func(r *scenario.Record) float64 { return front(r).GoroutinesLeft }
 	IdleCPU    Figure = func(r *scenario.Record) float64 { // milliseconds per second of all servers
 		return TotalCPU(r) * 1000 / r.Parameters.Duration.Seconds()

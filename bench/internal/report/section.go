@@ -94,7 +94,7 @@ const (
 	aboutEvents = "CPU of all servers and of the one in front is in µs per delivery, times in ms, writes and bytes are per delivery, memory and goroutines per idle watcher."
 	aboutIdle   = "Memory of the server in front with all watchers, of all servers for each of them, and of the one in front when they have left; CPU of all servers while nothing is written; the time in ms until one event has come to all."
 	aboutLists  = "CPU of all servers and of the one in front is per list, times are those of a list; the memory of the server in front grows at most by so much."
-	aboutStorms = "Seconds until all watchers have what they begin with; CPU in seconds of all servers and of the one in front, whose memory grows at most by so much."
+	aboutStorms = "Seconds until all watchers have what they begin with; CPU in seconds of all servers and of the one in front, whose memory grows at most by so much; the connections are there before that."
 )
 
 // sections returns those that there is something in.
