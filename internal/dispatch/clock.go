@@ -8,7 +8,7 @@ import (
 
 // clock says when a watcher has to speak though nothing happens, and when to be
 // silent though something does. It is told the time, which it costs more to find out
-// than all that it does. nil is that of a watcher who asks for neither, as most do.
+// than all that it does. nil is that of a watcher that needs none.
 type clock struct {
 	interval time.Duration // see [Options.BookmarkInterval]
 	delay    time.Duration // see [Options.BatchDelay]
@@ -56,11 +56,13 @@ func (c *clock) due(now time.Time) reason {
 	return notDue
 }
 
+// listens reports whether it matters when the watcher was told something. Nearly all
+// watchers have a last bookmark, for which it does not, and so what they are told costs
+// them no look at their clock.
+func (c *clock) listens() bool { return c != nil && (c.interval > 0 || c.delay > 0) }
+
 // note takes down that a message is on its way.
 func (c *clock) note(kind object.MessageKind, now time.Time) {
-	if c == nil {
-		return
-	}
 	c.spoke = now
 	if kind == object.Live {
 		c.live = now

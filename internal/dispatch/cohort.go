@@ -70,7 +70,7 @@ type cohort struct {
 
 	patience time.Duration // that is left for yielding with this message
 	calm     time.Time     // until then others have much to do
-	seen     int           // nobody wants to know; so it has to be looked at
+	seen     int           // what approach has seen: nobody asks, but it is not left out
 }
 
 // member has at hand what is asked of a follower, so that those who are told nothing
@@ -212,13 +212,16 @@ const near = 8
 // one after the other while they are told. (5 to 11 percent with 10,000, 100 on a
 // connection.)
 func (c *cohort) approach(from int) {
-	seen := 0
+	defer func() { _ = recover() }() // whatever it is, Tell meets it as well, and says who panics
 	for _, m := range c.members[from:min(from+near, len(c.members))] {
-		if m.watcher != nil && !m.watcher.latest {
-			seen += m.follower.Near()
+		if m.watcher == nil {
+			continue
 		}
+		if m.watcher.latest {
+			c.seen++
+		}
+		c.seen += m.follower.Near()
 	}
-	c.seen = seen
 }
 
 // yield lets the transport of a connection write what was told on its lane while that is

@@ -24,7 +24,7 @@ func TestFollowersAreToldTogether(t *testing.T) {
 		on[i] = f.workers.Lane()
 	}
 	for n := range lanes * each {
-		c.seats = append(c.seats, f.seat(t, c, on[n%lanes], dispatch.Interest{}, dispatch.Options{}))
+		c.seats = append(c.seats, f.seat(t, c, on[n%lanes], dispatch.Interest{}, dispatch.Options{Latest: n%3 == 0}))
 		if n == lanes*each/2 {
 			c.after(func() { f.store.Put("k", "v") }) // the others join those who are in order
 		}
@@ -49,6 +49,9 @@ func TestFollowersAreToldTogether(t *testing.T) {
 		if s.polls != 1 {
 			t.Fatalf("somebody who waits was polled %d times", s.polls-1)
 		}
+	}
+	if c.far > 0 {
+		t.Errorf("%d times somebody was told something who had not been looked at", c.far)
 	}
 }
 

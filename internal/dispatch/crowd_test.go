@@ -18,6 +18,7 @@ type crowd struct {
 	mu     sync.Mutex
 	counts []int        // guarded by mu: of those who were told together
 	order  []*lane.Lane // guarded by mu: of those who were told
+	far    int          // guarded by mu: who were told something before they were looked at
 
 	each func(*seat, *dispatch.Telling) // is called instead of telling those who wait
 }
@@ -30,6 +31,7 @@ type seat struct {
 	waits chan struct{} // closed when it waits for the first time
 	last  *dispatch.Telling
 	polls int
+	near  bool // it was looked at since it was told something
 	full  bool // it has no room for a message
 	gone  bool // it is closed
 	ended error
@@ -81,6 +83,12 @@ func (s *seat) Task() *lane.Task { return &s.task }
 
 // Tell implements [dispatch.Follower].
 func (s *seat) Tell(t *dispatch.Telling, now time.Time) dispatch.Reply {
+	if !s.near {
+		s.crowd.mu.Lock()
+		s.crowd.far++
+		s.crowd.mu.Unlock()
+	}
+	s.near = false
 	if s.full || s.gone {
 		return dispatch.Leaves
 	}
@@ -96,7 +104,10 @@ func (s *seat) Tell(t *dispatch.Telling, now time.Time) dispatch.Reply {
 }
 
 // Near implements [dispatch.Follower].
-func (s *seat) Near() int { return 0 }
+func (s *seat) Near() int {
+	s.near = true
+	return 1
+}
 
 // Told implements [dispatch.Follower].
 func (s *seat) Told(_ *dispatch.Telling, n int, _ time.Time) {

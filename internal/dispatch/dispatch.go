@@ -267,12 +267,14 @@ func (d *Dispatcher) Watch(i Interest, b Begin, o Options) *Watcher {
 	d.mu.Unlock()
 
 	n := int(d.shard.Add(1)) % len(d.wakers)
+	clock := newClock(&o)
 	w := &Watcher{
 		dispatcher: d,
 		feed:       f,
 		latest:     o.Latest,
 		everyEvent: o.EveryEvent,
-		clock:      newClock(&o),
+		clock:      clock,
+		timed:      clock.listens(),
 		follower:   o.Follower,
 		shard:      &f.shards[n],
 		cohort:     c,

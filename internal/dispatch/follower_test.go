@@ -82,9 +82,10 @@ func (f *follower) Tell(t *dispatch.Telling, now time.Time) dispatch.Reply {
 	return dispatch.Took
 }
 
-// Told implements [dispatch.Follower].
+// Near implements [dispatch.Follower].
 func (f *follower) Near() int { return 0 }
 
+// Told implements [dispatch.Follower].
 func (f *follower) Told(*dispatch.Telling, int, time.Time) {}
 
 // run is what the worker does when the follower has to be looked after by itself.

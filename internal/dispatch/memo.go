@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -72,9 +73,12 @@ func (p *part) batch() batch { return batch{p.pieces, p.end.taken, p.arrived} }
 
 // size returns the bytes of memory that keeping the part accounts for. Whether
 // the pieces belong to objects or were encoded for the part is not looked at.
-func (p *part) size() int64 {
+func (p *part) size() int64 { return p.sizeOf(len(p.pieces)) }
+
+// sizeOf is size, if the part were of so many pieces.
+func (p *part) sizeOf(pieces int) int64 {
 	const header = 32 // of a piece, and its share of what surrounds them
-	return int64(header*(len(p.pieces)+4) + p.end.bytes)
+	return int64(header*(pieces+4) + p.end.bytes)
 }
 
 // smallPiece is what is copied together with its neighbours where watchers share a part.
@@ -82,23 +86,44 @@ func (p *part) size() int64 {
 // it is on its way; to copy one takes its size once.
 const smallPiece = 4 << 10
 
+// neighbours returns the pieces by those that belong together: small ones that follow each
+// other, or a large one.
+func (p *part) neighbours() iter.Seq[[][]byte] {
+	return func(yield func([][]byte) bool) {
+		for pieces := p.pieces; len(pieces) > 0; {
+			n := 0
+			for n < len(pieces) && len(pieces[n]) <= smallPiece {
+				n++
+			}
+			n = max(n, 1)
+			if !yield(pieces[:n]) {
+				return
+			}
+			pieces = pieces[n:]
+		}
+	}
+}
+
 // gather makes fewer pieces of the same bytes.
 func (p *part) gather() {
 	var fewer [][]byte
-	for pieces := p.pieces; len(pieces) > 0; {
-		n := 0
-		for n < len(pieces) && len(pieces[n]) <= smallPiece {
-			n++
-		}
-		if n < 2 {
-			n = 1
-			fewer = append(fewer, pieces[0])
+	for some := range p.neighbours() {
+		if len(some) == 1 {
+			fewer = append(fewer, some[0])
 		} else {
-			fewer = append(fewer, slices.Concat(pieces[:n]...))
+			fewer = append(fewer, slices.Concat(some...))
 		}
-		pieces = pieces[n:]
 	}
 	p.pieces, p.together = fewer, true
+}
+
+// gathered returns the size of the part when it is gathered.
+func (p *part) gathered() int64 {
+	n := 0
+	for range p.neighbours() {
+		n++
+	}
+	return p.sizeOf(n)
 }
 
 // join returns a state that is not older than needed: the one that others are
@@ -147,19 +172,34 @@ func (m *memo) part(state *cacher.State, key partKey, b *memoBudget, makePart fu
 	m.used = time.Now()
 	if p, ok := m.parts[key]; ok {
 		if !p.together { // who is alone is not worth the copy
+			m.account(-p.size(), b)
 			p.gather()
+			m.account(p.size(), b)
 			m.parts[key] = p
 		}
 		return p
 	}
 	p := makePart()
-	// Nothing is remembered of a REPLAY that found nothing: there may be more.
-	if n := p.size(); (state != nil || len(p.pieces) > 0) && m.bytes+n <= b.limit-b.bytes.Load()-n {
+	if state == nil && len(p.pieces) == 0 {
+		return p // nothing is remembered of a REPLAY that found nothing: there may be more
+	}
+	if !m.hasRoom(p.size(), b) && m.hasRoom(p.gathered(), b) {
+		p.gather()
+	}
+	if n := p.size(); m.hasRoom(n, b) {
 		m.parts[key] = p
-		m.bytes += n
-		b.bytes.Add(n)
+		m.account(n, b)
 	}
 	return p
+}
+
+func (m *memo) hasRoom(n int64, b *memoBudget) bool {
+	return m.bytes+n <= b.limit-b.bytes.Load()-n
+}
+
+func (m *memo) account(n int64, b *memoBudget) {
+	m.bytes += n
+	b.bytes.Add(n)
 }
 
 // expire drops the memo if it is out of date, or if room is needed and nobody has used

@@ -61,8 +61,10 @@ func TestBoundedWhatIsShared(t *testing.T) {
 					if d.memos.bytes.Load() == 0 {
 						t.Fatal("nothing is shared")
 					}
+					wantAccounted(t, d)
 				}
 				catchUp()
+				catchUp() // who takes what is there has it put together
 				time.Sleep(2 * memoAge)
 				m.Put("next", "value")
 				synctest.Wait()
@@ -78,5 +80,52 @@ func TestBoundedWhatIsShared(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// wantAccounted checks that what is shared holds what it is said to.
+func wantAccounted(t *testing.T, d *Dispatcher) {
+	t.Helper()
+	var all int64
+	for _, f := range d.feeds {
+		var held int64
+		for _, p := range f.memo.parts {
+			held += p.size()
+		}
+		if f.memo.bytes != held {
+			t.Errorf("a memo holds %d bytes, and is said to hold %d", held, f.memo.bytes)
+		}
+		all += held
+	}
+	if n := d.memos.bytes.Load(); n != all {
+		t.Errorf("all memos hold %d bytes, and are said to hold %d", all, n)
+	}
+}
+
+// A part that fits only if its pieces are put together is shared.
+func TestSmallObjectsAreShared(t *testing.T) {
+	const objects = 100
+	m, b := &memo{}, &memoBudget{}
+	whole := part{end: cut{bytes: objects}, last: true}
+	for range objects {
+		whole.pieces = append(whole.pieces, []byte{1})
+	}
+	for limit, want := range map[int64]int{2 * whole.gathered(): 1, 2*whole.gathered() - 1: 3} {
+		b.limit = limit
+		m.begin(nil)
+		made := 0
+		for range 3 {
+			p := m.part(nil, partKey{}, b, func() part {
+				made++
+				return whole
+			})
+			if n := len(p.pieces); want == 1 && n != 1 || want > 1 && n != objects {
+				t.Errorf("limit %d: the part is of %d pieces", limit, n)
+			}
+		}
+		if made != want {
+			t.Errorf("limit %d: the part is made %d times, want %d", limit, made, want)
+		}
+		m.drop(b)
 	}
 }

@@ -47,13 +47,13 @@ func (w *Watcher) Poll(now time.Time) (*Telling, Outcome) {
 			}
 			w.moved(t.end, through)
 			w.more = t.end.full
-			w.clock.note(object.Live, now)
+			w.note(object.Live, now)
 			return t, Told
 		}
 		w.moved(cut{upto: w.cursor}, through)
 		w.more = false
 		if quiet, ok := w.bookmark(now); ok {
-			w.clock.note(object.Bookmark, now)
+			w.note(object.Bookmark, now)
 			return &Telling{Message: quiet}, Told
 		}
 		if w.park() {
@@ -92,6 +92,6 @@ func (w *Watcher) Take(t *Telling, now time.Time) Outcome {
 		return Elsewhere
 	}
 	w.cursor, w.sent = t.end.after(w.cursor, w.sent)
-	w.clock.note(object.Live, now)
+	w.note(object.Live, now)
 	return Told
 }

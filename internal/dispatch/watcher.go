@@ -39,11 +39,12 @@ type Watcher struct {
 	more       bool // the log had more than the message that Poll has returned
 	latest     bool // see [Options]
 	everyEvent bool // the same
+	timed      bool // the clock is told of messages
 	epoch      object.Epoch
 	cursor     object.Revision // everything up to here has been delivered; 0: nothing that could be continued
 	sent       int             // events behind the cursor that have been delivered in parts
 	mergeTo    object.Revision // the parts are of events that were merged up to here; 0: of one revision
-	clock      *clock
+	clock      *clock          // nil: there is nothing to be said but events
 
 	version uint64          // of the feed when it was last read
 	needed  object.Revision // a snapshot must not be older
@@ -63,6 +64,8 @@ type Watcher struct {
 	slot   int     // guarded by shard.mu, or the cohort's worker's: index among those who wait, or -1
 
 	waits atomic.Bool // it is in the cohort; for those who are not its worker
+
+	_ [2]uint64 // what the runtime allocates of this size begins a line
 }
 
 // step is what a watcher does next.
@@ -112,7 +115,7 @@ func (w *Watcher) Try() (Message, bool, error) {
 			m, ok = w.bookmark(now)
 		}
 		if ok || err != nil {
-			w.clock.note(m.Header.Kind, now)
+			w.note(m.Header.Kind, now)
 			return m, ok, err
 		}
 		if w.cohort != nil {
@@ -122,6 +125,13 @@ func (w *Watcher) Try() (Message, bool, error) {
 			w.clock.alarm(now, w.wake)
 			return Message{}, false, nil
 		}
+	}
+}
+
+// note takes down that a message is on its way.
+func (w *Watcher) note(kind object.MessageKind, now time.Time) {
+	if w.timed {
+		w.clock.note(kind, now)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // turn is the place of a watch among the catch-ups that are being sent. It belongs to
-// the goroutine of the watch.
+// the handler of the watch, and to what that does aside.
 //
 // A watch that begins with nothing waits for it before its snapshot is begun: so the
 // snapshot is as new as the turn, and nothing is held while it waits. One that turns

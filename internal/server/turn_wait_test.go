@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 )
@@ -50,10 +51,12 @@ func TestNothingAsideWaitsForATurn(t *testing.T) {
 			if err := w.advance(); err != nil || w.turn.asked == nil {
 				t.Fatalf("it does not have to wait: %v", err)
 			}
+			var leaving sync.WaitGroup
 			if c.free {
-				other.giveBack()
+				leaving.Go(other.giveBack)
 			}
 			c.then(t, w)
+			leaving.Wait()
 			w.turn.end()
 			other.giveBack()
 			if taken, waiting, clients := l.snapshots.count(); taken+int64(waiting)+int64(clients) != 0 {

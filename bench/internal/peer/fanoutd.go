@@ -25,7 +25,6 @@ max-watchers: 0
 max-watchers-per-client: 0
 max-selectors: 0
 max-selectors-per-client: 0
-watch-time-limit: 0s
 resources:
   - name: %s
     prefix: %s
