@@ -98,7 +98,7 @@ var curves = []curve{
 	},
 	{
 		name: "memory-watchers", title: "Memory, and how many watch",
-		sentence: "A watcher is a stream of gRPC and a place in a feed, and holds no events: what it takes does not depend on how many others there are. Where five thousand or more have come, the memory that setting them up took has been given back.",
+		sentence: "A watcher is a stream of gRPC and a place in a feed, and holds no events: what it takes does not depend on how many others there are. What it took to set up a hundred on a connection at once is given back where five thousand or more have come.",
 		axis:     byWatchers, figures: perWatcher,
 		belongs: func(p *scenario.Parameters) bool {
 			return p.Scenario == scenario.Idle && p.Objects > 0 && p.Window == 0 && p.Watchers >= 1000
