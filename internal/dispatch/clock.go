@@ -43,7 +43,7 @@ const (
 	farewell        // the watch is about to end
 )
 
-// due returns whether a bookmark is due, and takes down that a farewell is said.
+// due returns why a bookmark is due, if it is, and takes down that a farewell is said.
 func (c *clock) due(now time.Time) reason {
 	switch {
 	case c == nil:

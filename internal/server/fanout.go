@@ -25,7 +25,6 @@ type fanout struct {
 	drain          *drain
 	sessions       *sessions
 	rights         *rights
-	slow           *slowLog
 	examine        func(*session) error // why a watch may not go on, or nil
 	limits         *limits
 	lanes          *lanes

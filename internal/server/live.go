@@ -108,7 +108,7 @@ func (l *live) Near() int {
 	if l.of.ends.reason.Load() != nil {
 		seen++
 	}
-	if l.of.outlet.stream.Context() != nil {
+	if l.of.stream.Context() != nil {
 		seen++
 	}
 	return seen
@@ -139,7 +139,7 @@ func (l *live) Tell(t *dispatch.Telling, now time.Time) (reply dispatch.Reply) {
 
 // Told implements [dispatch.Follower].
 func (l *live) Told(t *dispatch.Telling, n int, now time.Time) {
-	l.of.outlet.tally.note(&t.Message, n, parcelOf(t).size, false, now)
+	l.of.tally.note(&t.Message, n, parcelOf(t).size, false, now)
 }
 
 // run is what the worker does when the watch has to be looked after by itself.
@@ -218,7 +218,7 @@ func (l *live) send(t *dispatch.Telling, reason error, now time.Time) dispatch.R
 		l.covered = l.onWay
 		message = p.with(&l.flight)
 	}
-	if err := l.of.outlet.stream.SendMsg(message); err != nil {
+	if err := l.of.stream.SendMsg(message); err != nil {
 		l.failure = err
 		return l.handBack()
 	}

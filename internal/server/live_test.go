@@ -97,7 +97,7 @@ func seated(t *testing.T, watches int, options ...dispatch.Options) *audience {
 		w.live.back = make(chan struct{}, 1)
 		w.ends.Context, w.ends.ended = ctx, w.live.handBackNow
 		a.watches = append(a.watches, w)
-		w.outlet = outlet{stream: &seat{audience: a}, tally: &a.counts}
+		w.stream, w.tally = &seat{audience: a}, &a.counts
 		w.live.init(on, w)
 		o := options[i%len(options)]
 		o.Follower = &w.live

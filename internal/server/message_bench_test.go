@@ -77,7 +77,7 @@ func BenchmarkMessage(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			stream := openStream(b, c.stats)
-			to := &watching{outlet: outlet{stream: stream, tally: &tally{}, trail: c.trail}}
+			to := &watching{stream: stream, tally: &tally{}, trail: c.trail}
 			m, now := oneEvent(), time.Now()
 			p := pack(&m).(*parcel)
 			b.ReportAllocs()
@@ -86,7 +86,7 @@ func BenchmarkMessage(b *testing.B) {
 					b.Fatal(err)
 				}
 				if c.counted {
-					to.outlet.tally.note(&m, 1, p.size, to.sent(&m, p.size), now)
+					to.tally.note(&m, 1, p.size, to.sent(&m, p.size), now)
 				}
 			}
 		})

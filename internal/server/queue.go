@@ -117,7 +117,8 @@ func (s *share) wait(ctx context.Context, patience time.Duration) error {
 	return nil
 }
 
-// giveUp leaves the queue, unless the share was given in this moment, which it reports.
+// giveUp leaves the queue, and reports whether it did: the share may have been given in
+// this moment.
 func (s *share) giveUp() bool {
 	q := s.queue
 	q.mu.Lock()

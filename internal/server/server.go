@@ -186,7 +186,7 @@ func New(cfg Config) *Server {
 	}
 	s.grpc = grpc.NewServer(append(options, s.limits.connectionOptions(cfg.WatchTimeLimit, oldest)...)...)
 	f := &fanout{
-		resources: s.resources, drain: s.drain, sessions: s.sessions, rights: &s.rights, slow: s.slow, examine: s.examine, limits: s.limits, lanes: s.lanes,
+		resources: s.resources, drain: s.drain, sessions: s.sessions, rights: &s.rights, examine: s.examine, limits: s.limits, lanes: s.lanes,
 		watchTimeLimit: cfg.WatchTimeLimit,
 	}
 	a := &admin{resources: s.resources, sessions: s.sessions, rights: &s.rights, since: time.Now()}

@@ -47,7 +47,7 @@ func (w *watching) follow(trail Trail, m *dispatch.Message, after object.Revisio
 		return
 	}
 	trail.Delivered(Delivery{
-		Watch: w.outlet.stream.Context(), Watcher: w.server.sessions.id(&w.session), Peer: w.session.peer,
+		Watch: w.stream.Context(), Watcher: w.server.sessions.id(&w.session), Peer: w.session.peer,
 		After: after, Upto: m.Header.Position.Revision, Shows: w.live.Shows,
 		Events: m.Count, Bytes: size, Arrived: m.Arrived, Sent: time.Now(),
 	})

@@ -27,7 +27,7 @@ import (
 // catch-ups, is done aside, on a goroutine that ends before the handler waits.
 //
 // What a worker looks at for each message is in two lines of a processor's cache, the
-// first of which begins with ends.reason and the second with outlet.stream: there are more
+// first of which begins with ends.reason and the second with stream: there are more
 // watches than fit there. (What the runtime allocates of this size begins 8 bytes behind
 // the beginning of a line.)
 type watching struct {
@@ -44,8 +44,10 @@ type watching struct {
 	finished bool
 	drained  uint64       // its number in the drain; 0: it is not there
 	lane     *countedLane // nil: it has none
+	tally    *tally
 
-	outlet outlet
+	stream grpc.ServerStream // as gRPC has it
+	trail  Trail             // nil: nobody follows writes
 	live   live
 
 	began time.Duration // of the catch-up that is under way, since the watch began
@@ -64,7 +66,7 @@ func (s *Server) watch(f *fanout, admission []grpc.StreamServerInterceptor) grpc
 	}, &grpc.StreamServerInfo{FullMethod: fanoutv1.FanoutService_Watch_FullMethodName, IsServerStream: true})
 	return func(_ any, stream grpc.ServerStream) error {
 		w := &watching{Context: stream.Context(), server: s}
-		w.outlet.stream, w.ends.Context, w.session.since = stream, w, time.Now()
+		w.stream, w.ends.Context, w.session.since = stream, w, time.Now()
 		w.live.back = make(chan struct{}, 1)
 		asked := middleware.WrapServerStream(stream)
 		asked.WrappedContext = w
@@ -168,6 +170,7 @@ func (w *watching) end(err error) error {
 // begin registers the watch, and tells it what there is to tell until it has nothing to
 // do but to wait.
 func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Context) error {
+	w.ends.Context = ctx
 	if err := f.rights.mayWithin(ctx, policy.Watch, req.GetResource(), req.GetScope()); err != nil {
 		return err
 	}
@@ -181,7 +184,7 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	}
 	watch.limit = shorter(watch.limit, f.timeLimit())
 	watch.options.LastBookmark = lastBookmark(ctx, watch.limit)
-	w.ends.Context, w.ends.ended = ctx, w.live.handBackNow
+	w.ends.ended = w.live.handBackNow
 	whenOver(ctx, w.ends.end)
 	if w.drained = f.drain.enter(func() { w.ends.end(errDraining) }); w.drained == 0 {
 		return errDraining
@@ -210,10 +213,10 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 		w.live.Watcher, source = dispatched, &w.live
 		w.ends.forget() // the cacher has been waited for; the watcher waits for nothing
 	}
-	tally := &resource.tallies[w.lane.Worker()]
+	w.trail, w.tally = resource.Trail, &resource.tallies[w.lane.Worker()]
 	w.session.init(ctx, req, watch.interest.Scope, source, w.endWith)
 	f.sessions.begin(&w.session)
-	tally.begun.Add(1)
+	w.tally.begun.Add(1)
 	if err := f.examine(&w.session); err != nil {
 		return err
 	}
@@ -225,7 +228,7 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	err = grpc.SetSendCompressor(ctx, encoding.Identity)
 	if err == nil {
 		// The watcher is registered: who has the header knows that.
-		err = w.outlet.stream.SendHeader(metadata.MD{})
+		err = w.stream.SendHeader(metadata.MD{})
 	}
 	if err != nil {
 		return status.FromContextError(context.Canceled).Err() // the client is gone, which nobody is to blame for
@@ -234,7 +237,6 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 		w.endAfter(watch.limit, errTimeLimit)
 	}
 	w.turn.init(f.limits, &watch)
-	w.outlet.trail, w.outlet.tally = resource.Trail, tally
 	forgetHeaders(ctx)
 	if w.live.Watcher == nil {
 		return nil
@@ -255,7 +257,7 @@ func (w *watching) endWith(reason error) {
 		grace = min(grace, deniedGrace)
 	}
 	// It does no harm to a watch that has ended by then.
-	time.AfterFunc(grace, func() { cutOff(w.outlet.stream.Context()) })
+	time.AfterFunc(grace, func() { cutOff(w.stream.Context()) })
 }
 
 func (w *watching) endAfter(d time.Duration, reason error) {

@@ -56,7 +56,7 @@ func (s *plan) memory() {
 // ten times larger.
 func (s *plan) windows() {
 	for _, change := range []func(p *scenario.Parameters){
-		nil, bursts, storm(scenario.Startup), storm(scenario.Resume), listed(10_000, 256, 0),
+		nil, bursts, storm(scenario.Startup, many), storm(scenario.Resume, many), listed(10_000, 256, 0),
 	} {
 		for _, n := range []int{10_000, 100_000} {
 			s.fanoutd(size{1000, 100}, func(p *scenario.Parameters) {

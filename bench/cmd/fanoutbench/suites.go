@@ -84,14 +84,14 @@ func stalled(how string, again time.Duration) func(p *scenario.Parameters) {
 // waiting lets nothing be written, but one event in the end.
 func waiting(p *scenario.Parameters) { p.Scenario, p.Keys = scenario.Idle, 1 }
 
-func storm(name string) func(p *scenario.Parameters) {
+// many objects are 200 kB of snapshot.
+const many = 800
+
+func storm(name string, objects int) func(p *scenario.Parameters) {
 	return func(p *scenario.Parameters) {
-		p.Scenario, p.Keys = name, 800 // 200 kB
+		p.Scenario, p.Keys = name, objects
 	}
 }
-
-// streams is a storm of those who get next to nothing.
-func streams(p *scenario.Parameters) { p.Scenario, p.Keys = scenario.Startup, 1 }
 
 func listed(objects, size, page int) func(p *scenario.Parameters) {
 	return func(p *scenario.Parameters) {
@@ -130,7 +130,7 @@ func short(duration time.Duration) []scenario.Parameters {
 	for _, z := range []size{{1, 1}, {10000, 100}} {
 		s.add(z, []string{"fanoutd", "etcd"}, steady(10))
 	}
-	s.add(size{1000, 1}, []string{"floor", "fanoutd"}, storm(scenario.Startup))
+	s.add(size{1000, 1}, []string{"floor", "fanoutd"}, storm(scenario.Startup, many))
 	s.add(size{50, 1}, []string{"fanoutd", "etcd"}, listed(10_000, 1024, 0))
 	return s.runs
 }
@@ -148,8 +148,8 @@ func goals(duration time.Duration) []scenario.Parameters {
 	for _, z := range []size{{100000, 100}, {15000, 1}} {
 		s.add(z, []string{"fanoutd"}, waiting)
 	}
-	s.add(size{5000, 1}, []string{"floor", "fanoutd"}, storm(scenario.Startup))
-	s.add(size{5000, 1}, []string{"fanoutd"}, streams)
+	s.add(size{5000, 1}, []string{"floor", "fanoutd"}, storm(scenario.Startup, many))
+	s.add(size{5000, 1}, []string{"fanoutd"}, storm(scenario.Startup, 1)) // what the streams alone take
 	for _, page := range []int{0, 1000} {
 		s.add(size{1, 1}, []string{"fanoutd"}, listed(150_000, 256, page))
 	}
@@ -191,8 +191,8 @@ func full(duration time.Duration) []scenario.Parameters {
 		s.add(z, []string{"fanoutd", "etcd"}, stalled(load.StallWindow, 0))
 	}
 	for _, z := range []size{{1000, 1}, {5000, 1}, {5000, 100}} {
-		s.add(z, append([]string{"floor"}, resumable...), storm(scenario.Startup))
-		s.add(z, resumable, storm(scenario.Resume))
+		s.add(z, append([]string{"floor"}, resumable...), storm(scenario.Startup, many))
+		s.add(z, resumable, storm(scenario.Resume, many))
 	}
 	for _, z := range []size{{1000, 1}, {15000, 1}, {10000, 100}, {100000, 100}} {
 		s.add(z, main4, waiting)

@@ -27,18 +27,15 @@ type point struct {
 
 // kind is how figures relate, and in which unit that is shown.
 type kind struct {
-	relate func(of, by float64) float64
+	relate func(of, by float64) float64 // by is 0 where there is nothing to relate to
 	show   func(x float64) string
 }
 
 var (
 	ratioOf      = kind{func(of, by float64) float64 { return of / by }, number}
 	differenceOf = kind{func(of, by float64) float64 { return of - by }, func(x float64) string { return number(x) + " µs" }}
-	megabytes    = kind{func(of, _ float64) float64 { return of / 1e6 }, inMegabytes}
-	moreMemory   = kind{func(of, by float64) float64 { return (of - by) / 1e6 }, inMegabytes}
+	megabytes    = kind{func(of, by float64) float64 { return (of - by) / 1e6 }, func(x float64) string { return number(x) + " MB" }}
 )
-
-func inMegabytes(x float64) string { return number(x) + " MB" }
 
 // Goals are the goals. Their figures are medians of the runs; CPU of servers in front is
 // without that of the stores behind them.
@@ -74,7 +71,7 @@ var Goals = slices.Concat(
 			of: point{scenario.Startup, storm5000, "fanoutd", Growth},
 		},
 		{
-			What: "the same without what it grows where they get 1 object", Against: "1 object", Want: 64, kind: moreMemory,
+			What: "the same without what it grows where they get 1 object", Against: "1 object", Want: 64, kind: megabytes,
 			of: point{scenario.Startup, storm5000, "fanoutd", Growth}, by: point{scenario.Startup, streams5000, "fanoutd", Growth},
 		},
 		{

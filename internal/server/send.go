@@ -3,22 +3,10 @@ package server
 import (
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
-
-// outlet is where the messages of a watch go.
-type outlet struct {
-	tally *tally
-
-	// A worker looks at what follows with each message; see watching.
-
-	stream grpc.ServerStream // as gRPC has it
-	trail  Trail             // nil: nobody follows writes
-}
 
 // send hands a message to gRPC. It waits while the client does not read.
 func (w *watching) send(m dispatch.Message) error {
@@ -30,11 +18,11 @@ func (w *watching) send(m dispatch.Message) error {
 	}
 	w.turn.before(&m.Header)
 	w.session.sending()
-	if err := w.outlet.stream.SendMsg(message); err != nil {
+	if err := w.stream.SendMsg(message); err != nil {
 		return err
 	}
 	first := w.sent(&m, message.size())
-	w.outlet.tally.note(&m, 1, message.size(), first, time.Now())
+	w.tally.note(&m, 1, message.size(), first, time.Now())
 	w.turn.after(&m.Header, flight)
 	w.hurry(&m.Header, first)
 	return nil
@@ -50,7 +38,7 @@ func (w *watching) sent(m *dispatch.Message, size int) (first bool) {
 // note is sent for who has locked the session.
 func (w *watching) note(m *dispatch.Message, size int) (first bool) {
 	before, first := w.session.note(&m.Header, size)
-	if trail := w.outlet.trail; trail != nil && m.Header.Kind == object.Live && trail.Wants() {
+	if trail := w.trail; trail != nil && m.Header.Kind == object.Live && trail.Wants() {
 		w.follow(trail, m, before, size)
 	}
 	return first
