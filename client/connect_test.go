@@ -27,7 +27,7 @@ func TestTargets(t *testing.T) {
 	address := newServer(t).Address()
 	for _, target := range []string{address, "dns:///" + address, "passthrough:///" + address, address + ",127.0.0.1:1", "127.0.0.1:1, " + address} {
 		r := newClient(t, target).Resource("config")
-		if _, err := r.Get(within(t), "a", client.Any()); !errors.Is(err, client.ErrNotFound) {
+		if _, err := r.Get(within(t), "a", client.AllowStale()); !errors.Is(err, client.ErrNotFound) {
 			t.Errorf("%s: got %v", target, err)
 		}
 	}
@@ -166,7 +166,7 @@ func TestReadsTakeTurnsOverServers(t *testing.T) {
 	}
 	one.Stop()
 	for range 10 {
-		if _, err := r.Get(within(t), "a", client.Any()); !errors.Is(err, client.ErrNotFound) {
+		if _, err := r.Get(within(t), "a", client.AllowStale()); !errors.Is(err, client.ErrNotFound) {
 			t.Errorf("got %v", err)
 		}
 	}

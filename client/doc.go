@@ -27,7 +27,7 @@
 // # Reading and writing
 //
 // [Resource.Get] and [Resource.List] answer with objects as they are now: no older
-// than any write that was acknowledged before the call. [MinRevision] and [Any] ask
+// than any write that was acknowledged before the call. [MinRevision] and [AllowStale] ask
 // for less, [AtRevision] for the past. [Resource.Put], [Resource.Delete] and
 // [Resource.Transact] write, and [Resource.Update] reads, modifies and writes until
 // nobody came in between.

@@ -80,7 +80,7 @@ func TestWatchOptionsReachTheServer(t *testing.T) {
 	if err != nil || len(u.Events) != 1 || u.Events[0].Previous == nil || string(u.Events[0].Previous.Value) != "1" {
 		t.Fatalf("got %v, %v", u, err)
 	}
-	next = pull(t, r, client.OmitValues(), client.Key("a"), client.Any(), client.BookmarkInterval(100*time.Millisecond))
+	next = pull(t, r, client.OmitValues(), client.Key("a"), client.AllowStale(), client.BookmarkInterval(100*time.Millisecond))
 	for {
 		u, err, _ := next()
 		if err != nil {

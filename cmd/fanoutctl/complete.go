@@ -88,7 +88,7 @@ func (t *tool) parts(ctx context.Context, resource, begun string) []string {
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
 	dir := begun[:strings.LastIndex(begun, "/")+1]
-	opts := []client.ListOption{client.PageSize(completions), client.StartKey(begun), client.Any()}
+	opts := []client.ListOption{client.PageSize(completions), client.StartKey(begun), client.AllowStale()}
 	if dir != "" {
 		opts = append(opts, client.Prefix(strings.TrimSuffix(dir, "/")))
 	}

@@ -58,7 +58,7 @@ With --wait it waits until there is an object with the key, and with --selector 
 			case revision != 0:
 				opts = append(opts, client.AtRevision(revision))
 			case stale:
-				opts = append(opts, client.Any())
+				opts = append(opts, client.AllowStale())
 			}
 			ctx, cancel := t.within(cmd.Context(), usual)
 			defer cancel()

@@ -41,7 +41,7 @@ they were at one revision. "shop" has shop/limits below it, but not shop itself.
 			case revision != 0:
 				opts = append(opts, client.AtRevision(revision))
 			case stale:
-				opts = append(opts, client.Any())
+				opts = append(opts, client.AllowStale())
 			}
 			if limit < 0 {
 				return usagef("--limit: must not be negative")

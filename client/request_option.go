@@ -24,15 +24,15 @@ type Selection interface {
 	InformerOption
 }
 
-// Manner says how objects are watched: an option of watches and informers.
-type Manner interface {
+// DeliveryOption says how objects are watched: an option of watches and informers.
+type DeliveryOption interface {
 	WatchOption
 	InformerOption
 }
 
-// Freshness says how fresh an answer has to be. The default is that it is no older
+// Consistency says how fresh an answer has to be. The default is that it is no older
 // than any write that was acknowledged before the request.
-type Freshness interface {
+type Consistency interface {
 	ReadOption
 	ListOption
 	WatchOption
@@ -79,27 +79,27 @@ func (s fields) watch(w *watching)   { w.req.FieldSelector = string(s) }
 
 // MinRevision asks for state at this revision or a later one, such as that of your
 // own last write. The server waits a few seconds for it.
-func MinRevision(revision int64) Freshness {
-	return freshness{&fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_MinRevision{MinRevision: revision}}}
+func MinRevision(revision int64) Consistency {
+	return consistency{&fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_MinRevision{MinRevision: revision}}}
 }
 
-// Any takes what the server has, without waiting; it works while etcd is away.
-func Any() Freshness {
-	return freshness{&fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: true}}}
+// AllowStale takes what the server has, without waiting; it works while etcd is away.
+func AllowStale() Consistency {
+	return consistency{&fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: true}}}
 }
 
 // AtRevision asks for the state exactly as it was at this revision. It fails with
 // [ErrRevisionExpired] when that is too long ago.
-func AtRevision(revision int64) Freshness {
-	return freshness{&fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_ExactRevision{ExactRevision: revision}}}
+func AtRevision(revision int64) Consistency {
+	return consistency{&fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_ExactRevision{ExactRevision: revision}}}
 }
 
-type freshness struct{ *fanoutv1.ReadConsistency }
+type consistency struct{ *fanoutv1.ReadConsistency }
 
-func (f freshness) get(r *fanoutv1.GetRequest) { r.Consistency = f.ReadConsistency }
-func (f freshness) list(l *listing)            { l.req.Consistency = f.ReadConsistency }
-func (f freshness) inform(i *informing)        { i.watch = append(i.watch, f) }
-func (f freshness) watch(w *watching)          { w.req.Consistency = f.ReadConsistency }
+func (f consistency) get(r *fanoutv1.GetRequest) { r.Consistency = f.ReadConsistency }
+func (f consistency) list(l *listing)            { l.req.Consistency = f.ReadConsistency }
+func (f consistency) inform(i *informing)        { i.watch = append(i.watch, f) }
+func (f consistency) watch(w *watching)          { w.req.Consistency = f.ReadConsistency }
 
 // PageSize is the largest number of objects in a page, at most 10000. Default: as
 // many as fit into a message of about 3 MiB.
@@ -136,7 +136,7 @@ type listing struct {
 // After begins a watch after a position, such as that of the last [Update] that
 // was dealt with: what changed since is told, or where the servers no longer know
 // that, everything. The zero position is the same as none. It says itself how fresh
-// the beginning has to be: a [Freshness] beside it does not count.
+// the beginning has to be: a [Consistency] beside it does not count.
 func After(p Position) WatchOption { return watchOption(func(w *watching) { w.after = p }) }
 
 // FromNow begins a watch without the objects there are: with the next change. The
@@ -148,7 +148,9 @@ func FromNow() WatchOption { return watchOption(func(w *watching) { w.fromNow = 
 func Previous() WatchOption { return watchOption(func(w *watching) { w.req.PreviousObject = true }) }
 
 // OmitValues leaves out the values of objects.
-func OmitValues() Manner { return manner(func(w *watching) { w.req.OmitValues = true }) }
+func OmitValues() DeliveryOption {
+	return deliveryOption(func(w *watching) { w.req.OmitValues = true })
+}
 
 // EveryEvent ends the watch, with [ErrPositionExpired] or [ErrEpochChanged], rather
 // than leave out single events: where the servers can only tell the state.
@@ -156,14 +158,14 @@ func EveryEvent() WatchOption { return watchOption(func(w *watching) { w.req.Eve
 
 // Latest has what waits for a slow reader merged by key: only the latest state of
 // each object matters to it.
-func Latest() Manner {
-	return manner(func(w *watching) { w.req.Delivery = fanoutv1.Delivery_DELIVERY_LATEST })
+func Latest() DeliveryOption {
+	return deliveryOption(func(w *watching) { w.req.Delivery = fanoutv1.Delivery_DELIVERY_LATEST })
 }
 
 // MaxBatchDelay lets the server collect events for this long after each message,
 // from 1 ms to 1 min. Default: it does not wait.
-func MaxBatchDelay(d time.Duration) Manner {
-	return manner(func(w *watching) { w.req.MaxBatchDelay = durationpb.New(d) })
+func MaxBatchDelay(d time.Duration) DeliveryOption {
+	return deliveryOption(func(w *watching) { w.req.MaxBatchDelay = durationpb.New(d) })
 }
 
 // DefaultBookmarkInterval is how often a watch hears from its server at least.
@@ -173,28 +175,28 @@ const DefaultBookmarkInterval = 10 * time.Second
 // happens, from 100 ms to 1 h; default [DefaultBookmarkInterval]. A server that is
 // silent for three intervals is taken for dead; with its first word it may take 5 s.
 // An interval that is not positive is the default.
-func BookmarkInterval(d time.Duration) Manner {
+func BookmarkInterval(d time.Duration) DeliveryOption {
 	if d <= 0 {
 		d = DefaultBookmarkInterval
 	}
-	return manner(func(w *watching) { w.bookmarks = d })
+	return deliveryOption(func(w *watching) { w.bookmarks = d })
 }
 
 // OnInterruption has f told whenever the watch has lost its server, and why; the
 // watch goes on by itself. That a server ends a watch because its time is over does
 // not count. It is called by the goroutine that iterates.
-func OnInterruption(f func(error)) Manner {
-	return manner(func(w *watching) { w.interrupted = append(w.interrupted, f) })
+func OnInterruption(f func(error)) DeliveryOption {
+	return deliveryOption(func(w *watching) { w.interrupted = append(w.interrupted, f) })
 }
 
 type watchOption func(*watching)
 
 func (o watchOption) watch(w *watching) { o(w) }
 
-type manner func(*watching)
+type deliveryOption func(*watching)
 
-func (m manner) watch(w *watching)   { m(w) }
-func (m manner) inform(i *informing) { i.watch = append(i.watch, m) }
+func (m deliveryOption) watch(w *watching)   { m(w) }
+func (m deliveryOption) inform(i *informing) { i.watch = append(i.watch, m) }
 
 // watching is what a watch was asked for.
 type watching struct {
