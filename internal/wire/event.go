@@ -81,3 +81,15 @@ func (c body) append(b []byte, field protowire.Number) []byte {
 	b = append(b, c.rest...)
 	return appendModRevision(b, c.revision)
 }
+
+// Encoder offers the functions of the package to those who are given an encoder
+// instead of importing one.
+type Encoder struct{}
+
+// AppendEvent is [AppendEvent].
+func (Encoder) AppendEvent(b []byte, e object.Event, v object.View) []byte {
+	return AppendEvent(b, e, v)
+}
+
+// AddedEvent is [AddedEvent].
+func (Encoder) AddedEvent(o *object.Object, v object.View) []byte { return AddedEvent(o, v) }

@@ -6,14 +6,19 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/google/uuid"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
@@ -145,4 +150,69 @@ func clientURL(listen string) (*url.URL, error) {
 		return nil, fmt.Errorf("listen address of embedded etcd: %w", err)
 	}
 	return u, nil
+}
+
+// lockDir takes a data directory for this process. etcd locks its files, too, but
+// a second process that opens them hangs until the first one ends; this lock fails
+// at once and says who has it.
+func lockDir(dir string) (unlock func() error, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("create data directory: %w", err)
+	}
+	path := filepath.Join(dir, "lock")
+	lock := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
+	locked, err := lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("lock data directory %s: %w", dir, err)
+	}
+	if !locked {
+		holder, _ := os.ReadFile(path) // only to help; without it the message still says enough
+		if pid := strings.TrimSpace(string(holder)); pid != "" {
+			return nil, fmt.Errorf("data directory %s is in use by process %s; stop it or choose another directory", dir, pid)
+		}
+		return nil, fmt.Errorf("data directory %s is in use by another process; stop it or choose another directory", dir)
+	}
+	if err := os.WriteFile(path, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
+		_ = lock.Unlock()
+		return nil, fmt.Errorf("write the lock of data directory %s: %w", dir, err)
+	}
+	return lock.Unlock, nil
+}
+
+// spareBytes is how much space there has to be before writes are taken again: for the
+// largest request that etcd takes, several times.
+const spareBytes = 8 << 20
+
+// makeSpace has an embedded etcd take writes again that ran out of space, if there is
+// some by now: the quota was raised, or what was deleted is compacted away and only has
+// to be given back. etcd itself leaves both to an operator with etcdctl, who cannot
+// reach this one.
+func makeSpace(ctx context.Context, etcd *etcdserver.EtcdServer, quota int64, log *slog.Logger) error {
+	full, err := etcd.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_GET, Alarm: pb.AlarmType_NOSPACE})
+	if err != nil {
+		return fmt.Errorf("ask whether there is space: %w", err)
+	}
+	if len(full.GetAlarms()) == 0 {
+		return nil
+	}
+	backend := etcd.Backend()
+	before := backend.Size()
+	if before+spareBytes > quota && backend.SizeInUse()+spareBytes <= quota {
+		if err := backend.Defrag(); err != nil {
+			return fmt.Errorf("defragment: %w", err)
+		}
+	}
+	if size := backend.Size(); size+spareBytes > quota {
+		log.Warn("the embedded etcd is full and refuses writes: delete what is not needed and start again when its history is compacted, or raise its quota",
+			"bytes", size, "bytes_in_use", backend.SizeInUse(), "quota", quota)
+		return nil
+	}
+	for _, alarm := range full.GetAlarms() {
+		_, err := etcd.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, Alarm: alarm.GetAlarm(), MemberID: alarm.GetMemberID()})
+		if err != nil {
+			return fmt.Errorf("take writes again: %w", err)
+		}
+	}
+	log.Info("the embedded etcd was full and takes writes again", "bytes_before", before, "bytes", backend.Size(), "quota", quota)
+	return nil
 }
