@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
-	"github.com/fanoutd/fanoutd/internal/cacher/cachertest"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
 // safe is a store that reads what is stored as "ID:text" only with the key of that id.

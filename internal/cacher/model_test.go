@@ -19,9 +19,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
-	"github.com/fanoutd/fanoutd/internal/cacher/cachertest"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/wire"
+	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
 // Whatever happens to the store, everything that a state says is what the naive

@@ -16,13 +16,13 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/cacher"
-	"github.com/fanoutd/fanoutd/internal/cacher/cachertest"
-	"github.com/fanoutd/fanoutd/internal/check"
-	"github.com/fanoutd/fanoutd/internal/check/recorded"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/lane"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/wire"
+	"github.com/fanoutd/fanoutd/test/cachertest"
+	"github.com/fanoutd/fanoutd/test/check"
+	"github.com/fanoutd/fanoutd/test/check/recorded"
 )
 
 // fixture is a dispatcher behind a real cacher of a store in memory.

@@ -8,8 +8,8 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/check"
 )
 
 // document is what values of the model tests say, with the fields of the schema.

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/fanoutd/fanoutd/internal/cacher/cachertest"
 	"github.com/fanoutd/fanoutd/internal/lane"
+	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
 // An event that comes after a watcher has looked and before it sleeps does not

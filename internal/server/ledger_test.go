@@ -10,9 +10,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
-	"github.com/fanoutd/fanoutd/internal/check"
-	"github.com/fanoutd/fanoutd/internal/check/recorded"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/check"
+	"github.com/fanoutd/fanoutd/test/check/recorded"
 )
 
 // ledger is the only writer of a resource. It knows from its writes what every

@@ -14,11 +14,11 @@ import (
 	"google.golang.org/grpc/mem"
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
-	"github.com/fanoutd/fanoutd/internal/cacher/cachertest"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/lane"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/wire"
+	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
 // audience are watches that are told what happens to one store, by one worker. In the

@@ -6,7 +6,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/test/check"
 )
 
 // drained returns an error if the given one does not say, in the documented way,

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/check"
 )
 
 // A line of the log has its time and, where something is listed, the revision.

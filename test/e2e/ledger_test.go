@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/check"
 )
 
 // ledger is what the writers know to be written, because it was acknowledged.

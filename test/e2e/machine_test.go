@@ -7,7 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/test/check"
 )
 
 // How long something may take is a matter of the machine, too. So while everybody

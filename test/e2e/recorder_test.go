@@ -6,9 +6,9 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/fanoutd/fanoutd/internal/check"
-	"github.com/fanoutd/fanoutd/internal/check/recorded"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/check"
+	"github.com/fanoutd/fanoutd/test/check/recorded"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/test/kept"

@@ -5,7 +5,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/fanoutd/fanoutd/internal/check"
+	"github.com/fanoutd/fanoutd/test/check"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )

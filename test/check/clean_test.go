@@ -3,8 +3,8 @@ package check_test
 import (
 	"testing"
 
-	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/check"
 )
 
 func TestCorrectHistoriesPass(t *testing.T) {

@@ -1,8 +1,8 @@
 package check_test
 
 import (
-	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/check"
 )
 
 // deltaOf4 returns what a correct DELTA from 4 to 9 has: b, which is another one

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/check"
 )
 
 // broken is a history that breaks something.

@@ -3,8 +3,8 @@ package check_test
 import (
 	"time"
 
-	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/check"
 )
 
 // clock gives the times of the tests about silence, in seconds.

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/check"
 )
 
 // brokenStreams are histories of watchers that asked for nothing special.

@@ -1,8 +1,8 @@
 package check_test
 
 import (
-	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/check"
 )
 
 // busy are conditions under which every second from the 4th on the write of that

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
-	"github.com/fanoutd/fanoutd/internal/check/recorded"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/check/recorded"
 )
 
 func TestValuesAreTellableApart(t *testing.T) {

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/check"
 )
 
 // page is a page of objects as they were made at these revisions, at revision 6.

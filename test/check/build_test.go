@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/check"
 )
 
 // write is one revision of a truth that is made up by hand: the keys it puts and,

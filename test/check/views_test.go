@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/check"
 )
 
 // even makes the watcher one of objects of an even revision: a is in view until it

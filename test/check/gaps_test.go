@@ -1,8 +1,8 @@
 package check_test
 
 import (
-	"github.com/fanoutd/fanoutd/internal/check"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/check"
 )
 
 // theGap is what a server could not see: b was replaced, a changed, c went, x
