@@ -194,17 +194,15 @@ lint-go:
 	@fixes=$$(go fix -diff $(PACKAGES) 2>&1) || true; \
 	if [ -n "$$fixes" ]; then echo "$$fixes"; echo "run go fix ./..."; exit 1; fi
 
-# The protocol must not break what is on main. A commit that brings the first
-# protocol has nothing to be compared with.
+# The committed image is the protocol that must not break. Only a commit that changes
+# the protocol on purpose renews it.
+PROTO_IMAGE := proto/fanoutd.binpb
+
 .PHONY: lint-proto
 lint-proto:
 	$(TOOL) buf lint
 	$(TOOL) buf format --diff --exit-code
-	@base=$$(git rev-parse --verify --quiet origin/main || git rev-parse --verify --quiet main || git rev-parse HEAD); \
-	if git cat-file -e "$$base:proto" 2>/dev/null; then \
-		echo buf breaking --against "$$base"; \
-		$(TOOL) buf breaking --against ".git#ref=$$base"; \
-	fi
+	$(TOOL) buf breaking --against $(PROTO_IMAGE)
 	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
 	$(TOOL) buf generate --output "$$fresh"; \
 	diff -r "$$fresh/gen" gen && diff -r "$$fresh/internal/admin/openapi" internal/admin/openapi || { echo "what is generated is not what the protocol says, run make proto"; exit 1; }
@@ -217,6 +215,10 @@ fmt: ## Format the code and the protocol
 .PHONY: proto
 proto: ## Generate gen/ and the OpenAPI document from proto/
 	$(TOOL) buf generate
+
+.PHONY: proto-image
+proto-image: ## Accept the protocol as it is now: breaking changes are found against it from here on
+	$(TOOL) buf build --exclude-source-info -o $(PROTO_IMAGE)
 
 # A vulnerability is an error. Where the database cannot be reached nothing was checked:
 # that is said, and is an error only if VULNCHECK is required, because lint has to work
