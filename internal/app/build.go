@@ -124,15 +124,15 @@ func (a *App) resource(rc config.Resource) (server.Resource, error) {
 	r := server.Resource{Name: rc.Name, Fields: schema.Names(), Codec: codec, Writer: collection, Values: values, Rewriter: collection}
 	if !rc.Cache {
 		r.Direct = direct.New(direct.Config{
-			Resource: rc.Name, Store: collection, Codec: codec, Seal: wire.Seal, Encoder: wire.Encoder{}, Keys: a.keys, Log: a.log,
+			Resource: rc.Name, Store: collection, Codec: codec, Preencode: wire.Preencode, Encoder: wire.Encoder{}, Keys: a.keys, Log: a.log,
 		})
 		return r, nil
 	}
 	r.Cacher = cacher.New(cacher.Config{
-		Resource: rc.Name,
-		Store:    collection,
-		Codec:    codec,
-		Seal:     wire.Seal,
+		Resource:  rc.Name,
+		Store:     collection,
+		Codec:     codec,
+		Preencode: wire.Preencode,
 		Window: cacher.WindowLimits{
 			MinChanges: rc.Window.MinEvents,
 			MaxChanges: rc.Window.MaxEvents,

@@ -12,14 +12,14 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Config says what a cacher caches. Store, Codec, Seal and Log are required.
+// Config says what a cacher caches. Store, Codec, Preencode and Log are required.
 type Config struct {
-	Resource string
-	Store    Store
-	Codec    object.Codec
-	Seal     func(*object.Object) // completes a new object, before anyone sees it
-	Window   WindowLimits
-	Log      *slog.Logger
+	Resource  string
+	Store     Store
+	Codec     object.Codec
+	Preencode func(*object.Object) // completes a new object, before anyone sees it
+	Window    WindowLimits
+	Log       *slog.Logger
 
 	// Keys are what values are decrypted with. Default: none are encrypted.
 	Keys Keys
@@ -242,7 +242,7 @@ func (c *Cacher) build(r *object.Record) *object.Object {
 // says why the object is opaque.
 func (c *Cacher) decode(r *object.Record) (*object.Object, error) {
 	o, err := object.Build(c.cfg.Codec, r)
-	c.cfg.Seal(o)
+	c.cfg.Preencode(o)
 	return o, err
 }
 

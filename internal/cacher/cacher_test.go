@@ -31,12 +31,12 @@ func run(t *testing.T, m *cachertest.Memory, change ...func(*cacher.Config)) *ca
 		t.Fatal(err)
 	}
 	cfg := cacher.Config{
-		Resource: "test",
-		Store:    m,
-		Codec:    codec,
-		Seal:     wire.Seal,
-		Log:      slog.New(slog.NewTextHandler(t.Output(), nil)),
-		PageSize: 3,
+		Resource:  "test",
+		Store:     m,
+		Codec:     codec,
+		Preencode: wire.Preencode,
+		Log:       slog.New(slog.NewTextHandler(t.Output(), nil)),
+		PageSize:  3,
 	}
 	for _, f := range change {
 		f(&cfg)

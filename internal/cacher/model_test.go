@@ -110,7 +110,7 @@ func newMachine(t *rapid.T, happened map[string]int) *machine {
 func (m *machine) start() {
 	codec, _ := object.CodecByName("raw")
 	m.cacher = cacher.New(cacher.Config{
-		Resource: "test", Store: m.store, Codec: codec, Seal: wire.Seal, Window: m.limits,
+		Resource: "test", Store: m.store, Codec: codec, Preencode: wire.Preencode, Window: m.limits,
 		MaxTombstones: m.graves, PageSize: m.pageSize, Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())

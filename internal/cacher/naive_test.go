@@ -71,7 +71,7 @@ func built(r object.Record) *object.Object {
 		Key: r.Key, Value: r.Value, ContentType: object.ContentBinary,
 		CreateRevision: r.CreateRevision, ModRevision: r.ModRevision, Version: r.Version,
 	}
-	wire.Seal(o)
+	wire.Preencode(o)
 	return o
 }
 

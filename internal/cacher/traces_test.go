@@ -228,7 +228,7 @@ func runQuietly(t testing.TB, store cacher.Store, change ...func(*cacher.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := cacher.Config{Resource: "test", Store: store, Codec: codec, Seal: wire.Seal, Log: slog.New(slog.DiscardHandler)}
+	cfg := cacher.Config{Resource: "test", Store: store, Codec: codec, Preencode: wire.Preencode, Log: slog.New(slog.DiscardHandler)}
 	for _, f := range change {
 		f(&cfg)
 	}

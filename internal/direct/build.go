@@ -14,7 +14,7 @@ func (s *Source) build(r *object.Record) *object.Object {
 	if err != nil {
 		s.opaque.note(s.log, r, err)
 	}
-	s.cfg.Seal(o)
+	s.cfg.Preencode(o)
 	return o
 }
 

@@ -63,7 +63,7 @@ func over(t testing.TB, s *store.Store, address string, cfg direct.Config) *fixt
 	if cfg.Store == nil {
 		cfg.Store = f.store
 	}
-	cfg.Resource, cfg.Codec, cfg.Seal, cfg.Encoder = "test", codec, wire.Seal, wire.Encoder{}
+	cfg.Resource, cfg.Codec, cfg.Preencode, cfg.Encoder = "test", codec, wire.Preencode, wire.Encoder{}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	f.Source = direct.New(cfg)
 	return f

@@ -77,7 +77,7 @@ func TestReliableThoughAWatchGoesDeaf(t *testing.T) {
 		store := &deafOnce{}
 		store.revision.Store(1)
 		s := direct.New(direct.Config{
-			Resource: "test", Store: store, Codec: codec, Seal: wire.Seal, Encoder: wire.Encoder{}, Log: slog.New(slog.DiscardHandler),
+			Resource: "test", Store: store, Codec: codec, Preencode: wire.Preencode, Encoder: wire.Encoder{}, Log: slog.New(slog.DiscardHandler),
 		})
 		inner, err := s.Watch(t.Context(), dispatch.Interest{}, direct.FromNow(0), dispatch.Options{})
 		if err != nil {

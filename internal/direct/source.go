@@ -44,15 +44,15 @@ type Store interface {
 		deliver func(u object.Update, previous []*object.Record) error) error
 }
 
-// Config says what to serve. Resource, Store, Codec, Seal, Encoder and Log are
+// Config says what to serve. Resource, Store, Codec, Preencode, Encoder and Log are
 // required.
 type Config struct {
-	Resource string
-	Store    Store
-	Codec    object.Codec
-	Seal     func(*object.Object) // completes a new object, before anyone sees it
-	Encoder  dispatch.Encoder
-	Log      *slog.Logger
+	Resource  string
+	Store     Store
+	Codec     object.Codec
+	Preencode func(*object.Object) // completes a new object, before anyone sees it
+	Encoder   dispatch.Encoder
+	Log       *slog.Logger
 
 	// Keys are what values are decrypted with. Default: none are encrypted.
 	Keys cacher.Keys

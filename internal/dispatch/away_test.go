@@ -86,7 +86,7 @@ func startAway(t *testing.T, objects int) *away {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.cacher = cacher.New(cacher.Config{Resource: "test", Store: a.store, Codec: codec, Seal: wire.Seal, Log: slog.New(slog.DiscardHandler)})
+	a.cacher = cacher.New(cacher.Config{Resource: "test", Store: a.store, Codec: codec, Preencode: wire.Preencode, Log: slog.New(slog.DiscardHandler)})
 	a.dispatcher = dispatch.New(dispatch.Config{Source: a.cacher, Encoder: wire.Encoder{}})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -36,7 +36,7 @@ func bubble(t *testing.T, cfg Config, do func(t *testing.T, d *Dispatcher, store
 			t.Fatal(err)
 		}
 		m := cachertest.NewMemory()
-		c := cacher.New(cacher.Config{Resource: "test", Store: m, Codec: codec, Seal: wire.Seal, Log: slog.New(slog.DiscardHandler)})
+		c := cacher.New(cacher.Config{Resource: "test", Store: m, Codec: codec, Preencode: wire.Preencode, Log: slog.New(slog.DiscardHandler)})
 		cfg.Source, cfg.Encoder = c, wire.Encoder{}
 		d := New(cfg)
 		go c.Run(t.Context())

@@ -76,11 +76,11 @@ func start(t testing.TB, l limits) *fixture {
 	}
 	f := &fixture{store: cachertest.NewMemory(), encoder: &countingEncoder{}}
 	f.cacher = cacher.New(cacher.Config{
-		Resource: "test",
-		Store:    f.store,
-		Codec:    codec,
-		Seal:     wire.Seal,
-		Window:   cacher.WindowLimits{MaxChanges: l.window},
+		Resource:  "test",
+		Store:     f.store,
+		Codec:     codec,
+		Preencode: wire.Preencode,
+		Window:    cacher.WindowLimits{MaxChanges: l.window},
 
 		MaxTombstones: l.tombstones,
 		Log:           slog.New(slog.DiscardHandler),

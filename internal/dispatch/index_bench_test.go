@@ -93,7 +93,7 @@ func startIndexed(b *testing.B) *fixture {
 		b.Fatal(err)
 	}
 	f := &fixture{store: cachertest.NewMemory()}
-	f.cacher = cacher.New(cacher.Config{Resource: "test", Store: f.store, Codec: codec, Seal: wire.Seal, Log: slog.New(slog.DiscardHandler)})
+	f.cacher = cacher.New(cacher.Config{Resource: "test", Store: f.store, Codec: codec, Preencode: wire.Preencode, Log: slog.New(slog.DiscardHandler)})
 	f.dispatcher = dispatch.New(dispatch.Config{Source: f.cacher, Encoder: wire.Encoder{}, Indexed: schema.Indexed()})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -25,7 +25,7 @@ func TestBoundedWhatIsShared(t *testing.T) {
 				}
 				m := cachertest.NewMemory()
 				c := cacher.New(cacher.Config{
-					Resource: "test", Store: m, Codec: codec, Seal: wire.Seal, Log: slog.New(slog.DiscardHandler),
+					Resource: "test", Store: m, Codec: codec, Preencode: wire.Preencode, Log: slog.New(slog.DiscardHandler),
 					Window: cacher.WindowLimits{MaxChanges: 20},
 				})
 				d := New(Config{Source: c, Encoder: wire.Encoder{}, MessageBytes: 300, CatchUpBytes: limit})

@@ -43,7 +43,7 @@ func startSlow(t *testing.T, change ...func(*dispatch.Config)) (*cachertest.Memo
 	}
 	store := cachertest.NewMemory()
 	source := &slowSource{Cacher: cacher.New(cacher.Config{
-		Resource: "test", Store: store, Codec: codec, Seal: wire.Seal, Log: slog.New(slog.DiscardHandler),
+		Resource: "test", Store: store, Codec: codec, Preencode: wire.Preencode, Log: slog.New(slog.DiscardHandler),
 	})}
 	cfg := dispatch.Config{Source: source, Encoder: wire.Encoder{}}
 	for _, f := range change {

@@ -97,7 +97,7 @@ func (y *system) start() {
 	}
 	s := &server{}
 	s.cacher = cacher.New(cacher.Config{
-		Resource: "test", Store: y.store, Codec: codec, Seal: wire.Seal,
+		Resource: "test", Store: y.store, Codec: codec, Preencode: wire.Preencode,
 		Window: y.limits.window, MaxTombstones: y.limits.tombstones, Log: slog.New(slog.DiscardHandler),
 		// The store is asked only for the sake of bookmarks. Nothing else depends
 		// on when the last attempt to reach it was, which is random.

@@ -41,7 +41,7 @@ func TestADispatcherThatIsBehindIsSeen(t *testing.T) {
 	memory := cachertest.NewMemory()
 	held := &heldEncoder{reached: make(chan struct{}), release: make(chan struct{})}
 	log := slog.New(slog.DiscardHandler)
-	c := cacher.New(cacher.Config{Resource: "r", Store: memory, Codec: codec, Seal: wire.Seal, Log: log})
+	c := cacher.New(cacher.Config{Resource: "r", Store: memory, Codec: codec, Preencode: wire.Preencode, Log: log})
 	d := dispatch.New(dispatch.Config{Source: c, Encoder: held})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup

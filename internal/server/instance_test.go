@@ -193,14 +193,14 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 		}
 		if with.uncached {
 			source := direct.New(direct.Config{
-				Resource: name, Store: collection, Codec: codec, Seal: wire.Seal, Encoder: with.encoder, MessageBytes: with.messageBytes, Keys: keys, Log: log,
+				Resource: name, Store: collection, Codec: codec, Preencode: wire.Preencode, Encoder: with.encoder, MessageBytes: with.messageBytes, Keys: keys, Log: log,
 			})
 			in.collections[name] = collection
 			cfg.Resources = append(cfg.Resources, server.Resource{Name: name, Fields: schema.Names(), Codec: codec, Direct: source, Writer: s, Rewriter: collection, Values: values})
 			continue
 		}
 		c := cacher.New(cacher.Config{
-			Resource: name, Store: s, Codec: codec, Seal: wire.Seal,
+			Resource: name, Store: s, Codec: codec, Preencode: wire.Preencode,
 			Window: with.window, MaxTombstones: with.graves, ReadWait: with.readWait, Keys: keys, Log: log,
 		})
 		d := dispatch.New(dispatch.Config{Source: c, Encoder: with.encoder, FeedBytes: with.feedBytes, MessageBytes: with.messageBytes, Indexed: schema.Indexed()})

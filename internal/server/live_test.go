@@ -71,7 +71,7 @@ func seated(t *testing.T, watches int, options ...dispatch.Options) *audience {
 		t.Fatal(err)
 	}
 	a := &audience{store: cachertest.NewMemory(), parcels: map[*parcel]int{}}
-	c := cacher.New(cacher.Config{Resource: "r", Store: a.store, Codec: codec, Seal: wire.Seal, Log: slog.New(slog.DiscardHandler)})
+	c := cacher.New(cacher.Config{Resource: "r", Store: a.store, Codec: codec, Preencode: wire.Preencode, Log: slog.New(slog.DiscardHandler)})
 	d := dispatch.New(dispatch.Config{Source: c, Encoder: wire.Encoder{}})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -26,7 +26,7 @@ import (
 // oneEvent is a message with one event.
 func oneEvent() dispatch.Message {
 	o := &object.Object{Key: "key", Value: make([]byte, 200), CreateRevision: 7, ModRevision: 7, Version: 1}
-	wire.Seal(o)
+	wire.Preencode(o)
 	return dispatch.Message{
 		Events: [][]byte{wire.Encoder{}.AddedEvent(o, object.View{})}, Count: 1, Arrived: time.Now(),
 		Header: object.Header{Kind: object.Live, Position: object.Position{Epoch: "epoch", Revision: 7}},
@@ -167,7 +167,7 @@ func holding(tb testing.TB) (*Server, *cachertest.Memory) {
 	}
 	memory := cachertest.NewMemory()
 	log := slog.New(slog.DiscardHandler)
-	c := cacher.New(cacher.Config{Resource: "r", Store: memory, Codec: codec, Seal: wire.Seal, Log: log})
+	c := cacher.New(cacher.Config{Resource: "r", Store: memory, Codec: codec, Preencode: wire.Preencode, Log: log})
 	d := dispatch.New(dispatch.Config{Source: c, Encoder: wire.Encoder{}})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -4,7 +4,7 @@
 // The law of the field numbers. In protobuf a repeated message field is (tag,
 // length, body) once per element, so a list of messages is the concatenation of
 // its encoded elements. An object has field number 1 in Event, in ListResponse
-// and in GetResponse, and an event has field number 1 in WatchResponse. A sealed
+// and in GetResponse, and an event has field number 1 in WatchResponse. A preencoded
 // object is therefore stored as the ADDED event that carries it:
 //
 //	0A len(event) | 0A len(object) body | 10 01

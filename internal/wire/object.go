@@ -32,10 +32,10 @@ const (
 // sizeEventType is the encoded size of Event.type: a tag and a number below 128.
 const sizeEventType = 2
 
-// Seal encodes o and lets its value point into the encoded form, so that the
+// Preencode encodes o and lets its value point into the encoded form, so that the
 // value is in memory once and the record it came from can be freed. It is the
 // last step of building an object.
-func Seal(o *object.Object) {
+func Preencode(o *object.Object) {
 	body := sizeObject(o)
 	field := protowire.SizeTag(elementField) + protowire.SizeBytes(body)
 	event := field + sizeEventType

@@ -59,10 +59,10 @@ func TestEventsReadLikeTheGeneratedCode(t *testing.T) {
 	for name, tc := range objects {
 		t.Run(name, func(t *testing.T) {
 			o := tc.object
-			wire.Seal(&o)
+			wire.Preencode(&o)
 
 			before := object.Object{Key: tc.object.Key, Value: []byte("old"), ContentType: "x/y", CreateRevision: 1, ModRevision: 2, Version: 1}
-			wire.Seal(&before)
+			wire.Preencode(&before)
 			previous := &fanoutv1.Object{Key: tc.proto.Key, Value: &fanoutv1.Object_Data{Data: []byte("old")}, ContentType: "x/y", CreateRevision: 1, ModRevision: 2, Version: 1}
 			valueless := func(o *fanoutv1.Object) *fanoutv1.Object {
 				o = proto.CloneOf(o)
@@ -119,7 +119,7 @@ func TestListAndGetShareTheBytesOfTheObject(t *testing.T) {
 	for name, tc := range objects {
 		t.Run(name, func(t *testing.T) {
 			o := tc.object
-			wire.Seal(&o)
+			wire.Preencode(&o)
 			field := wire.ObjectField(&o)
 			if &field[len(field)-1] != &o.Encoded[len(o.Encoded)-3] {
 				t.Error("ObjectField copied the object")
@@ -146,10 +146,10 @@ func TestListAndGetShareTheBytesOfTheObject(t *testing.T) {
 	}
 }
 
-func TestSealKeepsTheValueOnce(t *testing.T) {
+func TestPreencodeKeepsTheValueOnce(t *testing.T) {
 	value := []byte("a value")
 	o := object.Object{Key: "k", Value: value, ContentType: object.ContentText}
-	wire.Seal(&o)
+	wire.Preencode(&o)
 	value[0] = 'X'
 	if string(o.Value) != "a value" {
 		t.Errorf("value is %q; it still shares memory with the record", o.Value)
@@ -181,11 +181,11 @@ func TestNumbersAreThoseOfTheProtocol(t *testing.T) {
 	}
 }
 
-func BenchmarkSeal(b *testing.B) {
+func BenchmarkPreencode(b *testing.B) {
 	value := make([]byte, 256)
 	b.ReportAllocs()
 	for b.Loop() {
 		o := object.Object{Key: "team-a/limits", Value: value, ContentType: object.ContentBinary, CreateRevision: 100, ModRevision: 100000, Version: 5}
-		wire.Seal(&o)
+		wire.Preencode(&o)
 	}
 }
