@@ -107,7 +107,7 @@ func (w *Watcher) list(ctx context.Context) (dispatch.Message, error) {
 		for len(w.page.objects) > 0 {
 			o := w.page.objects[0]
 			if w.interest.Picks(o) {
-				event := w.source.cfg.Encoder.AddedEvent(o, w.interest.View)
+				event := w.source.cfg.Encoder.AddedEvent(o, w.interest.Projection)
 				if len(pieces) > 0 && size+len(event) > w.source.cfg.MessageBytes {
 					return w.message(object.CatchUpPart, pieces, len(pieces)), nil
 				}

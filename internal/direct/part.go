@@ -17,7 +17,7 @@ func (w *Watcher) part() (events [][]byte, count int) {
 		c := &w.pending[n]
 		before := len(b)
 		e, _ := w.interest.See(c) // it was seen before it was kept
-		b = w.source.cfg.Encoder.AppendEvent(b, e, w.interest.View)
+		b = w.source.cfg.Encoder.AppendEvent(b, e, w.interest.Projection)
 		if n > 0 && len(b) > w.source.cfg.MessageBytes {
 			b = b[:before]
 			break

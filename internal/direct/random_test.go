@@ -45,14 +45,14 @@ func TestGuaranteesUnderRandomLoad(t *testing.T) {
 	for i := range readers {
 		n := i % len(interests)
 		interest := interests[n]
-		interest.View = object.View{Previous: i%2 == 0, OmitValues: i%5 == 0}
+		interest.Projection = object.Projection{Previous: i%2 == 0, OmitValues: i%5 == 0}
 		readers[i] = &reader{
 			fixture: f, rng: rng(uint64(i)), reached: &reached, interest: interest,
 			// Bookmarks tell those for whom there is nothing that they are there.
 			options: dispatch.Options{Latest: i%3 == 0, BookmarkInterval: 50 * time.Millisecond},
 			history: check.History{
 				Watcher: fmt.Sprintf("watcher %d", i), Scope: interest.Scope, Picks: picks[n],
-				Previous: interest.View.Previous, OmitValues: interest.View.OmitValues, Latest: i%3 == 0,
+				Previous: interest.Projection.Previous, OmitValues: interest.Projection.OmitValues, Latest: i%3 == 0,
 			},
 		}
 		reading.Go(func() { readers[i].run(t) })

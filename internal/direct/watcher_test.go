@@ -201,7 +201,7 @@ func TestEventsAreWhatTheWatcherSees(t *testing.T) {
 	f := start(t, direct.Config{})
 	label := func(color string) map[string]string { return map[string]string{"color": color} }
 	interest := labelled(t, object.Scope{}, "color=red")
-	interest.View.Previous = true
+	interest.Projection.Previous = true
 	w := f.watch(t, interest, direct.FromNow(0), dispatch.Options{})
 	w.next(t, object.Bookmark)
 	want := func(want string) check.Message {

@@ -171,7 +171,7 @@ func (a *away) comeBack(t *testing.T, who absent) (changed, deleted int) {
 			continue
 		case k.Deleted:
 			gone := object.Event{Type: object.Deleted, Revision: k.changed, Key: k.Key}
-			size += len(wire.Encoder{}.AppendEvent(nil, gone, object.View{}))
+			size += len(wire.Encoder{}.AppendEvent(nil, gone, object.Projection{}))
 			deleted++
 		default:
 			size += len(s.Get(k.Key).Encoded)

@@ -200,7 +200,7 @@ func (w *Watcher) resetPart(c *catchUp, s *cacher.State) part {
 		if !interest.Picks(o) {
 			continue
 		}
-		event := w.dispatcher.cfg.Encoder.AddedEvent(o, interest.View)
+		event := w.dispatcher.cfg.Encoder.AddedEvent(o, interest.Projection)
 		if !p.end.takeAlone(len(event)) {
 			p.last = false
 			break
@@ -222,9 +222,9 @@ func (w *Watcher) deltaPart(c *catchUp, s *cacher.State) part {
 		e := interest.SeeDifference(d, c.from)
 		var event []byte
 		if e.Type == object.Added {
-			event = w.dispatcher.cfg.Encoder.AddedEvent(e.Object, interest.View)
+			event = w.dispatcher.cfg.Encoder.AddedEvent(e.Object, interest.Projection)
 		} else {
-			event = w.dispatcher.cfg.Encoder.AppendEvent(nil, e, interest.View)
+			event = w.dispatcher.cfg.Encoder.AppendEvent(nil, e, interest.Projection)
 		}
 		if !p.end.takeAlone(len(event)) {
 			p.last = false

@@ -81,7 +81,7 @@ func TestRoomIsMadeForOthersToShare(t *testing.T) {
 		synctest.Wait()
 		for i := range 2 {
 			// Without values the event of an object is made for the part.
-			interest := dispatch.Interest{Scope: prefix(t, fmt.Sprint(i)), View: object.View{OmitValues: true}}
+			interest := dispatch.Interest{Scope: prefix(t, fmt.Sprint(i)), Projection: object.Projection{OmitValues: true}}
 			f.encoder.objects.Store(0)
 			for range 100 {
 				f.watchInterest(t, interest, dispatch.FromSnapshot(0)).sync(t, object.Reset)

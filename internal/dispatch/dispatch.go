@@ -34,10 +34,10 @@ type Source interface {
 type Encoder interface {
 	// AppendEvent appends the event as it looks in the view, and returns the
 	// extended slice.
-	AppendEvent(b []byte, e object.Event, v object.View) []byte
+	AppendEvent(b []byte, e object.Event, v object.Projection) []byte
 	// AddedEvent returns the event that o was added. The bytes may be shared by
 	// everyone and never change.
-	AddedEvent(o *object.Object, v object.View) []byte
+	AddedEvent(o *object.Object, v object.Projection) []byte
 }
 
 // Config says how to dispatch. Source and Encoder are required.
@@ -229,7 +229,7 @@ func (d *Dispatcher) appendTo(f *feed, c *object.Change, arrived time.Time) bool
 	if !ok {
 		return false
 	}
-	d.scratch = d.cfg.Encoder.AppendEvent(d.scratch[:0], e, f.interest.View)
+	d.scratch = d.cfg.Encoder.AppendEvent(d.scratch[:0], e, f.interest.Projection)
 	d.touch(f)
 	key := uint32(maphash.String(d.hashes, string(c.Key)))
 	f.append(entry{at: c.Revision, key: key, arrived: arrived.Sub(d.began)}, d.scratch)

@@ -43,7 +43,7 @@ type countingEncoder struct {
 	hook    func()       // called by each AppendEvent, if set before anything is written
 }
 
-func (e *countingEncoder) AppendEvent(b []byte, event object.Event, v object.View) []byte {
+func (e *countingEncoder) AppendEvent(b []byte, event object.Event, v object.Projection) []byte {
 	e.events.Add(1)
 	if e.hook != nil {
 		e.hook()
@@ -51,7 +51,7 @@ func (e *countingEncoder) AppendEvent(b []byte, event object.Event, v object.Vie
 	return e.Encoder.AppendEvent(b, event, v)
 }
 
-func (e *countingEncoder) AddedEvent(o *object.Object, v object.View) []byte {
+func (e *countingEncoder) AddedEvent(o *object.Object, v object.Projection) []byte {
 	e.objects.Add(1)
 	return e.Encoder.AddedEvent(o, v)
 }

@@ -9,19 +9,19 @@ import (
 // Interest says what a watcher wants to see. Watchers whose interests have the
 // same canonical form share a feed.
 type Interest struct {
-	Scope    object.Scope
-	Selector selector.Selector
-	View     object.View
+	Scope      object.Scope
+	Selector   selector.Selector
+	Projection object.Projection
 }
 
 // interestKey is the canonical form of an interest.
 type interestKey struct {
-	scope    object.Scope
-	selector string
-	view     object.View
+	scope      object.Scope
+	selector   string
+	projection object.Projection
 }
 
-func (i *Interest) key() interestKey { return interestKey{i.Scope, i.Selector.String(), i.View} }
+func (i *Interest) key() interestKey { return interestKey{i.Scope, i.Selector.String(), i.Projection} }
 
 // Picks reports whether an object of the scope, or none, is in view.
 func (i *Interest) Picks(o *object.Object) bool { return o != nil && i.Selector.Matches(o) }
@@ -33,7 +33,7 @@ func (i *Interest) See(c *object.Change) (object.Event, bool) {
 	if !i.Scope.Contains(c.Key) {
 		return object.Event{}, false
 	}
-	e := object.Event{Revision: c.Told(), Key: c.Key}
+	e := object.Event{Revision: c.EventRevision(), Key: c.Key}
 	before, after := i.Picks(c.Old), i.Picks(c.New)
 	switch {
 	case before && after:

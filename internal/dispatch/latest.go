@@ -58,7 +58,7 @@ func (w *Watcher) mergedPart() part {
 		if !ok && resumes && c.passed != nil {
 			// A client that was cut off within the parts of a message may have what
 			// came and went, and its position does not say so.
-			e, ok = object.Event{Type: object.Deleted, Revision: c.Told(), Key: c.Key, Object: c.passed, Previous: c.passed}, true
+			e, ok = object.Event{Type: object.Deleted, Revision: c.EventRevision(), Key: c.Key, Object: c.passed, Previous: c.passed}, true
 		}
 		if !ok {
 			continue
@@ -68,7 +68,7 @@ func (w *Watcher) mergedPart() part {
 			continue
 		}
 		before := len(b)
-		b = w.dispatcher.cfg.Encoder.AppendEvent(b, e, interest.View)
+		b = w.dispatcher.cfg.Encoder.AppendEvent(b, e, interest.Projection)
 		if !p.end.take(w.mergeTo, len(b)-before) {
 			p.last = false
 			break

@@ -75,7 +75,7 @@ func newSubscriber(name string, c chooser) (*subscriber, error) {
 		return nil, err
 	}
 	s.interest.Selector = selector.And(byLabels, byFields)
-	s.interest.View = object.View{Previous: c.often("previous", 3), OmitValues: c.often("omit values", 2)}
+	s.interest.Projection = object.Projection{Previous: c.often("previous", 3), OmitValues: c.often("omit values", 2)}
 	switch c("delivery", 3) {
 	case 0:
 		s.options.Latest = true
@@ -92,8 +92,8 @@ func newSubscriber(name string, c chooser) (*subscriber, error) {
 		Scope:      s.interest.Scope,
 		Picks:      func(o *object.Object) bool { return labels.picks(o) && fields.picks(o) },
 		Selects:    s.interest.Selector.String(),
-		Previous:   s.interest.View.Previous,
-		OmitValues: s.interest.View.OmitValues,
+		Previous:   s.interest.Projection.Previous,
+		OmitValues: s.interest.Projection.OmitValues,
 		Latest:     s.options.Latest,
 		EveryEvent: s.options.EveryEvent,
 		Bookmarks:  s.options.BookmarkInterval,

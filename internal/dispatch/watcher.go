@@ -351,7 +351,7 @@ func (w *Watcher) replayPart() part {
 			continue
 		}
 		before := len(b)
-		b = w.dispatcher.cfg.Encoder.AppendEvent(b, e, interest.View)
+		b = w.dispatcher.cfg.Encoder.AppendEvent(b, e, interest.Projection)
 		if !p.end.take(c.Revision, len(b)-before) {
 			p.through = 0
 			break

@@ -26,7 +26,7 @@ type heldEncoder struct {
 	release chan struct{}
 }
 
-func (e *heldEncoder) AppendEvent(b []byte, event object.Event, v object.View) []byte {
+func (e *heldEncoder) AppendEvent(b []byte, event object.Event, v object.Projection) []byte {
 	e.reached <- struct{}{}
 	<-e.release
 	return e.Encoder.AppendEvent(b, event, v)

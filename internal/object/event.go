@@ -1,17 +1,39 @@
 package object
 
+// Event is a change as one interest sees it.
+type Event struct {
+	Type     EventType
+	Revision Revision // of the change
+	Key      Key
+
+	// Object is the object after the change, or the deleted object. It is nil for a
+	// deletion if the deleted object is unknown.
+	Object *Object
+
+	// Previous is the object before the change. It is nil if the interest did not
+	// match the object before, or if that object is unknown.
+	Previous *Object
+}
+
 // EventType says how a change looks to a watcher. The numbers are those of
 // fanout.v1.Event.Type.
 type EventType uint8
 
 // The types of events.
 const (
-	Added    EventType = 1 // the object came into the watcher's view
-	Modified EventType = 2 // the object changed within it
-	Deleted  EventType = 3 // the object left it
+	Added    EventType = 1 // the object now matches the interest
+	Modified EventType = 2 // the object changed and still matches
+	Deleted  EventType = 3 // the object was deleted or no longer matches
 )
 
-// MessageKind says what a message of a watch means. The numbers are those of
+// Projection selects the parts of objects that an interest receives. It is
+// comparable.
+type Projection struct {
+	Previous   bool // modifications and deletions include the object before the change
+	OmitValues bool // leave out values
+}
+
+// MessageKind is the meaning of a watch message. The numbers are those of
 // fanout.v1.WatchResponse.Kind.
 type MessageKind uint8
 
@@ -25,8 +47,8 @@ const (
 	Draining     MessageKind = 6
 )
 
-// CatchUp says how a watcher is brought to the present. The numbers are those of
-// fanout.v1.WatchResponse.CatchUp.
+// CatchUp is the way in which a watcher reaches the present. The numbers are those
+// of fanout.v1.WatchResponse.CatchUp.
 type CatchUp uint8
 
 // The kinds of catch-up.
@@ -34,28 +56,13 @@ const (
 	NoCatchUp CatchUp = 0
 	Replay    CatchUp = 1 // every event after the watcher's position
 	Reset     CatchUp = 2 // the matching objects at one revision
-	Delta     CatchUp = 3 // what became of the objects that changed since the position
+	Delta     CatchUp = 3 // the present form of each object that changed since the position
 )
 
-// Header is what a message of a watch says besides its events.
+// Header is a watch message without its events.
 type Header struct {
 	Kind     MessageKind
 	CatchUp  CatchUp  // with CatchUpBegin
-	Position Position // where the watcher is after the events
+	Position Position // the position of the watcher after the events
 	Partial  bool     // more events follow that belong together with these
-}
-
-// Event is a change as one interest sees it.
-type Event struct {
-	Type     EventType
-	Revision Revision // of the change
-	Key      Key
-	Object   *Object // the object after the change, or what is deleted; nil: deleted, and nothing is known of it
-	Previous *Object // the object before the change; nil: was not in view, or is not known
-}
-
-// View says how much of objects an interest wants to see. It is comparable.
-type View struct {
-	Previous   bool // in modifications and deletions, the object before, too
-	OmitValues bool // no values
 }

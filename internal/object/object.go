@@ -1,19 +1,17 @@
 package object
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // Revision is an etcd revision: the number of the transaction that made a change.
-// It is the same on every replica. Zero is before the first change.
+// It is the same on every replica. Zero precedes the first change.
 type Revision int64
 
-// Epoch identifies a revision space. Revisions of different epochs have nothing
-// to do with each other. Epochs are opaque and comparable.
+// Epoch identifies a revision space. Revisions of different epochs are not
+// comparable. Epochs are opaque; they can only be tested for equality.
 type Epoch string
 
-// Position is a place in the history of a resource: every change up to and
-// including Revision is behind it.
+// Position is a point in the history of a resource. It covers every change up to and
+// including Revision.
 type Position struct {
 	Epoch    Epoch
 	Revision Revision
@@ -22,34 +20,35 @@ type Position struct {
 // String returns the position as "epoch/revision", for logs.
 func (p Position) String() string { return fmt.Sprintf("%s/%d", p.Epoch, p.Revision) }
 
-// Object is one entry of a resource at one of its revisions. It is frozen once
-// it is built.
+// Object is one entry of a resource at one of its revisions. It is immutable after
+// construction.
 type Object struct {
 	Key            Key
 	Value          []byte // must not be modified; part of Encoded once that is set
 	ContentType    string
 	Labels         map[string]string
-	Fields         []string // values of the resource's declared fields, in their order
+	Fields         []string // values of the resource's declared fields, in schema order
 	Opaque         bool     // the codec could not decode the value
-	Undecryptable  bool     // it is opaque for that, and has no value
+	Undecryptable  bool     // the value could not be decrypted; the object is also opaque and has no value
 	CreateRevision Revision
-	ModRevision    Revision // also the revision of the change that made it
+	ModRevision    Revision // also the revision of the change that produced this object
 	Version        int64
 
-	// Encoded is the object in the form in which it goes over the wire, made
-	// once when the object is built. What is in it is package wire's business.
+	// Encoded is the wire form of the object, made once when the object is built.
+	// Its layout belongs to package wire.
 	Encoded []byte
 }
 
-// Size returns the bytes of memory that the object accounts for, roughly: its
-// encoded form or its value, and what surrounds it.
+// Size returns the approximate memory use of the object in bytes: its encoded form
+// or its value, and a fixed overhead.
 func (o *Object) Size() int {
 	const overhead = 200 // the struct, its share of tree nodes and allocator rounding
 	return overhead + len(o.Key) + max(len(o.Encoded), len(o.Value))
 }
 
-// Change is one put or delete of a key at a revision, with what was there before
-// and after. At least one of Old and New is set. It is frozen once it is built.
+// Change is one put or delete of a key at a revision, with the object before and
+// after it. At least one of Old and New is set. A change is immutable after
+// construction.
 type Change struct {
 	Revision Revision
 	Key      Key
@@ -57,17 +56,17 @@ type Change struct {
 	New      *Object // nil: the key was deleted
 }
 
-// Told returns the revision at which those who see the change are told that it
-// happened. It lies before Revision where the change is one of the differences that
-// were found at Revision, and it is known when the object became what it is.
-func (c *Change) Told() Revision {
+// EventRevision returns the revision of the events that report the change. It
+// differs from Revision only after a relist: the relist happens at Revision and finds
+// changes that were made before. The object, if it still exists, knows when.
+func (c *Change) EventRevision() Revision {
 	if c.New != nil {
 		return c.New.ModRevision
 	}
 	return c.Revision
 }
 
-// Size returns the bytes of memory that remembering the change accounts for.
+// Size returns the approximate memory use of the change in bytes.
 func (c *Change) Size() int {
 	n := 64
 	if c.Old != nil {
@@ -79,21 +78,8 @@ func (c *Change) Size() int {
 	return n
 }
 
-// Record is a key as the store holds it, or its deletion.
-type Record struct {
-	Key            Key
-	Value          []byte // may share memory with the store: must not be modified
-	CreateRevision Revision
-	ModRevision    Revision // of a deletion: its revision
-	Version        int64
-	Deleted        bool // the key was deleted; only Key and ModRevision are set
-
-	// Undecryptable says why there is no value; nil: there is.
-	Undecryptable *UndecryptableError
-}
-
-// Build makes the object that a record holds, up to its encoded form. It does so in
-// any case; the error says why the object is opaque.
+// Build returns the object that a record holds, without its encoded form. It always
+// returns an object; the error says why the object is opaque.
 func Build(c Codec, r *Record) (*Object, error) {
 	o := &Object{
 		Key:            r.Key,

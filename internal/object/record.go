@@ -68,3 +68,16 @@ type Update struct {
 	// this update and those before it. It never lies below the last record.
 	Through Revision
 }
+
+// Record is a key as the store holds it, or its deletion.
+type Record struct {
+	Key            Key
+	Value          []byte // may share memory with the store; must not be modified
+	CreateRevision Revision
+	ModRevision    Revision // of a deletion: the revision of the deletion
+	Version        int64
+	Deleted        bool // the key was deleted; only Key and ModRevision are set
+
+	// Undecryptable says why there is no value. It is nil if the value is readable.
+	Undecryptable *UndecryptableError
+}

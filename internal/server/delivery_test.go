@@ -32,7 +32,7 @@ func newHeldEncoder(key object.Key) *heldEncoder {
 	return &heldEncoder{key: key, reached: make(chan struct{}, 1), release: make(chan struct{})}
 }
 
-func (e *heldEncoder) AppendEvent(b []byte, event object.Event, v object.View) []byte {
+func (e *heldEncoder) AppendEvent(b []byte, event object.Event, v object.Projection) []byte {
 	if event.Key == e.key {
 		select {
 		case e.reached <- struct{}{}:

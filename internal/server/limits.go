@@ -235,7 +235,7 @@ func (l *limits) selector(ctx context.Context, resource *Resource, i *dispatch.I
 		return func() {}, nil
 	}
 	c := clientOf(ctx)
-	giveBack, err = l.selectors.take(c, selection{resource.Name, i.Scope, i.Selector.String(), i.View})
+	giveBack, err = l.selectors.take(c, selection{resource.Name, i.Scope, i.Selector.String(), i.Projection})
 	return giveBack, noPlace(err, c, "different selectors", ReasonTooManySelectors, ReasonTooManySelectorsOfClient)
 }
 

@@ -28,7 +28,7 @@ func oneEvent() dispatch.Message {
 	o := &object.Object{Key: "key", Value: make([]byte, 200), CreateRevision: 7, ModRevision: 7, Version: 1}
 	wire.Preencode(o)
 	return dispatch.Message{
-		Events: [][]byte{wire.Encoder{}.AddedEvent(o, object.View{})}, Count: 1, Arrived: time.Now(),
+		Events: [][]byte{wire.Encoder{}.AddedEvent(o, object.Projection{})}, Count: 1, Arrived: time.Now(),
 		Header: object.Header{Kind: object.Live, Position: object.Position{Epoch: "epoch", Revision: 7}},
 	}
 }

@@ -20,7 +20,7 @@ type countingEncoder struct {
 	encoded atomic.Int64
 }
 
-func (e *countingEncoder) AppendEvent(b []byte, event object.Event, v object.View) []byte {
+func (e *countingEncoder) AppendEvent(b []byte, event object.Event, v object.Projection) []byte {
 	e.encoded.Add(1)
 	return e.Encoder.AppendEvent(b, event, v)
 }

@@ -18,7 +18,7 @@ var internal = refusal{Code: codes.Internal, Reason: server.ReasonInternal}
 // explodingEncoder panics when it is to send a certain key.
 type explodingEncoder struct{ wire.Encoder }
 
-func (e explodingEncoder) AddedEvent(o *object.Object, v object.View) []byte {
+func (e explodingEncoder) AddedEvent(o *object.Object, v object.Projection) []byte {
 	if o.Key == "bomb" {
 		panic("bang in a stream")
 	}

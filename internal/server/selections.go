@@ -19,10 +19,10 @@ type selections struct {
 
 // selection is what the watches of one interest have in common.
 type selection struct {
-	resource string
-	scope    object.Scope
-	selector string // in its canonical form
-	view     object.View
+	resource   string
+	scope      object.Scope
+	selector   string // in its canonical form
+	projection object.Projection
 }
 
 func newSelections(total, each int) *selections {

@@ -30,12 +30,12 @@ type sharedEncoder struct {
 
 func newSharedEncoder() *sharedEncoder { return &sharedEncoder{made: map[string]int{}} }
 
-func (e *sharedEncoder) AppendEvent(b []byte, event object.Event, v object.View) []byte {
+func (e *sharedEncoder) AppendEvent(b []byte, event object.Event, v object.Projection) []byte {
 	e.note(fmt.Sprint(event.Key, "@", event.Revision))
 	return e.Encoder.AppendEvent(b, event, v)
 }
 
-func (e *sharedEncoder) AddedEvent(o *object.Object, v object.View) []byte {
+func (e *sharedEncoder) AddedEvent(o *object.Object, v object.Projection) []byte {
 	e.note(fmt.Sprint(o.Key, "@", o.ModRevision))
 	event := e.Encoder.AddedEvent(o, v)
 	if !v.OmitValues && &event[0] != &o.Encoded[0] {

@@ -33,9 +33,9 @@ func parseWatch(resource *Resource, req *fanoutv1.WatchRequest) (watch, error) {
 	var check checker
 	w := watch{
 		interest: dispatch.Interest{
-			Scope:    check.scope("scope", req.GetScope()),
-			Selector: check.selector(req.GetLabelSelector(), req.GetFieldSelector(), resource.Fields),
-			View:     object.View{Previous: req.GetPreviousObject(), OmitValues: req.GetOmitValues()},
+			Scope:      check.scope("scope", req.GetScope()),
+			Selector:   check.selector(req.GetLabelSelector(), req.GetFieldSelector(), resource.Fields),
+			Projection: object.Projection{Previous: req.GetPreviousObject(), OmitValues: req.GetOmitValues()},
 		},
 		fromNow:     req.GetFromNow(),
 		consistency: check.consistency("consistency", req.GetConsistency()),

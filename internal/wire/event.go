@@ -8,18 +8,18 @@ import (
 
 // AddedEvent returns the element of WatchResponse.events that says that o was
 // added. The bytes are shared and must not be modified.
-func AddedEvent(o *object.Object, v object.View) []byte {
-	if v.OmitValues {
-		return AppendEvent(nil, object.Event{Type: object.Added, Revision: o.ModRevision, Key: o.Key, Object: o}, v)
+func AddedEvent(o *object.Object, p object.Projection) []byte {
+	if p.OmitValues {
+		return AppendEvent(nil, object.Event{Type: object.Added, Revision: o.ModRevision, Key: o.Key, Object: o}, p)
 	}
 	return o.Encoded
 }
 
 // AppendEvent appends to b the element of WatchResponse.events that is the event
 // in the view.
-func AppendEvent(b []byte, e object.Event, v object.View) []byte {
-	hasPrevious := v.Previous && e.Previous != nil
-	if e.Type != object.Deleted && !hasPrevious && !v.OmitValues {
+func AppendEvent(b []byte, e object.Event, p object.Projection) []byte {
+	hasPrevious := p.Previous && e.Previous != nil
+	if e.Type != object.Deleted && !hasPrevious && !p.OmitValues {
 		b = append(b, e.Object.Encoded...)
 		b[len(b)-1] = byte(e.Type)
 		return b
@@ -29,13 +29,13 @@ func AppendEvent(b []byte, e object.Event, v object.View) []byte {
 	case e.Object == nil:
 		now = keyAlone(e.Key, e.Revision)
 	case e.Type == object.Deleted:
-		now = contentOf(e.Object, e.Revision, v)
+		now = contentOf(e.Object, e.Revision, p)
 	default:
-		now = contentOf(e.Object, e.Object.ModRevision, v)
+		now = contentOf(e.Object, e.Object.ModRevision, p)
 	}
 	size := protowire.SizeTag(elementField) + protowire.SizeBytes(now.size()) + sizeEventType
 	if hasPrevious {
-		before = contentOf(e.Previous, e.Previous.ModRevision, v)
+		before = contentOf(e.Previous, e.Previous.ModRevision, p)
 		size += protowire.SizeTag(eventPrevious) + protowire.SizeBytes(before.size())
 	}
 	b = appendMessageHead(b, elementField, size)
@@ -55,13 +55,13 @@ type body struct {
 }
 
 // contentOf returns the body of an object at a revision.
-func contentOf(o *object.Object, at object.Revision, v object.View) body {
+func contentOf(o *object.Object, at object.Revision, p object.Projection) body {
 	field := ObjectField(o)
 	_, head := protowire.ConsumeVarint(field[1:])
 	content := field[1+head : len(field)-sizeModRevision(o.ModRevision)]
 	key := protowire.SizeTag(objectKey) + protowire.SizeBytes(len(o.Key))
 	rest := key
-	if v.OmitValues {
+	if p.OmitValues {
 		rest += sizeValue(o)
 	}
 	return body{content[:key], content[rest:], at}
@@ -87,9 +87,9 @@ func (c body) append(b []byte, field protowire.Number) []byte {
 type Encoder struct{}
 
 // AppendEvent is [AppendEvent].
-func (Encoder) AppendEvent(b []byte, e object.Event, v object.View) []byte {
-	return AppendEvent(b, e, v)
+func (Encoder) AppendEvent(b []byte, e object.Event, p object.Projection) []byte {
+	return AppendEvent(b, e, p)
 }
 
 // AddedEvent is [AddedEvent].
-func (Encoder) AddedEvent(o *object.Object, v object.View) []byte { return AddedEvent(o, v) }
+func (Encoder) AddedEvent(o *object.Object, p object.Projection) []byte { return AddedEvent(o, p) }

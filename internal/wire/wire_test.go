@@ -88,7 +88,7 @@ func TestEventsReadLikeTheGeneratedCode(t *testing.T) {
 				Kind:     fanoutv1.WatchResponse_KIND_LIVE,
 				Partial:  true,
 			}
-			all, values, both := object.View{}, object.View{OmitValues: true}, object.View{Previous: true}
+			all, values, both := object.Projection{}, object.Projection{OmitValues: true}, object.Projection{Previous: true}
 			modified := object.Event{Type: object.Modified, Revision: o.ModRevision, Key: o.Key, Object: &o, Previous: &before}
 			vanished := object.Event{Type: object.Deleted, Revision: 77, Key: o.Key}
 			removed := object.Event{Type: object.Deleted, Revision: o.ModRevision + 128, Key: o.Key, Object: &o, Previous: &o}
@@ -96,7 +96,7 @@ func TestEventsReadLikeTheGeneratedCode(t *testing.T) {
 			b = append(b, wire.AddedEvent(&o, values)...)
 			b = wire.AppendEvent(b, modified, all)
 			b = wire.AppendEvent(b, modified, both)
-			b = wire.AppendEvent(b, modified, object.View{Previous: true, OmitValues: true})
+			b = wire.AppendEvent(b, modified, object.Projection{Previous: true, OmitValues: true})
 			b = wire.AppendEvent(b, removed, all)
 			b = wire.AppendEvent(b, removed, both)
 			b = wire.AppendEvent(b, vanished, all)
