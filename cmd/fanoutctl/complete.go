@@ -9,7 +9,6 @@ import (
 
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/admin"
-	"github.com/fanoutd/fanoutd/internal/ctl/contexts"
 )
 
 // What a shell waits for while somebody has pressed Tab.
@@ -115,13 +114,9 @@ func (t *tool) parts(ctx context.Context, resource, begun string) []string {
 
 // completeContexts completes the name of a context.
 func (t *tool) completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	file, err := contexts.Read(t.contextsPath())
+	file, err := readContexts(t.contextsPath())
 	if err != nil {
 		return nil, nothing
 	}
-	var names []string
-	for _, c := range file.Contexts {
-		names = append(names, c.Name)
-	}
-	return names, nothing
+	return file.names(), nothing
 }

@@ -3,24 +3,27 @@ package main
 import (
 	"fmt"
 	"path/filepath"
-	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/fanoutd/fanoutd/internal/ctl/contexts"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
 )
 
 func contextCommand(t *tool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "context",
-		Short: "Names for servers: list, set, use, delete",
-		Long: `A context is a name for a server and the credentials for it. Contexts are kept in a
-file: fanoutctl/config.yaml where the configuration of users is ($XDG_CONFIG_HOME or
-~/.config), or what --config or FANOUTCTL_CONFIG says. One of them is the current one;
---context or FANOUTCTL_CONTEXT choose another for one command.`,
-		Example: `  fanoutctl context set prod --server fanoutd.example.com:7420 --token-file ~/.fanoutd-token
+		Short: "Manage contexts: named servers with their credentials",
+		Long: `Manage contexts. A context is a name for a server and its credentials.
+
+Contexts are stored in $XDG_CONFIG_HOME/fanoutctl/config.yaml (by default
+~/.config/fanoutctl/config.yaml). Use --config or FANOUTCTL_CONFIG to choose another file.
+Commands use the current context; --context or FANOUTCTL_CONTEXT overrides it.`,
+		Example: `  # Add a context and make it the current one
+  fanoutctl context set prod --server fanoutd.example.com:7420 --token-file ~/.fanoutd-token
   fanoutctl context use prod
+
+  # Use another context for one command
   fanoutctl --context staging list config`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return subcommandNeeded(cmd, args) },
@@ -29,11 +32,11 @@ file: fanoutctl/config.yaml where the configuration of users is ($XDG_CONFIG_HOM
 	return cmd
 }
 
-// shownContext is a context as it is shown in JSON and YAML.
-type shownContext struct {
+// contextRow is a context as shown by "context list".
+type contextRow struct {
 	Name    string `json:"name"`
 	Current bool   `json:"current"`
-	contexts.Settings
+	connection
 }
 
 func contextListCommand(t *tool) *cobra.Command {
@@ -43,60 +46,58 @@ func contextListCommand(t *tool) *cobra.Command {
 		Short: "List the contexts",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			file, err := contexts.Read(t.contextsPath())
+			file, err := readContexts(t.contextsPath())
 			if err != nil {
 				return usageError{err}
 			}
-			var rows []shownContext
+			var rows []contextRow
 			for _, c := range file.Contexts {
-				rows = append(rows, shownContext{c.Name, c.Name == file.Current, c.Settings})
+				rows = append(rows, contextRow{c.Name, c.Name == file.Current, c.Connection})
 			}
 			if len(rows) == 0 && format == output.Table {
-				fmt.Fprintf(t.stderr, "There are no contexts; \"fanoutctl context set\" makes one.\n")
+				fmt.Fprintln(t.stderr, `No contexts found; use "fanoutctl context set" to add one.`)
 			}
 			header := []output.Column{{Title: "NAME", Style: output.Name}, {Title: "CURRENT"}, {Title: "SERVER"}, {Title: "SECURITY"}}
-			return output.Records(t.writer(format), format, t.width(), header, rows, shownContext.cells)
+			return output.Records(t.writer(format), format, t.width(), header, rows, contextRow.cells)
 		},
 	}
 	formatFlag(cmd, &format, output.Table)
 	return cmd
 }
 
-func (c shownContext) cells() []string {
-	current, security := "", ""
+func (c contextRow) cells() []string {
+	current := ""
 	if c.Current {
 		current = "*"
 	}
-	for _, one := range []struct{ is, name string }{{c.CAFile + c.ServerName, "TLS"}, {c.CertFile, "certificate"}, {c.TokenFile, "token"}} {
-		if one.is != "" {
-			if security != "" {
-				security += ", "
-			}
-			security += one.name
+	var security []string
+	for _, s := range []struct{ setting, label string }{{c.CAFile + c.ServerName, "TLS"}, {c.CertFile, "certificate"}, {c.TokenFile, "token"}} {
+		if s.setting != "" {
+			security = append(security, s.label)
 		}
 	}
-	if c.TLS != "" && security == "" {
-		security = "tls=" + c.TLS
+	if c.TLS != "" && security == nil {
+		security = append(security, "tls="+c.TLS)
 	}
-	return []string{c.Name, current, c.Server, security}
+	return []string{c.Name, current, c.Server, strings.Join(security, ", ")}
 }
 
 func contextSetCommand(t *tool) *cobra.Command {
 	return &cobra.Command{
 		Use:   "set NAME",
-		Short: "Make a context, or change one, of the flags that say where the server is",
-		Long: `Make a context of the flags that say where a server is: --server, --tls, --ca-file,
---cert-file, --key-file, --server-name and --token-file. What an existing context has
-and no flag says stays as it is. The first context becomes the current one.`,
+		Short: "Create or update a context",
+		Long: `Create or update a context from the connection flags: --server, --tls, --ca-file,
+--cert-file, --key-file, --server-name and --token-file. Settings of an existing context
+without a matching flag stay as they are. The first context becomes the current one.`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: t.completeContexts,
 		RunE: func(_ *cobra.Command, args []string) error {
-			s := t.flags
-			if s == (contexts.Settings{}) {
-				return usagef("there is nothing to set; --server says where the server is")
+			c := t.flags
+			if c == (connection{}) {
+				return usagef("nothing to set; set at least --server")
 			}
-			// Commands run in other directories.
-			for _, path := range []*string{&s.CAFile, &s.CertFile, &s.KeyFile, &s.TokenFile} {
+			// Later commands may run in other directories.
+			for _, path := range []*string{&c.CAFile, &c.CertFile, &c.KeyFile, &c.TokenFile} {
 				if *path != "" {
 					absolute, err := filepath.Abs(*path)
 					if err != nil {
@@ -105,8 +106,8 @@ and no flag says stays as it is. The first context becomes the current one.`,
 					*path = absolute
 				}
 			}
-			return t.changeContexts(func(f *contexts.File) error {
-				f.Set(args[0], s)
+			return t.changeContexts(func(f *contextFile) error {
+				f.set(args[0], c)
 				return nil
 			})
 		},
@@ -120,7 +121,7 @@ func contextUseCommand(t *tool) *cobra.Command {
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: t.completeContexts,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return t.changeContexts(func(f *contexts.File) error { return t.unknown(f, f.Use(args[0])) })
+			return t.changeContexts(func(f *contextFile) error { return listContexts(f, f.use(args[0])) })
 		},
 	}
 }
@@ -132,31 +133,27 @@ func contextDeleteCommand(t *tool) *cobra.Command {
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: t.completeContexts,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return t.changeContexts(func(f *contexts.File) error { return t.unknown(f, f.Delete(args[0])) })
+			return t.changeContexts(func(f *contextFile) error { return listContexts(f, f.remove(args[0])) })
 		},
 	}
 }
 
-func (t *tool) changeContexts(change func(*contexts.File) error) error {
-	file, err := contexts.Read(t.contextsPath())
+// changeContexts reads the context file, applies change and writes the file.
+func (t *tool) changeContexts(change func(*contextFile) error) error {
+	file, err := readContexts(t.contextsPath())
 	if err != nil {
 		return usageError{err}
 	}
 	if err := change(file); err != nil {
 		return err
 	}
-	return file.Write(t.contextsPath())
+	return file.write(t.contextsPath())
 }
 
-// unknown says which contexts there are.
-func (t *tool) unknown(f *contexts.File, err error) error {
+// listContexts adds the names of the existing contexts to an error about an unknown one.
+func listContexts(f *contextFile, err error) error {
 	if err == nil {
 		return nil
 	}
-	var names []string
-	for _, c := range f.Contexts {
-		names = append(names, c.Name)
-	}
-	slices.Sort(names)
-	return exitError{exitNotFound, fmt.Errorf("%w; there are %q", err, names)}
+	return exitError{exitNotFound, fmt.Errorf("%w (contexts: %s)", err, strings.Join(f.names(), ", "))}
 }

@@ -51,7 +51,7 @@ writes a value with another one.`,
 }
 
 func (t *tool) edit(ctx context.Context, r *client.Resource, key string, create bool) error {
-	reading, cancel := t.within(ctx, usual)
+	reading, cancel := t.withTimeout(ctx, usual)
 	defer cancel()
 	old, err := r.Get(reading, key)
 	switch {
@@ -81,7 +81,7 @@ func (t *tool) edit(ctx context.Context, r *client.Resource, key string, create 
 	if document.IsJSON(old.ContentType) && !json.Valid(edited) {
 		return fmt.Errorf("this is no JSON; it is kept in %s: put it with --file when it is", file)
 	}
-	writing, cancel := t.within(ctx, usual)
+	writing, cancel := t.withTimeout(ctx, usual)
 	defer cancel()
 	contentType := old.ContentType
 	if old.ModRevision == 0 {

@@ -59,7 +59,7 @@ labels. Times to live are not kept.`,
 			if err != nil {
 				return err
 			}
-			ctx, cancel := t.within(cmd.Context(), 0)
+			ctx, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
 			bar := t.progress("Exporting "+args[0], -1)
 			if target == "-" && isTerminal(t.stdout) {

@@ -37,17 +37,17 @@ With --wait it waits until there is an object with the key, and with --selector 
 			if err != nil {
 				return err
 			}
-			if goal == follow.Forever && (s.labels != "" || s.fields != "") {
+			if goal == follow.NoGoal && (s.labels != "" || s.fields != "") {
 				return usagef("--selector and --fields need --wait")
 			}
-			if goal != follow.Forever && (revision != 0 || stale) {
+			if goal != follow.NoGoal && (revision != 0 || stale) {
 				return usagef("--wait is about the present: it does not go with --revision and --any")
 			}
 			r, err := t.resource(args[0])
 			if err != nil {
 				return err
 			}
-			if goal != follow.Forever {
+			if goal != follow.NoGoal {
 				s.key = args[1]
 				return t.await(cmd.Context(), r, &s, goal, format)
 			}
@@ -60,7 +60,7 @@ With --wait it waits until there is an object with the key, and with --selector 
 			case stale:
 				opts = append(opts, client.AllowStale())
 			}
-			ctx, cancel := t.within(cmd.Context(), usual)
+			ctx, cancel := t.withTimeout(cmd.Context(), usual)
 			defer cancel()
 			o, err := r.Get(ctx, args[1], opts...)
 			if err != nil {
@@ -87,7 +87,7 @@ func bindGoal(cmd *cobra.Command, wait *string) {
 
 func parseGoal(wait string) (follow.Goal, error) {
 	switch g := follow.Goal(wait); g {
-	case follow.Forever, follow.Exists, follow.Absent:
+	case follow.NoGoal, follow.Exists, follow.Absent:
 		return g, nil
 	}
 	return "", usagef("--wait: must be exists or absent, not %q", wait)
@@ -95,7 +95,7 @@ func parseGoal(wait string) (follow.Goal, error) {
 
 // await waits for an object, and prints it.
 func (t *tool) await(ctx context.Context, r *client.Resource, s *selection, goal follow.Goal, format output.Format) error {
-	ctx, cancel := t.within(ctx, 0)
+	ctx, cancel := t.withTimeout(ctx, 0)
 	defer cancel()
 	var found *client.Object
 	for u, err := range r.Watch(ctx, s.forWatch()...) {

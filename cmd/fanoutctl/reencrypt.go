@@ -36,7 +36,7 @@ there is nothing to do.`,
 			if rate < 0 {
 				return usagef("--rate: must not be negative")
 			}
-			ctx, cancel := t.within(cmd.Context(), 0)
+			ctx, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
 			a, err := t.agreed(ctx, args[0])
 			if err != nil {

@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fanoutd/fanoutd/client"
-	"github.com/fanoutd/fanoutd/internal/ctl/contexts"
 )
 
 const (
@@ -29,22 +28,22 @@ const (
 type setting struct {
 	name  string
 	usage string
-	value func(*contexts.Settings) *string
+	value func(*connection) *string
 }
 
 // settings are all of them: each is a flag, a variable and a member of a context.
 var settings = []setting{
-	{"server", "`address` of the server as host:port, several with commas between them, or a gRPC URI (default \"" + defaultServer + "\")", func(s *contexts.Settings) *string { return &s.Server }},
-	{"tls", "whether connections are encrypted, `true` or false; default: they are, but not to this machine", func(s *contexts.Settings) *string { return &s.TLS }},
-	{"ca-file", "`file` with the certificate authorities (PEM) to trust instead of the system's", func(s *contexts.Settings) *string { return &s.CAFile }},
-	{"cert-file", "`file` with the certificate (PEM) that is shown to the server", func(s *contexts.Settings) *string { return &s.CertFile }},
-	{"key-file", "`file` with the private key (PEM) of that certificate", func(s *contexts.Settings) *string { return &s.KeyFile }},
-	{"server-name", "`name` that the server's certificate must have instead of the host", func(s *contexts.Settings) *string { return &s.ServerName }},
-	{"token-file", "`file` with the token that is sent; or else the variable " + envPrefix + "TOKEN has it", func(s *contexts.Settings) *string { return &s.TokenFile }},
+	{"server", "`address` of the server as host:port, several with commas between them, or a gRPC URI (default \"" + defaultServer + "\")", func(s *connection) *string { return &s.Server }},
+	{"tls", "whether connections are encrypted, `true` or false; default: they are, but not to this machine", func(s *connection) *string { return &s.TLS }},
+	{"ca-file", "`file` with the certificate authorities (PEM) to trust instead of the system's", func(s *connection) *string { return &s.CAFile }},
+	{"cert-file", "`file` with the certificate (PEM) that is shown to the server", func(s *connection) *string { return &s.CertFile }},
+	{"key-file", "`file` with the private key (PEM) of that certificate", func(s *connection) *string { return &s.KeyFile }},
+	{"server-name", "`name` that the server's certificate must have instead of the host", func(s *connection) *string { return &s.ServerName }},
+	{"token-file", "`file` with the token that is sent; or else the variable " + envPrefix + "TOKEN has it", func(s *connection) *string { return &s.TokenFile }},
 }
 
 // bind makes a flag of each setting.
-func bind(fs *pflag.FlagSet, s *contexts.Settings) {
+func bind(fs *pflag.FlagSet, s *connection) {
 	for _, one := range settings {
 		short := ""
 		if one.name == "server" {
@@ -63,15 +62,15 @@ func variableOf(name string) string {
 
 // resolve puts the settings together: a context, then variables, then flags.
 func (t *tool) resolve() error {
-	file, err := contexts.Read(t.contextsPath())
+	file, err := readContexts(t.contextsPath())
 	if err != nil {
 		return usageError{err}
 	}
-	chosen, err := file.Get(cmp.Or(t.contextName, t.vars[envPrefix+"CONTEXT"]))
+	chosen, err := file.get(cmp.Or(t.contextName, t.vars[envPrefix+"CONTEXT"]))
 	if err != nil {
 		return usagef("%w in %s; \"fanoutctl context list\" shows those there are", err, t.contextsPath())
 	}
-	var env contexts.Settings
+	var env connection
 	known := map[string]bool{envPrefix + "CONTEXT": true, envPrefix + "CONFIG": true, envPrefix + "TOKEN": true, envPrefix + "EDITOR": true}
 	for _, one := range settings {
 		known[variableOf(one.name)] = true
@@ -82,7 +81,7 @@ func (t *tool) resolve() error {
 			return usagef("%s: there is no such setting", name)
 		}
 	}
-	t.settings = t.flags.Over(env).Over(chosen.Settings).Over(contexts.Settings{Server: defaultServer})
+	t.settings = t.flags.or(env).or(chosen.Connection).or(connection{Server: defaultServer})
 	return nil
 }
 
@@ -144,7 +143,7 @@ func (t *tool) credentials() ([]client.Option, error) {
 	return opts, nil
 }
 
-func tlsConfig(s contexts.Settings) (*tls.Config, error) {
+func tlsConfig(s connection) (*tls.Config, error) {
 	config := &tls.Config{ServerName: s.ServerName}
 	if s.CAFile != "" {
 		text, err := os.ReadFile(s.CAFile)

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -10,9 +11,9 @@ import (
 
 	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/term"
+	"github.com/schollz/progressbar/v3"
 
 	"github.com/fanoutd/fanoutd/client"
-	"github.com/fanoutd/fanoutd/internal/ctl/contexts"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
 )
 
@@ -28,10 +29,10 @@ type tool struct {
 
 	configPath  string
 	contextName string
-	flags       contexts.Settings
+	flags       connection
 	timeout     time.Duration
 
-	settings    contexts.Settings // in effect, once connected
+	settings    connection // in effect, once connected
 	connected   *client.Client
 	connections []*client.Client // all there are
 }
@@ -119,7 +120,7 @@ func (t *tool) resource(name string) (*client.Resource, error) {
 
 // within returns a context for one request, or several small ones: bounded by
 // --timeout, or else by the time that is usual.
-func (t *tool) within(ctx context.Context, usual time.Duration) (context.Context, context.CancelFunc) {
+func (t *tool) withTimeout(ctx context.Context, usual time.Duration) (context.Context, context.CancelFunc) {
 	limit := t.timeout
 	if limit == 0 {
 		limit = usual
@@ -153,4 +154,64 @@ func (t *tool) variable(name string) string {
 		}
 	}
 	return ""
+}
+
+// progress shows how far a command is, on standard error and only if that is a
+// terminal. The zero value shows nothing.
+type progress struct {
+	bar *progressbar.ProgressBar
+	w   io.Writer
+}
+
+// progress begins one; a negative total is not known yet.
+func (t *tool) progress(title string, total int64) *progress {
+	if !isTerminal(t.stderr) || total == 0 {
+		return &progress{}
+	}
+	return &progress{w: t.stderr, bar: progressbar.NewOptions64(total,
+		progressbar.OptionSetWriter(t.stderr),
+		progressbar.OptionSetDescription(title),
+		progressbar.OptionShowCount(),
+		progressbar.OptionShowIts(),
+		progressbar.OptionSetItsString("objects"),
+		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionSetWidth(24),
+		progressbar.OptionSetPredictTime(true),
+		progressbar.OptionUseANSICodes(true),
+		progressbar.OptionSetRenderBlankState(true),
+	)}
+}
+
+// add says that so many more are done. What goes wrong with showing it does not
+// matter.
+func (p *progress) add(n int) {
+	if p.bar != nil {
+		_ = p.bar.Add(n)
+	}
+}
+
+// set says how many are done of how many, if that is known.
+func (p *progress) set(done int, total int64) {
+	if p.bar == nil {
+		return
+	}
+	if total > 0 {
+		p.bar.ChangeMax64(total)
+	}
+	_ = p.bar.Set(done)
+}
+
+// clear makes room for a line of text.
+func (p *progress) clear() {
+	if p.bar != nil {
+		_ = p.bar.Clear()
+	}
+}
+
+// finish leaves what is shown and goes to the next line.
+func (p *progress) finish() {
+	if p.bar != nil {
+		_ = p.bar.Exit()
+		fmt.Fprintln(p.w)
+	}
 }

@@ -12,10 +12,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/follow"
-	"github.com/fanoutd/fanoutd/internal/ctl/hook"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
-	"github.com/fanoutd/fanoutd/internal/ctl/render"
-	"github.com/fanoutd/fanoutd/internal/ctl/resume"
 )
 
 // watching is what watch was asked for.
@@ -114,9 +111,9 @@ func (w *watching) check() error {
 		return usagef("a path and --key do not go together")
 	case w.count < 0:
 		return usagef("--count: must not be negative")
-	case w.goal != follow.Forever && (w.exec != "" || renders):
+	case w.goal != follow.NoGoal && (w.exec != "" || renders):
 		return usagef("--wait does not go with --exec and --render")
-	case w.goal != follow.Forever && (w.changes || w.place != ""):
+	case w.goal != follow.NoGoal && (w.changes || w.place != ""):
 		return usagef("--wait is about what there is: it does not go with --changes and --position-file")
 	case renders && (w.changes || w.place != "" || w.count != 0):
 		return usagef("--render needs all objects: it does not go with --changes, --position-file and --count")
@@ -143,7 +140,7 @@ func (w *watching) run(ctx context.Context, resource string) (ended error) {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := w.tool.within(ctx, 0)
+	ctx, cancel := w.tool.withTimeout(ctx, 0)
 	defer cancel()
 	opts := append(w.s.forWatch(), client.OnInterruption(w.tool.interrupted()))
 	if w.changes {
@@ -157,7 +154,7 @@ func (w *watching) run(ctx context.Context, resource string) (ended error) {
 	}
 	var keep follow.Keep
 	if w.place != "" {
-		place := &resume.File{Path: w.place, Watch: resume.Watch{
+		place := &follow.PositionFile{Path: w.place, WatchSpec: follow.WatchSpec{
 			Resource: resource, Prefix: w.s.prefix, Key: w.s.key, Labels: w.s.labels, Fields: w.s.fields,
 		}}
 		at, err := place.Load()
@@ -165,7 +162,7 @@ func (w *watching) run(ctx context.Context, resource string) (ended error) {
 			return err
 		}
 		opts = append(opts, client.After(at))
-		keep = place.Keep
+		keep = place.Save
 		defer func() {
 			if closed := place.Close(); ended == nil {
 				ended = closed
@@ -212,7 +209,7 @@ func (w *watching) ended(ctx context.Context, err error) error {
 	switch {
 	case err == nil || why == nil || !errors.Is(err, why) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded):
 		return err
-	case w.goal != follow.Forever:
+	case w.goal != follow.NoGoal:
 		return waited(ctx, err, &w.s, w.goal)
 	case !w.synced && errors.Is(why, context.DeadlineExceeded):
 		return exitError{exitTimeout, errors.New("the server has not told everything that there is, and the time is up that --timeout gives")}
@@ -229,7 +226,7 @@ func (w *watching) rendering(ctx context.Context, resource string, updates follo
 		if !ok || path == "" || template == "" {
 			return usagef("--render: must be file=template, not %q", one)
 		}
-		f, err := render.Open(path, template)
+		f, err := follow.OpenTemplate(path, template)
 		if err != nil {
 			return usageError{err}
 		}
@@ -238,7 +235,7 @@ func (w *watching) rendering(ctx context.Context, resource string, updates follo
 	var signal os.Signal
 	if w.signal != "" {
 		var err error
-		if signal, err = hook.ParseSignal(w.signal); err != nil {
+		if signal, err = follow.ParseSignal(w.signal); err != nil {
 			return usageError{err}
 		}
 	}
@@ -247,7 +244,7 @@ func (w *watching) rendering(ctx context.Context, resource string, updates follo
 	}
 	r.Changed = func(ctx context.Context, files []string) error {
 		if signal != nil {
-			if err := hook.SignalFile(w.pidFile, signal); err != nil {
+			if err := follow.SignalPIDFile(w.pidFile, signal); err != nil {
 				return err
 			}
 		}
@@ -259,8 +256,8 @@ func (w *watching) rendering(ctx context.Context, resource string, updates follo
 	return r.Run(ctx, updates)
 }
 
-func (t *tool) command(line string) *hook.Command {
-	return &hook.Command{Line: line, Environ: t.environ, Stdout: t.stdout, Stderr: t.stderr}
+func (t *tool) command(line string) *follow.Command {
+	return &follow.Command{Line: line, Environ: t.environ, Stdout: t.stdout, Stderr: t.stderr}
 }
 
 // complain reports what went wrong and does not end the command.

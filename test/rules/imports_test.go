@@ -113,7 +113,7 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 		"google.golang.org/grpc":             {"client", "internal/server", "internal/store", "gen", "test", "internal/admin", "internal/tracing"},
 		"google.golang.org/protobuf":         {"client", "internal/object", "internal/server", "internal/wire", "gen", "test", "internal/admin"},
 		"github.com/spf13":                   {"cmd"},
-		"github.com/goccy/go-yaml":           {"cmd", "internal/config", "internal/access/policy", "internal/ctl/contexts"},
+		"github.com/goccy/go-yaml":           {"cmd", "internal/config", "internal/access/policy"},
 		"github.com/tidwall/btree":           {"internal/cacher", "client"},
 		"github.com/tidwall/gjson":           {"internal/object"},
 		"k8s.io":                             {"internal/selector"},

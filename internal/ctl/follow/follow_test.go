@@ -16,9 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fanoutd/fanoutd/client"
-	"github.com/fanoutd/fanoutd/internal/ctl/hook"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
-	"github.com/fanoutd/fanoutd/internal/ctl/render"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -62,7 +60,7 @@ func TestRenderingIsBatchedAndWhole(t *testing.T) {
 	if err := os.WriteFile(template, []byte(`{{range .Objects}}{{.Key}}={{.Text}} {{end}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := render.Open(path, template)
+	f, err := OpenTemplate(path, template)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +69,7 @@ func TestRenderingIsBatchedAndWhole(t *testing.T) {
 		w := make(watch)
 		var written []string
 		r := Renderer{
-			Files: []*render.File{f}, Policy: Stop, Delay: time.Second, Report: func(err error) { t.Error(err) },
+			Files: []*TemplateFile{f}, Policy: Stop, Delay: time.Second, Report: func(err error) { t.Error(err) },
 			Changed: func(context.Context, []string) error {
 				text, err := os.ReadFile(path)
 				written = append(written, string(text))
@@ -163,7 +161,7 @@ func TestPositionIsKeptAfterTheCommands(t *testing.T) {
 	var kept []call
 	e := Executor{
 		Resource: "config", Policy: Stop, Report: func(err error) { t.Error(err) },
-		Command:  &hook.Command{Line: `test "$FANOUT_KEY" != fails`},
+		Command:  &Command{Line: `test "$FANOUT_KEY" != fails`},
 		Position: func(p client.Position, done bool) error { kept = append(kept, call{p.Revision, done}); return nil },
 	}
 	if err := e.Run(ctx, w.updates); err == nil || !strings.Contains(err.Error(), `"fails" ADDED`) {

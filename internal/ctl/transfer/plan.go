@@ -8,7 +8,9 @@
 package transfer
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -16,6 +18,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/aymanbagabas/go-udiff"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fanoutd/fanoutd/client"
@@ -189,4 +192,47 @@ func (p *Plan) compare(d *document.Located, o *client.Object, s Scope) {
 	default:
 		p.Changes = append(p.Changes, Change{Action: Update, Key: d.Key, New: d, Old: o})
 	}
+}
+
+// Diff returns what a change changes, as a unified diff of documents in YAML, from
+// the server's to the local one. JSON is shown with a member per line.
+func Diff(c Change) (string, error) {
+	before, after := "/dev/null", "/dev/null"
+	var from, to string
+	var err error
+	if c.Old != nil {
+		before = "server: " + c.Key
+		if from, err = shown(c.Old); err != nil {
+			return "", err
+		}
+	}
+	if c.New != nil {
+		after = c.New.Where
+		o := &client.Object{Key: c.Key, Value: c.New.Bytes(), ContentType: c.New.Type(), Labels: c.New.Labels}
+		if o.ContentType == "" && c.Old != nil {
+			o.ContentType = c.Old.ContentType
+		}
+		if to, err = shown(o); err != nil {
+			return "", err
+		}
+	}
+	if from == to && c.Old != nil && c.New != nil {
+		// They differ in nothing but the spaces of JSON.
+		from, to = string(c.Old.Value)+"\n", string(c.New.Bytes())+"\n"
+	}
+	return udiff.Unified(before, after, from, to), nil
+}
+
+func shown(o *client.Object) (string, error) {
+	if document.IsJSON(o.ContentType) {
+		var b bytes.Buffer
+		if json.Indent(&b, o.Value, "", "  ") == nil {
+			pretty := *o
+			pretty.Value = append(bytes.TrimSpace(b.Bytes()), '\n')
+			o = &pretty
+		}
+	}
+	d := document.Exact(o)
+	text, err := d.YAML()
+	return string(text), err
 }

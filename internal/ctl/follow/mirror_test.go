@@ -1,4 +1,4 @@
-package view
+package follow
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ func event(t client.EventType, key string, revision int64) client.Event {
 	return client.Event{Type: t, Object: object(key, revision)}
 }
 
-func told(changes []client.Event) []string {
+func summaries(changes []client.Event) []string {
 	var all []string
 	for _, c := range changes {
 		all = append(all, fmt.Sprint(c.Type, " ", c.Object.Key, " ", c.Object.ModRevision))
@@ -27,7 +27,7 @@ func told(changes []client.Event) []string {
 }
 
 func TestReplacementTellsTheDifferenceOnly(t *testing.T) {
-	var v View
+	var v mirror
 	steps := []struct {
 		update client.Update
 		want   []string
@@ -47,7 +47,7 @@ func TestReplacementTellsTheDifferenceOnly(t *testing.T) {
 		{client.Update{Events: []client.Event{event(client.Deleted, "new", 12)}}, []string{"DELETED new 12"}},
 	}
 	for i, s := range steps {
-		if diff := cmp.Diff(s.want, told(v.Apply(&s.update))); diff != "" {
+		if diff := cmp.Diff(s.want, summaries(v.Apply(&s.update))); diff != "" {
 			t.Errorf("step %d:\n%s", i, diff)
 		}
 	}
@@ -75,13 +75,13 @@ func TestRevisionsOfAnotherEpoch(t *testing.T) {
 			"replaced": {Replace: true, Events: []client.Event{{Type: client.Added, Object: &now}}, Synced: true},
 			"replayed": {Events: []client.Event{{Type: client.Modified, Object: &now}}},
 		} {
-			var v View
+			var v mirror
 			v.Apply(&client.Update{Replace: true, Events: []client.Event{{Type: client.Added, Object: &old}}, Synced: true})
 			var want []string
 			if name != "nothing" {
 				want = []string{"MODIFIED a 2"}
 			}
-			if diff := cmp.Diff(want, told(v.Apply(update))); diff != "" {
+			if diff := cmp.Diff(want, summaries(v.Apply(update))); diff != "" {
 				t.Errorf("%s, %s:\n%s", name, way, diff)
 			}
 		}
@@ -95,7 +95,7 @@ func TestReplacementOfAViewThatBeganInTheMiddle(t *testing.T) {
 		"same":    {"DELETED gone 11", "ADDED new 21", "MODIFIED touched 21"},
 		"another": {"DELETED gone 11", "ADDED new 21", "ADDED old 2", "ADDED touched 21"},
 	} {
-		var v View
+		var v mirror
 		v.Apply(&client.Update{Synced: true, Position: client.Position{Epoch: "same", Revision: 10}})
 		v.Apply(&client.Update{Position: client.Position{Epoch: "same", Revision: 20}, Events: []client.Event{
 			event(client.Modified, "seen", 11), event(client.Modified, "gone", 11),
@@ -105,7 +105,7 @@ func TestReplacementOfAViewThatBeganInTheMiddle(t *testing.T) {
 		u := &client.Update{Replace: true, Synced: true, Position: client.Position{Epoch: epoch, Revision: 30}, Events: []client.Event{
 			{Type: client.Added, Object: created}, event(client.Added, "old", 2), event(client.Added, "touched", 21), event(client.Added, "seen", 11),
 		}}
-		if diff := cmp.Diff(want, told(v.Apply(u))); diff != "" {
+		if diff := cmp.Diff(want, summaries(v.Apply(u))); diff != "" {
 			t.Errorf("%s epoch:\n%s", epoch, diff)
 		}
 	}

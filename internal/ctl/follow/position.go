@@ -1,6 +1,6 @@
 // Package resume keeps in a file where a watch is, so that the next one goes on
 // there.
-package resume
+package follow
 
 import (
 	"encoding/json"
@@ -21,12 +21,12 @@ import (
 // busy watch moves many times in a second.
 const interval = time.Second
 
-// File is such a file. What is in it is never ahead of what was done: a watch that goes
+// PositionFile is such a file. What is in it is never ahead of what was done: a watch that goes
 // on there may be told something twice, but misses nothing. It may be used by several
 // goroutines at once, and must be closed.
-type File struct {
+type PositionFile struct {
 	Path string
-	Watch
+	WatchSpec
 
 	mu      sync.Mutex      // guards what follows
 	kept    client.Position // what is in the file
@@ -35,9 +35,9 @@ type File struct {
 	err     error           // of the timer
 }
 
-// Watch is what a position is of. Another watch could not go on there: who has not
+// WatchSpec is what a position is of. Another watch could not go on there: who has not
 // looked at an object has not seen what happened to it either.
-type Watch struct {
+type WatchSpec struct {
 	Resource string `json:"resource"`
 	Prefix   string `json:"prefix,omitempty"`
 	Key      string `json:"key,omitempty"`
@@ -45,20 +45,20 @@ type Watch struct {
 	Fields   string `json:"fieldSelector,omitempty"`
 }
 
-// saved is what is in the file.
-type saved struct {
-	Watch
+// savedPosition is what is in the file.
+type savedPosition struct {
+	WatchSpec
 	Position client.Position `json:"position"`
 }
 
 // Load returns where to go on; the zero position if there is no file yet. A file of
 // another watch is refused: it is a mistake.
-func (f *File) Load() (client.Position, error) {
+func (f *PositionFile) Load() (client.Position, error) {
 	text, err := os.ReadFile(f.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return client.Position{}, nil
 	}
-	var s saved
+	var s savedPosition
 	if err == nil {
 		err = json.Unmarshal(text, &s)
 	}
@@ -68,7 +68,7 @@ func (f *File) Load() (client.Position, error) {
 	if s.Resource != f.Resource {
 		return client.Position{}, fmt.Errorf("%s has a position of the resource %q, not of %q", f.Path, s.Resource, f.Resource)
 	}
-	if s.Watch != f.Watch {
+	if s.WatchSpec != f.WatchSpec {
 		return client.Position{}, fmt.Errorf("%s has a position of a watch with another path, key or selector; without the file the watch begins anew", f.Path)
 	}
 	f.mu.Lock()
@@ -80,7 +80,7 @@ func (f *File) Load() (client.Position, error) {
 // Keep has a position kept: at once if anything was done since the last one that should
 // not be done twice, and otherwise within a second. An error may be that of an earlier
 // position.
-func (f *File) Keep(p client.Position, done bool) error {
+func (f *PositionFile) Save(p client.Position, done bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p == f.latest || f.err != nil {
@@ -97,14 +97,14 @@ func (f *File) Keep(p client.Position, done bool) error {
 }
 
 // due writes what waits. It runs in a goroutine of its own.
-func (f *File) due() {
+func (f *PositionFile) due() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.err = f.write()
 }
 
 // Close writes what waits.
-func (f *File) Close() error {
+func (f *PositionFile) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil {
@@ -114,7 +114,7 @@ func (f *File) Close() error {
 }
 
 // write replaces the file, if another position is in it. mu is held.
-func (f *File) write() error {
+func (f *PositionFile) write() error {
 	if f.pending != nil {
 		f.pending.Stop() // if it has begun already, it finds nothing to do
 		f.pending = nil
@@ -122,7 +122,7 @@ func (f *File) write() error {
 	if f.latest == f.kept {
 		return nil
 	}
-	text, err := json.Marshal(saved{f.Watch, f.latest})
+	text, err := json.Marshal(savedPosition{f.WatchSpec, f.latest})
 	if err == nil {
 		err = renameio.WriteFile(f.Path, append(text, '\n'), 0o644)
 	}

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
-
-	"github.com/fanoutd/fanoutd/internal/ctl/hook"
-	"github.com/fanoutd/fanoutd/internal/ctl/view"
 )
 
 // Policy is what happens when a command fails.
@@ -57,7 +54,7 @@ func (p Policy) attempt(ctx context.Context, report func(error), run func() erro
 // Where a watch has to begin anew, only what is different is told.
 type Executor struct {
 	Resource string
-	Command  *hook.Command
+	Command  *Command
 	Policy   Policy
 	Report   func(error) // of failures that do not end it
 	// Count ends it after so many changes; 0 is no limit. It does not go with
@@ -71,7 +68,7 @@ type Executor struct {
 func (e *Executor) Run(ctx context.Context, updates Updates) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var v view.View
+	var v mirror
 	n, ran := 0, false // ran: commands since the last position
 	for u, err := range updates(ctx) {
 		if err != nil {

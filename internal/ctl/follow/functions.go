@@ -1,4 +1,4 @@
-package render
+package follow
 
 import (
 	"encoding/base64"

@@ -1,4 +1,4 @@
-package resume
+package follow
 
 import (
 	"os"
@@ -15,7 +15,7 @@ import (
 // all that has happened in a second, and at the end; it is never ahead.
 func TestFileIsWrittenWhenItMatters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &File{Path: filepath.Join(t.TempDir(), "place"), Watch: Watch{Resource: "config"}}
+		f := &PositionFile{Path: filepath.Join(t.TempDir(), "place"), WatchSpec: WatchSpec{Resource: "config"}}
 		var before os.FileInfo
 		replaced := 0
 		// holds checks which position is in the file, and counts how often it was
@@ -40,7 +40,7 @@ func TestFileIsWrittenWhenItMatters(t *testing.T) {
 		}
 		keep := func(revision int64, done bool) {
 			t.Helper()
-			if err := f.Keep(client.Position{Epoch: "e", Revision: revision}, done); err != nil {
+			if err := f.Save(client.Position{Epoch: "e", Revision: revision}, done); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -66,12 +66,12 @@ func TestFileIsWrittenWhenItMatters(t *testing.T) {
 		if replaced != 4 {
 			t.Errorf("the file was replaced %d times", replaced)
 		}
-		again := &File{Path: f.Path, Watch: f.Watch}
+		again := &PositionFile{Path: f.Path, WatchSpec: f.WatchSpec}
 		if p, err := again.Load(); err != nil || p.Revision != 104 {
 			t.Errorf("got %v, %v", p, err)
 		}
 		// What is there already is not written.
-		if err := again.Keep(client.Position{Epoch: "e", Revision: 104}, true); err != nil {
+		if err := again.Save(client.Position{Epoch: "e", Revision: 104}, true); err != nil {
 			t.Error(err)
 		}
 		holds("104")
@@ -88,18 +88,18 @@ func TestFileThatCannotBeWritten(t *testing.T) {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		f := &File{Path: filepath.Join(dir, "place")}
-		if err := f.Keep(client.Position{Revision: 1}, false); err != nil {
+		f := &PositionFile{Path: filepath.Join(dir, "place")}
+		if err := f.Save(client.Position{Revision: 1}, false); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.RemoveAll(dir); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.Keep(client.Position{Revision: 2}, false); err != nil {
+		if err := f.Save(client.Position{Revision: 2}, false); err != nil {
 			t.Fatal(err)
 		}
 		wait(t)
-		if err := f.Keep(client.Position{Revision: 3}, false); err == nil {
+		if err := f.Save(client.Position{Revision: 3}, false); err == nil {
 			t.Error("the next position does not tell")
 		}
 		if err := f.Close(); err == nil {

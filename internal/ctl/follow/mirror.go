@@ -3,7 +3,7 @@
 //
 // A watch that had to begin anew tells everything again. Who acts on changes wants
 // to hear only of what is different from before: the view compares.
-package view
+package follow
 
 import (
 	"bytes"
@@ -14,9 +14,9 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 )
 
-// View is the state of a watch. The zero value is the one before it began. Not safe
+// mirror is the state of a watch. The zero value is the one before it began. Not safe
 // for concurrent use.
-type View struct {
+type mirror struct {
 	objects map[string]*client.Object
 	next    map[string]*client.Object // is built while a replacement is under way
 	synced  bool
@@ -27,7 +27,7 @@ type View struct {
 
 // Apply takes an update and returns the changes that it brings: those of a
 // replacement all at once, when it is complete, in order of keys.
-func (v *View) Apply(u *client.Update) []client.Event {
+func (v *mirror) Apply(u *client.Update) []client.Event {
 	if v.objects == nil {
 		v.objects = map[string]*client.Object{}
 	}
@@ -61,7 +61,7 @@ func (v *View) Apply(u *client.Update) []client.Event {
 // seen returns an event as somebody sees it who has the objects of the view: after
 // an interruption the server does not know what was told already. It reports whether
 // there is anything new.
-func (v *View) seen(e client.Event) (client.Event, bool) {
+func (v *mirror) seen(e client.Event) (client.Event, bool) {
 	old, ok := v.objects[e.Object.Key]
 	switch {
 	case !v.whole:
@@ -99,7 +99,7 @@ func set(objects map[string]*client.Object, e client.Event) {
 
 // swap makes the replacement, which is the state at a position, that of the view and
 // returns the difference.
-func (v *View) swap(now client.Position) []client.Event {
+func (v *mirror) swap(now client.Position) []client.Event {
 	// Who has begun in the middle has not seen all objects, but all that have changed
 	// since: of the others only the revision says whether they are news.
 	middle := !v.whole && v.at.Revision > 0 && v.at.Epoch == now.Epoch
@@ -127,17 +127,17 @@ func (v *View) swap(now client.Position) []client.Event {
 }
 
 // Synced reports whether the view has been complete at least once.
-func (v *View) Synced() bool { return v.synced }
+func (v *mirror) Synced() bool { return v.synced }
 
 // AtPoint reports whether the view is a state that there was at one revision, and not
 // in the middle of changes that belong together.
-func (v *View) AtPoint() bool { return v.atPoint }
+func (v *mirror) AtPoint() bool { return v.atPoint }
 
 // Len is the number of objects.
-func (v *View) Len() int { return len(v.objects) }
+func (v *mirror) Len() int { return len(v.objects) }
 
 // Objects returns the objects in order of keys.
-func (v *View) Objects() []*client.Object {
+func (v *mirror) Objects() []*client.Object {
 	all := make([]*client.Object, 0, len(v.objects))
 	for _, o := range v.objects {
 		all = append(all, o)

@@ -1,4 +1,4 @@
-package render
+package follow
 
 import (
 	"maps"
@@ -37,7 +37,7 @@ func TestReplacementIsWhole(t *testing.T) {
 	if err := os.WriteFile(template, []byte(`{{range .Objects}}{{.JSON.a}} {{end}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := Open(path, template)
+	f, err := OpenTemplate(path, template)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestReplacementIsWhole(t *testing.T) {
 		for _, v := range values {
 			objects = append(objects, &client.Object{Key: "k", Value: []byte(v)})
 		}
-		return f.Render(NewData("config", objects))
+		return f.Render(newTemplateData("config", objects))
 	}
 	if changed, err := render(`{"a":1}`); !changed || err != nil {
 		t.Fatal(changed, err)
@@ -86,14 +86,14 @@ func TestChangesAreReportedUntilTold(t *testing.T) {
 	if err := os.WriteFile(template, []byte(`{{len .Objects}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	render := func(tells bool, objects int) (*File, bool) {
+	render := func(tells bool, objects int) (*TemplateFile, bool) {
 		t.Helper()
-		f, err := Open(path, template)
+		f, err := OpenTemplate(path, template)
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.Tells = tells
-		changed, err := f.Render(Data{Objects: make([]Object, objects)})
+		f.Notifies = tells
+		changed, err := f.Render(templateData{Objects: make([]templateObject, objects)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +109,7 @@ func TestChangesAreReportedUntilTold(t *testing.T) {
 	}
 	f, _ := render(true, 1)
 	for range 2 {
-		if err := f.Told(); err != nil {
+		if err := f.Notified(); err != nil {
 			t.Error(err)
 		}
 		if _, changed := render(true, 1); changed {

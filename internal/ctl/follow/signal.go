@@ -1,15 +1,29 @@
-package hook
+package follow
 
 import (
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
+
+// ParseSignal returns the signal of a name such as HUP or SIGHUP.
+func ParseSignal(name string) (os.Signal, error) {
+	full := strings.ToUpper(name)
+	if !strings.HasPrefix(full, "SIG") {
+		full = "SIG" + full
+	}
+	if s := unix.SignalNum(full); s != 0 {
+		return s, nil
+	}
+	return nil, fmt.Errorf("there is no signal %q; common ones are HUP, USR1, USR2 and TERM", name)
+}
 
 // SignalFile sends a signal to the process whose number is in a file. The file is
 // read each time, because the process may have been started anew.
-func SignalFile(path string, s os.Signal) error {
+func SignalPIDFile(path string, s os.Signal) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("read the number of the process: %w", err)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/fanoutd/fanoutd/client"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
-	"github.com/fanoutd/fanoutd/internal/ctl/view"
 )
 
 // Updates are those of a watch, until its context ends.
@@ -22,9 +21,9 @@ type Goal string
 
 // The goals.
 const (
-	Forever Goal = ""       // nothing
-	Exists  Goal = "exists" // there is an object in view
-	Absent  Goal = "absent" // there is none
+	NoGoal Goal = ""       // nothing
+	Exists Goal = "exists" // there is an object in view
+	Absent Goal = "absent" // there is none
 )
 
 // Printer shows updates.
@@ -53,7 +52,7 @@ func (p *Printer) Run(ctx context.Context, updates Updates) error {
 	defer cancel()
 	present := map[string]bool{}
 	synced, shown := false, 0
-	var v view.View
+	var v mirror
 	for u, err := range updates(ctx) {
 		if err != nil {
 			return err
@@ -81,7 +80,7 @@ func (p *Printer) Run(ctx context.Context, updates Updates) error {
 		if err := save(p.Position, u, false); err != nil {
 			return err
 		}
-		if p.Goal != Forever {
+		if p.Goal != NoGoal {
 			note(present, u)
 			synced = synced || u.Synced
 		}

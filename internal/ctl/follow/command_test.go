@@ -1,4 +1,4 @@
-package hook
+package follow
 
 import (
 	"context"
@@ -13,12 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/fanoutd/fanoutd/client"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestEvent(t *testing.T) {
 	var out, errs strings.Builder
@@ -99,14 +95,14 @@ func (f cancelling) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestSignalFile(t *testing.T) {
+func TestSignalPIDFile(t *testing.T) {
 	for name, want := range map[string]os.Signal{"HUP": syscall.SIGHUP, "sigusr1": syscall.SIGUSR1} {
 		if s, err := ParseSignal(name); s != want || err != nil {
 			t.Errorf("%s: %v, %v", name, s, err)
 		}
 	}
 	file := filepath.Join(t.TempDir(), "pid")
-	if err := SignalFile(file, syscall.Signal(0)); err == nil {
+	if err := SignalPIDFile(file, syscall.Signal(0)); err == nil {
 		t.Error("there is no file")
 	}
 	for text, ok := range map[string]bool{"": false, "x": false, "0": false, "-1": false, strconv.Itoa(os.Getpid()) + "\n": true} {
@@ -114,7 +110,7 @@ func TestSignalFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Signal 0 only asks whether there is such a process.
-		if err := SignalFile(file, syscall.Signal(0)); (err == nil) != ok {
+		if err := SignalPIDFile(file, syscall.Signal(0)); (err == nil) != ok {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

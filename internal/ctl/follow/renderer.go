@@ -6,14 +6,12 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/client"
-	"github.com/fanoutd/fanoutd/internal/ctl/render"
-	"github.com/fanoutd/fanoutd/internal/ctl/view"
 )
 
 // Renderer keeps files up to date.
 type Renderer struct {
 	Resource string
-	Files    []*render.File
+	Files    []*TemplateFile
 	// Changed is called when at least one of the files was written: to tell those
 	// who read them. Where it has failed, or was not reached, it is called for the
 	// same files the next time, even by another process. May be nil.
@@ -54,7 +52,7 @@ func (r *Renderer) Run(ctx context.Context, updates Updates) error {
 		}
 	})
 
-	var v view.View
+	var v mirror
 	dirty := false
 	delay := time.NewTimer(0)
 	defer delay.Stop()
@@ -92,11 +90,11 @@ func (r *Renderer) Run(ctx context.Context, updates Updates) error {
 	}
 }
 
-func (r *Renderer) render(ctx context.Context, v *view.View, first bool) error {
-	data := render.NewData(r.Resource, v.Objects())
-	var written []*render.File
+func (r *Renderer) render(ctx context.Context, v *mirror, first bool) error {
+	data := newTemplateData(r.Resource, v.Objects())
+	var written []*TemplateFile
 	for _, f := range r.Files {
-		f.Tells = r.Changed != nil
+		f.Notifies = r.Changed != nil
 		changed, err := f.Render(data)
 		if err != nil {
 			if first {
@@ -114,7 +112,7 @@ func (r *Renderer) render(ctx context.Context, v *view.View, first bool) error {
 	return r.Policy.attempt(ctx, r.Report, func() error { return r.tell(ctx, written) })
 }
 
-func (r *Renderer) tell(ctx context.Context, written []*render.File) error {
+func (r *Renderer) tell(ctx context.Context, written []*TemplateFile) error {
 	var paths []string
 	for _, f := range written {
 		paths = append(paths, f.Path)
@@ -123,7 +121,7 @@ func (r *Renderer) tell(ctx context.Context, written []*render.File) error {
 		return err
 	}
 	for _, f := range written {
-		if err := f.Told(); err != nil {
+		if err := f.Notified(); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/google/renameio/v2"
+)
+
+// connection says how to reach a server. An empty field is not set.
+type connection struct {
+	// Server is host:port, a comma-separated list of these, or a gRPC URI.
+	Server string `yaml:"server,omitempty" json:"server,omitempty"`
+	// TLS is "true" or "false". If it is not set, the other fields and the address decide.
+	TLS string `yaml:"tls,omitempty" json:"tls,omitempty"`
+	// CAFile holds the certificate authorities (PEM) to trust instead of the system's.
+	CAFile string `yaml:"ca-file,omitempty" json:"caFile,omitempty"`
+	// CertFile and KeyFile are the client certificate.
+	CertFile string `yaml:"cert-file,omitempty" json:"certFile,omitempty"`
+	KeyFile  string `yaml:"key-file,omitempty" json:"keyFile,omitempty"`
+	// ServerName is the name to expect in the server's certificate instead of the host.
+	ServerName string `yaml:"server-name,omitempty" json:"serverName,omitempty"`
+	// TokenFile holds the bearer token for each request.
+	TokenFile string `yaml:"token-file,omitempty" json:"tokenFile,omitempty"`
+}
+
+// or returns c with its empty fields taken from fallback.
+func (c connection) or(fallback connection) connection {
+	return connection{
+		Server:     cmp.Or(c.Server, fallback.Server),
+		TLS:        cmp.Or(c.TLS, fallback.TLS),
+		CAFile:     cmp.Or(c.CAFile, fallback.CAFile),
+		CertFile:   cmp.Or(c.CertFile, fallback.CertFile),
+		KeyFile:    cmp.Or(c.KeyFile, fallback.KeyFile),
+		ServerName: cmp.Or(c.ServerName, fallback.ServerName),
+		TokenFile:  cmp.Or(c.TokenFile, fallback.TokenFile),
+	}
+}
+
+// namedContext is a named server with its credentials.
+type namedContext struct {
+	Name       string     `yaml:"name"`
+	Connection connection `yaml:",inline"`
+}
+
+// contextFile is the content of the context file.
+type contextFile struct {
+	Current  string         `yaml:"current,omitempty"`
+	Contexts []namedContext `yaml:"contexts,omitempty"`
+}
+
+// errUnknownContext is returned for a name that is not in the file.
+var errUnknownContext = errors.New("does not exist")
+
+// readContexts reads the context file. A missing file counts as empty.
+func readContexts(path string) (*contextFile, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &contextFile{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read contexts: %w", err)
+	}
+	f := &contextFile{}
+	if len(bytes.TrimSpace(text)) > 0 {
+		if err := yaml.UnmarshalWithOptions(text, f, yaml.Strict()); err != nil {
+			// The first line has the position and the error; the rest quotes the source.
+			first, _, _ := strings.Cut(yaml.FormatError(err, false, false), "\n")
+			return nil, fmt.Errorf("cannot read contexts: %s: %s", path, first)
+		}
+	}
+	return f, nil
+}
+
+// write replaces the file atomically. Only the owner can read it, because it names the
+// files that hold credentials.
+func (f *contextFile) write(path string) error {
+	slices.SortFunc(f.Contexts, func(a, b namedContext) int { return strings.Compare(a.Name, b.Name) })
+	text, err := yaml.MarshalWithOptions(f, yaml.IndentSequence(true))
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	if err == nil {
+		err = renameio.WriteFile(path, text, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write contexts: %w", err)
+	}
+	return nil
+}
+
+// get returns the named context, or the current one if name is empty. It returns the zero
+// context if name is empty and there is no current context.
+func (f *contextFile) get(name string) (namedContext, error) {
+	name = cmp.Or(name, f.Current)
+	if name == "" {
+		return namedContext{}, nil
+	}
+	if i := f.index(name); i >= 0 {
+		return f.Contexts[i], nil
+	}
+	return namedContext{}, fmt.Errorf("context %q %w", name, errUnknownContext)
+}
+
+// set adds a context, or updates the fields of an existing context that are set in c. The
+// first context becomes the current one.
+func (f *contextFile) set(name string, c connection) {
+	if i := f.index(name); i >= 0 {
+		f.Contexts[i].Connection = c.or(f.Contexts[i].Connection)
+		return
+	}
+	f.Contexts = append(f.Contexts, namedContext{name, c})
+	if len(f.Contexts) == 1 {
+		f.Current = name
+	}
+}
+
+// use makes the named context the current one.
+func (f *contextFile) use(name string) error {
+	if name != "" && f.index(name) < 0 {
+		return fmt.Errorf("context %q %w", name, errUnknownContext)
+	}
+	f.Current = name
+	return nil
+}
+
+// remove deletes the named context.
+func (f *contextFile) remove(name string) error {
+	i := f.index(name)
+	if i < 0 {
+		return fmt.Errorf("context %q %w", name, errUnknownContext)
+	}
+	f.Contexts = slices.Delete(f.Contexts, i, i+1)
+	if f.Current == name {
+		f.Current = ""
+	}
+	return nil
+}
+
+func (f *contextFile) index(name string) int {
+	return slices.IndexFunc(f.Contexts, func(c namedContext) bool { return c.Name == name })
+}
+
+// names returns the names of all contexts.
+func (f *contextFile) names() []string {
+	var names []string
+	for _, c := range f.Contexts {
+		names = append(names, c.Name)
+	}
+	slices.Sort(names)
+	return names
+}
