@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fanoutd/fanoutd/internal/lane"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/sendqueue"
 )
 
 // Follower serves a watcher on a lane, which ten thousand share: what concerns them is
@@ -17,8 +17,8 @@ type Follower interface {
 	// Task polls the watcher: [Watcher.Poll] and [Watcher.Settle] until there is nothing
 	// more. It is made ready whenever the watcher may have something to say that
 	// others have not. The followers of a dispatcher are served by the same
-	// [lane.Workers].
-	Task() *lane.Task
+	// [sendqueue.Workers].
+	Task() *sendqueue.Task
 
 	// Near is called a little before Tell, and looks at what that will look at; see
 	// cohort.approach. It must not change anything, nor wait. What it returns does not
@@ -54,9 +54,9 @@ const (
 type cohort struct {
 	feed       *feed
 	dispatcher *Dispatcher
-	lane       *lane.Lane
-	task       lane.Task    // tells
-	size       atomic.Int32 // of members; for who publishes. Not 0 while somebody waits
+	lane       *sendqueue.Queue
+	task       sendqueue.Task // tells
+	size       atomic.Int32   // of members; for who publishes. Not 0 while somebody waits
 
 	mu     sync.Mutex
 	closed []*Watcher // guarded by mu: they are still to be removed
@@ -76,21 +76,21 @@ type cohort struct {
 // member has at hand what is asked of a follower, so that those who are told nothing
 // are not looked at.
 type member struct {
-	lane     *lane.Lane
+	lane     *sendqueue.Queue
 	watcher  *Watcher // nil: it has left
 	follower Follower
 }
 
 // cohortOf returns the cohort that a follower is to join. It is called with the
 // dispatcher's mutex held.
-func (d *Dispatcher) cohortOf(f *feed, on *lane.Lane) *cohort {
+func (d *Dispatcher) cohortOf(f *feed, on *sendqueue.Queue) *cohort {
 	for _, c := range f.cohorts {
-		if c.lane.Beside(on) {
+		if c.lane.SameWorker(on) {
 			return c
 		}
 	}
-	c := &cohort{feed: f, dispatcher: d, lane: on.Another()}
-	c.task = c.lane.Task(c.run)
+	c := &cohort{feed: f, dispatcher: d, lane: on.Sibling()}
+	c.task = c.lane.NewTask(c.run)
 	f.cohorts = append(f.cohorts, c)
 	return c
 }
@@ -113,7 +113,7 @@ func (c *cohort) join(w *Watcher) {
 	}
 	w.slot = len(c.members)
 	w.waits.Store(true)
-	c.members = append(c.members, member{w.follower.Task().Lane(), w, w.follower})
+	c.members = append(c.members, member{w.follower.Task().Queue(), w, w.follower})
 	c.size.Add(1)
 }
 
@@ -231,7 +231,7 @@ func (c *cohort) approach(from int) {
 // again, so there it is not tried often. It is told the time of shortly before, and
 // returns that of now.
 func (c *cohort) yield(before time.Time) time.Time {
-	if !c.lane.Alone() || before.Before(c.calm) {
+	if !c.lane.Idle() || before.Before(c.calm) {
 		return before
 	}
 	runtime.Gosched()

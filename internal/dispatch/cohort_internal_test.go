@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
-	"github.com/fanoutd/fanoutd/internal/lane"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
@@ -17,11 +17,11 @@ import (
 // silent is a follower that is never told anything: it is about who waits.
 type silent struct {
 	*Watcher
-	task lane.Task
+	task sendqueue.Task
 	tell func() Reply
 }
 
-func (s *silent) Task() *lane.Task               { return &s.task }
+func (s *silent) Task() *sendqueue.Task          { return &s.task }
 func (s *silent) Tell(*Telling, time.Time) Reply { return s.tell() }
 func (s *silent) Near() int                      { return 0 }
 func (s *silent) Told(*Telling, int, time.Time)  {}
@@ -29,7 +29,7 @@ func (s *silent) leaves() Reply                  { return Leaves }
 func (s *silent) run(now time.Time)              { s.Poll(now) }
 
 // bubble runs a test with a dispatcher of a store, and a lane for followers.
-func bubble(t *testing.T, cfg Config, do func(t *testing.T, d *Dispatcher, store *cachertest.Memory, on *lane.Lane)) {
+func bubble(t *testing.T, cfg Config, do func(t *testing.T, d *Dispatcher, store *cachertest.Memory, on *sendqueue.Queue)) {
 	synctest.Test(t, func(t *testing.T) {
 		codec, err := object.CodecByName("raw")
 		if err != nil {
@@ -41,18 +41,18 @@ func bubble(t *testing.T, cfg Config, do func(t *testing.T, d *Dispatcher, store
 		d := New(cfg)
 		go c.Run(t.Context())
 		go d.Run(t.Context())
-		workers := lane.Start(1)
+		workers := sendqueue.Start(1)
 		defer workers.Stop()
 		synctest.Wait() // the dispatcher has taken the first state
-		do(t, d, m, workers.Lane())
+		do(t, d, m, workers.NewQueue())
 	})
 }
 
 // follow returns a follower that waits.
-func (d *Dispatcher) follow(t *testing.T, on *lane.Lane) *silent {
+func (d *Dispatcher) follow(t *testing.T, on *sendqueue.Queue) *silent {
 	t.Helper()
 	s := &silent{}
-	s.task, s.tell = on.Task(s.run), s.leaves
+	s.task, s.tell = on.NewTask(s.run), s.leaves
 	s.Watcher = d.Watch(Interest{}, FromNow(d.cfg.Source.State().Position()), Options{Follower: s})
 	for ok := true; ok; {
 		var err error
@@ -70,7 +70,7 @@ func (d *Dispatcher) follow(t *testing.T, on *lane.Lane) *silent {
 
 // Those who come and go while nothing happens leave nothing behind.
 func TestWhoHasLeftIsForgotten(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, _ *cachertest.Memory, on *lane.Lane) {
+	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, _ *cachertest.Memory, on *sendqueue.Queue) {
 		stays := d.follow(t, on)
 		defer stays.Close()
 		for range 1000 {
@@ -86,7 +86,7 @@ func TestWhoHasLeftIsForgotten(t *testing.T) {
 // An event that comes after a follower has looked and before it waits does not let it
 // wait. From outside the moment cannot be hit.
 func TestNoFollowerWaitsThroughAnEvent(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, on *lane.Lane) {
+	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, on *sendqueue.Queue) {
 		s := d.follow(t, on)
 		defer s.Close()
 		store.Put("k", "1")
@@ -108,7 +108,7 @@ func TestNoFollowerWaitsThroughAnEvent(t *testing.T) {
 // nothing while the follower waits, and not known when it has left and the log does not
 // reach back.
 func TestNothingWaitsForAFollowerThatWaits(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, on *lane.Lane) {
+	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, on *sendqueue.Queue) {
 		for range 10 {
 			store.Put("k", "0")
 		}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
-	"github.com/fanoutd/fanoutd/internal/lane"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/sendqueue"
 )
 
 // Those who wait are told without being polled: those of one lane one after another,
@@ -19,9 +19,9 @@ func TestFollowersAreToldTogether(t *testing.T) {
 	const lanes, each, events = 5, 40, 10
 	f := startDispatching(t, limits{})
 	c := &crowd{}
-	on := make([]*lane.Lane, lanes)
+	on := make([]*sendqueue.Queue, lanes)
 	for i := range on {
-		on[i] = f.workers.Lane()
+		on[i] = f.workers.NewQueue()
 	}
 	for n := range lanes * each {
 		c.seats = append(c.seats, f.seat(t, c, on[n%lanes], dispatch.Interest{}, dispatch.Options{Latest: n%3 == 0}))
@@ -115,7 +115,7 @@ func TestFollowersAreLookedAfterWhenHistoryIsLost(t *testing.T) {
 		}
 		synctest.Wait()
 		c := &crowd{each: func(*seat, *dispatch.Telling) {}}
-		s := f.seat(t, c, f.workers.Lane(), dispatch.Interest{Scope: object.ExactKey("quiet")}, dispatch.Options{EveryEvent: true})
+		s := f.seat(t, c, f.workers.NewQueue(), dispatch.Interest{Scope: object.ExactKey("quiet")}, dispatch.Options{EveryEvent: true})
 		do(f)
 		time.Sleep(time.Minute)
 		f.wait()
@@ -189,7 +189,7 @@ func TestFollowersThatAreToldHaveNotBeenSilent(t *testing.T) {
 		synctest.Wait()
 		told := make(chan object.MessageKind, 10)
 		c := &crowd{each: func(_ *seat, m *dispatch.Telling) { told <- m.Header.Kind }}
-		f.seat(t, c, f.workers.Lane(), dispatch.Interest{}, dispatch.Options{BookmarkInterval: 10 * time.Second})
+		f.seat(t, c, f.workers.NewQueue(), dispatch.Interest{}, dispatch.Options{BookmarkInterval: 10 * time.Second})
 		time.Sleep(9 * time.Second)
 		f.store.Put("k", "v")
 		time.Sleep(9 * time.Second)

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
-	"github.com/fanoutd/fanoutd/internal/lane"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/sendqueue"
 )
 
 // crowd are followers that all wait to be told what happens, by one worker.
@@ -16,9 +16,9 @@ type crowd struct {
 	told  sync.WaitGroup // who were told since somebody waited for that
 
 	mu     sync.Mutex
-	counts []int        // guarded by mu: of those who were told together
-	order  []*lane.Lane // guarded by mu: of those who were told
-	far    int          // guarded by mu: who were told something before they were looked at
+	counts []int              // guarded by mu: of those who were told together
+	order  []*sendqueue.Queue // guarded by mu: of those who were told
+	far    int                // guarded by mu: who were told something before they were looked at
 
 	each func(*seat, *dispatch.Telling) // is called instead of telling those who wait
 }
@@ -27,7 +27,7 @@ type crowd struct {
 type seat struct {
 	*dispatch.Watcher
 	crowd *crowd
-	task  lane.Task
+	task  sendqueue.Task
 	waits chan struct{} // closed when it waits for the first time
 	last  *dispatch.Telling
 	polls int
@@ -42,10 +42,10 @@ type seat struct {
 func (f *fixture) gather(t testing.TB, count int, i dispatch.Interest, options ...dispatch.Options) *crowd {
 	t.Helper()
 	c := &crowd{}
-	var on *lane.Lane
+	var on *sendqueue.Queue
 	for n := range count {
 		if n%100 == 0 {
-			on = f.workers.Lane()
+			on = f.workers.NewQueue()
 		}
 		c.seats = append(c.seats, f.seat(t, c, on, i, options[n%len(options)]))
 	}
@@ -53,10 +53,10 @@ func (f *fixture) gather(t testing.TB, count int, i dispatch.Interest, options .
 }
 
 // seat returns a follower of a lane that has been told where it begins and waits.
-func (f *fixture) seat(t testing.TB, c *crowd, on *lane.Lane, i dispatch.Interest, o dispatch.Options) *seat {
+func (f *fixture) seat(t testing.TB, c *crowd, on *sendqueue.Queue, i dispatch.Interest, o dispatch.Options) *seat {
 	t.Helper()
 	s := &seat{crowd: c, waits: make(chan struct{})}
-	s.task = on.Task(s.run)
+	s.task = on.NewTask(s.run)
 	o.Follower = s
 	s.Watcher = f.dispatcher.Watch(i, dispatch.FromNow(f.cacher.State().Position()), o)
 	t.Cleanup(s.Close)
@@ -79,7 +79,7 @@ func (c *crowd) after(do func()) {
 }
 
 // Task implements [dispatch.Follower].
-func (s *seat) Task() *lane.Task { return &s.task }
+func (s *seat) Task() *sendqueue.Task { return &s.task }
 
 // Tell implements [dispatch.Follower].
 func (s *seat) Tell(t *dispatch.Telling, now time.Time) dispatch.Reply {
@@ -150,7 +150,7 @@ func (s *seat) run(now time.Time) {
 func (s *seat) take(t *dispatch.Telling) {
 	s.last = t
 	s.crowd.mu.Lock()
-	s.crowd.order = append(s.crowd.order, s.task.Lane())
+	s.crowd.order = append(s.crowd.order, s.task.Queue())
 	s.crowd.mu.Unlock()
 	if s.crowd.each != nil {
 		s.crowd.each(s, t)
@@ -169,7 +169,7 @@ func (c *crowd) forget() {
 // wait returns when the worker has done what it was asked for before.
 func (f *fixture) wait() {
 	done := make(chan struct{})
-	last := f.workers.Lane().Task(func(time.Time) { close(done) })
+	last := f.workers.NewQueue().NewTask(func(time.Time) { close(done) })
 	last.Ready()
 	<-done
 }

@@ -262,7 +262,7 @@ func (d *Dispatcher) Watch(i Interest, b Begin, o Options) *Watcher {
 	}
 	var c *cohort
 	if o.Follower != nil && o.BatchDelay == 0 {
-		c = d.cohortOf(f, o.Follower.Task().Lane()) // who holds events back is told nothing when others are
+		c = d.cohortOf(f, o.Follower.Task().Queue()) // who holds events back is told nothing when others are
 	}
 	d.mu.Unlock()
 

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/fanoutd/fanoutd/internal/lane"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
@@ -13,7 +13,7 @@ import (
 // then finds the log of the next one, is not where it was in the first. From outside
 // the moment cannot be hit.
 func TestRevisionsOfAnotherEpochSayNothing(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, _ *lane.Lane) {
+	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, _ *sendqueue.Queue) {
 		for range 100 {
 			m.Put("k", "1")
 		}

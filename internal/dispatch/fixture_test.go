@@ -17,8 +17,8 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
-	"github.com/fanoutd/fanoutd/internal/lane"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/cachertest"
 	"github.com/fanoutd/fanoutd/test/check"
@@ -31,8 +31,8 @@ type fixture struct {
 	cacher     *cacher.Cacher
 	dispatcher *dispatch.Dispatcher
 	encoder    *countingEncoder
-	workers    *lane.Workers // of followers
-	stop       func()        // stops dispatching; again is no harm
+	workers    *sendqueue.Workers // of followers
+	stop       func()             // stops dispatching; again is no harm
 }
 
 // countingEncoder is the real one, counted.
@@ -104,7 +104,7 @@ func start(t testing.TB, l limits) *fixture {
 		stopDispatcher()
 		dispatching.Wait()
 	}
-	f.workers = lane.Start(1)
+	f.workers = sendqueue.Start(1)
 	t.Cleanup(func() {
 		f.stop()
 		f.workers.Stop()

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
-	"github.com/fanoutd/fanoutd/internal/lane"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/sendqueue"
 )
 
 // reader is what a subscriber needs of a watcher.
@@ -23,7 +23,7 @@ type reader interface {
 // so that nothing is told before it is asked for.
 type follower struct {
 	watcher *dispatch.Watcher
-	task    lane.Task
+	task    sendqueue.Task
 	out     chan *dispatch.Telling // capacity 1
 	back    chan struct{}          // capacity 1
 
@@ -49,16 +49,16 @@ const (
 	interrupted = "was told while it gave up"
 )
 
-func follow(d *dispatch.Dispatcher, on *lane.Lane, i dispatch.Interest, b dispatch.Begin, o dispatch.Options, c counts) *follower {
+func follow(d *dispatch.Dispatcher, on *sendqueue.Queue, i dispatch.Interest, b dispatch.Begin, o dispatch.Options, c counts) *follower {
 	f := &follower{out: make(chan *dispatch.Telling, 1), back: make(chan struct{}, 1), counts: c}
-	f.task = on.Task(f.run)
+	f.task = on.NewTask(f.run)
 	o.Follower = f
 	f.watcher = d.Watch(i, b, o)
 	return f
 }
 
 // Task implements [dispatch.Follower].
-func (f *follower) Task() *lane.Task { return &f.task }
+func (f *follower) Task() *sendqueue.Task { return &f.task }
 
 // Tell implements [dispatch.Follower].
 func (f *follower) Tell(t *dispatch.Telling, now time.Time) dispatch.Reply {

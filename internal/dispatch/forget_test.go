@@ -7,15 +7,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fanoutd/fanoutd/internal/lane"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
 // What the log has forgotten is not kept by messages that were made of it, not even by
 // one that is being made at that moment. From outside the moment cannot be hit.
 func TestMessagesAreForgottenWithTheLog(t *testing.T) {
-	bubble(t, Config{FeedBytes: 1 << 10}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, _ *lane.Lane) {
+	bubble(t, Config{FeedBytes: 1 << 10}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, _ *sendqueue.Queue) {
 		var watchers [2]*Watcher
 		for i := range watchers {
 			watchers[i] = d.Watch(Interest{}, FromNow(d.cfg.Source.State().Position()), Options{})

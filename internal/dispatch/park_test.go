@@ -4,14 +4,14 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/fanoutd/fanoutd/internal/lane"
+	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
 // An event that comes after a watcher has looked and before it sleeps does not
 // let it sleep. From outside the moment cannot be hit.
 func TestNoWakeUpIsLost(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, _ *lane.Lane) {
+	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, _ *sendqueue.Queue) {
 		w := d.Watch(Interest{}, FromNow(d.cfg.Source.State().Position()), Options{})
 		defer w.Close()
 		if _, ok, _ := w.poll(); !ok {

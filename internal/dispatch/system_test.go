@@ -13,8 +13,8 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
-	"github.com/fanoutd/fanoutd/internal/lane"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/cachertest"
 	"github.com/fanoutd/fanoutd/test/check"
@@ -51,13 +51,13 @@ type systemLimits struct {
 type server struct {
 	cacher     *cacher.Cacher
 	dispatcher *dispatch.Dispatcher
-	lanes      []*lane.Lane // of followers
+	lanes      []*sendqueue.Queue // of followers
 	next       atomic.Uint32
 	stop       func()
 }
 
 // lane returns the lane of the next follower: some are of one lane.
-func (s *server) lane() *lane.Lane { return s.lanes[int(s.next.Add(1))%len(s.lanes)] }
+func (s *server) lane() *sendqueue.Queue { return s.lanes[int(s.next.Add(1))%len(s.lanes)] }
 
 // world is what there is to know of the time of one epoch.
 type world struct {
@@ -106,9 +106,9 @@ func (y *system) start() {
 	cfg := y.limits.dispatch
 	cfg.Source, cfg.Encoder, cfg.Indexed = s.cacher, wire.Encoder{}, schema.Indexed()
 	s.dispatcher = dispatch.New(cfg)
-	workers := lane.Start(2)
+	workers := sendqueue.Start(2)
 	for range 5 {
-		s.lanes = append(s.lanes, workers.Lane())
+		s.lanes = append(s.lanes, workers.NewQueue())
 	}
 	caching, stopCacher := context.WithCancel(context.Background())
 	dispatching, stopDispatcher := context.WithCancel(context.Background())

@@ -21,7 +21,7 @@ func TestReliableWhileTheFeedGrows(t *testing.T) {
 		interest := dispatch.Interest{Scope: object.ExactKey("k")}
 		var w reader
 		if i%2 == 0 {
-			w = follow(f.dispatcher, f.workers.Lane(), interest, begin, dispatch.Options{}, counts{})
+			w = follow(f.dispatcher, f.workers.NewQueue(), interest, begin, dispatch.Options{}, counts{})
 		} else {
 			w = f.dispatcher.Watch(interest, begin, dispatch.Options{})
 		}

@@ -7,25 +7,25 @@ import (
 
 	"google.golang.org/grpc/peer"
 
-	"github.com/fanoutd/fanoutd/internal/lane"
+	"github.com/fanoutd/fanoutd/internal/sendqueue"
 )
 
 // lanes are the lanes of the connections that have watches.
 type lanes struct {
-	workers *lane.Workers // one for each processor
+	workers *sendqueue.Workers // one for each processor
 
 	mu sync.Mutex
 	of map[*peer.Peer]*countedLane // guarded by mu; gRPC has one peer for each connection
 }
 
 type countedLane struct {
-	*lane.Lane
+	*sendqueue.Queue
 	of      *peer.Peer
 	watches int // guarded by lanes.mu
 }
 
 func newLanes() *lanes {
-	return &lanes{workers: lane.Start(runtime.GOMAXPROCS(0)), of: map[*peer.Peer]*countedLane{}}
+	return &lanes{workers: sendqueue.Start(runtime.GOMAXPROCS(0)), of: map[*peer.Peer]*countedLane{}}
 }
 
 // enter returns the lane of the connection that a watch comes over. It has to be left.
@@ -35,7 +35,7 @@ func (l *lanes) enter(ctx context.Context) *countedLane {
 	defer l.mu.Unlock()
 	counted := l.of[connection]
 	if counted == nil {
-		counted = &countedLane{Lane: l.workers.Lane(), of: connection}
+		counted = &countedLane{Queue: l.workers.NewQueue(), of: connection}
 		l.of[connection] = counted
 	}
 	counted.watches++

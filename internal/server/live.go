@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
-	"github.com/fanoutd/fanoutd/internal/lane"
+	"github.com/fanoutd/fanoutd/internal/sendqueue"
 )
 
 // live is the watcher of a cached resource. While there is something to do for it alone,
@@ -28,7 +28,7 @@ type live struct {
 
 	due     atomic.Bool // the task is to run when the flight is over
 	failure error       // guarded by session.mu: what the worker has failed with; the watcher says nothing any more
-	task    lane.Task
+	task    sendqueue.Task
 	flight  flight
 	back    chan struct{} // capacity 1: the handler has something to do
 }
@@ -44,10 +44,10 @@ const (
 	someOnWay = 4 << 10
 )
 
-func (l *live) init(on *lane.Lane, of *watching) {
+func (l *live) init(on *sendqueue.Queue, of *watching) {
 	l.of = of
 	l.flight.init(l.landed)
-	l.task = on.Task(l.run)
+	l.task = on.NewTask(l.run)
 }
 
 // onItsWay returns the flight of what the handler sends, or nil where nobody asks what is
@@ -100,7 +100,7 @@ func (l *live) begin() {
 }
 
 // Task implements [dispatch.Follower].
-func (l *live) Task() *lane.Task { return &l.task }
+func (l *live) Task() *sendqueue.Task { return &l.task }
 
 // Near implements [dispatch.Follower].
 func (l *live) Near() int {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
-	"github.com/fanoutd/fanoutd/internal/lane"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
@@ -77,7 +77,7 @@ func seated(t *testing.T, watches int, options ...dispatch.Options) *audience {
 	var running sync.WaitGroup
 	running.Go(func() { c.Run(ctx) })
 	running.Go(func() { d.Run(ctx) })
-	workers := lane.Start(1)
+	workers := sendqueue.Start(1)
 	t.Cleanup(func() {
 		workers.Stop()
 		cancel()
@@ -88,10 +88,10 @@ func seated(t *testing.T, watches int, options ...dispatch.Options) *audience {
 		runtime.Gosched()
 	}
 	begin := dispatch.FromNow(c.State().Position())
-	var on *lane.Lane
+	var on *sendqueue.Queue
 	for i := range watches {
 		if i%100 == 0 {
-			on = workers.Lane()
+			on = workers.NewQueue()
 		}
 		w := &watching{}
 		w.live.back = make(chan struct{}, 1)
@@ -168,16 +168,16 @@ func TestTellingAllocatesNothingForEachWatch(t *testing.T) {
 // Who waits for a flight is told when it is over, also if that was at the moment at which
 // it looked; and who does not wait is not.
 func TestNoLandingIsMissed(t *testing.T) {
-	workers := lane.Start(1)
+	workers := sendqueue.Start(1)
 	t.Cleanup(workers.Stop)
-	on := workers.Lane()
+	on := workers.NewQueue()
 	ran := make(chan struct{}, 10)
 	l := &live{}
 	l.flight.init(l.landed)
-	l.task = on.Task(func(time.Time) { ran <- struct{}{} })
+	l.task = on.NewTask(func(time.Time) { ran <- struct{}{} })
 	runs := func() int {
 		done := make(chan struct{})
-		last := on.Task(func(time.Time) { close(done) })
+		last := on.NewTask(func(time.Time) { close(done) })
 		last.Ready()
 		<-done
 		n := len(ran)

@@ -200,7 +200,7 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	}
 	w.leave = append(w.leave, forget)
 	w.lane = f.lanes.enter(ctx)
-	w.live.init(w.lane.Lane, w)
+	w.live.init(w.lane.Queue, w)
 	watch.options.Follower = &w.live
 	source, err := resource.source().watch(&w.ends, &watch)
 	if err != nil {

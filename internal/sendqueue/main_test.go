@@ -1,4 +1,4 @@
-package lane_test
+package sendqueue_test
 
 import (
 	"testing"
