@@ -16,6 +16,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/version"
 )
 
@@ -39,7 +40,7 @@ func (a *admin) administered(ctx context.Context) ([]string, error) {
 		return a.rights.may(ctx, policy.Admin, name, object.Scope{}) != nil
 	})
 	if len(names) == 0 {
-		return nil, &deniedError{access.From(ctx), policy.Question{Verb: policy.Admin, Resource: everyResource}}
+		return nil, &apierr.DeniedError{Caller: access.From(ctx), Question: policy.Question{Verb: policy.Admin, Resource: everyResource}}
 	}
 	return names, nil
 }
@@ -232,7 +233,7 @@ func (a *admin) EndWatcher(ctx context.Context, req *fanoutv1.EndWatcherRequest)
 	if s == nil || !slices.Contains(of, s.question.Resource) {
 		return &fanoutv1.EndWatcherResponse{}, nil
 	}
-	s.end(errEnded)
+	s.end(apierr.ErrEndedByOperator)
 	return &fanoutv1.EndWatcherResponse{Ended: true}, nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/audit"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // maxAuditKeys is how many keys of one transaction are audited; of the others there is
@@ -20,7 +21,7 @@ const maxAuditKeys = 100
 // audited says what kind of request a finished one is for the audit log, and false if
 // it does not belong there: who may not do what it wanted, who has written, and who
 // has acted as an operator.
-func audited(fullMethod string, code codes.Code, reason Reason) (kind audit.Kind, ok bool) {
+func audited(fullMethod string, code codes.Code, reason apierr.Reason) (kind audit.Kind, ok bool) {
 	service, verb := path.Split(fullMethod)
 	switch {
 	case code == codes.Unauthenticated, code == codes.PermissionDenied:
@@ -35,7 +36,7 @@ func audited(fullMethod string, code codes.Code, reason Reason) (kind audit.Kind
 	}
 	// These are given before anybody looks at what the caller may do.
 	switch reason {
-	case ReasonRateLimited, ReasonRequestTooLarge, ReasonTooManyRequests, ReasonIssuerUnavailable:
+	case apierr.ReasonRateLimited, apierr.ReasonRequestTooLarge, apierr.ReasonTooManyRequests, apierr.ReasonIssuerUnavailable:
 		kind = audit.Denied
 	}
 	return kind, true
@@ -49,7 +50,7 @@ func (s *Server) auditCall(ctx context.Context, c *call, fullMethod string, err 
 	r.Resource = c.resource
 	r.Keys, r.KeyCount = keysOf(c.exchange().request)
 	if one, ok := c.exchange().request.(*fanoutv1.EndWatcherRequest); ok {
-		r.Watcher = clip(one.GetId(), maxEchoBytes)
+		r.Watcher = apierr.Clip(one.GetId(), apierr.MaxEchoBytes)
 	}
 	if at, ok := c.exchange().answer.(interface{ GetRevision() int64 }); ok && err == nil {
 		r.Revision = at.GetRevision()
@@ -59,7 +60,7 @@ func (s *Server) auditCall(ctx context.Context, c *call, fullMethod string, err 
 
 // auditOperator records that somebody was denied what is for operators.
 func (s *Server) auditOperator(ctx context.Context, c *call, what string, err error) {
-	if r := s.record(ctx, c, clip(what, maxEchoBytes), err); r != nil {
+	if r := s.record(ctx, c, apierr.Clip(what, apierr.MaxEchoBytes), err); r != nil {
 		s.write(r)
 	}
 }
@@ -73,7 +74,7 @@ func (s *Server) record(ctx context.Context, c *call, fullMethod string, err err
 			reason = info.GetReason()
 		}
 	}
-	kind, ok := audited(fullMethod, st.Code(), Reason(reason))
+	kind, ok := audited(fullMethod, st.Code(), apierr.Reason(reason))
 	if !ok || s.audit == nil {
 		return nil
 	}
@@ -103,7 +104,7 @@ func (s *Server) write(r *audit.Record) {
 func keysOf(req any) (keys []string, count int) {
 	add := func(key string) {
 		if count++; count <= maxAuditKeys {
-			keys = append(keys, clip(key, maxEchoBytes))
+			keys = append(keys, apierr.Clip(key, apierr.MaxEchoBytes))
 		}
 	}
 	switch r := req.(type) {

@@ -15,6 +15,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // errNoCredentials refuses those who have not said who they are.
@@ -36,7 +37,7 @@ func (s *Server) authenticate(ctx context.Context) (context.Context, error) {
 
 // countRefusal returns the error, or that its client has been refused too often.
 func (s *Server) countRefusal(ctx context.Context, err error) error {
-	if isRefused(err) && s.limits.requests != nil {
+	if apierr.IsBadCredentials(err) && s.limits.requests != nil {
 		return cmp.Or(s.limits.requests.Limit(ctx), err)
 	}
 	return err
@@ -78,10 +79,10 @@ func (s *Server) Operator(ctx context.Context, what string, certificate *x509.Ce
 	if err == nil {
 		return nil
 	}
-	if err = s.countRefusal(ctx, err); answerTo(err).reason == ReasonRateLimited {
+	if err = s.countRefusal(ctx, err); apierr.ReasonOf(err) == apierr.ReasonRateLimited {
 		s.exhausted(ctx, err)
 	}
-	err = statusOf(ctx, err)
+	err = apierr.Status(ctx, err)
 	s.auditOperator(ctx, &call{identity: identity}, what, err)
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // fickle takes every token for good, until it does not.
@@ -62,7 +63,7 @@ func TestAWatchThatBeginsWhileItsCredentialsEnd(t *testing.T) {
 	verifier.gone.Store(true)
 	in.server.Reexamine()
 	letIn.open()
-	wantRefusal(t, <-ended, refusal{Code: codes.Unauthenticated, Reason: server.ReasonUnauthenticated})
+	wantRefusal(t, <-ended, refusal{Code: codes.Unauthenticated, Reason: apierr.ReasonUnauthenticated})
 }
 
 // Credentials that are gone do not last longer because the client does not read.
@@ -108,7 +109,7 @@ func TestHealthNamesNothingToStrangers(t *testing.T) {
 		t.Error(err)
 	}
 	_, err := health.List(ctx, &healthpb.HealthListRequest{})
-	wantRefusal(t, err, refusal{Code: codes.Unauthenticated, Reason: server.ReasonUnauthenticated})
+	wantRefusal(t, err, refusal{Code: codes.Unauthenticated, Reason: apierr.ReasonUnauthenticated})
 	if _, err := healthpb.NewHealthClient(in.as(t, "ann").conn).List(ctx, &healthpb.HealthListRequest{}); err != nil {
 		t.Error(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // cached is a resource that is served from memory.
@@ -82,7 +83,7 @@ func (s cached) begin(ctx context.Context, w *watch) (begin dispatch.Begin, err 
 		at := w.consistency.at
 		state, err := s.cacher.Read(ctx, w.consistency.ofCache())
 		if err == nil && at < state.Replayable() {
-			err = &expiredError{asked: object.Position{Epoch: state.Position().Epoch, Revision: at}, oldest: state.Replayable()}
+			err = &apierr.ExpiredError{Asked: object.Position{Epoch: state.Position().Epoch, Revision: at}, Oldest: state.Replayable()}
 		}
 		return dispatch.FromExactly(at), err
 	}
@@ -160,7 +161,7 @@ func (v cachedView) count(scope object.Scope, start object.Key) int {
 // objects returns the objects from memory or else from the store's history.
 func (v cachedView) objects(ctx context.Context, scope object.Scope, start object.Key) iter.Seq2[*object.Object, error] {
 	return func(yield func(*object.Object, error) bool) {
-		expired := &expiredError{asked: v.at, oldest: v.state.Replayable()}
+		expired := &apierr.ExpiredError{Asked: v.at, Oldest: v.state.Replayable()}
 		if v.at.Epoch != v.state.Position().Epoch {
 			yield(nil, expired)
 			return

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // call is what the interceptors of one request leave for each other. They run one
@@ -85,7 +86,7 @@ func (s *requestStream) RecvMsg(m any) (err error) {
 	arrived(s.Context())
 	c := callOf(s.Context())
 	if named, ok := m.(interface{ GetResource() string }); ok {
-		c.resource = clip(named.GetResource(), maxEchoBytes)
+		c.resource = apierr.Clip(named.GetResource(), apierr.MaxEchoBytes)
 	}
 	switch {
 	case isUnary(s.info):
@@ -110,5 +111,5 @@ func (l *limits) request(m any) error {
 }
 
 func (l *limits) tooLarge(size int64) error {
-	return &limitError{reason: ReasonRequestTooLarge, what: "request", limit: float64(l.RequestBytes), size: int(size)}
+	return &apierr.LimitError{Reason: apierr.ReasonRequestTooLarge, What: "request", Limit: float64(l.RequestBytes), Size: int(size)}
 }

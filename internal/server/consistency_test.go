@@ -11,7 +11,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // read is the outcome of a Get that may have to wait.
@@ -103,7 +103,7 @@ func TestAReadOfARevisionThatDoesNotArriveIsToBeRetried(t *testing.T) {
 	before := in.revision(ctx, t)
 	written := in.put(ctx, t, config, "a", "new")
 	want := refusal{
-		Code: codes.Unavailable, Reason: server.ReasonRevisionNotReached, Retry: true,
+		Code: codes.Unavailable, Reason: apierr.ReasonRevisionNotReached, Retry: true,
 		Metadata: map[string]string{"asked_revision": decimal(written), "current_revision": decimal(before)},
 	}
 	for name, consistency := range map[string]*fanoutv1.ReadConsistency{"default": nil, "min_revision": minRevision(written)} {
@@ -155,7 +155,7 @@ func TestAnyAndReachedRevisionsAreReadWhileTheStoreIsAway(t *testing.T) {
 	wantRefusal(t, err, storeUnavailable)
 }
 
-var storeUnavailable = refusal{Code: codes.Unavailable, Reason: server.ReasonStoreUnavailable, Retry: true}
+var storeUnavailable = refusal{Code: codes.Unavailable, Reason: apierr.ReasonStoreUnavailable, Retry: true}
 
 func TestAResourceThatIsBeingLoadedIsToBeRetried(t *testing.T) {
 	listing := newGate("List")
@@ -165,7 +165,7 @@ func TestAResourceThatIsBeingLoadedIsToBeRetried(t *testing.T) {
 		interfere: func(_ string, s *seam) { s.on(listing.pass) },
 	})
 	ctx := within(t)
-	want := refusal{Code: codes.Unavailable, Reason: server.ReasonNotReady, Retry: true}
+	want := refusal{Code: codes.Unavailable, Reason: apierr.ReasonNotReady, Retry: true}
 	for _, consistency := range []*fanoutv1.ReadConsistency{nil, anyRevision(), minRevision(1)} {
 		_, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: "a", Consistency: consistency})
 		wantRefusal(t, err, want)

@@ -10,6 +10,8 @@ import (
 
 	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
+
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // drain ends the streams of a server that stops: watches first, each with its
@@ -159,7 +161,7 @@ func (d *drain) intercept(srv any, stream grpc.ServerStream, info *grpc.StreamSe
 	wrapped.WrappedContext = ctx
 	err := handler(srv, wrapped)
 	if err != nil && ctx.Err() != nil && client.Err() == nil {
-		return errDraining // the client has not cancelled and is not to be told so
+		return apierr.ErrDraining // the client has not cancelled and is not to be told so
 	}
 	return err
 }

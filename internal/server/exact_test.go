@@ -14,7 +14,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/test/check"
 	"github.com/fanoutd/fanoutd/test/seed"
 )
@@ -25,7 +25,7 @@ func exactRevision(r int64) *fanoutv1.ReadConsistency {
 
 // revisionExpired is the refusal of a state that nobody knows any more.
 func revisionExpired(asked, oldest int64) refusal {
-	return refusal{Code: codes.OutOfRange, Reason: server.ReasonRevisionExpired, Metadata: map[string]string{
+	return refusal{Code: codes.OutOfRange, Reason: apierr.ReasonRevisionExpired, Metadata: map[string]string{
 		"asked_revision": decimal(asked), "oldest_revision": decimal(oldest),
 	}}
 }

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // exhaustedInterval is how often the log says that requests are refused because
@@ -21,7 +23,7 @@ const exhaustedInterval = 10 * time.Second
 // exhausted are the refusals that the log has been told of.
 type exhausted struct {
 	mu   sync.Mutex
-	said map[Reason]*sayings // guarded by mu
+	said map[apierr.Reason]*sayings // guarded by mu
 }
 
 // sayings are what was said about a reason.
@@ -49,14 +51,14 @@ func pushbackFor(after time.Duration) string {
 
 // exhausted notes a request that is refused because something is used up.
 func (s *Server) exhausted(ctx context.Context, err error) {
-	reason := answerTo(err).reason
+	reason := apierr.ReasonOf(err)
 	if _, ok := err.(interface{ GRPCStatus() *status.Status }); ok {
 		reason = "" // gRPC itself has refused it
 	}
-	if limit, ok := errors.AsType[*limitError](err); ok {
+	if limit, ok := errors.AsType[*apierr.LimitError](err); ok {
 		s.limits.refused[reason].Add(1)
 		// It fails where the stream has ended, and then nobody is told.
-		_ = grpc.SetTrailer(ctx, metadata.Pairs(pushback, pushbackFor(limit.after)))
+		_ = grpc.SetTrailer(ctx, metadata.Pairs(pushback, pushbackFor(limit.RetryAfter)))
 	}
 	s.refusals.mu.Lock()
 	defer s.refusals.mu.Unlock()

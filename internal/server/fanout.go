@@ -8,6 +8,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
@@ -61,7 +62,7 @@ func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (encoded, er
 			found := joined([][]byte{wire.ObjectField(o)}, wire.AppendPosition(nil, view.position()))
 			return found, f.limits.answer(ctx, found)
 		}
-		return nil, &notFoundError{key: key, at: view.position().Revision}
+		return nil, &apierr.NotFoundError{Key: key, Revision: view.position().Revision}
 	})
 }
 
@@ -71,7 +72,7 @@ func untilKnown(anyNewer bool, read func() (encoded, error)) (encoded, error) {
 	const attempts = 3
 	for n := 1; ; n++ {
 		e, err := read()
-		if _, expired := errors.AsType[*expiredError](err); !expired || !anyNewer || n == attempts {
+		if _, expired := errors.AsType[*apierr.ExpiredError](err); !expired || !anyNewer || n == attempts {
 			return e, err
 		}
 	}

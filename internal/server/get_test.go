@@ -12,7 +12,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 func anyRevision() *fanoutv1.ReadConsistency {
@@ -26,14 +26,14 @@ func minRevision(r int64) *fanoutv1.ReadConsistency {
 // inFuture is the refusal of a revision that the etcd has not reached.
 func inFuture(asked, current int64) refusal {
 	return refusal{
-		Code: codes.OutOfRange, Reason: server.ReasonRevisionInFuture,
+		Code: codes.OutOfRange, Reason: apierr.ReasonRevisionInFuture,
 		Metadata: map[string]string{"asked_revision": decimal(asked), "current_revision": decimal(current)},
 	}
 }
 
 func keyNotFound(key string, at int64) refusal {
 	return refusal{
-		Code: codes.NotFound, Reason: server.ReasonKeyNotFound,
+		Code: codes.NotFound, Reason: apierr.ReasonKeyNotFound,
 		Metadata: map[string]string{"key": key, "revision": decimal(at)},
 	}
 }
@@ -147,11 +147,11 @@ func TestARefusalFitsIntoTheTrailerWhateverWasAsked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: long})
-			if r := refusalIn(t, err); r.Reason != server.ReasonKeyNotFound {
+			if r := refusalIn(t, err); r.Reason != apierr.ReasonKeyNotFound {
 				t.Errorf("an absent key: %v", err)
 			}
 			_, err = in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: long, Key: "a"})
-			if r := refusalIn(t, err); r.Reason != server.ReasonUnknownResource {
+			if r := refusalIn(t, err); r.Reason != apierr.ReasonUnknownResource {
 				t.Errorf("an unknown resource: %v", err)
 			}
 			_, err = in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: putText(long, "")})
@@ -163,7 +163,7 @@ func TestARefusalFitsIntoTheTrailerWhateverWasAsked(t *testing.T) {
 				operations[i] = &fanoutv1.Operation{Operation: &fanoutv1.Operation_Put{Put: putText(path, "")}}
 			}
 			_, err = in.writes.Transact(ctx, &fanoutv1.TransactRequest{Resource: config, Operations: operations})
-			if r := refusalIn(t, err); r.Reason != server.ReasonInvalidRequest || len(r.Fields) != 10 {
+			if r := refusalIn(t, err); r.Reason != apierr.ReasonInvalidRequest || len(r.Fields) != 10 {
 				t.Errorf("many bad operations: %d violations, want the first 10: %v", len(r.Fields), err)
 			}
 		})

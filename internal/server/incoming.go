@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"google.golang.org/grpc"
+
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 const (
@@ -164,7 +166,7 @@ func (l *limits) room(ctx context.Context, size int64) (*share, error) {
 	}
 	s, err := l.incoming.take(ctx, clientOf(ctx), size, patience)
 	if errors.Is(err, errNoTurn) {
-		return nil, &limitError{reason: ReasonTooManyRequests, what: "bytes of requests on their way", limit: float64(l.RequestMemory), after: placeDelay}
+		return nil, &apierr.LimitError{Reason: apierr.ReasonTooManyRequests, What: "bytes of requests on their way", Limit: float64(l.RequestMemory), RetryAfter: placeDelay}
 	}
 	return s, err
 }

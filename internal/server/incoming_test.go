@@ -18,6 +18,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // sender begins requests over a connection of its own, frame by frame.
@@ -166,7 +167,7 @@ func TestRequestsOnTheirWayAreLimited(t *testing.T) {
 		t.Errorf("the server asks for more of %d requests, there is room for %d", len(s.asked), room)
 	}
 	for _, err := range s.ended {
-		wantRefusal(t, err, exhausted(server.ReasonTooManyRequests, map[string]string{"limit": "16777216"}))
+		wantRefusal(t, err, exhausted(apierr.ReasonTooManyRequests, map[string]string{"limit": "16777216"}))
 	}
 	if u := in.server.Usage(); u.RequestBytes != memory/2 || u.RequestsWaiting != 0 {
 		t.Errorf("%d bytes are taken, and %d requests wait", u.RequestBytes, u.RequestsWaiting)
@@ -214,7 +215,7 @@ func TestALargeRequestIsNotRead(t *testing.T) {
 	s := in.sendFrom(ctx, t, host(2))
 	s.begin(t, putMethod, "", sized(1<<31))
 	s.await(t, "it is refused", func() bool { return len(s.ended) == 1 })
-	wantRefusal(t, s.ended[1], exhausted(server.ReasonRequestTooLarge, map[string]string{"limit": "4194304", "size": "2147483648"}))
+	wantRefusal(t, s.ended[1], exhausted(apierr.ReasonRequestTooLarge, map[string]string{"limit": "4194304", "size": "2147483648"}))
 	if len(s.asked) > 0 {
 		t.Error("the server asks for more of it")
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // bobReads lets bob see what is shared.
@@ -148,7 +148,7 @@ func TestPageTokensOpenNothing(t *testing.T) {
 		req.PageToken, req.PageSize = token, 0
 		page, err := bob.reads.List(ctx, req)
 		if err != nil {
-			if got := refusalIn(t, err).Reason; got != server.ReasonInvalidRequest {
+			if got := refusalIn(t, err).Reason; got != apierr.ReasonInvalidRequest {
 				t.Error(err)
 			}
 			continue

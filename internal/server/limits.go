@@ -3,8 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // Limits bound what clients may take. A client is who it has shown to be or else the
@@ -107,8 +106,8 @@ type limits struct {
 	incoming    *queue // of bytes of requests
 	tabs        tabs   // of lists
 	connections *places
-	requests    *rates                   // nil: without limit
-	refused     map[Reason]*atomic.Int64 // for each reason that a limitError can have
+	requests    *rates                          // nil: without limit
+	refused     map[apierr.Reason]*atomic.Int64 // for each reason that a limitError can have
 
 	patience        time.Duration // see turnPatience
 	lease           time.Duration // see lease
@@ -133,10 +132,10 @@ func newLimits(cfg Limits) *limits {
 		incoming:    newQueue(cfg.RequestMemory),
 		connections: newPlaces(cfg.Connections, cfg.ConnectionsPerClient),
 		patience:    turnPatience, lease: lease, requestPatience: requestPatience,
-		refused: map[Reason]*atomic.Int64{
-			ReasonTooManyWatchers: {}, ReasonTooManyWatchersOfClient: {}, ReasonTooManySnapshots: {},
-			ReasonTooManyLists: {}, ReasonTooManyRequests: {}, ReasonRateLimited: {}, ReasonRequestTooLarge: {},
-			ReasonTooManySelectors: {}, ReasonTooManySelectorsOfClient: {},
+		refused: map[apierr.Reason]*atomic.Int64{
+			apierr.ReasonTooManyWatchers: {}, apierr.ReasonTooManyWatchersOfClient: {}, apierr.ReasonTooManySnapshots: {},
+			apierr.ReasonTooManyLists: {}, apierr.ReasonTooManyRequests: {}, apierr.ReasonRateLimited: {}, apierr.ReasonRequestTooLarge: {},
+			apierr.ReasonTooManySelectors: {}, apierr.ReasonTooManySelectorsOfClient: {},
 		},
 	}
 	if cfg.ConnectionRate > 0 {
@@ -188,43 +187,11 @@ func (l *limits) rates() []grpc.StreamServerInterceptor {
 	return []grpc.StreamServerInterceptor{selector.StreamServerInterceptor(ratelimit.StreamServerInterceptor(l.requests), counted)}
 }
 
-// limitError says that a limit is reached.
-type limitError struct {
-	reason Reason
-	what   string // is limited
-	limit  float64
-	client string        // whose limit it is; empty: everybody's
-	size   int           // of what is too large
-	after  time.Duration // when to come back; 0: never
-}
-
-func (e *limitError) Error() string {
-	limit := strconv.FormatFloat(e.limit, 'f', -1, 64)
-	switch {
-	case e.size > 0:
-		return fmt.Sprintf("the %s has %d bytes, the limit is %s", e.what, e.size, limit)
-	case e.client != "":
-		return fmt.Sprintf("too many %s of %s, the limit is %s", e.what, e.client, limit)
-	}
-	return fmt.Sprintf("too many %s, the limit is %s", e.what, limit)
-}
-
-func (e *limitError) metadata() map[string]string {
-	m := map[string]string{"limit": strconv.FormatFloat(e.limit, 'f', -1, 64)}
-	if e.client != "" {
-		m["client"] = clip(e.client, maxEchoBytes)
-	}
-	if e.size > 0 {
-		m["size"] = strconv.Itoa(e.size)
-	}
-	return m
-}
-
 // watch takes a place for a watch, which must be given back.
 func (l *limits) watch(ctx context.Context) (giveBack func(), err error) {
 	c := clientOf(ctx)
 	giveBack, err = l.watchers.take(c)
-	return giveBack, noPlace(err, c, "watches", ReasonTooManyWatchers, ReasonTooManyWatchersOfClient)
+	return giveBack, noPlace(err, c, "watches", apierr.ReasonTooManyWatchers, apierr.ReasonTooManyWatchersOfClient)
 }
 
 // selector takes a place for the interest of a watch, which must be given back, if it
@@ -236,19 +203,19 @@ func (l *limits) selector(ctx context.Context, resource *Resource, i *dispatch.I
 	}
 	c := clientOf(ctx)
 	giveBack, err = l.selectors.take(c, selection{resource.Name, i.Scope, i.Selector.String(), i.Projection})
-	return giveBack, noPlace(err, c, "different selectors", ReasonTooManySelectors, ReasonTooManySelectorsOfClient)
+	return giveBack, noPlace(err, c, "different selectors", apierr.ReasonTooManySelectors, apierr.ReasonTooManySelectorsOfClient)
 }
 
 // noPlace returns what a client is told that has found no place, because there are no
 // more or because it has as many as it may have itself. Other errors stay what they are.
-func noPlace(err error, c client, what string, total, own Reason) error {
+func noPlace(err error, c client, what string, total, own apierr.Reason) error {
 	full, ok := errors.AsType[*fullError](err)
 	if !ok {
 		return err
 	}
-	told := &limitError{reason: total, what: what, limit: float64(full.limit), after: placeDelay}
+	told := &apierr.LimitError{Reason: total, What: what, Limit: float64(full.limit), RetryAfter: placeDelay}
 	if full.own {
-		told.reason, told.client = own, c.String()
+		told.Reason, told.Client = own, c.String()
 	}
 	return told
 }
@@ -267,7 +234,7 @@ func (l *limits) list(ctx context.Context) (*share, error) {
 func (l *limits) responses(ctx context.Context, size int64) (*share, error) {
 	s, err := l.lists.take(ctx, clientOf(ctx), size, l.patience)
 	if errors.Is(err, errNoTurn) {
-		return nil, &limitError{reason: ReasonTooManyLists, what: "bytes of lists on their way", limit: float64(l.ListBytes), after: placeDelay}
+		return nil, &apierr.LimitError{Reason: apierr.ReasonTooManyLists, What: "bytes of lists on their way", Limit: float64(l.ListBytes), RetryAfter: placeDelay}
 	}
 	return s, err
 }
@@ -298,13 +265,13 @@ type Usage struct {
 	RequestBytes     int64 // of requests on their way, for which there is room
 	RequestsWaiting  int   // requests that wait for room
 	Connections      int
-	Refused          map[Reason]int64 // requests that were refused, by reason
+	Refused          map[apierr.Reason]int64 // requests that were refused, by reason
 }
 
 // Usage returns what is taken of the limits.
 func (s *Server) Usage() Usage {
 	l := s.limits
-	u := Usage{Refused: map[Reason]int64{}}
+	u := Usage{Refused: map[apierr.Reason]int64{}}
 	u.Watchers, u.WatchClients = l.watchers.count()
 	u.Selectors = l.selectors.count()
 	u.Snapshots, u.SnapshotsWaiting, _ = l.snapshots.count()

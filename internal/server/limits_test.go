@@ -24,12 +24,13 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/test/race"
 )
 
 // exhausted is the refusal of a request that is over a limit.
-func exhausted(reason server.Reason, metadata map[string]string) refusal {
-	return refusal{Code: codes.ResourceExhausted, Reason: reason, Metadata: metadata, Retry: reason != server.ReasonRequestTooLarge}
+func exhausted(reason apierr.Reason, metadata map[string]string) refusal {
+	return refusal{Code: codes.ResourceExhausted, Reason: reason, Metadata: metadata, Retry: reason != apierr.ReasonRequestTooLarge}
 }
 
 // host is a machine of the network of this one, 127.0.0.0/8.
@@ -100,11 +101,11 @@ func TestWatchesAreLimitedForEachClientAndInTotal(t *testing.T) {
 	}
 	end := []func(){mustOpen(one), mustOpen(one)}
 	_, err := opened(ctx, one, req)
-	wantRefusal(t, err, exhausted(server.ReasonTooManyWatchersOfClient, map[string]string{"limit": "2", "client": host(2)}))
+	wantRefusal(t, err, exhausted(apierr.ReasonTooManyWatchersOfClient, map[string]string{"limit": "2", "client": host(2)}))
 
 	end = append(end, mustOpen(other)) // it is not hindered
 	_, err = opened(ctx, other, req)
-	wantRefusal(t, err, exhausted(server.ReasonTooManyWatchers, map[string]string{"limit": "3"}))
+	wantRefusal(t, err, exhausted(apierr.ReasonTooManyWatchers, map[string]string{"limit": "3"}))
 
 	end[0]()
 	in.awaitUsage(ctx, t, "the place is free", func(u server.Usage) bool { return u.Watchers == 2 })
@@ -113,7 +114,7 @@ func TestWatchesAreLimitedForEachClientAndInTotal(t *testing.T) {
 	if u.Watchers != 3 || u.WatchClients != 2 {
 		t.Errorf("the server counts %+v", u)
 	}
-	if u.Refused[server.ReasonTooManyWatchers] != 1 || u.Refused[server.ReasonTooManyWatchersOfClient] != 1 {
+	if u.Refused[apierr.ReasonTooManyWatchers] != 1 || u.Refused[apierr.ReasonTooManyWatchersOfClient] != 1 {
 		t.Errorf("the server has counted the refusals %v", u.Refused)
 	}
 	for _, end := range end {
@@ -129,7 +130,7 @@ func TestRefusedWatchesHoldNoPlace(t *testing.T) {
 	in.awaitLoaded(ctx, t)
 	for range 3 {
 		_, err := opened(ctx, in.reads, &fanoutv1.WatchRequest{Resource: config, Begin: after(&fanoutv1.Position{Epoch: in.epoch(ctx, t), Revision: 1 << 40})})
-		if refusalIn(t, err).Reason != server.ReasonRevisionInFuture {
+		if refusalIn(t, err).Reason != apierr.ReasonRevisionInFuture {
 			t.Fatal(err)
 		}
 	}
@@ -188,7 +189,7 @@ func TestWhoseTurnDoesNotComeIsToldToComeBack(t *testing.T) {
 	in.awaitUsage(ctx, t, "somebody is sent a snapshot", func(u server.Usage) bool { return u.Snapshots == 1 })
 
 	_, err := opened(ctx, in.reads, &fanoutv1.WatchRequest{Resource: config})
-	wantRefusal(t, err, exhausted(server.ReasonTooManySnapshots, map[string]string{"limit": "1"}))
+	wantRefusal(t, err, exhausted(apierr.ReasonTooManySnapshots, map[string]string{"limit": "1"}))
 	// Events need no turn, from now on or from before.
 	for _, req := range []*fanoutv1.WatchRequest{
 		{Resource: config, Begin: fromNow()},
@@ -293,7 +294,7 @@ func TestListsThatNobodyReads(t *testing.T) {
 			in.awaitUsage(ctx, t, "a list is held", held)
 			// A second one could be three MiB, and four would be more than is left.
 			err := list(fanoutv1.NewFanoutServiceClient(in.dialFrom(t, host(2))))
-			wantRefusal(t, err, exhausted(server.ReasonTooManyLists, map[string]string{"limit": fmt.Sprint(5 << 20)}))
+			wantRefusal(t, err, exhausted(apierr.ReasonTooManyLists, map[string]string{"limit": fmt.Sprint(5 << 20)}))
 			if err := list(fanoutv1.NewFanoutServiceClient(in.dialFrom(t, host(3)))); err != nil {
 				t.Errorf("the list of another client: %v", err)
 			}
@@ -354,11 +355,11 @@ func TestRequestsAreLimitedInSize(t *testing.T) {
 	_, err := in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: putText("a", strings.Repeat("x", limit))})
 	refused := refusalIn(t, err)
 	size := refused.Metadata["size"]
-	if diff := cmp.Diff(exhausted(server.ReasonRequestTooLarge, map[string]string{"limit": fmt.Sprint(limit), "size": size}), refused); diff != "" {
+	if diff := cmp.Diff(exhausted(apierr.ReasonRequestTooLarge, map[string]string{"limit": fmt.Sprint(limit), "size": size}), refused); diff != "" {
 		t.Error(diff)
 	}
 	_, err = opened(ctx, in.reads, &fanoutv1.WatchRequest{Resource: strings.Repeat("x", limit)})
-	if got := refusalIn(t, err).Reason; got != server.ReasonRequestTooLarge {
+	if got := refusalIn(t, err).Reason; got != apierr.ReasonRequestTooLarge {
 		t.Errorf("a large watch is refused with %v", got)
 	}
 	_, err = in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: putText("a", strings.Repeat("x", 2*limit))})
@@ -475,15 +476,15 @@ func TestTheRateOfRequestsIsLimitedForEachClient(t *testing.T) {
 		return err
 	}
 	for range burst - 1 {
-		if err := list(one); err != nil && refusalIn(t, err).Reason != server.ReasonNotReady {
+		if err := list(one); err != nil && refusalIn(t, err).Reason != apierr.ReasonNotReady {
 			t.Fatal(err)
 		}
 	}
 	req := &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()}
-	if _, err := opened(ctx, fanoutv1.NewFanoutServiceClient(one), req); err != nil && refusalIn(t, err).Reason != server.ReasonNotReady {
+	if _, err := opened(ctx, fanoutv1.NewFanoutServiceClient(one), req); err != nil && refusalIn(t, err).Reason != apierr.ReasonNotReady {
 		t.Fatal(err)
 	}
-	limited := exhausted(server.ReasonRateLimited, map[string]string{"limit": "0.001", "client": host(2)})
+	limited := exhausted(apierr.ReasonRateLimited, map[string]string{"limit": "0.001", "client": host(2)})
 	err := list(one)
 	wantRefusal(t, err, limited)
 	for _, detail := range status.Convert(err).Details() {
@@ -495,7 +496,7 @@ func TestTheRateOfRequestsIsLimitedForEachClient(t *testing.T) {
 	_, err = opened(ctx, fanoutv1.NewFanoutServiceClient(one), req)
 	wantRefusal(t, err, limited)
 
-	if err := list(other); err != nil && refusalIn(t, err).Reason != server.ReasonNotReady {
+	if err := list(other); err != nil && refusalIn(t, err).Reason != apierr.ReasonNotReady {
 		t.Errorf("another client: %v", err)
 	}
 	if _, err := healthpb.NewHealthClient(one).Check(ctx, &healthpb.HealthCheckRequest{}); err != nil {
@@ -522,16 +523,16 @@ func TestRefusedCredentialsAreLimited(t *testing.T) {
 		return err
 	}
 	for _, header := range [][]string{{"authorization", "Basic x"}, nil} {
-		wantRefusal(t, get(header...), refusal{Code: codes.Unauthenticated, Reason: server.ReasonUnauthenticated})
+		wantRefusal(t, get(header...), refusal{Code: codes.Unauthenticated, Reason: apierr.ReasonUnauthenticated})
 	}
 	for range 3 {
-		wantRefusal(t, get("authorization", "Basic x"), exhausted(server.ReasonRateLimited, map[string]string{"limit": "0.001", "client": host(1)}))
+		wantRefusal(t, get("authorization", "Basic x"), exhausted(apierr.ReasonRateLimited, map[string]string{"limit": "0.001", "client": host(1)}))
 	}
 	stream, err := in.reads.Watch(ctx, &fanoutv1.WatchRequest{Resource: config})
 	if err == nil {
 		_, err = stream.Recv()
 	}
-	wantRefusal(t, err, exhausted(server.ReasonRateLimited, map[string]string{"limit": "0.001", "client": host(1)}))
+	wantRefusal(t, err, exhausted(apierr.ReasonRateLimited, map[string]string{"limit": "0.001", "client": host(1)}))
 	if err := get("authorization", "Bearer ann"); status.Code(err) == codes.ResourceExhausted || status.Code(err) == codes.Unauthenticated {
 		t.Error(err)
 	}
@@ -599,16 +600,16 @@ func TestSelectorsAreLimitedForEachClientAndInTotal(t *testing.T) {
 	}
 	mustOpen(one, "a!=1", "a!=2,b", "b,a!=2") // the last two are one
 	_, err := open(one, "a!=3")
-	wantRefusal(t, err, exhausted(server.ReasonTooManySelectorsOfClient, map[string]string{"limit": "2", "client": host(2)}))
+	wantRefusal(t, err, exhausted(apierr.ReasonTooManySelectorsOfClient, map[string]string{"limit": "2", "client": host(2)}))
 	// What it has, what is found without being looked at, and no selector at all.
 	mustOpen(one, "a!=1", "", "a=1", "a=2", "a=3", "a in (4)")
 
 	mustOpen(other, "a!=1", "a!=3") // one of them is there already
 	_, err = open(other, "a!=4")
-	wantRefusal(t, err, exhausted(server.ReasonTooManySelectorsOfClient, map[string]string{"limit": "2", "client": host(3)}))
+	wantRefusal(t, err, exhausted(apierr.ReasonTooManySelectorsOfClient, map[string]string{"limit": "2", "client": host(3)}))
 	third := fanoutv1.NewFanoutServiceClient(in.dialFrom(t, host(4)))
 	_, err = open(third, "a!=4")
-	wantRefusal(t, err, exhausted(server.ReasonTooManySelectors, map[string]string{"limit": "3"}))
+	wantRefusal(t, err, exhausted(apierr.ReasonTooManySelectors, map[string]string{"limit": "3"}))
 	mustOpen(third, "a!=3")
 
 	// Each of those who share one has to leave before it is free.

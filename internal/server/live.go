@@ -6,6 +6,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // live is the watcher of a cached resource. While there is something to do for it alone,
@@ -124,7 +125,7 @@ func (l *live) Tell(t *dispatch.Telling, now time.Time) (reply dispatch.Reply) {
 		return dispatch.Leaves
 	}
 	reason, _ := l.of.ends.why()
-	if isDenied(reason) {
+	if apierr.IsDenied(reason) {
 		return l.handBack() // what happened when the right was gone may be among it
 	}
 	switch l.Take(t, now) {
@@ -155,7 +156,7 @@ func (l *live) run(now time.Time) {
 	told, outcome := l.Poll(now)
 	reason, _ := l.of.ends.why()
 	switch {
-	case isDenied(reason), outcome == dispatch.Elsewhere:
+	case apierr.IsDenied(reason), outcome == dispatch.Elsewhere:
 		l.handBack()
 		return
 	case outcome == dispatch.Nothing:

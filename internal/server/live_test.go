@@ -17,6 +17,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
@@ -213,7 +214,7 @@ func TestNoLandingIsMissed(t *testing.T) {
 func TestAWorkerTellsNothingWithoutARight(t *testing.T) {
 	a := seated(t, 2, dispatch.Options{})
 	denied := a.watches[0]
-	denied.ends.end(&deniedError{})
+	denied.ends.end(&apierr.DeniedError{})
 	<-denied.live.back // nobody is there to take the watch from the worker
 	a.after(1, func() { a.store.Put("key", "value") })
 	<-denied.live.back // the worker gives it up
@@ -227,7 +228,7 @@ func TestAWorkerTellsNothingWithoutARight(t *testing.T) {
 func TestAWorkerTellsOneMessageOfAWatchThatEnds(t *testing.T) {
 	a := seated(t, 2, dispatch.Options{})
 	ending := a.watches[0]
-	ending.ends.end(errDraining)
+	ending.ends.end(apierr.ErrDraining)
 	<-ending.live.back // nobody is there to take the watch from the worker
 	a.after(2, func() { a.store.Put("key", "value") })
 	<-ending.live.back // the worker gives it up

@@ -14,6 +14,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // What a connection within the process may hold: the windows say how far a watch
@@ -97,7 +98,7 @@ func caller(ctx context.Context) (address, userAgent string) {
 		address, userAgent = all[len(all)-1], header(ctx, "grpcgateway-user-agent")
 	}
 	// A header may have any bytes, and what has others than text is no message of protobuf.
-	return address, clip(strings.ToValidUTF8(userAgent, "\uFFFD"), maxUserAgentBytes)
+	return address, apierr.Clip(strings.ToValidUTF8(userAgent, "\uFFFD"), maxUserAgentBytes)
 }
 
 // header returns the first value of a request header.

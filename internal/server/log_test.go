@@ -13,7 +13,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 const secret = "Xyzzy-4711"
@@ -98,11 +98,11 @@ func TestWhatTheStoreSaysIsForTheLog(t *testing.T) {
 		},
 		{
 			"full", fmt.Errorf("%w: %s", object.ErrNoSpace, inside), "DEBUG",
-			refusal{Code: codes.ResourceExhausted, Reason: server.ReasonStoreFull},
+			refusal{Code: codes.ResourceExhausted, Reason: apierr.ReasonStoreFull},
 		},
 		{
 			"too large", fmt.Errorf("%w: %s", object.ErrTooLarge, inside), "DEBUG",
-			refusal{Code: codes.InvalidArgument, Reason: server.ReasonWriteTooLarge},
+			refusal{Code: codes.InvalidArgument, Reason: apierr.ReasonWriteTooLarge},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestNoValuesAreLogged(t *testing.T) {
 		}},
 	}
 	for _, req := range refused {
-		if _, err := in.writes.Put(ctx, req); refusalIn(t, err).Reason != server.ReasonInvalidRequest {
+		if _, err := in.writes.Put(ctx, req); refusalIn(t, err).Reason != apierr.ReasonInvalidRequest {
 			t.Errorf("got %v", err)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 func TestWatchRefusesOptionsThatMakeNoSense(t *testing.T) {
@@ -273,7 +273,7 @@ func TestViewsOfDeltas(t *testing.T) {
 
 // positionExpired is the refusal to leave out events.
 func positionExpired(asked, oldest, current int64) refusal {
-	return refusal{Code: codes.OutOfRange, Reason: server.ReasonPositionExpired, Metadata: map[string]string{
+	return refusal{Code: codes.OutOfRange, Reason: apierr.ReasonPositionExpired, Metadata: map[string]string{
 		"asked_revision": decimal(asked), "oldest_revision": decimal(oldest), "current_revision": decimal(current),
 	}}
 }
@@ -315,7 +315,7 @@ func TestHonestEveryEventAtTheBeginning(t *testing.T) {
 	}
 	for _, revision := range []int64{1, first, now, now + 1000} {
 		wantRefusal(t, refused(request("another", revision)), refusal{
-			Code: codes.OutOfRange, Reason: server.ReasonEpochChanged,
+			Code: codes.OutOfRange, Reason: apierr.ReasonEpochChanged,
 			Metadata: map[string]string{"asked_epoch": "another", "current_epoch": epoch, "current_revision": decimal(now)},
 		})
 	}

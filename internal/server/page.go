@@ -10,6 +10,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/selector"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
@@ -132,10 +133,10 @@ func (p page) read(ctx context.Context, v view, limit int) (encoded, error) {
 
 // failed completes an error with what lets the list go on.
 func (p page) failed(err error) error {
-	if expired, ok := errors.AsType[*expiredError](err); ok && p.at != (object.Position{}) {
+	if expired, ok := errors.AsType[*apierr.ExpiredError](err); ok && p.at != (object.Position{}) {
 		renewed := p
 		renewed.at, renewed.count = object.Position{}, -1
-		return &pageExpiredError{expired, renewed.token()}
+		return &apierr.PageExpiredError{ExpiredError: expired, Token: renewed.token()}
 	}
 	return err
 }

@@ -14,7 +14,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/cacher"
-	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // firstPage returns the first page of a list, and the request for the second.
@@ -121,7 +121,7 @@ func (in *instance) wantExpired(ctx context.Context, t *testing.T, second *fanou
 	t.Helper()
 	_, err := in.reads.List(ctx, second)
 	got := refusalIn(t, err)
-	want := refusal{Code: codes.OutOfRange, Reason: server.ReasonPageTokenExpired, Metadata: map[string]string{
+	want := refusal{Code: codes.OutOfRange, Reason: apierr.ReasonPageTokenExpired, Metadata: map[string]string{
 		"asked_revision":  decimal(asked),
 		"oldest_revision": got.Metadata["oldest_revision"],
 		"page_token":      got.Metadata["page_token"],
@@ -184,7 +184,7 @@ func TestALongExpiredPageTokenComesWithoutANewOne(t *testing.T) {
 		second.PageToken = forged(t, second.GetPageToken(), old, replacement)
 		_, err := in.reads.List(ctx, second)
 		got := refusalIn(t, err)
-		wantRefusal(t, err, refusal{Code: codes.OutOfRange, Reason: server.ReasonPageTokenExpired, Metadata: map[string]string{
+		wantRefusal(t, err, refusal{Code: codes.OutOfRange, Reason: apierr.ReasonPageTokenExpired, Metadata: map[string]string{
 			"asked_revision": decimal(first.GetPosition().GetRevision()), "oldest_revision": got.Metadata["oldest_revision"],
 		}})
 	}

@@ -9,11 +9,11 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
-var internal = refusal{Code: codes.Internal, Reason: server.ReasonInternal}
+var internal = refusal{Code: codes.Internal, Reason: apierr.ReasonInternal}
 
 // explodingEncoder panics when it is to send a certain key.
 type explodingEncoder struct{ wire.Encoder }

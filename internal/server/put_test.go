@@ -14,7 +14,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // badTTLs are not whole seconds from 1 upwards.
@@ -30,7 +30,7 @@ var badTTLs = map[string]*durationpb.Duration{
 
 func conflict(key string, want, have, at int64) refusal {
 	return refusal{
-		Code: codes.FailedPrecondition, Reason: server.ReasonPreconditionFailed,
+		Code: codes.FailedPrecondition, Reason: apierr.ReasonPreconditionFailed,
 		Metadata: map[string]string{
 			"key": key, "expected_revision": decimal(want), "mod_revision": decimal(have), "revision": decimal(at),
 		},
@@ -264,7 +264,7 @@ func TestAWriteTheStoreCannotTakeIsTooLarge(t *testing.T) {
 		})
 	}
 	_, err := in.writes.Transact(ctx, &fanoutv1.TransactRequest{Resource: config, Operations: operations})
-	wantRefusal(t, err, refusal{Code: codes.InvalidArgument, Reason: server.ReasonWriteTooLarge})
+	wantRefusal(t, err, refusal{Code: codes.InvalidArgument, Reason: apierr.ReasonWriteTooLarge})
 	if after := in.revision(ctx, t); after != before {
 		t.Errorf("something was written: revision %d, was %d", after, before)
 	}
@@ -274,7 +274,7 @@ func TestWritesToAFullStoreFailAndReadsGoOn(t *testing.T) {
 	in := startOver(t, openEtcd(t, 4<<20), settings{})
 	ctx := within(t)
 	large := &fanoutv1.PutRequest{Resource: config, Put: putText("a", strings.Repeat("x", 1<<20))}
-	full := refusal{Code: codes.ResourceExhausted, Reason: server.ReasonStoreFull}
+	full := refusal{Code: codes.ResourceExhausted, Reason: apierr.ReasonStoreFull}
 	// etcd knows how large it is when it has written to the disk, several times a second.
 	const maxWrites = 500
 	written := 0

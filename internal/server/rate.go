@@ -10,6 +10,8 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/time/rate"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // rememberedClients is how many clients there are of which it is known how often
@@ -63,9 +65,9 @@ func (r *rates) Limit(ctx context.Context) error {
 	}
 	missing := max(1-bucket.TokensAt(now), 0)
 	const rounding = time.Microsecond
-	err := &limitError{
-		reason: ReasonRateLimited, what: "requests per second", limit: float64(r.perSecond), client: c.String(),
-		after: max(time.Duration(missing/float64(r.perSecond)*float64(time.Second))+rounding, time.Millisecond),
+	err := &apierr.LimitError{
+		Reason: apierr.ReasonRateLimited, What: "requests per second", Limit: float64(r.perSecond), Client: c.String(),
+		RetryAfter: max(time.Duration(missing/float64(r.perSecond)*float64(time.Second))+rounding, time.Millisecond),
 	}
 	callOf(ctx).refused = err
 	return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 func as(ctx context.Context, name string) context.Context {
@@ -28,18 +29,18 @@ func TestTheHintIsRight(t *testing.T) {
 					continue
 				}
 				refused++
-				limit, ok := errors.AsType[*limitError](err)
-				if !ok || limit.after <= 0 {
+				limit, ok := errors.AsType[*apierr.LimitError](err)
+				if !ok || limit.RetryAfter <= 0 {
 					t.Fatalf("refused with %v", err)
 				}
 				if other := r.Limit(as(t.Context(), "bob")); other != nil && refused == 1 {
 					t.Errorf("another client is refused: %v", other)
 				}
-				time.Sleep(limit.after * 99 / 100)
-				if err := r.Limit(ctx); err == nil && limit.after > time.Millisecond {
-					t.Errorf("at a rate of %v the hint is %v, and less would do", perSecond, limit.after)
+				time.Sleep(limit.RetryAfter * 99 / 100)
+				if err := r.Limit(ctx); err == nil && limit.RetryAfter > time.Millisecond {
+					t.Errorf("at a rate of %v the hint is %v, and less would do", perSecond, limit.RetryAfter)
 				}
-				time.Sleep(limit.after - limit.after*99/100)
+				time.Sleep(limit.RetryAfter - limit.RetryAfter*99/100)
 			}
 			if refused == 0 && perSecond < 10 {
 				t.Errorf("at a rate of %v nobody was refused", perSecond)

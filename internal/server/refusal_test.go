@@ -11,13 +11,13 @@ import (
 	"google.golang.org/grpc/status"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
-	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // refusal is what a client finds in a status.
 type refusal struct {
 	Code     codes.Code
-	Reason   server.Reason
+	Reason   apierr.Reason
 	Metadata map[string]string
 	Fields   []string // of the violations, in order
 	Retry    bool     // there is a RetryInfo
@@ -25,12 +25,12 @@ type refusal struct {
 
 // invalid is the refusal of a request with faults in the given fields.
 func invalid(fields ...string) refusal {
-	return refusal{Code: codes.InvalidArgument, Reason: server.ReasonInvalidRequest, Fields: fields}
+	return refusal{Code: codes.InvalidArgument, Reason: apierr.ReasonInvalidRequest, Fields: fields}
 }
 
 func unknownResource(name string) refusal {
 	return refusal{
-		Code: codes.NotFound, Reason: server.ReasonUnknownResource,
+		Code: codes.NotFound, Reason: apierr.ReasonUnknownResource,
 		Metadata: map[string]string{"resource": name},
 	}
 }
@@ -49,7 +49,7 @@ func refusalIn(t *testing.T, err error) refusal {
 			if d.GetDomain() != "fanoutd" {
 				t.Errorf("domain is %q, want fanoutd", d.GetDomain())
 			}
-			r.Reason, r.Metadata = server.Reason(d.GetReason()), d.GetMetadata()
+			r.Reason, r.Metadata = apierr.Reason(d.GetReason()), d.GetMetadata()
 		case *errdetails.BadRequest:
 			for _, v := range d.GetFieldViolations() {
 				r.Fields = append(r.Fields, v.GetField())

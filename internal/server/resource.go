@@ -7,6 +7,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // Writer applies writes. The store implements it.
@@ -69,5 +70,5 @@ func (r resources) find(name string) (*Resource, error) {
 		c.refuse("resource", "must not be empty")
 		return nil, c.err()
 	}
-	return nil, unknownResourceError(name)
+	return nil, apierr.UnknownResourceError(name)
 }

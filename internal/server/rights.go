@@ -2,14 +2,13 @@ package server
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync/atomic"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // rights says what callers may do, by the policy that is in use. Every request asks
@@ -43,36 +42,7 @@ func (r *rights) examine(caller access.Identity, q policy.Question) error {
 	if r.policy.Load().Grants(caller, q) {
 		return nil
 	}
-	return &deniedError{caller, q}
-}
-
-// deniedError says that the policy does not allow what somebody has asked for. It
-// tells what was asked, and nothing of what there is.
-type deniedError struct {
-	caller access.Identity
-	asked  policy.Question
-}
-
-// isDenied reports whether an error takes a right away.
-func isDenied(err error) bool {
-	_, denied := errors.AsType[*deniedError](err)
-	return denied
-}
-
-// isRefused reports whether an error says that credentials are not good any more.
-func isRefused(err error) bool {
-	_, refused := errors.AsType[*access.RefusedError](err)
-	return refused
-}
-
-// maxCallerBytes is how much of the name of a caller is repeated.
-const maxCallerBytes = 256
-
-func (e *deniedError) Error() string {
-	if e.caller.Anonymous() {
-		return fmt.Sprintf("credentials are needed to %v", e.asked)
-	}
-	return fmt.Sprintf("%q may not %v", clip(e.caller.Name, maxCallerBytes), e.asked)
+	return &apierr.DeniedError{Caller: caller, Question: q}
 }
 
 // UsePolicy puts a policy in the place of the one that is in use. Watches that it does

@@ -10,7 +10,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
-	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // Of the two, alice may do everything and bob what each test gives to him.
@@ -28,12 +28,12 @@ func bobMay(verbs, resource, rest string) string {
 // denied is the refusal of what the policy does not allow.
 func denied(verb, resource string) refusal {
 	return refusal{
-		Code: codes.PermissionDenied, Reason: server.ReasonPermissionDenied,
+		Code: codes.PermissionDenied, Reason: apierr.ReasonPermissionDenied,
 		Metadata: map[string]string{"verb": verb, "resource": resource},
 	}
 }
 
-var unauthenticated = refusal{Code: codes.Unauthenticated, Reason: server.ReasonUnauthenticated}
+var unauthenticated = refusal{Code: codes.Unauthenticated, Reason: apierr.ReasonUnauthenticated}
 
 // ask is a request of any kind.
 type ask struct {
@@ -191,7 +191,7 @@ func TestEachVerbHasItsRight(t *testing.T) {
 				}
 				continue
 			}
-			if got := refusalIn(t, err); (got.Reason == server.ReasonPermissionDenied) != (a.verb != verb) {
+			if got := refusalIn(t, err); (got.Reason == apierr.ReasonPermissionDenied) != (a.verb != verb) {
 				t.Errorf("with %s, %s gets %v", verb, a.name, err)
 			}
 		}
@@ -222,7 +222,7 @@ func TestRightsOnKeys(t *testing.T) {
 				continue
 			}
 			err := a.send(ctx, bob)
-			if granted := err == nil || refusalIn(t, err).Reason != server.ReasonPermissionDenied; granted != test.granted {
+			if granted := err == nil || refusalIn(t, err).Reason != apierr.ReasonPermissionDenied; granted != test.granted {
 				t.Errorf("%s of %q in %v: %v", a.name, test.key, test.scope, err)
 			}
 		}
@@ -234,7 +234,7 @@ func TestRightsOnKeys(t *testing.T) {
 	// Who has asked for what cannot be is told so.
 	for _, wrong := range []*fanoutv1.Scope{prefix("team/a//"), prefix(""), exactly("")} {
 		_, err := bob.reads.List(ctx, &fanoutv1.ListRequest{Resource: config, Scope: wrong})
-		if got := refusalIn(t, err); got.Reason != server.ReasonInvalidRequest {
+		if got := refusalIn(t, err); got.Reason != apierr.ReasonInvalidRequest {
 			t.Errorf("%v: %v", wrong, err)
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/audit"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // Config says what to serve. The fields down to Log are required.
@@ -140,7 +141,7 @@ func New(cfg Config) *Server {
 	s := &Server{
 		log: cfg.Log, health: health.NewServer(), resources: resources{}, drain: newDrain(), sessions: newSessions(),
 		authenticator: cfg.Authenticator,
-		limits:        newLimits(cfg.Limits), refusals: exhausted{said: map[Reason]*sayings{}}, audit: cfg.Audit, denials: newDenials(),
+		limits:        newLimits(cfg.Limits), refusals: exhausted{said: map[apierr.Reason]*sayings{}}, audit: cfg.Audit, denials: newDenials(),
 		drainDelay: cfg.DrainDelay, drainPeriod: cfg.DrainPeriod, watchGrace: cmp.Or(cfg.WatchGrace, defaultWatchGrace),
 		slow: newSlowLog(cfg.SlowRequest, cfg.Log), lanes: newLanes(),
 	}
@@ -288,7 +289,7 @@ func (s *Server) examine(w *session) error {
 // panicked logs what a handler has panicked with, and returns what its client is told.
 func (s *Server) panicked(ctx context.Context, p any) error {
 	s.log.ErrorContext(ctx, "a handler panicked", "method", method(ctx), "panic", p, "stack", string(debug.Stack()))
-	return errPanic
+	return apierr.ErrPanic
 }
 
 // logger writes what the interceptors say with slog.

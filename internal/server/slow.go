@@ -12,6 +12,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // slowLog logs what took longer than it should. While etcd is away everything does,
@@ -52,7 +53,7 @@ func (l *slowLog) note(ctx context.Context, what string, took time.Duration, req
 	address, _ := caller(ctx)
 	attributes := []any{
 		"method", method(ctx), "what", what, "duration", took,
-		"resource", clip(resource, maxEchoBytes), "scope", clip(scope, maxEchoBytes),
+		"resource", apierr.Clip(resource, apierr.MaxEchoBytes), "scope", apierr.Clip(scope, apierr.MaxEchoBytes),
 		"peer", address, "identity", access.From(ctx).Name,
 	}
 	if n := l.leftOut.Swap(0); n > 0 {

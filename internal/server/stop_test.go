@@ -15,10 +15,10 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
-	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
-var draining = refusal{Code: codes.Unavailable, Reason: server.ReasonDraining, Retry: true}
+var draining = refusal{Code: codes.Unavailable, Reason: apierr.ReasonDraining, Retry: true}
 
 // wantDrained reads the rest of a stream that is drained: the last message says
 // where to resume, the status why it ends.

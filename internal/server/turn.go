@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // turn is the place of a watch among the catch-ups that are being sent. It belongs to
@@ -57,8 +58,8 @@ func (t *turn) wait(ctx context.Context) {
 	case err == nil:
 		t.share = s
 	case errors.Is(err, errNoTurn):
-		t.failure = &limitError{
-			reason: ReasonTooManySnapshots, what: "snapshots that are being sent", limit: float64(t.limits.Snapshots), after: placeDelay,
+		t.failure = &apierr.LimitError{
+			Reason: apierr.ReasonTooManySnapshots, What: "snapshots that are being sent", Limit: float64(t.limits.Snapshots), RetryAfter: placeDelay,
 		}
 	default:
 		t.failure = err

@@ -8,6 +8,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // unreadSnapshot returns a watch whose whole snapshot lies in gRPC, none of which its
@@ -48,7 +49,7 @@ func TestAPlaceIsKeptUntilTheSnapshotHasLeft(t *testing.T) {
 	for range 3 {
 		s := in.unreadSnapshot(ctx, t)
 		_, err := opened(ctx, in.reads, &fanoutv1.WatchRequest{Resource: config})
-		wantRefusal(t, err, exhausted(server.ReasonTooManySnapshots, map[string]string{"limit": "1"}))
+		wantRefusal(t, err, exhausted(apierr.ReasonTooManySnapshots, map[string]string{"limit": "1"}))
 		if n := in.server.Usage().Snapshots; n != 1 {
 			t.Errorf("%d snapshots are being sent, want 1", n)
 		}

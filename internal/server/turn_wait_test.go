@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // What runs aside does not wait for a turn, so it has ended, with its stack, while the
@@ -24,8 +26,8 @@ func TestNothingAsideWaitsForATurn(t *testing.T) {
 		"its patience ends": {false, func(t *testing.T, w *watching) {
 			w.turn.patience = time.Nanosecond
 			w.turn.wait(t.Context())
-			refused, ok := errors.AsType[*limitError](w.turn.failure)
-			if !ok || refused.reason != ReasonTooManySnapshots || !w.turn.has(t.Context()) {
+			refused, ok := errors.AsType[*apierr.LimitError](w.turn.failure)
+			if !ok || refused.Reason != apierr.ReasonTooManySnapshots || !w.turn.has(t.Context()) {
 				t.Errorf("it fails with %v", w.turn.failure)
 			}
 		}},

@@ -9,6 +9,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // uncached is a resource that is served straight from etcd. All consistencies are
@@ -78,7 +79,7 @@ func (v uncachedView) count(object.Scope, object.Key) int { return 0 }
 
 func (v uncachedView) objects(ctx context.Context, scope object.Scope, start object.Key) iter.Seq2[*object.Object, error] {
 	return func(yield func(*object.Object, error) bool) {
-		expired := func() error { return &expiredError{asked: v.at, oldest: v.source.Oldest(ctx, v.at.Revision)} }
+		expired := func() error { return &apierr.ExpiredError{Asked: v.at, Oldest: v.source.Oldest(ctx, v.at.Revision)} }
 		if v.at.Epoch != v.epoch {
 			yield(nil, expired())
 			return

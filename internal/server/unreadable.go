@@ -5,6 +5,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // receiving is a stream that calls a request which cannot be decoded, or is missing, a
@@ -18,5 +20,5 @@ func (r receiving) RecvMsg(req any) error {
 	if status.Code(err) != codes.Internal {
 		return err
 	}
-	return invalidError{&errdetails.BadRequest_FieldViolation{Description: "the request cannot be read: " + status.Convert(err).Message()}}
+	return apierr.InvalidError{&errdetails.BadRequest_FieldViolation{Description: "the request cannot be read: " + status.Convert(err).Message()}}
 }

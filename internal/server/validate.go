@@ -12,6 +12,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/selector"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // What a caller is told about a bad request fits into the trailer of a response,
@@ -26,14 +27,14 @@ const maxContentTypeBytes = 512
 
 // checker collects what is wrong with a request, so that the caller is told
 // everything at once, or at least the beginning of a long list.
-type checker struct{ violations invalidError }
+type checker struct{ violations apierr.InvalidError }
 
 func (c *checker) refuse(field, format string, args ...any) {
 	if len(c.violations) == maxViolations {
 		return
 	}
 	c.violations = append(c.violations, &errdetails.BadRequest_FieldViolation{
-		Field: field, Description: clip(fmt.Sprintf(format, args...), maxDescriptionBytes),
+		Field: field, Description: apierr.Clip(fmt.Sprintf(format, args...), maxDescriptionBytes),
 	})
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // watching is a watch that is being served. Its handler has to be there for as long as
@@ -186,8 +187,8 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	watch.options.LastBookmark = lastBookmark(ctx, watch.limit)
 	w.ends.ended = w.live.handBackNow
 	whenOver(ctx, w.ends.end)
-	if w.drained = f.drain.enter(func() { w.ends.end(errDraining) }); w.drained == 0 {
-		return errDraining
+	if w.drained = f.drain.enter(func() { w.ends.end(apierr.ErrDraining) }); w.drained == 0 {
+		return apierr.ErrDraining
 	}
 	giveBack, err := f.limits.watch(ctx)
 	if err != nil {
@@ -204,8 +205,8 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	watch.options.Follower = &w.live
 	source, err := resource.source().watch(&w.ends, &watch)
 	if err != nil {
-		if reason, _ := w.ends.why(); errors.Is(reason, errDraining) {
-			return errDraining
+		if reason, _ := w.ends.why(); errors.Is(reason, apierr.ErrDraining) {
+			return apierr.ErrDraining
 		}
 		return err
 	}
@@ -253,7 +254,7 @@ const deniedGrace = time.Second
 func (w *watching) endWith(reason error) {
 	w.ends.end(reason)
 	grace := w.server.watchGrace
-	if isDenied(reason) || isRefused(reason) {
+	if apierr.IsDenied(reason) || apierr.IsBadCredentials(reason) {
 		grace = min(grace, deniedGrace)
 	}
 	// It does no harm to a watch that has ended by then.
@@ -272,7 +273,7 @@ func (w *watching) advance() error {
 		m, ok, err := w.next()
 		end, ours := w.ends.why()
 		switch {
-		case isDenied(end):
+		case apierr.IsDenied(end):
 			return w.finish(end) // without a last position: the client has that of its last message
 		case ok:
 			// What next has returned counts as delivered, so it is sent before
@@ -281,7 +282,7 @@ func (w *watching) advance() error {
 				return w.finish(err)
 			}
 		case errors.Is(err, dispatch.ErrStopped):
-			end, ours = errDraining, true
+			end, ours = apierr.ErrDraining, true
 		case err != nil && !ours:
 			return w.finish(err)
 		}

@@ -1,17 +1,14 @@
-package server
+package apierr
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"strconv"
 	"time"
 	"unicode/utf8"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -28,7 +25,7 @@ const retryDelay = time.Second
 // A status travels in the trailer of a response, and many clients (Java, and all
 // that is built on the C++ core) accept no more than 8 KiB of it. What a status
 // repeats of the request is therefore cut to this many bytes: a whole key.
-const maxEchoBytes = object.MaxKeyBytes
+const MaxEchoBytes = object.MaxKeyBytes
 
 // A page token repeats the selectors and keys of the request, and one that is cut is
 // worth nothing. A longer one than this does not come with an error.
@@ -42,49 +39,49 @@ type answer struct {
 	after    time.Duration // when a later try may succeed; default: retryDelay
 }
 
-// answerTo is the only table from errors to reasons.
-func answerTo(err error) answer {
+// answerFor is the only table from errors to reasons.
+func answerFor(err error) answer {
 	var (
-		invalid     invalidError
-		unknown     unknownResourceError
-		notFound    *notFoundError
-		pageExpired *pageExpiredError
-		expired     *expiredError
+		invalid     InvalidError
+		unknown     UnknownResourceError
+		notFound    *NotFoundError
+		pageExpired *PageExpiredError
+		expired     *ExpiredError
 		lost        *dispatch.LostError
 		epoch       *dispatch.EpochError
 		conflict    *object.ConflictError
 		future      *cacher.FutureError
 		behind      *cacher.BehindError
 		refused     *access.RefusedError
-		limit       *limitError
-		denied      *deniedError
+		limit       *LimitError
+		denied      *DeniedError
 	)
 	switch {
-	case errors.As(err, &denied) && denied.caller.Anonymous():
+	case errors.As(err, &denied) && denied.Caller.Anonymous():
 		return answer{reason: ReasonUnauthenticated}
 	case errors.As(err, &denied):
 		return answer{reason: ReasonPermissionDenied, metadata: map[string]string{
-			"verb": denied.asked.Verb.String(), "resource": clip(denied.asked.Resource, maxEchoBytes),
+			"verb": denied.Question.Verb.String(), "resource": Clip(denied.Question.Resource, MaxEchoBytes),
 		}}
 	case errors.As(err, &invalid):
 		return answer{reason: ReasonInvalidRequest}
 	case errors.As(err, &unknown):
-		return answer{reason: ReasonUnknownResource, metadata: map[string]string{"resource": clip(string(unknown), maxEchoBytes)}}
+		return answer{reason: ReasonUnknownResource, metadata: map[string]string{"resource": Clip(string(unknown), MaxEchoBytes)}}
 	case errors.As(err, &notFound):
 		return answer{reason: ReasonKeyNotFound, metadata: map[string]string{
-			"key": clip(string(notFound.key), maxEchoBytes), "revision": revision(notFound.at),
+			"key": Clip(string(notFound.Key), MaxEchoBytes), "revision": revision(notFound.Revision),
 		}}
 	case errors.As(err, &pageExpired):
 		metadata := map[string]string{
-			"asked_revision": revision(pageExpired.asked.Revision), "oldest_revision": revision(pageExpired.oldest),
+			"asked_revision": revision(pageExpired.Asked.Revision), "oldest_revision": revision(pageExpired.Oldest),
 		}
-		if len(pageExpired.token) <= maxTokenEchoBytes {
-			metadata["page_token"] = pageExpired.token
+		if len(pageExpired.Token) <= maxTokenEchoBytes {
+			metadata["page_token"] = pageExpired.Token
 		}
 		return answer{reason: ReasonPageTokenExpired, metadata: metadata}
 	case errors.As(err, &expired):
 		return answer{reason: ReasonRevisionExpired, metadata: map[string]string{
-			"asked_revision": revision(expired.asked.Revision), "oldest_revision": revision(expired.oldest),
+			"asked_revision": revision(expired.Asked.Revision), "oldest_revision": revision(expired.Oldest),
 		}}
 	case errors.As(err, &lost):
 		return answer{reason: ReasonPositionExpired, metadata: map[string]string{
@@ -92,7 +89,7 @@ func answerTo(err error) answer {
 		}}
 	case errors.As(err, &epoch):
 		return answer{reason: ReasonEpochChanged, metadata: map[string]string{
-			"asked_epoch": clip(string(epoch.Asked), maxEchoBytes), "current_epoch": string(epoch.Current.Epoch), "current_revision": revision(epoch.Current.Revision),
+			"asked_epoch": Clip(string(epoch.Asked), MaxEchoBytes), "current_epoch": string(epoch.Current.Epoch), "current_revision": revision(epoch.Current.Revision),
 		}}
 	case errors.As(err, &conflict):
 		return answer{reason: ReasonPreconditionFailed, metadata: map[string]string{
@@ -108,7 +105,7 @@ func answerTo(err error) answer {
 			"asked_revision": revision(behind.Asked), "current_revision": revision(behind.Have),
 		}}
 	case errors.As(err, &limit):
-		return answer{reason: limit.reason, metadata: limit.metadata(), after: limit.after}
+		return answer{reason: limit.Reason, metadata: limit.metadata(), after: limit.RetryAfter}
 	case errors.Is(err, cacher.ErrNotReady):
 		return answer{reason: ReasonNotReady}
 	case errors.As(err, &refused):
@@ -122,25 +119,28 @@ func answerTo(err error) answer {
 		return answer{reason: ReasonWriteTooLarge, message: object.ErrTooLarge.Error()}
 	case errors.Is(err, object.ErrUnavailable):
 		return answer{reason: ReasonStoreUnavailable, message: object.ErrUnavailable.Error()}
-	case errors.Is(err, errEnded):
+	case errors.Is(err, ErrEndedByOperator):
 		return answer{reason: ReasonDraining}
-	case errors.Is(err, errDraining), errors.Is(err, dispatch.ErrStopped):
-		return answer{reason: ReasonDraining, message: errDraining.Error()}
+	case errors.Is(err, ErrDraining), errors.Is(err, dispatch.ErrStopped):
+		return answer{reason: ReasonDraining, message: ErrDraining.Error()}
 	}
 	return answer{reason: ReasonInternal, message: "internal error"}
 }
 
+// ReasonOf returns the reason for an error.
+func ReasonOf(err error) Reason { return answerFor(err).reason }
+
 func revision(r object.Revision) string { return strconv.FormatInt(int64(r), 10) }
 
-// statusOf returns err, which is not nil, as a gRPC status error. Two kinds have
+// Status returns err, which is not nil, as a gRPC status error. Two kinds have
 // no reason: those that are statuses themselves, which gRPC made, and the end of
 // the caller's own context. An error that only wraps one of these comes from the
 // store and is judged by what the store says about it.
-func statusOf(ctx context.Context, err error) error {
+func Status(ctx context.Context, err error) error {
 	if _, ok := err.(interface{ GRPCStatus() *status.Status }); ok {
 		return err
 	}
-	a := answerTo(err)
+	a := answerFor(err)
 	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	if a.reason == ReasonInternal && ended && ctx.Err() != nil {
 		return status.FromContextError(ctx.Err()).Err()
@@ -149,14 +149,14 @@ func statusOf(ctx context.Context, err error) error {
 		a.message = err.Error()
 	}
 	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Domain: Domain, Reason: string(a.reason), Metadata: a.metadata}}
-	if invalid, ok := errors.AsType[invalidError](err); ok {
+	if invalid, ok := errors.AsType[InvalidError](err); ok {
 		details = append(details, &errdetails.BadRequest{FieldViolations: invalid})
 	}
 	meaning := meanings[a.reason]
 	if meaning.retry {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(cmp.Or(a.after, retryDelay))})
 	}
-	st := status.New(meaning.code, clip(a.message, maxEchoBytes))
+	st := status.New(meaning.code, Clip(a.message, MaxEchoBytes))
 	detailed, detailsErr := st.WithDetails(details...)
 	if detailsErr != nil {
 		return st.Err()
@@ -164,9 +164,9 @@ func statusOf(ctx context.Context, err error) error {
 	return detailed.Err()
 }
 
-// clip returns s, or if it is longer than limit bytes its beginning and an
+// Clip returns s, or if it is longer than limit bytes its beginning and an
 // ellipsis. It does not cut characters, because nothing but whole ones is text.
-func clip(s string, limit int) string {
+func Clip(s string, limit int) string {
 	const ellipsis = "..."
 	if len(s) <= limit {
 		return s
@@ -176,40 +176,4 @@ func clip(s string, limit int) string {
 		end--
 	}
 	return s[:end] + ellipsis
-}
-
-// toStatus turns what the handlers return into statuses.
-func (s *Server) toStatus(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	return s.edge(stream.Context(), handler(srv, receiving{stream}))
-}
-
-// edge is where an error leaves the program. What the client is not told about it
-// is logged here, and only here: loudly where the server is to blame.
-func (s *Server) edge(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
-	if refused := callOf(ctx).refused; refused != nil {
-		err = refused
-	}
-	told := statusOf(ctx, err)
-	st := status.Convert(told)
-	if st.Code() == codes.ResourceExhausted {
-		s.exhausted(ctx, err)
-	}
-	level := slog.LevelDebug
-	switch {
-	case st.Code() == codes.Internal, st.Code() == codes.Unknown:
-		level = slog.LevelError
-	case st.Message() == err.Error():
-		return told
-	}
-	s.log.Log(ctx, level, "request failed", "method", method(ctx), "error", err)
-	return told
-}
-
-// method returns the full name of the method that is being served, for the log.
-func method(ctx context.Context) string {
-	name, _ := grpc.Method(ctx)
-	return name
 }

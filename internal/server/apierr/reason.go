@@ -1,4 +1,4 @@
-package server
+package apierr
 
 import "google.golang.org/grpc/codes"
 

@@ -1,4 +1,4 @@
-package server
+package apierr
 
 import (
 	"fmt"
@@ -36,13 +36,13 @@ type reasonRow struct {
 
 // examples are the errors that reasons are given for, at least one for each.
 var examples = []error{
-	invalidError{{Field: "key", Description: "must not be empty"}},
-	unknownResourceError("x"),
-	&notFoundError{key: "a", at: 1},
+	InvalidError{{Field: "key", Description: "must not be empty"}},
+	UnknownResourceError("x"),
+	&NotFoundError{Key: "a", Revision: 1},
 	&cacher.FutureError{Asked: 2, Current: 1},
 	&cacher.BehindError{Asked: 2, Have: 1},
-	&expiredError{asked: object.Position{Revision: 1}, oldest: 2},
-	&pageExpiredError{&expiredError{asked: object.Position{Revision: 1}, oldest: 2}, "t"},
+	&ExpiredError{Asked: object.Position{Revision: 1}, Oldest: 2},
+	&PageExpiredError{&ExpiredError{Asked: object.Position{Revision: 1}, Oldest: 2}, "t"},
 	&dispatch.LostError{Asked: 1, Oldest: 2, Current: 3},
 	&dispatch.EpochError{Asked: "a", Current: object.Position{Epoch: "b", Revision: 1}},
 	&object.ConflictError{Key: "a", Want: 1, Have: 2, At: 3},
@@ -50,23 +50,23 @@ var examples = []error{
 	cacher.ErrNotReady,
 	object.ErrUnavailable,
 	object.ErrNoSpace,
-	errDraining,
-	errEnded,
+	ErrDraining,
+	ErrEndedByOperator,
 	dispatch.ErrStopped,
-	errNoCredentials,
+	&access.RefusedError{Message: "no credentials"},
 	access.ErrUnavailable,
-	&deniedError{access.Identity{Name: "alice", Method: access.Token}, policy.Question{Verb: policy.Get, Resource: "config"}},
-	&deniedError{asked: policy.Question{Verb: policy.Get, Resource: "config"}},
-	errPanic,
-	&limitError{reason: ReasonTooManyWatchers, limit: 1},
-	&limitError{reason: ReasonTooManyWatchersOfClient, limit: 1, client: "a"},
-	&limitError{reason: ReasonTooManySelectors, limit: 1},
-	&limitError{reason: ReasonTooManySelectorsOfClient, limit: 1, client: "a"},
-	&limitError{reason: ReasonTooManySnapshots, limit: 1},
-	&limitError{reason: ReasonTooManyLists, limit: 1},
-	&limitError{reason: ReasonTooManyRequests, limit: 1},
-	&limitError{reason: ReasonRateLimited, limit: 1, client: "a", after: time.Second},
-	&limitError{reason: ReasonRequestTooLarge, limit: 1, size: 2},
+	&DeniedError{access.Identity{Name: "alice", Method: access.Token}, policy.Question{Verb: policy.Get, Resource: "config"}},
+	&DeniedError{Question: policy.Question{Verb: policy.Get, Resource: "config"}},
+	ErrPanic,
+	&LimitError{Reason: ReasonTooManyWatchers, Limit: 1},
+	&LimitError{Reason: ReasonTooManyWatchersOfClient, Limit: 1, Client: "a"},
+	&LimitError{Reason: ReasonTooManySelectors, Limit: 1},
+	&LimitError{Reason: ReasonTooManySelectorsOfClient, Limit: 1, Client: "a"},
+	&LimitError{Reason: ReasonTooManySnapshots, Limit: 1},
+	&LimitError{Reason: ReasonTooManyLists, Limit: 1},
+	&LimitError{Reason: ReasonTooManyRequests, Limit: 1},
+	&LimitError{Reason: ReasonRateLimited, Limit: 1, Client: "a", RetryAfter: time.Second},
+	&LimitError{Reason: ReasonRequestTooLarge, Limit: 1, Size: 2},
 	object.ErrCompacted, // nobody should ever see it
 }
 
@@ -75,7 +75,7 @@ func served(t *testing.T) []reasonRow {
 	t.Helper()
 	var rows []reasonRow
 	for _, err := range examples {
-		st := status.Convert(statusOf(t.Context(), fmt.Errorf("somewhere: %w", err)))
+		st := status.Convert(Status(t.Context(), fmt.Errorf("somewhere: %w", err)))
 		row := reasonRow{Code: code.Code(st.Code()).String()}
 		for _, detail := range st.Details() {
 			switch d := detail.(type) {
@@ -103,7 +103,7 @@ func served(t *testing.T) []reasonRow {
 // documented returns the rows of the table of reasons in docs/errors.md.
 func documented(t *testing.T) []reasonRow {
 	t.Helper()
-	doc, err := os.ReadFile("../../docs/errors.md")
+	doc, err := os.ReadFile("../../../docs/errors.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func TestClipKeepsCharactersWhole(t *testing.T) {
 		{"1äää", 5, "1..."},
 		{"1äää", 6, "1ä..."},
 	} {
-		if got := clip(c.s, c.limit); got != c.want {
+		if got := Clip(c.s, c.limit); got != c.want {
 			t.Errorf("clip(%q, %d) = %q, want %q", c.s, c.limit, got, c.want)
 		}
 	}

@@ -1,0 +1,131 @@
+package apierr
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+
+	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/access/policy"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// InvalidError says what is wrong with a request, field by field.
+type InvalidError []*errdetails.BadRequest_FieldViolation
+
+func (e InvalidError) Error() string {
+	violations := make([]string, len(e))
+	for i, v := range e {
+		violations[i] = strings.TrimSpace(v.GetField() + " " + v.GetDescription())
+	}
+	return "invalid request: " + strings.Join(violations, "; ")
+}
+
+// UnknownResourceError names a resource that is not configured.
+type UnknownResourceError string
+
+func (e UnknownResourceError) Error() string {
+	return fmt.Sprintf("there is no resource %q", string(e))
+}
+
+// NotFoundError says that a key does not exist.
+type NotFoundError struct {
+	Key      object.Key
+	Revision object.Revision
+}
+
+func (e *NotFoundError) Error() string {
+	return fmt.Sprintf("key %q does not exist at revision %d", e.Key, e.Revision)
+}
+
+// ExpiredError says that the state at a position can no longer be told.
+type ExpiredError struct {
+	Asked  object.Position
+	Oldest object.Revision
+}
+
+func (e *ExpiredError) Error() string {
+	return fmt.Sprintf("the state at revision %d is no longer known, the oldest is that at %d", e.Asked.Revision, e.Oldest)
+}
+
+// PageExpiredError says the same about a list that was begun there.
+type PageExpiredError struct {
+	*ExpiredError
+	Token string // continues at the newest revision
+}
+
+// DeniedError says that the policy does not allow what somebody has asked for. It
+// tells what was asked, and nothing of what there is.
+type DeniedError struct {
+	Caller   access.Identity
+	Question policy.Question
+}
+
+// IsDenied reports whether an error takes a right away.
+func IsDenied(err error) bool {
+	_, denied := errors.AsType[*DeniedError](err)
+	return denied
+}
+
+// IsBadCredentials reports whether an error says that credentials are not good any more.
+func IsBadCredentials(err error) bool {
+	_, refused := errors.AsType[*access.RefusedError](err)
+	return refused
+}
+
+// maxCallerBytes is how much of the name of a caller is repeated.
+const maxCallerBytes = 256
+
+func (e *DeniedError) Error() string {
+	if e.Caller.Anonymous() {
+		return fmt.Sprintf("credentials are needed to %v", e.Question)
+	}
+	return fmt.Sprintf("%q may not %v", Clip(e.Caller.Name, maxCallerBytes), e.Question)
+}
+
+// LimitError says that a limit is reached.
+type LimitError struct {
+	Reason     Reason
+	What       string // is limited
+	Limit      float64
+	Client     string        // whose limit it is; empty: everybody's
+	Size       int           // of what is too large
+	RetryAfter time.Duration // when to come back; 0: never
+}
+
+func (e *LimitError) Error() string {
+	limit := strconv.FormatFloat(e.Limit, 'f', -1, 64)
+	switch {
+	case e.Size > 0:
+		return fmt.Sprintf("the %s has %d bytes, the limit is %s", e.What, e.Size, limit)
+	case e.Client != "":
+		return fmt.Sprintf("too many %s of %s, the limit is %s", e.What, e.Client, limit)
+	}
+	return fmt.Sprintf("too many %s, the limit is %s", e.What, limit)
+}
+
+func (e *LimitError) metadata() map[string]string {
+	m := map[string]string{"limit": strconv.FormatFloat(e.Limit, 'f', -1, 64)}
+	if e.Client != "" {
+		m["client"] = Clip(e.Client, MaxEchoBytes)
+	}
+	if e.Size > 0 {
+		m["size"] = strconv.Itoa(e.Size)
+	}
+	return m
+}
+
+var (
+	// ErrDraining ends streams and requests while the server stops.
+	ErrDraining = errors.New("the server is stopping")
+
+	// ErrEndedByOperator ends a watch that an operator does not want.
+	ErrEndedByOperator = errors.New("an operator has ended the watch, resume it here or at another server")
+
+	// ErrPanic is what remains of a panic; the rest is in the log.
+	ErrPanic = errors.New("the handler panicked")
+)
