@@ -146,7 +146,7 @@ func (a *App) resource(rc config.Resource) (server.Resource, error) {
 	})
 	dispatching := dispatch.Config{Source: r.Cacher, Encoder: wire.Encoder{}, Indexed: schema.Indexed()}
 	if a.tracing != nil {
-		trail := a.tracing.Trail(rc.Name)
+		trail := a.tracing.WriteTracer(rc.Name)
 		r.Trail, dispatching.Observer = trail, trail
 	}
 	r.Dispatcher = dispatch.New(dispatching)

@@ -48,9 +48,9 @@ func (a *App) Run(ctx context.Context) error {
 		Observers:      observers,
 		Log:            a.log,
 	})
-	measured.Follow(srv, a.resources, a.store, a.audit)
+	measured.Register(srv, a.resources, a.store, a.audit)
 	if a.security.certificates != nil {
-		measured.FollowCertificate(a.security.certificates.Shown)
+		measured.RegisterCertificate(a.security.certificates.Shown)
 	}
 	web, err := a.web(srv, measured.Handler())
 	if err != nil {

@@ -93,7 +93,7 @@ func (l *Log) Write(r *Record) {
 
 // LeaveOut counts something that is not worth a record of its own. The next record tells
 // how many there were.
-func (l *Log) LeaveOut() { l.leftOut.Add(1) }
+func (l *Log) CountOmitted() { l.leftOut.Add(1) }
 
 // Close returns when everything that was recorded has been written.
 func (l *Log) Close() error {

@@ -17,8 +17,8 @@ type Keys interface {
 	// Changed returns a channel that is closed when the keys change next.
 	Changed() <-chan struct{}
 
-	// Name identifies the keys that are there: it is the same wherever the same are.
-	Name() string
+	// Fingerprint identifies the set of keys: equal sets have equal fingerprints.
+	Fingerprint() string
 }
 
 // What a server shows that lacks a key is not what others show. So its positions are
@@ -60,7 +60,7 @@ func (m *Missing) Note(r *object.Record) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.ids) == 0 {
-		m.ids, m.mark = map[uint32]bool{}, m.keys.Name()
+		m.ids, m.mark = map[uint32]bool{}, m.keys.Fingerprint()
 	}
 	if len(m.ids) < maxMissing {
 		m.ids[r.Undecryptable.KeyID] = true
@@ -93,7 +93,7 @@ func (m *Missing) Forget() bool {
 	if len(m.ids) == before {
 		return false
 	}
-	m.mark = m.keys.Name()
+	m.mark = m.keys.Fingerprint()
 	return true
 }
 

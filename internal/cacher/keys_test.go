@@ -41,7 +41,7 @@ func (s *safe) Changed() <-chan struct{} {
 	return s.changed
 }
 
-func (s *safe) Name() string {
+func (s *safe) Fingerprint() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return fmt.Sprint(slices.Sorted(maps.Keys(s.ids)))

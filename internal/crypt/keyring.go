@@ -108,7 +108,7 @@ func (r *Keyring) Changed() <-chan struct{} {
 }
 
 // Name identifies the keys that are there: it is the same wherever the same are.
-func (r *Keyring) Name() string {
+func (r *Keyring) Fingerprint() string {
 	hash := fnv.New32a()
 	fmt.Fprint(hash, r.present().ids)
 	return fmt.Sprintf("%08x", hash.Sum32())

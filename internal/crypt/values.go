@@ -86,7 +86,7 @@ func (v *Values) Open(etcdKey string, stored []byte) ([]byte, *object.Undecrypta
 
 // Fresh reports whether what is stored is what Seal would make today: encrypted with
 // the primary key, or plain.
-func (v *Values) Fresh(stored []byte) bool {
+func (v *Values) IsCurrent(stored []byte) bool {
 	kind, rest := split(stored)
 	if !v.encrypt {
 		return rest == nil || kind == kindPlain

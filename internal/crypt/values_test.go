@@ -86,8 +86,8 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		}
 		wantOpen(t, encrypted, "/a/k", stored, value)
 		wantOpen(t, plain, "/a/k", stored, value)
-		if !encrypted.Fresh(stored) || plain.Fresh(stored) {
-			t.Errorf("%q: encrypted, it is fresh: %t %t", value, encrypted.Fresh(stored), plain.Fresh(stored))
+		if !encrypted.IsCurrent(stored) || plain.IsCurrent(stored) {
+			t.Errorf("%q: encrypted, it is fresh: %t %t", value, encrypted.IsCurrent(stored), plain.IsCurrent(stored))
 		}
 		if got, err := keyless.Open("/a/k", stored); err == nil || !err.Missing || err.KeyID != id {
 			t.Errorf("without keys: %q, %v", got, err)
@@ -99,8 +99,8 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		for _, v := range []*crypt.Values{encrypted, plain, keyless} {
 			wantOpen(t, v, "/a/k", stored, value)
 		}
-		if encrypted.Fresh(stored) || !plain.Fresh(stored) {
-			t.Errorf("%q: plain, it is fresh: %t %t", value, encrypted.Fresh(stored), plain.Fresh(stored))
+		if encrypted.IsCurrent(stored) || !plain.IsCurrent(stored) {
+			t.Errorf("%q: plain, it is fresh: %t %t", value, encrypted.IsCurrent(stored), plain.IsCurrent(stored))
 		}
 	}
 	if _, err := ring(t).Values(true).Seal("k", nil); err == nil {
@@ -141,7 +141,7 @@ func TestRotation(t *testing.T) {
 	r := ring(t, first)
 	v := r.Values(true)
 	one := seal(t, v, "k", "1")
-	changed, name := r.Changed(), r.Name()
+	changed, name := r.Changed(), r.Fingerprint()
 	if err := r.Use(second); err != nil {
 		t.Fatal(err)
 	}
@@ -150,18 +150,18 @@ func TestRotation(t *testing.T) {
 	default:
 		t.Error("nobody is told that the keys have changed")
 	}
-	if r.Name() == name || r.Name() != ring(t, third).Name() {
+	if r.Fingerprint() == name || r.Fingerprint() != ring(t, third).Fingerprint() {
 		t.Error("the name is not that of the keys that are there")
 	}
 	two := seal(t, v, "k", "2")
-	if !v.Fresh(one) || !v.Fresh(two) || v.Primary() != old {
+	if !v.IsCurrent(one) || !v.IsCurrent(two) || v.Primary() != old {
 		t.Error("a key that was only added is used to encrypt")
 	}
 	if err := r.Use(third); err != nil {
 		t.Fatal(err)
 	}
 	three := seal(t, v, "k", "3")
-	if v.Fresh(one) || v.Fresh(two) || !v.Fresh(three) || v.Primary() != id {
+	if v.IsCurrent(one) || v.IsCurrent(two) || !v.IsCurrent(three) || v.Primary() != id {
 		t.Error("the key that was promoted is not used")
 	}
 	for stored, want := range map[string]string{string(one): "1", string(two): "2", string(three): "3"} {

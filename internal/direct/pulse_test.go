@@ -106,7 +106,7 @@ func (s *deafOnce) Position(context.Context) (object.Position, error) {
 	return object.Position{Epoch: "e", Revision: object.Revision(s.revision.Load())}, nil
 }
 
-func (s *deafOnce) Follow(ctx context.Context, _ object.Scope, after object.Position, ask <-chan struct{},
+func (s *deafOnce) WatchScope(ctx context.Context, _ object.Scope, after object.Position, ask <-chan struct{},
 	deliver func(u object.Update, previous []*object.Record) error,
 ) error {
 	if s.watches.Add(1) > 1 {

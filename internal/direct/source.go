@@ -40,7 +40,7 @@ type Store interface {
 	// update without records says how far the store is; receiving from ask makes it
 	// come soon, unless the store is not beyond the position yet. It is an error,
 	// [object.ErrUnavailable], if the position is not of the store's epoch.
-	Follow(ctx context.Context, scope object.Scope, after object.Position, ask <-chan struct{},
+	WatchScope(ctx context.Context, scope object.Scope, after object.Position, ask <-chan struct{},
 		deliver func(u object.Update, previous []*object.Record) error) error
 }
 

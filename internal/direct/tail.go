@@ -114,7 +114,7 @@ func (t *tail) follow(after object.Position) error {
 	defer giveUp(nil)
 	pulse.Go(func() { giveUp(t.pulse(ctx)) })
 	after.Epoch = plain(after.Epoch)
-	err := t.source.cfg.Store.Follow(ctx, t.interest.Scope, after, t.ask, t.deliver)
+	err := t.source.cfg.Store.WatchScope(ctx, t.interest.Scope, after, t.ask, t.deliver)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

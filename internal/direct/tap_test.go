@@ -31,10 +31,10 @@ func startTapped(t testing.TB, cfg direct.Config) (*fixture, *tap) {
 	}), tapped
 }
 
-func (s *tap) Follow(ctx context.Context, scope object.Scope, after object.Position, ask <-chan struct{},
+func (s *tap) WatchScope(ctx context.Context, scope object.Scope, after object.Position, ask <-chan struct{},
 	deliver func(u object.Update, previous []*object.Record) error,
 ) error {
-	return s.Store.Follow(ctx, scope, after, ask, func(u object.Update, previous []*object.Record) error {
+	return s.Store.WatchScope(ctx, scope, after, ask, func(u object.Update, previous []*object.Record) error {
 		if err := deliver(u, previous); err != nil {
 			return err
 		}

@@ -51,7 +51,7 @@ func (m *Metrics) Observers() server.Observers {
 
 // Follow adds what there is to say of a server, its resources, its store and its audit
 // log (nil: there is none). It is called once.
-func (m *Metrics) Follow(srv *server.Server, resources []server.Resource, st *store.Store, log *audit.Log) {
+func (m *Metrics) Register(srv *server.Server, resources []server.Resource, st *store.Store, log *audit.Log) {
 	// Without this a method that nobody has called has no counters, and the rate of
 	// one that fails for the first time is unknown.
 	m.requests.InitializeMetrics(srv)
@@ -60,7 +60,7 @@ func (m *Metrics) Follow(srv *server.Server, resources []server.Resource, st *st
 
 // FollowCertificate adds what there is to say of the certificate that clients are shown.
 // It is called once, and not at all in plain text.
-func (m *Metrics) FollowCertificate(shown func() *x509.Certificate) {
+func (m *Metrics) RegisterCertificate(shown func() *x509.Certificate) {
 	m.registry.MustRegister(newCertificateCollector(shown))
 }
 

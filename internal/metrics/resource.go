@@ -78,8 +78,8 @@ func (c *resourceCollector) Collect(to chan<- prometheus.Metric) {
 }
 
 func (c *resourceCollector) collect(to chan<- prometheus.Metric, r *server.Resource) {
-	if keys, ok := r.Writer.(interface{ LeftOut() int }); ok {
-		send(to, c.leftOut, keys.LeftOut(), r.Name)
+	if keys, ok := r.Writer.(interface{ OmittedKeys() int }); ok {
+		send(to, c.leftOut, keys.OmittedKeys(), r.Name)
 	}
 	if r.Direct != nil {
 		send(to, c.loaded, one(r.Direct.Loaded()), r.Name)

@@ -93,7 +93,7 @@ func (s *Server) write(r *audit.Record) {
 		who = clientAt(r.Peer)
 	}
 	if r.Kind == audit.Denied && !s.denials.recorded(who, r) {
-		s.audit.LeaveOut()
+		s.audit.CountOmitted()
 		return
 	}
 	s.audit.Write(r)

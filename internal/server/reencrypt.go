@@ -54,8 +54,8 @@ func (a *admin) Reencrypt(ctx context.Context, req *fanoutv1.ReencryptRequest) (
 	if err != nil {
 		return nil, err
 	}
-	resp.LookedAt, resp.Reencrypted = int64(done.Looked), int64(done.Changed)
-	resp.Undecryptable, resp.ChangedMeanwhile = int64(done.Undecryptable), int64(done.Busy)
+	resp.LookedAt, resp.Reencrypted = int64(done.Examined), int64(done.Rewritten)
+	resp.Undecryptable, resp.ChangedMeanwhile = int64(done.Undecryptable), int64(done.Contended)
 	resp.Remaining = done.Remaining
 	if done.More {
 		resp.NextPageToken = base64.RawURLEncoding.EncodeToString([]byte(done.Next))

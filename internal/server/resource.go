@@ -21,7 +21,7 @@ type Rewriter interface {
 	// Rewrite reads at most limit records with keys from start on, and stores those anew,
 	// with at most batch of them in a transaction, that are not stored as they would be
 	// today.
-	Rewrite(ctx context.Context, start object.Key, limit, batch int) (object.Rewritten, error)
+	Rewrite(ctx context.Context, start object.Key, limit, batch int) (object.RewriteResult, error)
 }
 
 // Values says how values are stored. A keyring's do.

@@ -166,7 +166,7 @@ func (c *Collection) key(etcdKey []byte) (object.Key, bool) {
 
 // LeftOut returns the number of keys that were found and left out because they
 // are not valid UTF-8. It stops counting at 1,000.
-func (c *Collection) LeftOut() int {
+func (c *Collection) OmittedKeys() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.leftOut)

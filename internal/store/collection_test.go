@@ -81,7 +81,7 @@ func TestKeysThatAreNoTextAreLeftOut(t *testing.T) {
 		if got := show(list(t, c, now, 1)); got != "ok=v" {
 			t.Errorf("the list has %s", got)
 		}
-		if n := c.LeftOut(); n != 3 {
+		if n := c.OmittedKeys(); n != 3 {
 			t.Errorf("%d keys are counted as left out", n)
 		}
 	})

@@ -23,12 +23,12 @@ const (
 // transactions of at most batch records, and only what is still as it was read: other
 // writers win. Where it fails, what was done is done; it can be called again with the
 // same start.
-func (c *Collection) Rewrite(ctx context.Context, start object.Key, limit, batch int) (object.Rewritten, error) {
-	done := object.Rewritten{More: true, Next: start}
-	for size := firstRewritten; done.More && done.Looked < limit; {
+func (c *Collection) Rewrite(ctx context.Context, start object.Key, limit, batch int) (object.RewriteResult, error) {
+	done := object.RewriteResult{More: true, Next: start}
+	for size := firstRewritten; done.More && done.Examined < limit; {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		resp, err := c.store.client.Get(call, c.prefix+string(done.Next), clientv3.WithRange(c.end),
-			clientv3.WithLimit(int64(min(size, limit-done.Looked))))
+			clientv3.WithLimit(int64(min(size, limit-done.Examined))))
 		cancel()
 		if err != nil {
 			return done, fmt.Errorf("read what is to be stored anew: %w", classify(ctx, err))
@@ -41,7 +41,7 @@ func (c *Collection) Rewrite(ctx context.Context, start object.Key, limit, batch
 			bytes += len(kv.Value)
 			done.Next = object.Key(kv.Key[len(c.prefix):]) + "\x00"
 		}
-		done.Looked += len(resp.Kvs)
+		done.Examined += len(resp.Kvs)
 		done.More, done.Remaining = resp.More, resp.Count-int64(len(resp.Kvs))
 		// As many as would fit if the next were like these, but not many more at a time.
 		size = max(1, min(2*size, rewriteReadBytes*len(resp.Kvs)/bytes))
@@ -50,7 +50,7 @@ func (c *Collection) Rewrite(ctx context.Context, start object.Key, limit, batch
 }
 
 // rewriteAll stores those of the records anew for which that is due, a batch at a time.
-func (c *Collection) rewriteAll(ctx context.Context, kvs []*mvccpb.KeyValue, batch int, done *object.Rewritten) error {
+func (c *Collection) rewriteAll(ctx context.Context, kvs []*mvccpb.KeyValue, batch int, done *object.RewriteResult) error {
 	var due []*mvccpb.KeyValue
 	bytes := 0
 	flush := func() error {
@@ -60,7 +60,7 @@ func (c *Collection) rewriteAll(ctx context.Context, kvs []*mvccpb.KeyValue, bat
 	}
 	for _, kv := range kvs {
 		// Left alone: what is no object, such as the mark.
-		if _, ok := c.key(kv.Key); !ok || c.cipher.Fresh(kv.Value) {
+		if _, ok := c.key(kv.Key); !ok || c.cipher.IsCurrent(kv.Value) {
 			continue
 		}
 		if len(due) == batch || len(due) > 0 && bytes+len(kv.Value) > rewriteBytes {
@@ -76,7 +76,7 @@ func (c *Collection) rewriteAll(ctx context.Context, kvs []*mvccpb.KeyValue, bat
 
 // rewrite stores records anew in one transaction. Where others have written some of them
 // meanwhile, it takes the rest again: at most once for each of them.
-func (c *Collection) rewrite(ctx context.Context, due []*mvccpb.KeyValue, done *object.Rewritten) error {
+func (c *Collection) rewrite(ctx context.Context, due []*mvccpb.KeyValue, done *object.RewriteResult) error {
 	for len(due) > 0 {
 		var compares []clientv3.Cmp
 		var puts, reads []clientv3.Op
@@ -109,7 +109,7 @@ func (c *Collection) rewrite(ctx context.Context, due []*mvccpb.KeyValue, done *
 		}
 		h.note(object.Revision(resp.Header.GetRevision()))
 		if resp.Succeeded {
-			done.Changed += len(taken)
+			done.Rewritten += len(taken)
 			return nil
 		}
 		due = nil
@@ -119,8 +119,8 @@ func (c *Collection) rewrite(ctx context.Context, due []*mvccpb.KeyValue, done *
 			case len(now) == 0: // deleted, or its time has come
 			case now[0].ModRevision == kv.ModRevision:
 				due = append(due, kv)
-			case !c.cipher.Fresh(now[0].Value):
-				done.Busy++
+			case !c.cipher.IsCurrent(now[0].Value):
+				done.Contended++
 			}
 		}
 	}
@@ -138,7 +138,7 @@ type Cipher interface {
 	Open(etcdKey string, stored []byte) (value []byte, err *object.UndecryptableError)
 
 	// Fresh reports whether something is stored as Seal would do it today.
-	Fresh(stored []byte) bool
+	IsCurrent(stored []byte) bool
 }
 
 // plain stores values as they are.
@@ -148,7 +148,7 @@ func (plain) Seal(_ string, value []byte) ([]byte, error) { return value, nil }
 
 func (plain) Open(_ string, stored []byte) ([]byte, *object.UndecryptableError) { return stored, nil }
 
-func (plain) Fresh([]byte) bool { return true }
+func (plain) IsCurrent([]byte) bool { return true }
 
 // seal returns what is to be stored for each operation that is a put.
 func (c *Collection) seal(ops []object.Op) ([][]byte, error) {

@@ -39,7 +39,7 @@ func newVault(t *testing.T) *vault {
 	return &vault{Values: keys.Values(true)}
 }
 
-func rewrite(t *testing.T, c *store.Collection, limit, batch int) object.Rewritten {
+func rewrite(t *testing.T, c *store.Collection, limit, batch int) object.RewriteResult {
 	t.Helper()
 	done, err := c.Rewrite(contextFor(t), "", limit, batch)
 	if err != nil {
@@ -64,7 +64,7 @@ func TestLargeValuesAreEncrypted(t *testing.T) {
 			commit(t, plain, put(key, "small"))
 		}
 		done := rewrite(t, c, 1000, min(16, operations))
-		if done != (object.Rewritten{Looked: 6, Changed: 5, Next: object.Key(longest + "\x00")}) {
+		if done != (object.RewriteResult{Examined: 6, Rewritten: 5, Next: object.Key(longest + "\x00")}) {
 			t.Errorf("with %d operations: %+v", operations, done)
 		}
 		all, err := e.client.Get(contextFor(t), prefix, clientv3.WithPrefix())
@@ -72,7 +72,7 @@ func TestLargeValuesAreEncrypted(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, kv := range all.Kvs {
-			if bytes.Contains(kv.Value, []byte("xxxx")) || bytes.Contains(kv.Value, []byte("small")) || !v.Fresh(kv.Value) {
+			if bytes.Contains(kv.Value, []byte("xxxx")) || bytes.Contains(kv.Value, []byte("small")) || !v.IsCurrent(kv.Value) {
 				t.Errorf("%s is plain", kv.Key)
 			}
 		}
@@ -108,7 +108,7 @@ func TestRewriteLosesAgainstWriters(t *testing.T) {
 			}
 		}
 		done := rewrite(t, c, 1000, 16)
-		if done.Looked != 5 || done.Changed != 2 || done.Busy != 1 || done.More {
+		if done.Examined != 5 || done.Rewritten != 2 || done.Contended != 1 || done.More {
 			t.Errorf("got %+v", done)
 		}
 		now, err := c.Revision(contextFor(t))
@@ -118,10 +118,10 @@ func TestRewriteLosesAgainstWriters(t *testing.T) {
 		if got := show(list(t, c, now, 100)); got != "a=by another program b=by another server d=old e=old" {
 			t.Errorf("there is %s", got)
 		}
-		if done := rewrite(t, c, 1000, 16); done.Changed != 1 || done.Busy != 0 {
+		if done := rewrite(t, c, 1000, 16); done.Rewritten != 1 || done.Contended != 0 {
 			t.Errorf("the second time: %+v", done)
 		}
-		if done := rewrite(t, c, 1000, 16); done.Changed != 0 {
+		if done := rewrite(t, c, 1000, 16); done.Rewritten != 0 {
 			t.Errorf("the third time: %+v", done)
 		}
 	})
@@ -149,7 +149,7 @@ func TestRewriteKeepsLeases(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if done := rewrite(t, c, 1000, 16); done.Changed != 2 || done.Busy != 0 {
+		if done := rewrite(t, c, 1000, 16); done.Rewritten != 2 || done.Contended != 0 {
 			t.Errorf("got %+v", done)
 		}
 		all, err := e.client.Get(contextFor(t), prefix, clientv3.WithPrefix())

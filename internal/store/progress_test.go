@@ -108,7 +108,7 @@ func TestProgressOfFaultyEtcd(t *testing.T) {
 	if got := show(list(t, c, now, 10)); got != "k=v" {
 		t.Errorf("the list has %s", got)
 	}
-	if n := c.LeftOut(); n != 0 {
+	if n := c.OmittedKeys(); n != 0 {
 		t.Errorf("%d keys are counted as left out", n)
 	}
 	if n := strings.Count(log.String(), "cannot be relied on"); n != 1 || !strings.Contains(log.String(), "3.5.12") {

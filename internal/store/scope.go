@@ -77,7 +77,7 @@ func (c *Collection) trust(ctx context.Context) error {
 // Errors of the watch: [object.ErrCompacted] where etcd has forgotten the changes,
 // and [object.ErrUnavailable] where etcd is away, and where the epoch is another
 // one by now.
-func (c *Collection) Follow(ctx context.Context, scope object.Scope, after object.Position, ask <-chan struct{},
+func (c *Collection) WatchScope(ctx context.Context, scope object.Scope, after object.Position, ask <-chan struct{},
 	deliver func(u object.Update, previous []*object.Record) error,
 ) error {
 	first, end := c.bounds(scope)

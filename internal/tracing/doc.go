@@ -10,7 +10,7 @@
 // A write is recognized by its revision, which etcd says when it has been committed. The
 // change may have come back and gone to watches before that, so while the answer to a
 // sampled write is awaited, the last things that were dispatched and delivered are
-// remembered; see [Trail].
+// remembered; see [WriteTracer].
 //
 // Nothing of this crosses the store: etcd has no place for a trace beside a value. So a
 // write is followed to the watches of the server that took it, and to no others.

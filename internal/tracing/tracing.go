@@ -38,7 +38,7 @@ type Config struct {
 type Tracing struct {
 	provider *sdk.TracerProvider
 	exporter sdk.SpanExporter
-	trails   []*Trail
+	trails   []*WriteTracer
 }
 
 // New returns what makes traces. It does not wait for a connection to the collector:
@@ -80,9 +80,9 @@ func ourselves() *resource.Resource {
 // scope is what made the spans that are not of requests.
 const scope = "github.com/fanoutd/fanoutd/internal/tracing"
 
-// Trail returns what follows the writes of a resource. It is called before anything
+// WriteTracer returns what follows the writes of a resource. It is called before anything
 // is served.
-func (t *Tracing) Trail(resource string) *Trail {
+func (t *Tracing) WriteTracer(resource string) *WriteTracer {
 	trail := newTrail(t.provider.Tracer(scope), resource)
 	t.trails = append(t.trails, trail)
 	return trail

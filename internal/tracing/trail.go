@@ -23,9 +23,9 @@ const (
 	keptDeliveries  = 256             // of what was delivered meanwhile
 )
 
-// Trail follows the sampled writes of one resource. While there are none, asking
+// WriteTracer follows the sampled writes of one resource. While there are none, asking
 // whether there are is all that it costs.
-type Trail struct {
+type WriteTracer struct {
 	tracer   trace.Tracer
 	resource string
 	wanted   atomic.Int64 // writes that are awaited or followed
@@ -38,22 +38,22 @@ type Trail struct {
 }
 
 var (
-	_ server.Trail      = (*Trail)(nil)
-	_ dispatch.Observer = (*Trail)(nil)
+	_ server.Trail      = (*WriteTracer)(nil)
+	_ dispatch.Observer = (*WriteTracer)(nil)
 )
 
-func newTrail(tracer trace.Tracer, resource string) *Trail {
-	return &Trail{
+func newTrail(tracer trace.Tracer, resource string) *WriteTracer {
+	return &WriteTracer{
 		tracer: tracer, resource: resource, followed: map[object.Revision]*write{},
 		rounds: ring[dispatch.Dispatched]{limit: keptRounds}, deliveries: ring[server.Delivery]{limit: keptDeliveries},
 	}
 }
 
 // Wants implements [server.Trail] and [dispatch.Observer].
-func (t *Trail) Wants() bool { return t.wanted.Load() > 0 }
+func (t *WriteTracer) Wants() bool { return t.wanted.Load() > 0 }
 
 // Writing implements [server.Trail].
-func (t *Trail) Writing(ctx context.Context) func(object.Revision) {
+func (t *WriteTracer) Writing(ctx context.Context) func(object.Revision) {
 	sampled := trace.SpanContextFromContext(ctx)
 	if !sampled.IsSampled() {
 		return func(object.Revision) {}
@@ -70,7 +70,7 @@ func (t *Trail) Writing(ctx context.Context) func(object.Revision) {
 }
 
 // written begins to follow a write, and gives it what has happened already.
-func (t *Trail) written(parent trace.SpanContext, began time.Time, at object.Revision) {
+func (t *WriteTracer) written(parent trace.SpanContext, began time.Time, at object.Revision) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.awaited--; t.awaited == 0 {
@@ -95,7 +95,7 @@ func (t *Trail) written(parent trace.SpanContext, began time.Time, at object.Rev
 }
 
 // Dispatched implements [dispatch.Observer].
-func (t *Trail) Dispatched(d dispatch.Dispatched) {
+func (t *WriteTracer) Dispatched(d dispatch.Dispatched) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if w := t.followed[d.Revision]; w != nil {
@@ -106,7 +106,7 @@ func (t *Trail) Dispatched(d dispatch.Dispatched) {
 }
 
 // Delivered implements [server.Trail].
-func (t *Trail) Delivered(d server.Delivery) {
+func (t *WriteTracer) Delivered(d server.Delivery) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, w := range t.followed {
@@ -118,7 +118,7 @@ func (t *Trail) Delivered(d server.Delivery) {
 }
 
 // end stops following a write.
-func (t *Trail) end(at object.Revision, w *write) {
+func (t *WriteTracer) end(at object.Revision, w *write) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.followed[at] == w {
@@ -129,7 +129,7 @@ func (t *Trail) end(at object.Revision, w *write) {
 }
 
 // close stops following. Requests have ended.
-func (t *Trail) close() {
+func (t *WriteTracer) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for at, w := range t.followed {

@@ -18,7 +18,7 @@ import (
 
 // traces are a trail, and what comes of it.
 type traces struct {
-	*Trail
+	*WriteTracer
 	ended   *tracetest.SpanRecorder
 	request context.Context // of a write that is sampled
 }
@@ -132,7 +132,7 @@ func TestFollowingIsBounded(t *testing.T) {
 	}
 }
 
-func (t *traces) deliveriesKept() []server.Delivery { return t.Trail.deliveries.all }
+func (t *traces) deliveriesKept() []server.Delivery { return t.WriteTracer.deliveries.all }
 
 // What is remembered while an answer is awaited has an end.
 func TestAwaitingIsBounded(t *testing.T) {

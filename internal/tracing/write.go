@@ -27,7 +27,7 @@ const (
 // write is one write that is followed. It belongs to whoever holds the mutex of its
 // trail.
 type write struct {
-	trail      *Trail
+	trail      *WriteTracer
 	revision   object.Revision
 	span       trace.Span
 	within     context.Context // of the span
@@ -36,7 +36,7 @@ type write struct {
 	last       time.Time // when it was last told to somebody, or dispatched
 }
 
-func newWrite(t *Trail, parent trace.SpanContext, began time.Time, at object.Revision) *write {
+func newWrite(t *WriteTracer, parent trace.SpanContext, began time.Time, at object.Revision) *write {
 	w := &write{trail: t, revision: at, last: time.Now()}
 	w.within, w.span = t.tracer.Start(
 		trace.ContextWithSpanContext(context.Background(), parent), "fan-out",
