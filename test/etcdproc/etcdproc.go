@@ -12,7 +12,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/program"
 )
 
-var etcd = program.Program{Package: "./test/etcd"}
+var etcd = program.Program{Folder: "test/etcd"}
 
 // Clean removes the program. TestMain calls it when the tests have run.
 func Clean() { etcd.Clean() }

@@ -1,4 +1,4 @@
-// Package fanoutdproc builds fanoutd for tests that run it in processes of its own.
+// Package fanoutdproc builds fanoutd for tests that run it in its own process.
 package fanoutdproc
 
 import (
@@ -8,21 +8,13 @@ import (
 	"github.com/fanoutd/fanoutd/test/race"
 )
 
-var fanoutd = program.Program{Package: "./cmd/fanoutd", Flags: flags(), Sources: []string{"cmd", "gen", "internal"}}
+var fanoutd = program.Program{Folder: "cmd/fanoutd", Race: race.Enabled, Sources: []string{"cmd", "gen", "internal"}}
 
-func flags() []string {
-	if race.Enabled {
-		return []string{"-race"}
-	}
-	return nil
-}
-
-// Program returns the path of fanoutd, which is built with the race detector if the
-// test is.
+// Program returns the path of fanoutd. It is built with the race detector if the test is.
 func Program(t testing.TB) string {
 	t.Helper()
 	return fanoutd.Path(t)
 }
 
-// Clean removes the program. TestMain calls it when the tests have run.
+// Clean removes the program. TestMain calls it after the tests.
 func Clean() { fanoutd.Clean() }

@@ -30,7 +30,7 @@ const variable = "FANOUTD_IMPORT_OBJECTS"
 // rounds is how often everything is measured. The median counts.
 const rounds = 3
 
-var fanoutctl = program.Program{Package: "./cmd/fanoutctl"}
+var fanoutctl = program.Program{Folder: "cmd/fanoutctl"}
 
 func TestMain(m *testing.M) {
 	code := m.Run()

@@ -1,39 +1,45 @@
-// Package program builds programs of this module for tests that run them in processes
-// of their own.
+// Package program builds programs of this repository for tests that run them in their
+// own processes.
+//
+// A program is linked once for all test packages: it is kept in bin/test, and a later
+// package whose sources are unchanged only links to that file.
 package program
 
 import (
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 )
 
-// root is the module, as seen from the packages whose tests build something: they are
-// two folders below it. What is built there is what its go.mod says.
+// root is the repository as seen from the packages whose tests build programs. They are
+// all two folders below it.
 const root = "../.."
 
-// Program is built once for all tests of a package, when the first of them needs it.
+// Program is a program that the tests of a package run. It is built when the first test
+// needs it.
 type Program struct {
-	Package string   // as in ./cmd/fanoutd
-	Flags   []string // of go build
+	Folder string // of the main package, such as "cmd/fanoutd"
+	Race   bool   // build it with the race detector
 
-	// Sources are folders of the module that the program is made of. The go command
-	// caches the result of a test until the files change that the test has looked at; it
-	// cannot see what a compiler run by the test reads. Default: the result may be one
-	// of an older program.
+	// Sources are the folders whose files make up the program. The go command caches a
+	// test result until a file changes that the test has opened. It does not see the files
+	// that a compiler run by the test reads, so without Sources a cached result may belong
+	// to an older program.
 	Sources []string
 
 	once sync.Once
-	dir  string // holds it while the tests run
+	dir  string // holds the program while the tests run
 	path string
-	err  error // why there is none
+	err  error // why the build failed
 }
 
-// Path returns where the program is.
+// Path returns the path of the program.
 func (p *Program) Path(t testing.TB) string {
 	t.Helper()
 	p.once.Do(func() { p.path, p.err = p.build() })
@@ -50,20 +56,77 @@ func (p *Program) build() (string, error) {
 			return "", err
 		}
 	}
-	name := filepath.Base(p.Package)
-	var err error
-	if p.dir, err = os.MkdirTemp("", name+"-"); err != nil {
+	shared, err := filepath.Abs(filepath.Join(root, "bin", "test"))
+	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(p.dir, name)
-	args := append([]string{"build", "-o", path}, p.Flags...)
-	cmd := exec.Command("go", append(args, p.Package)...)
-	cmd.Dir = root
+	if err := os.MkdirAll(shared, 0o755); err != nil {
+		return "", err
+	}
+	unlock, err := lock(filepath.Join(shared, "lock"))
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+
+	name := filepath.Base(p.Folder)
+	if p.Race {
+		name += "-race"
+	}
+	built := filepath.Join(shared, name)
+	// Stack traces do not need the symbol table and DWARF, which make up half of the work
+	// of the linker.
+	args := []string{"build", "-buildvcs=false", "-ldflags=-s -w", "-o", built}
+	if p.Race {
+		args = append(args, "-race")
+	}
+	cmd := exec.Command("go", append(args, ".")...)
+	cmd.Dir = filepath.Join(root, p.Folder) // in the module that the program belongs to
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
 	}
-	return path, nil
+
+	// These tests run a file of their own, so that another test run can replace the shared
+	// one meanwhile.
+	if p.dir, err = os.MkdirTemp("", name+"-"); err != nil {
+		return "", err
+	}
+	path := filepath.Join(p.dir, filepath.Base(p.Folder))
+	if os.Link(built, path) == nil {
+		return path, nil
+	}
+	return path, copyProgram(path, built) // the folders are on different file systems
 }
 
-// Clean removes the program. TestMain calls it when the tests have run.
+// lock keeps the tests of other packages from building at the same time.
+func lock(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return func() { f.Close() }, nil
+}
+
+func copyProgram(to, from string) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(dst, src); err != nil {
+		dst.Close()
+		return err
+	}
+	return dst.Close()
+}
+
+// Clean removes the program. TestMain calls it after the tests.
 func (p *Program) Clean() { os.RemoveAll(p.dir) }

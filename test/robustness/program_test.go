@@ -10,8 +10,8 @@ import (
 )
 
 var (
-	fanoutd = program.Program{Package: "./cmd/fanoutd"}
-	etcd    = program.Program{Package: "./test/etcd"}
+	fanoutd = program.Program{Folder: "cmd/fanoutd"}
+	etcd    = program.Program{Folder: "test/etcd"}
 )
 
 func TestMain(m *testing.M) {

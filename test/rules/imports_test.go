@@ -1,13 +1,17 @@
 package rules
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -30,27 +34,42 @@ type pkg struct {
 	XTestGoFiles []string
 }
 
-// packages returns all packages of the module.
+// packages returns all packages of the module, and those of the modules below test/.
 func packages(t *testing.T) []pkg {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Name,Dir,Imports,TestImports,XTestImports,Deps,GoFiles,TestGoFiles,XTestGoFiles", "./...")
-	cmd.Dir = root
-	out, err := cmd.Output()
+	all, err := listed()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []pkg
-	for list := json.NewDecoder(strings.NewReader(string(out))); ; {
-		var p pkg
-		if err := list.Decode(&p); errors.Is(err, io.EOF) {
-			return all
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		p.ImportPath = strings.TrimPrefix(p.ImportPath, module)
-		all = append(all, p)
-	}
+	return all
 }
+
+var listed = sync.OnceValues(func() ([]pkg, error) {
+	modules, err := filepath.Glob(filepath.Join(root, "test", "*", "go.mod"))
+	if err != nil {
+		return nil, err
+	}
+	var all []pkg
+	for _, mod := range append(modules, filepath.Join(root, "go.mod")) {
+		cmd := exec.Command("go", "list", "-json=ImportPath,Name,Dir,Imports,TestImports,XTestImports,Deps,GoFiles,TestGoFiles,XTestGoFiles", "./...")
+		cmd.Dir = filepath.Dir(mod)
+		out, err := cmd.Output()
+		if err != nil {
+			return nil, fmt.Errorf("list the packages of %s: %w", mod, err)
+		}
+		for list := json.NewDecoder(bytes.NewReader(out)); ; {
+			var p pkg
+			if err := list.Decode(&p); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				return nil, err
+			}
+			p.ImportPath = strings.TrimPrefix(p.ImportPath, module)
+			all = append(all, p)
+		}
+	}
+	return all, nil
+})
 
 func in(path string, folders ...string) bool {
 	return slices.ContainsFunc(folders, func(f string) bool { return path == f || strings.HasPrefix(path, f+"/") })
