@@ -2,7 +2,6 @@ package cacher
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -12,37 +11,37 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Config says what a cacher caches. Store, Codec, Preencode and Log are required.
+// Config configures a cacher. Store, Codec, Preencode and Log are required.
 type Config struct {
 	Resource  string
 	Store     Store
 	Codec     object.Codec
-	Preencode func(*object.Object) // completes a new object, before anyone sees it
+	Preencode func(*object.Object) // encodes a new object before readers see it
 	Window    WindowLimits
 	Log       *slog.Logger
 
-	// Keys are what values are decrypted with. Default: none are encrypted.
+	// Keys are the keys that values are decrypted with. Default: no value is encrypted.
 	Keys Keys
 
-	// MaxTombstones is the number of deletions that are remembered to tell those
-	// who were away longer than the window reaches back. Default 100,000; each
-	// takes about 100 bytes and its key.
+	// MaxTombstones is the number of deletions to remember for clients whose position
+	// is older than the window. Default 100,000; each takes about 100 bytes plus its
+	// key.
 	MaxTombstones int
 
-	// PageSize is the number of records read from the store at once while
-	// filling. Default 1,000: with values of some KiB a page is a few MiB.
+	// PageSize is the number of records to read from the store at once while filling.
+	// Default 1,000: with values of some KiB a page is a few MiB.
 	PageSize int
 
-	// ReadWait is how long a read waits for the cacher to reach the revision it
-	// needs, and for the store to say which that is. Default 3 s.
+	// ReadWait limits how long a read waits for the cacher to reach the revision that
+	// it needs, and how long the store may take to say its revision. Default 3 s.
 	ReadWait time.Duration
 
-	// ProgressInterval is how often the store is asked how far it is while nobody
-	// waits for it, so that the revision of a quiet resource advances. Default 5 s.
+	// ProgressInterval is the time between progress requests while no read is waiting.
+	// They advance the revision of a quiet resource. Default 5 s.
 	ProgressInterval time.Duration
 
-	// CheckInterval is how often the state is compared with the store. Where they
-	// differ everything begins anew, under another epoch. Default: never.
+	// CheckInterval is the time between comparisons of the state with the store. If
+	// they differ, the cacher fills again under a new epoch. Default: never.
 	CheckInterval time.Duration
 }
 
@@ -66,50 +65,48 @@ func (c Config) withDefaults() Config {
 
 // Cacher caches one resource.
 type Cacher struct {
-	cfg   Config
-	log   *slog.Logger
-	state atomic.Pointer[State] // the newest; nil until the first fill
-	ready chan struct{}         // closed when state is set for the first time
+	cfg           Config
+	log           *slog.Logger
+	state         atomic.Pointer[State] // the newest state; nil until the first fill
+	ready         chan struct{}         // closed when state is set for the first time
+	progress      progressDemand
+	storeRevision *SharedFetch[object.Revision]
+	missingKeys   *MissingKeys
 
-	following  atomic.Bool  // a watch of the store is running and has been heard of
-	heard      atomic.Int64 // counts what watches said
-	reached    atomic.Int64 // position.Revision, for those who are not Run
-	heardAt    atomic.Int64 // when the store had nothing that is not in the state; Unix nanoseconds, 0: never
-	mismatches atomic.Int64 // counts what audits found
-	counts     counts
-	progress   progressDemand
-	current    *Current[object.Revision]
-	missing    *Missing
+	following   atomic.Bool  // a watch is running and keeps up with the store
+	updates     atomic.Int64 // number of updates received from watches
+	reached     atomic.Int64 // position.Revision, for readers other than Run
+	lastContact atomic.Int64 // see LastContact; Unix nanoseconds, 0: never
+	counts      counts
+	opaque      opaqueCount
 
-	// What follows belongs to the goroutine in Run.
+	// The fields below belong to the goroutine in Run.
 
-	storeEpoch  object.Epoch // what the store calls it; position.Epoch is what readers see
-	discredited bool         // positions that were given out are not to be trusted
-	locked      bool         // there are values that wait for a key
-	relock      bool         // the state is to be read anew, see relocked
-	unreadable  int          // objects whose values cannot be decrypted
-	now         time.Time    // when what is being applied was received
-	position    object.Position
-	objects     *btree.BTreeG[*object.Object]
-	window      window
-	traces      traces
-	relisted    object.Revision
-	target      object.Revision // publish nothing older: the store was here when filling began
-	opaque      opaqueLog
+	storeEpoch       object.Epoch // as the store names it; readers see position.Epoch
+	invalidPositions bool         // positions that were sent must not be resumed
+	lacksKeys        bool         // some values could not be decrypted: their key is missing
+	mustRefill       bool         // see keysChanged
+	undecryptable    int          // number of objects whose value cannot be decrypted
+	received         time.Time    // when the changes that are being applied were received
+	position         object.Position
+	objects          *btree.BTreeG[*object.Object]
+	window           window
+	changes          changeIndex
+	relisted         object.Revision
+	publishFrom      object.Revision // the store's revision when filling began; older states are not published
 }
 
-// New returns a cacher that does nothing until it is run.
+// New returns a cacher. It does nothing until [Cacher.Run] is called.
 func New(cfg Config) *Cacher {
 	cfg = cfg.withDefaults()
-	c := &Cacher{
-		cfg:      cfg,
-		log:      cfg.Log.With("resource", cfg.Resource),
-		ready:    make(chan struct{}),
-		progress: newProgressDemand(),
-		current:  NewCurrent(cfg.Store.Revision),
-		missing:  NewMissing(cfg.Keys),
+	return &Cacher{
+		cfg:           cfg,
+		log:           cfg.Log.With("resource", cfg.Resource),
+		ready:         make(chan struct{}),
+		progress:      newProgressDemand(),
+		storeRevision: NewSharedFetch(cfg.Store.Revision),
+		missingKeys:   NewMissingKeys(cfg.Keys),
 	}
-	return c
 }
 
 // State returns the newest state, or nil before the first one is complete.
@@ -118,155 +115,74 @@ func (c *Cacher) State() *State { return c.state.Load() }
 // Ready returns a channel that is closed when the first state is complete.
 func (c *Cacher) Ready() <-chan struct{} { return c.ready }
 
-// Following reports whether the state keeps up with the store. While it is false
-// the state may be old: the store is away, or the cacher is catching up.
+// Following reports whether the state keeps up with the store. It is false while the
+// store is away or the cacher is catching up; the state may then be old.
 func (c *Cacher) Following() bool { return c.following.Load() }
 
-// Heard returns when the store has last said anything, be it only how far it is and
-// that this is no further than the state; the zero time where it has not. What the
-// store had then is in the state.
-func (c *Cacher) Heard() time.Time {
-	at := c.heardAt.Load()
+// LastContact returns the last time at which the state is known to have contained
+// everything that the store sent or had: an update arrived, or the store confirmed that
+// there is nothing newer. It is the zero time if the store has not answered yet.
+func (c *Cacher) LastContact() time.Time {
+	at := c.lastContact.Load()
 	if at == 0 {
 		return time.Time{}
 	}
 	return time.Unix(0, at)
 }
 
-// StoreRevision asks the store for its revision. Callers who wait share a question.
+// StoreRevision asks the store for its revision. Concurrent callers share a request.
 // Errors are those of [Cacher.Read].
 func (c *Cacher) StoreRevision(ctx context.Context) (object.Revision, error) {
 	waiting, cancel := context.WithTimeout(ctx, c.cfg.ReadWait)
 	defer cancel()
-	r, err := c.current.Get(waiting)
+	r, err := c.storeRevision.Get(waiting)
 	if err != nil {
-		return 0, readError(ctx, err)
+		return 0, storeRevisionError(ctx, err)
 	}
 	return r, nil
 }
 
-// Advance asks the store how far it is, so that the revision of a quiet resource
+// Advance requests progress from the store, so that the revision of a quiet resource
 // advances soon. It does not wait.
-func (c *Cacher) Advance() { c.progress.hint() }
+func (c *Cacher) Advance() { c.progress.requestSoon() }
 
-// apply brings the state forward by an update of the store and publishes it.
-func (c *Cacher) apply(u object.Update) {
-	c.now = time.Now()
-	for i := range u.Records {
-		r := &u.Records[i]
-		if r.Deleted {
-			c.change(r.Key, r.ModRevision, nil)
-		} else {
-			c.change(r.Key, r.ModRevision, c.build(r))
-		}
-	}
-	c.advance(u.Through)
+// Counts are counters of a cacher since it was created. They never decrease.
+type Counts struct {
+	// Changes is the number of changes applied, including the differences found by
+	// relists. Objects of a fill are not changes.
+	Changes int64
+
+	// Fills is how often the resource was read from scratch: at start, in a new epoch,
+	// after a mismatch.
+	Fills int64
+
+	// Relists is how often the resource was listed again because the store had
+	// compacted the next revision.
+	Relists int64
+
+	// Interruptions is how often the store was lost and tried again after a pause.
+	Interruptions int64
+
+	// Mismatches is how often the state was found to differ from the store.
+	Mismatches int64
+
+	// Opaque is the number of values that the codec could not decode, each key and
+	// revision counted once. The values of the first 1,000 keys are also logged.
+	Opaque int64
 }
 
-// change puts o, or nothing if it is nil, in the place of key.
-func (c *Cacher) change(key object.Key, at object.Revision, o *object.Object) {
-	var old *object.Object
-	if o != nil {
-		old, _ = c.objects.Set(o)
-		c.traces.put(old, o)
-	} else {
-		old, _ = c.objects.Delete(&object.Object{Key: key})
-		if old == nil {
-			// Created and deleted before it could be listed, or a deletion that a
-			// relist has already told.
-			return
-		}
-		c.traces.bury(old, at)
-	}
-	c.unreadable += undecryptable(o) - undecryptable(old)
-	c.counts.changes.Add(1)
-	c.window.append(object.Change{Revision: at, Key: key, Old: old, New: o}, c.now)
+type counts struct {
+	changes, fills, relists, interruptions, mismatches atomic.Int64
 }
 
-// undecryptable returns 1 for an object whose value cannot be decrypted, else 0.
-func undecryptable(o *object.Object) int {
-	if o != nil && o.Undecryptable {
-		return 1
-	}
-	return 0
-}
-
-// advance says that all changes up to the revision have been applied.
-func (c *Cacher) advance(to object.Revision) {
-	if to > c.position.Revision {
-		c.position.Revision = to
-		c.reached.Store(int64(to))
-	}
-	c.opaque.settle(to)
-	c.window.trim(c.cfg.Window, time.Now())
-	if c.position.Revision >= c.target {
-		c.publish()
-	}
-}
-
-// publish makes the writer's state the one that everybody sees. The state is
-// complete before the pointer to it is stored, and the pointer is stored before
-// those who wait for it are woken.
-func (c *Cacher) publish() {
-	previous := c.state.Load()
-	if previous != nil && previous.position == c.position {
-		return
-	}
-	c.state.Store(&State{
-		position:   c.position,
-		objects:    c.objects.Copy(),
-		window:     c.window,
-		traces:     c.traces.freeze(),
-		unreadable: c.unreadable,
-		relisted:   c.relisted,
-		published:  time.Now(),
-		superseded: make(chan struct{}),
-	})
-	if previous == nil {
-		close(c.ready)
-	} else {
-		close(previous.superseded)
-	}
-}
-
-// build makes the object that a record holds, and notes if it does not decode.
-func (c *Cacher) build(r *object.Record) *object.Object {
-	o, err := c.decode(r)
-	if err != nil {
-		c.opaque.note(c.log, r, err)
-	}
-	return o
-}
-
-// decode makes the object that a record holds. It does so in any case; the error
-// says why the object is opaque.
-func (c *Cacher) decode(r *object.Record) (*object.Object, error) {
-	o, err := object.Build(c.cfg.Codec, r)
-	c.cfg.Preencode(o)
-	return o, err
-}
-
-// Run fills the cacher and keeps it up to date until ctx is done. It returns
-// when everything it started has ended. Failures of the store are logged and
-// tried again; readers see them in [Cacher.Following].
-func (c *Cacher) Run(ctx context.Context) {
-	backoff := newBackoff()
-	for ctx.Err() == nil {
-		err := c.session(ctx, backoff.reset)
-		c.following.Store(false)
-		if ctx.Err() != nil {
-			return
-		}
-		c.counts.interruptions.Add(1)
-		wait := backoff.next()
-		level, message := slog.LevelWarn, "lost the store, trying again"
-		switch {
-		case errors.Is(err, errMismatch):
-			level = slog.LevelError // a bug, here or in the store
-		case errors.Is(err, errLocked), errors.Is(err, errUnlocked):
-			message = "beginning anew, under another epoch"
-		}
-		c.log.Log(ctx, level, message, "error", err, "in", wait)
-		sleep(ctx, wait)
+// Counts returns the counters.
+func (c *Cacher) Counts() Counts {
+	return Counts{
+		Changes:       c.counts.changes.Load(),
+		Fills:         c.counts.fills.Load(),
+		Relists:       c.counts.relists.Load(),
+		Interruptions: c.counts.interruptions.Load(),
+		Mismatches:    c.counts.mismatches.Load(),
+		Opaque:        c.opaque.total.Load(),
 	}
 }

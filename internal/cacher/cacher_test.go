@@ -469,7 +469,7 @@ func TestValuesThatDoNotDecodeAreCountedOnce(t *testing.T) {
 			if n := c.Counts().Opaque; n != counted {
 				t.Errorf("%s: counted %d, want %d", when, n, counted)
 			}
-			if n := strings.Count(log.String(), "does not decode"); n != lines {
+			if n := strings.Count(log.String(), "cannot decode value"); n != lines {
 				t.Errorf("%s: logged %d, want %d", when, n, lines)
 			}
 		}

@@ -1,24 +1,34 @@
-// Package cacher keeps the current state of one resource in memory, together
-// with a sliding window of its most recent changes, and gives it to any number of
-// readers without a lock.
+// Package cacher keeps the current state of one resource in memory, with a sliding
+// window of its most recent changes. Any number of goroutines read it without locks.
 //
-// One goroutine, the one in [Cacher.Run], writes. It fills the state from the
-// store at one revision, follows the store's watch from there, and after every
-// update publishes a [State]: the revision, the objects and the window as they
-// are together. A State is frozen; a reader takes the newest one with
-// [Cacher.State] and may keep it for as long as it likes. Nothing a reader does
+// One goroutine, [Cacher.Run], writes. It lists the resource at one revision, follows the
+// store's watch from there, and publishes a [State] after every update. A State holds the
+// revision, the objects and the window as they are together. It never changes: a reader
+// takes the newest one with [Cacher.State], keeps it as long as it likes, and never
 // makes the writer wait.
 //
 //	store ──watch──> Run ──publish──> State ──> Get, List (package server)
-//	                  |                 '─────> dispatch, by a cursor of its own
-//	                  '── fill, relist by difference, progress
+//	                  |                 '─────> dispatch, with a cursor of its own
+//	                  '── fill, relist by difference
 //
-// The window begins in the past: on start the state is listed at an older
-// revision that the store still has and brought forward by the watch, so a
-// restarted server resumes the positions that it gave out before.
+// [Cacher.Read] waits until the state is as fresh as a request asks.
 //
-// When the store cannot continue the watch because it has compacted the revision
-// away, the cacher lists again and publishes the difference as changes of the new
-// revision. Who watches sees events; who wants to resume at an older position
-// finds it no longer replayable (see [State.Replayable]).
+// Fill: at start, the cacher lists the resource at an older revision that the store still
+// has, and lets the watch bring the state to the present. This fills the window, so a
+// restarted server can resume the positions that it sent before.
+//
+// Relist: if the store has compacted the next revision, the cacher lists the present state
+// and publishes the difference as changes of that one revision. Watchers see events.
+// Positions inside the gap can no longer be replayed (see [State.Replayable]).
+//
+// A State also has a change index, which finds every key that changed since a revision
+// older than the window ([State.Since]). Deleted keys stay in it as tombstones, up to a
+// limit.
+//
+// While it follows a watch, Run starts four goroutines and waits for them to end:
+//
+//	progress ticker  asks the watch how far it is
+//	watchdog         detects a store that is away, or a watch that is silent or went back
+//	key watch        starts over when a missing decryption key has arrived
+//	self-check       compares the state with the store, if Config.CheckInterval is set
 package cacher

@@ -7,23 +7,23 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// ErrNotReady says that the cacher has not been filled yet. The caller tries
-// again soon.
+// ErrNotReady says that the cacher has not been filled yet. The caller tries again
+// soon.
 var ErrNotReady = errors.New("the resource is still being loaded")
 
-// FutureError says that the asked revision has not been reached by the store
-// either: it does not exist.
+// FutureError says that the requested revision does not exist: the store has not
+// reached it.
 type FutureError struct {
 	Asked   object.Revision
-	Current object.Revision // the store's
+	Current object.Revision // of the store
 }
 
 func (e *FutureError) Error() string {
 	return fmt.Sprintf("revision %d does not exist yet, the store is at %d", e.Asked, e.Current)
 }
 
-// BehindError says that the cacher did not reach a revision in time. The caller
-// tries again soon, here or at another replica.
+// BehindError says that the cacher did not reach a revision in time. The caller tries
+// again soon, at this replica or at another.
 type BehindError struct {
 	Asked object.Revision
 	Have  object.Revision
@@ -32,3 +32,13 @@ type BehindError struct {
 func (e *BehindError) Error() string {
 	return fmt.Sprintf("revision %d has not arrived yet, have %d", e.Asked, e.Have)
 }
+
+// Reasons to give up a watch that has not failed, and to list everything again.
+var (
+	errWentBack     = errors.New("the store is at an older revision than before")
+	errSilentWatch  = errors.New("the watch is silent although the store has newer revisions")
+	errEpochChanged = errors.New("the store's epoch has changed")
+	errMismatch     = errors.New("the state differs from the store")
+	errKeyMissing   = errors.New("a value is encrypted with a key that this server does not have")
+	errKeyArrived   = errors.New("a missing decryption key has arrived")
+)

@@ -476,7 +476,7 @@ func (m *machine) checkTraces(t *rapid.T, s *cacher.State) {
 	n := m.naive
 	for after := object.Revision(1); after <= s.Revision(); after++ {
 		want := n.deltable(after)
-		if got := s.Deltable(after); got != want {
+		if got := s.HasDelta(after); got != want {
 			t.Fatalf("whether it is known what happened after %d: %v, want %v", after, got, want)
 		}
 		if after < n.floor {
@@ -485,18 +485,18 @@ func (m *machine) checkTraces(t *rapid.T, s *cacher.State) {
 		if slices.ContainsFunc(n.gaps, func(g jump) bool { return g.after < after && after < g.until }) {
 			m.happened["positions in a gap"]++
 		}
-		if !want || m.random.IntN(6) > 0 && after != n.relisted() && s.Deltable(after-1) {
+		if !want || m.random.IntN(6) > 0 && after != n.relisted() && s.HasDelta(after-1) {
 			continue
 		}
 		scope := m.scope()
-		all := slices.Collect(s.Since(after, scope, cacher.Mark{}))
+		all := slices.Collect(s.Since(after, scope, cacher.ChangeID{}))
 		m.checkDifferences(t, fmt.Sprintf("%v after %d", scope, after), all, n.changed(after, scope))
 		var pages []cacher.Difference
 		for more := true; more; {
 			more = false
-			var mark cacher.Mark
+			var mark cacher.ChangeID
 			if len(pages) > 0 {
-				mark = pages[len(pages)-1].Mark
+				mark = pages[len(pages)-1].ChangeID
 			}
 			left := 1 + m.random.IntN(4)
 			for d := range s.Since(after, scope, mark) {
@@ -519,15 +519,15 @@ func (m *machine) checkDifferences(t *rapid.T, what string, got []cacher.Differe
 			t.Fatalf("%s: there should be no %+v", what, d)
 		}
 		w := want[i]
-		if d.Mark != w.Mark {
-			t.Fatalf("%s: %+v comes where %+v should", what, d.Mark, w.Mark)
+		if d.ChangeID != w.ChangeID {
+			t.Fatalf("%s: %+v comes where %+v should", what, d.ChangeID, w.ChangeID)
 		}
 		if diff := differ(w.object, d.Object); diff != "" {
-			t.Fatalf("%s: %+v: %s", what, d.Mark, diff)
+			t.Fatalf("%s: %+v: %s", what, d.ChangeID, diff)
 		}
 	}
 	if len(got) < len(want) {
-		t.Fatalf("%s: there is no %+v", what, want[len(got)].Mark)
+		t.Fatalf("%s: there is no %+v", what, want[len(got)].ChangeID)
 	}
 }
 
@@ -557,12 +557,12 @@ func saying(s *cacher.State) string {
 		}
 	}
 	for after := range s.Revision() {
-		if !s.Deltable(after) || after%7 > 0 {
+		if !s.HasDelta(after) || after%7 > 0 {
 			continue
 		}
 		fmt.Fprint(&b, " after ", after)
-		for d := range s.Since(after, object.Scope{}, cacher.Mark{}) {
-			fmt.Fprint(&b, " ", d.Mark, d.Object == nil)
+		for d := range s.Since(after, object.Scope{}, cacher.ChangeID{}) {
+			fmt.Fprint(&b, " ", d.ChangeID, d.Object == nil)
 		}
 	}
 	return b.String()
@@ -594,7 +594,7 @@ func (m *machine) key() object.Key {
 
 // How things are compared.
 
-func compareMarks(a, b cacher.Mark) int {
+func compareMarks(a, b cacher.ChangeID) int {
 	return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Key, b.Key))
 }
 

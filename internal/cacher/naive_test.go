@@ -156,7 +156,7 @@ func (n *naive) buried(c *object.Change) {
 
 // became is what has to be said of a key that changed after a revision.
 type became struct {
-	cacher.Mark
+	cacher.ChangeID
 	object *object.Object
 }
 
@@ -166,7 +166,7 @@ func (n *naive) changed(after object.Revision, scope object.Scope) []became {
 	var all []became
 	say := func(at object.Revision, key object.Key, o *object.Object) {
 		if scope.Contains(key) {
-			all = append(all, became{Mark: cacher.Mark{At: at, Key: key}, object: o})
+			all = append(all, became{ChangeID: cacher.ChangeID{At: at, Key: key}, object: o})
 		}
 	}
 	for key, o := range n.now() {
@@ -179,7 +179,7 @@ func (n *naive) changed(after object.Revision, scope object.Scope) []became {
 			say(g.at, g.key, nil)
 		}
 	}
-	slices.SortFunc(all, func(a, b became) int { return compareMarks(a.Mark, b.Mark) })
+	slices.SortFunc(all, func(a, b became) int { return compareMarks(a.ChangeID, b.ChangeID) })
 	return all
 }
 

@@ -2,56 +2,88 @@ package cacher
 
 import (
 	"log/slog"
+	"sync"
 	"sync/atomic"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// opaqueLog counts the values that the codec could not decode and logs each once
-// per key and revision. It belongs to the writer, all but the count.
-type opaqueLog struct {
-	count   atomic.Int64
-	epoch   object.Epoch    // of the store; all of the below is about it
-	through object.Revision // what is not newer has been counted
-	found   int64           // so many are to be counted when what they are in is complete
-	logged  map[object.Key]object.Revision
+// OpaqueLog logs values that cannot be decoded, each key and revision once. The zero
+// value is ready to use. All methods are safe for concurrent use.
+type OpaqueLog struct {
+	mu     sync.Mutex
+	logged map[object.Key]object.Revision // guarded by mu; at most maxLoggedKeys
 }
 
-// maxLogged bounds the keys that are logged. Beyond it a resource is full of foreign
-// values, and more lines would not help.
-const maxLogged = 1000
+// maxLoggedKeys limits the keys that are logged. If more values of a resource do not
+// decode, further log lines would not help.
+const maxLoggedKeys = 1000
 
-// begin says that everything is read, perhaps not for the first time: after a
-// failure half-way, or because of a mistake.
-func (l *opaqueLog) begin(epoch object.Epoch) {
-	l.found = 0
-	if epoch != l.epoch {
-		l.epoch, l.through, l.logged = epoch, 0, nil
+// Note logs that a record does not decode. It returns false if the record has been
+// logged before or if too many keys have been logged.
+func (l *OpaqueLog) Note(log *slog.Logger, r *object.Record, err error) bool {
+	if !l.isNew(r) {
+		return false
 	}
-}
-
-// settle says that everything up to a revision has been read.
-func (l *opaqueLog) settle(through object.Revision) {
-	l.count.Add(l.found)
-	l.found, l.through = 0, max(l.through, through)
-}
-
-// note takes down a value that does not decode.
-func (l *opaqueLog) note(log *slog.Logger, r *object.Record, err error) {
-	if r.ModRevision <= l.through {
-		return
+	if r.Undecryptable != nil {
+		log.Error("cannot decrypt value, serving the object without it", "key", r.Key, "revision", r.ModRevision, "error", err)
+	} else {
+		log.Warn("cannot decode value, serving it unchanged", "key", r.Key, "revision", r.ModRevision, "error", err)
 	}
-	l.found++
-	if last, known := l.logged[r.Key]; last >= r.ModRevision || !known && len(l.logged) >= maxLogged {
-		return
+	return true
+}
+
+func (l *OpaqueLog) isNew(r *object.Record) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if last, known := l.logged[r.Key]; last >= r.ModRevision || !known && len(l.logged) >= maxLoggedKeys {
+		return false
 	}
 	if l.logged == nil {
 		l.logged = map[object.Key]object.Revision{}
 	}
 	l.logged[r.Key] = r.ModRevision
-	if r.Undecryptable != nil {
-		log.Error("a value cannot be decrypted, its object is served without it", "key", r.Key, "revision", r.ModRevision, "error", err)
+	return true
+}
+
+// Forget starts over: every key may be logged again.
+func (l *OpaqueLog) Forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.logged = nil
+}
+
+// opaqueCount counts the values that do not decode, each key and revision once although
+// the cacher may list them several times. Except for total it belongs to the writer.
+type opaqueCount struct {
+	total   atomic.Int64
+	log     OpaqueLog
+	epoch   object.Epoch    // of the store; the fields below apply to it
+	counted object.Revision // total includes everything up to this revision
+	found   int64           // found after counted, and not in total yet
+}
+
+// begin prepares for a fill. The fill may read values that are counted already, after
+// one that failed half-way or found a mismatch.
+func (c *opaqueCount) begin(epoch object.Epoch) {
+	c.found = 0
+	if epoch != c.epoch {
+		c.epoch, c.counted = epoch, 0
+		c.log.Forget()
+	}
+}
+
+// note counts and logs a value that does not decode.
+func (c *opaqueCount) note(log *slog.Logger, r *object.Record, err error) {
+	if r.ModRevision <= c.counted {
 		return
 	}
-	log.Warn("a value does not decode and is served as it is", "key", r.Key, "revision", r.ModRevision, "error", err)
+	c.found++
+	c.log.Note(log, r, err)
+}
+
+// commit adds what was found to the total: everything up to the revision was read.
+func (c *opaqueCount) commit(through object.Revision) {
+	c.total.Add(c.found)
+	c.found, c.counted = 0, max(c.counted, through)
 }

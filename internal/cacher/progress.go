@@ -9,63 +9,64 @@ import (
 )
 
 const (
-	// progressRetry is how long to wait for an answer to a progress request
-	// before asking again: etcd does not answer while the watch is behind.
+	// progressRetry is the time between progress requests while a reader waits. etcd
+	// does not answer a request while the watch is behind.
 	progressRetry = 50 * time.Millisecond
 
-	// hintEvery is how often at most the store is asked for the sake of those who
-	// do not wait: there may be ten thousand of them.
-	hintEvery = 50 * time.Millisecond
+	// minRequestInterval is the shortest time between progress requests of callers that
+	// do not wait. There may be ten thousand of them.
+	minRequestInterval = 50 * time.Millisecond
 )
 
-// progressDemand decides when the store is asked how far its watch is: at once
-// when somebody begins to wait for a revision, repeatedly while somebody waits,
-// and at long intervals otherwise.
+// progressDemand tells the progress ticker when to request progress: at once when a
+// reader starts to wait for a revision, repeatedly while a reader waits, and at long
+// intervals otherwise.
 type progressDemand struct {
-	waiting *atomic.Int64
-	asked   chan struct{} // capacity 1: somebody began to wait
-	hinted  *atomic.Int64 // when somebody last asked who does not wait; Unix nanoseconds
+	waiting       *atomic.Int64 // number of waiting readers
+	requests      chan struct{} // capacity 1: request progress now
+	lastRequested *atomic.Int64 // by requestSoon; Unix nanoseconds
 }
 
 func newProgressDemand() progressDemand {
-	return progressDemand{waiting: new(atomic.Int64), asked: make(chan struct{}, 1), hinted: new(atomic.Int64)}
+	return progressDemand{waiting: new(atomic.Int64), requests: make(chan struct{}, 1), lastRequested: new(atomic.Int64)}
 }
 
-// wait says that the caller waits for progress until it calls done.
+// wait says that the caller waits for progress. The caller calls done when it stops.
 func (d progressDemand) wait() {
 	d.waiting.Add(1)
-	d.ask()
+	d.request()
 }
 
 func (d progressDemand) done() { d.waiting.Add(-1) }
 
-// hint has the store asked soon, without waiting for the answer.
-func (d progressDemand) hint() {
-	last, now := d.hinted.Load(), time.Now().UnixNano()
-	if now-last < int64(hintEvery) || !d.hinted.CompareAndSwap(last, now) {
-		return // somebody else has just asked
+// requestSoon requests progress for a caller that does not wait, unless another such
+// caller has just done so.
+func (d progressDemand) requestSoon() {
+	last, now := d.lastRequested.Load(), time.Now().UnixNano()
+	if now-last < int64(minRequestInterval) || !d.lastRequested.CompareAndSwap(last, now) {
+		return
 	}
-	d.ask()
+	d.request()
 }
 
-func (d progressDemand) ask() {
+func (d progressDemand) request() {
 	select {
-	case d.asked <- struct{}{}:
-	default: // a request for everybody who waits by now is about to be made
+	case d.requests <- struct{}{}:
+	default: // a request that serves all callers is already pending
 	}
 }
 
-// pulse makes progress requests on the stream until ctx is done. Errors of the
-// requests do not matter: whoever reads the stream gets them, too, and [Cacher.heed]
-// notices when there is nothing to read.
-func (c *Cacher) pulse(ctx context.Context, stream object.Stream) {
+// runProgressTicker sends progress requests on the stream until ctx is done. It ignores
+// their errors: the reader of the stream gets them, too, and the watchdog notices if
+// there is nothing to read.
+func (c *Cacher) runProgressTicker(ctx context.Context, stream object.Stream) {
 	timer := time.NewTimer(c.cfg.ProgressInterval)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.progress.asked:
+		case <-c.progress.requests:
 		case <-timer.C:
 		}
 		_ = stream.RequestProgress(ctx)

@@ -8,8 +8,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Consistency says how fresh a read has to be. The zero value is linearizable:
-// not older than any write acknowledged before the read.
+// Consistency says how fresh a read must be. The zero value is linearizable: the read
+// sees every write that was acknowledged before it began.
 type Consistency struct {
 	level consistencyLevel
 	min   object.Revision
@@ -23,34 +23,34 @@ const (
 	minRevision
 )
 
-// Any is satisfied by whatever the cacher has; it neither waits nor asks.
+// Any accepts every state. The read neither waits nor asks the store.
 func Any() Consistency { return Consistency{level: anyRevision} }
 
-// AtLeast is satisfied by the given revision and every later one.
+// AtLeast accepts the given revision and every later one.
 func AtLeast(r object.Revision) Consistency { return Consistency{level: minRevision, min: r} }
 
-// Read returns a state that satisfies the consistency, waiting for it if need be.
+// Read returns a state that satisfies the consistency. It waits for one if necessary.
 //
-// Errors: [ErrNotReady] where the cacher has no state yet, [*FutureError] where
-// the asked revision does not exist yet, [*BehindError] where the cacher did not
-// reach the revision in time, [object.ErrUnavailable] where the store could not
-// be asked, and ctx.Err() where the caller gave up.
+// Errors: [ErrNotReady] if the cacher has no state yet, [*FutureError] if the requested
+// revision does not exist yet, [*BehindError] if the cacher did not reach the revision
+// in time, [object.ErrUnavailable] if the store did not answer, and ctx.Err() if ctx
+// ended.
 func (c *Cacher) Read(ctx context.Context, want Consistency) (*State, error) {
 	s, _, err := c.reach(ctx, want)
 	return s, err
 }
 
-// Reach waits like [Cacher.Read] and returns the oldest revision that satisfies
-// the consistency, which the cacher has then reached. Readers who share a state
-// compare it with that.
+// Reach waits like [Cacher.Read] and returns the oldest revision that satisfies the
+// consistency. Readers that share a state use it to decide whether the state is fresh
+// enough.
 func (c *Cacher) Reach(ctx context.Context, want Consistency) (object.Revision, error) {
 	_, needed, err := c.reach(ctx, want)
 	return needed, err
 }
 
 // reach returns a state that satisfies the consistency, and the oldest revision that
-// does. The state is the one that was looked at: the newest one may be of another
-// epoch, where the revision means nothing.
+// does. It returns the very state that it examined: a newer one may be of another epoch,
+// in which the revision means nothing.
 func (c *Cacher) reach(ctx context.Context, want Consistency) (*State, object.Revision, error) {
 	switch s := c.State(); want.level {
 	case anyRevision:
@@ -66,13 +66,13 @@ func (c *Cacher) reach(ctx context.Context, want Consistency) (*State, object.Re
 	waiting, cancel := context.WithTimeout(ctx, c.cfg.ReadWait)
 	defer cancel()
 	before := c.State()
-	now, err := c.current.Get(waiting)
+	now, err := c.storeRevision.Get(waiting)
 	if err != nil {
-		return nil, 0, readError(ctx, err)
+		return nil, 0, storeRevisionError(ctx, err)
 	}
 	if before != nil && now < before.Revision() {
-		// What is in memory is of a past that the store does not have. The
-		// session will notice as well; until then there is nothing to be said.
+		// The state is of a past that the store no longer has. The watchdog will
+		// notice, too; until then no answer is right.
 		return nil, 0, fmt.Errorf("read at revision %d: %w: %w", now, object.ErrUnavailable, errWentBack)
 	}
 	needed := now
@@ -86,18 +86,20 @@ func (c *Cacher) reach(ctx context.Context, want Consistency) (*State, object.Re
 	return s, needed, err
 }
 
-// readError tells a caller who gave up from a store that did not answer in time.
-func readError(ctx context.Context, err error) error {
+// storeRevisionError returns ctx.Err() if the caller gave up, and else an error that says
+// why the store's revision is not known.
+func storeRevisionError(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, context.DeadlineExceeded):
 		err = object.ErrUnavailable
 	}
-	return fmt.Errorf("learn the revision of the store: %w", err)
+	return fmt.Errorf("read the revision of the store: %w", err)
 }
 
-// await waits for a state that has reached the revision.
+// await waits for a state that has reached the revision. Waiting is ctx with the time
+// limit of a read.
 func (c *Cacher) await(ctx, waiting context.Context, needed object.Revision) (*State, error) {
 	s := c.State()
 	if s != nil && s.Revision() >= needed {

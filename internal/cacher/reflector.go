@@ -5,64 +5,92 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/backoff"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// lookback is how many revisions before the present filling begins, as a
-// multiple of the window's size in changes. It is more than one because the other
-// resources and programs write revisions, too; it is bounded because the store
-// reads all of its history in between to answer. A guess.
+// lookback is how far in the past filling begins, in revisions, as a multiple of the
+// window's size in changes. It is more than one because other resources and programs
+// write revisions, too. It is limited because the store reads all of its history in
+// between. The number is a guess.
 const lookback = 10
 
-// session follows the store from where the cacher is until something fails. It
-// calls settled when it has caught up with the store.
-func (c *Cacher) session(ctx context.Context, settled func()) error {
+// Run fills the cacher and keeps it up to date until ctx is done. It returns when every
+// goroutine that it started has ended. It logs failures of the store and tries again;
+// readers see them in [Cacher.Following].
+func (c *Cacher) Run(ctx context.Context) {
+	var attempts backoff.Backoff
+	for ctx.Err() == nil {
+		err := c.fillAndFollow(ctx, attempts.Reset)
+		c.following.Store(false)
+		if ctx.Err() != nil {
+			return
+		}
+		c.counts.interruptions.Add(1)
+		wait := attempts.Next()
+		level, message := slog.LevelWarn, "lost the store, trying again"
+		switch {
+		case errors.Is(err, errMismatch):
+			level = slog.LevelError // a bug, here or in the store
+		case errors.Is(err, errKeyMissing), errors.Is(err, errKeyArrived):
+			message = "decryption keys have changed, filling again under another epoch"
+		}
+		c.log.Log(ctx, level, message, "error", err, "in", wait)
+		backoff.Sleep(ctx, wait)
+	}
+}
+
+// fillAndFollow follows the store from the present position until a step fails. It fills
+// the cacher first if there is no position to go on from. It calls caughtUp when the
+// state has caught up with the store.
+func (c *Cacher) fillAndFollow(ctx context.Context, caughtUp func()) error {
 	epoch, err := c.cfg.Store.Epoch(ctx)
 	if err != nil {
-		return fmt.Errorf("learn the epoch of the store: %w", err)
+		return fmt.Errorf("read the epoch of the store: %w", err)
 	}
-	c.relock = c.relocked() || c.relock
-	if c.objects == nil || c.discredited || c.relock || epoch != c.storeEpoch {
+	c.mustRefill = c.keysChanged() || c.mustRefill
+	if c.objects == nil || c.invalidPositions || c.mustRefill || epoch != c.storeEpoch {
 		if err := c.fill(ctx, epoch); err != nil {
 			return fmt.Errorf("fill: %w", err)
 		}
 	}
-	err = c.follow(ctx, settled)
+	err = c.follow(ctx, caughtUp)
 	for errors.Is(err, object.ErrCompacted) {
-		c.log.Warn("the store has compacted what comes next, listing again", "revision", c.position.Revision)
+		c.log.Warn("the store has compacted the next revision, listing again", "revision", c.position.Revision)
 		if err = c.relist(ctx); err == nil {
-			err = c.follow(ctx, settled)
+			err = c.follow(ctx, caughtUp)
 		}
 	}
-	c.discredited = errors.Is(err, errWentBack) || errors.Is(err, errMismatch)
+	c.invalidPositions = errors.Is(err, errWentBack) || errors.Is(err, errMismatch)
 	return fmt.Errorf("follow from revision %d: %w", c.position.Revision, err)
 }
 
-// name returns the epoch that readers see. Where positions that were given out do
-// not mean what they should, because the store went back and calls itself the
-// same, or because the state was wrong, it is a new one, so that nobody builds on
-// them.
-func (c *Cacher) name(epoch object.Epoch) object.Epoch {
-	if c.discredited && epoch == c.storeEpoch {
-		epoch = object.Epoch(fmt.Sprintf("%s~%08x", epoch, rand.Uint32()))
+// readerEpoch returns the epoch that readers see for an epoch of the store. It is a new
+// one if positions of the store's epoch cannot be trusted, because the store went back
+// under the same name or because the state was wrong. Then no client resumes them.
+func (c *Cacher) readerEpoch(ofStore object.Epoch) object.Epoch {
+	epoch := ofStore
+	if c.invalidPositions && ofStore == c.storeEpoch {
+		epoch = object.Epoch(fmt.Sprintf("%s~%08x", ofStore, rand.Uint32()))
 	}
-	if c.locked {
-		epoch = c.missing.Mark(epoch)
+	if c.lacksKeys {
+		epoch = c.missingKeys.Epoch(epoch)
 	}
 	return epoch
 }
 
-// fill lists the state at an older revision, from which the watch brings it to
-// the present and fills the window on the way.
+// fill lists the resource at an older revision. The watch then brings the state to the
+// present, and so fills the window.
 func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
 	now, err := c.cfg.Store.Revision(ctx)
 	if err != nil {
-		return fmt.Errorf("learn the revision of the store: %w", err)
+		return fmt.Errorf("read the revision of the store: %w", err)
 	}
 	floor := max(1, now-object.Revision(lookback*c.cfg.Window.MaxChanges))
 	from, err := c.cfg.Store.Oldest(ctx, floor, now)
@@ -70,92 +98,88 @@ func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
 		return fmt.Errorf("find the oldest revision from %d on: %w", floor, err)
 	}
 	c.opaque.begin(epoch)
-	objects, traces, unreadable := newTree(), newTraces(from, c.cfg.MaxTombstones), 0
+	objects, changes, undecryptable := newTree(), newChangeIndex(from, c.cfg.MaxTombstones), 0
 	err = c.list(ctx, from, func(r *object.Record) {
-		c.missing.Note(r)
+		c.missingKeys.Note(r)
 		o := c.build(r)
-		unreadable += undecryptable(o)
+		undecryptable += countUndecryptable(o)
 		objects.Set(o)
-		traces.put(nil, o)
+		changes.put(nil, o)
 	})
 	if err != nil {
 		return fmt.Errorf("list at revision %d: %w", from, err)
 	}
-	if err := c.stillIn(ctx, epoch); err != nil {
+	if err := c.checkEpoch(ctx, epoch); err != nil {
 		return err
 	}
-	c.objects, c.traces, c.unreadable = objects, traces, unreadable
-	c.locked, c.relock = c.missing.Any(), false
-	c.position = object.Position{Epoch: c.name(epoch), Revision: from}
-	c.storeEpoch, c.discredited = epoch, false
+	c.objects, c.changes, c.undecryptable = objects, changes, undecryptable
+	c.lacksKeys, c.mustRefill = c.missingKeys.Any(), false
+	c.position = object.Position{Epoch: c.readerEpoch(epoch), Revision: from}
+	c.storeEpoch, c.invalidPositions = epoch, false
 	c.reached.Store(int64(from))
 	c.window = window{after: from}
 	c.relisted = 0
-	c.target = now
+	c.publishFrom = now
 	c.counts.fills.Add(1)
 	c.log.Info("listed", "epoch", epoch, "revision", from, "objects", objects.Len(), "store_revision", now)
 	return nil
 }
 
-// relist lists the state at the present and applies the difference to the known
-// state as changes of that revision.
+// relist lists the present state of the resource, and applies the difference to the
+// known state as changes of that one revision.
 func (c *Cacher) relist(ctx context.Context) error {
 	now, err := c.cfg.Store.Revision(ctx)
 	if err != nil {
-		return fmt.Errorf("learn the revision of the store: %w", err)
+		return fmt.Errorf("read the revision of the store: %w", err)
 	}
 	if now < c.position.Revision {
 		return errWentBack
 	}
-	// Collected first and applied only when complete, so that a failure on the
-	// way leaves the state as it was.
+	// Collect all records before applying any, so that a failure half-way leaves the
+	// state as it was.
 	var records []object.Record
 	if err := c.list(ctx, now, func(r *object.Record) { records = append(records, *r) }); err != nil {
 		return fmt.Errorf("list at revision %d: %w", now, err)
 	}
-	if err := c.stillIn(ctx, c.storeEpoch); err != nil {
+	if err := c.checkEpoch(ctx, c.storeEpoch); err != nil {
 		return err
 	}
-	if err := c.unlock(records); err != nil {
+	if err := c.checkKeys(records); err != nil {
 		return err
 	}
 	before := c.window.count
-	c.now = time.Now()
-	c.traces.jump(c.position.Revision, now)
+	c.received = time.Now()
+	c.changes.addGap(c.position.Revision, now)
 	c.applyDifference(records, now)
 	c.relisted = now
-	c.target = now
+	c.publishFrom = now
 	c.counts.relists.Add(1)
 	c.log.Info("listed again", "revision", now, "objects", len(records), "differences", c.window.count-before)
 	c.advance(now)
 	return nil
 }
 
-// errOtherEpoch says that what was read may be of two histories.
-var errOtherEpoch = errors.New("the store has become another one meanwhile")
-
-// stillIn returns an error if the store is not in the epoch any more. It is asked
-// when something has been listed in several steps: an epoch that is over does not
-// come back, so all of them were in it.
-func (c *Cacher) stillIn(ctx context.Context, epoch object.Epoch) error {
+// checkEpoch returns errEpochChanged if the store is no longer in the epoch. Call it
+// after listing in several steps: a past epoch never returns, so all steps were in it.
+func (c *Cacher) checkEpoch(ctx context.Context, epoch object.Epoch) error {
 	now, err := c.cfg.Store.Epoch(ctx)
 	switch {
 	case err != nil:
-		return fmt.Errorf("learn the epoch of the store: %w", err)
+		return fmt.Errorf("read the epoch of the store: %w", err)
 	case now != epoch:
-		return errOtherEpoch
+		return errEpochChanged
 	}
 	return nil
 }
 
-// applyDifference changes the state into the given records, which are in order
-// of keys. The changes are told in the order in which they were made, as far as that
-// is known: of deletions it is only known that they have been made by now.
+// applyDifference turns the state into the given records, which are in order of keys. It
+// applies the changes in the order in which they were made. For deletions that is not
+// known; they come last.
 func (c *Cacher) applyDifference(records []object.Record, at object.Revision) {
 	type difference struct {
-		key object.Key
-		at  object.Revision
-		now *object.Object
+		key    object.Key
+		at     object.Revision
+		object *object.Object // nil: deleted
 	}
 	var all []difference
 	known := c.objects.Copy().Iter()
@@ -181,12 +205,12 @@ func (c *Cacher) applyDifference(records []object.Record, at object.Revision) {
 	}
 	slices.SortStableFunc(all, func(a, b difference) int { return cmp.Compare(a.at, b.at) })
 	for _, d := range all {
-		c.change(d.key, at, d.now)
+		c.change(d.key, at, d.object)
 	}
 }
 
-// list calls visit with every record of the resource at the revision, in order of
-// keys, a page at a time.
+// list reads the resource at the revision, a page at a time, and calls visit with every
+// record in order of keys.
 func (c *Cacher) list(ctx context.Context, at object.Revision, visit func(*object.Record)) error {
 	start := object.Key("")
 	for {
@@ -208,53 +232,53 @@ func (c *Cacher) list(ctx context.Context, at object.Revision, visit func(*objec
 }
 
 // follow applies the updates of a watch until it fails.
-func (c *Cacher) follow(ctx context.Context, settled func()) error {
+func (c *Cacher) follow(ctx context.Context, caughtUp func()) error {
 	stream, err := c.cfg.Store.Watch(ctx, object.Position{Epoch: c.storeEpoch, Revision: c.position.Revision})
 	if err != nil {
 		return fmt.Errorf("open a watch: %w", err)
 	}
 	defer stream.Close()
 
-	// Besides the stream itself, two others may find that it is to be given up.
+	// These goroutines may decide to give up a watch that has not failed.
 	ctx, giveUp := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer giveUp(nil)
-	wg.Go(func() { c.pulse(ctx, stream) })
+	wg.Go(func() { c.runProgressTicker(ctx, stream) })
 	wg.Go(func() {
-		if err := c.heed(ctx); err != nil {
+		if err := c.runWatchdog(ctx); err != nil {
 			giveUp(err)
 		}
 	})
 	wg.Go(func() {
-		if err := c.awaitKeys(ctx); err != nil {
+		if err := c.watchKeys(ctx); err != nil {
 			giveUp(err)
 		}
 	})
 	epoch := c.storeEpoch
 	wg.Go(func() {
-		if err := c.audit(ctx, epoch); err != nil {
+		if err := c.runSelfCheck(ctx, epoch); err != nil {
 			giveUp(err)
 		}
 	})
 
-	// Until the target is reached somebody is waiting: the whole server. A watch
-	// of what is still to come is there already; etcd would not even answer its
-	// progress requests.
-	caughtUp := false
+	// Readers wait until the state reaches publishFrom, so progress is urgent. If that
+	// revision has been reached already, the state is complete: etcd would not answer
+	// progress requests of a watch that begins in the future.
+	complete := false
 	c.progress.wait()
 	defer func() {
-		if !caughtUp {
+		if !complete {
 			c.progress.done()
 		}
 	}()
 	c.advance(c.position.Revision)
 	for {
-		if !caughtUp && c.position.Revision >= c.target {
-			caughtUp = true
+		if !complete && c.position.Revision >= c.publishFrom {
+			complete = true
 			c.progress.done()
 			c.following.Store(true)
-			settled()
+			caughtUp()
 		}
 		update, err := stream.Next(ctx)
 		if err != nil {
@@ -263,14 +287,14 @@ func (c *Cacher) follow(ctx context.Context, settled func()) error {
 			}
 			return err
 		}
-		c.heard.Add(1)
-		if err := c.unlock(update.Records); err != nil {
+		c.updates.Add(1)
+		if err := c.checkKeys(update.Records); err != nil {
 			return err
 		}
 		c.apply(update)
-		if caughtUp && !c.following.Load() {
+		if complete && !c.following.Load() {
 			c.following.Store(true)
 		}
-		c.heardAt.Store(c.now.UnixNano())
+		c.lastContact.Store(c.received.UnixNano())
 	}
 }

@@ -50,13 +50,13 @@ func TestGapsAreForgottenWithWhatWasBefore(t *testing.T) {
 		s := read(t, c, cacher.Any())
 		for i, g := range gaps {
 			kept := i >= 4
-			if got := s.Deltable(g.after); got != kept {
+			if got := s.HasDelta(g.after); got != kept {
 				t.Errorf("before gap %d of %d: %v", i, len(gaps), got)
 			}
-			if s.Deltable(g.after+1) || s.Deltable(g.until-1) {
+			if s.HasDelta(g.after+1) || s.HasDelta(g.until-1) {
 				t.Errorf("a position within gap %d is served", i)
 			}
-			if got := s.Deltable(g.until); got != (i >= 3) { // where the next one begins
+			if got := s.HasDelta(g.until); got != (i >= 3) { // where the next one begins
 				t.Errorf("behind gap %d of %d: %v", i, len(gaps), got)
 			}
 		}
@@ -107,11 +107,11 @@ func TestWhatBecameOfAKey(t *testing.T) {
 				}
 				synctest.Wait()
 				s := read(t, c, cacher.Any())
-				if !s.Deltable(after) {
+				if !s.HasDelta(after) {
 					t.Fatal("the position is not served")
 				}
 				var got strings.Builder
-				for d := range s.Since(after, object.Scope{}, cacher.Mark{}) {
+				for d := range s.Since(after, object.Scope{}, cacher.ChangeID{}) {
 					got.WriteString(map[bool]string{true: "-", false: "+"}[d.Object == nil] + string(d.Key))
 				}
 				if got.String() != tc.want {
@@ -163,13 +163,13 @@ func TestTombstonesAreBounded(t *testing.T) {
 				}
 				deleted[keyAt(oldest)] = true
 			}
-			if !s.Deltable(oldest) {
+			if !s.HasDelta(oldest) {
 				t.Errorf("what was deleted after %d is not known", oldest)
 			}
-			if oldest > 1 && s.Deltable(oldest-1) {
+			if oldest > 1 && s.HasDelta(oldest-1) {
 				t.Errorf("what was deleted after %d is known", oldest-1)
 			}
-			if got := slices.Collect(s.Since(oldest, object.Scope{}, cacher.Mark{})); len(got) != len(deleted) {
+			if got := slices.Collect(s.Since(oldest, object.Scope{}, cacher.ChangeID{})); len(got) != len(deleted) {
 				t.Errorf("%d differences after %d, want %d", len(got), oldest, len(deleted))
 			}
 		})
@@ -200,7 +200,7 @@ func BenchmarkSince(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	count := func(b *testing.B, after object.Revision, scope object.Scope, behind cacher.Mark, limit, want int) {
+	count := func(b *testing.B, after object.Revision, scope object.Scope, behind cacher.ChangeID, limit, want int) {
 		for b.Loop() {
 			n := 0
 			for range s.Since(after, scope, behind) {
@@ -213,11 +213,11 @@ func BenchmarkSince(b *testing.B) {
 			}
 		}
 	}
-	b.Run("all", func(b *testing.B) { count(b, objects, object.Scope{}, cacher.Mark{}, -1, objects/10) })
-	b.Run("scope", func(b *testing.B) { count(b, objects, narrow, cacher.Mark{}, -1, 10) })
-	b.Run("key", func(b *testing.B) { count(b, objects, object.ExactKey("00042/1"), cacher.Mark{}, -1, 1) })
+	b.Run("all", func(b *testing.B) { count(b, objects, object.Scope{}, cacher.ChangeID{}, -1, objects/10) })
+	b.Run("scope", func(b *testing.B) { count(b, objects, narrow, cacher.ChangeID{}, -1, 10) })
+	b.Run("key", func(b *testing.B) { count(b, objects, object.ExactKey("00042/1"), cacher.ChangeID{}, -1, 1) })
 	b.Run("page", func(b *testing.B) {
-		count(b, objects, object.Scope{}, cacher.Mark{At: objects + objects/20, Key: "x"}, 100, 100)
+		count(b, objects, object.Scope{}, cacher.ChangeID{At: objects + objects/20, Key: "x"}, 100, 100)
 	})
 }
 

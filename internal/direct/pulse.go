@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+
+	"github.com/fanoutd/fanoutd/internal/backoff"
 )
 
 // Why a watch of the store is looked at, and given up though it has not failed.
@@ -25,7 +27,7 @@ func (t *tail) pulse(ctx context.Context) error {
 	interval := t.source.cfg.ProgressInterval
 	silent := 0
 	// Many watches may have begun at the same time.
-	for sleep(ctx, interval/2+rand.N(interval)) {
+	for backoff.Sleep(ctx, interval/2+rand.N(interval)) {
 		heard := t.count()
 		switch err := t.arrive(ctx); {
 		case errors.Is(err, errNewEpoch):

@@ -85,11 +85,12 @@ type Config struct {
 
 // Source serves one resource.
 type Source struct {
-	cfg     Config
-	log     *slog.Logger
-	opaque  opaqueLog
-	current *cacher.Current[object.Position]
-	missing *cacher.Missing // of what watchers were told
+	cfg       Config
+	log       *slog.Logger
+	opaque    atomic.Int64 // number of values that could not be decoded
+	opaqueLog cacher.OpaqueLog
+	current   *cacher.SharedFetch[object.Position]
+	missing   *cacher.MissingKeys // of what watchers were told
 
 	loaded    atomic.Bool  // the store has answered at least once
 	following atomic.Bool  // the store answered when it was last asked
@@ -115,7 +116,7 @@ func New(cfg Config) *Source {
 	}
 	return &Source{
 		cfg: cfg, log: cfg.Log.With("resource", cfg.Resource),
-		current: cacher.NewCurrent(cfg.Store.Position), missing: cacher.NewMissing(cfg.Keys),
+		current: cacher.NewSharedFetch(cfg.Store.Position), missing: cacher.NewMissingKeys(cfg.Keys),
 	}
 }
 
@@ -168,7 +169,7 @@ func (s *Source) Following() bool { return s.following.Load() }
 // Opaque returns the number of values so far that the codec could not decode, each
 // key and revision counted once. Those of 1,000 keys are remembered; others are
 // served all the same, and neither counted nor logged.
-func (s *Source) Opaque() int64 { return s.opaque.count.Load() }
+func (s *Source) Opaque() int64 { return s.opaque.Load() }
 
 // Position returns where the resource is: not older than any write that was
 // acknowledged before the call, and not older than needed. Those who ask at the same

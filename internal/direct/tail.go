@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/backoff"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
@@ -44,13 +44,6 @@ var (
 	errForgotten = fmt.Errorf("what was there before a change: %w", object.ErrCompacted)
 )
 
-// Attempts to read a store that is away are this far apart: doubling from the first
-// to the last, each between half of that and all of it at random.
-const (
-	minBackoff = 50 * time.Millisecond
-	maxBackoff = 5 * time.Second
-)
-
 // confirmRetry is how often to ask for progress until there is an answer: the store
 // does not answer while its watch is behind.
 const confirmRetry = 50 * time.Millisecond
@@ -73,7 +66,7 @@ func (t *tail) close() {
 
 // run follows the store until the tail ends.
 func (t *tail) run() {
-	backoff := minBackoff
+	var attempts backoff.Backoff
 	for {
 		before := t.reached()
 		after := object.Position{Epoch: t.epoch, Revision: before}
@@ -86,14 +79,13 @@ func (t *tail) run() {
 			return
 		}
 		if t.reached() > before {
-			backoff = minBackoff
+			attempts.Reset()
 		}
 		t.source.lostWatch(err)
 		for {
-			if !sleep(t.ctx, backoff/2+rand.N(backoff/2)) {
+			if !backoff.Sleep(t.ctx, attempts.Next()) {
 				return
 			}
-			backoff = min(2*backoff, maxBackoff)
 			if p, err := t.source.Position(t.ctx, 0); err == nil {
 				if p.Epoch != t.epoch {
 					t.end(errNewEpoch)
@@ -268,21 +260,9 @@ func (t *tail) arrive(ctx context.Context) error {
 		case <-ctx.Done():
 			return errNoAnswer
 		}
-		if !sleep(ctx, confirmRetry) {
+		if !backoff.Sleep(ctx, confirmRetry) {
 			return errNoAnswer
 		}
 	}
 	return nil
-}
-
-// sleep waits, and reports whether ctx has not ended meanwhile.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -3,9 +3,9 @@ package direct
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/backoff"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -292,12 +292,8 @@ const retryPause = 500 * time.Millisecond
 
 // pause waits before something is tried again.
 func (w *Watcher) pause(ctx context.Context) error {
-	timer := time.NewTimer(retryPause/2 + rand.N(retryPause/2))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if !backoff.Sleep(ctx, backoff.Jitter(retryPause)) {
 		return ctx.Err()
 	}
+	return nil
 }

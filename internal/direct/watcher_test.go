@@ -391,7 +391,7 @@ func TestOpaqueValues(t *testing.T) {
 			t.Errorf("the object is %+v", o)
 		}
 	}
-	if n := strings.Count(log.String(), "does not decode"); n != 1 || f.Opaque() != 1 {
+	if n := strings.Count(log.String(), "cannot decode value"); n != 1 || f.Opaque() != 1 {
 		t.Errorf("logged %d times, counted %d", n, f.Opaque())
 	}
 }

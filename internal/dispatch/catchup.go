@@ -94,7 +94,7 @@ func (w *Watcher) target(newest *cacher.State) *cacher.State {
 	if w.catchUp != nil {
 		s := d.pins.oldest(newest.Position().Epoch, needed)
 		// Whoever arrives at a state must be able to go on from there.
-		if s != nil && (s.Revision() >= newest.Replayable() || !w.everyEvent && newest.Deltable(s.Revision())) {
+		if s != nil && (s.Revision() >= newest.Replayable() || !w.everyEvent && newest.HasDelta(s.Revision())) {
 			return s
 		}
 	}
@@ -128,7 +128,7 @@ func (w *Watcher) wayTo(s *cacher.State) (object.CatchUp, error) {
 		return object.Replay, nil
 	case w.everyEvent:
 		return 0, &LostError{Asked: w.cursor, Oldest: s.Replayable(), Current: s.Revision()}
-	case s.Deltable(w.cursor):
+	case s.HasDelta(w.cursor):
 		return object.Delta, nil
 	}
 	return object.Reset, nil
@@ -218,7 +218,7 @@ func (w *Watcher) resetPart(c *catchUp, s *cacher.State) part {
 func (w *Watcher) deltaPart(c *catchUp, s *cacher.State) part {
 	interest := &w.feed.interest
 	p := part{next: c.mark, last: true, end: cut{limit: w.dispatcher.cfg.MessageBytes}}
-	for d := range s.Since(c.from, interest.Scope, c.mark.Mark) {
+	for d := range s.Since(c.from, interest.Scope, c.mark.ChangeID) {
 		e := interest.SeeDifference(d, c.from)
 		var event []byte
 		if e.Type == object.Added {
@@ -231,7 +231,7 @@ func (w *Watcher) deltaPart(c *catchUp, s *cacher.State) part {
 			break
 		}
 		p.pieces = append(p.pieces, event)
-		p.next.Mark = d.Mark
+		p.next.ChangeID = d.ChangeID
 	}
 	return p
 }

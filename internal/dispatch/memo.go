@@ -51,7 +51,7 @@ type partKey struct {
 // mark is where in a catch-up a part begins: of a RESET at a key, of a DELTA
 // behind a difference, of a REPLAY after a revision.
 type mark struct {
-	cacher.Mark
+	cacher.ChangeID
 	skip  int          // REPLAY: events of the revision that follows, which came before
 	epoch object.Epoch // REPLAY
 }

@@ -317,7 +317,7 @@ func (w *Watcher) through() object.Revision {
 
 // here is the mark of what comes next in the window.
 func (w *Watcher) here() mark {
-	return mark{Mark: cacher.Mark{At: w.cursor}, skip: w.sent, epoch: w.epoch}
+	return mark{ChangeID: cacher.ChangeID{At: w.cursor}, skip: w.sent, epoch: w.epoch}
 }
 
 // shared returns a part that is made from the window. Watchers who are at the same

@@ -102,7 +102,7 @@ func (c *resourceCollector) collectCacher(to chan<- prometheus.Metric, r *server
 	state, following := r.Cacher.State(), r.Cacher.Following()
 	send(to, c.loaded, one(state != nil), r.Name)
 	send(to, c.following, one(following), r.Name)
-	if heard := r.Cacher.Heard(); !heard.IsZero() {
+	if heard := r.Cacher.LastContact(); !heard.IsZero() {
 		send(to, c.lagSeconds, time.Since(heard).Seconds(), r.Name)
 	}
 	if state == nil {

@@ -98,7 +98,7 @@ func (s cached) describe(ctx context.Context, r *fanoutv1.ResourceStatus, measur
 	r.Cached = true
 	r.Interests = int64(s.dispatcher.Interests())
 	r.OpaqueValues = s.cacher.Counts().Opaque
-	if heard := s.cacher.Heard(); !heard.IsZero() {
+	if heard := s.cacher.LastContact(); !heard.IsZero() {
 		r.Age = durationpb.New(time.Since(heard))
 	}
 	state, applied := s.cacher.State(), s.cacher.Counts().Changes

@@ -242,7 +242,7 @@ func TestAValueThatDoesNotDecodeHasNoFields(t *testing.T) {
 		if !o.GetOpaque() || served(o) != string(garbage) || len(o.GetLabels()) > 0 {
 			t.Errorf("served is %v", o)
 		}
-		in.lines.await(ctx, t, line{"msg": "a value does not decode and is served as it is", "resource": resource, "key": "a"})
+		in.lines.await(ctx, t, line{"msg": "cannot decode value, serving it unchanged", "resource": resource, "key": "a"})
 
 		repaired := in.put(ctx, t, resource, "a", route("eu", "h1"))
 		if diff := cmp.Diff([]event{added("a", "", repaired)}, ofEU.events(1)); diff != "" {

@@ -1,0 +1,217 @@
+package cacher
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"github.com/tidwall/btree"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// changeIndex finds what became of every key that changed since a revision. It indexes
+// the objects by the revision of their last change, and keeps tombstones for a limited
+// number of deleted keys. Its trees are copied on write; a copy is frozen with each state.
+type changeIndex struct {
+	byRevision *btree.BTreeG[indexEntry] // objects and tombstones, by revision and key
+	tombstones *btree.BTreeG[*tombstone] // by key
+	floor      object.Revision           // changes after this revision are complete, except for gaps
+	gaps       []gap                     // oldest first; replaced, never modified
+
+	// The fields below belong to the writer. A frozen copy does not have them.
+
+	maxTombstones int
+	tombstoneLog  []*tombstone // oldest first; may contain tombstones that were removed
+}
+
+// tombstone marks a deleted key until the key is created again.
+type tombstone struct {
+	key object.Key
+	at  object.Revision // of the deletion
+}
+
+// indexEntry is the last change of a key.
+type indexEntry struct {
+	at     object.Revision
+	key    object.Key
+	object *object.Object // nil: deleted
+}
+
+// gap is a range of revisions that a relist skipped. A key that was created and deleted
+// inside the gap left no entry. The index therefore serves positions at both ends of a gap,
+// but none inside.
+type gap struct{ after, until object.Revision }
+
+// maxGaps limits the gaps that are remembered. More relists than this within the life of
+// the tombstones mean that something else is wrong.
+const maxGaps = 16
+
+func newChangeIndex(floor object.Revision, maxTombstones int) changeIndex {
+	noLocks := btree.Options{NoLocks: true}
+	return changeIndex{
+		byRevision: btree.NewBTreeGOptions(func(a, b indexEntry) bool {
+			if a.at != b.at {
+				return a.at < b.at
+			}
+			return a.key < b.key
+		}, noLocks),
+		tombstones:    btree.NewBTreeGOptions(func(a, b *tombstone) bool { return a.key < b.key }, noLocks),
+		floor:         floor,
+		maxTombstones: maxTombstones,
+	}
+}
+
+// freeze returns a copy that does not change.
+func (x *changeIndex) freeze() changeIndex {
+	return changeIndex{byRevision: x.byRevision.Copy(), tombstones: x.tombstones.Copy(), floor: x.floor, gaps: x.gaps}
+}
+
+// put records that o has replaced old, which is nil for a new key.
+func (x *changeIndex) put(old, o *object.Object) {
+	if old == nil {
+		if t, ok := x.tombstones.Delete(&tombstone{key: o.Key}); ok {
+			x.byRevision.Delete(indexEntry{at: t.at, key: t.key})
+		}
+	} else {
+		x.byRevision.Delete(indexEntry{at: old.ModRevision, key: old.Key})
+	}
+	x.byRevision.Set(indexEntry{at: o.ModRevision, key: o.Key, object: o})
+}
+
+// remove records the deletion of an object.
+func (x *changeIndex) remove(old *object.Object, at object.Revision) {
+	x.byRevision.Delete(indexEntry{at: old.ModRevision, key: old.Key})
+	x.byRevision.Set(indexEntry{at: at, key: old.Key})
+	x.addTombstone(&tombstone{key: old.Key, at: at})
+}
+
+// addTombstone adds a tombstone and removes the oldest ones above the limit.
+func (x *changeIndex) addTombstone(t *tombstone) {
+	x.tombstones.Set(t)
+	x.tombstoneLog = append(x.tombstoneLog, t)
+	isCurrent := func(t *tombstone) bool {
+		current, ok := x.tombstones.Get(t)
+		return ok && current == t
+	}
+	for x.tombstones.Len() > x.maxTombstones {
+		oldest := x.tombstoneLog[0]
+		x.tombstoneLog = x.tombstoneLog[1:]
+		if !isCurrent(oldest) {
+			continue // the key was created again, and may have been deleted again
+		}
+		x.tombstones.Delete(oldest)
+		x.byRevision.Delete(indexEntry{at: oldest.at, key: oldest.key})
+		x.floor = max(x.floor, oldest.at)
+	}
+	if len(x.tombstoneLog) > 2*x.tombstones.Len()+64 {
+		x.tombstoneLog = slices.DeleteFunc(slices.Clone(x.tombstoneLog), func(t *tombstone) bool { return !isCurrent(t) })
+	}
+}
+
+// addGap records that a relist skipped the changes between two revisions.
+func (x *changeIndex) addGap(after, until object.Revision) {
+	gaps := append(slices.Clone(x.gaps), gap{after, until})
+	if len(gaps) > maxGaps {
+		x.floor = max(x.floor, gaps[0].until)
+		gaps = gaps[1:]
+	}
+	x.gaps = gaps
+}
+
+// covers reports whether the index knows what became of every key since the revision.
+func (x *changeIndex) covers(after object.Revision) bool {
+	if after < x.floor {
+		return false
+	}
+	return !slices.ContainsFunc(x.gaps, func(g gap) bool { return g.after < after && after < g.until })
+}
+
+// ChangeID identifies a change. Changes are ordered by revision and then by key.
+type ChangeID struct {
+	At  object.Revision
+	Key object.Key
+}
+
+// Difference is the last change of a key since an older revision.
+type Difference struct {
+	ChangeID
+	Object *object.Object // the present object; nil: deleted
+}
+
+// HasDelta reports whether [State.Since] knows all keys that changed after the revision.
+func (s *State) HasDelta(after object.Revision) bool { return s.changes.covers(after) }
+
+// Since returns the last change of each key in the scope that changed after the revision,
+// in order of [ChangeID]. It includes keys that were created and deleted since: a client
+// whose catch-up from that revision was interrupted may have received them.
+//
+// It begins after the change last, so a reader that takes a part at a time keeps only
+// that. The zero value means from the start. [State.HasDelta] must hold for the revision.
+func (s *State) Since(after object.Revision, scope object.Scope, last ChangeID) iter.Seq[Difference] {
+	return func(yield func(Difference) bool) {
+		last.At = max(last.At, after)
+		if entries, ok := s.sinceByKey(last, scope); ok {
+			for _, e := range entries {
+				if !yield(e.difference()) {
+					return
+				}
+			}
+			return
+		}
+		s.changes.byRevision.Ascend(indexEntry{at: last.At, key: last.Key}, func(e indexEntry) bool {
+			if !e.isAfter(last) || !scope.Contains(e.key) {
+				return true
+			}
+			return yield(e.difference())
+		})
+	}
+}
+
+// isAfter reports whether the entry comes after the change. An id without a key stands
+// for all changes of its revision.
+func (e indexEntry) isAfter(id ChangeID) bool {
+	return e.at > id.At || e.at == id.At && id.Key != "" && e.key > id.Key
+}
+
+// sinceByKey returns the entries of the scope after the change last, if the scope has
+// fewer keys than there are entries after last. Otherwise it returns false, and walking
+// by revision is cheaper. It finds out by walking both at the same pace.
+func (s *State) sinceByKey(last ChangeID, scope object.Scope) ([]indexEntry, bool) {
+	var entries []indexEntry
+	byRevision := s.changes.byRevision.Iter()
+	defer byRevision.Release()
+	objects := s.objects.Iter()
+	defer objects.Release()
+	tombstones := s.changes.tombstones.Iter()
+	defer tombstones.Release()
+	more := byRevision.Seek(indexEntry{at: last.At, key: last.Key})
+	moreObjects := objects.Seek(&object.Object{Key: scope.First()})
+	moreTombstones := tombstones.Seek(&tombstone{key: scope.First()})
+	for ; more; more = byRevision.Next() {
+		var e indexEntry
+		switch {
+		case moreObjects && scope.Contains(objects.Item().Key):
+			o := objects.Item()
+			e = indexEntry{at: o.ModRevision, key: o.Key, object: o}
+			moreObjects = objects.Next()
+		case moreTombstones && scope.Contains(tombstones.Item().key):
+			t := tombstones.Item()
+			moreTombstones = tombstones.Next()
+			e = indexEntry{at: t.at, key: t.key}
+		default:
+			slices.SortFunc(entries, func(a, b indexEntry) int {
+				return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.key, b.key))
+			})
+			return entries, true
+		}
+		if e.isAfter(last) {
+			entries = append(entries, e)
+		}
+	}
+	return nil, false
+}
+
+func (e indexEntry) difference() Difference {
+	return Difference{ChangeID: ChangeID{At: e.at, Key: e.key}, Object: e.object}
+}
