@@ -17,6 +17,8 @@ import (
 
 	"github.com/creack/pty"
 	"github.com/hinshun/vt10x"
+
+	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
 // terminal is a command in a terminal of its own. It is ended with the test.
@@ -291,7 +293,7 @@ func TestTopWithoutAServer(t *testing.T) {
 // An import that is interrupted says how far it is, and the next one does the rest.
 func TestImportIsContinued(t *testing.T) {
 	address := server(t, "config")
-	const objects = 40_000
+	const objects = 10_000
 	file := filepath.Join(t.TempDir(), "many.jsonl")
 	var text strings.Builder
 	for i := range objects {
@@ -300,13 +302,17 @@ func TestImportIsContinued(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := inTerminal(t, address, 100, nil, "import", "config", file)
-	c.await(`Importing into config +\d+%.*\([1-9]\d*/40000`)
+	// The import cannot finish before it is interrupted, however slow the test is.
+	link := loopback.NewLink(t, address)
+	link.HoldAfter(int64(text.Len() / 2))
+	c := inTerminal(t, link.Address, 100, nil, "import", "config", file)
+	c.await(`Importing into config +\d+%.*\([1-9]\d*/10000`)
 	if err := c.cmd.Process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Fatal(err)
 	}
+	link.Release()
 	c.ends(exitInterrupted)
-	written, err := strconv.Atoi(c.await(`interrupted after (\d+) of 40000 changes; do the same again to go on`)[1])
+	written, err := strconv.Atoi(c.await(`interrupted after (\d+) of 10000 changes; do the same again to go on`)[1])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,12 +9,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // upload is a request whose body does not come.
@@ -56,11 +56,8 @@ func (s *site) await(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	for !is() {
-		if ctx.Err() != nil {
-			t.Fatalf("waiting until %s", what)
-		}
-		runtime.Gosched()
+	if !poll.Wait(ctx, is) {
+		t.Fatalf("waiting until %s", what)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -20,6 +19,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/app"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 const (
@@ -145,9 +145,7 @@ func TestAPolicyFileIsReplacedWhileWatchesGoOn(t *testing.T) {
 			failed: failed,
 		}
 		reading.Go(c.read)
-		for c.watches.Load() == 0 && len(failed) == 0 {
-			runtime.Gosched()
-		}
+		poll.Until(t, "the first watch begins", func() bool { return c.watches.Load() > 0 || len(failed) > 0 })
 		return c
 	}
 	a, b := watching("alice"), watching("bob")

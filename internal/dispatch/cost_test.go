@@ -2,11 +2,11 @@ package dispatch_test
 
 import (
 	"fmt"
-	"runtime"
 	"testing"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/poll"
 	"github.com/fanoutd/fanoutd/test/ratio"
 )
 
@@ -144,9 +144,7 @@ func filled(tb testing.TB, objects int) *fixture {
 // await returns when the dispatcher has taken all that was written.
 func await(tb testing.TB, f *fixture) {
 	tb.Helper()
-	for f.dispatcher.Stats().Through.Revision < f.store.Now() {
-		runtime.Gosched()
-	}
+	poll.Until(tb, "the dispatcher has caught up", func() bool { return f.dispatcher.Stats().Through.Revision >= f.store.Now() })
 }
 
 // arrive has a watcher come, be brought to the present and leave. It returns the number

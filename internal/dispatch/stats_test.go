@@ -3,12 +3,12 @@ package dispatch_test
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"testing"
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // startDispatching returns a fixture whose dispatcher has seen the first state. What
@@ -16,9 +16,7 @@ import (
 func startDispatching(t testing.TB, l limits) *fixture {
 	t.Helper()
 	f := start(t, l)
-	for f.dispatcher.Stats().Through.Revision == 0 {
-		runtime.Gosched()
-	}
+	poll.Until(t, "the dispatcher has seen the first state", func() bool { return f.dispatcher.Stats().Through.Revision > 0 })
 	return f
 }
 
@@ -105,9 +103,7 @@ func TestCatchUpsHaveNoArrival(t *testing.T) {
 	f := startDispatching(t, limits{})
 	from := f.cacher.State().Position()
 	at := f.store.Put("k", "v")
-	for f.dispatcher.Stats().Through.Revision < at {
-		runtime.Gosched()
-	}
+	poll.Until(t, "the dispatcher has seen the change", func() bool { return f.dispatcher.Stats().Through.Revision >= at })
 	w := f.dispatcher.Watch(dispatch.Interest{}, dispatch.After(from), dispatch.Options{})
 	defer w.Close()
 	for events := 0; events == 0; {

@@ -25,6 +25,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/server"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/test/poll"
 	"github.com/fanoutd/fanoutd/test/race"
 )
 
@@ -52,11 +53,8 @@ func (in *instance) dialFrom(t *testing.T, from string, more ...grpc.DialOption)
 // awaitUsage waits until what is taken of the limits is as wanted.
 func (in *instance) awaitUsage(ctx context.Context, t *testing.T, what string, is func(server.Usage) bool) {
 	t.Helper()
-	for !is(in.server.Usage()) {
-		if ctx.Err() != nil {
-			t.Fatalf("waiting until %s: %+v", what, in.server.Usage())
-		}
-		runtime.Gosched()
+	if !poll.Wait(ctx, func() bool { return is(in.server.Usage()) }) {
+		t.Fatalf("waiting until %s: %+v", what, in.server.Usage())
 	}
 }
 

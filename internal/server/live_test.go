@@ -20,6 +20,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/cachertest"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // audience are watches that are told what happens to one store, by one worker. In the
@@ -85,9 +86,7 @@ func seated(t *testing.T, watches int, options ...dispatch.Options) *audience {
 		running.Wait()
 	})
 	<-c.Ready()
-	for d.Stats().Through.Revision == 0 {
-		runtime.Gosched()
-	}
+	poll.Until(t, "the dispatcher has seen the first state", func() bool { return d.Stats().Through.Revision > 0 })
 	begin := dispatch.FromNow(c.State().Position())
 	var on *sendqueue.Queue
 	for i := range watches {
@@ -263,13 +262,7 @@ func TestNoWatchIsLeftWaiting(t *testing.T) {
 			runtime.Gosched()
 		}
 	}
-	patience := time.Now().Add(30 * time.Second)
-	for a.counts.liveEvents.Load()-before < watches*events {
-		if time.Now().After(patience) {
-			t.Fatalf("told of %d events, want %d", a.counts.liveEvents.Load()-before, watches*events)
-		}
-		runtime.Gosched()
-	}
+	poll.Until(t, "all events are delivered", func() bool { return a.counts.liveEvents.Load()-before >= watches*events })
 	close(queue)
 	writing.Wait()
 	if a.flights == 0 {

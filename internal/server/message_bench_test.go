@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/cachertest"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // oneEvent is a message with one event.
@@ -204,9 +204,7 @@ func watched(tb testing.TB, watches int) *Server {
 	}
 	// An event waits for all of them.
 	memory.Put("k", "v")
-	for d.Stats().Through.Revision < memory.Now() {
-		runtime.Gosched()
-	}
+	poll.Until(tb, "the dispatcher has seen the change", func() bool { return d.Stats().Through.Revision >= memory.Now() })
 	return srv
 }
 

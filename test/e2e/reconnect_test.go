@@ -15,6 +15,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/app"
 	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/test/poll"
 	"github.com/fanoutd/fanoutd/test/race"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -39,21 +40,18 @@ func TestReconnectsLeaveNothingBehind(t *testing.T) {
 	reconnect(t, address, reconnects)
 	// What ends asynchronously may take a moment.
 	const goroutines, bytes = 20, 8 << 20
-	deadline := time.After(startTimeout)
-	for {
-		after := footprint()
-		more, grown := after.goroutines-before.goroutines, int(after.heap)-int(before.heap)
-		if more <= goroutines && grown <= bytes {
-			t.Logf("before: %+v, after: %+v", before, after)
-			return
-		}
-		select {
-		case <-deadline:
-			t.Fatalf("%d goroutines and %d bytes are left after %d reconnects", more, grown, reconnects)
-		default:
-			runtime.Gosched()
-		}
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	var after weight
+	more := func() int { return after.goroutines - before.goroutines }
+	grown := func() int { return int(after.heap) - int(before.heap) }
+	if !poll.Wait(ctx, func() bool {
+		after = footprint()
+		return more() <= goroutines && grown() <= bytes
+	}) {
+		t.Fatalf("%d goroutines and %d bytes are left after %d reconnects", more(), grown(), reconnects)
 	}
+	t.Logf("before: %+v, after: %+v", before, after)
 }
 
 type weight struct {

@@ -7,20 +7,21 @@ import (
 	"testing"
 )
 
-// Link is a way to a server that can be cut. Connections to its address are ones to the
-// server.
+// Link is a TCP proxy in front of a server. Tests cut it or hold it up.
 type Link struct {
 	Address  string
 	target   string
 	listener net.Listener
 	pumps    sync.WaitGroup
 
-	mu    sync.Mutex
-	conns map[net.Conn]bool // guarded by mu
-	down  bool              // guarded by mu
+	mu        sync.Mutex
+	conns     map[net.Conn]bool // guarded by mu
+	down      bool              // guarded by mu
+	allowance int64             // bytes that may still pass to the server while it is held; guarded by mu
+	released  chan struct{}     // closed by Release; nil if the link is not held; guarded by mu
 }
 
-// NewLink returns a way to the address of a server. It ends with the test.
+// NewLink starts a proxy to the address of a server. It ends with the test.
 func NewLink(t testing.TB, target string) *Link {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -39,6 +40,7 @@ func NewLink(t testing.TB, target string) *Link {
 	})
 	t.Cleanup(func() {
 		listener.Close()
+		l.Release()
 		l.Cut()
 		l.pumps.Wait()
 	})
@@ -57,12 +59,12 @@ func (l *Link) connect(near net.Conn) {
 		return
 	}
 	var both sync.WaitGroup
-	carry := func(to, from net.Conn) {
+	carry := func(to net.Conn, from io.ReadCloser) {
 		_, _ = io.Copy(to, from)
 		to.Close()
 		from.Close()
 	}
-	both.Go(func() { carry(far, near) })
+	both.Go(func() { carry(far, held{near, l}) })
 	both.Go(func() { carry(near, far) })
 	both.Wait()
 }
@@ -79,7 +81,7 @@ func (l *Link) enter(conns ...net.Conn) bool {
 	return true
 }
 
-// Cut breaks all connections and lets nobody through until Heal is called.
+// Cut breaks all connections and accepts no new ones until Heal is called.
 func (l *Link) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,9 +92,50 @@ func (l *Link) Cut() {
 	clear(l.conns)
 }
 
-// Heal lets everybody through again.
+// Heal accepts connections again.
 func (l *Link) Heal() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.down = false
+}
+
+// HoldAfter stops carrying bytes to the server when this number has passed, until
+// Release is called. Clients see a server that has stopped reading.
+func (l *Link) HoldAfter(bytes int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.allowance, l.released = bytes, make(chan struct{})
+}
+
+// Release ends what HoldAfter began.
+func (l *Link) Release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.released != nil {
+		close(l.released)
+		l.released = nil
+	}
+}
+
+// held is the connection of a client. It reads nothing while the link is held.
+type held struct {
+	net.Conn
+	link *Link
+}
+
+func (h held) Read(p []byte) (int, error) {
+	n, err := h.Conn.Read(p)
+	h.link.pass(n)
+	return n, err
+}
+
+// pass waits until the bytes may pass.
+func (l *Link) pass(bytes int) {
+	l.mu.Lock()
+	l.allowance -= int64(bytes)
+	released, exhausted := l.released, l.allowance < 0
+	l.mu.Unlock()
+	if released != nil && exhausted {
+		<-released
+	}
 }

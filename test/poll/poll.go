@@ -1,0 +1,40 @@
+// Package poll waits for conditions that no channel announces, without keeping a
+// processor busy.
+package poll
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// patience only matters when something is broken: a busy machine must not fail a test.
+const patience = 2 * time.Minute
+
+// Until waits until the condition holds. If it does not hold for minutes, the test fails.
+func Until(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if !Wait(ctx, holds) {
+		t.Fatalf("gave up waiting until %s", what)
+	}
+}
+
+// Wait waits until the condition holds and returns true, or returns false when ctx ends
+// first. The pauses between checks grow from a tenth of a millisecond to ten milliseconds.
+func Wait(ctx context.Context, holds func() bool) bool {
+	pause := 100 * time.Microsecond
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	for !holds() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-timer.C:
+		}
+		pause = min(2*pause, 10*time.Millisecond)
+		timer.Reset(pause)
+	}
+	return true
+}
