@@ -10,6 +10,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/internal/metrics"
 	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
 
 // Run builds the server and runs it until ctx is done or it fails. It returns
@@ -108,8 +109,8 @@ func (a *App) Run(ctx context.Context) error {
 }
 
 // limits returns what clients may take.
-func limits(cfg config.Config) server.Limits {
-	return server.Limits{
+func limits(cfg config.Config) quota.Limits {
+	return quota.Limits{
 		Watchers:             cfg.MaxWatchers,
 		WatchersPerClient:    cfg.MaxWatchersPerClient,
 		Selectors:            cfg.MaxSelectors,

@@ -12,6 +12,8 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/audit"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/quota"
+	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
 // maxAuditKeys is how many keys of one transaction are audited; of the others there is
@@ -82,15 +84,15 @@ func (s *Server) record(ctx context.Context, c *call, fullMethod string, err err
 		Kind: kind, Method: strings.TrimPrefix(fullMethod, "/"), Identity: c.identity.Name, Authentication: string(c.identity.Method),
 		Code: st.Code().String(), Reason: reason,
 	}
-	r.Peer, r.UserAgent = caller(ctx)
+	r.Peer, r.UserAgent = transport.CallerOf(ctx)
 	return r
 }
 
 // write has something recorded, or only counted if its client is denied too much.
 func (s *Server) write(r *audit.Record) {
-	who := client{name: r.Identity}
+	who := quota.Client{Name: r.Identity}
 	if r.Identity == "" {
-		who = clientAt(r.Peer)
+		who = quota.ClientAt(r.Peer)
 	}
 	if r.Kind == audit.Denied && !s.denials.recorded(who, r) {
 		s.audit.CountOmitted()

@@ -16,7 +16,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/audit"
-	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
 
 // auditFile is an audit log in a file.
@@ -222,7 +222,7 @@ func TestDenialsOfOneClientDoNotFillTheLog(t *testing.T) {
 // Who is refused before anybody has looked at what it may do has not written.
 func TestRefusalsOfWritesAreDenials(t *testing.T) {
 	log := openAudit(t)
-	in := start(t, settings{audit: log.Log, limits: server.Limits{RequestRate: 0.001, RequestBurst: 1}})
+	in := start(t, settings{audit: log.Log, limits: quota.Limits{RequestRate: 0.001, RequestBurst: 1}})
 	ctx := within(t)
 	for range 3 {
 		_ = in.tryPut(ctx, "")

@@ -16,6 +16,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/quota"
+	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
 // errNoCredentials refuses those who have not said who they are.
@@ -37,8 +39,8 @@ func (s *Server) authenticate(ctx context.Context) (context.Context, error) {
 
 // countRefusal returns the error, or that its client has been refused too often.
 func (s *Server) countRefusal(ctx context.Context, err error) error {
-	if apierr.IsBadCredentials(err) && s.limits.requests != nil {
-		return cmp.Or(s.limits.requests.Limit(ctx), err)
+	if apierr.IsBadCredentials(err) {
+		return cmp.Or(s.limits.AllowRequest(quota.ClientOf(ctx)), err)
 	}
 	return err
 }
@@ -80,7 +82,7 @@ func (s *Server) Operator(ctx context.Context, what string, certificate *x509.Ce
 		return nil
 	}
 	if err = s.countRefusal(ctx, err); apierr.ReasonOf(err) == apierr.ReasonRateLimited {
-		s.exhausted(ctx, err)
+		s.limits.Refuse(ctx, err)
 	}
 	err = apierr.Status(ctx, err)
 	s.auditOperator(ctx, &call{identity: identity}, what, err)
@@ -114,12 +116,12 @@ func credentialsOf(ctx context.Context) (access.Credentials, error) {
 	var shown access.Credentials
 	if p, ok := peer.FromContext(ctx); ok {
 		switch info := p.AuthInfo.(type) {
-		case framedInfo:
+		case transport.ConnInfo:
 			if secured, ok := info.AuthInfo.(credentials.TLSInfo); ok && len(secured.State.VerifiedChains) > 0 {
 				shown.Certificate = secured.State.VerifiedChains[0][0]
 			}
-		case localInfo:
-			if der := header(ctx, behalfHeader); der != "" {
+		case transport.LocalInfo:
+			if der := transport.Header(ctx, behalfHeader); der != "" {
 				certificate, err := x509.ParseCertificate([]byte(der))
 				if err != nil {
 					return shown, &access.RefusedError{Message: "the client certificate cannot be read", Err: err}

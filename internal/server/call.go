@@ -2,13 +2,16 @@ package server
 
 import (
 	"context"
+	"strings"
 
 	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
 
 // call is what the interceptors of one request leave for each other. They run one
@@ -17,7 +20,6 @@ import (
 type call struct {
 	identity access.Identity // who asks, when that is known
 	resource string          // that is asked for
-	refused  error           // what to answer instead of what an interceptor of a library has made of it
 	unary    *exchange       // nil: of a watch, of which there are very many
 }
 
@@ -59,24 +61,24 @@ func (s *Server) beginCall(srv any, stream grpc.ServerStream, info *grpc.StreamS
 func (s *Server) limitRequests(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	callOf(stream.Context()).identity = access.From(stream.Context())
 	limited := &requestStream{ServerStream: stream, limits: s.limits, info: info}
-	defer func() { limited.room.giveBack() }()
+	defer func() { limited.room.Release() }()
 	return handler(srv, limited)
 }
 
 // requestStream is a stream whose requests are limited.
 type requestStream struct {
 	grpc.ServerStream
-	limits *limits
+	limits *quota.Limiter
 	info   *grpc.StreamServerInfo
-	began  bool   // the first request was asked for
-	room   *share // for the first request, and for others that come behind it
+	began  bool               // the first request was asked for
+	room   *quota.Reservation // for the first request, and for others that come behind it
 }
 
 // RecvMsg implements grpc.ServerStream.
 func (s *requestStream) RecvMsg(m any) (err error) {
 	if !s.began {
 		s.began = true
-		if s.room, err = s.limits.receive(s.Context(), s.info); err != nil {
+		if s.room, err = receive(s.limits, s.Context(), s.info); err != nil {
 			return err
 		}
 	}
@@ -92,24 +94,61 @@ func (s *requestStream) RecvMsg(m any) (err error) {
 	case isUnary(s.info):
 		c.exchange().request = m
 	case !s.info.IsClientStream:
-		s.room.giveBack() // a watch may last, and keeps little of its request
+		s.room.Release() // a watch may last, and keeps little of its request
 	}
-	return s.limits.request(m)
+	return checkSize(s.limits, m)
+}
+
+// limitRate limits how often a client may ask. Whether the server is healthy can be asked
+// at any time: who asks decides about its life.
+func (s *Server) limitRate(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if !strings.HasPrefix(info.FullMethod, "/"+healthpb.Health_ServiceDesc.ServiceName+"/") {
+		if err := s.limits.AllowRequest(quota.ClientOf(stream.Context())); err != nil {
+			return err
+		}
+	}
+	return handler(srv, stream)
+}
+
+// streamBytes is what is counted for a stream over which many requests come, for
+// as long as it lasts.
+const streamBytes = 1 << 20
+
+// receive takes room for a request that has begun to come, which must be given back.
+// Nobody takes any for what is there already: it is small.
+func receive(l *quota.Limiter, ctx context.Context, info *grpc.StreamServerInfo) (*quota.Reservation, error) {
+	c, ok := ctx.Value(cutoffKey{}).(*cutoff)
+	if !ok || c.incoming == nil {
+		return nil, nil
+	}
+	size, packed, whole := c.incoming.AwaitSize(ctx)
+	switch {
+	case packed:
+		size = int64(2 * l.RequestBytes) // more does not become a message
+	case size > int64(l.RequestBytes):
+		return nil, tooLarge(l, size)
+	case whole:
+		size = 0
+	}
+	if info.IsClientStream {
+		size = max(size, streamBytes)
+	}
+	return l.ReserveRequest(ctx, size)
 }
 
 // request refuses a request that is too large. gRPC itself refuses those of more than
 // twice the size, without a reason, before anybody else sees them.
-func (l *limits) request(m any) error {
+func checkSize(l *quota.Limiter, m any) error {
 	message, ok := m.(proto.Message)
 	if !ok {
 		return nil
 	}
 	if size := proto.Size(message); size > l.RequestBytes {
-		return l.tooLarge(int64(size))
+		return tooLarge(l, int64(size))
 	}
 	return nil
 }
 
-func (l *limits) tooLarge(size int64) error {
+func tooLarge(l *quota.Limiter, size int64) error {
 	return &apierr.LimitError{Reason: apierr.ReasonRequestTooLarge, What: "request", Limit: float64(l.RequestBytes), Size: int(size)}
 }

@@ -17,6 +17,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/audit"
+	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
 
 // oneRequest is a stream on which one request comes.
@@ -44,7 +45,7 @@ func TestTheRecordHasWhoHasAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{limits: newLimits(Limits{}), audit: log, denials: newDenials()}
+	s := &Server{limits: quota.New(quota.Limits{}, slog.New(slog.DiscardHandler)), audit: log, denials: newDenials()}
 	ann := access.Identity{Name: "ann", Method: access.Token}
 	denied := status.Error(codes.PermissionDenied, "no")
 

@@ -7,7 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc/tap"
+	"github.com/fanoutd/fanoutd/internal/server/frames"
+	"github.com/fanoutd/fanoutd/internal/server/quota"
+	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
 // cutoff is the context of a stream whose client can be given up. A handler that
@@ -21,7 +23,7 @@ type cutoff struct {
 	ended  atomic.Pointer[error]       // what over was called with
 	then   atomic.Pointer[func(error)] // see whenOver
 
-	incoming *incoming // what has come of the request; nil when it is there, and on connections within the process
+	incoming *frames.Request // what has come of the request; nil when it is there, and on connections within the process
 
 	headed headed
 }
@@ -31,14 +33,14 @@ type cutoffKey struct{}
 // withCutoff gives each request a cutoff before its stream begins. It is a
 // [tap.ServerInHandle]. Behind the headers the request itself has to come in time:
 // until then a goroutine waits for it, which nobody else sees.
-func (l *limits) withCutoff(ctx context.Context, _ *tap.Info) (context.Context, error) {
+func withCutoff(l *quota.Limiter, ctx context.Context) (context.Context, error) {
 	c := &cutoff{}
 	c.headed.of = ctx
 	c.Context, c.cancel = context.WithCancel(&c.headed)
-	c.late.Store(time.AfterFunc(l.requestPatience, c.end))
+	c.late.Store(time.AfterFunc(l.RequestPatience, c.end))
 	forget := func() {}
-	if conn := connectionOf(ctx); conn != nil {
-		c.incoming, forget = conn.open(c.end)
+	if conn := transport.FramesOf(ctx); conn != nil {
+		c.incoming, forget = conn.Open(c.end)
 	}
 	context.AfterFunc(&c.headed, func() {
 		c.arrived()
@@ -60,11 +62,13 @@ type headed struct {
 func forgetHeaders(ctx context.Context) {
 	c, ok := ctx.Value(cutoffKey{}).(*cutoff)
 	_, limited := ctx.Deadline()
-	conn := connectionOf(ctx)
-	if !ok || limited || conn == nil {
+	if !ok || limited {
 		return
 	}
-	bare := conn.context(ctx)
+	bare := transport.SharedContext(ctx)
+	if bare == nil {
+		return
+	}
 	c.headed.mu.Lock()
 	defer c.headed.mu.Unlock()
 	c.headed.of = bare

@@ -3,20 +3,23 @@ package server
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
+
+	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
 
 // Who waits for the end of a request is told why it has ended, also where the context of
 // gRPC tells of its end before it tells those that are derived from it.
 func TestTheEndOfARequestHasAReason(t *testing.T) {
-	l := newLimits(Limits{})
+	l := quota.New(quota.Limits{}, slog.New(slog.DiscardHandler))
 	for range 50 {
 		ctx, cancel := context.WithCancel(t.Context())
 		for range 2000 { // are told as well, which takes time
 			_, forget := context.WithCancel(ctx)
 			defer forget()
 		}
-		request, err := l.withCutoff(ctx, nil)
+		request, err := withCutoff(l, ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -27,7 +30,7 @@ func TestTheEndOfARequestHasAReason(t *testing.T) {
 			t.Fatalf("it has ended with %v", err)
 		}
 	}
-	request, err := l.withCutoff(t.Context(), nil)
+	request, err := withCutoff(l, t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

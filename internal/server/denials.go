@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/audit"
+	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
 
 // What the audit log has of the denials of one client: so many bytes at once, which are
@@ -16,11 +17,13 @@ const (
 // denials says which denials are recorded. Anybody can cause as many as it can send, and
 // would have what others have done rotated away with them. So where one client has had
 // its share they are only counted.
-type denials struct{ buckets }
+type denials struct{ quota.ClientLimiters }
 
-func newDenials() *denials { return &denials{newBuckets(denialBytesPerSecond, denialBytes)} }
+func newDenials() *denials {
+	return &denials{quota.NewClientLimiters(denialBytesPerSecond, denialBytes)}
+}
 
 // recorded reports whether there is room for the record of a denial of a client.
-func (d *denials) recorded(c client, r *audit.Record) bool {
-	return d.of(c).AllowN(time.Now(), r.Size())
+func (d *denials) recorded(c quota.Client, r *audit.Record) bool {
+	return d.Of(c).AllowN(time.Now(), r.Size())
 }

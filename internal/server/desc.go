@@ -6,6 +6,8 @@ import (
 	"google.golang.org/grpc"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+
+	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 )
 
 // serviceDesc is the generated description of FanoutService, but that Get and
@@ -22,7 +24,7 @@ func serviceDesc(f *fanout, watch grpc.StreamHandler) *grpc.ServiceDesc {
 	return &desc
 }
 
-func unary[Request any](method string, handle func(context.Context, *Request) (encoded, error)) grpc.MethodHandler {
+func unary[Request any](method string, handle func(context.Context, *Request) (grpcmsg.Encoded, error)) grpc.MethodHandler {
 	return func(_ any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 		req := new(Request)
 		if err := decode(req); err != nil {

@@ -22,13 +22,10 @@ func (s *Server) edge(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if refused := callOf(ctx).refused; refused != nil {
-		err = refused
-	}
 	told := apierr.Status(ctx, err)
 	st := status.Convert(told)
 	if st.Code() == codes.ResourceExhausted {
-		s.exhausted(ctx, err)
+		s.limits.Refuse(ctx, err)
 	}
 	level := slog.LevelDebug
 	switch {

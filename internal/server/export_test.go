@@ -9,12 +9,12 @@ type DrainClock = drainClock
 func (s *Server) SetDrainClock(c DrainClock) { s.drain.clock = c }
 
 // SetRequestPatience says how long a request may take to come.
-func (s *Server) SetRequestPatience(d time.Duration) { s.limits.requestPatience = d }
+func (s *Server) SetRequestPatience(d time.Duration) { s.limits.RequestPatience = d }
 
 // SetTurns says how long somebody waits for a turn, and how long a message may keep
 // the place of others.
 func (s *Server) SetTurns(patience, lease time.Duration) {
-	s.limits.patience, s.limits.lease = patience, lease
+	s.limits.Patience, s.limits.Lease = patience, lease
 }
 
 // Lanes returns how many connections have watches.

@@ -9,6 +9,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
+	"github.com/fanoutd/fanoutd/internal/server/quota"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
@@ -27,13 +29,13 @@ type fanout struct {
 	sessions       *sessions
 	rights         *rights
 	examine        func(*session) error // why a watch may not go on, or nil
-	limits         *limits
+	limits         *quota.Limiter
 	lanes          *lanes
 	watchTimeLimit time.Duration // see Config
 }
 
 // Get implements FanoutService.
-func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (encoded, error) {
+func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (grpcmsg.Encoded, error) {
 	if err := f.rights.may(ctx, policy.Get, req.GetResource(), object.ExactKey(object.Key(req.GetKey()))); err != nil {
 		return nil, err
 	}
@@ -50,7 +52,7 @@ func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (encoded, er
 		return nil, err
 	}
 	key := object.Key(req.GetKey())
-	return untilKnown(consistency.level != exactly, func() (encoded, error) {
+	return untilKnown(consistency.level != exactly, func() (grpcmsg.Encoded, error) {
 		view, err := resource.source().view(ctx, consistency)
 		if err != nil {
 			return nil, err
@@ -59,8 +61,8 @@ func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (encoded, er
 			if err != nil {
 				return nil, err
 			}
-			found := joined([][]byte{wire.ObjectField(o)}, wire.AppendPosition(nil, view.position()))
-			return found, f.limits.answer(ctx, found)
+			found := grpcmsg.Join([][]byte{wire.ObjectField(o)}, wire.AppendPosition(nil, view.position()))
+			return found, f.limits.Answer(ctx, found.Size())
 		}
 		return nil, &apierr.NotFoundError{Key: key, Revision: view.position().Revision}
 	})
@@ -68,7 +70,7 @@ func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (encoded, er
 
 // untilKnown reads again where the revision that was read at was forgotten in the
 // meantime, if any newer one will do.
-func untilKnown(anyNewer bool, read func() (encoded, error)) (encoded, error) {
+func untilKnown(anyNewer bool, read func() (grpcmsg.Encoded, error)) (grpcmsg.Encoded, error) {
 	const attempts = 3
 	for n := 1; ; n++ {
 		e, err := read()
@@ -79,7 +81,7 @@ func untilKnown(anyNewer bool, read func() (encoded, error)) (encoded, error) {
 }
 
 // List implements FanoutService.
-func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (encoded, error) {
+func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (grpcmsg.Encoded, error) {
 	if err := f.rights.mayWithin(ctx, policy.List, req.GetResource(), req.GetScope()); err != nil {
 		return nil, err
 	}
@@ -111,17 +113,17 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (encoded, 
 	if err := check.err(); err != nil {
 		return nil, err
 	}
-	room, err := f.limits.list(ctx)
+	room, err := f.limits.List(ctx, maxListBytes)
 	if err != nil {
 		return nil, err
 	}
 	held := false // by the response
 	defer func() {
 		if !held {
-			room.giveBack()
+			room.Release()
 		}
 	}()
-	list, err := untilKnown(page.at == (object.Position{}) && asked.level != exactly, func() (encoded, error) {
+	list, err := untilKnown(page.at == (object.Position{}) && asked.level != exactly, func() (grpcmsg.Encoded, error) {
 		view, err := page.view(ctx, resource.source(), asked)
 		if err != nil {
 			return nil, err
@@ -132,10 +134,11 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (encoded, 
 		return nil, err
 	}
 	held = true
-	if tab := f.limits.tabs.of(ctx); tab != nil && room != nil {
-		room.shrink(tabSize * int64(list.size()))
-		tab.put(room)
+	switch {
+	case room == nil || f.limits.KeepForGateway(ctx, room, list.Size()):
 		return list, nil
+	default:
+		room.Shrink(int64(list.Size()))
+		return list.OnRelease(room.Release), nil
 	}
-	return list.on(room), nil
 }

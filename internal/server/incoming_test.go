@@ -19,6 +19,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/server"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
 
 // sender begins requests over a connection of its own, frame by frame.
@@ -152,7 +153,7 @@ func TestNothingIsReadOfStrangers(t *testing.T) {
 func TestRequestsOnTheirWayAreLimited(t *testing.T) {
 	const memory = 16 << 20
 	in := start(t, settings{
-		limits:  server.Limits{RequestMemory: memory},
+		limits:  quota.Limits{RequestMemory: memory},
 		prepare: func(s *server.Server) { s.SetTurns(50*time.Millisecond, time.Hour) },
 	})
 	ctx := within(t)
@@ -192,13 +193,13 @@ func TestRequestsOnTheirWayAreLimited(t *testing.T) {
 // Who waits has its turn.
 func TestARequestWaitsForRoom(t *testing.T) {
 	const memory = 16 << 20
-	in := start(t, settings{limits: server.Limits{RequestMemory: memory}})
+	in := start(t, settings{limits: quota.Limits{RequestMemory: memory}})
 	ctx := within(t)
 	s := in.sendFrom(ctx, t, host(2))
 	for range 3 {
 		s.begin(t, putMethod, "", sized(largeRequest))
 	}
-	in.awaitUsage(ctx, t, "one waits", func(u server.Usage) bool { return u.RequestsWaiting == 1 })
+	in.awaitUsage(ctx, t, "one waits", func(u quota.Usage) bool { return u.RequestsWaiting == 1 })
 	s.await(t, "two are read", func() bool { return len(s.asked) == 2 })
 	for stream := range s.asked {
 		if err := s.framer.WriteRSTStream(stream, http2.ErrCodeCancel); err != nil {
@@ -225,7 +226,7 @@ func TestALargeRequestIsNotRead(t *testing.T) {
 // of many; compressed ones may be larger than they are.
 func TestWhatElseComesOverAStream(t *testing.T) {
 	const memory = 16 << 20
-	in := start(t, settings{limits: server.Limits{RequestMemory: memory}})
+	in := start(t, settings{limits: quota.Limits{RequestMemory: memory}})
 	ctx := within(t)
 	listServices := []byte{7<<3 | 2, 0}
 	for name, one := range map[string]struct {
@@ -246,7 +247,7 @@ func TestWhatElseComesOverAStream(t *testing.T) {
 			if one.ends {
 				s.await(t, "it ends", func() bool { return len(s.ended) == 1 })
 			}
-			in.awaitUsage(ctx, t, "it has room", func(u server.Usage) bool { return u.RequestBytes == one.room })
+			in.awaitUsage(ctx, t, "it has room", func(u quota.Usage) bool { return u.RequestBytes == one.room })
 			_ = s.conn.Close() // as it may
 			in.wantNothingTaken(ctx, t)
 		})
@@ -256,7 +257,7 @@ func TestWhatElseComesOverAStream(t *testing.T) {
 // A message in frames of a byte would take many times its size. What pads a frame is no
 // part of a message.
 func TestRequestsInManyFrames(t *testing.T) {
-	in := start(t, settings{limits: server.Limits{RequestMemory: 16 << 20}})
+	in := start(t, settings{limits: quota.Limits{RequestMemory: 16 << 20}})
 	ctx := within(t)
 	in.awaitLoaded(ctx, t)
 	s := in.sendFrom(ctx, t, host(2))
@@ -280,5 +281,5 @@ func TestRequestsInManyFrames(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	in.awaitUsage(ctx, t, "it has room", func(u server.Usage) bool { return u.RequestBytes == 100 })
+	in.awaitUsage(ctx, t, "it has room", func(u quota.Usage) bool { return u.RequestBytes == 100 })
 }

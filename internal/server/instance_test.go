@@ -23,6 +23,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/quota"
 	"github.com/fanoutd/fanoutd/internal/store"
 	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/loopback"
@@ -140,7 +141,7 @@ type settings struct {
 	schemas      map[string]object.Schema          // by resource; default: nothing declared
 	keys         *crypt.Keyring                    // values are encrypted with; default: they are not
 	plain        bool                              // values are not encrypted although there are keys
-	limits       server.Limits                     // default: none
+	limits       quota.Limits                      // default: none
 	audit        *audit.Log                        // default: none
 	drainDelay   time.Duration                     // default: none
 	drainPeriod  time.Duration                     // default: all at once

@@ -25,6 +25,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/server"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/quota"
 	"github.com/fanoutd/fanoutd/test/poll"
 	"github.com/fanoutd/fanoutd/test/race"
 )
@@ -51,7 +52,7 @@ func (in *instance) dialFrom(t *testing.T, from string, more ...grpc.DialOption)
 }
 
 // awaitUsage waits until what is taken of the limits is as wanted.
-func (in *instance) awaitUsage(ctx context.Context, t *testing.T, what string, is func(server.Usage) bool) {
+func (in *instance) awaitUsage(ctx context.Context, t *testing.T, what string, is func(quota.Usage) bool) {
 	t.Helper()
 	if !poll.Wait(ctx, func() bool { return is(in.server.Usage()) }) {
 		t.Fatalf("waiting until %s: %+v", what, in.server.Usage())
@@ -61,12 +62,12 @@ func (in *instance) awaitUsage(ctx context.Context, t *testing.T, what string, i
 // wantNothingTaken checks that nothing is left of what clients held, but connections.
 func (in *instance) wantNothingTaken(ctx context.Context, t *testing.T) {
 	t.Helper()
-	in.awaitUsage(ctx, t, "nothing is taken", func(u server.Usage) bool {
+	in.awaitUsage(ctx, t, "nothing is taken", func(u quota.Usage) bool {
 		if u.ListBytes > 0 {
 			runtime.GC() // it finds what a broken connection has left
 		}
 		u.Connections, u.Refused = 0, nil
-		return cmp.Equal(u, server.Usage{})
+		return cmp.Equal(u, quota.Usage{})
 	})
 }
 
@@ -84,7 +85,7 @@ func opened(ctx context.Context, reads fanoutv1.FanoutServiceClient, req *fanout
 }
 
 func TestWatchesAreLimitedForEachClientAndInTotal(t *testing.T) {
-	in := start(t, settings{limits: server.Limits{Watchers: 3, WatchersPerClient: 2}})
+	in := start(t, settings{limits: quota.Limits{Watchers: 3, WatchersPerClient: 2}})
 	ctx := within(t)
 	in.awaitLoaded(ctx, t)
 	req := &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()}
@@ -106,7 +107,7 @@ func TestWatchesAreLimitedForEachClientAndInTotal(t *testing.T) {
 	wantRefusal(t, err, exhausted(apierr.ReasonTooManyWatchers, map[string]string{"limit": "3"}))
 
 	end[0]()
-	in.awaitUsage(ctx, t, "the place is free", func(u server.Usage) bool { return u.Watchers == 2 })
+	in.awaitUsage(ctx, t, "the place is free", func(u quota.Usage) bool { return u.Watchers == 2 })
 	end = append(end, mustOpen(other))
 	u := in.server.Usage()
 	if u.Watchers != 3 || u.WatchClients != 2 {
@@ -123,7 +124,7 @@ func TestWatchesAreLimitedForEachClientAndInTotal(t *testing.T) {
 
 // What is refused for another reason has not taken anything either.
 func TestRefusedWatchesHoldNoPlace(t *testing.T) {
-	in := start(t, settings{limits: server.Limits{Watchers: 1, WatchersPerClient: 1, Snapshots: 1}})
+	in := start(t, settings{limits: quota.Limits{Watchers: 1, WatchersPerClient: 1, Snapshots: 1}})
 	ctx := within(t)
 	in.awaitLoaded(ctx, t)
 	for range 3 {
@@ -149,14 +150,14 @@ const narrow = 1 << 10 // a window through which no snapshot fits
 // lease.
 func TestAReaderThatStopsLosesItsTurn(t *testing.T) {
 	in := start(t, settings{
-		limits: server.Limits{Snapshots: 1}, messageBytes: 128 << 10,
+		limits: quota.Limits{Snapshots: 1}, messageBytes: 128 << 10,
 		prepare: func(s *server.Server) { s.SetTurns(patience, 100*time.Millisecond) },
 	})
 	ctx := within(t)
 	in.someObjects(ctx, t, 8)
 	stuck := openRaw(ctx, t, in.address, &fanoutv1.WatchRequest{Resource: config}, narrow)
 	stuck.attend()
-	in.awaitUsage(ctx, t, "somebody is sent a snapshot", func(u server.Usage) bool { return u.Snapshots == 1 })
+	in.awaitUsage(ctx, t, "somebody is sent a snapshot", func(u quota.Usage) bool { return u.Snapshots == 1 })
 
 	w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config})
 	if events, _ := w.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET); len(events) != 8 {
@@ -171,12 +172,12 @@ func TestAReaderThatStopsLosesItsTurn(t *testing.T) {
 	if events := eventsOf(all); len(events) != 8 {
 		t.Errorf("who was stuck was told %d events, want 8", len(events))
 	}
-	in.awaitUsage(ctx, t, "no snapshot is sent", func(u server.Usage) bool { return u.Snapshots == 0 && u.SnapshotsWaiting == 0 })
+	in.awaitUsage(ctx, t, "no snapshot is sent", func(u quota.Usage) bool { return u.Snapshots == 0 && u.SnapshotsWaiting == 0 })
 }
 
 func TestWhoseTurnDoesNotComeIsToldToComeBack(t *testing.T) {
 	in := start(t, settings{
-		limits: server.Limits{Snapshots: 1}, messageBytes: 128 << 10,
+		limits: quota.Limits{Snapshots: 1}, messageBytes: 128 << 10,
 		prepare: func(s *server.Server) { s.SetTurns(50*time.Millisecond, time.Hour) },
 	})
 	ctx := within(t)
@@ -184,7 +185,7 @@ func TestWhoseTurnDoesNotComeIsToldToComeBack(t *testing.T) {
 	here := in.list(ctx, t, &fanoutv1.ListRequest{Resource: config, PageSize: 1}, nothing).at
 	stuck := openRaw(ctx, t, in.address, &fanoutv1.WatchRequest{Resource: config}, narrow)
 	stuck.attend()
-	in.awaitUsage(ctx, t, "somebody is sent a snapshot", func(u server.Usage) bool { return u.Snapshots == 1 })
+	in.awaitUsage(ctx, t, "somebody is sent a snapshot", func(u quota.Usage) bool { return u.Snapshots == 1 })
 
 	_, err := opened(ctx, in.reads, &fanoutv1.WatchRequest{Resource: config})
 	wantRefusal(t, err, exhausted(apierr.ReasonTooManySnapshots, map[string]string{"limit": "1"}))
@@ -202,7 +203,7 @@ func TestWhoseTurnDoesNotComeIsToldToComeBack(t *testing.T) {
 	if err := stuck.conn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	in.awaitUsage(ctx, t, "the place is free", func(u server.Usage) bool { return u.Snapshots == 0 })
+	in.awaitUsage(ctx, t, "the place is free", func(u quota.Usage) bool { return u.Snapshots == 0 })
 	in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config}).catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
 }
 
@@ -214,7 +215,7 @@ func TestAllGetTheirSnapshots(t *testing.T) {
 		each = 20
 	}
 	in := start(t, settings{
-		limits: server.Limits{Snapshots: 2}, messageBytes: 128 << 10,
+		limits: quota.Limits{Snapshots: 2}, messageBytes: 128 << 10,
 		prepare: func(s *server.Server) { s.SetTurns(patience, 10*time.Millisecond) },
 	})
 	ctx := within(t)
@@ -269,13 +270,13 @@ func openList(ctx context.Context, t *testing.T, conn *grpc.ClientConn) {
 func TestListsThatNobodyReads(t *testing.T) {
 	const objects = 16 // a MiB
 	in := start(t, settings{
-		limits:  server.Limits{ListBytes: 5 << 20},
+		limits:  quota.Limits{ListBytes: 5 << 20},
 		prepare: func(s *server.Server) { s.SetTurns(50*time.Millisecond, time.Hour) },
 	})
 	ctx := within(t)
 	in.someObjects(ctx, t, objects)
 	narrowly := []grpc.DialOption{grpc.WithStaticStreamWindowSize(64 << 10), grpc.WithStaticConnWindowSize(64 << 10)}
-	held := func(u server.Usage) bool { return u.ListBytes > objects*64<<10 && u.ListBytes < 2<<20 }
+	held := func(u quota.Usage) bool { return u.ListBytes > objects*64<<10 && u.ListBytes < 2<<20 }
 	list := func(reads fanoutv1.FanoutServiceClient) error {
 		_, err := reads.List(ctx, &fanoutv1.ListRequest{Resource: config})
 		return err
@@ -316,7 +317,7 @@ func TestListsThatNobodyReads(t *testing.T) {
 // A request whose handler panics leaves nothing behind either.
 func TestAPanicGivesBackWhatItHeld(t *testing.T) {
 	in := start(t, settings{
-		limits: server.Limits{ListBytes: 8 << 20, Watchers: 2, Snapshots: 1}, encoder: explodingEncoder{},
+		limits: quota.Limits{ListBytes: 8 << 20, Watchers: 2, Snapshots: 1}, encoder: explodingEncoder{},
 		window: cacher.WindowLimits{MaxChanges: 1},
 	})
 	ctx := within(t)
@@ -347,7 +348,7 @@ func TestAPanicGivesBackWhatItHeld(t *testing.T) {
 
 func TestRequestsAreLimitedInSize(t *testing.T) {
 	const limit = 64 << 10
-	in := start(t, settings{limits: server.Limits{RequestBytes: limit}})
+	in := start(t, settings{limits: quota.Limits{RequestBytes: limit}})
 	ctx := within(t)
 	in.put(ctx, t, config, "a", strings.Repeat("x", limit-100))
 	_, err := in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: putText("a", strings.Repeat("x", limit))})
@@ -383,7 +384,7 @@ func TestHeadersAreLimitedInSize(t *testing.T) {
 // A client that wants more streams on a connection than there may be waits for one
 // to end.
 func TestStreamsOfAConnectionAreLimited(t *testing.T) {
-	in := start(t, settings{limits: server.Limits{StreamsPerConnection: 2}})
+	in := start(t, settings{limits: quota.Limits{StreamsPerConnection: 2}})
 	ctx := within(t)
 	in.awaitLoaded(ctx, t)
 	req := &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()}
@@ -418,7 +419,7 @@ func TestStreamsOfAConnectionAreLimited(t *testing.T) {
 }
 
 func TestConnectionsAreLimitedForEachHostAndInTotal(t *testing.T) {
-	in := start(t, settings{limits: server.Limits{Connections: 4, ConnectionsPerClient: 2}})
+	in := start(t, settings{limits: quota.Limits{Connections: 4, ConnectionsPerClient: 2}})
 	ctx := within(t)
 	in.awaitLoaded(ctx, t) // over a connection of host 1
 	// connect returns a connection, nil if it was closed.
@@ -458,7 +459,7 @@ func TestConnectionsAreLimitedForEachHostAndInTotal(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	in.awaitUsage(ctx, t, "the connection is gone", func(u server.Usage) bool { return u.Connections == 3 })
+	in.awaitUsage(ctx, t, "the connection is gone", func(u quota.Usage) bool { return u.Connections == 3 })
 	if connect(host(4)) == nil {
 		t.Error("the place of a connection that was closed is not free")
 	}
@@ -466,7 +467,7 @@ func TestConnectionsAreLimitedForEachHostAndInTotal(t *testing.T) {
 
 func TestTheRateOfRequestsIsLimitedForEachClient(t *testing.T) {
 	const burst = 5
-	in := start(t, settings{limits: server.Limits{RequestRate: 0.001, RequestBurst: burst}})
+	in := start(t, settings{limits: quota.Limits{RequestRate: 0.001, RequestBurst: burst}})
 	ctx := within(t)
 	one, other := in.dialFrom(t, host(2)), in.dialFrom(t, host(3))
 	list := func(conn *grpc.ClientConn) error {
@@ -512,7 +513,7 @@ func TestTheRateOfRequestsIsLimitedForEachClient(t *testing.T) {
 func TestRefusedCredentialsAreLimited(t *testing.T) {
 	log := openAudit(t)
 	verifier := &fickle{}
-	in := start(t, settings{audit: log.Log, limits: server.Limits{RequestRate: 0.001, RequestBurst: 2}, configure: func(cfg *server.Config) {
+	in := start(t, settings{audit: log.Log, limits: quota.Limits{RequestRate: 0.001, RequestBurst: 2}, configure: func(cfg *server.Config) {
 		cfg.Authenticator = &access.Authenticator{JWTs: verifier}
 	}})
 	ctx := within(t)
@@ -542,7 +543,7 @@ func TestRefusedCredentialsAreLimited(t *testing.T) {
 // Who speaks for others holds an answer for as long as it makes its request: gRPC has
 // sent it by then, but its reader has not taken it.
 func TestAnswersForOthersAreHeldUntilTheirRequestsEnd(t *testing.T) {
-	in := start(t, settings{limits: server.Limits{ListBytes: 16 << 20}})
+	in := start(t, settings{limits: quota.Limits{ListBytes: 16 << 20}})
 	ctx := within(t)
 	in.someObjects(ctx, t, 8)
 	conn, err := in.server.Local()
@@ -578,7 +579,7 @@ func TestAnswersForOthersAreHeldUntilTheirRequestsEnd(t *testing.T) {
 }
 
 func TestSelectorsAreLimitedForEachClientAndInTotal(t *testing.T) {
-	in := start(t, settings{limits: server.Limits{Selectors: 3, SelectorsPerClient: 2}})
+	in := start(t, settings{limits: quota.Limits{Selectors: 3, SelectorsPerClient: 2}})
 	ctx := within(t)
 	in.awaitLoaded(ctx, t)
 	one, other := fanoutv1.NewFanoutServiceClient(in.dialFrom(t, host(2))), fanoutv1.NewFanoutServiceClient(in.dialFrom(t, host(3)))
@@ -612,7 +613,7 @@ func TestSelectorsAreLimitedForEachClientAndInTotal(t *testing.T) {
 
 	// Each of those who share one has to leave before it is free.
 	all[0]()
-	in.awaitUsage(ctx, t, "one watch is gone", func(u server.Usage) bool { return u.Watchers == len(all)-1 })
+	in.awaitUsage(ctx, t, "one watch is gone", func(u quota.Usage) bool { return u.Watchers == len(all)-1 })
 	if n := in.server.Usage().Selectors; n != 3 {
 		t.Errorf("%d selectors are counted, want 3", n)
 	}
@@ -627,7 +628,7 @@ func TestSelectorsAreLimitedForEachClientAndInTotal(t *testing.T) {
 
 func TestConnectionsThatComeTooFastWaitOrAreClosed(t *testing.T) {
 	// A turn comes after 0.9 seconds, or after 1.8 for the second one who waits.
-	in := start(t, settings{limits: server.Limits{ConnectionRate: 1.1, ConnectionBurst: 1}})
+	in := start(t, settings{limits: quota.Limits{ConnectionRate: 1.1, ConnectionBurst: 1}})
 	ctx := within(t)
 	connect := func(from string) net.Conn {
 		t.Helper()
@@ -668,7 +669,7 @@ func TestConnectionsThatComeTooFastWaitOrAreClosed(t *testing.T) {
 	if served(fourth) {
 		t.Error("a connection is served whose turn is more than two seconds away")
 	}
-	in.awaitUsage(ctx, t, "it holds no place", func(u server.Usage) bool { return u.Connections == before+3 })
+	in.awaitUsage(ctx, t, "it holds no place", func(u quota.Usage) bool { return u.Connections == before+3 })
 	if !served(first) {
 		t.Error("the first connection is not served")
 	}
@@ -682,5 +683,5 @@ func TestConnectionsThatComeTooFastWaitOrAreClosed(t *testing.T) {
 	if err := third.Close(); err != nil {
 		t.Fatal(err)
 	}
-	in.awaitUsage(ctx, t, "only those that are served are left", func(u server.Usage) bool { return u.Connections == before+3 })
+	in.awaitUsage(ctx, t, "only those that are served are left", func(u quota.Usage) bool { return u.Connections == before+3 })
 }

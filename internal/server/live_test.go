@@ -18,6 +18,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/cachertest"
 	"github.com/fanoutd/fanoutd/test/poll"
@@ -51,7 +52,7 @@ func (s *seat) SendMsg(m any) error {
 	switch m := m.(type) {
 	case *parcel:
 		s.audience.parcels[m]++
-	case encoded:
+	case grpcmsg.Encoded:
 		s.audience.flights++
 		if s.audience.written != nil {
 			s.audience.written(mem.BufferSlice(m))

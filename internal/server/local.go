@@ -4,17 +4,16 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/test/bufconn"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
-	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/quota"
+	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
 // What a connection within the process may hold: the windows say how far a watch
@@ -50,7 +49,7 @@ func (s *Server) Local(options ...grpc.DialOption) (*grpc.ClientConn, error) {
 		return nil, fmt.Errorf("connect within the process: %w", err)
 	}
 	// It ends when the server stops, which closes the listener.
-	s.local.Go(func() { _ = s.within.Serve(localListener{listener}) })
+	s.local.Go(func() { _ = s.within.Serve(transport.LocalListener{Listener: listener}) })
 	return conn, nil
 }
 
@@ -64,7 +63,7 @@ func behalf(ctx context.Context) context.Context {
 	md, _ := metadata.FromOutgoingContext(ctx)
 	md = md.Copy()
 	delete(md, behalfHeader)
-	delete(md, tabHeader)
+	delete(md, quota.GatewayHeader)
 	if certificate := access.BehalfOf(ctx); certificate != nil {
 		md.Set(behalfHeader, string(certificate.Raw))
 	}
@@ -74,37 +73,11 @@ func behalf(ctx context.Context) context.Context {
 func (s *Server) behalfUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	ctx = behalf(ctx)
 	if method == fanoutv1.FanoutService_List_FullMethodName || method == fanoutv1.FanoutService_Get_FullMethodName {
-		ctx = s.limits.tabs.begin(ctx)
+		ctx = s.limits.BeginGateway(ctx)
 	}
 	return invoke(ctx, method, req, reply, cc, opts...)
 }
 
 func behalfStream(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	return open(behalf(ctx), d, cc, method, opts...)
-}
-
-// caller returns who makes a request: its address, and what it says it is.
-func caller(ctx context.Context) (address, userAgent string) {
-	if w, ok := ctx.Value(watchingKey{}).(*watching); ok && w.session.number > 0 {
-		return w.session.peer, w.session.userAgent // its headers are forgotten
-	}
-	if p, ok := peer.FromContext(ctx); ok {
-		address = p.Addr.String()
-	}
-	userAgent = header(ctx, "user-agent")
-	if isLocal(ctx) {
-		// The gateway adds the address that it knows behind those it was told.
-		all := strings.Split(header(ctx, "x-forwarded-for"), ", ")
-		address, userAgent = all[len(all)-1], header(ctx, "grpcgateway-user-agent")
-	}
-	// A header may have any bytes, and what has others than text is no message of protobuf.
-	return address, apierr.Clip(strings.ToValidUTF8(userAgent, "\uFFFD"), maxUserAgentBytes)
-}
-
-// header returns the first value of a request header.
-func header(ctx context.Context, name string) string {
-	if values := metadata.ValueFromIncomingContext(ctx, name); len(values) > 0 {
-		return values[0]
-	}
-	return ""
 }

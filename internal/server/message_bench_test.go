@@ -18,6 +18,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
+	"github.com/fanoutd/fanoutd/internal/server/transport"
 	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/cachertest"
 	"github.com/fanoutd/fanoutd/test/poll"
@@ -117,7 +119,7 @@ func openStream(b *testing.B, observer stats.Handler) grpc.ServerStream {
 	if err != nil {
 		b.Fatal(err)
 	}
-	options := []grpc.ServerOption{grpc.ForceServerCodecV2(newCodec()), grpc.WriteBufferSize(writeBufferSize)}
+	options := []grpc.ServerOption{grpc.ForceServerCodecV2(grpcmsg.NewCodec()), grpc.WriteBufferSize(transport.WriteBufferSize)}
 	if observer != nil {
 		options = append(options, grpc.StatsHandler(observer))
 	}

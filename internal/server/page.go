@@ -11,6 +11,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/selector"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
@@ -91,7 +92,7 @@ func (p page) view(ctx context.Context, s source, asked consistency) (view, erro
 }
 
 // read returns the page, of at most limit objects, 0 meaning as many as fit.
-func (p page) read(ctx context.Context, v view, limit int) (encoded, error) {
+func (p page) read(ctx context.Context, v view, limit int) (grpcmsg.Encoded, error) {
 	next := page{query: p.query, at: v.position(), next: p.next, count: -1}
 	pieces := make([]mem.SliceBuffer, 0, max(0, min(limit, p.count)))
 	var last object.Key
@@ -128,7 +129,7 @@ func (p page) read(ctx context.Context, v view, limit int) (encoded, error) {
 	if more {
 		token = next.token()
 	}
-	return chained(pieces, wire.AppendListEnd(nil, v.position(), token, next.count)), nil
+	return grpcmsg.Chain(pieces, wire.AppendListEnd(nil, v.position(), token, next.count)), nil
 }
 
 // failed completes an error with what lets the list go on.

@@ -4,6 +4,7 @@ import (
 	"google.golang.org/grpc/mem"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
@@ -12,6 +13,9 @@ type parcel struct {
 	pieces mem.BufferSlice
 	size   int
 }
+
+// Buffers implements [message].
+func (p *parcel) Buffers() mem.BufferSlice { return p.pieces }
 
 // smallParcel is what is copied together: a message of a few events then is one piece of
 // memory, which costs less for each watch than the copy costs once.
@@ -24,8 +28,8 @@ func pack(m *dispatch.Message) any {
 		size += len(events)
 	}
 	if size > smallParcel {
-		pieces := joined(m.Events, wire.AppendHeader(nil, m.Header))
-		return &parcel{mem.BufferSlice(pieces), pieces.size()}
+		pieces := grpcmsg.Join(m.Events, wire.AppendHeader(nil, m.Header))
+		return &parcel{mem.BufferSlice(pieces), pieces.Size()}
 	}
 	b := make([]byte, 0, size+headerBytes)
 	for _, events := range m.Events {
@@ -42,7 +46,7 @@ const headerBytes = 64
 func parcelOf(t *dispatch.Telling) *parcel { return t.Form(pack).(*parcel) }
 
 // with returns the parcel with a flight behind it.
-func (p *parcel) with(f *flight) encoded {
-	pieces := make(encoded, 0, len(p.pieces)+1)
+func (p *parcel) with(f *flight) grpcmsg.Encoded {
+	pieces := make(grpcmsg.Encoded, 0, len(p.pieces)+1)
 	return append(append(pieces, p.pieces...), f)
 }

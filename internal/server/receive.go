@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 
 	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
 
 // Receive says whether the body of a request may be read that comes in another way than
@@ -19,14 +20,14 @@ func (s *Server) Receive(ctx context.Context, what string, certificate *x509.Cer
 		s.auditOperator(ctx, c, what, err)
 		return nil, err
 	}
-	return room.giveBack, nil
+	return room.Release, nil
 }
 
-func (s *Server) receive(ctx context.Context, c *call, certificate *x509.Certificate, authorization []string, bytes int64) (*share, error) {
+func (s *Server) receive(ctx context.Context, c *call, certificate *x509.Certificate, authorization []string, bytes int64) (*quota.Reservation, error) {
 	in, err := s.known(ctx, certificate, authorization)
 	if err != nil {
 		return nil, s.countRefusal(ctx, err)
 	}
 	c.identity = access.From(in)
-	return s.limits.room(in, bytes)
+	return s.limits.ReserveRequest(in, bytes)
 }

@@ -58,6 +58,12 @@ func (r *Resource) source() source {
 	return cached{r.Cacher, r.Dispatcher}
 }
 
+// scans reports whether an interest costs something with changes that it does not pick.
+// Without a cache each watch looks at each change, whatever its selector is.
+func (r *Resource) scans(i *dispatch.Interest) bool {
+	return r.Dispatcher != nil && !r.Dispatcher.Decides(i)
+}
+
 // resources are the configured resources by name.
 type resources map[string]*Resource
 

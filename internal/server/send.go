@@ -5,12 +5,13 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
 // send hands a message to gRPC. It waits while the client does not read.
 func (w *watching) send(m dispatch.Message) error {
-	message := joined(m.Events, wire.AppendHeader(nil, m.Header))
+	message := grpcmsg.Join(m.Events, wire.AppendHeader(nil, m.Header))
 	flight := w.live.onItsWay()
 	if flight != nil {
 		flight.Ref()
@@ -21,8 +22,8 @@ func (w *watching) send(m dispatch.Message) error {
 	if err := w.stream.SendMsg(message); err != nil {
 		return err
 	}
-	first := w.sent(&m, message.size())
-	w.tally.note(&m, 1, message.size(), first, time.Now())
+	first := w.sent(&m, message.Size())
+	w.tally.note(&m, 1, message.Size(), first, time.Now())
 	w.turn.after(&m.Header, flight)
 	w.hurry(&m.Header, first)
 	return nil

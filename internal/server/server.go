@@ -18,14 +18,17 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/tap"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/audit"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
+	"github.com/fanoutd/fanoutd/internal/server/quota"
+	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
 // Config says what to serve. The fields down to Log are required.
@@ -64,7 +67,7 @@ type Config struct {
 
 	// Limits bound what clients may take. Default: nothing does, but the size of
 	// requests.
-	Limits Limits
+	Limits quota.Limits
 
 	// Audit has the record of writes and denials. Nil: there is none.
 	Audit *audit.Log
@@ -99,8 +102,7 @@ type Server struct {
 	lanes     *lanes
 
 	authenticator *access.Authenticator
-	limits        *limits
-	refusals      exhausted
+	limits        *quota.Limiter
 	audit         *audit.Log // nil: none
 	denials       *denials
 
@@ -116,20 +118,6 @@ type Server struct {
 	stopReclaiming context.CancelFunc
 }
 
-// Keepalive: a peer that is gone without a word is noticed within half a minute, or
-// sooner if something is on its way to it, and clients may ask as often as every ten seconds whether we are there.
-var (
-	keepaliveParameters = keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}
-	keepaliveLimits     = keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}
-)
-
-// writeBufferSize is how much is collected for one write to a socket. Large messages cost
-// two to six times as much with no buffer, and a sixth more with 16 KiB. With 32 KiB an
-// event of some 300 bytes leaves in two pieces for a hundred watches on a connection, and
-// with 64 KiB what is collected falls out of the nearest caches; besides, connections that
-// write at the same time have a buffer each.
-const writeBufferSize = 40 << 10
-
 const (
 	defaultWatchGrace    = 30 * time.Second
 	defaultConnectionAge = 15 * time.Minute
@@ -141,7 +129,7 @@ func New(cfg Config) *Server {
 	s := &Server{
 		log: cfg.Log, health: health.NewServer(), resources: resources{}, drain: newDrain(), sessions: newSessions(),
 		authenticator: cfg.Authenticator,
-		limits:        newLimits(cfg.Limits), refusals: exhausted{said: map[apierr.Reason]*sayings{}}, audit: cfg.Audit, denials: newDenials(),
+		limits:        quota.New(cfg.Limits, cfg.Log), audit: cfg.Audit, denials: newDenials(),
 		drainDelay: cfg.DrainDelay, drainPeriod: cfg.DrainPeriod, watchGrace: cmp.Or(cfg.WatchGrace, defaultWatchGrace),
 		slow: newSlowLog(cfg.SlowRequest, cfg.Log), lanes: newLanes(),
 	}
@@ -157,7 +145,7 @@ func New(cfg Config) *Server {
 	}
 	// Who is admitted is asked of watches, too. The rest they do for themselves.
 	authenticated := auth.StreamServerInterceptor(s.authenticate)
-	limited := append([]grpc.StreamServerInterceptor{s.limitRequests}, s.limits.rates()...)
+	limited := []grpc.StreamServerInterceptor{s.limitRequests, s.limitRate}
 	admission := append([]grpc.StreamServerInterceptor{authenticated}, limited...)
 	others := append([]grpc.StreamServerInterceptor{
 		either(
@@ -171,21 +159,18 @@ func New(cfg Config) *Server {
 		recheck,
 		s.drain.intercept,
 	}, limited...)
-	options := append(cfg.Observers.options(), s.limits.options()...)
+	options := append(cfg.Observers.options(), transport.ServerOptions(cfg.TLS, s.limits.RequestBytes)...)
 	options = append(options,
-		grpc.Creds(newTransport(cfg.TLS)),
-		grpc.ForceServerCodecV2(newCodec()),
-		grpc.WriteBufferSize(writeBufferSize),
-		grpc.ReadBufferSize(0), // who reads ahead is framed
+		grpc.ForceServerCodecV2(grpcmsg.NewCodec()),
 		grpc.WaitForHandlers(true),
-		grpc.InTapHandle(s.limits.withCutoff),
+		grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) { return withCutoff(s.limits, ctx) }),
 	)
 	s.within = grpc.NewServer(options...)
 	oldest := cmp.Or(cfg.ConnectionAge, defaultConnectionAge)
 	if cfg.TLS == nil {
 		oldest = 0
 	}
-	s.grpc = grpc.NewServer(append(options, s.limits.connectionOptions(cfg.WatchTimeLimit, oldest)...)...)
+	s.grpc = grpc.NewServer(append(options, transport.ConnectionOptions(s.limits.StreamsPerConnection, cfg.WatchTimeLimit, oldest)...)...)
 	f := &fanout{
 		resources: s.resources, drain: s.drain, sessions: s.sessions, rights: &s.rights, examine: s.examine, limits: s.limits, lanes: s.lanes,
 		watchTimeLimit: cfg.WatchTimeLimit,
@@ -220,6 +205,16 @@ func New(cfg Config) *Server {
 	s.reclaiming.Go(func() { reclaimed.run(reclaiming) })
 	return s
 }
+
+// Limited returns a listener that accepts no more connections than the limits allow,
+// counted over all listeners that this method has returned. It closes the others at once.
+// It accepts connections that a host opens too fast, and reads them when it is time.
+func (s *Server) Limited(l net.Listener) net.Listener {
+	return transport.LimitListener(l, s.limits.AdmitConnection)
+}
+
+// Usage returns how much of the limits is in use.
+func (s *Server) Usage() quota.Usage { return s.limits.Usage() }
 
 // Serve serves on the listener until the server is stopped.
 func (s *Server) Serve(l net.Listener) error {

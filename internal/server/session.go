@@ -17,6 +17,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
 // session is a watch that is being served, as operators see it.
@@ -41,9 +42,6 @@ type session struct {
 	watcher   watcher
 	end       func(reason error) // ends the watch with its last position; may be called at any time
 }
-
-// maxUserAgentBytes is how much is remembered of what a client says it is.
-const maxUserAgentBytes = 256
 
 // sending notes that a message is on its way, which may take time.
 func (s *session) sending() {
@@ -127,7 +125,7 @@ func (s *session) init(ctx context.Context, req *fanoutv1.WatchRequest, scope ob
 	s.request = askedFor(req)
 	s.watcher, s.end = w, end
 	s.question = policy.Question{Verb: policy.Watch, Resource: req.GetResource(), Scope: scope}
-	s.peer, s.userAgent = caller(ctx)
+	s.peer, s.userAgent = transport.CallerOf(ctx)
 	s.catching = !req.GetFromNow()
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
 // slowLog logs what took longer than it should. While etcd is away everything does,
@@ -50,7 +51,7 @@ func (l *slowLog) note(ctx context.Context, what string, took time.Duration, req
 		return
 	}
 	resource, scope := subject(req)
-	address, _ := caller(ctx)
+	address, _ := transport.CallerOf(ctx)
 	attributes := []any{
 		"method", method(ctx), "what", what, "duration", took,
 		"resource", apierr.Clip(resource, apierr.MaxEchoBytes), "scope", apierr.Clip(scope, apierr.MaxEchoBytes),

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
 
 // turn is the place of a watch among the catch-ups that are being sent. It belongs to
@@ -18,19 +19,19 @@ import (
 // part. Whoever does not take a part within the lease has no place any more, and
 // waits again before the next one.
 type turn struct {
-	limits   *limits
+	limits   *quota.Limiter
 	patience time.Duration
-	due      bool        // a RESET or a DELTA is under way
-	share    *share      // nil: none
-	asked    *share      // nil: none is waited for
-	failure  error       // of waiting
-	lease    *time.Timer // nil: nothing is being sent
+	due      bool               // a RESET or a DELTA is under way
+	share    *quota.Reservation // nil: none
+	asked    *quota.Reservation // nil: none is waited for
+	failure  error              // of waiting
+	lease    *time.Timer        // nil: nothing is being sent
 }
 
-func (t *turn) init(l *limits, w *watch) {
-	t.limits, t.patience = l, l.patience
+func (t *turn) init(l *quota.Limiter, w *watch) {
+	t.limits, t.patience = l, l.Patience
 	if every := w.options.BookmarkInterval; every > 0 {
-		t.patience = min(t.patience, max(every, leastTurnPatience))
+		t.patience = min(t.patience, max(every, quota.MinPatience))
 	}
 	t.due = w.after == nil && !w.fromNow
 }
@@ -41,8 +42,8 @@ func (t *turn) has(ctx context.Context) bool {
 	if !t.due || t.share != nil || t.failure != nil {
 		return true
 	}
-	s := t.limits.snapshots.ask(clientOf(ctx), 1)
-	if s.given() {
+	s := t.limits.SnapshotSlots.Reserve(quota.ClientOf(ctx), 1)
+	if s.Granted() {
 		t.share = s
 		return true
 	}
@@ -54,12 +55,12 @@ func (t *turn) has(ctx context.Context) bool {
 func (t *turn) wait(ctx context.Context) {
 	s := t.asked
 	t.asked = nil
-	switch err := s.wait(ctx, t.patience); {
+	switch err := s.Wait(ctx, t.patience); {
 	case err == nil:
 		t.share = s
-	case errors.Is(err, errNoTurn):
+	case errors.Is(err, quota.ErrTimeout):
 		t.failure = &apierr.LimitError{
-			Reason: apierr.ReasonTooManySnapshots, What: "snapshots that are being sent", Limit: float64(t.limits.Snapshots), RetryAfter: placeDelay,
+			Reason: apierr.ReasonTooManySnapshots, What: "snapshots that are being sent", Limit: float64(t.limits.Snapshots), RetryAfter: quota.RetryDelay,
 		}
 	default:
 		t.failure = err
@@ -72,7 +73,7 @@ func (t *turn) before(h *object.Header) {
 		t.due = h.CatchUp != object.Replay
 	}
 	if t.share != nil {
-		t.lease = time.AfterFunc(t.limits.lease, t.share.giveBack)
+		t.lease = time.AfterFunc(t.limits.Lease, t.share.Release)
 	}
 }
 
@@ -93,21 +94,21 @@ func (t *turn) after(h *object.Header, f *flight) {
 	place := t.share
 	t.share = nil
 	if place == nil || f == nil {
-		place.giveBack()
+		place.Release()
 		return
 	}
-	lease := time.AfterFunc(t.limits.lease, place.giveBack)
+	lease := time.AfterFunc(t.limits.Lease, place.Release)
 	f.whenOver(func() {
 		lease.Stop()
-		place.giveBack()
+		place.Release()
 	})
 }
 
 // end gives the place back.
 func (t *turn) end() {
-	if t.asked != nil && !t.asked.giveUp() {
-		t.asked.giveBack()
+	if t.asked != nil && !t.asked.Cancel() {
+		t.asked.Release()
 	}
-	t.share.giveBack()
+	t.share.Release()
 	t.share = nil
 }

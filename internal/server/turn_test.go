@@ -9,6 +9,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/server"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
 
 // unreadSnapshot returns a watch whose whole snapshot lies in gRPC, none of which its
@@ -41,7 +42,7 @@ func (s *rawStream) wantSnapshot(ctx context.Context, t *testing.T) {
 // at once; and no longer.
 func TestAPlaceIsKeptUntilTheSnapshotHasLeft(t *testing.T) {
 	in := start(t, settings{
-		limits:  server.Limits{Snapshots: 1},
+		limits:  quota.Limits{Snapshots: 1},
 		prepare: func(s *server.Server) { s.SetTurns(50*time.Millisecond, time.Hour) },
 	})
 	ctx := within(t)
@@ -54,7 +55,7 @@ func TestAPlaceIsKeptUntilTheSnapshotHasLeft(t *testing.T) {
 			t.Errorf("%d snapshots are being sent, want 1", n)
 		}
 		s.grant(t, 1<<20)
-		in.awaitUsage(ctx, t, "the place is free", func(u server.Usage) bool { return u.Snapshots == 0 })
+		in.awaitUsage(ctx, t, "the place is free", func(u quota.Usage) bool { return u.Snapshots == 0 })
 		s.wantSnapshot(ctx, t)
 		end, err := opened(ctx, in.reads, &fanoutv1.WatchRequest{Resource: config})
 		if err != nil {
@@ -72,7 +73,7 @@ func TestAPlaceIsKeptUntilTheSnapshotHasLeft(t *testing.T) {
 // lease, and gets it all the same.
 func TestAPlaceIsLostWithTheLease(t *testing.T) {
 	in := start(t, settings{
-		limits:  server.Limits{Snapshots: 1},
+		limits:  quota.Limits{Snapshots: 1},
 		prepare: func(s *server.Server) { s.SetTurns(patience, 100*time.Millisecond) },
 	})
 	ctx := within(t)
@@ -82,7 +83,7 @@ func TestAPlaceIsLostWithTheLease(t *testing.T) {
 	if events, _ := w.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET); len(events) != 1 {
 		t.Errorf("the other one was shown %d objects, want 1", len(events))
 	}
-	in.awaitUsage(ctx, t, "the places are free", func(u server.Usage) bool { return u.Snapshots == 0 })
+	in.awaitUsage(ctx, t, "the places are free", func(u quota.Usage) bool { return u.Snapshots == 0 })
 	s.mu.Lock()
 	if s.received > 0 {
 		t.Errorf("the test is too easy: %d bytes were sent to who takes none", s.received)

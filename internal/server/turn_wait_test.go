@@ -3,11 +3,13 @@ package server
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
 
 // What runs aside does not wait for a turn, so it has ended, with its stack, while the
@@ -43,8 +45,8 @@ func TestNothingAsideWaitsForATurn(t *testing.T) {
 		"it does not come to waiting for its turn": {true, func(*testing.T, *watching) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLimits(Limits{Snapshots: 1})
-			other, err := l.snapshots.take(t.Context(), client{address: "other"}, 1, 0)
+			l := quota.New(quota.Limits{Snapshots: 1}, slog.New(slog.DiscardHandler))
+			other, err := l.SnapshotSlots.Acquire(t.Context(), quota.Client{Address: "other"}, 1, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -55,13 +57,13 @@ func TestNothingAsideWaitsForATurn(t *testing.T) {
 			}
 			var leaving sync.WaitGroup
 			if c.free {
-				leaving.Go(other.giveBack)
+				leaving.Go(other.Release)
 			}
 			c.then(t, w)
 			leaving.Wait()
 			w.turn.end()
-			other.giveBack()
-			if taken, waiting, clients := l.snapshots.count(); taken+int64(waiting)+int64(clients) != 0 {
+			other.Release()
+			if taken, waiting, clients := l.SnapshotSlots.Usage(); taken+int64(waiting)+int64(clients) != 0 {
 				t.Errorf("%d places are taken, %d wait, of %d clients", taken, waiting, clients)
 			}
 		})

@@ -20,6 +20,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
 // watching is a watch that is being served. Its handler has to be there for as long as
@@ -117,6 +118,10 @@ func (w *watching) Value(key any) any {
 	switch key.(type) {
 	case watchingKey:
 		return w
+	case transport.CallerKey:
+		if w.session.number > 0 { // its headers are forgotten
+			return &transport.Caller{Address: w.session.peer, UserAgent: w.session.userAgent}
+		}
 	case callKey:
 		return &w.call
 	}
@@ -161,7 +166,7 @@ func (w *watching) end(err error) error {
 	told := w.server.edge(w.ends.Context, err)
 	w.server.auditCall(w.ends.Context, &w.call, fanoutv1.FanoutService_Watch_FullMethodName, told)
 	code := status.Code(told)
-	peer, _ := caller(w.ends.Context)
+	peer, _ := transport.CallerOf(w.ends.Context)
 	w.server.log.Log(w.ends.Context, slog.Level(logLevel(code)), "finished call",
 		"grpc.service", path.Dir(fanoutv1.FanoutService_Watch_FullMethodName)[1:], "grpc.method", "Watch",
 		"grpc.code", code.String(), "grpc.time_ms", time.Since(w.session.since).Milliseconds(), "peer.address", peer)
@@ -190,16 +195,18 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	if w.drained = f.drain.enter(func() { w.ends.end(apierr.ErrDraining) }); w.drained == 0 {
 		return apierr.ErrDraining
 	}
-	giveBack, err := f.limits.watch(ctx)
+	giveBack, err := f.limits.Watch(ctx)
 	if err != nil {
 		return err
 	}
 	w.leave = append(make([]func(), 0, 2), giveBack)
-	forget, err := f.limits.selector(ctx, resource, &watch.interest)
-	if err != nil {
-		return err
+	if resource.scans(&watch.interest) {
+		forget, err := f.limits.Selector(ctx, resource.Name, &watch.interest)
+		if err != nil {
+			return err
+		}
+		w.leave = append(w.leave, forget)
 	}
-	w.leave = append(w.leave, forget)
 	w.lane = f.lanes.enter(ctx)
 	w.live.init(w.lane.Queue, w)
 	watch.options.Follower = &w.live

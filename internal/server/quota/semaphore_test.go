@@ -1,4 +1,4 @@
-package server
+package quota
 
 import (
 	"context"
@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-func named(name string) client { return client{name: name} }
+func named(name string) Client { return Client{Name: name} }
 
 // wantEmpty checks that nobody holds anything, waits or is remembered.
-func (q *queue) wantEmpty(t *testing.T) {
+func (q *FairSemaphore) wantEmpty(t *testing.T) {
 	t.Helper()
-	if taken, waiting, clients := q.count(); taken != 0 || waiting != 0 || clients != 0 || q.turns.Len() != 0 {
-		t.Errorf("%d is taken, %d wait, %d clients are known, %d have turns", taken, waiting, clients, q.turns.Len())
+	if taken, waiting, clients := q.Usage(); taken != 0 || waiting != 0 || clients != 0 || q.order.Len() != 0 {
+		t.Errorf("%d is taken, %d wait, %d clients are known, %d have turns", taken, waiting, clients, q.order.Len())
 	}
 }
 
@@ -26,8 +26,8 @@ func (q *queue) wantEmpty(t *testing.T) {
 // than one of the hundred.
 func TestClientsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(1)
-		first, err := q.take(t.Context(), named("greedy"), 1, time.Hour)
+		q := newFairSemaphore(1)
+		first, err := q.Acquire(t.Context(), named("greedy"), 1, time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +36,7 @@ func TestClientsTakeTurns(t *testing.T) {
 		var group sync.WaitGroup
 		ask := func(name string) {
 			group.Go(func() {
-				s, err := q.take(t.Context(), named(name), 1, time.Hour)
+				s, err := q.Acquire(t.Context(), named(name), 1, time.Hour)
 				if err != nil {
 					t.Error(err)
 					return
@@ -44,7 +44,7 @@ func TestClientsTakeTurns(t *testing.T) {
 				mu.Lock()
 				order = append(order, name)
 				mu.Unlock()
-				s.giveBack()
+				s.Release()
 			})
 			synctest.Wait() // it is in the queue
 		}
@@ -53,7 +53,7 @@ func TestClientsTakeTurns(t *testing.T) {
 		}
 		ask("a")
 		ask("b")
-		first.giveBack()
+		first.Release()
 		group.Wait()
 		if at := slices.Index(order, "a"); at > 1 {
 			t.Errorf("a was the number %d in turn: %v", at, order[:10])
@@ -72,13 +72,13 @@ func TestClientsTakeTurns(t *testing.T) {
 // there is something for everyone who comes later.
 func TestNobodyTakesEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(64)
+		q := newFairSemaphore(64)
 		want := int64(32)
 		for i := range 6 {
 			var held int64
 			for {
-				s, err := q.take(t.Context(), named(fmt.Sprint(i)), 1, time.Second)
-				if errors.Is(err, errNoTurn) {
+				s, err := q.Acquire(t.Context(), named(fmt.Sprint(i)), 1, time.Second)
+				if errors.Is(err, ErrTimeout) {
 					break
 				}
 				if err != nil {
@@ -96,41 +96,41 @@ func TestNobodyTakesEverything(t *testing.T) {
 
 func TestWhoWaitsIsServedInTimeOrNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(2)
-		s, err := q.take(t.Context(), named("a"), 5, time.Second) // more than there is counts as all
+		q := newFairSemaphore(2)
+		s, err := q.Acquire(t.Context(), named("a"), 5, time.Second) // more than there is counts as all
 		if err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if _, err := q.take(t.Context(), named("b"), 1, 3*time.Second); !errors.Is(err, errNoTurn) || time.Since(began) != 3*time.Second {
+		if _, err := q.Acquire(t.Context(), named("b"), 1, 3*time.Second); !errors.Is(err, ErrTimeout) || time.Since(began) != 3*time.Second {
 			t.Errorf("got %v after %v", err, time.Since(began))
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		if _, err := q.take(ctx, named("b"), 1, time.Hour); !errors.Is(err, context.Canceled) {
+		if _, err := q.Acquire(ctx, named("b"), 1, time.Hour); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
-		s.shrink(1)
-		b, err := q.take(t.Context(), named("b"), 1, 0)
+		s.Shrink(1)
+		b, err := q.Acquire(t.Context(), named("b"), 1, 0)
 		if err != nil {
 			t.Errorf("what was given back is not free: %v", err)
 		}
-		s.giveBack()
-		s.giveBack() // no harm
-		b.giveBack()
+		s.Release()
+		s.Release() // no harm
+		b.Release()
 		q.wantEmpty(t)
 	})
 }
 
 func TestWithoutALimitNobodyWaits(t *testing.T) {
-	q := newQueue(0)
+	q := newFairSemaphore(0)
 	for range 10 {
-		s, err := q.take(t.Context(), named("a"), 1<<40, 0)
+		s, err := q.Acquire(t.Context(), named("a"), 1<<40, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.shrink(1)
-		s.giveBack()
+		s.Shrink(1)
+		s.Release()
 	}
 	q.wantEmpty(t)
 }
@@ -139,7 +139,7 @@ func TestWithoutALimitNobodyWaits(t *testing.T) {
 func TestTheQueueGivesOutWhatThereIs(t *testing.T) {
 	const capacity, clients, rounds = 10, 20, 50
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(capacity)
+		q := newFairSemaphore(capacity)
 		var group sync.WaitGroup
 		served := make([]int, clients)
 		for c := range clients {
@@ -147,20 +147,20 @@ func TestTheQueueGivesOutWhatThereIs(t *testing.T) {
 				group.Go(func() {
 					random := rand.New(rand.NewPCG(uint64(c), 1))
 					for range rounds {
-						s, err := q.take(t.Context(), named(fmt.Sprint(c)), 1+random.Int64N(4), time.Duration(random.IntN(300))*time.Millisecond)
+						s, err := q.Acquire(t.Context(), named(fmt.Sprint(c)), 1+random.Int64N(4), time.Duration(random.IntN(300))*time.Millisecond)
 						if err != nil {
 							continue
 						}
-						if taken, _, _ := q.count(); taken > capacity {
+						if taken, _, _ := q.Usage(); taken > capacity {
 							t.Errorf("%d of %d is given out", taken, capacity)
 						}
 						q.mu.Lock()
 						served[c]++
 						q.mu.Unlock()
 						time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
-						s.shrink(1)
+						s.Shrink(1)
 						time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
-						s.giveBack()
+						s.Release()
 					}
 				})
 			}

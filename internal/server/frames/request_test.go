@@ -1,4 +1,4 @@
-package server
+package frames
 
 import (
 	"encoding/binary"
@@ -12,11 +12,11 @@ func TestAFrameIsThereAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 1000
 		message := append(binary.BigEndian.AppendUint32([]byte{0}, size), make([]byte, size)...)
-		in := &incoming{}
-		in.add(message[:100])
+		in := &Request{}
+		in.addData(message[:100])
 		answered := false
 		go func() {
-			got, packed, whole := in.await(t.Context())
+			got, packed, whole := in.AwaitSize(t.Context())
 			if got != size || packed || !whole {
 				t.Errorf("there are %d bytes, packed: %v, whole: %v", got, packed, whole)
 			}
@@ -26,8 +26,8 @@ func TestAFrameIsThereAtOnce(t *testing.T) {
 		if answered {
 			t.Error("a part of a frame was told of")
 		}
-		in.add(message[100:])
-		if err := in.frame(false); err != nil {
+		in.addData(message[100:])
+		if err := in.endFrame(false); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -1,4 +1,4 @@
-package server
+package transport
 
 import (
 	"fmt"
@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// endUnacknowledged has a connection end when its peer has not acknowledged for so long
+// setUserTimeout has a connection end when its peer has not acknowledged for so long
 // what was sent. gRPC does the same where nobody has wrapped the connection.
-func endUnacknowledged(conn net.Conn, after time.Duration) error {
+func setUserTimeout(conn net.Conn, after time.Duration) error {
 	socket, ok := conn.(syscall.Conn)
 	if !ok {
 		return nil // no connection of TCP

@@ -1,8 +1,9 @@
-package server
+package quota
 
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -20,16 +21,18 @@ import (
 // something is used up. A client that is refused may come back many times a second.
 const exhaustedInterval = 10 * time.Second
 
-// exhausted are the refusals that the log has been told of.
-type exhausted struct {
-	mu   sync.Mutex
-	said map[apierr.Reason]*sayings // guarded by mu
+// refusalLog are the refusals that the log has been told of.
+type refusalLog struct {
+	log *slog.Logger
+
+	mu        sync.Mutex
+	throttles map[apierr.Reason]*throttle // guarded by mu
 }
 
-// sayings are what was said about a reason.
-type sayings struct {
+// throttle are what was said about a reason.
+type throttle struct {
 	sometimes rate.Sometimes
-	since     int // guarded by exhausted.mu; refusals since
+	refused   int // guarded by exhausted.mu; refusals since
 }
 
 // pushback is the header with which gRPC's own retries are told when to come back.
@@ -49,28 +52,29 @@ func pushbackFor(after time.Duration) string {
 	return strconv.FormatInt(after.Milliseconds()+1, 10)
 }
 
-// exhausted notes a request that is refused because something is used up.
-func (s *Server) exhausted(ctx context.Context, err error) {
+// Refuse notes a request that is refused because something is used up.
+func (l *Limiter) Refuse(ctx context.Context, err error) {
 	reason := apierr.ReasonOf(err)
 	if _, ok := err.(interface{ GRPCStatus() *status.Status }); ok {
 		reason = "" // gRPC itself has refused it
 	}
 	if limit, ok := errors.AsType[*apierr.LimitError](err); ok {
-		s.limits.refused[reason].Add(1)
+		l.refused[reason].Add(1)
 		// It fails where the stream has ended, and then nobody is told.
 		_ = grpc.SetTrailer(ctx, metadata.Pairs(pushback, pushbackFor(limit.RetryAfter)))
 	}
-	s.refusals.mu.Lock()
-	defer s.refusals.mu.Unlock()
-	said := s.refusals.said[reason]
+	l.refusals.mu.Lock()
+	defer l.refusals.mu.Unlock()
+	said := l.refusals.throttles[reason]
 	if said == nil {
-		said = &sayings{sometimes: rate.Sometimes{Interval: exhaustedInterval}}
-		s.refusals.said[reason] = said
+		said = &throttle{sometimes: rate.Sometimes{Interval: exhaustedInterval}}
+		l.refusals.throttles[reason] = said
 	}
-	said.since++
+	said.refused++
 	said.sometimes.Do(func() {
-		s.log.WarnContext(ctx, "requests are refused", "reason", string(reason), "requests", said.since,
-			"client", clientOf(ctx).String(), "method", method(ctx), "error", err)
-		said.since = 0
+		name, _ := grpc.Method(ctx)
+		l.refusals.log.WarnContext(ctx, "requests are refused", "reason", string(reason), "requests", said.refused,
+			"client", ClientOf(ctx).String(), "method", name, "error", err)
+		said.refused = 0
 	})
 }

@@ -1,4 +1,4 @@
-package server
+package quota
 
 import (
 	"context"
@@ -19,11 +19,11 @@ func as(ctx context.Context, name string) context.Context {
 func TestTheHintIsRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, perSecond := range []float64{0.1, 1, 3, 1000} {
-			r := newRates(perSecond, 0)
+			r := newRequestLimiter(perSecond, 0)
 			ctx := as(t.Context(), "ann")
 			served, refused := 0, 0
 			for served < 10 {
-				err := r.Limit(ctx)
+				err := r.allow(ClientOf(ctx))
 				if err == nil {
 					served++
 					continue
@@ -33,11 +33,11 @@ func TestTheHintIsRight(t *testing.T) {
 				if !ok || limit.RetryAfter <= 0 {
 					t.Fatalf("refused with %v", err)
 				}
-				if other := r.Limit(as(t.Context(), "bob")); other != nil && refused == 1 {
+				if other := r.allow(ClientOf(as(t.Context(), "bob"))); other != nil && refused == 1 {
 					t.Errorf("another client is refused: %v", other)
 				}
 				time.Sleep(limit.RetryAfter * 99 / 100)
-				if err := r.Limit(ctx); err == nil && limit.RetryAfter > time.Millisecond {
+				if err := r.allow(ClientOf(ctx)); err == nil && limit.RetryAfter > time.Millisecond {
 					t.Errorf("at a rate of %v the hint is %v, and less would do", perSecond, limit.RetryAfter)
 				}
 				time.Sleep(limit.RetryAfter - limit.RetryAfter*99/100)
@@ -60,14 +60,14 @@ func TestClientsAreTheirNamesOrTheirHosts(t *testing.T) {
 		"somewhere":                 "somewhere",
 		"":                          "unknown",
 	} {
-		if got := clientAt(address).String(); got != want {
+		if got := ClientAt(address).String(); got != want {
 			t.Errorf("the client at %q is %q, want %q", address, got, want)
 		}
 	}
-	if got := clientOf(as(t.Context(), "ann")); got != (client{name: "ann"}) {
+	if got := ClientOf(as(t.Context(), "ann")); got != (Client{Name: "ann"}) {
 		t.Errorf("who is ann is %v", got)
 	}
-	if clientAt("ann") == clientOf(as(t.Context(), "ann")) {
+	if ClientAt("ann") == ClientOf(as(t.Context(), "ann")) {
 		t.Error("a host is taken for somebody")
 	}
 }

@@ -1,0 +1,19 @@
+// Package quota enforces the limits on what clients may use.
+//
+// [Limits] is the configuration and [Limiter] the state. A [Client] is an authenticated
+// name, or else the address of a host. There are four kinds of limit:
+//
+//   - Counts of things that last: watches, distinct selectors, connections. There is one
+//     limit for all clients and one for each. Whoever exceeds it is refused at once.
+//   - Amounts of things that are soon given back: snapshots being sent, the memory of
+//     lists and of requests. A [FairSemaphore] hands them out. A client that finds none
+//     waits; clients take turns.
+//   - Rates: requests and connections per second ([ClientLimiters]).
+//   - Sizes: one request.
+//
+// A refusal is an [apierr.LimitError]. [Limiter.Refuse] counts it, logs it from time to
+// time, and tells the client when to try again.
+//
+// All methods may be called from any goroutine. What a method hands out must be released
+// once; a [Reservation] may be released more often.
+package quota

@@ -1,0 +1,72 @@
+package quota
+
+import (
+	"math"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/time/rate"
+
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
+)
+
+// rememberedClients is how many clients there are of which it is known how often
+// they have asked. The one that has not asked for the longest time is forgotten
+// first; it then may ask a burst more than it should. A client takes about 200 bytes.
+const rememberedClients = 1 << 16
+
+// ClientLimiters are those of the clients, by which is known how often they do something: each
+// fills with tokens at a rate, and whatever is done takes one.
+type ClientLimiters struct {
+	perSecond rate.Limit
+	burst     int
+	limiters  *lru.Cache[Client, *rate.Limiter]
+}
+
+func NewClientLimiters(perSecond float64, burst int) ClientLimiters {
+	// It fails for a size that is not positive.
+	remember, err := lru.New[Client, *rate.Limiter](rememberedClients)
+	if err != nil {
+		panic(err)
+	}
+	if burst == 0 {
+		burst = int(math.Ceil(min(perSecond, math.MaxInt32)))
+	}
+	return ClientLimiters{perSecond: rate.Limit(perSecond), burst: burst, limiters: remember}
+}
+
+func (b *ClientLimiters) Of(c Client) *rate.Limiter {
+	bucket, ok := b.limiters.Get(c)
+	if !ok {
+		bucket = rate.NewLimiter(b.perSecond, b.burst)
+		if earlier, found, _ := b.limiters.PeekOrAdd(c, bucket); found {
+			bucket = earlier
+		}
+	}
+	return bucket
+}
+
+// requestLimiter says how often a client may ask.
+type requestLimiter struct{ ClientLimiters }
+
+func newRequestLimiter(perSecond float64, burst int) *requestLimiter {
+	return &requestLimiter{NewClientLimiters(perSecond, burst)}
+}
+
+// allow counts a request of a client. The error is a [*apierr.LimitError]. Nil lets
+// everybody ask as often as they like.
+func (r *requestLimiter) allow(c Client) error {
+	if r == nil {
+		return nil
+	}
+	bucket, now := r.Of(c), time.Now()
+	if bucket.AllowN(now, 1) {
+		return nil
+	}
+	missing := max(1-bucket.TokensAt(now), 0)
+	const rounding = time.Microsecond
+	return &apierr.LimitError{
+		Reason: apierr.ReasonRateLimited, What: "requests per second", Limit: float64(r.perSecond), Client: c.String(),
+		RetryAfter: max(time.Duration(missing/float64(r.perSecond)*float64(time.Second))+rounding, time.Millisecond),
+	}
+}

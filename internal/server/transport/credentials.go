@@ -1,0 +1,157 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/peer"
+
+	"github.com/fanoutd/fanoutd/internal/server/frames"
+)
+
+// expiryGrace is how long a connection outlives the certificate that its client has
+// shown, so that watches can be told.
+const expiryGrace = 2 * time.Second
+
+// credentialsOrLocal is the beginning of all connections: those from outside with TLS, where
+// that is configured, and those within the process as they are.
+type credentialsOrLocal struct {
+	credentials.TransportCredentials
+}
+
+func newCredentials(config *tls.Config) credentialsOrLocal {
+	if config == nil {
+		return credentialsOrLocal{insecure.NewCredentials()}
+	}
+	return credentialsOrLocal{credentials.NewTLS(config)}
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (t credentialsOrLocal) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	if _, ok := raw.(localConn); ok {
+		return raw, LocalInfo{}, nil
+	}
+	// Linux counts the time for which a peer takes nothing, too, which keepalive gives it.
+	if err := setUserTimeout(raw, keepaliveParameters.Time+keepaliveParameters.Timeout); err != nil {
+		return nil, nil, err
+	}
+	conn, info, err := t.TransportCredentials.ServerHandshake(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	if shown, ok := info.(credentials.TLSInfo); ok && len(shown.State.VerifiedChains) > 0 {
+		conn = closeAt(conn, shown.State.VerifiedChains[0][0].NotAfter.Add(expiryGrace))
+	}
+	noted := frames.NewConn(conn)
+	return noted, ConnInfo{info, noted, &connContext{}}, nil
+}
+
+// expiringConn is a connection that ends by itself. A client whose certificate has expired
+// then opens another one, and shows the one that it has by that time.
+type expiringConn struct {
+	net.Conn
+	expiry *time.Timer
+}
+
+func closeAt(conn net.Conn, end time.Time) expiringConn {
+	return expiringConn{conn, time.AfterFunc(time.Until(end), func() { _ = conn.Close() })}
+}
+
+// Close implements net.Conn.
+func (m expiringConn) Close() error {
+	m.expiry.Stop()
+	return m.Conn.Close()
+}
+
+// Clone implements credentials.TransportCredentials.
+func (t credentialsOrLocal) Clone() credentials.TransportCredentials {
+	return credentialsOrLocal{t.TransportCredentials.Clone()}
+}
+
+// LocalListener marks the connections that it accepts as those within the process.
+// Nobody outside can have such a connection, whatever address or headers it has.
+type LocalListener struct{ net.Listener }
+
+type localConn struct{ net.Conn }
+
+// Accept implements net.Listener.
+func (l LocalListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return localConn{conn}, nil
+}
+
+// LocalInfo is what is known of a connection within the process.
+type LocalInfo struct{}
+
+// AuthType implements credentials.AuthInfo.
+func (LocalInfo) AuthType() string { return "local" }
+
+// FramesOf returns the connection that a request comes over, or nil if that is within
+// the process.
+func FramesOf(ctx context.Context) *frames.Conn {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	info, _ := p.AuthInfo.(ConnInfo)
+	return info.Frames
+}
+
+// connContext is a context that all requests of a connection can have.
+type connContext struct {
+	mu  sync.Mutex
+	ctx context.Context // guarded by mu; nil until somebody asks for it
+}
+
+// SharedContext returns a context that is never done, and knows of a request with this
+// one only what it knows of its connection; nil for requests within the process. All
+// requests of a connection share it.
+func SharedContext(ctx context.Context) context.Context {
+	from, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	info, ok := from.AuthInfo.(ConnInfo)
+	if !ok {
+		return nil
+	}
+	info.shared.mu.Lock()
+	defer info.shared.mu.Unlock()
+	if info.shared.ctx == nil {
+		info.shared.ctx = peer.NewContext(context.Background(), from)
+	}
+	return info.shared.ctx
+}
+
+// IsLocal reports whether a request comes over a connection within the process.
+func IsLocal(ctx context.Context) bool {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return false
+	}
+	_, local := p.AuthInfo.(LocalInfo)
+	return local
+}
+
+// ConnInfo is what is known of a connection from outside.
+type ConnInfo struct {
+	credentials.AuthInfo
+	Frames *frames.Conn
+	shared *connContext
+}
+
+// GetSecurityValue implements credentials.ChannelzSecurityInfo.
+func (i ConnInfo) GetSecurityValue() credentials.ChannelzSecurityValue {
+	if known, ok := i.AuthInfo.(credentials.ChannelzSecurityInfo); ok {
+		return known.GetSecurityValue()
+	}
+	return nil
+}
