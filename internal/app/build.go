@@ -43,7 +43,7 @@ func Build(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, er
 	a := &App{cfg: cfg, log: log}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, a.close())
+			err = errors.Join(err, a.close(ctx))
 		}
 	}()
 	if a.security, err = openSecurity(cfg, log); err != nil {
@@ -167,8 +167,9 @@ func (a *App) AdminAddr() net.Addr {
 // lastTraces is how long a collector may take to receive the last traces.
 const lastTraces = 2 * time.Second
 
-// close takes down what Build made and Run has not.
-func (a *App) close() error {
+// close releases everything that Build opened. Requests of etcd's own clients may finish
+// until ctx is done.
+func (a *App) close(ctx context.Context) error {
 	var errs []error
 	for _, l := range []net.Listener{a.listener, a.admin} {
 		if l == nil {
@@ -179,9 +180,9 @@ func (a *App) close() error {
 		}
 	}
 	if a.tracing != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), lastTraces)
+		sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTraces)
 		defer cancel()
-		if err := a.tracing.Close(ctx); err != nil {
+		if err := a.tracing.Close(sending); err != nil {
 			a.log.Warn("the last traces are lost", "error", err) // no reason to fail
 		}
 	}
@@ -189,7 +190,7 @@ func (a *App) close() error {
 		errs = append(errs, a.audit.Close())
 	}
 	if a.store != nil {
-		errs = append(errs, a.store.Close())
+		errs = append(errs, a.store.Close(ctx))
 	}
 	return errors.Join(errs...)
 }

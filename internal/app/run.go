@@ -56,7 +56,7 @@ func (a *App) Run(ctx context.Context) error {
 	web, err := a.web(srv, measured.Handler())
 	if err != nil {
 		srv.Stop(ctx)
-		return errors.Join(err, a.close())
+		return errors.Join(err, a.close(ctx))
 	}
 	var dispatchers, cachers, files, serving sync.WaitGroup
 	background := context.WithoutCancel(ctx)
@@ -103,7 +103,7 @@ func (a *App) Run(ctx context.Context) error {
 	stopCachers()
 	cachers.Wait()
 	files.Wait()
-	err = errors.Join(err, a.close())
+	err = errors.Join(err, a.close(grace))
 	a.log.Info("stopped")
 	return err
 }

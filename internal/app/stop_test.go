@@ -4,9 +4,18 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
 // A server that is told to stop says to each watch where to resume, and has recorded
@@ -57,5 +66,34 @@ func TestAStopDrainsAndKeepsTheRecord(t *testing.T) {
 	}
 	if !bytes.Contains(text, []byte(`"keys":["app/limits"]`)) {
 		t.Errorf("the record is %q", text)
+	}
+}
+
+// A watch of an etcd client does not extend a stop beyond shutdown-grace. The client
+// gets the status with which it reconnects.
+func TestStopEndsWatchesOfEtcdClients(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.EmbeddedEtcdListen = loopback.FreeAddress(t)
+	cfg.ShutdownGrace = config.Duration(time.Second)
+	_, stop := start(t, cfg)
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{cfg.EmbeddedEtcdListen}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer etcd.Close()
+	watch, err := etcdserverpb.NewWatchClient(etcd.ActiveConnection()).Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	create := &etcdserverpb.WatchRequest_CreateRequest{CreateRequest: &etcdserverpb.WatchCreateRequest{Key: []byte("k")}}
+	if err := watch.Send(&etcdserverpb.WatchRequest{RequestUnion: create}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := watch.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if _, err := watch.Recv(); err == nil || !strings.Contains(err.Error(), "server stopped") {
+		t.Errorf("the watch ended with %v, want %v", err, rpctypes.ErrGRPCStopped)
 	}
 }

@@ -106,7 +106,7 @@ func startProcess(t testing.TB, cfg direct.Config) (*fixture, *etcdproc.Member) 
 
 func closeStore(t testing.TB, s *store.Store) {
 	t.Helper()
-	if err := s.Close(); err != nil {
+	if err := s.Close(context.Background()); err != nil {
 		t.Error(err)
 	}
 }

@@ -34,10 +34,10 @@ type Commit struct {
 // RewriteResult says what became of records that were read to be stored anew where they
 // are not stored as they would be today.
 type RewriteResult struct {
-	Examined        int   // so many records were looked at
-	Rewritten       int   // of them, so many were stored anew
+	Examined      int   // so many records were looked at
+	Rewritten     int   // of them, so many were stored anew
 	Undecryptable int   // so many could not be, because their values cannot be read
-	Contended          int   // so many were written by others meanwhile, again and again, and not as today
+	Contended     int   // so many were written by others meanwhile, again and again, and not as today
 	More          bool  // there are more records
 	Next          Key   // where they begin
 	Remaining     int64 // about how many there are

@@ -97,7 +97,7 @@ func openEtcdAlone(t *testing.T, cfg store.EmbeddedConfig) *store.Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := etcd.Close(); err != nil {
+		if err := etcd.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})

@@ -25,25 +25,25 @@ import (
 	"go.uber.org/zap"
 )
 
-// EmbeddedConfig says how to run an etcd member in this process. Dir is required.
+// EmbeddedConfig configures an etcd member in this process. Dir is required.
 type EmbeddedConfig struct {
 	Dir string // data directory; belongs to one process at a time
 
-	// ListenClient is where to serve etcd's own API, as host:port or URL. Default:
-	// nowhere, no socket is opened.
+	// ListenClient is the address of etcd's own API, as host:port or URL. By default
+	// etcd opens no socket.
 	ListenClient string
 
 	QuotaBytes          int64         // size at which the database refuses writes; default 2 GiB
-	CompactionRetention time.Duration // how much history is kept; default 1 h
+	CompactionRetention time.Duration // how much history etcd keeps; default 1 h
 	MaxTransactionOps   int           // default 128
 
-	// UnsafeNoFsync makes writes fast and a crash of the machine lose data. For
-	// tests, which do not crash machines.
+	// UnsafeNoFsync makes writes fast. A crash of the machine then loses data, so it
+	// is for tests only.
 	UnsafeNoFsync bool
 }
 
-// OpenEmbedded starts an etcd member in this process and returns it when it
-// serves. A directory that another process holds is an error at once.
+// OpenEmbedded starts an etcd member in this process and returns once the member
+// serves requests. It fails at once if another process uses the directory.
 func OpenEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*Store, error) {
 	unlock, err := lockDir(cfg.Dir)
 	if err != nil {
@@ -53,13 +53,13 @@ func OpenEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*S
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start embedded etcd in %s: %w", cfg.Dir, err), unlock())
 	}
-	// What asking for the epoch of a new etcd writes is then behind us: the first
-	// revisions of a store are no surprise to anybody.
+	// A new etcd gets its epoch record now. Later writes then have predictable
+	// revisions.
 	if _, err := s.epochs.ask(ctx, ""); err != nil {
-		return nil, errors.Join(fmt.Errorf("learn the epoch of embedded etcd in %s: %w", cfg.Dir, err), s.Close(), unlock())
+		return nil, errors.Join(fmt.Errorf("determine the epoch of embedded etcd in %s: %w", cfg.Dir, err), s.Close(ctx), unlock())
 	}
 	stopServer := s.stop
-	s.stop = func() error { return errors.Join(stopServer(), unlock()) }
+	s.stop = func(ctx context.Context) error { return errors.Join(stopServer(ctx), unlock()) }
 	return s, nil
 }
 
@@ -69,12 +69,14 @@ func startEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*
 	if err != nil {
 		return nil, err
 	}
+	requests := trackClientRequests(etcdConfig)
 	etcd, err := embed.StartEtcd(etcdConfig)
 	if err != nil {
 		return nil, err
 	}
-	stop := func() error {
+	stop := func(ctx context.Context) error {
 		stopping.Store(true)
+		defer requests.finish(ctx)()
 		etcd.Close()
 		return nil
 	}
@@ -82,15 +84,15 @@ func startEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*
 	case <-etcd.Server.ReadyNotify():
 	case err = <-etcd.Err():
 	case <-etcd.Server.StopNotify():
-		err = errors.New("it stopped before it was ready")
+		err = errors.New("etcd stopped before it was ready")
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
 	if err == nil {
-		err = makeSpace(ctx, etcd.Server, etcdConfig.QuotaBackendBytes, log)
+		err = recoverSpace(ctx, etcd.Server, etcdConfig.QuotaBackendBytes, log)
 	}
 	if err != nil {
-		return nil, errors.Join(err, stop())
+		return nil, errors.Join(err, stop(ctx))
 	}
 	client := v3client.New(etcd.Server)
 	watches := adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(etcd.Server))
@@ -104,16 +106,17 @@ func startEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*
 	}, nil
 }
 
-// etcd returns the configuration of a cluster of one member that nobody else can
-// join: it listens for no peers, and by default for no clients either.
+// etcd returns the configuration of a cluster with one member. No other member can
+// join because it does not listen for peers. By default it does not listen for
+// clients either.
 func (cfg EmbeddedConfig) etcd(log *zap.Logger) (*embed.Config, error) {
 	c := embed.NewConfig()
 	c.Name = "fanoutd"
 	c.Dir = filepath.Join(cfg.Dir, "etcd")
 	c.ListenPeerUrls, c.ListenClientUrls = nil, nil
-	// The cluster id is made of the member's peer URL, which is the same
-	// everywhere, and of this token. etcd looks at it only when the directory is
-	// new, so every directory has an id of its own and keeps it.
+	// etcd derives the cluster id from the member's peer URL, which is always the
+	// same, and from this token. It reads the token only in a new directory, so each
+	// directory has an id of its own and keeps it.
 	c.InitialClusterToken = uuid.NewString()
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	if cfg.ListenClient != "" {
@@ -147,14 +150,14 @@ func clientURL(listen string) (*url.URL, error) {
 	}
 	u, err := url.Parse(listen)
 	if err != nil {
-		return nil, fmt.Errorf("listen address of embedded etcd: %w", err)
+		return nil, fmt.Errorf("parse the listen address of embedded etcd: %w", err)
 	}
 	return u, nil
 }
 
-// lockDir takes a data directory for this process. etcd locks its files, too, but
-// a second process that opens them hangs until the first one ends; this lock fails
-// at once and says who has it.
+// lockDir locks a data directory for this process. etcd also locks its files, but a
+// second process that opens them hangs until the first one ends. This lock fails at
+// once and names the other process.
 func lockDir(dir string) (unlock func() error, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create data directory: %w", err)
@@ -166,7 +169,7 @@ func lockDir(dir string) (unlock func() error, err error) {
 		return nil, fmt.Errorf("lock data directory %s: %w", dir, err)
 	}
 	if !locked {
-		holder, _ := os.ReadFile(path) // only to help; without it the message still says enough
+		holder, _ := os.ReadFile(path) // optional: the message is useful without it
 		if pid := strings.TrimSpace(string(holder)); pid != "" {
 			return nil, fmt.Errorf("data directory %s is in use by process %s; stop it or choose another directory", dir, pid)
 		}
@@ -179,18 +182,18 @@ func lockDir(dir string) (unlock func() error, err error) {
 	return lock.Unlock, nil
 }
 
-// spareBytes is how much space there has to be before writes are taken again: for the
-// largest request that etcd takes, several times.
+// spareBytes is the free space that a full etcd needs before it accepts writes again:
+// several times its largest request.
 const spareBytes = 8 << 20
 
-// makeSpace has an embedded etcd take writes again that ran out of space, if there is
-// some by now: the quota was raised, or what was deleted is compacted away and only has
-// to be given back. etcd itself leaves both to an operator with etcdctl, who cannot
-// reach this one.
-func makeSpace(ctx context.Context, etcd *etcdserver.EtcdServer, quota int64, log *slog.Logger) error {
+// recoverSpace makes an embedded etcd that ran out of space accept writes again if
+// space is available: the quota was raised, or deleted data has been compacted and
+// only a defragmentation is missing. In other setups an operator does this with
+// etcdctl, which usually cannot reach an embedded etcd.
+func recoverSpace(ctx context.Context, etcd *etcdserver.EtcdServer, quota int64, log *slog.Logger) error {
 	full, err := etcd.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_GET, Alarm: pb.AlarmType_NOSPACE})
 	if err != nil {
-		return fmt.Errorf("ask whether there is space: %w", err)
+		return fmt.Errorf("read the space alarm: %w", err)
 	}
 	if len(full.GetAlarms()) == 0 {
 		return nil
@@ -203,16 +206,16 @@ func makeSpace(ctx context.Context, etcd *etcdserver.EtcdServer, quota int64, lo
 		}
 	}
 	if size := backend.Size(); size+spareBytes > quota {
-		log.Warn("the embedded etcd is full and refuses writes: delete what is not needed and start again when its history is compacted, or raise its quota",
+		log.Warn("embedded etcd is full and refuses writes: delete objects and restart after the next compaction, or raise the quota",
 			"bytes", size, "bytes_in_use", backend.SizeInUse(), "quota", quota)
 		return nil
 	}
 	for _, alarm := range full.GetAlarms() {
 		_, err := etcd.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, Alarm: alarm.GetAlarm(), MemberID: alarm.GetMemberID()})
 		if err != nil {
-			return fmt.Errorf("take writes again: %w", err)
+			return fmt.Errorf("clear the space alarm: %w", err)
 		}
 	}
-	log.Info("the embedded etcd was full and takes writes again", "bytes_before", before, "bytes", backend.Size(), "quota", quota)
+	log.Info("embedded etcd was full and accepts writes again", "bytes_before", before, "bytes", backend.Size(), "quota", quota)
 	return nil
 }

@@ -9,8 +9,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/store"
@@ -20,6 +25,17 @@ import (
 func open(t *testing.T, dir string) *store.Store {
 	t.Helper()
 	s, err := store.OpenEmbedded(contextFor(t), store.EmbeddedConfig{Dir: dir, UnsafeNoFsync: true}, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// openListening opens a store whose etcd serves its own API at an address.
+func openListening(t *testing.T, address string) *store.Store {
+	t.Helper()
+	cfg := store.EmbeddedConfig{Dir: filepath.Join(t.TempDir(), "data"), ListenClient: address, UnsafeNoFsync: true}
+	s, err := store.OpenEmbedded(contextFor(t), cfg, quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,6 +95,59 @@ func TestEmbeddedStoreThatCannotStart(t *testing.T) {
 		closeStore(t, s) // it was ready at once
 	}
 	closeStore(t, open(t, dir))
+}
+
+// etcdGrace is how long etcd itself waits for open requests before it stops.
+const etcdGrace = 7 * time.Second
+
+// A watch of an etcd client never ends on its own. Close ends it with the status that
+// makes the client reconnect, and does not wait for it.
+func TestCloseEndsWatchesOfEtcdClients(t *testing.T) {
+	address := loopback.FreeAddress(t)
+	s := openListening(t, address)
+	watch, err := etcdserverpb.NewWatchClient(etcdClient(t, address).ActiveConnection()).Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	create := &etcdserverpb.WatchRequest_CreateRequest{CreateRequest: &etcdserverpb.WatchCreateRequest{Key: []byte("k")}}
+	if err := watch.Send(&etcdserverpb.WatchRequest{RequestUnion: create}); err != nil {
+		t.Fatal(err)
+	}
+	if created, err := watch.Recv(); err != nil || !created.GetCreated() {
+		t.Fatalf("got %v, %v, want a created watch", created, err)
+	}
+	closeStore(t, s)
+	if _, err := watch.Recv(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "server stopped") {
+		t.Errorf("the watch ended with %v, want %v", err, rpctypes.ErrGRPCStopped)
+	}
+}
+
+// A request that does not finish is cut off when the context of Close is done: here a
+// snapshot that the client does not read.
+func TestCloseIsBoundedByItsContext(t *testing.T) {
+	address := loopback.FreeAddress(t)
+	s := openListening(t, address)
+	c := s.Collection("test", prefix)
+	for i := range 8 { // far more than gRPC sends to a client that does not read
+		commit(t, c, put(fmt.Sprint(i), strings.Repeat("x", 1<<20)))
+	}
+	client := etcdserverpb.NewMaintenanceClient(etcdClient(t, address).ActiveConnection())
+	snapshot, err := client.Snapshot(t.Context(), &etcdserverpb.SnapshotRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := snapshot.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	began := time.Now()
+	if err := s.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took >= etcdGrace {
+		t.Errorf("Close took %v, want less than etcd's own %v", took, etcdGrace)
+	}
 }
 
 // What etcd has to say goes to our log.

@@ -71,7 +71,7 @@ func embedded(t *testing.T, cfg store.EmbeddedConfig) *etcd {
 
 func closeStore(t testing.TB, s *store.Store) {
 	t.Helper()
-	if err := s.Close(); err != nil {
+	if err := s.Close(context.Background()); err != nil {
 		t.Errorf("close: %v", err)
 	}
 }

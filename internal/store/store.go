@@ -10,32 +10,34 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Store is an etcd, outside of this process or inside.
+// Store is a connection to an external etcd, or an etcd in this process. Its methods
+// may be called from any goroutine.
 type Store struct {
 	client   *clientv3.Client
 	log      *slog.Logger
 	epochs   *epochs
-	versions *versions // nil: an embedded server
+	versions *versions // nil: embedded etcd
 
-	// newWatcher returns a watcher with no gRPC stream yet, see Collection.watch.
+	// newWatcher returns a watcher that has no gRPC stream yet, see Collection.watch.
 	newWatcher func() clientv3.Watcher
 
 	calls    calls
-	database func() Database // of an embedded server; nil: an external one
+	database func() Database // nil: external etcd
 
 	guarding  sync.WaitGroup     // the goroutine that guards an external server
 	stopGuard context.CancelFunc // ends it; nil for an embedded server
-	stop      func() error       // stops an embedded server; nil for an external one
+
+	stop func(context.Context) error // stops an embedded etcd; nil: external etcd
 }
 
-// Collection returns the part of the store below an etcd prefix, which ends in a
-// slash. The name is for logs.
+// Collection returns the part of the store below an etcd prefix. The prefix ends in a
+// slash. The name appears in logs.
 func (s *Store) Collection(name, prefix string) *Collection {
 	return s.Encrypted(name, prefix, plain{})
 }
 
-// Encrypted returns the part of the store below an etcd prefix, with values that are
-// turned into what is stored, and back, by a cipher.
+// Encrypted is like [Store.Collection], with values that pass through a cipher on
+// their way to and from etcd.
 func (s *Store) Encrypted(name, prefix string, cipher Cipher) *Collection {
 	return &Collection{
 		store:  s,
@@ -46,9 +48,12 @@ func (s *Store) Encrypted(name, prefix string, cipher Cipher) *Collection {
 	}
 }
 
-// Close ends the connection, and stops the server if it is an embedded one. Streams
-// end before.
-func (s *Store) Close() error {
+// Close closes the connection to etcd. The caller closes all streams first.
+//
+// An embedded etcd is stopped. Watches of its own clients end at once; their other
+// requests may finish until ctx is done. Close returns only after etcd has released
+// its files, even if ctx is done earlier.
+func (s *Store) Close(ctx context.Context) error {
 	if s.stopGuard != nil {
 		s.stopGuard()
 		s.guarding.Wait()
@@ -58,7 +63,7 @@ func (s *Store) Close() error {
 		errs = append(errs, fmt.Errorf("close the etcd client: %w", err))
 	}
 	if s.stop != nil {
-		errs = append(errs, s.stop())
+		errs = append(errs, s.stop(ctx))
 	}
 	return errors.Join(errs...)
 }
