@@ -85,7 +85,7 @@ func MinRevision(revision int64) Consistency {
 
 // AllowStale takes what the server has, without waiting; it works while etcd is away.
 func AllowStale() Consistency {
-	return consistency{&fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: true}}}
+	return consistency{&fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: &fanoutv1.AnyRevision{}}}}
 }
 
 // AtRevision asks for the state exactly as it was at this revision. It fails with

@@ -152,7 +152,7 @@ func (w *watcher) request() *fanoutv1.WatchRequest {
 		w.req.Begin = &fanoutv1.WatchRequest_After{After: &fanoutv1.Position{Epoch: w.at.Epoch, Revision: w.at.Revision}}
 		return w.req
 	case w.fromNow:
-		w.req.Begin = &fanoutv1.WatchRequest_FromNow{FromNow: true}
+		w.req.Begin = &fanoutv1.WatchRequest_FromNow{FromNow: &fanoutv1.FromNow{}}
 	}
 	w.req.Consistency = w.consistency
 	return w.req
@@ -254,7 +254,7 @@ func (w *watcher) isFinal(err error) bool {
 // What the caller has asked of its first beginning may not be true of this one.
 func (w *watcher) lose() {
 	w.at, w.fromNow = Position{}, false
-	if !w.consistency.GetAny() {
+	if w.consistency.GetAny() == nil {
 		w.consistency = nil
 	}
 }

@@ -7,6 +7,10 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
 // openAPI is what the generator makes of the protocol.
@@ -51,6 +55,7 @@ func describe(generated []byte) ([]byte, error) {
 					p["name"] = plainName(p["name"].(string))
 				}
 			}
+			operation["parameters"] = append(operation["parameters"].([]any), flagParameters(operation["operationId"].(string))...)
 			paths[plain][method] = operation
 		}
 	}
@@ -59,6 +64,34 @@ func describe(generated []byte) ([]byte, error) {
 	}
 	document.Paths = paths
 	return json.MarshalIndent(document, "", "  ")
+}
+
+// flagParameters returns the query parameters that the generator leaves out: messages
+// without fields, see [isFlag].
+func flagParameters(operationID string) []any {
+	service, method, _ := strings.Cut(operationID, "_")
+	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(protocol + "." + service + "." + method))
+	if err != nil {
+		return nil
+	}
+	var parameters []any
+	var walk func(in protoreflect.MessageDescriptor, prefix string)
+	walk = func(in protoreflect.MessageDescriptor, prefix string) {
+		for i := range in.Fields().Len() {
+			f := in.Fields().Get(i)
+			switch {
+			case f.IsList():
+			case isFlag(f):
+				parameters = append(parameters, map[string]any{
+					"name": prefix + f.JSONName(), "in": "query", "required": false, "type": "boolean",
+				})
+			case isGroup(f):
+				walk(f.Message(), prefix+f.JSONName()+".")
+			}
+		}
+	}
+	walk(found.(protoreflect.MethodDescriptor).Input(), "")
+	return parameters
 }
 
 // plainName returns the last name of a path of fields.

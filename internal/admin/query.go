@@ -33,6 +33,7 @@ func (p *parameters) Parse(msg proto.Message, values url.Values, filter *utiliti
 		return p.plain.Parse(msg, values, filter)
 	}
 	full := url.Values{}
+	var flags [][]string
 	for name, v := range values {
 		path, err := resolve(request, name)
 		switch key := strings.Join(path, "."); {
@@ -44,11 +45,53 @@ func (p *parameters) Parse(msg proto.Message, values url.Values, filter *utiliti
 			return fmt.Errorf("the parameter %q is not UTF-8", name)
 		case len(v) > 1 || full.Has(key):
 			return fmt.Errorf("the parameter %q is there twice", name)
-		default:
+		case !isFlag(fieldAt(request, path)):
 			full[key] = v
+		case v[0] == "true":
+			flags = append(flags, path)
+		case v[0] != "false":
+			return fmt.Errorf("the parameter %q must be true or false", name)
 		}
 	}
-	return p.plain.Parse(msg, full, filter)
+	if err := p.plain.Parse(msg, full, filter); err != nil {
+		return err
+	}
+	for _, path := range flags {
+		if err := setFlag(msg.ProtoReflect(), path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isFlag reports whether a field is a message without fields, such as from_now. Over
+// HTTP it is written as true.
+func isFlag(f protoreflect.FieldDescriptor) bool {
+	return f.Message() != nil && f.Message().ParentFile().Package() == protocol && f.Message().Fields().Len() == 0
+}
+
+// fieldAt returns the field at a path that lookUp has returned.
+func fieldAt(in protoreflect.MessageDescriptor, path []string) protoreflect.FieldDescriptor {
+	var f protoreflect.FieldDescriptor
+	for _, name := range path {
+		f = in.Fields().ByName(protoreflect.Name(name))
+		in = f.Message()
+	}
+	return f
+}
+
+// setFlag sets the flag at a path. It fails if another member of its oneof is set.
+func setFlag(msg protoreflect.Message, path []string) error {
+	for _, name := range path {
+		f := msg.Descriptor().Fields().ByName(protoreflect.Name(name))
+		if group := f.ContainingOneof(); group != nil {
+			if other := msg.WhichOneof(group); other != nil {
+				return fmt.Errorf("the parameters %q and %q exclude each other", other.Name(), name)
+			}
+		}
+		msg = msg.Mutable(f).Message()
+	}
+	return nil
 }
 
 // resolve returns the path of the field that a parameter means.
@@ -97,5 +140,5 @@ func lookUp(in protoreflect.MessageDescriptor, names []string) []string {
 // isGroup reports whether a field has fields of its own. Durations are written as a
 // value.
 func isGroup(f protoreflect.FieldDescriptor) bool {
-	return f.Message() != nil && f.Message().ParentFile().Package() == protocol
+	return f.Message() != nil && f.Message().ParentFile().Package() == protocol && !isFlag(f)
 }

@@ -27,7 +27,7 @@ func TestAStopDrainsAndKeepsTheRecord(t *testing.T) {
 	reads := fanoutv1.NewFanoutServiceClient(conn)
 	var ended []chan *fanoutv1.WatchResponse
 	for range 20 {
-		stream, err := reads.Watch(t.Context(), &fanoutv1.WatchRequest{Resource: "config", Begin: &fanoutv1.WatchRequest_FromNow{FromNow: true}})
+		stream, err := reads.Watch(t.Context(), &fanoutv1.WatchRequest{Resource: "config", Begin: &fanoutv1.WatchRequest_FromNow{FromNow: &fanoutv1.FromNow{}}})
 		if err != nil {
 			t.Fatal(err)
 		}

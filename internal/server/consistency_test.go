@@ -48,9 +48,6 @@ func TestEveryReadSeesWhatWasWrittenBefore(t *testing.T) {
 	for name, consistency := range map[string]func(written int64) *fanoutv1.ReadConsistency{
 		"default": func(int64) *fanoutv1.ReadConsistency { return nil },
 		"empty":   func(int64) *fanoutv1.ReadConsistency { return &fanoutv1.ReadConsistency{} },
-		"any, but false": func(int64) *fanoutv1.ReadConsistency {
-			return &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{}}
-		},
 		"min_revision": minRevision,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 )
 
 func anyRevision() *fanoutv1.ReadConsistency {
-	return &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: true}}
+	return &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: &fanoutv1.AnyRevision{}}}
 }
 
 func minRevision(r int64) *fanoutv1.ReadConsistency {

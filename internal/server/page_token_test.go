@@ -104,7 +104,7 @@ func TestListRefusesForeignPageTokens(t *testing.T) {
 	same := with(func(r *fanoutv1.ListRequest) {
 		r.Scope = prefix("team/")
 		r.PageSize = 2
-		r.Consistency = &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{}}
+		r.Consistency = &fanoutv1.ReadConsistency{}
 	})
 	page, err := in.reads.List(ctx, same)
 	if err != nil {

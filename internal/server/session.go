@@ -126,7 +126,7 @@ func (s *session) init(ctx context.Context, req *fanoutv1.WatchRequest, scope ob
 	s.watcher, s.end = w, end
 	s.question = policy.Question{Verb: policy.Watch, Resource: req.GetResource(), Scope: scope}
 	s.peer, s.userAgent = transport.CallerOf(ctx)
-	s.catching = !req.GetFromNow()
+	s.catching = req.GetFromNow() == nil
 }
 
 // begin adds a watch, which must end.

@@ -103,9 +103,7 @@ const (
 func (c *checker) consistency(field string, rc *fanoutv1.ReadConsistency) consistency {
 	switch level := rc.GetLevel().(type) {
 	case *fanoutv1.ReadConsistency_Any:
-		if level.Any {
-			return consistency{level: whatever}
-		}
+		return consistency{level: whatever}
 	case *fanoutv1.ReadConsistency_MinRevision:
 		return consistency{atLeast, c.revision(field+".min_revision", level.MinRevision)}
 	case *fanoutv1.ReadConsistency_ExactRevision:

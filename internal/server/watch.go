@@ -37,7 +37,7 @@ func parseWatch(resource *Resource, req *fanoutv1.WatchRequest) (watch, error) {
 			Selector:   check.selector(req.GetLabelSelector(), req.GetFieldSelector(), resource.Fields),
 			Projection: object.Projection{Previous: req.GetPreviousObject(), OmitValues: req.GetOmitValues()},
 		},
-		fromNow:     req.GetFromNow(),
+		fromNow:     req.GetFromNow() != nil,
 		consistency: check.consistency("consistency", req.GetConsistency()),
 		options: dispatch.Options{
 			Latest:           check.delivery("delivery", req.GetDelivery()),

@@ -167,12 +167,6 @@ func TestWatchFromNowBeginsWithWhereNowIs(t *testing.T) {
 	}
 	next := in.put(ctx, t, config, "a", "2")
 	w.wantEvents(modified("a", "2", next))
-
-	// False is the same as nothing: a snapshot.
-	w = in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: &fanoutv1.WatchRequest_FromNow{}})
-	if events, _ := w.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET); len(events) != 1 {
-		t.Errorf("got %v, want the snapshot", events)
-	}
 }
 
 func TestEveryWriteAfterTheHeaderIsDelivered(t *testing.T) {

@@ -197,7 +197,7 @@ func (s *site) begin(t *testing.T, req *fanoutv1.WatchRequest, options ...grpc.D
 // events wait for it as are given.
 func (s *site) watchStuck(t *testing.T, userAgent, key string, waiting int) {
 	t.Helper()
-	s.begin(t, &fanoutv1.WatchRequest{Resource: "config", Begin: &fanoutv1.WatchRequest_FromNow{FromNow: true}, Scope: only(key)},
+	s.begin(t, &fanoutv1.WatchRequest{Resource: "config", Begin: &fanoutv1.WatchRequest_FromNow{FromNow: &fanoutv1.FromNow{}}, Scope: only(key)},
 		grpc.WithUserAgent(userAgent), grpc.WithStaticStreamWindowSize(64<<10), grpc.WithStaticConnWindowSize(64<<10))
 	large := strings.Repeat("x", 300<<10)
 	for {

@@ -60,7 +60,7 @@ func (r *reader) asked(read *check.Read) *fanoutv1.ReadConsistency {
 	}
 	switch n := r.rng.IntN(8); {
 	case n == 0:
-		return &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: true}}
+		return &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: &fanoutv1.AnyRevision{}}}
 	case n == 1 && written:
 		read.NotBefore = past
 		return &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_MinRevision{MinRevision: int64(past)}}

@@ -55,7 +55,7 @@ func (r *recorder) try(t *testing.T, begin check.Begin) error {
 	asked := check.Stream{Begin: begin}
 	switch begin {
 	case check.FromNow:
-		request.Begin = &fanoutv1.WatchRequest_FromNow{FromNow: true}
+		request.Begin = &fanoutv1.WatchRequest_FromNow{FromNow: &fanoutv1.FromNow{}}
 	case check.After:
 		asked.Position, _ = r.history.Position()
 		request.Begin = &fanoutv1.WatchRequest_After{After: &fanoutv1.Position{

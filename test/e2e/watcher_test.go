@@ -115,7 +115,7 @@ func (w *watcher) begin() (*fanoutv1.WatchRequest, check.Stream) {
 	asked := check.Stream{Begin: check.FromNothing, NotBefore: newest}
 	past, written := w.ledger.recent(w.rng.IntN(200))
 	if n%2 == 0 {
-		request.Begin = &fanoutv1.WatchRequest_FromNow{FromNow: true}
+		request.Begin = &fanoutv1.WatchRequest_FromNow{FromNow: &fanoutv1.FromNow{}}
 		asked.Begin = check.FromNow
 	}
 	switch consistency := w.rng.IntN(8); {
@@ -124,7 +124,7 @@ func (w *watcher) begin() (*fanoutv1.WatchRequest, check.Stream) {
 		request.Consistency = &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_MinRevision{MinRevision: int64(past)}}
 		asked.NotBefore = past
 	case consistency == 1:
-		request.Consistency = &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: true}}
+		request.Consistency = &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: &fanoutv1.AnyRevision{}}}
 		asked.NotBefore = 0
 	case consistency < 4 && asked.Begin == check.FromNothing:
 		request.Consistency = &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_ExactRevision{ExactRevision: int64(past)}}

@@ -45,7 +45,7 @@ func TestEtcdAway(t *testing.T) {
 			f.await(t, "resource/"+resource, healthv1.HealthCheckResponse_NOT_SERVING)
 			got, err := f.reads.Get(contextFor(t), &fanoutv1.GetRequest{
 				Resource: resource, Key: "k",
-				Consistency: &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: true}},
+				Consistency: &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: &fanoutv1.AnyRevision{}}},
 			})
 			if err != nil || string(got.GetObject().GetData()) != "before" {
 				t.Errorf("any read: %v, %v", got, err)
@@ -70,7 +70,7 @@ func staysSilent(t *testing.T, f *instance, at *fanoutv1.Position) {
 	defer cancel()
 	stream, err := f.reads.Watch(ctx, &fanoutv1.WatchRequest{
 		Resource: resource, Scope: &fanoutv1.Scope{Scope: &fanoutv1.Scope_Key{Key: "k"}},
-		Consistency:      &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: true}},
+		Consistency:      &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: &fanoutv1.AnyRevision{}}},
 		BookmarkInterval: durationpb.New(interval),
 	})
 	if err != nil {

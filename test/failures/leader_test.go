@@ -91,7 +91,7 @@ func TestEtcdLeaderLostWithoutMajority(t *testing.T) {
 	get := func(consistency *fanoutv1.ReadConsistency) (*fanoutv1.GetResponse, error) {
 		return f.reads.Get(contextFor(t), &fanoutv1.GetRequest{Resource: resource, Key: "k", Consistency: consistency})
 	}
-	whatever := &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: true}}
+	whatever := &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: &fanoutv1.AnyRevision{}}}
 	if _, err := get(nil); status.Code(err) != codes.Unavailable || reasonOf(err) != "STORE_UNAVAILABLE" {
 		t.Errorf("a linearizable read: %v", err)
 	}

@@ -102,9 +102,11 @@ func (a *attack) watch(ctx context.Context, selector func(i int) string) error {
 		reads := fanoutv1.NewFanoutServiceClient(conn)
 		var streams []fanoutv1.FanoutService_WatchClient
 		for j := range perConnection {
-			stream, err := reads.Watch(ctx, &fanoutv1.WatchRequest{
-				Resource: resource, LabelSelector: selector(i*perConnection + j), Begin: &fanoutv1.WatchRequest_FromNow{FromNow: a.Kind != neverRead},
-			})
+			req := &fanoutv1.WatchRequest{Resource: resource, LabelSelector: selector(i*perConnection + j)}
+			if a.Kind != neverRead {
+				req.Begin = &fanoutv1.WatchRequest_FromNow{FromNow: &fanoutv1.FromNow{}}
+			}
+			stream, err := reads.Watch(ctx, req)
 			if err != nil {
 				return err
 			}

@@ -105,7 +105,7 @@ func (c *client) read(ctx context.Context) error {
 	var consistency fanoutv1.ReadConsistency
 	switch c.rng.IntN(3) {
 	case 0:
-		consistency.Level = &fanoutv1.ReadConsistency_Any{Any: true}
+		consistency.Level = &fanoutv1.ReadConsistency_Any{Any: &fanoutv1.AnyRevision{}}
 	case 1:
 		consistency.Level = &fanoutv1.ReadConsistency_MinRevision{MinRevision: c.newest}
 	default:

@@ -114,7 +114,7 @@ func (w *watcher) request() *fanoutv1.WatchRequest {
 	case w.position != nil && n < 8:
 		req.Begin = &fanoutv1.WatchRequest_After{After: w.position}
 	case n == 8:
-		req.Begin = &fanoutv1.WatchRequest_FromNow{FromNow: true}
+		req.Begin = &fanoutv1.WatchRequest_FromNow{FromNow: &fanoutv1.FromNow{}}
 	}
 	return req
 }

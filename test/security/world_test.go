@@ -243,7 +243,7 @@ func put(ctx context.Context, t *testing.T, conn *grpc.ClientConn, key, text str
 func watch(ctx context.Context, t *testing.T, conn *grpc.ClientConn) fanoutv1.FanoutService_WatchClient {
 	t.Helper()
 	stream, err := fanoutv1.NewFanoutServiceClient(conn).Watch(ctx, &fanoutv1.WatchRequest{
-		Resource: "config", Begin: &fanoutv1.WatchRequest_FromNow{FromNow: true},
+		Resource: "config", Begin: &fanoutv1.WatchRequest_FromNow{FromNow: &fanoutv1.FromNow{}},
 	}, grpc.WaitForReady(true))
 	if err == nil {
 		_, err = stream.Recv()

@@ -46,7 +46,7 @@ func theOnly([]byte) (int, error) { return 0, nil }
 func fanoutdRequest(c Config, watcher int) ([]byte, error) {
 	request := &fanoutv1.WatchRequest{
 		Resource: Resource,
-		Begin:    &fanoutv1.WatchRequest_FromNow{FromNow: true},
+		Begin:    &fanoutv1.WatchRequest_FromNow{FromNow: &fanoutv1.FromNow{}},
 	}
 	switch {
 	case c.After != nil:

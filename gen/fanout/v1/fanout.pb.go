@@ -158,7 +158,7 @@ func (x WatchResponse_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use WatchResponse_Kind.Descriptor instead.
 func (WatchResponse_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{5, 0}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{6, 0}
 }
 
 // How a catch-up brings the caller to the present. If there are other kinds some
@@ -221,7 +221,7 @@ func (x WatchResponse_CatchUp) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use WatchResponse_CatchUp.Descriptor instead.
 func (WatchResponse_CatchUp) EnumDescriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{5, 1}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{6, 1}
 }
 
 // How the watcher's view changed. If there are other types some day, they are for
@@ -279,7 +279,7 @@ func (x Event_Type) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Event_Type.Descriptor instead.
 func (Event_Type) EnumDescriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{6, 0}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{7, 0}
 }
 
 // GetRequest asks for one object.
@@ -726,13 +726,13 @@ func (x *WatchRequest) GetAfter() *Position {
 	return nil
 }
 
-func (x *WatchRequest) GetFromNow() bool {
+func (x *WatchRequest) GetFromNow() *FromNow {
 	if x != nil {
 		if x, ok := x.Begin.(*WatchRequest_FromNow); ok {
 			return x.FromNow
 		}
 	}
-	return false
+	return nil
 }
 
 func (x *WatchRequest) GetConsistency() *ReadConsistency {
@@ -818,15 +818,51 @@ type WatchRequest_After struct {
 }
 
 type WatchRequest_FromNow struct {
-	// Only changes that happen from now on. The first response is a BOOKMARK
-	// that says where now is. False means the same as leaving it out; but to set
-	// it, also to false, unsets after, as it is with every oneof.
-	FromNow bool `protobuf:"varint,4,opt,name=from_now,json=fromNow,proto3,oneof"`
+	// Only changes that happen from now on. The first response is a BOOKMARK with
+	// the position of "now". Over HTTP: from_now=true.
+	FromNow *FromNow `protobuf:"bytes,4,opt,name=from_now,json=fromNow,proto3,oneof"`
 }
 
 func (*WatchRequest_After) isWatchRequest_Begin() {}
 
 func (*WatchRequest_FromNow) isWatchRequest_Begin() {}
+
+// FromNow begins a watch without a snapshot. It has no fields.
+type FromNow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FromNow) Reset() {
+	*x = FromNow{}
+	mi := &file_fanout_v1_fanout_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FromNow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FromNow) ProtoMessage() {}
+
+func (x *FromNow) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_fanout_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FromNow.ProtoReflect.Descriptor instead.
+func (*FromNow) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{5}
+}
 
 // WatchResponse is a message of a watch: zero or more events in order, and the
 // position they lead to.
@@ -854,7 +890,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_fanout_v1_fanout_proto_msgTypes[5]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -866,7 +902,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_fanout_proto_msgTypes[5]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -879,7 +915,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{5}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *WatchResponse) GetEvents() []*Event {
@@ -935,7 +971,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_fanout_v1_fanout_proto_msgTypes[6]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -947,7 +983,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_fanout_proto_msgTypes[6]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -960,7 +996,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{6}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Event) GetObject() *Object {
@@ -1012,12 +1048,12 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\bposition\x18\x02 \x01(\v2\x13.fanout.v1.PositionR\bposition\x12&\n" +
 	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x12,\n" +
 	"\x0fremaining_count\x18\x04 \x01(\x03H\x00R\x0eremainingCount\x88\x01\x01B\x12\n" +
-	"\x10_remaining_count\"\x92\x05\n" +
+	"\x10_remaining_count\"\xa6\x05\n" +
 	"\fWatchRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12&\n" +
 	"\x05scope\x18\x02 \x01(\v2\x10.fanout.v1.ScopeR\x05scope\x12+\n" +
-	"\x05after\x18\x03 \x01(\v2\x13.fanout.v1.PositionH\x00R\x05after\x12\x1b\n" +
-	"\bfrom_now\x18\x04 \x01(\bH\x00R\afromNow\x12<\n" +
+	"\x05after\x18\x03 \x01(\v2\x13.fanout.v1.PositionH\x00R\x05after\x12/\n" +
+	"\bfrom_now\x18\x04 \x01(\v2\x12.fanout.v1.FromNowH\x00R\afromNow\x12<\n" +
 	"\vconsistency\x18\x05 \x01(\v2\x1a.fanout.v1.ReadConsistencyR\vconsistency\x12%\n" +
 	"\x0elabel_selector\x18\x06 \x01(\tR\rlabelSelector\x12%\n" +
 	"\x0efield_selector\x18\a \x01(\tR\rfieldSelector\x12'\n" +
@@ -1032,7 +1068,8 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"time_limit\x18\r \x01(\v2\x19.google.protobuf.DurationR\ttimeLimit\x12\x1f\n" +
 	"\vevery_event\x18\x0e \x01(\bR\n" +
 	"everyEventB\a\n" +
-	"\x05begin\"\xec\x03\n" +
+	"\x05begin\"\t\n" +
+	"\aFromNow\"\xec\x03\n" +
 	"\rWatchResponse\x12(\n" +
 	"\x06events\x18\x01 \x03(\v2\x10.fanout.v1.EventR\x06events\x12/\n" +
 	"\bposition\x18\x02 \x01(\v2\x13.fanout.v1.PositionR\bposition\x121\n" +
@@ -1085,7 +1122,7 @@ func file_fanout_v1_fanout_proto_rawDescGZIP() []byte {
 }
 
 var file_fanout_v1_fanout_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_fanout_v1_fanout_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_fanout_v1_fanout_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_fanout_v1_fanout_proto_goTypes = []any{
 	(Delivery)(0),               // 0: fanout.v1.Delivery
 	(WatchResponse_Kind)(0),     // 1: fanout.v1.WatchResponse.Kind
@@ -1096,47 +1133,49 @@ var file_fanout_v1_fanout_proto_goTypes = []any{
 	(*ListRequest)(nil),         // 6: fanout.v1.ListRequest
 	(*ListResponse)(nil),        // 7: fanout.v1.ListResponse
 	(*WatchRequest)(nil),        // 8: fanout.v1.WatchRequest
-	(*WatchResponse)(nil),       // 9: fanout.v1.WatchResponse
-	(*Event)(nil),               // 10: fanout.v1.Event
-	(*ReadConsistency)(nil),     // 11: fanout.v1.ReadConsistency
-	(*Object)(nil),              // 12: fanout.v1.Object
-	(*Position)(nil),            // 13: fanout.v1.Position
-	(*Scope)(nil),               // 14: fanout.v1.Scope
-	(*durationpb.Duration)(nil), // 15: google.protobuf.Duration
+	(*FromNow)(nil),             // 9: fanout.v1.FromNow
+	(*WatchResponse)(nil),       // 10: fanout.v1.WatchResponse
+	(*Event)(nil),               // 11: fanout.v1.Event
+	(*ReadConsistency)(nil),     // 12: fanout.v1.ReadConsistency
+	(*Object)(nil),              // 13: fanout.v1.Object
+	(*Position)(nil),            // 14: fanout.v1.Position
+	(*Scope)(nil),               // 15: fanout.v1.Scope
+	(*durationpb.Duration)(nil), // 16: google.protobuf.Duration
 }
 var file_fanout_v1_fanout_proto_depIdxs = []int32{
-	11, // 0: fanout.v1.GetRequest.consistency:type_name -> fanout.v1.ReadConsistency
-	12, // 1: fanout.v1.GetResponse.object:type_name -> fanout.v1.Object
-	13, // 2: fanout.v1.GetResponse.position:type_name -> fanout.v1.Position
-	14, // 3: fanout.v1.ListRequest.scope:type_name -> fanout.v1.Scope
-	11, // 4: fanout.v1.ListRequest.consistency:type_name -> fanout.v1.ReadConsistency
-	12, // 5: fanout.v1.ListResponse.objects:type_name -> fanout.v1.Object
-	13, // 6: fanout.v1.ListResponse.position:type_name -> fanout.v1.Position
-	14, // 7: fanout.v1.WatchRequest.scope:type_name -> fanout.v1.Scope
-	13, // 8: fanout.v1.WatchRequest.after:type_name -> fanout.v1.Position
-	11, // 9: fanout.v1.WatchRequest.consistency:type_name -> fanout.v1.ReadConsistency
-	15, // 10: fanout.v1.WatchRequest.bookmark_interval:type_name -> google.protobuf.Duration
-	0,  // 11: fanout.v1.WatchRequest.delivery:type_name -> fanout.v1.Delivery
-	15, // 12: fanout.v1.WatchRequest.max_batch_delay:type_name -> google.protobuf.Duration
-	15, // 13: fanout.v1.WatchRequest.time_limit:type_name -> google.protobuf.Duration
-	10, // 14: fanout.v1.WatchResponse.events:type_name -> fanout.v1.Event
-	13, // 15: fanout.v1.WatchResponse.position:type_name -> fanout.v1.Position
-	1,  // 16: fanout.v1.WatchResponse.kind:type_name -> fanout.v1.WatchResponse.Kind
-	2,  // 17: fanout.v1.WatchResponse.catch_up:type_name -> fanout.v1.WatchResponse.CatchUp
-	12, // 18: fanout.v1.Event.object:type_name -> fanout.v1.Object
-	3,  // 19: fanout.v1.Event.type:type_name -> fanout.v1.Event.Type
-	12, // 20: fanout.v1.Event.previous:type_name -> fanout.v1.Object
-	4,  // 21: fanout.v1.FanoutService.Get:input_type -> fanout.v1.GetRequest
-	6,  // 22: fanout.v1.FanoutService.List:input_type -> fanout.v1.ListRequest
-	8,  // 23: fanout.v1.FanoutService.Watch:input_type -> fanout.v1.WatchRequest
-	5,  // 24: fanout.v1.FanoutService.Get:output_type -> fanout.v1.GetResponse
-	7,  // 25: fanout.v1.FanoutService.List:output_type -> fanout.v1.ListResponse
-	9,  // 26: fanout.v1.FanoutService.Watch:output_type -> fanout.v1.WatchResponse
-	24, // [24:27] is the sub-list for method output_type
-	21, // [21:24] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	12, // 0: fanout.v1.GetRequest.consistency:type_name -> fanout.v1.ReadConsistency
+	13, // 1: fanout.v1.GetResponse.object:type_name -> fanout.v1.Object
+	14, // 2: fanout.v1.GetResponse.position:type_name -> fanout.v1.Position
+	15, // 3: fanout.v1.ListRequest.scope:type_name -> fanout.v1.Scope
+	12, // 4: fanout.v1.ListRequest.consistency:type_name -> fanout.v1.ReadConsistency
+	13, // 5: fanout.v1.ListResponse.objects:type_name -> fanout.v1.Object
+	14, // 6: fanout.v1.ListResponse.position:type_name -> fanout.v1.Position
+	15, // 7: fanout.v1.WatchRequest.scope:type_name -> fanout.v1.Scope
+	14, // 8: fanout.v1.WatchRequest.after:type_name -> fanout.v1.Position
+	9,  // 9: fanout.v1.WatchRequest.from_now:type_name -> fanout.v1.FromNow
+	12, // 10: fanout.v1.WatchRequest.consistency:type_name -> fanout.v1.ReadConsistency
+	16, // 11: fanout.v1.WatchRequest.bookmark_interval:type_name -> google.protobuf.Duration
+	0,  // 12: fanout.v1.WatchRequest.delivery:type_name -> fanout.v1.Delivery
+	16, // 13: fanout.v1.WatchRequest.max_batch_delay:type_name -> google.protobuf.Duration
+	16, // 14: fanout.v1.WatchRequest.time_limit:type_name -> google.protobuf.Duration
+	11, // 15: fanout.v1.WatchResponse.events:type_name -> fanout.v1.Event
+	14, // 16: fanout.v1.WatchResponse.position:type_name -> fanout.v1.Position
+	1,  // 17: fanout.v1.WatchResponse.kind:type_name -> fanout.v1.WatchResponse.Kind
+	2,  // 18: fanout.v1.WatchResponse.catch_up:type_name -> fanout.v1.WatchResponse.CatchUp
+	13, // 19: fanout.v1.Event.object:type_name -> fanout.v1.Object
+	3,  // 20: fanout.v1.Event.type:type_name -> fanout.v1.Event.Type
+	13, // 21: fanout.v1.Event.previous:type_name -> fanout.v1.Object
+	4,  // 22: fanout.v1.FanoutService.Get:input_type -> fanout.v1.GetRequest
+	6,  // 23: fanout.v1.FanoutService.List:input_type -> fanout.v1.ListRequest
+	8,  // 24: fanout.v1.FanoutService.Watch:input_type -> fanout.v1.WatchRequest
+	5,  // 25: fanout.v1.FanoutService.Get:output_type -> fanout.v1.GetResponse
+	7,  // 26: fanout.v1.FanoutService.List:output_type -> fanout.v1.ListResponse
+	10, // 27: fanout.v1.FanoutService.Watch:output_type -> fanout.v1.WatchResponse
+	25, // [25:28] is the sub-list for method output_type
+	22, // [22:25] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_fanout_v1_fanout_proto_init() }
@@ -1156,7 +1195,7 @@ func file_fanout_v1_fanout_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fanout_v1_fanout_proto_rawDesc), len(file_fanout_v1_fanout_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -391,13 +391,13 @@ func (x *ReadConsistency) GetLevel() isReadConsistency_Level {
 	return nil
 }
 
-func (x *ReadConsistency) GetAny() bool {
+func (x *ReadConsistency) GetAny() *AnyRevision {
 	if x != nil {
 		if x, ok := x.Level.(*ReadConsistency_Any); ok {
 			return x.Any
 		}
 	}
-	return false
+	return nil
 }
 
 func (x *ReadConsistency) GetMinRevision() int64 {
@@ -424,8 +424,8 @@ type isReadConsistency_Level interface {
 
 type ReadConsistency_Any struct {
 	// Whatever the server holds now, without waiting and without asking etcd.
-	// Works while etcd is away. False means the same as leaving it out.
-	Any bool `protobuf:"varint,1,opt,name=any,proto3,oneof"`
+	// Works while etcd is away. Over HTTP: any=true.
+	Any *AnyRevision `protobuf:"bytes,1,opt,name=any,proto3,oneof"`
 }
 
 type ReadConsistency_MinRevision struct {
@@ -453,6 +453,43 @@ func (*ReadConsistency_MinRevision) isReadConsistency_Level() {}
 
 func (*ReadConsistency_ExactRevision) isReadConsistency_Level() {}
 
+// AnyRevision accepts whatever state the server has. It has no fields.
+type AnyRevision struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnyRevision) Reset() {
+	*x = AnyRevision{}
+	mi := &file_fanout_v1_object_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnyRevision) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnyRevision) ProtoMessage() {}
+
+func (x *AnyRevision) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_object_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnyRevision.ProtoReflect.Descriptor instead.
+func (*AnyRevision) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_object_proto_rawDescGZIP(), []int{4}
+}
+
 var File_fanout_v1_object_proto protoreflect.FileDescriptor
 
 const file_fanout_v1_object_proto_rawDesc = "" +
@@ -478,12 +515,13 @@ const file_fanout_v1_object_proto_rawDesc = "" +
 	"\x05Scope\x12\x18\n" +
 	"\x06prefix\x18\x01 \x01(\tH\x00R\x06prefix\x12\x12\n" +
 	"\x03key\x18\x02 \x01(\tH\x00R\x03keyB\a\n" +
-	"\x05scope\"|\n" +
-	"\x0fReadConsistency\x12\x12\n" +
-	"\x03any\x18\x01 \x01(\bH\x00R\x03any\x12#\n" +
+	"\x05scope\"\x94\x01\n" +
+	"\x0fReadConsistency\x12*\n" +
+	"\x03any\x18\x01 \x01(\v2\x16.fanout.v1.AnyRevisionH\x00R\x03any\x12#\n" +
 	"\fmin_revision\x18\x02 \x01(\x03H\x00R\vminRevision\x12'\n" +
 	"\x0eexact_revision\x18\x03 \x01(\x03H\x00R\rexactRevisionB\a\n" +
-	"\x05levelBj\n" +
+	"\x05level\"\r\n" +
+	"\vAnyRevisionBj\n" +
 	"\x14io.github.fanoutd.v1B\vObjectProtoP\x01Z1github.com/fanoutd/fanoutd/gen/fanout/v1;fanoutv1\xa2\x02\x03FAN\xaa\x02\tFanout.V1b\x06proto3"
 
 var (
@@ -498,21 +536,23 @@ func file_fanout_v1_object_proto_rawDescGZIP() []byte {
 	return file_fanout_v1_object_proto_rawDescData
 }
 
-var file_fanout_v1_object_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_fanout_v1_object_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_fanout_v1_object_proto_goTypes = []any{
 	(*Object)(nil),          // 0: fanout.v1.Object
 	(*Position)(nil),        // 1: fanout.v1.Position
 	(*Scope)(nil),           // 2: fanout.v1.Scope
 	(*ReadConsistency)(nil), // 3: fanout.v1.ReadConsistency
-	nil,                     // 4: fanout.v1.Object.LabelsEntry
+	(*AnyRevision)(nil),     // 4: fanout.v1.AnyRevision
+	nil,                     // 5: fanout.v1.Object.LabelsEntry
 }
 var file_fanout_v1_object_proto_depIdxs = []int32{
-	4, // 0: fanout.v1.Object.labels:type_name -> fanout.v1.Object.LabelsEntry
-	1, // [1:1] is the sub-list for method output_type
-	1, // [1:1] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	5, // 0: fanout.v1.Object.labels:type_name -> fanout.v1.Object.LabelsEntry
+	4, // 1: fanout.v1.ReadConsistency.any:type_name -> fanout.v1.AnyRevision
+	2, // [2:2] is the sub-list for method output_type
+	2, // [2:2] is the sub-list for method input_type
+	2, // [2:2] is the sub-list for extension type_name
+	2, // [2:2] is the sub-list for extension extendee
+	0, // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_fanout_v1_object_proto_init() }
@@ -539,7 +579,7 @@ func file_fanout_v1_object_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fanout_v1_object_proto_rawDesc), len(file_fanout_v1_object_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
