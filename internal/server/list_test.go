@@ -32,6 +32,11 @@ func TestListRefusesBadRequests(t *testing.T) {
 		{name: "negative page size", request: &fanoutv1.ListRequest{Resource: config, PageSize: -1}, want: invalid("page_size")},
 		{name: "huge page size", request: &fanoutv1.ListRequest{Resource: config, PageSize: 10_001}, want: invalid("page_size")},
 		{
+			name:    "revision 0",
+			request: &fanoutv1.ListRequest{Resource: config, Consistency: minRevision(0)},
+			want:    invalid("consistency.min_revision"),
+		},
+		{
 			name:    "negative revision",
 			request: &fanoutv1.ListRequest{Resource: config, Consistency: minRevision(-1)},
 			want:    invalid("consistency.min_revision"),

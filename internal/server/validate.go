@@ -105,12 +105,9 @@ func (c *checker) consistency(field string, rc *fanoutv1.ReadConsistency) consis
 	case *fanoutv1.ReadConsistency_Any:
 		return consistency{level: whatever}
 	case *fanoutv1.ReadConsistency_MinRevision:
-		return consistency{atLeast, c.revision(field+".min_revision", level.MinRevision)}
+		return consistency{atLeast, c.positiveRevision(field+".min_revision", level.MinRevision)}
 	case *fanoutv1.ReadConsistency_ExactRevision:
-		if level.ExactRevision == 0 {
-			c.refuse(field+".exact_revision", "is 0, the first revision is 1")
-		}
-		return consistency{exactly, c.revision(field+".exact_revision", level.ExactRevision)}
+		return consistency{exactly, c.positiveRevision(field+".exact_revision", level.ExactRevision)}
 	}
 	return consistency{}
 }
@@ -134,6 +131,14 @@ func (c *checker) revision(field string, r int64) object.Revision {
 		c.refuse(field, "is %d, must not be negative", r)
 	}
 	return object.Revision(r)
+}
+
+// positiveRevision checks a revision at which there was something to read.
+func (c *checker) positiveRevision(field string, r int64) object.Revision {
+	if r == 0 {
+		c.refuse(field, "is 0, the first revision is 1")
+	}
+	return c.revision(field, r)
 }
 
 func (c *checker) precondition(field string, r *int64) *object.Revision {

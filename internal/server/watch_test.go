@@ -34,6 +34,7 @@ func TestWatchRefusesBadRequests(t *testing.T) {
 	add("unknown resource", unknownResource("x"), &fanoutv1.WatchRequest{Resource: "x"})
 	add("empty prefix", invalid("scope.prefix"), &fanoutv1.WatchRequest{Resource: config, Scope: prefix("")})
 	add("empty key", invalid("scope.key"), &fanoutv1.WatchRequest{Resource: config, Scope: exactly("")})
+	add("min_revision 0", invalid("consistency.min_revision"), &fanoutv1.WatchRequest{Resource: config, Consistency: minRevision(0)})
 	add("negative min_revision", invalid("consistency.min_revision"), &fanoutv1.WatchRequest{Resource: config, Consistency: minRevision(-1)})
 	add("negative position", invalid("after.revision"), &fanoutv1.WatchRequest{Resource: config, Begin: position(epoch, -1)})
 	add("position without an epoch", invalid("after.epoch"), &fanoutv1.WatchRequest{Resource: config, Begin: position("", now)})
@@ -41,7 +42,7 @@ func TestWatchRefusesBadRequests(t *testing.T) {
 		Resource: config, Begin: position(epoch, now), Consistency: anyRevision(),
 	})
 	add("position and min_revision", invalid("consistency"), &fanoutv1.WatchRequest{
-		Resource: config, Begin: position(epoch, now), Consistency: minRevision(0),
+		Resource: config, Begin: position(epoch, now), Consistency: minRevision(now),
 	})
 	add("everything wrong is told at once", invalid("scope.prefix", "consistency.min_revision", "after.revision", "consistency"),
 		&fanoutv1.WatchRequest{

@@ -429,21 +429,21 @@ type ReadConsistency_Any struct {
 }
 
 type ReadConsistency_MinRevision struct {
-	// State at this revision or a later one. The server waits up to three
-	// seconds for it to arrive, then answers UNAVAILABLE (reason
-	// REVISION_NOT_REACHED) with a retry hint. The revision of a write's
-	// response given here reads your own write. A revision that etcd has not
-	// reached either is OUT_OF_RANGE (reason REVISION_IN_FUTURE).
+	// State at this revision or a later one; 1 or more. The server waits up to
+	// three seconds for it to arrive, then answers UNAVAILABLE (reason
+	// REVISION_NOT_REACHED) with a retry hint. To read your own write, give the
+	// revision of its response here. A revision that etcd has not reached either
+	// is OUT_OF_RANGE (reason REVISION_IN_FUTURE).
 	MinRevision int64 `protobuf:"varint,2,opt,name=min_revision,json=minRevision,proto3,oneof"`
 }
 
 type ReadConsistency_ExactRevision struct {
-	// State exactly as it was at this revision. The server undoes the changes it
-	// remembers, or reads etcd's history; where neither reaches back so far the
-	// answer is OUT_OF_RANGE (reason REVISION_EXPIRED), and where etcd has not
-	// reached it OUT_OF_RANGE (reason REVISION_IN_FUTURE). A watch begins with
-	// the snapshot of that revision only where the server remembers what happened
-	// since.
+	// State exactly as it was at this revision; 1 or more. The server undoes the
+	// changes that it remembers, or reads etcd's history. If neither reaches back
+	// far enough, the answer is OUT_OF_RANGE (reason REVISION_EXPIRED). If etcd has
+	// not reached the revision, it is OUT_OF_RANGE (reason REVISION_IN_FUTURE). A
+	// watch can begin with the snapshot of a revision only while the server
+	// remembers every change since.
 	ExactRevision int64 `protobuf:"varint,3,opt,name=exact_revision,json=exactRevision,proto3,oneof"`
 }
 
