@@ -103,7 +103,7 @@ func OpDelete(key string, opts ...DeleteOption) Op {
 // with 0 that there is none.
 func OpCheck(key string, modRevision int64) Op {
 	return Op{operation: &fanoutv1.Operation{Operation: &fanoutv1.Operation_Check{
-		Check: &fanoutv1.CheckOperation{Key: key, ModRevision: modRevision},
+		Check: &fanoutv1.CheckOperation{Key: key, ModRevision: &modRevision},
 	}}}
 }
 

@@ -58,7 +58,7 @@ func deleteOp(key string) *fanoutv1.Operation {
 }
 
 func checkOp(key string) *fanoutv1.Operation {
-	return &fanoutv1.Operation{Operation: &fanoutv1.Operation_Check{Check: &fanoutv1.CheckOperation{Key: key}}}
+	return &fanoutv1.Operation{Operation: &fanoutv1.Operation_Check{Check: &fanoutv1.CheckOperation{Key: key, ModRevision: new(int64(0))}}}
 }
 
 // first sends a watch and returns its first error, or nil if it begins.

@@ -207,11 +207,17 @@ func (b *batch) remove(field string, d *fanoutv1.DeleteOperation) object.Key {
 }
 
 func (b *batch) check(field string, c *fanoutv1.CheckOperation) object.Key {
-	want := c.GetModRevision()
+	if c == nil {
+		b.refuse(field, "must be set")
+		return ""
+	}
+	if c.ModRevision == nil {
+		b.refuse(field+".mod_revision", "must be set; 0 means that the key must not exist")
+	}
 	return b.add(object.Op{
 		Kind: object.OpCheck,
 		Key:  b.key(field+".key", c.GetKey()),
-		If:   b.precondition(field+".mod_revision", &want),
+		If:   b.precondition(field+".mod_revision", c.ModRevision),
 	})
 }
 

@@ -20,7 +20,7 @@ func deleting(key string) *fanoutv1.Operation {
 }
 
 func checking(key string, revision int64) *fanoutv1.Operation {
-	return &fanoutv1.Operation{Operation: &fanoutv1.Operation_Check{Check: &fanoutv1.CheckOperation{Key: key, ModRevision: revision}}}
+	return &fanoutv1.Operation{Operation: &fanoutv1.Operation_Check{Check: &fanoutv1.CheckOperation{Key: key, ModRevision: &revision}}}
 }
 
 func TestTransactRefusesBadRequests(t *testing.T) {
@@ -48,6 +48,9 @@ func TestTransactRefusesBadRequests(t *testing.T) {
 	add("the same delete twice", config, invalid("operations[1]", "operations[2]"), good, good, good)
 	add("value is not JSON", documents, invalid("operations[1].put.text"), good, putting(putText("a", "{")))
 	add("large value", config, invalid("operations[1].put.text"), good, putting(putText("a", string(make([]byte, maxValueBytes+1)))))
+	add("check without a revision", config, invalid("operations[0].check.mod_revision"), &fanoutv1.Operation{
+		Operation: &fanoutv1.Operation_Check{Check: &fanoutv1.CheckOperation{Key: "a"}},
+	})
 	add("negative check", config, invalid("operations[1].check.mod_revision"), good, checking("a", -1))
 	add("negative precondition", config, invalid("operations[0].delete.if_mod_revision"), &fanoutv1.Operation{
 		Operation: &fanoutv1.Operation_Delete{Delete: &fanoutv1.DeleteOperation{Key: "a", IfModRevision: proto.Int64(-1)}},

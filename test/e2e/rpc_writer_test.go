@@ -101,7 +101,7 @@ func (w *rpcWriter) transact() (func(context.Context) error, error) {
 		case n < 99:
 			op.Operation = &fanoutv1.Operation_Delete{Delete: &fanoutv1.DeleteOperation{Key: key}}
 		default:
-			op.Operation = &fanoutv1.Operation_Check{Check: &fanoutv1.CheckOperation{Key: key}}
+			op.Operation = &fanoutv1.Operation_Check{Check: &fanoutv1.CheckOperation{Key: key, ModRevision: new(int64(0))}}
 		}
 		request.Operations = append(request.Operations, op)
 	}

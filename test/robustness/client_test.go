@@ -224,7 +224,7 @@ func (c *client) delete(key string) *fanoutv1.Operation {
 }
 
 func (c *client) check(key string) *fanoutv1.Operation {
-	return &fanoutv1.Operation{Operation: &fanoutv1.Operation_Check{Check: &fanoutv1.CheckOperation{Key: key, ModRevision: c.known[key]}}}
+	return &fanoutv1.Operation{Operation: &fanoutv1.Operation_Check{Check: &fanoutv1.CheckOperation{Key: key, ModRevision: new(c.known[key])}}}
 }
 
 // transaction returns operations on different keys.
@@ -330,7 +330,7 @@ func transaction(ops []*fanoutv1.Operation, deleted []bool) (compares []clientv3
 			}
 			results = append(results, &pb.ResponseOp{Response: &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: gone}})
 		case *fanoutv1.Operation_Check:
-			require(op.Check.GetKey(), new(op.Check.GetModRevision()))
+			require(op.Check.GetKey(), op.Check.ModRevision)
 		}
 	}
 	return compares, writes, results

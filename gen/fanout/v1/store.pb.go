@@ -697,13 +697,14 @@ func (x *DeleteOperation) GetIfModRevision() int64 {
 	return 0
 }
 
-// CheckOperation requires a key to stand at a revision.
+// CheckOperation requires a key to have a mod_revision. It writes nothing.
 type CheckOperation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The key. Required.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// The mod_revision that the key must have; 0 means that it must not exist.
-	ModRevision   int64 `protobuf:"varint,2,opt,name=mod_revision,json=modRevision,proto3" json:"mod_revision,omitempty"`
+	// Required.
+	ModRevision   *int64 `protobuf:"varint,2,opt,name=mod_revision,json=modRevision,proto3,oneof" json:"mod_revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -746,8 +747,8 @@ func (x *CheckOperation) GetKey() string {
 }
 
 func (x *CheckOperation) GetModRevision() int64 {
-	if x != nil {
-		return x.ModRevision
+	if x != nil && x.ModRevision != nil {
+		return *x.ModRevision
 	}
 	return 0
 }
@@ -800,10 +801,11 @@ const file_fanout_v1_store_proto_rawDesc = "" +
 	"\x0fDeleteOperation\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
 	"\x0fif_mod_revision\x18\x02 \x01(\x03H\x00R\rifModRevision\x88\x01\x01B\x12\n" +
-	"\x10_if_mod_revision\"E\n" +
+	"\x10_if_mod_revision\"[\n" +
 	"\x0eCheckOperation\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12!\n" +
-	"\fmod_revision\x18\x02 \x01(\x03R\vmodRevision2\xc8\x01\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12&\n" +
+	"\fmod_revision\x18\x02 \x01(\x03H\x00R\vmodRevision\x88\x01\x01B\x0f\n" +
+	"\r_mod_revision2\xc8\x01\n" +
 	"\fStoreService\x124\n" +
 	"\x03Put\x12\x15.fanout.v1.PutRequest\x1a\x16.fanout.v1.PutResponse\x12=\n" +
 	"\x06Delete\x12\x18.fanout.v1.DeleteRequest\x1a\x19.fanout.v1.DeleteResponse\x12C\n" +
@@ -877,6 +879,7 @@ func file_fanout_v1_store_proto_init() {
 		(*PutOperation_Data)(nil),
 	}
 	file_fanout_v1_store_proto_msgTypes[9].OneofWrappers = []any{}
+	file_fanout_v1_store_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
