@@ -88,11 +88,7 @@ func (a *admin) ListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequ
 		return nil, err
 	}
 	var check checker
-	size := int(req.GetPageSize())
-	if size < 0 || size > maxWatchersPage {
-		check.refuse("page_size", "is %d, must be between 0 and %d", size, maxWatchersPage)
-	}
-	size = cmp.Or(size, maxWatchersPage)
+	size := cmp.Or(check.pageSize("page_size", req.GetPageSize(), maxWatchersPage), maxWatchersPage)
 	byLag := check.order("order", req.GetOrder())
 	var after uint64
 	if token := req.GetPageToken(); token != "" {

@@ -97,10 +97,7 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (grpcmsg.E
 		Start:    object.Key(req.GetStartKey()),
 	}
 	asked := check.consistency("consistency", req.GetConsistency())
-	pageSize := int(req.GetPageSize())
-	if pageSize < 0 || pageSize > maxPageSize {
-		check.refuse("page_size", "is %d, must be between 0 and %d", pageSize, maxPageSize)
-	}
+	pageSize := check.pageSize("page_size", req.GetPageSize(), maxPageSize)
 	page := firstPage(query)
 	if token := req.GetPageToken(); token != "" {
 		if page, err = parsePageToken(token, query); err != nil {

@@ -38,10 +38,7 @@ func (a *admin) Reencrypt(ctx context.Context, req *fanoutv1.ReencryptRequest) (
 		return nil, err
 	}
 	var check checker
-	size := int(req.GetPageSize())
-	if size < 0 || size > maxReencryptPage {
-		check.refuse("page_size", "is %d, must be between 0 and %d", size, maxReencryptPage)
-	}
+	size := cmp.Or(check.pageSize("page_size", req.GetPageSize(), maxReencryptPage), reencryptPage)
 	start, err := base64.RawURLEncoding.DecodeString(req.GetPageToken())
 	if err != nil {
 		check.refuse("page_token", "is not a page token of this service")
@@ -50,7 +47,7 @@ func (a *admin) Reencrypt(ctx context.Context, req *fanoutv1.ReencryptRequest) (
 		return nil, err
 	}
 	resp := &fanoutv1.ReencryptResponse{Encrypted: r.Values.Encrypts(), PrimaryKeyId: r.Values.Primary()}
-	done, err := r.Rewriter.Rewrite(ctx, object.Key(start), cmp.Or(size, reencryptPage), min(a.rewrites, reencryptBatch))
+	done, err := r.Rewriter.Rewrite(ctx, object.Key(start), size, min(a.rewrites, reencryptBatch))
 	if err != nil {
 		return nil, err
 	}

@@ -112,6 +112,14 @@ func (c *checker) consistency(field string, rc *fanoutv1.ReadConsistency) consis
 	return consistency{}
 }
 
+// pageSize checks a page size and lowers it to the most that a page may have. 0 stays 0.
+func (c *checker) pageSize(field string, asked int32, most int) int {
+	if asked < 0 {
+		c.refuse(field, "is %d, must not be negative", asked)
+	}
+	return min(int(asked), most)
+}
+
 // duration checks an optional length of time. 0 stands for an absent one.
 func (c *checker) duration(field string, d *durationpb.Duration, least, most time.Duration) time.Duration {
 	if d == nil {

@@ -649,8 +649,8 @@ type ListWatchersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only the watches of this resource. Default: of all.
 	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
-	// The largest number of watches to return; between 0 and 1000. 0, the default,
-	// means 1000. There may be fewer on a page, so that it fits into a message;
+	// The largest number of watches to return. 0, the default, and more than 1000
+	// mean 1000. A page may have fewer, so that it fits into a message;
 	// next_page_token says whether there are more.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the previous page. Empty for the first one. With
@@ -1057,8 +1057,8 @@ type ReencryptRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The resource. Required.
 	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
-	// The largest number of objects to look at; between 0 and 1000. 0, the default,
-	// means 500. So many events are caused at most before the response.
+	// The largest number of objects to examine. 0, the default, means 500; more than
+	// 1000 means 1000. One request causes at most that many events.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the previous page. Empty for the first one. It is a place
 	// among the keys, so it means the same to every server and never expires.

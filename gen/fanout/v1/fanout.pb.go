@@ -411,9 +411,9 @@ type ListRequest struct {
 	// How fresh the answer has to be. Default: linearizable. A request with a page
 	// token reads at the revision of its first page and must leave this out.
 	Consistency *ReadConsistency `protobuf:"bytes,3,opt,name=consistency,proto3" json:"consistency,omitempty"`
-	// The largest number of objects to return; between 0 and 10000. 0, the
-	// default, means as many as fit into one message of about 3 MiB.
-	// next_page_token says whether there are more.
+	// The largest number of objects to return. 0, the default, means as many as fit
+	// into one message of about 3 MiB; more than 10,000 means 10,000. A page may have
+	// fewer objects, even if there are more: next_page_token says so.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the previous page, with the same resource, scope,
 	// selectors and start_key. Empty for the first page. A token whose revision the server can
