@@ -91,7 +91,7 @@ const (
 )
 
 // errorDomain is the domain of the reasons.
-const errorDomain = "fanoutd"
+const errorDomain = "fanoutd.github.io"
 
 // Error is what a request failed with. errors.Is compares it with a [Reason], and
 // with context.Canceled and context.DeadlineExceeded.

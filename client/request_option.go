@@ -101,7 +101,7 @@ func (f consistency) list(l *listing)            { l.req.Consistency = f.ReadCon
 func (f consistency) inform(i *informing)        { i.watch = append(i.watch, f) }
 func (f consistency) watch(w *watching)          { w.req.Consistency = f.ReadConsistency }
 
-// PageSize is the largest number of objects in a page, at most 10000. Default: as
+// PageSize is the largest number of objects in a page, at most 10,000. Default: as
 // many as fit into a message of about 3 MiB.
 func PageSize(objects int) ListOption {
 	return listOption(func(l *listing) { l.req.PageSize = int32(min(max(objects, 0), 1<<30)) })

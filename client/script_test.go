@@ -235,7 +235,7 @@ func deleted(key string, revision int64) *fanoutv1.Event {
 
 // refusal is a status with a reason.
 func refusal(code codes.Code, reason client.Reason, details ...protoadapt.MessageV1) error {
-	st, err := status.New(code, "no").WithDetails(append(details, &errdetails.ErrorInfo{Domain: "fanoutd", Reason: string(reason)})...)
+	st, err := status.New(code, "no").WithDetails(append(details, &errdetails.ErrorInfo{Domain: "fanoutd.github.io", Reason: string(reason)})...)
 	if err != nil {
 		panic(err)
 	}

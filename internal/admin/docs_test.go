@@ -129,7 +129,7 @@ func TestTheStatusesAreDocumented(t *testing.T) {
 	served := map[string]string{}
 	for _, row := range rows(section(t, "errors.md", "Reasons")) {
 		reason := words(row[0])[0]
-		st, err := status.New(codes.Code(code.Code_value[words(row[1])[0]]), "").WithDetails(&errdetails.ErrorInfo{Domain: "fanoutd", Reason: reason})
+		st, err := status.New(codes.Code(code.Code_value[words(row[1])[0]]), "").WithDetails(&errdetails.ErrorInfo{Domain: "fanoutd.github.io", Reason: reason})
 		if err != nil {
 			t.Fatal(err)
 		}

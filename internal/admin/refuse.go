@@ -15,7 +15,7 @@ import (
 )
 
 // domain is that of all reasons of fanoutd.
-const domain = "fanoutd"
+const domain = "fanoutd.github.io"
 
 // refusal is the reason and the code of gRPC for what only HTTP can refuse. Reasons
 // are part of the protocol: they are never renamed. docs/http.md lists them.

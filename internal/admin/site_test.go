@@ -183,7 +183,7 @@ func (a answer) violations(t *testing.T) (fields []string) {
 
 func reasonOf(st *spb.Status) string {
 	for _, detail := range status.FromProto(st).Details() {
-		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == "fanoutd" {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == "fanoutd.github.io" {
 			return info.GetReason()
 		}
 	}

@@ -46,8 +46,8 @@ func refusalIn(t *testing.T, err error) refusal {
 	for _, detail := range st.Details() {
 		switch d := detail.(type) {
 		case *errdetails.ErrorInfo:
-			if d.GetDomain() != "fanoutd" {
-				t.Errorf("domain is %q, want fanoutd", d.GetDomain())
+			if d.GetDomain() != "fanoutd.github.io" {
+				t.Errorf("domain is %q, want fanoutd.github.io", d.GetDomain())
 			}
 			r.Reason, r.Metadata = apierr.Reason(d.GetReason()), d.GetMetadata()
 		case *errdetails.BadRequest:

@@ -12,7 +12,7 @@ func reasonOf(err error) string { return infoOf(err).GetReason() }
 // infoOf returns what fanoutd says about an error, or nil.
 func infoOf(err error) *errdetails.ErrorInfo {
 	for _, detail := range status.Convert(err).Details() {
-		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == "fanoutd" {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == "fanoutd.github.io" {
 			return info
 		}
 	}

@@ -147,7 +147,7 @@ func (s *subscriber) state() map[string]string {
 // reasonOf returns the reason that fanoutd gave for an error.
 func reasonOf(err error) string {
 	for _, detail := range status.Convert(err).Details() {
-		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == "fanoutd" {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == "fanoutd.github.io" {
 			return info.GetReason()
 		}
 	}

@@ -197,7 +197,7 @@ func (w *world) open(t *testing.T, s shows, path string, more ...string) *http.R
 // reasonOf returns the reason in a status.
 func reasonOf(err error) string {
 	for _, d := range status.Convert(err).Details() {
-		if info, ok := d.(*errdetails.ErrorInfo); ok && info.GetDomain() == "fanoutd" {
+		if info, ok := d.(*errdetails.ErrorInfo); ok && info.GetDomain() == "fanoutd.github.io" {
 			return status.Code(err).String() + " " + info.GetReason()
 		}
 	}

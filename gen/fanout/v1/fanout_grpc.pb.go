@@ -30,14 +30,13 @@ const (
 //
 // FanoutService reads: the state now, and every change after it.
 //
-// Errors carry google.rpc.ErrorInfo with domain "fanoutd" and a stable reason,
-// google.rpc.BadRequest with the offending fields where the request is at
-// fault, and google.rpc.RetryInfo where trying again helps.
+// Every error carries google.rpc.ErrorInfo with the domain "fanoutd.github.io" and a
+// stable reason. An invalid request also gets google.rpc.BadRequest, which names the
+// wrong fields. An error that a retry may overcome also carries google.rpc.RetryInfo.
 //
-// Where the server has a policy, every request needs the right that is named like
-// the method, for all of its scope; else it is PERMISSION_DENIED, or
-// UNAUTHENTICATED where the caller has not shown who it is, be there what was asked
-// for or not.
+// If the server has a policy, a request needs the right with the name of its method,
+// for the whole scope. Without the right it is denied, whether or not the object
+// exists: PERMISSION_DENIED, or UNAUTHENTICATED if the caller sent no credentials.
 type FanoutServiceClient interface {
 	// Get returns one object. NOT_FOUND (reason KEY_NOT_FOUND) names, in the
 	// metadata entry "revision", the revision at which the key was absent.
@@ -124,14 +123,13 @@ type FanoutService_WatchClient = grpc.ServerStreamingClient[WatchResponse]
 //
 // FanoutService reads: the state now, and every change after it.
 //
-// Errors carry google.rpc.ErrorInfo with domain "fanoutd" and a stable reason,
-// google.rpc.BadRequest with the offending fields where the request is at
-// fault, and google.rpc.RetryInfo where trying again helps.
+// Every error carries google.rpc.ErrorInfo with the domain "fanoutd.github.io" and a
+// stable reason. An invalid request also gets google.rpc.BadRequest, which names the
+// wrong fields. An error that a retry may overcome also carries google.rpc.RetryInfo.
 //
-// Where the server has a policy, every request needs the right that is named like
-// the method, for all of its scope; else it is PERMISSION_DENIED, or
-// UNAUTHENTICATED where the caller has not shown who it is, be there what was asked
-// for or not.
+// If the server has a policy, a request needs the right with the name of its method,
+// for the whole scope. Without the right it is denied, whether or not the object
+// exists: PERMISSION_DENIED, or UNAUTHENTICATED if the caller sent no credentials.
 type FanoutServiceServer interface {
 	// Get returns one object. NOT_FOUND (reason KEY_NOT_FOUND) names, in the
 	// metadata entry "revision", the revision at which the key was absent.

@@ -3,7 +3,7 @@ package apierr
 import "google.golang.org/grpc/codes"
 
 // Domain is the domain of the reasons in google.rpc.ErrorInfo.
-const Domain = "fanoutd"
+const Domain = "fanoutd.github.io"
 
 // Reason says why a request failed, in google.rpc.ErrorInfo. Reasons are part of
 // the protocol: they are never renamed.
