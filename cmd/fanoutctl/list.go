@@ -47,7 +47,7 @@ they were at one revision. "shop" has shop/limits below it, but not shop itself.
 			if limit < 0 {
 				return usagef("--limit: must not be negative")
 			}
-			if limit > 0 && limit <= 10000 {
+			if limit > 0 {
 				opts = append(opts, client.PageSize(limit))
 			}
 			ctx, cancel := t.withTimeout(cmd.Context(), 0)
