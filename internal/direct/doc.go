@@ -1,27 +1,39 @@
-// Package direct serves a resource straight from the store, without a copy of it in
-// memory: what "cache: off" means. It is for what is too large to be kept, and
-// watched by few. Each read is a read of the store, each watch one of the store's
-// watches.
+// Package direct serves a resource straight from the store, without a copy in memory. This
+// is what "cache: off" means. It is for resources that are too large to keep and have few
+// watchers: each read is a read of the store, and each watch has its own watch of the
+// store.
 //
-// A [Watcher] says the same as one of package dispatch, in the same messages:
+// A [Source] serves reads ([Source.Objects]) and starts watches ([Source.Watch]). A
+// [Watcher] produces the same messages as one of package dispatch:
 //
-//	from nothing    RESET, the objects of one revision in pages; then live
-//	after a position REPLAY, as long as the store has not forgotten what came then;
-//	                else RESET. A DELTA would need to know what was deleted
-//	from now        a bookmark; then live
+//	from nothing      RESET: the objects of one revision, page by page; then live events
+//	after a position  REPLAY, if the store still has the changes since; otherwise RESET.
+//	                  There is no DELTA, because deleted keys are not remembered
+//	from now          a bookmark; then live events
 //
-// Its source of changes is a tail: a goroutine that reads the store's watch into a
-// buffer. Whoever does not read does not hold up the store, and does not fill the
-// memory either: a full buffer ends the tail, and a new one begins where the old one
-// ended when the watcher has read that far; where only the latest is wanted, a full
-// buffer is merged first. While the store is away the tail waits for it. So what ends
-// a tail for good is only that the store has forgotten what comes next, or is another
-// one; then the watcher gets a RESET.
+// # Changes
 //
-// A snapshot is read from the store at the pace of the watcher. If the store forgets
-// its revision before the end, it begins anew; the third time the watch ends instead,
-// for one that reads more slowly than the store forgets would never be in sync.
+// A watcher takes changes from a tail: a goroutine that reads a watch of the store into a
+// buffer of limited size. A client that does not read neither blocks the store nor fills
+// the memory. When the buffer is full, the tail ends. Once the watcher has taken
+// everything, a new tail starts at the same position. If the watcher only wants the latest
+// change per key, the tail merges the buffer first.
 //
-// An event needs the object as it was before. The store's watch tells it, unless a
-// compaction has overtaken the watch; then that history is lost as well.
+// While the store is away, the tail waits for it. A tail ends for good only if the store
+// has forgotten the next changes or has another epoch. Then the watcher sends a RESET.
+//
+// An event needs the object as it was before. The store's watch delivers it, unless a
+// compaction has overtaken the watch. Then that part of the history counts as lost.
+//
+// # Snapshots
+//
+// A snapshot is read at the pace of the client. If the store forgets its revision before
+// the end, it starts over. The third time the watch ends instead: a client that reads more
+// slowly than the store compacts would never be in sync.
+//
+// # Goroutines
+//
+// Next and Position of a Watcher are called by one goroutine at a time. The goroutines of
+// its tail share only the buffer with it, under a mutex; Close waits for them. Everything
+// else is safe for concurrent use.
 package direct

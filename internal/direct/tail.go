@@ -5,53 +5,47 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/fanoutd/fanoutd/internal/backoff"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// tail reads the changes after a position into a buffer, from which a watcher takes
-// them.
+// tail reads the changes after a position into a buffer, from which a watcher takes them.
 type tail struct {
 	source   *Source
 	interest *dispatch.Interest
-	latest   bool // what waits may be merged
+	latest   bool // waiting changes may be merged
 	epoch    object.Epoch
-	wake     chan<- struct{} // gets one when there is something new
-	ask      chan struct{}   // makes the store say how far it is
+	wake     chan<- struct{} // receives a value when there is something new
+	requests chan struct{}   // makes the store report progress
 
 	ctx        context.Context // of all its goroutines
 	stop       context.CancelFunc
 	goroutines sync.WaitGroup
 
-	mu         sync.Mutex
-	changes    []object.Change // guarded by mu: those that the interest sees
-	bytes      int             // guarded by mu: their size
-	heard      int             // guarded by mu: counts what the store said
-	resumes    bool            // guarded by mu: what waits belongs to a replay, see merge
-	through    object.Revision // guarded by mu: everything up to here has been read
-	confirmed  bool            // guarded by mu: through was the store's revision, when that was last asked for
-	confirming bool            // guarded by mu: that is being asked
-	ended      error           // guarded by mu: why nothing will be added
+	mu       sync.Mutex
+	changes  []object.Change // guarded by mu: the changes that the interest sees
+	bytes    int             // guarded by mu: size of changes
+	updates  int             // guarded by mu: number of updates received
+	replay   bool            // guarded by mu: the waiting changes belong to a replay, see merge
+	through  object.Revision // guarded by mu: everything up to here has been read
+	upToDate bool            // guarded by mu: checkUpToDate found the tail at the store's revision
+	checking bool            // guarded by mu: checkUpToDate is running
+	ended    error           // guarded by mu: why there will be no further changes
 }
 
-// Why a tail ends. It also ends with [object.ErrCompacted].
+// Reasons to end a tail. The third one is [object.ErrCompacted].
 var (
-	errFull      = errors.New("the buffer is full")
-	errNewEpoch  = errors.New("the store has become another one")
-	errForgotten = fmt.Errorf("what was there before a change: %w", object.ErrCompacted)
+	errFull            = errors.New("the buffer is full")
+	errEpochChanged    = errors.New("the store's epoch has changed")
+	errPreviousUnknown = fmt.Errorf("the object before a change: %w", object.ErrCompacted)
 )
 
-// confirmRetry is how often to ask for progress until there is an answer: the store
-// does not answer while its watch is behind.
-const confirmRetry = 50 * time.Millisecond
-
-func (s *Source) newTail(interest *dispatch.Interest, latest, resumes bool, after object.Position, wake chan<- struct{}) *tail {
+func (s *Source) newTail(interest *dispatch.Interest, latest, replay bool, after object.Position, wake chan<- struct{}) *tail {
 	t := &tail{
-		source: s, interest: interest, latest: latest, resumes: resumes, epoch: after.Epoch, through: after.Revision,
-		wake: wake, ask: make(chan struct{}),
+		source: s, interest: interest, latest: latest, replay: replay, epoch: after.Epoch, through: after.Revision,
+		wake: wake, requests: make(chan struct{}),
 	}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	t.goroutines.Go(t.run)
@@ -69,26 +63,25 @@ func (t *tail) run() {
 	var attempts backoff.Backoff
 	for {
 		before := t.reached()
-		after := object.Position{Epoch: t.epoch, Revision: before}
-		err := t.follow(after)
+		err := t.follow(object.Position{Epoch: t.epoch, Revision: before})
 		switch {
 		case t.ctx.Err() != nil:
 			return
-		case errors.Is(err, errFull), errors.Is(err, errNewEpoch), errors.Is(err, object.ErrCompacted):
+		case errors.Is(err, errFull), errors.Is(err, errEpochChanged), errors.Is(err, object.ErrCompacted):
 			t.end(err)
 			return
 		}
 		if t.reached() > before {
 			attempts.Reset()
 		}
-		t.source.lostWatch(err)
+		t.source.logLostWatch(err)
 		for {
 			if !backoff.Sleep(t.ctx, attempts.Next()) {
 				return
 			}
 			if p, err := t.source.Position(t.ctx, 0); err == nil {
 				if p.Epoch != t.epoch {
-					t.end(errNewEpoch)
+					t.end(errEpochChanged)
 					return
 				}
 				break
@@ -97,33 +90,33 @@ func (t *tail) run() {
 	}
 }
 
-// follow follows the store from a position until that fails, or the watch is found
-// to be deaf.
+// follow reads a watch of the store from a position on until it fails or the watchdog
+// gives it up.
 func (t *tail) follow(after object.Position) error {
 	ctx, giveUp := context.WithCancelCause(t.ctx)
-	var pulse sync.WaitGroup
-	defer pulse.Wait()
+	var watchdog sync.WaitGroup
+	defer watchdog.Wait()
 	defer giveUp(nil)
-	pulse.Go(func() { giveUp(t.pulse(ctx)) })
-	after.Epoch = plain(after.Epoch)
-	err := t.source.cfg.Store.WatchScope(ctx, t.interest.Scope, after, t.ask, t.deliver)
+	watchdog.Go(func() { giveUp(t.runWatchdog(ctx)) })
+	after.Epoch = storeEpoch(after.Epoch)
+	err := t.source.cfg.Store.WatchScope(ctx, t.interest.Scope, after, t.requests, t.deliver)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err
 }
 
-// deliver adds what the store says to the buffer.
+// deliver adds an update of the store to the buffer.
 func (t *tail) deliver(u object.Update, previous []*object.Record) error {
 	var seen []object.Change
 	size := 0
 	for i := range u.Records {
-		if t.source.missing.Note(&u.Records[i]) && t.source.epoch(plain(t.epoch)) != t.epoch {
-			return errNewEpoch
+		if t.source.missingKeys.Note(&u.Records[i]) && t.source.servedEpoch(storeEpoch(t.epoch)) != t.epoch {
+			return errEpochChanged
 		}
 		c, ok := t.source.change(&u.Records[i], previous[i])
 		if !ok {
-			return errForgotten
+			return errPreviousUnknown
 		}
 		if _, ok := t.interest.See(&c); ok {
 			seen = append(seen, c)
@@ -134,20 +127,34 @@ func (t *tail) deliver(u object.Update, previous []*object.Record) error {
 	defer t.mu.Unlock()
 	t.changes = append(t.changes, seen...)
 	t.bytes += size
-	t.heard++
+	t.updates++
 	t.through = max(t.through, u.Through)
-	t.signal()
-	if t.bytes > t.source.cfg.BufferBytes && !t.merge() {
+	t.wakeWatcher()
+	if t.bytes > t.source.cfg.BufferBytes && !t.mergeLocked() {
 		return errFull
 	}
 	return nil
 }
 
-// merge merges what waits for a watcher that wants the latest only, and reports
-// whether that made room: half of the buffer, lest it is done for every change. It is
-// called with mu held.
-func (t *tail) merge() bool {
-	if !t.latest || t.resumes {
+// change returns the change that a record describes. It returns false if the object
+// before the change is not known.
+func (s *Source) change(r, previous *object.Record) (object.Change, bool) {
+	c := object.Change{Revision: r.ModRevision, Key: r.Key}
+	if !r.Deleted {
+		c.New = s.decode(r)
+	}
+	if previous != nil {
+		c.Old = s.decode(previous)
+		return c, true
+	}
+	return c, !r.Deleted && r.CreateRevision == r.ModRevision
+}
+
+// mergeLocked merges the waiting changes, if the watcher wants only the latest. It
+// reports whether that freed half of the buffer; otherwise it would soon have to merge
+// again. The caller holds mu.
+func (t *tail) mergeLocked() bool {
+	if !t.latest || t.replay {
 		return false
 	}
 	t.changes = merge(t.changes, t.interest, false)
@@ -158,43 +165,43 @@ func (t *tail) merge() bool {
 	return t.bytes <= t.source.cfg.BufferBytes/2
 }
 
-// resumed says that the replay is complete.
-func (t *tail) resumed() {
+// endReplay says that the watcher has reached the end of its replay.
+func (t *tail) endReplay() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.resumes = false
+	t.replay = false
 }
 
 func (t *tail) end(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ended = err
-	t.signal()
+	t.wakeWatcher()
 }
 
-// signal wakes the watcher.
-func (t *tail) signal() {
+func (t *tail) wakeWatcher() {
 	select {
 	case t.wake <- struct{}{}:
-	default: // it is about to look
+	default: // a wake-up is already pending
 	}
 }
 
-// count returns how often the store has said something.
-func (t *tail) count() int {
+// updateCount returns the number of updates received.
+func (t *tail) updateCount() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.heard
+	return t.updates
 }
 
+// reached returns the revision up to which everything has been read.
 func (t *tail) reached() object.Revision {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.through
 }
 
-// take empties the buffer. It returns how far the changes go, and why there will be
-// no others once they are used up, if that is so.
+// take empties the buffer. It returns the changes, the revision up to which they are
+// complete, and the error that ended the tail, if it has ended.
 func (t *tail) take() (changes []object.Change, through object.Revision, ended error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -202,67 +209,12 @@ func (t *tail) take() (changes []object.Change, through object.Revision, ended e
 	return changes, t.through, t.ended
 }
 
-// idle returns how far the tail has read, if there is nothing in the buffer; else 0.
-func (t *tail) idle() object.Revision {
+// reachedIfEmpty returns reached if the buffer is empty, and otherwise 0.
+func (t *tail) reachedIfEmpty() object.Revision {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.changes) > 0 {
 		return 0
 	}
 	return t.through
-}
-
-// isConfirmed reports whether the tail has reached the revision that the store had
-// when that was last asked for.
-func (t *tail) isConfirmed() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.confirmed
-}
-
-// confirm finds out in the background where the store is and sees to it that the
-// tail gets there, though nothing may happen on the way. If the store is away,
-// nothing comes of it.
-func (t *tail) confirm() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.confirming {
-		return
-	}
-	t.confirming, t.confirmed = true, false
-	t.goroutines.Go(func() {
-		there := t.arrive(t.ctx) == nil
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.confirming = false
-		if there {
-			t.confirmed = true
-			t.signal()
-		}
-	})
-}
-
-// arrive waits until the tail has reached the store's present revision. The error is
-// errNoAnswer where the store says which that is and its watch does not get there.
-func (t *tail) arrive(ctx context.Context) error {
-	p, err := t.source.Position(ctx, 0)
-	if err != nil {
-		return err
-	}
-	if p.Epoch != t.epoch {
-		return errNewEpoch
-	}
-	ctx, cancel := context.WithTimeout(ctx, t.source.cfg.ReadWait)
-	defer cancel()
-	for t.reached() < p.Revision {
-		select {
-		case t.ask <- struct{}{}:
-		case <-ctx.Done():
-			return errNoAnswer
-		}
-		if !backoff.Sleep(ctx, confirmRetry) {
-			return errNoAnswer
-		}
-	}
-	return nil
 }

@@ -15,7 +15,7 @@ import (
 type Begin struct {
 	kind   beginKind
 	after  object.Position
-	needed object.Revision // the store has to be there
+	needed object.Revision // the store must have reached it
 }
 
 type beginKind uint8
@@ -27,43 +27,43 @@ const (
 	now
 )
 
-// FromSnapshot begins with the objects at a revision that is not older than needed.
+// FromSnapshot begins with the objects at a revision that is at least needed.
 func FromSnapshot(needed object.Revision) Begin { return Begin{kind: snapshot, needed: needed} }
 
 // FromExactly begins with the objects at a revision of the store's past.
 func FromExactly(at object.Revision) Begin { return Begin{kind: exactSnapshot, needed: at} }
 
-// After begins with what changed since the position.
+// After begins with the changes since the position.
 func After(p object.Position) Begin { return Begin{kind: resume, after: p} }
 
-// FromNow begins with what changes from now on.
+// FromNow begins with the changes from now on.
 func FromNow(needed object.Revision) Begin { return Begin{kind: now, needed: needed} }
 
-// Watcher is the serving end of one watch. Next and Position are called by one
-// goroutine at a time, Close once, after the last Next.
+// Watcher produces the messages of one watch. Next and Position are called by one
+// goroutine at a time. Close is called once, after the last Next.
 type Watcher struct {
 	source   *Source
 	interest dispatch.Interest
 	options  dispatch.Options
-	wake     chan struct{} // capacity 1: the tail has something
+	wake     chan struct{} // capacity 1: the tail has something new
 	clock    clock
 
-	step   step
-	epoch  object.Epoch
-	cursor object.Revision // everything up to here has been delivered; 0: nothing that could be continued
-	told   object.Revision // the cursor that the last message had
+	step       step
+	epoch      object.Epoch
+	cursor     object.Revision // everything up to here has been delivered; 0: nothing to resume from
+	sentCursor object.Revision // the cursor in the last message
 
-	exact     object.Revision // the snapshot must be of this revision; 0: of none in particular
-	page      page            // of the snapshot
-	forgotten int             // so many snapshots in a row the store has forgotten on the way
-	to        object.Revision // where a replay leads
+	exact            object.Revision // the revision that the snapshot must have; 0: any
+	page             page            // of the snapshot
+	expiredSnapshots int             // snapshots in a row that the store has forgotten half-way
+	replayEnd        object.Revision
 
-	tail    *tail           // nil: none is needed yet
+	tail    *tail           // nil: not needed yet
 	pending []object.Change // taken from the tail and not delivered
-	parts   bool            // the first of them belong together with what was delivered last
-	merged  bool            // they were merged and belong together
-	through object.Revision // there are no others up to here
-	ended   error           // why the tail has ended, if it has
+	partial bool            // the last message ended inside a revision
+	merged  bool            // pending was merged and counts as one revision
+	through object.Revision // pending is complete up to here
+	ended   error           // why the tail has ended; nil: it has not
 }
 
 // step is what a watcher does next.
@@ -71,15 +71,15 @@ type step uint8
 
 const (
 	beginReset  step = iota // announce a snapshot
-	beginResume             // announce the way from a position to the present
-	beginNow                // say where now is
+	beginResume             // announce a replay, or a snapshot if the store has forgotten the cursor
+	beginNow                // send a bookmark with the present position
 	listing                 // send the snapshot
-	replaying               // send the events that lead to the present
-	live                    // send events as they come
+	replaying               // send the changes up to replayEnd
+	live                    // send changes as they happen
 )
 
-// Watch registers a watcher. Every change after the call is covered by it. The
-// caller calls Next from one goroutine, and Close when it is done.
+// Watch starts a watcher, which covers every change after the call. The caller calls Next
+// from one goroutine, and Close at the end.
 //
 // Errors are those of [Source.Position].
 func (s *Source) Watch(ctx context.Context, i dispatch.Interest, b Begin, o dispatch.Options) (*Watcher, error) {
@@ -88,7 +88,7 @@ func (s *Source) Watch(ctx context.Context, i dispatch.Interest, b Begin, o disp
 		return nil, err
 	}
 	if o.BookmarkInterval > 0 {
-		// Nothing is held back for so long that it looks as if we were gone.
+		// A client would take a longer silence for a dead server.
 		o.BatchDelay = min(o.BatchDelay, o.BookmarkInterval)
 	}
 	w := &Watcher{source: s, interest: i, options: o, wake: make(chan struct{}, 1), epoch: at.Epoch}
@@ -108,12 +108,11 @@ func (s *Source) Watch(ctx context.Context, i dispatch.Interest, b Begin, o disp
 	return w, nil
 }
 
-// Position returns the newest position at which a watch can be resumed without
-// missing or repeating anything that was returned by Next. Its revision is 0 where
-// that is from nothing.
+// Position returns the newest position at which a watch can resume without missing or
+// repeating a message of Next. Its revision is 0 if the watch has to start from nothing.
 func (w *Watcher) Position() object.Position {
 	if w.tail != nil && len(w.pending) == 0 {
-		w.cursor = max(w.cursor, w.tail.idle()) // nothing was for the watcher
+		w.cursor = max(w.cursor, w.tail.reachedIfEmpty()) // the interest saw no change up to there
 	}
 	return w.position()
 }
@@ -129,14 +128,21 @@ func (w *Watcher) dropTail() {
 	if w.tail != nil {
 		w.tail.close()
 	}
-	w.tail, w.pending, w.parts, w.merged, w.ended = nil, nil, false, false, nil
+	w.tail, w.pending, w.partial, w.merged, w.ended = nil, nil, false, false, nil
 }
 
-// Next waits for the next message. It returns ctx.Err() when ctx ends first, and
-// [*dispatch.LostError] or [*dispatch.EpochError] where a watcher who wants every
-// event, or a snapshot of one revision, cannot have it. It also returns
-// [*dispatch.LostError] where the store has forgotten three snapshots in a row before
-// the watcher had read them.
+// startTail continues with the changes after the cursor.
+func (w *Watcher) startTail(next step) {
+	w.dropTail()
+	w.step, w.through = next, w.cursor
+	w.tail = w.source.newTail(&w.interest, w.options.Latest, next == replaying, w.position(), w.wake)
+}
+
+// Next waits for the next message. It returns ctx.Err() if ctx ends first. It returns
+// [*dispatch.LostError] or [*dispatch.EpochError] if the watcher wants every event, or a
+// snapshot of one revision, and the store no longer has it. It also returns
+// [*dispatch.LostError] if the store has forgotten three snapshots in a row before the
+// watcher had read them.
 func (w *Watcher) Next(ctx context.Context) (dispatch.Message, error) {
 	m, err := w.next(ctx)
 	if err == nil {
@@ -150,7 +156,7 @@ func (w *Watcher) next(ctx context.Context) (dispatch.Message, error) {
 		switch w.step {
 		case beginReset, beginResume, listing:
 			m, err := w.catchUp(ctx)
-			if again(err) {
+			if isTemporary(err) {
 				err = w.pause(ctx)
 			} else if err == nil {
 				return m, nil
@@ -159,10 +165,10 @@ func (w *Watcher) next(ctx context.Context) (dispatch.Message, error) {
 				return dispatch.Message{}, err
 			}
 		case beginNow:
-			w.follow(live)
+			w.startTail(live)
 			return w.message(object.Bookmark, nil, 0), nil
 		case replaying, live:
-			if m, ok := w.tell(); ok {
+			if m, ok := w.nextFromTail(); ok {
 				return m, nil
 			}
 			if err := w.wait(ctx); err != nil {
@@ -172,24 +178,18 @@ func (w *Watcher) next(ctx context.Context) (dispatch.Message, error) {
 	}
 }
 
-func (w *Watcher) message(kind object.MessageKind, pieces [][]byte, count int) dispatch.Message {
-	w.told = w.cursor
+func (w *Watcher) message(kind object.MessageKind, events [][]byte, count int) dispatch.Message {
+	w.sentCursor = w.cursor
 	return dispatch.Message{
-		Events: pieces,
+		Events: events,
 		Count:  count,
-		Header: object.Header{Kind: kind, Position: w.position(), Partial: w.parts},
+		Header: object.Header{Kind: kind, Position: w.position(), Partial: w.partial},
 	}
 }
 
-// follow goes on with the changes after the cursor.
-func (w *Watcher) follow(next step) {
-	w.dropTail()
-	w.step, w.through = next, w.cursor
-	w.tail = w.source.newTail(&w.interest, w.options.Latest, next == replaying, w.position(), w.wake)
-}
-
-// tell returns the next message about changes, if there is one.
-func (w *Watcher) tell() (dispatch.Message, bool) {
+// nextFromTail returns the next message about changes, the end of a replay, or a bookmark.
+// It returns false if none is due.
+func (w *Watcher) nextFromTail() (dispatch.Message, bool) {
 	if w.step == live && w.clock.holds(&w.options) {
 		return dispatch.Message{}, false
 	}
@@ -199,32 +199,32 @@ func (w *Watcher) tell() (dispatch.Message, bool) {
 		if w.step == replaying {
 			kind = object.CatchUpPart
 		}
-		events, count := w.part()
+		events, count := w.encodeBatch()
 		return w.message(kind, events, count), true
 	}
 	w.cursor = max(w.cursor, w.through)
 	switch {
 	case w.ended == nil:
 	case errors.Is(w.ended, errFull):
-		w.follow(w.step)
-	default: // the changes after the cursor are lost, or the store is another one
+		w.startTail(w.step)
+	default: // the changes after the cursor are lost, or the epoch has changed
 		w.dropTail()
 		w.step = beginResume
 		return dispatch.Message{}, false
 	}
 	if w.step == replaying {
-		if w.cursor >= w.to {
+		if w.cursor >= w.replayEnd {
 			w.step = live
-			w.tail.resumed()
+			w.tail.endReplay()
 			return w.message(object.Synced, nil, 0), true
 		}
-		w.tail.confirm()
+		w.tail.checkUpToDate()
 		return dispatch.Message{}, false
 	}
 	return w.bookmark()
 }
 
-// take gets what the tail has, if everything from before has been delivered.
+// take empties the buffer of the tail, if everything before has been delivered.
 func (w *Watcher) take() {
 	if len(w.pending) > 0 {
 		return
@@ -235,16 +235,16 @@ func (w *Watcher) take() {
 	}
 }
 
-// bookmark says where the watcher is, if it is time to and the store is there to
-// say so, too.
+// bookmark returns a bookmark if one is due. After a silence it waits until the store has
+// confirmed the position: without the store, a client must notice the silence.
 func (w *Watcher) bookmark() (dispatch.Message, bool) {
 	switch w.clock.due(&w.options) {
 	case farewell:
 		w.clock.last = true
 	case silence:
-		if w.clock.asked.IsZero() || !w.tail.isConfirmed() {
+		if w.clock.asked.IsZero() || !w.tail.isUpToDate() {
 			if w.clock.asksAgain(&w.options) {
-				w.tail.confirm()
+				w.tail.checkUpToDate()
 			}
 			return dispatch.Message{}, false
 		}
@@ -254,13 +254,13 @@ func (w *Watcher) bookmark() (dispatch.Message, bool) {
 	return w.message(object.Bookmark, nil, 0), true
 }
 
-// wait waits until there may be something to tell.
+// wait waits until there may be a message.
 func (w *Watcher) wait(ctx context.Context) error {
 	if w.tail == nil || w.step < replaying {
-		return ctx.Err() // there is something to do
+		return ctx.Err() // the next step is to catch up, which does not wait here
 	}
 	var alarm <-chan time.Time
-	if wait, ok := w.patience(); ok {
+	if wait, ok := w.nextDeadline(); ok {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		alarm = timer.C
@@ -274,25 +274,24 @@ func (w *Watcher) wait(ctx context.Context) error {
 	return nil
 }
 
-// patience returns how long there is nothing to do if the tail has nothing new, or
-// false for ever.
-func (w *Watcher) patience() (time.Duration, bool) {
+// nextDeadline returns how long the watcher may wait for the tail. It returns false if
+// there is no limit.
+func (w *Watcher) nextDeadline() (time.Duration, bool) {
 	if w.step == replaying {
-		return retryPause, true // nothing may have come of asking where the store is
+		return retryInterval, true // checkUpToDate may have failed
 	}
 	return w.clock.wait(&w.options)
 }
 
-// again reports whether what failed may succeed when it is tried again.
-func again(err error) bool { return errors.Is(err, object.ErrUnavailable) }
+// retryInterval is the approximate time between attempts while the store is away.
+const retryInterval = 500 * time.Millisecond
 
-// retryPause is about how long a watcher waits before it asks a store again that is
-// away.
-const retryPause = 500 * time.Millisecond
+// isTemporary reports whether an operation that failed may succeed later.
+func isTemporary(err error) bool { return errors.Is(err, object.ErrUnavailable) }
 
-// pause waits before something is tried again.
+// pause waits before the next attempt.
 func (w *Watcher) pause(ctx context.Context) error {
-	if !backoff.Sleep(ctx, backoff.Jitter(retryPause)) {
+	if !backoff.Sleep(ctx, backoff.Jitter(retryInterval)) {
 		return ctx.Err()
 	}
 	return nil

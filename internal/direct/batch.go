@@ -1,0 +1,80 @@
+package direct
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// encodeBatch takes the events of the next message from the pending changes and encodes
+// them: as many whole revisions as fit. It splits only a revision that is too large for a
+// message; the cursor then stays before the revision until all of it has been taken.
+// Merged changes count as one revision.
+func (w *Watcher) encodeBatch() (events [][]byte, count int) {
+	var b []byte
+	n := 0             // number of changes in b
+	var whole struct { // the message up to the last complete revision
+		n, bytes int
+		upto     object.Revision
+	}
+	for ; n < len(w.pending); n++ {
+		c := &w.pending[n]
+		before := len(b)
+		e, _ := w.interest.See(c) // the tail keeps only changes that the interest sees
+		b = w.source.cfg.Encoder.AppendEvent(b, e, w.interest.Projection)
+		if n > 0 && len(b) > w.source.cfg.MessageBytes {
+			b = b[:before]
+			break
+		}
+		last := n+1 == len(w.pending)
+		if last || !w.merged && w.pending[n+1].Revision != c.Revision {
+			whole.n, whole.bytes, whole.upto = n+1, len(b), c.Revision
+		}
+	}
+	w.partial = whole.n == 0
+	if w.partial {
+		if w.merged {
+			w.cursor = w.sentCursor // the changes were merged from there on
+		}
+		w.pending = w.pending[n:]
+		return [][]byte{b}, n
+	}
+	w.cursor = max(w.cursor, whole.upto)
+	if w.pending = w.pending[whole.n:]; len(w.pending) == 0 {
+		w.merged = false
+		w.cursor = max(w.cursor, w.through)
+	}
+	return [][]byte{b[:whole.bytes]}, whole.n
+}
+
+// merge merges the changes of each key into one, from the object before the first to the
+// object after the last, in order of the last change. All of them are changes that the
+// interest sees. A merged change that it does not see is left out, except in a replay.
+// There the watcher sends the deletion of an object that was created and deleted
+// meanwhile: the client may know it from a part of a message that was cut off.
+func merge(changes []object.Change, i *dispatch.Interest, replay bool) []object.Change {
+	all, last := map[object.Key]object.Change{}, map[object.Key]object.Change{}
+	for _, c := range changes {
+		last[c.Key] = c
+		if first, ok := all[c.Key]; ok {
+			c.Old = first.Old
+		}
+		all[c.Key] = c
+	}
+	var merged []object.Change
+	for key, c := range all {
+		_, ok := i.See(&c)
+		if !ok && replay {
+			c, ok = last[key], true
+		}
+		if ok {
+			merged = append(merged, c)
+		}
+	}
+	slices.SortFunc(merged, func(a, b object.Change) int {
+		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Key, b.Key))
+	})
+	return merged
+}

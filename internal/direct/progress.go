@@ -1,0 +1,103 @@
+package direct
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/backoff"
+)
+
+// progressRetry is the time between progress requests until the tail has reached the
+// store's revision. The store does not answer a request while its watch is behind.
+const progressRetry = 50 * time.Millisecond
+
+// Reasons to give up a watch of the store that has not failed.
+var (
+	errNoProgress  = errors.New("the watch does not reach the revision of the store")
+	errSilentWatch = errors.New("the watch is silent although the store has newer revisions")
+)
+
+// maxSilentChecks is how many checks in a row may find the watch silent while the store
+// is ahead of it.
+const maxSilentChecks = 3
+
+// runWatchdog makes the tail reach the store's revision at intervals, until ctx is done.
+// It does so even if the watcher wants no bookmarks, for two reasons. A watcher that has
+// missed nothing must not stay at an old position: the store may have forgotten it when
+// the client resumes. And a watch that has become silent would never be noticed; then
+// runWatchdog returns errSilentWatch.
+func (t *tail) runWatchdog(ctx context.Context) error {
+	interval := t.source.cfg.ProgressInterval
+	silent := 0
+	// The first wait is random, because many watches may have started at once.
+	for backoff.Sleep(ctx, interval/2+rand.N(interval)) {
+		before := t.updateCount()
+		switch err := t.reachStore(ctx); {
+		case errors.Is(err, errEpochChanged):
+			return err // a watch of keys may not notice a new epoch
+		case t.updateCount() != before, err == nil:
+			silent = 0
+		case errors.Is(err, errNoProgress):
+			if silent++; silent == maxSilentChecks {
+				return errSilentWatch
+			}
+		}
+	}
+	return nil
+}
+
+// reachStore waits until the tail has reached the store's present revision. It returns
+// errNoProgress if the store says its revision and the watch does not reach it in time.
+func (t *tail) reachStore(ctx context.Context) error {
+	p, err := t.source.Position(ctx, 0)
+	if err != nil {
+		return err
+	}
+	if p.Epoch != t.epoch {
+		return errEpochChanged
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.source.cfg.ReadWait)
+	defer cancel()
+	for t.reached() < p.Revision {
+		select {
+		case t.requests <- struct{}{}:
+		case <-ctx.Done():
+			return errNoProgress
+		}
+		if !backoff.Sleep(ctx, progressRetry) {
+			return errNoProgress
+		}
+	}
+	return nil
+}
+
+// checkUpToDate makes the tail reach the store's present revision, in the background. If
+// the store is away, nothing changes.
+func (t *tail) checkUpToDate() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.checking {
+		return
+	}
+	t.checking, t.upToDate = true, false
+	t.goroutines.Go(func() {
+		reached := t.reachStore(t.ctx) == nil
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.checking = false
+		if reached {
+			t.upToDate = true
+			t.wakeWatcher()
+		}
+	})
+}
+
+// isUpToDate reports whether the last checkUpToDate has brought the tail to the revision
+// that the store had then.
+func (t *tail) isUpToDate() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.upToDate
+}

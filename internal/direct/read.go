@@ -1,0 +1,136 @@
+package direct
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// Position returns the position of the resource. It is at least as new as every write
+// that was acknowledged before the call, and as the needed revision. Concurrent callers,
+// including watchers, share a request to the store.
+//
+// Errors: [*cacher.FutureError] if the needed revision does not exist yet,
+// [object.ErrUnavailable] if the store does not answer in time, and ctx.Err() if ctx
+// ended.
+func (s *Source) Position(ctx context.Context, needed object.Revision) (object.Position, error) {
+	waiting, cancel := context.WithTimeout(ctx, s.cfg.ReadWait)
+	defer cancel()
+	p, err := s.position.Get(waiting)
+	p.Epoch = s.servedEpoch(p.Epoch)
+	switch {
+	case err == nil && needed > p.Revision:
+		err = &cacher.FutureError{Asked: needed, Current: p.Revision}
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case errors.Is(err, context.DeadlineExceeded):
+		err = fmt.Errorf("read the revision of the store: %w", object.ErrUnavailable)
+	}
+	return p, err
+}
+
+// Oldest returns the oldest revision from floor on that can still be read, or 0 if the
+// store does not say.
+func (s *Source) Oldest(ctx context.Context, floor object.Revision) object.Revision {
+	now, err := s.Position(ctx, 0)
+	if err != nil {
+		return 0
+	}
+	oldest, err := s.cfg.Store.Oldest(ctx, max(1, min(floor, now.Revision)), now.Revision)
+	if err != nil {
+		return 0
+	}
+	return oldest
+}
+
+// Objects returns the objects of the scope with keys from start on as they were at a
+// revision, in ascending order of keys. It reads them page by page. An error ends the
+// sequence; it wraps [object.ErrCompacted] if the store has forgotten the revision.
+func (s *Source) Objects(ctx context.Context, at object.Revision, scope object.Scope, start object.Key) iter.Seq2[*object.Object, error] {
+	return func(yield func(*object.Object, error) bool) {
+		for p := (page{at: at, scope: scope, start: start, more: true}); p.more; {
+			if err := s.nextPage(ctx, &p); err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, o := range p.objects {
+				if !yield(o, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// firstPage is the number of records of a first page. The store counts records, not bytes,
+// and a record may have a few bytes or a MiB.
+const firstPage = 32
+
+// page is a page of the objects of a scope at a revision.
+type page struct {
+	at       object.Revision
+	scope    object.Scope
+	objects  []*object.Object
+	start    object.Key // of the next page
+	more     bool       // there is a next page
+	size     int        // number of records to read next; 0: not known yet
+	forWatch bool       // the objects are sent to a watcher
+	lacksKey bool       // a page of a watcher had a value whose key is missing
+}
+
+// nextPage reads the next page.
+func (s *Source) nextPage(ctx context.Context, p *page) error {
+	if p.size == 0 {
+		p.size = firstPage
+	}
+	p.size = min(p.size, s.cfg.PageSize)
+	records, more, err := s.cfg.Store.ListScope(ctx, p.at, p.scope, p.start, p.size)
+	if err != nil {
+		return fmt.Errorf("list at revision %d: %w", p.at, err)
+	}
+	p.more, p.objects = more, make([]*object.Object, len(records))
+	bytes := 1
+	for i := range records {
+		p.objects[i] = s.decode(&records[i])
+		p.lacksKey = p.forWatch && s.missingKeys.Note(&records[i]) || p.lacksKey
+		p.start = records[i].Key + "\x00"
+		bytes += len(records[i].Value)
+	}
+	// As many records as would fit if they were like these, but at most twice as many
+	// as before.
+	p.size = max(1, min(2*p.size, s.cfg.PageBytes*len(records)/bytes))
+	return nil
+}
+
+// decode returns the object of a record.
+func (s *Source) decode(r *object.Record) *object.Object {
+	o, err := object.Build(s.cfg.Codec, r)
+	if err != nil && s.opaqueLog.Note(s.log, r, err) {
+		s.opaque.Add(1)
+	}
+	s.cfg.Preencode(o)
+	return o
+}
+
+// servedEpoch returns the epoch in which the resource is served, for an epoch of the
+// store. If watchers received objects without their values because a key is missing, it
+// is an epoch of its own (see [cacher.MissingKeys]). Reads alone do not cause that: each
+// one reads the store again, and a read of the past may need a key that is long gone.
+func (s *Source) servedEpoch(ofStore object.Epoch) object.Epoch {
+	s.missingKeys.RemoveArrived()
+	if !s.missingKeys.Any() {
+		return ofStore
+	}
+	return s.missingKeys.Epoch(ofStore)
+}
+
+// storeEpoch returns the epoch of the store for a served epoch.
+func storeEpoch(served object.Epoch) object.Epoch {
+	ofStore, _, _ := strings.Cut(string(served), "~")
+	return object.Epoch(ofStore)
+}
