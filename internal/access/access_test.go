@@ -18,7 +18,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/certs"
 )
 
-// newToken makes a token and its line.
+// newToken returns a new token and its line.
 func newToken(t *testing.T, name string, groups ...string) (token, line string) {
 	t.Helper()
 	token, line, err := access.NewToken(name, groups)
@@ -28,15 +28,15 @@ func newToken(t *testing.T, name string, groups ...string) (token, line string) 
 	return token, line
 }
 
-// load reads tokens from a file with the lines.
+// load writes the lines to a token file and reads it.
 func load(t *testing.T, path string, lines ...string) (*access.Tokens, error) {
 	t.Helper()
 	certs.Write(t, path, []byte(strings.Join(lines, "\n")))
 	return access.LoadTokens(path, slog.New(slog.NewTextHandler(t.Output(), nil)))
 }
 
-// refused reports whether credentials are not good, and says so in words that do not
-// repeat them.
+// refused reports whether err refuses credentials with a message that does not contain
+// the secret.
 func refused(t *testing.T, err error, secret string) bool {
 	t.Helper()
 	r, ok := errors.AsType[*access.RefusedError](err)
@@ -45,12 +45,12 @@ func refused(t *testing.T, err error, secret string) bool {
 		return false
 	}
 	if secret != "" && strings.Contains(err.Error(), secret) {
-		t.Errorf("%q gives the credentials away", err)
+		t.Errorf("the error %q contains the secret", err)
 	}
 	return true
 }
 
-func TestTokensOfAFile(t *testing.T) {
+func TestTokenFileIdentifiesCallers(t *testing.T) {
 	web, webLine := newToken(t, "web", "readers", "web")
 	other, otherLine := newToken(t, "web")
 	ops, opsLine := newToken(t, "ops@example.com")
@@ -73,7 +73,7 @@ func TestTokensOfAFile(t *testing.T) {
 			t.Error(diff)
 		}
 		if strings.Contains(webLine+otherLine+opsLine, token) || len(token) < 43 {
-			t.Errorf("the token %q is no secret", token)
+			t.Errorf("the token %q is in the file or too short", token)
 		}
 	}
 	unknown, _ := newToken(t, "web")
@@ -82,21 +82,21 @@ func TestTokensOfAFile(t *testing.T) {
 		refused(t, err, bad)
 	}
 	if pass, err := a.Identify(t.Context(), access.Credentials{}); err != nil || !pass.Anonymous() {
-		t.Errorf("who shows nothing is %+v, %v", pass, err)
+		t.Errorf("without credentials: got %+v, %v, want an anonymous pass", pass, err)
 	}
 }
 
-func TestFilesOfTokensThatAreRefused(t *testing.T) {
+func TestInvalidTokenFileIsRefused(t *testing.T) {
 	token, line := newToken(t, "a")
 	for want, lines := range map[string][]string{
-		"line 2: the second word":          {line, "b " + token},
-		"line 1: the second word must":     {"b sha256:12"},
-		"line 1: must be a name":           {"b"},
-		"line 1: must be a name, ":         {line + " g h"},
-		"line 3: the token is that of a":   {line, "", strings.Replace(line, "a", "b", 1)},
-		"line 1: group must not be empty":  {line + " g,,h"},
-		"line 1: name must have at most":   {strings.Repeat("x", 600) + line},
-		"line 1: name \"\\x00a\" must be ": {"\x00" + line},
+		"line 2: the second word":             {line, "b " + token},
+		"line 1: the second word must":        {"b sha256:12"},
+		"line 1: must be":                     {"b"},
+		`line 1: must be "NAME`:               {line + " g h"},
+		"line 3: duplicate of the token of a": {line, "", strings.Replace(line, "a", "b", 1)},
+		"line 1: group must not be empty":     {line + " g,,h"},
+		"line 1: name must have at most":      {strings.Repeat("x", 600) + line},
+		"line 1: name \"\\x00a\" must be ":    {"\x00" + line},
 	} {
 		_, err := load(t, filepath.Join(t.TempDir(), "tokens"), lines...)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), token) {
@@ -104,23 +104,23 @@ func TestFilesOfTokensThatAreRefused(t *testing.T) {
 		}
 	}
 	if _, err := access.LoadTokens(filepath.Join(t.TempDir(), "nothing"), slog.Default()); err == nil {
-		t.Error("a file that is not there was read")
+		t.Error("loading a missing file succeeded")
 	}
 	for _, name := range []string{"", "a b", "#a", "a\n"} {
 		if _, _, err := access.NewToken(name, nil); err == nil {
-			t.Errorf("a token was made for %q", name)
+			t.Errorf("NewToken accepted the name %q", name)
 		}
 	}
 	for _, group := range []string{"", "a b", "a,b"} {
 		if _, _, err := access.NewToken("a", []string{group}); err == nil {
-			t.Errorf("a token was made for the group %q", group)
+			t.Errorf("NewToken accepted the group %q", group)
 		}
 	}
 }
 
-// A token that was removed, or means somebody else now, ends what began with it, and
-// the others stay.
-func TestTokensEndWithTheirLine(t *testing.T) {
+// Removing a token or changing its identity invalidates its passes. Other passes stay
+// valid.
+func TestPassEndsWithItsTokenLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, lineA := newToken(t, "a", "g")
 		b, lineB := newToken(t, "b")
@@ -158,12 +158,12 @@ func TestTokensEndWithTheirLine(t *testing.T) {
 		certs.Write(t, path, []byte("nonsense"))
 		time.Sleep(3 * reload.Interval)
 		if _, err := auth.Identify(ctx, access.Credentials{Bearer: c}); err != nil || len(changes) > 0 {
-			t.Errorf("a bad file has changed something: %v", err)
+			t.Errorf("an invalid file replaced the tokens: %v", err)
 		}
 	})
 }
 
-func TestNamesOfCertificates(t *testing.T) {
+func TestCertificateName(t *testing.T) {
 	authority := certs.NewAuthority(t)
 	spiffe := "spiffe://example.com/ns/shop/sa/web"
 	for want, subject := range map[string]certs.Subject{
@@ -188,22 +188,22 @@ func TestNamesOfCertificates(t *testing.T) {
 			t.Error(diff)
 		}
 		if !pass.Expires.Equal(shown.NotAfter) {
-			t.Errorf("it is good until %v, not %v", pass.Expires, shown.NotAfter)
+			t.Errorf("the pass expires at %v, want %v", pass.Expires, shown.NotAfter)
 		}
 	}
-	// TLS has let it in when it was still good.
+	// TLS accepted this certificate before it expired.
 	late, err := x509.ParseCertificate(authority.Issue(t, certs.Subject{CommonName: "late", NotAfter: time.Now().Add(-time.Minute)}).TLS(t).Certificate[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = (&access.Authenticator{}).Identify(t.Context(), access.Credentials{Certificate: late})
 	if !errors.Is(err, access.ErrExpired) {
-		t.Errorf("a certificate that has expired: %v", err)
+		t.Errorf("an expired certificate: got %v, want %v", err, access.ErrExpired)
 	}
 }
 
-// A token counts alone, also where it is wrong and the certificate beside it is right.
-func TestATokenCountsBeforeACertificate(t *testing.T) {
+// A token takes precedence even if it is invalid and the certificate is valid.
+func TestTokenTakesPrecedenceOverCertificate(t *testing.T) {
 	token, line := newToken(t, "token")
 	tokens, err := load(t, filepath.Join(t.TempDir(), "tokens"), line)
 	if err != nil {
@@ -216,7 +216,7 @@ func TestATokenCountsBeforeACertificate(t *testing.T) {
 	}
 	pass, err := a.Identify(t.Context(), access.Credentials{Certificate: shown, Bearer: token})
 	if err != nil || pass.Name != "token" {
-		t.Errorf("both are good: %+v, %v", pass.Identity, err)
+		t.Errorf("a valid token and a valid certificate: got %+v, %v, want the token's identity", pass.Identity, err)
 	}
 	_, err = a.Identify(t.Context(), access.Credentials{Certificate: shown, Bearer: "wrong"})
 	refused(t, err, "wrong")

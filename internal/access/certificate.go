@@ -5,21 +5,20 @@ import (
 	"crypto/x509"
 )
 
-// ofCertificate returns what a certificate that TLS has verified is worth. Its groups
-// are none: authorities look closely at names, and less so at the rest of a
-// certificate.
-func ofCertificate(c *x509.Certificate) (Pass, error) {
-	pass := Pass{Identity: Identity{Name: nameOf(c), Method: Certificate}, Expires: c.NotAfter}
+// certificatePass returns the pass for a certificate that TLS has verified. It has no
+// groups: authorities verify names carefully, and the rest of a certificate less so.
+func certificatePass(c *x509.Certificate) (Pass, error) {
+	pass := Pass{Identity: Identity{Name: certificateName(c), Method: Certificate}, Expires: c.NotAfter}
 	if err := pass.Validate(); err != nil {
-		return Pass{}, &RefusedError{Message: "the certificate has no SPIFFE ID, DNS name or common name that could be used", Err: err}
+		return Pass{}, &RefusedError{Message: "the certificate has no usable SPIFFE ID, DNS name or common name", Err: err}
 	}
-	// TLS has looked when the connection began, which may be long ago.
+	// TLS checked the expiry when the connection began, which may be long ago.
 	return pass, pass.Check()
 }
 
-// nameOf returns the name that a certificate is for: its SPIFFE ID, or else its first
-// DNS name, or else its common name.
-func nameOf(c *x509.Certificate) string {
+// certificateName returns the SPIFFE ID of a certificate, or else its first DNS name,
+// or else its common name.
+func certificateName(c *x509.Certificate) string {
 	for _, uri := range c.URIs {
 		if uri.Scheme == "spiffe" {
 			return uri.String()
@@ -33,15 +32,13 @@ func nameOf(c *x509.Certificate) string {
 
 type behalfKey struct{}
 
-// OnBehalf returns a context of a request that is made for somebody who has shown a
-// certificate, which TLS has verified. Who speaks for others says so to the server in
-// the same process.
+// OnBehalf returns a context for a request that a gateway in this process makes for a
+// client. c is the client's certificate, which TLS has verified.
 func OnBehalf(ctx context.Context, c *x509.Certificate) context.Context {
 	return context.WithValue(ctx, behalfKey{}, c)
 }
 
-// BehalfOf returns the certificate of the one whom the request with this context is
-// made for, or nil.
+// BehalfOf returns the certificate that was passed to [OnBehalf], or nil.
 func BehalfOf(ctx context.Context) *x509.Certificate {
 	c, _ := ctx.Value(behalfKey{}).(*x509.Certificate)
 	return c

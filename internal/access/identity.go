@@ -9,36 +9,36 @@ import (
 	"unicode/utf8"
 )
 
-// Identity is who makes a request, as far as that is known.
+// Identity identifies the caller of a request. The zero value is the anonymous caller.
 type Identity struct {
 	// Name is what policies, limits and logs call the caller: the URI, DNS name or
 	// common name of a certificate, the name of a token, or the subject of a JWT.
-	// Empty: nobody has said who it is, or nobody was asked.
+	// It is empty for anonymous callers.
 	Name string
 
-	// Groups are those that the caller belongs to according to its credentials.
+	// Groups are the caller's groups according to its credentials.
 	Groups []string
 
-	// Method is how the caller has shown who it is.
+	// Method is how the caller has authenticated.
 	Method Method
 }
 
-// Method is a way to show who one is.
+// Method is a way to authenticate.
 type Method string
 
 // The methods.
 const (
-	None        Method = "" // the caller has not
+	None        Method = "" // anonymous
 	Certificate Method = "certificate"
 	Token       Method = "token"
 	JWT         Method = "jwt"
 )
 
-// maxNameBytes bounds names and groups, which are logged and compared.
+// maxNameBytes bounds the length of names and groups, because they are logged.
 const maxNameBytes = 512
 
-// Validate returns an error unless the name and the groups are such as people and
-// programs can deal with: text without control characters, not empty, not too long.
+// Validate returns an error unless the name and all groups are text of 1 to 512 bytes
+// without control characters.
 func (i Identity) Validate() error {
 	if err := checkName(i.Name); err != nil {
 		return fmt.Errorf("name %w", err)
@@ -63,18 +63,17 @@ func checkName(s string) error {
 	return nil
 }
 
-// Anonymous reports whether it is not known who the caller is.
+// Anonymous reports whether the caller has not authenticated.
 func (i Identity) Anonymous() bool { return i.Method == None }
 
 type identityKey struct{}
 
-// With returns a context of a request that the identity makes.
+// With returns a context that carries the identity of the caller.
 func With(ctx context.Context, i Identity) context.Context {
 	return context.WithValue(ctx, identityKey{}, i)
 }
 
-// From returns who makes the request with this context. Where nobody was asked it is
-// the anonymous identity.
+// From returns the identity that the context carries, or the anonymous one.
 func From(ctx context.Context) Identity {
 	i, _ := ctx.Value(identityKey{}).(Identity)
 	return i

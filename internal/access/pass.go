@@ -7,35 +7,35 @@ import (
 	"time"
 )
 
-// Credentials are what a request shows of who makes it. Nothing in them is required.
+// Credentials are the credentials of a request. All fields are optional.
 type Credentials struct {
-	// Certificate is the caller's, verified by TLS.
+	// Certificate is the caller's certificate, verified by TLS.
 	Certificate *x509.Certificate
 
 	// Bearer is the token of the Authorization header.
 	Bearer string
 }
 
-// Pass is what credentials are worth.
+// Pass is the result of a successful authentication.
 type Pass struct {
 	Identity
 
-	// Expires is when it is worth nothing any more; zero: never.
+	// Expires is when the credentials expire; zero means never.
 	Expires time.Time
 
-	// check asks whether what the pass was given for still holds; nil: it does.
+	// check returns an error once the credentials have been revoked; nil means that
+	// they cannot be.
 	check func() error
 }
 
-// NewPass returns a pass for an identity that ends at a time, or never if that is
-// zero, and for which check, unless it is nil, returns an error when what it was given
-// for no longer holds.
+// NewPass returns a pass that expires at the given time (zero: never). check, if not
+// nil, returns an error once the credentials have been revoked.
 func NewPass(i Identity, expires time.Time, check func() error) Pass {
 	return Pass{Identity: i, Expires: expires, check: check}
 }
 
-// Check returns a [RefusedError] if the credentials would be refused now: because
-// their time is over, or a token or key was removed since.
+// Check returns a [RefusedError] if the credentials would be refused now, because they
+// have expired or because their token or key was removed.
 func (p *Pass) Check() error {
 	if !p.Expires.IsZero() && !time.Now().Before(p.Expires) {
 		return ErrExpired
@@ -46,12 +46,12 @@ func (p *Pass) Check() error {
 	return p.check()
 }
 
-// RefusedError says that credentials are not good.
+// RefusedError reports credentials that were refused.
 type RefusedError struct {
-	// Message is for the caller. It repeats nothing of the credentials.
+	// Message is for the caller. It contains no part of the credentials.
 	Message string
 
-	// Err is the cause, for the log; it may be nil.
+	// Err is the cause, for the log. It may be nil.
 	Err error
 }
 
@@ -67,41 +67,42 @@ func (e *RefusedError) Error() string {
 func (e *RefusedError) Unwrap() error { return e.Err }
 
 var (
-	// ErrExpired refuses credentials whose time is over.
+	// ErrExpired refuses expired credentials.
 	ErrExpired error = &RefusedError{Message: "the credentials have expired"}
 
-	// ErrUnavailable is for credentials that cannot be judged now, but maybe later.
+	// ErrUnavailable means that credentials cannot be verified now. A retry may help.
 	ErrUnavailable = errors.New("the keys of the issuer of JWTs are not known yet")
 )
 
-// Verifier judges JWTs.
+// Verifier verifies JWTs.
 type Verifier interface {
-	// Verify returns a RefusedError, or ErrUnavailable.
+	// Verify returns the pass for a token. The error is a [RefusedError] or
+	// [ErrUnavailable].
 	Verify(ctx context.Context, token string) (Pass, error)
 }
 
-// Authenticator says who shows credentials. Its fields are not changed once it is in
-// use. It may be used by several goroutines at once.
+// Authenticator authenticates callers. Its fields must not change once it is in use. It
+// is safe for concurrent use.
 type Authenticator struct {
-	Tokens *Tokens  // nil: no token is good
-	JWTs   Verifier // nil: no JWT is good
+	Tokens *Tokens  // nil: tokens of a file are refused
+	JWTs   Verifier // nil: JWTs are refused
 }
 
-// Identify returns what credentials are worth: nothing, if there are none. Where a
-// token is shown it alone counts, also beside a certificate: it is what the one who
-// makes this request has, while a connection may be shared. Errors are a RefusedError,
-// or ErrUnavailable.
+// Identify authenticates a caller. Without credentials it returns an anonymous pass. A
+// token takes precedence over a certificate, even if it is invalid: the token belongs to
+// this request, while callers may share a connection. The error is a [RefusedError] or
+// [ErrUnavailable].
 func (a *Authenticator) Identify(ctx context.Context, c Credentials) (Pass, error) {
 	switch {
 	case c.Bearer != "":
-		return a.ofBearer(ctx, c.Bearer)
+		return a.tokenPass(ctx, c.Bearer)
 	case c.Certificate != nil:
-		return ofCertificate(c.Certificate)
+		return certificatePass(c.Certificate)
 	}
 	return Pass{}, nil
 }
 
-func (a *Authenticator) ofBearer(ctx context.Context, token string) (Pass, error) {
+func (a *Authenticator) tokenPass(ctx context.Context, token string) (Pass, error) {
 	if a.Tokens != nil {
 		if pass, ok := a.Tokens.find(token); ok {
 			return pass, nil
@@ -113,4 +114,4 @@ func (a *Authenticator) ofBearer(ctx context.Context, token string) (Pass, error
 	return Pass{}, errUnknownToken
 }
 
-var errUnknownToken error = &RefusedError{Message: "the token is not known here"}
+var errUnknownToken error = &RefusedError{Message: "unknown token"}

@@ -16,36 +16,36 @@ import (
 	"github.com/fanoutd/fanoutd/internal/reload"
 )
 
-// Tokens are the bearer tokens that a file names. The file has their hashes only, one
-// in a line, with spaces between:
+// Tokens are the bearer tokens of a token file. The file contains only their hashes, one
+// per line:
 //
 //	NAME sha256:HEX GROUP,GROUP
 //
-// The groups may be left out. Empty lines, and those that begin with #, say nothing.
-// Several lines may have the same name, so that a token can be replaced without haste.
+// The groups are optional. Empty lines and lines that begin with # are ignored. Several
+// lines may share a name, so that an old token stays valid while its replacement is
+// rolled out.
 type Tokens struct {
 	file    *reload.File
-	changed func() // of the goroutine of Run; nil before
+	changed func() // called on Run's goroutine after each change; nil before Run
 	known   atomic.Pointer[map[digest]Identity]
 }
 
-// digest is the SHA-256 of a token. A plain hash does because tokens are random:
-// there is nothing to guess. A look-up by it takes no time that would tell anything,
-// because nobody can choose the hash of what they show.
+// digest is the SHA-256 of a token. A plain hash is enough, because tokens are random
+// and cannot be guessed. The time of a look-up reveals nothing, because a caller cannot
+// choose the hash of the token it shows.
 type digest [sha256.Size]byte
 
 const (
 	digestPrefix = "sha256:"
 
-	// tokenPrefix is what tokens begin with, for programs that search for secrets
-	// where they should not be.
+	// tokenPrefix begins every token, so that secret scanners can find leaked ones.
 	tokenPrefix = "fanoutd_"
 
-	// tokenBytes is how much chance is in a token.
+	// tokenBytes is the number of random bytes in a token.
 	tokenBytes = 32
 )
 
-// LoadTokens reads the file.
+// LoadTokens reads a token file.
 func LoadTokens(path string, log *slog.Logger) (*Tokens, error) {
 	t := &Tokens{}
 	var err error
@@ -73,21 +73,21 @@ func (t *Tokens) use(content []byte) error {
 	return nil
 }
 
-// find returns what a token is worth, or false where it is not known.
+// find returns the pass for a token, or false if the token is unknown.
 func (t *Tokens) find(token string) (Pass, bool) {
 	key := digest(sha256.Sum256([]byte(token)))
 	identity, ok := (*t.known.Load())[key]
-	return Pass{Identity: identity, check: func() error { return t.still(key, identity) }}, ok
+	return Pass{Identity: identity, check: func() error { return t.recheck(key, identity) }}, ok
 }
 
-// still returns an error unless a token is known and means what it meant.
-func (t *Tokens) still(key digest, then Identity) error {
+// recheck returns an error unless the token still belongs to the same identity.
+func (t *Tokens) recheck(key digest, then Identity) error {
 	now, ok := (*t.known.Load())[key]
 	if !ok {
 		return errUnknownToken
 	}
 	if now.Name != then.Name || !slices.Equal(now.Groups, then.Groups) {
-		return &RefusedError{Message: "the token now has another name or other groups, show it again"}
+		return &RefusedError{Message: "the name or the groups of the token have changed; authenticate again"}
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func parseTokens(text string) (map[digest]Identity, error) {
 			return nil, fmt.Errorf("line %d: %w", number, err)
 		}
 		if other, ok := known[key]; ok {
-			return nil, fmt.Errorf("line %d: the token is that of %s above, too", number, other.Name)
+			return nil, fmt.Errorf("line %d: duplicate of the token of %s above", number, other.Name)
 		}
 		known[key] = identity
 	}
@@ -115,13 +115,13 @@ func parseTokens(text string) (map[digest]Identity, error) {
 
 func parseToken(words []string) (digest, Identity, error) {
 	if len(words) < 2 || len(words) > 3 {
-		return digest{}, Identity{}, errors.New(`must be a name, "sha256:" with the hash of a token, and groups with commas between them, or none`)
+		return digest{}, Identity{}, errors.New(`must be "NAME sha256:HEX" or "NAME sha256:HEX GROUP,GROUP"`)
 	}
 	identity := Identity{Name: words[0], Method: Token}
 	text, ok := strings.CutPrefix(words[1], digestPrefix)
 	sum, err := hex.DecodeString(text)
 	if !ok || err != nil || len(sum) != sha256.Size {
-		// What stands there instead may be a token.
+		// The message does not quote the word: it may be a token.
 		return digest{}, Identity{}, fmt.Errorf("the second word must be %q and %d hexadecimal digits", digestPrefix, 2*sha256.Size)
 	}
 	if len(words) == 3 {
@@ -130,12 +130,12 @@ func parseToken(words []string) (digest, Identity, error) {
 	return digest(sum), identity, identity.Validate()
 }
 
-// NewToken makes a token for a name, and the line that makes it known. Nobody can get
-// the one from the other.
+// NewToken returns a new random token and its line for the token file. The token cannot
+// be derived from the line.
 func NewToken(name string, groups []string) (token, line string, err error) {
-	chance := make([]byte, tokenBytes)
-	_, _ = rand.Read(chance) // it never fails
-	token = tokenPrefix + base64.RawURLEncoding.EncodeToString(chance)
+	random := make([]byte, tokenBytes)
+	_, _ = rand.Read(random) // never fails
+	token = tokenPrefix + base64.RawURLEncoding.EncodeToString(random)
 	sum := sha256.Sum256([]byte(token))
 	line = name + " " + digestPrefix + hex.EncodeToString(sum[:])
 	if len(groups) > 0 {
@@ -144,10 +144,10 @@ func NewToken(name string, groups []string) (token, line string, err error) {
 	if err := (Identity{Name: name, Groups: groups}).Validate(); err != nil {
 		return "", "", err
 	}
-	// A name with a space would be read as something else.
+	// A name with a space would be parsed differently.
 	known, err := parseTokens(line)
 	if err != nil || known[sum].Name != name || !slices.Equal(known[sum].Groups, groups) {
-		return "", "", fmt.Errorf("%q: names and groups must have no spaces, groups no commas, and the name must not begin with #", name)
+		return "", "", fmt.Errorf("%q: names and groups must not contain spaces, groups must not contain commas, and the name must not begin with #", name)
 	}
 	return token, line, nil
 }

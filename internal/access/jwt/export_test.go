@@ -2,7 +2,7 @@ package jwt
 
 import "time"
 
-// Forget has a verifier believe that its issuer was asked long ago.
+// Forget makes the verifier fetch keys again when the next unknown token arrives.
 func Forget(v *Verifier) {
 	i := v.source.(*issuer)
 	i.mu.Lock()

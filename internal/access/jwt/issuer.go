@@ -22,25 +22,25 @@ import (
 )
 
 const (
-	// refreshInterval is how often the keys are got anew. So long a key is good that
-	// the issuer has withdrawn.
+	// refreshInterval is the time between two fetches of the keys. A key that the
+	// issuer has withdrawn stays valid for at most this long.
 	refreshInterval = 5 * time.Minute
 
-	// retryInterval is how often that is tried while it fails.
+	// retryInterval is the time between two fetches while they fail.
 	retryInterval = 5 * time.Second
 
-	// unknownPause is how long after it was done nobody can cause it to be done again
-	// by showing a token that no key fits.
+	// unknownPause is the minimum time between two fetches that tokens with unknown
+	// keys can cause.
 	unknownPause = 10 * time.Second
 
 	// fetchTimeout bounds each request to the issuer.
 	fetchTimeout = 5 * time.Second
 
-	// maxKeysBytes bounds what is read of its answer.
+	// maxKeysBytes bounds the size of the issuer's answer.
 	maxKeysBytes = 1 << 20
 )
 
-// issuer has the keys that an issuer serves.
+// issuer is a keySource that fetches the keys from the issuer.
 type issuer struct {
 	address   string
 	log       *slog.Logger
@@ -48,16 +48,16 @@ type issuer struct {
 	transport atomic.Pointer[http.Transport]
 	ca        *reload.File // nil: the system's authorities
 	current   atomic.Pointer[oidc.StaticKeySet]
-	wanted    chan struct{} // somebody waits
-	ended     chan struct{} // closed when nobody gets keys any more
+	wanted    chan struct{} // capacity 1: a request waits for the next fetch
+	ended     chan struct{} // closed when run has returned
 
-	text    []byte // of the current keys; of the goroutine of run
-	trouble string // what was logged; of the goroutine of run
+	text      []byte // the current keys as fetched; owned by run
+	lastError string // the error that was logged last; owned by run
 
-	mu      sync.Mutex
-	tried   time.Time     // guarded by mu: when keys were got last, or should have been
-	getting bool          // guarded by mu: that is under way
-	done    chan struct{} // guarded by mu: closed when it was done the next time
+	mu       sync.Mutex
+	tried    time.Time     // guarded by mu: when the last fetch ended
+	fetching bool          // guarded by mu: a fetch is in progress
+	done     chan struct{} // guarded by mu: closed when the next fetch ends
 }
 
 func newIssuer(cfg Config) (*issuer, error) {
@@ -74,7 +74,7 @@ func newIssuer(cfg Config) (*issuer, error) {
 	i.ca, err = reload.Load(cfg.CAFile, cfg.Log, func(content []byte) error {
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(content) {
-			return errors.New("there is no certificate in it")
+			return errors.New("no certificate found")
 		}
 		i.trust(pool)
 		return nil
@@ -82,20 +82,19 @@ func newIssuer(cfg Config) (*issuer, error) {
 	return i, err
 }
 
-// trust has the issuer's certificate be one of the given authorities; nil: the
-// system's.
+// trust sets the certificate authorities of the issuer; nil means the system's.
 func (i *issuer) trust(authorities *x509.CertPool) {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities}
-	t.DisableKeepAlives = true // once in minutes
+	t.DisableKeepAlives = true // requests are minutes apart
 	i.transport.Store(t)
 }
 
-// RoundTrip implements [http.RoundTripper]. What goes in plain text to another machine
-// is refused: discovery or a redirect may have led there.
+// RoundTrip implements [http.RoundTripper]. It refuses plain-text requests to other
+// machines, to which discovery or a redirect may lead.
 func (i *issuer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !isSafe(r.URL) {
-		return nil, fmt.Errorf("%s is not asked for keys: it is neither https nor on this machine", r.URL.Redacted())
+		return nil, fmt.Errorf("refuse to fetch keys from %s: it is neither https nor on this machine", r.URL.Redacted())
 	}
 	return i.transport.Load().RoundTrip(r)
 }
@@ -119,7 +118,7 @@ func (i *issuer) run(ctx context.Context, changed func()) {
 	}
 	for {
 		wait := refreshInterval
-		if !i.get(ctx, changed) {
+		if !i.refresh(ctx, changed) {
 			wait = retryInterval
 		}
 		timer := time.NewTimer(wait)
@@ -135,22 +134,22 @@ func (i *issuer) run(ctx context.Context, changed func()) {
 	}
 }
 
-// get gets the keys and reports whether it could.
-func (i *issuer) get(ctx context.Context, changed func()) bool {
+// refresh fetches the keys and reports whether that succeeded.
+func (i *issuer) refresh(ctx context.Context, changed func()) bool {
 	i.mu.Lock()
-	i.getting = true
+	i.fetching = true
 	i.mu.Unlock()
 	text, err := i.fetch(ctx)
 	if err == nil && !bytes.Equal(text, i.text) {
 		err = i.use(text, changed)
 	}
-	i.note(ctx, err)
+	i.logError(ctx, err)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.getting, i.tried = false, time.Now()
+	i.fetching, i.tried = false, time.Now()
 	close(i.done)
 	i.done = make(chan struct{})
-	// Who wanted them has been served.
+	// This fetch has served all waiting requests.
 	select {
 	case <-i.wanted:
 	default:
@@ -165,26 +164,26 @@ func (i *issuer) use(text []byte, changed func()) error {
 	}
 	i.text = text
 	i.current.Store(set)
-	i.log.Info("keys of the issuer of JWTs are in use", "issuer", i.address, "keys", len(set.PublicKeys))
+	i.log.Info("loaded the keys of the JWT issuer", "issuer", i.address, "keys", len(set.PublicKeys))
 	changed()
 	return nil
 }
 
-// note logs why the keys could not be got, once.
-func (i *issuer) note(ctx context.Context, err error) {
+// logError logs why the keys could not be fetched, unless it just logged the same.
+func (i *issuer) logError(ctx context.Context, err error) {
 	switch {
 	case err == nil:
-		i.trouble = ""
-	case ctx.Err() == nil && i.trouble != err.Error():
-		i.trouble = err.Error()
-		i.log.Error("the keys of the issuer of JWTs cannot be got, those that are known stay in use", "issuer", i.address, "error", err)
+		i.lastError = ""
+	case ctx.Err() == nil && i.lastError != err.Error():
+		i.lastError = err.Error()
+		i.log.Error("cannot fetch the keys of the JWT issuer, known keys stay in use", "issuer", i.address, "error", err)
 	}
 }
 
-// newer implements source.
-func (i *issuer) newer(ctx context.Context) bool {
+// fetchNow implements keySource.
+func (i *issuer) fetchNow(ctx context.Context) bool {
 	i.mu.Lock()
-	if !i.getting && time.Since(i.tried) < unknownPause {
+	if !i.fetching && time.Since(i.tried) < unknownPause {
 		i.mu.Unlock()
 		return false
 	}

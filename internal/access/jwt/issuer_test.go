@@ -17,21 +17,21 @@ const (
 	audience   = "fanoutd"
 )
 
-// good returns claims that are good for a minute, with some changed.
+// good returns claims that are valid for a minute, with the given changes.
 func good(change jwts.Claims) jwts.Claims {
 	c := jwts.Claims{"iss": issuerName, "aud": audience, "sub": "web", "exp": time.Now().Add(time.Minute).Unix()}
 	maps.Copy(c, change)
 	return c
 }
 
-// loginServer is an issuer of OpenID Connect, as far as that concerns us.
+// loginServer is a minimal OpenID Connect issuer.
 type loginServer struct {
 	*httptest.Server
 
 	mu     sync.Mutex
-	keys   []byte // guarded by mu: what is served; nil: nothing
-	at     string // guarded by mu: where the keys are, if not here
-	served int    // guarded by mu: how often they were got
+	keys   []byte // guarded by mu: the JWKS; nil: requests fail
+	at     string // guarded by mu: the address of the keys, if not this server
+	served int    // guarded by mu: how often the keys were fetched
 }
 
 func startLogin(t *testing.T, keys []byte) *loginServer {

@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// settings returns those of a verifier with the keys in a file.
+// settings returns the configuration of a verifier with its keys in a file.
 func settings(t *testing.T, keys []byte) jwt.Config {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "jwks.json")
@@ -49,7 +49,8 @@ func open(t *testing.T, cfg jwt.Config) *jwt.Verifier {
 	return v
 }
 
-// run runs a verifier until the test ends. Each change is told.
+// run runs a verifier until the test ends. The channel receives a value after each
+// change.
 func run(t *testing.T, v *jwt.Verifier) (changes chan struct{}) {
 	t.Helper()
 	changes = make(chan struct{}, 100)
@@ -70,7 +71,7 @@ func wantRefused(t *testing.T, what string, err error) {
 	}
 }
 
-func TestTokensThatAreGood(t *testing.T) {
+func TestVerifyAcceptsEveryAlgorithm(t *testing.T) {
 	ec := jwts.NewKey(t, "ec")
 	_, edPrivate, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -105,8 +106,8 @@ func TestTokensThatAreGood(t *testing.T) {
 	wantRefused(t, "an email address that nobody has verified", err)
 }
 
-// Issuers say in three ways that somebody has no groups.
-func TestNoGroups(t *testing.T) {
+// An issuer can express the lack of groups in three ways.
+func TestGroupsAreOptional(t *testing.T) {
 	known := jwts.NewKey(t, "k")
 	v := open(t, settings(t, jwts.Set(t, known)))
 	for _, change := range []jwts.Claims{nil, {"groups": nil}, {"groups": []string{}}} {
@@ -117,7 +118,7 @@ func TestNoGroups(t *testing.T) {
 	}
 }
 
-func TestTokensThatAreRefused(t *testing.T) {
+func TestVerifyRefusesInvalidTokens(t *testing.T) {
 	known, foreign := jwts.NewKey(t, "k"), jwts.NewKey(t, "k")
 	v := open(t, settings(t, jwts.Set(t, known)))
 	token := known.Sign(t, good(nil))
@@ -132,7 +133,7 @@ func TestTokensThatAreRefused(t *testing.T) {
 		}
 		return base64.RawURLEncoding.EncodeToString(text)
 	}
-	// Signed with the public key as if it were a secret.
+	// Signed by HMAC with the public key as the secret.
 	der := jwts.Set(t, known)
 	secret := jose.SigningKey{Algorithm: jose.HS256, Key: pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})}
 	symmetric := jwts.SignWith(t, secret, good(nil))
@@ -167,18 +168,18 @@ func TestTokensThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestKeysThatAreRefused(t *testing.T) {
+func TestInvalidKeysAreRefused(t *testing.T) {
 	k := jwts.NewKey(t, "k")
 	private, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: k.Private, KeyID: "k"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for want, text := range map[string]string{
-		"read as JWKS":                 "no json",
-		"there is no key in it":        "{}",
-		"key 1 is not a public one":    string(private),
+		"parse JWKS":                 "no json",
+		"no signing key found":        "{}",
+		"key 1 is a private key":    string(private),
 		"key 1: ":                      `{"keys": [{"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"}]}`,
-		"there is no key in it that s": `{"keys": [{"kty": "unknown"}]}`,
+		"no signing key": `{"keys": [{"kty": "unknown"}]}`,
 	} {
 		cfg := settings(t, []byte(text))
 		if _, err := jwt.Open(cfg); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), `"d"`) {
@@ -187,8 +188,8 @@ func TestKeysThatAreRefused(t *testing.T) {
 	}
 }
 
-// Keys that nobody here can use, such as those of other curves, take nothing from the rest.
-func TestKeysForSomethingElse(t *testing.T) {
+// Keys for other purposes, and of unsupported curves, are ignored.
+func TestUnusableKeysAreIgnored(t *testing.T) {
 	k := jwts.NewKey(t, "k")
 	for _, other := range []string{`{"kty": "EC", "crv": "secp256k1", "x": "AA", "y": "AA"}`, `{"kty": "OKP", "crv": "X25519", "x": "AA"}`, `{"kty": "unknown"}`} {
 		both := strings.Replace(string(jwts.Set(t, k)), "[", "["+other+",", 1)
@@ -198,8 +199,8 @@ func TestKeysForSomethingElse(t *testing.T) {
 	}
 }
 
-// A key that was taken out of the file is good for nothing that it has signed.
-func TestKeysOfAFileAreReplaced(t *testing.T) {
+// Removing a key from the file invalidates the tokens that it signed.
+func TestReplacedKeyFileInvalidatesTokens(t *testing.T) {
 	before, after := jwts.NewKey(t, "1"), jwts.NewKey(t, "2")
 	cfg := settings(t, jwts.Set(t, before))
 	v := open(t, cfg)
@@ -223,9 +224,9 @@ func TestKeysOfAFileAreReplaced(t *testing.T) {
 	wantRefused(t, "the old key", err)
 }
 
-// The keys of an issuer are those that it serves, and a token with a new one has them
-// got anew; but nobody can have that done all the time.
-func TestKeysOfAnIssuer(t *testing.T) {
+// A token with an unknown key makes the verifier fetch the issuer's keys again, but
+// callers cannot cause that all the time.
+func TestUnknownKeyIsFetchedFromTheIssuer(t *testing.T) {
 	first, second, foreign := jwts.NewKey(t, "1"), jwts.NewKey(t, "2"), jwts.NewKey(t, "3")
 	login := startLogin(t, jwts.Set(t, first))
 	login.StartTLS()
@@ -247,16 +248,16 @@ func TestKeysOfAnIssuer(t *testing.T) {
 		wantRefused(t, "a key that the issuer does not have", err)
 	}
 	if n := login.count(); n != 1 {
-		t.Errorf("strangers have had the keys got %d times", n)
+		t.Errorf("unknown tokens caused %d fetches", n)
 	}
 	jwt.Forget(v)
 	if _, err := v.Verify(t.Context(), from(second)); err != nil {
 		t.Errorf("the new key: %v", err)
 	}
 	if n := login.count(); n != 2 {
-		t.Errorf("the keys were got %d times", n)
+		t.Errorf("the keys were fetched %d times", n)
 	}
-	// While the issuer is away, or serves nonsense, those that are known are good.
+	// While the issuer is away or serves invalid keys, the known keys stay valid.
 	for _, keys := range [][]byte{nil, []byte("nonsense")} {
 		login.set(keys, "")
 		jwt.Forget(v)
@@ -268,9 +269,9 @@ func TestKeysOfAnIssuer(t *testing.T) {
 	}
 }
 
-// Until the issuer was asked, nothing is said of a JWT. What is no JWT is refused even
-// so.
-func TestAnIssuerThatIsAway(t *testing.T) {
+// Until the first fetch, a JWT is neither accepted nor refused. A token that is no JWT is
+// refused.
+func TestVerifyBeforeTheFirstFetch(t *testing.T) {
 	k := jwts.NewKey(t, "k")
 	login := startLogin(t, nil)
 	login.Start()
@@ -293,8 +294,9 @@ func TestAnIssuerThatIsAway(t *testing.T) {
 	<-changes
 }
 
-// Keys are not got in plain text from elsewhere, wherever discovery leads.
-func TestKeysDoNotComeInPlainText(t *testing.T) {
+// The verifier does not fetch keys in plain text from another machine, wherever discovery
+// leads.
+func TestKeysAreNotFetchedInPlainText(t *testing.T) {
 	for _, at := range []string{"http://login.example.com/keys", "/moved"} {
 		login := startLogin(t, jwts.Set(t, jwts.NewKey(t, "k")))
 		login.Start()
@@ -304,20 +306,20 @@ func TestKeysDoNotComeInPlainText(t *testing.T) {
 		}
 		login.set(nil, at)
 		cfg := settings(t, nil)
-		var said lockedBuffer
-		cfg.Issuer, cfg.KeysFile, cfg.Log = login.URL+"/realm", "", slog.New(slog.NewTextHandler(&said, nil))
+		var logged lockedBuffer
+		cfg.Issuer, cfg.KeysFile, cfg.Log = login.URL+"/realm", "", slog.New(slog.NewTextHandler(&logged, nil))
 		v := open(t, cfg)
 		run(t, v)
 		if _, err := v.Verify(t.Context(), jwts.NewKey(t, "k").Sign(t, good(nil))); !errors.Is(err, access.ErrUnavailable) {
 			t.Errorf("%s: %v", at, err)
 		}
-		if !strings.Contains(said.String(), "login.example.com/keys is not asked for keys") {
-			t.Errorf("%s: %s", at, said.String())
+		if !strings.Contains(logged.String(), "refuse to fetch keys from http://login.example.com/keys") {
+			t.Errorf("%s: %s", at, logged.String())
 		}
 	}
 }
 
-// lockedBuffer is a buffer for several goroutines.
+// lockedBuffer is a buffer that is safe for concurrent use.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

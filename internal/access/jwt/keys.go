@@ -18,19 +18,18 @@ import (
 	"github.com/fanoutd/fanoutd/internal/reload"
 )
 
-// parseKeys returns the keys of a JWKS that tokens can be signed with. Others in it
-// are for something else (RFC 7517, section 5, has readers ignore what they do not
-// know).
+// parseKeys returns the signing keys of a JWKS. It ignores other keys, as RFC 7517,
+// section 5, requires.
 func parseKeys(text []byte) (*oidc.StaticKeySet, error) {
 	var all struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(text, &all); err != nil {
-		return nil, fmt.Errorf("read as JWKS: %w", err)
+		return nil, fmt.Errorf("parse JWKS: %w", err)
 	}
 	set := &oidc.StaticKeySet{}
 	for i, raw := range all.Keys {
-		if isOfOtherCurve(raw) {
+		if hasUnsupportedCurve(raw) {
 			continue
 		}
 		var key jose.JSONWebKey
@@ -42,21 +41,21 @@ func parseKeys(text []byte) (*oidc.StaticKeySet, error) {
 			return nil, fmt.Errorf("key %d: %w", i+1, err)
 		}
 		if !key.IsPublic() {
-			return nil, fmt.Errorf("key %d is not a public one: nobody but the issuer should have it", i+1)
+			return nil, fmt.Errorf("key %d is a private key, which only the issuer should have", i+1)
 		}
 		if public, ok := usable(key.Key); ok {
 			set.PublicKeys = append(set.PublicKeys, public)
 		}
 	}
 	if len(set.PublicKeys) == 0 {
-		return nil, errors.New("there is no key in it that signs tokens")
+		return nil, errors.New("no signing key found")
 	}
 	return set, nil
 }
 
-// isOfOtherCurve reports whether a key is of an elliptic curve with which no token is
-// signed that could be good here, such as secp256k1. go-jose calls it an error.
-func isOfOtherCurve(key []byte) bool {
+// hasUnsupportedCurve reports whether a key has an elliptic curve of no supported
+// algorithm, such as secp256k1. go-jose returns an error for such a key.
+func hasUnsupportedCurve(key []byte) bool {
 	var of struct {
 		Type  string `json:"kty"`
 		Curve string `json:"crv"`
@@ -71,7 +70,7 @@ func isOfOtherCurve(key []byte) bool {
 	return true
 }
 
-// usable returns a key if tokens can be signed with it.
+// usable returns the key, and whether tokens can be signed with its type.
 func usable(key any) (crypto.PublicKey, bool) {
 	switch key.(type) {
 	case *rsa.PublicKey, *ecdsa.PublicKey, ed25519.PublicKey:
@@ -80,10 +79,10 @@ func usable(key any) (crypto.PublicKey, bool) {
 	return nil, false
 }
 
-// file has keys of a file.
+// file is a keySource that reads a file.
 type file struct {
 	reload  *reload.File
-	changed func() // of the goroutine of run; nil before
+	changed func() // called on run's goroutine after each change; nil before run
 	current atomic.Pointer[oidc.StaticKeySet]
 }
 
@@ -111,4 +110,4 @@ func (f *file) run(ctx context.Context, changed func()) {
 
 func (f *file) keys() *oidc.StaticKeySet { return f.current.Load() }
 
-func (f *file) newer(context.Context) bool { return false }
+func (f *file) fetchNow(context.Context) bool { return false }

@@ -1,9 +1,3 @@
-// Package jwt judges JSON Web Tokens: those of one issuer, for one audience, signed
-// with a key that a file has or that the issuer serves (OpenID Connect discovery).
-//
-// Verifying waits for nobody as a rule: keys are in memory, and somebody else keeps
-// them up to date. Signatures and claims are checked by go-oidc, keys are read by
-// go-jose.
 package jwt
 
 import (
@@ -20,49 +14,55 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access"
 )
 
-// Config says which tokens are good. Issuer, Audience, NameClaim and Log are required.
+// Config configures a [Verifier]. Issuer, Audience, NameClaim and Log are required.
 type Config struct {
-	Issuer   string // claim iss; without KeysFile its address, which begins with https unless it is on this machine
-	Audience string // in claim aud
+	// Issuer is the required value of the claim iss. Without KeysFile it is also the
+	// address to fetch keys from, which must use https unless it is on this machine.
+	Issuer string
 
-	// KeysFile has the public keys (JWKS) of the issuer. Without it they are got from
+	// Audience must be among the values of the claim aud.
+	Audience string
+
+	// KeysFile contains the issuer's public keys (JWKS). Empty: they are fetched from
 	// the issuer.
 	KeysFile string
 
-	// CAFile has the certificate authorities (PEM) of the issuer's address. Without it
-	// they are the system's.
+	// CAFile contains the certificate authorities (PEM) for requests to the issuer.
+	// Empty: the system's.
 	CAFile string
 
-	NameClaim   string // a text: what the caller is called
-	GroupsClaim string // a text or a list of them; it may be null or missing
+	NameClaim   string // the claim with the caller's name, a string
+	GroupsClaim string // the claim with its groups, a string or a list of strings; may be null or missing
 	Log         *slog.Logger
 }
 
-// algorithms are all that rest on a public key.
+// algorithms are all JWT algorithms with public keys.
 var algorithms = []string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA,
 }
 
-// source is where keys come from.
-type source interface {
+// keySource provides the keys of the issuer.
+type keySource interface {
 	// run keeps the keys up to date until ctx is done, and calls changed after each
 	// change.
 	run(ctx context.Context, changed func())
 
-	// keys returns the keys there are; nil: none are known yet.
+	// keys returns the current keys, or nil before the first fetch.
 	keys() *oidc.StaticKeySet
 
-	// newer returns after the keys were got anew, or false where that is of no use.
-	newer(ctx context.Context) bool
+	// fetchNow waits for the next fetch of the keys. It returns false if there is none
+	// or if the last one is too recent.
+	fetchNow(ctx context.Context) bool
 }
 
-// Verifier judges tokens. It implements [access.Verifier].
+// Verifier verifies JWTs. It implements [access.Verifier].
 type Verifier struct {
 	cfg    Config
-	source source
+	source keySource
 }
 
-// Open returns a verifier. Files are read at once; an issuer is asked by Run.
+// Open returns a verifier. It reads files at once; keys of an issuer are fetched by
+// [Verifier.Run].
 func Open(cfg Config) (*Verifier, error) {
 	v := &Verifier{cfg: cfg}
 	var err error
@@ -83,10 +83,10 @@ func (v *Verifier) Run(ctx context.Context, changed func()) { v.source.run(ctx, 
 // Verify implements [access.Verifier].
 func (v *Verifier) Verify(ctx context.Context, token string) (access.Pass, error) {
 	if strings.Count(token, ".") != 2 {
-		return access.Pass{}, refused("the token is not known here", nil)
+		return access.Pass{}, refused("unknown token", nil)
 	}
 	verified, err := v.verify(ctx, token)
-	if _, expired := errors.AsType[*oidc.TokenExpiredError](err); err != nil && !expired && v.source.newer(ctx) {
+	if _, expired := errors.AsType[*oidc.TokenExpiredError](err); err != nil && !expired && v.source.fetchNow(ctx) {
 		verified, err = v.verify(ctx, token)
 	}
 	if err != nil {
@@ -94,16 +94,16 @@ func (v *Verifier) Verify(ctx context.Context, token string) (access.Pass, error
 	}
 	identity, err := v.identity(verified)
 	if err != nil {
-		return access.Pass{}, refused("the JWT does not say who its bearer is", err)
+		return access.Pass{}, refused("the JWT does not identify its bearer", err)
 	}
-	still := func() error {
+	recheck := func() error {
 		_, err := v.verify(context.Background(), token)
 		return err
 	}
-	return access.NewPass(identity, verified.Expiry, still), nil
+	return access.NewPass(identity, verified.Expiry, recheck), nil
 }
 
-// verify checks a token with the keys there are.
+// verify checks a token with the current keys.
 func (v *Verifier) verify(ctx context.Context, token string) (*oidc.IDToken, error) {
 	keys := v.source.keys()
 	if keys == nil {
@@ -115,7 +115,7 @@ func (v *Verifier) verify(ctx context.Context, token string) (*oidc.IDToken, err
 		return nil, refused("the JWT has expired", err)
 	}
 	if err != nil {
-		return nil, refused("the JWT is not good here", err)
+		return nil, refused("the JWT is not valid here", err)
 	}
 	if !verified.Expiry.After(time.Now()) {
 		return nil, access.ErrExpired
@@ -127,7 +127,7 @@ func refused(message string, err error) error {
 	return &access.RefusedError{Message: message, Err: err}
 }
 
-// identity returns who the bearer of a token is.
+// identity returns the identity of a token's bearer.
 func (v *Verifier) identity(token *oidc.IDToken) (access.Identity, error) {
 	id := access.Identity{Method: access.JWT}
 	var claims map[string]json.RawMessage
@@ -135,7 +135,7 @@ func (v *Verifier) identity(token *oidc.IDToken) (access.Identity, error) {
 		return id, fmt.Errorf("read the claims: %w", err)
 	}
 	if err := json.Unmarshal(claims[v.cfg.NameClaim], &id.Name); err != nil {
-		return id, fmt.Errorf("claim %q is missing or not a text", v.cfg.NameClaim)
+		return id, fmt.Errorf("claim %q is missing or not a string", v.cfg.NameClaim)
 	}
 	if verified, ok := claims["email_verified"]; ok && v.cfg.NameClaim == "email" && string(verified) != "true" {
 		return id, errors.New("the issuer has not verified the email address")
@@ -145,7 +145,7 @@ func (v *Verifier) identity(token *oidc.IDToken) (access.Identity, error) {
 		if err := json.Unmarshal(groups, &one); err == nil {
 			id.Groups = []string{one}
 		} else if err := json.Unmarshal(groups, &id.Groups); err != nil {
-			return id, fmt.Errorf("claim %q is neither a text nor a list of them", v.cfg.GroupsClaim)
+			return id, fmt.Errorf("claim %q is neither a string nor a list of strings", v.cfg.GroupsClaim)
 		}
 	}
 	return id, id.Validate()

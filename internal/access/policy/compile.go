@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// maxRights bounds the memory of a policy, at some hundred bytes each: a few long
-// lists in one rule multiply. A convention; it is far beyond what anybody writes.
+// maxRights bounds the memory of a policy at about a hundred bytes per right. The lists
+// of a rule multiply, so a short file could ask for far too many. The limit is a
+// convention, far above real policies.
 const maxRights = 1_000_000
 
-// compile turns rules into what answers questions fast, or returns false where that
-// would be too much.
+// compile turns rules into a [Policy]. It returns false if they make more than
+// maxRights.
 func compile(rules []rule, members map[string][]word) (*Policy, bool) {
 	p := &Policy{names: map[string]rights{}, families: map[string]rights{}, groups: map[string]rights{}}
 	bySubject, byGroup := map[string]grants{}, map[string]grants{}
@@ -46,12 +47,12 @@ func compile(rules []rule, members map[string][]word) (*Policy, bool) {
 	return p, true
 }
 
-// addTo adds what the rule grants to what somebody has.
-func (r *rule) addTo(all map[string]grants, who string) {
-	g := all[who]
+// addTo adds the rights of the rule to those of a subject or group.
+func (r *rule) addTo(all map[string]grants, name string) {
+	g := all[name]
 	if g == nil {
 		g = grants{}
-		all[who] = g
+		all[name] = g
 	}
 	for _, resource := range r.resources {
 		t := g[resource.text]
@@ -65,7 +66,7 @@ func (r *rule) addTo(all map[string]grants, who string) {
 	}
 }
 
-// give gives rights to those whom a policy calls subject.
+// give adds rights to those of a subject.
 func (p *Policy) give(subject string, g grants) {
 	if subject == Anonymous {
 		p.anonymous = append(p.anonymous, g)

@@ -14,16 +14,15 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// document walks through a YAML file and collects all that is wrong with it. It takes
-// mappings, lists and texts for what they are, and nothing else: no value is turned
-// into one of another kind, and aliases are refused, because what a policy says should
-// stand where it is said.
+// document walks a YAML file and collects its problems. It accepts mappings, lists and
+// strings only: it converts no other values to strings, and it refuses aliases, because
+// a policy should be readable in place.
 type document struct {
 	file     string
 	problems Problems
 }
 
-// open returns what the file consists of, or nil where that cannot be told.
+// open returns the root node of the file, or nil if the file cannot be parsed.
 func (d *document) open(data []byte) ast.Node {
 	if !utf8.Valid(data) {
 		d.refuse(nil, "not UTF-8 text")
@@ -45,8 +44,8 @@ func (d *document) open(data []byte) ast.Node {
 		return nil
 	}
 	if len(tree.Docs) == 0 || tree.Docs[0].Body == nil || tree.Docs[0].Body.Type() == ast.NullType {
-		// A file that is being written must not be taken for one that grants nothing.
-		d.refuse(nil, `is empty; "rules: []" grants nothing to anybody`)
+		// A file that is still being written must not pass for one that grants nothing.
+		d.refuse(nil, `is empty; write "rules: []" to grant nothing`)
 		return nil
 	}
 	return tree.Docs[0].Body
@@ -60,28 +59,28 @@ func (d *document) refuse(at *token.Token, format string, args ...any) {
 	d.problems = append(d.problems, p)
 }
 
-// fields calls the function of each field that a mapping has, and refuses others.
+// fields calls the function for each field of a mapping, and refuses unknown fields.
 func (d *document) fields(n ast.Node, known map[string]func(ast.Node)) {
 	for name, value := range d.entries(n) {
 		if use, ok := known[name.text]; ok {
 			use(value)
 		} else {
-			d.refuse(name.at, "unknown field %q, there are %s", name.text, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+			d.refuse(name.at, "unknown field %q (want %s)", name.text, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		}
 	}
 }
 
-// word is a text, and where it stands.
+// word is a string and its place in the file.
 type word struct {
 	text string
 	at   *token.Token
 }
 
-// entries returns what a mapping has by name.
+// entries iterates over the fields of a mapping.
 func (d *document) entries(n ast.Node) func(yield func(word, ast.Node) bool) {
 	m, ok := n.(*ast.MappingNode)
 	if !ok {
-		d.refuse(start(n), "must be fields with values")
+		d.refuse(start(n), "must be a mapping")
 		return func(func(word, ast.Node) bool) {}
 	}
 	return func(yield func(word, ast.Node) bool) {
@@ -93,7 +92,7 @@ func (d *document) entries(n ast.Node) func(yield func(word, ast.Node) bool) {
 	}
 }
 
-// list returns the items of a list that is not empty.
+// list returns the items of a list, and refuses an empty one.
 func (d *document) list(n ast.Node) []ast.Node {
 	s, ok := n.(*ast.SequenceNode)
 	switch {
@@ -106,7 +105,7 @@ func (d *document) list(n ast.Node) []ast.Node {
 	return s.Values
 }
 
-// words returns the texts of a list.
+// words returns the strings of a list.
 func (d *document) words(n ast.Node) []word {
 	var all []word
 	for _, item := range d.list(n) {
@@ -120,13 +119,13 @@ func (d *document) words(n ast.Node) []word {
 func (d *document) word(n ast.Node) (word, bool) {
 	s, ok := n.(*ast.StringNode)
 	if !ok {
-		d.refuse(start(n), "must be text, in quotes where it could be taken for something else")
+		d.refuse(start(n), "must be a string; quote it if YAML takes it for something else")
 		return word{}, false
 	}
 	return word{s.Value, s.GetToken()}, true
 }
 
-// start returns the token with which a node begins.
+// start returns the first token of a node.
 func start(n ast.Node) *token.Token {
 	// The token of a mapping is its first colon.
 	if m, ok := n.(*ast.MappingNode); ok && !m.IsFlowStyle && len(m.Values) > 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// naive is a policy as its file has it. It answers as the documentation says,
-// looking at every rule.
+// naive is a policy as written in its file. It answers by testing every rule, as the
+// documentation describes.
 type naive struct {
 	Groups map[string][]string `yaml:"groups,omitempty"`
 	Rules  []naiveRule         `yaml:"rules"`
@@ -72,7 +72,7 @@ func (r *naiveRule) covers(s object.Scope) bool {
 	return ok && slices.ContainsFunc(r.Prefixes, func(p string) bool { return strings.HasPrefix(prefix+"/", p+"/") })
 }
 
-// world is what random policies and questions are made of.
+// world generates random policies and questions.
 type world struct{ *rand.Rand }
 
 func (w world) path() string {
@@ -137,16 +137,16 @@ func (w world) scope(t testing.TB) object.Scope {
 	return w.key()
 }
 
-// key returns any key, also of those that other programs write.
+// key returns a random key, including ones that only other programs write.
 func (w world) key() object.Scope {
 	return object.ExactKey(object.Key(w.one("", "", "", "/") + w.path() + w.one("", "", "", "/", "//a")))
 }
 
 func (w world) verb() policy.Verb { return 1 << w.IntN(6) }
 
-// A policy answers as its rules do one by one; and a scope is granted only where each
-// of its keys is, now and later.
-func TestPoliciesAnswerAsTheirRulesDo(t *testing.T) {
+// The compiled policy agrees with its rules tested one by one, and it grants a scope only
+// if it also grants every key and prefix inside.
+func TestPolicyAgreesWithItsRules(t *testing.T) {
 	granted := 0
 	for seed := range uint64(2000) {
 		w := world{rand.New(rand.NewPCG(seed, 0))}
@@ -175,12 +175,11 @@ func TestPoliciesAnswerAsTheirRulesDo(t *testing.T) {
 		}
 	}
 	if granted < 10_000 {
-		t.Errorf("only %d questions were granted: the test says little", granted)
+		t.Errorf("only %d questions were granted, too few to prove anything", granted)
 	}
 }
 
-// No number of keys is a range.
-func TestKeysAreNeverARange(t *testing.T) {
+func TestRightsOnKeysNeverGrantARange(t *testing.T) {
 	for seed := range uint64(200) {
 		w := world{rand.New(rand.NewPCG(seed, 1))}
 		n := &naive{Rules: []naiveRule{{Subjects: []string{"alice"}, Verbs: []string{"*"}, Resources: []string{"*"}, Keys: w.some(50, w.path)}}}
@@ -198,7 +197,7 @@ func TestKeysAreNeverARange(t *testing.T) {
 	}
 }
 
-// Whatever a file says, reading it ends well, and what can be read answers.
+// Parse never panics, and a policy that it accepts answers every question.
 func FuzzPolicy(f *testing.F) {
 	for _, seed := range []string{
 		"", "rules: []",
@@ -230,7 +229,7 @@ func FuzzPolicy(f *testing.F) {
 	})
 }
 
-// A decision costs the same with a thousand times as many rules.
+// A decision costs the same with a thousand times the rules.
 func BenchmarkGrants(b *testing.B) {
 	for _, rules := range []int{10, 10_000} {
 		n := &naive{Groups: map[string][]string{"ops": {"alice"}}}

@@ -12,14 +12,15 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Anonymous is what a policy calls those who have not shown who they are. Somebody
-// who has, and whose name it is, is not meant.
+// Anonymous is the subject of callers that have not authenticated. An authenticated
+// caller of that name does not match it.
 const Anonymous = "anonymous"
 
-// maxNameBytes bounds how long names of subjects and groups may be; a convention.
+// maxNameBytes is the maximum length of the names of subjects and groups, by convention.
 const maxNameBytes = 512
 
-// Parse reads a policy file; file is its name in errors, which are [Problems].
+// Parse reads a policy file. file is its name in errors. The error is of type
+// [Problems].
 func Parse(file string, data []byte) (*Policy, error) {
 	p := reader{document: document{file: file}, members: map[string][]word{}}
 	if body := p.open(data); body != nil {
@@ -29,7 +30,7 @@ func Parse(file string, data []byte) (*Policy, error) {
 		if policy, ok := compile(p.rules, p.members); ok {
 			return policy, nil
 		}
-		p.refuse(nil, "is too much: subjects, resources and keys, multiplied in each rule, make more than %d rights", maxRights)
+		p.refuse(nil, "too many rights: subjects times resources times keys, summed over all rules, exceed %d", maxRights)
 	}
 	p.problems.sort()
 	return nil, p.problems
@@ -42,13 +43,13 @@ type reader struct {
 	rules   []rule
 }
 
-// rule is who may do what to which part of which resources.
+// rule is one rule of the file.
 type rule struct {
 	subjects  []word
 	groups    []word
 	verbs     Verb
 	resources []word
-	scopes    []object.Scope // none: everything
+	scopes    []object.Scope
 }
 
 func (p *reader) body(n ast.Node) {
@@ -63,7 +64,7 @@ func (p *reader) body(n ast.Node) {
 		"rules": func(n ast.Node) {
 			found = true
 			if s, ok := n.(*ast.SequenceNode); ok && len(s.Values) == 0 {
-				return // nothing is granted, on purpose
+				return // grants nothing, on purpose
 			}
 			for _, item := range p.list(n) {
 				p.rule(item)
@@ -71,7 +72,7 @@ func (p *reader) body(n ast.Node) {
 		},
 	})
 	if !found && len(p.problems) == 0 {
-		p.refuse(start(n), `there is no "rules"`)
+		p.refuse(start(n), `"rules" is missing`)
 	}
 }
 
@@ -108,21 +109,21 @@ func (p *reader) rule(n ast.Node) {
 		},
 	})
 	if admin != nil && narrow {
-		p.refuse(admin.at, "admin is a right on whole resources: it takes a rule of its own, without keys and prefixes")
+		p.refuse(admin.at, "admin applies to whole resources: move it to a rule without keys and prefixes")
 	}
 	if len(p.problems) > before {
-		return // what is missing may be what was refused
+		return // a missing field may be one that was refused
 	}
-	for _, missing := range []struct {
-		what string
-		is   bool
+	for _, field := range []struct {
+		name    string
+		missing bool
 	}{
 		{`"subjects" and no "groups"`, len(r.subjects)+len(r.groups) == 0},
 		{`"verbs"`, r.verbs == none},
 		{`"resources"`, len(r.resources) == 0},
 	} {
-		if missing.is {
-			p.refuse(start(n), "the rule has no %s", missing.what)
+		if field.missing {
+			p.refuse(start(n), "the rule has no %s", field.name)
 		}
 	}
 	if !narrow {
@@ -142,7 +143,7 @@ func (p *reader) verb(w word) Verb {
 	return verb
 }
 
-// checked returns the texts of a list, of which each is checked.
+// checked returns the strings of a list after it has checked each of them.
 func (p *reader) checked(n ast.Node, check func(string) error) []word {
 	all := p.words(n)
 	for _, w := range all {
@@ -160,7 +161,7 @@ func (p *reader) check(w word, check func(string) error) {
 func checkSubject(s string) error {
 	if family, ok := strings.CutSuffix(s, wildcard); ok && !strings.Contains(family, wildcard) {
 		if family != "" && !endsFamily(family[len(family)-1]) {
-			return fmt.Errorf("%q: a * stands alone or behind / or :, else it would match names that only begin alike", s)
+			return fmt.Errorf("%q: * must stand alone or follow / or :, or it would match unrelated names with the same beginning", s)
 		}
 		return checkName(s, family)
 	}
@@ -174,11 +175,11 @@ func checkGroup(s string) error {
 	return checkName(s, s)
 }
 
-// checkName checks what must be in a name word for word.
+// checkName checks a name, of which exact is the part without its trailing wildcard.
 func checkName(s, exact string) error {
 	switch {
 	case strings.Contains(exact, wildcard):
-		return fmt.Errorf("%q has a * where it cannot stand for anything", s)
+		return fmt.Errorf("%q has a * where it is not a wildcard", s)
 	case len(s) > maxNameBytes:
 		return fmt.Errorf("has %d bytes, the limit is %d", len(s), maxNameBytes)
 	}
@@ -189,24 +190,24 @@ var resourceName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 
 func checkResource(s string) error {
 	if s != wildcard && !resourceName.MatchString(s) {
-		return fmt.Errorf("%q is not the name of a resource, which has a-z, 0-9 and -; nor is it *", s)
+		return fmt.Errorf("%q is neither the name of a resource (a-z, 0-9 and -) nor *", s)
 	}
 	return nil
 }
 
 func parseKey(s string) (object.Scope, error) {
 	if strings.HasSuffix(s, "/") || strings.HasSuffix(s, "/*") {
-		return object.Scope{}, fmt.Errorf("%q looks like a prefix, which belongs into prefixes", s)
+		return object.Scope{}, fmt.Errorf("%q looks like a prefix; list it under prefixes", s)
 	}
 	return object.ParseKeyScope(s)
 }
 
 func parsePrefix(s string) (object.Scope, error) {
 	if slices.Contains(strings.Split(s, "/"), wildcard) {
-		return object.Scope{}, fmt.Errorf("%q has a *, which prefixes do without: they cover all that is below", s)
+		return object.Scope{}, fmt.Errorf("%q has a *, which a prefix does not need: it covers everything below it", s)
 	}
 	if strings.Trim(s, "/") == "" {
-		return object.Scope{}, fmt.Errorf("%q is not a prefix; a rule without keys and prefixes is one for the whole resource", s)
+		return object.Scope{}, fmt.Errorf("%q is not a prefix; a rule without keys and prefixes covers the whole resource", s)
 	}
 	return object.ParsePrefix(s)
 }

@@ -8,19 +8,19 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 )
 
-// What is wrong is told at once, each with where it is.
-func TestProblems(t *testing.T) {
+// Parse reports all faults at once, each with its place.
+func TestParseReportsProblems(t *testing.T) {
 	for _, test := range []struct{ name, file, want string }{
-		{"an empty file", "", `f: is empty; "rules: []" grants nothing to anybody`},
-		{"a comment", "# nothing", `f: is empty; "rules: []" grants nothing to anybody`},
+		{"an empty file", "", `f: is empty; write "rules: []" to grant nothing`},
+		{"a comment", "# nothing", `f: is empty; write "rules: []" to grant nothing`},
 		{"not text", "rules: [\xff]", `f: not UTF-8 text`},
 		{"another document", "rules: []\n---\nrules: []", `f:2:1: there must be only one document`},
-		{"no rules", "groups: {a: [b]}", `f:1:1: there is no "rules"`},
+		{"no rules", "groups: {a: [b]}", `f:1:1: "rules" is missing`},
 		{"rules without a value", "rules:", `f:1:8: must be a list`},
-		{"a list", "- a", `f:1:1: must be fields with values`},
+		{"a list", "- a", `f:1:1: must be a mapping`},
 		{"a field twice", "rules: []\nrules: []", `f:2:1: mapping key "rules" already defined at [1:1]`},
 		{"not YAML", "rules: [\n", `f:1:8: sequence end token ']' not found`},
-		{"an alias", "groups: &a {b: [c]}\nrules: *a", "f:1:9: must be fields with values\nf:2:8: must be a list"},
+		{"an alias", "groups: &a {b: [c]}\nrules: *a", "f:1:9: must be a mapping\nf:2:8: must be a list"},
 		{"a star without quotes", "rules: [{verbs: [*]}]", "f:1:19: unexpected scalar value type\nf:1:19: write \"*\" in quotes"},
 		{"nothing in a rule", "rules:\n- {}", `f:2:3: the rule has no "subjects" and no "groups"
 f:2:3: the rule has no "verbs"
@@ -44,27 +44,27 @@ rules:
   verbs: [get, admin]
   resources: [config]
   keys: [a]
-`, `f:2:1: unknown field "grups", there are groups, rules
-f:4:9: "al*": a * stands alone or behind / or :, else it would match names that only begin alike
+`, `f:2:1: unknown field "grups" (want groups, rules)
+f:4:9: "al*": * must stand alone or follow / or :, or it would match unrelated names with the same beginning
 f:4:14: must not be empty
-f:4:18: "a*/*" has a * where it cannot stand for anything
-f:5:3: "a*" has a * where it cannot stand for anything
+f:4:18: "a*/*" has a * where it is not a wildcard
+f:5:3: "a*" has a * where it is not a wildcard
 f:7:13: must not be an empty list
-f:8:12: "*" has a * where it cannot stand for anything
-f:9:11: "read" is not a verb, they are get, list, watch, put, delete, admin
-f:9:17: must be text, in quotes where it could be taken for something else
-f:9:20: must be text, in quotes where it could be taken for something else
-f:10:15: "Config" is not the name of a resource, which has a-z, 0-9 and -; nor is it *
-f:10:28: "x*" is not the name of a resource, which has a-z, 0-9 and -; nor is it *
-f:14:10: "a/" looks like a prefix, which belongs into prefixes
-f:14:14: "a/*" looks like a prefix, which belongs into prefixes
+f:8:12: "*" has a * where it is not a wildcard
+f:9:11: unknown verb "read" (want get, list, watch, put, delete, admin)
+f:9:17: must be a string; quote it if YAML takes it for something else
+f:9:20: must be a string; quote it if YAML takes it for something else
+f:10:15: "Config" is neither the name of a resource (a-z, 0-9 and -) nor *
+f:10:28: "x*" is neither the name of a resource (a-z, 0-9 and -) nor *
+f:14:10: "a/" looks like a prefix; list it under prefixes
+f:14:14: "a/*" looks like a prefix; list it under prefixes
 f:14:19: must not be empty
-f:15:14: "/" is not a prefix; a rule without keys and prefixes is one for the whole resource
-f:15:17: "" is not a prefix; a rule without keys and prefixes is one for the whole resource
-f:15:21: "a/*" has a *, which prefixes do without: they cover all that is below
+f:15:14: "/" is not a prefix; a rule without keys and prefixes covers the whole resource
+f:15:17: "" is not a prefix; a rule without keys and prefixes covers the whole resource
+f:15:21: "a/*" has a *, which a prefix does not need: it covers everything below it
 f:15:26: "a//b" has an empty segment
 f:15:32: "/a" has an empty segment
-f:17:16: admin is a right on whole resources: it takes a rule of its own, without keys and prefixes`},
+f:17:16: admin applies to whole resources: move it to a rule without keys and prefixes`},
 	} {
 		_, err := policy.Parse("f", []byte(test.file))
 		if err == nil || err.Error() != test.want {
@@ -73,15 +73,16 @@ f:17:16: admin is a right on whole resources: it takes a rule of its own, withou
 	}
 }
 
-// Lists multiply. What would take too much memory is refused before it does.
-func TestTooManyRights(t *testing.T) {
+// The lists of a rule multiply. A policy that would take too much memory is refused
+// before it does.
+func TestParseRefusesTooManyRights(t *testing.T) {
 	var names []string
 	for i := range 1001 {
 		names = append(names, fmt.Sprint("n", i))
 	}
 	list := strings.Join(names, ", ")
 	_, err := policy.Parse("f", fmt.Appendf(nil, "rules: [{subjects: [%s], verbs: [get], resources: [config], keys: [%s]}]", list, list))
-	if err == nil || !strings.Contains(err.Error(), "is too much") {
-		t.Error(err)
+	if err == nil || !strings.Contains(err.Error(), "too many rights") {
+		t.Errorf("got %v, want too many rights", err)
 	}
 }

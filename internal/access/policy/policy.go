@@ -4,40 +4,41 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access"
 )
 
-// Policy is who may do what. It does not change; any number of goroutines may ask.
-// Nil, which is no policy, grants everything.
+// Policy answers who may do what. It is immutable and safe for concurrent use. A nil
+// Policy grants everything.
 type Policy struct {
-	names     map[string]rights // of callers with exactly this name
-	families  map[string]rights // of callers whose names begin like this
-	longest   int               // of the beginnings, in bytes
-	groups    map[string]rights // of callers who say that they belong to it
-	anonymous rights            // of callers who have not shown who they are
+	names     map[string]rights // by exact name of the caller
+	families  map[string]rights // by beginning of the caller's name
+	longest   int               // length of the longest key of families, in bytes
+	groups    map[string]rights // by group that the caller's credentials name
+	anonymous rights            // of callers that have not authenticated
 
-	resources []string // that it names, in order
+	resources []string // named in the policy, sorted
 }
 
-// rights are what some callers may do: their own and those of groups that they are
-// members of. One of them has to grant what is asked.
+// rights are all grants of a subject: its own and those of its groups. A question is
+// granted if one of them grants it.
 type rights []grants
 
-// grants are what may be done, by resource; [wildcard] stands for all of them.
+// grants maps resources to the scopes granted there. The key [wildcard] stands for all
+// resources.
 type grants map[string]*tree
 
-// Resources returns the names of resources that the policy speaks of, in order.
+// Resources returns the names of the resources that the policy names, sorted.
 func (p *Policy) Resources() []string { return p.resources }
 
-// AdmitsAnonymous reports whether there is something that callers may do who have not
-// shown who they are. No policy is not meant for them.
+// AdmitsAnonymous reports whether callers that have not authenticated have any right. A
+// nil Policy does not admit them.
 func (p *Policy) AdmitsAnonymous() bool { return p != nil && len(p.anonymous) > 0 }
 
-// Grants reports whether the caller may do what is asked. It takes about a
+// Grants reports whether the caller may do what the question asks. It takes about a
 // microsecond or less, however many rules there are.
 func (p *Policy) Grants(caller access.Identity, q Question) bool {
 	switch {
 	case p == nil:
 		return true
 	case caller.Anonymous():
-		return p.anonymous.grant(q) // whatever it says its name and groups are
+		return p.anonymous.grant(q) // its name and groups do not count
 	case p.names[caller.Name].grant(q), p.families[""].grant(q):
 		return true
 	}
@@ -65,5 +66,5 @@ func (r rights) grant(q Question) bool {
 	return false
 }
 
-// endsFamily reports whether what names have in common may end in b.
+// endsFamily reports whether a wildcard may follow b.
 func endsFamily(b byte) bool { return b == '/' || b == ':' }

@@ -33,22 +33,21 @@ func subtree(t testing.TB, path string) object.Scope {
 
 var everything object.Scope
 
-func TestWithoutAPolicyEverythingIsGranted(t *testing.T) {
+func TestNilPolicyGrantsEverything(t *testing.T) {
 	var p *policy.Policy
 	if !p.Grants(access.Identity{}, policy.Question{Verb: policy.Admin, Resource: "config"}) {
-		t.Error("it is not")
+		t.Error("a nil policy denied a question")
 	}
 }
 
-func TestAPolicyGrantsNothingByItself(t *testing.T) {
+func TestEmptyPolicyGrantsNothing(t *testing.T) {
 	p := parse(t, "rules: []")
 	if p.Grants(named("alice", "ops"), policy.Question{Verb: policy.Get, Resource: "config", Scope: object.ExactKey("a")}) {
-		t.Error("it does")
+		t.Error("an empty policy granted a question")
 	}
 }
 
-// Exact keys, subtrees and the whole resource are different questions.
-func TestScopes(t *testing.T) {
+func TestGrantsByScope(t *testing.T) {
 	p := parse(t, `
 rules:
 - subjects: [key]
@@ -73,10 +72,10 @@ rules:
 `)
 	for _, test := range []struct {
 		scope   object.Scope
-		granted string // by whom, each by its first letter
+		granted string // the callers it is granted to, by first letter
 	}{
 		{object.ExactKey("a"), "k a "},
-		{object.ExactKey("a/b"), "k a "}, // a subtree does not have its own root
+		{object.ExactKey("a/b"), "k a "}, // a subtree does not contain its own root
 		{object.ExactKey("a/b/c"), "pfx a pcs "},
 		{object.ExactKey("a/b/"), "pfx a pcs "},
 		{object.ExactKey("a/bc"), "a "},
@@ -106,7 +105,7 @@ rules:
 	}
 }
 
-func TestSubjects(t *testing.T) {
+func TestGrantsBySubject(t *testing.T) {
 	p := parse(t, `
 groups:
   ops: [alice, anonymous, "team:red:*"]
@@ -125,7 +124,7 @@ rules:
 		granted string
 	}{
 		{access.Identity{}, "de"},
-		{access.Identity{Name: "alice", Groups: []string{"staff", "ops"}}, "de"}, // has shown nothing
+		{access.Identity{Name: "alice", Groups: []string{"staff", "ops"}}, "de"}, // not authenticated
 		{named("anonymous"), "c"},
 		{named(""), "c"},
 		{named("*"), "c"},
@@ -158,7 +157,7 @@ rules:
 	}
 }
 
-func TestVerbs(t *testing.T) {
+func TestGrantsByVerb(t *testing.T) {
 	all := []policy.Verb{policy.Get, policy.List, policy.Watch, policy.Put, policy.Delete, policy.Admin}
 	for _, granted := range all {
 		p := parse(t, "rules: [{subjects: [a], verbs: ["+granted.String()+`], resources: [r]}, {subjects: [b], verbs: ["*"], resources: [r], keys: [k]}]`)
@@ -178,11 +177,11 @@ func TestVerbs(t *testing.T) {
 		}
 	}
 	if _, err := policy.ParseVerb("*"); err == nil {
-		t.Error("* is a verb")
+		t.Error("ParseVerb accepted *")
 	}
 }
 
-func TestQuestionsAreReadable(t *testing.T) {
+func TestQuestionString(t *testing.T) {
 	for want, q := range map[string]policy.Question{
 		`get key "a/b" of resource "config"`:    {Verb: policy.Get, Resource: "config", Scope: object.ExactKey("a/b")},
 		`watch prefix "a" of resource "config"`: {Verb: policy.Watch, Resource: "config", Scope: subtree(t, "a/")},
@@ -194,14 +193,14 @@ func TestQuestionsAreReadable(t *testing.T) {
 	}
 }
 
-func TestDecisionsAllocateNothing(t *testing.T) {
+func TestGrantsDoesNotAllocate(t *testing.T) {
 	p := parse(t, `rules: [{subjects: [x/*], groups: [g], verbs: [get], resources: ["*"], keys: [a/b], prefixes: [c/d]}]`)
 	who, q := named("x/y/z", "f", "g"), policy.Question{Verb: policy.Get, Resource: "config", Scope: object.ExactKey("c/d/e")}
 	if n := testing.AllocsPerRun(100, func() {
 		if !p.Grants(who, q) {
-			t.Error("it is not granted")
+			t.Error("the question was denied")
 		}
 	}); n != 0 {
-		t.Errorf("it takes %v allocations", n)
+		t.Errorf("got %v allocations, want 0", n)
 	}
 }

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Problem is one thing that is wrong with a policy file.
+// Problem is one fault of a policy file.
 type Problem struct {
 	File         string
-	Line, Column int // from 1; 0: it is not known where
+	Line, Column int // from 1; 0: unknown
 	Message      string
 }
 
-// String returns the problem on one line that begins with where it is.
+// String returns the problem as one line that begins with its place.
 func (p Problem) String() string {
 	if p.Line == 0 {
 		return p.File + ": " + p.Message
@@ -22,8 +22,7 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Column, p.Message)
 }
 
-// Problems is the error of a policy file: everything that is wrong with it, in the
-// order of the file.
+// Problems is the error of a policy file: all its faults, in the order of the file.
 type Problems []Problem
 
 // Error returns one line for each problem.

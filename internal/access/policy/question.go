@@ -7,14 +7,15 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Question is what somebody may or may not do: a verb, to a part of a resource.
+// Question asks whether a caller may apply a verb to a part of a resource.
 type Question struct {
 	Verb     Verb
 	Resource string
 	Scope    object.Scope
 }
 
-// String returns the question as the end of a sentence that begins with "may".
+// String returns the question as the end of a sentence that begins with "may", such as
+// `get key "a/b" of resource "config"`.
 func (q Question) String() string {
 	if key, ok := q.Scope.Key(); ok {
 		return fmt.Sprintf("%s key %q of resource %q", q.Verb, key, q.Resource)
@@ -25,8 +26,8 @@ func (q Question) String() string {
 	return fmt.Sprintf("%s resource %q", q.Verb, q.Resource)
 }
 
-// ParseQuestion returns the question about a key or a prefix of a resource, or, where
-// both are empty, about all of it.
+// ParseQuestion returns a question about a key or a prefix of a resource, or about the
+// whole resource if both are empty.
 func ParseQuestion(verb, resource, key, prefix string) (q Question, err error) {
 	q.Resource = resource
 	if q.Verb, err = ParseVerb(verb); err != nil {

@@ -6,19 +6,19 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// tree is what may be done to a resource, or to all of them: the verbs by scope.
-// Looking at a key or a prefix takes a time that grows with its length, and neither
-// with the number of rules nor, beyond what rules name, with hostile keys.
+// tree holds the verbs granted on one resource, by scope. The cost of a question grows
+// with the length of its key or prefix, but not with the number of rules. A hostile key
+// is followed only as deep as the rules go.
 type tree struct {
-	everything Verb // to the whole resource
+	everything Verb // granted on the whole resource
 	keys       map[object.Key]Verb
-	root       subtree // of the prefixes; its own verbs are not used
+	root       subtree // of the prefixes; its own verbs are unused
 }
 
-// subtree is what may be done to all keys below a path.
+// subtree holds the verbs granted on all keys below a path.
 type subtree struct {
 	verbs Verb
-	below map[string]*subtree // by the next segment
+	below map[string]*subtree // by the next segment of the path
 }
 
 // add grants verbs for a scope.
@@ -62,8 +62,8 @@ func (t *tree) grants(verb Verb, scope object.Scope) bool {
 	return ok && t.root.grants(verb, prefix+"/")
 }
 
-// grants reports whether the verb is granted for a subtree that covers the path: it
-// is one for each slash in it.
+// grants reports whether the verb is granted on a subtree that contains the path. There
+// is one candidate per slash in the path.
 func (s *subtree) grants(verb Verb, path string) bool {
 	for {
 		segment, rest, ok := strings.Cut(path, "/")

@@ -6,38 +6,38 @@ import (
 	"strings"
 )
 
-// Verb is something that can be done to a resource. Verbs can be added up.
+// Verb is an action on a resource. It is a bit set, so verbs can be combined.
 type Verb uint8
 
 // The verbs.
 const (
-	Get    Verb = 1 << iota // read one object, or have a transaction check its revision
+	Get    Verb = 1 << iota // read one object, or check its revision in a transaction
 	List                    // read the objects of a scope
-	Watch                   // be told of the objects of a scope, and of their changes
+	Watch                   // watch the objects of a scope
 	Put                     // write an object
 	Delete                  // delete an object
-	Admin                   // see how a resource does and who watches it, end watches, have values stored anew
+	Admin                   // see the status and the watches of a resource, end watches, reencrypt values
 
 	none  Verb = 0
 	every      = Get | List | Watch | Put | Delete | Admin
 )
 
-// wildcard stands for everything that there is of a kind.
+// wildcard stands for all subjects, verbs or resources.
 const wildcard = "*"
 
 // verbNames are the names of the verbs, in the order of their bits.
 var verbNames = [...]string{"get", "list", "watch", "put", "delete", "admin"}
 
-// ParseVerb returns the verb of a name.
+// ParseVerb returns the verb with the name.
 func ParseVerb(name string) (Verb, error) {
 	i := slices.Index(verbNames[:], name)
 	if i < 0 {
-		return none, fmt.Errorf("%q is not a verb, they are %s", name, strings.Join(verbNames[:], ", "))
+		return none, fmt.Errorf("unknown verb %q (want %s)", name, strings.Join(verbNames[:], ", "))
 	}
 	return 1 << i, nil
 }
 
-// String returns the name of the verb, or several with commas between them.
+// String returns the names of the verbs, separated by commas.
 func (v Verb) String() string {
 	var names []string
 	for i, name := range verbNames {
