@@ -6,31 +6,31 @@ import (
 	"time"
 )
 
-// retry says how long to wait before the next try: anything from nothing to a
-// time that doubles with each try. Full jitter is what spreads those best who have
-// all lost the same server.
-type retry struct {
-	first, most time.Duration
-	tries       int
+// backoff computes the delays between retries. A delay is random between zero and a
+// limit that doubles with each retry (full jitter), so that clients that lost the
+// same server do not come back together.
+type backoff struct {
+	first, most time.Duration // limits of the first retry and of all retries
+	retries     int
 }
 
-// next returns how long to wait now.
-func (b *retry) next() time.Duration {
+// next returns how long to wait before the next retry.
+func (b *backoff) next() time.Duration {
 	limit := b.most
-	if b.tries < 30 {
-		limit = min(b.first<<b.tries, b.most)
+	if b.retries < 30 {
+		limit = min(b.first<<b.retries, b.most)
 	}
-	b.tries++
+	b.retries++
 	return jitter(limit)
 }
 
-// reset begins anew: a try has succeeded.
-func (b *retry) reset() { b.tries = 0 }
+// reset makes the next delay as short as the first one.
+func (b *backoff) reset() { b.retries = 0 }
 
-// jitter returns a random time up to the limit.
+// jitter returns a random duration from zero to the limit.
 func jitter(limit time.Duration) time.Duration { return rand.N(limit + 1) }
 
-// sleep waits. It returns why ctx has ended if it does so first.
+// sleep waits for d. If ctx ends first, it returns the cause.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -8,78 +8,80 @@ import (
 	"google.golang.org/grpc/balancer/base"
 )
 
-// balancerName is the policy by which requests are spread: in turn over all servers
-// that can be reached, as gRPC's round_robin does it, but a watch can say which one
-// it would rather not have again.
-const balancerName = "fanoutd_spread"
+// balancerName is the load-balancing policy of clients. It works like gRPC's
+// round_robin, but a watch can name a server that it prefers to avoid.
+const balancerName = "fanoutd_round_robin"
 
 func init() {
-	balancer.Register(base.NewBalancerBuilder(balancerName, spread{}, base.Config{}))
+	balancer.Register(base.NewBalancerBuilder(balancerName, pickerBuilder{}, base.Config{}))
 }
 
-// spread makes pickers.
-type spread struct{}
+type pickerBuilder struct{}
 
 // Build implements base.PickerBuilder.
-func (spread) Build(info base.PickerBuildInfo) balancer.Picker {
+func (pickerBuilder) Build(info base.PickerBuildInfo) balancer.Picker {
 	if len(info.ReadySCs) == 0 {
 		return base.NewErrPicker(balancer.ErrNoSubConnAvailable)
 	}
 	p := &picker{}
 	for conn, ready := range info.ReadySCs {
-		p.servers = append(p.servers, server{conn, ready.Address.Addr})
+		p.servers = append(p.servers, readyServer{conn, ready.Address.Addr})
 	}
 	return p
 }
 
-type server struct {
+// readyServer is a server with an open connection.
+type readyServer struct {
 	conn    balancer.SubConn
 	address string
 }
 
+// picker picks the ready servers in turn. gRPC makes a new one whenever they change.
 type picker struct {
-	servers []server
-	turn    atomic.Uint32
+	servers []readyServer
+	picks   atomic.Uint32
 }
 
 // Pick implements balancer.Picker.
 func (p *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
-	choice := choiceOf(info.Ctx)
-	var s server
+	choice := serverChoiceOf(info.Ctx)
+	var s readyServer
 	for range 2 {
-		s = p.servers[int(p.turn.Add(1))%len(p.servers)]
+		// The modulus is taken of the unsigned number: int has 32 bits on some
+		// platforms, where the upper half of the counter would be negative.
+		s = p.servers[p.picks.Add(1)%uint32(len(p.servers))]
 		if s.address != choice.avoid {
 			break
 		}
 	}
-	choice.made(s.address)
+	address := s.address
+	choice.picked.Store(&address)
 	return balancer.PickResult{SubConn: s.conn}, nil
 }
 
-// choice is how a watch takes part in the choice of its server.
-type choice struct {
-	avoid  string // the server to take only if there is no other
+// serverChoice lets a watch influence and see the choice of its server. It travels in
+// the context of the request.
+type serverChoice struct {
+	avoid  string // the address to pick only if there is no other
 	picked atomic.Pointer[string]
 }
 
-type choiceKey struct{}
+type serverChoiceKey struct{}
 
-// withChoice returns a context whose request takes part.
-func withChoice(ctx context.Context, c *choice) context.Context {
-	return context.WithValue(ctx, choiceKey{}, c)
+func withServerChoice(ctx context.Context, c *serverChoice) context.Context {
+	return context.WithValue(ctx, serverChoiceKey{}, c)
 }
 
-func choiceOf(ctx context.Context) *choice {
-	if c, ok := ctx.Value(choiceKey{}).(*choice); ok {
+// serverChoiceOf returns the choice in ctx, or a new one if there is none.
+func serverChoiceOf(ctx context.Context) *serverChoice {
+	if c, ok := ctx.Value(serverChoiceKey{}).(*serverChoice); ok {
 		return c
 	}
-	return &choice{}
+	return &serverChoice{}
 }
 
-func (c *choice) made(address string) { c.picked.Store(&address) }
-
-// server returns the address of the server that was chosen, "" if none was.
-func (c *choice) server() string {
+// server returns the address of the server that was picked, or "" if none was.
+func (c *serverChoice) server() string {
 	if s := c.picked.Load(); s != nil {
 		return *s
 	}

@@ -10,14 +10,14 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// Client is a connection to one fanoutd, or to several that have the same etcd. It
-// may be used by several goroutines at once.
+// Client talks to one fanoutd server, or to several over the same etcd. Any number of
+// goroutines may use it at once.
 type Client struct {
 	conn   *grpc.ClientConn
 	reads  fanoutv1.FanoutServiceClient
 	writes fanoutv1.StoreServiceClient
 	log    *slog.Logger
-	// renewable says that requests show credentials that may be replaced.
+	// renewable says that later requests may have other credentials.
 	renewable bool
 	// open ends when the client is closed.
 	open  context.Context
@@ -27,16 +27,15 @@ type Client struct {
 // New returns a client of the target, which is one of
 //
 //   - "host:port": all addresses that DNS has for the host;
-//   - "host1:port,host2:port": several servers;
-//   - a URI of gRPC's, such as "dns:///host:port" or "unix:///run/fanoutd.sock".
+//   - "host1:port,host2:port": several servers, which must share one etcd;
+//   - a gRPC URI such as "dns:///host:port" or "unix:///run/fanoutd.sock".
 //
-// Requests and watches take turns over the servers that can be reached. New does
-// not wait for a connection; the first request does. The client must be closed.
+// Requests and watches use the servers that can be reached in turn. New does not
+// connect; the first request does. The caller must close the client.
 //
-// Without [WithTLS], [WithCertificateFiles] and [WithInsecure] connections are
-// encrypted, and the server's certificate must be one that the system trusts; only a
-// target of this machine (localhost, 127.0.0.0/8, ::1 or a Unix socket) is talked to in
-// plaintext.
+// Without [WithTLS], [WithCertificateFiles] and [WithInsecure], the client uses TLS and
+// requires a server certificate that the system trusts. Only targets on this machine
+// (localhost, 127.0.0.0/8, ::1 and Unix sockets) get plaintext.
 func New(target string, opts ...Option) (*Client, error) {
 	to, err := parseTarget(target)
 	if err != nil {
@@ -69,22 +68,22 @@ func newClient(to target, opts []Option) (*Client, error) {
 	return c, nil
 }
 
-// Close ends everything that uses the client.
+// Close ends all requests and watches of the client, and its connections.
 func (c *Client) Close() error {
 	c.close()
 	return c.conn.Close()
 }
 
-// Conn returns the connection, for services of the server that this package does
-// not know. It is closed by [Client.Close].
+// Conn returns the connection, for services that this package does not cover.
+// [ErrorOf] converts their errors. [Client.Close] closes the connection.
 func (c *Client) Conn() grpc.ClientConnInterface { return c.conn }
 
-// Resource returns a handle of a resource. Whether the server has it shows with the
-// first request.
+// Resource returns a handle of a resource. It does not check that the server has such
+// a resource; the first request does.
 func (c *Client) Resource(name string) *Resource { return &Resource{client: c, name: name} }
 
-// Resource is a collection of objects, by the name that the configuration of the
-// server gives it. It may be used by several goroutines at once.
+// Resource is a collection of objects, known by the name that it has in the
+// configuration of the server. Any number of goroutines may use it at once.
 type Resource struct {
 	client *Client
 	name   string

@@ -27,56 +27,54 @@ func TestTargets(t *testing.T) {
 	address := newServer(t).Address()
 	for _, target := range []string{address, "dns:///" + address, "passthrough:///" + address, address + ",127.0.0.1:1", "127.0.0.1:1, " + address} {
 		r := newClient(t, target).Resource("config")
-		if _, err := r.Get(within(t), "a", client.AllowStale()); !errors.Is(err, client.ErrNotFound) {
+		if _, err := r.Get(testContext(t), "a", client.AllowStale()); !errors.Is(err, client.ErrNotFound) {
 			t.Errorf("%s: got %v", target, err)
 		}
 	}
 	for _, target := range []string{"", "localhost", "localhost:1,", "http://localhost:1", "localhost:"} {
 		if c, err := client.New(target); err == nil {
 			c.Close()
-			t.Errorf("%q is a target", target)
+			t.Errorf("%q was accepted as a target", target)
 		}
 	}
 }
 
-// A machine that is not this one is never talked to in plaintext by default.
-func TestOtherMachinesAreTalkedToInSecret(t *testing.T) {
+func TestConnectionsToOtherMachinesAreEncryptedByDefault(t *testing.T) {
 	t.Parallel()
 	address := newServer(t).Address()
-	// The name is one that DNS does not have, so only the dialer knows that it
-	// leads here.
+	// DNS does not know the name; the dialer maps it to the server.
 	dialer := grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	})
-	_, err := newClient(t, "passthrough:///elsewhere.test:1", client.WithDialOptions(dialer)).Resource("config").Get(within(t), "a")
+	_, err := newClient(t, "passthrough:///elsewhere.test:1", client.WithDialOptions(dialer)).Resource("config").Get(testContext(t), "a")
 	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "tls") {
 		t.Errorf("got %v", err)
 	}
-	_, err = newClient(t, "passthrough:///elsewhere.test:1", client.WithInsecure(), client.WithDialOptions(dialer)).Resource("config").Get(within(t), "a")
+	_, err = newClient(t, "passthrough:///elsewhere.test:1", client.WithInsecure(), client.WithDialOptions(dialer)).Resource("config").Get(testContext(t), "a")
 	if !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// tokens is a server that notes the tokens of those who ask.
-type tokens struct {
+// tokenServer records the tokens of its requests.
+type tokenServer struct {
 	fanoutv1.UnimplementedFanoutServiceServer
 	got []string
 }
 
-func (s *tokens) Get(ctx context.Context, _ *fanoutv1.GetRequest) (*fanoutv1.GetResponse, error) {
+func (s *tokenServer) Get(ctx context.Context, _ *fanoutv1.GetRequest) (*fanoutv1.GetResponse, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	s.got = append(s.got, md.Get("authorization")...)
 	return &fanoutv1.GetResponse{}, nil
 }
 
-// remote is a connection that claims to end on another machine.
+// remote is a connection that appears to end on another machine.
 type remote struct{ net.Conn }
 
 func (remote) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1} }
 
-// serveTokens serves tokens and returns the address.
-func serveTokens(t *testing.T, service *tokens, opts ...grpc.ServerOption) string {
+// serveTokens runs a token server and returns its address.
+func serveTokens(t *testing.T, service *tokenServer, opts ...grpc.ServerOption) string {
 	t.Helper()
 	listener := listen(t)
 	srv := grpc.NewServer(opts...)
@@ -98,30 +96,30 @@ func TestTLS(t *testing.T) {
 	t.Parallel()
 	known := httptest.NewTLSServer(nil) // has a certificate for 127.0.0.1
 	t.Cleanup(known.Close)
-	service := &tokens{}
+	service := &tokenServer{}
 	address := serveTokens(t, service, grpc.Creds(credentials.NewServerTLSFromCert(&known.TLS.Certificates[0])))
 	trust := x509.NewCertPool()
 	trust.AddCert(known.Certificate())
 	for _, target := range []string{address, address + "," + address} {
 		service.got = nil
 		c := newClient(t, target, client.WithTLS(&tls.Config{RootCAs: trust}), client.WithToken("secret"))
-		if _, err := c.Resource("config").Get(within(t), "a"); err != nil || len(service.got) != 1 {
-			t.Errorf("got %v, and the server %v", err, service.got)
+		if _, err := c.Resource("config").Get(testContext(t), "a"); err != nil || len(service.got) != 1 {
+			t.Errorf("got %v, and the server got %v", err, service.got)
 		}
 	}
 	for _, config := range []*tls.Config{{}, nil} {
-		_, err := newClient(t, address, client.WithTLS(config)).Resource("config").Get(within(t), "a")
+		_, err := newClient(t, address, client.WithTLS(config)).Resource("config").Get(testContext(t), "a")
 		if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "certificate") {
 			t.Errorf("got %v", err)
 		}
 	}
 }
 
-func TestTokensStayOnThisMachineInPlaintext(t *testing.T) {
+func TestPlaintextTokensStayOnThisMachine(t *testing.T) {
 	t.Parallel()
-	service := &tokens{}
+	service := &tokenServer{}
 	address := serveTokens(t, service)
-	if _, err := newClient(t, address, client.WithToken("secret")).Resource("config").Get(within(t), "a"); err != nil {
+	if _, err := newClient(t, address, client.WithToken("secret")).Resource("config").Get(testContext(t), "a"); err != nil {
 		t.Fatal(err)
 	}
 	if len(service.got) != 1 || service.got[0] != "Bearer secret" {
@@ -137,28 +135,28 @@ func TestTokensStayOnThisMachineInPlaintext(t *testing.T) {
 		"own options": {client.WithDialOptions(away, grpc.WithTransportCredentials(insecure.NewCredentials()))},
 	} {
 		service.got = nil
-		_, err := newClient(t, address, append(opts, client.WithToken("secret"))...).Resource("config").Get(within(t), "a")
+		_, err := newClient(t, address, append(opts, client.WithToken("secret"))...).Resource("config").Get(testContext(t), "a")
 		if status.Code(err) != codes.Unauthenticated || len(service.got) > 0 {
-			t.Errorf("%s: got %v, and the server %v", name, err, service.got)
+			t.Errorf("%s: got %v, and the server got %v", name, err, service.got)
 		}
 	}
 
 	failing := client.WithTokenSource(func(context.Context) (string, error) { return "", errors.New("no token today") })
-	_, err := newClient(t, address, failing).Resource("config").Get(within(t), "a")
+	_, err := newClient(t, address, failing).Resource("config").Get(testContext(t), "a")
 	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "no token today") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// A read is answered by another server when the first one is gone.
+// When one server stops, the other one answers all reads.
 func TestReadsTakeTurnsOverServers(t *testing.T) {
 	t.Parallel()
 	one, other := newServer(t), newServer(t, func(c *config.Config) { c.Writes = false })
 	r := newClient(t, one.Address()+","+other.Address()).Resource("config")
-	// Writes are only possible at one of the two, so both are seen.
+	// Only one of the two accepts writes, which tells them apart.
 	seen := map[bool]bool{}
 	for len(seen) < 2 {
-		_, _, err := r.Delete(within(t), "a")
+		_, _, err := r.Delete(testContext(t), "a")
 		if err != nil && status.Code(err) != codes.Unimplemented {
 			t.Fatal(err)
 		}
@@ -166,7 +164,7 @@ func TestReadsTakeTurnsOverServers(t *testing.T) {
 	}
 	one.Stop()
 	for range 10 {
-		if _, err := r.Get(within(t), "a", client.AllowStale()); !errors.Is(err, client.ErrNotFound) {
+		if _, err := r.Get(testContext(t), "a", client.AllowStale()); !errors.Is(err, client.ErrNotFound) {
 			t.Errorf("got %v", err)
 		}
 	}

@@ -15,74 +15,40 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TokenSource returns the bearer token of a request. ctx is that of the request.
+// TokenSource returns the bearer token for a request. ctx is the context of the
+// request.
 type TokenSource func(ctx context.Context) (string, error)
 
-// errPlaintext is what a request with a token gets instead of being sent.
+// errPlaintext is why the client refuses to send a token.
 var errPlaintext = errors.New("a token is not sent in plaintext to another machine: use TLS")
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.
 func (source TokenSource) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
 	info, _ := credentials.RequestInfoFromContext(ctx)
-	if !keepsSecrets(info.AuthInfo) {
+	if !isConfidential(info.AuthInfo) {
 		return nil, status.Error(codes.Unauthenticated, errPlaintext.Error())
 	}
 	token, err := source(ctx)
 	if err != nil {
-		// Whoever issues tokens may be back soon, so this is no verdict on the caller.
+		// The issuer of the token may be back soon, so this is not Unauthenticated.
 		return nil, status.Errorf(codes.Unavailable, "get a token: %v", err)
 	}
 	return map[string]string{"authorization": "Bearer " + token}, nil
 }
 
-// RequireTransportSecurity implements credentials.PerRPCCredentials. The decision is
-// made for each connection.
+// RequireTransportSecurity implements credentials.PerRPCCredentials. It returns false
+// because GetRequestMetadata decides for each connection.
 func (source TokenSource) RequireTransportSecurity() bool { return false }
 
-// keepsSecrets reports whether nobody else can read what is sent over a connection.
-func keepsSecrets(info credentials.AuthInfo) bool {
+// isConfidential reports whether no third party can read the connection.
+func isConfidential(info credentials.AuthInfo) bool {
 	if p, ok := info.(plaintextInfo); ok {
 		return p.local
 	}
 	return info != nil && credentials.CheckSecurityLevel(info, credentials.PrivacyAndIntegrity) == nil
 }
 
-// plaintext is the credentials that are none, for connections that remember whether
-// they leave the machine.
-type plaintext struct {
-	credentials.TransportCredentials
-}
-
-type plaintextInfo struct {
-	credentials.AuthInfo
-	local bool
-}
-
-// ClientHandshake implements credentials.TransportCredentials.
-func (p plaintext) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	conn, info, err := p.TransportCredentials.ClientHandshake(ctx, authority, raw)
-	return conn, plaintextInfo{info, staysHere(raw.RemoteAddr())}, err
-}
-
-// Clone implements credentials.TransportCredentials.
-func (p plaintext) Clone() credentials.TransportCredentials {
-	return plaintext{p.TransportCredentials.Clone()}
-}
-
-// staysHere reports whether a connection ends on this machine: on its loopback
-// interface, or where there is no network at all.
-func staysHere(remote net.Addr) bool {
-	address, err := netip.ParseAddrPort(remote.String())
-	return err != nil && remote.Network() != "tcp" || err == nil && address.Addr().Unmap().IsLoopback()
-}
-
-// WithTokenFile sends the bearer token that a file has with every request. The file is
-// read for each of them, so that it can be replaced, as Kubernetes does with the tokens
-// of service accounts. Space around the token does not belong to it.
-func WithTokenFile(path string) Option {
-	return WithTokenSource(func(context.Context) (string, error) { return readToken(path) })
-}
-
+// readToken reads the token for [WithTokenFile].
 func readToken(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -95,18 +61,42 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
-// WithCertificateFiles shows the server the certificate (PEM) of a file, with the key
-// of another one. They are read for each connection, so that they can be replaced;
-// servers have clients open a new one every quarter of an hour. Connections are
-// encrypted, with what [WithTLS] says besides.
-func WithCertificateFiles(certFile, keyFile string) Option {
-	return func(s *settings) {
-		s.certificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(certFile, keyFile)
-			if err != nil {
-				return nil, fmt.Errorf("read the certificate: %w", err)
-			}
-			return &pair, nil
+// certificateFiles returns a source of certificates for [WithCertificateFiles].
+func certificateFiles(certFile, keyFile string) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	return func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err != nil {
+			return nil, fmt.Errorf("read the certificate: %w", err)
 		}
+		return &pair, nil
 	}
+}
+
+// plaintext is transport credentials without encryption. They note whether a connection
+// leaves the machine.
+type plaintext struct {
+	credentials.TransportCredentials
+}
+
+type plaintextInfo struct {
+	credentials.AuthInfo
+	local bool // the connection stays on this machine
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (p plaintext) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := p.TransportCredentials.ClientHandshake(ctx, authority, raw)
+	return conn, plaintextInfo{info, isLocalAddr(raw.RemoteAddr())}, err
+}
+
+// Clone implements credentials.TransportCredentials.
+func (p plaintext) Clone() credentials.TransportCredentials {
+	return plaintext{p.TransportCredentials.Clone()}
+}
+
+// isLocalAddr reports whether an address is on this machine: on the loopback interface,
+// or not on a network at all.
+func isLocalAddr(remote net.Addr) bool {
+	address, err := netip.ParseAddrPort(remote.String())
+	return err != nil && remote.Network() != "tcp" || err == nil && address.Addr().Unmap().IsLoopback()
 }

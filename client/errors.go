@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -15,97 +16,107 @@ import (
 	"google.golang.org/protobuf/reflect/protorange"
 )
 
-// Reason is the stable word by which the server says why a request failed. The
-// reasons are errors themselves, for errors.Is; docs/errors.md says more of each.
-// A newer server may give others than those that are named here.
+// ErrUnknownValue is why a write of [Object.AsValue] fails if the client does not know
+// the value of the object: the watch omitted it, the deletion named only the key, or
+// the server could not decrypt it. Nothing was sent. Get the object first, or set
+// Value.Data.
+var ErrUnknownValue = errors.New("the value of the object is unknown: it was omitted or could not be decrypted")
+
+// Reason is the stable name of the cause of a failed request. Reasons are errors, so
+// errors.Is works with them. docs/errors.md describes each one. A newer server may send
+// reasons that are not listed here.
 type Reason string
 
 // Error implements error.
 func (r Reason) Error() string { return string(r) }
 
-// The reasons.
+// The reasons. Where a comment names methods, only they fail with the reason.
 const (
-	// ErrInvalidRequest: the request breaks a rule of the protocol; nothing was
-	// done. [Error.Violations] says which.
+	// ErrInvalidRequest: the request breaks a rule of the protocol, and nothing was
+	// done. [Error.Violations] lists the rules.
 	ErrInvalidRequest Reason = "INVALID_REQUEST"
 	// ErrUnknownResource: the server has no such resource.
 	ErrUnknownResource Reason = "UNKNOWN_RESOURCE"
-	// ErrNotFound: Get: there is no object with this key, as of the metadata entry
-	// "revision".
+	// ErrNotFound (Get): there is no object with this key at the revision in the
+	// metadata entry "revision".
 	ErrNotFound Reason = "KEY_NOT_FOUND"
-	// ErrRevisionInFuture: the revision is one that etcd itself has not reached.
+	// ErrRevisionInFuture: etcd has not reached the revision.
 	ErrRevisionInFuture Reason = "REVISION_IN_FUTURE"
 	// ErrRevisionNotReached: this server did not reach the revision in time.
 	ErrRevisionNotReached Reason = "REVISION_NOT_REACHED"
 	// ErrRevisionExpired: the state at the revision is no longer known.
 	ErrRevisionExpired Reason = "REVISION_EXPIRED"
-	// ErrPageTokenExpired: the state that the list began with is no longer known.
+	// ErrPageTokenExpired (List): the state at which the list began is no longer known.
 	ErrPageTokenExpired Reason = "PAGE_TOKEN_EXPIRED"
-	// ErrPositionExpired: Watch with [EveryEvent]: not every event after the
-	// position is known any more.
+	// ErrPositionExpired (Watch with [EveryEvent]): some events after the position are
+	// no longer known.
 	ErrPositionExpired Reason = "POSITION_EXPIRED"
-	// ErrEpochChanged: Watch with [EveryEvent]: etcd is another one now, or was
-	// restored from a backup.
+	// ErrEpochChanged (Watch with [EveryEvent]): etcd was replaced, or restored from a
+	// backup.
 	ErrEpochChanged Reason = "EPOCH_CHANGED"
-	// ErrPreconditionFailed: a write: a key is not at the revision that was asked
-	// for; nothing was written.
+	// ErrPreconditionFailed (writes): a [Precondition] did not hold, and nothing was
+	// written.
 	ErrPreconditionFailed Reason = "PRECONDITION_FAILED"
-	// ErrWriteTooLarge: a write: more than etcd takes at once; nothing was written.
+	// ErrWriteTooLarge (writes): etcd does not accept a write of this size, and nothing
+	// was written.
 	ErrWriteTooLarge Reason = "WRITE_TOO_LARGE"
 	// ErrNotReady: the server is still loading the resource.
 	ErrNotReady Reason = "NOT_READY"
 	// ErrStoreUnavailable: etcd does not answer. A write may have been applied.
 	ErrStoreUnavailable Reason = "STORE_UNAVAILABLE"
-	// ErrStoreFull: a write: etcd has no space left.
+	// ErrStoreFull (writes): etcd has no space left.
 	ErrStoreFull Reason = "STORE_FULL"
-	// ErrDraining: the server is stopping, or an operator has ended the watch.
+	// ErrDraining: the server is stopping, or an operator ended the watch.
 	ErrDraining Reason = "DRAINING"
-	// ErrUnauthenticated: the request shows no credentials, or some that are not good,
-	// or no longer.
+	// ErrUnauthenticated: the credentials are missing, wrong or no longer valid.
 	ErrUnauthenticated Reason = "UNAUTHENTICATED"
-	// ErrPermissionDenied: whoever asks may not do that. Nothing was done.
+	// ErrPermissionDenied: the caller lacks the right, and nothing was done.
 	ErrPermissionDenied Reason = "PERMISSION_DENIED"
-	// ErrIssuerUnavailable: the server does not know the keys of the issuer of JWTs yet.
+	// ErrIssuerUnavailable: the server does not have the keys of the JWT's issuer yet.
 	ErrIssuerUnavailable Reason = "ISSUER_UNAVAILABLE"
-	// ErrTooManyWatchers: Watch: the server has as many watches as it may have.
+	// ErrTooManyWatchers (Watch): the server has as many watches as it allows.
 	ErrTooManyWatchers Reason = "TOO_MANY_WATCHERS"
-	// ErrTooManyWatchersOfClient: Watch: this client has as many as it may have.
+	// ErrTooManyWatchersOfClient (Watch): this client has as many watches as the server
+	// allows one client.
 	ErrTooManyWatchersOfClient Reason = "TOO_MANY_WATCHERS_OF_CLIENT"
-	// ErrTooManySelectors: Watch: the server has as many different selectors as it may
-	// have.
+	// ErrTooManySelectors (Watch): the server has as many distinct selectors as it
+	// allows.
 	ErrTooManySelectors Reason = "TOO_MANY_SELECTORS"
-	// ErrTooManySelectorsOfClient: Watch: this client has as many as it may have.
+	// ErrTooManySelectorsOfClient (Watch): this client has as many distinct selectors
+	// as the server allows one client.
 	ErrTooManySelectorsOfClient Reason = "TOO_MANY_SELECTORS_OF_CLIENT"
-	// ErrTooManySnapshots: Watch: the turn to be sent a snapshot did not come in time.
+	// ErrTooManySnapshots (Watch): no snapshot slot became free in time.
 	ErrTooManySnapshots Reason = "TOO_MANY_SNAPSHOTS"
-	// ErrTooManyLists: List: there was no room for the response in time.
+	// ErrTooManyLists (List): no memory for the response became free in time.
 	ErrTooManyLists Reason = "TOO_MANY_LISTS"
-	// ErrTooManyRequests: there was no room for the request in time; nothing was done.
+	// ErrTooManyRequests: no memory for the request became free in time, and nothing
+	// was done.
 	ErrTooManyRequests Reason = "TOO_MANY_REQUESTS"
-	// ErrRateLimited: this client asks too often; nothing was done.
+	// ErrRateLimited: this client sends requests too fast, and nothing was done.
 	ErrRateLimited Reason = "RATE_LIMITED"
-	// ErrRequestTooLarge: the request is too large; nothing was done.
+	// ErrRequestTooLarge: the request is too large, and nothing was done.
 	ErrRequestTooLarge Reason = "REQUEST_TOO_LARGE"
-	// ErrInternal: a bug in the server. A write may have been applied.
+	// ErrInternal: the server has a bug. A write may have been applied.
 	ErrInternal Reason = "INTERNAL"
 )
 
-// errorDomain is the domain of the reasons.
+// errorDomain is the ErrorInfo domain of the reasons.
 const errorDomain = "fanoutd.github.io"
 
-// Error is what a request failed with. errors.Is compares it with a [Reason], and
-// with context.Canceled and context.DeadlineExceeded.
+// Error is the error of a failed request. errors.Is compares it with a [Reason], with
+// context.Canceled and with context.DeadlineExceeded.
 type Error struct {
-	// Code is gRPC's code, for reasons that are not known, and where there is none:
-	// when there is no server to give one.
+	// Code is the gRPC code. Decide by it only where the reason is unknown or empty.
 	Code codes.Code
-	// Reason is why; empty where it was not fanoutd who said no.
+	// Reason is the cause. It is empty if the error does not come from fanoutd, for
+	// example because no server could be reached.
 	Reason Reason
 	// Message is for people.
 	Message string
-	// Metadata is what a program needs to go on; docs/errors.md names the entries.
+	// Metadata has details for programs; docs/errors.md lists the entries.
 	Metadata map[string]string
-	// RetryAfter is when the same request may succeed; 0 if the server does not say.
+	// RetryAfter is how long to wait before the same request may succeed; 0 if the
+	// server does not say.
 	RetryAfter time.Duration
 	// Violations are the faults of an invalid request.
 	Violations []Violation
@@ -115,7 +126,7 @@ type Error struct {
 
 // Violation is one fault of a request.
 type Violation struct {
-	Field       string // its path, such as operations[3].put.key
+	Field       string // the path of the field, such as operations[3].put.key
 	Description string
 }
 
@@ -127,7 +138,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s (%s)", e.Message, e.Code)
 }
 
-// Unwrap returns the reason, or the error of a context that ended the request.
+// Unwrap returns the reason, or the error of the context that ended the request.
 func (e *Error) Unwrap() error {
 	switch {
 	case e.Reason != "":
@@ -140,10 +151,13 @@ func (e *Error) Unwrap() error {
 	return nil
 }
 
-// GRPCStatus returns the status as it was received.
+// GRPCStatus returns the status as the client received it.
 func (e *Error) GRPCStatus() *status.Status { return e.status }
 
-// errorOf makes an [*Error] of what gRPC returned; nil of nil.
+// ErrorOf converts an error of gRPC into an [*Error], for requests to other services
+// through [Client.Conn]. It returns nil for nil.
+func ErrorOf(err error) error { return errorOf(err) }
+
 func errorOf(err error) error {
 	if err == nil {
 		return nil
@@ -167,22 +181,18 @@ func errorOf(err error) error {
 	return e
 }
 
-// ErrorOf returns what a request of another service through [Client.Conn] has failed
-// with as an [*Error]; nil of nil.
-func ErrorOf(err error) error { return errorOf(err) }
-
-// invalid returns what the server would answer to a request with a text that is not
-// UTF-8; nil if there is none. Such a request cannot be sent: gRPC would only say that
-// it cannot be encoded, with a code that says nothing of whose fault it is.
-func invalid(req proto.Message) error {
+// checkUTF8 returns the error that the server would give to a request with a string
+// that is not UTF-8, or nil if there is no such string. gRPC cannot encode such a
+// request, and its own error would not say which field is wrong.
+func checkUTF8(req proto.Message) error {
 	bad := &errdetails.BadRequest{}
 	refuse := func(path protopath.Path, description string) {
-		// The first step is the request itself.
+		// The first step of the path is the request itself.
 		bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{
 			Field: strings.TrimPrefix(path[1:].String(), "."), Description: description,
 		})
 	}
-	// Nothing in here fails.
+	// The function never fails, so Range does not either.
 	_ = protorange.Options{Stable: true}.Range(req.ProtoReflect(), func(v protopath.Values) error {
 		last := v.Index(-1)
 		if last.Step.Kind() == protopath.MapIndexStep && !isUTF8(last.Step.MapIndex().Interface()) {
@@ -200,12 +210,13 @@ func invalid(req proto.Message) error {
 	st, err := status.New(codes.InvalidArgument, "invalid request: "+first.GetField()+" "+first.GetDescription()).
 		WithDetails(&errdetails.ErrorInfo{Domain: errorDomain, Reason: string(ErrInvalidRequest)}, bad)
 	if err != nil {
-		return err // the names of fields, and the texts in here, can be encoded
+		return err // cannot happen: the details contain only valid UTF-8
 	}
 	return errorOf(st.Err())
 }
 
+// isUTF8 reports whether v is valid UTF-8, or is not a string.
 func isUTF8(v any) bool {
-	s, isText := v.(string)
-	return !isText || utf8.ValidString(s)
+	s, isString := v.(string)
+	return !isString || utf8.ValidString(s)
 }

@@ -26,7 +26,7 @@ func TestEveryDocumentedReasonIsAnError(t *testing.T) {
 		documented = append(documented, string(m[1]))
 	}
 	if len(documented) < 10 {
-		t.Fatalf("found %d reasons in docs/errors.md", len(documented))
+		t.Fatalf("got %d reasons in docs/errors.md, want at least 10", len(documented))
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), "errors.go", nil, 0)
 	if err != nil {
@@ -52,9 +52,9 @@ func TestEveryDocumentedReasonIsAnError(t *testing.T) {
 	}
 }
 
-func TestErrorsSayWhatTheServerSaid(t *testing.T) {
+func TestErrorsHaveTheDetailsOfTheServer(t *testing.T) {
 	t.Parallel()
-	c, ctx := newClient(t, newServer(t).Address()), within(t)
+	c, ctx := newClient(t, newServer(t).Address()), testContext(t)
 	r := c.Resource("config")
 	_, err := c.Resource("nothing").Get(ctx, "a")
 	if e, ok := errors.AsType[*client.Error](err); !errors.Is(err, client.ErrUnknownResource) || !ok || e.Metadata["resource"] != "nothing" {

@@ -9,79 +9,91 @@ import (
 	"time"
 )
 
-// Informer keeps a copy of a part of a resource, decoded and indexed, and tells
-// handlers what changes in it. Several informers may share a client.
+// Informer keeps a decoded and indexed copy of a part of a resource in memory, and
+// calls handlers when it changes.
 //
-// The copy is complete as of a position at any time: what belongs together, such as
-// a transaction, is seen together, and while the state is replaced after a long
-// interruption the old one stays until the new one is there.
+// Guarantees:
+//
+//   - The copy always is the state as it was at one position. All changes of a
+//     transaction appear together. While a new state replaces the copy after a long
+//     interruption, the old one stays until the new one is complete.
+//   - Handlers get a possible history of each key, in order and without repetition;
+//     see [Handler]. What they may miss is intermediate versions of an object during
+//     an interruption that outlasts the memory of the servers.
+//   - A handler that is added late gets the present items first, each as an Add.
+//   - A slow handler slows down its informer only. Nothing piles up in memory.
+//   - [Lister.Stale] is true until a server has confirmed the copy, and again from
+//     each interruption until the next confirmation.
+//
+// Informers may share a client. All methods except Run and AddIndex may be called by
+// any goroutine at any time.
 type Informer[T any] struct {
 	resource *Resource
 	decode   Decoder[T]
-	informing
-	indexes []index[T] // fixed when Run begins
+	config   informerConfig
+	indexes  []index[T] // fixed when Run begins
 
-	current atomic.Pointer[view[T]]
-	stale   atomic.Bool
-	ready   chan struct{} // closed when there is a state
-	synced  chan struct{} // closed when it was confirmed by a server
-	ended   chan struct{} // closed when Run has returned
-	err     error         // of Run, once ended is closed
+	current  atomic.Pointer[state[T]]
+	stale    atomic.Bool
+	hasState chan struct{} // closed when there is a state and the handlers have it
+	synced   chan struct{} // closed when, in addition, a server has confirmed the state
+	ended    chan struct{} // closed when Run has returned
+	err      error         // of Run; set before ended is closed
 
-	handlers []*Handler[T] // those who have been told the state; of Run
+	handlers     []*Handler[T] // those that have the state; only Run uses it
+	handlerAdded chan struct{} // wakes Run; buffers one signal
 
-	mu        sync.Mutex
-	running   bool          // guarded by mu
-	newcomers []*Handler[T] // not told yet; guarded by mu
-	wake      chan struct{} // has room for one: there are newcomers
+	mu          sync.Mutex
+	running     bool          // guarded by mu
+	newHandlers []*Handler[T] // do not have the state yet; guarded by mu
 }
 
-// index finds items by values.
+// index finds items by the values that a function derives from them.
 type index[T any] struct {
 	name   string
 	values func(Item[T]) []string
 }
 
-// InformerOption is an option of [NewInformer]. Selections are, and the options of
-// watches that an informer can have.
-type InformerOption interface{ inform(*informing) }
+// InformerOption is an option of [NewInformer]: a [Selection], a [DeliveryOption], a
+// [Consistency], [Resync] or [LastKnownGood].
+type InformerOption interface{ inform(*informerConfig) }
 
-// informing is what an informer was asked for.
-type informing struct {
+// informerConfig is an informer as its options describe it.
+type informerConfig struct {
 	watch  []WatchOption
 	resync time.Duration
-	save   *goodFile
+	file   *stateFile // nil: the state is not saved
 }
 
-// Resync has handlers told at this interval of every item again, as an Update in
-// which nothing has changed: for those who correct what others have changed behind
-// their backs. Default: never.
+type informerOption func(*informerConfig)
+
+func (o informerOption) inform(c *informerConfig) { o(c) }
+
+// Resync makes the informer pass every item to its handlers at this interval, as an
+// Update in which nothing has changed. Use it where handlers must undo what other
+// programs change without fanoutd. Default: never.
 func Resync(interval time.Duration) InformerOption {
-	return informerOption(func(i *informing) { i.resync = interval })
+	return informerOption(func(c *informerConfig) { c.resync = interval })
 }
 
-type informerOption func(*informing)
-
-func (o informerOption) inform(i *informing) { o(i) }
-
-// NewInformer returns an informer of the objects of a resource that the options
-// select. It does nothing until it is run.
+// NewInformer returns an informer of the objects that the options select. It does
+// nothing until Run is called.
 func NewInformer[T any](r *Resource, decode Decoder[T], opts ...InformerOption) *Informer[T] {
 	i := &Informer[T]{
 		resource: r, decode: decode,
-		ready: make(chan struct{}), synced: make(chan struct{}), ended: make(chan struct{}), wake: make(chan struct{}, 1),
+		hasState: make(chan struct{}), synced: make(chan struct{}), ended: make(chan struct{}), handlerAdded: make(chan struct{}, 1),
 	}
 	for _, o := range opts {
-		o.inform(&i.informing)
+		o.inform(&i.config)
 	}
-	i.current.Store(newView[T](0))
+	i.current.Store(newState[T](0))
 	i.stale.Store(true)
 	return i
 }
 
-// AddIndex has items found by the values that a function gives them, with
-// [Lister.ByIndex]. The function must do nothing but compute. Indexes are added
-// before the informer runs; AddIndex panics later, and if there is one of that name.
+// AddIndex adds an index for [Lister.ByIndex]: an item is found under each of the values
+// that the function returns for it. The function must be pure. AddIndex panics if the
+// informer runs already, or has an index of this name.
 func (i *Informer[T]) AddIndex(name string, values func(Item[T]) []string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -94,39 +106,27 @@ func (i *Informer[T]) AddIndex(name string, values func(Item[T]) []string) {
 		}
 	}
 	i.indexes = append(i.indexes, index[T]{name, values})
-	i.current.Store(newView[T](len(i.indexes)))
+	i.current.Store(newState[T](len(i.indexes)))
 }
 
-// AddHandler has a handler told of what changes. One that is added later is told of
-// all items there are, as Add, before anything else.
-func (i *Informer[T]) AddHandler(h Handler[T]) {
-	i.mu.Lock()
-	i.newcomers = append(i.newcomers, &h)
-	i.mu.Unlock()
-	select {
-	case i.wake <- struct{}{}:
-	default:
-	}
-}
-
-// Lister returns what reads the state.
+// Lister returns a reader of the state.
 func (i *Informer[T]) Lister() Lister[T] { return Lister[T]{i} }
 
-// WaitForSync waits until the state was confirmed by a server and the handlers know
-// it. It returns an error if ctx ends first, or Run does.
+// WaitForSync waits until a server has confirmed the state and the handlers have it. It
+// returns an error if ctx or Run ends first.
 func (i *Informer[T]) WaitForSync(ctx context.Context) error { return i.wait(ctx, i.synced) }
 
-// WaitForState waits until there is a state, be it a stale one that was saved
-// ([LastKnownGood]), and the handlers know it.
-func (i *Informer[T]) WaitForState(ctx context.Context) error { return i.wait(ctx, i.ready) }
+// WaitForState waits until there is a state and the handlers have it. Unlike
+// [Informer.WaitForSync], it accepts a stale state from the file of [LastKnownGood].
+func (i *Informer[T]) WaitForState(ctx context.Context) error { return i.wait(ctx, i.hasState) }
 
-func (i *Informer[T]) wait(ctx context.Context, milestone <-chan struct{}) error {
+func (i *Informer[T]) wait(ctx context.Context, reached <-chan struct{}) error {
 	select {
-	case <-milestone:
+	case <-reached:
 		return nil
 	case <-i.ended:
 		select {
-		case <-milestone:
+		case <-reached:
 			return nil
 		default:
 		}
@@ -136,18 +136,20 @@ func (i *Informer[T]) wait(ctx context.Context, milestone <-chan struct{}) error
 	}
 }
 
-// errSecondRun is what a second Run gets.
-var errSecondRun = errors.New("an informer is run once")
+var errSecondRun = errors.New("an informer can run only once")
 
-// heard is what the watch has to say.
-type heard struct {
+// watchEvent is what the watch of an informer reports: an update or an interruption.
+type watchEvent struct {
 	update      *Update
 	interrupted bool
 }
 
-// Run keeps the state up to date until ctx ends or the watch does; it returns why,
-// as [Resource.Watch] says. Handlers are called by the goroutine that calls Run. It
-// can be called once.
+// Run keeps the state up to date until ctx ends, or the watch ends with an error that
+// no retry can help, and returns that error; see [Resource.Watch]. The goroutine that
+// calls Run also calls the handlers. Run can be called once.
+//
+// Run waits for the goroutines that it starts: one that watches, and one that saves
+// the state if there is a file.
 func (i *Informer[T]) Run(ctx context.Context) (err error) {
 	i.mu.Lock()
 	second := i.running
@@ -161,39 +163,40 @@ func (i *Informer[T]) Run(ctx context.Context) (err error) {
 		i.err = err
 		close(i.ended)
 	}()
-	r := &replica[T]{informer: i, next: newView[T](len(i.indexes))}
-	saver := i.startSaving(r)
+	b := &stateBuilder[T]{informer: i, next: newState[T](len(i.indexes))}
+	saver := i.startSaving(b)
 	defer saver.stop()
-	i.introduce()
+	i.startHandlers()
 
 	ctx, cancel := context.WithCancel(ctx)
-	hear, watched := make(chan heard), make(chan error, 1)
+	events, watched := make(chan watchEvent), make(chan error, 1)
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
-	watching.Go(func() { watched <- i.listen(ctx, i.Lister().Position(), hear) })
-	resync, stop := ticks(i.resync)
+	watching.Go(func() { watched <- i.watch(ctx, i.Lister().Position(), events) })
+	resync, stop := tick(i.config.resync)
 	defer stop()
 	for {
 		select {
-		case h := <-hear:
-			i.introduce()
-			i.hear(r, h)
-			saver.notice()
-		case <-i.wake:
-			i.introduce()
+		case e := <-events:
+			i.startHandlers()
+			i.handle(b, e)
+			saver.stateChanged()
+		case <-i.handlerAdded:
+			i.startHandlers()
 		case <-resync:
-			i.tellAgain()
+			i.resyncHandlers()
 		case err := <-saver.failures:
-			i.report(nil, err)
+			i.reportFile(err)
 		case err := <-watched:
 			return err
 		}
 	}
 }
 
-// ticks returns a channel on which something comes at an interval; 0 is never.
-func ticks(interval time.Duration) (ticks <-chan time.Time, stop func()) {
+// tick returns a channel that delivers ticks at an interval, or never if it is not
+// positive.
+func tick(interval time.Duration) (ticks <-chan time.Time, stop func()) {
 	if interval <= 0 {
 		return nil, func() {}
 	}
@@ -201,100 +204,53 @@ func ticks(interval time.Duration) (ticks <-chan time.Time, stop func()) {
 	return ticker.C, ticker.Stop
 }
 
-// listen watches, and hands on what it hears when Run is ready for it.
-func (i *Informer[T]) listen(ctx context.Context, after Position, hear chan<- heard) error {
-	say := func(h heard) {
+// watch watches the objects and sends what happens to Run, which may not be ready for
+// it yet.
+func (i *Informer[T]) watch(ctx context.Context, after Position, events chan<- watchEvent) error {
+	send := func(e watchEvent) {
 		select {
-		case hear <- h:
+		case events <- e:
 		case <-ctx.Done():
 		}
 	}
-	opts := append(i.watch[:len(i.watch):len(i.watch)], After(after), OnInterruption(func(error) { say(heard{interrupted: true}) }))
+	own := i.config.watch
+	opts := append(own[:len(own):len(own)], After(after), OnInterruption(func(error) { send(watchEvent{interrupted: true}) }))
 	for u, err := range i.resource.Watch(ctx, opts...) {
 		if err != nil {
 			return err
 		}
-		say(heard{update: u})
+		send(watchEvent{update: u})
 	}
 	return nil
 }
 
-// hear does what an update, or the lack of them, asks for.
-func (i *Informer[T]) hear(r *replica[T], h heard) {
-	if h.interrupted {
+// handle publishes the state that an update leads to, then calls the handlers.
+func (i *Informer[T]) handle(b *stateBuilder[T], e watchEvent) {
+	if e.interrupted {
 		i.stale.Store(true)
 		return
 	}
-	next, changes := r.take(h.update)
+	next, changes := b.apply(e.update)
 	if next == nil {
 		return
 	}
 	i.current.Store(next)
-	if h.update.Synced {
+	if e.update.Synced {
 		i.stale.Store(false)
 	}
-	i.tell(changes)
-	if h.update.Synced {
-		i.reach(i.ready)
-		i.reach(i.synced)
+	i.notify(changes)
+	if e.update.Synced {
+		closeOnce(i.hasState)
+		closeOnce(i.synced)
 	}
 }
 
-// reach closes a channel that may be closed.
-func (i *Informer[T]) reach(milestone chan struct{}) {
+// closeOnce closes a channel unless it is closed already. Only Run closes channels, so
+// there is no race.
+func closeOnce(c chan struct{}) {
 	select {
-	case <-milestone:
+	case <-c:
 	default:
-		close(milestone)
-	}
-}
-
-func (i *Informer[T]) tell(changes []change[T]) {
-	for _, c := range changes {
-		for _, h := range i.handlers {
-			h.tell(c)
-		}
-	}
-}
-
-// introduce tells newcomers the state.
-func (i *Informer[T]) introduce() {
-	i.mu.Lock()
-	newcomers := i.newcomers
-	i.newcomers = nil
-	i.mu.Unlock()
-	for _, h := range newcomers {
-		i.current.Load().entries.Scan(func(_ string, e *entry[T]) bool {
-			if e.good && h.Add != nil {
-				h.Add(e.item)
-			}
-			return true
-		})
-	}
-	i.handlers = append(i.handlers, newcomers...)
-}
-
-// tellAgain tells everybody everything.
-func (i *Informer[T]) tellAgain() {
-	i.current.Load().entries.Scan(func(_ string, e *entry[T]) bool {
-		for _, h := range i.handlers {
-			if e.good && h.Update != nil {
-				h.Update(e.item, e.item)
-			}
-		}
-		return true
-	})
-}
-
-// report tells of an object that cannot be decoded, or of trouble with the file.
-func (i *Informer[T]) report(o *Object, err error) {
-	if o != nil {
-		err = fmt.Errorf("object %q at revision %d: %w", o.Key, o.ModRevision, err)
-	}
-	i.resource.client.log.Warn("informer", "resource", i.resource.name, "error", err)
-	for _, h := range i.handlers {
-		if h.Error != nil {
-			h.Error(o, err)
-		}
+		close(c)
 	}
 }

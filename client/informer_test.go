@@ -14,7 +14,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// run runs an informer until the test is over.
+// run runs an informer until the test ends.
 func run[T any](t *testing.T, i *client.Informer[T]) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -22,7 +22,7 @@ func run[T any](t *testing.T, i *client.Informer[T]) {
 	go func() {
 		defer close(done)
 		if err := i.Run(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("the informer ended: %v", err)
+			t.Errorf("the informer ended with %v, want %v", err, context.Canceled)
 		}
 	}()
 	t.Cleanup(func() {
@@ -39,29 +39,29 @@ func TestInformerKeepsACopy(t *testing.T) {
 	put(t, r, "m/c", "3")
 	inf := client.NewInformer(r, number, client.Prefix("n"))
 	inf.AddIndex("parity", func(i client.Item[int]) []string { return []string{[]string{"even", "odd"}[i.Value%2]} })
-	told := newJournal()
-	inf.AddHandler(told.handler())
+	calls := newRecorder()
+	inf.AddHandler(calls.handler())
 	lister := inf.Lister()
 	if lister.Len() != 0 || !lister.Stale() || lister.Position() != (client.Position{}) {
-		t.Error("there is a state before the beginning")
+		t.Error("the informer has a state before it runs")
 	}
 	run(t, inf)
-	if err := inf.WaitForSync(within(t)); err != nil {
+	if err := inf.WaitForSync(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
-	if err := inf.WaitForState(within(t)); err != nil {
+	if err := inf.WaitForState(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"+n/a=1", "+n/b=2"}, told.all()); diff != "" {
-		t.Errorf("told: -want +got:\n%s", diff)
+	if diff := cmp.Diff([]string{"+n/a=1", "+n/b=2"}, calls.all()); diff != "" {
+		t.Errorf("handler calls: -want +got:\n%s", diff)
 	}
 	put(t, r, "n/a", "4")
 	put(t, r, "n/c/d", "5")
-	if _, _, err := r.Delete(within(t), "n/b"); err != nil {
+	if _, _, err := r.Delete(testContext(t), "n/b"); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"*n/a=1>4", "+n/c/d=5", "-n/b=2"}, told.await(t, 5)[2:]); diff != "" {
-		t.Errorf("told: -want +got:\n%s", diff)
+	if diff := cmp.Diff([]string{"*n/a=1>4", "+n/c/d=5", "-n/b=2"}, calls.await(t, 5)[2:]); diff != "" {
+		t.Errorf("handler calls: -want +got:\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"n/a=4", "n/c/d=5"}, items(lister)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -70,7 +70,7 @@ func TestInformerKeepsACopy(t *testing.T) {
 		t.Errorf("got %v, %v", i, ok)
 	}
 	if _, ok := lister.Get("n/b"); ok || lister.Len() != 2 || lister.Stale() || lister.Position().Revision == 0 {
-		t.Error("the lister has something else")
+		t.Error("the lister does not have the state that the handlers got")
 	}
 	for value, want := range map[string][]string{"even": {"n/a"}, "odd": {"n/c/d"}, "": nil} {
 		var got []string
@@ -86,29 +86,28 @@ func TestInformerKeepsACopy(t *testing.T) {
 			t.Errorf("%q has %d items", path, n)
 		}
 	}
-	// What is iterated over is of one position, whatever happens meanwhile.
+	// An iteration is of one position, whatever changes meanwhile.
 	for i := range lister.ByIndex("parity", "even") {
 		put(t, r, "n/a0", "6")
-		told.await(t, 6)
+		calls.await(t, 6)
 		if i.Object.Key != "n/a" {
 			t.Errorf("got %s", i.Object.Key)
 		}
 	}
-	if _, _, err := r.Delete(within(t), "n/a0"); err != nil {
+	if _, _, err := r.Delete(testContext(t), "n/a0"); err != nil {
 		t.Fatal(err)
 	}
-	told.await(t, 7)
-	late := newJournal()
+	calls.await(t, 7)
+	late := newRecorder()
 	inf.AddHandler(late.handler())
 	if diff := cmp.Diff([]string{"+n/a=4", "+n/c/d=5"}, late.await(t, 2)); diff != "" {
-		t.Errorf("told late: -want +got:\n%s", diff)
+		t.Errorf("calls of the late handler: -want +got:\n%s", diff)
 	}
 	if err := inf.Run(t.Context()); err == nil {
-		t.Error("ran twice")
+		t.Error("the second Run returned no error")
 	}
 }
 
-// What belongs together is seen together.
 func TestInformerShowsTransactionsWhole(t *testing.T) {
 	t.Parallel()
 	r := newResource(t)
@@ -128,18 +127,18 @@ func TestInformerShowsTransactionsWhole(t *testing.T) {
 	}
 	inf.AddHandler(client.Handler[int]{Add: check, Update: func(_, i client.Item[int]) { check(i) }})
 	run(t, inf)
-	if err := inf.WaitForSync(within(t)); err != nil {
+	if err := inf.WaitForSync(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
 	for n := range 21 {
 		v := client.Text(fmt.Sprint(n))
-		if _, err := r.Transact(within(t), client.OpPut("a", v), client.OpPut("b", v), client.OpPut("c", v)); err != nil {
+		if _, err := r.Transact(testContext(t), client.OpPut("a", v), client.OpPut("b", v), client.OpPut("c", v)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	<-done
 	if broken > 0 {
-		t.Errorf("half a transaction was seen %d times", broken)
+		t.Errorf("got half a transaction %d times, want 0", broken)
 	}
 }
 
@@ -150,7 +149,7 @@ func TestDecoders(t *testing.T) {
 		t.Errorf("got %v, %v", v, err)
 	}
 	if _, err := client.JSONDecoder[limits]()(&client.Object{Value: []byte(`{`)}); err == nil {
-		t.Error("half a document was decoded")
+		t.Error("half a JSON document was decoded")
 	}
 	decode := client.ProtoDecoder[*fanoutv1.Position]()
 	want := &fanoutv1.Position{Epoch: "e", Revision: 5}
@@ -164,7 +163,7 @@ func TestDecoders(t *testing.T) {
 		}
 	}
 	if _, err := decode(&client.Object{Value: []byte("x")}); err == nil {
-		t.Error("nonsense was decoded")
+		t.Error("a value that is no message was decoded")
 	}
 }
 
@@ -172,10 +171,10 @@ func TestInformerEndsWithItsWatch(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, newServer(t).Address())
 	inf := client.NewInformer(c.Resource("nothing"), number)
-	if err := inf.Run(within(t)); !errors.Is(err, client.ErrUnknownResource) {
+	if err := inf.Run(testContext(t)); !errors.Is(err, client.ErrUnknownResource) {
 		t.Errorf("ended with %v", err)
 	}
-	if err := inf.WaitForSync(within(t)); !errors.Is(err, client.ErrUnknownResource) {
+	if err := inf.WaitForSync(testContext(t)); !errors.Is(err, client.ErrUnknownResource) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,53 +1,37 @@
 package client
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 )
 
-// Item is an object with its value decoded. Items are shared by all who ask for
-// them and must not be changed.
+// Item is an object together with its decoded value. Items are shared between all
+// readers of an informer and must not be changed.
 type Item[T any] struct {
-	// Value is what the decoder made of Object.
+	// Value is the decoded value of Object.
 	Value T
-	// Object is the object as it was received.
+	// Object is the object as the client received it.
 	Object *Object
-	// Invalid says that there is a newer version of the object, and why it could not
-	// be decoded. Value and Object are the last ones that could, maybe from before a
-	// new epoch. Normally nil.
+	// Invalid is nil, or why a newer version of the object could not be decoded. Value
+	// and Object are then those of the last version that was decoded, which may be of
+	// an older epoch.
 	Invalid error
 }
 
-// entry is what an informer keeps of an object. It is not changed once it is made.
-type entry[T any] struct {
-	item    Item[T]
-	good    bool       // there is an item: the object, or an older one, was decoded
-	newest  *Object    // item.Object, unless it is invalid
-	indexed [][]string // by index: the values under which the item is found
-}
-
-// unchanged reports whether two objects are the same to whoever looks at them.
-func unchanged(a, b *Object) bool {
-	return a.ModRevision == b.ModRevision && a.CreateRevision == b.CreateRevision && a.Version == b.Version &&
-		a.ContentType == b.ContentType && a.Opaque == b.Opaque && bytes.Equal(a.Value, b.Value) && maps.Equal(a.Labels, b.Labels)
-}
-
-// Decoder makes a value of an object. It is not asked about objects that the server
-// could not decrypt, which are invalid. It must not change the object, which stays in
-// use, nor keep its bytes where the value may be changed later.
+// Decoder decodes the value of an object. It is not called for objects that the server
+// could not decrypt; those are invalid. It must not change the object. If the caller
+// may change the result, the result must not share memory with the object.
 type Decoder[T any] func(*Object) (T, error)
 
-// errUndecryptable is why an object is invalid that the server could not decrypt.
+// errUndecryptable is why an object that the server cannot decrypt is invalid.
 var errUndecryptable = errors.New("the server cannot decrypt the value")
 
-// of makes a value of any object.
-func (d Decoder[T]) of(o *Object) (T, error) {
+// decode decodes the value of any object.
+func (d Decoder[T]) decode(o *Object) (T, error) {
 	if o.Undecryptable() {
 		var none T
 		return none, errUndecryptable
@@ -65,9 +49,9 @@ func JSONDecoder[T any]() Decoder[T] {
 	}
 }
 
-// ProtoDecoder decodes messages of the type T, which is a pointer to a generated
-// struct: in their JSON form if that is the content type of the object, else in
-// their binary form.
+// ProtoDecoder decodes protobuf messages. T is a pointer to a generated struct. Objects
+// with content type application/json are decoded from JSON, all others from the binary
+// form.
 func ProtoDecoder[T proto.Message]() Decoder[T] {
 	return func(o *Object) (T, error) {
 		var none T
@@ -86,7 +70,7 @@ func ProtoDecoder[T proto.Message]() Decoder[T] {
 	}
 }
 
-// ObjectDecoder leaves objects as they are.
+// ObjectDecoder returns objects as they are.
 func ObjectDecoder() Decoder[*Object] {
 	return func(o *Object) (*Object, error) { return o, nil }
 }

@@ -18,64 +18,70 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// LastKnownGood keeps the state in a file, for starts while there is no server: the
-// informer begins with the saved state, stale until a server confirms it, and goes
-// on where it was saved. The file is replaced as a whole, some seconds after a
-// change and when Run ends. It belongs to one informer.
+// LastKnownGood keeps the state in a file, so that a program can start while no server
+// can be reached. The informer begins with the saved state, which is stale until a
+// server confirms it, and resumes at its position. The file is replaced as a whole,
+// some seconds after a change and when Run ends. Each informer needs a file of its own.
 //
-// A state that takes more than maxBytes is not saved, and a file that is larger,
-// damaged, or of another informer's objects is not used; handlers are told of it as
-// an Error without an object, and the informer goes on without. What was written
-// with secrets in it has them in the file. Only its owner can read that, unless it is
-// given another mode, which it keeps.
+// A state of more than maxBytes is not saved. A file that is larger, damaged, or of
+// other objects is not used. Handlers get such failures as an Error without an object,
+// and the informer goes on without the file.
+//
+// The file contains the values in plain text, secrets included. It is created with mode
+// 0600; a file that is replaced keeps its mode.
 func LastKnownGood(path string, maxBytes int64) InformerOption {
-	return informerOption(func(i *informing) { i.save = &goodFile{path, maxBytes} })
+	return informerOption(func(c *informerConfig) { c.file = &stateFile{path, maxBytes} })
 }
 
-// goodFile is the file. It consists of the magic line; the watch whose state it is,
-// with its position; the objects, an older version before the newer one where that
-// cannot be decoded; and the SHA-256 of all that. Messages have their length before
-// them.
-type goodFile struct {
+// stateFile is a file with a saved state. It consists of
+//
+//   - the line stateFileMagic;
+//   - the WatchRequest whose state it is, with the position of the state;
+//   - the objects; if the newest version of an object cannot be decoded, the last
+//     decoded version comes before it;
+//   - the SHA-256 of all that.
+//
+// The length of each message precedes it.
+type stateFile struct {
 	path     string
 	maxBytes int64
 }
 
-// goodMagic is how the file begins. The number is that of the format.
-const goodMagic = "fanoutd last known good 1\n"
+// stateFileMagic is the first line of the file. The number is the version of the
+// format.
+const stateFileMagic = "fanoutd last known good 1\n"
 
-// errDamaged says that a file is not as it was written.
-var errDamaged = errors.New("it is damaged")
+var errDamaged = errors.New("the file is damaged")
 
-// read returns the saved objects of a watch and their position; neither if there is
-// no file.
-func (f *goodFile) read(watch *fanoutv1.WatchRequest) (Position, []*Object, error) {
+// read returns the saved objects of a watch and their position. The position is zero if
+// there is no file.
+func (f *stateFile) read(watch *fanoutv1.WatchRequest) (Position, []*Object, error) {
 	content, err := f.content()
 	if err != nil || content == nil {
 		return Position{}, nil, err
 	}
-	rest, ok := bytes.CutPrefix(content, []byte(goodMagic))
+	rest, ok := bytes.CutPrefix(content, []byte(stateFileMagic))
 	if !ok {
-		return Position{}, nil, errors.New("it is of another kind")
+		return Position{}, nil, errors.New("the file is of another kind")
 	}
 	body := len(rest) - sha256.Size
 	if body < 0 || sha256.Sum256(content[:len(content)-sha256.Size]) != [sha256.Size]byte(rest[body:]) {
 		return Position{}, nil, errDamaged
 	}
 	from := bytes.NewReader(rest[:body])
-	whole := protodelim.UnmarshalOptions{MaxSize: -1}
+	unlimited := protodelim.UnmarshalOptions{MaxSize: -1}
 	saved := &fanoutv1.WatchRequest{}
-	if err := whole.UnmarshalFrom(from, saved); err != nil {
+	if err := unlimited.UnmarshalFrom(from, saved); err != nil {
 		return Position{}, nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	at := positionOf(saved.GetAfter())
 	if saved.Begin = nil; !proto.Equal(saved, watch) {
-		return Position{}, nil, errors.New("it is of other objects")
+		return Position{}, nil, errors.New("the file has the state of another watch")
 	}
 	var objects []*Object
 	for {
 		o := &fanoutv1.Object{}
-		err := whole.UnmarshalFrom(from, o)
+		err := unlimited.UnmarshalFrom(from, o)
 		if errors.Is(err, io.EOF) {
 			return at, objects, nil
 		} else if err != nil {
@@ -85,8 +91,8 @@ func (f *goodFile) read(watch *fanoutv1.WatchRequest) (Position, []*Object, erro
 	}
 }
 
-// content returns what is in the file, nil if there is none.
-func (f *goodFile) content() ([]byte, error) {
+// content returns the content of the file, or nil if there is no file.
+func (f *stateFile) content() ([]byte, error) {
 	file, err := os.Open(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -94,17 +100,18 @@ func (f *goodFile) content() ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	// One byte more shows that there is more; beyond the largest number there is none.
+	// One byte more than allowed shows that the file is too large. For the largest
+	// limit, which has no successor, no file is.
 	content, err := io.ReadAll(io.LimitReader(file, max(f.maxBytes, f.maxBytes+1)))
 	if err == nil && int64(len(content)) > f.maxBytes {
-		err = fmt.Errorf("it is larger than %d bytes", f.maxBytes)
+		err = fmt.Errorf("the file is larger than %d bytes", f.maxBytes)
 	}
 	return content, err
 }
 
 // write replaces the file.
-func (f *goodFile) write(watch *fanoutv1.WatchRequest, at Position, objects func(yield func(*Object) bool)) error {
-	content := bytes.NewBufferString(goodMagic)
+func (f *stateFile) write(watch *fanoutv1.WatchRequest, at Position, objects func(yield func(*Object) bool)) error {
+	content := bytes.NewBufferString(stateFileMagic)
 	watch = proto.CloneOf(watch)
 	watch.Begin = &fanoutv1.WatchRequest_After{After: &fanoutv1.Position{Epoch: at.Epoch, Revision: at.Revision}}
 	if _, err := protodelim.MarshalTo(content, watch); err != nil {
@@ -115,7 +122,7 @@ func (f *goodFile) write(watch *fanoutv1.WatchRequest, at Position, objects func
 			return fmt.Errorf("encode %q: %w", o.Key, err)
 		}
 		if int64(content.Len()+sha256.Size) > f.maxBytes {
-			return fmt.Errorf("the state takes more than %d bytes", f.maxBytes)
+			return fmt.Errorf("the state is larger than %d bytes", f.maxBytes)
 		}
 	}
 	sum := sha256.Sum256(content.Bytes())
@@ -123,7 +130,7 @@ func (f *goodFile) write(watch *fanoutv1.WatchRequest, at Position, objects func
 	return atomic.WriteFile(f.path, content)
 }
 
-// messageOf is the reverse of objectOf, except that a text is no text.
+// messageOf is the inverse of objectOf, except that it stores text as data.
 func messageOf(o *Object) *fanoutv1.Object {
 	m := &fanoutv1.Object{
 		Key: o.Key, ContentType: o.ContentType, Labels: o.Labels, Opaque: o.Opaque,
@@ -135,52 +142,52 @@ func messageOf(o *Object) *fanoutv1.Object {
 	return m
 }
 
-// The file of the last known good state stays as it is for saveInterval at least,
-// and for positionInterval if there is nothing new but the position.
+// The least time between two writes of the file. positionInterval applies if only the
+// position has changed.
 const (
 	saveInterval     = 5 * time.Second
 	positionInterval = 5 * time.Minute
 )
 
-// saver saves the states of an informer in a goroutine of its own, so that a slow
-// disk delays nobody.
+// saver saves the states of an informer. It has a goroutine of its own, so that a slow
+// disk does not delay the informer.
 type saver[T any] struct {
 	informer *Informer[T]
-	file     *goodFile // nil: nothing is saved
+	file     *stateFile // nil: nothing is saved
 	watch    *fanoutv1.WatchRequest
 
-	// What is in the file, and since when. These belong to the goroutine, and to
-	// load and stop before and after it.
-	saved  Position
-	writes int
-	since  time.Time
-	failed bool // the last time
+	// What the file contains. The goroutine of the saver owns these fields; load uses
+	// them before it starts, and stop after it has ended.
+	saved   Position
+	writes  int
+	savedAt time.Time
+	failing bool // the latest attempt to save failed
 
-	changed  chan struct{} // has room for one
-	failures chan error    // has room for one
-	over     chan struct{} // closed by stop
+	changed  chan struct{} // buffers one signal
+	failures chan error    // buffers one error
+	stopped  chan struct{} // closed by stop
 	running  sync.WaitGroup
 }
 
-// startSaving begins with the state that was saved, if there is one.
-func (i *Informer[T]) startSaving(r *replica[T]) *saver[T] {
-	s := &saver[T]{informer: i, file: i.save}
+// startSaving loads the saved state, if there is one, and starts to save new ones.
+func (i *Informer[T]) startSaving(b *stateBuilder[T]) *saver[T] {
+	s := &saver[T]{informer: i, file: i.config.file}
 	if s.file == nil {
 		return s
 	}
-	s.watch = i.resource.newWatcher(i.informing.watch).identity()
-	s.changed, s.failures, s.over = make(chan struct{}, 1), make(chan error, 1), make(chan struct{})
-	i.introduce() // who is to hear of errors
-	s.load(r)
+	s.watch = i.resource.newWatcher(i.config.watch).identity()
+	s.changed, s.failures, s.stopped = make(chan struct{}, 1), make(chan error, 1), make(chan struct{})
+	i.startHandlers() // they get the errors of load
+	s.load(b)
 	s.running.Go(s.run)
 	return s
 }
 
-// load makes what is in the file the state.
-func (s *saver[T]) load(r *replica[T]) {
+// load publishes the saved state.
+func (s *saver[T]) load(b *stateBuilder[T]) {
 	at, objects, err := s.file.read(s.watch)
 	if err != nil {
-		s.informer.report(nil, fmt.Errorf("%s is not used: %w", s.file.path, err))
+		s.informer.reportFile(fmt.Errorf("cannot use the saved state in %s: %w", s.file.path, err))
 		return
 	}
 	if at.Revision == 0 {
@@ -190,26 +197,25 @@ func (s *saver[T]) load(r *replica[T]) {
 	for _, o := range objects {
 		u.Events = append(u.Events, Event{Type: Added, Object: o})
 	}
-	v, changes := r.take(u)
-	s.saved, s.writes, s.since = at, v.writes, time.Now()
-	s.informer.current.Store(v)
-	s.informer.tell(changes)
-	s.informer.reach(s.informer.ready)
+	loaded, changes := b.apply(u)
+	s.saved, s.writes, s.savedAt = at, loaded.writes, time.Now()
+	s.informer.current.Store(loaded)
+	s.informer.notify(changes)
+	closeOnce(s.informer.hasState)
 }
 
-// notice says that there may be a new state.
-func (s *saver[T]) notice() {
+// stateChanged wakes the goroutine of the saver.
+func (s *saver[T]) stateChanged() {
 	select {
 	case s.changed <- struct{}{}:
 	default:
 	}
 }
 
-// run saves states until it is over.
 func (s *saver[T]) run() {
 	for {
 		select {
-		case <-s.over:
+		case <-s.stopped:
 			return
 		case <-s.changed:
 		}
@@ -220,10 +226,10 @@ func (s *saver[T]) run() {
 			default:
 			}
 		}
-		// A state that takes long to save is saved less often.
+		// Spend at most a tenth of the time on saving.
 		pause := time.NewTimer(max(saveInterval, 10*time.Since(began)))
 		select {
-		case <-s.over:
+		case <-s.stopped:
 			pause.Stop()
 			return
 		case <-pause.C:
@@ -231,40 +237,34 @@ func (s *saver[T]) run() {
 	}
 }
 
-// save writes the state if it is not in the file, or only its position is not, for
-// so long. An error that lasts is returned once.
-func (s *saver[T]) save(patience time.Duration) error {
-	v := s.informer.current.Load()
-	if v.position == s.saved || v.position.Revision == 0 || v.writes == s.writes && time.Since(s.since) < patience {
+// save writes the state if the file does not have it. If only the position is new, it
+// does so once the file is as old as positionAge. Of consecutive failures it returns
+// the first.
+func (s *saver[T]) save(positionAge time.Duration) error {
+	st := s.informer.current.Load()
+	if st.position == s.saved || st.position.Revision == 0 || st.writes == s.writes && time.Since(s.savedAt) < positionAge {
 		return nil
 	}
-	err := s.file.write(s.watch, v.position, v.objects)
-	again := err != nil && s.failed
-	s.failed = err != nil
+	err := s.file.write(s.watch, st.position, st.objects)
+	repeated := err != nil && s.failing
+	s.failing = err != nil
 	if err == nil {
-		s.saved, s.writes, s.since = v.position, v.writes, time.Now()
+		s.saved, s.writes, s.savedAt = st.position, st.writes, time.Now()
 	}
-	if err == nil || again {
+	if err == nil || repeated {
 		return nil
 	}
-	return fmt.Errorf("%s is not written: %w", s.file.path, err)
+	return fmt.Errorf("cannot save the state in %s: %w", s.file.path, err)
 }
 
-// stop saves the last state.
+// stop saves the last state and ends the goroutine of the saver.
 func (s *saver[T]) stop() {
 	if s.file == nil {
 		return
 	}
-	close(s.over)
+	close(s.stopped)
 	s.running.Wait()
 	if err := s.save(0); err != nil {
-		s.informer.report(nil, err)
+		s.informer.reportFile(err)
 	}
-}
-
-// objects returns what has to be saved to have this view again.
-func (v *view[T]) objects(yield func(*Object) bool) {
-	v.entries.Scan(func(_ string, e *entry[T]) bool {
-		return (!e.good || e.item.Object == e.newest || yield(e.item.Object)) && yield(e.newest)
-	})
 }

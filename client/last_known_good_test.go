@@ -19,46 +19,47 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 )
 
-// live5 is the state of the scripts in this file: a is 1, b cannot be decoded any
-// more, c could never be.
-var live5 = []message{
-	reset(), part(0, with(added("a", 1), "1"), with(added("b", 2), "2"), with(added("c", 3), "no number")), synced(4),
-	live(5, with(modified("b", 5), "no number")),
+// stateAt5 leads to the state of the tests in this file: a is 1, the newest version of b
+// cannot be decoded, and no version of c can.
+var stateAt5 = []message{
+	reset(), part(0, withValue(added("a", 1), "1"), withValue(added("b", 2), "2"), withValue(added("c", 3), "no number")), synced(4),
+	live(5, withValue(modified("b", 5), "no number")),
 }
 
-// nobody is a script without servers.
-func nobody() *script { return &script{acts: []act{{end: lost}}} }
+// unreachable returns a server that ends every stream.
+func unreachable() *scriptedServer { return &scriptedServer{streams: []stream{{end: errLost}}} }
 
-// session runs an informer with a file for some time and returns what it told.
-func session(t *testing.T, s *script, d time.Duration, opts ...client.InformerOption) (told, state []string) {
+// runFor runs an informer for some time. It returns the calls of its handler and its
+// last state.
+func runFor(t *testing.T, s *scriptedServer, d time.Duration, opts ...client.InformerOption) (calls, state []string) {
 	t.Helper()
-	inf := client.NewInformer(play(t, s), number, opts...)
-	j := newJournal()
-	inf.AddHandler(j.handler())
+	inf := client.NewInformer(connectTo(t, s), number, opts...)
+	r := newRecorder()
+	inf.AddHandler(r.handler())
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
 	if err := inf.Run(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the informer ended: %v", err)
+		t.Errorf("the informer ended with %v, want %v", err, context.DeadlineExceeded)
 	}
-	return j.all(), items(inf.Lister())
+	return r.all(), items(inf.Lister())
 }
 
-// in runs a test in a bubble with a file.
-func in(t *testing.T, f func(t *testing.T, path string)) {
+// withFile runs a test in a bubble, with the path of a file that does not exist yet.
+func withFile(t *testing.T, f func(t *testing.T, path string)) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "good")
 	synctest.Test(t, func(t *testing.T) { f(t, path) })
 }
 
-func TestTheLastStateOutlivesTheServers(t *testing.T) {
-	in(t, func(t *testing.T, path string) {
+func TestInformerBeginsWithTheSavedState(t *testing.T) {
+	withFile(t, func(t *testing.T, path string) {
 		good := client.LastKnownGood(path, 1<<20)
-		session(t, &script{acts: []act{{messages: live5}}}, 20*time.Second, good)
+		runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5}}}, 20*time.Second, good)
 
-		// There is no server, and nobody waits for one.
-		inf := client.NewInformer(play(t, nobody()), number, good)
-		told := newJournal()
-		inf.AddHandler(told.handler())
+		// Without a server, the saved state is there at once, and stays stale.
+		inf := client.NewInformer(connectTo(t, unreachable()), number, good)
+		calls := newRecorder()
+		inf.AddHandler(calls.handler())
 		run(t, inf)
 		if err := inf.WaitForState(t.Context()); err != nil {
 			t.Fatal(err)
@@ -66,26 +67,26 @@ func TestTheLastStateOutlivesTheServers(t *testing.T) {
 		if diff := cmp.Diff([]string{"a=1", "b=2!"}, items(inf.Lister())); diff != "" {
 			t.Errorf("state: -want +got:\n%s", diff)
 		}
-		if diff := cmp.Diff([]string{"!b", "!c", "+a=1", "+b=2"}, told.all()); diff != "" {
-			t.Errorf("told: -want +got:\n%s", diff)
+		if diff := cmp.Diff([]string{"!b", "!c", "+a=1", "+b=2"}, calls.all()); diff != "" {
+			t.Errorf("handler calls: -want +got:\n%s", diff)
 		}
-		if p := inf.Lister().Position(); !inf.Lister().Stale() || show(p) != "e/5" {
-			t.Errorf("the state is of %v and stale is %v", p, inf.Lister().Stale())
+		if p := inf.Lister().Position(); !inf.Lister().Stale() || formatPosition(p) != "e/5" {
+			t.Errorf("got position %v and stale %v, want e/5 and true", p, inf.Lister().Stale())
 		}
-		late, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := inf.WaitForSync(late); err == nil {
-			t.Error("nobody has confirmed that")
+		if err := inf.WaitForSync(ctx); err == nil {
+			t.Error("WaitForSync succeeded without a server")
 		}
 
-		// With a server it goes on where it was.
-		s := &script{acts: []act{{messages: []message{replay(5), part(6, with(modified("a", 6), "6"), deleted("b", 6)), synced(6)}}}}
-		lines, state := session(t, s, 20*time.Second, good)
-		if diff := cmp.Diff([]string{"e/5"}, s.begins()); diff != "" {
-			t.Errorf("began: -want +got:\n%s", diff)
+		// With a server, the informer resumes at the saved position.
+		s := &scriptedServer{streams: []stream{{messages: []message{replay(5), part(6, withValue(modified("a", 6), "6"), deleted("b", 6)), synced(6)}}}}
+		resumed, state := runFor(t, s, 20*time.Second, good)
+		if diff := cmp.Diff([]string{"e/5"}, s.starts()); diff != "" {
+			t.Errorf("starts: -want +got:\n%s", diff)
 		}
-		if diff := cmp.Diff([]string{"!b", "!c", "+a=1", "+b=2", "*a=1>6", "-b=2"}, lines); diff != "" {
-			t.Errorf("told: -want +got:\n%s", diff)
+		if diff := cmp.Diff([]string{"!b", "!c", "+a=1", "+b=2", "*a=1>6", "-b=2"}, resumed); diff != "" {
+			t.Errorf("handler calls: -want +got:\n%s", diff)
 		}
 		if diff := cmp.Diff([]string{"a=6"}, state); diff != "" {
 			t.Errorf("state: -want +got:\n%s", diff)
@@ -93,24 +94,23 @@ func TestTheLastStateOutlivesTheServers(t *testing.T) {
 	})
 }
 
-// No bound is a bound, too.
-func TestTheLastStateMayBeAsLargeAsItLikes(t *testing.T) {
-	in(t, func(t *testing.T, path string) {
+func TestTheLargestLimitIsNoLimit(t *testing.T) {
+	withFile(t, func(t *testing.T, path string) {
 		good := client.LastKnownGood(path, math.MaxInt64)
-		session(t, &script{acts: []act{{messages: live5}}}, 20*time.Second, good)
-		told, state := session(t, nobody(), time.Second, good)
+		runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5}}}, 20*time.Second, good)
+		calls, state := runFor(t, unreachable(), time.Second, good)
 		if diff := cmp.Diff([]string{"a=1", "b=2!"}, state); diff != "" {
-			t.Errorf("told %q; -want +got:\n%s", told, diff)
+			t.Errorf("state after calls %q: -want +got:\n%s", calls, diff)
 		}
 	})
 }
 
-// A program with a newer decoder gets what an older one could not decode.
-func TestTheLastStateHasWhatCouldNotBeDecoded(t *testing.T) {
-	in(t, func(t *testing.T, path string) {
+// A program with a newer decoder can use what an older program could not decode.
+func TestTheSavedStateHasWhatCouldNotBeDecoded(t *testing.T) {
+	withFile(t, func(t *testing.T, path string) {
 		good := client.LastKnownGood(path, 1<<20)
-		session(t, &script{acts: []act{{messages: live5}}}, 20*time.Second, good)
-		inf := client.NewInformer(play(t, nobody()), client.ObjectDecoder(), good)
+		runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5}}}, 20*time.Second, good)
+		inf := client.NewInformer(connectTo(t, unreachable()), client.ObjectDecoder(), good)
 		run(t, inf)
 		if err := inf.WaitForState(t.Context()); err != nil {
 			t.Fatal(err)
@@ -120,20 +120,19 @@ func TestTheLastStateHasWhatCouldNotBeDecoded(t *testing.T) {
 			got[i.Object.Key] = string(i.Value.Value)
 		}
 		if diff := cmp.Diff(map[string]string{"a": "1", "b": "no number", "c": "no number"}, got); diff != "" {
-			t.Errorf("-want +got:\n%s", diff)
+			t.Errorf("values: -want +got:\n%s", diff)
 		}
 	})
 }
 
-// Whatever happens to the file: it is reported, and the informer goes on without.
-func TestADamagedFileIsNotUsed(t *testing.T) {
-	in(t, func(t *testing.T, path string) {
-		session(t, &script{acts: []act{{messages: live5}}}, 20*time.Second, client.LastKnownGood(path, 1<<20))
+func TestADamagedFileIsReportedAndNotUsed(t *testing.T) {
+	withFile(t, func(t *testing.T, path string) {
+		runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5}}}, 20*time.Second, client.LastKnownGood(path, 1<<20))
 		whole, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		refused := func(what string, content []byte, opts ...client.InformerOption) {
+		wantRefused := func(name string, content []byte, opts ...client.InformerOption) {
 			t.Helper()
 			if err := os.WriteFile(path, content, 0o600); err != nil {
 				t.Fatal(err)
@@ -141,54 +140,52 @@ func TestADamagedFileIsNotUsed(t *testing.T) {
 			if opts == nil {
 				opts = []client.InformerOption{client.LastKnownGood(path, int64(len(whole)))}
 			}
-			told, state := session(t, nobody(), time.Millisecond, opts...)
-			if len(told) != 1 || !strings.Contains(told[0], path+" is not used") || state != nil {
-				t.Errorf("%s: told %q, state %q", what, told, state)
+			calls, state := runFor(t, unreachable(), time.Millisecond, opts...)
+			if len(calls) != 1 || !strings.Contains(calls[0], "cannot use the saved state in "+path) || state != nil {
+				t.Errorf("%s: got handler calls %q and state %q, want one error and no state", name, calls, state)
 			}
 		}
 		for at := range whole {
 			content := bytes.Clone(whole)
 			content[at] ^= 0x10
-			refused("a damaged byte", content)
+			wantRefused("a damaged byte", content)
 			if at > 0 {
-				refused("a shorter file", whole[:at])
-				refused("a file without its beginning", whole[at:])
+				wantRefused("a shorter file", whole[:at])
+				wantRefused("a file without its beginning", whole[at:])
 			}
 		}
-		refused("an empty file", nil)
-		refused("a longer file", append(bytes.Clone(whole), 0), client.LastKnownGood(path, 1<<20))
-		refused("a file that is too large", whole, client.LastKnownGood(path, int64(len(whole))-1))
-		refused("a file of other objects", whole, client.LastKnownGood(path, 1<<20), client.Prefix("x"))
-		if told, _ := session(t, nobody(), time.Millisecond, client.LastKnownGood(path, int64(len(whole)))); slices.ContainsFunc(told, func(l string) bool { return strings.HasPrefix(l, "! ") }) {
-			t.Errorf("as it was: %q", told)
+		wantRefused("an empty file", nil)
+		wantRefused("a longer file", append(bytes.Clone(whole), 0), client.LastKnownGood(path, 1<<20))
+		wantRefused("a file that is too large", whole, client.LastKnownGood(path, int64(len(whole))-1))
+		wantRefused("a file of other objects", whole, client.LastKnownGood(path, 1<<20), client.Prefix("x"))
+		if calls, _ := runFor(t, unreachable(), time.Millisecond, client.LastKnownGood(path, int64(len(whole)))); slices.ContainsFunc(calls, func(l string) bool { return strings.HasPrefix(l, "! ") }) {
+			t.Errorf("an intact file: got handler calls %q, want no error", calls)
 		}
-		// A folder cannot be read, nor replaced.
-		told, _ := session(t, &script{acts: []act{{messages: live5}}}, 20*time.Second, client.LastKnownGood(filepath.Dir(path), 1<<20))
-		if len(told) < 2 || !strings.Contains(told[0], "is not used") || !strings.Contains(told[len(told)-1], "is not written") {
-			t.Errorf("told %q of a folder", told)
+		// A folder can be neither read nor replaced.
+		calls, _ := runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5}}}, 20*time.Second, client.LastKnownGood(filepath.Dir(path), 1<<20))
+		if len(calls) < 2 || !strings.Contains(calls[0], "cannot use the saved state") || !strings.Contains(calls[len(calls)-1], "cannot save the state") {
+			t.Errorf("a folder: got handler calls %q, want an error first and last", calls)
 		}
 	})
 }
 
-func TestALargeStateIsNotSaved(t *testing.T) {
-	in(t, func(t *testing.T, path string) {
-		told, _ := session(t, &script{acts: []act{{messages: live5}}}, time.Hour, client.LastKnownGood(path, 100))
-		reports := slices.DeleteFunc(told, func(l string) bool { return !strings.Contains(l, "is not written") })
-		if len(reports) != 1 {
-			t.Errorf("told %q", told)
+func TestAStateAboveTheLimitIsNotSaved(t *testing.T) {
+	withFile(t, func(t *testing.T, path string) {
+		calls, _ := runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5}}}, time.Hour, client.LastKnownGood(path, 100))
+		errs := slices.DeleteFunc(slices.Clone(calls), func(l string) bool { return !strings.Contains(l, "cannot save the state") })
+		if len(errs) != 1 {
+			t.Errorf("got handler calls %q, want one error", calls)
 		}
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("the file: %v", err)
+			t.Errorf("got %v, want no file", err)
 		}
 	})
 }
 
-// The file is written while the informer runs, not too often, and nobody else can
-// read it.
-func TestStatesAreSavedNowAndThen(t *testing.T) {
-	in(t, func(t *testing.T, path string) {
-		s := &script{acts: []act{{messages: live5}}}
-		inf := client.NewInformer(play(t, s), number, client.LastKnownGood(path, 1<<20))
+func TestTheStateIsSavedWhileTheInformerRuns(t *testing.T) {
+	withFile(t, func(t *testing.T, path string) {
+		s := &scriptedServer{streams: []stream{{messages: stateAt5}}}
+		inf := client.NewInformer(connectTo(t, s), number, client.LastKnownGood(path, 1<<20))
 		run(t, inf)
 		if err := inf.WaitForSync(t.Context()); err != nil {
 			t.Fatal(err)
@@ -199,16 +196,15 @@ func TestStatesAreSavedNowAndThen(t *testing.T) {
 			t.Fatal(err)
 		}
 		if mode := info.Mode().Perm(); mode != 0o600 {
-			t.Errorf("the mode of the file is %o", mode)
+			t.Errorf("got mode %o, want 600: only the owner may read the file", mode)
 		}
 	})
 }
 
-// Whoever lets others read the file does so for good.
-func TestTheFileKeepsItsMode(t *testing.T) {
-	in(t, func(t *testing.T, path string) {
+func TestAReplacedFileKeepsItsMode(t *testing.T) {
+	withFile(t, func(t *testing.T, path string) {
 		good := client.LastKnownGood(path, 1<<20)
-		session(t, &script{acts: []act{{messages: live5}}}, 20*time.Second, good)
+		runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5}}}, 20*time.Second, good)
 		before, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -216,17 +212,17 @@ func TestTheFileKeepsItsMode(t *testing.T) {
 		if err := os.Chmod(path, 0o640); err != nil {
 			t.Fatal(err)
 		}
-		session(t, &script{acts: []act{{messages: []message{replay(5), synced(9)}}}}, 20*time.Second, good)
+		runFor(t, &scriptedServer{streams: []stream{{messages: []message{replay(5), synced(9)}}}}, 20*time.Second, good)
 		after, err := os.ReadFile(path)
 		if err != nil || bytes.Equal(before, after) {
-			t.Errorf("the file was not written: %v", err)
+			t.Errorf("the file was not replaced; reading it returned %v", err)
 		}
 		info, err := os.Stat(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if mode := info.Mode().Perm(); mode != 0o640 {
-			t.Errorf("the mode of the file is %o", mode)
+			t.Errorf("got mode %o, want 640", mode)
 		}
 	})
 }

@@ -6,63 +6,63 @@ import (
 	"strings"
 )
 
-// Lister reads the state of an informer. Every call reads the newest state, and
-// what it returns is of one position. It may be used by several goroutines at once,
-// and from handlers; it waits for nobody.
+// Lister reads the state of an informer. Each call reads the newest state, and its
+// result is of one position. A Lister never waits. Any number of goroutines may use it
+// at once, and handlers may, too.
 type Lister[T any] struct{ informer *Informer[T] }
 
 // Get returns the item with the key.
 func (l Lister[T]) Get(key string) (Item[T], bool) {
-	e := l.view().get(key)
-	if e == nil || !e.good {
+	e := l.state().get(key)
+	if e == nil || !e.decoded {
 		return Item[T]{}, false
 	}
 	return e.item, true
 }
 
-// List returns the items below a path, in order of their keys, as [Prefix] selects
-// them. The empty path stands for all.
+// List returns the items below a path, in order of their keys. The path means the same
+// as that of [Prefix]; the empty path stands for all items.
 func (l Lister[T]) List(path string) iter.Seq[Item[T]] {
 	if path != "" {
 		path = strings.TrimSuffix(path, "/") + "/"
 	}
 	return func(yield func(Item[T]) bool) {
-		l.view().entries.Ascend(path, func(key string, e *entry[T]) bool {
-			return strings.HasPrefix(key, path) && (!e.good || yield(e.item))
+		l.state().entries.Ascend(path, func(key string, e *entry[T]) bool {
+			return strings.HasPrefix(key, path) && (!e.decoded || yield(e.item))
 		})
 	}
 }
 
-// ByIndex returns the items that an index has under a value, in order of their keys.
-// It panics if there is no such index.
+// ByIndex returns the items that an index lists under a value, in order of their keys.
+// It panics if there is no index with this name.
 func (l Lister[T]) ByIndex(name, value string) iter.Seq[Item[T]] {
-	i := l.informer.indexNamed(name)
+	i := l.informer.indexNumber(name)
 	return func(yield func(Item[T]) bool) {
-		v := l.view()
-		v.indexes[i].Ascend(reference{value: value}, func(r reference) bool {
-			return r.value == value && yield(v.get(r.key).item)
+		s := l.state()
+		s.indexes[i].Ascend(indexKey{value: value}, func(k indexKey) bool {
+			return k.value == value && yield(s.get(k.key).item)
 		})
 	}
 }
 
 // Len returns the number of items.
-func (l Lister[T]) Len() int { return l.view().items }
+func (l Lister[T]) Len() int { return l.state().items }
 
-// Position returns where the state is of. It is the zero position while there is
-// none.
-func (l Lister[T]) Position() Position { return l.view().position }
+// Position returns the position of the state; it is the zero position while there is
+// no state.
+func (l Lister[T]) Position() Position { return l.state().position }
 
-// Stale reports whether the state may be older than it should be: because no server
-// has confirmed it yet, or the watch is interrupted.
+// Stale reports whether the state may be out of date: no server has confirmed it yet,
+// or the watch is interrupted.
 func (l Lister[T]) Stale() bool { return l.informer.stale.Load() }
 
-func (l Lister[T]) view() *view[T] { return l.informer.current.Load() }
+func (l Lister[T]) state() *state[T] { return l.informer.current.Load() }
 
-// indexNamed returns the place of an index.
-func (i *Informer[T]) indexNamed(name string) int {
-	for at, index := range i.indexes {
+// indexNumber returns the place of an index in Informer.indexes.
+func (i *Informer[T]) indexNumber(name string) int {
+	for n, index := range i.indexes {
 		if index.name == name {
-			return at
+			return n
 		}
 	}
 	panic(fmt.Sprintf("client: the informer has no index %q", name))

@@ -13,7 +13,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 )
 
-// TestMain runs the server of the examples.
+// TestMain runs the server that the examples use.
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "fanoutd-client-")
 	if err != nil {

@@ -10,60 +10,71 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// Object is one entry of a resource as it stands at its ModRevision. Whoever
-// receives it may share it with others and must not change it.
+// Object is one object of a resource as it was at its ModRevision. Objects are shared
+// between watches, informers and their callers, and must not be changed.
 type Object struct {
-	// Key is the slash-separated path of the object inside of its resource.
+	// Key is the slash-separated path of the object within its resource.
 	Key string
-	// Value is what is stored; nil where a watch omits values, where a deletion is told
-	// by the key alone, and where the server cannot decrypt it.
+	// Value is the stored value. It is nil if the value is unknown: the watch omits
+	// values, a deletion names only the key, or the server cannot decrypt the value.
+	// An empty value is not nil.
 	Value []byte
 	// ContentType is the media type of the value.
 	ContentType string
-	// Labels are those of the object; nil if it has none.
+	// Labels are the labels of the object; nil if it has none.
 	Labels map[string]string
-	// Opaque says that the value is not what the codec of the resource expects. It
-	// is as it is stored, and without labels. Or there is none, see [Object.Undecryptable].
+	// Opaque says that the codec of the resource could not decode the stored bytes.
+	// Value then holds them as they are, and there are no labels; or it is nil, see
+	// [Object.Undecryptable].
 	Opaque bool
-	// CreateRevision is the revision at which the key came to exist.
+	// CreateRevision is the revision at which the key was created.
 	CreateRevision int64
-	// ModRevision is the revision of the last write; in a [Deleted] event that at
-	// which the object left.
+	// ModRevision is the revision of the last write. In a [Deleted] event it is the
+	// revision at which the object left the view.
 	ModRevision int64
-	// Version is the number of writes since the key came to exist; 1 for a new key.
+	// Version is the number of writes since the key was created; 1 for a new key.
 	Version int64
 }
 
-// Undecryptable reports whether the server could not decrypt the value. What it is
-// nobody knows; it is not empty. It may be known to another server, or later.
+// Undecryptable reports whether the server could not decrypt the value. The value is
+// unknown then, not empty. Another server, or this one later, may know it.
 func (o *Object) Undecryptable() bool { return o.Opaque && o.Value == nil && o.ContentType == "" }
 
-// Position is a point in the history of a resource: it is the same on all servers
-// over one etcd. The zero position is that of somebody who knows nothing.
+// AsValue returns the value, content type and labels of the object, to write them
+// again. If the value of the object is unknown (nil), the write fails with
+// [ErrUnknownValue] unless Data is set first.
+func (o *Object) AsValue() Value {
+	return Value{Data: o.Value, ContentType: o.ContentType, Labels: o.Labels, unknown: o.Value == nil}
+}
+
+// Position is a point in the history of a resource. It means the same at all servers
+// over one etcd. The zero position is before everything.
 type Position struct {
-	// Epoch is the identity of the revision space: revisions of different epochs
-	// cannot be compared. Opaque.
+	// Epoch identifies the revision space: revisions of different epochs cannot be
+	// compared. It is opaque.
 	Epoch string `json:"epoch"`
-	// Revision says that every change up to this one is behind the position.
+	// Revision is the last revision before the position: every change up to and
+	// including this revision is in the past.
 	Revision int64 `json:"revision"`
 }
 
-// Value is what can be stored as an object.
+// Value is what a write stores as an object.
 type Value struct {
 	// Data is the value itself.
 	Data []byte
-	// ContentType is its media type. Empty leaves the choice to the server, which
-	// takes the one that the resource has, or a general one.
+	// ContentType is the media type of Data. If it is empty, the server chooses: the
+	// fixed type of the resource, or a general one.
 	ContentType string
-	// Labels are stored with the object; only resources with codec "object" have
-	// them.
+	// Labels are stored with the object. Only resources with codec "object" have
+	// labels.
 	Labels map[string]string
 
-	text bool  // Data is a text, whatever its type
-	err  error // why there is no value
+	text    bool  // Data is text, whatever ContentType says
+	unknown bool  // the value comes from an object whose value is unknown
+	err     error // why there is no value
 }
 
-// JSON returns v as a JSON document. If v cannot be encoded, the write fails.
+// JSON returns v encoded as JSON. If v cannot be encoded, the write fails.
 func JSON(v any) Value {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -72,13 +83,13 @@ func JSON(v any) Value {
 	return Value{Data: data, ContentType: "application/json", err: err}
 }
 
-// Text returns a value that is a text.
+// Text returns s as a value.
 func Text(s string) Value { return Value{Data: []byte(s), text: true} }
 
-// Bytes returns a value that is any bytes.
+// Bytes returns b as a value.
 func Bytes(b []byte) Value { return Value{Data: b} }
 
-// WithLabels returns the value with these labels in place of those it had.
+// WithLabels returns the value with these labels instead of its own.
 func (v Value) WithLabels(labels map[string]string) Value {
 	v.Labels = labels
 	return v
@@ -90,13 +101,21 @@ func (v Value) WithContentType(mediaType string) Value {
 	return v
 }
 
-// isText reports whether the value travels as a text, which is for those who look
-// at the protocol in JSON.
+// check returns why the value cannot be written, or nil.
+func (v Value) check() error {
+	if v.unknown && v.Data == nil {
+		return ErrUnknownValue
+	}
+	return v.err
+}
+
+// isText reports whether the value is sent as text, which is readable in JSON views
+// of the protocol.
 func (v Value) isText() bool {
 	return (v.text || isTextual(v.ContentType)) && utf8.Valid(v.Data)
 }
 
-// isTextual reports whether a media type is one of texts.
+// isTextual reports whether a media type stands for text.
 func isTextual(mediaType string) bool {
 	mediaType, _, err := mime.ParseMediaType(mediaType)
 	if err != nil {
@@ -104,11 +123,6 @@ func isTextual(mediaType string) bool {
 	}
 	return strings.HasPrefix(mediaType, "text/") || mediaType == "application/json" || mediaType == "application/yaml" ||
 		strings.HasSuffix(mediaType, "+json") || strings.HasSuffix(mediaType, "+yaml")
-}
-
-// AsValue returns what is to be written for the object to be as it is.
-func (o *Object) AsValue() Value {
-	return Value{Data: o.Value, ContentType: o.ContentType, Labels: o.Labels}
 }
 
 func objectOf(o *fanoutv1.Object) *Object {

@@ -7,18 +7,18 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
+	grpcbackoff "google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 )
 
-// Option is a setting of a client.
+// Option is an option of [New].
 type Option func(*settings)
 
 type settings struct {
 	tls *tls.Config
-	// certificate returns what the client shows, if it is not in tls.
+	// certificate returns the client certificate, if it is not part of tls.
 	certificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 	insecure    bool
 	token       TokenSource
@@ -28,16 +28,17 @@ type settings struct {
 	dial        []grpc.DialOption
 }
 
-// DefaultKeepalive is how long a connection may be silent before the client asks
-// whether the server is still there. Servers accept no less than 10 s.
+// DefaultKeepalive is the silence on a connection after which the client checks
+// whether the server is still there. Servers accept such checks every 10 s at most.
 const DefaultKeepalive = 15 * time.Second
 
-// The server sends no larger messages than a few MiB, unless one event alone is
-// larger: two versions of one value, and values are bounded by what etcd takes.
+// maxMessageBytes bounds the messages that the client accepts. Servers send no more
+// than a few MiB, unless a single event is larger; an event has at most two versions of
+// a value, and etcd bounds the size of values.
 const maxMessageBytes = 64 << 20
 
-// WithTLS encrypts connections, and says whom to trust and who the client is. The
-// zero configuration, and nil, trust whom the system trusts.
+// WithTLS encrypts connections with this configuration. The zero configuration, and
+// nil, trust the authorities that the system trusts.
 func WithTLS(config *tls.Config) Option {
 	if config == nil {
 		config = &tls.Config{}
@@ -45,49 +46,65 @@ func WithTLS(config *tls.Config) Option {
 	return func(s *settings) { s.tls = config.Clone() }
 }
 
-// WithInsecure talks to the server in plaintext, wherever it is. A token is not
-// sent in plaintext to another machine even so: requests fail instead. For the same
-// reason a client with a token and without TLS uses no proxy.
+// WithInsecure uses plaintext connections, also to other machines. The client never
+// sends a token in plaintext to another machine: such requests fail. To be sure where
+// a connection ends, a client with a token and without TLS uses no proxy.
 func WithInsecure() Option { return func(s *settings) { s.insecure = true } }
-
-// renewable reports whether the credentials of a later request can be others.
-func (s *settings) renewable() bool {
-	return s.token != nil || s.certificate != nil || s.tls != nil && s.tls.GetClientCertificate != nil
-}
 
 // WithToken sends a bearer token with every request.
 func WithToken(token string) Option {
 	return WithTokenSource(func(context.Context) (string, error) { return token, nil })
 }
 
-// WithTokenSource asks for the bearer token of every request, so that it can
-// change. The source may be called by several goroutines at once and should answer
-// from memory. When it fails, so does the request, as if the server were
-// unavailable.
+// WithTokenSource sends the bearer token that the source returns for each request, so
+// that the token can change. Any number of goroutines may call the source at once; it
+// should answer from memory. If the source fails, the request fails with code
+// Unavailable.
 func WithTokenSource(source TokenSource) Option { return func(s *settings) { s.token = source } }
 
-// WithKeepalive sets how long a connection with requests under way may be silent
-// before the client asks whether the server is still there; without an answer
-// within 10 s it is given up. At least 10 s; default [DefaultKeepalive].
+// WithTokenFile sends the bearer token in a file with every request, without the white
+// space around it. The file is read for each request, so it may be replaced, as
+// Kubernetes does with the tokens of service accounts.
+func WithTokenFile(path string) Option {
+	return WithTokenSource(func(context.Context) (string, error) { return readToken(path) })
+}
+
+// WithCertificateFiles shows the server a client certificate from PEM files. They are
+// read for each connection, so they may be replaced; servers make clients open a new
+// connection every quarter of an hour. Connections are encrypted, with the
+// configuration of [WithTLS] if there is one.
+func WithCertificateFiles(certFile, keyFile string) Option {
+	return func(s *settings) { s.certificate = certificateFiles(certFile, keyFile) }
+}
+
+// WithKeepalive sets how long a connection with open requests may be silent before the
+// client checks whether the server is still there. A server that does not answer within
+// 10 s counts as lost. At least 10 s; default [DefaultKeepalive].
 func WithKeepalive(silence time.Duration) Option {
 	return func(s *settings) { s.keepalive = max(silence, 10*time.Second) }
 }
 
-// WithUserAgent says which program this is; servers show it to their operators.
+// WithUserAgent names the program. Servers show the name to their operators.
 func WithUserAgent(name string) Option { return func(s *settings) { s.userAgent = name } }
 
-// WithLogger has what no caller is told logged: interruptions of watches at level
-// Info and what an informer cannot decode or save at level Warn. Default: nothing.
+// WithLogger logs what no caller gets as an error: interruptions of watches at level
+// Info, and objects and files that an informer cannot use at level Warn. Default: no
+// logs.
 func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
 
-// WithDialOptions adds options of gRPC, after those of this package and so with
-// precedence over them.
+// WithDialOptions adds gRPC options. They override those of this package.
 func WithDialOptions(opts ...grpc.DialOption) Option {
 	return func(s *settings) { s.dial = append(s.dial, opts...) }
 }
 
-// Reads are tried again where the server is unavailable or has too much to do, because
-// that does no harm. It can say when, in the header grpc-retry-pushback-ms.
+// renewable reports whether later requests may have other credentials.
+func (s *settings) renewable() bool {
+	return s.token != nil || s.certificate != nil || s.tls != nil && s.tls.GetClientCertificate != nil
+}
+
+// serviceConfig makes gRPC retry reads on servers that are unavailable or overloaded,
+// because that does no harm. A server can set the delay with the header
+// grpc-retry-pushback-ms.
 const serviceConfig = `{
 	"loadBalancingConfig": [{"` + balancerName + `": {}}],
 	"methodConfig": [{
@@ -106,7 +123,7 @@ const serviceConfig = `{
 }`
 
 func (s *settings) dialOptions(to target) []grpc.DialOption {
-	reconnect := backoff.DefaultConfig
+	reconnect := grpcbackoff.DefaultConfig
 	reconnect.BaseDelay, reconnect.MaxDelay = 200*time.Millisecond, 5*time.Second
 	creds := s.credentials(to)
 	opts := []grpc.DialOption{
@@ -121,8 +138,7 @@ func (s *settings) dialOptions(to target) []grpc.DialOption {
 	if s.token != nil {
 		opts = append(opts, grpc.WithPerRPCCredentials(s.token))
 		if _, ok := creds.(plaintext); ok {
-			// With a proxy in between, its address would be taken for the place
-			// where the connection ends.
+			// The address of a proxy would look like the end of the connection.
 			opts = append(opts, grpc.WithNoProxy())
 		}
 	}
@@ -143,9 +159,7 @@ func (s *settings) credentials(to target) credentials.TransportCredentials {
 		return credentials.NewTLS(config)
 	case s.tls != nil:
 		return credentials.NewTLS(s.tls)
-	case s.insecure:
-		return plaintext{insecure.NewCredentials()}
-	case to.local:
+	case s.insecure, to.local:
 		return plaintext{insecure.NewCredentials()}
 	}
 	return credentials.NewTLS(&tls.Config{})

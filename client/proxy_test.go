@@ -16,21 +16,21 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 )
 
-// throughProxy has a process of its own, which is this test again, connect through
-// the proxy: a process reads its environment once.
+// throughProxy is set in the process that connects through the proxy. It runs this test
+// again; it must be a new process because Go reads the proxy variables once.
 const throughProxy = "FANOUTD_TEST_THROUGH_PROXY"
 
-// A proxy on this machine is not where a connection ends.
+// A connection to a proxy on this machine does not end on this machine.
 func TestTokensDoNotLeaveThroughAProxy(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(throughProxy) != "" {
 		connectThroughProxy(t)
 		return
 	}
-	service := &tokens{}
+	service := &tokenServer{}
 	proxy := httptest.NewServer(tunnel(serveTokens(t, service)))
 	t.Cleanup(proxy.Close)
-	cmd := exec.CommandContext(within(t), os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd := exec.CommandContext(testContext(t), os.Args[0], "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), throughProxy+"=1", "HTTPS_PROXY="+proxy.URL, "NO_PROXY=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
@@ -40,21 +40,21 @@ func TestTokensDoNotLeaveThroughAProxy(t *testing.T) {
 	}
 }
 
-// connectThroughProxy talks to an address that only the proxy can reach. It is not
-// one of the loopback interface, for which nobody uses a proxy; but it leads there,
-// where the port is closed.
+// connectThroughProxy connects to an address that only the proxy can reach. Go uses no
+// proxy for loopback addresses, so it is not one; without the proxy it leads to a closed
+// port of this machine.
 func connectThroughProxy(t *testing.T) {
 	const elsewhere = "0.0.0.0:1"
-	if _, err := newClient(t, elsewhere, client.WithInsecure()).Resource("config").Get(within(t), "a"); err != nil {
+	if _, err := newClient(t, elsewhere, client.WithInsecure()).Resource("config").Get(testContext(t), "a"); err != nil {
 		t.Errorf("without a token: %v", err)
 	}
-	_, err := newClient(t, elsewhere, client.WithInsecure(), client.WithToken("secret")).Resource("config").Get(within(t), "a")
+	_, err := newClient(t, elsewhere, client.WithInsecure(), client.WithToken("secret")).Resource("config").Get(testContext(t), "a")
 	if status.Code(err) != codes.Unavailable {
 		t.Errorf("with a token: %v", err)
 	}
 }
 
-// tunnel is a proxy that leads everybody to one address, wherever they want to go.
+// tunnel is a proxy that connects every client to the same address.
 func tunnel(address string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodConnect {
@@ -78,7 +78,7 @@ func tunnel(address string) http.Handler {
 		var both sync.WaitGroup
 		for _, way := range [][2]net.Conn{{here, there}, {there, here}} {
 			both.Go(func() {
-				// It is over when one of them has gone.
+				// When one side closes, close the other.
 				io.Copy(way[0], way[1])
 				here.Close()
 				there.Close()

@@ -14,7 +14,7 @@ func (r *Resource) Get(ctx context.Context, key string, opts ...ReadOption) (*Ob
 	for _, o := range opts {
 		o.get(req)
 	}
-	if err := invalid(req); err != nil {
+	if err := checkUTF8(req); err != nil {
 		return nil, fmt.Errorf("get %q: %w", key, err)
 	}
 	resp, err := r.client.reads.Get(ctx, req)
@@ -28,40 +28,40 @@ func (r *Resource) Get(ctx context.Context, key string, opts ...ReadOption) (*Ob
 type Page struct {
 	// Objects are in order of their keys.
 	Objects []*Object
-	// Position is that of the whole list: all pages show the same state.
+	// Position is the position of the list; it is the same on all pages.
 	Position Position
-	// Next is what to give to [PageToken] for the next page; empty on the last one.
+	// Next is the [PageToken] of the next page; it is empty on the last page.
 	Next string
-	// Remaining is how many objects come after this page; nil where that is not
-	// known.
+	// Remaining is the number of objects after this page; nil if the server does not
+	// know it.
 	Remaining *int64
 }
 
 // ListPage returns one page of a list; [Resource.List] returns all of them.
 func (r *Resource) ListPage(ctx context.Context, opts ...ListOption) (*Page, error) {
-	l := r.listing(opts)
-	page, err := l.page(ctx, r.client)
-	if err == nil && l.position != nil {
-		*l.position = page.Position
+	c := r.listConfig(opts)
+	page, err := c.page(ctx, r.client)
+	if err == nil && c.position != nil {
+		*c.position = page.Position
 	}
 	return page, err
 }
 
-// List returns objects in order of their keys, all of them as they were at one
-// revision. They are fetched in pages while the caller iterates. An error is the
-// last thing that is returned: [ErrPageTokenExpired] if the servers have forgotten
-// the revision before the last page was asked for.
+// List returns objects in order of their keys, all as they were at one revision. It
+// fetches them in pages while the caller iterates. An error is the last value of the
+// iteration; it is [ErrPageTokenExpired] if the servers forget the revision before
+// the caller reaches the last page.
 func (r *Resource) List(ctx context.Context, opts ...ListOption) iter.Seq2[*Object, error] {
 	return func(yield func(*Object, error) bool) {
-		l := r.listing(opts)
+		c := r.listConfig(opts)
 		for first := true; ; first = false {
-			page, err := l.page(ctx, r.client)
+			page, err := c.page(ctx, r.client)
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			if first && l.position != nil {
-				*l.position = page.Position
+			if first && c.position != nil {
+				*c.position = page.Position
 			}
 			for _, o := range page.Objects {
 				if !yield(o, nil) {
@@ -71,25 +71,25 @@ func (r *Resource) List(ctx context.Context, opts ...ListOption) iter.Seq2[*Obje
 			if page.Next == "" {
 				return
 			}
-			// The token says how fresh the list is.
-			l.req.PageToken, l.req.Consistency = page.Next, nil
+			// The token names the revision of the list.
+			c.req.PageToken, c.req.Consistency = page.Next, nil
 		}
 	}
 }
 
-func (r *Resource) listing(opts []ListOption) *listing {
-	l := &listing{req: &fanoutv1.ListRequest{Resource: r.name}}
+func (r *Resource) listConfig(opts []ListOption) *listConfig {
+	c := &listConfig{req: &fanoutv1.ListRequest{Resource: r.name}}
 	for _, o := range opts {
-		o.list(l)
+		o.list(c)
 	}
-	return l
+	return c
 }
 
-func (l *listing) page(ctx context.Context, c *Client) (*Page, error) {
-	if err := invalid(l.req); err != nil {
+func (c *listConfig) page(ctx context.Context, from *Client) (*Page, error) {
+	if err := checkUTF8(c.req); err != nil {
 		return nil, fmt.Errorf("list: %w", err)
 	}
-	resp, err := c.reads.List(ctx, l.req)
+	resp, err := from.reads.List(ctx, c.req)
 	if err != nil {
 		return nil, fmt.Errorf("list: %w", errorOf(err))
 	}

@@ -12,26 +12,27 @@ import (
 type ReadOption interface{ get(*fanoutv1.GetRequest) }
 
 // ListOption is an option of [Resource.List] and [Resource.ListPage].
-type ListOption interface{ list(*listing) }
+type ListOption interface{ list(*listConfig) }
 
 // WatchOption is an option of [Resource.Watch].
-type WatchOption interface{ watch(*watching) }
+type WatchOption interface{ watch(*watchConfig) }
 
-// Selection says which objects: an option of lists, watches and informers.
+// Selection selects objects: an option of lists, watches and informers.
 type Selection interface {
 	ListOption
 	WatchOption
 	InformerOption
 }
 
-// DeliveryOption says how objects are watched: an option of watches and informers.
+// DeliveryOption changes how the server delivers objects and events: an option of
+// watches and informers.
 type DeliveryOption interface {
 	WatchOption
 	InformerOption
 }
 
-// Consistency says how fresh an answer has to be. The default is that it is no older
-// than any write that was acknowledged before the request.
+// Consistency says how fresh an answer must be. The default is linearizable: the
+// answer includes every write that was acknowledged before the request began.
 type Consistency interface {
 	ReadOption
 	ListOption
@@ -39,8 +40,36 @@ type Consistency interface {
 	InformerOption
 }
 
-// Prefix selects the objects below a path: "team-a" selects "team-a/limits", and
-// neither "team-a" nor "team-abc/limits". Default: all.
+// listConfig is a list as its options describe it.
+type listConfig struct {
+	req      *fanoutv1.ListRequest
+	position *Position // where to store the position of the list; may be nil
+}
+
+// watchConfig is a watch as its options describe it.
+type watchConfig struct {
+	req            *fanoutv1.WatchRequest // the watcher sets begin and consistency
+	after          Position
+	fromNow        bool
+	bookmarks      time.Duration
+	onInterruption []func(error)
+}
+
+type listOption func(*listConfig)
+
+func (o listOption) list(c *listConfig) { o(c) }
+
+type watchOption func(*watchConfig)
+
+func (o watchOption) watch(c *watchConfig) { o(c) }
+
+type deliveryOption func(*watchConfig)
+
+func (o deliveryOption) watch(c *watchConfig)     { o(c) }
+func (o deliveryOption) inform(c *informerConfig) { c.watch = append(c.watch, o) }
+
+// Prefix selects the objects below a path: "team-a" selects "team-a/limits", but
+// neither "team-a" nor "team-abc/limits". Default: all objects.
 func Prefix(path string) Selection {
 	return scope{&fanoutv1.Scope{Scope: &fanoutv1.Scope_Prefix{Prefix: path}}}
 }
@@ -52,157 +81,134 @@ func Key(key string) Selection {
 
 type scope struct{ *fanoutv1.Scope }
 
-func (s scope) list(l *listing)     { l.req.Scope = s.Scope }
-func (s scope) inform(i *informing) { i.watch = append(i.watch, s) }
-func (s scope) watch(w *watching)   { w.req.Scope = s.Scope }
+func (s scope) list(c *listConfig)       { c.req.Scope = s.Scope }
+func (s scope) watch(c *watchConfig)     { c.req.Scope = s.Scope }
+func (s scope) inform(c *informerConfig) { c.watch = append(c.watch, s) }
 
 // Labels selects objects by their labels, in the syntax of Kubernetes:
-// "env=prod,tier in (a,b),!canary". Default: all.
+// "env=prod,tier in (a,b),!canary". Default: all objects.
 func Labels(selector string) Selection { return labels(selector) }
 
 type labels string
 
-func (s labels) list(l *listing)     { l.req.LabelSelector = string(s) }
-func (s labels) inform(i *informing) { i.watch = append(i.watch, s) }
-func (s labels) watch(w *watching)   { w.req.LabelSelector = string(s) }
+func (s labels) list(c *listConfig)       { c.req.LabelSelector = string(s) }
+func (s labels) watch(c *watchConfig)     { c.req.LabelSelector = string(s) }
+func (s labels) inform(c *informerConfig) { c.watch = append(c.watch, s) }
 
-// Fields selects objects by their fields: "region=eu,owner!=nobody". Fields are
-// key, name (the last segment of the key) and those that the configuration of the
-// resource declares. Default: all.
+// Fields selects objects by their fields: "region=eu,owner!=nobody". The fields are
+// key, name (the last segment of the key), and those that the configuration of the
+// resource declares. Default: all objects.
 func Fields(selector string) Selection { return fields(selector) }
 
 type fields string
 
-func (s fields) list(l *listing)     { l.req.FieldSelector = string(s) }
-func (s fields) inform(i *informing) { i.watch = append(i.watch, s) }
-func (s fields) watch(w *watching)   { w.req.FieldSelector = string(s) }
+func (s fields) list(c *listConfig)       { c.req.FieldSelector = string(s) }
+func (s fields) watch(c *watchConfig)     { c.req.FieldSelector = string(s) }
+func (s fields) inform(c *informerConfig) { c.watch = append(c.watch, s) }
 
-// MinRevision asks for state at this revision or a later one, such as that of your
-// own last write. The server waits a few seconds for it.
+// MinRevision accepts any state at this revision or later. The revision of your own
+// last write makes sure that you read it. The server waits a few seconds for the
+// revision to arrive.
 func MinRevision(revision int64) Consistency {
 	return consistency{&fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_MinRevision{MinRevision: revision}}}
 }
 
-// AllowStale takes what the server has, without waiting; it works while etcd is away.
+// AllowStale accepts the state that the server has in memory, however old it is. The
+// server does not ask etcd, so the request works while etcd is unavailable.
 func AllowStale() Consistency {
 	return consistency{&fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: &fanoutv1.AnyRevision{}}}}
 }
 
-// AtRevision asks for the state exactly as it was at this revision. It fails with
-// [ErrRevisionExpired] when that is too long ago.
+// AtRevision asks for the state exactly as it was at this revision. The request fails
+// with [ErrRevisionExpired] if the servers no longer have that state.
 func AtRevision(revision int64) Consistency {
 	return consistency{&fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_ExactRevision{ExactRevision: revision}}}
 }
 
 type consistency struct{ *fanoutv1.ReadConsistency }
 
-func (f consistency) get(r *fanoutv1.GetRequest) { r.Consistency = f.ReadConsistency }
-func (f consistency) list(l *listing)            { l.req.Consistency = f.ReadConsistency }
-func (f consistency) inform(i *informing)        { i.watch = append(i.watch, f) }
-func (f consistency) watch(w *watching)          { w.req.Consistency = f.ReadConsistency }
+func (l consistency) get(r *fanoutv1.GetRequest) { r.Consistency = l.ReadConsistency }
+func (l consistency) list(c *listConfig)         { c.req.Consistency = l.ReadConsistency }
+func (l consistency) watch(c *watchConfig)       { c.req.Consistency = l.ReadConsistency }
+func (l consistency) inform(c *informerConfig)   { c.watch = append(c.watch, l) }
 
-// PageSize is the largest number of objects in a page, at most 10,000. Default: as
+// PageSize sets the largest number of objects in a page, at most 10,000. Default: as
 // many as fit into a message of about 3 MiB.
 func PageSize(objects int) ListOption {
-	return listOption(func(l *listing) { l.req.PageSize = int32(min(max(objects, 0), 1<<30)) })
+	return listOption(func(c *listConfig) { c.req.PageSize = int32(min(max(objects, 0), 1<<30)) })
 }
 
-// PageToken continues a list that [Resource.ListPage] has begun, with the same
-// selection.
+// PageToken continues a list that [Resource.ListPage] began. The selection must be
+// the same as on the first page.
 func PageToken(token string) ListOption {
-	return listOption(func(l *listing) { l.req.PageToken = token })
+	return listOption(func(c *listConfig) { c.req.PageToken = token })
 }
 
-// StartKey leaves out the objects whose keys come before this one.
+// StartKey leaves out the objects whose keys sort before this one.
 func StartKey(key string) ListOption {
-	return listOption(func(l *listing) { l.req.StartKey = key })
+	return listOption(func(c *listConfig) { c.req.StartKey = key })
 }
 
-// ListPosition has the position of the list stored in p before the first object is
-// returned. [Resource.Watch] with [After] this position continues where the list
+// ListPosition stores the position of the list in p before the first object is
+// returned. A [Resource.Watch] with [After] that position continues where the list
 // ends.
-func ListPosition(p *Position) ListOption { return listOption(func(l *listing) { l.position = p }) }
+func ListPosition(p *Position) ListOption { return listOption(func(c *listConfig) { c.position = p }) }
 
-type listOption func(*listing)
+// After begins a watch after a position, such as that of the last [Update] that the
+// caller has applied. The server sends what changed since then, or the whole state if
+// it no longer knows the position. The zero position is the same as no position. A
+// [Consistency] has no effect together with After.
+func After(p Position) WatchOption { return watchOption(func(c *watchConfig) { c.after = p }) }
 
-func (o listOption) list(l *listing) { o(l) }
+// FromNow begins a watch with the next change instead of the present objects. The
+// first update has no events; its position is that of the beginning. If an
+// interruption lasts so long that the servers no longer know the position, the whole
+// state follows in an update with Replace set, even so.
+func FromNow() WatchOption { return watchOption(func(c *watchConfig) { c.fromNow = true }) }
 
-// listing is what a list was asked for.
-type listing struct {
-	req      *fanoutv1.ListRequest
-	position *Position
-}
-
-// After begins a watch after a position, such as that of the last [Update] that
-// was dealt with: what changed since is told, or where the servers no longer know
-// that, everything. The zero position is the same as none. It says itself how fresh
-// the beginning has to be: a [Consistency] beside it does not count.
-func After(p Position) WatchOption { return watchOption(func(w *watching) { w.after = p }) }
-
-// FromNow begins a watch without the objects there are: with the next change. The
-// first update, without events, says where now is. Should the position be lost in
-// an interruption, an update with Replace brings the whole state nevertheless.
-func FromNow() WatchOption { return watchOption(func(w *watching) { w.fromNow = true }) }
-
-// Previous has events carry the object as it was before, where the server knows.
-func Previous() WatchOption { return watchOption(func(w *watching) { w.req.PreviousObject = true }) }
+// Previous adds the object before the change to each event, where the server still
+// knows it.
+func Previous() WatchOption { return watchOption(func(c *watchConfig) { c.req.PreviousObject = true }) }
 
 // OmitValues leaves out the values of objects.
 func OmitValues() DeliveryOption {
-	return deliveryOption(func(w *watching) { w.req.OmitValues = true })
+	return deliveryOption(func(c *watchConfig) { c.req.OmitValues = true })
 }
 
-// EveryEvent ends the watch, with [ErrPositionExpired] or [ErrEpochChanged], rather
-// than leave out single events: where the servers can only tell the state.
-func EveryEvent() WatchOption { return watchOption(func(w *watching) { w.req.EveryEvent = true }) }
+// EveryEvent ends the watch with [ErrPositionExpired] or [ErrEpochChanged] where the
+// server would otherwise skip events and send only the latest state of each object.
+func EveryEvent() WatchOption { return watchOption(func(c *watchConfig) { c.req.EveryEvent = true }) }
 
-// Latest has what waits for a slow reader merged by key: only the latest state of
-// each object matters to it.
+// Latest lets the server merge the events that wait for a slow reader: the reader
+// gets only the latest state of each object.
 func Latest() DeliveryOption {
-	return deliveryOption(func(w *watching) { w.req.Delivery = fanoutv1.Delivery_DELIVERY_LATEST })
+	return deliveryOption(func(c *watchConfig) { c.req.Delivery = fanoutv1.Delivery_DELIVERY_LATEST })
 }
 
-// MaxBatchDelay lets the server collect events for this long after each message,
-// from 1 ms to 1 min. Default: it does not wait.
+// MaxBatchDelay lets the server collect events for this long after each message, from
+// 1 ms to 1 min. Default: the server does not wait.
 func MaxBatchDelay(d time.Duration) DeliveryOption {
-	return deliveryOption(func(w *watching) { w.req.MaxBatchDelay = durationpb.New(d) })
+	return deliveryOption(func(c *watchConfig) { c.req.MaxBatchDelay = durationpb.New(d) })
 }
 
-// DefaultBookmarkInterval is how often a watch hears from its server at least.
+// DefaultBookmarkInterval is the bookmark interval of watches that do not set one.
 const DefaultBookmarkInterval = 10 * time.Second
 
-// BookmarkInterval is how often the server says where a watch is while nothing
-// happens, from 100 ms to 1 h; default [DefaultBookmarkInterval]. A server that is
-// silent for three intervals is taken for dead; with its first word it may take 5 s.
-// An interval that is not positive is the default.
+// BookmarkInterval sets how often the server sends the position of the watch while
+// nothing happens, from 100 ms to 1 h. A server that is silent for three intervals
+// counts as dead; for its first message it has at least 5 s. An interval that is not
+// positive means [DefaultBookmarkInterval].
 func BookmarkInterval(d time.Duration) DeliveryOption {
 	if d <= 0 {
 		d = DefaultBookmarkInterval
 	}
-	return deliveryOption(func(w *watching) { w.bookmarks = d })
+	return deliveryOption(func(c *watchConfig) { c.bookmarks = d })
 }
 
-// OnInterruption has f told whenever the watch has lost its server, and why; the
-// watch goes on by itself. That a server ends a watch because its time is over does
-// not count. It is called by the goroutine that iterates.
+// OnInterruption calls f whenever the watch loses its server, with the reason. The
+// watch then resumes without help. The end of a stream at the server's time limit for
+// watches is not an interruption. The goroutine that iterates over the watch calls f;
+// for an informer that is a goroutine of its own.
 func OnInterruption(f func(error)) DeliveryOption {
-	return deliveryOption(func(w *watching) { w.interrupted = append(w.interrupted, f) })
-}
-
-type watchOption func(*watching)
-
-func (o watchOption) watch(w *watching) { o(w) }
-
-type deliveryOption func(*watching)
-
-func (m deliveryOption) watch(w *watching)   { m(w) }
-func (m deliveryOption) inform(i *informing) { i.watch = append(i.watch, m) }
-
-// watching is what a watch was asked for.
-type watching struct {
-	req         *fanoutv1.WatchRequest // without a beginning and an interval
-	after       Position
-	fromNow     bool
-	bookmarks   time.Duration
-	interrupted []func(error)
+	return deliveryOption(func(c *watchConfig) { c.onInterruption = append(c.onInterruption, f) })
 }

@@ -11,17 +11,17 @@ import (
 	"github.com/fanoutd/fanoutd/test/inprocess"
 )
 
-// patience bounds what a test waits for: it is how long a broken one takes to fail.
-const patience = 30 * time.Second
+// testTimeout bounds every wait of a test.
+const testTimeout = 30 * time.Second
 
-func within(t *testing.T) context.Context {
+func testContext(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// newServer starts a server of its own with an etcd in it and some settings changed.
+// newServer starts a server with an embedded etcd and some settings changed.
 func newServer(t *testing.T, change ...func(*config.Config)) *inprocess.Server {
 	t.Helper()
 	cfg := inprocess.Config(t)
@@ -31,7 +31,7 @@ func newServer(t *testing.T, change ...func(*config.Config)) *inprocess.Server {
 	return inprocess.Start(t, cfg)
 }
 
-// newClient returns a client of some addresses.
+// newClient returns a client that is closed when the test ends.
 func newClient(t *testing.T, target string, opts ...client.Option) *client.Client {
 	t.Helper()
 	c, err := client.New(target, opts...)
@@ -46,7 +46,7 @@ func newClient(t *testing.T, target string, opts ...client.Option) *client.Clien
 	return c
 }
 
-// newResource returns the resource of a server of its own.
+// newResource starts a server and returns its resource.
 func newResource(t *testing.T) *client.Resource {
 	t.Helper()
 	return newClient(t, newServer(t).Address()).Resource("config")
@@ -63,10 +63,10 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-// put stores a text.
+// put stores text and returns the revision.
 func put(t *testing.T, r *client.Resource, key, text string) int64 {
 	t.Helper()
-	revision, err := r.Put(within(t), key, client.Text(text))
+	revision, err := r.Put(testContext(t), key, client.Text(text))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,21 +14,21 @@ import (
 	"google.golang.org/grpc/resolver"
 )
 
-// target is where the servers are.
+// target is a parsed target of [New].
 type target struct {
 	uri   string     // for gRPC
-	list  []endpoint // the servers, where several are given
-	local bool       // all of them are on this machine
+	list  []endpoint // the servers, if the target is a list of several
+	local bool       // all servers are on this machine
 }
 
 // endpoint is a server of a list.
 type endpoint struct {
 	address string // host:port
-	name    string // that its certificate has to have
+	name    string // the name that its certificate must have
 }
 
-// listScheme is the scheme of targets that are lists. It is known to the one
-// connection that has such a target, and to nobody else.
+// listScheme is the scheme of targets that are lists. Only the connection of such a
+// target has a resolver for it.
 const (
 	listScheme = "fanoutd-list"
 	listURI    = listScheme + ":///servers"
@@ -47,12 +47,12 @@ func parseTarget(text string) (target, error) {
 		address = strings.TrimSpace(address)
 		host, port, err := net.SplitHostPort(address)
 		if err != nil {
-			return target{}, fmt.Errorf("%w; it has to be host:port", err)
+			return target{}, fmt.Errorf("%w; want host:port", err)
 		}
 		if port == "" {
 			return target{}, fmt.Errorf("%q has no port", address)
 		}
-		to.local = to.local && isLocal(host)
+		to.local = to.local && isLocalHost(host)
 		list = append(list, endpoint{address, host})
 	}
 	if len(list) > 1 {
@@ -71,16 +71,16 @@ func parseURI(text string) (target, error) {
 	case "unix", "unix-abstract":
 		to.local = true
 	case "http", "https":
-		return target{}, errors.New("is not a target of gRPC; it has to be host:port")
+		return target{}, errors.New("is an HTTP URL; want host:port")
 	default:
 		host, _, err := net.SplitHostPort(strings.TrimPrefix(u.Path, "/"))
-		to.local = err == nil && isLocal(host)
+		to.local = err == nil && isLocalHost(host)
 	}
 	return to, nil
 }
 
-// isLocal reports whether a host is this machine.
-func isLocal(host string) bool {
+// isLocalHost reports whether a host name or address is this machine.
+func isLocalHost(host string) bool {
 	if host == "localhost" {
 		return true
 	}
@@ -88,62 +88,63 @@ func isLocal(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// resolvers returns what tells gRPC the addresses of a list.
+// resolvers returns the gRPC resolver of a list, or nothing for other targets.
 func (to target) resolvers() []resolver.Builder {
 	if to.list == nil {
 		return nil
 	}
-	return []resolver.Builder{fixed(to.list)}
+	return []resolver.Builder{listResolver(to.list)}
 }
 
-// fixed resolves to a list of servers that does not change.
-type fixed []endpoint
+// listResolver resolves to a fixed list of servers. It is its own builder.
+type listResolver []endpoint
 
 // Build implements resolver.Builder.
-func (f fixed) Build(_ resolver.Target, conn resolver.ClientConn, _ resolver.BuildOptions) (resolver.Resolver, error) {
+func (l listResolver) Build(_ resolver.Target, conn resolver.ClientConn, _ resolver.BuildOptions) (resolver.Resolver, error) {
 	var state resolver.State
-	for _, e := range f {
-		// The certificate of a server is for its own name.
+	for _, e := range l {
+		// Each server shows a certificate of its own name.
 		state.Addresses = append(state.Addresses, resolver.Address{Addr: e.address, ServerName: e.name})
 	}
-	return f, conn.UpdateState(state)
+	return l, conn.UpdateState(state)
 }
 
 // Scheme implements resolver.Builder.
-func (f fixed) Scheme() string { return listScheme }
+func (l listResolver) Scheme() string { return listScheme }
 
 // OverrideAuthority implements resolver.AuthorityOverrider.
-func (f fixed) OverrideAuthority(resolver.Target) string { return f[0].address }
+func (l listResolver) OverrideAuthority(resolver.Target) string { return l[0].address }
 
 // ResolveNow implements resolver.Resolver.
-func (f fixed) ResolveNow(resolver.ResolveNowOptions) {}
+func (l listResolver) ResolveNow(resolver.ResolveNowOptions) {}
 
 // Close implements resolver.Resolver.
-func (f fixed) Close() {}
+func (l listResolver) Close() {}
 
-// Server is one of several servers, and a client of it alone.
+// Server is a client of one of several servers.
 type Server struct {
-	// Address is what the target calls it; for one of several behind a name of DNS its
-	// own address.
+	// Address is the server's address as the target has it; for one of several servers
+	// behind a DNS name, its IP address and port.
 	Address string
 	*Client
 }
 
-// EachServer returns a client for each server of a target, in their order: for what
-// each server knows of itself alone, such as who watches there. A member of a list is
-// a server; if it is a name for which DNS has several addresses, each of these is one,
-// and has to show a certificate of the name. A name that has both IPv4 and IPv6
-// addresses stands for those of one kind, since they are likely the same machines.
-// Any other target is one server: of those behind it the first that can be reached.
+// EachServer returns a client for each server of a target, in the order of the target.
+// Use it to ask each server about itself, for example who watches there.
 //
-// No server is asked: those that cannot be reached are there, too, and so is a name that
-// DNS does not know. All the clients must be closed.
+// Each member of a list is a server. A DNS name with several addresses stands for one
+// server per address; each must show a certificate of the name. If the name has both
+// IPv4 and IPv6 addresses, only those of one kind count, because they probably belong
+// to the same machines. Any other target is one server: the first that can be reached.
+//
+// EachServer does not connect, so the result includes servers that cannot be reached
+// and names that DNS does not know. All clients must be closed.
 func EachServer(ctx context.Context, target string, opts ...Option) ([]Server, error) {
 	to, err := parseTarget(target)
 	if err != nil {
 		return nil, fmt.Errorf("target %q: %w", target, err)
 	}
-	// What it says of itself is of one server, and so are the pages of an answer.
+	// All requests of a client must reach the same server, pages of one list included.
 	opts = append(slices.Clone(opts), WithDialOptions(grpc.WithDefaultServiceConfig(strings.Replace(serviceConfig, balancerName, "pick_first", 1))))
 	var servers []Server
 	for _, one := range to.each(ctx, net.DefaultResolver.LookupHost) {
@@ -159,43 +160,44 @@ func EachServer(ctx context.Context, target string, opts ...Option) ([]Server, e
 	return servers, nil
 }
 
-// single is one server of a target.
-type single struct {
+// serverTarget is a target for one server of another target.
+type serverTarget struct {
 	address string
 	target  target
 }
 
-// each returns the servers of a target, none of them twice.
-func (to target) each(ctx context.Context, lookup func(context.Context, string) ([]string, error)) []single {
+// each returns a target for each server, without duplicates.
+func (to target) each(ctx context.Context, lookup func(context.Context, string) ([]string, error)) []serverTarget {
 	members := to.members()
 	if members == nil {
-		return []single{{to.uri, to}}
+		return []serverTarget{{to.uri, to}}
 	}
-	var all []single
+	var all []serverTarget
 	for _, member := range members {
 		host, port, err := net.SplitHostPort(member)
-		if err != nil { // gRPC knows the port
-			all = append(all, single{member, to})
+		if err != nil { // no port: gRPC has a default
+			all = append(all, serverTarget{member, to})
 			continue
 		}
-		found := several(ctx, host, lookup)
-		if len(found) == 0 {
-			all = append(all, single{member, target{uri: "dns:///" + member, local: to.local}})
+		addresses := lookupSeveral(ctx, host, lookup)
+		if len(addresses) == 0 {
+			all = append(all, serverTarget{member, target{uri: "dns:///" + member, local: to.local}})
 		}
-		for _, ip := range found {
+		for _, ip := range addresses {
 			at := endpoint{net.JoinHostPort(ip, port), host}
-			all = append(all, single{at.address, target{uri: listURI, list: []endpoint{at}, local: to.local}})
+			all = append(all, serverTarget{at.address, target{uri: listURI, list: []endpoint{at}, local: to.local}})
 		}
 	}
 	seen := map[string]bool{}
-	return slices.DeleteFunc(all, func(s single) bool {
-		again := seen[s.address]
+	return slices.DeleteFunc(all, func(s serverTarget) bool {
+		duplicate := seen[s.address]
 		seen[s.address] = true
-		return again
+		return duplicate
 	})
 }
 
-// members returns the host:port of each server, nothing for a URI of something else.
+// members returns the host:port of each member of a list or DNS target, and nil for
+// other URIs.
 func (to target) members() []string {
 	if to.list != nil {
 		var members []string
@@ -210,10 +212,10 @@ func (to target) members() []string {
 	return nil
 }
 
-// several returns the addresses of a host that stands for several servers, none for
-// any other.
-func several(ctx context.Context, host string, lookup func(context.Context, string) ([]string, error)) []string {
-	if isLocal(host) {
+// lookupSeveral returns the addresses of a host that stands for several servers, and
+// nil for any other host.
+func lookupSeveral(ctx context.Context, host string, lookup func(context.Context, string) ([]string, error)) []string {
+	if isLocalHost(host) {
 		return nil
 	}
 	if _, err := netip.ParseAddr(host); err == nil {
@@ -221,14 +223,14 @@ func several(ctx context.Context, host string, lookup func(context.Context, stri
 	}
 	found, err := lookup(ctx, host)
 	if err != nil || len(found) == 0 {
-		return nil // the connection says what is wrong
+		return nil // connecting will report the error
 	}
 	first := isIPv4(found[0])
 	found = slices.DeleteFunc(found, func(ip string) bool { return isIPv4(ip) != first })
 	if len(found) < 2 {
 		return nil
 	}
-	slices.Sort(found) // DNS changes the order
+	slices.Sort(found) // DNS servers rotate the order
 	return found
 }
 

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// Which servers a target has. DNS answers what is in the table: no test can have it
-// answer like this.
+// The lookup function stands for DNS, which a test cannot control.
 func TestServersOfATarget(t *testing.T) {
 	t.Parallel()
 	dns := map[string][]string{
@@ -48,19 +47,19 @@ func TestServersOfATarget(t *testing.T) {
 		for _, one := range to.each(t.Context(), lookup) {
 			got = append(got, one.address)
 			if one.target.local != to.local {
-				t.Errorf("%s: %s is local: %v, the target %v", text, one.address, one.target.local, to.local)
+				t.Errorf("%s: %s: got local %v, want %v as for the target", text, one.address, one.target.local, to.local)
 			}
 			if to.members() == nil && one.target.uri != text {
-				t.Errorf("%s: connects to %s", text, one.target.uri)
+				t.Errorf("%s: got URI %s, want the target itself", text, one.target.uri)
 			}
 			for _, e := range one.target.list {
 				if e.name != "three.test" && e.name != "double.test" {
-					t.Errorf("%s: %s has to have a certificate of %q", text, e.address, e.name)
+					t.Errorf("%s: got certificate name %q for %s, want the DNS name", text, e.name, e.address)
 				}
 			}
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("%s: %q, want %q", text, got, want)
+			t.Errorf("%s: got %q, want %q", text, got, want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -14,9 +15,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// A value that the server cannot decrypt is no value: an informer keeps the last one
-// that was good, and says so.
-func TestWhatCannotBeDecryptedIsNoValue(t *testing.T) {
+// An informer keeps the last value that could be decrypted, and marks the item.
+func TestUndecryptableValuesAreUnknown(t *testing.T) {
 	t.Parallel()
 	etcd := loopback.FreeAddress(t)
 	s := newServer(t, func(c *config.Config) {
@@ -37,7 +37,7 @@ func TestWhatCannotBeDecryptedIsNoValue(t *testing.T) {
 	failed := make(chan string, 10)
 	inf.AddHandler(client.Handler[string]{Error: func(o *client.Object, _ error) { failed <- o.Key }})
 	run(t, inf)
-	if err := inf.WaitForState(within(t)); err != nil {
+	if err := inf.WaitForState(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
 
@@ -46,28 +46,31 @@ func TestWhatCannotBeDecryptedIsNoValue(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer direct.Close()
-	other, err := direct.Get(within(t), "/fanoutd/config/b")
+	other, err := direct.Get(testContext(t), "/fanoutd/config/b")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := direct.Put(within(t), "/fanoutd/config/a", string(other.Kvs[0].Value)); err != nil {
+	if _, err := direct.Put(testContext(t), "/fanoutd/config/a", string(other.Kvs[0].Value)); err != nil {
 		t.Fatal(err)
 	}
 	if key := <-failed; key != "a" {
-		t.Errorf("told of %s", key)
+		t.Errorf("got an error for %s, want a", key)
 	}
 	for now, _ := inf.Lister().Get("a"); now.Invalid == nil; now, _ = inf.Lister().Get("a") {
 		if now.Value != "1" {
-			t.Fatalf("it is %+v", now)
+			t.Fatalf("got %+v, want the old value", now)
 		}
 	}
 	for key, want := range map[string]bool{"a": true, "b": false} {
-		o, err := r.Get(within(t), key)
+		o, err := r.Get(testContext(t), key)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if o.Undecryptable() != want || want != (o.Value == nil) {
 			t.Errorf("got %+v", o)
+		}
+		if _, err := r.Put(testContext(t), key, o.AsValue()); errors.Is(err, client.ErrUnknownValue) != want {
+			t.Errorf("write %s as it was read: got %v, want %v: %v", key, err, client.ErrUnknownValue, want)
 		}
 	}
 }

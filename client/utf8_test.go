@@ -10,16 +10,16 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 )
 
-// A text that is not UTF-8 cannot be sent. Who has one is told where it is, as the
-// server would, and also where there is no server.
-func TestWhatIsNotUTF8IsRefused(t *testing.T) {
+// gRPC cannot encode a string that is not UTF-8. The client names the field, as the
+// server would, even if there is no server.
+func TestStringsThatAreNotUTF8AreRefused(t *testing.T) {
 	const bad = "caf\xe9"
-	c, err := client.New("127.0.0.1:1", client.WithInsecure()) // nobody is there
+	c, err := client.New("127.0.0.1:1", client.WithInsecure()) // no server
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	r, ctx := c.Resource("config"), within(t)
+	r, ctx := c.Resource("config"), testContext(t)
 	good := client.Text("x")
 	for name, ask := range map[string]struct {
 		ask    func(ctx context.Context) error
@@ -69,7 +69,7 @@ func TestWhatIsNotUTF8IsRefused(t *testing.T) {
 			}
 		})
 	}
-	// A value is one of bytes where it is no text.
+	// A value that is not UTF-8 is sent as bytes.
 	if _, err := r.Put(ctx, "a", client.Text(bad)); errors.Is(err, client.ErrInvalidRequest) {
 		t.Error(err)
 	}

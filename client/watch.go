@@ -12,29 +12,28 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// Update is what a watch has to tell: events, and the position to which they lead.
-// An update without events is a sign of life, and its position may be new.
+// Update is one step of a watch: events, and the position that the caller has reached
+// after applying them. An update may have no events; it then only moves the position,
+// or confirms it.
 type Update struct {
-	// Replace says that what the caller has is void: the events from here on, all
-	// of them [Added], are the new state. It is complete with Synced. A second
-	// Replace may come before that, and then the first one is void, too.
+	// Replace says that everything the caller had is void: the events from here to the
+	// next update with Synced, all of them [Added], are the new state. Another update
+	// with Replace may come before that and start over.
 	Replace bool
-	// Events are in order.
+	// Events are in order of their revisions; after Replace, in order of their keys.
 	Events []Event
-	// Synced says that the caller has caught up: it has the state at the position.
-	// So it never comes without Complete.
+	// Synced says that a catch-up has ended: the caller has the state at Position,
+	// which was current a moment ago. Synced implies Complete.
 	Synced bool
-	// Position is where to resume, with [After], once the events are dealt with. It
-	// stays where it is until what belongs together is complete, such as a large
-	// transaction or what was missed in an interruption; Complete is false then. Its
-	// revision is 0 while a state is replaced.
+	// Position is the place to resume at, with [After], once the events are applied.
+	// Its revision is 0 while Complete is false.
 	Position Position
-	// Complete says that the events have led to a state that exists at a revision,
-	// the one of Position. Else more events belong to these.
+	// Complete says that the caller, with these events applied, has the state exactly
+	// as it was at Position. It is false only from Replace until Synced.
 	Complete bool
 }
 
-// EventType says how the view of a watcher changed.
+// EventType says how an object changed in the view of a watch.
 type EventType uint8
 
 // The types of events.
@@ -57,44 +56,59 @@ func (t EventType) String() string {
 	return fmt.Sprintf("EventType(%d)", uint8(t))
 }
 
-// Event is a change. After an interruption an event may be Modified for an object
-// that the caller does not have, or Deleted for one that it never had: apply events
-// by key.
+// Event is the change of one object. Apply events by key: after an interruption an
+// event may be Modified for an object that the caller does not have, or Deleted for
+// one that it never had.
 type Event struct {
 	Type EventType
-	// Object is the object after the change; for Deleted the last one that was in
-	// view, or nothing but its key, with ModRevision being where it left.
+	// Object is the object after the change. For Deleted it is the last content in
+	// view, or the key alone, and ModRevision is the revision at which the object left.
 	Object *Object
-	// Previous is the object before the change, if that was asked for and is known.
+	// Previous is the object before the change, if the watch asked for it and the
+	// server knows it.
 	Previous *Object
 }
 
 // ErrClosed ends the watches of a client that is closed.
 var ErrClosed = errors.New("the client is closed")
 
-// Watch tells the state of the resource and then every change, for as long as the
-// caller likes. It survives the loss of its server: it connects again, to another
-// server if there is one, with growing and random delays, and resumes where it was.
-// If the servers no longer know that place, they tell what is different now; if they
-// do not know that either, an update with Replace begins the state anew. A server
-// that is silent for too long is taken for dead ([BookmarkInterval]).
+// Watch returns the state of the resource, then every change, until ctx ends or the
+// caller stops iterating. The package documentation shows how to apply the updates.
 //
-// Events come once and in order, also across interruptions; of those there are two
-// kinds that are missing: what is made up for by a later event of the same key after
-// an interruption that was too long (use [EveryEvent] to be told), and what [Latest]
-// merges.
+// Guarantees:
 //
-// The caller's pace is the pace of the watch: nothing is read ahead but what gRPC's
-// flow control lets through, and a caller who takes too long is brought up to date
-// by what is different. What is kept in memory is the keys of incomplete changes.
+//   - Ordered: revisions never decrease, except where Replace begins a new state.
+//   - Unique: no event is delivered twice, not even across an interruption.
+//   - Reliable: no change is missing between two positions. After an interruption
+//     that outlasts the memory of the servers, only the latest state of each object
+//     that changed is delivered; [EveryEvent] turns that into an error. [Latest]
+//     merges events in the same way for a slow reader.
+//   - Atomic: all changes of one revision, such as those of a transaction, are in one
+//     update.
+//   - Resumable: a Position with Complete set can be given to [After] in another
+//     process, and works at any server over the same etcd.
 //
-// An error is the last thing that is returned: that of ctx, [ErrClosed], or one that
-// trying again does not help, which are those with the codes InvalidArgument,
-// NotFound, PermissionDenied, Unimplemented, OutOfRange, FailedPrecondition,
-// Unauthenticated if a new token or certificate is refused as well, and
-// [ErrRequestTooLarge]. Of these, the ones without a [Reason] are made between the client
-// and the servers, and do not end a watch that was told something before, except for
-// Unauthenticated.
+// To keep the last two promises, the client holds events back while a revision that
+// is too large for one message arrives, and while the servers send the difference
+// after a long interruption (a catch-up of kind DELTA). A stream that breaks meanwhile
+// leaves nothing behind. Such a difference is in memory as a whole before the caller
+// gets it, in one update; it has at most one event for each key.
+//
+// A lost server does not end the watch: it reconnects, to another server if there is
+// one, after growing random delays, and resumes at its position. A server that is
+// silent for too long counts as lost ([BookmarkInterval]). If the servers no longer
+// know the position, an update with Replace begins the state anew.
+//
+// The client reads nothing ahead of the caller except what gRPC's flow control lets
+// through. A caller that is slow for a long time gets the difference instead of every
+// change.
+//
+// An error is the last value of the iteration. It is the error of ctx, [ErrClosed], or
+// an error that no retry can help: one with the code InvalidArgument, NotFound,
+// PermissionDenied, Unimplemented, OutOfRange, FailedPrecondition or Unauthenticated
+// (after one attempt with a renewed token or certificate), or [ErrRequestTooLarge].
+// An error without a [Reason] comes from a proxy between the client and the servers;
+// unless it is Unauthenticated, it does not end a watch that has worked before.
 func (r *Resource) Watch(ctx context.Context, opts ...WatchOption) iter.Seq2[*Update, error] {
 	return func(yield func(*Update, error) bool) {
 		w := r.newWatcher(opts)
@@ -107,12 +121,12 @@ func (r *Resource) Watch(ctx context.Context, opts ...WatchOption) iter.Seq2[*Up
 
 func (r *Resource) newWatcher(opts []WatchOption) *watcher {
 	w := &watcher{
-		client:   r.client,
-		watching: watching{req: &fanoutv1.WatchRequest{Resource: r.name}, bookmarks: DefaultBookmarkInterval},
-		retry:    retry{first: 200 * time.Millisecond, most: 5 * time.Second},
+		client:      r.client,
+		watchConfig: watchConfig{req: &fanoutv1.WatchRequest{Resource: r.name}, bookmarks: DefaultBookmarkInterval},
+		backoff:     backoff{first: 200 * time.Millisecond, most: 5 * time.Second},
 	}
 	for _, o := range opts {
-		o.watch(&w.watching)
+		o.watch(&w.watchConfig)
 	}
 	w.req.BookmarkInterval = durationpb.New(w.bookmarks)
 	w.consistency = w.req.GetConsistency()

@@ -19,15 +19,15 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 )
 
-// events returns the events of a watch in short, without the revisions, until the
-// number of them is there.
+// events reads n events of a watch. It returns them in short, with "replace" where a
+// state is replaced.
 func events(t *testing.T, next func() (*client.Update, error, bool), n int) []string {
 	t.Helper()
 	var all []string
 	for len(all) < n {
 		u, err, ok := next()
 		if err != nil || !ok {
-			t.Fatalf("the watch ended with %v after %v", err, all)
+			t.Fatalf("the watch ended with %v after events %v, want %d events", err, all, n)
 		}
 		if u.Replace && len(all) > 0 {
 			all = append(all, "replace")
@@ -41,12 +41,12 @@ func events(t *testing.T, next func() (*client.Update, error, bool), n int) []st
 
 func pull(t *testing.T, r *client.Resource, opts ...client.WatchOption) func() (*client.Update, error, bool) {
 	t.Helper()
-	next, stop := iter.Pull2(r.Watch(within(t), opts...))
+	next, stop := iter.Pull2(r.Watch(testContext(t), opts...))
 	t.Cleanup(stop)
 	return next
 }
 
-func TestWatchTellsTheStateAndEveryChange(t *testing.T) {
+func TestWatchReturnsTheStateAndEveryChange(t *testing.T) {
 	t.Parallel()
 	r := newResource(t)
 	put(t, r, "team/a", "1")
@@ -58,7 +58,7 @@ func TestWatchTellsTheStateAndEveryChange(t *testing.T) {
 	}
 	put(t, r, "team/a", "2")
 	put(t, r, "other", "2")
-	if _, _, err := r.Delete(within(t), "team/b"); err != nil {
+	if _, _, err := r.Delete(testContext(t), "team/b"); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"MODIFIED team/a=2", "DELETED team/b=1"}, events(t, next, 2)); diff != "" {
@@ -72,7 +72,7 @@ func TestWatchOptionsReachTheServer(t *testing.T) {
 	put(t, r, "a", "1")
 	next := pull(t, r, client.FromNow(), client.Previous(), client.Latest(), client.MaxBatchDelay(time.Millisecond), client.Fields("name=a"))
 	if u, err, _ := next(); err != nil || len(u.Events) > 0 || u.Position.Revision == 0 {
-		t.Fatalf("now is %v, %v", u, err)
+		t.Fatalf("got %v and %v, want a position without events", u, err)
 	}
 	put(t, r, "b", "1")
 	put(t, r, "a", "2")
@@ -93,14 +93,14 @@ func TestWatchOptionsReachTheServer(t *testing.T) {
 			break // a bookmark
 		}
 	}
-	for _, err := range r.Watch(within(t), client.Labels("==")) {
+	for _, err := range r.Watch(testContext(t), client.Labels("==")) {
 		if !errors.Is(err, client.ErrInvalidRequest) {
 			t.Errorf("got %v", err)
 		}
 	}
 }
 
-// A restart of the server is not to be seen in the events, however it ends.
+// A restart of the server leaves no trace in the events.
 func TestWatchSurvivesRestarts(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -115,7 +115,7 @@ func TestWatchSurvivesRestarts(t *testing.T) {
 		want = append(want, fmt.Sprintf("MODIFIED a=%d", i))
 		s.Stop()
 		s.Start(t)
-		// A connection of its own, because the other one may not be there again.
+		// The old connection may not be back yet.
 		put(t, newClient(t, s.Address()).Resource("config"), "b", fmt.Sprint(i))
 		kind := "MODIFIED"
 		if i == 0 {
@@ -128,11 +128,11 @@ func TestWatchSurvivesRestarts(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if len(interrupted) == 0 {
-		t.Error("nothing was interrupted")
+		t.Error("the watch was not interrupted, so the test shows nothing")
 	}
 }
 
-// The time limit of the server is not to be seen at all.
+// The time limit of the server is not even an interruption.
 func TestWatchSurvivesItsTimeLimit(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, func(c *config.Config) { c.WatchTimeLimit = config.Duration(time.Second) })
@@ -153,8 +153,7 @@ func TestWatchSurvivesItsTimeLimit(t *testing.T) {
 	}
 }
 
-// A watch that has lost its server goes to another one at once, with several of them.
-func TestWatchGoesToAnotherServer(t *testing.T) {
+func TestWatchMovesToAnotherServer(t *testing.T) {
 	t.Parallel()
 	one, other := newServer(t), newServer(t)
 	c := newClient(t, one.Address()+","+other.Address())
@@ -173,9 +172,9 @@ func TestWatchGoesToAnotherServer(t *testing.T) {
 		}
 	}
 	epoch()
-	// Each has an etcd of its own, by which they can be told apart.
+	// Each server has an etcd of its own, so the epoch identifies the server.
 	r := newClient(t, one.Address()).Resource("config")
-	page, err := r.ListPage(within(t))
+	page, err := r.ListPage(testContext(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,11 +185,11 @@ func TestWatchGoesToAnotherServer(t *testing.T) {
 	}
 	epoch()
 	if len(epochs) != 2 {
-		t.Errorf("went to %v", epochs)
+		t.Errorf("got epochs %v, want two", epochs)
 	}
 }
 
-// received counts what arrives.
+// received counts the bytes that arrive.
 type received struct{ bytes atomic.Int64 }
 
 func (r *received) HandleRPC(_ context.Context, s stats.RPCStats) {
@@ -203,8 +202,8 @@ func (*received) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Contex
 func (*received) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
 func (*received) HandleConn(context.Context, stats.ConnStats)                       {}
 
-// What the caller does not read stays at the server, and it is brought up to date
-// when it reads again.
+// The server keeps what the caller does not read. When the caller reads again, it catches
+// up.
 func TestWatchReadsNothingAhead(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -227,12 +226,12 @@ func TestWatchReadsNothingAhead(t *testing.T) {
 		for k := range keys {
 			ops = append(ops, client.OpPut(fmt.Sprint(k), client.Text(text+fmt.Sprint(i+k))))
 		}
-		if _, err := r.Transact(within(t), ops...); err != nil {
+		if _, err := r.Transact(testContext(t), ops...); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if n := count.bytes.Load(); n > changes*size/4 {
-		t.Errorf("%d bytes of %d were read ahead", n, changes*size)
+		t.Errorf("%d bytes of %d were read ahead, want at most a quarter", n, changes*size)
 	}
 	last := map[string]string{}
 	for {
@@ -249,7 +248,7 @@ func TestWatchReadsNothingAhead(t *testing.T) {
 	}
 	for i := changes - keys; i < changes; i++ {
 		if key := fmt.Sprint(i % keys); last[key] != fmt.Sprint(i) {
-			t.Errorf("%s is %s, not %d", key, last[key], i)
+			t.Errorf("%s: got %s, want %d", key, last[key], i)
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -14,52 +13,60 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// watcher is a watch: a series of streams, each of which goes on where the one
-// before has ended.
+// watcher runs one watch: a series of streams, each of which resumes where the
+// previous one ended. It belongs to the goroutine that iterates over the watch.
+//
+// The events of a DELTA all lie after the position from which a broken stream
+// resumes, and so do those of a partial message. The next stream may come from another
+// replica, which need not know every key that the first one sent: a replica that
+// listed etcd again does not know what was created and deleted in between. A caller
+// that had applied such a key would keep it forever. So the watcher holds these events
+// back until their position is reached, and drops them if the stream breaks first.
+// A REPLAY is passed on as it arrives, because its position advances with its events.
+// A RESET is passed on as well: its first update has Replace set, and a broken one is
+// followed by another.
 type watcher struct {
 	client *Client
-	watching
-	consistency *fanoutv1.ReadConsistency // of a beginning from nothing
+	watchConfig
+	consistency *fanoutv1.ReadConsistency // applies to a start without a position
 
-	at    Position // where to resume; revision 0: nowhere
-	loose loose
-	reset bool // a RESET is under way
-	due   bool // SYNCED has come, and what belongs to it has not yet
+	at      Position                       // where to resume; revision 0 is no position
+	catchUp fanoutv1.WatchResponse_CatchUp // the catch-up that the stream is in; 0 is none
+	held    []Event                        // events after the position, not passed on yet
 
-	retry    retry
-	fruitful bool   // the present stream has brought something
-	steady   bool   // the last one has, and for some time
-	proven   bool   // some stream has
-	server   string // of the present stream, or the last one
-	avoid    bool   // it has failed
-	refused  bool   // the last credentials were refused
+	backoff    backoff
+	progressed bool   // the stream was synced, or sent events or a bookmark
+	steady     bool   // the previous stream progressed and lasted for steadyAfter
+	proven     bool   // some stream has progressed
+	server     string // the address of the server of the latest stream
+	avoid      bool   // that server has failed
+	refused    bool   // the latest credentials were refused
 }
 
-// steadyAfter is how long a stream has to live for the delays to begin anew. A
-// server that takes watches and loses them at once is no better than one that is
-// away.
+// steadyAfter is how long a stream must last to reset the backoff. A server that
+// accepts watches and loses them at once is no better than an unreachable one.
 const steadyAfter = 5 * time.Second
 
-// Why a stream has ended, where the server has not said so.
+// Reasons for the end of a stream that do not come from the server.
 var (
-	errEnded  = errors.New("the server has ended the stream")
-	errSilent = errors.New("the server is silent")
-	errLeft   = errors.New("the caller has left")
+	errStreamEnded   = errors.New("the server ended the stream")
+	errSilent        = errors.New("the server is silent")
+	errCallerStopped = errors.New("the caller stopped iterating")
 )
 
-// run opens streams until ctx ends, the caller leaves (then it returns nil), or
-// there is no use in opening another one.
+// run opens one stream after another. It returns nil when the caller stops iterating,
+// and an error when ctx ends or when another stream would fail as well.
 func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(w.client.open, func() { cancel(ErrClosed) })()
-	if err := invalid(w.request()); err != nil {
-		return err // it would never get as far as a server
+	if err := checkUTF8(w.request()); err != nil {
+		return err
 	}
 	for {
 		began := time.Now()
 		err := w.stream(ctx, yield)
-		if errors.Is(err, errLeft) {
+		if errors.Is(err, errCallerStopped) {
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -68,21 +75,21 @@ func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
 		if w.isFinal(err) {
 			return err
 		}
-		w.steady = w.fruitful && time.Since(began) >= steadyAfter
+		w.steady = w.progressed && time.Since(began) >= steadyAfter
 		if w.steady {
-			w.retry.reset()
+			w.backoff.reset()
 		}
-		if errors.Is(err, errEnded) && w.fruitful {
-			// Its time was over: every watch has one of its own.
-			if err := sleep(ctx, w.retry.next()); err != nil {
+		if errors.Is(err, errStreamEnded) && w.progressed {
+			// The time limit of the watch: not an interruption.
+			if err := sleep(ctx, w.backoff.next()); err != nil {
 				return err
 			}
 			continue
 		}
-		wait := w.pause(err)
-		w.client.log.InfoContext(ctx, "a watch is interrupted",
-			"resource", w.req.GetResource(), "server", w.server, "revision", w.at.Revision, "error", err, "wait", wait)
-		for _, f := range w.interrupted {
+		wait := w.delay(err)
+		w.client.log.InfoContext(ctx, "watch interrupted",
+			"resource", w.req.GetResource(), "server", w.server, "revision", w.at.Revision, "error", err, "retry_in", wait)
+		for _, f := range w.onInterruption {
 			f(err)
 		}
 		if err := sleep(ctx, wait); err != nil {
@@ -91,60 +98,61 @@ func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
 	}
 }
 
-// stream opens one stream and returns why it has ended.
+// stream opens one stream, passes its updates to yield, and returns why it ended.
 func (w *watcher) stream(ctx context.Context, yield func(*Update) bool) error {
-	ctx, cancel := context.WithCancelCause(untimed{ctx})
+	ctx, cancel := context.WithCancelCause(withoutDeadline{ctx})
 	defer cancel(nil)
-	// The time in which the caller does something else does not count.
-	patience := max(w.patience(), firstPatience)
-	silence := time.AfterFunc(patience, func() { cancel(errSilent) })
+	// The timer runs only while the watcher waits for the server, not while the caller
+	// handles an update.
+	limit := max(w.maxSilence(), minFirstResponse)
+	silence := time.AfterFunc(limit, func() { cancel(errSilent) })
 	defer silence.Stop()
 
-	choice := &choice{}
+	choice := &serverChoice{}
 	if w.avoid {
 		choice.avoid = w.server
 	}
-	w.fruitful, w.due = false, false
-	stream, err := w.client.reads.Watch(withChoice(ctx, choice), w.request())
+	w.progressed, w.catchUp, w.held = false, 0, nil
+	stream, err := w.client.reads.Watch(withServerChoice(ctx, choice), w.request())
 	w.server = choice.server()
 	for err == nil {
 		var m *fanoutv1.WatchResponse
-		silence.Reset(patience)
+		silence.Reset(limit)
 		m, err = stream.Recv()
 		silence.Stop()
 		if err != nil {
 			break
 		}
-		patience = w.patience()
-		if u := w.take(m); u != nil && !yield(u) {
-			return errLeft
+		limit = w.maxSilence()
+		if u := w.receive(m); u != nil && !yield(u) {
+			return errCallerStopped
 		}
 	}
 	switch {
 	case errors.Is(context.Cause(ctx), errSilent):
-		return fmt.Errorf("%w: it has not said anything for %v", errSilent, patience)
+		return fmt.Errorf("%w: no message for %v", errSilent, limit)
 	case errors.Is(err, io.EOF):
-		return errEnded
+		return errStreamEnded
 	}
 	return errorOf(err)
 }
 
-// untimed is a context that ends when it does, and tells no server when that will be.
-// A server that knew would end the stream as well, and if it is the first, that looks
-// like an interruption.
-type untimed struct{ context.Context }
+// withoutDeadline is a context that ends with its parent but hides the deadline, so
+// that gRPC does not send it. A server that knew the deadline would end the stream
+// too; if it did so first, the caller would see an interruption.
+type withoutDeadline struct{ context.Context }
 
 // Deadline implements context.Context.
-func (untimed) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
+func (withoutDeadline) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
 
-// firstPatience is how long a server may take to its first word, at least: it has to
-// be reached, and may have to read first.
-const firstPatience = 5 * time.Second
+// minFirstResponse is the least time that a server has for its first message: the
+// client may have to connect, and the server may have to read from etcd.
+const minFirstResponse = 5 * time.Second
 
-// patience is how long a server may be silent.
-func (w *watcher) patience() time.Duration { return 3 * w.bookmarks }
+// maxSilence returns how long a server may be silent before it counts as dead.
+func (w *watcher) maxSilence() time.Duration { return 3 * w.bookmarks }
 
-// request returns the request for the next stream.
+// request returns the request of the next stream.
 func (w *watcher) request() *fanoutv1.WatchRequest {
 	w.req.Begin, w.req.Consistency = nil, nil
 	switch {
@@ -158,7 +166,7 @@ func (w *watcher) request() *fanoutv1.WatchRequest {
 	return w.req
 }
 
-// identity returns what says which objects are watched.
+// identity returns the part of the request that decides which objects are watched.
 func (w *watcher) identity() *fanoutv1.WatchRequest {
 	return &fanoutv1.WatchRequest{
 		Resource: w.req.GetResource(), Scope: w.req.GetScope(), OmitValues: w.req.GetOmitValues(),
@@ -166,55 +174,49 @@ func (w *watcher) identity() *fanoutv1.WatchRequest {
 	}
 }
 
-// take returns what a message has to tell, nil for nothing.
-func (w *watcher) take(m *fanoutv1.WatchResponse) *Update {
+// receive handles a message of the server. It returns the update for the caller, or
+// nil if the message has nothing to report yet.
+func (w *watcher) receive(m *fanoutv1.WatchResponse) *Update {
 	u := &Update{Position: positionOf(m.GetPosition())}
-	tell := u.Position != w.at
+	report := u.Position != w.at
 	switch m.GetKind() {
 	case fanoutv1.WatchResponse_KIND_CATCH_UP_BEGIN:
-		w.reset = m.GetCatchUp() == fanoutv1.WatchResponse_CATCH_UP_RESET
-		if w.reset {
+		w.catchUp, w.held = m.GetCatchUp(), nil
+		if w.catchUp == fanoutv1.WatchResponse_CATCH_UP_RESET {
 			if w.at.Revision > 0 {
-				w.lose() // who has half a state needs the other half, and not from now
+				w.dropPosition() // a broken RESET must be followed by another one
 			}
-			w.loose.forget()
-			u.Replace, tell = true, true
-		} else {
-			w.loose.again()
+			u.Replace, report = true, true
 		}
 	case fanoutv1.WatchResponse_KIND_SYNCED:
-		w.reset, w.due = false, true
-		tell, w.fruitful = true, true
+		w.catchUp = fanoutv1.WatchResponse_CATCH_UP_UNSPECIFIED
+		u.Synced, report, w.progressed = true, true, true
 	case fanoutv1.WatchResponse_KIND_LIVE, fanoutv1.WatchResponse_KIND_BOOKMARK:
-		tell, w.fruitful = true, true
+		report, w.progressed = true, true
+	case fanoutv1.WatchResponse_KIND_DRAINING:
+		w.held = nil // the rest of them will not come
 	}
+	if w.progressed {
+		w.proven, w.refused, w.avoid = true, false, false
+	}
+	w.held = slices.Grow(w.held, len(m.GetEvents()))
 	for _, e := range m.GetEvents() {
-		event := Event{Type: EventType(e.GetType()), Object: objectOf(e.GetObject()), Previous: objectOf(e.GetPrevious())}
-		if w.reset || w.loose.isNew(event, u.Position.Revision) {
-			u.Events, tell = append(u.Events, event), true
-		}
+		w.held = append(w.held, Event{Type: EventType(e.GetType()), Object: objectOf(e.GetObject()), Previous: objectOf(e.GetPrevious())})
 	}
-	if !w.reset {
-		u.Events = append(u.Events, w.loose.settle(u.Position.Revision)...)
+	if len(w.held) > 0 && (m.GetPartial() || w.catchUp == fanoutv1.WatchResponse_CATCH_UP_DELTA) {
+		return nil
 	}
-	u.Complete = !w.reset && !m.GetPartial() && w.loose.empty()
-	// What was told by another server may be ahead of this one. Then the caller has
-	// caught up a little later.
-	u.Synced = u.Complete && w.due
-	w.due = w.due && !u.Complete
+	u.Events, w.held = w.held, nil
+	u.Complete = w.catchUp != fanoutv1.WatchResponse_CATCH_UP_RESET
 	w.at = u.Position
-	if w.fruitful {
-		w.proven = true
-		w.refused, w.avoid = false, false
-	}
-	if !tell {
+	if !report && len(u.Events) == 0 {
 		return nil
 	}
 	return u
 }
 
-// isFinal reports whether another stream would end as this one has. It draws the
-// conclusions from an error that tells to begin in another way.
+// isFinal reports whether another stream would end with the same error. If the watch
+// can go on without its position, isFinal drops the position.
 func (w *watcher) isFinal(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
@@ -223,134 +225,69 @@ func (w *watcher) isFinal(err error) bool {
 	switch e.Code {
 	case codes.OutOfRange:
 		if errors.Is(e, ErrRevisionInFuture) && w.at.Revision > 0 && !w.req.GetEveryEvent() {
-			// The position is of an etcd that is no more, so everything that was
-			// built on it is void.
-			w.lose()
+			// The position belongs to an etcd that no longer exists, and so does the
+			// state that the caller built on it.
+			w.dropPosition()
 			return false
 		}
 		exact := w.consistency.GetExactRevision() > 0 && w.at.Revision == 0
 		if errors.Is(e, ErrPositionExpired) && !exact && !w.req.GetEveryEvent() {
-			// A snapshot took too long for etcd, which may have more time later.
-			w.lose()
+			// Reading a snapshot took longer than etcd keeps its history. The next
+			// attempt may be faster.
+			w.dropPosition()
 			return false
 		}
 		return true
 	case codes.ResourceExhausted:
-		return errors.Is(e, ErrRequestTooLarge) // everything else passes
+		return errors.Is(e, ErrRequestTooLarge) // all other limits are temporary
 	case codes.Unauthenticated:
-		// There may be a newer token or certificate by now.
+		// Try once more: there may be a newer token or certificate by now.
 		again := w.client.renewable && !w.refused
 		w.refused = true
 		return !again
 	case codes.InvalidArgument, codes.NotFound, codes.PermissionDenied, codes.Unimplemented, codes.FailedPrecondition:
-		// Without a reason it was something between here and the server that said no.
-		// When the same has worked before, that is likely to pass.
+		// An error without a reason comes from a proxy. If the watch has worked
+		// before, that is likely to pass.
 		return e.Reason != "" || !w.proven
 	}
 	return false
 }
 
-// lose is for when the position is of no use: the watch begins with nothing again.
-// What the caller has asked of its first beginning may not be true of this one.
-func (w *watcher) lose() {
+// dropPosition makes the next stream begin without a position. Options for the first
+// start of the watch do not apply to it: the revisions that they name may belong to
+// another epoch.
+func (w *watcher) dropPosition() {
 	w.at, w.fromNow = Position{}, false
 	if w.consistency.GetAny() == nil {
 		w.consistency = nil
 	}
 }
 
-// maxHint bounds how long a server can ask to wait.
-const maxHint = time.Minute
+// maxRetryAfter bounds the delay that a server can ask for.
+const maxRetryAfter = time.Minute
 
-// renewal is how long a source of credentials has to come by new ones when the old ones
-// have worked until now. Who has never had good ones is told so without delay.
-const renewal = 5 * time.Second
+// renewalDelay is the time for a source of credentials to get new ones after the old
+// ones stopped working. If no credentials have ever worked, the client does not wait.
+const renewalDelay = 5 * time.Second
 
-// pause returns how long to wait before the next stream.
-func (w *watcher) pause(err error) time.Duration {
+// delay returns how long to wait before the next stream.
+func (w *watcher) delay(err error) time.Duration {
 	w.avoid = true
-	var hint time.Duration
+	var least time.Duration
 	if e, ok := errors.AsType[*Error](err); ok {
-		hint = min(e.RetryAfter, maxHint)
+		least = min(e.RetryAfter, maxRetryAfter)
 		if e.Code == codes.Unauthenticated && w.proven {
-			hint = max(hint, renewal)
+			least = max(least, renewalDelay)
 		}
 	}
-	if errors.Is(err, ErrDraining) && w.fruitful {
-		// There may be other servers, and they should not get everybody at once.
-		wait := jitter(max(hint, time.Second))
+	if errors.Is(err, ErrDraining) && w.progressed {
+		// Spread the clients of a stopping server over a second, so that they do not
+		// all reach the other servers at once.
+		wait := jitter(max(least, time.Second))
 		if !w.steady {
-			wait += w.retry.next()
+			wait += w.backoff.next()
 		}
 		return wait
 	}
-	return hint + w.retry.next()
-}
-
-// loose is what a watch has been told beyond its position: of a catch-up or a large
-// transaction that is not complete yet. Should the stream break now, the next one
-// begins at the position again, and its servers do not know what was told already.
-// They repeat it, in a newer form if it has changed meanwhile, or tell that it has
-// gone. Only where a server has lost the thread of etcd for a while it does not know
-// what came and went in that time, and says nothing of it: whoever was told of that
-// half-way, by another server, would have it for ever.
-//
-// So what is repeated is left out, and what is neither repeated nor replaced by the
-// time the position has passed it, is told to be deleted.
-type loose struct {
-	marks map[string]mark // by key
-}
-
-type mark struct {
-	revision int64
-	deleted  bool
-	repeated bool // or not in need of it
-}
-
-func (l *loose) empty() bool { return len(l.marks) == 0 }
-
-// forget is for when everything is told anew.
-func (l *loose) forget() { l.marks = nil }
-
-// again is for when everything since the position is told again.
-func (l *loose) again() {
-	for key, m := range l.marks {
-		m.repeated = false
-		l.marks[key] = m
-	}
-}
-
-// isNew notes an event that came with a position and reports whether it was not told
-// already.
-func (l *loose) isNew(e Event, position int64) bool {
-	key, revision := e.Object.Key, e.Object.ModRevision
-	m, ok := l.marks[key]
-	if ok && revision <= m.revision {
-		m.repeated = true
-		l.marks[key] = m
-		return false
-	}
-	if ok || revision > position {
-		if l.marks == nil {
-			l.marks = map[string]mark{}
-		}
-		l.marks[key] = mark{revision: revision, deleted: e.Type == Deleted, repeated: true}
-	}
-	return true
-}
-
-// settle forgets what the position has passed, and returns the deletions of what
-// nobody has spoken of again.
-func (l *loose) settle(position int64) (deletions []Event) {
-	for key, m := range l.marks {
-		if m.revision > position {
-			continue
-		}
-		delete(l.marks, key)
-		if !m.repeated && !m.deleted {
-			deletions = append(deletions, Event{Type: Deleted, Object: &Object{Key: key, ModRevision: position}})
-		}
-	}
-	slices.SortFunc(deletions, func(a, b Event) int { return strings.Compare(a.Object.Key, b.Object.Key) })
-	return deletions
+	return least + w.backoff.next()
 }

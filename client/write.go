@@ -19,14 +19,15 @@ type DeleteOption interface {
 	delete(*fanoutv1.DeleteOperation)
 }
 
-// Precondition is what has to hold for a write to be applied; it fails with
-// [ErrPreconditionFailed] otherwise.
+// Precondition is a condition for a write. If it does not hold, the write fails with
+// [ErrPreconditionFailed] and changes nothing.
 type Precondition interface {
 	WriteOption
 	DeleteOption
 }
 
-// IfRevision requires that the object's ModRevision is this one; 0 is [IfAbsent].
+// IfRevision requires that the object has this ModRevision; 0 is the same as
+// [IfAbsent].
 func IfRevision(revision int64) Precondition { return precondition(revision) }
 
 // IfAbsent requires that there is no object with the key.
@@ -37,8 +38,9 @@ type precondition int64
 func (p precondition) put(op *fanoutv1.PutOperation)       { op.IfModRevision = new(int64(p)) }
 func (p precondition) delete(op *fanoutv1.DeleteOperation) { op.IfModRevision = new(int64(p)) }
 
-// TTL removes the object when this time has passed since the write: whole seconds
-// from 1 upwards. Another put replaces it.
+// TTL makes the server remove the object when this time has passed since the write.
+// It must be a whole number of seconds, at least 1. A later put sets a new TTL, or
+// none.
 func TTL(d time.Duration) WriteOption { return ttl(d) }
 
 type ttl time.Duration
@@ -47,15 +49,15 @@ func (d ttl) put(op *fanoutv1.PutOperation) { op.Ttl = durationpb.New(time.Durat
 
 // Put stores an object and returns the revision of the write.
 //
-// A write that fails with a code such as Unavailable may have been applied, and is
-// not tried again: only the caller knows whether writing twice does harm.
+// A write that fails with a code such as Unavailable may have been applied. The client
+// does not retry it, because only the caller knows whether writing twice does harm.
 func (r *Resource) Put(ctx context.Context, key string, v Value, opts ...WriteOption) (revision int64, err error) {
 	op, err := putOperation(key, v, opts)
 	if err != nil {
 		return 0, fmt.Errorf("put %q: %w", key, err)
 	}
 	req := &fanoutv1.PutRequest{Resource: r.name, Put: op}
-	if err := invalid(req); err != nil {
+	if err := checkUTF8(req); err != nil {
 		return 0, fmt.Errorf("put %q: %w", key, err)
 	}
 	resp, err := r.client.writes.Put(ctx, req)
@@ -65,11 +67,11 @@ func (r *Resource) Put(ctx context.Context, key string, v Value, opts ...WriteOp
 	return resp.GetRevision(), nil
 }
 
-// Delete removes an object. It is no error if there is none: then deleted is false,
-// and the revision is one at which there was none.
+// Delete removes an object. A missing object is not an error: deleted is false then,
+// and revision is one at which there was no such object.
 func (r *Resource) Delete(ctx context.Context, key string, opts ...DeleteOption) (revision int64, deleted bool, err error) {
 	req := &fanoutv1.DeleteRequest{Resource: r.name, Delete: deleteOperation(key, opts)}
-	if err := invalid(req); err != nil {
+	if err := checkUTF8(req); err != nil {
 		return 0, false, fmt.Errorf("delete %q: %w", key, err)
 	}
 	resp, err := r.client.writes.Delete(ctx, req)
@@ -79,101 +81,15 @@ func (r *Resource) Delete(ctx context.Context, key string, opts ...DeleteOption)
 	return resp.GetRevision(), resp.GetDeleted(), nil
 }
 
-// Op is one step of a transaction: [OpPut], [OpDelete] or [OpCheck].
-type Op struct {
-	operation *fanoutv1.Operation
-	err       error
-}
-
-// OpPut stores an object.
-func OpPut(key string, v Value, opts ...WriteOption) Op {
-	op, err := putOperation(key, v, opts)
-	if err != nil {
-		return Op{err: fmt.Errorf("put %q: %w", key, err)}
-	}
-	return Op{operation: &fanoutv1.Operation{Operation: &fanoutv1.Operation_Put{Put: op}}}
-}
-
-// OpDelete removes an object, if there is one.
-func OpDelete(key string, opts ...DeleteOption) Op {
-	return Op{operation: &fanoutv1.Operation{Operation: &fanoutv1.Operation_Delete{Delete: deleteOperation(key, opts)}}}
-}
-
-// OpCheck writes nothing: it requires that the object's ModRevision is this one, or
-// with 0 that there is none.
-func OpCheck(key string, modRevision int64) Op {
-	return Op{operation: &fanoutv1.Operation{Operation: &fanoutv1.Operation_Check{
-		Check: &fanoutv1.CheckOperation{Key: key, ModRevision: &modRevision},
-	}}}
-}
-
-// Transaction is the outcome of a transaction.
-type Transaction struct {
-	// Revision is that of all its writes.
-	Revision int64
-	// Deleted says of each operation whether it was a deletion that removed an
-	// object.
-	Deleted []bool
-}
-
-// Transact applies all operations at one revision, or none of them. Each is on a
-// key of its own; there may be 128 of them by default.
-func (r *Resource) Transact(ctx context.Context, ops ...Op) (*Transaction, error) {
-	req := &fanoutv1.TransactRequest{Resource: r.name}
-	for _, op := range ops {
-		if op.err != nil {
-			return nil, fmt.Errorf("transact: %w", op.err)
-		}
-		req.Operations = append(req.Operations, op.operation)
-	}
-	if err := invalid(req); err != nil {
-		return nil, fmt.Errorf("transact: %w", err)
-	}
-	resp, err := r.client.writes.Transact(ctx, req)
-	if err != nil {
-		return nil, fmt.Errorf("transact: %w", errorOf(err))
-	}
-	t := &Transaction{Revision: resp.GetRevision()}
-	for _, result := range resp.GetResults() {
-		t.Deleted = append(t.Deleted, result.GetDeleted())
-	}
-	return t, nil
-}
-
-func putOperation(key string, v Value, opts []WriteOption) (*fanoutv1.PutOperation, error) {
-	if v.err != nil {
-		return nil, v.err
-	}
-	op := &fanoutv1.PutOperation{Key: key, ContentType: v.ContentType, Labels: v.Labels}
-	if v.isText() {
-		op.Value = &fanoutv1.PutOperation_Text{Text: string(v.Data)}
-	} else {
-		op.Value = &fanoutv1.PutOperation_Data{Data: v.Data}
-	}
-	for _, o := range opts {
-		o.put(op)
-	}
-	return op, nil
-}
-
-func deleteOperation(key string, opts []DeleteOption) *fanoutv1.DeleteOperation {
-	op := &fanoutv1.DeleteOperation{Key: key}
-	for _, o := range opts {
-		o.delete(op)
-	}
-	return op
-}
-
-// Update reads an object, has change say what it should become, and writes that
-// unless somebody else has written meanwhile: then it begins anew, until it
-// succeeds or ctx ends. So change may be called several times and should do nothing
-// but compute.
+// Update reads an object, calls change to compute its new value, and writes that if
+// the object has not changed meanwhile. Otherwise it starts over, until it succeeds or
+// ctx ends. So change may be called several times and should have no side effects.
 //
-// Old is nil where there is no object. A nil value leaves everything as it is; an
-// error ends the update and is returned. The result is the revision of the write,
-// or if there was none the ModRevision of the object.
+// old is nil if there is no object. If change returns nil, the object stays as it is;
+// an error ends the update and is returned. Update returns the revision of the write,
+// or the ModRevision of the object if nothing was written.
 func (r *Resource) Update(ctx context.Context, key string, change func(old *Object) (*Value, error), opts ...WriteOption) (revision int64, err error) {
-	wait := retry{first: 5 * time.Millisecond, most: time.Second}
+	retry := backoff{first: 5 * time.Millisecond, most: time.Second}
 	for {
 		old, err := r.Get(ctx, key)
 		if err != nil && !errors.Is(err, ErrNotFound) {
@@ -197,8 +113,93 @@ func (r *Resource) Update(ctx context.Context, key string, change func(old *Obje
 		if !errors.Is(err, ErrPreconditionFailed) {
 			return 0, fmt.Errorf("update: %w", err)
 		}
-		if sleep(ctx, wait.next()) != nil {
+		if sleep(ctx, retry.next()) != nil {
 			return 0, fmt.Errorf("update: %w: %w", context.Cause(ctx), err)
 		}
 	}
+}
+
+// Op is one operation of a transaction: [OpPut], [OpDelete] or [OpCheck].
+type Op struct {
+	operation *fanoutv1.Operation
+	err       error
+}
+
+// OpPut stores an object.
+func OpPut(key string, v Value, opts ...WriteOption) Op {
+	op, err := putOperation(key, v, opts)
+	if err != nil {
+		return Op{err: fmt.Errorf("put %q: %w", key, err)}
+	}
+	return Op{operation: &fanoutv1.Operation{Operation: &fanoutv1.Operation_Put{Put: op}}}
+}
+
+// OpDelete removes an object if there is one.
+func OpDelete(key string, opts ...DeleteOption) Op {
+	return Op{operation: &fanoutv1.Operation{Operation: &fanoutv1.Operation_Delete{Delete: deleteOperation(key, opts)}}}
+}
+
+// OpCheck writes nothing. It requires that the object has this ModRevision; 0 requires
+// that there is no such object.
+func OpCheck(key string, modRevision int64) Op {
+	return Op{operation: &fanoutv1.Operation{Operation: &fanoutv1.Operation_Check{
+		Check: &fanoutv1.CheckOperation{Key: key, ModRevision: &modRevision},
+	}}}
+}
+
+// Transaction is the result of a transaction.
+type Transaction struct {
+	// Revision is the revision of all its writes.
+	Revision int64
+	// Deleted says, for each operation, whether it deleted an object.
+	Deleted []bool
+}
+
+// Transact applies all operations at one revision, or none of them. Each operation
+// must have a key of its own. Servers accept 128 operations unless they are configured
+// otherwise.
+func (r *Resource) Transact(ctx context.Context, ops ...Op) (*Transaction, error) {
+	req := &fanoutv1.TransactRequest{Resource: r.name}
+	for _, op := range ops {
+		if op.err != nil {
+			return nil, fmt.Errorf("transact: %w", op.err)
+		}
+		req.Operations = append(req.Operations, op.operation)
+	}
+	if err := checkUTF8(req); err != nil {
+		return nil, fmt.Errorf("transact: %w", err)
+	}
+	resp, err := r.client.writes.Transact(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("transact: %w", errorOf(err))
+	}
+	t := &Transaction{Revision: resp.GetRevision()}
+	for _, result := range resp.GetResults() {
+		t.Deleted = append(t.Deleted, result.GetDeleted())
+	}
+	return t, nil
+}
+
+func putOperation(key string, v Value, opts []WriteOption) (*fanoutv1.PutOperation, error) {
+	if err := v.check(); err != nil {
+		return nil, err
+	}
+	op := &fanoutv1.PutOperation{Key: key, ContentType: v.ContentType, Labels: v.Labels}
+	if v.isText() {
+		op.Value = &fanoutv1.PutOperation_Text{Text: string(v.Data)}
+	} else {
+		op.Value = &fanoutv1.PutOperation_Data{Data: v.Data}
+	}
+	for _, o := range opts {
+		o.put(op)
+	}
+	return op, nil
+}
+
+func deleteOperation(key string, opts []DeleteOption) *fanoutv1.DeleteOperation {
+	op := &fanoutv1.DeleteOperation{Key: key}
+	for _, o := range opts {
+		o.delete(op)
+	}
+	return op
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 )
 
-// Each of the clients speaks to its own server, whether that can be reached or not.
+// Each client talks to its own server, and one of the servers cannot be reached.
 func TestEachServer(t *testing.T) {
 	t.Parallel()
 	writes, reads := newServer(t), newServer(t, func(c *config.Config) { c.Writes = false })
-	servers, err := client.EachServer(within(t), writes.Address()+", "+reads.Address()+",127.0.0.1:1")
+	servers, err := client.EachServer(testContext(t), writes.Address()+", "+reads.Address()+",127.0.0.1:1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,25 +28,24 @@ func TestEachServer(t *testing.T) {
 		t.Fatalf("got %v", servers)
 	}
 	for range 4 {
-		if _, _, err := servers[0].Resource("config").Delete(within(t), "a"); err != nil {
+		if _, _, err := servers[0].Resource("config").Delete(testContext(t), "a"); err != nil {
 			t.Errorf("got %v", err)
 		}
-		if _, _, err := servers[1].Resource("config").Delete(within(t), "a"); status.Code(err) != codes.Unimplemented {
+		if _, _, err := servers[1].Resource("config").Delete(testContext(t), "a"); status.Code(err) != codes.Unimplemented {
 			t.Errorf("got %v", err)
 		}
 	}
-	if _, _, err := servers[2].Resource("config").Delete(within(t), "a"); status.Code(err) != codes.Unavailable {
+	if _, _, err := servers[2].Resource("config").Delete(testContext(t), "a"); status.Code(err) != codes.Unavailable {
 		t.Errorf("got %v", err)
 	}
 	for _, target := range []string{"", "localhost"} {
-		if _, err := client.EachServer(within(t), target); err == nil {
-			t.Errorf("%q is a target", target)
+		if _, err := client.EachServer(testContext(t), target); err == nil {
+			t.Errorf("%q was accepted as a target", target)
 		}
 	}
 }
 
-// A server at a Unix socket is one, too.
-func TestEachServerOfASocket(t *testing.T) {
+func TestEachServerOfAUnixSocket(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
 	socket, err := net.Listen("unix", path)
@@ -62,12 +61,12 @@ func TestEachServerOfASocket(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	servers, err := client.EachServer(within(t), "unix://"+path)
+	servers, err := client.EachServer(testContext(t), "unix://"+path)
 	if err != nil || len(servers) != 1 {
 		t.Fatal(servers, err)
 	}
 	t.Cleanup(func() { servers[0].Close() })
-	if _, err := servers[0].Resource("config").Get(within(t), "a"); status.Code(err) != codes.Unimplemented {
+	if _, err := servers[0].Resource("config").Get(testContext(t), "a"); status.Code(err) != codes.Unimplemented {
 		t.Errorf("got %v", err)
 	}
 }

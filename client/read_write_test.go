@@ -14,9 +14,9 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 )
 
-func TestWhatIsPutIsRead(t *testing.T) {
+func TestPutStoresWhatGetReturns(t *testing.T) {
 	t.Parallel()
-	r, ctx := newResource(t), within(t)
+	r, ctx := newResource(t), testContext(t)
 	for name, c := range map[string]struct {
 		value client.Value
 		want  client.Object
@@ -55,13 +55,47 @@ func TestWhatIsPutIsRead(t *testing.T) {
 		}
 	}
 	if _, err := r.Put(ctx, "x", client.JSON(func() {})); err == nil {
-		t.Error("a function was encoded")
+		t.Error("a function was encoded as JSON")
+	}
+}
+
+// An object without its value must not be written as one with an empty value.
+func TestUnknownValuesAreNotWritten(t *testing.T) {
+	t.Parallel()
+	r, ctx := newResource(t), testContext(t)
+	put(t, r, "a", "1")
+	var unknown *client.Object
+	for u, err := range r.Watch(ctx, client.OmitValues()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(u.Events) > 0 {
+			unknown = u.Events[0].Object
+			break
+		}
+	}
+	value := unknown.AsValue().WithLabels(map[string]string{"env": "prod"}).WithContentType("text/plain")
+	if _, err := r.Put(ctx, "a", value); !errors.Is(err, client.ErrUnknownValue) {
+		t.Errorf("Put: got %v, want %v", err, client.ErrUnknownValue)
+	}
+	if _, err := r.Transact(ctx, client.OpPut("b", client.Text("2")), client.OpPut("a", value)); !errors.Is(err, client.ErrUnknownValue) {
+		t.Errorf("Transact: got %v, want %v", err, client.ErrUnknownValue)
+	}
+	if _, err := r.Update(ctx, "a", func(*client.Object) (*client.Value, error) { return &value, nil }); !errors.Is(err, client.ErrUnknownValue) {
+		t.Errorf("Update: got %v, want %v", err, client.ErrUnknownValue)
+	}
+	if o, err := r.Get(ctx, "a"); err != nil || string(o.Value) != "1" || o.Version != 1 {
+		t.Errorf("got %+v and %v, want the object as it was", o, err)
+	}
+	value.Data = []byte{} // now it is known to be empty
+	if _, err := r.Put(ctx, "a", value); err != nil {
+		t.Errorf("Put with data: got %v", err)
 	}
 }
 
 func TestListReturnsAllPagesOfOneRevision(t *testing.T) {
 	t.Parallel()
-	r, ctx := newResource(t), within(t)
+	r, ctx := newResource(t), testContext(t)
 	var want []string
 	for i := range 10 {
 		key := fmt.Sprintf("team/%d", i)
@@ -83,14 +117,14 @@ func TestListReturnsAllPagesOfOneRevision(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if at.Epoch == "" || at.Revision == 0 {
-		t.Errorf("the position is %v", at)
+		t.Errorf("got position %v, want an epoch and a revision", at)
 	}
 	page, err := r.ListPage(ctx, client.Prefix("team"), client.PageSize(4))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(page.Objects) != 4 || page.Next == "" || page.Remaining == nil || *page.Remaining != 7 {
-		t.Errorf("the first page is %+v", page)
+		t.Errorf("got first page %+v, want 4 objects, a token and 7 remaining objects", page)
 	}
 	for o, err := range r.List(ctx, client.Key("team/3"), client.AtRevision(at.Revision)) {
 		if err != nil || o.Key != "team/3" {
@@ -104,13 +138,13 @@ func TestListReturnsAllPagesOfOneRevision(t *testing.T) {
 		}
 	}
 	if count != 1 {
-		t.Errorf("%d errors", count)
+		t.Errorf("got %d values, want 1 error", count)
 	}
 }
 
 func TestPreconditions(t *testing.T) {
 	t.Parallel()
-	r, ctx := newResource(t), within(t)
+	r, ctx := newResource(t), testContext(t)
 	first, err := r.Put(ctx, "a", client.Text("1"), client.IfAbsent())
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +170,7 @@ func TestPreconditions(t *testing.T) {
 
 func TestTransactionsAreAllOrNothing(t *testing.T) {
 	t.Parallel()
-	r, ctx := newResource(t), within(t)
+	r, ctx := newResource(t), testContext(t)
 	a := put(t, r, "a", "1")
 	if _, err := r.Transact(ctx, client.OpPut("b", client.Text("1")), client.OpCheck("a", 0)); !errors.Is(err, client.ErrPreconditionFailed) {
 		t.Errorf("got %v", err)
@@ -152,17 +186,16 @@ func TestTransactionsAreAllOrNothing(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if _, err := r.Transact(ctx, client.OpPut("b", client.JSON(func() {}))); err == nil {
-		t.Error("a function was encoded")
+		t.Error("a function was encoded as JSON")
 	}
 }
 
-// Everybody counts, and no count is lost.
 func TestUpdatesDoNotOverwriteEachOther(t *testing.T) {
 	t.Parallel()
-	r, ctx := newResource(t), within(t)
-	const counters, times = 5, 10
+	r, ctx := newResource(t), testContext(t)
+	const updaters, times = 5, 10
 	var all sync.WaitGroup
-	for range counters {
+	for range updaters {
 		all.Go(func() {
 			for range times {
 				if _, err := r.Update(ctx, "count", increment); err != nil {
@@ -177,15 +210,15 @@ func TestUpdatesDoNotOverwriteEachOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(got.Value) != strconv.Itoa(counters*times) {
-		t.Errorf("counted to %s", got.Value)
+	if string(got.Value) != strconv.Itoa(updaters*times) {
+		t.Errorf("got %s, want %d", got.Value, updaters*times)
 	}
 	at, err := r.Update(ctx, "count", func(*client.Object) (*client.Value, error) { return nil, nil })
 	if err != nil || at != got.ModRevision {
-		t.Errorf("nothing to update: got %d, %v", at, err)
+		t.Errorf("update without a change: got %d and %v, want %d", at, err, got.ModRevision)
 	}
-	unwilling := errors.New("unwilling")
-	if _, err := r.Update(ctx, "count", func(*client.Object) (*client.Value, error) { return nil, unwilling }); !errors.Is(err, unwilling) {
+	refused := errors.New("refused")
+	if _, err := r.Update(ctx, "count", func(*client.Object) (*client.Value, error) { return nil, refused }); !errors.Is(err, refused) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -201,9 +234,9 @@ func increment(old *client.Object) (*client.Value, error) {
 	return new(client.Text(strconv.Itoa(n + 1))), nil
 }
 
-func TestErrorsOfContextsAreThemselves(t *testing.T) {
+func TestACanceledRequestReturnsTheErrorOfItsContext(t *testing.T) {
 	t.Parallel()
-	r := newClient(t, listen(t).Addr().String()).Resource("config") // where nobody answers
+	r := newClient(t, listen(t).Addr().String()).Resource("config") // accepts connections and never answers
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := r.Get(ctx, "a"); !errors.Is(err, context.Canceled) {

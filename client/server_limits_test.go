@@ -9,14 +9,14 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 )
 
-// A client that reads as often as it likes is slowed down to the rate that the server
-// allows, and notices nothing else of it. What it writes it has to slow down itself.
-func TestReadsFollowTheRateOfTheServer(t *testing.T) {
+// Reads above the rate limit of the server are retried until they succeed. Writes fail,
+// and the caller must slow down.
+func TestReadsFollowTheRateLimitOfTheServer(t *testing.T) {
 	const burst = 5
 	r := newClient(t, newServer(t, func(c *config.Config) {
 		c.MaxRequestRate, c.MaxRequestBurst = 20, burst
 	}).Address()).Resource("config")
-	ctx := within(t)
+	ctx := testContext(t)
 	for range 4 * burst {
 		if _, err := r.Get(ctx, "a"); !errors.Is(err, client.ErrNotFound) {
 			t.Fatal(err)
@@ -32,15 +32,15 @@ func TestReadsFollowTheRateOfTheServer(t *testing.T) {
 		}
 	}
 	if refused == 0 {
-		t.Error("the test is too easy: the server has never refused anything")
+		t.Error("the server refused no write, so the test shows nothing")
 	}
 }
 
-// A watch waits until there is a place for it, and then goes on.
-func TestWatchesWaitForAPlace(t *testing.T) {
+// A watch above the limit retries until another watch has ended.
+func TestWatchesAboveTheLimitRetry(t *testing.T) {
 	r := newClient(t, newServer(t, func(c *config.Config) { c.MaxWatchersPerClient = 1 }).Address()).Resource("config")
 	put(t, r, "a", "1")
-	first, leave := context.WithCancel(within(t))
+	first, leave := context.WithCancel(testContext(t))
 	defer leave()
 	interruptions := 0
 	for u, err := range r.Watch(first) {
@@ -50,7 +50,7 @@ func TestWatchesWaitForAPlace(t *testing.T) {
 		if !u.Synced {
 			continue
 		}
-		second := r.Watch(within(t), client.OnInterruption(func(err error) {
+		second := r.Watch(testContext(t), client.OnInterruption(func(err error) {
 			if !errors.Is(err, client.ErrTooManyWatchersOfClient) {
 				t.Errorf("interrupted by %v", err)
 			}
@@ -68,6 +68,6 @@ func TestWatchesWaitForAPlace(t *testing.T) {
 		break
 	}
 	if interruptions == 0 {
-		t.Error("the test is too easy: there was a place")
+		t.Error("the second watch was not refused, so the test shows nothing")
 	}
 }
