@@ -51,7 +51,7 @@ func (a *App) Run(ctx context.Context) error {
 	})
 	measured.Register(srv, a.resources, a.store, a.audit)
 	if a.security.certificates != nil {
-		measured.RegisterCertificate(a.security.certificates.Shown)
+		measured.RegisterCertificate(a.security.certificates.Leaf)
 	}
 	web, err := a.web(srv, measured.Handler())
 	if err != nil {

@@ -1,10 +1,13 @@
-// Package certificate is what the listeners show and whom they trust: a certificate
-// with its key, and the authorities of the clients' certificates, all from files that
-// may be replaced while the server runs.
+// Package certificate provides the TLS configuration of the listeners from files: a
+// certificate with its key, and the authorities of client certificates. The files may be
+// replaced while the server runs.
 //
-// New connections get what the files have; the ones that are open stay as they are.
-// grpc's own provider for such files (credentials/tls/certprovider/pemfile) is not
-// used because it writes private keys that do not fit their certificate into the log.
+// [Load] reads the files, [Files.Run] follows them, and [Files.TLS] returns the
+// configuration. New connections use the present files; open connections stay as they
+// are.
+//
+// The provider of grpc-go for such files (credentials/tls/certprovider/pemfile) is not
+// used, because it logs private keys that do not match their certificate.
 package certificate
 
 import (
@@ -21,28 +24,28 @@ import (
 	"github.com/fanoutd/fanoutd/internal/reload"
 )
 
-// Config says where the files are. CertFile, KeyFile and Log are required.
+// Config names the files. CertFile, KeyFile and Log are required.
 type Config struct {
-	CertFile string // PEM; the certificates that lead to the authority follow in it
+	CertFile string // PEM, with intermediate certificates appended
 	KeyFile  string // PEM
 
-	// ClientCAFile has the authorities (PEM) of the certificates of clients. Without
-	// it clients are asked for none.
+	// ClientCAFile has the authorities (PEM) of client certificates. If it is empty,
+	// clients are not asked for a certificate.
 	ClientCAFile string
 
-	// ClientRequired refuses connections without a certificate. Otherwise one that is
-	// shown has to be good.
+	// ClientRequired refuses connections without a client certificate. If it is false,
+	// the certificate is optional but must be valid if there is one.
 	ClientRequired bool
 
 	Log *slog.Logger
 }
 
-// Files is what the files have.
+// Files holds the present contents of the files.
 type Files struct {
 	cfg         Config
-	following   []*reload.File
+	reloaded    []*reload.File
 	pair        atomic.Pointer[tls.Certificate]
-	authorities atomic.Pointer[x509.CertPool] // nil: clients are asked for no certificate
+	authorities atomic.Pointer[x509.CertPool] // nil: clients are not asked for a certificate
 }
 
 // Load reads the files.
@@ -52,7 +55,7 @@ func Load(cfg Config) (*Files, error) {
 	if err != nil {
 		return nil, fmt.Errorf("certificate and key for TLS: %w", err)
 	}
-	f.following = []*reload.File{pair}
+	f.reloaded = []*reload.File{pair}
 	if cfg.ClientCAFile == "" {
 		return f, nil
 	}
@@ -60,7 +63,7 @@ func Load(cfg Config) (*Files, error) {
 	if err != nil {
 		return nil, fmt.Errorf("certificate authorities of clients: %w", err)
 	}
-	f.following = append(f.following, authorities)
+	f.reloaded = append(f.reloaded, authorities)
 	return f, nil
 }
 
@@ -79,27 +82,27 @@ func (f *Files) usePair(contents [][]byte) error {
 func (f *Files) useAuthorities(content []byte) error {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(content) {
-		return errors.New("there is no certificate in it")
+		return errors.New("the file contains no certificate")
 	}
 	f.authorities.Store(pool)
 	return nil
 }
 
-// Shown returns the certificate that new connections are shown.
-func (f *Files) Shown() *x509.Certificate { return f.pair.Load().Leaf }
+// Leaf returns the server certificate of new connections.
+func (f *Files) Leaf() *x509.Certificate { return f.pair.Load().Leaf }
 
 // Run follows the files until ctx is done.
 func (f *Files) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	for _, file := range f.following {
+	for _, file := range f.reloaded {
 		running.Go(func() { file.Run(ctx) })
 	}
 	running.Wait()
 }
 
-// TLS returns the configuration of a listener for the given protocols (ALPN). Each
-// connection that begins gets what the files have then. Sessions are not resumed: a
-// resumed one would rest on a certificate that was checked long ago.
+// TLS returns the configuration of a listener for the given protocols (ALPN). Each new
+// connection uses the present files. Sessions are not resumed: a resumed session would
+// rely on a client certificate that was verified long ago.
 func (f *Files) TLS(protocols ...string) *tls.Config {
 	base := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protocols, SessionTicketsDisabled: true}
 	listener := base.Clone()

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// server accepts connections and says to each whose certificate it has shown.
+// server accepts connections and sends each client the name in its certificate.
 func server(t *testing.T, cfg certificate.Config) (address string) {
 	t.Helper()
 	files, err := certificate.Load(cfg)
@@ -68,7 +68,8 @@ func server(t *testing.T, cfg certificate.Config) (address string) {
 	return l.Addr().String()
 }
 
-// dial opens a connection and returns whom the server takes us for, and who it is.
+// dial opens a connection. It returns the name by which the server knows the client, and
+// the name of the server.
 func dial(t *testing.T, address string, cfg *tls.Config) (conn *tls.Conn, us, server string, err error) {
 	t.Helper()
 	cfg.NextProtos = []string{"test"}
@@ -81,7 +82,7 @@ func dial(t *testing.T, address string, cfg *tls.Config) (conn *tls.Conn, us, se
 	return conn, us, conn.ConnectionState().PeerCertificates[0].Subject.CommonName, err
 }
 
-// ask has the server answer over a connection.
+// ask returns the name by which the server knows the client of a connection.
 func ask(conn net.Conn) (string, error) {
 	if _, err := conn.Write([]byte{0}); err != nil {
 		return "", err
@@ -95,7 +96,7 @@ func named(name string) certs.Subject {
 	return certs.Subject{CommonName: name, DNSNames: []string{"localhost"}, IPs: []string{"127.0.0.1"}}
 }
 
-func TestWhoMayConnect(t *testing.T) {
+func TestClientsConnectIfTheirCertificateAllowsIt(t *testing.T) {
 	ours, theirs := certs.NewAuthority(t), certs.NewAuthority(t)
 	pair := ours.Issue(t, named("server")).Files(t)
 	good, foreign := ours.Issue(t, named("web")).TLS(t), theirs.Issue(t, named("stranger")).TLS(t)
@@ -103,15 +104,15 @@ func TestWhoMayConnect(t *testing.T) {
 		ca       string
 		required bool
 		shows    []tls.Certificate
-		want     string // empty: nothing
+		want     string // empty: refused
 	}{
-		"nobody is asked":                    {"", false, []tls.Certificate{good}, "nobody"},
-		"a certificate may be shown":         {ours.File, false, []tls.Certificate{good}, "web"},
-		"it need not be":                     {ours.File, false, nil, "nobody"},
-		"but a bad one is refused":           {ours.File, false, []tls.Certificate{foreign}, ""},
-		"where one is required it is":        {ours.File, true, []tls.Certificate{good}, "web"},
-		"and nobody else gets in":            {ours.File, true, nil, ""},
-		"least of all with that of somebody": {ours.File, true, []tls.Certificate{foreign}, ""},
+		"no certificate requested": {"", false, []tls.Certificate{good}, "nobody"},
+		"optional, valid":          {ours.File, false, []tls.Certificate{good}, "web"},
+		"optional, absent":         {ours.File, false, nil, "nobody"},
+		"optional, foreign":        {ours.File, false, []tls.Certificate{foreign}, ""},
+		"required, valid":          {ours.File, true, []tls.Certificate{good}, "web"},
+		"required, absent":         {ours.File, true, nil, ""},
+		"required, foreign":        {ours.File, true, []tls.Certificate{foreign}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			address := server(t, certificate.Config{
@@ -121,21 +122,21 @@ func TestWhoMayConnect(t *testing.T) {
 				if len(c.shows) == 0 {
 					return &tls.Certificate{}, nil
 				}
-				return &c.shows[0], nil // also if the server says that it would not like it
+				return &c.shows[0], nil // even if the server would not accept it
 			}
 			_, us, _, err := dial(t, address, &tls.Config{RootCAs: ours.Pool(), GetClientCertificate: show})
 			if us != c.want || (err == nil) != (c.want != "") {
-				t.Errorf("the server takes us for %q (%v), want %q", us, err, c.want)
+				t.Errorf("client name: got %q (%v), want %q", us, err, c.want)
 			}
 			old := &tls.Config{RootCAs: ours.Pool(), GetClientCertificate: show, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
 			if _, _, _, err := dial(t, address, old); err == nil {
-				t.Error("TLS 1.1 is spoken")
+				t.Error("TLS 1.1: got a connection, want an error")
 			}
 		})
 	}
 }
 
-// lines counts what is logged, and says when there is something new.
+// lines collects log lines and signals each one.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -155,16 +156,16 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// New connections get what is in the files, open ones go on, and what is bad changes
-// nothing and is told.
+// New connections use the present files and open ones go on. Invalid contents change
+// nothing and are logged.
 func TestCertificatesAreReplaced(t *testing.T) {
 	ours, theirs := certs.NewAuthority(t), certs.NewAuthority(t)
 	pair := ours.Issue(t, named("one")).Files(t)
 	ca := filepath.Join(t.TempDir(), "clients.pem")
 	certs.Write(t, ca, ours.PEM())
-	said := &lines{more: make(chan struct{}, 100)}
+	logged := &lines{more: make(chan struct{}, 100)}
 	address := server(t, certificate.Config{
-		CertFile: pair.Cert, KeyFile: pair.Key, ClientCAFile: ca, ClientRequired: true, Log: slog.New(slog.NewTextHandler(said, nil)),
+		CertFile: pair.Cert, KeyFile: pair.Key, ClientCAFile: ca, ClientRequired: true, Log: slog.New(slog.NewTextHandler(logged, nil)),
 	})
 	us, stranger := ours.Issue(t, named("us")).TLS(t), theirs.Issue(t, named("stranger")).TLS(t)
 	trusting := func(mine tls.Certificate) *tls.Config {
@@ -176,13 +177,13 @@ func TestCertificatesAreReplaced(t *testing.T) {
 	}
 	next := func(mine tls.Certificate, server, who string) {
 		t.Helper()
-		<-said.more
+		<-logged.more
 		_, got, name, err := dial(t, address, trusting(mine))
 		if name != server && err == nil || got != who || (err == nil) != (who != "") {
-			t.Errorf("%q serves %q (%v), want %q and %q\n%s", name, got, err, server, who, said)
+			t.Errorf("server and client: got %q and %q (%v), want %q and %q\n%s", name, got, err, server, who, logged)
 		}
 		if got, err := ask(conn); got != "us" {
-			t.Errorf("the connection that was open: %q, %v", got, err)
+			t.Errorf("open connection: got %q (%v), want \"us\"", got, err)
 		}
 	}
 	pair.Replace(t, ours.Issue(t, named("two")))
@@ -190,8 +191,8 @@ func TestCertificatesAreReplaced(t *testing.T) {
 	other := ours.Issue(t, named("three"))
 	certs.Write(t, pair.Key, other.Key)
 	next(us, "two", "us")
-	if strings.Contains(said.String(), "PRIVATE KEY") || strings.Contains(said.String(), string(bytes.Split(other.Key, []byte("\n"))[1])) {
-		t.Error("the log has a private key")
+	if strings.Contains(logged.String(), "PRIVATE KEY") || strings.Contains(logged.String(), string(bytes.Split(other.Key, []byte("\n"))[1])) {
+		t.Error("the log contains a private key")
 	}
 	certs.Write(t, pair.Cert, other.Cert)
 	next(us, "three", "us")
@@ -199,23 +200,23 @@ func TestCertificatesAreReplaced(t *testing.T) {
 	next(us, "three", "us")
 	certs.Write(t, ca, theirs.PEM())
 	next(us, "", "")
-	said.more <- struct{}{}
+	logged.more <- struct{}{}
 	next(stranger, "three", "stranger")
-	if n := strings.Count(said.String(), "level=ERROR"); n != 2 {
-		t.Errorf("%d errors were told:\n%s", n, said)
+	if n := strings.Count(logged.String(), "level=ERROR"); n != 2 {
+		t.Errorf("errors logged: got %d, want 2:\n%s", n, logged)
 	}
 }
 
-func TestFilesThatAreRefused(t *testing.T) {
+func TestLoadRefusesInvalidFiles(t *testing.T) {
 	a := certs.NewAuthority(t)
 	one, two := a.Issue(t, named("one")).Files(t), a.Issue(t, named("two")).Files(t)
 	for want, cfg := range map[string]certificate.Config{
-		"private key does not match":      {CertFile: one.Cert, KeyFile: two.Key},
-		"nowhere.pem":                     {CertFile: "nowhere.pem", KeyFile: one.Key},
-		"nowhere.key":                     {CertFile: one.Cert, KeyFile: "nowhere.key"},
-		"nobody.pem":                      {CertFile: one.Cert, KeyFile: one.Key, ClientCAFile: "nobody.pem"},
-		"there is no certificate in it":   {CertFile: one.Cert, KeyFile: one.Key, ClientCAFile: one.Key},
-		one.Key + ": tls: failed to find": {CertFile: one.Key, KeyFile: one.Key},
+		"private key does not match":       {CertFile: one.Cert, KeyFile: two.Key},
+		"nowhere.pem":                      {CertFile: "nowhere.pem", KeyFile: one.Key},
+		"nowhere.key":                      {CertFile: one.Cert, KeyFile: "nowhere.key"},
+		"nobody.pem":                       {CertFile: one.Cert, KeyFile: one.Key, ClientCAFile: "nobody.pem"},
+		"the file contains no certificate": {CertFile: one.Cert, KeyFile: one.Key, ClientCAFile: one.Key},
+		one.Key + ": tls: failed to find":  {CertFile: one.Key, KeyFile: one.Key},
 	} {
 		cfg.Log = slog.New(slog.DiscardHandler)
 		if _, err := certificate.Load(cfg); err == nil || !strings.Contains(err.Error(), want) {

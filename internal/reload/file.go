@@ -1,7 +1,13 @@
-// Package reload follows files that an operator changes while the server runs:
-// policies, tokens, certificates and keys. A file is looked at again and again rather
-// than watched: that works the same for files that are replaced, for links that are
-// turned (as Kubernetes does with what it mounts), and over every file system.
+// Package reload follows files that an operator changes while the server runs: policies,
+// tokens, certificates and keys.
+//
+// [Load] reads a file and passes its content to a function. [File.Run] then polls the
+// file, and passes every new content to the same function. If the function returns an
+// error, the content before stays in use.
+//
+// Files are polled instead of watched. Polling works the same on every file system, for
+// files that are replaced, and for symbolic links that move to another target, as in
+// volumes of Kubernetes.
 package reload
 
 import (
@@ -15,30 +21,31 @@ import (
 	"time"
 )
 
-// Interval is how often files are looked at.
+// Interval is the time between two polls of a file.
 const Interval = time.Second
 
-// File is a file whose content is in use, or several files that are used together.
+// File is a file in use, or several files that are used together.
 type File struct {
 	paths []string
 	use   func(contents [][]byte) error
 	log   *slog.Logger
 
-	// All are of the goroutine that loads and then runs.
-	contents [][]byte // the newest that were seen
-	usable   bool     // they are in use
-	trouble  string   // why they are not, or cannot be seen; empty: all is well
-	told     bool     // the trouble has been logged
+	// The fields below belong to the goroutine that calls Load and then Run.
+
+	contents [][]byte // as of the last successful read
+	usable   bool     // contents are in use
+	problem  string   // the last error of reading or using the files; empty: none
+	logged   bool     // the problem has been logged
 }
 
-// Load reads the file and has its content used. Use is called again, by Run, for each
-// new content. Where it returns an error, what was in use stays so.
+// Load reads the file and passes its content to use. Run calls use again for each new
+// content. If use returns an error then, the content before stays in use.
 func Load(path string, log *slog.Logger, use func(content []byte) error) (*File, error) {
 	return LoadAll([]string{path}, log, func(contents [][]byte) error { return use(contents[0]) })
 }
 
-// LoadAll does the same with files that are of use only together, such as a
-// certificate and its key. Use gets their contents in the order of the paths.
+// LoadAll is like [Load] for files that are used only together, such as a certificate and
+// its key. Use gets their contents in the order of the paths.
 func LoadAll(paths []string, log *slog.Logger, use func(contents [][]byte) error) (*File, error) {
 	f := &File{paths: paths, use: use, log: log, usable: true}
 	var err error
@@ -51,55 +58,55 @@ func LoadAll(paths []string, log *slog.Logger, use func(contents [][]byte) error
 	return f, nil
 }
 
-// Run follows the file until ctx is done. What cannot be read or used is logged once,
-// when that has not changed from one look to the next: a look may come while somebody
-// is writing, or between the first and the last of several files.
+// Run follows the file until ctx is done. It logs a problem once, and only if two polls in
+// a row meet it: a single poll may come while a file is being written, or between the
+// first and the last of several files.
 func (f *File) Run(ctx context.Context) {
 	ticker := time.NewTicker(Interval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			f.look()
+			f.poll()
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-func (f *File) look() {
+func (f *File) poll() {
 	contents, err := f.read()
 	if err != nil {
-		f.note("a file cannot be read, what was read before stays in use", err)
+		f.report("cannot read file, keeping the content in use", err)
 		return
 	}
 	switch same := slices.EqualFunc(contents, f.contents, bytes.Equal); {
 	case same && f.usable:
-		f.trouble = ""
+		f.problem = ""
 		return
-	case same && f.told:
+	case same && f.logged:
 		return
 	case !same:
-		f.trouble = ""
+		f.problem = ""
 	}
 	f.contents = contents
 	if err := f.use(contents); err != nil {
 		f.usable = false
-		f.note("a file has changed but cannot be used, what was read before stays in use", err)
+		f.report("cannot use changed file, keeping the content in use", err)
 		return
 	}
-	f.usable, f.trouble = true, ""
-	f.log.Info("a file has changed and is in use", "file", f.name())
+	f.usable, f.problem = true, ""
+	f.log.Info("file has changed and is in use", "file", f.name())
 }
 
-// note logs a trouble when it is met for the second time.
-func (f *File) note(message string, err error) {
-	if f.trouble != err.Error() {
-		f.trouble, f.told = err.Error(), false
+// report logs a problem when it occurs for the second time in a row.
+func (f *File) report(message string, err error) {
+	if f.problem != err.Error() {
+		f.problem, f.logged = err.Error(), false
 		return
 	}
-	if !f.told {
-		f.told = true
+	if !f.logged {
+		f.logged = true
 		f.log.Error(message, "file", f.name(), "error", err)
 	}
 }

@@ -23,14 +23,14 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
-// What cannot be used or read leaves what is in use as it is, and is told once.
-func TestWhatIsInUseIsTheNewestThatCanBe(t *testing.T) {
+// A content that cannot be read or used changes nothing and is logged once.
+func TestNewestUsableContentIsInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "file")
 		write(t, path, "1")
-		var said strings.Builder
+		var logged strings.Builder
 		inUse, used := "", 0
-		f, err := reload.Load(path, slog.New(slog.NewTextHandler(&said, nil)), func(content []byte) error {
+		f, err := reload.Load(path, slog.New(slog.NewTextHandler(&logged, nil)), func(content []byte) error {
 			if string(content) == "bad" {
 				return errors.New("no good")
 			}
@@ -51,7 +51,7 @@ func TestWhatIsInUseIsTheNewestThatCanBe(t *testing.T) {
 			time.Sleep(3 * reload.Interval)
 			synctest.Wait()
 			if inUse != want {
-				t.Errorf("%q is in use, not %q", inUse, want)
+				t.Errorf("in use: got %q, want %q", inUse, want)
 			}
 		}
 		look("1")
@@ -68,16 +68,16 @@ func TestWhatIsInUseIsTheNewestThatCanBe(t *testing.T) {
 		write(t, path, "bad")
 		look("3")
 		if used != 3 {
-			t.Errorf("used %d times", used)
+			t.Errorf("contents used: got %d, want 3", used)
 		}
-		if n := strings.Count(said.String(), "level=ERROR"); n != 3 {
-			t.Errorf("%d errors were told:\n%s", n, &said)
+		if n := strings.Count(logged.String(), "level=ERROR"); n != 3 {
+			t.Errorf("errors logged: got %d, want 3:\n%s", n, &logged)
 		}
 	})
 }
 
-// What is met halfway is no trouble: files are written one after the other.
-func TestWhatIsBeingWrittenIsNoTrouble(t *testing.T) {
+// A poll between the writes of two files that belong together reports no problem.
+func TestHalfWrittenFilesAreNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		paths := []string{filepath.Join(dir, "a"), filepath.Join(dir, "b")}
@@ -86,10 +86,10 @@ func TestWhatIsBeingWrittenIsNoTrouble(t *testing.T) {
 			write(t, paths[1], content)
 		}
 		both("1")
-		var mu sync.Mutex // the runner is not ordered behind what the test has read
-		var said strings.Builder
+		var mu sync.Mutex // orders the goroutine of Run and the test
+		var logged strings.Builder
 		inUse := ""
-		f, err := reload.LoadAll(paths, slog.New(slog.NewTextHandler(&locked{&mu, &said}, nil)), func(contents [][]byte) error {
+		f, err := reload.LoadAll(paths, slog.New(slog.NewTextHandler(&locked{&mu, &logged}, nil)), func(contents [][]byte) error {
 			if string(contents[0]) != string(contents[1]) {
 				return errors.New("they do not fit")
 			}
@@ -112,8 +112,8 @@ func TestWhatIsBeingWrittenIsNoTrouble(t *testing.T) {
 			synctest.Wait()
 			mu.Lock()
 			defer mu.Unlock()
-			if n := strings.Count(said.String(), "level=ERROR"); inUse != inUseThen || n != errors {
-				t.Errorf("%q is in use and %d errors were told, want %q and %d:\n%s", inUse, n, inUseThen, errors, &said)
+			if n := strings.Count(logged.String(), "level=ERROR"); inUse != inUseThen || n != errors {
+				t.Errorf("in use and errors logged: got %q and %d, want %q and %d:\n%s", inUse, n, inUseThen, errors, &logged)
 			}
 		}
 		write(t, paths[0], "2")
@@ -129,7 +129,7 @@ func TestWhatIsBeingWrittenIsNoTrouble(t *testing.T) {
 	})
 }
 
-// locked writes with a lock.
+// locked is a writer with a lock.
 type locked struct {
 	mu *sync.Mutex
 	io.Writer
@@ -141,15 +141,14 @@ func (l *locked) Write(b []byte) (int, error) {
 	return l.Writer.Write(b)
 }
 
-// A file that cannot be used at first is an error.
-func TestLoadRefuses(t *testing.T) {
+func TestLoadFailsIfTheFileCannotBeUsed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	use := func([]byte) error { return errors.New("no good") }
 	if _, err := reload.Load(path, slog.Default(), use); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a file that is not there: %v", err)
+		t.Errorf("missing file: got %v, want %v", err, os.ErrNotExist)
 	}
 	write(t, path, "1")
 	if _, err := reload.Load(path, slog.Default(), use); err == nil || !strings.Contains(err.Error(), "no good") {
-		t.Errorf("a file that cannot be used: %v", err)
+		t.Errorf("unusable file: got %v, want the error of use", err)
 	}
 }

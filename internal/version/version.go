@@ -1,6 +1,6 @@
-// Package version says which build of the program this is. It knows what the Go
-// command has recorded: the tag or commit it was built from, and with what. Nothing is
-// passed in when the program is built, so two builds of a commit are the same.
+// Package version identifies the build of a program. It reads what the Go command has
+// recorded: the tag or commit, and the toolchain. The build passes nothing in, so two
+// builds of one commit are identical.
 package version
 
 import (
@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// Info is what is known of a build.
+// Info describes a build.
 type Info struct {
-	Version  string // a tag, or a pseudo-version of a commit; "+dirty" if it was changed; "(devel)" if unknown
-	Commit   string // empty if it was not built in a repository
-	Date     string // of the commit, RFC 3339; empty as above
+	Version  string // a tag, or the pseudo-version of a commit; "+dirty" if it was changed; "(devel)" if unknown
+	Commit   string // empty if the program was not built in a repository
+	Date     string // of the commit, RFC 3339; empty if there is no commit
 	Go       string // the version of Go, such as go1.26.8
 	Platform string // such as linux/amd64
 }
 
-// Get returns what is known of this program.
+// Get describes the build of this program.
 func Get() Info {
 	info := Info{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	build, ok := debug.ReadBuildInfo()
@@ -40,7 +40,7 @@ func Get() Info {
 	return info
 }
 
-// Line returns what the command with the name prints about itself.
+// Line returns the version line that a command prints.
 func Line(command string) string {
 	info := Get()
 	var b strings.Builder
