@@ -16,7 +16,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/reload"
-	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/store"
 	"github.com/fanoutd/fanoutd/internal/tracing"
 	"github.com/fanoutd/fanoutd/internal/wire"
@@ -32,7 +32,7 @@ type App struct {
 	store     *store.Store
 	audit     *audit.Log       // nil: none
 	tracing   *tracing.Tracing // nil: none
-	resources []server.Resource
+	resources []backend.Resource
 	keys      *crypt.Keyring
 	files     []*reload.File // that are followed
 }
@@ -110,18 +110,18 @@ func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (*store
 	}, log)
 }
 
-func (a *App) resource(rc config.Resource) (server.Resource, error) {
+func (a *App) resource(rc config.Resource) (backend.Resource, error) {
 	schema, err := rc.Schema()
 	if err != nil {
-		return server.Resource{}, err
+		return backend.Resource{}, err
 	}
 	codec, err := object.NewCodec(rc.Codec, schema)
 	if err != nil {
-		return server.Resource{}, err
+		return backend.Resource{}, err
 	}
 	values := a.keys.Values(a.cfg.Encrypts(&rc))
 	collection := a.store.Encrypted(rc.Name, rc.Prefix, values)
-	r := server.Resource{Name: rc.Name, Fields: schema.Names(), Codec: codec, Writer: collection, Values: values, Rewriter: collection}
+	r := backend.Resource{Name: rc.Name, Fields: schema.Names(), Codec: codec, Writer: collection, Values: values, Rewriter: collection}
 	if !rc.Cache {
 		r.Direct = direct.New(direct.Config{
 			Resource: rc.Name, Store: collection, Codec: codec, Preencode: wire.Preencode, Encoder: wire.Encoder{}, Keys: a.keys, Log: a.log,
@@ -147,7 +147,7 @@ func (a *App) resource(rc config.Resource) (server.Resource, error) {
 	dispatching := dispatch.Config{Source: r.Cacher, Encoder: wire.Encoder{}, Indexed: schema.Indexed()}
 	if a.tracing != nil {
 		trail := a.tracing.WriteTracer(rc.Name)
-		r.Trail, dispatching.Observer = trail, trail
+		r.Tracer, dispatching.Observer = trail, trail
 	}
 	r.Dispatcher = dispatch.New(dispatching)
 	return r, nil

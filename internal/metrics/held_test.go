@@ -12,7 +12,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
@@ -51,7 +51,7 @@ func TestADispatcherThatIsBehindIsSeen(t *testing.T) {
 	running.Go(func() { d.Run(ctx) })
 	<-c.Ready()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(newResourceCollector([]server.Resource{{Name: "r", Codec: codec, Cacher: c, Dispatcher: d}}))
+	registry.MustRegister(newResourceCollector([]backend.Resource{{Name: "r", Codec: codec, Cacher: c, Dispatcher: d}}))
 	look := func() (age, through, revision float64) {
 		t.Helper()
 		families, err := registry.Gather()

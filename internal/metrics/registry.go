@@ -13,6 +13,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/audit"
 	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/store"
 )
 
@@ -51,7 +52,7 @@ func (m *Metrics) Observers() server.Observers {
 
 // Follow adds what there is to say of a server, its resources, its store and its audit
 // log (nil: there is none). It is called once.
-func (m *Metrics) Register(srv *server.Server, resources []server.Resource, st *store.Store, log *audit.Log) {
+func (m *Metrics) Register(srv *server.Server, resources []backend.Resource, st *store.Store, log *audit.Log) {
 	// Without this a method that nobody has called has no counters, and the rate of
 	// one that fails for the first time is unknown.
 	m.requests.InitializeMetrics(srv)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
 )
 
 // askTimeout is how long a scrape waits for etcd to say where it is. Prometheus itself
@@ -16,7 +16,7 @@ const askTimeout = time.Second
 
 // resourceCollector reads cachers and dispatchers.
 type resourceCollector struct {
-	resources []server.Resource
+	resources []backend.Resource
 	families
 
 	loaded, following, leftOut                                             *family
@@ -27,7 +27,7 @@ type resourceCollector struct {
 	catchUpBytes, catchUpStates                                            *family
 }
 
-func newResourceCollector(resources []server.Resource) *resourceCollector {
+func newResourceCollector(resources []backend.Resource) *resourceCollector {
 	c := &resourceCollector{resources: resources}
 	const r = "resource"
 	c.loaded = c.gauge("resource_loaded", "1 once the resource can be read.", r)
@@ -77,7 +77,7 @@ func (c *resourceCollector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-func (c *resourceCollector) collect(to chan<- prometheus.Metric, r *server.Resource) {
+func (c *resourceCollector) collect(to chan<- prometheus.Metric, r *backend.Resource) {
 	if keys, ok := r.Writer.(interface{ OmittedKeys() int }); ok {
 		send(to, c.leftOut, keys.OmittedKeys(), r.Name)
 	}
@@ -91,7 +91,7 @@ func (c *resourceCollector) collect(to chan<- prometheus.Metric, r *server.Resou
 	c.collectDispatch(to, r)
 }
 
-func (c *resourceCollector) collectCacher(to chan<- prometheus.Metric, r *server.Resource) {
+func (c *resourceCollector) collectCacher(to chan<- prometheus.Metric, r *backend.Resource) {
 	counts := r.Cacher.Counts()
 	send(to, c.changes, counts.Changes, r.Name)
 	send(to, c.fills, counts.Fills, r.Name)
@@ -131,7 +131,7 @@ func (c *resourceCollector) collectCacher(to chan<- prometheus.Metric, r *server
 	}
 }
 
-func (c *resourceCollector) collectDispatch(to chan<- prometheus.Metric, r *server.Resource) {
+func (c *resourceCollector) collectDispatch(to chan<- prometheus.Metric, r *backend.Resource) {
 	s := r.Dispatcher.Stats()
 	send(to, c.interests, s.Interests, r.Name)
 	send(to, c.through, int64(s.Through.Revision), r.Name)

@@ -17,6 +17,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/request"
 	"github.com/fanoutd/fanoutd/internal/version"
 )
 
@@ -26,7 +28,7 @@ const maxWatchersPage = 1000
 // admin implements AdminService.
 type admin struct {
 	fanoutv1.UnimplementedAdminServiceServer
-	resources resources
+	resources backend.Resources
 	sessions  *sessions
 	rights    *rights
 	since     time.Time // when the server began
@@ -62,20 +64,20 @@ func (a *admin) ListResources(ctx context.Context, req *fanoutv1.ListResourcesRe
 		status.Encrypted, status.PrimaryKeyId = r.Values.Encrypts(), r.Values.Primary()
 		resp.Resources = append(resp.Resources, status)
 		describing.Go(func() {
-			source := r.source()
+			source := r.Source()
 			status.State = stateOf(source)
-			source.describe(ctx, status, req.GetMeasureLag())
+			source.Describe(ctx, status, req.GetMeasureLag())
 		})
 	}
 	describing.Wait()
 	return resp, nil
 }
 
-func stateOf(s source) fanoutv1.ResourceStatus_State {
+func stateOf(s backend.Source) fanoutv1.ResourceStatus_State {
 	switch {
-	case !s.loaded():
+	case !s.Loaded():
 		return fanoutv1.ResourceStatus_STATE_LOADING
-	case !s.following():
+	case !s.Following():
 		return fanoutv1.ResourceStatus_STATE_CUT_OFF
 	}
 	return fanoutv1.ResourceStatus_STATE_SERVING
@@ -87,20 +89,20 @@ func (a *admin) ListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequ
 	if err != nil {
 		return nil, err
 	}
-	var check checker
-	size := cmp.Or(check.pageSize("page_size", req.GetPageSize(), maxWatchersPage), maxWatchersPage)
-	byLag := check.order("order", req.GetOrder())
+	var check request.Checker
+	size := cmp.Or(check.PageSize("page_size", req.GetPageSize(), maxWatchersPage), maxWatchersPage)
+	byLag := check.Order("order", req.GetOrder())
 	var after uint64
 	if token := req.GetPageToken(); token != "" {
 		var ok bool
 		if after, ok = a.sessions.number(token); !ok {
-			check.refuse("page_token", "is not a page token of this server")
+			check.Refuse("page_token", "is not a page token of this server")
 		}
 		if byLag {
-			check.refuse("page_token", "must be empty with ORDER_LAG, which has one page only")
+			check.Refuse("page_token", "must be empty with ORDER_LAG, which has one page only")
 		}
 	}
-	if err := check.err(); err != nil {
+	if err := check.Err(); err != nil {
 		return nil, err
 	}
 	all := a.sessions.of(of...)
@@ -134,7 +136,7 @@ func (a *admin) watched(ctx context.Context, name string) ([]string, error) {
 	if err := a.rights.may(ctx, policy.Admin, name, object.Scope{}); err != nil {
 		return nil, err
 	}
-	_, err := a.resources.find(name)
+	_, err := a.resources.Find(name)
 	return []string{name}, err
 }
 
@@ -167,18 +169,6 @@ func (a *admin) furthestBehind(all []*session, most int) []*fanoutv1.WatcherStat
 	return watchers
 }
 
-// order checks an order and reports whether it is that of the lag.
-func (c *checker) order(field string, o fanoutv1.ListWatchersRequest_Order) bool {
-	switch o {
-	case fanoutv1.ListWatchersRequest_ORDER_UNSPECIFIED, fanoutv1.ListWatchersRequest_ORDER_ID:
-		return false
-	case fanoutv1.ListWatchersRequest_ORDER_LAG:
-		return true
-	}
-	c.refuse(field, "is %d, which is not defined", o)
-	return false
-}
-
 // describe returns what is known of a session.
 func (a *admin) describe(s *session) *fanoutv1.WatcherStatus {
 	at := s.position()
@@ -192,7 +182,7 @@ func (a *admin) describe(s *session) *fanoutv1.WatcherStatus {
 		Since:     timestamppb.New(s.since),
 		State:     fanoutv1.WatcherStatus_STATE_LIVE,
 		Blocked:   s.blocked(),
-		Position:  position(at),
+		Position:  backend.ProtoPosition(at),
 		Messages:  messages,
 		Bytes:     bytes,
 	}
@@ -204,7 +194,7 @@ func (a *admin) describe(s *session) *fanoutv1.WatcherStatus {
 	if !ok || at.Revision == 0 {
 		return w
 	}
-	backlog, lag, since := cached{r.Cacher, r.Dispatcher}.backlog(watcher.Watcher, at)
+	backlog, lag, since := r.Backlog(watcher.Watcher, at)
 	w.LagRevisions, w.Lag = &lag, durationpb.New(since)
 	if backlog.Events >= 0 {
 		w.LagEvents = new(int64(backlog.Events))
@@ -218,11 +208,11 @@ func (a *admin) EndWatcher(ctx context.Context, req *fanoutv1.EndWatcherRequest)
 	if err != nil {
 		return nil, err
 	}
-	var check checker
+	var check request.Checker
 	if req.GetId() == "" {
-		check.refuse("id", "must not be empty")
+		check.Refuse("id", "must not be empty")
 	}
-	if err := check.err(); err != nil {
+	if err := check.Err(); err != nil {
 		return nil, err
 	}
 	s := a.sessions.find(req.GetId())
@@ -231,9 +221,4 @@ func (a *admin) EndWatcher(ctx context.Context, req *fanoutv1.EndWatcherRequest)
 	}
 	s.end(apierr.ErrEndedByOperator)
 	return &fanoutv1.EndWatcherResponse{Ended: true}, nil
-}
-
-// position returns a position as the protocol has it.
-func position(p object.Position) *fanoutv1.Position {
-	return &fanoutv1.Position{Epoch: string(p.Epoch), Revision: int64(p.Revision)}
 }

@@ -46,8 +46,8 @@ func (in *instance) behind(ctx context.Context, t *testing.T) *gate {
 // A write is in every later read, although the cacher hears of it only later.
 func TestEveryReadSeesWhatWasWrittenBefore(t *testing.T) {
 	for name, consistency := range map[string]func(written int64) *fanoutv1.ReadConsistency{
-		"default": func(int64) *fanoutv1.ReadConsistency { return nil },
-		"empty":   func(int64) *fanoutv1.ReadConsistency { return &fanoutv1.ReadConsistency{} },
+		"default":      func(int64) *fanoutv1.ReadConsistency { return nil },
+		"empty":        func(int64) *fanoutv1.ReadConsistency { return &fanoutv1.ReadConsistency{} },
 		"min_revision": minRevision,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,8 +9,10 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
+	"github.com/fanoutd/fanoutd/internal/server/request"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
@@ -24,7 +26,7 @@ const (
 
 // fanout implements FanoutService.
 type fanout struct {
-	resources      resources
+	resources      backend.Resources
 	drain          *drain
 	sessions       *sessions
 	rights         *rights
@@ -39,32 +41,32 @@ func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (grpcmsg.Enc
 	if err := f.rights.may(ctx, policy.Get, req.GetResource(), object.ExactKey(object.Key(req.GetKey()))); err != nil {
 		return nil, err
 	}
-	resource, err := f.resources.find(req.GetResource())
+	resource, err := f.resources.Find(req.GetResource())
 	if err != nil {
 		return nil, err
 	}
-	var check checker
+	var check request.Checker
 	if _, err := object.ParseKeyScope(req.GetKey()); err != nil {
-		check.refuse("key", "%v", err)
+		check.Refuse("key", "%v", err)
 	}
-	consistency := check.consistency("consistency", req.GetConsistency())
-	if err := check.err(); err != nil {
+	consistency := check.Consistency("consistency", req.GetConsistency())
+	if err := check.Err(); err != nil {
 		return nil, err
 	}
 	key := object.Key(req.GetKey())
-	return untilKnown(consistency.level != exactly, func() (grpcmsg.Encoded, error) {
-		view, err := resource.source().view(ctx, consistency)
+	return untilKnown(consistency.Level != request.Exactly, func() (grpcmsg.Encoded, error) {
+		view, err := resource.Source().View(ctx, consistency)
 		if err != nil {
 			return nil, err
 		}
-		for o, err := range view.objects(ctx, object.ExactKey(key), "") {
+		for o, err := range view.Objects(ctx, object.ExactKey(key), "") {
 			if err != nil {
 				return nil, err
 			}
-			found := grpcmsg.Join([][]byte{wire.ObjectField(o)}, wire.AppendPosition(nil, view.position()))
+			found := grpcmsg.Join([][]byte{wire.ObjectField(o)}, wire.AppendPosition(nil, view.Position()))
 			return found, f.limits.Answer(ctx, found.Size())
 		}
-		return nil, &apierr.NotFoundError{Key: key, Revision: view.position().Revision}
+		return nil, &apierr.NotFoundError{Key: key, Revision: view.Position().Revision}
 	})
 }
 
@@ -85,29 +87,29 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (grpcmsg.E
 	if err := f.rights.mayWithin(ctx, policy.List, req.GetResource(), req.GetScope()); err != nil {
 		return nil, err
 	}
-	resource, err := f.resources.find(req.GetResource())
+	resource, err := f.resources.Find(req.GetResource())
 	if err != nil {
 		return nil, err
 	}
-	var check checker
-	query := query{
+	var check request.Checker
+	query := request.Query{
 		Resource: resource.Name,
-		Scope:    check.scope("scope", req.GetScope()),
-		Selector: check.selector(req.GetLabelSelector(), req.GetFieldSelector(), resource.Fields),
+		Scope:    check.Scope("scope", req.GetScope()),
+		Selector: check.Selector(req.GetLabelSelector(), req.GetFieldSelector(), resource.Fields),
 		Start:    object.Key(req.GetStartKey()),
 	}
-	asked := check.consistency("consistency", req.GetConsistency())
-	pageSize := check.pageSize("page_size", req.GetPageSize(), maxPageSize)
-	page := firstPage(query)
+	asked := check.Consistency("consistency", req.GetConsistency())
+	pageSize := check.PageSize("page_size", req.GetPageSize(), maxPageSize)
+	page := request.FirstPage(query)
 	if token := req.GetPageToken(); token != "" {
-		if page, err = parsePageToken(token, query); err != nil {
-			check.refuse("page_token", "%v", err)
+		if page, err = request.ParsePageToken(token, query); err != nil {
+			check.Refuse("page_token", "%v", err)
 		}
-		if asked != (consistency{}) {
-			check.refuse("consistency", "must be left out with a page token, which has the revision of the first page")
+		if asked != (request.Consistency{}) {
+			check.Refuse("consistency", "must be left out with a page token, which has the revision of the first page")
 		}
 	}
-	if err := check.err(); err != nil {
+	if err := check.Err(); err != nil {
 		return nil, err
 	}
 	room, err := f.limits.List(ctx, maxListBytes)
@@ -120,12 +122,12 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (grpcmsg.E
 			room.Release()
 		}
 	}()
-	list, err := untilKnown(page.at == (object.Position{}) && asked.level != exactly, func() (grpcmsg.Encoded, error) {
-		view, err := page.view(ctx, resource.source(), asked)
+	list, err := untilKnown(page.Position == (object.Position{}) && asked.Level != request.Exactly, func() (grpcmsg.Encoded, error) {
+		view, err := viewOf(ctx, page, resource.Source(), asked)
 		if err != nil {
 			return nil, err
 		}
-		return page.read(ctx, view, pageSize)
+		return readPage(ctx, page, view, pageSize)
 	})
 	if err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
 )
 
 // unread is a connection on which a stream that nobody reads takes 64 KiB and no more.
@@ -256,7 +257,7 @@ func (*explodingTrail) Writing(context.Context) func(object.Revision) {
 	return func(object.Revision) {}
 }
 func (*explodingTrail) Wants() bool { return true }
-func (e *explodingTrail) Delivered(d server.Delivery) {
+func (e *explodingTrail) Delivered(d backend.Delivery) {
 	if sent, _ := metadata.FromIncomingContext(d.Watch); len(sent["bomb"]) > 0 {
 		e.before()
 		panic("bang in a worker")
@@ -272,7 +273,7 @@ func TestAPanicInAWorkerEndsOneWatch(t *testing.T) {
 			trail := &explodingTrail{before: func() {}}
 			in := start(t, settings{configure: func(cfg *server.Config) {
 				for i := range cfg.Resources {
-					cfg.Resources[i].Trail = trail
+					cfg.Resources[i].Tracer = trail
 				}
 			}})
 			ctx := within(t)

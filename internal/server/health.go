@@ -30,10 +30,10 @@ func (s *Server) watchHealth(ctx context.Context) {
 	for {
 		loaded := true
 		for name, r := range s.resources {
-			source := r.source()
-			ready := source.loaded()
+			source := r.Source()
+			ready := source.Loaded()
 			loaded = loaded && ready
-			if source.following() {
+			if source.Following() {
 				followed[name] = time.Now()
 			}
 			s.setHealth(healthService(name), ready && time.Since(followed[name]) < followGrace)

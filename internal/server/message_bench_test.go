@@ -18,6 +18,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 	"github.com/fanoutd/fanoutd/internal/wire"
@@ -61,7 +62,7 @@ type quiet struct{}
 
 func (quiet) Writing(context.Context) func(object.Revision) { return func(object.Revision) {} }
 func (quiet) Wants() bool                                   { return false }
-func (quiet) Delivered(Delivery)                            {}
+func (quiet) Delivered(backend.Delivery)                    {}
 
 // BenchmarkMessage is what a live message costs the worker that sends it, and what
 // takes it on the other side: as it is sent, without anything that looks at it; with
@@ -70,7 +71,7 @@ func BenchmarkMessage(b *testing.B) {
 	for _, c := range []struct {
 		name    string
 		counted bool
-		trail   Trail
+		trail   backend.WriteTracer
 		stats   stats.Handler
 	}{
 		{"uncounted", false, nil, nil},
@@ -175,7 +176,7 @@ func holding(tb testing.TB) (*Server, *cachertest.Memory) {
 	var running sync.WaitGroup
 	running.Go(func() { c.Run(ctx) })
 	running.Go(func() { d.Run(ctx) })
-	srv := New(Config{Resources: []Resource{{Name: "r", Codec: codec, Cacher: c, Dispatcher: d}}, Log: log})
+	srv := New(Config{Resources: []backend.Resource{{Name: "r", Codec: codec, Cacher: c, Dispatcher: d}}, Log: log})
 	tb.Cleanup(func() {
 		cancel()
 		running.Wait()
@@ -202,7 +203,7 @@ func watched(tb testing.TB, watches int) *Server {
 		s.init(ctx, &fanoutv1.WatchRequest{Resource: "r"}, object.Scope{}, &live{Watcher: w}, func(error) {})
 		srv.sessions.begin(s)
 		_, first := s.note(&m.Header, 100)
-		srv.resources["r"].tallies[0].note(&m, 1, 100, first, time.Now())
+		srv.tallies["r"][0].note(&m, 1, 100, first, time.Now())
 	}
 	// An event waits for all of them.
 	memory.Put("k", "v")

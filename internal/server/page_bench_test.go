@@ -10,12 +10,14 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/request"
 	"github.com/fanoutd/fanoutd/test/poll"
 	"github.com/fanoutd/fanoutd/test/ratio"
 )
 
 // listed is a resource with so many objects of 100 bytes, in folders of ten.
-func listed(tb testing.TB, objects int) source {
+func listed(tb testing.TB, objects int) backend.Source {
 	tb.Helper()
 	srv, memory := holding(tb)
 	all := map[object.Key][]byte{}
@@ -23,7 +25,7 @@ func listed(tb testing.TB, objects int) source {
 		all[object.Key(fmt.Sprintf("folder-%d/%d", i/10, i%10))] = make([]byte, 100)
 	}
 	at := memory.Commit(all)
-	s := srv.resources["r"].source()
+	s := srv.resources["r"].Source()
 	// The objects have arrived before anything reads them, so no read waits with a deadline.
 	// What is counted or measured is not what the dispatcher does with the changes.
 	poll.Until(tb, "the dispatcher has seen all objects", func() bool { return srv.resources["r"].Dispatcher.Stats().Through.Revision >= at })
@@ -34,15 +36,15 @@ func listed(tb testing.TB, objects int) source {
 }
 
 // listAll reads the pages of a list, and returns how many objects it has.
-func listAll(tb testing.TB, s source, scope object.Scope, pageSize int) int {
+func listAll(tb testing.TB, s backend.Source, scope object.Scope, pageSize int) int {
 	tb.Helper()
-	p, objects := firstPage(query{Resource: "r", Scope: scope}), 0
+	p, objects := request.FirstPage(request.Query{Resource: "r", Scope: scope}), 0
 	for {
-		v, err := p.view(tb.Context(), s, consistency{})
+		v, err := viewOf(tb.Context(), p, s, request.Consistency{})
 		if err != nil {
 			tb.Fatal(err)
 		}
-		response, err := p.read(tb.Context(), v, pageSize)
+		response, err := readPage(tb.Context(), p, v, pageSize)
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -55,7 +57,7 @@ func listAll(tb testing.TB, s source, scope object.Scope, pageSize int) int {
 		if said.GetNextPageToken() == "" {
 			return objects
 		}
-		if p, err = parsePageToken(said.GetNextPageToken(), p.query); err != nil {
+		if p, err = request.ParsePageToken(said.GetNextPageToken(), p.Query); err != nil {
 			tb.Fatal(err)
 		}
 	}
@@ -112,29 +114,29 @@ func BenchmarkList(b *testing.B) {
 
 // looked is a source that counts the objects that are looked at.
 type looked struct {
-	source
+	backend.Source
 	objects int
 }
 
 // lookedView is a view of it.
 type lookedView struct {
-	view
+	backend.View
 	source *looked
 }
 
-func (l *looked) view(ctx context.Context, c consistency) (view, error) {
-	v, err := l.source.view(ctx, c)
+func (l *looked) view(ctx context.Context, c request.Consistency) (backend.View, error) {
+	v, err := l.Source.View(ctx, c)
 	return lookedView{v, l}, err
 }
 
-func (l *looked) viewAt(ctx context.Context, p object.Position) (view, error) {
-	v, err := l.source.viewAt(ctx, p)
+func (l *looked) viewAt(ctx context.Context, p object.Position) (backend.View, error) {
+	v, err := l.Source.ViewAt(ctx, p)
 	return lookedView{v, l}, err
 }
 
 func (v lookedView) objects(ctx context.Context, scope object.Scope, start object.Key) iter.Seq2[*object.Object, error] {
 	return func(yield func(*object.Object, error) bool) {
-		for o, err := range v.view.objects(ctx, scope, start) {
+		for o, err := range v.View.Objects(ctx, scope, start) {
 			v.source.objects++
 			if !yield(o, err) {
 				return
@@ -161,7 +163,7 @@ func TestListsLookAtWhatTheyTell(t *testing.T) {
 			{"a key", object.ExactKey("folder-7/7"), 0, 1, 0},
 			{"no key", object.ExactKey("folder-7"), 0, 0, 0},
 		} {
-			counted := &looked{source: s}
+			counted := &looked{Source: s}
 			if n := listAll(t, counted, c.scope, c.page); n != c.tells {
 				t.Errorf("%s of %d objects: the list has %d objects, want %d", c.name, objects, n, c.tells)
 			}

@@ -11,6 +11,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/request"
 )
 
 const (
@@ -33,17 +34,17 @@ func (a *admin) Reencrypt(ctx context.Context, req *fanoutv1.ReencryptRequest) (
 	if a.rewrites == 0 {
 		return nil, errWritesOff
 	}
-	r, err := a.resources.find(req.GetResource())
+	r, err := a.resources.Find(req.GetResource())
 	if err != nil {
 		return nil, err
 	}
-	var check checker
-	size := cmp.Or(check.pageSize("page_size", req.GetPageSize(), maxReencryptPage), reencryptPage)
+	var check request.Checker
+	size := cmp.Or(check.PageSize("page_size", req.GetPageSize(), maxReencryptPage), reencryptPage)
 	start, err := base64.RawURLEncoding.DecodeString(req.GetPageToken())
 	if err != nil {
-		check.refuse("page_token", "is not a page token of this service")
+		check.Refuse("page_token", "is not a page token of this service")
 	}
-	if err := check.err(); err != nil {
+	if err := check.Err(); err != nil {
 		return nil, err
 	}
 	resp := &fanoutv1.ReencryptResponse{Encrypted: r.Values.Encrypts(), PrimaryKeyId: r.Values.Primary()}

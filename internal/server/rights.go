@@ -9,6 +9,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/request"
 )
 
 // rights says what callers may do, by the policy that is in use. Every request asks
@@ -29,10 +30,10 @@ func (r *rights) may(ctx context.Context, verb policy.Verb, resource string, sco
 // mayWithin is may for a scope that has not been checked. What is wrong with it is
 // told to anybody, because that needs no look at what there is.
 func (r *rights) mayWithin(ctx context.Context, verb policy.Verb, resource string, scope *fanoutv1.Scope) error {
-	var check checker
-	asked := check.scope("scope", scope) // the whole resource if it is wrong
+	var check request.Checker
+	asked := check.Scope("scope", scope) // the whole resource if it is wrong
 	err := r.may(ctx, verb, resource, asked)
-	if wrong := check.err(); err != nil && wrong != nil {
+	if wrong := check.Err(); err != nil && wrong != nil {
 		return wrong
 	}
 	return err

@@ -9,13 +9,13 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
 )
 
 // underneath is what a resource stands on.
 type underneath interface {
 	cacher.Store
-	server.Writer
+	backend.Writer
 }
 
 // seam lies between a resource and its store. It counts the calls by method and

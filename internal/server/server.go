@@ -26,14 +26,16 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/audit"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
+	"github.com/fanoutd/fanoutd/internal/server/request"
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
 // Config says what to serve. The fields down to Log are required.
 type Config struct {
-	Resources     []Resource
+	Resources     []backend.Resource
 	Writes        bool // serve StoreService
 	MaxValueBytes int  // of a value that is written
 	MaxOperations int  // in one transaction
@@ -94,7 +96,8 @@ type Server struct {
 	grpc      *grpc.Server
 	within    *grpc.Server // serves the same to those within the process; see Local
 	health    *health.Server
-	resources resources
+	resources backend.Resources
+	tallies   map[string][]tally // what the watches of each resource were sent, by worker
 	drain     *drain
 	sessions  *sessions
 	rights    rights
@@ -127,7 +130,7 @@ const (
 // stopped in any case.
 func New(cfg Config) *Server {
 	s := &Server{
-		log: cfg.Log, health: health.NewServer(), resources: resources{}, drain: newDrain(), sessions: newSessions(),
+		log: cfg.Log, health: health.NewServer(), resources: backend.Resources{}, tallies: map[string][]tally{}, drain: newDrain(), sessions: newSessions(),
 		authenticator: cfg.Authenticator,
 		limits:        quota.New(cfg.Limits, cfg.Log), audit: cfg.Audit, denials: newDenials(),
 		drainDelay: cfg.DrainDelay, drainPeriod: cfg.DrainPeriod, watchGrace: cmp.Or(cfg.WatchGrace, defaultWatchGrace),
@@ -136,7 +139,7 @@ func New(cfg Config) *Server {
 	s.rights.policy.Store(cfg.Policy)
 	for i := range cfg.Resources {
 		r := &cfg.Resources[i]
-		r.tallies = make([]tally, s.lanes.workers.Len())
+		s.tallies[r.Name] = make([]tally, s.lanes.workers.Len())
 		s.resources[r.Name] = r
 	}
 	finished := []logging.Option{
@@ -184,7 +187,7 @@ func New(cfg Config) *Server {
 		to.RegisterService(serviceDesc(f, s.watch(f, admission)), nil)
 		if cfg.Writes {
 			fanoutv1.RegisterStoreServiceServer(to, &writes{
-				resources: s.resources, rights: &s.rights, maxValueBytes: cfg.MaxValueBytes, maxOperations: cfg.MaxOperations,
+				resources: s.resources, rights: &s.rights, limits: request.WriteLimits{ValueBytes: cfg.MaxValueBytes, Operations: cfg.MaxOperations},
 			})
 		}
 		fanoutv1.RegisterAdminServiceServer(to, a)

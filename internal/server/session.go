@@ -17,6 +17,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
@@ -39,7 +40,7 @@ type session struct {
 	question  policy.Question  // that has to be granted for as long as the watch lasts
 	request   asked
 	since     time.Time
-	watcher   watcher
+	watcher   backend.Watcher
 	end       func(reason error) // ends the watch with its last position; may be called at any time
 }
 
@@ -120,7 +121,7 @@ func newSessions() *sessions {
 
 // init takes down what the watch is, whose number comes with begin, besides since when it
 // is there.
-func (s *session) init(ctx context.Context, req *fanoutv1.WatchRequest, scope object.Scope, w watcher, end func(reason error)) {
+func (s *session) init(ctx context.Context, req *fanoutv1.WatchRequest, scope object.Scope, w backend.Watcher, end func(reason error)) {
 	s.identity, s.pass = &callOf(ctx).identity, passOf(ctx)
 	s.request = askedFor(req)
 	s.watcher, s.end = w, end

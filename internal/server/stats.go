@@ -1,6 +1,10 @@
 package server
 
-import "time"
+import (
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/server/backend"
+)
 
 // WatchStats is what there is to say of the watches of a resource.
 type WatchStats struct {
@@ -23,10 +27,10 @@ type WatchStats struct {
 // a microsecond or two for each watch, and makes none of them wait.
 func (s *Server) WatchStats() map[string]*WatchStats {
 	all := map[string]*WatchStats{}
-	for name, r := range s.resources {
+	for name := range s.resources {
 		stats := &WatchStats{WatchCounts: newWatchCounts()}
-		for i := range r.tallies {
-			stats.add(&r.tallies[i])
+		for i := range s.tallies[name] {
+			stats.add(&s.tallies[name][i])
 		}
 		all[name] = stats
 	}
@@ -41,7 +45,7 @@ func (s *Server) WatchStats() map[string]*WatchStats {
 		if one.blocked() {
 			stats.Blocked++
 		}
-		events, lag := s.resources[name].waiting(one)
+		events, lag := waiting(s.resources[name], one)
 		if events == 0 {
 			continue
 		}
@@ -54,12 +58,12 @@ func (s *Server) WatchStats() map[string]*WatchStats {
 
 // waiting returns how many events wait for a watch, negative if that is not known, and
 // for how long the first of them does.
-func (r *Resource) waiting(s *session) (events int, lag time.Duration) {
+func waiting(r *backend.Resource, s *session) (events int, lag time.Duration) {
 	w, ok := s.watcher.(*live)
 	at := s.position()
 	if !ok || at.Revision == 0 {
 		return 0, 0
 	}
-	backlog, _, lag := cached{r.Cacher, r.Dispatcher}.backlog(w.Watcher, at)
+	backlog, _, lag := r.Backlog(w.Watcher, at)
 	return backlog.Events, lag
 }

@@ -1,52 +1,19 @@
 package server
 
 import (
-	"context"
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
 )
 
-// Trail follows single writes of a resource to the watches that are told about them.
-type Trail interface {
-	// Writing says that a write is about to be sent to the store. What it returns is
-	// called when the store has answered, with revision 0 where nothing was written.
-	Writing(ctx context.Context) (done func(object.Revision))
-
-	// Wants reports whether a write is being followed. It is asked for each message of
-	// each watch, so it costs no more than an atomic load.
-	Wants() bool
-
-	// Delivered says that a live message was handed to the network. It is called only
-	// while somebody wants to know.
-	Delivered(Delivery)
-}
-
-// Delivery is a live message.
-type Delivery struct {
-	Watch   context.Context // of the request
-	Watcher string          // its id, as AdminService has it
-	Peer    string
-
-	// The message tells what happened after the one revision, up to the other, as far
-	// as the watch sees it. Shows reports whether it sees what happened at a revision;
-	// it may be called at any time and from any goroutine.
-	After, Upto object.Revision
-	Shows       func(object.Revision) bool
-
-	Events  int
-	Bytes   int
-	Arrived time.Time // the first of the changes, from the store
-	Sent    time.Time
-}
-
 // follow tells the trail of the resource about a live message.
-func (w *watching) follow(trail Trail, m *dispatch.Message, after object.Revision, size int) {
+func (w *watching) follow(trail backend.WriteTracer, m *dispatch.Message, after object.Revision, size int) {
 	if w.live.Watcher == nil {
 		return
 	}
-	trail.Delivered(Delivery{
+	trail.Delivered(backend.Delivery{
 		Watch: w.stream.Context(), Watcher: w.server.sessions.id(&w.session), Peer: w.session.peer,
 		After: after, Upto: m.Header.Position.Revision, Shows: w.live.Shows,
 		Events: m.Count, Bytes: size, Arrived: m.Arrived, Sent: time.Now(),

@@ -8,6 +8,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
+	"github.com/fanoutd/fanoutd/internal/server/request"
 )
 
 // turn is the place of a watch among the catch-ups that are being sent. It belongs to
@@ -28,12 +29,12 @@ type turn struct {
 	lease    *time.Timer        // nil: nothing is being sent
 }
 
-func (t *turn) init(l *quota.Limiter, w *watch) {
+func (t *turn) init(l *quota.Limiter, w *request.Watch) {
 	t.limits, t.patience = l, l.Patience
-	if every := w.options.BookmarkInterval; every > 0 {
+	if every := w.Options.BookmarkInterval; every > 0 {
 		t.patience = min(t.patience, max(every, quota.MinPatience))
 	}
-	t.due = w.after == nil && !w.fromNow
+	t.due = w.After == nil && !w.FromNow
 }
 
 // has reports whether the watch may go on: if a catch-up is under way it needs a place. If

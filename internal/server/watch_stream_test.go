@@ -9,7 +9,9 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-func fromNow() *fanoutv1.WatchRequest_FromNow { return &fanoutv1.WatchRequest_FromNow{FromNow: &fanoutv1.FromNow{}} }
+func fromNow() *fanoutv1.WatchRequest_FromNow {
+	return &fanoutv1.WatchRequest_FromNow{FromNow: &fanoutv1.FromNow{}}
+}
 
 func after(p *fanoutv1.Position) *fanoutv1.WatchRequest_After {
 	return &fanoutv1.WatchRequest_After{After: p}

@@ -20,6 +20,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/request"
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
@@ -40,6 +42,8 @@ type watching struct {
 	turn   turn
 	leave  []func() // what else is to be done when the watch is over, the last one first
 
+	_ [2]uintptr // puts the fields below where they belong; see above
+
 	ends    ending // its context has the call, and later who asks
 	session session
 
@@ -48,8 +52,8 @@ type watching struct {
 	lane     *countedLane // nil: it has none
 	tally    *tally
 
-	stream grpc.ServerStream // as gRPC has it
-	trail  Trail             // nil: nobody follows writes
+	stream grpc.ServerStream   // as gRPC has it
+	trail  backend.WriteTracer // nil: nobody follows writes
 	live   live
 
 	began time.Duration // of the catch-up that is under way, since the watch began
@@ -180,16 +184,16 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	if err := f.rights.mayWithin(ctx, policy.Watch, req.GetResource(), req.GetScope()); err != nil {
 		return err
 	}
-	resource, err := f.resources.find(req.GetResource())
+	resource, err := f.resources.Find(req.GetResource())
 	if err != nil {
 		return err
 	}
-	watch, err := parseWatch(resource, req)
+	watch, err := request.ParseWatch(req, resource.Fields)
 	if err != nil {
 		return err
 	}
-	watch.limit = shorter(watch.limit, f.timeLimit())
-	watch.options.LastBookmark = lastBookmark(ctx, watch.limit)
+	watch.TimeLimit = shorter(watch.TimeLimit, f.timeLimit())
+	watch.Options.LastBookmark = lastBookmark(ctx, watch.TimeLimit)
 	w.ends.ended = w.live.handBackNow
 	whenOver(ctx, w.ends.end)
 	if w.drained = f.drain.enter(func() { w.ends.end(apierr.ErrDraining) }); w.drained == 0 {
@@ -200,8 +204,8 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 		return err
 	}
 	w.leave = append(make([]func(), 0, 2), giveBack)
-	if resource.scans(&watch.interest) {
-		forget, err := f.limits.Selector(ctx, resource.Name, &watch.interest)
+	if resource.Scans(&watch.Interest) {
+		forget, err := f.limits.Selector(ctx, resource.Name, &watch.Interest)
 		if err != nil {
 			return err
 		}
@@ -209,8 +213,8 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	}
 	w.lane = f.lanes.enter(ctx)
 	w.live.init(w.lane.Queue, w)
-	watch.options.Follower = &w.live
-	source, err := resource.source().watch(&w.ends, &watch)
+	watch.Options.Follower = &w.live
+	source, err := resource.Source().Watch(&w.ends, &watch)
 	if err != nil {
 		if reason, _ := w.ends.why(); errors.Is(reason, apierr.ErrDraining) {
 			return apierr.ErrDraining
@@ -221,8 +225,8 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 		w.live.Watcher, source = dispatched, &w.live
 		w.ends.forget() // the cacher has been waited for; the watcher waits for nothing
 	}
-	w.trail, w.tally = resource.Trail, &resource.tallies[w.lane.Worker()]
-	w.session.init(ctx, req, watch.interest.Scope, source, w.endWith)
+	w.trail, w.tally = resource.Tracer, &w.server.tallies[resource.Name][w.lane.Worker()]
+	w.session.init(ctx, req, watch.Interest.Scope, source, w.endWith)
 	f.sessions.begin(&w.session)
 	w.tally.begun.Add(1)
 	if err := f.examine(&w.session); err != nil {
@@ -241,8 +245,8 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	if err != nil {
 		return status.FromContextError(context.Canceled).Err() // the client is gone, which nobody is to blame for
 	}
-	if watch.limit > 0 {
-		w.endAfter(watch.limit, errTimeLimit)
+	if watch.TimeLimit > 0 {
+		w.endAfter(watch.TimeLimit, errTimeLimit)
 	}
 	w.turn.init(f.limits, &watch)
 	forgetHeaders(ctx)

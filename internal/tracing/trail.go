@@ -10,7 +10,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
 )
 
 // The bounds of what following costs. All are conventions: a trace is to show where
@@ -34,18 +34,18 @@ type WriteTracer struct {
 	awaited    int                        // guarded by mu: writes that etcd has not answered yet
 	followed   map[object.Revision]*write // guarded by mu
 	rounds     ring[dispatch.Dispatched]  // guarded by mu: the latest, while there are awaited writes
-	deliveries ring[server.Delivery]      // guarded by mu: the same
+	deliveries ring[backend.Delivery]     // guarded by mu: the same
 }
 
 var (
-	_ server.Trail      = (*WriteTracer)(nil)
-	_ dispatch.Observer = (*WriteTracer)(nil)
+	_ backend.WriteTracer = (*WriteTracer)(nil)
+	_ dispatch.Observer   = (*WriteTracer)(nil)
 )
 
 func newTrail(tracer trace.Tracer, resource string) *WriteTracer {
 	return &WriteTracer{
 		tracer: tracer, resource: resource, followed: map[object.Revision]*write{},
-		rounds: ring[dispatch.Dispatched]{limit: keptRounds}, deliveries: ring[server.Delivery]{limit: keptDeliveries},
+		rounds: ring[dispatch.Dispatched]{limit: keptRounds}, deliveries: ring[backend.Delivery]{limit: keptDeliveries},
 	}
 }
 
@@ -106,7 +106,7 @@ func (t *WriteTracer) Dispatched(d dispatch.Dispatched) {
 }
 
 // Delivered implements [server.Trail].
-func (t *WriteTracer) Delivered(d server.Delivery) {
+func (t *WriteTracer) Delivered(d backend.Delivery) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, w := range t.followed {

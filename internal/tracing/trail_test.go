@@ -13,7 +13,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
 )
 
 // traces are a trail, and what comes of it.
@@ -58,8 +58,8 @@ func dispatched(at object.Revision) dispatch.Dispatched {
 }
 
 // delivered is a message with an event of the revision, and of others around it.
-func delivered(after, at, upto object.Revision) server.Delivery {
-	return server.Delivery{
+func delivered(after, at, upto object.Revision) backend.Delivery {
+	return backend.Delivery{
 		Watch: context.Background(), After: after, Upto: upto, Arrived: time.Now(), Sent: time.Now(),
 		Shows: func(asked object.Revision) bool { return asked == at },
 	}
@@ -132,7 +132,7 @@ func TestFollowingIsBounded(t *testing.T) {
 	}
 }
 
-func (t *traces) deliveriesKept() []server.Delivery { return t.WriteTracer.deliveries.all }
+func (t *traces) deliveriesKept() []backend.Delivery { return t.WriteTracer.deliveries.all }
 
 // What is remembered while an answer is awaited has an end.
 func TestAwaitingIsBounded(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
 )
 
 // The attributes of spans.
@@ -60,7 +60,7 @@ func (w *write) dispatched(d dispatch.Dispatched) {
 }
 
 // delivered looks whether a message has told the write.
-func (w *write) delivered(d server.Delivery) {
+func (w *write) delivered(d backend.Delivery) {
 	if w.revision <= d.After || w.revision > d.Upto || !d.Shows(w.revision) {
 		return
 	}

@@ -10,6 +10,13 @@ var serverImports = map[string][]string{
 	"internal/server/quota": {
 		"internal/access", "internal/dispatch", "internal/object", "internal/server/apierr", "internal/server/transport",
 	},
+	"internal/server/request": {
+		"internal/dispatch", "internal/object", "internal/selector", "internal/server/apierr", "gen",
+	},
+	"internal/server/backend": {
+		"internal/cacher", "internal/direct", "internal/dispatch", "internal/object", "internal/server/apierr",
+		"internal/server/request", "gen",
+	},
 	"internal/server": {
 		"internal/access", "internal/audit", "internal/cacher", "internal/direct", "internal/dispatch", "internal/sendqueue",
 		"internal/object", "internal/selector", "internal/server", "internal/version", "internal/wire", "gen",

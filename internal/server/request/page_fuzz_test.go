@@ -1,4 +1,4 @@
-package server
+package request
 
 import (
 	"encoding/base64"
@@ -19,29 +19,29 @@ func FuzzPageToken(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	q := query{Resource: "config", Scope: scope, Selector: selector.And(picked, selector.Selector{}), Start: "team/b"}
+	q := Query{Resource: "config", Scope: scope, Selector: selector.And(picked, selector.Selector{}), Start: "team/b"}
 	at := object.Position{Epoch: "e", Revision: 5}
-	for _, p := range []page{
-		firstPage(q), {query: q, at: at, next: "team/c", count: 3}, {query: q, at: at, next: "a", count: -1}, {query: query{Resource: "other"}},
+	for _, p := range []Page{
+		FirstPage(q), {Query: q, Position: at, Next: "team/c", Count: 3}, {Query: q, Position: at, Next: "a", Count: -1}, {Query: Query{Resource: "other"}},
 	} {
-		f.Add(p.token())
+		f.Add(p.Token())
 	}
 	for _, content := range []string{"", "{}", `{"r":"config"}`, `{"r":"config","v":-1}`, `{"r":"config","c":-9223372036854775808}`, "[1]"} {
 		f.Add(base64.RawURLEncoding.EncodeToString([]byte(content)))
 	}
 	f.Fuzz(func(t *testing.T, token string) {
-		p, err := parsePageToken(token, q)
+		p, err := ParsePageToken(token, q)
 		if err != nil {
 			return
 		}
-		if p.next < q.Start || p.at.Revision < 0 || p.query.Resource != q.Resource || p.query.Scope != q.Scope {
+		if p.Next < q.Start || p.Position.Revision < 0 || p.Query.Resource != q.Resource || p.Query.Scope != q.Scope {
 			t.Fatalf("%q is the place %+v", token, p)
 		}
-		again, err := parsePageToken(p.token(), q)
+		again, err := ParsePageToken(p.Token(), q)
 		if err != nil {
 			t.Fatalf("the token of %+v is refused: %v", p, err)
 		}
-		if again.next != p.next || again.at != p.at || again.count != p.count {
+		if again.Next != p.Next || again.Position != p.Position || again.Count != p.Count {
 			t.Fatalf("%+v became %+v", p, again)
 		}
 	})

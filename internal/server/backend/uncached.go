@@ -1,4 +1,4 @@
-package server
+package backend
 
 import (
 	"context"
@@ -10,27 +10,28 @@ import (
 	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/request"
 )
 
 // uncached is a resource that is served straight from etcd. All consistencies are
 // linearizable there, for there is nothing else to read.
 type uncached struct{ source *direct.Source }
 
-func (s uncached) loaded() bool    { return s.source.Loaded() }
-func (s uncached) following() bool { return s.source.Following() }
+func (s uncached) Loaded() bool    { return s.source.Loaded() }
+func (s uncached) Following() bool { return s.source.Following() }
 
-func (s uncached) view(ctx context.Context, c consistency) (view, error) {
-	at, err := s.source.Position(ctx, c.at)
+func (s uncached) View(ctx context.Context, c request.Consistency) (View, error) {
+	at, err := s.source.Position(ctx, c.Revision)
 	if err != nil {
 		return nil, err
 	}
-	if c.level == exactly {
-		at.Revision = c.at
+	if c.Level == request.Exactly {
+		at.Revision = c.Revision
 	}
 	return uncachedView{at, at.Epoch, s.source}, nil
 }
 
-func (s uncached) viewAt(ctx context.Context, p object.Position) (view, error) {
+func (s uncached) ViewAt(ctx context.Context, p object.Position) (View, error) {
 	now, err := s.source.Position(ctx, 0)
 	if err == nil && p.Epoch == now.Epoch && p.Revision > now.Revision {
 		err = &cacher.FutureError{Asked: p.Revision, Current: now.Revision}
@@ -38,29 +39,29 @@ func (s uncached) viewAt(ctx context.Context, p object.Position) (view, error) {
 	return uncachedView{p, now.Epoch, s.source}, err
 }
 
-func (s uncached) watch(ctx context.Context, w *watch) (watcher, error) {
+func (s uncached) Watch(ctx context.Context, w *request.Watch) (Watcher, error) {
 	var begin direct.Begin
-	switch c := w.consistency; {
-	case w.after != nil:
-		begin = direct.After(*w.after)
-	case c.level == exactly:
-		begin = direct.FromExactly(c.at)
-	case w.fromNow:
-		begin = direct.FromNow(c.at)
+	switch c := w.Consistency; {
+	case w.After != nil:
+		begin = direct.After(*w.After)
+	case c.Level == request.Exactly:
+		begin = direct.FromExactly(c.Revision)
+	case w.FromNow:
+		begin = direct.FromNow(c.Revision)
 	default:
-		begin = direct.FromSnapshot(c.at)
+		begin = direct.FromSnapshot(c.Revision)
 	}
-	return s.source.Watch(ctx, w.interest, begin, w.options)
+	return s.source.Watch(ctx, w.Interest, begin, w.Options)
 }
 
-func (s uncached) describe(ctx context.Context, r *fanoutv1.ResourceStatus, measure bool) {
+func (s uncached) Describe(ctx context.Context, r *fanoutv1.ResourceStatus, measure bool) {
 	r.Interests = r.GetWatchers()
 	r.OpaqueValues = s.source.Opaque()
 	if !measure {
 		return
 	}
 	if now, err := s.source.Position(ctx, 0); err == nil {
-		r.Position, r.LagRevisions = position(now), new(int64(0))
+		r.Position, r.LagRevisions = ProtoPosition(now), new(int64(0))
 	}
 }
 
@@ -71,13 +72,13 @@ type uncachedView struct {
 	source *direct.Source
 }
 
-func (v uncachedView) position() object.Position { return v.at }
+func (v uncachedView) Position() object.Position { return v.at }
 
-func (v uncachedView) remembered() bool { return false }
+func (v uncachedView) InMemory() bool { return false }
 
-func (v uncachedView) count(object.Scope, object.Key) int { return 0 }
+func (v uncachedView) Count(object.Scope, object.Key) int { return 0 }
 
-func (v uncachedView) objects(ctx context.Context, scope object.Scope, start object.Key) iter.Seq2[*object.Object, error] {
+func (v uncachedView) Objects(ctx context.Context, scope object.Scope, start object.Key) iter.Seq2[*object.Object, error] {
 	return func(yield func(*object.Object, error) bool) {
 		expired := func() error { return &apierr.ExpiredError{Asked: v.at, Oldest: v.source.Oldest(ctx, v.at.Revision)} }
 		if v.at.Epoch != v.epoch {

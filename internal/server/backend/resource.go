@@ -1,13 +1,15 @@
-package server
+package backend
 
 import (
 	"context"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/request"
 )
 
 // Writer applies writes. The store implements it.
@@ -45,36 +47,40 @@ type Resource struct {
 	Writer     Writer
 	Rewriter   Rewriter
 	Values     Values
-	Trail      Trail // nil: nobody follows writes
-
-	tallies []tally // what its watches were sent, by worker
+	Tracer     WriteTracer // nil: nobody follows writes
 }
 
-// source returns what the resource is served from.
-func (r *Resource) source() source {
+// Source returns what the resource is served from.
+func (r *Resource) Source() Source {
 	if r.Direct != nil {
 		return uncached{r.Direct}
 	}
 	return cached{r.Cacher, r.Dispatcher}
 }
 
-// scans reports whether an interest costs something with changes that it does not pick.
+// Backlog returns what waits for a watcher of a cached resource that is at the position,
+// and for how long that has been so.
+func (r *Resource) Backlog(w *dispatch.Watcher, at object.Position) (b dispatch.Backlog, lag int64, since time.Duration) {
+	return cached{r.Cacher, r.Dispatcher}.backlog(w, at)
+}
+
+// Scans reports whether an interest costs something with changes that it does not pick.
 // Without a cache each watch looks at each change, whatever its selector is.
-func (r *Resource) scans(i *dispatch.Interest) bool {
+func (r *Resource) Scans(i *dispatch.Interest) bool {
 	return r.Dispatcher != nil && !r.Dispatcher.Decides(i)
 }
 
-// resources are the configured resources by name.
-type resources map[string]*Resource
+// Resources are the configured resources by name.
+type Resources map[string]*Resource
 
-func (r resources) find(name string) (*Resource, error) {
+func (r Resources) Find(name string) (*Resource, error) {
 	if found, ok := r[name]; ok {
 		return found, nil
 	}
 	if name == "" {
-		var c checker
-		c.refuse("resource", "must not be empty")
-		return nil, c.err()
+		var c request.Checker
+		c.Refuse("resource", "must not be empty")
+		return nil, c.Err()
 	}
 	return nil, apierr.UnknownResourceError(name)
 }

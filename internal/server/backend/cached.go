@@ -1,4 +1,4 @@
-package server
+package backend
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/request"
 )
 
 // cached is a resource that is served from memory.
@@ -21,33 +22,33 @@ type cached struct {
 	dispatcher *dispatch.Dispatcher
 }
 
-func (s cached) loaded() bool    { return s.cacher.State() != nil }
-func (s cached) following() bool { return s.cacher.Following() }
+func (s cached) Loaded() bool    { return s.cacher.State() != nil }
+func (s cached) Following() bool { return s.cacher.Following() }
 
-func (s cached) view(ctx context.Context, c consistency) (view, error) {
-	state, err := s.cacher.Read(ctx, c.ofCache())
+func (s cached) View(ctx context.Context, c request.Consistency) (View, error) {
+	state, err := s.cacher.Read(ctx, forCacher(c))
 	if err != nil {
 		return nil, err
 	}
 	v := cachedView{state.Position(), s.cacher, state}
-	if c.level == exactly {
-		v.at.Revision = c.at
+	if c.Level == request.Exactly {
+		v.at.Revision = c.Revision
 	}
 	return v, nil
 }
 
-// ofCache returns what a cacher has to have reached.
-func (c consistency) ofCache() cacher.Consistency {
-	switch c.level {
-	case whatever:
+// forCacher returns what a cacher has to have reached.
+func forCacher(c request.Consistency) cacher.Consistency {
+	switch c.Level {
+	case request.Any:
 		return cacher.Any()
-	case atLeast, exactly:
-		return cacher.AtLeast(c.at)
+	case request.AtLeast, request.Exactly:
+		return cacher.AtLeast(c.Revision)
 	}
 	return cacher.Consistency{}
 }
 
-func (s cached) viewAt(ctx context.Context, p object.Position) (view, error) {
+func (s cached) ViewAt(ctx context.Context, p object.Position) (View, error) {
 	state, err := s.reach(ctx, p)
 	return cachedView{p, s.cacher, state}, err
 }
@@ -65,36 +66,36 @@ func (s cached) reach(ctx context.Context, p object.Position) (*cacher.State, er
 	return s.cacher.Read(ctx, cacher.AtLeast(p.Revision))
 }
 
-func (s cached) watch(ctx context.Context, w *watch) (watcher, error) {
+func (s cached) Watch(ctx context.Context, w *request.Watch) (Watcher, error) {
 	begin, err := s.begin(ctx, w)
 	if err != nil {
 		return nil, err
 	}
-	return s.dispatcher.Watch(w.interest, begin, w.options), nil
+	return s.dispatcher.Watch(w.Interest, begin, w.Options), nil
 }
 
 // begin waits until the state is fresh enough for a watch to begin.
-func (s cached) begin(ctx context.Context, w *watch) (begin dispatch.Begin, err error) {
-	if w.after != nil {
-		_, err := s.reach(ctx, *w.after)
-		return dispatch.After(*w.after), err
+func (s cached) begin(ctx context.Context, w *request.Watch) (begin dispatch.Begin, err error) {
+	if w.After != nil {
+		_, err := s.reach(ctx, *w.After)
+		return dispatch.After(*w.After), err
 	}
-	if w.consistency.level == exactly {
-		at := w.consistency.at
-		state, err := s.cacher.Read(ctx, w.consistency.ofCache())
+	if w.Consistency.Level == request.Exactly {
+		at := w.Consistency.Revision
+		state, err := s.cacher.Read(ctx, forCacher(w.Consistency))
 		if err == nil && at < state.Replayable() {
 			err = &apierr.ExpiredError{Asked: object.Position{Epoch: state.Position().Epoch, Revision: at}, Oldest: state.Replayable()}
 		}
 		return dispatch.FromExactly(at), err
 	}
-	needed, err := s.cacher.Reach(ctx, w.consistency.ofCache())
-	if err != nil || !w.fromNow {
+	needed, err := s.cacher.Reach(ctx, forCacher(w.Consistency))
+	if err != nil || !w.FromNow {
 		return dispatch.FromSnapshot(needed), err
 	}
 	return dispatch.FromNow(s.cacher.State().Position()), nil
 }
 
-func (s cached) describe(ctx context.Context, r *fanoutv1.ResourceStatus, measure bool) {
+func (s cached) Describe(ctx context.Context, r *fanoutv1.ResourceStatus, measure bool) {
 	r.Cached = true
 	r.Interests = int64(s.dispatcher.Interests())
 	r.OpaqueValues = s.cacher.Counts().Opaque
@@ -111,7 +112,7 @@ func (s cached) describe(ctx context.Context, r *fanoutv1.ResourceStatus, measur
 			r.LagRevisions = new(int64(max(0, now-state.Revision())))
 		}
 	}
-	r.Position = position(state.Position())
+	r.Position = ProtoPosition(state.Position())
 	r.Objects = new(int64(state.Len()))
 	r.Changes = new(applied)
 	r.UndecryptableObjects = new(int64(state.Undecryptable()))
@@ -147,19 +148,19 @@ type cachedView struct {
 	state  *cacher.State // in which to look first
 }
 
-func (v cachedView) position() object.Position { return v.at }
+func (v cachedView) Position() object.Position { return v.at }
 
-func (v cachedView) remembered() bool {
+func (v cachedView) InMemory() bool {
 	return v.at.Epoch == v.state.Position().Epoch && v.at.Revision >= v.state.Replayable()
 }
 
-func (v cachedView) count(scope object.Scope, start object.Key) int {
+func (v cachedView) Count(scope object.Scope, start object.Key) int {
 	n, _ := v.state.CountAt(v.at.Revision, scope, start)
 	return n
 }
 
-// objects returns the objects from memory or else from the store's history.
-func (v cachedView) objects(ctx context.Context, scope object.Scope, start object.Key) iter.Seq2[*object.Object, error] {
+// Objects returns the objects from memory or else from the store's history.
+func (v cachedView) Objects(ctx context.Context, scope object.Scope, start object.Key) iter.Seq2[*object.Object, error] {
 	return func(yield func(*object.Object, error) bool) {
 		expired := &apierr.ExpiredError{Asked: v.at, Oldest: v.state.Replayable()}
 		if v.at.Epoch != v.state.Position().Epoch {

@@ -1,0 +1,181 @@
+package request
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/selector"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
+)
+
+// What a caller is told about a bad request fits into the trailer of a response,
+// see maxEchoBytes.
+const (
+	maxViolations       = 10
+	maxDescriptionBytes = 200
+)
+
+// maxContentTypeBytes leaves room for parameters.
+const maxContentTypeBytes = 512
+
+// Checker collects what is wrong with a request, so that the caller is told
+// everything at once, or at least the beginning of a long list.
+type Checker struct{ violations apierr.InvalidError }
+
+func (c *Checker) Refuse(field, format string, args ...any) {
+	if len(c.violations) == maxViolations {
+		return
+	}
+	c.violations = append(c.violations, &errdetails.BadRequest_FieldViolation{
+		Field: field, Description: apierr.Clip(fmt.Sprintf(format, args...), maxDescriptionBytes),
+	})
+}
+
+func (c *Checker) Err() error {
+	if len(c.violations) == 0 {
+		return nil
+	}
+	return c.violations
+}
+
+// key checks a key that is written.
+func (c *Checker) key(field, key string) object.Key {
+	k, err := object.ParseKey(key)
+	if err != nil {
+		c.Refuse(field, "%v", err)
+	}
+	return k
+}
+
+// Scope checks a scope that is read.
+func (c *Checker) Scope(field string, scope *fanoutv1.Scope) object.Scope {
+	var s object.Scope
+	var err error
+	switch kind := scope.GetScope().(type) {
+	case *fanoutv1.Scope_Prefix:
+		field += ".prefix"
+		s, err = object.ParsePrefix(kind.Prefix)
+	case *fanoutv1.Scope_Key:
+		field += ".key"
+		s, err = object.ParseKeyScope(kind.Key)
+	}
+	if err != nil {
+		c.Refuse(field, "%v", err)
+	}
+	return s
+}
+
+// Selector checks the selectors of a request.
+func (c *Checker) Selector(ofLabels, ofFields string, declared []string) selector.Selector {
+	l, err := selector.ParseLabels(ofLabels)
+	if err != nil {
+		c.Refuse("label_selector", "%v", err)
+	}
+	f, err := selector.ParseFields(ofFields, declared)
+	if err != nil {
+		c.Refuse("field_selector", "%v", err)
+	}
+	return selector.And(l, f)
+}
+
+// Consistency says how fresh a read has to be. The zero value is linearizable.
+type Consistency struct {
+	Level    Level
+	Revision object.Revision // with atLeast and exactly
+}
+
+type Level uint8
+
+const (
+	Linearizable Level = iota
+	Any                // is there
+	AtLeast
+	Exactly
+)
+
+func (c *Checker) Consistency(field string, rc *fanoutv1.ReadConsistency) Consistency {
+	switch level := rc.GetLevel().(type) {
+	case *fanoutv1.ReadConsistency_Any:
+		return Consistency{Level: Any}
+	case *fanoutv1.ReadConsistency_MinRevision:
+		return Consistency{AtLeast, c.positiveRevision(field+".min_revision", level.MinRevision)}
+	case *fanoutv1.ReadConsistency_ExactRevision:
+		return Consistency{Exactly, c.positiveRevision(field+".exact_revision", level.ExactRevision)}
+	}
+	return Consistency{}
+}
+
+// PageSize checks a page size and lowers it to the most that a page may have. 0 stays 0.
+func (c *Checker) PageSize(field string, asked int32, most int) int {
+	if asked < 0 {
+		c.Refuse(field, "is %d, must not be negative", asked)
+	}
+	return min(int(asked), most)
+}
+
+// duration checks an optional length of time. 0 stands for an absent one.
+func (c *Checker) duration(field string, d *durationpb.Duration, least, most time.Duration) time.Duration {
+	if d == nil {
+		return 0
+	}
+	got := d.AsDuration()
+	if err := d.CheckValid(); err != nil {
+		c.Refuse(field, "is not a valid duration")
+	} else if got < least || got > most {
+		c.Refuse(field, "is %v, must be from %v to %v", got, least, most)
+	}
+	return got
+}
+
+func (c *Checker) revision(field string, r int64) object.Revision {
+	if r < 0 {
+		c.Refuse(field, "is %d, must not be negative", r)
+	}
+	return object.Revision(r)
+}
+
+// positiveRevision checks a revision at which there was something to read.
+func (c *Checker) positiveRevision(field string, r int64) object.Revision {
+	if r == 0 {
+		c.Refuse(field, "is 0, the first revision is 1")
+	}
+	return c.revision(field, r)
+}
+
+func (c *Checker) precondition(field string, r *int64) *object.Revision {
+	if r == nil {
+		return nil
+	}
+	want := c.revision(field, *r)
+	return &want
+}
+
+// contentType checks the media type that a value is written with. The names of those
+// that there are have no more than 127 bytes on either side of the slash.
+func (c *Checker) contentType(field, t string) {
+	if n := len(t); n > maxContentTypeBytes {
+		c.Refuse(field, "has %d bytes, the limit is %d", n, maxContentTypeBytes)
+	}
+	if i := strings.IndexFunc(t, unicode.IsControl); i >= 0 {
+		c.Refuse(field, "has a control character at byte %d", i)
+	}
+}
+
+// Order checks an order and reports whether it is that of the lag.
+func (c *Checker) Order(field string, o fanoutv1.ListWatchersRequest_Order) bool {
+	switch o {
+	case fanoutv1.ListWatchersRequest_ORDER_UNSPECIFIED, fanoutv1.ListWatchersRequest_ORDER_ID:
+		return false
+	case fanoutv1.ListWatchersRequest_ORDER_LAG:
+		return true
+	}
+	c.Refuse(field, "is %d, which is not defined", o)
+	return false
+}

@@ -1,0 +1,85 @@
+package request
+
+import (
+	"time"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// Watch is what a request asks for.
+type Watch struct {
+	Interest    dispatch.Interest
+	After       *object.Position // where to begin; nil: with a snapshot, or now
+	FromNow     bool
+	Consistency Consistency // of the snapshot, or of now
+	Options     dispatch.Options
+	TimeLimit   time.Duration // 0: none
+}
+
+// The limits of what a request may ask for.
+const (
+	minBookmarkInterval = 100 * time.Millisecond
+	maxBookmarkInterval = time.Hour
+	minBatchDelay       = time.Millisecond
+	maxBatchDelay       = time.Minute
+	minTimeLimit        = time.Second
+	maxTimeLimit        = 10 * 365 * 24 * time.Hour
+)
+
+// ParseWatch checks a request.
+func ParseWatch(req *fanoutv1.WatchRequest, fields []string) (Watch, error) {
+	var check Checker
+	w := Watch{
+		Interest: dispatch.Interest{
+			Scope:      check.Scope("scope", req.GetScope()),
+			Selector:   check.Selector(req.GetLabelSelector(), req.GetFieldSelector(), fields),
+			Projection: object.Projection{Previous: req.GetPreviousObject(), OmitValues: req.GetOmitValues()},
+		},
+		FromNow:     req.GetFromNow() != nil,
+		Consistency: check.Consistency("consistency", req.GetConsistency()),
+		Options: dispatch.Options{
+			Latest:           check.delivery("delivery", req.GetDelivery()),
+			EveryEvent:       req.GetEveryEvent(),
+			BookmarkInterval: check.duration("bookmark_interval", req.GetBookmarkInterval(), minBookmarkInterval, maxBookmarkInterval),
+			BatchDelay:       check.duration("max_batch_delay", req.GetMaxBatchDelay(), minBatchDelay, maxBatchDelay),
+		},
+		TimeLimit: check.duration("time_limit", req.GetTimeLimit(), minTimeLimit, maxTimeLimit),
+	}
+	w.After = check.after("after", req.GetAfter())
+	if w.After != nil && w.Consistency != (Consistency{}) {
+		check.Refuse("consistency", "must be left out with after, which says it itself")
+	}
+	if w.FromNow && w.Consistency.Level == Exactly && w.Consistency.Revision > 0 {
+		check.Refuse("consistency.exact_revision", "contradicts from_now")
+	}
+	if w.Options.Latest && w.Options.EveryEvent {
+		check.Refuse("every_event", "contradicts DELIVERY_LATEST")
+	}
+	return w, check.Err()
+}
+
+// after checks the position after which a watch begins, nil for none.
+func (c *Checker) after(field string, p *fanoutv1.Position) *object.Position {
+	if p == nil {
+		return nil
+	}
+	after := object.Position{Epoch: object.Epoch(p.GetEpoch()), Revision: c.revision(field+".revision", p.GetRevision())}
+	if after.Epoch == "" && after.Revision > 0 {
+		c.Refuse(field+".epoch", "must not be empty")
+	}
+	return &after
+}
+
+// delivery checks a delivery and reports whether it is LATEST.
+func (c *Checker) delivery(field string, d fanoutv1.Delivery) bool {
+	switch d {
+	case fanoutv1.Delivery_DELIVERY_UNSPECIFIED, fanoutv1.Delivery_DELIVERY_EVERY:
+		return false
+	case fanoutv1.Delivery_DELIVERY_LATEST:
+		return true
+	}
+	c.Refuse(field, "is %d, which is not defined", d)
+	return false
+}
