@@ -16,68 +16,70 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Collection is the part of a store below one etcd prefix. All its methods may be
-// called from any goroutine.
+// Collection is the part of a store below one etcd prefix. Its methods may be called
+// from any goroutine.
 type Collection struct {
 	store  *Store
 	prefix string
-	end    string // the end of the key range that the prefix begins
+	end    string // end of the key range of the prefix
 	cipher Cipher
 	log    *slog.Logger
-	marks  marks
+	marks  progressMarks
 
 	mu      sync.Mutex
-	leftOut map[string]bool // guarded by mu: keys that were logged as left out; bounded
+	omitted map[string]bool // guarded by mu: omitted keys that were logged; bounded
 }
 
-// callTimeout is how long etcd may take to answer. It is a little more than etcd
-// itself allows (5 s and two elections); beyond it there is no etcd, and the client
-// would go on trying for as long as the caller has time.
+// callTimeout is how long etcd may take to answer. It slightly exceeds etcd's own
+// timeout (5 s and two elections). Without it, the client would retry an unreachable
+// etcd until the caller's deadline.
 const callTimeout = 8 * time.Second
 
-// maxLeftOutLogged bounds what is remembered in order to log a key only once.
-const maxLeftOutLogged = 1000
+// maxOmittedKeys bounds the memory that is needed to log each omitted key only once.
+const maxOmittedKeys = 1000
 
-// Epoch returns the identity of the revision space: the id of the etcd cluster and
-// that of the record under [EpochKey], which is written if there is none. Where it
-// may not be read or written, the epoch is that of the cluster alone. All who use
-// an etcd get the same, and get another one when etcd is found to have gone back,
-// as after a restore from a backup. Then the streams of this store have ended.
+// Epoch returns the identity of the revision space. It consists of the id of the etcd
+// cluster and the id in the record under [EpochKey]. Epoch writes the record if there is
+// none. If it may not read or write the record, the epoch is only the cluster id.
+//
+// All servers of one etcd get the same epoch. They get a new one when etcd has gone
+// back, for example after a restore from a backup. The streams of this store have ended
+// by then.
 func (c *Collection) Epoch(ctx context.Context) (object.Epoch, error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	epoch, err := c.store.epochs.ask(call, c.prefix)
+	epoch, err := c.store.epochs.determine(call, c.prefix)
 	return epoch, classify(ctx, err)
 }
 
-// Revision returns the revision of the store, not older than any write that was
-// acknowledged before the call. If it is older than what this process has seen of
-// the store, the call fails with [object.ErrUnavailable] until the epoch was asked
-// for.
+// Revision returns the revision of the store. It is at least as new as any write that
+// was acknowledged before the call. If etcd has gone back to an older revision than this
+// process has seen, Revision fails with [object.ErrUnavailable] until the caller asks
+// for the epoch.
 func (c *Collection) Revision(ctx context.Context) (object.Revision, error) {
 	if err := ctx.Err(); err != nil {
-		return 0, err // an etcd in this process may answer all the same
+		return 0, err // an embedded etcd might answer in spite of it
 	}
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	h := c.store.epochs.present()
-	seen := h.newest.Load()
+	h := c.store.epochs.currentHistory()
+	before := h.highest.Load()
 	resp, err := c.store.client.Get(call, c.prefix, clientv3.WithCountOnly())
 	err = classify(ctx, err)
-	c.store.calls.note(OpRevision, err)
+	c.store.calls.count(OpRevision, err)
 	if err != nil {
 		return 0, err
 	}
 	r := object.Revision(resp.Header.GetRevision())
-	return r, h.check(r, seen)
+	return r, h.check(r, before)
 }
 
-// Oldest returns the oldest revision from floor (at least 1) to ceiling, the
-// store's present revision, that can still be listed.
+// Oldest returns the oldest revision that can still be listed. It searches from floor,
+// which is at least 1, to ceiling, the current revision of the store.
 func (c *Collection) Oldest(ctx context.Context, floor, ceiling object.Revision) (object.Revision, error) {
-	// etcd tells the revision of the last compaction to watchers only. But it
-	// refuses a read at a compacted revision before it looks anything up, so
-	// searching for the border costs some twenty cheap requests.
+	// etcd reports the compacted revision only to watchers. A binary search takes about
+	// twenty reads. They are cheap because etcd refuses a compacted revision before it
+	// looks up any key.
 	var failed error
 	n := sort.Search(int(ceiling-floor), func(i int) bool {
 		if failed != nil {
@@ -95,24 +97,24 @@ func (c *Collection) Oldest(ctx context.Context, floor, ceiling object.Revision)
 	return floor + object.Revision(n), nil
 }
 
-// List returns at most limit records with keys from start on, in ascending byte
-// order of keys, as they were at revision at, and whether there are more. There
-// are records if there are more.
+// List returns at most limit records with keys from start on as of revision at, in
+// ascending byte order of keys. More reports whether further records follow; records is
+// then not empty.
 func (c *Collection) List(ctx context.Context, at object.Revision, start object.Key, limit int) (records []object.Record, more bool, err error) {
 	return c.list(ctx, at, c.prefix+string(start), c.end, limit)
 }
 
-// list is List of a range of etcd's keys.
+// list is [Collection.List] for a range of etcd keys.
 func (c *Collection) list(ctx context.Context, at object.Revision, from, end string, limit int) (records []object.Record, more bool, err error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, false, err
 		}
-		// Linearizable, although the revision is fixed: a member that lags behind
-		// would refuse a revision that it has not seen yet.
+		// The read is linearizable although the revision is fixed: a lagging member
+		// would refuse a revision that it has not applied yet.
 		resp, err := c.store.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithRev(int64(at)), clientv3.WithLimit(int64(limit)))
 		err = classify(ctx, err)
-		c.store.calls.note(OpList, err)
+		c.store.calls.count(OpList, err)
 		if err != nil {
 			return nil, false, err
 		}
@@ -128,8 +130,8 @@ func (c *Collection) list(ctx context.Context, at object.Revision, from, end str
 	}
 }
 
-// record is what etcd holds under a key. The value may share memory with the
-// response, and with it with an in-process etcd: it must not be modified.
+// record converts a key and its value. The value may share memory with the response,
+// and thereby with an embedded etcd. It must not be modified.
 func (c *Collection) record(key object.Key, kv *mvccpb.KeyValue) object.Record {
 	value, undecryptable := c.cipher.Open(string(kv.Key), kv.Value)
 	return object.Record{
@@ -142,24 +144,24 @@ func (c *Collection) record(key object.Key, kv *mvccpb.KeyValue) object.Record {
 	}
 }
 
-// key returns the key of an object in this collection. Keys that cannot be sent
-// as text, and the bare prefix, are logged once and left out.
+// key returns the key of an object in this collection. It returns false for the bare
+// prefix and for keys that are not valid UTF-8, and logs each of them once.
 func (c *Collection) key(etcdKey []byte) (object.Key, bool) {
 	key := etcdKey[len(c.prefix):]
 	if len(key) > 0 && utf8.Valid(key) {
 		return object.Key(key), true
 	}
-	if c.isMark(key) {
+	if c.isProgressMark(key) {
 		return "", false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s := string(etcdKey); !c.leftOut[s] && len(c.leftOut) < maxLeftOutLogged {
-		if c.leftOut == nil {
-			c.leftOut = map[string]bool{}
+	if s := string(etcdKey); !c.omitted[s] && len(c.omitted) < maxOmittedKeys {
+		if c.omitted == nil {
+			c.omitted = map[string]bool{}
 		}
-		c.leftOut[s] = true
-		c.log.Warn("a key in etcd is empty or not valid UTF-8, leaving it out", "key", fmt.Sprintf("%q", s))
+		c.omitted[s] = true
+		c.log.Warn("omitting a key in etcd that is empty or not valid UTF-8", "key", fmt.Sprintf("%q", s))
 	}
 	return "", false
 }
@@ -169,5 +171,5 @@ func (c *Collection) key(etcdKey []byte) (object.Key, bool) {
 func (c *Collection) OmittedKeys() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.leftOut)
+	return len(c.omitted)
 }

@@ -11,18 +11,18 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// revokeTimeout bounds the attempt to give back a lease that is not needed. A
-// lease that stays behind ends by itself.
+// revokeTimeout bounds the attempt to revoke an unused lease. A lease that is not
+// revoked expires.
 const revokeTimeout = 5 * time.Second
 
 // Commit applies the operations at one revision if all their preconditions hold,
 // and none of them otherwise.
 //
-// Errors: [*object.ConflictError] where a precondition does not hold,
-// [object.ErrNoSpace], [object.ErrTooLarge], and [object.ErrUnavailable] where
-// the outcome may be unknown. Nothing is tried twice.
+// Errors: [*object.ConflictError] if a precondition does not hold, [object.ErrNoSpace],
+// [object.ErrTooLarge], and [object.ErrUnavailable] if the outcome may be unknown.
+// Commit does not retry.
 func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit, error) {
-	// An etcd in this process may be done before it looks.
+	// An embedded etcd might commit before it checks the context.
 	if err := ctx.Err(); err != nil {
 		return object.Commit{}, err
 	}
@@ -52,12 +52,12 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 		case object.OpCheck:
 		}
 	}
-	h := c.store.epochs.present()
+	h := c.store.epochs.currentHistory()
 	resp, err := c.store.client.Txn(call).If(compares...).Then(writes...).Else(reads...).Commit()
 	err = classify(ctx, err)
-	c.store.calls.note(OpCommit, err)
+	c.store.calls.count(OpCommit, err)
 	if err != nil {
-		// The transaction may have been applied all the same, with its leases.
+		// Keep the leases: the transaction may have been applied.
 		return object.Commit{}, fmt.Errorf("commit: %w", err)
 	}
 	if !resp.Succeeded {
@@ -65,7 +65,7 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 		return object.Commit{}, conflict(ops, resp)
 	}
 	commit := object.Commit{Revision: object.Revision(resp.Header.GetRevision()), Deleted: make([]bool, len(ops))}
-	h.note(commit.Revision)
+	h.advance(commit.Revision)
 	next := 0
 	for i, op := range ops {
 		if op.Kind == object.OpCheck {
@@ -79,7 +79,7 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 	return commit, nil
 }
 
-// conflict names the first operation whose precondition did not hold.
+// conflict returns the error for the first operation whose precondition does not hold.
 func conflict(ops []object.Op, resp *clientv3.TxnResponse) error {
 	at := object.Revision(resp.Header.GetRevision())
 	next := 0
@@ -96,11 +96,11 @@ func conflict(ops []object.Op, resp *clientv3.TxnResponse) error {
 		}
 		next++
 	}
-	return errors.New("etcd refused the transaction although every precondition holds")
+	return errors.New("etcd rejected the transaction although every precondition holds")
 }
 
-// grant makes a lease for each put that has a time to live. The result has one
-// entry for each operation; 0 is no lease.
+// grant creates a lease for each put with a time to live. The result has one entry per
+// operation; 0 means no lease.
 func (c *Collection) grant(ctx context.Context, ops []object.Op) ([]clientv3.LeaseID, error) {
 	leases := make([]clientv3.LeaseID, len(ops))
 	for i, op := range ops {
@@ -118,8 +118,7 @@ func (c *Collection) grant(ctx context.Context, ops []object.Op) ([]clientv3.Lea
 	return leases, nil
 }
 
-// revoke gives back leases that nothing is attached to, even if the caller has
-// given up meanwhile.
+// revoke revokes unused leases, even if ctx is done.
 func (c *Collection) revoke(ctx context.Context, leases []clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), revokeTimeout)
 	defer cancel()
@@ -128,7 +127,7 @@ func (c *Collection) revoke(ctx context.Context, leases []clientv3.LeaseID) {
 			continue
 		}
 		if _, err := c.store.client.Revoke(ctx, id); err != nil {
-			c.log.Debug("could not revoke a lease, it will expire", "error", err)
+			c.log.Debug("could not revoke an unused lease, it will expire", "error", err)
 		}
 	}
 }

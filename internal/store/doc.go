@@ -1,52 +1,53 @@
-// Package store keeps objects in etcd. It is the only package that knows etcd.
+// Package store keeps objects in etcd. It is the only package that uses the etcd
+// client.
 //
-// There are two ways to a [Store]: [Dial] connects to an etcd cluster, and
-// [OpenEmbedded] runs an etcd member inside this process, without a socket unless
-// one is asked for. Behind them there is one implementation, because both give
-// the same client. A [Collection] is the part of a store below one etcd prefix;
-// its keys are relative to the prefix.
+// [Dial] connects to an etcd cluster. [OpenEmbedded] runs an etcd member inside this
+// process, which opens a socket only on request. Both return a [Store] with the same
+// implementation, because both provide the same etcd client. A [Collection] is the
+// part of a store below one etcd prefix; its keys are relative to the prefix.
 //
-// What etcd promises and this package relies on, each seen in the sources of
-// etcd 3.7:
+// All exported methods may be called from any goroutine. Records from an embedded etcd
+// share memory with it and must not be modified.
+//
+// # What this package assumes of etcd
+//
+// Each assumption was verified in the sources of etcd 3.7:
 //
 //   - A watch delivers the changes of a key range in order of revision, and all
-//     changes of one revision in one response: a synced watcher is notified once
-//     per transaction, and a watcher that catches up gets batches that are split
-//     between revisions only. Responses above the size limit of a request are sent
-//     in fragments, which the client puts together again.
-//   - The revision in the header of a response with events may be ahead of the
-//     events while the watch catches up. Only a progress notification says that
-//     everything up to its revision has been delivered.
-//   - The difference between the index of raft's log and the revision never falls,
-//     because an entry of the log makes at most one revision.
-//   - The client resumes a broken watch by itself behind the last event or
-//     progress notification, so a stream ends only when it is compacted away, has
-//     lost the leader, or is closed.
+//     changes of one revision in one response. etcd notifies an up-to-date watcher
+//     once per transaction, and splits the batches of a lagging watcher only between
+//     revisions. It sends a response that exceeds the size limit in fragments, which
+//     the client reassembles.
+//   - The header of a response with events may name a later revision than the events
+//     while the watch catches up. Only a progress notification confirms that everything
+//     up to its revision has been delivered.
+//   - The difference between the raft index and the revision never falls, because one
+//     raft entry creates at most one revision.
+//   - The client resumes a broken watch after the last event or progress notification.
+//     A stream therefore ends only if its revision is compacted, the member has lost
+//     the leader, or the caller closes it.
 //
 // # Epochs
 //
-// A revision means something only together with the history that it belongs to.
-// An etcd that is restored from a backup may have the same cluster id as before,
-// and revisions that were given out already come again with other contents. So
-// each history gets a random id, kept in etcd under [EpochKey], and a new one when
-// etcd is found to have gone back. There are two signs of that, and each finds
-// what the other cannot:
+// A revision has a meaning only within one history. An etcd that was restored from a
+// backup may keep its cluster id and assign old revisions again to other contents.
+// Therefore each history has a random id, stored in etcd under [EpochKey]. The store
+// assigns a new id when it detects that etcd has gone back. It has two detectors, and
+// each finds cases that the other misses:
 //
-//   - The record of the id knows how long raft's log was, compared with the
-//     revision. Restoring a snapshot begins a new log. Whoever looks sees it, also
-//     much later, also who has never seen the etcd before.
-//   - A process knows the highest revision that it has seen. So it notices a data
-//     directory that was put back, if it was running before and looks before etcd
-//     has come as far again. It looks whenever the connection has come back.
+//   - The epoch record contains the difference between the raft index and the
+//     revision. Restoring a snapshot starts a new, shorter raft log. Every process
+//     detects this, even much later and without having seen the old history.
+//   - A process remembers the highest revision that it has seen. It detects a data
+//     directory that was replaced by an older copy, if it was running before and
+//     inspects etcd before the revision has caught up. It inspects etcd after every
+//     reconnect.
 //
-// What nobody can notice is a data directory that was put back while no server
-// was running, or a member that lost its newest writes with its machine: to etcd,
-// too, that is a member as it always was. Then a position that is ahead of etcd is
-// refused as one of the future, until etcd has got there.
+// Two cases are undetectable: a data directory that was replaced while no server was
+// running, and a member that lost its newest writes with its machine. Such a member
+// looks unchanged to etcd, too. A position ahead of etcd is then refused as a future
+// position until etcd reaches it.
 //
-// When a store has gone back its streams end, and reads of its revision fail until
-// the new epoch was asked for.
-//
-// Records that come from an in-process etcd share memory with it. Nobody may
-// write to them.
+// When a history ends, its streams end, and [Collection.Revision] fails until the
+// caller has asked for the new epoch.
 package store

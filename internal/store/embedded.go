@@ -55,7 +55,7 @@ func OpenEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*S
 	}
 	// A new etcd gets its epoch record now. Later writes then have predictable
 	// revisions.
-	if _, err := s.epochs.ask(ctx, ""); err != nil {
+	if _, err := s.epochs.determine(ctx, ""); err != nil {
 		return nil, errors.Join(fmt.Errorf("determine the epoch of embedded etcd in %s: %w", cfg.Dir, err), s.Close(ctx), unlock())
 	}
 	stopServer := s.stop
@@ -101,7 +101,7 @@ func startEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*
 		return Database{Size: backend.Size(), InUse: backend.SizeInUse(), Quota: etcdConfig.QuotaBackendBytes}
 	}
 	return &Store{
-		client: client, log: log, epochs: newEpochs(client, &connections{}, log), stop: stop, database: database,
+		client: client, log: log, epochs: newEpochTracker(client, &connectionCounter{}, log), stop: stop, database: database,
 		newWatcher: func() clientv3.Watcher { return clientv3.NewWatchFromWatchClient(watches, client) },
 	}, nil
 }

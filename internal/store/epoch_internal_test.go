@@ -7,18 +7,18 @@ import "testing"
 func TestOnlyMembersThatKnowTheRecordAreBelieved(t *testing.T) {
 	record := &epochRecord{ID: "x", Offset: 50}
 	for name, test := range map[string]struct {
-		sighting sighting
+		observed observation
 		want     bool
 	}{
-		"no record":                     {sighting{index: 10, indexRevision: 100}, false},
-		"as when it was written":        {sighting{record: record, recorded: 100, index: 150, indexRevision: 100}, false},
-		"written to since":              {sighting{record: record, recorded: 100, index: 1080, indexRevision: 1000}, false},
-		"restored":                      {sighting{record: record, recorded: 100, index: 10, indexRevision: 100}, true},
-		"restored and written to since": {sighting{record: record, recorded: 100, index: 910, indexRevision: 1000}, true},
-		"a member that lags behind":     {sighting{record: record, recorded: 100, index: 100, indexRevision: 99}, false},
-		"a member that does not say":    {sighting{record: record, recorded: 100}, false},
+		"no record":                     {observation{index: 10, indexRevision: 100}, false},
+		"as when it was written":        {observation{record: record, recorded: 100, index: 150, indexRevision: 100}, false},
+		"written to since":              {observation{record: record, recorded: 100, index: 1080, indexRevision: 1000}, false},
+		"restored":                      {observation{record: record, recorded: 100, index: 10, indexRevision: 100}, true},
+		"restored and written to since": {observation{record: record, recorded: 100, index: 910, indexRevision: 1000}, true},
+		"a member that lags behind":     {observation{record: record, recorded: 100, index: 100, indexRevision: 99}, false},
+		"a member that does not say":    {observation{record: record, recorded: 100}, false},
 	} {
-		if got := test.sighting.restored(); got != test.want {
+		if got := test.observed.restored(); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -244,7 +244,7 @@ func TestStreamTellsNothingOfARestoredEtcd(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closeStore(t, own) })
-	own.StopGuard() // who might be faster than the stream, and might not
+	own.StopMonitor() // who might be faster than the stream, and might not
 	c := own.Collection("test", prefix)
 	epochOf(t, c)
 	snapshot := m.Snapshot(t)
@@ -293,7 +293,7 @@ func TestReadsTellNothingOfARestoredEtcd(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { closeStore(t, own) })
-			own.StopGuard() // who might be faster, and might not
+			own.StopMonitor() // who might be faster, and might not
 			c := own.Collection("test", prefix)
 			snapshot := m.Snapshot(t)
 			putMany(t, c, 5)

@@ -12,12 +12,12 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// errClientClosed is what closing the client of an in-process etcd returns: it
-// has no connection, only a context.
+// errClientClosed is the error of closing the client of an embedded etcd. That client
+// has only a context and no connection.
 var errClientClosed = context.Canceled
 
-// classify gives an error of etcd the meaning that callers decide on, and keeps
-// the error itself for the log. A caller who gave up gets his own error back.
+// classify wraps an error of etcd in the sentinel error that callers handle. If ctx is
+// done, classify returns the error of ctx.
 func classify(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -34,11 +34,11 @@ func classify(ctx context.Context, err error) error {
 	case errors.Is(err, rpctypes.ErrTooManyRequests):
 		meaning = object.ErrUnavailable
 	case errors.Is(err, rpctypes.ErrRequestTooLarge), code == codes.ResourceExhausted:
-		// Far beyond etcd's own limit, gRPC refuses first, on one side or the other.
+		// gRPC refuses a request that is far above etcd's own limit.
 		meaning = object.ErrTooLarge
 	case code == codes.Unavailable, code == codes.DeadlineExceeded, code == codes.Canceled,
 		errors.Is(err, rpctypes.ErrNoLeader), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		// Canceled although the caller has not given up: the connection went away.
+		// Canceled although ctx is not done: the connection was closed.
 		meaning = object.ErrUnavailable
 	default:
 		return err
@@ -46,8 +46,8 @@ func classify(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", meaning, err)
 }
 
-// codeOf returns the gRPC code of an error, which etcd's client wraps in a type
-// of its own.
+// codeOf returns the gRPC code of an error. The etcd client wraps some errors in its own
+// type.
 func codeOf(err error) codes.Code {
 	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok {
 		return e.Code()

@@ -6,19 +6,19 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// StopGuard ends the goroutine that looks at the epoch by itself.
-func (s *Store) StopGuard() {
-	s.stopGuard()
-	s.guarding.Wait()
+// StopMonitor ends the goroutine that verifies the epoch after reconnects.
+func (s *Store) StopMonitor() {
+	s.stopMonitor()
+	s.monitoring.Wait()
 }
 
-// AssumeVersion makes the store believe that etcd has this version.
+// AssumeVersion makes the store assume this version of etcd.
 func (s *Store) AssumeVersion(version string) {
-	s.versions = &versions{log: s.log, ask: func(context.Context) []string { return []string{version} }}
+	s.versions = &memberVersions{log: s.log, fetch: func(context.Context) []string { return []string{version} }}
 }
 
-// KnownEpoch returns the epoch as far as it was ever asked for.
+// KnownEpoch returns the last known epoch, which may be empty.
 func (c *Collection) KnownEpoch() object.Epoch {
-	epoch, _ := c.store.epochs.now()
+	epoch, _ := c.store.epochs.current()
 	return epoch
 }

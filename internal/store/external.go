@@ -17,58 +17,56 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// ExternalConfig says how to reach an etcd cluster. Endpoints are required.
+// ExternalConfig configures the connection to an etcd cluster. Endpoints are required.
 type ExternalConfig struct {
-	Endpoints []string // host:port or URL; https URLs and any of the files below mean TLS
+	Endpoints []string // host:port or URL; https URLs and each of the files below enable TLS
 
-	CAFile     string // certificates to trust; default: the system's
+	CAFile     string // certificate authorities to trust; default: the system's
 	CertFile   string // client certificate, with KeyFile
 	KeyFile    string
-	ServerName string // to expect in the server's certificate; default: the endpoint's host
+	ServerName string // name in the server's certificate; default: the endpoint's host
 
 	Username string // etcd user; needs Password
 	Password string
 
-	DialTimeout time.Duration // for one attempt to connect; default 5 s
+	DialTimeout time.Duration // of one connection attempt; default 5 s
 }
 
-// reconnect says how long to wait between attempts to connect. gRPC's default goes
-// up to two minutes, for which etcd would be back and we would not know.
+// reconnect is the backoff between connection attempts. gRPC's default grows to two
+// minutes, which would delay the recovery of the store after etcd is back.
 var reconnect = backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second}
 
-// Dial returns a store in an external etcd. It does not wait for a connection,
-// so a server starts and serves what it can while etcd is away; only with a user
-// name must etcd be there, to check the password. Files that cannot be used are
-// an error at once.
+// Dial returns a store in an external etcd. It does not wait for a connection, so a
+// server can start while etcd is unreachable. With a user name, etcd must be reachable
+// to check the password. Dial fails at once if a certificate file is unusable.
 func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, error) {
 	tlsConfig, err := cfg.tls()
 	if err != nil {
-		return nil, fmt.Errorf("TLS towards etcd: %w", err)
+		return nil, fmt.Errorf("configure TLS to etcd: %w", err)
 	}
 	if cfg.DialTimeout == 0 {
 		cfg.DialTimeout = 5 * time.Second
 	}
-	made := &connections{}
+	connections := &connectionCounter{}
 	options := []grpc.DialOption{
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: cfg.DialTimeout}),
-		grpc.WithChainStreamInterceptor(countOpened),
-		grpc.WithStatsHandler(made),
+		grpc.WithChainStreamInterceptor(countOpens),
+		grpc.WithStatsHandler(connections),
 	}
 	if cfg.ServerName != "" {
-		// The client takes the name from the endpoint, whatever tlsConfig says.
+		// The client ignores the name in tlsConfig and takes it from the endpoint.
 		options = append(options, grpc.WithAuthority(cfg.ServerName))
 	}
 	client, err := clientv3.New(clientv3.Config{
 		DialOptions: options,
-		Context:     context.WithoutCancel(ctx), // ended by Close, not by whoever opened it
+		Context:     context.WithoutCancel(ctx), // Close ends it
 		Endpoints:   cfg.Endpoints,
 		TLS:         tlsConfig,
 		Username:    cfg.Username,
 		Password:    cfg.Password,
 		DialTimeout: cfg.DialTimeout,
-		// A connection that is dead without saying so is noticed within 15 s of
-		// anything being asked on it. etcd sends away whoever pings and has nothing
-		// to ask.
+		// The client notices a dead connection within 15 s of a request. It sends no
+		// keep-alives without requests, because etcd disconnects clients that do.
 		DialKeepAliveTime:    10 * time.Second,
 		DialKeepAliveTimeout: 5 * time.Second,
 		Logger:               zapLogger(log.With("component", "etcd-client"), new(atomic.Bool)),
@@ -76,36 +74,36 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 	if err != nil {
 		return nil, fmt.Errorf("connect to etcd at %v: %w", cfg.Endpoints, err)
 	}
-	// Asking for a member's status goes over the connection that is there, to any
-	// member; the client's own way is a new connection each time.
+	// Read the status of any member over the existing connection. By default the client
+	// opens a new connection for each status request.
 	client.Maintenance = clientv3.NewMaintenanceFromMaintenanceClient(
 		clientv3.RetryMaintenanceClient(client, client.ActiveConnection()), client)
 	s := &Store{
-		client: client, log: log, epochs: newEpochs(client, made, log), versions: newVersions(client, log),
+		client: client, log: log, epochs: newEpochTracker(client, connections, log), versions: newMemberVersions(client, log),
 		newWatcher: func() clientv3.Watcher { return clientv3.NewWatcher(client) },
 	}
 	if cfg.Username != "" {
-		s.epochs.signIn = func(ctx context.Context) error { return signIn(ctx, client) }
+		s.epochs.refreshToken = func(ctx context.Context) error { return requestToken(ctx, client) }
 	}
-	guarding, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s.stopGuard = stop
-	s.guarding.Go(func() { s.guard(guarding) })
+	monitoring, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stopMonitor = stop
+	s.monitoring.Go(func() { s.monitor(monitoring) })
 	return s, nil
 }
 
-// signIn makes the client get a new token, as it does for every new stream. The
-// tokens that etcd makes by default begin to be valid at an index of raft's log. A
-// token of before etcd went back lies ahead of it; etcd does not refuse that, it
-// waits until the log is there.
-func signIn(ctx context.Context, client *clientv3.Client) error {
+// requestToken makes the client request a new token, which it does for every new stream.
+// By default, etcd's tokens become valid at a raft index. After a restore, an old token
+// may have an index that the new log has not reached. etcd does not refuse such a token
+// but waits for the index.
+func requestToken(ctx context.Context, client *clientv3.Client) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	_, err := etcdserverpb.NewWatchClient(client.ActiveConnection()).Watch(ctx)
 	return err
 }
 
-// tls returns the TLS configuration, nil for none: then the schemes of the
-// endpoints decide.
+// tls returns the TLS configuration. It is nil if no TLS option is set; the schemes of
+// the endpoints then decide.
 func (cfg ExternalConfig) tls() (*tls.Config, error) {
 	if cfg.CAFile == "" && cfg.CertFile == "" && cfg.KeyFile == "" && cfg.ServerName == "" {
 		return nil, nil

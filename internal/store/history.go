@@ -8,54 +8,53 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// history is one course of revisions, as far as this process has seen it. When
-// etcd turns out to have gone back, it has another history from there on, and
-// nothing that was learnt in the old one is worth anything.
+// history is one sequence of revisions, as far as this process has seen it. It ends
+// when etcd turns out to have gone back. Nothing learned from one history is valid in
+// the next.
 type history struct {
-	newest atomic.Int64 // the highest revision that etcd was seen to have
-	undone atomic.Bool  // etcd was seen below newest
+	highest    atomic.Int64 // highest revision that etcd was seen to have
+	rolledBack atomic.Bool  // etcd was seen below highest
 
-	over chan struct{} // closed when etcd has another history
-	end  sync.Once
+	ended   chan struct{} // closed by end
+	endOnce sync.Once
 }
 
-func newHistory() *history { return &history{over: make(chan struct{})} }
+func newHistory() *history { return &history{ended: make(chan struct{})} }
 
-// note says that etcd has, or has had, the revision.
-func (h *history) note(r object.Revision) {
+// advance records that etcd has, or has had, a revision.
+func (h *history) advance(r object.Revision) {
 	for {
-		newest := h.newest.Load()
-		if int64(r) <= newest || h.newest.CompareAndSwap(newest, int64(r)) {
+		highest := h.highest.Load()
+		if int64(r) <= highest || h.highest.CompareAndSwap(highest, int64(r)) {
 			return
 		}
 	}
 }
 
-// check says that a linearizable read found etcd at the revision r. It returns an
-// error if etcd had been further when that read began. Then the history is over:
-// its streams end, and their readers ask for the epoch.
-func (h *history) check(r object.Revision, seen int64) error {
-	if int64(r) >= seen {
-		h.note(r)
+// check records that a linearizable read found etcd at revision r. Before is the
+// highest revision known before the read began. If r is lower, etcd has gone back:
+// check ends the history and returns an error.
+func (h *history) check(r object.Revision, before int64) error {
+	if int64(r) >= before {
+		h.advance(r)
 		return nil
 	}
-	h.undone.Store(true)
-	h.finish()
-	return fmt.Errorf("%w: etcd has gone back from revision %d to %d", object.ErrUnavailable, seen, r)
+	h.rolledBack.Store(true)
+	h.end()
+	return fmt.Errorf("%w: etcd has gone back from revision %d to %d", object.ErrUnavailable, before, r)
 }
 
-// finish ends all streams of the history.
-func (h *history) finish() { h.end.Do(func() { close(h.over) }) }
+// end ends the history and all its streams.
+func (h *history) end() { h.endOnce.Do(func() { close(h.ended) }) }
 
-func (h *history) isOver() bool {
+func (h *history) hasEnded() bool {
 	select {
-	case <-h.over:
+	case <-h.ended:
 		return true
 	default:
 		return false
 	}
 }
 
-// errHistoryOver ends streams: what they would deliver next belongs to another
-// history.
-var errHistoryOver = fmt.Errorf("%w: etcd has another history than when the watch began", object.ErrUnavailable)
+// errHistoryEnded ends a stream whose next change would belong to another history.
+var errHistoryEnded = fmt.Errorf("%w: etcd has another history than when the watch began", object.ErrUnavailable)

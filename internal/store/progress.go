@@ -15,48 +15,50 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// RequestProgress implements [object.Stream]. Where etcd cannot be relied on when it
-// is asked, see [answersProgress], a write into the range of the watch takes the
-// place of the question: when its event is there, so is all that was before.
+// RequestProgress implements [object.Stream]. Some versions of etcd do not answer
+// progress requests reliably, see [progressIsReliable]. For those, RequestProgress
+// writes a progress mark into the watched range: the event of the mark confirms that
+// all earlier events have arrived.
 func (s *stream) RequestProgress(ctx context.Context) error {
-	if !s.collection.store.versions.answerProgress(ctx) {
-		return s.collection.mark(ctx, s.history, object.Revision(s.through.Load()))
+	if !s.collection.store.versions.progressIsReliable(ctx) {
+		return s.collection.writeProgressMark(ctx, s.history, object.Revision(s.delivered.Load()))
 	}
-	// The client takes no requests while it connects. It finds the gRPC stream by
-	// the context of the watch.
+	// The client blocks while it connects, hence the timeout. It finds the gRPC stream
+	// by the context of the watch.
 	call, cancel := context.WithTimeout(s.ctx, requestTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
 	err := s.watcher.RequestProgress(call)
 	if err != nil && errors.Is(call.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("ask etcd how far a watch is: %w", object.ErrUnavailable)
+		return fmt.Errorf("request the progress of a watch: %w", object.ErrUnavailable)
 	}
 	return err
 }
 
-// requestTimeout is how long the client may take to pass a progress request on.
+// requestTimeout is how long the client may take to send a progress request.
 const requestTimeout = time.Second
 
-// markInterval is how often a mark is written at most: it makes a revision for
-// everybody.
+// markInterval is the minimum time between progress marks. Each mark creates a
+// revision, which affects all users of the etcd.
 const markInterval = time.Second
 
-// marks are what a collection has written for the sake of progress: the key that is
-// the bare prefix, which is no object's.
-type marks struct {
+// progressMarks is the state of the progress marks of a collection. A mark is a put of
+// the bare prefix, which is never the key of an object.
+type progressMarks struct {
 	mu      sync.Mutex
-	history *history        // guarded by mu: to which newest belongs
-	newest  object.Revision // guarded by mu; 0: none was written in that history
-	written time.Time       // guarded by mu; zero: none was ever written
+	history *history        // guarded by mu: the history of newest
+	newest  object.Revision // guarded by mu; 0: no mark in that history
+	written time.Time       // guarded by mu; zero: no mark was ever written
 }
 
-// mark writes a mark if it helps a stream that has got through to a revision: if
-// there is something behind that, and no mark of the stream's history is on its way.
-func (c *Collection) mark(ctx context.Context, h *history, through object.Revision) error {
+// writeProgressMark writes a mark for a stream that has received everything up to the
+// revision delivered. It writes nothing if the store has no later revision, or if a
+// mark of the same history is still on its way to the stream.
+func (c *Collection) writeProgressMark(ctx context.Context, h *history, delivered object.Revision) error {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	now, err := c.Revision(call)
-	if err != nil || now <= through {
+	if err != nil || now <= delivered {
 		return err
 	}
 	c.marks.mu.Lock()
@@ -64,7 +66,7 @@ func (c *Collection) mark(ctx context.Context, h *history, through object.Revisi
 	if c.marks.history != h {
 		c.marks.history, c.marks.newest = h, 0
 	}
-	if c.marks.newest > through || time.Since(c.marks.written) < markInterval {
+	if c.marks.newest > delivered || time.Since(c.marks.written) < markInterval {
 		return nil
 	}
 	c.marks.written = time.Now()
@@ -76,26 +78,26 @@ func (c *Collection) mark(ctx context.Context, h *history, through object.Revisi
 	return nil
 }
 
-// isMark reports whether a key is that of the marks of this process.
-func (c *Collection) isMark(key []byte) bool {
+// isProgressMark reports whether this process writes its progress marks to the key.
+func (c *Collection) isProgressMark(key []byte) bool {
 	c.marks.mu.Lock()
 	defer c.marks.mu.Unlock()
 	return len(key) == 0 && !c.marks.written.IsZero()
 }
 
-// The versions of etcd that answer progress requests as they should: before, the
-// answer could overtake events (etcd issue 15220), or not come at all to a watch that
-// has had no event yet (17507). Kubernetes draws the line at the same versions.
+// Versions of etcd that answer progress requests correctly. In earlier versions the
+// answer could overtake events (etcd issue 15220), or be missing for a watch without
+// events (17507). Kubernetes uses the same versions.
 var (
-	fixedIn34  = semver.New("3.4.31")
-	first35    = semver.New("3.5.0")
-	fixedIn35  = semver.New("3.5.13")
-	goodToKnow = "3.4.31, 3.5.13"
+	fixedIn34     = semver.New("3.4.31")
+	first35       = semver.New("3.5.0")
+	fixedIn35     = semver.New("3.5.13")
+	fixedVersions = "3.4.31, 3.5.13"
 )
 
-// answersProgress reports whether an etcd of this version can be asked for progress.
-// What cannot be read is not known to be wrong.
-func answersProgress(version string) bool {
+// progressIsReliable reports whether an etcd of this version answers progress requests
+// correctly. It assumes so for a version that it cannot parse.
+func progressIsReliable(version string) bool {
 	v, err := semver.NewVersion(version)
 	if err != nil {
 		return true
@@ -104,83 +106,85 @@ func answersProgress(version string) bool {
 }
 
 const (
-	versionTimeout = 2 * time.Second // for a member to say its version
+	versionTimeout = 2 * time.Second // for one member to report its version
 
-	// For so long what was said is believed: less long when a watch was opened
-	// again, because that may be at a member of another version.
-	versionAge      = 5 * time.Minute
-	versionAgeAtAll = 10 * time.Second
+	// Maximum age of the known versions, and the maximum age after a watch was opened:
+	// the new watch may run on a member with another version.
+	versionAge         = 5 * time.Minute
+	versionAgeNewWatch = 10 * time.Second
 )
 
-// versions knows whether all members of an external etcd can be asked for progress.
-type versions struct {
+// memberVersions knows whether all members of an external etcd answer progress requests
+// correctly.
+type memberVersions struct {
 	log   *slog.Logger
-	ask   func(context.Context) []string // the versions of those who answer
-	stale atomic.Bool                    // a watch was opened since
+	fetch func(context.Context) []string // returns the versions of the members that answer
+	stale atomic.Bool                    // a watch was opened since the last fetch
 
-	mu     sync.Mutex // guards everything below; held while members are asked
-	asked  time.Time
-	faulty string // the version of a member that cannot; empty: none is known
+	mu         sync.Mutex // guards everything below; held during fetch
+	fetched    time.Time
+	unreliable string // version of an unreliable member; empty: none is known
 }
 
-func newVersions(client *clientv3.Client, log *slog.Logger) *versions {
-	// Each member has to be asked, and by its own address.
+func newMemberVersions(client *clientv3.Client, log *slog.Logger) *memberVersions {
+	// Each member must be asked at its own address.
 	members := clientv3.NewMaintenance(client)
-	return &versions{log: log, ask: func(ctx context.Context) []string {
+	return &memberVersions{log: log, fetch: func(ctx context.Context) []string {
 		var mu sync.Mutex
 		var all []string
-		var asking sync.WaitGroup
+		var fetching sync.WaitGroup
 		for _, endpoint := range client.Endpoints() {
-			asking.Go(func() {
+			fetching.Go(func() {
 				call, cancel := context.WithTimeout(ctx, versionTimeout)
 				defer cancel()
 				s, err := members.Status(call, endpoint)
 				if err != nil {
-					return // it is not the one that we are connected to
+					return // the watch does not run on a member that does not answer
 				}
 				mu.Lock()
 				defer mu.Unlock()
 				all = append(all, s.Version)
 			})
 		}
-		asking.Wait()
+		fetching.Wait()
 		return all
 	}}
 }
 
-// expire says that a watch was opened.
-func (v *versions) expire() {
+// invalidate makes the next caller fetch the versions again, because a watch was opened.
+func (v *memberVersions) invalidate() {
 	if v != nil {
 		v.stale.Store(true)
 	}
 }
 
-// answerProgress reports whether etcd can be asked for progress.
-func (v *versions) answerProgress(ctx context.Context) bool {
+// progressIsReliable reports whether all members answer progress requests correctly. An
+// embedded etcd, for which v is nil, does.
+func (v *memberVersions) progressIsReliable(ctx context.Context) bool {
 	if v == nil {
-		return true // in this process: it is the version that we are built with
+		return true
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	age := time.Since(v.asked)
-	if age < versionAgeAtAll || age < versionAge && !v.stale.Load() {
-		return v.faulty == ""
+	age := time.Since(v.fetched)
+	if age < versionAgeNewWatch || age < versionAge && !v.stale.Load() {
+		return v.unreliable == ""
 	}
 	v.stale.Store(false)
-	known := v.ask(ctx)
+	known := v.fetch(ctx)
 	if len(known) == 0 {
-		return v.faulty == ""
+		return v.unreliable == ""
 	}
-	before := v.faulty
-	v.asked, v.faulty = time.Now(), ""
+	before := v.unreliable
+	v.fetched, v.unreliable = time.Now(), ""
 	for _, version := range known {
-		if !answersProgress(version) {
-			v.faulty = version
+		if !progressIsReliable(version) {
+			v.unreliable = version
 		}
 	}
-	if v.faulty != "" && v.faulty != before {
-		v.log.Warn("this version of etcd cannot be relied on when it is asked how far a watch is; a write is made instead, each time that somebody waits for that",
-			"version", v.faulty, "fixed_in", goodToKnow)
+	if v.unreliable != "" && v.unreliable != before {
+		v.log.Warn("this version of etcd does not answer progress requests reliably: fanoutd writes a key instead whenever a client waits for progress",
+			"version", v.unreliable, "fixed_in", fixedVersions)
 	}
-	return v.faulty == ""
+	return v.unreliable == ""
 }

@@ -22,7 +22,7 @@ func TestVersionsThatAnswerProgressRequests(t *testing.T) {
 		"":               true,
 		"something else": true,
 	} {
-		if got := answersProgress(version); got != want {
+		if got := progressIsReliable(version); got != want {
 			t.Errorf("%q: %v", version, got)
 		}
 	}

@@ -8,17 +8,16 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// What is in this file serves a resource without a cacher in front of it: reads
-// and watches of a scope instead of all of it, with what was there before.
+// This file serves resources without a cache: it reads and watches a scope instead of
+// the whole resource, and reports previous values.
 
-// Position returns where the store is: its epoch, and its revision as
-// [Collection.Revision] returns it. The epoch is looked for only if it is not known
-// or known to be over, or there is a new connection to etcd, so the answer costs one
-// request mostly.
+// Position returns the epoch of the store and its revision as [Collection.Revision]
+// returns it. It inspects the epoch only if the epoch is unknown or has ended, or if
+// the client has reconnected, so it usually costs one request.
 func (c *Collection) Position(ctx context.Context) (object.Position, error) {
 	for {
-		epoch, h := c.store.epochs.now()
-		if epoch == "" || h.isOver() {
+		epoch, h := c.store.epochs.current()
+		if epoch == "" || h.hasEnded() {
 			var err error
 			if epoch, err = c.Epoch(ctx); err != nil {
 				return object.Position{}, err
@@ -29,64 +28,64 @@ func (c *Collection) Position(ctx context.Context) (object.Position, error) {
 			return object.Position{}, ctx.Err()
 		}
 		if err == nil {
-			err = c.trust(ctx)
+			err = c.verifyConnection(ctx)
 		}
-		if now, h := c.store.epochs.now(); now != epoch || h.isOver() {
-			continue // the revision is one of another epoch
+		if now, h := c.store.epochs.current(); now != epoch || h.hasEnded() {
+			continue // the revision belongs to another epoch
 		}
 		return object.Position{Epoch: epoch, Revision: r}, err
 	}
 }
 
-// ListScope is [Collection.List] of the keys of a scope. It fails with
-// [object.ErrUnavailable] if the epoch becomes another one meanwhile.
+// ListScope is [Collection.List] restricted to a scope. It fails with
+// [object.ErrUnavailable] if the epoch changes during the call.
 func (c *Collection) ListScope(ctx context.Context, at object.Revision, scope object.Scope, start object.Key, limit int) (records []object.Record, more bool, err error) {
-	first, end := c.bounds(scope)
+	first, end := c.keyRange(scope)
 	if scope == object.ExactKey(scope.First()) {
 		end = first + "\x00"
 	}
-	_, h := c.store.epochs.now()
+	_, h := c.store.epochs.current()
 	records, more, err = c.list(ctx, at, max(first, c.prefix+string(start)), end, limit)
 	if ctx.Err() == nil {
-		// Where etcd was away, it may have been restored: also if it says that it
-		// does not know the revision.
-		if err := c.trust(ctx); err != nil {
+		// etcd may have been restored if the client has reconnected. This check also
+		// covers the error that the revision is unknown.
+		if err := c.verifyConnection(ctx); err != nil {
 			return nil, false, err
 		}
 	}
-	if h.isOver() {
-		return nil, false, errHistoryOver
+	if h.hasEnded() {
+		return nil, false, errHistoryEnded
 	}
 	return records, more, err
 }
 
-// trust sees to it that what etcd has just answered is of the epoch that is known, or
-// that epoch is over.
-func (c *Collection) trust(ctx context.Context) error {
+// verifyConnection makes sure that the last answer of etcd belongs to the known epoch,
+// or that the history of the epoch has ended.
+func (c *Collection) verifyConnection(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return classify(ctx, c.store.epochs.trust(call))
+	return classify(ctx, c.store.epochs.verifyConnection(call))
 }
 
-// Follow calls deliver with every change of the scope after the position, in order,
-// until an error ends it: that of ctx, of the watch, or of deliver. Previous says
-// for each record of the update what was there before, nil if there was nothing or
-// if etcd has forgotten it. An update without records says how far the store is;
-// receiving from ask makes it come soon.
+// WatchScope calls deliver with every change of the scope after the position, in order.
+// It returns the first error of ctx, of the watch, or of deliver.
 //
-// Errors of the watch: [object.ErrCompacted] where etcd has forgotten the changes,
-// and [object.ErrUnavailable] where etcd is away, and where the epoch is another
-// one by now.
+// Previous has one entry per record of the update: the record before the change. The
+// entry is nil if there was none or if etcd has compacted it. An update without records
+// reports progress. To request one, the caller sends on ask.
+//
+// Errors of the watch: [object.ErrCompacted] if etcd has compacted the changes, and
+// [object.ErrUnavailable] if etcd is unreachable or the epoch has changed.
 func (c *Collection) WatchScope(ctx context.Context, scope object.Scope, after object.Position, ask <-chan struct{},
 	deliver func(u object.Update, previous []*object.Record) error,
 ) error {
-	first, end := c.bounds(scope)
-	epoch, h := c.store.epochs.now()
+	first, end := c.keyRange(scope)
+	epoch, h := c.store.epochs.current()
 	if epoch != after.Epoch {
-		return errHistoryOver
+		return errHistoryEnded
 	}
-	if !c.store.versions.answerProgress(ctx) {
-		first, end = c.prefix, c.end // where the marks are, see Collection.mark
+	if !c.store.versions.progressIsReliable(ctx) {
+		first, end = c.prefix, c.end // a range that includes the progress marks
 	}
 	s := c.watch(ctx, h, first, after.Revision, clientv3.WithRange(end), clientv3.WithPrevKV())
 	defer s.Close()
@@ -100,16 +99,16 @@ func (c *Collection) WatchScope(ctx context.Context, scope object.Scope, after o
 		if !ok {
 			continue
 		}
-		u.Records, previous = within(scope, u.Records, previous)
-		s.reached(u.Through)
+		u.Records, previous = filterScope(scope, u.Records, previous)
+		s.advance(u.Through)
 		if err := deliver(u, previous); err != nil {
 			return err
 		}
 	}
 }
 
-// within returns the records of a scope, and what was there before them.
-func within(scope object.Scope, records []object.Record, previous []*object.Record) ([]object.Record, []*object.Record) {
+// filterScope returns the records of a scope, and their previous records.
+func filterScope(scope object.Scope, records []object.Record, previous []*object.Record) ([]object.Record, []*object.Record) {
 	n := 0
 	for i := range records {
 		if scope.Contains(records[i].Key) {
@@ -120,9 +119,9 @@ func within(scope object.Scope, records []object.Record, previous []*object.Reco
 	return records[:n], previous[:n]
 }
 
-// bounds returns the range of etcd's keys that is the scope: its first key, and the
-// end, which is empty for a single key.
-func (c *Collection) bounds(scope object.Scope) (first, end string) {
+// keyRange returns the range of etcd keys of a scope: the first key, and the end, which
+// is empty for a single key.
+func (c *Collection) keyRange(scope object.Scope) (first, end string) {
 	key := scope.First()
 	first = c.prefix + string(key)
 	if scope == object.ExactKey(key) {

@@ -9,66 +9,69 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Operation is something that etcd is asked to do.
+// Operation is a kind of request to etcd.
 type Operation string
 
 // The operations.
 const (
-	OpRevision Operation = "revision" // say how far it is
-	OpList     Operation = "list"     // read objects, a page at a time
+	OpRevision Operation = "revision" // read the current revision
+	OpList     Operation = "list"     // read a page of objects
 	OpCommit   Operation = "commit"   // write
 	OpWatch    Operation = "watch"    // open a watch
 )
 
-// Operations are all of them.
+// Operations contains all operations.
 var Operations = [...]Operation{OpRevision, OpList, OpCommit, OpWatch}
 
-// Calls are how often an operation was asked for, and how often etcd did not do it.
-// They never fall.
+// Calls counts the requests of one operation. The counters never decrease.
 type Calls struct {
-	All    int64
-	Failed int64 // etcd did not answer, or not as it should, or a watch broke off; a failed precondition is none, nor is compacted history
+	All int64
+
+	// Failed counts requests that etcd did not answer or answered with an error, and
+	// watches that broke. A failed precondition is not a failure, nor is compacted
+	// history.
+	Failed int64
 }
 
 // calls counts calls by operation.
 type calls [len(Operations)]struct{ all, failures atomic.Int64 }
 
-// note counts a call.
-func (c *calls) note(op Operation, err error) {
+// count counts a call and its failure.
+func (c *calls) count(op Operation, err error) {
 	c[slices.Index(Operations[:], op)].all.Add(1)
-	c.failed(op, err)
+	c.countFailure(op, err)
 }
 
-// failed counts a failure, if the error is one.
-func (c *calls) failed(op Operation, err error) {
+// countFailure counts the error if it is a failure of etcd.
+func (c *calls) countFailure(op Operation, err error) {
 	if isFailure(err) {
 		c[slices.Index(Operations[:], op)].failures.Add(1)
 	}
 }
 
-// isFailure reports whether etcd is to blame for an error. A caller who has no more time
-// did not get an answer either; one who has gone did not want it.
+// isFailure reports whether an error is a failure of etcd. A caller's expired deadline
+// is a failure because etcd did not answer in time. A cancelled call is not.
 func isFailure(err error) bool {
 	_, conflict := errors.AsType[*object.ConflictError](err)
-	gone := errors.Is(err, context.Canceled) && !errors.Is(err, object.ErrUnavailable)
-	return err != nil && !conflict && !gone && !errors.Is(err, object.ErrCompacted)
+	cancelled := errors.Is(err, context.Canceled) && !errors.Is(err, object.ErrUnavailable)
+	return err != nil && !conflict && !cancelled && !errors.Is(err, object.ErrCompacted)
 }
 
-// Calls returns how often etcd was asked to do something.
+// Calls returns the counters of an operation.
 func (s *Store) Calls(op Operation) Calls {
 	c := &s.calls[slices.Index(Operations[:], op)]
 	return Calls{All: c.all.Load(), Failed: c.failures.Load()}
 }
 
-// Database is the database of an embedded etcd, in bytes.
+// Database is the size of the database of an embedded etcd, in bytes.
 type Database struct {
 	Size  int64 // of the file
-	InUse int64 // of what is in it; the rest is reused, and given back by a defragmentation
+	InUse int64 // used part of the file; etcd reuses the rest, and a defragmentation frees it
 	Quota int64 // the size at which writes are refused
 }
 
-// Database returns what an embedded etcd has stored, or false where etcd is another
-// process, which says it itself.
+// Database returns the database size of an embedded etcd. It returns false for an
+// external etcd, which exports its own metrics.
 func (s *Store) Database() (Database, bool) {
 	if s.database == nil {
 		return Database{}, false

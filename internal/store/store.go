@@ -15,8 +15,8 @@ import (
 type Store struct {
 	client   *clientv3.Client
 	log      *slog.Logger
-	epochs   *epochs
-	versions *versions // nil: embedded etcd
+	epochs   *epochTracker
+	versions *memberVersions // nil: embedded etcd
 
 	// newWatcher returns a watcher that has no gRPC stream yet, see Collection.watch.
 	newWatcher func() clientv3.Watcher
@@ -24,8 +24,8 @@ type Store struct {
 	calls    calls
 	database func() Database // nil: external etcd
 
-	guarding  sync.WaitGroup     // the goroutine that guards an external server
-	stopGuard context.CancelFunc // ends it; nil for an embedded server
+	monitoring  sync.WaitGroup     // the goroutine that runs monitor for an external etcd
+	stopMonitor context.CancelFunc // ends it; nil: embedded etcd
 
 	stop func(context.Context) error // stops an embedded etcd; nil: external etcd
 }
@@ -54,9 +54,9 @@ func (s *Store) Encrypted(name, prefix string, cipher Cipher) *Collection {
 // requests may finish until ctx is done. Close returns only after etcd has released
 // its files, even if ctx is done earlier.
 func (s *Store) Close(ctx context.Context) error {
-	if s.stopGuard != nil {
-		s.stopGuard()
-		s.guarding.Wait()
+	if s.stopMonitor != nil {
+		s.stopMonitor()
+		s.monitoring.Wait()
 	}
 	var errs []error
 	if err := s.client.Close(); err != nil && !errors.Is(err, errClientClosed) {

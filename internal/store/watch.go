@@ -12,68 +12,67 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Watch streams every change after the position. The stream belongs to the caller,
-// who closes it. The error is [object.ErrUnavailable] where the epoch is another one
-// by now.
+// Watch returns a stream of every change after the position. The caller closes the
+// stream. The error is [object.ErrUnavailable] if the epoch has changed.
 func (c *Collection) Watch(ctx context.Context, after object.Position) (object.Stream, error) {
-	epoch, h := c.store.epochs.now()
+	epoch, h := c.store.epochs.current()
 	if epoch != after.Epoch {
-		return nil, errHistoryOver
+		return nil, errHistoryEnded
 	}
 	return c.watch(ctx, h, c.prefix, after.Revision, clientv3.WithRange(c.end)), nil
 }
 
-// watch opens a watch that begins with the key first and ends with the history.
+// watch opens a watch of keys from first on. The watch ends with the history h.
 func (c *Collection) watch(ctx context.Context, h *history, first string, after object.Revision, options ...clientv3.OpOption) *stream {
-	// A watcher puts all its watches on one gRPC stream, and etcd answers a progress
-	// request only when every watch of the stream is up to date. A watcher of its own
-	// gives each watch a stream of its own, which ends with it, too: one that is
-	// asked for progress when its watch has ended opens another stream.
-	c.store.calls.note(OpWatch, nil)
+	// Each watch gets its own watcher. A watcher multiplexes its watches on one gRPC
+	// stream, and etcd answers a progress request only when every watch of the stream is
+	// up to date. With its own watcher, the stream also ends together with the watch; a
+	// shared watcher would open another stream for a late progress request.
+	c.store.calls.count(OpWatch, nil)
 	watcher := c.store.newWatcher()
-	opened := new(atomic.Int64)
-	ctx = context.WithValue(ctx, openedKey{}, opened)
-	// A member that lost its leader ends the watch, so that the client goes to
-	// another one and silence does not pass for peace.
+	opens := new(atomic.Int64)
+	ctx = context.WithValue(ctx, opensKey{}, opens)
+	// A member that lost its leader ends the watch, and the client moves to another
+	// member. Otherwise a disconnected member would look like an idle etcd.
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	// Without clientv3.WithFragment: etcd 3.7 computes the size of a whole fragment again
-	// for each event that it adds, so that 36,000 small changes that a watch is behind
-	// took 10 s instead of 0.1 s. The client puts fragments together before we see them,
-	// and takes responses of up to 2 GiB; etcd sends at most 1,000 revisions in one.
+	// Do not use clientv3.WithFragment: etcd 3.7 recomputes the size of the fragment for
+	// each event, so a backlog of 36,000 small changes took 10 s instead of 0.1 s. The
+	// client reassembles fragments anyway. It accepts responses of up to 2 GiB, and etcd
+	// sends at most 1,000 revisions in one response.
 	responses := watcher.Watch(ctx, first, append(options,
 		clientv3.WithRev(int64(after)+1),
 		clientv3.WithProgressNotify(),
 	)...)
-	s := &stream{collection: c, history: h, ctx: ctx, cancel: cancel, watcher: watcher, responses: responses, opened: opened}
-	s.through.Store(int64(after))
+	s := &stream{collection: c, history: h, ctx: ctx, cancel: cancel, watcher: watcher, responses: responses, opens: opens}
+	s.delivered.Store(int64(after))
 	return s
 }
 
-// openedKey is the key, in the context of a watch, of a number that counts how
-// often its gRPC stream was opened.
-type openedKey struct{}
+// opensKey is the context key of a watch for the number of times that its gRPC stream
+// was opened.
+type opensKey struct{}
 
-// countOpened is an interceptor of the client's streams. It counts before the new
-// stream is used.
-func countOpened(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
-	if opened, ok := ctx.Value(openedKey{}).(*atomic.Int64); ok {
-		opened.Add(1)
+// countOpens is an interceptor of client streams. It counts before the new stream is
+// used.
+func countOpens(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
+	if opens, ok := ctx.Value(opensKey{}).(*atomic.Int64); ok {
+		opens.Add(1)
 	}
 	return open(ctx, desc, conn, method, options...)
 }
 
-// stream is a running watch. Its context is kept because the client finds the
-// watch by the metadata in it.
+// stream is a running watch. It keeps its context because the client finds the watch
+// by the metadata in the context.
 type stream struct {
-	collection *Collection
-	history    *history
-	ctx        context.Context
-	cancel     context.CancelFunc
-	watcher    clientv3.Watcher
-	responses  clientv3.WatchChan
-	opened     *atomic.Int64 // see openedKey
-	trusted    int64         // so often had it been opened when etcd was last verified
-	through    atomic.Int64  // revision: everything up to here has been delivered
+	collection    *Collection
+	history       *history
+	ctx           context.Context
+	cancel        context.CancelFunc
+	watcher       clientv3.Watcher
+	responses     clientv3.WatchChan
+	opens         *atomic.Int64 // see opensKey
+	verifiedOpens int64         // value of opens when the epoch was last verified
+	delivered     atomic.Int64  // revision up to which everything has been delivered
 }
 
 // Next implements [object.Stream].
@@ -84,28 +83,28 @@ func (s *stream) Next(ctx context.Context) (object.Update, error) {
 			return object.Update{}, err
 		}
 		if u, ok := s.collection.update(resp, nil); ok {
-			s.reached(u.Through)
+			s.advance(u.Through)
 			return u, nil
 		}
 	}
 }
 
-// reached takes down how far the stream is.
-func (s *stream) reached(through object.Revision) {
-	s.through.Store(int64(through))
-	s.history.note(through)
+// advance records that everything up to a revision has been delivered.
+func (s *stream) advance(through object.Revision) {
+	s.delivered.Store(int64(through))
+	s.history.advance(through)
 }
 
-// receive waits for the next response. Meanwhile it makes a progress request
-// whenever it receives from ask.
+// receive waits for the next response. While it waits, it sends a progress request for
+// each value from ask.
 func (s *stream) receive(ctx context.Context, ask <-chan struct{}) (_ *clientv3.WatchResponse, err error) {
-	defer func() { s.collection.store.calls.failed(OpWatch, err) }()
+	defer func() { s.collection.store.calls.countFailure(OpWatch, err) }()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-s.history.over:
-			return nil, errHistoryOver
+		case <-s.history.ended:
+			return nil, errHistoryEnded
 		case <-ask:
 			if err := s.RequestProgress(ctx); err != nil {
 				return nil, classify(ctx, err)
@@ -118,9 +117,9 @@ func (s *stream) receive(ctx context.Context, ask <-chan struct{}) (_ *clientv3.
 				return nil, object.ErrUnavailable
 			}
 			if err := resp.Err(); err != nil {
-				return nil, s.ended(ctx, err)
+				return nil, s.endError(ctx, err)
 			}
-			if err := s.trust(ctx); err != nil {
+			if err := s.verifyIfReopened(ctx); err != nil {
 				return nil, err
 			}
 			return &resp, nil
@@ -128,48 +127,48 @@ func (s *stream) receive(ctx context.Context, ask <-chan struct{}) (_ *clientv3.
 	}
 }
 
-// trust returns an error if what the stream says may be of another history than the
-// one that it began with. The client opens it again by itself when the connection
-// was lost, and whatever etcd was restored to meanwhile, it just goes on.
-func (s *stream) trust(ctx context.Context) error {
-	if opened := s.opened.Load(); opened != s.trusted {
-		s.collection.store.versions.expire()
+// verifyIfReopened returns an error if the responses may belong to another history than
+// the start of the stream. The client reopens a broken stream on its own, and continues
+// even if etcd was restored in between.
+func (s *stream) verifyIfReopened(ctx context.Context) error {
+	if opens := s.opens.Load(); opens != s.verifiedOpens {
+		s.collection.store.versions.invalidate()
 		if err := s.verify(ctx); err != nil {
 			return err
 		}
-		s.trusted = opened
+		s.verifiedOpens = opens
 	}
-	if s.history.isOver() {
-		return errHistoryOver
+	if s.history.hasEnded() {
+		return errHistoryEnded
 	}
 	return nil
 }
 
-// verify asks etcd whether it is still the one it was.
+// verify verifies that etcd still has the known epoch.
 func (s *stream) verify(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return classify(ctx, s.collection.store.epochs.verify(call))
 }
 
-// ended returns why the stream has ended, given what etcd says. A restored etcd says
-// that a revision is compacted if its revisions were raised, and a reader should not
-// take it for the old one.
-func (s *stream) ended(ctx context.Context, err error) error {
+// endError returns the reason for the end of the stream, given the error of etcd. An
+// etcd that was restored with raised revisions reports a compacted revision. The reader
+// must not mistake it for the old etcd.
+func (s *stream) endError(ctx context.Context, err error) error {
 	if err = classify(ctx, err); !errors.Is(err, object.ErrCompacted) {
 		return err
 	}
 	if err := s.verify(ctx); err != nil {
 		return err
 	}
-	if s.history.isOver() {
-		return errHistoryOver
+	if s.history.hasEnded() {
+		return errHistoryEnded
 	}
 	return err
 }
 
-// update returns what a response says, or false if it says nothing. If previous is
-// given, it gets what was there before each record.
+// update converts a response, and returns false if the response is empty. If previous
+// is not nil, update appends the record before each change to it.
 func (c *Collection) update(resp *clientv3.WatchResponse, previous *[]*object.Record) (object.Update, bool) {
 	if resp.IsProgressNotify() {
 		return object.Update{Through: object.Revision(resp.Header.GetRevision())}, true
@@ -202,12 +201,12 @@ func (c *Collection) update(resp *clientv3.WatchResponse, previous *[]*object.Re
 	return u, true
 }
 
-// Close implements [object.Stream]. The client's goroutines of the watch have
-// ended when its channel is closed.
+// Close implements [object.Stream]. The client closes the channel of the watch after its
+// goroutines have ended.
 func (s *stream) Close() {
 	s.cancel()
 	for range s.responses {
-		// drained until it is closed
+		// drain until the client closes the channel
 	}
-	_ = s.watcher.Close() // says no more than that it was cancelled
+	_ = s.watcher.Close() // the error only says that the watch was cancelled
 }

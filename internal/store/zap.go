@@ -10,14 +10,14 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// zapLogger returns a logger for etcd, which logs with zap, that writes to ours.
-// etcd's information is our debugging: it describes the inside of a part. Stopping says
-// that etcd is being stopped.
+// zapLogger returns a zap logger for etcd that writes to log. It lowers etcd's INFO
+// level to DEBUG because those lines describe internals of a component. Stopping is true
+// while etcd is being stopped.
 func zapLogger(log *slog.Logger, stopping *atomic.Bool) *zap.Logger {
 	return zap.New(&zapCore{handler: log.Handler(), stopping: stopping})
 }
 
-// zapCore is a zapcore.Core in front of a slog.Handler.
+// zapCore is a zapcore.Core that writes to a slog.Handler.
 type zapCore struct {
 	handler  slog.Handler
 	stopping *atomic.Bool
@@ -43,16 +43,16 @@ func (c *zapCore) With(fields []zapcore.Field) zapcore.Core {
 	return &zapCore{handler: c.handler.WithAttrs(attrs(fields)), stopping: c.stopping}
 }
 
-// notForUs are warnings of etcd about how it is exposed to others. The embedded
-// member is not, unless asked, and an operator could do nothing about them.
-var notForUs = map[string]bool{
+// irrelevantWarnings are warnings about the exposure of etcd to other machines. An
+// operator of an embedded etcd cannot act on them.
+var irrelevantWarnings = map[string]bool{
 	"Running http and grpc server on single port. This is not recommended for production.": true,
 	"simple token is not cryptographically signed":                                         true,
 }
 
-// ofStopping are what etcd says of its listener, and what is nothing to speak of while
-// it stops: that it does not listen any more is what was wanted.
-var ofStopping = map[string]bool{
+// expectedWhileStopping are messages about a closed listener. They are errors unless etcd
+// is being stopped.
+var expectedWhileStopping = map[string]bool{
 	"setting up serving from embedded etcd failed.": true,
 	"stopping insecure grpc server due to error":    true,
 	"stopped insecure grpc server due to error":     true,
@@ -60,7 +60,7 @@ var ofStopping = map[string]bool{
 
 // Check implements zapcore.Core.
 func (c *zapCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if !c.Enabled(entry.Level) || notForUs[entry.Message] || ofStopping[entry.Message] && c.stopping.Load() {
+	if !c.Enabled(entry.Level) || irrelevantWarnings[entry.Message] || expectedWhileStopping[entry.Message] && c.stopping.Load() {
 		return checked
 	}
 	return checked.AddCore(entry, c)
@@ -93,8 +93,8 @@ func attrs(fields []zapcore.Field) []slog.Attr {
 	return out
 }
 
-// maxTextBytes is how much of a text is logged. etcd shows slow requests in full, and a
-// transaction of us can have thousands of keys.
+// maxTextBytes is the maximum length of a logged text. etcd logs slow requests in full,
+// and one of our transactions can have thousands of keys.
 const maxTextBytes = 512
 
 func clip(text string) string {
