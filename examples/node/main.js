@@ -1,4 +1,4 @@
-// Follows a part of a resource and prints a line of JSON for whatever happens.
+// Follows a part of a resource and prints each event as a line of JSON.
 
 import { parseArgs } from 'node:util';
 import { Damaged, File } from './saved.js';
@@ -7,23 +7,23 @@ import { Refused, Subscriber } from './subscriber.js';
 
 const usage = `usage: node main.js [--state FILE] [--bookmarks SECONDS] TARGET RESOURCE [PREFIX]
 
-  TARGET     where fanoutd is, such as 127.0.0.1:7420
-  RESOURCE   the resource to watch
-  PREFIX     only what is below this path
-  --state    keep the state in this file, and begin with it
+  TARGET     address of the server, such as 127.0.0.1:7420
+  RESOURCE   resource to watch
+  PREFIX     watch only what is below this path
+  --state    save the state in this file, and begin with it
   --bookmarks
-             how often the server speaks when nothing happens (default 10)
+             interval of bookmarks while nothing happens (default 10)
 `;
 
-// Milliseconds between two writes of the file, at least. An older state is no mistake:
-// resuming takes a little longer.
+// The least time in milliseconds between two writes of the state file. An older state does
+// no harm: the server then sends a little more after a restart.
 const saveInterval = 1000;
 
-function tell(what, details) {
+function printLine(what, details) {
   process.stdout.write(`${JSON.stringify({ what, ...details })}\n`);
 }
 
-// value is that of an object, which is a text, bytes or nothing.
+// value returns the value of an object: text, bytes, or nothing if it is unknown.
 function value(object) {
   switch (object.value) {
     case 'text':
@@ -35,27 +35,27 @@ function value(object) {
   }
 }
 
-// Revisions are strings. The lines have numbers, which are exact up to 2^53.
+// Revisions are strings. The output has numbers, which are exact up to 2^53.
 const number = (revision) => Number(revision);
 
 // follow subscribes until the signal is aborted and returns the exit code.
 async function follow({ target, resource, prefix, path, bookmarks, signal }) {
   let state = new State();
-  let file = null; // nothing is kept
+  let file = null; // the state is not saved
   if (path) {
     file = new File(path, resource, prefix);
     try {
       state = file.load();
     } catch (error) {
       if (!(error instanceof Damaged)) throw error;
-      tell('damaged', { why: error.message });
+      printLine('damaged', { why: error.message });
     }
   }
-  const here = () => ({
+  const progress = () => ({
     objects: state.objects.size,
     revision: state.position && number(state.position.revision),
   });
-  tell('begin', here());
+  printLine('begin', progress());
 
   let savedAt = -Infinity;
   const save = (interval) => {
@@ -69,13 +69,13 @@ async function follow({ target, resource, prefix, path, bookmarks, signal }) {
     request: { resource, scope: prefix ? { prefix } : null },
     state,
     bookmarks,
-    changed(what, key, object) {
-      tell(what, { key, ...(object && { revision: number(object.mod_revision), ...value(object) }) });
+    onChange(what, key, object) {
+      printLine(what, { key, ...(object && { revision: number(object.mod_revision), ...value(object) }) });
       save(saveInterval);
     },
-    noticed(what, details) {
-      const place = ['synced', 'bookmark', 'draining'].includes(what) ? here() : {};
-      tell(what, { ...details, ...place });
+    onEvent(what, details) {
+      const where = ['synced', 'bookmark', 'draining'].includes(what) ? progress() : {};
+      printLine(what, { ...details, ...where });
       save(saveInterval);
     },
   });
@@ -83,11 +83,11 @@ async function follow({ target, resource, prefix, path, bookmarks, signal }) {
     await subscriber.run(signal);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
-    tell('refused', { why: error.message });
+    printLine('refused', { why: error.message });
     return 1;
   }
   save(0);
-  tell('end', here());
+  printLine('end', progress());
   return 0;
 }
 
@@ -96,7 +96,7 @@ function readArguments() {
   const { values, positionals } = parseArgs({ options, allowPositionals: true });
   const [target, resource, prefix = '', ...rest] = positionals;
   const bookmarks = 1000 * Number(values.bookmarks);
-  if (!resource || rest.length || !(bookmarks > 0)) throw new Error('these are not the arguments');
+  if (!resource || rest.length || !(bookmarks > 0)) throw new Error('wrong arguments');
   return { target, resource, prefix, path: values.state, bookmarks };
 }
 

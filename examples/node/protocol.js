@@ -1,4 +1,4 @@
-// The protocol, loaded from the files that define it.
+// Loads the protocol from its .proto files.
 
 import { fileURLToPath } from 'node:url';
 import grpc from '@grpc/grpc-js';
@@ -8,16 +8,16 @@ const folder = (path) => fileURLToPath(new URL(path, import.meta.url));
 
 const definition = loader.loadSync(['fanout/v1/fanout.proto', 'errordetails.proto'], {
   includeDirs: [folder('../../proto'), folder('../proto')],
-  keepCase: true, // names as in the protocol: catch_up, not catchUp
-  longs: String, // revisions have 64 bits, numbers 53
+  keepCase: true, // field names as in the protocol: catch_up, not catchUp
+  longs: String, // revisions have 64 bits, numbers only 53
   enums: String, // 'KIND_LIVE', not 4
-  defaults: true, // false, 0, '' and [] are there; a message that is not set is null
-  oneofs: true, // object.value is 'text' or 'data', whichever is set
+  defaults: true, // unset fields are false, 0, '' or []; unset messages are null
+  oneofs: true, // object.value is 'text' or 'data', depending on which is set
 });
 
 export const { FanoutService } = grpc.loadPackageDefinition(definition).fanout.v1;
 
-// A ListResponse is what is written into files.
+// The state file contains a ListResponse.
 export const listResponse = {
   encode: FanoutService.service.List.responseSerialize,
   decode: FanoutService.service.List.responseDeserialize,

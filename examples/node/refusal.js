@@ -1,11 +1,11 @@
-// Why the server has refused a request.
+// Reads the details of a failed request.
 
 import grpc from '@grpc/grpc-js';
 import { decodeErrorInfo, decodeRetryInfo, decodeStatus } from './protocol.js';
 
 const { status } = grpc;
 
-// With one of these the same request is refused again, however often it is sent.
+// With these codes, the same request fails again however often it is sent.
 const final = [
   status.INVALID_ARGUMENT,
   status.NOT_FOUND,
@@ -14,9 +14,9 @@ const final = [
   status.UNIMPLEMENTED,
 ];
 
-// Refusal is what an error of a call says. docs/errors.md lists the reasons.
+// Refusal is the content of the error of a call. docs/errors.md lists the reasons.
 export class Refusal {
-  reason = null; // of fanoutd; gRPC itself gives none
+  reason = null; // only errors of fanoutd have a reason
   retryAfter = 0; // milliseconds
 
   constructor(error) {
@@ -36,13 +36,13 @@ export class Refusal {
     }
   }
 
-  // final is whether trying again is of no use.
+  // final says whether no retry can help.
   get final() {
     return final.includes(this.code);
   }
 
-  // positionIsVoid is whether the server cannot go on at the position, now or later.
-  get positionIsVoid() {
+  // positionLost says whether the server can never continue from the position.
+  get positionLost() {
     return this.code === status.OUT_OF_RANGE;
   }
 

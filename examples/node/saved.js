@@ -1,18 +1,17 @@
-// Keeps a state in a file, so that a new process goes on where the last one was.
+// Saves a state in a file, so that a new process resumes where the last one ended.
 
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import { listResponse } from './protocol.js';
 import { State } from './state.js';
 
-// Damaged says that the file does not hold a state of this watch.
+// Damaged is thrown if the file does not hold a state of this watch.
 export class Damaged extends Error {}
 
 // File is a file with the state of one watch.
 //
-// A position alone would not do: who resumes there is told what changed since, and
-// nothing of what was there before. So the objects are saved with it. A ListResponse is
-// just that: objects and the position at which they were so.
+// It holds the objects together with the position, because the server sends only what
+// changed after the position. A ListResponse has both.
 export class File {
   #path;
   #watch;
@@ -27,10 +26,10 @@ export class File {
     try {
       const { watch, state } = JSON.parse(readFileSync(this.#path, 'utf8'));
       if (!isDeepStrictEqual(watch, this.#watch)) {
-        throw new Error(`it is of another watch: ${JSON.stringify(watch)}`);
+        throw new Error(`the state is of another watch: ${JSON.stringify(watch)}`);
       }
       const { objects, position } = listResponse.decode(Buffer.from(state, 'base64'));
-      if (!position || position.revision === '0') throw new Error('it has no position');
+      if (!position || position.revision === '0') throw new Error('the state has no position');
       return new State(objects, position);
     } catch (error) {
       if (error.code === 'ENOENT') return new State();
@@ -38,7 +37,7 @@ export class File {
     }
   }
 
-  // save replaces the file at once or not at all.
+  // save replaces the file atomically.
   save({ objects, position }) {
     if (!position) return;
     const state = listResponse.encode({ objects: [...objects.values()], position });

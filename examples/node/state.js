@@ -1,53 +1,54 @@
-// What a subscriber knows, and where in the history that is.
+// The state of a subscriber: its objects, and the position at which they were so.
 
 import { isDeepStrictEqual } from 'node:util';
 
-// Catch-ups during which there is no position that what has arrived would belong to.
-const betweenPositions = ['CATCH_UP_RESET', 'CATCH_UP_DELTA'];
+// Catch-ups whose events must be held back until SYNCED. The events of a REPLAY need not:
+// its position advances with them.
+const heldUntilSynced = ['CATCH_UP_RESET', 'CATCH_UP_DELTA'];
 
 // State is the objects of a watch by key, as they were at a position.
 //
-// The objects and the position always belong together. What the server sends between
-// two positions is kept aside until the second one is reached: the whole of a RESET or
-// a DELTA, and the parts of a revision that is too large for one message. So a reader
-// never sees half a snapshot, and a stream can break at any place without harm.
+// Objects and position always belong together. Events that lie after the position are held
+// back until the next position is reached: the events of a RESET or a DELTA, and those of
+// partial messages. So readers never see half a snapshot, and a stream may break at any
+// place.
 export class State {
   #catchUp = 'CATCH_UP_UNSPECIFIED';
-  #pending = []; // events on the way to the next position
+  #held = []; // events after the position
 
-  // The position is null where nothing is known.
+  // The position is null if there is no state yet.
   constructor(objects = [], position = null) {
     this.objects = new Map(objects.map((o) => [o.key, o]));
     this.position = position;
   }
 
-  // apply applies a message of the stream and returns what it changed, in order:
-  // arrays of 'added', 'modified' or 'deleted', the key, and the object, which is
-  // null where it was deleted.
+  // apply applies a message of the stream. It returns the changes in order, as arrays of
+  // 'added', 'modified' or 'deleted', the key, and the object, which is null for
+  // 'deleted'.
   apply(message) {
     if (message.kind === 'KIND_CATCH_UP_BEGIN') {
       this.#catchUp = message.catch_up;
-      this.#pending = [];
+      this.#held = [];
       return [];
     }
     if (message.kind === 'KIND_DRAINING') {
-      this.#pending = []; // the rest of it does not come any more
+      this.#held = []; // the rest of them will not come
     }
-    for (const event of message.events) this.#pending.push(event);
+    for (const event of message.events) this.#held.push(event);
     const synced = message.kind === 'KIND_SYNCED';
-    if (message.partial || (betweenPositions.includes(this.#catchUp) && !synced)) return [];
-    const changes = [...this.#commit()];
+    if (message.partial || (heldUntilSynced.includes(this.#catchUp) && !synced)) return [];
+    const changes = [...this.#applyHeld()];
     if (synced) this.#catchUp = 'CATCH_UP_UNSPECIFIED';
     this.position = message.position;
     return changes;
   }
 
-  *#commit() {
-    const events = this.#pending;
-    this.#pending = [];
+  *#applyHeld() {
+    const events = this.#held;
+    this.#held = [];
     if (this.#catchUp === 'CATCH_UP_RESET') {
-      const there = new Set(events.map((e) => e.object.key));
-      for (const key of this.objects.keys()) if (!there.has(key)) yield* this.#remove(key);
+      const present = new Set(events.map((e) => e.object.key));
+      for (const key of this.objects.keys()) if (!present.has(key)) yield* this.#remove(key);
     }
     for (const { type, object } of events) {
       if (type === 'TYPE_DELETED') yield* this.#remove(object.key);
@@ -57,15 +58,15 @@ export class State {
 
   *#put(object) {
     const old = this.objects.get(object.key);
-    if (isDeepStrictEqual(old, object)) return; // a RESET brought what is known already
-    // A copy, because bytes that are a part of a message keep all of it in memory.
+    if (isDeepStrictEqual(old, object)) return; // a RESET repeats unchanged objects
+    // Copy the bytes: a view of a message keeps the whole message in memory.
     if (object.value === 'data') object.data = Buffer.from(object.data);
     this.objects.set(object.key, object);
     yield [old ? 'modified' : 'added', object.key, object];
   }
 
   *#remove(key) {
-    // A DELTA also names keys that were never here.
+    // A DELTA may delete keys that were never here.
     if (this.objects.delete(key)) yield ['deleted', key, null];
   }
 }

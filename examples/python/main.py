@@ -1,4 +1,4 @@
-"""Follows a part of a resource and prints a line of JSON for whatever happens."""
+"""Follows a part of a resource and prints each event as a line of JSON."""
 
 import argparse
 import asyncio
@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-# Where the generated code is.
+# The generated code.
 sys.path.insert(0, str(Path(__file__).parent / "stubs"))
 
 from fanout.v1.fanout_pb2 import WatchRequest  # noqa: E402
@@ -17,30 +17,30 @@ from saved import Damaged, File  # noqa: E402
 from state import State  # noqa: E402
 from subscriber import Refused, Subscriber  # noqa: E402
 
-# Seconds between two writes of the file, at least. An older state is no mistake:
-# resuming takes a little longer.
+# The least time in seconds between two writes of the state file. An older state does no
+# harm: the server then sends a little more after a restart.
 SAVE_INTERVAL = 1.0
 
 
-class Follower:
-    """What this program does with a subscription: print it and keep it in a file."""
+class Printer:
+    """Prints changes and events, and saves the state in a file."""
 
     def __init__(self, state, file):
         self._state = state
-        self._file = file  # None: nothing is kept
+        self._file = file  # None: the state is not saved
         self._saved_at = 0.0
 
-    def changed(self, what, key, o):
+    def on_change(self, what, key, o):
         if o is None:
-            tell(what, key=key)
+            print_line(what, key=key)
         else:
-            tell(what, key=key, revision=o.mod_revision, **value(o))
+            print_line(what, key=key, revision=o.mod_revision, **value(o))
         self.save(SAVE_INTERVAL)
 
-    def noticed(self, what, **details):
+    def on_event(self, what, **details):
         if what in ("synced", "bookmark", "draining"):
             details |= {"objects": len(self._state.objects), "revision": revision(self._state)}
-        tell(what, **details)
+        print_line(what, **details)
         self.save(SAVE_INTERVAL)
 
     def save(self, interval=0.0):
@@ -50,7 +50,7 @@ class Follower:
 
 
 def value(o):
-    """The value of an object, which is a text, bytes or nothing."""
+    """Returns the value of an object: text, bytes, or nothing if it is unknown."""
     match o.WhichOneof("value"):
         case "text":
             return {"text": o.text}
@@ -63,7 +63,7 @@ def revision(state):
     return state.position.revision if state.position else None
 
 
-def tell(what, **details):
+def print_line(what, **details):
     print(json.dumps({"what": what, **details}), flush=True)
 
 
@@ -74,15 +74,15 @@ async def follow(args):
         try:
             state = file.load()
         except Damaged as error:
-            tell("damaged", why=str(error))
-    tell("begin", objects=len(state.objects), revision=revision(state))
+            print_line("damaged", why=str(error))
+    print_line("begin", objects=len(state.objects), revision=revision(state))
 
     request = WatchRequest(resource=args.resource)
     if args.prefix:
         request.scope.prefix = args.prefix
-    follower = Follower(state, file)
+    printer = Printer(state, file)
     subscriber = Subscriber(
-        args.target, request, state, follower.changed, follower.noticed, args.bookmarks
+        args.target, request, state, printer.on_change, printer.on_event, args.bookmarks
     )
     running = asyncio.ensure_future(subscriber.run())
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -90,23 +90,23 @@ async def follow(args):
     try:
         await running
     except asyncio.CancelledError:
-        follower.save()
-        tell("end", objects=len(state.objects), revision=revision(state))
+        printer.save()
+        print_line("end", objects=len(state.objects), revision=revision(state))
     except Refused as error:
-        tell("refused", why=str(error))
+        print_line("refused", why=str(error))
         return 1
     return 0
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("target", help="where fanoutd is, such as 127.0.0.1:7420")
-    parser.add_argument("resource", help="the resource to watch")
-    parser.add_argument("prefix", nargs="?", default="", help="only what is below this path")
-    parser.add_argument("--state", metavar="FILE", help="keep the state here, and begin with it")
+    parser.add_argument("target", help="address of the server, such as 127.0.0.1:7420")
+    parser.add_argument("resource", help="resource to watch")
+    parser.add_argument("prefix", nargs="?", default="", help="watch only what is below this path")
+    parser.add_argument("--state", metavar="FILE", help="save the state in this file, and begin with it")
     parser.add_argument(
         "--bookmarks", type=float, default=10.0, metavar="SECONDS",
-        help="how often the server speaks when nothing happens (default 10)",
+        help="interval of bookmarks while nothing happens (default 10)",
     )
     sys.exit(asyncio.run(follow(parser.parse_args())))
 

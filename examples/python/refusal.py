@@ -1,10 +1,10 @@
-"""Why the server has refused a request."""
+"""Reads the details of a failed request."""
 
 import grpc
 
 import errordetails_pb2
 
-# With one of these the same request is refused again, however often it is sent.
+# With these codes, the same request fails again however often it is sent.
 FINAL = (
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.NOT_FOUND,
@@ -15,16 +15,16 @@ FINAL = (
 
 
 class Refusal:
-    """What an RpcError says. docs/errors.md lists the reasons.
+    """The content of an RpcError. docs/errors.md lists the reasons.
 
-    Where packages come from PyPI, grpcio-status and googleapis-common-protos have
+    If you install packages from PyPI, grpcio-status and googleapis-common-protos have
     the types for this.
     """
 
     def __init__(self, error):
         self.code = error.code()
         self.message = error.details()
-        self.reason = None  # of fanoutd; gRPC itself gives none
+        self.reason = None  # only errors of fanoutd have a reason
         self.retry_after = 0.0  # seconds
         for name, value in error.trailing_metadata() or ():
             if name == "grpc-status-details-bin":
@@ -40,12 +40,12 @@ class Refusal:
 
     @property
     def final(self):
-        """Whether trying again is of no use."""
+        """Whether no retry can help."""
         return self.code in FINAL
 
     @property
-    def position_is_void(self):
-        """Whether the server cannot go on at the position, now or later."""
+    def position_lost(self):
+        """Whether the server can never continue from the position."""
         return self.code == grpc.StatusCode.OUT_OF_RANGE
 
     def __str__(self):

@@ -1,4 +1,4 @@
-"""Keeps a state in a file, so that a new process goes on where the last one was."""
+"""Saves a state in a file, so that a new process resumes where the last one ended."""
 
 import base64
 import json
@@ -15,9 +15,8 @@ class Damaged(Exception):
 class File:
     """A file with the state of one watch.
 
-    A position alone would not do: who resumes there is told what changed since, and
-    nothing of what was there before. So the objects are saved with it. A
-    ListResponse is just that: objects and the position at which they were so.
+    It holds the objects together with the position, because the server sends only what
+    changed after the position. A ListResponse has both.
     """
 
     def __init__(self, path, resource, prefix):
@@ -30,18 +29,18 @@ class File:
             with open(self._path, encoding="utf-8") as file:
                 saved = json.load(file)
             if saved["watch"] != self._watch:
-                raise ValueError(f"it is of another watch: {saved['watch']}")
+                raise ValueError(f"the state is of another watch: {saved['watch']}")
             listed = ListResponse.FromString(base64.b64decode(saved["state"]))
             if listed.position.revision == 0:
-                raise ValueError("it has no position")
+                raise ValueError("the state has no position")
         except FileNotFoundError:
             return State()
-        except Exception as error:  # of the parsers, which have many
+        except Exception as error:  # the parsers raise many types
             raise Damaged(f"{self._path}: {error}") from error
         return State(listed.objects, listed.position)
 
     def save(self, state):
-        """Replaces the file at once or not at all."""
+        """Replaces the file atomically."""
         if state.position is None:
             return
         listed = ListResponse(objects=state.objects.values(), position=state.position)
