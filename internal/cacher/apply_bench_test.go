@@ -10,9 +10,9 @@ import (
 	"github.com/fanoutd/fanoutd/test/ratio"
 )
 
-// settled is a cacher of so many objects of 256 bytes, of which one after the other
-// changes. The window is full.
-func settled(tb testing.TB, objects, window int) (c *cacher.Cacher, m *cachertest.Generator, at object.Revision) {
+// fullCacher returns a cacher with a full window. Its objects have 256 bytes and change in
+// turn.
+func fullCacher(tb testing.TB, objects, window int) (c *cacher.Cacher, m *cachertest.Generator, at object.Revision) {
 	tb.Helper()
 	keys := make([]object.Key, objects)
 	for i := range keys {
@@ -29,18 +29,18 @@ func settled(tb testing.TB, objects, window int) (c *cacher.Cacher, m *cachertes
 	at = object.Revision(1 + objects + window)
 	reach(tb, c, m, at)
 	if s := c.State(); s.Len() != objects || s.WindowLen() != window {
-		tb.Fatalf("there are %d objects and a window of %d", s.Len(), s.WindowLen())
+		tb.Fatalf("objects and changes: got %d and %d, want %d and %d", s.Len(), s.WindowLen(), objects, window)
 	}
 	return c, m, at
 }
 
-// BenchmarkApply is the way of a change from the store to the state that has it: of
-// different numbers of objects, with windows of different lengths.
+// BenchmarkApply measures the time from a change of the store to the state that contains
+// it, for several numbers of objects and lengths of the window.
 func BenchmarkApply(b *testing.B) {
 	const objects, window = 1000, 1000
 	run := func(row *ratio.Row, name string, objects, window int) {
 		b.Run(name, func(b *testing.B) {
-			c, m, at := settled(b, objects, window)
+			c, m, at := fullCacher(b, objects, window)
 			b.ReportAllocs()
 			for b.Loop() {
 				at++
@@ -58,10 +58,9 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
-// A change allocates as often with a window ten times larger.
 func TestLongerWindowsAllocateNoMore(t *testing.T) {
 	allocations := func(window int) float64 {
-		c, m, at := settled(t, 1000, window)
+		c, m, at := fullCacher(t, 1000, window)
 		return testing.AllocsPerRun(1000, func() {
 			at++
 			reach(t, c, m, at)
@@ -69,6 +68,6 @@ func TestLongerWindowsAllocateNoMore(t *testing.T) {
 	}
 	short, long := allocations(1000), allocations(10_000)
 	if long > short+1 {
-		t.Errorf("a change allocates %v times with a window of 1000 changes, and %v times with one of 10000", short, long)
+		t.Errorf("allocations of a change: got %v with a window of 10000, want %v as with one of 1000", long, short)
 	}
 }

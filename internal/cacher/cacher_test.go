@@ -23,7 +23,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/seed"
 )
 
-// run starts a cacher of the store until the test ends.
+// run runs a cacher of the store until the test ends.
 func run(t *testing.T, m *cachertest.Memory, change ...func(*cacher.Config)) *cacher.Cacher {
 	t.Helper()
 	codec, err := object.CodecByName("raw")
@@ -62,8 +62,8 @@ func read(t *testing.T, c *cacher.Cacher, want cacher.Consistency) *cacher.State
 	return s
 }
 
-// values returns the objects of a sequence as keys and values, and fails the test
-// where they are not in ascending order of keys.
+// values returns the keys and values of a sequence of objects. It fails the test if the
+// keys are not in ascending order.
 func values(t *testing.T, objects func(func(*object.Object) bool)) map[object.Key]string {
 	t.Helper()
 	got := map[object.Key]string{}
@@ -82,7 +82,7 @@ func values(t *testing.T, objects func(func(*object.Object) bool)) map[object.Ke
 func writeRandomly(m *cachertest.Memory, random *rand.Rand, n int) {
 	for range n {
 		writes := map[object.Key][]byte{}
-		for range random.IntN(4) { // also none: a write of another resource
+		for range random.IntN(4) { // none means a write to another resource
 			key := object.Key(fmt.Sprintf("%c/%d", 'a'+random.IntN(3), random.IntN(8)))
 			if random.IntN(3) == 0 {
 				writes[key] = nil
@@ -94,7 +94,7 @@ func writeRandomly(m *cachertest.Memory, random *rand.Rand, n int) {
 	}
 }
 
-func TestEveryStateIsThatOfTheStoreAndSoIsItsPast(t *testing.T) {
+func TestStatesAndOlderStatesEqualTheStore(t *testing.T) {
 	random := seed.New(t).Rand(0)
 	synctest.Test(t, func(t *testing.T) {
 		m := cachertest.NewMemory()
@@ -109,15 +109,15 @@ func TestEveryStateIsThatOfTheStoreAndSoIsItsPast(t *testing.T) {
 			writeRandomly(m, random, random.IntN(30))
 			s := read(t, c, cacher.Consistency{})
 			if s.Revision() < m.Now() {
-				t.Fatalf("a linearizable read is at revision %d, the store at %d", s.Revision(), m.Now())
+				t.Fatalf("linearizable read: got revision %d, want %d", s.Revision(), m.Now())
 			}
 			if s.WindowLen() > window {
-				t.Errorf("the window has %d changes", s.WindowLen())
+				t.Errorf("changes in the window: got %d, want at most %d", s.WindowLen(), window)
 			}
 			for at := s.Replayable(); at <= s.Revision(); at++ {
 				objects, ok := s.ObjectsAt(at, object.Scope{}, "")
 				if !ok {
-					t.Fatalf("revision %d is in the window but its state is not known", at)
+					t.Fatalf("state at revision %d of the window: got false, want true", at)
 				}
 				if diff := cmp.Diff(m.State(at), values(t, objects)); diff != "" {
 					t.Fatalf("state at revision %d, seen from %d, differs (-want +got):\n%s", at, s.Revision(), diff)
@@ -147,7 +147,7 @@ func TestEveryStateIsThatOfTheStoreAndSoIsItsPast(t *testing.T) {
 			}
 			if s.Replayable() > 0 {
 				if _, ok := s.ObjectsAt(s.Replayable()-1, object.Scope{}, ""); ok {
-					t.Errorf("a state before the window is said to be known")
+					t.Errorf("state before the window: got true, want false")
 				}
 			}
 		}
@@ -161,8 +161,8 @@ func TestWindowIsFilledFromTheHistoryOfTheStore(t *testing.T) {
 		replayable     object.Revision
 	}{
 		"all of it":               {writes: 20, window: 100, replayable: 1},
-		"as much as there is":     {writes: 20, window: 100, compacted: 15, replayable: 15},
-		"as much as fits":         {writes: 50, window: 10, replayable: 41},
+		"up to the compaction":    {writes: 20, window: 100, compacted: 15, replayable: 15},
+		"up to the limit":         {writes: 50, window: 10, replayable: 41},
 		"not beyond the lookback": {writes: 50, window: 2, replayable: 49},
 	}
 	for name, tc := range tests {
@@ -175,7 +175,7 @@ func TestWindowIsFilledFromTheHistoryOfTheStore(t *testing.T) {
 				m.Compacted = tc.compacted
 				s := read(t, run(t, m, windowOf(tc.window)), cacher.Consistency{})
 				if s.Replayable() != tc.replayable {
-					t.Errorf("replayable from revision %d, want %d", s.Replayable(), tc.replayable)
+					t.Errorf("replayable: got %d, want %d", s.Replayable(), tc.replayable)
 				}
 			})
 		})
@@ -190,13 +190,13 @@ func TestWindowIsBoundedByBytes(t *testing.T) {
 			m.Put("k", string(make([]byte, 10_000)))
 		}
 		s := read(t, c, cacher.Consistency{})
-		if n := s.WindowLen(); n == 0 || n > 5 { // each remembers two objects
-			t.Errorf("the window has %d changes of 20 kB, its limit is 100 kB", n)
+		if n := s.WindowLen(); n == 0 || n > 5 { // each holds two objects
+			t.Errorf("changes of 20 kB in a window of 100 kB: got %d, want 1 to 5", n)
 		}
 	})
 }
 
-func TestCompactionCostsDifferencesNotState(t *testing.T) {
+func TestRelistPublishesDifferences(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := cachertest.NewMemory()
 		m.Commit(map[object.Key][]byte{"kept": []byte("1"), "changed": []byte("1"), "deleted": []byte("1")})
@@ -221,7 +221,7 @@ func TestCompactionCostsDifferencesNotState(t *testing.T) {
 		got := map[object.Key]string{}
 		for change := range changes {
 			if change.Revision != s.Revision() {
-				t.Errorf("difference of %q is at revision %d, want that of the list, %d", change.Key, change.Revision, s.Revision())
+				t.Errorf("revision of the difference of %q: got %d, want %d", change.Key, change.Revision, s.Revision())
 			}
 			got[change.Key] = fmt.Sprint(change.Old != nil, " to ", change.New != nil)
 		}
@@ -230,12 +230,12 @@ func TestCompactionCostsDifferencesNotState(t *testing.T) {
 			t.Errorf("differences (-want +got):\n%s", diff)
 		}
 		if s.Replayable() != s.Revision() {
-			t.Errorf("replayable from %d although changes before %d are unknown", s.Replayable(), s.Revision())
+			t.Errorf("replayable: got %d, want %d, because changes before are unknown", s.Replayable(), s.Revision())
 		}
 	})
 }
 
-func TestAnotherEpochIsAnotherHistory(t *testing.T) {
+func TestNewEpochStartsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := cachertest.NewMemory()
 		for range 10 {
@@ -250,10 +250,10 @@ func TestAnotherEpochIsAnotherHistory(t *testing.T) {
 		m.Restart("e2")
 		m.Put("new", "1")
 
-		time.Sleep(time.Minute) // of the bubble: the attempts are spaced out
+		time.Sleep(time.Minute) // for the backoff
 		s := read(t, c, cacher.Consistency{})
 		if got := s.Position(); got != (object.Position{Epoch: "e2", Revision: m.Now()}) {
-			t.Errorf("position is %v", got)
+			t.Errorf("position: got %v, want revision %d of e2", got, m.Now())
 		}
 		if diff := cmp.Diff(map[object.Key]string{"new": "1"}, values(t, s.Objects(object.Scope{}, ""))); diff != "" {
 			t.Errorf("state differs (-want +got):\n%s", diff)
@@ -267,27 +267,27 @@ func TestReadsWhileTheStoreIsAway(t *testing.T) {
 		m.Down = object.ErrUnavailable
 		c := run(t, m)
 		if _, err := c.Read(t.Context(), cacher.Any()); !errors.Is(err, cacher.ErrNotReady) {
-			t.Errorf("before the first fill: %v", err)
+			t.Errorf("before the first fill: got %v, want %v", err, cacher.ErrNotReady)
 		}
 		m.Change(func() { m.Down = nil })
 		m.Put("k", "1")
 		time.Sleep(time.Minute)
 		if !c.Following() {
-			t.Error("does not follow the store, which is back")
+			t.Error("following the store after it is back: got false, want true")
 		}
 
 		m.Change(func() { m.Down = object.ErrUnavailable })
 		synctest.Wait()
 		if c.Following() {
-			t.Error("says it follows a store that is away")
+			t.Error("following a store that is away: got true, want false")
 		}
 		s := read(t, c, cacher.Any())
 		if s.Get("k") == nil {
-			t.Error("has forgotten what it knew")
+			t.Error("object while the store is away: got none, want one")
 		}
 		read(t, c, cacher.AtLeast(s.Revision()))
 		if _, err := c.Read(t.Context(), cacher.Consistency{}); !errors.Is(err, object.ErrUnavailable) {
-			t.Errorf("linearizable: %v", err)
+			t.Errorf("linearizable read: got %v, want %v", err, object.ErrUnavailable)
 		}
 	})
 }
@@ -304,17 +304,17 @@ func TestReadsOfQuietResourcesAreAnsweredByProgress(t *testing.T) {
 			t.Errorf("read at revision %d, the store is at %d", s.Revision(), elsewhere)
 		}
 		if waited := time.Since(start); waited > 0 {
-			t.Errorf("waited for %v of fake time: the question was not asked at once", waited)
+			t.Errorf("wait: got %v, want none, because progress is requested at once", waited)
 		}
 		m.Commit(nil)
 		time.Sleep(6 * time.Second)
 		if s := read(t, c, cacher.Any()); s.Revision() != m.Now() {
-			t.Errorf("with nobody waiting the revision stays at %d, the store is at %d", s.Revision(), m.Now())
+			t.Errorf("revision while no reader waits: got %d, want %d", s.Revision(), m.Now())
 		}
 	})
 }
 
-func TestMinimumRevision(t *testing.T) {
+func TestReadWaitsForItsMinimumRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := cachertest.NewMemory()
 		now := m.Put("k", "1")
@@ -323,28 +323,28 @@ func TestMinimumRevision(t *testing.T) {
 
 		var future *cacher.FutureError
 		if _, err := c.Read(t.Context(), cacher.AtLeast(now+1)); !errors.As(err, &future) || future.Asked != now+1 || future.Current != now {
-			t.Errorf("a revision that does not exist: %v", err)
+			t.Errorf("revision that does not exist: got %v", err)
 		}
 		m.Change(func() { m.Quiet = true })
 		m.Put("k", "2")
 		start := time.Now()
 		var behind *cacher.BehindError
 		if _, err := c.Read(t.Context(), cacher.AtLeast(now+1)); !errors.As(err, &behind) || behind.Asked != now+1 || behind.Have != now {
-			t.Errorf("a revision that does not arrive: %v", err)
+			t.Errorf("revision that does not arrive: got %v", err)
 		}
 		if waited := time.Since(start); waited != 3*time.Second {
-			t.Errorf("gave up after %v, want 3s", waited)
+			t.Errorf("wait: got %v, want 3s", waited)
 		}
 		m.Change(func() { m.Quiet = false })
 		if s := read(t, c, cacher.AtLeast(now+1)); s.Revision() != now+1 {
-			t.Errorf("read at revision %d", s.Revision())
+			t.Errorf("read at revision: got %d, want %d", s.Revision(), now+1)
 		}
 	})
 }
 
-// A read may use the answer to a question that was asked after it came, so all
-// that come while one is under way share the next.
-func TestConcurrentLinearizableReadsShareQuestions(t *testing.T) {
+// A read may use the answer to a request that was sent after the read began. All reads that
+// begin while a request is in flight share the next one.
+func TestConcurrentLinearizableReadsShareRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := cachertest.NewMemory()
 		c := run(t, m)
@@ -353,7 +353,7 @@ func TestConcurrentLinearizableReadsShareQuestions(t *testing.T) {
 
 		var readers sync.WaitGroup
 		readers.Go(func() { read(t, c, cacher.Consistency{}) })
-		synctest.Wait() // the first question is under way
+		synctest.Wait() // the first request is in flight
 		for range 100 {
 			readers.Go(func() { read(t, c, cacher.Consistency{}) })
 		}
@@ -361,23 +361,23 @@ func TestConcurrentLinearizableReadsShareQuestions(t *testing.T) {
 		close(m.Answer)
 		readers.Wait()
 		if m.Asked != 2 {
-			t.Errorf("the store was asked %d times for 101 readers, want 2", m.Asked)
+			t.Errorf("requests for 101 readers: got %d, want 2", m.Asked)
 		}
 	})
 }
 
-func TestReadsSurviveTheOneThatAsksForAll(t *testing.T) {
+func TestReadsSurviveTheCallerThatSentTheirRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := cachertest.NewMemory()
 		c := run(t, m)
 		read(t, c, cacher.Consistency{})
 		m.Change(func() { m.Asked, m.Answer = 0, make(chan struct{}) })
 
-		asker, leave := context.WithCancel(t.Context())
+		sender, leave := context.WithCancel(t.Context())
 		var readers sync.WaitGroup
 		readers.Go(func() {
-			if _, err := c.Read(asker, cacher.Consistency{}); !errors.Is(err, context.Canceled) {
-				t.Errorf("the reader that left got %v", err)
+			if _, err := c.Read(sender, cacher.Consistency{}); !errors.Is(err, context.Canceled) {
+				t.Errorf("reader that left: got %v, want %v", err, context.Canceled)
 			}
 		})
 		synctest.Wait()
@@ -390,12 +390,12 @@ func TestReadsSurviveTheOneThatAsksForAll(t *testing.T) {
 		close(m.Answer)
 		readers.Wait()
 		if m.Asked != 2 {
-			t.Errorf("the store was asked %d times, want 2: by the reader that left, and for all the others", m.Asked)
+			t.Errorf("requests: got %d, want 2: of the reader that left, and of all others", m.Asked)
 		}
 	})
 }
 
-func TestReadStopsWithItsCaller(t *testing.T) {
+func TestReadEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := cachertest.NewMemory()
 		m.Put("k", "1")
@@ -413,7 +413,7 @@ func TestReadStopsWithItsCaller(t *testing.T) {
 	})
 }
 
-func TestValuesThatDoNotDecodeAreServedAsTheyAre(t *testing.T) {
+func TestOpaqueValuesAreServedUnchanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := cachertest.NewMemory()
 		m.Put("k", "not json")
@@ -421,20 +421,20 @@ func TestValuesThatDoNotDecodeAreServedAsTheyAre(t *testing.T) {
 		c := run(t, m, func(cfg *cacher.Config) { cfg.Codec, _ = object.CodecByName("json") })
 		s := read(t, c, cacher.Consistency{})
 		if o := s.Get("k"); o == nil || !o.Opaque || string(o.Value) != "not json" {
-			t.Errorf("object is %+v", o)
+			t.Errorf("object: got %+v", o)
 		}
 		if o := s.Get("fine"); o == nil || o.Opaque {
-			t.Errorf("object is %+v", o)
+			t.Errorf("object: got %+v", o)
 		}
 		if n := c.Counts().Opaque; n != 1 {
-			t.Errorf("counted %d opaque values", n)
+			t.Errorf("opaque values: got %d, want 1", n)
 		}
 	})
 }
 
-// However many there are and however often they are read, each value is counted
-// once; and each of those whose keys are logged is logged once.
-func TestValuesThatDoNotDecodeAreCountedOnce(t *testing.T) {
+// However often values are read, each opaque value is counted once and logged at most
+// once.
+func TestOpaqueValuesAreCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keys, logged = 1100, 1000
 		key := func(i int) object.Key { return object.Key(fmt.Sprintf("k%04d", i)) }
@@ -446,7 +446,7 @@ func TestValuesThatDoNotDecodeAreCountedOnce(t *testing.T) {
 		last := m.Commit(writes)
 		pages := 0
 		m.Change(func() {
-			m.Compacted = last // so that they are listed
+			m.Compacted = last // the fill lists them
 			m.Fault = func(method string) error {
 				if method == "List" {
 					if pages++; pages == 5 {
@@ -467,38 +467,38 @@ func TestValuesThatDoNotDecodeAreCountedOnce(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			if n := c.Counts().Opaque; n != counted {
-				t.Errorf("%s: counted %d, want %d", when, n, counted)
+				t.Errorf("%s: count: got %d, want %d", when, n, counted)
 			}
 			if n := strings.Count(log.String(), "cannot decode value"); n != lines {
-				t.Errorf("%s: logged %d, want %d", when, n, lines)
+				t.Errorf("%s: log lines: got %d, want %d", when, n, lines)
 			}
 		}
 		<-c.Ready()
-		check("listed at the second attempt", keys, logged)
+		check("after a second attempt to list", keys, logged)
 		m.Put(key(0), "again")
-		check("a newer value of a key that was logged", keys+1, logged+1)
+		check("newer value of a logged key", keys+1, logged+1)
 		m.Put(key(keys-1), "again")
-		check("a newer value of another key", keys+2, logged+1)
+		check("newer value of another key", keys+2, logged+1)
 
 		m.Change(func() { m.Lose = func(object.Record) bool { return true } })
 		m.Put("lost", "{}")
 		time.Sleep(5 * time.Minute)
 		if c.Counts().Mismatches == 0 {
-			t.Fatal("nothing was read again")
+			t.Fatal("mismatches: got none, want one")
 		}
-		check("everything is read again", keys+2, logged+1)
+		check("after filling again", keys+2, logged+1)
 	})
 }
 
-// Nothing has happened since the revision at which a quiet store is listed, and
-// etcd does not answer progress requests of a watch that begins in the future.
+// A quiet store has no revision after the one that was listed, and etcd does not answer
+// progress requests of a watch that begins in the future.
 func TestQuietStoreIsReadyAndFollowedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := cachertest.NewMemory()
 		c := run(t, m, windowOf(1))
 		synctest.Wait()
 		if c.State() == nil || !c.Following() {
-			t.Errorf("state %v, following %v", c.State(), c.Following())
+			t.Errorf("got state %v and following %v, want a state and true", c.State(), c.Following())
 		}
 	})
 }

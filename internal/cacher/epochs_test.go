@@ -13,55 +13,54 @@ import (
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
-// turning is a store that becomes another one at a step of its reader, once: before
-// the step or behind it.
-type turning struct {
+// changing is a store that changes its epoch once: before or after a given call.
+type changing struct {
 	*cachertest.Memory
-	step   string
-	behind bool
-	turn   func() // nil: it has turned
+	call   string
+	after  bool
+	change func() // nil: the epoch has changed
 }
 
-func (s *turning) at(step string, behind bool) {
-	if turn := s.turn; turn != nil && s.step == step && s.behind == behind {
-		s.turn = nil
-		turn()
+func (s *changing) at(call string, after bool) {
+	if change := s.change; change != nil && s.call == call && s.after == after {
+		s.change = nil
+		change()
 	}
 }
 
-func (s *turning) Epoch(ctx context.Context) (object.Epoch, error) {
+func (s *changing) Epoch(ctx context.Context) (object.Epoch, error) {
 	s.at("Epoch", false)
 	defer s.at("Epoch", true)
 	return s.Memory.Epoch(ctx)
 }
 
-func (s *turning) Revision(ctx context.Context) (object.Revision, error) {
+func (s *changing) Revision(ctx context.Context) (object.Revision, error) {
 	s.at("Revision", false)
 	defer s.at("Revision", true)
 	return s.Memory.Revision(ctx)
 }
 
-func (s *turning) List(ctx context.Context, at object.Revision, start object.Key, limit int) ([]object.Record, bool, error) {
+func (s *changing) List(ctx context.Context, at object.Revision, start object.Key, limit int) ([]object.Record, bool, error) {
 	s.at("List", false)
 	defer s.at("List", true)
 	return s.Memory.List(ctx, at, start, limit)
 }
 
-func (s *turning) Watch(ctx context.Context, after object.Position) (object.Stream, error) {
+func (s *changing) Watch(ctx context.Context, after object.Position) (object.Stream, error) {
 	s.at("Watch", false)
 	defer s.at("Watch", true)
 	return s.Memory.Watch(ctx, after)
 }
 
-// Two histories are not mixed under one epoch, whenever the store becomes another
-// one, with revisions that go on where the others ended, or higher.
-func TestAnotherEpochAtAnyStep(t *testing.T) {
+// No state mixes two epochs, whenever the store changes its epoch. The history of the
+// new epoch contains the present revision of the old one.
+func TestEpochsAreNotMixed(t *testing.T) {
 	for _, step := range []string{"Epoch", "Revision", "List", "Watch"} {
-		for when, behind := range map[string]bool{"before ": false, "behind ": true} {
+		for when, after := range map[string]bool{"before ": false, "after ": true} {
 			for what, relisting := range map[string]bool{"filling, ": false, "relisting, ": true} {
 				for how, compacted := range map[string]object.Revision{"": 0, ", compacted": 25} {
 					t.Run(what+when+step+how, func(t *testing.T) {
-						synctest.Test(t, func(t *testing.T) { turn(t, step, behind, relisting, compacted) })
+						synctest.Test(t, func(t *testing.T) { changeEpoch(t, step, after, relisting, compacted) })
 					})
 				}
 			}
@@ -69,21 +68,21 @@ func TestAnotherEpochAtAnyStep(t *testing.T) {
 	}
 }
 
-func turn(t *testing.T, step string, behind, relisting bool, compacted object.Revision) {
+func changeEpoch(t *testing.T, call string, after, relisting bool, compacted object.Revision) {
 	m := cachertest.NewMemory()
 	for _, key := range []object.Key{"a", "b", "old", "older", "oldest"} {
 		m.Put(key, "1")
 	}
-	another := func() {
+	change := func() {
 		m.Restart("e2")
 		for range 30 {
 			m.Put("new", "1")
 		}
 		m.Change(func() { m.Compacted = compacted })
 	}
-	store := &turning{Memory: m, step: step, behind: behind}
+	store := &changing{Memory: m, call: call, after: after}
 	if !relisting {
-		store.turn = another
+		store.change = change
 	}
 	c := run(t, m, func(cfg *cacher.Config) { cfg.Store = store })
 	if relisting {
@@ -92,7 +91,7 @@ func turn(t *testing.T, step string, behind, relisting bool, compacted object.Re
 		m.Change(func() { m.Quiet = true })
 		m.Put("old", "2")
 		now := m.Put("old", "3")
-		store.turn = another
+		store.change = change
 		m.Change(func() { m.Quiet, m.Compacted = false, now })
 	}
 	for begun := time.Now(); time.Since(begun) < time.Minute; time.Sleep(time.Second) {
@@ -101,14 +100,14 @@ func turn(t *testing.T, step string, behind, relisting bool, compacted object.Re
 			continue
 		}
 		if s.Get("new") != nil {
-			t.Fatalf("at %v there is an object of the new epoch", s.Position())
+			t.Fatalf("the state at %v has an object of the new epoch", s.Position())
 		}
 	}
-	if store.turn != nil {
-		t.Fatal("nothing has happened")
+	if store.change != nil {
+		t.Fatal("the epoch has not changed")
 	}
 	if got := c.State().Position(); got != (object.Position{Epoch: "e2", Revision: m.Now()}) {
-		t.Errorf("at %v", got)
+		t.Errorf("position: got %v, want revision %d of e2", got, m.Now())
 	}
 	if diff := cmp.Diff(m.State(m.Now()), valuesOf(c.State())); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

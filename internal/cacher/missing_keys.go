@@ -82,9 +82,8 @@ func (m *MissingKeys) Any() bool {
 	return len(m.ids) > 0
 }
 
-// Epoch returns the epoch in which contents without the missing keys are served, for an
-// epoch of the store. Servers with the same keys show the same contents, and the same
-// epoch.
+// Epoch returns the epoch that readers see while keys are missing, for an epoch of the
+// store. Servers with the same keys serve the same contents under the same epoch.
 func (m *MissingKeys) Epoch(ofStore object.Epoch) object.Epoch {
 	m.mu.Lock()
 	defer m.mu.Unlock()

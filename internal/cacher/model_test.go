@@ -24,9 +24,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
-// Whatever happens to the store, everything that a state says is what the naive
-// model says that has to be known.
-func TestStateIsThatOfTheNaiveModel(t *testing.T) {
+// Whatever happens to the store, every state equals that of the naive model.
+func TestStateEqualsTheNaiveModel(t *testing.T) {
 	happened := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
@@ -47,7 +46,7 @@ func TestStateIsThatOfTheNaiveModel(t *testing.T) {
 	})
 	t.Log(happened)
 	if testing.Short() {
-		return // too few rounds to have seen everything
+		return // too few rounds to reach every case
 	}
 	for _, what := range []string{
 		"window cut by age", "window cut by number", "window cut by bytes", "window kept at its floor",
@@ -55,47 +54,47 @@ func TestStateIsThatOfTheNaiveModel(t *testing.T) {
 		"another epoch", "filled from history",
 	} {
 		if happened[what] == 0 {
-			t.Errorf("the test is too easy: it never saw %q", what)
+			t.Errorf("the test never reached the case %q", what)
 		}
 	}
 }
 
-// machine is a cacher, its store, and what is known of both.
+// machine is a cacher with its store and a model of both.
 type machine struct {
-	store    *cachertest.Memory
-	limits   cacher.WindowLimits
-	graves   int
-	pageSize int
-	happened map[string]int
-	random   *rand.Rand // for what to look at
+	store      *cachertest.Memory
+	limits     cacher.WindowLimits
+	tombstones int
+	pageSize   int
+	happened   map[string]int
+	random     *rand.Rand // chooses what to compare
 
 	cacher *cacher.Cacher
 	end    func()
 
 	naive   *naive
 	epoch   object.Epoch
-	seen    *cacher.State
-	checked time.Time
-	kept    []kept
+	seen    *cacher.State // the last state that was compared
+	checked time.Time     // when it was compared
+	kept    []keptState
 }
 
-// kept is a state that is kept for a while, and what it said when it was new.
-type kept struct {
+// keptState is an older state with its contents when it was new.
+type keptState struct {
 	*cacher.State
-	said string
+	contents string
 }
 
 var keys = []object.Key{"a", "a/b", "ab", "a/b/0", "a/b/1", "a/b/2", "a/c", "b/0", "b/1", "c", "d/e/f", "é"}
 
 func newMachine(t *rapid.T, happened map[string]int) *machine {
 	m := &machine{
-		store:    cachertest.NewMemory(),
-		graves:   rapid.IntRange(1, 8).Draw(t, "tombstones"),
-		pageSize: rapid.IntRange(1, 5).Draw(t, "page size"),
-		happened: happened,
-		random:   rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "looks"), 0)),
-		checked:  time.Now(),
-		epoch:    "e1",
+		store:      cachertest.NewMemory(),
+		tombstones: rapid.IntRange(1, 8).Draw(t, "tombstones"),
+		pageSize:   rapid.IntRange(1, 5).Draw(t, "page size"),
+		happened:   happened,
+		random:     rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "looks"), 0)),
+		checked:    time.Now(),
+		epoch:      "e1",
 	}
 	m.limits.MinChanges = rapid.IntRange(1, 12).Draw(t, "floor")
 	m.limits.MaxChanges = m.limits.MinChanges + rapid.IntRange(0, 30).Draw(t, "more")
@@ -106,22 +105,22 @@ func newMachine(t *rapid.T, happened map[string]int) *machine {
 	return m
 }
 
-// start starts a cacher, which begins as far back as it may.
+// start starts a cacher. It fills from the oldest revision that its limits allow.
 func (m *machine) start() {
 	codec, _ := object.CodecByName("raw")
 	m.cacher = cacher.New(cacher.Config{
 		Resource: "test", Store: m.store, Codec: codec, Preencode: wire.Preencode, Window: m.limits,
-		MaxTombstones: m.graves, PageSize: m.pageSize, Log: slog.New(slog.DiscardHandler),
+		MaxTombstones: m.tombstones, PageSize: m.pageSize, Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { m.cacher.Run(ctx) })
 	m.end = func() { cancel(); running.Wait() }
-	m.filled()
+	m.startOver()
 }
 
-// filled says that the cacher begins anew.
-func (m *machine) filled() {
+// startOver resets the model for a cacher that fills again.
+func (m *machine) startOver() {
 	now := m.store.Now()
 	var compacted object.Revision
 	m.store.Change(func() { compacted = m.store.Compacted })
@@ -129,16 +128,16 @@ func (m *machine) filled() {
 	if from > 1 {
 		m.happened["filled from history"]++
 	}
-	m.naive, m.seen = newNaive(m.limits, m.graves, from), nil
+	m.naive, m.seen = newNaive(m.limits, m.tombstones, from), nil
 }
 
-// What happens.
+// Actions.
 
 func (m *machine) write(t *rapid.T) { m.commits(t, rapid.IntRange(1, 5).Draw(t, "commits")) }
 func (m *machine) flood(t *rapid.T) { m.commits(t, rapid.IntRange(10, 30).Draw(t, "commits")) }
 
-// commits writes transactions of several keys, of one, and of none: those of other
-// resources.
+// commits writes n transactions of several keys, one key, or none. The last stand for
+// writes to other resources.
 func (m *machine) commits(t *rapid.T, n int) {
 	for range n {
 		writes := map[object.Key][]byte{}
@@ -161,23 +160,23 @@ func (m *machine) rest(t *rapid.T) {
 	time.Sleep(rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 10 * time.Second, 5 * time.Minute}).Draw(t, "time"))
 }
 
-// silence is a store that says nothing for a while, although it is asked.
+// silence makes the watches silent for a while.
 func (m *machine) silence(t *rapid.T) {
 	m.store.Change(func() { m.store.Quiet = true })
 	m.write(t)
 	m.rest(t)
-	m.look(t)
+	m.compare(t)
 	m.store.Change(func() { m.store.Quiet = false })
-	time.Sleep(10 * time.Second) // the watch may just have been given up
+	time.Sleep(10 * time.Second) // the cacher may have given up the watch
 }
 
-// compact is a store that forgets, now and then more than the cacher has read, and
-// sometimes fails while it is listed.
+// compact compacts the store, sometimes beyond what the cacher has read. Sometimes calls
+// fail meanwhile.
 func (m *machine) compact(t *rapid.T) {
 	m.store.Change(func() { m.store.Quiet = rapid.IntRange(0, 3).Draw(t, "quiet") > 0 })
 	m.commits(t, rapid.IntRange(0, 10).Draw(t, "commits"))
 	m.rest(t)
-	m.look(t)
+	m.compare(t)
 	now := m.store.Now()
 	m.store.Change(func() {
 		back := object.Revision(rapid.IntRange(0, 10).Draw(t, "back"))
@@ -187,19 +186,19 @@ func (m *machine) compact(t *rapid.T) {
 			m.failing(t)
 		}
 	})
-	m.look(t)
+	m.compare(t)
 	m.write(t)
-	m.look(t)
+	m.compare(t)
 	m.settle()
 }
 
-// outage is a store that is away. What it does meanwhile is seen afterwards.
+// outage makes the store unavailable for a while. It may be compacted meanwhile.
 func (m *machine) outage(t *rapid.T) {
 	m.store.Change(func() { m.store.Down = object.ErrUnavailable })
 	m.write(t)
-	m.look(t)
+	m.compare(t)
 	if m.cacher.Following() {
-		t.Error("follows a store that is away")
+		t.Error("following a store that is away: got true, want false")
 	}
 	now := m.store.Now()
 	if rapid.Bool().Draw(t, "compacted") {
@@ -209,15 +208,15 @@ func (m *machine) outage(t *rapid.T) {
 	m.settle()
 }
 
-// stumble is a store some of whose next calls fail.
+// stumble makes some of the next calls of the store fail.
 func (m *machine) stumble(t *rapid.T) {
 	m.store.Change(func() { m.failing(t) })
 	m.write(t)
 	m.settle()
 }
 
-// failing has some of the next calls of the store fail. It is called with the
-// mutex of the store held.
+// failing makes some of the next calls of the store fail. The caller holds the mutex of the
+// store.
 func (m *machine) failing(t *rapid.T) {
 	fails := rapid.SliceOfN(rapid.Bool(), 1, 12).Draw(t, "fails")
 	m.store.Fault = func(string) error {
@@ -233,7 +232,7 @@ func (m *machine) failing(t *rapid.T) {
 	}
 }
 
-// restart is that of the cacher. What it serves first is the present.
+// restart replaces the cacher. Its first state must be the present one.
 func (m *machine) restart(t *rapid.T) {
 	m.end()
 	m.commits(t, rapid.IntRange(0, 3).Draw(t, "commits"))
@@ -241,13 +240,13 @@ func (m *machine) restart(t *rapid.T) {
 	m.start()
 	m.settle()
 	if s := m.cacher.State(); s != nil && s.Revision() < m.store.Now() {
-		t.Fatalf("serves the state at %d, the store is at %d", s.Revision(), m.store.Now())
+		t.Fatalf("first state after a restart: got revision %d, want %d", s.Revision(), m.store.Now())
 	}
 	m.store.Change(func() { m.store.Quiet = false })
 	m.settle()
 }
 
-// restore is another store in the place of this one.
+// restore replaces the store by one of another epoch.
 func (m *machine) restore(t *rapid.T) {
 	m.store.Change(func() { m.store.Down = object.ErrUnavailable })
 	synctest.Wait()
@@ -255,56 +254,56 @@ func (m *machine) restore(t *rapid.T) {
 	m.store.Restart(m.epoch)
 	m.commits(t, rapid.IntRange(0, 20).Draw(t, "commits"))
 	m.store.Change(func() { m.store.Down = nil })
-	m.filled()
+	m.startOver()
 	m.settle()
 	m.happened["another epoch"]++
 }
 
-// settle waits for longer than it takes to try again.
+// settle waits longer than the backoff of the cacher.
 func (m *machine) settle() {
 	time.Sleep(2 * time.Minute)
 	m.store.Change(func() { m.store.Fault = nil })
 }
 
-// What has to be.
+// Checks.
 
-// check looks at the newest state of a store that is well.
+// check compares the newest state after the cacher has caught up with a healthy store.
 func (m *machine) check(t *rapid.T) {
-	m.look(t)
+	m.compare(t)
 	if !m.cacher.Following() {
-		t.Fatal("does not follow the store")
+		t.Fatal("following: got false, want true")
 	}
 	s, err := m.cacher.Read(context.Background(), cacher.Consistency{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if s.Revision() != m.store.Now() {
-		t.Fatalf("read at revision %d, the store is at %d", s.Revision(), m.store.Now())
+		t.Fatalf("read at revision: got %d, want %d", s.Revision(), m.store.Now())
 	}
 	if s != m.seen {
-		m.look(t)
+		m.compare(t)
 	}
 }
 
-// look compares the present state with the model.
-func (m *machine) look(t *rapid.T) {
+// compare compares the present state with the model.
+func (m *machine) compare(t *rapid.T) {
 	synctest.Wait()
 	s := m.cacher.State()
 	m.advance(t, s)
 	m.checkObjects(t, s)
 	m.checkWindow(t, s)
-	m.checkPast(t, s)
-	m.checkTraces(t, s)
+	m.checkHistory(t, s)
+	m.checkChangeIndex(t, s)
 	m.checkFrozen(t, s)
 	m.checked = time.Now()
 }
 
-// advance brings the model to the state.
+// advance brings the model to the revision of the state.
 func (m *machine) advance(t *rapid.T, s *cacher.State) {
 	now := time.Now()
 	n := m.naive
 	if s.Position().Epoch != m.epoch {
-		t.Fatalf("the epoch is %q, the store's is %q", s.Position().Epoch, m.epoch)
+		t.Fatalf("epoch: got %q, want %q", s.Position().Epoch, m.epoch)
 	}
 	if s != m.seen {
 		n.since = m.checked
@@ -315,20 +314,20 @@ func (m *machine) advance(t *rapid.T, s *cacher.State) {
 		var compacted object.Revision
 		m.store.Change(func() { compacted = m.store.Compacted })
 		if n.at >= compacted || at != m.store.Now() {
-			t.Fatalf("listed again at %d; it was at %d, the store is compacted at %d and has come to %d", at, n.at, compacted, m.store.Now())
+			t.Fatalf("relisted at %d: the cacher was at %d, the store is compacted at %d and at revision %d", at, n.at, compacted, m.store.Now())
 		}
-		n.jump(at, m.checked, now)
+		n.relist(at, m.checked, now)
 		m.happened["listed again"]++
 	}
 	if s.Revision() < n.at {
-		t.Fatalf("goes back from %d to %d", n.at, s.Revision())
+		t.Fatalf("revision: got %d after %d", s.Revision(), n.at)
 	}
 	n.follow(s.Revision(), m.checked, now)
 }
 
 func (m *machine) checkObjects(t *rapid.T, s *cacher.State) {
 	if got, want := s.Len(), len(m.naive.now()); got != want {
-		t.Fatalf("%d objects, want %d", got, want)
+		t.Fatalf("objects: got %d, want %d", got, want)
 	}
 	scope, start := m.scope(), m.key()
 	same(t, "objects", s.Objects(scope, start), m.naive.objects(s.Revision(), scope, start))
@@ -339,7 +338,7 @@ func (m *machine) checkObjects(t *rapid.T, s *cacher.State) {
 	}
 }
 
-// checkWindow checks what the window has, and why it has not more and not less.
+// checkWindow checks the changes in the window, and that its limits explain its size.
 func (m *machine) checkWindow(t *rapid.T, s *cacher.State) {
 	n, now := m.naive, time.Now()
 	oldest := object.Revision(0)
@@ -347,52 +346,52 @@ func (m *machine) checkWindow(t *rapid.T, s *cacher.State) {
 		oldest++
 	}
 	if got, want := s.Replayable(), max(oldest, n.relisted()); got != want {
-		t.Fatalf("replayable after %d, but what is known after %d is every change", got, want)
+		t.Fatalf("replayable: got %d, want %d", got, want)
 	}
-	dropped := len(n.told) - s.WindowLen()
+	dropped := len(n.changes) - s.WindowLen()
 	if dropped < 0 {
-		t.Fatalf("the window has %d changes of %d", s.WindowLen(), len(n.told))
+		t.Fatalf("changes in the window: got %d, want at most %d", s.WindowLen(), len(n.changes))
 	}
-	kept := n.told[dropped:]
+	kept := n.changes[dropped:]
 	from := n.from
 	if dropped > 0 {
-		from = n.told[dropped-1].Revision
+		from = n.changes[dropped-1].Revision
 	}
 	if oldest != from {
-		t.Fatalf("the window of %d changes reaches back to %d, not to %d", len(kept), oldest, from)
+		t.Fatalf("start of the window of %d changes: got %d, want %d", len(kept), oldest, from)
 	}
 	after := oldest + object.Revision(m.random.IntN(int(s.Revision()-oldest)+1))
 	for _, after := range []object.Revision{oldest, after} {
 		changes, ok := s.Changes(after)
 		if !ok {
-			t.Fatalf("changes after %d are not known, those after %d are", after, oldest)
+			t.Fatalf("changes after %d: got false although there are changes after %d", after, oldest)
 		}
-		rest := kept[slices.IndexFunc(append(kept, told{Change: object.Change{Revision: after + 1}}), func(c told) bool { return c.Revision > after }):]
+		rest := kept[slices.IndexFunc(append(kept, arrivedChange{Change: object.Change{Revision: after + 1}}), func(c arrivedChange) bool { return c.Revision > after }):]
 		for c := range changes {
 			if len(rest) == 0 || !sameChange(&rest[0].Change, c) {
-				t.Fatalf("after %d there is %s, want %v", after, showChange(c), rest)
+				t.Fatalf("changes after %d: got %s, want %v", after, showChange(c), rest)
 			}
 			rest = rest[1:]
 		}
 		if len(rest) > 0 {
-			t.Fatalf("after %d there is no %s", after, showChange(&rest[0].Change))
+			t.Fatalf("changes after %d: missing %s", after, showChange(&rest[0].Change))
 		}
 	}
 
 	l := n.limits
 	if len(kept) > l.MaxChanges || size(kept) > l.MaxBytes {
-		t.Fatalf("the window has %d changes and %d bytes, its limits are %+v", len(kept), size(kept), l)
+		t.Fatalf("window: got %d changes and %d bytes, its limits are %+v", len(kept), size(kept), l)
 	}
 	if dropped > 0 {
 		first := dropped - 1
-		for first > 0 && n.told[first-1].Revision == from {
+		for first > 0 && n.changes[first-1].Revision == from {
 			first--
 		}
-		if n.told[dropped-1].Revision == n.told[min(dropped, len(n.told)-1)].Revision && len(kept) > 0 {
+		if n.changes[dropped-1].Revision == n.changes[min(dropped, len(n.changes)-1)].Revision && len(kept) > 0 {
 			t.Fatalf("the window begins in the middle of revision %d", from)
 		}
-		// With what was dropped last it would be this.
-		more := n.told[first:]
+		// The window with the revision that was dropped last.
+		more := n.changes[first:]
 		tooMany, tooLarge := len(more) > l.MaxChanges, size(more) > l.MaxBytes
 		tooOld := len(kept) >= l.MinChanges && now.Sub(more[0].earliest) > l.Freshness
 		switch {
@@ -403,7 +402,7 @@ func (m *machine) checkWindow(t *rapid.T, s *cacher.State) {
 		case tooOld:
 			m.happened["window cut by age"]++
 		default:
-			t.Fatalf("revision %d fell out of a window of %d changes, %d bytes and %v; its limits are %+v",
+			t.Fatalf("revision %d was dropped from a window of %d changes, %d bytes and %v; its limits are %+v",
 				from, len(more), size(more), now.Sub(more[0].earliest), l)
 		}
 	}
@@ -414,15 +413,14 @@ func (m *machine) checkWindow(t *rapid.T, s *cacher.State) {
 		case old && floor:
 			m.happened["window kept at its floor"]++
 		case old:
-			t.Fatalf("a window of %d changes still had revision %d after %v; its limits are %+v",
+			t.Fatalf("a window of %d changes kept revision %d for %v; its limits are %+v",
 				len(kept), kept[0].Revision, n.since.Sub(kept[0].latest), l)
 		}
 	}
 }
 
-// checkPast checks the states at older revisions, those of the window and those of
-// the store.
-func (m *machine) checkPast(t *rapid.T, s *cacher.State) {
+// checkHistory checks the states at older revisions, from the window and from the store.
+func (m *machine) checkHistory(t *rapid.T, s *cacher.State) {
 	n := m.naive
 	var compacted object.Revision
 	down := false
@@ -434,17 +432,17 @@ func (m *machine) checkPast(t *rapid.T, s *cacher.State) {
 		scope, start := m.scope(), m.key()
 		objects, ok := s.ObjectsAt(at, scope, start)
 		if ok != (at >= s.Replayable()) {
-			t.Fatalf("whether the state at %d is known: %v; replayable after %d", at, ok, s.Replayable())
+			t.Fatalf("state at %d: got %v; replayable after %d", at, ok, s.Replayable())
 		}
 		count, counted := s.CountAt(at, scope, start)
 		if counted != ok {
-			t.Fatalf("whether the objects at %d can be counted: %v, and listed: %v", at, counted, ok)
+			t.Fatalf("objects at %d: can count: %v, can list: %v", at, counted, ok)
 		}
 		if ok {
 			want := n.objects(min(at, s.Revision()), scope, start)
 			same(t, fmt.Sprint("objects at ", at), objects, want)
 			if count != len(want) {
-				t.Fatalf("there were %d objects of %v from %q on at %d, want %d", count, scope, start, at, len(want))
+				t.Fatalf("count of %v from %q on at %d: got %d, want %d", scope, start, at, count, len(want))
 			}
 		}
 		if down || at > s.Revision() || m.random.IntN(20) > 0 {
@@ -459,7 +457,7 @@ func (m *machine) checkPast(t *rapid.T, s *cacher.State) {
 		}
 		if at < compacted {
 			if !errors.Is(err, object.ErrCompacted) {
-				t.Fatalf("history at %d of a store compacted at %d: %v", at, compacted, err)
+				t.Fatalf("history at %d of a store compacted at %d: got %v", at, compacted, err)
 			}
 			continue
 		}
@@ -470,19 +468,18 @@ func (m *machine) checkPast(t *rapid.T, s *cacher.State) {
 	}
 }
 
-// checkTraces checks of which revisions it is claimed to be known what became of
-// everything since, that this is neither wrong nor too modest, and what it was.
-func (m *machine) checkTraces(t *rapid.T, s *cacher.State) {
+// checkChangeIndex checks HasDelta at every revision, and the differences of some.
+func (m *machine) checkChangeIndex(t *rapid.T, s *cacher.State) {
 	n := m.naive
 	for after := object.Revision(1); after <= s.Revision(); after++ {
-		want := n.deltable(after)
+		want := n.hasDelta(after)
 		if got := s.HasDelta(after); got != want {
-			t.Fatalf("whether it is known what happened after %d: %v, want %v", after, got, want)
+			t.Fatalf("delta after %d: got %v, want %v", after, got, want)
 		}
 		if after < n.floor {
 			m.happened["more deletions than tombstones"]++
 		}
-		if slices.ContainsFunc(n.gaps, func(g jump) bool { return g.after < after && after < g.until }) {
+		if slices.ContainsFunc(n.gaps, func(g gap) bool { return g.after < after && after < g.until }) {
 			m.happened["positions in a gap"]++
 		}
 		if !want || m.random.IntN(6) > 0 && after != n.relisted() && s.HasDelta(after-1) {
@@ -490,16 +487,16 @@ func (m *machine) checkTraces(t *rapid.T, s *cacher.State) {
 		}
 		scope := m.scope()
 		all := slices.Collect(s.Since(after, scope, cacher.ChangeID{}))
-		m.checkDifferences(t, fmt.Sprintf("%v after %d", scope, after), all, n.changed(after, scope))
+		m.checkDifferences(t, fmt.Sprintf("%v after %d", scope, after), all, n.difference(after, scope))
 		var pages []cacher.Difference
 		for more := true; more; {
 			more = false
-			var mark cacher.ChangeID
+			var last cacher.ChangeID
 			if len(pages) > 0 {
-				mark = pages[len(pages)-1].ChangeID
+				last = pages[len(pages)-1].ChangeID
 			}
 			left := 1 + m.random.IntN(4)
-			for d := range s.Since(after, scope, mark) {
+			for d := range s.Since(after, scope, last) {
 				pages = append(pages, d)
 				if left--; left == 0 {
 					more = true
@@ -508,44 +505,44 @@ func (m *machine) checkTraces(t *rapid.T, s *cacher.State) {
 			}
 		}
 		if !slices.Equal(pages, all) {
-			t.Fatalf("in pages %v, at once %v", pages, all)
+			t.Fatalf("differences in pages: got %v, want %v", pages, all)
 		}
 	}
 }
 
-func (m *machine) checkDifferences(t *rapid.T, what string, got []cacher.Difference, want []became) {
+func (m *machine) checkDifferences(t *rapid.T, what string, got, want []cacher.Difference) {
 	for i, d := range got {
 		if i == len(want) {
-			t.Fatalf("%s: there should be no %+v", what, d)
+			t.Fatalf("%s: unexpected %+v", what, d)
 		}
 		w := want[i]
 		if d.ChangeID != w.ChangeID {
-			t.Fatalf("%s: %+v comes where %+v should", what, d.ChangeID, w.ChangeID)
+			t.Fatalf("%s: got %+v, want %+v", what, d.ChangeID, w.ChangeID)
 		}
-		if diff := differ(w.object, d.Object); diff != "" {
+		if diff := differ(w.Object, d.Object); diff != "" {
 			t.Fatalf("%s: %+v: %s", what, d.ChangeID, diff)
 		}
 	}
 	if len(got) < len(want) {
-		t.Fatalf("%s: there is no %+v", what, want[len(got)].ChangeID)
+		t.Fatalf("%s: missing %+v", what, want[len(got)].ChangeID)
 	}
 }
 
-// checkFrozen checks that states do not change while newer ones are made.
+// checkFrozen checks that older states do not change.
 func (m *machine) checkFrozen(t *rapid.T, s *cacher.State) {
 	if m.random.IntN(4) > 0 {
 		return
 	}
 	for _, k := range m.kept {
-		if says := saying(k.State); says != k.said {
-			t.Fatalf("the state at %d said %s, and says %s now that there is one at %d", k.Revision(), k.said, says, s.Revision())
+		if now := contents(k.State); now != k.contents {
+			t.Fatalf("state at %d after a newer one at %d: got %s, want %s", k.Revision(), s.Revision(), now, k.contents)
 		}
 	}
-	m.kept = append(m.kept[max(0, len(m.kept)-3):], kept{s, saying(s)})
+	m.kept = append(m.kept[max(0, len(m.kept)-3):], keptState{s, contents(s)})
 }
 
-// saying returns what a state says.
-func saying(s *cacher.State) string {
+// contents describes a state.
+func contents(s *cacher.State) string {
 	var b strings.Builder
 	fmt.Fprint(&b, s.Position(), s.Len(), s.WindowLen(), s.Replayable(), s.Relisted())
 	for o := range s.Objects(object.Scope{}, "") {
@@ -580,7 +577,7 @@ func (m *machine) scope() object.Scope {
 	return object.Scope{}
 }
 
-// key returns a key, or another place to start from.
+// key returns a key to start from: one of the keys, one just after it, or none.
 func (m *machine) key() object.Key {
 	key := keys[m.random.IntN(len(keys))]
 	switch m.random.IntN(4) {
@@ -592,9 +589,9 @@ func (m *machine) key() object.Key {
 	return ""
 }
 
-// How things are compared.
+// Comparisons.
 
-func compareMarks(a, b cacher.ChangeID) int {
+func compareIDs(a, b cacher.ChangeID) int {
 	return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Key, b.Key))
 }
 
@@ -602,7 +599,7 @@ func same(t *rapid.T, what string, got iter.Seq[*object.Object], want []*object.
 	i := 0
 	for o := range got {
 		if i == len(want) {
-			t.Fatalf("%s: there should be no %+v", what, o)
+			t.Fatalf("%s: unexpected %+v", what, o)
 		}
 		if diff := differ(want[i], o); diff != "" {
 			t.Fatalf("%s: %s", what, diff)
@@ -610,16 +607,16 @@ func same(t *rapid.T, what string, got iter.Seq[*object.Object], want []*object.
 		i++
 	}
 	if i < len(want) {
-		t.Fatalf("%s: there is no %+v", what, want[i])
+		t.Fatalf("%s: missing %+v", what, want[i])
 	}
 }
 
-// differ says how two objects differ, or nothing.
+// differ describes how two objects differ. It returns "" if they are equal.
 func differ(want, got *object.Object) string {
 	if reflect.DeepEqual(want, got) {
 		return ""
 	}
-	return fmt.Sprintf("%+v should be %+v", got, want)
+	return fmt.Sprintf("got %+v, want %+v", got, want)
 }
 
 func sameChange(want, got *object.Change) bool {

@@ -57,8 +57,8 @@ func (d progressDemand) request() {
 }
 
 // runProgressTicker sends progress requests on the stream until ctx is done. It ignores
-// their errors: the reader of the stream gets them, too, and the watchdog notices if
-// there is nothing to read.
+// their errors: the reader of the stream gets them, too, and the watchdog notices a
+// silent stream.
 func (c *Cacher) runProgressTicker(ctx context.Context, stream object.Stream) {
 	timer := time.NewTimer(c.cfg.ProgressInterval)
 	defer timer.Stop()

@@ -8,7 +8,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Consistency says how fresh a read must be. The zero value is linearizable: the read
+// Consistency is the required freshness of a read. The zero value is linearizable: the read
 // sees every write that was acknowledged before it began.
 type Consistency struct {
 	level consistencyLevel
@@ -49,8 +49,8 @@ func (c *Cacher) Reach(ctx context.Context, want Consistency) (object.Revision, 
 }
 
 // reach returns a state that satisfies the consistency, and the oldest revision that
-// does. It returns the very state that it examined: a newer one may be of another epoch,
-// in which the revision means nothing.
+// does. It returns the very state that it examined: a newer one may be of another epoch
+// and have unrelated revisions.
 func (c *Cacher) reach(ctx context.Context, want Consistency) (*State, object.Revision, error) {
 	switch s := c.State(); want.level {
 	case anyRevision:

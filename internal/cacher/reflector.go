@@ -173,8 +173,8 @@ func (c *Cacher) checkEpoch(ctx context.Context, epoch object.Epoch) error {
 }
 
 // applyDifference turns the state into the given records, which are in order of keys. It
-// applies the changes in the order in which they were made. For deletions that is not
-// known; they come last.
+// applies the changes in order of their revisions. The revisions of deletions are not
+// known, so deletions count as changes of the revision of the list.
 func (c *Cacher) applyDifference(records []object.Record, at object.Revision) {
 	type difference struct {
 		key    object.Key

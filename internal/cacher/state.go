@@ -93,7 +93,7 @@ func (s *State) Relisted() object.Revision { return s.relisted }
 // which it arrived. It returns false if the window no longer has them all.
 //
 // The changes of a relist are the differences that it found, not the changes that were
-// made. A reader for which that matters compares with [State.Relisted].
+// made. A reader can tell by [State.Relisted].
 func (s *State) Changes(after object.Revision) (iter.Seq2[*object.Change, time.Time], bool) {
 	if after < s.window.after {
 		return nil, false

@@ -24,7 +24,7 @@ type Store interface {
 	Oldest(ctx context.Context, floor, ceiling object.Revision) (object.Revision, error)
 
 	// List returns at most limit records with keys from start on, in ascending byte
-	// order of keys, as of the revision. The bool says whether there are more.
+	// order of keys, as of the revision. More is true if records remain.
 	List(ctx context.Context, at object.Revision, start object.Key, limit int) (records []object.Record, more bool, err error)
 
 	// Watch streams every change after the position. The caller closes the stream.

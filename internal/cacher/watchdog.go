@@ -16,8 +16,8 @@ const maxSilentChecks = 3
 // came, the watchdog asks the store for its revision. It runs until ctx is done or returns
 // the reason to give the watch up.
 //
-// A silent watch does not always fail by itself. When etcd is gone, its client tries to
-// reconnect for ever. And a watch may be silent while etcd answers:
+// A silent watch does not always fail by itself. The etcd client reconnects for ever to
+// an etcd that is away. And a watch may be silent while etcd answers:
 //   - It was opened at a revision that is still to come. Nothing is wrong, unless the
 //     store went back and that revision will not come.
 //   - It is broken. Some releases of etcd had such bugs.

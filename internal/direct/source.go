@@ -26,8 +26,8 @@ type Store interface {
 	Oldest(ctx context.Context, floor, ceiling object.Revision) (object.Revision, error)
 
 	// ListScope returns at most limit records of the scope with keys from start on, in
-	// ascending byte order of keys, as of the revision. The bool says whether there are
-	// more.
+	// ascending byte order of keys, as of the revision. More is true if
+	// records remain.
 	ListScope(ctx context.Context, at object.Revision, scope object.Scope, start object.Key, limit int) (records []object.Record, more bool, err error)
 
 	// WatchScope calls deliver with every change of the scope after the position, in

@@ -17,8 +17,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
-// relist has the cacher list the store again because of a write that it could not
-// read, and returns the revisions before and after.
+// relist makes the cacher list the store again, because of writes that it could not read.
+// It returns the revisions before and after.
 func relist(t *testing.T, m *cachertest.Memory, writes ...map[object.Key][]byte) (after, until object.Revision) {
 	t.Helper()
 	synctest.Wait()
@@ -28,16 +28,16 @@ func relist(t *testing.T, m *cachertest.Memory, writes ...map[object.Key][]byte)
 		until = m.Commit(w)
 	}
 	m.Change(func() { m.Quiet, m.Compacted = false, until })
-	time.Sleep(time.Minute) // the second in a row is not tried at once
+	time.Sleep(time.Minute) // a second relist in a row waits for its backoff
 	return after, until
 }
 
 func put(key object.Key) map[object.Key][]byte    { return map[object.Key][]byte{key: {}} }
 func remove(key object.Key) map[object.Key][]byte { return map[object.Key][]byte{key: nil} }
 
-// What is remembered of relists is bounded, too: beyond that many, the oldest one
-// hides all that was before it.
-func TestGapsAreForgottenWithWhatWasBefore(t *testing.T) {
+// The number of gaps is limited. When the oldest gap is dropped, so is everything before
+// its end.
+func TestOldestGapIsDroppedWithEverythingBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := cachertest.NewMemory()
 		c := run(t, m)
@@ -51,42 +51,42 @@ func TestGapsAreForgottenWithWhatWasBefore(t *testing.T) {
 		for i, g := range gaps {
 			kept := i >= 4
 			if got := s.HasDelta(g.after); got != kept {
-				t.Errorf("before gap %d of %d: %v", i, len(gaps), got)
+				t.Errorf("before gap %d of %d: got %v, want %v", i, len(gaps), got, kept)
 			}
 			if s.HasDelta(g.after+1) || s.HasDelta(g.until-1) {
-				t.Errorf("a position within gap %d is served", i)
+				t.Errorf("inside gap %d: got true, want false", i)
 			}
-			if got := s.HasDelta(g.until); got != (i >= 3) { // where the next one begins
-				t.Errorf("behind gap %d of %d: %v", i, len(gaps), got)
+			if got := s.HasDelta(g.until); got != (i >= 3) { // the next gap begins there
+				t.Errorf("after gap %d of %d: got %v", i, len(gaps), got)
 			}
 		}
 	})
 }
 
-// What became of a key since a position is said whatever became of it in between.
-func TestWhatBecameOfAKey(t *testing.T) {
+// The last change of a key is known, whatever happened to the key before.
+func TestSinceFindsTheLastChangeOfAKey(t *testing.T) {
 	type steps []map[object.Key][]byte
 	tests := map[string]struct {
-		before, since, lost steps
-		want                string
+		before, since, unseen steps
+		want                  string
 	}{
-		"deleted":                           {before: steps{put("k")}, since: steps{remove("k")}, want: "-k"},
-		"came and went":                     {since: steps{put("k"), remove("k")}, want: "-k"},
-		"deleted, came back":                {before: steps{put("k")}, since: steps{remove("k"), put("k")}, want: "+k"},
-		"deleted, came and went":            {before: steps{put("k")}, since: steps{remove("k"), put("k"), remove("k")}, want: "-k"},
-		"deleted before, came back":         {before: steps{put("k"), remove("k")}, since: steps{put("k")}, want: "+k"},
-		"deleted before, came and went":     {before: steps{put("k"), remove("k")}, since: steps{put("k"), remove("k")}, want: "-k"},
-		"came, went and came":               {since: steps{put("k"), remove("k"), put("k")}, want: "+k"},
-		"changed":                           {before: steps{put("k")}, since: steps{put("k")}, want: "+k"},
-		"changed, having been deleted once": {before: steps{put("k"), remove("k"), put("k")}, since: steps{put("k")}, want: "+k"},
-		"deleted out of sight":              {before: steps{put("k")}, lost: steps{remove("k")}, want: "-k"},
-		"came out of sight":                 {lost: steps{put("k")}, want: "+k"},
-		"came and went out of sight":        {lost: steps{put("k"), remove("k")}, want: ""},
-		"replaced out of sight":             {before: steps{put("k")}, lost: steps{remove("k"), put("k"), put("k")}, want: "+k"},
-		"deleted, came back out of sight":   {before: steps{put("k")}, since: steps{remove("k")}, lost: steps{put("k")}, want: "+k"},
-		"came, was replaced out of sight":   {since: steps{put("k")}, lost: steps{remove("k"), put("k")}, want: "+k"},
-		"replaced, and replaced out of sight": {
-			before: steps{put("k")}, since: steps{remove("k"), put("k")}, lost: steps{remove("k"), put("k")}, want: "+k",
+		"deleted":                          {before: steps{put("k")}, since: steps{remove("k")}, want: "-k"},
+		"created, deleted":                 {since: steps{put("k"), remove("k")}, want: "-k"},
+		"deleted, created":                 {before: steps{put("k")}, since: steps{remove("k"), put("k")}, want: "+k"},
+		"deleted, created, deleted":        {before: steps{put("k")}, since: steps{remove("k"), put("k"), remove("k")}, want: "-k"},
+		"deleted before, created":          {before: steps{put("k"), remove("k")}, since: steps{put("k")}, want: "+k"},
+		"deleted before, created, deleted": {before: steps{put("k"), remove("k")}, since: steps{put("k"), remove("k")}, want: "-k"},
+		"created, deleted, created":        {since: steps{put("k"), remove("k"), put("k")}, want: "+k"},
+		"changed":                          {before: steps{put("k")}, since: steps{put("k")}, want: "+k"},
+		"changed, after a deletion before": {before: steps{put("k"), remove("k"), put("k")}, since: steps{put("k")}, want: "+k"},
+		"deleted unseen":                   {before: steps{put("k")}, unseen: steps{remove("k")}, want: "-k"},
+		"created unseen":                   {unseen: steps{put("k")}, want: "+k"},
+		"created and deleted unseen":       {unseen: steps{put("k"), remove("k")}, want: ""},
+		"replaced unseen":                  {before: steps{put("k")}, unseen: steps{remove("k"), put("k"), put("k")}, want: "+k"},
+		"deleted, created unseen":          {before: steps{put("k")}, since: steps{remove("k")}, unseen: steps{put("k")}, want: "+k"},
+		"created, replaced unseen":         {since: steps{put("k")}, unseen: steps{remove("k"), put("k")}, want: "+k"},
+		"replaced, replaced unseen": {
+			before: steps{put("k")}, since: steps{remove("k"), put("k")}, unseen: steps{remove("k"), put("k")}, want: "+k",
 		},
 	}
 	for name, tc := range tests {
@@ -102,13 +102,13 @@ func TestWhatBecameOfAKey(t *testing.T) {
 				for _, w := range tc.since {
 					m.Commit(w)
 				}
-				if len(tc.lost) > 0 {
-					relist(t, m, tc.lost...)
+				if len(tc.unseen) > 0 {
+					relist(t, m, tc.unseen...)
 				}
 				synctest.Wait()
 				s := read(t, c, cacher.Any())
 				if !s.HasDelta(after) {
-					t.Fatal("the position is not served")
+					t.Fatal("HasDelta: got false, want true")
 				}
 				var got strings.Builder
 				for d := range s.Since(after, object.Scope{}, cacher.ChangeID{}) {
@@ -122,9 +122,9 @@ func TestWhatBecameOfAKey(t *testing.T) {
 	}
 }
 
-// Tombstones are bounded by their number, whatever is deleted: a key that comes and
-// goes all the time costs one of them, and of keys that never come back the last
-// ones are remembered.
+// The number of tombstones is limited, whatever is deleted. A key that is created and
+// deleted again and again needs one of them. Of keys that stay deleted, the most recent
+// ones are kept.
 func TestTombstonesAreBounded(t *testing.T) {
 	const limit, deletions = 100, 100_000
 	tests := map[string]func(object.Revision) object.Key{
@@ -153,10 +153,10 @@ func TestTombstonesAreBounded(t *testing.T) {
 			reach(t, c, m, 2*deletions+1)
 			s := c.State()
 			if grown := heap() - before; grown > 2<<20 {
-				t.Errorf("%d deletions have taken %d bytes", deletions, grown)
+				t.Errorf("memory for %d deletions: got %d bytes, want at most 2 MiB", deletions, grown)
 			}
 			deleted := map[object.Key]bool{}
-			oldest := s.Revision() // after it not more was deleted than is remembered
+			oldest := s.Revision() // at most limit keys were deleted after it
 			for ; oldest > 1; oldest -= 2 {
 				if len(deleted) == limit && !deleted[keyAt(oldest)] {
 					break
@@ -164,19 +164,19 @@ func TestTombstonesAreBounded(t *testing.T) {
 				deleted[keyAt(oldest)] = true
 			}
 			if !s.HasDelta(oldest) {
-				t.Errorf("what was deleted after %d is not known", oldest)
+				t.Errorf("delta after %d: got false, want true", oldest)
 			}
 			if oldest > 1 && s.HasDelta(oldest-1) {
-				t.Errorf("what was deleted after %d is known", oldest-1)
+				t.Errorf("delta after %d: got true, want false", oldest-1)
 			}
 			if got := slices.Collect(s.Since(oldest, object.Scope{}, cacher.ChangeID{})); len(got) != len(deleted) {
-				t.Errorf("%d differences after %d, want %d", len(got), oldest, len(deleted))
+				t.Errorf("differences after %d: got %d, want %d", oldest, len(got), len(deleted))
 			}
 		})
 	}
 }
 
-// heap returns the bytes that are in use.
+// heap returns the size of the live heap.
 func heap() int64 {
 	runtime.GC()
 	var stats runtime.MemStats
@@ -184,9 +184,8 @@ func heap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// BenchmarkSince reads the differences of a tenth of 100,000 objects that have
-// changed: all of them, those of a scope of ten objects, and a page of a hundred in
-// the middle.
+// BenchmarkSince reads differences when a tenth of 100,000 objects has changed: all of
+// them, those of a scope of ten objects, and a page of a hundred in the middle.
 func BenchmarkSince(b *testing.B) {
 	const objects = 100_000
 	m := cachertest.NewGenerator(func(at object.Revision) []object.Record {
@@ -200,10 +199,10 @@ func BenchmarkSince(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	count := func(b *testing.B, after object.Revision, scope object.Scope, behind cacher.ChangeID, limit, want int) {
+	count := func(b *testing.B, after object.Revision, scope object.Scope, last cacher.ChangeID, limit, want int) {
 		for b.Loop() {
 			n := 0
-			for range s.Since(after, scope, behind) {
+			for range s.Since(after, scope, last) {
 				if n++; n == limit {
 					break
 				}
@@ -221,7 +220,7 @@ func BenchmarkSince(b *testing.B) {
 	})
 }
 
-// runQuietly starts a cacher without a log until the test ends.
+// runQuietly runs a cacher without a log until the test ends.
 func runQuietly(t testing.TB, store cacher.Store, change ...func(*cacher.Config)) *cacher.Cacher {
 	t.Helper()
 	codec, err := object.CodecByName("raw")
@@ -240,7 +239,7 @@ func runQuietly(t testing.TB, store cacher.Store, change ...func(*cacher.Config)
 	return c
 }
 
-// reach has the store go on to a revision, and the cacher follow.
+// reach advances the store to a revision and waits until the cacher has reached it.
 func reach(t testing.TB, c *cacher.Cacher, m *cachertest.Generator, to object.Revision) {
 	t.Helper()
 	m.Advance(to)

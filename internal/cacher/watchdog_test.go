@@ -13,15 +13,15 @@ import (
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
-// What a watch has swallowed is found out, counted and repaired.
-func TestSelfCheckRepairs(t *testing.T) {
-	swallowed := map[string]func(m *cachertest.Memory){
+// The self-check finds, counts and repairs a change that a watch has lost.
+func TestSelfCheckRepairsLostChanges(t *testing.T) {
+	lost := map[string]func(m *cachertest.Memory){
 		"a new key":    func(m *cachertest.Memory) { m.Put("new", "1") },
 		"a new value":  func(m *cachertest.Memory) { m.Put("k2", "2") },
 		"a deletion":   func(m *cachertest.Memory) { m.Commit(map[object.Key][]byte{"k3": nil}) },
 		"the last key": func(m *cachertest.Memory) { m.Commit(map[object.Key][]byte{"k9": nil}) },
 	}
-	for name, change := range swallowed {
+	for name, change := range lost {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := cachertest.NewMemory()
@@ -38,7 +38,7 @@ func TestSelfCheckRepairs(t *testing.T) {
 				synctest.Wait()
 				before := c.State().Position()
 				if cmp.Equal(valuesOf(c.State()), m.State(m.Now())) {
-					t.Fatal("nothing was swallowed")
+					t.Fatal("the watch has lost no change")
 				}
 				time.Sleep(2 * time.Minute)
 				synctest.Wait()
@@ -46,15 +46,15 @@ func TestSelfCheckRepairs(t *testing.T) {
 					t.Errorf("the state is not repaired (-want +got):\n%s", diff)
 				}
 				if n := c.Counts().Mismatches; n != 1 {
-					t.Errorf("%d mismatches counted", n)
+					t.Errorf("mismatches: got %d, want 1", n)
 				}
-				// Who has been told what is wrong must not go on from there.
+				// Clients that received the wrong state must not resume from it.
 				if c.State().Position().Epoch == before.Epoch {
-					t.Error("the epoch is the same")
+					t.Error("epoch: got the same, want a new one")
 				}
 				time.Sleep(10 * time.Minute)
 				if n := c.Counts().Mismatches; n != 1 {
-					t.Errorf("%d mismatches of a state that is right", n)
+					t.Errorf("mismatches after the repair: got %d, want 1", n)
 				}
 			})
 		})
@@ -69,8 +69,8 @@ func valuesOf(s *cacher.State) map[object.Key]string {
 	return values
 }
 
-// A store that was put back, and does not know it, is another one all the same.
-func TestAStoreThatWentBackIsAnotherOne(t *testing.T) {
+// A store that went back to an older state under the same epoch gets a new epoch.
+func TestStoreThatWentBackGetsANewEpoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := cachertest.NewMemory()
 		kept := m.Put("kept", "1")
@@ -80,13 +80,13 @@ func TestAStoreThatWentBackIsAnotherOne(t *testing.T) {
 		before := c.State().Position()
 		m.Back(kept)
 		if _, err := c.Read(t.Context(), cacher.Consistency{}); err == nil {
-			t.Error("a linearizable read is answered from a past that is not that of the store")
+			t.Error("linearizable read: got a state that the store no longer has, want an error")
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		s := read(t, c, cacher.Consistency{})
 		if s.Position().Epoch == before.Epoch {
-			t.Errorf("the epoch is still %s", before.Epoch)
+			t.Errorf("epoch: got %s again, want a new one", before.Epoch)
 		}
 		if diff := cmp.Diff(m.State(kept), valuesOf(s)); diff != "" || s.Revision() != kept {
 			t.Errorf("the state at %v (-want +got):\n%s", s.Position(), diff)
@@ -94,8 +94,8 @@ func TestAStoreThatWentBackIsAnotherOne(t *testing.T) {
 	})
 }
 
-// The differences that a relist finds are told in the order of their revisions, the
-// deletions at that of the relist.
+// The differences that a relist finds are published in the order of their revisions.
+// Deletions count as changes of the revision of the relist.
 func TestOrderedAcrossARelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := cachertest.NewMemory()
@@ -115,7 +115,7 @@ func TestOrderedAcrossARelist(t *testing.T) {
 		synctest.Wait()
 		changes, ok := c.State().Changes(before)
 		if !ok {
-			t.Fatal("the window does not reach back")
+			t.Fatal("the window does not reach back to the relist")
 		}
 		var keys []object.Key
 		for change := range changes {
@@ -127,15 +127,15 @@ func TestOrderedAcrossARelist(t *testing.T) {
 	})
 }
 
-// A watch that has gone deaf while the store moves on is opened again, whoever waits
-// or asks meanwhile.
-func TestADeafWatchIsReplaced(t *testing.T) {
+// A watch that is silent although the store has newer revisions is replaced, whether or
+// not readers wait meanwhile.
+func TestSilentWatchIsReplaced(t *testing.T) {
 	for name, meanwhile := range map[string]func(*cacher.Cacher){
-		"in silence": func(*cacher.Cacher) {},
-		"while somebody reads": func(c *cacher.Cacher) {
-			_, _ = c.Read(context.Background(), cacher.Consistency{}) // for as long as that may take
+		"no reader": func(*cacher.Cacher) {},
+		"linearizable reads": func(c *cacher.Cacher) {
+			_, _ = c.Read(context.Background(), cacher.Consistency{}) // until it times out
 		},
-		"while somebody wants bookmarks": (*cacher.Cacher).Advance,
+		"progress requests": (*cacher.Cacher).Advance,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -147,18 +147,18 @@ func TestADeafWatchIsReplaced(t *testing.T) {
 				now := m.Put("k", "2")
 				synctest.Wait()
 				if c.State().Revision() == now {
-					t.Fatal("the watch is not deaf")
+					t.Fatal("the watch is not silent")
 				}
 				for begun := time.Now(); time.Since(begun) < time.Minute; time.Sleep(100 * time.Millisecond) {
 					meanwhile(c)
 				}
 				if got := c.State().Revision(); got != now {
-					t.Errorf("at revision %d, want %d", got, now)
+					t.Errorf("revision: got %d, want %d", got, now)
 				}
 			})
 		})
 	}
-	t.Run("before anything is loaded", func(t *testing.T) {
+	t.Run("during the first fill", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := cachertest.NewMemory()
 			m.Put("k", "1")
@@ -167,14 +167,14 @@ func TestADeafWatchIsReplaced(t *testing.T) {
 			c := run(t, m)
 			time.Sleep(time.Minute)
 			if c.State() == nil {
-				t.Error("nothing is loaded")
+				t.Error("state: got none, want one")
 			}
 		})
 	})
 }
 
-// A store that is gone is noticed although its watch does not fail: an etcd client
-// tries to connect for ever.
+// The watchdog notices a store that is away although the watch does not fail: an etcd
+// client tries to reconnect for ever.
 func TestHonestAboutAStoreThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := cachertest.NewMemory()
@@ -183,7 +183,7 @@ func TestHonestAboutAStoreThatIsGone(t *testing.T) {
 		<-c.Ready()
 		time.Sleep(time.Minute)
 		if !c.Following() {
-			t.Fatal("a quiet store is not followed")
+			t.Fatal("following a quiet store: got false, want true")
 		}
 		m.Change(func() {
 			m.Quiet = true
@@ -196,12 +196,12 @@ func TestHonestAboutAStoreThatIsGone(t *testing.T) {
 		})
 		time.Sleep(15 * time.Second)
 		if c.Following() {
-			t.Error("it is said to follow a store that does not answer")
+			t.Error("following a store that does not answer: got true, want false")
 		}
 		m.Change(func() { m.Quiet, m.Fault = false, nil })
 		time.Sleep(10 * time.Second)
 		if !c.Following() {
-			t.Error("it is not said to follow a store that answers again")
+			t.Error("following a store that answers again: got false, want true")
 		}
 	})
 }

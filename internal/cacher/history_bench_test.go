@@ -8,12 +8,12 @@ import (
 	"github.com/fanoutd/fanoutd/test/ratio"
 )
 
-// BenchmarkCount counts the objects from a key on: now, among so many of them, and as it
-// was so many changes ago.
+// BenchmarkCount counts the objects from a key on: at present, for several numbers of
+// objects, and in the past, for several numbers of changes since.
 func BenchmarkCount(b *testing.B) {
 	run := func(row *ratio.Row, name string, objects, ago int) {
 		b.Run(name, func(b *testing.B) {
-			c, _, at := settled(b, objects, 10_000)
+			c, _, at := fullCacher(b, objects, 10_000)
 			s := c.State()
 			var start object.Key
 			for o := range s.Objects(object.Scope{}, "") {
@@ -24,7 +24,7 @@ func BenchmarkCount(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, ok := s.CountAt(at-object.Revision(ago), object.Scope{}, start); !ok {
-					b.Fatal("it is not known")
+					b.Fatal("the revision is not in the window")
 				}
 			}
 			row.Report(b)
@@ -39,21 +39,20 @@ func BenchmarkCount(b *testing.B) {
 	}
 }
 
-// BenchmarkPast lists objects as they were so many changes ago, in which all of them have
-// changed: a page of them, and all.
+// BenchmarkPast lists objects as they were a number of changes ago: one page, and all.
 func BenchmarkPast(b *testing.B) {
 	const objects = 100_000
 	for _, take := range []int{1000, objects} {
 		var row ratio.Row
 		for _, ago := range []int{1, 100, 10_000} {
 			b.Run(fmt.Sprintf("take=%d/changes=%d", take, ago), func(b *testing.B) {
-				c, _, at := settled(b, objects, 10_000)
+				c, _, at := fullCacher(b, objects, 10_000)
 				s := c.State()
 				b.ReportAllocs()
 				for b.Loop() {
 					past, ok := s.ObjectsAt(at-object.Revision(ago), object.Scope{}, "")
 					if !ok {
-						b.Fatal("it is not known")
+						b.Fatal("the revision is not in the window")
 					}
 					n := 0
 					for range past {

@@ -14,9 +14,9 @@ import (
 	"github.com/fanoutd/fanoutd/test/seed"
 )
 
-// The past of many objects, which is made piece by piece, is what it was, from wherever
-// it is looked at.
-func TestThePastOfManyObjects(t *testing.T) {
+// An older state of many objects is computed chunk by chunk and is right, whatever scope
+// and key a read begins with.
+func TestOlderStatesOfManyObjects(t *testing.T) {
 	random := seed.New(t).Rand(0)
 	m := cachertest.NewMemory()
 	key := func() object.Key { return object.Key(fmt.Sprintf("%c/%05d", 'a'+random.IntN(3), random.IntN(8000))) }
@@ -40,7 +40,7 @@ func TestThePastOfManyObjects(t *testing.T) {
 	}
 	s := read(t, c, cacher.Consistency{})
 	if s.Len() < 8000 {
-		t.Fatalf("there are only %d objects", s.Len())
+		t.Fatalf("objects: got %d, want at least 8000", s.Len())
 	}
 	folder, err := object.ParsePrefix("b")
 	if err != nil {
@@ -54,13 +54,13 @@ func TestThePastOfManyObjects(t *testing.T) {
 				maps.DeleteFunc(want, func(k object.Key, _ string) bool { return !scope.Contains(k) || k < start })
 				objects, ok := s.ObjectsAt(at, scope, start)
 				if !ok {
-					t.Fatalf("revision %d is not known", at)
+					t.Fatalf("revision %d: got false, want true", at)
 				}
 				if diff := cmp.Diff(want, values(t, objects)); diff != "" {
-					t.Errorf("%v from %q on at %d (-want +got):\n%s", scope, start, at, diff)
+					t.Errorf("objects of %v from %q on at %d (-want +got):\n%s", scope, start, at, diff)
 				}
 				if n, ok := s.CountAt(at, scope, start); !ok || n != len(want) {
-					t.Errorf("%v from %q on at %d: counted %d objects, want %d", scope, start, at, n, len(want))
+					t.Errorf("count of %v from %q on at %d: got %d, want %d", scope, start, at, n, len(want))
 				}
 			}
 		}
