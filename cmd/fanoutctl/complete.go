@@ -11,83 +11,99 @@ import (
 	"github.com/fanoutd/fanoutd/internal/ctl/admin"
 )
 
-// What a shell waits for while somebody has pressed Tab.
+// Limits of a shell completion, while the user waits.
 const (
-	completionTime = 2 * time.Second
-	completions    = 1000 // objects that are looked at
+	completionTimeout = 2 * time.Second
+	completionObjects = 1000
 )
 
-const nothing = cobra.ShellCompDirectiveNoFileComp
+const noFileCompletion = cobra.ShellCompDirectiveNoFileComp
 
-// completeResources completes the first argument.
+// completeResources completes the first argument, a resource.
 func (t *tool) completeResources(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
-		return nil, nothing
+		return nil, noFileCompletion
 	}
 	c, err := t.client()
 	if err != nil {
-		return nil, nothing
+		return nil, noFileCompletion
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
 	all, err := admin.New(t.settings.Server, c).Resources(ctx, false)
 	if err != nil {
-		return nil, nothing
+		return nil, noFileCompletion
 	}
 	var names []string
 	for _, r := range all {
 		names = append(names, r.Name)
 	}
-	return names, nothing
+	return names, noFileCompletion
 }
 
-// completeKeys completes a resource and up to n keys behind it; any number with -1.
-// Keys are completed part by part, like the names of files.
+// completeKeys completes a resource followed by up to n keys, or any number if n is -1. Keys
+// are completed segment by segment, like file names.
 func (t *tool) completeKeys(n int) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		switch {
 		case len(args) == 0:
-			return t.completeResources(cmd, args, begun)
+			return t.completeResources(cmd, args, toComplete)
 		case n >= 0 && len(args) > n:
 			return nil, cobra.ShellCompDirectiveDefault
 		}
-		parts := t.parts(cmd.Context(), args[0], begun)
-		directive := nothing
-		if len(parts) == 1 && strings.HasSuffix(parts[0], "/") {
+		segments := t.segments(cmd.Context(), args[0], toComplete)
+		directive := noFileCompletion
+		if len(segments) == 1 && strings.HasSuffix(segments[0], "/") {
 			directive |= cobra.ShellCompDirectiveNoSpace
 		}
-		return parts, directive
+		return segments, directive
 	}
 }
 
-// completePaths completes a resource and a path below which there are objects.
-func (t *tool) completePaths(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+// completePaths completes a resource followed by a path.
+func (t *tool) completePaths(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
-		return t.completeResources(cmd, args, begun)
+		return t.completeResources(cmd, args, toComplete)
 	}
 	if len(args) > 1 {
-		return nil, nothing
+		return nil, noFileCompletion
 	}
 	var paths []string
-	for _, part := range t.parts(cmd.Context(), args[0], begun) {
-		if strings.HasSuffix(part, "/") {
-			paths = append(paths, part)
+	for _, s := range t.segments(cmd.Context(), args[0], toComplete) {
+		if strings.HasSuffix(s, "/") {
+			paths = append(paths, s)
 		}
 	}
-	return paths, nothing | cobra.ShellCompDirectiveNoSpace
+	return paths, noFileCompletion | cobra.ShellCompDirectiveNoSpace
 }
 
-// parts returns what keys begin with that begin with what is there: as far as the
-// next slash, or to their end.
-func (t *tool) parts(ctx context.Context, resource, begun string) []string {
+// completeSource completes a resource followed by a file name.
+func (t *tool) completeSource(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return t.completeResources(cmd, args, toComplete)
+	}
+	return nil, cobra.ShellCompDirectiveDefault
+}
+
+// completeContexts completes the name of a context.
+func (t *tool) completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	file, err := readContexts(t.contextsPath())
+	if err != nil {
+		return nil, noFileCompletion
+	}
+	return file.names(), noFileCompletion
+}
+
+// segments returns the keys that begin with typed, each cut after the next slash.
+func (t *tool) segments(ctx context.Context, resource, typed string) []string {
 	r, err := t.resource(resource)
 	if err != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, completionTime)
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
-	dir := begun[:strings.LastIndex(begun, "/")+1]
-	opts := []client.ListOption{client.PageSize(completions), client.StartKey(begun), client.AllowStale()}
+	dir := typed[:strings.LastIndex(typed, "/")+1]
+	opts := []client.ListOption{client.PageSize(completionObjects), client.StartKey(typed), client.AllowStale()}
 	if dir != "" {
 		opts = append(opts, client.Prefix(strings.TrimSuffix(dir, "/")))
 	}
@@ -95,28 +111,19 @@ func (t *tool) parts(ctx context.Context, resource, begun string) []string {
 	if err != nil {
 		return nil
 	}
-	var parts []string
+	var segments []string
 	for _, o := range page.Objects {
-		rest, ok := strings.CutPrefix(o.Key, begun)
+		rest, ok := strings.CutPrefix(o.Key, typed)
 		if !ok {
-			break // keys are in order
+			break // keys are sorted
 		}
-		part := o.Key
+		segment := o.Key
 		if i := strings.Index(rest, "/"); i >= 0 {
-			part = begun + rest[:i+1]
+			segment = typed + rest[:i+1]
 		}
-		if len(parts) == 0 || parts[len(parts)-1] != part {
-			parts = append(parts, part)
+		if len(segments) == 0 || segments[len(segments)-1] != segment {
+			segments = append(segments, segment)
 		}
 	}
-	return parts
-}
-
-// completeContexts completes the name of a context.
-func (t *tool) completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	file, err := readContexts(t.contextsPath())
-	if err != nil {
-		return nil, nothing
-	}
-	return file.names(), nothing
+	return segments
 }

@@ -24,18 +24,17 @@ func editCommand(t *tool) *cobra.Command {
 	var create bool
 	cmd := &cobra.Command{
 		Use:   "edit RESOURCE KEY",
-		Short: "Change the value of an object in an editor",
-		Long: `Open the value of an object in an editor and write what the editor has saved. The
-editor is what FANOUTCTL_EDITOR, VISUAL or EDITOR says, or else vi.
+		Short: "Edit the value of an object",
+		Long: `Edit the value of an object; saves it only if it has not changed meanwhile.
 
-The write happens only if nobody has changed the object meanwhile, and if the editor
-ends with success. If it is not made, what you have written stays in a file, which the
-message names; the exit code is then 4 if somebody has changed the object. A value that
-is not changed is not written; a line break that an editor has put behind the last line
-is no change. JSON is checked before it is written.
+The editor is the first of FANOUTCTL_EDITOR, VISUAL and EDITOR that is set, or else vi.
 
-A time to live is not kept: what is written stays until somebody deletes it. "put --ttl"
-writes a value with another one.`,
+The value is saved if the editor exits successfully and the object is still at the same
+revision. Otherwise the edited file is kept and its path is printed; the exit code is 4 if
+the object has changed. JSON is validated first. An unchanged value is not saved; a
+trailing newline added by the editor is ignored.
+
+Saving removes the object's time to live. Use "put --ttl" to set one.`,
 		Args:              arguments(cobra.ExactArgs(2)),
 		ValidArgsFunction: t.completeKeys(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -46,27 +45,27 @@ writes a value with another one.`,
 			return t.edit(cmd.Context(), r, args[1], create)
 		},
 	}
-	cmd.Flags().BoolVar(&create, "create", false, "begin with an empty value if there is no such object")
+	cmd.Flags().BoolVar(&create, "create", false, "create the object if it does not exist")
 	return cmd
 }
 
 func (t *tool) edit(ctx context.Context, r *client.Resource, key string, create bool) error {
-	reading, cancel := t.withTimeout(ctx, usual)
+	readCtx, cancel := t.withTimeout(ctx, requestTimeout)
 	defer cancel()
-	old, err := r.Get(reading, key)
+	old, err := r.Get(readCtx, key)
 	switch {
 	case isNotFound(err) && create:
 		old = &client.Object{Key: key}
 	case err != nil:
 		return err
 	case old.Opaque:
-		return fmt.Errorf("the value of %q is not what its resource expects; write another with put", key)
+		return fmt.Errorf("the server cannot decode the value of %q; replace it with put", key)
 	}
 	file, err := editFile(old)
 	if err != nil {
-		return fmt.Errorf("write the value for the editor: %w", err)
+		return fmt.Errorf("cannot write the file to edit: %w", err)
 	}
-	edited, err := t.editor(file)
+	edited, err := t.runEditor(file)
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -75,75 +74,74 @@ func (t *tool) edit(ctx context.Context, r *client.Resource, key string, create 
 	}
 	if unchanged(edited, old) {
 		os.Remove(file)
-		fmt.Fprintln(t.stderr, "Nothing was changed.")
+		fmt.Fprintln(t.stderr, "No changes made.")
 		return nil
 	}
 	if document.IsJSON(old.ContentType) && !json.Valid(edited) {
-		return fmt.Errorf("this is no JSON; it is kept in %s: put it with --file when it is", file)
+		return fmt.Errorf("invalid JSON; the edited value is in %s: fix it and save it with put --file", file)
 	}
-	writing, cancel := t.withTimeout(ctx, usual)
+	writeCtx, cancel := t.withTimeout(ctx, requestTimeout)
 	defer cancel()
 	contentType := old.ContentType
 	if old.ModRevision == 0 {
-		contentType = t.guess(writing, r.Name(), key, edited)
+		contentType = t.guessContentType(writeCtx, r.Name(), key, edited)
 	}
 	v := transfer.Value(edited, contentType, true)
-	if takesLabels(t.codec(writing, r.Name())) {
+	if storesLabels(t.codec(writeCtx, r.Name())) {
 		v = v.WithLabels(old.Labels)
 	}
-	revision, err := r.Put(writing, key, v, client.IfRevision(old.ModRevision))
+	revision, err := r.Put(writeCtx, key, v, client.IfRevision(old.ModRevision))
 	if errors.Is(err, client.ErrPreconditionFailed) {
-		return exitError{exitConflict, fmt.Errorf("%q was changed by somebody else meanwhile; what you have written is in %s: compare it with \"fanoutctl get %s %s\"",
+		return exitError{exitConflict, fmt.Errorf("%q has changed meanwhile; the edited value is in %s: compare it with \"fanoutctl get %s %s\"",
 			key, file, r.Name(), key)}
 	}
 	if err != nil {
-		return t.kept(ctx, err, file)
+		return t.keptFile(ctx, err, file)
 	}
 	os.Remove(file)
 	_, err = fmt.Fprintln(t.out, revision)
 	return err
 }
 
-// unchanged reports whether the editor has left the value as it was. Many put a line
-// break behind a last line that has none, which nobody has asked for.
+// unchanged reports whether the edited value equals the old one, apart from a trailing
+// newline that many editors add.
 func unchanged(edited []byte, old *client.Object) bool {
 	return old.ModRevision != 0 && (bytes.Equal(edited, old.Value) || bytes.Equal(edited, append(bytes.Clone(old.Value), '\n')))
 }
 
-// abandoned is the error for an edit that is not written. The file is removed only if
-// nothing was written to it.
+// abandoned returns the error for an edit that is not saved. It removes the file only if
+// the file is unchanged.
 func (t *tool) abandoned(ctx context.Context, err error, file string, old *client.Object) error {
-	switch edited, failed := os.ReadFile(file); {
-	case errors.Is(failed, fs.ErrNotExist):
+	switch edited, readErr := os.ReadFile(file); {
+	case errors.Is(readErr, fs.ErrNotExist):
 		return err
-	case failed == nil && bytes.Equal(edited, old.Value):
+	case readErr == nil && bytes.Equal(edited, old.Value):
 		os.Remove(file)
 		return err
 	}
-	return t.kept(ctx, err, file)
+	return t.keptFile(ctx, err, file)
 }
 
-// kept says what went wrong, and where what was written is.
-func (t *tool) kept(ctx context.Context, err error, file string) error {
+// keptFile adds the path of the edited file to err.
+func (t *tool) keptFile(ctx context.Context, err error, file string) error {
 	code := exitCode(ctx, err)
-	return exitError{code, fmt.Errorf("%s; what you have written is in %s", t.explain(code, err), file)}
+	return exitError{code, fmt.Errorf("%s; the edited value is in %s", t.explain(code, err), file)}
 }
 
-// editFile returns a new file with the value. Its name ends so that editors know
-// what it is.
+// editFile writes the value to a new file. The extension tells the editor the file type.
 func editFile(o *client.Object) (string, error) {
-	ending := path.Ext(o.Key)
-	if ending == "" || strings.ContainsAny(ending, " *") {
+	extension := path.Ext(o.Key)
+	if extension == "" || strings.ContainsAny(extension, " *") {
 		switch media, _, _ := strings.Cut(o.ContentType, ";"); {
 		case document.IsJSON(media):
-			ending = ".json"
+			extension = ".json"
 		case strings.HasSuffix(media, "yaml"):
-			ending = ".yaml"
+			extension = ".yaml"
 		default:
-			ending = ".txt"
+			extension = ".txt"
 		}
 	}
-	f, err := os.CreateTemp("", "fanoutctl-*"+ending)
+	f, err := os.CreateTemp("", "fanoutctl-*"+extension)
 	if err != nil {
 		return "", err
 	}
@@ -151,22 +149,22 @@ func editFile(o *client.Object) (string, error) {
 	return f.Name(), errors.Join(err, f.Close())
 }
 
-// editor has a file edited and returns what is in it then. It is never killed: there
-// is something in it that is not saved, and it must leave the terminal as it was.
-func (t *tool) editor(file string) ([]byte, error) {
+// runEditor runs the editor and returns the content of the file afterwards. It never kills
+// the editor, which may hold unsaved changes and must restore the terminal.
+func (t *tool) runEditor(file string) ([]byte, error) {
 	line := cmp.Or(t.vars[envPrefix+"EDITOR"], t.variable("VISUAL"), t.variable("EDITOR"), "vi")
-	// The line may have arguments, and is for the shell to take apart.
+	// The line may contain arguments; the shell splits it.
 	cmd := exec.Command("sh", "-c", line+` "$@"`, line, file)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = t.in, t.stdout, t.stderr, t.environ
-	stopping.give(true)
+	interrupts.setEditorRunning(true)
 	err := cmd.Run()
-	stopping.give(false)
+	interrupts.setEditorRunning(false)
 	if err != nil {
-		return nil, fmt.Errorf("the editor %q: %w; nothing was written", line, err)
+		return nil, fmt.Errorf("editor %q failed: %w; nothing was saved", line, err)
 	}
 	edited, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("read what the editor has saved: %w", err)
+		return nil, fmt.Errorf("cannot read the edited file: %w", err)
 	}
 	return edited, nil
 }

@@ -9,35 +9,34 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 )
 
-// What the process ends with. docs/fanoutctl.md has them.
+// The exit codes. docs/fanoutctl.md documents them.
 const (
 	exitOK          = 0
-	exitFailed      = 1   // none of the following
-	exitUsage       = 2   // the command line, the environment or the file of contexts is wrong
-	exitNotFound    = 3   // there is no such object or resource
-	exitConflict    = 4   // a precondition does not hold: somebody else has written
+	exitFailed      = 1   // any failure not listed below
+	exitUsage       = 2   // invalid command line, environment or context file
+	exitNotFound    = 3   // no such object, resource, context or watcher
+	exitConflict    = 4   // a precondition failed: another client has written the object
 	exitUnavailable = 5   // the server or its etcd cannot be reached
-	exitDenied      = 6   // the credentials are missing, wrong or not enough
-	exitTimeout     = 7   // the time given with --timeout has passed
-	exitPartial     = 8   // some of several servers failed: they do not answer, or refuse
-	exitInterrupted = 130 // somebody has stopped the command
+	exitDenied      = 6   // missing, invalid or insufficient credentials
+	exitTimeout     = 7   // --timeout has elapsed
+	exitPartial     = 8   // some of several servers failed
+	exitInterrupted = 130 // stopped by a signal
 )
 
-// For diff, as for diff(1).
+// The exit codes of "fanoutctl diff", which follow diff(1).
 const (
 	exitDifferent = 1
-	exitTrouble   = 2 // where others have exitFailed
+	exitTrouble   = 2 // where other commands use exitFailed
 )
 
-// usageError is a mistake of who has started the command.
+// usageError is an error in the command line, the environment or the context file.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// exitError ends the command with a code of its own. Without an error there is
-// nothing to say.
+// exitError sets the exit code. If it wraps no error, the command ends without a message.
 type exitError struct {
 	code int
 	error
@@ -45,7 +44,11 @@ type exitError struct {
 
 func (e exitError) Unwrap() error { return e.error }
 
-// report says what went wrong, on one line, and returns the exit code.
+// errNotFound reports that something does not exist, other than the objects and resources
+// that the server reports as missing.
+var errNotFound = errors.New("not found")
+
+// report prints err on one line and returns the exit code.
 func (t *tool) report(ctx context.Context, err error) int {
 	if err == nil {
 		return exitOK
@@ -68,7 +71,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitUsage
 	case errors.Is(err, errInterrupted) || errors.Is(context.Cause(ctx), errInterrupted):
 		return exitInterrupted
-	case errors.Is(err, client.ErrNotFound), errors.Is(err, client.ErrUnknownResource), errors.Is(err, errNotThere):
+	case errors.Is(err, client.ErrNotFound), errors.Is(err, client.ErrUnknownResource), errors.Is(err, errNotFound):
 		return exitNotFound
 	case errors.Is(err, client.ErrPreconditionFailed):
 		return exitConflict
@@ -88,19 +91,14 @@ func exitCode(ctx context.Context, err error) int {
 	return exitFailed
 }
 
-// errNotThere is the error for something that does not exist, other than what the
-// server says of objects and resources.
-var errNotThere = errors.New("does not exist")
-
-// explain says on one line what is wrong and what to do about it.
+// explain returns a one-line message that says what failed and what to do about it.
 func (t *tool) explain(code int, err error) string {
-	text := t.hint(code, err)
-	return strings.Join(strings.Fields(text), " ")
+	return strings.Join(strings.Fields(t.message(code, err)), " ")
 }
 
-func (t *tool) hint(code int, err error) string {
+func (t *tool) message(code int, err error) string {
 	if exit, ok := errors.AsType[exitError](err); ok {
-		return exit.Error() // says everything
+		return exit.Error()
 	}
 	e, _ := errors.AsType[*client.Error](err)
 	server := t.settings.Server
@@ -109,52 +107,52 @@ func (t *tool) hint(code int, err error) string {
 	}
 	switch {
 	case code == exitUsage && errors.As(err, new(usageError)):
-		return err.Error() + "; see fanoutctl --help"
+		return err.Error() + `; run "fanoutctl --help" for usage`
 	case code == exitInterrupted:
 		return "interrupted"
 	case errors.Is(err, client.ErrUnknownResource):
-		return fmt.Sprintf("the server has no resource %q; \"fanoutctl resources\" shows those it has", e.Metadata["resource"])
+		return fmt.Sprintf(`resource %q not found; run "fanoutctl resources" to list the resources`, e.Metadata["resource"])
 	case errors.Is(err, client.ErrNotFound):
-		return fmt.Sprintf("there is no object %q (at revision %s); \"fanoutctl list\" shows those there are", e.Metadata["key"], e.Metadata["revision"])
+		return fmt.Sprintf(`object %q not found (at revision %s); run "fanoutctl list" to list the objects`, e.Metadata["key"], e.Metadata["revision"])
 	case errors.Is(err, client.ErrPreconditionFailed):
 		return conflict(e)
 	case code == exitTimeout:
-		return fmt.Sprintf("%v; --timeout sets how long to wait", err)
+		return fmt.Sprintf("%v; use --timeout to wait longer", err)
 	case e == nil:
 		return err.Error()
 	}
 	switch {
 	case e.Code.String() == "Unavailable" && e.Reason == "":
-		return fmt.Sprintf("cannot reach %s: %s; --server, FANOUTCTL_SERVER or \"fanoutctl context\" say where the server is%s",
-			server, reachable(e.Message), t.securityHint(e.Message))
+		return fmt.Sprintf(`cannot reach %s: %s; set the server with --server, FANOUTCTL_SERVER or "fanoutctl context"%s`,
+			server, connectFailure(e.Message), t.tlsHint(e.Message))
 	case code == exitDenied:
-		return fmt.Sprintf("%s refuses: %s; --token-file, FANOUTCTL_TOKEN or --cert-file say who you are", server, e.Message)
+		return fmt.Sprintf("%s denied the request: %s; set credentials with --token-file, FANOUTCTL_TOKEN or --cert-file", server, e.Message)
 	case e.Code.String() == "Unimplemented":
-		return fmt.Sprintf("%s does not serve this: %s; it may be switched off or the server older than this command", server, e.Message)
+		return fmt.Sprintf("%s does not support this request: %s; it may be disabled, or the server may be too old", server, e.Message)
 	case len(e.Violations) > 0:
-		var faults []string
+		var violations []string
 		for _, v := range e.Violations {
-			faults = append(faults, v.Field+": "+v.Description)
+			violations = append(violations, v.Field+": "+v.Description)
 		}
-		return "the server does not take this: " + strings.Join(faults, "; ")
+		return "invalid request: " + strings.Join(violations, "; ")
 	}
 	return err.Error()
 }
 
-// conflict says which precondition does not hold.
+// conflict describes a failed precondition.
 func conflict(e *client.Error) string {
-	key, expected, is := e.Metadata["key"], e.Metadata["expected_revision"], e.Metadata["mod_revision"]
+	key, expected, actual := e.Metadata["key"], e.Metadata["expected_revision"], e.Metadata["mod_revision"]
 	switch {
 	case expected == "0":
-		return fmt.Sprintf("%q exists already, with revision %s; without --if-absent it is replaced", key, is)
-	case is == "0":
-		return fmt.Sprintf("%q does not exist any more; it was expected to have revision %s", key, expected)
+		return fmt.Sprintf("%q already exists (revision %s); omit --if-absent to replace it", key, actual)
+	case actual == "0":
+		return fmt.Sprintf("%q does not exist, want revision %s", key, expected)
 	}
-	return fmt.Sprintf("%q has revision %s and not %s: somebody has changed it; get it again and decide anew", key, is, expected)
+	return fmt.Sprintf("%q is at revision %s, want %s: another client has changed it; get it again and retry", key, actual, expected)
 }
 
-// reachable leaves out what gRPC puts around a failure to connect.
-func reachable(message string) string {
+// connectFailure strips what gRPC puts around a failure to connect.
+func connectFailure(message string) string {
 	for _, prefix := range []string{"last connection error: ", "last resolver error: ", "connection error: "} {
 		if _, after, ok := strings.Cut(message, prefix); ok {
 			message = after
@@ -166,16 +164,17 @@ func reachable(message string) string {
 	return strings.TrimPrefix(strings.Trim(message, `"`), "transport: Error while dialing: ")
 }
 
-func (t *tool) securityHint(message string) string {
+// tlsHint returns advice for a connection that fails because of TLS, or "".
+func (t *tool) tlsHint(message string) string {
 	switch {
 	case strings.Contains(message, "does not look like a TLS handshake"):
-		return "; it does not speak TLS: --tls=false"
+		return "; the server does not use TLS: try --tls=false"
 	case strings.Contains(message, "use of closed network connection"):
-		return "; it takes connections, but says nothing"
+		return "; the server accepts connections but does not respond"
 	case strings.Contains(message, "error reading server preface") && t.settings.TLS != "true":
-		return "; it may speak TLS: --tls"
+		return "; the server may require TLS: try --tls"
 	case strings.Contains(message, "unknown authority"):
-		return "; --ca-file says whom to trust"
+		return "; set the trusted certificate authority with --ca-file"
 	}
 	return ""
 }

@@ -20,17 +20,26 @@ func exportCommand(t *tool) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "export RESOURCE [TARGET]",
-		Short: "Write objects to files or a stream, for import",
-		Long: `Write the objects of a resource, as they were at one revision, as documents: to a
-stream (standard output, or TARGET is "-"), to a file, or with --dir, or if TARGET ends
-with a slash or is one, to a directory with a file for each object.
+		Short: "Write objects to a file, a directory or standard output",
+		Long: `Write the objects of a resource as documents that import reads. All objects are read at
+the same revision.
 
-A file is replaced when everything is in it. In a directory only files are written that
-differ, so an export that was interrupted goes on where it was. Nothing is lost: an
-import of what was exported gives the same values, byte for byte, content types and
-labels. Times to live are not kept.`,
-		Example: `  fanoutctl export config backup.yaml
+TARGET is a file, a directory, or "-" for standard output (the default). It is taken for a
+directory if it ends with a slash, is an existing directory, or if --dir is set. A
+directory gets one file per object.
+
+A file is replaced only when the export is complete. In a directory, only files that
+differ are written, so running an interrupted export again continues it.
+
+An import restores the values exactly, with content types and labels, but without times to
+live.`,
+		Example: `  # Export to a file
+  fanoutctl export config backup.yaml
+
+  # Keep a directory up to date and remove the files of deleted objects
   fanoutctl export config ./backup/ --prune
+
+  # Print the keys below shop
   fanoutctl export config --prefix shop -o jsonl | jq -r .key`,
 		Args:              arguments(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: t.completeSource,
@@ -42,20 +51,20 @@ labels. Times to live are not kept.`,
 			info, err := os.Stat(target)
 			dir = dir || strings.HasSuffix(target, "/") || err == nil && info.IsDir()
 			if !dir && (prune || raw) {
-				return usagef("--prune and --raw are for directories")
+				return usagef("--prune and --raw require a directory")
 			}
 			if prune && (s.labels != "" || s.fields != "") {
-				return usagef("--prune needs all objects below --prefix: it does not go with --selector and --fields")
+				return usagef("--prune needs all objects below --prefix and cannot be combined with --selector or --fields")
 			}
 			if dir && target == "-" {
-				return usagef("--dir needs the name of a directory")
+				return usagef("--dir requires TARGET")
 			}
 			s.prefix = strings.Trim(s.prefix, "/")
 			r, err := t.resource(args[0])
 			if err != nil {
 				return err
 			}
-			sink, err := t.sink(target, format, dir, raw, transfer.Scope{Prefix: s.prefix, Prune: prune})
+			sink, err := t.exportSink(target, format, dir, raw, transfer.Scope{Prefix: s.prefix, Prune: prune})
 			if err != nil {
 				return err
 			}
@@ -63,13 +72,13 @@ labels. Times to live are not kept.`,
 			defer cancel()
 			bar := t.progress("Exporting "+args[0], -1)
 			if target == "-" && isTerminal(t.stdout) {
-				bar = &progress{} // it would be in the middle of what is shown
+				bar = &progress{} // the bar would mix with the documents
 			}
 			objects, changed, err := transfer.Export(ctx, r, sink, bar.set, s.forList()...)
 			bar.finish()
 			switch {
 			case err != nil && exitCode(ctx, err) == exitInterrupted:
-				return exitError{exitInterrupted, fmt.Errorf("interrupted after %d objects; %s", objects, left(target, dir))}
+				return exitError{exitInterrupted, fmt.Errorf("interrupted after %d objects; %s", objects, interruptedExport(target, dir))}
 			case err != nil:
 				return err
 			}
@@ -83,29 +92,29 @@ labels. Times to live are not kept.`,
 	}
 	s.bind(cmd)
 	f := cmd.Flags()
-	f.StringVar(&s.prefix, "prefix", "", "only objects below this `path`")
-	f.StringVarP(&format, "output", "o", "", "`format` of a stream or file: yaml or jsonl; default: what the name of the file says, else yaml")
+	f.StringVar(&s.prefix, "prefix", "", "export only objects below this `path`")
+	f.StringVarP(&format, "output", "o", "", "output `format`: yaml or jsonl (default: from the file extension, else yaml)")
 	f.BoolVar(&dir, "dir", false, "TARGET is a directory")
-	f.BoolVar(&prune, "prune", false, "remove files of objects that are no longer there (below --prefix, if that is given); only files that export has made")
-	f.BoolVar(&raw, "raw", false, "the files of the directory have the values alone; labels and content types are lost")
+	f.BoolVar(&prune, "prune", false, "remove exported files whose objects no longer exist (only below --prefix, if set)")
+	f.BoolVar(&raw, "raw", false, "write only the values to the files of the directory, without labels and content types")
 	return cmd
 }
 
-// left says what an export that was interrupted leaves behind.
-func left(target string, dir bool) string {
+// interruptedExport describes the state of the target after an interrupted export.
+func interruptedExport(target string, dir bool) string {
 	switch {
 	case dir:
-		return "do the same again to go on"
+		return "run the same command again to continue"
 	case target == "-":
-		return "what was written is not everything"
+		return "the output is incomplete"
 	}
-	return target + " was not touched"
+	return target + " is unchanged"
 }
 
-func (t *tool) sink(target, format string, dir, raw bool, scope transfer.Scope) (transfer.Sink, error) {
+func (t *tool) exportSink(target, format string, dir, raw bool, scope transfer.Scope) (transfer.Sink, error) {
 	if dir {
 		if format != "" && format != string(transfer.YAML) {
-			return nil, usagef("a directory has files in YAML, not in %s", format)
+			return nil, usagef("--output: directories support only yaml, not %s", format)
 		}
 		d, err := transfer.OpenDirectory(target, raw, scope)
 		if err != nil {
@@ -120,7 +129,7 @@ func (t *tool) sink(target, format string, dir, raw bool, scope transfer.Scope) 
 		}
 	}
 	if format != string(transfer.YAML) && format != string(transfer.JSONL) {
-		return nil, usagef("--output: must be yaml or jsonl, not %q", format)
+		return nil, usagef("--output: unknown format %q (want yaml or jsonl)", format)
 	}
 	if target == "-" {
 		return transfer.NewStream(t.out, transfer.Format(format)), nil

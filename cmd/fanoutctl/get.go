@@ -14,21 +14,25 @@ import (
 
 func getCommand(t *tool) *cobra.Command {
 	var (
-		format   output.Format
-		revision int64
-		stale    bool
-		wait     string
-		s        selection
+		format output.Format
+		read   readOptions
+		wait   string
+		s      selection
 	)
 	cmd := &cobra.Command{
 		Use:   "get RESOURCE KEY",
 		Short: "Print an object",
-		Long: `Print an object: its value, byte for byte, or with -o everything about it.
+		Long: `Print the value of an object exactly as stored. Use -o to include the metadata.
 
-With --wait it waits until there is an object with the key, and with --selector or
---fields until it matches; with --wait=absent until there is none.`,
-		Example: `  fanoutctl get config shop/limits
+With --wait, wait until the object exists and matches --selector and --fields. With
+--wait=absent, wait until no such object exists.`,
+		Example: `  # Print a value
+  fanoutctl get config shop/limits
+
+  # Extract a field of a JSON value
   fanoutctl get config shop/limits -o json | jq .value.rps
+
+  # Wait up to a minute for an object
   fanoutctl get config shop/limits --wait --timeout 1m`,
 		Args:              arguments(cobra.ExactArgs(2)),
 		ValidArgsFunction: t.completeKeys(1),
@@ -38,10 +42,14 @@ With --wait it waits until there is an object with the key, and with --selector 
 				return err
 			}
 			if goal == follow.NoGoal && (s.labels != "" || s.fields != "") {
-				return usagef("--selector and --fields need --wait")
+				return usagef("--selector and --fields require --wait")
 			}
-			if goal != follow.NoGoal && (revision != 0 || stale) {
-				return usagef("--wait is about the present: it does not go with --revision and --any")
+			if goal != follow.NoGoal && (read.revision != 0 || read.stale) {
+				return usagef("--wait cannot be combined with --revision or --allow-stale")
+			}
+			consistency, err := read.consistency()
+			if err != nil {
+				return err
 			}
 			r, err := t.resource(args[0])
 			if err != nil {
@@ -51,23 +59,18 @@ With --wait it waits until there is an object with the key, and with --selector 
 				s.key = args[1]
 				return t.await(cmd.Context(), r, &s, goal, format)
 			}
-			var opts []client.ReadOption
-			switch {
-			case revision != 0 && stale:
-				return usagef("--revision and --any do not go together")
-			case revision != 0:
-				opts = append(opts, client.AtRevision(revision))
-			case stale:
-				opts = append(opts, client.AllowStale())
-			}
-			ctx, cancel := t.withTimeout(cmd.Context(), usual)
+			ctx, cancel := t.withTimeout(cmd.Context(), requestTimeout)
 			defer cancel()
+			var opts []client.ReadOption
+			if consistency != nil {
+				opts = append(opts, consistency)
+			}
 			o, err := r.Get(ctx, args[1], opts...)
 			if err != nil {
 				return err
 			}
 			if format == output.Value && o.Undecryptable() {
-				return fmt.Errorf("the server cannot decrypt the value of %q; -o json shows what is known of it", o.Key)
+				return fmt.Errorf("the server cannot decrypt the value of %q; use -o json to show the metadata", o.Key)
 			}
 			return output.One(t.writer(format), format, t.width(), o)
 		},
@@ -75,13 +78,37 @@ With --wait it waits until there is an object with the key, and with --selector 
 	formatFlag(cmd, &format, output.Value)
 	bindGoal(cmd, &wait)
 	s.bind(cmd)
-	cmd.Flags().Int64Var(&revision, "revision", 0, "the object as it was at this `revision`")
-	cmd.Flags().BoolVar(&stale, "any", false, "whatever the server holds, without asking etcd; works while etcd is away")
+	read.bind(cmd)
 	return cmd
 }
 
+// readOptions are the consistency flags of get and list.
+type readOptions struct {
+	revision int64
+	stale    bool
+}
+
+func (r *readOptions) bind(cmd *cobra.Command) {
+	cmd.Flags().Int64Var(&r.revision, "revision", 0, "read the state at this `revision`")
+	cmd.Flags().BoolVar(&r.stale, "allow-stale", false, "read from the server's memory without asking etcd; works while etcd is down")
+}
+
+// consistency returns nil for the default, a linearizable read.
+func (r *readOptions) consistency() (client.Consistency, error) {
+	switch {
+	case r.revision != 0 && r.stale:
+		return nil, usagef("--revision and --allow-stale are mutually exclusive")
+	case r.revision != 0:
+		return client.AtRevision(r.revision), nil
+	case r.stale:
+		return client.AllowStale(), nil
+	}
+	return nil, nil
+}
+
+// bindGoal defines the flag --wait.
 func bindGoal(cmd *cobra.Command, wait *string) {
-	cmd.Flags().StringVar(wait, "wait", "", "wait until there `is` an object (exists, the default) or none (absent)")
+	cmd.Flags().StringVar(wait, "wait", "", "wait until an object `exists` (the default) or is absent")
 	cmd.Flags().Lookup("wait").NoOptDefVal = string(follow.Exists)
 }
 
@@ -90,17 +117,18 @@ func parseGoal(wait string) (follow.Goal, error) {
 	case follow.NoGoal, follow.Exists, follow.Absent:
 		return g, nil
 	}
-	return "", usagef("--wait: must be exists or absent, not %q", wait)
+	return "", usagef("--wait: invalid value %q (want exists or absent)", wait)
 }
 
-// await waits for an object, and prints it.
+// await waits until the goal is reached. It prints the object if the goal is that it
+// exists.
 func (t *tool) await(ctx context.Context, r *client.Resource, s *selection, goal follow.Goal, format output.Format) error {
 	ctx, cancel := t.withTimeout(ctx, 0)
 	defer cancel()
 	var found *client.Object
 	for u, err := range r.Watch(ctx, s.forWatch()...) {
 		if err != nil {
-			return waited(ctx, err, s, goal)
+			return goalError(ctx, err, s, goal)
 		}
 		if u.Replace {
 			found = nil
@@ -114,21 +142,20 @@ func (t *tool) await(ctx context.Context, r *client.Resource, s *selection, goal
 		switch {
 		case goal == follow.Exists && found != nil:
 			return output.One(t.writer(format), format, t.width(), found)
-		case goal == follow.Absent && found == nil && u.Synced, goal == follow.Absent && found == nil && len(u.Events) > 0:
+		case goal == follow.Absent && found == nil && (u.Synced || len(u.Events) > 0):
 			return nil
 		}
 	}
-	return waited(ctx, context.Cause(ctx), s, goal)
+	return goalError(ctx, context.Cause(ctx), s, goal)
 }
 
-// waited says what was waited for in vain.
-func waited(ctx context.Context, err error, s *selection, goal follow.Goal) error {
+// goalError returns err, or a better message if the time is up.
+func goalError(ctx context.Context, err error, s *selection, goal follow.Goal) error {
 	if !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		return err
 	}
-	what := "there is no object"
 	if goal == follow.Absent {
-		what = "there still is an object"
+		return exitError{exitTimeout, fmt.Errorf("timed out waiting until no object%s exists", s)}
 	}
-	return exitError{exitTimeout, fmt.Errorf("%s%s, and the time is up that --timeout gives", what, s)}
+	return exitError{exitTimeout, fmt.Errorf("timed out waiting for an object%s", s)}
 }

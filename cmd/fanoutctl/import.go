@@ -15,146 +15,182 @@ import (
 	"github.com/fanoutd/fanoutd/internal/ctl/transfer"
 )
 
-// sourcing is where documents come from, and what of the resource they stand for.
-type sourcing struct {
-	scope  transfer.Scope
-	format string
-	raw    bool
-	hidden bool
-}
+// documentHelp describes the input of import and diff.
+const documentHelp = `SOURCE is a file, a directory, or "-" for standard input. A file contains documents, as
+YAML (separated by ---) or JSON. In a directory, all .yaml, .yml, .json and .jsonl files
+are read.
 
-func (s *sourcing) bind(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&s.scope.Prefix, "prefix", "", "only objects and documents below this `path`")
-	cmd.Flags().BoolVar(&s.scope.Prune, "prune", false, "delete objects that no document speaks of (below --prefix, if that is given)")
-	cmd.Flags().StringVar(&s.format, "format", "", "`format` of the documents where the name of the file does not say it: yaml or json")
-	cmd.Flags().BoolVar(&s.raw, "raw", false, "the files of the directory are the values, and their paths the keys")
-	cmd.Flags().BoolVar(&s.hidden, "hidden", false, "with --raw, also files and directories whose names begin with a dot")
-}
+A document has the key of an object, its content type, its labels and its value. The value
+is JSON in "value", other text in "text", or base64-encoded bytes in "data".
 
-// plan compares the documents of a source with a resource.
-func (s *sourcing) plan(ctx context.Context, t *tool, resource, path string) (*transfer.Plan, error) {
-	format := document.Format(s.format)
-	if format != document.Auto && format != document.YAML && format != document.JSON {
-		return nil, usagef("--format: must be yaml or json, not %q", s.format)
-	}
-	if s.hidden && !s.raw {
-		return nil, usagef("--hidden is for --raw")
-	}
-	if path == "-" && isTerminal(t.in) {
-		return nil, usagef("there is nothing in standard input")
-	}
-	r, err := t.resource(resource)
-	if err != nil {
-		return nil, err
-	}
-	s.scope.Prefix = strings.Trim(s.scope.Prefix, "/") // as for export
-	s.scope.Derived = !takesLabels(t.codec(ctx, resource))
-	s.scope.Visible = s.raw && !s.hidden
-	var leftOut []string
-	source := document.Source{
-		Path: path, Stdin: t.in, Format: format, Raw: s.raw, Hidden: s.hidden,
-		LeftOut: func(path string) { leftOut = append(leftOut, path) },
-	}
-	plan, err := transfer.NewPlan(ctx, r, source.Documents(), s.scope)
-	switch n := len(leftOut); n {
-	case 0:
-	case 1:
-		fmt.Fprintf(t.stderr, "fanoutctl: %s is left out, as its name begins with a dot; --hidden takes it\n", leftOut[0])
-	default:
-		fmt.Fprintf(t.stderr, "fanoutctl: %s and %d more are left out, as their names begin with a dot; --hidden takes them\n", leftOut[0], n-1)
-	}
-	if errors.Is(err, transfer.ErrNothing) {
-		return nil, fmt.Errorf("%s: %w; delete them with delete if that is what you want", path, err)
-	}
-	if err == nil && s.scope.Prefix != "" && len(plan.Changes)+plan.Unchanged == 0 {
-		fmt.Fprintf(t.stderr, "fanoutctl: %s has no document below %s\n", path, s.scope.Prefix)
-	}
-	return plan, err
-}
-
-const aboutDocuments = `A document is the key of an object, its content type and labels, and its value: JSON as
-"value", another text as "text", anything else in base64 as "data". They come from a
-file (YAML with --- between documents, or JSON), from standard input ("-"), or from
-all .yaml, .yml, .json and .jsonl files of a directory. With --raw, the files of a
-directory are the values themselves. Names that begin with a dot, such as .git, are left
-out; with --raw, --hidden takes them.`
+With --raw, SOURCE is a directory whose files are the values; their paths are the keys.
+Names that begin with a dot, such as .git, are skipped unless --raw --hidden is set.`
 
 func importCommand(t *tool) *cobra.Command {
 	var (
-		s       sourcing
-		dry     bool
-		patient time.Duration
+		flags  planFlags
+		dryRun bool
+		retry  time.Duration
 	)
 	cmd := &cobra.Command{
 		Use:   "import RESOURCE SOURCE",
-		Short: "Write many objects, from files or a stream",
-		Long: `Make a resource have what documents say. All of them are read first; then they are
-compared with what the server has, and what differs is written, many at a time and in
-no order. So an import that was interrupted goes on where it was when it is started
-again, and one that is done twice does nothing the second time. Ctrl-C lets the writes
-end that are under way.
+		Short: "Write objects from files or standard input",
+		Long: `Write objects from documents. All documents are read and compared with the server first;
+only objects that differ are written, concurrently and in no particular order.
 
-` + aboutDocuments,
-		Example: `  fanoutctl import config backup.yaml
+An import can be repeated safely. An interrupted import is continued by running the same
+command again. Ctrl-C waits for the writes in progress.
+
+` + documentHelp,
+		Example: `  # Restore a backup
+  fanoutctl import config backup.yaml
+
+  # Show what would change, including deletions
   fanoutctl import config ./environments/prod --prefix prod --prune --dry-run
+
+  # Copy a resource to another server
   fanoutctl export config --server old:7420 | fanoutctl import config - --server new:7420`,
 		Args:              arguments(cobra.ExactArgs(2)),
 		ValidArgsFunction: t.completeSource,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
-			plan, err := s.plan(ctx, t, args[0], args[1])
+			plan, err := flags.plan(ctx, t, args[0], args[1])
 			if err != nil {
 				return err
 			}
-			if dry {
+			if dryRun {
 				return t.showPlan(plan)
 			}
-			return t.apply(ctx, args[0], plan, patient)
+			return t.apply(ctx, args[0], plan, retry)
 		},
 	}
-	s.bind(cmd)
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would be done, and do nothing")
-	cmd.Flags().DurationVar(&patient, "retry", time.Minute, "for how `long` to try again while the server is unavailable")
+	flags.bind(cmd)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the changes without making them")
+	cmd.Flags().DurationVar(&retry, "retry", time.Minute, "how `long` to retry while the server is unavailable")
 	return cmd
 }
 
-// completeSource completes a resource and the name of a file.
-func (t *tool) completeSource(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	if len(args) == 0 {
-		return t.completeResources(cmd, args, begun)
+func diffCommand(t *tool) *cobra.Command {
+	var flags planFlags
+	cmd := &cobra.Command{
+		Use:   "diff RESOURCE SOURCE",
+		Short: "Show what an import would change",
+		Long: `Show what an import of the same documents would change, as a unified diff from the server
+to the documents.
+
+The exit code is 0 if there are no differences and 1 if there are. Failures for which
+other commands exit with 1 exit with 2.
+
+` + documentHelp,
+		Example: `  # Compare a resource with a directory, including objects to delete
+  fanoutctl diff config ./environments/prod --prefix prod --prune`,
+		Args: arguments(cobra.ExactArgs(2)), ValidArgsFunction: t.completeSource,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := t.withTimeout(cmd.Context(), 0)
+			defer cancel()
+			plan, err := flags.plan(ctx, t, args[0], args[1])
+			if err == nil {
+				err = t.showDiff(plan)
+			}
+			if err != nil && exitCode(cmd.Context(), err) == exitFailed && err != errDifferent {
+				return exitError{exitTrouble, err}
+			}
+			return err
+		},
 	}
-	return nil, cobra.ShellCompDirectiveDefault
+	flags.bind(cmd)
+	cmd.Flags().Lookup("prune").Usage = "show objects without a document as deleted"
+	return cmd
 }
 
+// planFlags are the flags of import and diff that determine the plan.
+type planFlags struct {
+	scope  transfer.Scope
+	format string
+	raw    bool
+	hidden bool
+}
+
+func (p *planFlags) bind(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&p.scope.Prefix, "prefix", "", "ignore objects and documents that are not below this `path`")
+	cmd.Flags().BoolVar(&p.scope.Prune, "prune", false, "delete objects without a document (only below --prefix, if set)")
+	cmd.Flags().StringVar(&p.format, "format", "", "`format` of standard input and of files without a known extension: yaml or json (default: detect)")
+	cmd.Flags().BoolVar(&p.raw, "raw", false, "the files in the directory are the values, and their paths the keys")
+	cmd.Flags().BoolVar(&p.hidden, "hidden", false, "with --raw, include files and directories whose names begin with a dot")
+}
+
+// plan compares the documents at path with the resource.
+func (p *planFlags) plan(ctx context.Context, t *tool, resource, path string) (*transfer.Plan, error) {
+	format := document.Format(p.format)
+	if format != document.Auto && format != document.YAML && format != document.JSON {
+		return nil, usagef("--format: unknown format %q (want yaml or json)", p.format)
+	}
+	if p.hidden && !p.raw {
+		return nil, usagef("--hidden requires --raw")
+	}
+	if path == "-" && isTerminal(t.in) {
+		return nil, usagef("standard input is a terminal: pipe or redirect the documents")
+	}
+	r, err := t.resource(resource)
+	if err != nil {
+		return nil, err
+	}
+	p.scope.Prefix = strings.Trim(p.scope.Prefix, "/")
+	p.scope.DerivedLabels = !storesLabels(t.codec(ctx, resource))
+	p.scope.SkipHidden = p.raw && !p.hidden
+	var skipped []string
+	source := document.Source{
+		Path: path, Stdin: t.in, Format: format, Raw: p.raw, Hidden: p.hidden,
+		Skipped: func(path string) { skipped = append(skipped, path) },
+	}
+	plan, err := transfer.NewPlan(ctx, r, source.Documents(), p.scope)
+	switch n := len(skipped); n {
+	case 0:
+	case 1:
+		fmt.Fprintf(t.stderr, "fanoutctl: skipped %s, whose name begins with a dot; use --hidden to include it\n", skipped[0])
+	default:
+		fmt.Fprintf(t.stderr, "fanoutctl: skipped %s and %d more, whose names begin with a dot; use --hidden to include them\n", skipped[0], n-1)
+	}
+	if errors.Is(err, transfer.ErrNoDocuments) {
+		return nil, fmt.Errorf("%s: %w; to delete all objects, use the delete command", path, err)
+	}
+	if err == nil && p.scope.Prefix != "" && len(plan.Changes)+plan.Unchanged == 0 {
+		fmt.Fprintf(t.stderr, "fanoutctl: %s has no document below %s\n", path, p.scope.Prefix)
+	}
+	return plan, err
+}
+
+// showPlan prints the changes of a dry run.
 func (t *tool) showPlan(plan *transfer.Plan) error {
 	for _, c := range plan.Changes {
 		if _, err := fmt.Fprintln(t.out, c.Action, c.Key); err != nil {
 			return err
 		}
 	}
-	fmt.Fprintf(t.stderr, "%d to create, %d to update, %d to delete, %d unchanged. Nothing was done.\n",
+	fmt.Fprintf(t.stderr, "%d to create, %d to update, %d to delete, %d unchanged. No changes were made.\n",
 		plan.Count(transfer.Create), plan.Count(transfer.Update), plan.Count(transfer.Delete), plan.Unchanged)
 	return nil
 }
 
-// reported is how many failures are told one by one.
-const reported = 10
+// maxReportedFailures is how many failed changes are reported one by one.
+const maxReportedFailures = 10
 
-func (t *tool) apply(ctx context.Context, resource string, plan *transfer.Plan, patient time.Duration) error {
+// apply makes the changes of a plan.
+func (t *tool) apply(ctx context.Context, resource string, plan *transfer.Plan, retry time.Duration) error {
 	r, err := t.resource(resource)
 	if err != nil {
 		return err
 	}
 	bar := t.progress(fmt.Sprintf("Importing into %s", resource), int64(len(plan.Changes)))
 	failures := 0
-	w := transfer.Writing{
+	w := transfer.Writer{
 		Resource: r,
-		Labels:   takesLabels(t.codec(ctx, resource)),
-		Patience: patient,
+		Labels:   storesLabels(t.codec(ctx, resource)),
+		Retry:    retry,
 		Done:     func(n int) { bar.add(n) },
 		Failed: func(c transfer.Change, err error) {
-			if failures++; failures <= reported {
+			if failures++; failures <= maxReportedFailures {
 				where := ""
 				if c.New != nil {
 					where = c.New.Where + ": "
@@ -169,60 +205,28 @@ func (t *tool) apply(ctx context.Context, resource string, plan *transfer.Plan, 
 	deleted := plan.Count(transfer.Delete)
 	switch {
 	case errors.Is(err, errInterrupted):
-		return exitError{exitInterrupted, fmt.Errorf("interrupted after %d of %d changes; do the same again to go on", written, len(plan.Changes))}
+		return exitError{exitInterrupted, fmt.Errorf("interrupted after %d of %d changes; run the same command again to continue", written, len(plan.Changes))}
 	case err != nil:
-		return fmt.Errorf("after %d of %d changes: %w", written, len(plan.Changes), err)
+		return fmt.Errorf("failed after %d of %d changes: %w", written, len(plan.Changes), err)
 	case failed > 0:
-		return fmt.Errorf("%d of %d changes could not be made", failed, len(plan.Changes))
+		return fmt.Errorf("%d of %d changes failed", failed, len(plan.Changes))
 	}
 	fmt.Fprintf(t.stderr, "%d written, %d deleted, %d unchanged.\n", written-deleted, deleted, plan.Unchanged)
 	return nil
 }
 
-func diffCommand(t *tool) *cobra.Command {
-	var s sourcing
-	cmd := &cobra.Command{
-		Use:   "diff RESOURCE SOURCE",
-		Short: "Show what an import would change",
-		Long: `Show what an import of the same documents would change, as a unified diff from what
-the server has to what the documents say.
-
-The exit code is 0 if there is no difference and 1 if there is one; a failure that is 1
-for other commands is 2 here.
-
-` + aboutDocuments,
-		Example: `  fanoutctl diff config ./environments/prod --prefix prod --prune`,
-		Args:    arguments(cobra.ExactArgs(2)), ValidArgsFunction: t.completeSource,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := t.withTimeout(cmd.Context(), 0)
-			defer cancel()
-			err := t.diff(func() (*transfer.Plan, error) { return s.plan(ctx, t, args[0], args[1]) })
-			if err != nil && exitCode(cmd.Context(), err) == exitFailed && err != errDifferent {
-				return exitError{exitTrouble, err}
-			}
-			return err
-		},
-	}
-	s.bind(cmd)
-	cmd.Flags().Lookup("prune").Usage = "objects that no document speaks of are differences"
-	return cmd
-}
-
-// errDifferent says that there are differences, and nothing more.
+// errDifferent ends diff with the exit code for differences, without a message.
 var errDifferent = exitError{code: exitDifferent}
 
-func (t *tool) diff(compare func() (*transfer.Plan, error)) error {
-	plan, err := compare()
-	if err != nil {
-		return err
-	}
+// showDiff prints the changes as a unified diff, and returns errDifferent if there are any.
+func (t *tool) showDiff(plan *transfer.Plan) error {
 	for _, c := range plan.Changes {
 		text, err := transfer.Diff(c)
 		if err != nil {
 			return err
 		}
 		for line := range strings.Lines(text) {
-			if _, err := fmt.Fprintln(t.plain, diffStyle(line).Styled(strings.TrimRight(line, "\n"))); err != nil {
+			if _, err := fmt.Fprintln(t.styled, diffStyle(line).Styled(strings.TrimRight(line, "\n"))); err != nil {
 				return err
 			}
 		}

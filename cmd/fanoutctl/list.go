@@ -12,20 +12,26 @@ import (
 
 func listCommand(t *tool) *cobra.Command {
 	var (
-		format   output.Format
-		revision int64
-		stale    bool
-		limit    int
-		s        selection
+		format output.Format
+		read   readOptions
+		limit  int
+		s      selection
 	)
 	cmd := &cobra.Command{
 		Use:     "list RESOURCE [PATH]",
 		Aliases: []string{"ls"},
-		Short:   "List objects, all of them or those below a path",
-		Long: `List the objects of a resource, or those below a path, in order of their keys and as
-they were at one revision. "shop" has shop/limits below it, but not shop itself.`,
-		Example: `  fanoutctl list config shop
+		Short:   "List objects",
+		Long: `List the objects of a resource, or those below a path, in key order. All objects are
+read at the same revision.
+
+The path "shop" includes shop/limits but not shop itself.`,
+		Example: `  # List the objects below shop
+  fanoutctl list config shop
+
+  # Select by label, with more columns
   fanoutctl list config -l env=prod -o wide
+
+  # Filter by value with jq
   fanoutctl list config -o jsonl | jq -r 'select(.value.rps > 100).key'`,
 		Args:              arguments(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: t.completePaths,
@@ -34,18 +40,17 @@ they were at one revision. "shop" has shop/limits below it, but not shop itself.
 			if err != nil {
 				return err
 			}
-			s.below(args)
+			s.setPath(args)
 			opts := s.forList()
-			switch {
-			case revision != 0 && stale:
-				return usagef("--revision and --any do not go together")
-			case revision != 0:
-				opts = append(opts, client.AtRevision(revision))
-			case stale:
-				opts = append(opts, client.AllowStale())
+			consistency, err := read.consistency()
+			if err != nil {
+				return err
+			}
+			if consistency != nil {
+				opts = append(opts, consistency)
 			}
 			if limit < 0 {
-				return usagef("--limit: must not be negative")
+				return usagef("--limit must not be negative")
 			}
 			if limit > 0 {
 				opts = append(opts, client.PageSize(limit))
@@ -66,20 +71,19 @@ they were at one revision. "shop" has shop/limits below it, but not shop itself.
 				}
 			}
 			if n == 0 && (format == output.Table || format == output.Wide) {
-				fmt.Fprintf(t.stderr, "There are no objects in %s%s.\n", args[0], &s)
+				fmt.Fprintf(t.stderr, "No objects found in %s%s.\n", args[0], &s)
 			}
 			return shown.Close()
 		},
 	}
 	formatFlag(cmd, &format, output.Table)
 	s.bind(cmd)
-	cmd.Flags().Int64Var(&revision, "revision", 0, "the objects as they were at this `revision`")
-	cmd.Flags().BoolVar(&stale, "any", false, "whatever the server holds, without asking etcd; works while etcd is away")
-	cmd.Flags().IntVar(&limit, "limit", 0, "end after this `number` of objects")
+	read.bind(cmd)
+	cmd.Flags().IntVar(&limit, "limit", 0, "maximum `number` of objects to list (0: no limit)")
 	return cmd
 }
 
-// selection is which objects a command is about.
+// selection is the set of objects that a command applies to.
 type selection struct {
 	prefix string
 	key    string
@@ -87,14 +91,14 @@ type selection struct {
 	fields string
 }
 
+// bind defines the flags --selector and --fields.
 func (s *selection) bind(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&s.labels, "selector", "l", "", "only objects whose `labels` match, such as env=prod,tier!=test")
-	cmd.Flags().StringVar(&s.fields, "fields", "", "only objects whose `fields` match, such as region=eu,name!=default")
+	cmd.Flags().StringVarP(&s.labels, "selector", "l", "", "label `selector`, such as env=prod,tier!=test")
+	cmd.Flags().StringVar(&s.fields, "fields", "", "field `selector`, such as region=eu,name!=default")
 }
 
-// below takes the argument that names a path, if there is one. A slash at its end
-// means the same.
-func (s *selection) below(args []string) {
+// setPath takes the path from the optional second argument. A trailing slash is ignored.
+func (s *selection) setPath(args []string) {
 	if len(args) > 1 {
 		s.prefix = strings.Trim(args[1], "/")
 	}
@@ -133,17 +137,18 @@ func (s *selection) forWatch() []client.WatchOption {
 	return opts
 }
 
-// String says what is selected, for messages.
+// String describes the selection in a message, after the noun. It begins with a space
+// unless it is empty.
 func (s *selection) String() string {
 	text := ""
 	if s.prefix != "" {
 		text += " below " + s.prefix
 	}
 	if s.key != "" {
-		text += " with the key " + s.key
+		text += " with key " + s.key
 	}
 	if s.labels != "" || s.fields != "" {
-		text += " that matches"
+		text += " that matches the selectors"
 	}
 	return text
 }

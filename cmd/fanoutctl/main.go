@@ -1,5 +1,9 @@
-// Command fanoutctl reads, writes and watches the objects of a fanoutd, and shows
-// its operators how it does.
+// Command fanoutctl is the command-line client of fanoutd. It reads, writes and watches
+// objects, and shows operators the state of their servers.
+//
+// The commands are in the files of their names; list, watch and the like parse flags and
+// call internal/ctl. tool holds what they share. exit.go maps errors to exit codes and
+// one-line messages.
 package main
 
 import (
@@ -16,10 +20,10 @@ import (
 )
 
 func main() {
-	os.Exit(run(stoppable(), os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(run(interruptible(), os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 }
 
-// run is the whole command, apart from what belongs to the process.
+// run executes the command line and returns the exit code.
 func run(ctx context.Context, args, environ []string, in io.Reader, stdout, stderr io.Writer) int {
 	t := newTool(environ, in, stdout, stderr)
 	defer t.close()
@@ -34,30 +38,43 @@ func run(ctx context.Context, args, environ []string, in io.Reader, stdout, stde
 	return t.report(ctx, err)
 }
 
-const about = `fanoutctl reads, writes and watches the objects of a fanoutd.
+const rootLong = `fanoutctl reads, writes and watches objects on a fanoutd server.
 
-A resource is a collection of objects that the server is configured with. An object
-has a key, which is a path such as shop/limits, a value, and labels.
+A resource is a collection of objects; the server's configuration defines the resources.
+An object has a key, which is a path such as shop/limits, a value, and labels.
 
-Where the server is, and who you are, is said by flags, by variables, or by a context:
-a name for a server that "fanoutctl context set" keeps in a file. A flag wins over a
-variable, a variable over the context. --server, for example, is FANOUTCTL_SERVER.`
+The connection settings come from flags, environment variables and contexts, in this
+order of precedence. The variable of --server, for example, is FANOUTCTL_SERVER. A
+context is a named server with its credentials; see "fanoutctl context".`
 
-const examples = `  fanoutctl resources                                  what the server has
-  fanoutctl put config shop/limits '{"rps": 100}'      write
-  fanoutctl get config shop/limits                     read
-  fanoutctl list config shop -o yaml                   everything below shop
-  fanoutctl watch config shop                          the same, and every change
-  fanoutctl watch config shop --exec ./reload          a command for each change
-  fanoutctl import config ./backup --dry-run           what an import would do
-  fanoutctl top                                        who watches, and who is behind`
+const rootExample = `  # Show the resources of the server
+  fanoutctl resources
+
+  # Write and read an object
+  fanoutctl put config shop/limits '{"rps": 100}'
+  fanoutctl get config shop/limits
+
+  # List all objects below shop, as YAML
+  fanoutctl list config shop -o yaml
+
+  # List all objects below shop, then follow their changes
+  fanoutctl watch config shop
+
+  # Run a command for each change
+  fanoutctl watch config shop --exec ./reload
+
+  # Show what an import would change
+  fanoutctl import config ./backup --dry-run
+
+  # Show resources and watchers, refreshed every second
+  fanoutctl top`
 
 func rootCommand(t *tool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "fanoutctl",
-		Short:         "Read, write and watch the objects of a fanoutd",
-		Long:          about,
-		Example:       examples,
+		Short:         "Read, write and watch objects on a fanoutd server",
+		Long:          rootLong,
+		Example:       rootExample,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          arguments(cobra.NoArgs),
@@ -67,18 +84,18 @@ func rootCommand(t *tool) *cobra.Command {
 	flags := cmd.PersistentFlags()
 	flags.SortFlags = false
 	flags.StringVar(&t.contextName, "context", "", "`name` of the context to use instead of the current one")
-	bind(flags, &t.flags)
-	flags.StringVar(&t.configPath, "config", "", "`file` that has the contexts; default fanoutctl/config.yaml where the configuration of users is")
-	flags.DurationVar(&t.timeout, "timeout", 0, "how `long` the command may take; default 30s, and no limit for those that wait or move many objects")
+	bindSettings(flags, &t.flags)
+	flags.StringVar(&t.configPath, "config", "", "context `file` (default ~/.config/fanoutctl/config.yaml)")
+	flags.DurationVar(&t.timeout, "timeout", 0, "`time` limit of the command (default 30s per request; none for commands that wait or process many objects)")
 
 	groups := []struct {
 		title    string
 		commands []*cobra.Command
 	}{
-		{"Objects", []*cobra.Command{getCommand(t), listCommand(t), watchCommand(t), putCommand(t), editCommand(t), deleteCommand(t)}},
-		{"Many objects", []*cobra.Command{importCommand(t), exportCommand(t), diffCommand(t)}},
-		{"Servers", []*cobra.Command{resourcesCommand(t), watchersCommand(t), topCommand(t), benchCommand(t), reencryptCommand(t)}},
-		{"This command", []*cobra.Command{contextCommand(t), versionCommand()}},
+		{"Object Commands", []*cobra.Command{getCommand(t), listCommand(t), watchCommand(t), putCommand(t), editCommand(t), deleteCommand(t)}},
+		{"Bulk Commands", []*cobra.Command{importCommand(t), exportCommand(t), diffCommand(t)}},
+		{"Server Commands", []*cobra.Command{resourcesCommand(t), watchersCommand(t), topCommand(t), benchCommand(t), reencryptCommand(t)}},
+		{"Other Commands", []*cobra.Command{contextCommand(t), versionCommand()}},
 	}
 	for _, g := range groups {
 		cmd.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
@@ -93,33 +110,32 @@ func rootCommand(t *tool) *cobra.Command {
 	return cmd
 }
 
-// arguments makes a mistake in the arguments one in usage, and says how the command
-// is called.
+// arguments turns the errors of check into usage errors that show the usage line.
 func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
-			return usageError{fmt.Errorf("%w; it is called as: %s", err, cmd.UseLine())}
+			return usageError{fmt.Errorf("%w; usage: %s", err, cmd.UseLine())}
 		}
 		return nil
 	}
 }
 
-// subcommandNeeded is for commands that do nothing by themselves.
+// subcommandNeeded returns the usage error of a command that only groups subcommands.
 func subcommandNeeded(cmd *cobra.Command, args []string) error {
 	var names []string
 	for _, c := range cmd.Commands() {
 		names = append(names, c.Name())
 	}
 	if len(args) > 0 {
-		return usagef("%s has no command %q, but %s", cmd.CommandPath(), args[0], strings.Join(names, ", "))
+		return usagef("unknown command %q for %q (want %s)", args[0], cmd.CommandPath(), strings.Join(names, ", "))
 	}
-	return usagef("%s needs a command: %s", cmd.CommandPath(), strings.Join(names, ", "))
+	return usagef("%s requires a command: %s", cmd.CommandPath(), strings.Join(names, ", "))
 }
 
-// formatFlag adds -o.
-func formatFlag(cmd *cobra.Command, format *output.Format, otherwise output.Format) {
-	*format = otherwise
-	cmd.Flags().VarP(format, "output", "o", "format: table, wide, json, yaml, jsonl, value or key")
+// formatFlag adds the flag --output.
+func formatFlag(cmd *cobra.Command, format *output.Format, byDefault output.Format) {
+	*format = byDefault
+	cmd.Flags().VarP(format, "output", "o", "output format: table, wide, json, yaml, jsonl, value or key")
 	_ = cmd.RegisterFlagCompletionFunc("output", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var names []string
 		for _, f := range output.Formats {
@@ -132,7 +148,7 @@ func formatFlag(cmd *cobra.Command, format *output.Format, otherwise output.Form
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the version",
+		Short: "Print the version of fanoutctl",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), version.Line("fanoutctl"))

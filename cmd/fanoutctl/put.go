@@ -22,27 +22,34 @@ func putCommand(t *tool) *cobra.Command {
 		file        string
 		contentType string
 		labels      map[string]string
-		c           conditions
+		c           preconditions
 		ttl         time.Duration
 	)
 	cmd := &cobra.Command{
 		Use:   "put RESOURCE KEY [VALUE | --file FILE]",
-		Short: "Write an object",
-		Long: `Write an object and print the revision of the write. The value is an argument, the
-content of a file, or what comes in by standard input (VALUE or FILE is then "-", or
-left out in a pipe).
+		Short: "Create or replace an object",
+		Long: `Create or replace an object and print the revision of the write. The value comes from
+the argument, from --file, or from standard input if VALUE or FILE is "-" or if input is
+piped.
 
-A value that is an object or an array of JSON, or the content of a file whose name
-says what it is, gets the content type that fits; --content-type says another.`,
-		Example: `  fanoutctl put config shop/limits '{"rps": 100}'
+The content type is derived from the file name, or is application/json if the value is a
+JSON object or array. Use --content-type to set another one.`,
+		Example: `  # Write a JSON value
+  fanoutctl put config shop/limits '{"rps": 100}'
+
+  # Write a file, with a label
   fanoutctl put config shop/banner --file banner.html --label team=web
+
+  # Write from standard input; delete the object after a minute
   date | fanoutctl put config heartbeat --ttl 1m
+
+  # Write only if the object does not exist
   fanoutctl put config lock me --if-absent`,
 		Args:              arguments(cobra.RangeArgs(2, 3)),
 		ValidArgsFunction: t.completeKeys(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 3 && file != "" {
-				return usagef("the value is an argument or in --file, not both")
+				return usagef("VALUE and --file are mutually exclusive")
 			}
 			precondition, err := c.precondition(cmd)
 			if err != nil {
@@ -56,10 +63,10 @@ says what it is, gets the content type that fits; --content-type says another.`,
 			if err != nil {
 				return err
 			}
-			ctx, cancel := t.withTimeout(cmd.Context(), usual)
+			ctx, cancel := t.withTimeout(cmd.Context(), requestTimeout)
 			defer cancel()
 			if contentType == "" {
-				contentType = t.guess(ctx, args[0], file, data)
+				contentType = t.guessContentType(ctx, args[0], file, data)
 			}
 			var opts []client.WriteOption
 			if precondition != nil {
@@ -76,15 +83,15 @@ says what it is, gets the content type that fits; --content-type says another.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&file, "file", "f", "", "`file` with the value; - is standard input")
+	cmd.Flags().StringVarP(&file, "file", "f", "", "read the value from this `file` (-: standard input)")
 	cmd.Flags().StringVar(&contentType, "content-type", "", "media `type` of the value")
-	cmd.Flags().StringToStringVar(&labels, "label", nil, "label of the object, as `name=value`; may be given several times")
-	cmd.Flags().DurationVar(&ttl, "ttl", 0, "remove the object after this `time`, such as 30s")
+	cmd.Flags().StringToStringVar(&labels, "label", nil, "set a label, as `name=value`; can be repeated")
+	cmd.Flags().DurationVar(&ttl, "ttl", 0, "delete the object after this `time`, such as 30s")
 	c.bind(cmd)
 	return cmd
 }
 
-// value is what is to be written.
+// value returns the value to write.
 func (t *tool) value(args []string, file string) ([]byte, error) {
 	switch {
 	case len(args) == 3 && args[2] != "-":
@@ -92,29 +99,29 @@ func (t *tool) value(args []string, file string) ([]byte, error) {
 	case file != "" && file != "-":
 		data, err := os.ReadFile(file)
 		if err != nil {
-			return nil, fmt.Errorf("read the value: %w", err)
+			return nil, fmt.Errorf("cannot read value: %w", err)
 		}
 		return data, nil
 	case file == "" && len(args) == 2 && isTerminal(t.in):
-		return nil, usagef("there is no value: give it as an argument, with --file, or in a pipe")
+		return nil, usagef("no value: pass it as an argument, with --file, or through a pipe")
 	}
 	data, err := io.ReadAll(t.in)
 	if err != nil {
-		return nil, fmt.Errorf("read the value: %w", err)
+		return nil, fmt.Errorf("cannot read value: %w", err)
 	}
 	return data, nil
 }
 
-// guess returns a content type where the resource takes any.
-func (t *tool) guess(ctx context.Context, resource, file string, data []byte) string {
+// guessContentType returns a content type, or "" if the server is to choose one.
+func (t *tool) guessContentType(ctx context.Context, resource, file string, data []byte) string {
 	guessed := document.TypeOf(file, data)
-	if guessed == "" || !takesLabels(t.codec(ctx, resource)) {
+	if guessed == "" || !storesLabels(t.codec(ctx, resource)) {
 		return ""
 	}
 	return guessed
 }
 
-// codec returns the codec of a resource; empty where the server does not say.
+// codec returns the codec of a resource, or "" if the server does not report it.
 func (t *tool) codec(ctx context.Context, resource string) string {
 	c, err := t.client()
 	if err != nil {
@@ -123,54 +130,57 @@ func (t *tool) codec(ctx context.Context, resource string) string {
 	return admin.New(t.settings.Server, c).Codec(ctx, resource)
 }
 
-// takesLabels reports whether a resource with this codec keeps labels and content
-// types, and does not take them from the values. A server that does not say is one
-// with the default.
-func takesLabels(codec string) bool { return codec == "" || codec == "object" }
+// storesLabels reports whether resources with this codec store labels and content types
+// separately from the values. The other codecs derive them from the values. An unknown codec
+// is taken for the default one, object.
+func storesLabels(codec string) bool { return codec == "" || codec == "object" }
 
-// conditions are what has to hold for a write.
-type conditions struct {
+// preconditions are the flags --if-revision and --if-absent.
+type preconditions struct {
 	revision int64
 	absent   bool
 }
 
-func (c *conditions) bind(cmd *cobra.Command) {
-	cmd.Flags().Int64Var(&c.revision, "if-revision", 0, "only if the object has this `revision`; else the exit code is 4")
+func (p *preconditions) bind(cmd *cobra.Command) {
+	cmd.Flags().Int64Var(&p.revision, "if-revision", 0, "fail with exit code 4 unless the object has this `revision`")
 	if cmd.Name() == "put" {
-		cmd.Flags().BoolVar(&c.absent, "if-absent", false, "only if there is no such object; else the exit code is 4")
+		cmd.Flags().BoolVar(&p.absent, "if-absent", false, "fail with exit code 4 if the object exists")
 	}
 }
 
-func (c *conditions) precondition(cmd *cobra.Command) (client.Precondition, error) {
+// precondition returns nil if no flag is set.
+func (p *preconditions) precondition(cmd *cobra.Command) (client.Precondition, error) {
 	given := cmd.Flags().Changed("if-revision")
 	switch {
-	case given && c.absent:
-		return nil, usagef("--if-revision and --if-absent do not go together")
-	case given && c.revision < 1:
-		return nil, usagef("--if-revision: must be at least 1")
+	case given && p.absent:
+		return nil, usagef("--if-revision and --if-absent are mutually exclusive")
+	case given && p.revision < 1:
+		return nil, usagef("--if-revision must be at least 1")
 	case given:
-		return client.IfRevision(c.revision), nil
-	case c.absent:
+		return client.IfRevision(p.revision), nil
+	case p.absent:
 		return client.IfAbsent(), nil
 	}
 	return nil, nil
 }
 
-// isNotFound reports whether there is no such object.
 func isNotFound(err error) bool { return errors.Is(err, client.ErrNotFound) }
 
 func deleteCommand(t *tool) *cobra.Command {
 	var (
-		c      conditions
+		c      preconditions
 		ignore bool
 	)
 	cmd := &cobra.Command{
 		Use:     "delete RESOURCE KEY...",
 		Aliases: []string{"rm"},
 		Short:   "Delete objects",
-		Long: `Delete objects, each at a revision of its own, and print these. If one of them does
-not exist, the others are deleted all the same, and the exit code is 3.`,
-		Example: `  fanoutctl delete config shop/limits
+		Long: `Delete objects one by one and print the revision of each deletion. If an object does not
+exist, the others are still deleted and the exit code is 3.`,
+		Example: `  # Delete an object
+  fanoutctl delete config shop/limits
+
+  # Delete all objects below a path
   fanoutctl list config old -o key | xargs -r fanoutctl delete config`,
 		Args:              arguments(cobra.MinimumNArgs(2)),
 		ValidArgsFunction: t.completeKeys(-1),
@@ -180,7 +190,7 @@ not exist, the others are deleted all the same, and the exit code is 3.`,
 				return err
 			}
 			if precondition != nil && len(args) > 2 {
-				return usagef("--if-revision is for one object")
+				return usagef("--if-revision requires a single key")
 			}
 			r, err := t.resource(args[0])
 			if err != nil {
@@ -194,8 +204,8 @@ not exist, the others are deleted all the same, and the exit code is 3.`,
 			}
 			var missing error
 			for _, key := range args[1:] {
-				// The usual time is for each of them, --timeout for all.
-				ctx, cancel := t.withTimeout(all, usual)
+				// The default timeout applies to each request, --timeout to all of them.
+				ctx, cancel := t.withTimeout(all, requestTimeout)
 				revision, deleted, err := r.Delete(ctx, key, opts...)
 				cancel()
 				switch {
@@ -204,13 +214,13 @@ not exist, the others are deleted all the same, and the exit code is 3.`,
 				case deleted:
 					fmt.Fprintln(t.out, revision)
 				case !ignore && missing == nil:
-					missing = fmt.Errorf("the object %q %w in %s (at revision %d); --ignore-not-found is content with that", key, errNotThere, args[0], revision)
+					missing = fmt.Errorf("object %q %w in %s (at revision %d); use --ignore-not-found to ignore missing objects", key, errNotFound, args[0], revision)
 				}
 			}
 			return missing
 		},
 	}
 	c.bind(cmd)
-	cmd.Flags().BoolVar(&ignore, "ignore-not-found", false, "objects that do not exist are no error")
+	cmd.Flags().BoolVar(&ignore, "ignore-not-found", false, "do not fail if an object does not exist")
 	return cmd
 }

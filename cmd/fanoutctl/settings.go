@@ -24,43 +24,45 @@ const (
 	defaultServer = "127.0.0.1:7420"
 )
 
-// setting is a way to say a setting of a server.
+// setting is one connection setting: a flag, an environment variable and a key of a
+// context.
 type setting struct {
 	name  string
 	usage string
 	value func(*connection) *string
 }
 
-// settings are all of them: each is a flag, a variable and a member of a context.
 var settings = []setting{
-	{"server", "`address` of the server as host:port, several with commas between them, or a gRPC URI (default \"" + defaultServer + "\")", func(s *connection) *string { return &s.Server }},
-	{"tls", "whether connections are encrypted, `true` or false; default: they are, but not to this machine", func(s *connection) *string { return &s.TLS }},
-	{"ca-file", "`file` with the certificate authorities (PEM) to trust instead of the system's", func(s *connection) *string { return &s.CAFile }},
-	{"cert-file", "`file` with the certificate (PEM) that is shown to the server", func(s *connection) *string { return &s.CertFile }},
-	{"key-file", "`file` with the private key (PEM) of that certificate", func(s *connection) *string { return &s.KeyFile }},
-	{"server-name", "`name` that the server's certificate must have instead of the host", func(s *connection) *string { return &s.ServerName }},
-	{"token-file", "`file` with the token that is sent; or else the variable " + envPrefix + "TOKEN has it", func(s *connection) *string { return &s.TokenFile }},
+	{"server", "`address` of the server: host:port, a comma-separated list of these, or a gRPC URI (default \"" + defaultServer + "\")", func(c *connection) *string { return &c.Server }},
+	{"tls", "use TLS: `true` or false (default true, except for loopback addresses)", func(c *connection) *string { return &c.TLS }},
+	{"ca-file", "`file` with the certificate authorities (PEM) to trust instead of the system's", func(c *connection) *string { return &c.CAFile }},
+	{"cert-file", "`file` with the client certificate (PEM)", func(c *connection) *string { return &c.CertFile }},
+	{"key-file", "`file` with the private key (PEM) of the client certificate", func(c *connection) *string { return &c.KeyFile }},
+	{"server-name", "`name` to expect in the server's certificate instead of the host", func(c *connection) *string { return &c.ServerName }},
+	{"token-file", "`file` with the bearer token; alternatively set " + envPrefix + "TOKEN to the token", func(c *connection) *string { return &c.TokenFile }},
 }
 
-// bind makes a flag of each setting.
-func bind(fs *pflag.FlagSet, s *connection) {
-	for _, one := range settings {
+// bindSettings defines a flag for each setting.
+func bindSettings(fs *pflag.FlagSet, c *connection) {
+	for _, s := range settings {
 		short := ""
-		if one.name == "server" {
+		if s.name == "server" {
 			short = "s"
 		}
-		fs.StringVarP(one.value(s), one.name, short, "", one.usage)
-		if one.name == "tls" {
-			fs.Lookup(one.name).NoOptDefVal = "true"
+		fs.StringVarP(s.value(c), s.name, short, "", s.usage)
+		if s.name == "tls" {
+			fs.Lookup(s.name).NoOptDefVal = "true"
 		}
 	}
 }
 
+// variableOf returns the environment variable of a setting.
 func variableOf(name string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
-// resolve puts the settings together: a context, then variables, then flags.
+// resolve computes t.settings: flags override environment variables, which override the
+// context.
 func (t *tool) resolve() error {
 	file, err := readContexts(t.contextsPath())
 	if err != nil {
@@ -68,36 +70,36 @@ func (t *tool) resolve() error {
 	}
 	chosen, err := file.get(cmp.Or(t.contextName, t.vars[envPrefix+"CONTEXT"]))
 	if err != nil {
-		return usagef("%w in %s; \"fanoutctl context list\" shows those there are", err, t.contextsPath())
+		return usagef("%w in %s", listContexts(file, err), t.contextsPath())
 	}
 	var env connection
 	known := map[string]bool{envPrefix + "CONTEXT": true, envPrefix + "CONFIG": true, envPrefix + "TOKEN": true, envPrefix + "EDITOR": true}
-	for _, one := range settings {
-		known[variableOf(one.name)] = true
-		*one.value(&env) = t.vars[variableOf(one.name)]
+	for _, s := range settings {
+		known[variableOf(s.name)] = true
+		*s.value(&env) = t.vars[variableOf(s.name)]
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.vars)) {
 		if !known[name] {
-			return usagef("%s: there is no such setting", name)
+			return usagef("unknown environment variable %s", name)
 		}
 	}
 	t.settings = t.flags.or(env).or(chosen.Connection).or(connection{Server: defaultServer})
 	return nil
 }
 
-// contextsPath is the file that has the contexts.
+// contextsPath returns the path of the context file.
 func (t *tool) contextsPath() string {
 	if path := cmp.Or(t.configPath, t.vars[envPrefix+"CONFIG"]); path != "" {
 		return path
 	}
 	dir, err := os.UserConfigDir()
 	if err != nil {
-		return filepath.Join(".fanoutctl", "config.yaml") // nobody has a home here
+		return filepath.Join(".fanoutctl", "config.yaml") // the user has no home directory
 	}
 	return filepath.Join(dir, "fanoutctl", "config.yaml")
 }
 
-// credentials are what the settings say about security.
+// credentials returns the client options for TLS and tokens.
 func (t *tool) credentials() ([]client.Option, error) {
 	s := t.settings
 	var opts []client.Option
@@ -105,10 +107,10 @@ func (t *tool) credentials() ([]client.Option, error) {
 	if s.TLS != "" {
 		on, err := strconv.ParseBool(s.TLS)
 		if err != nil {
-			return nil, usagef("tls: must be true or false, not %q", s.TLS)
+			return nil, usagef("tls: invalid value %q (want true or false)", s.TLS)
 		}
 		if !on && encrypted {
-			return nil, usagef("tls is false, but ca-file, cert-file or server-name are set")
+			return nil, usagef("tls is false, but ca-file, cert-file or server-name is set")
 		}
 		if !on {
 			opts = append(opts, client.WithInsecure())
@@ -129,39 +131,40 @@ func (t *tool) credentials() ([]client.Option, error) {
 		return append(opts, client.WithToken(token)), nil
 	}
 	if s.TokenFile != "" {
-		// A mistake is told at once. A command that runs for months sends what is in
-		// the file then.
+		// Check the file now, so that a mistake is reported at once. The client reads it
+		// again for each request, because a watch may run for months.
 		text, err := os.ReadFile(s.TokenFile)
 		if err != nil {
-			return nil, usageError{fmt.Errorf("read the token: %w", err)}
+			return nil, usageError{fmt.Errorf("cannot read token: %w", err)}
 		}
 		if len(bytes.TrimSpace(text)) == 0 {
-			return nil, usagef("read the token: %s is empty", s.TokenFile)
+			return nil, usagef("cannot read token: %s is empty", s.TokenFile)
 		}
 		opts = append(opts, client.WithTokenFile(s.TokenFile))
 	}
 	return opts, nil
 }
 
-func tlsConfig(s connection) (*tls.Config, error) {
-	config := &tls.Config{ServerName: s.ServerName}
-	if s.CAFile != "" {
-		text, err := os.ReadFile(s.CAFile)
+func tlsConfig(c connection) (*tls.Config, error) {
+	config := &tls.Config{ServerName: c.ServerName}
+	if c.CAFile != "" {
+		text, err := os.ReadFile(c.CAFile)
 		if err != nil {
-			return nil, fmt.Errorf("read the certificate authorities: %w", err)
+			return nil, fmt.Errorf("cannot read certificate authorities: %w", err)
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("%s has no certificate", s.CAFile)
+			return nil, fmt.Errorf("cannot read certificate authorities: %s contains no certificate", c.CAFile)
 		}
 	}
-	if (s.CertFile == "") != (s.KeyFile == "") {
+	if (c.CertFile == "") != (c.KeyFile == "") {
 		return nil, errors.New("cert-file and key-file must be set together")
 	}
-	if s.CertFile != "" {
-		// A mistake is told at once; the client reads them for each connection.
-		if _, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile); err != nil {
-			return nil, fmt.Errorf("read the certificate: %w", err)
+	if c.CertFile != "" {
+		// Check the files now, so that a mistake is reported at once. The client reads them
+		// again for each connection.
+		if _, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile); err != nil {
+			return nil, fmt.Errorf("cannot read client certificate: %w", err)
 		}
 	}
 	return config, nil

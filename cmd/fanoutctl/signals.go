@@ -8,87 +8,87 @@ import (
 	"syscall"
 )
 
-// errInterrupted is why the context of a command ends when somebody stops it.
+// errInterrupted is the cause of a command's context that a signal canceled.
 var errInterrupted = errors.New("interrupted")
 
-// stopper stops a command when the process gets SIGINT, SIGTERM or SIGHUP. The first of
-// them lets the command finish what it is doing, the second ends it. While an editor has
-// the terminal, Ctrl-C is for the editor, and nothing ends this command before it.
-type stopper struct {
+// interruptHandler handles SIGINT, SIGTERM and SIGHUP. The first signal cancels the command,
+// which then finishes its current step. The second one exits at once. While an editor runs,
+// Ctrl-C belongs to the editor, and no signal exits before the editor does.
+type interruptHandler struct {
 	signals chan os.Signal
-	turns   chan turn
-	stop    func()
+	editors chan editorChange
+	cancel  func()
 	exit    func()
 }
 
-// turn says who has the terminal from now on.
-type turn struct {
-	editor bool
-	taken  chan struct{} // is closed when everything that has come before was dealt with
+// editorChange says that an editor has started or ended.
+type editorChange struct {
+	running bool
+	done    chan struct{} // closed once the earlier signals are handled
 }
 
-// stopping is the stopper of the process, nil in a process that has none.
-var stopping *stopper
+// interrupts is the handler of the process, or nil in tests.
+var interrupts *interruptHandler
 
-// stoppable returns a context that ends with [errInterrupted] when somebody stops the
-// process.
-func stoppable() context.Context {
+// interruptible starts the handler and returns a context that a signal cancels with
+// [errInterrupted].
+func interruptible() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	stopping = newStopper(func() { cancel(errInterrupted) }, func() { os.Exit(exitInterrupted) })
-	signal.Notify(stopping.signals, syscall.SIGINT, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
-		signal.Notify(stopping.signals, syscall.SIGHUP)
+	interrupts = newInterruptHandler(func() { cancel(errInterrupted) }, func() { os.Exit(exitInterrupted) })
+	signal.Notify(interrupts.signals, syscall.SIGINT, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
+		signal.Notify(interrupts.signals, syscall.SIGHUP)
 	}
-	go stopping.run()
+	go interrupts.run()
 	return ctx
 }
 
-func newStopper(stop, exit func()) *stopper {
-	return &stopper{signals: make(chan os.Signal, 8), turns: make(chan turn), stop: stop, exit: exit}
+func newInterruptHandler(cancel, exit func()) *interruptHandler {
+	return &interruptHandler{signals: make(chan os.Signal, 8), editors: make(chan editorChange), cancel: cancel, exit: exit}
 }
 
-// run lasts as long as the process, or until turns is closed.
-func (s *stopper) run() {
-	editor, stopped := false, false
+// run handles signals until editors is closed. In production it runs as long as the process.
+func (h *interruptHandler) run() {
+	editor, canceled := false, false
 	handle := func(sig os.Signal) {
 		switch {
 		case sig == syscall.SIGINT && editor:
-		case !stopped:
-			stopped = true
-			s.stop()
+		case !canceled:
+			canceled = true
+			h.cancel()
 		case !editor:
-			s.exit()
+			h.exit()
 		}
 	}
 	for {
 		select {
-		case sig := <-s.signals:
+		case sig := <-h.signals:
 			handle(sig)
-		case t, ok := <-s.turns:
+		case change, ok := <-h.editors:
 			if !ok {
 				return
 			}
-			for len(s.signals) > 0 {
-				handle(<-s.signals)
+			for len(h.signals) > 0 {
+				handle(<-h.signals)
 			}
-			editor = t.editor
-			close(t.taken)
+			editor = change.running
+			close(change.done)
 		}
 	}
 }
 
-// give says who has the terminal from now on. When it returns, the signals that the
-// process has got until then have been dealt with as it was before: one that came while
-// an editor had the terminal counts as such, even if it ends at the same moment.
-func (s *stopper) give(editor bool) {
-	if s == nil {
+// setEditorRunning reports the start or end of an editor. It returns once all signals that
+// arrived before the call are handled under the previous state, so a signal that arrives
+// just before the editor ends still counts as one during the editor.
+func (h *interruptHandler) setEditorRunning(running bool) {
+	if h == nil {
 		return
 	}
-	// Stop waits until what the process has got is in the channels, in ours too.
-	settled := make(chan os.Signal, 1)
-	signal.Notify(settled, syscall.SIGTERM)
-	signal.Stop(settled)
-	t := turn{editor, make(chan struct{})}
-	s.turns <- t
-	<-t.taken
+	// signal.Stop waits until all received signals are delivered to their channels.
+	delivered := make(chan os.Signal, 1)
+	signal.Notify(delivered, syscall.SIGTERM)
+	signal.Stop(delivered)
+	change := editorChange{running, make(chan struct{})}
+	h.editors <- change
+	<-change.done
 }

@@ -6,48 +6,48 @@ import (
 	"testing"
 )
 
-// A signal counts for who had the terminal when it came, whenever it is dealt with.
-func TestSignalsCountWhenTheyCome(t *testing.T) {
+// A signal counts under the state in which it arrived, however late it is handled.
+func TestSignalsCountWhenTheyArrive(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, during, after []os.Signal
-		stopped, exited       int // in the end
-		atReturn              int // how often it was stopped when the editor has ended
+		canceled, exited      int // in the end
+		canceledAfterEditor   int // when the editor has ended
 	}{
-		"Ctrl-C is for the editor":      {during: []os.Signal{syscall.SIGINT, syscall.SIGINT}},
-		"and then for the command":      {during: []os.Signal{syscall.SIGINT}, after: []os.Signal{syscall.SIGINT}, stopped: 1},
-		"stopped while it is open":      {during: []os.Signal{syscall.SIGTERM}, stopped: 1, atReturn: 1},
-		"nothing ends it then":          {during: []os.Signal{syscall.SIGTERM, syscall.SIGTERM}, stopped: 1, atReturn: 1},
-		"the second one ends it":        {after: []os.Signal{syscall.SIGTERM, syscall.SIGINT}, stopped: 1, exited: 1},
-		"one before and one after":      {before: []os.Signal{syscall.SIGINT}, after: []os.Signal{syscall.SIGINT}, stopped: 1, atReturn: 1, exited: 1},
-		"one before and one for editor": {before: []os.Signal{syscall.SIGTERM}, during: []os.Signal{syscall.SIGINT}, stopped: 1, atReturn: 1},
+		"Ctrl-C belongs to the editor":            {during: []os.Signal{syscall.SIGINT, syscall.SIGINT}},
+		"Ctrl-C after the editor cancels":         {during: []os.Signal{syscall.SIGINT}, after: []os.Signal{syscall.SIGINT}, canceled: 1},
+		"SIGTERM during the editor cancels":       {during: []os.Signal{syscall.SIGTERM}, canceled: 1, canceledAfterEditor: 1},
+		"no signal exits during the editor":       {during: []os.Signal{syscall.SIGTERM, syscall.SIGTERM}, canceled: 1, canceledAfterEditor: 1},
+		"the second signal exits":                 {after: []os.Signal{syscall.SIGTERM, syscall.SIGINT}, canceled: 1, exited: 1},
+		"one signal before and one after":         {before: []os.Signal{syscall.SIGINT}, after: []os.Signal{syscall.SIGINT}, canceled: 1, canceledAfterEditor: 1, exited: 1},
+		"one signal before and one in the editor": {before: []os.Signal{syscall.SIGTERM}, during: []os.Signal{syscall.SIGINT}, canceled: 1, canceledAfterEditor: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			stopped, exited := 0, 0 // by the goroutine of s, which give waits for
-			s := newStopper(func() { stopped++ }, func() { exited++ })
+			canceled, exited := 0, 0 // written by h.run, which setEditorRunning waits for
+			h := newInterruptHandler(func() { canceled++ }, func() { exited++ })
 			send := func(signals []os.Signal) {
 				for _, sig := range signals {
-					s.signals <- sig
+					h.signals <- sig
 				}
 			}
-			// Nobody has dealt with these when the editor is opened.
+			// These are still queued when the editor starts.
 			send(c.before)
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				s.run()
+				h.run()
 			}()
-			s.give(true)
+			h.setEditorRunning(true)
 			send(c.during)
-			s.give(false)
-			if stopped != c.atReturn {
-				t.Errorf("stopped %d times when the editor has ended, want %d", stopped, c.atReturn)
+			h.setEditorRunning(false)
+			if canceled != c.canceledAfterEditor {
+				t.Errorf("after the editor: canceled %d times, want %d", canceled, c.canceledAfterEditor)
 			}
 			send(c.after)
-			s.give(false)
-			if stopped != c.stopped || exited != c.exited {
-				t.Errorf("stopped %d times and ended %d times, want %d and %d", stopped, exited, c.stopped, c.exited)
+			h.setEditorRunning(false)
+			if canceled != c.canceled || exited != c.exited {
+				t.Errorf("canceled %d times and exited %d times, want %d and %d", canceled, exited, c.canceled, c.exited)
 			}
-			close(s.turns)
+			close(h.editors)
 			<-ended
 		})
 	}

@@ -17,44 +17,43 @@ import (
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
 )
 
-// tool is what the commands share.
+// tool is the state that all commands share: the environment, the standard streams, the
+// global flags and the connections.
 type tool struct {
 	environ []string
-	vars    map[string]string // with our prefix, by name
+	vars    map[string]string // FANOUTCTL_ variables, by name
 	in      io.Reader
 	stdout  io.Writer
-	out     *bufio.Writer // for stdout
+	out     *bufio.Writer // buffers stdout
 	stderr  io.Writer
-	plain   io.Writer // out, with the colours that the terminal has, or none
+	styled  io.Writer // out, without the styles that the terminal does not support
 
 	configPath  string
 	contextName string
 	flags       connection
 	timeout     time.Duration
 
-	settings    connection // in effect, once connected
-	connected   *client.Client
-	connections []*client.Client // all there are
+	settings  connection // the settings in effect, set by resolve
+	connected *client.Client
+	clients   []*client.Client // all clients, for close
 }
 
 func newTool(environ []string, in io.Reader, stdout, stderr io.Writer) *tool {
 	t := &tool{environ: environ, vars: variables(environ), in: in, stdout: stdout, stderr: stderr, out: bufio.NewWriter(stdout)}
-	// What the terminal can do is found out of the real standard output.
-	t.plain = &colorprofile.Writer{Forward: t.out, Profile: colorprofile.Detect(stdout, environ)}
+	// The profile depends on the real standard output, not on the buffer.
+	t.styled = &colorprofile.Writer{Forward: t.out, Profile: colorprofile.Detect(stdout, environ)}
 	return t
 }
 
 func (t *tool) close() {
-	for _, c := range t.connections {
-		_ = c.Close() // nothing is under way any more
+	for _, c := range t.clients {
+		_ = c.Close() // no requests are pending
 	}
 }
 
-// width is that of the terminal, 0 if standard output is none.
-func (t *tool) width() int { return width(t.stdout) }
-
-func width(w io.Writer) int {
-	f, ok := w.(*os.File)
+// width returns the width of the terminal, or 0 if standard output is not a terminal.
+func (t *tool) width() int {
+	f, ok := t.stdout.(*os.File)
 	if !ok || !term.IsTerminal(f.Fd()) {
 		return 0
 	}
@@ -70,17 +69,15 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(f.Fd())
 }
 
-// writer returns where a format is written to: tables get colours, everything else
-// is left as it is.
+// writer returns the writer for a format. Only tables are styled.
 func (t *tool) writer(f output.Format) io.Writer {
 	if f == output.Table || f == output.Wide {
-		return t.plain
+		return t.styled
 	}
 	return t.out
 }
 
-// client connects to the servers. There is one client for all that a command does with
-// objects.
+// client returns the client for object requests, and connects on the first call.
 func (t *tool) client() (*client.Client, error) {
 	if t.connected != nil {
 		return t.connected, nil
@@ -93,11 +90,11 @@ func (t *tool) client() (*client.Client, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	t.connected, t.connections = c, append(t.connections, c)
+	t.connected, t.clients = c, append(t.clients, c)
 	return c, nil
 }
 
-// options puts the settings together, and returns what they say of connections.
+// options resolves the settings and returns them as client options.
 func (t *tool) options() ([]client.Option, error) {
 	if err := t.resolve(); err != nil {
 		return nil, err
@@ -109,7 +106,7 @@ func (t *tool) options() ([]client.Option, error) {
 	return append(opts, client.WithUserAgent("fanoutctl")), nil
 }
 
-// resource returns a resource of the server.
+// resource returns a client for the named resource.
 func (t *tool) resource(name string) (*client.Resource, error) {
 	c, err := t.client()
 	if err != nil {
@@ -118,12 +115,15 @@ func (t *tool) resource(name string) (*client.Resource, error) {
 	return c.Resource(name), nil
 }
 
-// within returns a context for one request, or several small ones: bounded by
-// --timeout, or else by the time that is usual.
-func (t *tool) withTimeout(ctx context.Context, usual time.Duration) (context.Context, context.CancelFunc) {
+// requestTimeout is the default timeout of a single request.
+const requestTimeout = 30 * time.Second
+
+// withTimeout returns a context that --timeout limits, or byDefault if the flag is not
+// set. 0 means no limit.
+func (t *tool) withTimeout(ctx context.Context, byDefault time.Duration) (context.Context, context.CancelFunc) {
 	limit := t.timeout
 	if limit == 0 {
-		limit = usual
+		limit = byDefault
 	}
 	if limit == 0 {
 		return context.WithCancel(ctx)
@@ -131,10 +131,7 @@ func (t *tool) withTimeout(ctx context.Context, usual time.Duration) (context.Co
 	return context.WithTimeout(ctx, limit)
 }
 
-// usual is how long a request may take.
-const usual = 30 * time.Second
-
-// variables returns the variables with our prefix that are not empty.
+// variables returns the FANOUTCTL_ variables that are not empty.
 func variables(environ []string) map[string]string {
 	vars := map[string]string{}
 	for _, entry := range environ {
@@ -146,7 +143,7 @@ func variables(environ []string) map[string]string {
 	return vars
 }
 
-// variable returns the last value that a variable has.
+// variable returns the value of an environment variable. Of duplicates, the last one wins.
 func (t *tool) variable(name string) string {
 	for i := len(t.environ) - 1; i >= 0; i-- {
 		if n, value, _ := strings.Cut(t.environ[i], "="); n == name {
@@ -156,14 +153,15 @@ func (t *tool) variable(name string) string {
 	return ""
 }
 
-// progress shows how far a command is, on standard error and only if that is a
-// terminal. The zero value shows nothing.
+// progress is a progress bar on standard error. The zero value shows nothing. Write errors
+// are ignored.
 type progress struct {
 	bar *progressbar.ProgressBar
 	w   io.Writer
 }
 
-// progress begins one; a negative total is not known yet.
+// progress starts a progress bar if standard error is a terminal. A negative total means
+// that the total is not known yet.
 func (t *tool) progress(title string, total int64) *progress {
 	if !isTerminal(t.stderr) || total == 0 {
 		return &progress{}
@@ -182,15 +180,14 @@ func (t *tool) progress(title string, total int64) *progress {
 	)}
 }
 
-// add says that so many more are done. What goes wrong with showing it does not
-// matter.
+// add advances the bar by n.
 func (p *progress) add(n int) {
 	if p.bar != nil {
 		_ = p.bar.Add(n)
 	}
 }
 
-// set says how many are done of how many, if that is known.
+// set moves the bar to done, and sets the total if it is positive.
 func (p *progress) set(done int, total int64) {
 	if p.bar == nil {
 		return
@@ -201,14 +198,14 @@ func (p *progress) set(done int, total int64) {
 	_ = p.bar.Set(done)
 }
 
-// clear makes room for a line of text.
+// clear erases the bar to make room for a message. The next update draws it again.
 func (p *progress) clear() {
 	if p.bar != nil {
 		_ = p.bar.Clear()
 	}
 }
 
-// finish leaves what is shown and goes to the next line.
+// finish leaves the bar on the screen and moves to the next line.
 func (p *progress) finish() {
 	if p.bar != nil {
 		_ = p.bar.Exit()

@@ -15,63 +15,72 @@ import (
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
 )
 
-// watching is what watch was asked for.
-type watching struct {
+const watchLong = `Print the objects of a resource, or those below a path, and then every change. The watch
+reconnects after a failure and resumes where it was. Stop it with Ctrl-C.
+
+--exec runs a shell command for each change instead, one at a time and in order. Its
+standard input is the object as one line of JSON. FANOUT_EVENT (added, modified or
+deleted), FANOUT_RESOURCE, FANOUT_KEY, FANOUT_REVISION and FANOUT_CONTENT_TYPE describe
+the change. Initial objects count as added; use --changes to skip them. If the watch has
+to start over, the command runs only for real differences. --on-failure sets what happens
+when a command fails: stop (the default), continue or retry.
+
+--render keeps a file up to date from a template over all objects. The file is replaced
+atomically, keeps its mode, and is written only when its content changes and all objects
+are known. Afterwards --signal signals a process and --exec runs a command, with the
+changed files in FANOUT_FILES. If either fails, both run again after the next change or
+start.`
+
+const watchExample = `  # Follow the objects below shop
+  fanoutctl watch config shop
+
+  # Follow one object, as JSON lines
+  fanoutctl watch config --key shop/limits -o jsonl
+
+  # Wait up to a minute until an object exists below shop
+  fanoutctl watch config shop --wait --timeout 1m
+
+  # Run a command for each change
+  fanoutctl watch routes --exec 'echo "$FANOUT_EVENT $FANOUT_KEY"; jq .value'
+
+  # Keep a configuration file up to date and reload its reader
+  fanoutctl watch routes --render /etc/haproxy/backends.cfg=backends.tmpl --signal HUP --pid-file /run/haproxy.pid`
+
+// watchFlags are the flags of the watch command, and its state.
+type watchFlags struct {
 	tool   *tool
 	format output.Format
 	s      selection
 	goal   follow.Goal
 
-	wait      string
-	count     int
-	changes   bool
-	previous  bool
-	latest    bool
-	place     string
-	exec      string
-	render    []string
-	delay     time.Duration
-	once      bool
-	signal    string
-	pidFile   string
-	onFailure string
+	wait         string
+	count        int
+	changes      bool
+	previous     bool
+	latest       bool
+	positionFile string
+	exec         string
+	render       []string
+	delay        time.Duration
+	once         bool
+	signal       string
+	pidFile      string
+	onFailure    string
 
-	synced bool // it has had everything that there was
+	synced bool // the initial state is complete
 }
 
-const aboutWatch = `Show the objects of a resource, or those below a path, and then every change as it
-happens. The watch survives the loss of its server: it reconnects and goes on where it
-was. It ends with Ctrl-C.
-
-With --exec a command runs for each change instead, one at a time and in order. It is
-run by sh. The object is on its standard input, as a line of JSON; the variables
-FANOUT_EVENT (added, modified or deleted), FANOUT_RESOURCE, FANOUT_KEY,
-FANOUT_REVISION and FANOUT_CONTENT_TYPE say what has happened. The objects that are
-there at the beginning are changes, too; --changes leaves them out. If the watch has
-to begin anew, only what is different is told. --on-failure says what happens when a
-command fails: stop (the default), continue, or retry.
-
-With --render a file is kept up to date with what a template makes of all the objects.
-The file is replaced at once and keeps its mode, only when it changes, and never before
-all objects are known. Afterwards --signal tells a process, and --exec runs a command,
-which has the files that have changed in FANOUT_FILES. If that fails, both happen
-again after the next change or start.`
-
 func watchCommand(t *tool) *cobra.Command {
-	w := &watching{tool: t}
+	w := &watchFlags{tool: t}
 	cmd := &cobra.Command{
-		Use:   "watch RESOURCE [PATH]",
-		Short: "Show objects and every change, run commands, keep files up to date",
-		Long:  aboutWatch,
-		Example: `  fanoutctl watch config shop
-  fanoutctl watch config --key shop/limits -o jsonl
-  fanoutctl watch config shop --wait --timeout 1m
-  fanoutctl watch routes --exec 'echo "$FANOUT_EVENT $FANOUT_KEY"; jq .value'
-  fanoutctl watch routes --render /etc/haproxy/backends.cfg=backends.tmpl --signal HUP --pid-file /run/haproxy.pid`,
+		Use:               "watch RESOURCE [PATH]",
+		Short:             "Follow changes; run commands or render files",
+		Long:              watchLong,
+		Example:           watchExample,
 		Args:              arguments(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: t.completePaths,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			w.s.below(args)
+			w.s.setPath(args)
 			if err := w.check(); err != nil {
 				return err
 			}
@@ -82,25 +91,25 @@ func watchCommand(t *tool) *cobra.Command {
 	w.s.bind(cmd)
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&w.s.key, "key", "", "only the object with this `key`")
-	f.BoolVar(&w.changes, "changes", false, "only what changes from now on, without what there is")
-	f.IntVar(&w.count, "count", 0, "end after this `number` of changes")
-	f.StringVar(&w.wait, "wait", "", "end when there `is` an object (exists, the default) or none (absent)")
-	f.Lookup("wait").NoOptDefVal = string(follow.Exists)
-	f.BoolVar(&w.previous, "previous", false, "show objects as they were before, too (json, jsonl and yaml)")
-	f.BoolVar(&w.latest, "latest", false, "when behind, only the latest state of each object")
-	f.StringVar(&w.place, "position-file", "", "keep the position in this `file`, and go on there the next time")
-	f.StringVar(&w.exec, "exec", "", "run this `command` for each change, or after files have changed")
-	f.StringArrayVar(&w.render, "render", nil, "keep a file up to date with a template, as `file=template`; may be given several times")
-	f.DurationVar(&w.delay, "delay", 100*time.Millisecond, "collect changes for this `time` before files are rendered")
-	f.BoolVar(&w.once, "once", false, "end when the files have been rendered once")
-	f.StringVar(&w.signal, "signal", "", "send this `signal`, such as HUP, after files have changed")
-	f.StringVar(&w.pidFile, "pid-file", "", "`file` with the number of the process to signal")
+	f.StringVar(&w.s.key, "key", "", "watch only the object with this `key`")
+	f.BoolVar(&w.changes, "changes", false, "skip the initial objects")
+	f.IntVar(&w.count, "count", 0, "exit after this `number` of changes (0: no limit)")
+	bindGoal(cmd, &w.wait)
+	f.BoolVar(&w.previous, "previous", false, "include the previous state of changed objects (json, jsonl and yaml)")
+	f.BoolVar(&w.latest, "latest", false, "when behind, skip to the latest state of each object")
+	f.StringVar(&w.positionFile, "position-file", "", "save the position in this `file` and resume from it at the next start")
+	f.StringVar(&w.exec, "exec", "", "run this `command` for each change, or after rendered files have changed")
+	f.StringArrayVar(&w.render, "render", nil, "keep a file up to date from a template, as `file=template`; can be repeated")
+	f.DurationVar(&w.delay, "delay", 100*time.Millisecond, "collect changes for this `time` before rendering files")
+	f.BoolVar(&w.once, "once", false, "exit after rendering the files once")
+	f.StringVar(&w.signal, "signal", "", "send this `signal`, such as HUP, after rendered files have changed")
+	f.StringVar(&w.pidFile, "pid-file", "", "`file` with the process ID to signal")
 	f.StringVar(&w.onFailure, "on-failure", string(follow.Stop), "what to do when a command fails: stop, continue or retry")
 	return cmd
 }
 
-func (w *watching) check() error {
+// check validates the flags.
+func (w *watchFlags) check() error {
 	var err error
 	if w.goal, err = parseGoal(w.wait); err != nil {
 		return err
@@ -108,41 +117,40 @@ func (w *watching) check() error {
 	renders := len(w.render) > 0
 	switch {
 	case w.s.key != "" && w.s.prefix != "":
-		return usagef("a path and --key do not go together")
+		return usagef("PATH and --key are mutually exclusive")
 	case w.count < 0:
-		return usagef("--count: must not be negative")
+		return usagef("--count must not be negative")
 	case w.goal != follow.NoGoal && (w.exec != "" || renders):
-		return usagef("--wait does not go with --exec and --render")
-	case w.goal != follow.NoGoal && (w.changes || w.place != ""):
-		return usagef("--wait is about what there is: it does not go with --changes and --position-file")
-	case renders && (w.changes || w.place != "" || w.count != 0):
-		return usagef("--render needs all objects: it does not go with --changes, --position-file and --count")
+		return usagef("--wait cannot be combined with --exec or --render")
+	case w.goal != follow.NoGoal && (w.changes || w.positionFile != ""):
+		return usagef("--wait needs the initial objects and cannot be combined with --changes or --position-file")
+	case renders && (w.changes || w.positionFile != "" || w.count != 0):
+		return usagef("--render needs all objects and cannot be combined with --changes, --position-file or --count")
 	case !renders && (w.signal != "" || w.once):
-		return usagef("--signal and --once are for --render")
+		return usagef("--signal and --once require --render")
 	case (w.signal == "") != (w.pidFile == ""):
-		return usagef("--signal and --pid-file go together")
-	case w.changes && w.place != "":
-		return usagef("--changes and --position-file do not go together")
-	case w.count != 0 && w.place != "":
-		// An update may have more changes than are wanted, and there is no position
-		// in the middle of one.
-		return usagef("--count and --position-file do not go together")
+		return usagef("--signal and --pid-file must be set together")
+	case w.changes && w.positionFile != "":
+		return usagef("--changes and --position-file are mutually exclusive")
+	case w.count != 0 && w.positionFile != "":
+		// The count may be reached in the middle of an update, where there is no position.
+		return usagef("--count and --position-file are mutually exclusive")
 	}
 	switch follow.Policy(w.onFailure) {
 	case follow.Stop, follow.Continue, follow.Retry:
 		return nil
 	}
-	return usagef("--on-failure: must be stop, continue or retry, not %q", w.onFailure)
+	return usagef("--on-failure: invalid value %q (want stop, continue or retry)", w.onFailure)
 }
 
-func (w *watching) run(ctx context.Context, resource string) (ended error) {
+func (w *watchFlags) run(ctx context.Context, resource string) (runErr error) {
 	r, err := w.tool.resource(resource)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := w.tool.withTimeout(ctx, 0)
 	defer cancel()
-	opts := append(w.s.forWatch(), client.OnInterruption(w.tool.interrupted()))
+	opts := append(w.s.forWatch(), client.OnInterruption(w.tool.reportInterruptions()))
 	if w.changes {
 		opts = append(opts, client.FromNow())
 	}
@@ -152,47 +160,47 @@ func (w *watching) run(ctx context.Context, resource string) (ended error) {
 	if w.latest {
 		opts = append(opts, client.Latest())
 	}
-	var keep follow.Keep
-	if w.place != "" {
-		place := &follow.PositionFile{Path: w.place, WatchSpec: follow.WatchSpec{
+	var save follow.SavePosition
+	if w.positionFile != "" {
+		file := &follow.PositionFile{Path: w.positionFile, WatchSpec: follow.WatchSpec{
 			Resource: resource, Prefix: w.s.prefix, Key: w.s.key, Labels: w.s.labels, Fields: w.s.fields,
 		}}
-		at, err := place.Load()
+		position, err := file.Load()
 		if err != nil {
 			return err
 		}
-		opts = append(opts, client.After(at))
-		keep = place.Save
+		opts = append(opts, client.After(position))
+		save = file.Save
 		defer func() {
-			if closed := place.Close(); ended == nil {
-				ended = closed
+			if err := file.Close(); runErr == nil {
+				runErr = err
 			}
 		}()
 	}
-	updates := func(ctx context.Context) follow.Stream { return w.noting(r.Watch(ctx, opts...)) }
+	updates := func(ctx context.Context) follow.Stream { return w.trackSync(r.Watch(ctx, opts...)) }
 
 	switch {
 	case len(w.render) > 0:
-		err = w.rendering(ctx, resource, updates)
+		err = w.runRenderer(ctx, resource, updates)
 	case w.exec != "":
 		e := follow.Executor{
 			Resource: resource, Command: w.tool.command(w.exec), Policy: follow.Policy(w.onFailure),
-			Report: w.tool.complain, Count: w.count, Position: keep,
+			Report: w.tool.warn, Count: w.count, Save: save,
 		}
 		err = e.Run(ctx, updates)
 	default:
 		p := follow.Printer{
 			Events:      output.NewEvents(w.tool.writer(w.format), w.format, w.tool.width()),
 			Differences: !output.MarksResets(w.format),
-			Flush:       w.tool.out.Flush, Goal: w.goal, Count: w.count, Position: keep,
+			Flush:       w.tool.out.Flush, Goal: w.goal, Count: w.count, Save: save,
 		}
 		err = p.Run(ctx, updates)
 	}
-	return w.ended(ctx, err)
+	return w.result(ctx, err)
 }
 
-// noting notes when the watch has had everything that there was.
-func (w *watching) noting(updates follow.Stream) follow.Stream {
+// trackSync passes the updates on and sets w.synced.
+func (w *watchFlags) trackSync(updates follow.Stream) follow.Stream {
 	return func(yield func(*client.Update, error) bool) {
 		for u, err := range updates {
 			w.synced = w.synced || err == nil && u.Synced
@@ -203,28 +211,29 @@ func (w *watching) noting(updates follow.Stream) follow.Stream {
 	}
 }
 
-// ended says how a watch ends that nobody has told when to.
-func (w *watching) ended(ctx context.Context, err error) error {
-	why := context.Cause(ctx)
+// result returns the error of a watch that has ended with err. A watch without a goal
+// succeeds when it is stopped, unless the time is up before the initial state is complete.
+func (w *watchFlags) result(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
 	switch {
-	case err == nil || why == nil || !errors.Is(err, why) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded):
+	case err == nil || cause == nil || !errors.Is(err, cause) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded):
 		return err
 	case w.goal != follow.NoGoal:
-		return waited(ctx, err, &w.s, w.goal)
-	case !w.synced && errors.Is(why, context.DeadlineExceeded):
-		return exitError{exitTimeout, errors.New("the server has not told everything that there is, and the time is up that --timeout gives")}
+		return goalError(ctx, err, &w.s, w.goal)
+	case !w.synced && errors.Is(cause, context.DeadlineExceeded):
+		return exitError{exitTimeout, errors.New("timed out before the initial state was complete")}
 	case w.count == 0 && !w.once:
-		return nil // it was to last until then
+		return nil
 	}
 	return err
 }
 
-func (w *watching) rendering(ctx context.Context, resource string, updates follow.Updates) error {
-	r := follow.Renderer{Resource: resource, Policy: follow.Policy(w.onFailure), Report: w.tool.complain, Delay: w.delay, Once: w.once}
-	for _, one := range w.render {
-		path, template, ok := strings.Cut(one, "=")
+func (w *watchFlags) runRenderer(ctx context.Context, resource string, updates follow.Updates) error {
+	r := follow.Renderer{Resource: resource, Policy: follow.Policy(w.onFailure), Report: w.tool.warn, Delay: w.delay, Once: w.once}
+	for _, arg := range w.render {
+		path, template, ok := strings.Cut(arg, "=")
 		if !ok || path == "" || template == "" {
-			return usagef("--render: must be file=template, not %q", one)
+			return usagef("--render: invalid value %q (want file=template)", arg)
 		}
 		f, err := follow.OpenTemplate(path, template)
 		if err != nil {
@@ -260,20 +269,20 @@ func (t *tool) command(line string) *follow.Command {
 	return &follow.Command{Line: line, Environ: t.environ, Stdout: t.stdout, Stderr: t.stderr}
 }
 
-// complain reports what went wrong and does not end the command.
-func (t *tool) complain(err error) {
+// warn prints an error that does not end the command.
+func (t *tool) warn(err error) {
 	fmt.Fprintf(t.stderr, "fanoutctl: %s\n", t.explain(exitFailed, err))
 }
 
-// interrupted returns what reports that a watch has lost its server: once for each
-// minute in which it has not found another.
-func (t *tool) interrupted() func(error) {
+// reportInterruptions returns a callback that reports the loss of the server, at most once
+// per minute. It does not report a server that is draining.
+func (t *tool) reportInterruptions() func(error) {
 	var last time.Time
 	return func(err error) {
 		if errors.Is(err, client.ErrDraining) || time.Since(last) < time.Minute {
 			return
 		}
 		last = time.Now()
-		fmt.Fprintf(t.stderr, "fanoutctl: %s; trying again\n", t.explain(exitUnavailable, err))
+		fmt.Fprintf(t.stderr, "fanoutctl: %s; retrying\n", t.explain(exitUnavailable, err))
 	}
 }

@@ -18,7 +18,7 @@ func Table(w io.Writer, width int, groups []*Group) error {
 			titles = append(titles, output.Column{Title: strings.ToUpper(c.title), Right: c.right})
 		}
 		fmt.Fprintf(w, "%s\n", s.about)
-		table := output.NewColumns(w, width, titles...)
+		table := output.NewTable(w, width, titles...)
 		for _, row := range s.rows() {
 			if err := table.Row(row...); err != nil {
 				return fmt.Errorf("write the table: %w", err)

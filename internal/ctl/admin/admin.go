@@ -1,5 +1,8 @@
-// Package admin asks a server for what its operators want to know: how its resources
-// do, and who watches them.
+// Package admin is a client of the AdminService: it lists resources and watchers, ends
+// watches and reencrypts resources.
+//
+// A server reports only itself. [Each] queries several servers at once; [MergeResources] and
+// [MergeWatchers] combine the answers; [ResourceTable] and [WatcherTable] show them.
 package admin
 
 import (
@@ -14,31 +17,33 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// Admin is the administration of a server.
+// Admin is a client of the AdminService of one server.
 type Admin struct {
-	// Server is what the server is called in what is told of it.
+	// Server is the name of the server in the output.
 	Server  string
 	service fanoutv1.AdminServiceClient
 }
 
-// New returns that of a client. Each server speaks of itself alone, so the client
-// should not take turns over several ([client.EachServer]); only for what is the same at
-// all of them that does no harm.
+// New returns an Admin that uses the connection of c. The connection should lead to a single
+// server ([client.EachServer]), except for information that is the same on all servers.
 func New(server string, c *client.Client) *Admin {
 	return &Admin{server, fanoutv1.NewAdminServiceClient(c.Conn())}
 }
 
-func (a *Admin) resources(ctx context.Context, lag bool) ([]*fanoutv1.ResourceStatus, error) {
-	resp, err := a.service.ListResources(ctx, &fanoutv1.ListResourcesRequest{MeasureLag: lag})
-	if err != nil {
-		return nil, fmt.Errorf("list resources: %w", client.ErrorOf(err))
+// Resources returns the resources of the server, sorted by name. With lag they include the
+// lag behind etcd, for which the server asks etcd.
+func (a *Admin) Resources(ctx context.Context, lag bool) ([]Resource, error) {
+	all, err := a.listResources(ctx, lag)
+	rows := make([]Resource, 0, len(all))
+	for _, s := range all {
+		rows = append(rows, resourceOf(a.Server, s))
 	}
-	return resp.GetResources(), nil
+	return rows, err
 }
 
-// Codec returns the codec of a resource; empty if the server does not say.
+// Codec returns the codec of a resource, or "" if the server does not report it.
 func (a *Admin) Codec(ctx context.Context, resource string) string {
-	all, err := a.resources(ctx, false)
+	all, err := a.listResources(ctx, false)
 	if err != nil {
 		return ""
 	}
@@ -50,22 +55,51 @@ func (a *Admin) Codec(ctx context.Context, resource string) string {
 	return ""
 }
 
-func (a *Admin) watchers(ctx context.Context, req *fanoutv1.ListWatchersRequest) (watchers []*fanoutv1.WatcherStatus, total int64, err error) {
+func (a *Admin) listResources(ctx context.Context, lag bool) ([]*fanoutv1.ResourceStatus, error) {
+	resp, err := a.service.ListResources(ctx, &fanoutv1.ListResourcesRequest{MeasureLag: lag})
+	if err != nil {
+		return nil, fmt.Errorf("list resources: %w", client.ErrorOf(err))
+	}
+	return resp.GetResources(), nil
+}
+
+// WatcherList is a list of watchers of one or several servers.
+type WatcherList struct {
+	Watchers []Watcher // possibly truncated
+	Total    int64     // the number of all watchers
+}
+
+// MaxByLag is the maximum number of watchers in a list that is sorted by lag.
+const MaxByLag = 1000
+
+// Watchers returns the watchers of a resource, or of all resources if the name is empty.
+// With byLag it returns up to [MaxByLag] watchers, furthest behind first, and otherwise all
+// watchers in the order in which they started.
+func (a *Admin) Watchers(ctx context.Context, resource string, byLag bool) (WatcherList, error) {
+	req := &fanoutv1.ListWatchersRequest{Resource: resource}
+	if byLag {
+		req.Order = fanoutv1.ListWatchersRequest_ORDER_LAG
+	}
+	var list WatcherList
 	for {
 		resp, err := a.service.ListWatchers(ctx, req)
 		if err != nil {
-			return nil, 0, fmt.Errorf("list watchers: %w", client.ErrorOf(err))
+			return WatcherList{}, fmt.Errorf("list watchers: %w", client.ErrorOf(err))
 		}
-		watchers = append(watchers, resp.GetWatchers()...)
+		for _, s := range resp.GetWatchers() {
+			list.Watchers = append(list.Watchers, watcherOf(a.Server, s))
+		}
 		if resp.GetNextPageToken() == "" {
-			return watchers, resp.GetTotal(), nil
+			list.Total = resp.GetTotal()
+			return list, nil
 		}
 		req.PageToken = resp.GetNextPageToken()
 	}
 }
 
-// End ends a watch, whose client then resumes, and reports whether the server has it.
-func (a *Admin) End(ctx context.Context, id string) (ended bool, err error) {
+// EndWatcher ends a watch, whose client then resumes. It reports whether the server had the
+// watch.
+func (a *Admin) EndWatcher(ctx context.Context, id string) (ended bool, err error) {
 	resp, err := a.service.EndWatcher(ctx, &fanoutv1.EndWatcherRequest{Id: id})
 	if err != nil {
 		return false, fmt.Errorf("end watcher %s: %w", id, client.ErrorOf(err))
@@ -73,65 +107,29 @@ func (a *Admin) End(ctx context.Context, id string) (ended bool, err error) {
 	return resp.GetEnded(), nil
 }
 
-// Most is how many watches are told in order of their lag.
-const Most = 1000
-
-// Answer is what one of several servers has said.
+// Answer is the answer of one of several servers.
 type Answer[T any] struct {
 	Server string
 	Value  T
 	Err    error
 }
 
-// Each asks all servers at once. The answers are in the order of the servers.
-func Each[T any](ctx context.Context, servers []*Admin, ask func(context.Context, *Admin) (T, error)) []Answer[T] {
+// Each queries all servers concurrently. The answers are in the order of the servers.
+func Each[T any](ctx context.Context, servers []*Admin, request func(context.Context, *Admin) (T, error)) []Answer[T] {
 	answers := make([]Answer[T], len(servers))
-	var asking sync.WaitGroup
+	var requests sync.WaitGroup
 	for i, s := range servers {
-		asking.Go(func() {
-			value, err := ask(ctx, s)
+		requests.Go(func() {
+			value, err := request(ctx, s)
 			answers[i] = Answer[T]{s.Server, value, err}
 		})
 	}
-	asking.Wait()
+	requests.Wait()
 	return answers
 }
 
-// Watching is who watches at a server, or at several.
-type Watching struct {
-	Watchers []Watcher // some or all of them
-	Total    int64     // how many there are
-}
-
-// Resources returns all resources of the server in order of their names. With lag they
-// say how far behind etcd they are, which takes as long as etcd does.
-func (a *Admin) Resources(ctx context.Context, lag bool) ([]Resource, error) {
-	all, err := a.resources(ctx, lag)
-	rows := make([]Resource, 0, len(all))
-	for _, s := range all {
-		rows = append(rows, resourceOf(a.Server, s))
-	}
-	return rows, err
-}
-
-// Watchers returns the watches of a resource at the server, or of all with the empty
-// name: those furthest behind first, of which there are at most [Most], or all of them
-// in the order in which they began.
-func (a *Admin) Watchers(ctx context.Context, resource string, byLag bool) (Watching, error) {
-	req := &fanoutv1.ListWatchersRequest{Resource: resource}
-	if byLag {
-		req.Order = fanoutv1.ListWatchersRequest_ORDER_LAG
-	}
-	all, total, err := a.watchers(ctx, req)
-	w := Watching{Total: total}
-	for _, s := range all {
-		w.Watchers = append(w.Watchers, watcherOf(a.Server, s))
-	}
-	return w, err
-}
-
-// MergeResources puts those of several servers together, so that each resource can be
-// compared with itself elsewhere: by name, and then in the order of the servers.
+// MergeResources combines the resources of several servers. It sorts them by name and then
+// by server, so that the rows of a resource are adjacent.
 func MergeResources(answers []Answer[[]Resource]) []Resource {
 	var all []Resource
 	for _, a := range answers {
@@ -141,10 +139,9 @@ func MergeResources(answers []Answer[[]Resource]) []Resource {
 	return all
 }
 
-// MergeWatchers puts those of several servers together, in the order in which each of
-// them tells its own.
-func MergeWatchers(answers []Answer[Watching], byLag bool) Watching {
-	var all Watching
+// MergeWatchers combines the watchers of several servers in the order of [Admin.Watchers].
+func MergeWatchers(answers []Answer[WatcherList], byLag bool) WatcherList {
+	var all WatcherList
 	for _, a := range answers {
 		all.Watchers = append(all.Watchers, a.Value.Watchers...)
 		all.Total += a.Value.Total
@@ -158,16 +155,16 @@ func MergeWatchers(answers []Answer[Watching], byLag bool) Watching {
 		return a.Since.Compare(b.Since)
 	})
 	if byLag {
-		all.Watchers = all.Watchers[:min(len(all.Watchers), Most)]
+		all.Watchers = all.Watchers[:min(len(all.Watchers), MaxByLag)]
 	}
 	return all
 }
 
-// lag returns for how many seconds the watcher has been behind, as servers take it: for
-// ever where it has everything still to come, and 0 where that is not known.
+// lag returns the lag in seconds, by which servers sort: infinite for a watcher without a
+// position, and 0 if the lag is unknown.
 func (w Watcher) lag() float64 {
 	switch {
-	case w.nowhere():
+	case w.hasNothing():
 		return math.Inf(1)
 	case w.Lag == nil:
 		return 0
@@ -175,6 +172,6 @@ func (w Watcher) lag() float64 {
 	return *w.Lag
 }
 
-// nowhere reports whether the watcher has no position, because it has everything still
-// to come.
-func (w Watcher) nowhere() bool { return w.Position != nil && w.Position.Revision == 0 }
+// hasNothing reports whether the watcher has no position yet, because it has not received
+// the initial state.
+func (w Watcher) hasNothing() bool { return w.Position != nil && w.Position.Revision == 0 }

@@ -10,18 +10,18 @@ import (
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
 )
 
-// Of several servers those are first that are furthest behind anywhere, and among equals
-// those that have begun first; with all, those that have begun first.
-func TestWatchersOfSeveralServers(t *testing.T) {
+// Watchers are sorted by lag over all servers, and then by start. With --all they are
+// sorted by start.
+func TestMergeWatchers(t *testing.T) {
 	watcher := func(id string, lag float64, began int64) Watcher {
 		return Watcher{ID: id, Lag: &lag, Since: time.Unix(began, 0)}
 	}
-	lost := Watcher{ID: "lost", Since: time.Unix(2, 0)} // how far it is behind is not known
+	lost := Watcher{ID: "lost", Since: time.Unix(2, 0)} // its lag is unknown
 	reset := Watcher{ID: "reset", Since: time.Unix(8, 0), Position: &output.Position{}}
-	answers := []Answer[Watching]{
-		{Server: "a:1", Value: Watching{Watchers: []Watcher{reset, watcher("a9", 9, 6), watcher("a1", 1, 1), watcher("a0", 0, 5)}, Total: 4}},
+	answers := []Answer[WatcherList]{
+		{Server: "a:1", Value: WatcherList{Watchers: []Watcher{reset, watcher("a9", 9, 6), watcher("a1", 1, 1), watcher("a0", 0, 5)}, Total: 4}},
 		{Server: "b:1", Err: fmt.Errorf("away")},
-		{Server: "c:1", Value: Watching{Watchers: []Watcher{watcher("c10", 10, 7), watcher("c1", 1, 3), lost, watcher("c0", 0, 4)}, Total: 5}},
+		{Server: "c:1", Value: WatcherList{Watchers: []Watcher{watcher("c10", 10, 7), watcher("c1", 1, 3), lost, watcher("c0", 0, 4)}, Total: 5}},
 	}
 	for byLag, want := range map[bool]string{true: "reset c10 a9 a1 c1 lost c0 a0", false: "a1 lost c1 c0 a0 a9 c10 reset"} {
 		merged := MergeWatchers(answers, byLag)
@@ -30,40 +30,40 @@ func TestWatchersOfSeveralServers(t *testing.T) {
 			ids = append(ids, w.ID)
 		}
 		if got := strings.Join(ids, " "); got != want || merged.Total != 9 {
-			t.Errorf("by lag %v: %s of %d, want %s", byLag, got, merged.Total, want)
+			t.Errorf("by lag %v: got %s of %d, want %s of 9", byLag, got, merged.Total, want)
 		}
 	}
-	many := Watching{Watchers: make([]Watcher, Most), Total: 5000}
-	answers = []Answer[Watching]{{Value: many}, {Value: many}}
-	if all, first := MergeWatchers(answers, false), MergeWatchers(answers, true); len(all.Watchers) != 2*Most || len(first.Watchers) != Most || first.Total != 10_000 {
-		t.Errorf("there are %d of all, and %d that are first, of %d", len(all.Watchers), len(first.Watchers), first.Total)
+	many := WatcherList{Watchers: make([]Watcher, MaxByLag), Total: 5000}
+	answers = []Answer[WatcherList]{{Value: many}, {Value: many}}
+	if all, first := MergeWatchers(answers, false), MergeWatchers(answers, true); len(all.Watchers) != 2*MaxByLag || len(first.Watchers) != MaxByLag || first.Total != 10_000 {
+		t.Errorf("got %d unsorted and %d by lag of %d, want 2000 and 1000 of 10000", len(all.Watchers), len(first.Watchers), first.Total)
 	}
 }
 
-// Who watches is named where that is known.
-func TestWhoWatchesIsNamed(t *testing.T) {
+// The identity of the watcher comes before its address.
+func TestWatcherIdentityIsShown(t *testing.T) {
 	columns, cells := WatcherTable(false)
 	at := slices.IndexFunc(columns, func(c output.Column) bool { return c.Title == "PEER" })
 	for identity, want := range map[string]string{"": "10.0.0.1:2", "shop": "shop 10.0.0.1:2"} {
 		if got := cells(Watcher{Identity: identity, Peer: "10.0.0.1:2"})[at]; got != want {
-			t.Errorf("%q is shown as %q", identity, got)
+			t.Errorf("identity %q: got %q, want %q", identity, got, want)
 		}
 	}
 }
 
-// What cannot be decrypted is seen at a glance.
+// The number of undecryptable objects is shown beside the number of objects.
 func TestUndecryptableObjectsAreShown(t *testing.T) {
 	columns, cells := ResourceTable(false)
 	at := slices.IndexFunc(columns, func(c output.Column) bool { return c.Title == "OBJECTS" })
 	for undecryptable, want := range map[int64]string{0: "5", 3: "5 (3 undecryptable)"} {
 		if got := cells(Resource{Objects: new(int64(5)), Undecryptable: &undecryptable})[at]; got != want {
-			t.Errorf("with %d it is %q", undecryptable, got)
+			t.Errorf("%d undecryptable: got %q, want %q", undecryptable, got, want)
 		}
 	}
 }
 
-// A resource stands beside itself at the other servers, in their order.
-func TestResourcesOfSeveralServers(t *testing.T) {
+// Rows of one resource are adjacent, in the order of the servers.
+func TestMergeResources(t *testing.T) {
 	at := func(server string, names ...string) Answer[[]Resource] {
 		a := Answer[[]Resource]{Server: server}
 		for _, n := range names {

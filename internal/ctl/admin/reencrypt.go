@@ -10,37 +10,35 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// Reencrypted says what was done to have the values of a resource stored as they should
-// be.
-type Reencrypted struct {
+// Reencryption is the progress of reencrypting a resource. Watchers see each rewritten
+// object as modified.
+type Reencryption struct {
 	Resource      string `json:"resource"`
-	Complete      bool   `json:"complete"` // all objects were looked at
-	Objects       int64  `json:"objects"`  // so many were
+	Complete      bool   `json:"complete"` // all objects have been checked
+	Objects       int64  `json:"objects"`  // number of checked objects
 	Reencrypted   int64  `json:"reencrypted"`
 	Undecryptable int64  `json:"undecryptable"`
 	Changed       int64  `json:"changedMeanwhile"`
-	Remaining     int64  `json:"remaining"` // about so many were not
+	Remaining     int64  `json:"remaining"` // about how many objects are left
 	Encrypted     bool   `json:"encrypted"`
 	PrimaryKey    uint32 `json:"primaryKeyId,omitempty"`
 }
 
-// ErrKeyChanged says that values were to be encrypted with another key on one page than
-// on those before.
-var ErrKeyChanged = errors.New("the primary key has changed, or another server has answered that has another one")
+// ErrKeyChanged is returned if the server's primary key differs between two pages.
+var ErrKeyChanged = errors.New("the primary key has changed, or another server with another key has answered")
 
-// maxReencryptPage is how many objects are looked at with one request. It takes a
-// second or so with very large ones.
+// maxReencryptPage is the number of objects per request. Very large objects take about a
+// second per page.
 const maxReencryptPage = 200
 
-// pageTime is how long the server may take for that.
-const pageTime = 30 * time.Second
+// pageTimeout limits a request.
+const pageTimeout = 30 * time.Second
 
-// Reencrypt has the values of a resource stored as they should be, at most rate of them
-// in a second on average; 0: as fast as it goes. It tells done what was done whenever
-// that is more. When ctx ends, what is under way is still finished, and the cause of ctx
-// is returned.
-func (a *Admin) Reencrypt(ctx context.Context, resource string, rate int, done func(*Reencrypted)) (*Reencrypted, error) {
-	all := &Reencrypted{Resource: resource}
+// Reencrypt rewrites the values of a resource that are not stored with the server's current
+// encryption, on average at most rate per second (0: no limit). It calls progress after each
+// page. If ctx ends, Reencrypt finishes the current page and returns the cause of ctx.
+func (a *Admin) Reencrypt(ctx context.Context, resource string, rate int, progress func(*Reencryption)) (*Reencryption, error) {
+	all := &Reencryption{Resource: resource}
 	size := maxReencryptPage
 	if rate > 0 {
 		size = min(size, max(1, rate/5))
@@ -61,7 +59,7 @@ func (a *Admin) Reencrypt(ctx context.Context, resource string, rate int, done f
 		all.Undecryptable += resp.GetUndecryptable()
 		all.Changed += resp.GetChangedMeanwhile()
 		all.Remaining = resp.GetRemaining()
-		done(all)
+		progress(all)
 		if req.PageToken = resp.GetNextPageToken(); req.PageToken == "" {
 			all.Complete = true
 			return all, nil
@@ -73,13 +71,13 @@ func (a *Admin) Reencrypt(ctx context.Context, resource string, rate int, done f
 	}
 }
 
-// page does a part of the work. It is not broken off, or else nobody would know what
-// was done.
+// page processes one page. It does not stop when ctx ends, because the counts of the page
+// would be lost.
 func (a *Admin) page(ctx context.Context, req *fanoutv1.ReencryptRequest) (*fanoutv1.ReencryptResponse, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), pageTime)
+	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), pageTimeout)
 	defer cancel()
 	resp, err := a.service.Reencrypt(finish, req)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
 )
 
-// Resource is a resource as it is shown in JSON and YAML. Durations are in seconds.
+// Resource is a resource as shown in JSON and YAML. Durations are in seconds.
 type Resource struct {
 	Server   string           `json:"server"`
 	Name     string           `json:"name"`
@@ -27,7 +27,7 @@ type Resource struct {
 	Objects  *int64           `json:"objects,omitempty"`
 	Window   *Window          `json:"window,omitempty"`
 	Watchers int64            `json:"watchers"`
-	Interest int64            `json:"interests"`
+	Filters  int64            `json:"distinctFilters"`
 	Opaque   int64            `json:"opaqueValues"`
 
 	Encrypted     bool   `json:"encrypted"`
@@ -35,7 +35,7 @@ type Resource struct {
 	Undecryptable *int64 `json:"undecryptableObjects,omitempty"`
 }
 
-// Window is how much of the past a resource has in memory.
+// Window is the history of a resource that the server has in memory.
 type Window struct {
 	OldestRevision int64   `json:"oldestRevision"`
 	Changes        int64   `json:"changes"`
@@ -47,7 +47,7 @@ func resourceOf(server string, s *fanoutv1.ResourceStatus) Resource {
 	r := Resource{
 		Server: server, Name: s.GetName(), State: resourceState(s.GetState()), Codec: s.GetCodec(), Cached: s.GetCached(), Fields: s.GetFields(),
 		Position: position(s.GetPosition()), Lag: s.LagRevisions, Objects: s.Objects, Watchers: s.GetWatchers(),
-		Interest: s.GetInterests(), Opaque: s.GetOpaqueValues(),
+		Filters: s.GetInterests(), Opaque: s.GetOpaqueValues(),
 		Encrypted: s.GetEncrypted(), PrimaryKey: s.GetPrimaryKeyId(), Undecryptable: s.UndecryptableObjects,
 	}
 	if s.Age != nil {
@@ -78,13 +78,13 @@ func position(p *fanoutv1.Position) *output.Position {
 	return &output.Position{Epoch: p.GetEpoch(), Revision: p.GetRevision()}
 }
 
-// ResourceTable returns the columns of a table of resources and what makes the cells of
-// a row, of several servers or of one.
+// ResourceTable returns the columns of a table of resources and the function for its cells.
+// With several servers there is a column for the server.
 func ResourceTable(several bool) ([]output.Column, func(Resource) []string) {
 	return table(several, resourceColumns(), Resource.cells, func(r Resource) string { return r.Server })
 }
 
-// table adds a column for the server behind the first one, where there are several.
+// table adds a second column for the server if there are several servers.
 func table[T any](several bool, columns []output.Column, cells func(T) []string, server func(T) string) ([]output.Column, func(T) []string) {
 	if !several {
 		return columns, cells
@@ -104,7 +104,7 @@ func resourceColumns() []output.Column {
 		{Title: "LAG", Right: true},
 		{Title: "WINDOW"},
 		{Title: "WATCHERS", Right: true},
-		{Title: "INTERESTS", Right: true},
+		{Title: "FILTERS", Right: true},
 	}
 }
 
@@ -125,7 +125,7 @@ func (r Resource) cells() []string {
 	}
 	return []string{
 		r.Name, r.State, r.Codec, objects, revision, number(r.Lag), window,
-		strconv.FormatInt(r.Watchers, 10), strconv.FormatInt(r.Interest, 10),
+		strconv.FormatInt(r.Watchers, 10), strconv.FormatInt(r.Filters, 10),
 	}
 }
 
@@ -138,7 +138,7 @@ func number(n *int64) string {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// Brief shows a time in two or three characters and a unit.
+// Brief formats a duration with two or three characters and a unit.
 func Brief(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:
@@ -157,7 +157,7 @@ func Brief(d time.Duration) string {
 	return fmt.Sprintf("%.0fd", d.Hours()/24)
 }
 
-// Watcher is a watch as it is shown in JSON and YAML. Durations are in seconds.
+// Watcher is a watch as shown in JSON and YAML. Durations are in seconds.
 type Watcher struct {
 	Server    string           `json:"server"`
 	ID        string           `json:"id"`
@@ -196,8 +196,8 @@ func watcherOf(server string, s *fanoutv1.WatcherStatus) Watcher {
 	return w
 }
 
-// WatcherTable returns the columns of a table of watches and what makes the cells of a
-// row, of several servers or of one.
+// WatcherTable returns the columns of a table of watchers and the function for its cells.
+// With several servers there is a column for the server.
 func WatcherTable(several bool) ([]output.Column, func(Watcher) []string) {
 	return table(several, watcherColumns(), Watcher.cells, func(w Watcher) string { return w.Server })
 }
@@ -212,29 +212,29 @@ func watcherColumns() []output.Column {
 		{Title: "EVENTS", Right: true},
 		{Title: "SENT", Right: true},
 		{Title: "AGE", Right: true},
-		{Title: "INTEREST"},
+		{Title: "FILTER"},
 	}
 }
 
-// cells show it in a table. A watch whose client does not read is "blocked".
+// cells shows the state "blocked" for a watch whose client does not read.
 func (w Watcher) cells() []string {
 	state, behind := w.State, "-"
 	if w.Blocked {
 		state = "blocked"
 	}
 	switch {
-	case w.nowhere():
+	case w.hasNothing():
 		behind = "all"
 	case w.Lag != nil:
 		behind = Brief(seconds(*w.Lag))
 	}
 	return []string{
-		w.ID, strings.TrimSpace(w.Identity + " " + w.Peer), w.Resource, state, behind, number(w.LagEvents), humanize.IBytes(uint64(w.Bytes)), Brief(time.Since(w.Since)), w.interest(),
+		w.ID, strings.TrimSpace(w.Identity + " " + w.Peer), w.Resource, state, behind, number(w.LagEvents), humanize.IBytes(uint64(w.Bytes)), Brief(time.Since(w.Since)), w.filter(),
 	}
 }
 
-// interest says what of the resource it watches.
-func (w Watcher) interest() string {
+// filter describes the scope and the selectors of the watch.
+func (w Watcher) filter() string {
 	var parts []string
 	switch {
 	case w.Key != "":

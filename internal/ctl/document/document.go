@@ -1,19 +1,19 @@
-// Package document is the form that objects have outside of the server: in files,
-// in pipes and on the screen.
+// Package document converts objects to and from documents, the form that objects have in
+// files, in pipes and on the screen.
 //
-// A document is the key of an object, its content type, its labels and its value.
-// The value is in one of three members:
+// A document has the key of an object, its content type, its labels and its value. The value
+// is in one of three fields:
 //
-//	value   a JSON document as a part of this one, pleasant to read and to query
-//	text    any other text, exactly
-//	data    anything else, in base64
+//	value   embedded JSON, which is easy to read and to query
+//	text    other text, exactly
+//	data    other bytes, in base64
 //
-// A document without any of them has the empty value. In what this package writes
-// for files ([Exact]), "value" is used only for JSON that has no spaces to lose, so
-// that what is read back is byte for byte what was stored.
+// A document without these fields has an empty value. [Of] makes a document to look at.
+// [Exact] makes one to keep: it uses "value" only for JSON without insignificant spaces, so
+// that reading the document restores the exact bytes.
 //
-// A stream is documents one after the other: YAML with "---" between them, or JSON,
-// one per line or not. A directory is the streams of the files in it.
+// [Stream] reads a sequence of documents: YAML separated by "---", or JSON. A [Source] is a
+// file, a directory or standard input.
 package document
 
 import (
@@ -29,45 +29,44 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 )
 
-// Document is an object as people see it.
+// Document is an object outside of the server.
 type Document struct {
-	// Key is the path of the object inside its resource. Always set.
+	// Key is required.
 	Key string `json:"key"`
-	// ContentType is the media type of the value. Where it is empty, the server
-	// decides.
-	ContentType string `json:"contentType,omitempty"`
-	// Labels are those of the object.
-	Labels map[string]string `json:"labels,omitempty"`
+	// ContentType is the media type of the value. If it is empty, the server chooses one.
+	ContentType string            `json:"contentType,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
 
-	// Value, Text and Data: at most one of them is set.
+	// At most one of Value, Text and Data is set.
 	Value json.RawMessage `json:"value,omitempty"`
 	Text  *string         `json:"text,omitempty"`
 	Data  []byte          `json:"data,omitempty"`
 
-	// The rest is only told, and ignored when a document is read.
+	// The fields below are output only, and ignored in input.
 	Opaque         bool  `json:"opaque,omitempty"`
 	CreateRevision int64 `json:"createRevision,omitempty"`
 	ModRevision    int64 `json:"modRevision,omitempty"`
 	Version        int64 `json:"version,omitempty"`
 }
 
-// Of returns an object as a document to look at: JSON is a part of it, however it is
-// stored, and the revisions are there.
+// Of returns the document of an object for display. It embeds any valid JSON and includes the
+// revisions.
 func Of(o *client.Object) Document {
-	d := form(o, json.Valid)
+	d := newDocument(o, json.Valid)
 	d.Opaque, d.CreateRevision, d.ModRevision, d.Version = o.Opaque, o.CreateRevision, o.ModRevision, o.Version
 	return d
 }
 
-// Exact returns an object as a document to keep: [Document.Object] gives back the
-// very bytes. Revisions are left out, they are another server's.
-func Exact(o *client.Object) Document { return form(o, compact) }
+// Exact returns the document of an object for an export. [Document.Bytes] restores the exact
+// value. Revisions are omitted, because they are meaningless on another server.
+func Exact(o *client.Object) Document { return newDocument(o, isCompact) }
 
-func form(o *client.Object, inline func([]byte) bool) Document {
+// newDocument embeds a JSON value if embed reports true for it.
+func newDocument(o *client.Object, embed func([]byte) bool) Document {
 	d := Document{Key: o.Key, ContentType: o.ContentType, Labels: maps.Clone(o.Labels)}
 	switch {
 	case len(o.Value) == 0:
-	case IsJSON(o.ContentType) && inline(o.Value):
+	case IsJSON(o.ContentType) && embed(o.Value):
 		d.Value = o.Value
 	case utf8.Valid(o.Value):
 		text := string(o.Value)
@@ -78,28 +77,28 @@ func form(o *client.Object, inline func([]byte) bool) Document {
 	return d
 }
 
-// compact reports whether the text is JSON that writing it again does not change, and
-// that can be read again: nothing is there twice.
-func compact(text []byte) bool {
+// isCompact reports whether the text is JSON that survives being embedded and read again:
+// without insignificant spaces and duplicate keys.
+func isCompact(text []byte) bool {
 	if !utf8.Valid(text) {
 		return false
 	}
 	var b bytes.Buffer
-	if json.Compact(&b, text) != nil || !bytes.Equal(b.Bytes(), text) || ambiguous(text) != nil {
+	if json.Compact(&b, text) != nil || !bytes.Equal(b.Bytes(), text) || checkDuplicates(text) != nil {
 		return false
 	}
-	// Inside of a larger document these are escaped.
+	// These characters are escaped in an embedded document.
 	return !bytes.ContainsAny(text, "<>&\u2028\u2029")
 }
 
-// IsJSON reports whether a media type is JSON or built on it.
+// IsJSON reports whether a media type is JSON or based on it.
 func IsJSON(contentType string) bool {
 	media, _, _ := strings.Cut(contentType, ";")
 	media = strings.ToLower(strings.TrimSpace(media))
 	return media == "application/json" || strings.HasSuffix(media, "+json")
 }
 
-// Bytes returns the value.
+// Bytes returns the value. Embedded JSON is compacted.
 func (d *Document) Bytes() []byte {
 	switch {
 	case d.Value != nil:
@@ -115,8 +114,8 @@ func (d *Document) Bytes() []byte {
 	}
 }
 
-// Type returns the content type that a write of the document asks for. A value that
-// is a part of the document is JSON unless the document says otherwise.
+// Type returns the content type to write. Embedded JSON is application/json unless the
+// document sets another type.
 func (d *Document) Type() string {
 	if d.ContentType == "" && d.Value != nil {
 		return "application/json"
@@ -124,45 +123,45 @@ func (d *Document) Type() string {
 	return d.ContentType
 }
 
-// Same reports whether an object has what the document says. JSON that is a part of
-// the document is compared without its spaces; everything else byte for byte. A
-// document without a content type is content with any.
-func (d *Document) Same(o *client.Object) bool {
+// Matches reports whether an object has the content of the document. Embedded JSON is
+// compared without insignificant spaces, everything else exactly. A document without a
+// content type matches any content type.
+func (d *Document) Matches(o *client.Object) bool {
 	if t := d.Type(); t != "" && t != o.ContentType {
 		return false
 	}
 	if !maps.Equal(d.Labels, o.Labels) {
 		return false
 	}
-	mine := d.Bytes()
-	if bytes.Equal(mine, o.Value) {
+	want := d.Bytes()
+	if bytes.Equal(want, o.Value) {
 		return true
 	}
 	if d.Value == nil {
 		return false
 	}
-	var theirs bytes.Buffer
-	return json.Compact(&theirs, o.Value) == nil && bytes.Equal(mine, theirs.Bytes())
+	var got bytes.Buffer
+	return json.Compact(&got, o.Value) == nil && bytes.Equal(want, got.Bytes())
 }
 
-// check says what is wrong with a document that was read.
+// check validates a document that was read.
 func (d *Document) check() error {
-	set := 0
-	for _, is := range []bool{d.Value != nil, d.Text != nil, d.Data != nil} {
-		if is {
-			set++
+	values := 0
+	for _, set := range []bool{d.Value != nil, d.Text != nil, d.Data != nil} {
+		if set {
+			values++
 		}
 	}
 	switch {
 	case d.Key == "":
-		return errors.New("a document must have a key")
-	case set > 1:
-		return fmt.Errorf("the document of %q must have only one of value, text and data", d.Key)
+		return errors.New("document without a key")
+	case values > 1:
+		return fmt.Errorf("document of %q has more than one of value, text and data", d.Key)
 	}
 	return nil
 }
 
-// types are the endings of names that say what is inside.
+// types maps file extensions to media types.
 var types = map[string]string{
 	".json": "application/json",
 	".yaml": "application/yaml",
@@ -175,9 +174,8 @@ var types = map[string]string{
 	".md":   "text/markdown; charset=utf-8",
 }
 
-// TypeOf guesses the content type of a value: by the name of its file, if it has
-// one, and else it is JSON if it is an object or an array of JSON. Empty where that
-// says nothing, and the server decides.
+// TypeOf guesses the content type of a value from the extension of its file, or by detecting
+// a JSON object or array. It returns "" if the server is to choose one.
 func TypeOf(file string, value []byte) string {
 	if t, ok := types[strings.ToLower(filepath.Ext(file))]; ok {
 		return t

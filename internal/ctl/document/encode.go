@@ -10,16 +10,14 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// JSON returns the document as JSON, on one line or indented, with a line break at
-// the end.
+// JSON returns the document as JSON with a trailing newline.
 func (d *Document) JSON(indent bool) ([]byte, error) { return EncodeJSON(d, indent) }
 
-// YAML returns the document as YAML, with a line break at the end and without "---".
-// Texts of several lines are blocks.
+// YAML returns the document as YAML with a trailing newline and without "---". Multi-line
+// text becomes a block scalar.
 func (d *Document) YAML() ([]byte, error) { return EncodeYAML(d) }
 
-// EncodeJSON is how everything is written as JSON: without escaping what only HTML
-// is afraid of, on one line or indented, with a line break at the end.
+// EncodeJSON encodes a value as JSON with a trailing newline, without escaping for HTML.
 func EncodeJSON(v any, indent bool) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -28,13 +26,13 @@ func EncodeJSON(v any, indent bool) ([]byte, error) {
 		e.SetIndent("", "  ")
 	}
 	if err := e.Encode(v); err != nil {
-		return nil, fmt.Errorf("write as JSON: %w", err)
+		return nil, fmt.Errorf("encode JSON: %w", err)
 	}
 	return b.Bytes(), nil
 }
 
-// EncodeYAML writes as YAML what [EncodeJSON] writes as JSON: the same members in
-// the same order, and numbers as they are spelled.
+// EncodeYAML encodes a value as YAML with the same fields in the same order as [EncodeJSON],
+// and with the same spelling of numbers.
 func EncodeYAML(v any) ([]byte, error) {
 	text, err := EncodeJSON(v, false)
 	if err != nil {
@@ -44,17 +42,17 @@ func EncodeYAML(v any) ([]byte, error) {
 	tokens.UseNumber()
 	tree, err := nextNode(tokens)
 	if err != nil {
-		return nil, fmt.Errorf("show JSON as YAML: %w", err)
+		return nil, fmt.Errorf("convert JSON to YAML: %w", err)
 	}
-	// A width below zero: lines are not broken.
+	// A negative width disables line breaks.
 	out, err := yaml.Dump(tree, yaml.WithIndent(2), yaml.WithLineWidth(-1))
 	if err != nil {
-		return nil, fmt.Errorf("write as YAML: %w", err)
+		return nil, fmt.Errorf("encode YAML: %w", err)
 	}
 	return out, nil
 }
 
-// nextNode makes a tree of the next JSON value.
+// nextNode converts the next JSON value to a YAML node.
 func nextNode(in *json.Decoder) (*yaml.Node, error) {
 	token, err := in.Token()
 	if err != nil {
@@ -67,7 +65,7 @@ func nextNode(in *json.Decoder) (*yaml.Node, error) {
 			n.Kind = yaml.SequenceNode
 		}
 		for in.More() {
-			// The names of members are tokens like their values.
+			// Keys are tokens like their values.
 			child, err := nextNode(in)
 			if err != nil {
 				return nil, err
@@ -75,9 +73,9 @@ func nextNode(in *json.Decoder) (*yaml.Node, error) {
 			n.Content = append(n.Content, child)
 		}
 		if len(n.Content) == 0 {
-			n.Style = yaml.FlowStyle // {} and [] cannot be written otherwise
+			n.Style = yaml.FlowStyle // block style has no empty collections
 		}
-		_, err := in.Token() // the closing one
+		_, err := in.Token() // the closing delimiter
 		return n, err
 	case string:
 		n := &yaml.Node{}
@@ -92,14 +90,14 @@ func nextNode(in *json.Decoder) (*yaml.Node, error) {
 	}
 }
 
-// depth is how deep documents may be nested. An alias may name what it is a part
-// of, so without a limit there is no end.
-const depth = 1000
+// maxDepth limits the nesting of documents. A YAML alias may refer to a node that contains
+// it, which would recurse without end.
+const maxDepth = 1000
 
-// treeJSON writes what YAML has as JSON.
+// treeJSON writes a YAML node as JSON.
 func treeJSON(out *bytes.Buffer, n *yaml.Node, level int) error {
-	if level > depth {
-		return errors.New("nested too deep")
+	if level > maxDepth {
+		return errors.New("nested too deeply")
 	}
 	switch n.Kind {
 	case yaml.DocumentNode:
@@ -131,10 +129,10 @@ func mappingJSON(out *bytes.Buffer, n *yaml.Node, level int) error {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name := n.Content[i]
 		if name.Kind != yaml.ScalarNode {
-			return fmt.Errorf("line %d: the name of a member must be a text", name.Line)
+			return fmt.Errorf("line %d: a key must be a string", name.Line)
 		}
 		if seen[name.Value] {
-			return fmt.Errorf("line %d: %q is there twice", name.Line, name.Value)
+			return fmt.Errorf("line %d: duplicate key %q", name.Line, name.Value)
 		}
 		seen[name.Value] = true
 		if i > 0 {
@@ -158,7 +156,7 @@ func scalarJSON(out *bytes.Buffer, n *yaml.Node) error {
 		_, err := io.WriteString(out, "null")
 		return err
 	case (tag == "!!int" || tag == "!!float") && json.Valid([]byte(n.Value)):
-		out.WriteString(n.Value) // as it is spelled
+		out.WriteString(n.Value) // keeps the spelling
 		return nil
 	case tag == "!!int" || tag == "!!float" || tag == "!!bool":
 		var v any

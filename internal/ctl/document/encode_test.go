@@ -11,7 +11,7 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 )
 
-func TestRoundTrip(t *testing.T) {
+func TestExactDocumentsRestoreTheValue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := &client.Object{
 			Key:         rapid.StringN(1, 20, 60).Draw(t, "key"),
@@ -28,7 +28,7 @@ func TestRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		back, err := one(y)
+		back, err := first(y)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, y)
 		}
@@ -38,9 +38,9 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-func one(text []byte) (Document, error) {
+func first(text []byte) (Document, error) {
 	for d, err := range Stream("s", bytes.NewReader(text), YAML) {
 		return d.Document, err
 	}
-	return Document{}, errors.New("nothing")
+	return Document{}, errors.New("no document")
 }

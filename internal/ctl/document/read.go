@@ -16,32 +16,32 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Format is how a stream is written.
+// Format is the format of a stream.
 type Format string
 
-// The formats. Auto finds out: what begins with a brace or a bracket is JSON. JSON is
-// documents one after the other, or one array of them.
+// The formats. Auto detects JSON by a leading brace or bracket. JSON is a sequence of
+// documents, or one array of them.
 const (
 	Auto Format = ""
 	JSON Format = "json"
 	YAML Format = "yaml"
 )
 
-// Located is a document and where it was read, for messages about it.
+// Located is a document with its location for error messages.
 type Located struct {
 	Document
 	Where string
 }
 
-// Stream reads documents one after the other. Name is what messages call the
-// stream. Reading ends with the first error.
+// Stream reads the documents of a stream and stops at the first error. Error messages use
+// the name.
 func Stream(name string, in io.Reader, format Format) iter.Seq2[Located, error] {
 	return func(yield func(Located, error) bool) {
 		r := bufio.NewReaderSize(in, 16<<10)
 		if format == Auto {
 			var err error
-			if format, err = recognise(r); err != nil {
-				yield(Located{}, fmt.Errorf("read %s: %w", name, err))
+			if format, err = detect(r); err != nil {
+				yield(Located{}, fmt.Errorf("cannot read %s: %w", name, err))
 				return
 			}
 		}
@@ -56,7 +56,7 @@ func Stream(name string, in io.Reader, format Format) iter.Seq2[Located, error] 
 			}
 			at := strings.TrimSpace(name + " " + where)
 			if err != nil {
-				yield(Located{}, fmt.Errorf("read %s: %w", at, err))
+				yield(Located{}, fmt.Errorf("cannot read %s: %w", at, err))
 				return
 			}
 			if !yield(Located{d, at}, nil) {
@@ -66,7 +66,7 @@ func Stream(name string, in io.Reader, format Format) iter.Seq2[Located, error] 
 	}
 }
 
-// cutShort tells an end that is none from one that is.
+// cutShort turns io.EOF into io.ErrUnexpectedEOF where the stream must not end.
 func cutShort(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -74,7 +74,7 @@ func cutShort(err error) error {
 	return err
 }
 
-// isArray reports whether the next character that is no space is a bracket.
+// isArray reports whether the next character after spaces is an opening bracket.
 func isArray(r *bufio.Reader) bool {
 	for {
 		c, err := r.ReadByte()
@@ -88,13 +88,13 @@ func isArray(r *bufio.Reader) bool {
 	}
 }
 
-// recognise looks at the first character that is no space.
-func recognise(r *bufio.Reader) (Format, error) {
+// detect determines the format from the first character after spaces.
+func detect(r *bufio.Reader) (Format, error) {
 	for {
 		c, _, err := r.ReadRune()
 		switch {
 		case errors.Is(err, io.EOF):
-			return JSON, nil // nothing at all, which both take
+			return JSON, nil // an empty stream is valid in both formats
 		case err != nil:
 			return Auto, err
 		case unicode.IsSpace(c) || c == '\ufeff':
@@ -110,7 +110,7 @@ func recognise(r *bufio.Reader) (Format, error) {
 	}
 }
 
-// next reads a document and says where it was. It returns io.EOF after the last.
+// next returns the next document and its location, or io.EOF at the end.
 type next func() (d Document, where string, err error)
 
 func jsonStream(r *bufio.Reader) next {
@@ -142,7 +142,7 @@ func jsonStream(r *bufio.Reader) next {
 
 func fromJSON(text []byte) (Document, error) {
 	if !utf8.Valid(text) {
-		return Document{}, errors.New("it is not UTF-8") // what is not would be replaced
+		return Document{}, errors.New("not valid UTF-8") // the decoder would replace invalid bytes
 	}
 	in := json.NewDecoder(bytes.NewReader(text))
 	in.DisallowUnknownFields()
@@ -150,7 +150,7 @@ func fromJSON(text []byte) (Document, error) {
 	if err := in.Decode(&d); err != nil {
 		return Document{}, err
 	}
-	for _, check := range []func([]byte) error{ambiguous, misspelt} {
+	for _, check := range []func([]byte) error{checkDuplicates, checkSpelling} {
 		if err := check(text); err != nil {
 			return Document{}, err
 		}
@@ -167,18 +167,18 @@ func yamlStream(r io.Reader) next {
 		for {
 			var tree yaml.Node
 			if err := in.Load(&tree); err != nil {
-				// The library's messages may take several lines.
+				// Keep only the first line of the message.
 				if first, _, more := strings.Cut(err.Error(), "\n"); more {
 					err = errors.New(first)
 				}
 				return Document{}, "", err
 			}
-			if empty(&tree) {
-				continue // such as after the last "---"
+			if isEmpty(&tree) {
+				continue // for example after the last "---"
 			}
 			first := &tree
 			if tree.Kind == yaml.DocumentNode {
-				first = tree.Content[0] // and not the "---" before it
+				first = tree.Content[0] // not the "---" before it
 			}
 			where := fmt.Sprintf("line %d", first.Line)
 			d, err := fromTree(&tree)
@@ -187,7 +187,7 @@ func yamlStream(r io.Reader) next {
 	}
 }
 
-func empty(tree *yaml.Node) bool {
+func isEmpty(tree *yaml.Node) bool {
 	return tree.IsZero() || tree.Kind == yaml.DocumentNode && (len(tree.Content) == 0 || tree.Content[0].ShortTag() == "!!null")
 }
 
@@ -199,8 +199,8 @@ func fromTree(tree *yaml.Node) (Document, error) {
 	return fromJSON(text.Bytes())
 }
 
-// memberNames are those of a document.
-var memberNames = func() []string {
+// fieldNames are the JSON names of the fields of a [Document].
+var fieldNames = func() []string {
 	var all []string
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Document]()) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -209,56 +209,57 @@ var memberNames = func() []string {
 	return all
 }()
 
-// misspelt returns an error if a member of a document has a name in other letters,
-// which encoding/json takes for the right one.
-func misspelt(text []byte) error {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(text, &members); err != nil {
+// checkSpelling returns an error if a field name differs from the right one only in case,
+// which encoding/json accepts.
+func checkSpelling(text []byte) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil {
 		return err
 	}
-	for _, name := range memberNames {
-		delete(members, name)
+	for _, name := range fieldNames {
+		delete(fields, name)
 	}
-	for _, name := range memberNames {
-		for other := range members {
+	for _, name := range fieldNames {
+		for other := range fields {
 			if strings.EqualFold(name, other) {
-				return fmt.Errorf("unknown field %q, which may stand for %q", other, name)
+				return fmt.Errorf("unknown field %q (did you mean %q?)", other, name)
 			}
 		}
 	}
 	return nil
 }
 
-// ambiguous returns an error if a JSON value, at any depth, has a member twice, of
+// checkDuplicates returns an error if a JSON object at any depth has a duplicate key, of
 // which encoding/json ignores one.
-func ambiguous(text []byte) error {
+func checkDuplicates(text []byte) error {
 	in := json.NewDecoder(bytes.NewReader(text))
-	in.UseNumber() // not each is one of Go's
-	return repeated(in)
+	in.UseNumber() // accept numbers that do not fit into a float64
+	return checkNext(in)
 }
 
-func repeated(in *json.Decoder) error {
+// checkNext checks the next value for duplicate keys.
+func checkNext(in *json.Decoder) error {
 	token, err := in.Token()
-	begin, nested := token.(json.Delim)
+	opening, nested := token.(json.Delim)
 	if err != nil || !nested {
 		return err
 	}
 	seen := map[json.Token]bool{}
 	for in.More() {
-		if begin == '{' {
-			name, err := in.Token()
+		if opening == '{' {
+			key, err := in.Token()
 			if err != nil {
 				return err
 			}
-			if seen[name] {
-				return fmt.Errorf("%q is there twice", name)
+			if seen[key] {
+				return fmt.Errorf("duplicate key %q", key)
 			}
-			seen[name] = true
+			seen[key] = true
 		}
-		if err := repeated(in); err != nil {
+		if err := checkNext(in); err != nil {
 			return err
 		}
 	}
-	_, err = in.Token() // the closing one
+	_, err = in.Token() // the closing delimiter
 	return err
 }

@@ -9,37 +9,37 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestStream(t *testing.T) {
+func TestStreamReadsYAMLAndJSON(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
 		want []string // keys and values, or an error
 	}{
-		"nothing":         {"", nil},
-		"only spaces":     {" \n\n", nil},
-		"JSON lines":      {`{"key":"a","text":"x"}` + "\n" + `{"key":"b","value":{"n":1.10}}`, []string{"a x", `b {"n":1.10}`}},
-		"JSON array":      {` [{"key":"a","text":"x"}, {"key":"b","data":"AQI="}]` + "\n", []string{"a x", "b \x01\x02"}},
-		"empty array":     {"[]", nil},
-		"open array":      {`[{"key":"a"}`, []string{"a ", "read s (document 2): unexpected EOF"}},
-		"YAML":            {"key: a\ntext: x\n---\nkey: b\nvalue:\n  z: 1\n  a: [yes, 2, 3.0, null, 0x10]\n", []string{"a x", `b {"z":1,"a":["yes",2,3.0,null,16]}`}},
-		"YAML separators": {"---\n---\nkey: a\n...\n---\n# nothing\n---\n", []string{"a "}},
-		"a block":         {"key: a\ntext: |\n  x\n  --- y\n", []string{"a x\n--- y\n"}},
-		"an alias":        {"key: a\nvalue: {x: &x [1], y: *x}\n", []string{`a {"x":[1],"y":[1]}`}},
-		"an endless one":  {"key: a\nvalue: &x [*x]\n", []string{"read s line 1: nested too deep"}},
-		"no key":          {"text: x", []string{"read s line 1: a document must have a key"}},
-		"two values":      {"key: a\ntext: x\ndata: eA==\n", []string{`read s line 1: the document of "a" must have only one of value, text and data`}},
-		"unknown":         {"key: a\nvlaue: 1\n", []string{`read s line 1: json: unknown field "vlaue"`}},
-		"twice":           {"key: a\ntext: x\nkey: b\n", []string{`read s line 1: line 3: "key" is there twice`}},
-		"twice in JSON":   {`{"key":"a","text":"x","key":"b"}`, []string{`read s (document 1): "key" is there twice`}},
-		"twice, escaped":  {`{"key":"a","text":"x","\u006bey":"b"}`, []string{`read s (document 1): "key" is there twice`}},
-		"a label twice":   {`{"key":"a","labels":{"env":"x","env":"y"}}`, []string{`read s (document 1): "env" is there twice`}},
-		"twice in it":     {`{"key":"a","value":[1e999,{"n":1,"m":{},"n":1}]}`, []string{`read s (document 1): "n" is there twice`}},
-		"twice apart":     {`{"key":"a","value":[{"n":1},{"n":1e999,"N":{"n":1}}]}`, []string{`a [{"n":1},{"n":1e999,"N":{"n":1}}]`}},
-		"other letters":   {`{"Key":"a","text":"x"}`, []string{`read s (document 1): unknown field "Key", which may stand for "key"`}},
-		"letters in YAML": {"key: a\ncontenttype: text/plain\n", []string{`read s line 1: unknown field "contenttype", which may stand for "contentType"`}},
-		"both":            {`{"key":"a","KEY":"b"}`, []string{`read s (document 1): unknown field "KEY", which may stand for "key"`}},
-		"broken text":     {`{"key":"a"}` + "\n{\"key\":\"b\",\"text\":\"\xff\"}", []string{"a ", "read s (document 2): it is not UTF-8"}},
-		"broken key":      {"{\"key\":\"\xff\"}", []string{"read s (document 1): it is not UTF-8"}},
-		"what get prints": {`{"key":"a","text":"x","modRevision":7,"createRevision":3,"version":2}`, []string{"a x"}},
+		"nothing":                  {"", nil},
+		"only spaces":              {" \n\n", nil},
+		"JSON lines":               {`{"key":"a","text":"x"}` + "\n" + `{"key":"b","value":{"n":1.10}}`, []string{"a x", `b {"n":1.10}`}},
+		"JSON array":               {` [{"key":"a","text":"x"}, {"key":"b","data":"AQI="}]` + "\n", []string{"a x", "b \x01\x02"}},
+		"empty array":              {"[]", nil},
+		"open array":               {`[{"key":"a"}`, []string{"a ", "cannot read s (document 2): unexpected EOF"}},
+		"YAML":                     {"key: a\ntext: x\n---\nkey: b\nvalue:\n  z: 1\n  a: [yes, 2, 3.0, null, 0x10]\n", []string{"a x", `b {"z":1,"a":["yes",2,3.0,null,16]}`}},
+		"YAML separators":          {"---\n---\nkey: a\n...\n---\n# nothing\n---\n", []string{"a "}},
+		"block text":               {"key: a\ntext: |\n  x\n  --- y\n", []string{"a x\n--- y\n"}},
+		"alias":                    {"key: a\nvalue: {x: &x [1], y: *x}\n", []string{`a {"x":[1],"y":[1]}`}},
+		"recursive alias":          {"key: a\nvalue: &x [*x]\n", []string{"cannot read s line 1: nested too deeply"}},
+		"no key":                   {"text: x", []string{"cannot read s line 1: document without a key"}},
+		"two values":               {"key: a\ntext: x\ndata: eA==\n", []string{`cannot read s line 1: document of "a" has more than one of value, text and data`}},
+		"unknown":                  {"key: a\nvlaue: 1\n", []string{`cannot read s line 1: json: unknown field "vlaue"`}},
+		"twice":                    {"key: a\ntext: x\nkey: b\n", []string{`cannot read s line 1: line 3: duplicate key "key"`}},
+		"twice in JSON":            {`{"key":"a","text":"x","key":"b"}`, []string{`cannot read s (document 1): duplicate key "key"`}},
+		"twice, escaped":           {`{"key":"a","text":"x","\u006bey":"b"}`, []string{`cannot read s (document 1): duplicate key "key"`}},
+		"a label twice":            {`{"key":"a","labels":{"env":"x","env":"y"}}`, []string{`cannot read s (document 1): duplicate key "env"`}},
+		"twice in it":              {`{"key":"a","value":[1e999,{"n":1,"m":{},"n":1}]}`, []string{`cannot read s (document 1): duplicate key "n"`}},
+		"twice, not in one object": {`{"key":"a","value":[{"n":1},{"n":1e999,"N":{"n":1}}]}`, []string{`a [{"n":1},{"n":1e999,"N":{"n":1}}]`}},
+		"other case":               {`{"Key":"a","text":"x"}`, []string{`cannot read s (document 1): unknown field "Key" (did you mean "key"?)`}},
+		"other case in YAML":       {"key: a\ncontenttype: text/plain\n", []string{`cannot read s line 1: unknown field "contenttype" (did you mean "contentType"?)`}},
+		"right and other case":     {`{"key":"a","KEY":"b"}`, []string{`cannot read s (document 1): unknown field "KEY" (did you mean "key"?)`}},
+		"broken text":              {`{"key":"a"}` + "\n{\"key\":\"b\",\"text\":\"\xff\"}", []string{"a ", "cannot read s (document 2): not valid UTF-8"}},
+		"broken key":               {"{\"key\":\"\xff\"}", []string{"cannot read s (document 1): not valid UTF-8"}},
+		"what get prints":          {`{"key":"a","text":"x","modRevision":7,"createRevision":3,"version":2}`, []string{"a x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
@@ -57,14 +57,14 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// A name that no key can have is said before anything is done.
-func TestRawNamesAreKeys(t *testing.T) {
+// A raw file whose name cannot be a key is an error.
+func TestRawFileNamesMustBeUTF8(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "caf\xe9"), []byte("x"), 0o600); err != nil {
-		t.Skip("such a name cannot be had here: ", err)
+		t.Skip("the file system does not allow such a name: ", err)
 	}
 	for _, err := range (Source{Path: dir, Raw: true}).Documents() {
-		if err == nil || !strings.Contains(err.Error(), `caf\xe9" is not UTF-8`) {
+		if err == nil || !strings.Contains(err.Error(), `caf\xe9" is not valid UTF-8`) {
 			t.Error(err)
 		}
 	}

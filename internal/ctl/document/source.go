@@ -13,29 +13,29 @@ import (
 	"unicode/utf8"
 )
 
-// Source says where documents come from.
+// Source is a place to read documents from.
 type Source struct {
 	// Path is a file, a directory, or "-" for Stdin.
 	Path  string
 	Stdin io.Reader
-	// Format of files whose names do not say it, and of Stdin. Default: found out.
+	// Format is the format of Stdin and of files without a known extension.
 	Format Format
-	// Raw: Path is a directory whose files are the values themselves. Their paths
-	// are the keys.
+	// Raw says that Path is a directory whose files are the values, and their paths the
+	// keys.
 	Raw bool
-	// Hidden takes files with Raw whose names begin with a dot, and those in directories
-	// of such names. LeftOut is told the names that are left out without it; may be nil.
+	// Hidden includes raw files and directories whose names begin with a dot. Otherwise
+	// they are skipped, and Skipped is called for each of them; Skipped may be nil.
 	Hidden  bool
-	LeftOut func(path string)
+	Skipped func(path string)
 }
 
-// Documents reads the source. In a directory these are the files whose names end
-// with .yaml, .yml, .json or .jsonl, at any depth; with Raw all files. Names that begin
-// with a dot are left out: they are of tools, such as .git.
+// Documents reads the documents. In a directory it reads the files with the extension .yaml,
+// .yml, .json or .jsonl at any depth, or all files with Raw. Names that begin with a dot,
+// such as .git, are skipped.
 //
-// What is in a directory counts as all there is, and what is not there may be
-// deleted. So nothing that may belong there is passed over in silence: a link to a
-// directory, which is not followed, is an error, and so is one to nowhere.
+// The documents of a directory are the complete wanted state: an import with --prune deletes
+// everything else. So Documents does not skip silently what may belong to it: a symbolic link
+// to a directory, which is not followed, and a dangling link are errors.
 func (s Source) Documents() iter.Seq2[Located, error] {
 	return func(yield func(Located, error) bool) {
 		if s.Path == "-" {
@@ -51,7 +51,7 @@ func (s Source) Documents() iter.Seq2[Located, error] {
 		case err != nil:
 			yield(Located{}, err)
 		case !info.IsDir() && s.Raw:
-			yield(Located{}, fmt.Errorf("%s is not a directory, which raw values need", s.Path))
+			yield(Located{}, fmt.Errorf("%s is not a directory, as --raw requires", s.Path))
 		case !info.IsDir():
 			s.file(s.Path, yield)
 		default:
@@ -60,20 +60,20 @@ func (s Source) Documents() iter.Seq2[Located, error] {
 	}
 }
 
-// directory reports whether to go on.
+// directory yields the documents of a directory.
 func (s Source) directory(yield func(Located, error) bool) {
 	stop := false
-	// With the slash, a link is what it leads to.
+	// With a trailing slash, WalkDir follows a link.
 	root := s.Path + string(filepath.Separator)
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		// An export writes the dot that a key begins with differently, but not a raw
-		// one, where names are keys.
+		// An export escapes a leading dot in a key, except in a raw export, whose names are
+		// the keys.
 		if path != root && strings.HasPrefix(entry.Name(), ".") && !(s.Raw && s.Hidden) {
-			if s.Raw && s.LeftOut != nil {
-				s.LeftOut(path)
+			if s.Raw && s.Skipped != nil {
+				s.Skipped(path)
 			}
 			if entry.IsDir() {
 				return filepath.SkipDir
@@ -84,7 +84,7 @@ func (s Source) directory(yield func(Located, error) bool) {
 			return nil
 		}
 		if entry.Type()&fs.ModeSymlink != 0 {
-			if err := leadsToFile(path); err != nil {
+			if err := checkLink(path); err != nil {
 				return err
 			}
 		}
@@ -103,18 +103,19 @@ func (s Source) directory(yield func(Located, error) bool) {
 	}
 }
 
-// leadsToFile says what is wrong with a link.
-func leadsToFile(path string) error {
+// checkLink returns an error unless a symbolic link leads to a file.
+func checkLink(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
 	if info.IsDir() {
-		return fmt.Errorf("%s is a link to a directory, and these are not followed: replace it, or take it away", path)
+		return fmt.Errorf("%s is a symbolic link to a directory, which is not followed: replace or remove it", path)
 	}
 	return nil
 }
 
+// file yields the documents of a file and reports whether to go on.
 func (s Source) file(path string, yield func(Located, error) bool) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -133,7 +134,7 @@ func (s Source) file(path string, yield func(Located, error) bool) bool {
 	return true
 }
 
-// value reads a file that is a value.
+// value yields the document of a raw file and reports whether to go on.
 func (s Source) value(path string, yield func(Located, error) bool) bool {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -144,7 +145,7 @@ func (s Source) value(path string, yield func(Located, error) bool) bool {
 		return yield(Located{}, err)
 	}
 	if !utf8.ValidString(name) {
-		return yield(Located{}, fmt.Errorf("the name of %q is not UTF-8, which a key has to be", path))
+		return yield(Located{}, fmt.Errorf("the name of %q is not valid UTF-8 and cannot be a key", path))
 	}
 	d := Document{Key: filepath.ToSlash(name), ContentType: TypeOf(path, data)}
 	if utf8.Valid(data) {
@@ -156,8 +157,8 @@ func (s Source) value(path string, yield func(Located, error) bool) bool {
 	return yield(Located{d, path}, nil)
 }
 
-// IsHidden reports whether a part of a key begins with a dot: as the name of a file, it
-// is left out.
+// IsHidden reports whether a segment of a key begins with a dot. Raw files with such names
+// are skipped.
 func IsHidden(key string) bool { return strings.HasPrefix(key, ".") || strings.Contains(key, "/.") }
 
 func formatOf(path string) Format {
@@ -170,36 +171,36 @@ func formatOf(path string) Format {
 	return Auto
 }
 
-// longest is how long a name in a directory may be, with room for the ending.
-// File systems take 255 bytes.
-const longest = 200
+// maxNameBytes is the maximum length of a file name without its extension. File systems
+// allow 255 bytes.
+const maxNameBytes = 200
 
-// ending is that of the files of a directory.
-const ending = ".yaml"
+// extension is the extension of exported files.
+const extension = ".yaml"
 
-// FileName returns the path, relative to a directory and with slashes, of the file
-// that holds the document of a key. Two keys never have the same path, none leads
-// out of the directory, and no file stands where another needs a directory. What
-// names of files should not have is written as %XX; what is too long is cut, and
-// made unique by a hash. The key inside of the document is the one that counts.
+// FileName returns the relative path, with slashes, of the exported file of a key. The paths
+// of two keys differ, never leave the directory, and no file is in the place of a directory
+// that another key needs. Problematic characters are escaped as %XX. Long names are cut and
+// get a hash. An import ignores the path and uses the key inside of the document.
 func FileName(key string) string {
 	segments := strings.Split(key, "/")
 	for i, s := range segments {
 		last := i == len(segments)-1
 		s = escape(s)
-		if !last && strings.HasSuffix(s, ending) {
+		if !last && strings.HasSuffix(s, extension) {
 			// The file of another key may have this name.
-			s = strings.TrimSuffix(s, ending) + "%2Eyaml"
+			s = strings.TrimSuffix(s, extension) + "%2Eyaml"
 		}
-		if len(s) > longest {
+		if len(s) > maxNameBytes {
 			hash := sha256.Sum256([]byte(segments[i]))
-			s = s[:longest-40] + "%~" + hex.EncodeToString(hash[:16])
+			s = s[:maxNameBytes-40] + "%~" + hex.EncodeToString(hash[:16])
 		}
 		segments[i] = s
 	}
-	return strings.Join(segments, "/") + ending
+	return strings.Join(segments, "/") + extension
 }
 
+// escape escapes characters that file systems reject, and a leading dot.
 func escape(segment string) string {
 	if segment == "" {
 		return "%"

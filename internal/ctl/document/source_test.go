@@ -27,7 +27,7 @@ func TestFileName(t *testing.T) {
 	}
 }
 
-// Keys that are alike, and some that are long.
+// keys generates similar keys and long keys.
 func keys() *rapid.Generator[string] {
 	part := rapid.OneOf(
 		rapid.SampledFrom([]string{"a", "A", ".", "..", "", "%", "%2E", ".yaml", "a.yaml", "a%2Eyaml", strings.Repeat("x", 250), strings.Repeat("x", 251), strings.Repeat("%", 100)}),
@@ -36,20 +36,20 @@ func keys() *rapid.Generator[string] {
 	return rapid.Map(rapid.SliceOfN(part, 1, 4), func(s []string) string { return strings.Join(s, "/") })
 }
 
-func TestFilesOfKeysDoNotMeet(t *testing.T) {
+func TestFileNamesDoNotCollide(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := keys().Draw(t, "a"), keys().Draw(t, "b")
 		file, other := FileName(a), FileName(b)
 		if !filepath.IsLocal(file) {
-			t.Fatalf("%q leads out", file)
+			t.Fatalf("%q leaves the directory", file)
 		}
 		for name := range strings.SplitSeq(file, "/") {
 			if len(name) > 255 || strings.HasPrefix(name, ".") || name == "" {
-				t.Fatalf("%q is no good name", name)
+				t.Fatalf("%q is not a valid file name", name)
 			}
 		}
 		if a != b && (file == other || strings.HasPrefix(other, file+"/")) {
-			t.Fatalf("%q is in the way of %q", file, other)
+			t.Fatalf("the file %q collides with %q", file, other)
 		}
 	})
 }

@@ -1,4 +1,3 @@
-// Package hook runs commands that people give for when something happens.
 package follow
 
 import (
@@ -20,59 +19,57 @@ import (
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
 )
 
-// Command is a command line for the shell. One runs at a time: Run returns when it
-// has ended.
+// Command is a shell command.
 type Command struct {
 	// Line is run by "sh -c".
 	Line string
-	// Environ is what it runs in, besides the variables of each call.
+	// Environ is the environment, besides the variables of each run.
 	Environ []string
-	// Stdout and Stderr take what it writes.
+	// Stdout and Stderr receive the output.
 	Stdout, Stderr io.Writer
 }
 
-// grace is how long a command may take to end after it was told to. It is then
-// killed.
-const grace = 5 * time.Second
+// killDelay is the time between SIGTERM and SIGKILL.
+const killDelay = 5 * time.Second
 
-// Run runs the command and waits for it. If ctx ends, the command and all that it has
-// started are told to by a signal; they have five seconds. Otherwise it may leave
-// somebody behind.
+// Run runs the command and waits for it. If ctx ends, the command and all processes that it
+// started get SIGTERM, and SIGKILL after killDelay. Otherwise processes that the command
+// leaves in the background keep running.
 func (c *Command) Run(ctx context.Context, stdin io.Reader, variables ...string) error {
 	cmd := exec.CommandContext(ctx, "sh", "-c", c.Line)
 	cmd.Env = slices.Clone(c.Environ)
 	for _, v := range variables {
-		// No variable can have a NUL, and the object of who writes one must not stop
+		// A NUL would make exec fail. Whoever writes the object must not be able to stop
 		// the watches of others.
 		cmd.Env = append(cmd.Env, strings.ReplaceAll(v, "\x00", ""))
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, c.Stdout, c.Stderr
-	var g group
+	var g processGroup
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return g.terminate(cmd.Process) }
-	cmd.WaitDelay = grace
+	cmd.WaitDelay = killDelay
 	err := cmd.Run()
 	g.wait()
 	if err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		// A command may leave somebody behind who holds its output.
+		// A background process still holds the output.
 		if errors.Is(err, exec.ErrWaitDelay) {
 			return nil
 		}
-		return fmt.Errorf("the command %q: %w", c.Line, err)
+		return fmt.Errorf("command %q: %w", c.Line, err)
 	}
 	return nil
 }
 
-// Event runs the command for a change. The object is on its standard input, as a
-// line of JSON; for a deletion it is the last one. Its variables:
+// Event runs the command for a change. Its standard input is the object as one line of JSON;
+// for a deletion, the last content. The variables are:
 //
-//	FANOUT_EVENT     added, modified or deleted
-//	FANOUT_RESOURCE  the name of the resource
-//	FANOUT_KEY       the key of the object
-//	FANOUT_REVISION  the revision of the change
+//	FANOUT_EVENT         added, modified or deleted
+//	FANOUT_RESOURCE      the name of the resource
+//	FANOUT_KEY           the key of the object
+//	FANOUT_REVISION      the revision of the change
 //	FANOUT_CONTENT_TYPE  the media type of the value
 func (c *Command) Event(ctx context.Context, resource string, e client.Event) error {
 	d := document.Of(e.Object)
@@ -88,17 +85,17 @@ func (c *Command) Event(ctx context.Context, resource string, e client.Event) er
 		"FANOUT_CONTENT_TYPE="+e.Object.ContentType)
 }
 
-// group is the processes of a command: the shell, and what it has started. The shell
-// waits for those and does not pass signals on, so that a signal for it alone would
-// leave them behind. The zero value is a group that nobody has told to end.
-type group struct {
+// processGroup is the shell of a command and the processes that it started. The shell waits
+// for them but does not forward signals, so a signal must go to the whole group. The zero
+// value is a group that was not terminated.
+type processGroup struct {
 	id       int
-	deadline time.Time // when the grace is over
+	deadline time.Time // when to send SIGKILL
 }
 
-// terminate tells the group that p leads to end.
-func (g *group) terminate(p *os.Process) error {
-	g.id, g.deadline = p.Pid, time.Now().Add(grace)
+// terminate sends SIGTERM to the group that p leads.
+func (g *processGroup) terminate(p *os.Process) error {
+	g.id, g.deadline = p.Pid, time.Now().Add(killDelay)
 	err := unix.Kill(-g.id, unix.SIGTERM)
 	if errors.Is(err, unix.ESRCH) {
 		return os.ErrProcessDone
@@ -106,22 +103,21 @@ func (g *group) terminate(p *os.Process) error {
 	return err
 }
 
-// wait returns when nobody is left of a group that was told to end; those who take
-// too long are killed. Nothing but asking says whether somebody is left: they are
-// children of the shell, which has ended.
-func (g *group) wait() {
+// wait waits until a terminated group has no processes, and sends SIGKILL at the deadline.
+// It polls, because the remaining processes are not our children.
+func (g *processGroup) wait() {
 	if g.id == 0 {
 		return
 	}
-	again := time.NewTicker(10 * time.Millisecond)
-	defer again.Stop()
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
 	for unix.Kill(-g.id, 0) == nil {
 		if !time.Now().Before(g.deadline) {
-			_ = unix.Kill(-g.id, unix.SIGKILL) // they may have ended just now
+			_ = unix.Kill(-g.id, unix.SIGKILL) // fails if they have just ended
 			return
 		}
-		// As the first process of a container this one inherits them.
+		// As process 1 of a container, this process inherits and must reap them.
 		_, _ = unix.Wait4(-g.id, nil, unix.WNOHANG, nil)
-		<-again.C
+		<-poll.C
 	}
 }

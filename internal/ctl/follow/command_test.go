@@ -16,7 +16,7 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 )
 
-func TestEvent(t *testing.T) {
+func TestEventPassesVariablesAndObject(t *testing.T) {
 	var out, errs strings.Builder
 	c := Command{Line: `echo "$FANOUT_EVENT $FANOUT_RESOURCE $FANOUT_KEY $FANOUT_REVISION $MINE"; cat; echo oops >&2`, Environ: []string{"PATH=" + os.Getenv("PATH"), "MINE=yes"}, Stdout: &out, Stderr: &errs}
 	o := &client.Object{Key: "a b/$(c)", Value: []byte(`{"n":1}`), ContentType: "application/json", ModRevision: 7}
@@ -29,7 +29,7 @@ func TestEvent(t *testing.T) {
 	}
 }
 
-func TestNoVariableStopsTheCommand(t *testing.T) {
+func TestNULInVariableIsRemoved(t *testing.T) {
 	var out strings.Builder
 	c := Command{Line: `echo "$FANOUT_CONTENT_TYPE"`, Stdout: &out}
 	o := &client.Object{Key: "a", ContentType: "text/plain\x00a"}
@@ -38,7 +38,7 @@ func TestNoVariableStopsTheCommand(t *testing.T) {
 	}
 }
 
-func TestCommandEndsWithItsContext(t *testing.T) {
+func TestCommandIsTerminatedWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stopped := errors.New("stopped")
 	c := Command{Line: "kill -0 $$ && exec sleep 1000", Stdout: cancelling(func() { cancel(stopped) })}
@@ -48,8 +48,8 @@ func TestCommandEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// What the shell has started ends with it, even where it has to be killed.
-func TestCommandEndsWithItsChildren(t *testing.T) {
+// Child processes of the shell end with the command, even if they must be killed.
+func TestChildProcessesAreTerminatedWithTheContext(t *testing.T) {
 	for name, line := range map[string]string{
 		"waiting":    `sh -c 'echo $$; exec sleep 1000'; true`,
 		"background": `sh -c 'echo $$; exec sleep 1000' & wait`,
@@ -57,7 +57,7 @@ func TestCommandEndsWithItsChildren(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, w, err := os.Pipe() // as the terminal is: nobody copies
+			r, w, err := os.Pipe() // like a terminal, a file needs no copying goroutine
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -74,20 +74,20 @@ func TestCommandEndsWithItsChildren(t *testing.T) {
 			if err := <-done; !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
-			// With them the last copy of the pipe is closed.
+			// The pipe reports EOF once the last process has ended.
 			w.Close()
 			if err := r.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 				t.Error(err)
 			}
 			if _, err := r.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-				t.Errorf("process %d is left: %v", child, err)
+				t.Errorf("process %d is still running: %v", child, err)
 				_ = syscall.Kill(child, syscall.SIGKILL)
 			}
 		})
 	}
 }
 
-// cancelling is told of output.
+// cancelling calls a function on each write.
 type cancelling func()
 
 func (f cancelling) Write(p []byte) (int, error) {
@@ -103,13 +103,13 @@ func TestSignalPIDFile(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "pid")
 	if err := SignalPIDFile(file, syscall.Signal(0)); err == nil {
-		t.Error("there is no file")
+		t.Error("got no error without a file")
 	}
 	for text, ok := range map[string]bool{"": false, "x": false, "0": false, "-1": false, strconv.Itoa(os.Getpid()) + "\n": true} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		// Signal 0 only asks whether there is such a process.
+		// Signal 0 only checks whether the process exists.
 		if err := SignalPIDFile(file, syscall.Signal(0)); (err == nil) != ok {
 			t.Errorf("%q: %v", text, err)
 		}

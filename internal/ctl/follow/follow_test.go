@@ -21,10 +21,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// watch is a watch that tells what a test puts into it.
-type watch chan *client.Update
+// fakeWatch yields the updates that a test sends to it.
+type fakeWatch chan *client.Update
 
-func (w watch) updates(ctx context.Context) Stream {
+func (w fakeWatch) updates(ctx context.Context) Stream {
 	return func(yield func(*client.Update, error) bool) {
 		for {
 			select {
@@ -44,7 +44,7 @@ func added(key, text string, revision int64) client.Event {
 	return client.Event{Type: client.Added, Object: &client.Object{Key: key, Value: []byte(text), CreateRevision: 1, ModRevision: revision}}
 }
 
-func state(events ...client.Event) *client.Update {
+func complete(events ...client.Event) *client.Update {
 	return &client.Update{Replace: true, Events: events, Synced: true, Complete: true, Position: client.Position{Revision: 1}}
 }
 
@@ -52,9 +52,9 @@ func live(events ...client.Event) *client.Update {
 	return &client.Update{Events: events, Complete: true, Position: client.Position{Revision: 2}}
 }
 
-// Nothing is written before the state is complete; a burst of changes is one file, and
-// a change that belongs to others waits for them.
-func TestRenderingIsBatchedAndWhole(t *testing.T) {
+// Nothing is written before the state is complete. A burst of changes is rendered once, and
+// a part of a transaction waits for the rest.
+func TestRendererBatchesChangesAndKeepsTransactionsWhole(t *testing.T) {
 	dir := t.TempDir()
 	template, path := filepath.Join(dir, "template"), filepath.Join(dir, "file")
 	if err := os.WriteFile(template, []byte(`{{range .Objects}}{{.Key}}={{.Text}} {{end}}`), 0o600); err != nil {
@@ -66,7 +66,7 @@ func TestRenderingIsBatchedAndWhole(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		w := make(watch)
+		w := make(fakeWatch)
 		var written []string
 		r := Renderer{
 			Files: []*TemplateFile{f}, Policy: Stop, Delay: time.Second, Report: func(err error) { t.Error(err) },
@@ -83,17 +83,17 @@ func TestRenderingIsBatchedAndWhole(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(time.Hour)
 		if len(written) > 0 {
-			t.Errorf("half a state was written: %q", written)
+			t.Errorf("an incomplete state was written: %q", written)
 		}
 		w <- &client.Update{Events: []client.Event{added("b", "1", 1)}, Synced: true, Complete: true}
-		synctest.Wait() // at once
+		synctest.Wait() // the first state is rendered without a delay
 		for i := range 100 {
 			w <- live(added("a", strings.Repeat("x", i%3), int64(i+2)))
 			time.Sleep(5 * time.Millisecond)
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		// A part of a transaction.
+		// Part of a transaction.
 		u := live(added("a", "half", 200))
 		u.Complete = false
 		w <- u
@@ -102,8 +102,8 @@ func TestRenderingIsBatchedAndWhole(t *testing.T) {
 		w <- live(added("b", "whole", 200))
 		time.Sleep(time.Second)
 		synctest.Wait()
-		// The same again, as after an interruption.
-		w <- state(added("a", "half", 200), added("b", "whole", 200))
+		// The same state again, as after an interruption.
+		w <- complete(added("a", "half", 200), added("b", "whole", 200))
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"a=1 b=1 ", "a= b=1 ", "a=half b=whole "}, written); diff != "" {
@@ -116,8 +116,8 @@ func TestRenderingIsBatchedAndWhole(t *testing.T) {
 	})
 }
 
-// A command that fails is run again, later each time, and meanwhile nothing is read.
-func TestRetryHoldsTheWatchBack(t *testing.T) {
+// A command that fails is run again with increasing delays.
+func TestRetryBacksOffUntilSuccessOrCancellation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		failures := 0
@@ -142,13 +142,13 @@ func TestRetryHoldsTheWatchBack(t *testing.T) {
 	})
 }
 
-// The position is kept when the commands of an update have run, and not before; and it
-// is said whether any have run since the last one.
-func TestPositionIsKeptAfterTheCommands(t *testing.T) {
+// The position is saved after the commands of an update have run. The flag says whether any
+// command has run since the last position.
+func TestPositionIsSavedAfterTheCommands(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	w := make(watch, 6)
-	w <- state(added("a", "", 1))
+	w := make(fakeWatch, 6)
+	w <- complete(added("a", "", 1))
 	w <- live(added("b", "", 2))
 	w <- &client.Update{Complete: true, Position: client.Position{Revision: 3}}
 	w <- &client.Update{Events: []client.Event{added("c", "", 4)}}
@@ -156,33 +156,33 @@ func TestPositionIsKeptAfterTheCommands(t *testing.T) {
 	w <- live(added("fails", "", 5))
 	type call struct {
 		Revision int64
-		Done     bool
+		Now      bool
 	}
-	var kept []call
+	var saved []call
 	e := Executor{
 		Resource: "config", Policy: Stop, Report: func(err error) { t.Error(err) },
-		Command:  &Command{Line: `test "$FANOUT_KEY" != fails`},
-		Position: func(p client.Position, done bool) error { kept = append(kept, call{p.Revision, done}); return nil },
+		Command: &Command{Line: `test "$FANOUT_KEY" != fails`},
+		Save:    func(p client.Position, now bool) error { saved = append(saved, call{p.Revision, now}); return nil },
 	}
 	if err := e.Run(ctx, w.updates); err == nil || !strings.Contains(err.Error(), `"fails" ADDED`) {
 		t.Error(err)
 	}
-	if diff := cmp.Diff([]call{{1, true}, {2, true}, {3, false}, {4, true}}, kept); diff != "" {
+	if diff := cmp.Diff([]call{{1, true}, {2, true}, {3, false}, {4, true}}, saved); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// Formats that do not say that everything before is void show the difference, with
-// what has vanished; the others show everything again.
-func TestResetsAreShown(t *testing.T) {
+// Formats that do not mark a reset show the differences, including deletions. The others
+// show everything again.
+func TestPrinterShowsResetsAsDifferencesWhereTheFormatHasNoMark(t *testing.T) {
 	for format, want := range map[output.Format]string{
 		output.Table: "ADDED a\nADDED b\nADDED c\nDELETED a\nMODIFIED b\n",
 		output.Key:   "a\nb\nc\na\nb\n",
 		output.Value: "1\n2\n3\n4\n",
 		output.JSONL: "RESET\nADDED a\nADDED b\nSYNCED\nADDED c\nRESET\nADDED b\nADDED c\nSYNCED\n",
 	} {
-		w := make(watch, 4)
-		w <- state(added("a", "1", 1), added("b", "2", 2))
+		w := make(fakeWatch, 4)
+		w <- complete(added("a", "1", 1), added("b", "2", 2))
 		w <- live(added("c", "3", 3))
 		w <- &client.Update{Replace: true, Events: []client.Event{added("b", "4", 5)}}
 		w <- &client.Update{Events: []client.Event{added("c", "3", 3)}, Synced: true, Complete: true}

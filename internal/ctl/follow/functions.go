@@ -12,13 +12,13 @@ import (
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
 )
 
-// functions are those of templates, besides the ones that every text/template has.
-// The last argument is what a pipe brings.
+// functions are the template functions besides those of text/template. The last argument
+// comes from the pipe. docs/fanoutctl.md documents them.
 var functions = template.FuncMap{
 	"fromJSON": fromJSON,
-	"toJSON":   func(v any) (string, error) { return encoded(v, false) },
+	"toJSON":   func(v any) (string, error) { return toJSON(v, false) },
 	"indentJSON": func(v any) (string, error) {
-		return encoded(v, true)
+		return toJSON(v, true)
 	},
 	"base":    path.Base,
 	"dir":     path.Dir,
@@ -33,11 +33,11 @@ var functions = template.FuncMap{
 		fill := strings.Repeat(" ", spaces)
 		return fill + strings.ReplaceAll(s, "\n", "\n"+fill)
 	},
-	"default": func(otherwise, v any) any {
-		if is, ok := template.IsTrue(v); ok && is {
+	"default": func(fallback, v any) any {
+		if truth, ok := template.IsTrue(v); ok && truth {
 			return v
 		}
-		return otherwise
+		return fallback
 	},
 	"has":        has,
 	"get":        get,
@@ -46,7 +46,7 @@ var functions = template.FuncMap{
 	"fail":       func(message string) (string, error) { return "", errors.New(message) },
 }
 
-func encoded(v any, indent bool) (string, error) {
+func toJSON(v any, indent bool) (string, error) {
 	text, err := document.EncodeJSON(v, indent)
 	return strings.TrimRight(string(text), "\n"), err
 }
@@ -62,10 +62,10 @@ func join(separator string, list any) (string, error) {
 		}
 		return strings.Join(parts, separator), nil
 	}
-	return "", fmt.Errorf("join: %T is no list", list)
+	return "", fmt.Errorf("join: %T is not a list", list)
 }
 
-// has reports whether a map has a member.
+// has reports whether a map has a key.
 func has(name string, m any) (bool, error) {
 	var ok bool
 	switch m := m.(type) {
@@ -74,13 +74,13 @@ func has(name string, m any) (bool, error) {
 	case map[string]string:
 		_, ok = m[name]
 	default:
-		return false, fmt.Errorf("has: %T is no map", m)
+		return false, fmt.Errorf("has: %T is not a map", m)
 	}
 	return ok, nil
 }
 
-// get returns a member of a map, or nothing. To ask a map for a member that it does
-// not have is an error otherwise, so that mistakes do not end up in files.
+// get returns the value of a key, or nil if the map does not have it. Elsewhere in a template
+// a missing key is an error, so that mistakes do not end up in files.
 func get(name string, m any) (any, error) {
 	switch m := m.(type) {
 	case map[string]any:
@@ -88,7 +88,7 @@ func get(name string, m any) (any, error) {
 	case map[string]string:
 		return m[name], nil
 	}
-	return nil, fmt.Errorf("get: %T is no map", m)
+	return nil, fmt.Errorf("get: %T is not a map", m)
 }
 
 func fromBase64(s string) (string, error) {

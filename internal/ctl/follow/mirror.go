@@ -1,8 +1,3 @@
-// Package view keeps the objects that a watch has told of, and says what has really
-// changed.
-//
-// A watch that had to begin anew tells everything again. Who acts on changes wants
-// to hear only of what is different from before: the view compares.
 package follow
 
 import (
@@ -14,57 +9,58 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 )
 
-// mirror is the state of a watch. The zero value is the one before it began. Not safe
-// for concurrent use.
+// mirror is a local copy of the watched objects. It turns updates into real changes: a
+// watch that starts over sends all objects again, and the mirror compares them with its own.
+// The zero value is ready to use. Not safe for concurrent use.
 type mirror struct {
-	objects map[string]*client.Object
-	next    map[string]*client.Object // is built while a replacement is under way
-	synced  bool
-	whole   bool            // objects are all there are, and not just those that have changed
-	atPoint bool            // they are as they were at one revision
-	at      client.Position // up to where changes were told; not that of a replacement that is under way
+	objects    map[string]*client.Object
+	next       map[string]*client.Object // the replacement that is being received, or nil
+	synced     bool
+	complete   bool            // objects are the whole state, not only those that have changed
+	atRevision bool            // objects are the state at one revision
+	position   client.Position // position of objects
 }
 
-// Apply takes an update and returns the changes that it brings: those of a
-// replacement all at once, when it is complete, in order of keys.
-func (v *mirror) Apply(u *client.Update) []client.Event {
-	if v.objects == nil {
-		v.objects = map[string]*client.Object{}
+// Apply applies an update and returns the changes. The changes of a replacement are
+// returned together when it is complete, sorted by key.
+func (m *mirror) Apply(u *client.Update) []client.Event {
+	if m.objects == nil {
+		m.objects = map[string]*client.Object{}
 	}
 	if u.Replace {
-		v.next = map[string]*client.Object{}
+		m.next = map[string]*client.Object{}
 	}
 	var changes []client.Event
 	for _, e := range u.Events {
-		if v.next != nil {
-			set(v.next, e)
+		if m.next != nil {
+			set(m.next, e)
 			continue
 		}
-		if e, ok := v.seen(e); ok {
+		if e, ok := m.normalize(e); ok {
 			changes = append(changes, e)
 		}
-		set(v.objects, e)
+		set(m.objects, e)
 	}
-	v.atPoint = u.Complete
+	m.atRevision = u.Complete
 	if u.Synced {
-		v.synced = true
-		if v.next != nil {
-			changes = append(changes, v.swap(u.Position)...)
+		m.synced = true
+		if m.next != nil {
+			changes = append(changes, m.replace(u.Position)...)
 		}
 	}
-	if v.next == nil {
-		v.at = u.Position
+	if m.next == nil {
+		m.position = u.Position
 	}
 	return changes
 }
 
-// seen returns an event as somebody sees it who has the objects of the view: after
-// an interruption the server does not know what was told already. It reports whether
-// there is anything new.
-func (v *mirror) seen(e client.Event) (client.Event, bool) {
-	old, ok := v.objects[e.Object.Key]
+// normalize adjusts an event to the objects of the mirror, because after an interruption the
+// server does not know what it has already sent. It reports whether the event changes
+// anything.
+func (m *mirror) normalize(e client.Event) (client.Event, bool) {
+	old, ok := m.objects[e.Object.Key]
 	switch {
-	case !v.whole:
+	case !m.complete:
 	case e.Type == client.Deleted && !ok:
 		return e, false
 	case e.Type == client.Deleted && e.Object.Value == nil:
@@ -81,9 +77,8 @@ func (v *mirror) seen(e client.Event) (client.Event, bool) {
 	return e, true
 }
 
-// same reports whether two objects are the same to whoever looks at them. Revisions
-// alone do not say: an etcd that was restored from a backup gives them out again, for
-// other values.
+// same reports whether two objects are equal. Comparing revisions is not enough: an etcd
+// that was restored from a backup assigns them again to other values.
 func same(a, b *client.Object) bool {
 	return a.ModRevision == b.ModRevision && a.CreateRevision == b.CreateRevision && a.Version == b.Version &&
 		a.ContentType == b.ContentType && bytes.Equal(a.Value, b.Value) && maps.Equal(a.Labels, b.Labels)
@@ -97,18 +92,18 @@ func set(objects map[string]*client.Object, e client.Event) {
 	}
 }
 
-// swap makes the replacement, which is the state at a position, that of the view and
-// returns the difference.
-func (v *mirror) swap(now client.Position) []client.Event {
-	// Who has begun in the middle has not seen all objects, but all that have changed
-	// since: of the others only the revision says whether they are news.
-	middle := !v.whole && v.at.Revision > 0 && v.at.Epoch == now.Epoch
+// replace makes the received replacement, the state at position, the state of the mirror and
+// returns the differences.
+func (m *mirror) replace(position client.Position) []client.Event {
+	// A watch that started without the initial objects knows only those that have changed
+	// since. For the others, the revision tells whether they are news.
+	partial := !m.complete && m.position.Revision > 0 && m.position.Epoch == position.Epoch
 	var changes []client.Event
-	for key, o := range v.next {
-		old, ok := v.objects[key]
+	for key, o := range m.next {
+		old, ok := m.objects[key]
 		switch {
-		case !ok && middle && o.ModRevision <= v.at.Revision:
-		case !ok && middle && o.CreateRevision <= v.at.Revision:
+		case !ok && partial && o.ModRevision <= m.position.Revision:
+		case !ok && partial && o.CreateRevision <= m.position.Revision:
 			changes = append(changes, client.Event{Type: client.Modified, Object: o})
 		case !ok:
 			changes = append(changes, client.Event{Type: client.Added, Object: o})
@@ -116,30 +111,30 @@ func (v *mirror) swap(now client.Position) []client.Event {
 			changes = append(changes, client.Event{Type: client.Modified, Object: o, Previous: old})
 		}
 	}
-	for key, old := range v.objects {
-		if _, ok := v.next[key]; !ok {
+	for key, old := range m.objects {
+		if _, ok := m.next[key]; !ok {
 			changes = append(changes, client.Event{Type: client.Deleted, Object: old, Previous: old})
 		}
 	}
 	slices.SortFunc(changes, func(a, b client.Event) int { return strings.Compare(a.Object.Key, b.Object.Key) })
-	v.objects, v.next, v.whole = v.next, nil, true
+	m.objects, m.next, m.complete = m.next, nil, true
 	return changes
 }
 
-// Synced reports whether the view has been complete at least once.
-func (v *mirror) Synced() bool { return v.synced }
+// Synced reports whether the initial state was complete at least once.
+func (m *mirror) Synced() bool { return m.synced }
 
-// AtPoint reports whether the view is a state that there was at one revision, and not
-// in the middle of changes that belong together.
-func (v *mirror) AtPoint() bool { return v.atPoint }
+// AtRevision reports whether the objects are the state at one revision, not the middle of a
+// transaction.
+func (m *mirror) AtRevision() bool { return m.atRevision }
 
-// Len is the number of objects.
-func (v *mirror) Len() int { return len(v.objects) }
+// Len returns the number of objects.
+func (m *mirror) Len() int { return len(m.objects) }
 
-// Objects returns the objects in order of keys.
-func (v *mirror) Objects() []*client.Object {
-	all := make([]*client.Object, 0, len(v.objects))
-	for _, o := range v.objects {
+// Objects returns the objects, sorted by key.
+func (m *mirror) Objects() []*client.Object {
+	all := make([]*client.Object, 0, len(m.objects))
+	for _, o := range m.objects {
 		all = append(all, o)
 	}
 	slices.SortFunc(all, func(a, b *client.Object) int { return strings.Compare(a.Key, b.Key) })

@@ -26,7 +26,7 @@ func summaries(changes []client.Event) []string {
 	return all
 }
 
-func TestReplacementTellsTheDifferenceOnly(t *testing.T) {
+func TestReplacementReturnsOnlyDifferences(t *testing.T) {
 	var v mirror
 	steps := []struct {
 		update client.Update
@@ -35,12 +35,12 @@ func TestReplacementTellsTheDifferenceOnly(t *testing.T) {
 		{client.Update{Replace: true, Events: []client.Event{event(client.Added, "b", 2), event(client.Added, "a", 1)}}, nil},
 		{client.Update{Events: []client.Event{event(client.Added, "c", 3)}, Synced: true}, []string{"ADDED a 1", "ADDED b 2", "ADDED c 3"}},
 		{client.Update{Events: []client.Event{event(client.Modified, "a", 4), event(client.Deleted, "b", 5)}}, []string{"MODIFIED a 4", "DELETED b 5"}},
-		// A replacement that is itself replaced before it is complete.
+		// A replacement that is replaced before it is complete.
 		{client.Update{Replace: true, Events: []client.Event{event(client.Added, "x", 6)}}, nil},
 		{client.Update{Replace: true, Events: []client.Event{event(client.Added, "a", 4), event(client.Added, "d", 7)}}, nil},
 		{client.Update{Synced: true}, []string{"DELETED c 3", "ADDED d 7"}},
 		{client.Update{Events: []client.Event{event(client.Deleted, "a", 8)}}, []string{"DELETED a 8"}},
-		// What is made up for after an interruption.
+		// Events that are repeated or summarized after an interruption.
 		{client.Update{Events: []client.Event{
 			event(client.Deleted, "never", 9), event(client.Modified, "new", 10), event(client.Added, "d", 11), event(client.Modified, "d", 11),
 		}}, []string{"ADDED new 10", "MODIFIED d 11"}},
@@ -56,12 +56,12 @@ func TestReplacementTellsTheDifferenceOnly(t *testing.T) {
 		keys = append(keys, o.Key)
 	}
 	if !slices.Equal(keys, []string{"d"}) || v.Len() != 1 || !v.Synced() {
-		t.Errorf("the view has %v", keys)
+		t.Errorf("got keys %v, want [d]", keys)
 	}
 }
 
-// After a backup was restored the same revisions can have other contents.
-func TestRevisionsOfAnotherEpoch(t *testing.T) {
+// After a backup is restored, the same revisions can have other contents.
+func TestSameRevisionWithOtherContentIsAChange(t *testing.T) {
 	old := client.Object{Key: "a", CreateRevision: 1, ModRevision: 2, Version: 2, Value: []byte("1"), ContentType: "text/plain", Labels: map[string]string{"env": "prod"}}
 	for name, change := range map[string]func(*client.Object){
 		"nothing":      func(*client.Object) {},
@@ -88,9 +88,9 @@ func TestRevisionsOfAnotherEpoch(t *testing.T) {
 	}
 }
 
-// Who has begun in the middle hears of no object that has not changed since, unless
-// nobody can know: in another epoch.
-func TestReplacementOfAViewThatBeganInTheMiddle(t *testing.T) {
+// A watch that started without the initial objects reports only those that have changed
+// since. In another epoch the revisions do not tell, so it reports all objects.
+func TestReplacementOfAMirrorWithoutInitialObjects(t *testing.T) {
 	for epoch, want := range map[string][]string{
 		"same":    {"DELETED gone 11", "ADDED new 21", "MODIFIED touched 21"},
 		"another": {"DELETED gone 11", "ADDED new 21", "ADDED old 2", "ADDED touched 21"},

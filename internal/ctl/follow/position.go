@@ -1,5 +1,3 @@
-// Package resume keeps in a file where a watch is, so that the next one goes on
-// there.
 package follow
 
 import (
@@ -16,27 +14,26 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 )
 
-// interval is how long a position may wait for the file, where nothing was done that
-// must not be done again. Each time the file is replaced the disk is waited for, and a
-// busy watch moves many times in a second.
-const interval = time.Second
+// saveInterval is how long a position may be held back if no command has run since the last
+// one. Each write waits for the disk, and a busy watch moves many times per second.
+const saveInterval = time.Second
 
-// PositionFile is such a file. What is in it is never ahead of what was done: a watch that goes
-// on there may be told something twice, but misses nothing. It may be used by several
-// goroutines at once, and must be closed.
+// PositionFile saves the position of a watch, so that the next process can resume there. The
+// saved position is never ahead of the work done: after a crash, changes may be repeated but
+// none are missed. Call Close at the end. Safe for concurrent use.
 type PositionFile struct {
 	Path string
 	WatchSpec
 
-	mu      sync.Mutex      // guards what follows
-	kept    client.Position // what is in the file
-	latest  client.Position // what is to be in it
-	pending *time.Timer     // writes latest; nil if nothing waits
-	err     error           // of the timer
+	mu      sync.Mutex      // guards the fields below
+	saved   client.Position // in the file
+	latest  client.Position // to be saved
+	pending *time.Timer     // saves latest; nil if nothing is due
+	err     error           // from the timer
 }
 
-// WatchSpec is what a position is of. Another watch could not go on there: who has not
-// looked at an object has not seen what happened to it either.
+// WatchSpec identifies the watch that a position belongs to. Another watch cannot resume
+// there, because it would miss the earlier changes of the objects that only it selects.
 type WatchSpec struct {
 	Resource string `json:"resource"`
 	Prefix   string `json:"prefix,omitempty"`
@@ -45,14 +42,14 @@ type WatchSpec struct {
 	Fields   string `json:"fieldSelector,omitempty"`
 }
 
-// savedPosition is what is in the file.
+// savedPosition is the content of the file.
 type savedPosition struct {
 	WatchSpec
 	Position client.Position `json:"position"`
 }
 
-// Load returns where to go on; the zero position if there is no file yet. A file of
-// another watch is refused: it is a mistake.
+// Load returns the saved position, or the zero position if there is no file. It fails if the
+// file belongs to another watch.
 func (f *PositionFile) Load() (client.Position, error) {
 	text, err := os.ReadFile(f.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -63,63 +60,61 @@ func (f *PositionFile) Load() (client.Position, error) {
 		err = json.Unmarshal(text, &s)
 	}
 	if err != nil {
-		return client.Position{}, fmt.Errorf("read the position in %s: %w; without the file the watch begins anew", f.Path, err)
+		return client.Position{}, fmt.Errorf("cannot read position from %s: %w; delete the file to start over", f.Path, err)
 	}
 	if s.Resource != f.Resource {
-		return client.Position{}, fmt.Errorf("%s has a position of the resource %q, not of %q", f.Path, s.Resource, f.Resource)
+		return client.Position{}, fmt.Errorf("%s has a position of resource %q, want %q", f.Path, s.Resource, f.Resource)
 	}
 	if s.WatchSpec != f.WatchSpec {
-		return client.Position{}, fmt.Errorf("%s has a position of a watch with another path, key or selector; without the file the watch begins anew", f.Path)
+		return client.Position{}, fmt.Errorf("%s has a position of a watch with another path, key or selector; delete the file to start over", f.Path)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.kept, f.latest = s.Position, s.Position
+	f.saved, f.latest = s.Position, s.Position
 	return s.Position, nil
 }
 
-// Keep has a position kept: at once if anything was done since the last one that should
-// not be done twice, and otherwise within a second. An error may be that of an earlier
-// position.
-func (f *PositionFile) Save(p client.Position, done bool) error {
+// Save saves a position: before it returns with now, and otherwise within saveInterval. It
+// may return the error of an earlier call.
+func (f *PositionFile) Save(p client.Position, now bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p == f.latest || f.err != nil {
 		return f.err
 	}
 	f.latest = p
-	if done || f.kept == (client.Position{}) {
-		return f.write()
+	if now || f.saved == (client.Position{}) {
+		return f.writeLocked()
 	}
 	if f.pending == nil {
-		f.pending = time.AfterFunc(interval, f.due)
+		f.pending = time.AfterFunc(saveInterval, f.writePending)
 	}
 	return nil
 }
 
-// due writes what waits. It runs in a goroutine of its own.
-func (f *PositionFile) due() {
+// writePending is the function of the timer.
+func (f *PositionFile) writePending() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.err = f.write()
+	f.err = f.writeLocked()
 }
 
-// Close writes what waits.
+// Close saves the latest position.
 func (f *PositionFile) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil {
 		return f.err
 	}
-	return f.write()
+	return f.writeLocked()
 }
 
-// write replaces the file, if another position is in it. mu is held.
-func (f *PositionFile) write() error {
+func (f *PositionFile) writeLocked() error {
 	if f.pending != nil {
-		f.pending.Stop() // if it has begun already, it finds nothing to do
+		f.pending.Stop() // if writePending has started, it will find nothing to do
 		f.pending = nil
 	}
-	if f.latest == f.kept {
+	if f.latest == f.saved {
 		return nil
 	}
 	text, err := json.Marshal(savedPosition{f.WatchSpec, f.latest})
@@ -127,8 +122,8 @@ func (f *PositionFile) write() error {
 		err = renameio.WriteFile(f.Path, append(text, '\n'), 0o644)
 	}
 	if err != nil {
-		return fmt.Errorf("keep the position: %w", err)
+		return fmt.Errorf("cannot save position: %w", err)
 	}
-	f.kept = f.latest
+	f.saved = f.latest
 	return nil
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 )
 
-// What was done is in the file at once. Where nothing was, the file is replaced once for
-// all that has happened in a second, and at the end; it is never ahead.
-func TestFileIsWrittenWhenItMatters(t *testing.T) {
+// A position after commands is saved at once. Other positions are saved once per interval,
+// and at the end. The file is never ahead.
+func TestPositionIsSavedAtOnceOnlyAfterCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &PositionFile{Path: filepath.Join(t.TempDir(), "place"), WatchSpec: WatchSpec{Resource: "config"}}
 		var before os.FileInfo
 		replaced := 0
-		// holds checks which position is in the file, and counts how often it was
+		// holds checks the position in the file and counts how often the file was
 		// replaced.
 		holds := func(revision string) {
 			t.Helper()
@@ -38,51 +38,51 @@ func TestFileIsWrittenWhenItMatters(t *testing.T) {
 			}
 			before = now
 		}
-		keep := func(revision int64, done bool) {
+		save := func(revision int64, now bool) {
 			t.Helper()
-			if err := f.Save(client.Position{Epoch: "e", Revision: revision}, done); err != nil {
+			if err := f.Save(client.Position{Epoch: "e", Revision: revision}, now); err != nil {
 				t.Fatal(err)
 			}
 		}
-		keep(1, false) // the first one, so that there is a file
+		save(1, false) // the first position is saved at once
 		holds("1")
 		for r := range int64(100) {
-			keep(2+r, false)
+			save(2+r, false)
 			holds("1")
 		}
 		wait(t)
 		holds("101")
-		keep(102, false)
-		keep(103, true)
+		save(102, false)
+		save(103, true)
 		holds("103")
 		wait(t)
 		holds("103")
-		keep(104, false)
+		save(104, false)
 		holds("103")
 		if err := f.Close(); err != nil {
 			t.Fatal(err)
 		}
 		holds("104")
 		if replaced != 4 {
-			t.Errorf("the file was replaced %d times", replaced)
+			t.Errorf("the file was replaced %d times, want 4", replaced)
 		}
 		again := &PositionFile{Path: f.Path, WatchSpec: f.WatchSpec}
 		if p, err := again.Load(); err != nil || p.Revision != 104 {
 			t.Errorf("got %v, %v", p, err)
 		}
-		// What is there already is not written.
+		// A position that is already in the file is not written.
 		if err := again.Save(client.Position{Epoch: "e", Revision: 104}, true); err != nil {
 			t.Error(err)
 		}
 		holds("104")
 		if replaced != 4 {
-			t.Error("the file was replaced by itself")
+			t.Errorf("the file was replaced %d times, want 4", replaced)
 		}
 	})
 }
 
-// A file that cannot be written ends the watch, even if that shows only later.
-func TestFileThatCannotBeWritten(t *testing.T) {
+// A failed write ends the watch, even if it fails only after the call.
+func TestFailedWriteIsReportedByTheNextCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "gone")
 		if err := os.Mkdir(dir, 0o700); err != nil {
@@ -100,17 +100,17 @@ func TestFileThatCannotBeWritten(t *testing.T) {
 		}
 		wait(t)
 		if err := f.Save(client.Position{Revision: 3}, false); err == nil {
-			t.Error("the next position does not tell")
+			t.Error("Save: got no error")
 		}
 		if err := f.Close(); err == nil {
-			t.Error("the end does not tell")
+			t.Error("Close: got no error")
 		}
 	})
 }
 
-// wait lets the time pass after which everything is written. The clock is not the real one.
+// wait lets the interval pass on the fake clock.
 func wait(t *testing.T) {
 	t.Helper()
-	time.Sleep(interval)
+	time.Sleep(saveInterval)
 	synctest.Wait()
 }

@@ -8,119 +8,119 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 )
 
-// Renderer keeps files up to date.
+// Renderer keeps files up to date from templates.
 type Renderer struct {
 	Resource string
 	Files    []*TemplateFile
-	// Changed is called when at least one of the files was written: to tell those
-	// who read them. Where it has failed, or was not reached, it is called for the
-	// same files the next time, even by another process. May be nil.
+	// Changed is called after files have been written; may be nil. If it fails, or the
+	// process ends before it is called, the next process calls it for the same files.
 	Changed func(ctx context.Context, files []string) error
-	// Policy is for failures of Changed. Templates that fail end only the first
-	// round: later the file stays as it is until the objects change again.
+	// Policy handles failures of Changed. A template that fails ends Run only in the
+	// first round; later the file stays as it is until the objects change again.
 	Policy Policy
-	Report func(error) // of failures that do not end it
-	// Delay is for how long changes are collected before the files are rendered.
+	Report func(error) // reports failures that do not end Run
+	// Delay is how long changes are collected before the files are rendered.
 	Delay time.Duration
-	// Once ends it when the files have been rendered for the first time.
+	// Once ends Run after the first round.
 	Once bool
 }
 
-// told is what the goroutine that reads the watch passes on.
-type told struct {
-	update *client.Update
-	err    error
+// update is an element of a [Stream].
+type update struct {
+	*client.Update
+	err error
 }
 
-// Run renders until the watch ends. Files are not touched before the state is
-// complete. The first state is rendered at once; after it the first change of a
-// series begins the delay.
+// Run renders until the watch ends. It renders the initial state as soon as it is complete.
+// After that, the first change starts the delay. It never renders the middle of a
+// transaction.
 func (r *Renderer) Run(ctx context.Context, updates Updates) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var reader sync.WaitGroup
 	defer reader.Wait()
 	defer cancel()
-	news := make(chan told)
+	received := make(chan update)
 	reader.Go(func() {
-		defer close(news)
+		defer close(received)
 		for u, err := range updates(ctx) {
 			select {
 			case <-ctx.Done():
 				return
-			case news <- told{u, err}:
+			case received <- update{u, err}:
 			}
 		}
 	})
 
-	var v mirror
+	var m mirror
 	dirty := false
 	delay := time.NewTimer(0)
 	defer delay.Stop()
-	var due <-chan time.Time // that of delay, while changes are collected
+	var due <-chan time.Time // delay.C while changes are collected
 	for first := true; ; {
 		select {
-		case n, ok := <-news:
+		case u, ok := <-received:
 			switch {
 			case !ok:
 				return context.Cause(ctx)
-			case n.err != nil:
-				return n.err
+			case u.err != nil:
+				return u.err
 			}
-			dirty = len(v.Apply(n.update)) > 0 || dirty
+			dirty = len(m.Apply(u.Update)) > 0 || dirty
 			switch {
-			case first && v.Synced() && v.AtPoint():
+			case first && m.Synced() && m.AtRevision():
 				first, dirty = false, false
-				if err := r.render(ctx, &v, true); err != nil || r.Once {
+				if err := r.render(ctx, &m, true); err != nil || r.Once {
 					return err
 				}
-			case !first && dirty && v.AtPoint() && due == nil:
+			case !first && dirty && m.AtRevision() && due == nil:
 				delay.Reset(r.Delay)
 				due = delay.C
 			}
 		case <-due:
 			due = nil
-			if !v.AtPoint() {
-				continue // what completes it is about to come
+			if !m.AtRevision() {
+				continue // the rest of the transaction starts the delay again
 			}
 			dirty = false
-			if err := r.render(ctx, &v, false); err != nil {
+			if err := r.render(ctx, &m, false); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-func (r *Renderer) render(ctx context.Context, v *mirror, first bool) error {
-	data := newTemplateData(r.Resource, v.Objects())
-	var written []*TemplateFile
+// render renders all files and calls Changed for those that have changed.
+func (r *Renderer) render(ctx context.Context, m *mirror, first bool) error {
+	data := newTemplateData(r.Resource, m.Objects())
+	var changed []*TemplateFile
 	for _, f := range r.Files {
-		f.Notifies = r.Changed != nil
-		changed, err := f.Render(data)
+		f.Notify = r.Changed != nil
+		ok, err := f.Render(data)
 		if err != nil {
 			if first {
 				return err
 			}
 			r.Report(err)
 		}
-		if changed {
-			written = append(written, f)
+		if ok {
+			changed = append(changed, f)
 		}
 	}
-	if len(written) == 0 || r.Changed == nil {
+	if len(changed) == 0 || r.Changed == nil {
 		return nil
 	}
-	return r.Policy.attempt(ctx, r.Report, func() error { return r.tell(ctx, written) })
+	return r.Policy.attempt(ctx, r.Report, func() error { return r.notify(ctx, changed) })
 }
 
-func (r *Renderer) tell(ctx context.Context, written []*TemplateFile) error {
+func (r *Renderer) notify(ctx context.Context, changed []*TemplateFile) error {
 	var paths []string
-	for _, f := range written {
+	for _, f := range changed {
 		paths = append(paths, f.Path)
 	}
 	if err := r.Changed(ctx, paths); err != nil {
 		return err
 	}
-	for _, f := range written {
+	for _, f := range changed {
 		if err := f.Notified(); err != nil {
 			return err
 		}

@@ -1,9 +1,3 @@
-// Package render keeps files up to date: each is what a template makes of the
-// objects of a watch. So programs that know nothing of fanoutd have their
-// configuration where they look for it.
-//
-// A file is replaced at once, so that nobody reads half of it, and only when what is
-// in it changes. It keeps its permissions.
 package follow
 
 import (
@@ -22,50 +16,34 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 )
 
-// TemplateFile is a file that is kept up to date.
+// TemplateFile is a file that is rendered from a template. The file is replaced atomically,
+// only when its content changes, and keeps its permissions.
 type TemplateFile struct {
 	Path string
-	// Notifies is whether somebody is told of changes: then Render reports them until
-	// Told is called.
-	Notifies bool
+	// Notify makes Render report a change until Notified is called, even by another
+	// process.
+	Notify   bool
 	template *template.Template
 }
 
-// Open reads the template of a file.
+// OpenTemplate parses the template of a file.
 func OpenTemplate(path, templatePath string) (*TemplateFile, error) {
 	text, err := os.ReadFile(templatePath)
 	if err != nil {
-		return nil, fmt.Errorf("read the template: %w", err)
+		return nil, fmt.Errorf("cannot read template: %w", err)
 	}
 	t, err := template.New(filepath.Base(templatePath)).Option("missingkey=error").Funcs(functions).Parse(string(text))
 	if err != nil {
-		return nil, fmt.Errorf("read the template: %w", err)
+		return nil, fmt.Errorf("cannot parse template: %w", err)
 	}
 	return &TemplateFile{Path: path, template: t}, nil
 }
 
-// templateData is what a template sees.
-type templateData struct {
-	// Resource is the name of the resource.
-	Resource string
-	// Objects are in order of their keys.
-	Objects []templateObject
-}
+// newFileMode is the mode of a file that did not exist.
+const newFileMode = 0o644
 
-// newTemplateData shows objects to templates.
-func newTemplateData(resource string, objects []*client.Object) templateData {
-	d := templateData{Resource: resource, Objects: make([]templateObject, len(objects))}
-	for i, o := range objects {
-		d.Objects[i] = templateObject{o}
-	}
-	return d
-}
-
-// newFile is the mode of a file that was not there.
-const newFile = 0o644
-
-// Render makes the file what the template says, and reports whether it has changed,
-// or has before and nobody was told. After an error the file is as it was.
+// Render updates the file. It reports whether the file has changed now, or in an earlier
+// call without a call of Notified since. After an error the file is unchanged.
 func (f *TemplateFile) Render(data templateData) (changed bool, err error) {
 	var text bytes.Buffer
 	if err := f.template.Execute(&text, data); err != nil {
@@ -84,61 +62,7 @@ func (f *TemplateFile) Render(data templateData) (changed bool, err error) {
 	return true, nil
 }
 
-// target returns what is replaced: not a symbolic link, but what it points to.
-func target(path string) string {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		return target
-	}
-	return path
-}
-
-func (f *TemplateFile) replace(text []byte) error {
-	path := target(f.Path)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	// The temporary file is beside the other: renaming works only within a file
-	// system.
-	t, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithPermissions(newFile), renameio.WithExistingPermissions())
-	if err != nil {
-		return err
-	}
-	defer func() { _ = t.Cleanup() }()
-	if _, err := t.Write(text); err != nil {
-		return err
-	}
-	// Before the file, so that there is no moment in which it is new and unmarked.
-	if err := f.markPending(); err != nil {
-		return err
-	}
-	return t.CloseAtomicallyReplace()
-}
-
-// pendingSuffix ends the name of a mark: an empty file beside the file, ".NAME" and this.
-// It says that the file was replaced and that those who read it have yet to be told.
-// It outlives the process: otherwise nobody would ever be told of a file that is found
-// unchanged after a restart.
-const pendingSuffix = ".pending"
-
-func pendingPath(path string) string {
-	path = target(path)
-	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+pendingSuffix)
-}
-
-// isPending reports whether somebody has yet to be told of the file.
-func (f *TemplateFile) isPending() bool {
-	_, err := os.Lstat(pendingPath(f.Path))
-	return f.Notifies && err == nil
-}
-
-func (f *TemplateFile) markPending() error {
-	if !f.Notifies {
-		return nil
-	}
-	return os.WriteFile(pendingPath(f.Path), nil, newFile)
-}
-
-// Told says that those who read the file were told of what is in it.
+// Notified ends the report of a change.
 func (f *TemplateFile) Notified() error {
 	if err := os.Remove(pendingPath(f.Path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("render: %w", err)
@@ -146,21 +70,86 @@ func (f *TemplateFile) Notified() error {
 	return nil
 }
 
-// Object is an object as templates see it, with the members of [client.Object]:
-// Key, ContentType, Labels, CreateRevision, ModRevision and Version.
+// resolve returns the target of a symbolic link, which is replaced instead of the link.
+func resolve(path string) string {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return target
+	}
+	return path
+}
+
+func (f *TemplateFile) replace(text []byte) error {
+	path := resolve(f.Path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	// The temporary file must be on the same file system as the target.
+	t, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithPermissions(newFileMode), renameio.WithExistingPermissions())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = t.Cleanup() }()
+	if _, err := t.Write(text); err != nil {
+		return err
+	}
+	// Mark first: a crash in between must not leave a new file without its mark.
+	if err := f.markPending(); err != nil {
+		return err
+	}
+	return t.CloseAtomicallyReplace()
+}
+
+// pendingSuffix is the suffix of ".NAME.pending", an empty file beside the rendered one. It
+// marks a change that Notified has not confirmed. It is a file because a later process,
+// which finds the rendered file unchanged, must still report the change.
+const pendingSuffix = ".pending"
+
+func pendingPath(path string) string {
+	path = resolve(path)
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+pendingSuffix)
+}
+
+func (f *TemplateFile) isPending() bool {
+	_, err := os.Lstat(pendingPath(f.Path))
+	return f.Notify && err == nil
+}
+
+func (f *TemplateFile) markPending() error {
+	if !f.Notify {
+		return nil
+	}
+	return os.WriteFile(pendingPath(f.Path), nil, newFileMode)
+}
+
+// templateData is the data of a template.
+type templateData struct {
+	Resource string
+	Objects  []templateObject // sorted by key
+}
+
+func newTemplateData(resource string, objects []*client.Object) templateData {
+	d := templateData{Resource: resource, Objects: make([]templateObject, len(objects))}
+	for i, o := range objects {
+		d.Objects[i] = templateObject{o}
+	}
+	return d
+}
+
+// templateObject is an object in a template. Besides its methods it has the fields of
+// [client.Object]: Key, ContentType, Labels, CreateRevision, ModRevision and Version.
 type templateObject struct{ *client.Object }
 
-// Name is the last part of the key.
+// Name returns the last segment of the key.
 func (o templateObject) Name() string { return path.Base(o.Key) }
 
-// Text is the value as text.
+// Text returns the value as text.
 func (o templateObject) Text() string { return string(o.Object.Value) }
 
-// JSON is the value as JSON: texts, numbers, booleans, lists and maps.
+// JSON parses the value as JSON.
 func (o templateObject) JSON() (any, error) {
 	v, err := fromJSON(string(o.Object.Value))
 	if err != nil {
-		return nil, fmt.Errorf("the value of %q: %w", o.Key, err)
+		return nil, fmt.Errorf("value of %q: %w", o.Key, err)
 	}
 	return v, nil
 }
@@ -168,14 +157,14 @@ func (o templateObject) JSON() (any, error) {
 func fromJSON(text string) (any, error) {
 	var v any
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		return nil, fmt.Errorf("is no JSON: %w", err)
+		return nil, fmt.Errorf("invalid JSON: %w", err)
 	}
-	return number(v), nil
+	return wholeNumbers(v), nil
 }
 
-// number makes whole numbers of those that are, so that they are not shown as
-// 1e+06.
-func number(v any) any {
+// wholeNumbers converts whole floating-point numbers to integers, so that templates print
+// 1000000 instead of 1e+06.
+func wholeNumbers(v any) any {
 	const exact = 1 << 53
 	switch v := v.(type) {
 	case float64:
@@ -185,12 +174,12 @@ func number(v any) any {
 		return v
 	case map[string]any:
 		for k, child := range v {
-			v[k] = number(child)
+			v[k] = wholeNumbers(child)
 		}
 		return v
 	case []any:
 		for i, child := range v {
-			v[i] = number(child)
+			v[i] = wholeNumbers(child)
 		}
 		return v
 	default:

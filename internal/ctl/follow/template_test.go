@@ -25,13 +25,13 @@ func TestFunctionsAreDocumented(t *testing.T) {
 		documented[m[1]] = true
 	}
 	if got, want := slices.Sorted(maps.Keys(documented)), slices.Sorted(maps.Keys(functions)); !slices.Equal(got, want) {
-		t.Errorf("documented are %v, there are %v", got, want)
+		t.Errorf("documented functions: got %v, want %v", got, want)
 	}
 }
 
-// Who reads the file while it is replaced sees the old or the new one, and a template
-// that fails half way leaves it alone.
-func TestReplacementIsWhole(t *testing.T) {
+// A reader that has the file open while it is replaced sees the old or the new content. A
+// template that fails half way leaves the file unchanged.
+func TestFileIsReplacedAtomically(t *testing.T) {
 	dir := t.TempDir()
 	path, template := filepath.Join(dir, "file"), filepath.Join(dir, "template")
 	if err := os.WriteFile(template, []byte(`{{range .Objects}}{{.JSON.a}} {{end}}`), 0o600); err != nil {
@@ -57,7 +57,7 @@ func TestReplacementIsWhole(t *testing.T) {
 	}
 	defer before.Close()
 	if changed, err := render(`{"a":1}`); changed || err != nil {
-		t.Error("the same was written again", err)
+		t.Error("a file with the same content was replaced", err)
 	}
 	for _, bad := range []string{`{"b":1}`, `no JSON`} {
 		if changed, err := render(`{"a":2}`, bad); changed || err == nil {
@@ -75,24 +75,24 @@ func TestReplacementIsWhole(t *testing.T) {
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 2 {
-		t.Errorf("something was left behind: %v, %v", entries, err)
+		t.Errorf("got files %v, %v, want the file and the template", entries, err)
 	}
 }
 
-// A change is reported until somebody was told, by whoever renders next.
-func TestChangesAreReportedUntilTold(t *testing.T) {
+// A change is reported until Notified is called, across processes.
+func TestChangesAreReportedUntilNotified(t *testing.T) {
 	dir := t.TempDir()
 	path, template := filepath.Join(dir, "new", "file"), filepath.Join(dir, "template")
 	if err := os.WriteFile(template, []byte(`{{len .Objects}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	render := func(tells bool, objects int) (*TemplateFile, bool) {
+	render := func(notify bool, objects int) (*TemplateFile, bool) {
 		t.Helper()
 		f, err := OpenTemplate(path, template)
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.Notifies = tells
+		f.Notify = notify
 		changed, err := f.Render(templateData{Objects: make([]templateObject, objects)})
 		if err != nil {
 			t.Fatal(err)
@@ -101,11 +101,11 @@ func TestChangesAreReportedUntilTold(t *testing.T) {
 	}
 	for range 3 {
 		if _, changed := render(true, 1); !changed {
-			t.Error("nobody was told")
+			t.Error("a pending change was not reported")
 		}
 	}
 	if _, changed := render(false, 1); changed {
-		t.Error("there is nobody to tell")
+		t.Error("a change was reported without Notify")
 	}
 	f, _ := render(true, 1)
 	for range 2 {
@@ -113,13 +113,13 @@ func TestChangesAreReportedUntilTold(t *testing.T) {
 			t.Error(err)
 		}
 		if _, changed := render(true, 1); changed {
-			t.Error("all were told")
+			t.Error("a change was reported after Notified")
 		}
 	}
 	if _, changed := render(false, 2); !changed {
-		t.Error("the file has changed")
+		t.Error("a changed file was not reported")
 	}
 	if _, changed := render(true, 2); changed {
-		t.Error("there was nobody to tell")
+		t.Error("a change that was rendered without Notify was reported")
 	}
 }

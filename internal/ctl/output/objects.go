@@ -30,12 +30,12 @@ func objectCells(o *client.Object, wide bool) []string {
 	if wide {
 		cells = append(cells, strconv.FormatInt(o.CreateRevision, 10), strconv.FormatInt(o.Version, 10), o.ContentType, size(len(o.Value)))
 	}
-	return append(cells, labels(o.Labels), glance(o))
+	return append(cells, labels(o.Labels), preview(o))
 }
 
 func size(n int) string { return humanize.IBytes(uint64(n)) }
 
-// labels are shown as selectors are written.
+// labels formats labels like a selector.
 func labels(all map[string]string) string {
 	if len(all) == 0 {
 		return "-"
@@ -47,11 +47,11 @@ func labels(all map[string]string) string {
 	return strings.Join(parts, ",")
 }
 
-// most is how many bytes of a value are looked at for one line.
-const most = 4096
+// maxPreview is the maximum number of bytes of a value in a table.
+const maxPreview = 4096
 
-// glance returns the beginning of a value on one line.
-func glance(o *client.Object) string {
+// preview returns the beginning of a value on one line.
+func preview(o *client.Object) string {
 	v := o.Value
 	if document.IsJSON(o.ContentType) {
 		var b bytes.Buffer
@@ -59,9 +59,9 @@ func glance(o *client.Object) string {
 			v = b.Bytes()
 		}
 	}
-	v = v[:min(len(v), most)]
-	for len(v) > 0 && len(v) == most && !utf8.Valid(v) && !utf8.Valid(v[len(v)-1:]) {
-		v = v[:len(v)-1] // a character that was cut
+	v = v[:min(len(v), maxPreview)]
+	for len(v) > 0 && len(v) == maxPreview && !utf8.Valid(v) && !utf8.Valid(v[len(v)-1:]) {
+		v = v[:len(v)-1] // a truncated character
 	}
 	if !utf8.Valid(v) {
 		return fmt.Sprintf("(%s of binary data)", size(len(o.Value)))

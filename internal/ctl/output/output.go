@@ -1,8 +1,9 @@
-// Package output shows objects and events on standard output, in the format that
-// was asked for.
+// Package output prints objects, events and other records in a [Format]: as tables, JSON,
+// YAML, values or keys.
 //
-// Colours are always written; whoever made the writer takes them away where they
-// are not wanted.
+// [Objects] prints lists of objects as they arrive, [Events] the updates of a watch, and
+// [Records] rows of other types. Tables always contain styles; the writer must remove those
+// that the terminal does not support.
 package output
 
 import (
@@ -16,7 +17,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
 )
 
-// Format is a way to show objects.
+// Format is an output format.
 type Format string
 
 // The formats.
@@ -24,20 +25,19 @@ const (
 	Table Format = "table" // aligned columns, for people
 	Wide  Format = "wide"  // table with more columns
 	JSON  Format = "json"  // indented; several objects are an array
-	YAML  Format = "yaml"  // documents with --- between them
+	YAML  Format = "yaml"  // documents separated by ---
 	JSONL Format = "jsonl" // one object per line
-	Value Format = "value" // the bytes of the value; several with a line break behind each
+	Value Format = "value" // the bytes of the value; a newline follows each of several
 	Key   Format = "key"   // one key per line
 )
 
-// Formats are all of them, in the order in which help shows them.
+// Formats lists the formats in the order of the help text.
 var Formats = []Format{Table, Wide, JSON, YAML, JSONL, Value, Key}
 
-// Set takes the name of a format; with [Format.String] and [Format.Type] it makes
-// Format the value of a flag.
+// Set sets the format by name. With String and Type it makes *Format a flag value.
 func (f *Format) Set(name string) error {
 	if !slices.Contains(Formats, Format(name)) {
-		return fmt.Errorf("%q is no format; there are %s", name, names())
+		return fmt.Errorf("unknown format %q (want %s)", name, names())
 	}
 	*f = Format(name)
 	return nil
@@ -45,7 +45,7 @@ func (f *Format) Set(name string) error {
 
 func (f *Format) String() string { return string(*f) }
 
-// Type is what help calls a value.
+// Type returns the placeholder in the help text.
 func (f *Format) Type() string { return "format" }
 
 func names() string {
@@ -56,27 +56,26 @@ func names() string {
 	return strings.Join(all, ", ")
 }
 
-// Objects shows a list of objects as they come. Call Add for each and Close at the
+// Objects prints a list of objects as they arrive. Call Add for each object and Close at the
 // end. Not safe for concurrent use.
 type Objects struct {
 	w      io.Writer
 	format Format
-	table  *Columns
+	table  *TableWriter
 	n      int
 }
 
-// NewObjects shows on w. Width is that of the terminal in columns, 0 where there is
-// none. With single there will be at most one object: as JSON it is no array, and
-// the value is shown byte for byte.
+// NewObjects returns an Objects that writes to w. Width is the width of the terminal, or 0 if
+// there is none.
 func NewObjects(w io.Writer, format Format, width int) *Objects {
 	o := &Objects{w: w, format: format}
 	if format == Table || format == Wide {
-		o.table = NewColumns(w, width, objectColumns(format == Wide)...)
+		o.table = NewTable(w, width, objectColumns(format == Wide)...)
 	}
 	return o
 }
 
-// One shows one object.
+// One prints a single object: as JSON without an array, and the value exactly.
 func One(w io.Writer, format Format, width int, o *client.Object) error {
 	switch format {
 	case JSON:
@@ -92,7 +91,7 @@ func One(w io.Writer, format Format, width int, o *client.Object) error {
 	return list.Close()
 }
 
-// Add shows one more object.
+// Add prints one more object.
 func (l *Objects) Add(o *client.Object) error {
 	l.n++
 	switch l.format {
@@ -161,9 +160,8 @@ func writeYAML(w io.Writer, v any, separate bool) error {
 	return err
 }
 
-// Records shows rows of something else than objects, such as resources: as a table
-// of the cells, or as it is in the other formats. Cells of the first column are the
-// keys.
+// Records prints rows of another type, such as resources. Tables consist of the cells, and the
+// first cell is the key. The other formats encode the rows.
 func Records[T any](w io.Writer, format Format, width int, header []Column, rows []T, cells func(T) []string) error {
 	switch format {
 	case JSON:
@@ -192,7 +190,7 @@ func Records[T any](w io.Writer, format Format, width int, header []Column, rows
 		}
 		return nil
 	default:
-		table := NewColumns(w, width, header...)
+		table := NewTable(w, width, header...)
 		for _, r := range rows {
 			if err := table.Row(cells(r)...); err != nil {
 				return err

@@ -10,23 +10,23 @@ import (
 // Column is a column of a table.
 type Column struct {
 	Title string
-	Right bool       // numbers stand at the right
+	Right bool       // align to the right
 	Style ansi.Style // of the cells
 }
 
-// sample is how many rows decide how wide columns are. Later rows that need more
-// room push what is behind them to the right.
-const sample = 200
+// sampleRows is how many rows determine the column widths. Wider cells in later rows break
+// the alignment of their row.
+const sampleRows = 200
 
-// gap is between columns.
+// gap separates the columns.
 const gap = "  "
 
-// narrowest is what is left of a last column in a terminal that is too narrow.
-const narrowest = 8
+// minLastWidth is the minimum width of the last column on a narrow terminal.
+const minLastWidth = 8
 
-// Columns writes a table as its rows come, without keeping more than the first of
-// them. Not safe for concurrent use.
-type Columns struct {
+// TableWriter writes a table row by row. It buffers only the first rows, to determine the
+// column widths. Not safe for concurrent use.
+type TableWriter struct {
 	w       io.Writer
 	width   int
 	columns []Column
@@ -40,25 +40,25 @@ type row struct {
 	cells []string
 }
 
-// NewColumns makes a table. Width is that of the terminal, beyond which the last
-// column is cut; 0 means that nothing is cut.
-func NewColumns(w io.Writer, width int, columns ...Column) *Columns {
-	t := &Columns{w: w, width: width, columns: columns, widths: make([]int, len(columns))}
+// NewTable returns a TableWriter that writes to w. The last column is truncated at width, the
+// width of the terminal; 0 means no limit.
+func NewTable(w io.Writer, width int, columns ...Column) *TableWriter {
+	t := &TableWriter{w: w, width: width, columns: columns, widths: make([]int, len(columns))}
 	for i, c := range columns {
 		t.widths[i] = ansi.StringWidth(c.Title)
 	}
 	return t
 }
 
-// Row adds a row. Cells have no line breaks; control characters in them are shown
-// as spaces, so that no value commands the terminal.
-func (t *Columns) Row(cells ...string) error {
-	return t.Styled(nil, cells...)
+// Row adds a row. Control characters in cells become spaces, so that a value cannot control
+// the terminal.
+func (t *TableWriter) Row(cells ...string) error {
+	return t.StyledRow(nil, cells...)
 }
 
-// Styled adds a row in which the first cell has a style of its own; nil means that
-// of its column.
-func (t *Columns) Styled(first ansi.Style, cells ...string) error {
+// StyledRow adds a row whose first cell has the given style, or the style of its column if it
+// is nil.
+func (t *TableWriter) StyledRow(first ansi.Style, cells ...string) error {
 	for i, cell := range cells {
 		cells[i] = printable(cell)
 	}
@@ -67,14 +67,14 @@ func (t *Columns) Styled(first ansi.Style, cells ...string) error {
 		return t.line(r, false)
 	}
 	t.rows = append(t.rows, r)
-	if len(t.rows) < sample {
+	if len(t.rows) < sampleRows {
 		return nil
 	}
 	return t.Flush()
 }
 
-// Flush writes the rows that were kept. A table without any is not shown at all.
-func (t *Columns) Flush() error {
+// Flush writes the buffered rows. A table without rows has no header either.
+func (t *TableWriter) Flush() error {
 	if len(t.rows) == 0 {
 		return nil
 	}
@@ -102,11 +102,11 @@ func (t *Columns) Flush() error {
 	return nil
 }
 
-// Widen sets the least width of a column before the first row is shown, for tables
-// whose rows come one by one.
-func (t *Columns) Widen(column, width int) { t.widths[column] = max(t.widths[column], width) }
+// SetMinWidth sets the minimum width of a column. Use it for tables that are flushed after
+// each row.
+func (t *TableWriter) SetMinWidth(column, width int) { t.widths[column] = max(t.widths[column], width) }
 
-func (t *Columns) line(r row, header bool) error {
+func (t *TableWriter) line(r row, header bool) error {
 	var b strings.Builder
 	used := 0
 	for i, cell := range r.cells {
@@ -116,7 +116,7 @@ func (t *Columns) line(r row, header bool) error {
 			used += len(gap)
 		}
 		if last && t.width > 0 {
-			cell = ansi.Truncate(cell, max(t.width-used, narrowest), "…")
+			cell = ansi.Truncate(cell, max(t.width-used, minLastWidth), "…")
 		}
 		fill := strings.Repeat(" ", max(0, t.widths[i]-ansi.StringWidth(cell)))
 		style := t.columns[i].Style
@@ -138,7 +138,7 @@ func (t *Columns) line(r row, header bool) error {
 	return err
 }
 
-// printable replaces what a terminal would take for a command.
+// printable replaces control characters with spaces.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {
@@ -148,7 +148,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// The styles of fanoutctl.
+// The styles of tables and messages.
 var (
 	Plain  = ansi.Style{}
 	Bold   = ansi.Style{}.Bold()

@@ -1,5 +1,9 @@
-// Package top shows, again and again, how the resources of some servers do and who
-// watches them, those that are furthest behind first.
+// Package top shows the resources and watchers of some servers, the watchers that are
+// furthest behind first, and refreshes them on a terminal.
+//
+// A [Snapshot] is the state of one server. A [Screen] holds the last snapshot of each server
+// and formats them. A [Program] takes snapshots of all servers periodically and draws the
+// screen on a terminal.
 package top
 
 import (
@@ -14,41 +18,41 @@ import (
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
 )
 
-// Screen is what the servers have said last, in their order. One without a value has not
-// answered.
-type Screen []admin.Answer[*Look]
+// Screen is the last answer of each server. The value of a server that has not answered is
+// nil.
+type Screen []admin.Answer[*Snapshot]
 
-// answered returns the looks there are.
-func (s Screen) answered() []*Look {
-	var looks []*Look
+// snapshots returns the snapshots of the servers that have answered.
+func (s Screen) snapshots() []*Snapshot {
+	var all []*Snapshot
 	for _, a := range s {
 		if a.Value != nil {
-			looks = append(looks, a.Value)
+			all = append(all, a.Value)
 		}
 	}
-	return looks
+	return all
 }
 
-// View shows it in so many columns and lines; without limits where these are 0. At least
-// one server has answered.
+// View formats the screen within a width and a height; 0 means no limit. At least one server
+// must have answered.
 func (s Screen) View(width, height int) string {
 	several := len(s) > 1
 	var resources []admin.Answer[[]admin.Resource]
-	var watching []admin.Answer[admin.Watching]
-	for _, l := range s.answered() {
-		resources = append(resources, admin.Answer[[]admin.Resource]{Value: l.resources})
-		watching = append(watching, admin.Answer[admin.Watching]{Value: l.watching})
+	var lists []admin.Answer[admin.WatcherList]
+	for _, snapshot := range s.snapshots() {
+		resources = append(resources, admin.Answer[[]admin.Resource]{Value: snapshot.resources})
+		lists = append(lists, admin.Answer[admin.WatcherList]{Value: snapshot.watchers})
 	}
-	rows, merged := admin.MergeResources(resources), admin.MergeWatchers(watching, true)
+	rows, merged := admin.MergeResources(resources), admin.MergeWatchers(lists, true)
 	watchers := merged.Watchers
 
 	var b strings.Builder
 	b.WriteString(s.title(merged) + "\n\n")
 	if height > 0 {
-		r, w := share(height-2, len(rows), len(watchers))
+		r, w := divide(height-2, len(rows), len(watchers))
 		rows, watchers = rows[:r], watchers[:w]
 	}
-	// Nothing goes wrong with writing into a builder.
+	// Writing to a strings.Builder does not fail.
 	columns, cells := admin.ResourceTable(several)
 	_ = output.Records(&b, output.Table, width, columns, rows, cells)
 	if len(watchers) > 0 {
@@ -59,24 +63,24 @@ func (s Screen) View(width, height int) string {
 	return b.String()
 }
 
-// title is the first line.
-func (s Screen) title(all admin.Watching) string {
-	looks := s.answered()
+// title returns the first line.
+func (s Screen) title(all admin.WatcherList) string {
+	snapshots := s.snapshots()
 	name := s[0].Server
 	switch {
-	case len(looks) < len(s):
-		name = fmt.Sprintf("%d of %d servers", len(looks), len(s))
+	case len(snapshots) < len(s):
+		name = fmt.Sprintf("%d of %d servers", len(snapshots), len(s))
 	case len(s) > 1:
 		name = fmt.Sprintf("%d servers", len(s))
 	}
 	var at time.Time
 	rate, known := 0.0, true
-	for _, l := range looks {
-		if l.at.After(at) {
-			at = l.at
+	for _, snapshot := range snapshots {
+		if snapshot.at.After(at) {
+			at = snapshot.at
 		}
-		rate += l.rate
-		known = known && l.rate >= 0
+		rate += snapshot.rate
+		known = known && snapshot.rate >= 0
 	}
 	behind, blocked := 0, 0
 	for _, w := range all.Watchers {
@@ -94,11 +98,11 @@ func (s Screen) title(all admin.Watching) string {
 	return text
 }
 
-// share says how many resources and watchers have room in so many lines. Each table
-// has a header, and between them is an empty line. Watchers have what resources do not
+// divide returns how many resources and watchers fit into the lines. Each table has a
+// header, and an empty line separates them. Watchers get the lines that resources do not
 // need, and at least a third.
-func share(lines, resources, watchers int) (r, w int) {
-	lines-- // the header of resources
+func divide(lines, resources, watchers int) (r, w int) {
+	lines-- // the header of the resources
 	w = min(watchers, max(0, lines-2)/3)
 	if w == 0 {
 		return max(0, min(resources, lines)), 0
@@ -108,44 +112,44 @@ func share(lines, resources, watchers int) (r, w int) {
 	return r, min(watchers, lines-r)
 }
 
-// Look is how a server does at a moment.
-type Look struct {
+// Snapshot is the state of a server at one moment.
+type Snapshot struct {
 	at        time.Time
 	resources []admin.Resource
-	watching  admin.Watching
-	rate      float64 // bytes per second to all watchers; negative if not known
+	watchers  admin.WatcherList
+	rate      float64 // bytes per second sent to all watchers; negative if unknown
 }
 
-// Ask asks a server.
-func Ask(ctx context.Context, server *admin.Admin) (*Look, error) {
-	look := &Look{rate: -1}
+// TakeSnapshot queries a server.
+func TakeSnapshot(ctx context.Context, server *admin.Admin) (*Snapshot, error) {
+	s := &Snapshot{rate: -1}
 	var err error
-	if look.resources, err = server.Resources(ctx, true); err != nil {
+	if s.resources, err = server.Resources(ctx, true); err != nil {
 		return nil, err
 	}
-	if look.watching, err = server.Watchers(ctx, "", true); err != nil {
+	if s.watchers, err = server.Watchers(ctx, "", true); err != nil {
 		return nil, err
 	}
-	look.at = time.Now()
-	return look, nil
+	s.at = time.Now()
+	return s, nil
 }
 
-// since compares with what was seen of the same server before. Who is new has begun
-// since: that is known only if all were seen.
-func (l *Look) since(before *Look) {
-	if before == nil || !l.at.After(before.at) || !before.hasAll() || !l.hasAll() {
+// setRate computes the rate since an earlier snapshot of the same server. It needs both lists
+// to be complete: otherwise a watcher that is missing from the earlier one may be old.
+func (s *Snapshot) setRate(before *Snapshot) {
+	if before == nil || !s.at.After(before.at) || !before.isComplete() || !s.isComplete() {
 		return
 	}
 	sent := map[string]int64{}
-	for _, w := range before.watching.Watchers {
+	for _, w := range before.watchers.Watchers {
 		sent[w.ID] = w.Bytes
 	}
 	var bytes int64
-	for _, w := range l.watching.Watchers {
+	for _, w := range s.watchers.Watchers {
 		bytes += w.Bytes - sent[w.ID]
 	}
-	l.rate = float64(bytes) / l.at.Sub(before.at).Seconds()
+	s.rate = float64(bytes) / s.at.Sub(before.at).Seconds()
 }
 
-// hasAll reports whether these are all watchers, and not just those furthest behind.
-func (l *Look) hasAll() bool { return int64(len(l.watching.Watchers)) >= l.watching.Total }
+// isComplete reports whether the list contains all watchers, not only those furthest behind.
+func (s *Snapshot) isComplete() bool { return int64(len(s.watchers.Watchers)) >= s.watchers.Total }

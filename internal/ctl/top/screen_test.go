@@ -9,34 +9,34 @@ import (
 	"github.com/fanoutd/fanoutd/internal/ctl/admin"
 )
 
-func look(resources, watchers int) *Look {
-	l := &Look{at: time.Unix(100, 0), rate: -1, watching: admin.Watching{Total: int64(watchers)}}
+func snapshot(resources, watchers int) *Snapshot {
+	s := &Snapshot{at: time.Unix(100, 0), rate: -1, watchers: admin.WatcherList{Total: int64(watchers)}}
 	for i := range resources {
-		l.resources = append(l.resources, admin.Resource{Name: fmt.Sprint("resource-", i, "-")})
+		s.resources = append(s.resources, admin.Resource{Name: fmt.Sprint("resource-", i, "-")})
 	}
 	for i := range watchers {
-		l.watching.Watchers = append(l.watching.Watchers, admin.Watcher{ID: fmt.Sprint("watcher-", i, "-"), Bytes: 100})
+		s.watchers.Watchers = append(s.watchers.Watchers, admin.Watcher{ID: fmt.Sprint("watcher-", i, "-"), Bytes: 100})
 	}
-	return l
+	return s
 }
 
-// Whatever there is, the title stays in sight, some of both is there, and no line is
-// wasted.
+// The title is always visible, both tables have rows if there is room for both, and no line
+// is wasted.
 func TestScreenFits(t *testing.T) {
 	for _, resources := range []int{1, 5, 100} {
 		for _, watchers := range []int{0, 1, 5, 1000} {
 			for _, height := range []int{3, 4, 5, 8, 23, 60} {
-				text := Screen{{Server: "a:1", Value: look(resources, watchers)}}.View(80, height)
+				text := Screen{{Server: "a:1", Value: snapshot(resources, watchers)}}.View(80, height)
 				lines, full := strings.Count(text, "\n"), 3+resources
 				if watchers > 0 {
 					full += 2 + watchers
 				}
 				least := min(full, height)
 				if height < 8 {
-					least = 0 // too little for both
+					least = 0 // no room for both tables
 				}
 				if lines > height || lines < least {
-					t.Errorf("%d resources and %d watchers have %d lines of %d", resources, watchers, lines, height)
+					t.Errorf("%d resources, %d watchers: got %d lines, want %d to %d", resources, watchers, lines, least, height)
 				}
 				if height >= 8 && (resources > 0 && !strings.Contains(text, "resource-0-") || watchers > 0 && !strings.Contains(text, "watcher-0-")) {
 					t.Errorf("%d resources and %d watchers in %d lines:\n%s", resources, watchers, height, text)
@@ -46,26 +46,26 @@ func TestScreenFits(t *testing.T) {
 	}
 }
 
-// How much was sent is known only if nobody is left out, and only if it is known of all
-// servers.
-func TestRateIsOfAllWatchers(t *testing.T) {
+// The rate is shown only if it is known for all servers, and that requires complete lists
+// of watchers.
+func TestRateNeedsAllWatchers(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(before, now *Look)
+		change func(before, now *Snapshot)
 		rate   float64
 		shown  bool
 	}{
-		"one more":       {func(_, _ *Look) {}, 10, true},
-		"not all before": {func(before, _ *Look) { before.watching.Total++ }, -1, false},
-		"not all now":    {func(_, now *Look) { now.watching.Total++ }, -1, false},
+		"one more":       {func(_, _ *Snapshot) {}, 10, true},
+		"not all before": {func(before, _ *Snapshot) { before.watchers.Total++ }, -1, false},
+		"not all now":    {func(_, now *Snapshot) { now.watchers.Total++ }, -1, false},
 	} {
-		before, now := look(1, 3), look(1, 4)
+		before, now := snapshot(1, 3), snapshot(1, 4)
 		now.at = before.at.Add(10 * time.Second)
 		c.change(before, now)
-		now.since(before)
+		now.setRate(before)
 		if now.rate != c.rate {
-			t.Errorf("%s: %v", name, now.rate)
+			t.Errorf("%s: got rate %v, want %v", name, now.rate, c.rate)
 		}
-		other := look(1, 1)
+		other := snapshot(1, 1)
 		other.rate = 20
 		text := Screen{{Server: "a:1", Value: now}, {Server: "b:1", Value: other}}.View(80, 0)
 		if strings.Contains(text, "30 B/s sent") != c.shown || strings.Contains(text, "sent") != c.shown {
@@ -74,25 +74,25 @@ func TestRateIsOfAllWatchers(t *testing.T) {
 	}
 }
 
-// What is left of a server that does not answer any more: everything if there is no
-// other, so that one sees what it was like, and nothing beside what others have now.
-func TestScreenOfServersThatFail(t *testing.T) {
+// When the only server fails, its last snapshot stays on the screen. When one of several
+// fails, its snapshot is dropped.
+func TestFailedServersOnScreen(t *testing.T) {
 	for _, servers := range []int{1, 2} {
 		s := make(Screen, servers)
 		for i := range s {
 			s[i].Server = fmt.Sprint("server-", i)
-			s.note(looked{i, look(1, 2), nil})
+			s.update(result{i, snapshot(1, 2), nil})
 		}
-		s.note(looked{0, nil, fmt.Errorf("away")})
-		if got := len(s.answered()); got != 1 || s[0].Err == nil {
-			t.Errorf("of %d servers %d are shown", servers, got)
+		s.update(result{0, nil, fmt.Errorf("away")})
+		if got := len(s.snapshots()); got != 1 || s[0].Err == nil {
+			t.Errorf("%d servers, one failed: got %d snapshots, want 1", servers, got)
 		}
 		if text := s.View(80, 0); strings.Contains(text, "1 of 2 servers") != (servers == 2) || strings.Contains(text, "server-0") != (servers == 1) {
-			t.Errorf("of %d servers:\n%s", servers, text)
+			t.Errorf("%d servers, one failed:\n%s", servers, text)
 		}
-		s.note(looked{0, look(1, 2), nil})
-		if got := len(s.answered()); got != servers || s[0].Err != nil {
-			t.Errorf("of %d servers %d are shown", servers, got)
+		s.update(result{0, snapshot(1, 2), nil})
+		if got := len(s.snapshots()); got != servers || s[0].Err != nil {
+			t.Errorf("%d servers: got %d snapshots", servers, got)
 		}
 	}
 }

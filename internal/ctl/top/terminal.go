@@ -15,65 +15,65 @@ import (
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
 )
 
-// patience is how long one look may take before it is given up, and an error shown.
-const patience = 5 * time.Second
+// snapshotTimeout limits one snapshot of a server.
+const snapshotTimeout = 5 * time.Second
 
-// Program shows the screen in a terminal.
+// Program shows the screen on a terminal.
 type Program struct {
 	Servers  []*admin.Admin
-	Interval time.Duration // between two looks at a server
-	// Explain says which server has not answered, and why, on one line.
+	Interval time.Duration // between two snapshots of a server
+	// Explain returns a one-line message that names the server and its error.
 	Explain func(server string, err error) string
 }
 
-// Run shows the screen in the terminal of the process until somebody presses q, Esc or
-// Ctrl-C, or ctx ends; neither is an error. The terminal is then as it was. A server that
-// does not answer is shown as such, and asked again; the others do not wait for it.
+// Run shows the screen on the terminal of the process until the user presses q, Esc or
+// Ctrl-C, or ctx ends; neither is an error. It then restores the terminal. The error of a
+// server is shown, and the server is queried again; the other servers do not wait for it.
 func (p *Program) Run(ctx context.Context) error { return p.run(ctx, nil) }
 
-// run uses a terminal; nil is that of the process.
+// run uses the given terminal, or that of the process if it is nil.
 func (p *Program) run(ctx context.Context, terminal tcell.Tty) error {
-	// The terminal is asked nothing: some do not answer, and top needs no more than all
-	// have.
+	// Do not query the terminal's capabilities: some terminals do not answer, and top needs
+	// only common ones.
 	screen, err := tcell.NewTerminfoScreenFromTty(terminal, tcell.OptNegotiation(false))
 	if err == nil {
 		err = screen.Init()
 	}
 	if err != nil {
-		return fmt.Errorf("use the terminal: %w", err)
+		return fmt.Errorf("cannot use the terminal: %w", err)
 	}
-	var looking sync.WaitGroup
-	defer looking.Wait()
-	defer screen.Fini() // whatever happens here, a panic too
+	var pollers sync.WaitGroup
+	defer pollers.Wait()
+	defer screen.Fini() // even after a panic
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	news := make(chan looked)
+	results := make(chan result)
 	for i, server := range p.Servers {
-		looking.Go(func() {
-			defer restore(screen)
-			p.look(ctx, i, server, news)
+		pollers.Go(func() {
+			defer restoreOnPanic(screen)
+			p.poll(ctx, i, server, results)
 		})
 	}
-	return p.show(ctx, screen, news)
+	return p.show(ctx, screen, results)
 }
 
-// restore is for a panic outside of the goroutine that ends the screen.
-func restore(screen tcell.Screen) {
+// restoreOnPanic restores the terminal after a panic in a goroutine other than that of run.
+func restoreOnPanic(screen tcell.Screen) {
 	if r := recover(); r != nil {
 		screen.Fini()
 		panic(r)
 	}
 }
 
-// looked is what a server has said.
-type looked struct {
-	server int
-	look   *Look
-	err    error
+// result is a snapshot of a server, or its error.
+type result struct {
+	server   int // index into Servers
+	snapshot *Snapshot
+	err      error
 }
 
-// look asks a server again and again.
-func (p *Program) look(ctx context.Context, i int, server *admin.Admin, news chan<- looked) {
+// poll takes snapshots of a server until ctx ends.
+func (p *Program) poll(ctx context.Context, i int, server *admin.Admin, results chan<- result) {
 	wait := time.NewTimer(0)
 	defer wait.Stop()
 	for {
@@ -82,20 +82,20 @@ func (p *Program) look(ctx context.Context, i int, server *admin.Admin, news cha
 			return
 		case <-wait.C:
 		}
-		within, cancel := context.WithTimeout(ctx, patience)
-		look, err := Ask(within, server)
+		requestCtx, cancel := context.WithTimeout(ctx, snapshotTimeout)
+		snapshot, err := TakeSnapshot(requestCtx, server)
 		cancel()
 		select {
 		case <-ctx.Done():
 			return
-		case news <- looked{i, look, err}:
+		case results <- result{i, snapshot, err}:
 		}
 		wait.Reset(p.Interval)
 	}
 }
 
-// show shows the news until somebody ends it.
-func (p *Program) show(ctx context.Context, screen tcell.Screen, news <-chan looked) error {
+// show draws the results until the user quits or ctx ends.
+func (p *Program) show(ctx context.Context, screen tcell.Screen, results <-chan result) error {
 	answers := make(Screen, len(p.Servers))
 	for i, s := range p.Servers {
 		answers[i].Server = s.Server
@@ -105,40 +105,40 @@ func (p *Program) show(ctx context.Context, screen tcell.Screen, news <-chan loo
 		select {
 		case <-ctx.Done():
 			return nil
-		case n := <-news:
-			answers.note(n)
+		case r := <-results:
+			answers.update(r)
 		case event := <-screen.EventQ():
 			switch event := event.(type) {
 			case *tcell.EventKey:
-				if ends(event) {
+				if quits(event) {
 					return nil
 				}
 			case *tcell.EventError:
-				return fmt.Errorf("read from the terminal: %w", event)
+				return fmt.Errorf("cannot read from the terminal: %w", event)
 			}
 		}
 	}
 }
 
-func ends(key *tcell.EventKey) bool {
+func quits(key *tcell.EventKey) bool {
 	return key.Key() == tcell.KeyCtrlC || key.Key() == tcell.KeyEscape || key.Key() == tcell.KeyRune && key.Str() == "q"
 }
 
-// note keeps what a server has said. What one of several had before it has failed would
-// be compared with what others have now, so it goes.
-func (s Screen) note(n looked) {
-	a := &s[n.server]
-	a.Err = n.err
+// update records a result. If one of several servers fails, its last snapshot is dropped,
+// because it would be merged with newer ones of the others.
+func (s Screen) update(r result) {
+	a := &s[r.server]
+	a.Err = r.err
 	switch {
-	case n.err == nil:
-		n.look.since(a.Value)
-		a.Value = n.look
+	case r.err == nil:
+		r.snapshot.setRate(a.Value)
+		a.Value = r.snapshot
 	case len(s) > 1:
 		a.Value = nil
 	}
 }
 
-// draw shows everything. What has not changed is not sent to the terminal again.
+// draw draws the screen. tcell sends only differences to the terminal.
 func (p *Program) draw(screen tcell.Screen, answers Screen) {
 	width, height := screen.Size()
 	screen.Clear()
@@ -146,6 +146,7 @@ func (p *Program) draw(screen tcell.Screen, answers Screen) {
 	screen.Show()
 }
 
+// text returns the errors, the view and the help line.
 func (p *Program) text(answers Screen, width, height int) string {
 	var b strings.Builder
 	var names []string
@@ -157,20 +158,20 @@ func (p *Program) text(answers Screen, width, height int) string {
 		}
 	}
 	switch {
-	case len(answers.answered()) > 0:
+	case len(answers.snapshots()) > 0:
 		b.WriteString(answers.View(width, height-1))
 	case b.Len() == 0:
-		b.WriteString("Asking " + strings.Join(names, ", ") + " ...\n")
+		b.WriteString("Connecting to " + strings.Join(names, ", ") + " ...\n")
 	}
-	b.WriteString(output.Faint.Styled("q ends"))
+	b.WriteString(output.Faint.Styled("q: quit"))
 	return b.String()
 }
 
-// paint shows a text with the styles of package output, from the upper left corner on.
-// What does not fit is not shown, nor is anything else that commands a terminal.
+// paint draws a text with the styles of package output, from the upper left corner. It drops
+// what does not fit, and all other terminal sequences.
 func paint(screen tcell.Screen, text string) {
 	parser := ansi.NewParser()
-	colours := screen.Colors() > 0
+	colors := screen.Colors() > 0
 	style, y := tcell.StyleDefault, 0
 	for line := range strings.Lines(text) {
 		x, state := 0, byte(0)
@@ -181,7 +182,7 @@ func paint(screen tcell.Screen, text string) {
 				screen.Put(x, y, part, style)
 				x += width
 			case ansi.Cmd(parser.Command()).Final() == 'm' && ansi.HasCsiPrefix(part):
-				style = styled(style, parser.Params(), colours)
+				style = applySGR(style, parser.Params(), colors)
 			}
 			line, state = line[n:], next
 		}
@@ -189,8 +190,8 @@ func paint(screen tcell.Screen, text string) {
 	}
 }
 
-// styled follows the parameters of a change of style.
-func styled(style tcell.Style, params ansi.Params, colours bool) tcell.Style {
+// applySGR applies the parameters of an SGR sequence (select graphic rendition) to a style.
+func applySGR(style tcell.Style, params ansi.Params, colors bool) tcell.Style {
 	if len(params) == 0 {
 		return tcell.StyleDefault
 	}
@@ -202,7 +203,7 @@ func styled(style tcell.Style, params ansi.Params, colours bool) tcell.Style {
 			style = style.Bold(true)
 		case p == 2:
 			style = style.Dim(true)
-		case p >= 30 && p < 38 && colours:
+		case p >= 30 && p < 38 && colors:
 			style = style.Foreground(color.PaletteColor(p - 30))
 		}
 	}

@@ -19,11 +19,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// terminal is one that notes what it is told.
+// terminal is a terminal that records its input.
 type terminal struct {
 	vt.MockTerm
-	mu   sync.Mutex // guards told
-	told strings.Builder
+	mu      sync.Mutex // guards written
+	written strings.Builder
 }
 
 func newTerminal() *terminal {
@@ -32,16 +32,17 @@ func newTerminal() *terminal {
 
 func (t *terminal) Write(p []byte) (int, error) {
 	t.mu.Lock()
-	t.told.Write(p)
+	t.written.Write(p)
 	t.mu.Unlock()
 	return t.MockTerm.Write(p)
 }
 
-// isRestored reports whether it was taken over, and is as it was.
+// isRestored reports whether the alternate screen was entered and left again, and the cursor
+// hidden and shown again.
 func (t *terminal) isRestored() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := t.told.String()
+	all := t.written.String()
 	for _, pair := range [][2]string{{"\x1b[?1049h", "\x1b[?1049l"}, {"\x1b[?25l", "\x1b[?25h"}} {
 		if !strings.Contains(all, pair[0]) || strings.LastIndex(all, pair[1]) < strings.LastIndex(all, pair[0]) {
 			return false
@@ -50,7 +51,7 @@ func (t *terminal) isRestored() bool {
 	return true
 }
 
-// program asks a server that is not there. What is wrong is said by explain.
+// program returns a Program with one server, which cannot be reached.
 func program(t *testing.T, explain func(string, error) string) *Program {
 	t.Helper()
 	c, err := client.New("127.0.0.1:1")
@@ -61,7 +62,7 @@ func program(t *testing.T, explain func(string, error) string) *Program {
 	return &Program{Servers: []*admin.Admin{admin.New("a:1", c)}, Interval: time.Hour, Explain: explain}
 }
 
-// However it ends, the terminal is as it was before.
+// The terminal is restored however top ends.
 func TestTerminalIsRestored(t *testing.T) {
 	ends := map[string]func(*terminal, context.CancelFunc){
 		"context": func(_ *terminal, cancel context.CancelFunc) { cancel() },
@@ -77,7 +78,7 @@ func TestTerminalIsRestored(t *testing.T) {
 			shown := make(chan struct{}, 100)
 			p := program(t, func(server string, _ error) string {
 				shown <- struct{}{}
-				return server + " is away"
+				return server + " is down"
 			})
 			done := make(chan error)
 			go func() { done <- p.run(ctx, term) }()
@@ -87,7 +88,7 @@ func TestTerminalIsRestored(t *testing.T) {
 				t.Error(err)
 			}
 			if !term.isRestored() {
-				t.Errorf("the terminal was told %q", term.told.String())
+				t.Errorf("the terminal received %q", term.written.String())
 			}
 		})
 	}
@@ -95,7 +96,7 @@ func TestTerminalIsRestored(t *testing.T) {
 		term := newTerminal()
 		defer func() {
 			if r := recover(); r != "a bug" || !term.isRestored() {
-				t.Errorf("recovered %v; the terminal was told %q", r, term.told.String())
+				t.Errorf("recovered %v; the terminal received %q", r, term.written.String())
 			}
 		}()
 		_ = program(t, func(string, error) string { panic("a bug") }).run(t.Context(), term)
@@ -111,21 +112,21 @@ func TestTerminalIsRestored(t *testing.T) {
 		}
 		defer func() {
 			if r := recover(); r != "a bug" || !term.isRestored() {
-				t.Errorf("recovered %v; the terminal was told %q", r, term.told.String())
+				t.Errorf("recovered %v; the terminal received %q", r, term.written.String())
 			}
 		}()
-		defer restore(screen)
+		defer restoreOnPanic(screen)
 		panic("a bug")
 	})
 }
 
-// The styles of tables are those of the terminal, and what is too wide or too long is
-// cut. Nothing else that a text says to a terminal reaches it.
+// Text is drawn with the styles that the terminal supports, and clipped to the screen. All
+// other terminal sequences are dropped.
 func TestPaint(t *testing.T) {
-	for name, colours := range map[string]tcell.OptColors{"colours": 256, "none": 0} {
+	for name, colors := range map[string]tcell.OptColors{"colors": 256, "none": 0} {
 		t.Run(name, func(t *testing.T) {
 			term := newTerminal()
-			screen, err := tcell.NewTerminfoScreenFromTty(term, tcell.OptNegotiation(false), colours)
+			screen, err := tcell.NewTerminfoScreenFromTty(term, tcell.OptNegotiation(false), colors)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -147,11 +148,11 @@ func TestPaint(t *testing.T) {
 			}
 			want := "bnf日本p\n" + strings.Repeat("wide", 10) + "\nthird\nfourth\nfifth"
 			if got := strings.Join(lines, "\n"); got != want {
-				t.Errorf("shown is\n%s\nwant\n%s", got, want)
+				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 			plain := tcell.StyleDefault
 			styles := []tcell.Style{plain.Bold(true), plain.Foreground(color.Teal), plain.Dim(true), plain.Foreground(color.Maroon)}
-			if colours == 0 {
+			if colors == 0 {
 				styles[1], styles[3] = plain, plain
 			}
 			for x, want := range append(styles, plain) {
@@ -159,13 +160,13 @@ func TestPaint(t *testing.T) {
 					x = 7
 				}
 				if _, got, _ := screen.Get(x, 0); got != want {
-					t.Errorf("the style at %d is %v, want %v", x, got, want)
+					t.Errorf("style at %d: got %v, want %v", x, got, want)
 				}
 			}
 			term.mu.Lock()
 			defer term.mu.Unlock()
-			if told := term.told.String(); strings.Contains(told, "title") || strings.Contains(told, "\x1b[2J") {
-				t.Errorf("the terminal was told %q", told)
+			if got := term.written.String(); strings.Contains(got, "title") || strings.Contains(got, "\x1b[2J") {
+				t.Errorf("the terminal received %q", got)
 			}
 		})
 	}

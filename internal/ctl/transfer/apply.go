@@ -3,7 +3,6 @@ package transfer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -12,38 +11,36 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 )
 
-// Writing is how changes are written: several transactions at a time, each of
-// several objects. The order does not matter.
-type Writing struct {
+// Writer writes changes with concurrent transactions of several objects each, in no
+// particular order.
+type Writer struct {
 	Resource *client.Resource
-	// Labels says whether labels are written. Some resources take them from the
-	// values.
+	// Labels writes labels. Unset it for a resource that derives them from the values.
 	Labels bool
-	// Done is told of each number of changes that were written, Failed of each
-	// change that could not be. They are called by one goroutine at a time.
+	// Done is called with the number of written changes, and Failed for each change that
+	// the server refused. They are never called concurrently.
 	Done   func(changes int)
 	Failed func(Change, error)
-	// Patience is for how long a server that is unavailable is tried again.
-	Patience time.Duration
+	// Retry is how long to retry while the server is unavailable.
+	Retry time.Duration
 
-	mu      sync.Mutex // guards what follows, and calls of Done and Failed
+	mu      sync.Mutex // guards the fields below, and calls of Done and Failed
 	written int
 	failed  int
 }
 
-// How much is under way at once.
 const (
 	workers    = 8
-	batchOps   = 128       // what a server takes by default
-	batchBytes = 512 << 10 // a third of what etcd takes
-	settling   = 10 * time.Second
+	batchOps   = 128              // a server's default limit
+	batchBytes = 512 << 10        // a third of etcd's limit
+	txnTimeout = 10 * time.Second // for one transaction
 )
 
-// Apply writes the changes and returns how many were written and how many could not
-// be. When ctx ends, what is under way is still finished, so that the numbers are
-// true; then the cause of ctx is returned. Another error means that the rest would
-// fail, too.
-func (w *Writing) Apply(ctx context.Context, changes []Change) (written, failed int, err error) {
+// Apply writes the changes and returns how many were written and how many were refused. If
+// ctx ends, it finishes the transactions in progress, so that the numbers are exact, and
+// returns the cause of ctx. It stops at any error that would also fail the remaining
+// changes.
+func (w *Writer) Apply(ctx context.Context, changes []Change) (written, failed int, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	batches := make(chan []Change)
@@ -57,11 +54,11 @@ func (w *Writing) Apply(ctx context.Context, changes []Change) (written, failed 
 			}
 		})
 	}
-feeding:
-	for batch := range slices.Values(cut(changes)) {
+send:
+	for batch := range slices.Values(splitBatches(changes)) {
 		select {
 		case <-ctx.Done():
-			break feeding
+			break send
 		case batches <- batch:
 		}
 	}
@@ -72,8 +69,8 @@ feeding:
 	return w.written, w.failed, context.Cause(ctx)
 }
 
-// cut makes batches of a bounded number and size.
-func cut(changes []Change) [][]Change {
+// splitBatches splits changes into batches of bounded number and size.
+func splitBatches(changes []Change) [][]Change {
 	var batches [][]Change
 	for len(changes) > 0 {
 		n, bytes := 0, 0
@@ -87,7 +84,7 @@ func cut(changes []Change) [][]Change {
 	return batches
 }
 
-// size is roughly what the change adds to a transaction.
+// size returns the approximate size of the change in a transaction.
 func (c *Change) size() int {
 	n := len(c.Key) + 64
 	if c.New != nil {
@@ -102,12 +99,12 @@ func (c *Change) size() int {
 	return n
 }
 
-// write writes a batch at once. Where the server refuses it for what is in it, it is
-// halved, until what is refused is alone.
-func (w *Writing) write(ctx context.Context, batch []Change) error {
-	err := w.try(ctx, batch)
+// write writes a batch in one transaction. If the server refuses the content, write splits
+// the batch in halves, down to the refused change.
+func (w *Writer) write(ctx context.Context, batch []Change) error {
+	err := w.transact(ctx, batch)
 	switch {
-	case err == nil, len(batch) == 1 && batch[0].gone(err):
+	case err == nil, len(batch) == 1 && batch[0].alreadyDeleted(err):
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.written += len(batch)
@@ -130,40 +127,40 @@ func (w *Writing) write(ctx context.Context, batch []Change) error {
 	return nil
 }
 
-// refused reports whether an error is about what was to be written.
+// refused reports whether an error concerns the content of the transaction.
 func refused(err error) bool {
 	return errors.Is(err, client.ErrInvalidRequest) || errors.Is(err, client.ErrWriteTooLarge) ||
 		errors.Is(err, client.ErrRequestTooLarge) || errors.Is(err, client.ErrPreconditionFailed)
 }
 
-// gone reports whether a deletion was refused because there is nothing to delete any
-// more: somebody else has done it, or an attempt whose answer was lost.
-func (c *Change) gone(err error) bool {
+// alreadyDeleted reports whether a deletion was refused because the object does not exist:
+// another client has deleted it, or an earlier attempt whose answer was lost.
+func (c *Change) alreadyDeleted(err error) bool {
 	e, ok := errors.AsType[*client.Error](err)
 	return ok && c.Action == Delete && e.Reason == client.ErrPreconditionFailed && e.Metadata["mod_revision"] == "0"
 }
 
-// try sends a batch until there is an answer. Sending it twice does no harm: it says
-// what shall be, not what shall change.
-func (w *Writing) try(ctx context.Context, batch []Change) error {
+// transact sends a batch, and retries while the server is unavailable. Repeating a batch is
+// safe, because it sets the wanted state.
+func (w *Writer) transact(ctx context.Context, batch []Change) error {
 	ops := make([]client.Op, len(batch))
 	for i := range batch {
 		ops[i] = w.operation(&batch[i])
 	}
-	giveUp := time.Now().Add(w.Patience)
+	giveUp := time.Now().Add(w.Retry)
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		// An interruption lets it finish, or else nobody would know whether it has.
-		finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), settling)
-		_, err := w.Resource.Transact(finish, ops...)
+		// Do not interrupt a transaction: its outcome would be unknown.
+		txnCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), txnTimeout)
+		_, err := w.Resource.Transact(txnCtx, ops...)
 		cancel()
 		pause := wait/2 + rand.N(wait)
 		if e, ok := errors.AsType[*client.Error](err); ok && e.Reason == client.ErrRateLimited {
-			// The server is there, and says when it is our turn.
-			pause, giveUp = e.RetryAfter+rand.N(wait), time.Now().Add(w.Patience)
-		} else if err == nil || !passing(err) || time.Now().After(giveUp) {
+			// The server is available and says when to retry.
+			pause, giveUp = e.RetryAfter+rand.N(wait), time.Now().Add(w.Retry)
+		} else if err == nil || !isTransient(err) || time.Now().After(giveUp) {
 			return err
 		}
 		timer := time.NewTimer(pause)
@@ -176,15 +173,15 @@ func (w *Writing) try(ctx context.Context, batch []Change) error {
 	}
 }
 
-// passing reports whether the same request may succeed later.
-func passing(err error) bool {
+// isTransient reports whether the same request may succeed later.
+func isTransient(err error) bool {
 	e, ok := errors.AsType[*client.Error](err)
 	return ok && (e.Code.String() == "Unavailable" || e.Code.String() == "DeadlineExceeded")
 }
 
-func (w *Writing) operation(c *Change) client.Op {
+func (w *Writer) operation(c *Change) client.Op {
 	if c.Action == Delete {
-		// Whoever has changed it meanwhile wants it.
+		// Keep an object that another client has changed meanwhile.
 		return client.OpDelete(c.Key, client.IfRevision(c.Old.ModRevision))
 	}
 	labels := c.New.Labels
@@ -194,20 +191,11 @@ func (w *Writing) operation(c *Change) client.Op {
 	return client.OpPut(c.Key, Value(c.New.Bytes(), c.New.Type(), c.New.Text != nil).WithLabels(labels))
 }
 
-// Value is what is written for a value of a content type.
+// Value returns the client value for the bytes of a value.
 func Value(data []byte, contentType string, text bool) client.Value {
 	v := client.Bytes(data)
 	if text {
 		v = client.Text(string(data))
 	}
 	return v.WithContentType(contentType)
-}
-
-// Summary says in words what was done.
-func Summary(written, failed, unchanged int) string {
-	s := fmt.Sprintf("%d written, %d unchanged", written, unchanged)
-	if failed > 0 {
-		s += fmt.Sprintf(", %d failed", failed)
-	}
-	return s
 }

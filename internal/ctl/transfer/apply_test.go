@@ -45,8 +45,8 @@ func documents(n int) iter.Seq2[document.Located, error] {
 	}
 }
 
-// A server that restarts in the middle costs time and nothing else.
-func TestWritesSurviveARestart(t *testing.T) {
+// A restart of the server during an import costs only time.
+func TestImportSurvivesServerRestart(t *testing.T) {
 	s, r := newServer(t, nil)
 	const n = 20_000
 	plan, err := NewPlan(t.Context(), r, documents(n), Scope{})
@@ -56,8 +56,8 @@ func TestWritesSurviveARestart(t *testing.T) {
 	var restart sync.WaitGroup
 	var once sync.Once
 	done := 0
-	w := Writing{
-		Resource: r, Labels: true, Patience: time.Minute,
+	w := Writer{
+		Resource: r, Labels: true, Retry: time.Minute,
 		Done: func(k int) {
 			done += k
 			once.Do(func() {
@@ -72,25 +72,24 @@ func TestWritesSurviveARestart(t *testing.T) {
 	written, failed, err := w.Apply(t.Context(), plan.Changes)
 	restart.Wait()
 	if err != nil || written != n || failed != 0 || done != n {
-		t.Fatalf("%d written, %d failed, %d told: %v", written, failed, done, err)
+		t.Fatalf("%d written, %d failed, %d reported: %v", written, failed, done, err)
 	}
 	plan, err = NewPlan(t.Context(), r, documents(n), Scope{Prune: true})
 	if err != nil || len(plan.Changes) != 0 || plan.Unchanged != n {
-		t.Errorf("afterwards %d differ: %v", len(plan.Changes), err)
+		t.Errorf("after the import: %d differences, %v", len(plan.Changes), err)
 	}
 }
 
-// A server that limits how often somebody may ask is written to as often as that,
-// however short the patience with one that is away.
-func TestWritesFollowTheRateOfTheServer(t *testing.T) {
+// An import follows the server's rate limit, however short its retry time is.
+func TestImportFollowsServerRateLimit(t *testing.T) {
 	_, r := newServer(t, func(c *config.Config) { c.MaxRequestRate, c.MaxRequestBurst = 20, 2 })
 	const n = 1300
 	plan, err := NewPlan(t.Context(), r, documents(n), Scope{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := Writing{
-		Resource: r, Labels: true, Patience: time.Millisecond,
+	w := Writer{
+		Resource: r, Labels: true, Retry: time.Millisecond,
 		Done:   func(int) {},
 		Failed: func(c Change, err error) { t.Errorf("%s: %v", c.Key, err) },
 	}
@@ -99,9 +98,9 @@ func TestWritesFollowTheRateOfTheServer(t *testing.T) {
 	}
 }
 
-// Where a server takes less at once, or one object of many is refused, all the others
-// are written.
-func TestBatchesAreHalved(t *testing.T) {
+// If the server accepts smaller transactions, or refuses one object, all others are
+// written.
+func TestRefusedBatchesAreSplit(t *testing.T) {
 	_, r := newServer(t, func(c *config.Config) {
 		c.MaxTransactionOperations = 10
 		c.MaxValueSize = 1000
@@ -113,7 +112,7 @@ func TestBatchesAreHalved(t *testing.T) {
 	large := strings.Repeat("x", 1001)
 	plan.Changes[123].New.Text = &large
 	refused := ""
-	w := Writing{
+	w := Writer{
 		Resource: r, Labels: true, Done: func(int) {},
 		Failed: func(c Change, err error) { refused += c.Key },
 	}
@@ -123,9 +122,9 @@ func TestBatchesAreHalved(t *testing.T) {
 	}
 }
 
-// What is gone already has been pruned: a server that had no time to answer may have
-// done it.
-func TestPruneIsDoneTwice(t *testing.T) {
+// Pruning an object that does not exist any more succeeds, because an earlier attempt may
+// have deleted it without an answer.
+func TestPruneCanBeRepeated(t *testing.T) {
 	_, r := newServer(t, nil)
 	for _, key := range []string{"k/0", "old", "older"} {
 		if _, err := r.Put(t.Context(), key, client.Text("x")); err != nil {
@@ -137,15 +136,15 @@ func TestPruneIsDoneTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		w := Writing{Resource: r, Labels: true, Done: func(int) {}, Failed: func(c Change, err error) { t.Errorf("%s: %v", c.Key, err) }}
+		w := Writer{Resource: r, Labels: true, Done: func(int) {}, Failed: func(c Change, err error) { t.Errorf("%s: %v", c.Key, err) }}
 		if written, failed, err := w.Apply(t.Context(), plan.Changes); err != nil || written != 3 || failed != 0 {
 			t.Errorf("%d written, %d failed: %v", written, failed, err)
 		}
 	}
 }
 
-// Pruning leaves alone what somebody has written since it was decided on.
-func TestPruneSparesWhatHasChanged(t *testing.T) {
+// Pruning keeps objects that another client has written since the plan was made.
+func TestPruneKeepsObjectsThatHaveChanged(t *testing.T) {
 	_, r := newServer(t, nil)
 	for _, key := range []string{"k/0", "old", "busy"} {
 		if _, err := r.Put(t.Context(), key, client.Text("x")); err != nil {
@@ -160,7 +159,7 @@ func TestPruneSparesWhatHasChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	spared := ""
-	w := Writing{Resource: r, Labels: true, Done: func(int) {}, Failed: func(c Change, _ error) { spared += c.Key }}
+	w := Writer{Resource: r, Labels: true, Done: func(int) {}, Failed: func(c Change, _ error) { spared += c.Key }}
 	if written, failed, err := w.Apply(t.Context(), plan.Changes); err != nil || written != 2 || failed != 1 || spared != "busy" {
 		t.Errorf("%d written, %d failed (%s): %v", written, failed, spared, err)
 	}

@@ -18,18 +18,17 @@ import (
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
 )
 
-// Sink takes the objects of an export.
+// Sink is the target of an export.
 type Sink interface {
-	// Add takes one object and reports whether that has changed anything.
+	// Add adds an object and reports whether that has changed anything.
 	Add(o *client.Object) (changed bool, err error)
-	// Close is called when all objects were added. Without it, a file stays as it
-	// was.
+	// Close commits the export after all objects have been added.
 	Close() error
-	// Discard gives up what was not closed.
+	// Discard releases resources. Before Close, it abandons the export.
 	Discard()
 }
 
-// Format is how documents are written one after the other.
+// Format is the format of a stream of documents.
 type Format string
 
 // The formats.
@@ -38,7 +37,7 @@ const (
 	JSONL Format = "jsonl"
 )
 
-// Stream is a [Sink] that writes documents one after the other.
+// Stream is a [Sink] that writes documents to a stream or a file.
 type Stream struct {
 	w      *bufio.Writer
 	format Format
@@ -47,14 +46,14 @@ type Stream struct {
 	drop   func()
 }
 
-// NewStream writes to w.
+// NewStream returns a Stream that writes to w.
 func NewStream(w io.Writer, format Format) *Stream {
 	s := &Stream{w: bufio.NewWriterSize(w, 1<<20), format: format, drop: func() {}}
 	s.close = func() error { return nil }
 	return s
 }
 
-// NewFile writes to a file, which is replaced at once when everything is in it.
+// NewFile returns a Stream that replaces a file atomically on Close.
 func NewFile(path string, format Format) (*Stream, error) {
 	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithPermissions(0o644), renameio.WithExistingPermissions())
 	if err != nil {
@@ -89,7 +88,7 @@ func (s *Stream) Add(o *client.Object) (bool, error) {
 	return true, err
 }
 
-// Close writes what is left.
+// Close writes buffered documents.
 func (s *Stream) Close() error {
 	if err := s.w.Flush(); err != nil {
 		return err
@@ -97,27 +96,26 @@ func (s *Stream) Close() error {
 	return s.close()
 }
 
-// Discard gives up.
+// Discard removes the temporary file, if any.
 func (s *Stream) Discard() { s.drop() }
 
-// Directory is a [Sink] with a file for each object. Files that have what they
-// should are left alone, so an export that was interrupted goes on where it was.
+// Directory is a [Sink] with one file per object. It writes only files that differ, so
+// running an interrupted export again continues it.
 type Directory struct {
 	root  *os.Root
 	raw   bool
 	scope Scope
-	seen  map[string]bool // the files that belong there
-	// Removed is how many files were pruned.
+	seen  map[string]bool // the files of the added objects
+	// Removed is the number of pruned files.
 	Removed int
 }
 
-// OpenDirectory makes the directory if it is not there. With raw the files have the
-// values alone, under the names of the keys. Where the scope says to prune, files that an
-// export has made of keys in it, and that no object has any more, are removed in the
-// end: so all objects in the scope have to be added.
+// OpenDirectory opens a directory and creates it if necessary. With raw, the files contain
+// only the values, and the keys are the file names. With scope.Prune, Close removes the
+// exported files in the scope whose objects were not added.
 func OpenDirectory(path string, raw bool, scope Scope) (*Directory, error) {
 	if raw && scope.Prune {
-		return nil, errors.New("files with raw values cannot be pruned: they look like any others")
+		return nil, errors.New("--prune cannot be combined with --raw: raw files cannot be told from other files")
 	}
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return nil, err
@@ -129,7 +127,7 @@ func OpenDirectory(path string, raw bool, scope Scope) (*Directory, error) {
 	return &Directory{root: root, raw: raw, scope: scope, seen: map[string]bool{}}, nil
 }
 
-// Add writes a file.
+// Add writes the file of an object.
 func (d *Directory) Add(o *client.Object) (bool, error) {
 	name, text := o.Key, o.Value
 	if !d.raw {
@@ -140,7 +138,7 @@ func (d *Directory) Add(o *client.Object) (bool, error) {
 			return false, err
 		}
 	} else if !filepath.IsLocal(name) || path.Clean(name) != name {
-		return false, fmt.Errorf("the key %q cannot be the name of a file: export it without --raw", o.Key)
+		return false, fmt.Errorf("key %q cannot be a file name: export without --raw", o.Key)
 	}
 	d.seen[name] = true
 	old, err := d.root.ReadFile(name)
@@ -148,24 +146,24 @@ func (d *Directory) Add(o *client.Object) (bool, error) {
 		return false, nil
 	}
 	if err := d.root.MkdirAll(path.Dir(name), 0o755); err != nil {
-		return false, d.explain(o.Key, err)
+		return false, d.writeError(o.Key, err)
 	}
-	// A file that is half written is found to be different the next time.
+	// The next export replaces a file that is only half written.
 	if err := d.root.WriteFile(name, text, 0o644); err != nil {
-		return false, d.explain(o.Key, err)
+		return false, d.writeError(o.Key, err)
 	}
 	return true, nil
 }
 
-// explain says what a key that is also a path to others leads to.
-func (d *Directory) explain(key string, err error) error {
+// writeError adds advice for raw keys that are also the paths of other keys.
+func (d *Directory) writeError(key string, err error) error {
 	if d.raw {
-		return fmt.Errorf("write the value of %q: %w; if another key has it as a path, export without --raw", key, err)
+		return fmt.Errorf("cannot write the value of %q: %w; if it is also the path of another key, export without --raw", key, err)
 	}
-	return fmt.Errorf("write the document of %q: %w", key, err)
+	return fmt.Errorf("cannot write the document of %q: %w", key, err)
 }
 
-// Close removes what is no longer there, if that is wanted.
+// Close prunes files.
 func (d *Directory) Close() error {
 	defer d.root.Close()
 	if !d.scope.Prune {
@@ -175,7 +173,7 @@ func (d *Directory) Close() error {
 		if err != nil || entry.IsDir() || d.seen[name] || path.Ext(name) != ".yaml" {
 			return err
 		}
-		if !d.made(name) {
+		if !d.isExported(name) {
 			return nil
 		}
 		d.Removed++
@@ -183,9 +181,9 @@ func (d *Directory) Close() error {
 	})
 }
 
-// made reports whether a file was made by an export of the scope: it has one document,
-// whose key is in the scope, and the name that this document gets.
-func (d *Directory) made(name string) bool {
+// isExported reports whether an export of the scope has written the file: it contains one
+// document, whose key is in the scope and belongs to the file name.
+func (d *Directory) isExported(name string) bool {
 	f, err := d.root.Open(name)
 	if err != nil {
 		return false
@@ -197,7 +195,7 @@ func (d *Directory) made(name string) bool {
 			return false
 		}
 		n++
-		own = document.FileName(doc.Key) == name && d.scope.has(doc.Key)
+		own = document.FileName(doc.Key) == name && d.scope.contains(doc.Key)
 	}
 	return n == 1 && own
 }
@@ -205,9 +203,9 @@ func (d *Directory) made(name string) bool {
 // Discard closes the directory.
 func (d *Directory) Discard() { d.root.Close() }
 
-// Export adds all objects to a sink and closes it, and returns how many there were
-// and how many of them changed something. Progress is told after each page of how
-// many objects there are, as far as that is known, and how many of them are done.
+// Export adds all objects to a sink and closes it. It returns the number of objects and the
+// number of those that changed the sink. It calls progress after each page; total is -1 if
+// the server does not report it.
 func Export(ctx context.Context, r *client.Resource, sink Sink, progress func(done int, total int64), opts ...client.ListOption) (objects, changed int, err error) {
 	defer sink.Discard()
 	token := ""
@@ -218,15 +216,15 @@ func Export(ctx context.Context, r *client.Resource, sink Sink, progress func(do
 		}
 		for _, o := range page.Objects {
 			if o.Undecryptable() {
-				// An import of the rest would look as if it were everything.
-				return objects, changed, fmt.Errorf("the server cannot decrypt %q", o.Key)
+				// An export without this object would look complete.
+				return objects, changed, fmt.Errorf("the server cannot decrypt the value of %q", o.Key)
 			}
-			is, err := sink.Add(o)
+			ok, err := sink.Add(o)
 			if err != nil {
 				return objects, changed, err
 			}
 			objects++
-			if is {
+			if ok {
 				changed++
 			}
 			if objects%256 == 0 && ctx.Err() != nil {

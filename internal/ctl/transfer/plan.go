@@ -1,10 +1,11 @@
-// Package transfer brings many objects into a resource, out of it, or shows what is
-// different.
+// Package transfer imports and exports many objects.
 //
-// There is no journal of what was done. An import compares what it reads with what
-// the server has and writes only what differs; so an import that was interrupted is
-// continued by doing it again, and one that is done again does nothing. It is the
-// same for an export to a directory.
+// [NewPlan] compares documents with a resource, [Diff] shows a change of a plan, and
+// [Writer.Apply] makes the changes. [Export] writes the objects of a resource to a [Sink].
+//
+// Transfers keep no journal. An import, or an export to a directory, writes only what
+// differs. So running an interrupted one again continues it, and running a complete one
+// again does nothing.
 package transfer
 
 import (
@@ -25,7 +26,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/ctl/document"
 )
 
-// Action is what is done to an object.
+// Action is the kind of a change.
 type Action string
 
 // The actions.
@@ -35,26 +36,25 @@ const (
 	Delete Action = "delete"
 )
 
-// Change is what has to be done to one object for the server to have what the
-// documents say.
+// Change is a change of one object that makes the server match the documents.
 type Change struct {
 	Action Action
 	Key    string
-	// New is the document; nil for a deletion.
+	// New is the wanted document; nil for a deletion.
 	New *document.Located
-	// Old is the object that the server has; nil for a creation.
+	// Old is the object on the server; nil for a creation.
 	Old *client.Object
 }
 
 // Plan is the difference between documents and a resource.
 type Plan struct {
-	// Changes are in order of keys.
+	// Changes are sorted by key.
 	Changes []Change
-	// Unchanged is how many documents say what the server has.
+	// Unchanged is the number of documents that the server matches already.
 	Unchanged int
 }
 
-// Count returns how many changes there are of an action.
+// Count returns the number of changes with an action.
 func (p *Plan) Count(a Action) int {
 	n := 0
 	for _, c := range p.Changes {
@@ -65,45 +65,44 @@ func (p *Plan) Count(a Action) int {
 	return n
 }
 
-// Scope says what of a resource is compared.
+// Scope selects the objects and documents to compare, and how.
 type Scope struct {
-	// Prefix leaves out objects and documents that are not below this path.
+	// Prefix ignores objects and documents that are not below this path.
 	Prefix string
-	// Prune has objects deleted that no document speaks of.
+	// Prune deletes objects without a document.
 	Prune bool
-	// Visible leaves out objects and documents whose keys are hidden
-	// ([document.IsHidden]), so that none is deleted whose file was left out.
-	Visible bool
-	// Derived: the resource takes labels from values, so what documents say of them
-	// is no difference.
-	Derived bool
+	// SkipHidden ignores objects and documents with hidden keys ([document.IsHidden]), so
+	// that Prune does not delete the objects of skipped files.
+	SkipHidden bool
+	// DerivedLabels ignores labels, because the resource derives them from the values.
+	DerivedLabels bool
 }
 
-func (s Scope) has(key string) bool {
-	return (s.Prefix == "" || strings.HasPrefix(key, s.Prefix+"/")) && !(s.Visible && document.IsHidden(key))
+// contains reports whether a key is in the scope.
+func (s Scope) contains(key string) bool {
+	return (s.Prefix == "" || strings.HasPrefix(key, s.Prefix+"/")) && !(s.SkipHidden && document.IsHidden(key))
 }
 
-// few is up to how many documents are compared one by one; for more, the objects
-// are listed.
-const few = 32
+// maxGets is the maximum number of documents that are compared with a Get each. For more,
+// the resource is listed.
+const maxGets = 32
 
-// ErrNothing is the error for documents of which there are none, where everything
-// would be deleted.
-var ErrNothing = errors.New("there are no documents, so everything would be deleted")
+// ErrNoDocuments is returned if Prune is set and there are no documents, because the import
+// would delete everything.
+var ErrNoDocuments = errors.New("no documents found, and --prune would delete all objects")
 
-// NewPlan compares documents with a resource. All documents are read before anything
-// else is done, and held in memory: if there is one that cannot be read, or two of
-// one key, nothing has happened.
+// NewPlan compares documents with a resource. It reads all documents into memory first, so
+// an unreadable document or a duplicate key fails before anything is written.
 func NewPlan(ctx context.Context, r *client.Resource, documents iter.Seq2[document.Located, error], s Scope) (*Plan, error) {
 	wanted, err := read(documents, s)
 	if err != nil {
 		return nil, err
 	}
 	if s.Prune && len(wanted) == 0 {
-		return nil, ErrNothing
+		return nil, ErrNoDocuments
 	}
 	p := &Plan{}
-	if !s.Prune && len(wanted) <= few {
+	if !s.Prune && len(wanted) <= maxGets {
 		err = p.get(ctx, r, wanted, s)
 	} else {
 		err = p.list(ctx, r, wanted, s)
@@ -118,18 +117,18 @@ func read(documents iter.Seq2[document.Located, error], s Scope) (map[string]*do
 		if err != nil {
 			return nil, err
 		}
-		if !s.has(d.Key) {
+		if !s.contains(d.Key) {
 			continue
 		}
 		if first, ok := wanted[d.Key]; ok {
-			return nil, fmt.Errorf("%q is there twice: %s and %s", d.Key, first.Where, d.Where)
+			return nil, fmt.Errorf("duplicate key %q: %s and %s", d.Key, first.Where, d.Where)
 		}
 		wanted[d.Key] = &d
 	}
 	return wanted, nil
 }
 
-// get asks for each object.
+// get compares each document with a Get.
 func (p *Plan) get(ctx context.Context, r *client.Resource, wanted map[string]*document.Located, s Scope) error {
 	found := make([]*client.Object, len(wanted))
 	keys := slices.Sorted(maps.Keys(wanted))
@@ -153,7 +152,7 @@ func (p *Plan) get(ctx context.Context, r *client.Resource, wanted map[string]*d
 	return nil
 }
 
-// list asks for all objects.
+// list compares the documents with a List of the resource.
 func (p *Plan) list(ctx context.Context, r *client.Resource, wanted map[string]*document.Located, s Scope) error {
 	missing := maps.Clone(wanted)
 	for o, err := range r.List(ctx, s.options()...) {
@@ -163,7 +162,7 @@ func (p *Plan) list(ctx context.Context, r *client.Resource, wanted map[string]*
 		if d, ok := missing[o.Key]; ok {
 			delete(missing, o.Key)
 			p.compare(d, o, s)
-		} else if s.Prune && s.has(o.Key) {
+		} else if s.Prune && s.contains(o.Key) {
 			p.Changes = append(p.Changes, Change{Action: Delete, Key: o.Key, Old: o})
 		}
 	}
@@ -181,21 +180,21 @@ func (s Scope) options() []client.ListOption {
 }
 
 func (p *Plan) compare(d *document.Located, o *client.Object, s Scope) {
-	if o != nil && s.Derived {
+	if o != nil && s.DerivedLabels {
 		d.Labels = o.Labels
 	}
 	switch {
 	case o == nil:
 		p.Changes = append(p.Changes, Change{Action: Create, Key: d.Key, New: d})
-	case d.Same(o):
+	case d.Matches(o):
 		p.Unchanged++
 	default:
 		p.Changes = append(p.Changes, Change{Action: Update, Key: d.Key, New: d, Old: o})
 	}
 }
 
-// Diff returns what a change changes, as a unified diff of documents in YAML, from
-// the server's to the local one. JSON is shown with a member per line.
+// Diff returns a change as a unified diff of YAML documents, from the server to the local
+// one. JSON is indented.
 func Diff(c Change) (string, error) {
 	before, after := "/dev/null", "/dev/null"
 	var from, to string
@@ -217,7 +216,7 @@ func Diff(c Change) (string, error) {
 		}
 	}
 	if from == to && c.Old != nil && c.New != nil {
-		// They differ in nothing but the spaces of JSON.
+		// They differ only in the spaces of JSON.
 		from, to = string(c.Old.Value)+"\n", string(c.New.Bytes())+"\n"
 	}
 	return udiff.Unified(before, after, from, to), nil

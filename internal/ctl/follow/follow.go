@@ -1,0 +1,83 @@
+// Package follow is what "fanoutctl watch" does with the updates of a watch:
+//
+//   - [Printer] prints them;
+//   - [Executor] runs a shell [Command] for each change;
+//   - [Renderer] keeps files up to date from templates ([TemplateFile]).
+//
+// Each has a Run method, which reads the watch until the context ends, the watch fails or
+// its goal is reached. Run stops the watch and all goroutines before it returns.
+//
+// A watch that starts over sends the complete state again. A mirror keeps the objects and
+// reports only real differences. [PositionFile] saves the position, so that the next process
+// can resume.
+package follow
+
+import (
+	"context"
+	"iter"
+	"math/rand/v2"
+	"time"
+
+	"github.com/fanoutd/fanoutd/client"
+)
+
+// Updates starts a watch that lasts until ctx ends.
+type Updates func(ctx context.Context) Stream
+
+// Stream yields the updates of a watch. An error is the last element.
+type Stream = iter.Seq2[*client.Update, error]
+
+// Policy is what to do when a command fails.
+type Policy string
+
+// The policies.
+const (
+	Stop     Policy = "stop"     // return the error
+	Continue Policy = "continue" // report the error and go on with the next change
+	Retry    Policy = "retry"    // report the error and run the command again until it succeeds
+)
+
+// The backoff of retries.
+const (
+	minRetryDelay = time.Second
+	maxRetryDelay = 30 * time.Second
+)
+
+// attempt calls run and handles its failures by the policy. It returns the cause of ctx if
+// ctx ends.
+func (p Policy) attempt(ctx context.Context, report func(error), run func() error) error {
+	for wait := minRetryDelay; ; wait = min(2*wait, maxRetryDelay) {
+		err := run()
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case p == Stop:
+			return err
+		}
+		report(err)
+		if p == Continue {
+			return nil
+		}
+		timer := time.NewTimer(wait/2 + rand.N(wait/2))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		case <-timer.C:
+		}
+	}
+}
+
+// SavePosition saves the position to resume from. With now, commands have run since the
+// last call, so the position must be on disk before the next command runs.
+type SavePosition func(p client.Position, now bool) error
+
+// savePosition calls save if the update has a position to resume from.
+func savePosition(save SavePosition, u *client.Update, now bool) error {
+	if save == nil || u.Position.Revision == 0 {
+		return nil
+	}
+	return save(u.Position, now)
+}
