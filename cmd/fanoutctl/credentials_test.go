@@ -21,19 +21,19 @@ import (
 	"github.com/fanoutd/fanoutd/test/inprocess"
 )
 
-// gatekeeper is a server that answers every request by who it takes the caller for.
-func gatekeeper(t *testing.T, cert tls.Certificate, trusted *x509.CertPool) (address string) {
+// denyingServer starts a server that denies every request and reports the caller's identity.
+func denyingServer(t *testing.T, cert tls.Certificate, trusted *x509.CertPool) (address string) {
 	t.Helper()
 	s := grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: trusted, ClientAuth: tls.VerifyClientCertIfGiven})),
 		grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 			md, _ := metadata.FromIncomingContext(stream.Context())
-			who, _ := peer.FromContext(stream.Context())
-			name := "nobody"
-			if certs := who.AuthInfo.(credentials.TLSInfo).State.PeerCertificates; len(certs) > 0 {
+			caller, _ := peer.FromContext(stream.Context())
+			name := "anonymous"
+			if certs := caller.AuthInfo.(credentials.TLSInfo).State.PeerCertificates; len(certs) > 0 {
 				name = certs[0].Subject.CommonName
 			}
-			return status.Errorf(codes.PermissionDenied, "%s with %q may not", name, strings.Join(md.Get("authorization"), ","))
+			return status.Errorf(codes.PermissionDenied, "%s with token %q", name, strings.Join(md.Get("authorization"), ","))
 		}))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -51,12 +51,12 @@ func gatekeeper(t *testing.T, cert tls.Certificate, trusted *x509.CertPool) (add
 	return l.Addr().String()
 }
 
-// What flags, variables and contexts say of credentials reaches the server, and what
-// it does not like is told.
-func TestCredentials(t *testing.T) {
+// Credentials from flags, variables and contexts reach the server, and its refusal is
+// reported.
+func TestCredentialsReachTheServer(t *testing.T) {
 	ours, theirs := certs.NewAuthority(t), certs.NewAuthority(t)
-	address := gatekeeper(t, ours.Issue(t, certs.Subject{DNSNames: []string{"fanoutd.example"}}).TLS(t), theirs.Pool())
-	mine := theirs.Issue(t, certs.Subject{CommonName: "somebody"}).Files(t)
+	address := denyingServer(t, ours.Issue(t, certs.Subject{DNSNames: []string{"fanoutd.example"}}).TLS(t), theirs.Pool())
+	mine := theirs.Issue(t, certs.Subject{CommonName: "alice"}).Files(t)
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("from-file\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -67,31 +67,31 @@ func TestCredentials(t *testing.T) {
 		var out, errs strings.Builder
 		got := run(t.Context(), args, append(environ, "HOME="+home), strings.NewReader(""), &out, &errs)
 		if got != code || !strings.Contains(errs.String(), want) || strings.Count(errs.String(), "\n") > 1 {
-			t.Errorf("fanoutctl %s: exit code %d, not %d, with %q, not %q", strings.Join(args, " "), got, code, errs.String(), want)
+			t.Errorf("fanoutctl %s: got exit code %d and %q, want %d and %q", strings.Join(args, " "), got, errs.String(), code, want)
 		}
 	}
 	t.Setenv("XDG_CONFIG_HOME", home)
 	flags := []string{"get", "config", "a", "--server", address, "--ca-file", ours.File, "--server-name", "fanoutd.example"}
 
-	fanoutctl(exitDenied, `refuses: nobody with "" may not; --token-file`, nil, flags...)
-	fanoutctl(exitDenied, `nobody with "Bearer from-file" may not`, nil, append(flags, "--token-file", token)...)
-	fanoutctl(exitDenied, `nobody with "Bearer from-variable" may not`, []string{"FANOUTCTL_TOKEN=from-variable"}, flags...)
-	fanoutctl(exitDenied, `nobody with "Bearer from-file" may not`, []string{"FANOUTCTL_TOKEN=from-variable"}, append(flags, "--token-file", token)...)
-	fanoutctl(exitDenied, `somebody with "" may not`, []string{"FANOUTCTL_CERT_FILE=" + mine.Cert, "FANOUTCTL_KEY_FILE=" + mine.Key}, flags...)
+	fanoutctl(exitDenied, `denied the request: anonymous with token ""; set credentials with --token-file`, nil, flags...)
+	fanoutctl(exitDenied, `anonymous with token "Bearer from-file"`, nil, append(flags, "--token-file", token)...)
+	fanoutctl(exitDenied, `anonymous with token "Bearer from-variable"`, []string{"FANOUTCTL_TOKEN=from-variable"}, flags...)
+	fanoutctl(exitDenied, `anonymous with token "Bearer from-file"`, []string{"FANOUTCTL_TOKEN=from-variable"}, append(flags, "--token-file", token)...)
+	fanoutctl(exitDenied, `alice with token ""`, []string{"FANOUTCTL_CERT_FILE=" + mine.Cert, "FANOUTCTL_KEY_FILE=" + mine.Key}, flags...)
 	fanoutctl(exitOK, "", nil, "context", "set", "gate", "--server", address, "--ca-file", ours.File, "--server-name", "fanoutd.example",
 		"--token-file", token, "--cert-file", mine.Cert, "--key-file", mine.Key)
-	fanoutctl(exitDenied, `somebody with "Bearer from-file" may not`, nil, "list", "config")
+	fanoutctl(exitDenied, `alice with token "Bearer from-file"`, nil, "list", "config")
 
-	// A server that is not the one it should be is not talked to.
-	fanoutctl(exitUnavailable, "--ca-file says whom to trust", nil, "get", "config", "a", "--server", address, "--tls", "--context", "gate", "--ca-file", theirs.File)
+	// The certificate of the server is verified.
+	fanoutctl(exitUnavailable, "set the trusted certificate authority with --ca-file", nil, "get", "config", "a", "--server", address, "--tls", "--context", "gate", "--ca-file", theirs.File)
 	fanoutctl(exitUnavailable, "fanoutd.example", nil, "get", "config", "a", "--context", "gate", "--server-name", "other.example")
 }
 
-// A real server lets in whoever shows something good, and nobody else.
-func TestCredentialsOfAServer(t *testing.T) {
+// fanoutd accepts a valid token or client certificate, and nothing else.
+func TestServerChecksCredentials(t *testing.T) {
 	authority := certs.NewAuthority(t)
-	pair, mine := authority.Issue(t, certs.Server).Files(t), authority.Issue(t, certs.Subject{CommonName: "somebody"}).Files(t)
-	token, line, err := access.NewToken("somebody", nil)
+	pair, mine := authority.Issue(t, certs.Server).Files(t), authority.Issue(t, certs.Subject{CommonName: "alice"}).Files(t)
+	token, line, err := access.NewToken("alice", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,8 +104,8 @@ func TestCredentialsOfAServer(t *testing.T) {
 	cfg.TLSCertFile, cfg.TLSKeyFile, cfg.TLSClientCAFile, cfg.TokenFile = pair.Cert, pair.Key, authority.File, tokens
 	inprocess.Start(t, cfg)
 	for _, c := range []struct {
-		code  int
-		shows []string
+		code int
+		args []string
 	}{
 		{exitOK, []string{"--token-file", tokenFile}},
 		{exitOK, []string{"--cert-file", mine.Cert, "--key-file", mine.Key}},
@@ -115,10 +115,10 @@ func TestCredentialsOfAServer(t *testing.T) {
 		{exitUsage, []string{"--token-file", filepath.Join(dir, "nowhere")}},
 		{exitUsage, []string{"--cert-file", mine.Cert, "--key-file", pair.Key}},
 	} {
-		args := append([]string{"list", "config", "--server", cfg.Listen, "--ca-file", authority.File, "--server-name", "localhost"}, c.shows...)
+		args := append([]string{"list", "config", "--server", cfg.Listen, "--ca-file", authority.File, "--server-name", "localhost"}, c.args...)
 		var out, errs strings.Builder
 		if code := run(t.Context(), args, []string{"HOME=" + dir}, strings.NewReader(""), &out, &errs); code != c.code {
-			t.Errorf("%q: exit code %d, not %d: %s", c.shows, code, c.code, &errs)
+			t.Errorf("%q: got exit code %d, want %d: %s", c.args, code, c.code, &errs)
 		}
 	}
 }

@@ -20,28 +20,27 @@ func documentation(t *testing.T) string {
 	return string(text)
 }
 
-// Every command is in the documentation, and every setting and exit code; and what
-// is there exists.
-func TestDocumentation(t *testing.T) {
+// The documentation lists all commands, settings and exit codes, and no others.
+func TestDocumentationIsComplete(t *testing.T) {
 	text := documentation(t)
 	tl := newTool(nil, nil, nil, nil)
 	root := rootCommand(tl)
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
 		if c.Name() != "help" && !strings.Contains(text, "| `"+c.Name()) {
-			t.Errorf("the command %s is not in the table", c.Name())
+			t.Errorf("command %s is not documented", c.Name())
 		}
 	}
 	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z]+)").FindAllStringSubmatch(text, -1) {
 		known := slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == m[1] })
 		section := strings.Contains(text[:strings.Index(text, m[0])], "\n## ")
 		if !known && !section {
-			t.Errorf("there is no command %s", m[1])
+			t.Errorf("documented command %s does not exist", m[1])
 		}
 	}
 	for _, s := range settings {
 		if row := "| `--" + s.name + "` | `" + variableOf(s.name) + "` |"; !strings.Contains(text, row) {
-			t.Errorf("there is no row %s", row)
+			t.Errorf("missing row %s", row)
 		}
 	}
 	var codes []string
@@ -53,11 +52,11 @@ func TestDocumentation(t *testing.T) {
 		all = append(all, strconv.Itoa(code))
 	}
 	if !slices.Equal(codes, all) {
-		t.Errorf("the exit codes are %v, documented are %v", all, codes)
+		t.Errorf("documented exit codes: got %v, want %v", codes, all)
 	}
 }
 
-// The flags that the documentation speaks of exist.
+// The flags in the documentation exist.
 func TestDocumentedFlagsExist(t *testing.T) {
 	root := rootCommand(newTool(nil, nil, nil, nil))
 	known := map[string]bool{"help": true}
@@ -73,7 +72,7 @@ func TestDocumentedFlagsExist(t *testing.T) {
 	walk(root)
 	for _, m := range regexp.MustCompile("`?--([a-z][a-z-]*)").FindAllStringSubmatch(documentation(t), -1) {
 		if !known[m[1]] {
-			t.Errorf("there is no flag --%s", m[1])
+			t.Errorf("documented flag --%s does not exist", m[1])
 		}
 	}
 }

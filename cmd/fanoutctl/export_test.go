@@ -10,19 +10,19 @@ import (
 	"testing"
 )
 
-// An export to a file or a stream that is interrupted begins anew the next time; only
-// one to a directory goes on.
-func TestInterruptedExport(t *testing.T) {
+// The message about an interrupted export depends on the target: only an export to a
+// directory can be continued.
+func TestInterruptedExportReportsTheTarget(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer silent.Close()
 	dir := t.TempDir()
-	for target, says := range map[string]string{
-		"-":       "what was written is not everything",
-		"a.jsonl": "a.jsonl was not touched",
-		"dir/":    "do the same again to go on",
+	for target, hint := range map[string]string{
+		"-":       "the output is incomplete",
+		"a.jsonl": "a.jsonl is unchanged",
+		"dir/":    "run the same command again to continue",
 	} {
 		cmd := exec.Command("fanoutctl", "export", "config", target, "--tls=false", "--server", silent.Addr().String())
 		var errs strings.Builder
@@ -30,7 +30,7 @@ func TestInterruptedExport(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		// It waits for an answer.
+		// The command waits for an answer.
 		c, err := silent.Accept()
 		if err != nil {
 			t.Fatal(err)
@@ -38,13 +38,13 @@ func TestInterruptedExport(t *testing.T) {
 		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 			t.Fatal(err)
 		}
-		_ = cmd.Wait() // the exit code says more
+		_ = cmd.Wait() // the exit code is checked below
 		c.Close()
-		if want := "fanoutctl: interrupted after 0 objects; " + says + "\n"; cmd.ProcessState.ExitCode() != exitInterrupted || errs.String() != want {
-			t.Errorf("%s: exit code %d, %q, want %q", target, cmd.ProcessState.ExitCode(), errs.String(), want)
+		if want := "fanoutctl: interrupted after 0 objects; " + hint + "\n"; cmd.ProcessState.ExitCode() != exitInterrupted || errs.String() != want {
+			t.Errorf("%s: got exit code %d and %q, want %d and %q", target, cmd.ProcessState.ExitCode(), errs.String(), exitInterrupted, want)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "a.jsonl")); !os.IsNotExist(err) {
-		t.Errorf("there is a file: %v", err)
+		t.Errorf("the file exists, or: %v", err)
 	}
 }

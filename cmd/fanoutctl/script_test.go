@@ -25,18 +25,18 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"fanoutctl": main})
 }
 
-// patience is how long a broken test takes to fail.
+// patience is the time limit for conditions that a test waits for.
 const patience = 60 * time.Second
 
-// server is a fanoutd with an etcd in it, and the resources of the names with the
-// default codec, besides "documents" and "papers" (JSON) and "blobs" (raw). It ends with the test.
+// server starts a fanoutd with an embedded etcd for the duration of the test. Its resources are
+// the given ones with the default codec, "documents" and "papers" (JSON) and "blobs" (raw).
 func server(t *testing.T, names ...string) (address string) {
 	t.Helper()
 	address, _ = encryptedServer(t, names...)
 	return address
 }
 
-// encryptedServer is a server that encrypts values with the keys of a file.
+// encryptedServer is like server, and also returns the keyset file.
 func encryptedServer(t *testing.T, names ...string) (address, keyset string) {
 	t.Helper()
 	cfg := inprocess.Config(t)
@@ -60,7 +60,7 @@ func encryptedServer(t *testing.T, names ...string) (address, keyset string) {
 	return inprocess.Start(t, cfg).Address(), cfg.KeysetFile
 }
 
-// rotate adds a key to the file and makes it the primary one, and returns its id.
+// rotate adds a key to the keyset file, promotes it and returns its ID.
 func rotate(keyset string) (id uint32, err error) {
 	content, err := os.ReadFile(keyset)
 	if err != nil {
@@ -75,13 +75,12 @@ func rotate(keyset string) (id uint32, err error) {
 	return id, atomic.WriteFile(keyset, bytes.NewReader(content))
 }
 
-// The scripts in testdata use the command as people do, with a real server. Each has
-// a resource of its own, whose name is in $R. What they can do besides what every
-// script can:
+// The scripts in testdata run the command against a real server. Each script has its own
+// resource, whose name is in $R. The additional commands are:
 //
-//	exits CODE COMMAND...   run a command that ends with this exit code
-//	until FILE PATTERN      wait until there is a file in which something matches
-//	rotate                  have the server encrypt with a new key
+//	exits CODE COMMAND...   run a command and check its exit code
+//	until FILE PATTERN      wait until the file exists and matches
+//	rotate                  make the server encrypt with a new key
 func TestScripts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
@@ -134,7 +133,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 	}
 	if got != want {
-		ts.Fatalf("exit code %d, not %d", got, want)
+		ts.Fatalf("got exit code %d, want %d", got, want)
 	}
 }
 
@@ -150,7 +149,7 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 		text, err = os.ReadFile(ts.MkAbs(args[0]))
 		return err == nil && pattern.Match(text)
 	}) {
-		ts.Fatalf("%s has no %s:\n%s", args[0], args[1], text)
+		ts.Fatalf("%s does not match %s:\n%s", args[0], args[1], text)
 	}
 }
 
@@ -164,12 +163,11 @@ func rotateKeys(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(ts.Exec("fanoutctl", "resources", "-o", "json"))
 		return strings.Contains(ts.ReadFile("stdout"), fmt.Sprintf(`"primaryKeyId": %d`, id))
 	}) {
-		ts.Fatalf("the server does not encrypt with key %d", id)
+		ts.Fatalf("the server does not use key %d", id)
 	}
 }
 
-// eventually looks at another process until something holds, and reports whether it
-// does in time.
+// eventually polls a condition of another process, and reports whether it holds in time.
 func eventually(holds func() bool) bool {
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()

@@ -21,7 +21,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// terminal is a command in a terminal of its own. It is ended with the test.
+// terminal is a command in its own terminal. It is killed at the end of the test.
 type terminal struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -33,8 +33,7 @@ type terminal struct {
 	raw strings.Builder
 }
 
-// inTerminal starts fanoutctl in a terminal of so many columns and 24 lines. Its
-// standard input, output and error are the terminal.
+// inTerminal starts fanoutctl in a terminal with 24 lines.
 func inTerminal(t *testing.T, address string, columns int, environ []string, args ...string) *terminal {
 	t.Helper()
 	path, err := exec.LookPath("fanoutctl")
@@ -51,7 +50,7 @@ func inTerminal(t *testing.T, address string, columns int, environ []string, arg
 	}
 	go func() {
 		defer close(c.exited)
-		// Reading ends with an error when the command has, and the terminal with it.
+		// Reading fails when the command ends and the terminal is closed.
 		_, _ = io.Copy(c, c.pty)
 		_ = c.cmd.Wait()
 	}()
@@ -63,7 +62,7 @@ func inTerminal(t *testing.T, address string, columns int, environ []string, arg
 	return c
 }
 
-// Write takes what the command shows.
+// Write receives the output of the command.
 func (c *terminal) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,7 +77,7 @@ func (c *terminal) bytes() string {
 	return c.raw.String()
 }
 
-// await waits until the screen shows what matches, and returns the submatches.
+// await waits until the screen matches the pattern, and returns the submatches.
 func (c *terminal) await(pattern string) []string {
 	c.t.Helper()
 	re := regexp.MustCompile(pattern)
@@ -92,7 +91,7 @@ func (c *terminal) await(pattern string) []string {
 	return found
 }
 
-// press types something.
+// press types keys.
 func (c *terminal) press(keys string) {
 	c.t.Helper()
 	if _, err := c.pty.WriteString(keys); err != nil {
@@ -100,16 +99,16 @@ func (c *terminal) press(keys string) {
 	}
 }
 
-// ends waits for the end of the command, with this exit code.
+// ends waits for the end of the command and checks its exit code.
 func (c *terminal) ends(code int) {
 	c.t.Helper()
 	<-c.exited
 	if got := c.cmd.ProcessState.ExitCode(); got != code {
-		c.t.Fatalf("exit code %d, not %d:\n%s", got, code, c.screen.String())
+		c.t.Fatalf("got exit code %d, want %d:\n%s", got, code, c.screen.String())
 	}
 }
 
-// plainly runs fanoutctl without a terminal and returns what it writes.
+// plainly runs fanoutctl without a terminal. The command must succeed.
 func plainly(t *testing.T, address string, environ []string, args ...string) (stdout, stderr string) {
 	t.Helper()
 	cmd := exec.Command("fanoutctl", args...)
@@ -124,14 +123,14 @@ func plainly(t *testing.T, address string, environ []string, args ...string) (st
 
 const escape = "\x1b["
 
-func TestColoursAreForTerminals(t *testing.T) {
+func TestOnlyTerminalsGetColors(t *testing.T) {
 	address := server(t, "config")
 	plainly(t, address, nil, "put", "config", "shop/limits", `{"rps": 100, "comment": "`+strings.Repeat("long ", 50)+`"}`)
 
 	c := inTerminal(t, address, 60, nil, "list", "config")
 	c.ends(exitOK)
 	if !strings.Contains(c.bytes(), escape+"36mshop/limits"+escape) {
-		t.Errorf("the key has no colour: %q", c.bytes())
+		t.Errorf("the key has no color: %q", c.bytes())
 	}
 	for line := range strings.Lines(strings.TrimRight(c.screen.String(), " \n")) {
 		if n := len([]rune(strings.TrimRight(line, " \n"))); n > 60 {
@@ -143,37 +142,37 @@ func TestColoursAreForTerminals(t *testing.T) {
 	none := inTerminal(t, address, 60, []string{"NO_COLOR=1"}, "list", "config")
 	none.ends(exitOK)
 	if strings.Contains(none.bytes(), escape+"36m") {
-		t.Errorf("there are colours in spite of NO_COLOR: %q", none.bytes())
+		t.Errorf("got colors with NO_COLOR: %q", none.bytes())
 	}
 	if out, _ := plainly(t, address, nil, "list", "config"); strings.Contains(out, escape) || !strings.Contains(out, "long long") {
-		t.Errorf("in a pipe: %q", out)
+		t.Errorf("without a terminal: got %q", out)
 	}
-	// What a value says to a terminal does not reach it by a table.
+	// Tables remove terminal sequences from values.
 	plainly(t, address, nil, "put", "config", "evil", "\x1b]0;title\x07\x1b[2J")
 	evil := inTerminal(t, address, 60, nil, "list", "config")
 	evil.ends(exitOK)
 	if strings.Contains(evil.bytes(), "\x1b]0;") || strings.Contains(evil.bytes(), escape+"2J") {
-		t.Errorf("a value commands the terminal: %q", evil.bytes())
+		t.Errorf("a value controls the terminal: %q", evil.bytes())
 	}
 }
 
-// questions are what a terminal would answer: about its colours, itself, its cursor, its
-// size, its keyboard and its modes.
-var questions = regexp.MustCompile(`\x1b\][0-9]+;[0-9;]*\?|\x1b\[[?>=]?[0-9;]*[cn]|\x1b\[(1[1-9]|2[01])t|\x1b\[\?u|\x1b\[>[0-9]*q|\x1b\[\?[0-9]*m|\x1b\[\?[0-9]+\$p`)
+// queries matches the sequences that a terminal would answer: queries of its colors, type,
+// cursor, size, keyboard and modes.
+var queries = regexp.MustCompile(`\x1b\][0-9]+;[0-9;]*\?|\x1b\[[?>=]?[0-9;]*[cn]|\x1b\[(1[1-9]|2[01])t|\x1b\[\?u|\x1b\[>[0-9]*q|\x1b\[\?[0-9]*m|\x1b\[\?[0-9]+\$p`)
 
-// A terminal may not answer: nothing is asked of it, whatever a command is made of, and
-// all but top say no more to it than what colour a text has.
-func TestTerminalsAreAskedNothing(t *testing.T) {
+// Some terminals do not answer queries, so no command sends any. All commands except top send
+// only colors.
+func TestNoCommandQueriesTheTerminal(t *testing.T) {
 	address := server(t, "config")
-	plainly(t, address, nil, "put", "config", "there", "1") // whatever comes first of these
+	plainly(t, address, nil, "put", "config", "there", "1")
 	for args, shows := range map[string]string{
 		"version":                        "fanoutctl",
 		"--help":                         "Flags:",
 		"put config a 1":                 "[0-9]",
-		"get config b":                   `there is no object "b"`,
+		"get config b":                   `object "b" not found`,
 		"list config":                    "KEY",
 		"resources":                      "NAME",
-		"watchers":                       "Nobody watches",
+		"watchers":                       "No watchers found",
 		"top --interval 1ms":             "at least 100ms",
 		"import config /nowhere":         "no such file",
 		"resources --server 127.0.0.1:1": "cannot reach",
@@ -181,28 +180,28 @@ func TestTerminalsAreAskedNothing(t *testing.T) {
 		c := inTerminal(t, address, 80, nil, strings.Fields(args)...)
 		<-c.exited
 		c.await(shows)
-		if rest := colours.ReplaceAllString(c.bytes(), ""); strings.Contains(rest, "\x1b") {
-			t.Errorf("%s says to the terminal: %q", args, c.bytes())
+		if rest := colors.ReplaceAllString(c.bytes(), ""); strings.Contains(rest, "\x1b") {
+			t.Errorf("%s sent terminal sequences: %q", args, c.bytes())
 		}
 	}
 	c := inTerminal(t, address, 80, nil, "top")
-	c.await(`q ends`)
+	c.await(`q: quit`)
 	c.press("q")
 	c.ends(exitOK)
-	if asked := questions.FindAllString(c.bytes(), -1); asked != nil {
-		t.Errorf("top asks the terminal %q", asked)
+	if sent := queries.FindAllString(c.bytes(), -1); sent != nil {
+		t.Errorf("top sent queries: %q", sent)
 	}
 }
 
-// colours are the changes of the style of a text.
-var colours = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+// colors matches changes of the text style.
+var colors = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 
 func TestTop(t *testing.T) {
 	address := server(t, "config")
 	c := inTerminal(t, address, 120, nil, "top", "--interval", "100ms")
 	c.await(`NAME +STATE +CODEC +OBJECTS`)
 	c.await(`config +serving +object +0 `)
-	c.await(`q ends`)
+	c.await(`q: quit`)
 	plainly(t, address, nil, "put", "config", "a", "1")
 	c.await(`config +serving +object +1 `)
 	w := inTerminal(t, address, 80, nil, "watch", "config", "shop")
@@ -214,31 +213,30 @@ func TestTop(t *testing.T) {
 	c.ends(exitOK)
 	c.wantRestored()
 	again := inTerminal(t, address, 120, nil, "top")
-	again.await(`q ends`)
+	again.await(`q: quit`)
 	again.press("\x03")
 	again.ends(exitOK)
-	// A watch that is stopped has not failed either.
+	// Stopping a watch is not a failure either.
 	w.press("\x03")
 	w.ends(exitOK)
 }
 
-// wantRestored checks that the screen that was there is back, and that the cursor can be
-// seen.
+// wantRestored checks that the alternate screen was left and the cursor is visible.
 func (c *terminal) wantRestored() {
 	c.t.Helper()
 	for _, pair := range [][2]string{{"\x1b[?1049h", "\x1b[?1049l"}, {"\x1b[?25l", "\x1b[?25h"}} {
 		if shown := c.bytes(); !strings.Contains(shown, pair[0]) || strings.LastIndex(shown, pair[1]) < strings.LastIndex(shown, pair[0]) {
-			c.t.Errorf("%q is not undone: %q", pair[0], shown)
+			c.t.Errorf("%q was not undone: %q", pair[0], shown)
 		}
 	}
 }
 
-// Whoever ends top from outside gets the terminal back as it was.
-func TestTopIsStopped(t *testing.T) {
+// top restores the terminal when a signal ends it.
+func TestTopRestoresTheTerminalOnSignals(t *testing.T) {
 	address := server(t, "config")
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
 		c := inTerminal(t, address, 120, nil, "top")
-		c.await(`q ends`)
+		c.await(`q: quit`)
 		if err := c.cmd.Process.Signal(sig); err != nil {
 			t.Fatal(err)
 		}
@@ -247,8 +245,8 @@ func TestTopIsStopped(t *testing.T) {
 	}
 }
 
-// What was started by nohup goes on when the terminal is gone.
-func TestSIGHUPThatIsIgnoredStaysIgnored(t *testing.T) {
+// A command started by nohup survives SIGHUP.
+func TestIgnoredSIGHUPStaysIgnored(t *testing.T) {
 	address := server(t, "config")
 	cmd := exec.Command("sh", "-c", `trap '' HUP; exec fanoutctl watch config`)
 	cmd.Env = append(os.Environ(), "FANOUTCTL_SERVER="+address, "HOME="+t.TempDir())
@@ -271,7 +269,7 @@ func TestSIGHUPThatIsIgnoredStaysIgnored(t *testing.T) {
 				return
 			}
 		}
-		t.Fatalf("it has ended and not shown %q", part)
+		t.Fatalf("the command ended without printing %q", part)
 	}
 	plainly(t, address, nil, "put", "config", "first", "1")
 	awaitLine("first")
@@ -282,15 +280,15 @@ func TestSIGHUPThatIsIgnoredStaysIgnored(t *testing.T) {
 	awaitLine("second")
 }
 
-// A server that does not answer is shown as such.
-func TestTopWithoutAServer(t *testing.T) {
+// top shows the error of an unreachable server.
+func TestTopShowsUnreachableServer(t *testing.T) {
 	c := inTerminal(t, "127.0.0.1:1", 120, nil, "top", "--interval", "100ms")
 	c.await(`cannot reach 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused`)
 	c.press("q")
 	c.ends(exitOK)
 }
 
-// An import that is interrupted says how far it is, and the next one does the rest.
+// An interrupted import reports its progress, and the next one does the rest.
 func TestImportIsContinued(t *testing.T) {
 	address := server(t, "config")
 	const objects = 10_000
@@ -312,12 +310,12 @@ func TestImportIsContinued(t *testing.T) {
 	}
 	link.Release()
 	c.ends(exitInterrupted)
-	written, err := strconv.Atoi(c.await(`interrupted after (\d+) of 10000 changes; do the same again to go on`)[1])
+	written, err := strconv.Atoi(c.await(`interrupted after (\d+) of 10000 changes; run the same command again to continue`)[1])
 	if err != nil {
 		t.Fatal(err)
 	}
 	if written == 0 || written >= objects {
-		t.Fatalf("%d were written before the interruption", written)
+		t.Fatalf("%d objects were written before the interruption, want some", written)
 	}
 
 	again := inTerminal(t, address, 100, nil, "import", "config", file)
@@ -325,15 +323,15 @@ func TestImportIsContinued(t *testing.T) {
 	again.ends(exitOK)
 	again.await(`100%`)
 	if out, _ := plainly(t, address, nil, "list", "config", "many", "-o", "key"); strings.Count(out, "\n") != objects {
-		t.Errorf("there are %d objects", strings.Count(out, "\n"))
+		t.Errorf("got %d objects, want %d", strings.Count(out, "\n"), objects)
 	}
-	// Where there is no terminal there is no bar.
+	// Without a terminal there is no progress bar.
 	if _, errs := plainly(t, address, nil, "import", "config", file); errs != fmt.Sprintf("0 written, 0 deleted, %d unchanged.\n", objects) {
-		t.Errorf("without a terminal: %q", errs)
+		t.Errorf("without a terminal: got %q", errs)
 	}
 }
 
-// A reencryption that is interrupted says how far it is, and the next one does the rest.
+// An interrupted reencryption reports its progress, and the next one does the rest.
 func TestReencryptIsContinued(t *testing.T) {
 	address, keyset := encryptedServer(t, "config")
 	const objects = 3000
@@ -354,7 +352,7 @@ func TestReencryptIsContinued(t *testing.T) {
 		out, _ := plainly(t, address, nil, "resources", "-o", "json")
 		return strings.Contains(out, fmt.Sprintf(`"primaryKeyId": %d`, id))
 	}) {
-		t.Fatal("the key is not in use")
+		t.Fatal("the server does not use the new key")
 	}
 	c := inTerminal(t, address, 100, nil, "reencrypt", "config", "--rate", "500")
 	c.await(`Reencrypting config +\d+%.*\([1-9]\d*/3000`)
@@ -362,28 +360,28 @@ func TestReencryptIsContinued(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.ends(exitInterrupted)
-	done, err := strconv.Atoi(c.await(`interrupted after (\d+) of about 3000 objects; do the same again to go on`)[1])
+	done, err := strconv.Atoi(c.await(`interrupted after (\d+) of about 3000 objects; run the same command again to continue`)[1])
 	if err != nil {
 		t.Fatal(err)
 	}
 	if done == 0 || done >= objects {
-		t.Fatalf("%d were looked at before the interruption", done)
+		t.Fatalf("%d objects were checked before the interruption, want some", done)
 	}
 	again := inTerminal(t, address, 100, nil, "reencrypt", "config", "--rate", "0")
-	again.await(fmt.Sprintf(`%d of 3000 objects were stored anew, encrypted with key %d\.`, objects-done, id))
+	again.await(fmt.Sprintf(`%d of 3000 objects rewritten, encrypted with key %d\.`, objects-done, id))
 	again.ends(exitOK)
 	again.await(`100%`)
 }
 
-// Servers that encrypt with different keys would undo what the others do.
-func TestReencryptNeedsServersThatAgree(t *testing.T) {
+// Servers that encrypt with different keys would undo each other's work.
+func TestReencryptNeedsTheSameKeyOnAllServers(t *testing.T) {
 	one, two := server(t, "config"), server(t, "config")
 	c := inTerminal(t, one+","+two, 200, nil, "reencrypt", "config")
-	c.await(`encrypts with key \d+ and \S+ with key \d+ .*first bring the same keyset to all servers`)
+	c.await(`encrypts with key \d+ and \S+ with key \d+ .*deploy the same keyset to all servers first`)
 	c.ends(exitFailed)
 }
 
-// In an editor, Ctrl-C is for the editor.
+// Ctrl-C does not interrupt the command while an editor is open.
 func TestEditIsNotInterrupted(t *testing.T) {
 	address := server(t, "config")
 	plainly(t, address, nil, "put", "config", "a", "before")
@@ -397,6 +395,6 @@ func TestEditIsNotInterrupted(t *testing.T) {
 	c.press("after\n")
 	c.ends(exitOK)
 	if out, _ := plainly(t, address, nil, "get", "config", "a"); out != "after" {
-		t.Errorf("the value is %q", out)
+		t.Errorf("got value %q, want after", out)
 	}
 }
