@@ -14,6 +14,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/audit"
 	"github.com/fanoutd/fanoutd/internal/server"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/rpc"
 	"github.com/fanoutd/fanoutd/internal/store"
 )
 
@@ -46,8 +47,8 @@ func New(log *slog.Logger) *Metrics {
 }
 
 // Observers returns what counts the requests of a server.
-func (m *Metrics) Observers() server.Observers {
-	return server.Observers{Unary: m.requests.UnaryServerInterceptor(), Stream: m.requests.StreamServerInterceptor()}
+func (m *Metrics) Observers() rpc.Observers {
+	return rpc.Observers{Unary: m.requests.UnaryServerInterceptor(), Stream: m.requests.StreamServerInterceptor()}
 }
 
 // Follow adds what there is to say of a server, its resources, its store and its audit

@@ -19,6 +19,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/request"
+	"github.com/fanoutd/fanoutd/internal/server/rpc"
 	"github.com/fanoutd/fanoutd/internal/version"
 )
 
@@ -30,7 +31,7 @@ type admin struct {
 	fanoutv1.UnimplementedAdminServiceServer
 	resources backend.Resources
 	sessions  *sessions
-	rights    *rights
+	rights    *rpc.Rights
 	since     time.Time // when the server began
 	rewrites  int       // values that may be stored anew in one transaction; 0: none
 }
@@ -39,10 +40,10 @@ type admin struct {
 // names. Where that is none, the error says so.
 func (a *admin) administered(ctx context.Context) ([]string, error) {
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(a.resources)), func(name string) bool {
-		return a.rights.may(ctx, policy.Admin, name, object.Scope{}) != nil
+		return a.rights.May(ctx, policy.Admin, name, object.Scope{}) != nil
 	})
 	if len(names) == 0 {
-		return nil, &apierr.DeniedError{Caller: access.From(ctx), Question: policy.Question{Verb: policy.Admin, Resource: everyResource}}
+		return nil, &apierr.DeniedError{Caller: access.From(ctx), Question: policy.Question{Verb: policy.Admin, Resource: rpc.EveryResource}}
 	}
 	return names, nil
 }
@@ -133,7 +134,7 @@ func (a *admin) watched(ctx context.Context, name string) ([]string, error) {
 	if name == "" {
 		return a.administered(ctx)
 	}
-	if err := a.rights.may(ctx, policy.Admin, name, object.Scope{}); err != nil {
+	if err := a.rights.May(ctx, policy.Admin, name, object.Scope{}); err != nil {
 		return nil, err
 	}
 	_, err := a.resources.Find(name)

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/rpc"
 )
 
 // drain ends the streams of a server that stops: watches first, each with its
@@ -150,7 +151,7 @@ func (realClock) Wait(ctx context.Context, until time.Time, done <-chan struct{}
 
 // intercept gives streams an end. Watches are not behind it: they are told to end.
 func (d *drain) intercept(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	if isUnary(info) {
+	if rpc.IsUnary(info) {
 		return handler(srv, stream)
 	}
 	client := stream.Context()

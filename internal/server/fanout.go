@@ -13,6 +13,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 	"github.com/fanoutd/fanoutd/internal/server/request"
+	"github.com/fanoutd/fanoutd/internal/server/rpc"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
@@ -29,7 +30,7 @@ type fanout struct {
 	resources      backend.Resources
 	drain          *drain
 	sessions       *sessions
-	rights         *rights
+	rights         *rpc.Rights
 	examine        func(*session) error // why a watch may not go on, or nil
 	limits         *quota.Limiter
 	lanes          *lanes
@@ -38,7 +39,7 @@ type fanout struct {
 
 // Get implements FanoutService.
 func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (grpcmsg.Encoded, error) {
-	if err := f.rights.may(ctx, policy.Get, req.GetResource(), object.ExactKey(object.Key(req.GetKey()))); err != nil {
+	if err := f.rights.May(ctx, policy.Get, req.GetResource(), object.ExactKey(object.Key(req.GetKey()))); err != nil {
 		return nil, err
 	}
 	resource, err := f.resources.Find(req.GetResource())
@@ -84,7 +85,7 @@ func untilKnown(anyNewer bool, read func() (grpcmsg.Encoded, error)) (grpcmsg.En
 
 // List implements FanoutService.
 func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (grpcmsg.Encoded, error) {
-	if err := f.rights.mayWithin(ctx, policy.List, req.GetResource(), req.GetScope()); err != nil {
+	if err := f.rights.MayWithin(ctx, policy.List, req.GetResource(), req.GetScope()); err != nil {
 		return nil, err
 	}
 	resource, err := f.resources.Find(req.GetResource())

@@ -8,6 +8,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/rpc"
 )
 
 // The first message is late from when the watch was asked for, and a catch-up from when it
@@ -23,7 +24,7 @@ func TestWhatIsSlowOfAWatch(t *testing.T) {
 		"a later one":            {[]object.MessageKind{object.CatchUpBegin, object.CatchUpPart, object.Synced}, false, 0},
 		"what happens meanwhile": {[]object.MessageKind{object.Live, object.Bookmark}, false, 0},
 	} {
-		s := &Server{slow: newSlowLog(time.Minute, slog.New(slog.DiscardHandler))}
+		s := &Server{slow: rpc.NewSlowLog(time.Minute, slog.New(slog.DiscardHandler))}
 		w := &watching{server: s}
 		w.ends.Context, w.session.since = context.Background(), time.Now().Add(-time.Hour)
 		w.session.request = askedFor(&fanoutv1.WatchRequest{})

@@ -174,7 +174,7 @@ func (l *live) run(now time.Time) {
 // rescue ends the watch if something panics.
 func (l *live) rescue(reply *dispatch.Reply) {
 	if p := recover(); p != nil {
-		l.failure = l.of.server.panicked(l.of.ends.Context, p)
+		l.failure = l.of.server.interceptors.Recovered(l.of.ends.Context, p)
 		*reply = l.handBack()
 	}
 }

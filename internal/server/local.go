@@ -7,12 +7,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/test/bufconn"
 
-	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
-	"github.com/fanoutd/fanoutd/internal/access"
-	"github.com/fanoutd/fanoutd/internal/server/quota"
+	"github.com/fanoutd/fanoutd/internal/server/rpc"
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
@@ -42,8 +39,8 @@ func (s *Server) Local(options ...grpc.DialOption) (*grpc.ClientConn, error) {
 		grpc.WithInitialConnWindowSize(localMessage),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(localMessage)),
 		grpc.WithDisableServiceConfig(),
-		grpc.WithChainUnaryInterceptor(s.behalfUnary),
-		grpc.WithChainStreamInterceptor(behalfStream),
+		grpc.WithChainUnaryInterceptor(s.interceptors.BehalfUnary),
+		grpc.WithChainStreamInterceptor(rpc.BehalfStream),
 	}, options...)...)
 	if err != nil {
 		return nil, fmt.Errorf("connect within the process: %w", err)
@@ -51,33 +48,4 @@ func (s *Server) Local(options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	// It ends when the server stops, which closes the listener.
 	s.local.Go(func() { _ = s.within.Serve(transport.LocalListener{Listener: listener}) })
 	return conn, nil
-}
-
-// behalfHeader has the certificate (DER) of the one whom a request is made for. It
-// means something on connections within the process only.
-const behalfHeader = "fanoutd-certificate-bin"
-
-// behalf returns the context of an outgoing request, with the certificate of the one
-// whom it is made for, and no other.
-func behalf(ctx context.Context) context.Context {
-	md, _ := metadata.FromOutgoingContext(ctx)
-	md = md.Copy()
-	delete(md, behalfHeader)
-	delete(md, quota.GatewayHeader)
-	if certificate := access.BehalfOf(ctx); certificate != nil {
-		md.Set(behalfHeader, string(certificate.Raw))
-	}
-	return metadata.NewOutgoingContext(ctx, md)
-}
-
-func (s *Server) behalfUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	ctx = behalf(ctx)
-	if method == fanoutv1.FanoutService_List_FullMethodName || method == fanoutv1.FanoutService_Get_FullMethodName {
-		ctx = s.limits.BeginGateway(ctx)
-	}
-	return invoke(ctx, method, req, reply, cc, opts...)
-}
-
-func behalfStream(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	return open(behalf(ctx), d, cc, method, opts...)
 }

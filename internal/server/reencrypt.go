@@ -28,7 +28,7 @@ var errWritesOff = status.Error(codes.Unimplemented, "this server does not write
 
 // Reencrypt implements AdminService.
 func (a *admin) Reencrypt(ctx context.Context, req *fanoutv1.ReencryptRequest) (*fanoutv1.ReencryptResponse, error) {
-	if err := a.rights.may(ctx, policy.Admin, req.GetResource(), object.Scope{}); err != nil {
+	if err := a.rights.May(ctx, policy.Admin, req.GetResource(), object.Scope{}); err != nil {
 		return nil, err
 	}
 	if a.rewrites == 0 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net"
@@ -11,11 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/auth"
-	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
-	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
@@ -25,11 +22,11 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/audit"
-	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 	"github.com/fanoutd/fanoutd/internal/server/request"
+	"github.com/fanoutd/fanoutd/internal/server/rpc"
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
@@ -87,7 +84,7 @@ type Config struct {
 	SlowRequest time.Duration
 
 	// Observers look at all requests.
-	Observers Observers
+	Observers rpc.Observers
 }
 
 // Server serves the protocol.
@@ -100,14 +97,12 @@ type Server struct {
 	tallies   map[string][]tally // what the watches of each resource were sent, by worker
 	drain     *drain
 	sessions  *sessions
-	rights    rights
-	slow      *slowLog
+	rights    *rpc.Rights
+	slow      *rpc.SlowLog
 	lanes     *lanes
 
-	authenticator *access.Authenticator
-	limits        *quota.Limiter
-	audit         *audit.Log // nil: none
-	denials       *denials
+	limits       *quota.Limiter
+	interceptors *rpc.Interceptors
 
 	drainDelay  time.Duration
 	drainPeriod time.Duration
@@ -131,42 +126,26 @@ const (
 func New(cfg Config) *Server {
 	s := &Server{
 		log: cfg.Log, health: health.NewServer(), resources: backend.Resources{}, tallies: map[string][]tally{}, drain: newDrain(), sessions: newSessions(),
-		authenticator: cfg.Authenticator,
-		limits:        quota.New(cfg.Limits, cfg.Log), audit: cfg.Audit, denials: newDenials(),
+		limits: quota.New(cfg.Limits, cfg.Log), rights: &rpc.Rights{},
 		drainDelay: cfg.DrainDelay, drainPeriod: cfg.DrainPeriod, watchGrace: cmp.Or(cfg.WatchGrace, defaultWatchGrace),
-		slow: newSlowLog(cfg.SlowRequest, cfg.Log), lanes: newLanes(),
+		slow: rpc.NewSlowLog(cfg.SlowRequest, cfg.Log), lanes: newLanes(),
 	}
-	s.rights.policy.Store(cfg.Policy)
+	s.rights.Use(cfg.Policy)
+	s.interceptors = &rpc.Interceptors{
+		Log: cfg.Log, Authenticator: cfg.Authenticator, Rights: s.rights, Limits: s.limits, Audit: cfg.Audit, Denials: rpc.NewDenials(), Slow: s.slow,
+	}
 	for i := range cfg.Resources {
 		r := &cfg.Resources[i]
 		s.tallies[r.Name] = make([]tally, s.lanes.workers.Len())
 		s.resources[r.Name] = r
 	}
-	finished := []logging.Option{
-		logging.WithLogOnEvents(logging.FinishCall),
-		logging.WithLevels(logLevel),
-	}
-	// Who is admitted is asked of watches, too. The rest they do for themselves.
-	authenticated := auth.StreamServerInterceptor(s.authenticate)
-	limited := []grpc.StreamServerInterceptor{s.limitRequests, s.limitRate}
-	admission := append([]grpc.StreamServerInterceptor{authenticated}, limited...)
-	others := append([]grpc.StreamServerInterceptor{
-		either(
-			logging.UnaryServerInterceptor(logger(s.log), finished...),
-			logging.StreamServerInterceptor(logger(s.log), finished...),
-		),
-		s.beginCall,
-		s.toStatus,
-		recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(s.panicked)),
-		authenticated,
-		recheck,
-		s.drain.intercept,
-	}, limited...)
-	options := append(cfg.Observers.options(), transport.ServerOptions(cfg.TLS, s.limits.RequestBytes)...)
+	options := append(cfg.Observers.Options(), transport.ServerOptions(cfg.TLS, s.limits.RequestBytes)...)
 	options = append(options,
 		grpc.ForceServerCodecV2(grpcmsg.NewCodec()),
 		grpc.WaitForHandlers(true),
-		grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) { return withCutoff(s.limits, ctx) }),
+		grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) {
+			return rpc.WithStreamContext(s.limits, ctx)
+		}),
 	)
 	s.within = grpc.NewServer(options...)
 	oldest := cmp.Or(cfg.ConnectionAge, defaultConnectionAge)
@@ -175,19 +154,19 @@ func New(cfg Config) *Server {
 	}
 	s.grpc = grpc.NewServer(append(options, transport.ConnectionOptions(s.limits.StreamsPerConnection, cfg.WatchTimeLimit, oldest)...)...)
 	f := &fanout{
-		resources: s.resources, drain: s.drain, sessions: s.sessions, rights: &s.rights, examine: s.examine, limits: s.limits, lanes: s.lanes,
+		resources: s.resources, drain: s.drain, sessions: s.sessions, rights: s.rights, examine: s.examine, limits: s.limits, lanes: s.lanes,
 		watchTimeLimit: cfg.WatchTimeLimit,
 	}
-	a := &admin{resources: s.resources, sessions: s.sessions, rights: &s.rights, since: time.Now()}
+	a := &admin{resources: s.resources, sessions: s.sessions, rights: s.rights, since: time.Now()}
 	if cfg.Writes {
 		a.rewrites = cfg.MaxOperations
 	}
 	for _, one := range []*grpc.Server{s.grpc, s.within} {
-		to := registrar{one, cfg.Observers.interceptors(), others, s.answered}
-		to.RegisterService(serviceDesc(f, s.watch(f, admission)), nil)
+		to := s.interceptors.Registrar(one, cfg.Observers, s.drain.intercept)
+		to.RegisterService(serviceDesc(f, s.watch(f)), nil)
 		if cfg.Writes {
 			fanoutv1.RegisterStoreServiceServer(to, &writes{
-				resources: s.resources, rights: &s.rights, limits: request.WriteLimits{ValueBytes: cfg.MaxValueBytes, Operations: cfg.MaxOperations},
+				resources: s.resources, rights: s.rights, limits: request.WriteLimits{ValueBytes: cfg.MaxValueBytes, Operations: cfg.MaxOperations},
 			})
 		}
 		fanoutv1.RegisterAdminServiceServer(to, a)
@@ -281,30 +260,30 @@ func (s *Server) examine(w *session) error {
 	if err := w.pass.Check(); err != nil {
 		return err
 	}
-	return s.rights.examine(*w.identity, w.question)
+	return s.rights.Examine(*w.identity, w.question)
 }
 
-// panicked logs what a handler has panicked with, and returns what its client is told.
-func (s *Server) panicked(ctx context.Context, p any) error {
-	s.log.ErrorContext(ctx, "a handler panicked", "method", method(ctx), "panic", p, "stack", string(debug.Stack()))
-	return apierr.ErrPanic
+// UsePolicy puts a policy in the place of the one that is in use. Watches that it does
+// not allow end at once, without a last message. With nil everything is allowed.
+func (s *Server) UsePolicy(p *policy.Policy) {
+	s.rights.Use(p)
+	s.Reexamine()
 }
 
-// logger writes what the interceptors say with slog.
-func logger(log *slog.Logger) logging.Logger {
-	return logging.LoggerFunc(func(ctx context.Context, level logging.Level, message string, fields ...any) {
-		log.Log(ctx, slog.Level(level), message, fields...)
-	})
+// SlowRequests returns how many requests, or parts of them, took longer than they
+// should. See Config.SlowRequest.
+func (s *Server) SlowRequests() int64 { return s.slow.Count() }
+
+// Operator refuses callers that may not administer every resource; see rpc.Interceptors.
+func (s *Server) Operator(ctx context.Context, what string, certificate *x509.Certificate, authorization []string) error {
+	return s.interceptors.Operator(ctx, what, certificate, authorization)
 }
 
-// logLevel says how loudly a finished request is logged: what is normal at
-// debugging level, what the server is to blame for as an error. A store that is
-// away and a server that stops are logged where that happens, not once for each
-// of the ten thousand requests that notice; and what is used up from time to time.
-func logLevel(code codes.Code) logging.Level {
-	switch code {
-	case codes.Internal, codes.Unknown, codes.DataLoss:
-		return logging.LevelError
-	}
-	return logging.LevelDebug
+// Receive reserves memory for the body of a request that does not come over gRPC; see
+// rpc.Interceptors.
+func (s *Server) Receive(ctx context.Context, what string, certificate *x509.Certificate, authorization []string, bytes int64) (done func(), err error) {
+	return s.interceptors.Receive(ctx, what, certificate, authorization, bytes)
 }
+
+// GetServiceInfo returns the services that are served, and their methods.
+func (s *Server) GetServiceInfo() map[string]grpc.ServiceInfo { return s.grpc.GetServiceInfo() }

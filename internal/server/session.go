@@ -18,6 +18,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/rpc"
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
@@ -122,7 +123,7 @@ func newSessions() *sessions {
 // init takes down what the watch is, whose number comes with begin, besides since when it
 // is there.
 func (s *session) init(ctx context.Context, req *fanoutv1.WatchRequest, scope object.Scope, w backend.Watcher, end func(reason error)) {
-	s.identity, s.pass = &callOf(ctx).identity, passOf(ctx)
+	s.identity, s.pass = &rpc.CallOf(ctx).Identity, rpc.PassOf(ctx)
 	s.request = askedFor(req)
 	s.watcher, s.end = w, end
 	s.question = policy.Question{Verb: policy.Watch, Resource: req.GetResource(), Scope: scope}

@@ -8,13 +8,14 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/request"
+	"github.com/fanoutd/fanoutd/internal/server/rpc"
 )
 
 // writes implements StoreService.
 type writes struct {
 	fanoutv1.UnimplementedStoreServiceServer
 	resources backend.Resources
-	rights    *rights
+	rights    *rpc.Rights
 	limits    request.WriteLimits
 }
 
@@ -63,7 +64,7 @@ type keyed interface{ GetKey() string }
 
 // may returns why the caller may not do it to the key, or nil.
 func (s *writes) may(ctx context.Context, verb policy.Verb, resource string, of keyed) error {
-	return s.rights.may(ctx, verb, resource, object.ExactKey(object.Key(of.GetKey())))
+	return s.rights.May(ctx, verb, resource, object.ExactKey(object.Key(of.GetKey())))
 }
 
 // mayTransact returns why the caller may not do one of the operations, or nil. What is

@@ -22,6 +22,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/request"
+	"github.com/fanoutd/fanoutd/internal/server/rpc"
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
@@ -38,7 +39,7 @@ type watching struct {
 	context.Context // of gRPC; see Value
 
 	server *Server
-	call   call
+	call   rpc.Call
 	turn   turn
 	leave  []func() // what else is to be done when the watch is over, the last one first
 
@@ -62,8 +63,8 @@ type watching struct {
 // watch returns the handler of Watch. What interceptors do for other methods it does
 // for itself; those that are given have to let the request through, and are done when
 // they have.
-func (s *Server) watch(f *fanout, admission []grpc.StreamServerInterceptor) grpc.StreamHandler {
-	admit := behind(admission, func(_ any, stream grpc.ServerStream) error {
+func (s *Server) watch(f *fanout) grpc.StreamHandler {
+	admit := rpc.Chain(s.interceptors.Admission(), func(_ any, stream grpc.ServerStream) error {
 		req := &fanoutv1.WatchRequest{}
 		if err := stream.RecvMsg(req); err != nil {
 			return err
@@ -76,7 +77,7 @@ func (s *Server) watch(f *fanout, admission []grpc.StreamServerInterceptor) grpc
 		w.live.back = make(chan struct{}, 1)
 		asked := middleware.WrapServerStream(stream)
 		asked.WrappedContext = w
-		err := w.doAside(func() error { return admit(nil, receiving{asked}) })
+		err := w.doAside(func() error { return admit(nil, rpc.Receiving{ServerStream: asked}) })
 		for err == nil && !w.finished {
 			err = w.wait()
 			switch {
@@ -126,7 +127,7 @@ func (w *watching) Value(key any) any {
 		if w.session.number > 0 { // its headers are forgotten
 			return &transport.Caller{Address: w.session.peer, UserAgent: w.session.userAgent}
 		}
-	case callKey:
+	case rpc.CallKey:
 		return &w.call
 	}
 	return w.Context.Value(key)
@@ -143,7 +144,7 @@ func (w *watching) doAside(do func() error) error {
 func (w *watching) guard(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = w.server.panicked(w.ends.Context, p)
+			err = w.server.interceptors.Recovered(w.ends.Context, p)
 		}
 	}()
 	return do()
@@ -167,11 +168,11 @@ func (w *watching) end(err error) error {
 	if w.drained > 0 {
 		w.server.drain.leave(w.drained)
 	}
-	told := w.server.edge(w.ends.Context, err)
-	w.server.auditCall(w.ends.Context, &w.call, fanoutv1.FanoutService_Watch_FullMethodName, told)
+	told := w.server.interceptors.Finish(w.ends.Context, err)
+	w.server.interceptors.Record(w.ends.Context, &w.call, fanoutv1.FanoutService_Watch_FullMethodName, told)
 	code := status.Code(told)
 	peer, _ := transport.CallerOf(w.ends.Context)
-	w.server.log.Log(w.ends.Context, slog.Level(logLevel(code)), "finished call",
+	w.server.log.Log(w.ends.Context, slog.Level(rpc.LogLevel(code)), "finished call",
 		"grpc.service", path.Dir(fanoutv1.FanoutService_Watch_FullMethodName)[1:], "grpc.method", "Watch",
 		"grpc.code", code.String(), "grpc.time_ms", time.Since(w.session.since).Milliseconds(), "peer.address", peer)
 	return told
@@ -181,7 +182,7 @@ func (w *watching) end(err error) error {
 // do but to wait.
 func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Context) error {
 	w.ends.Context = ctx
-	if err := f.rights.mayWithin(ctx, policy.Watch, req.GetResource(), req.GetScope()); err != nil {
+	if err := f.rights.MayWithin(ctx, policy.Watch, req.GetResource(), req.GetScope()); err != nil {
 		return err
 	}
 	resource, err := f.resources.Find(req.GetResource())
@@ -195,7 +196,7 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	watch.TimeLimit = shorter(watch.TimeLimit, f.timeLimit())
 	watch.Options.LastBookmark = lastBookmark(ctx, watch.TimeLimit)
 	w.ends.ended = w.live.handBackNow
-	whenOver(ctx, w.ends.end)
+	rpc.OnDone(ctx, w.ends.end)
 	if w.drained = f.drain.enter(func() { w.ends.end(apierr.ErrDraining) }); w.drained == 0 {
 		return apierr.ErrDraining
 	}
@@ -249,7 +250,7 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 		w.endAfter(watch.TimeLimit, errTimeLimit)
 	}
 	w.turn.init(f.limits, &watch)
-	forgetHeaders(ctx)
+	rpc.ForgetHeaders(ctx)
 	if w.live.Watcher == nil {
 		return nil
 	}
@@ -269,7 +270,7 @@ func (w *watching) endWith(reason error) {
 		grace = min(grace, deniedGrace)
 	}
 	// It does no harm to a watch that has ended by then.
-	time.AfterFunc(grace, func() { cutOff(w.stream.Context()) })
+	time.AfterFunc(grace, func() { rpc.CutOff(w.stream.Context()) })
 }
 
 func (w *watching) endAfter(d time.Duration, reason error) {

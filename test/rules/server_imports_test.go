@@ -17,6 +17,10 @@ var serverImports = map[string][]string{
 		"internal/cacher", "internal/direct", "internal/dispatch", "internal/object", "internal/server/apierr",
 		"internal/server/request", "gen",
 	},
+	"internal/server/rpc": {
+		"internal/access", "internal/audit", "internal/object", "internal/server/apierr", "internal/server/frames",
+		"internal/server/quota", "internal/server/request", "internal/server/transport", "gen",
+	},
 	"internal/server": {
 		"internal/access", "internal/audit", "internal/cacher", "internal/direct", "internal/dispatch", "internal/sendqueue",
 		"internal/object", "internal/selector", "internal/server", "internal/version", "internal/wire", "gen",

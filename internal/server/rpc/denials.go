@@ -1,4 +1,4 @@
-package server
+package rpc
 
 import (
 	"time"
@@ -14,16 +14,16 @@ const (
 	denialBytesPerSecond = 512
 )
 
-// denials says which denials are recorded. Anybody can cause as many as it can send, and
+// Denials says which denials are recorded. Anybody can cause as many as it can send, and
 // would have what others have done rotated away with them. So where one client has had
 // its share they are only counted.
-type denials struct{ quota.ClientLimiters }
+type Denials struct{ quota.ClientLimiters }
 
-func newDenials() *denials {
-	return &denials{quota.NewClientLimiters(denialBytesPerSecond, denialBytes)}
+func NewDenials() *Denials {
+	return &Denials{quota.NewClientLimiters(denialBytesPerSecond, denialBytes)}
 }
 
 // recorded reports whether there is room for the record of a denial of a client.
-func (d *denials) recorded(c quota.Client, r *audit.Record) bool {
+func (d *Denials) recorded(c quota.Client, r *audit.Record) bool {
 	return d.Of(c).AllowN(time.Now(), r.Size())
 }

@@ -1,4 +1,4 @@
-package server
+package rpc
 
 import (
 	"cmp"
@@ -32,38 +32,38 @@ var errNoCredentials error = &access.RefusedError{Message: "the request shows no
 // Requests count as those of their client only when it is known who that is. So those
 // that are refused count as those of the host that they come from: otherwise anybody
 // could have as many tokens judged and denials recorded as it can send.
-func (s *Server) authenticate(ctx context.Context) (context.Context, error) {
-	in, err := s.identify(ctx)
-	return in, s.countRefusal(ctx, err)
+func (i *Interceptors) authenticate(ctx context.Context) (context.Context, error) {
+	in, err := i.identify(ctx)
+	return in, i.countRefusal(ctx, err)
 }
 
 // countRefusal returns the error, or that its client has been refused too often.
-func (s *Server) countRefusal(ctx context.Context, err error) error {
+func (i *Interceptors) countRefusal(ctx context.Context, err error) error {
 	if apierr.IsBadCredentials(err) {
-		return cmp.Or(s.limits.AllowRequest(quota.ClientOf(ctx)), err)
+		return cmp.Or(i.Limits.AllowRequest(quota.ClientOf(ctx)), err)
 	}
 	return err
 }
 
-func (s *Server) identify(ctx context.Context) (context.Context, error) {
-	switch name := method(ctx); {
-	case s.authenticator == nil, name == healthpb.Health_Check_FullMethodName, name == healthpb.Health_Watch_FullMethodName:
+func (i *Interceptors) identify(ctx context.Context) (context.Context, error) {
+	switch name := Method(ctx); {
+	case i.Authenticator == nil, name == healthpb.Health_Check_FullMethodName, name == healthpb.Health_Watch_FullMethodName:
 		return ctx, nil
 	}
 	shown, err := credentialsOf(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return s.identified(ctx, shown)
+	return i.identified(ctx, shown)
 }
 
 // identified returns the context with who it is that shows the credentials.
-func (s *Server) identified(ctx context.Context, shown access.Credentials) (context.Context, error) {
-	pass, err := s.authenticator.Identify(ctx, shown)
+func (i *Interceptors) identified(ctx context.Context, shown access.Credentials) (context.Context, error) {
+	pass, err := i.Authenticator.Identify(ctx, shown)
 	if err != nil {
 		return nil, err
 	}
-	if pass.Anonymous() && !s.rights.policy.Load().AdmitsAnonymous() {
+	if pass.Anonymous() && !i.Rights.admitsAnonymous() {
 		return nil, errNoCredentials
 	}
 	return withPass(access.With(ctx, pass.Identity), &pass), nil
@@ -76,39 +76,39 @@ func (s *Server) identified(ctx context.Context, shown access.Credentials) (cont
 // they are as that of a request of gRPC does: the address is its peer, and user-agent
 // is in its metadata. What they want, as in "GET /metrics", is for the audit log, which
 // gets to know of those that are denied it.
-func (s *Server) Operator(ctx context.Context, what string, certificate *x509.Certificate, authorization []string) error {
-	identity, err := s.operator(ctx, certificate, authorization)
+func (i *Interceptors) Operator(ctx context.Context, what string, certificate *x509.Certificate, authorization []string) error {
+	identity, err := i.operator(ctx, certificate, authorization)
 	if err == nil {
 		return nil
 	}
-	if err = s.countRefusal(ctx, err); apierr.ReasonOf(err) == apierr.ReasonRateLimited {
-		s.limits.Refuse(ctx, err)
+	if err = i.countRefusal(ctx, err); apierr.ReasonOf(err) == apierr.ReasonRateLimited {
+		i.Limits.Refuse(ctx, err)
 	}
 	err = apierr.Status(ctx, err)
-	s.auditOperator(ctx, &call{identity: identity}, what, err)
+	i.auditOperator(ctx, &Call{Identity: identity}, what, err)
 	return err
 }
 
 // operator returns who somebody is, as far as that is known, and why they are refused.
-func (s *Server) operator(ctx context.Context, certificate *x509.Certificate, authorization []string) (access.Identity, error) {
-	ctx, err := s.known(ctx, certificate, authorization)
+func (i *Interceptors) operator(ctx context.Context, certificate *x509.Certificate, authorization []string) (access.Identity, error) {
+	ctx, err := i.known(ctx, certificate, authorization)
 	if err != nil {
 		return access.Identity{}, err
 	}
-	return access.From(ctx), s.rights.may(ctx, policy.Admin, everyResource, object.Scope{})
+	return access.From(ctx), i.Rights.May(ctx, policy.Admin, EveryResource, object.Scope{})
 }
 
 // known returns the context with who it is that shows a certificate (nil: none) and the
 // values of Authorization headers.
-func (s *Server) known(ctx context.Context, certificate *x509.Certificate, authorization []string) (context.Context, error) {
-	if s.authenticator == nil {
+func (i *Interceptors) known(ctx context.Context, certificate *x509.Certificate, authorization []string) (context.Context, error) {
+	if i.Authenticator == nil {
 		return ctx, nil
 	}
 	token, err := bearer(authorization)
 	if err != nil {
 		return nil, err
 	}
-	return s.identified(ctx, access.Credentials{Certificate: certificate, Bearer: token})
+	return i.identified(ctx, access.Credentials{Certificate: certificate, Bearer: token})
 }
 
 // credentialsOf returns what a request shows.
@@ -158,9 +158,9 @@ func withPass(ctx context.Context, pass *access.Pass) context.Context {
 	return context.WithValue(ctx, passKey{}, pass)
 }
 
-// passOf returns what the credentials of a request are worth: what never ends, where
+// PassOf returns what the credentials of a request are worth: what never ends, where
 // nobody was asked for any.
-func passOf(ctx context.Context) *access.Pass {
+func PassOf(ctx context.Context) *access.Pass {
 	if pass, ok := ctx.Value(passKey{}).(*access.Pass); ok {
 		return pass
 	}
@@ -176,7 +176,7 @@ func recheck(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, han
 	if !info.IsClientStream {
 		return handler(srv, stream)
 	}
-	return handler(srv, rechecked{stream, passOf(stream.Context())})
+	return handler(srv, rechecked{stream, PassOf(stream.Context())})
 }
 
 type rechecked struct {

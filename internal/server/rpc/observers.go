@@ -1,4 +1,4 @@
-package server
+package rpc
 
 import (
 	"google.golang.org/grpc"
@@ -23,8 +23,8 @@ func (o Observers) interceptors() []grpc.StreamServerInterceptor {
 	return []grpc.StreamServerInterceptor{either(o.Unary, unobserved(o.Stream))}
 }
 
-// options returns the rest.
-func (o Observers) options() []grpc.ServerOption {
+// Options returns the rest.
+func (o Observers) Options() []grpc.ServerOption {
 	if o.Stats == nil {
 		return nil
 	}
@@ -41,6 +41,3 @@ func unobserved(next grpc.StreamServerInterceptor) grpc.StreamServerInterceptor 
 		return next(srv, stream, info, func(srv any, _ grpc.ServerStream) error { return handler(srv, stream) })
 	}
 }
-
-// GetServiceInfo returns the services that are served, and their methods.
-func (s *Server) GetServiceInfo() map[string]grpc.ServiceInfo { return s.grpc.GetServiceInfo() }

@@ -1,4 +1,4 @@
-package server
+package rpc
 
 import (
 	"context"
@@ -12,20 +12,20 @@ import (
 )
 
 // toStatus turns what the handlers return into statuses.
-func (s *Server) toStatus(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	return s.edge(stream.Context(), handler(srv, receiving{stream}))
+func (i *Interceptors) toStatus(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return i.Finish(stream.Context(), handler(srv, Receiving{stream}))
 }
 
-// edge is where an error leaves the program. What the client is not told about it
+// Finish is where an error leaves the program. What the client is not told about it
 // is logged here, and only here: loudly where the server is to blame.
-func (s *Server) edge(ctx context.Context, err error) error {
+func (i *Interceptors) Finish(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
 	told := apierr.Status(ctx, err)
 	st := status.Convert(told)
 	if st.Code() == codes.ResourceExhausted {
-		s.limits.Refuse(ctx, err)
+		i.Limits.Refuse(ctx, err)
 	}
 	level := slog.LevelDebug
 	switch {
@@ -34,12 +34,12 @@ func (s *Server) edge(ctx context.Context, err error) error {
 	case st.Message() == err.Error():
 		return told
 	}
-	s.log.Log(ctx, level, "request failed", "method", method(ctx), "error", err)
+	i.Log.Log(ctx, level, "request failed", "method", Method(ctx), "error", err)
 	return told
 }
 
-// method returns the full name of the method that is being served, for the log.
-func method(ctx context.Context) string {
+// Method returns the full name of the method that is being served, for the log.
+func Method(ctx context.Context) string {
 	name, _ := grpc.Method(ctx)
 	return name
 }

@@ -1,4 +1,4 @@
-package server
+package rpc
 
 import (
 	"bytes"
@@ -45,7 +45,7 @@ func TestTheRecordHasWhoHasAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{limits: quota.New(quota.Limits{}, slog.New(slog.DiscardHandler)), audit: log, denials: newDenials()}
+	s := &Interceptors{Limits: quota.New(quota.Limits{}, slog.New(slog.DiscardHandler)), Audit: log, Denials: NewDenials()}
 	ann := access.Identity{Name: "ann", Method: access.Token}
 	denied := status.Error(codes.PermissionDenied, "no")
 

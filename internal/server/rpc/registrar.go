@@ -1,4 +1,4 @@
-package server
+package rpc
 
 import (
 	"context"
@@ -11,19 +11,19 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// registrar registers services, all of whose methods are behind the same interceptors:
+// Registrar registers services, all of whose methods are behind the same interceptors:
 // on the wire a request with one answer is a stream of one. gRPC would call interceptors
 // of such a request when all of it has come, before anybody has been asked who it is.
 // Behind these it is read when they let it through.
-type registrar struct {
+type Registrar struct {
 	*grpc.Server
-	observers []grpc.StreamServerInterceptor // the outermost first
-	others    []grpc.StreamServerInterceptor // behind those; a watch does for itself what they do
-	answered  grpc.UnaryServerInterceptor    // is told of requests with one answer that have come
+	observers    []grpc.StreamServerInterceptor // the outermost first
+	interceptors []grpc.StreamServerInterceptor // behind those; a watch does for itself what they do
+	answered     grpc.UnaryServerInterceptor    // is told of requests with one answer that have come
 }
 
 // RegisterService implements grpc.ServiceRegistrar.
-func (r registrar) RegisterService(desc *grpc.ServiceDesc, implementation any) {
+func (r Registrar) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 	all := *desc
 	all.Methods, all.Streams = nil, nil
 	for _, m := range desc.Methods {
@@ -36,15 +36,15 @@ func (r registrar) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 			FullMethod: "/" + desc.ServiceName + "/" + s.StreamName, IsClientStream: s.ClientStreams, IsServerStream: s.ServerStreams,
 		}
 		if info.FullMethod != fanoutv1.FanoutService_Watch_FullMethodName {
-			s.Handler = behind(r.others, s.Handler, info)
+			s.Handler = Chain(r.interceptors, s.Handler, info)
 		}
-		s.Handler = behind(r.observers, s.Handler, info)
+		s.Handler = Chain(r.observers, s.Handler, info)
 	}
 	r.Server.RegisterService(&all, implementation)
 }
 
 // stream returns what reads one request and sends one answer.
-func (r registrar) stream(handler grpc.MethodHandler) grpc.StreamHandler {
+func (r Registrar) stream(handler grpc.MethodHandler) grpc.StreamHandler {
 	return func(implementation any, stream grpc.ServerStream) error {
 		answer, err := handler(implementation, stream.Context(), stream.RecvMsg, r.answered)
 		if err != nil {
@@ -54,8 +54,8 @@ func (r registrar) stream(handler grpc.MethodHandler) grpc.StreamHandler {
 	}
 }
 
-// behind returns a handler behind interceptors.
-func behind(interceptors []grpc.StreamServerInterceptor, handler grpc.StreamHandler, info *grpc.StreamServerInfo) grpc.StreamHandler {
+// Chain returns a handler behind interceptors.
+func Chain(interceptors []grpc.StreamServerInterceptor, handler grpc.StreamHandler, info *grpc.StreamServerInfo) grpc.StreamHandler {
 	for _, one := range slices.Backward(interceptors) {
 		next := handler
 		handler = func(implementation any, stream grpc.ServerStream) error {
@@ -65,14 +65,14 @@ func behind(interceptors []grpc.StreamServerInterceptor, handler grpc.StreamHand
 	return handler
 }
 
-// isUnary reports whether a method has one request and one answer.
-func isUnary(info *grpc.StreamServerInfo) bool { return !info.IsClientStream && !info.IsServerStream }
+// IsUnary reports whether a method has one request and one answer.
+func IsUnary(info *grpc.StreamServerInfo) bool { return !info.IsClientStream && !info.IsServerStream }
 
 // either returns an interceptor of all methods that is made of those that a library has
 // for each kind. That of requests with one answer gets to see neither.
 func either(unary grpc.UnaryServerInterceptor, stream grpc.StreamServerInterceptor) grpc.StreamServerInterceptor {
 	return func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		if !isUnary(info) {
+		if !IsUnary(info) {
 			return stream(srv, s, info, handler)
 		}
 		_, err := unary(s.Context(), nil, &grpc.UnaryServerInfo{Server: srv, FullMethod: info.FullMethod}, func(ctx context.Context, _ any) (any, error) {
@@ -86,10 +86,10 @@ func either(unary grpc.UnaryServerInterceptor, stream grpc.StreamServerIntercept
 
 // answered reports slow requests with one answer, and leaves request and answer with the
 // call.
-func (s *Server) answered(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (i *Interceptors) answered(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	began := time.Now()
 	resp, err := handler(ctx, req)
-	s.slow.note(ctx, "request", time.Since(began), req)
-	callOf(ctx).exchange().answer = resp
+	i.Slow.Note(ctx, "request", time.Since(began), req)
+	CallOf(ctx).exchange().answer = resp
 	return resp, err
 }

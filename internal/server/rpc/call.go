@@ -1,4 +1,4 @@
-package server
+package rpc
 
 import (
 	"context"
@@ -14,12 +14,12 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
 
-// call is what the interceptors of one request leave for each other. They run one
+// Call is what the interceptors of one request leave for each other. They run one
 // within the other: what an inner one finds out, such as who asks, is not in the
 // context of an outer one.
-type call struct {
-	identity access.Identity // who asks, when that is known
-	resource string          // that is asked for
+type Call struct {
+	Identity access.Identity // who asks, when that is known
+	Resource string          // that is asked for
 	unary    *exchange       // nil: of a watch, of which there are very many
 }
 
@@ -29,17 +29,17 @@ type exchange struct {
 	answer  any // nil: there is none
 }
 
-type callKey struct{}
+type CallKey struct{}
 
-// callOf returns the call of a request.
-func callOf(ctx context.Context) *call {
-	if c, ok := ctx.Value(callKey{}).(*call); ok {
+// CallOf returns the call of a request.
+func CallOf(ctx context.Context) *Call {
+	if c, ok := ctx.Value(CallKey{}).(*Call); ok {
 		return c
 	}
-	return &call{} // nobody will look at it
+	return &Call{} // nobody will look at it
 }
 
-func (c *call) exchange() *exchange {
+func (c *Call) exchange() *exchange {
 	if c.unary == nil {
 		return &exchange{}
 	}
@@ -47,20 +47,20 @@ func (c *call) exchange() *exchange {
 }
 
 // beginCall begins a call and has it audited when it is over.
-func (s *Server) beginCall(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	c := &call{unary: &exchange{}}
+func (i *Interceptors) beginCall(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	c := &Call{unary: &exchange{}}
 	ctx := stream.Context()
 	called := middleware.WrapServerStream(stream)
-	called.WrappedContext = context.WithValue(ctx, callKey{}, c)
+	called.WrappedContext = context.WithValue(ctx, CallKey{}, c)
 	err := handler(srv, called)
-	s.auditCall(ctx, c, info.FullMethod, err)
+	i.Record(ctx, c, info.FullMethod, err)
 	return err
 }
 
 // limitRequests limits requests. It comes behind those who find out who asks.
-func (s *Server) limitRequests(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	callOf(stream.Context()).identity = access.From(stream.Context())
-	limited := &requestStream{ServerStream: stream, limits: s.limits, info: info}
+func (i *Interceptors) limitRequests(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	CallOf(stream.Context()).Identity = access.From(stream.Context())
+	limited := &requestStream{ServerStream: stream, limits: i.Limits, info: info}
 	defer func() { limited.room.Release() }()
 	return handler(srv, limited)
 }
@@ -86,12 +86,12 @@ func (s *requestStream) RecvMsg(m any) (err error) {
 		return err
 	}
 	arrived(s.Context())
-	c := callOf(s.Context())
+	c := CallOf(s.Context())
 	if named, ok := m.(interface{ GetResource() string }); ok {
-		c.resource = apierr.Clip(named.GetResource(), apierr.MaxEchoBytes)
+		c.Resource = apierr.Clip(named.GetResource(), apierr.MaxEchoBytes)
 	}
 	switch {
-	case isUnary(s.info):
+	case IsUnary(s.info):
 		c.exchange().request = m
 	case !s.info.IsClientStream:
 		s.room.Release() // a watch may last, and keeps little of its request
@@ -101,9 +101,9 @@ func (s *requestStream) RecvMsg(m any) (err error) {
 
 // limitRate limits how often a client may ask. Whether the server is healthy can be asked
 // at any time: who asks decides about its life.
-func (s *Server) limitRate(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (i *Interceptors) limitRate(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	if !strings.HasPrefix(info.FullMethod, "/"+healthpb.Health_ServiceDesc.ServiceName+"/") {
-		if err := s.limits.AllowRequest(quota.ClientOf(stream.Context())); err != nil {
+		if err := i.Limits.AllowRequest(quota.ClientOf(stream.Context())); err != nil {
 			return err
 		}
 	}
@@ -117,11 +117,11 @@ const streamBytes = 1 << 20
 // receive takes room for a request that has begun to come, which must be given back.
 // Nobody takes any for what is there already: it is small.
 func receive(l *quota.Limiter, ctx context.Context, info *grpc.StreamServerInfo) (*quota.Reservation, error) {
-	c, ok := ctx.Value(cutoffKey{}).(*cutoff)
-	if !ok || c.incoming == nil {
+	c, ok := ctx.Value(cutoffKey{}).(*streamContext)
+	if !ok || c.request == nil {
 		return nil, nil
 	}
-	size, packed, whole := c.incoming.AwaitSize(ctx)
+	size, packed, whole := c.request.AwaitSize(ctx)
 	switch {
 	case packed:
 		size = int64(2 * l.RequestBytes) // more does not become a message

@@ -1,4 +1,4 @@
-package server
+package rpc
 
 import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -9,13 +9,13 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
-// receiving is a stream that calls a request which cannot be decoded, or is missing, a
+// Receiving is a stream that calls a request which cannot be decoded, or is missing, a
 // fault of the client. gRPC calls it an internal error, and tells the client so before
 // anybody is asked; but nobody needs to look at the server for it.
-type receiving struct{ grpc.ServerStream }
+type Receiving struct{ grpc.ServerStream }
 
 // RecvMsg implements [grpc.ServerStream].
-func (r receiving) RecvMsg(req any) error {
+func (r Receiving) RecvMsg(req any) error {
 	err := r.ServerStream.RecvMsg(req)
 	if status.Code(err) != codes.Internal {
 		return err

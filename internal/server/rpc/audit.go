@@ -1,4 +1,4 @@
-package server
+package rpc
 
 import (
 	"context"
@@ -44,12 +44,12 @@ func audited(fullMethod string, code codes.Code, reason apierr.Reason) (kind aud
 	return kind, true
 }
 
-func (s *Server) auditCall(ctx context.Context, c *call, fullMethod string, err error) {
-	r := s.record(ctx, c, fullMethod, err)
+func (i *Interceptors) Record(ctx context.Context, c *Call, fullMethod string, err error) {
+	r := i.record(ctx, c, fullMethod, err)
 	if r == nil {
 		return
 	}
-	r.Resource = c.resource
+	r.Resource = c.Resource
 	r.Keys, r.KeyCount = keysOf(c.exchange().request)
 	if one, ok := c.exchange().request.(*fanoutv1.EndWatcherRequest); ok {
 		r.Watcher = apierr.Clip(one.GetId(), apierr.MaxEchoBytes)
@@ -57,18 +57,18 @@ func (s *Server) auditCall(ctx context.Context, c *call, fullMethod string, err 
 	if at, ok := c.exchange().answer.(interface{ GetRevision() int64 }); ok && err == nil {
 		r.Revision = at.GetRevision()
 	}
-	s.write(r)
+	i.write(r)
 }
 
 // auditOperator records that somebody was denied what is for operators.
-func (s *Server) auditOperator(ctx context.Context, c *call, what string, err error) {
-	if r := s.record(ctx, c, apierr.Clip(what, apierr.MaxEchoBytes), err); r != nil {
-		s.write(r)
+func (i *Interceptors) auditOperator(ctx context.Context, c *Call, what string, err error) {
+	if r := i.record(ctx, c, apierr.Clip(what, apierr.MaxEchoBytes), err); r != nil {
+		i.write(r)
 	}
 }
 
 // record returns what is the same for all requests, or nil for one that is not audited.
-func (s *Server) record(ctx context.Context, c *call, fullMethod string, err error) *audit.Record {
+func (i *Interceptors) record(ctx context.Context, c *Call, fullMethod string, err error) *audit.Record {
 	st := status.Convert(err)
 	var reason string
 	for _, detail := range st.Details() {
@@ -77,11 +77,11 @@ func (s *Server) record(ctx context.Context, c *call, fullMethod string, err err
 		}
 	}
 	kind, ok := audited(fullMethod, st.Code(), apierr.Reason(reason))
-	if !ok || s.audit == nil {
+	if !ok || i.Audit == nil {
 		return nil
 	}
 	r := &audit.Record{
-		Kind: kind, Method: strings.TrimPrefix(fullMethod, "/"), Identity: c.identity.Name, Authentication: string(c.identity.Method),
+		Kind: kind, Method: strings.TrimPrefix(fullMethod, "/"), Identity: c.Identity.Name, Authentication: string(c.Identity.Method),
 		Code: st.Code().String(), Reason: reason,
 	}
 	r.Peer, r.UserAgent = transport.CallerOf(ctx)
@@ -89,16 +89,16 @@ func (s *Server) record(ctx context.Context, c *call, fullMethod string, err err
 }
 
 // write has something recorded, or only counted if its client is denied too much.
-func (s *Server) write(r *audit.Record) {
+func (i *Interceptors) write(r *audit.Record) {
 	who := quota.Client{Name: r.Identity}
 	if r.Identity == "" {
 		who = quota.ClientAt(r.Peer)
 	}
-	if r.Kind == audit.Denied && !s.denials.recorded(who, r) {
-		s.audit.CountOmitted()
+	if r.Kind == audit.Denied && !i.Denials.recorded(who, r) {
+		i.Audit.CountOmitted()
 		return
 	}
-	s.audit.Write(r)
+	i.Audit.Write(r)
 }
 
 // keysOf returns the keys that a request names, or the first of them, and how many

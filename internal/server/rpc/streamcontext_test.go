@@ -1,4 +1,4 @@
-package server
+package rpc
 
 import (
 	"context"
@@ -19,24 +19,24 @@ func TestTheEndOfARequestHasAReason(t *testing.T) {
 			_, forget := context.WithCancel(ctx)
 			defer forget()
 		}
-		request, err := withCutoff(l, ctx)
+		request, err := WithStreamContext(l, ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
 		why := make(chan error, 1)
 		go cancel()
-		whenOver(request, func(err error) { why <- err })
+		OnDone(request, func(err error) { why <- err })
 		if err := <-why; !errors.Is(err, context.Canceled) {
 			t.Fatalf("it has ended with %v", err)
 		}
 	}
-	request, err := withCutoff(l, t.Context())
+	request, err := WithStreamContext(l, t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	cutOff(request)
+	CutOff(request)
 	why := make(chan error, 1)
-	whenOver(request, func(err error) { why <- err })
+	OnDone(request, func(err error) { why <- err })
 	if err := <-why; !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("it was cut off with %v", err)
 	}

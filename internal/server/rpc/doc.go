@@ -1,0 +1,28 @@
+// Package rpc does what every request needs before and after its handler.
+//
+// On the wire, a request with one answer is a stream with one message. gRPC would call the
+// interceptors of such a request only after it has read the message, that is before
+// anybody has been authenticated. So a [Registrar] registers all methods as streams, and
+// they share one chain of interceptors, in this order:
+//
+//  1. [Observers]: metrics and traces
+//  2. log the end of the request
+//  3. begin the [Call] and record it in the audit log when it ends
+//  4. turn the error of the handler into a status ([Interceptors.Finish])
+//  5. recover from panics
+//  6. authenticate: the identity of the caller is in the context from here on
+//  7. check the credentials of client streams again with each message
+//  8. reserve memory for the request, limit its size and its rate
+//
+// Watch does steps 2 to 5 itself, because the stack of an interceptor would stay in memory
+// for as long as the watch lasts. [Interceptors.Admission] has the others.
+//
+// An inner interceptor cannot change the context of an outer one. What an outer one needs
+// to know, such as the identity for the audit log, is left in the [Call].
+//
+// Each stream has a context that the server can end ([WithStreamContext], [CutOff]): a
+// handler that sends to a client that does not read waits for nothing else.
+//
+// [Rights] answers what a caller may do, by the policy in use. Handlers ask it before they
+// look at anything else.
+package rpc
