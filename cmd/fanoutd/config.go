@@ -1,12 +1,172 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/fanoutd/fanoutd/internal/config"
 )
+
+const envPrefix = "FANOUTD_"
+
+// variable returns the name of the variable of a setting.
+func variable(setting string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
+}
+
+// kubernetesVariable matches what Kubernetes puts into the environment of every
+// pod for a service named fanoutd or fanoutd-anything. All other variables with
+// our prefix are settings or mistakes.
+var kubernetesVariable = regexp.MustCompile(`^FANOUTD_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+
+// load puts the effective configuration together: defaults, then the file, then
+// variables, then flags. A mistake in any of them is a usageError that names all
+// that is wrong and where it is.
+func load(flags *pflag.FlagSet, environ []string) (config.Config, error) {
+	vars := variables(environ)
+	cfg, file, err := readFile(flags, vars)
+	if err != nil {
+		return config.Config{}, usageError{err}
+	}
+	set := sources(&cfg)
+	origins := map[string]string{} // by setting, of what the file does not say
+	problems := setVariables(set, vars, origins)
+	flags.Visit(func(f *pflag.Flag) {
+		if to := set.Lookup(f.Name); to != nil {
+			origins[f.Name] = "--" + f.Name
+			if err := copyValue(to, f); err != nil {
+				problems = append(problems, config.Problem{Origin: "--" + f.Name, Message: err.Error()})
+			}
+		}
+	})
+	if len(problems) == 0 {
+		unread := readDescriptors(&cfg)
+		problems = locate(slices.Concat(cfg.Problems(), unread, readPassword(&cfg)), origins, file)
+	}
+	if len(problems) > 0 {
+		return config.Config{}, usageError{problems}
+	}
+	return cfg, nil
+}
+
+// variables returns the variables with our prefix that are not empty, by name.
+func variables(environ []string) map[string]string {
+	vars := map[string]string{}
+	for _, entry := range environ {
+		name, value, _ := strings.Cut(entry, "=")
+		if strings.HasPrefix(name, envPrefix) && value != "" && !kubernetesVariable.MatchString(name) {
+			vars[name] = value
+		}
+	}
+	return vars
+}
+
+func readFile(flags *pflag.FlagSet, vars map[string]string) (config.Config, *config.File, error) {
+	path, err := flags.GetString(configFlag)
+	if err != nil {
+		return config.Config{}, nil, err
+	}
+	path = cmp.Or(path, vars[variable(configFlag)])
+	if path == "" {
+		return config.Defaults(), nil, nil
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return config.Config{}, nil, fmt.Errorf("read configuration: %w", err)
+	}
+	return config.ReadFile(path, data)
+}
+
+func setVariables(set *pflag.FlagSet, vars map[string]string, origins map[string]string) config.Problems {
+	var problems config.Problems
+	known := map[string]bool{variable(configFlag): true}
+	set.VisitAll(func(f *pflag.Flag) {
+		name := variable(f.Name)
+		known[name] = true
+		value, ok := vars[name]
+		if !ok {
+			return
+		}
+		origins[f.Name] = name
+		if err := f.Value.Set(value); err != nil {
+			problems = append(problems, config.Problem{Origin: name, Message: err.Error()})
+		}
+	})
+	for name := range vars {
+		if !known[name] {
+			problems = append(problems, config.Problem{Origin: name, Message: "there is no such setting"})
+		}
+	}
+	slices.SortFunc(problems, func(a, b config.Problem) int { return strings.Compare(a.Origin, b.Origin) })
+	return problems
+}
+
+// copyValue sets a flag to the value of another of the same kind.
+func copyValue(to, from *pflag.Flag) error {
+	if list, ok := from.Value.(pflag.SliceValue); ok {
+		return to.Value.(pflag.SliceValue).Replace(list.GetSlice())
+	}
+	return to.Value.Set(from.Value.String())
+}
+
+// locate says of each problem which flag, which variable or which line is wrong.
+func locate(problems config.Problems, origins map[string]string, file *config.File) config.Problems {
+	for i, p := range problems {
+		setting, _, _ := strings.Cut(p.Key, "[")
+		if origin, ok := origins[setting]; ok {
+			problems[i].Origin, problems[i].Key = origin, ""
+		}
+	}
+	if file == nil {
+		return problems
+	}
+	return file.Locate(problems)
+}
+
+// readPassword reads the file that has the password, if there is one.
+func readPassword(cfg *config.Config) config.Problems {
+	if cfg.EtcdPasswordFile == "" || cfg.EtcdPassword != "" {
+		return nil
+	}
+	password, err := os.ReadFile(cfg.EtcdPasswordFile)
+	if err == nil {
+		cfg.EtcdPassword = config.Secret(strings.TrimRight(string(password), "\r\n"))
+		if cfg.EtcdPassword == "" {
+			err = errors.New("file " + cfg.EtcdPasswordFile + " is empty")
+		}
+	}
+	if err != nil {
+		return config.Problems{{Key: "etcd-password-file", Message: err.Error()}}
+	}
+	return nil
+}
+
+// readDescriptors reads the files that describe the messages of resources.
+func readDescriptors(cfg *config.Config) config.Problems {
+	var problems config.Problems
+	for i := range cfg.Resources {
+		r := &cfg.Resources[i]
+		if r.DescriptorSet == "" || r.Codec != "protobuf" {
+			continue
+		}
+		set, err := os.ReadFile(r.DescriptorSet)
+		if err != nil {
+			problems = append(problems, config.Problem{Key: fmt.Sprintf("resources[%d].descriptor-set", i), Message: err.Error()})
+			continue
+		}
+		r.Descriptors = set
+	}
+	return problems
+}
 
 func configCommand(environ []string) *cobra.Command {
 	cmd := &cobra.Command{

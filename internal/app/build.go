@@ -1,3 +1,8 @@
+// Package app builds the server from its configuration and runs it.
+//
+// [Build] opens the listeners, the store, the resources and everything else that can fail.
+// [App.Run] starts the goroutines and serves until its context ends. It then drains the
+// watches and stops everything in the reverse order. [Run] does both.
 package app
 
 import (

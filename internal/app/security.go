@@ -3,13 +3,18 @@ package app
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/access/jwt"
+	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/certificate"
 	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/internal/crypt"
+	"github.com/fanoutd/fanoutd/internal/reload"
 	"github.com/fanoutd/fanoutd/internal/server"
 )
 
@@ -111,4 +116,87 @@ func (s *security) start(ctx context.Context, srv *server.Server) {
 func (s *security) stop() {
 	s.cancel()
 	s.running.Wait()
+}
+
+// forOthers are the permissions of a file for those who are neither its owner nor of
+// its group. Groups are left alone: Kubernetes gives mounted secrets to one.
+const forOthers = 0o007
+
+// openKeys reads the keyset, if there is one. Without keys there is a keyring all the
+// same: it knows what is encrypted, and nobody is sent that.
+func (a *App) openKeys() error {
+	a.keys = crypt.NewKeyring(a.log)
+	path := a.cfg.KeysetFile
+	if path == "" {
+		return nil
+	}
+	running := false
+	f, err := reload.Load(path, a.log, func(content []byte) error {
+		switch err := private(path); {
+		case err != nil && !running:
+			return err
+		case err != nil:
+			// Values may be encrypted with its keys already, so it is needed.
+			a.log.Error("the keyset is not protected", "file", path, "error", err)
+		}
+		running = true
+		return a.keys.Use(content)
+	})
+	if err != nil {
+		return fmt.Errorf("keyset: %w", err)
+	}
+	a.files = append(a.files, f)
+	return nil
+}
+
+// private returns an error if others can use a file.
+func private(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("look at its permissions: %w", err)
+	}
+	if mode := info.Mode().Perm(); mode&forOthers != 0 {
+		return fmt.Errorf("everybody on this machine can use it (its mode is %04o); make it 0600, or 0440 for a group", mode)
+	}
+	return nil
+}
+
+// policyFile is a policy that is changed while the server runs.
+type policyFile struct {
+	file   *reload.File
+	policy *policy.Policy       // the newest
+	use    func(*policy.Policy) // puts it into use; of the goroutine of run, nil before
+}
+
+func loadPolicy(path string, log *slog.Logger) (*policyFile, error) {
+	f := &policyFile{}
+	read := func(content []byte) error {
+		p, err := policy.Parse(path, content)
+		if err != nil {
+			return err
+		}
+		if f.policy = p; f.use != nil {
+			f.use(p)
+		}
+		return nil
+	}
+	var err error
+	if f.file, err = reload.Load(path, log, read); err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	return f, nil
+}
+
+// latest returns the policy, or nil where there is no file.
+func (f *policyFile) latest() *policy.Policy {
+	if f == nil {
+		return nil
+	}
+	return f.policy
+}
+
+// run follows the file until ctx is done and calls use with each new policy.
+func (f *policyFile) run(ctx context.Context, use func(*policy.Policy)) {
+	f.use = use
+	f.file.Run(ctx)
 }

@@ -1,10 +1,19 @@
+// Package config defines the settings of the server: their names, defaults, file format and
+// validation.
+//
+// [Defaults] returns the configuration of a server without any settings. [ReadFile] reads a
+// YAML file on top of it. [Config.Problems] validates the result and reports all problems at
+// once; [File.Locate] adds the positions in the file.
+//
+// A setting has the same name as a key of the file, as a flag, and as an environment variable
+// (in capitals, after FANOUTD_). cmd/fanoutd reads flags and variables; this package does not.
 package config
 
 import "time"
 
-// Config is everything that can be configured. [Defaults] works as it is; the
-// zero Config does not. The yaml tags are the names of the settings;
-// docs/configuration.md says what each of them means.
+// Config contains all settings. The zero Config is not valid; start from [Defaults]. The yaml
+// tags are the names of the settings. cmd/fanoutd/flags.go and docs/configuration.md describe
+// them.
 type Config struct {
 	Listen        string   `yaml:"listen"`
 	ShutdownGrace Duration `yaml:"shutdown-grace"`
@@ -129,3 +138,5 @@ func Defaults() Config {
 		Resources:                []Resource{NewResource("config")},
 	}
 }
+
+
