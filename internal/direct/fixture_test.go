@@ -28,7 +28,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// patience bounds what only takes long when something is broken.
+// patience limits waits that are long only if something is broken.
 const patience = 30 * time.Second
 
 func contextFor(t testing.TB) context.Context {
@@ -39,7 +39,7 @@ func contextFor(t testing.TB) context.Context {
 
 const etcdPrefix = "/test/"
 
-// fixture is a source over a real etcd, and etcd's own client to look behind it.
+// fixture is a source over a real etcd, with a client of that etcd.
 type fixture struct {
 	*direct.Source
 	codec  object.Codec
@@ -47,8 +47,8 @@ type fixture struct {
 	client *clientv3.Client
 }
 
-// over returns a source over a store.
-func over(t testing.TB, s *store.Store, address string, cfg direct.Config) *fixture {
+// newFixture returns a source over a store.
+func newFixture(t testing.TB, s *store.Store, address string, cfg direct.Config) *fixture {
 	t.Helper()
 	codec, err := object.CodecByName("object")
 	if err != nil {
@@ -69,14 +69,14 @@ func over(t testing.TB, s *store.Store, address string, cfg direct.Config) *fixt
 	return f
 }
 
-// start returns a source over an etcd in this process.
+// start returns a source over an embedded etcd.
 func start(t testing.TB, cfg direct.Config) *fixture {
 	t.Helper()
-	return startOver(t, cfg, nil)
+	return startWrapped(t, cfg, nil)
 }
 
-// startOver is start with something between the source and its store.
-func startOver(t testing.TB, cfg direct.Config, between func(direct.Store) direct.Store) *fixture {
+// startWrapped is start with a wrapped store.
+func startWrapped(t testing.TB, cfg direct.Config, wrap func(direct.Store) direct.Store) *fixture {
 	t.Helper()
 	address := loopback.FreeAddress(t)
 	s, err := store.OpenEmbedded(t.Context(), store.EmbeddedConfig{
@@ -86,13 +86,13 @@ func startOver(t testing.TB, cfg direct.Config, between func(direct.Store) direc
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closeStore(t, s) })
-	if between != nil {
-		cfg.Store = between(s.Collection("test", etcdPrefix))
+	if wrap != nil {
+		cfg.Store = wrap(s.Collection("test", etcdPrefix))
 	}
-	return over(t, s, address, cfg)
+	return newFixture(t, s, address, cfg)
 }
 
-// startProcess returns a source over an etcd that can be ended.
+// startProcess returns a source over an etcd in a process of its own, which can be killed.
 func startProcess(t testing.TB, cfg direct.Config) (*fixture, *etcdproc.Member) {
 	t.Helper()
 	m := etcdproc.StartMember(t, "http")
@@ -101,7 +101,7 @@ func startProcess(t testing.TB, cfg direct.Config) (*fixture, *etcdproc.Member) 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closeStore(t, s) })
-	return over(t, s, m.Address, cfg), m
+	return newFixture(t, s, m.Address, cfg), m
 }
 
 func closeStore(t testing.TB, s *store.Store) {
@@ -140,7 +140,7 @@ func (f *fixture) position(t testing.TB) object.Position {
 	return p
 }
 
-// compact makes etcd forget what was before the revision.
+// compact compacts etcd at the revision.
 func (f *fixture) compact(t testing.TB, at object.Revision) {
 	t.Helper()
 	if _, err := f.client.Compact(contextFor(t), int64(at)); err != nil {
@@ -148,7 +148,7 @@ func (f *fixture) compact(t testing.TB, at object.Revision) {
 	}
 }
 
-// watcher is a watcher that records what it is told.
+// watcher records the messages of a watcher.
 type watcher struct {
 	*direct.Watcher
 	stream check.Stream
@@ -186,23 +186,23 @@ func (w *watcher) next(t testing.TB, kind object.MessageKind) check.Message {
 	t.Helper()
 	m, err := w.receive(contextFor(t))
 	if err != nil {
-		t.Fatalf("waiting for a message of kind %d: %v", kind, err)
+		t.Fatalf("message: got %v, want one of kind %d", err, kind)
 	}
 	if m.Kind != kind {
-		t.Fatalf("the message is %+v, want one of kind %d", m, kind)
+		t.Fatalf("message: got %+v, want one of kind %d", m, kind)
 	}
 	return m
 }
 
-// begins takes the first message, which must announce the catch-up.
+// begins receives a message, which must announce the catch-up.
 func (w *watcher) begins(t testing.TB, want object.CatchUp) {
 	t.Helper()
 	if m := w.next(t, object.CatchUpBegin); m.CatchUp != want {
-		t.Fatalf("the catch-up is %d, want %d", m.CatchUp, want)
+		t.Fatalf("catch-up: got %d, want %d", m.CatchUp, want)
 	}
 }
 
-// ends checks that the watch ends with an error, and returns it.
+// ends reads until the watch ends and returns the error, which must be of type E.
 func ends[E error](t testing.TB, w *watcher) E {
 	t.Helper()
 	for {
@@ -212,7 +212,7 @@ func ends[E error](t testing.TB, w *watcher) E {
 		}
 		want, ok := errors.AsType[E](err)
 		if !ok {
-			t.Fatalf("the watch ends with %v", err)
+			t.Fatalf("end of the watch: got %v, want %T", err, want)
 		}
 		return want
 	}
@@ -237,7 +237,7 @@ func below(t testing.TB, path string) object.Scope {
 	return s
 }
 
-// show returns the events of a message in short.
+// show returns the events of a message in short form.
 func show(m check.Message) string {
 	var all []string
 	for i := range m.Events {

@@ -10,8 +10,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// A replay leads to the present, where the changes on the last part of the way do
-// not concern the watcher, too: nothing but the question brings it there.
+// The last changes of these replays are outside the scope of the watcher. The replay ends
+// only because the watcher asks the store for its position.
 
 func TestReplayEndsAfterTheBufferWasFull(t *testing.T) {
 	f := start(t, direct.Config{BufferBytes: 1})
@@ -21,16 +21,16 @@ func TestReplayEndsAfterTheBufferWasFull(t *testing.T) {
 	w := f.watch(t, dispatch.Interest{Scope: below(t, "a")}, direct.After(from), dispatch.Options{})
 	w.begins(t, object.Replay)
 	if m := w.next(t, object.CatchUpPart); m.Position.Revision != at {
-		t.Errorf("the change is told at %d, want %d", m.Position.Revision, at)
+		t.Errorf("position of the change: got %d, want %d", m.Position.Revision, at)
 	}
 	if m := w.next(t, object.Synced); m.Position.Revision != now {
-		t.Errorf("synced at %d, want %d", m.Position.Revision, now)
+		t.Errorf("synced: got revision %d, want %d", m.Position.Revision, now)
 	}
 }
 
 func TestReplayEndsThoughTheStoreWasAway(t *testing.T) {
 	var store *awayOnce
-	f := startOver(t, direct.Config{}, func(s direct.Store) direct.Store {
+	f := startWrapped(t, direct.Config{}, func(s direct.Store) direct.Store {
 		store = &awayOnce{Store: s}
 		return store
 	})
@@ -40,14 +40,14 @@ func TestReplayEndsThoughTheStoreWasAway(t *testing.T) {
 	w.begins(t, object.Replay)
 	store.away.Store(true)
 	if m := w.next(t, object.Synced); m.Position.Revision != now {
-		t.Errorf("synced at %d, want %d", m.Position.Revision, now)
+		t.Errorf("synced: got revision %d, want %d", m.Position.Revision, now)
 	}
 	if store.away.Load() {
-		t.Error("nobody asked the store while it was away")
+		t.Error("the watcher did not ask for the position while the store was away")
 	}
 }
 
-// awayOnce is a store that does not say where it is, once.
+// awayOnce is a store that is unavailable for one request.
 type awayOnce struct {
 	direct.Store
 	away atomic.Bool

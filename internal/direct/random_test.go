@@ -17,10 +17,9 @@ import (
 	"github.com/fanoutd/fanoutd/test/seed"
 )
 
-// Everything that a watch guarantees, with limits so small that all that is rare
-// happens all the time: watchers of random interests read, pause, leave and come
-// back, while a writer writes and history is compacted behind them. The judge knows
-// what has happened.
+// Watchers of random interests read, pause, leave and return while a writer writes and
+// compacts the history. The limits are small, so that rare cases happen all the time.
+// Package check compares the recordings with the history of etcd.
 func TestGuaranteesUnderRandomLoad(t *testing.T) {
 	const commits = 1000
 	rng := seed.New(t).Rand
@@ -48,7 +47,7 @@ func TestGuaranteesUnderRandomLoad(t *testing.T) {
 		interest.Projection = object.Projection{Previous: i%2 == 0, OmitValues: i%5 == 0}
 		readers[i] = &reader{
 			fixture: f, rng: rng(uint64(i)), reached: &reached, interest: interest,
-			// Bookmarks tell those for whom there is nothing that they are there.
+			// Bookmarks bring the watchers of quiet scopes to the last revision.
 			options: dispatch.Options{Latest: i%3 == 0, BookmarkInterval: 50 * time.Millisecond},
 			history: check.History{
 				Watcher: fmt.Sprintf("watcher %d", i), Scope: interest.Scope, Picks: picks[n],
@@ -82,15 +81,15 @@ func TestGuaranteesUnderRandomLoad(t *testing.T) {
 	t.Logf("%d changes: %v", truth.Len(), seen)
 	for _, what := range []string{"partial", "live", "catch-up 1 at start true", "catch-up 2 at start false"} {
 		if seen[what] == 0 {
-			t.Errorf("the test is too easy: nothing %q", what)
+			t.Errorf("the test never reached the case %q", what)
 		}
 	}
 }
 
-// progress is how far the writer has got. Those who rest wait for it.
+// progress is the progress of the writer, for which pausing readers wait.
 type progress struct {
 	commits atomic.Int64
-	last    atomic.Int64 // the last revision of all; 0: not written yet
+	last    atomic.Int64 // the last revision; 0: not written yet
 
 	mu      sync.Mutex
 	changed chan struct{} // guarded by mu; closed and replaced with each commit
@@ -126,14 +125,14 @@ func (p *progress) rest(n int) {
 	}
 }
 
-// write makes commits of one key or of many, and has etcd forget old ones.
+// write commits changes of one or many keys, and compacts old ones.
 func write(t *testing.T, f *fixture, rng *rand.Rand, commits int, reached *progress, witness *witness) {
 	keys := []string{"a", "a/b", "ab", "d"}
 	for i := range 8 {
 		keys = append(keys, fmt.Sprint("a/b/", i), fmt.Sprint("c/", i))
 	}
 	colors := []string{"red", "green", "blue", ""}
-	forgotten := object.Revision(1)
+	compacted := object.Revision(1)
 	for i := range commits {
 		n := 1
 		if rng.IntN(4) == 0 {
@@ -144,17 +143,17 @@ func write(t *testing.T, f *fixture, rng *rand.Rand, commits int, reached *progr
 			switch rng.IntN(8) {
 			case 0, 1:
 				ops = append(ops, remove(keys[k]))
-			case 2: // no envelope
+			case 2: // a value without an envelope, which is opaque
 				ops = append(ops, object.Op{Kind: object.OpPut, Key: object.Key(keys[k]), Value: make([]byte, rng.IntN(80))})
 			default:
 				ops = append(ops, f.put(keys[k], string(make([]byte, rng.IntN(80))), map[string]string{"color": colors[rng.IntN(len(colors))]}))
 			}
 		}
 		at := f.commit(t, ops...)
-		if forget := at - object.Revision(rng.IntN(30)); i%50 == 49 && forget > forgotten {
-			witness.await(forget)
-			f.compact(t, forget)
-			forgotten = forget
+		if compact := at - object.Revision(rng.IntN(30)); i%50 == 49 && compact > compacted {
+			witness.await(compact)
+			f.compact(t, compact)
+			compacted = compact
 		}
 		reached.advance()
 	}
@@ -163,7 +162,7 @@ func write(t *testing.T, f *fixture, rng *rand.Rand, commits int, reached *progr
 	reached.advance()
 }
 
-// reader is a client that comes and goes.
+// reader is a client that opens one watch after another.
 type reader struct {
 	*fixture
 	rng      *rand.Rand
@@ -179,8 +178,8 @@ func (r *reader) run(t *testing.T) {
 	}
 }
 
-// stream opens one watch and reads it for a while. It reports whether everything
-// has been read.
+// stream opens one watch and reads it for a while. It reports whether it has read the last
+// revision.
 func (r *reader) stream(t *testing.T) (done bool) {
 	s := check.Stream{Begin: check.FromNothing}
 	begin := direct.FromSnapshot(0)
@@ -209,23 +208,23 @@ func (r *reader) stream(t *testing.T) (done bool) {
 		}
 		if _, err := w.receive(ctx); err != nil {
 			if lost, ok := errors.AsType[*dispatch.LostError](err); ok && abandoned(&w.stream) == 3 {
-				t.Logf("%s is too slow for a snapshot: %v", r.history.Watcher, lost)
+				t.Logf("%s reads too slowly for a snapshot: %v", r.history.Watcher, lost)
 				return false
 			}
 			t.Error(err)
 			return true
 		}
 		switch r.rng.IntN(20) {
-		case 0: // so long that the buffer is full
+		case 0: // until the buffer is full
 			r.reached.rest(r.rng.IntN(60))
-		case 1: // so long that etcd forgets
+		case 1: // until the position is compacted
 			r.reached.rest(r.rng.IntN(200))
 		}
 	}
 	return false
 }
 
-// abandoned returns how many snapshots have begun since something was complete.
+// abandoned returns the number of catch-ups that have begun since the last one ended.
 func abandoned(s *check.Stream) int {
 	n := 0
 	for i := range s.Messages {

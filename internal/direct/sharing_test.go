@@ -12,55 +12,55 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Reads and watches that come while a question is under way share the next one.
-func TestQuestionsAreShared(t *testing.T) {
+// Reads and watches that begin while a request is in flight share the next one.
+func TestPositionRequestsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slowStore{answer: make(chan struct{})}
 		s := direct.New(direct.Config{Resource: "test", Store: store, Log: slog.New(slog.DiscardHandler)})
 		want := object.Position{Epoch: "e", Revision: 7}
-		var asking sync.WaitGroup
+		var callers sync.WaitGroup
 		read := func() {
 			if p, err := s.Position(t.Context(), 0); p != want || err != nil {
-				t.Errorf("the position is %v, %v", p, err)
+				t.Errorf("position: got %v (%v), want %v", p, err, want)
 			}
 		}
-		asking.Go(read)
-		synctest.Wait() // the first question is under way
+		callers.Go(read)
+		synctest.Wait() // the first request is in flight
 		for range 50 {
-			asking.Go(read)
-			asking.Go(func() {
+			callers.Go(read)
+			callers.Go(func() {
 				w, err := s.Watch(t.Context(), dispatch.Interest{}, direct.FromNow(7), dispatch.Options{})
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				if p := w.Position(); p != want {
-					t.Errorf("the watch begins at %v", p)
+					t.Errorf("begin of the watch: got %v, want %v", p, want)
 				}
 				w.Close()
 			})
 		}
 		synctest.Wait()
 		close(store.answer)
-		asking.Wait()
-		if store.asked != 2 {
-			t.Errorf("the store was asked %d times for 101 callers, want 2", store.asked)
+		callers.Wait()
+		if store.requests != 2 {
+			t.Errorf("requests for 101 callers: got %d, want 2", store.requests)
 		}
 	})
 }
 
-// slowStore is a store that only says where it is, and that when it may.
+// slowStore is a store that only has a position, and returns it when answer is closed.
 type slowStore struct {
 	direct.Store
 	answer chan struct{}
 
-	mu    sync.Mutex
-	asked int // guarded by mu
+	mu       sync.Mutex
+	requests int // guarded by mu
 }
 
 func (s *slowStore) Position(ctx context.Context) (object.Position, error) {
 	s.mu.Lock()
-	s.asked++
+	s.requests++
 	s.mu.Unlock()
 	select {
 	case <-s.answer:

@@ -9,23 +9,23 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// tap lies between a source and its store. It sees how far the watches of the store
-// have been read, and how much is read at once.
+// tap wraps the store of a source. It records how far the watches of the store have been
+// read, and the sizes of pages.
 type tap struct {
 	direct.Store
 
 	mu      sync.Mutex
 	moved   chan struct{}   // guarded by mu; closed and replaced when through grows
-	through object.Revision // guarded by mu: of the watch that is furthest
-	end     object.Revision // guarded by mu: a watch that gets there has lost its history; 0: none
-	pages   []int           // guarded by mu: the sizes of what was listed, in bytes of values
+	through object.Revision // guarded by mu: of the most advanced watch
+	end     object.Revision // guarded by mu: watches fail with ErrCompacted there, once; 0: never
+	pages   []int           // guarded by mu: size of the values of each page
 }
 
-// startTapped is start with a tap on the store.
+// startTapped is start with a tap.
 func startTapped(t testing.TB, cfg direct.Config) (*fixture, *tap) {
 	t.Helper()
 	tapped := &tap{moved: make(chan struct{})}
-	return startOver(t, cfg, func(s direct.Store) direct.Store {
+	return startWrapped(t, cfg, func(s direct.Store) direct.Store {
 		tapped.Store = s
 		return tapped
 	}), tapped
@@ -65,7 +65,7 @@ func (s *tap) ListScope(ctx context.Context, at object.Revision, scope object.Sc
 	return records, more, err
 }
 
-// await waits until a watch has been read up to the revision.
+// await waits until a watch has been read up to the revision r.
 func (s *tap) await(t testing.TB, r object.Revision) {
 	t.Helper()
 	for ctx := contextFor(t); ; {
@@ -78,7 +78,7 @@ func (s *tap) await(t testing.TB, r object.Revision) {
 		select {
 		case <-moved:
 		case <-ctx.Done():
-			t.Fatalf("the watch has been read up to revision %d, want %d", through, r)
+			t.Fatalf("revision read: got %d, want %d", through, r)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// witness takes down what happens in etcd, from the first revision on.
+// witness records every change in etcd from the first revision on.
 type witness struct {
 	fixture *fixture
 	done    sync.WaitGroup
@@ -25,8 +25,8 @@ type witness struct {
 	through object.Revision // guarded by mu
 }
 
-// await waits until the witness has seen the revision: what it has not seen must not
-// be compacted.
+// await waits until the witness has seen the revision. Later revisions must not be
+// compacted.
 func (w *witness) await(r object.Revision) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,10 +82,10 @@ func (w *witness) note(e *clientv3.Event) {
 	w.moved.Broadcast()
 }
 
-// lastKey is written when everything else has been.
+// lastKey is the last key to be written.
 const lastKey = "~"
 
-// truth returns what happened, and is called when nothing will be written any more.
+// truth returns the history of etcd. It is called after the last write.
 func (w *witness) truth(t testing.TB) *check.Truth {
 	t.Helper()
 	w.done.Wait()

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// unhurried tries something that has to be done within a time, which is a second at
-// first. On a machine that is too busy for that there is more time at the next
-// attempt; what is wrong stays wrong.
+// unhurried runs a step that must finish within a time limit: one second at first, and twice
+// as long after each failure. A busy machine needs several attempts, and a broken
+// implementation fails all of them.
 func unhurried(t *testing.T, try func(time.Duration) error) {
 	t.Helper()
 	const most = 16 * time.Second

@@ -39,7 +39,7 @@ func TestSnapshotThenLive(t *testing.T) {
 	base := f.position(t).Revision - 5
 	want := fmt.Sprintf("+a/0@%d +a/1@%d +a/2@%d +a/3@%d +a/4@%d", base+1, base+2, base+3, base+4, base+5)
 	if all := strings.Join(got, " "); all != want {
-		t.Errorf("the snapshot is %s, want %s", all, want)
+		t.Errorf("snapshot: got %s, want %s", all, want)
 	}
 	at := f.commit(t, f.put("a/1", "w", nil), remove("a/2"), f.put("b/1", "w", nil))
 	if m := w.next(t, object.Live); show(m) != fmt.Sprintf("~a/1@%d -a/2@%d", at, at) || m.Position.Revision != at {
@@ -47,7 +47,7 @@ func TestSnapshotThenLive(t *testing.T) {
 	}
 }
 
-func TestReads(t *testing.T) {
+func TestObjectsAtRevisions(t *testing.T) {
 	f := start(t, direct.Config{PageSize: 2})
 	ctx := contextFor(t)
 	var at object.Revision
@@ -82,25 +82,25 @@ func TestReads(t *testing.T) {
 		{now, object.ExactKey("a/1"), "", ""},
 	} {
 		if got := read(test.at, test.scope, test.start); got != test.want {
-			t.Errorf("%v from %q at %d: %s, want %s", test.scope, test.start, test.at, got, test.want)
+			t.Errorf("objects of %v from %q at %d: got %s, want %s", test.scope, test.start, test.at, got, test.want)
 		}
 	}
 	f.compact(t, now)
 	for _, err := range f.Objects(ctx, at, object.Scope{}, "") {
 		if !errors.Is(err, object.ErrCompacted) {
-			t.Errorf("a read of the past that is forgotten: %v", err)
+			t.Errorf("read of a compacted revision: got %v, want %v", err, object.ErrCompacted)
 		}
 	}
 	if p, err := f.Position(ctx, now); err != nil || p.Revision != now || p.Epoch == "" {
-		t.Errorf("the position is %v, %v", p, err)
+		t.Errorf("position: got %v (%v), want revision %d", p, err, now)
 	}
 	var future *cacher.FutureError
 	if _, err := f.Position(ctx, now+1); !errors.As(err, &future) || future.Asked != now+1 || future.Current != now {
-		t.Errorf("the future is %v", err)
+		t.Errorf("position in the future: got %v, want revision %d of %d", err, now+1, now)
 	}
 }
 
-func TestWhereAWatchCanBegin(t *testing.T) {
+func TestWatchBeginsWhereItWasAsked(t *testing.T) {
 	f := start(t, direct.Config{})
 	first := f.commit(t, f.put("k", "1", nil))
 	for i := range 4 {
@@ -113,7 +113,7 @@ func TestWhereAWatchCanBegin(t *testing.T) {
 	w := f.watch(t, dispatch.Interest{}, direct.After(at(first+2)), every)
 	w.begins(t, object.Replay)
 	if m := w.next(t, object.CatchUpPart); show(m) != fmt.Sprintf("~k@%d ~k@%d", first+3, first+4) {
-		t.Errorf("the replay is %s", show(m))
+		t.Errorf("replay: got %s", show(m))
 	}
 	w.next(t, object.Synced)
 
@@ -123,29 +123,29 @@ func TestWhereAWatchCanBegin(t *testing.T) {
 
 	w = f.watch(t, dispatch.Interest{}, direct.FromNow(0), every)
 	if m := w.next(t, object.Bookmark); m.Position != at(first+4) {
-		t.Errorf("now is %v", m.Position)
+		t.Errorf("now: got %v, want %v", m.Position, at(first+4))
 	}
 
 	w = f.watch(t, dispatch.Interest{}, direct.FromExactly(first+1), every)
 	w.begins(t, object.Reset)
 	if m := w.next(t, object.CatchUpPart); show(m) != fmt.Sprintf("+k@%d", first+1) {
-		t.Errorf("the snapshot is %s", show(m))
+		t.Errorf("snapshot: got %s", show(m))
 	}
 	if m := w.next(t, object.Synced); m.Position != at(first+1) {
-		t.Errorf("the snapshot is of %v", m.Position)
+		t.Errorf("position of the snapshot: got %v, want %v", m.Position, at(first+1))
 	}
 	if m := w.next(t, object.Live); show(m) != fmt.Sprintf("~k@%d ~k@%d ~k@%d", first+2, first+3, first+4) {
-		t.Errorf("what follows is %s", show(m))
+		t.Errorf("events after the snapshot: got %s", show(m))
 	}
 
 	var future *cacher.FutureError
 	if _, err := f.Watch(contextFor(t), dispatch.Interest{}, direct.After(at(first+5)), every); !errors.As(err, &future) {
-		t.Errorf("a position ahead of the store: %v", err)
+		t.Errorf("position ahead of the store: got %v, want a FutureError", err)
 	}
 	elsewhere := direct.After(object.Position{Epoch: "elsewhere", Revision: first + 100})
 	f.watch(t, dispatch.Interest{}, elsewhere, dispatch.Options{}).begins(t, object.Reset)
 	if err := ends[*dispatch.EpochError](t, f.watch(t, dispatch.Interest{}, elsewhere, every)); err.Asked != "elsewhere" || err.Current != at(first+4) {
-		t.Errorf("the error is %+v", err)
+		t.Errorf("error: got %+v", err)
 	}
 
 	f.compact(t, first+3)
@@ -153,17 +153,16 @@ func TestWhereAWatchCanBegin(t *testing.T) {
 	f.watch(t, dispatch.Interest{}, direct.After(at(first+2)), dispatch.Options{}).begins(t, object.Reset)
 	lost := &dispatch.LostError{Asked: first + 2, Oldest: first + 3, Current: first + 4}
 	if err := ends[*dispatch.LostError](t, f.watch(t, dispatch.Interest{}, direct.After(at(first+2)), every)); *err != *lost {
-		t.Errorf("the error is %+v, want %+v", err, lost)
+		t.Errorf("error: got %+v, want %+v", err, lost)
 	}
 	if err := ends[*dispatch.LostError](t, f.watch(t, dispatch.Interest{}, direct.FromExactly(first+2), dispatch.Options{})); *err != *lost {
-		t.Errorf("the error is %+v, want %+v", err, lost)
+		t.Errorf("error: got %+v, want %+v", err, lost)
 	}
 }
 
-// Whoever takes longer to read a snapshot than the store remembers it gets another
-// one, and in the end is told that it does not get any further: a stall does not
-// become snapshots without end.
-func TestHonestAboutSnapshotsThatAreForgotten(t *testing.T) {
+// A client that reads a snapshot more slowly than the store compacts gets another snapshot.
+// The third time the watch ends with an error, so there is no endless series of snapshots.
+func TestHonestAboutExpiredSnapshots(t *testing.T) {
 	f := start(t, direct.Config{PageSize: 1})
 	f.commit(t, f.put("a", "1", nil), f.put("b", "1", nil))
 	forget := func() object.Revision {
@@ -181,7 +180,7 @@ func TestHonestAboutSnapshotsThatAreForgotten(t *testing.T) {
 	for range 2 {
 		w.next(t, object.CatchUpPart)
 	}
-	w.next(t, object.Synced) // quick enough, and all is forgiven
+	w.next(t, object.Synced) // a complete snapshot resets the count
 	w.Close()
 
 	w = f.watch(t, dispatch.Interest{}, direct.FromSnapshot(0), dispatch.Options{})
@@ -192,12 +191,12 @@ func TestHonestAboutSnapshotsThatAreForgotten(t *testing.T) {
 		asked, now = f.position(t).Revision, forget()
 	}
 	if err := ends[*dispatch.LostError](t, w); *err != (dispatch.LostError{Asked: asked, Oldest: now, Current: now}) {
-		t.Errorf("the error is %+v", err)
+		t.Errorf("error: got %+v", err)
 	}
 }
 
-// What a watcher saw before decides what an event is.
-func TestEventsAreWhatTheWatcherSees(t *testing.T) {
+// The type of an event depends on what the watcher saw before.
+func TestEventTypesFollowTheSelector(t *testing.T) {
 	f := start(t, direct.Config{})
 	label := func(color string) map[string]string { return map[string]string{"color": color} }
 	interest := labelled(t, object.Scope{}, "color=red")
@@ -215,10 +214,10 @@ func TestEventsAreWhatTheWatcherSees(t *testing.T) {
 	f.commit(t, f.put("k", "1", label("blue")))
 	want(fmt.Sprintf("+k@%d", f.commit(t, f.put("k", "2", label("red")))))
 	if m := want(fmt.Sprintf("~k@%d", f.commit(t, f.put("k", "3", label("red"))))); string(m.Events[0].Previous.Value) != "2" {
-		t.Errorf("previous is %+v", m.Events[0].Previous)
+		t.Errorf("previous: got %+v, want value 2", m.Events[0].Previous)
 	}
 	if m := want(fmt.Sprintf("-k@%d", f.commit(t, f.put("k", "4", label("blue"))))); string(m.Events[0].Object.Value) != "3" {
-		t.Errorf("what leaves is %+v", m.Events[0].Object)
+		t.Errorf("object that no longer matches: got %+v, want value 3", m.Events[0].Object)
 	}
 	f.commit(t, remove("k"))
 	f.commit(t, f.put("k", "5", label("red")))
@@ -226,8 +225,8 @@ func TestEventsAreWhatTheWatcherSees(t *testing.T) {
 	want(fmt.Sprintf("-k@%d", f.commit(t, remove("k"))))
 }
 
-// A revision that is larger than a message comes in parts, and they are marked.
-func TestLargeRevisionComesInParts(t *testing.T) {
+// A revision that is larger than a message comes in parts, which are marked partial.
+func TestLargeRevisionIsSplit(t *testing.T) {
 	f := start(t, direct.Config{MessageBytes: 1000})
 	w := f.watch(t, dispatch.Interest{}, direct.FromNow(0), dispatch.Options{})
 	before := w.next(t, object.Bookmark).Position
@@ -241,28 +240,28 @@ func TestLargeRevisionComesInParts(t *testing.T) {
 		events += len(m.Events)
 		last := events == len(ops)
 		if m.Partial == last || last != (m.Position.Revision == at) || !last && m.Position != before {
-			t.Errorf("after %d events: partial is %v, position %v", events, m.Partial, m.Position)
+			t.Errorf("after %d events: got partial %v at %v", events, m.Partial, m.Position)
 		}
 	}
 }
 
-// Bookmarks of a quiet resource follow the writes to others, and tell where the
-// watcher is a last time.
+// Bookmarks of a quiet resource follow the writes to other resources. The last bookmark
+// comes before the end of the watch.
 func TestBookmarks(t *testing.T) {
 	f := start(t, direct.Config{})
 	w := f.watch(t, dispatch.Interest{Scope: below(t, "quiet")}, direct.FromNow(0), dispatch.Options{BookmarkInterval: 100 * time.Millisecond})
 	last := w.next(t, object.Bookmark).Position
 	for range 3 {
 		at := f.commit(t, f.put("busy", "v", nil))
-		// The second one has to know, whatever the first one did.
+		// The first bookmark may be older than the write, the second must not be.
 		w.next(t, object.Bookmark)
 		if last = w.next(t, object.Bookmark).Position; last.Revision < at {
-			t.Errorf("two bookmarks after revision %d it is %d", at, last.Revision)
+			t.Errorf("second bookmark after revision %d: got revision %d", at, last.Revision)
 		}
 	}
-	// Nothing is written at all.
+	// Without any write the position stays.
 	if m := w.next(t, object.Bookmark); m.Position != last {
-		t.Errorf("the bookmark says %v", m.Position)
+		t.Errorf("bookmark: got %v, want %v", m.Position, last)
 	}
 
 	w = f.watch(t, dispatch.Interest{}, direct.FromNow(0), dispatch.Options{LastBookmark: time.Now().Add(50 * time.Millisecond)})
@@ -271,11 +270,11 @@ func TestBookmarks(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if m, err := w.receive(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("after the last bookmark comes %+v, %v", m, err)
+		t.Errorf("after the last bookmark: got %+v (%v), want nothing", m, err)
 	}
 }
 
-// With a delay, what happens meanwhile comes together.
+// Events that happen during the batch delay arrive in one message.
 func TestBatchDelay(t *testing.T) {
 	f := start(t, direct.Config{})
 	unhurried(t, func(delay time.Duration) error {
@@ -287,14 +286,14 @@ func TestBatchDelay(t *testing.T) {
 			f.commit(t, f.put("k", fmt.Sprint(i+1), nil))
 		}
 		if m := w.next(t, object.Live); len(m.Events) != 3 {
-			return fmt.Errorf("what came together is %s", show(m))
+			return fmt.Errorf("message after the delay: got %s, want three events", show(m))
 		}
 		return nil
 	})
 }
 
-// A delay does not make a watch look dead: who asked for bookmarks hears something
-// once per interval, however long events may be held back.
+// A batch delay does not make a watch look dead: a client that asked for bookmarks gets a
+// message in every interval.
 func TestHonestWithADelayLongerThanTheBookmarkInterval(t *testing.T) {
 	f := start(t, direct.Config{})
 	w := f.watch(t, dispatch.Interest{}, direct.FromNow(0), dispatch.Options{BatchDelay: 2 * patience, BookmarkInterval: 100 * time.Millisecond})
@@ -302,12 +301,11 @@ func TestHonestWithADelayLongerThanTheBookmarkInterval(t *testing.T) {
 	at := f.commit(t, f.put("k", "0", nil))
 	w.next(t, object.Live)
 	if m := w.next(t, object.Bookmark); m.Position.Revision != at {
-		t.Errorf("the bookmark is of %v, want revision %d", m.Position, at)
+		t.Errorf("bookmark: got %v, want revision %d", m.Position, at)
 	}
 }
 
-// What waits for somebody who wants the latest only is merged.
-func TestLatest(t *testing.T) {
+func TestLatestMergesPendingEvents(t *testing.T) {
 	f := start(t, direct.Config{})
 	unhurried(t, func(delay time.Duration) error {
 		f.commit(t, f.put("changed", "0", nil), f.put("deleted", "0", nil), f.put("replaced", "0", nil), remove("new"))
@@ -320,15 +318,14 @@ func TestLatest(t *testing.T) {
 		f.commit(t, remove("passing"), f.put("changed", "2", nil), f.put("deleted", "2", nil), f.put("new", "2", nil))
 		at := f.commit(t, remove("deleted"), f.put("new", "3", nil), f.put("replaced", "3", nil))
 		if m := w.next(t, object.Live); show(m) != fmt.Sprintf("~changed@%d -deleted@%d +new@%d ~replaced@%d", at-1, at, at, at) || m.Position.Revision != at {
-			return fmt.Errorf("the rest is %s at %d", show(m), m.Position.Revision)
+			return fmt.Errorf("merged events: got %s at %d", show(m), m.Position.Revision)
 		}
 		return nil
 	})
 }
 
-// What waits is merged at any backlog, as long as its latest state fits into the
-// buffer.
-func TestLatestBeyondTheBuffer(t *testing.T) {
+// Pending events are merged however many there are, if the merged ones fit into the buffer.
+func TestLatestMergesMoreThanTheBuffer(t *testing.T) {
 	f, store := startTapped(t, direct.Config{BufferBytes: 10 << 10})
 	f.commit(t, f.put("changed", "0", nil), f.put("deleted", "0", nil))
 	w := f.watch(t, dispatch.Interest{}, direct.After(f.position(t)), dispatch.Options{Latest: true})
@@ -342,13 +339,13 @@ func TestLatestBeyondTheBuffer(t *testing.T) {
 	last := f.commit(t, remove("passing"))
 	store.await(t, last)
 	if m := w.next(t, object.Live); show(m) != fmt.Sprintf("-deleted@%d ~changed@%d", first, last-1) || m.Position.Revision != last {
-		t.Errorf("what waited is %s at %d", show(m), m.Position.Revision)
+		t.Errorf("merged events: got %s at %d", show(m), m.Position.Revision)
 	}
 }
 
-// Who resumes is told that what came and went is gone: it may have been told that it
-// came by a part of a message.
-func TestLatestTellsWhoResumesWhatIsGone(t *testing.T) {
+// A replay contains the deletion of an object that was created and deleted since: the
+// client may know the object from a part of a message that was cut off.
+func TestLatestReplayDeletesPassingObjects(t *testing.T) {
 	f, store := startTapped(t, direct.Config{})
 	from := f.position(t)
 	w := f.watch(t, dispatch.Interest{}, direct.After(from), dispatch.Options{Latest: true})
@@ -359,7 +356,7 @@ func TestLatestTellsWhoResumesWhatIsGone(t *testing.T) {
 	store.await(t, last)
 	f.commit(t, f.put("k", "0", nil))
 	if m := w.next(t, object.Live); show(m) != fmt.Sprintf("+k@%d", last+1) {
-		t.Errorf("live: %s", show(m))
+		t.Errorf("live: got %s", show(m))
 	}
 	w = f.watch(t, dispatch.Interest{}, direct.After(from), dispatch.Options{Latest: true})
 	w.begins(t, object.Replay)
@@ -375,12 +372,12 @@ func TestLatestTellsWhoResumesWhatIsGone(t *testing.T) {
 		all = append(all, show(m))
 	}
 	if got := strings.Join(all, " "); !strings.Contains(got, fmt.Sprintf("-passing@%d", last)) {
-		t.Errorf("resumed: %s", got)
+		t.Errorf("replay: got %s, want the deletion of \"passing\"", got)
 	}
 }
 
-// A value that does not decode is served as it is, and logged once.
-func TestOpaqueValues(t *testing.T) {
+// A value that does not decode is served unchanged and logged once.
+func TestOpaqueValuesAreServedUnchanged(t *testing.T) {
 	var log bytes.Buffer
 	f := start(t, direct.Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	f.commit(t, object.Op{Kind: object.OpPut, Key: "k", Value: []byte("plain")})
@@ -388,16 +385,17 @@ func TestOpaqueValues(t *testing.T) {
 		w := f.watch(t, dispatch.Interest{}, direct.FromSnapshot(0), dispatch.Options{})
 		w.begins(t, object.Reset)
 		if o := w.next(t, object.CatchUpPart).Events[0].Object; !o.Opaque || string(o.Value) != "plain" {
-			t.Errorf("the object is %+v", o)
+			t.Errorf("object: got %+v, want an opaque one", o)
 		}
 	}
 	if n := strings.Count(log.String(), "cannot decode value"); n != 1 || f.Opaque() != 1 {
-		t.Errorf("logged %d times, counted %d", n, f.Opaque())
+		t.Errorf("log lines and count: got %d and %d, want 1 and 1", n, f.Opaque())
 	}
 }
 
-// Who does not read holds a position and a bounded buffer, however much is written.
-func TestWhoDoesNotReadCostsLittle(t *testing.T) {
+// A client that does not read holds a position and a limited buffer, however much is
+// written.
+func TestClientThatDoesNotReadCostsLittle(t *testing.T) {
 	f, _ := startProcess(t, direct.Config{BufferBytes: 1 << 20})
 	value := strings.Repeat("x", 1_000_000)
 	var idle []*watcher
@@ -413,20 +411,20 @@ func TestWhoDoesNotReadCostsLittle(t *testing.T) {
 		last = f.commit(t, f.put("k", value, nil))
 	}
 	if grown := heap() - before; grown > writes*int64(len(value)) {
-		t.Errorf("the heap has grown by %d MiB", grown>>20)
+		t.Errorf("growth of the heap: got %d MiB, want less than what was written", grown>>20)
 	}
 	for _, w := range idle {
 		for events := 0; events < writes; {
 			events += len(w.next(t, object.Live).Events)
 		}
 		if w.Position().Revision != last {
-			t.Errorf("position %v, want revision %d", w.Position(), last)
+			t.Errorf("position: got %v, want revision %d", w.Position(), last)
 		}
 	}
 }
 
-// How much is read at once, and so what a watcher keeps that stops within its
-// snapshot, does not grow with the values.
+// The size of a page does not grow with the values. It is the memory of a client that stops
+// reading half-way through its snapshot.
 func TestBoundedPages(t *testing.T) {
 	const objects = 300
 	f, store := startTapped(t, direct.Config{PageBytes: 20 << 10})
@@ -451,12 +449,12 @@ func TestBoundedPages(t *testing.T) {
 		read++
 	}
 	if read != objects {
-		t.Errorf("%d objects, want %d", read, objects)
+		t.Errorf("objects: got %d, want %d", read, objects)
 	}
 	for i, bytes := range store.pages {
-		// The first is read blindly; within another the values become larger.
+		// The sizes in the first page are unknown, and the values grow within another.
 		if limit := 6 * (20 << 10); bytes > limit {
-			t.Errorf("page %d of %d has %d KiB", i, len(store.pages), bytes>>10)
+			t.Errorf("page %d of %d: got %d KiB, want at most %d", i, len(store.pages), bytes>>10, limit>>10)
 		}
 	}
 }
@@ -468,8 +466,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// An etcd that goes and comes back is nothing but a pause.
-func TestEtcdThatComesBack(t *testing.T) {
+// A restart of etcd only delays events.
+func TestWatchContinuesAfterEtcdRestarts(t *testing.T) {
 	f, m := startProcess(t, direct.Config{})
 	f.commit(t, f.put("k", "0", nil))
 	w := f.watch(t, dispatch.Interest{}, direct.FromSnapshot(0), dispatch.Options{})
@@ -488,7 +486,7 @@ func TestEtcdThatComesBack(t *testing.T) {
 	}
 }
 
-// While etcd is away no bookmark says that nothing happens.
+// There are no bookmarks while etcd is away.
 func TestNoBookmarksWithoutEtcd(t *testing.T) {
 	f, m := startProcess(t, direct.Config{})
 	w := f.watch(t, dispatch.Interest{}, direct.FromNow(0), dispatch.Options{BookmarkInterval: 50 * time.Millisecond})
@@ -497,22 +495,22 @@ func TestNoBookmarksWithoutEtcd(t *testing.T) {
 	m.Kill(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	said := 0
-	for ; ; said++ {
+	bookmarks := 0
+	for ; ; bookmarks++ {
 		if _, err := w.receive(ctx); err != nil {
 			break
 		}
 	}
-	if said > 1 { // etcd may have spoken before it went
-		t.Errorf("%d bookmarks came while etcd was away", said)
+	if bookmarks > 1 { // etcd may have confirmed one before it was killed
+		t.Errorf("bookmarks while etcd is away: got %d, want at most 1", bookmarks)
 	}
 	m.Start(t)
 	w.next(t, object.Bookmark)
 }
 
-// An etcd that was restored from a backup brings a RESET in the stream, or the end
-// for who wants every event.
-func TestRestoredEtcd(t *testing.T) {
+// After etcd is restored from a backup, a watch gets a RESET. A watch that wants every event
+// ends.
+func TestRestoredEtcdCausesAReset(t *testing.T) {
 	f, m := startProcess(t, direct.Config{})
 	f.commit(t, f.put("kept", "0", nil))
 	backup := m.Snapshot(t)
@@ -533,20 +531,19 @@ func TestRestoredEtcd(t *testing.T) {
 	w := watchers[false]
 	w.begins(t, object.Reset)
 	if m := w.next(t, object.CatchUpPart); len(m.Events) != 1 || m.Events[0].Object.Key != "kept" {
-		t.Errorf("the state is %s", show(m))
+		t.Errorf("snapshot: got %s", show(m))
 	}
 	w.next(t, object.Synced)
 	after := w.Position()
 	if after.Epoch == before.Epoch {
-		t.Errorf("the epoch is still %s", after.Epoch)
+		t.Errorf("epoch: got %s again, want a new one", after.Epoch)
 	}
 	if err := ends[*dispatch.EpochError](t, watchers[true]); err.Asked != before.Epoch || err.Current.Epoch != after.Epoch {
-		t.Errorf("the error is %+v", err)
+		t.Errorf("error: got %+v", err)
 	}
 }
 
-// Health is what the store says.
-func TestHealth(t *testing.T) {
+func TestHealthFollowsTheStore(t *testing.T) {
 	f, m := startProcess(t, direct.Config{ReadWait: 500 * time.Millisecond})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -564,15 +561,15 @@ func TestHealth(t *testing.T) {
 			select {
 			case <-ticker.C:
 			case <-giveUp.Done():
-				t.Fatalf("it is not %s", what)
+				t.Fatalf("the source is not %s", what)
 			}
 		}
 	}
 	await("following", func() bool { return f.Loaded() && f.Following() })
 	m.Kill(t)
-	await("cut off", func() bool { return f.Loaded() && !f.Following() })
+	await("disconnected", func() bool { return f.Loaded() && !f.Following() })
 	if _, err := f.Watch(contextFor(t), dispatch.Interest{}, direct.FromSnapshot(0), dispatch.Options{}); !errors.Is(err, object.ErrUnavailable) {
-		t.Errorf("a watch begins without a store: %v", err)
+		t.Errorf("watch without a store: got %v, want %v", err, object.ErrUnavailable)
 	}
 	m.Start(t)
 	await("following", f.Following)

@@ -16,9 +16,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
-// A watch that nothing concerned is ended where the store is, about, and not where
-// something last concerned it: whoever missed nothing can resume, though the store
-// has forgotten what came in between.
+// The position of a quiet watch keeps up with the store, so the client can resume after the
+// store has compacted the revision of the last event.
 func TestResumableAfterAQuietWatchIsEnded(t *testing.T) {
 	f, store := startTapped(t, direct.Config{ProgressInterval: 10 * time.Millisecond})
 	f.commit(t, f.put("quiet/k", "1", nil))
@@ -40,7 +39,7 @@ func TestResumableAfterAQuietWatchIsEnded(t *testing.T) {
 	store.await(t, last)
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Fatalf("the watch ends with %v", err)
+		t.Fatalf("end of the watch: got %v, want %v", err, context.Canceled)
 	}
 	f.compact(t, last)
 	w = f.watch(t, interest, direct.After(w.Position()), dispatch.Options{EveryEvent: true})
@@ -48,8 +47,8 @@ func TestResumableAfterAQuietWatchIsEnded(t *testing.T) {
 	w.next(t, object.Synced)
 }
 
-// A watch whose history is lost is continued from where it was read to, though
-// nothing on the last part of the way was for the watcher.
+// A watch whose history is lost continues from the last revision that was read, even if the
+// last changes were outside its scope.
 func TestResumableFromWhereTheWatchWasReadTo(t *testing.T) {
 	f, store := startTapped(t, direct.Config{ProgressInterval: 10 * time.Millisecond})
 	w := f.watch(t, dispatch.Interest{Scope: below(t, "quiet")}, direct.FromNow(0), dispatch.Options{EveryEvent: true})
@@ -62,19 +61,19 @@ func TestResumableFromWhereTheWatchWasReadTo(t *testing.T) {
 	f.compact(t, last)
 	w.begins(t, object.Replay)
 	if m := w.next(t, object.Synced); m.Position.Revision != last {
-		t.Errorf("synced at %v, want revision %d", m.Position, last)
+		t.Errorf("synced: got %v, want revision %d", m.Position, last)
 	}
 }
 
-// A watch of the store that has gone deaf while the store moves on is opened again,
-// though nobody asks for bookmarks.
-func TestReliableThoughAWatchGoesDeaf(t *testing.T) {
+// A watch that is silent although the store has newer revisions is opened again, even if the
+// client wants no bookmarks.
+func TestReliableAlthoughAWatchIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		codec, err := object.CodecByName("raw")
 		if err != nil {
 			t.Fatal(err)
 		}
-		store := &deafOnce{}
+		store := &silentOnce{}
 		store.revision.Store(1)
 		s := direct.New(direct.Config{
 			Resource: "test", Store: store, Codec: codec, Preencode: wire.Preencode, Encoder: wire.Encoder{}, Log: slog.New(slog.DiscardHandler),
@@ -90,23 +89,23 @@ func TestReliableThoughAWatchGoesDeaf(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if m, err := w.receive(ctx); err != nil || show(m) != "+k@2" {
-			t.Errorf("got %s, %v", show(m), err)
+			t.Errorf("got %s (%v), want +k@2", show(m), err)
 		}
 	})
 }
 
-// deafOnce is a store whose first watch says nothing.
-type deafOnce struct {
+// silentOnce is a store whose first watch delivers nothing.
+type silentOnce struct {
 	direct.Store
 	revision atomic.Int64
 	watches  atomic.Int64
 }
 
-func (s *deafOnce) Position(context.Context) (object.Position, error) {
+func (s *silentOnce) Position(context.Context) (object.Position, error) {
 	return object.Position{Epoch: "e", Revision: object.Revision(s.revision.Load())}, nil
 }
 
-func (s *deafOnce) WatchScope(ctx context.Context, _ object.Scope, after object.Position, ask <-chan struct{},
+func (s *silentOnce) WatchScope(ctx context.Context, _ object.Scope, after object.Position, ask <-chan struct{},
 	deliver func(u object.Update, previous []*object.Record) error,
 ) error {
 	if s.watches.Add(1) > 1 {
