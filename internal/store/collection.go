@@ -166,8 +166,8 @@ func (c *Collection) key(etcdKey []byte) (object.Key, bool) {
 	return "", false
 }
 
-// LeftOut returns the number of keys that were found and left out because they
-// are not valid UTF-8. It stops counting at 1,000.
+// OmittedKeys returns the number of keys that were omitted because they are empty or
+// not valid UTF-8. It stops counting at 1,000.
 func (c *Collection) OmittedKeys() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/store"
 )
 
-// list reads everything in pages of the given size.
+// list reads all records in pages of the given size.
 func list(t *testing.T, c *store.Collection, at object.Revision, page int) []object.Record {
 	t.Helper()
 	var all []object.Record
@@ -37,7 +37,7 @@ func TestListInPagesAtOneRevision(t *testing.T) {
 			at = commit(t, c, put(fmt.Sprintf("k%d", i), "old"))
 		}
 		commit(t, c, put("k3", "new"), remove("k5"), put("k9", "new"))
-		// Neighbours of the prefix are none of its keys.
+		// Keys next to the prefix do not belong to the collection.
 		for _, key := range []string{"/tes", "/test", "/test0", "/tesu/k"} {
 			if _, err := e.client.Put(t.Context(), key, "other"); err != nil {
 				t.Fatal(err)
@@ -45,7 +45,7 @@ func TestListInPagesAtOneRevision(t *testing.T) {
 		}
 		for _, page := range []int{1, 2, 3, 7, 100} {
 			if got := show(list(t, c, at, page)); got != "k0=old k1=old k2=old k3=old k4=old k5=old k6=old" {
-				t.Errorf("pages of %d: %s", page, got)
+				t.Errorf("with pages of %d: got %s, want all keys as of revision %d", page, got, at)
 			}
 		}
 		now, err := c.Revision(contextFor(t))
@@ -53,16 +53,16 @@ func TestListInPagesAtOneRevision(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := show(list(t, c, now, 3)); got != "k0=old k1=old k2=old k3=new k4=old k6=old k9=new" {
-			t.Errorf("now: %s", got)
+			t.Errorf("at the current revision: got %s", got)
 		}
 		r := list(t, c, now, 100)[3]
 		if r.CreateRevision != at-3 || r.ModRevision != at+1 || r.Version != 2 {
-			t.Errorf("k3 is %+v", r)
+			t.Errorf("got k3 as %+v, want create revision %d, mod revision %d, version 2", r, at-3, at+1)
 		}
 	})
 }
 
-func TestKeysThatAreNoTextAreLeftOut(t *testing.T) {
+func TestInvalidKeysAreOmitted(t *testing.T) {
 	both(t, func(t *testing.T, e *etcd) {
 		c := e.collection()
 		stream := watch(t, c, 1)
@@ -72,22 +72,22 @@ func TestKeysThatAreNoTextAreLeftOut(t *testing.T) {
 			}
 		}
 		if got := show(next(t, stream).Records); got != "ok=v" {
-			t.Errorf("the watch has %s", got)
+			t.Errorf("the watch has %s, want ok=v", got)
 		}
 		now, err := c.Revision(contextFor(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := show(list(t, c, now, 1)); got != "ok=v" {
-			t.Errorf("the list has %s", got)
+			t.Errorf("the list has %s, want ok=v", got)
 		}
 		if n := c.OmittedKeys(); n != 3 {
-			t.Errorf("%d keys are counted as left out", n)
+			t.Errorf("got %d omitted keys, want 3", n)
 		}
 	})
 }
 
-func TestOldestIsTheBorderOfCompaction(t *testing.T) {
+func TestOldestIsTheCompactedRevision(t *testing.T) {
 	both(t, func(t *testing.T, e *etcd) {
 		c := e.collection()
 		var now object.Revision
@@ -103,7 +103,7 @@ func TestOldestIsTheBorderOfCompaction(t *testing.T) {
 			return r
 		}
 		if got := oldest(1); got != 1 {
-			t.Errorf("without a compaction it is %d", got)
+			t.Errorf("without a compaction: got %d, want 1", got)
 		}
 		const compacted = 10
 		if _, err := e.client.Compact(t.Context(), compacted, clientv3.WithCompactPhysical()); err != nil {
@@ -111,19 +111,19 @@ func TestOldestIsTheBorderOfCompaction(t *testing.T) {
 		}
 		for floor, want := range map[object.Revision]object.Revision{1: compacted, compacted: compacted, 15: 15, now: now} {
 			if got := oldest(floor); got != want {
-				t.Errorf("from %d on it is %d, want %d", floor, got, want)
+				t.Errorf("from %d on: got %d, want %d", floor, got, want)
 			}
 		}
 		if _, _, err := c.List(contextFor(t), compacted-1, "", 10); !errors.Is(err, object.ErrCompacted) {
-			t.Errorf("a list before: %v", err)
+			t.Errorf("list before the compacted revision: got %v, want %v", err, object.ErrCompacted)
 		}
 		if _, _, err := c.List(contextFor(t), compacted, "", 10); err != nil {
-			t.Errorf("a list at the border: %v", err)
+			t.Errorf("list at the compacted revision: %v", err)
 		}
 	})
 }
 
-func TestCallerWhoGivesUp(t *testing.T) {
+func TestCancelledCallsReturnTheErrorOfTheContext(t *testing.T) {
 	both(t, func(t *testing.T, e *etcd) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

@@ -57,42 +57,42 @@ func TestEmbeddedStoreKeepsItsData(t *testing.T) {
 	defer closeStore(t, s)
 	c = s.Collection("test", prefix)
 	if got := show(list(t, c, at, 10)); got != "k=v" {
-		t.Errorf("the state is %s", got)
+		t.Errorf("got the state %s, want k=v", got)
 	}
 	if again, err := c.Epoch(contextFor(t)); err != nil || again != epoch {
-		t.Errorf("the epoch was %s and is %s, %v", epoch, again, err)
+		t.Errorf("got the epoch %s, %v after a restart, want %s", again, err, epoch)
 	}
 }
 
-func TestDirectoryBelongsToOne(t *testing.T) {
+func TestDirectoryBelongsToOneProcess(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s := open(t, dir)
 	second, err := store.OpenEmbedded(contextFor(t), store.EmbeddedConfig{Dir: dir}, quiet())
 	if err == nil {
 		closeStore(t, second)
-		t.Fatal("two stores have one directory")
+		t.Fatal("a second store opened the directory")
 	}
 	if !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "in use") {
-		t.Errorf("the error says %q", err)
+		t.Errorf("got %q, want an error that names the directory as in use", err)
 	}
 	closeStore(t, s)
 	closeStore(t, open(t, dir))
 }
 
-func TestEmbeddedStoreThatCannotStart(t *testing.T) {
+func TestFailedStartReleasesTheDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	taken := open(t, filepath.Join(t.TempDir(), "other"))
 	defer closeStore(t, taken)
 	if _, err := store.OpenEmbedded(contextFor(t), store.EmbeddedConfig{Dir: dir, ListenClient: "nowhere:1"}, quiet()); err == nil {
-		t.Fatal("it listens at nowhere:1")
+		t.Fatal("the store listens at nowhere:1")
 	}
-	// The lock was given back.
+	// The failed start has released the lock.
 	closeStore(t, open(t, dir))
 
 	given, cancel := context.WithCancel(t.Context())
 	cancel()
 	if s, err := store.OpenEmbedded(given, store.EmbeddedConfig{Dir: dir, UnsafeNoFsync: true}, quiet()); err == nil {
-		closeStore(t, s) // it was ready at once
+		closeStore(t, s) // etcd was ready before it looked at the context
 	}
 	closeStore(t, open(t, dir))
 }
@@ -150,8 +150,8 @@ func TestCloseIsBoundedByItsContext(t *testing.T) {
 	}
 }
 
-// What etcd has to say goes to our log.
-func TestLogOfTheEmbeddedEtcd(t *testing.T) {
+// etcd writes to the log of the store, with its component name and without warnings.
+func TestEmbeddedEtcdUsesTheLog(t *testing.T) {
 	for name, listen := range map[string]string{"alone": "", "with clients": loopback.FreeAddress(t)} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -169,23 +169,23 @@ func TestLogOfTheEmbeddedEtcd(t *testing.T) {
 			closeStore(t, s)
 			for line := range strings.Lines(out.String()) {
 				if !strings.Contains(line, `"component":"etcd"`) {
-					t.Errorf("a line without its origin: %s", line)
+					t.Errorf("a line of etcd does not name its component: %s", line)
 				}
 				if strings.Contains(line, `"level":"ERROR"`) || strings.Contains(line, `"level":"WARN"`) {
-					t.Errorf("all is well, but there is %s", line)
+					t.Errorf("etcd logged a warning or an error without a cause: %s", line)
 				}
 			}
 			if out.Len() == 0 {
-				t.Error("etcd says nothing")
+				t.Error("etcd logged nothing")
 			}
 		})
 	}
 }
 
-// A store that was full takes writes again after a restart, if there is space: with a
-// larger quota, or when what was deleted is compacted away. Otherwise it is still full.
-// (With the same quota either may be true: bbolt's file has gaps that can be closed.)
-func TestAFullStoreTakesWritesAgain(t *testing.T) {
+// A full etcd accepts writes again after a restart if it has space: because of a larger
+// quota, or because deleted objects were compacted. Otherwise it is still full. (Without
+// a change of the quota both are possible, because defragmentation closes gaps.)
+func TestFullStoreAcceptsWritesAfterARestart(t *testing.T) {
 	const quota = 32 << 20
 	large := strings.Repeat("x", 1<<20)
 	for name, c := range map[string]struct {
@@ -193,9 +193,9 @@ func TestAFullStoreTakesWritesAgain(t *testing.T) {
 		delete bool
 		full   bool
 	}{
-		"larger quota":        {4 * quota, false, false},
-		"little is left":      {quota, true, false},
-		"smaller than it was": {quota / 2, false, true},
+		"larger quota":    {4 * quota, false, false},
+		"objects deleted": {quota, true, false},
+		"smaller quota":   {quota / 2, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -235,7 +235,7 @@ func TestAFullStoreTakesWritesAgain(t *testing.T) {
 			defer closeStore(t, s)
 			_, err = collection.Commit(contextFor(t), []object.Op{put("small", "1")})
 			if c.full != errors.Is(err, object.ErrNoSpace) || !c.full && err != nil {
-				t.Errorf("a write after the restart: %v", err)
+				t.Errorf("write after the restart: got %v, want full %t", err, c.full)
 			}
 		})
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/store"
 )
 
-// vault encrypts, and calls before each encryption what a test wants to happen.
+// vault is a cipher that calls a hook before each encryption.
 type vault struct {
 	*crypt.Values
 	before func(key string)
@@ -48,8 +48,8 @@ func rewrite(t *testing.T, c *store.Collection, limit, batch int) object.Rewrite
 	return done
 }
 
-// The largest value that may be configured can be encrypted, and what was stored before
-// can be encrypted, too, with the fewest operations that etcd may allow.
+// Commit and Rewrite encrypt values of the largest configurable size, even if etcd allows
+// only one operation per transaction.
 func TestLargeValuesAreEncrypted(t *testing.T) {
 	for _, operations := range []int{1, 128} {
 		e := embedded(t, store.EmbeddedConfig{MaxTransactionOps: operations})
@@ -65,7 +65,7 @@ func TestLargeValuesAreEncrypted(t *testing.T) {
 		}
 		done := rewrite(t, c, 1000, min(16, operations))
 		if done != (object.RewriteResult{Examined: 6, Rewritten: 5, Next: object.Key(longest + "\x00")}) {
-			t.Errorf("with %d operations: %+v", operations, done)
+			t.Errorf("with %d operations: got %+v", operations, done)
 		}
 		all, err := e.client.Get(contextFor(t), prefix, clientv3.WithPrefix())
 		if err != nil {
@@ -73,7 +73,7 @@ func TestLargeValuesAreEncrypted(t *testing.T) {
 		}
 		for _, kv := range all.Kvs {
 			if bytes.Contains(kv.Value, []byte("xxxx")) || bytes.Contains(kv.Value, []byte("small")) || !v.IsCurrent(kv.Value) {
-				t.Errorf("%s is plain", kv.Key)
+				t.Errorf("the value of %s is not encrypted", kv.Key)
 			}
 		}
 		now, err := c.Revision(contextFor(t))
@@ -82,14 +82,14 @@ func TestLargeValuesAreEncrypted(t *testing.T) {
 		}
 		records := list(t, c, now, 2)
 		if len(records) != 6 || string(records[0].Value) != large || string(records[5].Value) != large || string(records[2].Value) != "small" {
-			t.Errorf("%d records are not what was written", len(records))
+			t.Errorf("got %d records, want 6 with the written values", len(records))
 		}
 	}
 }
 
-// Whoever writes between the reading and the writing of a rewrite wins. The others of
-// the same transaction are stored anew all the same.
-func TestRewriteLosesAgainstWriters(t *testing.T) {
+// A write between the read and the transaction of a rewrite wins. The rewrite still
+// covers the other records of the transaction.
+func TestRewriteYieldsToConcurrentWrites(t *testing.T) {
 	both(t, func(t *testing.T, e *etcd) {
 		v := newVault(t)
 		plain, c := e.collection(), e.Encrypted("test", prefix, v)
@@ -116,18 +116,19 @@ func TestRewriteLosesAgainstWriters(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := show(list(t, c, now, 100)); got != "a=by another program b=by another server d=old e=old" {
-			t.Errorf("there is %s", got)
+			t.Errorf("got %s", got)
 		}
 		if done := rewrite(t, c, 1000, 16); done.Rewritten != 1 || done.Contended != 0 {
-			t.Errorf("the second time: %+v", done)
+			t.Errorf("second rewrite: got %+v, want one rewritten record", done)
 		}
 		if done := rewrite(t, c, 1000, 16); done.Rewritten != 0 {
-			t.Errorf("the third time: %+v", done)
+			t.Errorf("third rewrite: got %+v, want nothing to rewrite", done)
 		}
 	})
 }
 
-// A lease stays with its key, and one that comes to its end meanwhile ends the key.
+// A rewritten key keeps its lease. A lease that expires during the rewrite removes its
+// key.
 func TestRewriteKeepsLeases(t *testing.T) {
 	both(t, func(t *testing.T, e *etcd) {
 		v := newVault(t)
@@ -157,7 +158,7 @@ func TestRewriteKeepsLeases(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(all.Kvs) != 2 || all.Kvs[0].Lease != int64(leases[0]) || all.Kvs[1].Lease != int64(leases[2]) {
-			t.Errorf("there is %v", all.Kvs)
+			t.Errorf("got %v, want a and c with their leases", all.Kvs)
 		}
 		if _, err := e.client.Revoke(contextFor(t), leases[0]); err != nil {
 			t.Fatal(err)
@@ -167,13 +168,13 @@ func TestRewriteKeepsLeases(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := show(list(t, c, now, 100)); got != "c=old" {
-			t.Errorf("there is %s", got)
+			t.Errorf("got %s, want c=old", got)
 		}
 	})
 }
 
-// A write that cannot be encrypted does nothing, and takes no lease.
-func TestNothingIsWrittenWithoutAKey(t *testing.T) {
+// A write that cannot be encrypted changes nothing and creates no lease.
+func TestCommitFailsWithoutAnEncryptionKey(t *testing.T) {
 	e := embedded(t, store.EmbeddedConfig{})
 	c := e.Encrypted("test", prefix, crypt.NewKeyring(quiet()).Values(true))
 	op := put("k", "v")
@@ -183,6 +184,6 @@ func TestNothingIsWrittenWithoutAKey(t *testing.T) {
 	}
 	leases, err := e.client.Leases(contextFor(t))
 	if err != nil || len(leases.Leases) != 0 {
-		t.Errorf("there are leases: %v, %v", leases, err)
+		t.Errorf("got leases %v, %v, want none", leases, err)
 	}
 }

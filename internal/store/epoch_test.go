@@ -18,8 +18,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/etcdproc"
 )
 
-// epochOf returns the epoch as a collection sees it. Where etcd is coming back it
-// asks again.
+// epochOf returns the epoch of a collection. It retries while etcd is unavailable.
 func epochOf(t testing.TB, c *store.Collection) object.Epoch {
 	t.Helper()
 	ctx := contextFor(t)
@@ -34,7 +33,7 @@ func epochOf(t testing.TB, c *store.Collection) object.Epoch {
 	}
 }
 
-// replica returns what a server has of an etcd: a store of its own.
+// replica returns a collection with its own store, as each server has one.
 func replica(t *testing.T, members ...*etcdproc.Member) *store.Collection {
 	t.Helper()
 	var cfg store.ExternalConfig
@@ -50,7 +49,7 @@ func TestEpochs(t *testing.T) {
 		both(t, func(t *testing.T, e *etcd) {
 			epoch := epochOf(t, e.collection())
 			if again := epochOf(t, e.Collection("other", "/other/")); epoch != again {
-				t.Errorf("%q and %q", epoch, again)
+				t.Errorf("two collections have the epochs %q and %q, want the same", epoch, again)
 			}
 			if len(epoch) != 25 {
 				t.Errorf("epoch %q", epoch)
@@ -59,12 +58,12 @@ func TestEpochs(t *testing.T) {
 		})
 	}
 	if len(epochs) != 4 {
-		t.Errorf("four etcds have the epochs %v", epochs)
+		t.Errorf("four etcds have the epochs %v, want four different ones", epochs)
 	}
 }
 
-// Servers that come to a new etcd at the same time agree.
-func TestEpochIsAgreedUpon(t *testing.T) {
+// Servers that connect to a new etcd at the same time agree on its epoch.
+func TestConcurrentServersAgreeOnTheEpoch(t *testing.T) {
 	m := etcdproc.StartMember(t, "http")
 	client := etcdClient(t, m.Address)
 	for range 10 {
@@ -80,34 +79,33 @@ func TestEpochIsAgreedUpon(t *testing.T) {
 		asking.Wait()
 		for _, epoch := range epochs {
 			if epoch != epochs[0] {
-				t.Fatalf("the epochs are %v", epochs)
+				t.Fatalf("got the epochs %v, want the same for all servers", epochs)
 			}
 		}
 	}
 }
 
-// Asking for the epoch writes when it is asked for the first time, and never
-// again: revisions are everybody's.
+// Only the first request for the epoch writes to etcd. Each write creates a revision,
+// which affects all users of the etcd.
 func TestEpochIsWrittenOnce(t *testing.T) {
 	both(t, func(t *testing.T, e *etcd) {
 		c := e.collection()
 		epochOf(t, c)
 		first := commit(t, c, put("k", "v"))
 		if first > 5 {
-			t.Errorf("the first write is revision %d", first)
+			t.Errorf("the first write has revision %d, want at most 5", first)
 		}
 		for range 10 {
 			epochOf(t, c)
 		}
 		if now, err := c.Revision(contextFor(t)); err != nil || now != first {
-			t.Errorf("%d revisions were made, %v", now-first, err)
+			t.Errorf("ten requests for the epoch created %d revisions, want none; error %v", now-first, err)
 		}
 	})
 }
 
-// An epoch outlives its servers, elections, and all kinds of entries in the log of
-// raft.
-func TestEpochOutlivesMembers(t *testing.T) {
+// The epoch survives restarts of members, elections, and all kinds of raft entries.
+func TestEpochSurvivesRestartsOfMembers(t *testing.T) {
 	t.Parallel()
 	members := etcdproc.StartCluster(t, 3)
 	c := replica(t, members...)
@@ -120,7 +118,7 @@ func TestEpochOutlivesMembers(t *testing.T) {
 		client := etcdClient(t, members[i].Address, members[2].Address)
 		busy.Go(func() {
 			for ctx.Err() == nil {
-				// What fails while there is no leader does not matter here.
+				// Requests may fail while there is no leader.
 				lease, err := client.Grant(ctx, 60)
 				if err != nil {
 					continue
@@ -147,7 +145,7 @@ func TestEpochOutlivesMembers(t *testing.T) {
 	}
 }
 
-// awaitEnd waits until the stream ends, as it does when etcd has gone back.
+// awaitEnd waits until the stream ends because etcd has gone back.
 func awaitEnd(t *testing.T, s object.Stream) {
 	t.Helper()
 	ctx := contextFor(t)
@@ -157,7 +155,7 @@ func awaitEnd(t *testing.T, s object.Stream) {
 			continue
 		}
 		if ctx.Err() != nil || !errors.Is(err, object.ErrUnavailable) {
-			t.Fatalf("the stream ends with %v", err)
+			t.Fatalf("the stream ended with %v, want %v", err, object.ErrUnavailable)
 		}
 		return
 	}
@@ -171,10 +169,10 @@ func putMany(t *testing.T, c *store.Collection, n int) {
 	}
 }
 
-// However a backup was made and brought back, positions from before are void.
+// Every way to back up and restore etcd invalidates earlier positions.
 func TestRestoredEtcdHasANewEpoch(t *testing.T) {
-	// Each returns what brings back the state of the moment at which it is called.
-	backups := map[string]func(t *testing.T, m *etcdproc.Member) (bringBack func()){
+	// Each backup returns a function that restores the state at the time of the backup.
+	backups := map[string]func(t *testing.T, m *etcdproc.Member) (restore func()){
 		"snapshot restore": func(t *testing.T, m *etcdproc.Member) func() {
 			snapshot := m.Snapshot(t)
 			return func() { m.Restore(t, snapshot) }
@@ -197,10 +195,10 @@ func TestRestoredEtcdHasANewEpoch(t *testing.T) {
 			one, other := replica(t, m), replica(t, m)
 			before := epochOf(t, one)
 			putMany(t, one, 20)
-			bringBack := backup(t, m)
+			restore := backup(t, m)
 			putMany(t, one, 20)
 			if again := epochOf(t, other); again != before {
-				t.Fatalf("the epochs are %s and %s", before, again)
+				t.Fatalf("two servers have the epochs %s and %s, want the same", before, again)
 			}
 			now, err := other.Revision(contextFor(t))
 			if err != nil {
@@ -209,7 +207,7 @@ func TestRestoredEtcdHasANewEpoch(t *testing.T) {
 			streams := []object.Stream{watch(t, one, now), watch(t, other, now)}
 
 			m.Kill(t)
-			bringBack()
+			restore()
 			m.Start(t)
 
 			for _, s := range streams {
@@ -217,26 +215,26 @@ func TestRestoredEtcdHasANewEpoch(t *testing.T) {
 			}
 			after := epochOf(t, one)
 			if after == before {
-				t.Error("the epoch is the same as before")
+				t.Error("the epoch did not change")
 			}
 			if again := epochOf(t, other); again != after {
-				t.Errorf("the epochs are %s and %s", after, again)
+				t.Errorf("two servers have the epochs %s and %s, want the same", after, again)
 			}
-			// Who comes later agrees, and so does everybody after a restart.
+			// Existing and new servers agree on the new epoch after a restart of etcd.
 			m.Kill(t)
 			m.Start(t)
 			for _, c := range []*store.Collection{one, other, replica(t, m)} {
 				if again := epochOf(t, c); again != after {
-					t.Errorf("the epochs are %s and %s", after, again)
+					t.Errorf("two servers have the epochs %s and %s, want the same", after, again)
 				}
 			}
 		})
 	}
 }
 
-// A watch that goes on by itself when etcd is there again tells nothing of an etcd
-// that was restored meanwhile, though that has come further than it was before.
-func TestStreamTellsNothingOfARestoredEtcd(t *testing.T) {
+// The etcd client resumes a watch after a reconnect. If etcd was restored in between,
+// the stream delivers none of its changes, even if its revisions are higher than before.
+func TestStreamDeliversNothingOfARestoredEtcd(t *testing.T) {
 	t.Parallel()
 	m := etcdproc.StartMember(t, "http")
 	own, err := store.Dial(t.Context(), store.ExternalConfig{Endpoints: []string{m.Address}}, quiet())
@@ -244,7 +242,7 @@ func TestStreamTellsNothingOfARestoredEtcd(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closeStore(t, own) })
-	own.StopMonitor() // who might be faster than the stream, and might not
+	own.StopMonitor() // it might detect the restore before the stream
 	c := own.Collection("test", prefix)
 	epochOf(t, c)
 	snapshot := m.Snapshot(t)
@@ -266,15 +264,15 @@ func TestStreamTellsNothingOfARestoredEtcd(t *testing.T) {
 			continue
 		}
 		if !errors.Is(err, object.ErrUnavailable) {
-			t.Fatalf("after revision %d comes %+v, %v", last, u, err)
+			t.Fatalf("after revision %d: got %+v, %v, want %v", last, u, err, object.ErrUnavailable)
 		}
 		return
 	}
 }
 
-// Who asks where the store is, or for what is in it, is told nothing of a restored
-// etcd under the epoch of the old one, though that etcd has revisions that are new.
-func TestReadsTellNothingOfARestoredEtcd(t *testing.T) {
+// Reads never return the state of a restored etcd under the epoch of the old one, even
+// if the restored etcd has newer revisions.
+func TestReadsNeverReturnARestoredStateUnderTheOldEpoch(t *testing.T) {
 	for name, read := range map[string]func(c *store.Collection, at object.Position) (object.Epoch, error){
 		"position": func(c *store.Collection, _ object.Position) (object.Epoch, error) {
 			p, err := c.Position(t.Context())
@@ -293,7 +291,7 @@ func TestReadsTellNothingOfARestoredEtcd(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { closeStore(t, own) })
-			own.StopMonitor() // who might be faster, and might not
+			own.StopMonitor() // it might detect the restore before the read
 			c := own.Collection("test", prefix)
 			snapshot := m.Snapshot(t)
 			putMany(t, c, 5)
@@ -308,7 +306,7 @@ func TestReadsTellNothingOfARestoredEtcd(t *testing.T) {
 			for ctx := contextFor(t); ; {
 				epoch, err := read(c, before)
 				if err == nil && epoch == before.Epoch {
-					t.Fatal("it is told under the old epoch")
+					t.Fatal("the read returned a restored state under the old epoch")
 				}
 				if err == nil || strings.Contains(err.Error(), "another history") {
 					return
@@ -321,10 +319,10 @@ func TestReadsTellNothingOfARestoredEtcd(t *testing.T) {
 	}
 }
 
-// A restored snapshot is recognized by who has never seen the etcd before, also if
-// it was made at once, if it is a restored one itself, and if the log is longer
-// again by then, with writes and with what writes nothing.
-func TestRestoredSnapshotIsRecognizedByItself(t *testing.T) {
+// A process that has never seen the old etcd recognizes a restored snapshot. This holds
+// for a snapshot made immediately after the record, for a restore of a restored etcd, and
+// if the raft log has grown again, with writes and with entries without revisions.
+func TestNewProcessRecognizesARestoredSnapshot(t *testing.T) {
 	t.Parallel()
 	m := etcdproc.StartMember(t, "http")
 	client := etcdClient(t, m.Address)
@@ -352,11 +350,11 @@ func TestRestoredSnapshotIsRecognizedByItself(t *testing.T) {
 		}
 	}
 	if len(epochs) != 4 {
-		t.Errorf("the epochs are %v", epochs)
+		t.Errorf("got the epochs %v, want four", epochs)
 	}
 }
 
-// write writes n revisions with etcd's own client.
+// write creates n revisions with an etcd client.
 func write(t *testing.T, client *clientv3.Client, n int) {
 	t.Helper()
 	ctx := contextFor(t)
@@ -367,9 +365,9 @@ func write(t *testing.T, client *clientv3.Client, n int) {
 	}
 }
 
-// Until the epoch was asked for, a store that has gone back answers nobody: its
-// revision would make old states pass for present ones.
-func TestStoreThatHasGoneBackHasNoRevision(t *testing.T) {
+// After etcd has gone back, reads of the revision fail until the epoch is requested.
+// Otherwise a caller would mistake an old state for the present one.
+func TestRevisionFailsAfterEtcdHasGoneBack(t *testing.T) {
 	t.Parallel()
 	m := etcdproc.StartMember(t, "http")
 	c := replica(t, m)
@@ -378,7 +376,7 @@ func TestStoreThatHasGoneBackHasNoRevision(t *testing.T) {
 	backup := m.Copy(t)
 	m.Start(t)
 	putMany(t, c, 10)
-	// Without an epoch the store does not find out by itself.
+	// The monitor inspects only a known epoch, so it does not detect the rollback.
 	s := watch(t, c, 1)
 	for u := next(t, s); u.Through < 21; {
 		u = next(t, s)
@@ -390,7 +388,7 @@ func TestStoreThatHasGoneBackHasNoRevision(t *testing.T) {
 	for {
 		r, err := c.Revision(ctx)
 		if err == nil {
-			t.Fatalf("the revision is %d", r)
+			t.Fatalf("got revision %d of an etcd that has gone back, want an error", r)
 		}
 		if strings.Contains(err.Error(), "gone back") {
 			break
@@ -402,8 +400,8 @@ func TestStoreThatHasGoneBackHasNoRevision(t *testing.T) {
 	awaitEnd(t, s)
 }
 
-// Without the permission to keep the epoch, it is that of the cluster. That etcd
-// has gone back is noticed by who sees it.
+// Without the permission to store the epoch, the cluster id is the epoch. A running
+// server still detects that etcd has gone back.
 func TestEpochWithoutPermission(t *testing.T) {
 	for name, grants := range map[string]func(t *testing.T, ctx context.Context, admin *clientv3.Client){
 		"none": func(*testing.T, context.Context, *clientv3.Client) {},
@@ -458,20 +456,20 @@ func TestEpochWithoutPermission(t *testing.T) {
 			m.Start(t)
 			after := epochOf(t, c)
 			if len(after) != 25 {
-				t.Errorf("after etcd has gone back the epoch is %q", after)
+				t.Errorf("after etcd has gone back the epoch is %q, want one with a random id", after)
 			}
 			if again := epochOf(t, c); again != after {
 				t.Errorf("the epoch was %s and is %s", after, again)
 			}
 			closeStore(t, s)
-			if n := strings.Count(log.String(), "cannot be kept"); n != 1 {
-				t.Errorf("that is logged %d times:\n%s", n, log.String())
+			if n := strings.Count(log.String(), "the epoch cannot be stored"); n != 1 {
+				t.Errorf("the missing permission is logged %d times, want once:\n%s", n, log.String())
 			}
 		})
 	}
 }
 
-// A full etcd is read all the same.
+// Reads work although a full etcd cannot store the epoch.
 func TestEpochOfAFullEtcd(t *testing.T) {
 	m := etcdproc.StartMember(t, "http", "--quota-backend-bytes", "4194304")
 	client := etcdClient(t, m.Address)

@@ -25,14 +25,14 @@ func dialStore(t *testing.T, cfg store.ExternalConfig) *store.Collection {
 	return s.Collection("test", prefix)
 }
 
-// refused fails the test unless etcd cannot be used, which must be seen within
-// the time that a caller gives.
-func refused(t *testing.T, c *store.Collection) {
+// wantRefused fails the test if a write succeeds. The write must fail by the caller's
+// deadline.
+func wantRefused(t *testing.T, c *store.Collection) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	if _, err := c.Commit(ctx, []object.Op{put("k", "v")}); err == nil {
-		t.Error("etcd was written to")
+		t.Error("the write succeeded, want an error")
 	}
 }
 
@@ -40,7 +40,7 @@ func named(name string) certs.Subject {
 	return certs.Subject{CommonName: name, DNSNames: []string{name}}
 }
 
-func TestTLSTowardsEtcd(t *testing.T) {
+func TestTLSToEtcd(t *testing.T) {
 	ours, theirs := certs.NewAuthority(t), certs.NewAuthority(t)
 	server := ours.Issue(t, named("etcd.internal")).Files(t)
 	client := ours.Issue(t, named("fanoutd")).Files(t)
@@ -56,42 +56,42 @@ func TestTLSTowardsEtcd(t *testing.T) {
 	for name, spoil := range map[string]func(*store.ExternalConfig){
 		"a certificate of another authority": func(c *store.ExternalConfig) { c.CertFile, c.KeyFile = foreign.Cert, foreign.Key },
 		"no certificate":                     func(c *store.ExternalConfig) { c.CertFile, c.KeyFile = "", "" },
-		"trust in another authority":         func(c *store.ExternalConfig) { c.CAFile = theirs.File },
-		"trust in the system's authorities":  func(c *store.ExternalConfig) { c.CAFile = "" },
-		"the expectation of another name":    func(c *store.ExternalConfig) { c.ServerName = "other.internal" },
-		"the expectation of an address":      func(c *store.ExternalConfig) { c.ServerName = "" },
+		"another trusted authority":          func(c *store.ExternalConfig) { c.CAFile = theirs.File },
+		"the system's trusted authorities":   func(c *store.ExternalConfig) { c.CAFile = "" },
+		"another expected name":              func(c *store.ExternalConfig) { c.ServerName = "other.internal" },
+		"the address as expected name":       func(c *store.ExternalConfig) { c.ServerName = "" },
 		"no TLS":                             func(c *store.ExternalConfig) { *c = store.ExternalConfig{Endpoints: []string{"http://" + address}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := good
 			spoil(&cfg)
-			refused(t, dialStore(t, cfg))
+			wantRefused(t, dialStore(t, cfg))
 		})
 	}
 }
 
-func TestFilesThatCannotBeUsed(t *testing.T) {
+func TestDialFailsWithUnusableFiles(t *testing.T) {
 	a := certs.NewAuthority(t)
 	pair := a.Issue(t, named("fanoutd")).Files(t)
 	for name, cfg := range map[string]store.ExternalConfig{
-		"no such authority":         {CAFile: "nowhere.pem"},
-		"an authority that is none": {CAFile: pair.Key},
-		"no such certificate":       {CertFile: "nowhere.pem", KeyFile: pair.Key},
-		"keys that do not match":    {CertFile: pair.Cert, KeyFile: pair.Cert},
+		"missing authority file":               {CAFile: "nowhere.pem"},
+		"authority file without a certificate": {CAFile: pair.Key},
+		"missing certificate file":             {CertFile: "nowhere.pem", KeyFile: pair.Key},
+		"key file without a key":               {CertFile: pair.Cert, KeyFile: pair.Cert},
 	} {
 		cfg.Endpoints = []string{"https://127.0.0.1:1"}
 		s, err := store.Dial(t.Context(), cfg, quiet())
 		if err == nil {
 			closeStore(t, s)
-			t.Errorf("%s: accepted", name)
-		} else if !strings.Contains(err.Error(), "TLS towards etcd") {
+			t.Errorf("%s: Dial succeeded", name)
+		} else if !strings.Contains(err.Error(), "configure TLS to etcd") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-func TestPasswordOfEtcd(t *testing.T) {
+func TestDialChecksThePassword(t *testing.T) {
 	address := etcdproc.Start(t, "http")
 	admin := etcdClient(t, address)
 	ctx := contextFor(t)
@@ -107,21 +107,21 @@ func TestPasswordOfEtcd(t *testing.T) {
 	cfg := store.ExternalConfig{Endpoints: []string{address}, Username: "root", Password: "secret"}
 	commit(t, dialStore(t, cfg), put("k", "v"))
 
-	refused(t, dialStore(t, store.ExternalConfig{Endpoints: []string{address}}))
+	wantRefused(t, dialStore(t, store.ExternalConfig{Endpoints: []string{address}}))
 	cfg.Password = "wrong"
 	s, err := store.Dial(t.Context(), cfg, quiet())
 	if err == nil {
 		closeStore(t, s)
-		t.Fatal("any password will do")
+		t.Fatal("Dial accepted a wrong password")
 	}
 	if strings.Contains(err.Error(), "wrong") && !strings.Contains(err.Error(), "authentication failed") {
-		t.Errorf("the error is %v", err)
+		t.Errorf("got %v, want an error without the password", err)
 	}
 }
 
-// A server starts while etcd is away. What needs etcd says so in bounded time,
-// even to those who would wait forever.
-func TestEtcdThatIsAway(t *testing.T) {
+// A server starts while etcd is unreachable. Calls that need etcd fail in bounded time,
+// even without a deadline.
+func TestCallsFailWhileEtcdIsUnreachable(t *testing.T) {
 	c := dialStore(t, store.ExternalConfig{Endpoints: []string{loopback.FreeAddress(t)}, DialTimeout: time.Second})
 	var calls sync.WaitGroup
 	for name, call := range map[string]func() error{
@@ -131,7 +131,7 @@ func TestEtcdThatIsAway(t *testing.T) {
 	} {
 		calls.Go(func() {
 			if err := call(); !errors.Is(err, object.ErrUnavailable) {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s: got %v, want %v", name, err, object.ErrUnavailable)
 			}
 		})
 	}

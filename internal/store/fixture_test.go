@@ -18,7 +18,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// patience bounds what only takes long when something is broken.
+// patience is the timeout of operations that are fast unless something is broken.
 const patience = 30 * time.Second
 
 func contextFor(t testing.TB) context.Context {
@@ -29,13 +29,13 @@ func contextFor(t testing.TB) context.Context {
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
-// etcd is a store, and etcd's own client to look behind it.
+// etcd is a store, and an etcd client that bypasses it.
 type etcd struct {
 	*store.Store
 	client *clientv3.Client
 }
 
-// stores are the two ways to a store.
+// stores opens both kinds of stores.
 var stores = map[string]func(t *testing.T) *etcd{
 	"embedded": func(t *testing.T) *etcd { return embedded(t, store.EmbeddedConfig{}) },
 	"external": func(t *testing.T) *etcd {
@@ -49,7 +49,7 @@ var stores = map[string]func(t *testing.T) *etcd{
 	},
 }
 
-// both runs a test against an etcd in this process and one outside of it.
+// both runs a test with an embedded and with an external etcd.
 func both(t *testing.T, test func(t *testing.T, e *etcd)) {
 	for name, open := range stores {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
@@ -98,13 +98,13 @@ func remove(key string) object.Op { return object.Op{Kind: object.OpDelete, Key:
 
 func check(key string) object.Op { return object.Op{Kind: object.OpCheck, Key: object.Key(key)} }
 
-// when returns the operation with a precondition.
+// when adds a precondition to an operation.
 func when(r object.Revision, op object.Op) object.Op {
 	op.If = &r
 	return op
 }
 
-// commit applies operations that must succeed.
+// commit applies operations and fails the test if they fail.
 func commit(t testing.TB, c *store.Collection, ops ...object.Op) object.Revision {
 	t.Helper()
 	done, err := c.Commit(contextFor(t), ops)
@@ -114,7 +114,7 @@ func commit(t testing.TB, c *store.Collection, ops ...object.Op) object.Revision
 	return done.Revision
 }
 
-// show returns records in short: key=value, or -key for a deletion.
+// show formats records: key=value, or -key for a deletion.
 func show(records []object.Record) string {
 	var all []string
 	for _, r := range records {
@@ -127,7 +127,7 @@ func show(records []object.Record) string {
 	return strings.Join(all, " ")
 }
 
-// watch opens a stream that is closed with the test.
+// watch opens a stream. The test closes it when it ends.
 func watch(t testing.TB, c *store.Collection, after object.Revision) object.Stream {
 	t.Helper()
 	s, err := c.Watch(t.Context(), object.Position{Epoch: c.KnownEpoch(), Revision: after})

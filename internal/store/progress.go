@@ -158,8 +158,8 @@ func (v *memberVersions) invalidate() {
 	}
 }
 
-// progressIsReliable reports whether all members answer progress requests correctly. An
-// embedded etcd, for which v is nil, does.
+// progressIsReliable reports whether all members answer progress requests correctly. v is
+// nil for an embedded etcd, which does.
 func (v *memberVersions) progressIsReliable(ctx context.Context) bool {
 	if v == nil {
 		return true

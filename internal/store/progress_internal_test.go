@@ -2,7 +2,7 @@ package store
 
 import "testing"
 
-func TestVersionsThatAnswerProgressRequests(t *testing.T) {
+func TestVersionsWithReliableProgress(t *testing.T) {
 	for version, want := range map[string]bool{
 		"3.3.27":         false,
 		"3.4.0":          false,
@@ -23,7 +23,7 @@ func TestVersionsThatAnswerProgressRequests(t *testing.T) {
 		"something else": true,
 	} {
 		if got := progressIsReliable(version); got != want {
-			t.Errorf("%q: %v", version, got)
+			t.Errorf("version %q: got %v, want %v", version, got, want)
 		}
 	}
 }

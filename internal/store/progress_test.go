@@ -14,8 +14,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/etcdproc"
 )
 
-// faultyEtcd returns a store in an etcd that is taken for one of a version that does
-// not answer progress requests rightly, and its log.
+// faultyEtcd returns a store that assumes a version of etcd with broken progress
+// requests, and the log of the store.
 func faultyEtcd(t *testing.T) (*etcd, *bytes.Buffer) {
 	t.Helper()
 	address := etcdproc.Start(t, "http")
@@ -29,8 +29,8 @@ func faultyEtcd(t *testing.T) (*etcd, *bytes.Buffer) {
 	return &etcd{s, etcdClient(t, address)}, &log
 }
 
-// await asks for progress, as somebody does who waits, until the stream has reached
-// the revision. There must be no changes on the way.
+// await requests progress until the stream has reached the revision. It fails if the
+// stream delivers a change before.
 func await(t *testing.T, s object.Stream, through object.Revision) {
 	t.Helper()
 	ctx := contextFor(t)
@@ -65,40 +65,40 @@ func await(t *testing.T, s object.Stream, through object.Revision) {
 	}
 }
 
-// Where etcd cannot be relied on when it is asked for progress, a quiet resource
-// learns how far it is by a write of its own, which nobody sees.
-func TestProgressOfFaultyEtcd(t *testing.T) {
+// With a faulty version of etcd, the watch of an idle resource learns its progress from a
+// progress mark. The mark is invisible to clients.
+func TestProgressMarksWithAFaultyEtcd(t *testing.T) {
 	e, log := faultyEtcd(t)
 	c, busy := e.collection(), e.Collection("busy", "/busy/")
 	first := commit(t, c, put("k", "v"))
-	quietOne := watch(t, c, first)
+	idle := watch(t, c, first)
 	for range 3 {
 		elsewhere := commit(t, busy, put("k", "v"))
-		for range 10 { // before any answer can have come
-			if err := quietOne.RequestProgress(t.Context()); err != nil {
+		for range 10 { // before an answer can have arrived
+			if err := idle.RequestProgress(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		await(t, quietOne, elsewhere)
+		await(t, idle, elsewhere)
 		now, err := c.Revision(contextFor(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if now > elsewhere+1 {
-			t.Errorf("to learn of revision %d it took %d writes", elsewhere, now-elsewhere)
+			t.Errorf("learning of revision %d took %d writes, want 1", elsewhere, now-elsewhere)
 		}
-		// While there is nothing to tell nothing is written, however often and for how
-		// long one asks: a mark may be written each second.
+		// Requests without progress write no further mark. The requests continue for more
+		// than a second because one mark per second would be allowed.
 		ticker := time.NewTicker(50 * time.Millisecond)
 		for range 25 {
 			<-ticker.C
-			if err := quietOne.RequestProgress(t.Context()); err != nil {
+			if err := idle.RequestProgress(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		ticker.Stop()
 		if again, err := c.Revision(contextFor(t)); err != nil || again != now {
-			t.Errorf("%d writes were made for nothing, %v", again-now, err)
+			t.Errorf("got %d needless writes, %v, want none", again-now, err)
 		}
 	}
 	now, err := c.Revision(contextFor(t))
@@ -106,18 +106,18 @@ func TestProgressOfFaultyEtcd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := show(list(t, c, now, 10)); got != "k=v" {
-		t.Errorf("the list has %s", got)
+		t.Errorf("the list has %s, want k=v", got)
 	}
 	if n := c.OmittedKeys(); n != 0 {
-		t.Errorf("%d keys are counted as left out", n)
+		t.Errorf("got %d omitted keys, want 0", n)
 	}
-	if n := strings.Count(log.String(), "cannot be relied on"); n != 1 || !strings.Contains(log.String(), "3.5.12") {
-		t.Errorf("that is logged %d times:\n%s", n, log.String())
+	if n := strings.Count(log.String(), "does not answer progress requests reliably"); n != 1 || !strings.Contains(log.String(), "3.5.12") {
+		t.Errorf("the faulty version is logged %d times, want once:\n%s", n, log.String())
 	}
 }
 
-// What is asked of a watch that etcd has just ended leaves nothing behind.
-func TestProgressOfAWatchThatHasEnded(t *testing.T) {
+// A progress request on a watch that etcd has just ended leaks no stream.
+func TestProgressRequestOnAnEndedWatch(t *testing.T) {
 	both(t, func(t *testing.T, e *etcd) {
 		c := e.collection()
 		var last object.Revision
@@ -127,7 +127,7 @@ func TestProgressOfAWatchThatHasEnded(t *testing.T) {
 		if _, err := e.client.Compact(contextFor(t), int64(last)); err != nil {
 			t.Fatal(err)
 		}
-		before := watchesOfClients()
+		before := openWatchStreams()
 		for range 20 {
 			s, err := c.Watch(t.Context(), object.Position{Epoch: c.KnownEpoch(), Revision: 1})
 			if err != nil {
@@ -136,24 +136,24 @@ func TestProgressOfAWatchThatHasEnded(t *testing.T) {
 			if _, err := s.Next(contextFor(t)); !errors.Is(err, object.ErrCompacted) {
 				t.Fatal(err)
 			}
-			_ = s.RequestProgress(contextFor(t)) // whoever asks has not been told yet
+			_ = s.RequestProgress(contextFor(t)) // the caller does not know yet that the watch has ended
 			s.Close()
 		}
-		if n := watchesOfClients(); n > before {
-			t.Errorf("%d of 20 streams are left behind", n-before)
+		if n := openWatchStreams(); n > before {
+			t.Errorf("%d of 20 streams leaked", n-before)
 		}
 	})
 }
 
-// watchesOfClients returns how many gRPC streams of etcd's client there are in this
+// openWatchStreams returns the number of gRPC watch streams of etcd clients in this
 // process.
-func watchesOfClients() int {
+func openWatchStreams() int {
 	all := make([]byte, 16<<20)
 	return bytes.Count(all[:runtime.Stack(all, true)], []byte("watchGRPCStream).run("))
 }
 
-// A mark of before a restore is none that is on its way.
-func TestProgressOfFaultyEtcdAfterARestore(t *testing.T) {
+// A mark from before a restore will not arrive anymore. The store writes a new one.
+func TestProgressMarksWithAFaultyEtcdAfterARestore(t *testing.T) {
 	m := etcdproc.StartMember(t, "http")
 	s, err := store.Dial(t.Context(), store.ExternalConfig{Endpoints: []string{m.Address}}, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -165,9 +165,9 @@ func TestProgressOfFaultyEtcdAfterARestore(t *testing.T) {
 	before := epochOf(t, c)
 	at := commit(t, c, put("k", "v"))
 	snapshot := m.Snapshot(t)
-	quietOne := watch(t, c, at)
+	idle := watch(t, c, at)
 	putMany(t, busy, 50)
-	await(t, quietOne, commit(t, busy, put("k", "v"))) // by a mark
+	await(t, idle, commit(t, busy, put("k", "v"))) // a mark reports the progress
 	m.Kill(t)
 	m.Restore(t, snapshot)
 	m.Start(t)
@@ -177,6 +177,6 @@ func TestProgressOfFaultyEtcdAfterARestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	quietOne = watch(t, c, now)
-	await(t, quietOne, commit(t, busy, put("k", "w")))
+	idle = watch(t, c, now)
+	await(t, idle, commit(t, busy, put("k", "w")))
 }

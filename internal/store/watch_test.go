@@ -25,24 +25,24 @@ func TestWatchDeliversEveryChangeInOrder(t *testing.T) {
 			u := next(t, stream)
 			for _, r := range u.Records {
 				if string(r.Value) != fmt.Sprint(i) || r.ModRevision != after+object.Revision(i) {
-					t.Fatalf("change %d is %+v", i, r)
+					t.Fatalf("change %d is %+v, want value %d at revision %d", i, r, i, after+object.Revision(i))
 				}
 				i++
 			}
 			if u.Through <= through || u.Through != u.Records[len(u.Records)-1].ModRevision {
-				t.Fatalf("the update goes through %d after %d", u.Through, through)
+				t.Fatalf("got an update through %d after one through %d", u.Through, through)
 			}
 			through = u.Through
 		}
 		if through != last {
-			t.Errorf("ends at revision %d, want %d", through, last)
+			t.Errorf("the watch ends at revision %d, want %d", through, last)
 		}
 	})
 }
 
-// What happens at one revision is in one update: to a watch that is up to date, to
-// one that catches up, and if it is larger than what etcd sends at once.
-func TestTransactionsArriveWhole(t *testing.T) {
+// One update contains all changes of a revision: for a watch that is up to date, for one
+// that catches up, and if the changes exceed etcd's message size.
+func TestTransactionArrivesInOneUpdate(t *testing.T) {
 	both(t, func(t *testing.T, e *etcd) {
 		c := e.collection()
 		live := watch(t, c, 1)
@@ -64,41 +64,41 @@ func TestTransactionsArriveWhole(t *testing.T) {
 				}
 				for revision, n := range of {
 					if sizes[revision] > 0 {
-						t.Errorf("%s: revision %d comes in two updates", name, revision)
+						t.Errorf("%s: revision %d arrives in two updates, want one", name, revision)
 					}
 					sizes[revision] = n
 				}
 			}
 			if sizes[first] != keys || sizes[second] != 51 {
-				t.Errorf("%s: changes by revision %v", name, sizes)
+				t.Errorf("%s: got changes by revision %v, want %d and 51", name, sizes, keys)
 			}
 		}
 	})
 }
 
-// A resource to which nobody writes learns how far it is by asking. Each stream
-// answers for itself: one that is far behind does not silence another.
+// The watch of an idle resource learns its progress by a request. Each watch has its own
+// stream, so a lagging watch does not block the answers of another one.
 func TestProgressWithoutWrites(t *testing.T) {
 	both(t, func(t *testing.T, e *etcd) {
 		c := e.collection()
 		first := commit(t, c, put("k", "v"))
-		quietOne := watch(t, c, first-1)
-		next(t, quietOne)
+		idle := watch(t, c, first-1)
+		next(t, idle)
 		busy := e.Collection("busy", "/busy/")
 		var elsewhere object.Revision
 		for range 50 {
 			elsewhere = commit(t, busy, put("k", "v"))
 		}
 		for through := first; through < elsewhere; {
-			if err := quietOne.RequestProgress(t.Context()); err != nil {
+			if err := idle.RequestProgress(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			u, err := quietOne.Next(contextFor(t))
+			u, err := idle.Next(contextFor(t))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if len(u.Records) > 0 || u.Through < through {
-				t.Fatalf("got %+v after revision %d", u, through)
+				t.Fatalf("got %+v after revision %d, want progress only", u, through)
 			}
 			through = u.Through
 		}
@@ -116,10 +116,10 @@ func TestWatchOfACompactedRevision(t *testing.T) {
 			t.Fatal(err)
 		}
 		if u, err := watch(t, c, first).Next(contextFor(t)); !errors.Is(err, object.ErrCompacted) {
-			t.Errorf("got %+v, %v", u, err)
+			t.Errorf("got %+v, %v, want %v", u, err, object.ErrCompacted)
 		}
 		if got := show(next(t, watch(t, c, first+5)).Records); got[:3] != "k=6" {
-			t.Errorf("after the border comes %s", got)
+			t.Errorf("after the compacted revision: got %s, want k=6", got)
 		}
 	})
 }
