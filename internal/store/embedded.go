@@ -37,8 +37,8 @@ type EmbeddedConfig struct {
 	CompactionRetention time.Duration // how much history etcd keeps; default 1 h
 	MaxTransactionOps   int           // default 128
 
-	// UnsafeNoFsync makes writes fast. A crash of the machine then loses data, so it
-	// is for tests only.
+	// UnsafeNoFsync makes writes and the start fast. A crash of the machine then loses
+	// data, so it is for tests only.
 	UnsafeNoFsync bool
 }
 
@@ -139,7 +139,12 @@ func (cfg EmbeddedConfig) etcd(log *zap.Logger) (*embed.Config, error) {
 	if cfg.MaxTransactionOps != 0 {
 		c.MaxTxnOps = uint(cfg.MaxTransactionOps)
 	}
-	c.UnsafeNoFsync = cfg.UnsafeNoFsync
+	if cfg.UnsafeNoFsync {
+		c.UnsafeNoFsync = true
+		// The only member waits for an election timeout before it elects itself. The
+		// default is a second, which would be most of the time of many tests.
+		c.TickMs, c.ElectionMs = 10, 50
+	}
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(log)
 	return c, nil
 }

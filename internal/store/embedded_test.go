@@ -156,7 +156,7 @@ func TestEmbeddedEtcdUsesTheLog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			log := slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
-			cfg := store.EmbeddedConfig{Dir: filepath.Join(t.TempDir(), "data"), ListenClient: listen, UnsafeNoFsync: true}
+			cfg := store.EmbeddedConfig{Dir: filepath.Join(t.TempDir(), "data"), ListenClient: listen}
 			s, err := store.OpenEmbedded(contextFor(t), cfg, log)
 			if err != nil {
 				t.Fatal(err)

@@ -66,6 +66,10 @@ func startCluster(t testing.TB, n int, scheme string, args []string) []*Member {
 			"--listen-peer-urls", m.peer,
 			"--unsafe-no-fsync", "--log-level", "warn",
 		}, args...)
+		if n == 1 {
+			// The only member waits for an election timeout before it elects itself.
+			m.args = append(m.args, "--heartbeat-interval", "10", "--election-timeout", "50")
+		}
 		m.args = append(m.args, m.identity(strings.Join(peers, ","))...)
 		t.Cleanup(func() {
 			m.Kill(t)
