@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 		log.Fatal(err)
 	}
 	cfg := config.Defaults()
-	cfg.Listen, cfg.AdminListen, cfg.DataDir = "127.0.0.1:0", "", dir
+	cfg.Listen, cfg.AdminListen, cfg.DataDir, cfg.EmbeddedEtcdUnsafe = "127.0.0.1:0", "", dir, true
 	ctx, stop := context.WithCancel(context.Background())
 	a, err := app.Build(ctx, cfg, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -40,7 +40,7 @@ func open(t *testing.T, change func(*config.Config)) *site {
 	t.Parallel()
 	cfg := config.Defaults()
 	cfg.Listen, cfg.AdminListen = "127.0.0.1:0", "127.0.0.1:0"
-	cfg.DataDir = filepath.Join(t.TempDir(), "data")
+	cfg.DataDir, cfg.EmbeddedEtcdUnsafe = filepath.Join(t.TempDir(), "data"), true
 	if change != nil {
 		change(&cfg)
 	}

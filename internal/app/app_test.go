@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 func testConfig(t *testing.T) config.Config {
 	cfg := config.Defaults()
 	cfg.Listen, cfg.AdminListen = "127.0.0.1:0", "127.0.0.1:0"
-	cfg.DataDir = filepath.Join(t.TempDir(), "data")
+	cfg.DataDir, cfg.EmbeddedEtcdUnsafe = filepath.Join(t.TempDir(), "data"), true
 	return cfg
 }
 

@@ -101,6 +101,7 @@ func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (*store
 			QuotaBytes:          int64(cfg.EmbeddedEtcdQuota),
 			CompactionRetention: time.Duration(cfg.EmbeddedEtcdRetention),
 			MaxTransactionOps:   cfg.MaxTransactionOperations,
+			UnsafeNoFsync:       cfg.EmbeddedEtcdUnsafe,
 		}, log)
 	}
 	return store.Dial(ctx, store.ExternalConfig{

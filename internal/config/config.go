@@ -82,6 +82,7 @@ type Config struct {
 	EmbeddedEtcdListen    string   `yaml:"embedded-etcd-listen"`
 	EmbeddedEtcdQuota     Size     `yaml:"embedded-etcd-quota"`
 	EmbeddedEtcdRetention Duration `yaml:"embedded-etcd-retention"`
+	EmbeddedEtcdUnsafe    bool     `yaml:"-"` // for tests: starts and writes fast, and loses data in a crash of the machine
 
 	PolicyFile string `yaml:"policy-file"` // empty: everything is allowed
 

@@ -128,7 +128,7 @@ func runInside(t *testing.T) (address string) {
 	t.Helper()
 	cfg := config.Defaults()
 	cfg.Listen, cfg.AdminListen = "127.0.0.1:0", ""
-	cfg.DataDir = filepath.Join(t.TempDir(), "data")
+	cfg.DataDir, cfg.EmbeddedEtcdUnsafe = filepath.Join(t.TempDir(), "data"), true
 	a, err := app.Build(t.Context(), cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -1,5 +1,4 @@
-// Package inprocess runs fanoutd, with all that belongs to it, in the process of a
-// test.
+// Package inprocess runs a whole fanoutd inside the process of a test.
 package inprocess
 
 import (
@@ -14,33 +13,32 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// Config returns the defaults with what a test needs: a free address, no admin port,
-// an etcd in the test's own folder, and a short grace.
+// Config returns the default settings with changes for a test: a free address, no admin
+// port, an embedded etcd in the test's own folder, and a short grace period.
 func Config(t testing.TB) config.Config {
 	t.Helper()
 	cfg := config.Defaults()
 	cfg.Listen, cfg.AdminListen = loopback.FreeAddress(t), ""
-	cfg.DataDir = filepath.Join(t.TempDir(), "data")
+	cfg.DataDir, cfg.EmbeddedEtcdUnsafe = filepath.Join(t.TempDir(), "data"), true
 	cfg.ShutdownGrace = config.Duration(5 * time.Second)
 	return cfg
 }
 
-// Server is a fanoutd that can be stopped and started again, with the same data and
-// at the same address. Its methods are called by one goroutine at a time.
+// Server is a fanoutd that can be stopped and started again with the same data and at the
+// same address. Only one goroutine at a time may call its methods.
 type Server struct {
 	cfg  config.Config
 	log  *slog.Logger
 	stop func()
 }
 
-// Start starts a server that keeps what it has to say to itself. It is stopped with the
-// test.
+// Start starts a server without a log. It stops when the test ends.
 func Start(t testing.TB, cfg config.Config) *Server {
 	t.Helper()
 	return StartLogging(t, cfg, slog.New(slog.DiscardHandler))
 }
 
-// StartLogging starts a server with a log. It is stopped with the test.
+// StartLogging starts a server with a log. It stops when the test ends.
 func StartLogging(t testing.TB, cfg config.Config, log *slog.Logger) *Server {
 	t.Helper()
 	s := &Server{cfg: cfg, log: log}
@@ -49,7 +47,7 @@ func StartLogging(t testing.TB, cfg config.Config, log *slog.Logger) *Server {
 	return s
 }
 
-// Address returns where the server serves.
+// Address returns the address at which the server listens.
 func (s *Server) Address() string { return s.cfg.Listen }
 
 // Start starts a server that was stopped.
@@ -65,7 +63,7 @@ func (s *Server) Start(t testing.TB) {
 	go func() {
 		defer close(done)
 		if err := a.Run(ctx); err != nil {
-			t.Errorf("the server: %v", err)
+			t.Errorf("run the server: %v", err)
 		}
 	}()
 	s.stop = func() {
@@ -74,6 +72,6 @@ func (s *Server) Start(t testing.TB) {
 	}
 }
 
-// Stop stops the server, and returns when nothing of it is left. It does no harm to
-// one that was stopped.
+// Stop stops the server and waits until all its goroutines have ended. Stopping a stopped
+// server has no effect.
 func (s *Server) Stop() { s.stop() }
