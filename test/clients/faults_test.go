@@ -8,11 +8,10 @@ import (
 	"time"
 )
 
-// fault is something that goes wrong with one of the servers, and is right again
-// once the proxies are healed.
+// fault disturbs one of the servers. The test heals the proxies afterwards.
 type fault struct {
-	name string
-	do   func(w *world, ctx context.Context, t *testing.T, at int)
+	name   string
+	inject func(c *cluster, ctx context.Context, t *testing.T, server int)
 }
 
 var faults = []fault{
@@ -20,134 +19,135 @@ var faults = []fault{
 	{"stopped", restart(syscall.SIGTERM, 100, false)},
 	{"killed, and etcd compacted", restart(syscall.SIGKILL, 300, true)},
 	{"stopped, and etcd compacted", restart(syscall.SIGTERM, 300, true)},
-	{"etcd compacted", func(w *world, ctx context.Context, t *testing.T, _ int) {
-		if err := w.writer.compact(ctx); err != nil {
+	{"etcd compacted", func(c *cluster, ctx context.Context, t *testing.T, _ int) {
+		if err := c.writer.compact(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}},
-	{"connections dropped, again and again", func(w *world, ctx context.Context, t *testing.T, at int) {
+	{"connections dropped repeatedly", func(c *cluster, ctx context.Context, t *testing.T, server int) {
 		for range 5 {
-			w.proxies[at].drop()
-			w.changes(ctx, t, 1+w.rng.IntN(60))
+			c.proxies[server].drop()
+			c.awaitChanges(ctx, t, 1+c.rng.IntN(60))
 		}
 	}},
-	{"out of reach", func(w *world, ctx context.Context, t *testing.T, at int) {
-		w.proxies[at].cut()
-		w.changes(ctx, t, 400)
+	{"unreachable", func(c *cluster, ctx context.Context, t *testing.T, server int) {
+		c.proxies[server].cut()
+		c.awaitChanges(ctx, t, 400)
 	}},
-	{"out of reach, and dropped in the catch-up", func(w *world, ctx context.Context, t *testing.T, at int) {
-		w.proxies[at].cut()
-		w.changes(ctx, t, 250)
-		w.proxies[at].heal()
-		w.proxies[at].slow(4 * time.Millisecond) // catch-ups take their time
+	{"unreachable, and dropped during the catch-up", func(c *cluster, ctx context.Context, t *testing.T, server int) {
+		c.proxies[server].cut()
+		c.awaitChanges(ctx, t, 250)
+		c.proxies[server].heal()
+		c.proxies[server].slow(4 * time.Millisecond) // makes catch-ups last
 		for range 8 {
-			w.changes(ctx, t, 20+w.rng.IntN(100))
-			w.proxies[at].drop()
+			c.awaitChanges(ctx, t, 20+c.rng.IntN(100))
+			c.proxies[server].drop()
 		}
 	}},
-	{"slow", func(w *world, ctx context.Context, t *testing.T, at int) {
-		w.proxies[at].slow(time.Duration(1+w.rng.IntN(50)) * time.Millisecond)
-		w.changes(ctx, t, 200)
+	{"slow", func(c *cluster, ctx context.Context, t *testing.T, server int) {
+		c.proxies[server].slow(time.Duration(1+c.rng.IntN(50)) * time.Millisecond)
+		c.awaitChanges(ctx, t, 200)
 	}},
-	{"silent", freeze(toClient)},
-	{"deaf", freeze(toServer)},
+	{"frozen to the client", freeze(toClient)},
+	{"frozen to the server", freeze(toServer)},
 	{"half-closed to the client", halfClose(toClient)},
 	{"half-closed to the server", halfClose(toServer)},
-	{"etcd restored from a backup", func(w *world, ctx context.Context, t *testing.T, _ int) { w.restore(ctx, t) }},
-	{"killed, and etcd restored from a backup", func(w *world, ctx context.Context, t *testing.T, at int) {
-		w.servers[at].end(t, syscall.SIGKILL)
-		w.restore(ctx, t)
-		w.servers[at].start(t)
+	{"etcd restored from a backup", func(c *cluster, ctx context.Context, t *testing.T, _ int) { c.restoreEtcd(ctx, t) }},
+	{"killed, and etcd restored from a backup", func(c *cluster, ctx context.Context, t *testing.T, server int) {
+		c.servers[server].end(t, syscall.SIGKILL)
+		c.restoreEtcd(ctx, t)
+		c.servers[server].start(t)
 	}},
-	{"an informer restarted", rebegin(func(w *world, ctx context.Context, t *testing.T) error {
-		w.changes(ctx, t, w.rng.IntN(500))
-		w.saving.begin()
+	{"an informer restarted", restartInformer(func(c *cluster, ctx context.Context, t *testing.T) error {
+		c.awaitChanges(ctx, t, c.rng.IntN(500))
+		c.restarting.begin()
 		return nil
 	})},
-	{"an informer restarted, and etcd restored from a backup", rebegin(func(w *world, ctx context.Context, t *testing.T) error {
-		w.restore(ctx, t)
-		w.saving.begin()
+	{"an informer restarted, and etcd restored from a backup", restartInformer(func(c *cluster, ctx context.Context, t *testing.T) error {
+		c.restoreEtcd(ctx, t)
+		c.restarting.begin()
 		return nil
 	})},
-	{"an informer restarted with a damaged file", rebegin(func(w *world, ctx context.Context, t *testing.T) error {
-		w.changes(ctx, t, w.rng.IntN(100))
-		return w.saving.beginDamaged(ctx, w.rng, false)
+	{"an informer restarted with a damaged file", restartInformer(func(c *cluster, ctx context.Context, t *testing.T) error {
+		c.awaitChanges(ctx, t, c.rng.IntN(100))
+		return c.restarting.beginDamaged(ctx, c.rng, false)
 	})},
-	{"an informer restarted while out of reach", rebegin(func(w *world, ctx context.Context, t *testing.T) error {
-		w.cutAll()
-		w.changes(ctx, t, w.rng.IntN(500))
-		return w.saving.beginAlone(ctx)
+	{"an informer restarted without servers", restartInformer(func(c *cluster, ctx context.Context, t *testing.T) error {
+		c.cutAll()
+		c.awaitChanges(ctx, t, c.rng.IntN(500))
+		return c.restarting.beginWithoutServers(ctx)
 	})},
-	{"an informer restarted with a damaged file while out of reach", rebegin(func(w *world, ctx context.Context, t *testing.T) error {
-		w.cutAll()
-		return w.saving.beginDamaged(ctx, w.rng, true)
+	{"an informer restarted with a damaged file and without servers", restartInformer(func(c *cluster, ctx context.Context, t *testing.T) error {
+		c.cutAll()
+		return c.restarting.beginDamaged(ctx, c.rng, true)
 	})},
 }
 
-// restore has etcd forget what was last written, and be another one.
-func (w *world) restore(ctx context.Context, t *testing.T) {
+// restoreEtcd restores etcd from a backup, so that it forgets the latest writes and gets
+// another identity.
+func (c *cluster) restoreEtcd(ctx context.Context, t *testing.T) {
 	t.Helper()
-	backup := w.etcd.Snapshot(t)
-	w.changes(ctx, t, 20+w.rng.IntN(150))
+	backup := c.etcd.Snapshot(t)
+	c.awaitChanges(ctx, t, 20+c.rng.IntN(150))
 	var flags []string
-	if w.rng.IntN(3) == 0 {
+	if c.rng.IntN(3) == 0 {
 		flags = []string{"--bump-revision", "100000", "--mark-compacted"}
 	}
-	w.etcd.Kill(t)
-	w.etcd.Restore(t, backup, flags...)
-	w.etcd.Start(t)
-	if err := os.Remove(backup); err != nil { // there may be very many
+	c.etcd.Kill(t)
+	c.etcd.Restore(t, backup, flags...)
+	c.etcd.Start(t)
+	if err := os.Remove(backup); err != nil { // a soak makes many of them
 		t.Fatal(err)
 	}
-	w.changes(ctx, t, 1+w.rng.IntN(300))
+	c.awaitChanges(ctx, t, 1+c.rng.IntN(300))
 }
 
-// rebegin has the informer with a file restarted.
-func rebegin(begin func(*world, context.Context, *testing.T) error) func(*world, context.Context, *testing.T, int) {
-	return func(w *world, ctx context.Context, t *testing.T, _ int) {
-		// Only who has a state leaves one behind.
-		if err := w.saving.informer.WaitForSync(ctx); err != nil {
+// restartInformer ends the informer that has a file, and calls begin to start a new one.
+func restartInformer(begin func(*cluster, context.Context, *testing.T) error) func(*cluster, context.Context, *testing.T, int) {
+	return func(c *cluster, ctx context.Context, t *testing.T, _ int) {
+		// Without a state the informer would save nothing.
+		if err := c.restarting.informer.WaitForSync(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.saving.end(ctx); err != nil {
+		if err := c.restarting.end(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if err := begin(w, ctx, t); err != nil {
-			t.Errorf("%s: %v", w.saving.name(), err)
+		if err := begin(c, ctx, t); err != nil {
+			t.Errorf("%s: %v", c.restarting.name(), err)
 		}
 	}
 }
 
-// cutAll has nobody reach a server.
-func (w *world) cutAll() {
-	for _, p := range w.proxies {
+// cutAll makes all servers unreachable.
+func (c *cluster) cutAll() {
+	for _, p := range c.proxies {
 		p.cut()
 	}
 }
 
-func restart(signal syscall.Signal, changes int, compact bool) func(*world, context.Context, *testing.T, int) {
-	return func(w *world, ctx context.Context, t *testing.T, at int) {
-		w.servers[at].end(t, signal)
-		w.changes(ctx, t, changes)
+func restart(signal syscall.Signal, changes int, compact bool) func(*cluster, context.Context, *testing.T, int) {
+	return func(c *cluster, ctx context.Context, t *testing.T, server int) {
+		c.servers[server].end(t, signal)
+		c.awaitChanges(ctx, t, changes)
 		if compact {
-			if err := w.writer.compact(ctx); err != nil {
+			if err := c.writer.compact(ctx); err != nil {
 				t.Fatal(err)
 			}
 		}
-		w.servers[at].start(t)
+		c.servers[server].start(t)
 	}
 }
 
-func freeze(direction int) func(*world, context.Context, *testing.T, int) {
-	return func(w *world, ctx context.Context, t *testing.T, at int) {
-		w.proxies[at].freeze(direction)
-		w.changes(ctx, t, 300)
+func freeze(d direction) func(*cluster, context.Context, *testing.T, int) {
+	return func(c *cluster, ctx context.Context, t *testing.T, server int) {
+		c.proxies[server].freeze(d)
+		c.awaitChanges(ctx, t, 300)
 	}
 }
 
-func halfClose(direction int) func(*world, context.Context, *testing.T, int) {
-	return func(w *world, ctx context.Context, t *testing.T, at int) {
-		w.proxies[at].halfClose(direction)
-		w.changes(ctx, t, 50)
+func halfClose(d direction) func(*cluster, context.Context, *testing.T, int) {
+	return func(c *cluster, ctx context.Context, t *testing.T, server int) {
+		c.proxies[server].halfClose(d)
+		c.awaitChanges(ctx, t, 50)
 	}
 }

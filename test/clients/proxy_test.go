@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// proxy leads connections to a server, and does to them what networks do.
+// proxy forwards connections to a server and simulates network faults.
 type proxy struct {
 	address  string
 	target   string
@@ -15,30 +15,32 @@ type proxy struct {
 	running  sync.WaitGroup
 
 	mu    sync.Mutex
-	pairs map[*pair]bool
-	down  bool             // nobody comes through
-	delay time.Duration    // of what the server says
-	open  [2]chan struct{} // by direction: closed while bytes come through
+	pairs map[*pair]bool   // guarded by mu
+	down  bool             // new connections are refused; guarded by mu
+	delay time.Duration    // of data from the server; guarded by mu
+	open  [2]chan struct{} // by direction: closed unless frozen; guarded by mu
 }
 
-// pair is one connection and its continuation.
+// pair is a connection from the client and its continuation to the server.
 type pair struct {
-	near, far *net.TCPConn
-	over      chan struct{} // closed when both are
-	once      sync.Once
+	client, server *net.TCPConn
+	closed         chan struct{}
+	once           sync.Once
 }
 
 func (p *pair) close() {
 	p.once.Do(func() {
-		close(p.over)
-		p.near.Close()
-		p.far.Close()
+		close(p.closed)
+		p.client.Close()
+		p.server.Close()
 	})
 }
 
+type direction int
+
 // The directions of a connection.
 const (
-	toServer = iota
+	toServer direction = iota
 	toClient
 )
 
@@ -55,11 +57,11 @@ func newProxy(t *testing.T, target string) *proxy {
 	}
 	p.running.Go(func() {
 		for {
-			near, err := listener.Accept()
+			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			p.running.Go(func() { p.connect(near.(*net.TCPConn)) })
+			p.running.Go(func() { p.connect(conn.(*net.TCPConn)) })
 		}
 	})
 	t.Cleanup(func() {
@@ -70,13 +72,14 @@ func newProxy(t *testing.T, target string) *proxy {
 	return p
 }
 
-func (p *proxy) connect(near *net.TCPConn) {
-	far, err := net.Dial("tcp", p.target)
+// connect forwards one connection until it ends.
+func (p *proxy) connect(client *net.TCPConn) {
+	server, err := net.Dial("tcp", p.target)
 	if err != nil {
-		near.Close()
+		client.Close()
 		return
 	}
-	c := &pair{near: near, far: far.(*net.TCPConn), over: make(chan struct{})}
+	c := &pair{client: client, server: server.(*net.TCPConn), closed: make(chan struct{})}
 	defer c.close()
 	p.mu.Lock()
 	p.pairs[c] = !p.down
@@ -91,18 +94,18 @@ func (p *proxy) connect(near *net.TCPConn) {
 		return
 	}
 	var both sync.WaitGroup
-	both.Go(func() { p.carry(c, c.far, c.near, toServer) })
-	both.Go(func() { p.carry(c, c.near, c.far, toClient) })
+	both.Go(func() { p.forward(c, c.server, c.client, toServer) })
+	both.Go(func() { p.forward(c, c.client, c.server, toClient) })
 	both.Wait()
 }
 
-// carry carries bytes in one direction until it is over. An end that one side makes
-// is made on the other side, too, and leaves the other direction as it is.
-func (p *proxy) carry(c *pair, to, from *net.TCPConn, direction int) {
+// forward forwards data in one direction. When one side closes its half of the
+// connection, forward does the same on the other side and leaves the other direction open.
+func (p *proxy) forward(c *pair, to, from *net.TCPConn, d direction) {
 	buffer := make([]byte, 16<<10)
 	for {
 		n, err := from.Read(buffer)
-		if n > 0 && !p.pass(c, direction) {
+		if n > 0 && !p.wait(c, d) {
 			return
 		}
 		if n > 0 {
@@ -120,29 +123,30 @@ func (p *proxy) carry(c *pair, to, from *net.TCPConn, direction int) {
 	}
 }
 
-// pass returns when something may pass; false if the pair is over.
-func (p *proxy) pass(c *pair, direction int) bool {
+// wait waits while the direction is frozen, and for the delay. It returns false if the
+// pair is closed meanwhile.
+func (p *proxy) wait(c *pair, d direction) bool {
 	p.mu.Lock()
-	open, delay := p.open[direction], p.delay
+	open, delay := p.open[d], p.delay
 	p.mu.Unlock()
 	select {
 	case <-open:
-	case <-c.over:
+	case <-c.closed:
 		return false
 	}
-	if direction == toClient && delay > 0 {
+	if d == toClient && delay > 0 {
 		timer := time.NewTimer(delay)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
-		case <-c.over:
+		case <-c.closed:
 			return false
 		}
 	}
 	return true
 }
 
-// drop breaks the connections there are.
+// drop closes all connections.
 func (p *proxy) drop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,7 +155,7 @@ func (p *proxy) drop() {
 	}
 }
 
-// cut breaks the connections and lets nobody through until heal is called.
+// cut closes all connections and refuses new ones until heal is called.
 func (p *proxy) cut() {
 	p.mu.Lock()
 	p.down = true
@@ -159,38 +163,38 @@ func (p *proxy) cut() {
 	p.drop()
 }
 
-// halfClose ends one direction of the connections there are, and leaves the other.
-func (p *proxy) halfClose(direction int) {
+// halfClose closes one direction of all connections and leaves the other open.
+func (p *proxy) halfClose(d direction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c := range p.pairs {
-		if direction == toServer {
-			c.far.CloseWrite()
+		if d == toServer {
+			c.server.CloseWrite()
 		} else {
-			c.near.CloseWrite()
+			c.client.CloseWrite()
 		}
 	}
 }
 
-// freeze lets nothing through in one direction until heal is called.
-func (p *proxy) freeze(direction int) {
+// freeze holds back all data in one direction until heal is called.
+func (p *proxy) freeze(d direction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
-	case <-p.open[direction]:
-		p.open[direction] = make(chan struct{})
+	case <-p.open[d]:
+		p.open[d] = make(chan struct{})
 	default:
 	}
 }
 
-// slow delays whatever the server says, until heal is called.
+// slow delays data from the server until heal is called.
 func (p *proxy) slow(delay time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = delay
 }
 
-// heal ends what freeze, cut and slow began.
+// heal ends the effects of freeze, cut and slow.
 func (p *proxy) heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,30 +8,30 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 )
 
-// subscriber is somebody who has a copy of some objects.
+// subscriber keeps a copy of some objects with the Go client.
 type subscriber interface {
 	name() string
 	run(ctx context.Context) error
 	// at returns the position of the copy.
 	at() client.Position
-	// behind returns what is still to happen before the copy can be judged.
-	behind() string
-	// compare returns how the copy differs from the objects there are.
+	// pending returns why the copy cannot be compared yet, or "".
+	pending() string
+	// compare returns how the copy differs from the objects of a List, or "".
 	compare(objects map[string]*client.Object) string
-	// illegal returns what was wrong with what it was told so far.
-	illegal() []string
-	// selection returns which objects of which resource they are.
+	// violations returns the guarantees that the client has violated so far.
+	violations() []string
+	// selection returns the resource and the selections of the copy.
 	selection() (resource string, selected []client.ListOption)
 }
 
-// bookmarks is short, so that the test is.
+// bookmarks is short to keep the test short.
 const bookmarks = 300 * time.Millisecond
 
-// counts are of all subscribers.
+// counts counts what happens to all subscribers.
 type counts struct {
-	mu                                    sync.Mutex
-	told, events, interruptions, replaced int // guarded by mu
-	lives, epochs                         int // guarded by mu
+	mu                                         sync.Mutex
+	calls, events, interruptions, replacements int // guarded by mu
+	starts, epochs                             int // guarded by mu
 }
 
 func (c *counts) add(n *int) {

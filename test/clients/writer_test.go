@@ -14,11 +14,11 @@ import (
 	"go.uber.org/zap"
 )
 
-// writer changes objects in etcd, so that they change while there is no server.
+// writer changes objects directly in etcd, so that they change while no server runs.
 type writer struct {
 	etcd    *clientv3.Client
 	rng     *rand.Rand
-	changes atomic.Int64 // requests that were made
+	changes atomic.Int64 // transactions so far
 }
 
 func newWriter(t *testing.T, address string, rng *rand.Rand) *writer {
@@ -31,7 +31,7 @@ func newWriter(t *testing.T, address string, rng *rand.Rand) *writer {
 	return &writer{etcd: etcd, rng: rng}
 }
 
-// write makes about 200 changes a second, while there is an etcd, until ctx is done.
+// write makes about 200 changes per second until ctx ends. It pauses while etcd is down.
 func (w *writer) write(ctx context.Context) error {
 	pace := time.NewTicker(5 * time.Millisecond)
 	defer pace.Stop()
@@ -45,8 +45,8 @@ func (w *writer) write(ctx context.Context) error {
 	return nil
 }
 
-// change makes a change. One that fails may have been made or not; another try does
-// no harm. What has begun is brought to its end, so that all is quiet afterwards.
+// change makes one change. After an error it retries, because writing twice does no harm.
+// It ignores the context of write, so that no change is pending when write returns.
 func (w *writer) change(ops []clientv3.Op) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -62,10 +62,9 @@ func (w *writer) change(ops []clientv3.Op) error {
 	}
 }
 
-// operations returns those of one change, in one of the resources. All objects
-// together are more than fits into one message, so that catch-ups can be cut in two.
-// A change is of one key mostly, of several now and then, and sometimes of more than
-// fits into one message.
+// operations returns the operations of one change in one of the resources. Most changes
+// have one key, some have five, and a few are larger than a message. All objects together
+// are larger than a message as well, so that catch-ups can break in the middle.
 func (w *writer) operations() []clientv3.Op {
 	n, size := 1, 20<<10
 	switch w.rng.IntN(100) {
@@ -101,14 +100,14 @@ func (w *writer) operations() []clientv3.Op {
 	return ops
 }
 
-// more waits for so many more changes.
-func (w *writer) more(ctx context.Context, n int) error {
+// await waits for n more changes.
+func (w *writer) await(ctx context.Context, n int) error {
 	until := w.changes.Load() + int64(n)
-	look := time.NewTicker(time.Millisecond)
-	defer look.Stop()
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
 	for w.changes.Load() < until {
 		select {
-		case <-look.C:
+		case <-poll.C:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -116,7 +115,7 @@ func (w *writer) more(ctx context.Context, n int) error {
 	return nil
 }
 
-// compact makes etcd forget what was before now.
+// compact compacts etcd at its current revision.
 func (w *writer) compact(ctx context.Context) error {
 	now, err := w.etcd.Get(ctx, etcdPrefix(cached), clientv3.WithCountOnly())
 	if err != nil {

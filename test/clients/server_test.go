@@ -17,10 +17,9 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// The resources that all is about. Their values are as they are in etcd, so that the
-// test can write them there while there is no server. The memory of the first one is
-// so short that those who were away are often told differences, or everything; the
-// other has none.
+// The resources have the raw codec, so that the writer can write their values to etcd.
+// The cached resource has a short window and few tombstones, so that returning watches
+// often need a DELTA or a RESET.
 const (
 	cached   = "config"
 	uncached = "plain"
@@ -36,11 +35,11 @@ resources:
 `
 )
 
-// etcdPrefix returns what the keys of a resource begin with in etcd.
+// etcdPrefix returns the prefix of the keys of a resource in etcd.
 func etcdPrefix(resource string) string { return "/fanoutd/" + resource + "/" }
 
-// server is fanoutd as a process that is started again and again at one address.
-// Its methods are called by one goroutine.
+// server is a fanoutd process that is restarted at the same address. Only one goroutine
+// may call its methods.
 type server struct {
 	address string
 	args    []string
@@ -48,7 +47,7 @@ type server struct {
 	cmd     *exec.Cmd
 }
 
-// startServer starts fanoutd over an etcd and waits until it serves.
+// startServer starts fanoutd over an etcd and waits until it serves requests.
 func startServer(t *testing.T, etcd string) *server {
 	t.Helper()
 	dir := t.TempDir()
@@ -65,16 +64,16 @@ func startServer(t *testing.T, etcd string) *server {
 	t.Cleanup(func() {
 		s.end(t, syscall.SIGKILL)
 		log.Close()
-		said, err := os.ReadFile(log.Name())
-		if err != nil || strings.Contains(string(said), "panic") || strings.Contains(string(said), "DATA RACE") {
-			t.Errorf("the log of the server, %v:\n%s", err, said)
+		text, err := os.ReadFile(log.Name())
+		if err != nil || strings.Contains(string(text), "panic") || strings.Contains(string(text), "DATA RACE") {
+			t.Errorf("the log of the server has a panic or a race, or cannot be read: %v\n%s", err, text)
 		}
 	})
 	s.start(t)
 	return s
 }
 
-// start starts the process and returns when it serves.
+// start starts the process and waits until it serves requests.
 func (s *server) start(t *testing.T) {
 	t.Helper()
 	s.cmd = exec.Command(fanoutdproc.Program(t), s.args...)
@@ -100,16 +99,16 @@ func (s *server) start(t *testing.T) {
 			return
 		}
 		if ctx.Err() != nil {
-			t.Fatalf("the server does not serve: %v", err)
+			t.Fatalf("the server does not answer: %v", err)
 		}
 	}
 }
 
-// end ends the process and waits for it.
+// end sends the signal and waits for the end of the process.
 func (s *server) end(t *testing.T, signal syscall.Signal) {
 	t.Helper()
 	if err := s.cmd.Process.Signal(signal); err != nil {
-		return // it has ended before
+		return // it has already ended
 	}
 	_ = s.cmd.Wait()
 }

@@ -1,0 +1,207 @@
+package clients
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/test/etcdproc"
+	"github.com/fanoutd/fanoutd/test/seed"
+)
+
+// duration returns how long a test runs.
+func duration(t *testing.T) time.Duration {
+	t.Helper()
+	given := os.Getenv("FANOUTD_SOAK")
+	if given == "" {
+		return 12 * time.Second
+	}
+	d, err := time.ParseDuration(given)
+	if err != nil {
+		t.Fatalf("FANOUTD_SOAK: %v", err)
+	}
+	return d
+}
+
+func TestInformersSurviveFaults(t *testing.T)             { runWithFaults(t, 1) }
+func TestInformersSurviveFaultsOfTwoServers(t *testing.T) { runWithFaults(t, 2) }
+
+// cluster is everything that takes part in a test.
+type cluster struct {
+	etcd    *etcdproc.Member
+	servers []*server
+	proxies []*proxy // one in front of each server
+	writer  *writer
+	rng     *rand.Rand
+	direct  *client.Client // reaches the servers without the proxies
+	count   *counts
+
+	subscribers []subscriber
+	restarting  *restartingSubscriber // also one of subscribers
+}
+
+// runWithFaults injects faults into a cluster, in rounds that end with a comparison.
+func runWithFaults(t *testing.T, servers int) {
+	random := seed.New(t)
+	etcd := etcdproc.StartMember(t, "http")
+	c := &cluster{etcd: etcd, rng: random.Rand(0), writer: newWriter(t, etcd.Address, random.Rand(1)), count: &counts{}}
+	var direct, proxied []string
+	for range servers {
+		s := startServer(t, etcd.Address)
+		p := newProxy(t, s.address)
+		c.servers, c.proxies = append(c.servers, s), append(c.proxies, p)
+		direct, proxied = append(direct, s.address), append(proxied, p.address)
+	}
+	c.direct = dial(t, direct)
+	one, two := dial(t, proxied), dial(t, proxied)
+	shared, own, plain := one.Resource(cached), two.Resource(cached), two.Resource(uncached)
+	c.restarting = newRestartingSubscriber(own, filepath.Join(t.TempDir(), "good"), c.count)
+	latest := []client.InformerOption{client.Latest()}
+	c.subscribers = []subscriber{
+		newInformerSubscriber("informer", shared, c.count, nil),
+		newInformerSubscriber("informer of a path", shared, c.count, nil, client.Prefix("b")),
+		newInformerSubscriber("informer of a field", shared, c.count, nil, client.Fields("name=13")),
+		newInformerSubscriber("informer of the latest", own, c.count, latest),
+		c.restarting,
+		newWatchSubscriber("watch", own, c.count),
+		newInformerSubscriber("informer without a cache", plain, c.count, nil),
+		newInformerSubscriber("informer of the latest of a path without a cache", one.Resource(uncached), c.count, latest, client.Prefix("b")),
+		newWatchSubscriber("watch without a cache", plain, c.count),
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	running, ctx := errgroup.WithContext(ctx)
+	for _, s := range c.subscribers {
+		running.Go(func() error {
+			if err := s.run(ctx); ctx.Err() == nil || !errors.Is(err, context.Canceled) {
+				return fmt.Errorf("%s: %w", s.name(), err)
+			}
+			return nil
+		})
+	}
+	defer func() {
+		cancel()
+		if err := running.Wait(); err != nil {
+			t.Error(err)
+		}
+	}()
+	until := time.Now().Add(duration(t))
+	rounds := 0
+	for order := []int(nil); rounds == 0 || time.Now().Before(until); rounds++ {
+		if len(order) == 0 {
+			order = c.rng.Perm(len(faults))
+		}
+		n := min(3, len(order))
+		c.round(ctx, t, order[:n])
+		order = order[n:]
+		if t.Failed() {
+			return
+		}
+	}
+	c.count.mu.Lock()
+	defer c.count.mu.Unlock()
+	t.Logf("%d rounds, %d changes, %d handler calls, %d watch events, %d replacements, %d interruptions, %d starts of the restarting informer, %d new epochs",
+		rounds, c.writer.changes.Load(), c.count.calls, c.count.events, c.count.replacements, c.count.interruptions, c.count.starts, c.count.epochs)
+	if c.count.interruptions == 0 || c.count.calls == 0 {
+		t.Errorf("got %d interruptions and %d handler calls, so the test shows nothing", c.count.interruptions, c.count.calls)
+	}
+}
+
+func dial(t *testing.T, addresses []string) *client.Client {
+	t.Helper()
+	c, err := client.New(strings.Join(addresses, ","))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// round injects faults while objects change, then compares all subscribers.
+func (c *cluster) round(ctx context.Context, t *testing.T, which []int) {
+	t.Helper()
+	writing, stopWriting := context.WithCancel(ctx)
+	defer stopWriting()
+	var writers errgroup.Group
+	writers.Go(func() error { return c.writer.write(writing) })
+	for _, f := range which {
+		c.awaitChanges(ctx, t, 20+c.rng.IntN(150))
+		began, at := time.Now(), c.rng.IntN(len(c.servers))
+		faults[f].inject(c, ctx, t, at)
+		for _, p := range c.proxies {
+			p.heal()
+		}
+		t.Logf("server %d: %s, for %v", at, faults[f].name, time.Since(began).Round(time.Millisecond))
+	}
+	stopWriting()
+	if err := writers.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	c.compare(ctx, t)
+}
+
+// compare waits until all subscribers are up to date, and compares them with a List.
+func (c *cluster) compare(ctx context.Context, t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	began := time.Now()
+	for _, s := range c.subscribers {
+		resource, selected := s.selection()
+		objects, at, err := c.list(ctx, resource, selected)
+		if err != nil {
+			t.Fatal(err)
+		}
+		poll := time.NewTicker(5 * time.Millisecond)
+		for p := s.at(); p.Epoch != at.Epoch || p.Revision < at.Revision || s.pending() != ""; p = s.at() {
+			select {
+			case <-poll.C:
+			case <-ctx.Done():
+				poll.Stop()
+				t.Fatalf("%s: got position %v, want %v: %s", s.name(), p, at, s.pending())
+			}
+		}
+		poll.Stop()
+		if diff := s.compare(objects); diff != "" {
+			t.Errorf("%s at %v: %s", s.name(), at, diff)
+		}
+		if broken := s.violations(); len(broken) > 0 {
+			t.Errorf("%s: %q", s.name(), broken)
+		}
+	}
+	t.Logf("all subscribers were up to date after %v", time.Since(began).Round(time.Millisecond))
+}
+
+// list returns the objects of a selection and the position of the list.
+func (c *cluster) list(ctx context.Context, resource string, selection []client.ListOption) (map[string]*client.Object, client.Position, error) {
+	for {
+		objects, at := map[string]*client.Object{}, client.Position{}
+		var failed error
+		for o, err := range c.direct.Resource(resource).List(ctx, append(selection[:len(selection):len(selection)], client.ListPosition(&at))...) {
+			if failed = err; err == nil {
+				objects[o.Key] = o
+			}
+		}
+		// Retry: a restarted server may not be connected yet.
+		if failed == nil || ctx.Err() != nil {
+			return objects, at, failed
+		}
+	}
+}
+
+// awaitChanges waits for n more changes.
+func (c *cluster) awaitChanges(ctx context.Context, t *testing.T, n int) {
+	t.Helper()
+	if err := c.writer.await(ctx, n); err != nil {
+		t.Fatal(err)
+	}
+}
