@@ -18,18 +18,19 @@ import (
 )
 
 const (
-	// maxBodyBytes is the size of the largest body: the 4 MiB that gRPC takes, with
-	// room for what JSON adds.
+	// maxBodyBytes is the maximum size of a body: the 4 MiB of a gRPC request, with room
+	// for the overhead of JSON.
 	maxBodyBytes = 8 << 20
 
-	// bodyTimeout is how long a body may take to arrive.
+	// bodyTimeout bounds how long a body may take to arrive.
 	bodyTimeout = 30 * time.Second
 )
 
-// bodies sees to it that a request brings what it should and nothing that would be
-// ignored: a condition in the wrong place must not make a write unconditional.
+// bodies reads the bodies of requests. It refuses everything that would otherwise be
+// ignored, because a condition in the wrong place must not make a write unconditional.
 //
-// Who sends a body is known before it is read, and it takes room until it is answered.
+// The client is authenticated before its body is read, and the body counts against the
+// memory limit until the request is answered.
 func (c Config) bodies(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !utf8.ValidString(r.URL.Path) {
@@ -38,7 +39,7 @@ func (c Config) bodies(next http.Handler) http.Handler {
 		}
 		if isEncoded(r.Header) {
 			w.Header().Set("Accept-Encoding", "identity")
-			refuse(w, http.StatusUnsupportedMediaType, "the body must not be encoded, such as with gzip")
+			refuse(w, http.StatusUnsupportedMediaType, "the body must not have a content encoding such as gzip")
 			return
 		}
 		wanted := r.Method == http.MethodPut || r.Method == http.MethodPost
@@ -47,7 +48,7 @@ func (c Config) bodies(next http.Handler) http.Handler {
 			return
 		}
 		if wanted && r.URL.RawQuery != "" {
-			refuseQuery(w, r, "there must be no parameters: what they say belongs into the body")
+			refuseQuery(w, r, "query parameters are not allowed here: put their values into the body")
 			return
 		}
 		done, err := c.receive(r)
@@ -62,7 +63,7 @@ func (c Config) bodies(next http.Handler) http.Handler {
 			refuse(w, http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", maxBodyBytes)
 			return
 		case err != nil:
-			refuseField(w, http.StatusBadRequest, "body", "the body could not be read: %v", err)
+			refuseField(w, http.StatusBadRequest, "body", "cannot read the body: %v", err)
 			return
 		}
 		if fault := faultOf(body, wanted); fault != "" {
@@ -74,32 +75,31 @@ func (c Config) bodies(next http.Handler) http.Handler {
 	})
 }
 
-// heldTimes is how often a body is there, at most: as JSON, and as what it says.
-const heldTimes = 2
+// copiesOfBody is how many times a body is in memory at most: as JSON and as a message.
+const copiesOfBody = 2
 
 // receive asks whether the body may be read.
 func (c Config) receive(r *http.Request) (done func(), err error) {
 	size := r.ContentLength
 	if size < 0 {
-		size = maxBodyBytes // nobody knows
+		size = maxBodyBytes // unknown
 	}
 	if c.Receive == nil || size == 0 || size > maxBodyBytes {
 		return func() {}, nil // nothing is read
 	}
-	return c.Receive(asOfGRPC(r), r.Method+" "+r.URL.Path, certificateOf(r), r.Header.Values("Authorization"), heldTimes*size)
+	return c.Receive(asOfGRPC(r), r.Method+" "+r.URL.Path, certificateOf(r), r.Header.Values("Authorization"), copiesOfBody*size)
 }
 
-// faultOf says what is wrong with a body, and nothing if it is as it should be. The
-// gateway would read no more than the first value, and take spaces for a message in
-// which nothing is set.
+// faultOf describes what is wrong with a body, or returns "". The gateway would read only
+// the first JSON value, and take white space for an empty message.
 func faultOf(body []byte, wanted bool) string {
 	switch {
 	case !wanted && len(body) > 0:
-		return "there must be no body: what it says belongs into parameters"
+		return "a body is not allowed here: use query parameters"
 	case !wanted:
 		return ""
 	case len(body) == 0:
-		return "there must be a body"
+		return "the body must not be empty"
 	}
 	if err := json.Unmarshal(body, new(json.RawMessage)); err != nil {
 		return fmt.Sprintf("the body is not JSON: %v", err)
@@ -107,17 +107,17 @@ func faultOf(body []byte, wanted bool) string {
 	return ""
 }
 
-// repeats returns an error if a body says again what the path says, of which one would
-// be ignored.
-func repeats(body any) error {
+// checkNotInPath returns an error if a body sets a field that the path already sets: one
+// of the two would be ignored.
+func checkNotInPath(body any) error {
 	switch body := body.(type) {
 	case **fanoutv1.PutOperation:
 		if (*body).GetKey() != "" {
-			return errors.New("the key is a part of the path")
+			return errors.New("the key must be in the path only")
 		}
 	case *fanoutv1.TransactRequest:
 		if body.GetResource() != "" {
-			return errors.New("the resource is a part of the path")
+			return errors.New("the resource must be in the path only")
 		}
 	}
 	return nil
@@ -126,12 +126,12 @@ func repeats(body any) error {
 // read reads the body.
 func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > maxBodyBytes {
-		return nil, &http.MaxBytesError{Limit: maxBodyBytes} // without reading any of it
+		return nil, &http.MaxBytesError{Limit: maxBodyBytes} // before reading any of it
 	}
 	if r.ContentLength == 0 {
 		return nil, nil
 	}
-	// Not a timeout of the whole server: that would end watches, too.
+	// A timeout of the whole server would end watches as well.
 	control := http.NewResponseController(w)
 	if err := control.SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func isTooLarge(err error) bool {
 	return ok
 }
 
-// isEncoded reports whether a body is said to be encoded.
+// isEncoded reports whether the headers announce a content encoding.
 func isEncoded(h http.Header) bool {
 	for _, line := range h.Values("Content-Encoding") {
 		for coding := range strings.SplitSeq(line, ",") {

@@ -1,21 +1,21 @@
-// Package admin serves the protocol over HTTP, as JSON, to people and programs that
-// have no gRPC at hand. It knows nothing of resources: every request becomes one of
-// gRPC over a connection that it is given, so that the same checks, limits and logs
-// apply. The paths are in proto/fanout/v1/http.yaml, and grpc-gateway does the
-// translation.
+// Package admin serves the protocol over HTTP as JSON, for people and programs that do
+// not use gRPC, and the endpoints for operators. It knows nothing of resources: it turns
+// every request into a gRPC request over the connection that it is given, so the same
+// checks, limits and logs apply. The paths are in proto/fanout/v1/http.yaml, and
+// grpc-gateway does the translation.
 //
-// What is here is what HTTP needs besides:
+// The package adds what HTTP needs beyond that:
 //
-//	age.go      how old connections may get
-//	guard.go    what a browser must not be tricked into
-//	body.go     what a request may bring along, and how large it may be
-//	query.go    parameters, of which none is ignored
-//	status.go   which HTTP status an error has
-//	refuse.go   the errors that only HTTP has
-//	stream.go   lines as they come, and an end when nobody reads them any more
-//	openapi.go  the description of all that
-//	page.go     a status page, which is a client of all that
+//	guard.go           protection against requests that a browser was tricked into
+//	body.go            which bodies are accepted, and their size
+//	query.go           query parameters, none of which is ignored
+//	status.go          the HTTP status of an error
+//	refusal.go         errors that only HTTP has
+//	stream.go          lines of JSON as they come, until the client stops reading
+//	openapi.go         the OpenAPI document
+//	connection_age.go  the maximum age of connections
 //
-// Besides, it is where operators look: probes.go, and operators.go with metrics,
-// profiles and channelz.
+// For people and operators it serves an index of the paths (index.go), a status page
+// that is a client of the same paths (status_page.go), probes (probes.go), and metrics,
+// profiles and channelz (operators.go).
 package admin

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// section returns a part of a document below a heading.
+// section returns the section of a document with the heading.
 func section(t *testing.T, name, heading string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/" + name)
@@ -26,7 +26,7 @@ func section(t *testing.T, name, heading string) string {
 	}
 	_, part, ok := strings.Cut(string(text), "\n## "+heading+"\n")
 	if !ok {
-		t.Fatalf("%s has no part %s", name, heading)
+		t.Fatalf("%s has no section %s", name, heading)
 	}
 	part, _, _ = strings.Cut(part, "\n## ")
 	return part
@@ -56,8 +56,8 @@ func words(cell string) []string {
 	return found
 }
 
-// What docs/http.md has is what is served.
-func TestThePathsAreDocumented(t *testing.T) {
+// docs/http.md lists exactly the paths that are served.
+func TestPathsAreDocumented(t *testing.T) {
 	text, err := describe(openAPI)
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestThePathsAreDocumented(t *testing.T) {
 				}
 			}
 			if !slices.Equal(parts, inPath) {
-				t.Errorf("%s %s says that the parts of its path are %q", method, path, inPath)
+				t.Errorf("%s %s: the path parameters are %q", method, path, inPath)
 			}
 			served[strings.ToUpper(method)+" "+path+" "+name] = parameters
 		}
@@ -104,8 +104,8 @@ func TestThePathsAreDocumented(t *testing.T) {
 	}
 }
 
-// Paths that differ in nothing but the names of their parts are the same path.
-func TestThePathsAreDifferent(t *testing.T) {
+// No two paths differ only in the names of their parameters.
+func TestPathsAreDistinct(t *testing.T) {
 	text, err := describe(openAPI)
 	if err != nil {
 		t.Fatal(err)
@@ -118,14 +118,14 @@ func TestThePathsAreDifferent(t *testing.T) {
 	for path := range document.Paths {
 		shape := inBraces.ReplaceAllString(path, "{}")
 		if other, ok := seen[shape]; ok {
-			t.Errorf("%s and %s", path, other)
+			t.Errorf("%s and %s are the same path", path, other)
 		}
 		seen[shape] = path
 	}
 }
 
-// Each reason of docs/errors.md has the HTTP status that docs/http.md says.
-func TestTheStatusesAreDocumented(t *testing.T) {
+// Each reason of docs/errors.md has the HTTP status that docs/http.md documents.
+func TestStatusesAreDocumented(t *testing.T) {
 	served := map[string]string{}
 	for _, row := range rows(section(t, "errors.md", "Reasons")) {
 		reason := words(row[0])[0]
@@ -144,18 +144,18 @@ func TestTheStatusesAreDocumented(t *testing.T) {
 	}
 	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
 		if _, ok := served[reason]; !ok {
-			t.Errorf("there is no reason %s", reason)
+			t.Errorf("unknown reason %s", reason)
 		}
 	}
 }
 
-// What HTTP alone refuses is in docs/http.md.
-func TestTheRefusalsAreDocumented(t *testing.T) {
+// docs/http.md lists the errors that only HTTP has.
+func TestRefusalsAreDocumented(t *testing.T) {
 	served := map[string][]string{}
 	for httpStatus, r := range refusals {
 		served[r.reason] = []string{strconv.Itoa(httpStatus), code.Code(r.code).String()}
 		if _, ok := byReason[r.reason]; ok {
-			t.Errorf("%s is a reason of the server", r.reason)
+			t.Errorf("%s is also a reason of the gRPC server", r.reason)
 		}
 	}
 	documented := map[string][]string{}

@@ -8,22 +8,22 @@ import (
 	"strings"
 )
 
-// guard keeps browsers from being tricked into requests. This listener is usually on
-// loopback or in a private network, where nothing need be shown: what protects it is
-// that others cannot reach it. A browser can, and shows pages of others; and it shows
-// the certificate of its user by itself.
+// guard protects the listener against requests that a malicious page tricks a browser
+// into. The listener is often on loopback or in a private network and needs no
+// credentials there, because outsiders cannot reach it. A browser inside can, while it
+// shows pages from outside; and it sends its user's client certificate unasked.
 //
-//   - A page of another origin may send requests, though not read the answers:
-//     http.CrossOriginProtection refuses those that write, and bodies knows only a
-//     content type for which browsers ask first. There are no CORS headers, so the
-//     answer is no.
-//   - A page may have its own name resolve to our address (DNS rebinding), and is
-//     then of the same origin as we are. Its name gives it away: the Host header has
-//     to be an address, localhost, or one of the configured names.
+//   - A page of another origin can send requests but not read the answers.
+//     http.CrossOriginProtection refuses those that write. Bodies need a content type
+//     for which browsers send a preflight request first, and without CORS headers in
+//     the answer they stop there.
+//   - A page can make its own host name resolve to our address (DNS rebinding), which
+//     gives it our origin. So the Host header must be an IP address, localhost, or one
+//     of the configured names.
 func guard(hosts []string, next http.Handler) http.Handler {
 	protected := http.NewCrossOriginProtection()
 	protected.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		refuse(w, http.StatusForbidden, "a page of another origin must not do this")
+		refuse(w, http.StatusForbidden, "request from a page of another origin")
 	}))
 	next = protected.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -33,15 +33,15 @@ func guard(hosts []string, next http.Handler) http.Handler {
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		h.Set("Cache-Control", "no-store")
 		if !allowed(r.Host, hosts) {
-			refuse(w, http.StatusMisdirectedRequest, "the host %q is not known here, it can be added to the setting admin-hosts", r.Host)
+			refuse(w, http.StatusMisdirectedRequest, "unknown host %q: add it to the setting admin-hosts", r.Host)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// allowed reports whether a Host header is one that no name server has a say in, or
-// one of those that are configured.
+// allowed reports whether a Host header is one that DNS cannot influence, or one of the
+// configured hosts.
 func allowed(host string, hosts []string) bool {
 	is := func(name string) bool { return strings.EqualFold(name, host) }
 	if slices.ContainsFunc(hosts, is) {

@@ -8,8 +8,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 )
 
-// What a page of another origin can make a browser send has no effect.
-func TestPagesOfOthersCannotWrite(t *testing.T) {
+// Requests that a page of another origin can make a browser send have no effect.
+func TestPagesOfOtherOriginsCannotWrite(t *testing.T) {
 	s := open(t, nil)
 	s.put(t, "a", "1")
 	s.watch(t, "from_now=true").line()
@@ -42,24 +42,24 @@ func TestPagesOfOthersCannotWrite(t *testing.T) {
 		}
 		for name := range a.header {
 			if strings.HasPrefix(name, "Access-Control-") {
-				t.Errorf("%s: there is a header %s", c.name, name)
+				t.Errorf("%s: the answer has the header %s", c.name, name)
 			}
 		}
 	}
 	if got := s.get(t, "a"); got != "1" {
-		t.Errorf("it is now %s", got)
+		t.Errorf("the object changed to %s", got)
 	}
 	if len(s.watchers(t)) != 1 {
-		t.Error("the watch has ended")
+		t.Error("the watch was ended")
 	}
-	// A page of ours may: there is none, but somebody may put one in front.
+	// A page of the same origin may write.
 	if a := s.do(t, "PUT", "/v1/resources/config/objects/a", `{"text": "2"}`, "Origin", "http://"+s.address, "Sec-Fetch-Site", "same-origin"); a.status != http.StatusOK {
 		t.Errorf("got %d %s", a.status, a.body)
 	}
 }
 
-// Nobody gets to the same origin by having a name of theirs resolve to our address.
-func TestForeignNamesAreRefused(t *testing.T) {
+// A host name that merely resolves to the server's address is refused.
+func TestUnknownHostNamesAreRefused(t *testing.T) {
 	s := open(t, func(c *config.Config) { c.AdminHosts = []string{"fanoutd.example.com", "proxy:8443"} })
 	for host, want := range map[string]int{
 		s.address:                  200,
@@ -98,7 +98,7 @@ func TestSizesAreBounded(t *testing.T) {
 	if a := s.do(t, "PUT", "/v1/resources/config/objects/a", large); a.status != http.StatusRequestEntityTooLarge || a.reason(t) != "BODY_TOO_LARGE" {
 		t.Errorf("a large body: %d %s", a.status, a.body)
 	}
-	// Without saying how large it is.
+	// Without Content-Length.
 	req, err := http.NewRequestWithContext(t.Context(), "PUT", "http://"+s.address+"/v1/resources/config/objects/a", struct{ *strings.Reader }{strings.NewReader(large)})
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestSizesAreBounded(t *testing.T) {
 	if a := s.do(t, "GET", "/", "", "X-Large", strings.Repeat("x", 80<<10)); a.status != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("a large header: %d", a.status)
 	}
-	// What fits through HTTP is judged as usual.
+	// The gRPC server checks bodies that HTTP accepts.
 	if a := s.do(t, "PUT", "/v1/resources/config/objects/a", `{"text": "`+strings.Repeat("x", 2<<20)+`"}`); a.status != 400 || a.reason(t) != "INVALID_REQUEST" {
 		t.Errorf("a large value: %d %s", a.status, a.body)
 	}

@@ -13,16 +13,16 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// openAPI is what the generator makes of the protocol.
+// openAPI is the document as generated from the protocol.
 //
 //go:embed openapi/fanout.swagger.json
 var openAPI []byte
 
 var inBraces = regexp.MustCompile(`\{([^}]*)\}`)
 
-// describe completes the generated document. Different operations of one path have
-// different names for its parts there, such as {put.key} and {key}, which the
-// standard does not allow; they become one path with one name.
+// describe completes the generated document. There, the operations of one path name its
+// parameters differently, such as {put.key} and {key}, which OpenAPI does not allow.
+// describe merges them into one path with one name.
 func describe(generated []byte) ([]byte, error) {
 	var document struct {
 		Swagger     string                               `json:"swagger"`
@@ -38,7 +38,7 @@ func describe(generated []byte) ([]byte, error) {
 	}
 	document.Info = map[string]string{
 		"title": "fanoutd", "version": "v1",
-		"description": "List and Watch for data in etcd. Keys in paths may have slashes, as they are or as %2F.",
+		"description": "List and Watch for data in etcd. Keys in paths may contain slashes, plain or as %2F.",
 	}
 	paths := map[string]map[string]map[string]any{}
 	for _, path := range slices.Sorted(maps.Keys(document.Paths)) {
@@ -48,7 +48,7 @@ func describe(generated []byte) ([]byte, error) {
 		}
 		for method, operation := range document.Paths[path] {
 			if paths[plain][method] != nil {
-				return nil, fmt.Errorf("there are two of %s %s", method, plain)
+				return nil, fmt.Errorf("duplicate operation %s %s", method, plain)
 			}
 			for _, p := range operation["parameters"].([]any) {
 				if p := p.(map[string]any); p["in"] == "path" {
@@ -94,7 +94,7 @@ func flagParameters(operationID string) []any {
 	return parameters
 }
 
-// plainName returns the last name of a path of fields.
+// plainName returns the last name of a field path.
 func plainName(path string) string {
 	for i := len(path) - 1; i >= 0; i-- {
 		if path[i] == '.' {

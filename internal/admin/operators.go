@@ -15,9 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// operators serves what only operators are to see: how the server does, down to its
-// goroutines and sockets. All of it is for those whom Config.Operator lets through, and
-// nothing else is.
+// operators serves metrics, profiles and channelz. They are for operators only: each
+// request must pass Config.Operator.
 func operators(cfg Config, channelz, next http.Handler) http.Handler {
 	channelz = cfg.forOperators(channelz)
 	metrics, profiles := cfg.Metrics, http.Handler(nil)
@@ -41,7 +40,7 @@ func operators(cfg Config, channelz, next http.Handler) http.Handler {
 	})
 }
 
-// forOperators asks who wants to see what is served.
+// forOperators wraps a handler so that each request must pass Config.Operator.
 func (c Config) forOperators(served http.Handler) http.Handler {
 	if c.Operator == nil {
 		return served
@@ -56,7 +55,7 @@ func (c Config) forOperators(served http.Handler) http.Handler {
 	})
 }
 
-// refuseWith refuses a request with a status of the server.
+// refuseWith refuses a request with a gRPC status.
 func refuseWith(w http.ResponseWriter, st *status.Status) {
 	if st.Code() == codes.Unauthenticated {
 		w.Header().Set("WWW-Authenticate", "Bearer")
@@ -65,14 +64,14 @@ func refuseWith(w http.ResponseWriter, st *status.Status) {
 	answerRefusal(w, httpStatus(st), st)
 }
 
-// asOfGRPC returns the context of a request with what that of a request of gRPC says of
-// the client: where it is and what it says it is.
+// asOfGRPC returns the request's context with the client's address and user agent where a
+// gRPC request has them.
 func asOfGRPC(r *http.Request) context.Context {
 	ctx := metadata.NewIncomingContext(r.Context(), metadata.Pairs("user-agent", r.UserAgent()))
 	return peer.NewContext(ctx, &peer.Peer{Addr: clientAddr(r.RemoteAddr)})
 }
 
-// clientAddr is the address of a client with its port.
+// clientAddr is the address and port of a client.
 type clientAddr string
 
 // Network implements [net.Addr].
@@ -81,8 +80,8 @@ func (clientAddr) Network() string { return "tcp" }
 // String implements [net.Addr].
 func (a clientAddr) String() string { return string(a) }
 
-// pprofs serves Go's profiles. A profile takes as long as it is asked to, 30 seconds by
-// default; this server has no limit for writing an answer.
+// pprofs serves Go's profiles. A CPU profile takes as long as the request says, 30
+// seconds by default; this server has no timeout for writing an answer.
 func pprofs() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
@@ -94,11 +93,10 @@ func pprofs() http.Handler {
 	return mux
 }
 
-// newChannelz returns what says which connections and streams there are in this
-// process. It is a server of its own behind this listener, and not a service beside
-// those of the protocol: who may read objects need not see everybody's addresses, and
-// what checks operators is in one place. It serves nothing but HTTP requests of this
-// listener, so it has no limits of its own.
+// newChannelz returns a server with the channelz service, which shows the connections and
+// streams of this process. It is a server of its own, not a service of the protocol,
+// because a client that may read objects must not see the addresses of all others. It
+// serves only requests of this listener, so it has no limits of its own.
 func newChannelz() *grpc.Server {
 	s := grpc.NewServer()
 	channelz.RegisterChannelzServiceToServer(s)
@@ -106,7 +104,7 @@ func newChannelz() *grpc.Server {
 	return s
 }
 
-// isGRPC reports whether a request is one of gRPC.
+// isGRPC reports whether a request is a gRPC request.
 func isGRPC(r *http.Request) bool {
 	return r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 )
 
-// door is the admin listener alone, in front of a server that has nothing but health.
+// door is the admin listener in front of a server with only the health service.
 type door struct {
 	site
 	health *health.Server
@@ -77,7 +77,7 @@ func dial(t *testing.T, address string) *grpc.ClientConn {
 	return conn
 }
 
-// /readyz says what the health service says, and /healthz always yes.
+// /readyz follows the health service; /healthz always succeeds.
 func TestProbes(t *testing.T) {
 	t.Parallel()
 	d := openDoor(t, admin.Config{})
@@ -91,28 +91,27 @@ func TestProbes(t *testing.T) {
 	} {
 		d.health.SetServingStatus("", c.health)
 		if a := d.do(t, "GET", "/readyz", ""); a.status != c.ready || string(a.body) != c.text {
-			t.Errorf("%v: ready is %d %q", c.health, a.status, a.body)
+			t.Errorf("%v: /readyz is %d %q", c.health, a.status, a.body)
 		}
 		if a := d.do(t, "GET", "/healthz", ""); a.status != http.StatusOK || string(a.body) != "ok\n" {
-			t.Errorf("%v: health is %d %q", c.health, a.status, a.body)
+			t.Errorf("%v: /healthz is %d %q", c.health, a.status, a.body)
 		}
 	}
-	d.health.Shutdown() // as a server does first that stops
+	d.health.Shutdown() // the first step of a server that stops
 	if a := d.do(t, "GET", "/readyz", ""); a.status != http.StatusServiceUnavailable {
-		t.Errorf("a server that stops is said to be ready: %d", a.status)
+		t.Errorf("/readyz of a stopping server is %d", a.status)
 	}
 	if a := d.do(t, "POST", "/readyz", "{}"); a.status != http.StatusMethodNotAllowed {
 		t.Errorf("POST is answered with %d", a.status)
 	}
-	// Probes come by address; other names are as unknown as elsewhere.
+	// Probes are refused under unknown host names, too.
 	if a := d.do(t, "GET", "/healthz", "", "Host", "evil.example"); a.status != http.StatusMisdirectedRequest {
 		t.Errorf("another host is answered with %d", a.status)
 	}
 }
 
-// What only operators are to see passes the one place where that can be checked, and
-// nothing else does.
-func TestOperatorsPassOnePlace(t *testing.T) {
+// Exactly the endpoints for operators ask Config.Operator.
+func TestOperatorEndpointsAreChecked(t *testing.T) {
 	t.Parallel()
 	locked := func(context.Context, string, *x509.Certificate, []string) error {
 		return status.Error(codes.Unauthenticated, "who are you?")
@@ -138,8 +137,8 @@ func TestOperatorsPassOnePlace(t *testing.T) {
 	}
 }
 
-// Operators look into the process: metrics, profiles, channelz.
-func TestOperatorsLook(t *testing.T) {
+// Operators can use metrics, profiles and channelz.
+func TestOperatorEndpoints(t *testing.T) {
 	s := open(t, nil)
 	if a := s.do(t, "GET", "/metrics", ""); a.status != http.StatusOK || !strings.Contains(string(a.body), "fanoutd_cacher_revision{") {
 		t.Errorf("metrics: %d", a.status)
@@ -157,13 +156,13 @@ func TestOperatorsLook(t *testing.T) {
 	channelz := grpc_channelz_v1.NewChannelzClient(dial(t, s.address))
 	servers, err := channelz.GetServers(t.Context(), &grpc_channelz_v1.GetServersRequest{})
 	if err != nil || len(servers.GetServer()) == 0 {
-		t.Errorf("channelz knows of %v, %v", servers, err)
+		t.Errorf("channelz returned %v, %v", servers, err)
 	}
-	// Its connection is still open when the server stops, which does not take longer
-	// for that; a leak would be found behind the tests.
+	// This connection is still open when the server stops; that must not delay the stop.
+	// goleak finds a leak after the tests.
 }
 
-// Profiles can be switched off. Metrics and channelz stay.
+// Profiles can be switched off without switching off metrics and channelz.
 func TestProfilesCanBeSwitchedOff(t *testing.T) {
 	s := open(t, func(cfg *config.Config) { cfg.Pprof = false })
 	if a := s.do(t, "GET", "/debug/pprof/", ""); a.status != http.StatusNotFound {

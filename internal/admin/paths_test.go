@@ -17,7 +17,7 @@ import (
 
 func TestObjectsOverHTTP(t *testing.T) {
 	s := open(t, nil)
-	// Keys as they are in the path, and as they are.
+	// Keys as written in the path, and as stored.
 	for path, key := range map[string]string{
 		"plain": "plain", "team/a/limits": "team/a/limits", "team%2Fb": "team/b", "a%20b/%C3%A4": "a b/ä",
 		"verb:get": "verb:get", "a+b": "a+b", "100%25": "100%", "watch": "watch", "%2561": "%61",
@@ -35,7 +35,7 @@ func TestObjectsOverHTTP(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 
-	// A condition that does not hold keeps the object, however it is written.
+	// A failed condition keeps the object, however the condition is written.
 	for _, condition := range []string{"if_mod_revision", "ifModRevision", "delete.if_mod_revision", "delete.ifModRevision"} {
 		if a := s.do(t, "DELETE", "/v1/resources/config/objects/full?"+condition+"=1", ""); a.status != http.StatusPreconditionFailed {
 			t.Errorf("%s: %d %s", condition, a.status, a.body)
@@ -43,10 +43,10 @@ func TestObjectsOverHTTP(t *testing.T) {
 	}
 	right := fmt.Sprintf("/v1/resources/config/objects/full?if_mod_revision=%d", put.GetRevision())
 	if d := call[fanoutv1.DeleteResponse](t, s, "DELETE", right, ""); !d.GetDeleted() {
-		t.Error("it was not deleted")
+		t.Error("the object was not deleted")
 	}
 	if d := call[fanoutv1.DeleteResponse](t, s, "DELETE", "/v1/resources/config/objects/full", ""); d.GetDeleted() {
-		t.Error("it was deleted twice")
+		t.Error("the object was deleted twice")
 	}
 }
 
@@ -124,7 +124,7 @@ func TestResourcesAndWatchersOverHTTP(t *testing.T) {
 		t.Errorf("ended: %v, -position +last:\n%s", ended, diff)
 	}
 	if reason := w.end(); reason != "DRAINING" {
-		t.Errorf("it ends with %s", reason)
+		t.Errorf("the watch ended with %s", reason)
 	}
 }
 
@@ -186,17 +186,17 @@ func TestErrorsOverHTTP(t *testing.T) {
 	} {
 		a := s.do(t, c.method, c.path, c.body)
 		if c.reason == "INVALID_REQUEST" && len(a.violations(t)) == 0 {
-			t.Errorf("%s %s %.40s: it does not say what is invalid: %s", c.method, c.path, c.body, a.body)
+			t.Errorf("%s %s %.40s: the error does not name the invalid field: %s", c.method, c.path, c.body, a.body)
 		}
 		if a.status != c.status || a.reason(t) != c.reason || a.header.Get("Content-Type") != "application/json" {
 			t.Errorf("%s %s %.40s: want %d %s, got %d %s", c.method, c.path, c.body, c.status, c.reason, a.status, a.body)
 		}
 	}
-	// Nothing of that has done anything.
+	// None of these requests had an effect.
 	if keys := call[fanoutv1.ListResponse](t, s, "GET", objects, "").GetObjects(); len(keys) != 1 {
-		t.Errorf("there are %v", keys)
+		t.Errorf("the objects are %v", keys)
 	}
-	// A watch that cannot begin has the status that any other request would have.
+	// A watch that cannot begin has the status of its error.
 	for path, want := range map[string]int{
 		"/v1/resources/x/watch":                                       404,
 		"/v1/resources/config/watch?epoch=x":                          200, // another epoch leads to a RESET
@@ -211,8 +211,8 @@ func TestErrorsOverHTTP(t *testing.T) {
 	}
 }
 
-// What is invalid is named, also where the request never gets to the server.
-func TestFieldsAreNamedOverHTTP(t *testing.T) {
+// An error names the invalid field, even if the request never reaches the gRPC server.
+func TestInvalidFieldsAreNamedOverHTTP(t *testing.T) {
 	s := open(t, nil)
 	const objects = "/v1/resources/config/objects"
 	for _, c := range []struct{ method, path, body, field string }{
@@ -232,8 +232,8 @@ func TestFieldsAreNamedOverHTTP(t *testing.T) {
 	}
 }
 
-// Who deletes what is not there sees that in the answer.
-func TestNothingToDeleteIsSaid(t *testing.T) {
+// The answer to a DELETE of a missing object says that nothing was deleted.
+func TestDeleteOfAMissingObjectSaysSo(t *testing.T) {
 	s := open(t, nil)
 	for path, want := range map[string]string{
 		"/v1/watchers/nobody":                 `"ended":false`,
@@ -262,7 +262,7 @@ func TestIndex(t *testing.T) {
 	if err := json.Unmarshal(s.do(t, "GET", "/openapi.json", "").body, &document); err != nil {
 		t.Fatal(err)
 	}
-	// The index has the same paths, in capitals where there is something to be filled in.
+	// The index has the same paths, with parameters in capitals.
 	listed := map[string]bool{}
 	for l := range strings.Lines(index) {
 		words := strings.Fields(l)
@@ -275,12 +275,12 @@ func TestIndex(t *testing.T) {
 		for method := range methods {
 			name := strings.ToUpper(method) + " " + path
 			if !listed[name] {
-				t.Errorf("the index does not have %s", name)
+				t.Errorf("the index lacks %s", name)
 			}
 			delete(listed, name)
 		}
 	}
 	for name := range listed {
-		t.Errorf("the index has %s, which does not exist", name)
+		t.Errorf("the index has the unknown path %s", name)
 	}
 }

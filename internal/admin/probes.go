@@ -10,31 +10,29 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// probeTimeout is how long the server may take to say whether it is ready. It answers
-// from memory.
+// probeTimeout bounds the health check behind a probe. The server answers it from memory.
 const probeTimeout = time.Second
 
-// probes serves what asks at intervals whether to send this process requests, or to
-// restart it. Both answer everybody: they say nothing but yes and no.
+// probes serves the liveness and readiness probes. They need no credentials and reveal
+// nothing but yes or no.
 func probes(conn grpc.ClientConnInterface, next http.Handler) http.Handler {
 	health := grpc_health_v1.NewHealthClient(conn)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/healthz":
-			// Who answers lives. Whether etcd is there is no reason to be restarted.
+			// A process that answers is alive. An unreachable etcd is no reason for a restart.
 			probed(w, r, "ok")
 		case "/readyz":
-			probed(w, r, notReady(r.Context(), health))
+			probed(w, r, readiness(r.Context(), health))
 		default:
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-// notReady returns ok, or why the server does not want requests: what it says to those
-// who ask over gRPC, and nothing else, so that a server that is about to stop turns
-// both off at the same time.
-func notReady(ctx context.Context, health grpc_health_v1.HealthClient) string {
+// readiness returns "ok", or why the server does not accept requests. It uses only the
+// gRPC health service, so both change at the same moment when the server stops.
+func readiness(ctx context.Context, health grpc_health_v1.HealthClient) string {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	answer, err := health.Check(ctx, &grpc_health_v1.HealthCheckRequest{})
@@ -57,5 +55,5 @@ func probed(w http.ResponseWriter, r *http.Request, result string) {
 	if result != "ok" {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_, _ = io.WriteString(w, result+"\n") // who has gone does not want it
+	_, _ = io.WriteString(w, result+"\n") // an error means that the client has gone
 }

@@ -12,18 +12,16 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// parameters reads the parameters of a request. The gateway's own way is to ignore
-// those that it does not know, so that somebody who mistypes a condition deletes
-// without one. A field of a field, such as scope.prefix, may be called by its last
-// name where no other has it.
+// parameters parses the query parameters of a request. The gateway's own parser ignores
+// unknown parameters, so a mistyped condition would make a delete unconditional. A nested
+// field, such as scope.prefix, may be given by its last name if that is unambiguous.
 type parameters struct{ plain runtime.DefaultQueryParser }
 
-// The gateway has one parser for the whole process, which is set with any mux. Others
-// who use it, such as etcd, are not concerned: only requests of our own protocol are
-// read differently.
+// The gateway has one parser for the whole process. Other users of the gateway, such as
+// etcd, are not affected: parameters changes only requests of our own protocol.
 func init() { runtime.NewServeMux(runtime.SetQueryParameterParser(&parameters{})) }
 
-// protocol is the package of the requests that are read in this way.
+// protocol is the protobuf package of our requests.
 const protocol = "fanout.v1"
 
 // Parse implements runtime.QueryParameterParser.
@@ -44,7 +42,7 @@ func (p *parameters) Parse(msg proto.Message, values url.Values, filter *utiliti
 		case !utf8.ValidString(v[0]):
 			return fmt.Errorf("the parameter %q is not UTF-8", name)
 		case len(v) > 1 || full.Has(key):
-			return fmt.Errorf("the parameter %q is there twice", name)
+			return fmt.Errorf("the parameter %q is given twice", name)
 		case !isFlag(fieldAt(request, path)):
 			full[key] = v
 		case v[0] == "true":
@@ -94,7 +92,7 @@ func setFlag(msg protoreflect.Message, path []string) error {
 	return nil
 }
 
-// resolve returns the path of the field that a parameter means.
+// resolve returns the path of the field that a parameter names.
 func resolve(request protoreflect.MessageDescriptor, name string) ([]string, error) {
 	if path := lookUp(request, strings.Split(name, ".")); path != nil {
 		return path, nil
@@ -113,13 +111,13 @@ func resolve(request protoreflect.MessageDescriptor, name string) ([]string, err
 		}
 	}
 	if found == nil {
-		return nil, fmt.Errorf("there is no parameter %q", name)
+		return nil, fmt.Errorf("unknown parameter %q", name)
 	}
 	return found, nil
 }
 
-// lookUp returns the path of names, each of which may be that of the protocol or
-// that of JSON, or nil where there is no such field.
+// lookUp returns the field path for names, which may be protobuf or JSON names, or nil if
+// there is no such field.
 func lookUp(in protoreflect.MessageDescriptor, names []string) []string {
 	var path []string
 	for i, name := range names {
@@ -137,8 +135,7 @@ func lookUp(in protoreflect.MessageDescriptor, names []string) []string {
 	return path
 }
 
-// isGroup reports whether a field has fields of its own. Durations are written as a
-// value.
+// isGroup reports whether a field has fields of its own. A duration is a single value.
 func isGroup(f protoreflect.FieldDescriptor) bool {
 	return f.Message() != nil && f.Message().ParentFile().Package() == protocol && !isFlag(f)
 }

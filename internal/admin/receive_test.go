@@ -17,14 +17,14 @@ import (
 	"github.com/fanoutd/fanoutd/test/poll"
 )
 
-// upload is a request whose body does not come.
+// upload is a request whose body does not arrive.
 type upload struct {
 	net.Conn
 	answers *bufio.Reader
 }
 
-// upload begins a request from a host. What the server says first is 100 if it reads
-// the body.
+// upload begins a request from a host. The server answers 100 (Continue) when it reads the
+// body.
 func (s *site) upload(t *testing.T, from string, size int, header string) *upload {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -32,7 +32,7 @@ func (s *site) upload(t *testing.T, from string, size int, header string) *uploa
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = conn.Close() }) // an error says that a test has closed it
+	t.Cleanup(func() { _ = conn.Close() }) // fails if the test has closed it already
 	_, err = fmt.Fprintf(conn, "PUT /v1/resources/config/objects/a HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
 		"Expect: 100-continue\r\n%sContent-Length: %d\r\n\r\n", header, size)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *site) upload(t *testing.T, from string, size int, header string) *uploa
 	return &upload{conn, bufio.NewReader(conn)}
 }
 
-// answer returns what the server says next.
+// answer returns the server's next response.
 func (u *upload) answer(t *testing.T) *http.Response {
 	t.Helper()
 	resp, err := http.ReadResponse(u.answers, nil)
@@ -51,20 +51,20 @@ func (u *upload) answer(t *testing.T) *http.Response {
 	return resp
 }
 
-// await waits until something is so.
+// await waits until the condition holds.
 func (s *site) await(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if !poll.Wait(ctx, is) {
-		t.Fatalf("waiting until %s", what)
+		t.Fatalf("timed out waiting until %s", what)
 	}
 }
 
 const largeBody = 4 << 20
 
-// Of bodies of those whom it does not know the server reads nothing.
-func TestNoBodyOfStrangersIsRead(t *testing.T) {
+// The server reads no body of a client that it refuses.
+func TestBodiesOfRefusedClientsAreNotRead(t *testing.T) {
 	dir := t.TempDir()
 	tokens, policy, log := filepath.Join(dir, "tokens"), filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
 	_, line, err := access.NewToken("alice", nil)
@@ -98,17 +98,18 @@ func TestNoBodyOfStrangersIsRead(t *testing.T) {
 	s.stop()
 	text, err := os.ReadFile(log)
 	if n := strings.Count(string(text), `"method":"PUT /v1/resources/config/objects/a","peer":"127.0.0.2:`); err != nil || n != 99 {
-		t.Errorf("%d denials are recorded, %v:\n%.500s", n, err, text)
+		t.Errorf("got %d audit records of denials, %v:\n%.500s", n, err, text)
 	}
 }
 
-// Bodies on their way take room, of which a client gets no more than it leaves.
-func TestBodiesOnTheirWayAreLimited(t *testing.T) {
+// Bodies being received count against the memory limit, of which a client gets at most as
+// much as it leaves.
+func TestBodiesBeingReceivedAreLimited(t *testing.T) {
 	s := open(t, func(cfg *config.Config) { cfg.MaxRequestMemory = 16 * config.MiB })
 	reads := func(u *upload) {
 		t.Helper()
 		if resp := u.answer(t); resp.StatusCode != http.StatusContinue {
-			t.Errorf("it is answered with %d", resp.StatusCode)
+			t.Errorf("the status is %d", resp.StatusCode)
 		}
 	}
 	await := func(metric string) {
@@ -116,13 +117,13 @@ func TestBodiesOnTheirWayAreLimited(t *testing.T) {
 		s.await(t, metric, func() bool { return strings.Contains(string(s.do(t, "GET", "/metrics", "").body), metric+"\n") })
 	}
 	first := s.upload(t, "127.0.0.2", largeBody, "")
-	reads(first) // twice its size is half of what there is
+	reads(first) // twice its size is half of the limit
 	second := s.upload(t, "127.0.0.2", largeBody, "")
 	await("fanoutd_requests_waiting 1")
 	other := s.upload(t, "127.0.0.3", largeBody/2, "")
 	reads(other)
 	await("fanoutd_request_bytes 1.2582912e+07")
-	_ = first.Close() // as it may
+	_ = first.Close() // a client may go at any time
 	reads(second)
 	_, _ = second.Close(), other.Close()
 	await("fanoutd_request_bytes 0")

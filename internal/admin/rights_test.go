@@ -12,14 +12,14 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 )
 
-// anonymousLists is a policy; what alice may do can follow it.
+// anonymousLists is a policy to which rules for alice can be appended.
 const anonymousLists = `
 rules:
 - {subjects: [anonymous], verbs: [list], resources: [config]}
 - {subjects: [root], verbs: ["*"], resources: ["*"]}
 `
 
-// What may not be done over gRPC may not be done over HTTP, with the same reasons.
+// HTTP denies what gRPC denies, with the same reasons.
 func TestRightsOverHTTP(t *testing.T) {
 	dir := t.TempDir()
 	tokens, policy := filepath.Join(dir, "tokens"), filepath.Join(dir, "policy.yaml")
@@ -53,7 +53,7 @@ func TestRightsOverHTTP(t *testing.T) {
 		{"alice", "GET", object, http.StatusNotFound, "KEY_NOT_FOUND"},
 		{"alice", "GET", unknown, http.StatusForbidden, "PERMISSION_DENIED"},
 		{"alice", "GET", "/v1/resources/config/objects", http.StatusForbidden, "PERMISSION_DENIED"},
-		{"alice", "GET", "/v1/resources/config/watch", http.StatusForbidden, ""}, // as a stream says it
+		{"alice", "GET", "/v1/resources/config/watch", http.StatusForbidden, ""}, // a stream has no reason
 		{"alice", "GET", "/v1/resources", http.StatusForbidden, "PERMISSION_DENIED"},
 		{"root", "GET", unknown, http.StatusNotFound, "UNKNOWN_RESOURCE"},
 		{"root", "PUT", object, http.StatusOK, ""},
@@ -73,7 +73,7 @@ func TestRightsOverHTTP(t *testing.T) {
 		}
 	}
 
-	// The file is followed: a watch ends with its right.
+	// The server follows the policy file: a watch ends with its right.
 	w := s.watch(t, "prefix=team&from_now=true", "Authorization", authorization["alice"])
 	w.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
 	write(t, policy+".new", anonymousLists)
@@ -81,7 +81,7 @@ func TestRightsOverHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	if reason := w.end(); reason != "PERMISSION_DENIED" {
-		t.Errorf("it ends with %s", reason)
+		t.Errorf("the watch ended with %s", reason)
 	}
 }
 

@@ -8,15 +8,15 @@ import (
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 )
 
-// The patterns of paths about which the gateway does not know everything.
+// Paths that need special treatment, as patterns of the gateway.
 const (
 	watchPath   = "/v1/resources/{resource=*}/watch"
 	watcherPath = "/v1/watchers/{id=*}"
 )
 
-// headers prepares a request for the gateway. What HEAD asks for is what GET would
-// answer, of which net/http leaves out the body. And how long a request may take is
-// not a matter of HTTP: who has waited for long enough goes away.
+// headers prepares a request for the gateway. It turns HEAD into GET; net/http leaves out
+// the body of the answer. It removes grpc-timeout: over HTTP, a client that has waited
+// long enough closes the request.
 func headers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, timed := r.Header["Grpc-Timeout"]
@@ -31,10 +31,10 @@ func headers(next http.Handler) http.Handler {
 	})
 }
 
-// methodKey is for the method as it was asked for, where that may be another one.
+// methodKey is the context key of the original method.
 type methodKey struct{}
 
-// checked is around each path of the gateway.
+// checked wraps the handler of each path.
 func checked(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, parts map[string]string) {
 		pattern := ""
@@ -51,28 +51,29 @@ func checked(next runtime.HandlerFunc) runtime.HandlerFunc {
 			w.Header().Set("Allow", http.MethodGet)
 			refuse(w, http.StatusMethodNotAllowed, "a watch is for GET")
 		case pattern == watcherPath && r.URL.RawQuery != "":
-			// Where there are no parameters, the gateway does not look for any.
-			refuseQuery(w, r, "there are no parameters here")
+			// The gateway does not check for parameters if a path has none.
+			refuseQuery(w, r, "this path has no query parameters")
 		default:
 			next(w, r, parts)
 		}
 	}
 }
 
-// refuseQuery refuses a request for having parameters, of which it names the first.
+// refuseQuery refuses a request with query parameters and names the first one.
 func refuseQuery(w http.ResponseWriter, r *http.Request, message string) {
 	name, _, _ := strings.Cut(r.URL.RawQuery, "=")
 	refuseField(w, http.StatusBadRequest, name, "%s", message)
 }
 
-// probeKey is for where to note the pattern of the path, instead of doing anything.
+// probeKey is the context key of a *string. A request with it stores its path pattern
+// there and does nothing else.
 type probeKey struct{}
 
-// isProbe reports whether nothing but a pattern is asked for.
+// isProbe reports whether the request only asks for its path pattern.
 func isProbe(r *http.Request) bool { return r.Context().Value(probeKey{}) != nil }
 
-// allowedMethods returns the methods that there are at the path of a request, for the header
-// Allow. Only the gateway knows, and it does not tell: so it is asked for each.
+// allowedMethods returns the methods of the request's path for the Allow header. The
+// gateway has no function for that, so allowedMethods probes each method.
 func allowedMethods(api *runtime.ServeMux, r *http.Request) string {
 	var found []string
 	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete} {
@@ -91,7 +92,7 @@ func allowedMethods(api *runtime.ServeMux, r *http.Request) string {
 	return strings.Join(found, ", ")
 }
 
-// nowhere is where the answer to a probe goes.
+// nowhere discards the answer to a probe.
 type nowhere struct{}
 
 func (nowhere) Header() http.Header         { return http.Header{} }

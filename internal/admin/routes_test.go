@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// No path takes a parameter that it does not know.
-func TestUnknownParametersAreErrorsEverywhere(t *testing.T) {
+// Every path refuses unknown parameters.
+func TestUnknownParametersAreRefusedEverywhere(t *testing.T) {
 	s := open(t, nil)
 	var document struct{ Paths map[string]map[string]any }
 	if err := json.Unmarshal(s.do(t, "GET", "/openapi.json", "").body, &document); err != nil {
@@ -31,12 +31,12 @@ func TestUnknownParametersAreErrorsEverywhere(t *testing.T) {
 		}
 	}
 	if count < 10 {
-		t.Errorf("there are only %d requests", count)
+		t.Errorf("made only %d requests", count)
 	}
 }
 
-// Who asks with the wrong method is told which is right.
-func TestTheMethodsOfAPathAreTold(t *testing.T) {
+// The answer to a wrong method lists the allowed ones.
+func TestAllowListsTheMethodsOfAPath(t *testing.T) {
 	s := open(t, nil)
 	for path, want := range map[string]string{
 		"/":                                    "GET, HEAD",
@@ -58,11 +58,11 @@ func TestTheMethodsOfAPathAreTold(t *testing.T) {
 		}
 	}
 	if a := s.do(t, "PATCH", "/v1/nothing", ""); a.status != 404 || a.header.Get("Allow") != "" {
-		t.Errorf("where there is nothing: %d %v", a.status, a.header)
+		t.Errorf("unknown path: %d %v", a.status, a.header)
 	}
 }
 
-// HEAD answers as GET does, without what it answers.
+// HEAD answers like GET, without the body.
 func TestHead(t *testing.T) {
 	s := open(t, nil)
 	s.put(t, "a", "1")
@@ -79,7 +79,7 @@ func TestHead(t *testing.T) {
 			continue
 		}
 		if get := s.do(t, "GET", path, ""); get.status != a.status || get.header.Get("Content-Type") != a.header.Get("Content-Type") {
-			t.Errorf("%s: GET says %d %v, HEAD %d %v", path, get.status, get.header, a.status, a.header)
+			t.Errorf("%s: GET returns %d %v, HEAD %d %v", path, get.status, get.header, a.status, a.header)
 		}
 	}
 	if a := s.do(t, "HEAD", "/v1/resources/config/watch", ""); a.header.Get("Allow") != "GET" {
@@ -87,8 +87,8 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// What is for gRPC does not come through HTTP.
-func TestTimeoutsOfGRPCAreNotTaken(t *testing.T) {
+// The grpc-timeout header has no effect over HTTP.
+func TestGRPCTimeoutIsIgnored(t *testing.T) {
 	s := open(t, nil)
 	s.put(t, "a", "1")
 	for _, timeout := range []string{"1n", "rubbish"} {
@@ -100,7 +100,7 @@ func TestTimeoutsOfGRPCAreNotTaken(t *testing.T) {
 	}
 }
 
-// A body that is encoded is not taken for what it is not.
+// A body with a content encoding is refused.
 func TestEncodedBodiesAreRefused(t *testing.T) {
 	s := open(t, nil)
 	for encoding, want := range map[string]int{"gzip": 415, "identity, br": 415, "identity": 200, "Identity": 200, "": 200} {

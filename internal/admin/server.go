@@ -21,36 +21,34 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access"
 )
 
-// Config says what to serve. Conn and Log are required.
+// Config configures a [Server]. Conn and Log are required.
 type Config struct {
-	// Conn is a connection to the server that answers.
+	// Conn is a connection to the gRPC server.
 	Conn grpc.ClientConnInterface
 
-	// Hosts are the names under which browsers may reach this server, besides
-	// addresses and localhost; see guard.go. Names may have a port.
+	// Hosts are the host names, optionally with a port, under which browsers may reach
+	// this server, besides IP addresses and localhost; see guard.go.
 	Hosts []string
 
-	// TLS is for the connections that Serve accepts; it has to offer h2 and http/1.1.
-	// nil: they are in plain text.
+	// TLS is the configuration of accepted connections. It must offer h2 and http/1.1.
+	// Nil means plain text.
 	TLS *tls.Config
 
-	// Metrics serves /metrics. Nil: nothing does.
+	// Metrics serves /metrics. Nil: the path does not exist.
 	Metrics http.Handler
 
-	// Profiles says whether Go's profiles are served below /debug/pprof/.
+	// Profiles serves Go's profiles below /debug/pprof/.
 	Profiles bool
 
-	// Operator, if set, is asked about everybody who wants to see what only operators
-	// are to see: metrics, profiles and channelz; see operators.go. It is told what they
-	// want, as in "GET /metrics", is shown the certificate of the client (nil: none) and
-	// the Authorization headers, and returns the status with which the request is refused,
-	// or nil. The context has the address of the client and its user-agent where that of
-	// a request of gRPC has them.
+	// Operator, if set, decides who may use metrics, profiles and channelz. It gets what
+	// the client asks for, such as "GET /metrics", the client's verified certificate or
+	// nil, and the values of its Authorization headers. It returns nil or the gRPC status
+	// that refuses the request. The context has the client's address and user agent where
+	// a gRPC request has them.
 	Operator func(ctx context.Context, what string, certificate *x509.Certificate, authorization []string) error
 
-	// Receive, if set, is asked in the same way before the body of a request is read,
-	// which will take so many bytes of memory. It returns what is called when the memory
-	// is free again.
+	// Receive, if set, is called in the same way before the body of a request is read.
+	// bytes is the memory that the body will take; done is called when that is free again.
 	Receive func(ctx context.Context, what string, certificate *x509.Certificate, authorization []string, bytes int64) (done func(), err error)
 
 	Log *slog.Logger
@@ -60,19 +58,19 @@ type Config struct {
 type Server struct {
 	http     http.Server
 	channelz *grpc.Server
-	maxAge   time.Duration // of a connection with TLS
+	maxAge   time.Duration // of a TLS connection
 }
 
-// How long clients may take, and how much they may send. Watches may take as long as
-// they like; a client that has gone without a word is found by TCP.
+// Limits of time and size. Watches have no time limit here; TCP detects a peer that is
+// gone.
 const (
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
-	answerTimeout     = time.Minute // for what is no watch, which is a few MiB at most
+	answerTimeout     = time.Minute // for reading an answer of a few MiB; not for watches
 	maxHeaderBytes    = 64 << 10
 )
 
-// New returns a server that serves nothing until Serve is called.
+// New returns a server. It serves nothing before Serve is called.
 func New(cfg Config) (*Server, error) {
 	s := &Server{channelz: newChannelz(), maxAge: maxConnectionAge}
 	handler, err := newHandler(cfg, s.channelz)
@@ -81,30 +79,30 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.http = http.Server{
-		Handler:           s.aging(handler),
+		Handler:           s.limitAge(handler),
 		TLSConfig:         cfg.TLS,
-		ConnContext:       born,
+		ConnContext:       withOpenTime,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          log.New(complaints{cfg.Log}, "", 0),
+		ErrorLog:          log.New(errorLog{cfg.Log}, "", 0),
 		Protocols:         new(http.Protocols),
 	}
 	s.http.Protocols.SetHTTP1(true)
-	// Channelz is gRPC, which is HTTP/2; without TLS its clients begin with it.
+	// Channelz is served over gRPC, which needs HTTP/2 even without TLS.
 	s.http.Protocols.SetHTTP2(true)
 	s.http.Protocols.SetUnencryptedHTTP2(true)
 	return s, nil
 }
 
-// complaints logs what http.Server has to say.
-type complaints struct{ log *slog.Logger }
+// errorLog passes the log lines of http.Server to slog.
+type errorLog struct{ log *slog.Logger }
 
 // Write implements [io.Writer].
-func (c complaints) Write(b []byte) (int, error) {
+func (c errorLog) Write(b []byte) (int, error) {
 	message, level := strings.TrimSpace(string(b)), slog.LevelWarn
 	if strings.HasPrefix(message, "http: TLS handshake error") {
-		level = slog.LevelDebug // whoever can connect can cause as many as they like
+		level = slog.LevelDebug // any client can cause any number of these
 	}
 	c.log.Log(context.Background(), level, message)
 	return len(b), nil
@@ -122,12 +120,12 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Stop returns when all requests have ended; those that have not when ctx is done
-// are cut off. Watches end with the server behind the connection, so that is stopped
+// Stop waits until all requests have ended, and closes the connections of those that are
+// still running when ctx is done. Watches end when the gRPC server stops, so stop that
 // first.
 func (s *Server) Stop(ctx context.Context) {
 	if err := s.http.Shutdown(ctx); err != nil {
-		_ = s.http.Close() // what it says of listeners that are closed does not matter
+		_ = s.http.Close() // its errors are about listeners that are closed already
 	}
 	s.channelz.Stop()
 }
@@ -139,15 +137,15 @@ func newHandler(cfg Config, channelz http.Handler) (http.Handler, error) {
 		runtime.WithStreamErrorHandler(noteStreamError),
 		runtime.WithRoutingErrorHandler(answerRoutingError),
 		runtime.WithMiddlewares(checked),
-		runtime.WithIncomingHeaderMatcher(incoming),
-		runtime.WithOutgoingHeaderMatcher(nothing),
-		runtime.WithOutgoingTrailerMatcher(nothing),
-		// A slash in a key may be written as %2F, too.
+		runtime.WithIncomingHeaderMatcher(incomingHeader),
+		runtime.WithOutgoingHeaderMatcher(noHeader),
+		runtime.WithOutgoingTrailerMatcher(noHeader),
+		// A slash in a key may also be written as %2F.
 		runtime.WithUnescapingMode(runtime.UnescapingModeAllCharacters),
-		// A POST is a POST: what says otherwise gets around the checks of browsers.
+		// A POST stays a POST: a method override would evade the checks of browsers.
 		runtime.WithDisablePathLengthFallback(),
 	)
-	ctx := context.Background() // nothing is started
+	ctx := context.Background() // the handlers start nothing that it would end
 	conn := heartbeats{cfg.Conn}
 	err := errors.Join(
 		gateway.RegisterFanoutServiceHandlerClient(ctx, api, fanoutv1.NewFanoutServiceClient(conn)),
@@ -155,7 +153,7 @@ func newHandler(cfg Config, channelz http.Handler) (http.Handler, error) {
 		gateway.RegisterAdminServiceHandlerClient(ctx, api, fanoutv1.NewAdminServiceClient(conn)),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("register the paths of HTTP: %w", err)
+		return nil, fmt.Errorf("register the HTTP paths: %w", err)
 	}
 	description, err := describe(openAPI)
 	if err != nil {
@@ -165,12 +163,12 @@ func newHandler(cfg Config, channelz http.Handler) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the status page: %w", err)
 	}
-	next := statusPage(files, pages(description, cfg.bodies(headers(streams(answerTimeout, shown(api))))))
+	next := statusPage(files, withIndex(description, cfg.bodies(headers(streams(answerTimeout, withCertificate(api))))))
 	return guard(cfg.Hosts, probes(cfg.Conn, operators(cfg, channelz, next))), nil
 }
 
-// shown tells the server behind the connection which certificate the client has shown.
-func shown(next http.Handler) http.Handler {
+// withCertificate passes the client's certificate on to the gRPC server.
+func withCertificate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c := certificateOf(r); c != nil {
 			r = r.WithContext(access.OnBehalf(r.Context(), c))
@@ -179,7 +177,7 @@ func shown(next http.Handler) http.Handler {
 	})
 }
 
-// certificateOf returns the certificate that the client has shown, or nil.
+// certificateOf returns the client's verified certificate, or nil.
 func certificateOf(r *http.Request) *x509.Certificate {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return nil
@@ -187,14 +185,15 @@ func certificateOf(r *http.Request) *x509.Certificate {
 	return r.TLS.VerifiedChains[0][0]
 }
 
-// incoming says which request headers the server gets to see. The gateway adds the
-// address of the client, and Authorization. A trace goes on where a client has begun one.
-func incoming(name string) (string, bool) {
+// incomingHeader decides which request headers are passed to the gRPC server. The gateway
+// itself adds the client's address and Authorization. Trace headers continue the client's
+// trace.
+func incomingHeader(name string) (string, bool) {
 	if name == "Traceparent" || name == "Tracestate" {
 		return strings.ToLower(name), true
 	}
 	return runtime.MetadataPrefix + name, name == "User-Agent"
 }
 
-// nothing of gRPC's headers is for clients of HTTP.
-func nothing(string) (string, bool) { return "", false }
+// noHeader keeps all headers of gRPC answers from HTTP clients.
+func noHeader(string) (string, bool) { return "", false }

@@ -24,17 +24,17 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 )
 
-// patience bounds what a test waits for: it is how long a broken one takes to fail.
+// patience bounds each wait of a test, and so the time a broken test takes to fail.
 const patience = 30 * time.Second
 
-// site is a whole fanoutd in this process, and somebody who speaks HTTP with it.
+// site is a whole fanoutd in this process with an HTTP client.
 type site struct {
-	address string // of HTTP
+	address string // of the HTTP listener
 	client  http.Client
 	stop    func()
 }
 
-// open starts a server with an etcd of its own.
+// open starts a server with its own etcd.
 func open(t *testing.T, change func(*config.Config)) *site {
 	t.Helper()
 	t.Parallel()
@@ -62,7 +62,7 @@ func open(t *testing.T, change func(*config.Config)) *site {
 		s.client.CloseIdleConnections()
 		s.stop()
 	})
-	// Reads wait until everything is loaded, but for a short while only.
+	// Reads wait only a short time for the resources to load.
 	for s.do(t, "GET", "/v1/resources/config/objects", "").status != http.StatusOK {
 		if t.Context().Err() != nil {
 			t.Fatal("the server does not begin to serve")
@@ -71,15 +71,15 @@ func open(t *testing.T, change func(*config.Config)) *site {
 	return s
 }
 
-// answer is what came back.
+// answer is a response.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// do sends a request, with a body of JSON unless it is empty. More are header fields,
-// each with its value; that of Host is special.
+// do sends a request, with a JSON body unless that is empty. more are pairs of a header
+// name and its value; Host is set on the request itself.
 func (s *site) do(t *testing.T, method, path, body string, more ...string) answer {
 	t.Helper()
 	resp := s.send(t, t.Context(), method, path, body, more...)
@@ -113,7 +113,7 @@ func (s *site) send(t *testing.T, ctx context.Context, method, path, body string
 	return resp
 }
 
-// call sends a request that must succeed and returns its answer.
+// call sends a request that must succeed, and returns its answer.
 func call[T any, P interface {
 	*T
 	proto.Message
@@ -140,7 +140,7 @@ func parse[T any, P interface {
 	return p
 }
 
-// put stores a text.
+// put stores a text value.
 func (s *site) put(t *testing.T, key, text string) int64 {
 	t.Helper()
 	quoted, err := json.Marshal(text)
@@ -150,7 +150,7 @@ func (s *site) put(t *testing.T, key, text string) int64 {
 	return call[fanoutv1.PutResponse](t, s, "PUT", "/v1/resources/config/objects/"+key, `{"text": `+string(quoted)+`}`).GetRevision()
 }
 
-// get returns the text of a key.
+// get returns the text value of a key.
 func (s *site) get(t *testing.T, path string) string {
 	t.Helper()
 	return call[fanoutv1.GetResponse](t, s, "GET", "/v1/resources/config/objects/"+path, "").GetObject().GetText()
@@ -168,7 +168,7 @@ func (a answer) reason(t *testing.T) string {
 	return reasonOf(parse[spb.Status](t, a.body))
 }
 
-// violations returns the fields that an error says to be invalid.
+// violations returns the fields that an error names as invalid.
 func (a answer) violations(t *testing.T) (fields []string) {
 	t.Helper()
 	for _, detail := range status.FromProto(parse[spb.Status](t, a.body)).Details() {
@@ -223,7 +223,7 @@ func (w *tail) line() line {
 	if err := w.decoder.Decode(&l); err != nil {
 		w.t.Fatal(err)
 	}
-	// The line is complete, and nothing comes behind it before something happens.
+	// Each line is complete, and nothing follows it before the next event.
 	rest, err := io.ReadAll(w.decoder.Buffered())
 	if err != nil || len(bytes.TrimLeft(rest, "\n")) > 0 && rest[0] != '\n' {
 		w.t.Fatalf("a line goes on with %q, %v", rest, err)
@@ -252,7 +252,7 @@ func (w *tail) skip(kind fanoutv1.WatchResponse_Kind) *fanoutv1.WatchResponse {
 	}
 }
 
-// end returns the reason with which the watch ends.
+// end returns the reason for the end of the watch.
 func (w *tail) end() string {
 	w.t.Helper()
 	l := w.line()

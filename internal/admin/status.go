@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// The reasons whose HTTP status says more than that of their code would.
+// byReason lists the reasons whose HTTP status differs from that of their gRPC code.
 var byReason = map[string]int{
 	"PRECONDITION_FAILED": http.StatusPreconditionFailed,
 	"WRITE_TOO_LARGE":     http.StatusRequestEntityTooLarge,
@@ -22,7 +22,7 @@ var byReason = map[string]int{
 	"EPOCH_CHANGED":       http.StatusGone,
 	"REQUEST_TOO_LARGE":   http.StatusRequestEntityTooLarge,
 
-	// Everybody together has asked for too much, not the client.
+	// All clients together exceed a limit, not this client alone.
 	"TOO_MANY_WATCHERS":  http.StatusServiceUnavailable,
 	"TOO_MANY_SELECTORS": http.StatusServiceUnavailable,
 	"TOO_MANY_SNAPSHOTS": http.StatusServiceUnavailable,
@@ -38,7 +38,7 @@ func httpStatus(st *status.Status) int {
 	return runtime.HTTPStatusFromCode(st.Code())
 }
 
-// detail returns the detail of a type, or its zero value.
+// detail returns the first detail of type T, or its zero value.
 func detail[T any](st *status.Status) (d T) {
 	for _, any := range st.Details() {
 		if d, ok := any.(T); ok {
@@ -48,14 +48,14 @@ func detail[T any](st *status.Status) (d T) {
 	return d
 }
 
-// answerError answers with an error.
+// answerError answers a request with an error.
 func answerError(ctx context.Context, mux *runtime.ServeMux, m runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
 	st := complete(r, err)
 	setRetryAfter(w.Header(), st)
 	runtime.DefaultHTTPErrorHandler(ctx, mux, m, w, r, &runtime.HTTPStatusError{HTTPStatus: httpStatus(st), Err: st.Err()})
 }
 
-// setRetryAfter says in whole seconds when a later try may succeed.
+// setRetryAfter sets the Retry-After header, in whole seconds, from RetryInfo.
 func setRetryAfter(h http.Header, st *status.Status) {
 	if retry := detail[*errdetails.RetryInfo](st); retry != nil {
 		seconds := math.Ceil(retry.GetRetryDelay().AsDuration().Seconds())
@@ -63,18 +63,18 @@ func setRetryAfter(h http.Header, st *status.Status) {
 	}
 }
 
-// answerRoutingError answers where there is no such path, or not with this method.
+// answerRoutingError answers a request with an unknown path or a wrong method.
 func answerRoutingError(_ context.Context, api *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, httpStatus int) {
 	if isProbe(r) {
 		return
 	}
 	switch httpStatus {
 	case http.StatusNotFound:
-		refuse(w, httpStatus, "there is nothing at this path, the paths are listed at /")
+		refuse(w, httpStatus, "unknown path: see / for a list")
 	case http.StatusMethodNotAllowed:
 		w.Header().Set("Allow", allowedMethods(api, r))
-		refuse(w, httpStatus, "%s is not possible here, what is possible is listed at /", r.Method)
+		refuse(w, httpStatus, "method %s is not allowed here: see / for a list", r.Method)
 	default:
-		refuseField(w, httpStatus, "", "the path could not be read: %s", http.StatusText(httpStatus))
+		refuseField(w, httpStatus, "", "cannot parse the path: %s", http.StatusText(httpStatus))
 	}
 }

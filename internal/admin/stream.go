@@ -16,34 +16,34 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// heartbeat is how often a watch over HTTP says something if its client does not
-// ask for anything else: often enough that no proxy takes it for idle.
+// heartbeat is the default bookmark interval of a watch over HTTP. It is short enough that
+// no proxy closes the connection as idle.
 const heartbeat = 30 * time.Second
 
-// heartbeats is a connection that asks for them.
+// heartbeats is a connection that sets the default bookmark interval.
 type heartbeats struct{ grpc.ClientConnInterface }
 
 // NewStream implements grpc.ClientConnInterface.
 func (c heartbeats) NewStream(ctx context.Context, d *grpc.StreamDesc, method string, o ...grpc.CallOption) (grpc.ClientStream, error) {
 	stream, err := c.ClientConnInterface.NewStream(ctx, d, method, o...)
-	return beating{stream}, err
+	return heartbeatStream{stream}, err
 }
 
-type beating struct{ grpc.ClientStream }
+type heartbeatStream struct{ grpc.ClientStream }
 
 // SendMsg implements grpc.ClientStream.
-func (s beating) SendMsg(m any) error {
+func (s heartbeatStream) SendMsg(m any) error {
 	if req, ok := m.(*fanoutv1.WatchRequest); ok && req.GetBookmarkInterval() == nil {
 		req.BookmarkInterval = durationpb.New(heartbeat)
 	}
 	return s.ClientStream.SendMsg(m)
 }
 
-// lines turns messages into JSON, those of a stream into a line each.
+// lines marshals messages as JSON, each message of a stream as one line.
 type lines struct{ runtime.JSONPb }
 
-// Marshal implements runtime.Marshaler. Where a field says whether there was anything
-// to be done, it says so also if there was not.
+// Marshal implements runtime.Marshaler. It writes the boolean results of DELETE requests
+// even if they are false.
 func (l *lines) Marshal(v any) ([]byte, error) {
 	switch v := v.(type) {
 	case *fanoutv1.DeleteResponse, *fanoutv1.EndWatcherResponse:
@@ -59,12 +59,12 @@ func (l *lines) NewDecoder(r io.Reader) runtime.Decoder {
 		if err := next.Decode(v); err != nil {
 			return err
 		}
-		return repeats(v)
+		return checkNotInPath(v)
 	})
 }
 
-// newLines returns what says the same in JSON as grpcurl does: fields that are not
-// set are left out, and fields that do not exist are an error.
+// newLines returns a marshaler with the same JSON as grpcurl: unset fields are left out,
+// and unknown fields are an error.
 func newLines() *lines {
 	return &lines{runtime.JSONPb{
 		MarshalOptions:   protojson.MarshalOptions{},
@@ -77,34 +77,34 @@ func (*lines) StreamContentType(any) string { return streamType }
 
 const streamType = "application/x-ndjson"
 
-// streams prepares for responses that may go on for hours. Others have to be read in
-// time.
+// streams lets streaming responses last as long as their client reads them. All other
+// responses must be read within the timeout.
 func streams(timeout time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, gone := context.WithCancel(r.Context())
-		defer gone()
-		s := &sink{ResponseWriter: w, timeout: timeout, gone: gone}
-		next.ServeHTTP(s, r.WithContext(context.WithValue(ctx, sinkKey{}, s)))
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		s := &responseWriter{ResponseWriter: w, timeout: timeout, cancel: cancel}
+		next.ServeHTTP(s, r.WithContext(context.WithValue(ctx, responseWriterKey{}, s)))
 	})
 }
 
-// sink is where a response goes.
-type sink struct {
+// responseWriter writes the response of the gateway.
+type responseWriter struct {
 	http.ResponseWriter
-	timeout time.Duration  // for what is no stream
-	begun   bool           // something was written
-	gone    func()         // ends the request
-	failed  *status.Status // with what a stream ends, once that is known
+	timeout time.Duration  // for responses that are no stream
+	begun   bool           // part of the body was written
+	cancel  func()         // ends the request
+	failed  *status.Status // the error that ends a stream, once known
 }
 
-type sinkKey struct{}
+type responseWriterKey struct{}
 
-// Unwrap gives http.ResponseController the rest.
-func (s *sink) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+// Unwrap is called by http.ResponseController.
+func (s *responseWriter) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// WriteHeader gives a stream that fails before it begins the status that any other
-// request would have.
-func (s *sink) WriteHeader(httpCode int) {
+// WriteHeader implements http.ResponseWriter. A stream that fails before it begins gets
+// the status of its error.
+func (s *responseWriter) WriteHeader(httpCode int) {
 	if s.failed != nil {
 		setRetryAfter(s.Header(), s.failed)
 		httpCode = httpStatus(s.failed)
@@ -115,32 +115,32 @@ func (s *sink) WriteHeader(httpCode int) {
 	s.ResponseWriter.WriteHeader(httpCode)
 }
 
-// Write ends the request when its client has gone. That is no error, and the gateway
-// would log it as one.
-func (s *sink) Write(b []byte) (int, error) {
+// Write implements http.ResponseWriter. It ends the request when its client has gone, and
+// returns no error, which the gateway would log.
+func (s *responseWriter) Write(b []byte) (int, error) {
 	if !s.begun && s.Header().Get("Content-Type") != streamType {
-		// Where there is no deadline to set, there is no network.
+		// Setting a deadline fails only without a network.
 		_ = http.NewResponseController(s.ResponseWriter).SetWriteDeadline(time.Now().Add(s.timeout))
 	}
 	s.begun = true
 	if _, err := s.ResponseWriter.Write(b); err != nil {
-		s.gone()
+		s.cancel()
 	}
 	return len(b), nil
 }
 
-// FlushError does the same. http.ResponseController calls it after each line.
-func (s *sink) FlushError() error {
+// FlushError flushes in the same way. http.ResponseController calls it after each line.
+func (s *responseWriter) FlushError() error {
 	if err := http.NewResponseController(s.ResponseWriter).Flush(); err != nil {
-		s.gone()
+		s.cancel()
 	}
 	return nil
 }
 
-// noteStreamError takes down the error that ends a stream.
+// noteStreamError remembers the error that ends a stream.
 func noteStreamError(ctx context.Context, err error) *status.Status {
-	st := status.Convert(err) // what the gateway refuses does not become a stream
-	if s, ok := ctx.Value(sinkKey{}).(*sink); ok {
+	st := status.Convert(err) // an error of the gateway comes before the stream begins
+	if s, ok := ctx.Value(responseWriterKey{}).(*responseWriter); ok {
 		s.failed = st
 	}
 	return st

@@ -14,7 +14,7 @@ func TestAnswersHaveToBeRead(t *testing.T) {
 	ended := make(chan error, 1)
 	s := httptest.NewServer(streams(10*time.Millisecond, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for r.Context().Err() == nil {
-			_, _ = w.Write(make([]byte, 1<<20)) // the end of the request says that it has failed
+			_, _ = w.Write(make([]byte, 1<<20)) // a failure ends the request
 		}
 		ended <- nil
 	})))
@@ -31,16 +31,16 @@ func TestAnswersHaveToBeRead(t *testing.T) {
 
 	for contentType, want := range map[string]bool{"application/json": true, streamType: false} {
 		deadline := &deadlineOf{ResponseWriter: httptest.NewRecorder()}
-		w := &sink{ResponseWriter: deadline, timeout: time.Minute}
+		w := &responseWriter{ResponseWriter: deadline, timeout: time.Minute}
 		w.Header().Set("Content-Type", contentType)
-		_, _ = w.Write(nil) // it never fails
+		_, _ = w.Write(nil) // never fails
 		if deadline.set != want {
-			t.Errorf("%s has a deadline: %v", contentType, deadline.set)
+			t.Errorf("%s: deadline set: %v", contentType, deadline.set)
 		}
 	}
 }
 
-// deadlineOf notes whether there is a deadline.
+// deadlineOf records whether a deadline was set.
 type deadlineOf struct {
 	http.ResponseWriter
 	set bool

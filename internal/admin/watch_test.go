@@ -17,38 +17,38 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 )
 
-// Each line is there as soon as what it says has happened.
-func TestAWatchIsLinesAsTheyCome(t *testing.T) {
+// Each event arrives as a line of its own as soon as it happens.
+func TestWatchSendsLinesAsTheyCome(t *testing.T) {
 	s := open(t, nil)
 	first := s.put(t, "team/a", "1")
 	w := s.watch(t, "prefix=team&bookmark_interval=500ms")
 	if m := w.next(fanoutv1.WatchResponse_KIND_CATCH_UP_BEGIN); m.GetCatchUp() != fanoutv1.WatchResponse_CATCH_UP_RESET {
-		t.Errorf("it begins with %v", m)
+		t.Errorf("the watch began with %v", m)
 	}
 	if m := w.next(fanoutv1.WatchResponse_KIND_CATCH_UP_PART); m.GetEvents()[0].GetObject().GetModRevision() != first {
-		t.Errorf("there is %v", m)
+		t.Errorf("got %v", m)
 	}
 	w.next(fanoutv1.WatchResponse_KIND_SYNCED)
 	for i := range 3 {
 		at := s.put(t, "team/a", fmt.Sprint(i))
 		m := w.skip(fanoutv1.WatchResponse_KIND_BOOKMARK)
 		if o := m.GetEvents()[0].GetObject(); o.GetModRevision() != at || o.GetText() != fmt.Sprint(i) {
-			t.Errorf("told of %v, want revision %d", m, at)
+			t.Errorf("got %v, want revision %d", m, at)
 		}
 	}
 	w.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
 }
 
-// Without being asked to, a watch says now and then that it is there.
-func TestAWatchHasHeartbeats(t *testing.T) {
+// A watch sends bookmarks by default.
+func TestWatchHasHeartbeats(t *testing.T) {
 	s := open(t, nil)
 	s.watch(t, "").next(fanoutv1.WatchResponse_KIND_CATCH_UP_BEGIN)
 	if got := s.watchers(t)[0].GetRequest().GetBookmarkInterval().AsDuration().Seconds(); got != 30 {
-		t.Errorf("every %v s", got)
+		t.Errorf("the interval is %v s", got)
 	}
 }
 
-func TestAWatchResumes(t *testing.T) {
+func TestWatchResumes(t *testing.T) {
 	s := open(t, nil)
 	at := s.put(t, "a", "1")
 	w := s.watch(t, "")
@@ -56,18 +56,18 @@ func TestAWatchResumes(t *testing.T) {
 	w.next(fanoutv1.WatchResponse_KIND_CATCH_UP_PART)
 	synced := w.next(fanoutv1.WatchResponse_KIND_SYNCED).GetPosition()
 	next := s.put(t, "a", "2")
-	s.get(t, "a") // the server has heard of it, so it is a part of the catch-up
+	s.get(t, "a") // the server has it now, so it is part of the catch-up
 	w = s.watch(t, fmt.Sprintf("epoch=%s&revision=%d", synced.GetEpoch(), at))
 	if m := w.next(fanoutv1.WatchResponse_KIND_CATCH_UP_BEGIN); m.GetCatchUp() != fanoutv1.WatchResponse_CATCH_UP_REPLAY {
-		t.Errorf("it begins with %v", m)
+		t.Errorf("the watch began with %v", m)
 	}
 	if m := w.next(fanoutv1.WatchResponse_KIND_CATCH_UP_PART); len(m.GetEvents()) != 1 || m.GetPosition().GetRevision() != next {
-		t.Errorf("told of %v", m)
+		t.Errorf("got %v", m)
 	}
 }
 
-// A server that stops tells those who watch over HTTP where they are.
-func TestAStopEndsWatchesWithTheirPosition(t *testing.T) {
+// A server that stops sends watches over HTTP their position.
+func TestStopEndsWatchesWithTheirPosition(t *testing.T) {
 	s := open(t, nil)
 	s.put(t, "a", "1")
 	w := s.watch(t, "")
@@ -89,20 +89,20 @@ func TestAStopEndsWatchesWithTheirPosition(t *testing.T) {
 	<-stopped
 }
 
-// A watch whose time has come ends well: with a position and without an error.
-func TestATimeLimitEndsAWatchWell(t *testing.T) {
+// A watch that reaches its time limit ends with a position and without an error.
+func TestTimeLimitEndsWatchWithoutError(t *testing.T) {
 	s := open(t, nil)
 	w := s.watch(t, "from_now=true&time_limit=1s")
 	w.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
 	w.next(fanoutv1.WatchResponse_KIND_BOOKMARK) // the last one
 	w.next(fanoutv1.WatchResponse_KIND_DRAINING)
 	if _, err := w.decoder.Token(); err != io.EOF {
-		t.Errorf("then comes %v", err)
+		t.Errorf("after the last message: got %v", err)
 	}
 }
 
-// With its client goes the watch.
-func TestAWatchEndsWithItsClient(t *testing.T) {
+// A watch ends when its client goes away.
+func TestWatchEndsWithItsClient(t *testing.T) {
 	s := open(t, nil)
 	w := s.watch(t, "from_now=true")
 	w.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
@@ -110,7 +110,7 @@ func TestAWatchEndsWithItsClient(t *testing.T) {
 	s.awaitWatchers(t, func(all []*fanoutv1.WatcherStatus) bool { return len(all) == 0 })
 }
 
-// awaitWatchers returns when the watches are as wanted.
+// awaitWatchers waits until the number of watches is as wanted.
 func (s *site) awaitWatchers(t *testing.T, are func([]*fanoutv1.WatcherStatus) bool) []*fanoutv1.WatcherStatus {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -126,9 +126,9 @@ func (s *site) awaitWatchers(t *testing.T, are func([]*fanoutv1.WatcherStatus) b
 	}
 }
 
-// Who does not read makes the server stop sending: what waits is not kept in memory
-// on the way. When it reads again, it gets to the present.
-func TestAReaderWhoStopsIsNotBuffered(t *testing.T) {
+// The server stops sending to a client that does not read, and buffers nothing on the way.
+// A client that reads again catches up.
+func TestPausedReaderIsNotBuffered(t *testing.T) {
 	s := open(t, nil)
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.address)
 	if err != nil {
@@ -143,7 +143,7 @@ func TestAReaderWhoStopsIsNotBuffered(t *testing.T) {
 	}
 	s.awaitWatchers(t, func(all []*fanoutv1.WatcherStatus) bool { return len(all) == 1 && all[0].GetMessages() > 0 })
 
-	const written, kept = 16 << 20, 8 << 20 // what is kept lies in sockets, but for a MiB or so
+	const written, kept = 16 << 20, 8 << 20 // nearly all of it in socket buffers
 	value := strings.Repeat("x", 512<<10)
 	var last int64
 	for range written / len(value) {
@@ -151,7 +151,7 @@ func TestAReaderWhoStopsIsNotBuffered(t *testing.T) {
 	}
 	all := s.awaitWatchers(t, func(all []*fanoutv1.WatcherStatus) bool { return all[0].GetBlocked() && all[0].GetLagRevisions() > 0 })
 	if sent := all[0].GetBytes(); sent > kept {
-		t.Errorf("%d bytes were sent to somebody who does not read", sent)
+		t.Errorf("sent %d bytes to a client that does not read", sent)
 	} else {
 		t.Logf("%d bytes were sent", sent)
 	}
@@ -167,8 +167,8 @@ func TestAReaderWhoStopsIsNotBuffered(t *testing.T) {
 	}
 }
 
-// A client that does not read does not keep the server from stopping.
-func TestAStopDoesNotWaitForReaders(t *testing.T) {
+// A client that does not read does not delay a stop.
+func TestStopDoesNotWaitForReaders(t *testing.T) {
 	s := open(t, func(c *config.Config) { c.ShutdownGrace = config.Duration(time.Second) })
 	resp := s.send(t, t.Context(), http.MethodGet, "/v1/resources/config/watch", "")
 	defer resp.Body.Close()
@@ -180,9 +180,9 @@ func TestAStopDoesNotWaitForReaders(t *testing.T) {
 	s.stop()
 }
 
-// How many requests a connection carries is a limit of each client: those who come over
-// HTTP share a connection that nobody sees, and do not wait for each other.
-func TestWatchesOfOneClientKeepNobodyOut(t *testing.T) {
+// The number of requests per connection is limited. HTTP clients share one internal
+// connection, which has no such limit: they do not wait for each other.
+func TestWatchesOfOneClientDoNotBlockOthers(t *testing.T) {
 	s := open(t, func(cfg *config.Config) { cfg.MaxStreamsPerConnection = 2 })
 	for range 2 {
 		defer s.send(t, t.Context(), "GET", "/v1/resources/config/watch", "").Body.Close() // it is open by then

@@ -1,8 +1,7 @@
-// Requests to the server that has sent this page: all of them read, and all of them
-// are the public API (docs/http.md). Paths are relative, so that the page works
-// behind a proxy that puts it elsewhere.
+// Requests to the server of this page. They only read, and use the public API
+// (docs/http.md). Paths are relative, so the page works behind a proxy that moves it.
 
-// Where the token is while the tab is open.
+// The token is kept while the tab is open.
 const place = 'fanoutd-token';
 
 export const token = {
@@ -11,34 +10,34 @@ export const token = {
   forget: () => sessionStorage.removeItem(place),
 };
 
-// Codes of gRPC, as they are in errors.
+// gRPC status codes.
 export const code = { invalid: 3, notFound: 5, denied: 7, outOfRange: 11, unimplemented: 12, unauthenticated: 16 };
 
-// Refusal is an error that the server has answered with: a google.rpc.Status.
+// Refusal is an error answer of the server: a google.rpc.Status.
 export class Refusal extends Error {
   constructor(status, sent, http) {
     super(status.message || `The server answers with HTTP status ${http}`);
-    this.token = sent; // that was refused
+    this.token = sent; // the token that was refused
     this.code = status.code ?? (http === 401 ? code.unauthenticated : http === 403 ? code.denied : undefined);
     this.reason = status.details?.find((d) => d.reason)?.reason;
   }
 
-  // wantsToken says whether another token may help.
+  // wantsToken reports whether another token may help.
   get wantsToken() {
     return this.code === code.unauthenticated || this.code === code.denied;
   }
 }
 
-// explain says what has happened in a sentence.
+// explain describes an error in a sentence.
 export function explain(error) {
   if (error instanceof Refusal) return error.reason ? `${error.message} (${error.reason})` : error.message;
   if (error.name === 'TimeoutError') return 'The server does not answer';
-  if (error instanceof TypeError) return 'The server cannot be reached'; // so says fetch
+  if (error instanceof TypeError) return 'The server cannot be reached'; // thrown by fetch
   return error.message;
 }
 
-// open sends a request and returns the response if it is a good one, and the token
-// that was sent.
+// open sends a request. It returns the response if that is successful, and the token that
+// it sent.
 async function open(path, parameters, signal) {
   const url = `${path}?${new URLSearchParams(parameters)}`;
   const sent = token.get();
@@ -48,20 +47,20 @@ async function open(path, parameters, signal) {
   let status = {};
   try {
     const body = await response.json();
-    status = body.error ?? body; // a watch that cannot begin has a line for it
+    status = body.error ?? body; // a failed watch answers with a line
   } catch {
-    // It is not from fanoutd but from something before it.
+    // The answer comes from a proxy in front of fanoutd.
   }
   throw new Refusal(status, sent, response.status);
 }
 
-// get returns the answer to a request.
+// get returns the JSON answer to a request.
 export async function get(path, parameters) {
   const { response } = await open(path, parameters, AbortSignal.timeout(10_000));
   return response.json();
 }
 
-// lines returns the values of a stream of lines of JSON.
+// lines yields the values of a stream of JSON lines.
 async function* lines(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
@@ -75,8 +74,8 @@ async function* lines(response) {
   }
 }
 
-// watch returns the messages of a watch. It throws when the watch does not end
-// well, and a TimeoutError when nothing comes for silence milliseconds.
+// watch yields the messages of a watch. It throws the error that ends the watch, or a
+// TimeoutError if nothing arrives for silence milliseconds.
 export async function* watch(resource, parameters, silence, signal) {
   const quiet = new AbortController();
   let timer;
@@ -94,6 +93,6 @@ export async function* watch(resource, parameters, silence, signal) {
     }
   } finally {
     clearTimeout(timer);
-    quiet.abort(); // who does not want any more of it
+    quiet.abort(); // the caller stopped reading
   }
 }

@@ -1,9 +1,9 @@
-// The few things that the page does with its document. Texts from elsewhere become
-// text nodes and values of attributes, never markup.
+// DOM helpers. Strings from the server become text nodes and attribute values, never
+// markup.
 
 export const $ = (id) => document.getElementById(id);
 
-// el makes an element with attributes and children, which are elements or texts.
+// el creates an element with attributes and children, which are elements or strings.
 export function el(name, attributes = {}, ...children) {
   const node = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
@@ -11,20 +11,20 @@ export function el(name, attributes = {}, ...children) {
   return node;
 }
 
-// say sets the text of an element if it is another one, so that what somebody has
-// selected stays so.
+// say sets the text of an element. It leaves an unchanged text alone, so that a selection
+// survives.
 export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-// complain shows an error, or hides it if there is none.
+// complain shows an error, or hides the element if there is none.
 export function complain(node, text) {
   say(node, text || '');
   node.hidden = !text;
 }
 
-// keyed makes the children of parent those of items, in their order: those that are
-// there already are updated, not made again.
+// keyed makes the children of parent match items, in order. It updates existing elements
+// instead of creating them again.
 export function keyed(parent, items, keyOf, make, update) {
   const left = new Map(Array.from(parent.children, (node) => [node.dataset.key, node]));
   let next = parent.firstElementChild;
@@ -43,8 +43,8 @@ export function keyed(parent, items, keyOf, make, update) {
   for (const node of left.values()) node.remove();
 }
 
-// options makes the names those of a select, behind the options without a key, and
-// keeps the choice.
+// options sets the options of a select, after those without a key, and keeps the selected
+// one.
 export function options(select, names) {
   const fixed = Array.from(select.options).filter((o) => !o.dataset.key);
   const chosen = select.value;

@@ -1,19 +1,19 @@
-// How numbers, times and texts are shown.
+// Formatting of numbers, times and strings.
 
 const numbers = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 const tenths = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
 
-// What is not known.
+// Shown for unknown values.
 export const unknown = '–';
 
 const known = (n) => n !== undefined && n !== null && !Number.isNaN(n);
 
 export const count = (n) => (known(n) ? numbers.format(n) : unknown);
 
-// plural says how many there are of something whose name is regular.
+// plural returns a count with its noun, for nouns with a regular plural.
 export const plural = (n, name) => `${count(n)} ${name}${Number(n) === 1 ? '' : 's'}`;
 
-// rate shows what happens per second.
+// rate formats a number per second.
 export const rate = (n) => (known(n) ? (n < 100 ? tenths : numbers).format(n) : unknown);
 
 export function bytes(n) {
@@ -25,10 +25,10 @@ export function bytes(n) {
   }
 }
 
-// seconds reads a duration of the protocol, such as "1.500s".
+// seconds parses a duration of the protocol, such as "1.500s".
 export const seconds = (duration) => (duration === undefined ? undefined : parseFloat(duration));
 
-// span shows a time in seconds.
+// span formats a duration given in seconds.
 export function span(s) {
   if (!known(s)) return unknown;
   if (s < 0.001) return '0 s';
@@ -42,5 +42,5 @@ export function span(s) {
 
 export const clock = (date) => date.toLocaleTimeString('en-GB');
 
-// shorten cuts a text, but no character in two.
+// shorten truncates a string between characters.
 export const shorten = (text, most) => (text.length <= most ? text : `${text.slice(0, most).replace(/[\ud800-\udbff]$/, '')}…`);

@@ -1,8 +1,8 @@
-// Asking again and again, as long as somebody looks.
+// Polling, while the page is visible.
 
 const between = 2000; // milliseconds
 
-// visible returns when the page can be seen.
+// visible resolves when the page is visible.
 function visible() {
   if (!document.hidden) return Promise.resolve();
   return new Promise((resolve) => {
@@ -15,25 +15,25 @@ function visible() {
   });
 }
 
-// Loop calls a function that asks the server, and keeps in mind whether what is shown
-// is still true.
+// Loop calls a function that asks the server at intervals, and remembers whether the shown
+// data is current.
 export class Loop {
   constructor(ask, changed) {
     this.ask = ask;
-    this.changed = changed; // is told when there is news of how it goes
-    this.answered = undefined; // when there was an answer last
-    this.error = undefined; // of the last question
+    this.changed = changed; // called when the state of the loop changes
+    this.answered = undefined; // the time of the last answer
+    this.error = undefined; // of the last request
     this.hurry = () => {};
     this.run();
   }
 
-  // now asks without waiting for the next time.
+  // now asks without waiting for the interval.
   now() {
     this.hasty = true;
     this.hurry();
   }
 
-  // fresh says whether what is shown is of the last seconds.
+  // fresh reports whether the last answer is a few seconds old at most.
   get fresh() {
     return !this.error && this.answered !== undefined && Date.now() - this.answered < 4 * between;
   }

@@ -1,5 +1,5 @@
-// The status page: what ListResources and ListWatchers answer, again and again, and
-// the tail of a resource.
+// The status page: the answers of ListResources and ListWatchers, refreshed at intervals,
+// and the tail of a resource.
 
 import { $, complain, options, say } from './dom.js';
 import { clock } from './format.js';
@@ -32,13 +32,13 @@ const ofResources = new Loop(async () => {
 }, judge);
 const ofWatchers = new Loop(() => watchers.ask(), judge);
 
-// What is asked for, and where it is shown.
+// The requests and the views that show their answers.
 const shown = [
   { loop: ofResources, error: 'resources-error', places: ['sums', 'resources'] },
   { loop: ofWatchers, error: 'watchers-error', places: ['watchers-rows'] },
 ];
 
-// judge says whether what is shown is true.
+// judge shows whether the data is current.
 function judge() {
   for (const { loop, error, places } of shown) {
     complain($(error), loop.error && explain(loop.error));
@@ -64,8 +64,8 @@ function openToken(open) {
   $('token-open').setAttribute('aria-expanded', open);
 }
 
-// The form is opened once for each token that is refused, and stays closed if
-// somebody closes it. What came too late for another token does not count.
+// The form opens once for each refused token, and stays closed if the visitor closes it. A
+// refusal of an earlier token is ignored.
 let offered;
 
 function refused(error) {
@@ -95,7 +95,7 @@ $('token').addEventListener('submit', (e) => {
 });
 $('token-forget').addEventListener('click', () => use(''));
 
-// The rest.
+// Start.
 
 $('watchers-resource').addEventListener('change', () => ofWatchers.now());
 $('watchers-more').addEventListener('click', () => {

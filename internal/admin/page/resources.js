@@ -1,9 +1,9 @@
-// A card for each resource.
+// One card per resource.
 
 import { $, complain, el, say, keyed } from './dom.js';
 import { count, plural, rate, bytes, seconds, span, unknown } from './format.js';
 
-const remembered = 60; // rates, of two seconds each
+const remembered = 60; // rates, two seconds apart
 
 const states = {
   STATE_LOADING: ['loading', 'Being read from etcd; nothing is served yet'],
@@ -24,7 +24,7 @@ function past(r) {
   return all(plural(w.changes ?? 0, 'change'), span(seconds(w.span)), bytes(w.bytes ?? 0));
 }
 
-// What a card says: the name of a fact, what it is, and whether it needs a line.
+// The facts of a card: name, value, and whether it takes a whole line.
 const facts = [
   ['Revision', (r) => count(r.position?.revision)],
   ['Objects', (r) => count(r.objects)],
@@ -34,7 +34,7 @@ const facts = [
   ['Window', past, true],
 ];
 
-// Rates are how fast each resource changes, from two answers of the same server.
+// Rates computes the change rate of each resource from two answers of the same server.
 class Rates {
   constructor() {
     this.server = undefined;
@@ -70,7 +70,7 @@ class Rates {
 
 const svg = 'http://www.w3.org/2000/svg';
 
-// Spark draws the last rates.
+// Spark draws the recent rates.
 function spark() {
   const drawing = document.createElementNS(svg, 'svg');
   drawing.setAttribute('class', 'spark');

@@ -1,29 +1,29 @@
-// The events of a resource as they happen: a watch like any other, which resumes
-// where it was when it is interrupted.
+// The events of a resource as they happen. It is an ordinary watch that resumes at its
+// position after an interruption.
 
 import { $, el, say, complain } from './dom.js';
 import { bytes, clock, count, shorten } from './format.js';
 import { code, explain, Refusal, watch } from './api.js';
 
-const most = 200; // events that are kept
-const longest = 16 * 1024; // characters of a value that are kept
-const brief = 200; // of them before somebody wants to see more
+const most = 200; // events kept
+const longest = 16 * 1024; // characters kept of a value
+const brief = 200; // characters shown before the visitor expands the value
 const bookmarks = 5; // seconds
-const silence = 4 * bookmarks * 1000; // milliseconds after which the server is taken for gone
+const silence = 4 * bookmarks * 1000; // milliseconds without a message until the server counts as gone
 
 const types = { TYPE_ADDED: 'added', TYPE_MODIFIED: 'modified', TYPE_DELETED: 'deleted' };
 
-// What trying again does not help against.
+// Errors that a retry does not fix.
 const final = [code.invalid, code.notFound, code.denied, code.unimplemented, code.unauthenticated];
 
-// cut returns the beginning of a long text. It is a copy, because a part of a text
-// keeps the whole of it in memory.
+// cut returns the beginning of a long string as a copy, because a substring keeps the
+// whole string in memory.
 function cut(text) {
   if (text.length <= longest) return text;
   return new TextDecoder().decode(new TextEncoder().encode(shorten(text, longest)));
 }
 
-// kept returns what is kept of an event.
+// kept returns the parts of an event that are kept.
 function kept(event) {
   if (event.gap) return event;
   const o = event.object ?? {};
@@ -71,12 +71,12 @@ function row(e) {
 // Tail follows one resource at a time.
 export class Tail {
   constructor(refused) {
-    this.refused = refused; // is told of what another token may help against
-    this.waiting = []; // what is not shown yet, the newest last
-    this.unseen = 0; // how many came while it was paused
+    this.refused = refused; // called with errors that another token may fix
+    this.waiting = []; // events not shown yet, newest last
+    this.unseen = 0; // events received while paused
     this.paused = false;
-    this.running = undefined; // ends the present watch
-    this.denied = false; // it ended because of the token
+    this.running = undefined; // ends the current watch
+    this.denied = false; // the watch ended because of the token
     $('tail-form').addEventListener('submit', (e) => {
       e.preventDefault();
       this.follow();
@@ -87,14 +87,14 @@ export class Tail {
     $('tail-clear').addEventListener('click', () => this.clear());
   }
 
-  // of follows all of a resource.
+  // of follows a whole resource.
   of(resource) {
     $('tail-resource').value = resource;
     for (const name of ['prefix', 'labels', 'fields']) $(`tail-${name}`).value = '';
     this.follow();
   }
 
-  // retry begins anew if there was no permission before.
+  // retry starts again if permission was missing before.
   retry() {
     if (this.denied) this.follow();
   }
@@ -125,7 +125,7 @@ export class Tail {
     say($('tail-pause'), !this.paused ? 'Pause' : this.unseen ? `Resume (${count(this.unseen)} new)` : 'Resume');
   }
 
-  // follow follows what the form says. It does nothing if it does so already.
+  // follow follows the selection of the form, unless it already does.
   follow() {
     const field = (name) => $(`tail-${name}`).value.trim();
     const resource = field('resource');
@@ -153,14 +153,14 @@ export class Tail {
     this.run(resource, parameters, this.running.signal);
   }
 
-  // run keeps a watch going until the signal, or until there is no use in it.
+  // run keeps a watch running until the signal, or until an error that a retry does not fix.
   async run(resource, parameters, signal) {
-    let position; // after the last event that was taken
+    let position; // of the last event taken
     let failures = 0;
     while (!signal.aborted) {
       const begin = position ? { 'after.epoch': position.epoch, 'after.revision': position.revision ?? 0 } : { fromNow: true };
       try {
-        let held = []; // events of which the rest is still to come
+        let held = []; // events of an incomplete revision
         for await (const message of watch(resource, { ...parameters, ...begin }, silence, signal)) {
           if (signal.aborted) return;
           failures = 0;
@@ -172,7 +172,7 @@ export class Tail {
           this.take(held);
           held = [];
         }
-        failures++; // a server that is draining, or the time limit of watches: resume
+        failures++; // the server drains, or the time limit was reached: resume
       } catch (error) {
         if (signal.aborted) return;
         failures++;
@@ -195,7 +195,7 @@ export class Tail {
     }
   }
 
-  // take keeps what has come for the next time that something is drawn.
+  // take keeps events until the next drawing.
   take(events) {
     if (events.length === 0) return;
     this.waiting.push(...events.slice(-most).map(kept));
@@ -214,7 +214,7 @@ export class Tail {
     }
   }
 
-  // show draws what has come.
+  // show draws the new events.
   show() {
     if (this.paused || this.waiting.length === 0) return;
     const list = $('tail-events');

@@ -1,5 +1,5 @@
-// A row for each of the watchers that are furthest behind. There may be thousands of
-// them; the server is asked for no more than are shown.
+// One row for each of the watchers with the largest lag. There may be thousands of
+// watchers; the page asks the server only for those it shows.
 
 import { $, el, say, keyed } from './dom.js';
 import { count, bytes, plural, seconds, span, unknown } from './format.js';
@@ -7,7 +7,7 @@ import { get } from './api.js';
 
 const steps = [20, 100, 1000]; // rows
 
-// described says what a watcher wants to see.
+// described describes the selection of a watcher.
 function described(q) {
   const scope = q.scope?.key ?? (q.scope?.prefix ? `${q.scope.prefix.replace(/\/$/, '')}/…` : 'everything');
   const more = [
@@ -27,22 +27,22 @@ function stateOf(w) {
   return ['live', 'At the present, or close behind'];
 }
 
-// who says who watches: by its credentials, else by its address.
+// who names the client of a watcher by its identity, or else by its address.
 function who(w) {
   if (!w.identity) return [w.peer || unknown, w.userAgent ?? ''];
   return [w.identity, [w.peer, w.userAgent].filter(Boolean).join(' · ')];
 }
 
-// behind says how much waits for a watcher, and for how long that has been so.
+// behind returns how many events wait for a watcher, and for how long.
 function behind(w) {
-  if (Number(w.position?.revision ?? 0) === 0) return ['everything', '']; // nothing is there yet to go on from
+  if (Number(w.position?.revision ?? 0) === 0) return ['everything', '']; // no position yet
   if (w.lagRevisions === undefined) return [unknown, ''];
   const lag = seconds(w.lag);
   if (Number(w.lagEvents ?? w.lagRevisions) === 0) return ['nothing', ''];
   return [w.lagEvents !== undefined ? plural(w.lagEvents, 'event') : plural(w.lagRevisions, 'revision'), `for ${span(lag)}`];
 }
 
-// What a row says: the name of a column, a text, and a smaller one below.
+// The cells of a row: column, text, and a smaller text below.
 const columns = [
   ['Client', who],
   ['Resource', (w) => [w.request.resource]],
@@ -78,18 +78,18 @@ function updateRow(row, w) {
   row.cells[6].title = new Date(w.since).toISOString();
 }
 
-// Watchers asks for what is shown, and shows it.
+// Watchers requests and shows the watchers.
 export class Watchers {
   constructor() {
     this.step = 0;
   }
 
-  // ask fills the table. It throws what the server has against it.
+  // ask fills the table. It throws the server's error.
   async ask() {
     const resource = $('watchers-resource').value;
     const size = steps[this.step];
     const answer = await get('v1/watchers', { order: 'ORDER_LAG', pageSize: size, ...(resource && { resource }) });
-    if (resource !== $('watchers-resource').value) return this.ask(); // somebody has changed it meanwhile
+    if (resource !== $('watchers-resource').value) return this.ask(); // the visitor has changed the selection meanwhile
     const all = answer.watchers ?? [];
     const total = Number(answer.total ?? 0);
     keyed($('watchers-rows'), all, (w) => w.id, makeRow, updateRow);

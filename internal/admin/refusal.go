@@ -14,11 +14,11 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 )
 
-// domain is that of all reasons of fanoutd.
+// domain is the ErrorInfo domain of all reasons of fanoutd.
 const domain = "fanoutd.github.io"
 
-// refusal is the reason and the code of gRPC for what only HTTP can refuse. Reasons
-// are part of the protocol: they are never renamed. docs/http.md lists them.
+// refusal is the reason and the gRPC code of an error that only HTTP has. Reasons are
+// part of the protocol and never renamed. docs/http.md lists them.
 type refusal struct {
 	reason string
 	code   codes.Code
@@ -35,8 +35,8 @@ var refusals = map[int]refusal{
 	http.StatusNotImplemented:        {"NOT_SERVED", codes.Unimplemented},
 }
 
-// refuse answers a request that does not get as far as the server, in the form of
-// the server's own errors. The status is one of refusals.
+// refuse answers a request that is not passed to the server, in the form of the server's
+// own errors. httpStatus is a key of refusals.
 func refuse(w http.ResponseWriter, httpStatus int, format string, args ...any) {
 	r, ok := refusals[httpStatus]
 	if !ok {
@@ -46,8 +46,8 @@ func refuse(w http.ResponseWriter, httpStatus int, format string, args ...any) {
 	answerRefusal(w, httpStatus, refused(r, fmt.Sprintf(format, args...)))
 }
 
-// refuseField answers a request that is invalid. The field is "body", or the name of
-// a parameter; empty: none in particular.
+// refuseField answers an invalid request. field is "body", the name of a parameter, or
+// empty.
 func refuseField(w http.ResponseWriter, httpStatus int, field, format string, args ...any) {
 	answerRefusal(w, httpStatus, invalid(field, fmt.Sprintf(format, args...)))
 }
@@ -55,11 +55,11 @@ func refuseField(w http.ResponseWriter, httpStatus int, field, format string, ar
 func answerRefusal(w http.ResponseWriter, httpStatus int, st *status.Status) {
 	body, err := protojson.Marshal(st.Proto())
 	if err != nil {
-		body = nil // texts marshal unless they are not UTF-8
+		body = nil // happens only for strings that are not UTF-8
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(httpStatus)
-	_, _ = w.Write(body) // who has gone does not want it
+	_, _ = w.Write(body) // an error means that the client has gone
 }
 
 // refused returns the status of a refusal.
@@ -67,7 +67,7 @@ func refused(r refusal, message string) *status.Status {
 	return detailed(r.code, message, &errdetails.ErrorInfo{Domain: domain, Reason: r.reason})
 }
 
-// invalid returns the status of a request with a fault in a field.
+// invalid returns the status of a request with an invalid field.
 func invalid(field, message string) *status.Status {
 	field, message = strings.ToValidUTF8(field, "?"), strings.ToValidUTF8(message, "?")
 	return detailed(codes.InvalidArgument, message,
@@ -78,13 +78,13 @@ func invalid(field, message string) *status.Status {
 func detailed(code codes.Code, message string, details ...protoadapt.MessageV1) *status.Status {
 	st, err := status.New(code, message).WithDetails(details...)
 	if err != nil {
-		return status.New(code, message) // messages of texts marshal
+		return status.New(code, message) // does not happen: the details can be marshalled
 	}
 	return st
 }
 
-// complete gives a reason to what the gateway itself refuses, and to what is not
-// served. Errors of the server have one.
+// complete adds a reason to errors of the gateway itself and of missing services. Errors
+// of the server already have one.
 func complete(r *http.Request, err error) *status.Status {
 	st := status.Convert(err)
 	switch {
@@ -98,11 +98,11 @@ func complete(r *http.Request, err error) *status.Status {
 	return st
 }
 
-// quotedName is how query.go and the gateway name the parameter that is wrong.
+// quotedName matches the invalid parameter in errors of query.go and of the gateway.
 var quotedName = regexp.MustCompile(`(?:parameter|field) ("[^"]*")`)
 
-// fieldOf returns what of a request the gateway does not understand. It only says so
-// in words.
+// fieldOf returns the invalid field of a request. The gateway names it only in the text
+// of its error.
 func fieldOf(r *http.Request, message string) string {
 	if r.Method == http.MethodPut || r.Method == http.MethodPost {
 		return "body"

@@ -14,20 +14,19 @@ import (
 	"time"
 )
 
-// The status page: files that browsers take as they are, nothing is built. It is a
-// client of the paths of this listener like any other, so that whoever may not see
-// something there does not see it here.
+// The status page is a set of static files without a build step. It is a client of the
+// paths of this listener, so it shows each visitor only what that visitor may read.
 //
 //go:embed page
 var pageFiles embed.FS
 
-// pagePolicy lets the page load its own files and ask this listener, and nothing
-// else. Chromium also refuses to make markup of texts, wherever a script tries.
+// pagePolicy lets the page load its own files and send requests to this listener, and
+// nothing else. With it, Chromium also refuses to parse strings as markup.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// pageType are the types of the files, by their extension. They are written down
-// because Go asks the system it runs on for some of them.
+// pageType maps file extensions to content types. The mime package would depend on the
+// system for some of them.
 var pageType = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".css":  "text/css; charset=utf-8",
@@ -38,7 +37,7 @@ var pageType = map[string]string{
 // pageFile is a file of the page.
 type pageFile struct {
 	content []byte
-	header  http.Header // of its answers
+	header  http.Header // of the answer
 }
 
 // readPage returns the files of the page by their paths. The page itself is at "/".
@@ -54,13 +53,13 @@ func readPage(files fs.FS) (map[string]*pageFile, error) {
 		}
 		contentType := pageType[path.Ext(name)]
 		if contentType == "" {
-			return fmt.Errorf("%s: nobody knows of what type it is", name)
+			return fmt.Errorf("%s: unknown content type", name)
 		}
 		sum := sha256.Sum256(content)
 		f := &pageFile{content: content, header: http.Header{}}
 		f.header.Set("Content-Type", contentType)
 		f.header.Set("ETag", `"`+hex.EncodeToString(sum[:12])+`"`)
-		// Kept, but asked for each time: after an upgrade the files belong together.
+		// Browsers revalidate each time, so that all files are of one version.
 		f.header.Set("Cache-Control", "no-cache")
 		url := "/" + name
 		if name == "page/index.html" {
@@ -74,7 +73,7 @@ func readPage(files fs.FS) (map[string]*pageFile, error) {
 	return all, err
 }
 
-// statusPage serves the files of the page; what is none of them is for next.
+// statusPage serves the files of the page, and passes other requests to next.
 func statusPage(files map[string]*pageFile, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f := files[r.URL.Path]
@@ -96,8 +95,8 @@ func statusPage(files map[string]*pageFile, next http.Handler) http.Handler {
 	})
 }
 
-// isForBrowser reports whether a request asks for something to look at: programs
-// and curl do not name HTML.
+// isForBrowser reports whether the client accepts HTML explicitly. Programs and curl do
+// not.
 func isForBrowser(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "text/html")
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/certs"
 )
 
-// A client whose authority is no longer trusted does not keep its connection for good.
+// Old TLS connections are replaced, so a client whose authority is no longer trusted cannot
+// keep its connection forever.
 func TestOldConnectionsAreReplaced(t *testing.T) {
 	for protocol, name := range map[string]string{"http/1.1": "HTTP/1.1", "h2": "HTTP/2.0"} {
 		for _, old := range []bool{false, true} {
@@ -28,7 +29,7 @@ func TestOldConnectionsAreReplaced(t *testing.T) {
 				t.Fatal(err)
 			}
 			if s.maxAge != maxConnectionAge {
-				t.Errorf("connections get as old as %v", s.maxAge)
+				t.Errorf("the maximum age is %v", s.maxAge)
 			}
 			if old {
 				s.maxAge = time.Nanosecond
@@ -42,7 +43,7 @@ func TestOldConnectionsAreReplaced(t *testing.T) {
 			transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authority.Pool()}, ForceAttemptHTTP2: protocol == "h2"}
 			reused := false
 			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
-			// The GOAWAY of HTTP/2 may come behind the next request or two.
+			// The GOAWAY of HTTP/2 may arrive after the next request or two.
 			for n := 0; n < 2 || old && reused && n < 100; n++ {
 				req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+l.Addr().String()+"/", nil)
 				if err != nil {
@@ -57,11 +58,11 @@ func TestOldConnectionsAreReplaced(t *testing.T) {
 				}
 				_ = resp.Body.Close()
 				if resp.Proto != name {
-					t.Errorf("it is %s", resp.Proto)
+					t.Errorf("the protocol is %s", resp.Proto)
 				}
 			}
 			if reused == old {
-				t.Errorf("%s: the connection is used again: %v", protocol, reused)
+				t.Errorf("%s: connection reused: %v", protocol, reused)
 			}
 			transport.CloseIdleConnections()
 			s.Stop(context.WithoutCancel(ctx))

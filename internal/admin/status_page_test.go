@@ -12,8 +12,8 @@ import (
 
 const browserAccepts = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
-// At "/" a browser gets the page, and everybody else the list.
-func TestThePageIsForBrowsers(t *testing.T) {
+// At "/", a browser gets the page, and any other client the index.
+func TestStatusPageIsForBrowsers(t *testing.T) {
 	s := open(t, nil)
 	for accept, page := range map[string]bool{browserAccepts: true, "text/html": true, "*/*": false, "": false, "application/json": false} {
 		a := s.do(t, "GET", "/", "", "Accept", accept)
@@ -22,7 +22,7 @@ func TestThePageIsForBrowsers(t *testing.T) {
 		}
 		want := map[bool]string{true: "text/html; charset=utf-8", false: "text/plain; charset=utf-8"}[page]
 		if got := a.header.Get("Content-Type"); got != want {
-			t.Errorf("%q: its type is %s", accept, got)
+			t.Errorf("%q: the content type is %s", accept, got)
 		}
 	}
 	if a := s.do(t, "POST", "/", "{}", "Accept", browserAccepts); a.status != http.StatusMethodNotAllowed {
@@ -33,9 +33,9 @@ func TestThePageIsForBrowsers(t *testing.T) {
 	}
 }
 
-// The page may load its own files and ask its own server; nothing else here may be
-// looked at as a page.
-func TestThePolicyOfThePage(t *testing.T) {
+// The page may load its own files and call its own server. No other answer may be rendered
+// as a page.
+func TestStatusPagePolicy(t *testing.T) {
 	s := open(t, nil)
 	page := s.do(t, "GET", "/", "", "Accept", browserAccepts)
 	policy := map[string]string{}
@@ -53,24 +53,24 @@ func TestThePolicyOfThePage(t *testing.T) {
 		delete(policy, name)
 	}
 	if len(policy) > 0 {
-		t.Errorf("there is more in it: %v", policy)
+		t.Errorf("unexpected directives: %v", policy)
 	}
 	for _, path := range []string{"/page/main.js", "/page/icon.svg", "/openapi.json", "/v1/resources"} {
 		a := s.do(t, "GET", path, "")
 		if got := a.header.Get("Content-Security-Policy"); got != "default-src 'none'; frame-ancestors 'none'" {
-			t.Errorf("%s: the policy is %s", path, got)
+			t.Errorf("%s: the content security policy is %s", path, got)
 		}
 		if got := a.header.Get("X-Content-Type-Options"); got != "nosniff" {
 			t.Errorf("%s: nosniff is %q", path, got)
 		}
 	}
 	if a := s.do(t, "GET", "/", "", "Accept", browserAccepts, "Host", "evil.example"); a.status != http.StatusMisdirectedRequest {
-		t.Errorf("under a foreign name: %d", a.status)
+		t.Errorf("under an unknown host name: %d", a.status)
 	}
 }
 
-// What the page and its files refer to is there, and nothing of it is elsewhere.
-func TestThePageIsComplete(t *testing.T) {
+// All files that the page refers to exist, and it loads nothing from elsewhere.
+func TestStatusPageIsComplete(t *testing.T) {
 	s := open(t, nil)
 	served := map[string]string{
 		".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
@@ -108,13 +108,13 @@ func TestThePageIsComplete(t *testing.T) {
 	}
 	for _, f := range files {
 		if name := "/page/" + f.Name(); !reached[name] && f.Name() != "index.html" {
-			t.Errorf("nobody needs %s", name)
+			t.Errorf("%s is unused", name)
 		}
 	}
 	if len(reached) < 8 {
-		t.Errorf("only %v were found: the test does not look where it should", reached)
+		t.Errorf("found only %v: the test misses references", reached)
 	}
-	// What the policy forbids is not tried.
+	// The page does nothing that its policy forbids.
 	if found := regexp.MustCompile(`(?i) (style|on[a-z]+)=|<style|<script>|javascript:`).FindString(page); found != "" {
 		t.Errorf("the page has %q in it", found)
 	}
@@ -128,8 +128,8 @@ func TestThePageIsComplete(t *testing.T) {
 	}
 }
 
-// No script makes markup of a text.
-func TestScriptsMakeNoMarkup(t *testing.T) {
+// No script parses a string as markup.
+func TestScriptsParseNoMarkup(t *testing.T) {
 	forbidden := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|setHTML|\beval\b|new Function|localStorage|document\.cookie`)
 	err := fs.WalkDir(os.DirFS("page"), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -146,8 +146,8 @@ func TestScriptsMakeNoMarkup(t *testing.T) {
 	}
 }
 
-// A browser asks each time whether its copy is still good, and gets nothing if it is.
-func TestThePageIsCached(t *testing.T) {
+// A browser revalidates its copy each time and gets no body if it is current.
+func TestStatusPageIsCached(t *testing.T) {
 	s := open(t, nil)
 	tags := map[string]bool{}
 	for _, path := range []string{"/", "/page/main.js", "/page/style.css"} {
@@ -165,7 +165,7 @@ func TestThePageIsCached(t *testing.T) {
 			t.Errorf("%s, changed: %d", path, a.status)
 		}
 	}
-	// What is not of the page is not kept.
+	// Other answers are not cached.
 	if got := s.do(t, "GET", "/v1/resources", "").header.Get("Cache-Control"); got != "no-store" {
 		t.Errorf("resources: %s", got)
 	}
