@@ -4,25 +4,97 @@ import (
 	"context"
 	"errors"
 
+	"google.golang.org/grpc/mem"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/request"
 	"github.com/fanoutd/fanoutd/internal/wire"
-	"google.golang.org/grpc/mem"
 )
 
-// viewOf returns the resource at the position of the list, which the first page
-// decides.
-func viewOf(ctx context.Context, p request.Page, s backend.Source, asked request.Consistency) (backend.View, error) {
-	if p.Position == (object.Position{}) {
-		return s.View(ctx, asked)
+// maxListBytes is the size of the objects in one response, unless a single object is
+// larger. It leaves room below the 4 MiB that clients accept by default.
+const maxListBytes = 3 << 20
+
+// List implements FanoutService.
+func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (grpcmsg.Encoded, error) {
+	target := request.ParseTarget(req)
+	if err := f.rights.MayRead(ctx, policy.List, target); err != nil {
+		return nil, err
 	}
-	return s.ViewAt(ctx, p.Position)
+	resource, err := f.resources.Find(target.Resource)
+	if err != nil {
+		return nil, err
+	}
+	list, err := request.ParseList(target, req, resource.Fields)
+	if err != nil {
+		return nil, err
+	}
+	source := resource.Source()
+	// The list waits for freshness before it reserves memory: a list that waits for etcd
+	// must not delay lists that do not.
+	view, err := firstView(ctx, source, &list)
+	if err != nil {
+		return nil, err
+	}
+	memory := f.limits.ReserveList(ctx, maxListBytes)
+	if !memory.Granted() {
+		view = nil // a list that waits for memory must not keep a state alive
+		if err := f.limits.AwaitList(ctx, memory); err != nil {
+			return nil, err
+		}
+	}
+	kept := false // by the response
+	defer func() {
+		if !kept {
+			memory.Release()
+		}
+	}()
+	acceptsNewer := list.Page.Position == (object.Position{}) && list.Consistency.Level != request.Exactly
+	response, err := retryExpired(acceptsNewer, func() (grpcmsg.Encoded, error) {
+		v := view
+		if view = nil; v == nil {
+			var err error
+			if v, err = nextView(ctx, source, &list); err != nil {
+				return nil, err
+			}
+		}
+		return readPage(ctx, list.Page, v, list.PageSize)
+	})
+	if err != nil {
+		return nil, err
+	}
+	kept = true
+	if memory == nil || f.limits.KeepForGateway(ctx, memory, response.Size()) {
+		return response, nil
+	}
+	memory.Shrink(int64(response.Size()))
+	return response.OnRelease(memory.Release), nil
 }
 
-// readPage returns the page, of at most limit objects, 0 meaning as many as fit.
+// firstView waits until the resource is as fresh as the list requires. The first page of
+// a list decides its position; a later page is read at the position in its token.
+func firstView(ctx context.Context, s backend.Source, list *request.List) (backend.View, error) {
+	if list.Page.Position != (object.Position{}) {
+		return s.ViewAt(ctx, list.Page.Position)
+	}
+	return s.View(ctx, list.Consistency)
+}
+
+// nextView returns the resource again after firstView has succeeded. States only become
+// newer, so the present one is fresh enough.
+func nextView(ctx context.Context, s backend.Source, list *request.List) (backend.View, error) {
+	if list.Page.Position != (object.Position{}) || list.Consistency.Level == request.Exactly {
+		return firstView(ctx, s, list)
+	}
+	return s.View(ctx, request.Consistency{Level: request.Any})
+}
+
+// readPage returns a page of at most limit objects; 0 means as many as fit.
 func readPage(ctx context.Context, p request.Page, v backend.View, limit int) (grpcmsg.Encoded, error) {
 	next := request.Page{Query: p.Query, Position: v.Position(), Next: p.Next, Count: -1}
 	pieces := make([]mem.SliceBuffer, 0, max(0, min(limit, p.Count)))
@@ -46,8 +118,8 @@ func readPage(ctx context.Context, p request.Page, v backend.View, limit int) (g
 	if len(pieces) > 0 {
 		next.Next = last + "\x00"
 	}
-	// Objects are counted once, by the first page; the tokens remember it. What
-	// has to be fetched or matched is not worth it.
+	// The first page counts the objects, and the tokens carry the count. Objects that have
+	// to be fetched or matched are not counted: that costs too much.
 	switch counts := p.Query.Selector.String() == "" && v.InMemory(); {
 	case counts && p.Count >= 0:
 		next.Count = p.Count - len(pieces)
@@ -63,7 +135,7 @@ func readPage(ctx context.Context, p request.Page, v backend.View, limit int) (g
 	return grpcmsg.Chain(pieces, wire.AppendListEnd(nil, v.Position(), token, next.Count)), nil
 }
 
-// pageError completes an error with what lets the list go on.
+// pageError adds to an error the token with which the list can be continued.
 func pageError(p request.Page, err error) error {
 	if expired, ok := errors.AsType[*apierr.ExpiredError](err); ok && p.Position != (object.Position{}) {
 		renewed := p

@@ -40,7 +40,7 @@ func listAll(tb testing.TB, s backend.Source, scope object.Scope, pageSize int) 
 	tb.Helper()
 	p, objects := request.FirstPage(request.Query{Resource: "r", Scope: scope}), 0
 	for {
-		v, err := viewOf(tb.Context(), p, s, request.Consistency{})
+		v, err := firstView(tb.Context(), s, &request.List{Page: p})
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -124,17 +124,17 @@ type lookedView struct {
 	source *looked
 }
 
-func (l *looked) view(ctx context.Context, c request.Consistency) (backend.View, error) {
+func (l *looked) View(ctx context.Context, c request.Consistency) (backend.View, error) {
 	v, err := l.Source.View(ctx, c)
 	return lookedView{v, l}, err
 }
 
-func (l *looked) viewAt(ctx context.Context, p object.Position) (backend.View, error) {
+func (l *looked) ViewAt(ctx context.Context, p object.Position) (backend.View, error) {
 	v, err := l.Source.ViewAt(ctx, p)
 	return lookedView{v, l}, err
 }
 
-func (v lookedView) objects(ctx context.Context, scope object.Scope, start object.Key) iter.Seq2[*object.Object, error] {
+func (v lookedView) Objects(ctx context.Context, scope object.Scope, start object.Key) iter.Seq2[*object.Object, error] {
 	return func(yield func(*object.Object, error) bool) {
 		for o, err := range v.View.Objects(ctx, scope, start) {
 			v.source.objects++

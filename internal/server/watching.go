@@ -182,14 +182,15 @@ func (w *watching) end(err error) error {
 // do but to wait.
 func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Context) error {
 	w.ends.Context = ctx
-	if err := f.rights.MayWithin(ctx, policy.Watch, req.GetResource(), req.GetScope()); err != nil {
+	target := request.ParseTarget(req)
+	if err := f.rights.MayRead(ctx, policy.Watch, target); err != nil {
 		return err
 	}
-	resource, err := f.resources.Find(req.GetResource())
+	resource, err := f.resources.Find(target.Resource)
 	if err != nil {
 		return err
 	}
-	watch, err := request.ParseWatch(req, resource.Fields)
+	watch, err := request.ParseWatch(target, req, resource.Fields)
 	if err != nil {
 		return err
 	}

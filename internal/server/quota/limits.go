@@ -174,23 +174,23 @@ func noPlace(err error, c Client, what string, total, own apierr.Reason) error {
 	return told
 }
 
-// List takes room for the response of a list, before anybody knows how large it
-// will be.
-func (l *Limiter) List(ctx context.Context, largest int) (*Reservation, error) {
+// ReserveList asks for memory for the response of a list, which may have up to so many
+// bytes. If the memory is not granted at once, the caller must call AwaitList.
+func (l *Limiter) ReserveList(ctx context.Context, largest int) *Reservation {
 	size := int64(largest)
 	if l.gateway.of(ctx) != nil {
 		size *= gatewayCopies
 	}
-	return l.responses(ctx, size)
+	return l.lists.Reserve(ClientOf(ctx), size)
 }
 
-// responses takes room for so many bytes of responses.
-func (l *Limiter) responses(ctx context.Context, size int64) (*Reservation, error) {
-	s, err := l.lists.Acquire(ctx, ClientOf(ctx), size, l.Patience)
+// AwaitList waits for the memory of a list. After an error nothing is reserved.
+func (l *Limiter) AwaitList(ctx context.Context, r *Reservation) error {
+	err := r.Wait(ctx, l.Patience)
 	if errors.Is(err, ErrTimeout) {
-		return nil, &apierr.LimitError{Reason: apierr.ReasonTooManyLists, What: "bytes of lists on their way", Limit: float64(l.ListBytes), RetryAfter: RetryDelay}
+		return &apierr.LimitError{Reason: apierr.ReasonTooManyLists, What: "bytes of lists on their way", Limit: float64(l.ListBytes), RetryAfter: RetryDelay}
 	}
-	return s, err
+	return err
 }
 
 // KeepForGateway leaves room for a response of a size with the request, and reports whether it did:
@@ -212,11 +212,14 @@ func (l *Limiter) Answer(ctx context.Context, bytes int) error {
 	if tab == nil {
 		return nil
 	}
-	room, err := l.responses(ctx, gatewayCopies*int64(bytes))
-	if room != nil {
-		tab.put(room)
+	memory := l.lists.Reserve(ClientOf(ctx), gatewayCopies*int64(bytes))
+	if err := l.AwaitList(ctx, memory); err != nil {
+		return err
 	}
-	return err
+	if memory != nil {
+		tab.put(memory)
+	}
+	return nil
 }
 
 // AllowRequest counts a request of a client, and returns an error if that has made too many.

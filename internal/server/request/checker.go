@@ -54,8 +54,8 @@ func (c *Checker) key(field, key string) object.Key {
 	return k
 }
 
-// Scope checks a scope that is read.
-func (c *Checker) Scope(field string, scope *fanoutv1.Scope) object.Scope {
+// scope checks a scope that is read.
+func (c *Checker) scope(field string, scope *fanoutv1.Scope) object.Scope {
 	var s object.Scope
 	var err error
 	switch kind := scope.GetScope().(type) {
@@ -72,8 +72,8 @@ func (c *Checker) Scope(field string, scope *fanoutv1.Scope) object.Scope {
 	return s
 }
 
-// Selector checks the selectors of a request.
-func (c *Checker) Selector(ofLabels, ofFields string, declared []string) selector.Selector {
+// selector checks the selectors of a request.
+func (c *Checker) selector(ofLabels, ofFields string, declared []string) selector.Selector {
 	l, err := selector.ParseLabels(ofLabels)
 	if err != nil {
 		c.Refuse("label_selector", "%v", err)
@@ -100,7 +100,7 @@ const (
 	Exactly
 )
 
-func (c *Checker) Consistency(field string, rc *fanoutv1.ReadConsistency) Consistency {
+func (c *Checker) consistency(field string, rc *fanoutv1.ReadConsistency) Consistency {
 	switch level := rc.GetLevel().(type) {
 	case *fanoutv1.ReadConsistency_Any:
 		return Consistency{Level: Any}

@@ -8,7 +8,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Watch is what a request asks for.
+// Watch is a request for a watch.
 type Watch struct {
 	Interest    dispatch.Interest
 	After       *object.Position // where to begin; nil: with a snapshot, or now
@@ -18,7 +18,7 @@ type Watch struct {
 	TimeLimit   time.Duration // 0: none
 }
 
-// The limits of what a request may ask for.
+// Limits of the settings that a request may choose.
 const (
 	minBookmarkInterval = 100 * time.Millisecond
 	maxBookmarkInterval = time.Hour
@@ -28,17 +28,18 @@ const (
 	maxTimeLimit        = 10 * 365 * 24 * time.Hour
 )
 
-// ParseWatch checks a request.
-func ParseWatch(req *fanoutv1.WatchRequest, fields []string) (Watch, error) {
-	var check Checker
+// ParseWatch parses a request for a watch. fields are those that the resource declares for
+// field selectors.
+func ParseWatch(target Target, req *fanoutv1.WatchRequest, fields []string) (Watch, error) {
+	check := target.checker()
 	w := Watch{
 		Interest: dispatch.Interest{
-			Scope:      check.Scope("scope", req.GetScope()),
-			Selector:   check.Selector(req.GetLabelSelector(), req.GetFieldSelector(), fields),
+			Scope:      target.Scope,
+			Selector:   check.selector(req.GetLabelSelector(), req.GetFieldSelector(), fields),
 			Projection: object.Projection{Previous: req.GetPreviousObject(), OmitValues: req.GetOmitValues()},
 		},
 		FromNow:     req.GetFromNow() != nil,
-		Consistency: check.Consistency("consistency", req.GetConsistency()),
+		Consistency: check.consistency("consistency", req.GetConsistency()),
 		Options: dispatch.Options{
 			Latest:           check.delivery("delivery", req.GetDelivery()),
 			EveryEvent:       req.GetEveryEvent(),
@@ -60,7 +61,7 @@ func ParseWatch(req *fanoutv1.WatchRequest, fields []string) (Watch, error) {
 	return w, check.Err()
 }
 
-// after checks the position after which a watch begins, nil for none.
+// after checks the position after which a watch begins; nil if there is none.
 func (c *Checker) after(field string, p *fanoutv1.Position) *object.Position {
 	if p == nil {
 		return nil
