@@ -1,6 +1,5 @@
-// Package examples runs the subscribers of examples/ in other languages against a
-// real fanoutd: through snapshots, live changes, restarts of both sides, dead
-// connections and catch-ups that are cut off. Its tests need what examples/install
-// installs, so they are skipped unless FANOUTD_TEST_EXAMPLES is set, which
-// `make test-examples` does.
+// Package examples tests the subscribers in examples/ against a real fanoutd. The tests
+// cover snapshots, live changes, restarts of both sides, dead connections and interrupted
+// catch-ups. They need what examples/install installs, so they are skipped unless
+// FANOUTD_TEST_EXAMPLES is set. `make test-examples` sets it.
 package examples

@@ -5,21 +5,20 @@ import (
 	"testing"
 )
 
-// forgetful is the resource of which a server remembers no more than two events.
+// forgetful is a resource whose server remembers only two events.
 const forgetful = "forgetful"
 
-// What takes several messages and is cut off in the middle leaves nothing behind:
-// neither half a snapshot, nor an object that is gone when the next attempt begins at
-// the old position, where it had not been.
-func TestMessagesThatBelongTogetherAreAllOrNothing(t *testing.T) {
+// A RESET, a DELTA or a large revision that breaks in the middle leaves nothing behind:
+// neither half a snapshot, nor an object that is gone when the next stream begins.
+func TestInterruptedCatchUpsLeaveNothingBehind(t *testing.T) {
 	inEachLanguage(t, func(t *testing.T, language string) {
 		s := startServer(t)
 		large := strings.Repeat("large ", 150_000)
-		half := large[:700_000]                // two of them are more than a message, and less than a request
-		const one, some = 1_000_000, 2_000_000 // bytes on the way: one message or two, but not all
+		half := large[:700_000]                // two of them fit into a request, but not into a message
+		const one, some = 1_000_000, 2_000_000 // bytes for one or two messages, but not all
 		want := "=" + large[:20]
 
-		// A snapshot.
+		// A RESET.
 		s.put(t, forgetful, "shop/a", large, "shop/b", large, "shop/c", large)
 		s.cut()
 		sub := subscribe(t, language, s, stateFile(t), forgetful, "shop")
@@ -31,7 +30,7 @@ func TestMessagesThatBelongTogetherAreAllOrNothing(t *testing.T) {
 		s.heal()
 		sub.expect(t, "RESET", "added shop/b"+want, "added shop/c"+want, "synced 2")
 
-		// What has changed since a position.
+		// A DELTA.
 		s.cut()
 		s.put(t, forgetful, "shop/d", large, "shop/e", large, "shop/f", large)
 		sub.until(t, "disconnected")
@@ -42,7 +41,7 @@ func TestMessagesThatBelongTogetherAreAllOrNothing(t *testing.T) {
 		s.heal()
 		sub.expect(t, "DELTA", "added shop/e"+want, "added shop/f"+want, "synced 4")
 
-		// One revision.
+		// A revision that is larger than a message.
 		s.healFor(one)
 		s.putTogether(t, forgetful, "shop/g", half, "shop/h", half)
 		awaitSilence(t, sub)
@@ -52,12 +51,12 @@ func TestMessagesThatBelongTogetherAreAllOrNothing(t *testing.T) {
 	})
 }
 
-// awaitSilence waits until the subscriber has read as much as comes through, and
-// gives up. It must not have made anything of it.
+// awaitSilence waits until the subscriber has read what comes through and takes the server
+// for dead. Until then it must not change its state.
 func awaitSilence(t *testing.T, sub *subscriber) {
 	t.Helper()
 	gaveUp := func(l line) bool { return l.What == "disconnected" && strings.HasPrefix(l.Why, "nothing came") }
 	if l := sub.next(t, func(l line) bool { return gaveUp(l) || l.String() != "" }); !gaveUp(l) {
-		t.Fatalf("%q, but not all that belongs to it has come; the subscriber printed\n%s", l, sub.lines.text())
+		t.Fatalf("got %q before the rest of it arrived, want silence; the subscriber printed\n%s", l, sub.lines.text())
 	}
 }

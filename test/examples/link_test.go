@@ -7,39 +7,39 @@ import (
 	"testing"
 )
 
-// link is the way of subscribers to a server. It can be cut, and its connections can
-// die without a word, also in the middle of something.
+// link forwards connections of subscribers to a server. It can be cut, and its connections
+// can die silently, also in the middle of a message.
 type link struct {
-	entrance string // its address
-	exit     string // that of the server
+	address string // for subscribers
+	target  string // of the server
 
 	listener net.Listener
 	running  sync.WaitGroup
 
 	mu    sync.Mutex
 	pairs map[*pair]bool // guarded by mu
-	down  bool           // guarded by mu: nobody comes through
-	left  int            // guarded by mu: bytes to subscribers before it is down; 0: any number
+	down  bool           // refuses new connections; guarded by mu
+	left  int            // bytes to subscribers before the link goes down; 0: no limit; guarded by mu
 }
 
-// pair is the two halves of a connection through the link.
+// pair is a connection of a subscriber and its continuation to the server.
 type pair struct {
-	near, far net.Conn
-	dead      atomic.Bool // what is sent is lost
+	subscriber, server net.Conn
+	dead               atomic.Bool // all data is lost
 }
 
 func (p *pair) close() {
-	p.near.Close()
-	p.far.Close()
+	p.subscriber.Close()
+	p.server.Close()
 }
 
-func newLink(t *testing.T, exit string) *link {
+func newLink(t *testing.T, target string) *link {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &link{entrance: listener.Addr().String(), exit: exit, listener: listener, pairs: map[*pair]bool{}}
+	l := &link{address: listener.Addr().String(), target: target, listener: listener, pairs: map[*pair]bool{}}
 	l.running.Go(l.accept)
 	t.Cleanup(func() {
 		listener.Close()
@@ -51,32 +51,33 @@ func newLink(t *testing.T, exit string) *link {
 
 func (l *link) accept() {
 	for {
-		near, err := l.listener.Accept()
+		subscriber, err := l.listener.Accept()
 		if err != nil {
 			return
 		}
-		far, err := net.Dial("tcp", l.exit)
+		server, err := net.Dial("tcp", l.target)
 		if err != nil {
-			near.Close()
+			subscriber.Close()
 			continue
 		}
-		p := &pair{near: near, far: far}
-		if !l.enter(p) {
+		p := &pair{subscriber: subscriber, server: server}
+		if !l.add(p) {
 			p.close()
 			continue
 		}
 		l.running.Go(func() {
-			defer l.leave(p)
-			carry(p, p.far, p.near, func(int) {})
+			defer l.remove(p)
+			forward(p, p.server, p.subscriber, func(int) {})
 		})
 		l.running.Go(func() {
-			defer l.leave(p)
-			carry(p, p.near, p.far, l.passed)
+			defer l.remove(p)
+			forward(p, p.subscriber, p.server, l.forwarded)
 		})
 	}
 }
 
-func (l *link) enter(p *pair) bool {
+// add adds a connection, and returns false if the link is down.
+func (l *link) add(p *pair) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.down {
@@ -85,16 +86,17 @@ func (l *link) enter(p *pair) bool {
 	return !l.down
 }
 
-func (l *link) leave(p *pair) {
+// remove closes a connection.
+func (l *link) remove(p *pair) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p.close()
 	delete(l.pairs, p)
 }
 
-// carry carries bytes in one direction until one end is closed, and says how many
-// have passed.
-func carry(p *pair, to, from net.Conn, passed func(n int)) {
+// forward forwards data in one direction until one side closes. It calls count with the
+// number of bytes that it forwards.
+func forward(p *pair, to, from net.Conn, count func(n int)) {
 	buffer := make([]byte, 16<<10)
 	for {
 		n, err := from.Read(buffer)
@@ -107,13 +109,13 @@ func carry(p *pair, to, from net.Conn, passed func(n int)) {
 		if _, err := to.Write(buffer[:n]); err != nil {
 			return
 		}
-		passed(n)
+		count(n)
 	}
 }
 
-// passed counts bytes on their way to a subscriber. When there were enough of them,
-// the connections are dead and there are no new ones.
-func (l *link) passed(n int) {
+// forwarded counts bytes to subscribers. When the limit is reached, all connections die
+// and the link goes down.
+func (l *link) forwarded(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.left == 0 {
@@ -121,11 +123,11 @@ func (l *link) passed(n int) {
 	}
 	if l.left = max(l.left-n, 0); l.left == 0 {
 		l.down = true
-		l.die()
+		l.silenceLocked()
 	}
 }
 
-// cut breaks all connections and lets nobody through until heal is called.
+// cut closes all connections and refuses new ones until heal is called.
 func (l *link) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,28 +137,28 @@ func (l *link) cut() {
 	}
 }
 
-// heal lets everybody through again.
+// heal accepts connections again.
 func (l *link) heal() { l.healFor(0) }
 
-// healFor lets everybody through again until so many bytes have come to subscribers.
-// Then their connections die in silence, so that what has come is read, and nobody
-// comes through until heal is called. 0 is any number.
+// healFor accepts connections again until subscribers have received this number of bytes;
+// 0 is no limit. Then the connections die silently, so that subscribers can still read what
+// they received, and the link stays down until heal is called.
 func (l *link) healFor(bytes int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.down, l.left = false, bytes
 }
 
-// deaden loses whatever is sent on the connections that there are, which stay open:
-// as if the other side were gone without a word. New connections are good.
-func (l *link) deaden() {
+// silence makes all connections lose their data while they stay open. New
+// connections work.
+func (l *link) silence() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.die()
+	l.silenceLocked()
 }
 
-// die is deaden with the mutex held.
-func (l *link) die() {
+// silenceLocked is silence for callers that hold mu.
+func (l *link) silenceLocked() {
 	for p := range l.pairs {
 		p.dead.Store(true)
 	}

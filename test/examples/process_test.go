@@ -12,35 +12,33 @@ import (
 	"time"
 )
 
-// patience is how long anything may take. It only matters when something is broken,
-// and includes building what a README uses.
-const patience = 3 * time.Minute
+// timeout bounds every wait. It includes the time to build what a README uses.
+const timeout = 3 * time.Minute
 
-// process is a running program. It is ended by its own handle when the test is
-// over, whatever happens.
+// process is a running program. It is killed at the end of the test.
 type process struct {
 	cmd    *exec.Cmd
 	errors output        // its standard error
-	exited chan struct{} // closed when it has ended
+	exited chan struct{} // closed when the process has ended
 }
 
-// start runs a command. What it prints goes to stdout.
+// start starts a command whose standard output goes to stdout.
 func start(t *testing.T, stdout io.Writer, command ...string) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(command[0], command[1:]...), exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = stdout, &p.errors
 	p.cmd.Env = cleanEnvironment()
-	// A group of its own gets signals as from a keyboard: a shell and what it runs.
+	// A signal to the process group reaches a shell and its children, like Ctrl-C does.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
-		_ = p.cmd.Wait() // ProcessState says how it ended
+		_ = p.cmd.Wait() // the result is in ProcessState
 		close(p.exited)
 	}()
 	t.Cleanup(func() {
-		_ = p.signal(syscall.SIGKILL) // it may have ended
+		_ = p.signal(syscall.SIGKILL) // fails if the process has ended
 		<-p.exited
 		if t.Failed() {
 			t.Logf("%s wrote\n%s", strings.Join(command, " "), p.errors.String())
@@ -49,7 +47,7 @@ func start(t *testing.T, stdout io.Writer, command ...string) *process {
 	return p
 }
 
-// end sends the signal, waits for the end and returns the exit code.
+// end sends the signal, waits for the process and returns its exit code.
 func (p *process) end(t *testing.T, signal syscall.Signal) int {
 	t.Helper()
 	if err := p.signal(signal); err != nil {
@@ -58,8 +56,8 @@ func (p *process) end(t *testing.T, signal syscall.Signal) int {
 	return p.wait(t)
 }
 
-// signal sends a signal, unless the process has ended and its number may be somebody
-// else's.
+// signal sends a signal. It does not if the process has ended, because another process
+// may have got its id.
 func (p *process) signal(s syscall.Signal) error {
 	select {
 	case <-p.exited:
@@ -69,18 +67,18 @@ func (p *process) signal(s syscall.Signal) error {
 	}
 }
 
-// wait waits for the end and returns the exit code, which is -1 after a signal.
+// wait waits for the process and returns its exit code, which is -1 after a signal.
 func (p *process) wait(t *testing.T) int {
 	t.Helper()
 	select {
 	case <-p.exited:
-	case <-time.After(patience):
-		t.Fatal("the process does not end")
+	case <-time.After(timeout):
+		t.Fatal("the process did not end in time")
 	}
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// cleanEnvironment is the environment of the test without what configures fanoutd.
+// cleanEnvironment returns the environment of the test without the settings of fanoutd.
 func cleanEnvironment() []string {
 	var env []string
 	for _, entry := range os.Environ() {
@@ -91,7 +89,7 @@ func cleanEnvironment() []string {
 	return env
 }
 
-// output takes what a process writes.
+// output collects the output of a process.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer // guarded by mu

@@ -14,8 +14,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// What the README of each example says is done, in the order in which a reader would,
-// and what comes out is what is printed there.
+// The commands of each README, run in its order, print the output that it shows.
 func TestReadmes(t *testing.T) {
 	for language := range languages {
 		t.Run(language, func(t *testing.T) {
@@ -23,28 +22,28 @@ func TestReadmes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Port and files of the README may be in use.
+			// The port and files of the README may be in use.
 			address, dir := loopback.FreeAddress(t), t.TempDir()
 			r := &reader{blocks: strings.Split(string(text), "```"), replace: strings.NewReplacer(
 				"127.0.0.1:7420", address,
 				"/tmp/shop.json", filepath.Join(dir, "shop.json"),
 				"make run", "make run FANOUTD_LISTEN="+address+" FANOUTD_DATA_DIR="+filepath.Join(dir, "data"),
 			)}
-			r.do(t)
+			r.follow(t)
 		})
 	}
 }
 
-// reader is somebody who does what a README says.
+// reader follows the instructions of a README.
 type reader struct {
-	blocks  []string // text, block, text and so on
+	blocks  []string // text and code blocks in turn; those that were used are gone
 	replace *strings.Replacer
 }
 
-func (r *reader) do(t *testing.T) {
+func (r *reader) follow(t *testing.T) {
 	install := r.terminal(t, r.next(t, "sh"))
 	if code := install.wait(t); code != 0 {
-		t.Fatalf("examples/install ended with %d", code)
+		t.Fatalf("examples/install: got exit code %d, want 0", code)
 	}
 	makeRun := r.next(t, "sh")
 	server := r.terminal(t, makeRun)
@@ -52,57 +51,57 @@ func (r *reader) do(t *testing.T) {
 	sub.until(t, "synced")
 	r.run(t, r.next(t, "sh"))
 	sub.read = 0
-	r.same(t, sub, r.next(t, "json"))
+	r.awaitOutput(t, sub, r.next(t, "json"))
 
 	server.end(t, syscall.SIGINT)
 	r.terminal(t, makeRun)
-	r.same(t, sub, r.next(t, "json"))
+	r.awaitOutput(t, sub, r.next(t, "json"))
 
 	sub.end(t, syscall.SIGINT)
 	r.run(t, r.next(t, "sh"))
 	sub = r.terminal(t, r.next(t, "sh"))
-	r.same(t, sub, r.next(t, "json"))
+	r.awaitOutput(t, sub, r.next(t, "json"))
 	if len(r.blocks) > 1 {
-		t.Errorf("the README has more: %q", r.blocks)
+		t.Errorf("the README has more blocks than this test knows: %q", r.blocks)
 	}
 }
 
-// next returns the next block.
+// next returns the next code block.
 func (r *reader) next(t *testing.T, language string) string {
 	t.Helper()
 	if len(r.blocks) < 2 || !strings.HasPrefix(r.blocks[1], language+"\n") {
-		t.Fatalf("the next block of the README is not %s: %q", language, r.blocks)
+		t.Fatalf("got blocks %q, want one of %s next", r.blocks, language)
 	}
 	text := strings.TrimPrefix(r.blocks[1], language+"\n")
 	r.blocks = r.blocks[2:]
 	return r.replace.Replace(text)
 }
 
-// terminal runs a command as the reader would.
+// terminal starts a command in the root of the repository.
 func (r *reader) terminal(t *testing.T, command string) *subscriber {
 	t.Helper()
 	out := &lines{more: make(chan struct{})}
 	return &subscriber{process: start(t, out, "bash", "-c", "cd "+root+" && "+command), lines: out}
 }
 
-// run runs a command to its end.
+// run runs a command and waits for its end.
 func (r *reader) run(t *testing.T, command string) {
 	t.Helper()
 	if code := start(t, io.Discard, "bash", "-c", "cd "+root+" && "+command).wait(t); code != 0 {
-		t.Fatalf("%s ended with %d", command, code)
+		t.Fatalf("%s: got exit code %d, want 0", command, code)
 	}
 }
 
-// same waits for the lines that are printed in the README. Others may be in between,
-// and waiting times are random.
-func (r *reader) same(t *testing.T, sub *subscriber, printed string) {
+// awaitOutput waits for the lines that the README shows. Other lines may come between them,
+// and the random delays are ignored.
+func (r *reader) awaitOutput(t *testing.T, sub *subscriber, shown string) {
 	t.Helper()
-	for want := json.NewDecoder(strings.NewReader(printed)); ; {
+	for want := json.NewDecoder(strings.NewReader(shown)); ; {
 		var w line
 		if err := want.Decode(&w); errors.Is(err, io.EOF) {
 			return
 		} else if err != nil {
-			t.Fatalf("the README: %v", err)
+			t.Fatalf("the output in the README: %v", err)
 		}
 		sub.next(t, func(got line) bool { return reflect.DeepEqual(got, w) })
 	}

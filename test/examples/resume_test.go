@@ -14,8 +14,8 @@ import (
 
 const resource = "config"
 
-// A subscriber gets a snapshot and then every change, once, whoever is restarted:
-// who was away is told what was missed and nothing else.
+// A subscriber gets a snapshot, then every change once, across restarts of the server and
+// of the subscriber.
 func TestSubscriberResumes(t *testing.T) {
 	inEachLanguage(t, func(t *testing.T, language string) {
 		s, file := startServer(t), stateFile(t)
@@ -28,7 +28,7 @@ func TestSubscriberResumes(t *testing.T) {
 		sub.expect(t, "modified shop/a=2", "added shop/d=1", "deleted shop/b")
 		sub.until(t, "bookmark")
 
-		// The server is killed, and changes are missed.
+		// The server is killed, and the subscriber misses changes.
 		s.end(t, syscall.SIGKILL)
 		s.cut()
 		sub.until(t, "disconnected")
@@ -38,9 +38,9 @@ func TestSubscriberResumes(t *testing.T) {
 		s.heal()
 		sub.expect(t, "REPLAY", "modified shop/a=3", "added shop/e=1", "deleted shop/c", "synced 3")
 
-		// The server is stopped, and says goodbye.
+		// The server is stopped, and sends DRAINING.
 		if code := s.end(t, syscall.SIGTERM); code != 0 {
-			t.Errorf("the server ended with %d", code)
+			t.Errorf("the server: got exit code %d, want 0", code)
 		}
 		s.cut()
 		sub.until(t, "draining")
@@ -51,9 +51,9 @@ func TestSubscriberResumes(t *testing.T) {
 		s.put(t, resource, "shop/d", "3")
 		sub.expect(t, "modified shop/d=3")
 
-		// The subscriber is stopped and goes on where it was.
+		// The subscriber is stopped, and resumes from its file.
 		if code := sub.end(t, syscall.SIGTERM); code != 0 {
-			t.Errorf("the subscriber ended with %d", code)
+			t.Errorf("the subscriber: got exit code %d, want 0", code)
 		}
 		sub.expect(t, "end 3")
 		compare(t, s, file)
@@ -62,8 +62,7 @@ func TestSubscriberResumes(t *testing.T) {
 		sub = subscribe(t, language, s, file, resource, "shop")
 		sub.expect(t, "begin 3", "REPLAY", "modified shop/a=4", "deleted shop/e", "synced 2")
 
-		// The subscriber is killed. Its file is older, and whatever came since is
-		// told again.
+		// The subscriber is killed. Its file is older, so it gets some changes again.
 		sub.until(t, "bookmark")
 		s.put(t, resource, "shop/f", "1")
 		sub.expect(t, "added shop/f=1")
@@ -71,7 +70,7 @@ func TestSubscriberResumes(t *testing.T) {
 		s.put(t, resource, "shop/g", "1")
 		sub = subscribe(t, language, s, file, resource, "shop")
 		if l := sub.until(t, "catch-up"); l.Kind != "REPLAY" {
-			t.Errorf("after being killed the subscriber got a %s", l.Kind)
+			t.Errorf("after the kill: got catch-up %s, want REPLAY", l.Kind)
 		}
 		sub.next(t, func(l line) bool { return l.String() == "synced 4" })
 		sub.end(t, syscall.SIGINT)
@@ -79,12 +78,12 @@ func TestSubscriberResumes(t *testing.T) {
 	})
 }
 
-// compare compares what is in the file with what the server has.
+// compare compares the state in the file with the objects of the server.
 func compare(t *testing.T, s *server, file string) {
 	t.Helper()
 	want, got := s.list(t, resource, "shop"), load(t, file)
 	slices.SortFunc(got.GetObjects(), func(a, b *fanoutv1.Object) int { return cmp.Compare(a.GetKey(), b.GetKey()) })
 	if diff := gocmp.Diff(want, got, protocmp.Transform(), protocmp.IgnoreFields(want, "remaining_count", "position")); diff != "" {
-		t.Errorf("the state of the subscriber (-server +subscriber):\n%s", diff)
+		t.Errorf("objects: -server +subscriber:\n%s", diff)
 	}
 }

@@ -19,18 +19,18 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// server is a fanoutd with an etcd of its own, which can be started again and again
-// at the same address, behind a link.
+// server is a fanoutd with an embedded etcd, behind a link. It can be restarted at the
+// same address.
 type server struct {
 	*process
-	*link   // subscribers come through here
-	args    []string
-	address string
-	conn    *grpc.ClientConn
+	*link  // for subscribers
+	args   []string
+	direct string // its own address
+	conn   *grpc.ClientConn
 }
 
-// configuration has the resource of a server without a configuration, and one that
-// forgets events so soon that who was away gets a DELTA.
+// configuration has the default resource, and one with so short a window that a returning
+// subscriber gets a DELTA.
 const configuration = `
 resources:
   - name: config
@@ -38,26 +38,26 @@ resources:
     window: {min-events: 1, max-events: 2}
 `
 
-// startServer starts fanoutd and waits until it serves.
+// startServer starts fanoutd and waits until it is ready.
 func startServer(t *testing.T) *server {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "fanoutd.yaml")
 	if err := os.WriteFile(file, []byte(configuration), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := &server{address: loopback.FreeAddress(t)}
-	s.args = []string{fanoutdproc.Program(t), "--config", file, "--listen", s.address, "--admin-listen", "", "--data-dir", filepath.Join(t.TempDir(), "data")}
-	s.link = newLink(t, s.address)
+	s := &server{direct: loopback.FreeAddress(t)}
+	s.args = []string{fanoutdproc.Program(t), "--config", file, "--listen", s.direct, "--admin-listen", "", "--data-dir", filepath.Join(t.TempDir(), "data")}
+	s.link = newLink(t, s.direct)
 	s.start(t)
 	return s
 }
 
-// start starts fanoutd, again if it has ended, and waits until it serves.
+// start starts or restarts fanoutd and waits until it is ready.
 func (s *server) start(t *testing.T) {
 	t.Helper()
 	s.process = start(t, io.Discard, s.args...)
 	quick := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1, MaxDelay: 50 * time.Millisecond}
-	conn, err := grpc.NewClient(s.address,
+	conn, err := grpc.NewClient(s.direct,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: quick, MinConnectTimeout: time.Second}))
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *server) start(t *testing.T) {
 	t.Cleanup(func() { conn.Close() })
 	s.conn = conn
 
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	health, err := healthv1.NewHealthClient(conn).Watch(ctx, &healthv1.HealthCheckRequest{}, grpc.WaitForReady(true))
 	for {
@@ -80,7 +80,7 @@ func (s *server) start(t *testing.T) {
 	}
 }
 
-// put stores texts: a key, its text, the next key and so on. Each has a revision of
+// put stores texts: a key, its text, the next key and so on. Each write has a revision of
 // its own.
 func (s *server) put(t *testing.T, resource string, keysAndTexts ...string) {
 	t.Helper()
@@ -89,7 +89,7 @@ func (s *server) put(t *testing.T, resource string, keysAndTexts ...string) {
 	}
 }
 
-// putTogether stores texts at one revision.
+// putTogether is put with one revision for all writes.
 func (s *server) putTogether(t *testing.T, resource string, keysAndTexts ...string) {
 	t.Helper()
 	request := &fanoutv1.TransactRequest{Resource: resource}
@@ -111,7 +111,7 @@ func (s *server) delete(t *testing.T, resource, key string) {
 	}
 }
 
-// list returns the state below the prefix.
+// list returns the objects below a prefix.
 func (s *server) list(t *testing.T, resource, prefix string) *fanoutv1.ListResponse {
 	t.Helper()
 	all, err := fanoutv1.NewFanoutServiceClient(s.conn).List(t.Context(), &fanoutv1.ListRequest{

@@ -16,13 +16,13 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// languages are those that have an example, and how it is started.
+// languages has the command of the example in each language.
 var languages = map[string][]string{
 	"python": {"/usr/bin/python3", root + "/examples/python/main.py"},
 	"node":   {"node", root + "/examples/node/main.js"},
 }
 
-// inEachLanguage runs a test for the example in each language.
+// inEachLanguage runs a test with the example in each language.
 func inEachLanguage(t *testing.T, test func(t *testing.T, language string)) {
 	t.Parallel()
 	for language := range languages {
@@ -37,10 +37,10 @@ func inEachLanguage(t *testing.T, test func(t *testing.T, language string)) {
 type subscriber struct {
 	*process
 	lines *lines
-	read  int // how many lines were looked at
+	read  int // the number of lines that next has seen
 }
 
-// line is one of those that an example prints.
+// line is a line of output of an example.
 type line struct {
 	What     string `json:"what"`
 	Kind     string `json:"kind"`     // of a catch-up
@@ -52,8 +52,7 @@ type line struct {
 	Why      string `json:"why"`      // something went wrong
 }
 
-// String is the line as tests expect it; empty where it says nothing about the
-// state.
+// String returns the line in short, or "" if the line is not about the state.
 func (l line) String() string {
 	switch l.What {
 	case "catch-up":
@@ -70,28 +69,28 @@ func (l line) String() string {
 	return ""
 }
 
-// stateFile returns the path for the file of a subscriber.
+// stateFile returns a path for the state file of a subscriber.
 func stateFile(t *testing.T) string {
 	t.Helper()
 	return filepath.Join(t.TempDir(), "state.json")
 }
 
-// bookmarks is how often the server speaks, in seconds. After three times that a
-// subscriber takes it for dead, so it must not be short on a busy machine.
+// bookmarks is the bookmark interval in seconds. After three silent intervals a subscriber
+// takes the server for dead, so it must not be short on a busy machine.
 const bookmarks = "2"
 
 // subscribe starts the example in a language.
 func subscribe(t *testing.T, language string, s *server, file, resource, prefix string) *subscriber {
 	t.Helper()
-	args := []string{"--state", file, "--bookmarks", bookmarks, s.entrance, resource, prefix}
+	args := []string{"--state", file, "--bookmarks", bookmarks, s.link.address, resource, prefix}
 	out := &lines{more: make(chan struct{})}
 	return &subscriber{process: start(t, out, append(languages[language], args...)...), lines: out}
 }
 
-// next returns the next line for which the condition holds.
+// next waits for the next line for which the condition holds.
 func (s *subscriber) next(t *testing.T, condition func(line) bool) line {
 	t.Helper()
-	late, exited := time.After(patience), s.exited
+	late, exited := time.After(timeout), s.exited
 	for {
 		all, more := s.lines.all(t)
 		for s.read < len(all) {
@@ -101,39 +100,39 @@ func (s *subscriber) next(t *testing.T, condition func(line) bool) line {
 			}
 		}
 		if exited == nil {
-			t.Fatalf("the subscriber has ended, and printed only\n%s", s.lines.text())
+			t.Fatalf("the subscriber ended before the expected line; it printed\n%s", s.lines.text())
 		}
 		select {
 		case <-more:
 		case <-exited:
-			exited = nil // there may be a last line
+			exited = nil // read the last lines
 		case <-late:
-			t.Fatalf("the subscriber printed only\n%s", s.lines.text())
+			t.Fatalf("the expected line did not come in time; the subscriber printed\n%s", s.lines.text())
 		}
 	}
 }
 
-// until waits for a line.
+// until waits for a line of one kind.
 func (s *subscriber) until(t *testing.T, what string) line {
 	t.Helper()
 	return s.next(t, func(l line) bool { return l.What == what })
 }
 
-// expect compares the next lines about the state with those that are wanted.
+// expect compares the next lines about the state with the wanted ones.
 func (s *subscriber) expect(t *testing.T, want ...string) {
 	t.Helper()
 	for i, w := range want {
 		if got := s.next(t, func(l line) bool { return l.String() != "" }).String(); got != w {
-			t.Fatalf("line %d of %q is %q; the subscriber printed\n%s", i, want, got, s.lines.text())
+			t.Fatalf("line %d: got %q, want %q of %q; the subscriber printed\n%s", i, got, w, want, s.lines.text())
 		}
 	}
 }
 
-// lines takes what an example prints.
+// lines collects the output of an example.
 type lines struct {
 	mu      sync.Mutex
 	printed strings.Builder // guarded by mu
-	more    chan struct{}   // guarded by mu; closed when something is printed
+	more    chan struct{}   // closed at the next output; guarded by mu
 }
 
 func (l *lines) Write(b []byte) (int, error) {
@@ -150,7 +149,7 @@ func (l *lines) text() string {
 	return shortened(l.printed.String())
 }
 
-// shortened returns lines without the long values of some objects.
+// shortened cuts long lines.
 func shortened(text string) string {
 	all := strings.Split(text, "\n")
 	for i := range all {
@@ -159,8 +158,8 @@ func shortened(text string) string {
 	return strings.Join(all, "\n")
 }
 
-// all returns the complete lines up to now, and a channel that is closed when there
-// may be more.
+// all returns the complete lines so far, and a channel that is closed when there may be
+// more.
 func (l *lines) all(t *testing.T) ([]line, <-chan struct{}) {
 	t.Helper()
 	l.mu.Lock()
@@ -179,7 +178,7 @@ func (l *lines) all(t *testing.T) ([]line, <-chan struct{}) {
 	return all, l.more
 }
 
-// saved is what an example writes into its file.
+// saved is the content of a state file.
 type saved struct {
 	Watch struct {
 		Resource string `json:"resource"`
@@ -188,7 +187,7 @@ type saved struct {
 	State string `json:"state"` // a ListResponse in base64
 }
 
-// load returns the state in the file.
+// load returns the state in a file.
 func load(t *testing.T, file string) *fanoutv1.ListResponse {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -210,7 +209,7 @@ func load(t *testing.T, file string) *fanoutv1.ListResponse {
 	return list
 }
 
-// store writes a state into the file.
+// store writes a state into a file.
 func store(t *testing.T, file, resource, prefix string, list *fanoutv1.ListResponse) {
 	t.Helper()
 	binary, err := proto.Marshal(list)

@@ -9,45 +9,44 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// A connection that is dead without a word is known by its silence, and the next
-// attempt has another one.
-func TestSilenceIsNoticed(t *testing.T) {
+// A subscriber notices a dead connection by its silence, and opens another one.
+func TestSilentConnectionIsReplaced(t *testing.T) {
 	inEachLanguage(t, func(t *testing.T, language string) {
 		s := startServer(t)
 		s.put(t, resource, "shop/a", "1")
 		sub := subscribe(t, language, s, stateFile(t), resource, "shop")
 		sub.expect(t, "begin 0", "RESET", "added shop/a=1", "synced 1")
-		s.deaden()
+		s.silence()
 		s.put(t, resource, "shop/a", "2")
 		if l := sub.until(t, "disconnected"); !strings.HasPrefix(l.Why, "nothing came for 6") {
-			t.Errorf("disconnected: %s", l.Why)
+			t.Errorf("disconnected: got reason %q", l.Why)
 		}
 		sub.expect(t, "REPLAY", "modified shop/a=2", "synced 1")
 	})
 }
 
-// Where the history is another one, what was there before is void.
-func TestAnotherHistoryReplacesTheState(t *testing.T) {
+// A state of another epoch, or of the future, is replaced.
+func TestStateOfAnotherHistoryIsReplaced(t *testing.T) {
 	inEachLanguage(t, func(t *testing.T, language string) {
 		s, file := startServer(t), stateFile(t)
 		s.put(t, resource, "shop/a", "1", "shop/b", "1")
-		stranger := s.list(t, resource, "shop")
-		stranger.Objects[1].Key = "shop/gone"
-		stranger.Position.Epoch = "another"
-		store(t, file, resource, "shop", stranger)
+		other := s.list(t, resource, "shop")
+		other.Objects[1].Key = "shop/gone"
+		other.Position.Epoch = "another"
+		store(t, file, resource, "shop", other)
 		sub := subscribe(t, language, s, file, resource, "shop")
 		sub.expect(t, "begin 2", "RESET", "deleted shop/gone", "added shop/b=1", "synced 2")
 		sub.end(t, syscall.SIGTERM)
 		compare(t, s, file)
 
-		// A position of this history that is still to come: etcd was restored.
+		// A position that etcd has not reached: etcd was restored from a backup.
 		future := s.list(t, resource, "shop")
 		future.Objects[0].Value = &fanoutv1.Object_Text{Text: "of the future"}
 		future.Position.Revision += 1000
 		store(t, file, resource, "shop", future)
 		sub = subscribe(t, language, s, file, resource, "shop")
 		if l := sub.until(t, "disconnected"); !strings.HasPrefix(l.Why, "REVISION_IN_FUTURE") {
-			t.Errorf("disconnected: %s", l.Why)
+			t.Errorf("disconnected: got reason %q", l.Why)
 		}
 		sub.expect(t, "RESET", "modified shop/a=1", "synced 2")
 		sub.end(t, syscall.SIGTERM)
@@ -71,24 +70,23 @@ func TestDamagedFileIsNotUsed(t *testing.T) {
 			sub := subscribe(t, language, s, file, resource, "shop")
 			sub.expect(t, "damaged", "begin 0", "RESET", "added shop/a=1", "synced 1")
 			if code := sub.end(t, syscall.SIGTERM); code != 0 {
-				t.Errorf("%s: the subscriber ended with %d", name, code)
+				t.Errorf("%s: got exit code %d, want 0", name, code)
 			}
 			compare(t, s, file)
 		}
 	})
 }
 
-// Asking for what there is not is of no use, however often.
 func TestRefusalEndsTheSubscriber(t *testing.T) {
 	inEachLanguage(t, func(t *testing.T, language string) {
 		s := startServer(t)
 		sub := subscribe(t, language, s, stateFile(t), "nowhere", "shop")
 		sub.expect(t, "begin 0")
 		if l := sub.until(t, "refused"); !strings.HasPrefix(l.Why, "UNKNOWN_RESOURCE: ") {
-			t.Errorf("refused: %s", l.Why)
+			t.Errorf("refused: got reason %q, want UNKNOWN_RESOURCE", l.Why)
 		}
 		if code := sub.wait(t); code != 1 {
-			t.Errorf("the subscriber ended with %d", code)
+			t.Errorf("got exit code %d, want 1", code)
 		}
 	})
 }
