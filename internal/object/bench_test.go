@@ -6,8 +6,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// What decoding a value costs, which happens once for each change and, at start,
-// once for each object.
+// The server decodes each change once, and each object once at start.
 func BenchmarkDecode(b *testing.B) {
 	const route = `{"metadata": {"labels": {"env": "prod", "team": "shop"}}, "region": "eu", "replicas": 3, "enabled": true,
 		"backend": {"hostName": "a.example.org", "port": 8080}, "hosts": ["a", "b", "c"], "annotations": {"a": "1", "b": "2"}}`

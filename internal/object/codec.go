@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Media types that codecs give to values.
+// Media types of values.
 const (
 	ContentJSON     = "application/json"
 	ContentProtobuf = "application/protobuf"
@@ -18,31 +18,31 @@ const (
 	ContentBinary   = "application/octet-stream"
 )
 
-// Content is what a writer hands over and what a codec finds in a stored value.
+// Content is the input of a write, and the decoded form of a stored value.
 type Content struct {
 	Value       []byte
 	ContentType string
 	Labels      map[string]string
-	Fields      []string // only of a stored value: those of the schema, in its order
+	Fields      []string // values of the schema's fields, in schema order; only set by Decode
 }
 
-// Codec says what the values of a resource are. Implementations have no state
-// and may be used from any goroutine.
+// Codec converts between content and stored values of a resource. Implementations have no
+// state and may be used from any goroutine.
 type Codec interface {
 	// Name returns the name of the codec in the configuration.
 	Name() string
 
-	// Decode returns the content of a stored value. The result may share memory
-	// with stored. An error means that the value is not of this codec; such an
-	// object is served as it is stored.
+	// Decode returns the content of a stored value. The result may share memory with
+	// stored. An error means that the codec cannot decode the value; the object is then
+	// served as stored.
 	Decode(stored []byte) (Content, error)
 
-	// Encode returns the form in which content is stored, or what is wrong with it.
-	// The package's function of this name completes the content type first.
+	// Encode returns the stored form of content. Callers use the function [Encode], which
+	// fills in a missing content type first.
 	Encode(content Content) ([]byte, *ContentError)
 }
 
-// ContentError says which part of a writer's content a codec refuses, and why.
+// ContentError is the reason why a codec refuses content.
 type ContentError struct {
 	Field  string // "value", "content_type" or "labels"
 	Reason string
@@ -60,13 +60,13 @@ var codecs = map[string]func(Schema) (Codec, error){
 // CodecNames returns the names of all codecs, sorted.
 func CodecNames() []string { return slices.Sorted(maps.Keys(codecs)) }
 
-// CodecByName returns the codec of the given name for values without a schema. There
-// is none of messages, whose type is a part of the schema.
+// CodecByName returns the codec with the given name for an empty schema. It fails for
+// "protobuf", which needs the message type from a schema.
 func CodecByName(name string) (Codec, error) { return NewCodec(name, Schema{}) }
 
-// NewCodec returns the codec of the given name for values of a schema. Raw bytes
-// have neither labels nor fields. Paths are checked against the type of messages; in
-// documents any path may have a value.
+// NewCodec returns the codec with the given name for a schema. The codec "raw" ignores
+// the schema. The codec "protobuf" checks the paths of the schema against the message
+// type; the other codecs accept any path.
 func NewCodec(name string, s Schema) (Codec, error) {
 	newCodec, ok := codecs[name]
 	if !ok {
@@ -75,9 +75,9 @@ func NewCodec(name string, s Schema) (Codec, error) {
 	return newCodec(s)
 }
 
-// Encode returns the stored form of content that was handed over as text or as
-// bytes. A content type that the writer left out is that of the codec, or says
-// which of the two it was.
+// Encode returns the stored form of content. Text tells whether the writer sent the value
+// as text or as bytes. It determines the content type if the writer sent none and the
+// codec has more than one.
 func Encode(c Codec, content Content, text bool) ([]byte, *ContentError) {
 	if content.ContentType == "" {
 		switch c.(type) {
@@ -96,8 +96,8 @@ func Encode(c Codec, content Content, text bool) ([]byte, *ContentError) {
 	return c.Encode(content)
 }
 
-// OpaqueContent returns the content of a value that did not decode: its bytes, as
-// text where they are text.
+// OpaqueContent returns the content of a value that the codec cannot decode: its bytes, as
+// text if they are valid UTF-8.
 func OpaqueContent(stored []byte) Content {
 	c := Content{Value: stored, ContentType: ContentBinary}
 	if utf8.Valid(stored) {
@@ -106,8 +106,8 @@ func OpaqueContent(stored []byte) Content {
 	return c
 }
 
-// IsText reports whether a value of this media type is shown as text: JSON,
-// YAML, XML and text/*, provided that its bytes are valid UTF-8.
+// IsText reports whether a value is text: its media type is JSON, YAML, XML, TOML or
+// text/*, and its bytes are valid UTF-8.
 func IsText(contentType string, value []byte) bool {
 	mediaType := mediaType(contentType)
 	switch {
@@ -132,7 +132,7 @@ func mediaType(contentType string) string {
 	return strings.ToLower(strings.TrimSpace(mediaType))
 }
 
-// rawCodec stores bytes as they are.
+// rawCodec stores bytes unchanged.
 type rawCodec struct{}
 
 func (rawCodec) Name() string { return "raw" }
@@ -143,7 +143,7 @@ func (rawCodec) Decode(stored []byte) (Content, error) {
 
 func (rawCodec) Encode(c Content) ([]byte, *ContentError) { return encodePlain(c, ContentBinary) }
 
-// jsonCodec stores JSON documents as they are.
+// jsonCodec stores JSON documents unchanged.
 type jsonCodec struct{ schema Schema }
 
 func (jsonCodec) Name() string { return "json" }
@@ -170,14 +170,13 @@ func (codec jsonCodec) Encode(c Content) ([]byte, *ContentError) {
 	return encodePlain(c, ContentJSON)
 }
 
-// encodePlain stores the bare value for the codecs whose stored form has room
-// for nothing else.
+// encodePlain encodes content for codecs that store only the value.
 func encodePlain(c Content, contentType string) ([]byte, *ContentError) {
 	if c.ContentType != "" && c.ContentType != contentType {
 		return nil, &ContentError{Field: "content_type", Reason: fmt.Sprintf("is always %s in this resource", contentType)}
 	}
 	if len(c.Labels) > 0 {
-		return nil, &ContentError{Field: "labels", Reason: "cannot be stored beside the value in this resource, its codec is not \"object\""}
+		return nil, &ContentError{Field: "labels", Reason: "cannot be stored separately in this resource, because its codec is not \"object\""}
 	}
 	return c.Value, nil
 }

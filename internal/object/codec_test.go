@@ -16,7 +16,7 @@ func codec(t testing.TB, name string) object.Codec {
 		t.Fatal(err)
 	}
 	if c.Name() != name {
-		t.Fatalf("codec %s is named %s", name, c.Name())
+		t.Fatalf("codec %s has the name %s", name, c.Name())
 	}
 	return c
 }
@@ -26,14 +26,14 @@ func TestCodecsHaveNames(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if _, err := object.CodecByName("xml"); err == nil {
-		t.Error("there is a codec xml")
+		t.Error("the unknown codec xml was accepted")
 	}
 	if _, err := object.CodecByName("protobuf"); err == nil {
-		t.Error("there are messages of no type")
+		t.Error("the codec protobuf was accepted without a message type")
 	}
 }
 
-// What a writer hands over is what a reader gets.
+// Decode returns the content that a writer sent.
 func TestContentSurvivesStorage(t *testing.T) {
 	tests := map[string]struct {
 		codec string
@@ -46,11 +46,11 @@ func TestContentSurvivesStorage(t *testing.T) {
 			in:    object.Content{Value: []byte{0xff}, ContentType: "image/png", Labels: map[string]string{"b": "2", "a": ""}},
 			want:  object.Content{Value: []byte{0xff}, ContentType: "image/png", Labels: map[string]string{"b": "2", "a": ""}},
 		},
-		"an object that is text": {
+		"an object sent as text": {
 			codec: "object", in: object.Content{Value: []byte("x")}, text: true,
 			want: object.Content{Value: []byte("x"), ContentType: object.ContentText},
 		},
-		"an object that is bytes": {
+		"an object sent as bytes": {
 			codec: "object", in: object.Content{Value: []byte("x")},
 			want: object.Content{Value: []byte("x"), ContentType: object.ContentBinary},
 		},
@@ -88,23 +88,23 @@ func TestContentSurvivesStorage(t *testing.T) {
 	}
 }
 
-func TestCodecsRefuseWhatTheyCannotStore(t *testing.T) {
+func TestCodecsRefuseInvalidContent(t *testing.T) {
 	labels := map[string]string{"a": "b"}
 	tests := map[string]struct {
 		codec string
 		in    object.Content
 		field string
 	}{
-		"JSON that is none":            {"json", object.Content{Value: []byte("{")}, "value"},
-		"JSON that is nothing":         {"json", object.Content{}, "value"},
-		"JSON that is no text":         {"json", object.Content{Value: []byte("\"\xff\"")}, "value"},
-		"JSON of another type":         {"json", object.Content{Value: []byte("1"), ContentType: "text/plain"}, "content_type"},
-		"JSON with labels":             {"json", object.Content{Value: []byte("1"), Labels: labels}, "labels"},
-		"raw bytes of a type":          {"raw", object.Content{ContentType: "text/plain"}, "content_type"},
-		"raw bytes with labels":        {"raw", object.Content{Labels: labels}, "labels"},
-		"a type that is no text":       {"object", object.Content{ContentType: "\xff"}, "content_type"},
-		"a label name that is no text": {"object", object.Content{Labels: map[string]string{"\xff": ""}}, "labels"},
-		"a label that is no text":      {"object", object.Content{Labels: map[string]string{"a": "\xff"}}, "labels"},
+		"invalid JSON":                   {"json", object.Content{Value: []byte("{")}, "value"},
+		"empty JSON":                     {"json", object.Content{}, "value"},
+		"JSON with invalid UTF-8":        {"json", object.Content{Value: []byte("\"\xff\"")}, "value"},
+		"JSON with another type":         {"json", object.Content{Value: []byte("1"), ContentType: "text/plain"}, "content_type"},
+		"JSON with labels":               {"json", object.Content{Value: []byte("1"), Labels: labels}, "labels"},
+		"raw bytes with a type":          {"raw", object.Content{ContentType: "text/plain"}, "content_type"},
+		"raw bytes with labels":          {"raw", object.Content{Labels: labels}, "labels"},
+		"type with invalid UTF-8":        {"object", object.Content{ContentType: "\xff"}, "content_type"},
+		"label name with invalid UTF-8":  {"object", object.Content{Labels: map[string]string{"\xff": ""}}, "labels"},
+		"label value with invalid UTF-8": {"object", object.Content{Labels: map[string]string{"a": "\xff"}}, "labels"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -116,22 +116,22 @@ func TestCodecsRefuseWhatTheyCannotStore(t *testing.T) {
 	}
 }
 
-func TestValuesOfOtherProgramsDoNotDecode(t *testing.T) {
+func TestForeignValuesDoNotDecode(t *testing.T) {
 	for codecName, values := range map[string][]string{
 		"json":   {"", "{", "\"\xff\"", "\x00fo\x01"},
 		"object": {"", "{}", "\x00fo", "\x00fo\x02", "\x00fo\x01\xff", "\x00fo\x01\x1a\x05ab"},
 	} {
 		for _, value := range values {
 			if content, err := codec(t, codecName).Decode([]byte(value)); err == nil {
-				t.Errorf("%s takes %q for %+v", codecName, value, content)
+				t.Errorf("codec %s decodes %q as %+v, want an error", codecName, value, content)
 			}
 		}
 	}
 	if c := object.OpaqueContent([]byte("text")); c.ContentType != object.ContentText {
-		t.Errorf("text that does not decode is %s", c.ContentType)
+		t.Errorf("opaque text has type %s, want %s", c.ContentType, object.ContentText)
 	}
 	if c := object.OpaqueContent([]byte("\xff")); c.ContentType != object.ContentBinary {
-		t.Errorf("bytes that do not decode are %s", c.ContentType)
+		t.Errorf("opaque bytes have type %s, want %s", c.ContentType, object.ContentBinary)
 	}
 }
 
@@ -156,7 +156,7 @@ func TestIsText(t *testing.T) {
 	}
 	for _, tc := range tests {
 		if got := object.IsText(tc.contentType, []byte(tc.value)); got != tc.want {
-			t.Errorf("%s %q: %v", tc.contentType, tc.value, got)
+			t.Errorf("%s %q: got %v, want %v", tc.contentType, tc.value, got, tc.want)
 		}
 	}
 }

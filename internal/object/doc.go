@@ -1,16 +1,17 @@
-// Package object has the words that every other package of fanoutd speaks in:
-// what an object is, where it lives, what happened to it and when.
+// Package object defines the vocabulary of all other packages: objects, their keys, and
+// their changes.
 //
-//   - [Revision], [Epoch] and [Position] say when. A position is a place to
-//     resume at; it is only ever compared within one epoch.
-//   - [Key] and [Scope] say where. Keys are relative to their resource; the etcd
-//     prefix of the resource is known to the store alone.
-//   - [Record] is a key as the store holds it; a [Codec] turns it into an
-//     [Object]. A [Change] is one put or delete with the object before and after.
-//   - [Op] and [Commit] are a write and its outcome.
+//   - [Revision], [Epoch] and [Position] are points in time. A [Position] is where a
+//     client can resume. Positions are comparable only within one epoch.
+//   - [Key] and [Scope] are places. A key is relative to its resource; only the store
+//     knows the etcd prefix of the resource.
+//   - [Record] is a key as the store holds it. A [Codec] decodes it, and [Build] makes
+//     an [Object] of it. A [Change] is one put or delete, with the object before and
+//     after it. An [Event] is a change as one watcher sees it.
+//   - [Op] and [Commit] are a write and its result. [Stream] is a watch of the store.
+//   - [Schema] locates labels and fields inside values.
 //
-// The law of the package: an object and a change are frozen once they are built.
-// Thousands of goroutines read them at the same time, and the value of a record
-// may share memory with an etcd server in the same process. Nobody writes to
-// them, not even to put something back.
+// Objects and changes are immutable after construction. Thousands of goroutines read
+// them concurrently, and the value of a record may share memory with an embedded etcd.
+// No goroutine may write to them, not even temporarily.
 package object

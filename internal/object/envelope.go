@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// envelopeMagic begins every value stored by the codec "object". It cannot be
-// the beginning of text or of a protobuf message (no field has number 0).
+// envelopeMagic is the prefix of every value stored by the codec "object". Neither text
+// nor a protobuf message starts with it, because no field has number 0.
 var envelopeMagic = []byte{0x00, 'f', 'o', 0x01}
 
 // Field numbers of fanout.storage.v1.Envelope.
@@ -21,10 +21,9 @@ const (
 	envelopeValue       = 3
 )
 
-// envelopeCodec stores a fanout.storage.v1.Envelope behind envelopeMagic. It is
-// written out by hand so that a value is sliced out of the stored bytes instead
-// of copied, and so that equal content is stored as equal bytes. Labels are in the
-// envelope; fields are in values that are JSON documents.
+// envelopeCodec stores envelopeMagic followed by a fanout.storage.v1.Envelope. The
+// hand-written encoding avoids a copy of the value when decoding, and encodes equal
+// content to equal bytes. The envelope contains the labels. Only JSON values have fields.
 type envelopeCodec struct{ schema Schema }
 
 func (envelopeCodec) Name() string { return "object" }
@@ -100,7 +99,7 @@ func (codec envelopeCodec) Decode(stored []byte) (Content, error) {
 	return c, nil
 }
 
-// hasFields reports whether there can be fields in the value.
+// hasFields reports whether the value can have fields of the schema.
 func (codec envelopeCodec) hasFields(c Content) bool {
 	return len(codec.schema.Fields) > 0 && isJSON(c.ContentType) && isDocument(c.Value)
 }
@@ -121,8 +120,8 @@ func decodeLabel(entry []byte) (name, value string, err error) {
 	return name, value, err
 }
 
-// eachField calls visit with every length-delimited field of a protobuf message
-// and passes over fields of other types, which a later version may have added.
+// eachField calls visit with every length-delimited field of a protobuf message. It skips
+// fields of other types, which a later version may have added.
 func eachField(message []byte, visit func(protowire.Number, []byte) error) error {
 	for len(message) > 0 {
 		number, wireType, n := protowire.ConsumeTag(message)

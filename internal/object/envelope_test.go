@@ -16,7 +16,7 @@ import (
 
 var magic = []byte("\x00fo\x01")
 
-// The envelope is written and read by hand; the generated code is the judge.
+// The hand-written encoding of the envelope equals that of the generated code.
 func TestEnvelopeIsTheGeneratedMessage(t *testing.T) {
 	c := codec(t, "object")
 	content := object.Content{Value: []byte("value"), ContentType: "text/plain", Labels: map[string]string{"b": "2", "a": "1", "": ""}}
@@ -26,7 +26,7 @@ func TestEnvelopeIsTheGeneratedMessage(t *testing.T) {
 	}
 	body, ok := bytes.CutPrefix(stored, magic)
 	if !ok {
-		t.Fatalf("no magic: %q", stored)
+		t.Fatalf("%q does not start with the magic", stored)
 	}
 	var envelope storagev1.Envelope
 	if err := proto.Unmarshal(body, &envelope); err != nil {
@@ -38,7 +38,7 @@ func TestEnvelopeIsTheGeneratedMessage(t *testing.T) {
 	}
 }
 
-// Equal content is stored as equal bytes, so that writing it again changes nothing.
+// Equal content is stored as equal bytes.
 func TestEnvelopeIsCanonical(t *testing.T) {
 	c := codec(t, "object")
 	labels := map[string]string{}
@@ -48,12 +48,12 @@ func TestEnvelopeIsCanonical(t *testing.T) {
 	first, _ := c.Encode(object.Content{Labels: labels})
 	for range 50 {
 		if again, _ := c.Encode(object.Content{Labels: labels}); !bytes.Equal(first, again) {
-			t.Fatalf("%q and %q", first, again)
+			t.Fatalf("equal content is stored as %q and as %q", first, again)
 		}
 	}
 }
 
-// A field that a later version adds does not make a value opaque.
+// Unknown fields of a later version do not make a value opaque.
 func TestEnvelopeOfALaterVersion(t *testing.T) {
 	c := codec(t, "object")
 	stored, _ := c.Encode(object.Content{Value: []byte("v")})
@@ -62,12 +62,12 @@ func TestEnvelopeOfALaterVersion(t *testing.T) {
 	stored = protowire.AppendTag(stored, 101, protowire.BytesType)
 	stored = protowire.AppendString(stored, "new")
 	if content, err := c.Decode(stored); err != nil || string(content.Value) != "v" {
-		t.Errorf("%+v, %v", content, err)
+		t.Errorf("got %+v, %v, want the value v", content, err)
 	}
 }
 
-// The value is a part of the stored bytes, not a copy.
-func TestDecodingCopiesNoValue(t *testing.T) {
+// The decoded value shares memory with the stored bytes.
+func TestDecodeDoesNotCopyTheValue(t *testing.T) {
 	c := codec(t, "object")
 	stored, _ := c.Encode(object.Content{Value: make([]byte, 1<<20)})
 	if allocs := testing.AllocsPerRun(100, func() {
@@ -75,7 +75,7 @@ func TestDecodingCopiesNoValue(t *testing.T) {
 			t.Fatal(err)
 		}
 	}); allocs > 0 {
-		t.Errorf("%v allocations", allocs)
+		t.Errorf("got %v allocations, want none", allocs)
 	}
 }
 
@@ -91,8 +91,8 @@ func FuzzEnvelope(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// The generated code reads the same out of it. It is stricter with fields
-		// of the wrong type, which we pass over.
+		// The generated code decodes the same content. It also refuses fields of the wrong
+		// type, which the codec skips.
 		var envelope storagev1.Envelope
 		if err := proto.Unmarshal(stored[len(magic):], &envelope); err == nil && utf8.ValidString(content.ContentType) {
 			got := object.Content{Value: envelope.GetValue(), ContentType: envelope.GetContentType(), Labels: envelope.GetLabels()}
@@ -100,10 +100,10 @@ func FuzzEnvelope(f *testing.F) {
 				t.Errorf("%q (-generated +ours):\n%s", stored, diff)
 			}
 		}
-		// Storing it again loses nothing.
+		// Encoding and decoding again returns the same content.
 		again, refusal := c.Encode(content)
 		if refusal != nil {
-			t.Fatalf("%q was read and cannot be written: %v", stored, refusal)
+			t.Fatalf("%q was decoded but cannot be encoded: %v", stored, refusal)
 		}
 		back, err := c.Decode(again)
 		if err != nil {

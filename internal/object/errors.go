@@ -5,56 +5,55 @@ import (
 	"fmt"
 )
 
-// ErrCompacted says that the store has forgotten the revision that was asked
-// for. Whoever reads history starts over from the present.
+// ErrCompacted means that the store no longer has the requested revision. The reader of
+// the history starts over from the current state.
 var ErrCompacted = errors.New("revision has been compacted")
 
-// ErrUnavailable says that the store cannot answer now: no leader, no
-// connection, a timeout. The same request may succeed later.
+// ErrUnavailable means that the store cannot answer now: it has no leader or no
+// connection, or it timed out. The same request may succeed later.
 var ErrUnavailable = errors.New("store is unavailable")
 
-// ErrNoSpace says that the store refuses writes because it is full. Reads go on;
-// an operator has to make room. The very write that finds it full may have been
-// applied: etcd looks at the quota before and after.
+// ErrNoSpace means that the store is full and refuses writes. Reads still work. An
+// operator must free space. The failed write itself may have been applied, because etcd
+// checks the quota before and after a write.
 var ErrNoSpace = errors.New("store is out of space")
 
-// ErrTooLarge says that the store does not take a write of this size. Nothing was
-// written; it has to be made smaller.
+// ErrTooLarge means that the write exceeds the size limit of the store. Nothing was
+// written. The caller must make the write smaller.
 var ErrTooLarge = errors.New("write is too large for the store")
 
-// ConflictError says that a precondition of a write did not hold, so nothing was
-// written. The caller reads afresh and decides anew; sending the same write again
-// does not help.
+// ConflictError means that a precondition of a write did not hold. Nothing was written.
+// The caller reads the current state and decides again; repeating the same write does
+// not help.
 type ConflictError struct {
 	Key  Key      // the first key whose precondition failed
-	Want Revision // the revision it was required to have; 0: not to exist
-	Have Revision // the revision it has; 0: it does not exist
-	At   Revision // the store's revision when it was compared
+	Want Revision // the required mod revision; 0: the key must not exist
+	Have Revision // the actual mod revision; 0: the key does not exist
+	At   Revision // the revision of the store at the comparison
 }
 
 func (e *ConflictError) Error() string {
 	return fmt.Sprintf("key %q is required to have mod revision %d, has %d (at revision %d)", e.Key, e.Want, e.Have, e.At)
 }
 
-// UndecryptableError says that a value is stored encrypted and cannot be decrypted. Its
-// object is served without a value, and as opaque: nobody but the store sees what is
-// stored.
+// UndecryptableError means that a value is stored encrypted and cannot be decrypted. The
+// object is served as opaque and without a value. Only the store sees the stored bytes.
 type UndecryptableError struct {
-	// KeyID is the id of the key it says it was encrypted with; 0 where that cannot be
-	// told, because what is stored is damaged.
+	// KeyID is the id of the encryption key in the stored bytes. It is 0 if the bytes
+	// are too damaged to contain one.
 	KeyID uint32
 
-	// Missing says that there is no such key. It may come. Otherwise what is stored is
-	// damaged, or was encrypted for another place.
+	// Missing means that the keyset has no such key. The key may be added later. If
+	// Missing is false, the stored bytes are damaged or belong to another etcd key.
 	Missing bool
 }
 
 func (e *UndecryptableError) Error() string {
 	switch {
 	case e.Missing:
-		return fmt.Sprintf("it is encrypted with key %d, which the keyset does not have", e.KeyID)
+		return fmt.Sprintf("the value is encrypted with key %d, which is not in the keyset", e.KeyID)
 	case e.KeyID != 0:
-		return fmt.Sprintf("it is damaged, or was encrypted with key %d for another key of etcd", e.KeyID)
+		return fmt.Sprintf("the value is damaged, or was encrypted with key %d for another etcd key", e.KeyID)
 	}
-	return "what is stored is damaged, or of a later version"
+	return "the stored value is damaged, or was written by a later version"
 }

@@ -15,7 +15,7 @@ type Event struct {
 	Previous *Object
 }
 
-// EventType says how a change looks to a watcher. The numbers are those of
+// EventType is the type of an event. The numbers are those of
 // fanout.v1.Event.Type.
 type EventType uint8
 

@@ -16,23 +16,23 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// wantTexts fails where labels or fields are no text: clients could not read a
-// message that has them.
-func wantTexts(t *testing.T, c object.Content) {
+// wantValidText fails if labels or fields are not valid UTF-8. Clients could not decode a
+// message with them.
+func wantValidText(t *testing.T, c object.Content) {
 	t.Helper()
 	for name, value := range c.Labels {
 		if !utf8.ValidString(name) || !utf8.ValidString(value) {
-			t.Errorf("the label %q=%q is no text", name, value)
+			t.Errorf("the label %q=%q is not valid UTF-8", name, value)
 		}
 	}
 	for _, value := range c.Fields {
 		if !utf8.ValidString(value) {
-			t.Errorf("the field value %q is no text", value)
+			t.Errorf("the field value %q is not valid UTF-8", value)
 		}
 	}
 }
 
-// fileFields are the values that FuzzMessageFields looks for, found by generated
+// fileFields returns the values of the fields in FuzzMessageFields, found by generated
 // code.
 func fileFields(m *descriptorpb.FileDescriptorProto) []string {
 	values := make([]string, 8)
@@ -70,7 +70,7 @@ func fileFields(m *descriptorpb.FileDescriptorProto) []string {
 	return values
 }
 
-// What a schema finds in a document is what encoding/json finds in it.
+// The fields that a schema finds in a document equal those that encoding/json finds.
 func FuzzDocumentFields(f *testing.F) {
 	schema := object.Schema{Labels: "meta.labels", Fields: []object.Field{
 		{Name: "a", Path: "a"}, {Name: "nested", Path: "a.b"}, {Name: "item", Path: "list.1"}, {Name: "deep", Path: "list.0.$x-y.z"},
@@ -92,12 +92,12 @@ func FuzzDocumentFields(f *testing.F) {
 			return
 		}
 		if len(content.Fields) != len(schema.Fields) || !bytes.Equal(content.Value, document) {
-			t.Fatalf("%q is read as %+v", document, content)
+			t.Fatalf("%q is decoded as %+v", document, content)
 		}
-		wantTexts(t, content)
+		wantValidText(t, content)
 
-		// Where a name occurs twice the libraries differ: one takes the first, the
-		// other the last. So both read what the other has written.
+		// For a repeated name one library takes the first member, the other the last.
+		// Therefore compare on a document without repetitions.
 		var tree any
 		decoder := json.NewDecoder(bytes.NewReader(document))
 		decoder.UseNumber()
@@ -131,7 +131,7 @@ func FuzzDocumentFields(f *testing.F) {
 	})
 }
 
-// at returns what is at a path in a decoded document.
+// at returns the value at a path in a decoded document.
 func at(tree any, path string) any {
 	for name := range strings.SplitSeq(path, ".") {
 		switch node := tree.(type) {
@@ -162,8 +162,8 @@ func scalarText(value any) (string, bool) {
 	return "", false
 }
 
-// What is a path for the check leads somewhere or nowhere, in documents and in
-// messages, and never to what it does not say.
+// A path that CheckPath accepts finds exactly its value in documents, and never fails in
+// messages.
 func FuzzPaths(f *testing.F) {
 	message := messageType(f, routeSet(f), "acme.v1.Route")
 	for _, s := range []string{"a", "a.b", "a.#", "a|b", "@this", "hosts.0", "by_port.-1.port", "by_number.18446744073709551616", "backend.fallback.fallback.port", "hosts.2147483648"} {
@@ -173,7 +173,7 @@ func FuzzPaths(f *testing.F) {
 		valid := object.CheckPath(path) == nil
 		if message.CheckField(path) == nil {
 			if !valid {
-				t.Errorf("%q is a path in messages and no path", path)
+				t.Errorf("CheckField accepts %q, CheckPath does not", path)
 			}
 			c := schemaCodec(t, "protobuf", object.Schema{Message: message, Fields: []object.Field{{Name: "f", Path: path}}})
 			if got, err := c.Decode(nil); err != nil || len(got.Fields) != 1 {
@@ -183,7 +183,7 @@ func FuzzPaths(f *testing.F) {
 		if !valid {
 			return
 		}
-		// A document with something at this path alone.
+		// A document with a single value, at this path.
 		names := strings.Split(path, ".")
 		var tree any = "found"
 		for _, name := range slices.Backward(names) {

@@ -7,19 +7,18 @@ import (
 	"unicode/utf8"
 )
 
-// MaxKeyBytes is the length of the longest key that a write may have. It keeps
-// keys well under what etcd and log lines bear; it is a convention, not a
-// measured bound.
+// MaxKeyBytes is the maximum length of a key in a write. It is a convention, well below
+// the limits of etcd and of log lines.
 const MaxKeyBytes = 1024
 
-// Key is the path of an object inside its resource: segments separated by
-// slashes. Keys that other programs wrote into etcd may be any UTF-8 text; those
-// that are written through fanoutd satisfy [ParseKey].
+// Key is the path of an object inside its resource: segments separated by slashes. Keys
+// written through fanoutd satisfy [ParseKey]. Keys that other programs wrote to etcd may
+// be any UTF-8 text.
 type Key string
 
-// ParseKey returns s as a key, or an error that says which rule it breaks: valid
-// UTF-8, 1 to MaxKeyBytes bytes, no leading or trailing slash, no empty, "." or
-// ".." segment, no control characters.
+// ParseKey returns s as a key. A key is valid UTF-8 of 1 to MaxKeyBytes bytes, without
+// control characters, without a leading or trailing slash, and without empty, "." or ".."
+// segments. The error names the violated rule.
 func ParseKey(s string) (Key, error) {
 	if s == "" {
 		return "", fmt.Errorf("must not be empty")
@@ -56,9 +55,9 @@ func (k Key) Name() string {
 	return string(k[strings.LastIndexByte(string(k), '/')+1:])
 }
 
-// Scope says which objects of a resource are meant. The zero Scope is the whole
-// resource. Scopes are comparable and canonical: two scopes that cover the same
-// keys by construction are equal.
+// Scope is a set of keys of a resource: all keys, the keys below a path, or one key. The
+// zero Scope is the whole resource. Scopes are comparable, and two scopes with the same
+// definition are equal.
 type Scope struct {
 	kind scopeKind
 	path string
@@ -75,8 +74,8 @@ const (
 // ExactKey returns the scope that covers k alone.
 func ExactKey(k Key) Scope { return Scope{scopeKey, string(k)} }
 
-// ParsePrefix returns the scope of all keys below path, which follows the rules
-// of [ParseKey] but may end in one slash.
+// ParsePrefix returns the scope of all keys below path. The path follows the rules of
+// [ParseKey] but may end in one slash.
 func ParsePrefix(path string) (Scope, error) {
 	trimmed := strings.TrimSuffix(path, "/")
 	if trimmed == "" {
@@ -88,8 +87,8 @@ func ParsePrefix(path string) (Scope, error) {
 	return Scope{scopePrefix, trimmed}, nil
 }
 
-// ParseKeyScope returns the scope of one key, which may be any key that can be
-// in etcd: objects that other programs wrote are served, too.
+// ParseKeyScope returns the scope of one key. It accepts every UTF-8 key, because objects
+// that other programs wrote to etcd are served, too.
 func ParseKeyScope(key string) (Scope, error) {
 	switch {
 	case key == "":
@@ -100,8 +99,7 @@ func ParseKeyScope(key string) (Scope, error) {
 	return ExactKey(Key(key)), nil
 }
 
-// Key returns the key that the scope covers alone, or false for a scope that can
-// cover several.
+// Key returns the key of a scope of one key, and false for other scopes.
 func (s Scope) Key() (Key, bool) {
 	if s.kind != scopeKey {
 		return "", false
@@ -109,8 +107,8 @@ func (s Scope) Key() (Key, bool) {
 	return Key(s.path), true
 }
 
-// Prefix returns the path below which the scope covers all keys, or false for a scope
-// that is no subtree. The path does not end in a slash.
+// Prefix returns the path of a scope of all keys below a path, without a trailing slash.
+// It returns false for other scopes.
 func (s Scope) Prefix() (string, bool) {
 	if s.kind != scopePrefix {
 		return "", false
@@ -137,8 +135,7 @@ func (s Scope) First() Key {
 	return Key(s.path)
 }
 
-// String returns the scope for logs and for the canonical form of a request:
-// "*", "prefix/*" or "=key".
+// String returns the canonical form of the scope: "*", "prefix/*" or "=key".
 func (s Scope) String() string {
 	switch s.kind {
 	case scopeKey:
@@ -149,9 +146,8 @@ func (s Scope) String() string {
 	return "*"
 }
 
-// ScopesOf calls yield with every scope that covers k, from the widest to the
-// narrowest, until yield returns false: the whole resource, each ancestor path,
-// the key itself. A change of k concerns these scopes and no others.
+// ScopesOf is an iterator over all scopes that cover k, from the widest to the narrowest:
+// the whole resource, each ancestor path, and the key itself.
 func ScopesOf(k Key) func(yield func(Scope) bool) {
 	return func(yield func(Scope) bool) {
 		if !yield(Scope{}) {

@@ -12,10 +12,10 @@ func TestParseKey(t *testing.T) {
 	good := []string{"a", "a/b", "a/b/c.json", "ä/ö", "a b", "...", "a/.b", "-", "*", strings.Repeat("k", object.MaxKeyBytes)}
 	for _, s := range good {
 		if key, err := object.ParseKey(s); err != nil || string(key) != s {
-			t.Errorf("%q: %q, %v", s, key, err)
+			t.Errorf("%q: got %q, %v, want the same key", s, key, err)
 		}
 	}
-	bad := map[string]string{ // what the message must name
+	bad := map[string]string{ // to a part of the error
 		"":         "empty",
 		"/":        "empty segment",
 		"/a":       "empty segment",
@@ -34,7 +34,7 @@ func TestParseKey(t *testing.T) {
 	}
 	for s, want := range bad {
 		if key, err := object.ParseKey(s); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %q, %v; want an error with %q", s, key, err, want)
+			t.Errorf("%q: got %q, %v, want an error with %q", s, key, err, want)
 		}
 	}
 }
@@ -48,19 +48,19 @@ func FuzzParseKey(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// A key is covered by its own scopes, and one segment deeper by its prefix.
+		// The scopes of a key cover the key. Its prefix covers only longer keys.
 		scopes := slices.Collect(object.ScopesOf(key))
 		if len(scopes) != strings.Count(s, "/")+2 {
-			t.Errorf("%q has %d scopes", s, len(scopes))
+			t.Errorf("got %d scopes of %q, want %d", len(scopes), s, strings.Count(s, "/")+2)
 		}
 		for _, scope := range scopes {
 			if !scope.Contains(key) || scope.First() > key {
-				t.Errorf("%v does not cover %q, or begins behind it", scope, key)
+				t.Errorf("%v does not cover %q, or its first key is larger", scope, key)
 			}
 		}
 		prefix, err := object.ParsePrefix(s)
 		if err != nil {
-			t.Fatalf("%q is a key and no prefix: %v", s, err)
+			t.Fatalf("%q is a valid key but not a valid prefix: %v", s, err)
 		}
 		if prefix.Contains(key) || !prefix.Contains(key+"/x") || prefix.Contains(key+"x") {
 			t.Errorf("%v covers the wrong keys", prefix)
@@ -118,15 +118,15 @@ func TestScopesEndAtSegments(t *testing.T) {
 		}
 		for _, key := range tc.outside {
 			if tc.scope.Contains(key) {
-				t.Errorf("%v covers %q", tc.scope, key)
+				t.Errorf("%v covers %q, want not", tc.scope, key)
 			}
 		}
 		if tc.scope.First() != tc.first || tc.scope.String() != tc.canonical {
-			t.Errorf("%v begins at %q", tc.scope, tc.scope.First())
+			t.Errorf("got scope %v with first key %q, want %s with %q", tc.scope, tc.scope.First(), tc.canonical, tc.first)
 		}
 	}
 	if prefix("a/") != prefix("a") {
-		t.Error("one scope has two forms")
+		t.Error("prefixes with and without a trailing slash differ")
 	}
 	if prefix("a") == object.ExactKey("a") {
 		t.Error("a prefix and a key are the same scope")
@@ -136,16 +136,16 @@ func TestScopesEndAtSegments(t *testing.T) {
 func TestParsePrefixRefuses(t *testing.T) {
 	for _, s := range []string{"", "/", "//", "a//", "/a", "a//b", "a/../b", "\xff", "a\n"} {
 		if scope, err := object.ParsePrefix(s); err == nil {
-			t.Errorf("%q is taken for %v", s, scope)
+			t.Errorf("%q is accepted as %v", s, scope)
 		}
 	}
 }
 
-// Other programs write keys that ours would not.
-func TestAnyKeyOfEtcdCanBeAskedFor(t *testing.T) {
+// Other programs write keys to etcd that fanoutd would refuse.
+func TestKeyScopeAcceptsAnyTextKey(t *testing.T) {
 	for _, s := range []string{"/a", "a//b", "..", "a\nb"} {
 		if scope, err := object.ParseKeyScope(s); err != nil || !scope.Contains(object.Key(s)) {
-			t.Errorf("%q: %v", s, err)
+			t.Errorf("%q: got %v, want a scope that covers the key", s, err)
 		}
 	}
 	for _, s := range []string{"", "\xff"} {
@@ -165,14 +165,14 @@ func TestScopesOfGoFromWideToNarrow(t *testing.T) {
 	}
 	for scope := range object.ScopesOf("a/b") {
 		if scope != (object.Scope{}) {
-			t.Error("the loop goes on after its end")
+			t.Error("the iterator continues after a break")
 		}
 		break
 	}
 	if name := object.Key("a/b/c").Name(); name != "c" {
-		t.Errorf("the name is %q", name)
+		t.Errorf("got the name %q, want c", name)
 	}
 	if name := object.Key("c").Name(); name != "c" {
-		t.Errorf("the name is %q", name)
+		t.Errorf("got the name %q, want c", name)
 	}
 }

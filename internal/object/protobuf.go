@@ -14,13 +14,13 @@ import (
 // protobufCodec stores the binary form of messages of one type.
 type protobufCodec struct {
 	message *MessageType
-	labels  messagePath // empty: there are none
+	labels  messagePath // empty: the type has no labels
 	fields  []messagePath
 }
 
 func newProtobufCodec(s Schema) (Codec, error) {
 	if s.Message == nil {
-		return nil, errors.New("the codec protobuf needs the type of the messages")
+		return nil, errors.New("the codec protobuf needs a message type")
 	}
 	c := protobufCodec{message: s.Message}
 	var err error
@@ -69,8 +69,7 @@ func (c protobufCodec) labelsOf(m protoreflect.Message) map[string]string {
 	return labels
 }
 
-// validText is s where it is text. Messages of proto2 may have strings that are
-// none.
+// validText replaces invalid UTF-8 in s. Only proto2 messages can have such strings.
 func validText(s string) string { return strings.ToValidUTF8(s, string(utf8.RuneError)) }
 
 func (c protobufCodec) Encode(content Content) ([]byte, *ContentError) {
@@ -91,7 +90,7 @@ func (c protobufCodec) Encode(content Content) ([]byte, *ContentError) {
 	return encodePlain(content, ContentProtobuf)
 }
 
-// unmarshal reads the binary form of a message.
+// unmarshal decodes the binary form of a message.
 func (t *MessageType) unmarshal(data []byte) (protoreflect.Message, error) {
 	m := t.message.New()
 	if err := (proto.UnmarshalOptions{Resolver: t.types}).Unmarshal(data, m.Interface()); err != nil {
@@ -100,8 +99,8 @@ func (t *MessageType) unmarshal(data []byte) (protoreflect.Message, error) {
 	return m, nil
 }
 
-// fromJSON turns the JSON form of a message into the binary one. Equal messages
-// become equal bytes.
+// fromJSON converts the JSON form of a message to the binary form. It encodes equal
+// messages to equal bytes.
 func (t *MessageType) fromJSON(text []byte) ([]byte, error) {
 	m := t.message.New().Interface()
 	err := (protojson.UnmarshalOptions{Resolver: t.types}).Unmarshal(text, m)
@@ -111,8 +110,8 @@ func (t *MessageType) fromJSON(text []byte) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
 }
 
-// plainError returns the text of an error of the protobuf library without its
-// name and with plain spaces: the library picks between two kinds at random.
+// plainError returns the text of an error of the protobuf library without its prefix. The
+// library randomly uses non-breaking spaces; plainError replaces them.
 func plainError(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\u00a0", " ")
 	return strings.TrimPrefix(text, "proto: ")

@@ -9,20 +9,19 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// messagePath leads from a message to a value inside of it. It was checked against
-// the type of the message.
+// messagePath is a path from a message to a value inside it, checked against the type of
+// the message.
 type messagePath []messageStep
 
-// messageStep is a field of a message and, inside of a map or list, which of its
-// values.
+// messageStep is one step of a path: a field and, for a map or list, the selected entry.
 type messageStep struct {
 	field protoreflect.FieldDescriptor
-	entry protoreflect.MapKey // of a map
-	index int                 // of a list
-	whole bool                // the map or list itself
+	entry protoreflect.MapKey // key of the map entry
+	index int                 // index of the list element
+	whole bool                // selects the map or list itself
 }
 
-// field returns the way to the value of a field.
+// field returns the path to the value of a field.
 func (t *MessageType) field(path string) (messagePath, error) {
 	steps, err := t.walk(path)
 	if err != nil {
@@ -30,13 +29,13 @@ func (t *MessageType) field(path string) (messagePath, error) {
 	}
 	last := steps[len(steps)-1]
 	if last.whole || last.value().Message() != nil || last.value().Kind() == protoreflect.BytesKind {
-		return nil, fmt.Errorf("%q leads to %s, must lead to a text, a number, a boolean or an enum", path, last)
+		return nil, fmt.Errorf("%q leads to %s, must lead to a string, a number, a boolean or an enum", path, last)
 	}
 	return steps, nil
 }
 
-// labels returns the way to the labels. Without a path that is metadata.labels
-// where the message has it, else nowhere.
+// labels returns the path to the labels. The default is metadata.labels if the message type
+// has it; otherwise the path is empty.
 func (t *MessageType) labels(path string) (messagePath, error) {
 	optional := path == ""
 	if optional {
@@ -55,8 +54,8 @@ func (t *MessageType) labels(path string) (messagePath, error) {
 	return nil, err
 }
 
-// walk follows a path through the type of the message. The steps are fields by
-// their name in the protocol or in JSON, keys of maps and indexes of lists.
+// walk resolves a path against the type of the message. A path consists of field names (as
+// in the proto file or in JSON), map keys and list indexes.
 func (t *MessageType) walk(path string) (messagePath, error) {
 	if err := CheckPath(path); err != nil {
 		return nil, err
@@ -66,7 +65,7 @@ func (t *MessageType) walk(path string) (messagePath, error) {
 	names := strings.Split(path, ".")
 	for len(names) > 0 {
 		if in == nil {
-			return nil, fmt.Errorf("%q goes on inside of %s, which has no fields", path, steps[len(steps)-1])
+			return nil, fmt.Errorf("%q continues inside %s, which has no fields", path, steps[len(steps)-1])
 		}
 		step := messageStep{field: fieldNamed(in, names[0])}
 		if step.field == nil {
@@ -87,7 +86,7 @@ func (t *MessageType) walk(path string) (messagePath, error) {
 	return steps, nil
 }
 
-// fieldNamed returns the field of that name in the protocol or else in JSON.
+// fieldNamed returns the field with the given proto name or JSON name.
 func fieldNamed(in protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
 	if f := in.Fields().ByName(protoreflect.Name(name)); f != nil {
 		return f
@@ -103,32 +102,32 @@ func fieldNames(in protoreflect.MessageDescriptor) []string {
 	return names
 }
 
-// enter makes the step one to a value inside of a map or list.
+// enter makes the step select an entry of its map or list.
 func (s *messageStep) enter(name string) error {
 	if s.field.IsList() {
 		index, err := strconv.ParseUint(name, 10, 31)
 		if err != nil {
-			return fmt.Errorf("%q is no index of the list %s", name, s.field.Name())
+			return fmt.Errorf("%q is not an index of the list %s", name, s.field.Name())
 		}
 		s.index = int(index)
 		return nil
 	}
 	key, err := mapKey(s.field.MapKey().Kind(), name)
 	if err != nil {
-		return fmt.Errorf("%q is no key of the map %s", name, s.field.Name())
+		return fmt.Errorf("%q is not a key of the map %s", name, s.field.Name())
 	}
 	s.entry = key.MapKey()
 	return nil
 }
 
-// mapKey reads a key of a map from the text that it has in JSON.
+// mapKey parses the JSON form of a map key.
 func mapKey(kind protoreflect.Kind, text string) (protoreflect.Value, error) {
 	switch kind {
 	case protoreflect.StringKind:
 		return protoreflect.ValueOfString(text), nil
 	case protoreflect.BoolKind:
 		if text != "true" && text != "false" {
-			return protoreflect.Value{}, fmt.Errorf("%q is no boolean", text)
+			return protoreflect.Value{}, fmt.Errorf("%q is not a boolean", text)
 		}
 		return protoreflect.ValueOfBool(text == "true"), nil
 	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
@@ -140,14 +139,14 @@ func mapKey(kind protoreflect.Kind, text string) (protoreflect.Value, error) {
 	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
 		n, err := strconv.ParseUint(text, 10, 32)
 		return protoreflect.ValueOfUint32(uint32(n)), err
-	default: // the kinds of 64 bits without a sign; keys can be of no other
+	default: // unsigned 64-bit kinds; map keys have no other kinds
 		n, err := strconv.ParseUint(text, 10, 64)
 		return protoreflect.ValueOfUint64(n), err
 	}
 }
 
-// value describes what the step leads to: the values of a map, and otherwise the
-// field, whose kind is that of the values of a list.
+// value returns the descriptor of the values that the step leads to. For a list it is the
+// field itself, whose kind is the kind of the elements.
 func (s messageStep) value() protoreflect.FieldDescriptor {
 	if s.field.IsMap() {
 		return s.field.MapValue()
@@ -160,7 +159,7 @@ func (s messageStep) isTextMap() bool {
 		s.field.MapKey().Kind() == protoreflect.StringKind && s.field.MapValue().Kind() == protoreflect.StringKind
 }
 
-// String says what the step leads to, for errors.
+// String describes the result of the step for error messages.
 func (s messageStep) String() string {
 	name := s.value().Kind().String()
 	if m := s.value().Message(); m != nil {
@@ -175,9 +174,9 @@ func (s messageStep) String() string {
 	return "a value of type " + name
 }
 
-// find returns what is at the end of the path in a message. There is nothing where
-// a message on the way, an entry of a map or list, or a field that can be absent
-// is absent; other fields have a value in every message.
+// find returns the value at the end of the path. It returns false if a message on the path,
+// a map or list entry, or a field with presence is missing. Fields without presence always
+// have a value.
 func (p messagePath) find(m protoreflect.Message) (protoreflect.Value, bool) {
 	var found protoreflect.Value
 	for i, s := range p {
@@ -204,9 +203,9 @@ func (p messagePath) find(m protoreflect.Message) (protoreflect.Value, bool) {
 	return found, true
 }
 
-// text returns the value at the end of the path of a field as text, empty where it
-// is absent. Enums have the name of their value, or its number where the type does
-// not know it; numbers are written as in JSON.
+// text returns the value at the end of the path as text, or "" if it is missing. Numbers
+// are formatted as in JSON. Enum values are formatted as their name, or as their number if
+// the type does not define the value.
 func (p messagePath) text(m protoreflect.Message) string {
 	found, ok := p.find(m)
 	if !ok {
@@ -225,7 +224,7 @@ func (p messagePath) text(m protoreflect.Message) string {
 			return string(number)
 		}
 		return strings.Replace(strings.TrimPrefix(fmt.Sprint(v), "+"), "Inf", "Infinity", 1)
-	default: // a boolean or a whole number
+	default: // boolean or integer
 		return fmt.Sprint(v)
 	}
 }

@@ -49,7 +49,7 @@ func routes(t testing.TB, labels string, paths ...string) object.Codec {
 	return schemaCodec(t, "protobuf", s)
 }
 
-// stored returns the stored form of a message that was handed over as JSON.
+// stored returns the stored form of a message in JSON.
 func stored(t testing.TB, c object.Codec, text string) []byte {
 	t.Helper()
 	value, refusal := object.Encode(c, object.Content{Value: []byte(text)}, true)
@@ -76,7 +76,7 @@ func TestFieldsOfMessages(t *testing.T) {
 		{"state", `{"state": "STATE_ACTIVE"}`, "STATE_ACTIVE"},
 		{"state", `{"state": 7}`, "7"},
 
-		// What cannot be absent has its zero value; what can be has none.
+		// Missing fields: zero value without presence, no value with presence.
 		{"replicas", `{}`, "0"},
 		{"enabled", `{}`, "false"},
 		{"state", `{}`, "STATE_UNSPECIFIED"},
@@ -87,7 +87,7 @@ func TestFieldsOfMessages(t *testing.T) {
 		{"team", `{"team": ""}`, ""},
 		{"person", `{"person": "x"}`, "x"},
 
-		// Inside of messages, by either name.
+		// Inside messages, by proto name and by JSON name.
 		{"backend.host_name", `{"backend": {"hostName": "a"}}`, "a"},
 		{"backend.hostName", `{"backend": {"hostName": "a"}}`, "a"},
 		{"backend.port", `{"backend": {}}`, "0"},
@@ -96,7 +96,7 @@ func TestFieldsOfMessages(t *testing.T) {
 		{"backend.fallback.fallback.port", `{"backend": {"fallback": {}}}`, ""},
 		{"created.seconds", `{"created": "1970-01-01T00:01:00Z"}`, "60"},
 
-		// Inside of maps and lists.
+		// Inside maps and lists.
 		{"annotations.a-b", `{"annotations": {"a-b": "c"}}`, "c"},
 		{"annotations.x", `{"annotations": {"a-b": "c"}}`, ""},
 		{"by_port.-80.host_name", `{"byPort": {"-80": {"hostName": "a"}}}`, "a"},
@@ -141,33 +141,33 @@ func TestLabelsOfMessages(t *testing.T) {
 			t.Errorf("labels at %q of an empty message: %v, %v", path, got.Labels, err)
 		}
 	}
-	// Labels are no must.
+	// A message type without labels is allowed.
 	c := schemaCodec(t, "protobuf", object.Schema{Message: messageType(t, routeSet(t), "acme.v1.Backend")})
 	if got, err := c.Decode(stored(t, c, `{"port": 1}`)); err != nil || got.Labels != nil {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got %+v, %v, want no labels", got, err)
 	}
 }
 
-func TestPathsThatAMessageDoesNotHave(t *testing.T) {
+func TestInvalidPathsOfMessages(t *testing.T) {
 	message := messageType(t, routeSet(t), "acme.v1.Route")
 	for path, says := range map[string]string{
 		"regoin":              `acme.v1.Route has no field "regoin", it has metadata, region,`,
-		"region.x":            "goes on inside of a value of type string, which has no fields",
-		"backend":             "leads to a value of type acme.v1.Backend, must lead to a text, a number, a boolean or an enum",
+		"region.x":            "continues inside a value of type string, which has no fields",
+		"backend":             "leads to a value of type acme.v1.Backend, must lead to a string, a number, a boolean or an enum",
 		"backend.x":           `acme.v1.Backend has no field "x", it has host_name, port, fallback`,
 		"digest":              "leads to a value of type bytes",
 		"created":             "leads to a value of type google.protobuf.Timestamp",
 		"hosts":               "leads to a list of string",
-		"hosts.first":         `"first" is no index of the list hosts`,
-		"hosts.-1":            `"-1" is no index of the list hosts`,
-		"hosts.0.x":           "goes on inside of a value of type string",
+		"hosts.first":         `"first" is not an index of the list hosts`,
+		"hosts.-1":            `"-1" is not an index of the list hosts`,
+		"hosts.0.x":           "continues inside a value of type string",
 		"annotations":         "leads to a map<string, string>",
-		"annotations.a.b":     "goes on inside of a value of type string",
-		"by_port.x.port":      `"x" is no key of the map by_port`,
-		"by_port.99999999999": `is no key of the map by_port`,
+		"annotations.a.b":     "continues inside a value of type string",
+		"by_port.x.port":      `"x" is not a key of the map by_port`,
+		"by_port.99999999999": `is not a key of the map by_port`,
 		"by_port.1":           "leads to a value of type acme.v1.Backend",
-		"by_answer.yes":       `"yes" is no key of the map by_answer`,
-		"by_number.-1":        `"-1" is no key of the map by_number`,
+		"by_answer.yes":       `"yes" is not a key of the map by_answer`,
+		"by_number.-1":        `"-1" is not a key of the map by_number`,
 		"region..x":           "must be names of",
 		"":                    "must be names of",
 	} {
@@ -201,7 +201,7 @@ func TestPathsThatAMessageDoesNotHave(t *testing.T) {
 	}
 }
 
-func TestDescriptorsThatAreNone(t *testing.T) {
+func TestInvalidDescriptors(t *testing.T) {
 	withoutImports := func(set *descriptorpb.FileDescriptorSet) {
 		set.File = slices.DeleteFunc(set.File, func(f *descriptorpb.FileDescriptorProto) bool { return f.GetName() != "route.proto" })
 	}
@@ -228,9 +228,9 @@ func TestDescriptorsThatAreNone(t *testing.T) {
 		set  []byte
 		says string
 	}{
-		"nothing":       {nil, "not a serialized google.protobuf.FileDescriptorSet"},
-		"a text":        {[]byte("syntax = \"proto3\";"), "not a serialized google.protobuf.FileDescriptorSet"},
-		"a part":        {routeSet(t)[:1000], "not a serialized google.protobuf.FileDescriptorSet"},
+		"empty":         {nil, "not a serialized google.protobuf.FileDescriptorSet"},
+		"text":          {[]byte("syntax = \"proto3\";"), "not a serialized google.protobuf.FileDescriptorSet"},
+		"truncated":     {routeSet(t)[:1000], "not a serialized google.protobuf.FileDescriptorSet"},
 		"no imports":    {changed(withoutImports), "route.proto imports google/protobuf/timestamp.proto, which is missing"},
 		"unknown types": {changed(unknownType), "acme.v1.Nothing"},
 	} {
@@ -242,12 +242,12 @@ func TestDescriptorsThatAreNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const known = "there are acme.v1.Backend, acme.v1.Metadata, acme.v1.Route, google.protobuf.Timestamp"
+	const known = "must be one of acme.v1.Backend, acme.v1.Metadata, acme.v1.Route, google.protobuf.Timestamp"
 	for name, says := range map[string]string{
-		"acme.v1.Rout":                   `there is no message "acme.v1.Rout", ` + known,
-		"Route":                          `there is no message "Route", ` + known,
-		"":                               `there is no message "", ` + known,
-		".acme.v1.Route":                 "there is no message",
+		"acme.v1.Rout":                   `unknown message "acme.v1.Rout", ` + known,
+		"Route":                          `unknown message "Route", ` + known,
+		"":                               `unknown message "", ` + known,
+		".acme.v1.Route":                 "unknown message",
 		"acme.v1.State":                  "acme.v1.State is not a message, " + known,
 		"acme.v1.Route.region":           "is not a message",
 		"acme.v1.Route.AnnotationsEntry": "is not a message",
@@ -261,20 +261,20 @@ func TestDescriptorsThatAreNone(t *testing.T) {
 func TestStoringMessages(t *testing.T) {
 	c := routes(t, "")
 	message := stored(t, c, `{"region": "eu"}`)
-	later := append(slices.Clone(message), 0xfa, 0x7f, 1, 'x') // a field of a later version of the type
+	later := append(slices.Clone(message), 0xfa, 0x7f, 1, 'x') // with a field of a later version of the type
 	tests := map[string]struct {
 		in   object.Content
 		text bool
 		want []byte
 	}{
-		"a message":                 {object.Content{Value: message}, false, message},
-		"a message with its type":   {object.Content{Value: message, ContentType: "application/protobuf"}, false, message},
-		"a message of later":        {object.Content{Value: later}, false, later},
-		"no message":                {object.Content{}, false, nil},
-		"JSON":                      {object.Content{Value: []byte(` {"region": "eu"}`)}, true, message},
-		"JSON with its type":        {object.Content{Value: []byte(`{"region": "eu"}`), ContentType: "application/json; charset=utf-8"}, true, message},
-		"JSON as bytes":             {object.Content{Value: []byte(`{"region": "eu"}`), ContentType: object.ContentJSON}, false, message},
-		"JSON with names as stored": {object.Content{Value: []byte(`{"backend": {"host_name": ""}, "region": "eu"}`)}, true, append(slices.Clone(message), 0x3a, 0)},
+		"a message":                    {object.Content{Value: message}, false, message},
+		"a message with its type":      {object.Content{Value: message, ContentType: "application/protobuf"}, false, message},
+		"a message of a later version": {object.Content{Value: later}, false, later},
+		"an empty message":             {object.Content{}, false, nil},
+		"JSON":                         {object.Content{Value: []byte(` {"region": "eu"}`)}, true, message},
+		"JSON with its type":           {object.Content{Value: []byte(`{"region": "eu"}`), ContentType: "application/json; charset=utf-8"}, true, message},
+		"JSON as bytes":                {object.Content{Value: []byte(`{"region": "eu"}`), ContentType: object.ContentJSON}, false, message},
+		"JSON with proto names":        {object.Content{Value: []byte(`{"backend": {"host_name": ""}, "region": "eu"}`)}, true, append(slices.Clone(message), 0x3a, 0)},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -283,38 +283,38 @@ func TestStoringMessages(t *testing.T) {
 				t.Fatal(refusal)
 			}
 			if !bytes.Equal(got, tc.want) {
-				t.Errorf("stored is %q, want %q", got, tc.want)
+				t.Errorf("stored as %q, want %q", got, tc.want)
 			}
 			content, err := c.Decode(got)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if content.ContentType != object.ContentProtobuf || !bytes.Equal(content.Value, got) {
-				t.Errorf("served is %+v", content)
+				t.Errorf("decoded as %+v, want the stored bytes as protobuf", content)
 			}
 		})
 	}
-	// Equal messages are equal bytes, whatever the order of their parts.
+	// Equal messages are stored as equal bytes, whatever the order of their entries.
 	const many = `{"annotations": {"a": "", "b": "", "c": "", "d": "", "e": ""}}`
 	first := stored(t, c, many)
 	for range 20 {
 		if !bytes.Equal(first, stored(t, c, many)) {
-			t.Fatal("one message is stored as different bytes")
+			t.Fatal("equal messages are stored as different bytes")
 		}
 	}
 }
 
-func TestMessagesThatAreRefused(t *testing.T) {
+func TestInvalidMessagesAreRefused(t *testing.T) {
 	c := routes(t, "")
 	tests := map[string]struct {
 		in          object.Content
 		text        bool
 		field, says string
 	}{
-		"bytes that are none":    {object.Content{Value: []byte{0x12, 5, 'a'}}, false, "value", "is not a message acme.v1.Route: "},
-		"a string that is none":  {object.Content{Value: []byte("\x12\x01\xff")}, false, "value", "invalid UTF-8"},
-		"text that is none":      {object.Content{Value: []byte("{")}, true, "value", "is not the JSON form of a message acme.v1.Route: "},
-		"no text":                {object.Content{}, true, "value", "is not the JSON form"},
+		"invalid bytes":          {object.Content{Value: []byte{0x12, 5, 'a'}}, false, "value", "is not a message acme.v1.Route: "},
+		"invalid string":         {object.Content{Value: []byte("\x12\x01\xff")}, false, "value", "invalid UTF-8"},
+		"invalid JSON":           {object.Content{Value: []byte("{")}, true, "value", "is not the JSON form of a message acme.v1.Route: "},
+		"empty JSON":             {object.Content{}, true, "value", "is not the JSON form"},
 		"an unknown field":       {object.Content{Value: []byte(`{"regoin": 1}`)}, true, "value", `unknown field "regoin"`},
 		"another kind of value":  {object.Content{Value: []byte(`{"region": 1}`)}, true, "value", "invalid value for string field region: 1"},
 		"a type":                 {object.Content{ContentType: "text/plain"}, false, "content_type", "must be application/protobuf or application/json in this resource"},
@@ -331,7 +331,7 @@ func TestMessagesThatAreRefused(t *testing.T) {
 	}
 }
 
-// Messages of proto2 can have texts that are none, and parts that must be there.
+// Messages of proto2 may contain invalid UTF-8, and may have required fields.
 func TestMessagesOfProto2(t *testing.T) {
 	set := selfDescription(t)
 	c := schemaCodec(t, "protobuf", object.Schema{
@@ -347,14 +347,14 @@ func TestMessagesOfProto2(t *testing.T) {
 	}
 	part := schemaCodec(t, "protobuf", object.Schema{Message: messageType(t, set, "google.protobuf.UninterpretedOption.NamePart")})
 	if got, err := part.Decode(nil); err == nil {
-		t.Errorf("a message without what is required is %+v", got)
+		t.Errorf("a message without its required fields was decoded as %+v", got)
 	}
 	if _, err := part.Decode(stored(t, part, `{"namePart": "a", "isExtension": false}`)); err != nil {
 		t.Error(err)
 	}
 }
 
-// selfDescription is the descriptor set of descriptors themselves.
+// selfDescription returns the descriptor set of descriptor.proto.
 func selfDescription(t testing.TB) []byte {
 	t.Helper()
 	set, err := proto.Marshal(&descriptorpb.FileDescriptorSet{
@@ -366,8 +366,8 @@ func selfDescription(t testing.TB) []byte {
 	return set
 }
 
-// What a schema finds in a message is what the code generated for the message
-// finds, and it never fails where that does not.
+// The fields that a schema finds equal those that the generated code finds. Decode fails
+// exactly if the generated code fails.
 func FuzzMessageFields(f *testing.F) {
 	paths := []string{
 		"name", "dependency.1", "messageType.0.name", "message_type.0.field.1.label", "message_type.0.field.0.number",
@@ -406,14 +406,14 @@ func FuzzMessageFields(f *testing.F) {
 		}
 		f.Add(seed)
 		f.Add(seed[:len(seed)-1])
-		f.Add(append(seed, seed...)) // the one is merged into the other
+		f.Add(append(seed, seed...)) // a parser merges the two messages
 	}
 	f.Add([]byte("\x0a\x01\xff"))
 	f.Fuzz(func(t *testing.T, value []byte) {
 		content, err := c.Decode(value)
 		var m descriptorpb.FileDescriptorProto
 		if known := proto.Unmarshal(value, &m); (known == nil) != (err == nil) {
-			t.Fatalf("%q: %v, but the generated code says %v", value, err, known)
+			t.Fatalf("%q: got %v, the generated code returns %v", value, err, known)
 		}
 		if err != nil {
 			return
@@ -421,16 +421,16 @@ func FuzzMessageFields(f *testing.F) {
 		if diff := cmp.Diff(fileFields(&m), content.Fields); diff != "" {
 			t.Errorf("%q (-generated code +schema):\n%s", value, diff)
 		}
-		wantTexts(t, content)
+		wantValidText(t, content)
 		back, refusal := object.Encode(c, object.Content{Value: content.Value, ContentType: content.ContentType}, false)
 		if refusal != nil || !bytes.Equal(back, value) {
-			t.Errorf("%q was read and is written as %q, %v", value, back, refusal)
+			t.Errorf("%q was decoded and then encoded as %q, %v", value, back, refusal)
 		}
 	})
 }
 
-// A JSON form that is taken becomes a message that can be read, and the same message
-// in either form.
+// An accepted JSON form is stored as a message that can be decoded. Encoding the stored
+// message again does not change it.
 func FuzzMessageJSON(f *testing.F) {
 	c := routes(f, "", "region", "ratio", "hosts.0", "by_port.80.host_name", "backend.fallback.port")
 	for _, s := range []string{
@@ -445,18 +445,18 @@ func FuzzMessageJSON(f *testing.F) {
 		value, refusal := object.Encode(c, object.Content{Value: text}, true)
 		if refusal != nil {
 			if refusal.Field != "value" || refusal.Reason == "" {
-				t.Errorf("%q is refused for %v", text, refusal)
+				t.Errorf("%q is refused with %v, want a reason for the value", text, refusal)
 			}
 			return
 		}
 		content, err := c.Decode(value)
 		if err != nil {
-			t.Fatalf("%q was taken and is stored as %q: %v", text, value, err)
+			t.Fatalf("%q was accepted and stored as %q, which does not decode: %v", text, value, err)
 		}
-		wantTexts(t, content)
+		wantValidText(t, content)
 		again, refusal := object.Encode(c, object.Content{Value: value}, false)
 		if refusal != nil || !bytes.Equal(again, value) {
-			t.Errorf("%q is stored as %q, which is stored as %q, %v", text, value, again, refusal)
+			t.Errorf("%q is stored as %q, which is encoded as %q, %v", text, value, again, refusal)
 		}
 	})
 }

@@ -14,15 +14,14 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// Descriptors are the protobuf types that values can be of.
+// Descriptors is a set of protobuf types.
 type Descriptors struct {
 	files *protoregistry.Files
 	types *dynamicpb.Types
 }
 
-// ParseDescriptors reads a serialized google.protobuf.FileDescriptorSet, as
-// "buf build -o" and "protoc --include_imports -o" write it. An error says what is
-// wrong with it.
+// ParseDescriptors parses a serialized google.protobuf.FileDescriptorSet, the output of
+// "buf build -o" and "protoc --include_imports -o".
 func ParseDescriptors(set []byte) (*Descriptors, error) {
 	var parsed descriptorpb.FileDescriptorSet
 	if err := proto.Unmarshal(set, &parsed); err != nil || len(parsed.GetFile()) == 0 {
@@ -35,7 +34,7 @@ func ParseDescriptors(set []byte) (*Descriptors, error) {
 	for _, file := range parsed.GetFile() {
 		for _, imported := range file.GetDependency() {
 			if !has[imported] {
-				return nil, fmt.Errorf("%s imports %s, which is missing: the set must be made with all imports", file.GetName(), imported)
+				return nil, fmt.Errorf("%s imports %s, which is missing: the set must include all imports", file.GetName(), imported)
 			}
 		}
 	}
@@ -46,11 +45,11 @@ func ParseDescriptors(set []byte) (*Descriptors, error) {
 	return &Descriptors{files: files, types: dynamicpb.NewTypes(files)}, nil
 }
 
-// Message returns the message of the given full name, such as acme.v1.Route.
+// Message returns the message type with the given full name, such as acme.v1.Route.
 func (d *Descriptors) Message(name string) (*MessageType, error) {
 	found, err := d.files.FindDescriptorByName(protoreflect.FullName(name))
 	if err != nil {
-		return nil, fmt.Errorf("there is no message %q, %s", name, d.messages())
+		return nil, fmt.Errorf("unknown message %q, %s", name, d.messages())
 	}
 	descriptor, ok := found.(protoreflect.MessageDescriptor)
 	if !ok || descriptor.IsMapEntry() {
@@ -59,7 +58,7 @@ func (d *Descriptors) Message(name string) (*MessageType, error) {
 	return &MessageType{message: dynamicpb.NewMessageType(descriptor), types: d.types}, nil
 }
 
-// messages says which messages there are, for an error.
+// messages lists the known messages for an error.
 func (d *Descriptors) messages() string {
 	var names []string
 	for file := range d.files.RangeFiles {
@@ -67,31 +66,34 @@ func (d *Descriptors) messages() string {
 			names = append(names, string(file.Messages().Get(i).FullName()))
 		}
 	}
+	if len(names) == 0 {
+		return "the set contains no messages"
+	}
 	slices.Sort(names)
-	return "there are " + someOf(names)
+	return "must be one of " + someOf(names)
 }
 
 // MessageType is the type of a protobuf message.
 type MessageType struct {
 	message protoreflect.MessageType
-	types   *dynamicpb.Types // for extensions, and for messages inside of google.protobuf.Any
+	types   *dynamicpb.Types // for extensions and for messages inside google.protobuf.Any
 }
 
-// CheckField returns an error that says why path cannot be that of a field's
-// value: it must lead to a text, a number, a boolean or an enum.
+// CheckField returns an error if path does not lead to a string, a number, a boolean or an
+// enum.
 func (t *MessageType) CheckField(path string) error {
 	_, err := t.field(path)
 	return err
 }
 
-// CheckLabels returns an error that says why path cannot be that of the labels:
-// it must lead to a map<string, string>. No path is right for every message.
+// CheckLabels returns an error if path does not lead to a map<string, string>. It accepts an
+// empty path for every message.
 func (t *MessageType) CheckLabels(path string) error {
 	_, err := t.labels(path)
 	return err
 }
 
-// someOf lists names for an error, as many as somebody reads.
+// someOf lists names for an error, at most 20.
 func someOf(names []string) string {
 	const most = 20
 	switch {

@@ -5,67 +5,70 @@ import (
 	"time"
 )
 
-// OpKind says what an [Op] does.
+// OpKind is the kind of an [Op].
 type OpKind uint8
 
 // The kinds of operations.
 const (
 	OpPut    OpKind = iota + 1 // store Value under Key
 	OpDelete                   // remove Key
-	OpCheck                    // write nothing, only require If
+	OpCheck                    // write nothing, only check If
 )
 
-// Op is one step of a write. A write is one or more of them, each on a key of
-// its own, applied at one revision or not at all.
+// Op is one operation of a write. The operations of a write have distinct keys. The store
+// applies all of them at one revision, or none.
 type Op struct {
 	Kind  OpKind
 	Key   Key
-	Value []byte        // put: the value as the store keeps it
+	Value []byte        // put: the encoded value
 	TTL   time.Duration // put: remove the key after this time; 0: never
-	If    *Revision     // the mod revision the key must have, 0: must not exist; nil: any
+	If    *Revision     // required mod revision of the key; 0: must not exist; nil: no precondition
 }
 
-// Commit is the outcome of a write that was applied.
+// Commit is the result of an applied write.
 type Commit struct {
-	Revision Revision // of all its changes; of the comparison if there were none
-	Deleted  []bool   // for each operation: whether it removed a key
+	Revision Revision // of the changes; of the comparison if there were no changes
+	Deleted  []bool   // for each operation: whether it deleted a key
 }
 
-// RewriteResult says what became of records that were read to be stored anew where they
-// are not stored as they would be today.
+// RewriteResult is the result of rewriting a range of records in their current stored
+// form, for example with a new encryption key.
 type RewriteResult struct {
-	Examined      int   // so many records were looked at
-	Rewritten     int   // of them, so many were stored anew
-	Undecryptable int   // so many could not be, because their values cannot be read
-	Contended     int   // so many were written by others meanwhile, again and again, and not as today
-	More          bool  // there are more records
-	Next          Key   // where they begin
-	Remaining     int64 // about how many there are
+	Examined      int // number of records read
+	Rewritten     int // number of these that were rewritten
+	Undecryptable int // number of these that could not be read, and were left unchanged
+
+	// Contended is the number of records that another writer changed during the rewrite,
+	// again to an outdated form.
+	Contended int
+
+	More      bool  // more records follow
+	Next      Key   // start of the next records
+	Remaining int64 // approximate number of remaining records
 }
 
-// Stream is a running watch of a store. Next and RequestProgress may be called
-// from different goroutines, Next from one at a time.
+// Stream is a running watch of a store. RequestProgress may be called concurrently with
+// Next. Only one goroutine at a time may call Next.
 type Stream interface {
-	// Next waits for and returns what comes next. After an error the stream is
-	// over.
+	// Next waits for the next update. After an error, the caller closes the stream.
 	Next(ctx context.Context) (Update, error)
 
-	// RequestProgress asks for an update that says how far the stream is. The
-	// store may stay silent while the stream has changes to catch up with.
+	// RequestProgress requests an update that reports the progress of the stream. The
+	// store may not answer while the stream is catching up.
 	RequestProgress(ctx context.Context) error
 
 	// Close ends the stream and waits for its goroutines.
 	Close()
 }
 
-// Update is a piece of a store's history.
+// Update is a part of the history of a store.
 type Update struct {
-	// Records are the next changes in order of revision; all records of one
-	// revision are in one update. May be empty.
+	// Records are the next changes in order of revision. All records of one revision are
+	// in one update. Records may be empty.
 	Records []Record
 
-	// Through says that every change up to this revision has been delivered, by
-	// this update and those before it. It never lies below the last record.
+	// Through is the revision up to which this update and earlier ones are complete. It
+	// is at least the revision of the last record.
 	Through Revision
 }
 

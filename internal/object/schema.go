@@ -9,35 +9,35 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Field is a value inside of objects by which they can be selected.
+// Field is a value inside objects that field selectors can match.
 type Field struct {
-	Name    string // in field selectors
-	Path    string // of the value in a document or message: names with dots between them
-	Indexed bool   // what selects by one value of it costs nothing for changes of others
+	Name    string // name in field selectors
+	Path    string // path of the value in a document or message: names separated by dots
+	Indexed bool   // a selector for one value costs nothing when objects with other values change
 }
 
-// Schema says where in the values of a resource its labels and fields are.
+// Schema locates the labels and fields in the values of a resource.
 type Schema struct {
-	// Labels is the path of the labels in documents and messages. Default:
-	// metadata.labels; in messages only where that is a map<string, string>. It has no
-	// meaning to codecs that store labels.
+	// Labels is the path of the labels in documents and messages. The default is
+	// metadata.labels; in messages only if that is a map<string, string>. The codec
+	// "object" ignores it because it stores labels separately.
 	Labels string
 
 	Fields  []Field
-	Message *MessageType // of the values, for the codec "protobuf" alone
+	Message *MessageType // type of the values; only for the codec "protobuf"
 }
 
-// DefaultLabelsPath is where Kubernetes has them.
+// DefaultLabelsPath is the path of labels in Kubernetes objects.
 const DefaultLabelsPath = "metadata.labels"
 
-// pathPattern leaves out everything that has a meaning of its own in the path
-// language of the library: a path names one value and costs one walk.
+// pathPattern excludes the operators of the gjson path language, so that a path locates
+// one value in one pass.
 var pathPattern = regexp.MustCompile(`^[A-Za-z0-9_$-]+(\.[A-Za-z0-9_$-]+)*$`)
 
-// CheckPath returns an error that says why path cannot be that of a value.
+// CheckPath returns an error if path is not a valid path of a value.
 func CheckPath(path string) error {
 	if !pathPattern.MatchString(path) {
-		return fmt.Errorf("%q must be names of letters, digits, _, $ and - with dots between them", path)
+		return fmt.Errorf("%q must be names of letters, digits, _, $ and -, separated by dots", path)
 	}
 	return nil
 }
@@ -51,19 +51,19 @@ func (s Schema) Names() []string {
 	return names
 }
 
-// Indexed returns the places of the indexed fields in [Object.Fields].
+// Indexed returns the indexes of the indexed fields in [Object.Fields].
 func (s Schema) Indexed() []int {
-	var places []int
+	var indexes []int
 	for i, f := range s.Fields {
 		if f.Indexed {
-			places = append(places, i)
+			indexes = append(indexes, i)
 		}
 	}
-	return places
+	return indexes
 }
 
-// documentFields returns the values of the fields in a JSON document. Texts,
-// numbers and booleans have a value; everything else counts as absent.
+// documentFields returns the values of the fields in a JSON document. A field that is not
+// a string, number or boolean counts as absent.
 func (s Schema) documentFields(document []byte) []string {
 	if len(s.Fields) == 0 {
 		return nil
@@ -75,8 +75,8 @@ func (s Schema) documentFields(document []byte) []string {
 	return values
 }
 
-// documentLabels returns the labels in a JSON document: the members of an object
-// whose values are texts, numbers or booleans.
+// documentLabels returns the labels in a JSON document: the members at the path of the
+// labels whose values are strings, numbers or booleans.
 func (s Schema) documentLabels(document []byte) map[string]string {
 	var labels map[string]string
 	gjson.GetBytes(document, s.labelsPath()).ForEach(func(name, value gjson.Result) bool {
@@ -96,11 +96,11 @@ func (s Schema) documentLabels(document []byte) map[string]string {
 
 func (s Schema) labelsPath() string { return cmp.Or(s.Labels, DefaultLabelsPath) }
 
-// scalar returns a text, a number or a boolean as text.
+// scalar returns a string, number or boolean as text.
 func scalar(r gjson.Result) (string, bool) {
 	switch r.Type {
 	case gjson.String:
-		// A document can spell halves of characters, which are no text.
+		// An escape sequence can encode half a surrogate pair, which is not valid text.
 		return strings.ToValidUTF8(r.Str, "\uFFFD"), true
 	case gjson.Number, gjson.True, gjson.False:
 		return r.Raw, true
@@ -108,12 +108,11 @@ func scalar(r gjson.Result) (string, bool) {
 	return "", false
 }
 
-// A document may have two members of the same name. Objects are selected by the first of
-// them, while most who read the document see the last. So nobody can write such a
-// document where it matters: on the way to a field or to labels.
+// A JSON object may have two members with the same name. Selectors use the first, but most
+// JSON libraries use the last. Therefore writes must not repeat a name on the path to a
+// field or to labels.
 
-// checkFields returns what is wrong with a document that repeats a member on the way to
-// a field, or nil.
+// checkFields returns an error if a document repeats a name on the path to a field.
 func (s Schema) checkFields(document []byte) *ContentError {
 	root := gjson.ParseBytes(document)
 	for _, f := range s.Fields {
@@ -124,7 +123,7 @@ func (s Schema) checkFields(document []byte) *ContentError {
 	return nil
 }
 
-// checkLabels returns the same of one that repeats a member on the way to labels, or a
+// checkLabels returns an error if a document repeats a name on the path to the labels, or a
 // label.
 func (s Schema) checkLabels(document []byte) *ContentError {
 	labels, name := follow(gjson.ParseBytes(document), s.labelsPath())
@@ -143,10 +142,10 @@ func (s Schema) checkLabels(document []byte) *ContentError {
 }
 
 func repeatedError(name string) *ContentError {
-	return &ContentError{Field: "value", Reason: fmt.Sprintf("has the member %q more than once, and objects are selected by it", name)}
+	return &ContentError{Field: "value", Reason: fmt.Sprintf("has the member %q more than once, but selectors depend on it", name)}
 }
 
-// follow returns what a path leads to, or the first name on it that is repeated.
+// follow returns the value at a path, or the first repeated name on the path.
 func follow(document gjson.Result, path string) (found gjson.Result, repeated string) {
 	for name := range strings.SplitSeq(path, ".") {
 		times := 0

@@ -36,14 +36,14 @@ func TestFieldsAndLabelsOfDocuments(t *testing.T) {
 			[]string{"eu", "3", "true", "x"},
 			map[string]string{"a": "1", "b": ""},
 		},
-		"nothing":                 {`{}`, []string{"", "", "", ""}, nil},
-		"not even an object":      {`7`, []string{"", "", "", ""}, nil},
-		"null and the like":       {`{"spec": {"region": null, "replicas": {}}, "on": [], "list": []}`, []string{"", "", "", ""}, nil},
-		"escapes":                 {`{"spec": {"region": "\u00e9\n"}}`, []string{"\u00e9\n", "", "", ""}, nil},
-		"half a character":        {`{"spec": {"region": "\ud800"}}`, []string{"\uFFFD", "", "", ""}, nil},
-		"labels that are not all": {`{"metadata": {"labels": {"n": 1.50, "t": false, "o": {}, "z": null}}}`, []string{"", "", "", ""}, map[string]string{"n": "1.50", "t": "false"}},
-		"labels that are a list":  {`{"metadata": {"labels": ["a"]}}`, []string{"", "", "", ""}, nil},
-		"labels that are a text":  {`{"metadata": {"labels": "a"}}`, []string{"", "", "", ""}, nil},
+		"nothing":                  {`{}`, []string{"", "", "", ""}, nil},
+		"not even an object":       {`7`, []string{"", "", "", ""}, nil},
+		"values of other types":    {`{"spec": {"region": null, "replicas": {}}, "on": [], "list": []}`, []string{"", "", "", ""}, nil},
+		"escapes":                  {`{"spec": {"region": "\u00e9\n"}}`, []string{"\u00e9\n", "", "", ""}, nil},
+		"half a surrogate pair":    {`{"spec": {"region": "\ud800"}}`, []string{"\uFFFD", "", "", ""}, nil},
+		"labels of other types":    {`{"metadata": {"labels": {"n": 1.50, "t": false, "o": {}, "z": null}}}`, []string{"", "", "", ""}, map[string]string{"n": "1.50", "t": "false"}},
+		"labels that are a list":   {`{"metadata": {"labels": ["a"]}}`, []string{"", "", "", ""}, nil},
+		"labels that are a string": {`{"metadata": {"labels": "a"}}`, []string{"", "", "", ""}, nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -62,12 +62,13 @@ func TestFieldsAndLabelsOfDocuments(t *testing.T) {
 	elsewhere := schemaCodec(t, "json", object.Schema{Labels: "tags"})
 	got, err := elsewhere.Decode([]byte(`{"tags": {"a": "b"}, "metadata": {"labels": {"c": "d"}}}`))
 	if err != nil || len(got.Labels) != 1 || got.Labels["a"] != "b" {
-		t.Errorf("labels from another path: %v, %v", got.Labels, err)
+		t.Errorf("labels at another path: got %v, %v, want a=b", got.Labels, err)
 	}
 }
 
-// What a document is selected by stands in it once: who reads it sees the same.
-func TestDocumentsThatRepeatAMember(t *testing.T) {
+// A document must not repeat a member that selectors depend on: other JSON libraries might
+// see another value.
+func TestDocumentsWithRepeatedMembers(t *testing.T) {
 	schema := object.Schema{Labels: "meta.tags", Fields: []object.Field{{Name: "region", Path: "spec.region"}, {Name: "first", Path: "list.0.a"}}}
 	for document, refused := range map[string]struct{ json, object string }{
 		`{"spec": {"region": 1, "region": 2}}`:                {"region", "region"},
@@ -87,18 +88,18 @@ func TestDocumentsThatRepeatAMember(t *testing.T) {
 			_, err := schemaCodec(t, name, schema).Encode(object.Content{Value: []byte(document), ContentType: object.ContentJSON})
 			switch {
 			case member == "" && err != nil:
-				t.Errorf("%s: %s: %v", name, document, err)
+				t.Errorf("codec %s: %s: got %v, want no error", name, document, err)
 			case member != "" && (err == nil || err.Field != "value" || !strings.Contains(err.Reason, strconv.Quote(member))):
-				t.Errorf("%s: %s: %v, want a word about %q", name, document, err, member)
+				t.Errorf("codec %s: %s: got %v, want an error that names %q", name, document, err, member)
 			}
 		}
 	}
 	if _, err := schemaCodec(t, "object", schema).Encode(object.Content{Value: []byte(`{"spec":1,"spec":2}`), ContentType: object.ContentText}); err != nil {
-		t.Errorf("what is no document: %v", err)
+		t.Errorf("value that is not a JSON document: %v", err)
 	}
 }
 
-// Objects with an envelope have their labels there, and fields if they are JSON.
+// The codec "object" takes labels from the envelope, and fields from JSON values.
 func TestFieldsOfObjects(t *testing.T) {
 	c := schemaCodec(t, "object", object.Schema{Fields: []object.Field{{Name: "region", Path: "region"}}})
 	for contentType, want := range map[string][]string{
@@ -119,14 +120,14 @@ func TestFieldsOfObjects(t *testing.T) {
 			t.Errorf("%s: labels %v, fields (-want +got):\n%s", contentType, got.Labels, diff)
 		}
 	}
-	// It says that it is JSON and is not: that makes it no less an object.
+	// An object with an invalid JSON value still decodes.
 	stored, _ := c.Encode(object.Content{Value: []byte(`{"region": `), ContentType: object.ContentJSON})
 	if got, err := c.Decode(stored); err != nil || got.Fields != nil {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got %+v, %v, want an object without fields", got, err)
 	}
 }
 
-func TestFieldsThatAreIndexed(t *testing.T) {
+func TestIndexedFields(t *testing.T) {
 	s := object.Schema{Fields: []object.Field{{Name: "a", Path: "a"}, {Name: "b", Path: "b", Indexed: true}, {Name: "c", Path: "c", Indexed: true}}}
 	if diff := cmp.Diff([]string{"a", "b", "c"}, s.Names()); diff != "" {
 		t.Error(diff)
@@ -144,7 +145,7 @@ func TestCheckPath(t *testing.T) {
 	}
 	for _, path := range []string{"", ".", "a.", ".a", "a..b", "a.#", "a.*", "a?", "@this", "a|b", "a.#(b=1)", "a b", "a\\.b", "ä"} {
 		if err := object.CheckPath(path); err == nil {
-			t.Errorf("%q is a path", path)
+			t.Errorf("%q is accepted as a path", path)
 		}
 	}
 }
