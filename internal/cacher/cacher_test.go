@@ -349,7 +349,7 @@ func TestConcurrentLinearizableReadsShareRequests(t *testing.T) {
 		m := cachertest.NewMemory()
 		c := run(t, m)
 		read(t, c, cacher.Consistency{})
-		m.Change(func() { m.Asked, m.Answer = 0, make(chan struct{}) })
+		m.Change(func() { m.Requests, m.Answer = 0, make(chan struct{}) })
 
 		var readers sync.WaitGroup
 		readers.Go(func() { read(t, c, cacher.Consistency{}) })
@@ -360,8 +360,8 @@ func TestConcurrentLinearizableReadsShareRequests(t *testing.T) {
 		synctest.Wait()
 		close(m.Answer)
 		readers.Wait()
-		if m.Asked != 2 {
-			t.Errorf("requests for 101 readers: got %d, want 2", m.Asked)
+		if m.Requests != 2 {
+			t.Errorf("requests for 101 readers: got %d, want 2", m.Requests)
 		}
 	})
 }
@@ -371,7 +371,7 @@ func TestReadsSurviveTheCallerThatSentTheirRequest(t *testing.T) {
 		m := cachertest.NewMemory()
 		c := run(t, m)
 		read(t, c, cacher.Consistency{})
-		m.Change(func() { m.Asked, m.Answer = 0, make(chan struct{}) })
+		m.Change(func() { m.Requests, m.Answer = 0, make(chan struct{}) })
 
 		sender, leave := context.WithCancel(t.Context())
 		var readers sync.WaitGroup
@@ -389,8 +389,8 @@ func TestReadsSurviveTheCallerThatSentTheirRequest(t *testing.T) {
 		synctest.Wait()
 		close(m.Answer)
 		readers.Wait()
-		if m.Asked != 2 {
-			t.Errorf("requests: got %d, want 2: of the reader that left, and of all others", m.Asked)
+		if m.Requests != 2 {
+			t.Errorf("requests: got %d, want 2: of the reader that left, and of all others", m.Requests)
 		}
 	})
 }

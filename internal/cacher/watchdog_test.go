@@ -143,7 +143,7 @@ func TestSilentWatchIsReplaced(t *testing.T) {
 				m.Put("k", "1")
 				c := run(t, m)
 				<-c.Ready()
-				m.Change(func() { m.Deaf = 1 })
+				m.Change(func() { m.Silent = 1 })
 				now := m.Put("k", "2")
 				synctest.Wait()
 				if c.State().Revision() == now {
@@ -163,7 +163,7 @@ func TestSilentWatchIsReplaced(t *testing.T) {
 			m := cachertest.NewMemory()
 			m.Put("k", "1")
 			m.Put("k", "2")
-			m.Change(func() { m.Deaf = 1 })
+			m.Change(func() { m.Silent = 1 })
 			c := run(t, m)
 			time.Sleep(time.Minute)
 			if c.State() == nil {

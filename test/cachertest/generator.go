@@ -8,13 +8,12 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// batch is how many revisions a watch of a Generator delivers at once: as many as
-// an etcd that is read slower than it is written to.
+// batch is the number of revisions that a watch of a Generator delivers at once, like an etcd
+// that is read more slowly than it is written to.
 const batch = 10_000
 
-// Generator is a store that remembers nothing: a function says what each revision
-// does. It exists for histories that are much longer than one wants to keep. A
-// cacher is started on it while it is empty.
+// Generator is a store without memory: a function returns the changes of each revision. It is
+// for histories that are too long to keep. Start the cacher while the store is empty.
 type Generator struct {
 	records func(object.Revision) []object.Record
 
@@ -23,13 +22,13 @@ type Generator struct {
 	changed chan struct{}   // guarded by mu; closed and replaced when now changes
 }
 
-// NewGenerator returns an empty store, at revision 1. What later revisions do is what
-// records returns for them; it is asked once for each watch, in order.
+// NewGenerator returns an empty store at revision 1. Each watch calls records once per later
+// revision, in order, for its changes.
 func NewGenerator(records func(object.Revision) []object.Record) *Generator {
 	return &Generator{records: records, now: 1, changed: make(chan struct{})}
 }
 
-// Advance brings the store to a revision.
+// Advance moves the store to a revision.
 func (g *Generator) Advance(to object.Revision) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package cachertest has a store in memory for tests of the cacher and of what is
-// built on it.
+// Package cachertest has stores in memory for tests of the cacher and of packages above it:
+// [Memory], which tests control, and [Generator], for very long histories.
 package cachertest
 
 import (
@@ -11,35 +11,34 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Memory is a store in memory that does what a test tells it: hold back its
-// watch, compact, fail, count. It exists for what an etcd does not do on demand
-// and for tests in synctest bubbles, where no socket and no disk may be. It
-// keeps every revision of everything.
+// Memory is a store in memory that a test controls: it can hold back watches, compact, fail
+// and count requests. It is for behaviour that etcd does not show on demand, and for tests
+// in synctest bubbles, which cannot use sockets or disks. It keeps every revision of every
+// key.
 type Memory struct {
 	mu      sync.Mutex
 	changed chan struct{}                // guarded by mu; closed and replaced with every change
-	history [][]object.Record            // guarded by mu; history[r-1] is what revision r did
-	now     map[object.Key]object.Record // guarded by mu; what there is behind it
+	history [][]object.Record            // guarded by mu; history[r-1] has the changes of revision r
+	now     map[object.Key]object.Record // guarded by mu; the state after the last revision
 	epoch   object.Epoch                 // guarded by mu
 	opened  int                          // guarded by mu; number of watches so far
 
-	// What follows is guarded by mu; tests set it within Change.
+	// The fields below are guarded by mu. Tests set them inside Change.
 
 	Compacted object.Revision
-	Down      error                    // every call fails with it
-	Quiet     bool                     // watches say nothing
-	Deaf      int                      // so many of the watches that were opened say nothing, the first ones
-	Lose      func(object.Record) bool // watches leave out what it is true of
-	Asked     int                      // number of calls of Revision
-	Answer    chan struct{}            // if set, Revision waits to receive from it
+	Down      error                    // every call fails with this error
+	Quiet     bool                     // watches deliver nothing
+	Silent    int                      // the first Silent watches deliver nothing
+	Lose      func(object.Record) bool // watches leave out the records for which it is true
+	Requests  int                      // number of calls of Revision
+	Answer    chan struct{}            // if set, Revision waits until it can receive from it
 
-	// Fault, if set, is asked by every call of a method of the store or of a
-	// stream what it fails with. It is called with the mutex held.
+	// Fault, if set, returns the error of every call of a method of the store or of a
+	// stream. It is called with the mutex held.
 	Fault func(method string) error
 }
 
-// empty is the history of a store to which nothing has been written: its first
-// revision is 1, as in etcd.
+// empty returns the history of an empty store. Its first revision is 1, as in etcd.
 func empty() [][]object.Record { return make([][]object.Record, 1) }
 
 // NewMemory returns an empty store.
@@ -116,7 +115,7 @@ func (m *Memory) State(at object.Revision) map[object.Key]string {
 	return values
 }
 
-// History returns what each revision did, beginning with revision 1.
+// History returns the changes of each revision, beginning with revision 1.
 func (m *Memory) History() [][]object.Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -130,7 +129,7 @@ func (m *Memory) Now() object.Revision {
 	return object.Revision(len(m.history))
 }
 
-// failsLocked returns what a call of the method fails with.
+// failsLocked returns the error of a call of the method. The caller holds mu.
 func (m *Memory) failsLocked(method string) error {
 	if m.Down == nil && m.Fault != nil {
 		return m.Fault(method)
@@ -148,7 +147,7 @@ func (m *Memory) Epoch(context.Context) (object.Epoch, error) {
 // Revision implements cacher.Store.
 func (m *Memory) Revision(ctx context.Context) (object.Revision, error) {
 	m.mu.Lock()
-	m.Asked++
+	m.Requests++
 	now, answer, err := object.Revision(len(m.history)), m.Answer, m.failsLocked("Revision")
 	m.mu.Unlock()
 	if answer != nil {
@@ -203,13 +202,13 @@ func (m *Memory) Watch(_ context.Context, after object.Position) (object.Stream,
 	return &memoryStream{m: m, epoch: m.epoch, after: after.Revision, at: after.Revision, number: m.opened}, m.failsLocked("Watch")
 }
 
-// Back makes the store forget everything after a revision, as if it had been
-// restored from a backup and did not know.
+// Back removes everything after a revision, as if the store had been restored from a backup
+// under the same epoch.
 func (m *Memory) Back(to object.Revision) {
 	m.Change(func() { m.history, m.now = m.history[:to:to], m.stateLocked(to) })
 }
 
-// Restart makes the store another one: a new epoch, and no history.
+// Restart empties the store and gives it a new epoch.
 func (m *Memory) Restart(epoch object.Epoch) {
 	m.Change(func() {
 		m.epoch, m.history, m.now, m.Compacted = epoch, empty(), map[object.Key]object.Record{}, 0
@@ -249,7 +248,7 @@ func (s *memoryStream) nextLocked() (object.Update, bool, error) {
 	switch {
 	case s.epoch != s.m.epoch:
 		return object.Update{}, false, object.ErrUnavailable
-	case s.m.Quiet, s.number <= s.m.Deaf:
+	case s.m.Quiet, s.number <= s.m.Silent:
 		return object.Update{}, false, nil
 	case s.at < s.m.Compacted:
 		return object.Update{}, false, object.ErrCompacted
@@ -264,8 +263,8 @@ func (s *memoryStream) nextLocked() (object.Update, bool, error) {
 			return object.Update{Records: records, Through: s.at}, true, nil
 		}
 	}
-	// Like etcd, which does not answer while the revision that the watch begins
-	// with is still to come.
+	// Like etcd, the store does not answer a progress request while the first revision of
+	// the watch is still to come.
 	if s.asked && s.at > s.after && int(s.at) <= len(s.m.history) {
 		s.asked = false
 		return object.Update{Through: s.at}, true, nil

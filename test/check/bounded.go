@@ -1,15 +1,15 @@
 package check
 
-// Bounded: what is on its way to a watcher is no more than one message of a limited
-// size, however far it is behind. One event alone may be larger.
+// Bounded checks that a message does not exceed the size limit, however far the watcher has
+// fallen behind. A single event may be larger.
 //
-// It is the part of the promise that a watcher sees. What the server holds for those
-// who do not read is seen in its memory only.
+// A watcher can see only this part of the guarantee. The memory that the server needs for
+// clients that do not read is measured elsewhere.
 func Bounded(h *History, t *Truth) error {
-	v := verdict{history: h, guarantee: "bounded"}
+	v := violations{history: h, guarantee: "bounded"}
 	for _, s := range walk(h) {
 		if t.MessageBytes > 0 && s.Bytes > t.MessageBytes && len(s.Events) > 1 {
-			v.broken(s.place, "a message of %d events that take %d bytes, the limit is %d", len(s.Events), s.Bytes, t.MessageBytes)
+			v.add(s.place, "a message of %d events and %d bytes, the limit is %d", len(s.Events), s.Bytes, t.MessageBytes)
 		}
 	}
 	return v.err()

@@ -9,8 +9,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// write is one revision of a truth that is made up by hand: the keys it puts and,
-// marked with a minus sign, the keys it deletes.
+// write is one revision of a truth written by hand: the keys that it puts and, with a minus
+// sign, the keys that it deletes.
 type write struct {
 	revision object.Revision
 	keys     []object.Key
@@ -18,7 +18,7 @@ type write struct {
 
 func at(revision object.Revision, keys ...object.Key) write { return write{revision, keys} }
 
-// changesOf numbers the writes as etcd would.
+// changesOf returns the changes with the revisions and versions that etcd would assign.
 func changesOf(writes ...write) []object.Change {
 	var changes []object.Change
 	state := map[object.Key]*object.Object{}
@@ -49,8 +49,8 @@ func changesOf(writes ...write) []object.Change {
 	return changes
 }
 
-// happened is the truth of most tests here: two transactions (4 and 7), a key
-// that is deleted and comes back, one that goes, and one in a place of its own.
+// happened is the truth of most tests here. It has two transactions (4 and 7), a key that is
+// deleted and created again (b), one that is deleted (c), and one in a folder (team/x).
 //
 //	revision  2  3  4  5  6  7  8    9
 //	a         +     ~        ~       ~
@@ -73,8 +73,7 @@ func newTruth(t *testing.T) *check.Truth {
 	return truth
 }
 
-// events returns what a correct server sends for the given changes of happened,
-// each written as its key and revision.
+// events returns the events of a correct server for the given changes of happened.
 func events(changes ...change) []check.Event {
 	var all []check.Event
 	last := map[object.Key]object.Object{}
@@ -111,8 +110,7 @@ type change struct {
 	revision object.Revision
 }
 
-// objects returns what a correct server sends in a snapshot that has the given
-// versions of keys.
+// objects returns the events of a snapshot with the given versions of keys.
 func objects(versions ...change) []check.Event {
 	all := events(versions...)
 	for i := range all {
@@ -177,31 +175,31 @@ func watched(scope object.Scope, streams ...check.Stream) *check.History {
 	return &check.History{Watcher: "watcher", Scope: scope, Streams: streams}
 }
 
-// start is a clean beginning from nothing at revision 3.
+// start returns a correct stream from nothing, synced at revision 3, with further messages.
 func start(messages ...check.Message) check.Stream {
 	return fromNothing(append([]check.Message{
 		begin(object.Reset, 0), part(0, objects(change{"a", 2}, change{"b", 3})), synced(3),
 	}, messages...)...)
 }
 
-// changed returns the event of a change, tampered with.
+// changed returns the event of a change after tamper has modified it.
 func changed(c change, tamper func(*check.Event)) []check.Event {
 	all := events(c)
 	tamper(&all[0])
 	return all
 }
 
-// as returns the event of a change as one of another type.
+// as returns the event of a change with another type.
 func as(kind object.EventType, c change) []check.Event {
 	return changed(c, func(e *check.Event) { e.Type = kind })
 }
 
-// gone returns what a DELTA says of a key that is not in the view any more.
+// gone returns the event of a DELTA for a key that the watcher no longer sees.
 func gone(c change) []check.Event {
 	return []check.Event{{Type: object.Deleted, Object: object.Object{Key: c.key, ModRevision: c.revision}}}
 }
 
-// before returns the event of a change with the object as it was before.
+// before returns the event with a previous object.
 func before(e []check.Event, old change) []check.Event {
 	e = slices.Clone(e)
 	e[0].Previous = new(events(old)[0].Object)
@@ -211,11 +209,11 @@ func before(e []check.Event, old change) []check.Event {
 // join returns the events of all arguments.
 func join(all ...[]check.Event) []check.Event { return slices.Concat(all...) }
 
-// with returns the history with something else that the watcher asked for.
+// with returns the history after ask has modified the request of the watcher.
 func with(h *check.History, ask func(*check.History)) *check.History {
 	ask(h)
 	return h
 }
 
-// all is the scope of most tests here.
+// all returns the history of a watcher of the whole resource.
 func all(streams ...check.Stream) *check.History { return watched(object.Scope{}, streams...) }

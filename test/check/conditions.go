@@ -8,85 +8,79 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Conditions are what the server had to live with, as far as its promises depend
-// on it. The zero Conditions are those of which nothing is known: a watcher may
-// then be given any kind of catch-up and any silence.
+// Conditions are the limits of the server and the faults during the test, as far as the
+// guarantees depend on them. With the zero value nothing is known, and every kind of
+// catch-up and every silence is allowed.
 type Conditions struct {
-	// Window is the number of changes of the resource that the server promises
-	// to remember for resuming, restarted or not. 0: unknown, so that what is sent
-	// in the place of a REPLAY is never held against it.
+	// Window is the number of changes that the server promises to keep for resuming,
+	// even across restarts. 0: unknown; other catch-ups are allowed instead of a REPLAY.
 	Window int
 
-	// Tombstones is the number of deletions that the server promises to remember.
-	// 0: unknown, so that a RESET in the place of a DELTA is never held against it.
+	// Tombstones is the number of deletions that the server promises to keep. 0: unknown;
+	// a RESET is allowed instead of a DELTA.
 	Tombstones int
 
-	// Forgotten says what could not be remembered after all.
+	// Forgotten has the history that the server could not keep after all.
 	Forgotten []Forgotten
 
-	// Gaps are pieces of history that the server could not see.
+	// Gaps has the parts of the history that the server could not read.
 	Gaps []Gap
 
-	// Patience is how much longer than the bookmark interval a silence may be, and
-	// how long after a write a bookmark may leave it out. It has to be generous:
-	// machines that run tests are busy. 0: time is not judged.
+	// Patience is how much longer than the bookmark interval a silence may be, and how
+	// long after a write a bookmark may be older than it. It must be generous, because
+	// machines that run tests are busy. 0: times are not checked.
 	Patience time.Duration
 
-	// Outages is when there was no server, or none that a bookmark could come
-	// from.
+	// Outages has the times without a server that could send a bookmark.
 	Outages []Span
 
-	// Severed is when no server heard of the store, and each had noticed long
-	// enough ago to have ended what it was saying.
+	// Severed has the times when every server had lost the store and had noticed it long
+	// enough before to have sent its last bookmark.
 	Severed []Span
 
-	// Backlog is how many writes may be acknowledged between a write and the moment
-	// at which those who read at once are told of it. 0: it is not judged.
+	// Backlog is how many later writes may be acknowledged before a prompt watcher
+	// receives the event of a write. 0: not checked.
 	Backlog int
 
-	// MessageBytes is the most that the events of one message take, if it has more
-	// than one. 0: it is not judged.
+	// MessageBytes is the largest size of the events of a message with more than one
+	// event. 0: not checked.
 	MessageBytes int
 
-	// Acknowledged are writes that had been acknowledged, in order of the time at
-	// which they were.
+	// Acknowledged has the acknowledged writes, in order of their acknowledgements.
 	Acknowledged []Acknowledged
 }
 
-// Forgotten says that a server which has got as far as the revision Since may know
-// nothing of what happened before the revision Below: it was restarted there, and
-// the store had compacted its history.
+// Forgotten says that a server at the revision Since or later need not know the changes
+// before the revision Below: it was restarted, and the store had compacted them.
 type Forgotten struct{ Since, Below object.Revision }
 
-// Gap is a piece of history, behind the revision After and up to Until, of which
-// the server knows only in what the state at its end differs from the state at its
-// beginning: the store had compacted it before the server could read it.
+// Gap is a range of revisions after After and up to Until. The store compacted it before
+// the server could read it, so the server knows only the difference between the states at
+// both ends.
 type Gap struct {
 	After, Until object.Revision
 
-	// Crossed is when the server went over it. Who resumes later, at a position
-	// before its end, cannot be told every event. Zero: not known.
+	// Crossed is when the server relisted past the gap. A watcher that resumes later, at
+	// a position before the end of the gap, cannot get every event. Zero: not known.
 	Crossed time.Time
 }
 
-// within reports whether the gap hides the revision.
+// within reports whether the revision is inside the gap.
 func (g Gap) within(r object.Revision) bool { return g.After < r && r <= g.Until }
 
 // Span is a time between two moments.
 type Span struct{ From, To time.Time }
 
-// Acknowledged is a write that reached the store, as its writer knows it: the
-// store had not reached the revision when the write began, and had when it was
-// acknowledged.
+// Acknowledged is a write as its writer saw it. When it began, the store had not reached the
+// revision. When it was acknowledged, the store had.
 type Acknowledged struct {
 	Begun, At time.Time
 	Revision  object.Revision
 }
 
-// present returns a revision that the server had not gone beyond when it decided
-// how to bring a watcher up to date. Where the times are not known that is taken to
-// be the one to which it brought the watcher; but servers that make a state once for
-// many watchers may bring them to one that is not quite the present.
+// present returns an upper limit of the server's revision when it chose a catch-up. Without
+// times this is the revision at which the catch-up ended. That is not exact: a state that
+// many watchers share may be slightly older than the present.
 func (t *Truth) present(begun, synced *step) object.Revision {
 	if begun.At.IsZero() {
 		return synced.Position.Revision
@@ -100,8 +94,8 @@ func (t *Truth) present(begun, synced *step) object.Revision {
 	return max(present, synced.Position.Revision)
 }
 
-// replayable reports whether a server that stands at revision present has promised
-// to know every event after a revision.
+// replayable reports whether a server at the revision present must know every event after a
+// revision.
 func (t *Truth) replayable(after, present object.Revision) bool {
 	if t.Window == 0 || !t.remembered(after, present) {
 		return false
@@ -110,9 +104,9 @@ func (t *Truth) replayable(after, present object.Revision) bool {
 	return !slices.ContainsFunc(t.Gaps, lost) && count(t, after, present) <= t.Window
 }
 
-// deltable reports whether a server that stands at revision present has promised
-// to know what became of the objects that changed after a revision.
-func (t *Truth) deltable(after, present object.Revision) bool {
+// hasDelta reports whether a server at the revision present must know the last change of
+// every key since a revision.
+func (t *Truth) hasDelta(after, present object.Revision) bool {
 	if t.Tombstones == 0 || !t.remembered(after, present) {
 		return false
 	}
@@ -120,20 +114,20 @@ func (t *Truth) deltable(after, present object.Revision) bool {
 	if slices.ContainsFunc(t.Gaps, lost) {
 		return false
 	}
-	graves := 0
+	tombstones := 0
 	for c := range t.Between(object.Scope{}, after, present) {
 		if c.New == nil {
-			graves++
+			tombstones++
 		}
 	}
-	return graves <= t.Tombstones
+	return tombstones <= t.Tombstones
 }
 
 func (t *Truth) remembered(after, present object.Revision) bool {
 	return !slices.ContainsFunc(t.Forgotten, func(f Forgotten) bool { return f.Since <= present && after < f.Below })
 }
 
-// known returns the newest revision that had been acknowledged at a moment.
+// known returns the newest revision that was acknowledged at a time.
 func (c *Conditions) known(at time.Time) object.Revision {
 	n := sort.Search(len(c.Acknowledged), func(i int) bool { return c.Acknowledged[i].At.After(at) })
 	if n == 0 {
@@ -142,8 +136,7 @@ func (c *Conditions) known(at time.Time) object.Revision {
 	return c.Acknowledged[n-1].Revision
 }
 
-// count returns the number of changes of the whole resource after one revision
-// and up to another.
+// count returns the number of changes of the resource after one revision and up to another.
 func count(t *Truth, after, through object.Revision) int {
 	n := 0
 	for range t.Between(object.Scope{}, after, through) {
@@ -152,8 +145,7 @@ func count(t *Truth, after, through object.Revision) int {
 	return n
 }
 
-// excused returns how much of the time between two moments lies within one of
-// the spans.
+// excused returns how much of the time between two moments lies inside the spans.
 func excused(from, to time.Time, spans ...[]Span) time.Duration {
 	all := slices.Concat(spans...)
 	slices.SortFunc(all, func(a, b Span) int { return a.From.Compare(b.From) })
@@ -168,7 +160,7 @@ func excused(from, to time.Time, spans ...[]Span) time.Duration {
 		}
 		if end.After(begin) {
 			sum += end.Sub(begin)
-			from = end // what overlaps counts once
+			from = end // overlapping spans count once
 		}
 	}
 	return sum

@@ -7,21 +7,21 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Reliable: no event of the interest is missing between two positions of a stream.
-// Where what waits is merged, none is missing of what is left.
+// Reliable checks that no event of the interest is missing between two positions of a
+// stream. If pending events are merged, no merged event is missing.
 func Reliable(h *History, t *Truth) error {
-	v := verdict{history: h, guarantee: "reliable"}
+	v := violations{history: h, guarantee: "reliable"}
 	missing(h, t, live, &v)
 	return v.err()
 }
 
-// Resumable: a resume at a position that the window covers is a REPLAY which
-// begins there and brings every event since. At an older one it is a DELTA, which
-// begins there and says of every object that changed since what it is now; only
-// where not even the deletions since are remembered it is a RESET. Positions of
-// one etcd, whose epochs are all the same, stay good whatever is restarted.
+// Resumable checks the catch-up of a resume. If the window covers the position, it is a
+// REPLAY that begins there and has every event since. At an older position it is a DELTA
+// that begins there and has the present object of every key that changed since. It is a
+// RESET only if the deletions since are no longer remembered. Positions of one etcd stay
+// valid across restarts of servers.
 func Resumable(h *History, t *Truth) error {
-	v := verdict{history: h, guarantee: "resumable"}
+	v := violations{history: h, guarantee: "resumable"}
 	missing(h, t, replay, &v)
 	missingFromDelta(h, t, &v)
 
@@ -34,18 +34,18 @@ func Resumable(h *History, t *Truth) error {
 			epoch = s.Position.Epoch
 		}
 		if s.Position.Epoch != epoch {
-			v.broken(s.place, "the epoch %q follows the epoch %q of the same etcd", s.Position.Epoch, epoch)
+			v.add(s.place, "the epoch %q follows the epoch %q of the same etcd", s.Position.Epoch, epoch)
 		}
 		if s.Kind == object.CatchUpBegin {
 			begun = s
 		}
 		catchesUp := s.mode == replay || s.mode == delta
-		// A watcher that was up to date, with nothing to be told, may have been
-		// further than its last message said.
+		// A watcher that was up to date may have advanced without a message, if there
+		// were no events for it.
 		begins := s.Position.Revision == s.from ||
-			!s.opens && s.Position.Revision > s.from && h.nothing(t, s.from, s.Position.Revision)
+			!s.opens && s.Position.Revision > s.from && h.nothingBetween(t, s.from, s.Position.Revision)
 		if s.Kind == object.CatchUpBegin && catchesUp && !begins {
-			v.broken(s.place, "the %s begins at revision %d instead of at %d", catchUpName(s.CatchUp), s.Position.Revision, s.from)
+			v.add(s.place, "the %s begins at revision %d instead of at %d", catchUpName(s.CatchUp), s.Position.Revision, s.from)
 		}
 		if s.Kind != object.Synced || s.from == 0 || begun == nil || s.mode != delta && s.mode != reset {
 			continue
@@ -53,39 +53,38 @@ func Resumable(h *History, t *Truth) error {
 		present := t.present(begun, s)
 		switch {
 		case t.replayable(s.from, present):
-			v.broken(s.place, "a %s although %d is at most %d changes behind, of %d that are remembered",
+			v.add(s.place, "a %s although %d is at most %d changes behind, of %d that are remembered",
 				s.mode, s.from, count(t, s.from, present), t.Window)
-		case s.mode == reset && t.deltable(s.from, present):
-			v.broken(s.place, "a RESET although what changed since %d is remembered", s.from)
+		case s.mode == reset && t.hasDelta(s.from, present):
+			v.add(s.place, "a RESET although what changed since %d is remembered", s.from)
 		}
 	}
 	for i := range h.Streams {
-		// How far the server had got is not known, only that it was not further
-		// than the truth.
+		// The revision of the server is not known. It was at most that of the truth.
 		at, known := (&History{Streams: h.Streams[:i+1]}).Position()
 		if known && h.Streams[i].Status == StatusPositionExpired && t.replayable(at.Revision, t.Through) {
-			v.broken(h.lastPlace(i), "the stream ends with %s, but %d is never more than %d changes behind, and as many are remembered",
+			v.add(h.lastPlace(i), "the stream ends with %s, but %d is never more than %d changes behind, and as many are remembered",
 				StatusPositionExpired, at.Revision, t.Window)
 		}
 	}
 	return v.err()
 }
 
-// Bookmarkable: once a position has been given, no event at or below it comes
-// for the first time.
+// Bookmarkable checks that no event comes for the first time after a position at or above
+// its revision.
 func Bookmarkable(h *History, _ *Truth) error {
-	v := verdict{history: h, guarantee: "bookmarkable"}
+	v := violations{history: h, guarantee: "bookmarkable"}
 	for _, a := range arrivals(walk(h)) {
 		if !a.again && a.revision() <= a.from {
-			v.broken(a.place, "%v comes although position %d had been given", a.Event, a.from)
+			v.add(a.place, "%v comes after position %d", a.Event, a.from)
 		}
 	}
 	return v.err()
 }
 
-// missing reports the events which positions given in the mode claim to be
-// delivered, and which never were.
-func missing(h *History, t *Truth, in mode, v *verdict) {
+// missing reports events that never came although the positions sent in the mode say that
+// they were delivered.
+func missing(h *History, t *Truth, in mode, v *violations) {
 	if h.Latest {
 		missingMerged(h, t, in, v)
 		return
@@ -110,9 +109,9 @@ func missing(h *History, t *Truth, in mode, v *verdict) {
 		if s.mode != in {
 			continue
 		}
-		// What an earlier stream brought beyond the position at which it was
-		// left has to come again, so only this stream counts, or a later one:
-		// coming too late is another fault than not coming.
+		// Events that an earlier stream delivered after its last position must come
+		// again, so only this stream and later ones count. An event that comes too late
+		// is another fault.
 		came := func(e *Event) bool {
 			stream, ok := delivered[delivery{s.run, version{e.Object.Key, e.revision()}}]
 			return ok && stream >= s.stream
@@ -120,8 +119,8 @@ func missing(h *History, t *Truth, in mode, v *verdict) {
 		crossed := map[object.Key][]Event{}
 		gaps := t.gaps(s.from, s.Position.Revision)
 		if in == replay && begun != nil {
-			// A REPLAY has every event. Only one that was under way may come to
-			// a gap.
+			// A REPLAY has every event, unless it was running when the server
+			// relisted past the gap.
 			gaps = slices.DeleteFunc(gaps, func(g Gap) bool { return !g.Crossed.IsZero() && begun.At.After(g.Crossed) })
 		}
 		for _, g := range gaps {
@@ -137,13 +136,13 @@ func missing(h *History, t *Truth, in mode, v *verdict) {
 					continue
 				}
 			}
-			v.broken(s.place, "%v is missing between positions %d and %d", &e, s.from, s.Position.Revision)
+			v.add(s.place, "%v is missing between positions %d and %d", &e, s.from, s.Position.Revision)
 		}
 	}
 }
 
-// nothing reports whether there is nothing to tell the watcher between two positions.
-func (h *History) nothing(t *Truth, from, to object.Revision) bool {
+// nothingBetween reports whether there are no events for the watcher between two positions.
+func (h *History) nothingBetween(t *Truth, from, to object.Revision) bool {
 	if h.Latest {
 		return len(h.merged(t, from, to)) == 0
 	}
@@ -170,8 +169,8 @@ func hidden(gaps []Gap, r object.Revision) bool {
 	return false
 }
 
-// missingMerged reports what is missing where events are merged per key.
-func missingMerged(h *History, t *Truth, in mode, v *verdict) {
+// missingMerged reports missing events of a watcher whose events are merged per key.
+func missingMerged(h *History, t *Truth, in mode, v *violations) {
 	for _, g := range groups(walk(h), in) {
 		if !g.complete {
 			continue
@@ -182,14 +181,14 @@ func missingMerged(h *History, t *Truth, in mode, v *verdict) {
 		}
 		for _, e := range sorted(h.merged(t, g.from, g.to)) {
 			if !came[e.Object.Key] {
-				v.broken(g.end(), "%v is missing between positions %d and %d", &e, g.from, g.to)
+				v.add(g.end(), "%v is missing between positions %d and %d", &e, g.from, g.to)
 			}
 		}
 	}
 }
 
-// missingFromDelta reports what a DELTA leaves out.
-func missingFromDelta(h *History, t *Truth, v *verdict) {
+// missingFromDelta reports events that are missing from a DELTA.
+func missingFromDelta(h *History, t *Truth, v *violations) {
 	for _, g := range groups(walk(h), delta) {
 		if !g.complete {
 			continue
@@ -206,7 +205,7 @@ func missingFromDelta(h *History, t *Truth, v *verdict) {
 		}
 		for _, e := range sorted(all) {
 			if !came[e.Object.Key] {
-				v.broken(g.end(), "%v is missing from the DELTA between %d and %d", &e, g.from, g.to)
+				v.add(g.end(), "%v is missing from the DELTA between %d and %d", &e, g.from, g.to)
 			}
 		}
 	}

@@ -5,13 +5,13 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// deltaOf4 returns what a correct DELTA from 4 to 9 has: b, which is another one
-// than the b at 4; c, which is gone; what is new, and what changed.
+// deltaOf4 returns the events of a correct DELTA from 4 to 9: b, which was created again; c,
+// which is deleted; team/x, which is new; and a, which changed.
 func deltaOf4() []check.Event {
 	return join(events(change{"b", 6}), gone(change{"c", 7}), events(change{"team/x", 8}, change{"a", 9}))
 }
 
-// from4 is a watcher that was away from revision 4 on.
+// from4 returns the history of a watcher that resumes at revision 4 with a DELTA.
 func from4(messages ...check.Message) *check.History {
 	return all(after(4, append([]check.Message{begin(object.Delta, 4)}, messages...)...))
 }
@@ -40,8 +40,8 @@ func correctDeltas() map[string]*check.History {
 	}
 }
 
-// brokenDeltas are histories of a watcher that was away for longer than the window
-// remembers, but not longer than deletions are.
+// brokenDeltas are histories of a watcher whose position is older than the window, but not
+// older than the tombstones.
 func brokenDeltas() []broken {
 	sent := deltaOf4()
 	tampered := func(i int, tamper func(*check.Event)) *check.History {
@@ -51,12 +51,12 @@ func brokenDeltas() []broken {
 	}
 	return []broken{
 		{"from nothing", all(fromNothing(begin(object.Delta, 1), part(1, events(change{"a", 2})), synced(2))), "protocol resumable", "from nothing begins with a DELTA"},
-		{"position moves on the way", from4(part(4, sent[:1]), part(6, sent[1:]), part(4, nil), synced(9)), "protocol ordered resumable", "has position 6, but it stays where it was"},
+		{"position moves on the way", from4(part(4, sent[:1]), part(6, sent[1:]), part(4, nil), synced(9)), "protocol ordered resumable", "has position 6, which must not move"},
 		{"partial", from4(partial(part(4, sent)), synced(9)), "protocol", "CATCH_UP_PART is marked partial"},
 		{"out of order", from4(part(4, join(sent[1:], sent[:1])), synced(9)), "ordered", "+b@6 comes after an event of revision 9"},
 		{"event twice", from4(part(4, join(sent[:1], sent)), synced(9)), "unique", "+b@6 comes again"},
 		{"key twice", from4(part(4, join(sent[:1], events(change{"a", 7}), sent[1:])), synced(9)), "unique filtered", "~a@9 comes after ~a@7 in one DELTA"},
-		{"object that did not change", from4(part(4, join(events(change{"a", 4}), sent)), synced(9)), "unique bookmarkable", "~a@4 comes although position 4 had been given"},
+		{"object that did not change", from4(part(4, join(events(change{"a", 4}), sent)), synced(9)), "unique bookmarkable", "~a@4 comes after position 4"},
 		{"begins elsewhere", all(after(4, begin(object.Delta, 3), part(3, sent), synced(9))), "protocol resumable", "the DELTA begins at revision 3 instead of at 4"},
 		{"inside the window", all(after(6, begin(object.Delta, 6), part(6, join(gone(change{"c", 7}), events(change{"team/x", 8}, change{"a", 9}))), synced(9))), "resumable", "a DELTA although 6 is at most 4 changes behind, of 4 that are remembered"},
 		{"reset instead", all(after(4, begin(object.Reset, 0), part(0, objects(change{"a", 9}, change{"b", 6}, change{"team/x", 8})), synced(9))), "resumable", "a RESET although what changed since 4 is remembered"},

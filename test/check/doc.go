@@ -1,55 +1,53 @@
-// Package check judges what a watcher saw against what really happened. It is
-// used by tests only: by unit tests with histories made up by hand, by
-// end-to-end tests with histories recorded from a running server, whatever the
-// traffic was and whatever was broken on purpose meanwhile.
+// Package check checks recordings of watches and reads against the history of etcd. Only
+// tests use it: unit tests with histories written by hand, and end-to-end tests with
+// histories recorded from a running server, whatever the load and the injected faults were.
 //
-// Two recordings go in. A [History] is one watcher's: what it asked for, which
-// watches it opened, in order, and every message it received. A [Truth] is etcd's
-// own: every put and delete in order of revision, as a direct etcd watch tells it,
-// and the [Conditions] under which the server had to work. Neither knows anything of
-// gRPC or of the etcd client.
+// Two recordings go in. A [History] belongs to one watcher: what it asked for, the watches
+// that it opened, in order, and every message that it received. A [Truth] comes from etcd:
+// every put and delete in order of revision, as a direct etcd watch delivers them, and the
+// [Conditions] of the server. Neither depends on gRPC or on the etcd client.
 //
-// Out comes an error that names the promise that was broken and the place where.
-// There is one function per promise that a Watch makes, [Guarantees] lists them
-// all, and [Validate] applies them all:
+// An error comes out. It names the broken guarantee and the place of the fault. There is
+// one function per guarantee of a Watch. [Guarantees] lists them, and [Validate] applies
+// all of them:
 //
 //	protocol      messages come in the documented order and form
 //	ordered       revisions never decrease on a stream
 //	unique        no event comes twice, nor after resuming at the last position
 //	reliable      no event of the interest is missing between two positions
 //	atomic        the events of one revision come together, or are marked partial,
-//	              and a position never points inside them
+//	              and a position never points inside a revision
 //	resumable     a resume inside the window continues exactly there; outside of it
-//	              a DELTA says what became of everything that changed since, as long
-//	              as deletions are remembered
+//	              a DELTA has everything that changed since, as long as deletions
+//	              are remembered
 //	bookmarkable  nothing at or below a position comes after it
-//	snapshot      a RESET brings exactly the state of one revision, which is not
-//	              older than was asked for
-//	filtered      every event is what the truth's change means for the interest, and
-//	              replaying the history gives the truth's state
-//	isolated      who reads at once hears of a change before many more are made
-//	bounded       no message is larger than the limit, but for one event alone
-//	honest        a stream ends with the reason, is never silent for longer than the
-//	              watcher asked for, and does not speak of what it cannot know
+//	snapshot      a RESET brings exactly the state of one revision, which is at
+//	              least as new as requested
+//	filtered      every event is the change as the interest sees it, and replaying
+//	              the history gives the state of etcd
+//	isolated      a watcher that reads at once gets a change before many more are made
+//	bounded       no message is larger than the limit, except for a single event
+//	honest        a stream ends with its reason, is never silent for longer than the
+//	              watcher asked for, and sends no bookmark without the store
 //
-// What an event is to a watcher follows from its view: the scope and the selectors,
-// which a test gives as a function of its own, whether previous objects and values
-// are shown, and whether what waits is merged. Each is computed here from the truth,
-// in the plainest way there is.
+// The expected events follow from what the watcher asked for: the scope, the selectors
+// (the test passes them as a function of its own), whether it wants previous objects and
+// values, and whether pending events are merged. The package computes them from the truth
+// in the simplest way.
 //
-// Reads have a judge of their own: [Consistent] judges a [Read].
+// Reads have a checker of their own: [Consistent] checks a [Read].
 //
-// The promises are cut so that one fault breaks one of them where that is
-// possible. An event that never comes is reliable's, or resumable's where it is
-// missing from the REPLAY of a resume; one that comes too late is bookmarkable's,
-// one that comes again unique's, one that looks wrong filtered's. Some faults
-// break two promises, and then both functions say so: a lost last change of a key
-// leaves a wrong state, too. Of isolated and bounded only a part can be seen in what
-// one watcher received: that it was told in time while others were in trouble, and
-// that what it was sent at a time was little. What the server spends on those who do
-// not read, other tests look at.
+// Where possible, one fault breaks one guarantee. A missing event breaks reliable, or
+// resumable if it is missing from the REPLAY of a resume. An event that comes too late
+// breaks bookmarkable, a repeated one unique, a malformed one filtered. Some faults break
+// two guarantees, and both functions report them: if the last change of a key is lost, the
+// state is wrong, too.
 //
-// The functions believe their input. [NewTruth] refuses a truth that no etcd could
-// have produced, and Validate refuses a history that no client could have
-// recorded or that goes on where the truth ends, before anything is judged.
+// Isolated and bounded can be checked only in part with the messages of one watcher: whether
+// it got events in time while others were in trouble, and whether its messages were small.
+// Other tests measure what clients that do not read cost the server.
+//
+// The functions trust their input. [NewTruth] refuses a truth that no etcd could have
+// produced. Validate refuses a history that no client could have recorded, or that
+// continues after the end of the truth.
 package check

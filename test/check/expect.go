@@ -6,8 +6,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// between returns the events that lead the watcher from one position to another:
-// every one of them, in order of revision.
+// between returns all events of the watcher between two positions, in order of revision.
 func (h *History) between(t *Truth, after, through object.Revision) []Event {
 	var all []Event
 	for c := range t.Between(h.Scope, after, through) {
@@ -29,15 +28,15 @@ func (t *Truth) gaps(after, through object.Revision) []Gap {
 	return all
 }
 
-// crossing returns, by key, what crossing a gap is to the watcher. Of an object
-// that left the view in the gap it is not known when: it may be said to have left
-// at the end, or when it became what it is at the end.
+// crossing returns, by key, the events that are allowed for the difference across a gap. It
+// is not known when an object stopped matching inside the gap: the event may have the
+// revision of the end of the gap, or that of the object's last change.
 func (h *History) crossing(t *Truth, g Gap) map[object.Key][]Event {
 	all := map[object.Key][]Event{}
 	for key := range t.changedKeys(h.Scope, g.After, g.Until) {
 		before, after := t.object(key, g.After), t.object(key, g.Until)
 		if before == after {
-			continue // came and went
+			continue // created and deleted in the gap
 		}
 		e, ok := h.event(&object.Change{Revision: g.Until, Key: key, Old: before, New: after})
 		if !ok {
@@ -52,8 +51,8 @@ func (h *History) crossing(t *Truth, g Gap) map[object.Key][]Event {
 	return all
 }
 
-// changedKeys returns the keys of the scope that changed after one revision and up
-// to another, each once.
+// changedKeys returns the keys of the scope that changed after one revision and up to
+// another.
 func (t *Truth) changedKeys(scope object.Scope, after, through object.Revision) iter.Seq[object.Key] {
 	return func(yield func(object.Key) bool) {
 		seen := map[object.Key]bool{}
@@ -66,9 +65,9 @@ func (t *Truth) changedKeys(scope object.Scope, after, through object.Revision) 
 	}
 }
 
-// merged returns, by key, what is left of the events between two positions if they
-// are merged: what leads from the object as it was at the first to the object as it
-// is at the second. Nothing is left of what came and went.
+// merged returns, by key, the merged events between two positions: the change from the
+// object at the first to the object at the second. Objects that were created and deleted in
+// between have no event.
 func (h *History) merged(t *Truth, from, to object.Revision) map[object.Key]Event {
 	all := map[object.Key]Event{}
 	for key := range t.changedKeys(h.Scope, from, to) {
@@ -80,9 +79,9 @@ func (h *History) merged(t *Truth, from, to object.Revision) map[object.Key]Even
 	return all
 }
 
-// passed returns the deletion of an object that came into view after one position and
-// left it before another. Who resumes may be told of it: it may have been told of the
-// object by what never became complete.
+// passed returns the deletion of an object that the watcher saw only between two positions.
+// A replay may contain it: the watcher may know the object from a message that never became
+// complete.
 func (h *History) passed(t *Truth, key object.Key, from, to object.Revision) (Event, bool) {
 	var leaves *object.Change
 	for _, c := range t.byKey[key] {
@@ -96,8 +95,8 @@ func (h *History) passed(t *Truth, key object.Key, from, to object.Revision) (Ev
 	return h.event(leaves)
 }
 
-// left reports whether an object that is not in view at revision through has not
-// been since the revision at, when something happened to it.
+// left reports whether the watcher has not seen an object since its change at the revision
+// at, until the revision through.
 func (h *History) left(t *Truth, key object.Key, at, through object.Revision) bool {
 	if t.at[version{key, at}] == nil {
 		c := t.last(key, at)
@@ -111,7 +110,7 @@ func (h *History) left(t *Truth, key object.Key, at, through object.Revision) bo
 	return true
 }
 
-// unseen reports whether a gap hides a change and what came of it.
+// unseen reports whether a gap hides a change and its result.
 func (t *Truth) unseen(c *object.Change) bool {
 	for _, g := range t.Gaps {
 		if g.within(c.Revision) && t.object(c.Key, g.Until) != c.New {
@@ -121,7 +120,7 @@ func (t *Truth) unseen(c *object.Change) bool {
 	return false
 }
 
-// hides reports whether a gap that ends at the revision until hides another.
+// hides reports whether a gap that ends at the revision until hides the revision r.
 func (h *History) hides(t *Truth, r, until object.Revision) bool {
 	for _, g := range t.Gaps {
 		if g.Until == until && g.within(r) {
@@ -131,16 +130,16 @@ func (h *History) hides(t *Truth, r, until object.Revision) bool {
 	return false
 }
 
-// became is what a DELTA says of a key.
+// became is the expected event of a key in a DELTA.
 type became struct {
 	Event
 
-	// optional says that the watcher can do without: it does not have the object.
+	// optional says that the event may be missing, because the watcher does not have the
+	// object.
 	optional bool
 }
 
-// delta returns, by key, what a DELTA from one position to another has to say and
-// what it may say.
+// delta returns the expected events of a DELTA from one position to another, by key.
 func (h *History) delta(t *Truth, from, to object.Revision) map[object.Key]became {
 	all := map[object.Key]became{}
 	for key := range t.changedKeys(h.Scope, from, to) {
@@ -149,9 +148,8 @@ func (h *History) delta(t *Truth, from, to object.Revision) map[object.Key]becam
 	return all
 }
 
-// became returns what a DELTA from one position to another says of a key that has
-// changed in between: the object as it is now, or the key alone of one that is gone
-// or does not match.
+// became returns the expected event of a changed key in a DELTA: the present object, or only
+// the key if the object is deleted or does not match.
 func (h *History) became(t *Truth, key object.Key, from, to object.Revision) became {
 	if o := t.object(key, to); h.sees(o) {
 		return became{Event: h.latest(o, from)}
@@ -171,7 +169,7 @@ func (h *History) latest(o *object.Object, since object.Revision) Event {
 	return e
 }
 
-// gone returns the event of a DELTA for an object that is not in the view.
+// gone returns the event of a DELTA for an object that the watcher does not see.
 func gone(key object.Key, at object.Revision) Event {
 	return Event{Type: object.Deleted, Object: object.Object{Key: key, ModRevision: at}}
 }

@@ -1,31 +1,30 @@
 package check
 
-// Filtered: every event is of the interest, of a change that happened, and is what
-// that change is to the watcher: in its type, in what it shows of the object, with
-// the object as it was before where that was asked for, and without values where
-// they were not. A client that applies the events by key and forgets everything
-// when a RESET begins has, wherever a stream leaves it, the state of the interest at
-// its position.
+// Filtered checks that every event belongs to the interest and to a change that happened,
+// and that it shows the change as the watcher asked: its type, the object, the previous
+// object if requested, and no value if values are omitted. A client that applies the events
+// by key, and drops everything when a RESET begins, must have the state of the interest at
+// its position wherever a stream ends.
 func Filtered(h *History, t *Truth) error {
-	v := verdict{history: h, guarantee: "filtered"}
+	v := violations{history: h, guarantee: "filtered"}
 	if h.Latest {
-		mergedRight(h, t, &v)
+		checkMerged(h, t, &v)
 	} else {
-		eventsRight(h, t, &v)
+		checkEvents(h, t, &v)
 	}
-	deltaRight(h, t, &v)
-	replayed(h, t, &v)
+	checkDeltas(h, t, &v)
+	checkReplicas(h, t, &v)
 	return v.err()
 }
 
-// eventsRight checks every event by itself, of watchers that get all of them.
-func eventsRight(h *History, t *Truth, v *verdict) {
+// checkEvents checks every event of a watcher whose events are not merged.
+func checkEvents(h *History, t *Truth, v *violations) {
 	for _, a := range arrivals(walk(h)) {
 		if a.mode == delta {
 			continue
 		}
 		if !h.Scope.Contains(a.Object.Key) {
-			v.broken(a.place, "%v is outside of the scope %v", a.Event, h.Scope)
+			v.add(a.place, "%v is outside of the scope %v", a.Event, h.Scope)
 			continue
 		}
 		problem := "never happened"
@@ -36,15 +35,15 @@ func eventsRight(h *History, t *Truth, v *verdict) {
 			}
 		}
 		if problem != "" && !h.crosses(t, a.Event) {
-			v.broken(a.place, "%v %s", a.Event, problem)
+			v.add(a.place, "%v %s", a.Event, problem)
 		}
 	}
 }
 
-// replayed applies the history as clients do, and compares what comes of it.
-func replayed(h *History, t *Truth, v *verdict) {
-	for _, hasty := range []bool{false, true} {
-		r := replica{hasty: hasty}
+// checkReplicas applies the history as clients do, and compares the result with the truth.
+func checkReplicas(h *History, t *Truth, v *violations) {
+	for _, immediate := range []bool{false, true} {
+		r := replica{immediate: immediate}
 		run := -1
 		steps := walk(h)
 		for i := range steps {
@@ -53,7 +52,7 @@ func replayed(h *History, t *Truth, v *verdict) {
 				run = s.run
 				r.begin(nil)
 				if s.mode != reset {
-					// The watcher has the state from elsewhere.
+					// The watcher had the state before the history begins.
 					r.begin(h.state(t, s.from))
 				}
 			}
@@ -62,7 +61,7 @@ func replayed(h *History, t *Truth, v *verdict) {
 				continue
 			}
 			if diff := differences(h.state(t, s.Position.Revision), r.state()); diff != "" {
-				v.broken(s.place, "replayed to position %d the history gives another state: %s", s.Position.Revision, diff)
+				v.add(s.place, "replayed to position %d the history gives another state: %s", s.Position.Revision, diff)
 			}
 		}
 	}

@@ -5,12 +5,11 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// theGap is what a server could not see: b was replaced, a changed, c went, x
-// came.
+// theGap is a gap in which b was replaced, a changed, c was deleted and x was created.
 var theGap = check.Gap{After: 4, Until: 8, Crossed: noon.after(1)}
 
-// crossing returns what crossing the gap is: c went at its end, for all that is
-// known.
+// crossing returns the events of the difference across the gap. The server knows only that c
+// was deleted before the end.
 func crossing() []check.Event {
 	return join(as(object.Modified, change{"b", 6}), events(change{"a", 7}),
 		changed(change{"c", 7}, func(e *check.Event) { e.Object.ModRevision = 8 }), events(change{"team/x", 8}))
@@ -22,25 +21,25 @@ func beforeGap(messages ...check.Message) *check.History {
 
 func correctAcrossGap() map[string]*check.History {
 	return map[string]*check.History{
-		"live":                      beforeGap(live(8, crossing()), live(9, events(change{"a", 9}))),
-		"live, on":                  beforeGap(live(9, join(crossing(), events(change{"a", 9})))),
-		"in parts":                  beforeGap(partial(live(4, crossing()[:2])), live(8, crossing()[2:])),
-		"every event":               beforeGap(live(7, events(change{"b", 5}, change{"b", 6}, change{"a", 7}, change{"c", 7})), live(8, events(change{"team/x", 8}))),
-		"merged":                    latest(beforeGap(live(9, join(crossing()[:1], crossing()[2:], events(change{"a", 9}))))),
-		"replay that was under way": replayed(0),
-		"DELTA":                     from4(part(4, join(events(change{"b", 6}), events(change{"a", 7}), gone(change{"c", 8}), events(change{"team/x", 8}))), synced(8)),
-		"DELTA, beyond":             from4(part(4, join(events(change{"b", 6}), gone(change{"c", 8}), events(change{"team/x", 8}, change{"a", 9}))), synced(9)),
-		"RESET inside":              all(after(6, begin(object.Reset, 0), part(0, objects(change{"a", 9}, change{"b", 6}, change{"team/x", 8})), synced(9))),
+		"live":           beforeGap(live(8, crossing()), live(9, events(change{"a", 9}))),
+		"live, on":       beforeGap(live(9, join(crossing(), events(change{"a", 9})))),
+		"in parts":       beforeGap(partial(live(4, crossing()[:2])), live(8, crossing()[2:])),
+		"every event":    beforeGap(live(7, events(change{"b", 5}, change{"b", 6}, change{"a", 7}, change{"c", 7})), live(8, events(change{"team/x", 8}))),
+		"merged":         latest(beforeGap(live(9, join(crossing()[:1], crossing()[2:], events(change{"a", 9}))))),
+		"running replay": replayed(0),
+		"DELTA":          from4(part(4, join(events(change{"b", 6}), events(change{"a", 7}), gone(change{"c", 8}), events(change{"team/x", 8}))), synced(8)),
+		"DELTA, beyond":  from4(part(4, join(events(change{"b", 6}), gone(change{"c", 8}), events(change{"team/x", 8}, change{"a", 9}))), synced(9)),
+		"RESET inside":   all(after(6, begin(object.Reset, 0), part(0, objects(change{"a", 9}, change{"b", 6}, change{"team/x", 8})), synced(9))),
 		"view": with(all(startEven(live(4, events(change{"a", 4}, change{"c", 4})), live(8, join(events(change{"b", 6}),
 			changed(change{"a", 4}, func(e *check.Event) { e.Type, e.Object.ModRevision = object.Deleted, 8 }), crossing()[2:])))), even),
-		"view, left when it last changed": with(all(startEven(live(4, events(change{"a", 4}, change{"c", 4})), live(8, join(events(change{"b", 6}),
+		"view, revision of the last change": with(all(startEven(live(4, events(change{"a", 4}, change{"c", 4})), live(8, join(events(change{"b", 6}),
 			leaves(), crossing()[2:])))), even),
 		"previous": with(all(after(4, begin(object.Replay, 4), synced(4), live(8, join(before(crossing()[:1], change{"b", 3}), before(crossing()[1:2], change{"a", 4}),
 			before(crossing()[2:3], change{"c", 4}), crossing()[3:])))), previous),
 	}
 }
 
-// replayed is a REPLAY over the gap that begins so many seconds after noon.
+// replayed returns a REPLAY across the gap. It begins the given number of seconds after noon.
 func replayed(second int) *check.History {
 	s := after(4, begin(object.Replay, 4), part(8, crossing()), synced(8))
 	s.Messages[0].At = noon.after(second)

@@ -7,76 +7,73 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// History is what one watcher asked for and saw.
+// History is what one watcher asked for and received.
 type History struct {
-	Watcher string // who it was, for messages
+	Watcher string // its name, for messages
 
-	// What it watches: the objects of the scope that Picks picks. Picks nil: all
-	// of them. It is given by the test in place of the selectors that it sent, so
-	// that the judge does not parse them with the code under test. Selects says
-	// in words what it picks.
+	// The watcher watches the objects of the scope for which Picks is true. Picks nil:
+	// all of them. The test passes Picks in place of the selectors that it sent, so that
+	// package check does not parse them with the code under test. Selects describes
+	// Picks in words.
 	Scope   object.Scope
 	Picks   func(*object.Object) bool
 	Selects string
 
-	Previous   bool          // it asked for the objects as they were before
-	OmitValues bool          // it asked for objects without their values
-	Latest     bool          // it asked for what waits to be merged per key
-	EveryEvent bool          // it would rather be cut off than miss an event
-	Bookmarks  time.Duration // the longest silence that it asked for. 0: any
+	Previous   bool          // events have the objects as they were before
+	OmitValues bool          // objects have no values
+	Latest     bool          // pending events are merged per key
+	EveryEvent bool          // the watch ends rather than skip an event
+	Bookmarks  time.Duration // the longest silence requested. 0: any
 
-	// Prompt: it reads at once what comes while it is listening, except when it is
-	// Away. If it is told late, that is not its own doing.
+	// Prompt says that the watcher reads every message at once, except when it is Away.
+	// If an event is late, the cause is the server.
 	Prompt bool
 
-	Streams []Stream // the watches it opened, one after the other
+	Streams []Stream // the watches that it opened, one after the other
 }
 
-// Begin says where a watch was asked to begin.
+// Begin is the requested beginning of a watch.
 type Begin uint8
 
-// The places to begin.
+// The beginnings.
 const (
 	FromNothing Begin = iota // with a snapshot
 	FromNow                  // with the next change
 	After                    // after a position
 )
 
-// Stream is one watch: what was asked and what was received until it ended.
+// Stream is one watch: the request, and the messages until it ended.
 //
-// A stream that begins after a position continues the ones before it: the watcher
-// kept its state and asked for the last position it was given. Any other stream
-// that received something is a fresh start, of which nothing earlier is asked.
+// A stream that begins after a position continues the streams before it: the watcher kept
+// its state and resumed at the last position that it received. Any other stream with a
+// message is a fresh start. Earlier streams do not count for it.
 type Stream struct {
 	Begin    Begin
 	Position object.Position // with After
 
-	// NotBefore is a revision that the beginning has to have reached: one that had
-	// been acknowledged to a writer before the watch was asked for with
-	// linearizable consistency, or the one that was asked for. 0: none.
+	// NotBefore is the oldest revision allowed for the beginning: the requested one, or
+	// one that was acknowledged to a writer before a linearizable request. 0: any.
 	NotBefore object.Revision
 
-	// Exact is the revision that the beginning has to be of. 0: any.
+	// Exact is the required revision of the beginning. 0: any.
 	Exact object.Revision
 
 	Messages []Message
 
-	// Opened and Ended are when the watcher began and ceased to listen; Away is
-	// when it did not listen in between. They are needed where the watcher asked
-	// for bookmarks and the silence between them is to be judged.
+	// Opened and Ended are when the watcher began and stopped reading. Away has the
+	// times in between when it did not read. They are needed to check silences.
 	Opened, Ended time.Time
 	Away          []Span
 
-	// Status is how the server ended the stream: StatusOK, or the reason that it
-	// gave. Empty where it was not the server who ended it, or where that is not
-	// known.
+	// Status is how the server ended the stream: StatusOK, or the reason of the error.
+	// It is empty if the server did not end the stream, or if that is not known.
 	Status string
 
-	// End says in words how the stream ended. It is not judged.
+	// End describes the end of the stream in words. It is not checked.
 	End string
 }
 
-// The ways for a server to end a stream that are judged.
+// The values of Status that are checked.
 const (
 	StatusOK              = "OK"
 	StatusDraining        = "DRAINING"
@@ -88,19 +85,19 @@ const (
 type Message struct {
 	object.Header
 	Events []Event
-	Bytes  int       // what the events take in the message. 0: not known
+	Bytes  int       // size of the events in the message. 0: not known
 	At     time.Time // when it was received. Zero: not known
 }
 
-// Event is one event of a message. An object whose Value is nil came without any,
-// not even an empty one.
+// Event is one event of a message. An object with a nil Value came without a value, not even
+// an empty one.
 type Event struct {
 	Type     object.EventType
 	Object   object.Object
-	Previous *object.Object // nil: it came without
+	Previous *object.Object // nil: the event has none
 }
 
-// revision returns the revision at which the event happened.
+// revision returns the revision of the event.
 func (e *Event) revision() object.Revision { return e.Object.ModRevision }
 
 func (e *Event) String() string {
@@ -111,8 +108,8 @@ func (e *Event) String() string {
 	return fmt.Sprintf("%s%s@%d", sign, e.Object.Key, e.Object.ModRevision)
 }
 
-// Position returns where the watcher is: the last position that it was given, or
-// asked for if it was given none. False: it has none, and can only start afresh.
+// Position returns the position of the watcher: the last one that it received, or the one
+// that it resumed at. It returns false if there is none; then the watcher must start over.
 func (h *History) Position() (object.Position, bool) {
 	for i := len(h.Streams) - 1; i >= 0; i-- {
 		s := &h.Streams[i]
@@ -126,8 +123,8 @@ func (h *History) Position() (object.Position, bool) {
 	return object.Position{}, false
 }
 
-// possible returns an error if no client that resumes at its last position could
-// have recorded the history, or if the truth ends before the history does.
+// possible returns an error if a client that resumes at its last position could not have
+// recorded the history, or if the truth ends before the history.
 func (h *History) possible(t *Truth) error {
 	for i := range h.Streams {
 		s := &h.Streams[i]

@@ -7,30 +7,29 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Isolated: whoever reads at once is told at once, whatever becomes of the others. A
-// watcher that is there and up to date when a change is acknowledged hears of it
-// before many more are. It is a number of writes that is allowed and no time: a
-// machine that is too busy for the server is too busy for the writers, too.
+// Isolated checks that a watcher that reads at once gets events at once, whatever other
+// watchers do. If it is connected and up to date when a change is acknowledged, it must
+// receive the event before many more writes are acknowledged. The limit is a number of
+// writes and not a time, because a busy machine slows down the writers, too.
 func Isolated(h *History, t *Truth) error {
-	v := verdict{history: h, guarantee: "isolated"}
+	v := violations{history: h, guarantee: "isolated"}
 	if !h.Prompt || t.Backlog == 0 {
 		return nil
 	}
 	backlogs(h, t, func(at place, event *Event, later int) {
 		if later > t.Backlog {
-			v.broken(at, "%v comes when %d later writes have been acknowledged", event, later)
+			v.add(at, "%v comes when %d later writes have been acknowledged", event, later)
 		}
 	}, func(at place, change *object.Change, later int) {
 		if later > t.Backlog {
-			v.broken(at, "the change of %q at %d has not come when %d later writes have been acknowledged", change.Key, change.Revision, later)
+			v.add(at, "the change of %q at %d has not come when %d later writes have been acknowledged", change.Key, change.Revision, later)
 		}
 	})
 	return v.err()
 }
 
-// Backlog returns the largest number of writes that were acknowledged between a
-// write and the moment at which the watcher was told of it. Only those changes count
-// for which [Isolated] speaks.
+// Backlog returns the largest number of writes that were acknowledged between a write and
+// the arrival of its event. It counts only the changes that [Isolated] checks.
 func Backlog(h *History, t *Truth) int {
 	most := 0
 	backlogs(h, t,
@@ -39,10 +38,10 @@ func Backlog(h *History, t *Truth) int {
 	return most
 }
 
-// backlogs calls came with each event of a change that was acknowledged while the
-// watcher was listening and up to date, and missed with one that had not come when
-// the watcher ceased to listen; and with the number of writes that had been
-// acknowledged since.
+// backlogs considers the changes that were acknowledged while the watcher was reading and up
+// to date. It calls came for each event that arrived, and missed for a change whose event
+// had not arrived when the watcher stopped reading. Both get the number of writes that were
+// acknowledged in between.
 func backlogs(h *History, t *Truth, came func(place, *Event, int), missed func(place, *object.Change, int)) {
 	acknowledged := map[object.Revision]time.Time{}
 	for _, a := range t.Acknowledged {
@@ -51,14 +50,15 @@ func backlogs(h *History, t *Truth, came func(place, *Event, int), missed func(p
 	known := func(at time.Time) int {
 		return sort.Search(len(t.Acknowledged), func(i int) bool { return t.Acknowledged[i].At.After(at) })
 	}
-	// later returns how many writes were acknowledged between the one of a revision
-	// and a moment. False: the watcher was not there all the time, or nobody was.
+	// later returns how many writes were acknowledged between the write of a revision and
+	// a time. It returns false if the watcher was not reading all the time, or if there
+	// was an outage.
 	later := func(s *Stream, since time.Time, r object.Revision, at time.Time) (int, bool) {
-		told, ok := acknowledged[r]
-		if !ok || since.IsZero() || told.Before(since) || !at.After(told) || excused(told, at, t.Outages, s.Away) > 0 {
+		written, ok := acknowledged[r]
+		if !ok || since.IsZero() || written.Before(since) || !at.After(written) || excused(written, at, t.Outages, s.Away) > 0 {
 			return 0, false
 		}
-		return known(at) - known(told), true
+		return known(at) - known(written), true
 	}
 	ready := map[int]time.Time{} // when the watcher was up to date for the first time, by stream
 	steps := walk(h)
@@ -75,7 +75,7 @@ func backlogs(h *History, t *Truth, came func(place, *Event, int), missed func(p
 		}
 	}
 	if h.Latest {
-		return // what has not come may have been merged with what undid it
+		return // an event may be missing because it was merged with one that undid it
 	}
 	for i := range steps {
 		s := &steps[i]
@@ -92,7 +92,7 @@ func backlogs(h *History, t *Truth, came func(place, *Event, int), missed func(p
 			if n, ok := later(stream, ready[s.stream], c.Revision, stream.Ended); ok {
 				missed(s.place, c, n)
 			}
-			break // the others have been waiting for less long
+			break // the others have waited for less time
 		}
 	}
 }

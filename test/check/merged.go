@@ -8,12 +8,12 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// mergedRight checks the events of complete groups of a watcher with merged
-// delivery against what is left when the truth is merged.
-func mergedRight(h *History, t *Truth, v *verdict) {
+// checkMerged checks the events of a watcher whose events are merged. It compares each
+// complete group with the merged truth.
+func checkMerged(h *History, t *Truth, v *violations) {
 	for _, g := range groups(walk(h), live, replay) {
 		if !g.complete {
-			incompleteRight(h, t, g, v)
+			checkIncomplete(h, t, g, v)
 			continue
 		}
 		want := h.merged(t, g.from, g.to)
@@ -25,21 +25,21 @@ func mergedRight(h *History, t *Truth, v *verdict) {
 			}
 			switch other := came[e.Object.Key]; {
 			case !h.Scope.Contains(e.Object.Key):
-				v.broken(s.place, "%v is outside of the scope %v", e, h.Scope)
+				v.add(s.place, "%v is outside of the scope %v", e, h.Scope)
 			case other != nil:
-				v.broken(s.place, "%v is not merged with %v", e, other)
+				v.add(s.place, "%v is not merged with %v", e, other)
 			case !ok && e.revision() <= g.from:
-				// Bookmarkable's or unique's.
+				// Bookmarkable or unique reports it.
 			case !ok:
-				v.broken(s.place, "%v should not be there: nothing is left of %q between %d and %d", e, e.Object.Key, g.from, g.to)
+				v.add(s.place, "%v should not be there: nothing is left of %q between %d and %d", e, e.Object.Key, g.from, g.to)
 			default:
 				if e.Type == object.Deleted && h.left(t, e.Object.Key, e.revision(), g.to) {
-					// Where it left the view and changed out of sight, or was
-					// deleted in a gap, more than one revision is right.
+					// More than one revision is right if the object stopped
+					// matching and then changed, or was deleted in a gap.
 					w.Object.ModRevision = e.revision()
 				}
 				if diff := wrong(&w, e); diff != "" {
-					v.broken(s.place, "%v %s", e, diff)
+					v.add(s.place, "%v %s", e, diff)
 				}
 			}
 			came[e.Object.Key] = e
@@ -47,38 +47,38 @@ func mergedRight(h *History, t *Truth, v *verdict) {
 	}
 }
 
-// incompleteRight checks the events of a group that never became complete, of
-// which it is not known where it would have led to: each is of a change that
-// happened, or that crossing a gap is.
-func incompleteRight(h *History, t *Truth, g *group, v *verdict) {
+// checkIncomplete checks the events of a group that never became complete. Its end is not
+// known, so each event only has to belong to a change that happened, or to the difference
+// across a gap.
+func checkIncomplete(h *History, t *Truth, g *group, v *violations) {
 	for s, e := range g.events {
 		c := t.at[version{e.Object.Key, e.revision()}]
 		if c == nil {
 			if !h.crossesMerged(t, e) {
-				v.broken(s.place, "%v never happened", e)
+				v.add(s.place, "%v never happened", e)
 			}
 			continue
 		}
 		want, ok := h.event(c)
 		if !ok {
 			if e.Type == object.Deleted && !h.sees(c.New) {
-				continue // it left the view before, and changed out of sight
+				continue // the object stopped matching before, and then changed
 			}
-			v.broken(s.place, "%v is not for a watcher of %s", e, h.interest())
+			v.add(s.place, "%v is not for a watcher of %s", e, h.interest())
 			continue
 		}
-		// How it is merged with others is not known.
+		// The other changes that were merged are not known.
 		want.Type, want.Previous = e.Type, e.Previous
 		if e.Type == object.Deleted {
 			want.Object = e.Object
 		}
 		if diff := wrong(&want, e); diff != "" {
-			v.broken(s.place, "%v %s", e, diff)
+			v.add(s.place, "%v %s", e, diff)
 		}
 	}
 }
 
-// crosses reports whether an event is what crossing one of the gaps is.
+// crosses reports whether an event is part of the difference across a gap.
 func (h *History) crosses(t *Truth, e *Event) bool {
 	for _, g := range t.Gaps {
 		for _, want := range h.crossing(t, g)[e.Object.Key] {
@@ -90,8 +90,8 @@ func (h *History) crosses(t *Truth, e *Event) bool {
 	return false
 }
 
-// crossesMerged reports whether an event may be what is left of crossing one of the
-// gaps and of what happened before.
+// crossesMerged reports whether an event may be the difference across a gap, merged with
+// changes before.
 func (h *History) crossesMerged(t *Truth, e *Event) bool {
 	for _, g := range t.Gaps {
 		for _, want := range h.crossing(t, g)[e.Object.Key] {
@@ -110,8 +110,8 @@ func (h *History) crossesMerged(t *Truth, e *Event) bool {
 	return false
 }
 
-// deltaRight checks the events of every DELTA.
-func deltaRight(h *History, t *Truth, v *verdict) {
+// checkDeltas checks the events of every DELTA.
+func checkDeltas(h *History, t *Truth, v *violations) {
 	for _, g := range groups(walk(h), delta) {
 		var to map[object.Key]became
 		if g.complete {
@@ -119,25 +119,25 @@ func deltaRight(h *History, t *Truth, v *verdict) {
 		}
 		for s, e := range g.events {
 			if !h.Scope.Contains(e.Object.Key) {
-				v.broken(s.place, "%v is outside of the scope %v", e, h.Scope)
+				v.add(s.place, "%v is outside of the scope %v", e, h.Scope)
 				continue
 			}
 			if e.revision() <= g.from {
-				continue // bookmarkable's or unique's
+				continue // bookmarkable or unique reports it
 			}
 			b, ok := to[e.Object.Key]
 			if !g.complete {
-				// Where it would have led to is not known, but each event is
-				// of a change that happened.
+				// The end of the DELTA is not known, but each event belongs to a
+				// change that happened.
 				b, ok = h.deltaOf(t, g.from, e)
 			}
 			if !ok {
-				v.broken(s.place, "%v never happened", e)
+				v.add(s.place, "%v never happened", e)
 				continue
 			}
 			want := b.Event
 			if e.Type == object.Deleted && want.Type == object.Deleted {
-				// Of a deletion in a gap the server knows only that it was
+				// The server knows of a deletion in a gap only that it happened
 				// before the end.
 				for _, gap := range t.Gaps {
 					if !gap.within(want.revision()) {
@@ -146,8 +146,8 @@ func deltaRight(h *History, t *Truth, v *verdict) {
 					if e.revision() == gap.Until {
 						want.Object.ModRevision = gap.Until
 					}
-					// What came and went in it has not been seen, only what was
-					// deleted before, be it in another gap.
+					// The server has not seen a key that was created and deleted
+					// in the gap, but a deletion before, perhaps in another gap.
 					before := t.last(e.Object.Key, gap.After)
 					if before != nil && before.New == nil && (e.revision() == before.Revision || h.hides(t, before.Revision, e.revision())) {
 						want.Object.ModRevision = e.revision()
@@ -155,14 +155,13 @@ func deltaRight(h *History, t *Truth, v *verdict) {
 				}
 			}
 			if diff := wrong(&want, e); diff != "" {
-				v.broken(s.place, "%v of a DELTA %s", e, diff)
+				v.add(s.place, "%v of a DELTA %s", e, diff)
 			}
 		}
 	}
 }
 
-// deltaOf returns what an event of a DELTA has to be if the DELTA goes as far as
-// the event does.
+// deltaOf returns the expected event of a key in a DELTA that ends at the revision of e.
 func (h *History) deltaOf(t *Truth, from object.Revision, e *Event) (became, bool) {
 	c := t.last(e.Object.Key, e.revision())
 	if c == nil || c.Revision <= from || c.Revision != e.revision() && !hidden(t.Gaps, c.Revision) {
@@ -174,7 +173,7 @@ func (h *History) deltaOf(t *Truth, from object.Revision, e *Event) (became, boo
 // end returns the place of the last message of the group.
 func (g *group) end() place { return g.steps[len(g.steps)-1].place }
 
-// sorted returns events in order of revision, for messages that do not change from
+// sorted returns the events in order of revision, so that error messages do not vary from
 // run to run.
 func sorted(events map[object.Key]Event) []Event {
 	return slices.SortedFunc(maps.Values(events), func(a, b Event) int {

@@ -9,7 +9,7 @@ func latest(h *check.History) *check.History {
 	return with(h, func(h *check.History) { h.Latest = true })
 }
 
-// merged is a watcher for which what waits is merged, at revision 3.
+// merged returns the history of a watcher whose events are merged, synced at revision 3.
 func merged(messages ...check.Message) *check.History { return latest(all(start(messages...))) }
 
 func correctMerges() map[string]*check.History {
@@ -17,9 +17,9 @@ func correctMerges() map[string]*check.History {
 	return map[string]*check.History{
 		"one at a time": merged(live(4, events(change{"a", 4}, change{"c", 4})), live(5, events(change{"b", 5})),
 			live(6, events(change{"b", 6})), live(7, events(change{"a", 7}, change{"c", 7}))),
-		"all at once": merged(live(9, join(as(object.Modified, change{"b", 6}), events(change{"team/x", 8}, change{"a", 9})))),
-		"deleted":     merged(live(5, events(change{"a", 4}, change{"c", 4}, change{"b", 5}))),
-		"came back":   merged(live(6, join(events(change{"a", 4}, change{"c", 4}), as(object.Modified, change{"b", 6})))),
+		"all at once":   merged(live(9, join(as(object.Modified, change{"b", 6}), events(change{"team/x", 8}, change{"a", 9})))),
+		"deleted":       merged(live(5, events(change{"a", 4}, change{"c", 4}, change{"b", 5}))),
+		"created again": merged(live(6, join(events(change{"a", 4}, change{"c", 4}), as(object.Modified, change{"b", 6})))),
 		"in parts": merged(partial(live(3, as(object.Modified, change{"b", 6}))), partial(live(3, events(change{"team/x", 8}))),
 			live(9, events(change{"a", 9}))),
 		"in parts that are given up": latest(all(
@@ -31,13 +31,12 @@ func correctMerges() map[string]*check.History {
 		"replay": latest(all(after(3, begin(object.Replay, 3), part(7, join(as(object.Modified, change{"b", 6}), events(change{"a", 7}))), synced(7)))),
 		"previous": with(merged(live(9, join(before(as(object.Modified, change{"b", 6}), change{"b", 3}), events(change{"team/x", 8}),
 			before(events(change{"a", 9}), change{"a", 2})))), previous),
-		"left, and changed out of sight": with(latest(all(startEven(live(9, join(events(change{"b", 6}), left(7), events(change{"team/x", 8})))))), even),
-		"left, at its last change":       with(latest(all(startEven(live(9, join(events(change{"b", 6}, change{"team/x", 8}), left(9)))))), even),
+		"stopped matching, then changed": with(latest(all(startEven(live(9, join(events(change{"b", 6}), left(7), events(change{"team/x", 8})))))), even),
+		"stopped matching, last change":  with(latest(all(startEven(live(9, join(events(change{"b", 6}, change{"team/x", 8}), left(9)))))), even),
 	}
 }
 
-// left says that the a of 2, which a watcher of even revisions had at 3, left its
-// view.
+// left returns the event at which a stops matching for a watcher of even revisions.
 func left(at object.Revision) []check.Event {
 	return changed(change{"a", 2}, func(e *check.Event) { e.Type, e.Object.ModRevision = object.Deleted, at })
 }
@@ -58,7 +57,7 @@ func brokenMerges() []broken {
 		{"again", merged(live(7, sent), live(8, join(sent[1:], events(change{"team/x", 8})))), "unique", "~a@7 comes again"},
 		{"position among the parts", merged(partial(live(6, sent[:1])), live(7, sent[1:])), "atomic", "position 6 is not where the partial message began, 3"},
 		{"parts without an end", merged(partial(live(3, sent[:1])), bookmark(7)), "reliable atomic filtered", "is announced, but does not follow"},
-		{"too late", merged(live(7, sent), live(8, join(events(change{"b", 5}), events(change{"team/x", 8})))), "ordered bookmarkable filtered", "-b@5 comes although position 7"},
+		{"too late", merged(live(7, sent), live(8, join(events(change{"b", 5}), events(change{"team/x", 8})))), "ordered bookmarkable filtered", "-b@5 comes after position 7"},
 		{"previous of the last change", with(merged(live(7, join(before(sent[:1:1], change{"b", 3}), before(events(change{"a", 7}), change{"a", 4})))), func(h *check.History) { h.Previous = true }), "filtered", "~a@7 has a previous object that has mod revision 4 instead of 2"},
 		{"invented, given up", merged(partial(live(3, changed(change{"a", 7}, func(e *check.Event) { e.Object.ModRevision = 8 }))), draining(3)), "filtered", "~a@8 never happened"},
 		{"wrong, given up", merged(partial(live(3, changed(change{"a", 7}, func(e *check.Event) { e.Object.Value = []byte("x") }))), draining(3)), "filtered", `~a@7 has value "x"`},

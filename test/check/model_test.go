@@ -12,9 +12,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/seed"
 )
 
-// A server that does everything right passes at random, and each fault that is
-// put into what it sent is noticed.
-func TestFaultsAreNoticedAnywhere(t *testing.T) {
+// Random histories of a correct server pass, and every injected fault is found.
+func TestInjectedFaultsAreFound(t *testing.T) {
 	rng := seed.New(t).Rand(0)
 	applied := map[string]int{}
 	for range 300 {
@@ -22,7 +21,7 @@ func TestFaultsAreNoticedAnywhere(t *testing.T) {
 		history := randomInterest(t, rng)
 		(&model{rng: rng, truth: truth, history: history}).serve()
 		if err := check.Validate(history, truth); err != nil {
-			t.Fatalf("%v is wrong with\n%s", err, printed(t, history, truth))
+			t.Fatalf("correct history: got %v\n%s", err, printed(t, history, truth))
 		}
 		for name, fault := range faults {
 			broken := clone(history)
@@ -31,14 +30,14 @@ func TestFaultsAreNoticedAnywhere(t *testing.T) {
 			}
 			applied[name]++
 			if check.Validate(broken, truth) == nil {
-				t.Fatalf("%q was not noticed in\n%s", name, printed(t, broken, truth))
+				t.Fatalf("fault %q was not found in\n%s", name, printed(t, broken, truth))
 			}
 		}
 	}
 	t.Log(applied)
 	for name := range faults {
 		if applied[name] == 0 {
-			t.Errorf("%q could never be tried", name)
+			t.Errorf("fault %q could never be injected", name)
 		}
 	}
 }
@@ -49,7 +48,7 @@ func randomTruth(t *testing.T, rng *rand.Rand) *check.Truth {
 	exists := map[object.Key]bool{}
 	last := object.Revision(1)
 	for range 40 {
-		last += object.Revision(1 + rng.IntN(2)) // some revisions are other resources'
+		last += object.Revision(1 + rng.IntN(2)) // some revisions belong to other resources
 		w := at(last)
 		for _, i := range rng.Perm(6)[:1+rng.IntN(3)] {
 			key := object.Key(fmt.Sprintf("team-%d/%d", i%2, i))
@@ -72,7 +71,7 @@ func randomTruth(t *testing.T, rng *rand.Rand) *check.Truth {
 	return truth
 }
 
-// randomInterest returns a watcher that has not seen anything yet.
+// randomInterest returns a watcher without streams.
 func randomInterest(t *testing.T, rng *rand.Rand) *check.History {
 	t.Helper()
 	h := watched(randomScope(t, rng))
@@ -100,8 +99,8 @@ func randomScope(t *testing.T, rng *rand.Rand) object.Scope {
 	return object.Scope{}
 }
 
-// faults change a correct history into one that is not, or return false where it
-// offers no opportunity.
+// faults inject a fault into a correct history. They return false if the history offers no
+// opportunity.
 var faults = map[string]func(*rand.Rand, *check.History) bool{
 	"event is lost": func(rng *rand.Rand, h *check.History) bool {
 		m, i, ok := pickEvent(rng, h)
@@ -149,8 +148,7 @@ var faults = map[string]func(*rand.Rand, *check.History) bool{
 			for i := range h.Streams {
 				s := &h.Streams[i]
 				for j := range s.Messages {
-					// The watcher must know that there was something, or nothing
-					// is wrong.
+					// Without a later position the loss is not a fault.
 					if &s.Messages[j] == m && j+1 < len(s.Messages) && s.Messages[j+1].Position.Revision >= m.Events[0].Object.ModRevision {
 						s.Messages = slices.Delete(s.Messages, j, j+1)
 						return true
@@ -228,8 +226,7 @@ var faults = map[string]func(*rand.Rand, *check.History) bool{
 	},
 }
 
-// inDelta does something to the first part of a DELTA, or returns false if there is
-// none.
+// inDelta modifies the first part of a DELTA. It returns false if there is none.
 func inDelta(h *check.History, do func(*check.Message)) bool {
 	for i := range h.Streams {
 		s := &h.Streams[i]
@@ -243,8 +240,7 @@ func inDelta(h *check.History, do func(*check.Message)) bool {
 	return false
 }
 
-// pickEvent chooses an event of a change at random, of those without which the
-// watcher is wrong: the position that covers them was given.
+// pickEvent picks a random event that must not be missing: a later position covers it.
 func pickEvent(rng *rand.Rand, h *check.History) (*check.Message, int, bool) {
 	type pick struct {
 		*check.Message
@@ -268,7 +264,7 @@ func pickEvent(rng *rand.Rand, h *check.History) (*check.Message, int, bool) {
 			}
 			for k := range m.Events {
 				e := &m.Events[k]
-				// Of what a DELTA says to be gone the watcher may have had nothing.
+				// The watcher may never have had an object that a DELTA deletes.
 				optional := kind == object.Delta && e.Type == object.Deleted
 				if kind != object.Reset && !optional && e.Object.ModRevision <= last {
 					all = append(all, pick{m, k})

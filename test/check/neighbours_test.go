@@ -5,9 +5,9 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// busy are conditions under which every second from the 4th on the write of that
-// revision is acknowledged, and whoever reads at once has to be told before more than
-// two others are.
+// busy returns conditions with one acknowledged write per second: the write at revision n is
+// acknowledged in second n, from 4 on. Prompt watchers must get its event before more than
+// two further writes are acknowledged.
 func (c clock) busy() check.Conditions {
 	with := check.Conditions{Window: 4, Backlog: 2, MessageBytes: 100}
 	for r := 4; r <= end; r++ {
@@ -16,15 +16,15 @@ func (c clock) busy() check.Conditions {
 	return with
 }
 
-// interrupted are the same, but for a second in which there is no server.
+// interrupted is busy with an outage of one second.
 func (c clock) interrupted() check.Conditions {
 	with := c.busy()
 	with.Outages = []check.Span{c.span(5, 6)}
 	return with
 }
 
-// prompt is a watcher that reads at once, listens from one second to another, and
-// receives its messages at the given ones.
+// prompt returns the history of a prompt watcher that reads between two seconds and receives
+// its messages at the given seconds.
 func prompt(opened, ended int, s check.Stream, seconds ...int) *check.History {
 	h := timed(opened, ended, s, seconds...)
 	h.Bookmarks, h.Prompt = 0, true
@@ -33,13 +33,13 @@ func prompt(opened, ended int, s check.Stream, seconds ...int) *check.History {
 
 func slow(h *check.History) { h.Prompt = false }
 
-// weighs returns a message whose events take so many bytes.
+// weighs returns a message with the given size of its events.
 func weighs(bytes int, m check.Message) check.Message {
 	m.Bytes = bytes
 	return m
 }
 
-// late is a watcher that is told at the 7th second what was acknowledged in the 4th.
+// late returns the history of a watcher that gets the events of second 4 in second 7.
 func late() *check.History {
 	return prompt(0, 7, start(live(4, events(change{"a", 4}, change{"c", 4})), live(5, events(change{"b", 5}))), 1, 1, 1, 7, 7)
 }
@@ -61,11 +61,11 @@ func correctNeighbours() map[string]*check.History {
 func brokenNeighbours() []broken {
 	both := events(change{"a", 4}, change{"c", 4})
 	return []broken{
-		{"told late", late(), "isolated", "stream 0, message 3: ~a@4 comes when 3 later writes have been acknowledged (and 1 times more)"},
+		{"told late", late(), "isolated", "stream 0, message 3: ~a@4 comes when 3 later writes have been acknowledged (and 1 more times)"},
 		{"not told", prompt(0, 8, start(live(4, both)), 1, 1, 1, 5), "isolated", `message 3: the change of "b" at 5 has not come when 3 later writes have been acknowledged`},
 		{"told late in a catch-up", prompt(0, 8, start(begin(object.Replay, 3), part(4, both), synced(4)), 1, 1, 1, 2, 8, 8), "isolated", "message 4: ~a@4 comes when 4 later writes"},
 		{"merged, and late", with(prompt(0, 9, start(live(4, both)), 1, 1, 1, 9), func(h *check.History) { h.Latest = true }), "isolated", "when 5 later writes"},
-		{"large", all(start(weighs(101, live(4, both)))), "bounded", "stream 0, message 3: a message of 2 events that take 101 bytes, the limit is 100"},
-		{"large part", all(fromNothing(begin(object.Reset, 0), weighs(300, part(0, objects(change{"a", 2}, change{"b", 3}))), synced(3))), "bounded", "stream 0, message 1: a message of 2 events that take 300 bytes"},
+		{"large", all(start(weighs(101, live(4, both)))), "bounded", "stream 0, message 3: a message of 2 events and 101 bytes, the limit is 100"},
+		{"large part", all(fromNothing(begin(object.Reset, 0), weighs(300, part(0, objects(change{"a", 2}, change{"b", 3}))), synced(3))), "bounded", "stream 0, message 1: a message of 2 events and 300 bytes"},
 	}
 }

@@ -2,12 +2,11 @@ package check
 
 import "github.com/fanoutd/fanoutd/internal/object"
 
-// Ordered: revisions never decrease on a stream, neither those of events nor
-// those of positions. The objects of a snapshot come in order of keys instead,
-// and its positions are zero until it is complete. What a catch-up in the stream
-// takes up again, it takes up from the position.
+// Ordered checks that the revisions of events and positions never decrease on a stream. The
+// objects of a snapshot come in order of keys instead, and its positions are zero until it
+// is complete. A catch-up inside a stream starts again from the position.
 func Ordered(h *History, _ *Truth) error {
-	v := verdict{history: h, guarantee: "ordered"}
+	v := violations{history: h, guarantee: "ordered"}
 	var event, position object.Revision
 	for _, s := range walk(h) {
 		switch {
@@ -20,7 +19,7 @@ func Ordered(h *History, _ *Truth) error {
 			for i := range s.Events {
 				e := &s.Events[i]
 				if e.revision() < event {
-					v.broken(s.place, "%v comes after an event of revision %d", e, event)
+					v.add(s.place, "%v comes after an event of revision %d", e, event)
 				}
 				event = max(event, e.revision())
 			}
@@ -29,29 +28,29 @@ func Ordered(h *History, _ *Truth) error {
 			continue
 		}
 		if s.Position.Revision < position {
-			v.broken(s.place, "position %d comes after position %d", s.Position.Revision, position)
+			v.add(s.place, "position %d comes after position %d", s.Position.Revision, position)
 		}
 		position = max(position, s.Position.Revision)
 	}
 	return v.err()
 }
 
-// Unique: no event comes twice on a stream, nor across a resume at the last
+// Unique checks that no event comes twice on a stream, nor across a resume at the last
 // position.
 func Unique(h *History, _ *Truth) error {
-	v := verdict{history: h, guarantee: "unique"}
+	v := violations{history: h, guarantee: "unique"}
 	for _, a := range arrivals(walk(h)) {
 		if a.again {
-			v.broken(a.place, "%v comes again", a.Event)
+			v.add(a.place, "%v comes again", a.Event)
 		}
 	}
 	for _, g := range groups(walk(h), delta) {
-		said := map[object.Key]*Event{}
+		seen := map[object.Key]*Event{}
 		for s, e := range g.events {
-			if before := said[e.Object.Key]; before != nil && before.revision() != e.revision() {
-				v.broken(s.place, "%v comes after %v in one DELTA, which has the latest only", e, before)
+			if before := seen[e.Object.Key]; before != nil && before.revision() != e.revision() {
+				v.add(s.place, "%v comes after %v in one DELTA, which has the latest only", e, before)
 			}
-			said[e.Object.Key] = e
+			seen[e.Object.Key] = e
 		}
 	}
 	return v.err()

@@ -44,7 +44,7 @@ func (m mode) String() string {
 	return [...]string{live: "LIVE", now: "NOW", replay: "REPLAY", delta: "DELTA", reset: "RESET"}[m]
 }
 
-// interest says in words what is watched, and how.
+// interest describes the request of the watcher in words.
 func (h *History) interest() string {
 	words := []string{h.Scope.String()}
 	if h.Selects != "" {
@@ -67,8 +67,8 @@ func (h *History) interest() string {
 	return strings.Join(words, ", ")
 }
 
-// Print writes the history as text, one line per message, with the places that
-// the errors name.
+// Print writes the history as text, one line per message, with the numbers of streams and
+// messages as in errors.
 func (h *History) Print(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "%s watches %s\n", h.Watcher, h.interest())
@@ -108,7 +108,7 @@ func (h *History) Print(w io.Writer) error {
 	return out.Flush()
 }
 
-// clock returns the time of day, where it is known.
+// clock returns the time of day, or "" if it is not known.
 func clock(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -128,7 +128,7 @@ func (t *Truth) Print(w io.Writer) error {
 	}
 	for i := range t.changes {
 		c := &t.changes[i]
-		// To one who watches everything without a filter.
+		// As a watcher of the whole resource sees it.
 		if event, ok := (&History{}).event(c); ok {
 			fmt.Fprintf(out, "%8d %v version %d\n", c.Revision, &event, event.Object.Version)
 		}

@@ -6,48 +6,45 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Read is what somebody read of the state at once: a List with its pages, or a Get,
-// which is a List of one key.
+// Read is the answer to a List with its pages, or to a Get, which is a List of one key.
 type Read struct {
-	Reader string // who it was, for messages
+	Reader string // its name, for messages
 
-	// What was read, as in [History].
+	// The requested objects, as in [History].
 	Scope    object.Scope
 	Picks    func(*object.Object) bool
 	Selects  string
 	StartKey object.Key // only this key and those after it. Empty: all
 
-	// NotBefore is a revision that the answer has to have reached: one that had
-	// been acknowledged to a writer before a linearizable read was asked for, or
-	// the one that was asked for. 0: none.
+	// NotBefore is the oldest revision allowed for the answer: the requested one, or one
+	// that was acknowledged to a writer before a linearizable read. 0: any.
 	NotBefore object.Revision
 
-	// Exact is the revision that the answer has to be of. 0: any.
+	// Exact is the required revision of the answer. 0: any.
 	Exact object.Revision
 
-	// Uncounted says that the server has the objects from somebody who does not
-	// count them, and need not say how many remain.
+	// Uncounted says that the server cannot count the objects, and need not say how many
+	// remain.
 	Uncounted bool
 
 	Pages []Page
 
-	// Unfinished says that there was more, but nobody asked for it or could get
-	// it.
+	// Unfinished says that there were more pages, which the reader did not request or
+	// could not get.
 	Unfinished bool
 }
 
-// Page is a piece of the answer to a List.
+// Page is one page of a List.
 type Page struct {
 	Position  object.Position
 	Objects   []object.Object
-	Size      int    // the largest number of objects that was asked for. 0: any
-	Remaining *int64 // how many objects there are said to be after this page
+	Size      int    // the requested page size. 0: any
+	Remaining *int64 // the number of objects after this page, as the server says
 }
 
-// Consistent judges what was read: all of it is exactly the state of one revision,
-// in order of keys, in pages that are not larger than was asked for and know how
-// much follows; and that revision is not older than what had been acknowledged
-// before.
+// Consistent checks that a read is exactly the state of one revision, in order of keys. The
+// revision must not be older than a write that was acknowledged before. No page may exceed
+// the requested size, and the number of remaining objects must be right.
 func Consistent(r *Read, t *Truth) error {
 	broken := func(format string, args ...any) error {
 		return fmt.Errorf("%s broke consistent: %s", r.Reader, fmt.Sprintf(format, args...))
@@ -58,7 +55,7 @@ func Consistent(r *Read, t *Truth) error {
 	at := r.Pages[0].Position
 	switch {
 	case at.Revision > t.Through:
-		return fmt.Errorf("cannot judge: %s read at revision %d, the truth ends at %d", r.Reader, at.Revision, t.Through)
+		return fmt.Errorf("cannot check: %s read at revision %d, the truth ends at %d", r.Reader, at.Revision, t.Through)
 	case at.Epoch == "":
 		return broken("no epoch")
 	case at.Revision < r.NotBefore:

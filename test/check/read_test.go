@@ -8,7 +8,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// page is a page of objects as they were made at these revisions, at revision 6.
+// page is a page at revision 6 with the given versions of objects.
 func page(versions ...change) check.Page {
 	p := check.Page{Position: pos(6)}
 	for _, e := range objects(versions...) {
@@ -52,7 +52,7 @@ func TestCorrectReadsPass(t *testing.T) {
 	}
 }
 
-func TestBrokenReadsAreCaught(t *testing.T) {
+func TestBrokenReadsAreFound(t *testing.T) {
 	a, b, c := change{"a", 4}, change{"b", 6}, change{"c", 4}
 	whole := remaining(0, page(a, b, c))
 	another := remaining(0, page(c))
@@ -83,14 +83,14 @@ func TestBrokenReadsAreCaught(t *testing.T) {
 		{"old object", check.Read{Pages: []check.Page{remaining(0, page(change{"a", 2}, b, c))}}, `"a" has mod revision 2 instead of 4`},
 		{"object before the first key", check.Read{Pages: []check.Page{page(a, b, c)}, Picks: picks, StartKey: "b"}, `"a" should not be there`},
 		{"object is missing, unfinished", check.Read{Pages: []check.Page{page(a, c)}, Picks: picks, Unfinished: true}, `"b" is missing`},
-		{"beyond the truth", check.Read{Pages: []check.Page{beyond}}, "cannot judge"},
+		{"beyond the truth", check.Read{Pages: []check.Page{beyond}}, "cannot check"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			test.read.Reader = "reader"
 			err := check.Consistent(&test.read, newTruth(t))
 			if err == nil || !strings.Contains(err.Error(), test.says) || !strings.Contains(err.Error(), "reader") {
-				t.Errorf("got %v, want one that says %q", err, test.says)
+				t.Errorf("got %v, want one with %q", err, test.says)
 			}
 		})
 	}

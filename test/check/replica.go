@@ -7,19 +7,19 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// replica is what a correct client keeps. There are two kinds: one applies what
-// belongs together when it is complete, and forgets what never becomes so; the other
-// applies each event when it comes, and has to be right, too.
+// replica is the state of a correct client. There are two kinds of clients. One applies
+// events that belong together when all have arrived, and drops them if they never do. The
+// other applies each event at once, and must be correct, too.
 type replica struct {
-	hasty   bool // of the second kind
-	objects map[object.Key]*object.Object
-	waiting []Event         // beyond the position: they are not complete yet
-	ahead   object.Revision // the newest event that was applied
-	resets  bool            // a RESET is under way
+	immediate bool // the second kind
+	objects   map[object.Key]*object.Object
+	waiting   []Event         // after the position, because more events belong to them
+	ahead     object.Revision // of the newest event that was applied
+	resets    bool            // a RESET has begun and not ended
 }
 
 func (r *replica) begin(objects []*object.Object) {
-	*r = replica{hasty: r.hasty, objects: map[object.Key]*object.Object{}}
+	*r = replica{immediate: r.immediate, objects: map[object.Key]*object.Object{}}
 	for _, o := range objects {
 		r.objects[o.Key] = o
 	}
@@ -39,7 +39,7 @@ func (r *replica) apply(s *step) {
 	waiting := append(r.waiting, s.Events...)
 	r.waiting = nil
 	for _, e := range waiting {
-		if !r.hasty && e.revision() > s.Position.Revision && s.mode != reset {
+		if !r.immediate && e.revision() > s.Position.Revision && s.mode != reset {
 			r.waiting = append(r.waiting, e)
 			continue
 		}
@@ -52,8 +52,8 @@ func (r *replica) apply(s *step) {
 	}
 }
 
-// isAt reports whether the client should have the state at a position that it was
-// given: not if it has applied something of what comes behind it.
+// isAt reports whether the client must have exactly the state at a position. It need not if
+// it has applied events after the position.
 func (r *replica) isAt(at object.Revision) bool { return !r.resets && r.ahead <= at }
 
 // state returns the objects in order of keys.

@@ -10,14 +10,14 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// model is a correct server with one watcher, who leaves and comes back until it
-// has seen everything. It is made of nothing that the judge is made of.
+// model is a correct server with one watcher, which reconnects until it has seen everything.
+// It shares no code with package check.
 type model struct {
 	rng     *rand.Rand
 	truth   *check.Truth
 	history *check.History
-	stream  *check.Stream   // the one that is being served
-	at      object.Revision // how far the watcher is
+	stream  *check.Stream   // the current stream
+	at      object.Revision // the position of the watcher
 }
 
 func (m *model) serve() {
@@ -38,8 +38,8 @@ func (m *model) serve() {
 	}
 }
 
-// open says where the next stream begins. Who was told that its position is too old
-// does not ask for it again.
+// open returns the next stream without messages. A watcher whose position has expired starts
+// over.
 func (m *model) open(present object.Revision) check.Stream {
 	last, known := m.history.Position()
 	if n := len(m.history.Streams); n > 0 && m.history.Streams[n-1].Status == check.StatusPositionExpired {
@@ -77,7 +77,7 @@ func (m *model) send(messages ...check.Message) {
 	m.stream.Messages = append(m.stream.Messages, messages...)
 }
 
-// live sends what happens next, and catches up when it comes to be too much.
+// live sends live events, and catches up when there are too many.
 func (m *model) live() {
 	for range m.rng.IntN(8) {
 		to := min(m.truth.Through, m.at+object.Revision(m.rng.IntN(12)))
@@ -104,8 +104,7 @@ func (m *model) forgotten(from, to object.Revision) bool {
 	return len(slices.Collect(m.truth.Between(object.Scope{}, from, to))) > m.truth.Window
 }
 
-// catchUp brings the watcher from where it is to the present. It reports whether
-// the stream goes on.
+// catchUp brings the watcher to the present. It reports whether the stream continues.
 func (m *model) catchUp(present object.Revision) bool {
 	from := m.at
 	deletions := 0
@@ -135,7 +134,7 @@ func (m *model) catchUp(present object.Revision) bool {
 	return true
 }
 
-// delta sends what became of the keys that changed, in one message or more.
+// delta sends the last change of each changed key, in one or more messages.
 func (m *model) delta(from, to object.Revision) {
 	latest := map[object.Key]*object.Change{}
 	for c := range m.truth.Between(m.history.Scope, from, to) {
@@ -192,7 +191,7 @@ func (m *model) shown(o *object.Object) object.Object {
 	return shown
 }
 
-// between returns what the watcher has to see.
+// between returns the events of the watcher between two revisions.
 func (m *model) between(from, to object.Revision) []check.Event {
 	var all []check.Event
 	had := map[object.Key]object.Object{} // before the first event
@@ -232,7 +231,7 @@ func (m *model) between(from, to object.Revision) []check.Event {
 	return all
 }
 
-// merge goes from event to event, by the table.
+// merge merges the events of each key, one by one.
 func merge(events []check.Event) []check.Event {
 	type pair struct{ before, after object.EventType }
 	table := map[pair]object.EventType{
@@ -259,8 +258,8 @@ func merge(events []check.Event) []check.Event {
 	})
 }
 
-// pieces packs events into messages: each a whole number of revisions, or now and
-// then one revision in two. What is merged is one piece, or now and then in two.
+// pieces packs events into messages of whole revisions. Now and then it splits a revision, or
+// the merged events, into two messages.
 func (m *model) pieces(kind object.MessageKind, from, to object.Revision, events []check.Event) []check.Message {
 	if m.history.Latest {
 		if n := len(events); n > 1 && m.rng.IntN(2) == 0 {

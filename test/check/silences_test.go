@@ -7,7 +7,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// clock gives the times of the tests about silence, in seconds.
+// clock converts seconds of the tests about silences to times.
 type clock time.Time
 
 var noon = clock(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
@@ -18,8 +18,8 @@ func (c clock) after(seconds int) time.Time {
 
 func (c clock) span(from, to int) check.Span { return check.Span{From: c.after(from), To: c.after(to)} }
 
-// conditions: from the 20th to the 30th second there is no server, and in the 40th a
-// write is acknowledged.
+// conditions returns conditions with an outage from second 20 to 30 and an acknowledged write
+// in second 40.
 func (c clock) conditions() check.Conditions {
 	return check.Conditions{
 		Patience:     5 * time.Second,
@@ -28,21 +28,21 @@ func (c clock) conditions() check.Conditions {
 	}
 }
 
-// shared is a DELTA that leads to a state of 5, made for others a moment earlier, at
-// a time at which the server may have seen the write at 8, or had not.
+// shared returns a DELTA that ends at revision 5, the state of an earlier watcher. It begins
+// before or after the server may have seen the write at 8.
 func shared(begun int) *check.History {
 	s := after(4, begin(object.Delta, 4), part(4, gone(change{"b", 5})), synced(5))
 	s.Messages[0].At = noon.after(begun)
 	return all(s)
 }
 
-// writing are conditions under which the write at 8 begins in the second after noon.
+// writing returns conditions with a write at revision 8 that begins one second after noon.
 func writing() check.Conditions {
 	return check.Conditions{Window: 4, Acknowledged: []check.Acknowledged{{Begun: noon.after(1), At: noon.after(2), Revision: 8}}}
 }
 
-// timed is a watcher that wants a bookmark every two seconds, listens from one
-// second to another, and receives its messages at the given ones.
+// timed returns the history of a watcher that wants a bookmark every two seconds. It reads
+// between two seconds and receives its messages at the given seconds.
 func timed(opened, ended int, s check.Stream, seconds ...int) *check.History {
 	s.Opened, s.Ended = noon.after(opened), noon.after(ended)
 	for i, second := range seconds {
@@ -63,7 +63,7 @@ func correctSilences() map[string]*check.History {
 		"away":                  away(4, 17, away(3, 15, timed(0, 20, start(), 1, 2, 3))),
 		"stale, but not long":   timed(40, 46, fromNow(bookmark(3)), 44),
 		"stale after an outage": timed(0, 2, fromNow(bookmark(2)), 1),
-		"nobody asked for them": with(timed(0, 60, start(), 1, 2, 3), func(h *check.History) { h.Bookmarks = 0 }),
+		"not requested":         with(timed(0, 60, start(), 1, 2, 3), func(h *check.History) { h.Bookmarks = 0 }),
 		"no times":              with(all(start(bookmark(3))), func(h *check.History) { h.Bookmarks = 1 }),
 	}
 }
@@ -76,12 +76,12 @@ func brokenSilences() []broken {
 		{"nothing at all", timed(0, 11, fromNow()), "honest", "silence of 11s"},
 		{"longer than the outage", timed(13, 33, start(bookmark(3)), 13, 14, 14, 32), "honest", "message 3: silence of 8s"},
 		{"longer than away", away(4, 6, timed(0, 13, start(), 1, 2, 3)), "honest", "silence of 8s"},
-		{"stale bookmarks", timed(40, 48, fromNow(bookmark(3)), 46), "honest", "a bookmark at 3, but 5 had been acknowledged 5s before"},
+		{"stale bookmarks", timed(40, 48, fromNow(bookmark(3)), 46), "honest", "a bookmark at 3, but 5 was acknowledged 5s before"},
 	}
 }
 
-// severed: from the 20th second to the 30th nobody hears of the store, and everybody
-// knows.
+// severed returns conditions in which every server has lost the store from second 20 to 30,
+// and knows it.
 func (c clock) severed() check.Conditions {
 	return check.Conditions{Window: 4, Severed: []check.Span{c.span(20, 30)}}
 }
@@ -99,7 +99,7 @@ func correctWhileSevered() map[string]*check.History {
 
 func brokenWhileSevered() []broken {
 	return []broken{
-		{"bookmarks go on", timed(0, 40, start(bookmark(3), bookmark(3), bookmark(3), bookmark(3)), 1, 2, 3, 19, 22, 24, 31), "honest", "message 4: a bookmark at 3 although nobody has heard of the store since 12:00:20.000 (and 1 times more)"},
+		{"bookmarks go on", timed(0, 40, start(bookmark(3), bookmark(3), bookmark(3), bookmark(3)), 1, 2, 3, 19, 22, 24, 31), "honest", "message 4: a bookmark at 3 although the store has been lost since 12:00:20.000 (and 1 more times)"},
 		{"one more", timed(0, 40, start(bookmark(3), bookmark(3)), 1, 2, 3, 29, 31), "honest", "message 3: a bookmark at 3 although"},
 	}
 }

@@ -9,23 +9,23 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Snapshot: the objects of a RESET are exactly the state of the interest at the
-// revision of its SYNCED, each as ADDED and in order of keys. That revision, and
-// the "now" of a stream from now, is not older than what had been acknowledged
-// before the watch was asked for, nor than the position it resumes at; and it is
-// the one that was asked for, if one was.
+// Snapshot checks that the objects of a RESET are exactly the state of the interest at the
+// revision of its SYNCED, each as ADDED and in order of keys. That revision, and the first
+// revision of a stream from now, must not be older than a write that was acknowledged before
+// the request, nor than the position of a resume. It must be the requested one, if there is
+// one.
 func Snapshot(h *History, t *Truth) error {
-	v := verdict{history: h, guarantee: "snapshot"}
+	v := violations{history: h, guarantee: "snapshot"}
 	var objects []*object.Object
-	first := false // the catch-up is the one with which the stream begins
+	first := false // this is the first catch-up of the stream
 	for _, s := range walk(h) {
 		asked := &h.Streams[s.stream]
 		if s.mode == now {
 			if s.Position.Revision < asked.NotBefore {
-				v.broken(s.place, "now is revision %d, but %d had been acknowledged before", s.Position.Revision, asked.NotBefore)
+				v.add(s.place, "now is revision %d, but %d had been acknowledged before", s.Position.Revision, asked.NotBefore)
 			}
 			if asked.Exact != 0 && s.Position.Revision != asked.Exact {
-				v.broken(s.place, "now is revision %d instead of the %d that was asked for", s.Position.Revision, asked.Exact)
+				v.add(s.place, "now is revision %d instead of the %d that was asked for", s.Position.Revision, asked.Exact)
 			}
 		}
 		if s.mode != reset {
@@ -37,13 +37,13 @@ func Snapshot(h *History, t *Truth) error {
 		for i := range s.Events {
 			e := &s.Events[i]
 			if e.Type != object.Added {
-				v.broken(s.place, "%v is in a snapshot, where everything is ADDED", e)
+				v.add(s.place, "%v is in a snapshot, where everything is ADDED", e)
 			}
 			if e.Previous != nil {
-				v.broken(s.place, "%v is in a snapshot and comes with a previous object", e)
+				v.add(s.place, "%v is in a snapshot and comes with a previous object", e)
 			}
 			if n := len(objects); n > 0 && objects[n-1].Key >= e.Object.Key {
-				v.broken(s.place, "%v comes after key %q", e, objects[n-1].Key)
+				v.add(s.place, "%v comes after key %q", e, objects[n-1].Key)
 			}
 			objects = append(objects, &e.Object)
 		}
@@ -52,19 +52,19 @@ func Snapshot(h *History, t *Truth) error {
 		}
 		oldest := max(asked.NotBefore, s.from)
 		if s.Position.Revision < oldest {
-			v.broken(s.place, "the snapshot is of revision %d, but has to be at least of %d", s.Position.Revision, oldest)
+			v.add(s.place, "the snapshot is of revision %d, but has to be at least of %d", s.Position.Revision, oldest)
 		}
 		if first && asked.Exact != 0 && s.Position.Revision != asked.Exact {
-			v.broken(s.place, "the snapshot is of revision %d instead of the %d that was asked for", s.Position.Revision, asked.Exact)
+			v.add(s.place, "the snapshot is of revision %d instead of the %d that was asked for", s.Position.Revision, asked.Exact)
 		}
 		if diff := differences(h.state(t, s.Position.Revision), objects); diff != "" {
-			v.broken(s.place, "the snapshot is not the state at revision %d: %s", s.Position.Revision, diff)
+			v.add(s.place, "the snapshot is not the state at revision %d: %s", s.Position.Revision, diff)
 		}
 	}
 	return v.err()
 }
 
-// differences says in words how two states differ, or nothing if they do not.
+// differences describes how two states differ. It returns "" if they are equal.
 func differences(want, got []*object.Object) string {
 	byKey := map[object.Key]*object.Object{}
 	for _, o := range got {

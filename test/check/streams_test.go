@@ -8,7 +8,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// brokenStreams are histories of watchers that asked for nothing special.
+// brokenStreams are histories of watchers with default options.
 func brokenStreams(t *testing.T) []broken {
 	t.Helper()
 	team, err := object.ParsePrefix("team")
@@ -54,7 +54,7 @@ func brokenStreams(t *testing.T) []broken {
 
 		// unique
 		{"event twice in a message", all(start(live(4, append(slices.Clone(both), both[1])))), "unique", "+c@4 comes again"},
-		{"event twice on a stream", all(start(live(4, both), live(4, both))), "unique", "and 1 times more"},
+		{"event twice on a stream", all(start(live(4, both), live(4, both))), "unique", "and 1 more times"},
 		{"event again after a resume", all(start(live(4, both)),
 			after(4, begin(object.Replay, 4), part(4, both), synced(4))), "unique", "stream 1, message 1"},
 
@@ -100,8 +100,8 @@ func brokenStreams(t *testing.T) []broken {
 		}})), "resumable", `epoch "e2" follows the epoch "e1"`},
 
 		// bookmarkable
-		{"event after its bookmark", all(start(live(4, both), bookmark(5), live(5, events(change{"b", 5})))), "bookmarkable", "-b@5 comes although position 5"},
-		{"event after a snapshot that has it", all(start(live(4, append(events(change{"b", 3}), both...)))), "bookmarkable", "+b@3 comes although position 3"},
+		{"event after its bookmark", all(start(live(4, both), bookmark(5), live(5, events(change{"b", 5})))), "bookmarkable", "-b@5 comes after position 5"},
+		{"event after a snapshot that has it", all(start(live(4, append(events(change{"b", 3}), both...)))), "bookmarkable", "+b@3 comes after position 3"},
 		{"event from before now", all(fromNow(bookmark(5), live(5, events(change{"b", 5})))), "bookmarkable", "-b@5"},
 		{"event from before the resume", all(after(5, begin(object.Replay, 5), part(5, events(change{"b", 5})), synced(5))), "bookmarkable", "-b@5"},
 

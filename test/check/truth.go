@@ -10,9 +10,9 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Truth is the history of a resource as etcd itself tells it.
+// Truth is the history of a resource as etcd recorded it.
 type Truth struct {
-	// Through is how far the truth goes: it has every change up to there.
+	// Through is the last revision of the truth. It has every change up to there.
 	Through object.Revision
 
 	Conditions
@@ -29,10 +29,9 @@ type version struct {
 	revision object.Revision
 }
 
-// NewTruth returns the truth that consists of the given puts and deletes. New is
-// the object that was put, nil for a delete; Old is found by NewTruth. It returns
-// an error where the changes contradict each other, so that a broken recording is
-// not taken for a broken server.
+// NewTruth returns the truth of the given puts and deletes. New is the object that was put,
+// or nil for a delete. NewTruth sets Old. It returns an error if the changes contradict each
+// other, so that a broken recording is not mistaken for a broken server.
 func NewTruth(changes []object.Change, through object.Revision) (*Truth, error) {
 	t := &Truth{
 		Through: through,
@@ -67,7 +66,7 @@ func NewTruth(changes []object.Change, through object.Revision) (*Truth, error) 
 	return t, nil
 }
 
-// consistent checks the numbers that etcd gives to a key against each other.
+// consistent checks the revisions and the version of a key against those before.
 func consistent(c *object.Change) error {
 	switch {
 	case c.New == nil && c.Old == nil:
@@ -107,8 +106,7 @@ func (t *Truth) Between(scope object.Scope, after, through object.Revision) iter
 	}
 }
 
-// State returns the objects of the scope as they were at a revision, in order of
-// keys.
+// State returns the objects of the scope at a revision, in order of keys.
 func (t *Truth) State(scope object.Scope, at object.Revision) []*object.Object {
 	var state []*object.Object
 	for _, key := range t.keys {

@@ -11,7 +11,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-func TestTruthIsCheckedFirst(t *testing.T) {
+func TestContradictoryTruthIsRefused(t *testing.T) {
 	tests := map[string]struct {
 		tamper  func([]object.Change) []object.Change
 		through object.Revision
@@ -34,7 +34,7 @@ func TestTruthIsCheckedFirst(t *testing.T) {
 			return c
 		}, end, "mod revision 1"},
 	}
-	// Without the puts of a and b, too, the deletion is the first that is wrong.
+	// Without the puts of a and b, the deletion is the first contradiction.
 	deletion := tests["deletion of nothing"]
 	deletion.tamper = func(c []object.Change) []object.Change { return []object.Change{c[4]} }
 	deletion.says = "it did not exist"
@@ -47,13 +47,13 @@ func TestTruthIsCheckedFirst(t *testing.T) {
 			case test.says == "" && err != nil:
 				t.Error(err)
 			case test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)):
-				t.Errorf("got %v, want one that says %q", err, test.says)
+				t.Errorf("got %v, want one with %q", err, test.says)
 			}
 		})
 	}
 }
 
-func TestTruthKnowsEveryState(t *testing.T) {
+func TestTruthHasEveryState(t *testing.T) {
 	team, err := object.ParsePrefix("team")
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestTruthKnowsEveryState(t *testing.T) {
 	}
 }
 
-func TestPrintedHistoryShowsWhereThingsAre(t *testing.T) {
+func TestPrintShowsTheNumbersOfMessages(t *testing.T) {
 	history := all(
 		fromNothing(begin(object.Reset, 0), part(0, objects(change{"a", 2})), synced(2)),
 		after(2, begin(object.Replay, 2), synced(2), partial(live(2, events(change{"b", 3}))), message(99, 2, nil)),

@@ -7,9 +7,9 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// What has come and gone where nobody looked is no fault of a server that does not
-// tell it, nor one that it has gone on meanwhile without a word.
-func TestWhatWentUnseenIsNotAskedFor(t *testing.T) {
+// A server need not send changes that it could not see, and may advance past them without a
+// message.
+func TestUnseenChangesAreNotRequired(t *testing.T) {
 	deletion := func(key object.Key, of, at object.Revision, changes []object.Change) []check.Event {
 		for _, c := range changes {
 			if c.Key == key && c.Revision == of {

@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// Guarantee is a promise that a Watch makes, and the function that judges it.
+// Guarantee is a guarantee of a Watch and the function that checks it.
 type Guarantee struct {
 	Name  string
 	Check func(*History, *Truth) error
 }
 
-// Guarantees are all the promises, in the order in which they are worth reading:
-// a stream that breaks an early one often breaks later ones as a consequence.
+// Guarantees lists all guarantees. A stream that breaks one often breaks later ones as a
+// consequence, so read the errors from the first.
 var Guarantees = []Guarantee{
 	{"protocol", Protocol},
 	{"ordered", Ordered},
@@ -28,11 +28,11 @@ var Guarantees = []Guarantee{
 	{"honest", Honest},
 }
 
-// Validate judges a history by every guarantee. It returns nil or an error that
-// names each broken one and the first place where it is broken.
+// Validate checks a history against every guarantee. It returns nil or an error that names
+// each broken guarantee and the first place of each fault.
 func Validate(h *History, t *Truth) error {
 	if err := h.possible(t); err != nil {
-		return fmt.Errorf("cannot judge: %w", err)
+		return fmt.Errorf("cannot check: %w", err)
 	}
 	var broken []error
 	for _, g := range Guarantees {
@@ -43,16 +43,16 @@ func Validate(h *History, t *Truth) error {
 	return errors.Join(broken...)
 }
 
-// verdict collects the ways in which one guarantee is broken. It keeps the first,
-// which is where to look, and counts the others.
-type verdict struct {
+// violations collects the faults against one guarantee. It keeps the first, which is the
+// place to look at, and counts the others.
+type violations struct {
 	history   *History
 	guarantee string
 	first     string
 	more      int
 }
 
-func (v *verdict) broken(at place, format string, args ...any) {
+func (v *violations) add(at place, format string, args ...any) {
 	if v.first != "" {
 		v.more++
 		return
@@ -60,12 +60,12 @@ func (v *verdict) broken(at place, format string, args ...any) {
 	v.first = fmt.Sprintf("%v: %s", at, fmt.Sprintf(format, args...))
 }
 
-func (v *verdict) err() error {
+func (v *violations) err() error {
 	switch {
 	case v.first == "":
 		return nil
 	case v.more == 0:
 		return fmt.Errorf("%s broke %s: %s", v.history.Watcher, v.guarantee, v.first)
 	}
-	return fmt.Errorf("%s broke %s: %s (and %d times more)", v.history.Watcher, v.guarantee, v.first, v.more)
+	return fmt.Errorf("%s broke %s: %s (and %d more times)", v.history.Watcher, v.guarantee, v.first, v.more)
 }

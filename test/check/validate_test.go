@@ -8,7 +8,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// broken is a history that breaks something.
+// broken is a history that breaks guarantees.
 type broken struct {
 	name    string
 	history *check.History
@@ -16,9 +16,8 @@ type broken struct {
 	says    string // part of the error
 }
 
-// Each history breaks something, and exactly the named functions say so; all the
-// others stay silent.
-func TestBrokenHistoriesAreCaught(t *testing.T) {
+// For each broken history, exactly the functions of the broken guarantees return an error.
+func TestBrokenHistoriesAreFound(t *testing.T) {
 	tables := []struct {
 		name      string
 		histories []broken
@@ -44,7 +43,7 @@ func TestBrokenHistoriesAreCaught(t *testing.T) {
 	}
 	for _, g := range check.Guarantees {
 		if !caught[g.Name] {
-			t.Errorf("no history breaks exactly %s", g.Name)
+			t.Errorf("no history breaks only %s", g.Name)
 		}
 	}
 }
@@ -55,26 +54,26 @@ func isCaught(t *testing.T, test broken, with check.Conditions) {
 	truth.Conditions = with
 	err := check.Validate(test.history, truth)
 	if err == nil {
-		t.Fatalf("nothing is broken, want %s", test.broken)
+		t.Fatalf("got no error, want %s", test.broken)
 	}
 	var broken []string
 	for _, g := range check.Guarantees {
 		if err := g.Check(test.history, truth); err != nil {
 			broken = append(broken, g.Name)
 			if !strings.Contains(err.Error(), "watcher broke "+g.Name+": ") {
-				t.Errorf("%s says %q", g.Name, err)
+				t.Errorf("error of %s: got %q", g.Name, err)
 			}
 		}
 	}
 	if got := strings.Join(broken, " "); got != test.broken {
-		t.Errorf("broken: %s, want %s\n%v", got, test.broken, err)
+		t.Errorf("broken guarantees: got %s, want %s\n%v", got, test.broken, err)
 	}
 	if !strings.Contains(err.Error(), test.says) {
-		t.Errorf("%v\nshould say %q", err, test.says)
+		t.Errorf("error: got %v\nwant one with %q", err, test.says)
 	}
 }
 
-func TestImpossibleHistoriesAreNotJudged(t *testing.T) {
+func TestImpossibleHistoriesAreRefused(t *testing.T) {
 	snapshot := []check.Message{begin(object.Reset, 0), part(0, objects(change{"a", 2}, change{"b", 3})), synced(3)}
 	tests := map[string]struct {
 		history *check.History
@@ -88,8 +87,8 @@ func TestImpossibleHistoriesAreNotJudged(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			err := check.Validate(test.history, newTruth(t))
-			if err == nil || !strings.HasPrefix(err.Error(), "cannot judge: ") || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("got %v, want one that says %q", err, test.says)
+			if err == nil || !strings.HasPrefix(err.Error(), "cannot check: ") || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("got %v, want one with %q", err, test.says)
 			}
 		})
 	}

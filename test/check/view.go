@@ -9,13 +9,13 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// sees reports whether an object is in the watcher's view.
+// sees reports whether the watcher sees an object.
 func (h *History) sees(o *object.Object) bool {
 	return o != nil && h.Scope.Contains(o.Key) && (h.Picks == nil || h.Picks(o))
 }
 
-// image returns the object in the form in which the watcher gets it. Its value is
-// nil only if the watcher does without.
+// image returns the object as the watcher receives it. The value is nil only if the watcher
+// asked for no values.
 func (h *History) image(o *object.Object) object.Object {
 	shown := *o
 	switch {
@@ -27,7 +27,7 @@ func (h *History) image(o *object.Object) object.Object {
 	return shown
 }
 
-// state returns the objects in the watcher's view at a revision, in order of keys.
+// state returns the objects that the watcher sees at a revision, in order of keys.
 func (h *History) state(t *Truth, at object.Revision) []*object.Object {
 	var state []*object.Object
 	for _, o := range t.State(h.Scope, at) {
@@ -39,9 +39,8 @@ func (h *History) state(t *Truth, at object.Revision) []*object.Object {
 	return state
 }
 
-// event returns the event that a change is to the watcher, or false if it is
-// none. Its type follows the watcher's view: an object that begins to match the
-// selectors is added, one that no longer does is deleted.
+// event returns the event of a change for the watcher, or false if there is none. An object
+// that begins to match the selectors is added, and one that no longer matches is deleted.
 func (h *History) event(c *object.Change) (Event, bool) {
 	before, after := h.sees(c.Old), h.sees(c.New)
 	switch {
@@ -65,7 +64,7 @@ func (h *History) previous(o *object.Object) *object.Object {
 	return &shown
 }
 
-// wrong says in words what is wrong with an event, or nothing.
+// wrong describes what is wrong with an event. It returns "" if nothing is.
 func wrong(want, got *Event) string {
 	if got.Type != want.Type {
 		return "should be " + want.String()
@@ -87,7 +86,7 @@ func wrong(want, got *Event) string {
 	return ""
 }
 
-// difference says in words how two objects of one key differ.
+// difference describes how two objects of one key differ.
 func difference(want, got *object.Object) string {
 	var all []string
 	differ := func(field string, want, got any) {

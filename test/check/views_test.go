@@ -8,8 +8,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// even makes the watcher one of objects of an even revision: a is in view until it
-// leaves at 7, b comes at 6, c comes at 4 and is deleted.
+// even makes the watcher see only objects with an even revision: a until revision 7, b from
+// 6 on, and c from 4 until its deletion.
 func even(h *check.History) {
 	h.Selects = "the revision is even"
 	h.Picks = func(o *object.Object) bool {
@@ -20,8 +20,7 @@ func even(h *check.History) {
 
 func previous(h *check.History) { h.Previous = true }
 
-// omitting makes the watcher one of objects without values, as they are in what it
-// receives or not.
+// omitting makes the watcher ask for objects without values.
 func omitting(h *check.History) { h.OmitValues = true }
 
 func valueless(all []check.Event) []check.Event {
@@ -36,12 +35,12 @@ func valueless(all []check.Event) []check.Event {
 	return all
 }
 
-// leaves is the event that says that a left the view at 7.
+// leaves returns the event at which a stops matching, at 7.
 func leaves() []check.Event {
 	return changed(change{"a", 4}, func(e *check.Event) { e.Type, e.Object.ModRevision = object.Deleted, 7 })
 }
 
-// startEven is a clean beginning at revision 3.
+// startEven returns a correct stream of even, synced at revision 3, with further messages.
 func startEven(messages ...check.Message) check.Stream {
 	return fromNothing(append([]check.Message{begin(object.Reset, 0), part(0, objects(change{"a", 2})), synced(3)}, messages...)...)
 }
@@ -94,7 +93,7 @@ func brokenViews() []broken {
 			part(4, join(events(change{"b", 6}), gone(change{"c", 7}), events(change{"team/x", 8}, change{"a", 9}))), synced(9))), even), "filtered", "~a@9 of a DELTA should be -a@9"},
 
 		{"no previous object", with(all(start(live(4, both))), previous), "filtered", "~a@4 comes without the previous object"},
-		{"previous object that nobody asked for", all(start(live(4, join(before(events(change{"a", 4}), change{"a", 2}), both[1:])))), "filtered", "~a@4 comes with a previous object"},
+		{"previous object that was not requested", all(start(live(4, join(before(events(change{"a", 4}), change{"a", 2}), both[1:])))), "filtered", "~a@4 comes with a previous object"},
 		{"another previous object", with(all(start(live(4, join(before(events(change{"a", 4}), change{"b", 3}), both[1:])))), previous), "filtered", `~a@4 has a previous object that has key b instead of a`},
 		{"previous object of an added one", with(all(start(live(4, join(before(events(change{"a", 4}), change{"a", 2}), before(events(change{"c", 4}), change{"b", 3}))))), previous), "filtered", "+c@4 comes with a previous object"},
 		{"previous object in a snapshot", with(all(fromNothing(begin(object.Reset, 0), part(0, before(objects(change{"a", 2}), change{"b", 3})), synced(2))), previous), "snapshot", "+a@2 is in a snapshot and comes with a previous object"},

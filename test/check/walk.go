@@ -11,13 +11,13 @@ type mode uint8
 
 const (
 	live   mode = iota // sending events as they happen
-	now                // saying where now is, as the first message of a stream from now
+	now                // sending the first position of a stream from now
 	replay             // a catch-up of kind REPLAY, from its beginning to SYNCED
 	delta              // a catch-up of kind DELTA, from its beginning to SYNCED
 	reset              // a catch-up of kind RESET, from its beginning to SYNCED
 )
 
-// step is a message in its surroundings.
+// step is a message with its context.
 type step struct {
 	place
 	*Message
@@ -25,8 +25,8 @@ type step struct {
 	run   int  // streams that continue each other have the same number
 	opens bool // the first message of its stream
 
-	// from is the revision up to which everything had been promised to be
-	// delivered, before this message came.
+	// from is the last position before this message: everything up to there has been
+	// delivered.
 	from object.Revision
 }
 
@@ -38,7 +38,7 @@ func walk(h *History) []step {
 	for i := range h.Streams {
 		s := &h.Streams[i]
 		if len(s.Messages) == 0 {
-			continue // the watcher is where it was
+			continue // the watcher has not moved
 		}
 		if s.Begin != After || run < 0 {
 			run++
@@ -58,8 +58,7 @@ func walk(h *History) []step {
 				doing = modeOf(m.CatchUp)
 			}
 			steps = append(steps, step{place{i, j}, m, doing, run, j == 0, from})
-			// A position within a RESET promises nothing, and takes back
-			// nothing that has been promised before.
+			// A position inside a RESET does not change what has been delivered.
 			if doing != reset || m.Kind == object.Synced {
 				from = max(from, m.Position.Revision)
 			}
@@ -81,15 +80,14 @@ func modeOf(c object.CatchUp) mode {
 	return replay
 }
 
-// arrival is an event of a change, as opposed to an object of a snapshot, in the
-// message that brought it.
+// arrival is the event of a change, not an object of a snapshot, with its message.
 type arrival struct {
 	*step
 	*Event
-	again bool // it has come before, and the watcher had no reason to ask for it again
+	again bool // the event has come before, at or below the position of the last resume
 }
 
-// arrivals returns every event that brought a change.
+// arrivals returns the events of all changes.
 func arrivals(steps []step) []arrival {
 	var all []arrival
 	seen := map[version]bool{}
@@ -101,9 +99,9 @@ func arrivals(steps []step) []arrival {
 			clear(seen)
 		}
 		if s.opens || s.Kind == object.CatchUpBegin {
-			// A resume asks for everything after its position, also for the
-			// beginning of what never became complete. A catch-up in the stream
-			// begins at the position, too.
+			// A resume, and a catch-up inside a stream, begins at the position. Events
+			// after it that have come before, such as those of a partial message, come
+			// again.
 			for v := range seen {
 				if v.revision > s.from {
 					delete(seen, v)
@@ -123,19 +121,18 @@ func arrivals(steps []step) []arrival {
 	return all
 }
 
-// group is what belongs together in a stream: the messages that lead from one
-// position to the next, or a whole DELTA.
+// group has the messages from one position to the next, or those of a whole DELTA.
 type group struct {
 	steps []*step
 	from  object.Revision
 	to    object.Revision // meaningful if it is complete
 
-	// complete is false where the stream ends in between or where another
-	// catch-up takes its place.
+	// complete is false if the stream ends before the next position, or if another
+	// catch-up begins.
 	complete bool
 }
 
-// events calls yield with the events of the group and the place of each.
+// events yields the events of the group, each with its message.
 func (g *group) events(yield func(*step, *Event) bool) {
 	for _, s := range g.steps {
 		for i := range s.Events {
@@ -159,8 +156,8 @@ func groups(steps []step, of ...mode) []*group {
 			continue
 		}
 		if open == nil {
-			// A DELTA may begin further on than the last message said, where there
-			// was nothing to be told in between.
+			// A DELTA may begin after the last position if there were no events in
+			// between.
 			open = &group{from: s.from}
 			if s.mode == delta {
 				open.from = max(s.from, s.Position.Revision)

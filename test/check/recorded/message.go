@@ -1,5 +1,4 @@
-// Package recorded turns what the subscriber of a watch received into what package
-// check judges.
+// Package recorded converts the messages of the protocol to those of package check.
 package recorded
 
 import (
@@ -16,8 +15,8 @@ import (
 // eventsField is the number of the field with the events in a response.
 const eventsField = 1
 
-// Message returns a response in the form in which it is judged, or an error where
-// a value is not shown as its content type says: as text or as bytes.
+// Message converts a response. It returns an error if a value is sent as text although its
+// content type says bytes, or the other way around.
 func Message(r *fanoutv1.WatchResponse) (check.Message, error) {
 	m := check.Message{Header: object.Header{
 		Kind:     object.MessageKind(r.GetKind()),
@@ -44,13 +43,13 @@ func Message(r *fanoutv1.WatchResponse) (check.Message, error) {
 	return m, nil
 }
 
-// Position returns a position in the form in which it is judged.
+// Position converts a position.
 func Position(p *fanoutv1.Position) object.Position {
 	return object.Position{Epoch: object.Epoch(p.GetEpoch()), Revision: object.Revision(p.GetRevision())}
 }
 
-// Object returns an object in the form in which it is judged: its value is nil if
-// it has none, not even an empty one. It returns an error as Message does.
+// Object converts an object. Its value is nil if the object has none, not even an empty
+// one. Errors are those of [Message].
 func Object(o *fanoutv1.Object) (object.Object, error) {
 	out := object.Object{
 		Key:            object.Key(o.GetKey()),

@@ -8,7 +8,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/check/recorded"
 )
 
-func TestValuesAreTellableApart(t *testing.T) {
+func TestTextBytesAndMissingValuesDiffer(t *testing.T) {
 	tests := map[string]struct {
 		received *fanoutv1.Object
 		want     string
@@ -33,7 +33,7 @@ func TestValuesAreTellableApart(t *testing.T) {
 				m, err := recorded.Message(r)
 				if test.wrong {
 					if err == nil {
-						t.Error("that is right?")
+						t.Error("got no error, want one")
 					}
 					continue
 				}
@@ -45,7 +45,7 @@ func TestValuesAreTellableApart(t *testing.T) {
 					o = p
 				}
 				if (o.Value == nil) != test.none || string(o.Value) != test.want {
-					t.Errorf("got value %#v", o.Value)
+					t.Errorf("value: got %#v, want %q", o.Value, test.want)
 				}
 			}
 		})
