@@ -6,8 +6,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// AddedEvent returns the element of WatchResponse.events that says that o was
-// added. The bytes are shared and must not be modified.
+// AddedEvent returns the ADDED event of o as an element of WatchResponse.events. The bytes
+// are shared and must not be modified.
 func AddedEvent(o *object.Object, p object.Projection) []byte {
 	if p.OmitValues {
 		return AppendEvent(nil, object.Event{Type: object.Added, Revision: o.ModRevision, Key: o.Key, Object: o}, p)
@@ -15,8 +15,8 @@ func AddedEvent(o *object.Object, p object.Projection) []byte {
 	return o.Encoded
 }
 
-// AppendEvent appends to b the element of WatchResponse.events that is the event
-// in the view.
+// AppendEvent appends the event, with the given projection, to b as an element of
+// WatchResponse.events.
 func AppendEvent(b []byte, e object.Event, p object.Projection) []byte {
 	hasPrevious := p.Previous && e.Previous != nil
 	if e.Type != object.Deleted && !hasPrevious && !p.OmitValues {
@@ -47,14 +47,14 @@ func AppendEvent(b []byte, e object.Event, p object.Projection) []byte {
 	return b
 }
 
-// body is an encoded object in pieces: the key, perhaps the value, the rest, and
-// the mod revision, which a deletion has of its own.
+// body is an encoded object in pieces. The mod revision is separate because a DELETED event
+// replaces it.
 type body struct {
-	key, rest []byte
+	key, rest []byte // rest: all other fields before the mod revision
 	revision  object.Revision
 }
 
-// contentOf returns the body of an object at a revision.
+// contentOf returns the body of an object with the given mod revision.
 func contentOf(o *object.Object, at object.Revision, p object.Projection) body {
 	field := ObjectField(o)
 	_, head := protowire.ConsumeVarint(field[1:])
@@ -67,7 +67,7 @@ func contentOf(o *object.Object, at object.Revision, p object.Projection) body {
 	return body{content[:key], content[rest:], at}
 }
 
-// keyAlone returns the body of an object of which only the key is known.
+// keyAlone returns the body of a deleted object if only its key is known.
 func keyAlone(key object.Key, at object.Revision) body {
 	b := protowire.AppendTag(nil, objectKey, protowire.BytesType)
 	return body{protowire.AppendString(b, string(key)), nil, at}
@@ -82,8 +82,8 @@ func (c body) append(b []byte, field protowire.Number) []byte {
 	return appendModRevision(b, c.revision)
 }
 
-// Encoder offers the functions of the package to those who are given an encoder
-// instead of importing one.
+// Encoder provides the functions of this package as methods, for packages that do not
+// import it.
 type Encoder struct{}
 
 // AppendEvent is [AppendEvent].

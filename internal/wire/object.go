@@ -22,7 +22,7 @@ const (
 	objectModRevision    protowire.Number = 9
 )
 
-// Field numbers around objects and events.
+// Field numbers of the messages that contain objects and events.
 const (
 	elementField  protowire.Number = 1 // Event.object, ListResponse.objects, GetResponse.object, WatchResponse.events
 	eventType     protowire.Number = 2 // Event.type
@@ -32,9 +32,8 @@ const (
 // sizeEventType is the encoded size of Event.type: a tag and a number below 128.
 const sizeEventType = 2
 
-// Preencode encodes o and lets its value point into the encoded form, so that the
-// value is in memory once and the record it came from can be freed. It is the
-// last step of building an object.
+// Preencode sets o.Encoded, and makes o.Value a part of it. The value is then in memory
+// only once, and the record can be freed. Preencode is the last step of building an object.
 func Preencode(o *object.Object) {
 	body := sizeObject(o)
 	field := protowire.SizeTag(elementField) + protowire.SizeBytes(body)
@@ -74,7 +73,7 @@ func Preencode(o *object.Object) {
 	o.Encoded = b
 }
 
-// ObjectField returns o as an element of ListResponse.objects and as
+// ObjectField returns o as an element of ListResponse.objects, which is also
 // GetResponse.object. The bytes are shared and must not be modified.
 func ObjectField(o *object.Object) []byte {
 	_, head := protowire.ConsumeVarint(o.Encoded[1:])
@@ -105,8 +104,8 @@ func sizeObject(o *object.Object) int {
 	return n + sizeModRevision(o.ModRevision)
 }
 
-// sizeValue returns the size of the field of the value, which is not there where the
-// value cannot be decrypted.
+// sizeValue returns the size of the value field. An undecryptable object has no value
+// field.
 func sizeValue(o *object.Object) int {
 	if o.Undecryptable {
 		return 0
@@ -132,8 +131,8 @@ func appendEventType(b []byte, t object.EventType) []byte {
 	return protowire.AppendVarint(b, uint64(t))
 }
 
-// appendMessageHead appends the tag and the length of an embedded message whose
-// body of the given size follows.
+// appendMessageHead appends the tag and the length of an embedded message. The caller
+// appends the body, which has the given size.
 func appendMessageHead(b []byte, field protowire.Number, size int) []byte {
 	b = protowire.AppendTag(b, field, protowire.BytesType)
 	return protowire.AppendVarint(b, uint64(size))

@@ -19,8 +19,8 @@ const (
 	positionRevision protowire.Number = 2
 )
 
-// AppendHeader appends what a WatchResponse says besides its events. Placed
-// before or behind encoded events it makes a complete WatchResponse.
+// AppendHeader appends all fields of a WatchResponse except the events. Encoded events
+// before or after it complete the message.
 func AppendHeader(b []byte, h object.Header) []byte {
 	b = AppendPosition(b, h.Position)
 	b = protowire.AppendTag(b, watchKind, protowire.VarintType)
@@ -37,7 +37,7 @@ func AppendHeader(b []byte, h object.Header) []byte {
 }
 
 // AppendPosition appends the position field of a WatchResponse, ListResponse or
-// GetResponse. Behind an ObjectField it makes a complete GetResponse.
+// GetResponse. An ObjectField followed by a position is a complete GetResponse.
 func AppendPosition(b []byte, p object.Position) []byte {
 	size := protowire.SizeTag(positionEpoch) + protowire.SizeBytes(len(p.Epoch)) +
 		protowire.SizeTag(positionRevision) + protowire.SizeVarint(uint64(p.Revision))
@@ -48,9 +48,8 @@ func AppendPosition(b []byte, p object.Position) []byte {
 	return protowire.AppendVarint(b, uint64(p.Revision))
 }
 
-// AppendListEnd appends what a ListResponse says besides its objects. Behind
-// ObjectFields it makes a complete ListResponse. A negative remaining count is
-// left out.
+// AppendListEnd appends all fields of a ListResponse except the objects. ObjectFields
+// before it complete the message. It omits a negative remaining count.
 func AppendListEnd(b []byte, p object.Position, nextPageToken string, remaining int) []byte {
 	b = AppendPosition(b, p)
 	if nextPageToken != "" {

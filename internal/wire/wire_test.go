@@ -38,7 +38,7 @@ var objects = map[string]struct {
 		object.Object{Key: "k", Opaque: true, CreateRevision: 1 << 40, ModRevision: 1<<62 + 1, Version: 1 << 20},
 		&fanoutv1.Object{Key: "k", Value: &fanoutv1.Object_Data{Data: []byte{}}, Opaque: true, CreateRevision: 1 << 40, ModRevision: 1<<62 + 1, Version: 1 << 20},
 	},
-	"no value, for it cannot be decrypted": {
+	"undecryptable object without a value": {
 		object.Object{Key: "k", Opaque: true, Undecryptable: true, CreateRevision: 1, ModRevision: 300, Version: 2},
 		&fanoutv1.Object{Key: "k", Opaque: true, CreateRevision: 1, ModRevision: 300, Version: 2},
 	},
@@ -47,7 +47,7 @@ var objects = map[string]struct {
 func decode[M proto.Message](t *testing.T, message M, bytes []byte) M {
 	t.Helper()
 	if err := proto.Unmarshal(bytes, message); err != nil {
-		t.Fatalf("the generated code cannot read the message: %v", err)
+		t.Fatalf("the generated code cannot decode the message: %v", err)
 	}
 	if len(message.ProtoReflect().GetUnknown()) != 0 {
 		t.Errorf("the message has unknown fields: %x", message.ProtoReflect().GetUnknown())
@@ -55,7 +55,7 @@ func decode[M proto.Message](t *testing.T, message M, bytes []byte) M {
 	return message
 }
 
-func TestEventsReadLikeTheGeneratedCode(t *testing.T) {
+func TestEventsEqualTheGeneratedEncoding(t *testing.T) {
 	for name, tc := range objects {
 		t.Run(name, func(t *testing.T) {
 			o := tc.object
@@ -108,13 +108,13 @@ func TestEventsReadLikeTheGeneratedCode(t *testing.T) {
 				t.Errorf("response differs (-want +got):\n%s", diff)
 			}
 			if size := proto.Size(want); len(b) != size {
-				t.Errorf("encoded in %d bytes, the generated code needs %d", len(b), size)
+				t.Errorf("got %d bytes, want %d as the generated code", len(b), size)
 			}
 		})
 	}
 }
 
-func TestListAndGetShareTheBytesOfTheObject(t *testing.T) {
+func TestListAndGetShareTheEncodedObject(t *testing.T) {
 	position := object.Position{Epoch: "e", Revision: 9}
 	for name, tc := range objects {
 		t.Run(name, func(t *testing.T) {
@@ -152,16 +152,16 @@ func TestPreencodeKeepsTheValueOnce(t *testing.T) {
 	wire.Preencode(&o)
 	value[0] = 'X'
 	if string(o.Value) != "a value" {
-		t.Errorf("value is %q; it still shares memory with the record", o.Value)
+		t.Errorf("got the value %q, want a copy that does not share memory with the record", o.Value)
 	}
 }
 
-func TestNumbersAreThoseOfTheProtocol(t *testing.T) {
+func TestEnumsEqualTheProtocol(t *testing.T) {
 	for ours, theirs := range map[object.EventType]fanoutv1.Event_Type{
 		object.Added: fanoutv1.Event_TYPE_ADDED, object.Modified: fanoutv1.Event_TYPE_MODIFIED, object.Deleted: fanoutv1.Event_TYPE_DELETED,
 	} {
 		if int32(ours) != int32(theirs) {
-			t.Errorf("event type %d is %v in the protocol", ours, theirs)
+			t.Errorf("event type %d differs from %v in the protocol", ours, theirs)
 		}
 	}
 	kinds := []object.MessageKind{0, object.CatchUpBegin, object.CatchUpPart, object.Synced, object.Live, object.Bookmark, object.Draining}
