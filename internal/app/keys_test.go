@@ -114,7 +114,7 @@ func TestKeysetsThatAreRefused(t *testing.T) {
 	}{
 		"for everybody": {keyset, 0o604, "everybody on this machine can use it (its mode is 0604)"},
 		"writable":      {keyset, 0o602, "everybody on this machine can use it"},
-		"no keyset":     {[]byte("{}"), 0o600, "no keyset of Tink"},
+		"no keyset":     {[]byte("{}"), 0o600, "not an unencrypted Tink keyset"},
 		"for the group": {keyset, 0o440, ""},
 	} {
 		cfg := testConfig(t)

@@ -7,8 +7,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/crypt"
 )
 
-// BenchmarkValues is what a value of 1 KiB costs when it is written, and for each server
-// when it changes.
+// BenchmarkValues measures the encryption of a value of 1 KiB, and the decryption that each
+// server performs when the value changes.
 func BenchmarkValues(b *testing.B) {
 	keyset, _, err := crypt.Create()
 	if err != nil {

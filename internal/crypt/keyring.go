@@ -13,21 +13,20 @@ import (
 	"github.com/tink-crypto/tink-go/v2/tink"
 )
 
-// Keyring is the keys in use, which may be exchanged at any time. All its methods may
-// be called from any goroutine.
+// Keyring holds the keys in use. Its methods may be called from any goroutine.
 type Keyring struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
 	keys    *keys         // guarded by mu; never nil
-	changed chan struct{} // guarded by mu: closed with the next change of keys
+	changed chan struct{} // guarded by mu: closed at the next change of keys
 }
 
-// keys are those of one keyset. They are frozen.
+// keys contains the keys of one keyset. It is immutable.
 type keys struct {
-	aead    tink.AEAD // nil: there are no keys
+	aead    tink.AEAD // nil: no keys
 	primary uint32
-	ids     []uint32 // of the keys that are enabled, sorted
+	ids     []uint32 // ids of the enabled keys, sorted
 }
 
 func (k *keys) has(id uint32) bool {
@@ -35,13 +34,13 @@ func (k *keys) has(id uint32) bool {
 	return found
 }
 
-// NewKeyring returns one without keys.
+// NewKeyring returns a keyring without keys.
 func NewKeyring(log *slog.Logger) *Keyring {
 	return &Keyring{log: log, keys: &keys{}, changed: make(chan struct{})}
 }
 
-// Use takes the keys of a keyset, in the JSON form of Tink and in clear text, in place
-// of those it had. Where it returns an error it keeps those.
+// Use replaces the keys with those of a keyset in Tink's unencrypted JSON form. After an
+// error it keeps the old keys.
 func (r *Keyring) Use(keyset []byte) error {
 	fresh, err := parse(keyset)
 	if err != nil {
@@ -53,18 +52,18 @@ func (r *Keyring) Use(keyset []byte) error {
 	r.keys = fresh
 	close(r.changed)
 	r.changed = make(chan struct{})
-	// Values that are under a key that is gone cannot be read any more. Whether there are
-	// any, nobody knows.
-	gone := slices.DeleteFunc(slices.Clone(old.ids), fresh.has)
+	// Values encrypted with a removed key cannot be decrypted anymore. Warn, because there
+	// may be such values.
+	removed := slices.DeleteFunc(slices.Clone(old.ids), fresh.has)
 	level := slog.LevelInfo
-	if len(gone) > 0 {
+	if len(removed) > 0 {
 		level = slog.LevelWarn
 	}
-	r.log.Log(context.Background(), level, "the keys of values are in use", "primary", fresh.primary, "keys", fresh.ids, "gone", gone)
+	r.log.Log(context.Background(), level, "encryption keys loaded", "primary", fresh.primary, "keys", fresh.ids, "removed", removed)
 	return nil
 }
 
-// parse reads a keyset.
+// parse parses a keyset.
 func parse(content []byte) (*keys, error) {
 	handle, err := read(content)
 	if err != nil {
@@ -76,40 +75,40 @@ func parse(content []byte) (*keys, error) {
 		if k.Status != enabled {
 			continue
 		}
-		// Who has encrypted a value is known by the prefix alone.
+		// The prefix is the only way to find the key of a ciphertext.
 		if !k.prefixed {
-			return nil, fmt.Errorf("key %d of the keyset does not put its id before what it encrypts (output prefix TINK)", k.ID)
+			return nil, fmt.Errorf("key %d of the keyset does not prefix ciphertexts with its id (output prefix TINK)", k.ID)
 		}
 		fresh.ids = append(fresh.ids, k.ID)
 	}
 	slices.Sort(fresh.ids)
 	fresh.primary = info.GetPrimaryKeyId()
 	if fresh.aead, err = aead.New(handle); err != nil {
-		return nil, errors.New("the keyset has keys that are not for AEAD")
+		return nil, errors.New("the keyset contains keys that are not for AEAD")
 	}
 	return fresh, nil
 }
 
-// present returns the keys in use.
-func (r *Keyring) present() *keys {
+// current returns the keys in use.
+func (r *Keyring) current() *keys {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.keys
 }
 
-// Has reports whether the key of an id is there.
-func (r *Keyring) Has(id uint32) bool { return r.present().has(id) }
+// Has reports whether the keyring has the key with an id.
+func (r *Keyring) Has(id uint32) bool { return r.current().has(id) }
 
-// Changed returns a channel that is closed when the keys change next.
+// Changed returns a channel that is closed at the next change of keys.
 func (r *Keyring) Changed() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.changed
 }
 
-// Name identifies the keys that are there: it is the same wherever the same are.
+// Fingerprint identifies the set of keys. Equal sets have equal fingerprints.
 func (r *Keyring) Fingerprint() string {
 	hash := fnv.New32a()
-	fmt.Fprint(hash, r.present().ids)
+	fmt.Fprint(hash, r.current().ids)
 	return fmt.Sprintf("%08x", hash.Sum32())
 }

@@ -13,20 +13,20 @@ import (
 	tinkpb "github.com/tink-crypto/tink-go/v2/proto/tink_go_proto"
 )
 
-// The functions below make the content of a new keyset file of the content of an old
-// one. They keep no file.
+// The functions in this file convert the content of a keyset file. They do not access
+// files.
 
-// Key is what may be told of a key.
+// Key is the public information about a key.
 type Key struct {
 	ID      uint32
-	Type    string // such as XAesGcmKey
-	Status  string // such as enabled
-	Primary bool   // it encrypts; all that are enabled decrypt
+	Type    string // for example XAesGcmKey
+	Status  string // for example enabled
+	Primary bool   // encrypts new values; all enabled keys decrypt
 
-	prefixed bool
+	prefixed bool // ciphertexts start with the key id
 }
 
-// enabled is the status of a key that is used.
+// enabled is the status of a usable key.
 const enabled = "enabled"
 
 // Create returns a keyset with one key, and the id of the key.
@@ -36,7 +36,7 @@ func Create() (content []byte, id uint32, err error) {
 		err = m.SetPrimary(id)
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("make a keyset: %w", err)
+		return nil, 0, fmt.Errorf("create a keyset: %w", err)
 	}
 	content, err = write(m)
 	return content, id, err
@@ -55,8 +55,8 @@ func Add(content []byte) (_ []byte, id uint32, err error) {
 	return content, id, err
 }
 
-// Promote returns the keyset with a key of it as the primary one. With the id 0 it is
-// the last key of the set. It also returns the id.
+// Promote returns the keyset with another primary key, and the id of that key. The id 0
+// selects the last key of the keyset.
 func Promote(content []byte, id uint32) ([]byte, uint32, error) {
 	m, err := manager(content)
 	if err != nil {
@@ -76,7 +76,7 @@ func Promote(content []byte, id uint32) ([]byte, uint32, error) {
 	return content, id, err
 }
 
-// Remove returns the keyset without a key, which must not be the primary one.
+// Remove returns the keyset without a key. The primary key cannot be removed.
 func Remove(content []byte, id uint32) ([]byte, error) {
 	m, err := manager(content)
 	if err != nil {
@@ -88,7 +88,7 @@ func Remove(content []byte, id uint32) ([]byte, error) {
 	return write(m)
 }
 
-// Keys returns the keys of a keyset, in its order: the newest are the last.
+// Keys returns the keys of a keyset in file order, oldest first.
 func Keys(content []byte) ([]Key, error) {
 	handle, err := read(content)
 	if err != nil {
@@ -111,12 +111,11 @@ func described(info *tinkpb.KeysetInfo) []Key {
 	return all
 }
 
-// read reads a keyset. What Tink says of one that it cannot read is not passed on: it
-// may quote the keys.
+// read parses a keyset. It drops Tink's error because that may quote key material.
 func read(content []byte) (*keyset.Handle, error) {
 	handle, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(content)))
 	if err != nil {
-		return nil, errors.New("this is no keyset of Tink in JSON and in clear text")
+		return nil, errors.New("not an unencrypted Tink keyset in JSON")
 	}
 	return handle, nil
 }
@@ -132,7 +131,7 @@ func manager(content []byte) (*keyset.Manager, error) {
 func write(m *keyset.Manager) ([]byte, error) {
 	handle, err := m.Handle()
 	if err != nil {
-		return nil, fmt.Errorf("put the keyset together: %w", err)
+		return nil, fmt.Errorf("assemble the keyset: %w", err)
 	}
 	var out, pretty bytes.Buffer
 	if err := insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&out)); err != nil {

@@ -10,37 +10,40 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// magic begins what is not stored as it is. No JSON document, no protobuf message (no
-// field has number 0) and no envelope of the codec "object" begins so.
+// magic is the prefix of every value that is not stored unchanged. No JSON document, no
+// protobuf message (no field has number 0) and no envelope of the codec "object" starts
+// with it.
 var magic = []byte("\x00fanoutd")
 
-// What follows the magic.
+// The byte after the magic.
 const (
-	kindPlain     = 0 // the value, which begins with the magic itself
+	kindPlain     = 0 // an unencrypted value that itself starts with the magic
 	kindEncrypted = 1 // Tink's ciphertext
 )
 
-// Tink's prefix: a byte, and the id of the key, big-endian.
+// Tink's prefix: one byte, and the key id in big-endian order.
 const (
 	tinkStart  = 1
 	tinkPrefix = 5
 )
 
-// Values turns the values of a resource into what is stored in etcd and back. Whatever
-// it makes of values, it reads what any other has made of them that has the same keys.
+// Values converts the values of a resource to their stored form and back. With the same
+// keys, it can read every stored form, whether or not it encrypts itself. Its methods may be
+// called from any goroutine.
 type Values struct {
 	ring    *Keyring
 	encrypt bool
 }
 
-// Values returns what encrypts values, or writes them plain, with the keys of the ring.
+// Values returns a cipher that uses the keys of the ring. If encrypt is false, it stores
+// values unencrypted.
 func (r *Keyring) Values(encrypt bool) *Values { return &Values{r, encrypt} }
 
 // Encrypts reports whether values are encrypted.
 func (v *Values) Encrypts() bool { return v.encrypt }
 
-// Seal returns what is to be stored under a key of etcd for a value, which it may
-// share memory with.
+// Seal returns the stored form of a value under an etcd key. The result may share memory
+// with the value.
 func (v *Values) Seal(etcdKey string, value []byte) ([]byte, error) {
 	if !v.encrypt {
 		if bytes.HasPrefix(value, magic) {
@@ -48,9 +51,9 @@ func (v *Values) Seal(etcdKey string, value []byte) ([]byte, error) {
 		}
 		return value, nil
 	}
-	keys := v.ring.present()
+	keys := v.ring.current()
 	if keys.aead == nil {
-		return nil, errors.New("there are no keys to encrypt values with")
+		return nil, errors.New("no encryption keys are loaded")
 	}
 	ciphertext, err := keys.aead.Encrypt(value, []byte(etcdKey))
 	if err != nil {
@@ -59,8 +62,8 @@ func (v *Values) Seal(etcdKey string, value []byte) ([]byte, error) {
 	return slices.Concat(magic, []byte{kindEncrypted}, ciphertext), nil
 }
 
-// Open returns the value of what is stored under a key of etcd, which it may share
-// memory with, or an error that says why it cannot be decrypted.
+// Open returns the value of a stored form under an etcd key. The value may share memory
+// with stored. The error says why the value cannot be decrypted.
 func (v *Values) Open(etcdKey string, stored []byte) ([]byte, *object.UndecryptableError) {
 	kind, rest := split(stored)
 	switch {
@@ -73,7 +76,7 @@ func (v *Values) Open(etcdKey string, stored []byte) ([]byte, *object.Undecrypta
 	if !ok {
 		return nil, &object.UndecryptableError{}
 	}
-	keys := v.ring.present()
+	keys := v.ring.current()
 	if !keys.has(id) {
 		return nil, &object.UndecryptableError{KeyID: id, Missing: true}
 	}
@@ -84,8 +87,8 @@ func (v *Values) Open(etcdKey string, stored []byte) ([]byte, *object.Undecrypta
 	return value, nil
 }
 
-// Fresh reports whether what is stored is what Seal would make today: encrypted with
-// the primary key, or plain.
+// IsCurrent reports whether stored has the form that Seal would produce now: encrypted with
+// the primary key, or unencrypted.
 func (v *Values) IsCurrent(stored []byte) bool {
 	kind, rest := split(stored)
 	if !v.encrypt {
@@ -95,31 +98,30 @@ func (v *Values) IsCurrent(stored []byte) bool {
 		return false
 	}
 	id, ok := keyOf(kind, rest)
-	return ok && id == v.ring.present().primary
+	return ok && id == v.ring.current().primary
 }
 
-// Primary returns the id of the key that values are encrypted with; 0: with none.
+// Primary returns the id of the key that encrypts new values, or 0 if they are not encrypted.
 func (v *Values) Primary() uint32 {
 	if !v.encrypt {
 		return 0
 	}
-	return v.ring.present().primary
+	return v.ring.current().primary
 }
 
-// split returns what follows the magic; no rest where there is no magic.
+// split returns the kind and the bytes after it. Rest is nil without the magic.
 func split(stored []byte) (kind byte, rest []byte) {
 	after, ok := bytes.CutPrefix(stored, magic)
 	switch {
 	case !ok:
 		return 0, nil
-	case len(after) == 0: // cut off
+	case len(after) == 0: // truncated
 		return kindEncrypted, []byte{}
 	}
 	return after[0], after[1:]
 }
 
-// keyOf returns the id of the key that something was encrypted with, or false if it is
-// no ciphertext.
+// keyOf returns the key id of a ciphertext, and false if it is not a ciphertext.
 func keyOf(kind byte, ciphertext []byte) (id uint32, ok bool) {
 	if kind != kindEncrypted || len(ciphertext) < tinkPrefix || ciphertext[0] != tinkStart {
 		return 0, false

@@ -57,7 +57,7 @@ func seal(t testing.TB, v *crypt.Values, key, value string) []byte {
 	return stored
 }
 
-// wantOpen opens what is stored.
+// wantOpen fails the test if Open does not return the wanted value.
 func wantOpen(t *testing.T, v *crypt.Values, key string, stored []byte, want string) {
 	t.Helper()
 	if got, err := v.Open(key, stored); err != nil || string(got) != want {
@@ -67,69 +67,70 @@ func wantOpen(t *testing.T, v *crypt.Values, key string, stored []byte, want str
 
 const magic = "\x00fanoutd"
 
-// values are those that could be mistaken for something else.
+// values contains values that resemble other stored forms.
 var values = []string{"", "plain", "\x00", magic, magic + "\x00", magic + "\x01", magic + "\x01\x01abcdefgh", "\x00fo\x01x", strings.Repeat("x", 1<<20)}
 
-// Whatever is written is what is read, encrypted or not, whoever reads it.
-func TestWhatIsWrittenIsRead(t *testing.T) {
+// Open returns the value given to Seal, with and without encryption, for every reader with
+// the key.
+func TestOpenReturnsTheSealedValue(t *testing.T) {
 	keyset, id := create(t)
 	r := ring(t, keyset)
 	encrypted, plain, keyless := r.Values(true), r.Values(false), ring(t).Values(false)
 	for _, value := range values {
 		stored := seal(t, encrypted, "/a/k", value)
-		// A shorter value may be in there by chance.
+		// The ciphertext may contain shorter values by chance.
 		if len(value) >= 5 && bytes.Contains(stored[len(magic)+2:], []byte(value)) {
-			t.Errorf("%q is stored as it is", value)
+			t.Errorf("%q is stored unencrypted", value)
 		}
 		if n := len(stored) - len(value); n != 54 {
-			t.Errorf("encryption takes %d bytes", n)
+			t.Errorf("got an overhead of %d bytes, want 54", n)
 		}
 		wantOpen(t, encrypted, "/a/k", stored, value)
 		wantOpen(t, plain, "/a/k", stored, value)
 		if !encrypted.IsCurrent(stored) || plain.IsCurrent(stored) {
-			t.Errorf("%q: encrypted, it is fresh: %t %t", value, encrypted.IsCurrent(stored), plain.IsCurrent(stored))
+			t.Errorf("%q encrypted: got current %t and %t, want true and false", value, encrypted.IsCurrent(stored), plain.IsCurrent(stored))
 		}
 		if got, err := keyless.Open("/a/k", stored); err == nil || !err.Missing || err.KeyID != id {
-			t.Errorf("without keys: %q, %v", got, err)
+			t.Errorf("without keys: got %q, %v, want the missing key %d", got, err, id)
 		}
 		stored = seal(t, plain, "/a/k", value)
 		if !strings.HasPrefix(value, magic) && string(stored) != value {
-			t.Errorf("plain, %q is stored as %q", value, stored)
+			t.Errorf("unencrypted, %q is stored as %q, want the same", value, stored)
 		}
 		for _, v := range []*crypt.Values{encrypted, plain, keyless} {
 			wantOpen(t, v, "/a/k", stored, value)
 		}
 		if encrypted.IsCurrent(stored) || !plain.IsCurrent(stored) {
-			t.Errorf("%q: plain, it is fresh: %t %t", value, encrypted.IsCurrent(stored), plain.IsCurrent(stored))
+			t.Errorf("%q unencrypted: got current %t and %t, want false and true", value, encrypted.IsCurrent(stored), plain.IsCurrent(stored))
 		}
 	}
 	if _, err := ring(t).Values(true).Seal("k", nil); err == nil {
-		t.Error("without keys something is encrypted")
+		t.Error("Seal succeeded without keys")
 	}
 }
 
-// What is stored belongs to its key, and is what was stored.
-func TestWhatIsMovedOrDamagedIsNotDecrypted(t *testing.T) {
+// A stored value decrypts only under its own etcd key and without damage.
+func TestMovedOrDamagedValuesDoNotDecrypt(t *testing.T) {
 	keyset, id := create(t)
 	v := ring(t, keyset).Values(true)
 	stored := seal(t, v, "/a/k", "secret")
 	if got, err := v.Open("/a/other", stored); err == nil || err.Missing || err.KeyID != id || got != nil {
-		t.Errorf("moved: %q, %v", got, err)
+		t.Errorf("under another key: got %q, %v, want an error with key id %d", got, err, id)
 	}
 	for i := range stored {
 		damaged := bytes.Clone(stored)
 		damaged[i] ^= 0x10
 		got, err := v.Open("/a/k", damaged)
 		if i < len(magic) && (err != nil || !bytes.Equal(got, damaged)) {
-			t.Errorf("without the magic it is not plain: %q, %v", got, err)
+			t.Errorf("damaged magic at %d: got %q, %v, want the stored bytes", i, got, err)
 		}
 		if i >= len(magic) && err == nil {
-			t.Errorf("damaged at %d: %q", i, got)
+			t.Errorf("damaged at %d: got %q, want an error", i, got)
 		}
 	}
 	for n := len(magic); n < len(stored); n++ {
 		if got, err := v.Open("/a/k", stored[:n]); err == nil {
-			t.Errorf("cut at %d: %q", n, got)
+			t.Errorf("truncated to %d bytes: got %q, want an error", n, got)
 		}
 	}
 }
@@ -148,21 +149,21 @@ func TestRotation(t *testing.T) {
 	select {
 	case <-changed:
 	default:
-		t.Error("nobody is told that the keys have changed")
+		t.Error("the channel Changed is not closed after a change of keys")
 	}
 	if r.Fingerprint() == name || r.Fingerprint() != ring(t, third).Fingerprint() {
-		t.Error("the name is not that of the keys that are there")
+		t.Error("the fingerprint does not identify the keys")
 	}
 	two := seal(t, v, "k", "2")
 	if !v.IsCurrent(one) || !v.IsCurrent(two) || v.Primary() != old {
-		t.Error("a key that was only added is used to encrypt")
+		t.Error("an added key encrypts before its promotion")
 	}
 	if err := r.Use(third); err != nil {
 		t.Fatal(err)
 	}
 	three := seal(t, v, "k", "3")
 	if v.IsCurrent(one) || v.IsCurrent(two) || !v.IsCurrent(three) || v.Primary() != id {
-		t.Error("the key that was promoted is not used")
+		t.Error("the promoted key does not encrypt")
 	}
 	for stored, want := range map[string]string{string(one): "1", string(two): "2", string(three): "3"} {
 		wantOpen(t, v, "k", []byte(stored), want)
@@ -175,16 +176,16 @@ func TestRotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := v.Open("k", one); err == nil || !err.Missing || err.KeyID != old {
-		t.Errorf("with a key that is gone: %q, %v", got, err)
+		t.Errorf("with a removed key: got %q, %v, want the missing key %d", got, err, old)
 	}
 	wantOpen(t, v, "k", three, "3")
 	if _, err := crypt.Remove(fourth, id); err == nil {
-		t.Error("the primary key was removed")
+		t.Error("Remove removed the primary key")
 	}
 }
 
-// A keyset that cannot be used leaves the one that is, and nobody is told its keys.
-func TestKeysetsThatAreRefused(t *testing.T) {
+// After an unusable keyset the old keys stay in use. The error contains no key material.
+func TestUnusableKeysetsAreRefused(t *testing.T) {
 	keyset, id := create(t)
 	r := ring(t, keyset)
 	var parsed map[string]any
@@ -206,13 +207,13 @@ func TestKeysetsThatAreRefused(t *testing.T) {
 		return string(out)
 	}
 	for name, bad := range map[string]string{
-		"empty":      "",
-		"no JSON":    secret,
-		"no keyset":  "{}",
-		"cut off":    string(keyset[:len(keyset)/2]),
-		"bad base64": strings.Replace(string(keyset), secret, secret+"*", 1),
-		"no prefix":  with(func(k map[string]any) { k["outputPrefixType"] = "RAW" }),
-		"disabled":   with(func(k map[string]any) { k["status"] = "DISABLED" }),
+		"empty":        "",
+		"not JSON":     secret,
+		"not a keyset": "{}",
+		"truncated":    string(keyset[:len(keyset)/2]),
+		"bad base64":   strings.Replace(string(keyset), secret, secret+"*", 1),
+		"no prefix":    with(func(k map[string]any) { k["outputPrefixType"] = "RAW" }),
+		"disabled":     with(func(k map[string]any) { k["status"] = "DISABLED" }),
 		"not for AEAD": with(func(k map[string]any) {
 			k["keyData"].(map[string]any)["typeUrl"] = "type.googleapis.com/google.crypto.tink.HmacKey"
 		}),
@@ -221,18 +222,18 @@ func TestKeysetsThatAreRefused(t *testing.T) {
 	} {
 		err := r.Use([]byte(bad))
 		if err == nil {
-			t.Errorf("%s: it was taken", name)
+			t.Errorf("%s: the keyset was accepted", name)
 			continue
 		}
 		if strings.Contains(err.Error(), secret[:8]) {
-			t.Errorf("%s: the key is told: %v", name, err)
+			t.Errorf("%s: the error contains key material: %v", name, err)
 		}
 	}
 	if r.Values(true).Primary() != id {
-		t.Error("the keys that were in use are not")
+		t.Error("the old keys are no longer in use")
 	}
 	keys, err := crypt.Keys(keyset)
 	if err != nil || len(keys) != 1 || keys[0].ID != id || !keys[0].Primary || keys[0].Status != "enabled" || keys[0].Type != "XAesGcmKey" {
-		t.Errorf("got %+v, %v", keys, err)
+		t.Errorf("got %+v, %v, want the one enabled primary key", keys, err)
 	}
 }
