@@ -12,7 +12,7 @@ import (
 	"github.com/fanoutd/fanoutd/client"
 )
 
-// The examples talk to a server that runs in the test, at this address.
+// address is that of the server of the examples, which TestMain starts.
 var address string
 
 func ExampleNew() {
@@ -39,9 +39,9 @@ func ExampleResource_Get() {
 	defer done()
 	_, err := config.Get(ctx, "no/such/key")
 	if errors.Is(err, client.ErrNotFound) {
-		fmt.Println("there is none")
+		fmt.Println("no such object")
 	}
-	// Output: there is none
+	// Output: no such object
 }
 
 func ExampleResource_List() {
@@ -72,10 +72,10 @@ func ExampleResource_Put() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// Somebody else has the same idea.
+	// A second writer cannot create the object again.
 	_, err = config.Put(ctx, "put/limits", client.JSON(nil), client.IfAbsent())
 	fmt.Println(errors.Is(err, client.ErrPreconditionFailed))
-	// Whoever saw that revision may replace it.
+	// A writer that has read this revision can replace it.
 	_, err = config.Put(ctx, "put/limits", limits, client.IfRevision(revision))
 	fmt.Println(err)
 	// Output:
@@ -104,7 +104,7 @@ func ExampleResource_Transact() {
 	t, err := config.Transact(ctx,
 		client.OpPut("transact/blue", client.Text("live"), client.IfAbsent()),
 		client.OpDelete("transact/green"),
-		client.OpCheck("transact/lock", 0), // nobody has it
+		client.OpCheck("transact/lock", 0), // there is no lock
 	)
 	if err != nil {
 		log.Fatal(err)
@@ -222,7 +222,7 @@ func ExampleLastKnownGood() {
 		log.Fatal(err)
 	}
 
-	// A service runs, and ends.
+	// A program runs and ends.
 	limits := client.NewInformer(config, client.JSONDecoder[int](), client.Prefix("saved"), saved)
 	stop := background(ctx, limits.Run)
 	if err := limits.WaitForSync(ctx); err != nil {
@@ -230,7 +230,7 @@ func ExampleLastKnownGood() {
 	}
 	stop()
 
-	// It starts again where no server can be reached.
+	// It starts again while no server can be reached.
 	away, err := client.New("127.0.0.1:1")
 	if err != nil {
 		log.Fatal(err)
@@ -247,7 +247,7 @@ func ExampleLastKnownGood() {
 	// Output: 100 true true
 }
 
-// connect returns a resource, and a context that ends when a broken example does.
+// connect returns a resource, a context with a time limit, and a function that closes both.
 func connect() (*client.Resource, context.Context, func()) {
 	c, err := client.New(address)
 	if err != nil {
