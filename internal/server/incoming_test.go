@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/server"
@@ -254,28 +255,46 @@ func TestWhatElseComesOverAStream(t *testing.T) {
 	}
 }
 
-// A message in frames of a byte would take many times its size. What pads a frame is no
-// part of a message.
-func TestRequestsInManyFrames(t *testing.T) {
+// A message in frames of a byte would take many times its size of memory. It ends its
+// stream, and nothing else on the connection.
+func TestARequestInTinyFramesEndsItsStreamOnly(t *testing.T) {
 	in := start(t, settings{limits: quota.Limits{RequestMemory: 16 << 20}})
 	ctx := within(t)
 	in.awaitLoaded(ctx, t)
 	s := in.sendFrom(ctx, t, host(2))
+	request, err := proto.Marshal(&fanoutv1.PutRequest{Resource: config, Put: putText("a", "b")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := s.begin(t, putMethod, "", sized(len(request))) // the message is still to come
 	stream := s.begin(t, putMethod, "", sized(1000))
-	var err error
-	for range 1000 {
-		if err == nil {
-			err = s.framer.WriteData(stream, false, []byte{0})
+	for range 900 {
+		if err := s.framer.WriteData(stream, false, []byte{0}); err != nil {
+			t.Fatal(err)
 		}
 	}
-	for err == nil {
-		_, err = s.framer.ReadFrame()
+	s.await(t, "the stream ends", func() bool { return len(s.ended) == 1 })
+	// gRPC writes the status, from the error of the context.
+	if got := status.Code(s.ended[stream]); got != codes.DeadlineExceeded {
+		t.Errorf("the stream ends with %v, want %v", got, codes.DeadlineExceeded)
 	}
-	if ctx.Err() != nil {
-		t.Error("the connection was not closed")
+	s.ended = map[uint32]error{}
+	if err := s.framer.WriteData(other, true, request); err != nil {
+		t.Fatal(err)
 	}
+	s.await(t, "the other request is answered", func() bool { return len(s.ended) == 1 })
+	if err := s.ended[other]; !errors.Is(err, io.EOF) {
+		t.Errorf("the other request on the connection ends with %v, want OK", err)
+	}
+}
+
+// The padding of a frame is no part of a message.
+func TestPaddingIsNoPartOfAMessage(t *testing.T) {
+	in := start(t, settings{limits: quota.Limits{RequestMemory: 16 << 20}})
+	ctx := within(t)
+	in.awaitLoaded(ctx, t)
 	padded := in.sendFrom(ctx, t, host(2))
-	stream = padded.begin(t, putMethod, "", nil)
+	stream := padded.begin(t, putMethod, "", nil)
 	for _, part := range [][]byte{sized(100)[:2], sized(100)[2:]} {
 		if err := padded.framer.WriteDataPadded(stream, false, part, make([]byte, 7)); err != nil {
 			t.Fatal(err)

@@ -3,152 +3,141 @@ package frames
 import (
 	"bufio"
 	"encoding/binary"
-	"errors"
 	"net"
 	"sync"
 
 	"golang.org/x/net/http2"
 )
 
-// What a connection reads ahead, which is little, because very many say next to nothing,
-// and each has the memory; and the shape of its frames
-// (RFC 9113, section 4.1).
+// readBufferBytes is how much a connection reads ahead. It is small, because there are very
+// many connections, each has this memory, and most of them send almost nothing.
+const readBufferBytes = 512
+
+// The shape of a frame (RFC 9113, section 4.1).
 const (
-	readBufferBytes  = 512
 	frameHeaderBytes = 9
 	streamIDMask     = 1<<31 - 1
 )
 
-// A message comes in few frames, of at most 16 KiB. One in tiny frames would take many
-// times its size of memory, so that whoever sends one in more than this loses the
-// connection.
-const (
-	spareFrames   = 64
-	bytesPerFrame = 256
-)
-
-var errTinyFrames = errors.New("a request comes in too many frames for its size")
-
-// Conn is a connection that notes what has come of each request. It reads ahead in
-// place of gRPC, and never gives away more than the frame that gRPC is reading: so what
-// it says of a frame is said when gRPC has dealt with all before it.
+// Conn is a connection that follows the frames of its client. It reads ahead in place of
+// gRPC, and never returns more than the frame that gRPC is reading. So when it handles the
+// end of a frame, gRPC has processed all frames before it.
 type Conn struct {
 	net.Conn
 	buffered *bufio.Reader
 
-	// The frame that is being read. It belongs to the goroutine that reads.
-	preface     int // bytes that are to come before the first frame
+	// The frame that is being read. Only the reading goroutine uses these fields.
+	prefaceLeft int // bytes of the client preface that are still to come
 	header      [frameHeaderBytes]byte
-	headerRead  int // bytes of the header
-	payloadLeft int // bytes of the payload that are to come
-	padding     int // of those at the end; negative: their number comes first
-	request     *Request
-	endsStream  bool // the headers of the request have no body
+	headerRead  int      // bytes of header that have come
+	payloadLeft int      // bytes of the payload that are still to come
+	padding     int      // bytes at the end of the payload; negative: the first byte says how many
+	request     *Request // that a DATA frame belongs to; nil: none that is followed
+	endsStream  bool     // the last HEADERS frame had END_STREAM
 
 	mu      sync.Mutex
 	streams map[uint32]*Request // guarded by mu; requests that have not come to their end
 }
 
+// NewConn returns a connection that follows the frames of conn.
 func NewConn(conn net.Conn) *Conn {
 	return &Conn{
-		Conn: conn, buffered: bufio.NewReaderSize(conn, readBufferBytes), preface: len(http2.ClientPreface),
+		Conn: conn, buffered: bufio.NewReaderSize(conn, readBufferBytes), prefaceLeft: len(http2.ClientPreface),
 		headerRead: frameHeaderBytes, streams: map[uint32]*Request{},
 	}
 }
 
 // Read implements net.Conn.
-func (f *Conn) Read(b []byte) (int, error) {
+func (c *Conn) Read(b []byte) (int, error) {
 	switch {
-	case f.preface > 0:
-		n, err := f.buffered.Read(b[:min(len(b), f.preface)])
-		f.preface -= n
+	case c.prefaceLeft > 0:
+		n, err := c.buffered.Read(b[:min(len(b), c.prefaceLeft)])
+		c.prefaceLeft -= n
 		return n, err
-	case f.payloadLeft > 0:
-		n, err := f.buffered.Read(b[:min(len(b), f.payloadLeft)])
-		f.payload(b[:n])
+	case c.payloadLeft > 0:
+		n, err := c.buffered.Read(b[:min(len(b), c.payloadLeft)])
+		c.readPayload(b[:n])
 		return n, err
-	case f.headerRead == frameHeaderBytes:
-		if err := f.endFrame(); err != nil {
-			return 0, err
-		}
+	case c.headerRead == frameHeaderBytes:
+		c.endFrame()
 	}
-	n, err := f.buffered.Read(b[:min(len(b), frameHeaderBytes-f.headerRead)])
-	copy(f.header[f.headerRead:], b[:n])
-	if f.headerRead += n; f.headerRead == frameHeaderBytes {
-		f.beginFrame()
+	n, err := c.buffered.Read(b[:min(len(b), frameHeaderBytes-c.headerRead)])
+	copy(c.header[c.headerRead:], b[:n])
+	if c.headerRead += n; c.headerRead == frameHeaderBytes {
+		c.beginFrame()
 	}
 	return n, err
 }
 
-func (f *Conn) frameType() http2.FrameType { return http2.FrameType(f.header[3]) }
+func (c *Conn) frameType() http2.FrameType { return http2.FrameType(c.header[3]) }
 
-func (f *Conn) hasFlag(flag http2.Flags) bool { return http2.Flags(f.header[4]).Has(flag) }
+func (c *Conn) hasFlag(flag http2.Flags) bool { return http2.Flags(c.header[4]).Has(flag) }
 
-func (f *Conn) streamID() uint32 { return binary.BigEndian.Uint32(f.header[5:]) & streamIDMask }
+func (c *Conn) streamID() uint32 { return binary.BigEndian.Uint32(c.header[5:]) & streamIDMask }
 
-// beginFrame is called when the header of a frame is there.
-func (f *Conn) beginFrame() {
-	f.payloadLeft = int(f.header[0])<<16 | int(f.header[1])<<8 | int(f.header[2])
-	switch f.frameType() {
+// beginFrame handles the header of a frame.
+func (c *Conn) beginFrame() {
+	c.payloadLeft = int(c.header[0])<<16 | int(c.header[1])<<8 | int(c.header[2])
+	switch c.frameType() {
 	case http2.FrameData:
-		f.mu.Lock()
-		f.request = f.streams[f.streamID()]
-		f.mu.Unlock()
-		f.padding = 0
-		if f.hasFlag(http2.FlagDataPadded) {
-			f.padding = -1
+		c.mu.Lock()
+		c.request = c.streams[c.streamID()]
+		c.mu.Unlock()
+		c.padding = 0
+		if c.hasFlag(http2.FlagDataPadded) {
+			c.padding = -1
 		}
 	case http2.FrameHeaders:
-		f.endsStream = f.hasFlag(http2.FlagHeadersEndStream)
+		c.endsStream = c.hasFlag(http2.FlagHeadersEndStream)
 	}
 }
 
-// payload is called with what comes behind the header of a frame.
-func (f *Conn) payload(b []byte) {
-	f.payloadLeft -= len(b)
-	if f.frameType() != http2.FrameData || f.request == nil || len(b) == 0 {
+// readPayload handles bytes of the payload of a frame.
+func (c *Conn) readPayload(b []byte) {
+	c.payloadLeft -= len(b)
+	if c.frameType() != http2.FrameData || c.request == nil || len(b) == 0 {
 		return
 	}
-	if f.padding < 0 {
-		f.padding = int(b[0])
+	if c.padding < 0 {
+		c.padding = int(b[0])
 		b = b[1:]
 	}
-	if beyond := f.padding - f.payloadLeft; beyond > 0 {
-		b = b[:max(len(b)-beyond, 0)]
+	if padding := c.padding - c.payloadLeft; padding > 0 {
+		b = b[:max(len(b)-padding, 0)]
 	}
-	f.request.addData(b)
+	c.request.addData(b)
 }
 
-// endFrame is called when gRPC has dealt with a frame.
-func (f *Conn) endFrame() error {
-	f.headerRead = 0
-	in := f.request
-	f.request = nil
+// endFrame is called when gRPC has processed a frame and asks for the next one.
+func (c *Conn) endFrame() {
+	c.headerRead = 0
+	request := c.request
+	c.request = nil
 	switch {
-	case f.frameType() == http2.FrameRSTStream:
-		f.forget(f.streamID())
-	case f.frameType() == http2.FrameData && in != nil:
-		end := f.hasFlag(http2.FlagDataEndStream)
+	case c.frameType() == http2.FrameRSTStream:
+		c.forget(c.streamID())
+	case c.frameType() == http2.FrameData && request != nil:
+		end := c.hasFlag(http2.FlagDataEndStream)
 		if end {
-			f.forget(f.streamID())
+			c.forget(c.streamID())
 		}
-		return in.endFrame(end)
+		request.endFrame(end)
 	}
-	return nil
 }
 
-// Open begins to note what comes of the request whose headers have just been read. It
-// is called by the goroutine that reads.
-func (f *Conn) Open(cut func()) (in *Request, forget func()) {
-	in, id := &Request{endStream: cut, ended: f.endsStream}, f.streamID()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.streams[id] = in
-	return in, func() { f.forget(id) }
+// Open begins to follow the request whose headers gRPC has just read. endStream ends its
+// stream; it must not block. The goroutine that reads the connection calls Open. The caller
+// calls forget when the stream has ended.
+func (c *Conn) Open(endStream func()) (request *Request, forget func()) {
+	request, id := &Request{endStream: endStream, ended: c.endsStream}, c.streamID()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.streams[id] = request
+	return request, func() { c.forget(id) }
 }
 
-func (f *Conn) forget(id uint32) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.streams, id)
+func (c *Conn) forget(id uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.streams, id)
 }

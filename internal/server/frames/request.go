@@ -3,115 +3,144 @@ package frames
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"sync"
 )
 
 const (
-	// WindowBytes is how much of a request gRPC takes before somebody reads it, and how
-	// large messages may be that come behind the first one.
+	// WindowBytes is the window of a stream: how much of a request gRPC accepts before a
+	// handler reads it. Messages after the first one may not be larger.
 	WindowBytes = 64 << 10
 
-	// prefixBytes come before each message of gRPC: whether it is compressed, and its
-	// size.
+	// prefixBytes precede each gRPC message: whether it is compressed, and its size.
 	prefixBytes = 5
 )
 
-// Request is what has come of a request. The goroutine that reads its connection adds
-// to it.
+// gRPC keeps a buffer for each frame, so a message in tiny frames takes many times its size
+// of memory. A message may come in so many frames, and in one more for each bytesPerFrame.
+const (
+	spareFrames   = 64
+	bytesPerFrame = 256
+)
+
+// The violations of a request; see [Request.Violation].
+var (
+	errTinyFrames   = errors.New("the request comes in too many frames for its size")
+	errLargeMessage = errors.New("a message after the first one is larger than the window of a stream")
+)
+
+// Request is what has come of a request so far. The goroutine that reads the connection
+// adds to it. A request that violates a rule ends its own stream, never the connection,
+// which other requests share.
 type Request struct {
-	endStream func() // ends the stream
+	endStream func()
 
 	mu          sync.Mutex
-	prefix      [prefixBytes]byte // guarded by mu; of the message that comes
-	prefixRead  int               // guarded by mu; bytes of the prefix
-	messageLeft int64             // guarded by mu; bytes of the message that are to come
-	messageRead int64             // guarded by mu; bytes of the message
-	frames      int64             // guarded by mu; that the message has come in
-	size        int64             // guarded by mu; size of the first message
+	prefix      [prefixBytes]byte // guarded by mu; of the current message
+	prefixRead  int               // guarded by mu; bytes of prefix that have come
+	messageLeft int64             // guarded by mu; bytes of the current message that are still to come
+	messageRead int64             // guarded by mu; bytes of the current message that have come
+	frames      int64             // guarded by mu; frames of the current message
+	size        int64             // guarded by mu; of the first message
 	compressed  bool              // guarded by mu; the first message is compressed
-	prefixSeen  bool              // guarded by mu; the size of the first message has come
-	sizeKnown   bool              // guarded by mu; so has the rest of the frame that has it
+	prefixSeen  bool              // guarded by mu; the prefix of the first message has come
+	sizeKnown   bool              // guarded by mu; so has all of the frame with that prefix
 	complete    bool              // guarded by mu; the first message has come
-	ended       bool              // guarded by mu; nothing comes any more
-	changed     chan struct{}     // guarded by mu; closed when known or ended; nil: nobody waits
+	ended       bool              // guarded by mu; the client sends nothing more
+	violation   error             // guarded by mu; nil: none
+	changed     chan struct{}     // guarded by mu; closed when sizeKnown or ended; nil: nobody waits
 }
 
-// addData notes bytes of messages.
-func (in *Request) addData(b []byte) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
+// Violation returns the rule that the client has violated with this request, or nil.
+func (r *Request) Violation() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.violation
+}
+
+// violate ends the stream. It is called with mu held. gRPC discards the frames that still
+// come for the stream once its handler has returned. Until then the window of the stream
+// bounds them.
+func (r *Request) violate(err error) {
+	if r.violation == nil {
+		r.violation = err
+		r.endStream()
+	}
+}
+
+// addData adds bytes of messages.
+func (r *Request) addData(b []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for len(b) > 0 {
-		if in.prefixRead < prefixBytes {
-			n := copy(in.prefix[in.prefixRead:], b)
+		if r.prefixRead < prefixBytes {
+			n := copy(r.prefix[r.prefixRead:], b)
 			b = b[n:]
-			if in.prefixRead += n; in.prefixRead == prefixBytes {
-				in.beginMessage()
+			if r.prefixRead += n; r.prefixRead == prefixBytes {
+				r.beginMessage()
 			}
 			continue
 		}
-		n := min(in.messageLeft, int64(len(b)))
+		n := min(r.messageLeft, int64(len(b)))
 		b = b[n:]
-		in.messageLeft -= n
-		in.messageRead += n
-		in.checkComplete()
+		r.messageLeft -= n
+		r.messageRead += n
+		r.checkComplete()
 	}
 }
 
-// beginMessage is called with mu held when a prefix is there.
-func (in *Request) beginMessage() {
-	in.messageLeft, in.messageRead, in.frames = int64(binary.BigEndian.Uint32(in.prefix[1:])), 0, 0
-	if in.prefixSeen {
-		// There is nothing to read behind the one message of most requests, and no
-		// room has been taken for more.
-		if in.messageLeft > WindowBytes {
-			in.endStream()
-		}
-	} else {
-		in.size, in.compressed, in.prefixSeen = in.messageLeft, in.prefix[0] != 0, true
+// beginMessage is called with mu held when a prefix has come.
+func (r *Request) beginMessage() {
+	r.messageLeft, r.messageRead, r.frames = int64(binary.BigEndian.Uint32(r.prefix[1:])), 0, 0
+	switch {
+	case !r.prefixSeen:
+		r.size, r.compressed, r.prefixSeen = r.messageLeft, r.prefix[0] != 0, true
+	case r.messageLeft > WindowBytes:
+		// Most requests have one message only, and no memory is reserved for others.
+		r.violate(errLargeMessage)
 	}
-	in.checkComplete()
+	r.checkComplete()
 }
 
-// checkComplete is called with mu held when more of a message is there.
-func (in *Request) checkComplete() {
-	if in.messageLeft == 0 {
-		in.complete = true
-		in.prefixRead = 0
+// checkComplete is called with mu held when more of a message has come.
+func (r *Request) checkComplete() {
+	if r.messageLeft == 0 {
+		r.complete = true
+		r.prefixRead = 0
 	}
 }
 
-// endFrame notes that gRPC has been given all of a frame.
-func (in *Request) endFrame(end bool) error {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.frames++
-	in.ended, in.sizeKnown = in.ended || end, in.prefixSeen
-	if in.changed != nil && (in.sizeKnown || in.ended) {
-		close(in.changed)
-		in.changed = nil
+// endFrame is called when gRPC has received all of a frame. end says that it is the last.
+func (r *Request) endFrame(end bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.frames++
+	r.ended, r.sizeKnown = r.ended || end, r.prefixSeen
+	if r.changed != nil && (r.sizeKnown || r.ended) {
+		close(r.changed)
+		r.changed = nil
 	}
-	if in.frames > spareFrames+in.messageRead/bytesPerFrame {
-		return errTinyFrames
+	if r.frames > spareFrames+r.messageRead/bytesPerFrame {
+		r.violate(errTinyFrames)
 	}
-	return nil
 }
 
-// AwaitSize waits until the size of the first message is known, nothing comes any more or
-// ctx is done. Zero: there is none. It also says whether it is compressed, and whether
-// all of it is there: what comes in one frame is there at once, even where gRPC reads it
-// in pieces.
-func (in *Request) AwaitSize(ctx context.Context) (size int64, packed, whole bool) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if !in.sizeKnown && !in.ended {
+// AwaitSize waits until the size of the first message is known, the client has ended the
+// stream, or ctx is done. It returns size 0 if there is no message. complete says that all
+// of the message has come: what one frame contains comes at once, even if gRPC reads the
+// frame in pieces.
+func (r *Request) AwaitSize(ctx context.Context) (size int64, compressed, complete bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.sizeKnown && !r.ended {
 		changed := make(chan struct{})
-		in.changed = changed
-		in.mu.Unlock()
+		r.changed = changed
+		r.mu.Unlock()
 		select {
 		case <-changed:
 		case <-ctx.Done():
 		}
-		in.mu.Lock()
+		r.mu.Lock()
 	}
-	return in.size, in.compressed, in.complete
+	return r.size, r.compressed, r.complete
 }

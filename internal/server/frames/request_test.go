@@ -6,33 +6,56 @@ import (
 	"testing/synctest"
 )
 
-// A message that comes in one frame is there at once, however the frame is read: nobody
-// may be told of a part of it.
-func TestAFrameIsThereAtOnce(t *testing.T) {
+// A message that comes in one frame comes at once, however gRPC reads the frame.
+func TestAFrameComesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 1000
 		message := append(binary.BigEndian.AppendUint32([]byte{0}, size), make([]byte, size)...)
-		in := &Request{}
-		in.addData(message[:100])
+		r := &Request{}
+		r.addData(message[:100])
 		answered := false
 		go func() {
-			got, packed, whole := in.AwaitSize(t.Context())
-			if got != size || packed || !whole {
-				t.Errorf("there are %d bytes, packed: %v, whole: %v", got, packed, whole)
+			got, compressed, complete := r.AwaitSize(t.Context())
+			if got != size || compressed || !complete {
+				t.Errorf("got size %d, compressed %v, complete %v; want %d, false, true", got, compressed, complete, size)
 			}
 			answered = true
 		}()
 		synctest.Wait()
 		if answered {
-			t.Error("a part of a frame was told of")
+			t.Error("AwaitSize returned after a part of a frame")
 		}
-		in.addData(message[100:])
-		if err := in.endFrame(false); err != nil {
-			t.Fatal(err)
-		}
+		r.addData(message[100:])
+		r.endFrame(false)
 		synctest.Wait()
 		if !answered {
-			t.Error("nobody was told of the frame")
+			t.Error("AwaitSize did not return after the frame")
 		}
 	})
+}
+
+// A message in tiny frames ends its stream once, and a message of many large frames does
+// not end it.
+func TestTinyFramesEndTheStream(t *testing.T) {
+	for name, c := range map[string]struct {
+		frameBytes int
+		want       error
+	}{
+		"tiny":  {1, errTinyFrames},
+		"large": {bytesPerFrame, nil},
+	} {
+		ends := 0
+		r := &Request{endStream: func() { ends++ }}
+		r.addData(binary.BigEndian.AppendUint32([]byte{0}, 1<<20))
+		for range 10 * spareFrames {
+			r.addData(make([]byte, c.frameBytes))
+			r.endFrame(false)
+		}
+		if got := r.Violation(); got != c.want {
+			t.Errorf("%s frames: violation is %v, want %v", name, got, c.want)
+		}
+		if want := map[bool]int{true: 1}[c.want != nil]; ends != want {
+			t.Errorf("%s frames: the stream was ended %d times, want %d", name, ends, want)
+		}
+	}
 }

@@ -79,11 +79,11 @@ func (s *requestStream) RecvMsg(m any) (err error) {
 	if !s.began {
 		s.began = true
 		if s.room, err = receive(s.limits, s.Context(), s.info); err != nil {
-			return err
+			return violationOr(s.Context(), err)
 		}
 	}
 	if err := s.ServerStream.RecvMsg(m); err != nil {
-		return err
+		return violationOr(s.Context(), err)
 	}
 	arrived(s.Context())
 	c := CallOf(s.Context())
@@ -97,6 +97,20 @@ func (s *requestStream) RecvMsg(m any) (err error) {
 		s.room.Release() // a watch may last, and keeps little of its request
 	}
 	return checkSize(s.limits, m)
+}
+
+// violationOr returns the rule for whose violation the server has ended the stream, or else
+// err. It is for the log: gRPC has already told the client that the stream has ended.
+func violationOr(ctx context.Context, err error) error {
+	c, ok := ctx.Value(cutoffKey{}).(*streamContext)
+	if !ok || c.request == nil {
+		return err
+	}
+	violation := c.request.Violation()
+	if violation == nil {
+		return err
+	}
+	return apierr.InvalidError{{Description: violation.Error()}}
 }
 
 // limitRate limits how often a client may ask. Whether the server is healthy can be asked
