@@ -1,10 +1,14 @@
-// Package metrics says in Prometheus' form how the server does. Next to nothing is
-// counted for it: what it shows is read when somebody asks, from the states, logs and
-// sessions that are there anyway. The little that is counted on the way of an event is
-// counted by whoever owns it (see the package server's tally).
+// Package metrics exports the metrics of the server in Prometheus format.
 //
-// The registry is the server's own; the default one has whatever libraries put there.
-// docs/observability.md lists all metrics, and a test compares it with what is served.
-// Labels are names of resources and words of a fixed list, never keys or clients: what
-// a client chooses must not make the number of series grow.
+// [New] creates a registry of its own. The default registry is not used because libraries
+// register metrics there. [Metrics.Register] adds collectors for the server, its resources,
+// the store and the audit log.
+//
+// The collectors read state that exists anyway when Prometheus scrapes it, so metrics cost
+// almost nothing on the path of an event. The few counters on that path belong to the
+// packages that update them.
+//
+// docs/observability.md lists all metrics, and a test compares it with the served ones.
+// Label values are resource names and words from fixed lists, never keys or client names:
+// clients must not be able to increase the number of series.
 package metrics

@@ -7,11 +7,10 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server"
 )
 
-// limitCollector reads what is taken of the limits, and what the audit log has
-// written.
+// limitCollector reads the usage of limits, and the counters of the audit log.
 type limitCollector struct {
 	server *server.Server
-	audit  *audit.Log // nil: there is none
+	audit  *audit.Log // nil: no audit log
 	families
 
 	connections, clients, refused *family
@@ -24,18 +23,18 @@ type limitCollector struct {
 
 func newLimitCollector(srv *server.Server, log *audit.Log) *limitCollector {
 	c := &limitCollector{server: srv, audit: log}
-	c.connections = c.gauge("connections", "Connections of clients, those of HTTP included.")
-	c.clients = c.gauge("watching_clients", "Clients that have watches: identities, or hosts of those that have shown none.")
-	c.selectors = c.gauge("watching_selectors", "Different selectors of watches, but for those that ask for one value of a label or an indexed field.")
-	c.refused = c.counter("refused_total", "Requests that were refused because a limit was reached, by reason.", "reason")
-	c.snapshots = c.gauge("snapshots_sending", "Snapshots and differences that are being sent.")
-	c.snapshotsWaiting = c.gauge("snapshots_waiting", "Snapshots and differences that wait for their turn.")
-	c.listBytes = c.gauge("list_bytes", "Memory of the responses of lists that have not been sent yet.")
-	c.listsWaiting = c.gauge("lists_waiting", "Lists that wait for room.")
-	c.requestBytes = c.gauge("request_bytes", "Room that requests have which are on their way.")
-	c.requestsWaiting = c.gauge("requests_waiting", "Requests that wait for room.")
-	c.records = c.counter("audit_records_total", "Records that the audit log has written. Missing where there is none.")
-	c.lost = c.counter("audit_records_lost_total", "Records that could not be written. Missing as above.")
+	c.connections = c.gauge("connections", "Open client connections, including HTTP.")
+	c.clients = c.gauge("watching_clients", "Clients with watches: identities, or hosts of unauthenticated clients.")
+	c.selectors = c.gauge("watching_selectors", "Distinct selectors of watches, except selectors for one value of a label or of an indexed field.")
+	c.refused = c.counter("refused_total", "Requests refused because of a limit, by reason.", "reason")
+	c.snapshots = c.gauge("snapshots_sending", "Snapshots and deltas that are being sent.")
+	c.snapshotsWaiting = c.gauge("snapshots_waiting", "Snapshots and deltas that wait for a snapshot slot.")
+	c.listBytes = c.gauge("list_bytes", "Memory of List responses that have not been sent yet.")
+	c.listsWaiting = c.gauge("lists_waiting", "List requests that wait for memory.")
+	c.requestBytes = c.gauge("request_bytes", "Memory reserved for incoming requests.")
+	c.requestsWaiting = c.gauge("requests_waiting", "Requests that wait for memory.")
+	c.records = c.counter("audit_records_total", "Records that the audit log has written. Missing without an audit log.")
+	c.lost = c.counter("audit_records_lost_total", "Audit records that could not be written. Missing without an audit log.")
 	return c
 }
 

@@ -18,19 +18,18 @@ import (
 	"github.com/fanoutd/fanoutd/internal/store"
 )
 
-// Metrics are all metrics of a server.
+// Metrics contains all metrics of a process.
 type Metrics struct {
 	registry *prometheus.Registry
 	requests *grpcprom.ServerMetrics
 	log      *slog.Logger
 }
 
-// handlingBounds are the upper bounds, in seconds, of what is told apart of how long
-// requests take: reads of memory take a fraction of a millisecond, writes as long as
-// etcd's disk.
+// handlingBounds are the histogram buckets of request durations in seconds. Reads from
+// memory take a fraction of a millisecond; writes depend on etcd's disk.
 var handlingBounds = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 
-// New returns the metrics of a process that has no server yet.
+// New returns metrics of the process. Register adds those of the server.
 func New(log *slog.Logger) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
@@ -46,67 +45,67 @@ func New(log *slog.Logger) *Metrics {
 	return m
 }
 
-// Observers returns what counts the requests of a server.
+// Observers returns the interceptors that count the requests of a server.
 func (m *Metrics) Observers() rpc.Observers {
 	return rpc.Observers{Unary: m.requests.UnaryServerInterceptor(), Stream: m.requests.StreamServerInterceptor()}
 }
 
-// Follow adds what there is to say of a server, its resources, its store and its audit
-// log (nil: there is none). It is called once.
+// Register adds the metrics of a server, its resources, its store and its audit log, which
+// may be nil. The caller calls it at most once.
 func (m *Metrics) Register(srv *server.Server, resources []backend.Resource, st *store.Store, log *audit.Log) {
-	// Without this a method that nobody has called has no counters, and the rate of
-	// one that fails for the first time is unknown.
+	// Initialize the counters of all methods to 0. Otherwise the rate of the first failure
+	// of a method would be unknown.
 	m.requests.InitializeMetrics(srv)
 	m.registry.MustRegister(newResourceCollector(resources), newWatchCollector(srv), newLimitCollector(srv, log), newStoreCollector(st))
 }
 
-// FollowCertificate adds what there is to say of the certificate that clients are shown.
-// It is called once, and not at all in plain text.
-func (m *Metrics) RegisterCertificate(shown func() *x509.Certificate) {
-	m.registry.MustRegister(newCertificateCollector(shown))
+// RegisterCertificate adds the metrics of the server certificate, which current returns.
+// The caller calls it at most once, and only with TLS.
+func (m *Metrics) RegisterCertificate(current func() *x509.Certificate) {
+	m.registry.MustRegister(newCertificateCollector(current))
 }
 
-// How many scrapes may go on at the same time, and how long one may take: there are
-// two Prometheus servers and a curious person, and what asks etcd is given up before.
+// Limits of concurrent scrapes, enough for two Prometheus servers and an operator, and of
+// the duration of a scrape, which exceeds the timeout of its requests to etcd.
 const (
 	maxScrapes    = 4
 	scrapeTimeout = 10 * time.Second
 )
 
-// Handler returns what serves the metrics.
+// Handler returns the HTTP handler of the metrics.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
-		ErrorLog: logged{m.log}, ErrorHandling: promhttp.ContinueOnError,
+		ErrorLog: errorLog{m.log}, ErrorHandling: promhttp.ContinueOnError,
 		MaxRequestsInFlight: maxScrapes, Timeout: scrapeTimeout,
 	})
 }
 
-// logged writes what goes wrong with a scrape to the log.
-type logged struct{ log *slog.Logger }
+// errorLog logs errors of scrapes.
+type errorLog struct{ log *slog.Logger }
 
 // Println implements [promhttp.Logger].
-func (l logged) Println(what ...any) { l.log.Error("metrics cannot be collected", "error", what) }
+func (l errorLog) Println(v ...any) { l.log.Error("could not collect metrics", "error", v) }
 
-// family is a metric without its values.
+// family is the description of a metric.
 type family struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
 }
 
-// families are all that collectors make of what they read.
+// families contains the descriptions of a collector.
 type families []*family
 
-// gauge makes a family of values that rise and fall.
+// gauge adds a metric whose value rises and falls.
 func (all *families) gauge(name, help string, labels ...string) *family {
 	return all.add(name, help, prometheus.GaugeValue, labels)
 }
 
-// counter makes a family of values that never fall while the process lives.
+// counter adds a metric whose value never decreases while the process lives.
 func (all *families) counter(name, help string, labels ...string) *family {
 	return all.add(name, help, prometheus.CounterValue, labels)
 }
 
-// histogram makes a family of distributions.
+// histogram adds a metric with a distribution of values.
 func (all *families) histogram(name, help string, labels ...string) *family {
 	return all.add(name, help, prometheus.UntypedValue, labels)
 }
@@ -117,14 +116,14 @@ func (all *families) add(name, help string, kind prometheus.ValueType, labels []
 	return f
 }
 
-// send sends a value to whoever collects.
+// send sends a value to the registry.
 func send[N int | int64 | float64](to chan<- prometheus.Metric, f *family, value N, labels ...string) {
 	to <- prometheus.MustNewConstMetric(f.desc, f.kind, float64(value), labels...)
 }
 
-// one is 1 for yes and 0 for no.
-func one(yes bool) int {
-	if yes {
+// boolValue returns 1 for true and 0 for false.
+func boolValue(b bool) int {
+	if b {
 		return 1
 	}
 	return 0
@@ -136,19 +135,18 @@ func (all *families) describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// certificateCollector says from when until when the certificate is good that clients
-// are shown.
+// certificateCollector reads the validity of the server certificate.
 type certificateCollector struct {
-	shown func() *x509.Certificate
+	current func() *x509.Certificate
 	families
 
 	notBefore, notAfter *family
 }
 
-func newCertificateCollector(shown func() *x509.Certificate) *certificateCollector {
-	c := &certificateCollector{shown: shown}
-	c.notBefore = c.gauge("certificate_not_before_timestamp_seconds", "When the certificate begins to be good that clients are shown, in Unix time. Missing in plain text.")
-	c.notAfter = c.gauge("certificate_not_after_timestamp_seconds", "When it ends to be good. Missing as above.")
+func newCertificateCollector(current func() *x509.Certificate) *certificateCollector {
+	c := &certificateCollector{current: current}
+	c.notBefore = c.gauge("certificate_not_before_timestamp_seconds", "Start of the validity of the server certificate, in Unix time. Missing without TLS.")
+	c.notAfter = c.gauge("certificate_not_after_timestamp_seconds", "End of the validity of the server certificate, in Unix time. Missing without TLS.")
 	return c
 }
 
@@ -157,7 +155,7 @@ func (c *certificateCollector) Describe(to chan<- *prometheus.Desc) { c.describe
 
 // Collect implements [prometheus.Collector].
 func (c *certificateCollector) Collect(to chan<- prometheus.Metric) {
-	certificate := c.shown()
+	certificate := c.current()
 	send(to, c.notBefore, certificate.NotBefore.Unix())
 	send(to, c.notAfter, certificate.NotAfter.Unix())
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 )
 
-// askTimeout is how long a scrape waits for etcd to say where it is. Prometheus itself
-// waits for ten seconds; what is not known by then is left out.
-const askTimeout = time.Second
+// revisionTimeout is how long a scrape waits for the current revision of etcd. After it the
+// metric is omitted. Prometheus itself waits ten seconds for a scrape.
+const revisionTimeout = time.Second
 
 // resourceCollector reads cachers and dispatchers.
 type resourceCollector struct {
@@ -30,50 +30,50 @@ type resourceCollector struct {
 func newResourceCollector(resources []backend.Resource) *resourceCollector {
 	c := &resourceCollector{resources: resources}
 	const r = "resource"
-	c.loaded = c.gauge("resource_loaded", "1 once the resource can be read.", r)
-	c.following = c.gauge("resource_following", "1 while the resource hears of etcd; 0 while what is served may be old.", r)
-	c.decodeFailures = c.counter("decode_failures_total", "Values in etcd that the codec could not decode, or that could not be decrypted, each key and revision once. The former are served as they are.", r)
+	c.loaded = c.gauge("resource_loaded", "1 if the resource can be read.", r)
+	c.following = c.gauge("resource_following", "1 while the resource receives changes from etcd; 0 while its data may be stale.", r)
+	c.decodeFailures = c.counter("decode_failures_total", "Values in etcd that could not be decoded or decrypted, counted once per key and revision. Values that cannot be decoded are served as stored.", r)
 
-	c.leftOut = c.gauge("left_out_keys", "Keys in etcd that are left out because they are empty or not UTF-8. It ends at 1,000.", r)
+	c.leftOut = c.gauge("left_out_keys", "Keys in etcd that are omitted because they are empty or not valid UTF-8. Stops at 1,000.", r)
 
-	c.revision = c.gauge("cacher_revision", "Revision of etcd up to which the cache has every change.", r)
-	c.lagRevisions = c.gauge("cacher_lag_revisions", "Revisions that etcd is ahead of the cache; those of other prefixes count, too, until etcd is asked for progress. Missing while etcd does not answer.", r)
-	c.lagSeconds = c.gauge("cacher_lag_seconds", "Seconds since the watch of etcd has said anything, if only that there is nothing new. What it says may be old while cacher_lag_revisions is high.", r)
+	c.revision = c.gauge("cacher_revision", "etcd revision up to which the cache is complete.", r)
+	c.lagRevisions = c.gauge("cacher_lag_revisions", "Number of revisions by which etcd is ahead of the cache. Until the next progress request it includes revisions of other prefixes. Missing while etcd does not answer.", r)
+	c.lagSeconds = c.gauge("cacher_lag_seconds", "Seconds since the etcd watch last sent a change or a progress notification. While cacher_lag_revisions is high, its changes may be old.", r)
 	c.objects = c.gauge("cacher_objects", "Objects in the cache.", r)
-	c.undecryptable = c.gauge("cacher_undecryptable_objects", "Objects whose values cannot be decrypted with the keys that there are.", r)
-	c.tombstones = c.gauge("cacher_tombstones", "Deletions that are remembered.", r)
-	c.windowOldest = c.gauge("cacher_window_oldest_revision", "Oldest revision after which every change is in the window, so that a watch can replay.", r)
+	c.undecryptable = c.gauge("cacher_undecryptable_objects", "Objects whose values cannot be decrypted with the loaded keys.", r)
+	c.tombstones = c.gauge("cacher_tombstones", "Deletions that the cache remembers.", r)
+	c.windowOldest = c.gauge("cacher_window_oldest_revision", "Oldest revision from which a watch can replay: the window contains every later change.", r)
 	c.windowChanges = c.gauge("cacher_window_changes", "Changes in the window.", r)
-	c.windowBytes = c.gauge("cacher_window_bytes", "Memory that the window takes, roughly.", r)
-	c.windowSpan = c.gauge("cacher_window_span_seconds", "How far back the window goes: the age of the oldest change in it.", r)
+	c.windowBytes = c.gauge("cacher_window_bytes", "Approximate memory of the window.", r)
+	c.windowSpan = c.gauge("cacher_window_span_seconds", "Age of the oldest change in the window.", r)
 	c.changes = c.counter("cacher_changes_total", "Changes that the cache has applied.", r)
-	c.fills = c.counter("cacher_fills_total", "How often the cache was filled from nothing: at start, in a new epoch, after a mismatch.", r)
-	c.relists = c.counter("cacher_relists_total", "How often the resource was listed again because etcd had compacted what came next.", r)
-	c.interruptions = c.counter("cacher_interruptions_total", "How often etcd was lost and tried again after a pause.", r)
-	c.mismatches = c.counter("cacher_mismatches_total", "How often the cache was found to differ from etcd. It never should.", r)
+	c.fills = c.counter("cacher_fills_total", "Number of times that the cache was filled from scratch: at start, in a new epoch, or after a mismatch.", r)
+	c.relists = c.counter("cacher_relists_total", "Number of times that the resource was listed again because etcd had compacted the next change.", r)
+	c.interruptions = c.counter("cacher_interruptions_total", "Number of times that the etcd watch was interrupted and retried.", r)
+	c.mismatches = c.counter("cacher_mismatches_total", "Number of times that the self-check found a difference between the cache and etcd. Should be 0.", r)
 
-	c.interests = c.gauge("dispatch_interests", "Distinct interests (scope, selectors, view) that are watched.", r)
-	c.through = c.gauge("dispatch_revision", "Revision up to which every change is in the logs that watches read.", r)
-	c.queueAge = c.gauge("dispatch_queue_age_seconds", "How long the oldest change waits that is in the cache and in no log yet; 0 if none does.", r)
-	c.events = c.counter("dispatch_events_total", "Events that were encoded, once for each interest that a change concerns.", r)
-	c.eventBytes = c.counter("dispatch_event_bytes_total", "Size of these events.", r)
-	c.logBytes = c.gauge("dispatch_log_bytes", "Memory of the logs that watches read.", r)
-	c.evictions = c.counter("dispatch_log_evictions_total", "Pieces of logs that were forgotten because all logs together were too large. Who had not read them reads the window.", r)
-	c.catchUpBytes = c.gauge("dispatch_catch_up_bytes", "Memory of what those who catch up share.", r)
-	c.catchUpStates = c.gauge("dispatch_catch_up_states", "States of the past that are kept for those who catch up.", r)
+	c.interests = c.gauge("dispatch_interests", "Distinct watched interests (scope, selectors, projection).", r)
+	c.through = c.gauge("dispatch_revision", "Revision up to which every change is in the logs of the feeds.", r)
+	c.queueAge = c.gauge("dispatch_queue_age_seconds", "Age of the oldest change that is in the cache but not in the logs of the feeds; 0 if there is none.", r)
+	c.events = c.counter("dispatch_events_total", "Encoded events: one per change and interest.", r)
+	c.eventBytes = c.counter("dispatch_event_bytes_total", "Size of the encoded events.", r)
+	c.logBytes = c.gauge("dispatch_log_bytes", "Memory of the logs of the feeds.", r)
+	c.evictions = c.counter("dispatch_log_evictions_total", "Log segments evicted because of the memory limit for all logs. Watches that had not read a segment read the window instead.", r)
+	c.catchUpBytes = c.gauge("dispatch_catch_up_bytes", "Memory of catch-up data that is shared between watches.", r)
+	c.catchUpStates = c.gauge("dispatch_catch_up_states", "Past states that are retained for catch-ups.", r)
 	return c
 }
 
 // Describe implements [prometheus.Collector].
 func (c *resourceCollector) Describe(to chan<- *prometheus.Desc) { c.describe(to) }
 
-// Collect implements [prometheus.Collector]. All resources are looked at at the same
-// time, because each may have to wait for etcd.
+// Collect implements [prometheus.Collector]. It reads all resources concurrently because
+// each may wait for etcd.
 func (c *resourceCollector) Collect(to chan<- prometheus.Metric) {
-	var looking sync.WaitGroup
-	defer looking.Wait()
+	var collecting sync.WaitGroup
+	defer collecting.Wait()
 	for i := range c.resources {
-		looking.Go(func() { c.collect(to, &c.resources[i]) })
+		collecting.Go(func() { c.collect(to, &c.resources[i]) })
 	}
 }
 
@@ -82,8 +82,8 @@ func (c *resourceCollector) collect(to chan<- prometheus.Metric, r *backend.Reso
 		send(to, c.leftOut, keys.OmittedKeys(), r.Name)
 	}
 	if r.Direct != nil {
-		send(to, c.loaded, one(r.Direct.Loaded()), r.Name)
-		send(to, c.following, one(r.Direct.Following()), r.Name)
+		send(to, c.loaded, boolValue(r.Direct.Loaded()), r.Name)
+		send(to, c.following, boolValue(r.Direct.Following()), r.Name)
 		send(to, c.decodeFailures, r.Direct.Opaque(), r.Name)
 		return
 	}
@@ -100,8 +100,8 @@ func (c *resourceCollector) collectCacher(to chan<- prometheus.Metric, r *backen
 	send(to, c.mismatches, counts.Mismatches, r.Name)
 	send(to, c.decodeFailures, counts.Opaque, r.Name)
 	state, following := r.Cacher.State(), r.Cacher.Following()
-	send(to, c.loaded, one(state != nil), r.Name)
-	send(to, c.following, one(following), r.Name)
+	send(to, c.loaded, boolValue(state != nil), r.Name)
+	send(to, c.following, boolValue(following), r.Name)
 	if heard := r.Cacher.LastContact(); !heard.IsZero() {
 		send(to, c.lagSeconds, time.Since(heard).Seconds(), r.Name)
 	}
@@ -121,10 +121,10 @@ func (c *resourceCollector) collectCacher(to chan<- prometheus.Metric, r *backen
 	}
 	send(to, c.windowSpan, span, r.Name)
 	if !following {
-		return // there is nobody to ask
+		return // etcd is unreachable
 	}
-	// Asked after the state was taken, so that it cannot be behind it.
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	// Read the revision after the state, so that it is not older than the state.
+	ctx, cancel := context.WithTimeout(context.Background(), revisionTimeout)
 	defer cancel()
 	if now, err := r.Cacher.StoreRevision(ctx); err == nil {
 		send(to, c.lagRevisions, max(0, int64(now-state.Revision())), r.Name)

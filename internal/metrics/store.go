@@ -6,7 +6,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/store"
 )
 
-// storeCollector reads what etcd is asked for, and what an embedded one has stored.
+// storeCollector reads the counters of requests to etcd, and the size of an embedded etcd.
 type storeCollector struct {
 	store *store.Store
 	families
@@ -17,11 +17,11 @@ type storeCollector struct {
 
 func newStoreCollector(st *store.Store) *storeCollector {
 	c := &storeCollector{store: st}
-	c.requests = c.counter("etcd_requests_total", "What etcd was asked to do: revision, list (a page), commit, watch (opened).", "operation")
-	c.errors = c.counter("etcd_request_errors_total", "How often it did not do so, or a watch broke off. A failed precondition is no error, nor is compacted history.", "operation")
-	c.size = c.gauge("embedded_etcd_db_bytes", "Size of the database file of the embedded etcd. Missing where etcd is another process.")
-	c.inUse = c.gauge("embedded_etcd_db_in_use_bytes", "What is used of it.")
-	c.quota = c.gauge("embedded_etcd_db_quota_bytes", "Size at which it refuses writes.")
+	c.requests = c.counter("etcd_requests_total", "Requests to etcd by operation: revision, list (one page), commit, watch (opened).", "operation")
+	c.errors = c.counter("etcd_request_errors_total", "Failed requests to etcd and broken watches. Failed preconditions and compacted history do not count.", "operation")
+	c.size = c.gauge("embedded_etcd_db_bytes", "Size of the database file of the embedded etcd. Missing with an external etcd.")
+	c.inUse = c.gauge("embedded_etcd_db_in_use_bytes", "Used part of the database file of the embedded etcd.")
+	c.quota = c.gauge("embedded_etcd_db_quota_bytes", "Database size at which the embedded etcd refuses writes.")
 	return c
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server"
 )
 
-// watchCollector reads what the sessions of watches note.
+// watchCollector reads the state and the counters of watches.
 type watchCollector struct {
 	server *server.Server
 	families
@@ -20,19 +20,19 @@ type watchCollector struct {
 func newWatchCollector(srv *server.Server) *watchCollector {
 	c := &watchCollector{server: srv}
 	const r = "resource"
-	c.watchers = c.gauge("watchers", "Watches that are served, by state: live, or catching_up.", r, "state")
-	c.blocked = c.gauge("watchers_blocked", "Watches for which a message waits for the network, because the client does not read.", r)
-	c.behind = c.gauge("watchers_behind", "Watches for which events wait that were not handed to the network yet.", r)
-	c.lag = c.gauge("watch_lag_max_seconds", "How long the event waits that waits the longest for a watch; 0 if none does.", r)
-	c.backlog = c.gauge("watch_backlog_max_events", "Largest number of events that wait for one watch, as far as they are counted.", r)
-	c.begun = c.counter("watchers_begun_total", "Watches that have begun.", r)
-	c.messages = c.counter("watch_messages_total", "Messages that were handed to the network.", r)
-	c.events = c.counter("watch_events_total", "Events in these messages: deliveries.", r)
+	c.watchers = c.gauge("watchers", "Open watches by state: live or catching_up.", r, "state")
+	c.blocked = c.gauge("watchers_blocked", "Watches with a message that waits because the client does not read.", r)
+	c.behind = c.gauge("watchers_behind", "Watches with events that have not been handed to the network yet.", r)
+	c.lag = c.gauge("watch_lag_max_seconds", "Age of the oldest event that waits for a watch; 0 if there is none.", r)
+	c.backlog = c.gauge("watch_backlog_max_events", "Largest known number of events that wait for one watch.", r)
+	c.begun = c.counter("watchers_begun_total", "Started watches.", r)
+	c.messages = c.counter("watch_messages_total", "Watch messages handed to the network.", r)
+	c.events = c.counter("watch_events_total", "Events in these messages (deliveries).", r)
 	c.bytes = c.counter("watch_bytes_total", "Size of these messages.", r)
-	c.catchUps = c.counter("watch_catch_ups_total", "Catch-ups by kind (replay, delta, reset) and cause: begin, with which the watch began; behind, which is an overflow: it fell out of what is remembered, or the epoch has changed.", r, "kind", "cause")
-	c.latency = c.histogram("watch_propagation_seconds", "Time from when a change was received from etcd until the live message with it was handed to the network; of several changes in a message, the first.", r)
+	c.catchUps = c.counter("watch_catch_ups_total", "Catch-ups by kind (replay, delta, reset) and cause: begin (start of the watch) or behind (the watch fell behind the retained history, or the epoch changed).", r, "kind", "cause")
+	c.latency = c.histogram("watch_propagation_seconds", "Time from the receipt of a change from etcd until its live message is handed to the network. A message with several changes counts with the first.", r)
 	c.batches = c.histogram("watch_batch_events", "Number of events in a live message.", r)
-	c.slow = c.counter("slow_requests_total", "Requests, first messages of watches and catch-ups that took longer than the setting slow-request.")
+	c.slow = c.counter("slow_requests_total", "Requests, first messages of watches and catch-ups that took longer than slow-request.")
 	return c
 }
 
@@ -63,7 +63,7 @@ func (c *watchCollector) Collect(to chan<- prometheus.Metric) {
 	send(to, c.slow, c.server.SlowRequests())
 }
 
-// sendDistribution sends a histogram to whoever collects.
+// sendDistribution sends a histogram to the registry.
 func sendDistribution(to chan<- prometheus.Metric, f *family, d *server.Distribution, labels ...string) {
 	buckets := make(map[float64]uint64, len(d.Bounds))
 	total := uint64(0)

@@ -19,21 +19,21 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// heldEncoder holds the dispatcher in the middle of a round.
+// heldEncoder blocks the dispatcher while it encodes an event.
 type heldEncoder struct {
 	wire.Encoder
 	reached chan struct{}
 	release chan struct{}
 }
 
-func (e *heldEncoder) AppendEvent(b []byte, event object.Event, v object.Projection) []byte {
+func (e *heldEncoder) AppendEvent(b []byte, event object.Event, p object.Projection) []byte {
 	e.reached <- struct{}{}
 	<-e.release
-	return e.Encoder.AppendEvent(b, event, v)
+	return e.Encoder.AppendEvent(b, event, p)
 }
 
-// A dispatcher that does not come on is seen, and does not hold up who looks.
-func TestADispatcherThatIsBehindIsSeen(t *testing.T) {
+// The metrics show a blocked dispatcher, and collecting them does not block.
+func TestMetricsShowABlockedDispatcher(t *testing.T) {
 	codec, err := object.CodecByName("raw")
 	if err != nil {
 		t.Fatal(err)
@@ -71,9 +71,9 @@ func TestADispatcherThatIsBehindIsSeen(t *testing.T) {
 		}
 		return age, through, revision
 	}
-	for d.Stats().Through.Revision == 0 { // what happens before its first round is in no log
+	for d.Stats().Through.Revision == 0 { // wait for its first round
 		if age, _, _ := look(); age != 0 {
-			t.Fatalf("nothing waits, for %v s", age)
+			t.Fatalf("got a queue age of %v s, want 0", age)
 		}
 	}
 	w := d.Watch(dispatch.Interest{}, dispatch.FromNow(c.State().Position()), dispatch.Options{})
@@ -81,7 +81,7 @@ func TestADispatcherThatIsBehindIsSeen(t *testing.T) {
 	at := memory.Put("k", "v")
 	<-held.reached
 	if age, through, revision := look(); age <= 0 || through >= revision || revision != float64(at) {
-		t.Errorf("revision %v is dispatched of %v, something waits for %v s", through, revision, age)
+		t.Errorf("got dispatch revision %v of %v and queue age %v s, want a waiting change", through, revision, age)
 	}
 	close(held.release)
 	for range 2 { // the bookmark and the event
@@ -90,6 +90,6 @@ func TestADispatcherThatIsBehindIsSeen(t *testing.T) {
 		}
 	}
 	if age, through, _ := look(); age != 0 || through != float64(at) {
-		t.Errorf("revision %v is dispatched of %v, something waits for %v s", through, at, age)
+		t.Errorf("got dispatch revision %v and queue age %v s, want %v and 0", through, age, at)
 	}
 }
