@@ -11,6 +11,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/cachertest"
 	"github.com/fanoutd/fanoutd/test/check"
@@ -59,6 +60,7 @@ type away struct {
 	store      *cachertest.Generator
 	cacher     *cacher.Cacher
 	dispatcher *dispatch.Dispatcher
+	workers    *sendqueue.Workers
 	now        object.Revision
 
 	// What follows belongs to the store while it advances.
@@ -92,7 +94,8 @@ func startAway(t *testing.T, objects int) *away {
 	var running sync.WaitGroup
 	running.Go(func() { a.cacher.Run(ctx) })
 	running.Go(func() { a.dispatcher.Run(ctx) })
-	t.Cleanup(func() { cancel(); running.Wait() })
+	a.workers = sendqueue.Start(1)
+	t.Cleanup(func() { cancel(); running.Wait(); a.workers.Stop() })
 	<-a.cacher.Ready()
 	return a
 }
@@ -180,7 +183,7 @@ func (a *away) comeBack(t *testing.T, who absent) (changed, deleted int) {
 		due[k.Key] = k.changed
 	}
 
-	w := a.dispatcher.Watch(dispatch.Interest{}, dispatch.After(who.position), dispatch.Options{})
+	w := a.dispatcher.Pull(a.workers.NewQueue(), dispatch.Interest{}, dispatch.After(who.position), dispatch.Options{})
 	defer w.Close()
 	next := func() check.Message {
 		raw, err := w.Next(t.Context())

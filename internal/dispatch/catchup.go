@@ -7,11 +7,11 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// LostError says that a watcher who wants every event cannot have them, or that
-// the snapshot that it begins with can no longer be told.
+// LostError says that a watcher of every event cannot have all of them, or that the
+// snapshot at the exact revision it asked for is gone.
 type LostError struct {
-	Asked   object.Revision // where the watcher is
-	Oldest  object.Revision // after this one every event is known
+	Asked   object.Revision // the position of the watcher
+	Oldest  object.Revision // every event after this one is known
 	Current object.Revision
 }
 
@@ -19,8 +19,7 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("not every event after revision %d is known, only those after %d", e.Asked, e.Oldest)
 }
 
-// EpochError says that a watcher who wants every event comes from another history
-// than the present one.
+// EpochError says that the position of a watcher of every event is of another epoch.
 type EpochError struct {
 	Asked   object.Epoch
 	Current object.Position
@@ -30,23 +29,23 @@ func (e *EpochError) Error() string {
 	return fmt.Sprintf("the epoch is %s and not %s: the store is another one, or was restored from a backup", e.Current.Epoch, e.Asked)
 }
 
-// catchUp is the way to the present that a watcher is on. Between two messages it
-// keeps no state for itself: a client that does not read would keep it for as long.
+// catchUp is a catch-up that is under way. Between two messages it holds no state of its
+// own, because a client that does not read would hold it for as long.
 type catchUp struct {
 	kind  object.CatchUp
-	from  object.Revision // DELTA: where the watcher was; RESET: the revision that is shown
-	to    object.Revision // where the way leads
-	first *part           // made before the way was announced; nil: on its way
-	pin   *pin            // of a RESET or a DELTA of several parts: the state of which they are made
-	mark  mark            // where the next part begins
-	last  bool            // the last part is on its way
+	from  object.Revision // DELTA: where the watcher was; RESET: the revision of the snapshot
+	to    object.Revision // where the catch-up leads
+	first *part           // made before the catch-up was announced; nil: sent
+	state *retainedState  // of a RESET or a DELTA of several parts
+	next  place           // where the next part begins
+	last  bool            // the last part is sent
 }
 
-// startCatchUp decides how the watcher is brought to the present, and announces it.
+// startCatchUp decides how the watcher gets to the present, and announces it.
 func (w *Watcher) startCatchUp() (Message, error) {
 	d := w.dispatcher
 	newest := d.cfg.Source.State()
-	kind, err := w.wayTo(newest)
+	kind, err := w.chooseCatchUp(newest)
 	if err != nil {
 		return Message{}, err
 	}
@@ -69,54 +68,53 @@ func (w *Watcher) startCatchUp() (Message, error) {
 			}
 			c.from = c.to
 		}
-		// Most ways have one part. Of those nothing has to be kept.
+		// Most catch-ups have one part, for which nothing has to be retained.
 		first := w.part(c, state)
 		c.first = &first
 		if !first.last {
-			c.pin = d.pins.take(state)
+			c.state = d.retained.take(state)
 		}
 	}
-	w.abandon()
+	w.abandonCatchUp()
 	w.sent, w.mergeTo = 0, 0
 	w.catchUp, w.step = c, catchingUp
-	m := w.message(object.CatchUpBegin, batch{})
+	m := w.message(object.CatchUpBegin, payload{})
 	m.Header.CatchUp = kind
 	return m, nil
 }
 
-// target returns the state to which a RESET or a DELTA leads: the one that others who
-// begin at the same time are being brought to, or the newest. Who begins anew joins
-// those who have come after it and are under way already, so as not to take the
-// place of a state that somebody is reading.
+// target returns the state to which a RESET or a DELTA leads: that of other watchers that
+// begin at the same time, or the newest. A watcher that starts over joins a later catch-up
+// that is already under way, so it does not take the place of a state that is in use.
 func (w *Watcher) target(newest *cacher.State) *cacher.State {
 	d := w.dispatcher
 	needed := max(w.needed, w.cursor)
 	if w.catchUp != nil {
-		s := d.pins.oldest(newest.Position().Epoch, needed)
-		// Whoever arrives at a state must be able to go on from there.
+		s := d.retained.oldest(newest.Position().Epoch, needed)
+		// The watcher must be able to continue from the state.
 		if s != nil && (s.Revision() >= newest.Replayable() || !w.everyEvent && newest.HasDelta(s.Revision())) {
 			return s
 		}
 	}
-	s := w.feed.memo.join(newest, max(needed, newest.Replayable()), &d.memos)
-	d.keep(w.feed)
+	s := w.feed.catchUps.join(newest, max(needed, newest.Replayable()), &d.catchUps)
+	d.remember(w.feed)
 	w.needed = s.Revision()
 	return s
 }
 
-// abandon ends the catch-up that the watcher is on, if it is on one.
-func (w *Watcher) abandon() {
+// abandonCatchUp ends the catch-up that is under way, if there is one.
+func (w *Watcher) abandonCatchUp() {
 	if w.catchUp != nil {
-		w.dispatcher.pins.release(w.catchUp.pin)
+		w.dispatcher.retained.release(w.catchUp.state)
 		w.catchUp = nil
 	}
 }
 
-// wayTo returns the cheapest kind of catch-up that leads the watcher to the state.
-func (w *Watcher) wayTo(s *cacher.State) (object.CatchUp, error) {
+// chooseCatchUp returns the cheapest kind of catch-up that leads to the state.
+func (w *Watcher) chooseCatchUp(s *cacher.State) (object.CatchUp, error) {
 	epoch := s.Position().Epoch
 	switch {
-	case w.exact > 0 && (w.exact < s.Replayable() || w.exact > s.Revision()): // of the past, or of another epoch
+	case w.exact > 0 && (w.exact < s.Replayable() || w.exact > s.Revision()): // forgotten, or of another epoch
 		return 0, &LostError{Asked: w.exact, Oldest: s.Replayable(), Current: s.Revision()}
 	case w.cursor == 0:
 		return object.Reset, nil
@@ -134,25 +132,25 @@ func (w *Watcher) wayTo(s *cacher.State) (object.CatchUp, error) {
 	return object.Reset, nil
 }
 
-// catchUpPart returns the next part of a RESET or a DELTA, or the end of it. It
-// returns false where it cannot be gone on with and has to begin anew.
-func (w *Watcher) catchUpPart() (Message, bool) {
+// catchUpMessage returns the next part of a RESET or a DELTA, or its end. It returns false
+// if the catch-up cannot continue and has to start over.
+func (w *Watcher) catchUpMessage() (Message, bool) {
 	c := w.catchUp
 	if !c.last {
 		p := c.first
 		if c.first = nil; p == nil {
-			state := w.pinned()
+			state := w.catchUpState()
 			if state == nil {
 				return Message{}, false
 			}
 			p = new(w.part(c, state))
 		}
-		if c.mark, c.last = p.next, p.last; c.last {
-			w.dispatcher.pins.release(c.pin)
-			c.pin = nil
+		if c.next, c.last = p.next, p.last; c.last {
+			w.dispatcher.retained.release(c.state)
+			c.state = nil
 		}
 		if len(p.pieces) > 0 {
-			return w.message(object.CatchUpPart, p.batch()), true
+			return w.message(object.CatchUpPart, p.payload()), true
 		}
 	}
 	w.cursor = c.to
@@ -162,15 +160,15 @@ func (w *Watcher) catchUpPart() (Message, bool) {
 func (w *Watcher) synced() Message {
 	w.catchUp, w.exact = nil, 0
 	w.step = live
-	return w.message(object.Synced, batch{})
+	return w.message(object.Synced, payload{})
 }
 
-// pinned returns a state of which the next part can be made, or nil. The revision
-// that a RESET shows can be seen from the present for as long as the window has what
-// happened since, so a reader who is quick enough needs no other state.
-func (w *Watcher) pinned() *cacher.State {
+// catchUpState returns a state from which the next part can be made, or nil. The present
+// state can show the revision of a RESET while the window covers that revision. So a client
+// that reads fast enough needs no retained state.
+func (w *Watcher) catchUpState() *cacher.State {
 	c := w.catchUp
-	if s := w.dispatcher.pins.use(c.pin); s != nil {
+	if s := w.dispatcher.retained.use(c.state); s != nil {
 		return s
 	}
 	s := w.dispatcher.cfg.Source.State()
@@ -180,21 +178,20 @@ func (w *Watcher) pinned() *cacher.State {
 	return nil
 }
 
-// part returns the next part of a RESET or a DELTA, which those who are at the same
-// place share.
+// part returns the next part of a RESET or a DELTA. Watchers at the same place share it.
 func (w *Watcher) part(c *catchUp, s *cacher.State) part {
 	makePart := w.resetPart
 	if c.kind == object.Delta {
 		makePart = w.deltaPart
 	}
-	return w.feed.memo.part(s, partKey{c.kind, c.from, c.mark}, &w.dispatcher.memos, func() part { return makePart(c, s) })
+	return w.feed.catchUps.part(s, partKey{c.kind, c.from, c.next}, &w.dispatcher.catchUps, func() part { return makePart(c, s) })
 }
 
 // resetPart makes a part of a snapshot.
 func (w *Watcher) resetPart(c *catchUp, s *cacher.State) part {
 	interest := &w.feed.interest
-	p := part{next: c.mark, last: true, end: cut{limit: w.dispatcher.cfg.MessageBytes}}
-	objects, _ := s.ObjectsAt(c.from, interest.Scope, c.mark.Key)
+	p := part{next: c.next, last: true, end: batchCut{limit: w.dispatcher.cfg.MessageBytes}}
+	objects, _ := s.ObjectsAt(c.from, interest.Scope, c.next.Key)
 	var last object.Key
 	for o := range objects {
 		if !interest.Picks(o) {
@@ -214,11 +211,11 @@ func (w *Watcher) resetPart(c *catchUp, s *cacher.State) part {
 	return p
 }
 
-// deltaPart makes a part of what became of the objects that changed.
+// deltaPart makes a part of the difference between two revisions.
 func (w *Watcher) deltaPart(c *catchUp, s *cacher.State) part {
 	interest := &w.feed.interest
-	p := part{next: c.mark, last: true, end: cut{limit: w.dispatcher.cfg.MessageBytes}}
-	for d := range s.Since(c.from, interest.Scope, c.mark.ChangeID) {
+	p := part{next: c.next, last: true, end: batchCut{limit: w.dispatcher.cfg.MessageBytes}}
+	for d := range s.Since(c.from, interest.Scope, c.next.ChangeID) {
 		e := interest.SeeDifference(d, c.from)
 		var event []byte
 		if e.Type == object.Added {

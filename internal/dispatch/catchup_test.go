@@ -106,7 +106,7 @@ func TestWhatIsSharedIsOfFewPieces(t *testing.T) {
 		}
 		pieces := func() int {
 			synctest.Wait()
-			w := f.dispatcher.Watch(dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{})
+			w := f.dispatcher.Pull(f.workers.NewQueue(), dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{})
 			t.Cleanup(w.Close)
 			for {
 				m, err := w.Next(t.Context())

@@ -6,29 +6,30 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// clock says when a watcher has to speak though nothing happens, and when to be
-// silent though something does. It is told the time, which it costs more to find out
-// than all that it does. nil is that of a watcher that needs none.
+// clock schedules the bookmarks and the batch delay of a watcher. Callers pass the time,
+// because reading it costs more than everything the clock does. A nil clock schedules
+// nothing.
 type clock struct {
 	interval time.Duration // see [Options.BookmarkInterval]
 	delay    time.Duration // see [Options.BatchDelay]
 	end      time.Time     // see [Options.LastBookmark]
+	wake     func()        // readies the watcher's task
 
-	timer *time.Timer // wakes the watcher; nil until there is something to wait for
-	rings time.Time   // when it does; zero: it does not
-	spoke time.Time   // when the watcher was last told anything
-	live  time.Time   // when it was last told live events
+	timer *time.Timer // nil until there is something to wait for
+	rings time.Time   // when the timer fires; zero: never
+	spoke time.Time   // of the last message
+	live  time.Time   // of the last live message
 	last  bool        // the last bookmark has been sent
 }
 
-// newClock returns the clock for the options, or nil.
-func newClock(o *Options) *clock {
+// newClock returns the clock of a watcher, or nil if it needs none.
+func newClock(o *Options, w *Watcher) *clock {
 	if o.BookmarkInterval == 0 && o.BatchDelay == 0 && o.LastBookmark.IsZero() {
 		return nil
 	}
-	c := &clock{interval: o.BookmarkInterval, delay: o.BatchDelay, end: o.LastBookmark}
+	c := &clock{interval: o.BookmarkInterval, delay: o.BatchDelay, end: o.LastBookmark, wake: w.task.Ready}
 	if c.interval > 0 {
-		// Nothing is held back for so long that it looks as if we were gone.
+		// A client would take a longer silence for a dead server.
 		c.delay = min(c.delay, c.interval)
 	}
 	return c
@@ -39,16 +40,15 @@ type reason uint8
 
 const (
 	notDue   reason = iota
-	silence         // nothing was said for an interval
+	silence         // no message for an interval
 	farewell        // the watch is about to end
 )
 
-// due returns why a bookmark is due, if it is, and takes down that a farewell is said.
+// due returns why a bookmark is due, if it is.
 func (c *clock) due(now time.Time) reason {
 	switch {
 	case c == nil:
-	case !c.end.IsZero() && !c.last && !now.Before(c.end):
-		c.last = true
+	case c.atEnd(now):
 		return farewell
 	case c.interval > 0 && now.Sub(c.spoke) >= c.interval:
 		return silence
@@ -56,22 +56,30 @@ func (c *clock) due(now time.Time) reason {
 	return notDue
 }
 
-// listens reports whether it matters when the watcher was told something. Nearly all
-// watchers have a last bookmark, for which it does not, and so what they are told costs
-// them no look at their clock.
-func (c *clock) listens() bool { return c != nil && (c.interval > 0 || c.delay > 0) }
+// atEnd reports whether the last bookmark is due.
+func (c *clock) atEnd(now time.Time) bool { return !c.end.IsZero() && !c.last && !now.Before(c.end) }
 
-// note takes down that a message is on its way.
-func (c *clock) note(kind object.MessageKind, now time.Time) {
+// needsEveryMessage reports whether the clock has to know of each message. A last bookmark,
+// which nearly all watchers have, does not need it, and so costs live messages nothing.
+func (c *clock) needsEveryMessage() bool { return c != nil && (c.interval > 0 || c.delay > 0) }
+
+// sent records a message.
+func (c *clock) sent(kind object.MessageKind, now time.Time) {
+	if c == nil {
+		return
+	}
 	c.spoke = now
-	if kind == object.Live {
+	switch kind {
+	case object.Live:
 		c.live = now
+	case object.Bookmark:
+		c.last = c.last || c.atEnd(now)
 	}
 }
 
-// hold reports whether live events have to wait. Then wake is called when they need
-// not any more.
-func (c *clock) hold(now time.Time, wake func()) bool {
+// holds reports whether live events have to wait for the batch delay. If so, the timer
+// wakes the watcher afterwards.
+func (c *clock) holds(now time.Time) bool {
 	if c == nil || c.delay == 0 {
 		return false
 	}
@@ -82,12 +90,12 @@ func (c *clock) hold(now time.Time, wake func()) bool {
 	if !now.Before(until) {
 		return false
 	}
-	c.set(until, now, wake)
+	c.wakeAt(until, now)
 	return true
 }
 
-// alarm has wake called when the next bookmark is due.
-func (c *clock) alarm(now time.Time, wake func()) {
+// setTimer wakes the watcher when the next bookmark is due.
+func (c *clock) setTimer(now time.Time) {
 	if c == nil {
 		return
 	}
@@ -99,20 +107,19 @@ func (c *clock) alarm(now time.Time, wake func()) {
 		at = c.end
 	}
 	if !at.IsZero() {
-		c.set(at, now, wake)
+		c.wakeAt(at, now)
 	}
 }
 
-// set has wake called at a time, or before that: a watcher that is told something all
-// the time would set its timer all the time, which costs more than to look once too
-// often.
-func (c *clock) set(at, now time.Time, wake func()) {
+// wakeAt wakes the watcher at a time or earlier. A busy watcher would set its timer all the
+// time, which costs more than waking once too often.
+func (c *clock) wakeAt(at, now time.Time) {
 	if c.rings.After(now) && !c.rings.After(at) {
 		return
 	}
 	c.rings = at
 	if c.timer == nil {
-		c.timer = time.AfterFunc(at.Sub(now), wake)
+		c.timer = time.AfterFunc(at.Sub(now), c.wake)
 	} else {
 		c.timer.Reset(at.Sub(now))
 	}

@@ -106,7 +106,7 @@ func BenchmarkSnapshot(b *testing.B) {
 				i := dispatch.Interest{Scope: scope}
 				begin := dispatch.FromSnapshot(0)
 				if company {
-					stays := f.dispatcher.Watch(i, begin, dispatch.Options{})
+					stays := f.dispatcher.Pull(f.workers.NewQueue(), i, begin, dispatch.Options{})
 					b.Cleanup(stays.Close)
 					reachPresent(b, stays)
 				}
@@ -151,7 +151,7 @@ func await(tb testing.TB, f *fixture) {
 // of events that it was told.
 func arrive(tb testing.TB, f *fixture, i dispatch.Interest, begin dispatch.Begin) int {
 	tb.Helper()
-	w := f.dispatcher.Watch(i, begin, dispatch.Options{})
+	w := f.dispatcher.Pull(f.workers.NewQueue(), i, begin, dispatch.Options{})
 	defer w.Close()
 	return reachPresent(tb, w)
 }

@@ -10,163 +10,146 @@ import (
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 )
 
-// crowd are followers that all wait to be told what happens, by one worker.
+// crowd has watchers that one worker serves.
 type crowd struct {
-	seats []*seat
-	told  sync.WaitGroup // who were told since somebody waited for that
+	members  []*member
+	received sync.WaitGroup // members that have not received a batch since the call of after
 
 	mu     sync.Mutex
-	counts []int              // guarded by mu: of those who were told together
-	order  []*sendqueue.Queue // guarded by mu: of those who were told
-	far    int                // guarded by mu: who were told something before they were looked at
+	counts []int              // guarded by mu: arguments of Sent
+	order  []*sendqueue.Queue // guarded by mu: queues of the members that received a batch
+	far    int                // guarded by mu: batches sent without a prefetch
 
-	each func(*seat, *dispatch.Telling) // is called instead of telling those who wait
+	each func(*member, *dispatch.Batch) // called instead of received.Done; nil: none
 }
 
-// seat is a follower in a crowd. Its fields belong to the worker.
-type seat struct {
+// member is the sink of a watcher in a crowd. Its fields belong to the worker.
+type member struct {
 	*dispatch.Watcher
 	crowd *crowd
-	task  sendqueue.Task
-	waits chan struct{} // closed when it waits for the first time
-	last  *dispatch.Telling
-	polls int
-	near  bool // it was looked at since it was told something
-	full  bool // it has no room for a message
-	gone  bool // it is closed
+	queue *sendqueue.Queue
+	waits chan struct{} // closed when the worker has the watcher
+	last  *dispatch.Batch
+	near  bool // prefetched since the last batch
+	full  bool // has no room for a batch
+	gone  bool // closed
 	ended error
+	done  chan struct{} // closed when Serve has returned
 }
 
-// gather returns followers, each with one of the options, that have been told where they
-// begin and wait. A hundred are of one lane.
+// gather returns watchers, each with one of the options, that have received their first
+// bookmark and wait. A hundred share a queue.
 func (f *fixture) gather(t testing.TB, count int, i dispatch.Interest, options ...dispatch.Options) *crowd {
 	t.Helper()
 	c := &crowd{}
-	var on *sendqueue.Queue
+	var q *sendqueue.Queue
 	for n := range count {
 		if n%100 == 0 {
-			on = f.workers.NewQueue()
+			q = f.workers.NewQueue()
 		}
-		c.seats = append(c.seats, f.seat(t, c, on, i, options[n%len(options)]))
+		c.members = append(c.members, f.join(t, c, q, i, options[n%len(options)]))
 	}
 	return c
 }
 
-// seat returns a follower of a lane that has been told where it begins and waits.
-func (f *fixture) seat(t testing.TB, c *crowd, on *sendqueue.Queue, i dispatch.Interest, o dispatch.Options) *seat {
+// join returns a watcher that has received its first bookmark and waits.
+func (f *fixture) join(t testing.TB, c *crowd, q *sendqueue.Queue, i dispatch.Interest, o dispatch.Options) *member {
 	t.Helper()
-	s := &seat{crowd: c, waits: make(chan struct{})}
-	s.task = on.NewTask(s.run)
-	o.Follower = s
-	s.Watcher = f.dispatcher.Watch(i, dispatch.FromNow(f.cacher.State().Position()), o)
-	t.Cleanup(s.Close)
-	if m, ok, err := s.Try(); !ok || err != nil || m.Header.Kind != object.Bookmark {
-		t.Fatalf("begins with %+v, %v", m, err)
-	}
-	if _, ok, err := s.Try(); ok || err != nil {
-		t.Fatalf("there is something to say: %v", err)
-	}
-	s.task.Ready()
-	<-s.waits
-	return s
+	m := &member{crowd: c, queue: q, waits: make(chan struct{}), done: make(chan struct{})}
+	m.Watcher = f.dispatcher.Watch(i, dispatch.FromNow(f.cacher.State().Position()), o, q, m)
+	go func() {
+		defer close(m.done)
+		m.ended = m.Serve()
+	}()
+	t.Cleanup(m.leave)
+	<-m.waits
+	f.wait() // the handler has given the watcher to the worker, or is about to
+	f.wait()
+	return m
 }
 
-// after has somebody do something, and returns when everybody was told of it.
+// leave ends the watch.
+func (m *member) leave() {
+	if m.gone {
+		return
+	}
+	m.gone = true
+	m.Stop()
+	<-m.done
+	m.Close()
+}
+
+// after calls a function, and returns when every member has received a batch.
 func (c *crowd) after(do func()) {
-	c.told.Add(len(c.seats))
+	c.received.Add(len(c.members))
 	do()
-	c.told.Wait()
+	c.received.Wait()
 }
 
-// Task implements [dispatch.Follower].
-func (s *seat) Task() *sendqueue.Task { return &s.task }
+// Reserve implements [dispatch.Sink].
+func (*member) Reserve() error { return nil }
 
-// Tell implements [dispatch.Follower].
-func (s *seat) Tell(t *dispatch.Telling, now time.Time) dispatch.Reply {
-	if !s.near {
-		s.crowd.mu.Lock()
-		s.crowd.far++
-		s.crowd.mu.Unlock()
-	}
-	s.near = false
-	if s.full || s.gone {
-		return dispatch.Leaves
-	}
-	switch s.Take(t, now) {
-	case dispatch.Nothing:
-		return dispatch.Stays
-	case dispatch.Elsewhere:
-		s.task.Ready()
-		return dispatch.Leaves
-	}
-	s.take(t)
-	return dispatch.Took
-}
-
-// Near implements [dispatch.Follower].
-func (s *seat) Near() int {
-	s.near = true
+// Prefetch implements [dispatch.Sink].
+func (m *member) Prefetch() int {
+	m.near = true
 	return 1
 }
 
-// Told implements [dispatch.Follower].
-func (s *seat) Told(_ *dispatch.Telling, n int, _ time.Time) {
-	s.crowd.mu.Lock()
-	defer s.crowd.mu.Unlock()
-	s.crowd.counts = append(s.crowd.counts, n)
+// Send implements [dispatch.Sink].
+func (m *member) Send(message dispatch.Message) error {
+	select {
+	case <-m.waits:
+		m.receive(&dispatch.Batch{Message: message})
+	default:
+		if message.Header.Kind != object.Bookmark {
+			panic("the first message is no bookmark")
+		}
+		close(m.waits)
+	}
+	return nil
 }
 
-func (s *seat) run(now time.Time) {
-	if s.gone {
+// TrySend implements [dispatch.Sink].
+func (m *member) TrySend(b *dispatch.Batch, _ time.Time) error {
+	if m.full {
+		return dispatch.ErrFull
+	}
+	m.receive(b)
+	return nil
+}
+
+// Sent implements [dispatch.Sink].
+func (m *member) Sent(_ *dispatch.Batch, n int, _ time.Time) {
+	m.crowd.mu.Lock()
+	defer m.crowd.mu.Unlock()
+	m.crowd.counts = append(m.crowd.counts, n)
+}
+
+func (m *member) receive(b *dispatch.Batch) {
+	m.last = b
+	c := m.crowd
+	c.mu.Lock()
+	if !m.near {
+		c.far++
+	}
+	m.near = false
+	c.order = append(c.order, m.queue)
+	c.mu.Unlock()
+	if c.each != nil {
+		c.each(m, b)
 		return
 	}
-	s.polls++
-	t, outcome := s.Poll(now)
-	switch outcome {
-	case dispatch.Nothing:
-		if s.polls == 1 {
-			close(s.waits)
-		}
-	case dispatch.Told:
-		s.take(t)
-		if !s.Settle(now) {
-			s.task.Ready()
-		}
-	case dispatch.Elsewhere:
-		for {
-			m, ok, err := s.Try()
-			if s.ended = err; err != nil {
-				return
-			}
-			if !ok {
-				break
-			}
-			s.take(&dispatch.Telling{Message: m})
-		}
-		s.task.Ready()
-	}
+	c.received.Done()
 }
 
-func (s *seat) take(t *dispatch.Telling) {
-	s.last = t
-	s.crowd.mu.Lock()
-	s.crowd.order = append(s.crowd.order, s.task.Queue())
-	s.crowd.mu.Unlock()
-	if s.crowd.each != nil {
-		s.crowd.each(s, t)
-		return
-	}
-	s.crowd.told.Done()
-}
-
-// forget forgets who was told, between two events.
+// forget clears the records of an event.
 func (c *crowd) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.counts, c.order = c.counts[:0], c.order[:0]
 }
 
-// wait returns when the worker has done what it was asked for before.
+// wait returns when the worker has run the tasks that were ready before.
 func (f *fixture) wait() {
 	done := make(chan struct{})
 	last := f.workers.NewQueue().NewTask(func(time.Time) { close(done) })

@@ -13,7 +13,7 @@ import (
 // then finds the log of the next one, is not where it was in the first. From outside
 // the moment cannot be hit.
 func TestRevisionsOfAnotherEpochSayNothing(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, _ *sendqueue.Queue) {
+	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
 		for range 100 {
 			m.Put("k", "1")
 		}
@@ -25,7 +25,7 @@ func TestRevisionsOfAnotherEpochSayNothing(t *testing.T) {
 		m.Restart("e2")
 		m.Put("k", "1")
 		m.Change(func() { m.Down = nil })
-		w := d.Watch(Interest{}, After(object.Position{Epoch: "e1", Revision: 1}), Options{})
+		w := d.Pull(q, Interest{}, After(object.Position{Epoch: "e1", Revision: 1}), Options{})
 		defer w.Close()
 		for w.Position().Epoch != "e2" || w.Position().Revision == 0 {
 			if _, err := w.Next(t.Context()); err != nil {
@@ -33,7 +33,7 @@ func TestRevisionsOfAnotherEpochSayNothing(t *testing.T) {
 			}
 		}
 		d.through.Store(before)
-		if m, ok, err := w.poll(); ok || err != nil {
+		if m, ok, err := w.nextMessage(); ok || err != nil {
 			t.Fatalf("there is %+v, %v", m.Header, err)
 		}
 		if got := w.Position(); got.Revision > d.cfg.Source.State().Revision() {

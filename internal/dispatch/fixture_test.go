@@ -31,7 +31,7 @@ type fixture struct {
 	cacher     *cacher.Cacher
 	dispatcher *dispatch.Dispatcher
 	encoder    *countingEncoder
-	workers    *sendqueue.Workers // of followers
+	workers    *sendqueue.Workers // that serve the watchers
 	stop       func()             // stops dispatching; again is no harm
 }
 
@@ -132,7 +132,7 @@ func (f *fixture) watchInterest(t testing.TB, i dispatch.Interest, begin dispatc
 
 func (f *fixture) watchWith(t testing.TB, i dispatch.Interest, begin dispatch.Begin, o dispatch.Options) *watcher {
 	t.Helper()
-	w := &watcher{Watcher: f.dispatcher.Watch(i, begin, o)}
+	w := &watcher{Watcher: f.dispatcher.Pull(f.workers.NewQueue(), i, begin, o)}
 	t.Cleanup(w.Close)
 	return w
 }

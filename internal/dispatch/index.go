@@ -8,65 +8,64 @@ import (
 	"github.com/fanoutd/fanoutd/internal/selector"
 )
 
-// index finds the feeds that a change may concern without looking at the others:
-// those of the whole resource, of each ancestor path of its key, and of the key;
-// and of those which require a value of a label or of an indexed field, the ones that
-// require a value that the object has or had.
+// index finds the feeds that a change may concern without looking at the others. These are
+// the feeds of the whole resource, of each ancestor path of the key, and of the key itself.
+// Among the feeds that require a value of a label or of an indexed field, it finds only
+// those whose value the object has or had.
 type index struct {
-	fields   []int // that are indexed
-	feeds    map[place][]*feed
-	fielded  int // feeds that are found by the value of a field
-	labelled int // feeds that are found by the value of a label
+	fields   []int // indexed fields
+	feeds    map[indexKey][]*feed
+	fielded  int // number of feeds found by the value of a field
+	labelled int // number of feeds found by the value of a label
 }
 
-// place is where a feed is found.
-type place struct {
+// indexKey is where the index has a feed.
+type indexKey struct {
 	scope object.Scope
-	field int    // the index of a field of which value is required, or one of the two below
-	label string // of which value is required
+	field int    // index of the field whose value is required, or one of the constants below
+	label string // whose value is required
 	value string
 }
 
-// The places of feeds that require no value of an indexed field. No field has these
-// indexes.
+// Values of indexKey.field for feeds that require no value of an indexed field. No field has
+// these indexes.
 const (
 	anyField = -100
 	ofLabel  = -101
 )
 
 func newIndex(fields []int) index {
-	// The name of an object costs nothing to find, so it is always indexed.
-	return index{fields: append(slices.Clone(fields), selector.NameIndex), feeds: map[place][]*feed{}}
+	// The name is always indexed, because finding it costs nothing.
+	return index{fields: append(slices.Clone(fields), selector.NameIndex), feeds: map[indexKey][]*feed{}}
 }
 
-// placeOf returns the one place where an interest is found: where the fewest others
-// are. Of labels such as env=prod and node=n17 the second one comes by less often; that
-// it does is seen from the others who require it.
-func (x *index) placeOf(i *Interest) place {
-	best := place{scope: i.Scope, field: anyField}
-	choose := func(p place) {
-		if best.field == anyField || len(x.feeds[p]) < len(x.feeds[best]) {
-			best = p
+// keyOf returns the key under which the index has an interest: the one with the fewest other
+// feeds. Of the labels env=prod and node=n17, changes have the second one less often, and
+// fewer feeds require it.
+func (x *index) keyOf(i *Interest) indexKey {
+	best := indexKey{scope: i.Scope, field: anyField}
+	choose := func(k indexKey) {
+		if best.field == anyField || len(x.feeds[k]) < len(x.feeds[best]) {
+			best = k
 		}
 	}
 	for _, c := range i.Selector.Conditions() {
 		switch {
 		case c.Not:
 		case c.Index == selector.KeyIndex:
-			return place{scope: object.ExactKey(object.Key(c.Value)), field: anyField}
+			return indexKey{scope: object.ExactKey(object.Key(c.Value)), field: anyField}
 		case slices.Contains(x.fields, c.Index):
-			choose(place{scope: i.Scope, field: c.Index, value: c.Value})
+			choose(indexKey{scope: i.Scope, field: c.Index, value: c.Value})
 		}
 	}
 	for label, value := range i.Selector.Labels() {
-		choose(place{scope: i.Scope, field: ofLabel, label: label, value: value})
+		choose(indexKey{scope: i.Scope, field: ofLabel, label: label, value: value})
 	}
 	return best
 }
 
-// decides reports whether whom a change concerns is known from the place alone: such
-// an interest costs nothing with the changes that it does not pick, and no two of one
-// view are in one place. It may be called at any time.
+// decides reports whether the key alone decides which changes concern an interest. Such an
+// interest costs nothing for other changes. Any goroutine may call it.
 func (x *index) decides(i *Interest) bool {
 	switch i.Selector.Requirements() {
 	case 0:
@@ -83,23 +82,23 @@ func (x *index) decides(i *Interest) bool {
 }
 
 func (x *index) add(f *feed) {
-	f.place = x.placeOf(&f.interest)
-	x.feeds[f.place] = append(x.feeds[f.place], f)
-	x.count(f.place, 1)
+	f.key = x.keyOf(&f.interest)
+	x.feeds[f.key] = append(x.feeds[f.key], f)
+	x.count(f.key, 1)
 }
 
 func (x *index) remove(f *feed) {
-	i := slices.Index(x.feeds[f.place], f)
-	if rest := slices.Delete(x.feeds[f.place], i, i+1); len(rest) > 0 {
-		x.feeds[f.place] = rest
+	i := slices.Index(x.feeds[f.key], f)
+	if rest := slices.Delete(x.feeds[f.key], i, i+1); len(rest) > 0 {
+		x.feeds[f.key] = rest
 	} else {
-		delete(x.feeds, f.place)
+		delete(x.feeds, f.key)
 	}
-	x.count(f.place, -1)
+	x.count(f.key, -1)
 }
 
-func (x *index) count(p place, n int) {
-	switch p.field {
+func (x *index) count(k indexKey, n int) {
+	switch k.field {
 	case anyField:
 	case ofLabel:
 		x.labelled += n
@@ -108,17 +107,17 @@ func (x *index) count(p place, n int) {
 	}
 }
 
-// concerned returns the feeds that a change may concern, each of them once.
+// concerned returns the feeds that a change may concern, each one once.
 func (x *index) concerned(c *object.Change) iter.Seq[*feed] {
 	return func(yield func(*feed) bool) {
 		for scope := range object.ScopesOf(c.Key) {
-			if !each(x.feeds[place{scope: scope, field: anyField}], yield) {
+			if !each(x.feeds[indexKey{scope: scope, field: anyField}], yield) {
 				return
 			}
 			if x.fielded > 0 {
 				for _, field := range x.fields {
 					for value := range values(c, field) {
-						if !each(x.feeds[place{scope: scope, field: field, value: value}], yield) {
+						if !each(x.feeds[indexKey{scope: scope, field: field, value: value}], yield) {
 							return
 						}
 					}
@@ -126,7 +125,7 @@ func (x *index) concerned(c *object.Change) iter.Seq[*feed] {
 			}
 			if x.labelled > 0 {
 				for label, value := range labels(c) {
-					if !each(x.feeds[place{scope: scope, field: ofLabel, label: label, value: value}], yield) {
+					if !each(x.feeds[indexKey{scope: scope, field: ofLabel, label: label, value: value}], yield) {
 						return
 					}
 				}
@@ -144,8 +143,7 @@ func each(feeds []*feed, yield func(*feed) bool) bool {
 	return true
 }
 
-// values returns the different values that a field had before and has after a
-// change.
+// values returns the distinct values of a field before and after a change.
 func values(c *object.Change, field int) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if c.Old == nil {
@@ -162,8 +160,7 @@ func values(c *object.Change, field int) iter.Seq[string] {
 	}
 }
 
-// labels returns the labels with the different values that they had before and have
-// after a change.
+// labels returns the labels with their distinct values before and after a change.
 func labels(c *object.Change) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		if c.Old != nil {

@@ -49,10 +49,10 @@ func BenchmarkIndex(b *testing.B) {
 				f := startIndexed(b)
 				begin := dispatch.FromNow(f.cacher.State().Position())
 				for i := range interests - 1 {
-					w := f.dispatcher.Watch(kind.interest(1+i), begin, dispatch.Options{})
+					w := f.dispatcher.Pull(f.workers.NewQueue(), kind.interest(1+i), begin, dispatch.Options{})
 					b.Cleanup(w.Close)
 				}
-				w := f.dispatcher.Watch(kind.interest(0), begin, dispatch.Options{})
+				w := f.dispatcher.Pull(f.workers.NewQueue(), kind.interest(0), begin, dispatch.Options{})
 				b.Cleanup(w.Close)
 				if _, err := w.Next(b.Context()); err != nil { // the bookmark
 					b.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/selector"
 )
 
-// Interest says what a watcher wants to see. Watchers whose interests have the
+// Interest says which objects a watcher sees, and how. Watchers whose interests have the
 // same canonical form share a feed.
 type Interest struct {
 	Scope      object.Scope
@@ -23,12 +23,11 @@ type interestKey struct {
 
 func (i *Interest) key() interestKey { return interestKey{i.Scope, i.Selector.String(), i.Projection} }
 
-// Picks reports whether an object of the scope, or none, is in view.
+// Picks reports whether the selector matches an object of the scope. The object may be nil.
 func (i *Interest) Picks(o *object.Object) bool { return o != nil && i.Selector.Matches(o) }
 
-// See returns how a change looks to the interest, or false where it is not to be
-// seen. What decides is what the watcher saw before: an object that leaves the
-// selector is deleted.
+// See returns the event that the interest sees of a change, or false if it sees none. An
+// object that the selector no longer matches is deleted.
 func (i *Interest) See(c *object.Change) (object.Event, bool) {
 	if !i.Scope.Contains(c.Key) {
 		return object.Event{}, false
@@ -48,9 +47,9 @@ func (i *Interest) See(c *object.Change) (object.Event, bool) {
 	return e, true
 }
 
-// SeeDifference returns what a watcher who was at the revision is told about what
-// became of a key since. Whether it ever had the object is not known: it may have been
-// told a part of what happened since, which its position does not say.
+// SeeDifference returns the event for a key that has changed since the revision of a
+// watcher. The client may or may not have the object: it may have received a part of the
+// later changes, and its position does not say so.
 func (i *Interest) SeeDifference(d cacher.Difference, after object.Revision) object.Event {
 	e := object.Event{Revision: d.At, Key: d.Key}
 	switch picked := i.Picks(d.Object); {

@@ -7,9 +7,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Segments of a log begin small, because most feeds are those of single keys and
-// see few events, and double up to a size at which a full one is a good write to
-// a socket. Guesses, to be measured with the load tool.
+// Segments begin small, because most feeds are those of single keys and see few events.
+// They double up to a size that makes a good write to a socket. The numbers are guesses.
 const (
 	minSegmentBytes   = 1 << 10
 	maxSegmentBytes   = 64 << 10
@@ -17,16 +16,15 @@ const (
 	maxSegmentEntries = 256
 )
 
-// segment is a run of encoded events in one piece of memory. Its writer fills it
-// from the front; what a view shows of it is never written again. Its slices are
-// made once with their final length, so that their headers never change while
-// somebody reads them.
+// segment is a run of encoded events in one piece of memory. The writer fills it from the
+// front and never rewrites what a view shows. Both slices have their final length from the
+// beginning, so their headers do not change while readers slice them.
 type segment struct {
 	bytes   []byte
 	entries []entry
 
-	// What follows belongs to the writer until the segment is sealed, that is,
-	// until a view shows a segment behind it.
+	// The fields below belong to the writer until a view shows a later segment.
+
 	used int // bytes
 	n    int // entries
 
@@ -34,12 +32,12 @@ type segment struct {
 	prev, next *segment // in the order of the budget
 }
 
-// entry is one event in a segment. It begins where the one before it ends.
+// entry describes one event in a segment. The event begins where the previous one ends.
 type entry struct {
-	at      object.Revision
-	end     int32
-	key     uint32        // a hash of the key: two events with different ones are of different keys
-	arrived time.Duration // when the change came from the store; see Dispatcher.began
+	revision object.Revision
+	end      int32
+	key      uint32        // hash of the object's key: events with different hashes have different keys
+	arrived  time.Duration // of the change from the store; see Dispatcher.created
 }
 
 func newSegment(f *feed, previous *segment, size int) *segment {
@@ -51,7 +49,7 @@ func newSegment(f *feed, previous *segment, size int) *segment {
 	return &segment{bytes: make([]byte, max(bytes, size)), entries: make([]entry, entries), feed: f}
 }
 
-// add appends an encoded event and reports whether it had room.
+// add appends an encoded event and reports whether the segment had room.
 func (s *segment) add(e entry, event []byte) bool {
 	if s.n == len(s.entries) || s.used+len(event) > len(s.bytes) {
 		return false
@@ -63,7 +61,7 @@ func (s *segment) add(e entry, event []byte) bool {
 	return true
 }
 
-// start returns where in the bytes entry i begins.
+// start returns the offset of entry i in the bytes.
 func (s *segment) start(i int) int {
 	if i == 0 {
 		return 0
@@ -71,41 +69,66 @@ func (s *segment) start(i int) int {
 	return int(s.entries[i-1].end)
 }
 
-// view is the log of a feed at one moment, frozen. It has every event of the
-// feed's interest after the position.
+// view is the frozen log of a feed at one moment. It has every event of the feed's interest
+// after the position.
 type view struct {
 	after    object.Position
 	segments []*segment
-	last     int // entries shown of the last segment
+	last     int // number of visible entries of the last segment
 }
 
-// shown returns how many entries the view has of segment i.
-func (v *view) shown(i int) int {
+// visible returns the number of entries of segment i that the view shows.
+func (v *view) visible(i int) int {
 	if i == len(v.segments)-1 {
 		return v.last
 	}
 	return v.segments[i].n
 }
 
-// before reports whether all events of the view come before or at the cursor.
-func (v *view) before(cursor object.Revision) bool {
+// endsAt reports whether the view has no event after the cursor.
+func (v *view) endsAt(cursor object.Revision) bool {
 	n := len(v.segments)
-	return n == 0 || v.segments[n-1].entries[v.last-1].at <= cursor
+	return n == 0 || v.segments[n-1].entries[v.last-1].revision <= cursor
 }
 
-// distinct reports whether the events after the cursor are of different keys, all
-// of them, so that there is nothing to merge. It may say no where they are.
+// find returns the segment and the entry of the first event after the cursor. If there is
+// none, segment is len(v.segments).
+func (v *view) find(cursor object.Revision) (segment, entry int) {
+	segment = sort.Search(len(v.segments), func(i int) bool {
+		return v.segments[i].entries[v.visible(i)-1].revision > cursor
+	})
+	if segment == len(v.segments) {
+		return segment, 0
+	}
+	entry = sort.Search(v.visible(segment), func(i int) bool { return v.segments[segment].entries[i].revision > cursor })
+	return segment, entry
+}
+
+// count returns the number of events after the cursor and the revision of the first one.
+func (v *view) count(cursor object.Revision) (n int, first object.Revision) {
+	si, ei := v.find(cursor)
+	for i := si; i < len(v.segments); i, ei = i+1, 0 {
+		if i == si {
+			first = v.segments[i].entries[ei].revision
+		}
+		n += v.visible(i) - ei
+	}
+	return n, first
+}
+
+// distinct reports whether all events after the cursor have different keys, so that there
+// is nothing to merge. It may return false although they have.
 func (v *view) distinct(cursor object.Revision) bool {
 	var first uint32
 	var seen map[uint32]bool
 	n := 0
 	for i := len(v.segments) - 1; i >= 0; i-- {
-		entries := v.segments[i].entries[:v.shown(i)]
+		entries := v.segments[i].entries[:v.visible(i)]
 		for j := len(entries) - 1; j >= 0; j-- {
-			if entries[j].at <= cursor {
+			if entries[j].revision <= cursor {
 				return true
 			}
-			// One event is the usual case and needs no map.
+			// The common case is one event, which needs no map.
 			key := entries[j].key
 			switch n++; n {
 			case 1:
@@ -123,46 +146,88 @@ func (v *view) distinct(cursor object.Revision) bool {
 	return true
 }
 
-// read returns the events after the cursor as they are sent, leaving out the
-// first skip of them, how the message ends, and the first of them.
-func (v *view) read(cursor object.Revision, skip, limit int) (pieces [][]byte, end cut, first entry) {
-	end = cut{limit: limit, upto: cursor}
-	si := sort.Search(len(v.segments), func(i int) bool {
-		return v.segments[i].entries[v.shown(i)-1].at > cursor
-	})
+// read returns the encoded events after the cursor without the first skip of them, where
+// the message ends, and the entry of its first event.
+func (v *view) read(cursor object.Revision, skip, limit int) (pieces [][]byte, end batchCut, first entry) {
+	end = batchCut{limit: limit, upto: cursor}
+	si, ei := v.find(cursor)
 	if si == len(v.segments) {
 		return nil, end, entry{}
 	}
-	ei := sort.Search(v.shown(si), func(i int) bool { return v.segments[si].entries[i].at > cursor })
 	for skip > 0 && si < len(v.segments) {
-		step := min(skip, v.shown(si)-ei)
+		step := min(skip, v.visible(si)-ei)
 		skip -= step
-		if ei += step; ei == v.shown(si) {
+		if ei += step; ei == v.visible(si) {
 			si, ei = si+1, 0
 		}
 	}
 
-	// First decide how many events to take, then slice: the decision may go back.
-	type place struct{ segment, entry int }
-	from := place{si, ei}
+	// Decide first how many events to take, then slice: the decision may go back.
+	fromSegment, fromEntry := si, ei
 	if si < len(v.segments) {
 		first = v.segments[si].entries[ei]
 	}
 walk:
 	for ; si < len(v.segments); si, ei = si+1, 0 {
 		s := v.segments[si]
-		for ; ei < v.shown(si); ei++ {
-			if !end.take(s.entries[ei].at, int(s.entries[ei].end)-s.start(ei)) {
+		for ; ei < v.visible(si); ei++ {
+			if !end.take(s.entries[ei].revision, int(s.entries[ei].end)-s.start(ei)) {
 				break walk
 			}
 		}
 	}
-	for left := end.taken; left > 0; from = (place{from.segment + 1, 0}) {
-		s := v.segments[from.segment]
-		n := min(left, v.shown(from.segment)-from.entry)
-		begin, to := s.start(from.entry), int(s.entries[from.entry+n-1].end)
+	for left := end.taken; left > 0; fromSegment, fromEntry = fromSegment+1, 0 {
+		s := v.segments[fromSegment]
+		n := min(left, v.visible(fromSegment)-fromEntry)
+		begin, to := s.start(fromEntry), int(s.entries[fromEntry+n-1].end)
 		pieces = append(pieces, s.bytes[begin:to:to])
 		left -= n
 	}
 	return pieces, end, first
+}
+
+// logBudget limits the memory of the logs of all feeds. When a new segment exceeds the
+// limit, the oldest segments of all feeds go: watchers can read their events from the
+// window while that has them. The caller holds the dispatcher's mutex.
+type logBudget struct {
+	limit          int
+	bytes          int
+	evicted        int64       // number of segments dropped to make room
+	touch          func(*feed) // publishes a feed when the round ends
+	oldest, newest *segment
+}
+
+// add accounts for a new segment and drops the oldest ones until the budget is kept. It
+// never drops the new segment.
+func (b *logBudget) add(s *segment) {
+	s.prev = b.newest
+	if b.newest != nil {
+		b.newest.next = s
+	} else {
+		b.oldest = s
+	}
+	b.newest = s
+	b.bytes += len(s.bytes)
+	for b.bytes > b.limit && b.oldest != s {
+		// The round publishes the feed later, because it may have half a revision now.
+		b.touch(b.oldest.feed)
+		b.oldest.feed.forgetOldest()
+		b.evicted++
+	}
+}
+
+// remove returns the memory of a segment to the budget.
+func (b *logBudget) remove(s *segment) {
+	if s.prev != nil {
+		s.prev.next = s.next
+	} else {
+		b.oldest = s.next
+	}
+	if s.next != nil {
+		s.next.prev = s.prev
+	} else {
+		b.newest = s.prev
+	}
+	s.prev, s.next = nil, nil
+	b.bytes -= len(s.bytes)
 }

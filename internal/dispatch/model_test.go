@@ -41,6 +41,7 @@ func stepByStep(t *rapid.T, happened tally) {
 			}
 		}
 		y.server().stop()
+		y.workers.Stop()
 	})
 	for i := range subscribers {
 		s, err := newSubscriber(fmt.Sprint("subscriber ", i), choose)
@@ -251,8 +252,8 @@ func (c tally) judge(t interface {
 }
 
 func (c tally) count(s *subscriber) {
-	for what, n := range s.followed {
-		c["follower: "+what] += n
+	for what, n := range s.byWorker {
+		c["worker: "+what] += n
 	}
 	for _, p := range s.parts {
 		for i := range p.Streams {
@@ -320,7 +321,7 @@ func (c tally) report(t *testing.T) {
 		"REPLAY event of type 1", "REPLAY event of type 2", "REPLAY event of type 3",
 		"DELTA event of type 1", "DELTA event of type 2", "DELTA event of type 3", "RESET event of type 1",
 		"opaque", "previous", "ended: " + check.StatusPositionExpired, "ended: " + check.StatusEpochChanged,
-		"follower: " + polled, "follower: " + nothing, "follower: " + elsewhere, "follower: " + taken, "follower: " + left,
+		"worker: " + sent, "worker: " + counted, "worker: " + full, "worker: " + handedBack, "worker: " + byHandler,
 	} {
 		if c[what] == 0 {
 			t.Errorf("the test is too easy: nothing was seen of %q", what)

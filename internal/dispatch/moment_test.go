@@ -14,6 +14,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
@@ -35,7 +36,7 @@ func (s *slowSource) State() *cacher.State {
 }
 
 // startSlow starts a dispatcher of a source that can be slow.
-func startSlow(t *testing.T, change ...func(*dispatch.Config)) (*cachertest.Memory, *slowSource, *dispatch.Dispatcher) {
+func startSlow(t *testing.T, change ...func(*dispatch.Config)) (*cachertest.Memory, *slowSource, *dispatch.Dispatcher, *sendqueue.Queue) {
 	t.Helper()
 	codec, err := object.CodecByName("raw")
 	if err != nil {
@@ -54,9 +55,10 @@ func startSlow(t *testing.T, change ...func(*dispatch.Config)) (*cachertest.Memo
 	var running sync.WaitGroup
 	running.Go(func() { source.Run(ctx) })
 	running.Go(func() { d.Run(ctx) })
-	t.Cleanup(func() { cancel(); running.Wait() })
+	workers := sendqueue.Start(1)
+	t.Cleanup(func() { cancel(); running.Wait(); workers.Stop() })
 	synctest.Wait()
-	return store, source, d
+	return store, source, d, workers.NewQueue()
 }
 
 // Who wants every event gets no difference for it, not even when the store is listed
@@ -66,7 +68,7 @@ func TestHonestWhileTheStoreIsListedAgain(t *testing.T) {
 	for name, window := range map[string]bool{"from the feed": false, "from the window": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store, source, d := startSlow(t, func(cfg *dispatch.Config) {
+				store, source, d, q := startSlow(t, func(cfg *dispatch.Config) {
 					if window {
 						cfg.FeedBytes = 1
 					}
@@ -75,7 +77,7 @@ func TestHonestWhileTheStoreIsListedAgain(t *testing.T) {
 				synctest.Wait()
 
 				now := source.State().Position()
-				w := d.Watch(dispatch.Interest{}, dispatch.FromNow(now), dispatch.Options{EveryEvent: true})
+				w := d.Pull(q, dispatch.Interest{}, dispatch.FromNow(now), dispatch.Options{EveryEvent: true})
 				defer w.Close()
 				if _, err := w.Next(t.Context()); err != nil { // the bookmark
 					t.Fatal(err)
@@ -104,15 +106,15 @@ func TestHonestWhileTheStoreIsListedAgain(t *testing.T) {
 // A resume leads to the present, also while that has not come to the feeds.
 func TestReplayGoesBeyondTheFeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, source, d := startSlow(t)
+		store, source, d, q := startSlow(t)
 		store.Put("k", "1")
 		synctest.Wait()
-		other := d.Watch(dispatch.Interest{}, dispatch.FromNow(source.State().Position()), dispatch.Options{})
+		other := d.Pull(q, dispatch.Interest{}, dispatch.FromNow(source.State().Position()), dispatch.Options{})
 		defer other.Close() // so that there is a feed
 		looked := false
 		source.meanwhile = func() { // the dispatcher looks
 			looked = true
-			w := d.Watch(dispatch.Interest{}, dispatch.After(object.Position{Epoch: "e1", Revision: 2}), dispatch.Options{})
+			w := d.Pull(q, dispatch.Interest{}, dispatch.After(object.Position{Epoch: "e1", Revision: 2}), dispatch.Options{})
 			defer w.Close()
 			for {
 				m, err := w.Next(t.Context())

@@ -14,40 +14,37 @@ type Begin struct {
 	exact  object.Revision
 }
 
-// FromSnapshot begins with a state that is not older than needed.
+// FromSnapshot begins with a snapshot that is not older than needed.
 func FromSnapshot(needed object.Revision) Begin { return Begin{first: beginReset, needed: needed} }
 
-// FromExactly begins with the state at a revision of the source's past.
+// FromExactly begins with the snapshot at a past revision of the source.
 func FromExactly(at object.Revision) Begin { return Begin{first: beginReset, exact: at, needed: at} }
 
-// After begins with what changed since the position, which must not lie ahead of
-// the source's state if it is of the same epoch.
+// After begins with the changes since a position. If the position is of the source's epoch,
+// it must not be ahead of the source's state.
 func After(p object.Position) Begin { return Begin{first: beginResume, at: p} }
 
-// FromNow begins with what changes after the position of a recent state.
+// FromNow begins with the changes after the position of a recent state.
 func FromNow(now object.Position) Begin { return Begin{first: beginNow, at: now} }
 
-// Options say how a watcher wants to be told. The zero value is every event, as
-// soon as possible, and no bookmarks.
+// Options say what a watcher delivers and when. The zero value delivers every event as soon
+// as possible, and no bookmarks.
 type Options struct {
-	// Latest merges what waits per key.
+	// Latest merges pending events per key.
 	Latest bool
 
-	// EveryEvent ends the watch with [*LostError] or [*EpochError] where
-	// otherwise a DELTA or a RESET would bring the watcher to the present.
+	// EveryEvent ends the watch with [*LostError] or [*EpochError] where a DELTA or a RESET
+	// would otherwise bring the client to the present.
 	EveryEvent bool
 
-	// BookmarkInterval is how long nothing may be said. Zero: for ever.
+	// BookmarkInterval is the longest time without a message. Zero: no limit.
 	BookmarkInterval time.Duration
 
-	// LastBookmark is when to say a last time where the watcher is, because it
-	// ends soon after. Zero: never.
+	// LastBookmark is when to send the last bookmark, because the watch ends soon
+	// afterwards. Zero: never.
 	LastBookmark time.Time
 
-	// BatchDelay is how long after a message with live events the next one waits
-	// for more of them. Zero: not at all.
+	// BatchDelay is the shortest time between two live messages. Events wait for it and
+	// leave together. Zero: no delay.
 	BatchDelay time.Duration
-
-	// Follower serves the watcher on a lane. Nil: Next waits for messages.
-	Follower Follower
 }

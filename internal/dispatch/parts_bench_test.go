@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"fmt"
-	"sync"
 	"testing"
 
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -14,8 +13,8 @@ import (
 
 // aFeed returns an empty feed whose logs find room.
 func aFeed() *feed {
-	b := &budget{limit: 64 << 20, touch: func(*feed) {}}
-	return newFeed(Interest{}, object.Position{Epoch: "e", Revision: 1}, 1, b)
+	b := &logBudget{limit: 64 << 20, touch: func(*feed) {}}
+	return newFeed(Interest{}, object.Position{Epoch: "e", Revision: 1}, b)
 }
 
 // BenchmarkAppend adds events to a log, and shows them to its readers: one at a time, or
@@ -30,7 +29,7 @@ func BenchmarkAppend(b *testing.B) {
 			for b.Loop() {
 				for range burst {
 					at++
-					f.append(entry{at: at}, event)
+					f.append(entry{revision: at}, event)
 				}
 				f.publish()
 			}
@@ -49,7 +48,7 @@ func BenchmarkCut(b *testing.B) {
 				f := aFeed()
 				event := make([]byte, 300)
 				for i := range long {
-					f.append(entry{at: object.Revision(2 + i)}, event)
+					f.append(entry{revision: object.Revision(2 + i)}, event)
 				}
 				f.publish()
 				v := f.view.Load()
@@ -66,19 +65,19 @@ func BenchmarkCut(b *testing.B) {
 	}
 }
 
-// BenchmarkTelling finds the message that others were told who were at the same place,
+// BenchmarkBatch finds the message that others were told who were at the same place,
 // or else cuts and keeps it.
-func BenchmarkTelling(b *testing.B) {
+func BenchmarkBatch(b *testing.B) {
 	for _, shared := range []bool{true, false} {
 		b.Run(fmt.Sprintf("shared=%v", shared), func(b *testing.B) {
 			f := aFeed()
 			f.shared.Store(shared)
-			f.append(entry{at: 2}, make([]byte, 300))
+			f.append(entry{revision: 2}, make([]byte, 300))
 			f.publish()
 			d, v := New(Config{}), f.view.Load()
 			b.ReportAllocs()
 			for b.Loop() {
-				if f.telling(telling{v, 1, 0}, d) == nil {
+				if f.batch(batchStart{v, 1, 0}, d) == nil {
 					b.Fatal("there is nothing to tell")
 				}
 			}
@@ -86,30 +85,23 @@ func BenchmarkTelling(b *testing.B) {
 	}
 }
 
-// BenchmarkWake parks so many watchers and wakes them. What to be woken costs them is
-// not in it.
-func BenchmarkWake(b *testing.B) {
+// BenchmarkJoin lets watchers join a group and leave it.
+func BenchmarkJoin(b *testing.B) {
 	for _, watchers := range []int{1, 100, 10_000} {
 		b.Run(fmt.Sprintf("watchers=%d", watchers), func(b *testing.B) {
-			f := aFeed()
-			s := &f.shards[0]
+			g := &group{}
 			crowd := make([]Watcher, watchers)
-			woken := 0
 			for i := range crowd {
-				crowd[i] = Watcher{slot: -1, wake: func() { woken++ }}
+				crowd[i].slot = -1
 			}
-			var buffer []*Watcher
-			rounds := 0
 			b.ReportAllocs()
 			for b.Loop() {
 				for i := range crowd {
-					s.park(&crowd[i])
+					g.join(&crowd[i])
 				}
-				buffer = s.wakeAll(buffer)
-				rounds++
-			}
-			if woken != rounds*watchers {
-				b.Fatalf("%d were woken in %d rounds of %d", woken, rounds, watchers)
+				for i := range crowd {
+					g.leave(&crowd[i])
+				}
 			}
 			b.ReportMetric(float64(b.Elapsed())/float64(b.N*watchers), "ns/watcher")
 		})
@@ -142,35 +134,31 @@ func BenchmarkLookup(b *testing.B) {
 	}
 }
 
-// To park, to be woken, and to be told what others are told allocates nothing, and to
-// look for the interests that a change concerns nothing for those that it does not.
+// Joining a group, leaving it and finding a shared batch allocate nothing. Finding the
+// interests that a change concerns allocates nothing for the others.
 func TestPartsAllocateNothing(t *testing.T) {
 	f := aFeed()
 	f.shared.Store(true)
-	f.append(entry{at: 2}, make([]byte, 300))
+	f.append(entry{revision: 2}, make([]byte, 300))
 	f.publish()
 	d := New(Config{})
 	crowd := make([]Watcher, 1000)
-	var woken sync.WaitGroup
 	for i := range crowd {
-		crowd[i] = Watcher{dispatcher: d, feed: f, epoch: "e", cursor: 1, step: live, slot: -1, wake: woken.Done}
+		crowd[i] = Watcher{dispatcher: d, feed: f, epoch: "e", cursor: 1, step: live, slot: -1}
 	}
-	v, s := f.view.Load(), &f.shards[0]
-	var buffer []*Watcher
+	v, g := f.view.Load(), &group{}
 	if n := testing.AllocsPerRun(10, func() {
-		woken.Add(len(crowd))
 		for i := range crowd {
-			s.park(&crowd[i])
+			g.join(&crowd[i])
 		}
-		buffer = s.wakeAll(buffer)
-		woken.Wait()
 		for i := range crowd {
-			if f.telling(telling{v, crowd[i].cursor, 0}, d) == nil {
-				t.Fatal("there is nothing to tell")
+			if f.batch(batchStart{v, crowd[i].cursor, 0}, d) == nil {
+				t.Fatal("got no batch")
 			}
+			g.leave(&crowd[i])
 		}
 	}); n != 0 {
-		t.Errorf("a thousand watchers allocate %v times", n)
+		t.Errorf("got %v allocations for a thousand watchers, want 0", n)
 	}
 	x := newIndex(nil)
 	x.add(f)

@@ -30,7 +30,7 @@ func TestDifferencesAreToldInOrder(t *testing.T) {
 					write(key, "1", "prod")
 				}
 				synctest.Wait()
-				w := &watcher{Watcher: f.dispatcher.Watch(picking(t, "env=prod"), dispatch.FromSnapshot(0), test.options)}
+				w := &watcher{Watcher: f.dispatcher.Pull(f.workers.NewQueue(), picking(t, "env=prod"), dispatch.FromSnapshot(0), test.options)}
 				t.Cleanup(w.Close)
 				w.sync(t, object.Reset)
 

@@ -6,34 +6,33 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Stats is what a dispatcher holds and has done since it was made.
+// Stats describes what a dispatcher holds and has done.
 type Stats struct {
-	Interests int             // distinct ones that are being watched
+	Interests int             // distinct interests that are watched
 	Through   object.Position // all changes up to it are in the logs they concern; zero: none yet
 
-	LogBytes      int64 // memory of the logs of all feeds; see Config.FeedBytes
-	CatchUpBytes  int64 // what is shared by those who catch up; see Config.CatchUpBytes
-	CatchUpStates int   // states that are kept for them; see Config.CatchUpStates
+	LogBytes      int64 // memory of all logs; see Config.FeedBytes
+	CatchUpBytes  int64 // memory of shared catch-up parts; see Config.CatchUpBytes
+	CatchUpStates int   // retained states; see Config.CatchUpStates
 
-	// What follows never falls.
+	// The counters below never fall.
 
-	Events     int64 // encoded and appended, once for each interest that they concern
+	Events     int64 // events encoded and appended, once for each interest they concern
 	EventBytes int64 // their size
-	Evictions  int64 // pieces of logs that were forgotten because the logs were over their budget
+	Evictions  int64 // segments of logs that were dropped to keep the budget
 }
 
-// stats is what Stats shows of what the dispatcher's mutex guards: who looks shall not
-// wait for a round that takes long, least of all then.
-type stats struct {
+// counters has the values of Stats that the dispatcher's mutex guards, so that Stats does
+// not wait for a round.
+type counters struct {
 	interests, logBytes, events, eventBytes, evictions atomic.Int64
 }
 
-// Stats returns what there is to say at the moment. It does not wait for the
-// dispatcher.
+// Stats returns the current values. It does not wait for the dispatcher.
 func (d *Dispatcher) Stats() Stats {
 	s := Stats{
 		Interests: d.Interests(), LogBytes: d.stats.logBytes.Load(),
-		CatchUpBytes: d.memos.bytes.Load(), CatchUpStates: d.pins.count(),
+		CatchUpBytes: d.catchUps.bytes.Load(), CatchUpStates: d.retained.count(),
 		Events: d.stats.events.Load(), EventBytes: d.stats.eventBytes.Load(), Evictions: d.stats.evictions.Load(),
 	}
 	if p := d.through.Load(); p != nil {
@@ -42,12 +41,5 @@ func (d *Dispatcher) Stats() Stats {
 	return s
 }
 
-// Interests returns the number of distinct interests that are being watched.
+// Interests returns the number of distinct interests that are watched.
 func (d *Dispatcher) Interests() int { return int(d.stats.interests.Load()) }
-
-// count returns how many states are kept.
-func (p *pins) count() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.held)
-}

@@ -27,7 +27,7 @@ func TestEventsAreCounted(t *testing.T) {
 	begin := dispatch.FromNow(f.cacher.State().Position())
 	var watchers []*dispatch.Watcher
 	for _, i := range []dispatch.Interest{{}, {}, {Scope: object.ExactKey("k")}, {Scope: object.ExactKey("other")}} {
-		w := f.dispatcher.Watch(i, begin, dispatch.Options{})
+		w := f.dispatcher.Pull(f.workers.NewQueue(), i, begin, dispatch.Options{})
 		defer w.Close()
 		if _, err := w.Next(t.Context()); err != nil { // the bookmark
 			t.Fatal(err)
@@ -68,7 +68,7 @@ func TestArrivalsAreKnownWithoutTheLog(t *testing.T) {
 	for name, latest := range map[string]bool{"every": false, "latest": true} {
 		t.Run(name, func(t *testing.T) {
 			f := startDispatching(t, limits{feedBytes: 1})
-			w := f.dispatcher.Watch(dispatch.Interest{}, dispatch.FromNow(f.cacher.State().Position()), dispatch.Options{Latest: latest})
+			w := f.dispatcher.Pull(f.workers.NewQueue(), dispatch.Interest{}, dispatch.FromNow(f.cacher.State().Position()), dispatch.Options{Latest: latest})
 			defer w.Close()
 			if _, err := w.Next(t.Context()); err != nil {
 				t.Fatal(err)
@@ -104,7 +104,7 @@ func TestCatchUpsHaveNoArrival(t *testing.T) {
 	from := f.cacher.State().Position()
 	at := f.store.Put("k", "v")
 	poll.Until(t, "the dispatcher has seen the change", func() bool { return f.dispatcher.Stats().Through.Revision >= at })
-	w := f.dispatcher.Watch(dispatch.Interest{}, dispatch.After(from), dispatch.Options{})
+	w := f.dispatcher.Pull(f.workers.NewQueue(), dispatch.Interest{}, dispatch.After(from), dispatch.Options{})
 	defer w.Close()
 	for events := 0; events == 0; {
 		m, err := w.Next(t.Context())
@@ -134,7 +134,7 @@ func TestObserversAreTold(t *testing.T) {
 	defer cancel()
 	begin := dispatch.FromNow(f.cacher.State().Position())
 	for _, i := range []dispatch.Interest{{}, {Scope: object.ExactKey("k")}, {Scope: object.ExactKey("other")}} {
-		w := f.dispatcher.Watch(i, begin, dispatch.Options{})
+		w := f.dispatcher.Pull(f.workers.NewQueue(), i, begin, dispatch.Options{})
 		defer w.Close()
 		if _, err := w.Next(ctx); err != nil {
 			t.Fatal(err)

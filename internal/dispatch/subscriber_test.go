@@ -25,7 +25,7 @@ type subscriber struct {
 	choose   chooser
 	interest dispatch.Interest
 	options  dispatch.Options
-	followed counts        // nil: it reads with Next
+	byWorker counts        // nil: the worker sends it nothing
 	asked    check.History // what it asks for; without streams
 
 	parts    []*part // one for each epoch that it has seen, oldest first
@@ -85,7 +85,7 @@ func newSubscriber(name string, c chooser) (*subscriber, error) {
 	s.options.BookmarkInterval = pick(c, "bookmarks", 0, 200*time.Millisecond, time.Second)
 	s.options.BatchDelay = pick(c, "batches", 0, 0, 100*time.Millisecond, 500*time.Millisecond)
 	if c.often("follows", 5) {
-		s.followed = counts{}
+		s.byWorker = counts{}
 	}
 	s.asked = check.History{
 		Watcher:    name,
@@ -131,10 +131,10 @@ func (s *subscriber) begin(v *server) {
 	}
 	s.expired = false
 	s.open, s.of, s.homeless, s.left = stream, state.Position(), true, time.Now()
-	if s.followed != nil {
-		s.watcher = follow(v.dispatcher, v.lane(), s.interest, begin, s.options, s.followed)
+	if s.byWorker != nil {
+		s.watcher = readByWorker(v.dispatcher, v.queue(), s.interest, begin, s.options, s.byWorker)
 	} else {
-		s.watcher = v.dispatcher.Watch(s.interest, begin, s.options)
+		s.watcher = v.dispatcher.Pull(v.queue(), s.interest, begin, s.options)
 	}
 }
 

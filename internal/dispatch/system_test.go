@@ -31,8 +31,9 @@ func (c chooser) often(what string, n int) bool { return c(what, 10) < n }
 // system is a store and a server in front of it, to which things happen. All its
 // methods are for one goroutine, but for server.
 type system struct {
-	store  *cachertest.Memory
-	limits systemLimits
+	store   *cachertest.Memory
+	workers *sendqueue.Workers
+	limits  systemLimits
 	live   atomic.Pointer[server]
 	worlds []*world // oldest first; the last one is that of the present epoch
 
@@ -51,13 +52,15 @@ type systemLimits struct {
 type server struct {
 	cacher     *cacher.Cacher
 	dispatcher *dispatch.Dispatcher
-	lanes      []*sendqueue.Queue // of followers
+	queues     []*sendqueue.Queue
 	next       atomic.Uint32
 	stop       func()
 }
 
-// lane returns the lane of the next follower: some are of one lane.
-func (s *server) lane() *sendqueue.Queue { return s.lanes[int(s.next.Add(1))%len(s.lanes)] }
+// queue returns the queue of the next watcher. Some watchers share one.
+func (s *server) queue() *sendqueue.Queue {
+	return s.queues[s.next.Add(1)%uint32(len(s.queues))]
+}
 
 // world is what there is to know of the time of one epoch.
 type world struct {
@@ -81,7 +84,7 @@ func smallLimits(c chooser) systemLimits {
 }
 
 func newSystem(l systemLimits) *system {
-	y := &system{store: cachertest.NewMemory(), limits: l, worlds: []*world{{epoch: "e1"}}}
+	y := &system{store: cachertest.NewMemory(), workers: sendqueue.Start(2), limits: l, worlds: []*world{{epoch: "e1"}}}
 	y.start()
 	return y
 }
@@ -106,9 +109,8 @@ func (y *system) start() {
 	cfg := y.limits.dispatch
 	cfg.Source, cfg.Encoder, cfg.Indexed = s.cacher, wire.Encoder{}, schema.Indexed()
 	s.dispatcher = dispatch.New(cfg)
-	workers := sendqueue.Start(2)
 	for range 5 {
-		s.lanes = append(s.lanes, workers.NewQueue())
+		s.queues = append(s.queues, y.workers.NewQueue())
 	}
 	caching, stopCacher := context.WithCancel(context.Background())
 	dispatching, stopDispatcher := context.WithCancel(context.Background())
@@ -118,7 +120,6 @@ func (y *system) start() {
 	s.stop = func() {
 		stopDispatcher()
 		dispatchers.Wait()
-		workers.Stop()
 		stopCacher()
 		cachers.Wait()
 	}
@@ -279,6 +280,7 @@ func (y *system) restart(c chooser) {
 // happened in them.
 func (y *system) end() {
 	y.server().stop()
+	y.workers.Stop()
 	y.world().history = y.store.History()
 	for _, w := range y.worlds {
 		w.Window, w.Tombstones = y.limits.window.MinChanges, y.limits.tombstones

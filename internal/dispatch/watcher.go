@@ -1,71 +1,70 @@
 package dispatch
 
 import (
-	"context"
 	"sync/atomic"
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/sendqueue"
 )
 
-// Message is what a watcher is told at once. The pieces of events are shared
-// between watchers and must not be modified.
+// Message is one message of a watch. Watchers share the encoded events, so nobody may
+// modify them.
 type Message struct {
-	Events [][]byte // encoded events; the message has all of them, one after the other
+	Events [][]byte // encoded events; the message has all of them, one after another
 	Count  int      // the number of events
 	Header object.Header
 
-	// Arrived is when the first of the changes that the events tell came from the
-	// store. Zero where that is not known, and in messages that are not live: what
-	// waited for a client that was not there says nothing of how fast we are.
+	// Arrived is the time when the first of the changes came from the store. It is zero if
+	// unknown, and in messages that are not live: events that waited for an absent client
+	// say nothing about our latency.
 	Arrived time.Time
 }
 
-// batch is what a message has of events.
-type batch struct {
+// payload is the events of a message.
+type payload struct {
 	pieces  [][]byte
 	count   int
 	arrived time.Time // see Message.Arrived
 }
 
-// Watcher is the serving end of one watch: a cursor on a feed. Next, Try, Poll, Settle
-// and Position are called by one goroutine at a time, Close once, after the last of them.
+// Watcher is the serving end of one watch: a cursor on a feed. Its owner is the goroutine
+// that calls Serve, or the worker while Serve waits. Position and Close belong to that
+// goroutine, before or after Serve.
 type Watcher struct {
-	// What follows belongs to the goroutine that calls Next. What is looked at for each
-	// message is a line of a processor's cache: there are more watchers than fit there.
+	// The owner alone uses the fields below. Those that it reads for each message share a
+	// cache line, because there are more watchers than fit into the caches.
 
 	step       step
-	more       bool // the log had more than the message that Poll has returned
 	latest     bool // see [Options]
-	everyEvent bool // the same
-	timed      bool // the clock is told of messages
+	everyEvent bool // see [Options]
+	timed      bool // the clock has to know of each message
 	epoch      object.Epoch
-	cursor     object.Revision // everything up to here has been delivered; 0: nothing that could be continued
-	sent       int             // events behind the cursor that have been delivered in parts
-	mergeTo    object.Revision // the parts are of events that were merged up to here; 0: of one revision
-	clock      *clock          // nil: there is nothing to be said but events
+	cursor     object.Revision // everything up to here has been delivered; 0: there is nothing to continue
+	sent       int             // events after the cursor that have been delivered in parts
+	mergeTo    object.Revision // the parts have events merged up to here; 0: they have one revision
+	clock      *clock          // nil: the watcher sends nothing but events
 
-	version uint64          // of the feed when it was last read
+	version uint64          // of the feed when the owner last read it
 	needed  object.Revision // a snapshot must not be older
-	exact   object.Revision // a snapshot must be of this revision; 0: of none in particular
-	catchUp *catchUp        // nil: it is on none
+	exact   object.Revision // a snapshot must have this revision; 0: any
+	catchUp *catchUp        // nil: none is under way
 
-	// What follows belongs to everybody.
+	// The fields below do not change while the watcher is served.
 
 	dispatcher *Dispatcher
 	feed       *feed
-	follower   Follower      // nil: Next is called
-	wake       func()        // look again; called by anybody at any time
-	woken      chan struct{} // capacity 1: wake was called; nil where that is what others wait for
+	group      *group
+	sink       Sink
+	handedBack chan struct{} // capacity 1: the worker has handed the watcher back
 
-	shard  *shard  // where it waits, or
-	cohort *cohort // if this is not nil, here
-	slot   int     // guarded by shard.mu, or the cohort's worker's: index among those who wait, or -1
-
-	waits atomic.Bool // it is in the cohort; for those who are not its worker
-
-	_ [2]uint64 // what the runtime allocates of this size begins a line
+	task       sendqueue.Task // runs run
+	failure    error          // set by the worker before it hands the watcher back
+	slot       int32          // index in the group, or -1; belongs to the worker
+	stopping   atomic.Bool    // Serve has to return
+	workerOwns atomic.Bool    // the worker owns the watcher, otherwise the goroutine of Serve
+	waiting    atomic.Bool    // the watcher is in its group; for other goroutines than the worker
 }
 
 // step is what a watcher does next.
@@ -73,76 +72,40 @@ type step uint8
 
 const (
 	beginReset  step = iota // announce a snapshot
-	beginResume             // announce the way from a position to the present
-	beginNow                // say where now is
-	behind                  // announce a way to the present: the events after the cursor are gone
-	catchingUp              // be on that way
+	beginResume             // announce the catch-up from a position to the present
+	beginNow                // send the present position
+	behind                  // announce a catch-up: the events after the cursor are gone
+	catchingUp              // send the catch-up
 	live                    // send events as they come
 )
 
-// Next waits for the next message. It returns ctx.Err() when ctx ends first,
-// [ErrStopped] when the dispatcher does, and [*LostError] or [*EpochError] where a
-// watcher who wants every event cannot have it. It is not for those who have a
-// [Follower].
-func (w *Watcher) Next(ctx context.Context) (Message, error) {
-	for {
-		m, ok, err := w.Try()
-		if ok || err != nil {
-			return m, err
-		}
-		select {
-		case <-w.woken:
-		case <-ctx.Done():
-			return Message{}, ctx.Err()
-		case <-w.dispatcher.stopped:
-			return Message{}, ErrStopped
-		}
+// next returns the next message, or false if there is none now. It does not wait for
+// anything to happen.
+func (w *Watcher) next(now time.Time) (Message, bool, error) {
+	if w.step == live && w.clock.holds(now) {
+		return Message{}, false, nil
 	}
+	m, ok, err := w.nextMessage()
+	if !ok && err == nil {
+		m, ok = w.bookmark(now)
+	}
+	if ok {
+		w.note(m.Header.Kind, now)
+	}
+	return m, ok, err
 }
 
-// Try returns the next message, or false if there is nothing to say now: the watcher is
-// woken when that may have changed; the task of a follower then has to be made ready,
-// which looks itself. It does not wait for anything to happen, but for what it has to do
-// itself. Errors are those of Next.
-func (w *Watcher) Try() (Message, bool, error) {
-	for {
-		now := time.Now()
-		if w.step == live && w.clock.hold(now, w.wake) {
-			return Message{}, false, nil
-		}
-		m, ok, err := w.poll()
-		if !ok && err == nil {
-			m, ok = w.bookmark(now)
-		}
-		if ok || err != nil {
-			w.note(m.Header.Kind, now)
-			return m, ok, err
-		}
-		if w.cohort != nil {
-			return Message{}, false, nil
-		}
-		if w.park() {
-			w.clock.alarm(now, w.wake)
-			return Message{}, false, nil
-		}
-	}
-}
-
-// note takes down that a message is on its way.
+// note tells the clock of a message that is being sent.
 func (w *Watcher) note(kind object.MessageKind, now time.Time) {
-	if w.timed {
-		w.clock.note(kind, now)
+	if w.timed || kind == object.Bookmark {
+		w.clock.sent(kind, now)
 	}
 }
 
-// Stopped returns a channel that is closed when nothing comes from the dispatcher any
-// more.
-func (w *Watcher) Stopped() <-chan struct{} { return w.dispatcher.stopped }
-
-// Position returns the position at which a watch can be resumed without missing
-// or repeating anything that was returned by Next. Its revision is 0 where that is
-// from nothing. While nothing concerns the watcher it is that of the present, so
-// that a quiet watch can be resumed however long ago its last message is.
+// Position returns the position at which a client can resume without missing or repeating
+// anything that was sent. Its revision is 0 if there is nothing to resume. While no event
+// is pending, the position is the present one, so a quiet watch can be resumed however old
+// its last message is.
 func (w *Watcher) Position() object.Position {
 	if w.step == live && w.sent == 0 {
 		cursor := w.cursor
@@ -153,33 +116,49 @@ func (w *Watcher) Position() object.Position {
 	return w.at()
 }
 
-// at returns where the watcher is.
+// at returns the position of the cursor.
 func (w *Watcher) at() object.Position {
 	return object.Position{Epoch: w.epoch, Revision: w.cursor}
 }
 
-// Close ends the watch.
+// Close removes the watcher from its dispatcher.
 func (w *Watcher) Close() {
 	w.clock.stop()
-	w.abandon()
+	w.abandonCatchUp()
 	w.dispatcher.leave(w)
 }
 
-// park makes the next change of the feed wake the watcher, unless there was one
-// since the feed was last read. The order matters: first among the parked, then
-// the look at the version; so a change in between is seen by one of the two.
-func (w *Watcher) park() bool {
-	if w.cohort != nil {
-		w.cohort.join(w)
-	} else {
-		w.shard.park(w)
-	}
-	return w.feed.version.Load() == w.version
+// Backlog describes the events that wait for a watcher.
+type Backlog struct {
+	Events int             // their number; negative: unknown
+	After  object.Revision // the first of them has a higher revision; meaningless if Events is 0
 }
 
-// poll returns the next message if there is one. It does not block.
-func (w *Watcher) poll() (Message, bool, error) {
-	w.version = w.feed.version.Load()
+// Backlog returns what waits for a watcher that is at the position of one of its messages.
+// Any goroutine may call it. The number is unknown if the log does not reach back to the
+// position.
+func (w *Watcher) Backlog(at object.Position) Backlog {
+	v := w.feed.view.Load()
+	switch {
+	case v.after.Epoch == at.Epoch && at.Revision >= v.after.Revision:
+		n, first := v.count(at.Revision)
+		return Backlog{Events: n, After: first - 1}
+	case w.waiting.Load():
+		return Backlog{} // it found nothing to send
+	}
+	return Backlog{Events: -1, After: at.Revision}
+}
+
+// Shows reports whether the log of the watcher's feed has an event of the revision, so that
+// a message that goes past it includes the event. Any goroutine may call it.
+func (w *Watcher) Shows(revision object.Revision) bool {
+	v := w.feed.view.Load()
+	n, first := v.count(revision - 1)
+	return n > 0 && first == revision
+}
+
+// nextMessage returns the next message besides bookmarks.
+func (w *Watcher) nextMessage() (Message, bool, error) {
 	for {
 		switch w.step {
 		case beginReset, beginResume, behind:
@@ -187,27 +166,27 @@ func (w *Watcher) poll() (Message, bool, error) {
 			return m, err == nil, err
 		case beginNow:
 			w.step = live
-			return w.message(object.Bookmark, batch{}), true, nil
+			return w.message(object.Bookmark, payload{}), true, nil
 		case catchingUp:
 			if w.catchUp.kind != object.Replay {
-				if m, ok := w.catchUpPart(); ok {
+				if m, ok := w.catchUpMessage(); ok {
 					return m, true, nil
 				}
 				w.step = behind
 				continue
 			}
-			switch b, result := w.events(); result {
+			switch p, result := w.events(); result {
 			case someEvents:
-				return w.message(object.CatchUpPart, b), true, nil
+				return w.message(object.CatchUpPart, p), true, nil
 			case upToDate:
 				return w.synced(), true, nil
 			case lostHistory:
 				w.step = behind
 			}
 		case live:
-			switch b, result := w.events(); result {
+			switch p, result := w.events(); result {
 			case someEvents:
-				return w.message(object.Live, b), true, nil
+				return w.message(object.Live, p), true, nil
 			case upToDate:
 				return Message{}, false, nil
 			case lostHistory:
@@ -217,21 +196,21 @@ func (w *Watcher) poll() (Message, bool, error) {
 	}
 }
 
-func (w *Watcher) message(kind object.MessageKind, b batch) Message {
+func (w *Watcher) message(kind object.MessageKind, p payload) Message {
 	m := Message{
-		Events: b.pieces,
-		Count:  b.count,
+		Events: p.pieces,
+		Count:  p.count,
 		Header: object.Header{Kind: kind, Position: w.at(), Partial: w.sent > 0},
 	}
 	if kind == object.Live {
-		m.Arrived = b.arrived
+		m.Arrived = p.arrived
 	}
 	return m
 }
 
-// bookmark says where the watcher is, if it is time to: everything up to there
-// that concerns it has been delivered. While the source does not hear of the
-// store, silence is the honest thing to say.
+// bookmark returns a bookmark if one is due. It promises that everything up to the cursor
+// has been delivered. While the source does not hear of the store, the watcher stays
+// silent, because clients take silence for a dead server.
 func (w *Watcher) bookmark(now time.Time) (Message, bool) {
 	switch w.clock.due(now) {
 	case notDue:
@@ -242,72 +221,73 @@ func (w *Watcher) bookmark(now time.Time) (Message, bool) {
 			w.clock.spoke = now
 			return Message{}, false
 		}
-		source.Advance() // the next one shall be newer
+		source.Advance() // so that the next bookmark is newer
 	}
-	return w.message(object.Bookmark, batch{}), true
+	return w.message(object.Bookmark, payload{}), true
 }
 
-// result says what a look for events found.
+// result says what a look for events has found.
 type result uint8
 
 const (
-	someEvents  result = iota // events; the cursor is behind them
+	someEvents  result = iota // events; the cursor is after them
 	upToDate                  // none now; the cursor is at the present
 	lostHistory               // the events after the cursor are gone
 )
 
-// events takes the events after the cursor. Who wants every event does not get them
-// where they are the differences that a relist found: whether they are is looked up
-// afterwards, so that the answer is not older than they are.
-func (w *Watcher) events() (batch, result) {
+// events takes the events after the cursor. A watcher of every event does not get the
+// differences that a relist found. That is checked afterwards, so that the check is not
+// older than the events.
+func (w *Watcher) events() (payload, result) {
 	cursor, sent := w.cursor, w.sent
-	b, result := w.nextEvents()
+	p, result := w.fromLogOrWindow()
 	if w.everyEvent && cursor < w.dispatcher.cfg.Source.State().Relisted() {
 		w.cursor, w.sent = cursor, sent
-		return batch{}, lostHistory
+		return payload{}, lostHistory
 	}
-	return b, result
+	return p, result
 }
 
-// nextEvents takes the events after the cursor, from the log of the feed where it
-// reaches back far enough and has come to where a replay leads, else from the
-// window.
-func (w *Watcher) nextEvents() (batch, result) {
+// fromLogOrWindow takes the events after the cursor: from the log, if that reaches back to
+// the cursor and ahead to the end of the replay, otherwise from the window.
+func (w *Watcher) fromLogOrWindow() (payload, result) {
 	var to object.Revision
 	if w.catchUp != nil {
 		to = w.catchUp.to
 	}
 	if w.step == catchingUp && w.sent == 0 && w.cursor >= to {
-		return batch{}, upToDate
+		return payload{}, upToDate
 	}
-	// The order matters: through first. The view is then at least as new.
+	// The order matters: load through first. The view is then at least as new.
 	through := w.through()
 	v := w.feed.view.Load()
-	logged := w.in(v) && through >= to
+	logged := w.inLog(v) && through >= to
 	switch {
 	case w.mergeTo > 0, w.latest && w.sent == 0 && !(logged && v.distinct(w.cursor)):
 		return w.merged()
 	case logged:
 		pieces, end, first := v.read(w.cursor, w.sent, w.dispatcher.cfg.MessageBytes)
 		if w.latest && end.partial {
-			// What happens before the rest of the revision is sent is merged with
-			// what waits behind it, not with what was sent.
+			// Events that come before the rest of the revision is sent are merged with the
+			// rest, not with what was sent.
 			w.mergeTo = end.current
 		}
-		return batch{pieces, end.taken, w.dispatcher.began.Add(first.arrived)}, w.moved(end, through)
+		return payload{pieces, end.taken, w.dispatcher.created.Add(first.arrived)}, w.advance(end, through)
 	}
-	p := w.shared(partKey{kind: object.Replay, mark: w.here()}, w.replayPart)
+	p := w.shared(partKey{kind: object.Replay, place: w.here()}, w.replayPart)
 	if p.lost {
-		return batch{}, lostHistory
+		return payload{}, lostHistory
 	}
-	return p.batch(), w.moved(p.end, p.through)
+	return p.payload(), w.advance(p.end, p.through)
 }
 
-// in reports whether the view has all events after the cursor.
-func (w *Watcher) in(v *view) bool { return v.after.Epoch == w.epoch && w.cursor >= v.after.Revision }
+// inLog reports whether the view has all events after the cursor.
+func (w *Watcher) inLog(v *view) bool {
+	return v.after.Epoch == w.epoch && w.cursor >= v.after.Revision
+}
 
-// through returns the revision of the watcher's epoch up to which everything is in
-// the feeds, or 0. Revisions of another epoch say nothing.
+// through returns the revision of the watcher's epoch up to which all events are in the
+// feeds, or 0 if the dispatcher is in another epoch.
 func (w *Watcher) through() object.Revision {
 	if p := w.dispatcher.through.Load(); p != nil && p.Epoch == w.epoch {
 		return p.Revision
@@ -315,19 +295,18 @@ func (w *Watcher) through() object.Revision {
 	return 0
 }
 
-// here is the mark of what comes next in the window.
-func (w *Watcher) here() mark {
-	return mark{ChangeID: cacher.ChangeID{At: w.cursor}, skip: w.sent, epoch: w.epoch}
+// here returns the place in the window where the next event is.
+func (w *Watcher) here() place {
+	return place{ChangeID: cacher.ChangeID{At: w.cursor}, skip: w.sent, epoch: w.epoch}
 }
 
-// shared returns a part that is made from the window. Watchers who are at the same
-// place share it.
+// shared returns a part that is made from the window. Watchers at the same place share it.
 func (w *Watcher) shared(key partKey, makePart func() part) part {
 	d := w.dispatcher
-	if w.feed.memo.open(d.cfg.Source.State()) {
-		d.keep(w.feed)
+	if w.feed.catchUps.open(d.cfg.Source.State()) {
+		d.remember(w.feed)
 	}
-	return w.feed.memo.part(nil, key, &d.memos, makePart)
+	return w.feed.catchUps.part(nil, key, &d.catchUps, makePart)
 }
 
 // replayPart returns events after the cursor from the window.
@@ -337,7 +316,7 @@ func (w *Watcher) replayPart() part {
 	if !ok || s.Position().Epoch != w.epoch {
 		return part{lost: true}
 	}
-	p := part{end: cut{limit: w.dispatcher.cfg.MessageBytes, upto: w.cursor}, through: s.Revision()}
+	p := part{end: batchCut{limit: w.dispatcher.cfg.MessageBytes, upto: w.cursor}, through: s.Revision()}
 	interest := &w.feed.interest
 	skip := w.sent
 	var b []byte
@@ -366,9 +345,9 @@ func (w *Watcher) replayPart() part {
 	return p
 }
 
-// moved puts the cursor behind the events that end describes. Where they were the
-// last ones, it goes on to the revision through which there are no others.
-func (w *Watcher) moved(end cut, through object.Revision) result {
+// advance moves the cursor past the events that end describes. If there were none, it moves
+// the cursor to the revision through which there are none.
+func (w *Watcher) advance(end batchCut, through object.Revision) result {
 	w.cursor, w.sent = end.after(w.cursor, w.sent)
 	if end.taken > 0 {
 		return someEvents

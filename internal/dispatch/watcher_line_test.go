@@ -5,17 +5,20 @@ import (
 	"unsafe"
 )
 
-var told *Watcher
+var allocated *Watcher
 
-// What is looked at for each message is in one line of a processor's cache, where the
-// runtime puts a watcher.
-func TestWhatAMessageLooksAtIsTogether(t *testing.T) {
+// The fields of a watcher that the worker reads for each batch share a cache line at the
+// addresses that the runtime chooses, and a watcher has no more than three lines.
+func TestFieldsReadForEachBatchShareACacheLine(t *testing.T) {
 	const line = 64
+	if size := unsafe.Sizeof(Watcher{}); size != 3*line {
+		t.Errorf("a watcher has %d bytes, want %d", size, 3*line)
+	}
 	for range 100 {
 		w := new(Watcher)
-		told = w // so it is where the runtime allocates
+		allocated = w // so that the runtime allocates it
 		if first, last := uintptr(unsafe.Pointer(w)), uintptr(unsafe.Pointer(&w.clock)); first/line != last/line {
-			t.Fatalf("it begins %d bytes behind a line and ends %d behind another", first%line, last%line)
+			t.Fatalf("the fields begin at offset %d of a line and end at offset %d of another", first%line, last%line)
 		}
 	}
 }

@@ -468,9 +468,9 @@ func TestStopEndsWatchers(t *testing.T) {
 func TestInterestsEndWithTheirLastWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
-		one := f.dispatcher.Watch(dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{})
-		two := f.dispatcher.Watch(dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{})
-		three := f.dispatcher.Watch(dispatch.Interest{Scope: object.ExactKey("a")}, dispatch.FromSnapshot(0), dispatch.Options{})
+		one := f.dispatcher.Pull(f.workers.NewQueue(), dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{})
+		two := f.dispatcher.Pull(f.workers.NewQueue(), dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{})
+		three := f.dispatcher.Pull(f.workers.NewQueue(), dispatch.Interest{Scope: object.ExactKey("a")}, dispatch.FromSnapshot(0), dispatch.Options{})
 		for _, step := range []struct {
 			leave *dispatch.Watcher
 			left  int

@@ -15,6 +15,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
@@ -190,12 +191,12 @@ func (a *admin) describe(s *session) *fanoutv1.WatcherStatus {
 	if s.catchingUp() {
 		w.State = fanoutv1.WatcherStatus_STATE_CATCHING_UP
 	}
-	watcher, ok := s.watcher.(*live)
+	watcher, ok := s.watcher.(*dispatch.Watcher)
 	r := a.resources[s.question.Resource]
 	if !ok || at.Revision == 0 {
 		return w
 	}
-	backlog, lag, since := r.Backlog(watcher.Watcher, at)
+	backlog, lag, since := r.Backlog(watcher, at)
 	w.LagRevisions, w.Lag = &lag, durationpb.New(since)
 	if backlog.Events >= 0 {
 		w.LagEvents = new(int64(backlog.Events))

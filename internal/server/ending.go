@@ -12,10 +12,10 @@ import (
 // many watches do nothing but wait for it.
 type ending struct {
 	context.Context
-	ended func() // is called once
 
-	mu   sync.Mutex
-	done chan struct{} // guarded by mu; nil until somebody asks for it
+	mu    sync.Mutex
+	done  chan struct{} // guarded by mu; nil until somebody asks for it
+	ended func()        // guarded by mu; called once when the context ends
 
 	reason atomic.Pointer[error] // nil: it has not ended. A worker looks at it with each message; see watching
 }
@@ -30,8 +30,22 @@ func (e *ending) end(reason error) {
 	if e.done != nil {
 		close(e.done)
 	}
+	ended := e.ended
 	e.mu.Unlock()
-	e.ended()
+	if ended != nil {
+		ended()
+	}
+}
+
+// onEnd calls a function when the context ends, or now if it has.
+func (e *ending) onEnd(ended func()) {
+	e.mu.Lock()
+	e.ended = ended
+	over := e.reason.Load() != nil
+	e.mu.Unlock()
+	if over {
+		ended()
+	}
 }
 
 // Done implements [context.Context].

@@ -4,243 +4,177 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/fanoutd/fanoutd/internal/dispatch"
-	"github.com/fanoutd/fanoutd/internal/sendqueue"
+	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
+	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
-// live is the watcher of a cached resource. While there is something to do for it alone,
-// such as a catch-up, its handler does that: next returns the messages. While it is told
-// what happens, the worker of its connection sends them, with those of the other watches
-// of the connection, and the handler waits until that ends.
+// streamSender sends the messages of a watch to its gRPC stream. It implements
+// [dispatch.Sink]: the handler of the watch calls Send, which waits while the client does
+// not read, and a worker calls TrySend, which must not wait.
 //
-// A worker has no time to wait. gRPC makes who sends wait when 64 KiB of a stream have
-// not been written to the buffer of the connection, so the worker keeps what may be on
-// its way below that: of some messages it has gRPC tell when they are written. What
-// happens meanwhile is in the next message. A client that does not read has a few
-// messages on their way, and costs nobody any time.
-type live struct {
-	*dispatch.Watcher // nil: of a resource without a cache
-	of                *watching
+// gRPC makes a sender wait when 64 KiB of a stream have not been written to the buffer of
+// the connection. So the worker keeps the bytes in flight below that. It appends a write
+// fence to some messages, and gRPC releases the fence when it has written them. A client
+// that does not read has a few messages in flight and costs the worker nothing.
+type streamSender struct {
+	stream grpc.ServerStream
+	trail  backend.WriteTracer // nil: nobody follows writes
 
-	onWay   int32 // guarded by session.mu: bytes that may not have been written yet
-	covered int32 // the same: those of them that have been when the flight is over
-	serving bool  // the same: the worker serves, and nobody else
+	inFlight int32 // bytes that gRPC may not have written yet; belongs to the owner of the watcher
+	covered  int32 // those of them that are written when the fence is released
+	broken   bool  // a message could not be sent
 
-	due     atomic.Bool // the task is to run when the flight is over
-	failure error       // guarded by session.mu: what the worker has failed with; the watcher says nothing any more
-	task    sendqueue.Task
-	flight  flight
-	back    chan struct{} // capacity 1: the handler has something to do
+	awaited atomic.Bool // the watcher has to be made ready when the fence is released
+	fence   flight
+	watcher *dispatch.Watcher // nil: of a resource without a cache
+	ready   readier           // the watcher
+
+	ends    *ending
+	session *session
+	of      *watching
 }
+
+type readier interface{ Ready() }
 
 const (
-	// mostOnWay is how much may be on its way before a worker waits for it to be
-	// written. It is far below gRPC's 64 KiB, because each message on its way costs some
-	// memory more than the events that it shares with others.
-	mostOnWay = 16 << 10
+	// maxInFlight is how much may be in flight before a worker waits for it to be written.
+	// It is far below gRPC's 64 KiB, because each message in flight costs some memory
+	// besides the events that it shares with others.
+	maxInFlight = 16 << 10
 
-	// someOnWay is how much may be on its way before a worker has gRPC tell when it is
-	// written. That costs memory for a moment, so it is not done for each message.
-	someOnWay = 4 << 10
+	// fenceBytes is how much may be in flight before a worker appends a fence to a message.
+	// A fence costs memory for a moment, so not each message has one.
+	fenceBytes = 4 << 10
 )
 
-func (l *live) init(on *sendqueue.Queue, of *watching) {
-	l.of = of
-	l.flight.init(l.landed)
-	l.task = on.NewTask(l.run)
+func (s *streamSender) init(of *watching) { s.ends, s.session, s.of = &of.ends, &of.session, of }
+
+// attach sets the watcher, before it is served.
+func (s *streamSender) attach(w *dispatch.Watcher) {
+	s.watcher, s.ready = w, w
+	s.fence.init(s.released)
+	s.ends.onEnd(w.Stop)
 }
 
-// onItsWay returns the flight of what the handler sends, or nil where nobody asks what is
-// on its way.
-func (l *live) onItsWay() *flight {
-	if l.Watcher == nil {
-		return nil
+// Reserve implements [dispatch.Sink].
+func (s *streamSender) Reserve() error {
+	err := s.of.turn.reserve(s.ends)
+	if s.watcher != nil {
+		s.ends.forget() // nobody else has waited
 	}
-	return &l.flight
+	return err
 }
 
-// next returns the next message if the handler has to send it.
-func (l *live) next() (m dispatch.Message, ok bool, err error) {
-	if m, ok, err = l.Try(); ok || err != nil {
-		return m, ok, err
+// Send implements [dispatch.Sink].
+func (s *streamSender) Send(m dispatch.Message) error {
+	if reason, _ := s.ends.why(); apierr.IsDenied(reason) {
+		return reason // the message may have what happened after the right was gone
 	}
-	select {
-	case <-l.Stopped():
-		err = dispatch.ErrStopped
-	default:
+	message := grpcmsg.Join(m.Events, wire.AppendHeader(nil, m.Header))
+	var fence *flight
+	if s.watcher != nil {
+		fence = &s.fence
+		fence.Ref()
+		message = append(message, fence)
 	}
-	return m, false, err
+	w := s.of
+	w.turn.before()
+	s.session.sending()
+	if err := s.stream.SendMsg(message); err != nil {
+		s.broken = true
+		return err
+	}
+	if fence != nil && !fence.over() {
+		s.inFlight = max(s.inFlight, maxInFlight)
+		s.covered = s.inFlight
+	}
+	first := s.note(&m, message.Size())
+	w.tally.note(&m, 1, message.Size(), first, time.Now())
+	w.turn.after(&m.Header, fence)
+	w.hurry(&m.Header, first)
+	return nil
 }
 
-// wait has the worker tell the client what happens, until there is something that the
-// handler has to do. It returns an error if the worker has failed.
-func (l *live) wait() error {
-	l.begin()
-	l.task.Ready()
-	select {
-	case <-l.back:
-	case <-l.Stopped():
+// TrySend implements [dispatch.Sink].
+func (s *streamSender) TrySend(b *dispatch.Batch, _ time.Time) error {
+	if reason, _ := s.ends.why(); reason != nil {
+		return reason // the last message is for the handler
 	}
-	mu := &l.of.session.mu
-	mu.Lock()
-	defer mu.Unlock()
-	l.serving = false
-	return l.failure // whatever else ends the watch: its position may be ahead of what was sent
+	if !s.hasRoom() {
+		return dispatch.ErrFull
+	}
+	p := parcelOf(b)
+	var message any = p
+	s.inFlight += int32(p.size)
+	if s.inFlight >= maxInFlight || s.inFlight >= fenceBytes && s.covered == 0 {
+		s.fence.Ref()
+		s.covered = s.inFlight
+		message = p.with(&s.fence)
+	}
+	if err := s.stream.SendMsg(message); err != nil {
+		s.broken = true
+		return err
+	}
+	s.note(&b.Message, p.size)
+	return nil
 }
 
-func (l *live) begin() {
-	mu := &l.of.session.mu
-	mu.Lock()
-	defer mu.Unlock()
-	l.serving = true
-	if !l.flight.over() {
-		l.onWay = max(l.onWay, mostOnWay) // what the handler has sent
-		l.covered = l.onWay
-	}
+// Sent implements [dispatch.Sink].
+func (s *streamSender) Sent(b *dispatch.Batch, n int, now time.Time) {
+	s.of.tally.note(&b.Message, n, parcelOf(b).size, false, now)
 }
 
-// Task implements [dispatch.Follower].
-func (l *live) Task() *sendqueue.Task { return &l.task }
-
-// Near implements [dispatch.Follower].
-func (l *live) Near() int {
+// Prefetch implements [dispatch.Sink].
+func (s *streamSender) Prefetch() int {
 	seen := 0
-	if l.of.ends.reason.Load() != nil {
+	if s.ends.reason.Load() != nil {
 		seen++
 	}
-	if l.of.stream.Context() != nil {
+	if s.stream.Context() != nil {
 		seen++
 	}
 	return seen
 }
 
-// Tell implements [dispatch.Follower].
-func (l *live) Tell(t *dispatch.Telling, now time.Time) (reply dispatch.Reply) {
-	mu := &l.of.session.mu
-	mu.Lock()
-	defer mu.Unlock()
-	defer l.rescue(&reply)
-	if !l.serving || !l.room() {
-		return dispatch.Leaves
+// hasRoom reports whether another message may be in flight. If not, the watcher is made
+// ready when there is room.
+func (s *streamSender) hasRoom() bool {
+	if s.covered > 0 && s.fence.over() {
+		s.inFlight -= s.covered
+		s.covered = 0
 	}
-	reason, _ := l.of.ends.why()
-	if apierr.IsDenied(reason) {
-		return l.handBack() // what happened when the right was gone may be among it
-	}
-	switch l.Take(t, now) {
-	case dispatch.Nothing:
-		return dispatch.Stays
-	case dispatch.Elsewhere:
-		l.task.Ready()
-		return dispatch.Leaves
-	}
-	return l.send(t, reason, now)
-}
-
-// Told implements [dispatch.Follower].
-func (l *live) Told(t *dispatch.Telling, n int, now time.Time) {
-	l.of.tally.note(&t.Message, n, parcelOf(t).size, false, now)
-}
-
-// run is what the worker does when the watch has to be looked after by itself.
-func (l *live) run(now time.Time) {
-	mu := &l.of.session.mu
-	mu.Lock()
-	defer mu.Unlock()
-	var reply dispatch.Reply
-	defer l.rescue(&reply)
-	if !l.serving || !l.room() {
-		return
-	}
-	told, outcome := l.Poll(now)
-	reason, _ := l.of.ends.why()
-	switch {
-	case apierr.IsDenied(reason), outcome == dispatch.Elsewhere:
-		l.handBack()
-		return
-	case outcome == dispatch.Nothing:
-		return
-	}
-	if reply = l.send(told, reason, now); reply == dispatch.Leaves {
-		return
-	}
-	l.Told(told, 1, now)
-	if !l.Settle(now) {
-		l.task.Ready()
-	}
-}
-
-// rescue ends the watch if something panics.
-func (l *live) rescue(reply *dispatch.Reply) {
-	if p := recover(); p != nil {
-		l.failure = l.of.server.interceptors.Recovered(l.of.ends.Context, p)
-		*reply = l.handBack()
-	}
-}
-
-// room reports whether another message may be on its way. If not, the worker looks after
-// the watch when there is room.
-func (l *live) room() bool {
-	if l.covered > 0 && l.flight.over() {
-		l.onWay -= l.covered
-		l.covered = 0
-	}
-	if l.onWay < mostOnWay {
+	if s.inFlight < maxInFlight {
 		return true
 	}
-	l.afterFlight()
+	s.awaitFence()
 	return false
 }
 
-// handBack has the handler do what there is to do.
-func (l *live) handBack() dispatch.Reply {
-	l.serving = false
-	l.handBackNow()
-	return dispatch.Leaves
-}
-
-// handBackNow has the handler look what there is to do.
-func (l *live) handBackNow() {
-	select {
-	case l.back <- struct{}{}:
-	default: // it is about to
+// awaitFence makes the watcher ready when the fence is released.
+func (s *streamSender) awaitFence() {
+	s.awaited.Store(true)
+	if s.fence.over() {
+		s.released()
 	}
 }
 
-// send hands a message to gRPC, which has room for it. reason is why the watch has to end,
-// or nil: the last word is for the handler.
-func (l *live) send(t *dispatch.Telling, reason error, now time.Time) dispatch.Reply {
-	p := parcelOf(t)
-	var message any = p
-	l.onWay += int32(p.size)
-	if l.onWay >= mostOnWay || l.onWay >= someOnWay && l.covered == 0 {
-		l.flight.Ref()
-		l.covered = l.onWay
-		message = p.with(&l.flight)
-	}
-	if err := l.of.stream.SendMsg(message); err != nil {
-		l.failure = err
-		return l.handBack()
-	}
-	l.of.note(&t.Message, p.size)
-	if reason != nil {
-		l.Told(t, 1, now)
-		return l.handBack()
-	}
-	return dispatch.Took
-}
-
-// afterFlight has the task run when the flight is over.
-func (l *live) afterFlight() {
-	l.due.Store(true)
-	if l.flight.over() {
-		l.landed()
+func (s *streamSender) released() {
+	if s.awaited.CompareAndSwap(true, false) {
+		s.ready.Ready()
 	}
 }
 
-func (l *live) landed() {
-	if l.due.CompareAndSwap(true, false) {
-		l.task.Ready()
+// note records that a message was handed to gRPC, and reports whether it is the first.
+func (s *streamSender) note(m *dispatch.Message, size int) (first bool) {
+	before, first := s.session.note(&m.Header, size)
+	if trail := s.trail; trail != nil && m.Header.Kind == object.Live && trail.Wants() {
+		s.of.follow(trail, m, before, size)
 	}
+	return first
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/rpc"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/cachertest"
@@ -89,30 +90,31 @@ func seated(t *testing.T, watches int, options ...dispatch.Options) *audience {
 	<-c.Ready()
 	poll.Until(t, "the dispatcher has seen the first state", func() bool { return d.Stats().Through.Revision > 0 })
 	begin := dispatch.FromNow(c.State().Position())
-	var on *sendqueue.Queue
+	var q *sendqueue.Queue
 	for i := range watches {
 		if i%100 == 0 {
-			on = workers.NewQueue()
+			q = workers.NewQueue()
 		}
-		w := &watching{}
-		w.live.back = make(chan struct{}, 1)
-		w.ends.Context, w.ends.ended = ctx, w.live.handBackNow
+		w := &watching{tally: &a.counts, server: &Server{slow: rpc.NewSlowLog(0, slog.New(slog.DiscardHandler))}}
+		w.ends.Context = ctx
+		w.sender.stream = &seat{audience: a}
+		w.sender.init(w)
+		w.sender.attach(d.Watch(dispatch.Interest{}, begin, options[i%len(options)], q, &w.sender))
 		a.watches = append(a.watches, w)
-		w.stream, w.tally = &seat{audience: a}, &a.counts
-		w.live.init(on, w)
-		o := options[i%len(options)]
-		o.Follower = &w.live
-		w.live.Watcher = d.Watch(dispatch.Interest{}, begin, o)
-		t.Cleanup(w.live.Close)
-		for ok := true; ok; {
-			if _, ok, err = w.live.next(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		w.live.begin()
-		w.live.task.Ready()
+		served := make(chan struct{})
+		a.after(1, func() { // the first bookmark
+			go func() {
+				defer close(served)
+				_ = w.sender.watcher.Serve()
+			}()
+		})
+		t.Cleanup(func() {
+			w.ends.end(context.Canceled)
+			<-served
+			w.sender.watcher.Close()
+		})
 	}
-	// That all of them have looked is known when all were told something.
+	// All of them wait once they have received an event.
 	a.after(watches, func() { a.store.Put("key", "first") })
 	clear(a.parcels)
 	return a
@@ -173,9 +175,10 @@ func TestNoLandingIsMissed(t *testing.T) {
 	t.Cleanup(workers.Stop)
 	on := workers.NewQueue()
 	ran := make(chan struct{}, 10)
-	l := &live{}
-	l.flight.init(l.landed)
-	l.task = on.NewTask(func(time.Time) { ran <- struct{}{} })
+	s := &streamSender{}
+	s.fence.init(s.released)
+	ready := on.NewTask(func(time.Time) { ran <- struct{}{} })
+	s.ready = &ready
 	runs := func() int {
 		done := make(chan struct{})
 		last := on.NewTask(func(time.Time) { close(done) })
@@ -187,54 +190,49 @@ func TestNoLandingIsMissed(t *testing.T) {
 		}
 		return n
 	}
-	l.flight.Ref()
-	l.flight.Free()
+	s.fence.Ref()
+	s.fence.Free()
 	if n := runs(); n != 0 {
 		t.Errorf("nobody waits, and it has run %d times", n)
 	}
-	l.afterFlight()
+	s.awaitFence()
 	if n := runs(); n != 1 {
 		t.Errorf("the flight was over, and it has run %d times", n)
 	}
-	l.flight.Ref()
-	l.flight.Ref()
-	l.afterFlight()
-	l.flight.Free()
+	s.fence.Ref()
+	s.fence.Ref()
+	s.awaitFence()
+	s.fence.Free()
 	if n := runs(); n != 0 {
 		t.Errorf("a message is on its way, and it has run %d times", n)
 	}
-	l.flight.Free()
+	s.fence.Free()
 	if n := runs(); n != 1 {
 		t.Errorf("the flight is over, and it has run %d times", n)
 	}
 }
 
-// What happens when a right is gone is not told, though the handler, which ends the watch,
+// A worker sends nothing after a right is gone, although the handler, which ends the watch,
 // has not had its turn yet.
-func TestAWorkerTellsNothingWithoutARight(t *testing.T) {
+func TestWorkerSendsNothingWithoutTheRight(t *testing.T) {
 	a := seated(t, 2, dispatch.Options{})
 	denied := a.watches[0]
 	denied.ends.end(&apierr.DeniedError{})
-	<-denied.live.back // nobody is there to take the watch from the worker
 	a.after(1, func() { a.store.Put("key", "value") })
-	<-denied.live.back // the worker gives it up
-	if told, _ := denied.session.told(); told != 1 {
-		t.Errorf("it was told %d messages, want the one before", told)
+	if messages, _ := denied.session.told(); messages != 2 {
+		t.Errorf("got %d messages, want the two before", messages)
 	}
 }
 
-// A watch that has to end is told one message more at most, however long its handler takes
-// to get its turn.
-func TestAWorkerTellsOneMessageOfAWatchThatEnds(t *testing.T) {
+// A watch that has to end gets no further event: its last message says where to resume.
+func TestWorkerSendsNothingOfAWatchThatEnds(t *testing.T) {
 	a := seated(t, 2, dispatch.Options{})
 	ending := a.watches[0]
 	ending.ends.end(apierr.ErrDraining)
-	<-ending.live.back // nobody is there to take the watch from the worker
-	a.after(2, func() { a.store.Put("key", "value") })
-	<-ending.live.back // the worker gives it up
+	a.after(1, func() { a.store.Put("key", "value") })
 	a.after(1, func() { a.store.Put("key", "more") })
-	if told, _ := ending.session.told(); told != 2 {
-		t.Errorf("it was told %d messages, want two", told)
+	if messages, _ := ending.session.told(); messages != 2 {
+		t.Errorf("got %d messages, want the two before", messages)
 	}
 }
 

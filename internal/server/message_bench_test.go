@@ -80,7 +80,9 @@ func BenchmarkMessage(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			stream := openStream(b, c.stats)
-			to := &watching{stream: stream, tally: &tally{}, trail: c.trail}
+			to := &watching{tally: &tally{}}
+			to.sender.stream, to.sender.trail = stream, c.trail
+			to.sender.init(to)
 			m, now := oneEvent(), time.Now()
 			p := pack(&m).(*parcel)
 			b.ReportAllocs()
@@ -89,7 +91,7 @@ func BenchmarkMessage(b *testing.B) {
 					b.Fatal(err)
 				}
 				if c.counted {
-					to.tally.note(&m, 1, p.size, to.sent(&m, p.size), now)
+					to.tally.note(&m, 1, p.size, to.sender.note(&m, p.size), now)
 				}
 			}
 		})
@@ -191,16 +193,14 @@ func watched(tb testing.TB, watches int) *Server {
 	tb.Helper()
 	srv, memory := holding(tb)
 	c, d, ctx := srv.resources["r"].Cacher, srv.resources["r"].Dispatcher, tb.Context()
-	begin := dispatch.FromNow(c.State().Position())
+	now, q := c.State().Position(), srv.lanes.workers.NewQueue()
+	begin := dispatch.FromNow(now)
 	for range watches {
-		w := d.Watch(dispatch.Interest{}, begin, dispatch.Options{})
+		w := d.Watch(dispatch.Interest{}, begin, dispatch.Options{}, q, &streamSender{})
 		tb.Cleanup(w.Close)
-		m, err := w.Next(ctx)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		m := dispatch.Message{Header: object.Header{Kind: object.Bookmark, Position: now}}
 		s := &session{}
-		s.init(ctx, &fanoutv1.WatchRequest{Resource: "r"}, object.Scope{}, &live{Watcher: w}, func(error) {})
+		s.init(ctx, &fanoutv1.WatchRequest{Resource: "r"}, object.Scope{}, w, func(error) {})
 		srv.sessions.begin(s)
 		_, first := s.note(&m.Header, 100)
 		srv.tallies["r"][0].note(&m, 1, 100, first, time.Now())

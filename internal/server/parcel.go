@@ -21,7 +21,7 @@ func (p *parcel) Buffers() mem.BufferSlice { return p.pieces }
 // memory, which costs less for each watch than the copy costs once.
 const smallParcel = 4 << 10
 
-// pack makes a parcel of a message. It is what a [dispatch.Telling] is formed with.
+// pack makes a parcel of a message. It is what a [dispatch.Batch] is formed with.
 func pack(m *dispatch.Message) any {
 	size := 0
 	for _, events := range m.Events {
@@ -43,7 +43,7 @@ func pack(m *dispatch.Message) any {
 const headerBytes = 64
 
 // parcelOf returns the parcel of a message, which is made once.
-func parcelOf(t *dispatch.Telling) *parcel { return t.Form(pack).(*parcel) }
+func parcelOf(t *dispatch.Batch) *parcel { return t.Encoded(pack).(*parcel) }
 
 // with returns the parcel with a flight behind it.
 func (p *parcel) with(f *flight) grpcmsg.Encoded {

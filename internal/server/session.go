@@ -42,6 +42,7 @@ type session struct {
 	request   asked
 	since     time.Time
 	watcher   backend.Watcher
+	fence     *flight            // of the messages; nil: of a resource without a cache
 	end       func(reason error) // ends the watch with its last position; may be called at any time
 }
 
@@ -53,8 +54,10 @@ func (s *session) sending() {
 }
 
 // note notes that a message was handed to the network. It returns where the client was
-// before, and whether it is the first one. It is called with mu locked.
+// before, and whether it is the first one.
 func (s *session) note(h *object.Header, size int) (before object.Revision, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch h.Kind {
 	case object.CatchUpBegin:
 		s.catching = true
@@ -71,8 +74,8 @@ func (s *session) note(h *object.Header, size int) (before object.Revision, firs
 
 // blocked reports whether a message waits for the network.
 func (s *session) blocked() bool {
-	if l, ok := s.watcher.(*live); ok {
-		return !l.flight.over()
+	if s.fence != nil {
+		return !s.fence.over()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

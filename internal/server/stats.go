@@ -3,6 +3,7 @@ package server
 import (
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 )
 
@@ -59,11 +60,11 @@ func (s *Server) WatchStats() map[string]*WatchStats {
 // waiting returns how many events wait for a watch, negative if that is not known, and
 // for how long the first of them does.
 func waiting(r *backend.Resource, s *session) (events int, lag time.Duration) {
-	w, ok := s.watcher.(*live)
+	w, ok := s.watcher.(*dispatch.Watcher)
 	at := s.position()
 	if !ok || at.Revision == 0 {
 		return 0, 0
 	}
-	backlog, _, lag := r.Backlog(w.Watcher, at)
+	backlog, _, lag := r.Backlog(w, at)
 	return backlog.Events, lag
 }

@@ -12,37 +12,21 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
 
-// What runs aside does not wait for a turn, so it has ended, with its stack, while the
-// handler does. Whoever ends meanwhile leaves the queue.
-func TestNothingAsideWaitsForATurn(t *testing.T) {
+// A watch waits for its slot, and nothing is taken or queued when it has ended, whatever
+// became of the wait.
+func TestWaitingForASnapshotSlot(t *testing.T) {
 	for name, c := range map[string]struct {
-		free bool // the place becomes free
-		then func(t *testing.T, w *watching)
+		free     bool // another watch releases its slot
+		patience time.Duration
+		end      bool // the watch ends
+		want     func(error) bool
 	}{
-		"its turn comes": {true, func(t *testing.T, w *watching) {
-			w.turn.wait(t.Context())
-			if w.turn.share == nil || w.turn.failure != nil || !w.turn.has(t.Context()) {
-				t.Errorf("it has no place: %v", w.turn.failure)
-			}
+		"slot becomes free": {true, time.Hour, false, func(err error) bool { return err == nil }},
+		"patience ends": {false, time.Nanosecond, false, func(err error) bool {
+			refused, ok := errors.AsType[*apierr.LimitError](err)
+			return ok && refused.Reason == apierr.ReasonTooManySnapshots
 		}},
-		"its patience ends": {false, func(t *testing.T, w *watching) {
-			w.turn.patience = time.Nanosecond
-			w.turn.wait(t.Context())
-			refused, ok := errors.AsType[*apierr.LimitError](w.turn.failure)
-			if !ok || refused.Reason != apierr.ReasonTooManySnapshots || !w.turn.has(t.Context()) {
-				t.Errorf("it fails with %v", w.turn.failure)
-			}
-		}},
-		"it ends": {false, func(t *testing.T, w *watching) {
-			ctx, cancel := context.WithCancel(t.Context())
-			cancel()
-			w.turn.wait(ctx)
-			if !errors.Is(w.turn.failure, context.Canceled) {
-				t.Errorf("it fails with %v", w.turn.failure)
-			}
-		}},
-		"it does not come to waiting":              {false, func(*testing.T, *watching) {}},
-		"it does not come to waiting for its turn": {true, func(*testing.T, *watching) {}},
+		"watch ends": {false, time.Hour, true, func(err error) bool { return errors.Is(err, context.Canceled) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := quota.New(quota.Limits{Snapshots: 1}, slog.New(slog.DiscardHandler))
@@ -50,21 +34,24 @@ func TestNothingAsideWaitsForATurn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := &watching{turn: turn{limits: l, patience: time.Hour, due: true}}
-			w.ends.Context = t.Context()
-			if err := w.advance(); err != nil || w.turn.asked == nil {
-				t.Fatalf("it does not have to wait: %v", err)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if c.end {
+				cancel()
 			}
-			var leaving sync.WaitGroup
+			var releasing sync.WaitGroup
 			if c.free {
-				leaving.Go(other.Release)
+				releasing.Go(other.Release)
 			}
-			c.then(t, w)
-			leaving.Wait()
-			w.turn.end()
+			slot := &snapshotSlot{limits: l, patience: c.patience}
+			if err := slot.reserve(ctx); !c.want(err) || (err == nil) != (slot.held != nil) {
+				t.Errorf("got %v", err)
+			}
+			releasing.Wait()
+			slot.release()
 			other.Release()
 			if taken, waiting, clients := l.SnapshotSlots.Usage(); taken+int64(waiting)+int64(clients) != 0 {
-				t.Errorf("%d places are taken, %d wait, of %d clients", taken, waiting, clients)
+				t.Errorf("got %d slots taken and %d waiting of %d clients, want none", taken, waiting, clients)
 			}
 		})
 	}

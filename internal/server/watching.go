@@ -40,24 +40,22 @@ type watching struct {
 
 	server *Server
 	call   rpc.Call
-	turn   turn
+	turn   snapshotSlot
 	leave  []func() // what else is to be done when the watch is over, the last one first
 
-	_ [2]uintptr // puts the fields below where they belong; see above
+	drained uint64       // its number in the drain; 0: it is not there
+	lane    *countedLane // nil: it has none
+	tally   *tally
+	began   time.Duration // of the catch-up that is under way, since the watch began
+
+	beginsWithSnapshot bool
+	_                  uint64 // see above
 
 	ends    ending // its context has the call, and later who asks
 	session session
 
-	finished bool
-	drained  uint64       // its number in the drain; 0: it is not there
-	lane     *countedLane // nil: it has none
-	tally    *tally
-
-	stream grpc.ServerStream   // as gRPC has it
-	trail  backend.WriteTracer // nil: nobody follows writes
-	live   live
-
-	began time.Duration // of the catch-up that is under way, since the watch began
+	_      [4]uint64 // see above
+	sender streamSender
 }
 
 // watch returns the handler of Watch. What interceptors do for other methods it does
@@ -73,47 +71,80 @@ func (s *Server) watch(f *fanout) grpc.StreamHandler {
 	}, &grpc.StreamServerInfo{FullMethod: fanoutv1.FanoutService_Watch_FullMethodName, IsServerStream: true})
 	return func(_ any, stream grpc.ServerStream) error {
 		w := &watching{Context: stream.Context(), server: s}
-		w.stream, w.ends.Context, w.session.since = stream, w, time.Now()
-		w.live.back = make(chan struct{}, 1)
+		w.sender.stream, w.ends.Context, w.session.since = stream, w, time.Now()
 		asked := middleware.WrapServerStream(stream)
 		asked.WrappedContext = w
-		err := w.doAside(func() error { return admit(nil, rpc.Receiving{ServerStream: asked}) })
-		for err == nil && !w.finished {
-			err = w.wait()
-			switch {
-			case err != nil:
-			case w.live.Watcher == nil:
-				err = w.guard(w.advance)
-			default:
-				err = w.doAside(w.advance)
+		err := w.aside(func() error { return admit(nil, rpc.Receiving{ServerStream: asked}) })
+		if err == nil {
+			err = w.serve()
+		}
+		return w.aside(func() error { return w.end(err) })
+	}
+}
+
+// aside runs a function on a stack of its own, and logs its panic.
+func (w *watching) aside(do func() error) error { return w.unpanicked(dispatch.OnFreshStack(do)) }
+
+// unpanicked logs a panic and returns what its client gets to know.
+func (w *watching) unpanicked(err error) error {
+	if p, ok := errors.AsType[*dispatch.PanicError](err); ok {
+		return w.server.interceptors.Recovered(w.ends.Context, p.Value, p.Stack)
+	}
+	return err
+}
+
+// serve sends the messages of the watch until it ends.
+func (w *watching) serve() error {
+	var err error
+	if w.sender.watcher != nil {
+		err = w.sender.watcher.Serve()
+	} else {
+		err = dispatch.OnFreshStack(w.serveUncached)
+	}
+	reason, ours := w.ends.why()
+	_, panicked := errors.AsType[*dispatch.PanicError](err)
+	switch {
+	case reason != nil && !ours:
+		return status.FromContextError(reason).Err()
+	case apierr.IsDenied(reason):
+		return reason // without a last position: the client has that of its last message
+	case panicked, w.sender.broken:
+		return w.unpanicked(err) // without a last position: it may be wrong
+	case errors.Is(err, dispatch.ErrStopped):
+		return w.farewell(apierr.ErrDraining)
+	case ours:
+		return w.farewell(reason)
+	}
+	return err
+}
+
+// serveUncached sends the messages of a watch of a resource without a cache.
+func (w *watching) serveUncached() error {
+	watcher := w.session.watcher.(backend.UncachedWatcher)
+	snapshot := w.beginsWithSnapshot
+	for {
+		if reason, _ := w.ends.why(); reason != nil {
+			return nil
+		}
+		if snapshot {
+			if err := w.sender.Reserve(); err != nil {
+				return err
 			}
 		}
-		return w.doAside(func() error { return w.end(err) })
+		m, err := watcher.Next(&w.ends)
+		if err != nil {
+			return err
+		}
+		switch m.Header.Kind {
+		case object.CatchUpBegin:
+			snapshot = m.Header.CatchUp != object.Replay
+		case object.Synced:
+			snapshot = false
+		}
+		if err := w.sender.Send(m); err != nil {
+			return err
+		}
 	}
-}
-
-// wait waits until advance has something to do.
-func (w *watching) wait() error {
-	if w.turn.asked != nil {
-		return w.guard(w.awaitTurn)
-	}
-	if w.live.Watcher == nil {
-		return nil // advance waits
-	}
-	failure := w.live.wait()
-	if reason, ours := w.ends.why(); reason != nil && !ours {
-		return status.FromContextError(reason).Err()
-	}
-	return failure
-}
-
-// awaitTurn waits for the turn of a catch-up. That it did not come is for advance to say.
-func (w *watching) awaitTurn() error {
-	w.turn.wait(&w.ends)
-	if w.live.Watcher != nil {
-		w.ends.forget() // nobody else has waited
-	}
-	return nil
 }
 
 type watchingKey struct{}
@@ -133,26 +164,9 @@ func (w *watching) Value(key any) any {
 	return w.Context.Value(key)
 }
 
-// doAside returns what do returns on a stack that is then forgotten.
-func (w *watching) doAside(do func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- w.guard(do) }()
-	return <-done
-}
-
-// guard returns what do returns, and an error where it panics.
-func (w *watching) guard(do func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = w.server.interceptors.Recovered(w.ends.Context, p)
-		}
-	}()
-	return do()
-}
-
 // end cleans up, and returns what the client is told.
 func (w *watching) end(err error) error {
-	w.turn.end()
+	w.turn.release()
 	if w.session.number > 0 {
 		w.server.sessions.end(&w.session)
 	}
@@ -178,8 +192,7 @@ func (w *watching) end(err error) error {
 	return told
 }
 
-// begin registers the watch, and tells it what there is to tell until it has nothing to
-// do but to wait.
+// begin registers the watch.
 func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Context) error {
 	w.ends.Context = ctx
 	target := request.ParseTarget(req)
@@ -196,7 +209,7 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	}
 	watch.TimeLimit = shorter(watch.TimeLimit, f.timeLimit())
 	watch.Options.LastBookmark = lastBookmark(ctx, watch.TimeLimit)
-	w.ends.ended = w.live.handBackNow
+	w.sender.init(w)
 	rpc.OnDone(ctx, w.ends.end)
 	if w.drained = f.drain.enter(func() { w.ends.end(apierr.ErrDraining) }); w.drained == 0 {
 		return apierr.ErrDraining
@@ -214,9 +227,7 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 		w.leave = append(w.leave, forget)
 	}
 	w.lane = f.lanes.enter(ctx)
-	w.live.init(w.lane.Queue, w)
-	watch.Options.Follower = &w.live
-	source, err := resource.Source().Watch(&w.ends, &watch)
+	source, err := resource.Source().Watch(&w.ends, &watch, w.lane.Queue, &w.sender)
 	if err != nil {
 		if reason, _ := w.ends.why(); errors.Is(reason, apierr.ErrDraining) {
 			return apierr.ErrDraining
@@ -224,10 +235,11 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 		return err
 	}
 	if dispatched, ok := source.(*dispatch.Watcher); ok {
-		w.live.Watcher, source = dispatched, &w.live
+		w.sender.attach(dispatched)
+		w.session.fence = &w.sender.fence
 		w.ends.forget() // the cacher has been waited for; the watcher waits for nothing
 	}
-	w.trail, w.tally = resource.Tracer, &w.server.tallies[resource.Name][w.lane.Worker()]
+	w.sender.trail, w.tally = resource.Tracer, &w.server.tallies[resource.Name][w.lane.Worker()]
 	w.session.init(ctx, req, watch.Interest.Scope, source, w.endWith)
 	f.sessions.begin(&w.session)
 	w.tally.begun.Add(1)
@@ -242,7 +254,7 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	err = grpc.SetSendCompressor(ctx, encoding.Identity)
 	if err == nil {
 		// The watcher is registered: who has the header knows that.
-		err = w.stream.SendHeader(metadata.MD{})
+		err = w.sender.stream.SendHeader(metadata.MD{})
 	}
 	if err != nil {
 		return status.FromContextError(context.Canceled).Err() // the client is gone, which nobody is to blame for
@@ -250,12 +262,10 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	if watch.TimeLimit > 0 {
 		w.endAfter(watch.TimeLimit, errTimeLimit)
 	}
-	w.turn.init(f.limits, &watch)
+	w.turn.init(f.limits, watch.Options.BookmarkInterval)
+	w.beginsWithSnapshot = watch.After == nil && !watch.FromNow
 	rpc.ForgetHeaders(ctx)
-	if w.live.Watcher == nil {
-		return nil
-	}
-	return w.advance()
+	return nil
 }
 
 // deniedGrace is how long a watch may take to send what it is sending when its right is
@@ -271,60 +281,12 @@ func (w *watching) endWith(reason error) {
 		grace = min(grace, deniedGrace)
 	}
 	// It does no harm to a watch that has ended by then.
-	time.AfterFunc(grace, func() { rpc.CutOff(w.stream.Context()) })
+	time.AfterFunc(grace, func() { rpc.CutOff(w.sender.stream.Context()) })
 }
 
 func (w *watching) endAfter(d time.Duration, reason error) {
 	timer := time.AfterFunc(d, func() { w.endWith(reason) })
 	w.leave = append(w.leave, func() { timer.Stop() })
-}
-
-// advance brings the messages of the watcher to its client for as long as there are any and
-// none has to be waited for, and ends the watch where it has to end.
-func (w *watching) advance() error {
-	for w.turn.has(w.ends.Context) {
-		m, ok, err := w.next()
-		end, ours := w.ends.why()
-		switch {
-		case apierr.IsDenied(end):
-			return w.finish(end) // without a last position: the client has that of its last message
-		case ok:
-			// What next has returned counts as delivered, so it is sent before
-			// anything else, be it the last message.
-			if err := w.send(m); err != nil {
-				return w.finish(err)
-			}
-		case errors.Is(err, dispatch.ErrStopped):
-			end, ours = apierr.ErrDraining, true
-		case err != nil && !ours:
-			return w.finish(err)
-		}
-		switch {
-		case ours:
-			return w.finish(w.farewell(end))
-		case !ok:
-			return nil
-		}
-	}
-	return nil
-}
-
-func (w *watching) finish(err error) error {
-	w.finished = true
-	return err
-}
-
-// next returns the next message if there is one. That of a resource without a cache it
-// waits for.
-func (w *watching) next() (m dispatch.Message, ok bool, err error) {
-	if err := w.turn.failure; err != nil {
-		return m, false, err
-	}
-	if w.live.Watcher != nil {
-		return w.live.next()
-	}
-	m, err = w.session.watcher.Next(&w.ends)
-	return m, err == nil, err
 }
 
 // errTimeLimit ends a watch that has lasted long enough.
@@ -334,7 +296,7 @@ var errTimeLimit = errors.New("the time limit of the watch has come")
 // that, if it is not what it could expect.
 func (w *watching) farewell(reason error) error {
 	last := dispatch.Message{Header: object.Header{Kind: object.Draining, Position: w.session.watcher.Position()}}
-	if err := w.send(last); err != nil {
+	if err := w.sender.Send(last); err != nil {
 		return err
 	}
 	if errors.Is(reason, errTimeLimit) {

@@ -17,7 +17,7 @@ func TestWhatAMessageLooksAtIsTogether(t *testing.T) {
 		at := func(field unsafe.Pointer) uintptr { return uintptr(field) / line }
 		for what, fields := range map[string][2]uintptr{
 			"the session": {at(unsafe.Pointer(&w.ends.reason)), at(unsafe.Pointer(&w.session.at.Revision))},
-			"the way out": {at(unsafe.Pointer(&w.stream)), at(unsafe.Pointer(&w.live.serving))},
+			"the way out": {at(unsafe.Pointer(&w.sender.stream)), at(unsafe.Pointer(&w.sender.covered))},
 		} {
 			if fields[0] != fields[1] {
 				t.Fatalf("%s is in lines %d to %d", what, fields[0], fields[1])

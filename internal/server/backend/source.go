@@ -7,6 +7,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/internal/server/request"
 )
 
@@ -19,8 +20,9 @@ type Source interface {
 	// ViewAt returns the resource at a position that was given out before.
 	ViewAt(ctx context.Context, p object.Position) (View, error)
 
-	// Watch registers a watcher when the source is fresh enough for it.
-	Watch(ctx context.Context, w *request.Watch) (Watcher, error)
+	// Watch registers a watcher when the source is fresh enough for it: a
+	// [*dispatch.Watcher], which delivers to the sink, or an [UncachedWatcher].
+	Watch(ctx context.Context, w *request.Watch, q *sendqueue.Queue, sink dispatch.Sink) (Watcher, error)
 
 	// Loaded reports whether reads can be served.
 	Loaded() bool
@@ -57,7 +59,13 @@ type View interface {
 
 // Watcher is the serving end of a watch; see [dispatch.Watcher].
 type Watcher interface {
-	Next(ctx context.Context) (dispatch.Message, error)
 	Position() object.Position
 	Close()
+}
+
+// UncachedWatcher is the watcher of a resource without a cache. The handler of the watch
+// waits for each message.
+type UncachedWatcher interface {
+	Watcher
+	Next(ctx context.Context) (dispatch.Message, error)
 }

@@ -8,7 +8,9 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/direct"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/request"
 )
@@ -39,7 +41,7 @@ func (s uncached) ViewAt(ctx context.Context, p object.Position) (View, error) {
 	return uncachedView{p, now.Epoch, s.source}, err
 }
 
-func (s uncached) Watch(ctx context.Context, w *request.Watch) (Watcher, error) {
+func (s uncached) Watch(ctx context.Context, w *request.Watch, _ *sendqueue.Queue, _ dispatch.Sink) (Watcher, error) {
 	var begin direct.Begin
 	switch c := w.Consistency; {
 	case w.After != nil:

@@ -41,7 +41,9 @@ func (i *Interceptors) Registrar(to *grpc.Server, observers Observers, streams g
 		),
 		i.beginCall,
 		i.toStatus,
-		recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(i.Recovered)),
+		recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(func(ctx context.Context, p any) error {
+			return i.Recovered(ctx, p, debug.Stack())
+		})),
 		auth.StreamServerInterceptor(i.authenticate),
 		recheck,
 		streams,
@@ -55,8 +57,8 @@ func (i *Interceptors) Admission() []grpc.StreamServerInterceptor {
 }
 
 // Recovered logs what a handler has panicked with, and returns what its client is told.
-func (i *Interceptors) Recovered(ctx context.Context, p any) error {
-	i.Log.ErrorContext(ctx, "a handler panicked", "method", Method(ctx), "panic", p, "stack", string(debug.Stack()))
+func (i *Interceptors) Recovered(ctx context.Context, p any, stack []byte) error {
+	i.Log.ErrorContext(ctx, "a handler panicked", "method", Method(ctx), "panic", p, "stack", string(stack))
 	return apierr.ErrPanic
 }
 

@@ -15,10 +15,10 @@ import (
 // What the log has forgotten is not kept by messages that were made of it, not even by
 // one that is being made at that moment. From outside the moment cannot be hit.
 func TestMessagesAreForgottenWithTheLog(t *testing.T) {
-	bubble(t, Config{FeedBytes: 1 << 10}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, _ *sendqueue.Queue) {
+	bubble(t, Config{FeedBytes: 1 << 10}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
 		var watchers [2]*Watcher
 		for i := range watchers {
-			watchers[i] = d.Watch(Interest{}, FromNow(d.cfg.Source.State().Position()), Options{})
+			watchers[i] = d.Asked(q, Interest{}, FromNow(d.cfg.Source.State().Position()), Options{})
 			defer watchers[i].Close()
 			for ok := true; ok; {
 				var err error
@@ -29,9 +29,9 @@ func TestMessagesAreForgottenWithTheLog(t *testing.T) {
 		}
 		f := watchers[0].feed
 		kept := func() (n int) {
-			for i := range f.tellings.recent {
-				if told := f.tellings.recent[i].Load(); told != nil {
-					if n++; told.from.view.after != f.view.Load().after {
+			for i := range f.batches.recent {
+				if told := f.batches.recent[i].Load(); told != nil {
+					if n++; told.start.view.after != f.view.Load().after {
 						t.Error("a message is kept of what is forgotten")
 					}
 				}
@@ -40,7 +40,7 @@ func TestMessagesAreForgottenWithTheLog(t *testing.T) {
 		}
 		m.Put("a", "1")
 		synctest.Wait()
-		if _, outcome := watchers[0].Poll(time.Now()); outcome != Told || kept() != 1 {
+		if _, outcome := watchers[0].Poll(time.Now()); outcome != Found || kept() != 1 {
 			t.Fatalf("outcome %d; %d messages are kept, want one", outcome, kept())
 		}
 		old := f.view.Load()
@@ -51,7 +51,7 @@ func TestMessagesAreForgottenWithTheLog(t *testing.T) {
 		if n := kept(); n != 0 {
 			t.Errorf("%d messages are kept after the log has forgotten", n)
 		}
-		if told := f.telling(telling{view: old, cursor: watchers[1].cursor}, d); told == nil || kept() != 0 {
+		if told := f.batch(batchStart{view: old, cursor: watchers[1].cursor}, d); told == nil || kept() != 0 {
 			t.Errorf("told %v; %d messages are kept that came too late", told, kept())
 		}
 	})

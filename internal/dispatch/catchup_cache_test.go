@@ -9,6 +9,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/sendqueue"
 	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
@@ -29,6 +30,8 @@ func TestBoundedWhatIsShared(t *testing.T) {
 					Window: cacher.WindowLimits{MaxChanges: 20},
 				})
 				d := New(Config{Source: c, Encoder: wire.Encoder{}, MessageBytes: 300, CatchUpBytes: limit})
+				workers := sendqueue.Start(1)
+				defer workers.Stop()
 				go c.Run(t.Context())
 				go d.Run(t.Context())
 				for i := range 50 {
@@ -43,14 +46,14 @@ func TestBoundedWhatIsShared(t *testing.T) {
 						After(object.Position{Epoch: now.Epoch, Revision: 1}),
 						After(object.Position{Epoch: now.Epoch, Revision: now.Revision - 10}),
 					} {
-						w := d.Watch(Interest{}, begin, Options{})
+						w := d.Pull(workers.NewQueue(), Interest{}, begin, Options{})
 						watchers = append(watchers, w)
 						for {
 							message, err := w.Next(t.Context())
 							if err != nil {
 								t.Fatal(err)
 							}
-							if n := d.memos.bytes.Load(); n > int64(limit) {
+							if n := d.catchUps.bytes.Load(); n > int64(limit) {
 								t.Fatalf("%d bytes are shared, the limit is %d", n, limit)
 							}
 							if message.Header.Kind == object.Synced {
@@ -58,25 +61,25 @@ func TestBoundedWhatIsShared(t *testing.T) {
 							}
 						}
 					}
-					if d.memos.bytes.Load() == 0 {
+					if d.catchUps.bytes.Load() == 0 {
 						t.Fatal("nothing is shared")
 					}
 					wantAccounted(t, d)
 				}
 				catchUp()
 				catchUp() // who takes what is there has it put together
-				time.Sleep(2 * memoAge)
+				time.Sleep(2 * catchUpCacheAge)
 				m.Put("next", "value")
 				synctest.Wait()
-				if n := d.memos.bytes.Load(); n != 0 || len(d.keeping) > 0 {
-					t.Errorf("%d bytes of %d feeds are still shared when they are out of date", n, len(d.keeping))
+				if n := d.catchUps.bytes.Load(); n != 0 || len(d.caching) > 0 {
+					t.Errorf("%d bytes of %d feeds are still shared when they are out of date", n, len(d.caching))
 				}
 				catchUp()
 				for _, w := range watchers {
 					w.Close()
 				}
-				if n := d.memos.bytes.Load(); n != 0 || len(d.keeping) > 0 {
-					t.Errorf("%d bytes of %d feeds are still shared when nobody is left", n, len(d.keeping))
+				if n := d.catchUps.bytes.Load(); n != 0 || len(d.caching) > 0 {
+					t.Errorf("%d bytes of %d feeds are still shared when nobody is left", n, len(d.caching))
 				}
 			})
 		})
@@ -89,15 +92,15 @@ func wantAccounted(t *testing.T, d *Dispatcher) {
 	var all int64
 	for _, f := range d.feeds {
 		var held int64
-		for _, p := range f.memo.parts {
+		for _, p := range f.catchUps.parts {
 			held += p.size()
 		}
-		if f.memo.bytes != held {
-			t.Errorf("a memo holds %d bytes, and is said to hold %d", held, f.memo.bytes)
+		if f.catchUps.bytes != held {
+			t.Errorf("a memo holds %d bytes, and is said to hold %d", held, f.catchUps.bytes)
 		}
 		all += held
 	}
-	if n := d.memos.bytes.Load(); n != all {
+	if n := d.catchUps.bytes.Load(); n != all {
 		t.Errorf("all memos hold %d bytes, and are said to hold %d", all, n)
 	}
 }
@@ -105,14 +108,14 @@ func wantAccounted(t *testing.T, d *Dispatcher) {
 // A part that fits only if its pieces are put together is shared.
 func TestSmallObjectsAreShared(t *testing.T) {
 	const objects = 100
-	m, b := &memo{}, &memoBudget{}
-	whole := part{end: cut{bytes: objects}, last: true}
+	m, b := &catchUpCache{}, &catchUpBudget{}
+	whole := part{end: batchCut{bytes: objects}, last: true}
 	for range objects {
 		whole.pieces = append(whole.pieces, []byte{1})
 	}
-	for limit, want := range map[int64]int{2 * whole.gathered(): 1, 2*whole.gathered() - 1: 3} {
+	for limit, want := range map[int64]int{2 * whole.joinedSize(): 1, 2*whole.joinedSize() - 1: 3} {
 		b.limit = limit
-		m.begin(nil)
+		m.beginLocked(nil)
 		made := 0
 		for range 3 {
 			p := m.part(nil, partKey{}, b, func() part {

@@ -26,7 +26,7 @@ func TestCutEndsMessagesAtRevisions(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := cut{limit: 100}
+			c := batchCut{limit: 100}
 			stopped := false
 			for _, e := range tc.events {
 				if !c.take(e.at, e.size) {

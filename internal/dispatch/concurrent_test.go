@@ -21,9 +21,9 @@ func TestReliableWhileTheFeedGrows(t *testing.T) {
 		interest := dispatch.Interest{Scope: object.ExactKey("k")}
 		var w reader
 		if i%2 == 0 {
-			w = follow(f.dispatcher, f.workers.NewQueue(), interest, begin, dispatch.Options{}, counts{})
+			w = readByWorker(f.dispatcher, f.workers.NewQueue(), interest, begin, dispatch.Options{}, counts{})
 		} else {
-			w = f.dispatcher.Watch(interest, begin, dispatch.Options{})
+			w = f.dispatcher.Pull(f.workers.NewQueue(), interest, begin, dispatch.Options{})
 		}
 		reading.Go(func() {
 			defer w.Close()

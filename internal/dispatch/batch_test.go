@@ -13,13 +13,13 @@ import (
 )
 
 // pollOne returns what a watcher is told, who then has nothing else to say.
-func pollOne(t testing.TB, w *dispatch.Watcher) *dispatch.Telling {
+func pollOne(t testing.TB, w *dispatch.Watcher) *dispatch.Batch {
 	t.Helper()
 	told, outcome := w.Poll(time.Now())
-	if outcome != dispatch.Told {
+	if outcome != dispatch.Found {
 		t.Fatalf("the outcome is %d", outcome)
 	}
-	if !w.Settle(time.Now()) {
+	if !w.Settle(told) {
 		t.Fatal("there is more")
 	}
 	return told
@@ -34,13 +34,13 @@ func TestFollowersAtOnePlaceShareAMessage(t *testing.T) {
 	crowd := f.gather(t, 99, dispatch.Interest{}, everyDelivery...)
 	for range 10 {
 		crowd.after(func() { f.store.Put("k", "v") })
-		first := crowd.seats[0].last
+		first := crowd.members[0].last
 		made := 0
-		for _, s := range crowd.seats {
+		for _, s := range crowd.members {
 			if s.last != first {
 				t.Fatal("a message of its own")
 			}
-			if form := first.Form(func(m *dispatch.Message) any { made++; return m.Header }); form != first.Header {
+			if form := first.Encoded(func(m *dispatch.Message) any { made++; return m.Header }); form != first.Header {
 				t.Errorf("the form is %v", form)
 			}
 		}
@@ -56,7 +56,7 @@ func TestFollowersAtOnePlaceShareAMessage(t *testing.T) {
 // asked returns a watcher that waits; what is to be told is asked for by the test.
 func (f *fixture) asked(t testing.TB, i dispatch.Interest, o dispatch.Options) *dispatch.Watcher {
 	t.Helper()
-	w := f.dispatcher.Watch(i, dispatch.FromNow(f.cacher.State().Position()), o)
+	w := f.dispatcher.Asked(f.workers.NewQueue(), i, dispatch.FromNow(f.cacher.State().Position()), o)
 	t.Cleanup(w.Close)
 	for _, want := range []bool{true, false} {
 		if m, ok, err := w.Try(); ok != want || err != nil {
@@ -66,8 +66,8 @@ func (f *fixture) asked(t testing.TB, i dispatch.Interest, o dispatch.Options) *
 	return w
 }
 
-// wantTold polls a watcher, which is told the events and then has nothing else to say.
-func wantTold(t testing.TB, w *dispatch.Watcher, want string) *dispatch.Telling {
+// wantBatch polls a watcher, which is told the events and then has nothing else to say.
+func wantBatch(t testing.TB, w *dispatch.Watcher, want string) *dispatch.Batch {
 	t.Helper()
 	told := pollOne(t, w)
 	if got := show(decode(t, told.Message).Events); got != want {
@@ -86,23 +86,23 @@ func TestAMessageIsSharedByNobodyElse(t *testing.T) {
 		other := f.asked(t, dispatch.Interest{Scope: object.ExactKey("b")}, dispatch.Options{})
 		f.store.Put("a", "1")
 		synctest.Wait()
-		wantTold(t, ahead, "+a=1")
+		wantBatch(t, ahead, "+a=1")
 		f.store.Put("b", "1")
 		synctest.Wait()
-		wantTold(t, ahead, "+b=1")
-		both := wantTold(t, behind, "+a=1 +b=1")
-		if wantTold(t, beside, "+a=1 +b=1") != both {
+		wantBatch(t, ahead, "+b=1")
+		both := wantBatch(t, behind, "+a=1 +b=1")
+		if wantBatch(t, beside, "+a=1 +b=1") != both {
 			t.Error("two who have missed the same have a message each")
 		}
-		wantTold(t, other, "+b=1")
+		wantBatch(t, other, "+b=1")
 		for range 10 { // more than are kept
 			f.store.Put("a", "2")
 			synctest.Wait()
-			if wantTold(t, ahead, "~a=2") != wantTold(t, behind, "~a=2") {
+			if wantBatch(t, ahead, "~a=2") != wantBatch(t, behind, "~a=2") {
 				t.Error("two who are at the same place again have a message each")
 			}
 		}
-		wantTold(t, beside, strings.TrimSpace(strings.Repeat("~a=2 ", 10)))
+		wantBatch(t, beside, strings.TrimSpace(strings.Repeat("~a=2 ", 10)))
 	})
 }
 
@@ -123,7 +123,7 @@ func TestPartsAreShared(t *testing.T) {
 		parts, events, latestEvents := 0, 0, 0
 		for {
 			part, outcome := every.Poll(time.Now())
-			if same, _ := twin.Poll(time.Now()); outcome != dispatch.Told || same != part {
+			if same, _ := twin.Poll(time.Now()); outcome != dispatch.Found || same != part {
 				t.Fatalf("part %d: outcome %d, and the twin is told another one", parts, outcome)
 			}
 			if parts == 0 {
@@ -131,12 +131,12 @@ func TestPartsAreShared(t *testing.T) {
 					t.Error("who wants the latest is told another part")
 				}
 				latestEvents = part.Count
-				if _, outcome := latest.Poll(time.Now()); outcome != dispatch.Elsewhere {
+				if _, outcome := latest.Poll(time.Now()); outcome != dispatch.Refused {
 					t.Errorf("what comes behind the first part has the outcome %d", outcome)
 				}
 			}
 			parts, events = parts+1, events+part.Count
-			if settled := every.Settle(time.Now()); settled == part.Header.Partial {
+			if settled := every.Settle(part); settled == part.Header.Partial {
 				t.Fatalf("part %d: partial is %v, settled %v", parts, part.Header.Partial, settled)
 			} else if settled {
 				break
@@ -172,9 +172,9 @@ func TestWhatIsToBeMergedIsElsewhere(t *testing.T) {
 		f.store.Put("b", "1")
 		f.store.Put("a", "2")
 		synctest.Wait()
-		wantTold(t, every, "+a=1 +b=1 ~a=2")
+		wantBatch(t, every, "+a=1 +b=1 ~a=2")
 		for _, w := range []*dispatch.Watcher{latest, twin} {
-			if told, outcome := w.Poll(time.Now()); outcome != dispatch.Elsewhere {
+			if told, outcome := w.Poll(time.Now()); outcome != dispatch.Refused {
 				t.Errorf("the outcome is %d: %v", outcome, told)
 			}
 			m, ok, err := w.Try()
@@ -185,7 +185,7 @@ func TestWhatIsToBeMergedIsElsewhere(t *testing.T) {
 		f.store.Put("c", "1")
 		f.store.Put("b", "2")
 		synctest.Wait()
-		if wantTold(t, latest, "+c=1 ~b=2") != wantTold(t, twin, "+c=1 ~b=2") {
+		if wantBatch(t, latest, "+c=1 ~b=2") != wantBatch(t, twin, "+c=1 ~b=2") {
 			t.Error("of different keys there is nothing to merge, and two have a message each")
 		}
 	})
@@ -202,7 +202,7 @@ func TestWhatTheLogDoesNotHaveIsElsewhere(t *testing.T) {
 			f.store.Put(object.Key(fmt.Sprint("key ", i)), strings.Repeat("x", 100))
 		}
 		synctest.Wait()
-		if _, outcome := w.Poll(time.Now()); outcome != dispatch.Elsewhere {
+		if _, outcome := w.Poll(time.Now()); outcome != dispatch.Refused {
 			t.Fatalf("the outcome is %d", outcome)
 		}
 		events := 0
@@ -221,7 +221,7 @@ func TestWhatTheLogDoesNotHaveIsElsewhere(t *testing.T) {
 		}
 		f.store.Put("key", "1")
 		synctest.Wait()
-		wantTold(t, w, "+key=1")
+		wantBatch(t, w, "+key=1")
 
 		strict := f.asked(t, dispatch.Interest{}, dispatch.Options{EveryEvent: true})
 		f.store.Change(func() { f.store.Quiet = true })
@@ -229,7 +229,7 @@ func TestWhatTheLogDoesNotHaveIsElsewhere(t *testing.T) {
 		at := f.store.Put("key", "3")
 		f.store.Change(func() { f.store.Compacted, f.store.Quiet = at, false })
 		time.Sleep(time.Minute)
-		if told, outcome := strict.Poll(time.Now()); outcome != dispatch.Elsewhere {
+		if told, outcome := strict.Poll(time.Now()); outcome != dispatch.Refused {
 			t.Errorf("the outcome is %d: %+v", outcome, told)
 		}
 		var lost *dispatch.LostError

@@ -10,14 +10,13 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// merged takes the events after the cursor from the window, merged per key. They
-// belong together: the cursor goes behind them when all have been taken. The
-// revision up to which they are merged is kept, and nothing else, so that the
-// next part can be made from the window again.
-func (w *Watcher) merged() (batch, result) {
+// merged takes the events after the cursor from the window, merged per key. The cursor moves
+// past them when all parts have been sent. Between two parts the watcher keeps only the
+// revision up to which it merges, because the next part can be made from the window again.
+func (w *Watcher) merged() (payload, result) {
 	var p part
 	if w.step == live {
-		// Hardly anybody has as much waiting, from the same place to the same.
+		// Sharing does not pay: hardly any two watchers miss the same events.
 		if w.mergeTo == 0 {
 			w.mergeTo = w.dispatcher.cfg.Source.State().Revision()
 		}
@@ -26,20 +25,20 @@ func (w *Watcher) merged() (batch, result) {
 		if w.mergeTo == 0 {
 			w.mergeTo = w.catchUp.to
 		}
-		p = w.shared(partKey{kind: object.Replay, from: w.mergeTo, mark: w.here()}, w.mergedPart)
+		p = w.shared(partKey{kind: object.Replay, from: w.mergeTo, place: w.here()}, w.mergedPart)
 	}
 	switch {
 	case p.lost:
-		return batch{}, lostHistory
+		return payload{}, lostHistory
 	case !p.last:
 		w.sent += p.end.taken
-		return p.batch(), someEvents
+		return p.payload(), someEvents
 	}
 	w.cursor, w.mergeTo, w.sent = w.mergeTo, 0, 0
 	if p.end.taken == 0 {
-		return batch{}, upToDate
+		return payload{}, upToDate
 	}
-	return p.batch(), someEvents
+	return p.payload(), someEvents
 }
 
 func (w *Watcher) mergedPart() part {
@@ -48,7 +47,7 @@ func (w *Watcher) mergedPart() part {
 	if !ok || s.Position().Epoch != w.epoch {
 		return part{lost: true}
 	}
-	p := part{end: cut{limit: w.dispatcher.cfg.MessageBytes, upto: w.cursor}, last: true}
+	p := part{end: batchCut{limit: w.dispatcher.cfg.MessageBytes, upto: w.cursor}, last: true}
 	interest := &w.feed.interest
 	skip := w.sent
 	var b []byte
@@ -56,7 +55,7 @@ func (w *Watcher) mergedPart() part {
 	for _, c := range interest.merge(changes, w.mergeTo) {
 		e, ok := interest.See(&c.Change)
 		if !ok && resumes && c.passed != nil {
-			// A client that was cut off within the parts of a message may have what
+			// A client that was cut off inside a partial message may have an object that
 			// came and went, and its position does not say so.
 			e, ok = object.Event{Type: object.Deleted, Revision: c.EventRevision(), Key: c.Key, Object: c.passed, Previous: c.passed}, true
 		}
@@ -83,19 +82,19 @@ func (w *Watcher) mergedPart() part {
 	return p
 }
 
-// merged is what the changes of one key are together.
-type merged struct {
-	object.Change                // from what was before the first to what is after the last
-	passed        *object.Object // the last that was in view in between; nil: none
-	place         int
-	arrived       time.Time // the first
+// mergedChange is the changes of one key, merged into one.
+type mergedChange struct {
+	object.Change                // from the object before the first to the object after the last
+	passed        *object.Object // the last object in view in between; nil: none
+	order         int
+	arrived       time.Time // of the first
 }
 
-// merge returns the changes up to a revision, those of one key merged into one, in
-// the order in which the window has the last.
-func (i *Interest) merge(changes iter.Seq2[*object.Change, time.Time], upto object.Revision) []merged {
-	all := map[object.Key]merged{}
-	place := 0
+// merge returns the changes up to a revision with those of one key merged into one, in the
+// order of the last change of each key.
+func (i *Interest) merge(changes iter.Seq2[*object.Change, time.Time], upto object.Revision) []mergedChange {
+	all := map[object.Key]mergedChange{}
+	order := 0
 	for c, arrived := range changes {
 		if c.Revision > upto {
 			break
@@ -103,8 +102,8 @@ func (i *Interest) merge(changes iter.Seq2[*object.Change, time.Time], upto obje
 		if !i.Scope.Contains(c.Key) {
 			continue
 		}
-		place++
-		m := merged{Change: *c, place: place, arrived: arrived}
+		order++
+		m := mergedChange{Change: *c, order: order, arrived: arrived}
 		if before, ok := all[c.Key]; ok {
 			m.Old, m.passed, m.arrived = before.Old, before.passed, before.arrived
 			if i.Picks(c.Old) {
@@ -113,5 +112,5 @@ func (i *Interest) merge(changes iter.Seq2[*object.Change, time.Time], upto obje
 		}
 		all[c.Key] = m
 	}
-	return slices.SortedFunc(maps.Values(all), func(a, b merged) int { return cmp.Compare(a.place, b.place) })
+	return slices.SortedFunc(maps.Values(all), func(a, b mergedChange) int { return cmp.Compare(a.order, b.order) })
 }

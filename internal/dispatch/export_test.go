@@ -1,0 +1,116 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/sendqueue"
+)
+
+// PullSink is the sink of a watcher whose test takes the messages with Next. The worker
+// sends none of them.
+type PullSink struct{ Err error }
+
+func (PullSink) Reserve() error                    { return nil }
+func (PullSink) Send(Message) error                { panic("Send of a sink that is pulled") }
+func (s PullSink) TrySend(*Batch, time.Time) error { return s.Err }
+func (PullSink) Sent(*Batch, int, time.Time)       {}
+func (PullSink) Prefetch() int                     { return 0 }
+
+// Pull registers a watcher whose test takes the messages with Next.
+func (d *Dispatcher) Pull(q *sendqueue.Queue, i Interest, b Begin, o Options) *Watcher {
+	return d.Watch(i, b, o, q, PullSink{ErrNeedsHandler})
+}
+
+// Asked registers a watcher whose test takes the messages with Try, Poll and Take. The
+// worker sends none of them and does not hand the watcher back.
+func (d *Dispatcher) Asked(q *sendqueue.Queue, i Interest, b Begin, o Options) *Watcher {
+	return d.Watch(i, b, o, q, PullSink{ErrFull})
+}
+
+// Next waits for the next message, as the handler of a watch does.
+func (w *Watcher) Next(ctx context.Context) (Message, error) {
+	for {
+		if m, ok, err := w.Try(); ok || err != nil {
+			return m, err
+		}
+		w.HandOver()
+		var err error
+		select {
+		case <-w.HandedBack():
+			continue
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-w.dispatcher.stopped:
+			err = ErrStopped
+		}
+		w.TakeBack()
+		return Message{}, err
+	}
+}
+
+// Try returns the next message, or false if there is none now.
+func (w *Watcher) Try() (Message, bool, error) { return w.next(time.Now()) }
+
+// HandOver gives the watcher to its worker.
+func (w *Watcher) HandOver() {
+	if w.handedBack == nil {
+		w.handedBack = make(chan struct{}, 1)
+	}
+	w.workerOwns.Store(true)
+	w.task.Ready()
+}
+
+// HandedBack returns a channel that receives when the worker hands the watcher back.
+func (w *Watcher) HandedBack() <-chan struct{} { return w.handedBack }
+
+// TakeBack gets the watcher back from its worker.
+func (w *Watcher) TakeBack() {
+	w.Stop()
+	<-w.handedBack
+	w.stopping.Store(false)
+}
+
+// Stopped returns a channel that is closed when the dispatcher has stopped.
+func (w *Watcher) Stopped() <-chan struct{} { return w.dispatcher.stopped }
+
+// Outcome is the result of Poll and Take.
+type Outcome int
+
+const (
+	Nothing Outcome = iota // there is no batch, or the watcher has delivered it
+	Found                  // the batch is what the watcher sends next
+	Refused                // the watcher needs something else
+)
+
+// Poll returns the next batch and moves the watcher past it, as its worker does.
+func (w *Watcher) Poll(now time.Time) (*Batch, Outcome) {
+	b, found := w.poll(now)
+	switch found {
+	case aBatch:
+		w.delivered(b, now)
+		return b, Found
+	case needsHandler:
+		return nil, Refused
+	}
+	return nil, Nothing
+}
+
+// Settle reports whether nothing follows the batch that Poll has returned.
+func (w *Watcher) Settle(b *Batch) bool { return !b.end.full && w.feed.version.Load() == w.version }
+
+// Take moves the watcher past a batch of its group, as its worker does.
+func (w *Watcher) Take(b *Batch, now time.Time) Outcome {
+	switch w.match(b) {
+	case fits:
+		w.delivered(b, now)
+		return Found
+	case known:
+		return Nothing
+	}
+	return Refused
+}
+
+// Kind returns the kind of the message.
+func (b *Batch) Kind() object.MessageKind { return b.Header.Kind }

@@ -1,0 +1,112 @@
+package dispatch
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// retainTime is how long a state is retained although no watcher reads from it. A client
+// that takes longer for one message does not count as reading.
+const retainTime = time.Minute
+
+// retainedStates are the past states that are kept for catch-ups of several messages. A
+// past state can be as large as the present one, so their number is limited. When there is
+// one too many, the newest of the others is released, and its readers start over with
+// another state. Older states stay until their readers have arrived or stopped reading, so
+// each of them becomes free in the end.
+type retainedStates struct {
+	limit int
+
+	mu   sync.Mutex
+	held []*retainedState // guarded by mu; in the order in which they were taken
+}
+
+// retainedState is one of retainedStates, whose mutex guards it.
+type retainedState struct {
+	state *cacher.State // nil: released
+	users int
+	used  time.Time // when a user last asked for the state
+}
+
+// take retains a state for one more user, which must release it.
+func (r *retainedStates) take(s *cacher.State) *retainedState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i := slices.IndexFunc(r.held, func(one *retainedState) bool { return one.state == s })
+	if i < 0 {
+		r.expireLocked()
+		if len(r.held) >= r.limit {
+			r.dropLocked(r.held[len(r.held)-1])
+		}
+		i = len(r.held)
+		r.held = append(r.held, &retainedState{state: s})
+	}
+	taken := r.held[i]
+	taken.users++
+	taken.used = time.Now()
+	return taken
+}
+
+// use returns the state, or nil if it is no longer retained.
+func (r *retainedStates) use(one *retainedState) *cacher.State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	one.used = time.Now()
+	return one.state
+}
+
+// release ends a use. The argument may be nil.
+func (r *retainedStates) release(one *retainedState) {
+	if one == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if one.users--; one.users == 0 {
+		r.dropLocked(one)
+	}
+}
+
+// oldest returns the oldest state of the epoch that is not older than needed, or nil. The
+// oldest state is retained the longest.
+func (r *retainedStates) oldest(epoch object.Epoch, needed object.Revision) *cacher.State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, one := range r.held {
+		if at := one.state.Position(); at.Epoch == epoch && at.Revision >= needed {
+			return one.state
+		}
+	}
+	return nil
+}
+
+// expire drops the states that were not used for retainTime.
+func (r *retainedStates) expire() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.expireLocked()
+}
+
+func (r *retainedStates) expireLocked() {
+	for _, one := range slices.Clone(r.held) {
+		if time.Since(one.used) >= retainTime {
+			r.dropLocked(one)
+		}
+	}
+}
+
+func (r *retainedStates) dropLocked(one *retainedState) {
+	one.state = nil
+	r.held = slices.DeleteFunc(r.held, func(held *retainedState) bool { return held == one })
+}
+
+// count returns the number of retained states.
+func (r *retainedStates) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.held)
+}

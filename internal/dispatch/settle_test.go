@@ -1,0 +1,38 @@
+package dispatch
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/sendqueue"
+	"github.com/fanoutd/fanoutd/test/cachertest"
+)
+
+// An event that comes between the last look of the worker and the watcher's join wakes the
+// watcher. The moment cannot be hit from outside.
+func TestNoEventIsMissedBetweenPollAndJoin(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
+		w := d.Asked(q, Interest{}, FromNow(d.cfg.Source.State().Position()), Options{})
+		defer w.Close()
+		defer w.group.leave(w)
+		if _, ok, _ := w.Try(); !ok {
+			t.Fatal("got no bookmark")
+		}
+		if _, found := w.poll(time.Now()); found != nothing || !w.settle(time.Now()) {
+			t.Fatal("got something besides the bookmark")
+		}
+		w.group.leave(w)
+		if _, found := w.poll(time.Now()); found != nothing {
+			t.Fatal("got something besides the bookmark")
+		}
+		m.Put("k", "1")
+		synctest.Wait()
+		if w.settle(time.Now()) {
+			t.Error("the watcher waits although there is an event")
+		}
+		if _, found := w.poll(time.Now()); found != aBatch {
+			t.Error("got no event")
+		}
+	})
+}
