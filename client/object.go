@@ -29,8 +29,7 @@ type Object struct {
 	Opaque bool
 	// CreateRevision is the revision at which the key was created.
 	CreateRevision int64
-	// ModRevision is the revision of the last write. In a [Deleted] event it is the
-	// revision at which the object left the view.
+	// ModRevision is the revision of the last write.
 	ModRevision int64
 	// Version is the number of writes since the key was created; 1 for a new key.
 	Version int64

@@ -98,7 +98,7 @@ func formatUpdate(u *client.Update) string {
 	}
 	for _, e := range u.Events {
 		sign := map[client.EventType]string{client.Added: "+", client.Modified: "*", client.Deleted: "-"}[e.Type]
-		words = append(words, fmt.Sprintf("%s%s@%d", sign, e.Object.Key, e.Object.ModRevision))
+		words = append(words, fmt.Sprintf("%s%s@%d", sign, e.Object.Key, e.Revision))
 	}
 	if u.Synced {
 		words = append(words, "synced")

@@ -233,7 +233,7 @@ func draining(revision int64) message {
 }
 
 func event(kind fanoutv1.Event_Type, key string, revision int64) *fanoutv1.Event {
-	return &fanoutv1.Event{Type: kind, Object: &fanoutv1.Object{
+	return &fanoutv1.Event{Type: kind, Revision: revision, Object: &fanoutv1.Object{
 		Key: key, ModRevision: revision, Value: &fanoutv1.Object_Text{Text: key},
 	}}
 }

@@ -61,8 +61,11 @@ func (t EventType) String() string {
 // one that it never had.
 type Event struct {
 	Type EventType
+	// Revision is the etcd revision of the change. For Added and Modified it is the
+	// ModRevision of the object.
+	Revision int64
 	// Object is the object after the change. For Deleted it is the last content in
-	// view, or the key alone, and ModRevision is the revision at which the object left.
+	// view, or the key alone.
 	Object *Object
 	// Previous is the object before the change, if the watch asked for it and the
 	// server knows it.

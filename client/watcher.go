@@ -201,7 +201,9 @@ func (w *watcher) receive(m *fanoutv1.WatchResponse) *Update {
 	}
 	w.held = slices.Grow(w.held, len(m.GetEvents()))
 	for _, e := range m.GetEvents() {
-		w.held = append(w.held, Event{Type: EventType(e.GetType()), Object: objectOf(e.GetObject()), Previous: objectOf(e.GetPrevious())})
+		w.held = append(w.held, Event{
+			Type: EventType(e.GetType()), Revision: e.GetRevision(), Object: objectOf(e.GetObject()), Previous: objectOf(e.GetPrevious()),
+		})
 	}
 	if len(w.held) > 0 && (m.GetPartial() || w.catchUp == fanoutv1.WatchResponse_CATCH_UP_DELTA) {
 		return nil

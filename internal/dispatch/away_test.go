@@ -205,8 +205,8 @@ func (a *away) comeBack(t *testing.T, who absent) (changed, deleted int) {
 	for m := next(); m.Kind != object.Synced; m = next() {
 		for _, e := range m.Events {
 			key := e.Object.Key
-			if due[key] != e.Object.ModRevision {
-				t.Fatalf("%q at %d, want %d", key, e.Object.ModRevision, due[key])
+			if due[key] != e.Revision {
+				t.Fatalf("%q at %d, want %d", key, e.Revision, due[key])
 			}
 			delete(due, key)
 			if e.Type == object.Deleted {

@@ -72,8 +72,8 @@ func TestFiltered(t *testing.T) {
 				at := write(t, f, "2", tc.after)
 				if tc.want == "" {
 					w.quiet(t)
-				} else if m := w.next(t, object.Live); show(m.Events) != tc.want || m.Events[0].Object.ModRevision != at {
-					t.Errorf("live it is %q at revision %d, want %q at %d", show(m.Events), m.Events[0].Object.ModRevision, tc.want, at)
+				} else if m := w.next(t, object.Live); show(m.Events) != tc.want || m.Events[0].Revision != at {
+					t.Errorf("live it is %q at revision %d, want %q at %d", show(m.Events), m.Events[0].Revision, tc.want, at)
 				}
 				late := f.watchInterest(t, picking(t, "env in (prod)"), dispatch.After(before))
 				if got := show(late.sync(t, object.Replay)); got != tc.want {

@@ -275,8 +275,8 @@ func TestDeltasToTwoStatesAreNotShared(t *testing.T) {
 		second.sync(t, object.Delta)
 		for range 2 {
 			for _, e := range first.next(t, object.CatchUpPart).Events {
-				if e.Object.ModRevision > to {
-					t.Errorf("%q is at %d on the way to %d", e.Object.Key, e.Object.ModRevision, to)
+				if e.Revision > to {
+					t.Errorf("%q is at %d on the way to %d", e.Object.Key, e.Revision, to)
 				}
 			}
 		}

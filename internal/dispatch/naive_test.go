@@ -158,12 +158,11 @@ func (p *past) seen(h *check.History, after, through object.Revision) []check.Ev
 		case !before && !now:
 			continue
 		case now:
-			e.Type, e.Object = object.Added, shown(h, c.New)
+			e.Type, e.Revision, e.Object = object.Added, c.New.ModRevision, shown(h, c.New)
 		default:
-			e.Type, e.Object = object.Deleted, shown(h, c.Old)
-			e.Object.ModRevision = c.Revision
+			e.Type, e.Revision, e.Object = object.Deleted, c.Revision, shown(h, c.Old)
 			if c.New != nil {
-				e.Object.ModRevision = c.New.ModRevision
+				e.Revision = c.New.ModRevision
 			}
 		}
 		if before && now {
@@ -238,9 +237,7 @@ func merge(events []check.Event, had map[object.Key]object.Object, resumes bool,
 	}
 	for key, e := range waiting {
 		if e.Type == object.Deleted {
-			at := e.Object.ModRevision
 			e.Object = had[key]
-			e.Object.ModRevision = at
 			waiting[key] = e
 		}
 	}
@@ -250,7 +247,7 @@ func merge(events []check.Event, had map[object.Key]object.Object, resumes bool,
 		}
 	}
 	return slices.SortedFunc(maps.Values(waiting), func(a, b check.Event) int {
-		return cmp.Or(cmp.Compare(a.Object.ModRevision, b.Object.ModRevision), cmp.Compare(a.Object.Key, b.Object.Key))
+		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Object.Key, b.Object.Key))
 	})
 }
 
@@ -328,8 +325,8 @@ func (p *past) compare(h *check.History, due, got []check.Event, through object.
 		// the rest of what waits was merged.
 		for i, e := range got {
 			d := slices.IndexFunc(due, func(d check.Event) bool { return d.Object.Key == e.Object.Key })
-			if d >= 0 && e.Type == object.Deleted && e.Object.ModRevision <= through && e.Object.ModRevision > due[d].Object.ModRevision {
-				got[i].Object.ModRevision = due[d].Object.ModRevision
+			if d >= 0 && e.Type == object.Deleted && e.Revision <= through && e.Revision > due[d].Revision {
+				got[i].Revision = due[d].Revision
 			}
 		}
 		byKey := func(a, b check.Event) int { return cmp.Compare(a.Object.Key, b.Object.Key) }

@@ -51,10 +51,10 @@ func TestDifferencesAreToldInOrder(t *testing.T) {
 				}
 				last := object.Revision(0)
 				for _, e := range m.Events {
-					if e.Object.ModRevision < last {
+					if e.Revision < last {
 						t.Errorf("%v comes after revision %d", &e, last)
 					}
-					last = e.Object.ModRevision
+					last = e.Revision
 				}
 			})
 		})

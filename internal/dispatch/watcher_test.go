@@ -276,7 +276,7 @@ func TestAtomic(t *testing.T) {
 						t.Fatal(err)
 					}
 					if m.Partial {
-						parts[m.Events[len(m.Events)-1].Object.ModRevision]++
+						parts[m.Events[len(m.Events)-1].Revision]++
 					}
 				}
 				if len(parts) != 1 || parts[large] < 3 {

@@ -153,19 +153,14 @@ func TestViewsOfEvents(t *testing.T) {
 			CreateRevision: created, ModRevision: modified, Version: version,
 		}
 	}
-	at := func(o *fanoutv1.Object, revision int64) *fanoutv1.Object {
-		o = proto.CloneOf(o)
-		o.ModRevision = revision
-		return o
-	}
 	one, two := text("1", "prod", first, first, 1), text("2", "prod", first, second, 2)
 	four, six := text("4", "prod", first, fourth, 4), text("", "prod", sixth, sixth, 1)
 	live := []*fanoutv1.Event{
-		{Type: fanoutv1.Event_TYPE_MODIFIED, Object: two, Previous: one},
-		{Type: fanoutv1.Event_TYPE_DELETED, Object: at(two, third), Previous: two},
-		{Type: fanoutv1.Event_TYPE_ADDED, Object: four},
-		{Type: fanoutv1.Event_TYPE_DELETED, Object: at(four, fifth), Previous: four},
-		{Type: fanoutv1.Event_TYPE_ADDED, Object: six},
+		{Type: fanoutv1.Event_TYPE_MODIFIED, Revision: second, Object: two, Previous: one},
+		{Type: fanoutv1.Event_TYPE_DELETED, Revision: third, Object: two, Previous: two},
+		{Type: fanoutv1.Event_TYPE_ADDED, Revision: fourth, Object: four},
+		{Type: fanoutv1.Event_TYPE_DELETED, Revision: fifth, Object: four, Previous: four},
+		{Type: fanoutv1.Event_TYPE_ADDED, Revision: sixth, Object: six},
 	}
 	for name, view := range views {
 		see := func(events ...*fanoutv1.Event) []*fanoutv1.Event {
@@ -176,7 +171,7 @@ func TestViewsOfEvents(t *testing.T) {
 			return seen
 		}
 		all := inboxes[name].await(ctx, t, reached(sixth))
-		wantShown(t, name+", live", all, see(append([]*fanoutv1.Event{{Type: fanoutv1.Event_TYPE_ADDED, Object: one}}, live...)...))
+		wantShown(t, name+", live", all, see(append([]*fanoutv1.Event{{Type: fanoutv1.Event_TYPE_ADDED, Revision: first, Object: one}}, live...)...))
 
 		req := request(view)
 		req.Begin = after(&fanoutv1.Position{Epoch: epoch, Revision: first})
@@ -185,13 +180,13 @@ func TestViewsOfEvents(t *testing.T) {
 
 		req.Delivery = fanoutv1.Delivery_DELIVERY_LATEST
 		all = in.watch(ctx, t, req).collect().await(ctx, t, synced)
-		wantShown(t, name+", merged", all, see(&fanoutv1.Event{Type: fanoutv1.Event_TYPE_MODIFIED, Object: six, Previous: one}))
+		wantShown(t, name+", merged", all, see(&fanoutv1.Event{Type: fanoutv1.Event_TYPE_MODIFIED, Revision: sixth, Object: six, Previous: one}))
 
 		req.Begin, req.Consistency = nil, exactRevision(second)
 		all = in.watch(ctx, t, req).collect().await(ctx, t, reached(sixth))
 		past := slices.IndexFunc(all, isSynced) + 1
-		wantShown(t, name+", of the past", all[:past], see(&fanoutv1.Event{Type: fanoutv1.Event_TYPE_ADDED, Object: two}))
-		wantShown(t, name+", since the past", all[past:], see(&fanoutv1.Event{Type: fanoutv1.Event_TYPE_MODIFIED, Object: six, Previous: two}))
+		wantShown(t, name+", of the past", all[:past], see(&fanoutv1.Event{Type: fanoutv1.Event_TYPE_ADDED, Revision: second, Object: two}))
+		wantShown(t, name+", since the past", all[past:], see(&fanoutv1.Event{Type: fanoutv1.Event_TYPE_MODIFIED, Revision: sixth, Object: six, Previous: two}))
 	}
 
 	// What is left out for one is there for others.
@@ -243,13 +238,13 @@ func TestViewsOfDeltas(t *testing.T) {
 		}
 	}
 	want := []*fanoutv1.Event{
-		{Type: fanoutv1.Event_TYPE_DELETED, Object: &fanoutv1.Object{Key: "came and went", ModRevision: went}},
-		{Type: fanoutv1.Event_TYPE_MODIFIED, Object: prod("changed", "2", created["changed"], changed, 2)},
-		{Type: fanoutv1.Event_TYPE_DELETED, Object: &fanoutv1.Object{Key: "deleted", ModRevision: deleted}},
-		{Type: fanoutv1.Event_TYPE_DELETED, Object: &fanoutv1.Object{Key: "left", ModRevision: left}},
-		{Type: fanoutv1.Event_TYPE_MODIFIED, Object: prod("hidden", "2", hidden, showed, 2)},
-		{Type: fanoutv1.Event_TYPE_ADDED, Object: prod("came back", "2", again, again, 1)},
-		{Type: fanoutv1.Event_TYPE_ADDED, Object: prod("new", "1", last-window, last, window+1)},
+		{Type: fanoutv1.Event_TYPE_DELETED, Revision: went, Object: &fanoutv1.Object{Key: "came and went"}},
+		{Type: fanoutv1.Event_TYPE_MODIFIED, Revision: changed, Object: prod("changed", "2", created["changed"], changed, 2)},
+		{Type: fanoutv1.Event_TYPE_DELETED, Revision: deleted, Object: &fanoutv1.Object{Key: "deleted"}},
+		{Type: fanoutv1.Event_TYPE_DELETED, Revision: left, Object: &fanoutv1.Object{Key: "left"}},
+		{Type: fanoutv1.Event_TYPE_MODIFIED, Revision: showed, Object: prod("hidden", "2", hidden, showed, 2)},
+		{Type: fanoutv1.Event_TYPE_ADDED, Revision: again, Object: prod("came back", "2", again, again, 1)},
+		{Type: fanoutv1.Event_TYPE_ADDED, Revision: last, Object: prod("new", "1", last-window, last, window+1)},
 	}
 	for name, view := range views {
 		all := in.watch(ctx, t, &fanoutv1.WatchRequest{

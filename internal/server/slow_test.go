@@ -73,7 +73,7 @@ func (h *healthy) read(stream fanoutv1.FanoutService_WatchClient) {
 			h.catchUps++
 		}
 		for _, e := range m.GetEvents() {
-			h.told.add(e.GetType(), e.GetObject().GetKey(), e.GetObject().GetText(), e.GetObject().GetModRevision())
+			h.told.add(e.GetType(), e.GetObject().GetKey(), e.GetObject().GetText(), e.GetRevision())
 		}
 		h.at = max(h.at, m.GetPosition().GetRevision())
 		close(h.changed)

@@ -138,7 +138,7 @@ func deleted(key, text string, at int64) event {
 func eventsIn(m *fanoutv1.WatchResponse) []event {
 	var events []event
 	for _, e := range m.GetEvents() {
-		events = append(events, event{e.GetType(), e.GetObject().GetKey(), e.GetObject().GetText(), e.GetObject().GetModRevision()})
+		events = append(events, event{e.GetType(), e.GetObject().GetKey(), e.GetObject().GetText(), e.GetRevision()})
 	}
 	return events
 }

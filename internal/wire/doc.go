@@ -9,13 +9,13 @@
 // GetResponse, and an event has field number 1 in WatchResponse. A preencoded object is
 // therefore stored as the ADDED event that carries it:
 //
-//	0A len(event) | 0A len(object) body | 10 01
+//	0A len(event) | 0A len(object) body | 10 revision | 18 01
 //	              '---- ObjectField ---'
-//	'-------------- AddedEvent ----------------'
+//	'--------------------- AddedEvent -----------------------'
 //
 // A snapshot is a concatenation of AddedEvents, and a List response is a concatenation of
-// ObjectFields. A MODIFIED event differs from the ADDED event in the last byte. The field
-// mod_revision comes last in the body because a DELETED event replaces only that field.
+// ObjectFields. A MODIFIED event differs from the ADDED event in the last byte, the type.
+// A DELETED event contains the same ObjectField, followed by another revision.
 //
 // All other code uses the generated messages. The tests verify that both encodings agree.
 // Encoded bytes are shared between goroutines and must not be modified.

@@ -24,22 +24,22 @@ func AppendEvent(b []byte, e object.Event, p object.Projection) []byte {
 		b[len(b)-1] = byte(e.Type)
 		return b
 	}
-	var now, before body
-	switch {
-	case e.Object == nil:
-		now = keyAlone(e.Key, e.Revision)
-	case e.Type == object.Deleted:
-		now = contentOf(e.Object, e.Revision, p)
-	default:
-		now = contentOf(e.Object, e.Object.ModRevision, p)
+	now, revision := keyAlone(e.Key), e.Revision
+	if e.Object != nil {
+		now = contentOf(e.Object, p)
 	}
-	size := protowire.SizeTag(elementField) + protowire.SizeBytes(now.size()) + sizeEventType
+	if e.Type != object.Deleted {
+		revision = e.Object.ModRevision
+	}
+	size := now.sizeAsField() + sizeEventRevision(revision) + sizeEventType
+	var before body
 	if hasPrevious {
-		before = contentOf(e.Previous, e.Previous.ModRevision, p)
-		size += protowire.SizeTag(eventPrevious) + protowire.SizeBytes(before.size())
+		before = contentOf(e.Previous, p)
+		size += before.sizeAsField()
 	}
 	b = appendMessageHead(b, elementField, size)
 	b = now.append(b, elementField)
+	b = appendEventRevision(b, revision)
 	b = appendEventType(b, e.Type)
 	if hasPrevious {
 		b = before.append(b, eventPrevious)
@@ -47,39 +47,40 @@ func AppendEvent(b []byte, e object.Event, p object.Projection) []byte {
 	return b
 }
 
-// body is an encoded object in pieces. The mod revision is separate because a DELETED event
-// replaces it.
-type body struct {
-	key, rest []byte // rest: all other fields before the mod revision
-	revision  object.Revision
-}
+// body is an encoded object in two pieces. Between them, the value may be left out.
+type body struct{ key, rest []byte }
 
-// contentOf returns the body of an object with the given mod revision.
-func contentOf(o *object.Object, at object.Revision, p object.Projection) body {
+// contentOf returns the body of an object.
+func contentOf(o *object.Object, p object.Projection) body {
 	field := ObjectField(o)
 	_, head := protowire.ConsumeVarint(field[1:])
-	content := field[1+head : len(field)-sizeModRevision(o.ModRevision)]
+	content := field[1+head:]
 	key := protowire.SizeTag(objectKey) + protowire.SizeBytes(len(o.Key))
 	rest := key
 	if p.OmitValues {
 		rest += sizeValue(o)
 	}
-	return body{content[:key], content[rest:], at}
+	return body{content[:key], content[rest:]}
 }
 
 // keyAlone returns the body of a deleted object if only its key is known.
-func keyAlone(key object.Key, at object.Revision) body {
+func keyAlone(key object.Key) body {
 	b := protowire.AppendTag(nil, objectKey, protowire.BytesType)
-	return body{protowire.AppendString(b, string(key)), nil, at}
+	return body{key: protowire.AppendString(b, string(key))}
 }
 
-func (c body) size() int { return len(c.key) + len(c.rest) + sizeModRevision(c.revision) }
+func (c body) size() int { return len(c.key) + len(c.rest) }
+
+// sizeAsField returns the size of the body as a field of an event. Both fields that hold
+// an object have tags of the same size.
+func (c body) sizeAsField() int {
+	return protowire.SizeTag(elementField) + protowire.SizeBytes(c.size())
+}
 
 func (c body) append(b []byte, field protowire.Number) []byte {
 	b = appendMessageHead(b, field, c.size())
 	b = append(b, c.key...)
-	b = append(b, c.rest...)
-	return appendModRevision(b, c.revision)
+	return append(b, c.rest...)
 }
 
 // Encoder provides the functions of this package as methods, for packages that do not

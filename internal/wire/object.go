@@ -25,8 +25,9 @@ const (
 // Field numbers of the messages that contain objects and events.
 const (
 	elementField  protowire.Number = 1 // Event.object, ListResponse.objects, GetResponse.object, WatchResponse.events
-	eventType     protowire.Number = 2 // Event.type
-	eventPrevious protowire.Number = 3 // Event.previous
+	eventRevision protowire.Number = 2 // Event.revision
+	eventType     protowire.Number = 3 // Event.type
+	eventPrevious protowire.Number = 4 // Event.previous
 )
 
 // sizeEventType is the encoded size of Event.type: a tag and a number below 128.
@@ -37,7 +38,7 @@ const sizeEventType = 2
 func Preencode(o *object.Object) {
 	body := sizeObject(o)
 	field := protowire.SizeTag(elementField) + protowire.SizeBytes(body)
-	event := field + sizeEventType
+	event := field + sizeEventRevision(o.ModRevision) + sizeEventType
 
 	b := make([]byte, 0, protowire.SizeTag(elementField)+protowire.SizeBytes(event))
 	b = appendMessageHead(b, elementField, event)
@@ -68,7 +69,9 @@ func Preencode(o *object.Object) {
 	b = protowire.AppendVarint(b, uint64(o.CreateRevision))
 	b = protowire.AppendTag(b, objectVersion, protowire.VarintType)
 	b = protowire.AppendVarint(b, uint64(o.Version))
-	b = appendModRevision(b, o.ModRevision)
+	b = protowire.AppendTag(b, objectModRevision, protowire.VarintType)
+	b = protowire.AppendVarint(b, uint64(o.ModRevision))
+	b = appendEventRevision(b, o.ModRevision)
 	b = appendEventType(b, object.Added)
 	o.Encoded = b
 }
@@ -77,7 +80,7 @@ func Preencode(o *object.Object) {
 // GetResponse.object. The bytes are shared and must not be modified.
 func ObjectField(o *object.Object) []byte {
 	_, head := protowire.ConsumeVarint(o.Encoded[1:])
-	return o.Encoded[1+head : len(o.Encoded)-sizeEventType]
+	return o.Encoded[1+head : len(o.Encoded)-sizeEventRevision(o.ModRevision)-sizeEventType]
 }
 
 func valueField(o *object.Object) protowire.Number {
@@ -101,7 +104,7 @@ func sizeObject(o *object.Object) int {
 	}
 	n += protowire.SizeTag(objectCreateRevision) + protowire.SizeVarint(uint64(o.CreateRevision))
 	n += protowire.SizeTag(objectVersion) + protowire.SizeVarint(uint64(o.Version))
-	return n + sizeModRevision(o.ModRevision)
+	return n + protowire.SizeTag(objectModRevision) + protowire.SizeVarint(uint64(o.ModRevision))
 }
 
 // sizeValue returns the size of the value field. An undecryptable object has no value
@@ -117,12 +120,12 @@ func sizeLabel(name, value string) int {
 	return protowire.SizeTag(1) + protowire.SizeBytes(len(name)) + protowire.SizeTag(2) + protowire.SizeBytes(len(value))
 }
 
-func sizeModRevision(r object.Revision) int {
-	return protowire.SizeTag(objectModRevision) + protowire.SizeVarint(uint64(r))
+func sizeEventRevision(r object.Revision) int {
+	return protowire.SizeTag(eventRevision) + protowire.SizeVarint(uint64(r))
 }
 
-func appendModRevision(b []byte, r object.Revision) []byte {
-	b = protowire.AppendTag(b, objectModRevision, protowire.VarintType)
+func appendEventRevision(b []byte, r object.Revision) []byte {
+	b = protowire.AppendTag(b, eventRevision, protowire.VarintType)
 	return protowire.AppendVarint(b, uint64(r))
 }
 

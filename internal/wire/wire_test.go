@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
@@ -69,20 +70,20 @@ func TestEventsEqualTheGeneratedEncoding(t *testing.T) {
 				o.Value = nil
 				return o
 			}
-			deleted := proto.CloneOf(tc.proto)
-			deleted.ModRevision = tc.proto.ModRevision + 128
-			gone := &fanoutv1.Object{Key: tc.proto.Key, ModRevision: 77}
+			at := tc.proto.GetModRevision()
+			gone := &fanoutv1.Object{Key: tc.proto.Key}
 			want := &fanoutv1.WatchResponse{
 				Events: []*fanoutv1.Event{
-					{Type: fanoutv1.Event_TYPE_ADDED, Object: tc.proto},
-					{Type: fanoutv1.Event_TYPE_ADDED, Object: valueless(tc.proto)},
-					{Type: fanoutv1.Event_TYPE_MODIFIED, Object: tc.proto},
-					{Type: fanoutv1.Event_TYPE_MODIFIED, Object: tc.proto, Previous: previous},
-					{Type: fanoutv1.Event_TYPE_MODIFIED, Object: valueless(tc.proto), Previous: valueless(previous)},
-					{Type: fanoutv1.Event_TYPE_DELETED, Object: deleted},
-					{Type: fanoutv1.Event_TYPE_DELETED, Object: deleted, Previous: tc.proto},
-					{Type: fanoutv1.Event_TYPE_DELETED, Object: gone},
-					{Type: fanoutv1.Event_TYPE_DELETED, Object: gone},
+					{Type: fanoutv1.Event_TYPE_ADDED, Revision: at, Object: tc.proto},
+					{Type: fanoutv1.Event_TYPE_ADDED, Revision: at, Object: valueless(tc.proto)},
+					{Type: fanoutv1.Event_TYPE_MODIFIED, Revision: at, Object: tc.proto},
+					{Type: fanoutv1.Event_TYPE_MODIFIED, Revision: at, Object: tc.proto, Previous: previous},
+					{Type: fanoutv1.Event_TYPE_MODIFIED, Revision: at, Object: valueless(tc.proto), Previous: valueless(previous)},
+					{Type: fanoutv1.Event_TYPE_DELETED, Revision: at + 128, Object: tc.proto},
+					{Type: fanoutv1.Event_TYPE_DELETED, Revision: at + 128, Object: tc.proto, Previous: tc.proto},
+					{Type: fanoutv1.Event_TYPE_DELETED, Revision: at + 128, Object: valueless(tc.proto)},
+					{Type: fanoutv1.Event_TYPE_DELETED, Revision: 77, Object: gone},
+					{Type: fanoutv1.Event_TYPE_DELETED, Revision: 77, Object: gone},
 				},
 				Position: &fanoutv1.Position{Epoch: "abc", Revision: 12345},
 				Kind:     fanoutv1.WatchResponse_KIND_LIVE,
@@ -99,6 +100,7 @@ func TestEventsEqualTheGeneratedEncoding(t *testing.T) {
 			b = wire.AppendEvent(b, modified, object.Projection{Previous: true, OmitValues: true})
 			b = wire.AppendEvent(b, removed, all)
 			b = wire.AppendEvent(b, removed, both)
+			b = wire.AppendEvent(b, removed, values)
 			b = wire.AppendEvent(b, vanished, all)
 			b = wire.AppendEvent(b, vanished, both)
 			b = wire.AppendHeader(b, object.Header{Kind: object.Live, Position: object.Position{Epoch: "abc", Revision: 12345}, Partial: true})
@@ -121,7 +123,8 @@ func TestListAndGetShareTheEncodedObject(t *testing.T) {
 			o := tc.object
 			wire.Preencode(&o)
 			field := wire.ObjectField(&o)
-			if &field[len(field)-1] != &o.Encoded[len(o.Encoded)-3] {
+			_, head := protowire.ConsumeVarint(o.Encoded[1:])
+			if &field[0] != &o.Encoded[1+head] {
 				t.Error("ObjectField copied the object")
 			}
 

@@ -13,7 +13,7 @@ func Atomic(h *History, t *Truth) error {
 		if s.mode == reset || s.mode == delta || len(s.Events) == 0 {
 			continue
 		}
-		first, last := s.Events[0].revision(), s.Events[len(s.Events)-1].revision()
+		first, last := s.Events[0].Revision, s.Events[len(s.Events)-1].Revision
 		if !s.Partial {
 			if s.Position.Revision < last {
 				v.add(s.place, "position %d lies before the event of revision %d that the message completes", s.Position.Revision, last)
@@ -42,12 +42,12 @@ func Atomic(h *History, t *Truth) error {
 		if a.again || a.mode == delta {
 			continue
 		}
-		r := revision{a.run, a.revision()}
+		r := revision{a.run, a.Revision}
 		before := home[r]
 		home[r] = a.step
 		// The rest of a partial message comes in the next one. A new stream repeats the
 		// events after its position.
-		again := before != nil && before.stream != a.stream && a.revision() > a.from
+		again := before != nil && before.stream != a.stream && a.Revision > a.from
 		if before != nil && before.place != a.place && !before.Partial && !again {
 			v.add(a.place, "%v comes apart from the events of its revision in %v", a.Event, before.place)
 		}
@@ -61,7 +61,7 @@ func (h *History) continues(t *Truth, s *step, last object.Revision) bool {
 	if len(s.Events) == 0 {
 		return s.Kind == object.Draining || s.Kind == object.CatchUpBegin
 	}
-	first := s.Events[0].revision()
+	first := s.Events[0].Revision
 	return h.Latest || first == last || t.oneGap(last, first)
 }
 

@@ -84,7 +84,6 @@ func events(changes ...change) []check.Event {
 		name := change{c.Key, c.Revision}
 		switch {
 		case c.New == nil:
-			old.ModRevision = c.Revision
 			existed[name], became[name] = object.Deleted, old
 			delete(last, c.Key)
 			continue
@@ -100,7 +99,7 @@ func events(changes ...change) []check.Event {
 		if !ok {
 			panic(fmt.Sprintf("%v never happened", c))
 		}
-		all = append(all, check.Event{Type: existed[c], Object: o})
+		all = append(all, check.Event{Type: existed[c], Revision: c.revision, Object: o})
 	}
 	return all
 }
@@ -196,7 +195,7 @@ func as(kind object.EventType, c change) []check.Event {
 
 // gone returns the event of a DELTA for a key that the watcher no longer sees.
 func gone(c change) []check.Event {
-	return []check.Event{{Type: object.Deleted, Object: object.Object{Key: c.key, ModRevision: c.revision}}}
+	return []check.Event{{Type: object.Deleted, Revision: c.revision, Object: object.Object{Key: c.key}}}
 }
 
 // before returns the event with a previous object.

@@ -75,7 +75,7 @@ func Resumable(h *History, t *Truth) error {
 func Bookmarkable(h *History, _ *Truth) error {
 	v := violations{history: h, guarantee: "bookmarkable"}
 	for _, a := range arrivals(walk(h)) {
-		if !a.again && a.revision() <= a.from {
+		if !a.again && a.Revision <= a.from {
 			v.add(a.place, "%v comes after position %d", a.Event, a.from)
 		}
 	}
@@ -97,7 +97,7 @@ func missing(h *History, t *Truth, in mode, v *violations) {
 	delivered := map[delivery]int{} // the last stream that brought the event
 	for _, a := range arrivals(steps) {
 		if a.mode != delta {
-			delivered[delivery{a.run, version{a.Object.Key, a.revision()}}] = a.stream
+			delivered[delivery{a.run, version{a.Object.Key, a.Revision}}] = a.stream
 		}
 	}
 	var begun *step // the beginning of the catch-up
@@ -113,7 +113,7 @@ func missing(h *History, t *Truth, in mode, v *violations) {
 		// again, so only this stream and later ones count. An event that comes too late
 		// is another fault.
 		came := func(e *Event) bool {
-			stream, ok := delivered[delivery{s.run, version{e.Object.Key, e.revision()}}]
+			stream, ok := delivered[delivery{s.run, version{e.Object.Key, e.Revision}}]
 			return ok && stream >= s.stream
 		}
 		crossed := map[object.Key][]Event{}
@@ -130,7 +130,7 @@ func missing(h *History, t *Truth, in mode, v *violations) {
 			if came(&e) {
 				continue
 			}
-			if hidden(gaps, e.revision()) {
+			if hidden(gaps, e.Revision) {
 				ways := crossed[e.Object.Key]
 				if len(ways) == 0 || slices.ContainsFunc(ways, func(way Event) bool { return came(&way) }) {
 					continue
@@ -152,7 +152,7 @@ func (h *History) nothingBetween(t *Truth, from, to object.Revision) bool {
 		maps.Copy(crossed, h.crossing(t, g))
 	}
 	for _, e := range h.between(t, from, to) {
-		if _, ok := crossed[e.Object.Key]; ok || !hidden(gaps, e.revision()) {
+		if _, ok := crossed[e.Object.Key]; ok || !hidden(gaps, e.Revision) {
 			return false
 		}
 	}

@@ -67,7 +67,7 @@ func brokenDeltas() []broken {
 		{"added instead of modified", tampered(3, func(e *check.Event) { e.Type = object.Added }), "filtered", "+a@9 of a DELTA should be ~a@9"},
 		{"deletion with the last content", tampered(1, func(e *check.Event) { e.Object = events(change{"c", 7})[0].Object }), "filtered", "has a value"},
 		{"previous object", tampered(3, func(e *check.Event) { e.Previous = new(events(change{"a", 7})[0].Object) }), "filtered", "~a@9 of a DELTA comes with a previous object"},
-		{"older than it says", from4(part(4, join(sent[:1], events(change{"a", 7}), sent[1:3])), synced(9)), "filtered", "~a@7 of a DELTA has mod revision 7 instead of 9"},
+		{"older than it says", from4(part(4, join(sent[:1], events(change{"a", 7}), sent[1:3])), synced(9)), "filtered", "~a@7 of a DELTA has revision 7 instead of 9"},
 		{"invented", from4(part(4, join(sent, gone(change{"z", 9}))), synced(9)), "filtered", "-z@9 never happened"},
 		{"invented, cut off", from4(part(4, gone(change{"z", 9}))), "filtered", "-z@9 never happened"},
 		{"wrong, cut off", from4(part(4, as(object.Modified, change{"b", 6}))), "filtered", "~b@6 of a DELTA should be +b@6"},

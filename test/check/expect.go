@@ -44,7 +44,7 @@ func (h *History) crossing(t *Truth, g Gap) map[object.Key][]Event {
 		}
 		all[key] = []Event{e}
 		if e.Type == object.Deleted && after != nil {
-			e.Object.ModRevision = after.ModRevision
+			e.Revision = after.ModRevision
 			all[key] = append(all[key], e)
 		}
 	}
@@ -162,7 +162,7 @@ func (h *History) became(t *Truth, key object.Key, from, to object.Revision) bec
 
 // latest returns the event of a DELTA for an object that changed since a position.
 func (h *History) latest(o *object.Object, since object.Revision) Event {
-	e := Event{Type: object.Modified, Object: h.image(o)}
+	e := Event{Type: object.Modified, Revision: o.ModRevision, Object: h.image(o)}
 	if o.CreateRevision > since {
 		e.Type = object.Added
 	}
@@ -171,5 +171,5 @@ func (h *History) latest(o *object.Object, since object.Revision) Event {
 
 // gone returns the event of a DELTA for an object that the watcher does not see.
 func gone(key object.Key, at object.Revision) Event {
-	return Event{Type: object.Deleted, Object: object.Object{Key: key, ModRevision: at}}
+	return Event{Type: object.Deleted, Revision: at, Object: object.Object{Key: key}}
 }

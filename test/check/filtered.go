@@ -28,7 +28,7 @@ func checkEvents(h *History, t *Truth, v *violations) {
 			continue
 		}
 		problem := "never happened"
-		if c := t.at[version{a.Object.Key, a.revision()}]; c != nil {
+		if c := t.at[version{a.Object.Key, a.Revision}]; c != nil {
 			problem = "is not for a watcher of " + h.interest()
 			if want, ok := h.event(c); ok {
 				problem = wrong(&want, a.Event)

@@ -12,7 +12,7 @@ var theGap = check.Gap{After: 4, Until: 8, Crossed: noon.after(1)}
 // was deleted before the end.
 func crossing() []check.Event {
 	return join(as(object.Modified, change{"b", 6}), events(change{"a", 7}),
-		changed(change{"c", 7}, func(e *check.Event) { e.Object.ModRevision = 8 }), events(change{"team/x", 8}))
+		changed(change{"c", 7}, func(e *check.Event) { e.Revision = 8 }), events(change{"team/x", 8}))
 }
 
 func beforeGap(messages ...check.Message) *check.History {
@@ -31,7 +31,7 @@ func correctAcrossGap() map[string]*check.History {
 		"DELTA, beyond":  from4(part(4, join(events(change{"b", 6}), gone(change{"c", 8}), events(change{"team/x", 8}, change{"a", 9}))), synced(9)),
 		"RESET inside":   all(after(6, begin(object.Reset, 0), part(0, objects(change{"a", 9}, change{"b", 6}, change{"team/x", 8})), synced(9))),
 		"view": with(all(startEven(live(4, events(change{"a", 4}, change{"c", 4})), live(8, join(events(change{"b", 6}),
-			changed(change{"a", 4}, func(e *check.Event) { e.Type, e.Object.ModRevision = object.Deleted, 8 }), crossing()[2:])))), even),
+			changed(change{"a", 4}, func(e *check.Event) { e.Type, e.Revision = object.Deleted, 8 }), crossing()[2:])))), even),
 		"view, revision of the last change": with(all(startEven(live(4, events(change{"a", 4}, change{"c", 4})), live(8, join(events(change{"b", 6}),
 			leaves(), crossing()[2:])))), even),
 		"previous": with(all(after(4, begin(object.Replay, 4), synced(4), live(8, join(before(crossing()[:1], change{"b", 3}), before(crossing()[1:2], change{"a", 4}),
@@ -52,7 +52,7 @@ func brokenAcrossGap() []broken {
 		{"change is missing", beforeGap(live(8, crossing()[1:])), "reliable filtered", "-b@5 is missing between positions 4 and 8"},
 		{"deletion is missing", beforeGap(live(8, join(crossing()[:2], crossing()[3:]))), "reliable filtered", "-c@7 is missing"},
 		{"out of order", beforeGap(live(8, join(crossing()[1:2], crossing()[:1], crossing()[2:]))), "ordered", "~b@6 comes after an event of revision 7"},
-		{"deletion outside of the gap", beforeGap(live(8, join(crossing()[:2], events(change{"team/x", 8}))), live(9, changed(change{"c", 7}, func(e *check.Event) { e.Object.ModRevision = 9 }))), "reliable filtered", "-c@9 never happened"},
+		{"deletion outside of the gap", beforeGap(live(8, join(crossing()[:2], events(change{"team/x", 8}))), live(9, changed(change{"c", 7}, func(e *check.Event) { e.Revision = 9 }))), "reliable filtered", "-c@9 never happened"},
 		{"merged, change is missing", latest(beforeGap(live(8, crossing()[1:]))), "reliable filtered", "~b@6 is missing between positions 4 and 8"},
 		{"DELTA, deletion from elsewhere", from4(part(4, join(events(change{"b", 6}, change{"a", 7}, change{"team/x", 8}), gone(change{"c", 9}))), synced(8)), "filtered", ""},
 	}

@@ -93,19 +93,17 @@ type Message struct {
 // an empty one.
 type Event struct {
 	Type     object.EventType
+	Revision object.Revision // at which it happened
 	Object   object.Object
 	Previous *object.Object // nil: the event has none
 }
-
-// revision returns the revision of the event.
-func (e *Event) revision() object.Revision { return e.Object.ModRevision }
 
 func (e *Event) String() string {
 	sign := map[object.EventType]string{object.Added: "+", object.Modified: "~", object.Deleted: "-"}[e.Type]
 	if sign == "" {
 		sign = fmt.Sprintf("(type %d)", e.Type)
 	}
-	return fmt.Sprintf("%s%s@%d", sign, e.Object.Key, e.Object.ModRevision)
+	return fmt.Sprintf("%s%s@%d", sign, e.Object.Key, e.Revision)
 }
 
 // Position returns the position of the watcher: the last one that it received, or the one

@@ -70,7 +70,7 @@ func backlogs(h *History, t *Truth, came func(place, *Event, int), missed func(p
 	}
 	for _, a := range arrivals(steps) {
 		s := &h.Streams[a.stream]
-		if n, ok := later(s, ready[a.stream], a.revision(), a.At); ok {
+		if n, ok := later(s, ready[a.stream], a.Revision, a.At); ok {
 			came(a.place, a.Event, n)
 		}
 	}

@@ -28,15 +28,15 @@ func checkMerged(h *History, t *Truth, v *violations) {
 				v.add(s.place, "%v is outside of the scope %v", e, h.Scope)
 			case other != nil:
 				v.add(s.place, "%v is not merged with %v", e, other)
-			case !ok && e.revision() <= g.from:
+			case !ok && e.Revision <= g.from:
 				// Bookmarkable or unique reports it.
 			case !ok:
 				v.add(s.place, "%v should not be there: nothing is left of %q between %d and %d", e, e.Object.Key, g.from, g.to)
 			default:
-				if e.Type == object.Deleted && h.left(t, e.Object.Key, e.revision(), g.to) {
+				if e.Type == object.Deleted && h.left(t, e.Object.Key, e.Revision, g.to) {
 					// More than one revision is right if the object stopped
 					// matching and then changed, or was deleted in a gap.
-					w.Object.ModRevision = e.revision()
+					w.Revision = e.Revision
 				}
 				if diff := wrong(&w, e); diff != "" {
 					v.add(s.place, "%v %s", e, diff)
@@ -52,7 +52,7 @@ func checkMerged(h *History, t *Truth, v *violations) {
 // across a gap.
 func checkIncomplete(h *History, t *Truth, g *group, v *violations) {
 	for s, e := range g.events {
-		c := t.at[version{e.Object.Key, e.revision()}]
+		c := t.at[version{e.Object.Key, e.Revision}]
 		if c == nil {
 			if !h.crossesMerged(t, e) {
 				v.add(s.place, "%v never happened", e)
@@ -95,7 +95,7 @@ func (h *History) crosses(t *Truth, e *Event) bool {
 func (h *History) crossesMerged(t *Truth, e *Event) bool {
 	for _, g := range t.Gaps {
 		for _, want := range h.crossing(t, g)[e.Object.Key] {
-			if want.revision() != e.revision() {
+			if want.Revision != e.Revision {
 				continue
 			}
 			want.Type, want.Previous = e.Type, e.Previous
@@ -122,7 +122,7 @@ func checkDeltas(h *History, t *Truth, v *violations) {
 				v.add(s.place, "%v is outside of the scope %v", e, h.Scope)
 				continue
 			}
-			if e.revision() <= g.from {
+			if e.Revision <= g.from {
 				continue // bookmarkable or unique reports it
 			}
 			b, ok := to[e.Object.Key]
@@ -140,17 +140,17 @@ func checkDeltas(h *History, t *Truth, v *violations) {
 				// The server knows of a deletion in a gap only that it happened
 				// before the end.
 				for _, gap := range t.Gaps {
-					if !gap.within(want.revision()) {
+					if !gap.within(want.Revision) {
 						continue
 					}
-					if e.revision() == gap.Until {
-						want.Object.ModRevision = gap.Until
+					if e.Revision == gap.Until {
+						want.Revision = gap.Until
 					}
 					// The server has not seen a key that was created and deleted
 					// in the gap, but a deletion before, perhaps in another gap.
 					before := t.last(e.Object.Key, gap.After)
-					if before != nil && before.New == nil && (e.revision() == before.Revision || h.hides(t, before.Revision, e.revision())) {
-						want.Object.ModRevision = e.revision()
+					if before != nil && before.New == nil && (e.Revision == before.Revision || h.hides(t, before.Revision, e.Revision)) {
+						want.Revision = e.Revision
 					}
 				}
 			}
@@ -163,11 +163,11 @@ func checkDeltas(h *History, t *Truth, v *violations) {
 
 // deltaOf returns the expected event of a key in a DELTA that ends at the revision of e.
 func (h *History) deltaOf(t *Truth, from object.Revision, e *Event) (became, bool) {
-	c := t.last(e.Object.Key, e.revision())
-	if c == nil || c.Revision <= from || c.Revision != e.revision() && !hidden(t.Gaps, c.Revision) {
+	c := t.last(e.Object.Key, e.Revision)
+	if c == nil || c.Revision <= from || c.Revision != e.Revision && !hidden(t.Gaps, c.Revision) {
 		return became{}, false
 	}
-	return h.became(t, e.Object.Key, from, e.revision()), true
+	return h.became(t, e.Object.Key, from, e.Revision), true
 }
 
 // end returns the place of the last message of the group.
@@ -177,6 +177,6 @@ func (g *group) end() place { return g.steps[len(g.steps)-1].place }
 // run to run.
 func sorted(events map[object.Key]Event) []Event {
 	return slices.SortedFunc(maps.Values(events), func(a, b Event) int {
-		return cmp.Or(cmp.Compare(a.revision(), b.revision()), cmp.Compare(a.Object.Key, b.Object.Key))
+		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Object.Key, b.Object.Key))
 	})
 }

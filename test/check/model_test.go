@@ -149,7 +149,7 @@ var faults = map[string]func(*rand.Rand, *check.History) bool{
 				s := &h.Streams[i]
 				for j := range s.Messages {
 					// Without a later position the loss is not a fault.
-					if &s.Messages[j] == m && j+1 < len(s.Messages) && s.Messages[j+1].Position.Revision >= m.Events[0].Object.ModRevision {
+					if &s.Messages[j] == m && j+1 < len(s.Messages) && s.Messages[j+1].Position.Revision >= m.Events[0].Revision {
 						s.Messages = slices.Delete(s.Messages, j, j+1)
 						return true
 					}
@@ -165,7 +165,7 @@ var faults = map[string]func(*rand.Rand, *check.History) bool{
 			if m.Kind != next.Kind || len(m.Events) == 0 || len(next.Events) == 0 {
 				continue
 			}
-			if m.Events[len(m.Events)-1].Object.ModRevision < next.Events[0].Object.ModRevision {
+			if m.Events[len(m.Events)-1].Revision < next.Events[0].Revision {
 				*m, *next = *next, *m
 				return true
 			}
@@ -194,8 +194,8 @@ var faults = map[string]func(*rand.Rand, *check.History) bool{
 	},
 	"DELTA has what did not change": func(_ *rand.Rand, h *check.History) bool {
 		return inDelta(h, func(m *check.Message) {
-			o := object.Object{Key: "team-1/3", ModRevision: m.Position.Revision}
-			m.Events = append([]check.Event{{Type: object.Deleted, Object: o}}, m.Events...)
+			o := object.Object{Key: "team-1/3"}
+			m.Events = append([]check.Event{{Type: object.Deleted, Revision: m.Position.Revision, Object: o}}, m.Events...)
 		})
 	},
 	"DELTA moves the position": func(_ *rand.Rand, h *check.History) bool {
@@ -266,7 +266,7 @@ func pickEvent(rng *rand.Rand, h *check.History) (*check.Message, int, bool) {
 				e := &m.Events[k]
 				// The watcher may never have had an object that a DELTA deletes.
 				optional := kind == object.Delta && e.Type == object.Deleted
-				if kind != object.Reset && !optional && e.Object.ModRevision <= last {
+				if kind != object.Reset && !optional && e.Revision <= last {
 					all = append(all, pick{m, k})
 				}
 			}

@@ -18,10 +18,10 @@ func Ordered(h *History, _ *Truth) error {
 		if s.mode != reset {
 			for i := range s.Events {
 				e := &s.Events[i]
-				if e.revision() < event {
+				if e.Revision < event {
 					v.add(s.place, "%v comes after an event of revision %d", e, event)
 				}
-				event = max(event, e.revision())
+				event = max(event, e.Revision)
 			}
 		}
 		if s.mode == reset && s.Kind != object.Synced {
@@ -47,7 +47,7 @@ func Unique(h *History, _ *Truth) error {
 	for _, g := range groups(walk(h), delta) {
 		seen := map[object.Key]*Event{}
 		for s, e := range g.events {
-			if before := seen[e.Object.Key]; before != nil && before.revision() != e.revision() {
+			if before := seen[e.Object.Key]; before != nil && before.Revision != e.Revision {
 				v.add(s.place, "%v comes after %v in one DELTA, which has the latest only", e, before)
 			}
 			seen[e.Object.Key] = e

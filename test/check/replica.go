@@ -39,11 +39,11 @@ func (r *replica) apply(s *step) {
 	waiting := append(r.waiting, s.Events...)
 	r.waiting = nil
 	for _, e := range waiting {
-		if !r.immediate && e.revision() > s.Position.Revision && s.mode != reset {
+		if !r.immediate && e.Revision > s.Position.Revision && s.mode != reset {
 			r.waiting = append(r.waiting, e)
 			continue
 		}
-		r.ahead = max(r.ahead, e.revision())
+		r.ahead = max(r.ahead, e.Revision)
 		if e.Type == object.Deleted {
 			delete(r.objects, e.Object.Key)
 		} else {

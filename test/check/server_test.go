@@ -143,7 +143,7 @@ func (m *model) delta(from, to object.Revision) {
 	m.send(begin(object.Delta, from))
 	p := part(from, nil)
 	for _, c := range slices.SortedFunc(maps.Values(latest), func(a, b *object.Change) int { return cmp.Compare(a.Revision, b.Revision) }) {
-		e := check.Event{Type: object.Modified}
+		e := check.Event{Type: object.Modified, Revision: c.Revision}
 		switch {
 		case !m.matches(c.New):
 			e = gone(change{c.Key, c.Revision})[0]
@@ -200,13 +200,12 @@ func (m *model) between(from, to object.Revision) []check.Event {
 		if !was && !is {
 			continue
 		}
-		e := check.Event{Type: object.Modified}
+		e := check.Event{Type: object.Modified, Revision: c.Revision}
 		if is {
 			e.Object = m.shown(c.New)
 		} else {
 			e.Type = object.Deleted
 			e.Object = m.shown(c.Old)
-			e.Object.ModRevision = c.Revision
 		}
 		if !was {
 			e.Type = object.Added
@@ -222,9 +221,7 @@ func (m *model) between(from, to object.Revision) []check.Event {
 		all = merge(all)
 		for i := range all {
 			if e := &all[i]; e.Type == object.Deleted {
-				at := e.Object.ModRevision
 				e.Object = had[e.Object.Key]
-				e.Object.ModRevision = at
 			}
 		}
 	}
@@ -254,7 +251,7 @@ func merge(events []check.Event) []check.Event {
 		waiting[e.Object.Key] = e
 	}
 	return slices.SortedFunc(maps.Values(waiting), func(a, b check.Event) int {
-		return cmp.Compare(a.Object.ModRevision, b.Object.ModRevision)
+		return cmp.Compare(a.Revision, b.Revision)
 	})
 }
 
@@ -275,8 +272,8 @@ func (m *model) pieces(kind object.MessageKind, from, to object.Revision, events
 	}
 	var pending []check.Event
 	for len(events) > 0 {
-		r := events[0].Object.ModRevision
-		n := slices.IndexFunc(events, func(e check.Event) bool { return e.Object.ModRevision != r })
+		r := events[0].Revision
+		n := slices.IndexFunc(events, func(e check.Event) bool { return e.Revision != r })
 		if n < 0 {
 			n = len(events)
 		}
@@ -284,7 +281,7 @@ func (m *model) pieces(kind object.MessageKind, from, to object.Revision, events
 		events = events[n:]
 		if n > 1 && m.rng.IntN(4) == 0 {
 			if len(pending) > 0 {
-				flush(pending[len(pending)-1].Object.ModRevision, pending)
+				flush(pending[len(pending)-1].Revision, pending)
 			}
 			all = append(all, partial(message(kind, at, revision[:1])))
 			pending = revision[1:]

@@ -125,7 +125,7 @@ func brokenStreams(t *testing.T) []broken {
 		{"event of another scope, in time", watched(team, after(5, begin(object.Replay, 5), synced(5),
 			live(6, events(change{"b", 6})))), "filtered", "+b@6 is outside of the scope team/*"},
 		{"event that never happened", all(start(live(4, both), live(5, append(events(change{"b", 5}),
-			changed(change{"c", 4}, func(e *check.Event) { e.Object.ModRevision = 5 })...)))), "filtered", "+c@5 never happened"},
+			changed(change{"c", 4}, func(e *check.Event) { e.Revision = 5 })...)))), "filtered", "+c@5 never happened"},
 		{"modified instead of added", all(start(live(4, append(slices.Clone(both[:1]),
 			changed(change{"c", 4}, func(e *check.Event) { e.Type = object.Modified })...)))), "filtered", "~c@4 should be +c@4"},
 		{"added instead of modified", all(start(live(4, append(

@@ -13,9 +13,7 @@ func TestUnseenChangesAreNotRequired(t *testing.T) {
 	deletion := func(key object.Key, of, at object.Revision, changes []object.Change) []check.Event {
 		for _, c := range changes {
 			if c.Key == key && c.Revision == of {
-				o := *c.New
-				o.ModRevision = at
-				return []check.Event{{Type: object.Deleted, Object: o}}
+				return []check.Event{{Type: object.Deleted, Revision: at, Object: *c.New}}
 			}
 		}
 		panic("never happened")
@@ -23,7 +21,7 @@ func TestUnseenChangesAreNotRequired(t *testing.T) {
 	added := func(key object.Key, at object.Revision, changes []object.Change) []check.Event {
 		for _, c := range changes {
 			if c.Key == key && c.Revision == at {
-				return []check.Event{{Type: object.Added, Object: *c.New}}
+				return []check.Event{{Type: object.Added, Revision: at, Object: *c.New}}
 			}
 		}
 		panic("never happened")

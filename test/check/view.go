@@ -45,13 +45,11 @@ func (h *History) event(c *object.Change) (Event, bool) {
 	before, after := h.sees(c.Old), h.sees(c.New)
 	switch {
 	case before && after:
-		return Event{Type: object.Modified, Object: h.image(c.New), Previous: h.previous(c.Old)}, true
+		return Event{Type: object.Modified, Revision: c.New.ModRevision, Object: h.image(c.New), Previous: h.previous(c.Old)}, true
 	case after:
-		return Event{Type: object.Added, Object: h.image(c.New)}, true
+		return Event{Type: object.Added, Revision: c.New.ModRevision, Object: h.image(c.New)}, true
 	case before:
-		last := h.image(c.Old)
-		last.ModRevision = c.Revision
-		return Event{Type: object.Deleted, Object: last, Previous: h.previous(c.Old)}, true
+		return Event{Type: object.Deleted, Revision: c.Revision, Object: h.image(c.Old), Previous: h.previous(c.Old)}, true
 	}
 	return Event{}, false
 }
@@ -68,6 +66,9 @@ func (h *History) previous(o *object.Object) *object.Object {
 func wrong(want, got *Event) string {
 	if got.Type != want.Type {
 		return "should be " + want.String()
+	}
+	if got.Revision != want.Revision {
+		return fmt.Sprintf("has revision %d instead of %d", got.Revision, want.Revision)
 	}
 	if diff := difference(&want.Object, &got.Object); diff != "" {
 		return diff

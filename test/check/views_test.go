@@ -37,7 +37,7 @@ func valueless(all []check.Event) []check.Event {
 
 // leaves returns the event at which a stops matching, at 7.
 func leaves() []check.Event {
-	return changed(change{"a", 4}, func(e *check.Event) { e.Type, e.Object.ModRevision = object.Deleted, 7 })
+	return changed(change{"a", 4}, func(e *check.Event) { e.Type, e.Revision = object.Deleted, 7 })
 }
 
 // startEven returns a correct stream of even, synced at revision 3, with further messages.

@@ -113,7 +113,7 @@ func arrivals(steps []step) []arrival {
 		}
 		for j := range s.Events {
 			e := &s.Events[j]
-			v := version{e.Object.Key, e.revision()}
+			v := version{e.Object.Key, e.Revision}
 			all = append(all, arrival{s, e, seen[v]})
 			seen[v] = true
 		}

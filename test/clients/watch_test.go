@@ -52,7 +52,7 @@ func (s *watchSubscriber) apply(u *client.Update) {
 	}
 	for _, e := range u.Events {
 		s.count.add(&s.count.events)
-		key, revision := e.Object.Key, e.Object.ModRevision
+		key, revision := e.Object.Key, e.Revision
 		if has := s.copy[key]; revision <= has {
 			s.breaks("broke Ordered: %v of %s at %d after %d", e.Type, key, revision, has)
 		}

@@ -21,7 +21,7 @@ func TestWritesAfterTheHeaderAreCovered(t *testing.T) {
 		revision := put(t, s.conn, key, fmt.Append(nil, i))
 		r.reach(t, revision)
 		m := r.history.Streams[0].Messages
-		if last := m[len(m)-1]; len(last.Events) != 1 || int64(last.Events[0].Object.ModRevision) != revision {
+		if last := m[len(m)-1]; len(last.Events) != 1 || int64(last.Events[0].Revision) != revision {
 			t.Errorf("watch %d: the write at revision %d was not delivered: %+v", i, revision, m)
 		}
 		r.leave()

@@ -72,7 +72,7 @@ func TestHoppingBetweenServers(t *testing.T) {
 	for i := range hopper.history.Streams {
 		for _, m := range hopper.history.Streams[i].Messages {
 			for _, e := range m.Events {
-				events[entry{e.Object.Key, e.Object.ModRevision}]++
+				events[entry{e.Object.Key, e.Revision}]++
 			}
 		}
 	}

@@ -61,7 +61,7 @@ func TestNoWatcherBeginsWithinATransaction(t *testing.T) {
 				}
 				for k := range m.Events {
 					if !snapshot || m.Kind == object.Live {
-						events[m.Events[k].Object.ModRevision]++
+						events[m.Events[k].Revision]++
 					}
 				}
 			}

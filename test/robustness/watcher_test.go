@@ -289,7 +289,7 @@ func watchEvent(e *fanoutv1.Event) (model.WatchEvent, error) {
 	o := e.GetObject()
 	event := model.WatchEvent{PersistedEvent: model.PersistedEvent{
 		Event:    model.Event{Type: model.PutOperation, Key: prefix + o.GetKey()},
-		Revision: o.GetModRevision(),
+		Revision: e.GetRevision(),
 	}}
 	switch e.GetType() {
 	case fanoutv1.Event_TYPE_ADDED, fanoutv1.Event_TYPE_MODIFIED:

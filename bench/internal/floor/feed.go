@@ -40,7 +40,7 @@ func encode(prefix string, changes clientv3.WatchResponse) ([]byte, error) {
 		Position: position(changes.Header),
 	}
 	for _, change := range changes.Events {
-		event := &fanoutv1.Event{Type: fanoutv1.Event_TYPE_MODIFIED, Object: object(prefix, change.Kv)}
+		event := &fanoutv1.Event{Type: fanoutv1.Event_TYPE_MODIFIED, Revision: change.Kv.ModRevision, Object: object(prefix, change.Kv)}
 		if change.IsCreate() {
 			event.Type = fanoutv1.Event_TYPE_ADDED
 		} else if change.Type == clientv3.EventTypeDelete {
@@ -87,7 +87,7 @@ func Snapshot(ctx context.Context, etcd *clientv3.Client, prefix string) ([]byte
 	}
 	response := &fanoutv1.WatchResponse{Kind: fanoutv1.WatchResponse_KIND_CATCH_UP_PART, Position: position(state.Header)}
 	for _, kv := range state.Kvs {
-		response.Events = append(response.Events, &fanoutv1.Event{Type: fanoutv1.Event_TYPE_ADDED, Object: object(prefix, kv)})
+		response.Events = append(response.Events, &fanoutv1.Event{Type: fanoutv1.Event_TYPE_ADDED, Revision: kv.ModRevision, Object: object(prefix, kv)})
 	}
 	return marshal(response)
 }

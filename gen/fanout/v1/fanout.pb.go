@@ -175,7 +175,7 @@ const (
 	WatchResponse_CATCH_UP_RESET WatchResponse_CatchUp = 2
 	// What changed after the caller's position follows, in order of revision:
 	// each object that changed as it is now, ADDED if it was created since, else
-	// MODIFIED; and DELETED with nothing but key and mod_revision for each object
+	// MODIFIED; and DELETED with nothing but the key for each object
 	// that was deleted or does not match the selectors, whether or not the caller
 	// ever had it. Whatever else the caller has is up to date.
 	WatchResponse_CATCH_UP_DELTA WatchResponse_CatchUp = 3
@@ -224,18 +224,20 @@ func (WatchResponse_CatchUp) EnumDescriptor() ([]byte, []int) {
 	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{6, 1}
 }
 
-// How the watcher's view changed. If there are other types some day, they are for
-// those who ask for them.
+// How the watcher's view changed. New types, if there are any, will be sent only
+// to watchers that ask for them.
 type Event_Type int32
 
 const (
 	// Never sent.
 	Event_TYPE_UNSPECIFIED Event_Type = 0
-	// The object came into the view.
+	// The object came into the view: it was created, or it began to match the
+	// selectors.
 	Event_TYPE_ADDED Event_Type = 1
 	// The object changed.
 	Event_TYPE_MODIFIED Event_Type = 2
-	// The object left the view.
+	// The object left the view: it was deleted, or it no longer matches the
+	// selectors.
 	Event_TYPE_DELETED Event_Type = 3
 )
 
@@ -956,15 +958,18 @@ func (x *WatchResponse) GetPartial() bool {
 // Event is a change as the watcher sees it.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The object after the change; for DELETED the last content that was in view,
-	// with mod_revision being the revision at which it left.
+	// ADDED and MODIFIED: the object after the change. DELETED: the last content that
+	// was in view, unchanged; in a CATCH_UP_DELTA nothing but the key.
 	Object *Object `protobuf:"bytes,1,opt,name=object,proto3" json:"object,omitempty"`
+	// The etcd revision of the change. For ADDED and MODIFIED it is the mod_revision of
+	// the object; for DELETED it is later.
+	Revision int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	// What happened.
-	Type Event_Type `protobuf:"varint,2,opt,name=type,proto3,enum=fanout.v1.Event_Type" json:"type,omitempty"`
-	// With previous_object: the object before the change, where the watcher had it
-	// in view and the server still knows: in MODIFIED and DELETED events, but not
-	// in those of a CATCH_UP_DELTA.
-	Previous      *Object `protobuf:"bytes,3,opt,name=previous,proto3" json:"previous,omitempty"`
+	Type Event_Type `protobuf:"varint,3,opt,name=type,proto3,enum=fanout.v1.Event_Type" json:"type,omitempty"`
+	// With previous_object: the object before the change, in MODIFIED and DELETED
+	// events. Absent if the object was not in view, if the server no longer knows it,
+	// and in a CATCH_UP_DELTA.
+	Previous      *Object `protobuf:"bytes,4,opt,name=previous,proto3" json:"previous,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1004,6 +1009,13 @@ func (x *Event) GetObject() *Object {
 		return x.Object
 	}
 	return nil
+}
+
+func (x *Event) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
 }
 
 func (x *Event) GetType() Event_Type {
@@ -1088,11 +1100,12 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\x14CATCH_UP_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fCATCH_UP_REPLAY\x10\x01\x12\x12\n" +
 	"\x0eCATCH_UP_RESET\x10\x02\x12\x12\n" +
-	"\x0eCATCH_UP_DELTA\x10\x03\"\xdf\x01\n" +
+	"\x0eCATCH_UP_DELTA\x10\x03\"\xfb\x01\n" +
 	"\x05Event\x12)\n" +
-	"\x06object\x18\x01 \x01(\v2\x11.fanout.v1.ObjectR\x06object\x12)\n" +
-	"\x04type\x18\x02 \x01(\x0e2\x15.fanout.v1.Event.TypeR\x04type\x12-\n" +
-	"\bprevious\x18\x03 \x01(\v2\x11.fanout.v1.ObjectR\bprevious\"Q\n" +
+	"\x06object\x18\x01 \x01(\v2\x11.fanout.v1.ObjectR\x06object\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\x12)\n" +
+	"\x04type\x18\x03 \x01(\x0e2\x15.fanout.v1.Event.TypeR\x04type\x12-\n" +
+	"\bprevious\x18\x04 \x01(\v2\x11.fanout.v1.ObjectR\bprevious\"Q\n" +
 	"\x04Type\x12\x14\n" +
 	"\x10TYPE_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +

@@ -58,8 +58,7 @@ type Object struct {
 	CreateRevision int64 `protobuf:"varint,7,opt,name=create_revision,json=createRevision,proto3" json:"create_revision,omitempty"`
 	// The number of writes since the key came to exist; 1 for a new key.
 	Version int64 `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"`
-	// The etcd revision of the last write. In a DELETED event this is the revision
-	// of the event, while every other field shows the last content.
+	// The etcd revision of the last write.
 	ModRevision   int64 `protobuf:"varint,9,opt,name=mod_revision,json=modRevision,proto3" json:"mod_revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

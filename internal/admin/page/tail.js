@@ -32,7 +32,7 @@ function kept(event) {
   return {
     type: types[event.type] ?? 'event',
     key: o.key ?? '',
-    revision: o.modRevision,
+    revision: event.revision,
     value: cut(value),
     size,
     isText: o.data === undefined,

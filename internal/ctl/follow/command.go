@@ -81,7 +81,7 @@ func (c *Command) Event(ctx context.Context, resource string, e client.Event) er
 		"FANOUT_EVENT="+strings.ToLower(e.Type.String()),
 		"FANOUT_RESOURCE="+resource,
 		"FANOUT_KEY="+e.Object.Key,
-		"FANOUT_REVISION="+strconv.FormatInt(e.Object.ModRevision, 10),
+		"FANOUT_REVISION="+strconv.FormatInt(e.Revision, 10),
 		"FANOUT_CONTENT_TYPE="+e.Object.ContentType)
 }
 

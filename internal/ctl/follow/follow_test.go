@@ -41,7 +41,7 @@ func (w fakeWatch) updates(ctx context.Context) Stream {
 }
 
 func added(key, text string, revision int64) client.Event {
-	return client.Event{Type: client.Added, Object: &client.Object{Key: key, Value: []byte(text), CreateRevision: 1, ModRevision: revision}}
+	return client.Event{Type: client.Added, Revision: revision, Object: &client.Object{Key: key, Value: []byte(text), CreateRevision: 1, ModRevision: revision}}
 }
 
 func complete(events ...client.Event) *client.Update {
@@ -207,7 +207,7 @@ func TestPrinterShowsResetsAsDifferencesWhereTheFormatHasNoMark(t *testing.T) {
 			got = regexp.MustCompile(`(?m)^(\w+) +(\w) .*$`).ReplaceAllString(got, "$1 $2")
 		}
 		if format == output.JSONL {
-			got = regexp.MustCompile(`(?m)^.*"type":"(\w+)"(,"object":{"key":("(\w)"))?.*$`).ReplaceAllString(got, "$1 $4")
+			got = regexp.MustCompile(`(?m)^.*"type":"(\w+)"(,"revision":\d+,"object":{"key":("(\w)"))?.*$`).ReplaceAllString(got, "$1 $4")
 			got = strings.ReplaceAll(got, " \n", "\n")
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

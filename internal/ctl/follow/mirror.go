@@ -64,9 +64,7 @@ func (m *mirror) normalize(e client.Event) (client.Event, bool) {
 	case e.Type == client.Deleted && !ok:
 		return e, false
 	case e.Type == client.Deleted && e.Object.Value == nil:
-		last := *old
-		last.ModRevision = e.Object.ModRevision
-		e.Object = &last
+		e.Object = old
 	case e.Type != client.Deleted && !ok:
 		e.Type = client.Added
 	case e.Type != client.Deleted && same(old, e.Object):
@@ -104,16 +102,16 @@ func (m *mirror) replace(position client.Position) []client.Event {
 		switch {
 		case !ok && partial && o.ModRevision <= m.position.Revision:
 		case !ok && partial && o.CreateRevision <= m.position.Revision:
-			changes = append(changes, client.Event{Type: client.Modified, Object: o})
+			changes = append(changes, client.Event{Type: client.Modified, Revision: o.ModRevision, Object: o})
 		case !ok:
-			changes = append(changes, client.Event{Type: client.Added, Object: o})
+			changes = append(changes, client.Event{Type: client.Added, Revision: o.ModRevision, Object: o})
 		case !same(old, o):
-			changes = append(changes, client.Event{Type: client.Modified, Object: o, Previous: old})
+			changes = append(changes, client.Event{Type: client.Modified, Revision: o.ModRevision, Object: o, Previous: old})
 		}
 	}
 	for key, old := range m.objects {
 		if _, ok := m.next[key]; !ok {
-			changes = append(changes, client.Event{Type: client.Deleted, Object: old, Previous: old})
+			changes = append(changes, client.Event{Type: client.Deleted, Revision: position.Revision, Object: old, Previous: old})
 		}
 	}
 	slices.SortFunc(changes, func(a, b client.Event) int { return strings.Compare(a.Object.Key, b.Object.Key) })

@@ -15,13 +15,13 @@ func object(key string, revision int64) *client.Object {
 }
 
 func event(t client.EventType, key string, revision int64) client.Event {
-	return client.Event{Type: t, Object: object(key, revision)}
+	return client.Event{Type: t, Revision: revision, Object: object(key, revision)}
 }
 
 func summaries(changes []client.Event) []string {
 	var all []string
 	for _, c := range changes {
-		all = append(all, fmt.Sprint(c.Type, " ", c.Object.Key, " ", c.Object.ModRevision))
+		all = append(all, fmt.Sprint(c.Type, " ", c.Object.Key, " ", c.Revision))
 	}
 	return all
 }
@@ -38,7 +38,7 @@ func TestReplacementReturnsOnlyDifferences(t *testing.T) {
 		// A replacement that is replaced before it is complete.
 		{client.Update{Replace: true, Events: []client.Event{event(client.Added, "x", 6)}}, nil},
 		{client.Update{Replace: true, Events: []client.Event{event(client.Added, "a", 4), event(client.Added, "d", 7)}}, nil},
-		{client.Update{Synced: true}, []string{"DELETED c 3", "ADDED d 7"}},
+		{client.Update{Synced: true, Position: client.Position{Revision: 7}}, []string{"DELETED c 7", "ADDED d 7"}},
 		{client.Update{Events: []client.Event{event(client.Deleted, "a", 8)}}, []string{"DELETED a 8"}},
 		// Events that are repeated or summarized after an interruption.
 		{client.Update{Events: []client.Event{
@@ -73,7 +73,7 @@ func TestSameRevisionWithOtherContentIsAChange(t *testing.T) {
 		change(&now)
 		for way, update := range map[string]*client.Update{
 			"replaced": {Replace: true, Events: []client.Event{{Type: client.Added, Object: &now}}, Synced: true},
-			"replayed": {Events: []client.Event{{Type: client.Modified, Object: &now}}},
+			"replayed": {Events: []client.Event{{Type: client.Modified, Revision: 2, Object: &now}}},
 		} {
 			var v mirror
 			v.Apply(&client.Update{Replace: true, Events: []client.Event{{Type: client.Added, Object: &old}}, Synced: true})
@@ -92,8 +92,8 @@ func TestSameRevisionWithOtherContentIsAChange(t *testing.T) {
 // since. In another epoch the revisions do not tell, so it reports all objects.
 func TestReplacementOfAMirrorWithoutInitialObjects(t *testing.T) {
 	for epoch, want := range map[string][]string{
-		"same":    {"DELETED gone 11", "ADDED new 21", "MODIFIED touched 21"},
-		"another": {"DELETED gone 11", "ADDED new 21", "ADDED old 2", "ADDED touched 21"},
+		"same":    {"DELETED gone 30", "ADDED new 21", "MODIFIED touched 21"},
+		"another": {"DELETED gone 30", "ADDED new 21", "ADDED old 2", "ADDED touched 21"},
 	} {
 		var v mirror
 		v.Apply(&client.Update{Synced: true, Position: client.Position{Epoch: "same", Revision: 10}})

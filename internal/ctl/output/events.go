@@ -15,6 +15,8 @@ type Event struct {
 	// Type is ADDED, MODIFIED, DELETED, RESET (discard everything before) or SYNCED (the
 	// state is complete).
 	Type string `json:"type"`
+	// Revision is that of the change.
+	Revision int64 `json:"revision,omitempty"`
 	// Object is the object after the change; for DELETED its last content.
 	Object *document.Document `json:"object,omitempty"`
 	// Previous is the object before the change, if requested.
@@ -37,7 +39,7 @@ const (
 
 // newEvent converts a change.
 func newEvent(e client.Event) Event {
-	shown := Event{Type: e.Type.String()}
+	shown := Event{Type: e.Type.String(), Revision: e.Revision}
 	if e.Object != nil {
 		d := document.Of(e.Object)
 		shown.Object = &d
@@ -127,5 +129,5 @@ func (l *Events) event(e client.Event) error {
 		return err
 	}
 	style := map[client.EventType]ansi.Style{client.Added: Good, client.Modified: Notice, client.Deleted: Bad}[e.Type]
-	return l.table.StyledRow(style, append([]string{e.Type.String()}, objectCells(e.Object, l.format == Wide)...)...)
+	return l.table.StyledRow(style, append([]string{e.Type.String()}, objectCells(e.Object, e.Revision, l.format == Wide)...)...)
 }

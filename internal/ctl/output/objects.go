@@ -25,8 +25,10 @@ func objectColumns(wide bool) []Column {
 	return append(columns, Column{Title: "LABELS", Style: Faint}, Column{Title: "VALUE"})
 }
 
-func objectCells(o *client.Object, wide bool) []string {
-	cells := []string{o.Key, strconv.FormatInt(o.ModRevision, 10)}
+// objectCells returns the cells of an object. The revision is its ModRevision, or that of
+// the change that it is shown for.
+func objectCells(o *client.Object, revision int64, wide bool) []string {
+	cells := []string{o.Key, strconv.FormatInt(revision, 10)}
 	if wide {
 		cells = append(cells, strconv.FormatInt(o.CreateRevision, 10), strconv.FormatInt(o.Version, 10), o.ContentType, size(len(o.Value)))
 	}

@@ -118,7 +118,7 @@ func (l *Objects) Add(o *client.Object) error {
 		_, err := fmt.Fprintln(l.w, o.Key)
 		return err
 	default:
-		return l.table.Row(objectCells(o, l.format == Wide)...)
+		return l.table.Row(objectCells(o, o.ModRevision, l.format == Wide)...)
 	}
 }
 

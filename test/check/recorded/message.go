@@ -30,7 +30,7 @@ func Message(r *fanoutv1.WatchResponse) (check.Message, error) {
 		if err != nil {
 			return check.Message{}, err
 		}
-		event := check.Event{Type: object.EventType(e.GetType()), Object: o}
+		event := check.Event{Type: object.EventType(e.GetType()), Revision: object.Revision(e.GetRevision()), Object: o}
 		if p := e.GetPrevious(); p != nil {
 			previous, err := Object(p)
 			if err != nil {
