@@ -18,19 +18,18 @@ import (
 
 const envPrefix = "FANOUTD_"
 
-// variable returns the name of the variable of a setting.
+// variable returns the environment variable of a setting.
 func variable(setting string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
 }
 
-// kubernetesVariable matches what Kubernetes puts into the environment of every
-// pod for a service named fanoutd or fanoutd-anything. All other variables with
-// our prefix are settings or mistakes.
+// kubernetesVariable matches the variables that Kubernetes sets in every pod for a service
+// named fanoutd or fanoutd-anything. All other variables with the prefix must be settings.
 var kubernetesVariable = regexp.MustCompile(`^FANOUTD_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// load puts the effective configuration together: defaults, then the file, then
-// variables, then flags. A mistake in any of them is a usageError that names all
-// that is wrong and where it is.
+// load returns the effective configuration: flags override variables, which override the
+// file, which overrides the defaults. It returns a usageError with all problems and their
+// origins.
 func load(flags *pflag.FlagSet, environ []string) (config.Config, error) {
 	vars := variables(environ)
 	cfg, file, err := readFile(flags, vars)
@@ -38,7 +37,7 @@ func load(flags *pflag.FlagSet, environ []string) (config.Config, error) {
 		return config.Config{}, usageError{err}
 	}
 	set := sources(&cfg)
-	origins := map[string]string{} // by setting, of what the file does not say
+	origins := map[string]string{} // setting to flag or variable, if one sets it
 	problems := setVariables(set, vars, origins)
 	flags.Visit(func(f *pflag.Flag) {
 		if to := set.Lookup(f.Name); to != nil {
@@ -49,8 +48,8 @@ func load(flags *pflag.FlagSet, environ []string) (config.Config, error) {
 		}
 	})
 	if len(problems) == 0 {
-		unread := readDescriptors(&cfg)
-		problems = locate(slices.Concat(cfg.Problems(), unread, readPassword(&cfg)), origins, file)
+		descriptors := readDescriptors(&cfg)
+		problems = locate(slices.Concat(cfg.Problems(), descriptors, readPassword(&cfg)), origins, file)
 	}
 	if len(problems) > 0 {
 		return config.Config{}, usageError{problems}
@@ -58,7 +57,7 @@ func load(flags *pflag.FlagSet, environ []string) (config.Config, error) {
 	return cfg, nil
 }
 
-// variables returns the variables with our prefix that are not empty, by name.
+// variables returns the FANOUTD_ variables that are not empty.
 func variables(environ []string) map[string]string {
 	vars := map[string]string{}
 	for _, entry := range environ {
@@ -81,7 +80,7 @@ func readFile(flags *pflag.FlagSet, vars map[string]string) (config.Config, *con
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return config.Config{}, nil, fmt.Errorf("read configuration: %w", err)
+		return config.Config{}, nil, fmt.Errorf("cannot read configuration: %w", err)
 	}
 	return config.ReadFile(path, data)
 }
@@ -103,14 +102,14 @@ func setVariables(set *pflag.FlagSet, vars map[string]string, origins map[string
 	})
 	for name := range vars {
 		if !known[name] {
-			problems = append(problems, config.Problem{Origin: name, Message: "there is no such setting"})
+			problems = append(problems, config.Problem{Origin: name, Message: "unknown setting"})
 		}
 	}
 	slices.SortFunc(problems, func(a, b config.Problem) int { return strings.Compare(a.Origin, b.Origin) })
 	return problems
 }
 
-// copyValue sets a flag to the value of another of the same kind.
+// copyValue copies the value of a flag to another flag of the same type.
 func copyValue(to, from *pflag.Flag) error {
 	if list, ok := from.Value.(pflag.SliceValue); ok {
 		return to.Value.(pflag.SliceValue).Replace(list.GetSlice())
@@ -118,7 +117,7 @@ func copyValue(to, from *pflag.Flag) error {
 	return to.Value.Set(from.Value.String())
 }
 
-// locate says of each problem which flag, which variable or which line is wrong.
+// locate sets the origin of each problem: a flag, a variable or a position in the file.
 func locate(problems config.Problems, origins map[string]string, file *config.File) config.Problems {
 	for i, p := range problems {
 		setting, _, _ := strings.Cut(p.Key, "[")
@@ -132,7 +131,7 @@ func locate(problems config.Problems, origins map[string]string, file *config.Fi
 	return file.Locate(problems)
 }
 
-// readPassword reads the file that has the password, if there is one.
+// readPassword reads etcd-password-file into EtcdPassword.
 func readPassword(cfg *config.Config) config.Problems {
 	if cfg.EtcdPasswordFile == "" || cfg.EtcdPassword != "" {
 		return nil
@@ -141,7 +140,7 @@ func readPassword(cfg *config.Config) config.Problems {
 	if err == nil {
 		cfg.EtcdPassword = config.Secret(strings.TrimRight(string(password), "\r\n"))
 		if cfg.EtcdPassword == "" {
-			err = errors.New("file " + cfg.EtcdPasswordFile + " is empty")
+			err = errors.New(cfg.EtcdPasswordFile + " is empty")
 		}
 	}
 	if err != nil {
@@ -150,7 +149,7 @@ func readPassword(cfg *config.Config) config.Problems {
 	return nil
 }
 
-// readDescriptors reads the files that describe the messages of resources.
+// readDescriptors reads the descriptor sets of resources with the codec protobuf.
 func readDescriptors(cfg *config.Config) config.Problems {
 	var problems config.Problems
 	for i := range cfg.Resources {
@@ -171,30 +170,30 @@ func readDescriptors(cfg *config.Config) config.Problems {
 func configCommand(environ []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Look at the configuration",
-		Args:  noArguments,
+		Short: "Inspect the configuration",
+		Args:  arguments(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			return usageError{errors.New("fanoutd config needs a command: print")}
+			return usageError{errors.New("fanoutd config requires a command: print")}
 		},
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "print",
-		Short: "Print the effective configuration",
-		Long: `Print the configuration that the server would run with, put together from flags,
-variables, file and defaults, as a configuration file. Exits with status 2 if it is
-wrong. The password is not shown.`,
-		Args: noArguments,
+		Short: "Validate and print the effective configuration",
+		Long: `Validate the configuration that results from flags, environment variables, the
+configuration file and defaults, and print it as a configuration file. The exit code is 2
+if it is invalid. Passwords are not printed.`,
+		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := load(cmd.Flags(), environ)
 			if err != nil {
 				return err
 			}
 			if cfg.EtcdPasswordFile != "" {
-				cfg.EtcdPassword = "" // only one of them may be set
+				cfg.EtcdPassword = "" // the printed file must not set both
 			}
 			out, err := yaml.MarshalWithOptions(cfg, yaml.IndentSequence(true))
 			if err != nil {
-				return fmt.Errorf("write the configuration as YAML: %w", err)
+				return fmt.Errorf("encode the configuration: %w", err)
 			}
 			_, err = cmd.OutOrStdout().Write(out)
 			return err

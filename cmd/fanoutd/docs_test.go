@@ -19,7 +19,7 @@ import (
 
 const docs = "../../docs/configuration.md"
 
-// Every setting is documented, with its default, and nothing else is.
+// The documentation lists all settings with their defaults, and no others.
 func TestSettingsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile(docs)
 	if err != nil {
@@ -36,17 +36,17 @@ func TestSettingsAreDocumented(t *testing.T) {
 		known = append(known, f.Name)
 		byDefault := strings.Trim(f.DefValue, "[]")
 		if got, ok := documented[f.Name]; !ok || got != byDefault {
-			t.Errorf("%s has default %q, documented is %q", f.Name, byDefault, got)
+			t.Errorf("%s: got documented default %q, want %q", f.Name, got, byDefault)
 		}
 	})
 	for name := range documented {
 		if !slices.Contains(known, name) {
-			t.Errorf("there is no setting %s", name)
+			t.Errorf("documented setting %s does not exist", name)
 		}
 	}
 }
 
-// Every setting is a key of the file, and the example in the documentation is one.
+// Every setting is a key of the configuration file, and vice versa.
 func TestFileHasEverySetting(t *testing.T) {
 	out, err := yaml.Marshal(config.Defaults())
 	if err != nil {
@@ -60,16 +60,16 @@ func TestFileHasEverySetting(t *testing.T) {
 	c := config.Defaults()
 	sources(&c).VisitAll(func(f *pflag.Flag) {
 		if _, ok := keys[f.Name]; !ok {
-			t.Errorf("the file has no %s", f.Name)
+			t.Errorf("%s cannot be set in the file", f.Name)
 		}
 		delete(keys, f.Name)
 	})
 	for key := range keys {
-		t.Errorf("%s can only be set in the file", key)
+		t.Errorf("%s can be set only in the file", key)
 	}
 }
 
-func TestExampleInTheDocumentation(t *testing.T) {
+func TestDocumentedConfigurationIsValid(t *testing.T) {
 	text, err := os.ReadFile(docs)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestExampleInTheDocumentation(t *testing.T) {
 	_, rest, _ := strings.Cut(string(text), "```yaml\n")
 	example, _, ok := strings.Cut(rest, "```")
 	if !ok {
-		t.Fatal("there is no example")
+		t.Fatal("no example found")
 	}
 	c, _, err := config.ReadFile(docs, []byte(example))
 	if err != nil {
@@ -87,27 +87,27 @@ func TestExampleInTheDocumentation(t *testing.T) {
 		t.Error(problems)
 	}
 	if len(c.Resources) != 3 || c.Resources[1].Window.MaxSize != 128*config.MiB || !c.Resources[1].Fields[0].Indexed {
-		t.Errorf("the example is read as %+v", c.Resources)
+		t.Errorf("got resources %+v", c.Resources)
 	}
 }
 
-// The settings in docs/security.md are good, together, and its commands work.
-func TestExamplesOfSecurity(t *testing.T) {
+// The settings in docs/security.md are valid together, and its commands work.
+func TestDocumentedSecurityExamplesWork(t *testing.T) {
 	const page = "../../docs/security.md"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	callers, _, _ := strings.Cut(string(text), "\n## Encryption at rest\n") // which has tests of its own
+	callers, _, _ := strings.Cut(string(text), "\n## Encryption at rest\n") // the section has its own tests
 	blocks := map[string][]string{}
 	for _, block := range regexp.MustCompile("(?s)```([a-z]+)\n(.*?)```").FindAllStringSubmatch(callers, -1) {
 		if strings.HasPrefix(block[2], "# policy.yaml\n") {
-			continue // see TestPolicyInTheDocumentation
+			continue // see TestDocumentedPolicyAnswersAsDocumented
 		}
 		blocks[block[1]] = append(blocks[block[1]], block[2])
 	}
 	if len(blocks["yaml"]) < 3 || len(blocks["sh"]) < 1 {
-		t.Fatalf("there are no examples: %q", blocks)
+		t.Fatalf("got blocks %q, want yaml and sh", blocks)
 	}
 	c, _, err := config.ReadFile(page, []byte(strings.Join(blocks["yaml"], "")))
 	if err != nil {
@@ -128,7 +128,7 @@ func TestExamplesOfSecurity(t *testing.T) {
 	}
 }
 
-// Every key of a resource is documented, with its default, and nothing else is.
+// The documentation lists all keys of a resource with their defaults, and no others.
 func TestResourcesAreDocumented(t *testing.T) {
 	text, err := os.ReadFile(docs)
 	if err != nil {
@@ -150,7 +150,7 @@ func TestResourcesAreDocumented(t *testing.T) {
 	}
 }
 
-// settings returns what a struct has in the file, by key.
+// settings returns the default values of a struct's fields, by key in the file.
 func settings(path string, v reflect.Value) map[string]string {
 	all := map[string]string{}
 	for i := range v.NumField() {
@@ -170,8 +170,8 @@ func settings(path string, v reflect.Value) map[string]string {
 	return all
 }
 
-// The policy in the documentation is one, and allows what the documentation says.
-func TestPolicyInTheDocumentation(t *testing.T) {
+// The policy in the documentation is valid, and answers as documented.
+func TestDocumentedPolicyAnswersAsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/security.md")
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func TestPolicyInTheDocumentation(t *testing.T) {
 	_, rest, _ = strings.Cut(rest, "```console\n")
 	session, _, ok := strings.Cut(rest, "```")
 	if !ok {
-		t.Fatal("there is no example")
+		t.Fatal("no example found")
 	}
 	t.Chdir(t.TempDir())
 	if err := os.WriteFile("policy.yaml", []byte(example), 0o600); err != nil {
@@ -199,6 +199,6 @@ func TestPolicyInTheDocumentation(t *testing.T) {
 		commands++
 	}
 	if commands < 5 {
-		t.Errorf("only %d commands were found", commands)
+		t.Errorf("got %d commands, want at least 5", commands)
 	}
 }

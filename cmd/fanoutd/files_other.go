@@ -7,10 +7,10 @@ import (
 	"os"
 )
 
-// lockFolder does nothing: there are no locks of folders.
-func lockFolder(string) (unlock func() error, err error) {
+// lockDirectory does nothing: directories cannot be locked on this platform.
+func lockDirectory(string) (unlock func() error, err error) {
 	return func() error { return nil }, nil
 }
 
-// keepOwner does nothing: there are no owners and groups as Unix has them.
+// keepOwner does nothing: files have no Unix owner and group on this platform.
 func keepOwner(*os.File, fs.FileInfo) error { return nil }

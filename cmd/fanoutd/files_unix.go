@@ -11,30 +11,29 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// lockFolder waits until nobody else has the lock of a folder, and takes it. A file that
-// is replaced as a whole cannot have one of its own: who waited for it would have that of
-// a file that is gone.
-func lockFolder(path string) (unlock func() error, err error) {
+// lockDirectory waits for the lock of a directory and takes it. A file that is replaced
+// atomically cannot be locked itself: a waiter would get the lock of the old file.
+func lockDirectory(path string) (unlock func() error, err error) {
 	lock := flock.New(path, flock.SetFlag(os.O_RDONLY))
 	if err := lock.Lock(); err != nil {
-		return nil, fmt.Errorf("lock the folder %s: %w", path, err)
+		return nil, fmt.Errorf("cannot lock directory %s: %w", path, err)
 	}
 	return lock.Unlock, nil
 }
 
-// keepOwner gives a file to the owner and the group of the one that it is to replace.
+// keepOwner gives f the owner and the group of the file that it will replace.
 func keepOwner(f *os.File, replaced fs.FileInfo) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
-	is, known := info.Sys().(*syscall.Stat_t)
-	want, wanted := replaced.Sys().(*syscall.Stat_t)
-	if !known || !wanted || is.Uid == want.Uid && is.Gid == want.Gid {
+	got, ok := info.Sys().(*syscall.Stat_t)
+	want, wantOK := replaced.Sys().(*syscall.Stat_t)
+	if !ok || !wantOK || got.Uid == want.Uid && got.Gid == want.Gid {
 		return nil
 	}
 	if err := f.Chown(int(want.Uid), int(want.Gid)); err != nil {
-		return fmt.Errorf("it would not belong to whom it belongs to now: %w", err)
+		return fmt.Errorf("cannot keep the owner of the file: %w", err)
 	}
 	return nil
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 )
 
-// configFlag is the only flag that is not a setting: it says where settings are.
+// configFlag is the only flag that is not a setting: it names the configuration file.
 const configFlag = "config"
 
-// flagGroup is a part of the settings, as help shows them.
+// flagGroup is a group of settings in the help text.
 type flagGroup struct {
 	title string
 	flags *pflag.FlagSet
 }
 
-// bind makes a flag of every setting but the resources, which only a file can
-// describe. The values in c are the defaults.
+// bind defines a flag for each setting except the resources, which only a file can contain.
+// The values in c are the defaults.
 func bind(c *config.Config) []flagGroup {
 	group := func(title string, define func(fs *pflag.FlagSet)) flagGroup {
 		fs := pflag.NewFlagSet(title, pflag.ContinueOnError)
@@ -31,116 +31,115 @@ func bind(c *config.Config) []flagGroup {
 	return []flagGroup{
 		group("Server", func(fs *pflag.FlagSet) {
 			fs.StringVar(&c.Listen, "listen", c.Listen, "`address` of the gRPC service, as host:port; an empty host means all addresses of the machine")
-			fs.Var(&c.ShutdownGrace, "shutdown-grace", "how long a stop may take before requests are cut off")
-			fs.Var(&c.DrainDelay, "drain-delay", "how long a server that stops goes on as before, apart from its health, so that load balancers notice")
-			fs.Var(&c.DrainPeriod, "drain-period", "over how much time a server that stops then spreads the ends of watches, before the grace begins")
-			fs.StringVar(&c.LogLevel, "log-level", c.LogLevel, "least `severity` that is logged: debug, info, warn or error")
+			fs.Var(&c.ShutdownGrace, "shutdown-grace", "time for running requests during a shutdown, after the drain (100ms to 1h)")
+			fs.Var(&c.DrainDelay, "drain-delay", "during a shutdown, time to report unhealthy but keep serving, so that load balancers notice (at most 1h)")
+			fs.Var(&c.DrainPeriod, "drain-period", "during a shutdown, time over which the ends of watches are spread (at most 1h)")
+			fs.StringVar(&c.LogLevel, "log-level", c.LogLevel, "minimum `severity` to log: debug, info, warn or error")
 			fs.StringVar(&c.LogFormat, "log-format", c.LogFormat, "`format` of the log on standard error: text or json")
 		}),
-		group("Limits", func(fs *pflag.FlagSet) {
-			fs.IntVar(&c.MaxWatchers, "max-watchers", c.MaxWatchers, "`number` of watches at once; 0, here and below: no limit")
+		group("Limits (0: no limit)", func(fs *pflag.FlagSet) {
+			fs.IntVar(&c.MaxWatchers, "max-watchers", c.MaxWatchers, "maximum `number` of watches")
 			fs.IntVar(&c.MaxWatchersPerClient, "max-watchers-per-client", c.MaxWatchersPerClient,
-				"`number` of watches of one client, who is known by its identity or else by its address")
+				"maximum `number` of watches per client, identified by its credentials or else by its address")
 			fs.IntVar(&c.MaxSelectors, "max-selectors", c.MaxSelectors,
-				"`number` of different selectors of watches that cost something with each change; a single label=value or indexed field=value does not")
-			fs.IntVar(&c.MaxSelectorsPerClient, "max-selectors-per-client", c.MaxSelectorsPerClient, "`number` of such selectors of one client")
-			fs.IntVar(&c.MaxSnapshots, "max-snapshots", c.MaxSnapshots, "`number` of snapshots and differences that are sent at once; the others wait for their turn")
-			fs.Var(&c.MaxListMemory, "max-list-memory", "size of the responses of lists that are on their way")
-			fs.Var(&c.MaxRequestSize, "max-request-size", "size of the largest request")
-			fs.Var(&c.MaxRequestMemory, "max-request-memory", "size of the requests that are on their way")
-			fs.Float64Var(&c.MaxRequestRate, "max-request-rate", c.MaxRequestRate, "`number` of requests that a client may begin per second")
+				"maximum `number` of distinct selectors of watches that must be evaluated for each change; label=value and indexed field=value do not count")
+			fs.IntVar(&c.MaxSelectorsPerClient, "max-selectors-per-client", c.MaxSelectorsPerClient, "maximum `number` of such selectors per client")
+			fs.IntVar(&c.MaxSnapshots, "max-snapshots", c.MaxSnapshots, "maximum `number` of catch-ups being sent; others wait")
+			fs.Var(&c.MaxListMemory, "max-list-memory", "maximum total size of List responses being sent (4MiB to 64GiB); others wait")
+			fs.Var(&c.MaxRequestSize, "max-request-size", "maximum size of a request (64KiB to 1GiB, and at least 64KiB more than max-value-size)")
+			fs.Var(&c.MaxRequestMemory, "max-request-memory", "maximum total size of requests being received (16MiB to 64GiB); others wait")
+			fs.Float64Var(&c.MaxRequestRate, "max-request-rate", c.MaxRequestRate, "maximum `number` of requests per second and client")
 			fs.IntVar(&c.MaxRequestBurst, "max-request-burst", c.MaxRequestBurst,
-				"`number` of requests that it may begin at once when it has not asked for a while; 0: as many as in a second")
-			fs.IntVar(&c.MaxStreamsPerConnection, "max-streams-per-connection", c.MaxStreamsPerConnection, "`number` of requests and watches on one connection")
-			fs.IntVar(&c.MaxConnections, "max-connections", c.MaxConnections, "`number` of connections at once")
-			fs.IntVar(&c.MaxConnectionsPerClient, "max-connections-per-client", c.MaxConnectionsPerClient, "`number` of connections from one address")
+				"`number` of requests that an idle client may send at once (0: max-request-rate)")
+			fs.IntVar(&c.MaxStreamsPerConnection, "max-streams-per-connection", c.MaxStreamsPerConnection, "maximum `number` of requests and watches per connection")
+			fs.IntVar(&c.MaxConnections, "max-connections", c.MaxConnections, "maximum `number` of connections, including HTTP")
+			fs.IntVar(&c.MaxConnectionsPerClient, "max-connections-per-client", c.MaxConnectionsPerClient, "maximum `number` of connections per address")
 			fs.Float64Var(&c.MaxConnectionRate, "max-connection-rate", c.MaxConnectionRate,
-				"`number` of connections that one address may begin per second; the others wait for their turn")
+				"maximum `number` of new connections per second and address; others wait")
 			fs.IntVar(&c.MaxConnectionBurst, "max-connection-burst", c.MaxConnectionBurst,
-				"`number` of connections that it may begin at once when it has begun none for a while; 0: as many as in a second")
+				"`number` of connections that an idle address may open at once (0: max-connection-rate)")
 		}),
 		group("Audit log", func(fs *pflag.FlagSet) {
-			fs.StringVar(&c.AuditLog, "audit-log", c.AuditLog, "`file` with a line of JSON for each write, denial and act of an operator; -: standard error; empty: none")
-			fs.Var(&c.AuditLogSize, "audit-log-size", "size at which the file is rotated, in whole MiB")
-			fs.IntVar(&c.AuditLogBackups, "audit-log-backups", c.AuditLogBackups, "`number` of rotated files that are kept; 0: all")
+			fs.StringVar(&c.AuditLog, "audit-log", c.AuditLog, "`file` for the audit log of writes, denials and operator actions, as JSON lines (-: standard error, empty: disabled)")
+			fs.Var(&c.AuditLogSize, "audit-log-size", "size at which the file is rotated, in whole MiB (1MiB to 64GiB)")
+			fs.IntVar(&c.AuditLogBackups, "audit-log-backups", c.AuditLogBackups, "`number` of rotated files to keep (0: all)")
 		}),
 		group("HTTP and JSON", func(fs *pflag.FlagSet) {
 			fs.StringVar(&c.AdminListen, "admin-listen", c.AdminListen,
-				"`address` of HTTP and JSON; empty: nowhere")
+				"`address` of the HTTP and JSON service, as host:port (empty: disabled)")
 			fs.StringSliceVar(&c.AdminHosts, "admin-hosts", c.AdminHosts,
-				"`names` under which it is reached, with commas between them; addresses and localhost need not be named")
-			fs.BoolVar(&c.Pprof, "pprof", c.Pprof, "whether it serves Go's profiles below /debug/pprof/")
+				"comma-separated `names` under which browsers reach it; IP addresses and localhost are always accepted")
+			fs.BoolVar(&c.Pprof, "pprof", c.Pprof, "serve Go profiles at /debug/pprof/")
 		}),
 		group("Observability", func(fs *pflag.FlagSet) {
-			fs.Var(&c.SlowRequest, "slow-request", "how long a request, the first message of a watch or a catch-up may take without being logged; 0s: for ever")
+			fs.Var(&c.SlowRequest, "slow-request", "log requests, first messages of watches and catch-ups that take longer (1ms to 1h, 0s: never)")
 			fs.StringVar(&c.OTLPEndpoint, "otlp-endpoint", c.OTLPEndpoint,
-				"`URL` of the collector that traces are sent to (OTLP over gRPC), such as http://127.0.0.1:4317; https:// means TLS; empty: no traces")
+				"`URL` of an OTLP/gRPC collector for traces, such as http://127.0.0.1:4317 or https://collector:4317 (empty: disabled)")
 			fs.Float64Var(&c.TraceSampleRatio, "trace-sample-ratio", c.TraceSampleRatio,
-				"`part` of the requests that are traced, from 0 to 1; those whose caller has decided follow the caller")
+				"`ratio` of requests to trace, from 0 to 1, unless the caller has decided")
 		}),
 		group("TLS", func(fs *pflag.FlagSet) {
 			fs.StringVar(&c.TLSCertFile, "tls-cert-file", c.TLSCertFile,
-				"`file` with the certificate (PEM) of gRPC and of HTTP, which is read again when it changes; empty: plain text")
-			fs.StringVar(&c.TLSKeyFile, "tls-key-file", c.TLSKeyFile, "`file` with the private key (PEM) of that certificate")
+				"`file` with the server certificate (PEM), reloaded when it changes (empty: plain text)")
+			fs.StringVar(&c.TLSKeyFile, "tls-key-file", c.TLSKeyFile, "`file` with the private key (PEM) of the server certificate")
 			fs.StringVar(&c.TLSClientCAFile, "tls-client-ca-file", c.TLSClientCAFile,
-				"`file` with the certificate authorities (PEM) of clients; a certificate of theirs says who a caller is")
+				"`file` with the certificate authorities (PEM) of client certificates, which identify clients")
 			fs.StringVar(&c.TLSClientAuth, "tls-client-auth", c.TLSClientAuth,
-				"whether clients have to show a `certificate`, where tls-client-ca-file is set: optional or required")
+				"whether client `certificates` are optional or required, if tls-client-ca-file is set")
 			fs.BoolVar(&c.Insecure, "insecure", c.Insecure,
-				"listen in plain text on addresses that other machines reach: for networks that something else protects")
+				"allow plain text on addresses that other machines can reach; only for protected networks")
 		}),
-		group("Callers", func(fs *pflag.FlagSet) {
+		group("Authentication", func(fs *pflag.FlagSet) {
 			fs.StringVar(&c.TokenFile, "token-file", c.TokenFile,
-				"`file` with the tokens that callers may show; \"fanoutd token create\" makes its lines")
-			fs.StringVar(&c.JWTIssuer, "jwt-issuer", c.JWTIssuer, "`issuer` (OpenID Connect) of the JWTs that callers may show, as in their claim iss")
-			fs.StringVar(&c.JWTAudience, "jwt-audience", c.JWTAudience, "`audience` that a JWT must be for, as in its claim aud")
-			fs.StringVar(&c.JWTJWKSFile, "jwt-jwks-file", c.JWTJWKSFile, "`file` with the public keys (JWKS) of the issuer; empty: they are got from the issuer")
-			fs.StringVar(&c.JWTCAFile, "jwt-ca-file", c.JWTCAFile, "`file` with the certificate authorities (PEM) of the issuer's address instead of the system's")
-			fs.StringVar(&c.JWTNameClaim, "jwt-name-claim", c.JWTNameClaim, "`claim` of a JWT that is the caller's name")
-			fs.StringVar(&c.JWTGroupsClaim, "jwt-groups-claim", c.JWTGroupsClaim, "`claim` of a JWT that has the caller's groups")
+				"`file` with the accepted bearer tokens; see \"fanoutd token create\"")
+			fs.StringVar(&c.JWTIssuer, "jwt-issuer", c.JWTIssuer, "`issuer` (OpenID Connect) of accepted JWTs, as in their claim iss")
+			fs.StringVar(&c.JWTAudience, "jwt-audience", c.JWTAudience, "required `audience` of JWTs, as in their claim aud")
+			fs.StringVar(&c.JWTJWKSFile, "jwt-jwks-file", c.JWTJWKSFile, "`file` with the public keys (JWKS) of the issuer (empty: download them from the issuer)")
+			fs.StringVar(&c.JWTCAFile, "jwt-ca-file", c.JWTCAFile, "`file` with the certificate authorities (PEM) to trust for the issuer instead of the system's")
+			fs.StringVar(&c.JWTNameClaim, "jwt-name-claim", c.JWTNameClaim, "`claim` of a JWT with the name of the client")
+			fs.StringVar(&c.JWTGroupsClaim, "jwt-groups-claim", c.JWTGroupsClaim, "`claim` of a JWT with the groups of the client")
 		}),
 		group("Authorization", func(fs *pflag.FlagSet) {
 			fs.StringVar(&c.PolicyFile, "policy-file", c.PolicyFile,
-				"`file` (YAML) that says who may do what, followed while the server runs; without one everything is allowed")
+				"`file` (YAML) with the authorization policy, reloaded when it changes (empty: everything is allowed)")
 		}),
 		group("Reads", func(fs *pflag.FlagSet) {
 			fs.Var(&c.WatchTimeLimit, "watch-time-limit",
-				"how long a watch may take: each ends, with a last position, after 80 to 100 percent of it, so that subscribers spread over servers; 0s: no limit")
-			fs.Var(&c.SelfCheckInterval, "self-check-interval", "how often the objects in memory are compared with etcd; 0s: never")
+				"end each watch, with a position to resume from, after 80 to 100 percent of this time, so that clients spread over servers (1s to 720h, 0s: no limit)")
+			fs.Var(&c.SelfCheckInterval, "self-check-interval", "interval between comparisons of the cache with etcd (1s to 720h, 0s: never)")
 		}),
 		group("Writes", func(fs *pflag.FlagSet) {
-			fs.BoolVar(&c.Writes, "writes", c.Writes, "whether StoreService is served: Put, Delete and Transact")
-			fs.Var(&c.MaxValueSize, "max-value-size", "size of the largest value that is written")
+			fs.BoolVar(&c.Writes, "writes", c.Writes, "serve StoreService: Put, Delete and Transact")
+			fs.Var(&c.MaxValueSize, "max-value-size", "maximum size of a written value (at most 1472KiB)")
 			fs.IntVar(&c.MaxTransactionOperations, "max-transaction-operations", c.MaxTransactionOperations,
-				"`number` of operations in the largest transaction; an external etcd takes 128 unless its own --max-txn-ops says otherwise")
+				"maximum `number` of operations per transaction (at most 10000); an external etcd allows 128 unless its --max-txn-ops is higher")
 		}),
 		group("Encryption in etcd", func(fs *pflag.FlagSet) {
 			fs.StringVar(&c.KeysetFile, "keyset-file", c.KeysetFile,
-				"`file` with the keys that values are encrypted with, see fanoutd keyset; without it they are not")
+				"`file` with the keys that encrypt values, reloaded when it changes; see \"fanoutd keyset\" (empty: no encryption)")
 		}),
 		group("Embedded etcd", func(fs *pflag.FlagSet) {
-			fs.StringVar(&c.DataDir, "data-dir", c.DataDir, "`directory` of the database, created when needed")
-			fs.Var(&c.EmbeddedEtcdQuota, "embedded-etcd-quota", "size of the database at which writes are refused")
-			fs.Var(&c.EmbeddedEtcdRetention, "embedded-etcd-retention", "how much history is kept; after a restart, older positions cannot be replayed")
+			fs.StringVar(&c.DataDir, "data-dir", c.DataDir, "`directory` of the database, created if it does not exist")
+			fs.Var(&c.EmbeddedEtcdQuota, "embedded-etcd-quota", "database size at which writes are refused (16MiB to 64GiB)")
+			fs.Var(&c.EmbeddedEtcdRetention, "embedded-etcd-retention", "how long to keep history; after a restart, older positions cannot be replayed (1s to 720h)")
 			fs.StringVar(&c.EmbeddedEtcdListen, "embedded-etcd-listen", c.EmbeddedEtcdListen,
-				"`address` at which the embedded etcd serves etcd's own protocol, unprotected; without it nobody else can reach it")
+				"`address` of etcd's own client API, without authentication (empty: disabled)")
 		}),
 		group("External etcd", func(fs *pflag.FlagSet) {
 			fs.StringSliceVar(&c.EtcdEndpoints, "etcd-endpoints", c.EtcdEndpoints,
-				"`members` of the cluster, as host:port or URL with commas between them; without any, there is an embedded etcd")
-			fs.Var(&c.EtcdDialTimeout, "etcd-dial-timeout", "how long connecting may take at start")
-			fs.StringVar(&c.EtcdCAFile, "etcd-ca-file", c.EtcdCAFile, "`file` with the certificate authorities (PEM) of etcd's certificate instead of the system's")
-			fs.StringVar(&c.EtcdServerName, "etcd-server-name", c.EtcdServerName, "`name` that etcd's certificate must have instead of the host of the endpoint")
-			fs.StringVar(&c.EtcdCertFile, "etcd-cert-file", c.EtcdCertFile, "`file` with the certificate (PEM) that is shown to etcd")
-			fs.StringVar(&c.EtcdKeyFile, "etcd-key-file", c.EtcdKeyFile, "`file` with the private key (PEM) of that certificate")
-			fs.StringVar(&c.EtcdUsername, "etcd-username", c.EtcdUsername, "`user` that logs in to etcd")
-			fs.StringVar(&c.EtcdPasswordFile, "etcd-password-file", c.EtcdPasswordFile, "`file` with the password of that user; or else the variable FANOUTD_ETCD_PASSWORD has it")
+				"comma-separated `endpoints` of the etcd cluster, as host:port or URL (empty: use an embedded etcd)")
+			fs.Var(&c.EtcdDialTimeout, "etcd-dial-timeout", "time limit for connecting at start (100ms to 10m)")
+			fs.StringVar(&c.EtcdCAFile, "etcd-ca-file", c.EtcdCAFile, "`file` with the certificate authorities (PEM) to trust for etcd instead of the system's")
+			fs.StringVar(&c.EtcdServerName, "etcd-server-name", c.EtcdServerName, "`name` to expect in etcd's certificate instead of the host of the endpoint")
+			fs.StringVar(&c.EtcdCertFile, "etcd-cert-file", c.EtcdCertFile, "`file` with the client certificate (PEM) for etcd")
+			fs.StringVar(&c.EtcdKeyFile, "etcd-key-file", c.EtcdKeyFile, "`file` with the private key (PEM) of the client certificate")
+			fs.StringVar(&c.EtcdUsername, "etcd-username", c.EtcdUsername, "`user` name for etcd")
+			fs.StringVar(&c.EtcdPasswordFile, "etcd-password-file", c.EtcdPasswordFile, "`file` with the password of the user; alternatively set FANOUTD_ETCD_PASSWORD to the password")
 		}),
 	}
 }
 
-// commandLine makes the flags of the command line. Their values are not used
-// before [load] lays them over the other sources.
+// commandLine returns the flags of the command line. Their values are used only by [load].
 func commandLine() []flagGroup {
 	c := config.Defaults()
 	groups := bind(&c)
@@ -149,8 +148,8 @@ func commandLine() []flagGroup {
 	return append([]flagGroup{{"General", general}}, groups...)
 }
 
-// sources makes a flag of everything that can be set from outside of the file.
-// Others can read command lines, so the password is a variable only.
+// sources returns a flag for everything that can be set outside of the file. The password is
+// not a command-line flag, because other users can see command lines.
 func sources(c *config.Config) *pflag.FlagSet {
 	set := pflag.NewFlagSet("", pflag.ContinueOnError)
 	for _, g := range bind(c) {
@@ -160,10 +159,10 @@ func sources(c *config.Config) *pflag.FlagSet {
 	return set
 }
 
-// lineWidth is where help breaks lines.
-const lineWidth = 100
+// helpWidth is the line width of the help text.
+const helpWidth = 100
 
-// usage writes how a command is called, with the settings in groups.
+// usage prints the usage of a command, with the settings in groups.
 func usage(cmd *cobra.Command, groups []flagGroup) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Usage:\n  %s\n", cmd.UseLine())
@@ -191,7 +190,7 @@ func usage(cmd *cobra.Command, groups []flagGroup) error {
 		groups = append([]flagGroup{{"Flags of " + cmd.CommandPath(), own}}, groups...)
 	}
 	for _, g := range groups {
-		fmt.Fprintf(&b, "\n%s:\n%s", g.title, g.flags.FlagUsagesWrapped(lineWidth))
+		fmt.Fprintf(&b, "\n%s:\n%s", g.title, g.flags.FlagUsagesWrapped(helpWidth))
 	}
 	_, err := fmt.Fprint(cmd.OutOrStderr(), b.String())
 	return err

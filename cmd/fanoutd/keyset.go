@@ -15,59 +15,60 @@ import (
 	"github.com/fanoutd/fanoutd/internal/crypt"
 )
 
-const aboutKeyset = `Make and change the file with the keys that values are encrypted with in etcd
-(--keyset-file). All servers over one etcd have the same keys. Servers follow the file
-while they run. To replace a key:
+const keysetLong = `Manage the keyset file (--keyset-file), whose keys encrypt the values in etcd. All servers
+of one etcd must have the same keys. Running servers reload the file when it changes.
 
-  1. fanoutd keyset add FILE       and bring the file to all servers
-  2. fanoutd keyset promote FILE   and bring the file to all servers
-  3. fanoutctl reencrypt RESOURCE  for each resource
-  4. fanoutd keyset remove FILE ID when etcd's history, and the backups that you would
-                                   restore, begin behind that; see docs/security.md
+To replace a key:
 
-The file is one of Tink, in JSON and in clear text: whoever can read it can read the
-values. Keep a copy where the backups of etcd are not.`
+  1. fanoutd keyset add FILE         then copy the file to all servers
+  2. fanoutd keyset promote FILE     then copy the file to all servers
+  3. fanoutctl reencrypt RESOURCE    for each resource
+  4. fanoutd keyset remove FILE ID   once neither etcd's history nor any backup that you may
+                                     restore is older than step 3; see docs/security.md
+
+The file is an unencrypted Tink keyset in JSON: anyone who can read it can decrypt the
+values. Keep a copy, but not with the backups of etcd.`
 
 func keysetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keyset",
-		Short: "Make and change the keys that values are encrypted with",
-		Long:  aboutKeyset,
-		Args:  noArguments,
+		Short: "Manage the keys that encrypt values in etcd",
+		Long:  keysetLong,
+		Args:  arguments(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			return usageError{errors.New("fanoutd keyset needs a command: create, add, promote, remove or show")}
+			return usageError{errors.New("fanoutd keyset requires a command: create, add, promote, remove or show")}
 		},
 	}
 	cmd.AddCommand(
 		&cobra.Command{
 			Use:   "create FILE",
-			Short: "Make a file with one new key",
-			Args:  between(1, 1),
+			Short: "Create a keyset file with one new key",
+			Args:  arguments(cobra.ExactArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				content, id, err := crypt.Create()
 				if err == nil {
 					err = createFile(args[0], content)
 				}
-				return say(cmd, err, "Created %s with key %d.\n", args[0], id)
+				return printResult(cmd, err, "Created %s with key %d.\n", args[0], id)
 			},
 		},
 		&cobra.Command{
 			Use:   "add FILE",
-			Short: "Add a new key, which is not used to encrypt until it is promoted",
-			Args:  between(1, 1),
+			Short: "Add a new key; it does not encrypt until it is promoted",
+			Args:  arguments(cobra.ExactArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				var id uint32
 				err := changeFile(args[0], func(content []byte) (_ []byte, err error) {
 					content, id, err = crypt.Add(content)
 					return content, err
 				})
-				return say(cmd, err, "Added key %d. Promote it when all servers have the file.\n", id)
+				return printResult(cmd, err, "Added key %d. Promote it once all servers have the file.\n", id)
 			},
 		},
 		&cobra.Command{
 			Use:   "promote FILE [ID]",
-			Short: "Have a key encrypt, by default the newest; the others still decrypt",
-			Args:  between(1, 2),
+			Short: "Make a key the primary key, by default the newest; the others still decrypt",
+			Args:  arguments(cobra.RangeArgs(1, 2)),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				id, err := keyID(args)
 				if err != nil {
@@ -77,30 +78,30 @@ func keysetCommand() *cobra.Command {
 					content, id, err = crypt.Promote(content, id)
 					return content, err
 				})
-				return say(cmd, err, "Key %d encrypts now.\n", id)
+				return printResult(cmd, err, "Key %d is the primary key now.\n", id)
 			},
 		},
 		&cobra.Command{
 			Use:   "remove FILE ID",
-			Short: "Remove a key; what is encrypted with it cannot be read any more",
-			Args:  between(2, 2),
+			Short: "Remove a key; values encrypted with it become unreadable",
+			Args:  arguments(cobra.ExactArgs(2)),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				id, err := keyID(args)
 				if err != nil {
 					return err
 				}
 				err = changeFile(args[0], func(content []byte) ([]byte, error) { return crypt.Remove(content, id) })
-				return say(cmd, err, "Removed key %d.\n", id)
+				return printResult(cmd, err, "Removed key %d.\n", id)
 			},
 		},
 		&cobra.Command{
 			Use:   "show FILE",
-			Short: "Show which keys there are, and nothing of what they are made of",
-			Args:  between(1, 1),
+			Short: "List the keys without their secrets",
+			Args:  arguments(cobra.ExactArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				content, err := os.ReadFile(args[0])
 				if err != nil {
-					return fmt.Errorf("read the keyset: %w", err)
+					return fmt.Errorf("cannot read keyset: %w", err)
 				}
 				return showKeys(cmd, args[0], content)
 			},
@@ -109,29 +110,19 @@ func keysetCommand() *cobra.Command {
 	return cmd
 }
 
-// between is [cobra.RangeArgs] with an error that is a mistake in usage.
-func between(least, most int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := cobra.RangeArgs(least, most)(cmd, args); err != nil {
-			return usageError{err}
-		}
-		return nil
-	}
-}
-
-// keyID returns the id of a key from the second argument, or 0 if there is none.
+// keyID parses the key ID in the second argument. It returns 0 if there is none.
 func keyID(args []string) (uint32, error) {
 	if len(args) < 2 {
 		return 0, nil
 	}
 	id, err := strconv.ParseUint(args[1], 10, 32)
 	if err != nil || id == 0 {
-		return 0, usageError{fmt.Errorf("%q is not the id of a key; fanoutd keyset show has them", args[1])}
+		return 0, usageError{fmt.Errorf("invalid key ID %q; run \"fanoutd keyset show\" to list the keys", args[1])}
 	}
 	return uint32(id), nil
 }
 
-func say(cmd *cobra.Command, err error, format string, args ...any) error {
+func printResult(cmd *cobra.Command, err error, format string, args ...any) error {
 	if err != nil {
 		return err
 	}
@@ -159,39 +150,39 @@ func showKeys(cmd *cobra.Command, path string, content []byte) error {
 	return w.Flush()
 }
 
-// createFile writes a file that must not exist: a keyset that is overwritten takes all
-// values with it.
+// createFile writes a new file. It never overwrites a keyset, because all values encrypted with
+// it would be lost.
 func createFile(path string, content []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fmt.Errorf("create the keyset: %w", err)
+		return fmt.Errorf("cannot create keyset: %w", err)
 	}
 	_, err = f.Write(content)
 	if err == nil {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(fmt.Errorf("write the keyset: %w", err), os.Remove(path))
+		return errors.Join(fmt.Errorf("cannot write keyset: %w", err), os.Remove(path))
 	}
 	return nil
 }
 
-// changeFile replaces a file at once by what is made of it. It keeps its owner, its group
-// and its permissions, but those that others have: a server that reads it as one of its
-// group still has to. Those who do so at the same time do so one after the other.
+// changeFile atomically replaces the content of a file. It keeps the owner and the group, so
+// that a server can still read the file through its group, and removes permissions of other
+// users. A lock serializes concurrent calls.
 func changeFile(path string, change func([]byte) ([]byte, error)) (err error) {
 	path, err = filepath.EvalSymlinks(path)
 	if err != nil {
-		return fmt.Errorf("read the keyset: %w", err)
+		return fmt.Errorf("cannot read keyset: %w", err)
 	}
-	unlock, err := lockFolder(filepath.Dir(path))
+	unlock, err := lockDirectory(filepath.Dir(path))
 	if err != nil {
-		return fmt.Errorf("change the keyset: %w", err)
+		return fmt.Errorf("cannot change keyset: %w", err)
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("read the keyset: %w", err)
+		return fmt.Errorf("cannot read keyset: %w", err)
 	}
 	if content, err = change(content); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -201,13 +192,13 @@ func changeFile(path string, change func([]byte) ([]byte, error)) (err error) {
 		err = replaceFile(path, info, content)
 	}
 	if err != nil {
-		return fmt.Errorf("write the keyset: %w", err)
+		return fmt.Errorf("cannot write keyset: %w", err)
 	}
 	return nil
 }
 
 func replaceFile(path string, replaced fs.FileInfo, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // for its owner only
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // readable by its owner only
 	if err != nil {
 		return err
 	}

@@ -13,38 +13,37 @@ import (
 	"github.com/fanoutd/fanoutd/internal/crypt"
 )
 
-// keyset does something with a file of keys.
+// keyset runs a keyset command, which must succeed.
 func keyset(t *testing.T, args ...string) {
 	t.Helper()
 	if code := run(t.Context(), append([]string{"keyset"}, args...), nil, io.Discard, t.Output()); code != exitOK {
-		t.Errorf("%v exits with %d", args, code)
+		t.Errorf("%v: got exit code %d, want 0", args, code)
 	}
 }
 
-// Several who add keys at the same time add as many; nobody undoes what others have done.
-func TestKeysThatAreAddedAtTheSameTime(t *testing.T) {
+// Concurrent additions do not undo each other.
+func TestConcurrentKeysetChanges(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.json")
 	keyset(t, "create", path)
-	const several = 10
-	var adding sync.WaitGroup
-	for range several {
-		adding.Go(func() { keyset(t, "add", path) })
+	const additions = 10
+	var running sync.WaitGroup
+	for range additions {
+		running.Go(func() { keyset(t, "add", path) })
 	}
-	adding.Wait()
+	running.Wait()
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if keys, err := crypt.Keys(content); err != nil || len(keys) != several+1 {
-		t.Errorf("there are %d keys, %v, want %d", len(keys), err, several+1)
+	if keys, err := crypt.Keys(content); err != nil || len(keys) != additions+1 {
+		t.Errorf("got %d keys, %v, want %d", len(keys), err, additions+1)
 	}
 }
 
-// A server that reads the keyset as one of its group can still do so when root has added
-// a key.
-func TestAKeysetKeepsItsGroup(t *testing.T) {
+// A server that reads the keyset through its group can still do so after root has added a key.
+func TestKeysetKeepsOwnerAndGroup(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root gives files to any group")
+		t.Skip("only root can change the owner of a file")
 	}
 	dir := t.TempDir()
 	path := filepath.Join(dir, "keys.json")
@@ -63,9 +62,9 @@ func TestAKeysetKeepsItsGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	if owner := info.Sys().(*syscall.Stat_t); owner.Uid != uid || owner.Gid != gid || info.Mode().Perm() != mode {
-		t.Errorf("it belongs to %d:%d with mode %04o", owner.Uid, owner.Gid, info.Mode().Perm())
+		t.Errorf("got owner %d:%d and mode %04o, want %d:%d and %04o", owner.Uid, owner.Gid, info.Mode().Perm(), uid, gid, mode)
 	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
-		t.Errorf("there are %v, %v", files, err)
+		t.Errorf("got files %v, %v, want only the keyset", files, err)
 	}
 }

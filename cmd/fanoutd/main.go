@@ -1,4 +1,7 @@
 // Command fanoutd serves List and Watch over gRPC for data in etcd.
+//
+// This package reads the flags, the environment and the configuration file, and handles
+// signals. internal/app builds and runs the server.
 package main
 
 import (
@@ -18,17 +21,17 @@ import (
 	"github.com/fanoutd/fanoutd/internal/version"
 )
 
-// What the process ends with.
+// The exit codes.
 const (
 	exitOK     = 0
-	exitFailed = 1 // it could not go on, and the last log line says why; or the answer is no
-	exitUsage  = 2 // the command line or the configuration is wrong
-	exitForced = 3 // a second signal ended it before it had stopped cleanly
+	exitFailed = 1 // a failure, which the last log line explains, or the answer "no"
+	exitUsage  = 2 // invalid command line or configuration
+	exitForced = 3 // a second signal ended the process before it had stopped cleanly
 )
 
 func main() {
-	// The first signal stops cleanly, the second at once: a stop may wait for
-	// subscribers, and who asks twice does not want to.
+	// The first signal stops the server cleanly, which may wait for subscribers. The second
+	// one exits at once.
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
@@ -41,12 +44,12 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }
 
-// usageError is a mistake of who has started the command.
+// usageError is an error in the command line or the configuration.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// run is the whole command, apart from what belongs to the process.
+// run executes the command line and returns the exit code.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
 	cmd := rootCommand(environ)
 	cmd.SetArgs(args)
@@ -66,29 +69,36 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	}
 }
 
-const about = `fanoutd serves List and Watch over gRPC for data in etcd: every subscriber gets the
-current state, then every change, in order and exactly once, and resumes at its
-position after any interruption.
+const rootLong = `fanoutd serves List and Watch over gRPC for data in etcd. Every subscriber receives the
+current state and then every change, in order and exactly once, and resumes at its position
+after an interruption.
 
-Without arguments it keeps one resource, "config", in an embedded etcd below ./data
+Without arguments, fanoutd serves one resource, "config", from an embedded etcd in ./data,
 and listens on 127.0.0.1:7420.
 
-Every setting is a flag, a variable and a key of the configuration file. They have
-the same name: --log-level, FANOUTD_LOG_LEVEL and log-level. A flag wins over a
-variable, a variable over the file, the file over the default.`
+Each setting can be given as a flag, as an environment variable, or in the configuration
+file, in this order of precedence. The flag --log-level, for example, corresponds to the
+variable FANOUTD_LOG_LEVEL and the key log-level.`
 
-const examples = `  fanoutd                                          embedded etcd below ./data
+const rootExample = `  # Start with an embedded etcd in ./data
+  fanoutd
+
+  # Listen on all addresses, with TLS
   fanoutd --listen :7420 --tls-cert-file cert.pem --tls-key-file key.pem
+
+  # Use an external etcd
   fanoutd --etcd-endpoints https://etcd-1:2379,https://etcd-2:2379 --etcd-ca-file ca.pem
-  fanoutd --config fanoutd.yaml config print       what would be used`
+
+  # Check the configuration and print it
+  fanoutd --config fanoutd.yaml config print`
 
 func rootCommand(environ []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "fanoutd",
 		Short:         "Serve List and Watch over gRPC for data in etcd",
-		Long:          about,
-		Example:       examples,
-		Args:          noArguments,
+		Long:          rootLong,
+		Example:       rootExample,
+		Args:          arguments(cobra.NoArgs),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -96,9 +106,8 @@ func rootCommand(environ []string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			log := logger(cmd.ErrOrStderr(), cfg)
-			// What libraries log goes the same way.
-			slog.SetDefault(log)
+			log := newLogger(cmd.ErrOrStderr(), cfg)
+			slog.SetDefault(log) // for libraries
 			return app.Run(cmd.Context(), cfg, log)
 		},
 	}
@@ -113,17 +122,18 @@ func rootCommand(environ []string) *cobra.Command {
 	return cmd
 }
 
-// noArguments is [cobra.NoArgs] with an error that is a mistake in usage.
-func noArguments(cmd *cobra.Command, args []string) error {
-	if err := cobra.NoArgs(cmd, args); err != nil {
-		return usageError{err}
+// arguments turns the errors of check into usage errors.
+func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return usageError{err}
+		}
+		return nil
 	}
-	return nil
 }
 
-// logger returns the logger that the configuration asks for. Its level and format
-// have been checked.
-func logger(w io.Writer, cfg config.Config) *slog.Logger {
+// newLogger returns the logger of a validated configuration.
+func newLogger(w io.Writer, cfg config.Config) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(cfg.LogLevel)); err != nil {
 		level = slog.LevelInfo
@@ -138,8 +148,8 @@ func logger(w io.Writer, cfg config.Config) *slog.Logger {
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the version",
-		Args:  noArguments,
+		Short: "Print the version of fanoutd",
+		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), version.Line("fanoutd"))
 			return err

@@ -15,16 +15,16 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 )
 
-// errNo is the answer of a command that asks something.
+// errNo is the error of "policy can" when the answer is no.
 var errNo = errors.New("no")
 
 func policyCommand(environ []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
-		Short: "Check the policy, and ask it",
-		Args:  noArguments,
+		Short: "Validate and query the authorization policy",
+		Args:  arguments(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			return usageError{errors.New("fanoutd policy needs a command: check or can")}
+			return usageError{errors.New("fanoutd policy requires a command: check or can")}
 		},
 	}
 	cmd.AddCommand(policyCheckCommand(environ), policyCanCommand(environ))
@@ -34,11 +34,12 @@ func policyCommand(environ []string) *cobra.Command {
 func policyCheckCommand(environ []string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
-		Short: "Check the policy file",
-		Long: `Check the file that policy-file names. Exits with status 2 if it cannot be used, and
-says why. Resources that it names and the configuration does not have are no mistake,
-because several servers may share a policy; they are told.`,
-		Args: noArguments,
+		Short: "Validate the policy file",
+		Long: `Validate the file that policy-file names. The exit code is 2 if the policy is invalid.
+
+Resources in the policy that are not configured are reported, but they are not an error,
+because several servers may share a policy.`,
+		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, cfg, err := readPolicy(cmd.Flags(), environ)
 			if err != nil {
@@ -47,10 +48,10 @@ because several servers may share a policy; they are told.`,
 			out := cmd.OutOrStdout()
 			for _, name := range p.Resources() {
 				if !slices.ContainsFunc(cfg.Resources, func(r config.Resource) bool { return r.Name == name }) {
-					fmt.Fprintf(out, "%s: there is no resource %q in the configuration\n", cfg.PolicyFile, name)
+					fmt.Fprintf(out, "%s: resource %q is not configured\n", cfg.PolicyFile, name)
 				}
 			}
-			_, err = fmt.Fprintf(out, "%s: can be used\n", cfg.PolicyFile)
+			_, err = fmt.Fprintf(out, "%s: valid\n", cfg.PolicyFile)
 			return err
 		},
 	}
@@ -61,40 +62,40 @@ func policyCanCommand(environ []string) *cobra.Command {
 	var groups []string
 	cmd := &cobra.Command{
 		Use:   "can SUBJECT VERB RESOURCE [KEY]",
-		Short: "Ask the policy file whether somebody may do something",
-		Long: `Ask the file that policy-file names whether SUBJECT may do VERB to one key of RESOURCE,
-to a prefix, or, without either, to the whole resource. The subject "` + policy.Anonymous + `" is those who
-have not shown who they are. Prints yes or no, and exits with status 1 if it is no.`,
-		Example: `  fanoutd --policy-file policy.yaml policy can alice get config eu/limits
+		Short: "Check whether the policy allows an action",
+		Long: `Check whether the policy file allows SUBJECT to do VERB on a key of RESOURCE, on a prefix,
+or, without either, on the whole resource. The subject "` + policy.Anonymous + `" is a client without
+credentials.
+
+Prints yes or no. The exit code is 1 for no.`,
+		Example: `  # Check a single key
+  fanoutd --policy-file policy.yaml policy can alice get config eu/limits
+
+  # Check a prefix, for a member of a group
   fanoutd --policy-file policy.yaml policy can bob watch config --prefix eu --groups staff`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.RangeArgs(3, 4)(cmd, args); err != nil {
-				return usageError{err}
-			}
-			return nil
-		},
+		Args: arguments(cobra.RangeArgs(3, 4)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, _, err := readPolicy(cmd.Flags(), environ)
 			if err != nil {
 				return err
 			}
-			who := access.Identity{Name: args[0], Groups: groups, Method: access.Token}
-			if who.Name == policy.Anonymous {
-				who = access.Identity{}
+			caller := access.Identity{Name: args[0], Groups: groups, Method: access.Token}
+			if caller.Name == policy.Anonymous {
+				caller = access.Identity{}
 			}
 			q, err := question(args[1:], prefix)
 			if err != nil {
 				return usageError{err}
 			}
-			return answer(cmd.OutOrStdout(), p.Grants(who, q))
+			return answer(cmd.OutOrStdout(), p.Grants(caller, q))
 		},
 	}
-	cmd.Flags().StringVar(&prefix, "prefix", "", "ask about all keys below the `path`")
-	cmd.Flags().StringSliceVar(&groups, "groups", nil, "`groups` that the credentials of the subject name, with commas between them")
+	cmd.Flags().StringVar(&prefix, "prefix", "", "check all keys below this `path`")
+	cmd.Flags().StringSliceVar(&groups, "groups", nil, "comma-separated `names` of the subject's groups")
 	return cmd
 }
 
-// readPolicy reads the policy of the configuration.
+// readPolicy reads the policy file of the configuration.
 func readPolicy(flags *pflag.FlagSet, environ []string) (*policy.Policy, config.Config, error) {
 	cfg, err := load(flags, environ)
 	if err != nil {
@@ -114,8 +115,7 @@ func readPolicy(flags *pflag.FlagSet, environ []string) (*policy.Policy, config.
 	return p, cfg, nil
 }
 
-// question returns what is asked: a verb, a resource and perhaps a key, or else a
-// prefix.
+// question parses the arguments VERB RESOURCE [KEY] and the flag --prefix.
 func question(args []string, prefix string) (policy.Question, error) {
 	key := ""
 	if len(args) == 3 {

@@ -12,8 +12,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"fanoutd": main})
 }
 
-// The scripts in testdata run the command as a user does. They find the descriptor
-// set of acme.v1.Route in route.binpb.
+// The scripts in testdata run the command. route.binpb in their directory is the descriptor
+// set of acme.v1.Route.
 func TestScripts(t *testing.T) {
 	set, err := os.ReadFile("../../internal/object/testdata/route.binpb")
 	if err != nil {

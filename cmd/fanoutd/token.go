@@ -12,26 +12,22 @@ import (
 func tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Make tokens for callers",
-		Args:  noArguments,
+		Short: "Create bearer tokens",
+		Args:  arguments(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			return usageError{errors.New("fanoutd token needs a command: create")}
+			return usageError{errors.New("fanoutd token requires a command: create")}
 		},
 	}
 	var groups []string
 	create := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Make a token and the line for the file of tokens",
-		Long: `Make a token for the caller with this name. The token goes to standard output, once: it
-is kept nowhere. The line that makes it known goes to standard error: add it to the
-file that the setting token-file names, and the servers know it within seconds.`,
-		Example: `  fanoutd token create shop --groups readers 2>> tokens > shop.token`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
-				return usageError{err}
-			}
-			return nil
-		},
+		Short: "Create a token and its line for the token file",
+		Long: `Create a token for the client NAME. The token is printed to standard output and stored
+nowhere. The line for the token file, which contains only a hash, is printed to standard
+error. Append it to the file that token-file names; running servers read it within seconds.`,
+		Example: `  # Create a token for the client "shop"
+  fanoutd token create shop --groups readers 2>> tokens > shop.token`,
+		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			token, line, err := access.NewToken(args[0], groups)
 			if err != nil {
@@ -44,7 +40,7 @@ file that the setting token-file names, and the servers know it within seconds.`
 			return err
 		},
 	}
-	create.Flags().StringSliceVar(&groups, "groups", nil, "`names` of the groups that the caller belongs to, with commas between them")
+	create.Flags().StringSliceVar(&groups, "groups", nil, "comma-separated `names` of the client's groups")
 	cmd.AddCommand(create)
 	return cmd
 }

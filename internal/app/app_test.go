@@ -19,8 +19,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 )
 
-// Nothing that was started is left when Run, or a Build that failed, has returned, but
-// a goroutine of the library that rotates the audit log.
+// No goroutine is left after Run, or after a Build that failed, except one of the library that
+// rotates the audit log.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("gopkg.in/natefinch/lumberjack%2ev2.(*Logger).millRun"))
 }
@@ -64,7 +64,7 @@ func start(t *testing.T, cfg config.Config) (conn *grpc.ClientConn, stop func())
 	}
 }
 
-func TestWhatIsWrittenIsThereAfterARestart(t *testing.T) {
+func TestDataSurvivesRestart(t *testing.T) {
 	cfg := testConfig(t)
 	conn, stop := start(t, cfg)
 	put, err := fanoutv1.NewStoreServiceClient(conn).Put(t.Context(), &fanoutv1.PutRequest{
@@ -87,7 +87,7 @@ func TestWhatIsWrittenIsThereAfterARestart(t *testing.T) {
 	}
 }
 
-func TestStoreServiceCanBeSwitchedOff(t *testing.T) {
+func TestStoreServiceCanBeDisabled(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.Writes = false
 	conn, stop := start(t, cfg)
@@ -98,7 +98,7 @@ func TestStoreServiceCanBeSwitchedOff(t *testing.T) {
 	}
 }
 
-func TestHTTPCanBeSwitchedOff(t *testing.T) {
+func TestHTTPCanBeDisabled(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.AdminListen = ""
 	a, err := app.Build(t.Context(), cfg, testLog(t))
@@ -111,7 +111,7 @@ func TestHTTPCanBeSwitchedOff(t *testing.T) {
 	stopAtOnce(t, a)
 }
 
-// stopAtOnce runs a server that has nothing to do.
+// stopAtOnce runs a server with a context that is already canceled.
 func stopAtOnce(t *testing.T, a *app.App) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -121,7 +121,7 @@ func stopAtOnce(t *testing.T, a *app.App) {
 	}
 }
 
-// An address that is in use costs no database.
+// A failure to listen creates no database.
 func TestBuildFailsBeforeItCreatesAnything(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -143,8 +143,8 @@ func TestBuildFailsBeforeItCreatesAnything(t *testing.T) {
 	}
 }
 
-// What was built is taken down again when the rest fails: the address is free.
-func TestBuildThatFailsLeavesNothingBehind(t *testing.T) {
+// When Build fails, it frees the address.
+func TestFailedBuildFreesTheAddress(t *testing.T) {
 	cfg := testConfig(t)
 	if err := os.WriteFile(cfg.DataDir, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -156,7 +156,7 @@ func TestBuildThatFailsLeavesNothingBehind(t *testing.T) {
 	cfg.Listen = l.Addr().String()
 	l.Close()
 	if _, err := app.Build(t.Context(), cfg, testLog(t)); err == nil {
-		t.Fatal("a file was taken for a data directory")
+		t.Fatal("Build succeeded with a file as data directory")
 	}
 	l, err = net.Listen("tcp", cfg.Listen)
 	if err != nil {

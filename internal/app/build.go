@@ -32,18 +32,18 @@ type App struct {
 	cfg       config.Config
 	log       *slog.Logger
 	listener  net.Listener
-	admin     net.Listener // nil: no HTTP
+	admin     net.Listener // nil: HTTP is disabled
 	security  *security
 	store     *store.Store
-	audit     *audit.Log       // nil: none
-	tracing   *tracing.Tracing // nil: none
+	audit     *audit.Log       // nil: disabled
+	tracing   *tracing.Tracing // nil: disabled
 	resources []backend.Resource
 	keys      *crypt.Keyring
-	files     []*reload.File // that are followed
+	files     []*reload.File // reloaded when they change
 }
 
-// Build makes everything that the configuration asks for: it opens the socket,
-// then the store. What was built is taken down again if the rest fails.
+// Build opens everything that the configuration asks for: the listeners, then the store and
+// the rest. If it fails, it closes what it has opened.
 func Build(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, err error) {
 	a := &App{cfg: cfg, log: log}
 	defer func() {
@@ -54,14 +54,13 @@ func Build(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, er
 	if a.security, err = openSecurity(cfg, log); err != nil {
 		return nil, err
 	}
-	// The socket first: an address that is in use should not cost the start of a
-	// database.
+	// Listen first, so that an address in use does not cost the start of a database.
 	if a.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen); err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+		return nil, fmt.Errorf("cannot listen: %w", err)
 	}
 	if cfg.AdminListen != "" {
 		if a.admin, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.AdminListen); err != nil {
-			return nil, fmt.Errorf("listen for HTTP: %w", err)
+			return nil, fmt.Errorf("cannot listen for HTTP: %w", err)
 		}
 	}
 	if err := a.openKeys(); err != nil {
@@ -162,7 +161,7 @@ func (a *App) resource(rc config.Resource) (backend.Resource, error) {
 // Addr returns the address that the server listens on.
 func (a *App) Addr() net.Addr { return a.listener.Addr() }
 
-// AdminAddr returns the address at which HTTP is served, or nil.
+// AdminAddr returns the address of the HTTP service, or nil if it is disabled.
 func (a *App) AdminAddr() net.Addr {
 	if a.admin == nil {
 		return nil
@@ -170,7 +169,7 @@ func (a *App) AdminAddr() net.Addr {
 	return a.admin.Addr()
 }
 
-// lastTraces is how long a collector may take to receive the last traces.
+// lastTraces limits the time for sending the last traces.
 const lastTraces = 2 * time.Second
 
 // close releases everything that Build opened. Requests of etcd's own clients may finish
@@ -189,7 +188,7 @@ func (a *App) close(ctx context.Context) error {
 		sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTraces)
 		defer cancel()
 		if err := a.tracing.Close(sending); err != nil {
-			a.log.Warn("the last traces are lost", "error", err) // no reason to fail
+			a.log.Warn("cannot send the last traces", "error", err) // not a failure of the server
 		}
 	}
 	if a.audit != nil {

@@ -18,9 +18,9 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// The keyset file is followed, and what was written with its keys is there after a
-// restart. Resources that are not to be encrypted are not.
-func TestKeysetIsFollowed(t *testing.T) {
+// The keyset is reloaded when its file changes, and its values can be read after a restart.
+// Resources with encrypt: off are stored in plain text.
+func TestKeysetIsReloaded(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.EmbeddedEtcdListen = loopback.FreeAddress(t)
 	cfg.KeysetFile = filepath.Join(t.TempDir(), "keys.json")
@@ -53,7 +53,7 @@ func TestKeysetIsFollowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Once the server runs, a file with the wrong permissions is better than none.
+	// A running server uses a keyset even if its permissions are insecure.
 	if err := os.Chmod(cfg.KeysetFile, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestKeysetIsFollowed(t *testing.T) {
 		}
 		primary = all.GetResources()[0].GetPrimaryKeyId()
 		if primary != id && primary != promoted {
-			t.Fatalf("the primary key is %d", primary)
+			t.Fatalf("got primary key %d", primary)
 		}
 	}
 	put("config", "b")
@@ -102,7 +102,7 @@ func TestKeysetIsFollowed(t *testing.T) {
 	}
 }
 
-func TestKeysetsThatAreRefused(t *testing.T) {
+func TestInsecureAndInvalidKeysetsAreRefused(t *testing.T) {
 	keyset, _, err := crypt.Create()
 	if err != nil {
 		t.Fatal(err)
@@ -112,8 +112,8 @@ func TestKeysetsThatAreRefused(t *testing.T) {
 		mode    os.FileMode
 		want    string
 	}{
-		"for everybody": {keyset, 0o604, "everybody on this machine can use it (its mode is 0604)"},
-		"writable":      {keyset, 0o602, "everybody on this machine can use it"},
+		"readable":      {keyset, 0o604, "all users of this machine can access the file (mode 0604)"},
+		"writable":      {keyset, 0o602, "all users of this machine can access the file"},
 		"no keyset":     {[]byte("{}"), 0o600, "not an unencrypted Tink keyset"},
 		"for the group": {keyset, 0o440, ""},
 	} {

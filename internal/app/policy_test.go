@@ -27,7 +27,7 @@ const (
 	bobMay   = aliceMay + "- {groups: [staff], verbs: [watch], resources: [config], prefixes: [team]}\n"
 )
 
-// tokens makes the file of tokens, and returns contexts of requests by name.
+// tokens writes the token file, and returns request contexts with credentials by name.
 func tokens(ctx context.Context, t *testing.T, path string) map[string]context.Context {
 	t.Helper()
 	as, lines := map[string]context.Context{}, ""
@@ -53,18 +53,17 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// counter is a watcher of a prefix where the numbers from 1 on are written. It wants
-// to see each of them once, in order, and comes back where it was whenever the policy
-// has ended its watch.
+// counter watches a key to which the numbers from 1 are written. It expects each number once
+// and in order, and resumes whenever the policy has ended its watch.
 type counter struct {
 	ctx     context.Context
 	reads   fanoutv1.FanoutServiceClient
-	next    int // it was told of all numbers before
+	next    int // the next expected number
 	at      *fanoutv1.Position
-	watches atomic.Int64 // that have begun
+	watches atomic.Int64 // number of started watches
 	denials atomic.Int64
-	last    atomic.Int64 // the number with which it is done; 0: not known yet
-	failed  chan error   // receives what went wrong
+	last    atomic.Int64 // the last number; 0: not known yet
+	failed  chan error   // receives an unexpected error
 }
 
 func (c *counter) read() {
@@ -84,7 +83,7 @@ func (c *counter) read() {
 	}
 }
 
-var errDone = errors.New("all numbers have come")
+var errDone = errors.New("all numbers have arrived")
 
 func (c *counter) watch(req *fanoutv1.WatchRequest) error {
 	stream, err := c.reads.Watch(c.ctx, req)
@@ -102,7 +101,7 @@ func (c *counter) watch(req *fanoutv1.WatchRequest) error {
 		c.at = m.GetPosition()
 		for _, e := range m.GetEvents() {
 			if got := e.GetObject().GetText(); got != strconv.Itoa(c.next) {
-				return fmt.Errorf("told of %s, want %d", got, c.next)
+				return fmt.Errorf("got number %s, want %d", got, c.next)
 			}
 			c.next++
 		}
@@ -112,12 +111,12 @@ func (c *counter) watch(req *fanoutv1.WatchRequest) error {
 	}
 }
 
-// A policy file is replaced again and again. Whose right stays does not notice; whose
-// right comes and goes is cut off each time, and has missed nothing when it is back.
-func TestAPolicyFileIsReplacedWhileWatchesGoOn(t *testing.T) {
+// The policy file is replaced repeatedly. A watch that stays allowed is not disturbed. A watch
+// that loses its right is ended each time, and misses nothing when it is allowed again.
+func TestPolicyReloadEndsOnlyDeniedWatches(t *testing.T) {
 	const rounds = 3
 	cfg := testConfig(t)
-	cfg.Resources[0].Window.MaxEvents = 1_000_000 // nobody falls behind
+	cfg.Resources[0].Window.MaxEvents = 1_000_000 // no watch falls behind
 	dir := t.TempDir()
 	cfg.TokenFile, cfg.PolicyFile = filepath.Join(dir, "tokens"), filepath.Join(dir, "policy.yaml")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -161,33 +160,33 @@ func TestAPolicyFileIsReplacedWhileWatchesGoOn(t *testing.T) {
 		denials, watches := b.denials.Load(), b.watches.Load()
 		write(t, cfg.PolicyFile, aliceMay)
 		putUntil(&b.denials, denials)
-		write(t, cfg.PolicyFile, "rules: [no rules") // which changes nothing
+		write(t, cfg.PolicyFile, "rules: [no rules") // an invalid file changes nothing
 		write(t, cfg.PolicyFile, bobMay)
 		putUntil(&b.watches, watches)
 	}
 	a.last.Store(int64(number))
 	b.last.Store(int64(number))
-	put() // whoever waits looks again
+	put() // wakes waiting watches
 	reading.Wait()
 	if len(failed) > 0 {
 		t.Fatal(<-failed)
 	}
 	if a.watches.Load() != 1 || a.denials.Load() != 0 {
-		t.Errorf("alice's watch has begun %d times", a.watches.Load())
+		t.Errorf("alice: got %d watches and %d denials, want 1 and 0", a.watches.Load(), a.denials.Load())
 	}
 	if b.watches.Load() != 1+rounds {
-		t.Errorf("bob's watch has begun %d times, and his right has come back %d times", b.watches.Load(), rounds)
+		t.Errorf("bob: got %d watches, want %d", b.watches.Load(), 1+rounds)
 	}
 }
 
-// A policy that cannot be used is no reason to allow everything.
-func TestABadPolicyIsRefused(t *testing.T) {
+// An invalid policy fails the start; it does not allow everything.
+func TestInvalidPolicyIsRefused(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.PolicyFile = filepath.Join(t.TempDir(), "policy.yaml")
 	for _, bad := range []string{"", "rules: [{}]"} {
 		write(t, cfg.PolicyFile, bad)
 		if _, err := app.Build(t.Context(), cfg, testLog(t)); err == nil {
-			t.Errorf("%q is taken", bad)
+			t.Errorf("policy %q was accepted", bad)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 )
 
-// messages returns a configured resource whose values are messages.
+// messages returns a resource with the codec protobuf.
 func messages(t *testing.T) config.Resource {
 	t.Helper()
 	set, err := os.ReadFile("../object/testdata/route.binpb")
@@ -50,32 +50,32 @@ func TestConfiguredFieldsAndLabelsSelect(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(got.GetObjects()) != 1 || got.GetObjects()[0].GetKey() != "a" {
-			t.Errorf("%s: selected are %v", r.Name, got.GetObjects())
+			t.Errorf("%s: got %v, want a", r.Name, got.GetObjects())
 		}
 	}
 }
 
-// Whoever builds a server without checking its configuration is told, too.
-func TestAResourceThatMakesNoSense(t *testing.T) {
+// Build also fails for an invalid resource that was not validated before.
+func TestInvalidResourceIsRefused(t *testing.T) {
 	for name, spoil := range map[string]func(*config.Resource){
-		"types that were not read":      func(r *config.Resource) { r.Descriptors = nil },
-		"a message that does not exist": func(r *config.Resource) { r.Message = "acme.v1.Rout" },
-		"a field that does not exist":   func(r *config.Resource) { r.Fields[0].Path = "regoin" },
-		"labels that are none":          func(r *config.Resource) { r.LabelsPath = "region" },
-		"a codec that does not exist":   func(r *config.Resource) { r.Codec = "xml" },
+		"missing descriptors":         func(r *config.Resource) { r.Descriptors = nil },
+		"unknown message":             func(r *config.Resource) { r.Message = "acme.v1.Rout" },
+		"unknown field":               func(r *config.Resource) { r.Fields[0].Path = "regoin" },
+		"labels path of another type": func(r *config.Resource) { r.LabelsPath = "region" },
+		"unknown codec":               func(r *config.Resource) { r.Codec = "xml" },
 	} {
 		cfg := testConfig(t)
 		r := messages(t)
 		spoil(&r)
 		cfg.Resources = []config.Resource{r}
 		if _, err := app.Build(t.Context(), cfg, testLog(t)); err == nil {
-			t.Errorf("a server was built of %s", name)
+			t.Errorf("%s: Build succeeded", name)
 		}
 	}
 }
 
-// A watch that has taken its time ends with a last position.
-func TestWatchesEndInTime(t *testing.T) {
+// A watch that reaches the time limit ends with a position.
+func TestWatchTimeLimitEndsWithAPosition(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.WatchTimeLimit = config.Duration(100 * time.Millisecond)
 	conn, stop := start(t, cfg)
@@ -95,6 +95,6 @@ func TestWatchesEndInTime(t *testing.T) {
 		last = m
 	}
 	if last.GetKind() != fanoutv1.WatchResponse_KIND_DRAINING || last.GetPosition().GetEpoch() == "" {
-		t.Errorf("the last message is %v", last)
+		t.Errorf("got last message %v, want KIND_DRAINING with a position", last)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
 
-// Run builds the server and runs it until ctx is done or it fails. It returns
-// when everything it started has ended.
+// Run builds the server and runs it until ctx is done or it fails. It returns when everything
+// that it started has ended.
 func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	a, err := Build(ctx, cfg, log)
 	if err != nil {
@@ -23,8 +23,8 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	return a.Run(ctx)
 }
 
-// Run serves until ctx is done, and then drains, or serving fails; then it stops
-// everything in the reverse order: requests and streams, dispatch, the cachers, the
+// Run serves until ctx is done or serving fails. If ctx is done, it drains the watches first.
+// Then it stops everything in the reverse order: requests and streams, dispatchers, cachers,
 // store.
 func (a *App) Run(ctx context.Context) error {
 	measured := metrics.New(a.log)
@@ -91,7 +91,7 @@ func (a *App) Run(ctx context.Context) error {
 	}
 	grace, cancel := context.WithTimeout(background, time.Duration(a.cfg.ShutdownGrace))
 	defer cancel()
-	// Streams over HTTP end with those that they are made of.
+	// A stream over HTTP ends with the gRPC stream behind it.
 	srv.Stop(grace)
 	if web != nil {
 		err = errors.Join(err, web.Stop(grace))
@@ -108,7 +108,7 @@ func (a *App) Run(ctx context.Context) error {
 	return err
 }
 
-// limits returns what clients may take.
+// limits returns the configured limits of clients.
 func limits(cfg config.Config) quota.Limits {
 	return quota.Limits{
 		Watchers:             cfg.MaxWatchers,

@@ -18,11 +18,11 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server"
 )
 
-// security is what says who can read along and who may come in.
+// security holds the certificates, the authentication and the policy of the server.
 type security struct {
 	certificates  *certificate.Files // nil: plain text
-	tokens        *access.Tokens     // nil: none are good
-	jwts          *jwt.Verifier      // nil: none are good
+	tokens        *access.Tokens     // nil: no tokens are accepted
+	jwts          *jwt.Verifier      // nil: no JWTs are accepted
 	authenticator *access.Authenticator
 	policy        *policyFile // nil: everything is allowed
 
@@ -30,7 +30,7 @@ type security struct {
 	running sync.WaitGroup // follows the files
 }
 
-// openSecurity reads the files that the configuration names.
+// openSecurity loads the files of the security settings.
 func openSecurity(cfg config.Config, log *slog.Logger) (*security, error) {
 	s := &security{}
 	var err error
@@ -72,22 +72,22 @@ func openSecurity(cfg config.Config, log *slog.Logger) (*security, error) {
 	return s, nil
 }
 
-// warn says what an operator may not have meant.
+// warn logs settings that an operator may not have intended.
 func (s *security) warn(cfg config.Config, log *slog.Logger) {
 	if cfg.Insecure && s.certificates == nil {
-		log.Warn("plain text: whoever is on the way can read and change everything, tokens included", "setting", "insecure")
+		log.Warn("serving in plain text: anyone on the network can read and change all data, including tokens", "setting", "insecure")
 	}
 	if s.policy != nil && s.authenticator == nil {
-		log.Warn("nobody is asked who they are: callers may do what the policy says of anonymous, and no more",
+		log.Warn("authentication is disabled: the policy treats all clients as anonymous",
 			"settings", "tls-client-ca-file, token-file, jwt-issuer")
 	}
 	if s.certificates != nil && s.authenticator == nil && s.policy == nil {
-		log.Warn("nobody is asked who they are: whoever reaches the server can do everything",
+		log.Warn("authentication is disabled: anyone who can reach the server has full access",
 			"settings", "tls-client-ca-file, token-file, jwt-issuer")
 	}
 }
 
-// tls returns the configuration of a listener, nil for plain text.
+// tls returns the TLS configuration of a listener, or nil for plain text.
 func (s *security) tls(protocols ...string) *tls.Config {
 	if s.certificates == nil {
 		return nil
@@ -95,8 +95,8 @@ func (s *security) tls(protocols ...string) *tls.Config {
 	return s.certificates.TLS(protocols...)
 }
 
-// start follows the files until stop is called, and tells the server when credentials
-// that were good may be so no longer, and when the policy has changed.
+// start reloads the files when they change, until stop is called. It makes the server
+// reexamine its watches when credentials may have become invalid or the policy has changed.
 func (s *security) start(ctx context.Context, srv *server.Server) {
 	ctx, s.cancel = context.WithCancel(ctx)
 	if s.certificates != nil {
@@ -118,12 +118,12 @@ func (s *security) stop() {
 	s.running.Wait()
 }
 
-// forOthers are the permissions of a file for those who are neither its owner nor of
-// its group. Groups are left alone: Kubernetes gives mounted secrets to one.
-const forOthers = 0o007
+// otherPermissions are the permissions of users other than the owner and the group. Group
+// permissions are allowed, because Kubernetes mounts secrets for a group.
+const otherPermissions = 0o007
 
-// openKeys reads the keyset, if there is one. Without keys there is a keyring all the
-// same: it knows what is encrypted, and nobody is sent that.
+// openKeys loads the keyset, if there is one. Without a keyset there is a keyring without
+// keys, which recognizes encrypted values so that they are not served as they are.
 func (a *App) openKeys() error {
 	a.keys = crypt.NewKeyring(a.log)
 	path := a.cfg.KeysetFile
@@ -132,12 +132,12 @@ func (a *App) openKeys() error {
 	}
 	running := false
 	f, err := reload.Load(path, a.log, func(content []byte) error {
-		switch err := private(path); {
+		switch err := checkPermissions(path); {
 		case err != nil && !running:
 			return err
 		case err != nil:
-			// Values may be encrypted with its keys already, so it is needed.
-			a.log.Error("the keyset is not protected", "file", path, "error", err)
+			// Values may already be encrypted with its keys, so use it anyway.
+			a.log.Error("keyset file has insecure permissions", "file", path, "error", err)
 		}
 		running = true
 		return a.keys.Use(content)
@@ -149,23 +149,23 @@ func (a *App) openKeys() error {
 	return nil
 }
 
-// private returns an error if others can use a file.
-func private(path string) error {
+// checkPermissions returns an error if other users can access a file.
+func checkPermissions(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
-		return fmt.Errorf("look at its permissions: %w", err)
+		return fmt.Errorf("cannot check permissions: %w", err)
 	}
-	if mode := info.Mode().Perm(); mode&forOthers != 0 {
-		return fmt.Errorf("everybody on this machine can use it (its mode is %04o); make it 0600, or 0440 for a group", mode)
+	if mode := info.Mode().Perm(); mode&otherPermissions != 0 {
+		return fmt.Errorf("all users of this machine can access the file (mode %04o); set its mode to 0600, or 0440 for a group", mode)
 	}
 	return nil
 }
 
-// policyFile is a policy that is changed while the server runs.
+// policyFile is a policy that is reloaded when its file changes.
 type policyFile struct {
 	file   *reload.File
-	policy *policy.Policy       // the newest
-	use    func(*policy.Policy) // puts it into use; of the goroutine of run, nil before
+	policy *policy.Policy       // the latest version
+	use    func(*policy.Policy) // applies a new version; set by run
 }
 
 func loadPolicy(path string, log *slog.Logger) (*policyFile, error) {
@@ -187,7 +187,7 @@ func loadPolicy(path string, log *slog.Logger) (*policyFile, error) {
 	return f, nil
 }
 
-// latest returns the policy, or nil where there is no file.
+// latest returns the policy, or nil if there is no file.
 func (f *policyFile) latest() *policy.Policy {
 	if f == nil {
 		return nil
@@ -195,7 +195,7 @@ func (f *policyFile) latest() *policy.Policy {
 	return f.policy
 }
 
-// run follows the file until ctx is done and calls use with each new policy.
+// run reloads the file until ctx is done and calls use with each new policy.
 func (f *policyFile) run(ctx context.Context, use func(*policy.Policy)) {
 	f.use = use
 	f.file.Run(ctx)

@@ -18,9 +18,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// A server that is told to stop says to each watch where to resume, and has recorded
-// what was written before it has stopped.
-func TestAStopDrainsAndKeepsTheRecord(t *testing.T) {
+// A shutdown sends each watch a position to resume from, and writes all audit records.
+func TestShutdownDrainsWatchesAndFlushesTheAuditLog(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.AuditLog = filepath.Join(t.TempDir(), "audit.log")
 	conn, stop := start(t, cfg)
@@ -57,7 +56,7 @@ func TestAStopDrainsAndKeepsTheRecord(t *testing.T) {
 	stop()
 	for _, last := range ended {
 		if m := <-last; m.GetKind() != fanoutv1.WatchResponse_KIND_DRAINING || m.GetPosition().GetRevision() != put.GetRevision() {
-			t.Errorf("a watch ends with %v, want to be told that it is drained at %d", m, put.GetRevision())
+			t.Errorf("got last message %v, want KIND_DRAINING at %d", m, put.GetRevision())
 		}
 	}
 	text, err := os.ReadFile(cfg.AuditLog)
@@ -65,7 +64,7 @@ func TestAStopDrainsAndKeepsTheRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Contains(text, []byte(`"keys":["app/limits"]`)) {
-		t.Errorf("the record is %q", text)
+		t.Errorf("got audit log %q, want the key app/limits", text)
 	}
 }
 

@@ -11,13 +11,13 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server"
 )
 
-// web is HTTP and JSON in front of a server.
+// web is the HTTP and JSON service.
 type web struct {
 	*admin.Server
 	conn io.Closer // to the server
 }
 
-// web returns what serves HTTP, or nil where that is not wanted.
+// web returns the HTTP service, or nil if it is disabled.
 func (a *App) web(srv *server.Server, metrics http.Handler) (*web, error) {
 	if a.admin == nil {
 		return nil, nil
@@ -32,16 +32,16 @@ func (a *App) web(srv *server.Server, metrics http.Handler) (*web, error) {
 		TLS: a.security.tls("h2", "http/1.1"), Log: a.log,
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("make the server of HTTP: %w", err), conn.Close())
+		return nil, errors.Join(fmt.Errorf("cannot create the HTTP server: %w", err), conn.Close())
 	}
 	return &web{s, conn}, nil
 }
 
-// Stop waits for the requests that are under way until ctx is done.
+// Stop waits for running requests until ctx is done.
 func (w *web) Stop(ctx context.Context) error {
 	w.Server.Stop(ctx)
 	if err := w.conn.Close(); err != nil {
-		return fmt.Errorf("close the connection of HTTP: %w", err)
+		return fmt.Errorf("cannot close the connection of the HTTP server: %w", err)
 	}
 	return nil
 }

@@ -15,41 +15,41 @@ import (
 func checkAddress(s string) error {
 	_, port, err := net.SplitHostPort(s)
 	if err != nil {
-		return fmt.Errorf("%q is not an address such as 127.0.0.1:7420", s)
+		return fmt.Errorf("invalid address %q (want host:port, such as 127.0.0.1:7420)", s)
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
-		return fmt.Errorf("%q has a bad port, must be a number from 0 to 65535", s)
+		return fmt.Errorf("invalid port in %q (want 0 to 65535)", s)
 	}
 	return nil
 }
 
-// checkHost checks what a browser sends as the host of a URL.
+// checkHost validates the host of a URL, with an optional port.
 func checkHost(s string) error {
 	if u, err := url.Parse("http://" + s); err != nil || u.Host != s || u.Hostname() == "" {
-		return fmt.Errorf("%q is not a host such as fanoutd.example.com or fanoutd:7421", s)
+		return fmt.Errorf("invalid host %q (want a name such as fanoutd.example.com or fanoutd:7421)", s)
 	}
 	return nil
 }
 
 func checkEndpoint(s string) error {
-	bad := fmt.Errorf("%q is not an endpoint such as 10.0.0.1:2379 or https://etcd-1:2379", s)
+	invalid := fmt.Errorf("invalid endpoint %q (want host:port or a URL, such as 10.0.0.1:2379 or https://etcd-1:2379)", s)
 	address := s
 	if scheme, rest, ok := strings.Cut(s, "://"); ok {
 		if u, err := url.Parse(s); err != nil || rest != u.Host || scheme != "http" && scheme != "https" {
-			return bad
+			return invalid
 		}
 		address = rest
 	}
 	if host, _, err := net.SplitHostPort(address); err != nil || host == "" || checkAddress(address) != nil {
-		return bad
+		return invalid
 	}
 	return nil
 }
 
-// checkCollector checks where traces are sent to.
+// checkCollector validates the URL of a trace collector.
 func checkCollector(s string) error {
 	if !strings.Contains(s, "://") || checkEndpoint(s) != nil {
-		return fmt.Errorf("%q is not a URL such as http://127.0.0.1:4317 or https://collector:4317", s)
+		return fmt.Errorf("invalid URL %q (want for example http://127.0.0.1:4317 or https://collector:4317)", s)
 	}
 	return nil
 }
@@ -59,15 +59,14 @@ var resourceName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 func checkResourceName(s string) error {
 	switch {
 	case s == "":
-		return errors.New("a resource must have a name")
+		return errors.New("missing name")
 	case !resourceName.MatchString(s):
-		return fmt.Errorf("%q must be 1 to 63 of a-z, 0-9 and -, the first not -", s)
+		return fmt.Errorf("invalid name %q (want 1 to 63 characters of a-z, 0-9 and -, not starting with -)", s)
 	}
 	return nil
 }
 
-// maxPrefixBytes is a convention: it leaves keys of resources their length in
-// logs and in etcd.
+// maxPrefixBytes is arbitrary. It keeps keys short in logs and in etcd.
 const maxPrefixBytes = 256
 
 func checkPrefix(s string) error {
@@ -77,7 +76,7 @@ func checkPrefix(s string) error {
 	case len(s) > maxPrefixBytes:
 		return fmt.Errorf("has %d bytes, the limit is %d", len(s), maxPrefixBytes)
 	case !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl):
-		return fmt.Errorf("%q must be text without control characters", s)
+		return fmt.Errorf("%q must be UTF-8 without control characters", s)
 	}
 	return nil
 }
@@ -87,11 +86,11 @@ var fieldName = regexp.MustCompile(`^[A-Za-z0-9_$-]{1,63}$`)
 func checkFieldName(s string) error {
 	switch {
 	case s == "":
-		return errors.New("a field must have a name")
+		return errors.New("missing name")
 	case s == "key" || s == "name":
-		return fmt.Errorf("%q is a field that every object has", s)
+		return fmt.Errorf("%q is a built-in field", s)
 	case !fieldName.MatchString(s):
-		return fmt.Errorf("%q must be 1 to 63 letters, digits, _, $ and -", s)
+		return fmt.Errorf("invalid name %q (want 1 to 63 letters, digits, _, $ and -)", s)
 	}
 	return nil
 }

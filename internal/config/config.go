@@ -23,7 +23,7 @@ type Config struct {
 	DrainDelay  Duration `yaml:"drain-delay"`
 	DrainPeriod Duration `yaml:"drain-period"`
 
-	// Of all but MaxRequestSize 0 is no limit.
+	// 0 means no limit, except for MaxRequestSize.
 	MaxWatchers             int     `yaml:"max-watchers"`
 	MaxWatchersPerClient    int     `yaml:"max-watchers-per-client"`
 	MaxSelectors            int     `yaml:"max-selectors"`
@@ -33,22 +33,22 @@ type Config struct {
 	MaxRequestSize          Size    `yaml:"max-request-size"`
 	MaxRequestMemory        Size    `yaml:"max-request-memory"`
 	MaxRequestRate          float64 `yaml:"max-request-rate"`
-	MaxRequestBurst         int     `yaml:"max-request-burst"` // 0: as many as in a second
+	MaxRequestBurst         int     `yaml:"max-request-burst"` // 0: as many as per second
 	MaxStreamsPerConnection int     `yaml:"max-streams-per-connection"`
 	MaxConnections          int     `yaml:"max-connections"`
 	MaxConnectionsPerClient int     `yaml:"max-connections-per-client"`
 	MaxConnectionRate       float64 `yaml:"max-connection-rate"`
-	MaxConnectionBurst      int     `yaml:"max-connection-burst"` // 0: as many as in a second
+	MaxConnectionBurst      int     `yaml:"max-connection-burst"` // 0: as many as per second
 
-	AuditLog        string `yaml:"audit-log"` // empty: none; "-": standard error
+	AuditLog        string `yaml:"audit-log"` // empty: disabled; "-": standard error
 	AuditLogSize    Size   `yaml:"audit-log-size"`
 	AuditLogBackups int    `yaml:"audit-log-backups"` // 0: all
 
-	AdminListen string   `yaml:"admin-listen"` // empty: nowhere
+	AdminListen string   `yaml:"admin-listen"` // empty: disabled
 	AdminHosts  []string `yaml:"admin-hosts"`
 	Pprof       bool     `yaml:"pprof"`
 
-	SlowRequest      Duration `yaml:"slow-request"`  // 0: nothing is slow
+	SlowRequest      Duration `yaml:"slow-request"`  // 0: never
 	OTLPEndpoint     string   `yaml:"otlp-endpoint"` // empty: no traces
 	TraceSampleRatio float64  `yaml:"trace-sample-ratio"`
 
@@ -61,13 +61,13 @@ type Config struct {
 	TokenFile      string `yaml:"token-file"`
 	JWTIssuer      string `yaml:"jwt-issuer"` // empty: no JWTs
 	JWTAudience    string `yaml:"jwt-audience"`
-	JWTJWKSFile    string `yaml:"jwt-jwks-file"` // empty: what the issuer serves
+	JWTJWKSFile    string `yaml:"jwt-jwks-file"` // empty: download from the issuer
 	JWTCAFile      string `yaml:"jwt-ca-file"`
 	JWTNameClaim   string `yaml:"jwt-name-claim"`
 	JWTGroupsClaim string `yaml:"jwt-groups-claim"`
 
-	// Without endpoints the embedded etcd is used, and no other setting of the
-	// external one but EtcdDialTimeout may be set.
+	// Without endpoints the server uses an embedded etcd, and no other setting of the
+	// external etcd may be set, except EtcdDialTimeout.
 	EtcdEndpoints    []string `yaml:"etcd-endpoints"`
 	EtcdDialTimeout  Duration `yaml:"etcd-dial-timeout"`
 	EtcdCAFile       string   `yaml:"etcd-ca-file"`
@@ -92,13 +92,13 @@ type Config struct {
 
 	KeysetFile string `yaml:"keyset-file"` // empty: values are not encrypted
 
-	WatchTimeLimit    Duration `yaml:"watch-time-limit"`    // 0: none
+	WatchTimeLimit    Duration `yaml:"watch-time-limit"`    // 0: no limit
 	SelfCheckInterval Duration `yaml:"self-check-interval"` // 0: never
 
 	Resources []Resource `yaml:"resources"`
 }
 
-// Defaults returns the configuration of a server that was told nothing.
+// Defaults returns the configuration of a server without any settings.
 func Defaults() Config {
 	return Config{
 		Listen:                   "127.0.0.1:7420",
@@ -139,5 +139,3 @@ func Defaults() Config {
 		Resources:                []Resource{NewResource("config")},
 	}
 }
-
-

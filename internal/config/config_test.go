@@ -18,7 +18,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/selector"
 )
 
-// read reads a file and returns everything that is wrong with it, a line for each.
+// read parses a file and returns its problems, one per line.
 func read(t *testing.T, text string) (config.Config, string) {
 	t.Helper()
 	c, f, err := config.ReadFile("f", []byte(text))
@@ -28,7 +28,7 @@ func read(t *testing.T, text string) (config.Config, string) {
 	return c, f.Locate(c.Problems()).Error()
 }
 
-func TestNothingIsWrongWithTheDefaults(t *testing.T) {
+func TestDefaultsAreValid(t *testing.T) {
 	c := config.Defaults()
 	if problems := c.Problems(); len(problems) > 0 {
 		t.Error(problems)
@@ -41,13 +41,13 @@ func TestNothingIsWrongWithTheDefaults(t *testing.T) {
 		"a resource":       "resources: [{name: config}]",
 	} {
 		if got, problems := read(t, text); problems != "" || !cmp.Equal(got, c) {
-			t.Errorf("%s is read as something else, %s:\n%s", name, problems, cmp.Diff(c, got))
+			t.Errorf("%s differs from the defaults, %s:\n%s", name, problems, cmp.Diff(c, got))
 		}
 	}
 }
 
-// What has no value is refused: it would be zero, not the default.
-func TestKeysWithoutAValue(t *testing.T) {
+// A key without a value is refused, because it would be read as zero instead of the default.
+func TestMissingValuesAreRefused(t *testing.T) {
 	const text = `listen:
 writes: null
 resources:
@@ -58,22 +58,21 @@ resources:
   -
 `
 	_, problems := read(t, text)
-	want := `f:1:8: there is no value
-f:2:9: there is no value
-f:5:12: there is no value
-f:6:12: there is no value
-f:8:5: there is no value`
+	want := `f:1:8: missing value
+f:2:9: missing value
+f:5:12: missing value
+f:6:12: missing value
+f:8:5: missing value`
 	if problems != want {
 		t.Errorf("got\n%s\nwant\n%s", problems, want)
 	}
 }
 
-// What a resource leaves out depends on what it says.
-// A star that is not meant for an alias is the most common mistake.
-func TestAStarWithoutQuotes(t *testing.T) {
+// An unquoted address such as *:7420 is a common mistake, because a star begins a YAML alias.
+func TestUnquotedStarIsExplained(t *testing.T) {
 	for text, want := range map[string]string{
-		"listen: *:7420": `f:1:10: could not find alias ":7420"; write what begins with "*" in quotes`,
-		"listen: *":      `f:1:9: undefined alias name; write what begins with "*" in quotes`,
+		"listen: *:7420": `f:1:10: could not find alias ":7420"; quote values that begin with "*"`,
+		"listen: *":      `f:1:9: undefined alias name; quote values that begin with "*"`,
 		"listen: @x":     `f:1:9: '@' is a reserved character`,
 	} {
 		if _, problems := read(t, text); problems != want {
@@ -82,7 +81,8 @@ func TestAStarWithoutQuotes(t *testing.T) {
 	}
 }
 
-func TestDefaultsOfResources(t *testing.T) {
+// The defaults of a resource depend on its other settings.
+func TestResourceDefaults(t *testing.T) {
 	for text, want := range map[string]func(*config.Resource){
 		"{name: a}":                                func(*config.Resource) {},
 		"{name: a, codec: json}":                   func(r *config.Resource) { r.Codec, r.LabelsPath = "json", "metadata.labels" },
@@ -110,17 +110,17 @@ func TestDefaultsOfResources(t *testing.T) {
 	}
 }
 
-// The names that every object has as fields are not free.
-func TestFieldsThatEveryObjectHas(t *testing.T) {
+// The names of built-in fields are reserved.
+func TestBuiltInFieldNamesAreReserved(t *testing.T) {
 	for _, name := range []string{selector.KeyField, selector.NameField} {
 		_, problems := read(t, "resources: [{name: a, fields: [{name: "+name+", path: x}]}]")
-		if !strings.Contains(problems, "is a field that every object has") {
+		if !strings.Contains(problems, "is a built-in field") {
 			t.Errorf("%s: %s", name, problems)
 		}
 	}
 }
 
-func TestThereAreNotTooManyFields(t *testing.T) {
+func TestNumberOfFieldsIsLimited(t *testing.T) {
 	resource := func(n int) string {
 		var b strings.Builder
 		b.WriteString("resources:\n  - name: a\n    fields:\n")
@@ -147,14 +147,14 @@ const routes = `resources:
       - {name: port, path: backend.port, indexed: true}
 `
 
-// The paths of messages are compared with their type once that is known.
-func TestMessages(t *testing.T) {
+// Paths are compared with the message type once it is known.
+func TestProtobufPathsAreChecked(t *testing.T) {
 	c, problems := read(t, routes)
 	if problems != "" {
 		t.Error(problems)
 	}
 	if _, err := c.Resources[0].Schema(); err == nil {
-		t.Error("there is a schema of messages of which nothing is known")
+		t.Error("Schema succeeded without descriptors")
 	}
 	set, err := os.ReadFile("../object/testdata/route.binpb")
 	if err != nil {
@@ -191,10 +191,10 @@ resources[0].fields[1].path: "backend.port": acme.v1.Backend has no field "backe
 	}
 }
 
-var place = regexp.MustCompile(`^f:(\d+):(\d+)$`)
+var position = regexp.MustCompile(`^f:(\d+):(\d+)$`)
 
-// Whatever a file has, it is refused with places in the file, or it is read and
-// means the same when it is printed and read again.
+// Any file is either refused with positions in the file, or read, printed and read again with
+// the same result.
 func FuzzFile(f *testing.F) {
 	for _, s := range []string{
 		"", "listen: :1\n", "resources:\n", "resources: []", "resources: [null]", "resources: [{name: a}, {name: a}]", "resources: [[]]",
@@ -223,15 +223,15 @@ func FuzzFile(f *testing.F) {
 		}
 		problems := file.Locate(c.Problems())
 		for _, p := range problems {
-			m := place.FindStringSubmatch(p.Origin)
+			m := position.FindStringSubmatch(p.Origin)
 			if p.Origin == "" && !strings.Contains(p.Key, "[") {
-				continue // it is missing, or comes from elsewhere
+				continue // a missing key has no position
 			}
 			if m == nil {
-				t.Fatalf("%q: nobody knows where this is: %+v", data, p)
+				t.Fatalf("%q: problem without a position: %+v", data, p)
 			}
 			if line, err := strconv.Atoi(m[1]); err != nil || line < 1 || line > len(data)+1 {
-				t.Errorf("%q: there is no such line: %+v", data, p)
+				t.Errorf("%q: position outside of the file: %+v", data, p)
 			}
 		}
 		if len(problems) > 0 {
@@ -239,7 +239,7 @@ func FuzzFile(f *testing.F) {
 		}
 		for _, r := range c.Resources {
 			if r.Codec == "protobuf" {
-				continue // nothing is known of its messages
+				continue // there are no descriptors
 			}
 			schema, err := r.Schema()
 			if err != nil {
@@ -250,7 +250,7 @@ func FuzzFile(f *testing.F) {
 			}
 		}
 		if c.EtcdPassword != "" {
-			return // it is not printed
+			return // the password is not printed
 		}
 		printed, err := yaml.MarshalWithOptions(c, yaml.IndentSequence(true))
 		if err != nil {

@@ -19,10 +19,9 @@ type File struct {
 	tree *ast.File
 }
 
-// ReadFile reads a configuration file: the defaults with what data says in their
-// place. Name is what errors call the file. They are [Problems] and name line and
-// column of what cannot be read; whether the values make sense is checked by
-// [Config.Problems], of which the result can be given to [File.Locate].
+// ReadFile parses a configuration file on top of the defaults. Errors are [Problems] with
+// positions in the file, which they call name. ReadFile does not validate the values: call
+// [Config.Problems], and [File.Locate] with its result.
 func ReadFile(name string, data []byte) (Config, *File, error) {
 	c, f := Defaults(), &File{name: name}
 	if !utf8.Valid(data) {
@@ -33,7 +32,7 @@ func ReadFile(name string, data []byte) (Config, *File, error) {
 		return c, nil, f.problem(err)
 	}
 	if len(f.tree.Docs) > 1 {
-		return c, nil, Problems{{Origin: f.position(f.tree.Docs[1].Start), Message: "there must be only one document"}}
+		return c, nil, Problems{{Origin: f.position(f.tree.Docs[1].Start), Message: "only one document is allowed"}}
 	}
 	if f.isEmpty() {
 		return c, f, nil
@@ -55,9 +54,8 @@ func ReadFile(name string, data []byte) (Config, *File, error) {
 	return c, f, nil
 }
 
-// Locate completes problems with the position in the file of what is wrong, where
-// nothing is known about their origin yet. What is missing in the file is wrong where
-// it should have been.
+// Locate sets the origin of problems without one to the position of the key in the file. If
+// the key is missing, it uses the position of its parent.
 func (f *File) Locate(ps Problems) Problems {
 	for i, p := range ps {
 		for key := p.Key; ps[i].Origin == "" && key != ""; key = key[:max(0, strings.LastIndexAny(key, ".["))] {
@@ -67,7 +65,7 @@ func (f *File) Locate(ps Problems) Problems {
 	return ps
 }
 
-// find returns where the file sets a key, or nothing.
+// find returns the position of a key in the file, or "".
 func (f *File) find(key string) string {
 	path, err := yaml.PathString("$." + key)
 	if err != nil {
@@ -80,7 +78,7 @@ func (f *File) find(key string) string {
 	return f.at(node)
 }
 
-// isEmpty reports whether the file says nothing.
+// isEmpty reports whether the file contains no settings.
 func (f *File) isEmpty() bool {
 	if len(f.tree.Docs) == 0 {
 		return true
@@ -89,16 +87,17 @@ func (f *File) isEmpty() bool {
 	return body == nil || body.Type() == ast.NullType
 }
 
-// nulls refuses keys and items without a value: they would be read as zero, not as
-// the default.
+// nulls returns a problem for each key and list item without a value. They would be read as
+// zero instead of the default.
 func (f *File) nulls() Problems {
 	var problems Problems
 	for _, node := range ast.Filter(ast.NullType, f.tree.Docs[0].Body) {
-		problems = append(problems, Problem{Origin: f.at(node), Message: "there is no value"})
+		problems = append(problems, Problem{Origin: f.at(node), Message: "missing value"})
 	}
 	return problems
 }
 
+// at returns the position of a node.
 func (f *File) at(node ast.Node) string {
 	// The token of a mapping is its first colon.
 	if m, ok := node.(*ast.MappingNode); ok && !m.IsFlowStyle && len(m.Values) > 0 {
@@ -107,7 +106,7 @@ func (f *File) at(node ast.Node) string {
 	return f.position(node.GetToken())
 }
 
-// position says where a token is, if there is one: parts that are empty have none.
+// position returns the position of a token. Empty nodes have no token.
 func (f *File) position(t *token.Token) string {
 	if t == nil || t.Position == nil {
 		return f.name
@@ -116,7 +115,7 @@ func (f *File) position(t *token.Token) string {
 	return fmt.Sprintf("%s:%d:%d", f.name, p.Line, p.Column)
 }
 
-// problem puts an error of the YAML library into our form.
+// problem converts an error of the YAML library.
 func (f *File) problem(err error) Problems {
 	yamlErr, ok := errors.AsType[yaml.Error](err)
 	if !ok {
@@ -128,7 +127,7 @@ func (f *File) problem(err error) Problems {
 	}
 	at := yamlErr.GetToken()
 	if at != nil && (at.Type == token.AliasType || at.Prev != nil && at.Prev.Type == token.AliasType) {
-		message += `; write what begins with "*" in quotes`
+		message += `; quote values that begin with "*"`
 	}
 	return Problems{{Origin: f.position(at), Message: message}}
 }

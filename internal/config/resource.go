@@ -8,8 +8,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Resource is one resource. The zero Resource is none: [NewResource] has the
-// defaults.
+// Resource is the configuration of a resource. The zero Resource is not valid; start from
+// [NewResource].
 type Resource struct {
 	Name          string  `yaml:"name"`
 	Prefix        string  `yaml:"prefix"` // default: /fanoutd/NAME/
@@ -23,22 +23,21 @@ type Resource struct {
 	Window        Window  `yaml:"window"`
 	MaxTombstones int     `yaml:"max-tombstones"`
 
-	// Descriptors is what the file named by DescriptorSet has. Whoever reads the
-	// configuration reads that file, too; this package reads none. While it is nil
-	// Message and the paths are not compared with the type of the messages.
+	// Descriptors is the content of the file DescriptorSet. The reader of the
+	// configuration sets it, because this package reads no files. While it is nil,
+	// Message and the paths are not compared with the message type.
 	Descriptors []byte `yaml:"-"`
 }
 
-// Field is a value inside of objects by which they can be selected.
+// Field is a field of the values of a resource that field selectors can use.
 type Field struct {
 	Name    string `yaml:"name"`
 	Path    string `yaml:"path"`
 	Indexed bool   `yaml:"indexed,omitempty"`
 }
 
-// Window bounds the window of recent changes of a resource: it has those that are
-// younger than Freshness, but no less than MinEvents and no more than MaxEvents and
-// MaxSize allow.
+// Window limits the window of recent changes of a resource. The window covers Freshness, but
+// contains at least MinEvents changes, and at most MaxEvents changes and MaxSize bytes.
 type Window struct {
 	MinEvents int      `yaml:"min-events"` // default: 1,000, or MaxEvents if that is less
 	MaxEvents int      `yaml:"max-events"` // default: 10,000
@@ -46,20 +45,20 @@ type Window struct {
 	Freshness Duration `yaml:"freshness"`  // default: 5 minutes
 }
 
-// Whether values are encrypted in etcd.
+// The values of encrypt.
 const (
-	encryptAuto = "auto" // if there are keys
-	encryptOn   = "on"   // there must be keys
+	encryptAuto = "auto" // encrypt if there is a keyset
+	encryptOn   = "on"   // require a keyset
 	encryptOff  = "off"
 )
 
 const minEventsByDefault = 1000
 
-// unset stands for a number that the file does not set and whose default depends on
-// others.
+// unset marks a number that the file does not set and whose default depends on other
+// settings.
 const unset = math.MinInt
 
-// NewResource returns a resource of which only the name is configured.
+// NewResource returns a resource with a name and otherwise the defaults.
 func NewResource(name string) Resource {
 	r := unfilled()
 	r.Name = name
@@ -67,7 +66,7 @@ func NewResource(name string) Resource {
 	return r
 }
 
-// unfilled returns the defaults that do not depend on what is configured.
+// unfilled returns the defaults that do not depend on other settings.
 func unfilled() Resource {
 	return Resource{
 		Codec: "object",
@@ -84,15 +83,14 @@ func unfilled() Resource {
 	}
 }
 
-// UnmarshalYAML implements [yaml.InterfaceUnmarshaler]: what is not set has its
-// default.
+// UnmarshalYAML implements [yaml.InterfaceUnmarshaler]. It starts from the defaults.
 func (r *Resource) UnmarshalYAML(decode func(any) error) error {
-	type plain Resource // without this method
+	type plain Resource // does not have this method
 	*r = unfilled()
 	return decode((*plain)(r))
 }
 
-// fill sets the defaults that depend on what is configured.
+// fill sets the defaults that depend on other settings.
 func (r *Resource) fill() {
 	if r.Prefix == "" {
 		r.Prefix = "/fanoutd/" + r.Name + "/"
@@ -110,8 +108,8 @@ func (c *Config) Encrypts(r *Resource) bool {
 	return c.KeysetFile != "" && r.Encrypt != encryptOff
 }
 
-// Schema returns where in the values of the resource labels and fields are. It
-// fails where [Config.Problems] would say so with Descriptors set.
+// Schema returns the location of labels and fields in the values. For the codec protobuf,
+// Descriptors must be set.
 func (r *Resource) Schema() (object.Schema, error) {
 	s := object.Schema{Labels: r.LabelsPath}
 	for _, f := range r.Fields {
@@ -130,26 +128,26 @@ func (r *Resource) Schema() (object.Schema, error) {
 	return s, nil
 }
 
-// The codecs that settings depend on.
+// The codecs that other settings depend on.
 const (
 	codecJSON     = "json"
 	codecProtobuf = "protobuf"
 	codecRaw      = "raw"
 )
 
-// maxFields bounds what each change of a resource costs: every field is looked up in
-// every value. A convention; it is far beyond what somebody selects by.
+// maxFields limits the cost of a change, because every field is looked up in every value. It
+// is arbitrary, and well above normal use.
 const maxFields = 64
 
-// schema checks where labels and fields are in the values of a resource.
+// schema validates the paths of labels and fields.
 func (v *validator) schema(path string, r *Resource) {
 	message := v.message(path, r)
 	switch {
 	case r.LabelsPath == "":
 	case r.Codec == codecRaw:
-		v.add(path+"labels-path", "is set, but the codec is raw, whose values have no labels")
+		v.add(path+"labels-path", "cannot be set for the codec raw, whose values have no labels")
 	case r.Codec != codecJSON && r.Codec != codecProtobuf:
-		v.add(path+"labels-path", "is set, but the codec is neither json nor protobuf")
+		v.add(path+"labels-path", "can be set only for the codecs json and protobuf")
 	case message != nil:
 		v.check(path+"labels-path", message.CheckLabels(r.LabelsPath))
 	default:
@@ -157,7 +155,7 @@ func (v *validator) schema(path string, r *Resource) {
 	}
 	switch {
 	case len(r.Fields) > 0 && r.Codec == codecRaw:
-		v.add(path+"fields", "is set, but the codec is raw, whose values have no fields")
+		v.add(path+"fields", "cannot be set for the codec raw, whose values have no fields")
 		return
 	case len(r.Fields) > maxFields:
 		v.add(path+"fields", "has %d fields, the limit is %d", len(r.Fields), maxFields)
@@ -167,14 +165,14 @@ func (v *validator) schema(path string, r *Resource) {
 	for i, f := range r.Fields {
 		field := fmt.Sprintf("%sfields[%d]", path, i)
 		if j, ok := names[f.Name]; ok {
-			v.add(field+".name", "%q is the name of fields[%d] too", f.Name, j)
+			v.add(field+".name", "duplicate name %q, also used by fields[%d]", f.Name, j)
 		} else {
 			names[f.Name] = i
 			v.check(field+".name", checkFieldName(f.Name))
 		}
 		switch {
 		case f.Path == "":
-			v.add(field+".path", "a field must have a path")
+			v.add(field+".path", "missing path")
 		case message != nil:
 			v.check(field+".path", message.CheckField(f.Path))
 		default:
@@ -183,13 +181,13 @@ func (v *validator) schema(path string, r *Resource) {
 	}
 }
 
-// message checks the type of messages and returns it where it is known.
+// message validates the message type and returns it, or nil if it is not known.
 func (v *validator) message(path string, r *Resource) *object.MessageType {
 	settings := []struct{ key, value string }{{"descriptor-set", r.DescriptorSet}, {"message", r.Message}}
 	if r.Codec != codecProtobuf {
 		for _, s := range settings {
 			if s.value != "" {
-				v.add(path+s.key, "is set, but the codec is not protobuf")
+				v.add(path+s.key, "can be set only for the codec protobuf")
 			}
 		}
 		return nil

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Nothing is served in plain text where other machines reach it, unless that is said.
+// Plain text on an address that other machines can reach requires insecure.
 func TestOpenAddressesNeedTLS(t *testing.T) {
 	const tls = "tls-cert-file: a\ntls-key-file: b\n"
 	for address, open := range map[string]bool{
@@ -15,13 +15,13 @@ func TestOpenAddressesNeedTLS(t *testing.T) {
 		for _, key := range []string{"listen", "admin-listen", "embedded-etcd-listen"} {
 			text := key + ": " + address + "\n"
 			_, problems := read(t, text)
-			if (problems != "") != open || open && !strings.Contains(problems, key+": other machines could reach") {
+			if (problems != "") != open || open && !strings.Contains(problems, key+": other machines can reach") {
 				t.Errorf("%s: %q", text, problems)
 			}
 			if _, problems := read(t, text+"insecure: true\n"); problems != "" {
 				t.Errorf("%s with insecure: %s", text, problems)
 			}
-			// etcd's port has no TLS.
+			// embedded-etcd-listen does not support TLS.
 			if _, problems := read(t, text+tls); (problems != "") != (open && key == "embedded-etcd-listen") {
 				t.Errorf("%s with TLS: %s", text, problems)
 			}
@@ -29,7 +29,7 @@ func TestOpenAddressesNeedTLS(t *testing.T) {
 	}
 }
 
-func TestSettingsOfSecurityThatDoNotFit(t *testing.T) {
+func TestInconsistentSecuritySettings(t *testing.T) {
 	const jwt = "jwt-issuer: https://login.example.com\njwt-audience: a\n"
 	for text, want := range map[string]string{
 		"tls-cert-file: a":                                  "tls-cert-file: is set, but tls-key-file is not",
@@ -41,10 +41,10 @@ func TestSettingsOfSecurityThatDoNotFit(t *testing.T) {
 		"jwt-jwks-file: a":                                  "jwt-jwks-file: is set, but jwt-issuer is not",
 		"jwt-issuer: https://a":                             "jwt-audience: must be set with jwt-issuer",
 		jwt + "jwt-name-claim: ''":                          "jwt-name-claim: must not be empty",
-		jwt + "jwt-jwks-file: a\njwt-ca-file: b":            "jwt-ca-file: is set, but jwt-jwks-file is too",
+		jwt + "jwt-jwks-file: a\njwt-ca-file: b":            "jwt-ca-file: cannot be set with jwt-jwks-file",
 		"jwt-audience: a\njwt-issuer: http://a.example.com": `jwt-issuer: "http://a.example.com" must begin with https`,
-		"jwt-audience: a\njwt-issuer: login":                `jwt-issuer: "login" is not an address`,
-		"jwt-audience: a\njwt-issuer: https://u:p@a":        "is not an address",
+		"jwt-audience: a\njwt-issuer: login":                `jwt-issuer: invalid URL "login"`,
+		"jwt-audience: a\njwt-issuer: https://u:p@a":        `jwt-issuer: invalid URL "https://u:p@a"`,
 	} {
 		if _, problems := read(t, text); !strings.Contains(problems, want) {
 			t.Errorf("%s: got %q, want %q", text, problems, want)

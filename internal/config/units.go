@@ -11,7 +11,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// Size is a number of bytes. Its Set, String and Type make it the value of a flag.
+// Size is a number of bytes. *Size is a flag value.
 type Size int64
 
 // Units of sizes.
@@ -21,18 +21,18 @@ const (
 	GiB Size = 1 << 30
 )
 
-// Set reads sizes such as 1048576, 64MiB, 1.5GiB and 10MB.
+// Set parses a size such as 1048576, 64MiB, 1.5GiB or 10MB.
 func (s *Size) Set(text string) error {
 	n, err := humanize.ParseBytes(text)
 	if err != nil || n > math.MaxInt64 {
-		return fmt.Errorf("%q is not a size such as 64MiB", text)
+		return fmt.Errorf("invalid size %q (want for example 64MiB)", text)
 	}
 	*s = Size(n)
 	return nil
 }
 
-// String returns the size in the largest unit in which it is a whole number, so
-// that Set takes the same size from it.
+// String returns the size as a whole number of the largest possible unit. Set restores the
+// exact size.
 func (s Size) String() string {
 	switch {
 	case s == 0:
@@ -46,7 +46,7 @@ func (s Size) String() string {
 	return fmt.Sprintf("%dB", int64(s))
 }
 
-// Type names the kind of value in help.
+// Type returns the placeholder in the help text.
 func (*Size) Type() string { return "size" }
 
 // UnmarshalYAML implements [yaml.NodeUnmarshaler].
@@ -55,21 +55,20 @@ func (s *Size) UnmarshalYAML(node ast.Node) error { return set(s, node) }
 // MarshalYAML implements [yaml.InterfaceMarshaler].
 func (s Size) MarshalYAML() (any, error) { return s.String(), nil }
 
-// Duration is a length of time. Its Set, String and Type make it the value of a
-// flag.
+// Duration is a length of time. *Duration is a flag value.
 type Duration time.Duration
 
-// Set reads durations such as 10s, 1m30s and 1h.
+// Set parses a duration such as 10s, 1m30s or 1h.
 func (d *Duration) Set(text string) error {
 	v, err := time.ParseDuration(text)
 	if err != nil {
-		return fmt.Errorf("%q is not a duration such as 10s, 1m30s or 1h", text)
+		return fmt.Errorf("invalid duration %q (want for example 10s, 1m30s or 1h)", text)
 	}
 	*d = Duration(v)
 	return nil
 }
 
-// String returns the duration without parts that are zero: 1h, not 1h0m0s.
+// String returns the duration without zero parts: 1h, not 1h0m0s.
 func (d Duration) String() string {
 	s := time.Duration(d).String()
 	if strings.HasSuffix(s, "m0s") {
@@ -81,7 +80,7 @@ func (d Duration) String() string {
 	return s
 }
 
-// Type names the kind of value in help.
+// Type returns the placeholder in the help text.
 func (*Duration) Type() string { return "duration" }
 
 // UnmarshalYAML implements [yaml.NodeUnmarshaler].
@@ -93,7 +92,7 @@ func (d Duration) MarshalYAML() (any, error) { return d.String(), nil }
 // Switch is on or off.
 type Switch bool
 
-// Set reads on and off, and true and false, which mean the same.
+// Set parses on, off, true and false.
 func (s *Switch) Set(text string) error {
 	switch text {
 	case "on", "true":
@@ -101,7 +100,7 @@ func (s *Switch) Set(text string) error {
 	case "off", "false":
 		*s = false
 	default:
-		return fmt.Errorf("%q is neither on nor off", text)
+		return fmt.Errorf("invalid value %q (want on or off)", text)
 	}
 	return nil
 }
@@ -120,7 +119,7 @@ func (s *Switch) UnmarshalYAML(node ast.Node) error { return set(s, node) }
 // MarshalYAML implements [yaml.InterfaceMarshaler].
 func (s Switch) MarshalYAML() (any, error) { return s.String(), nil }
 
-// set sets a value from the file; an error points to where it is.
+// set sets a value from a node of the file. An error has the position of the node.
 func set(value interface{ Set(text string) error }, node ast.Node) error {
 	text := node.String()
 	if s, ok := node.(*ast.StringNode); ok {
@@ -132,15 +131,15 @@ func set(value interface{ Set(text string) error }, node ast.Node) error {
 	return nil
 }
 
-// Secret is a text that is never shown.
+// Secret is a text that is never printed.
 type Secret string
 
 const hidden = "(not shown)"
 
-// Set takes the secret.
+// Set sets the secret.
 func (s *Secret) Set(text string) error { *s = Secret(text); return nil }
 
-// String returns nothing of the secret.
+// String returns a placeholder, or "" for an empty secret.
 func (s Secret) String() string {
 	if s == "" {
 		return ""
@@ -148,7 +147,7 @@ func (s Secret) String() string {
 	return hidden
 }
 
-// Type names the kind of value in help.
+// Type returns the placeholder in the help text.
 func (*Secret) Type() string { return "text" }
 
 // MarshalYAML implements [yaml.InterfaceMarshaler].

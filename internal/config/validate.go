@@ -10,14 +10,14 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// The limit of etcd is for a whole request; the difference leaves room for a key,
-// labels and preconditions.
+// etcd limits the size of a request. The difference leaves room for a key, labels and
+// preconditions.
 const (
 	etcdRequestLimit = 1536 * KiB
 	largestValue     = etcdRequestLimit - 64*KiB
 )
 
-// Problems returns everything that is wrong with the configuration.
+// Problems validates the configuration and returns all problems.
 func (c *Config) Problems() Problems {
 	var v validator
 	v.check("listen", checkAddress(c.Listen))
@@ -34,14 +34,14 @@ func (c *Config) Problems() Problems {
 		v.check(fmt.Sprintf("admin-hosts[%d]", i), checkHost(host))
 	}
 	v.transport(c)
-	v.callers(c)
+	v.authentication(c)
 	if c.SlowRequest != 0 {
 		between(&v, "slow-request", c.SlowRequest, Duration(time.Millisecond), Duration(time.Hour))
 	}
 	if c.OTLPEndpoint != "" {
 		v.check("otlp-endpoint", checkCollector(c.OTLPEndpoint))
 	}
-	if r := c.TraceSampleRatio; !(r >= 0 && r <= 1) { // not a number is neither
+	if r := c.TraceSampleRatio; !(r >= 0 && r <= 1) { // NaN fails both comparisons
 		v.add("trace-sample-ratio", "must be from 0 to 1, not %v", r)
 	}
 	v.etcd(c)
@@ -85,7 +85,7 @@ func between[T cmp.Ordered](v *validator, key string, value, least, most T) {
 	}
 }
 
-// orNone checks a duration whose zero means that there is none.
+// orNone validates a duration that may be 0, which means none.
 func orNone(v *validator, key string, value Duration) {
 	const least, most = Duration(time.Second), Duration(720 * time.Hour)
 	if value != 0 && (value < least || value > most) {
@@ -93,7 +93,7 @@ func orNone(v *validator, key string, value Duration) {
 	}
 }
 
-// etcd checks what the settings of an external etcd say together.
+// etcd validates the settings of an external etcd.
 func (v *validator) etcd(c *Config) {
 	between(v, "etcd-dial-timeout", c.EtcdDialTimeout, Duration(100*time.Millisecond), Duration(10*time.Minute))
 	type setting struct{ key, value string }
@@ -109,8 +109,7 @@ func (v *validator) etcd(c *Config) {
 		{"etcd-password-file", c.EtcdPasswordFile},
 	}
 	if len(c.EtcdEndpoints) == 0 {
-		// Without this, a forgotten or mistyped list of endpoints would start an
-		// empty embedded etcd.
+		// If the list of endpoints is forgotten, do not start an empty embedded etcd.
 		for _, s := range slices.Concat(tls, login) {
 			if s.value != "" {
 				v.add(s.key, "is set, but etcd-endpoints is not")
@@ -119,7 +118,7 @@ func (v *validator) etcd(c *Config) {
 		return
 	}
 	if c.EmbeddedEtcdListen != "" {
-		v.add("embedded-etcd-listen", "is set, but etcd-endpoints is too, so there is no embedded etcd")
+		v.add("embedded-etcd-listen", "cannot be set with etcd-endpoints, because there is no embedded etcd")
 	}
 	secure := 0
 	for i, endpoint := range c.EtcdEndpoints {
@@ -128,31 +127,31 @@ func (v *validator) etcd(c *Config) {
 			secure++
 		}
 	}
-	// The client decides about TLS by its first endpoint.
+	// etcd's client enables TLS by its first endpoint.
 	if secure > 0 && secure < len(c.EtcdEndpoints) {
-		v.add("etcd-endpoints", "either all or none must begin with https://")
+		v.add("etcd-endpoints", "either all or none of them must begin with https://")
 	}
 	isPlain := func(endpoint string) bool { return strings.HasPrefix(endpoint, "http://") }
 	for _, s := range tls {
 		if s.value != "" && slices.ContainsFunc(c.EtcdEndpoints, isPlain) {
-			v.add(s.key, "is set, but etcd-endpoints has http://, which does without TLS")
+			v.add(s.key, "is set, but etcd-endpoints contains http://, which does not use TLS")
 		}
 	}
 	if (c.EtcdCertFile == "") != (c.EtcdKeyFile == "") {
-		v.add("etcd-cert-file", "and etcd-key-file must be set together")
+		v.add("etcd-cert-file", "must be set together with etcd-key-file")
 	}
 	if c.EtcdPassword != "" && c.EtcdPasswordFile != "" {
-		v.add("etcd-password-file", "is set, but etcd-password is too: only one of them may be")
+		v.add("etcd-password-file", "cannot be set with etcd-password")
 	}
 	if (c.EtcdUsername == "") != (c.EtcdPassword == "" && c.EtcdPasswordFile == "") {
-		v.add("etcd-username", "and a password must be set together")
+		v.add("etcd-username", "must be set together with a password")
 	}
 }
 
 func (v *validator) resources(c *Config) {
 	resources := c.Resources
 	if len(resources) == 0 {
-		v.add("resources", "there must be at least one")
+		v.add("resources", "at least one resource is required")
 	}
 	for i := range resources {
 		r := &resources[i]
@@ -170,7 +169,7 @@ func (v *validator) resources(c *Config) {
 		for j, other := range resources[:i] {
 			switch {
 			case r.Name == other.Name:
-				v.add(path+"name", "%q is the name of resources[%d] too", r.Name, j)
+				v.add(path+"name", "duplicate name %q, also used by resources[%d]", r.Name, j)
 			case strings.HasPrefix(r.Prefix, other.Prefix), strings.HasPrefix(other.Prefix, r.Prefix):
 				v.add(path+"prefix", "%q overlaps with %q of resources[%d]", r.Prefix, other.Prefix, j)
 			}
@@ -183,20 +182,20 @@ func (v *validator) window(path string, w Window) {
 	between(v, path+"max-events", w.MaxEvents, 1, most)
 	between(v, path+"min-events", w.MinEvents, 1, most)
 	if w.MaxEvents >= 1 && w.MinEvents > w.MaxEvents {
-		v.add(path+"min-events", "is %d, more than max-events, which is %d", w.MinEvents, w.MaxEvents)
+		v.add(path+"min-events", "is %d, but must not exceed max-events (%d)", w.MinEvents, w.MaxEvents)
 	}
 	between(v, path+"max-size", w.MaxSize, KiB, 64*GiB)
 	between(v, path+"freshness", w.Freshness, Duration(time.Second), Duration(720*time.Hour))
 }
 
-// Problem is one thing that is wrong with a configuration.
+// Problem is one problem of a configuration.
 type Problem struct {
-	Origin  string // file:line:column, flag or variable; empty if it is not known
-	Key     string // path in the file, such as resources[1].codec; empty if the message says it
+	Origin  string // file:line:column, flag or variable; empty if unknown
+	Key     string // path in the file, such as resources[1].codec; empty if Origin is enough
 	Message string
 }
 
-// String returns the problem on one line that begins with where it is.
+// String returns the problem on one line: origin, key and message.
 func (p Problem) String() string {
 	var parts []string
 	for _, part := range []string{p.Origin, p.Key, p.Message} {
@@ -207,7 +206,7 @@ func (p Problem) String() string {
 	return strings.Join(parts, ": ")
 }
 
-// Problems is the error of a configuration: everything that is wrong with it.
+// Problems is an error that contains all problems of a configuration.
 type Problems []Problem
 
 // Error returns one line for each problem.
@@ -219,13 +218,13 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Conventions: nobody needs more, and some of them are numbers of 32 bits elsewhere.
+// These limits are arbitrary and well above normal use. Some numbers have 32 bits elsewhere.
 const (
-	mostAtOnce = 10_000_000
-	mostRate   = 1_000_000
+	maxCount = 10_000_000
+	maxRate  = 1_000_000
 )
 
-// limits checks what clients may take, and the record of what they did.
+// limits validates the limits of clients and the audit log.
 func (v *validator) limits(c *Config) {
 	for _, limit := range []struct {
 		key   string
@@ -242,9 +241,9 @@ func (v *validator) limits(c *Config) {
 		{"max-connections", c.MaxConnections},
 		{"max-connections-per-client", c.MaxConnectionsPerClient},
 	} {
-		between(v, limit.key, limit.value, 0, mostAtOnce)
+		between(v, limit.key, limit.value, 0, maxCount)
 	}
-	// A page has up to 3 MiB.
+	// A page of a List has up to 3 MiB.
 	if least, most := 4*MiB, 64*GiB; c.MaxListMemory != 0 && (c.MaxListMemory < least || c.MaxListMemory > most) {
 		v.add("max-list-memory", "must be 0 or from %v to %v, not %v", least, most, c.MaxListMemory)
 	}
@@ -252,16 +251,16 @@ func (v *validator) limits(c *Config) {
 		v.add("max-request-memory", "must be 0 or from %v to %v, not %v", least, most, c.MaxRequestMemory)
 	}
 	between(v, "max-request-size", c.MaxRequestSize, 64*KiB, GiB)
-	// Everything that may be written has to fit, with its key and labels.
+	// The largest value must fit with its key and labels.
 	if room := 64 * KiB; c.MaxValueSize <= largestValue && c.MaxRequestSize < c.MaxValueSize+room {
-		v.add("max-request-size", "is %v, must be %v more than max-value-size, which is %v", c.MaxRequestSize, room, c.MaxValueSize)
+		v.add("max-request-size", "is %v, but must be at least %v more than max-value-size (%v)", c.MaxRequestSize, room, c.MaxValueSize)
 	}
 	for _, limit := range []struct {
 		key  string
 		rate float64
 	}{{"max-request-rate", c.MaxRequestRate}, {"max-connection-rate", c.MaxConnectionRate}} {
-		if rate := limit.rate; !(rate == 0 || rate >= 0.001 && rate <= mostRate) { // NaN is neither
-			v.add(limit.key, "must be 0 or from 0.001 to %d, not %v", mostRate, rate)
+		if rate := limit.rate; !(rate == 0 || rate >= 0.001 && rate <= maxRate) { // NaN fails both
+			v.add(limit.key, "must be 0 or from 0.001 to %d, not %v", maxRate, rate)
 		}
 	}
 	if c.MaxRequestBurst > 0 && c.MaxRequestRate == 0 {
