@@ -12,19 +12,20 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/peer"
 )
 
-// binaries are the programs that are measured.
+// binaries says which fanoutd to measure.
 type binaries struct {
-	fanoutd string // path of one that is built already
-	source  string // where fanoutd is built from
-	dir     string // of what was built
+	fanoutd string // path of a program; "": build one
+	source  string // directory of the module to build from
+	dir     string // temporary directory of the built program
 }
 
 func (b *binaries) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&b.fanoutd, "fanoutd", "", "program that is measured; without it, it is built")
-	cmd.Flags().StringVar(&b.source, "source", "..", "folder of fanoutd's module, to build it from")
+	cmd.Flags().StringVar(&b.fanoutd, "fanoutd", "", "program to measure; default: build it")
+	cmd.Flags().StringVar(&b.source, "source", "..", "directory of the fanoutd module to build")
 }
 
-// programs builds what is not there yet. Remove removes it.
+// programs returns the programs to measure. It builds fanoutd unless there is one; remove
+// removes the build.
 func (b *binaries) programs(ctx context.Context) (peer.Programs, error) {
 	self, err := program()
 	if err != nil || b.fanoutd != "" {

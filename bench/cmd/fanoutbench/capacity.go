@@ -22,9 +22,9 @@ func capacityCommand() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "capacity",
-		Short: "Say what servers hold, and simulate what happens when some go",
-		Long: `Print the tables of docs/capacity.md, as they follow from measured constants and a
-simulation. With --document they are written into it, and drawings into images beside it.`,
+		Short: "Calculate the capacity of servers and simulate their failure",
+		Long: `Print the tables of docs/capacity.md, calculated from measured constants and a
+simulation. With --document, write them into that page, and plots into images beside it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := constants()
@@ -47,9 +47,9 @@ simulation. With --document they are written into it, and drawings into images b
 			return capacity.DrawAll(filepath.Join(filepath.Dir(document), "images"), &c, results)
 		},
 	}
-	cmd.PersistentFlags().StringVar(&file, "constants", "", "file of constants; default: those that docs/capacity.md was made with")
-	cmd.PersistentFlags().Uint64Var(&seed, "seed", 1, "of what is random")
-	cmd.Flags().StringVar(&document, "document", "", "where to put the tables; default: print them")
+	cmd.PersistentFlags().StringVar(&file, "constants", "", "file of constants; default: the constants of docs/capacity.md")
+	cmd.PersistentFlags().Uint64Var(&seed, "seed", 1, "seed of the random numbers")
+	cmd.Flags().StringVar(&document, "document", "", "page to write the tables into; default: print them")
 	cmd.AddCommand(handshakeCommand(), simulateCommand(constants, &seed))
 	return cmd
 }
@@ -58,11 +58,11 @@ func handshakeCommand() *cobra.Command {
 	var handshakes int
 	cmd := &cobra.Command{
 		Use:   "handshake",
-		Short: "Measure the CPU of a server for a TLS handshake",
+		Short: "Measure the CPU time of a TLS handshake on the server",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if handshakes < 1 {
-				return fmt.Errorf("%d handshakes: at least 1", handshakes)
+				return fmt.Errorf("--handshakes %d: must be at least 1", handshakes)
 			}
 			took, err := capacity.Handshake(cmd.Context(), handshakes)
 			if err != nil {
@@ -72,7 +72,7 @@ func handshakeCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().IntVar(&handshakes, "handshakes", 2000, "how many are measured")
+	cmd.Flags().IntVar(&handshakes, "handshakes", 2000, "number of handshakes")
 	return cmd
 }
 
@@ -81,7 +81,7 @@ func simulateCommand(constants func() (capacity.Constants, error), seed *uint64)
 	var happens []string
 	cmd := &cobra.Command{
 		Use:   "simulate",
-		Short: "Simulate what happens to a fleet of your own",
+		Short: "Simulate incidents of your own fleet",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := constants()
@@ -107,22 +107,22 @@ func simulateCommand(constants func() (capacity.Constants, error), seed *uint64)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&happens, "incident", capacity.Incidents(), "what happens: "+strings.Join(capacity.Incidents(), ", "))
-	flags.IntVar(&f.Watches, "watches", 100_000, "watches of all")
-	flags.IntVar(&f.PerConnection, "per-connection", 1, "watches on a connection")
+	flags.StringSliceVar(&happens, "incident", capacity.Incidents(), "incidents to simulate: "+strings.Join(capacity.Incidents(), ", "))
+	flags.IntVar(&f.Watches, "watches", 100_000, "watches of the whole fleet")
+	flags.IntVar(&f.PerConnection, "per-connection", 1, "watches per connection")
 	flags.IntVar(&f.Replicas, "replicas", 3, "servers")
-	flags.IntVar(&f.Zones, "zones", 3, "zones that they are in")
-	flags.IntVar(&f.Cores, "cores", 8, "processors of a server")
-	flags.Float64Var(&f.Memory, "memory", 32, "memory of a server, in GiB")
-	flags.Float64Var(&f.Network, "network", 10, "network of a server, in Gbit/s")
-	flags.IntVar(&f.Hosts, "hosts", 0, "addresses that clients come from; 0: each connection has one of its own")
-	flags.StringVar(&f.Balance, "balance", capacity.Least, "how a server is chosen for a connection: "+capacity.Least+" connections or "+capacity.Random)
-	flags.DurationVar(&f.Restart, "restart", 30*time.Second, "until a process that has ended runs again")
-	flags.BoolVar(&f.TLS, "tls", true, "connections have TLS")
-	flags.Float64Var(&f.Events, "events", 1, "that a watch is told per second")
-	flags.Float64Var(&f.EventBytes, "event-bytes", 308, "of an event on the wire")
-	flags.Float64Var(&f.Changes, "changes", 10, "of everything, per second")
+	flags.IntVar(&f.Zones, "zones", 3, "zones of the servers")
+	flags.IntVar(&f.Cores, "cores", 8, "processors per server")
+	flags.Float64Var(&f.Memory, "memory", 32, "memory per server, in GiB")
+	flags.Float64Var(&f.Network, "network", 10, "network bandwidth per server, in Gbit/s")
+	flags.IntVar(&f.Hosts, "hosts", 0, "client addresses; 0: one per connection")
+	flags.StringVar(&f.Balance, "balance", capacity.Least, "load balancing of connections: "+capacity.Least+" connections or "+capacity.Random)
+	flags.DurationVar(&f.Restart, "restart", 30*time.Second, "time until a failed process runs again")
+	flags.BoolVar(&f.TLS, "tls", true, "use TLS")
+	flags.Float64Var(&f.Events, "events", 1, "events per second and watch")
+	flags.Float64Var(&f.EventBytes, "event-bytes", 308, "bytes per event on the wire")
+	flags.Float64Var(&f.Changes, "changes", 10, "changes per second in the whole resource")
 	flags.Float64Var(&f.State, "state", 100, "size of all objects, in MiB")
-	flags.Float64Var(&f.Snapshot, "snapshot", 0.2, "size of what one watch sees, in MiB")
+	flags.Float64Var(&f.Snapshot, "snapshot", 0.2, "size of the snapshot of a watch, in MiB")
 	return cmd
 }

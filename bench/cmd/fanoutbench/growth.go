@@ -7,7 +7,7 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
 )
 
-// growth lets one thing grow at a time, and all others stay as they are.
+// growth varies one parameter at a time and keeps the others constant.
 func growth(duration time.Duration) []scenario.Parameters {
 	s := &plan{duration: duration}
 	s.fanoutd(size{100, 100}, nil)
@@ -32,7 +32,7 @@ func growth(duration time.Duration) []scenario.Parameters {
 	return s.runs
 }
 
-// memory lets watchers, the state and the window grow, while nothing is written.
+// memory varies watchers, objects and window while nothing is written.
 func (s *plan) memory() {
 	for _, z := range []size{{1000, 100}, {3000, 100}, {10000, 100}, {1000, 1}, {3000, 1}, {10000, 1}} {
 		s.fanoutd(z, func(p *scenario.Parameters) {
@@ -52,7 +52,7 @@ func (s *plan) memory() {
 	}
 }
 
-// windows does everything with the window that is the default, full, and with one that is
+// windows runs all scenarios with a full window of the default size, and with one that is
 // ten times larger.
 func (s *plan) windows() {
 	for _, change := range []func(p *scenario.Parameters){
@@ -75,7 +75,7 @@ func (s *plan) fanoutd(z size, change func(p *scenario.Parameters)) {
 	s.add(z, []string{"fanoutd"}, change)
 }
 
-// beside adds so many watches of what nobody writes.
+// beside adds n watches of objects that never change.
 func beside(n int, what string) func(p *scenario.Parameters) {
 	return func(p *scenario.Parameters) { p.Bystanders, p.Bystand = n, what }
 }

@@ -1,8 +1,8 @@
-// Command fanoutbench measures fanoutd beside what its users would pick instead.
+// Command fanoutbench measures fanoutd and compares it with the alternatives.
 //
-// It starts all that it measures by itself, as processes of their own, on this
-// machine: fanoutd as it is in the folder above, etcd, NATS and a floor of
-// hand-built frames in versions that go.mod pins.
+// It starts each measured system as a process on this machine: fanoutd, built from the
+// parent directory; etcd and NATS in the versions of go.mod; and the floor, a minimal
+// server that writes prebuilt HTTP/2 frames.
 package main
 
 import (
@@ -28,7 +28,7 @@ func main() {
 func root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "fanoutbench",
-		Short:         "Measure fanoutd beside what its users would pick instead",
+		Short:         "Measure fanoutd and compare it with the alternatives",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

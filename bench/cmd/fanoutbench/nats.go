@@ -10,7 +10,7 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/peer"
 )
 
-// natsCommand is NATS with its own flags.
+// natsCommand runs NATS with the flags of NATS.
 func natsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: peer.CommandNATS, Hidden: true, DisableFlagParsing: true,

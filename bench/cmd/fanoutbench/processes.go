@@ -15,7 +15,7 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/peer"
 )
 
-// processes are the commands that a benchmark starts of itself.
+// processes returns the commands that a benchmark starts as processes of this program.
 func processes() []*cobra.Command {
 	return []*cobra.Command{loadCommand(), etcdCommand(), floorCommand(), natsCommand()}
 }
@@ -29,12 +29,12 @@ func loadCommand() *cobra.Command {
 	}
 }
 
-// etcdCommand is etcd with its own flags; "etcd grpc-proxy start" is its proxy.
+// etcdCommand runs etcd with the flags of etcd; "etcd grpc-proxy start" runs its proxy.
 func etcdCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: peer.CommandEtcd, Hidden: true, DisableFlagParsing: true,
 		Run: func(_ *cobra.Command, args []string) {
-			os.Args = append([]string{"etcd"}, args...) // the proxy looks there
+			os.Args = append([]string{"etcd"}, args...) // the proxy reads its flags from there
 			etcdmain.Main(os.Args)
 		},
 	}
@@ -71,9 +71,9 @@ func floorCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&listen, "listen", "", "address")
+	flags.StringVar(&listen, "listen", "", "address to listen on")
 	flags.StringVar(&etcd, "etcd", "", "address of etcd")
-	flags.StringVar(&prefix, "prefix", "", "of the keys that are told")
-	flags.BoolVar(&snapshot, "snapshot", false, "begin with the state as it is when the first stream is there")
+	flags.StringVar(&prefix, "prefix", "", "prefix of the keys to deliver")
+	flags.BoolVar(&snapshot, "snapshot", false, "send the state of the moment when the first stream opens")
 	return cmd
 }

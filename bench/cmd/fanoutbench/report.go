@@ -19,13 +19,13 @@ func reportCommand() *cobra.Command {
 	var plots, document string
 	cmd := &cobra.Command{
 		Use:   "report FILE...",
-		Short: "Make a table of what was measured",
-		Long: `Make a table of what was measured: files with lines of JSON, - is standard input.
-Runs of the same parameters are one row, with the median and from where to where the
-runs go. CPU, writes and bytes are per delivery; times are in milliseconds.
+		Short: "Print a table of records",
+		Long: `Print a table of records from files with lines of JSON; - is standard input. Runs with
+the same parameters share a row, which shows their median and range. CPU, writes and
+bytes are per delivery; times are in milliseconds.
 
-A document has a place for each suite that it tells of. Only those of which there are
-runs are written.`,
+With --document, write the tables and plots of each suite between its marker lines.
+Suites without records stay as they are.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var all []*scenario.Record
@@ -50,12 +50,12 @@ runs are written.`,
 			return report.Table(colorprofile.NewWriter(cmd.OutOrStdout(), os.Environ()), 0, groups)
 		},
 	}
-	cmd.Flags().StringVar(&plots, "plots", "", "folder for plots (SVG) of what was measured with different numbers of watchers")
-	cmd.Flags().StringVar(&document, "document", "", "document that tables and plots of suites are written into, between the lines that it has for each of them")
+	cmd.Flags().StringVar(&plots, "plots", "", "directory for SVG plots over the number of watchers")
+	cmd.Flags().StringVar(&document, "document", "", "page to write tables and plots into, between the marker lines of each suite")
 	return cmd
 }
 
-// write puts what was measured into a document, by suites.
+// write writes the records of each suite into a document.
 func write(document string, records []*scenario.Record) error {
 	measured := map[string][]*scenario.Record{}
 	for _, r := range records {
@@ -65,7 +65,7 @@ func write(document string, records []*scenario.Record) error {
 	for _, name := range slices.Sorted(maps.Keys(measured)) {
 		suite, ok := suites[name]
 		if !ok {
-			return fmt.Errorf("there are runs of suite %q, of which a document has no place", name)
+			return fmt.Errorf("suite %q has no place in a document", name)
 		}
 		part := suite.part
 		part.Suite, part.Groups = name, report.Groups(measured[name])

@@ -19,14 +19,14 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
 )
 
-// choice is which runs of a suite are made, and what becomes of what they measure.
+// choice says which runs of a suite to make, and where their results go.
 type choice struct {
-	peers, cases []string // only these; all, if there are none
+	peers, cases []string // to run; empty: all
 	repeats      int
 	duration     time.Duration
-	output       string // file that is appended to
-	document     string // that is written into, if it is not ""
-	command      string // that the document says
+	output       string // file to append records to
+	document     string // to write tables and plots into; "": none
+	command      string // the command line that the document shows
 }
 
 func suiteCommand() *cobra.Command {
@@ -35,12 +35,11 @@ func suiteCommand() *cobra.Command {
 	names := slices.Sorted(maps.Keys(suites))
 	cmd := &cobra.Command{
 		Use:   "suite NAME",
-		Short: "Measure many cases side by side",
-		Long: fmt.Sprintf(`Measure many cases side by side, several times each, and show tables of them. There
-are these suites: %s.
+		Short: "Measure many cases",
+		Long: fmt.Sprintf(`Measure many cases, several times each, and print tables. The suites are %s.
 
-Repeats of a case are not made one after another, so that what a machine does
-meanwhile does not hit one of them alone.`, strings.Join(names, ", ")),
+The suite runs through all cases before it repeats them, so that a disturbance of the
+machine does not hit all repeats of one case.`, strings.Join(names, ", ")),
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			runs, err := c.runs(args[0])
@@ -72,7 +71,7 @@ meanwhile does not hit one of them alone.`, strings.Join(names, ", ")),
 				return err
 			}
 			if failed > 0 {
-				return fmt.Errorf("%d runs of %d have failed", failed, len(runs))
+				return fmt.Errorf("%d of %d runs failed", failed, len(runs))
 			}
 			return nil
 		},
@@ -84,21 +83,21 @@ meanwhile does not hit one of them alone.`, strings.Join(names, ", ")),
 
 func (c *choice) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringSliceVar(&c.peers, "peers", nil, "only these")
-	flags.StringArrayVar(&c.cases, "case", nil, `only this, as in the table, such as "1000 x 1"`)
-	flags.IntVar(&c.repeats, "repeats", 3, "how often each case is measured")
-	flags.DurationVar(&c.duration, "duration", 3*time.Second, "how long is measured in each run")
-	flags.StringVar(&c.output, "output", "fanoutbench.jsonl", "file that a line of JSON is appended to for each run")
-	flags.StringVar(&c.document, "document", "", "document that tables and plots are written into; see report")
-	flags.StringVar(&c.command, "command", "fanoutbench "+strings.Join(os.Args[1:], " "), "what the document says that it was measured with")
-	flags.Lookup("command").DefValue = "this one"
+	flags.StringSliceVar(&c.peers, "peers", nil, "systems to measure; default: all")
+	flags.StringArrayVar(&c.cases, "case", nil, `case to run, as the table names it, such as "1000 x 1"; default: all`)
+	flags.IntVar(&c.repeats, "repeats", 3, "runs per case")
+	flags.DurationVar(&c.duration, "duration", 3*time.Second, "duration of each run")
+	flags.StringVar(&c.output, "output", "fanoutbench.jsonl", "file to append a line of JSON to for each run")
+	flags.StringVar(&c.document, "document", "", "page to write tables and plots into; see report")
+	flags.StringVar(&c.command, "command", "fanoutbench "+strings.Join(os.Args[1:], " "), "command line that the document shows")
+	flags.Lookup("command").DefValue = "this command line"
 }
 
-// runs returns the runs of a suite that were chosen, in the order in which they are made.
+// runs returns the chosen runs of a suite, in order.
 func (c *choice) runs(name string) ([]scenario.Parameters, error) {
 	suite, ok := suites[name]
 	if !ok {
-		return nil, fmt.Errorf("suite %q: one of %s", name, strings.Join(slices.Sorted(maps.Keys(suites)), ", "))
+		return nil, fmt.Errorf("unknown suite %q (want %s)", name, strings.Join(slices.Sorted(maps.Keys(suites)), ", "))
 	}
 	var runs []scenario.Parameters
 	for repeat := range c.repeats {
@@ -111,16 +110,16 @@ func (c *choice) runs(name string) ([]scenario.Parameters, error) {
 		}
 	}
 	if len(runs) == 0 {
-		return nil, fmt.Errorf("no run of suite %s is of these peers and cases", name)
+		return nil, fmt.Errorf("suite %s has no run with these peers and cases", name)
 	}
 	return runs, nil
 }
 
-// measure makes the runs. One that fails does not keep the others from being made.
+// measure makes the runs. It continues after a run that fails.
 func (c *choice) measure(cmd *cobra.Command, programs peer.Programs, suite string, runs []scenario.Parameters) (records []*scenario.Record, failed int, err error) {
 	file, err := os.OpenFile(c.output, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
-		return nil, 0, fmt.Errorf("open the file for what is measured: %w", err)
+		return nil, 0, fmt.Errorf("open the output file: %w", err)
 	}
 	defer file.Close()
 	lines := json.NewEncoder(file)
@@ -141,14 +140,14 @@ func (c *choice) measure(cmd *cobra.Command, programs peer.Programs, suite strin
 		record.Suite, record.Command = suite, c.command
 		records = append(records, record)
 		if err := lines.Encode(record); err != nil {
-			return nil, 0, fmt.Errorf("write down what was measured: %w", err)
+			return nil, 0, fmt.Errorf("write the record: %w", err)
 		}
 	}
 	_ = bar.Finish()
 	return records, failed, nil
 }
 
-// progress shows on a terminal how far it is.
+// progress returns a progress bar, which is visible on terminals only.
 func progress(cmd *cobra.Command, runs int) *progressbar.ProgressBar {
 	info, err := os.Stderr.Stat()
 	terminal := err == nil && info.Mode()&os.ModeCharDevice != 0

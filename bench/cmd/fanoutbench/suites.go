@@ -9,7 +9,7 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
 )
 
-// suite is a list of runs, and what a document says of them.
+// suite is a list of runs, and the parts of the document that show them.
 type suite struct {
 	runs func(duration time.Duration) []scenario.Parameters
 	part report.Part
@@ -29,13 +29,13 @@ type plan struct {
 	runs     []scenario.Parameters
 }
 
-// size is how many watchers there are, and how many of them on a connection.
+// size is the number of watchers, in total and per connection.
 type size struct{ watchers, perConnection int }
 
 var sizes = []size{{1000, 1}, {10000, 1}, {1000, 100}, {10000, 100}}
 
-// add adds a run for each of the peers, as it is unless it is changed: events of 256
-// bytes, one after another, of a few keys that all watch.
+// add adds a run for each peer. Unless change says otherwise, one writer writes one event
+// of 256 bytes at a time to a few keys, and all watchers watch all keys.
 func (s *plan) add(z size, peers []string, change func(p *scenario.Parameters)) {
 	for _, peer := range peers {
 		p := scenario.Parameters{
@@ -53,17 +53,17 @@ func (s *plan) add(z size, peers []string, change func(p *scenario.Parameters)) 
 	}
 }
 
-// The changes that make a run another one.
+// Changes for plan.add.
 
 func bursts(p *scenario.Parameters) { p.Batch = 64 }
 
 func large(p *scenario.Parameters) { p.ValueSize = 1024 }
 
-// saturated has enough under way that nobody has to wait for the one who writes.
+// saturated keeps so many writes in flight that the writer is never the bottleneck.
 func saturated(p *scenario.Parameters) { p.Outstanding = 16 }
 
-// steady writes so often per second, and long enough for a percentile. Writes that take
-// long do not hold back others.
+// steady writes at a rate, long enough for percentiles. A slow write does not delay the
+// next one.
 func steady(rate float64) func(p *scenario.Parameters) { return steadyFor(rate, 5*time.Second) }
 
 func steadyFor(rate float64, least time.Duration) func(p *scenario.Parameters) {
@@ -73,7 +73,7 @@ func steadyFor(rate float64, least time.Duration) func(p *scenario.Parameters) {
 	}
 }
 
-// stalled adds a tenth of the watchers who do not read.
+// stalled adds watchers that do not read, a tenth as many as there are others.
 func stalled(how string, again time.Duration) func(p *scenario.Parameters) {
 	return func(p *scenario.Parameters) {
 		steady(20)(p)
@@ -81,10 +81,10 @@ func stalled(how string, again time.Duration) func(p *scenario.Parameters) {
 	}
 }
 
-// waiting lets nothing be written, but one event in the end.
+// waiting writes nothing except one event at the end.
 func waiting(p *scenario.Parameters) { p.Scenario, p.Keys = scenario.Idle, 1 }
 
-// many objects are 200 kB of snapshot.
+// many is the number of objects of a snapshot of 200 kB.
 const many = 800
 
 func storm(name string, objects int) func(p *scenario.Parameters) {
@@ -99,14 +99,14 @@ func listed(objects, size, page int) func(p *scenario.Parameters) {
 	}
 }
 
-// The peers that can do what a run asks for.
+// Peers by the features that a run needs.
 var (
 	main4     = []string{"floor", "fanoutd", "etcd", "nats"}
-	everybody = []string{"floor", "fanoutd", "etcd", "grpc-proxy", "nats", "nats-kv"}
+	all       = []string{"floor", "fanoutd", "etcd", "grpc-proxy", "nats", "nats-kv"}
 	resumable = []string{"fanoutd", "etcd", "nats-kv"}
 )
 
-// core compares what a delivery costs: each event a message of its own, and 64 together.
+// core compares the cost of a delivery, with one event per message and with 64.
 func core(duration time.Duration) []scenario.Parameters {
 	s := &plan{duration: duration}
 	for _, z := range sizes {
@@ -118,7 +118,7 @@ func core(duration time.Duration) []scenario.Parameters {
 	return s.runs
 }
 
-// short is what fits into ten minutes, several times.
+// short fits into ten minutes, repeats included.
 func short(duration time.Duration) []scenario.Parameters {
 	s := &plan{duration: duration}
 	for _, z := range sizes {
@@ -135,12 +135,12 @@ func short(duration time.Duration) []scenario.Parameters {
 	return s.runs
 }
 
-// goals is what else it takes to say whether goals are reached.
+// goals adds what short lacks to decide whether the goals are reached.
 func goals(duration time.Duration) []scenario.Parameters {
 	s := &plan{duration: duration}
 	s.add(size{10000, 100}, []string{"fanoutd", "etcd"}, saturated)
 	for _, z := range []size{{0, 1}, {10000, 100}} {
-		s.add(z, []string{"fanoutd"}, steadyFor(10, 20*time.Second)) // the 99th percentile of writes needs many
+		s.add(z, []string{"fanoutd"}, steadyFor(10, 20*time.Second)) // many writes, for their 99th percentile
 	}
 	s.add(size{1000, 10}, []string{"fanoutd"}, steady(20))
 	s.add(size{1000, 10}, []string{"fanoutd"}, stalled(load.StallFrozen, 0))
@@ -149,18 +149,18 @@ func goals(duration time.Duration) []scenario.Parameters {
 		s.add(z, []string{"fanoutd"}, waiting)
 	}
 	s.add(size{5000, 1}, []string{"floor", "fanoutd"}, storm(scenario.Startup, many))
-	s.add(size{5000, 1}, []string{"fanoutd"}, storm(scenario.Startup, 1)) // what the streams alone take
+	s.add(size{5000, 1}, []string{"fanoutd"}, storm(scenario.Startup, 1)) // the cost of the streams alone
 	for _, page := range []int{0, 1000} {
 		s.add(size{1, 1}, []string{"fanoutd"}, listed(150_000, 256, page))
 	}
 	return s.runs
 }
 
-// full is everything, and takes hours.
+// full contains all runs, and takes hours.
 func full(duration time.Duration) []scenario.Parameters {
 	s := &plan{duration: duration}
 	for _, z := range []size{{1, 1}, {100, 1}, {1000, 1}, {5000, 1}, {10000, 1}, {100, 100}, {1000, 100}, {5000, 100}, {10000, 100}, {50000, 100}} {
-		peers := everybody
+		peers := all
 		if z.watchers > 10000 {
 			peers = main4
 		}
@@ -206,7 +206,7 @@ func full(duration time.Duration) []scenario.Parameters {
 	return s.runs
 }
 
-// include adds the runs of another suite that are not there yet.
+// include adds runs of another suite, without duplicates.
 func (s *plan) include(runs []scenario.Parameters) {
 	for _, p := range runs {
 		if !slices.Contains(s.runs, p) {
