@@ -1,17 +1,19 @@
-// Package tracing sends OpenTelemetry traces to a collector: a span for each request,
-// and for each write that is sampled what became of it on its way to watches.
+// Package tracing sends OpenTelemetry traces to a collector. Each request has a span. A
+// sampled write also has a span for its way to the watches:
 //
 //	fanout.v1.StoreService/Put          the request
-//	'- fan-out                          from the write until nobody is told any more
-//	   |- apply                         from etcd's watch into the cache
-//	   |- dispatch                      into the logs of feeds
-//	   '- deliver                       to one watch; the first ones have a span each
+//	'- fan-out                          from the write to its last delivery
+//	   |- apply                         from the etcd watch into the cache
+//	   |- dispatch                      into the logs of the feeds
+//	   '- deliver                       to one watch; only the first deliveries have a span
 //
-// A write is recognized by its revision, which etcd says when it has been committed. The
-// change may have come back and gone to watches before that, so while the answer to a
-// sampled write is awaited, the last things that were dispatched and delivered are
-// remembered; see [WriteTracer].
+// A [WriteTracer] follows the writes of one resource. It recognizes the change of a write by
+// its revision, which etcd reports with the response. The change may be dispatched and
+// delivered before that response arrives. Therefore the WriteTracer buffers the latest
+// dispatches and deliveries while a sampled write is pending.
 //
-// Nothing of this crosses the store: etcd has no place for a trace beside a value. So a
-// write is followed to the watches of the server that took it, and to no others.
+// A trace covers only the server that handled the write, because etcd cannot store a trace
+// context with a value.
+//
+// [New] returns a [Tracing], which the caller closes after all requests have ended.
 package tracing

@@ -20,40 +20,40 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// Config says what is traced, and where traces go. Endpoint and Log are required.
+// Config configures tracing. Endpoint and Log are required.
 type Config struct {
-	// Endpoint is the URL of a collector that speaks OTLP over gRPC: http://host:port,
-	// or https://host:port for TLS. The variables of OpenTelemetry, such as
-	// OTEL_EXPORTER_OTLP_HEADERS and OTEL_EXPORTER_OTLP_CERTIFICATE, say the rest.
+	// Endpoint is the URL of a collector with OTLP over gRPC: http://host:port, or
+	// https://host:port for TLS. OpenTelemetry's environment variables, such as
+	// OTEL_EXPORTER_OTLP_HEADERS and OTEL_EXPORTER_OTLP_CERTIFICATE, configure the rest.
 	Endpoint string
 
-	// Ratio is the part of the requests that is traced, from 0 to 1. Where the caller
-	// has decided already, its decision counts.
+	// Ratio is the fraction of requests that are traced, from 0 to 1. A sampling decision
+	// of the caller takes precedence.
 	Ratio float64
 
 	Log *slog.Logger
 }
 
-// Tracing makes traces and sends them.
+// Tracing creates traces and sends them to the collector.
 type Tracing struct {
 	provider *sdk.TracerProvider
 	exporter sdk.SpanExporter
-	trails   []*WriteTracer
+	writes   []*WriteTracer
 }
 
-// New returns what makes traces. It does not wait for a connection to the collector:
-// what cannot be sent is logged and lost, and nobody waits for it.
+// New returns a Tracing. It does not wait for a connection to the collector. Traces that
+// cannot be sent are logged and dropped; requests never wait for the collector.
 func New(ctx context.Context, cfg Config) (*Tracing, error) {
 	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(cfg.Endpoint))
 	if err != nil {
-		return nil, fmt.Errorf("send traces to %s: %w", cfg.Endpoint, err)
+		return nil, fmt.Errorf("create the exporter of traces to %s: %w", cfg.Endpoint, err)
 	}
-	self, err := resource.Merge(ourselves(), resource.Environment())
+	self, err := resource.Merge(processResource(), resource.Environment())
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("read what OTEL_RESOURCE_ATTRIBUTES says: %w", err), exporter.Shutdown(ctx))
+		return nil, errors.Join(fmt.Errorf("parse OTEL_RESOURCE_ATTRIBUTES: %w", err), exporter.Shutdown(ctx))
 	}
-	// The library knows one place only for what goes wrong behind everybody's back.
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { cfg.Log.Warn("traces are lost", "error", err) }))
+	// OpenTelemetry reports errors of background work only to this global handler.
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { cfg.Log.Warn("could not send traces", "error", err) }))
 	return &Tracing{exporter: exporter, provider: sdk.NewTracerProvider(
 		sdk.WithBatcher(exporter),
 		sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(cfg.Ratio))),
@@ -61,8 +61,8 @@ func New(ctx context.Context, cfg Config) (*Tracing, error) {
 	)}, nil
 }
 
-// ourselves returns what tells this process from others of several servers.
-func ourselves() *resource.Resource {
+// processResource returns the attributes that identify this process among several servers.
+func processResource() *resource.Resource {
 	version := ""
 	if info, ok := debug.ReadBuildInfo(); ok {
 		version = info.Main.Version
@@ -71,27 +71,27 @@ func ourselves() *resource.Resource {
 		attribute.String("service.name", "fanoutd"), attribute.String("service.version", version),
 		attribute.Int("process.pid", os.Getpid()),
 	}
-	if host, err := os.Hostname(); err == nil { // in Kubernetes the name of the pod
+	if host, err := os.Hostname(); err == nil { // in Kubernetes: the name of the pod
 		about = append(about, attribute.String("host.name", host))
 	}
 	return resource.NewSchemaless(about...)
 }
 
-// scope is what made the spans that are not of requests.
+// scope is the instrumentation scope of the spans of a WriteTracer.
 const scope = "github.com/fanoutd/fanoutd/internal/tracing"
 
-// WriteTracer returns what follows the writes of a resource. It is called before anything
-// is served.
+// WriteTracer returns the tracer of writes of a resource. The caller calls it before the
+// server accepts requests.
 func (t *Tracing) WriteTracer(resource string) *WriteTracer {
-	trail := newTrail(t.provider.Tracer(scope), resource)
-	t.trails = append(t.trails, trail)
-	return trail
+	w := newWriteTracer(t.provider.Tracer(scope), resource)
+	t.writes = append(t.writes, w)
+	return w
 }
 
-// Requests returns what makes a span of each request to the services of the protocol.
-// Health checks and reflection are not worth one.
+// Requests returns a handler that creates a span for each request to a fanout.v1 service.
+// Health checks and reflection have no spans.
 func (t *Tracing) Requests() stats.Handler {
-	return light{otelgrpc.NewServerHandler(
+	return withoutPayloads{otelgrpc.NewServerHandler(
 		otelgrpc.WithTracerProvider(t.provider),
 		otelgrpc.WithMeterProvider(metrics.NewMeterProvider()),
 		otelgrpc.WithPropagators(propagation.TraceContext{}),
@@ -99,27 +99,27 @@ func (t *Tracing) Requests() stats.Handler {
 	)}
 }
 
-// light keeps single messages away from a handler that would look up the request of
-// each of them and then do nothing.
-type light struct{ stats.Handler }
+// withoutPayloads hides messages from a handler. Otherwise the handler would look up the
+// request of each message although it creates no span for messages.
+type withoutPayloads struct{ stats.Handler }
 
 // HandleRPC implements [stats.Handler].
-func (l light) HandleRPC(ctx context.Context, s stats.RPCStats) {
+func (h withoutPayloads) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	switch s.(type) {
 	case *stats.InPayload, *stats.OutPayload:
 	default:
-		l.Handler.HandleRPC(ctx, s)
+		h.Handler.HandleRPC(ctx, s)
 	}
 }
 
-// Close sends what has not been sent, until ctx is done. It is called when requests
+// Close sends the remaining traces until ctx is done. The caller calls it after all requests
 // have ended.
 func (t *Tracing) Close(ctx context.Context) error {
-	for _, trail := range t.trails {
-		trail.close()
+	for _, w := range t.writes {
+		w.close()
 	}
 	err := t.provider.Shutdown(ctx)
-	// If that has given up, what it does goes on in the background until this ends it.
+	// If Shutdown gave up, it continues in the background until the exporter shuts down.
 	if err = errors.Join(err, t.exporter.Shutdown(ctx)); err != nil {
 		return fmt.Errorf("send the last traces: %w", err)
 	}

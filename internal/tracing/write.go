@@ -16,28 +16,27 @@ import (
 const (
 	resourceAttribute   = "fanoutd.resource"
 	revisionAttribute   = "fanoutd.revision"
-	feedsAttribute      = "fanoutd.feeds"      // to the logs of which an event was appended
-	deliveriesAttribute = "fanoutd.deliveries" // messages that have told the write
-	watcherAttribute    = "fanoutd.watcher"    // the id of a watch, as AdminService has it
+	feedsAttribute      = "fanoutd.feeds"      // number of feeds that received an event
+	deliveriesAttribute = "fanoutd.deliveries" // number of messages that contain the change
+	watcherAttribute    = "fanoutd.watcher"    // id of the watch in AdminService
 	peerAttribute       = "client.address"
-	eventsAttribute     = "fanoutd.events" // in the message
-	bytesAttribute      = "fanoutd.bytes"  // of the message
+	eventsAttribute     = "fanoutd.events" // events in the message
+	bytesAttribute      = "fanoutd.bytes"  // size of the message
 )
 
-// write is one write that is followed. It belongs to whoever holds the mutex of its
-// trail.
+// write is a traced write. The mutex of its tracer guards all fields.
 type write struct {
-	trail      *WriteTracer
+	tracer     *WriteTracer
 	revision   object.Revision
 	span       trace.Span
-	within     context.Context // of the span
-	timer      *time.Timer     // ends it
+	within     context.Context // contains the span
+	timer      *time.Timer     // ends the span
 	deliveries int
-	last       time.Time // when it was last told to somebody, or dispatched
+	last       time.Time // time of the last delivery or dispatch
 }
 
 func newWrite(t *WriteTracer, parent trace.SpanContext, began time.Time, at object.Revision) *write {
-	w := &write{trail: t, revision: at, last: time.Now()}
+	w := &write{tracer: t, revision: at, last: time.Now()}
 	w.within, w.span = t.tracer.Start(
 		trace.ContextWithSpanContext(context.Background(), parent), "fan-out",
 		trace.WithTimestamp(began), trace.WithAttributes(
@@ -46,9 +45,9 @@ func newWrite(t *WriteTracer, parent trace.SpanContext, began time.Time, at obje
 	return w
 }
 
-// record makes a span of something that is over.
+// record creates a span with the given start and end.
 func (w *write) record(name string, began, ended time.Time, links []trace.Link, attributes ...attribute.KeyValue) {
-	_, span := w.trail.tracer.Start(w.within, name, trace.WithTimestamp(began), trace.WithLinks(links...), trace.WithAttributes(attributes...))
+	_, span := w.tracer.tracer.Start(w.within, name, trace.WithTimestamp(began), trace.WithLinks(links...), trace.WithAttributes(attributes...))
 	span.End(trace.WithTimestamp(ended))
 }
 
@@ -59,7 +58,7 @@ func (w *write) dispatched(d dispatch.Dispatched) {
 	w.last = d.Ended
 }
 
-// delivered looks whether a message has told the write.
+// delivered records a message if it contains the change of the write.
 func (w *write) delivered(d backend.Delivery) {
 	if w.revision <= d.After || w.revision > d.Upto || !d.Shows(w.revision) {
 		return

@@ -16,21 +16,21 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 )
 
-// traces are a trail, and what comes of it.
+// traces is a WriteTracer and the spans that it has ended.
 type traces struct {
 	*WriteTracer
 	ended   *tracetest.SpanRecorder
-	request context.Context // of a write that is sampled
+	request context.Context // of a sampled write
 }
 
 func newTraces() *traces {
 	recorder := tracetest.NewSpanRecorder()
 	tracer := sdk.NewTracerProvider(sdk.WithSpanProcessor(recorder)).Tracer("test")
 	ctx, _ := tracer.Start(context.Background(), "request")
-	return &traces{newTrail(tracer, "r"), recorder, ctx}
+	return &traces{newWriteTracer(tracer, "r"), recorder, ctx}
 }
 
-// names counts the spans that have ended, by name.
+// names returns the number of ended spans by name.
 func (t *traces) names() map[string]int {
 	n := map[string]int{}
 	for _, s := range t.ended.Ended() {
@@ -39,7 +39,7 @@ func (t *traces) names() map[string]int {
 	return n
 }
 
-// deliveries returns what the only fan-out says of them.
+// deliveries returns the number of deliveries in the only fan-out span.
 func (t *traces) deliveries(tt *testing.T) int64 {
 	tt.Helper()
 	for _, s := range t.ended.Ended() {
@@ -49,7 +49,7 @@ func (t *traces) deliveries(tt *testing.T) int64 {
 			}
 		}
 	}
-	tt.Fatal("there is no fan-out that has ended")
+	tt.Fatal("no fan-out span has ended")
 	return 0
 }
 
@@ -57,7 +57,7 @@ func dispatched(at object.Revision) dispatch.Dispatched {
 	return dispatch.Dispatched{Revision: at, Feeds: 1, Arrived: time.Now(), Applied: time.Now(), Began: time.Now(), Ended: time.Now()}
 }
 
-// delivered is a message with an event of the revision, and of others around it.
+// delivered returns a message for (after, upto] with an event of the revision at.
 func delivered(after, at, upto object.Revision) backend.Delivery {
 	return backend.Delivery{
 		Watch: context.Background(), After: after, Upto: upto, Arrived: time.Now(), Sent: time.Now(),
@@ -65,77 +65,77 @@ func delivered(after, at, upto object.Revision) backend.Delivery {
 	}
 }
 
-// The change of a write may be everywhere before etcd has answered, or behind that.
-func TestWhatHappensBeforeTheAnswerCounts(t *testing.T) {
+// A change may be dispatched and delivered before or after etcd answers the write.
+func TestDeliveriesBeforeTheAnswerAreTraced(t *testing.T) {
 	for name, order := range map[string]func(happens, answers func()){
 		"before": func(happens, answers func()) { happens(); answers() },
-		"behind": func(happens, answers func()) { answers(); happens() },
+		"after":  func(happens, answers func()) { answers(); happens() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := newTraces()
 			done := tr.Writing(tr.request)
 			if !tr.Wants() {
-				t.Fatal("nobody wants to know what becomes of a sampled write")
+				t.Fatal("got Wants false for a sampled write, want true")
 			}
 			order(func() {
 				tr.Dispatched(dispatched(6))
 				tr.Dispatched(dispatched(7))
 				tr.Delivered(delivered(5, 7, 8))
-				tr.Delivered(delivered(5, 6, 8)) // passes by revision 7
-				tr.Delivered(delivered(7, 8, 8)) // comes behind it
-				tr.Delivered(delivered(5, 7, 6)) // does not come so far
+				tr.Delivered(delivered(5, 6, 8)) // has no event of revision 7
+				tr.Delivered(delivered(7, 8, 8)) // starts after revision 7
+				tr.Delivered(delivered(5, 7, 6)) // ends before revision 7
 			}, func() { done(7) })
 			tr.close()
 			if n := tr.names(); n["apply"] != 1 || n["dispatch"] != 1 || n["deliver"] != 1 || n["fan-out"] != 1 {
-				t.Errorf("spans: %v", n)
+				t.Errorf("got the spans %v, want one of each kind", n)
 			}
 			if n := tr.deliveries(t); n != 1 {
-				t.Errorf("%d deliveries, want 1", n)
+				t.Errorf("got %d deliveries, want 1", n)
 			}
 			if tr.Wants() {
-				t.Error("somebody still wants to know")
+				t.Error("got Wants true after the last write, want false")
 			}
 		})
 	}
 }
 
-// Nothing is wanted, and nothing kept, of writes that are not sampled, that fail, or
-// that are too many.
-func TestFollowingIsBounded(t *testing.T) {
+// Unsampled writes, failed writes and writes above the limit are not traced and need no
+// memory.
+func TestActiveWritesAreBounded(t *testing.T) {
 	tr := newTraces()
 	done := tr.Writing(context.Background())
 	if tr.Wants() {
-		t.Error("a write that is not sampled is followed")
+		t.Error("an unsampled write is traced")
 	}
 	done(1)
 	tr.Writing(tr.request)(0) // failed
 	if tr.Wants() {
-		t.Error("a write that has failed is followed")
+		t.Error("a failed write is traced")
 	}
 	tr.Dispatched(dispatched(1))
 	tr.Delivered(delivered(0, 1, 1))
-	if len(tr.rounds.all)+len(tr.deliveriesKept()) != 0 {
-		t.Error("things are remembered for nobody")
+	if len(tr.dispatches.all)+len(tr.buffered()) != 0 {
+		t.Error("dispatches or deliveries are buffered without a pending write")
 	}
-	for at := range object.Revision(2 * maxFollowed) {
+	for at := range object.Revision(2 * maxActiveWrites) {
 		tr.Writing(tr.request)(at + 1)
 	}
-	if n := len(tr.followed); n != maxFollowed {
-		t.Errorf("%d writes are followed", n)
+	if n := len(tr.active); n != maxActiveWrites {
+		t.Errorf("got %d traced writes, want %d", n, maxActiveWrites)
 	}
 	for range 2 * maxDeliverSpans {
 		tr.Delivered(delivered(0, 1, 1))
 	}
 	tr.close()
-	if n := tr.names(); n["fan-out"] != maxFollowed || n["deliver"] != maxDeliverSpans {
-		t.Errorf("spans: %v", n)
+	if n := tr.names(); n["fan-out"] != maxActiveWrites || n["deliver"] != maxDeliverSpans {
+		t.Errorf("got the spans %v", n)
 	}
 }
 
-func (t *traces) deliveriesKept() []backend.Delivery { return t.WriteTracer.deliveries.all }
+func (t *traces) buffered() []backend.Delivery { return t.WriteTracer.deliveries.all }
 
-// What is remembered while an answer is awaited has an end.
-func TestAwaitingIsBounded(t *testing.T) {
+// The buffers for pending writes are bounded and keep the latest values.
+func TestBuffersAreBounded(t *testing.T) {
 	tr := newTraces()
 	done := tr.Writing(tr.request)
 	const many = 1000
@@ -143,42 +143,41 @@ func TestAwaitingIsBounded(t *testing.T) {
 		tr.Dispatched(dispatched(at + 1))
 		tr.Delivered(delivered(at, at+1, at+1))
 	}
-	if r, d := len(tr.rounds.all), len(tr.deliveriesKept()); r != keptRounds || d != keptDeliveries {
-		t.Errorf("%d rounds and %d deliveries are remembered", r, d)
+	if r, d := len(tr.dispatches.all), len(tr.buffered()); r != bufferedDispatches || d != bufferedDeliveries {
+		t.Errorf("got %d buffered dispatches and %d deliveries, want %d and %d", r, d, bufferedDispatches, bufferedDeliveries)
 	}
-	done(many) // the latest are there
+	done(many) // the buffers contain the latest revision
 	tr.close()
 	if n := tr.names(); n["dispatch"] != 1 || n["deliver"] != 1 {
-		t.Errorf("spans: %v", n)
+		t.Errorf("got the spans %v", n)
 	}
-	if len(tr.rounds.all)+len(tr.deliveriesKept()) != 0 {
-		t.Error("something is still remembered")
+	if len(tr.dispatches.all)+len(tr.buffered()) != 0 {
+		t.Error("the buffers are not empty after the last pending write")
 	}
 }
 
-// A write is followed for a while.
-func TestFollowingEnds(t *testing.T) {
+// The trace of a write ends after traceDuration.
+func TestTraceOfAWriteEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTraces()
 		tr.Writing(tr.request)(7)
-		time.Sleep(linger - 1)
+		time.Sleep(traceDuration - 1)
 		if !tr.Wants() {
-			t.Error("it ends early")
+			t.Error("the trace ended early")
 		}
 		time.Sleep(2 * time.Nanosecond)
 		synctest.Wait()
 		if tr.Wants() || tr.names()["fan-out"] != 1 {
-			t.Error("it goes on")
+			t.Error("the trace did not end in time")
 		}
 		tr.close()
 	})
 }
 
-// While nothing is followed, asking costs no memory.
-func TestAskingCostsNothing(t *testing.T) {
+func TestWantsDoesNotAllocate(t *testing.T) {
 	tr := newTraces()
 	if n := testing.AllocsPerRun(100, func() { _ = tr.Wants() }); n != 0 {
-		t.Errorf("it allocates %v times", n)
+		t.Errorf("got %v allocations, want none", n)
 	}
 	if !trace.SpanContextFromContext(tr.request).IsSampled() {
 		t.Error("the request of these tests is not sampled")
