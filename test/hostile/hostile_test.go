@@ -118,19 +118,20 @@ func (h *honest) ping(ctx context.Context, t *testing.T, count int) time.Duratio
 	return median(took)
 }
 
-// size returns how large the attacks are and how often each is tried: FANOUTD_HOSTILE
-// and five times, or else what a test can afford.
-func size(t *testing.T) (size, rounds int) {
+// size returns the number of streams or connections of an attack, the number of attacks
+// of each kind, and the number of writes that the well-behaved client makes during each.
+// With FANOUTD_HOSTILE they are large enough to measure something.
+func size(t *testing.T) (size, rounds, pings int) {
 	t.Helper()
 	text := os.Getenv("FANOUTD_HOSTILE")
 	if text == "" {
-		return 200, 1
+		return 200, 1, 40
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return n, 5
+	return n, 5, 200
 }
 
 // Whatever the others do, who behaves is told everything. How much later than without
@@ -154,7 +155,7 @@ func TestOneWhoBehavesAmongThoseWhoDoNot(t *testing.T) {
 		{kind: beginAndGo, hosts: 1},
 	} {
 		t.Run(fmt.Sprintf("%s, hosts: %d", as.kind, as.hosts), func(t *testing.T) {
-			size, rounds := size(t)
+			size, rounds, pings := size(t)
 			if as.part > 0 {
 				size = max(size/as.part, perConnection)
 			}
@@ -162,7 +163,6 @@ func TestOneWhoBehavesAmongThoseWhoDoNot(t *testing.T) {
 			defer cancel()
 			address := startServer(ctx, t)
 			h := newHonest(ctx, t, address)
-			const pings = 200
 			var without, with, times []float64 // milliseconds, and how many times as long
 			begun, refused := 0, 0
 			for range rounds {
