@@ -154,10 +154,6 @@ func (w *watching) Value(key any) any {
 	switch key.(type) {
 	case watchingKey:
 		return w
-	case transport.CallerKey:
-		if w.session.number > 0 { // its headers are forgotten
-			return &transport.Caller{Address: w.session.peer, UserAgent: w.session.userAgent}
-		}
 	case rpc.CallKey:
 		return &w.call
 	}
@@ -264,7 +260,6 @@ func (w *watching) begin(f *fanout, req *fanoutv1.WatchRequest, ctx context.Cont
 	}
 	w.turn.init(f.limits, watch.Options.BookmarkInterval)
 	w.beginsWithSnapshot = watch.After == nil && !watch.FromNow
-	rpc.ForgetHeaders(ctx)
 	return nil
 }
 

@@ -3,7 +3,6 @@ package rpc
 import (
 	"cmp"
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,8 +23,6 @@ type streamContext struct {
 	then   atomic.Pointer[func(error)] // see whenOver
 
 	request *frames.Request // what has come of the request; nil when it is there, and on connections within the process
-
-	headed requestContext
 }
 
 type cutoffKey struct{}
@@ -35,63 +32,19 @@ type cutoffKey struct{}
 // until then a goroutine waits for it, which nobody else sees.
 func WithStreamContext(l *quota.Limiter, ctx context.Context) (context.Context, error) {
 	c := &streamContext{}
-	c.headed.of = ctx
-	c.Context, c.cancel = context.WithCancel(&c.headed)
+	c.Context, c.cancel = context.WithCancel(ctx)
 	c.late.Store(time.AfterFunc(l.RequestPatience, c.end))
 	forget := func() {}
 	if conn := transport.FramesOf(ctx); conn != nil {
 		c.request, forget = conn.Open(c.end)
 	}
-	context.AfterFunc(&c.headed, func() {
+	context.AfterFunc(ctx, func() {
 		c.arrived()
 		forget()
-		c.over(cmp.Or(c.headed.Err(), context.Canceled))
+		c.over(cmp.Or(ctx.Err(), context.Canceled))
 	})
 	return c, nil
 }
-
-// requestContext is the context of a request as gRPC has it, with all its headers.
-type requestContext struct {
-	mu sync.Mutex
-	of context.Context // guarded by mu
-}
-
-// ForgetHeaders has the headers of a request forgotten, which would be there for as
-// long as it lasts. Its peer is still known. Some keep all: those with a deadline and
-// those within the process, of whom there are few.
-func ForgetHeaders(ctx context.Context) {
-	c, ok := ctx.Value(cutoffKey{}).(*streamContext)
-	_, limited := ctx.Deadline()
-	if !ok || limited {
-		return
-	}
-	bare := transport.SharedContext(ctx)
-	if bare == nil {
-		return
-	}
-	c.headed.mu.Lock()
-	defer c.headed.mu.Unlock()
-	c.headed.of = bare
-}
-
-func (h *requestContext) now() context.Context {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.of
-}
-
-// Deadline implements [context.Context].
-func (h *requestContext) Deadline() (time.Time, bool) { return h.now().Deadline() }
-
-// Done implements [context.Context]. When the headers are forgotten there is nobody any
-// more who asks: the library hears of the end once it has asked.
-func (h *requestContext) Done() <-chan struct{} { return h.now().Done() }
-
-// Err implements [context.Context].
-func (h *requestContext) Err() error { return h.now().Err() }
-
-// Value implements [context.Context].
-func (h *requestContext) Value(key any) any { return h.now().Value(key) }
 
 // OnDone has a function called with the error of the context of a request when that
 // is done.

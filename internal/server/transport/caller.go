@@ -9,21 +9,11 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// CallerKey is the key of a *callerInfo. A context that has one says who the caller
-// is although its headers are gone.
-type CallerKey struct{}
-
-// Caller is who makes a request.
-type Caller struct{ Address, UserAgent string }
-
 // MaxUserAgentBytes is how much is remembered of what a client says it is.
 const MaxUserAgentBytes = 256
 
 // CallerOf returns who makes a request: its address, and what it says it is.
 func CallerOf(ctx context.Context) (address, userAgent string) {
-	if known, ok := ctx.Value(CallerKey{}).(*Caller); ok {
-		return known.Address, known.UserAgent
-	}
 	if p, ok := peer.FromContext(ctx); ok {
 		address = p.Addr.String()
 	}

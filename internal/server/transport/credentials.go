@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -48,7 +47,7 @@ func (t credentialsOrLocal) ServerHandshake(raw net.Conn) (net.Conn, credentials
 		conn = closeAt(conn, shown.State.VerifiedChains[0][0].NotAfter.Add(expiryGrace))
 	}
 	noted := frames.NewConn(conn)
-	return noted, ConnInfo{info, noted, &connContext{}}, nil
+	return noted, ConnInfo{info, noted}, nil
 }
 
 // expiringConn is a connection that ends by itself. A client whose certificate has expired
@@ -105,32 +104,6 @@ func FramesOf(ctx context.Context) *frames.Conn {
 	return info.Frames
 }
 
-// connContext is a context that all requests of a connection can have.
-type connContext struct {
-	mu  sync.Mutex
-	ctx context.Context // guarded by mu; nil until somebody asks for it
-}
-
-// SharedContext returns a context that is never done, and knows of a request with this
-// one only what it knows of its connection; nil for requests within the process. All
-// requests of a connection share it.
-func SharedContext(ctx context.Context) context.Context {
-	from, ok := peer.FromContext(ctx)
-	if !ok {
-		return nil
-	}
-	info, ok := from.AuthInfo.(ConnInfo)
-	if !ok {
-		return nil
-	}
-	info.shared.mu.Lock()
-	defer info.shared.mu.Unlock()
-	if info.shared.ctx == nil {
-		info.shared.ctx = peer.NewContext(context.Background(), from)
-	}
-	return info.shared.ctx
-}
-
 // IsLocal reports whether a request comes over a connection within the process.
 func IsLocal(ctx context.Context) bool {
 	p, ok := peer.FromContext(ctx)
@@ -145,7 +118,6 @@ func IsLocal(ctx context.Context) bool {
 type ConnInfo struct {
 	credentials.AuthInfo
 	Frames *frames.Conn
-	shared *connContext
 }
 
 // GetSecurityValue implements credentials.ChannelzSecurityInfo.
