@@ -28,7 +28,7 @@ const index = `fanoutd, HTTP and JSON
   /metrics                                      metrics for Prometheus
   /debug/pprof/                                 Go profiles, unless the setting pprof is off
 
-gRPC (HTTP/2): grpc.channelz.v1.Channelz, and reflection
+gRPC (HTTP/2): reflection, and grpc.channelz.v1.Channelz if the setting channelz is on
 `
 
 // withIndex serves the index and the OpenAPI document, and passes other requests to api. It

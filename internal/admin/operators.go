@@ -6,19 +6,16 @@ import (
 	"net/http/pprof"
 	"strings"
 
-	"google.golang.org/grpc"
-	channelz "google.golang.org/grpc/channelz/service"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 )
 
-// operators serves metrics, profiles and channelz. They are for operators only: each
+// operators serves metrics, profiles and, over gRPC, channelz. They are for operators only: each
 // request must pass Config.Operator.
-func operators(cfg Config, channelz, next http.Handler) http.Handler {
-	channelz = cfg.forOperators(channelz)
+func operators(cfg Config, grpc, next http.Handler) http.Handler {
+	grpc = cfg.forOperators(grpc)
 	metrics, profiles := cfg.Metrics, http.Handler(nil)
 	if metrics != nil {
 		metrics = cfg.forOperators(metrics)
@@ -29,7 +26,7 @@ func operators(cfg Config, channelz, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case isGRPC(r):
-			channelz.ServeHTTP(w, r)
+			grpc.ServeHTTP(w, r)
 		case metrics != nil && r.URL.Path == "/metrics":
 			metrics.ServeHTTP(w, r)
 		case profiles != nil && strings.HasPrefix(r.URL.Path, "/debug/pprof/"):
@@ -91,17 +88,6 @@ func pprofs() http.Handler {
 	mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	return mux
-}
-
-// newChannelz returns a server with the channelz service, which shows the connections and
-// streams of this process. It is a server of its own, not a service of the protocol,
-// because a client that may read objects must not see the addresses of all others. It
-// serves only requests of this listener, so it has no limits of its own.
-func newChannelz() *grpc.Server {
-	s := grpc.NewServer()
-	channelz.RegisterChannelzServiceToServer(s)
-	reflection.Register(s)
-	return s
 }
 
 // isGRPC reports whether a request is a gRPC request.

@@ -139,7 +139,7 @@ func TestOperatorEndpointsAreChecked(t *testing.T) {
 
 // Operators can use metrics, profiles and channelz.
 func TestOperatorEndpoints(t *testing.T) {
-	s := open(t, nil)
+	s := open(t, func(cfg *config.Config) { cfg.Channelz = true })
 	if a := s.do(t, "GET", "/metrics", ""); a.status != http.StatusOK || !strings.Contains(string(a.body), "fanoutd_cacher_revision{") {
 		t.Errorf("metrics: %d", a.status)
 	}

@@ -40,6 +40,9 @@ type Config struct {
 	// Profiles serves Go's profiles below /debug/pprof/.
 	Profiles bool
 
+	// Channelz serves channelz over gRPC. [EnableChannelz] must have been called.
+	Channelz bool
+
 	// Operator, if set, decides who may use metrics, profiles and channelz. It gets what
 	// the client asks for, such as "GET /metrics", the client's verified certificate or
 	// nil, and the values of its Authorization headers. It returns nil or the gRPC status
@@ -56,9 +59,9 @@ type Config struct {
 
 // Server serves HTTP.
 type Server struct {
-	http     http.Server
-	channelz *grpc.Server
-	maxAge   time.Duration // of a TLS connection
+	http   http.Server
+	grpc   *grpc.Server  // reflection, and channelz if it is on
+	maxAge time.Duration // of a TLS connection
 }
 
 // Limits of time and size. Watches have no time limit here; TCP detects a peer that is
@@ -72,10 +75,10 @@ const (
 
 // New returns a server. It serves nothing before Serve is called.
 func New(cfg Config) (*Server, error) {
-	s := &Server{channelz: newChannelz(), maxAge: maxConnectionAge}
-	handler, err := newHandler(cfg, s.channelz)
+	s := &Server{grpc: newGRPC(cfg.Channelz), maxAge: maxConnectionAge}
+	handler, err := newHandler(cfg, s.grpc)
 	if err != nil {
-		s.channelz.Stop()
+		s.grpc.Stop()
 		return nil, err
 	}
 	s.http = http.Server{
@@ -89,7 +92,7 @@ func New(cfg Config) (*Server, error) {
 		Protocols:         new(http.Protocols),
 	}
 	s.http.Protocols.SetHTTP1(true)
-	// Channelz is served over gRPC, which needs HTTP/2 even without TLS.
+	// Operators may use gRPC, which needs HTTP/2 even without TLS.
 	s.http.Protocols.SetHTTP2(true)
 	s.http.Protocols.SetUnencryptedHTTP2(true)
 	return s, nil
@@ -127,10 +130,10 @@ func (s *Server) Stop(ctx context.Context) {
 	if err := s.http.Shutdown(ctx); err != nil {
 		_ = s.http.Close() // its errors are about listeners that are closed already
 	}
-	s.channelz.Stop()
+	s.grpc.Stop()
 }
 
-func newHandler(cfg Config, channelz http.Handler) (http.Handler, error) {
+func newHandler(cfg Config, grpc http.Handler) (http.Handler, error) {
 	api := runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, newLines()),
 		runtime.WithErrorHandler(answerError),
@@ -164,7 +167,7 @@ func newHandler(cfg Config, channelz http.Handler) (http.Handler, error) {
 		return nil, fmt.Errorf("read the status page: %w", err)
 	}
 	next := statusPage(files, withIndex(description, cfg.bodies(headers(streams(answerTimeout, withCertificate(api))))))
-	return guard(cfg.Hosts, probes(cfg.Conn, operators(cfg, channelz, next))), nil
+	return guard(cfg.Hosts, probes(cfg.Conn, operators(cfg, grpc, next))), nil
 }
 
 // withCertificate passes the client's certificate on to the gRPC server.

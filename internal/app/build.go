@@ -13,6 +13,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/admin"
 	"github.com/fanoutd/fanoutd/internal/audit"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/config"
@@ -45,6 +46,9 @@ type App struct {
 // Build opens everything that the configuration asks for: the listeners, then the store and
 // the rest. If it fails, it closes what it has opened.
 func Build(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, err error) {
+	if cfg.Channelz {
+		admin.EnableChannelz()
+	}
 	a := &App{cfg: cfg, log: log}
 	defer func() {
 		if err != nil {

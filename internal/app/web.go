@@ -27,7 +27,7 @@ func (a *App) web(srv *server.Server, metrics http.Handler) (*web, error) {
 		return nil, err
 	}
 	s, err := admin.New(admin.Config{
-		Conn: conn, Hosts: a.cfg.AdminHosts, Metrics: metrics, Profiles: a.cfg.Pprof,
+		Conn: conn, Hosts: a.cfg.AdminHosts, Metrics: metrics, Profiles: a.cfg.Pprof, Channelz: a.cfg.Channelz,
 		Operator: srv.Operator, Receive: srv.Receive,
 		TLS: a.security.tls("h2", "http/1.1"), Log: a.log,
 	})

@@ -47,6 +47,7 @@ type Config struct {
 	AdminListen string   `yaml:"admin-listen"` // empty: disabled
 	AdminHosts  []string `yaml:"admin-hosts"`
 	Pprof       bool     `yaml:"pprof"`
+	Channelz    bool     `yaml:"channelz"`
 
 	SlowRequest      Duration `yaml:"slow-request"`  // 0: never
 	OTLPEndpoint     string   `yaml:"otlp-endpoint"` // empty: no traces

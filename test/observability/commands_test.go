@@ -6,7 +6,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/fanoutd/fanoutd/internal/admin"
+	"github.com/fanoutd/fanoutd/internal/config"
 )
+
+// It must be on before there are connections.
+func init() { admin.EnableChannelz() }
 
 // The commands in docs/observability.md do what it says.
 func TestTheCommandsWork(t *testing.T) {
@@ -18,7 +24,7 @@ func TestTheCommandsWork(t *testing.T) {
 	if len(blocks) == 0 {
 		t.Fatal("there are no commands")
 	}
-	in := start(t, nil)
+	in := start(t, func(cfg *config.Config) { cfg.Channelz = true })
 	var script strings.Builder
 	script.WriteString(`grpcurl() { go tool -modfile=tools/go.mod grpcurl "$@"; }` + "\n")
 	if _, err := exec.LookPath("curl"); err != nil {

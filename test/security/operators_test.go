@@ -16,9 +16,13 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/fanoutd/fanoutd/internal/admin"
 	"github.com/fanoutd/fanoutd/internal/config"
 	"github.com/fanoutd/fanoutd/test/certs"
 )
+
+// It must be on before there are connections.
+func init() { admin.EnableChannelz() }
 
 // What shows the process as a whole is for those who may administer every resource,
 // however they show who they are. Whether it lives and is ready may be asked by anybody.
@@ -30,7 +34,7 @@ rules:
 - {subjects: [of-one], verbs: ["*"], resources: [config]}
 - {subjects: [anonymous], verbs: [get], resources: ["*"]}
 `))
-	w := newWorld(t, func(cfg *config.Config) { cfg.PolicyFile = file })
+	w := newWorld(t, func(cfg *config.Config) { cfg.PolicyFile, cfg.Channelz = file, true })
 	token := shows{bearer: w.addToken(t, "by-token")}
 	jwt := func(name string) shows { return shows{bearer: w.jwt(t, name, time.Now().Add(time.Minute))} }
 	waitFor(t, func() bool {
