@@ -15,7 +15,7 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// connection says how to reach a server. An empty field is not set.
+// connection contains the settings for reaching a server. An empty field is not set.
 type connection struct {
 	// Server is host:port, a comma-separated list of these, or a gRPC URI.
 	Server string `yaml:"server,omitempty" json:"server,omitempty"`

@@ -67,7 +67,7 @@ command again. Ctrl-C waits for the writes in progress.
 	}
 	flags.bind(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the changes without making them")
-	cmd.Flags().DurationVar(&retry, "retry", time.Minute, "how `long` to retry while the server is unavailable")
+	cmd.Flags().DurationVar(&retry, "retry", time.Minute, "`duration` for which to retry while the server is unavailable")
 	return cmd
 }
 

@@ -1,9 +1,9 @@
 // Command fanoutctl is the command-line client of fanoutd. It reads, writes and watches
 // objects, and shows operators the state of their servers.
 //
-// The commands are in the files of their names; list, watch and the like parse flags and
-// call internal/ctl. tool holds what they share. exit.go maps errors to exit codes and
-// one-line messages.
+// Most commands have a file of their own. They parse their flags and call internal/ctl, which
+// does the work. The type tool holds the state that the commands share. exit.go maps errors to
+// exit codes and one-line messages.
 package main
 
 import (
@@ -86,7 +86,7 @@ func rootCommand(t *tool) *cobra.Command {
 	flags.StringVar(&t.contextName, "context", "", "`name` of the context to use instead of the current one")
 	bindSettings(flags, &t.flags)
 	flags.StringVar(&t.configPath, "config", "", "context `file` (default ~/.config/fanoutctl/config.yaml)")
-	flags.DurationVar(&t.timeout, "timeout", 0, "`time` limit of the command (default 30s per request; none for commands that wait or process many objects)")
+	flags.DurationVar(&t.timeout, "timeout", 0, "maximum `duration` of the command (default 30s per request; none for commands that wait or process many objects)")
 
 	groups := []struct {
 		title    string

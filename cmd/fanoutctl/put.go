@@ -86,7 +86,7 @@ JSON object or array. Use --content-type to set another one.`,
 	cmd.Flags().StringVarP(&file, "file", "f", "", "read the value from this `file` (-: standard input)")
 	cmd.Flags().StringVar(&contentType, "content-type", "", "media `type` of the value")
 	cmd.Flags().StringToStringVar(&labels, "label", nil, "set a label, as `name=value`; can be repeated")
-	cmd.Flags().DurationVar(&ttl, "ttl", 0, "delete the object after this `time`, such as 30s")
+	cmd.Flags().DurationVar(&ttl, "ttl", 0, "time to live: delete the object after this `duration`, such as 30s")
 	c.bind(cmd)
 	return cmd
 }

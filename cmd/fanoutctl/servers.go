@@ -145,7 +145,7 @@ If standard output is not a terminal, print the screen once.`,
 			return p.Run(ctx)
 		},
 	}
-	cmd.Flags().DurationVar(&interval, "interval", time.Second, "refresh `interval`")
+	cmd.Flags().DurationVar(&interval, "interval", time.Second, "`duration` between refreshes (at least 100ms)")
 	return cmd
 }
 

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A signal counts under the state in which it arrived, however late it is handled.
-func TestSignalsCountWhenTheyArrive(t *testing.T) {
+// A signal is handled by the state at its arrival, however late it is processed.
+func TestSignalsAreHandledByTheStateAtTheirArrival(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, during, after []os.Signal
 		canceled, exited      int // in the end

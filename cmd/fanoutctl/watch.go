@@ -100,11 +100,11 @@ func watchCommand(t *tool) *cobra.Command {
 	f.StringVar(&w.positionFile, "position-file", "", "save the position in this `file` and resume from it at the next start")
 	f.StringVar(&w.exec, "exec", "", "run this `command` for each change, or after rendered files have changed")
 	f.StringArrayVar(&w.render, "render", nil, "keep a file up to date from a template, as `file=template`; can be repeated")
-	f.DurationVar(&w.delay, "delay", 100*time.Millisecond, "collect changes for this `time` before rendering files")
+	f.DurationVar(&w.delay, "delay", 100*time.Millisecond, "collect changes for this `duration` before rendering files")
 	f.BoolVar(&w.once, "once", false, "exit after rendering the files once")
 	f.StringVar(&w.signal, "signal", "", "send this `signal`, such as HUP, after rendered files have changed")
 	f.StringVar(&w.pidFile, "pid-file", "", "`file` with the process ID to signal")
-	f.StringVar(&w.onFailure, "on-failure", string(follow.Stop), "what to do when a command fails: stop, continue or retry")
+	f.StringVar(&w.onFailure, "on-failure", string(follow.Stop), "what to do when a command fails: `stop|continue|retry`")
 	return cmd
 }
 

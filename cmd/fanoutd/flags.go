@@ -48,7 +48,7 @@ func bind(c *config.Config) []flagGroup {
 			fs.Var(&c.MaxListMemory, "max-list-memory", "maximum total size of List responses being sent (4MiB to 64GiB); others wait")
 			fs.Var(&c.MaxRequestSize, "max-request-size", "maximum size of a request (64KiB to 1GiB, and at least 64KiB more than max-value-size)")
 			fs.Var(&c.MaxRequestMemory, "max-request-memory", "maximum total size of requests being received (16MiB to 64GiB); others wait")
-			fs.Float64Var(&c.MaxRequestRate, "max-request-rate", c.MaxRequestRate, "maximum `number` of requests per second and client")
+			fs.Float64Var(&c.MaxRequestRate, "max-request-rate", c.MaxRequestRate, "maximum `number` of requests per second and client (default: no limit)")
 			fs.IntVar(&c.MaxRequestBurst, "max-request-burst", c.MaxRequestBurst,
 				"`number` of requests that an idle client may send at once (0: max-request-rate)")
 			fs.IntVar(&c.MaxStreamsPerConnection, "max-streams-per-connection", c.MaxStreamsPerConnection, "maximum `number` of requests and watches per connection")
@@ -86,7 +86,7 @@ func bind(c *config.Config) []flagGroup {
 			fs.StringVar(&c.TLSClientCAFile, "tls-client-ca-file", c.TLSClientCAFile,
 				"`file` with the certificate authorities (PEM) of client certificates, which identify clients")
 			fs.StringVar(&c.TLSClientAuth, "tls-client-auth", c.TLSClientAuth,
-				"whether client `certificates` are optional or required, if tls-client-ca-file is set")
+				"`optional|required`: whether clients must present a certificate, if tls-client-ca-file is set")
 			fs.BoolVar(&c.Insecure, "insecure", c.Insecure,
 				"allow plain text on addresses that other machines can reach; only for protected networks")
 		}),

@@ -33,12 +33,12 @@ type Config struct {
 	MaxRequestSize          Size    `yaml:"max-request-size"`
 	MaxRequestMemory        Size    `yaml:"max-request-memory"`
 	MaxRequestRate          float64 `yaml:"max-request-rate"`
-	MaxRequestBurst         int     `yaml:"max-request-burst"` // 0: as many as per second
+	MaxRequestBurst         int     `yaml:"max-request-burst"` // 0: max-request-rate
 	MaxStreamsPerConnection int     `yaml:"max-streams-per-connection"`
 	MaxConnections          int     `yaml:"max-connections"`
 	MaxConnectionsPerClient int     `yaml:"max-connections-per-client"`
 	MaxConnectionRate       float64 `yaml:"max-connection-rate"`
-	MaxConnectionBurst      int     `yaml:"max-connection-burst"` // 0: as many as per second
+	MaxConnectionBurst      int     `yaml:"max-connection-burst"` // 0: max-connection-rate
 
 	AuditLog        string `yaml:"audit-log"` // empty: disabled; "-": standard error
 	AuditLogSize    Size   `yaml:"audit-log-size"`

@@ -30,8 +30,8 @@ func New(server string, c *client.Client) *Admin {
 	return &Admin{server, fanoutv1.NewAdminServiceClient(c.Conn())}
 }
 
-// Resources returns the resources of the server, sorted by name. With lag they include the
-// lag behind etcd, for which the server asks etcd.
+// Resources returns the resources of the server, sorted by name. With lag, the server also
+// asks etcd for its revision and reports the lag behind it.
 func (a *Admin) Resources(ctx context.Context, lag bool) ([]Resource, error) {
 	all, err := a.listResources(ctx, lag)
 	rows := make([]Resource, 0, len(all))
@@ -160,8 +160,8 @@ func MergeWatchers(answers []Answer[WatcherList], byLag bool) WatcherList {
 	return all
 }
 
-// lag returns the lag in seconds, by which servers sort: infinite for a watcher without a
-// position, and 0 if the lag is unknown.
+// lag returns the lag in seconds. Like the server's order, it is infinite for a watcher
+// without a position, and 0 if the lag is unknown.
 func (w Watcher) lag() float64 {
 	switch {
 	case w.hasNothing():

@@ -39,8 +39,8 @@ func (c *Command) Run(ctx context.Context, stdin io.Reader, variables ...string)
 	cmd := exec.CommandContext(ctx, "sh", "-c", c.Line)
 	cmd.Env = slices.Clone(c.Environ)
 	for _, v := range variables {
-		// A NUL would make exec fail. Whoever writes the object must not be able to stop
-		// the watches of others.
+		// A NUL would make exec fail, so the author of an object could stop the watches
+		// of other users.
 		cmd.Env = append(cmd.Env, strings.ReplaceAll(v, "\x00", ""))
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, c.Stdout, c.Stderr

@@ -142,7 +142,7 @@ func TestRetryBacksOffUntilSuccessOrCancellation(t *testing.T) {
 	})
 }
 
-// The position is saved after the commands of an update have run. The flag says whether any
+// The position is saved after the commands of an update have run. The flag is set if a
 // command has run since the last position.
 func TestPositionIsSavedAfterTheCommands(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

@@ -21,8 +21,8 @@ func ParseSignal(name string) (os.Signal, error) {
 	return nil, fmt.Errorf("unknown signal %q (want HUP, USR1, USR2, TERM, …)", name)
 }
 
-// SignalPIDFile sends a signal to the process whose ID is in the file. Call it anew for each
-// signal: the process may have been restarted.
+// SignalPIDFile sends a signal to the process whose ID is in the file. It reads the file each
+// time, because the process may have been restarted.
 func SignalPIDFile(path string, s os.Signal) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
