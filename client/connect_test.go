@@ -40,6 +40,9 @@ func TestTargets(t *testing.T) {
 }
 
 func TestConnectionsToOtherMachinesAreEncryptedByDefault(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	t.Parallel()
 	address := newServer(t).Address()
 	// DNS does not know the name; the dialer maps it to the server.
@@ -93,6 +96,9 @@ func serveTokens(t *testing.T, service *tokenServer, opts ...grpc.ServerOption) 
 
 // Each server of a list shows a certificate of its own name.
 func TestTLS(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	t.Parallel()
 	known := httptest.NewTLSServer(nil) // has a certificate for 127.0.0.1
 	t.Cleanup(known.Close)
@@ -116,6 +122,9 @@ func TestTLS(t *testing.T) {
 }
 
 func TestPlaintextTokensStayOnThisMachine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	t.Parallel()
 	service := &tokenServer{}
 	address := serveTokens(t, service)

@@ -22,6 +22,9 @@ const throughProxy = "FANOUTD_TEST_THROUGH_PROXY"
 
 // A connection to a proxy on this machine does not end on this machine.
 func TestTokensDoNotLeaveThroughAProxy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	t.Parallel()
 	if os.Getenv(throughProxy) != "" {
 		connectThroughProxy(t)

@@ -38,6 +38,9 @@ func TestReadsFollowTheRateLimitOfTheServer(t *testing.T) {
 
 // A watch above the limit retries until another watch has ended.
 func TestWatchesAboveTheLimitRetry(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	r := newClient(t, newServer(t, func(c *config.Config) { c.MaxWatchersPerClient = 1 }).Address()).Resource("config")
 	put(t, r, "a", "1")
 	first, leave := context.WithCancel(testContext(t))

@@ -102,6 +102,9 @@ func TestWatchOptionsReachTheServer(t *testing.T) {
 
 // A restart of the server leaves no trace in the events.
 func TestWatchSurvivesRestarts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	t.Parallel()
 	s := newServer(t)
 	r := newClient(t, s.Address()).Resource("config")
@@ -134,6 +137,9 @@ func TestWatchSurvivesRestarts(t *testing.T) {
 
 // The time limit of the server is not even an interruption.
 func TestWatchSurvivesItsTimeLimit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	t.Parallel()
 	s := newServer(t, func(c *config.Config) { c.WatchTimeLimit = config.Duration(time.Second) })
 	r := newClient(t, s.Address()).Resource("config")

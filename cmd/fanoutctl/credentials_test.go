@@ -54,6 +54,9 @@ func denyingServer(t *testing.T, cert tls.Certificate, trusted *x509.CertPool) (
 // Credentials from flags, variables and contexts reach the server, and its refusal is
 // reported.
 func TestCredentialsReachTheServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	ours, theirs := certs.NewAuthority(t), certs.NewAuthority(t)
 	address := denyingServer(t, ours.Issue(t, certs.Subject{DNSNames: []string{"fanoutd.example"}}).TLS(t), theirs.Pool())
 	mine := theirs.Issue(t, certs.Subject{CommonName: "alice"}).Files(t)

@@ -82,6 +82,9 @@ func rotate(keyset string) (id uint32, err error) {
 //	until FILE PATTERN      wait until the file exists and matches
 //	rotate                  make the server encrypt with a new key
 func TestScripts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	scripts, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
 		t.Fatal(err)

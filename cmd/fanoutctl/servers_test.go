@@ -49,6 +49,9 @@ func secondCells(table, first string) string {
 
 // The operator commands query all servers.
 func TestOperatorCommandsQueryAllServers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	first, second := server(t, "config"), server(t, "config", "more")
 	both := first + "," + second
 	one, other := startWatch(t, first, "a"), startWatch(t, second, "b")
@@ -108,6 +111,9 @@ func TestOperatorCommandsQueryAllServers(t *testing.T) {
 
 // A server that is unreachable, or returns an error, is reported. The others are shown.
 func TestOperatorCommandsReportFailedServers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	const down = "127.0.0.1:1"
 	address := server(t, "config")
 	id := startWatch(t, address, "a")

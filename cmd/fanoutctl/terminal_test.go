@@ -163,6 +163,9 @@ var queries = regexp.MustCompile(`\x1b\][0-9]+;[0-9;]*\?|\x1b\[[?>=]?[0-9;]*[cn]
 // Some terminals do not answer queries, so no command sends any. All commands except top send
 // only colors.
 func TestNoCommandQueriesTheTerminal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	address := server(t, "config")
 	plainly(t, address, nil, "put", "config", "there", "1")
 	for args, shows := range map[string]string{
@@ -290,6 +293,9 @@ func TestTopShowsUnreachableServer(t *testing.T) {
 
 // An interrupted import reports its progress, and the next one does the rest.
 func TestImportIsContinued(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	address := server(t, "config")
 	const objects = 10_000
 	file := filepath.Join(t.TempDir(), "many.jsonl")
@@ -333,6 +339,9 @@ func TestImportIsContinued(t *testing.T) {
 
 // An interrupted reencryption reports its progress, and the next one does the rest.
 func TestReencryptIsContinued(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	address, keyset := encryptedServer(t, "config")
 	const objects = 3000
 	file := filepath.Join(t.TempDir(), "many.jsonl")

@@ -21,6 +21,9 @@ rules:
 
 // HTTP denies what gRPC denies, with the same reasons.
 func TestRightsOverHTTP(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	dir := t.TempDir()
 	tokens, policy := filepath.Join(dir, "tokens"), filepath.Join(dir, "policy.yaml")
 	authorization := map[string]string{}

@@ -91,6 +91,9 @@ func TestStopEndsWatchesWithTheirPosition(t *testing.T) {
 
 // A watch that reaches its time limit ends with a position and without an error.
 func TestTimeLimitEndsWatchWithoutError(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	s := open(t, nil)
 	w := s.watch(t, "from_now=true&time_limit=1s")
 	w.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
@@ -129,6 +132,9 @@ func (s *site) awaitWatchers(t *testing.T, are func([]*fanoutv1.WatcherStatus) b
 // The server stops sending to a client that does not read, and buffers nothing on the way.
 // A client that reads again catches up.
 func TestPausedReaderIsNotBuffered(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	s := open(t, nil)
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.address)
 	if err != nil {

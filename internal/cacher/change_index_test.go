@@ -126,6 +126,9 @@ func TestSinceFindsTheLastChangeOfAKey(t *testing.T) {
 // deleted again and again needs one of them. Of keys that stay deleted, the most recent
 // ones are kept.
 func TestTombstonesAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	const limit, deletions = 100, 100_000
 	tests := map[string]func(object.Revision) object.Key{
 		"of one key":   func(object.Revision) object.Key { return "k" },

@@ -17,6 +17,9 @@ import (
 // An older state of many objects is computed chunk by chunk and is right, whatever scope
 // and key a read begins with.
 func TestOlderStatesOfManyObjects(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	random := seed.New(t).Rand(0)
 	m := cachertest.NewMemory()
 	key := func() object.Key { return object.Key(fmt.Sprintf("%c/%05d", 'a'+random.IntN(3), random.IntN(8000))) }

@@ -159,6 +159,9 @@ func (l *lines) String() string {
 // New connections use the present files and open ones go on. Invalid contents change
 // nothing and are logged.
 func TestCertificatesAreReplaced(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	ours, theirs := certs.NewAuthority(t), certs.NewAuthority(t)
 	pair := ours.Issue(t, named("one")).Files(t)
 	ca := filepath.Join(t.TempDir(), "clients.pem")

@@ -248,6 +248,9 @@ func TestLargeRevisionIsSplit(t *testing.T) {
 // Bookmarks of a quiet resource follow the writes to other resources. The last bookmark
 // comes before the end of the watch.
 func TestBookmarks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	f := start(t, direct.Config{})
 	w := f.watch(t, dispatch.Interest{Scope: below(t, "quiet")}, direct.FromNow(0), dispatch.Options{BookmarkInterval: 100 * time.Millisecond})
 	last := w.next(t, object.Bookmark).Position
@@ -396,6 +399,9 @@ func TestOpaqueValuesAreServedUnchanged(t *testing.T) {
 // A client that does not read holds a position and a limited buffer, however much is
 // written.
 func TestClientThatDoesNotReadCostsLittle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	f, _ := startProcess(t, direct.Config{BufferBytes: 1 << 20})
 	value := strings.Repeat("x", 1_000_000)
 	var idle []*watcher
@@ -468,6 +474,9 @@ func heap() int64 {
 
 // A restart of etcd only delays events.
 func TestWatchContinuesAfterEtcdRestarts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	f, m := startProcess(t, direct.Config{})
 	f.commit(t, f.put("k", "0", nil))
 	w := f.watch(t, dispatch.Interest{}, direct.FromSnapshot(0), dispatch.Options{})
@@ -488,6 +497,9 @@ func TestWatchContinuesAfterEtcdRestarts(t *testing.T) {
 
 // There are no bookmarks while etcd is away.
 func TestNoBookmarksWithoutEtcd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	f, m := startProcess(t, direct.Config{})
 	w := f.watch(t, dispatch.Interest{}, direct.FromNow(0), dispatch.Options{BookmarkInterval: 50 * time.Millisecond})
 	w.next(t, object.Bookmark)
@@ -544,6 +556,9 @@ func TestRestoredEtcdCausesAReset(t *testing.T) {
 }
 
 func TestHealthFollowsTheStore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	f, m := startProcess(t, direct.Config{ReadWait: 500 * time.Millisecond})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})

@@ -22,6 +22,9 @@ import (
 // Who was away for a day's worth of writes is told what has changed, each object
 // once, and nothing else: neither every change nor every object.
 func TestAwayForADay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	objects, writes := 100_000, 1_000_000
 	if race.Enabled {
 		objects, writes = objects/5, writes/5 // still twenty times what the window has

@@ -23,6 +23,9 @@ import (
 // after the other: what a subscriber is told is what the judge and the naive model
 // say that it has to be.
 func TestGuaranteesOneStepAtATime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	happened := tally{}
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) { stepByStep(t, happened) })
@@ -154,6 +157,9 @@ func waiting(subscribers []*subscriber, do func()) error {
 // The same with everybody at once: subscribers who come, read, pause and leave, while
 // a writer writes and trouble comes.
 func TestGuaranteesAllAtOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	first := seed.New(t)
 	happened := tally{}
 	for round := range seed.Seed(6) {

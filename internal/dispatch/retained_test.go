@@ -27,6 +27,9 @@ func heap() int64 {
 // keep what everything was when they began. When nobody has read for long they keep
 // nothing but the message that is on its way to them.
 func TestBoundedFromReadersThatStopWithinACatchUp(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	const (
 		objects, size = 200, 4 << 10
 		everything    = objects * 2 * (size + size/4) // an object has its value and its event

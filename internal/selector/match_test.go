@@ -24,6 +24,9 @@ func some(r *rand.Rand, n int, words ...string) []string {
 
 // Kubernetes decides what a selector picks, by its own way of matching.
 func TestMatchesAsKubernetesDoes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	r := rand.New(rand.NewPCG(1, 2))
 	keys, texts := []string{"a", "b", "c", "d"}, []string{"1", "2", "3", "x"}
 	picked, tried := 0, 50_000

@@ -68,6 +68,9 @@ func TestAWatchThatBeginsWhileItsCredentialsEnd(t *testing.T) {
 
 // Credentials that are gone do not last longer because the client does not read.
 func TestTheCredentialsOfAWatchThatDoesNotRead(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	const alice, bob = "alice", "bob"
 	verifier := &fickle{spared: alice}
 	in := start(t, settings{grace: time.Hour, configure: func(cfg *server.Config) {

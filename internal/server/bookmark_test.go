@@ -28,6 +28,9 @@ const bookmarkInterval = 300 * time.Millisecond
 // Here bookmarks are counted, which a client can do; to the moment it is in
 // package dispatch that the two intervals are looked at.
 func TestBookmarkableAdvancesPastWritesElsewhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	in := start(t, settings{})
 	unhurried(t, bookmarkInterval, func(t *testing.T, interval time.Duration) error { return in.advances(t, interval) })
 }
@@ -108,6 +111,9 @@ func (in *instance) advances(t *testing.T, interval time.Duration) error {
 // has not asked for them gets none. How long the writes take is out of our hands:
 // a bookmark between two of them is in order if there was silence for so long.
 func TestBookmarksComeInSilenceOnly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	in := start(t, settings{})
 	ctx := within(t)
 	interval := durationpb.New(bookmarkInterval)
@@ -156,6 +162,9 @@ func TestBookmarksComeInSilenceOnly(t *testing.T) {
 // A bookmark says that nothing has happened. Who does not hear of the store cannot
 // say that.
 func TestHonestBookmarksStopWhileTheStoreIsAway(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	in := start(t, settings{})
 	ctx := within(t)
 	watch := func(resource string) *inbox {
@@ -199,6 +208,9 @@ func TestHonestBookmarksStopWhileTheStoreIsAway(t *testing.T) {
 // A watch that ends hears a last time where it is: shortly before the deadline that
 // its client gave, and before the limit.
 func TestBookmarkableBeforeTheEnd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	in := start(t, settings{timeLimit: time.Hour})
 	in.awaitLoaded(within(t), t)
 	unhurried(t, 2*time.Second, func(t *testing.T, limited time.Duration) error { return in.endsWithABookmark(t, limited) })

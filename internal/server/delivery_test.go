@@ -272,6 +272,9 @@ func TestLatestIsLittleForAReaderThatStalls(t *testing.T) {
 // With a delay the first event leaves at once, and one message brings what comes in
 // the time after it. The delay here is so long that only the last bookmark ends it.
 func TestAMessageBringsWhatComesWithinTheDelay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	in := start(t, settings{})
 	ctx := within(t)
 	l := in.ledger(config)

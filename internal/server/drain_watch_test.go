@@ -74,6 +74,9 @@ type drainee struct {
 // tenth of them ends, with a last position, at which another server goes on: nobody
 // misses an event. Meanwhile new watches are refused and writes are not.
 func TestDraining(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	count, connections := 1000, 20
 	if race.Enabled {
 		count = 200

@@ -73,6 +73,9 @@ func oddOrEven(text string) map[string]string {
 // The state at every revision can be read for as long as the server remembers it,
 // and where it does not, for as long as etcd does.
 func TestExactReadsAreOfTheirRevision(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	const window = 20
 	random := seed.New(t).Rand(0)
 	etcd, compact := openEtcdToCompact(t)

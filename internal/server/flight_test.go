@@ -121,6 +121,9 @@ func TestALargeRevisionFollowsInParts(t *testing.T) {
 // A watch that nobody reads keeps no other waiting: neither those of its connection, nor
 // those of other connections that its worker serves.
 func TestWhoDoesNotReadKeepsNobodyWaiting(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	const writes = 200
 	in := start(t, settings{})
 	ctx := within(t)

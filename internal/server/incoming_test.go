@@ -152,6 +152,9 @@ func TestNothingIsReadOfStrangers(t *testing.T) {
 // What is on its way takes room, of which a client gets no more than it leaves: others
 // have their large requests, and nobody needs any for what is there at once.
 func TestRequestsOnTheirWayAreLimited(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	const memory = 16 << 20
 	in := start(t, settings{
 		limits:  quota.Limits{RequestMemory: memory},

@@ -176,6 +176,9 @@ func TestAReaderThatStopsLosesItsTurn(t *testing.T) {
 }
 
 func TestWhoseTurnDoesNotComeIsToldToComeBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	in := start(t, settings{
 		limits: quota.Limits{Snapshots: 1}, messageBytes: 128 << 10,
 		prepare: func(s *server.Server) { s.SetTurns(50*time.Millisecond, time.Hour) },
@@ -209,6 +212,9 @@ func TestWhoseTurnDoesNotComeIsToldToComeBack(t *testing.T) {
 
 // Everybody gets through a narrow door, who reads and who does not.
 func TestAllGetTheirSnapshots(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	const hosts, objects = 10, 8
 	each, stuck := 100, 20
 	if race.Enabled {
@@ -268,6 +274,9 @@ func openList(ctx context.Context, t *testing.T, conn *grpc.ClientConn) {
 // Responses that nobody reads take room until their streams or their connections
 // end. They leave as much as they take.
 func TestListsThatNobodyReads(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	const objects = 16 // a MiB
 	in := start(t, settings{
 		limits:  quota.Limits{ListBytes: 5 << 20},
@@ -627,6 +636,9 @@ func TestSelectorsAreLimitedForEachClientAndInTotal(t *testing.T) {
 }
 
 func TestConnectionsThatComeTooFastWaitOrAreClosed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	// A turn comes after 0.9 seconds, or after 1.8 for the second one who waits.
 	in := start(t, settings{limits: quota.Limits{ConnectionRate: 1.1, ConnectionBurst: 1}})
 	ctx := within(t)

@@ -149,6 +149,9 @@ func (v lookedView) Objects(ctx context.Context, scope object.Scope, start objec
 // each page at one more: whether there is a next page. To say how many remain it looks
 // at none.
 func TestListsLookAtWhatTheyTell(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	for _, objects := range []int{100, 100_000} {
 		s := listed(t, objects)
 		for _, c := range []struct {

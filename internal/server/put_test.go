@@ -209,6 +209,9 @@ func TestPutHonoursItsPrecondition(t *testing.T) {
 }
 
 func TestAnObjectWithATimeToLiveIsDeletedOnWatches(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	in := start(t, settings{})
 	ctx := within(t)
 	w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
@@ -232,6 +235,9 @@ func TestAnObjectWithATimeToLiveIsDeletedOnWatches(t *testing.T) {
 }
 
 func TestAnotherPutReplacesTheTimeToLive(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	in := start(t, settings{})
 	ctx := within(t)
 	// What is to stay would have been deleted earlier, and what is deleted says
@@ -271,6 +277,9 @@ func TestAWriteTheStoreCannotTakeIsTooLarge(t *testing.T) {
 }
 
 func TestWritesToAFullStoreFailAndReadsGoOn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	in := startOver(t, openEtcd(t, 4<<20), settings{})
 	ctx := within(t)
 	large := &fanoutv1.PutRequest{Resource: config, Put: putText("a", strings.Repeat("x", 1<<20))}

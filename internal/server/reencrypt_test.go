@@ -155,6 +155,9 @@ func TestReencryptLeavesWhatItCannotDecrypt(t *testing.T) {
 
 // Objects that are stored anew still end when their time has come, and not before.
 func TestReencryptKeepsTimesToLive(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	k := newKeysets(t)
 	etcd, client := openEtcdAndClient(t)
 	keys := keyring(t, k.first)
@@ -191,6 +194,9 @@ func TestReencryptKeepsTimesToLive(t *testing.T) {
 
 // Those who write meanwhile win: no increment of a counter is lost.
 func TestReencryptOverwritesNobody(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	k := newKeysets(t)
 	keys := keyring(t, k.promoted)
 	in := startOver(t, openEtcd(t, 0), settings{keys: keys})

@@ -16,6 +16,9 @@ import (
 // Every page says how many objects there are behind it, whatever is written while
 // the list is read: all pages are of the revision of the first.
 func TestEveryPageSaysHowManyObjectsRemain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	in := start(t, settings{})
 	ctx := within(t)
 	l := in.ledger(config)

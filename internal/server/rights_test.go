@@ -133,6 +133,9 @@ var administers = []ask{
 // Whoever may not do something learns nothing: neither whether there is a resource, a
 // key or a field, nor what else is wrong with the request. It costs nothing.
 func TestTheDeniedLearnNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	in := start(t, settings{policy: bobMay("get, list, watch, put, delete", config, ", keys: [elsewhere]") +
 		"- {subjects: [anonymous], verbs: [get], resources: [config], keys: [elsewhere]}\n"})
 	ctx := within(t)

@@ -40,6 +40,9 @@ func TestSlowRequestsAreLogged(t *testing.T) {
 
 // A flood of slow requests does not flood the log, and is counted.
 func TestSlowRequestsDoNotFloodTheLog(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	in := start(t, settings{slow: time.Nanosecond})
 	ctx := within(t)
 	in.awaitLoaded(ctx, t)

@@ -262,6 +262,9 @@ func (s *stuck) wantCaughtUp(t *testing.T, all []*fanoutv1.WatchResponse, truth 
 // brought to the present: by the events where the server remembers them, else by
 // the difference.
 func TestBoundedAndIsolatedFromReadersThatStop(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	watchers, changes, more := 100, 500, 8
 	if race.Enabled {
 		watchers, changes = 50, 250
@@ -338,6 +341,9 @@ func TestBoundedAndIsolatedFromReadersThatStop(t *testing.T) {
 // half seconds in between, in which there are no such readers; half of it would do,
 // because there is work to be done for them, and the machine may be busy.
 func TestIsolatedFromReadersThatStallAndComeBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	watchers, rounds := 200, 6
 	if race.Enabled {
 		watchers = 50

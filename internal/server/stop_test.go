@@ -135,6 +135,9 @@ func TestStopWaitsForRequestsThatAreUnderWay(t *testing.T) {
 }
 
 func TestStopIsInTimeAlthoughAClientIsStuck(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	in := start(t, settings{})
 	ctx := within(t)
 	for i := range 4 {
@@ -180,6 +183,9 @@ func TestStopIsInTimeAlthoughAClientIsStuck(t *testing.T) {
 }
 
 func TestAStoppedServerRefusesConnections(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	in := start(t, settings{})
 	ctx := within(t)
 	in.awaitLoaded(ctx, t)

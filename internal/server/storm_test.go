@@ -133,6 +133,9 @@ func (s *storm) arrive(stream fanoutv1.FanoutService_WatchClient) error {
 // Thousands of watchers of one interest that begin at the same time, wherever they
 // begin, cost as much encoding as one of them.
 func TestStormsShareWhatIsEncoded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	const window = 40
 	encoder := newSharedEncoder()
 	// Nobody is sent away because the machine is busy with the others.

@@ -42,6 +42,9 @@ func (w *watch) wantLimited() ([]event, *fanoutv1.Position) {
 // A subscriber whose watches end all the time, while a writer writes, is told
 // everything once.
 func TestResumableAfterTheTimeLimit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	in := start(t, settings{timeLimit: 150 * time.Millisecond})
 	ctx := within(t)
 	here := in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing).at

@@ -30,6 +30,9 @@ func list(t *testing.T, c *store.Collection, at object.Revision, page int) []obj
 }
 
 func TestListInPagesAtOneRevision(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	both(t, func(t *testing.T, e *etcd) {
 		c := e.collection()
 		var at object.Revision

@@ -72,6 +72,9 @@ func TestPreconditions(t *testing.T) {
 }
 
 func TestTimeToLive(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	both(t, func(t *testing.T, e *etcd) {
 		c := e.collection()
 		mortal := put("mortal", "v")

@@ -152,6 +152,9 @@ func TestCloseIsBoundedByItsContext(t *testing.T) {
 
 // etcd writes to the log of the store, with its component name and without warnings.
 func TestEmbeddedEtcdUsesTheLog(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	for name, listen := range map[string]string{"alone": "", "with clients": loopback.FreeAddress(t)} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer

@@ -106,6 +106,9 @@ func TestEpochIsWrittenOnce(t *testing.T) {
 
 // The epoch survives restarts of members, elections, and all kinds of raft entries.
 func TestEpochSurvivesRestartsOfMembers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	t.Parallel()
 	members := etcdproc.StartCluster(t, 3)
 	c := replica(t, members...)
@@ -323,6 +326,9 @@ func TestReadsNeverReturnARestoredStateUnderTheOldEpoch(t *testing.T) {
 // for a snapshot made immediately after the record, for a restore of a restored etcd, and
 // if the raft log has grown again, with writes and with entries without revisions.
 func TestNewProcessRecognizesARestoredSnapshot(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	t.Parallel()
 	m := etcdproc.StartMember(t, "http")
 	client := etcdClient(t, m.Address)

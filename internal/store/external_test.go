@@ -122,6 +122,9 @@ func TestDialChecksThePassword(t *testing.T) {
 // A server starts while etcd is unreachable. Calls that need etcd fail in bounded time,
 // even without a deadline.
 func TestCallsFailWhileEtcdIsUnreachable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	c := dialStore(t, store.ExternalConfig{Endpoints: []string{loopback.FreeAddress(t)}, DialTimeout: time.Second})
 	var calls sync.WaitGroup
 	for name, call := range map[string]func() error{

@@ -68,6 +68,9 @@ func await(t *testing.T, s object.Stream, through object.Revision) {
 // With a faulty version of etcd, the watch of an idle resource learns its progress from a
 // progress mark. The mark is invisible to clients.
 func TestProgressMarksWithAFaultyEtcd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	e, log := faultyEtcd(t)
 	c, busy := e.collection(), e.Collection("busy", "/busy/")
 	first := commit(t, c, put("k", "v"))
@@ -118,6 +121,9 @@ func TestProgressMarksWithAFaultyEtcd(t *testing.T) {
 
 // A progress request on a watch that etcd has just ended leaks no stream.
 func TestProgressRequestOnAnEndedWatch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	both(t, func(t *testing.T, e *etcd) {
 		c := e.collection()
 		var last object.Revision
@@ -154,6 +160,9 @@ func openWatchStreams() int {
 
 // A mark from before a restore will not arrive anymore. The store writes a new one.
 func TestProgressMarksWithAFaultyEtcdAfterARestore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	m := etcdproc.StartMember(t, "http")
 	s, err := store.Dial(t.Context(), store.ExternalConfig{Endpoints: []string{m.Address}}, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -9,6 +9,9 @@ import (
 )
 
 func TestWatchDeliversEveryChangeInOrder(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	both(t, func(t *testing.T, e *etcd) {
 		c := e.collection()
 		const changes = 3000 // more than etcd puts into one batch

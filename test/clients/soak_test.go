@@ -32,8 +32,18 @@ func duration(t *testing.T) time.Duration {
 	return d
 }
 
-func TestInformersSurviveFaults(t *testing.T)             { runWithFaults(t, 1) }
-func TestInformersSurviveFaultsOfTwoServers(t *testing.T) { runWithFaults(t, 2) }
+func TestInformersSurviveFaults(t *testing.T)             {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
+	runWithFaults(t, 1)
+}
+func TestInformersSurviveFaultsOfTwoServers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
+	runWithFaults(t, 2)
+}
 
 // cluster is everything that takes part in a test.
 type cluster struct {

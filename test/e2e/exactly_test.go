@@ -20,6 +20,9 @@ const soakVariable = "FANOUTD_SOAK"
 // see exactly what etcd says has happened, and so do those who list, while writers
 // write and everything breaks that can.
 func TestWatchersSeeExactlyWhatHappened(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	t.Parallel()
 	random := seed.New(t)
 	var enough time.Duration

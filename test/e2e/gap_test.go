@@ -16,6 +16,9 @@ import (
 // left with the object: what was only while that server did not look, it cannot tell
 // by difference.
 func TestResumeWhereTheServerDidNotLook(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	etcdAddress := startEtcd(t)
 	etcd := dialEtcd(t, etcdAddress)
 	way := newLink(t, etcdAddress)

@@ -17,6 +17,9 @@ import (
 // there; the server because its pings are not answered. That takes the server half a
 // minute, in which the subscriber has long noticed.
 func TestHalfOpenConnectionIsNoticedByBothSides(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	t.Parallel()
 	s := startServer(t, embedded(t, loopback.FreeAddress(t))...)
 	way := newLink(t, s.address)

@@ -11,6 +11,9 @@ import (
 // Whoever has the response header of a watch from now receives every write that
 // begins after that.
 func TestWritesAfterTheHeaderAreCovered(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	etcd := loopback.FreeAddress(t)
 	s := startServer(t, embedded(t, etcd)...)
 	var recorders []*recorder

@@ -18,6 +18,9 @@ import (
 // Two servers over one etcd are one: a subscriber that hops between them at random,
 // a thousand times, while others write to both of them, sees every event once.
 func TestHoppingBetweenServers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	t.Parallel()
 	const hops = 1000
 	etcdAddress := startEtcd(t)

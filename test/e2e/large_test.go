@@ -15,6 +15,9 @@ import (
 // The deletion of a prefix is one revision, however much was there. It comes in
 // parts that are marked, and still as a whole.
 func TestRevisionTooLargeForOneMessage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	etcdAddress := loopback.FreeAddress(t)
 	s := startServer(t, embedded(t, etcdAddress)...)
 	etcd := dialEtcd(t, etcdAddress)

@@ -15,6 +15,9 @@ import (
 // A data directory belongs to one process. The second is told so at once,
 // instead of waiting for the first to go away.
 func TestDataDirectoryIsHeldByOneProcess(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	s := startServer(t, embedded(t, loopback.FreeAddress(t))...)
 	dataDir := ""
 	for i, arg := range s.args {

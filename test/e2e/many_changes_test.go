@@ -15,6 +15,9 @@ import (
 // Fifty watchers see exactly what etcd says has happened while writers make 10,000
 // changes as fast as they can and the server is stopped, killed and started again.
 func TestTenThousandChanges(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	const changes = 10_000
 	t.Run("embedded etcd", func(t *testing.T) {
 		etcd := loopback.FreeAddress(t)

@@ -25,6 +25,9 @@ import (
 // nothing behind. The server runs in the process of the test, which can count its
 // goroutines and weigh its heap.
 func TestReconnectsLeaveNothingBehind(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	reconnects, warmUp := 10_000, 500
 	if race.Enabled {
 		reconnects = 2500 // it is slower by far, and what is left of each is as much

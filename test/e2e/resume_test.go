@@ -16,6 +16,9 @@ import (
 // A watcher that is 1,000 changes behind when the server has been restarted gets
 // exactly these changes, and no snapshot.
 func TestResumeAfterRestartNeedsNoSnapshot(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		t.Run(signal.String(), func(t *testing.T) {
 			const behind, batch = 1000, 50

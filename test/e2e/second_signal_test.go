@@ -16,6 +16,9 @@ import (
 // A server that takes its time to stop, because a subscriber does not read, is
 // ended by a second signal.
 func TestSecondSignalStopsAtOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	s := startServer(t, embedded(t, loopback.FreeAddress(t))...)
 	stuck := newRecorder(t, dial(t, s.address), wholeResource())
 	stuck.open(t, check.FromNothing)

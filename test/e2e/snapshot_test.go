@@ -21,6 +21,9 @@ import (
 // one revision, although its reader takes its time and its objects are overwritten
 // meanwhile; and what happened meanwhile follows.
 func TestSnapshotLargerThanEveryBuffer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	t.Parallel()
 	const objects, size = 1000, 16 << 10 // 16 MB, in messages of 1 MiB
 	etcd := loopback.FreeAddress(t)

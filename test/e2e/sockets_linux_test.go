@@ -15,6 +15,9 @@ import (
 // Unless it is asked to, the etcd inside of fanoutd is reachable by nobody: every
 // socket of the process is the one of gRPC or a connection to it.
 func TestEmbeddedEtcdOpensNoSocket(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	s := startServer(t, "--data-dir", filepath.Join(t.TempDir(), "data"))
 	put(t, s.conn, "key", []byte("so that the etcd has work"))
 	_, port, err := net.SplitHostPort(s.address)

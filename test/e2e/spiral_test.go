@@ -17,6 +17,9 @@ import (
 // Restarts and stalls of subscribers do not end in everybody being sent everything
 // again, which would cause more stalls: what a subscriber gets is what has changed.
 func TestNoSpiralOfSnapshots(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	t.Parallel()
 	const (
 		objects, size = 1000, 1 << 10

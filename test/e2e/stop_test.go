@@ -15,6 +15,9 @@ import (
 // A server that is asked to stop says so, ends every stream with the position at
 // which it can be resumed, and exits without an error.
 func TestSIGTERMEndsStreamsWithTheirPosition(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	etcd := loopback.FreeAddress(t)
 	s := startServer(t, embedded(t, etcd)...)
 	put(t, s.conn, "team/a", []byte("1"))

@@ -18,6 +18,9 @@ import (
 
 // Who asks for ten thousand keys at once gets them, or is told what the limit is.
 func TestTenThousandKeys(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	const many, batch = 10_000, 125
 	etcd := loopback.FreeAddress(t)
 	s := startServer(t, embedded(t, etcd)...)

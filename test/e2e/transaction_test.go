@@ -16,6 +16,9 @@ import (
 // delivered gets each of them whole or not at all: its beginning lies between two
 // revisions, never within one.
 func TestNoWatcherBeginsWithinATransaction(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	t.Parallel()
 	const (
 		keysOfEach   = 20

@@ -19,6 +19,9 @@ import (
 // etcd killed, or frozen, all of it: bookmarks stop, health of the resource turns
 // NOT_SERVING after a grace time, "any" reads go on, and nobody is cut off.
 func TestEtcdAway(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	for name, test := range map[string]struct {
 		away, back func(*testing.T, *etcdproc.Member)
 	}{

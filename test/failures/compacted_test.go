@@ -13,6 +13,9 @@ import (
 
 // etcd watch compacted away: differences as events; nobody is cut off.
 func TestEtcdWatchCompactedAway(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	t.Parallel()
 	address := etcdproc.Start(t, "http")
 	client := dialEtcd(t, address)

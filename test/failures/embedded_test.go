@@ -25,6 +25,9 @@ func (s *instance) put(t *testing.T, key, text string) error {
 // The embedded etcd is backed up and restored as docs/operations.md says, with etcd's
 // own tools: who comes back with a position from before gets everything anew.
 func TestEmbeddedEtcdRestoredFromABackup(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	t.Parallel()
 	data, etcd := filepath.Join(t.TempDir(), "data"), loopback.FreeAddress(t)
 	f := startFanoutd(t, "--data-dir", data, "--embedded-etcd-listen", etcd)

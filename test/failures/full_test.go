@@ -19,6 +19,9 @@ import (
 // disk full: writes fail with a clear status; reads and watches go on. When there is
 // room again, so do writes.
 func TestDiskFull(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	t.Parallel()
 	etcdAddress := loopback.FreeAddress(t)
 	dir := filepath.Join(t.TempDir(), "data")

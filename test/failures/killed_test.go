@@ -11,6 +11,9 @@ import (
 // fanoutd killed: clients resume elsewhere or here, at their position, without a
 // snapshot.
 func TestFanoutdKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	t.Parallel()
 	address := etcdproc.Start(t, "http")
 	client := dialEtcd(t, address)

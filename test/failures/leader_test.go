@@ -50,6 +50,9 @@ func (c *cluster) leader(t *testing.T) *etcdproc.Member {
 
 // etcd leader lost, member restarted: nothing but a pause.
 func TestEtcdLeaderLostMemberRestarted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	t.Parallel()
 	c := startCluster(t)
 	f := startFanoutd(t, over(c.addresses()...)...)
@@ -72,6 +75,9 @@ func TestEtcdLeaderLostMemberRestarted(t *testing.T) {
 // the resource turns NOT_SERVING after a grace time, "any" reads go on. What needs
 // etcd says so. When it is over, it was a pause.
 func TestEtcdLeaderLostWithoutMajority(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	t.Parallel()
 	c := startCluster(t)
 	f := startFanoutd(t, over(c.addresses()...)...)

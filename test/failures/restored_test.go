@@ -14,6 +14,9 @@ import (
 // who comes back with a position from before, also if fanoutd was not there to see
 // it.
 func TestEtcdRestoredFromABackup(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	for name, during := range map[string]struct {
 		before, after func(t *testing.T, f *instance)
 	}{

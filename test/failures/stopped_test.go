@@ -14,6 +14,9 @@ import (
 
 // fanoutd stopped: health first, then streams end, each with a last position.
 func TestFanoutdStopped(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	t.Parallel()
 	address := etcdproc.Start(t, "http")
 	client := dialEtcd(t, address)

@@ -14,6 +14,9 @@ import (
 // subscriber stuck: only its own flow-control window fills; when it reads again it
 // catches up. Nobody else notices.
 func TestSubscriberStuck(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	t.Parallel()
 	address := etcdproc.Start(t, "http")
 	client := dialEtcd(t, address)

@@ -137,6 +137,9 @@ func size(t *testing.T) (size, rounds, pings int) {
 // Whatever the others do, who behaves is told everything. How much later than without
 // them is printed; nothing depends on it, because the attackers need the machine, too.
 func TestOneWhoBehavesAmongThoseWhoDoNot(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	for _, as := range []struct {
 		kind  kind
 		hosts int

@@ -54,6 +54,9 @@ func objects(n int) []object {
 // keys that are new: by fanoutctl through a fanoutd, by etcd's client with a Put for
 // each, and by etcd's client with transactions of 128.
 func TestImportSpeed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	n := 2000
 	if given := os.Getenv(variable); given != "" {
 		var err error

@@ -23,6 +23,9 @@ const (
 )
 
 func TestTour(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	text, err := os.ReadFile(root + "/README.md")
 	if err != nil {
 		t.Fatal(err)

@@ -201,6 +201,9 @@ func TestUnusableKeysAreIgnored(t *testing.T) {
 
 // Removing a key from the file invalidates the tokens that it signed.
 func TestReplacedKeyFileInvalidatesTokens(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	before, after := jwts.NewKey(t, "1"), jwts.NewKey(t, "2")
 	cfg := settings(t, jwts.Set(t, before))
 	v := open(t, cfg)

@@ -147,6 +147,9 @@ func (w world) verb() policy.Verb { return 1 << w.IntN(6) }
 // The compiled policy agrees with its rules tested one by one, and it grants a scope only
 // if it also grants every key and prefix inside.
 func TestPolicyAgreesWithItsRules(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	granted := 0
 	for seed := range uint64(2000) {
 		w := world{rand.New(rand.NewPCG(seed, 0))}

@@ -47,6 +47,9 @@ func documents(n int) iter.Seq2[document.Located, error] {
 
 // A restart of the server during an import costs only time.
 func TestImportSurvivesServerRestart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	s, r := newServer(t, nil)
 	const n = 20_000
 	plan, err := NewPlan(t.Context(), r, documents(n), Scope{})
