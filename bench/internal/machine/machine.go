@@ -1,4 +1,4 @@
-// Package machine says on what a benchmark ran.
+// Package machine describes the machine of a benchmark.
 package machine
 
 import (
@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Machine is what the figures depend on.
+// Machine has everything that the figures depend on.
 type Machine struct {
 	CPU      string            `json:"cpu"`
 	Cores    int               `json:"cores"`
 	Memory   int64             `json:"memory"` // bytes
 	Kernel   string            `json:"kernel"`
 	Go       string            `json:"go"`
-	Versions map[string]string `json:"versions"` // of the parts, by their modules
+	Versions map[string]string `json:"versions"` // by module
 }
 
 // parts are the modules whose versions matter.
@@ -30,8 +30,8 @@ var parts = []string{
 	"google.golang.org/grpc",
 }
 
-// This returns the machine on which the program runs. Fanoutd is the path of the one
-// that is measured.
+// This returns the machine on which the program runs. fanoutd is the path of the measured
+// program.
 func This(fanoutd string) Machine {
 	m := Machine{Cores: runtime.NumCPU(), CPU: "unknown", Go: runtime.Version(), Versions: map[string]string{}}
 	var name unix.Utsname
@@ -66,7 +66,7 @@ func This(fanoutd string) Machine {
 	return m
 }
 
-// commitOf returns the commit that a program was built from, as far as it says so.
+// commitOf returns the commit that a program was built from, if it is recorded.
 func commitOf(path string) string {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {

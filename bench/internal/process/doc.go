@@ -1,3 +1,3 @@
-// Package process starts the processes of a benchmark, ends them, and reads what the
-// kernel counts of them.
+// Package process starts and ends the processes of a benchmark, and reads the kernel's
+// counters of them.
 package process

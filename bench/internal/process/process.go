@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// grace is how long a process may take to end by itself.
+// grace is the time for a process to end before it is killed.
 const grace = 10 * time.Second
 
-// Process is a process that was started here.
+// Process is a running process.
 type Process struct {
 	Name string
 
@@ -22,9 +22,9 @@ type Process struct {
 	exited chan struct{} // closed when it has ended
 }
 
-// Start starts a program. What it says on its standard error is kept for Log; so is
-// its standard output, unless out is given. An interrupt from the terminal is not for
-// it: who has started it ends it.
+// Start starts a program. Log returns its standard error, and its standard output as well
+// unless out is set. Ctrl-C in the terminal does not reach the program; the caller stops
+// it.
 func Start(name, program string, args []string, in, out *os.File) (*Process, error) {
 	p := &Process{Name: name, cmd: exec.Command(program, args...), exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
@@ -46,9 +46,9 @@ func Start(name, program string, args []string, in, out *os.File) (*Process, err
 	return p, nil
 }
 
-// Stop ends the process, if need be by force, and waits until it has ended.
+// Stop ends the process and waits for it. It kills the process if necessary.
 func (p *Process) Stop() {
-	_ = p.cmd.Process.Signal(os.Interrupt) // it may have ended
+	_ = p.cmd.Process.Signal(os.Interrupt) // fails if the process has ended
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {
@@ -63,10 +63,10 @@ func (p *Process) Stop() {
 // Exited is closed when the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Log returns the end of what the process has said.
+// Log returns the last output of the process.
 func (p *Process) Log() string { return strings.TrimSpace(p.log.String()) }
 
-// tail keeps the last bytes that were written to it.
+// tail keeps the last bytes written to it.
 type tail struct {
 	mu   sync.Mutex // guards the following
 	kept []byte

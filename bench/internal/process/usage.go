@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// Usage is what the kernel counts of a process.
+// Usage is the resource usage of a process, as the kernel counts it.
 type Usage struct {
 	CPU    time.Duration // in user and kernel mode, since its start; in steps of 10 ms
-	Writes int64         // system calls that write, since its start
-	Bytes  int64         // that they wrote
-	RSS    int64         // bytes of memory that are resident
-	Anon   int64         // those of them that are no file's
-	Peak   int64         // the most that RSS was since ResetPeak
+	Writes int64         // write system calls since its start
+	Bytes  int64         // written by them
+	RSS    int64         // resident memory in bytes
+	Anon   int64         // the anonymous part of RSS
+	Peak   int64         // the maximum of RSS since ResetPeak
 }
 
-// Usage returns what was counted until now.
+// Usage returns the counters.
 func (p *Process) Usage() (Usage, error) {
 	dir := filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid))
 	var u Usage
@@ -42,7 +42,7 @@ func (p *Process) Usage() (Usage, error) {
 	return u, nil
 }
 
-// ResetPeak makes Usage.Peak begin anew.
+// ResetPeak resets Usage.Peak.
 func (p *Process) ResetPeak() error {
 	path := filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "clear_refs")
 	if err := os.WriteFile(path, []byte("5"), 0); err != nil {
@@ -60,8 +60,8 @@ func cpu(dir string) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The name of the program is in brackets and may be anything. Behind it, the
-	// fields are counted from 3.
+	// The name of the program is in brackets and may contain anything. The field after
+	// it is number 3.
 	_, behind, _ := strings.Cut(string(stat), ") ")
 	values := strings.Fields(behind)
 	const user, system = 14 - 3, 15 - 3

@@ -8,8 +8,8 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/peer"
 )
 
-// bystanders are the watchers of what nobody writes, in a process of their own; its load
-// is nil where there are none.
+// bystanders are the watchers of objects that never change. They have a process of their
+// own; its load is nil if there are none.
 type bystanders struct{ load *load.Load }
 
 func standBy(ctx context.Context, programs peer.Programs, system *peer.Peer, p *Parameters) (bystanders, error) {
@@ -18,7 +18,7 @@ func standBy(ctx context.Context, programs peer.Programs, system *peer.Peer, p *
 	}
 	l, err := load.Start(ctx, programs.Self, p.bystanders(system.Address))
 	if err != nil {
-		return bystanders{}, fmt.Errorf("let watchers stand by: %w", err)
+		return bystanders{}, fmt.Errorf("start the bystanders: %w", err)
 	}
 	return bystanders{l}, nil
 }
@@ -29,15 +29,15 @@ func (b bystanders) stop() {
 	}
 }
 
-// report adds what they have received, which should be nothing, and how many did not
-// last.
+// report adds the events that they received, which should be none, and the number of
+// watches that ended.
 func (b bystanders) report(ctx context.Context, r *Record, written []uint32) error {
 	if b.load == nil {
 		return nil
 	}
 	report, err := b.load.Report(ctx, written)
 	if err != nil {
-		return fmt.Errorf("ask those who stand by: %w", err)
+		return fmt.Errorf("ask the bystanders for a report: %w", err)
 	}
 	r.Counts.Foreign += report.Counts.Foreign
 	if r.Ended += report.Ended; r.Reason == "" {

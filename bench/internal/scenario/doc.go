@@ -1,3 +1,3 @@
-// Package scenario is what a benchmark does with a system: who watches, what is
-// written, and what is told of it.
+// Package scenario runs benchmarks: it starts a system, its watchers and a writer, and
+// records the measurements.
 package scenario

@@ -10,12 +10,11 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/peer"
 )
 
-// largestBatch is what a transaction of etcd takes.
+// largestBatch is the number of operations that etcd accepts in a transaction.
 const largestBatch = 128
 
-// surround writes the objects that nobody writes later, and changes until the window is
-// full, and returns when the server has taken them. The changes are behind those who come
-// afterwards.
+// surround writes the objects that never change later, fills the window with changes, and
+// waits until the server has them. Watchers that come later do not get these changes.
 func (w *writing) surround(ctx context.Context, system *peer.Peer) error {
 	p := w.parameters
 	if p.Objects == 0 && p.Window == 0 {
@@ -28,7 +27,7 @@ func (w *writing) surround(ctx context.Context, system *peer.Peer) error {
 	}
 	for changes := range slices.Chunk(others, largestBatch) {
 		if err := w.writer.Write(ctx, changes); err != nil {
-			return fmt.Errorf("write the objects that stay: %w", err)
+			return fmt.Errorf("write the objects that never change: %w", err)
 		}
 	}
 	for written := 0; written < p.Window; written += p.Keys {
@@ -39,14 +38,14 @@ func (w *writing) surround(ctx context.Context, system *peer.Peer) error {
 	if system.Positions == nil {
 		return nil
 	}
-	// The position is that of a read that sees every write until now.
+	// The position comes from a linearizable read, so it covers all writes.
 	if _, err := system.Positions.Position(ctx); err != nil {
-		return fmt.Errorf("wait for what was written first: %w", err)
+		return fmt.Errorf("wait for the objects that never change: %w", err)
 	}
 	return nil
 }
 
-// blank returns what is no event for anybody who counts.
+// blank returns a value without a stamp, which no watcher counts.
 func blank(size int) []byte { return bytes.Repeat([]byte("x"), max(size, 0)) }
 
 // fill writes every key once.
@@ -63,9 +62,8 @@ func (w *writing) fill(ctx context.Context) error {
 	return nil
 }
 
-// config returns what the watching process is told about those who come now: they have
-// seen all that was written, or all but the last change of each key where the state is
-// what they begin with.
+// config returns the configuration of watchers that start now. They have seen all writes,
+// or all except the last change of each key if they begin with the state.
 func (w *writing) config(address string) load.Config {
 	c := w.parameters.load(address)
 	if w.seen = int(w.written[0]); c.Snapshot && w.seen > 0 {

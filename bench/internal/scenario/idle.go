@@ -9,8 +9,8 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/peer"
 )
 
-// idle measures what watchers cost to whom nothing is told for a while, that one event
-// then comes to all of them, and what stays when they have left.
+// idle measures the cost of idle watchers, checks that one event then reaches all of them,
+// and measures what remains after they have left.
 func idle(ctx context.Context, programs peer.Programs, system *peer.Peer, p Parameters, o Observer) (*Record, error) {
 	o.Phase("fill")
 	w := newWriting(p, system.Writer)
@@ -78,8 +78,8 @@ func idle(ctx context.Context, programs peer.Programs, system *peer.Peer, p Para
 	return r, nil
 }
 
-// settling is how long a server gets to give back what setting up has left, and what those
-// had who have left. With few watchers that is not worth the time.
+// settling is the time for a server to return memory after the setup, and after watchers
+// have left. With few watchers it is not worth the wait.
 func settling(p Parameters) time.Duration {
 	if p.Watchers < 5000 {
 		return 0
@@ -88,13 +88,13 @@ func settling(p Parameters) time.Duration {
 }
 
 const (
-	// leaving is how long it may take until the goroutines of those who have left are gone.
+	// leaving is the time for the goroutines of the watchers to end.
 	leaving = 30 * time.Second
-	// slack is how many goroutines a server may have that are not theirs.
+	// slack is the number of goroutines that may come from elsewhere.
 	slack = 20
 )
 
-// leave waits until the goroutines of the watchers are gone.
+// leave waits until the goroutines of the watchers have ended.
 func leave(ctx context.Context, system *peer.Peer, empty []peer.Usage) error {
 	for ended := time.Now().Add(leaving); ; {
 		left, err := usage(ctx, system)

@@ -8,8 +8,8 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/peer"
 )
 
-// lists measures what it takes to list everything, with so many lists at once, again and
-// again. A delivery is a list.
+// lists measures the cost of repeated lists of all objects, by all watchers at once. A
+// delivery is a list.
 func lists(ctx context.Context, programs peer.Programs, system *peer.Peer, p Parameters, o Observer) (*Record, error) {
 	o.Phase("fill")
 	w := newWriting(p, system.Writer)

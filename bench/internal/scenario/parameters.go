@@ -15,49 +15,49 @@ import (
 const (
 	Saturation = "saturation" // writes as fast as they are delivered
 	Steady     = "steady"     // writes at a rate
-	Startup    = "startup"    // all watchers come at once and get the state
-	Resume     = "resume"     // all watchers come back at once and have missed a change of each key
-	Idle       = "idle"       // nothing is written for a while, then one event
-	Lists      = "lists"      // everything is listed, so many times at once as there are watchers
+	Startup    = "startup"    // all watchers connect at once and get the state
+	Resume     = "resume"     // all watchers reconnect at once and get a change of each key
+	Idle       = "idle"       // no writes except one event at the end
+	Lists      = "lists"      // all watchers list all objects at once
 )
 
 // Scenarios are the values of Parameters.Scenario.
 var Scenarios = []string{Saturation, Steady, Startup, Resume, Lists, Idle}
 
-// Parameters are what a run is.
+// Parameters describe a run.
 type Parameters struct {
 	Scenario      string        `json:"scenario"` // one of Scenarios
 	Peer          string        `json:"peer"`
 	Client        string        `json:"client"`
 	Watchers      int           `json:"watchers"`       // 0 only with Steady
-	PerConnection int           `json:"per_connection"` // watchers on a connection
-	PerStream     int           `json:"per_stream"`     // watches on a stream
+	PerConnection int           `json:"per_connection"` // watchers per connection
+	PerStream     int           `json:"per_stream"`     // watches per stream
 	Interest      string        `json:"interest"`
-	Groups        int           `json:"groups,omitempty"`       // different labels, or interests
-	Bystanders    int           `json:"bystanders,omitempty"`   // watchers besides the others of what nobody writes
-	Bystand       string        `json:"bystand,omitempty"`      // what they watch, see load.Bystands
-	Keys          int           `json:"keys"`                   // that are written to
-	Objects       int           `json:"objects,omitempty"`      // objects besides them that nobody writes
-	Window        int           `json:"window,omitempty"`       // changes that fanoutd's window has, which is filled first; 0 is its default, and not filled
+	Groups        int           `json:"groups,omitempty"`       // number of distinct labels or interests
+	Bystanders    int           `json:"bystanders,omitempty"`   // additional watchers of objects that never change
+	Bystand       string        `json:"bystand,omitempty"`      // what the bystanders watch, see load.Bystands
+	Keys          int           `json:"keys"`                   // number of keys to write
+	Objects       int           `json:"objects,omitempty"`      // additional objects that never change
+	Window        int           `json:"window,omitempty"`       // size of fanoutd's window in changes, filled first; 0: the default, not filled
 	ValueSize     int           `json:"value_size"`             // bytes
-	Batch         int           `json:"batch"`                  // events that are written together
-	Outstanding   int           `json:"outstanding"`            // writes that are under way at once
-	Rate          float64       `json:"rate,omitempty"`         // writes per second; 0 is as fast as they are delivered
-	Duration      time.Duration `json:"duration_ns"`            // of what is measured
-	PageSize      int           `json:"page_size,omitempty"`    // objects of a page of a list; 0 is as many as the server gives
-	Stalled       int           `json:"stalled,omitempty"`      // watchers besides the others who do not read
-	Stall         string        `json:"stall,omitempty"`        // how they do not, see load.Stalls
-	StallFor      time.Duration `json:"stall_for_ns,omitempty"` // after what time they leave and come again; 0 is never
-	Repeat        int           `json:"repeat"`                 // number of the run among those that are alike
+	Batch         int           `json:"batch"`                  // events per write
+	Outstanding   int           `json:"outstanding"`            // concurrent writes
+	Rate          float64       `json:"rate,omitempty"`         // writes per second; 0: as fast as they are delivered
+	Duration      time.Duration `json:"duration_ns"`            // of the measurement
+	PageSize      int           `json:"page_size,omitempty"`    // objects per page; 0: the server decides
+	Stalled       int           `json:"stalled,omitempty"`      // additional watchers that do not read
+	Stall         string        `json:"stall,omitempty"`        // how they stall, see load.Stalls
+	StallFor      time.Duration `json:"stall_for_ns,omitempty"` // time after which they reconnect; 0: never
+	Repeat        int           `json:"repeat"`                 // number of the run among equal ones
 }
 
-// Complete fills in what follows from the rest.
+// Complete sets the parameters that follow from others.
 func (p *Parameters) Complete() {
 	p.Keys = max(p.Keys, p.Batch*p.Outstanding)
 	p.ValueSize = max(p.ValueSize, stamp.Size)
 	p.PerConnection = min(p.PerConnection, max(p.Watchers, 1))
 	if p.Scenario == Lists {
-		p.PerConnection, p.Client = 1, load.ClientGRPC // who needs the objects
+		p.PerConnection, p.Client = 1, load.ClientGRPC // it reads the objects
 	}
 	if p.Stalled == 0 {
 		p.Stall, p.StallFor = "", 0
@@ -67,7 +67,7 @@ func (p *Parameters) Complete() {
 	}
 }
 
-// Problem returns what is wrong with the parameters, before anything is started.
+// Problem returns what is wrong with the parameters. Call it before the run.
 func (p *Parameters) Problem() error {
 	for _, n := range []struct {
 		name  string
@@ -111,16 +111,16 @@ func (p *Parameters) Problem() error {
 	return p.load("").Problem()
 }
 
-// surroundings returns what is wrong with what there is besides those who watch and what
-// is written.
+// surroundings returns what is wrong with the bystanders, the additional objects and the
+// window.
 func (p *Parameters) surroundings() error {
 	switch {
 	case p.Bystanders < 0 || p.Objects < 0 || p.Window < 0:
 		return fmt.Errorf("%d bystanders, %d objects, a window of %d: none may be negative", p.Bystanders, p.Objects, p.Window)
 	case p.Bystanders > 0 && p.Scenario != Saturation && p.Scenario != Steady:
-		return fmt.Errorf("bystanders with scenario %s: they stand by while something is written", p.Scenario)
+		return fmt.Errorf("bystanders need a scenario that writes, not %s", p.Scenario)
 	case p.Bystanders > 0 && p.Peer == "floor":
-		return fmt.Errorf("bystanders of the floor, which tells everybody everything")
+		return fmt.Errorf("bystanders of the floor: it sends everything to all watchers")
 	case p.Window > 0 && p.Peer != "fanoutd":
 		return fmt.Errorf("a window of %s: only fanoutd has one", p.Peer)
 	case p.Objects > 0 && p.storm():
@@ -129,7 +129,7 @@ func (p *Parameters) surroundings() error {
 	return nil
 }
 
-// stalled returns what the process of those who do not read is told.
+// stalled returns the configuration of the watchers that do not read.
 func (p *Parameters) stalled(address string) load.Config {
 	c := p.load(address)
 	c.Client, c.Watchers, c.Stall, c.StallFor = load.ClientRaw, p.Stalled, p.Stall, p.StallFor
@@ -137,7 +137,7 @@ func (p *Parameters) stalled(address string) load.Config {
 	return c
 }
 
-// bystanders returns what the process of those is told whom no change concerns.
+// bystanders returns the configuration of the bystanders.
 func (p *Parameters) bystanders(address string) load.Config {
 	c := p.load(address)
 	c.Watchers, c.Bystand = p.Bystanders, p.Bystand
@@ -145,12 +145,12 @@ func (p *Parameters) bystanders(address string) load.Config {
 	return c
 }
 
-// storm reports whether the watchers come when there is something to catch up with.
+// storm reports whether the watchers connect when there is something to catch up with.
 func (p *Parameters) storm() bool { return p.Scenario == Startup || p.Scenario == Resume }
 
-// load returns what the watching process is told.
+// load returns the configuration of the watchers.
 func (p *Parameters) load(address string) load.Config {
-	protocol, _ := peer.Protocol(p.Peer) // which is checked first
+	protocol, _ := peer.Protocol(p.Peer) // checked before
 	return load.Config{
 		Protocol: protocol, Client: p.Client, Address: address,
 		Keys: p.Keys, Watchers: p.Watchers, Connections: (p.Watchers + p.PerConnection - 1) / p.PerConnection,

@@ -10,19 +10,19 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/peer"
 )
 
-// Observer is told of a run while it is made.
+// Observer follows a run.
 type Observer struct {
-	Phase   func(name string) // where it is
-	Profile string            // file for a CPU profile of what is measured; "" is none
+	Phase   func(name string) // called with the name of each phase
+	Profile string            // file for a CPU profile of the measurement; "": none
 }
 
-// warmth is how many writes warm a system up.
+// warmth is the number of writes that warm a system up.
 const warmth = 20
 
-// settle is how long a system is left alone before its memory is read.
+// settle is the pause before the memory of a system is read.
 const settle = 500 * time.Millisecond
 
-// Run starts a system, has it do what the parameters say, and ends it.
+// Run starts a system, measures it as the parameters say, and ends it.
 func Run(ctx context.Context, programs peer.Programs, p Parameters, o Observer) (*Record, error) {
 	p.Complete()
 	if err := p.Problem(); err != nil {
@@ -45,7 +45,7 @@ func Run(ctx context.Context, programs peer.Programs, p Parameters, o Observer) 
 	return written(ctx, programs, system, p, o)
 }
 
-// written measures what happens when something is written.
+// written measures the delivery of writes.
 func written(ctx context.Context, programs peer.Programs, system *peer.Peer, p Parameters, o Observer) (*Record, error) {
 	o.Phase("fill")
 	w := newWriting(p, system.Writer)
@@ -119,8 +119,8 @@ func written(ctx context.Context, programs peer.Programs, system *peer.Peer, p P
 	return r, nil
 }
 
-// measure notes how long something takes, has a profile made of it if one is wanted, and
-// returns what the servers have used when it is over.
+// measure runs a function, profiles it if asked to, and returns its duration and the usage
+// of the servers.
 func (r *Record) measure(ctx context.Context, system *peer.Peer, o Observer, do func() error) ([]peer.Usage, error) {
 	o.Phase("measure")
 	profiled := profile(ctx, system, r.Parameters.Duration, o.Profile)
@@ -136,7 +136,7 @@ func (r *Record) measure(ctx context.Context, system *peer.Peer, o Observer, do 
 	return after, <-profiled
 }
 
-// resetPeaks has the peaks of memory counted from now on.
+// resetPeaks resets the peaks of memory.
 func resetPeaks(system *peer.Peer) error {
 	for _, s := range system.Servers {
 		if err := s.ResetPeak(); err != nil {
@@ -146,7 +146,7 @@ func resetPeaks(system *peer.Peer) error {
 	return nil
 }
 
-// profile begins a profile. What is returned says when it is complete.
+// profile starts a profile. The result delivers a value when it is complete.
 func profile(ctx context.Context, system *peer.Peer, duration time.Duration, path string) <-chan error {
 	done := make(chan error, 1)
 	if path == "" {
@@ -161,7 +161,7 @@ func newRecord(p Parameters, programs peer.Programs) *Record {
 	return &Record{Time: time.Now().UTC(), Machine: machine.This(programs.Fanoutd), Parameters: p, Notes: notes}
 }
 
-// notes are what every figure has to be read with.
+// notes sets the fields that explain the figures.
 var notes = []string{
 	"the stores of all systems are on tmpfs where there is one, and do not wait for disks (etcd: --unsafe-no-fsync)",
 	"CPU is that of server processes alone; what they do when idle is in it",

@@ -8,8 +8,8 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/peer"
 )
 
-// stalled are the watchers that do not read, in a process of their own; its load is nil
-// where there are none.
+// stalled are the watchers that do not read. They have a process of their own; its load is
+// nil if there are none.
 type stalled struct{ load *load.Load }
 
 func stall(ctx context.Context, programs peer.Programs, system *peer.Peer, p *Parameters) (stalled, error) {
@@ -18,7 +18,7 @@ func stall(ctx context.Context, programs peer.Programs, system *peer.Peer, p *Pa
 	}
 	l, err := load.Start(ctx, programs.Self, p.stalled(system.Address))
 	if err != nil {
-		return stalled{}, fmt.Errorf("let watchers stall: %w", err)
+		return stalled{}, fmt.Errorf("start the stalled watchers: %w", err)
 	}
 	return stalled{l}, nil
 }
@@ -29,14 +29,14 @@ func (s stalled) stop() {
 	}
 }
 
-// report says what became of them. What they have received does not count.
+// report adds their outcome. Events that they received do not count.
 func (s stalled) report(ctx context.Context, r *Record, written []uint32) error {
 	if s.load == nil {
 		return nil
 	}
 	report, err := s.load.Report(ctx, written)
 	if err != nil {
-		return fmt.Errorf("ask those who stall: %w", err)
+		return fmt.Errorf("ask the stalled watchers for a report: %w", err)
 	}
 	r.Returned, r.Gone = report.Returned, report.Ended
 	return nil

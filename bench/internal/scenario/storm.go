@@ -9,9 +9,8 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/peer"
 )
 
-// storm measures what it takes until all watchers, who are connected and ask at once,
-// have what they begin with. A delivery is an object of the state, or an event that was
-// missed.
+// storm measures how all watchers, which are connected and begin at once, get their state or
+// missed events. A delivery is an object of the state or a missed event.
 func storm(ctx context.Context, programs peer.Programs, system *peer.Peer, p Parameters, o Observer) (*Record, error) {
 	o.Phase("fill")
 	w := newWriting(p, system.Writer)
@@ -24,7 +23,7 @@ func storm(ctx context.Context, programs peer.Programs, system *peer.Peer, p Par
 	config := w.config(system.Address)
 	if p.Scenario == Resume {
 		if system.Positions == nil {
-			return nil, fmt.Errorf("watches of %s cannot go on where they were", p.Peer)
+			return nil, fmt.Errorf("watches of %s cannot resume", p.Peer)
 		}
 		position, err := system.Positions.Position(ctx)
 		if err != nil {
@@ -78,10 +77,10 @@ func storm(ctx context.Context, programs peer.Programs, system *peer.Peer, p Par
 	return r, nil
 }
 
-// longest is how long a storm may take.
+// longest bounds the duration of a storm.
 const longest = 2 * time.Minute
 
-// rush lets all watch, and waits until so many events have come to all of them.
+// rush starts all watches, and waits until all of them have received a number of events.
 func rush(ctx context.Context, watchers *load.Load, events int64) error {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()

@@ -13,16 +13,16 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/tally"
 )
 
-// writing is the one who writes. It has several writes under way, each of other keys, so
-// that the changes of one key have an order.
+// writing is the writer. It has several writes in flight, each by a lane with keys of its
+// own, so that the changes of one key have an order.
 type writing struct {
 	parameters Parameters
 	writer     peer.Writer
-	load       *load.Load // those who watch, once they do
+	load       *load.Load // the watchers, once they have started
 
-	seen    int      // changes of each key that those who watch have seen before
-	written []uint32 // changes of each key; of the keys of a lane, the lane's
-	next    []int    // of each lane: which of its keys comes next
+	seen    int      // changes of each key before the watchers started
+	written []uint32 // changes by key; each lane uses those of its keys
+	next    []int    // by lane: its next key
 	issued  atomic.Int64
 	writes  atomic.Int64
 	behind  atomic.Int64
@@ -38,7 +38,7 @@ func newWriting(p Parameters, w peer.Writer) *writing {
 	}
 }
 
-// keys returns the keys that a lane writes to next.
+// keys returns the next keys of a lane.
 func (w *writing) keys(lane int) []int {
 	from, to := lane*w.parameters.Keys/w.parameters.Outstanding, (lane+1)*w.parameters.Keys/w.parameters.Outstanding
 	keys := make([]int, w.parameters.Batch)
@@ -52,7 +52,7 @@ func (w *writing) keys(lane int) []int {
 // write writes the next batch of a lane.
 func (w *writing) write(ctx context.Context, lane int) error { return w.put(ctx, w.keys(lane)) }
 
-// put writes new values of keys together.
+// put writes new values of several keys in one write.
 func (w *writing) put(ctx context.Context, keys []int) error {
 	changes := make([]peer.Change, len(keys))
 	began := stamp.Now()
@@ -72,8 +72,8 @@ func (w *writing) put(ctx context.Context, keys []int) error {
 	return nil
 }
 
-// value returns the value of an object, with content of any size in it: a document with a
-// label where watchers pick labels, else the content alone.
+// value returns the stored value of some content: a document with a label if watchers
+// select by label, otherwise the content alone.
 func (p *Parameters) value(key int, content func(size int) []byte) []byte {
 	if p.Interest != load.InterestLabel {
 		return content(p.ValueSize)
@@ -84,10 +84,10 @@ func (p *Parameters) value(key int, content func(size int) []byte) []byte {
 	return fmt.Appendf(nil, document, load.Label, label, content(p.ValueSize-around))
 }
 
-// patience is how long it may take until an event has come to all.
+// patience bounds the time until all watchers have an event.
 const patience = 20 * time.Second
 
-// await waits until so many events have come to all.
+// await waits until all watchers have received a number of events.
 func (w *writing) await(ctx context.Context, events int64) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -97,10 +97,10 @@ func (w *writing) await(ctx context.Context, events int64) error {
 	return w.load.Await(ctx, events)
 }
 
-// all waits until all events have come to all.
+// all waits until all watchers have received all events.
 func (w *writing) all(ctx context.Context) error { return w.await(ctx, w.issued.Load()) }
 
-// warm writes a few times, one after another, so that all is in place.
+// warm writes a few times, one write after another, to warm the system up.
 func (w *writing) warm(ctx context.Context, times int) error {
 	for i := range times {
 		w.issued.Add(int64(w.parameters.Batch))
@@ -139,7 +139,7 @@ func (w *writing) run(ctx context.Context) error {
 	return w.all(ctx)
 }
 
-// due returns a channel that has a value for each write, until the time is over.
+// due returns a channel with a value for each write that is due, until the time is over.
 func (w *writing) due(ctx context.Context, ended time.Time) <-chan struct{} {
 	due := make(chan struct{})
 	go func() {
@@ -157,7 +157,7 @@ func (w *writing) due(ctx context.Context, ended time.Time) <-chan struct{} {
 				select {
 				case due <- struct{}{}:
 					continue
-				default: // all lanes wait for their acknowledgement
+				default: // all lanes are busy
 					w.behind.Add(1)
 				}
 			}
@@ -171,8 +171,7 @@ func (w *writing) due(ctx context.Context, ended time.Time) <-chan struct{} {
 	return due
 }
 
-// step writes when there is room among those that are under way. Paced writes do not
-// wait for deliveries.
+// step starts a write when a lane is free. Paced writes do not wait for deliveries.
 func (w *writing) step(ctx context.Context, lane int) error {
 	batch := int64(w.parameters.Batch)
 	issued := w.issued.Add(batch)

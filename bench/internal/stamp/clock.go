@@ -2,12 +2,12 @@ package stamp
 
 import "golang.org/x/sys/unix"
 
-// Now returns the machine's monotonic clock in nanoseconds. Unlike that of Go, it can
-// be compared between processes.
+// Now returns the monotonic clock of the machine in nanoseconds. Unlike Go's, it can be
+// compared between processes.
 func Now() int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		panic(err) // Linux has this clock
+		panic(err) // cannot happen on Linux
 	}
 	return t.Nano()
 }

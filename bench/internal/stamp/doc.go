@@ -1,7 +1,6 @@
-// Package stamp is what a benchmark writes into a value: which event it is and when
-// it was written, so that whoever receives the value knows how long that took and
-// whether something is missing.
+// Package stamp marks values with the number of an event and the time of its write. A
+// receiver calculates the latency from it and notices missing events.
 //
-// A stamp is plain text, so that it survives every codec, and is found by looking
-// for its first bytes, so that a reader need not understand what is around it.
+// A stamp is plain text, so that it survives every codec. A reader finds it by its first
+// bytes, so that it need not decode the message around it.
 package stamp

@@ -7,16 +7,16 @@ import (
 	"iter"
 )
 
-// mark is what a stamp begins with. Nothing else that is sent has these bytes.
+// mark is the beginning of a stamp. No other data contains these bytes.
 const mark = "#fanoutbench#"
 
 // Size is the length of a stamp in bytes.
 const Size = len(mark) + 2*2*8
 
-// Stamp is the number of an event and when it was written.
+// Stamp is the number of an event and the time of its write.
 type Stamp struct {
-	Event   uint64 // counted from 0; what it is a change of is Event modulo the number of keys
-	Written int64  // by Now, immediately before it was written
+	Event   uint64 // counted from 0; the event changes key Event modulo the number of keys
+	Written int64  // from Now, immediately before the write
 }
 
 // Append appends the stamp as text.
@@ -27,8 +27,8 @@ func (s Stamp) Append(b []byte) []byte {
 	return hex.AppendEncode(append(b, mark...), raw[:])
 }
 
-// Value returns a value of the size that begins with the stamp; of the size of a
-// stamp, if that is more.
+// Value returns a value that begins with the stamp. It is size bytes long, or as long as
+// the stamp if that is longer.
 func (s Stamp) Value(size int) []byte {
 	value := s.Append(make([]byte, 0, max(size, Size)))
 	for len(value) < size {
@@ -37,8 +37,7 @@ func (s Stamp) Value(size int) []byte {
 	return value
 }
 
-// All returns the stamps in a message, in their order. What only looks like one is
-// left out.
+// All returns the stamps in a message, in order. It skips damaged stamps.
 func All(message []byte) iter.Seq[Stamp] {
 	return func(yield func(Stamp) bool) {
 		for {

@@ -4,16 +4,16 @@ import "sync/atomic"
 
 const (
 	chunkEvents = 1 << 12
-	chunks      = 1 << 15 // so many events at most are followed to their last watcher
+	chunks      = 1 << 15 // events are followed to their last watcher only up to this number of chunks
 )
 
-// arrivals counts at how many watchers each event has arrived.
+// arrivals counts, for each event, the watchers that have received it.
 type arrivals struct {
 	chunks [chunks]atomic.Pointer[[chunkEvents]atomic.Uint32]
 }
 
-// add counts an arrival and returns how many there are; 0 for events beyond those
-// that are followed.
+// add counts an arrival and returns the number of arrivals of the event. It returns 0 for
+// events that are not followed.
 func (a *arrivals) add(event uint64) uint32 {
 	if event >= chunkEvents*chunks {
 		return 0

@@ -1,8 +1,8 @@
-// Package tally counts what watchers receive: which events came, which did not, which
-// came twice or too late, and how long they took.
+// Package tally counts what watchers receive: events that arrived, were lost, arrived
+// twice or out of order, and their latencies.
 //
-// Events are numbered by whoever writes them. Event n is a change of key n modulo the
-// number of keys, and the changes of one key are written one after another; so the
-// changes of each key have an order that each watcher of that key must see. Between
-// keys the writer has several writes under way and says nothing of their order.
+// The writer numbers the events. Event n changes the key with number n modulo the number
+// of keys. The writer writes the changes of one key one after another, so each watcher of
+// the key must see them in order. Changes of different keys have no order, because several
+// writes are in flight at once.
 package tally

@@ -1,21 +1,21 @@
 package tally
 
-// Interest says which keys a watcher is interested in: First and every Step-th after
-// it, Count of them.
+// Interest is the set of keys that a watcher watches: First and every Step-th key after it,
+// Count keys in total.
 type Interest struct {
 	First int `json:"first"`
 	Step  int `json:"step"`
 	Count int `json:"count"`
 }
 
-// All is the interest in all of so many keys.
+// All returns the interest in all keys.
 func All(keys int) Interest { return Interest{0, 1, keys} }
 
-// slot returns which of its keys this is, and whether it is one of them.
+// slot returns the number of a key within the interest, and whether the interest has it.
 func (i Interest) slot(key int) (int, bool) {
 	d := key - i.First
 	return d / i.Step, d >= 0 && d%i.Step == 0 && d/i.Step < i.Count
 }
 
-// Key returns the key of this number among those of the interest.
+// Key is the inverse of slot.
 func (i Interest) Key(slot int) int { return i.First + slot*i.Step }

@@ -6,13 +6,13 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// slowest is the longest time that is told apart.
+// slowest is the upper limit of recorded times.
 const slowest = 2 * time.Minute
 
 // Latency is a distribution of times with three significant digits, in microseconds.
 type Latency struct{ histogram *hdrhistogram.Histogram }
 
-// NewLatency returns an empty one. It is not safe for concurrent use.
+// NewLatency returns an empty distribution. It is not safe for concurrent use.
 func NewLatency() Latency {
 	return Latency{hdrhistogram.New(1, slowest.Microseconds(), 3)}
 }
@@ -22,13 +22,13 @@ func (l Latency) Record(ns int64) {
 	_ = l.histogram.RecordValue(min(max(ns/1000, 1), slowest.Microseconds()))
 }
 
-// Merge adds all times of another one.
+// Merge adds all times of another distribution.
 func (l Latency) Merge(other Latency) { l.histogram.Merge(other.histogram) }
 
-// Reset forgets all.
+// Reset removes all times.
 func (l Latency) Reset() { l.histogram.Reset() }
 
-// Summary returns what is told of them.
+// Summary returns a summary of the times.
 func (l Latency) Summary() Summary {
 	h := l.histogram
 	if h.TotalCount() == 0 {
@@ -43,7 +43,7 @@ func (l Latency) Summary() Summary {
 	}
 }
 
-// Summary is what is told of a distribution; times are in microseconds.
+// Summary is a summary of a distribution, in microseconds.
 type Summary struct {
 	Count int64 `json:"count"`
 	P50   int64 `json:"p50_us"`

@@ -7,14 +7,14 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/stamp"
 )
 
-// shards is how many locks the readers of different connections share.
+// shards is the number of locks that the readers of all connections share.
 const shards = 16
 
-// Tally counts for all watchers of a process.
+// Tally counts the events of all watchers of a process.
 type Tally struct {
 	keys     int
 	watchers []watcher
-	audience []uint32 // of each key: how many watchers it has
+	audience []uint32 // by key: the number of its watchers
 
 	arrived   arrivals
 	completed atomic.Int64
@@ -24,12 +24,12 @@ type Tally struct {
 
 type shard struct {
 	mu   sync.Mutex // guards the following
-	each Latency    // from the writing to the arrival at each watcher
-	last Latency    // to the arrival at the last one
+	each Latency    // from the write to the arrival at each watcher
+	last Latency    // from the write to the arrival at the last watcher
 }
 
-// New returns a tally for watchers with these interests in so many keys, who have seen so
-// many changes of each key before.
+// New returns a tally for watchers with these interests. The watchers have already seen the
+// first changes of each key, as many as seen says.
 func New(keys int, interests []Interest, seen int) *Tally {
 	t := &Tally{
 		keys:     keys,
@@ -50,9 +50,9 @@ func New(keys int, interests []Interest, seen int) *Tally {
 	return t
 }
 
-// Receive counts the events in a message that the watcher received at a time. Calls
-// for one watcher come from one goroutine at a time; group is any number that is the
-// same for those that come from one goroutine.
+// Receive counts the events of a message that a watcher received at a time. Only one
+// goroutine at a time may call it for a watcher. group is a number of the goroutine's
+// choice; it selects the lock.
 func (t *Tally) Receive(group, watcher int, message []byte, at int64) {
 	w, s := &t.watchers[watcher], &t.shards[group%shards]
 	complete := int64(0)
@@ -78,7 +78,7 @@ func (t *Tally) Receive(group, watcher int, message []byte, at int64) {
 	}
 }
 
-// Record adds a time, in nanoseconds, of something that is no event.
+// Record adds a time in nanoseconds that belongs to no event.
 func (t *Tally) Record(group int, ns int64) {
 	s := &t.shards[group%shards]
 	s.mu.Lock()
@@ -86,14 +86,13 @@ func (t *Tally) Record(group int, ns int64) {
 	s.each.Record(ns)
 }
 
-// Completed returns how many events have come to all who wait for them.
+// Completed returns the number of events that all their watchers have received.
 func (t *Tally) Completed() int64 { return t.completed.Load() }
 
-// Changed gets a value when Completed has grown. It is for one goroutine.
+// Changed receives a value when Completed has grown. Only one goroutine may use it.
 func (t *Tally) Changed() <-chan struct{} { return t.changed }
 
-// Reset forgets the times, not the counts: what follows is measured, what came before
-// was to warm up.
+// Reset removes the times of the warm-up. The counts stay.
 func (t *Tally) Reset() {
 	for i := range t.shards {
 		s := &t.shards[i]
@@ -104,8 +103,8 @@ func (t *Tally) Reset() {
 	}
 }
 
-// Report returns the counts, given how many changes of each key were written, and the
-// times. It is called when nobody receives any more.
+// Report returns the counts and times, given the number of changes of each key. Call it
+// when no watcher receives any more.
 func (t *Tally) Report(written []uint32) Report {
 	var r Report
 	each, last := NewLatency(), NewLatency()
@@ -120,7 +119,7 @@ func (t *Tally) Report(written []uint32) Report {
 	return r
 }
 
-// Report is what a tally says in the end.
+// Report is the result of a tally.
 type Report struct {
 	Counts Counts  `json:"counts"`
 	Each   Summary `json:"each"` // from writing to the arrival at each watcher

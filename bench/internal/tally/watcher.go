@@ -1,21 +1,21 @@
 package tally
 
-// watcher is what one watcher has received. It belongs to the goroutine that reads
-// for the watcher, until all have stopped.
+// watcher counts the events of one watcher. It belongs to the goroutine that reads for the
+// watcher until all of them have stopped.
 type watcher struct {
 	interest Interest
-	next     []uint32            // of each key of its interest: the change that comes next
-	missing  map[uint64]struct{} // events that were overtaken
+	next     []uint32            // by key of its interest: the number of the next change
+	missing  map[uint64]struct{} // events that later ones have overtaken
 	counts   Counts
 }
 
-// Counts says what became of the events that were sent to watchers.
+// Counts counts deliveries by their outcome.
 type Counts struct {
 	Received   int64 `json:"received"`     // for the first time
 	Lost       int64 `json:"lost"`         // did not come
 	Duplicate  int64 `json:"duplicate"`    // came again
-	OutOfOrder int64 `json:"out_of_order"` // came behind a later change of the same key
-	Foreign    int64 `json:"foreign"`      // were for somebody else
+	OutOfOrder int64 `json:"out_of_order"` // came after a later change of the same key
+	Foreign    int64 `json:"foreign"`      // were not in the interest of the watcher
 }
 
 func (c *Counts) add(d Counts) {
@@ -26,7 +26,7 @@ func (c *Counts) add(d Counts) {
 	c.Foreign += d.Foreign
 }
 
-// receive counts an event, and reports whether it is one that the watcher waited for.
+// receive counts an event, and reports whether the watcher was waiting for it.
 func (w *watcher) receive(event uint64, keys int) bool {
 	key, change := int(event%uint64(keys)), uint32(event/uint64(keys))
 	slot, ok := w.interest.slot(key)
@@ -58,7 +58,7 @@ func (w *watcher) receive(event uint64, keys int) bool {
 	return true
 }
 
-// total returns the counts when so many changes of each key were written.
+// total returns the counts, given the number of changes of each key.
 func (w *watcher) total(written []uint32) Counts {
 	c := w.counts
 	c.Lost = int64(len(w.missing))
