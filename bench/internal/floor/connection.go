@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	largestFrame = 16 << 10         // as every peer sends them
-	together     = 64 << 10         // bytes that are written at once at least, if there are so many
-	patience     = 30 * time.Second // with a client that does not read
+	largestFrame = 16 << 10         // the same as the other systems
+	together     = 64 << 10         // bytes to collect for a write, if there are as many
+	patience     = 30 * time.Second // bounds a write to a client that does not read
 )
 
-// connection is one client.
+// connection is the connection of one client.
 type connection struct {
 	conn net.Conn
 
@@ -30,8 +30,8 @@ type connection struct {
 	streams []uint32
 }
 
-// serve answers the client until it leaves. Each stream gets a header and first, a
-// message, and is then sent what comes.
+// serve serves the client until it disconnects. Each stream gets a header and the first
+// message; then it gets all broadcasts.
 func (c *connection) serve(first func() ([]byte, error)) error {
 	defer c.conn.Close()
 	preface := make([]byte, len(http2.ClientPreface))
@@ -70,7 +70,7 @@ func (c *connection) serve(first func() ([]byte, error)) error {
 	}
 }
 
-// open begins a stream. Before others can write to it, it has its header.
+// open starts a stream. It sends the header before broadcasts can reach the stream.
 func (c *connection) open(framer *http2.Framer, answer *bytes.Buffer, id uint32, first func() ([]byte, error)) error {
 	m, err := first()
 	if err != nil {
@@ -92,8 +92,8 @@ func (c *connection) open(framer *http2.Framer, answer *bytes.Buffer, id uint32,
 	return err
 }
 
-// vectors returns a message of gRPC as frames of a stream, without a copy of it. It is
-// for what is long.
+// vectors returns a gRPC message as frames of a stream without copying it, for long
+// messages.
 func vectors(message []byte, id uint32) net.Buffers {
 	var b net.Buffers
 	for part := range slices.Chunk(message, largestFrame) {
@@ -102,14 +102,14 @@ func vectors(message []byte, id uint32) net.Buffers {
 	return b
 }
 
-// header encodes what a response begins with, without anything that later ones could
-// depend on.
+// header encodes the header of a response, without entries that later headers could refer
+// to.
 func header() []byte {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)
 	e.SetMaxDynamicTableSizeLimit(0)
 	for _, field := range []hpack.HeaderField{{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"}} {
-		_ = e.WriteField(field) // to memory
+		_ = e.WriteField(field) // cannot fail: it writes to memory
 	}
 	return b.Bytes()
 }
@@ -124,8 +124,8 @@ func (c *connection) write(answer *bytes.Buffer) error {
 	return err
 }
 
-// broadcast sends a message to all streams. It is given memory to work in and returns
-// it.
+// broadcast sends a message to all streams. It uses the buffer that the caller passes, and
+// returns it.
 func (c *connection) broadcast(message, memory []byte) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,10 +146,10 @@ func (c *connection) broadcast(message, memory []byte) ([]byte, error) {
 	return memory, nil
 }
 
-// message puts before a message what gRPC does.
+// message puts the gRPC prefix before a message.
 func message(m []byte) []byte { return append(raw.Prefix(len(m)), m...) }
 
-// frames appends a message of gRPC as frames of a stream.
+// frames appends a gRPC message as frames of a stream.
 func frames(b, message []byte, id uint32) []byte {
 	for len(message) > 0 {
 		n := min(len(message), largestFrame)

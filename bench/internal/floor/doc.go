@@ -1,9 +1,8 @@
-// Package floor is a server that does nothing but what cannot be left out to tell
-// watchers of the changes of etcd: it follows etcd with one watch, encodes each change
-// once, and writes the same bytes to every stream, those of one connection in one
-// system call. It is what other servers are measured against.
+// Package floor is a server with the least possible work: it follows etcd with one watch,
+// encodes each change once, and writes the same bytes to every stream, with one system call
+// per connection. Other servers are compared with it.
 //
-// It is no server for anything else. It speaks just enough of HTTP/2 for the package
-// raw, never looks at a window, sends everything to everybody, and a client that does
-// not read blocks others.
+// It is useful for nothing else. It speaks just enough HTTP/2 for package raw, ignores flow
+// control, sends every change to every stream, and lets a client that does not read block
+// the others.
 package floor

@@ -13,10 +13,10 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// Follow broadcasts every change below a prefix of etcd, those that etcd tells
-// together in one message, in the same bytes as fanoutd. It ends with the context.
+// Follow broadcasts every change below a prefix of etcd until the context ends. The changes
+// of one etcd response form one message, which has the same bytes as fanoutd's.
 func (s *Server) Follow(ctx context.Context, etcd *clientv3.Client, prefix string) error {
-	// The context makes etcd say so when it has no leader, instead of saying nothing.
+	// With this context etcd reports the loss of its leader.
 	changes := etcd.Watch(clientv3.WithRequireLeader(ctx), prefix, clientv3.WithPrefix(), clientv3.WithPrevKV())
 	for response := range changes {
 		if err := response.Err(); err != nil {
@@ -74,12 +74,12 @@ func position(h *etcdserverpb.ResponseHeader) *fanoutv1.Position {
 	return &fanoutv1.Position{Epoch: fmt.Sprintf("%016x", h.GetClusterId()), Revision: h.GetRevision()}
 }
 
-// First is the first message of a stream, which says that it is watched.
+// First returns the first message of a stream, which confirms the watch.
 func First() ([]byte, error) {
 	return marshal(&fanoutv1.WatchResponse{Kind: fanoutv1.WatchResponse_KIND_BOOKMARK})
 }
 
-// Snapshot is a first message that has the whole state.
+// Snapshot returns a first message with the whole state.
 func Snapshot(ctx context.Context, etcd *clientv3.Client, prefix string) ([]byte, error) {
 	state, err := etcd.Get(ctx, prefix, clientv3.WithPrefix())
 	if err != nil {

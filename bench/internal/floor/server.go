@@ -12,12 +12,12 @@ import (
 // Server writes messages to all streams of all connections.
 type Server struct {
 	listener net.Listener
-	first    func() ([]byte, error) // message, made once
+	first    func() ([]byte, error) // returns the first message of streams; called once
 	workers  []*worker
 	running  sync.WaitGroup
 }
 
-// worker serves its connections one after another.
+// worker writes to its connections one after another.
 type worker struct {
 	work chan []byte
 	done chan struct{}
@@ -26,8 +26,8 @@ type worker struct {
 	connections []*connection
 }
 
-// New returns a server that sends each stream a message at first, which is made when the
-// first of them is there. Run runs it.
+// New returns a server. Each stream first gets the message that first returns; the server
+// calls first when the first stream opens. Call Run to serve.
 func New(listener net.Listener, first func() ([]byte, error)) *Server {
 	framed := sync.OnceValues(func() ([]byte, error) {
 		m, err := first()
@@ -54,14 +54,13 @@ func (s *Server) Run() error {
 		w, c := s.workers[i%len(s.workers)], &connection{conn: conn}
 		w.add(c)
 		s.running.Go(func() {
-			_ = c.serve(s.first) // ends when the client leaves
+			_ = c.serve(s.first) // ends when the client disconnects
 			w.remove(c)
 		})
 	}
 }
 
-// Broadcast sends a message to all streams, and returns when it was written to all of
-// them. It is called by one goroutine at a time.
+// Broadcast writes a message to all streams. Only one goroutine at a time may call it.
 func (s *Server) Broadcast(m []byte) {
 	framed := message(m)
 	for _, w := range s.workers {
@@ -72,8 +71,8 @@ func (s *Server) Broadcast(m []byte) {
 	}
 }
 
-// Close ends all connections and waits for what the server has started. Run and
-// Broadcast are no longer used.
+// Close ends all connections and waits for the goroutines of the server. Run and Broadcast
+// must not be called afterwards.
 func (s *Server) Close() {
 	s.listener.Close()
 	for _, w := range s.workers {
@@ -98,7 +97,7 @@ func (w *worker) run() {
 	}
 }
 
-// all returns the connections. Additions do not change what was returned.
+// all returns the connections. The result does not change when one is added.
 func (w *worker) all() []*connection {
 	w.mu.Lock()
 	defer w.mu.Unlock()

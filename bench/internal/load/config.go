@@ -10,60 +10,59 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/tally"
 )
 
-// Config says what a process watches, and how.
+// Config describes the watchers of a process.
 type Config struct {
 	Protocol    string `json:"protocol"` // one of Protocols
 	Client      string `json:"client"`   // one of Clients
 	Address     string `json:"address"`  // host and port
-	Keys        int    `json:"keys"`     // that are written to
-	Watchers    int    `json:"watchers"` // 0 is a process that does nothing
+	Keys        int    `json:"keys"`     // number of keys that are written
+	Watchers    int    `json:"watchers"` // 0: the process does nothing
 	Connections int    `json:"connections"`
-	PerStream   int    `json:"per_stream"` // watches on a stream, where the protocol can have several; 1 or more
+	PerStream   int    `json:"per_stream"` // watches per stream; more than 1 only if the protocol allows it
 	Interest    string `json:"interest"`   // one of Interests
-	Groups      int    `json:"groups"`     // with label: how many values the label has; with except: how many interests there are
+	Groups      int    `json:"groups"`     // with label: number of label values; with except: number of interests
 
-	Bystand string `json:"bystand,omitempty"` // one of Bystands: these watch what nobody writes; "" is that they do not
+	Bystand string `json:"bystand,omitempty"` // one of Bystands, for watchers of objects that never change; "": ordinary watchers
 
-	Hold     bool      `json:"hold,omitempty"`     // connect, and wait for the command to watch
-	Snapshot bool      `json:"snapshot,omitempty"` // begin with the state; else with what happens from now on
-	After    *Position `json:"after,omitempty"`    // begin behind this
-	Seen     int       `json:"seen,omitempty"`     // changes of each key that are behind them there
+	Hold     bool      `json:"hold,omitempty"`     // connect, then wait for the command to watch
+	Snapshot bool      `json:"snapshot,omitempty"` // begin with the state; otherwise with the next change
+	After    *Position `json:"after,omitempty"`    // begin after this position
+	Seen     int       `json:"seen,omitempty"`     // changes of each key before that position
 
-	List     bool `json:"list,omitempty"`      // list everything, instead of watching, each time that the command to watch comes
-	PageSize int  `json:"page_size,omitempty"` // objects in a page; 0 is as many as the server gives
+	List     bool `json:"list,omitempty"`      // at each command to watch, list all objects instead
+	PageSize int  `json:"page_size,omitempty"` // objects per page; 0: the server decides
 
-	Stall    string        `json:"stall,omitempty"`        // one of Stalls: how they do not read; "" is that they do
-	StallFor time.Duration `json:"stall_for_ns,omitempty"` // after what time they leave and come again; 0 is never
+	Stall    string        `json:"stall,omitempty"`        // one of Stalls; "": the watchers read
+	StallFor time.Duration `json:"stall_for_ns,omitempty"` // time after which stalled watchers reconnect; 0: never
 }
 
-// Position is where a watch goes on, as its server has told.
+// Position is the position after which a watch begins, as its server reported it.
 type Position struct {
 	Epoch    string `json:"epoch,omitempty"`
 	Revision int64  `json:"revision"`
 }
 
-// The interests of watchers.
+// The values of Config.Interest.
 const (
-	InterestAll   = "all"   // every watcher in all keys
-	InterestKey   = "key"   // each in one key
-	InterestLabel = "label" // each in the keys of one group, picked by a label
-	// InterestExcept is that every watcher is in all keys, and that so many of them
-	// as Groups says are interests of their own: each in all but those with a label
-	// that none has.
+	InterestAll   = "all"   // every watcher watches all keys
+	InterestKey   = "key"   // each watches one key
+	InterestLabel = "label" // each watches one group of keys, selected by a label
+	// InterestExcept: every watcher watches all keys, with Groups distinct selectors. Each
+	// selector excludes a label that no object has.
 	InterestExcept = "except"
 )
 
-// The ways to watch what nobody writes.
+// The values of Config.Bystand, besides "": ways to watch objects that never change.
 const (
-	BystandKey      = "key"      // each a key of its own
-	BystandOne      = "one"      // all the same key
-	BystandSelector = "selector" // each with a selector of its own that matches nothing and that no index finds
+	BystandKey      = "key"      // each watches a key of its own
+	BystandOne      = "one"      // all watch the same key
+	BystandSelector = "selector" // each has a selector of its own that matches nothing and that no index covers
 )
 
-// Bystands are the values of Config.Bystand, besides "".
+// Bystands lists the values of Config.Bystand, besides "".
 var Bystands = []string{BystandKey, BystandOne, BystandSelector}
 
-// Interests are the values of Config.Interest.
+// Interests lists the values of Config.Interest.
 var Interests = []string{InterestAll, InterestKey, InterestLabel, InterestExcept}
 
 // Interests returns the interest of each watcher.
@@ -85,7 +84,7 @@ func (c Config) Interests() []tally.Interest {
 	return all
 }
 
-// key returns the one key that a watcher watches, if it watches one.
+// key returns the key of a watcher that watches a single key.
 func (c Config) key(watcher int) (key int, ok bool) {
 	switch {
 	case c.Bystand == BystandKey:
@@ -98,7 +97,7 @@ func (c Config) key(watcher int) (key int, ok bool) {
 	return 0, false
 }
 
-// selector returns the label selector with which a watcher watches, or "".
+// selector returns the label selector of a watcher, or "".
 func (c Config) selector(watcher int) string {
 	switch {
 	case c.Bystand == BystandSelector:
@@ -112,27 +111,27 @@ func (c Config) selector(watcher int) string {
 	return ""
 }
 
-// Key is the name of a key, below the prefix of all of them. Those that are written to
-// are the first.
+// Key returns the name of a key below the common prefix. The keys that are written come
+// first.
 func Key(i int) string { return fmt.Sprintf("k%06d", i) }
 
-// Group is the value of the label that the objects of a group have.
+// Group returns the label value of a group.
 func Group(i int) string { return fmt.Sprintf("g%d", i) }
 
-// Label is the name of that label.
+// Label is the name of the label of groups.
 const Label = "group"
 
-// Prefix is what all keys begin with in etcd; those of fanoutd's resource Resource.
+// Prefix is the common prefix of all keys in etcd; that of fanoutd's resource Resource.
 const (
 	Resource = "bench"
 	Prefix   = "/fanoutd/" + Resource + "/"
-	// behindPrefix is what comes behind all of them: a zero is behind a slash.
+	// behindPrefix is the end of the range of Prefix: "0" follows "/".
 	behindPrefix = "/fanoutd/" + Resource + "0"
 
-	Subject = "fanoutbench" // the same in NATS, and the name of its bucket
+	Subject = "fanoutbench" // the common prefix in NATS, and the name of the bucket
 )
 
-// SubjectOf is what a key is called in NATS. Labels are a part of it there.
+// SubjectOf returns the NATS subject of a key. The subject contains the label.
 func (c Config) SubjectOf(key int) string {
 	if c.Interest == InterestLabel {
 		return Subject + "." + Group(key%c.Groups) + "." + Key(key)
@@ -140,7 +139,7 @@ func (c Config) SubjectOf(key int) string {
 	return Subject + "." + Key(key)
 }
 
-// share returns which watchers are on a connection: from, and up to but without to.
+// share returns the watchers of a connection, as a half-open range.
 func (c Config) share(connection int) (from, to int) {
 	return connection * c.Watchers / c.Connections, (connection + 1) * c.Watchers / c.Connections
 }
@@ -161,7 +160,7 @@ func (c Config) Problem() error {
 	case c.List && !c.Hold:
 		return errors.New("lists are made when the command comes: they are held back")
 	case (c.Snapshot || c.After != nil) && c.PerStream > 1:
-		return fmt.Errorf("%d watches on a stream that begin with what was before: one", c.PerStream)
+		return fmt.Errorf("per_stream %d: must be 1 for watches that begin with a state or a position", c.PerStream)
 	case c.Stall != "" && !slices.Contains(Stalls, c.Stall):
 		return fmt.Errorf("stall %q: one of %s", c.Stall, strings.Join(Stalls, ", "))
 	case c.Bystand != "" && !slices.Contains(Bystands, c.Bystand):

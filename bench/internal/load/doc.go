@@ -1,8 +1,8 @@
-// Package load is the receiving side of a benchmark: a process with watchers, apart
-// from the servers that it measures.
+// Package load is the receiving side of a benchmark: a process with watchers, separate from
+// the servers.
 //
-// It is told what to watch by one line of JSON, a [Config], on its standard input,
-// says [Message]s of one line each on its standard output, the first when all watchers
-// are registered, and then follows [Command]s until its standard input ends. [Start]
-// is the other end.
+// The process reads a [Config] as a line of JSON from its standard input. It writes
+// [Message]s, one per line, to its standard output, the first one when all watchers are
+// registered. Then it executes [Command]s until its standard input ends. [Start] starts such
+// a process and is the other end.
 package load

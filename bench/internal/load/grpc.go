@@ -14,11 +14,11 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/stamp"
 )
 
-// staticWindow is what the client of fanoutd has, too: without it, grpc-go measures the
-// way with pings, which costs the server more than the events.
+// staticWindow is a fixed flow-control window. Without it, grpc-go estimates the bandwidth
+// with pings, which cost the server more than the events.
 const staticWindow = 1 << 20
 
-// grpcConnection is a connection of grpc-go. What comes is not decoded.
+// grpcConnection is a connection of grpc-go. Messages are not decoded.
 type grpcConnection struct {
 	*watchers
 	service  service
@@ -29,7 +29,7 @@ type grpcConnection struct {
 	streams  []grpc.ClientStream
 }
 
-// newGRPC returns what makes such connections with these options.
+// newGRPC returns a connector with these options.
 func newGRPC(s service, options ...grpc.DialOption) connector {
 	options = append(options,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -87,7 +87,7 @@ func (c *grpcConnection) open(ctx context.Context) error {
 	return nil
 }
 
-// register returns when all watches of a stream are registered.
+// register waits until all watches of a stream are registered.
 func (c *grpcConnection) register(stream int) error {
 	first := c.from + stream*c.config.PerStream
 	waiting := map[int]bool{}
@@ -104,7 +104,7 @@ func (c *grpcConnection) register(stream int) error {
 	return nil
 }
 
-// next takes the next message of a stream and returns for which watcher it is.
+// next receives the next message of a stream and returns its watcher.
 func (c *grpcConnection) next(stream int) (watcher int, err error) {
 	var message []byte
 	if err := c.streams[stream].RecvMsg(&message); err != nil {
@@ -117,14 +117,14 @@ func (c *grpcConnection) next(stream int) (watcher int, err error) {
 	}
 	watcher = c.from + stream*c.config.PerStream + watch
 	if watcher >= c.to {
-		return 0, fmt.Errorf("watch %d of stream %d is none of ours", watch, stream)
+		return 0, fmt.Errorf("unknown watch %d of stream %d", watch, stream)
 	}
 	c.tally.Receive(stream, watcher, message, at)
 	return watcher, nil
 }
 
-// receive returns the first error of a stream, when all have ended. One that ends takes
-// the others with it.
+// receive receives until all streams have ended, and returns the first error. When one
+// stream ends, it ends the others.
 func (c *grpcConnection) receive() error {
 	var all sync.WaitGroup
 	var once sync.Once
@@ -149,7 +149,7 @@ func (c *grpcConnection) Close() error {
 	return c.conn.Close()
 }
 
-// asIs is a codec whose messages are bytes.
+// asIs is a codec that passes bytes through.
 type asIs struct{}
 
 func (asIs) Name() string { return "proto" }

@@ -11,8 +11,8 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/stamp"
 )
 
-// kvConnection has watchers of a bucket of NATS, whose client does the work: a watcher
-// is a consumer that it controls.
+// kvConnection has watchers of a NATS bucket. They use the NATS client, which manages a
+// consumer for each watcher.
 type kvConnection struct {
 	*watchers
 	number   int
@@ -47,7 +47,7 @@ func (c *kvConnection) open(ctx context.Context) error {
 		options = []jetstream.WatchOpt{jetstream.ResumeFromRevision(uint64(c.config.After.Revision) + 1)}
 	}
 	for i := c.from; i < c.to; i++ {
-		// The context is only for the beginning; it would end the watch, too.
+		// ctx ends after the setup, which must not end the watch.
 		watcher, err := bucket.Watch(context.WithoutCancel(ctx), c.pattern(i), options...)
 		if err != nil {
 			return fmt.Errorf("watch the bucket: %w", err)
@@ -57,7 +57,7 @@ func (c *kvConnection) open(ctx context.Context) error {
 	return nil
 }
 
-// pattern returns which keys of the bucket a watcher watches.
+// pattern returns the keys of the bucket that a watcher watches.
 func (c *kvConnection) pattern(watcher int) string {
 	if key, ok := c.config.key(watcher); ok {
 		return Key(key)
@@ -85,7 +85,7 @@ func (c *kvConnection) receive() error {
 
 func (c *kvConnection) Close() error {
 	for _, watcher := range c.running {
-		_ = watcher.Stop() // the connection ends anyway
+		_ = watcher.Stop() // the connection is closed anyway
 	}
 	c.conn.Close()
 	return nil

@@ -17,11 +17,11 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// pages are how one asks for all objects, page by page.
+// pages makes the requests for all objects, page by page.
 type pages struct {
 	path string
-	// next returns the request for the page behind the previous one, which is nil at
-	// first; nil, if that was the last.
+	// next returns the request for the page after the previous one, or nil if that was
+	// the last. Before the first page the previous one is nil.
 	next func(c Config, previous []byte) ([]byte, error)
 }
 
@@ -30,7 +30,7 @@ var listers = map[string]pages{
 	"etcd":    {"/etcdserverpb.KV/Range", etcdPage},
 }
 
-// listConnection lists everything each time that it is told to watch.
+// listConnection lists all objects at each command to watch.
 type listConnection struct {
 	*watchers
 	pages  pages
@@ -52,7 +52,7 @@ func newList(p pages) connector {
 	}
 }
 
-// open lists, counts the objects, and records how long that took.
+// open lists all objects, counts them, and records the time.
 func (c *listConnection) open(ctx context.Context) error {
 	began, objects := stamp.Now(), 0
 	for request, err := c.pages.next(c.config, nil); request != nil || err != nil; {
@@ -69,7 +69,7 @@ func (c *listConnection) open(ctx context.Context) error {
 		request, err = c.pages.next(c.config, page)
 	}
 	if objects != c.config.Keys {
-		return fmt.Errorf("a list has %d objects of %d", objects, c.config.Keys)
+		return fmt.Errorf("got a list of %d objects, want %d", objects, c.config.Keys)
 	}
 	c.tally.Record(c.number, stamp.Now()-began)
 	return nil
@@ -123,8 +123,7 @@ func etcdPage(c Config, previous []byte) ([]byte, error) {
 	return proto.Marshal(request)
 }
 
-// last returns the last value of a field that has bytes; nil, if there is none. Objects
-// are not decoded.
+// last returns the last value of a bytes field, or nil. It does not decode objects.
 func last(message []byte, field protowire.Number) (value []byte, err error) {
 	err = each(message, func(number protowire.Number, kind protowire.Type, content []byte) {
 		if number == field && kind == protowire.BytesType {
@@ -134,7 +133,7 @@ func last(message []byte, field protowire.Number) (value []byte, err error) {
 	return value, err
 }
 
-// has reports whether there is a field.
+// has reports whether a message has a field.
 func has(message []byte, field protowire.Number) (found bool, err error) {
 	err = each(message, func(number protowire.Number, _ protowire.Type, _ []byte) { found = found || number == field })
 	return found, err

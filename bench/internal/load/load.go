@@ -11,14 +11,14 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/process"
 )
 
-// Load is a process with watchers, as seen by who has started it. Its methods are
-// called by one goroutine at a time, except for Await.
+// Load controls a process with watchers. Only one goroutine at a time may call its methods,
+// except for Await.
 type Load struct {
 	process *process.Process
 	in, out *os.File
 	say     *json.Encoder
 
-	messages chan Message // all but those that say what is complete; closed behind the last
+	messages chan Message // all messages except those about completed events; closed after the last
 	hearing  sync.WaitGroup
 
 	mu        sync.Mutex // guards the following
@@ -26,11 +26,10 @@ type Load struct {
 	changed   chan struct{} // closed when completed grows
 }
 
-// Command is the name of the command of the program that runs a process of this kind.
+// CommandName is the command of fanoutbench that runs such a process.
 const CommandName = "load"
 
-// Start starts a process of the program and returns when all of its watchers are
-// registered.
+// Start starts a process of the program and waits until all its watchers are registered.
 func Start(ctx context.Context, program string, c Config) (*Load, error) {
 	if err := c.Problem(); err != nil {
 		return nil, err
@@ -43,7 +42,7 @@ func Start(ctx context.Context, program string, c Config) (*Load, error) {
 	l.hearing.Go(l.hear)
 	if err := l.say.Encode(c); err != nil {
 		l.Stop()
-		return nil, fmt.Errorf("tell the process what to watch: %w: %s", err, p.Log())
+		return nil, fmt.Errorf("send the configuration to the process: %w: %s", err, p.Log())
 	}
 	m, err := l.next(ctx)
 	if err == nil && !m.Ready {
@@ -56,7 +55,7 @@ func Start(ctx context.Context, program string, c Config) (*Load, error) {
 	return l, nil
 }
 
-// start starts the process with pipes to it and from it.
+// start starts the process with pipes for its input and output.
 func start(program string) (p *process.Process, in, out *os.File, err error) {
 	commands, in, err := os.Pipe()
 	if err != nil {
@@ -76,7 +75,7 @@ func start(program string) (p *process.Process, in, out *os.File, err error) {
 	return p, in, out, err
 }
 
-// hear takes what the process says.
+// hear receives the messages of the process.
 func (l *Load) hear() {
 	defer close(l.messages)
 	for said := json.NewDecoder(l.out); ; {
@@ -108,7 +107,7 @@ func (l *Load) next(ctx context.Context) (Message, error) {
 	}
 }
 
-// Await returns when so many events have come to all their watchers.
+// Await waits until this number of events has reached all their watchers.
 func (l *Load) Await(ctx context.Context, events int64) error {
 	for {
 		l.mu.Lock()
@@ -119,7 +118,7 @@ func (l *Load) Await(ctx context.Context, events int64) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %d events to come to all, %d have: %w", events, completed, context.Cause(ctx))
+			return fmt.Errorf("wait until %d events reach all watchers, %d have: %w", events, completed, context.Cause(ctx))
 		case <-l.process.Exited():
 			return fmt.Errorf("the watching process has ended: %s", l.process.Log())
 		case <-changed:
@@ -127,11 +126,11 @@ func (l *Load) Await(ctx context.Context, events int64) error {
 	}
 }
 
-// Watch registers the watches that were held back. It returns when the server has
-// answered all, which is before they have what they begin with.
+// Watch registers the watches that were held back. It returns when the server has answered
+// all of them, which is before they have their state.
 func (l *Load) Watch(ctx context.Context) error {
 	if err := l.say.Encode(Command{Watch: true}); err != nil {
-		return fmt.Errorf("tell the process to watch: %w", err)
+		return fmt.Errorf("send the command to watch: %w", err)
 	}
 	m, err := l.next(ctx)
 	if err == nil && !m.Ready {
@@ -140,26 +139,26 @@ func (l *Load) Watch(ctx context.Context) error {
 	return err
 }
 
-// Reset makes the process forget the times until now.
+// Reset makes the process drop the times that it has recorded.
 func (l *Load) Reset(ctx context.Context) error {
 	if err := l.say.Encode(Command{Reset: true}); err != nil {
-		return fmt.Errorf("tell the process to forget: %w", err)
+		return fmt.Errorf("send the command to reset: %w", err)
 	}
 	m, err := l.next(ctx)
 	if err == nil && !m.Reset {
-		err = fmt.Errorf("it says %+v", m)
+		err = fmt.Errorf("unexpected message %+v", m)
 	}
 	return err
 }
 
-// Report ends the watchers and returns what they received.
+// Report ends the watchers and returns their report.
 func (l *Load) Report(ctx context.Context, written []uint32) (*Report, error) {
 	if err := l.say.Encode(Command{Report: written}); err != nil {
 		return nil, fmt.Errorf("ask for a report: %w", err)
 	}
 	m, err := l.next(ctx)
 	if err == nil && m.Report == nil {
-		err = fmt.Errorf("it says %+v", m)
+		err = fmt.Errorf("unexpected message %+v", m)
 	}
 	return m.Report, err
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/raw"
 )
 
-// natsConnection reads subscriptions of NATS off a connection, with as little work as
-// rawConnection does with gRPC.
+// natsConnection reads NATS subscriptions from a connection with as little work as
+// rawConnection needs for gRPC.
 type natsConnection struct {
 	*watchers
 	number   int
@@ -37,7 +37,7 @@ func newNATS(w *watchers, number int) (connection, error) {
 	}, nil
 }
 
-// open subscribes. The server answers a ping when it has handled what came before it.
+// open subscribes, then sends a ping. The server answers it after all subscriptions.
 func (c *natsConnection) open(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := c.conn.SetDeadline(deadline); err != nil {
@@ -62,7 +62,7 @@ func (c *natsConnection) open(ctx context.Context) error {
 	return c.conn.SetDeadline(time.Time{})
 }
 
-// subject returns what a watcher subscribes to.
+// subject returns the subject of a watcher.
 func (c *natsConnection) subject(watcher int) string {
 	if key, ok := c.config.key(watcher); ok {
 		return c.config.SubjectOf(key)
@@ -81,8 +81,7 @@ func (c *natsConnection) receive() error {
 	}
 }
 
-// next takes what the server says next, and reports whether that was the answer to our
-// ping.
+// next handles the next message of the server, and reports whether it answers our ping.
 func (c *natsConnection) next() (pong bool, err error) {
 	line, err := c.in.ReadSlice('\n')
 	if err != nil {
@@ -100,18 +99,18 @@ func (c *natsConnection) next() (pong bool, err error) {
 	case "PONG":
 		pong = true
 	case "-ERR":
-		err = fmt.Errorf("NATS says %q", line)
+		err = fmt.Errorf("unexpected message of NATS: %q", line)
 	}
 	return pong, err
 }
 
 func (c *natsConnection) message(words [][]byte) error {
 	if len(words) < 4 {
-		return fmt.Errorf("NATS says %q", words)
+		return fmt.Errorf("unexpected message of NATS: %q", words)
 	}
 	watcher, err := strconv.Atoi(string(words[2]))
 	if err != nil || watcher < c.from || watcher >= c.to {
-		return fmt.Errorf("subscription %q is none of ours: %w", words[2], err)
+		return fmt.Errorf("unknown subscription %q: %w", words[2], err)
 	}
 	size, err := strconv.Atoi(string(words[len(words)-1]))
 	if err != nil {

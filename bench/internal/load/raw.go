@@ -8,14 +8,14 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/raw"
 )
 
-// rawConnection is a connection whose frames are read by the benchmark itself.
+// rawConnection is a connection whose frames the benchmark reads without grpc-go.
 type rawConnection struct {
 	*watchers
 	service  service
 	number   int
 	from, to int // its watchers
 	conn     *raw.Conn
-	waiting  map[int]bool // watchers that have not been told yet that they are registered
+	waiting  map[int]bool // watchers whose registration is not confirmed yet
 }
 
 func newRaw(w *watchers, number int, s service) (connection, error) {
@@ -28,8 +28,8 @@ func newRaw(w *watchers, number int, s service) (connection, error) {
 	return c, err
 }
 
-// bufferFor returns how much is read at once: many watchers receive much at once; many
-// connections must not take too much memory.
+// bufferFor returns the size of the read buffer. Many watchers on a connection receive much
+// data at once; many connections must not use too much memory.
 func bufferFor(watchers int) int { return min(max(8<<10, watchers<<10), 256<<10) }
 
 func (c *rawConnection) open(ctx context.Context) error {
@@ -54,8 +54,8 @@ func (c *rawConnection) open(ctx context.Context) error {
 	return c.conn.SetDeadline(time.Time{})
 }
 
-// ask sends what it takes to watch. Where the state is a request of its own, that has a
-// stream of its own before that of the watch.
+// ask sends the requests of all watches. If the state needs a request of its own, that has
+// a separate stream before the stream of the watch.
 func (c *rawConnection) ask(watcher int) error {
 	request, err := c.service.request(c.config, watcher)
 	if err != nil {
@@ -77,7 +77,7 @@ func (c *rawConnection) ask(watcher int) error {
 	return c.conn.Open(c.service.path, request, c.service.half)
 }
 
-// reads reports whether every watch comes with a request for the state.
+// reads reports whether each watch needs a separate request for the state.
 func (c *rawConnection) reads() bool { return c.config.Snapshot && c.service.readRequest != nil }
 
 func (c *rawConnection) receive() error {
@@ -98,7 +98,7 @@ func (c *rawConnection) handle(stream int, message []byte, at int64) error {
 	}
 	watcher := c.from + stream*c.config.PerStream + watch
 	if watcher >= c.to {
-		return fmt.Errorf("watch %d of stream %d is none of ours", watch, stream)
+		return fmt.Errorf("unknown watch %d of stream %d", watch, stream)
 	}
 	delete(c.waiting, watcher)
 	c.tally.Receive(c.number, watcher, message, at)

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Run is the process. It returns when in has ended or it has reported. What goes wrong
-// before all watchers are registered is also said on out.
+// Run is the main function of the process. It returns after its report or when in ends. It
+// also writes errors to out that happen before all watchers are registered.
 func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	commands := json.NewDecoder(bufio.NewReader(in))
 	says := &speaker{out: json.NewEncoder(out)}
 	var c Config
 	if err := commands.Decode(&c); err != nil {
-		return fmt.Errorf("read what to watch: %w", err)
+		return fmt.Errorf("read the configuration: %w", err)
 	}
 	w, err := connect(ctx, c)
 	if err != nil {
@@ -64,7 +64,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 }
 
-// tell says how many events have come to all, whenever there are more.
+// tell reports the number of completed events whenever it has grown.
 func (w *watchers) tell(ctx context.Context, says *speaker) {
 	for {
 		select {
@@ -73,12 +73,12 @@ func (w *watchers) tell(ctx context.Context, says *speaker) {
 		case <-w.tally.Changed():
 		}
 		if err := says.message(Message{Completed: w.tally.Completed()}); err != nil {
-			return // nobody listens
+			return // the other end is closed
 		}
 	}
 }
 
-// speaker says messages one after another.
+// speaker writes messages one at a time.
 type speaker struct {
 	mu  sync.Mutex // guards the following
 	out *json.Encoder
@@ -88,12 +88,12 @@ func (s *speaker) message(m Message) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.out.Encode(m); err != nil {
-		return fmt.Errorf("say something: %w", err)
+		return fmt.Errorf("write a message: %w", err)
 	}
 	return nil
 }
 
-// cpu returns the time that this process has used.
+// cpu returns the CPU time of this process.
 func cpu() time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {

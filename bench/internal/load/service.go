@@ -10,17 +10,16 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// service is how one asks a server of gRPC for watches, and which of them a message is
-// for.
+// service describes the watch protocol of a gRPC server.
 type service struct {
 	path string
-	half bool // one request, and then only the server sends
-	// request returns what asks for the watch of a watcher.
+	half bool // the client sends a single request
+	// request returns the request for the watch of a watcher.
 	request func(c Config, watcher int) ([]byte, error)
-	// read is how one asks for the state, where that is not what a watch can begin with.
+	// read makes the request for the state, if a watch cannot begin with the state.
 	read        string
 	readRequest func(c Config, watcher int) ([]byte, error)
-	// watch returns which of those on its stream a message is for.
+	// watch returns the number of a message's watch within its stream.
 	watch func(message []byte) (int, error)
 }
 
@@ -41,8 +40,7 @@ var services = map[string]service{
 
 func theOnly([]byte) (int, error) { return 0, nil }
 
-// fanoutdRequest asks for what happens from now on. The first response says that the
-// watch is registered.
+// fanoutdRequest asks for all changes from now on. The first response confirms the watch.
 func fanoutdRequest(c Config, watcher int) ([]byte, error) {
 	request := &fanoutv1.WatchRequest{
 		Resource: Resource,
@@ -61,8 +59,8 @@ func fanoutdRequest(c Config, watcher int) ([]byte, error) {
 	return proto.Marshal(request)
 }
 
-// etcdRequest asks for the same. The first response says that the watch is created. The
-// watches of a stream get numbers in their order, from 0.
+// etcdRequest asks for the same. The first response confirms the watch. The watches of a
+// stream are numbered from 0, in order.
 func etcdRequest(c Config, watcher int) ([]byte, error) {
 	from, to, err := etcdKeys(c, watcher)
 	if err != nil {
@@ -76,7 +74,7 @@ func etcdRequest(c Config, watcher int) ([]byte, error) {
 	return proto.Marshal(request)
 }
 
-// etcdRange asks for the state.
+// etcdRange returns the request for the state.
 func etcdRange(c Config, watcher int) ([]byte, error) {
 	from, to, err := etcdKeys(c, watcher)
 	if err != nil {
@@ -85,11 +83,10 @@ func etcdRange(c Config, watcher int) ([]byte, error) {
 	return proto.Marshal(&etcdserverpb.RangeRequest{Key: from, RangeEnd: to})
 }
 
-// etcdKeys returns which keys a watcher watches: from, and up to but without to; only
-// from, if to is nil.
+// etcdKeys returns the keys of a watcher as a half-open range; only from if to is nil.
 func etcdKeys(c Config, watcher int) (from, to []byte, err error) {
 	if c.selector(watcher) != "" {
-		return nil, nil, fmt.Errorf("etcd does not know labels")
+		return nil, nil, fmt.Errorf("etcd has no labels")
 	}
 	if key, ok := c.key(watcher); ok {
 		return []byte(Prefix + Key(key)), nil, nil
@@ -97,15 +94,15 @@ func etcdKeys(c Config, watcher int) (from, to []byte, err error) {
 	return []byte(Prefix), []byte(behindPrefix), nil
 }
 
-// The fields of etcd's response that matter here.
+// The fields of etcd's response that etcdWatch reads.
 const (
 	fieldWatchID  = 2
 	fieldCanceled = 4
 	fieldEvents   = 11
 )
 
-// etcdWatch reads no more of the message than it must: the fields come in the order of
-// their numbers.
+// etcdWatch reads only the beginning of the message, because the fields come in the order
+// of their numbers.
 func etcdWatch(message []byte) (int, error) {
 	watch := 0
 	for len(message) > 0 {
@@ -122,7 +119,7 @@ func etcdWatch(message []byte) (int, error) {
 			id, _ := protowire.ConsumeVarint(message)
 			watch = int(id)
 		case fieldCanceled:
-			return 0, fmt.Errorf("etcd has cancelled watch %d", watch)
+			return 0, fmt.Errorf("etcd canceled watch %d", watch)
 		}
 		if n = protowire.ConsumeFieldValue(number, kind, message); n < 0 {
 			return 0, fmt.Errorf("read etcd's response: %w", protowire.ParseError(n))

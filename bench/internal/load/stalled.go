@@ -9,16 +9,16 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/raw"
 )
 
-// The ways not to read.
+// The values of Config.Stall, besides "": ways not to read.
 const (
-	StallFrozen = "frozen" // nothing is read from the connection: a process that hangs
-	StallWindow = "window" // the connection is alive, but its streams are given no window: an application that hangs
+	StallFrozen = "frozen" // reads nothing from the connection, like a process that hangs
+	StallWindow = "window" // keeps the connection alive but gives its streams no window, like an application that hangs
 )
 
-// Stalls are the values of Config.Stall, besides "".
+// Stalls lists the values of Config.Stall, besides "".
 var Stalls = []string{StallFrozen, StallWindow}
 
-// smallWindow is what a stream may send to a client that has asked for nothing else.
+// smallWindow is the default window of a stream in HTTP/2.
 const smallWindow = 65535
 
 // stalledConnection is a connection whose watchers stop reading as soon as they are
@@ -31,7 +31,7 @@ type stalledConnection struct {
 	closed   chan struct{} // by Close
 }
 
-// newStalled returns what lets the connections of a connector stall.
+// newStalled returns a connector whose connections stall.
 func newStalled(dial connector) connector {
 	return func(w *watchers, number int) (connection, error) {
 		c := &stalledConnection{watchers: w, closed: make(chan struct{})}
@@ -44,8 +44,7 @@ func newStalled(dial connector) connector {
 
 func (c *stalledConnection) open(ctx context.Context) error { return c.now.open(ctx) }
 
-// receive does not, until Close. Where the configuration says so, it leaves after a time
-// and comes again.
+// receive reads nothing until Close. If StallFor is set, it reconnects after that time.
 func (c *stalledConnection) receive() error {
 	defer func() { c.now.Close() }()
 	for {
@@ -54,12 +53,12 @@ func (c *stalledConnection) receive() error {
 		}
 		c.now.Close()
 		if err := c.again(); err != nil {
-			return fmt.Errorf("come again: %w", err)
+			return fmt.Errorf("reconnect: %w", err)
 		}
 	}
 }
 
-// stall reads nothing for a while, and reports whether it is to come again.
+// stall reads nothing for a while, and reports whether to reconnect.
 func (c *stalledConnection) stall() bool {
 	var over <-chan time.Time
 	if c.watchers.config.StallFor > 0 {
@@ -71,7 +70,7 @@ func (c *stalledConnection) stall() bool {
 		reading := make(chan struct{})
 		go func() {
 			defer close(reading)
-			_ = c.now.receive() // until the connection is closed here or there
+			_ = c.now.receive() // until either side closes the connection
 		}()
 		defer func() {
 			c.now.Close()
@@ -86,7 +85,7 @@ func (c *stalledConnection) stall() bool {
 	}
 }
 
-// again makes another connection with the same watches.
+// again opens another connection with the same watches.
 func (c *stalledConnection) again() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -116,7 +115,7 @@ func (c *stalledConnection) Close() error {
 	return nil
 }
 
-// options say how a connection is read.
+// options returns the options for reading a connection.
 func (c Config) options(watchers int) raw.Options {
 	o := raw.Options{Buffer: bufferFor(watchers)}
 	if c.Stall == StallWindow {

@@ -16,22 +16,22 @@ import (
 )
 
 const (
-	// dials is how many connections are made at once.
+	// dials is the number of connections that are opened at once.
 	dials = 32
-	// patience is how long a connection and its watches may take to be there.
+	// patience bounds the time to open a connection and its watches.
 	patience = 2 * time.Minute
 )
 
 // connection is a connection with watchers.
 type connection interface {
-	// open registers the watches, and returns when the server has said so for all.
+	// open registers the watches, and returns when the server has confirmed all of them.
 	open(ctx context.Context) error
-	// receive hands on what comes until Close, or until something breaks.
+	// receive handles messages until Close or an error.
 	receive() error
 	Close() error
 }
 
-// connector makes the connection of this number.
+// connector opens the connection with this number.
 type connector func(w *watchers, number int) (connection, error)
 
 // watchers are all watchers of the process.
@@ -42,15 +42,14 @@ type watchers struct {
 	connections []connection
 	receiving   sync.WaitGroup
 	stopping    atomic.Bool
-	returned    atomic.Int64 // connections that have stalled, left and come again
+	returned    atomic.Int64 // reconnections of stalled watchers
 
 	mu     sync.Mutex // guards the following
 	ended  int        // watchers of connections that broke
 	reason error      // of the first of them
 }
 
-// connect makes all connections, and registers the watches of each unless they are held
-// back.
+// connect opens all connections, and registers their watches unless they are held back.
 func connect(ctx context.Context, c Config) (*watchers, error) {
 	if err := c.Problem(); err != nil {
 		return nil, err
@@ -67,7 +66,7 @@ func connect(ctx context.Context, c Config) (*watchers, error) {
 	err = w.each(ctx, dials, func(ctx context.Context, i int) error {
 		conn, err := dial(w, i)
 		if err != nil {
-			return fmt.Errorf("make connection %d: %w", i, err)
+			return fmt.Errorf("open connection %d: %w", i, err)
 		}
 		if w.connections[i] = conn; c.Hold {
 			return nil
@@ -84,7 +83,7 @@ func connect(ctx context.Context, c Config) (*watchers, error) {
 // watch registers all watches that were held back, at once.
 func (w *watchers) watch(ctx context.Context) error { return w.each(ctx, -1, w.register) }
 
-// each does something with each connection, with so many at once; negative is all.
+// each calls a function for each connection, at most limit at once; negative: no limit.
 func (w *watchers) each(ctx context.Context, limit int, do func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -118,7 +117,7 @@ func (w *watchers) receive(i int) {
 	}
 }
 
-// close ends all connections and waits for those who read from them.
+// close closes all connections and waits for their readers.
 func (w *watchers) close() {
 	w.stopping.Store(true)
 	for _, c := range w.connections {
@@ -129,7 +128,7 @@ func (w *watchers) close() {
 	w.receiving.Wait()
 }
 
-// report says what was received; the watchers are closed.
+// report returns the report of the watchers, which must be closed.
 func (w *watchers) report(written []uint32) *Report {
 	r := &Report{Report: w.tally.Report(written), Ended: w.ended, Returned: w.returned.Load()}
 	if w.reason != nil {
@@ -138,12 +137,11 @@ func (w *watchers) report(written []uint32) *Report {
 	return r
 }
 
-// Clients are the values of Config.Client. The raw one costs the least; the others are
-// what users have.
+// The values of Config.Client. The raw client costs the least; users have the others.
 const (
-	ClientRaw         = "raw"          // reads frames off the connection
+	ClientRaw         = "raw"          // reads frames without grpc-go
 	ClientGRPC        = "grpc"         // grpc-go with static windows
-	ClientGRPCDefault = "grpc-default" // grpc-go as it is
+	ClientGRPCDefault = "grpc-default" // grpc-go with its defaults
 	ClientNATS        = "nats.go"
 )
 
@@ -152,7 +150,7 @@ func (c Config) connector() (connector, error) {
 	dial, ok := known[c.Client]
 	if !ok {
 		names := slices.Sorted(maps.Keys(known))
-		return nil, fmt.Errorf("with %s, client %q cannot do that; those who can: [%s]", c.Protocol, c.Client, strings.Join(names, ", "))
+		return nil, fmt.Errorf("protocol %s: client %q does not support these options (want one of [%s])", c.Protocol, c.Client, strings.Join(names, ", "))
 	}
 	if c.Stall != "" {
 		return newStalled(dial), nil
@@ -160,7 +158,7 @@ func (c Config) connector() (connector, error) {
 	return dial, nil
 }
 
-// connectors returns those of the clients that can do what is asked for.
+// connectors returns the clients that support the configuration.
 func (c Config) connectors() map[string]connector {
 	known := map[string]connector{}
 	service, grpc := services[c.Protocol]
@@ -175,7 +173,7 @@ func (c Config) connectors() map[string]connector {
 			known[ClientGRPC] = newGRPC(service, staticWindows()...)
 			known[ClientGRPCDefault] = newGRPC(service)
 		}
-	case c.Protocol == "nats" && c.Stall != StallWindow && !c.Snapshot: // it has neither windows nor a state
+	case c.Protocol == "nats" && c.Stall != StallWindow && !c.Snapshot: // NATS has neither flow-control windows nor a state
 		known[ClientRaw] = newNATS
 	case c.Protocol == "nats-kv" && c.Stall == "":
 		known[ClientNATS] = newKV

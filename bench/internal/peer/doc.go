@@ -1,4 +1,4 @@
-// Package peer runs what is measured: fanoutd, what its users would pick instead, and
-// the floor below all of them. Each driver starts its server processes, says where
-// watchers connect, and how one writes to what is behind the servers.
+// Package peer runs the measured systems: fanoutd, its alternatives, and the floor. Each
+// driver starts the server processes of a system, and returns the address for watchers and
+// a writer.
 package peer

@@ -11,15 +11,14 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/load"
 )
 
-// etcd is watched directly.
+// etcd drives etcd without a proxy.
 func etcd(ctx context.Context, p *Peer, o Options) error {
 	address, err := p.store(ctx, o)
 	p.Address = address
 	return err
 }
 
-// grpcProxy is etcd's own proxy, which shares watches of etcd among those who watch the
-// same.
+// grpcProxy drives etcd's own proxy, which shares a watch of etcd among equal watches.
 func grpcProxy(ctx context.Context, p *Peer, o Options) error {
 	store, err := p.store(ctx, o)
 	if err != nil {
@@ -33,7 +32,7 @@ func grpcProxy(ctx context.Context, p *Peer, o Options) error {
 		"--data-dir", filepath.Join(p.dir, "proxy"))
 }
 
-// store starts an etcd of one member, and a writer to it.
+// store starts an etcd with one member, and a writer to it.
 func (p *Peer) store(ctx context.Context, o Options) (address string, err error) {
 	if address, err = freeAddress(); err != nil {
 		return "", err
@@ -62,8 +61,8 @@ func (p *Peer) store(ctx context.Context, o Options) (address string, err error)
 	return address, nil
 }
 
-// CommandEtcd is the command of this program that is the etcd of go.mod, with its own
-// flags; the others are alike.
+// CommandEtcd is the command of fanoutbench that runs the etcd of go.mod with etcd's own
+// flags. The other commands are similar.
 const (
 	CommandEtcd  = "etcd"
 	CommandFloor = "floor"
@@ -78,7 +77,7 @@ func newEtcdWriter(ctx context.Context, address string) (*etcdWriter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to etcd: %w", err)
 	}
-	// Not only does it listen, it has a leader.
+	// A read waits until etcd has a leader.
 	if _, err := client.Get(ctx, prefix); err != nil {
 		client.Close()
 		return nil, fmt.Errorf("read from etcd: %w", err)
@@ -90,7 +89,7 @@ func newEtcdWriter(ctx context.Context, address string) (*etcdWriter, error) {
 func (w *etcdWriter) Position(ctx context.Context) (load.Position, error) {
 	response, err := w.client.Get(ctx, prefix)
 	if err != nil {
-		return load.Position{}, fmt.Errorf("ask etcd for its revision: %w", err)
+		return load.Position{}, fmt.Errorf("read the revision of etcd: %w", err)
 	}
 	return load.Position{Revision: response.Header.Revision}, nil
 }

@@ -11,8 +11,8 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// settings are fanoutd's. The limits that keep one client from taking all are off: all
-// watchers are on one machine here. Nothing of what costs something is.
+// settings is the configuration of fanoutd. The limits per client are off, because all
+// watchers are on one machine. Everything that costs something is on.
 const settings = `
 listen: %s
 admin-listen: %s
@@ -31,12 +31,12 @@ resources:
     codec: %s
 `
 
-// window is the part of the resource that says how many changes its window has, whatever
-// their age and their size.
+// window is the part of the configuration that sets the size of the window in changes,
+// whatever their age and size.
 const window = `    window: {min-events: %d, max-events: %d, max-size: 8GiB}
 `
 
-// fanoutd is the fanoutd of the folder above.
+// fanoutd drives fanoutd.
 func fanoutd(ctx context.Context, p *Peer, o Options) error {
 	store, err := p.store(ctx, o)
 	if err != nil {
@@ -67,10 +67,10 @@ func fanoutd(ctx context.Context, p *Peer, o Options) error {
 	return p.run(ctx, "fanoutd", p.Address, o.Fanoutd, "--config", config)
 }
 
-// positions are those of the fanoutd at an address.
+// positions reads positions from the fanoutd at an address.
 type positions struct{ address string }
 
-// Position is that of a list.
+// Position returns the position of a list.
 func (p positions) Position(ctx context.Context) (load.Position, error) {
 	conn, err := grpc.NewClient("passthrough:///"+p.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -79,7 +79,7 @@ func (p positions) Position(ctx context.Context) (load.Position, error) {
 	defer conn.Close()
 	list, err := fanoutv1.NewFanoutServiceClient(conn).List(ctx, &fanoutv1.ListRequest{Resource: load.Resource, PageSize: 1})
 	if err != nil {
-		return load.Position{}, fmt.Errorf("ask fanoutd for its position: %w", err)
+		return load.Position{}, fmt.Errorf("read the position of fanoutd: %w", err)
 	}
 	return load.Position{Epoch: list.GetPosition().GetEpoch(), Revision: list.GetPosition().GetRevision()}, nil
 }

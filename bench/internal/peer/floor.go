@@ -2,7 +2,7 @@ package peer
 
 import "context"
 
-// floor is watched by those who count frames only; see the package floor.
+// floor drives the server of package floor, which only raw clients can watch.
 func floor(ctx context.Context, p *Peer, o Options) error {
 	store, err := p.store(ctx, o)
 	if err != nil {
@@ -11,7 +11,7 @@ func floor(ctx context.Context, p *Peer, o Options) error {
 	if p.Address, err = freeAddress(); err != nil {
 		return err
 	}
-	p.Positions = nil // it remembers nothing
+	p.Positions = nil // the floor has no history
 	args := []string{CommandFloor, "--etcd", store, "--listen", p.Address, "--prefix", prefix}
 	if o.Config.Snapshot {
 		args = append(args, "--snapshot")

@@ -11,9 +11,9 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/load"
 )
 
-// natsKV is a bucket of NATS, which has a state and watchers as etcd has.
+// natsKV drives a NATS bucket, which has a state and watchers like etcd.
 func natsKV(ctx context.Context, p *Peer, o Options) error {
-	// One stream has 1000 consumers by default; each watcher is one.
+	// Each watcher is a consumer, and a stream has 1000 consumers by default.
 	config, err := p.file("nats.conf", fmt.Sprintf(`jetstream {store_dir: %q, limits: {default_max_consumers: -1}}`, filepath.Join(p.dir, "jetstream")))
 	if err != nil {
 		return fmt.Errorf("configure NATS: %w", err)
@@ -32,32 +32,32 @@ func natsKV(ctx context.Context, p *Peer, o Options) error {
 	if err != nil {
 		return fmt.Errorf("use JetStream: %w", err)
 	}
-	// What watchers of etcd have: the latest state on a disk that is not waited for.
+	// As in etcd here: the latest state, on a disk that writes do not wait for.
 	w.bucket, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: load.Subject, History: 1})
 	if err != nil {
-		return fmt.Errorf("make the bucket: %w", err)
+		return fmt.Errorf("create the bucket: %w", err)
 	}
 	return nil
 }
 
-// kvWriter puts into the bucket.
+// kvWriter writes to the bucket.
 type kvWriter struct {
 	conn   *natsclient.Conn
 	bucket jetstream.KeyValue
 	config load.Config
 }
 
-// Position is the last revision of the bucket.
+// Position returns the last revision of the bucket.
 func (w *kvWriter) Position(ctx context.Context) (load.Position, error) {
 	status, err := w.bucket.Status(ctx)
 	if err != nil {
-		return load.Position{}, fmt.Errorf("ask for the state of the bucket: %w", err)
+		return load.Position{}, fmt.Errorf("read the state of the bucket: %w", err)
 	}
 	info := status.(*jetstream.KeyValueBucketStatus).StreamInfo()
 	return load.Position{Revision: int64(info.State.LastSeq)}, nil
 }
 
-// Write puts one value after another: there are no transactions.
+// Write puts one value after another, because a bucket has no transactions.
 func (w *kvWriter) Write(ctx context.Context, changes []Change) error {
 	for _, c := range changes {
 		key := load.Key(c.Key)

@@ -12,14 +12,13 @@ import (
 	"time"
 )
 
-// Goroutines returns how many goroutines a server has, or 0 if it does not tell.
+// Goroutines returns the number of goroutines of a server, or 0 if it is unknown.
 func (p *Peer) Goroutines(ctx context.Context, server string) (float64, error) {
 	return p.metric(ctx, server, "go_goroutines")
 }
 
-// Live returns how many bytes of the heap of each server are in use, behind a garbage
-// collection; 0 where a server does not tell. It is for when nothing is measured: the
-// others do not collect theirs.
+// Live returns the live heap of each server in bytes after a garbage collection, or 0 if it
+// is unknown. Do not call it during a measurement: only some servers collect garbage then.
 func (p *Peer) Live(ctx context.Context) ([]int64, error) {
 	all := make([]int64, len(p.Servers))
 	if p.Profile == "" {
@@ -27,7 +26,7 @@ func (p *Peer) Live(ctx context.Context) ([]int64, error) {
 	}
 	page, err := get(ctx, p.Profile+"heap?gc=1")
 	if err != nil {
-		return nil, fmt.Errorf("have the garbage collected: %w", err)
+		return nil, fmt.Errorf("collect garbage: %w", err)
 	}
 	page.Close()
 	last := len(p.Servers) - 1
@@ -36,7 +35,7 @@ func (p *Peer) Live(ctx context.Context) ([]int64, error) {
 	return all, err
 }
 
-// metric returns a metric of a server, or 0 if it does not tell.
+// metric returns a metric of a server, or 0 if the server does not have it.
 func (p *Peer) metric(ctx context.Context, server, name string) (float64, error) {
 	url, ok := p.Metrics[server]
 	if !ok {
@@ -44,7 +43,7 @@ func (p *Peer) metric(ctx context.Context, server, name string) (float64, error)
 	}
 	page, err := get(ctx, url)
 	if err != nil {
-		return 0, fmt.Errorf("ask %s for its metrics: %w", server, err)
+		return 0, fmt.Errorf("read the metrics of %s: %w", server, err)
 	}
 	defer page.Close()
 	for lines := bufio.NewScanner(page); lines.Scan(); {
@@ -55,15 +54,15 @@ func (p *Peer) metric(ctx context.Context, server, name string) (float64, error)
 	return 0, nil
 }
 
-// ProfileCPU writes into a file what the server in front does for a time.
+// ProfileCPU writes a CPU profile of the server that watchers connect to.
 func (p *Peer) ProfileCPU(ctx context.Context, duration time.Duration, path string) error {
 	if p.Profile == "" {
-		return fmt.Errorf("%s tells no profile", p.Servers[len(p.Servers)-1].Name)
+		return fmt.Errorf("%s has no profiles", p.Servers[len(p.Servers)-1].Name)
 	}
 	seconds := max(1, int(duration.Seconds()))
 	page, err := get(ctx, fmt.Sprintf("%sprofile?seconds=%d", p.Profile, seconds))
 	if err != nil {
-		return fmt.Errorf("ask for a profile: %w", err)
+		return fmt.Errorf("request the profile: %w", err)
 	}
 	defer page.Close()
 	f, err := os.Create(path)
@@ -88,7 +87,7 @@ func get(ctx context.Context, url string) (io.ReadCloser, error) {
 	}
 	if response.StatusCode != http.StatusOK {
 		response.Body.Close()
-		return nil, fmt.Errorf("%s says %s", url, response.Status)
+		return nil, fmt.Errorf("%s: %s", url, response.Status)
 	}
 	return response.Body, nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/load"
 )
 
-// nats is NATS without a store: who is there when something is published gets it, and
-// nobody knows what was before.
+// nats drives NATS without a store: a message reaches the subscribers of the moment, and
+// there is no history.
 func nats(ctx context.Context, p *Peer, o Options) error {
 	address, err := p.natsServer(ctx, o)
 	if err != nil {
@@ -36,13 +36,13 @@ func (p *Peer) natsServer(ctx context.Context, o Options, args ...string) (addre
 	return address, p.run(ctx, CommandNATS, address, o.Self, append([]string{CommandNATS, "--addr", host, "--port", port}, args...)...)
 }
 
-// natsWriter publishes.
+// natsWriter publishes messages.
 type natsWriter struct {
 	conn   *natsclient.Conn
 	config load.Config
 }
 
-// Write publishes all, and waits until the server has taken them.
+// Write publishes all values, and waits until the server has received them.
 func (w *natsWriter) Write(ctx context.Context, changes []Change) error {
 	for _, c := range changes {
 		if err := w.conn.Publish(w.config.SubjectOf(c.Key), c.Value); err != nil {

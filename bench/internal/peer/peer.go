@@ -18,12 +18,12 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/process"
 )
 
-// patience is how long a server may take to be there.
+// patience bounds the start of a server.
 const patience = time.Minute
 
-// Peer is a system that is up: its servers run.
+// Peer is a running system.
 type Peer struct {
-	Servers   []*process.Process // each is accounted for on its own
+	Servers   []*process.Process // each is measured separately
 	Address   string             // where watchers connect
 	Writer    Writer
 	Positions Positioner // nil where watches cannot go on
@@ -63,16 +63,16 @@ type Programs struct {
 	Fanoutd string
 }
 
-// Options say how a system is started.
+// Options are the options of a system.
 type Options struct {
 	Programs
-	Config load.Config // of those who will watch; its address is not known yet
-	Window int         // changes that fanoutd's window has; 0 is its default
+	Config load.Config // of the watchers, without the address
+	Window int         // size of fanoutd's window in changes; 0: the default
 }
 
 // driver starts a system.
 type driver struct {
-	protocol string // that watchers speak, see load.Config
+	protocol string // of watchers, see load.Config
 	start    func(ctx context.Context, p *Peer, o Options) error
 }
 
@@ -85,7 +85,7 @@ var drivers = map[string]driver{
 	"nats-kv":    {"nats-kv", natsKV},
 }
 
-// Protocol returns the protocol that the watchers of a system speak.
+// Protocol returns the protocol for watchers of a system.
 func Protocol(name string) (string, error) {
 	d, ok := drivers[name]
 	if !ok {
@@ -94,10 +94,10 @@ func Protocol(name string) (string, error) {
 	return d.protocol, nil
 }
 
-// Names are the systems that there are.
+// Names returns the names of all systems.
 func Names() []string { return slices.Sorted(maps.Keys(drivers)) }
 
-// Start starts a system with an empty store. Stop ends it.
+// Start starts a system with an empty store. The caller must stop it.
 func Start(ctx context.Context, name string, o Options) (*Peer, error) {
 	if _, err := Protocol(name); err != nil {
 		return nil, err
@@ -127,8 +127,8 @@ func (p *Peer) Stop() {
 	os.RemoveAll(p.dir)
 }
 
-// tmpfs returns a directory in memory, so that disks are no part of the comparison, or
-// "" where there is none.
+// tmpfs returns a directory in memory, so that the comparison does not depend on disks, or
+// "" if there is none.
 func tmpfs() string {
 	const memory = "/dev/shm"
 	probe, err := os.MkdirTemp(memory, "fanoutbench-")
@@ -156,21 +156,21 @@ func (p *Peer) run(ctx context.Context, name, address, program string, args ...s
 		select {
 		case <-retry.C:
 		case <-server.Exited():
-			return fmt.Errorf("%s has ended: %s", name, server.Log())
+			return fmt.Errorf("%s ended: %s", name, server.Log())
 		case <-ctx.Done():
 			return fmt.Errorf("wait for %s at %s: %w: %s", name, address, errors.Join(ctx.Err(), err), server.Log())
 		}
 	}
 }
 
-// The ports that servers listen at are below those that Linux gives to clients: between
-// looking for one and listening at it, a connection of somebody else would take it.
+// The ports of servers are below the ephemeral ports of Linux. Otherwise another connection
+// could take a port between the search for it and the listen call.
 const (
 	firstPort = 10000
 	lastPort  = 32767
 )
 
-// freeAddress returns an address of this machine alone at which nobody listens.
+// freeAddress returns a loopback address with a free port.
 func freeAddress() (string, error) {
 	var err error
 	for range 100 {
@@ -181,7 +181,7 @@ func freeAddress() (string, error) {
 			return l.Addr().String(), nil
 		}
 	}
-	return "", fmt.Errorf("look for a free port: %w", err)
+	return "", fmt.Errorf("find a free port: %w", err)
 }
 
 // file writes a file for a server and returns its path.
@@ -190,5 +190,5 @@ func (p *Peer) file(name, content string) (string, error) {
 	return path, os.WriteFile(path, []byte(content), 0o600)
 }
 
-// prefix is where the keys are in etcd.
+// prefix is the prefix of the keys in etcd.
 const prefix = load.Prefix

@@ -6,13 +6,13 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/process"
 )
 
-// Usage is what a server has used until now.
+// Usage is the resource usage of a server.
 type Usage struct {
 	process.Usage
-	Goroutines float64 // 0 where the server does not tell
+	Goroutines float64 // 0 if it is unknown
 }
 
-// Usage returns what each server has used, in the order of Servers.
+// Usage returns the usage of each server, in the order of Servers.
 func (p *Peer) Usage(ctx context.Context) ([]Usage, error) {
 	all := make([]Usage, len(p.Servers))
 	for i, s := range p.Servers {

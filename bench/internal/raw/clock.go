@@ -6,7 +6,7 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/stamp"
 )
 
-// Clocked is a connection that notes when bytes were read last, by stamp.Now.
+// Clocked is a connection that records the time of its last read, from stamp.Now.
 type Clocked struct {
 	net.Conn
 	At int64

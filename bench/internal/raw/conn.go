@@ -15,19 +15,20 @@ import (
 )
 
 const (
-	// window is what a stream and the connection may send before they need an update,
-	// the largest that HTTP/2 allows.
+	// window is the flow-control window of streams and connections: the largest that
+	// HTTP/2 allows.
 	window = 1<<31 - 1
-	// update is after how many bytes they get one.
+	// update is the number of bytes after which they get a window update.
 	update = 1 << 29
 )
 
-// Receive gets the messages of streams, which are numbered in the order in which they
-// were opened, and when the bytes were read, by stamp.Now. The message must not be kept.
+// Receive handles a message of a stream. Streams are numbered in the order in which they
+// were opened. The time is that of the read, from stamp.Now. Receive must not keep the
+// message.
 type Receive func(stream int, message []byte, at int64) error
 
-// Conn is a connection with streams. Its methods are called by one goroutine at a time;
-// only Close may be called at any time.
+// Conn is a connection with streams. Only one goroutine at a time may call its methods,
+// except for Close, which any goroutine may call at any time.
 type Conn struct {
 	conn   net.Conn
 	in     *Clocked
@@ -40,21 +41,21 @@ type Conn struct {
 
 	streams []stream
 	window  uint32 // of a stream
-	unread  int    // bytes of the connection that it was given no update for
+	unread  int    // bytes of the connection since its last window update
 }
 
-// Options say how a connection is read.
+// Options are the options for reading a connection.
 type Options struct {
-	Buffer int    // bytes that are read at once
-	Window uint32 // bytes that a stream may send and gets no update of; 0 is all that it wants to
+	Buffer int    // size of the read buffer
+	Window uint32 // window of streams without updates; 0: the largest, with updates
 }
 
-// stream is what has come of a message that is not yet complete, and the bytes that the
-// stream was given no update for.
+// stream holds the beginning of an incomplete message, and the number of bytes since the
+// last window update.
 type stream struct {
 	partial []byte
 	unread  int
-	call    bool // one answer, and then it ends
+	call    bool // a unary call
 }
 
 // Dial connects.
@@ -67,7 +68,7 @@ func Dial(ctx context.Context, address string, o Options) (*Conn, error) {
 	c := &Conn{conn: conn, in: &Clocked{Conn: conn}, out: bufio.NewWriterSize(conn, 4096), window: o.Window}
 	c.framer = http2.NewFramer(c.out, bufio.NewReaderSize(c.in, o.Buffer))
 	c.framer.SetReuseFrames()
-	c.framer.SetMaxReadFrameSize(16 << 10) // which is what a server may send to who has not said more
+	c.framer.SetMaxReadFrameSize(16 << 10) // the default of HTTP/2
 	c.encoder = hpack.NewEncoder(&c.headers)
 	c.decoder = hpack.NewDecoder(4096, nil)
 	if err := c.greet(); err != nil {
@@ -93,8 +94,8 @@ func (c *Conn) greet() error {
 	return c.out.Flush()
 }
 
-// Open opens a stream with one request. Half says that the request is all that the
-// client sends; else the stream stays open in that direction, too.
+// Open opens a stream with one request. If half is true, the client closes its half of the
+// stream after the request.
 func (c *Conn) Open(path string, request []byte, half bool) error {
 	id := uint32(2*len(c.streams) + 1)
 	c.headers.Reset()
@@ -118,8 +119,7 @@ func (c *Conn) Open(path string, request []byte, half bool) error {
 	return c.send(id, request, half)
 }
 
-// Call opens a stream for a request that has one answer. Only what goes wrong with it is
-// told, not that it ends.
+// Call opens a stream for a unary request. Its end is reported only if it is an error.
 func (c *Conn) Call(path string, request []byte) error {
 	if err := c.Open(path, request, true); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (c *Conn) Call(path string, request []byte) error {
 	return nil
 }
 
-// Send sends another message on a stream that is open in that direction.
+// Send sends another message on a stream whose client half is open.
 func (c *Conn) Send(stream int, message []byte) error {
 	return c.send(uint32(2*stream+1), message, false)
 }
@@ -141,12 +141,12 @@ func (c *Conn) send(id uint32, message []byte, end bool) error {
 	return nil
 }
 
-// Prefix returns what gRPC puts before a message of this size.
+// Prefix returns the gRPC prefix of a message of this size.
 func Prefix(size int) []byte {
 	return binary.BigEndian.AppendUint32([]byte{0}, uint32(size))
 }
 
-// Flush sends what was opened.
+// Flush sends the requests.
 func (c *Conn) Flush() error {
 	if err := c.out.Flush(); err != nil {
 		return fmt.Errorf("send requests: %w", err)
@@ -154,14 +154,14 @@ func (c *Conn) Flush() error {
 	return nil
 }
 
-// SetDeadline is after what time reading and writing fail.
+// SetDeadline sets the deadline for reads and writes.
 func (c *Conn) SetDeadline(t time.Time) error { return c.conn.SetDeadline(t) }
 
-// Close ends the connection and whoever reads from it.
+// Close closes the connection, which ends its reader.
 func (c *Conn) Close() error { return c.conn.Close() }
 
-// Read hands on what comes until stop says so after a message, or something ends. A
-// stream that ends is an error, because watches do not.
+// Read handles messages until stop returns true after one, or until an error. The end of a
+// stream is an error, because watches do not end.
 func (c *Conn) Read(receive Receive, stop func() bool) error {
 	for {
 		frame, err := c.framer.ReadFrame()
@@ -194,9 +194,9 @@ func (c *Conn) handle(frame http2.Frame, receive Receive) error {
 		}
 		return c.answer(c.framer.WritePing(true, f.Data))
 	case *http2.RSTStreamFrame:
-		return fmt.Errorf("the server has reset stream %d: %v", index(f.StreamID), f.ErrCode)
+		return fmt.Errorf("the server reset stream %d: %v", index(f.StreamID), f.ErrCode)
 	case *http2.GoAwayFrame:
-		return fmt.Errorf("the server has ended the connection: %v", f.ErrCode)
+		return fmt.Errorf("the server closed the connection: %v", f.ErrCode)
 	}
 	return nil
 }
@@ -213,7 +213,7 @@ func index(id uint32) int { return int(id-1) / 2 }
 func (c *Conn) data(f *http2.DataFrame, receive Receive) error {
 	i, n := index(f.StreamID), int(f.Length)
 	if i >= len(c.streams) {
-		return fmt.Errorf("stream %d was never opened", i)
+		return fmt.Errorf("unknown stream %d", i)
 	}
 	s := &c.streams[i]
 	if err := c.enlarge(0, &c.unread, n); err != nil {
@@ -228,12 +228,12 @@ func (c *Conn) data(f *http2.DataFrame, receive Receive) error {
 		return err
 	}
 	if f.StreamEnded() {
-		return fmt.Errorf("the server has ended stream %d", i)
+		return fmt.Errorf("the server ended stream %d", i)
 	}
 	return nil
 }
 
-// enlarge gives a stream, or the connection with id 0, an update when it is due.
+// enlarge sends a window update of a stream, or of the connection (id 0), when it is due.
 func (c *Conn) enlarge(id uint32, unread *int, n int) error {
 	if *unread += n; *unread < update {
 		return nil
@@ -243,10 +243,10 @@ func (c *Conn) enlarge(id uint32, unread *int, n int) error {
 	return c.answer(err)
 }
 
-// errCompressed is what a message is refused with that nobody has asked for.
+// errCompressed refuses compressed messages, which the client did not ask for.
 var errCompressed = errors.New("the server compresses")
 
-// messages cuts what a stream brings into messages. What is complete is not copied.
+// messages cuts the data of a stream into messages. It does not copy complete messages.
 func (s *stream) messages(data []byte, receive func([]byte) error) error {
 	const prefix = 5
 	if len(s.partial) > 0 {
@@ -266,13 +266,13 @@ func (s *stream) messages(data []byte, receive func([]byte) error) error {
 		}
 		data = data[size:]
 	}
-	// Both may be the same memory, of which this is the end.
+	// data may be the end of the memory of s.partial; append copies forward.
 	s.partial = append(s.partial[:0], data...)
 	return nil
 }
 
-// header looks at the end of a stream, which has its status. All headers are decoded,
-// because each depends on those before it.
+// header handles a header, and the status at the end of a stream. It decodes every header,
+// because each depends on the previous ones.
 func (c *Conn) header(f *http2.HeadersFrame) error {
 	fields, err := c.decoder.DecodeFull(f.HeaderBlockFragment())
 	if err != nil {
@@ -296,10 +296,10 @@ func (c *Conn) header(f *http2.HeadersFrame) error {
 	return ended
 }
 
-// EndedError says that the server has ended a stream.
+// EndedError reports the end of a stream by the server.
 type EndedError struct {
 	Stream  int
-	Status  string // of gRPC, a number
+	Status  string // the gRPC status, as a number
 	Message string
 }
 

@@ -4,7 +4,7 @@ import "sync/atomic"
 
 const (
 	chunkEvents = 1 << 12
-	chunks      = 1 << 15 // events are followed to their last watcher only up to this number of chunks
+	chunks      = 1 << 15 // later events are not followed to their last watcher
 )
 
 // arrivals counts, for each event, the watchers that have received it.
