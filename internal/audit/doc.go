@@ -1,10 +1,14 @@
-// Package audit keeps the record of who has written, who was denied what they wanted,
-// and what operators have done: a line of JSON each, in a file that is rotated.
+// Package audit records who has written, who was denied, and what operators have done. The
+// log is a file with one line of JSON per record, which is rotated.
 //
-// Nobody waits for it. A record is queued and written by a goroutine; where the queue
-// is full, because the disk is slow, or the file cannot be written, because the disk
-// is full, the record is lost, counted, and the next one that is written says how many
-// are missing before it. The server goes on: an audit log that stops all writes would give
-// whoever fills the disk a way to stop them. What callers leave out, because there is too
-// much of it, the next record tells, too.
+// Writing never blocks a request. [Log.Write] queues a record, and one goroutine writes the
+// queue to the file. If the queue is full because the disk is slow, or if the file cannot be
+// written because the disk is full, the record is lost and counted. The next written record
+// contains the number of lost ones in the field "missing".
+//
+// The server continues without the audit log. Otherwise anyone who fills the disk could stop
+// all writes.
+//
+// A caller may omit records when there are too many. It counts them with [Log.CountOmitted],
+// and the next record contains their number in the field "left_out".
 package audit

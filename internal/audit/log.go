@@ -14,40 +14,39 @@ import (
 	"gopkg.in/natefinch/lumberjack.v2"
 )
 
-// Config says where records go.
+// Config configures an audit log.
 type Config struct {
-	Path     string // of the file; "-": standard error
-	MaxBytes int64  // of the file before it is rotated, in whole MiB
-	Backups  int    // how many rotated files are kept; 0: all
+	Path     string // path of the file; "-": standard error
+	MaxBytes int64  // size at which the file is rotated, rounded down to whole MiB
+	Backups  int    // number of rotated files to keep; 0: all
 	Log      *slog.Logger
 }
 
-// queueLength is how many records may wait to be written: more than a second of
-// writes, and a few MiB.
+// queueLength is the capacity of the queue: more than a second of writes, or a few MiB.
 const queueLength = 4096
 
-// denialsLength is how many may wait where the next one is a denial. Anybody can cause as
-// many of those as it can send, and is not to crowd out what others have written.
+// denialsLength is the queue length from which denials are dropped. A client can cause any
+// number of denials, which must not displace the records of other clients' writes.
 const denialsLength = queueLength / 2
 
-// Log is an audit log. It may be used by several goroutines at once.
+// Log is an audit log. Its methods may be called from any goroutine.
 type Log struct {
 	log     *slog.Logger
 	handler slog.Handler
-	file    io.Closer // nil: none
+	file    io.Closer // nil: standard error
 	queue   chan *Record
-	done    chan struct{} // closed when all has been written
+	done    chan struct{} // closed when the queue has been written
 
 	mu     sync.RWMutex
-	closed bool // guarded by mu: nothing may be queued any more
+	closed bool // guarded by mu: the queue is closed
 
 	written, lost atomic.Int64
-	missing       atomic.Int64 // of the lost ones: those that no record has told of
-	leftOut       atomic.Int64 // those left out that no record has told of
-	failing       bool         // the last write has failed; belongs to the goroutine that writes
+	missing       atomic.Int64 // lost records that no written record has reported yet
+	omitted       atomic.Int64 // omitted records that no written record has reported yet
+	failing       bool         // the last write failed; belongs to the goroutine of run
 }
 
-// Open opens an audit log, which must be closed. It fails if nothing can be written.
+// Open opens an audit log. It fails if the file cannot be written. The caller closes the log.
 func Open(cfg Config) (*Log, error) {
 	if cfg.Path == "-" {
 		return newLog(os.Stderr, nil, cfg.Log), nil
@@ -56,7 +55,7 @@ func Open(cfg Config) (*Log, error) {
 	file := &lumberjack.Logger{
 		Filename: cfg.Path, MaxSize: int(max(cfg.MaxBytes/mebibyte, 1)), MaxBackups: cfg.Backups,
 	}
-	// It opens the file with the first write, and this is one.
+	// The first write opens the file.
 	if _, err := file.Write(nil); err != nil {
 		return nil, fmt.Errorf("open the audit log: %w", err)
 	}
@@ -72,7 +71,8 @@ func newLog(w io.Writer, file io.Closer, log *slog.Logger) *Log {
 	return l
 }
 
-// Write records something. It does not wait.
+// Write queues a record. It never blocks, and drops the record if the queue is full or the
+// log is closed.
 func (l *Log) Write(r *Record) {
 	r.Time = cmp.Or(r.Time, time.Now())
 	l.mu.RLock()
@@ -91,11 +91,11 @@ func (l *Log) Write(r *Record) {
 	}
 }
 
-// LeaveOut counts something that is not worth a record of its own. The next record tells
-// how many there were.
-func (l *Log) CountOmitted() { l.leftOut.Add(1) }
+// CountOmitted counts a record that the caller has omitted. The next record contains the
+// number of omitted ones.
+func (l *Log) CountOmitted() { l.omitted.Add(1) }
 
-// Close returns when everything that was recorded has been written.
+// Close writes the queued records and closes the file.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	if !l.closed {
@@ -113,10 +113,10 @@ func (l *Log) Close() error {
 	return nil
 }
 
-// Count returns how many records were written, and how many were lost.
+// Count returns the number of written and of lost records.
 func (l *Log) Count() (written, lost int64) { return l.written.Load(), l.lost.Load() }
 
-// run writes what is queued until the log is closed.
+// run writes the queue until the log is closed.
 func (l *Log) run() {
 	defer close(l.done)
 	for r := range l.queue {
@@ -127,32 +127,32 @@ func (l *Log) run() {
 func (l *Log) write(r *Record) {
 	line := slog.NewRecord(r.Time, slog.LevelInfo, string(r.Kind), 0)
 	line.AddAttrs(r.attributes()...)
-	missing, leftOut := l.missing.Load(), l.leftOut.Load()
+	missing, omitted := l.missing.Load(), l.omitted.Load()
 	if missing > 0 {
 		line.AddAttrs(slog.Int64("missing", missing))
 	}
-	if leftOut > 0 {
-		line.AddAttrs(slog.Int64("left_out", leftOut))
+	if omitted > 0 {
+		line.AddAttrs(slog.Int64("left_out", omitted))
 	}
-	ctx := context.Background() // that of the request is over
+	ctx := context.Background() // the request has ended
 	if err := l.handler.Handle(ctx, line); err != nil {
 		l.lose()
 		if !l.failing {
 			l.failing = true
-			l.log.Error("the audit log cannot be written, records are lost until it can", "error", err)
+			l.log.Error("could not write the audit log, records are lost until it can be written", "error", err)
 		}
 		return
 	}
 	l.written.Add(1)
 	l.missing.Add(-missing)
-	l.leftOut.Add(-leftOut)
+	l.omitted.Add(-omitted)
 	if l.failing {
 		l.failing = false
 		l.log.Warn("the audit log can be written again", "missing", missing)
 	}
 }
 
-// lose counts a record that will not be written.
+// lose counts a lost record.
 func (l *Log) lose() {
 	l.lost.Add(1)
 	l.missing.Add(1)

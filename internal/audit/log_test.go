@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// recorded returns the lines of files.
+// recorded returns the records in files.
 func recorded(t *testing.T, paths ...string) []map[string]any {
 	t.Helper()
 	var all []map[string]any
@@ -67,10 +67,10 @@ func TestRecordsAreLinesOfAFile(t *testing.T) {
 	})
 	l.Write(&Record{Time: at, Kind: Denied, Method: "m", Code: "PermissionDenied", Reason: "NO"})
 	closed(t, l)
-	l.Write(&Record{Kind: Write}) // too late, and no harm
+	l.Write(&Record{Kind: Write}) // ignored after Close
 	closed(t, l)
 
-	// It goes on behind what there is.
+	// A reopened log appends to the file.
 	l = open(t, Config{Path: path})
 	l.Write(&Record{Time: at, Kind: Admin, Method: "m", Watcher: "w"})
 	closed(t, l)
@@ -87,7 +87,7 @@ func TestRecordsAreLinesOfAFile(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the file is %v, %v, want it to be its owner's", info.Mode(), err)
+		t.Errorf("got the mode %v, %v, want access for the owner only", info.Mode(), err)
 	}
 }
 
@@ -105,55 +105,55 @@ func TestFilesAreRotated(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(files) != 3 {
-		t.Errorf("2.4 MiB are in %d files of 1 MiB: %v", len(files), files)
+		t.Errorf("got 2.4 MiB in %d files %v, want 3 files of 1 MiB", len(files), files)
 	}
 	if n := len(recorded(t, files...)); n != records {
-		t.Errorf("%d records are in the files, want %d", n, records)
+		t.Errorf("got %d records in the files, want %d", n, records)
 	}
 }
 
-func TestOpenFailsWhereNothingCanBeWritten(t *testing.T) {
+func TestOpenFailsWithAnUnwritableFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if l, err := Open(Config{Path: filepath.Join(path, "audit.log")}); err == nil {
 		closed(t, l)
-		t.Error("a log in a file is opened")
+		t.Error("Open succeeded with a file as directory")
 	}
 }
 
-// A disk that is full costs the records that do not fit, and nobody waits.
-func TestADiskThatIsFull(t *testing.T) {
-	const full = "/dev/full" // as if it were on such a disk
+// On a full disk records are lost and counted, and writing does not block.
+func TestFullDiskLosesRecords(t *testing.T) {
+	const full = "/dev/full" // behaves like a file on a full disk
 	f, err := os.OpenFile(full, os.O_WRONLY, 0)
 	if err != nil {
 		t.Skip(err)
 	}
-	var said bytes.Buffer
-	l := newLog(f, f, slog.New(slog.NewTextHandler(&said, nil)))
+	var out bytes.Buffer
+	l := newLog(f, f, slog.New(slog.NewTextHandler(&out, nil)))
 	const records = 5
 	for range records {
 		l.Write(&Record{Kind: Write})
 	}
 	closed(t, l)
 	if written, lost := l.Count(); written != 0 || lost != records {
-		t.Errorf("%d are counted as written and %d as lost, want %d lost", written, lost, records)
+		t.Errorf("got %d written and %d lost records, want 0 and %d", written, lost, records)
 	}
-	if n := strings.Count(said.String(), "the audit log cannot be written"); n != 1 {
-		t.Errorf("it is said %d times that the log cannot be written, want once:\n%s", n, &said)
+	if n := strings.Count(out.String(), "could not write the audit log"); n != 1 {
+		t.Errorf("the failure is logged %d times, want once:\n%s", n, &out)
 	}
 }
 
-// paper is a disk whose state a test decides.
-type paper struct {
-	mu     sync.Mutex // held by the test: the disk is slow
+// testDisk is a disk that a test can block or fill.
+type testDisk struct {
+	mu     sync.Mutex // held by the test to block the disk
 	full   bool       // guarded by mu
 	lines  []string   // guarded by mu
 	writes chan struct{}
 }
 
-func (p *paper) Write(b []byte) (int, error) {
+func (p *testDisk) Write(b []byte) (int, error) {
 	p.writes <- struct{}{}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,11 +164,11 @@ func (p *paper) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// What is lost, because the disk is slow or full, is told by the next record.
-func TestWhatIsMissingIsTold(t *testing.T) {
-	p := &paper{writes: make(chan struct{}, 3*queueLength)}
-	var said bytes.Buffer
-	l := newLog(p, nil, slog.New(slog.NewTextHandler(&said, nil)))
+// The next written record reports the records that a slow or full disk has lost.
+func TestLostRecordsAreReported(t *testing.T) {
+	p := &testDisk{writes: make(chan struct{}, 3*queueLength)}
+	var out bytes.Buffer
+	l := newLog(p, nil, slog.New(slog.NewTextHandler(&out, nil)))
 	p.mu.Lock()
 	l.Write(&Record{Kind: Write})
 	<-p.writes // it is being written
@@ -176,7 +176,7 @@ func TestWhatIsMissingIsTold(t *testing.T) {
 		l.Write(&Record{Kind: Write})
 	}
 	if _, lost := l.Count(); lost != 10 {
-		t.Errorf("%d records are lost, want 10: one is being written, %d wait", lost, queueLength)
+		t.Errorf("got %d lost records, want 10: one is being written and %d are queued", lost, queueLength)
 	}
 	p.full = true
 	p.mu.Unlock()
@@ -191,7 +191,7 @@ func TestWhatIsMissingIsTold(t *testing.T) {
 	if len(p.lines) == 0 {
 		t.Fatal("nothing was written")
 	}
-	// The last one that was on its way may have come before the disk had room.
+	// The disk may have had space again before the last queued record.
 	missing := 0
 	for _, line := range p.lines {
 		var r struct{ Missing int }
@@ -201,19 +201,19 @@ func TestWhatIsMissingIsTold(t *testing.T) {
 		missing += r.Missing
 	}
 	if all := queueLength + 12; missing+len(p.lines) != all {
-		t.Errorf("%d records and %d that are missing do not make %d", len(p.lines), missing, all)
+		t.Errorf("got %d written and %d missing records, want %d in total", len(p.lines), missing, all)
 	}
 	if !slices.ContainsFunc(p.lines, func(l string) bool { return strings.Contains(l, "last") }) {
-		t.Error("the last record is missing")
+		t.Error("the last record was not written")
 	}
-	if !strings.Contains(said.String(), "can be written again") {
-		t.Errorf("it is not said that the log can be written again:\n%s", &said)
+	if !strings.Contains(out.String(), "can be written again") {
+		t.Errorf("the recovery is not logged:\n%s", &out)
 	}
 }
 
-// Whoever is denied again and again leaves room for the records of others.
-func TestDenialsCrowdNobodyOut(t *testing.T) {
-	p := &paper{writes: make(chan struct{}, 2*queueLength)}
+// Many denials leave space in the queue for other records.
+func TestDenialsDoNotDisplaceOtherRecords(t *testing.T) {
+	p := &testDisk{writes: make(chan struct{}, 2*queueLength)}
 	l := newLog(p, nil, slog.New(slog.DiscardHandler))
 	p.mu.Lock()
 	l.Write(&Record{Kind: Denied})
@@ -227,7 +227,7 @@ func TestDenialsCrowdNobodyOut(t *testing.T) {
 		l.Write(&Record{Kind: Denied})
 	}
 	if _, after := l.Count(); after-before != queueLength/2 {
-		t.Errorf("%d records are lost, want %d, the denials", after-before, queueLength/2)
+		t.Errorf("got %d lost records, want %d: the denials", after-before, queueLength/2)
 	}
 	p.mu.Unlock()
 	closed(t, l)

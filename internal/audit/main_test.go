@@ -6,8 +6,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// The library that rotates files has one goroutine for each file that it has opened,
-// and does not end it. The process opens one.
+// The rotation library starts one goroutine per opened file and never ends it. The server
+// opens only one file.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("gopkg.in/natefinch/lumberjack%2ev2.(*Logger).millRun"))
 }

@@ -5,37 +5,37 @@ import (
 	"time"
 )
 
-// Kind says why something is recorded.
+// Kind is the reason for a record.
 type Kind string
 
-// The kinds.
+// The kinds of records.
 const (
-	Write  Kind = "write"  // somebody has written, or has tried to
-	Denied Kind = "denied" // somebody may not do what they wanted, or has not shown who they are, or nobody has looked
-	Admin  Kind = "admin"  // somebody has acted as an operator
+	Write  Kind = "write"  // a write, successful or not
+	Denied Kind = "denied" // a request without the required right, or whose credentials are missing, invalid or unchecked
+	Admin  Kind = "admin"  // an action of an operator
 )
 
-// Record is what is written about a request. What is empty is left out.
+// Record describes a request. Empty fields are omitted from the log.
 type Record struct {
-	Time           time.Time // when the request was over; default: now
+	Time           time.Time // end of the request; default: now
 	Kind           Kind
-	Method         string   // as in fanout.v1.StoreService/Put, or GET /metrics
-	Identity       string   // who has asked; empty: nobody knows
-	Authentication string   // how that was shown
-	Peer           string   // the address
-	UserAgent      string   // what the client says it is
-	Resource       string   // that was named
-	Keys           []string // that were named, or the first of them; never values
-	KeyCount       int      // how many there are
-	Watcher        string   // that was to be ended
-	Revision       int64    // of the write
-	Code           string   // with which the request has ended, as in OK
-	Reason         string   // of the refusal
+	Method         string   // for example fanout.v1.StoreService/Put or GET /metrics
+	Identity       string   // identity of the client; empty: unknown
+	Authentication string   // how the client authenticated
+	Peer           string   // address of the client
+	UserAgent      string   // reported by the client
+	Resource       string   // resource in the request
+	Keys           []string // keys in the request, or the first of them; never values
+	KeyCount       int      // total number of keys
+	Watcher        string   // watch that the operator ended
+	Revision       int64    // revision of the write
+	Code           string   // status code of the request, for example OK
+	Reason         string   // reason of the refusal
 }
 
-// Size returns about how many bytes the record takes.
+// Size returns the approximate size of the record in bytes.
 func (r *Record) Size() int {
-	const names = 200 // of what there is, and what has the same length always
+	const names = 200 // field names and fields of fixed length
 	size := names
 	for _, text := range []string{r.Method, r.Identity, r.Authentication, r.Peer, r.UserAgent, r.Resource, r.Watcher, r.Code, r.Reason} {
 		size += len(text)
