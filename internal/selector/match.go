@@ -11,22 +11,22 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// What Kubernetes parses is not matched with its own functions: those look at each
-// requirement, and at each value of it, for each object. Here what a selector says of
-// one label or field is one test of the value, and what it says of labels that an
-// object does not have is known beforehand. So a selector of 128 requirements costs
-// no more than the labels that the object has.
+// This file matches selectors itself instead of using Kubernetes' functions, which check
+// every requirement and every value for each object. Here all requirements of one label or
+// field are compiled into one test of its value, and the requirements of missing labels are
+// precomputed. Matching a selector with 128 requirements therefore costs no more than the
+// number of labels of the object.
 
-// set has values. A few are compared faster than they are looked up.
+// set is a set of strings. A small set is a slice because comparing is faster than a lookup.
 type set struct {
 	few  []string
-	many map[string]bool // nil: they are few
+	many map[string]bool // nil: the values are in few
 }
 
-const few = 4
+const maxFew = 4
 
 func newSet(values []string) set {
-	if len(values) <= few {
+	if len(values) <= maxFew {
 		return set{few: values}
 	}
 	s := set{many: make(map[string]bool, len(values))}
@@ -43,26 +43,26 @@ func (s *set) has(value string) bool {
 	return slices.Contains(s.few, value)
 }
 
-// values is what a selector requires of a value. The zero values allow any.
+// values is the set of values that a selector allows. The zero value allows any string.
 type values struct {
-	limited bool     // it has to be one of those below
-	in, out []string // out: it must not be one of them
+	limited bool     // only the values in in are allowed
+	in, out []string // allowed and forbidden values
 
-	inSet, outSet set // the same, settled
+	inSet, outSet set // in and out after compile
 }
 
 func (v *values) require(in []string) {
 	if v.limited {
-		both := newSet(v.in)
-		in = slices.DeleteFunc(slices.Clone(in), func(value string) bool { return !both.has(value) })
+		allowed := newSet(v.in)
+		in = slices.DeleteFunc(slices.Clone(in), func(value string) bool { return !allowed.has(value) })
 	}
 	v.in, v.limited = in, true
 }
 
 func (v *values) forbid(out []string) { v.out = append(v.out, out...) }
 
-// settle is called when everything was required.
-func (v *values) settle() {
+// compile prepares the values for matching. The caller calls it after all require and forbid.
+func (v *values) compile() {
 	v.inSet, v.outSet = newSet(v.in), newSet(v.out)
 	v.in, v.out = nil, nil
 }
@@ -71,21 +71,21 @@ func (v *values) allow(value string) bool {
 	return (!v.limited || v.inSet.has(value)) && !v.outSet.has(value)
 }
 
-// labelTest is all that a selector requires of one label.
+// labelTest combines all requirements of one label.
 type labelTest struct {
 	key    string
-	needed bool // an object without the label is not picked
-	banned bool // an object with it is not picked
+	needed bool // an object without the label does not match
+	banned bool // an object with the label does not match
 	values values
 
-	above, below *int64 // as which number it has to be read, and between which
+	above, below *int64 // exclusive bounds of the value as an integer; nil: none
 }
 
-// labelTests are the tests of labels of a selector: all of them have to hold.
+// labelTests contains the label tests of a selector. An object matches if all of them pass.
 type labelTests struct {
 	all    []*labelTest
 	byKey  map[string]*labelTest
-	needed int // how many of them an object without the label does not pass
+	needed int // number of tests that fail without their label
 }
 
 func newLabelTests(requirements labels.Requirements) (*labelTests, error) {
@@ -102,7 +102,7 @@ func newLabelTests(requirements labels.Requirements) (*labelTests, error) {
 		}
 	}
 	for _, t := range tests.all {
-		t.values.settle()
+		t.values.compile()
 		if t.needed {
 			tests.needed++
 		}
@@ -128,20 +128,20 @@ func (t *labelTest) require(r labels.Requirement) error {
 		bound, err := strconv.ParseInt(given[0], 10, 64)
 		switch {
 		case err != nil:
-			return fmt.Errorf("compares %q with %q, which is no integer", t.key, given[0])
+			return fmt.Errorf("compares %q with %q, which is not an integer", t.key, given[0])
 		case r.Operator() == selection.GreaterThan && (t.above == nil || bound > *t.above):
 			t.above = &bound
 		case r.Operator() == selection.LessThan && (t.below == nil || bound < *t.below):
 			t.below = &bound
 		}
 	default:
-		return fmt.Errorf("has the operator %q, which is not known", r.Operator())
+		return fmt.Errorf("has the unknown operator %q", r.Operator())
 	}
 	return nil
 }
 
-// holds reports whether an object that has the label passes.
-func (t *labelTest) holds(value string) bool {
+// passes reports whether an object with this value of the label passes the test.
+func (t *labelTest) passes(value string) bool {
 	if t.banned || !t.values.allow(value) {
 		return false
 	}
@@ -152,11 +152,11 @@ func (t *labelTest) holds(value string) bool {
 	return err == nil && (t.above == nil || n > *t.above) && (t.below == nil || n < *t.below)
 }
 
-// match looks at the tests or at the labels, whichever are fewer.
+// match iterates over the tests or over the labels, whichever are fewer.
 func (t *labelTests) match(has map[string]string) bool {
 	if len(t.all) <= len(has) {
 		for _, test := range t.all {
-			if value, ok := has[test.key]; ok && !test.holds(value) || !ok && test.needed {
+			if value, ok := has[test.key]; ok && !test.passes(value) || !ok && test.needed {
 				return false
 			}
 		}
@@ -171,7 +171,7 @@ func (t *labelTests) match(has map[string]string) bool {
 		if test == nil {
 			continue
 		}
-		if !test.holds(value) {
+		if !test.passes(value) {
 			return false
 		}
 		if test.needed {
@@ -181,7 +181,7 @@ func (t *labelTests) match(has map[string]string) bool {
 	return passed == t.needed
 }
 
-// fieldTest is all that a selector requires of one field.
+// fieldTest combines all requirements of one field.
 type fieldTest struct {
 	index  int
 	values values
@@ -202,9 +202,9 @@ func newFieldTests(conditions []Condition) []fieldTest {
 		}
 	}
 	for i := range tests {
-		tests[i].values.settle()
+		tests[i].values.compile()
 	}
 	return tests
 }
 
-func (t *fieldTest) holds(o *object.Object) bool { return t.values.allow(FieldValue(o, t.index)) }
+func (t *fieldTest) passes(o *object.Object) bool { return t.values.allow(FieldValue(o, t.index)) }

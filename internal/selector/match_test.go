@@ -13,7 +13,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/selector"
 )
 
-// some returns so many of the words, with repetitions.
+// some returns n random words, possibly repeated.
 func some(r *rand.Rand, n int, words ...string) []string {
 	chosen := make([]string, n)
 	for i := range chosen {
@@ -22,14 +22,14 @@ func some(r *rand.Rand, n int, words ...string) []string {
 	return chosen
 }
 
-// Kubernetes decides what a selector picks, by its own way of matching.
-func TestMatchesAsKubernetesDoes(t *testing.T) {
+// Random selectors match the same objects as with Kubernetes' own functions.
+func TestMatchesLikeKubernetes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	keys, texts := []string{"a", "b", "c", "d"}, []string{"1", "2", "3", "x"}
-	picked, tried := 0, 50_000
+	matched, tried := 0, 50_000
 	for range tried {
 		var ofLabels, ofFields []string
 		for range r.IntN(5) {
@@ -52,18 +52,18 @@ func TestMatchesAsKubernetesDoes(t *testing.T) {
 		want := theirs.Matches(labels.Set(o.Labels)) &&
 			fields.ParseSelectorOrDie(f).Matches(fields.Set{"region": o.Fields[0], "tier": o.Fields[1]})
 		if got := parse(t, l, f).Matches(o); got != want {
-			t.Fatalf("%q and %q: %v for the labels %v and fields %q, want %v", l, f, got, o.Labels, o.Fields, want)
+			t.Fatalf("%q and %q with labels %v and fields %q: got %v, want %v", l, f, o.Labels, o.Fields, got, want)
 		}
 		if want {
-			picked++
+			matched++
 		}
 	}
-	if picked < tried/20 || picked > tried*19/20 {
-		t.Errorf("%d of %d were picked, that shows little", picked, tried)
+	if matched < tried/20 || matched > tried*19/20 {
+		t.Errorf("%d of %d objects matched, want a more even distribution", matched, tried)
 	}
 }
 
-// sizes are selectors from the smallest one to giants.
+// sizes returns selectors from the smallest to the largest size.
 func sizes() []struct{ name, text string } {
 	var many, values []string
 	for i := range selector.MaxRequirements - 1 {
@@ -78,19 +78,19 @@ func sizes() []struct{ name, text string } {
 	}
 }
 
-// shop is an object with some labels.
+// shop is an object with three labels.
 var shop = &object.Object{Key: "team/app", Labels: map[string]string{"app": "shop", "env": "prod", "tier": "web"}}
 
 func TestMatchingAllocatesNothing(t *testing.T) {
 	for _, c := range sizes() {
 		s := parse(t, c.text, "")
 		if n := testing.AllocsPerRun(100, func() { s.Matches(shop) }); n != 0 {
-			t.Errorf("%s allocates %v times", c.name, n)
+			t.Errorf("%s: got %v allocations, want none", c.name, n)
 		}
 	}
 }
 
-// What a giant selector costs must not be much more than what any other does.
+// A large selector must not cost much more than a small one.
 func BenchmarkMatches(b *testing.B) {
 	for _, c := range sizes() {
 		s, err := selector.ParseLabels(c.text)

@@ -1,5 +1,10 @@
-// Package selector picks objects by their labels and fields, with the syntax and
-// the meaning that Kubernetes gives to selectors; its parsers are Kubernetes'.
+// Package selector selects objects by labels and fields, with the syntax and the semantics of
+// Kubernetes.
+//
+// [ParseLabels] and [ParseFields] parse selectors with Kubernetes' parsers and compile them
+// for fast matching. [And] combines both kinds. Selectors with the same meaning have the same
+// canonical form, [Selector.String], so that watches with equal selectors share work. A
+// Selector is immutable and may be used from any goroutine.
 package selector
 
 import (
@@ -17,12 +22,12 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// MaxBytes is the length of the longest selector. It is far beyond what somebody
-// writes, and keeps parsing and matching cheap.
+// MaxBytes is the maximum length of a selector. It far exceeds normal use, and keeps parsing
+// and matching cheap.
 const MaxBytes = 4096
 
-// MaxRequirements is how many requirements a selector may have: each is looked at
-// for each change that it may concern. Kubernetes has no limit of its own.
+// MaxRequirements is the maximum number of requirements of a selector, because matching
+// checks them for each change. Kubernetes has no such limit.
 const MaxRequirements = 128
 
 // The fields that every object has.
@@ -31,22 +36,22 @@ const (
 	NameField = "name" // the last segment of its key
 )
 
-// Selector picks objects. The zero Selector picks all of them.
+// Selector selects objects. The zero Selector matches all objects.
 type Selector struct {
-	labels    *labelTests // nil: all
-	fields    []fieldTest // all of them have to hold
-	required  []Condition // what the fields are tested for
-	count     int         // of requirements
+	labels    *labelTests // nil: no label requirements
+	fields    []fieldTest // an object matches if all of them pass
+	required  []Condition // the requirements of fields
+	count     int         // number of distinct requirements
 	canonical string
 }
 
-// Condition is what a selector requires of one field.
+// Condition is one requirement of a field.
 type Condition struct {
 	Field string
 	Value string
-	Not   bool // any other value, instead of this one
+	Not   bool // require any other value
 
-	Index int // of the field in Object.Fields, or one of the two below
+	Index int // index in Object.Fields, KeyIndex or NameIndex
 }
 
 // The indexes of the fields that every object has.
@@ -55,8 +60,8 @@ const (
 	NameIndex = -2
 )
 
-// FieldValue returns the value of the field with the index, which is empty where
-// the object does not have it.
+// FieldValue returns the value of the field with the index. It is empty if the object does
+// not have the field.
 func FieldValue(o *object.Object, index int) string {
 	switch {
 	case index == KeyIndex:
@@ -69,18 +74,17 @@ func FieldValue(o *object.Object, index int) string {
 	return ""
 }
 
-// String returns the selector in canonical form: two selectors that were written
-// differently and require the same have the same form. It is empty for the
-// selector that picks all.
+// String returns the canonical form of the selector. Selectors with the same requirements
+// have the same form, however they were written. The form of the zero Selector is empty.
 func (s Selector) String() string { return s.canonical }
 
-// Conditions returns what the selector requires of fields.
+// Conditions returns the requirements of fields.
 func (s Selector) Conditions() []Condition { return s.required }
 
-// Requirements returns how many different requirements the selector has.
+// Requirements returns the number of distinct requirements.
 func (s Selector) Requirements() int { return s.count }
 
-// Labels returns the labels of which the selector requires one value each, and those.
+// Labels returns the labels that must have one particular value, and these values.
 func (s Selector) Labels() iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		if s.labels == nil {
@@ -94,34 +98,34 @@ func (s Selector) Labels() iter.Seq2[string, string] {
 	}
 }
 
-// Matches reports whether the selector picks the object.
+// Matches reports whether the object matches the selector.
 func (s Selector) Matches(o *object.Object) bool {
 	for i := range s.fields {
-		if !s.fields[i].holds(o) {
+		if !s.fields[i].passes(o) {
 			return false
 		}
 	}
 	return s.labels == nil || s.labels.match(o.Labels)
 }
 
-// And returns the selector that picks what both pick: one of labels and one of
-// fields.
+// And returns the conjunction of a selector of labels and a selector of fields.
 func And(ofLabels, ofFields Selector) Selector {
 	s := Selector{labels: ofLabels.labels, fields: ofFields.fields, required: ofFields.required, count: ofLabels.count + ofFields.count}
 	if ofLabels.canonical != "" || ofFields.canonical != "" {
-		// Neither can have a semicolon outside of a value, and values of labels
-		// cannot have one at all.
+		// The separator is unambiguous: label selectors contain no semicolon, and field
+		// selectors only within values.
 		s.canonical = ofLabels.canonical + ";" + ofFields.canonical
 	}
 	return s
 }
 
-// ParseLabels returns the selector of labels that text says: requirements with
-// commas between them, each of which is one of
+// ParseLabels parses a label selector: requirements separated by commas, each in one of the
+// forms
 //
-//	a=b  a==b  a!=b  a in (b,c)  a notin (b,c)  a  !a
+//	a=b  a==b  a!=b  a in (b,c)  a notin (b,c)  a  !a  a>1  a<1
 //
-// An absent label satisfies !=, notin and !a. Empty text picks all objects.
+// A missing label satisfies !=, notin and !a. The operators > and < compare integers; a value
+// that is not an integer does not match. The empty text matches all objects.
 func ParseLabels(text string) (Selector, error) {
 	if err := checkText(text); err != nil {
 		return Selector{}, err
@@ -141,7 +145,7 @@ func ParseLabels(text string) (Selector, error) {
 	var texts []string
 	seen := map[string]bool{}
 	for _, r := range requirements {
-		if r, err = plain(r); err != nil {
+		if r, err = simplify(r); err != nil {
 			return Selector{}, err
 		}
 		if text := r.String(); !seen[text] {
@@ -157,8 +161,8 @@ func ParseLabels(text string) (Selector, error) {
 	return Selector{labels: tests, count: len(all), canonical: strings.Join(texts, ",")}, nil
 }
 
-// plain returns the requirement with the plainest operator that says the same.
-func plain(r labels.Requirement) (labels.Requirement, error) {
+// simplify replaces the operator of a requirement with the simplest equivalent one.
+func simplify(r labels.Requirement) (labels.Requirement, error) {
 	values := r.Values().List()
 	operator := r.Operator()
 	switch {
@@ -176,10 +180,9 @@ func plain(r labels.Requirement) (labels.Requirement, error) {
 	return *same, nil
 }
 
-// ParseFields returns the selector of fields that text says: a=b, a==b and a!=b,
-// with commas between them and a backslash before a comma, an equals sign or a
-// backslash that belongs to a value. An absent field has the empty value. Besides
-// the declared fields there are "key" and "name".
+// ParseFields parses a field selector: requirements of the forms a=b, a==b and a!=b, separated
+// by commas. In values, a backslash escapes a comma, an equals sign or a backslash. A missing
+// field has the empty value. The fields are the declared ones, "key" and "name".
 func ParseFields(text string, declared []string) (Selector, error) {
 	if err := checkText(text); err != nil {
 		return Selector{}, err

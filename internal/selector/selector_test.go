@@ -69,16 +69,16 @@ func TestMatches(t *testing.T) {
 	}
 	for _, tc := range tests {
 		if got := parse(t, tc.labels, tc.fields).Matches(o); got != tc.want {
-			t.Errorf("%q %q: %v", tc.labels, tc.fields, got)
+			t.Errorf("%q %q: got %v, want %v", tc.labels, tc.fields, got, tc.want)
 		}
 	}
-	// An object whose fields could not be read has none.
+	// An opaque object has no fields.
 	if !parse(t, "", "region=").Matches(&object.Object{Key: "k"}) || parse(t, "", "region=eu").Matches(&object.Object{Key: "k"}) {
-		t.Error("an absent field is not the empty value")
+		t.Error("a missing field does not match like the empty value")
 	}
 }
 
-// What is written differently and means the same is one interest.
+// Selectors with the same meaning have the same canonical form, and no others do.
 func TestCanonicalForm(t *testing.T) {
 	for _, same := range [][][2]string{
 		{{"", ""}, {" ", ""}},
@@ -94,7 +94,7 @@ func TestCanonicalForm(t *testing.T) {
 		want := parse(t, same[0][0], same[0][1]).String()
 		for _, s := range same {
 			if got := parse(t, s[0], s[1]).String(); got != want {
-				t.Errorf("%q is %q, %q is %q", same[0], want, s, got)
+				t.Errorf("%q has the form %q, %q has %q, want the same", same[0], want, s, got)
 			}
 		}
 	}
@@ -118,14 +118,14 @@ func TestCanonicalForm(t *testing.T) {
 		forms[parse(t, different[0], different[1]).String()] = true
 	}
 	if len(forms) != 14 {
-		t.Errorf("different selectors have the same form: %v", forms)
+		t.Errorf("got the forms %v of 14 different selectors, want 14 forms", forms)
 	}
 }
 
-func TestSelectorsThatAreNone(t *testing.T) {
+func TestInvalidSelectorsAreRefused(t *testing.T) {
 	for _, text := range []string{"a=b=c", "a in b", "a in (b", ",", "=a", "a!", "!", "-a", "a=-", "a b", strings.Repeat("a,", selector.MaxBytes)} {
 		if s, err := selector.ParseLabels(text); err == nil {
-			t.Errorf("label selector %.20q is taken for %.20q", text, s)
+			t.Errorf("label selector %.20q is accepted as %.20q", text, s)
 		}
 	}
 	for text, says := range map[string]string{
@@ -138,13 +138,12 @@ func TestSelectorsThatAreNone(t *testing.T) {
 		"region=" + strings.Repeat("x", selector.MaxBytes): "limit",
 	} {
 		if s, err := selector.ParseFields(text, declared); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("field selector %.20q: %.20q, %v", text, s, err)
+			t.Errorf("field selector %.20q: got %.20q, %v, want an error with %q", text, s, err, says)
 		}
 	}
 }
 
-// Each requirement costs something with each change, so there are only so many.
-func TestSelectorsWithManyRequirements(t *testing.T) {
+func TestNumberOfRequirementsIsLimited(t *testing.T) {
 	ofLabels := func(n int) string { return strings.Repeat("a!=b,", n-1) + "a!=b" }
 	ofFields := func(n int) string { return strings.Repeat("key!=a,", n-1) + "key!=a" }
 	const most = selector.MaxRequirements
@@ -155,10 +154,10 @@ func TestSelectorsWithManyRequirements(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := selector.ParseLabels(ofLabels(most + 1)); err == nil {
-		t.Error("too many requirements of labels are taken")
+		t.Error("a label selector above the limit is accepted")
 	}
 	if _, err := selector.ParseFields(ofFields(most+1), declared); err == nil {
-		t.Error("too many requirements of fields are taken")
+		t.Error("a field selector above the limit is accepted")
 	}
 }
 
@@ -177,16 +176,16 @@ func FuzzSelectors(f *testing.F) {
 			return
 		}
 		if max(len(l.String()), len(fs.String())) > selector.MaxBytes {
-			return // it can be longer, with spaces that were left out
+			return // the canonical form can be longer than the limit
 		}
-		// The canonical form is a selector, the same one.
+		// The canonical form is a valid selector with the same meaning.
 		again, err := selector.ParseLabels(l.String())
 		if err != nil || again.String() != l.String() || again.Matches(o) != l.Matches(o) {
-			t.Errorf("%q becomes %q becomes %q, %v", ofLabels, l, again, err)
+			t.Errorf("%q has the form %q, which has the form %q, %v", ofLabels, l, again, err)
 		}
 		fAgain, err := selector.ParseFields(fs.String(), declared)
 		if err != nil || fAgain.String() != fs.String() || fAgain.Matches(o) != fs.Matches(o) {
-			t.Errorf("%q becomes %q becomes %q, %v", ofFields, fs, fAgain, err)
+			t.Errorf("%q has the form %q, which has the form %q, %v", ofFields, fs, fAgain, err)
 		}
 	})
 }
