@@ -1,8 +1,7 @@
 package direct
 
 import (
-	"cmp"
-	"slices"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -49,32 +48,19 @@ func (w *Watcher) encodeBatch() (events [][]byte, count int) {
 	return [][]byte{b[:whole.bytes]}, whole.n
 }
 
-// merge merges the changes of each key into one, from the object before the first to the
-// object after the last, in order of the last change. All of them are changes that the
-// interest sees. A merged change that it does not see is left out, except in a replay.
-// There the watcher sends the deletion of an object that was created and deleted
-// meanwhile: the client may know it from a part of a message that was cut off.
+// merge merges the changes of each key into one (see [dispatch.Interest.Merge]). The changes
+// are in order of revision.
 func merge(changes []object.Change, i *dispatch.Interest, replay bool) []object.Change {
-	all, last := map[object.Key]object.Change{}, map[object.Key]object.Change{}
-	for _, c := range changes {
-		last[c.Key] = c
-		if first, ok := all[c.Key]; ok {
-			c.Old = first.Old
+	all := i.Merge(func(yield func(*object.Change, time.Time) bool) {
+		for j := range changes {
+			if !yield(&changes[j], time.Time{}) {
+				return
+			}
 		}
-		all[c.Key] = c
+	}, changes[len(changes)-1].Revision, replay)
+	merged := make([]object.Change, len(all))
+	for j := range all {
+		merged[j] = all[j].Change
 	}
-	var merged []object.Change
-	for key, c := range all {
-		_, ok := i.See(&c)
-		if !ok && replay {
-			c, ok = last[key], true
-		}
-		if ok {
-			merged = append(merged, c)
-		}
-	}
-	slices.SortFunc(merged, func(a, b object.Change) int {
-		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Key, b.Key))
-	})
 	return merged
 }

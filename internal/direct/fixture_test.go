@@ -154,7 +154,7 @@ type watcher struct {
 	stream check.Stream
 }
 
-func (f *fixture) watch(t testing.TB, i dispatch.Interest, b direct.Begin, o dispatch.Options) *watcher {
+func (f *fixture) watch(t testing.TB, i dispatch.Interest, b dispatch.Begin, o dispatch.Options) *watcher {
 	t.Helper()
 	w, err := f.Watch(contextFor(t), i, b, o)
 	if err != nil {

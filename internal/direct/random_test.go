@@ -182,15 +182,15 @@ func (r *reader) run(t *testing.T) {
 // revision.
 func (r *reader) stream(t *testing.T) (done bool) {
 	s := check.Stream{Begin: check.FromNothing}
-	begin := direct.FromSnapshot(0)
+	begin := dispatch.FromSnapshot(0)
 	last, resumable := r.history.Position()
 	switch n := r.rng.IntN(10); {
 	case resumable && n < 7:
 		s.Begin, s.Position = check.After, last
-		begin = direct.After(last)
+		begin = dispatch.After(last)
 	case n == 7:
 		s.Begin = check.FromNow
-		begin = direct.FromNow(0)
+		begin = dispatch.FromNow(object.Position{})
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	defer cancel()

@@ -29,7 +29,7 @@ func TestPositionRequestsAreShared(t *testing.T) {
 		for range 50 {
 			callers.Go(read)
 			callers.Go(func() {
-				w, err := s.Watch(t.Context(), dispatch.Interest{}, direct.FromNow(7), dispatch.Options{})
+				w, err := s.Watch(t.Context(), dispatch.Interest{}, dispatch.FromNow(object.Position{Revision: 7}), dispatch.Options{})
 				if err != nil {
 					t.Error(err)
 					return

@@ -11,34 +11,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Begin says where a watcher begins.
-type Begin struct {
-	kind   beginKind
-	after  object.Position
-	needed object.Revision // the store must have reached it
-}
-
-type beginKind uint8
-
-const (
-	snapshot beginKind = iota
-	exactSnapshot
-	resume
-	now
-)
-
-// FromSnapshot begins with the objects at a revision that is at least needed.
-func FromSnapshot(needed object.Revision) Begin { return Begin{kind: snapshot, needed: needed} }
-
-// FromExactly begins with the objects at a revision of the store's past.
-func FromExactly(at object.Revision) Begin { return Begin{kind: exactSnapshot, needed: at} }
-
-// After begins with the changes since the position.
-func After(p object.Position) Begin { return Begin{kind: resume, after: p} }
-
-// FromNow begins with the changes from now on.
-func FromNow(needed object.Revision) Begin { return Begin{kind: now, needed: needed} }
-
 // Watcher produces the messages of one watch. Next and Position are called by one
 // goroutine at a time. Close is called once, after the last Next.
 type Watcher struct {
@@ -46,7 +18,8 @@ type Watcher struct {
 	interest dispatch.Interest
 	options  dispatch.Options
 	wake     chan struct{} // capacity 1: the tail has something new
-	clock    clock
+	schedule dispatch.Schedule
+	silent   bool // a bookmark is due and waits for the store to confirm the position
 
 	step       step
 	epoch      object.Epoch
@@ -82,27 +55,24 @@ const (
 // from one goroutine, and Close at the end.
 //
 // Errors are those of [Source.Position].
-func (s *Source) Watch(ctx context.Context, i dispatch.Interest, b Begin, o dispatch.Options) (*Watcher, error) {
-	at, err := s.Position(ctx, b.needed)
+func (s *Source) Watch(ctx context.Context, i dispatch.Interest, b dispatch.Begin, o dispatch.Options) (*Watcher, error) {
+	at, err := s.Position(ctx, b.Needed)
 	if err != nil {
 		return nil, err
 	}
-	if o.BookmarkInterval > 0 {
-		// A client would take a longer silence for a dead server.
-		o.BatchDelay = min(o.BatchDelay, o.BookmarkInterval)
+	w := &Watcher{
+		source: s, interest: i, options: o, wake: make(chan struct{}, 1),
+		schedule: dispatch.NewSchedule(&o), epoch: at.Epoch, exact: b.Exact,
 	}
-	w := &Watcher{source: s, interest: i, options: o, wake: make(chan struct{}, 1), epoch: at.Epoch}
-	switch b.kind {
-	case snapshot:
+	switch b.Kind {
+	case dispatch.BeginSnapshot:
 		w.step = beginReset
-	case exactSnapshot:
-		w.step, w.exact = beginReset, b.needed
-	case resume:
-		if b.after.Epoch == at.Epoch && b.after.Revision > at.Revision {
-			return nil, &cacher.FutureError{Asked: b.after.Revision, Current: at.Revision}
+	case dispatch.BeginResume:
+		if b.Position.Epoch == at.Epoch && b.Position.Revision > at.Revision {
+			return nil, &cacher.FutureError{Asked: b.Position.Revision, Current: at.Revision}
 		}
-		w.step, w.epoch, w.cursor = beginResume, b.after.Epoch, b.after.Revision
-	case now:
+		w.step, w.epoch, w.cursor = beginResume, b.Position.Epoch, b.Position.Revision
+	case dispatch.BeginNow:
 		w.step, w.cursor = beginNow, at.Revision
 	}
 	return w, nil
@@ -146,7 +116,8 @@ func (w *Watcher) startTail(next step) {
 func (w *Watcher) Next(ctx context.Context) (dispatch.Message, error) {
 	m, err := w.next(ctx)
 	if err == nil {
-		w.clock.note(m.Header.Kind)
+		w.schedule.Sent(m.Header.Kind, time.Now())
+		w.silent = false
 	}
 	return m, err
 }
@@ -190,7 +161,8 @@ func (w *Watcher) message(kind object.MessageKind, events [][]byte, count int) d
 // nextFromTail returns the next message about changes, the end of a replay, or a bookmark.
 // It returns false if none is due.
 func (w *Watcher) nextFromTail() (dispatch.Message, bool) {
-	if w.step == live && w.clock.holds(&w.options) {
+	now := time.Now()
+	if _, held := w.schedule.HeldUntil(now); held && w.step == live {
 		return dispatch.Message{}, false
 	}
 	w.take()
@@ -221,7 +193,7 @@ func (w *Watcher) nextFromTail() (dispatch.Message, bool) {
 		w.tail.checkUpToDate()
 		return dispatch.Message{}, false
 	}
-	return w.bookmark()
+	return w.bookmark(now)
 }
 
 // take empties the buffer of the tail, if everything before has been delivered.
@@ -236,22 +208,19 @@ func (w *Watcher) take() {
 }
 
 // bookmark returns a bookmark if one is due. After a silence it waits until the store has
-// confirmed the position: without the store, a client must notice the silence.
-func (w *Watcher) bookmark() (dispatch.Message, bool) {
-	switch w.clock.due(&w.options) {
-	case farewell:
-		w.clock.last = true
-	case silence:
-		if w.clock.asked.IsZero() || !w.tail.isUpToDate() {
-			if w.clock.asksAgain(&w.options) {
-				w.tail.checkUpToDate()
-			}
-			return dispatch.Message{}, false
-		}
-	case notDue:
-		return dispatch.Message{}, false
+// confirmed the position: without the store, a client must notice the silence. It asks the
+// store at most once per interval.
+func (w *Watcher) bookmark(now time.Time) (dispatch.Message, bool) {
+	due := w.schedule.Due(now)
+	if due == dispatch.Silence {
+		w.silent = true
+		w.schedule.Postpone(now)
+		w.tail.checkUpToDate()
 	}
-	return w.message(object.Bookmark, nil, 0), true
+	if due == dispatch.Farewell || w.silent && w.tail.isUpToDate() {
+		return w.message(object.Bookmark, nil, 0), true
+	}
+	return dispatch.Message{}, false
 }
 
 // wait waits until there may be a message.
@@ -280,7 +249,12 @@ func (w *Watcher) nextDeadline() (time.Duration, bool) {
 	if w.step == replaying {
 		return retryInterval, true // checkUpToDate may have failed
 	}
-	return w.clock.wait(&w.options)
+	now := time.Now()
+	if until, held := w.schedule.HeldUntil(now); held {
+		return until.Sub(now), true
+	}
+	next := w.schedule.NextBookmark()
+	return next.Sub(now), !next.IsZero()
 }
 
 // retryInterval is the approximate time between attempts while the store is away.

@@ -254,11 +254,11 @@ func (d *Dispatcher) Watch(i Interest, b Begin, o Options, q *sendqueue.Queue, s
 		slot:       -1,
 		latest:     o.Latest,
 		everyEvent: o.EveryEvent,
-		step:       b.first,
-		epoch:      b.at.Epoch,
-		cursor:     b.at.Revision,
-		needed:     b.needed,
-		exact:      b.exact,
+		step:       firstStep[b.Kind],
+		epoch:      b.Position.Epoch,
+		cursor:     b.Position.Revision,
+		needed:     b.Needed,
+		exact:      b.Exact,
 	}
 	w.task = q.NewTask(w.run)
 	w.clock = newClock(&o, w)

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"cmp"
 	"iter"
-	"maps"
 	"slices"
 	"time"
 
@@ -51,23 +50,13 @@ func (w *Watcher) mergedPart() part {
 	interest := &w.feed.interest
 	skip := w.sent
 	var b []byte
-	resumes := w.step == catchingUp
-	for _, c := range interest.merge(changes, w.mergeTo) {
-		e, ok := interest.See(&c.Change)
-		if !ok && resumes && c.passed != nil {
-			// A client that was cut off inside a partial message may have an object that
-			// came and went, and its position does not say so.
-			e, ok = object.Event{Type: object.Deleted, Revision: c.EventRevision(), Key: c.Key, Object: c.passed, Previous: c.passed}, true
-		}
-		if !ok {
-			continue
-		}
+	for _, c := range interest.Merge(changes, w.mergeTo, w.step == catchingUp) {
 		if skip > 0 {
 			skip--
 			continue
 		}
 		before := len(b)
-		b = w.dispatcher.cfg.Encoder.AppendEvent(b, e, interest.Projection)
+		b = w.dispatcher.cfg.Encoder.AppendEvent(b, c.Event, interest.Projection)
 		if !p.end.take(w.mergeTo, len(b)-before) {
 			p.last = false
 			break
@@ -82,18 +71,25 @@ func (w *Watcher) mergedPart() part {
 	return p
 }
 
-// mergedChange is the changes of one key, merged into one.
-type mergedChange struct {
-	object.Change                // from the object before the first to the object after the last
-	passed        *object.Object // the last object in view in between; nil: none
-	order         int
-	arrived       time.Time // of the first
+// MergedChange has the changes of one key, merged into one.
+type MergedChange struct {
+	object.Change              // from the object before the first to the object after the last
+	Event         object.Event // of the change
+
+	arrived time.Time      // of the first
+	passed  *object.Object // the last object in view in between; nil: none
+	order   int            // of the last
 }
 
-// merge returns the changes up to a revision with those of one key merged into one, in the
-// order of the last change of each key.
-func (i *Interest) merge(changes iter.Seq2[*object.Change, time.Time], upto object.Revision) []mergedChange {
-	all := map[object.Key]mergedChange{}
+// Merge returns the changes up to a revision with those of each key merged into one, in the
+// order of the last change of each key. It leaves out changes that the interest does not
+// see.
+//
+// In a replay it keeps the deletion of an object that came into view and left it again. A
+// client that was cut off inside a partial message may have the object, and its position
+// does not say so.
+func (i *Interest) Merge(changes iter.Seq2[*object.Change, time.Time], upto object.Revision, replay bool) []MergedChange {
+	byKey := map[object.Key]MergedChange{}
 	order := 0
 	for c, arrived := range changes {
 		if c.Revision > upto {
@@ -103,14 +99,27 @@ func (i *Interest) merge(changes iter.Seq2[*object.Change, time.Time], upto obje
 			continue
 		}
 		order++
-		m := mergedChange{Change: *c, order: order, arrived: arrived}
-		if before, ok := all[c.Key]; ok {
+		m := MergedChange{Change: *c, order: order, arrived: arrived}
+		if before, ok := byKey[c.Key]; ok {
 			m.Old, m.passed, m.arrived = before.Old, before.passed, before.arrived
 			if i.Picks(c.Old) {
 				m.passed = c.Old
 			}
 		}
-		all[c.Key] = m
+		byKey[c.Key] = m
 	}
-	return slices.SortedFunc(maps.Values(all), func(a, b mergedChange) int { return cmp.Compare(a.order, b.order) })
+	seen := make([]MergedChange, 0, len(byKey))
+	for _, m := range byKey {
+		e, ok := i.See(&m.Change)
+		if !ok && replay && m.passed != nil {
+			m.Old = m.passed
+			e, ok = i.See(&m.Change)
+		}
+		if ok {
+			m.Event = e
+			seen = append(seen, m)
+		}
+	}
+	slices.SortFunc(seen, func(a, b MergedChange) int { return cmp.Compare(a.order, b.order) })
+	return seen
 }

@@ -6,26 +6,40 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Begin says where a watcher begins.
+// Begin says where a watch begins. It applies to watchers of this package and of package
+// direct.
 type Begin struct {
-	first  step
-	at     object.Position
-	needed object.Revision
-	exact  object.Revision
+	Kind     BeginKind
+	Position object.Position // to resume at, or the present one
+	Needed   object.Revision // the source must have reached it
+	Exact    object.Revision // of the snapshot; 0: any
 }
 
+// BeginKind is the kind of a [Begin].
+type BeginKind uint8
+
+// The kinds of beginnings.
+const (
+	BeginSnapshot BeginKind = iota // with a snapshot
+	BeginResume                    // with the changes since a position
+	BeginNow                       // with the changes from now on
+)
+
 // FromSnapshot begins with a snapshot that is not older than needed.
-func FromSnapshot(needed object.Revision) Begin { return Begin{first: beginReset, needed: needed} }
+func FromSnapshot(needed object.Revision) Begin { return Begin{Needed: needed} }
 
 // FromExactly begins with the snapshot at a past revision of the source.
-func FromExactly(at object.Revision) Begin { return Begin{first: beginReset, exact: at, needed: at} }
+func FromExactly(at object.Revision) Begin { return Begin{Needed: at, Exact: at} }
 
 // After begins with the changes since a position. If the position is of the source's epoch,
 // it must not be ahead of the source's state.
-func After(p object.Position) Begin { return Begin{first: beginResume, at: p} }
+func After(p object.Position) Begin { return Begin{Kind: BeginResume, Position: p} }
 
-// FromNow begins with the changes after the position of a recent state.
-func FromNow(now object.Position) Begin { return Begin{first: beginNow, at: now} }
+// FromNow begins with the changes after the position of a recent state. A source without a
+// cache has no state; it begins at its present position, which is at least as new.
+func FromNow(now object.Position) Begin {
+	return Begin{Kind: BeginNow, Position: now, Needed: now.Revision}
+}
 
 // Options say what a watcher delivers and when. The zero value delivers every event as soon
 // as possible, and no bookmarks.

@@ -79,6 +79,8 @@ const (
 	live                    // send events as they come
 )
 
+var firstStep = [...]step{BeginSnapshot: beginReset, BeginResume: beginResume, BeginNow: beginNow}
+
 // next returns the next message, or false if there is none now. It does not wait for
 // anything to happen.
 func (w *Watcher) next(now time.Time) (Message, bool, error) {
@@ -213,12 +215,12 @@ func (w *Watcher) message(kind object.MessageKind, p payload) Message {
 // silent, because clients take silence for a dead server.
 func (w *Watcher) bookmark(now time.Time) (Message, bool) {
 	switch w.clock.due(now) {
-	case notDue:
+	case NotDue:
 		return Message{}, false
-	case silence:
+	case Silence:
 		source := w.dispatcher.cfg.Source
 		if !source.Following() {
-			w.clock.spoke = now
+			w.clock.Postpone(now)
 			return Message{}, false
 		}
 		source.Advance() // so that the next bookmark is newer

@@ -42,16 +42,16 @@ func (s uncached) ViewAt(ctx context.Context, p object.Position) (View, error) {
 }
 
 func (s uncached) Watch(ctx context.Context, w *request.Watch, _ *sendqueue.Queue, _ dispatch.Sink) (Watcher, error) {
-	var begin direct.Begin
+	var begin dispatch.Begin
 	switch c := w.Consistency; {
 	case w.After != nil:
-		begin = direct.After(*w.After)
+		begin = dispatch.After(*w.After)
 	case c.Level == request.Exactly:
-		begin = direct.FromExactly(c.Revision)
+		begin = dispatch.FromExactly(c.Revision)
 	case w.FromNow:
-		begin = direct.FromNow(c.Revision)
+		begin = dispatch.FromNow(object.Position{Revision: c.Revision})
 	default:
-		begin = direct.FromSnapshot(c.Revision)
+		begin = dispatch.FromSnapshot(c.Revision)
 	}
 	return s.source.Watch(ctx, w.Interest, begin, w.Options)
 }
