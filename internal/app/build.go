@@ -153,12 +153,12 @@ func (a *App) resource(rc config.Resource) (backend.Resource, error) {
 		Keys:          a.keys,
 		Log:           a.log,
 	})
-	dispatching := dispatch.Config{Source: r.Cacher, Encoder: wire.Encoder{}, Indexed: schema.Indexed()}
+	dispatcherConfig := dispatch.Config{Source: r.Cacher, Encoder: wire.Encoder{}, Indexed: schema.Indexed()}
 	if a.tracing != nil {
-		trail := a.tracing.WriteTracer(rc.Name)
-		r.Tracer, dispatching.Observer = trail, trail
+		tracer := a.tracing.WriteTracer(rc.Name)
+		r.Tracer, dispatcherConfig.Observer = tracer, tracer
 	}
-	r.Dispatcher = dispatch.New(dispatching)
+	r.Dispatcher = dispatch.New(dispatcherConfig)
 	return r, nil
 }
 
@@ -173,8 +173,8 @@ func (a *App) AdminAddr() net.Addr {
 	return a.admin.Addr()
 }
 
-// lastTraces limits the time for sending the last traces.
-const lastTraces = 2 * time.Second
+// traceFlushTimeout limits the time for sending the last traces.
+const traceFlushTimeout = 2 * time.Second
 
 // close releases everything that Build opened. Requests of etcd's own clients may finish
 // until ctx is done.
@@ -189,9 +189,9 @@ func (a *App) close(ctx context.Context) error {
 		}
 	}
 	if a.tracing != nil {
-		sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTraces)
+		closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), traceFlushTimeout)
 		defer cancel()
-		if err := a.tracing.Close(sending); err != nil {
+		if err := a.tracing.Close(closeCtx); err != nil {
 			a.log.Warn("cannot send the last traces", "error", err) // not a failure of the server
 		}
 	}

@@ -27,8 +27,8 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 // Then it stops everything in the reverse order: requests and streams, dispatchers, cachers,
 // store.
 func (a *App) Run(ctx context.Context) error {
-	measured := metrics.New(a.log)
-	observers := measured.Observers()
+	registry := metrics.New(a.log)
+	observers := registry.Observers()
 	if a.tracing != nil {
 		observers.Stats = a.tracing.Requests()
 	}
@@ -49,11 +49,11 @@ func (a *App) Run(ctx context.Context) error {
 		Observers:      observers,
 		Log:            a.log,
 	})
-	measured.Register(srv, a.resources, a.store, a.audit)
+	registry.Register(srv, a.resources, a.store, a.audit)
 	if a.security.certificates != nil {
-		measured.RegisterCertificate(a.security.certificates.Leaf)
+		registry.RegisterCertificate(a.security.certificates.Leaf)
 	}
-	web, err := a.web(srv, measured.Handler())
+	web, err := a.web(srv, registry.Handler())
 	if err != nil {
 		srv.Stop(ctx)
 		return errors.Join(err, a.close(ctx))
