@@ -1,0 +1,278 @@
+package transport
+
+// This file tests what fanoutd assumes of grpc-go and grpc-go does not promise. Run it first
+// after an upgrade of grpc-go, before the rest of the suite:
+//
+//	go test -run TestGRPC ./internal/server/transport ./internal/admin
+//
+// If a test fails, the code that its comment names has to change.
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+	"google.golang.org/grpc/test/bufconn"
+)
+
+const (
+	writeQuota  = 64 << 10 // of a stream: what may wait to be written before a send blocks
+	windowBytes = 64 << 10 // of the client's streams
+)
+
+// bytesCodec sends and receives buffers as they are.
+type bytesCodec struct{ encoding.CodecV2 }
+
+func (bytesCodec) Marshal(v any) (mem.BufferSlice, error) { return v.(mem.BufferSlice), nil }
+
+func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	*v.(*[]byte) = data.Materialize()
+	return nil
+}
+
+func (bytesCodec) Name() string { return "bytes" }
+
+// message is a message of a size.
+func message(size int, more ...mem.Buffer) mem.BufferSlice {
+	return append(mem.BufferSlice{mem.SliceBuffer(make([]byte, size))}, more...)
+}
+
+// counted is an empty buffer that counts its references, as all buffers of gRPC do. It
+// begins with one, which belongs to gRPC.
+type counted struct {
+	mem.Buffer
+	references atomic.Int32
+}
+
+func newCounted() *counted {
+	c := &counted{Buffer: mem.SliceBuffer(nil)}
+	c.references.Store(1)
+	return c
+}
+
+func (c *counted) Ref() { c.references.Add(1) }
+
+func (c *counted) Free() { c.references.Add(-1) }
+
+// connect serves one streaming method, and returns a function that makes connections to it.
+// Both end with the test.
+func connect(t *testing.T, handler grpc.StreamHandler, options ...grpc.ServerOption) (dial func() *grpc.ClientConn) {
+	t.Helper()
+	listener := bufconn.Listen(1 << 20)
+	s := grpc.NewServer(append(options, grpc.ForceServerCodecV2(bytesCodec{}))...)
+	s.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "test", Streams: []grpc.StreamDesc{{StreamName: "Stream", Handler: handler, ServerStreams: true, ClientStreams: true}},
+	}, nil)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(listener) }()
+	var conns []*grpc.ClientConn
+	t.Cleanup(func() {
+		for _, conn := range conns {
+			_ = conn.Close()
+		}
+		s.Stop()
+		<-served
+	})
+	return func() *grpc.ClientConn {
+		conn, err := grpc.NewClient("passthrough:///test",
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
+			grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{}), grpc.MaxCallRecvMsgSize(1<<30)),
+			grpc.WithStaticStreamWindowSize(windowBytes), grpc.WithStaticConnWindowSize(1<<20))
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, conn)
+		return conn
+	}
+}
+
+// open begins a stream.
+func open(t *testing.T, conn *grpc.ClientConn) grpc.ClientStream {
+	t.Helper()
+	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/test/Stream")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream
+}
+
+// gRPC frees an empty buffer at the end of a message when it has written the message, and
+// not before. The write fence of a watch depends on it.
+func TestGRPCFreesTrailingEmptyBuffersWhenTheyAreWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		small, large := newCounted(), newCounted()
+		sent := make(chan error, 1)
+		stream := open(t, connect(t, func(_ any, s grpc.ServerStream) error {
+			if err := s.SendMsg(message(100, small)); err != nil {
+				return err
+			}
+			go func() { sent <- s.SendMsg(message(2*windowBytes, large)) }()
+			<-s.Context().Done()
+			return nil
+		})())
+		synctest.Wait()
+		if n := small.references.Load(); n != 0 {
+			t.Errorf("the buffer of a message that was written has %d references, want 0", n)
+		}
+		if n := large.references.Load(); n == 0 {
+			t.Error("the buffer of a message that waits for the client was freed")
+		}
+		for range 2 {
+			if err := stream.RecvMsg(new([]byte)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if n := large.references.Load(); n != 0 {
+			t.Errorf("after the client has read the buffer has %d references, want 0", n)
+		}
+		if err := <-sent; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The context that a tap returns is the parent of the context of the stream: the handler
+// sees its values, and when it ends, a send that waits for the client ends with its error.
+// The stream context of package rpc depends on it.
+func TestGRPCTapContextIsTheStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		var cancel context.CancelFunc
+		found, ended := make(chan any, 1), make(chan error, 1)
+		stream := open(t, connect(t, func(_ any, s grpc.ServerStream) error {
+			found <- s.Context().Value(key{})
+			err := s.SendMsg(message(windowBytes + 2*writeQuota))
+			if err == nil {
+				err = s.SendMsg(message(1))
+			}
+			ended <- err
+			return err
+		}, grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) {
+			ctx, cancel = context.WithCancel(context.WithValue(ctx, key{}, "of the tap"))
+			return ctx, nil
+		}))())
+		if got := <-found; got != "of the tap" {
+			t.Errorf("the handler finds %v in its context, want the value of the tap", got)
+		}
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			t.Fatalf("the send did not wait: %v", err)
+		default:
+		}
+		cancel()
+		if err := <-ended; status.Code(err) != codes.Canceled {
+			t.Errorf("the send ended with %v, want Canceled", err)
+		}
+		_ = stream
+	})
+}
+
+// All streams of a connection have the same *peer.Peer, and those of two connections have
+// different ones. The send queues of watches depend on it.
+func TestGRPCHasOnePeerPerConnection(t *testing.T) {
+	peers := make(chan *peer.Peer, 1)
+	dial := connect(t, func(_ any, s grpc.ServerStream) error {
+		p, _ := peer.FromContext(s.Context())
+		peers <- p
+		return nil
+	})
+	one, other := dial(), dial()
+	of := func(conn *grpc.ClientConn) *peer.Peer {
+		open(t, conn)
+		return <-peers
+	}
+	first, second, third := of(one), of(one), of(other)
+	if first == nil || first != second {
+		t.Errorf("two streams of a connection have the peers %p and %p, want the same", first, second)
+	}
+	if first == third {
+		t.Error("two connections have the same peer")
+	}
+}
+
+// A send does not block while less than 64 KiB of its stream wait to be written. Workers
+// that send to watches depend on it.
+func TestGRPCSendsBelow64KiBWithoutBlocking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size = 4<<10 - prefixBytes
+		var sent atomic.Int64
+		stream := open(t, connect(t, func(_ any, s grpc.ServerStream) error {
+			for {
+				if err := s.SendMsg(message(size)); err != nil {
+					return nil
+				}
+				sent.Add(size + prefixBytes)
+			}
+		})())
+		synctest.Wait() // the client does not read, so the window and the quota are used up
+		if got, want := sent.Load(), int64(windowBytes+writeQuota); got < want {
+			t.Errorf("%d bytes were sent before a send blocked, want at least %d", got, want)
+		} else if got > want+8<<10 {
+			t.Errorf("%d bytes were sent before a send blocked, want about %d: the quota has grown", got, want)
+		}
+		_ = stream
+	})
+}
+
+const prefixBytes = 5 // of a message
+
+// gRPC returns a buffer to its pool if it has more than 1 KiB of capacity, and does not
+// count the references of smaller ones. The buffer leases of package grpcmsg depend on it.
+func TestGRPCPoolsBuffersAbove1KiB(t *testing.T) {
+	const threshold = 1 << 10
+	for size, want := range map[int]int32{threshold: 0, threshold + 1: 1} {
+		pool := &countingPool{}
+		stream := open(t, connect(t, func(_ any, s grpc.ServerStream) error {
+			return s.SendMsg(mem.BufferSlice{mem.NewBuffer(new(make([]byte, size)), pool)})
+		})())
+		if err := stream.RecvMsg(new([]byte)); err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.RecvMsg(new([]byte)); status.Code(err) != codes.Unknown && err == nil {
+			t.Error("the stream goes on")
+		}
+		if got := pool.put.Load(); got != want {
+			t.Errorf("a buffer of %d bytes was returned to its pool %d times, want %d", size, got, want)
+		}
+		if below := mem.IsBelowBufferPoolingThreshold(size); below != (want == 0) {
+			t.Errorf("IsBelowBufferPoolingThreshold(%d) = %v", size, below)
+		}
+	}
+}
+
+// countingPool counts the buffers that are returned to it.
+type countingPool struct{ put atomic.Int32 }
+
+func (*countingPool) Get(n int) *[]byte { return new(make([]byte, n)) }
+
+func (p *countingPool) Put(*[]byte) { p.put.Add(1) }
+
+// When RecvMsg fails, gRPC itself tells the client why; what the handler returns then
+// reaches only our log. The wrappers of RecvMsg in package rpc depend on it.
+func TestGRPCAnswersFailedReadsItself(t *testing.T) {
+	stream := open(t, connect(t, func(_ any, s grpc.ServerStream) error {
+		if err := s.RecvMsg(new([]byte)); err == nil {
+			return nil
+		}
+		return status.Error(codes.DataLoss, "from the handler")
+	}, grpc.MaxRecvMsgSize(10))())
+	if err := stream.SendMsg(message(100)); err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.RecvMsg(new([]byte)); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("the client is told %v, want the error of gRPC", err)
+	}
+}
