@@ -12,8 +12,8 @@ import (
 
 // clientRequests ends the requests of etcd's own clients when an embedded etcd stops.
 //
-// Without it, etcd waits 7 s for open requests, whatever time the process has left:
-// it stops its gRPC servers gracefully, and a watch never ends on its own.
+// Without it, etcd would wait up to 7 s for open requests, regardless of the grace period
+// of the server. It stops its gRPC servers gracefully, but a watch never ends on its own.
 type clientRequests struct {
 	stopping context.Context // done once the store begins to close
 	stop     context.CancelFunc

@@ -158,8 +158,8 @@ func (v *memberVersions) invalidate() {
 	}
 }
 
-// progressIsReliable reports whether all members answer progress requests correctly. v is
-// nil for an embedded etcd, which does.
+// progressIsReliable reports whether all members answer progress requests correctly. For an
+// embedded etcd, v is nil and the result is true.
 func (v *memberVersions) progressIsReliable(ctx context.Context) bool {
 	if v == nil {
 		return true

@@ -26,8 +26,8 @@ func (c *Collection) Watch(ctx context.Context, after object.Position) (object.S
 func (c *Collection) watch(ctx context.Context, h *history, first string, after object.Revision, options ...clientv3.OpOption) *stream {
 	// Each watch gets its own watcher. A watcher multiplexes its watches on one gRPC
 	// stream, and etcd answers a progress request only when every watch of the stream is
-	// up to date. With its own watcher, the stream also ends together with the watch; a
-	// shared watcher would open another stream for a late progress request.
+	// up to date. A progress request after the end of the watch opens another stream;
+	// closing the watcher closes that stream, too.
 	c.store.calls.count(OpWatch, nil)
 	watcher := c.store.newWatcher()
 	opens := new(atomic.Int64)
