@@ -11,8 +11,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 )
 
-// messages returns a resource with the codec protobuf.
-func messages(t *testing.T) config.Resource {
+// protobufResource returns a resource with the codec protobuf.
+func protobufResource(t *testing.T) config.Resource {
 	t.Helper()
 	set, err := os.ReadFile("../object/testdata/route.binpb")
 	if err != nil {
@@ -30,7 +30,7 @@ func TestConfiguredFieldsAndLabelsSelect(t *testing.T) {
 	documents := config.NewResource("documents")
 	documents.Codec, documents.LabelsPath = "json", "annotations"
 	documents.Fields = []config.Field{{Name: "region", Path: "region"}, {Name: "host", Path: "backend.host_name"}}
-	cfg.Resources = []config.Resource{documents, messages(t)}
+	cfg.Resources = []config.Resource{documents, protobufResource(t)}
 	conn, stop := start(t, cfg)
 	defer stop()
 	writes, reads := fanoutv1.NewStoreServiceClient(conn), fanoutv1.NewFanoutServiceClient(conn)
@@ -65,7 +65,7 @@ func TestInvalidResourceIsRefused(t *testing.T) {
 		"unknown codec":               func(r *config.Resource) { r.Codec = "xml" },
 	} {
 		cfg := testConfig(t)
-		r := messages(t)
+		r := protobufResource(t)
 		spoil(&r)
 		cfg.Resources = []config.Resource{r}
 		if _, err := app.Build(t.Context(), cfg, testLog(t)); err == nil {

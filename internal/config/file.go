@@ -19,9 +19,9 @@ type File struct {
 	tree *ast.File
 }
 
-// ReadFile parses a configuration file on top of the defaults. Errors are [Problems] with
-// positions in the file, which they call name. ReadFile does not validate the values: call
-// [Config.Problems], and [File.Locate] with its result.
+// ReadFile parses the content of a configuration file on top of the defaults. Name is the name
+// of the file in messages. Errors are [Problems] with positions in the file. ReadFile does not
+// validate the values: call [Config.Problems], and [File.Locate] with its result.
 func ReadFile(name string, data []byte) (Config, *File, error) {
 	c, f := Defaults(), &File{name: name}
 	if !utf8.Valid(data) {

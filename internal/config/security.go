@@ -86,7 +86,7 @@ func checkIssuer(s string) error {
 	case u.Scheme == "https", u.Scheme == "http" && (u.Hostname() == "localhost" || isLoopback(u.Hostname())):
 		return nil
 	}
-	return fmt.Errorf("%q must begin with https://, so that nobody can replace the keys in transit", s)
+	return fmt.Errorf("%q must begin with https://, so that the keys cannot be replaced in transit", s)
 }
 
 // together validates that both settings are set, or neither.

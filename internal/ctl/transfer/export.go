@@ -115,7 +115,7 @@ type Directory struct {
 // exported files in the scope whose objects were not added.
 func OpenDirectory(path string, raw bool, scope Scope) (*Directory, error) {
 	if raw && scope.Prune {
-		return nil, errors.New("--prune cannot be combined with --raw: raw files cannot be told from other files")
+		return nil, errors.New("--prune cannot be combined with --raw: raw files cannot be distinguished from other files")
 	}
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return nil, err

@@ -83,8 +83,8 @@ func (s Scope) contains(key string) bool {
 	return (s.Prefix == "" || strings.HasPrefix(key, s.Prefix+"/")) && !(s.SkipHidden && document.IsHidden(key))
 }
 
-// maxGets is the maximum number of documents that are compared with a Get each. For more,
-// the resource is listed.
+// maxGets is the maximum number of documents that are compared by one Get each. For more
+// documents, the resource is listed.
 const maxGets = 32
 
 // ErrNoDocuments is returned if Prune is set and there are no documents, because the import
