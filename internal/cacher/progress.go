@@ -18,7 +18,7 @@ const (
 	minRequestInterval = 50 * time.Millisecond
 )
 
-// progressDemand tells the progress ticker when to request progress: at once when a
+// progressDemand makes the progress ticker request progress: at once when a
 // reader starts to wait for a revision, repeatedly while a reader waits, and at long
 // intervals otherwise.
 type progressDemand struct {

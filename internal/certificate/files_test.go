@@ -68,8 +68,8 @@ func server(t *testing.T, cfg certificate.Config) (address string) {
 	return l.Addr().String()
 }
 
-// dial opens a connection. It returns the name by which the server knows the client, and
-// the name of the server.
+// dial opens a connection. It returns the client name that the server answers, and the name
+// in the server certificate.
 func dial(t *testing.T, address string, cfg *tls.Config) (conn *tls.Conn, us, server string, err error) {
 	t.Helper()
 	cfg.NextProtos = []string{"test"}
@@ -82,7 +82,7 @@ func dial(t *testing.T, address string, cfg *tls.Config) (conn *tls.Conn, us, se
 	return conn, us, conn.ConnectionState().PeerCertificates[0].Subject.CommonName, err
 }
 
-// ask returns the name by which the server knows the client of a connection.
+// ask requests the client name from the server of a connection.
 func ask(conn net.Conn) (string, error) {
 	if _, err := conn.Write([]byte{0}); err != nil {
 		return "", err

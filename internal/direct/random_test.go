@@ -86,7 +86,7 @@ func TestGuaranteesUnderRandomLoad(t *testing.T) {
 	}
 }
 
-// progress is the progress of the writer, for which pausing readers wait.
+// progress counts the commits of the writer. Pausing readers wait for them.
 type progress struct {
 	commits atomic.Int64
 	last    atomic.Int64 // the last revision; 0: not written yet
@@ -224,7 +224,7 @@ func (r *reader) stream(t *testing.T) (done bool) {
 	return false
 }
 
-// abandoned returns the number of catch-ups that have begun since the last one ended.
+// abandoned counts the catch-ups that began after the last complete one.
 func abandoned(s *check.Stream) int {
 	n := 0
 	for i := range s.Messages {

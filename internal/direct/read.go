@@ -117,10 +117,10 @@ func (s *Source) decode(r *object.Record) *object.Object {
 	return o
 }
 
-// servedEpoch returns the epoch in which the resource is served, for an epoch of the
-// store. If watchers received objects without their values because a key is missing, it
-// is an epoch of its own (see [cacher.MissingKeys]). Reads alone do not cause that: each
-// one reads the store again, and a read of the past may need a key that is long gone.
+// servedEpoch returns the epoch that readers see, for an epoch of the store. It is an epoch
+// of its own if a missing key kept values from watchers (see [cacher.MissingKeys]). Reads
+// alone do not cause that: each one reads the store again, and a read of the past may need
+// a key that is long gone.
 func (s *Source) servedEpoch(ofStore object.Epoch) object.Epoch {
 	s.missingKeys.RemoveArrived()
 	if !s.missingKeys.Any() {

@@ -193,15 +193,15 @@ func (t *tail) updateCount() int {
 	return t.updates
 }
 
-// reached returns the revision up to which everything has been read.
+// reached returns the last revision that has been read completely.
 func (t *tail) reached() object.Revision {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.through
 }
 
-// take empties the buffer. It returns the changes, the revision up to which they are
-// complete, and the error that ended the tail, if it has ended.
+// take empties the buffer. It returns the changes, the last revision that has been read
+// completely, and the error that ended the tail, if it has ended.
 func (t *tail) take() (changes []object.Change, through object.Revision, ended error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

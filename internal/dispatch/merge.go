@@ -85,9 +85,8 @@ type MergedChange struct {
 // order of the last change of each key. It leaves out changes that the interest does not
 // see.
 //
-// In a replay it keeps the deletion of an object that came into view and left it again. A
-// client that was cut off inside a partial message may have the object, and its position
-// does not say so.
+// In a replay it keeps the deletion of an object that the client saw only in between. A
+// client that was cut off inside a partial message may still have that object.
 func (i *Interest) Merge(changes iter.Seq2[*object.Change, time.Time], upto object.Revision, replay bool) []MergedChange {
 	byKey := map[object.Key]MergedChange{}
 	order := 0

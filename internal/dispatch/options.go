@@ -6,8 +6,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Begin says where a watch begins. It applies to watchers of this package and of package
-// direct.
+// Begin is the starting point of a watch, of this package or of package direct.
 type Begin struct {
 	Kind     BeginKind
 	Position object.Position // to resume at, or the present one

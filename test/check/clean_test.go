@@ -111,7 +111,7 @@ func TestCorrectHistoriesPass(t *testing.T) {
 	pass(t, "present", map[string]*check.History{"beyond the window": shared(2)}, writing())
 	pass(t, "silences", correctSilences(), noon.conditions())
 	pass(t, "neighbours", correctNeighbours(), noon.busy())
-	pass(t, "interrupted", map[string]*check.History{"told late": late()}, noon.interrupted())
+	pass(t, "interrupted", map[string]*check.History{"late": late()}, noon.interrupted())
 	pass(t, "severed", correctWhileSevered(), noon.severed())
 }
 

@@ -5,7 +5,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// theGap is a gap in which b was replaced, a changed, c was deleted and x was created.
+// theGap is a gap: b was replaced, a changed, c was deleted and x was created.
 var theGap = check.Gap{After: 4, Until: 8, Crossed: noon.after(1)}
 
 // crossing returns the events of the difference across the gap. The server knows only that c

@@ -11,10 +11,9 @@ import (
 type History struct {
 	Watcher string // its name, for messages
 
-	// The watcher watches the objects of the scope for which Picks is true. Picks nil:
-	// all of them. The test passes Picks in place of the selectors that it sent, so that
-	// package check does not parse them with the code under test. Selects describes
-	// Picks in words.
+	// The watcher watches the objects of the scope that Picks selects. Picks nil: all of
+	// them. Picks replaces the selectors of the request, so package check does not parse
+	// them with the code under test. Selects describes Picks in words.
 	Scope   object.Scope
 	Picks   func(*object.Object) bool
 	Selects string

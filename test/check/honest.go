@@ -93,7 +93,7 @@ const lastBookmark = time.Second
 
 // unfounded finds bookmarks that came while every server had lost the store, so no server
 // could know that nothing had happened. The first and the last message of a stream may be
-// bookmarks even then: they say where the stream begins and ends.
+// bookmarks even then. They carry the positions of its beginning and its end.
 func unfounded(v *violations, t *Truth, s *Stream, stream int) {
 	last := len(s.Messages) - 1
 	if last > 0 && s.Messages[last].Kind == object.Draining {

@@ -61,9 +61,9 @@ func correctNeighbours() map[string]*check.History {
 func brokenNeighbours() []broken {
 	both := events(change{"a", 4}, change{"c", 4})
 	return []broken{
-		{"told late", late(), "isolated", "stream 0, message 3: ~a@4 comes when 3 later writes have been acknowledged (and 1 more times)"},
-		{"not told", prompt(0, 8, start(live(4, both)), 1, 1, 1, 5), "isolated", `message 3: the change of "b" at 5 has not come when 3 later writes have been acknowledged`},
-		{"told late in a catch-up", prompt(0, 8, start(begin(object.Replay, 3), part(4, both), synced(4)), 1, 1, 1, 2, 8, 8), "isolated", "message 4: ~a@4 comes when 4 later writes"},
+		{"late", late(), "isolated", "stream 0, message 3: ~a@4 comes when 3 later writes have been acknowledged (and 1 more times)"},
+		{"missing", prompt(0, 8, start(live(4, both)), 1, 1, 1, 5), "isolated", `message 3: the change of "b" at 5 has not come when 3 later writes have been acknowledged`},
+		{"late in a catch-up", prompt(0, 8, start(begin(object.Replay, 3), part(4, both), synced(4)), 1, 1, 1, 2, 8, 8), "isolated", "message 4: ~a@4 comes when 4 later writes"},
 		{"merged, and late", with(prompt(0, 9, start(live(4, both)), 1, 1, 1, 9), func(h *check.History) { h.Latest = true }), "isolated", "when 5 later writes"},
 		{"large", all(start(weighs(101, live(4, both)))), "bounded", "stream 0, message 3: a message of 2 events and 101 bytes, the limit is 100"},
 		{"large part", all(fromNothing(begin(object.Reset, 0), weighs(300, part(0, objects(change{"a", 2}, change{"b", 3}))), synced(3))), "bounded", "stream 0, message 1: a message of 2 events and 300 bytes"},

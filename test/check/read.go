@@ -23,8 +23,8 @@ type Read struct {
 	// Exact is the required revision of the answer. 0: any.
 	Exact object.Revision
 
-	// Uncounted says that the server cannot count the objects, and need not say how many
-	// remain.
+	// Uncounted allows the server to leave out the number of remaining objects, because
+	// it cannot count them.
 	Uncounted bool
 
 	Pages []Page

@@ -80,8 +80,8 @@ func brokenSilences() []broken {
 	}
 }
 
-// severed returns conditions in which every server has lost the store from second 20 to 30,
-// and knows it.
+// severed returns conditions of a lost store: from second 20 to 30 no server reaches it, and
+// all of them have noticed.
 func (c clock) severed() check.Conditions {
 	return check.Conditions{Window: 4, Severed: []check.Span{c.span(20, 30)}}
 }

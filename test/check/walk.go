@@ -99,9 +99,8 @@ func arrivals(steps []step) []arrival {
 			clear(seen)
 		}
 		if s.opens || s.Kind == object.CatchUpBegin {
-			// A resume, and a catch-up inside a stream, begins at the position. Events
-			// after it that have come before, such as those of a partial message, come
-			// again.
+			// A resume, and a catch-up inside a stream, begins at the position. It
+			// repeats later events, such as those of a partial message.
 			for v := range seen {
 				if v.revision > s.from {
 					delete(seen, v)
