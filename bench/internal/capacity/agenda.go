@@ -2,26 +2,26 @@ package capacity
 
 import "time"
 
-// kind is what is going to happen.
+// kind is the kind of an event.
 type kind uint8
 
 const (
-	attempt  kind = iota // a connection is begun
-	admitted             // it is its turn
-	failed               // it has not come about
-	begun                // it has
-	asked                // its watches ask again for what they have been refused
-	live                 // its watches have been brought to the present
-	renewed              // their time is over, and they go elsewhere
-	ended                // a server has ended them
-	step                 // of an incident
+	attempt  kind = iota // a client opens a connection
+	admitted             // the server admits it
+	failed               // it failed
+	begun                // it is open
+	asked                // its watches retry after a refusal
+	live                 // its watches have caught up
+	renewed              // the time limit of its watches has come, and they reconnect
+	ended                // a server has ended its watches
+	step                 // a step of the incident
 )
 
-// event is something that is going to happen. That of a connection is void if it is of
-// another turn than the connection is.
+// event is a future event. An event of a connection is void if the turn of the connection
+// has changed meanwhile.
 type event struct {
 	at   time.Duration
-	nth  uint64 // decides between those of one moment
+	nth  uint64 // orders events of the same time
 	kind kind
 	who  int32
 	turn uint32
@@ -29,8 +29,8 @@ type event struct {
 
 func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.nth < o.nth }
 
-// agenda is what is going to happen, as a heap. The one of the standard library takes
-// twice as long, because it does not know the type.
+// agenda is a heap of future events. container/heap takes twice as long, because it is not
+// generic.
 type agenda struct {
 	events []event
 	nth    uint64
@@ -50,7 +50,7 @@ func (a *agenda) add(at time.Duration, k kind, who int32, turn uint32) {
 	}
 }
 
-// next removes the first one.
+// next removes the first event.
 func (a *agenda) next() event {
 	first := a.events[0]
 	last := len(a.events) - 1

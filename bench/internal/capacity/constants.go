@@ -14,21 +14,21 @@ import (
 //go:embed constants.json
 var checkedIn []byte
 
-// Constant is what something costs on one machine.
+// Constant is a measured cost on one machine.
 type Constant struct {
 	Value    float64 `json:"value"`
 	Unit     string  `json:"unit"`
 	What     string  `json:"what"`
-	Command  string  `json:"command"`  // that measures it
-	Measured bool    `json:"measured"` // the value is of that command; else it has still to be measured
-	From     string  `json:"from"`     // where else the value comes from, if it was not measured
+	Command  string  `json:"command"`  // the command that measures it
+	Measured bool    `json:"measured"` // the value was measured with that command
+	From     string  `json:"from"`     // the source of the value if it was not measured
 }
 
-// Constants are all that the figures of this package are made of, besides settings of
-// fanoutd and assumptions about who watches what.
+// Constants are the inputs of this package, besides the settings of fanoutd and assumptions
+// about watchers.
 type Constants struct {
 	DeliveryAlone    Constant `json:"delivery_alone"`    // µs
-	DeliveryTogether Constant `json:"delivery_together"` // µs, with so many watches on a connection as together says
+	DeliveryTogether Constant `json:"delivery_together"` // µs, with together watches per connection
 	BurstAlone       Constant `json:"burst_alone"`       // µs
 	BurstTogether    Constant `json:"burst_together"`    // µs
 	Connect          Constant `json:"connect"`           // µs
@@ -45,14 +45,14 @@ type Constants struct {
 	EtcdDeliveries   Constant `json:"etcd_deliveries"`   // per second
 }
 
-// together is how many watches are on a connection where a constant is of many of them.
+// together is the number of watches per connection of the constants for shared connections.
 const together = 100
 
-// CheckedIn returns the constants that docs/capacity.md was made with.
+// CheckedIn returns the constants of docs/capacity.md.
 func CheckedIn() Constants {
 	c, err := parse(checkedIn)
 	if err != nil {
-		panic(err) // a test reads them
+		panic(err) // a test covers this
 	}
 	return c
 }
@@ -103,14 +103,13 @@ func (c *Constants) all(yield func(string, Constant) bool) {
 	}
 }
 
-// delivery returns the CPU of a delivery of one event with so many watches on a
-// connection, in seconds: something for the connection, which its watches share, and
-// something for the watch.
+// delivery returns the CPU time of the delivery of one event in seconds. It consists of a
+// part for the connection, which its watches share, and a part for the watch.
 func (c *Constants) delivery(perConnection int) float64 {
 	return shared(c.DeliveryAlone.Value, c.DeliveryTogether.Value, perConnection)
 }
 
-// burst is delivery where there is more than one event to tell.
+// burst is delivery for several events at once.
 func (c *Constants) burst(perConnection int) float64 {
 	return shared(c.BurstAlone.Value, c.BurstTogether.Value, perConnection)
 }

@@ -1,4 +1,4 @@
-// Package capacity says what servers hold, from what the load tool has measured on one
-// machine, and simulates what happens when some of them go: who comes back when, and what
-// that costs the others. docs/capacity.md is made of it.
+// Package capacity calculates the capacity of servers from constants that fanoutbench has
+// measured on one machine. It also simulates the failure of servers: when clients reconnect,
+// and what that costs the remaining servers. It generates the tables of docs/capacity.md.
 package capacity

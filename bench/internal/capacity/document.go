@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// Section is a part of a document that is made of constants.
+// Section is a generated part of a document.
 type Section struct{ Name, Text string }
 
-// marks returns the lines of a document between which a section is.
+// marks returns the marker lines before and after a section of a document.
 func marks(name string) (begin, end string) {
 	return "<!-- " + name + ": written by fanoutbench capacity -->\n", "<!-- end of " + name + " -->\n"
 }
 
-// Replace puts sections between their marks in a document.
+// Replace writes sections between their marker lines in a document.
 func Replace(path string, sections []Section) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -37,7 +37,7 @@ func Replace(path string, sections []Section) error {
 	return nil
 }
 
-// table returns a table of Markdown. Columns whose titles end with a colon have numbers.
+// table returns a Markdown table. Columns whose titles end with a colon are aligned right.
 func table(titles []string, rows [][]string) string {
 	var b strings.Builder
 	line := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
@@ -68,7 +68,7 @@ func count(n int) string {
 	return s
 }
 
-// about returns a number with two digits that count.
+// about returns a number with two significant digits.
 func about(n int) string {
 	unit := 1
 	for n/unit >= 100 {

@@ -13,26 +13,26 @@ type Node struct {
 	Network float64 // Gbit/s
 }
 
-// Load is what watchers want, and what happens.
+// Load describes the watches and the changes.
 type Load struct {
-	PerConnection int     // watches on a connection
-	TLS           bool    // connections have TLS
-	Events        float64 // that one watch is told per second
+	PerConnection int     // watches per connection
+	TLS           bool    // connections use TLS
+	Events        float64 // per second and watch
 	EventBytes    float64 // on the wire
-	Changes       float64 // of all that is cached, per second
+	Changes       float64 // per second, of all cached resources
 	State         float64 // MiB, of all objects
-	Snapshot      float64 // MiB, that one watch gets with a RESET
+	Snapshot      float64 // MiB, of the RESET of one watch
 }
 
-// What of a node is planned with. The other half of the processors is for those who come
-// back, and for catching up.
+// The share of a node that is planned for normal operation. The rest of the processors is
+// for reconnecting clients and catch-ups.
 const (
 	processorShare = 0.5
 	memoryShare    = 0.9
 	networkShare   = 0.5
 )
 
-// window is what the windows of all that is cached take at most, in MiB.
+// window is the memory limit of the windows of all cached resources, in MiB.
 const window = 64
 
 const (
@@ -41,10 +41,10 @@ const (
 	gib = 1 << 30
 )
 
-// Held is how many watches a node holds, by what would end first.
+// Held is the number of watches that a node holds, by resource of the node.
 type Held struct{ Processors, Memory, Network int }
 
-// Watches returns how many it holds, and what ends first.
+// Watches returns the number of watches that a node holds, and the resource that limits it.
 func (h Held) Watches() (n int, bound string) {
 	switch n = min(h.Processors, h.Memory, h.Network); n {
 	case h.Memory:
@@ -55,7 +55,7 @@ func (h Held) Watches() (n int, bound string) {
 	return n, "network"
 }
 
-// Holds returns how many watches a node holds.
+// Holds calculates how many watches a node holds.
 func (c *Constants) Holds(n Node, l Load) Held {
 	events := l.Events
 	free := memoryShare*n.Memory*gib - c.base(l)
@@ -80,7 +80,7 @@ func (c *Constants) connection(l Load) float64 {
 	return b * kib
 }
 
-// begin is the CPU of a connection that begins, without its watches, in seconds.
+// begin is the CPU time to open a connection without its watches, in seconds.
 func (c *Constants) begin(l Load) float64 {
 	b := c.Connect.Value
 	if l.TLS {
@@ -89,35 +89,35 @@ func (c *Constants) begin(l Load) float64 {
 	return b / 1e6
 }
 
-// Fleet is servers over one etcd cluster, and who watches.
+// Fleet is a set of servers over one etcd cluster, and their watches.
 type Fleet struct {
 	Load
 	Node
 	Watches  int
 	Replicas int
 	Zones    int
-	Hosts    int           // addresses from which clients come; 0: each connection has one of its own
+	Hosts    int           // client addresses; 0: one per connection
 	Balance  string        // Random or Least
-	Restart  time.Duration // until a process that has ended runs again
+	Restart  time.Duration // time until a failed process runs again
 }
 
-// How a load balancer chooses a server for a connection.
+// The values of Fleet.Balance: how the load balancer chooses a server.
 const (
-	Random = "random" // any that is believed to be there
-	Least  = "least"  // the one that has the fewest, of those that take connections
+	Random = "random" // any server that the load balancer believes to be up
+	Least  = "least"  // the server with the fewest connections
 )
 
-// Replicas returns how many servers so many watches need in so many zones, if those that
-// are left hold all when a zone is gone.
+// Replicas returns how many servers a number of watches needs, so that the remaining servers
+// hold all watches when a zone fails.
 func Replicas(watches, held, zones int) int {
 	perZone := int(math.Ceil(float64(watches) / float64(held*(zones-1))))
 	return perZone * zones
 }
 
-// connections returns how many connections the watches have.
+// connections returns the number of connections of all watches.
 func (f *Fleet) connections() int { return (f.Watches + f.PerConnection - 1) / f.PerConnection }
 
-// Problem returns what is wrong with a fleet, before it is simulated.
+// Problem returns what is wrong with a fleet. Call it before the simulation.
 func (f *Fleet) Problem() error {
 	for _, n := range []struct {
 		name  string
@@ -150,7 +150,7 @@ func (f *Fleet) Problem() error {
 	return nil
 }
 
-// What can be simulated.
+// Limits of the simulation.
 const (
 	maxReplicas    = 10_000
 	maxConnections = 20_000_000

@@ -16,9 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Handshake measures the CPU that a server takes for a TLS handshake: the mean of so
-// many, each on a connection of its own, with a certificate of ECDSA P-256 and what Go
-// and its clients agree upon by default.
+// Handshake measures the mean CPU time of the server for a TLS handshake. Each handshake has
+// a connection of its own, an ECDSA P-256 certificate and the defaults of Go.
 func Handshake(ctx context.Context, handshakes int) (time.Duration, error) {
 	certificate, roots, err := selfSigned()
 	if err != nil {
@@ -33,7 +32,7 @@ func Handshake(ctx context.Context, handshakes int) (time.Duration, error) {
 	go func() { clients <- connect(ctx, listener.Addr().String(), roots, handshakes) }()
 	took, err := accept(ctx, listener, certificate, handshakes)
 	if err != nil {
-		listener.Close() // so that clients end
+		listener.Close() // ends the clients
 	}
 	if failed := <-clients; err == nil {
 		err = failed
@@ -41,8 +40,8 @@ func Handshake(ctx context.Context, handshakes int) (time.Duration, error) {
 	return took, err
 }
 
-// accept is the server. It has a thread of its own, because that is what the system
-// counts the CPU of.
+// accept is the server. It has a thread of its own, because the kernel counts CPU time by
+// thread.
 func accept(ctx context.Context, listener net.Listener, certificate tls.Certificate, handshakes int) (time.Duration, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -74,7 +73,7 @@ func accept(ctx context.Context, listener net.Listener, certificate tls.Certific
 func threadCPU() (time.Duration, error) {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
-		return 0, fmt.Errorf("ask for the CPU of a thread: %w", err)
+		return 0, fmt.Errorf("read the CPU time of a thread: %w", err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
 }

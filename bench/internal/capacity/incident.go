@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// incident is what happens to a fleet.
+// incident is an incident of a fleet.
 type incident struct {
 	name, about string
 	happen      func(*storm)
@@ -21,7 +21,7 @@ var incidents = []incident{
 	{"restore", "etcd is restored from a backup: all positions are of another epoch", restore},
 }
 
-// Incidents are the names of what can happen.
+// Incidents returns the names of all incidents.
 func Incidents() []string {
 	var names []string
 	for _, i := range incidents {
@@ -56,7 +56,7 @@ func outage(s *storm) { s.loseAll(s.history) }
 
 func compacted(s *storm) { s.loseAll(func() time.Duration { return s.now }) }
 
-// loseAll has all servers end, and start again knowing what happened since then.
+// loseAll stops all servers; they start again with the history since then.
 func (s *storm) loseAll(since func() time.Duration) {
 	for i := range s.replicas {
 		r := int32(i)
@@ -64,8 +64,8 @@ func (s *storm) loseAll(since func() time.Duration) {
 	}
 }
 
-// restore has everybody begin anew, in the stream: nobody connects. What servers know
-// begins with the new epoch.
+// restore gives every watch a RESET in its open stream. The history of the servers begins
+// with the new epoch.
 func restore(s *storm) {
 	for i := range s.replicas {
 		s.replicas[i].since = s.now
@@ -84,12 +84,12 @@ func restore(s *storm) {
 	}
 }
 
-// history returns since when a server that starts now knows what has happened.
+// history returns the beginning of the history of a server that starts now.
 func (s *storm) history() time.Duration {
 	return s.now - historyFactor*seconds(float64(s.resource.Window.MaxEvents)/s.fleet.Changes)
 }
 
-// lose has a server end at once, and something happen when it can run again.
+// lose stops a server without draining, and calls a function when it can run again.
 func (s *storm) lose(r int32, silent bool, again func()) {
 	s.replicas[r].up, s.replicas[r].silent = false, silent
 	for i := range s.connections {
@@ -111,8 +111,8 @@ func (s *storm) lose(r int32, silent bool, again func()) {
 	s.at(s.now+s.fleet.Restart, again)
 }
 
-// start has a server come up that knows what happened since then, when it has read
-// everything.
+// start starts a server with the history since a time. It serves when it has loaded the
+// state.
 func (s *storm) start(r int32, since time.Duration) {
 	s.at(s.now+s.loading(), func() {
 		s.replicas[r].start(since)
@@ -120,10 +120,10 @@ func (s *storm) start(r int32, since time.Duration) {
 	})
 }
 
-// loading returns how long a server that starts reads from etcd.
+// loading returns the time that a server needs to load the state from etcd.
 func (s *storm) loading() time.Duration { return seconds(s.fleet.State / s.constants.LoadRate.Value) }
 
-// replaceFrom drains a server, replaces it, and goes on with the next one when it is ready.
+// replaceFrom drains and replaces a server, then the next one when it is ready.
 func (s *storm) replaceFrom(r int32) {
 	if int(r) == len(s.replicas) {
 		return

@@ -11,11 +11,10 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// shown is how much of an incident is drawn, in seconds.
+// shown is the part of an incident that plots show, in seconds.
 const shown = 180
 
-// Draw writes a drawing (SVG) of how many connections are served, against the time, for
-// some incidents of one fleet.
+// Draw writes an SVG plot of the served connections over time for incidents of one fleet.
 func Draw(path, title string, results []Result) error {
 	p := plot.New()
 	p.Title.Text = title
@@ -38,7 +37,7 @@ func Draw(path, title string, results []Result) error {
 		return fmt.Errorf("draw %s: %w", path, err)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("make the folder for drawings: %w", err)
+		return fmt.Errorf("create the directory for plots: %w", err)
 	}
 	if err := p.Save(18*vg.Centimeter, 10*vg.Centimeter, path); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)

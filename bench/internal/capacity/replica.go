@@ -2,56 +2,56 @@ package capacity
 
 import "time"
 
-// line is something that serves one after the other: the processors of a server, its
-// network, or the places of those who get a snapshot.
+// line is a resource that serves one request after the other: the processors of a server,
+// its network, or its snapshot slots.
 type line struct {
-	free  time.Duration // when it has served all who have come
-	taken time.Duration // how long it has served them, or will
+	free  time.Duration // when all work so far is done
+	taken time.Duration // total duration of that work
 }
 
-// take has work done that has come, and returns when it is.
+// take adds work, and returns when it is done.
 func (l *line) take(at, work time.Duration) time.Duration {
 	l.free = max(l.free, at) + work
 	l.taken += work
 	return l.free
 }
 
-// wait returns how long who comes now waits.
+// wait returns how long new work waits.
 func (l *line) wait(at time.Duration) time.Duration { return max(0, l.free-at) }
 
-// served returns how long it has served until now.
+// served returns the duration of the work that is done.
 func (l *line) served(at time.Duration) time.Duration { return l.taken - l.wait(at) }
 
 // replica is a server.
 type replica struct {
-	up       bool // it answers
-	silent   bool // and if not, nobody says so: its machine is gone
-	draining bool // it ends its watches and takes no new ones
-	listed   bool // the load balancer sends clients to it
+	up       bool // answers requests
+	silent   bool // if it is down, its machine is gone, so clients get no error
+	draining bool // ends its watches and accepts no new ones
+	listed   bool // the load balancer uses it
 
-	since   time.Duration // it knows nothing of what happened before
+	since   time.Duration // beginning of its history
 	arrived map[int32]turn
-	waiting int // connections that are begun, or catch up
+	waiting int // connections that open or catch up
 	serving int // connections that are live
-	most    int // connections that it has had at once
+	most    int // maximum number of connections
 
 	processors, network, places line
 
-	served   time.Duration // by the processors, up to the last second
+	served   time.Duration // processor time up to the last second
 	accepted int           // connections in this second
 }
 
 // turn says when the next connection of an address may begin.
 type turn struct{ next time.Duration }
 
-// patience is how long a connection waits for its turn.
+// patience bounds the wait of a connection for its turn.
 const patience = 2 * time.Second
 
-// admit returns how long a connection waits for its turn where so many of an address may
-// begin per second, as many of them at once; or false where it is too long.
+// admit returns how long a connection waits under the rate limit per address, or false if
+// that is too long.
 func (r *replica) admit(host int32, at time.Duration, perSecond float64) (time.Duration, bool) {
 	gap := time.Duration(float64(time.Second) / perSecond)
-	// Whoever has not come for a while may begin a second's worth of them at once.
+	// The burst is a second's worth of connections.
 	next := max(r.arrived[host].next, at-time.Second+gap)
 	wait := max(0, next-at)
 	if wait > patience {
@@ -61,10 +61,10 @@ func (r *replica) admit(host int32, at time.Duration, perSecond float64) (time.D
 	return wait, true
 }
 
-// connections returns how many it has.
+// connections returns the number of connections.
 func (r *replica) connections() int { return r.waiting + r.serving }
 
-// start makes it a server that has nobody, and knows what happened since then.
+// start makes it a server without clients and with the history since a time.
 func (r *replica) start(since time.Duration) {
 	*r = replica{up: true, since: since, arrived: r.arrived, most: r.most}
 	clear(r.arrived)

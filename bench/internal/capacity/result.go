@@ -5,30 +5,30 @@ import (
 	"time"
 )
 
-// Result is what an incident comes to.
+// Result is the result of an incident.
 type Result struct {
 	Incident string
 	Fleet    Fleet
 
 	Interruptions int // of connections; some have more than one
-	Snapshots     int // of them, those after which a snapshot was needed: what was missed is not known any more
-	Differences   int // of them, those that took longer than the window reaches back
-	Failures      int // times that a connection did not come about
-	Refusals      int // times that watches were told to come again
-	Lost          int // connections that did not come back in half an hour
+	Snapshots     int // interruptions that led to a RESET
+	Differences   int // interruptions that outlasted the window
+	Failures      int // failed attempts to connect
+	Refusals      int // refusals of watches
+	Lost          int // connections that were not back after half an hour
 
-	Half, Most, Longest time.Duration // half, and 99 %, of the interruptions were at most so long; the longest
-	Back                time.Duration // from the beginning of the incident until the last one was over
+	Half, Most, Longest time.Duration // median, 99th percentile and maximum of the interruptions
+	Back                time.Duration // from the incident to the end of the last interruption
 
-	Connects   int     // that a server takes in a second, at most
-	Processors float64 // of a server that are busy, at most, as a share of all
-	Memory     float64 // of a server, at most, in bytes
-	Spread     float64 // connections of the server that has most of them in the end, as a share of the mean
-	Connected  []int   // connections, at each second
-	Peak       int     // connections that a server has had at once, at most
+	Connects   int     // maximum per server and second
+	Processors float64 // maximum share of a server's processors in use
+	Memory     float64 // maximum of a server, in bytes
+	Spread     float64 // connections of the fullest server at the end, relative to the mean
+	Connected  []int   // connections at each second
+	Peak       int     // maximum number of connections of a server
 }
 
-// look is taken once a second.
+// look records the figures of a second.
 func (s *storm) look() {
 	connected := 0
 	cores := float64(s.fleet.Cores)
@@ -38,7 +38,7 @@ func (s *storm) look() {
 		served := r.processors.served(s.now)
 		busy := s.busy(r) / cores
 		if r.up {
-			// What is left of the processors, for as long as they were used.
+			// What deliveries leave of the processors, for the time of other work.
 			busy += (served - r.served).Seconds() * max(1-busy, 0.1)
 		}
 		r.served = served
@@ -51,7 +51,7 @@ func (s *storm) look() {
 	s.result.Connected = append(s.result.Connected, connected)
 }
 
-// conclude says what it came to.
+// conclude calculates the result.
 func (s *storm) conclude() {
 	r := &s.result
 	slices.Sort(s.away)

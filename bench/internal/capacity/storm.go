@@ -9,53 +9,53 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 )
 
-// What clients do: the Go client, and gRPC below it.
+// The behaviour of the Go client, and of gRPC below it.
 const (
-	firstRetry     = 200 * time.Millisecond // a watch waits up to this long, at random, and twice as long each time
+	firstRetry     = 200 * time.Millisecond // limit of the random delay of a watch; doubles with each retry
 	longestRetry   = 5 * time.Second
-	firstBackoff   = 200 * time.Millisecond // a connection waits so long after the first failure, and 1.6 times each time
+	firstBackoff   = 200 * time.Millisecond // delay of a connection; grows by 1.6 with each failure
 	longestBackoff = 5 * time.Second
 	backoffFactor  = 1.6
 	backoffJitter  = 0.2              // more or less
-	connectTimeout = 5 * time.Second  // for a connection, from its beginning to the first words of the server, or longer if what it waits after a failure is
-	drainPause     = time.Second      // at most, at random, after a server has said that it stops
-	keepalive      = 15 * time.Second // after so much silence a client asks whether the server is there
-	keepaliveGrace = 10 * time.Second // and waits so long
-	bookmarks      = 10 * time.Second // a position is so old at most
+	connectTimeout = 5 * time.Second  // for a connection to open; at least the current backoff
+	drainPause     = time.Second      // limit of the random delay after DRAINING
+	keepalive      = 15 * time.Second // silence before a keepalive ping
+	keepaliveGrace = 10 * time.Second // time for the answer to the ping
+	bookmarks      = 10 * time.Second // limit of the age of a position
 	roundTrip      = 10 * time.Millisecond
-	clientRate     = 10 * mib // that a client takes a snapshot at, in bytes per second
+	clientRate     = 10 * mib // bytes per second at which a client reads a snapshot
 )
 
-// What servers and load balancers do that is not a setting.
+// The behaviour of servers and load balancers that is not configurable.
 const (
-	turnPatience  = 10 * time.Second      // who waits longer for a snapshot is refused
-	refusedPause  = time.Second           // and told to wait so long
-	drainGap      = 10 * time.Millisecond // watches that are ended are not further apart
-	noticed       = 3 * time.Second       // a load balancer has seen by then that a server does not answer, or stops
-	historyFactor = 10                    // a server that starts reads so many windows of history
+	turnPatience  = 10 * time.Second      // limit of the wait for a snapshot slot
+	refusedPause  = time.Second           // RetryInfo after that
+	drainGap      = 10 * time.Millisecond // limit of the gap between two watches that are ended
+	noticed       = 3 * time.Second       // time for a load balancer to notice a server that fails or stops
+	historyFactor = 10                    // windows of history that a starting server reads
 )
 
-// connection is what a client has. Its watches do everything together.
+// connection is a connection of a client. All its watches do the same at the same time.
 type connection struct {
-	replica  int32 // that it is at, or on its way to
+	replica  int32 // that it uses or connects to
 	host     int32
-	turn     uint32        // counts what has become of it
-	failures uint8         // to connect, in a row
-	refusals uint8         // of its watches, in a row
-	state    state         // where it is
-	affected bool          // the incident has interrupted it, and it is not back
-	position time.Duration // up to when it knows everything
-	tried    time.Duration // when it was begun
-	backoff  time.Duration // how long it waits if it does not come about
-	lost     time.Duration // since when it hears nothing, if it is affected
+	turn     uint32        // counts its state changes, to void old events
+	failures uint8         // consecutive failures to connect
+	refusals uint8         // consecutive refusals of its watches
+	state    state         // current state
+	affected bool          // interrupted by the incident and not back yet
+	position time.Duration // it has all changes up to this time
+	tried    time.Duration // when it began to connect
+	backoff  time.Duration // delay after a failure
+	lost     time.Duration // beginning of the interruption, if affected
 }
 
 type state uint8
 
 const (
-	away     state = iota // and has no connection
-	waiting               // for its connection, or to be brought to the present
-	attended              // it is told what happens
+	away     state = iota // not connected
+	waiting               // connecting or catching up
+	attended              // gets live events
 )
 
 // storm is a simulation.
@@ -72,25 +72,25 @@ type storm struct {
 	replicas    []replica
 	listed      []int32
 	connections []connection
-	steps       []func() // of the incident, which the agenda names
-	unfinished  int      // of them
-	missing     int      // connections that the incident has interrupted and that are not back
+	steps       []func() // of the incident; events of the agenda refer to them
+	unfinished  int      // steps that have not happened yet
+	missing     int      // affected connections
 
-	beginWork, watchWork, deliverWork time.Duration // of the processors of a server
+	beginWork, watchWork, deliverWork time.Duration // processor time of a server
 	windowSpan                        time.Duration
 
 	result Result
-	away   []time.Duration // how long those who are back have heard nothing
+	away   []time.Duration // durations of the interruptions that are over
 }
 
-// beginning is when an incident begins, and quiet is how long is looked at what follows.
+// beginning is the time of the incident; quiet is the time simulated after the last return.
 const (
 	beginning = 60 * time.Second
 	quiet     = 30 * time.Second
 	longest   = 30 * time.Minute
 )
 
-// Simulate lets an incident happen to a fleet. The same seed gives the same result.
+// Simulate simulates an incident of a fleet. It is deterministic for a given seed.
 func Simulate(c *Constants, f Fleet, name string, seed uint64) (Result, error) {
 	if err := f.Problem(); err != nil {
 		return Result{}, err
@@ -114,21 +114,21 @@ func newStorm(c *Constants, f Fleet, happens incident, seed uint64) *storm {
 	s.watchWork = seconds(float64(f.PerConnection) * c.Watch.Value / 1e6)
 	s.deliverWork = seconds(float64(f.PerConnection) * c.burst(f.PerConnection))
 	s.windowSpan = s.window()
-	// An operator sets it to what the machine holds.
+	// Operators set this limit to the capacity of the machine.
 	s.settings.MaxConnections = max(s.settings.MaxConnections, 3*f.connections()/f.Replicas)
 	return s
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// window returns how far the window of a server reaches back.
+// window returns the duration that the window of a server covers.
 func (s *storm) window() time.Duration {
 	w := s.resource.Window
 	most := min(float64(w.MaxEvents), float64(w.MaxSize)/s.fleet.EventBytes) / s.fleet.Changes
 	return seconds(min(most, max(time.Duration(w.Freshness).Seconds(), float64(w.MinEvents)/s.fleet.Changes)))
 }
 
-// begin has everybody connected, and their time end at some time.
+// begin connects all clients, with random ends of their time limits.
 func (s *storm) begin() {
 	for i := range s.replicas {
 		r := &s.replicas[i]
@@ -157,14 +157,14 @@ func rand64(r *rand.Rand, limit time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(limit) + 1))
 }
 
-// at has a step of the incident happen.
+// at schedules a step of the incident.
 func (s *storm) at(at time.Duration, f func()) {
 	s.unfinished++
 	s.steps = append(s.steps, f)
 	s.add(at, step, int32(len(s.steps)-1), 0)
 }
 
-// run lets everything happen until all are back and it has been quiet for a while.
+// run runs the simulation until all clients are back and nothing has happened for a while.
 func (s *storm) run() {
 	end := time.Duration(0)
 	for second := time.Second; ; second += time.Second {
@@ -221,14 +221,14 @@ func (s *storm) happen(e *event) {
 	}
 }
 
-// then has something happen to a connection, and nothing else that was to happen to it.
+// then schedules an event of a connection, and voids its earlier events.
 func (s *storm) then(who int32, after time.Duration, k kind) {
 	c := &s.connections[who]
 	c.turn++
 	s.add(s.now+after, k, who, c.turn)
 }
 
-// choose is what the load balancer does; negative if there is no server.
+// choose chooses a server as the load balancer does; negative if there is none.
 func (s *storm) choose() int32 {
 	if len(s.listed) == 0 {
 		return -1
@@ -246,7 +246,7 @@ func (s *storm) choose() int32 {
 	return best
 }
 
-// list has the load balancer send clients to a server, or no more.
+// list adds a server to the load balancer, or removes it.
 func (s *storm) list(r int32, listed bool) {
 	if s.replicas[r].listed == listed {
 		return
@@ -274,7 +274,7 @@ func (s *storm) connect(who int32) {
 		s.refuse(who, max(connectTimeout, c.backoff))
 		return
 	case !r.up && s.fleet.Balance == Least:
-		// Who counts connections sees that there is none, and takes another server.
+		// A load balancer that counts connections notices the failure and takes another server.
 		s.list(at, false)
 		s.connect(who)
 		return
@@ -297,40 +297,40 @@ func (s *storm) connect(who int32) {
 	}
 }
 
-// admit is a connection that it is the turn of.
+// admit handles a connection that the rate limit lets pass.
 func (s *storm) admit(who int32) {
 	c := &s.connections[who]
 	r := &s.replicas[c.replica]
-	ready := r.processors.take(s.now, s.spread(r, s.beginWork)) + 2*roundTrip // until both have said what they expect of HTTP/2
+	ready := r.processors.take(s.now, s.spread(r, s.beginWork)) + 2*roundTrip // the exchange of HTTP/2 settings
 	if s.fleet.TLS {
 		ready += roundTrip
 	}
 	if latest := c.tried + max(connectTimeout, c.backoff); ready > latest {
-		s.then(who, latest-s.now, failed) // and the work is done in vain
+		s.then(who, latest-s.now, failed) // the work of the server is wasted
 		return
 	}
 	s.then(who, ready-s.now, begun)
 }
 
-// spread returns how long all processors of a server take for what one of them would
-// take so long for, besides delivering what happens. They get a tenth at least.
+// spread returns how long all processors of a server take for work of this CPU time while
+// they also deliver events. At least a tenth of the processors is left for the work.
 func (s *storm) spread(r *replica, work time.Duration) time.Duration {
 	cores := float64(s.fleet.Cores)
 	return time.Duration(float64(work) / max(cores-s.busy(r), cores/10))
 }
 
-// busy returns how many processors deliver what happens.
+// busy returns the number of processors that deliver events.
 func (s *storm) busy(r *replica) float64 {
 	return float64(r.serving*s.fleet.PerConnection) * s.fleet.Events * s.constants.delivery(s.fleet.PerConnection)
 }
 
-// fail is a connection that has not come about.
+// fail handles a failed attempt to connect.
 func (s *storm) fail(who int32) {
 	s.replicas[s.connections[who].replica].waiting--
 	s.refuse(who, 0)
 }
 
-// refuse has a client come back who has not got a connection.
+// refuse makes a client retry after an attempt to connect that failed.
 func (s *storm) refuse(who int32, after time.Duration) {
 	c := &s.connections[who]
 	c.state = away
@@ -341,13 +341,13 @@ func (s *storm) refuse(who int32, after time.Duration) {
 	s.then(who, after+max(c.backoff, s.retry(c)), attempt)
 }
 
-// backoff returns how long a connection waits if it does not come about.
+// backoff returns the delay of a connection after a failure.
 func (s *storm) backoff(c *connection) time.Duration {
 	wait := min(float64(longestBackoff), float64(firstBackoff)*math.Pow(backoffFactor, float64(c.failures)))
 	return time.Duration(wait * (1 + backoffJitter*(2*s.r.Float64()-1)))
 }
 
-// retry returns how long a watch waits that was refused.
+// retry returns the delay of a watch after a refusal.
 func (s *storm) retry(c *connection) time.Duration {
 	limit := longestRetry
 	if c.refusals < 10 {
@@ -357,7 +357,7 @@ func (s *storm) retry(c *connection) time.Duration {
 	return rand64(s.r, limit)
 }
 
-// ask is the watches of a connection that say where they are.
+// ask handles the watch requests of a connection.
 func (s *storm) ask(who int32) {
 	c := &s.connections[who]
 	r := &s.replicas[c.replica]
@@ -373,7 +373,7 @@ func (s *storm) ask(who int32) {
 	missed := (s.now - c.position).Seconds() * s.fleet.Events
 	known := c.position >= r.since
 	if known {
-		// What has happened meanwhile, be it as a replay or as a difference.
+		// The missed changes, in a REPLAY or a DELTA.
 		work += time.Duration(missed * float64(s.deliverWork))
 		bytes = missed * s.fleet.EventBytes * float64(s.fleet.PerConnection)
 	} else {
@@ -405,7 +405,7 @@ func (s *storm) ask(who int32) {
 	s.then(who, done-s.now, live)
 }
 
-// arrive is a connection whose watches have been brought to the present.
+// arrive handles a connection whose watches have caught up.
 func (s *storm) arrive(who int32) {
 	c := &s.connections[who]
 	r := &s.replicas[c.replica]
@@ -422,7 +422,7 @@ func (s *storm) arrive(who int32) {
 	s.then(who, limit*4/5+rand64(s.r, limit/5), renewed)
 }
 
-// leave is a connection that is no more, and whose client comes back.
+// leave handles a lost connection whose client reconnects.
 func (s *storm) leave(who int32, position, after time.Duration) {
 	c := &s.connections[who]
 	r := &s.replicas[c.replica]
@@ -437,13 +437,13 @@ func (s *storm) leave(who int32, position, after time.Duration) {
 	s.then(who, after, attempt)
 }
 
-// interrupt is leave where it is the incident that does it.
+// interrupt is leave for connections that the incident interrupts.
 func (s *storm) interrupt(who int32, position, after time.Duration) {
 	s.miss(who)
 	s.leave(who, position, after)
 }
 
-// miss notes that a connection is interrupted.
+// miss notes the interruption of a connection.
 func (s *storm) miss(who int32) {
 	if c := &s.connections[who]; !c.affected {
 		c.affected, c.lost = true, s.now

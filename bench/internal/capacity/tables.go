@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// What is assumed of everybody in the document.
+// Assumptions of the document.
 var assumed = Load{PerConnection: 1, TLS: true, Events: 1, EventBytes: 308, Changes: 10, State: 100, Snapshot: 0.2}
 
 // nodes are the machines of the document.
@@ -25,8 +25,8 @@ func (n Node) String() string {
 	return fmt.Sprintf("%d cores, %v GiB, %v Gbit/s", n.Cores, n.Memory, n.Network)
 }
 
-// Sections returns what the document says of constants, and what the simulation gave for
-// it. The same constants and seed make the same text.
+// Sections returns the generated sections of the document and the results of the simulation.
+// It is deterministic for given constants and seed.
 func Sections(c *Constants, seed uint64) ([]Section, []Result, error) {
 	results, err := simulateAll(c, seed)
 	if err != nil {
@@ -126,14 +126,14 @@ func etcdTable(c *Constants) string {
 	return table([]string{"changes/s:", "servers over one etcd:", "watches on servers of 8 cores, 1 on a connection:", "100 on a connection:"}, rows)
 }
 
-// Case is something that the document simulates.
+// Case is a simulated case of the document.
 type Case struct {
 	Name    string
 	Fleet   Fleet
 	Happens []string
 }
 
-// Cases returns what the document simulates.
+// Cases returns the simulated cases of the document.
 func Cases(c *Constants) []Case {
 	n := nodes[1]
 	with := func(watches, perConnection, replicas, hosts int, balance string) Fleet {
@@ -157,11 +157,11 @@ func Cases(c *Constants) []Case {
 	}
 }
 
-// simulateAll returns what becomes of all cases, in order.
+// simulateAll simulates all cases and returns their results in order.
 func simulateAll(c *Constants, seed uint64) ([]Result, error) {
 	var results []Result
 	var group errgroup.Group
-	group.SetLimit(2) // each takes some hundred megabytes
+	group.SetLimit(2) // each needs some hundred megabytes
 	cases := Cases(c)
 	for _, one := range cases {
 		for range one.Happens {

@@ -2,27 +2,27 @@ package load
 
 import "github.com/fanoutd/fanoutd/bench/internal/tally"
 
-// Message is what the process says.
+// Message is a message of the process.
 type Message struct {
-	Ready     bool    `json:"ready,omitempty"`     // all watchers are registered; if they are held back, all connections are there
-	Error     string  `json:"error,omitempty"`     // why they are not, or what else went wrong
-	Completed int64   `json:"completed,omitempty"` // so many events have come to all their watchers
-	Reset     bool    `json:"reset,omitempty"`     // the command was followed
+	Ready     bool    `json:"ready,omitempty"`     // all watchers are registered, or connected if they are held back
+	Error     string  `json:"error,omitempty"`     // why the process failed
+	Completed int64   `json:"completed,omitempty"` // number of events that all their watchers have received
+	Reset     bool    `json:"reset,omitempty"`     // confirms the command
 	Report    *Report `json:"report,omitempty"`    // the last message
 }
 
-// Report is what the watchers received.
+// Report is the report of all watchers.
 type Report struct {
 	tally.Report
-	Ended    int    `json:"ended"`              // watchers that the server or the client has ended
-	Reason   string `json:"reason,omitempty"`   // why the first of them
-	Returned int64  `json:"returned,omitempty"` // connections that have stalled, left and come again
-	CPU      int64  `json:"cpu_us"`             // of the process
+	Ended    int    `json:"ended"`              // watches that ended too early
+	Reason   string `json:"reason,omitempty"`   // why the first of them ended
+	Returned int64  `json:"returned,omitempty"` // reconnections of stalled watchers
+	CPU      int64  `json:"cpu_us"`             // CPU time of the process
 }
 
-// Command is what the process is told. One of the fields is set.
+// Command is a command to the process. Exactly one field is set.
 type Command struct {
 	Watch  bool     `json:"watch,omitempty"`  // register the watches that were held back
-	Reset  bool     `json:"reset,omitempty"`  // forget the times until now
-	Report []uint32 `json:"report,omitempty"` // so many changes of each key were written: end and report
+	Reset  bool     `json:"reset,omitempty"`  // drop the recorded times
+	Report []uint32 `json:"report,omitempty"` // end and report; the number of changes of each key
 }

@@ -24,42 +24,39 @@ const patience = time.Minute
 // Peer is a running system.
 type Peer struct {
 	Servers   []*process.Process // each is measured separately
-	Address   string             // where watchers connect
+	Address   string             // for watchers
 	Writer    Writer
-	Positions Positioner // nil where watches cannot go on
+	Positions Positioner // nil if watches cannot resume
 
-	// Metrics are the pages at which servers tell Prometheus about themselves, by the
-	// server's name; Profile that at which the last one tells Go's profiles, or "".
+	// Metrics has the Prometheus URLs of servers by name. Profile is the pprof URL of the
+	// last server, or "".
 	Metrics map[string]string
 	Profile string
 
 	dir string
 }
 
-// Writer writes to what is behind the servers. One goroutine uses it for each key at a
-// time.
+// Writer writes to the store of a system. Only one goroutine at a time may write a key.
 type Writer interface {
-	// Write writes the values of these keys together, and returns when that is
-	// acknowledged.
+	// Write writes the changes together and waits for the acknowledgement.
 	Write(ctx context.Context, changes []Change) error
 	Close() error
 }
 
-// Positioner is a Writer that knows where a watch that has seen everything until now goes
-// on.
+// Positioner returns the position of a watch that has seen all writes so far.
 type Positioner interface {
 	Position(ctx context.Context) (load.Position, error)
 }
 
 // Change is a new value of a key.
 type Change struct {
-	Key   int // its number, see load.Key
+	Key   int // the number of the key, see load.Key
 	Value []byte
 }
 
-// Programs are what servers are started from.
+// Programs has the programs of the servers.
 type Programs struct {
-	Self    string // this program, which is etcd, NATS and the floor, too
+	Self    string // fanoutbench, which also runs etcd, NATS and the floor
 	Fanoutd string
 }
 

@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-// marks returns the lines of a document between which a block is.
+// marks returns the marker lines before and after a block of a document.
 func marks(block string) (begin, end string) {
 	return "<!-- " + block + ": written by fanoutbench -->", "<!-- end of " + block + " -->"
 }
 
-// cut is a document around a block.
+// cut is a document without the content of a block.
 type cut struct{ before, after []byte }
 
 func readBlock(document, block string) (cut, error) {
@@ -30,7 +30,7 @@ func readBlock(document, block string) (cut, error) {
 	return cut{before, after}, nil
 }
 
-// replace puts text into a block of a document.
+// replace replaces the content of a block.
 func replace(document, block string, text []byte) error {
 	c, err := readBlock(document, block)
 	if err != nil {
@@ -44,18 +44,18 @@ func replace(document, block string, text []byte) error {
 	return nil
 }
 
-// emptyFolder makes a folder, or removes the drawings that are in it, and returns it.
+// emptyFolder creates a directory, or removes the plots in it, and returns its path.
 func emptyFolder(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("make the folder for drawings: %w", err)
+		return "", fmt.Errorf("create the directory for plots: %w", err)
 	}
 	old, err := filepath.Glob(filepath.Join(dir, "*.svg"))
 	if err != nil {
-		return "", fmt.Errorf("look for old drawings: %w", err)
+		return "", fmt.Errorf("find old plots: %w", err)
 	}
 	for _, name := range old {
 		if err := os.Remove(name); err != nil {
-			return "", fmt.Errorf("remove an old drawing: %w", err)
+			return "", fmt.Errorf("remove an old plot: %w", err)
 		}
 	}
 	return dir, nil

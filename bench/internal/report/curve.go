@@ -7,16 +7,16 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
 )
 
-// curve is how figures of fanoutd depend on one parameter, all others being alike.
+// curve shows how figures of fanoutd depend on one parameter.
 type curve struct {
-	name, title string // of the file and of the part of the document
-	sentence    string // why it looks as it does
+	name, title string // of the file; of the section of the document
+	sentence    string // explains the shape
 	axis        axis
 	figures     []figure
-	relative    bool // drawn in parts of what it is at the beginning
-	grows       bool // which leaves room for a legend above its beginning, not below it
+	relative    bool // drawn relative to the first value
+	grows       bool // the legend fits above the beginning of the line, not below it
 	belongs     func(p *scenario.Parameters) bool
-	series      func(p scenario.Parameters) string // what tells apart those of one drawing; nil, if there is one
+	series      func(p scenario.Parameters) string // name of the line of a run; nil if there is only one line
 }
 
 // axis is the parameter.
@@ -31,7 +31,7 @@ func (a axis) logarithmic() axis {
 	return a
 }
 
-// figure is what depends on it.
+// figure is a figure that depends on the parameter.
 type figure struct {
 	name, unit string
 	value      Figure
@@ -135,14 +135,13 @@ var curves = []curve{
 	},
 }
 
-// plain reports whether a run is of nothing but watchers of everything, who are told one
-// change after the other.
+// plain reports whether a run has only watchers of all keys, with one change at a time.
 func plain(p *scenario.Parameters) bool {
 	return p.Scenario == scenario.Saturation && p.Client == "raw" && p.Interest == "all" && p.ValueSize == 256 && p.Batch == 1 && p.Outstanding == 1 &&
 		p.Objects == 0 && p.Window == 0 && p.Bystanders == 0 && p.Stalled == 0
 }
 
-// beside returns what picks the runs with such bystanders, and without any.
+// beside returns a filter for runs with these bystanders, or without any.
 func beside(bystand string) func(p *scenario.Parameters) bool {
 	return func(p *scenario.Parameters) bool {
 		alone := *p
@@ -151,7 +150,7 @@ func beside(bystand string) func(p *scenario.Parameters) bool {
 	}
 }
 
-// busy picks the runs with a window in which something is done.
+// busy selects the runs that set a window and do some work.
 func busy(p *scenario.Parameters) bool { return p.Window > 0 && p.Scenario != scenario.Idle }
 
 func withoutWindow(p scenario.Parameters) string {
@@ -162,13 +161,13 @@ func withoutWindow(p scenario.Parameters) string {
 	return p.Scenario + ", " + Case(p)
 }
 
-// line is what is drawn as a line: groups that differ in the parameter only, in its order.
+// line is a line of a plot: groups that differ only in the parameter, in its order.
 type line struct {
 	name   string
 	groups []*Group
 }
 
-// lines returns those of a curve that have more than one point.
+// lines returns the lines of a curve that have more than one point.
 func (c curve) lines(groups []*Group) []*line {
 	var all []*line
 	index := map[scenario.Parameters]*line{}
@@ -198,7 +197,7 @@ func (c curve) lines(groups []*Group) []*line {
 
 func (c curve) x(g *Group) int { return *c.axis.of(&g.Parameters) }
 
-// table returns the figures, and what they are in parts of those at the beginning.
+// table returns the figures, also relative to the first ones.
 func (c curve) table(lines []*line) [][]string {
 	titles, rules := []string{c.axis.label}, []string{"--:"}
 	if c.series != nil {
@@ -239,7 +238,7 @@ func Curves() []string {
 	return names
 }
 
-// Drawn returns the names of those that the runs have points of.
+// Drawn returns the names of the curves for which there are records.
 func Drawn(groups []*Group) []string {
 	var names []string
 	for _, c := range curves {

@@ -1,3 +1,2 @@
-// Package report makes tables and drawings of what was measured, and says which goals it
-// reaches.
+// Package report makes tables and plots of records, and compares them with the goals.
 package report

@@ -10,8 +10,8 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// draw writes a drawing (SVG) of a curve into a folder and returns its name. What is
-// drawn begins at zero, so that a line that seems level is.
+// draw writes an SVG plot of a curve into a directory and returns its name. The axis begins
+// at zero, so that a line that looks level is level.
 func (c curve) draw(dir string, lines []*line) (string, error) {
 	drawing := plot.New()
 	drawing.Title.Text = c.title
@@ -40,7 +40,7 @@ func (c curve) draw(dir string, lines []*line) (string, error) {
 	return name, nil
 }
 
-// label returns what is written beside the figures.
+// label returns the label of the axis of the figures.
 func (c curve) label() string {
 	switch f := c.figures[0]; {
 	case c.relative:
@@ -52,7 +52,7 @@ func (c curve) label() string {
 	}
 }
 
-// legend returns what a line is called.
+// legend returns the name of a line.
 func (c curve) legend(l *line, f figure) string {
 	if l.name == "" {
 		return f.name

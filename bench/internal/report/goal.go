@@ -8,26 +8,26 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
 )
 
-// Goal is what we want of fanoutd: how one figure relates to another of the same suite.
+// Goal is a goal of fanoutd: the relation of a figure to another one of the same suite.
 type Goal struct {
-	What    string  // is measured
-	Against string  // what it is related to; "" is nothing
-	Want    float64 // what the relation is at most, or at least
+	What    string  // name of the figure
+	Against string  // name of the other figure; "": none
+	Want    float64 // maximum, or minimum, of the relation
 	AtLeast bool
 
-	of, by point // by has no figure where there is nothing to relate to
+	of, by point // by has no figure if Against is ""
 	kind   kind
 }
 
-// point is a figure of runs that are alike.
+// point is a figure of equal runs.
 type point struct {
-	scenario, what, who string // as Case and Who say
+	scenario, what, who string // see Case and Who
 	figure              Figure
 }
 
-// kind is how figures relate, and in which unit that is shown.
+// kind is a kind of relation and its unit.
 type kind struct {
-	relate func(of, by float64) float64 // by is 0 where there is nothing to relate to
+	relate func(of, by float64) float64 // by is 0 if there is no other figure
 	show   func(x float64) string
 }
 
@@ -37,8 +37,8 @@ var (
 	megabytes    = kind{func(of, by float64) float64 { return (of - by) / 1e6 }, func(x float64) string { return number(x) + " MB" }}
 )
 
-// Goals are the goals. Their figures are medians of the runs; CPU of servers in front is
-// without that of the stores behind them.
+// Goals lists the goals. Figures are medians of the runs. The CPU time of a server does not
+// include its store.
 var Goals = slices.Concat(
 	ratios(scenario.Saturation, "CPU per delivery of the server in front", FrontCPU, "floor", map[string]float64{
 		"1000 x 1": 1.5, "10000 x 1": 1.5, "1000 x 100": 2.5, "1000 x 1, bursts of 64": 1.3, "1000 x 100, bursts of 64": 1.3,
@@ -100,8 +100,8 @@ const (
 	list1       = "1 of 150000 objects of 256 B"
 )
 
-// ratios returns goals for a figure of fanoutd in parts of a peer's: what it is at most in
-// these cases.
+// ratios returns goals for the ratio of a figure of fanoutd to that of a peer, with the
+// maximum in each case.
 func ratios(name, what string, f Figure, peer string, most map[string]float64) []Goal {
 	var all []Goal
 	for _, c := range cases(most) {
@@ -113,7 +113,7 @@ func ratios(name, what string, f Figure, peer string, most map[string]float64) [
 	return all
 }
 
-// cases returns the cases from few watchers to many, one event before many.
+// cases returns the cases, ordered by watchers, then by events per write.
 func cases(m map[string]float64) []string {
 	var all []string
 	for c := range m {
@@ -128,7 +128,7 @@ func cases(m map[string]float64) []string {
 	return all
 }
 
-// more turns what is wanted at most into what is wanted at least.
+// more turns maxima into minima.
 func more(goals []Goal) []Goal {
 	for i := range goals {
 		goals[i].AtLeast = true
@@ -158,9 +158,8 @@ func resident(size string, most float64) Goal {
 	}
 }
 
-// Measured returns what the runs say of a goal, each repeat related to the same one of
-// the other; false, if they do not have what it takes. Wrong is what was wrong with
-// fanoutd then.
+// Measured returns the relation of a goal, calculated for each repeat, or false if records
+// are missing. Wrong describes faults of fanoutd in these runs.
 func (g *Goal) Measured(groups []*Group) (r Range, wrong string, ok bool) {
 	of := g.of.in(groups)
 	if of == nil {
@@ -200,7 +199,7 @@ func (p point) in(groups []*Group) *Group {
 	return nil
 }
 
-// goalTable returns the rows of the goals that the runs say something of.
+// goalTable returns the rows of the goals for which there are records.
 func goalTable(groups []*Group) [][]string {
 	var rows [][]string
 	for _, g := range Goals {

@@ -11,7 +11,7 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
 )
 
-// Group is what runs of the same parameters have measured.
+// Group is the records of runs with the same parameters.
 type Group struct {
 	Parameters scenario.Parameters // Repeat is 0
 	Records    []*scenario.Record
@@ -31,8 +31,7 @@ func Read(r io.Reader) ([]*scenario.Record, error) {
 	}
 }
 
-// Groups puts runs of the same parameters together, in the order in which the first of
-// each was made.
+// Groups groups records by their parameters, in the order of the first run of each group.
 func Groups(records []*scenario.Record) []*Group {
 	var groups []*Group
 	index := map[scenario.Parameters]*Group{}
@@ -53,10 +52,10 @@ func Groups(records []*scenario.Record) []*Group {
 // Figure is a number of a run.
 type Figure func(*scenario.Record) float64
 
-// Range is what several runs say of a figure.
+// Range is the median and the extremes of a figure over several runs.
 type Range struct{ Least, Median, Most float64 }
 
-// Range returns the figure of the runs.
+// Range returns the range of a figure.
 func (g *Group) Range(f Figure) Range {
 	values := make([]float64, len(g.Records))
 	for i, r := range g.Records {
@@ -72,7 +71,7 @@ func rangeOf(values []float64) Range {
 	return Range{values[0], (values[(n-1)/2] + values[n/2]) / 2, values[n-1]}
 }
 
-// front returns the server that watchers are connected to.
+// front returns the server that watchers connect to.
 func front(r *scenario.Record) scenario.Server { return r.Servers[len(r.Servers)-1] }
 
 // The figures of a run that are compared.
@@ -99,7 +98,7 @@ var (
 		return sum
 	}
 	FrontTotal Figure = func(r *scenario.Record) float64 { return float64(front(r).Total) / 1e6 }
-	Growth     Figure = func(r *scenario.Record) float64 { return float64(front(r).Peak - front(r).RSSBefore) } // bytes, while something is done
+	Growth     Figure = func(r *scenario.Record) float64 { return float64(front(r).Peak - front(r).RSSBefore) } // bytes, during the measurement
 	Resident   Figure = func(r *scenario.Record) float64 { return float64(front(r).RSSIdle) }                   // bytes
 	Left       Figure = func(r *scenario.Record) float64 { return float64(front(r).RSSLeft) }                   // bytes
 	Remaining  Figure = func(r *scenario.Record) float64 { return front(r).GoroutinesLeft }
@@ -116,7 +115,7 @@ var (
 	}
 )
 
-// Wrong says what did not come as it should in any of the runs, or "".
+// Wrong describes lost, duplicate or unordered events in any of the runs, or is "".
 func (g *Group) Wrong() string {
 	var lost, duplicate, disordered, foreign, ended, stalled int64
 	for _, r := range g.Records {

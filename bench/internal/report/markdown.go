@@ -12,19 +12,19 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
 )
 
-// Part is what a document says of a suite.
+// Part is what a document contains of a suite.
 type Part struct {
-	Suite  string // whose blocks are written
+	Suite  string // name of the suite, which names its blocks
 	Tables bool   // of all runs, and plots against the number of watchers
-	Curves bool   // of what depends on one parameter
+	Curves bool   // plots over one parameter
 	Goals  bool   // in a block of its own
 	Groups []*Group
 }
 
-// goalsOf is the name of the block with the goals that a suite says something of.
+// goalsOf returns the name of the block with the goals of a suite.
 func goalsOf(suite string) string { return "goals of " + suite }
 
-// blocks returns the names of the blocks that a part is written into.
+// blocks returns the names of the blocks of a part.
 func (p Part) blocks() []string {
 	if p.Goals {
 		return []string{goalsOf(p.Suite), p.Suite}
@@ -32,8 +32,7 @@ func (p Part) blocks() []string {
 	return []string{p.Suite}
 }
 
-// Check returns what keeps parts from being written into a document: it has no place for
-// them.
+// Check returns an error if a document has no blocks for some parts.
 func Check(document string, parts ...Part) error {
 	for _, p := range parts {
 		for _, block := range p.blocks() {
@@ -45,8 +44,8 @@ func Check(document string, parts ...Part) error {
 	return nil
 }
 
-// Write puts parts between the lines of a document that say where they belong, and
-// drawings into folders beside it. What it says of other suites stays.
+// Write writes parts between their marker lines in a document, and plots into directories
+// beside it. Other suites stay as they are.
 func Write(document string, parts ...Part) error {
 	if err := Check(document, parts...); err != nil {
 		return err
@@ -69,8 +68,8 @@ func Write(document string, parts ...Part) error {
 	return nil
 }
 
-// markdown returns what was measured as text: with which command, on what, in tables and
-// in drawings, which lie in a folder of the suite below that of the document.
+// markdown returns the text of a suite: its command, the machine, tables and plots. The plots
+// are in a directory of the suite beside the document.
 func (p Part) markdown(dir string) ([]byte, error) {
 	if len(p.Groups) == 0 {
 		return nil, errors.New("nothing was measured")
@@ -107,7 +106,7 @@ func (p Part) markdown(dir string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// heading says what was measured when, with what and on what.
+// heading returns the date, command and machine of the records.
 func heading(b *bytes.Buffer, r *scenario.Record) {
 	m := r.Machine
 	fmt.Fprintf(b, "\nMeasured on %s by\n\n    %s\n\n", r.Time.Format("2 January 2006"), r.Command)
@@ -121,7 +120,7 @@ func heading(b *bytes.Buffer, r *scenario.Record) {
 	}
 }
 
-// goals returns the table of what we want, as far as the runs say something of it.
+// goals returns the table of the goals for which there are records.
 func (p Part) goals() []byte {
 	rows := goalTable(p.Groups)
 	if len(rows) == 0 {
@@ -155,8 +154,7 @@ func writeTable(b *bytes.Buffer, rows [][]string) {
 	}
 }
 
-// writeCurves writes a sentence, a drawing and a table for each curve that there is
-// something of.
+// writeCurves writes a sentence, a plot and a table for each curve that has records.
 func writeCurves(b *bytes.Buffer, groups []*Group, drawings, folder string) error {
 	for _, c := range curves {
 		lines := c.lines(groups)

@@ -16,12 +16,12 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
 )
 
-// picture is a figure that is drawn against the number of watchers.
+// picture is a plot of a figure over the number of watchers.
 type picture struct {
 	name   string // of the file
 	label  string // of the figure
 	figure Figure
-	of     []string // scenarios that it tells something of
+	of     []string // scenarios that have the figure
 }
 
 var pictures = []picture{
@@ -30,12 +30,12 @@ var pictures = []picture{
 	{"memory", "memory of all servers per idle watcher (kB)", func(r *scenario.Record) float64 { return Memory(r) / 1000 }, []string{scenario.Saturation, scenario.Idle}},
 }
 
-// Plots writes drawings (SVG) of what was measured against the number of watchers: one
-// for each figure, and for all groups that differ in nothing but who was measured and
-// how many watched. It returns the names of the files. Both axes are logarithmic.
+// Plots writes SVG plots over the number of watchers, one for each figure and each set of
+// groups that differ only in the system and the number of watchers. Both axes are
+// logarithmic. It returns the names of the files.
 func Plots(dir string, groups []*Group) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("make the folder for plots: %w", err)
+		return nil, fmt.Errorf("create the directory for plots: %w", err)
 	}
 	var names []string
 	for _, family := range families(groups) {
@@ -60,15 +60,15 @@ func Plots(dir string, groups []*Group) ([]string, error) {
 	return names, nil
 }
 
-// family are groups that are drawn together.
+// family is a set of groups in one plot.
 type family struct {
 	name     string
 	scenario string
-	series   map[string][]*Group // by who was measured, in order of watchers
-	order    []string            // of who
+	series   map[string][]*Group // by system, in order of watchers
+	order    []string            // of the systems
 }
 
-// families returns those that have more than one number of watchers.
+// families returns the families with more than one number of watchers.
 func families(groups []*Group) []*family {
 	var all []*family
 	index := map[string]*family{}
@@ -104,7 +104,7 @@ func families(groups []*Group) []*family {
 	})
 }
 
-// draw returns nil where there is nothing to see: a logarithm has no zero.
+// draw returns nil if all values are zero, which a logarithmic axis cannot show.
 func (p picture) draw(f *family) (*plot.Plot, error) {
 	drawing := plot.New()
 	drawing.Title.Text = f.name

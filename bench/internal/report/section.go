@@ -6,7 +6,7 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
 )
 
-// section is a kind of scenario, which has figures of its own.
+// section is a kind of scenario with figures of its own.
 type section struct {
 	title   string
 	about   string
@@ -27,7 +27,7 @@ var who = []column{
 	{"runs", true, func(g, _ *Group) string { return fmt.Sprint(len(g.Records)) }},
 }
 
-// events are the columns where something is written.
+// events are the columns of scenarios that write.
 var events = append(who[:len(who):len(who)],
 	column{"CPU", true, median(CPU, 1)},
 	column{"front", true, func(g, _ *Group) string { return spread(g.Range(FrontCPU)) }},
@@ -48,7 +48,7 @@ var events = append(who[:len(who):len(who)],
 	wrong,
 )
 
-// storms are the columns where watchers come at once.
+// storms are the columns of scenarios in which all watchers connect at once.
 var storms = append(who[:len(who):len(who)],
 	column{"seconds", true, func(g, _ *Group) string { return spread(g.Range(Seconds)) }},
 	column{"x floor", true, ratio(Seconds)},
@@ -60,7 +60,7 @@ var storms = append(who[:len(who):len(who)],
 	wrong,
 )
 
-// idle are the columns where nothing is written.
+// idle are the columns of the idle scenario.
 var idle = append(who[:len(who):len(who)],
 	column{"MB", true, func(g, _ *Group) string {
 		return spread(g.Range(func(r *scenario.Record) float64 { return Resident(r) / 1e6 }))
@@ -74,7 +74,7 @@ var idle = append(who[:len(who):len(who)],
 	wrong,
 )
 
-// lists are the columns where everything is listed.
+// lists are the columns of the list scenario.
 var lists = append(who[:len(who):len(who)],
 	column{"CPU ms", true, median(CPU, 1e-3)},
 	column{"front ms", true, func(g, _ *Group) string {
@@ -97,7 +97,7 @@ const (
 	aboutStorms = "Seconds until all watchers have what they begin with; CPU in seconds of all servers and of the one in front, whose memory grows at most by so much; the connections are there before that."
 )
 
-// sections returns those that there is something in.
+// sections returns the sections that have records.
 func sections(groups []*Group) []section {
 	all := []struct {
 		scenario string

@@ -10,7 +10,7 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
 )
 
-// Table writes tables of what was measured, one for each kind of scenario.
+// Table writes tables of groups, one for each kind of scenario.
 func Table(w io.Writer, width int, groups []*Group) error {
 	for _, s := range sections(groups) {
 		var titles []output.Column
@@ -32,7 +32,7 @@ func Table(w io.Writer, width int, groups []*Group) error {
 	return nil
 }
 
-// floorOf returns what the floor has measured in the same case, or nil.
+// floorOf returns the group of the floor in the same case, or nil.
 func floorOf(g *Group, groups []*Group) *Group {
 	for _, f := range groups {
 		if f.Parameters.Peer == "floor" && Case(f.Parameters) == Case(g.Parameters) {
@@ -42,7 +42,7 @@ func floorOf(g *Group, groups []*Group) *Group {
 	return nil
 }
 
-// Case says what was done, without saying with whom.
+// Case describes the parameters of a run without the system.
 func Case(p scenario.Parameters) string {
 	text := action(p)
 	if p.Bystanders > 0 {
@@ -57,7 +57,7 @@ func Case(p scenario.Parameters) string {
 	return text
 }
 
-// action says what was done, without saying what there was besides.
+// action describes the work of a run without its surroundings.
 func action(p scenario.Parameters) string {
 	text := fmt.Sprintf("%d x %d", p.Watchers, p.PerConnection)
 	if p.Watchers == 0 {
@@ -104,7 +104,7 @@ func action(p scenario.Parameters) string {
 	return text
 }
 
-// Who says what was measured, and with which client.
+// Who names the system and the client of a run.
 func Who(p scenario.Parameters) string {
 	var parts []string
 	if p.Client != "raw" {
@@ -119,7 +119,7 @@ func Who(p scenario.Parameters) string {
 	return fmt.Sprintf("%s (%s)", p.Peer, strings.Join(parts, ", "))
 }
 
-// number shows a figure with the digits that mean something.
+// number formats a figure with its significant digits.
 func number(x float64) string {
 	switch {
 	case x == 0:
