@@ -134,7 +134,7 @@ func (f *stateFile) write(watch *fanoutv1.WatchRequest, at Position, objects fun
 func messageOf(o *Object) *fanoutv1.Object {
 	m := &fanoutv1.Object{
 		Key: o.Key, ContentType: o.ContentType, Labels: o.Labels, Opaque: o.Opaque,
-		CreateRevision: o.CreateRevision, Version: o.Version, ModRevision: o.ModRevision,
+		CreateRevision: o.CreateRevision, Version: o.Version, ModRevision: o.ModRevision, HasTtl: o.HasTTL,
 	}
 	if o.Value != nil {
 		m.Value = &fanoutv1.Object_Data{Data: o.Value}

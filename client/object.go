@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"mime"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -33,6 +34,12 @@ type Object struct {
 	ModRevision int64
 	// Version is the number of writes since the key was created; 1 for a new key.
 	Version int64
+	// HasTTL says that the object has a time to live: it is removed some time after its
+	// last write.
+	HasTTL bool
+	// TTL is what is left of the time to live. Only [Resource.Get] sets it; 0 also means
+	// that it is not known.
+	TTL time.Duration
 }
 
 // Undecryptable reports whether the server could not decrypt the value. The value is
@@ -130,7 +137,7 @@ func objectOf(o *fanoutv1.Object) *Object {
 	}
 	object := &Object{
 		Key: o.GetKey(), ContentType: o.GetContentType(), Labels: o.GetLabels(), Opaque: o.GetOpaque(),
-		CreateRevision: o.GetCreateRevision(), ModRevision: o.GetModRevision(), Version: o.GetVersion(),
+		CreateRevision: o.GetCreateRevision(), ModRevision: o.GetModRevision(), Version: o.GetVersion(), HasTTL: o.GetHasTtl(),
 	}
 	switch value := o.GetValue().(type) {
 	case *fanoutv1.Object_Text:

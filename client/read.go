@@ -21,7 +21,11 @@ func (r *Resource) Get(ctx context.Context, key string, opts ...ReadOption) (*Ob
 	if err != nil {
 		return nil, fmt.Errorf("get %q: %w", key, errorOf(err))
 	}
-	return objectOf(resp.GetObject()), nil
+	o := objectOf(resp.GetObject())
+	if o != nil {
+		o.TTL = resp.GetTtl().AsDuration()
+	}
+	return o, nil
 }
 
 // Page is a part of a list.

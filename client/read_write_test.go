@@ -190,6 +190,35 @@ func TestTransactionsAreAllOrNothing(t *testing.T) {
 	}
 }
 
+func TestUpdateKeepsTheTimeToLive(t *testing.T) {
+	t.Parallel()
+	r, ctx := newResource(t), testContext(t)
+	if _, err := r.Put(ctx, "a", client.Text("1"), client.TTL(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	want := func(what string, least, most time.Duration) {
+		t.Helper()
+		got, err := r.Get(ctx, "a")
+		if err != nil || got.HasTTL != (most > 0) || got.TTL < least || got.TTL > most {
+			t.Errorf("%s: got HasTTL %v and TTL %v, %v; want from %v to %v", what, got.HasTTL, got.TTL, err, least, most)
+		}
+	}
+	change := func(*client.Object) (*client.Value, error) { return new(client.Text("2")), nil }
+	want("put", 30*time.Minute, time.Hour)
+	if _, err := r.Update(ctx, "a", change); err != nil {
+		t.Fatal(err)
+	}
+	want("update", 30*time.Minute, time.Hour)
+	if _, err := r.Update(ctx, "a", change, client.TTL(3*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	want("update with another one", 2*time.Hour, 3*time.Hour)
+	if _, err := r.Put(ctx, "a", client.Text("3")); err != nil {
+		t.Fatal(err)
+	}
+	want("put without one", 0, 0)
+}
+
 func TestUpdatesDoNotOverwriteEachOther(t *testing.T) {
 	t.Parallel()
 	r, ctx := newResource(t), testContext(t)

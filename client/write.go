@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -39,13 +40,22 @@ func (p precondition) put(op *fanoutv1.PutOperation)       { op.IfModRevision = 
 func (p precondition) delete(op *fanoutv1.DeleteOperation) { op.IfModRevision = new(int64(p)) }
 
 // TTL makes the server remove the object when this time has passed since the write.
-// It must be a whole number of seconds, at least 1. A later put sets a new TTL, or
-// none.
+// It must be a whole number of seconds, at least 1. A later put sets a new TTL, keeps it
+// ([KeepTTL]), or removes it.
 func TTL(d time.Duration) WriteOption { return ttl(d) }
 
 type ttl time.Duration
 
-func (d ttl) put(op *fanoutv1.PutOperation) { op.Ttl = durationpb.New(time.Duration(d)) }
+func (d ttl) put(op *fanoutv1.PutOperation) {
+	op.Ttl, op.KeepTtl = durationpb.New(time.Duration(d)), false
+}
+
+// KeepTTL keeps the time to live of the object that the put replaces, if it has one.
+func KeepTTL() WriteOption { return keepTTL{} }
+
+type keepTTL struct{}
+
+func (keepTTL) put(op *fanoutv1.PutOperation) { op.Ttl, op.KeepTtl = nil, true }
 
 // Put stores an object and returns the revision of the write.
 //
@@ -87,7 +97,8 @@ func (r *Resource) Delete(ctx context.Context, key string, opts ...DeleteOption)
 //
 // old is nil if there is no object. If change returns nil, the object stays as it is;
 // an error ends the update and is returned. Update returns the revision of the write,
-// or the ModRevision of the object if nothing was written.
+// or the ModRevision of the object if nothing was written. The object keeps its time to
+// live unless the option [TTL] sets another one.
 func (r *Resource) Update(ctx context.Context, key string, change func(old *Object) (*Value, error), opts ...WriteOption) (revision int64, err error) {
 	retry := backoff{first: 5 * time.Millisecond, most: time.Second}
 	for {
@@ -106,7 +117,7 @@ func (r *Resource) Update(ctx context.Context, key string, change func(old *Obje
 		if v == nil {
 			return at, nil
 		}
-		revision, err := r.Put(ctx, key, *v, append(opts[:len(opts):len(opts)], IfRevision(at))...)
+		revision, err := r.Put(ctx, key, *v, slices.Concat([]WriteOption{KeepTTL()}, opts, []WriteOption{IfRevision(at)})...)
 		if err == nil {
 			return revision, nil
 		}

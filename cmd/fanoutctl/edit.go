@@ -34,7 +34,7 @@ revision. Otherwise the edited file is kept and its path is printed; the exit co
 the object has changed. JSON is validated first. An unchanged value is not saved; a
 trailing newline added by the editor is ignored.
 
-Saving removes the object's time to live. Use "put --ttl" to set one.`,
+The object keeps its time to live. Use "put" to set or remove it.`,
 		Args:              arguments(cobra.ExactArgs(2)),
 		ValidArgsFunction: t.completeKeys(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -90,7 +90,7 @@ func (t *tool) edit(ctx context.Context, r *client.Resource, key string, create 
 	if storesLabels(t.codec(writeCtx, r.Name())) {
 		v = v.WithLabels(old.Labels)
 	}
-	revision, err := r.Put(writeCtx, key, v, client.IfRevision(old.ModRevision))
+	revision, err := r.Put(writeCtx, key, v, client.IfRevision(old.ModRevision), client.KeepTTL())
 	if errors.Is(err, client.ErrPreconditionFailed) {
 		return exitError{exitConflict, fmt.Errorf("%q has changed meanwhile; the edited value is in %s: compare it with \"fanoutctl get %s %s\"",
 			key, file, r.Name(), key)}

@@ -24,6 +24,7 @@ func putCommand(t *tool) *cobra.Command {
 		labels      map[string]string
 		c           preconditions
 		ttl         time.Duration
+		keepTTL     bool
 	)
 	cmd := &cobra.Command{
 		Use:   "put RESOURCE KEY [VALUE | --file FILE]",
@@ -51,6 +52,9 @@ JSON object or array. Use --content-type to set another one.`,
 			if len(args) == 3 && file != "" {
 				return usagef("VALUE and --file are mutually exclusive")
 			}
+			if ttl != 0 && keepTTL {
+				return usagef("--ttl and --keep-ttl are mutually exclusive")
+			}
 			precondition, err := c.precondition(cmd)
 			if err != nil {
 				return err
@@ -75,6 +79,9 @@ JSON object or array. Use --content-type to set another one.`,
 			if ttl != 0 {
 				opts = append(opts, client.TTL(ttl))
 			}
+			if keepTTL {
+				opts = append(opts, client.KeepTTL())
+			}
 			revision, err := r.Put(ctx, args[1], transfer.Value(data, contentType, utf8.Valid(data)).WithLabels(labels), opts...)
 			if err != nil {
 				return err
@@ -87,6 +94,7 @@ JSON object or array. Use --content-type to set another one.`,
 	cmd.Flags().StringVar(&contentType, "content-type", "", "media `type` of the value")
 	cmd.Flags().StringToStringVar(&labels, "label", nil, "set a label, as `name=value`; can be repeated")
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "time to live: delete the object after this `duration`, such as 30s")
+	cmd.Flags().BoolVar(&keepTTL, "keep-ttl", false, "keep the time to live of the object, if it has one")
 	c.bind(cmd)
 	return cmd
 }

@@ -130,7 +130,7 @@ func (a *App) resource(rc config.Resource) (backend.Resource, error) {
 	}
 	values := a.keys.Values(a.cfg.Encrypts(&rc))
 	collection := a.store.Encrypted(rc.Name, rc.Prefix, values)
-	r := backend.Resource{Name: rc.Name, Fields: schema.Names(), Codec: codec, Writer: collection, Values: values, Rewriter: collection}
+	r := backend.Resource{Name: rc.Name, Fields: schema.Names(), Codec: codec, Writer: collection, Values: values, Rewriter: collection, Leases: collection}
 	if !rc.Cache {
 		r.Direct = direct.New(direct.Config{
 			Resource: rc.Name, Store: collection, Codec: codec, Preencode: wire.Preencode, Encoder: wire.Encoder{}, Keys: a.keys, Log: a.log,

@@ -33,6 +33,7 @@ type Object struct {
 	CreateRevision Revision
 	ModRevision    Revision // also the revision of the change that produced this object
 	Version        int64
+	Lease          int64 // the store's lease that removes the object when it expires; 0: none
 
 	// Encoded is the wire form of the object, made once when the object is built.
 	// Its layout belongs to package wire.
@@ -86,6 +87,7 @@ func Build(c Codec, r *Record) (*Object, error) {
 		CreateRevision: r.CreateRevision,
 		ModRevision:    r.ModRevision,
 		Version:        r.Version,
+		Lease:          r.Lease,
 	}
 	if r.Undecryptable != nil {
 		o.Opaque, o.Undecryptable = true, true

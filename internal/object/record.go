@@ -22,7 +22,12 @@ type Op struct {
 	Key   Key
 	Value []byte        // put: the encoded value
 	TTL   time.Duration // put: remove the key after this time; 0: never
-	If    *Revision     // required mod revision of the key; 0: must not exist; nil: no precondition
+
+	// KeepTTL makes a put keep the time to live of the existing key, if it has one. TTL is
+	// 0 then.
+	KeepTTL bool
+
+	If *Revision // required mod revision of the key; 0: must not exist; nil: no precondition
 }
 
 // Commit is the result of an applied write.
@@ -79,7 +84,8 @@ type Record struct {
 	CreateRevision Revision
 	ModRevision    Revision // of a deletion: the revision of the deletion
 	Version        int64
-	Deleted        bool // the key was deleted; only Key and ModRevision are set
+	Lease          int64 // the store's lease that the key is attached to; 0: none
+	Deleted        bool  // the key was deleted; only Key and ModRevision are set
 
 	// Undecryptable says why there is no value. It is nil if the value is readable.
 	Undecryptable *UndecryptableError

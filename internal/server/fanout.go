@@ -51,11 +51,30 @@ func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (grpcmsg.Enc
 			if err != nil {
 				return nil, err
 			}
-			found := grpcmsg.Join([][]byte{wire.ObjectField(o)}, wire.AppendPosition(nil, view.Position()))
+			end := wire.AppendPosition(nil, view.Position())
+			if left, ok := remainingTTL(ctx, resource, get, o); ok {
+				end = wire.AppendTTL(end, left)
+			}
+			found := grpcmsg.Join([][]byte{wire.ObjectField(o)}, end)
 			return found, f.limits.Answer(ctx, found.Size())
 		}
 		return nil, &apierr.NotFoundError{Key: get.Key, Revision: view.Position().Revision}
 	})
+}
+
+// ttlTimeout limits how long a Get waits for etcd to say how much of a time to live is left.
+const ttlTimeout = time.Second
+
+// remainingTTL returns what is left of the time to live of an object. It returns false if the
+// object has none, if the request does not ask etcd, and if etcd does not answer.
+func remainingTTL(ctx context.Context, r *backend.Resource, get request.Get, o *object.Object) (time.Duration, bool) {
+	if o.Lease == 0 || r.Leases == nil || get.Consistency.Level == request.Any || get.Consistency.Level == request.Exactly {
+		return 0, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, ttlTimeout)
+	defer cancel()
+	left, err := r.Leases.RemainingTTL(ctx, o.Lease)
+	return left, err == nil
 }
 
 // retryExpired reads again if the store has compacted the revision while it was being

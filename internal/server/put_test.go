@@ -88,6 +88,7 @@ func TestPutRefusesBadRequests(t *testing.T) {
 	for name, key := range badKeys {
 		add("key/"+name, config, putText(key, ""), "put.key")
 	}
+	add("ttl and keep_ttl", config, with(text(""), func(p *fanoutv1.PutOperation) { p.Ttl, p.KeepTtl = durationpb.New(time.Minute), true }), "put.keep_ttl")
 	for name, ttl := range badTTLs {
 		add("ttl/"+name, config, with(text(""), func(p *fanoutv1.PutOperation) { p.Ttl = ttl }), "put.ttl")
 	}
@@ -256,6 +257,69 @@ func TestAnotherPutReplacesTheTimeToLive(t *testing.T) {
 	wantEvents(t, gone, deleted("lost", "short-lived", gone.GetPosition().GetRevision()))
 	if _, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: "kept"}); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestKeepTTLKeepsTheTimeToLive(t *testing.T) {
+	for name, uncached := range map[string]bool{"cached": false, "uncached": true} {
+		t.Run(name, func(t *testing.T) {
+			in := start(t, settings{uncached: uncached})
+			ctx := within(t)
+			write := func(change func(*fanoutv1.PutOperation)) int64 {
+				t.Helper()
+				p := putText("a", "x")
+				change(p)
+				resp, err := in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: p})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return resp.GetRevision()
+			}
+			want := func(what string, has bool) {
+				t.Helper()
+				got, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: "a"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				left := got.GetTtl().AsDuration()
+				if got.GetObject().GetHasTtl() != has || (got.Ttl != nil) != has || has && (left < 30*time.Minute || left > time.Hour) {
+					t.Errorf("%s: got has_ttl %v and ttl %v, want a time to live: %v", what, got.GetObject().GetHasTtl(), got.GetTtl(), has)
+				}
+			}
+			keep := func(p *fanoutv1.PutOperation) { p.KeepTtl = true }
+			write(keep)
+			want("a new object", false)
+			write(keep)
+			want("an object without a time to live", false)
+			at := write(func(p *fanoutv1.PutOperation) { p.Ttl = durationpb.New(time.Hour) })
+			want("ttl", true)
+			write(func(p *fanoutv1.PutOperation) { p.KeepTtl, p.IfModRevision = true, &at })
+			want("keep_ttl with a precondition", true)
+			write(keep)
+			want("keep_ttl without one", true)
+			p := putText("a", "y")
+			p.KeepTtl = true
+			if _, err := in.writes.Transact(ctx, &fanoutv1.TransactRequest{Resource: config, Operations: []*fanoutv1.Operation{putting(p), deleting("b")}}); err != nil {
+				t.Fatal(err)
+			}
+			want("keep_ttl in a transaction", true)
+			if list := in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing); !list.objects[0].GetHasTtl() {
+				t.Error("the object in a list has no has_ttl")
+			}
+			if !uncached {
+				stale, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: "a", Consistency: anyRevision()})
+				if err != nil || !stale.GetObject().GetHasTtl() || stale.Ttl != nil {
+					t.Errorf("with any: got %v, %v; want has_ttl and no ttl", stale, err)
+				}
+			}
+			write(func(*fanoutv1.PutOperation) {})
+			want("a plain put", false)
+			if _, err := in.writes.Delete(ctx, &fanoutv1.DeleteRequest{Resource: config, Delete: &fanoutv1.DeleteOperation{Key: "a"}}); err != nil {
+				t.Fatal(err)
+			}
+			write(func(p *fanoutv1.PutOperation) { p.KeepTtl, p.IfModRevision = true, new(int64(0)) })
+			want("keep_ttl of an object that must not exist", false)
+		})
 	}
 }
 

@@ -141,6 +141,7 @@ func (c *Collection) record(key object.Key, kv *mvccpb.KeyValue) object.Record {
 		CreateRevision: object.Revision(kv.CreateRevision),
 		ModRevision:    object.Revision(kv.ModRevision),
 		Version:        kv.Version,
+		Lease:          kv.Lease,
 	}
 }
 

@@ -46,7 +46,7 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 		}
 		switch op.Kind {
 		case object.OpPut:
-			writes = append(writes, clientv3.OpPut(key, string(stored[i]), clientv3.WithLease(leases[i])))
+			writes = append(writes, putOp(key, string(stored[i]), &op, leases[i]))
 		case object.OpDelete:
 			writes = append(writes, clientv3.OpDelete(key))
 		case object.OpCheck:
@@ -77,6 +77,35 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 		next++
 	}
 	return commit, nil
+}
+
+// putOp returns the etcd operation of a put.
+//
+// etcd rejects a transaction that keeps the lease of a missing key. So a put that keeps the
+// time to live, and does not require the key to exist, checks whether it does.
+func putOp(key, value string, op *object.Op, lease clientv3.LeaseID) clientv3.Op {
+	put := clientv3.OpPut(key, value, clientv3.WithLease(lease))
+	if !op.KeepTTL || op.If != nil && *op.If == 0 {
+		return put
+	}
+	keep := clientv3.OpPut(key, value, clientv3.WithIgnoreLease())
+	if op.If != nil {
+		return keep
+	}
+	exists := clientv3.Compare(clientv3.CreateRevision(key), ">", 0)
+	return clientv3.OpTxn([]clientv3.Cmp{exists}, []clientv3.Op{keep}, []clientv3.Op{put})
+}
+
+// RemainingTTL returns the time until the lease removes its keys: whole seconds, rounded
+// down, and 0 if the lease has expired.
+func (c *Collection) RemainingTTL(ctx context.Context, lease int64) (time.Duration, error) {
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	resp, err := c.store.client.TimeToLive(call, clientv3.LeaseID(lease))
+	if err != nil {
+		return 0, classify(ctx, err)
+	}
+	return max(0, time.Duration(resp.TTL)*time.Second), nil
 }
 
 // conflict returns the error for the first operation whose precondition does not hold.

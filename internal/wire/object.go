@@ -20,6 +20,7 @@ const (
 	objectCreateRevision protowire.Number = 7
 	objectVersion        protowire.Number = 8
 	objectModRevision    protowire.Number = 9
+	objectHasTTL         protowire.Number = 10
 )
 
 // Field numbers of the messages that contain objects and events.
@@ -71,6 +72,10 @@ func Preencode(o *object.Object) {
 	b = protowire.AppendVarint(b, uint64(o.Version))
 	b = protowire.AppendTag(b, objectModRevision, protowire.VarintType)
 	b = protowire.AppendVarint(b, uint64(o.ModRevision))
+	if o.Lease != 0 {
+		b = protowire.AppendTag(b, objectHasTTL, protowire.VarintType)
+		b = protowire.AppendVarint(b, 1)
+	}
 	b = appendEventRevision(b, o.ModRevision)
 	b = appendEventType(b, object.Added)
 	o.Encoded = b
@@ -104,7 +109,11 @@ func sizeObject(o *object.Object) int {
 	}
 	n += protowire.SizeTag(objectCreateRevision) + protowire.SizeVarint(uint64(o.CreateRevision))
 	n += protowire.SizeTag(objectVersion) + protowire.SizeVarint(uint64(o.Version))
-	return n + protowire.SizeTag(objectModRevision) + protowire.SizeVarint(uint64(o.ModRevision))
+	n += protowire.SizeTag(objectModRevision) + protowire.SizeVarint(uint64(o.ModRevision))
+	if o.Lease != 0 {
+		n += protowire.SizeTag(objectHasTTL) + protowire.SizeVarint(1)
+	}
+	return n
 }
 
 // sizeValue returns the size of the value field. An undecryptable object has no value

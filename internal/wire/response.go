@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"time"
+
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -15,6 +17,8 @@ const (
 	watchPartial     protowire.Number = 5
 	listNextPage     protowire.Number = 3
 	listRemaining    protowire.Number = 4
+	getTTL           protowire.Number = 3
+	durationSeconds  protowire.Number = 1 // of google.protobuf.Duration
 	positionEpoch    protowire.Number = 1
 	positionRevision protowire.Number = 2
 )
@@ -61,4 +65,15 @@ func AppendListEnd(b []byte, p object.Position, nextPageToken string, remaining 
 		b = protowire.AppendVarint(b, uint64(remaining))
 	}
 	return b
+}
+
+// AppendTTL appends the remaining time to live, in whole seconds, to a GetResponse.
+func AppendTTL(b []byte, left time.Duration) []byte {
+	var body []byte
+	if seconds := uint64(left / time.Second); seconds > 0 {
+		body = protowire.AppendTag(body, durationSeconds, protowire.VarintType)
+		body = protowire.AppendVarint(body, seconds)
+	}
+	b = protowire.AppendTag(b, getTTL, protowire.BytesType)
+	return protowire.AppendBytes(b, body)
 }

@@ -31,6 +31,10 @@ var objects = map[string]struct {
 			Labels: map[string]string{"tier": "gold", "app": "x", "empty": ""}, CreateRevision: 1, ModRevision: 1, Version: 1,
 		},
 	},
+	"with a time to live": {
+		object.Object{Key: "k", Value: []byte("x"), ContentType: "text/plain", CreateRevision: 1, ModRevision: 300, Version: 1, Lease: 77},
+		&fanoutv1.Object{Key: "k", Value: &fanoutv1.Object_Text{Text: "x"}, ContentType: "text/plain", CreateRevision: 1, ModRevision: 300, Version: 1, HasTtl: true},
+	},
 	"text that is not UTF-8 is data": {
 		object.Object{Key: "k", Value: []byte{0xff}, ContentType: "text/plain", CreateRevision: 1, ModRevision: 1, Version: 1},
 		&fanoutv1.Object{Key: "k", Value: &fanoutv1.Object_Data{Data: []byte{0xff}}, ContentType: "text/plain", CreateRevision: 1, ModRevision: 1, Version: 1},

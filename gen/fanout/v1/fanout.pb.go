@@ -353,8 +353,12 @@ type GetResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The object.
 	Object *Object `protobuf:"bytes,1,opt,name=object,proto3" json:"object,omitempty"`
-	// The position of the answer: the object is as it stood there.
-	Position      *Position `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
+	// The position of the response: the object as of this position.
+	Position *Position `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
+	// The time that is left until etcd removes the object, in whole seconds. Set only if
+	// the object has a time to live. Absent with the consistencies any and
+	// exact_revision, and if etcd does not answer.
+	Ttl           *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -399,6 +403,13 @@ func (x *GetResponse) GetObject() *Object {
 func (x *GetResponse) GetPosition() *Position {
 	if x != nil {
 		return x.Position
+	}
+	return nil
+}
+
+func (x *GetResponse) GetTtl() *durationpb.Duration {
+	if x != nil {
+		return x.Ttl
 	}
 	return nil
 }
@@ -1041,10 +1052,11 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"GetRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12<\n" +
-	"\vconsistency\x18\x03 \x01(\v2\x1a.fanout.v1.ReadConsistencyR\vconsistency\"i\n" +
+	"\vconsistency\x18\x03 \x01(\v2\x1a.fanout.v1.ReadConsistencyR\vconsistency\"\x96\x01\n" +
 	"\vGetResponse\x12)\n" +
 	"\x06object\x18\x01 \x01(\v2\x11.fanout.v1.ObjectR\x06object\x12/\n" +
-	"\bposition\x18\x02 \x01(\v2\x13.fanout.v1.PositionR\bposition\"\xb6\x02\n" +
+	"\bposition\x18\x02 \x01(\v2\x13.fanout.v1.PositionR\bposition\x12+\n" +
+	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"\xb6\x02\n" +
 	"\vListRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12&\n" +
 	"\x05scope\x18\x02 \x01(\v2\x10.fanout.v1.ScopeR\x05scope\x12<\n" +
@@ -1152,43 +1164,44 @@ var file_fanout_v1_fanout_proto_goTypes = []any{
 	(*ReadConsistency)(nil),     // 12: fanout.v1.ReadConsistency
 	(*Object)(nil),              // 13: fanout.v1.Object
 	(*Position)(nil),            // 14: fanout.v1.Position
-	(*Scope)(nil),               // 15: fanout.v1.Scope
-	(*durationpb.Duration)(nil), // 16: google.protobuf.Duration
+	(*durationpb.Duration)(nil), // 15: google.protobuf.Duration
+	(*Scope)(nil),               // 16: fanout.v1.Scope
 }
 var file_fanout_v1_fanout_proto_depIdxs = []int32{
 	12, // 0: fanout.v1.GetRequest.consistency:type_name -> fanout.v1.ReadConsistency
 	13, // 1: fanout.v1.GetResponse.object:type_name -> fanout.v1.Object
 	14, // 2: fanout.v1.GetResponse.position:type_name -> fanout.v1.Position
-	15, // 3: fanout.v1.ListRequest.scope:type_name -> fanout.v1.Scope
-	12, // 4: fanout.v1.ListRequest.consistency:type_name -> fanout.v1.ReadConsistency
-	13, // 5: fanout.v1.ListResponse.objects:type_name -> fanout.v1.Object
-	14, // 6: fanout.v1.ListResponse.position:type_name -> fanout.v1.Position
-	15, // 7: fanout.v1.WatchRequest.scope:type_name -> fanout.v1.Scope
-	14, // 8: fanout.v1.WatchRequest.after:type_name -> fanout.v1.Position
-	9,  // 9: fanout.v1.WatchRequest.from_now:type_name -> fanout.v1.FromNow
-	12, // 10: fanout.v1.WatchRequest.consistency:type_name -> fanout.v1.ReadConsistency
-	16, // 11: fanout.v1.WatchRequest.bookmark_interval:type_name -> google.protobuf.Duration
-	0,  // 12: fanout.v1.WatchRequest.delivery:type_name -> fanout.v1.Delivery
-	16, // 13: fanout.v1.WatchRequest.max_batch_delay:type_name -> google.protobuf.Duration
-	16, // 14: fanout.v1.WatchRequest.time_limit:type_name -> google.protobuf.Duration
-	11, // 15: fanout.v1.WatchResponse.events:type_name -> fanout.v1.Event
-	14, // 16: fanout.v1.WatchResponse.position:type_name -> fanout.v1.Position
-	1,  // 17: fanout.v1.WatchResponse.kind:type_name -> fanout.v1.WatchResponse.Kind
-	2,  // 18: fanout.v1.WatchResponse.catch_up:type_name -> fanout.v1.WatchResponse.CatchUp
-	13, // 19: fanout.v1.Event.object:type_name -> fanout.v1.Object
-	3,  // 20: fanout.v1.Event.type:type_name -> fanout.v1.Event.Type
-	13, // 21: fanout.v1.Event.previous:type_name -> fanout.v1.Object
-	4,  // 22: fanout.v1.FanoutService.Get:input_type -> fanout.v1.GetRequest
-	6,  // 23: fanout.v1.FanoutService.List:input_type -> fanout.v1.ListRequest
-	8,  // 24: fanout.v1.FanoutService.Watch:input_type -> fanout.v1.WatchRequest
-	5,  // 25: fanout.v1.FanoutService.Get:output_type -> fanout.v1.GetResponse
-	7,  // 26: fanout.v1.FanoutService.List:output_type -> fanout.v1.ListResponse
-	10, // 27: fanout.v1.FanoutService.Watch:output_type -> fanout.v1.WatchResponse
-	25, // [25:28] is the sub-list for method output_type
-	22, // [22:25] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	15, // 3: fanout.v1.GetResponse.ttl:type_name -> google.protobuf.Duration
+	16, // 4: fanout.v1.ListRequest.scope:type_name -> fanout.v1.Scope
+	12, // 5: fanout.v1.ListRequest.consistency:type_name -> fanout.v1.ReadConsistency
+	13, // 6: fanout.v1.ListResponse.objects:type_name -> fanout.v1.Object
+	14, // 7: fanout.v1.ListResponse.position:type_name -> fanout.v1.Position
+	16, // 8: fanout.v1.WatchRequest.scope:type_name -> fanout.v1.Scope
+	14, // 9: fanout.v1.WatchRequest.after:type_name -> fanout.v1.Position
+	9,  // 10: fanout.v1.WatchRequest.from_now:type_name -> fanout.v1.FromNow
+	12, // 11: fanout.v1.WatchRequest.consistency:type_name -> fanout.v1.ReadConsistency
+	15, // 12: fanout.v1.WatchRequest.bookmark_interval:type_name -> google.protobuf.Duration
+	0,  // 13: fanout.v1.WatchRequest.delivery:type_name -> fanout.v1.Delivery
+	15, // 14: fanout.v1.WatchRequest.max_batch_delay:type_name -> google.protobuf.Duration
+	15, // 15: fanout.v1.WatchRequest.time_limit:type_name -> google.protobuf.Duration
+	11, // 16: fanout.v1.WatchResponse.events:type_name -> fanout.v1.Event
+	14, // 17: fanout.v1.WatchResponse.position:type_name -> fanout.v1.Position
+	1,  // 18: fanout.v1.WatchResponse.kind:type_name -> fanout.v1.WatchResponse.Kind
+	2,  // 19: fanout.v1.WatchResponse.catch_up:type_name -> fanout.v1.WatchResponse.CatchUp
+	13, // 20: fanout.v1.Event.object:type_name -> fanout.v1.Object
+	3,  // 21: fanout.v1.Event.type:type_name -> fanout.v1.Event.Type
+	13, // 22: fanout.v1.Event.previous:type_name -> fanout.v1.Object
+	4,  // 23: fanout.v1.FanoutService.Get:input_type -> fanout.v1.GetRequest
+	6,  // 24: fanout.v1.FanoutService.List:input_type -> fanout.v1.ListRequest
+	8,  // 25: fanout.v1.FanoutService.Watch:input_type -> fanout.v1.WatchRequest
+	5,  // 26: fanout.v1.FanoutService.Get:output_type -> fanout.v1.GetResponse
+	7,  // 27: fanout.v1.FanoutService.List:output_type -> fanout.v1.ListResponse
+	10, // 28: fanout.v1.FanoutService.Watch:output_type -> fanout.v1.WatchResponse
+	26, // [26:29] is the sub-list for method output_type
+	23, // [23:26] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_fanout_v1_fanout_proto_init() }

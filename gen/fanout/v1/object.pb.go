@@ -59,7 +59,10 @@ type Object struct {
 	// The number of writes since the key came to exist; 1 for a new key.
 	Version int64 `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"`
 	// The etcd revision of the last write.
-	ModRevision   int64 `protobuf:"varint,9,opt,name=mod_revision,json=modRevision,proto3" json:"mod_revision,omitempty"`
+	ModRevision int64 `protobuf:"varint,9,opt,name=mod_revision,json=modRevision,proto3" json:"mod_revision,omitempty"`
+	// The object has a time to live: etcd removes it some time after its last write.
+	// Get returns how much of that time is left. Default false.
+	HasTtl        bool `protobuf:"varint,10,opt,name=has_ttl,json=hasTtl,proto3" json:"has_ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -166,6 +169,13 @@ func (x *Object) GetModRevision() int64 {
 		return x.ModRevision
 	}
 	return 0
+}
+
+func (x *Object) GetHasTtl() bool {
+	if x != nil {
+		return x.HasTtl
+	}
+	return false
 }
 
 type isObject_Value interface {
@@ -493,7 +503,7 @@ var File_fanout_v1_object_proto protoreflect.FileDescriptor
 
 const file_fanout_v1_object_proto_rawDesc = "" +
 	"\n" +
-	"\x16fanout/v1/object.proto\x12\tfanout.v1\"\xe2\x02\n" +
+	"\x16fanout/v1/object.proto\x12\tfanout.v1\"\xfb\x02\n" +
 	"\x06Object\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x04text\x18\x02 \x01(\tH\x00R\x04text\x12\x14\n" +
@@ -503,7 +513,9 @@ const file_fanout_v1_object_proto_rawDesc = "" +
 	"\x06opaque\x18\x06 \x01(\bR\x06opaque\x12'\n" +
 	"\x0fcreate_revision\x18\a \x01(\x03R\x0ecreateRevision\x12\x18\n" +
 	"\aversion\x18\b \x01(\x03R\aversion\x12!\n" +
-	"\fmod_revision\x18\t \x01(\x03R\vmodRevision\x1a9\n" +
+	"\fmod_revision\x18\t \x01(\x03R\vmodRevision\x12\x17\n" +
+	"\ahas_ttl\x18\n" +
+	" \x01(\bR\x06hasTtl\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +

@@ -523,10 +523,14 @@ type PutOperation struct {
 	// Write only if the key's mod_revision is this one; 0 means that the key must
 	// not exist. Default: write in any case.
 	IfModRevision *int64 `protobuf:"varint,6,opt,name=if_mod_revision,json=ifModRevision,proto3,oneof" json:"if_mod_revision,omitempty"`
-	// Remove the object when this time has passed since the write; whole seconds
-	// from 1 upwards, and etcd may take a little longer. Another Put replaces it.
-	// Default: keep the object.
-	Ttl           *durationpb.Duration `protobuf:"bytes,7,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// Remove the object when this time has passed since the write; whole seconds, at
+	// least 1. etcd may take a little longer. Default: the object has no time to live,
+	// even if it had one before this write; see keep_ttl.
+	Ttl *durationpb.Duration `protobuf:"bytes,7,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// Keep the time to live of the existing object: the object is removed when it would
+	// have been removed without this write. A new object, and one without a time to live,
+	// gets none. Not allowed together with ttl. Default false.
+	KeepTtl       bool `protobuf:"varint,8,opt,name=keep_ttl,json=keepTtl,proto3" json:"keep_ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -619,6 +623,13 @@ func (x *PutOperation) GetTtl() *durationpb.Duration {
 		return x.Ttl
 	}
 	return nil
+}
+
+func (x *PutOperation) GetKeepTtl() bool {
+	if x != nil {
+		return x.KeepTtl
+	}
+	return false
 }
 
 type isPutOperation_Value interface {
@@ -784,7 +795,7 @@ const file_fanout_v1_store_proto_rawDesc = "" +
 	"\x05check\x18\x03 \x01(\v2\x19.fanout.v1.CheckOperationH\x00R\x05checkB\v\n" +
 	"\toperation\"+\n" +
 	"\x0fOperationResult\x12\x18\n" +
-	"\adeleted\x18\x01 \x01(\bR\adeleted\"\xde\x02\n" +
+	"\adeleted\x18\x01 \x01(\bR\adeleted\"\xf9\x02\n" +
 	"\fPutOperation\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x04text\x18\x02 \x01(\tH\x00R\x04text\x12\x14\n" +
@@ -792,7 +803,8 @@ const file_fanout_v1_store_proto_rawDesc = "" +
 	"\fcontent_type\x18\x04 \x01(\tR\vcontentType\x12;\n" +
 	"\x06labels\x18\x05 \x03(\v2#.fanout.v1.PutOperation.LabelsEntryR\x06labels\x12+\n" +
 	"\x0fif_mod_revision\x18\x06 \x01(\x03H\x01R\rifModRevision\x88\x01\x01\x12+\n" +
-	"\x03ttl\x18\a \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x1a9\n" +
+	"\x03ttl\x18\a \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x19\n" +
+	"\bkeep_ttl\x18\b \x01(\bR\akeepTtl\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +

@@ -47,6 +47,9 @@ type Document struct {
 	CreateRevision int64 `json:"createRevision,omitempty"`
 	ModRevision    int64 `json:"modRevision,omitempty"`
 	Version        int64 `json:"version,omitempty"`
+	HasTTL         bool  `json:"hasTtl,omitempty"`
+	// TTL is what is left of the time to live, such as "59s".
+	TTL string `json:"ttl,omitempty"`
 }
 
 // Of returns the document of an object for display. It embeds any valid JSON and includes the
@@ -54,6 +57,9 @@ type Document struct {
 func Of(o *client.Object) Document {
 	d := newDocument(o, json.Valid)
 	d.Opaque, d.CreateRevision, d.ModRevision, d.Version = o.Opaque, o.CreateRevision, o.ModRevision, o.Version
+	if d.HasTTL = o.HasTTL; o.TTL > 0 {
+		d.TTL = o.TTL.String()
+	}
 	return d
 }
 

@@ -26,6 +26,13 @@ type Rewriter interface {
 	Rewrite(ctx context.Context, start object.Key, limit, batch int) (object.RewriteResult, error)
 }
 
+// Leases says how long leases last. The store implements it.
+type Leases interface {
+	// RemainingTTL returns the time until the lease removes its objects, in whole seconds;
+	// 0 if it has expired.
+	RemainingTTL(ctx context.Context, lease int64) (time.Duration, error)
+}
+
 // Values says how values are stored. A keyring's do.
 type Values interface {
 	// Encrypts reports whether they are encrypted when they are written.
@@ -46,6 +53,7 @@ type Resource struct {
 	Direct     *direct.Source       // nil: see Cacher
 	Writer     Writer
 	Rewriter   Rewriter
+	Leases     Leases
 	Values     Values
 	Tracer     WriteTracer // nil: nobody follows writes
 }

@@ -65,6 +65,11 @@ func (b *Batch) Put(field string, p *fanoutv1.PutOperation) object.Key {
 		Key:  b.key(field+".key", p.GetKey()),
 		If:   b.precondition(field+".if_mod_revision", p.IfModRevision),
 		TTL:  b.ttl(field+".ttl", p.GetTtl()),
+
+		KeepTTL: p.GetKeepTtl(),
+	}
+	if p.GetKeepTtl() && p.GetTtl() != nil {
+		b.Refuse(field+".keep_ttl", "must not be set together with ttl")
 	}
 	content := object.Content{ContentType: p.GetContentType(), Labels: p.GetLabels()}
 	b.contentType(field+".content_type", content.ContentType)
