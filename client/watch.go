@@ -100,7 +100,7 @@ var ErrClosed = errors.New("the client is closed")
 // A lost server does not end the watch: it reconnects, to another server if there is
 // one, after growing random delays, and resumes at its position. A server that is
 // silent for too long counts as lost ([BookmarkInterval]). If the servers no longer
-// know the position, an update with Replace begins the state anew.
+// know the position, an update with Replace begins a new state.
 //
 // The client reads nothing ahead of the caller except what gRPC's flow control lets
 // through. A caller that is slow for a long time gets the difference instead of every

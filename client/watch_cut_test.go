@@ -83,8 +83,8 @@ func beforeCut() []message {
 	return []message{reset(), part(0, number5(added("a", 5))), synced(5)}
 }
 
-// watchedCopy is a caller of Watch that keeps a copy, as the package documentation
-// tells it to.
+// watchedCopy is a caller of Watch that keeps a copy as the package documentation
+// asks for.
 type watchedCopy struct {
 	keys      map[string]bool
 	position  client.Position

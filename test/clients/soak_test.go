@@ -32,12 +32,13 @@ func duration(t *testing.T) time.Duration {
 	return d
 }
 
-func TestInformersSurviveFaults(t *testing.T)             {
+func TestInformersSurviveFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
 	runWithFaults(t, 1)
 }
+
 func TestInformersSurviveFaultsOfTwoServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")

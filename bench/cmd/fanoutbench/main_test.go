@@ -91,7 +91,7 @@ func TestEveryPeer(t *testing.T) {
 			if r.Deliveries < 1 || r.Deliveries >= r.Expected || r.Each.Count != r.Deliveries || r.Last.Count == 0 || r.Ack.Count == 0 {
 				t.Errorf("what was measured is not there: %+v", r)
 			}
-			// What is delivered was written by somebody.
+			// The server must have written at least what was delivered.
 			front := r.Servers[len(r.Servers)-1]
 			if front.Bytes < float64(p.ValueSize) || front.Writes == 0 {
 				t.Errorf("%s has written %v bytes in %v calls per delivery of %d", front.Name, front.Bytes, front.Writes, p.ValueSize)
@@ -174,7 +174,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// What there is none of is said.
+// Unknown names are reported.
 func TestTheFloorRemembersNothing(t *testing.T) {
 	p := small("floor", load.ClientRaw)
 	p.Scenario = scenario.Resume
@@ -210,7 +210,7 @@ func TestStalledWatchers(t *testing.T) {
 	}
 }
 
-// Those whom no change concerns are told nothing, and keep nothing from the others.
+// Bystanders get no events, and do not keep the watchers from theirs.
 func TestBystanders(t *testing.T) {
 	for _, c := range []struct{ peer, bystand string }{
 		{"fanoutd", load.BystandKey},
@@ -238,7 +238,7 @@ func TestBystanders(t *testing.T) {
 	}
 }
 
-// Nobody is told what was written before, and those who want the state get all of it.
+// Watchers do not get earlier writes, unless they ask for the state: then they get all of it.
 func TestWithAFullWindow(t *testing.T) {
 	for _, name := range scenario.Scenarios {
 		t.Run(name, func(t *testing.T) {
@@ -259,7 +259,7 @@ func TestWithAFullWindow(t *testing.T) {
 	}
 }
 
-// Interests that differ are told the same when the same concerns them.
+// Distinct interests that cover the same keys get the same events.
 func TestInterestsOfTheirOwn(t *testing.T) {
 	p := small("fanoutd", load.ClientRaw)
 	p.Interest, p.Groups = load.InterestExcept, 5
