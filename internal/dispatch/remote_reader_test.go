@@ -53,7 +53,9 @@ func readByWorker(d *dispatch.Dispatcher, q *sendqueue.Queue, i dispatch.Interes
 func (*workerReader) Reserve() error { return nil }
 
 // Send implements [dispatch.Sink].
-func (*workerReader) Send(dispatch.Message) error { panic("the test takes the messages of the handler") }
+func (*workerReader) Send(dispatch.Message) error {
+	panic("the test takes the messages of the handler")
+}
 
 // Prefetch implements [dispatch.Sink].
 func (*workerReader) Prefetch() int { return 0 }

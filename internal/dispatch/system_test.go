@@ -34,8 +34,8 @@ type system struct {
 	store   *cachertest.Memory
 	workers *sendqueue.Workers
 	limits  systemLimits
-	live   atomic.Pointer[server]
-	worlds []*world // oldest first; the last one is that of the present epoch
+	live    atomic.Pointer[server]
+	worlds  []*world // oldest first; the last one is that of the present epoch
 
 	// It is written faster than it is dispatched, and subscribers do not ask how far
 	// the store is before they read, so that bookmarks may be old.

@@ -38,7 +38,8 @@ type server struct {
 func serve(t *testing.T) *server {
 	t.Helper()
 	cfg := inprocess.Config(t)
-	cfg.MaxConnectionRate = 0 // a fuzzer does not wait
+	cfg.MaxConnectionRate = 0      // a fuzzer does not wait
+	cfg.EmbeddedEtcdUnsafe = false // its fast start makes etcd log an error
 	cfg.AdminListen = loopback.FreeAddress(t)
 	plain, documents := config.NewResource("plain"), config.NewResource("documents")
 	plain.Cache = false

@@ -175,11 +175,11 @@ func TestInvalidKeysAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, text := range map[string]string{
-		"parse JWKS":                 "no json",
-		"no signing key found":        "{}",
-		"key 1 is a private key":    string(private),
-		"key 1: ":                      `{"keys": [{"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"}]}`,
-		"no signing key": `{"keys": [{"kty": "unknown"}]}`,
+		"parse JWKS":             "no json",
+		"no signing key found":   "{}",
+		"key 1 is a private key": string(private),
+		"key 1: ":                `{"keys": [{"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"}]}`,
+		"no signing key":         `{"keys": [{"kty": "unknown"}]}`,
 	} {
 		cfg := settings(t, []byte(text))
 		if _, err := jwt.Open(cfg); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), `"d"`) {
