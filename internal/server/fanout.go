@@ -56,7 +56,7 @@ func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (grpcmsg.Enc
 				end = wire.AppendTTL(end, left)
 			}
 			found := grpcmsg.Join([][]byte{wire.ObjectField(o)}, end)
-			return found, f.limits.Answer(ctx, found.Size())
+			return found, f.limits.ReserveAnswer(ctx, found.Size())
 		}
 		return nil, &apierr.NotFoundError{Key: get.Key, Revision: view.Position().Revision}
 	})

@@ -10,18 +10,17 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
-// Client is who limits count: somebody with a name, or else a host.
+// Client identifies whom a limit applies to: an authenticated caller, or else a host.
 type Client struct {
-	Name    string // of the identity; empty where nobody knows it
-	Address string // otherwise: of the host, or of the network of a host with IPv6
+	Name    string // of the identity; empty for anonymous callers
+	Address string // of an anonymous caller: its IPv4 address, or its IPv6 network
 }
 
-// hostBits is how much of an IPv6 address says which host it is, as far as anybody
-// can tell from outside: the rest a host chooses for itself, as often as it likes
-// (RFC 8981).
+// hostBits is the length of the prefix of an IPv6 address that identifies a host. A host
+// chooses the rest itself, as often as it likes (RFC 8981).
 const hostBits = 64
 
-// ClientOf returns who makes a request.
+// ClientOf returns the client that makes a request.
 func ClientOf(ctx context.Context) Client {
 	if identity := access.From(ctx); !identity.Anonymous() {
 		return Client{Name: identity.Name}
@@ -51,5 +50,5 @@ func ClientAt(address string) Client {
 	return Client{Address: network.String()}
 }
 
-// String returns what the client itself and operators are told.
+// String returns the client as errors and logs show it.
 func (c Client) String() string { return cmp.Or(c.Name, c.Address, "unknown") }

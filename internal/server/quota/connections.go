@@ -6,29 +6,30 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
-// maxConnectionDelay is how long a connection waits that its host begins too soon. It is
-// less than half of the five seconds that our client gives a connection, handshake
-// included: one that is given up shortly before its turn has taken that from another.
+// maxConnectionDelay is how long a connection may have to wait because its host opens too
+// many. It is less than half of the five seconds that our client waits for a connection,
+// including the handshake: a client that gave up just before its turn would have wasted the
+// turn.
 const maxConnectionDelay = transport.ConnectionTimeout / 5
 
-// connLimiter says how often a host may begin a connection, which costs more than
-// anything else that it can do without being known: a handshake, buffers, goroutines.
-// Those that come too soon wait: so a thousand clients behind one address that come at
-// once all get through, and who connects again and again is slowed down. A refusal
-// would only have both come back.
+// connLimiter limits how often a host may open a connection. That costs more than anything
+// else an unauthenticated client can do: a handshake, buffers, goroutines. Connections
+// beyond the rate wait. So a thousand clients behind one address that connect at once all
+// succeed, and a client that reconnects in a loop is slowed down. Refused clients would only
+// come back.
 type connLimiter struct{ ClientLimiters }
 
 func newConnLimiter(perSecond float64, burst int) *connLimiter {
 	return &connLimiter{NewClientLimiters(perSecond, burst)}
 }
 
-// reserve returns how long a connection that has come now has to wait, or false if that is
-// too long. Nil has nobody wait.
-func (a *connLimiter) reserve(c Client, now time.Time) (wait time.Duration, ok bool) {
-	if a == nil {
+// reserve returns how long a connection of the client must wait, or false if it is refused.
+// A nil limiter lets all connections through at once.
+func (l *connLimiter) reserve(c Client, now time.Time) (wait time.Duration, ok bool) {
+	if l == nil {
 		return 0, true
 	}
-	turn := a.Of(c).ReserveN(now, 1)
+	turn := l.Of(c).ReserveN(now, 1)
 	if wait = turn.DelayFrom(now); wait > maxConnectionDelay {
 		turn.CancelAt(now)
 		return 0, false

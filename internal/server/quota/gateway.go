@@ -11,63 +11,65 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
-// gatewayReservations hold the room of responses that go to others within the process. gRPC has sent
-// such a response when it is there; but there it is held as a message and as JSON until
-// its reader has taken it, who may never do so.
+// gatewayReservations keep the memory of responses to the gateway reserved. For other
+// clients the memory is free when gRPC has sent a response. The gateway then still holds it,
+// as a message and as JSON, until its own client has read it, which may be never.
 type gatewayReservations struct {
 	latest atomic.Uint64
-	open   sync.Map // of *tab, by id
+	open   sync.Map // of *gatewayReservation, by id
 }
 
-// gatewayReservation is the room of one response.
+// gatewayReservation is the memory of the response to one request.
 type gatewayReservation struct {
-	mu          sync.Mutex
-	reservation *Reservation // guarded by mu; nil: none yet
-	closed      bool         // guarded by mu: nobody holds the response any more
+	mu     sync.Mutex
+	memory *Reservation // guarded by mu; nil: none yet
+	closed bool         // guarded by mu: the request has ended
 }
 
-// GatewayHeader has the id of the tab of a request. It means something on connections within
-// the process only.
-const GatewayHeader = "fanoutd-tab"
+// GatewayHeader has the id of the reservation of a request. It has a meaning only on
+// connections within the process.
+const GatewayHeader = "fanoutd-reservation"
 
-// gatewayCopies is how often a response is there, at most, that has a tab.
+// gatewayCopies is how many copies of a response the gateway holds at most.
 const gatewayCopies = 2
 
-// begin opens a tab for a request, which is closed when its context is done, and returns
-// the context to make it with.
-func (t *gatewayReservations) begin(ctx context.Context) context.Context {
+// begin returns the context for a request of the gateway. Its reservation is closed when
+// the context is done.
+func (g *gatewayReservations) begin(ctx context.Context) context.Context {
 	if ctx.Done() == nil {
-		return ctx // nobody would close it
+		return ctx // the reservation would never be closed
 	}
-	one, id := &gatewayReservation{}, strconv.FormatUint(t.latest.Add(1), 10)
-	t.open.Store(id, one)
+	r, id := &gatewayReservation{}, strconv.FormatUint(g.latest.Add(1), 10)
+	g.open.Store(id, r)
 	context.AfterFunc(ctx, func() {
-		t.open.Delete(id)
-		one.put(nil)
+		g.open.Delete(id)
+		r.close()
 	})
 	return metadata.AppendToOutgoingContext(ctx, GatewayHeader, id)
 }
 
-// of returns the tab of a request that is being served, or nil.
-func (t *gatewayReservations) of(ctx context.Context) *gatewayReservation {
+// of returns the reservation of a request that is being served, or nil.
+func (g *gatewayReservations) of(ctx context.Context) *gatewayReservation {
 	if !transport.IsLocal(ctx) {
 		return nil
 	}
-	one, _ := t.open.Load(transport.Header(ctx, GatewayHeader))
-	found, _ := one.(*gatewayReservation)
-	return found
+	found, _ := g.open.Load(transport.Header(ctx, GatewayHeader))
+	r, _ := found.(*gatewayReservation)
+	return r
 }
 
-// put has the tab give the room back when it is closed; nil closes it.
-func (t *gatewayReservation) put(room *Reservation) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if room != nil {
-		t.reservation = room
-	} else {
-		t.closed = true
+// put makes the reservation release the memory when it is closed.
+func (r *gatewayReservation) put(memory *Reservation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.memory = memory; r.closed {
+		memory.Release()
 	}
-	if t.closed {
-		t.reservation.Release()
-	}
+}
+
+func (r *gatewayReservation) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	r.memory.Release()
 }

@@ -11,51 +11,50 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
-// Limits bound what clients may take. A client is who it has shown to be or else the
-// host that it asks from. Zero is no limit, except where something else is said.
+// Limits configures what clients may use. Zero means no limit, except where a field says
+// otherwise.
 type Limits struct {
-	// Watchers is how many watches there may be at once, and WatchersPerClient how
-	// many of them may be those of one client.
+	// Watchers limits the watches that exist at once; WatchersPerClient limits those of
+	// one client.
 	Watchers, WatchersPerClient int
 
-	// Selectors is how many different selectors watches may have that are looked at
-	// with each change of their scope, and SelectorsPerClient how many of them one
-	// client may have. Those of one requirement that an index answers do not count.
+	// Selectors limits the distinct selectors of all watches; SelectorsPerClient limits
+	// those of one client. A selector that an index answers costs nothing and does not
+	// count; the others are evaluated for each change in their scope.
 	Selectors, SelectorsPerClient int
 
-	// Snapshots is how many catch-ups of kind RESET or DELTA are sent at once. The
-	// others wait for their turn.
+	// Snapshots limits the catch-ups of kind RESET or DELTA that are sent at once. Others
+	// wait for their turn.
 	Snapshots int
 
-	// ListBytes is how much the responses of lists may hold that have not been
-	// sent yet. Who finds no room waits.
+	// ListBytes limits the memory of list responses that have not been sent yet. Lists
+	// that find no memory wait.
 	ListBytes int64
 
 	// RequestBytes is the size of the largest request. Zero: 4 MiB.
 	RequestBytes int
 
-	// RequestMemory is how many bytes of requests may be on their way that are not
-	// there at once. Who finds no room waits.
+	// RequestMemory limits the memory of requests that have been announced and have not
+	// arrived completely. Requests that find no memory wait.
 	RequestMemory int64
 
-	// StreamsPerConnection is how many requests and watches one connection carries
-	// at once.
+	// StreamsPerConnection limits the requests and watches that one connection carries at
+	// once.
 	StreamsPerConnection int
 
-	// Connections is how many connections there may be at once, and
-	// ConnectionsPerClient how many of them may come from one host.
+	// Connections limits the connections that exist at once; ConnectionsPerClient limits
+	// those from one host.
 	Connections, ConnectionsPerClient int
 
-	// ConnectionRate is how many connections one host may begin per second, and
-	// ConnectionBurst how many at once when it has begun none for a while. The others
-	// wait, for up to two seconds. Zero for the latter: as many as in a second.
+	// ConnectionRate limits how many connections one host opens per second, and
+	// ConnectionBurst how many at once after a pause. Others wait for up to two seconds.
+	// A burst of zero is what one second allows.
 	ConnectionRate  float64
 	ConnectionBurst int
 
-	// RequestRate is how many requests a client may begin per second, and
-	// RequestBurst how many it may begin at once when it has not asked for a while.
-	// Zero for the latter: as many as in a second. A host may fail as often to show
-	// who it is.
+	// RequestRate limits how many requests one client makes per second, and RequestBurst
+	// how many at once after a pause. A burst of zero is what one second allows. A host
+	// may fail to authenticate at the same rate.
 	RequestRate  float64
 	RequestBurst int
 }
@@ -63,43 +62,52 @@ type Limits struct {
 const (
 	defaultRequestBytes = 4 << 20
 
-	// maxPatience is how long somebody waits for a turn before it is refused. It
-	// is shorter where the client would take the silence for a dead server; but as
-	// with any first word, three seconds are nothing that a client minds.
+	// maxPatience is how long a request waits for memory, or a watch for its turn, before
+	// it is refused. MinPatience is the least for watches whose client expects bookmarks
+	// more often: a first message may take three seconds without looking like a dead
+	// server.
 	maxPatience = 10 * time.Second
 	MinPatience = 3 * time.Second
 
-	// lease is how long one message of a catch-up keeps the place of others. A
-	// client that takes longer to read it loses its place and queues anew.
+	// lease is how long a watch may take to send one message of a catch-up before it loses
+	// its turn to others. A client that reads more slowly waits for a new turn.
 	lease = time.Second
 
-	// RetryDelay is when somebody who found no place should come back: watches last.
+	// RetryDelay is when a client should try again that found a quota used up.
 	RetryDelay = 2 * time.Second
 
-	// requestPatience is how long a request may take to come, behind its headers.
+	// requestPatience is how long a request may take to arrive after its headers.
 	requestPatience = 30 * time.Second
+
+	// maxWaitingRequests limits how many requests wait for memory at once. Each of them
+	// already holds a window of its stream.
+	maxWaitingRequests = 1000
 )
 
-// Limiter are the limits and what is taken of them.
+// Limiter enforces limits, and knows how much of each is used.
 type Limiter struct {
 	Limits
+
+	SnapshotSlots *FairSemaphore // one for each catch-up that is being sent
+
+	// How long clients wait; see the constants of these names. Tests change them.
+	Patience        time.Duration
+	Lease           time.Duration
+	RequestPatience time.Duration
+
 	watches        *clientQuota
 	selectors      *selectorQuota
-	connectionRate *connLimiter // of connections; nil: as often as they like
-	SnapshotSlots  *FairSemaphore
-	lists          *FairSemaphore
-	requestMemory  *FairSemaphore      // of bytes of requests
-	gateway        gatewayReservations // of lists
 	connections    *clientQuota
-	requestRate    *requestLimiter                 // nil: without limit
-	refused        map[apierr.Reason]*atomic.Int64 // for each reason that a limitError can have
-
-	refusals        refusalLog
-	Patience        time.Duration // see turnPatience
-	Lease           time.Duration // see lease
-	RequestPatience time.Duration // see requestPatience
+	connectionRate *connLimiter    // nil: without limit
+	requestRate    *requestLimiter // nil: without limit
+	lists          *FairSemaphore  // bytes of list responses
+	requestMemory  *FairSemaphore  // bytes of requests
+	gateway        gatewayReservations
+	refused        map[apierr.Reason]*atomic.Int64 // by each reason of a LimitError
+	refusals       refusalLog
 }
 
+// New returns a limiter.
 func New(cfg Limits, log *slog.Logger) *Limiter {
 	if cfg.RequestBytes == 0 {
 		cfg.RequestBytes = defaultRequestBytes
@@ -131,11 +139,11 @@ func New(cfg Limits, log *slog.Logger) *Limiter {
 	return l
 }
 
-// AdmitConnection takes a place for a connection from an address. It says how long the
-// connection has to wait before it is read, or false where it is not wanted.
+// AdmitConnection counts a connection from an address until it is released. The connection
+// must not be read before it has waited. It returns false if the connection is refused.
 func (l *Limiter) AdmitConnection(address string) (release func(), wait time.Duration, ok bool) {
 	from := ClientAt(address)
-	release, err := l.connections.take(from)
+	release, err := l.connections.acquire(from)
 	if err != nil {
 		return nil, 0, false
 	}
@@ -145,33 +153,38 @@ func (l *Limiter) AdmitConnection(address string) (release func(), wait time.Dur
 	return release, wait, ok
 }
 
-// Watch takes a place for a watch, which must be given back.
-func (l *Limiter) Watch(ctx context.Context) (giveBack func(), err error) {
+// AllowRequest counts a request of a client. It returns an error if the client makes too
+// many.
+func (l *Limiter) AllowRequest(c Client) error { return l.requestRate.allow(c) }
+
+// Watch counts a watch until it is released.
+func (l *Limiter) Watch(ctx context.Context) (release func(), err error) {
 	c := ClientOf(ctx)
-	giveBack, err = l.watches.take(c)
-	return giveBack, noPlace(err, c, "watches", apierr.ReasonTooManyWatchers, apierr.ReasonTooManyWatchersOfClient)
+	release, err = l.watches.acquire(c)
+	return release, limitReached(err, c, "watches", apierr.ReasonTooManyWatchers, apierr.ReasonTooManyWatchersOfClient)
 }
 
-// Selector takes a place for the interest of a watch, which must be given back. Only
-// interests are counted that cost something with changes that they do not pick.
-func (l *Limiter) Selector(ctx context.Context, resource string, i *dispatch.Interest) (giveBack func(), err error) {
+// Selector counts the selector of a watch until it is released. The caller counts only
+// selectors that have to be evaluated for each change.
+func (l *Limiter) Selector(ctx context.Context, resource string, i *dispatch.Interest) (release func(), err error) {
 	c := ClientOf(ctx)
-	giveBack, err = l.selectors.take(c, selectorKey{resource, i.Scope, i.Selector.String(), i.Projection})
-	return giveBack, noPlace(err, c, "different selectors", apierr.ReasonTooManySelectors, apierr.ReasonTooManySelectorsOfClient)
+	release, err = l.selectors.acquire(c, selectorKey{resource, i.Scope, i.Selector.String(), i.Projection})
+	return release, limitReached(err, c, "different selectors", apierr.ReasonTooManySelectors, apierr.ReasonTooManySelectorsOfClient)
 }
 
-// noPlace returns what a client is told that has found no place, because there are no
-// more or because it has as many as it may have itself. Other errors stay what they are.
-func noPlace(err error, c Client, what string, total, own apierr.Reason) error {
+// limitReached turns a [*fullError] into the error for the client: with the reason total if
+// the limit is the one of all clients, and own if it is that of the client itself. It
+// returns other errors unchanged.
+func limitReached(err error, c Client, what string, total, own apierr.Reason) error {
 	full, ok := errors.AsType[*fullError](err)
 	if !ok {
 		return err
 	}
-	told := &apierr.LimitError{Reason: total, What: what, Limit: float64(full.limit), RetryAfter: RetryDelay}
+	limit := &apierr.LimitError{Reason: total, What: what, Limit: float64(full.limit), RetryAfter: RetryDelay}
 	if full.own {
-		told.Reason, told.Client = own, c.String()
+		limit.Reason, limit.Client = own, c.String()
 	}
-	return told
+	return limit
 }
 
 // ReserveList asks for memory for the response of a list, which may have up to so many
@@ -193,23 +206,24 @@ func (l *Limiter) AwaitList(ctx context.Context, r *Reservation) error {
 	return err
 }
 
-// KeepForGateway leaves room for a response of a size with the request, and reports whether it did:
-// for requests within the process, whose response is held for longer than gRPC holds it.
-func (l *Limiter) KeepForGateway(ctx context.Context, room *Reservation, size int) bool {
-	tab := l.gateway.of(ctx)
-	if tab == nil {
+// KeepForGateway takes over the memory of a response to the gateway, and releases it when
+// the request of the gateway ends. It returns false for requests of other clients, whose
+// responses need no memory once gRPC has sent them.
+func (l *Limiter) KeepForGateway(ctx context.Context, memory *Reservation, size int) bool {
+	kept := l.gateway.of(ctx)
+	if kept == nil {
 		return false
 	}
-	room.Shrink(gatewayCopies * int64(size))
-	tab.put(room)
+	memory.Shrink(gatewayCopies * int64(size))
+	kept.put(memory)
 	return true
 }
 
-// Answer takes room for a response that is no list, if it goes to somebody within the
-// process: others have been sent it when it is there.
-func (l *Limiter) Answer(ctx context.Context, bytes int) error {
-	tab := l.gateway.of(ctx)
-	if tab == nil {
+// ReserveAnswer waits for the memory of a response to the gateway that is not a list, and
+// releases it when the request of the gateway ends. It does nothing for other clients.
+func (l *Limiter) ReserveAnswer(ctx context.Context, bytes int) error {
+	kept := l.gateway.of(ctx)
+	if kept == nil {
 		return nil
 	}
 	memory := l.lists.Reserve(ClientOf(ctx), gatewayCopies*int64(bytes))
@@ -217,54 +231,47 @@ func (l *Limiter) Answer(ctx context.Context, bytes int) error {
 		return err
 	}
 	if memory != nil {
-		tab.put(memory)
+		kept.put(memory)
 	}
 	return nil
 }
 
-// AllowRequest counts a request of a client, and returns an error if that has made too many.
-func (l *Limiter) AllowRequest(c Client) error { return l.requestRate.allow(c) }
-
-// BeginGateway returns the context for a request that the gateway makes within the process.
-// What its response holds stays reserved until the context is done.
+// BeginGateway returns the context with which the gateway makes a request. The memory of
+// the response stays reserved until the context is done.
 func (l *Limiter) BeginGateway(ctx context.Context) context.Context { return l.gateway.begin(ctx) }
 
-// maxIncomingWaiting is how many requests wait for room at once, in which each has a
-// window.
-const maxIncomingWaiting = 1000
-
-// ReserveRequest takes room for a request of a size, which must be given back.
+// ReserveRequest waits for the memory of a request.
 func (l *Limiter) ReserveRequest(ctx context.Context, size int64) (*Reservation, error) {
 	if size == 0 {
 		return nil, nil
 	}
 	patience := l.Patience
-	if _, waiting, _ := l.requestMemory.Usage(); waiting >= maxIncomingWaiting {
+	if _, waiting, _ := l.requestMemory.Usage(); waiting >= maxWaitingRequests {
 		patience = 0
 	}
-	s, err := l.requestMemory.Acquire(ctx, ClientOf(ctx), size, patience)
+	memory, err := l.requestMemory.Acquire(ctx, ClientOf(ctx), size, patience)
 	if errors.Is(err, ErrTimeout) {
 		return nil, &apierr.LimitError{Reason: apierr.ReasonTooManyRequests, What: "bytes of requests on their way", Limit: float64(l.RequestMemory), RetryAfter: RetryDelay}
 	}
-	return s, err
+	return memory, err
 }
 
-// Usage says what is taken of the limits.
+// Usage is how much of the limits is used.
 type Usage struct {
 	Watchers         int   // watches
-	WatchClients     int   // clients that have any
-	Selectors        int   // different ones that are limited
+	WatchClients     int   // clients that have watches
+	Selectors        int   // distinct selectors that count
 	Snapshots        int64 // catch-ups that are being sent
 	SnapshotsWaiting int   // catch-ups that wait for their turn
-	ListBytes        int64 // of lists that have not been sent yet
-	ListsWaiting     int   // lists that wait for room
-	RequestBytes     int64 // of requests on their way, for which there is room
-	RequestsWaiting  int   // requests that wait for room
+	ListBytes        int64 // reserved for lists
+	ListsWaiting     int   // lists that wait for memory
+	RequestBytes     int64 // reserved for requests
+	RequestsWaiting  int   // requests that wait for memory
 	Connections      int
-	Refused          map[apierr.Reason]int64 // requests that were refused, by reason
+	Refused          map[apierr.Reason]int64 // refused requests, by reason
 }
 
-// Usage returns what is taken of the limits.
+// Usage returns how much of the limits is used.
 func (l *Limiter) Usage() Usage {
 	u := Usage{Refused: map[apierr.Reason]int64{}}
 	u.Watchers, u.WatchClients = l.watches.count()

@@ -10,19 +10,20 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
-// rememberedClients is how many clients there are of which it is known how often
-// they have asked. The one that has not asked for the longest time is forgotten
-// first; it then may ask a burst more than it should. A client takes about 200 bytes.
+// rememberedClients is how many clients have a limiter. The least recently used one is
+// dropped first; its client may then exceed its rate by one burst. A limiter takes about 200
+// bytes.
 const rememberedClients = 1 << 16
 
-// ClientLimiters are those of the clients, by which is known how often they do something: each
-// fills with tokens at a rate, and whatever is done takes one.
+// ClientLimiters have a token bucket for each client.
 type ClientLimiters struct {
 	perSecond rate.Limit
 	burst     int
 	limiters  *lru.Cache[Client, *rate.Limiter]
 }
 
+// NewClientLimiters returns limiters with a rate and a burst. A burst of zero is what one
+// second allows.
 func NewClientLimiters(perSecond float64, burst int) ClientLimiters {
 	// It fails for a size that is not positive.
 	remember, err := lru.New[Client, *rate.Limiter](rememberedClients)
@@ -35,6 +36,7 @@ func NewClientLimiters(perSecond float64, burst int) ClientLimiters {
 	return ClientLimiters{perSecond: rate.Limit(perSecond), burst: burst, limiters: remember}
 }
 
+// Of returns the limiter of a client.
 func (b *ClientLimiters) Of(c Client) *rate.Limiter {
 	bucket, ok := b.limiters.Get(c)
 	if !ok {
@@ -46,15 +48,15 @@ func (b *ClientLimiters) Of(c Client) *rate.Limiter {
 	return bucket
 }
 
-// requestLimiter says how often a client may ask.
+// requestLimiter limits how many requests a client makes per second.
 type requestLimiter struct{ ClientLimiters }
 
 func newRequestLimiter(perSecond float64, burst int) *requestLimiter {
 	return &requestLimiter{NewClientLimiters(perSecond, burst)}
 }
 
-// allow counts a request of a client. The error is a [*apierr.LimitError]. Nil lets
-// everybody ask as often as they like.
+// allow counts a request of a client. The error is a [*apierr.LimitError]. A nil limiter
+// allows all requests.
 func (r *requestLimiter) allow(c Client) error {
 	if r == nil {
 		return nil

@@ -17,11 +17,11 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
-// exhaustedInterval is how often the log says that requests are refused because
-// something is used up. A client that is refused may come back many times a second.
-const exhaustedInterval = 10 * time.Second
+// refusalInterval is how often the log mentions refusals for one reason. A refused client
+// may come back many times a second.
+const refusalInterval = 10 * time.Second
 
-// refusalLog are the refusals that the log has been told of.
+// refusalLog logs refused requests, at most once per interval and reason.
 type refusalLog struct {
 	log *slog.Logger
 
@@ -29,52 +29,57 @@ type refusalLog struct {
 	throttles map[apierr.Reason]*throttle // guarded by mu
 }
 
-// throttle are what was said about a reason.
+// throttle limits the log lines for one reason.
 type throttle struct {
 	sometimes rate.Sometimes
-	refused   int // guarded by exhausted.mu; refusals since
+	refused   int // guarded by refusalLog.mu; requests since the last line
 }
 
-// pushback is the header with which gRPC's own retries are told when to come back.
+// note logs a refused request, or counts it for the next line.
+func (r *refusalLog) note(ctx context.Context, reason apierr.Reason, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.throttles[reason]
+	if t == nil {
+		t = &throttle{sometimes: rate.Sometimes{Interval: refusalInterval}}
+		r.throttles[reason] = t
+	}
+	t.refused++
+	t.sometimes.Do(func() {
+		name, _ := grpc.Method(ctx)
+		r.log.WarnContext(ctx, "requests are refused", "reason", string(reason), "requests", t.refused,
+			"client", ClientOf(ctx).String(), "method", name, "error", err)
+		t.refused = 0
+	})
+}
+
+// pushback is the header that tells the retries of gRPC libraries when to try again.
 const pushback = "grpc-retry-pushback-ms"
 
-// longestPushback is for how long a library shall hold back an answer that its caller
-// could act on.
-const longestPushback = 10 * time.Second
+// maxPushback is the longest time for which a library should hold back an error that its
+// caller could act on.
+const maxPushback = 10 * time.Second
 
-// pushbackFor returns what the header says of a try that may succeed after a while.
+// pushbackFor returns the value of the header for a request that may succeed after a while.
 func pushbackFor(after time.Duration) string {
-	if after == 0 || after > longestPushback {
-		return "-1" // no retry
+	if after == 0 || after > maxPushback {
+		return "-1" // do not retry
 	}
-	// The requests of one client shall not all come back at once.
-	after += rand.N(after)
+	after += rand.N(after) // spreads the requests of one client
 	return strconv.FormatInt(after.Milliseconds()+1, 10)
 }
 
-// Refuse notes a request that is refused because something is used up.
+// Refuse counts and logs a request that is refused with RESOURCE_EXHAUSTED, and tells the
+// client when to try again.
 func (l *Limiter) Refuse(ctx context.Context, err error) {
 	reason := apierr.ReasonOf(err)
 	if _, ok := err.(interface{ GRPCStatus() *status.Status }); ok {
-		reason = "" // gRPC itself has refused it
+		reason = "" // gRPC itself has refused the request
 	}
 	if limit, ok := errors.AsType[*apierr.LimitError](err); ok {
 		l.refused[reason].Add(1)
-		// It fails where the stream has ended, and then nobody is told.
+		// This fails if the stream has ended. Then there is no client to tell.
 		_ = grpc.SetTrailer(ctx, metadata.Pairs(pushback, pushbackFor(limit.RetryAfter)))
 	}
-	l.refusals.mu.Lock()
-	defer l.refusals.mu.Unlock()
-	said := l.refusals.throttles[reason]
-	if said == nil {
-		said = &throttle{sometimes: rate.Sometimes{Interval: exhaustedInterval}}
-		l.refusals.throttles[reason] = said
-	}
-	said.refused++
-	said.sometimes.Do(func() {
-		name, _ := grpc.Method(ctx)
-		l.refusals.log.WarnContext(ctx, "requests are refused", "reason", string(reason), "requests", said.refused,
-			"client", ClientOf(ctx).String(), "method", name, "error", err)
-		said.refused = 0
-	})
+	l.refusals.note(ctx, reason, err)
 }

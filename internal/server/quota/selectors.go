@@ -6,18 +6,17 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// selectorQuota are the different selectors that watches have: of everybody together, and
-// of each client. One that many share costs what it costs one of them, so it is
-// counted once.
+// selectorQuota limits the distinct selectors of watches: those of all clients, and those
+// of each. A selector that many watches share costs as much as one, so it counts once.
 type selectorQuota struct {
-	total, perClient int // 0: as many as they like
+	total, perClient int // 0: without limit
 
 	mu       sync.Mutex
 	all      map[selectorKey]int            // guarded by mu: watches that have it
-	byClient map[Client]map[selectorKey]int // guarded by mu: those of a client
+	byClient map[Client]map[selectorKey]int // guarded by mu: watches of the client that have it
 }
 
-// selectorKey is what the watches of one interest have in common.
+// selectorKey identifies a selector. Watches with the same key share a feed.
 type selectorKey struct {
 	resource   string
 	scope      object.Scope
@@ -25,48 +24,48 @@ type selectorKey struct {
 	projection object.Projection
 }
 
-func newSelectorQuota(total, each int) *selectorQuota {
-	return &selectorQuota{total: total, perClient: each, all: map[selectorKey]int{}, byClient: map[Client]map[selectorKey]int{}}
+func newSelectorQuota(total, perClient int) *selectorQuota {
+	return &selectorQuota{total: total, perClient: perClient, all: map[selectorKey]int{}, byClient: map[Client]map[selectorKey]int{}}
 }
 
-// take notes that a watch of the client has the selection, until it is given back,
-// once. The error is a [*fullError].
-func (s *selectorQuota) take(c Client, what selectorKey) (giveBack func(), err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	own := s.byClient[c]
+// acquire counts the selector of a watch of the client until it is released, once. The
+// error is a [*fullError].
+func (q *selectorQuota) acquire(c Client, key selectorKey) (release func(), err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	own := q.byClient[c]
 	switch {
-	case s.perClient > 0 && own[what] == 0 && len(own) >= s.perClient:
-		return nil, &fullError{limit: s.perClient, own: true}
-	case s.total > 0 && s.all[what] == 0 && len(s.all) >= s.total:
-		return nil, &fullError{limit: s.total}
+	case q.perClient > 0 && own[key] == 0 && len(own) >= q.perClient:
+		return nil, &fullError{limit: q.perClient, own: true}
+	case q.total > 0 && q.all[key] == 0 && len(q.all) >= q.total:
+		return nil, &fullError{limit: q.total}
 	}
 	if own == nil {
 		own = map[selectorKey]int{}
-		s.byClient[c] = own
+		q.byClient[c] = own
 	}
-	own[what]++
-	s.all[what]++
-	return func() { s.release(c, what) }, nil
+	own[key]++
+	q.all[key]++
+	return func() { q.release(c, key) }, nil
 }
 
-func (s *selectorQuota) release(c Client, what selectorKey) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	own := s.byClient[c]
-	for _, counts := range []map[selectorKey]int{own, s.all} {
-		if counts[what]--; counts[what] == 0 {
-			delete(counts, what)
+func (q *selectorQuota) release(c Client, key selectorKey) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	own := q.byClient[c]
+	for _, counts := range []map[selectorKey]int{own, q.all} {
+		if counts[key]--; counts[key] == 0 {
+			delete(counts, key)
 		}
 	}
 	if len(own) == 0 {
-		delete(s.byClient, c)
+		delete(q.byClient, c)
 	}
 }
 
-// count returns how many different selections there are.
-func (s *selectorQuota) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.all)
+// count returns how many distinct selectors there are.
+func (q *selectorQuota) count() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.all)
 }

@@ -8,49 +8,49 @@ import (
 	"time"
 )
 
-// FairSemaphore gives out shares of something that is soon given back, such as the memory
-// for responses. Who finds nothing free waits. Clients take turns: one with a thousand
-// requests waits for its second share until everybody else has had a first one. And
-// a client gets no more than it leaves free, so that what is left is enough for the
-// next one, however many shares somebody holds and does not give back.
+// FairSemaphore hands out a resource that clients soon release, such as the memory for
+// responses. A request for more than is free waits. Clients take turns: a client with a
+// thousand requests gets its second reservation after every other client has its first.
+// A client never holds more than it leaves free. So there is always something left for the
+// next client, even if some clients release nothing.
 type FairSemaphore struct {
 	capacity int64 // 0: without limit
 
 	mu       sync.Mutex
 	reserved int64               // guarded by mu
 	waiting  int                 // guarded by mu
-	accounts map[Client]*account // guarded by mu; of those who hold a share or wait for one
-	order    list.List           // guarded by mu; the claims of those who wait, in turn
+	accounts map[Client]*account // guarded by mu; of clients that hold or wait for a reservation
+	order    list.List           // guarded by mu; the accounts of clients that wait, in the order of their turns
 }
 
-// account is what one client holds and waits for. It is guarded by the mutex of the
-// queue.
+// account is what one client holds and waits for. The mutex of the semaphore guards it.
 type account struct {
 	client   Client
 	reserved int64
-	waiters  list.List     // of *share
-	inOrder  *list.Element // among the turns; nil: nobody waits
+	waiters  list.List     // of *Reservation
+	inOrder  *list.Element // its element of order; nil: the client does not wait
 }
 
-// Reservation is what was given to somebody, or will be. nil is one of a queue without limit.
+// Reservation is a part of the capacity that a client holds or waits for. Nil is a granted
+// reservation of a semaphore without limit.
 type Reservation struct {
 	semaphore *FairSemaphore
 	account   *account
-	size      int64         // guarded by queue.mu; 0: given back
-	element   *list.Element // among the waiters of the claim, until it is given
-	granted   chan struct{} // closed when it is given
+	size      int64         // guarded by semaphore.mu; 0: released
+	element   *list.Element // its element of account.waiters, until it is granted
+	granted   chan struct{} // closed when it is granted
 }
 
-// ErrTimeout says that nothing has become free in time.
+// ErrTimeout means that a reservation was not granted in time.
 var ErrTimeout = errors.New("nothing has become free in time")
 
 func newFairSemaphore(capacity int64) *FairSemaphore {
 	return &FairSemaphore{capacity: capacity, accounts: map[Client]*account{}}
 }
 
-// Acquire waits for a share. It returns errNoTurn when the patience is at its end, and
-// the error of ctx when that ends first. A share must be given back; doing so again
-// does no harm.
+// Acquire waits for a reservation. It returns [ErrTimeout] when patience has passed, and
+// the error of ctx if that ends first. The caller must release the reservation. Releasing
+// it again has no effect.
 func (q *FairSemaphore) Acquire(ctx context.Context, c Client, size int64, patience time.Duration) (*Reservation, error) {
 	s := q.Reserve(c, size)
 	if err := s.Wait(ctx, patience); err != nil {
@@ -59,8 +59,8 @@ func (q *FairSemaphore) Acquire(ctx context.Context, c Client, size int64, patie
 	return s, nil
 }
 
-// Reserve queues for a share, which may be given at once. Who has asked must wait for it or
-// give it up.
+// Reserve asks for a reservation, which may be granted at once. The caller must wait for it
+// or cancel it.
 func (q *FairSemaphore) Reserve(c Client, size int64) *Reservation {
 	if q.capacity == 0 {
 		return nil
@@ -82,7 +82,7 @@ func (q *FairSemaphore) Reserve(c Client, size int64) *Reservation {
 	return s
 }
 
-// Granted reports whether the share was given.
+// Granted reports whether the reservation was granted.
 func (s *Reservation) Granted() bool {
 	if s == nil {
 		return true
@@ -95,7 +95,7 @@ func (s *Reservation) Granted() bool {
 	}
 }
 
-// Wait waits for the share as take does.
+// Wait waits for the reservation as Acquire does.
 func (s *Reservation) Wait(ctx context.Context, patience time.Duration) error {
 	if s.Granted() {
 		return nil
@@ -117,8 +117,8 @@ func (s *Reservation) Wait(ctx context.Context, patience time.Duration) error {
 	return nil
 }
 
-// Cancel leaves the queue, and reports whether it did: the share may have been given in
-// this moment.
+// Cancel withdraws a reservation that has not been granted. It returns false if the
+// reservation has been granted meanwhile; the caller then has to release it.
 func (s *Reservation) Cancel() bool {
 	q := s.semaphore
 	q.mu.Lock()
@@ -131,7 +131,7 @@ func (s *Reservation) Cancel() bool {
 	return true
 }
 
-// grant gives out what is free. It is called with mu held.
+// grant grants what is free. It is called with mu held.
 func (q *FairSemaphore) grant() {
 	for e := q.order.Front(); e != nil && q.reserved < q.capacity; {
 		one := e.Value.(*account)
@@ -150,7 +150,7 @@ func (q *FairSemaphore) grant() {
 	}
 }
 
-// dequeue takes somebody out of the queue. It is called with mu held.
+// dequeue removes a waiting reservation. It is called with mu held.
 func (q *FairSemaphore) dequeue(one *account, at *list.Element) {
 	one.waiters.Remove(at)
 	q.waiting--
@@ -160,14 +160,15 @@ func (q *FairSemaphore) dequeue(one *account, at *list.Element) {
 	}
 }
 
-// forget drops the claim of a client that has none. It is called with mu held.
+// forget drops an account that holds nothing and waits for nothing. It is called with mu
+// held.
 func (q *FairSemaphore) forget(one *account) {
 	if one.reserved == 0 && one.inOrder == nil {
 		delete(q.accounts, one.client)
 	}
 }
 
-// Shrink gives back what is not needed of a share.
+// Shrink releases all but size of a reservation.
 func (s *Reservation) Shrink(size int64) {
 	if s == nil {
 		return
@@ -184,10 +185,11 @@ func (s *Reservation) Shrink(size int64) {
 	s.semaphore.forget(s.account)
 }
 
-// Release gives back a share.
+// Release releases a reservation.
 func (s *Reservation) Release() { s.Shrink(0) }
 
-// Usage returns how much is taken, how many wait, and how many clients there are.
+// Usage returns how much is reserved, how many reservations wait, and how many clients hold
+// or wait for one.
 func (q *FairSemaphore) Usage() (taken int64, waiting, clients int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

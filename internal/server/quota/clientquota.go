@@ -1,0 +1,62 @@
+package quota
+
+import "sync"
+
+// clientQuota limits how many things exist at once that last for a while, such as watches:
+// those of all clients, and those of each.
+type clientQuota struct {
+	total, perClient int // 0: without limit
+
+	mu     sync.Mutex
+	held   int            // guarded by mu
+	heldBy map[Client]int // guarded by mu; clients that hold none are absent
+}
+
+func newClientQuota(total, perClient int) *clientQuota {
+	return &clientQuota{total: total, perClient: perClient, heldBy: map[Client]int{}}
+}
+
+// fullError means that a limit is reached.
+type fullError struct {
+	limit int
+	own   bool // the limit is that of the client, not of all clients
+}
+
+func (e *fullError) Error() string {
+	if e.own {
+		return "the client has reached its limit"
+	}
+	return "the limit of all clients is reached"
+}
+
+// acquire counts one thing of a client until it is released, once. The error is a
+// [*fullError].
+func (q *clientQuota) acquire(c Client) (release func(), err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.perClient > 0 && q.heldBy[c] >= q.perClient:
+		return nil, &fullError{limit: q.perClient, own: true}
+	case q.total > 0 && q.held >= q.total:
+		return nil, &fullError{limit: q.total}
+	}
+	q.held++
+	q.heldBy[c]++
+	return func() { q.release(c) }, nil
+}
+
+func (q *clientQuota) release(c Client) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.held--
+	if q.heldBy[c]--; q.heldBy[c] == 0 {
+		delete(q.heldBy, c)
+	}
+}
+
+// count returns how many things are held, and by how many clients.
+func (q *clientQuota) count() (held, clients int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.held, len(q.heldBy)
+}
