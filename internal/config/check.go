@@ -81,7 +81,10 @@ func checkPrefix(s string) error {
 	return nil
 }
 
-var fieldName = regexp.MustCompile(`^[A-Za-z0-9_$-]{1,63}$`)
+// maxFieldNameBytes is the length of the longest name of a field.
+const maxFieldNameBytes = 63
+
+var fieldName = regexp.MustCompile(`^[A-Za-z0-9_$-]+(\.[A-Za-z0-9_$-]+)*$`)
 
 func checkFieldName(s string) error {
 	switch {
@@ -89,8 +92,8 @@ func checkFieldName(s string) error {
 		return errors.New("missing name")
 	case s == "key" || s == "name":
 		return fmt.Errorf("%q is a built-in field", s)
-	case !fieldName.MatchString(s):
-		return fmt.Errorf("invalid name %q (want 1 to 63 letters, digits, _, $ and -)", s)
+	case len(s) > maxFieldNameBytes || !fieldName.MatchString(s):
+		return fmt.Errorf("invalid name %q (want 1 to 63 letters, digits, _, $ and -, with dots between them)", s)
 	}
 	return nil
 }

@@ -92,6 +92,9 @@ func TestResourceDefaults(t *testing.T) {
 		"{name: a, window: {min-events: 7}}":       func(r *config.Resource) { r.Window.MinEvents = 7 },
 		"{name: a, cache: off}":                    func(r *config.Resource) { r.Cache = false },
 		"{name: a, cache: true, prefix: /b/}":      func(r *config.Resource) { r.Prefix = "/b/" },
+		"{name: a, fields: [{name: metadata.name, path: y}]}": func(r *config.Resource) {
+			r.Fields = []config.Field{{Name: "metadata.name", Path: "y"}}
+		},
 		"{name: a, fields: [{name: x, path: y}]}":  func(r *config.Resource) { r.Fields = []config.Field{{Name: "x", Path: "y"}} },
 		"{name: a, max-tombstones: 5, codec: raw}": func(r *config.Resource) { r.MaxTombstones, r.Codec = 5, "raw" },
 		"{name: a, window: {freshness: 1h, max-size: 1MiB}}": func(r *config.Resource) {

@@ -189,3 +189,13 @@ func FuzzSelectors(f *testing.F) {
 		}
 	})
 }
+
+func TestFieldNamesMayContainDots(t *testing.T) {
+	s, err := selector.ParseFields("metadata.name=a,spec.zone!=b", []string{"spec.zone", "metadata.name"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !s.Matches(&object.Object{Key: "k", Fields: []string{"c", "a"}}) || s.Matches(&object.Object{Key: "k", Fields: []string{"b", "a"}}) {
+		t.Errorf("%v selects the wrong objects", s)
+	}
+}
