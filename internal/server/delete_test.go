@@ -2,10 +2,13 @@ package server_test
 
 import (
 	"testing"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 func TestDeleteRefusesBadRequests(t *testing.T) {
@@ -22,10 +25,34 @@ func TestDeleteRefusesBadRequests(t *testing.T) {
 	add("missing delete", config, nil, invalid("delete"))
 	add("negative precondition", config, &fanoutv1.DeleteOperation{Key: "a", IfModRevision: proto.Int64(-1)}, invalid("delete.if_mod_revision"))
 	add("everything wrong is told at once", config, &fanoutv1.DeleteOperation{IfModRevision: proto.Int64(-1)}, invalid("delete.key", "delete.if_mod_revision"))
-	for name, key := range badKeys {
-		add("key/"+name, config, &fanoutv1.DeleteOperation{Key: key}, invalid("delete.key"))
-	}
+	add("empty key", config, &fanoutv1.DeleteOperation{}, invalid("delete.key"))
 	testBadRequests(t, in, in.writes.Delete, requests)
+}
+
+// Other programs write keys that Put refuses. Whatever Get serves can be checked and deleted.
+func TestKeysOfOtherProgramsCanBeDeleted(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	for name, key := range badKeys {
+		if key == "" || !utf8.ValidString(key) {
+			continue
+		}
+		at := in.commit(ctx, t, config, key, []byte("x"))
+		if _, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: key}); err != nil {
+			t.Errorf("%s: get: %v", name, err)
+		}
+		if _, err := in.writes.Transact(ctx, &fanoutv1.TransactRequest{Resource: config, Operations: []*fanoutv1.Operation{checking(key, at)}}); err != nil {
+			t.Errorf("%s: check: %v", name, err)
+		}
+		_, err := in.writes.Delete(ctx, &fanoutv1.DeleteRequest{Resource: config, Delete: &fanoutv1.DeleteOperation{Key: key, IfModRevision: proto.Int64(at + 1)}})
+		want := conflict(key, at+1, at, at)
+		want.Metadata["key"] = apierr.Clip(key, object.MaxKeyBytes)
+		wantRefusal(t, err, want)
+		resp, err := in.writes.Delete(ctx, &fanoutv1.DeleteRequest{Resource: config, Delete: &fanoutv1.DeleteOperation{Key: key}})
+		if err != nil || !resp.GetDeleted() {
+			t.Errorf("%s: delete: %v, %v", name, resp, err)
+		}
+	}
 }
 
 func TestDeleteOfAnAbsentKeyChangesNothing(t *testing.T) {

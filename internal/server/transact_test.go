@@ -57,11 +57,9 @@ func TestTransactRefusesBadRequests(t *testing.T) {
 	})
 	add("everything wrong is told at once", config,
 		invalid("operations[0].put.key", "operations[1].delete.key", "operations[2].check.key", "operations[3]"),
-		putting(putText("/", "")), deleting("/"), checking("/", 0), &fanoutv1.Operation{})
+		putting(putText("/", "")), deleting(""), checking("", 0), &fanoutv1.Operation{})
 	for name, key := range badKeys {
 		add("key/put/"+name, config, invalid("operations[1].put.key"), good, putting(putText(key, "")))
-		add("key/delete/"+name, config, invalid("operations[1].delete.key"), good, deleting(key))
-		add("key/check/"+name, config, invalid("operations[1].check.key"), good, checking(key, 0))
 	}
 	for name, ttl := range badTTLs {
 		p := putText("a", "")

@@ -655,7 +655,8 @@ func (*PutOperation_Data) isPutOperation_Value() {}
 // DeleteOperation removes one object.
 type DeleteOperation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The key of the object. Required.
+	// The key of the object: any key that Get serves, even if another program wrote it
+	// and Put would refuse it. Required.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// Delete only if the key's mod_revision is this one; 0 means that the key must
 	// not exist. Default: delete in any case.
@@ -711,7 +712,7 @@ func (x *DeleteOperation) GetIfModRevision() int64 {
 // CheckOperation requires a key to have a mod_revision. It writes nothing.
 type CheckOperation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The key. Required.
+	// The key: any key that Get serves. Required.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// The mod_revision that the key must have; 0 means that it must not exist.
 	// Required.

@@ -93,7 +93,7 @@ func answerFor(err error) answer {
 		}}
 	case errors.As(err, &conflict):
 		return answer{reason: ReasonPreconditionFailed, metadata: map[string]string{
-			"key": string(conflict.Key), "expected_revision": revision(conflict.Want),
+			"key": Clip(string(conflict.Key), MaxEchoBytes), "expected_revision": revision(conflict.Want),
 			"mod_revision": revision(conflict.Have), "revision": revision(conflict.At),
 		}}
 	case errors.As(err, &future):

@@ -96,7 +96,7 @@ func (b *Batch) Delete(field string, d *fanoutv1.DeleteOperation) object.Key {
 	}
 	return b.add(object.Op{
 		Kind: object.OpDelete,
-		Key:  b.key(field+".key", d.GetKey()),
+		Key:  b.existingKey(field+".key", d.GetKey()),
 		If:   b.precondition(field+".if_mod_revision", d.IfModRevision),
 	})
 }
@@ -111,7 +111,7 @@ func (b *Batch) check(field string, c *fanoutv1.CheckOperation) object.Key {
 	}
 	return b.add(object.Op{
 		Kind: object.OpCheck,
-		Key:  b.key(field+".key", c.GetKey()),
+		Key:  b.existingKey(field+".key", c.GetKey()),
 		If:   b.precondition(field+".mod_revision", c.ModRevision),
 	})
 }

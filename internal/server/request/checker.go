@@ -54,6 +54,15 @@ func (c *Checker) key(field, key string) object.Key {
 	return k
 }
 
+// existingKey checks a key that is read or deleted. Another program may have written it, so
+// it need not follow the rules for keys that are written.
+func (c *Checker) existingKey(field, key string) object.Key {
+	if _, err := object.ParseKeyScope(key); err != nil {
+		c.Refuse(field, "%v", err)
+	}
+	return object.Key(key)
+}
+
 // scope checks a scope that is read.
 func (c *Checker) scope(field string, scope *fanoutv1.Scope) object.Scope {
 	var s object.Scope

@@ -48,10 +48,7 @@ type Get struct {
 // ParseGet parses a request for one object.
 func ParseGet(req *fanoutv1.GetRequest) (Get, error) {
 	var check Checker
-	if _, err := object.ParseKeyScope(req.GetKey()); err != nil {
-		check.Refuse("key", "%v", err)
-	}
-	get := Get{Key: object.Key(req.GetKey()), Consistency: check.consistency("consistency", req.GetConsistency())}
+	get := Get{Key: check.existingKey("key", req.GetKey()), Consistency: check.consistency("consistency", req.GetConsistency())}
 	return get, check.Err()
 }
 
