@@ -174,12 +174,12 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// Unknown names are reported.
+// The floor has no history, so it cannot resume watches.
 func TestTheFloorRemembersNothing(t *testing.T) {
 	p := small("floor", load.ClientRaw)
 	p.Scenario = scenario.Resume
 	if _, err := scenario.Run(t.Context(), programs, p, scenario.Observer{Phase: func(string) {}}); err == nil {
-		t.Error("watches of the floor go on where they were")
+		t.Error("the floor resumed watches, want an error")
 	}
 }
 
