@@ -5,6 +5,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server"
+	"github.com/fanoutd/fanoutd/internal/server/watch"
 )
 
 // watchCollector reads the state and the counters of watches.
@@ -53,7 +54,7 @@ func (c *watchCollector) Collect(to chan<- prometheus.Metric) {
 		send(to, c.events, s.Events, name)
 		send(to, c.bytes, s.Bytes, name)
 		for kind, word := range map[object.CatchUp]string{object.Replay: "replay", object.Delta: "delta", object.Reset: "reset"} {
-			for cause, because := range map[server.Cause]string{server.CauseBegin: "begin", server.CauseBehind: "behind"} {
+			for cause, because := range map[watch.Cause]string{watch.CauseBegin: "begin", watch.CauseBehind: "behind"} {
 				send(to, c.catchUps, s.CatchUps[kind][cause], name, word, because)
 			}
 		}
@@ -64,7 +65,7 @@ func (c *watchCollector) Collect(to chan<- prometheus.Metric) {
 }
 
 // sendDistribution sends a histogram to the registry.
-func sendDistribution(to chan<- prometheus.Metric, f *family, d *server.Distribution, labels ...string) {
+func sendDistribution(to chan<- prometheus.Metric, f *family, d *watch.Distribution, labels ...string) {
 	buckets := make(map[float64]uint64, len(d.Bounds))
 	total := uint64(0)
 	for i, n := range d.Counts {

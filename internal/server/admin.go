@@ -10,17 +10,16 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
-	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/request"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
+	"github.com/fanoutd/fanoutd/internal/server/watch"
 	"github.com/fanoutd/fanoutd/internal/version"
 )
 
@@ -31,7 +30,7 @@ const maxWatchersPage = 1000
 type admin struct {
 	fanoutv1.UnimplementedAdminServiceServer
 	resources backend.Resources
-	sessions  *sessions
+	watches   *watch.Registry
 	rights    *rpc.Rights
 	since     time.Time // when the server began
 	rewrites  int       // values that may be stored anew in one transaction; 0: none
@@ -55,9 +54,9 @@ func (a *admin) ListResources(ctx context.Context, req *fanoutv1.ListResourcesRe
 	if err != nil {
 		return nil, err
 	}
-	watchers := a.sessions.count()
+	watchers := a.watches.Count()
 	resp := &fanoutv1.ListResourcesResponse{Server: &fanoutv1.ServerStatus{
-		Id: a.sessions.server, Version: version.Get().Version, Uptime: durationpb.New(time.Since(a.since)),
+		Id: a.watches.ServerID(), Version: version.Get().Version, Uptime: durationpb.New(time.Since(a.since)),
 	}}
 	var describing sync.WaitGroup // etcd is asked about all of them at once
 	for _, name := range names {
@@ -97,7 +96,7 @@ func (a *admin) ListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequ
 	var after uint64
 	if token := req.GetPageToken(); token != "" {
 		var ok bool
-		if after, ok = a.sessions.number(token); !ok {
+		if after, ok = a.watches.Number(token); !ok {
 			check.Refuse("page_token", "is not a page token of this server")
 		}
 		if byLag {
@@ -107,7 +106,7 @@ func (a *admin) ListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequ
 	if err := check.Err(); err != nil {
 		return nil, err
 	}
-	all := a.sessions.of(of...)
+	all := a.watches.Of(of...)
 	resp := &fanoutv1.ListWatchersResponse{Total: int64(len(all))}
 	if byLag {
 		resp.Watchers = a.furthestBehind(all, size)
@@ -115,10 +114,10 @@ func (a *admin) ListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequ
 	}
 	bytes := 0
 	for _, s := range all {
-		if s.number <= after {
+		if s.Number() <= after {
 			continue
 		}
-		w := a.describe(s)
+		w := a.status(s)
 		bytes += proto.Size(w)
 		if n := len(resp.GetWatchers()); n == size || n > 0 && bytes > maxListBytes {
 			resp.NextPageToken = resp.GetWatchers()[n-1].GetId()
@@ -142,13 +141,13 @@ func (a *admin) watched(ctx context.Context, name string) ([]string, error) {
 	return []string{name}, err
 }
 
-// furthestBehind returns the sessions that are furthest behind in time: before all
+// furthestBehind returns the watches that are furthest behind in time: before all
 // others those that have no position, because they have everything still to come. How
 // long that has been so nobody knows of a watch that was reset on the way.
-func (a *admin) furthestBehind(all []*session, most int) []*fanoutv1.WatcherStatus {
+func (a *admin) furthestBehind(all []*watch.Entry, most int) []*fanoutv1.WatcherStatus {
 	watchers := make([]*fanoutv1.WatcherStatus, len(all))
 	for i, s := range all {
-		watchers[i] = a.describe(s)
+		watchers[i] = a.status(s)
 	}
 	nowhere := func(w *fanoutv1.WatcherStatus) int {
 		if w.GetPosition().GetRevision() == 0 {
@@ -171,37 +170,9 @@ func (a *admin) furthestBehind(all []*session, most int) []*fanoutv1.WatcherStat
 	return watchers
 }
 
-// describe returns what is known of a session.
-func (a *admin) describe(s *session) *fanoutv1.WatcherStatus {
-	at := s.position()
-	messages, bytes := s.told()
-	w := &fanoutv1.WatcherStatus{
-		Id:        a.sessions.id(s),
-		Peer:      s.peer,
-		UserAgent: s.userAgent,
-		Identity:  s.identity.Name,
-		Request:   s.request.request(),
-		Since:     timestamppb.New(s.since),
-		State:     fanoutv1.WatcherStatus_STATE_LIVE,
-		Blocked:   s.blocked(),
-		Position:  backend.ProtoPosition(at),
-		Messages:  messages,
-		Bytes:     bytes,
-	}
-	if s.catchingUp() {
-		w.State = fanoutv1.WatcherStatus_STATE_CATCHING_UP
-	}
-	watcher, ok := s.watcher.(*dispatch.Watcher)
-	r := a.resources[s.question.Resource]
-	if !ok || at.Revision == 0 {
-		return w
-	}
-	backlog, lag, since := r.Backlog(watcher, at)
-	w.LagRevisions, w.Lag = &lag, durationpb.New(since)
-	if backlog.Events >= 0 {
-		w.LagEvents = new(int64(backlog.Events))
-	}
-	return w
+// status returns what ListWatchers shows of a watch.
+func (a *admin) status(e *watch.Entry) *fanoutv1.WatcherStatus {
+	return e.Status(a.resources[e.Resource()])
 }
 
 // EndWatcher implements AdminService.
@@ -217,10 +188,10 @@ func (a *admin) EndWatcher(ctx context.Context, req *fanoutv1.EndWatcherRequest)
 	if err := check.Err(); err != nil {
 		return nil, err
 	}
-	s := a.sessions.find(req.GetId())
-	if s == nil || !slices.Contains(of, s.question.Resource) {
+	s := a.watches.Find(req.GetId())
+	if s == nil || !slices.Contains(of, s.Resource()) {
 		return &fanoutv1.EndWatcherResponse{}, nil
 	}
-	s.end(apierr.ErrEndedByOperator)
+	s.End(apierr.ErrEndedByOperator)
 	return &fanoutv1.EndWatcherResponse{Ended: true}, nil
 }

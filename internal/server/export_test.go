@@ -1,12 +1,16 @@
 package server
 
-import "time"
+import (
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/server/watch"
+)
 
 // DrainClock is the time by which watches are ended.
-type DrainClock = drainClock
+type DrainClock = watch.DrainClock
 
 // SetDrainClock has watches be ended by a clock of the test.
-func (s *Server) SetDrainClock(c DrainClock) { s.drain.clock = c }
+func (s *Server) SetDrainClock(c DrainClock) { s.watches.SetDrainClock(c) }
 
 // SetRequestPatience says how long a request may take to come.
 func (s *Server) SetRequestPatience(d time.Duration) { s.limits.RequestPatience = d }
@@ -17,9 +21,5 @@ func (s *Server) SetTurns(patience, lease time.Duration) {
 	s.limits.Patience, s.limits.Lease = patience, lease
 }
 
-// Lanes returns how many connections have watches.
-func (s *Server) Lanes() int {
-	s.lanes.mu.Lock()
-	defer s.lanes.mu.Unlock()
-	return len(s.lanes.of)
-}
+// Queues returns the number of send queues of connections that have watches.
+func (s *Server) Queues() int { return s.watches.Queues() }

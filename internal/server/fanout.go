@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"time"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
@@ -19,14 +18,9 @@ import (
 
 // fanout implements FanoutService.
 type fanout struct {
-	resources      backend.Resources
-	drain          *drain
-	sessions       *sessions
-	rights         *rpc.Rights
-	examine        func(*session) error // why a watch may not go on, or nil
-	limits         *quota.Limiter
-	lanes          *lanes
-	watchTimeLimit time.Duration // see Config
+	resources backend.Resources
+	rights    *rpc.Rights
+	limits    *quota.Limiter
 }
 
 // Get implements FanoutService.

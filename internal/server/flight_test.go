@@ -327,7 +327,7 @@ func TestNothingIsLeftOfConnectionsThatEnd(t *testing.T) {
 			now(ctx, t, fanoutv1.NewFanoutServiceClient(conn))
 		}
 	}
-	if n := in.server.Lanes(); n != connections {
+	if n := in.server.Queues(); n != connections {
 		t.Errorf("there are %d lanes, want one for each connection", n)
 	}
 	for _, conn := range conns {
@@ -337,7 +337,7 @@ func TestNothingIsLeftOfConnectionsThatEnd(t *testing.T) {
 		}
 	}
 	in.lines.awaitAll(ctx, t, line{"msg": "finished call", "grpc.method": "Watch"}, connections*streams)
-	if n := in.server.Lanes(); n != 0 {
+	if n := in.server.Queues(); n != 0 {
 		t.Errorf("%d lanes are left", n)
 	}
 	if n := in.dispatchers[config].Interests(); n != 0 {

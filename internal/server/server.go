@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -28,6 +27,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/request"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
 	"github.com/fanoutd/fanoutd/internal/server/transport"
+	"github.com/fanoutd/fanoutd/internal/server/watch"
 )
 
 // Config says what to serve. The fields down to Log are required.
@@ -94,41 +94,32 @@ type Server struct {
 	within    *grpc.Server // serves the same to those within the process; see Local
 	health    *health.Server
 	resources backend.Resources
-	tallies   map[string][]tally // what the watches of each resource were sent, by worker
-	drain     *drain
-	sessions  *sessions
+	watches   *watch.Service
+	streams   otherStreams
 	rights    *rpc.Rights
 	slow      *rpc.SlowLog
-	lanes     *lanes
 
 	limits       *quota.Limiter
 	interceptors *rpc.Interceptors
 
 	drainDelay  time.Duration
 	drainPeriod time.Duration
-	watchGrace  time.Duration // see Config
 
 	local      sync.WaitGroup // the goroutines that serve the connections of Local
 	healthDone sync.WaitGroup // the goroutine that keeps the health service up to date
 	stopHealth context.CancelFunc
-
-	reclaiming     sync.WaitGroup // the goroutine that gives memory back
-	stopReclaiming context.CancelFunc
 }
 
-const (
-	defaultWatchGrace    = 30 * time.Second
-	defaultConnectionAge = 15 * time.Minute
-)
+const defaultConnectionAge = 15 * time.Minute
 
 // New returns a server that serves nothing until Serve is called. It must be
 // stopped in any case.
 func New(cfg Config) *Server {
 	s := &Server{
-		log: cfg.Log, health: health.NewServer(), resources: backend.Resources{}, tallies: map[string][]tally{}, drain: newDrain(), sessions: newSessions(),
+		log: cfg.Log, health: health.NewServer(), resources: backend.Resources{}, streams: newOtherStreams(),
 		limits: quota.New(cfg.Limits, cfg.Log), rights: &rpc.Rights{},
-		drainDelay: cfg.DrainDelay, drainPeriod: cfg.DrainPeriod, watchGrace: cmp.Or(cfg.WatchGrace, defaultWatchGrace),
-		slow: rpc.NewSlowLog(cfg.SlowRequest, cfg.Log), lanes: newLanes(),
+		drainDelay: cfg.DrainDelay, drainPeriod: cfg.DrainPeriod,
+		slow: rpc.NewSlowLog(cfg.SlowRequest, cfg.Log),
 	}
 	s.rights.Use(cfg.Policy)
 	s.interceptors = &rpc.Interceptors{
@@ -136,9 +127,9 @@ func New(cfg Config) *Server {
 	}
 	for i := range cfg.Resources {
 		r := &cfg.Resources[i]
-		s.tallies[r.Name] = make([]tally, s.lanes.workers.Len())
 		s.resources[r.Name] = r
 	}
+	s.watches = watch.New(watch.Config{Resources: s.resources, Interceptors: s.interceptors, TimeLimit: cfg.WatchTimeLimit, Grace: cfg.WatchGrace})
 	options := append(cfg.Observers.Options(), transport.ServerOptions(cfg.TLS, s.limits.RequestBytes)...)
 	options = append(options,
 		grpc.ForceServerCodecV2(grpcmsg.NewCodec()),
@@ -153,17 +144,14 @@ func New(cfg Config) *Server {
 		oldest = 0
 	}
 	s.grpc = grpc.NewServer(append(options, transport.ConnectionOptions(s.limits.StreamsPerConnection, cfg.WatchTimeLimit, oldest)...)...)
-	f := &fanout{
-		resources: s.resources, drain: s.drain, sessions: s.sessions, rights: s.rights, examine: s.examine, limits: s.limits, lanes: s.lanes,
-		watchTimeLimit: cfg.WatchTimeLimit,
-	}
-	a := &admin{resources: s.resources, sessions: s.sessions, rights: s.rights, since: time.Now()}
+	f := &fanout{resources: s.resources, rights: s.rights, limits: s.limits}
+	a := &admin{resources: s.resources, watches: s.watches.Registry, rights: s.rights, since: time.Now()}
 	if cfg.Writes {
 		a.rewrites = cfg.MaxOperations
 	}
 	for _, one := range []*grpc.Server{s.grpc, s.within} {
-		to := s.interceptors.Registrar(one, cfg.Observers, s.drain.intercept)
-		to.RegisterService(serviceDesc(f, s.watch(f)), nil)
+		to := s.interceptors.Registrar(one, cfg.Observers, s.streams.intercept)
+		to.RegisterService(serviceDesc(f, s.watches.Handler()), nil)
 		if cfg.Writes {
 			fanoutv1.RegisterStoreServiceServer(to, &writes{
 				resources: s.resources, rights: s.rights, limits: request.WriteLimits{ValueBytes: cfg.MaxValueBytes, Operations: cfg.MaxOperations},
@@ -181,10 +169,6 @@ func New(cfg Config) *Server {
 		s.setHealth(healthService(name), false)
 	}
 	s.healthDone.Go(func() { s.watchHealth(ctx) })
-	reclaimed := &reclaim{turns: s.sessions.turns.Load, active: s.sessions.len, free: debug.FreeOSMemory}
-	reclaiming, stopReclaiming := context.WithCancel(context.Background())
-	s.stopReclaiming = stopReclaiming
-	s.reclaiming.Go(func() { reclaimed.run(reclaiming) })
 	return s
 }
 
@@ -213,9 +197,9 @@ func (s *Server) Serve(l net.Listener) error {
 func (s *Server) Drain(ctx context.Context) {
 	s.unhealthy()
 	if s.drainDelay > 0 {
-		s.drain.clock.Wait(ctx, s.drain.clock.Now().Add(s.drainDelay), nil)
+		s.watches.WaitToDrain(ctx, s.drainDelay)
 	}
-	s.drain.spread(ctx, s.drainPeriod)
+	s.watches.Drain(ctx, s.drainPeriod)
 }
 
 // unhealthy has everybody told who asks that nothing is served here any more.
@@ -234,33 +218,24 @@ func (s *Server) Stop(ctx context.Context) {
 	for _, one := range servers {
 		defer context.AfterFunc(ctx, one.Stop)()
 	}
-	s.drain.end()
+	s.watches.End()
+	s.streams.end()
 	var stopping sync.WaitGroup
 	for _, one := range servers {
 		stopping.Go(one.GracefulStop)
 	}
 	stopping.Wait()
 	s.local.Wait()
-	s.lanes.workers.Stop()
-	s.stopReclaiming()
-	s.reclaiming.Wait()
+	s.watches.Stop()
 }
 
 // Reexamine looks at all watches again and ends those that may not go on, with the
 // error that a new one would get. It is called when what that depends on has changed,
 // such as the tokens that are accepted.
 func (s *Server) Reexamine() {
-	if n := s.sessions.reexamine(s.examine); n > 0 {
+	if n := s.watches.Reexamine(); n > 0 {
 		s.log.Info("watches end that may not go on", "watches", n)
 	}
-}
-
-// examine returns why a watch may not go on, or nil.
-func (s *Server) examine(w *session) error {
-	if err := w.pass.Check(); err != nil {
-		return err
-	}
-	return s.rights.Examine(*w.identity, w.question)
 }
 
 // UsePolicy puts a policy in the place of the one that is in use. Watches that it does
@@ -269,6 +244,9 @@ func (s *Server) UsePolicy(p *policy.Policy) {
 	s.rights.Use(p)
 	s.Reexamine()
 }
+
+// WatchStats describes the watches of each resource. It makes none of them wait.
+func (s *Server) WatchStats() map[string]*watch.Stats { return s.watches.Stats() }
 
 // SlowRequests returns how many requests, or parts of them, took longer than they
 // should. See Config.SlowRequest.

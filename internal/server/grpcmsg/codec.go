@@ -55,7 +55,7 @@ func Join(pieces [][]byte, last []byte) Encoded {
 
 // Chain is joined without a copy of the pieces, which must not be used any more.
 func Chain(pieces []mem.SliceBuffer, last []byte) Encoded {
-	e := make(Encoded, 0, len(pieces)+2) // there is often a flight behind it
+	e := make(Encoded, 0, len(pieces)+2) // often a write fence follows
 	for i := range pieces {
 		e = append(e, &pieces[i]) // one piece of memory for all of them
 	}

@@ -1,4 +1,4 @@
-package server
+package watch
 
 import (
 	"context"
@@ -20,6 +20,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
+	"github.com/fanoutd/fanoutd/internal/server/rpc"
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/cachertest"
@@ -38,10 +39,10 @@ func oneEvent() dispatch.Message {
 
 // Counting a message allocates nothing.
 func TestCountingAllocatesNothing(t *testing.T) {
-	s, m, now := &session{}, oneEvent(), time.Now()
-	var counts tally
+	e, m, now := &Entry{}, oneEvent(), time.Now()
+	var counts counters
 	if n := testing.AllocsPerRun(100, func() {
-		_, first := s.note(&m.Header, 200)
+		_, first := e.note(&m.Header, 200)
 		counts.note(&m, 1, 200, first, now)
 	}); n != 0 {
 		t.Errorf("it allocates %v times", n)
@@ -80,18 +81,18 @@ func BenchmarkMessage(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			stream := openStream(b, c.stats)
-			to := &watching{tally: &tally{}}
-			to.sender.stream, to.sender.trail = stream, c.trail
-			to.sender.init(to)
+			h, counts := &handler{}, &counters{}
+			h.sender.init(&h.ctx, &h.entry, stream)
+			h.sender.tracer = c.trail
 			m, now := oneEvent(), time.Now()
-			p := pack(&m).(*parcel)
+			p := encode(&m).(*grpcmsg.EncodedMessage)
 			b.ReportAllocs()
 			for b.Loop() {
 				if err := stream.SendMsg(p); err != nil {
 					b.Fatal(err)
 				}
 				if c.counted {
-					to.tally.note(&m, 1, p.size, to.sender.note(&m, p.size), now)
+					counts.note(&m, 1, p.Size(), h.sender.note(&m, p.Size()), now)
 				}
 			}
 		})
@@ -103,12 +104,12 @@ func BenchmarkMessage(b *testing.B) {
 func BenchmarkCounting(b *testing.B) {
 	for _, kind := range []object.MessageKind{object.Bookmark, object.Live} {
 		b.Run(fmt.Sprintf("kind=%d", kind), func(b *testing.B) {
-			s, m, now := &session{}, oneEvent(), time.Now()
-			var counts tally
+			e, m, now := &Entry{}, oneEvent(), time.Now()
+			var counts counters
 			m.Header.Kind = kind
 			b.ReportAllocs()
 			for b.Loop() {
-				_, first := s.note(&m.Header, 200)
+				_, first := e.note(&m.Header, 200)
 				counts.note(&m, 1, 200, first, now)
 			}
 		})
@@ -162,48 +163,40 @@ func openStream(b *testing.B, observer stats.Handler) grpc.ServerStream {
 	return <-streams
 }
 
-// holding is a server with a resource r that has no connections. What is written to the
-// store is there when it is read.
-func holding(tb testing.TB) (*Server, *cachertest.Memory) {
+// watched returns a service with watches that have no connection.
+func watched(tb testing.TB, watches int) *Service {
 	tb.Helper()
 	codec, err := object.CodecByName("raw")
 	if err != nil {
 		tb.Fatal(err)
 	}
 	memory := cachertest.NewMemory()
-	log := slog.New(slog.DiscardHandler)
-	c := cacher.New(cacher.Config{Resource: "r", Store: memory, Codec: codec, Preencode: wire.Preencode, Log: log})
+	c := cacher.New(cacher.Config{Resource: "r", Store: memory, Codec: codec, Preencode: wire.Preencode, Log: slog.New(slog.DiscardHandler)})
 	d := dispatch.New(dispatch.Config{Source: c, Encoder: wire.Encoder{}})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { c.Run(ctx) })
 	running.Go(func() { d.Run(ctx) })
-	srv := New(Config{Resources: []backend.Resource{{Name: "r", Codec: codec, Cacher: c, Dispatcher: d}}, Log: log})
+	srv := New(Config{Resources: backend.Resources{"r": {Name: "r", Codec: codec, Cacher: c, Dispatcher: d}}, Interceptors: &rpc.Interceptors{}})
 	tb.Cleanup(func() {
 		cancel()
 		running.Wait()
-		srv.Stop(context.Background())
+		srv.Stop()
 	})
 	<-c.Ready()
-	return srv, memory
-}
-
-// watched is a server with so many watches, none of which has a connection.
-func watched(tb testing.TB, watches int) *Server {
-	tb.Helper()
-	srv, memory := holding(tb)
-	c, d, ctx := srv.resources["r"].Cacher, srv.resources["r"].Dispatcher, tb.Context()
-	now, q := c.State().Position(), srv.lanes.workers.NewQueue()
-	begin := dispatch.FromNow(now)
+	now, q := c.State().Position(), srv.queues.workers.NewQueue()
 	for range watches {
-		w := d.Watch(dispatch.Interest{}, begin, dispatch.Options{}, q, &streamSender{})
+		h := &handler{}
+		w := d.Watch(dispatch.Interest{}, dispatch.FromNow(now), dispatch.Options{}, q, &h.sender)
 		tb.Cleanup(w.Close)
+		if err := srv.Registry.add(&h.entry, func(error) {}); err != nil {
+			tb.Fatal(err)
+		}
+		h.entry.describe(tb.Context(), &fanoutv1.WatchRequest{Resource: "r"}, object.Scope{}, w, &h.sender)
+		srv.Registry.show(&h.entry)
 		m := dispatch.Message{Header: object.Header{Kind: object.Bookmark, Position: now}}
-		s := &session{}
-		s.init(ctx, &fanoutv1.WatchRequest{Resource: "r"}, object.Scope{}, w, func(error) {})
-		srv.sessions.begin(s)
-		_, first := s.note(&m.Header, 100)
-		srv.tallies["r"][0].note(&m, 1, 100, first, time.Now())
+		_, first := h.entry.note(&m.Header, 100)
+		srv.counters["r"][0].note(&m, 1, 100, first, time.Now())
 	}
 	// An event waits for all of them.
 	memory.Put("k", "v")
@@ -216,10 +209,10 @@ func watched(tb testing.TB, watches int) *Server {
 func TestLookingAllocatesNothingForEachWatch(t *testing.T) {
 	allocations := func(watches int) float64 {
 		srv := watched(t, watches)
-		if s := srv.WatchStats()["r"]; s.Live+s.CatchingUp != watches || s.Messages != int64(watches) {
+		if s := srv.Stats()["r"]; s.Live+s.CatchingUp != watches || s.Messages != int64(watches) {
 			t.Fatalf("there are %d watches, seen were %+v", watches, s)
 		}
-		return testing.AllocsPerRun(5, func() { srv.WatchStats() })
+		return testing.AllocsPerRun(5, func() { srv.Stats() })
 	}
 	if few, many := allocations(10), allocations(10_000); many > few+5 {
 		t.Errorf("it allocates %v times for ten watches and %v times for ten thousand", few, many)
@@ -233,7 +226,7 @@ func BenchmarkLooking(b *testing.B) {
 			srv := watched(b, watches)
 			b.ReportAllocs()
 			for b.Loop() {
-				srv.WatchStats()
+				srv.Stats()
 			}
 		})
 	}

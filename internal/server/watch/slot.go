@@ -1,4 +1,4 @@
-package server
+package watch
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
 
@@ -57,7 +58,7 @@ func (s *snapshotSlot) before() {
 // after is called when gRPC has taken a message. The last message of a catch-up releases
 // the slot when its fence is released, or after a lease: the parts of many snapshots are in
 // the buffers of gRPC until then. The fence may be nil.
-func (s *snapshotSlot) after(h *object.Header, fence *flight) {
+func (s *snapshotSlot) after(h *object.Header, fence *grpcmsg.WriteFence) {
 	if s.lease != nil {
 		if !s.lease.Stop() {
 			s.held = nil
@@ -74,7 +75,7 @@ func (s *snapshotSlot) after(h *object.Header, fence *flight) {
 		return
 	}
 	lease := time.AfterFunc(s.limits.Lease, held.Release)
-	fence.whenOver(func() {
+	fence.OnRelease(func() {
 		lease.Stop()
 		held.Release()
 	})

@@ -1,4 +1,4 @@
-package server
+package watch
 
 import (
 	"sync/atomic"
@@ -8,9 +8,9 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// latencyBounds are the upper bounds of what is told apart of the time from the store
-// to a socket. A lone event takes a fraction of a millisecond, a storm of ten thousand
-// watchers tens of them, and beyond ten seconds the difference does not matter.
+// latencyBounds are the upper bounds of the buckets for the time from the store to a socket.
+// A lone event takes a fraction of a millisecond, a storm of ten thousand watchers takes tens
+// of milliseconds, and beyond ten seconds the difference does not matter.
 var latencyBounds = [...]time.Duration{
 	100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond,
 	time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,
@@ -19,13 +19,13 @@ var latencyBounds = [...]time.Duration{
 	time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second,
 }
 
-// batchBounds are the same for the number of events in a message.
+// batchBounds are the upper bounds of the buckets for the number of events in a message.
 var batchBounds = [...]int{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
 
-// tally counts what the watches of a resource were sent by one worker, or by handlers on
-// its lanes. So counting neither locks nor allocates, and two processors hardly ever
-// meet at one counter.
-type tally struct {
+// counters count the messages of the watches of one resource that one worker serves, those
+// sent by handlers included. So counting neither locks nor allocates, and two processors
+// hardly ever share a counter.
+type counters struct {
 	begun      atomic.Int64 // watches
 	messages   atomic.Int64
 	bytes      atomic.Int64
@@ -39,42 +39,42 @@ type tally struct {
 	_ [64]byte // nothing else is in the last cache line
 }
 
-// Cause says why a catch-up was begun.
+// Cause says why a catch-up began.
 type Cause uint8
 
 // The causes.
 const (
 	CauseBegin  Cause = iota // the watch began with it
-	CauseBehind              // the watch fell out of what is remembered, or the epoch has changed
+	CauseBehind              // the watch fell behind the window, or the epoch changed
 	causes
 )
 
-// note counts a message that n watches were sent at a time. first says whether it is the
-// first one of its watch.
-func (t *tally) note(m *dispatch.Message, n, size int, first bool, now time.Time) {
-	t.messages.Add(int64(n))
-	t.bytes.Add(int64(n * size))
+// note counts a message that was sent to n watches. first says whether it is the first
+// message of its watch.
+func (c *counters) note(m *dispatch.Message, n, size int, first bool, now time.Time) {
+	c.messages.Add(int64(n))
+	c.bytes.Add(int64(n * size))
 	switch m.Header.Kind {
 	case object.CatchUpBegin:
 		cause := CauseBehind
 		if first {
 			cause = CauseBegin
 		}
-		t.catchUps[m.Header.CatchUp][cause].Add(1)
+		c.catchUps[m.Header.CatchUp][cause].Add(1)
 	case object.Live:
-		t.noteLive(m, int64(n), now)
+		c.noteLive(m, int64(n), now)
 	case object.CatchUpPart:
-		t.restEvents.Add(int64(n * m.Count))
+		c.restEvents.Add(int64(n * m.Count))
 	}
 }
 
-func (t *tally) noteLive(m *dispatch.Message, n int64, now time.Time) {
+func (c *counters) noteLive(m *dispatch.Message, n int64, now time.Time) {
 	i := 0
 	for i < len(batchBounds) && m.Count > batchBounds[i] {
 		i++
 	}
-	t.batches[i].Add(n)
-	t.liveEvents.Add(n * int64(m.Count))
+	c.batches[i].Add(n)
+	c.liveEvents.Add(n * int64(m.Count))
 	if m.Arrived.IsZero() {
 		return
 	}
@@ -83,14 +83,14 @@ func (t *tally) noteLive(m *dispatch.Message, n int64, now time.Time) {
 	for i < len(latencyBounds) && took > latencyBounds[i] {
 		i++
 	}
-	t.latency[i].Add(n)
-	t.latencySum.Add(n * int64(took))
+	c.latency[i].Add(n)
+	c.latencySum.Add(n * int64(took))
 }
 
-// Distribution says how often a value was between two bounds.
+// Distribution is a histogram.
 type Distribution struct {
 	Bounds []float64 // upper ones, ascending
-	Counts []int64   // of values up to each bound and above the one before; the last is of those above all
+	Counts []int64   // values up to each bound and above the one before; the last one: above all bounds
 	Sum    float64   // of all values
 }
 
@@ -101,25 +101,25 @@ func (d *Distribution) add(counts []atomic.Int64, sum float64) {
 	d.Sum += sum
 }
 
-// WatchCounts say what the watches of a resource have been sent since the server
-// began. They never fall.
-type WatchCounts struct {
+// Counts say what the watches of a resource have received since the server began. They
+// never fall.
+type Counts struct {
 	Begun    int64 // watches
 	Messages int64
 	Events   int64
 	Bytes    int64
 	CatchUps [object.Delta + 1][causes]int64 // by kind and cause
 
-	// Latency is the time in seconds from when the first change of a live message came
-	// from the store until the message was handed to the network.
+	// Latency is the time in seconds from the arrival of the first change of a live message
+	// until gRPC accepted the message.
 	Latency Distribution
 
-	// Batches are the numbers of events of live messages.
+	// Batches are the numbers of events in live messages.
 	Batches Distribution
 }
 
-func newWatchCounts() WatchCounts {
-	c := WatchCounts{
+func newCounts() Counts {
+	c := Counts{
 		Latency: Distribution{Counts: make([]int64, len(latencyBounds)+1)},
 		Batches: Distribution{Counts: make([]int64, len(batchBounds)+1)},
 	}
@@ -132,8 +132,8 @@ func newWatchCounts() WatchCounts {
 	return c
 }
 
-// add adds what was counted.
-func (c *WatchCounts) add(t *tally) {
+// add adds counters.
+func (c *Counts) add(t *counters) {
 	c.Begun += t.begun.Load()
 	c.Messages += t.messages.Load()
 	c.Bytes += t.bytes.Load()

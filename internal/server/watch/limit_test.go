@@ -1,4 +1,4 @@
-package server
+package watch
 
 import (
 	"testing"
@@ -9,10 +9,9 @@ import (
 // four fifths of the limit have passed, or after it.
 func TestTimeLimitsAreSpread(t *testing.T) {
 	const limit, draws = 100 * time.Second, 10_000
-	f := &fanout{watchTimeLimit: limit}
 	tenths := map[time.Duration]int{} // of the last fifth
 	for range draws {
-		got := f.timeLimit()
+		got := randomLimit(limit)
 		if got < limit*4/5 || got > limit {
 			t.Fatalf("a limit of %v, want 80 to 100 percent of %v", got, limit)
 		}
@@ -24,11 +23,11 @@ func TestTimeLimitsAreSpread(t *testing.T) {
 			t.Errorf("%d of %d limits are in tenth %d of the last fifth, want about %d", n, draws, i, draws/10)
 		}
 	}
-	if got := (&fanout{}).timeLimit(); got != 0 {
+	if got := randomLimit(0); got != 0 {
 		t.Errorf("without a limit a watch may last %v", got)
 	}
 	for _, tiny := range []time.Duration{1, 2, 4, 5} {
-		if got := (&fanout{watchTimeLimit: tiny}).timeLimit(); got <= 0 || got > tiny {
+		if got := randomLimit(tiny); got <= 0 || got > tiny {
 			t.Errorf("of a limit of %v %v is left", tiny, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package server
+package watch
 
 import (
 	"context"
@@ -8,28 +8,29 @@ import (
 	"time"
 )
 
-// crowd enters so many watches. What ends them is called with their number.
-func crowd(t *testing.T, d *drain, count int, end func(i int, leave func())) {
+// crowd adds watches. The end of each calls the function.
+func crowd(t *testing.T, r *Registry, count int, end func(i int)) (all []*Entry) {
 	t.Helper()
 	for i := range count {
-		var number uint64
-		number = d.enter(func() { end(i, func() { d.leave(number) }) })
-		if number == 0 {
-			t.Fatal("a watch is refused")
+		e := &Entry{}
+		if err := r.add(e, func(error) { end(i) }); err != nil {
+			t.Fatal(err)
 		}
+		all = append(all, e)
 	}
+	return all
 }
 
 func TestWatchesEndEvenlyOverThePeriod(t *testing.T) {
 	const count, period = 1000, 20 * time.Second
 	synctest.Test(t, func(t *testing.T) {
-		d := newDrain()
+		d := newRegistry()
 		began := time.Now()
 		tenths := map[time.Duration]int{}
 		last := -1
 		// Those that do not end, because their clients do not read, do not hold
 		// up the others.
-		crowd(t, d, count, func(i int, leave func()) {
+		crowd(t, d, count, func(i int) {
 			tenths[time.Since(began)*10/(period/2)]++ // of the half that a thousand need
 			if i != last+1 {
 				t.Errorf("watch %d ends after watch %d", i, last)
@@ -43,7 +44,7 @@ func TestWatchesEndEvenlyOverThePeriod(t *testing.T) {
 				t.Errorf("%d of %d watches end in tenth %d, want a tenth", n, count, tenth)
 			}
 		}
-		if d.enter(nil) != 0 {
+		if d.add(&Entry{}, nil) == nil {
 			t.Error("a new watch is taken")
 		}
 	})
@@ -53,9 +54,9 @@ func TestWatchesEndEvenlyOverThePeriod(t *testing.T) {
 func TestDrainingFewTakesNoTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for count, most := range map[int]time.Duration{0: 0, 1: drainGap, 10: 10 * drainGap} {
-			d := newDrain()
+			d := newRegistry()
 			ended := 0
-			crowd(t, d, count, func(_ int, leave func()) { ended++ })
+			crowd(t, d, count, func(int) { ended++ })
 			began := time.Now()
 			d.spread(t.Context(), time.Hour)
 			if took := time.Since(began); took > most || ended != count {
@@ -77,12 +78,11 @@ func TestDrainingEndsEarly(t *testing.T) {
 		"no time is left": func(_ []func(), cancel func()) { cancel() },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			d := newDrain()
+			d := newRegistry()
 			var ended atomic.Int64
 			var leave []func()
-			for range 1000 {
-				number := d.enter(func() { ended.Add(1) })
-				leave = append(leave, func() { d.leave(number) })
+			for _, e := range crowd(t, d, 1000, func(int) { ended.Add(1) }) {
+				leave = append(leave, func() { d.remove(e) })
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()

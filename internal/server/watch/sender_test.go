@@ -1,4 +1,4 @@
-package server
+package watch
 
 import (
 	"context"
@@ -29,14 +29,18 @@ import (
 // place of gRPC, whose own memory would be counted with ours, is what notes the messages.
 type audience struct {
 	store   *cachertest.Memory
-	watches []*watching
+	watches []*handler
 	told    sync.WaitGroup
 
-	parcels map[*parcel]int // what was sent since it was emptied, of the one worker
-	flights int             // messages that were sent with a flight
+	parcels map[*grpcmsg.EncodedMessage]int // what was sent since it was emptied, of the one worker
+	flights int                             // messages that were sent with a flight
 
 	written func(mem.BufferSlice) // is given those; nil: they are written at once
-	counts  tally
+	counts  counters
+	slow    *rpc.SlowLog
+
+	dispatcher *dispatch.Dispatcher
+	workers    *sendqueue.Workers
 }
 
 // seat is where a watch of the audience sends to.
@@ -51,7 +55,7 @@ func (s *seat) Context() context.Context { return context.Background() }
 // SendMsg implements [grpc.ServerStream].
 func (s *seat) SendMsg(m any) error {
 	switch m := m.(type) {
-	case *parcel:
+	case *grpcmsg.EncodedMessage:
 		s.audience.parcels[m]++
 	case grpcmsg.Encoded:
 		s.audience.flights++
@@ -74,7 +78,7 @@ func seated(t *testing.T, watches int, options ...dispatch.Options) *audience {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &audience{store: cachertest.NewMemory(), parcels: map[*parcel]int{}}
+	a := &audience{store: cachertest.NewMemory(), parcels: map[*grpcmsg.EncodedMessage]int{}}
 	c := cacher.New(cacher.Config{Resource: "r", Store: a.store, Codec: codec, Preencode: wire.Preencode, Log: slog.New(slog.DiscardHandler)})
 	d := dispatch.New(dispatch.Config{Source: c, Encoder: wire.Encoder{}})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -82,6 +86,7 @@ func seated(t *testing.T, watches int, options ...dispatch.Options) *audience {
 	running.Go(func() { c.Run(ctx) })
 	running.Go(func() { d.Run(ctx) })
 	workers := sendqueue.Start(1)
+	a.dispatcher, a.workers, a.slow = d, workers, rpc.NewSlowLog(0, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() {
 		workers.Stop()
 		cancel()
@@ -95,10 +100,10 @@ func seated(t *testing.T, watches int, options ...dispatch.Options) *audience {
 		if i%100 == 0 {
 			q = workers.NewQueue()
 		}
-		w := &watching{tally: &a.counts, server: &Server{slow: rpc.NewSlowLog(0, slog.New(slog.DiscardHandler))}}
-		w.ends.Context = ctx
-		w.sender.stream = &seat{audience: a}
-		w.sender.init(w)
+		w := &handler{}
+		w.ctx.Context = ctx
+		w.sender.init(&w.ctx, &w.entry, &seat{audience: a})
+		w.sender.counters, w.sender.slow = &a.counts, rpc.NewSlowLog(0, slog.New(slog.DiscardHandler))
 		w.sender.attach(d.Watch(dispatch.Interest{}, begin, options[i%len(options)], q, &w.sender))
 		a.watches = append(a.watches, w)
 		served := make(chan struct{})
@@ -109,7 +114,7 @@ func seated(t *testing.T, watches int, options ...dispatch.Options) *audience {
 			}()
 		})
 		t.Cleanup(func() {
-			w.ends.end(context.Canceled)
+			w.ctx.end(context.Canceled)
 			<-served
 			w.sender.watcher.Close()
 		})
@@ -136,7 +141,7 @@ func TestAnEventIsOneParcel(t *testing.T) {
 	}
 	sent := a.flights
 	for p, n := range a.parcels {
-		if sent += n; p.size == 0 {
+		if sent += n; p.Size() == 0 {
 			t.Error("a parcel is empty")
 		}
 	}
@@ -176,9 +181,9 @@ func TestNoLandingIsMissed(t *testing.T) {
 	on := workers.NewQueue()
 	ran := make(chan struct{}, 10)
 	s := &streamSender{}
-	s.fence.init(s.released)
+	s.fence.Init(s.fenceReleased)
 	ready := on.NewTask(func(time.Time) { ran <- struct{}{} })
-	s.ready = &ready
+	s.ready = ready.Ready
 	runs := func() int {
 		done := make(chan struct{})
 		last := on.NewTask(func(time.Time) { close(done) })
@@ -217,9 +222,9 @@ func TestNoLandingIsMissed(t *testing.T) {
 func TestWorkerSendsNothingWithoutTheRight(t *testing.T) {
 	a := seated(t, 2, dispatch.Options{})
 	denied := a.watches[0]
-	denied.ends.end(&apierr.DeniedError{})
+	denied.ctx.end(&apierr.DeniedError{})
 	a.after(1, func() { a.store.Put("key", "value") })
-	if messages, _ := denied.session.told(); messages != 2 {
+	if messages, _ := denied.entry.sent(); messages != 2 {
 		t.Errorf("got %d messages, want the two before", messages)
 	}
 }
@@ -228,10 +233,10 @@ func TestWorkerSendsNothingWithoutTheRight(t *testing.T) {
 func TestWorkerSendsNothingOfAWatchThatEnds(t *testing.T) {
 	a := seated(t, 2, dispatch.Options{})
 	ending := a.watches[0]
-	ending.ends.end(apierr.ErrDraining)
+	ending.ctx.end(apierr.ErrDraining)
 	a.after(1, func() { a.store.Put("key", "value") })
 	a.after(1, func() { a.store.Put("key", "more") })
-	if messages, _ := ending.session.told(); messages != 2 {
+	if messages, _ := ending.entry.sent(); messages != 2 {
 		t.Errorf("got %d messages, want the two before", messages)
 	}
 }
@@ -271,14 +276,14 @@ func TestNoWatchIsLeftWaiting(t *testing.T) {
 
 // Who asks when a flight is over is told once, though it be over already.
 func TestTheEndOfAFlightIsToldOnce(t *testing.T) {
-	f, told := &flight{}, 0
-	f.init(func() {})
-	f.whenOver(func() { told++ })
+	f, told := &grpcmsg.WriteFence{}, 0
+	f.Init(func() {})
+	f.OnRelease(func() { told++ })
 	if told != 1 {
 		t.Errorf("nothing is on its way, and it was told %d times", told)
 	}
 	f.Ref()
-	f.whenOver(func() { told++ })
+	f.OnRelease(func() { told++ })
 	f.Ref()
 	f.Free()
 	if told != 1 {

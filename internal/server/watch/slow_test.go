@@ -1,4 +1,4 @@
-package server
+package watch
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
 )
 
-// The first message is late from when the watch was asked for, and a catch-up from when it
-// was begun: the first one with the watch.
-func TestWhatIsSlowOfAWatch(t *testing.T) {
+// The first message and the first catch-up are measured from the beginning of the watch, a
+// later catch-up from its own beginning.
+func TestSlowWatchesAreLogged(t *testing.T) {
 	for name, c := range map[string]struct {
 		kinds []object.MessageKind // the first one is the first message, if first
 		first bool
@@ -24,15 +24,17 @@ func TestWhatIsSlowOfAWatch(t *testing.T) {
 		"a later one":            {[]object.MessageKind{object.CatchUpBegin, object.CatchUpPart, object.Synced}, false, 0},
 		"what happens meanwhile": {[]object.MessageKind{object.Live, object.Bookmark}, false, 0},
 	} {
-		s := &Server{slow: rpc.NewSlowLog(time.Minute, slog.New(slog.DiscardHandler))}
-		w := &watching{server: s}
-		w.ends.Context, w.session.since = context.Background(), time.Now().Add(-time.Hour)
-		w.session.request = askedFor(&fanoutv1.WatchRequest{})
+		slow := rpc.NewSlowLog(time.Minute, slog.New(slog.DiscardHandler))
+		h := &handler{}
+		h.sender.init(&h.ctx, &h.entry, nil)
+		h.sender.slow = slow
+		h.ctx.Context, h.entry.since = context.Background(), time.Now().Add(-time.Hour)
+		h.entry.request = summarize(&fanoutv1.WatchRequest{})
 		for i, kind := range c.kinds {
-			w.hurry(&object.Header{Kind: kind}, c.first && i == 0)
+			h.sender.logSlowWatch(&object.Header{Kind: kind}, c.first && i == 0)
 		}
-		if n := s.SlowRequests(); n != c.want {
-			t.Errorf("%s: %d were slow, want %d", name, n, c.want)
+		if n := slow.Count(); n != c.want {
+			t.Errorf("%s: got %d slow parts, want %d", name, n, c.want)
 		}
 	}
 }

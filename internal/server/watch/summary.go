@@ -1,4 +1,4 @@
-package server
+package watch
 
 import (
 	"unique"
@@ -8,13 +8,13 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// asked is what is worth showing of the request of a watch. Very many watches ask for the
-// same, of which there is one copy.
-type asked struct{ encoded unique.Handle[string] }
+// requestSummary is what operators see of the request of a watch. Watches with the same
+// summary share one copy.
+type requestSummary struct{ encoded unique.Handle[string] }
 
-// askedFor returns what a request asks for, without where it wants to begin, and without
-// fields that nobody knows, by which it can have grown.
-func askedFor(req *fanoutv1.WatchRequest) asked {
+// summarize returns the summary of a request. It leaves out where the watch begins and
+// unknown fields, which may be large.
+func summarize(req *fanoutv1.WatchRequest) requestSummary {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(&fanoutv1.WatchRequest{
 		Resource:         req.GetResource(),
 		Scope:            scopeOnly(req.GetScope()),
@@ -29,9 +29,9 @@ func askedFor(req *fanoutv1.WatchRequest) asked {
 		EveryEvent:       req.GetEveryEvent(),
 	})
 	if err != nil {
-		b = nil // it could be read, so it can be written
+		b = nil // cannot happen: the request was unmarshalled
 	}
-	return asked{unique.Make(string(b))}
+	return requestSummary{unique.Make(string(b))}
 }
 
 func scopeOnly(s *fanoutv1.Scope) *fanoutv1.Scope {
@@ -41,9 +41,9 @@ func scopeOnly(s *fanoutv1.Scope) *fanoutv1.Scope {
 	return &fanoutv1.Scope{Scope: s.GetScope()}
 }
 
-// request returns it as a request.
-func (a asked) request() *fanoutv1.WatchRequest {
+// request returns the summary as a request.
+func (s requestSummary) request() *fanoutv1.WatchRequest {
 	req := &fanoutv1.WatchRequest{}
-	_ = proto.Unmarshal([]byte(a.encoded.Value()), req) // what askedFor has written
+	_ = proto.Unmarshal([]byte(s.encoded.Value()), req) // summarize has marshalled it
 	return req
 }

@@ -1,0 +1,108 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fanoutd/fanoutd/internal/server/rpc"
+)
+
+// callContext is the context of a request, from which the interceptors get its call. The
+// standard library's context with a value would take more memory.
+type callContext struct {
+	context.Context // of gRPC
+	call            rpc.Call
+}
+
+// Value implements [context.Context].
+func (c *callContext) Value(key any) any {
+	if _, ok := key.(rpc.CallKey); ok {
+		return &c.call
+	}
+	return c.Context.Value(key)
+}
+
+// watchContext is the context of a watch. It ends with its request, and when the watch has
+// to end for another reason. The contexts of the standard library would take several times
+// its memory, and very many watches wait for nothing else.
+type watchContext struct {
+	context.Context // of the request, with what the interceptors have added
+
+	mu    sync.Mutex
+	done  chan struct{} // guarded by mu; nil until Done is called
+	onEnd func()        // guarded by mu
+
+	reason atomic.Pointer[error] // nil: the watch goes on. A worker reads it for each message
+}
+
+// end ends the context, unless it has ended.
+func (c *watchContext) end(reason error) {
+	c.mu.Lock()
+	if !c.reason.CompareAndSwap(nil, &reason) {
+		c.mu.Unlock()
+		return
+	}
+	if c.done != nil {
+		close(c.done)
+	}
+	onEnd := c.onEnd
+	c.mu.Unlock()
+	if onEnd != nil {
+		onEnd()
+	}
+}
+
+// callOnEnd calls a function when the context ends, or now if it has.
+func (c *watchContext) callOnEnd(f func()) {
+	c.mu.Lock()
+	c.onEnd = f
+	ended := c.reason.Load() != nil
+	c.mu.Unlock()
+	if ended {
+		f()
+	}
+}
+
+// Done implements [context.Context].
+func (c *watchContext) Done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done == nil {
+		c.done = make(chan struct{})
+		if c.reason.Load() != nil {
+			close(c.done)
+		}
+	}
+	return c.done
+}
+
+// forgetDone frees the channel of Done when nobody waits for it any more.
+func (c *watchContext) forgetDone() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.done = nil
+}
+
+// why returns the reason of the end, or nil, and whether the server has ended the watch and
+// not its client.
+func (c *watchContext) why() (reason error, byServer bool) {
+	p := c.reason.Load()
+	if p == nil {
+		return nil, false
+	}
+	return *p, !errors.Is(*p, context.Canceled) && !errors.Is(*p, context.DeadlineExceeded)
+}
+
+// Err implements [context.Context].
+func (c *watchContext) Err() error {
+	reason, _ := c.why()
+	switch {
+	case reason == nil:
+		return nil
+	case errors.Is(reason, context.DeadlineExceeded):
+		return context.DeadlineExceeded
+	}
+	return context.Canceled
+}

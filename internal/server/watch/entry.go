@@ -1,0 +1,164 @@
+package watch
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/access"
+	"github.com/fanoutd/fanoutd/internal/access/policy"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
+	"github.com/fanoutd/fanoutd/internal/server/rpc"
+	"github.com/fanoutd/fanoutd/internal/server/transport"
+)
+
+// Entry is a watch as operators see it.
+type Entry struct {
+	// A worker uses the fields below for each message.
+
+	mu       sync.Mutex
+	blocked  bool            // guarded by mu: the handler is sending a message
+	catching bool            // guarded by mu: a catch-up is under way
+	messages int64           // guarded by mu: messages that gRPC has accepted
+	bytes    int64           // guarded by mu: their size
+	at       object.Position // guarded by mu: position of the last message; zero before the first
+
+	registry  *Registry
+	number    uint64 // in the registry; 0: not there
+	shown     bool   // guarded by Registry.mu: operators see the watch
+	peer      string
+	userAgent string
+	identity  *access.Identity // of the client
+	pass      *access.Pass     // of the credentials that the watch began with
+	question  policy.Question  // that has to be granted as long as the watch lasts
+	request   requestSummary
+	since     time.Time
+	watcher   backend.Watcher
+	sender    *streamSender
+	end       func(reason error) // ends the watch; any goroutine may call it
+}
+
+// describe sets what does not change while the watch lasts.
+func (e *Entry) describe(ctx context.Context, req *fanoutv1.WatchRequest, scope object.Scope, w backend.Watcher, s *streamSender) {
+	e.identity, e.pass = &rpc.CallOf(ctx).Identity, rpc.PassOf(ctx)
+	e.request = summarize(req)
+	e.watcher, e.sender = w, s
+	e.question = policy.Question{Verb: policy.Watch, Resource: req.GetResource(), Scope: scope}
+	e.peer, e.userAgent = transport.CallerOf(ctx)
+	e.catching = req.GetFromNow() == nil
+}
+
+// ID returns the id by which operators know the watch.
+func (e *Entry) ID() string { return e.registry.prefix + "-" + strconv.FormatUint(e.number, 10) }
+
+// Number returns the number of the watch. Later watches have higher numbers.
+func (e *Entry) Number() uint64 { return e.number }
+
+// Resource returns the name of the resource.
+func (e *Entry) Resource() string { return e.question.Resource }
+
+// End ends the watch with its last position and a reason.
+func (e *Entry) End(reason error) { e.end(reason) }
+
+// sending records that the handler sends a message, which may take time.
+func (e *Entry) sending() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.blocked = true
+}
+
+// note records a message that gRPC has accepted. It returns the position before, and whether
+// the message is the first.
+func (e *Entry) note(h *object.Header, size int) (before object.Revision, first bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch h.Kind {
+	case object.CatchUpBegin:
+		e.catching = true
+	case object.Synced:
+		e.catching = false
+	}
+	before, first = e.at.Revision, e.messages == 0
+	e.at = h.Position
+	e.blocked = false
+	e.messages++
+	e.bytes += int64(size)
+	return before, first
+}
+
+// isBlocked reports whether a message waits for the client.
+func (e *Entry) isBlocked() bool {
+	if f := e.fence(); f != nil {
+		return !f.Released()
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.blocked
+}
+
+// fence returns the write fence of the watch, or nil if the resource has no cache.
+func (e *Entry) fence() *grpcmsg.WriteFence {
+	if _, ok := e.watcher.(*dispatch.Watcher); ok && e.sender != nil {
+		return &e.sender.fence
+	}
+	return nil
+}
+
+func (e *Entry) position() object.Position {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.at
+}
+
+func (e *Entry) isCatchingUp() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.catching
+}
+
+// sent returns the number of messages that gRPC has accepted, and their size.
+func (e *Entry) sent() (messages, bytes int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.messages, e.bytes
+}
+
+// Status returns what ListWatchers shows of the watch.
+func (e *Entry) Status(r *backend.Resource) *fanoutv1.WatcherStatus {
+	at := e.position()
+	messages, bytes := e.sent()
+	s := &fanoutv1.WatcherStatus{
+		Id:        e.ID(),
+		Peer:      e.peer,
+		UserAgent: e.userAgent,
+		Identity:  e.identity.Name,
+		Request:   e.request.request(),
+		Since:     timestamppb.New(e.since),
+		State:     fanoutv1.WatcherStatus_STATE_LIVE,
+		Blocked:   e.isBlocked(),
+		Position:  &fanoutv1.Position{Epoch: string(at.Epoch), Revision: int64(at.Revision)},
+		Messages:  messages,
+		Bytes:     bytes,
+	}
+	if e.isCatchingUp() {
+		s.State = fanoutv1.WatcherStatus_STATE_CATCHING_UP
+	}
+	w, ok := e.watcher.(*dispatch.Watcher)
+	if !ok || at.Revision == 0 {
+		return s
+	}
+	backlog, lag, since := r.Backlog(w, at)
+	s.LagRevisions, s.Lag = &lag, durationpb.New(since)
+	if backlog.Events >= 0 {
+		s.LagEvents = new(int64(backlog.Events))
+	}
+	return s
+}

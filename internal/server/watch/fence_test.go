@@ -1,0 +1,183 @@
+package watch
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/mem"
+
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
+	"github.com/fanoutd/fanoutd/test/poll"
+)
+
+// transportBuffer is what gRPC has accepted of one stream and not written yet. It blocks the
+// sender while that is grpcWindow or more, as gRPC does.
+type transportBuffer struct {
+	seat
+	loses bool // writes everything at once, and never frees a buffer
+
+	mu       sync.Mutex
+	room     sync.Cond
+	pending  []mem.BufferSlice
+	bytes    int
+	messages int
+	closed   bool
+}
+
+func newTransportBuffer(a *audience) *transportBuffer {
+	b := &transportBuffer{seat: seat{audience: a}}
+	b.room.L = &b.mu
+	return b
+}
+
+// SendMsg implements [grpc.ServerStream].
+func (b *transportBuffer) SendMsg(m any) error {
+	buffers := m.(grpcmsg.Message).Buffers()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.bytes >= grpcWindow && !b.closed {
+		b.room.Wait()
+	}
+	if b.closed {
+		return errors.New("the stream is closed")
+	}
+	b.messages++
+	if !b.loses {
+		b.pending = append(b.pending, buffers)
+		b.bytes += buffers.Len()
+	}
+	return nil
+}
+
+// write writes everything, as if the client had read.
+func (b *transportBuffer) write() {
+	b.mu.Lock()
+	pending := b.pending
+	b.pending, b.bytes = nil, 0
+	b.room.Broadcast()
+	b.mu.Unlock()
+	for _, one := range pending {
+		one.Free()
+	}
+}
+
+func (b *transportBuffer) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	b.room.Broadcast()
+}
+
+func (b *transportBuffer) accepted() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.messages
+}
+
+// full puts events until the sender of a watch is full, and lets the fence be overdue.
+func (a *audience) fillUntilOverdue(t *testing.T, h *handler, value string) {
+	t.Helper()
+	poll.Until(t, "the sender is full", func() bool {
+		if h.sender.fullSince.Load() == 0 {
+			a.store.Put("key", value)
+		}
+		return h.sender.fullSince.Load() != 0
+	})
+	h.sender.checkFence(time.Now().Add(fenceTimeout - time.Second))
+	if h.sender.overdue.Load() {
+		t.Fatal("the fence is overdue before its time")
+	}
+	h.sender.checkFence(time.Now().Add(fenceTimeout + time.Second))
+}
+
+// A watch whose write fence is lost ends with an error. It is not silent until then.
+func TestLostFenceEndsTheWatch(t *testing.T) {
+	a := seated(t, 0)
+	h, stream, done := a.serve(t, func(b *transportBuffer) { b.loses = true })
+	value := strings.Repeat("x", 2<<10)
+	a.fillUntilOverdue(t, h, value)
+	before := stream.accepted()
+	poll.Until(t, "the watch has ended", func() bool {
+		select {
+		case err := <-done:
+			if !errors.Is(err, errFenceLost) {
+				t.Errorf("Serve returned %v, want %v", err, errFenceLost)
+			}
+			return true
+		default:
+			a.store.Put("key", value)
+			return false
+		}
+	})
+	if stream.accepted() == before {
+		t.Error("the watch was silent until its end")
+	}
+}
+
+// A client that does not read keeps its watch, however long its fence is out, and gets
+// everything when it reads again.
+func TestClientThatDoesNotReadKeepsItsWatch(t *testing.T) {
+	a := seated(t, 0)
+	h, stream, done := a.serve(t, func(*transportBuffer) {})
+	value := strings.Repeat("x", 2<<10)
+	a.fillUntilOverdue(t, h, value)
+	last := a.store.Put("key", value)
+	for range 200 {
+		last = a.store.Put("key", value)
+	}
+	poll.Until(t, "gRPC blocks the handler", func() bool {
+		stream.mu.Lock()
+		defer stream.mu.Unlock()
+		return stream.bytes >= grpcWindow
+	})
+	for range 3 {
+		h.sender.checkFence(time.Now().Add(time.Hour))
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("the watch has ended with %v", err)
+	default:
+	}
+	poll.Until(t, "the client has everything", func() bool {
+		stream.write()
+		return h.entry.position().Revision >= last
+	})
+	stream.write()
+	// The worker serves the watch again.
+	last = a.store.Put("key", value)
+	poll.Until(t, "the client has the next event", func() bool {
+		stream.write()
+		return h.entry.position().Revision >= last
+	})
+	if h.sender.overdue.Load() {
+		t.Error("the fence is still overdue")
+	}
+}
+
+// serve serves one watch whose stream is a transport buffer.
+func (a *audience) serve(t *testing.T, change func(*transportBuffer)) (*handler, *transportBuffer, <-chan error) {
+	t.Helper()
+	stream := newTransportBuffer(a)
+	change(stream)
+	h := &handler{}
+	h.ctx.Context = t.Context()
+	h.sender.init(&h.ctx, &h.entry, stream)
+	h.sender.counters, h.sender.slow = &a.counts, a.slow
+	h.sender.attach(a.dispatcher.Watch(dispatch.Interest{}, dispatch.FromNow(a.dispatcher.Stats().Through), dispatch.Options{}, a.workers.NewQueue(), &h.sender))
+	done, served := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(served)
+		done <- h.sender.watcher.Serve()
+	}()
+	t.Cleanup(func() {
+		stream.close()
+		h.ctx.end(errTimeLimit)
+		<-served
+		h.sender.watcher.Close()
+	})
+	return h, stream, done
+}

@@ -1,0 +1,31 @@
+package watch
+
+import (
+	"testing"
+	"unsafe"
+)
+
+var allocated *handler
+
+// The fields that a worker reads for each message are in two cache lines, at the addresses
+// that the runtime chooses, and a watch is not larger than necessary.
+func TestFieldsReadForEachMessageAreInTwoCacheLines(t *testing.T) {
+	const line = 64
+	for range 100 {
+		w := new(handler)
+		allocated = w // so that the runtime allocates it
+		at := func(field unsafe.Pointer) uintptr { return uintptr(field) / line }
+		for what, fields := range map[string][2]uintptr{
+			"the entry":  {at(unsafe.Pointer(&w.ctx.reason)), at(unsafe.Pointer(&w.entry.at.Revision))},
+			"the sender": {at(unsafe.Pointer(&w.sender.stream)), at(unsafe.Pointer(&w.sender.fullSince))},
+		} {
+			if fields[0] != fields[1] {
+				t.Fatalf("%s is in lines %d and %d", what, fields[0], fields[1])
+			}
+		}
+	}
+	// The runtime has a size class of 640 bytes, of which it uses 8.
+	if size := unsafe.Sizeof(handler{}); size > 632 {
+		t.Errorf("a watch has %d bytes", size)
+	}
+}
