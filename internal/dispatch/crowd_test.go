@@ -63,8 +63,9 @@ func (f *fixture) join(t testing.TB, c *crowd, q *sendqueue.Queue, i dispatch.In
 	}()
 	t.Cleanup(m.leave)
 	<-m.waits
-	f.wait() // the handler has given the watcher to the worker, or is about to
-	f.wait()
+	for !m.Waiting() {
+		f.wait()
+	}
 	return m
 }
 

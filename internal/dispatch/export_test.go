@@ -72,6 +72,9 @@ func (w *Watcher) TakeBack() {
 	w.stopping.Store(false)
 }
 
+// Waiting reports whether the watcher is in its group.
+func (w *Watcher) Waiting() bool { return w.waiting.Load() }
+
 // Stopped returns a channel that is closed when the dispatcher has stopped.
 func (w *Watcher) Stopped() <-chan struct{} { return w.dispatcher.stopped }
 
