@@ -14,20 +14,20 @@ var (
 	seconds = flag.Int("seconds", 10, "how long clients work with each seed")
 )
 
-// What clients are told by several servers, which are killed and stopped as is etcd
-// behind them, is what etcd could have told them itself.
+// TestHistoriesAreClean checks that every answer of several servers is one that etcd
+// itself could have given, while the servers and etcd are killed and stopped.
 func TestHistoriesAreClean(t *testing.T) {
 	table := []string{
-		"| seed | etcd members | operations | without answer | watches | events | states | troubles | verdict |",
+		"| seed | etcd members | operations | without answer | watches | events | states | faults | verdict |",
 		"|---|---|---|---|---|---|---|---|---|",
 	}
 	for seed := *first; seed < *first+*seeds; seed++ {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			// With three members some are behind others, and the leader may be lost.
+			// With three members some lag behind others, and the leader may be lost.
 			members := 1 + 2*int(seed%2)
-			rec := record(t, options{seed: seed, duration: time.Duration(*seconds) * time.Second, members: members, trouble: true})
+			rec := record(t, options{seed: seed, duration: time.Duration(*seconds) * time.Second, members: members, faults: true})
 			start := time.Now()
-			err := rec.judge(t)
+			err := rec.validate(t)
 			verdict := "clean"
 			if err != nil {
 				verdict = err.Error()
@@ -36,21 +36,21 @@ func TestHistoriesAreClean(t *testing.T) {
 			}
 			operations, watches, events := rec.count()
 			row := fmt.Sprintf("| %d | %d | %d | %d | %d | %d | %d | %s | %s |",
-				seed, members, operations, rec.unknown, watches, events, len(rec.states), describe(rec.troubles), verdict)
+				seed, members, operations, rec.unknown, watches, events, len(rec.states), describe(rec.faults), verdict)
 			table = append(table, row)
-			t.Logf("judged in %v; watchers saw %s\n%s", time.Since(start).Round(time.Millisecond), describe(rec.seen), row)
+			t.Logf("validated in %v; watchers saw %s\n%s", time.Since(start).Round(time.Millisecond), describe(rec.seen), row)
 			rec.variety(t)
 		})
 	}
 	t.Logf("%d seconds each:\n%s", *seconds, strings.Join(table, "\n"))
 }
 
-// variety makes sure that what was meant to be judged has happened.
+// variety checks that the recording contains everything that it is meant to cover.
 func (r *recording) variety(t *testing.T) {
 	t.Helper()
 	expected := []string{"CATCH_UP_REPLAY", "CATCH_UP_RESET", "live messages", "previous objects"}
 	if *seconds >= 30 {
-		// By chance there is none in a short time.
+		// A short recording may contain no DELTA.
 		expected = append(expected, "CATCH_UP_DELTA")
 	}
 	for _, what := range expected {
@@ -58,7 +58,7 @@ func (r *recording) variety(t *testing.T) {
 			t.Errorf("the test is too easy: there were no %s", what)
 		}
 	}
-	if len(r.troubles) == 0 {
-		t.Error("the test is too easy: there was no trouble")
+	if len(r.faults) == 0 {
+		t.Error("the test is too easy: there were no faults")
 	}
 }

@@ -17,41 +17,41 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// callTimeout is the deadline of every call. It is shorter than the one that
-// fanoutd gives etcd, so that clients give up on writes that are still under way.
+// callTimeout is the deadline of every call. It is shorter than the timeout of
+// fanoutd's own requests to etcd, so that clients give up on writes in progress.
 const callTimeout = 5 * time.Second
 
-// client reads and writes, one call after another, and records each of them as
-// the request to etcd that it stands for. It goes to any of the servers.
+// client reads and writes, one call after another, and records each call as the
+// equivalent request to etcd. Each call goes to a random server.
 type client struct {
-	name     string
-	base     time.Time // all times of a recording are counted from here
-	rng      *rand.Rand
-	replicas []*replica
-	ids      identity.Provider
-	ledger   *ledger
-	pace     *rate.Limiter // calls while nothing fails
-	setback  *rate.Limiter // its own: calls after one that failed
+	name      string
+	base      time.Time // start of the recording; all times are relative to it
+	rng       *rand.Rand
+	replicas  []*replica
+	ids       identity.Provider
+	ledger    *ledger
+	pace      *rate.Limiter // calls while nothing fails
+	retryPace *rate.Limiter // calls after a failed one; not shared with other clients
 
 	history *model.AppendableHistory
-	states  []state          // what it was told by reads that need not be the newest
-	known   map[string]int64 // mod revisions as it last heard of them; 0: absent
-	newest  int64            // the newest revision that it has heard of
+	states  []state          // results of reads that need not be the newest
+	known   map[string]int64 // last known mod revisions; 0: absent
+	newest  int64            // the newest revision that it has seen
 }
 
-// run works until enough is done. Clients have the same pace and so make their
-// calls in waves, all at once: alone, one would never get in another's way.
+// run makes calls until enough is done. All clients have the same pace, so they call
+// in waves, all at once. Otherwise their calls would hardly ever overlap.
 func (c *client) run(ctx, enough context.Context) error {
 	for c.pace.WaitN(enough, c.pace.Burst()) == nil {
 		for range c.pace.Burst() {
 			call, cancel := context.WithTimeout(ctx, callTimeout)
-			err := c.act(call)
+			err := c.call(call)
 			cancel()
 			c.ledger.add(err == nil)
 			if err != nil && !unknown(err) {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
-			if err != nil && c.setback.Wait(enough) != nil || enough.Err() != nil {
+			if err != nil && c.retryPace.Wait(enough) != nil || enough.Err() != nil {
 				return nil
 			}
 		}
@@ -61,13 +61,13 @@ func (c *client) run(ctx, enough context.Context) error {
 
 func (c *client) now() time.Duration { return time.Since(c.base) }
 
-// replica returns any of the servers.
+// replica returns a random server.
 func (c *client) replica() *replica { return c.replicas[c.rng.IntN(len(c.replicas))] }
 
 func (c *client) key() string { return keys[c.rng.IntN(len(keys))] }
 
-// act does one thing at random.
-func (c *client) act(ctx context.Context) error {
+// call makes a random call.
+func (c *client) call(ctx context.Context) error {
 	switch n := c.rng.IntN(100); {
 	case n < 20:
 		return c.get(ctx, c.key(), nil)
@@ -84,7 +84,7 @@ func (c *client) act(ctx context.Context) error {
 	}
 }
 
-// span returns a part of the resource at random.
+// span returns a random part of the resource.
 func (c *client) span() span {
 	switch c.rng.IntN(8) {
 	case 0:
@@ -99,8 +99,8 @@ func (c *client) span() span {
 	return below(paths[c.rng.IntN(len(paths))])
 }
 
-// read is a read that need not see the newest writes: it is right if what it
-// returns was the state at the revision that it says.
+// read makes a read that need not see the newest writes. Its answer is correct if it
+// was the state at the revision of the answer.
 func (c *client) read(ctx context.Context) error {
 	var consistency fanoutv1.ReadConsistency
 	switch c.rng.IntN(3) {
@@ -117,21 +117,21 @@ func (c *client) read(ctx context.Context) error {
 	return c.list(ctx, c.span(), &consistency)
 }
 
-// get asks for one object.
+// get reads one object.
 func (c *client) get(ctx context.Context, key string, consistency *fanoutv1.ReadConsistency) error {
 	start := c.now()
 	resp, err := c.replica().fanout.Get(ctx, &fanoutv1.GetRequest{Resource: resource, Key: key, Consistency: consistency})
 	end := c.now()
-	told := state{span: exactly(key), revision: resp.GetPosition().GetRevision()}
+	result := state{span: exactly(key), revision: resp.GetPosition().GetRevision()}
 	if err == nil {
-		told.objects = []*mvccpb.KeyValue{stored(resp.GetObject())}
+		result.objects = []*mvccpb.KeyValue{stored(resp.GetObject())}
 	} else if at, ok := refused(err, "KEY_NOT_FOUND"); ok {
-		told.revision, err = at, nil
+		result.revision, err = at, nil
 	}
-	return c.told(told, consistency, start, end, err)
+	return c.recordRead(result, consistency, start, end, err)
 }
 
-// list asks for the objects of a span, at once or in pages.
+// list lists the objects of a span, in one page or several.
 func (c *client) list(ctx context.Context, span span, consistency *fanoutv1.ReadConsistency) error {
 	req := &fanoutv1.ListRequest{
 		Resource: resource, Scope: span.scope, FieldSelector: span.fieldSelector, StartKey: span.startKey, Consistency: consistency,
@@ -139,65 +139,65 @@ func (c *client) list(ctx context.Context, span span, consistency *fanoutv1.Read
 	if c.rng.IntN(4) == 0 {
 		req.PageSize = int32(1 + c.rng.IntN(3))
 	}
-	told := state{span: span}
+	result := state{span: span}
 	start := c.now()
 	end := time.Duration(0)
 	for {
 		resp, err := c.replica().fanout.List(ctx, req)
-		// The first page fixes the revision of all: what is written after it must not
-		// be seen.
+		// The first page fixes the revision of all pages. They must not include later
+		// writes.
 		end = cmp.Or(end, c.now())
 		if _, ok := refused(err, "PAGE_TOKEN_EXPIRED"); ok {
-			return nil // a list without an end says nothing
+			return nil // an incomplete list proves nothing
 		}
 		if err != nil {
-			return c.told(told, consistency, start, end, err)
+			return c.recordRead(result, consistency, start, end, err)
 		}
 		at := resp.GetPosition().GetRevision()
-		if told.revision != 0 && told.revision != at {
-			return fmt.Errorf("a list at revision %d has a page at revision %d", told.revision, at)
+		if result.revision != 0 && result.revision != at {
+			return fmt.Errorf("got a page at revision %d in a list at revision %d", result.revision, at)
 		}
-		told.revision = at
+		result.revision = at
 		for _, o := range resp.GetObjects() {
-			told.objects = append(told.objects, stored(o))
+			result.objects = append(result.objects, stored(o))
 		}
 		if resp.GetNextPageToken() == "" {
-			return c.told(told, consistency, start, end, nil)
+			return c.recordRead(result, consistency, start, end, nil)
 		}
 		req.PageToken, req.Consistency = resp.GetNextPageToken(), nil
 	}
 }
 
-// told records the outcome of a read.
-func (c *client) told(told state, consistency *fanoutv1.ReadConsistency, start, end time.Duration, err error) error {
+// recordRead records the outcome of a read.
+func (c *client) recordRead(result state, consistency *fanoutv1.ReadConsistency, start, end time.Duration, err error) error {
 	if _, ok := refused(err, "REVISION_EXPIRED"); ok && consistency.GetExactRevision() > 0 {
-		return nil // nobody remembers
+		return nil // the revision has been compacted
 	}
 	if err != nil && !unknown(err) {
 		return unexpected("read", err)
 	}
 	if consistency == nil {
-		c.history.AppendRange(told.from, told.to, 0, 0, false, start, end, told.response(), err)
+		c.history.AppendRange(result.from, result.to, 0, 0, false, start, end, result.response(), err)
 	} else if err == nil {
-		c.states = append(c.states, told)
+		c.states = append(c.states, result)
 	}
 	if err != nil {
 		return err
 	}
-	if least := consistency.GetMinRevision(); told.revision < least {
-		return fmt.Errorf("a read of at least revision %d was answered at %d", least, told.revision)
+	if least := consistency.GetMinRevision(); result.revision < least {
+		return fmt.Errorf("got revision %d from a read, want at least %d", least, result.revision)
 	}
-	if exact := consistency.GetExactRevision(); exact > 0 && told.revision != exact {
-		return fmt.Errorf("a read of revision %d was answered at %d", exact, told.revision)
+	if exact := consistency.GetExactRevision(); exact > 0 && result.revision != exact {
+		return fmt.Errorf("got revision %d from a read, want %d", exact, result.revision)
 	}
-	c.newest = max(c.newest, told.revision)
-	for _, o := range told.objects {
+	c.newest = max(c.newest, result.revision)
+	for _, o := range result.objects {
 		c.known[string(o.Key[len(prefix):])] = o.ModRevision
 	}
 	return nil
 }
 
-// condition returns a precondition that may hold, or none.
+// condition returns a precondition that may hold, or nil.
 func (c *client) condition(key string) *int64 {
 	switch c.rng.IntN(12) {
 	case 0:
@@ -208,8 +208,8 @@ func (c *client) condition(key string) *int64 {
 	return nil
 }
 
-// put returns the put of a value that nobody else puts: by it the log tells what
-// became of a write without an answer.
+// put returns a put of a value that is written only once. If the put gets no answer,
+// the value identifies it in etcd's log.
 func (c *client) put(key string) *fanoutv1.Operation {
 	value := fmt.Appendf(nil, "%d", c.ids.NewRequestID())
 	return &fanoutv1.Operation{Operation: &fanoutv1.Operation_Put{Put: &fanoutv1.PutOperation{
@@ -227,7 +227,7 @@ func (c *client) check(key string) *fanoutv1.Operation {
 	return &fanoutv1.Operation{Operation: &fanoutv1.Operation_Check{Check: &fanoutv1.CheckOperation{Key: key, ModRevision: new(c.known[key])}}}
 }
 
-// transaction returns operations on different keys.
+// transaction returns operations on distinct keys.
 func (c *client) transaction() []*fanoutv1.Operation {
 	order := c.rng.Perm(len(keys))
 	var ops []*fanoutv1.Operation
@@ -245,7 +245,8 @@ func (c *client) transaction() []*fanoutv1.Operation {
 	return ops
 }
 
-// write applies operations, a single one sometimes by the method made for it.
+// write applies operations. A single operation sometimes uses its own method (Put or
+// Delete) instead of Transact.
 func (c *client) write(ctx context.Context, ops ...*fanoutv1.Operation) error {
 	store := c.replica().store
 	alone := len(ops) == 1 && c.rng.IntN(4) > 0
@@ -267,7 +268,7 @@ func (c *client) write(ctx context.Context, ops ...*fanoutv1.Operation) error {
 		resp, err = store.Transact(ctx, &fanoutv1.TransactRequest{Resource: resource, Operations: ops})
 		revision = resp.GetRevision()
 		if err == nil && len(resp.GetResults()) != len(ops) {
-			return fmt.Errorf("%d results of %d operations", len(resp.GetResults()), len(ops))
+			return fmt.Errorf("got %d results for %d operations", len(resp.GetResults()), len(ops))
 		}
 		for i, result := range resp.GetResults() {
 			deleted[i] = result.GetDeleted()
@@ -277,7 +278,7 @@ func (c *client) write(ctx context.Context, ops ...*fanoutv1.Operation) error {
 	compares, writes, results := transaction(ops, deleted)
 	resp := &clientv3.TxnResponse{Header: header(revision), Succeeded: true, Responses: results}
 	if at, ok := refused(err, "PRECONDITION_FAILED"); ok {
-		// An answer: at this revision the condition did not hold.
+		// This error is an answer: at this revision the condition did not hold.
 		resp = &clientv3.TxnResponse{Header: header(at)}
 		err = nil
 	}
@@ -295,7 +296,7 @@ func (c *client) write(ctx context.Context, ops ...*fanoutv1.Operation) error {
 	return nil
 }
 
-// wrote remembers what the client has written itself.
+// wrote updates the known revisions after the client's own write.
 func (c *client) wrote(ops []*fanoutv1.Operation, revision int64) {
 	for _, op := range ops {
 		if put := op.GetPut(); put != nil {
@@ -307,8 +308,8 @@ func (c *client) wrote(ops []*fanoutv1.Operation, revision int64) {
 	}
 }
 
-// transaction returns the parts of the etcd transaction that operations stand for,
-// and its results where it is applied.
+// transaction returns the equivalent etcd transaction of operations, and its results
+// if it is applied.
 func transaction(ops []*fanoutv1.Operation, deleted []bool) (compares []clientv3.Cmp, writes []clientv3.Op, results []*pb.ResponseOp) {
 	require := func(key string, revision *int64) {
 		if revision != nil {

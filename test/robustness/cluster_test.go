@@ -22,22 +22,22 @@ import (
 )
 
 const (
-	// resource is the only one that the servers have.
-	resource = "judged"
+	// resource is the only resource of the servers.
+	resource = "checked"
 
-	// prefix is where etcd has its keys, and strangers where it has the keys of a
-	// program that knows nothing of fanoutd.
-	prefix    = "/judged/"
-	strangers = "/strangers/"
+	// prefix is where the resource is kept in etcd. otherPrefix is the prefix of another
+	// program's keys.
+	prefix      = "/checked/"
+	otherPrefix = "/otherPrefix/"
 )
 
-// patience is how long a process may take to serve, or to end.
+// patience bounds how long a process may take to serve, or to exit.
 const patience = 60 * time.Second
 
-// cluster is etcd, and the servers in front of it.
+// cluster is etcd and the servers that use it.
 type cluster struct {
 	members  []*member
-	client   *clientv3.Client // of etcd itself
+	client   *clientv3.Client // connected to all members
 	replicas []*replica
 }
 
@@ -46,10 +46,10 @@ type member struct {
 	*process
 	address string
 	dataDir string
-	client  *clientv3.Client // of this member alone
+	client  *clientv3.Client // connected to this member only
 }
 
-// replica is one of several servers over the same etcd. Clients go to any.
+// replica is one of several servers over the same etcd. Clients use any of them.
 type replica struct {
 	*process
 	conn   *grpc.ClientConn
@@ -57,17 +57,17 @@ type replica struct {
 	store  fanoutv1.StoreServiceClient
 }
 
-// settings are what the servers do differently with the resource. The first one
-// remembers all of a recording and replays it; the second soon forgets, so that it
-// must help itself in other ways; the third does not even try.
+// settings are the cache settings of each server. The window of the first one covers a
+// whole recording, so it can always replay. The window of the second one is small, so it
+// needs other kinds of catch-up. The third one has no cache.
 var settings = []string{
 	"window: {max-events: 100000}",
 	"window: {max-events: 100}",
 	"cache: off",
 }
 
-// startCluster starts etcd alone, with so many members. The directory takes logs
-// and data.
+// startCluster starts etcd alone, with this many members. Logs and data are written to
+// the directory.
 func startCluster(t *testing.T, dir string, size int) *cluster {
 	t.Helper()
 	c := &cluster{}
@@ -101,8 +101,8 @@ func newMember(t *testing.T, dir string, i int, peers []string) *member {
 			"--listen-client-urls", address, "--advertise-client-urls", address,
 			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
 			"--initial-cluster", strings.Join(peers, ","),
-			// A process that is killed loses nothing that it has written to a file, and
-			// the write-ahead log is kept from its beginning.
+			// A killed process loses nothing that it has written to a file, so etcd need not
+			// sync. It keeps its write-ahead log from the beginning.
 			"--unsafe-no-fsync", "--max-wals", "0", "--log-level", "warn",
 		),
 		address: address,
@@ -125,7 +125,7 @@ func newReplica(t *testing.T, dir string, i int, etcdAddresses []string) *replic
 	t.Helper()
 	name := fmt.Sprintf("fanoutd-%d", i)
 	config := filepath.Join(dir, name+".yaml")
-	// With codec raw etcd has the very bytes that clients put.
+	// With the raw codec etcd stores exactly the bytes that clients put.
 	text := fmt.Sprintf("resources:\n  - {name: %s, prefix: %s, codec: raw, %s}\n", resource, prefix, settings[i])
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -133,8 +133,8 @@ func newReplica(t *testing.T, dir string, i int, etcdAddresses []string) *replic
 	address := loopback.FreeAddress(t)
 	conn, err := grpc.NewClient("passthrough:///"+address, quickly(),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		// A call waits for a server that is being started. Once it is sent it is never
-		// sent again.
+		// A call waits while its server is starting. gRPC does not retry it after sending
+		// it.
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func newReplica(t *testing.T, dir string, i int, etcdAddresses []string) *replic
 	}
 }
 
-// quickly makes clients look often for a server that is away.
+// quickly makes a client reconnect soon after a server comes back.
 func quickly() grpc.DialOption {
 	return grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond},
@@ -156,14 +156,14 @@ func quickly() grpc.DialOption {
 	})
 }
 
-// server is a process that can tell when it serves.
+// server is a process that reports when it is ready.
 type server interface {
 	start() error
 	end(context.Context, syscall.Signal) error
 	ready(context.Context) error
 }
 
-// serve starts servers together, and returns when all of them serve.
+// serve starts servers together, and returns when all of them are ready.
 func serve[S server](ctx context.Context, servers ...S) error {
 	for _, s := range servers {
 		if err := s.start(); err != nil {
@@ -180,7 +180,7 @@ func serve[S server](ctx context.Context, servers ...S) error {
 	return nil
 }
 
-// restart ends servers, all of them before the first is started again.
+// restart stops all of the servers, and then starts all of them.
 func restart[S server](ctx context.Context, signal syscall.Signal, servers ...S) error {
 	ending, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -192,23 +192,23 @@ func restart[S server](ctx context.Context, signal syscall.Signal, servers ...S)
 	return serve(ctx, servers...)
 }
 
-// ready returns when the member answers, which it does together with others.
+// ready waits until the member answers, which takes a majority of the members.
 func (m *member) ready(ctx context.Context) error {
 	for ctx.Err() == nil {
 		call, cancel := context.WithTimeout(ctx, time.Second)
-		_, err := m.client.Get(call, strangers)
+		_, err := m.client.Get(call, otherPrefix)
 		cancel()
 		if err == nil {
 			return nil
 		}
 		if m.gone() {
-			return fmt.Errorf("etcd has ended: %v", m.cmd.ProcessState)
+			return fmt.Errorf("etcd has exited: %v", m.cmd.ProcessState)
 		}
 	}
 	return fmt.Errorf("etcd: %w", context.Cause(ctx))
 }
 
-// ready returns when the server serves the resource.
+// ready waits until the server serves the resource.
 func (r *replica) ready(ctx context.Context) error {
 	for ctx.Err() == nil {
 		health, err := healthv1.NewHealthClient(r.conn).Watch(ctx, &healthv1.HealthCheckRequest{Service: "resource/" + resource})
@@ -219,13 +219,13 @@ func (r *replica) ready(ctx context.Context) error {
 			}
 		}
 		if r.gone() {
-			return fmt.Errorf("fanoutd has ended: %v", r.cmd.ProcessState)
+			return fmt.Errorf("fanoutd has exited: %v", r.cmd.ProcessState)
 		}
 	}
 	return fmt.Errorf("fanoutd: %w", context.Cause(ctx))
 }
 
-// stop ends everything, and looks into the logs of the servers.
+// stop stops everything, and checks the logs of the servers.
 func (c *cluster) stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -238,7 +238,7 @@ func (c *cluster) stop(ctx context.Context) error {
 			return err
 		}
 		if strings.Contains(string(log), "panic") {
-			return fmt.Errorf("the log of fanoutd speaks of a panic: %s", r.log)
+			return fmt.Errorf("the log of fanoutd contains a panic: %s", r.log)
 		}
 	}
 	for _, m := range c.members {

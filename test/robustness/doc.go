@@ -1,71 +1,66 @@
-// Package robustness lets etcd's own robustness validator
-// (go.etcd.io/etcd/tests/v3/robustness/validate) judge what fanoutd tells its
-// clients. It is a module of its own, because the validator brings the test code of
-// etcd with it, which fanoutd itself should not depend on.
+// Package robustness checks fanoutd with etcd's own robustness validator
+// (go.etcd.io/etcd/tests/v3/robustness/validate). It is a separate module, because the
+// validator depends on etcd's test code, which must not become a dependency of fanoutd.
 //
-// Three fanoutd processes, one of them without a cache, stand in front of an etcd of
-// one or three members. Clients read and write through all of them at random,
-// watchers come and go, and processes are killed, stopped and started again. What
-// clients were told is recorded as if etcd itself had told them; etcd's write-ahead
-// log says what has really happened. The validator then has to find an order of all
-// reads and writes that explains every answer, and compares each watch with the log.
+// Three fanoutd processes, one of them without a cache, share an etcd of one or three
+// members. Clients read and write through all of them at random, watchers come and go,
+// and processes are killed, stopped and started again. The test records the answers as
+// if they came from etcd, and reads from etcd's write-ahead log what really happened.
+// The validator searches for an order of all reads and writes that explains every
+// answer, and compares each watch with the log.
 //
-// # How an answer of fanoutd becomes one of etcd
+// # How an answer of fanoutd becomes an answer of etcd
 //
-// The resource has codec raw, so that etcd stores the bytes that clients put. A key
-// is the prefix of the resource and the key of the object.
+// The resource has the raw codec, so etcd stores the bytes that clients put. A key in
+// etcd is the prefix of the resource followed by the key of the object.
 //
-// A position's revision is etcd's. A server that answers at revision r shows the
-// resource as it was when etcd as a whole was at r, whichever keys have moved it
-// there. So an answer at r stands for a read of etcd whose header says r, and the
-// model must be at exactly r in between call and return. A program that has keys of
-// its own in the same etcd, and is recorded, too, makes sure that this is put to the
-// test.
+// The revision of a position is an etcd revision. An answer at revision r shows the
+// resource as it was when all of etcd was at r, even if other keys caused that revision.
+// So it is recorded as an etcd read whose header has revision r, and the model must be
+// at exactly r at some time between call and return. To test this, another program
+// writes its own keys in the same etcd, and its calls are recorded too.
 //
-// Put, Delete and Transact are transactions of etcd that compare mod revisions. A
-// failed precondition is a transaction that has failed at the revision which the
-// error names; an absent key is an empty range. UNAVAILABLE and DEADLINE_EXCEEDED
-// leave open what has happened; nothing is ever sent again. Any other error fails
-// the test.
+// Put, Delete and Transact are recorded as etcd transactions that compare mod revisions.
+// A failed precondition is a transaction that failed at the revision in the error. An
+// absent key is an empty range. UNAVAILABLE and DEADLINE_EXCEEDED leave the outcome open,
+// and the clients do not retry. Any other error fails the test.
 //
-// Get and List are linearizable ranges. All pages of a list together are one range:
-// they have one revision, and it was fixed before the first page returned, so this
-// is when the range returns.
+// Get and List are linearizable ranges. All pages of a list form one range: they have
+// one revision, which was fixed before the first page returned, so the range returns
+// with the first page.
 //
-// REPLAY and live events are a watch of etcd from the revision after the position
-// where they begin. ADDED is a put that creates, MODIFIED any other put, DELETED a
-// deletion. The position of a message promises that every event up to it has been
-// delivered: that is a progress notification, with bookmarks or without. After a
-// RESET or a DELTA another watch begins at the position of SYNCED; one that begins
-// now does so at the position of its first BOOKMARK. A watch with a field selector
-// for one key is a watch of that key. With previous_object the validator compares
-// the objects from before, too.
+// REPLAY and live events are an etcd watch from the revision after the position where
+// they begin. ADDED is a put that creates a key, MODIFIED is any other put, DELETED is a
+// deletion. The position of a message promises that every earlier event has been
+// delivered, so it is recorded as a progress notification, whether or not it is a
+// bookmark. After a RESET or a DELTA another watch begins at the position of SYNCED. A
+// watch from now begins at the position of its first BOOKMARK. A watch with a field
+// selector for one key is a watch of that key. With previous_object the validator also
+// compares the previous objects.
 //
-// A stream that begins from nothing, or now, begins at the present. So the snapshot
-// of the one, and an empty read at the first position of the other, are linearizable
-// ranges, too.
+// A new watch with or without a snapshot begins at the present. So its snapshot, or an
+// empty read at its first position, is also a linearizable range.
 //
 // # States
 //
-// What a RESET and a DELTA lead to, and reads with any, min_revision and
-// exact_revision, have no place in the order: they say what was the state at a
-// revision that may be old by then. They are judged apart. The requests of the log
-// are given to the validator one after another, followed by a range at an old
-// revision for each such state.
+// The result of a RESET or a DELTA, and reads with any, min_revision or exact_revision,
+// have no place in the order, because they show the state at a revision that may already
+// be old. They are checked separately: the validator receives the requests of the log one
+// after another, followed by a range at an old revision for each such state.
 //
-// # What only the log knows
+// # Information from the log
 //
-// What became of a write without an answer is looked up in the log: no value is put
-// twice, and a deletion has moved the revision. Such a write is given to the validator
-// as applied at that revision, or left out if it had no effect. fanoutd may write keys
-// of its own, too. Those requests are found by their keys, and given to the validator
-// as somebody's. All of them were made between their neighbours in the log.
+// The log has the outcome of writes without an answer: no value is put twice, and a
+// deletion has moved the revision. Such a write is recorded as applied at that revision,
+// or omitted if it had no effect. fanoutd may also write keys of its own. The test finds
+// these requests by their keys, and adds them as requests of another client. The
+// neighbors of all these requests in the log limit when they were made.
 //
-// # What is not judged
+// # What is not checked
 //
-// Create revisions of objects, label selectors, LATEST, views without values and
-// writes with a time to live have no counterpart that the validator knows. Neither
-// has a compaction that overtakes a server, which then tells its watchers the
-// difference at a later revision: only what all servers have seen is compacted.
-// Those are judged by package check.
+// The validator does not support create revisions of objects, label selectors, LATEST,
+// watches without values, and writes with a time to live. It does not support a
+// compaction that overtakes a server either: the server then sends its watchers a
+// difference at a later revision. The test therefore compacts only what all servers have
+// seen. Package check covers all of these.
 package robustness

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// ledger counts the operations that were answered. It is the clock of those who
-// cause trouble or rest: they wait for others to get on with their work.
+// ledger counts operations. It is the clock of the fault injector and of resting
+// watchers: they wait until the clients have made a number of calls.
 type ledger struct {
 	mu       sync.Mutex
 	answered int
@@ -17,7 +17,7 @@ type ledger struct {
 
 func newLedger() *ledger { return &ledger{grown: make(chan struct{})} }
 
-// add enters an operation; known says whether it was answered.
+// add counts an operation; known says whether it was answered.
 func (l *ledger) add(known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -29,7 +29,7 @@ func (l *ledger) add(known bool) {
 	l.wake()
 }
 
-// close says that nothing more will be done.
+// close announces that no operations follow.
 func (l *ledger) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,14 +42,14 @@ func (l *ledger) wake() {
 	l.grown = make(chan struct{})
 }
 
-// counts returns the number of operations with a known and with an unknown outcome.
+// counts returns the number of answered operations and of those with an unknown outcome.
 func (l *ledger) counts() (answered, unknown int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.answered, l.unknown
 }
 
-// pass waits until n more operations have been answered, or nothing more will be.
+// pass waits for n more answered operations, or for close.
 func (l *ledger) pass(ctx context.Context, n int) error {
 	answered, _ := l.counts()
 	for {

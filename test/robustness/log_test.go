@@ -16,11 +16,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// persistedRequests returns what the write-ahead logs of the members agree on. The
-// directory is for copies of them.
+// persistedRequests returns the requests that the members' write-ahead logs agree on. It
+// copies the logs to the directory.
 //
-// The validator reads no comparisons but those that its own clients make. fanoutd
-// makes the log longer, while it is short, with transactions that can never hold;
+// The validator understands only the comparisons that its own clients make. fanoutd
+// pads a short log with transactions whose conditions can never hold; the copies omit
+// these transactions.
 // these are left out of the copies.
 func persistedRequests(lg *zap.Logger, dataDirs []string, dir string) ([]model.EtcdRequest, error) {
 	copies := make([]string, len(dataDirs))
@@ -30,7 +31,7 @@ func persistedRequests(lg *zap.Logger, dataDirs []string, dir string) ([]model.E
 			return nil, err
 		}
 		for _, e := range entries {
-			if e.Data, err = withoutVain(e); err != nil {
+			if e.Data, err = withoutPadding(e); err != nil {
 				return nil, fmt.Errorf("entry %d of %s: %w", e.GetIndex(), dataDir, err)
 			}
 		}
@@ -46,9 +47,9 @@ func persistedRequests(lg *zap.Logger, dataDirs []string, dir string) ([]model.E
 	return report.PersistedRequests(lg, copies)
 }
 
-// withoutVain returns the data of an entry, or nothing if it is a request that has
-// no effect whenever it is made.
-func withoutVain(e *raftpb.Entry) ([]byte, error) {
+// withoutPadding returns the data of an entry, or nil if the entry is a request that can
+// never have an effect.
+func withoutPadding(e *raftpb.Entry) ([]byte, error) {
 	if e.GetType() != raftpb.EntryNormal {
 		return e.GetData(), nil
 	}
@@ -62,8 +63,8 @@ func withoutVain(e *raftpb.Entry) ([]byte, error) {
 	return e.GetData(), nil
 }
 
-// never reports whether a comparison does not hold in any state: none of these
-// numbers is negative.
+// never reports whether a comparison is false in every state. It is, if it requires a
+// number to be negative.
 func never(c *pb.Compare) bool {
 	number := int64(1)
 	switch c.GetTarget() {

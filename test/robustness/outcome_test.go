@@ -9,9 +9,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// refused returns the revision at which fanoutd has found out what an error says,
-// and true, if the error has this reason. Such an error is an answer. The revision
-// is 0 if the reason has none.
+// refused reports whether an error has this reason, and returns the revision in the
+// error, or 0 if the reason has none. Such an error is an answer.
 func refused(err error, reason string) (revision int64, ok bool) {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetReason() == reason {
@@ -22,12 +21,12 @@ func refused(err error, reason string) (revision int64, ok bool) {
 	return 0, false
 }
 
-// unknown reports whether an error leaves open what has happened. A server was
-// killed, or stopped, or could not reach etcd.
+// unknown reports whether an error leaves the outcome open, because a server was killed,
+// stopped, or could not reach etcd.
 func unknown(err error) bool {
 	code := status.Code(err)
 	return code == codes.Unavailable || code == codes.DeadlineExceeded
 }
 
-// unexpected says that nothing in the run explains the error.
+// unexpected wraps an error that nothing in the test explains.
 func unexpected(what string, err error) error { return fmt.Errorf("%s: unexpected: %w", what, err) }

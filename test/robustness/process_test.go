@@ -11,15 +11,15 @@ import (
 	"testing"
 )
 
-// process is a program that can be ended and started again, with the same
-// arguments. It does not outlive the test.
+// process is a program that can be stopped and started again with the same arguments.
+// The end of the test kills it.
 type process struct {
 	program string
 	args    []string
 	log     string // path of the file that takes its output
 
 	cmd    *exec.Cmd
-	exited chan struct{} // closed when it has ended
+	exited chan struct{} // closed when it has exited
 }
 
 func newProcess(t *testing.T, dir, name, program string, args ...string) *process {
@@ -36,7 +36,7 @@ func newProcess(t *testing.T, dir, name, program string, args ...string) *proces
 	return p
 }
 
-// start starts the program and does not wait until it serves.
+// start starts the program, without waiting until it serves.
 func (p *process) start() error {
 	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -46,7 +46,7 @@ func (p *process) start() error {
 	fmt.Fprintf(out, "--- %s\n", strings.Join(append([]string{filepath.Base(p.program)}, p.args...), " "))
 	cmd := exec.Command(p.program, p.args...)
 	cmd.Stdout, cmd.Stderr = out, out
-	// Whatever configures a fanoutd or an etcd on this machine is not for ours.
+	// Do not inherit variables that configure fanoutd or etcd on this machine.
 	for _, entry := range os.Environ() {
 		if !strings.HasPrefix(entry, "FANOUTD_") && !strings.HasPrefix(entry, "ETCD_") {
 			cmd.Env = append(cmd.Env, entry)
@@ -57,14 +57,14 @@ func (p *process) start() error {
 	}
 	exited := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // its state says how it ended
+		_ = cmd.Wait() // the process state has the result
 		close(exited)
 	}()
 	p.cmd, p.exited = cmd, exited
 	return nil
 }
 
-// gone reports whether the process has ended.
+// gone reports whether the process has exited.
 func (p *process) gone() bool {
 	select {
 	case <-p.exited:
@@ -74,7 +74,7 @@ func (p *process) gone() bool {
 	}
 }
 
-// end sends the signal and waits for the process to end.
+// end sends the signal and waits for the process to exit.
 func (p *process) end(ctx context.Context, signal syscall.Signal) error {
 	if err := p.cmd.Process.Signal(signal); err != nil {
 		return fmt.Errorf("send %v to %s: %w", signal, p.program, err)
@@ -82,12 +82,12 @@ func (p *process) end(ctx context.Context, signal syscall.Signal) error {
 	select {
 	case <-p.exited:
 	case <-ctx.Done():
-		return fmt.Errorf("%s does not end after %v: %w", p.program, signal, context.Cause(ctx))
+		return fmt.Errorf("%s still runs after %v: %w", p.program, signal, context.Cause(ctx))
 	}
 	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	ended := p.cmd.ProcessState.ExitCode() == 0 || ok && status.Signaled() && status.Signal() == signal
 	if !ended {
-		return fmt.Errorf("%s ended with %v after %v", p.program, p.cmd.ProcessState, signal)
+		return fmt.Errorf("%s exited with %v after %v", p.program, p.cmd.ProcessState, signal)
 	}
 	return nil
 }

@@ -25,38 +25,38 @@ import (
 const (
 	clients = 8
 
-	// callsPerSecond of each client, in waves of so many: few enough that the
-	// validator is done within seconds.
+	// callsPerSecond is the rate of each client, in waves of this many calls. It is low
+	// enough for the validator to finish within seconds.
 	callsPerSecond = 50
 	wave           = 10
 )
 
-// options say what is recorded.
+// options configure a recording.
 type options struct {
 	seed     uint64
 	duration time.Duration
 	members  int // of etcd
-	trouble  bool
+	faults   bool
 
-	// prepare, if set, is done before the servers start.
+	// prepare, if set, runs before the servers start.
 	prepare func(context.Context, *clientv3.Client) error
 }
 
-// recording is what happened: what was recorded of it through fanoutd, and what
-// etcd's write-ahead log says.
+// recording is the history of a run: what clients of fanoutd recorded, and etcd's
+// write-ahead log.
 type recording struct {
-	dir       string   // of logs and data
+	dir       string   // for logs and data
 	dataDirs  []string // of etcd
 	reports   []report.ClientReport
 	states    []state
 	persisted []model.EtcdRequest
 
 	answered, unknown int
-	troubles          map[string]int
+	faults            map[string]int
 	seen              map[string]int
 }
 
-// record starts everything, lets it work and stops it.
+// record starts everything, lets it run and stops it.
 func record(t *testing.T, opts options) *recording {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), opts.duration+5*time.Minute)
@@ -67,8 +67,8 @@ func record(t *testing.T, opts options) *recording {
 	random := func(actor uint64) *rand.Rand { return rand.New(rand.NewPCG(opts.seed, actor)) }
 	history := func() *model.AppendableHistory { return model.NewAppendableHistory(ids) }
 
-	stranger := &stranger{base: base, rng: random(1), client: cluster.client, ids: ids, pace: rate.NewLimiter(20, 1), history: history()}
-	if err := stranger.arrive(ctx); err != nil {
+	other := &otherProgram{base: base, rng: random(1), client: cluster.client, ids: ids, pace: rate.NewLimiter(20, 1), history: history()}
+	if err := other.readEmpty(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if opts.prepare != nil {
@@ -83,7 +83,7 @@ func record(t *testing.T, opts options) *recording {
 	ledger, goal := newLedger(), newGoal(ctx)
 	watchers := newWatchers(func(w *watcher, i int) {
 		w.base, w.rng, w.replicas, w.ledger, w.goal = base, random(1000+uint64(i)), cluster.replicas, ledger, goal
-		w.setback, w.history = rate.NewLimiter(10, 1), history()
+		w.retryPace, w.history = rate.NewLimiter(10, 1), history()
 	})
 	watching, watchCtx := errgroup.WithContext(ctx)
 	for _, w := range watchers {
@@ -93,32 +93,32 @@ func record(t *testing.T, opts options) *recording {
 	enough, stop := context.WithTimeout(ctx, opts.duration)
 	defer stop()
 	working, workCtx := errgroup.WithContext(ctx)
-	// Where one of them fails the others need not go on.
+	// If one of them fails, the others stop.
 	context.AfterFunc(workCtx, stop)
 	context.AfterFunc(watchCtx, stop)
 	all := make([]*client, clients)
 	for i := range all {
 		all[i] = &client{
 			name: fmt.Sprintf("client %d", i), base: base, rng: random(100 + uint64(i)), replicas: cluster.replicas, ids: ids,
-			ledger: ledger, pace: rate.NewLimiter(callsPerSecond, wave), setback: rate.NewLimiter(5, 1), history: history(), known: map[string]int64{},
+			ledger: ledger, pace: rate.NewLimiter(callsPerSecond, wave), retryPace: rate.NewLimiter(5, 1), history: history(), known: map[string]int64{},
 		}
 		working.Go(func() error { return all[i].run(workCtx, enough) })
 	}
-	working.Go(func() error { return stranger.run(workCtx, enough) })
-	trouble := &trouble{base: base, rng: random(2), cluster: cluster, ledger: ledger, history: history(), made: map[string]int{}}
-	if opts.trouble {
-		working.Go(func() error { return trouble.run(workCtx, enough) })
+	working.Go(func() error { return other.run(workCtx, enough) })
+	injector := &faultInjector{base: base, rng: random(2), cluster: cluster, ledger: ledger, history: history(), made: map[string]int{}}
+	if opts.faults {
+		working.Go(func() error { return injector.run(workCtx, enough) })
 	}
 	err := working.Wait()
 	ledger.close()
 	if err == nil {
 		var last int64
-		if last, err = all[0].closing(ctx); err == nil {
+		if last, err = all[0].writeAll(ctx); err == nil {
 			goal.set(last)
 		}
 	}
 	if err != nil {
-		cancel() // nobody will reach the goal
+		cancel() // the watchers cannot reach the goal
 	}
 	if watched := watching.Wait(); err == nil {
 		err = watched
@@ -130,9 +130,9 @@ func record(t *testing.T, opts options) *recording {
 		t.Fatal(err)
 	}
 
-	rec := &recording{dir: dir, troubles: trouble.made, seen: map[string]int{}}
+	rec := &recording{dir: dir, faults: injector.made, seen: map[string]int{}}
 	rec.answered, rec.unknown = ledger.counts()
-	for _, h := range []*model.AppendableHistory{stranger.history, trouble.history} {
+	for _, h := range []*model.AppendableHistory{other.history, injector.history} {
 		rec.reports = append(rec.reports, report.ClientReport{ClientID: ids.NewClientID(), KeyValue: h.Operations()})
 	}
 	for _, c := range all {
@@ -156,8 +156,8 @@ func record(t *testing.T, opts options) *recording {
 	return rec
 }
 
-// newWatchers returns watchers of the whole resource, of paths and of keys. Some
-// never leave of their own accord.
+// newWatchers returns watchers of the whole resource, of paths and of keys. Some of them
+// never leave on their own.
 func newWatchers(complete func(*watcher, int)) []*watcher {
 	spans := []span{whole(), whole(), whole(), whole(), selected("a"), selected("b/x/0")}
 	for _, path := range paths {
@@ -178,9 +178,9 @@ func newWatchers(complete func(*watcher, int)) []*watcher {
 	return watchers
 }
 
-// closing writes all keys, so that every watcher has something to wait for, and
-// returns the revision.
-func (c *client) closing(ctx context.Context) (int64, error) {
+// writeAll writes all keys, so that every watcher receives a last event. It returns the
+// revision of the write.
+func (c *client) writeAll(ctx context.Context) (int64, error) {
 	var ops []*fanoutv1.Operation
 	for _, key := range keys {
 		op := c.put(key)
@@ -197,13 +197,13 @@ func (c *client) closing(ctx context.Context) (int64, error) {
 		if !unknown(err) || ctx.Err() != nil {
 			return 0, fmt.Errorf("last write: %w", err)
 		}
-		if err := c.setback.Wait(ctx); err != nil {
+		if err := c.retryPace.Wait(ctx); err != nil {
 			return 0, err
 		}
 	}
 }
 
-// count returns the number of recorded operations, of watches and of their events.
+// count returns the number of recorded operations, watches and events.
 func (r *recording) count() (operations, watches, events int) {
 	for _, report := range r.reports {
 		operations += len(report.KeyValue)
@@ -213,7 +213,7 @@ func (r *recording) count() (operations, watches, events int) {
 	return operations, watches, events
 }
 
-// describe returns how often each of several things happened, in order of names.
+// describe formats counts in the order of their names.
 func describe(counts map[string]int) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {

@@ -8,21 +8,21 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// keys are the keys of the resource: few, so that clients get in each other's way,
-// and with neighbours that a careless comparison confuses.
+// keys are the keys of the resource. They are few, so that clients conflict, and some
+// are neighbors that a careless prefix comparison confuses.
 var keys = []string{"a", "a/0", "a/1", "a/2", "ab/0", "b/0", "b/1", "b/x/0", "b/x/1", "c"}
 
-// paths are the prefixes that are read and watched.
+// paths are the prefixes that clients read and watch.
 var paths = []string{"a", "ab", "b", "b/x"}
 
-// span is a part of the resource: how fanoutd is asked for it, and which keys of
-// etcd these are.
+// span is a part of the resource, as a request to fanoutd and as a range of keys in
+// etcd.
 type span struct {
 	scope         *fanoutv1.Scope
 	fieldSelector string
 	startKey      string // for lists only
 
-	from, to string // to is empty: the key from alone
+	from, to string // if to is empty, only the key from
 }
 
 func whole() span {
@@ -38,8 +38,8 @@ func exactly(key string) span {
 	return span{scope: &fanoutv1.Scope{Scope: &fanoutv1.Scope_Key{Key: key}}, from: prefix + key}
 }
 
-// selected is what exactly is, by other means: fanoutd has to look at every
-// object.
+// selected picks the same object as exactly, but with a field selector, so that fanoutd
+// has to look at every object.
 func selected(key string) span {
 	return span{fieldSelector: "key=" + key, from: prefix + key}
 }
@@ -48,25 +48,25 @@ func startingAt(key string) span {
 	return span{startKey: key, from: prefix + key, to: clientv3.GetPrefixRangeEnd(prefix)}
 }
 
-// state is what somebody was told, or had to conclude, about a span: these are
-// its objects at that revision.
+// state is the content of a span at a revision, as a read returned it or a watcher
+// derived it.
 type state struct {
 	span
 	revision int64
 	objects  []*mvccpb.KeyValue // in order of their keys
 }
 
-// response returns the state as etcd would have told it.
+// response returns the state as a response of etcd.
 func (s state) response() *clientv3.GetResponse {
 	return &clientv3.GetResponse{Header: header(s.revision), Kvs: s.objects, Count: int64(len(s.objects))}
 }
 
-// stored returns an object as etcd has it. Its create revision is not judged.
+// stored returns an object as etcd stores it. The validator ignores its create revision.
 func stored(o *fanoutv1.Object) *mvccpb.KeyValue {
 	return &mvccpb.KeyValue{Key: []byte(prefix + o.GetKey()), Value: value(o), ModRevision: o.GetModRevision(), Version: o.GetVersion()}
 }
 
-// value returns the value of an object, in whichever of the two fields it is.
+// value returns the value of an object, from whichever field has it.
 func value(o *fanoutv1.Object) []byte {
 	if text := o.GetText(); text != "" {
 		return []byte(text)
@@ -74,7 +74,7 @@ func value(o *fanoutv1.Object) []byte {
 	return o.GetData()
 }
 
-// valueRevision returns an object as the model has it.
+// valueRevision converts an object to the type of the model.
 func valueRevision(kv *mvccpb.KeyValue) model.ValueRevision {
 	return model.ValueRevision{Value: model.ToValueOrHash(string(kv.Value)), ModRevision: kv.ModRevision, Version: kv.Version}
 }

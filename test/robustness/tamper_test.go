@@ -15,16 +15,17 @@ import (
 	"go.uber.org/zap/zaptest"
 )
 
-// A recording is clean, and is not any more once one thing in it is changed.
+// TestTamperedHistoriesAreNotClean changes one thing in a clean recording, and checks
+// that the validator notices it.
 func TestTamperedHistoriesAreNotClean(t *testing.T) {
 	rec := record(t, options{seed: 1, duration: 3 * time.Second, members: 1, prepare: ownRecord})
-	if err := rec.judge(t); err != nil {
+	if err := rec.validate(t); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
 		name   string
 		tamper func(*testing.T, *recording)
-		want   string // part of what the validator says
+		want   string // part of the validator's error
 	}{
 		{"an event is missing", dropEvent, "broke Reliable"},
 		{"the first event after a resume is missing", dropFirstEvent, "broke Resumable"},
@@ -45,29 +46,29 @@ func TestTamperedHistoriesAreNotClean(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			tampered := rec.clone(t)
 			c.tamper(t, tampered)
-			if err := tampered.judge(t); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("the verdict is %v, should have %q", err, c.want)
+			if err := tampered.validate(t); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want an error with %q", err, c.want)
 			}
 		})
 	}
-	t.Run("what fanoutd writes for itself is not told to the validator", func(t *testing.T) {
-		result := validate.ValidateAndReturnVisualize(zaptest.NewLogger(t, quiet), validate.Config{}, rec.reports, rec.persisted, judging)
+	t.Run("what fanoutd writes for itself is added to the reports", func(t *testing.T) {
+		result := validate.ValidateAndReturnVisualize(zaptest.NewLogger(t, quiet), validate.Config{}, rec.reports, rec.persisted, validationTimeout)
 		if err := result.Linearization.Error(); err == nil {
-			t.Error("the validator has not noticed a revision that nobody wrote")
+			t.Error("the validator accepted a revision without a write")
 		}
 	})
-	// Not knowing an answer is no mistake: the log has what became of the request.
+	// A missing answer is not an error: the log has the outcome of the request.
 	t.Run("answers are lost", func(t *testing.T) {
 		tampered := rec.clone(t)
 		loseAnswers(tampered)
-		if err := tampered.judge(t); err != nil {
+		if err := tampered.validate(t); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// ownRecord writes what a server might keep for itself, and tries in vain what
-// leaves its trace in the log alone.
+// ownRecord writes a key as fanoutd might for itself, and makes a transaction that
+// fails and is visible only in the log.
 func ownRecord(ctx context.Context, client *clientv3.Client) error {
 	const key = "of-the-server"
 	unlikely := clientv3.Compare(clientv3.ModRevision(key), "=", 1_000_000)
@@ -80,7 +81,7 @@ func ownRecord(ctx context.Context, client *clientv3.Client) error {
 	return err
 }
 
-// clone returns a copy that can be changed.
+// clone returns a copy that the caller may change.
 func (r *recording) clone(t *testing.T) *recording {
 	c := *r
 	c.dir = t.TempDir()
@@ -100,8 +101,8 @@ func (r *recording) clone(t *testing.T) *recording {
 	return &c
 }
 
-// responses returns the responses of the longest watch of the whole resource,
-// which has events of all kinds.
+// responses returns the responses of the longest watch of the whole resource. It has
+// events of all kinds.
 func (r *recording) responses(t *testing.T) *[]model.WatchResponse {
 	t.Helper()
 	var longest *[]model.WatchResponse
@@ -114,13 +115,13 @@ func (r *recording) responses(t *testing.T) *[]model.WatchResponse {
 		}
 	}
 	if longest == nil {
-		t.Fatal("nobody watched the whole resource")
+		t.Fatal("no watcher watched the whole resource")
 	}
 	return longest
 }
 
-// find returns the index of the first response that is as wanted and neither the
-// first nor the last one.
+// find returns the index of the first response that satisfies wanted and is neither the
+// first nor the last response.
 func find(t *testing.T, responses []model.WatchResponse, wanted func(model.WatchResponse) bool) int {
 	t.Helper()
 	for i := 2; i < len(responses)-2; i++ {
@@ -128,7 +129,7 @@ func find(t *testing.T, responses []model.WatchResponse, wanted func(model.Watch
 			return i
 		}
 	}
-	t.Fatal("there is no such response")
+	t.Fatal("no response matches")
 	return 0
 }
 
@@ -193,7 +194,7 @@ func denyCreation(t *testing.T, r *recording) {
 func changeKey(t *testing.T, r *recording) {
 	responses := *r.responses(t)
 	i := find(t, responses, hasEvents)
-	responses[i].Events[0].Key = strangers
+	responses[i].Events[0].Key = otherPrefix
 }
 
 func inventEvent(t *testing.T, r *recording) {
@@ -204,7 +205,7 @@ func inventEvent(t *testing.T, r *recording) {
 	}}}})
 }
 
-// operation returns the first operation, or the last one, that is as wanted.
+// operation returns the first operation, or the last one, that satisfies wanted.
 func (r *recording) operation(t *testing.T, last bool, wanted func(model.EtcdRequest, model.MaybeEtcdResponse) bool) *porcupine.Operation {
 	t.Helper()
 	var found *porcupine.Operation
@@ -219,7 +220,7 @@ func (r *recording) operation(t *testing.T, last bool, wanted func(model.EtcdReq
 		}
 	}
 	if found == nil {
-		t.Fatal("there is no such operation")
+		t.Fatal("no operation matches")
 	}
 	return found
 }
@@ -240,7 +241,7 @@ func forgetWrite(t *testing.T, r *recording) {
 
 func forgetDeletion(t *testing.T, r *recording) { r.forget(r.operation(t, false, deletesAlone)) }
 
-// deletesAlone picks writes that have deleted something and put nothing.
+// deletesAlone reports whether a write deleted something and put nothing.
 func deletesAlone(request model.EtcdRequest, response model.MaybeEtcdResponse) bool {
 	return request.Type == model.Txn && firstPut(request) == "" && response.Txn != nil &&
 		slices.ContainsFunc(response.Txn.Results, func(r model.EtcdOperationResult) bool { return r.Deleted > 0 })
@@ -255,8 +256,8 @@ func (r *recording) forget(forgotten *porcupine.Operation) {
 	}
 }
 
-// loseAnswers makes every fifth write, and every one that has only deleted, a write
-// without an answer, which is the last one of its stream.
+// loseAnswers removes the answer from every fifth write, and from every write that only
+// deleted. Such a write becomes the last one of its stream.
 func loseAnswers(r *recording) {
 	n := 0
 	for i := range r.reports {
@@ -295,7 +296,7 @@ func denyRefusal(t *testing.T, r *recording) {
 func dropObject(t *testing.T, r *recording) {
 	i := slices.IndexFunc(r.states, func(s state) bool { return len(s.objects) > 1 })
 	if i < 0 {
-		t.Fatal("there is no such state")
+		t.Fatal("no state matches")
 	}
 	r.states[i].objects = append([]*mvccpb.KeyValue{}, r.states[i].objects[1:]...)
 }

@@ -21,8 +21,8 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// goal is the revision at which watching ends. It is set when the last write is
-// acknowledged, and every watcher gets an event at it.
+// goal is the revision at which watchers finish. It is set when the last write is
+// acknowledged, and every watcher receives an event at it.
 type goal struct {
 	revision atomic.Int64
 	known    context.Context
@@ -40,45 +40,46 @@ func (g *goal) set(revision int64) {
 	g.announce()
 }
 
-// watcher watches a span, and records what it receives as watches of etcd. It
-// goes from server to server, leaves and comes back, until it is at the goal.
+// watcher watches a span, and records what it receives as watches of etcd. It moves
+// between servers, leaves and comes back, until it reaches the goal.
 type watcher struct {
-	name     string
-	base     time.Time
-	rng      *rand.Rand
-	replicas []*replica
-	ledger   *ledger
-	goal     *goal
-	setback  *rate.Limiter // streams are not opened more often
-	span     span
-	previous bool // ask for the objects as they were before
-	patience int  // it leaves after about so many messages; 0: it never leaves
+	name      string
+	base      time.Time
+	rng       *rand.Rand
+	replicas  []*replica
+	ledger    *ledger
+	goal      *goal
+	retryPace *rate.Limiter // limits how often it opens a stream
+	span      span
+	previous  bool // request previous objects
+	patience  int  // it leaves after about this many messages; 0: it never leaves
 
-	position *fanoutv1.Position // where it can resume; nil: nowhere
+	position *fanoutv1.Position // where it can resume; nil if it cannot
 	reached  atomic.Int64       // the revision of the last position
 
-	history *model.AppendableHistory // what it was told of the present when it began
-	start   time.Duration            // when the stream was asked for; 0: not for the present
+	history *model.AppendableHistory // the present state, as its streams began with it
+	start   time.Duration            // when the stream was requested; 0: not from the present
 
 	watches []model.WatchOperation
-	open    bool                           // the last of the watches goes on
-	partial []model.WatchEvent             // of a revision that is not complete yet
-	begins  fanoutv1.WatchResponse_CatchUp // the catch-up that is under way
+	open    bool                           // the last recorded watch has not ended
+	partial []model.WatchEvent             // events of an incomplete revision
+	begins  fanoutv1.WatchResponse_CatchUp // the catch-up in progress
 
-	objects map[string]*mvccpb.KeyValue // its view of the span; nil: it has none
-	states  []state                     // what it took for the state after a catch-up
-	seen    map[string]int              // what happened to it, for the record
+	objects map[string]*mvccpb.KeyValue // its copy of the span; nil if it has none
+	states  []state                     // its copies at the end of each catch-up
+	seen    map[string]int              // number of things that happened to it, by name
 }
 
 func (w *watcher) run(ctx context.Context) error {
 	w.seen = map[string]int{}
-	// They do not begin all at once: where many are told the same, any order will do,
-	// and before it condemns what comes later the validator tries all of them.
+	// Start at different times. If many watchers begin with the same state, any order of
+	// them is valid, and the validator tries all orders before it rejects a later
+	// operation.
 	if err := w.ledger.pass(ctx, w.rng.IntN(300)); err != nil {
 		return fmt.Errorf("%s: %w", w.name, err)
 	}
 	for !w.finished() {
-		if err := w.setback.Wait(ctx); err != nil {
+		if err := w.retryPace.Wait(ctx); err != nil {
 			return fmt.Errorf("%s: %w", w.name, err)
 		}
 		left, err := w.watch(ctx)
@@ -102,7 +103,7 @@ func (w *watcher) finished() bool {
 	return goal > 0 && w.reached.Load() >= goal
 }
 
-// request chooses where the next stream begins: mostly where the last one ended.
+// request chooses where the next stream begins, mostly where the last one ended.
 func (w *watcher) request() *fanoutv1.WatchRequest {
 	req := &fanoutv1.WatchRequest{
 		Resource: resource, Scope: w.span.scope, FieldSelector: w.span.fieldSelector, PreviousObject: w.previous,
@@ -119,12 +120,12 @@ func (w *watcher) request() *fanoutv1.WatchRequest {
 	return req
 }
 
-// watch opens one stream and records it until it ends. It reports whether it was
-// the watcher that left.
+// watch opens one stream and records it until it ends. It reports whether the watcher
+// left.
 func (w *watcher) watch(ctx context.Context) (left bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// Whoever already is where it should get to hears of no more changes.
+	// A watcher that is already at the goal receives no more events.
 	defer context.AfterFunc(w.goal.known, func() {
 		if w.finished() {
 			cancel()
@@ -159,7 +160,7 @@ func (w *watcher) watch(ctx context.Context) (left bool, err error) {
 	return true, nil
 }
 
-// ended returns an error if a stream must not end like that.
+// ended returns an error if a stream must not end with err.
 func (w *watcher) ended(err error) error {
 	switch {
 	case w.finished() && (status.Code(err) == codes.Canceled || errors.Is(err, context.Canceled)):
@@ -185,7 +186,7 @@ func (w *watcher) receive(m *fanoutv1.WatchResponse) error {
 			w.objects = map[string]*mvccpb.KeyValue{}
 		case fanoutv1.WatchResponse_CATCH_UP_DELTA:
 		default:
-			return errors.New("a catch-up without a kind")
+			return errors.New("got a catch-up without a kind")
 		}
 	case fanoutv1.WatchResponse_KIND_CATCH_UP_PART:
 		if w.begins == fanoutv1.WatchResponse_CATCH_UP_REPLAY {
@@ -199,7 +200,7 @@ func (w *watcher) receive(m *fanoutv1.WatchResponse) error {
 			w.bookmark(at)
 			break
 		}
-		w.conclude(at)
+		w.recordState(at)
 		w.begin(at)
 	case fanoutv1.WatchResponse_KIND_LIVE:
 		if err := w.record(m); err != nil {
@@ -210,19 +211,19 @@ func (w *watcher) receive(m *fanoutv1.WatchResponse) error {
 	case fanoutv1.WatchResponse_KIND_BOOKMARK, fanoutv1.WatchResponse_KIND_DRAINING:
 		w.seen[m.GetKind().String()]++
 		if at == 0 {
-			break // it was ended before it had begun
+			break // the stream ended before it began
 		}
 		if w.begins == fanoutv1.WatchResponse_CATCH_UP_UNSPECIFIED && !w.open {
-			// From now: what came before is not known.
+			// From now: the earlier state is unknown.
 			w.objects = nil
-			w.present(state{span: exactly(nothing), revision: at})
+			w.present(state{span: exactly(unusedKey), revision: at})
 			w.begin(at)
 		}
 		if w.open {
 			w.bookmark(at)
 		}
 	default:
-		return errors.New("a message without a kind")
+		return errors.New("got a message without a kind")
 	}
 	w.position = nil
 	if at > 0 {
@@ -232,7 +233,7 @@ func (w *watcher) receive(m *fanoutv1.WatchResponse) error {
 	return nil
 }
 
-// begin begins a new watch: what follows are the events after this revision.
+// begin starts the record of a new watch, whose events follow this revision.
 func (w *watcher) begin(after int64) {
 	w.watches = append(w.watches, model.WatchOperation{Request: model.WatchRequest{
 		Key:                w.span.from,
@@ -244,10 +245,10 @@ func (w *watcher) begin(after int64) {
 	w.open = true
 }
 
-// record records the events of a message, and the promise that its position is.
+// record records the events of a message, and the promise that its position makes.
 func (w *watcher) record(m *fanoutv1.WatchResponse) error {
 	if !w.open {
-		return errors.New("events that are not announced")
+		return errors.New("got events before a catch-up")
 	}
 	for _, e := range m.GetEvents() {
 		event, err := watchEvent(e)
@@ -260,7 +261,7 @@ func (w *watcher) record(m *fanoutv1.WatchResponse) error {
 		w.partial = append(w.partial, event)
 	}
 	if m.GetPartial() {
-		// What is received of a revision without the rest of it is not used.
+		// Discard the received part of a revision if the rest is missing.
 		return nil
 	}
 	if len(w.partial) > 0 {
@@ -271,8 +272,8 @@ func (w *watcher) record(m *fanoutv1.WatchResponse) error {
 	return nil
 }
 
-// bookmark records the promise that all events up to the revision have been
-// delivered, which in etcd only progress notifications make.
+// bookmark records the promise that all events up to the revision have been delivered.
+// In etcd only progress notifications make that promise.
 func (w *watcher) bookmark(at int64) {
 	w.respond(model.WatchResponse{IsProgressNotify: true, Revision: at})
 }
@@ -283,8 +284,8 @@ func (w *watcher) respond(resp model.WatchResponse) {
 	last.Responses = append(last.Responses, resp)
 }
 
-// watchEvent returns the event of etcd that an event stands for. Without a label
-// selector the two differ in form alone.
+// watchEvent converts an event to one of etcd. Without a label selector the two differ
+// only in form.
 func watchEvent(e *fanoutv1.Event) (model.WatchEvent, error) {
 	o := e.GetObject()
 	event := model.WatchEvent{PersistedEvent: model.PersistedEvent{
@@ -296,12 +297,12 @@ func watchEvent(e *fanoutv1.Event) (model.WatchEvent, error) {
 		event.Value = model.ToValueOrHash(string(value(o)))
 		event.IsCreate = e.GetType() == fanoutv1.Event_TYPE_ADDED
 		if created := o.GetCreateRevision() == o.GetModRevision() && o.GetVersion() == 1; created != event.IsCreate {
-			return event, fmt.Errorf("%v of an object with create revision %d and version %d", e.GetType(), o.GetCreateRevision(), o.GetVersion())
+			return event, fmt.Errorf("got %v of an object with create revision %d and version %d", e.GetType(), o.GetCreateRevision(), o.GetVersion())
 		}
 	case fanoutv1.Event_TYPE_DELETED:
 		event.Type = model.DeleteOperation
 	default:
-		return event, errors.New("an event without a type")
+		return event, errors.New("got an event without a type")
 	}
 	if e.GetPrevious() != nil {
 		event.PrevValue = new(valueRevision(stored(e.GetPrevious())))
@@ -309,7 +310,7 @@ func watchEvent(e *fanoutv1.Event) (model.WatchEvent, error) {
 	return event, nil
 }
 
-// apply brings the view up to date, as any subscriber would.
+// apply applies events to the copy, as any subscriber would.
 func (w *watcher) apply(events []*fanoutv1.Event) {
 	if w.objects == nil {
 		return
@@ -324,8 +325,8 @@ func (w *watcher) apply(events []*fanoutv1.Event) {
 	}
 }
 
-// conclude records the view after a catch-up that was not a replay.
-func (w *watcher) conclude(at int64) {
+// recordState records the copy after a RESET or a DELTA.
+func (w *watcher) recordState(at int64) {
 	if w.objects == nil {
 		return
 	}
@@ -339,12 +340,12 @@ func (w *watcher) conclude(at int64) {
 	}
 }
 
-// nothing is a key that nobody writes.
-const nothing = "nothing"
+// unusedKey is a key without a value.
+const unusedKey = "nothing"
 
-// present records where a stream begins that was asked for the present: not before
-// any write that was acknowledged by then. It is thus what a read would have been
-// told. Only the beginning is promised to be so.
+// present records the beginning of a stream that starts from the present. It must be no
+// older than any write that was acknowledged before, so it is equivalent to a
+// linearizable read. The promise covers only the beginning of the stream.
 func (w *watcher) present(s state) {
 	if w.start > 0 {
 		w.history.AppendRange(s.from, s.to, 0, 0, false, w.start, w.now(), s.response(), nil)

@@ -12,64 +12,64 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// trouble ends and starts processes while clients are at work.
-type trouble struct {
+// faultInjector stops and starts processes while clients make calls.
+type faultInjector struct {
 	base    time.Time
 	rng     *rand.Rand
 	cluster *cluster
 	ledger  *ledger
 
-	history   *model.AppendableHistory // of what it asks of etcd itself
+	history   *model.AppendableHistory // of its own requests to etcd
 	compacted int64                    // the revision of the last compaction
-	made      map[string]int           // how often it did what
+	made      map[string]int           // number of faults, by name
 }
 
-// run makes trouble until enough is done. Then everything is running.
-func (m *trouble) run(ctx, enough context.Context) error {
+// run injects faults until enough is done. When it returns, everything is running.
+func (m *faultInjector) run(ctx, enough context.Context) error {
 	for {
-		// Between two blows there is work.
+		// Let the clients work between two faults.
 		if err := m.ledger.pass(enough, 100+m.rng.IntN(500)); err != nil {
 			return nil
 		}
-		name, strike := m.next()
-		if err := strike(ctx); err != nil {
+		name, inject := m.next()
+		if err := inject(ctx); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		m.made[name]++
 	}
 }
 
-// next chooses at random.
-func (m *trouble) next() (string, func(context.Context) error) {
+// next chooses a random fault.
+func (m *faultInjector) next() (string, func(context.Context) error) {
 	replicas, members := m.cluster.replicas, m.cluster.members
 	one, member := replicas[m.rng.IntN(len(replicas))], members[m.rng.IntN(len(members))]
 	switch n := m.rng.IntN(100); {
 	case n < 25:
-		return "fanoutd killed", blow(syscall.SIGKILL, one)
+		return "fanoutd killed", restarting(syscall.SIGKILL, one)
 	case n < 45:
-		return "fanoutd stopped", blow(syscall.SIGTERM, one)
+		return "fanoutd stopped", restarting(syscall.SIGTERM, one)
 	case n < 55:
-		return "all fanoutd killed", blow(syscall.SIGKILL, replicas...)
+		return "all fanoutd killed", restarting(syscall.SIGKILL, replicas...)
 	case n < 70:
-		return "etcd member killed", blow(syscall.SIGKILL, member)
+		return "etcd member killed", restarting(syscall.SIGKILL, member)
 	case n < 80:
-		return "all etcd killed", blow(syscall.SIGKILL, members...)
+		return "all etcd killed", restarting(syscall.SIGKILL, members...)
 	case n < 85:
-		// Rarely: while it has clients etcd takes seven seconds to stop.
-		return "etcd member stopped", blow(syscall.SIGTERM, member)
+		// Rarely: etcd takes seven seconds to stop while it has clients.
+		return "etcd member stopped", restarting(syscall.SIGTERM, member)
 	default:
 		return "etcd compacted", m.compact
 	}
 }
 
-func blow[S server](signal syscall.Signal, servers ...S) func(context.Context) error {
+func restarting[S server](signal syscall.Signal, servers ...S) func(context.Context) error {
 	return func(ctx context.Context) error { return restart(ctx, signal, servers...) }
 }
 
-// compact makes etcd forget what all servers have seen. A compaction that
-// overtakes a server is another matter: it then tells its watchers the difference
-// at a later revision, which etcd itself never does.
-func (m *trouble) compact(ctx context.Context) error {
+// compact compacts etcd up to the revision that all servers have seen. A compaction
+// beyond that is a different test: the server would then send its watchers a difference
+// at a later revision, which etcd never does.
+func (m *faultInjector) compact(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	oldest := int64(0)

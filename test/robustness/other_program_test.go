@@ -12,10 +12,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// stranger is a program that has keys of its own in the same etcd. Its writes
-// move etcd's revision, and with it the positions of fanoutd, without a change of
-// the resource.
-type stranger struct {
+// otherProgram is another program with its own keys in the same etcd. Its writes move etcd's
+// revision, and with it fanoutd's positions, without a change of the resource.
+type otherProgram struct {
 	base    time.Time
 	rng     *rand.Rand
 	client  *clientv3.Client
@@ -24,22 +23,22 @@ type stranger struct {
 	history *model.AppendableHistory
 }
 
-// arrive reads before anybody has written. The validator wants to see that etcd
-// was empty.
-func (s *stranger) arrive(ctx context.Context) error {
+// readEmpty reads before the first write. The validator requires a proof that etcd was
+// empty.
+func (s *otherProgram) readEmpty(ctx context.Context) error {
 	start := time.Since(s.base)
-	resp, err := s.client.Get(ctx, strangers)
-	s.history.AppendRange(strangers, "", 0, 0, false, start, time.Since(s.base), resp, err)
+	resp, err := s.client.Get(ctx, otherPrefix)
+	s.history.AppendRange(otherPrefix, "", 0, 0, false, start, time.Since(s.base), resp, err)
 	if err == nil && resp.Header.GetRevision() != 1 {
-		err = fmt.Errorf("etcd begins at revision %d", resp.Header.GetRevision())
+		err = fmt.Errorf("got revision %d from a new etcd, want 1", resp.Header.GetRevision())
 	}
 	return err
 }
 
 // run writes until enough is done.
-func (s *stranger) run(ctx, enough context.Context) error {
+func (s *otherProgram) run(ctx, enough context.Context) error {
 	for s.pace.Wait(enough) == nil {
-		key, value := fmt.Sprintf("%s%d", strangers, s.rng.IntN(2)), fmt.Sprint(s.ids.NewRequestID())
+		key, value := fmt.Sprintf("%s%d", otherPrefix, s.rng.IntN(2)), fmt.Sprint(s.ids.NewRequestID())
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		start := time.Since(s.base)
 		resp, err := s.client.Put(call, key, value)

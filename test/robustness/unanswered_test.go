@@ -12,27 +12,25 @@ import (
 	"go.etcd.io/etcd/tests/v3/robustness/report"
 )
 
-// explained returns the recorded reports with what the write-ahead log knows
-// better.
+// completed returns the recorded reports with the unknown outcomes filled in from the
+// write-ahead log.
 //
-// A write without an answer was applied or not, and nobody knows when. The validator
-// asks the log about most of them, and tries at every place what follows from the
-// others if they were applied there and if they were not; with a few of those it
-// has no memory left. But a write that was applied has moved the revision, and if
-// nobody was answered with that revision, then it was one of those without an
-// answer. The others had no effect.
+// A write without an answer may or may not have been applied, at an unknown time. The
+// validator can look up most of them in the log. For the others it tries every possible
+// position, each with and without the write; with a few of those it runs out of memory.
+// But an applied write has moved the revision. If no client received that revision in
+// an answer, the write is one of those without an answer. The others had no effect.
 //
-// What fanoutd writes on its own behalf, nobody has recorded. It is found by its
-// keys.
+// fanoutd's own writes are not recorded. They are identified by their keys.
 //
-// When such a request was applied its neighbours in the log tell: not before those
-// in front of it were called, and not after those behind it had returned.
-func explained(recorded []report.ClientReport, persisted []model.EtcdRequest) []report.ClientReport {
+// The neighbors of such a request in the log limit when it was applied: after the calls
+// of the earlier requests, and before the returns of the later ones.
+func completed(recorded []report.ClientReport, persisted []model.EtcdRequest) []report.ClientReport {
 	reports, open := withoutOpen(recorded)
 	intervals, answered := known(recorded)
 	state, err := model.NewReplay(persisted).StateForRevision(1)
 	if err != nil {
-		panic(err) // every etcd has had revision 1
+		panic(err) // etcd always has revision 1
 	}
 	var found []porcupine.Operation
 	call := int64(1)
@@ -69,19 +67,19 @@ func explained(recorded []report.ClientReport, persisted []model.EtcdRequest) []
 	return reports
 }
 
-// narrow takes from the time of each operation what its revision rules out: it was
-// not done before the writes up to that revision were called, and not after the first
-// one beyond had returned. The validator would find that out by itself, at last; but
-// it tries all orders of what was under way together, and in order to say that there
-// is none it has to do so for all that came before. An operation that would have no
-// time left stays as it is, for the validator to condemn.
+// narrow shortens the interval of each operation to what its revision allows. The
+// operation happened after the writes up to that revision were called, and before the
+// first later write returned. The validator could infer this, but it would try all
+// orders of concurrent operations, and to reject a history it would repeat that for all
+// earlier ones. An operation whose interval would become empty is left unchanged, so
+// that the validator rejects it.
 func narrow(reports []report.ClientReport) {
 	newest := int64(0)
 	for op := range operations(reports) {
 		newest = max(newest, revision(op))
 	}
-	// By revision: the latest call of a write up to it, the earliest end of one from
-	// it on.
+	// By revision: the latest call of a write up to it, and the earliest return of a
+	// write from it on.
 	calls, ends := make([]int64, newest+2), make([]int64, newest+2)
 	for i := range ends {
 		ends[i] = math.MaxInt64
@@ -111,7 +109,7 @@ func narrow(reports []report.ClientReport) {
 	}
 }
 
-// operations returns the operations of reports, to be changed in place.
+// operations returns the operations of reports, which the caller may change in place.
 func operations(reports []report.ClientReport) iter.Seq[*porcupine.Operation] {
 	return func(yield func(*porcupine.Operation) bool) {
 		for i := range reports {
@@ -124,14 +122,14 @@ func operations(reports []report.ClientReport) iter.Seq[*porcupine.Operation] {
 	}
 }
 
-// revision returns the revision that an operation was answered with; 0 or less if
-// there is none.
+// revision returns the revision in the answer to an operation, or 0 or less if it has
+// none.
 func revision(op *porcupine.Operation) int64 {
 	response := op.Output.(model.MaybeEtcdResponse)
 	return max(response.Revision, response.PersistedRevision)
 }
 
-// writes reports whether an operation is known to have moved the revision.
+// writes reports whether an operation certainly moved the revision.
 func writes(op *porcupine.Operation) bool {
 	request, response := op.Input.(model.EtcdRequest), op.Output.(model.MaybeEtcdResponse)
 	if response.Persisted {
@@ -146,9 +144,9 @@ func writes(op *porcupine.Operation) bool {
 	return slices.ContainsFunc(response.Txn.Results, func(r model.EtcdOperationResult) bool { return r.Deleted > 0 })
 }
 
-// withoutOpen takes the writes that have no answer out of reports. It returns them
-// in the order of their calls: whoever called first can have been applied first, and
-// any of those that are alike can have been applied later.
+// withoutOpen removes the writes that have no answer from reports. It returns them in
+// the order of their calls. That order assigns identical writes correctly: the one that
+// was called first can have been applied first, and any of them can be applied later.
 func withoutOpen(recorded []report.ClientReport) (reports []report.ClientReport, open []porcupine.Operation) {
 	reports = slices.Clone(recorded)
 	for i := range reports {
@@ -165,11 +163,10 @@ func withoutOpen(recorded []report.ClientReport) (reports []report.ClientReport,
 	return reports, open
 }
 
-// interval is when an operation was under way.
+// interval is the time between the call and the return of an operation.
 type interval struct{ call, end int64 }
 
-// known returns when each value was put, and the revisions that writers were
-// answered with for what they changed.
+// known returns when each value was put, and the revisions in the answers to writes.
 func known(recorded []report.ClientReport) (intervals map[model.PutOptions]interval, answered map[int64]bool) {
 	intervals, answered = map[model.PutOptions]interval{}, map[int64]bool{}
 	for op := range operations(recorded) {
@@ -188,14 +185,14 @@ func known(recorded []report.ClientReport) (intervals map[model.PutOptions]inter
 }
 
 // same reports whether a request in the log can be the recorded one. fanoutd adds
-// to it what it wants to know if it fails.
+// reads to its transactions, to learn why a precondition failed.
 func same(recorded, persisted model.EtcdRequest) bool {
 	return persisted.Type == model.Txn &&
 		slices.Equal(recorded.Txn.Conditions, persisted.Txn.Conditions) &&
 		slices.Equal(recorded.Txn.OperationsOnSuccess, persisted.Txn.OperationsOnSuccess)
 }
 
-// foreign reports whether a request writes a key that is no client's.
+// foreign reports whether a request writes a key that does not belong to the clients.
 func foreign(request model.EtcdRequest) bool {
 	return request.Type == model.Txn && slices.ContainsFunc(request.Txn.AllOperations(), func(op model.EtcdOperation) bool {
 		key := op.Put.Key
@@ -205,11 +202,11 @@ func foreign(request model.EtcdRequest) bool {
 		case model.RangeOperation:
 			return false
 		}
-		return !strings.HasPrefix(key, prefix) && !strings.HasPrefix(key, strangers)
+		return !strings.HasPrefix(key, prefix) && !strings.HasPrefix(key, otherPrefix)
 	})
 }
 
-// puts returns what a request may put.
+// puts returns the puts of both branches of a request.
 func puts(request model.EtcdRequest) iter.Seq[model.PutOptions] {
 	return func(yield func(model.PutOptions) bool) {
 		if request.Type != model.Txn {

@@ -14,30 +14,30 @@ import (
 	"go.uber.org/zap/zaptest"
 )
 
-// judging is how long the validator may look for an order of the operations. Where
-// there is one it needs seconds; to be sure that there is none it may have to try more
-// of them than fit into memory.
-const judging = time.Minute
+// validationTimeout is how long the validator may search for an order of the operations.
+// If an order exists, the search takes seconds. To prove that none exists, the validator
+// may have to try more orders than fit into memory.
+const validationTimeout = time.Minute
 
-// quiet makes the validator say only what is wrong.
+// quiet makes the validator log only what is wrong.
 var quiet = zaptest.Level(zap.WarnLevel)
 
-// judge returns what is wrong with a recording, nil if it is clean.
-func (r *recording) judge(t *testing.T) (err error) {
+// validate returns what is wrong with a recording, or nil.
+func (r *recording) validate(t *testing.T) (err error) {
 	t.Helper()
-	// The validator panics where a watch has an event that is newer than all of
-	// etcd's history.
+	// The validator panics if a watch has an event that is newer than etcd's whole
+	// history.
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("the validator cannot make sense of it: %v", p)
+			err = fmt.Errorf("the validator panicked: %v", p)
 		}
 	}()
 	lg := zaptest.NewLogger(t, quiet)
-	result := validate.ValidateAndReturnVisualize(lg, validate.Config{}, explained(r.reports, r.persisted), r.persisted, judging)
+	result := validate.ValidateAndReturnVisualize(lg, validate.Config{}, completed(r.reports, r.persisted), r.persisted, validationTimeout)
 	if status := result.Linearization.Status; status == validate.Failure || status == validate.Timeout {
 		picture := filepath.Join(r.dir, "history.html")
 		if porcupine.VisualizePath(result.Linearization.Model, result.Linearization.Info, picture) == nil {
-			t.Logf("the operations, and how far an order for them was found: %s", picture)
+			t.Logf("the operations, and the longest order found for them: %s", picture)
 		}
 	}
 	if err := result.Error(); err != nil {
@@ -47,14 +47,14 @@ func (r *recording) judge(t *testing.T) (err error) {
 		return nil
 	}
 	requests, reports := inOrder(r.persisted, r.states)
-	if err := validate.ValidateAndReturnVisualize(lg, validate.Config{}, reports, requests, judging).Error(); err != nil {
+	if err := validate.ValidateAndReturnVisualize(lg, validate.Config{}, reports, requests, validationTimeout).Error(); err != nil {
 		return fmt.Errorf("states: %w", err)
 	}
 	return nil
 }
 
-// save writes down what was recorded, in the form in which etcd's own robustness
-// tests keep what they have recorded, and copies the data of etcd.
+// save writes the recording in the format of etcd's own robustness tests, and copies
+// etcd's data.
 func (r *recording) save(t *testing.T) {
 	t.Helper()
 	members := map[string]string{}
@@ -73,8 +73,8 @@ func (r *recording) save(t *testing.T) {
 }
 
 // inOrder returns a history in which the persisted requests were made one after
-// another, and then every state was read at its revision. The validator compares
-// such reads with what the requests have led to.
+// another, followed by a read of every state at its revision. The validator compares
+// these reads with the result of the requests.
 func inOrder(persisted []model.EtcdRequest, states []state) ([]model.EtcdRequest, []report.ClientReport) {
 	var requests []model.EtcdRequest
 	var operations []porcupine.Operation
@@ -84,8 +84,8 @@ func inOrder(persisted []model.EtcdRequest, states []state) ([]model.EtcdRequest
 	}
 	do(state{span: whole(), revision: 1}.asRead(1))
 	for _, request := range persisted {
-		// Leases and compactions change no key; and after a compaction the validator
-		// expects to be refused what fanoutd still remembers.
+		// Leases and compactions change no key. After a compaction the validator would
+		// expect reads to fail that fanoutd can still answer.
 		if request.Type == model.Txn {
 			requests = append(requests, request)
 			do(request, model.MaybeEtcdResponse{Persisted: true})
@@ -101,8 +101,8 @@ func inOrder(persisted []model.EtcdRequest, states []state) ([]model.EtcdRequest
 	return requests, []report.ClientReport{{KeyValue: operations}}
 }
 
-// asRead returns the state as a read of etcd at an old revision, made when etcd
-// was at the revision now.
+// asRead returns the state as a read of etcd at an old revision, made when etcd was at
+// revision now.
 func (s state) asRead(now int64) (model.EtcdRequest, model.MaybeEtcdResponse) {
 	request := model.EtcdRequest{Type: model.Range, Range: &model.RangeRequest{
 		RangeOptions: model.RangeOptions{Start: s.from, End: s.to},
