@@ -6,7 +6,6 @@ import (
 	"google.golang.org/grpc"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
-
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 )
 

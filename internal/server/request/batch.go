@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/object"
-	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // maxTTL is etcd's own bound on the time to live of a lease, in seconds.

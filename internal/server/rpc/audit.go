@@ -16,13 +16,11 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
-// maxAuditKeys is how many keys of one transaction are audited; of the others there is
-// only their number.
+// maxAuditKeys is how many keys of one transaction a record has. It has the number of all.
 const maxAuditKeys = 100
 
-// audited says what kind of request a finished one is for the audit log, and false if
-// it does not belong there: who may not do what it wanted, who has written, and who
-// has acted as an operator.
+// audited returns the kind of record for a finished request, or false if the request is not
+// recorded. The audit log has denials, writes, and acts of operators.
 func audited(fullMethod string, code codes.Code, reason apierr.Reason) (kind audit.Kind, ok bool) {
 	service, verb := path.Split(fullMethod)
 	switch {
@@ -30,13 +28,13 @@ func audited(fullMethod string, code codes.Code, reason apierr.Reason) (kind aud
 		return audit.Denied, true
 	case service == "/"+fanoutv1.StoreService_ServiceDesc.ServiceName+"/":
 		kind = audit.Write
-	// Who looks changes nothing.
+	// Reading as an operator changes nothing.
 	case service == "/"+fanoutv1.AdminService_ServiceDesc.ServiceName+"/" && !strings.HasPrefix(verb, "List") && !strings.HasPrefix(verb, "Get"):
 		kind = audit.Admin
 	default:
 		return "", false
 	}
-	// These are given before anybody looks at what the caller may do.
+	// These requests were refused before they were authorized.
 	switch reason {
 	case apierr.ReasonRateLimited, apierr.ReasonRequestTooLarge, apierr.ReasonTooManyRequests, apierr.ReasonIssuerUnavailable:
 		kind = audit.Denied
@@ -44,6 +42,7 @@ func audited(fullMethod string, code codes.Code, reason apierr.Reason) (kind aud
 	return kind, true
 }
 
+// Record records a finished request in the audit log, if it belongs there.
 func (i *Interceptors) Record(ctx context.Context, c *Call, fullMethod string, err error) {
 	r := i.record(ctx, c, fullMethod, err)
 	if r == nil {
@@ -60,14 +59,15 @@ func (i *Interceptors) Record(ctx context.Context, c *Call, fullMethod string, e
 	i.write(r)
 }
 
-// auditOperator records that somebody was denied what is for operators.
+// auditOperator records a denied request that only operators may make.
 func (i *Interceptors) auditOperator(ctx context.Context, c *Call, what string, err error) {
 	if r := i.record(ctx, c, apierr.Clip(what, apierr.MaxEchoBytes), err); r != nil {
 		i.write(r)
 	}
 }
 
-// record returns what is the same for all requests, or nil for one that is not audited.
+// record returns the part of a record that all requests have in common, or nil if the request
+// is not recorded.
 func (i *Interceptors) record(ctx context.Context, c *Call, fullMethod string, err error) *audit.Record {
 	st := status.Convert(err)
 	var reason string
@@ -88,7 +88,7 @@ func (i *Interceptors) record(ctx context.Context, c *Call, fullMethod string, e
 	return r
 }
 
-// write has something recorded, or only counted if its client is denied too much.
+// write writes a record. It only counts denials of a client that is denied too often.
 func (i *Interceptors) write(r *audit.Record) {
 	who := quota.Client{Name: r.Identity}
 	if r.Identity == "" {
@@ -101,8 +101,7 @@ func (i *Interceptors) write(r *audit.Record) {
 	i.Audit.Write(r)
 }
 
-// keysOf returns the keys that a request names, or the first of them, and how many
-// there are.
+// keysOf returns the first keys that a request names, and how many it names.
 func keysOf(req any) (keys []string, count int) {
 	add := func(key string) {
 		if count++; count <= maxAuditKeys {
@@ -125,7 +124,7 @@ func keysOf(req any) (keys []string, count int) {
 				add(one.Check.GetKey())
 			}
 		}
-	case interface{ GetKey() string }: // of a read that was denied
+	case interface{ GetKey() string }: // a denied read
 		add(r.GetKey())
 	}
 	return keys, count

@@ -20,24 +20,24 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
-// errNoCredentials refuses those who have not said who they are.
+// errNoCredentials refuses anonymous callers where the policy allows them nothing.
 var errNoCredentials error = &access.RefusedError{Message: "the request shows no credentials: neither a bearer token nor a client certificate"}
 
-// authenticate finds out who makes a request and puts it into the context. It is an
-// auth.AuthFunc. Who shows what is not good is refused in any case; who shows nothing
-// is anonymous, and refused where the policy has nothing for those. How healthy something
-// is whose name is known is not asked by people, and told to everybody; which names there
-// are is not.
+// authenticate puts the identity of the caller into the context. It is an auth.AuthFunc. It
+// refuses invalid credentials. A caller without credentials is anonymous, and refused if the
+// policy allows nothing to anonymous callers. Load balancers have no credentials, so Check
+// and Watch of the health service need none; List, which shows the names of resources, does.
 //
-// Requests count as those of their client only when it is known who that is. So those
-// that are refused count as those of the host that they come from: otherwise anybody
-// could have as many tokens judged and denials recorded as it can send.
+// A request counts as its client's only once the client is known. So refused requests count
+// as those of their host. Otherwise a host could make the server verify tokens and record
+// denials as fast as it can send.
 func (i *Interceptors) authenticate(ctx context.Context) (context.Context, error) {
 	in, err := i.identify(ctx)
 	return in, i.countRefusal(ctx, err)
 }
 
-// countRefusal returns the error, or that its client has been refused too often.
+// countRefusal counts refused credentials. It returns err, or that the host has been refused
+// too often.
 func (i *Interceptors) countRefusal(ctx context.Context, err error) error {
 	if apierr.IsBadCredentials(err) {
 		return cmp.Or(i.Limits.AllowRequest(quota.ClientOf(ctx)), err)
@@ -57,7 +57,7 @@ func (i *Interceptors) identify(ctx context.Context) (context.Context, error) {
 	return i.identified(ctx, shown)
 }
 
-// identified returns the context with who it is that shows the credentials.
+// identified returns the context with the identity that the credentials prove.
 func (i *Interceptors) identified(ctx context.Context, shown access.Credentials) (context.Context, error) {
 	pass, err := i.Authenticator.Identify(ctx, shown)
 	if err != nil {
@@ -69,13 +69,12 @@ func (i *Interceptors) identified(ctx context.Context, shown access.Credentials)
 	return withPass(access.With(ctx, pass.Identity), &pass), nil
 }
 
-// Operator returns the status with which somebody is refused what is about the process
-// as a whole and comes in other ways than requests of gRPC, such as metrics; nil for
-// those who may administer every resource. They show a certificate that TLS has
-// verified (nil: none) and the values of Authorization headers. The context says who
-// they are as that of a request of gRPC does: the address is its peer, and user-agent
-// is in its metadata. What they want, as in "GET /metrics", is for the audit log, which
-// gets to know of those that are denied it.
+// Operator authorizes a request over HTTP that concerns the whole process, such as one for
+// metrics. It returns nil if the caller may administer every resource, and otherwise the
+// status with which the request is refused. certificate is what TLS has verified, or nil;
+// authorization has the values of the Authorization headers. The context has the address
+// and the user agent where a gRPC request has them: in its peer and its metadata. what, such
+// as "GET /metrics", names the request in the audit log if it is denied.
 func (i *Interceptors) Operator(ctx context.Context, what string, certificate *x509.Certificate, authorization []string) error {
 	identity, err := i.operator(ctx, certificate, authorization)
 	if err == nil {
@@ -89,7 +88,7 @@ func (i *Interceptors) Operator(ctx context.Context, what string, certificate *x
 	return err
 }
 
-// operator returns who somebody is, as far as that is known, and why they are refused.
+// operator returns the identity of a caller, if it is known, and why it is refused.
 func (i *Interceptors) operator(ctx context.Context, certificate *x509.Certificate, authorization []string) (access.Identity, error) {
 	ctx, err := i.known(ctx, certificate, authorization)
 	if err != nil {
@@ -98,8 +97,8 @@ func (i *Interceptors) operator(ctx context.Context, certificate *x509.Certifica
 	return access.From(ctx), i.Rights.May(ctx, policy.Admin, EveryResource, object.Scope{})
 }
 
-// known returns the context with who it is that shows a certificate (nil: none) and the
-// values of Authorization headers.
+// known returns the context with the identity that a certificate (nil: none) and the values
+// of Authorization headers prove.
 func (i *Interceptors) known(ctx context.Context, certificate *x509.Certificate, authorization []string) (context.Context, error) {
 	if i.Authenticator == nil {
 		return ctx, nil
@@ -111,7 +110,7 @@ func (i *Interceptors) known(ctx context.Context, certificate *x509.Certificate,
 	return i.identified(ctx, access.Credentials{Certificate: certificate, Bearer: token})
 }
 
-// credentialsOf returns what a request shows.
+// credentialsOf returns the credentials of a gRPC request.
 func credentialsOf(ctx context.Context) (access.Credentials, error) {
 	var shown access.Credentials
 	if p, ok := peer.FromContext(ctx); ok {
@@ -135,8 +134,8 @@ func credentialsOf(ctx context.Context) (access.Credentials, error) {
 	return shown, err
 }
 
-// bearer returns the token of the values of an Authorization header (RFC 6750,
-// section 2.1). The interceptor's own function takes the first of several.
+// bearer returns the token in the values of an Authorization header (RFC 6750, section 2.1).
+// The function of the interceptor library would accept the first of several.
 func bearer(values []string) (string, error) {
 	switch len(values) {
 	case 0:
@@ -153,13 +152,13 @@ func bearer(values []string) (string, error) {
 
 type passKey struct{}
 
-// withPass returns a context of a request whose credentials are worth the pass.
+// withPass returns a context with the pass of the caller.
 func withPass(ctx context.Context, pass *access.Pass) context.Context {
 	return context.WithValue(ctx, passKey{}, pass)
 }
 
-// PassOf returns what the credentials of a request are worth: what never ends, where
-// nobody was asked for any.
+// PassOf returns the pass of the caller: how long its credentials are valid. Without an
+// authenticator the pass never expires.
 func PassOf(ctx context.Context) *access.Pass {
 	if pass, ok := ctx.Value(passKey{}).(*access.Pass); ok {
 		return pass
@@ -169,9 +168,8 @@ func PassOf(ctx context.Context) *access.Pass {
 
 var everlasting = &access.Pass{}
 
-// recheck has the credentials of a stream looked at again with each message that
-// comes over it. Where nothing comes but the request there is nothing to look at again.
-// Watches are not behind it: they are sessions, and are looked at as such.
+// recheck checks the credentials of a client stream again with each of its messages. Watches
+// do not pass through it: a registry knows them, and examines them when access changes.
 func recheck(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	if !info.IsClientStream {
 		return handler(srv, stream)

@@ -3,19 +3,20 @@ package rpc
 import (
 	"context"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 )
 
-// behalfHeader has the certificate (DER) of the one whom a request is made for. It
-// means something on connections within the process only.
+// behalfHeader has the certificate (DER) of the client that the gateway makes a request for.
+// It has a meaning only on connections within the process.
 const behalfHeader = "fanoutd-certificate-bin"
 
-// behalf returns the context of an outgoing request, with the certificate of the one
-// whom it is made for, and no other.
+// behalf returns the context of an outgoing request with the certificate of the client that it
+// is made for. It removes headers that the client itself may have sent.
 func behalf(ctx context.Context) context.Context {
 	md, _ := metadata.FromOutgoingContext(ctx)
 	md = md.Copy()
@@ -27,6 +28,7 @@ func behalf(ctx context.Context) context.Context {
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
+// BehalfUnary is the client interceptor for unary requests of the gateway.
 func (i *Interceptors) BehalfUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	ctx = behalf(ctx)
 	if method == fanoutv1.FanoutService_List_FullMethodName || method == fanoutv1.FanoutService_Get_FullMethodName {
@@ -35,6 +37,7 @@ func (i *Interceptors) BehalfUnary(ctx context.Context, method string, req, repl
 	return invoke(ctx, method, req, reply, cc, opts...)
 }
 
+// BehalfStream is the client interceptor for streams of the gateway.
 func BehalfStream(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	return open(behalf(ctx), d, cc, method, opts...)
 }

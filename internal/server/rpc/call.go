@@ -14,21 +14,21 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
 
-// Call is what the interceptors of one request leave for each other. They run one
-// within the other: what an inner one finds out, such as who asks, is not in the
-// context of an outer one.
+// Call carries what inner interceptors find out to outer ones, such as the identity of the
+// caller for the audit log. The context of an outer interceptor does not have it.
 type Call struct {
-	Identity access.Identity // who asks, when that is known
-	Resource string          // that is asked for
-	unary    *exchange       // nil: of a watch, of which there are very many
+	Identity access.Identity // of the caller, once it is known
+	Resource string          // that the request names
+	unary    *exchange       // nil for watches, which are many and do not need it
 }
 
-// exchange is a request with one answer.
+// exchange is a unary request and its response.
 type exchange struct {
-	request any // nil: it has not come
+	request any // nil: it has not been read
 	answer  any // nil: there is none
 }
 
+// CallKey is the key of a *Call in the context of a request.
 type CallKey struct{}
 
 // CallOf returns the call of a request.
@@ -36,7 +36,7 @@ func CallOf(ctx context.Context) *Call {
 	if c, ok := ctx.Value(CallKey{}).(*Call); ok {
 		return c
 	}
-	return &Call{} // nobody will look at it
+	return &Call{} // a discarded one
 }
 
 func (c *Call) exchange() *exchange {
@@ -46,7 +46,7 @@ func (c *Call) exchange() *exchange {
 	return c.unary
 }
 
-// beginCall begins a call and has it audited when it is over.
+// beginCall puts a call into the context, and records it in the audit log when it ends.
 func (i *Interceptors) beginCall(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	c := &Call{unary: &exchange{}}
 	ctx := stream.Context()
@@ -57,11 +57,11 @@ func (i *Interceptors) beginCall(srv any, stream grpc.ServerStream, info *grpc.S
 	return err
 }
 
-// limitRequests limits requests. It comes behind those who find out who asks.
+// limitRequests limits the memory and the size of requests. The caller is already known.
 func (i *Interceptors) limitRequests(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	CallOf(stream.Context()).Identity = access.From(stream.Context())
 	limited := &requestStream{ServerStream: stream, limits: i.Limits, info: info}
-	defer func() { limited.room.Release() }()
+	defer func() { limited.memory.Release() }()
 	return handler(srv, limited)
 }
 
@@ -70,15 +70,15 @@ type requestStream struct {
 	grpc.ServerStream
 	limits *quota.Limiter
 	info   *grpc.StreamServerInfo
-	began  bool               // the first request was asked for
-	room   *quota.Reservation // for the first request, and for others that come behind it
+	began  bool               // memory for the first request was reserved
+	memory *quota.Reservation // for the first request, and later ones of the same stream
 }
 
 // RecvMsg implements grpc.ServerStream.
 func (s *requestStream) RecvMsg(m any) (err error) {
 	if !s.began {
 		s.began = true
-		if s.room, err = receive(s.limits, s.Context(), s.info); err != nil {
+		if s.memory, err = receive(s.limits, s.Context(), s.info); err != nil {
 			return violationOr(s.Context(), err)
 		}
 	}
@@ -94,7 +94,7 @@ func (s *requestStream) RecvMsg(m any) (err error) {
 	case IsUnary(s.info):
 		c.exchange().request = m
 	case !s.info.IsClientStream:
-		s.room.Release() // a watch may last, and keeps little of its request
+		s.memory.Release() // a watch lasts long and keeps little of its request
 	}
 	return checkSize(s.limits, m)
 }
@@ -113,8 +113,8 @@ func violationOr(ctx context.Context, err error) error {
 	return apierr.InvalidError{{Description: violation.Error()}}
 }
 
-// limitRate limits how often a client may ask. Whether the server is healthy can be asked
-// at any time: who asks decides about its life.
+// limitRate limits how many requests a client makes per second. Health checks do not count: an
+// orchestrator restarts a server that does not answer them.
 func (i *Interceptors) limitRate(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	if !strings.HasPrefix(info.FullMethod, "/"+healthpb.Health_ServiceDesc.ServiceName+"/") {
 		if err := i.Limits.AllowRequest(quota.ClientOf(stream.Context())); err != nil {
@@ -124,24 +124,23 @@ func (i *Interceptors) limitRate(srv any, stream grpc.ServerStream, info *grpc.S
 	return handler(srv, stream)
 }
 
-// streamBytes is what is counted for a stream over which many requests come, for
-// as long as it lasts.
+// streamBytes is the memory that a client stream reserves for as long as it lasts.
 const streamBytes = 1 << 20
 
-// receive takes room for a request that has begun to come, which must be given back.
-// Nobody takes any for what is there already: it is small.
+// receive waits for the size of a request, and reserves its memory. A request that has already
+// arrived completely reserves none: it is small.
 func receive(l *quota.Limiter, ctx context.Context, info *grpc.StreamServerInfo) (*quota.Reservation, error) {
 	c, ok := ctx.Value(cutoffKey{}).(*streamContext)
 	if !ok || c.request == nil {
 		return nil, nil
 	}
-	size, packed, whole := c.request.AwaitSize(ctx)
+	size, compressed, complete := c.request.AwaitSize(ctx)
 	switch {
-	case packed:
-		size = int64(2 * l.RequestBytes) // more does not become a message
+	case compressed:
+		size = int64(2 * l.RequestBytes) // gRPC refuses to decompress more
 	case size > int64(l.RequestBytes):
 		return nil, tooLarge(l, size)
-	case whole:
+	case complete:
 		size = 0
 	}
 	if info.IsClientStream {
@@ -150,8 +149,8 @@ func receive(l *quota.Limiter, ctx context.Context, info *grpc.StreamServerInfo)
 	return l.ReserveRequest(ctx, size)
 }
 
-// request refuses a request that is too large. gRPC itself refuses those of more than
-// twice the size, without a reason, before anybody else sees them.
+// checkSize refuses a request that is too large. gRPC itself refuses requests of more than
+// twice the limit, without a reason.
 func checkSize(l *quota.Limiter, m any) error {
 	message, ok := m.(proto.Message)
 	if !ok {

@@ -7,23 +7,23 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
 
-// What the audit log has of the denials of one client: so many bytes at once, which are
-// some hundreds, and so many per second, which is about one.
+// How many bytes of records the denials of one client may take at once (some hundreds of
+// records) and per second (about one record).
 const (
 	denialBytes          = 128 << 10
 	denialBytesPerSecond = 512
 )
 
-// Denials says which denials are recorded. Anybody can cause as many as it can send, and
-// would have what others have done rotated away with them. So where one client has had
-// its share they are only counted.
+// Denials limits how many denials of one client are recorded. Any client can cause as many as
+// it can send, and the rotation of the audit log would then drop the records of others.
 type Denials struct{ quota.ClientLimiters }
 
+// NewDenials returns limits that nothing has used yet.
 func NewDenials() *Denials {
 	return &Denials{quota.NewClientLimiters(denialBytesPerSecond, denialBytes)}
 }
 
-// recorded reports whether there is room for the record of a denial of a client.
+// recorded reports whether the record of a denial fits into the limits of the client.
 func (d *Denials) recorded(c quota.Client, r *audit.Record) bool {
 	return d.Of(c).AllowN(time.Now(), r.Size())
 }

@@ -11,13 +11,14 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
-// toStatus turns what the handlers return into statuses.
+// toStatus turns the errors of handlers into statuses.
 func (i *Interceptors) toStatus(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	return i.Finish(stream.Context(), handler(srv, Receiving{stream}))
 }
 
-// Finish is where an error leaves the program. What the client is not told about it
-// is logged here, and only here: loudly where the server is to blame.
+// Finish returns the status for the error of a request. It logs what the status hides from
+// the client, as an error if the server is at fault. Nothing else logs the error of a
+// request.
 func (i *Interceptors) Finish(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -38,7 +39,7 @@ func (i *Interceptors) Finish(ctx context.Context, err error) error {
 	return told
 }
 
-// Method returns the full name of the method that is being served, for the log.
+// Method returns the full name of the method that is being served.
 func Method(ctx context.Context) string {
 	name, _ := grpc.Method(ctx)
 	return name

@@ -7,15 +7,16 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// Observers look at requests and change nothing. They come first, so they see what
-// clients are answered. None is required, but Unary and Stream come together.
+// Observers see all requests, such as metrics and traces do. They are the outermost
+// interceptors, so they see the status that the client gets. All are optional, but Unary and
+// Stream need each other.
 type Observers struct {
-	Unary  grpc.UnaryServerInterceptor  // it gets to see neither request nor answer
-	Stream grpc.StreamServerInterceptor // it does not get to see the messages of watches
+	Unary  grpc.UnaryServerInterceptor  // sees neither request nor response
+	Stream grpc.StreamServerInterceptor // does not see the messages of watches
 	Stats  stats.Handler
 }
 
-// interceptors returns what has the observers look at each method.
+// interceptors returns the observers as interceptors of all methods.
 func (o Observers) interceptors() []grpc.StreamServerInterceptor {
 	if o.Unary == nil || o.Stream == nil {
 		return nil
@@ -23,7 +24,7 @@ func (o Observers) interceptors() []grpc.StreamServerInterceptor {
 	return []grpc.StreamServerInterceptor{either(o.Unary, unobserved(o.Stream))}
 }
 
-// Options returns the rest.
+// Options returns the observers that are options of a gRPC server.
 func (o Observers) Options() []grpc.ServerOption {
 	if o.Stats == nil {
 		return nil
@@ -31,8 +32,8 @@ func (o Observers) Options() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.StatsHandler(o.Stats)}
 }
 
-// unobserved keeps what an interceptor does with each message away from watches, which
-// would pay for it ten thousand times for each event. It sees them begin and end.
+// unobserved hides the messages of watches from an interceptor, which sees only the beginning
+// and the end. Otherwise ten thousand watches would pay for it with each event.
 func unobserved(next grpc.StreamServerInterceptor) grpc.StreamServerInterceptor {
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		if info.FullMethod != fanoutv1.FanoutService_Watch_FullMethodName {

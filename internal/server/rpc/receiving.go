@@ -9,9 +9,9 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
-// Receiving is a stream that calls a request which cannot be decoded, or is missing, a
-// fault of the client. gRPC calls it an internal error, and tells the client so before
-// anybody is asked; but nobody needs to look at the server for it.
+// Receiving is a stream that reports a missing or malformed request as a fault of the client.
+// gRPC reports an internal error, and sends it to the client before RecvMsg returns. Here
+// only the log is corrected, so that operators do not look for a fault of the server.
 type Receiving struct{ grpc.ServerStream }
 
 // RecvMsg implements [grpc.ServerStream].

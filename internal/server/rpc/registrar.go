@@ -11,15 +11,15 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// Registrar registers services, all of whose methods are behind the same interceptors:
-// on the wire a request with one answer is a stream of one. gRPC would call interceptors
-// of such a request when all of it has come, before anybody has been asked who it is.
-// Behind these it is read when they let it through.
+// Registrar registers services behind interceptors. It registers all methods as streams,
+// because gRPC calls the interceptors of a unary method only after it has read the request,
+// before the caller is authenticated. The interceptors of a stream run first, and the request
+// is read when they let it through. On the wire there is no difference.
 type Registrar struct {
 	*grpc.Server
 	observers    []grpc.StreamServerInterceptor // the outermost first
-	interceptors []grpc.StreamServerInterceptor // behind those; a watch does for itself what they do
-	answered     grpc.UnaryServerInterceptor    // is told of requests with one answer that have come
+	interceptors []grpc.StreamServerInterceptor // inside of the observers; not of Watch, which does the same itself
+	answered     grpc.UnaryServerInterceptor    // of unary methods, after the request has been read
 }
 
 // RegisterService implements grpc.ServiceRegistrar.
@@ -43,7 +43,7 @@ func (r Registrar) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 	r.Server.RegisterService(&all, implementation)
 }
 
-// stream returns what reads one request and sends one answer.
+// stream returns a handler that reads one request and sends one response.
 func (r Registrar) stream(handler grpc.MethodHandler) grpc.StreamHandler {
 	return func(implementation any, stream grpc.ServerStream) error {
 		answer, err := handler(implementation, stream.Context(), stream.RecvMsg, r.answered)
@@ -54,7 +54,7 @@ func (r Registrar) stream(handler grpc.MethodHandler) grpc.StreamHandler {
 	}
 }
 
-// Chain returns a handler behind interceptors.
+// Chain returns a handler behind interceptors, the first of which is the outermost.
 func Chain(interceptors []grpc.StreamServerInterceptor, handler grpc.StreamHandler, info *grpc.StreamServerInfo) grpc.StreamHandler {
 	for _, one := range slices.Backward(interceptors) {
 		next := handler
@@ -65,11 +65,11 @@ func Chain(interceptors []grpc.StreamServerInterceptor, handler grpc.StreamHandl
 	return handler
 }
 
-// IsUnary reports whether a method has one request and one answer.
+// IsUnary reports whether a method has one request and one response.
 func IsUnary(info *grpc.StreamServerInfo) bool { return !info.IsClientStream && !info.IsServerStream }
 
-// either returns an interceptor of all methods that is made of those that a library has
-// for each kind. That of requests with one answer gets to see neither.
+// either combines the two interceptors that a library has for unary methods and streams. The
+// unary one sees neither request nor response.
 func either(unary grpc.UnaryServerInterceptor, stream grpc.StreamServerInterceptor) grpc.StreamServerInterceptor {
 	return func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		if !IsUnary(info) {
@@ -84,8 +84,7 @@ func either(unary grpc.UnaryServerInterceptor, stream grpc.StreamServerIntercept
 	}
 }
 
-// answered reports slow requests with one answer, and leaves request and answer with the
-// call.
+// answered logs slow unary requests, and leaves the response with the call.
 func (i *Interceptors) answered(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	began := time.Now()
 	resp, err := handler(ctx, req)

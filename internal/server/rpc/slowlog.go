@@ -15,31 +15,32 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
-// SlowLog logs what took longer than it should. While etcd is away everything does,
-// so it logs so many lines in a second and counts the rest.
+// SlowLog logs requests that take too long. While etcd is unreachable all of them do, so it
+// limits the lines per second and counts the rest.
 type SlowLog struct {
-	least   time.Duration // what is reported took longer; 0: nothing is reported
+	least   time.Duration // requests that take longer are slow; 0: none are
 	log     *slog.Logger
 	limiter *rate.Limiter
-	slow    atomic.Int64 // what was slow
-	leftOut atomic.Int64 // what was not logged since the last line
+	slow    atomic.Int64 // requests that were slow
+	leftOut atomic.Int64 // slow requests since the last line
 }
 
-// How many lines there are at most in a second, and at once. Guesses: enough to see
-// what is slow, and no log is filled by it.
+// How many lines are logged per second and at once. These are guesses: enough to see what is
+// slow, too few to fill a log.
 const (
 	slowLinesPerSecond = 5
 	slowLinesAtOnce    = 50
 )
 
+// NewSlowLog returns a log of requests that take longer than a threshold.
 func NewSlowLog(least time.Duration, log *slog.Logger) *SlowLog {
 	return &SlowLog{least: least, log: log, limiter: rate.NewLimiter(slowLinesPerSecond, slowLinesAtOnce)}
 }
 
+// IsSlow reports whether a request that took so long is slow.
 func (l *SlowLog) IsSlow(took time.Duration) bool { return l.least > 0 && took > l.least }
 
-// Note reports something that took so long, if that is too long. What says which part
-// of the request it is.
+// Note logs a part of a request, such as its first message, if it took too long.
 func (l *SlowLog) Note(ctx context.Context, what string, took time.Duration, req any) {
 	if !l.IsSlow(took) {
 		return
@@ -62,10 +63,10 @@ func (l *SlowLog) Note(ctx context.Context, what string, took time.Duration, req
 	l.log.WarnContext(ctx, "slow", attributes...)
 }
 
-// Count returns how many requests, or parts of them, were slow.
+// Count returns how many parts of requests were slow.
 func (l *SlowLog) Count() int64 { return l.slow.Load() }
 
-// subject returns what a request is about.
+// subject returns the resource of a request, and which part of it the request concerns.
 func subject(req any) (resource, scope string) {
 	if r, ok := req.(interface{ GetResource() string }); ok {
 		resource = r.GetResource()

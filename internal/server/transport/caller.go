@@ -4,9 +4,10 @@ import (
 	"context"
 	"strings"
 
-	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
 // MaxUserAgentBytes is how much is remembered of what a client says it is.
