@@ -53,7 +53,9 @@ func (w *Watcher) startCatchUp() (Message, error) {
 	if kind == object.Reset {
 		if epoch := newest.Position().Epoch; w.epoch != epoch {
 			if w.epoch != "" {
-				w.needed = 0 // a revision of another epoch
+				// A revision of another epoch means nothing here. But a state before the
+				// exact revision cannot show it.
+				w.needed = w.exact
 			}
 			w.epoch = epoch
 		}
