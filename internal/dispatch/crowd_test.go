@@ -18,7 +18,6 @@ type crowd struct {
 	mu     sync.Mutex
 	counts []int              // guarded by mu: arguments of Sent
 	order  []*sendqueue.Queue // guarded by mu: queues of the members that received a batch
-	far    int                // guarded by mu: batches sent without a prefetch
 
 	each func(*member, *dispatch.Batch) // called instead of received.Done; nil: none
 }
@@ -30,7 +29,6 @@ type member struct {
 	queue *sendqueue.Queue
 	waits chan struct{} // closed when the worker has the watcher
 	last  *dispatch.Batch
-	near  bool // prefetched since the last batch
 	full  bool // has no room for a batch
 	gone  bool // closed
 	ended error
@@ -90,12 +88,6 @@ func (c *crowd) after(do func()) {
 // Reserve implements [dispatch.Sink].
 func (*member) Reserve() error { return nil }
 
-// Prefetch implements [dispatch.Sink].
-func (m *member) Prefetch() int {
-	m.near = true
-	return 1
-}
-
 // Send implements [dispatch.Sink].
 func (m *member) Send(message dispatch.Message) error {
 	select {
@@ -130,10 +122,6 @@ func (m *member) receive(b *dispatch.Batch) {
 	m.last = b
 	c := m.crowd
 	c.mu.Lock()
-	if !m.near {
-		c.far++
-	}
-	m.near = false
 	c.order = append(c.order, m.queue)
 	c.mu.Unlock()
 	if c.each != nil {

@@ -16,7 +16,6 @@ func (PullSink) Reserve() error                    { return nil }
 func (PullSink) Send(Message) error                { panic("Send of a sink that is pulled") }
 func (s PullSink) TrySend(*Batch, time.Time) error { return s.Err }
 func (PullSink) Sent(*Batch, int, time.Time)       {}
-func (PullSink) Prefetch() int                     { return 0 }
 
 // Pull registers a watcher whose test takes the messages with Next.
 func (d *Dispatcher) Pull(q *sendqueue.Queue, i Interest, b Begin, o Options) *Watcher {

@@ -33,7 +33,6 @@ type group struct {
 
 	patience time.Duration // left for yielding during this batch
 	calm     time.Time     // do not yield before this time: the machine is busy
-	fetched  int           // result of prefetch; keeps the compiler from dropping the reads
 }
 
 // member has what the worker needs to find the watcher's turn without reading the watcher.
@@ -134,9 +133,6 @@ func (g *group) send(b *Batch, now time.Time) {
 	var receiver Sink // of one member that received the batch
 	received := 0
 	for i := range g.members {
-		if i%membersPerFetch == 0 {
-			g.prefetch(i)
-		}
 		m := g.members[i]
 		if m.watcher == nil {
 			continue
@@ -164,26 +160,6 @@ func (g *group) send(b *Batch, now time.Time) {
 		receiver.Sent(b, received, now)
 	}
 	g.truncate(kept, kept)
-}
-
-// membersPerFetch is the number of members that are prefetched together.
-const membersPerFetch = 8
-
-// prefetch reads the memory that sending to the next members will read. Ten thousand
-// watchers do not fit into the processor's caches; a processor can load the memory of
-// several of them at once, but would wait for one after another while it sends. (5 to 11
-// percent with 10,000 watchers, 100 on a connection.)
-func (g *group) prefetch(from int) {
-	defer func() { _ = recover() }() // offer meets the same panic, and reports whose it is
-	for _, m := range g.members[from:min(from+membersPerFetch, len(g.members))] {
-		if m.watcher == nil {
-			continue
-		}
-		if m.watcher.latest {
-			g.fetched++
-		}
-		g.fetched += m.watcher.sink.Prefetch()
-	}
 }
 
 // yield lets the transport of a connection write the messages of its queue while they are

@@ -57,9 +57,6 @@ func (*workerReader) Send(dispatch.Message) error {
 	panic("the test takes the messages of the handler")
 }
 
-// Prefetch implements [dispatch.Sink].
-func (*workerReader) Prefetch() int { return 0 }
-
 // TrySend implements [dispatch.Sink].
 func (r *workerReader) TrySend(b *dispatch.Batch, _ time.Time) error {
 	r.mu.Lock()

@@ -27,10 +27,6 @@ type Sink interface {
 	// Sent counts a batch that n sinks, one of which is this one, have sent by TrySend. The
 	// worker calls it once for many sinks.
 	Sent(b *Batch, n int, now time.Time)
-
-	// Prefetch reads the memory that TrySend will read; see group.prefetch. It must not
-	// wait or change anything. The result has no meaning.
-	Prefetch() int
 }
 
 var (

@@ -161,18 +161,6 @@ func (s *streamSender) Sent(b *dispatch.Batch, n int, now time.Time) {
 	s.counters.note(&b.Message, n, encodedMessage(b).Size(), false, now)
 }
 
-// Prefetch implements [dispatch.Sink].
-func (s *streamSender) Prefetch() int {
-	read := 0
-	if s.ctx.reason.Load() != nil {
-		read++
-	}
-	if s.stream.Context() != nil {
-		read++
-	}
-	return read
-}
-
 // encodedMessage returns the batch as gRPC takes it. It is made once for all watches.
 func encodedMessage(b *dispatch.Batch) *grpcmsg.EncodedMessage {
 	return b.Encoded(encode).(*grpcmsg.EncodedMessage)
