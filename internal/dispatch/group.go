@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -30,9 +29,6 @@ type group struct {
 	sent    int             // as Watcher.sent, of the members that receive a revision in parts
 	members []member        // ordered by queue, followed by those that joined last
 	sorted  int             // number of members in order
-
-	patience time.Duration // left for yielding during this batch
-	calm     time.Time     // do not yield before this time: the machine is busy
 }
 
 // member has what the worker needs to find the watcher's turn without reading the watcher.
@@ -129,16 +125,12 @@ const membersPerClock = 32
 // send offers a batch to all members and removes those that leave.
 func (g *group) send(b *Batch, now time.Time) {
 	kept := 0
-	g.patience = patiencePerBatch
 	var receiver Sink // of one member that received the batch
 	received := 0
 	for i := range g.members {
 		m := g.members[i]
 		if m.watcher == nil {
 			continue
-		}
-		if kept > 0 && m.queue != g.members[kept-1].queue {
-			now = g.yield(now)
 		}
 		sent, stays := m.watcher.offer(b, now)
 		if sent {
@@ -161,31 +153,6 @@ func (g *group) send(b *Batch, now time.Time) {
 	}
 	g.truncate(kept, kept)
 }
-
-// yield lets the transport of a connection write the messages of its queue while they are
-// in the processor's caches. It does nothing while other groups wait: they may have
-// messages for the same connections, which should leave with these. It also does nothing
-// on a busy machine, where the next turn would be far away. It returns the current time.
-func (g *group) yield(before time.Time) time.Time {
-	if !g.queue.Idle() || before.Before(g.calm) {
-		return before
-	}
-	runtime.Gosched()
-	now := time.Now()
-	took := now.Sub(before)
-	if g.patience += patiencePerQueue - took; g.patience < 0 {
-		g.calm = now.Add(32 * took)
-	}
-	return now
-}
-
-// How long yielding may take: once per batch, and in addition for each queue. Writing to a
-// connection takes some ten microseconds. Other processes on the same processors may delay
-// it by a few milliseconds, which does not mean that this process is busy.
-const (
-	patiencePerBatch = 10 * time.Millisecond
-	patiencePerQueue = 200 * time.Microsecond
-)
 
 // dissolve makes the worker serve each member alone.
 func (g *group) dissolve() {
