@@ -113,6 +113,9 @@ func TestWatchesEndWithTheirCredentials(t *testing.T) {
 // Streams lose nothing while everything that lets them in is replaced again and again,
 // and somebody writes all the time.
 func TestStreamsGoOnWhileFilesAreReplaced(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	w := newWorld(t, nil)
 	ctx := within(t)
 	ways := map[string]shows{
@@ -200,6 +203,9 @@ func countUp(stream fanoutv1.FanoutService_WatchClient, last string) error {
 
 // Our client, told only where its files are, goes on with new ones.
 func TestTheClientTakesNewCredentials(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
 	w := newWorld(t, func(cfg *config.Config) { cfg.AdminListen = "" })
 	ctx := within(t)
 	token := filepath.Join(t.TempDir(), "token")
