@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fanoutd/fanoutd/bench/internal/delivery"
 	"github.com/fanoutd/fanoutd/bench/internal/report"
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
-	"github.com/fanoutd/fanoutd/bench/internal/tally"
 )
 
 // asIf returns what a suite could have measured.
@@ -17,7 +17,7 @@ func asIf(name string) []*report.Group {
 	var records []*scenario.Record
 	for _, p := range suites[name].runs(time.Second) {
 		p.Complete()
-		some := tally.Summary{Count: 1, P50: 1, P99: 1, P999: 1, Max: 1}
+		some := delivery.Summary{Count: 1, P50: 1, P99: 1, P999: 1, Max: 1}
 		server := scenario.Server{CPU: 1, Total: 1, Peak: 2, RSSBefore: 1, RSSIdle: 1, PerWatcher: 1, LiveLeft: 1}
 		records = append(records, &scenario.Record{
 			Parameters: p, Each: some, Ack: some, PerSecond: 1, Deliveries: 1, Changes: 1, Elapsed: time.Second, Servers: []scenario.Server{server},

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fanoutd/fanoutd/bench/internal/tally"
+	"github.com/fanoutd/fanoutd/bench/internal/delivery"
 )
 
 // Config describes the watchers of a process.
@@ -66,19 +66,19 @@ var Bystands = []string{BystandKey, BystandOne, BystandSelector}
 var Interests = []string{InterestAll, InterestKey, InterestLabel, InterestExcept}
 
 // Interests returns the interest of each watcher.
-func (c Config) Interests() []tally.Interest {
-	all := make([]tally.Interest, c.Watchers)
+func (c Config) Interests() []delivery.Interest {
+	all := make([]delivery.Interest, c.Watchers)
 	for i := range all {
 		switch {
 		case c.Bystand != "":
-			all[i] = tally.Interest{Step: 1}
+			all[i] = delivery.Interest{Step: 1}
 		case c.Interest == InterestKey:
-			all[i] = tally.Interest{First: i % c.Keys, Step: 1, Count: 1}
+			all[i] = delivery.Interest{First: i % c.Keys, Step: 1, Count: 1}
 		case c.Interest == InterestLabel:
 			group := i % c.Groups
-			all[i] = tally.Interest{First: group, Step: c.Groups, Count: (c.Keys - group + c.Groups - 1) / c.Groups}
+			all[i] = delivery.Interest{First: group, Step: c.Groups, Count: (c.Keys - group + c.Groups - 1) / c.Groups}
 		default:
-			all[i] = tally.All(c.Keys)
+			all[i] = delivery.All(c.Keys)
 		}
 	}
 	return all

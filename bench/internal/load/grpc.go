@@ -119,7 +119,7 @@ func (c *grpcConnection) next(stream int) (watcher int, err error) {
 	if watcher >= c.to {
 		return 0, fmt.Errorf("unknown watch %d of stream %d", watch, stream)
 	}
-	c.tally.Receive(stream, watcher, message, at)
+	c.counter.Receive(stream, watcher, message, at)
 	return watcher, nil
 }
 

@@ -71,7 +71,7 @@ func (c *listConnection) open(ctx context.Context) error {
 	if objects != c.config.Keys {
 		return fmt.Errorf("got a list of %d objects, want %d", objects, c.config.Keys)
 	}
-	c.tally.Record(c.number, stamp.Now()-began)
+	c.counter.Record(c.number, stamp.Now()-began)
 	return nil
 }
 

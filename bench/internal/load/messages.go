@@ -1,6 +1,6 @@
 package load
 
-import "github.com/fanoutd/fanoutd/bench/internal/tally"
+import "github.com/fanoutd/fanoutd/bench/internal/delivery"
 
 // Message is a message of the process.
 type Message struct {
@@ -13,7 +13,7 @@ type Message struct {
 
 // Report is the report of all watchers.
 type Report struct {
-	tally.Report
+	delivery.Report
 	Ended    int    `json:"ended"`              // watches that ended too early
 	Reason   string `json:"reason,omitempty"`   // why the first of them ended
 	Returned int64  `json:"returned,omitempty"` // reconnections of stalled watchers

@@ -87,7 +87,7 @@ func (c *rawConnection) receive() error {
 func (c *rawConnection) handle(stream int, message []byte, at int64) error {
 	if c.reads() {
 		if read := stream%2 == 0; read {
-			c.tally.Receive(c.number, c.from+stream/2, message, at)
+			c.counter.Receive(c.number, c.from+stream/2, message, at)
 			return nil
 		}
 		stream /= 2
@@ -101,7 +101,7 @@ func (c *rawConnection) handle(stream int, message []byte, at int64) error {
 		return fmt.Errorf("unknown watch %d of stream %d", watch, stream)
 	}
 	delete(c.waiting, watcher)
-	c.tally.Receive(c.number, watcher, message, at)
+	c.counter.Receive(c.number, watcher, message, at)
 	return nil
 }
 

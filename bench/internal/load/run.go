@@ -49,7 +49,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 			err = says.message(Message{Ready: true})
 		}
 		if command.Reset {
-			w.tally.Reset()
+			w.counter.Reset()
 			err = says.message(Message{Reset: true})
 		}
 		if command.Report != nil {
@@ -70,9 +70,9 @@ func (w *watchers) tell(ctx context.Context, says *speaker) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.tally.Changed():
+		case <-w.counter.Changed():
 		}
-		if err := says.message(Message{Completed: w.tally.Completed()}); err != nil {
+		if err := says.message(Message{Completed: w.counter.Completed()}); err != nil {
 			return // the other end is closed
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/fanoutd/fanoutd/bench/internal/tally"
+	"github.com/fanoutd/fanoutd/bench/internal/delivery"
 )
 
 const (
@@ -36,8 +36,8 @@ type connector func(w *watchers, number int) (connection, error)
 
 // watchers are all watchers of the process.
 type watchers struct {
-	config Config
-	tally  *tally.Tally
+	config  Config
+	counter *delivery.Counter
 
 	connections []connection
 	receiving   sync.WaitGroup
@@ -60,7 +60,7 @@ func connect(ctx context.Context, c Config) (*watchers, error) {
 	}
 	w := &watchers{
 		config:      c,
-		tally:       tally.New(c.Keys, c.Interests(), c.Seen),
+		counter:     delivery.NewCounter(c.Keys, c.Interests(), c.Seen),
 		connections: make([]connection, c.Connections),
 	}
 	err = w.each(ctx, dials, func(ctx context.Context, i int) error {
@@ -130,7 +130,7 @@ func (w *watchers) close() {
 
 // report returns the report of the watchers, which must be closed.
 func (w *watchers) report(written []uint32) *Report {
-	r := &Report{Report: w.tally.Report(written), Ended: w.ended, Returned: w.returned.Load()}
+	r := &Report{Report: w.counter.Report(written), Ended: w.ended, Returned: w.returned.Load()}
 	if w.reason != nil {
 		r.Reason = w.reason.Error()
 	}

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/fanoutd/fanoutd/bench/internal/delivery"
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
-	"github.com/fanoutd/fanoutd/bench/internal/tally"
 )
 
 // related returns runs of fanoutd and another one: each repeat has the two figures of a
@@ -21,7 +21,7 @@ func related(peer string, pairs ...[2]float64) []*scenario.Record {
 // Each repeat is related to its own, of which the median counts.
 func TestGoals(t *testing.T) {
 	lossy := related("floor", [2]float64{2, 1})
-	lossy[0].Counts = tally.Counts{Lost: 3}
+	lossy[0].Counts = delivery.Counts{Lost: 3}
 	fast := related("etcd", [2]float64{1, 9})
 	for i, r := range fast {
 		r.Parameters.Outstanding = 16
@@ -30,7 +30,7 @@ func TestGoals(t *testing.T) {
 	slow := []*scenario.Record{measured("fanoutd", 1, 0, 1), measured("etcd", 1, 0, 1)}
 	for i, r := range slow {
 		r.Parameters.Scenario, r.Parameters.Rate, r.Parameters.PerConnection = scenario.Steady, 10, 1
-		r.Each = tally.Summary{Count: 1, P50: []int64{700, 300}[i]}
+		r.Each = delivery.Summary{Count: 1, P50: []int64{700, 300}[i]}
 	}
 	idle := measured("fanoutd", 100_000, 0, 1)
 	idle.Parameters.Scenario, idle.Servers[1].RSSIdle = scenario.Idle, 1_200_000_000

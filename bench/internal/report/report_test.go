@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fanoutd/fanoutd/bench/internal/delivery"
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
-	"github.com/fanoutd/fanoutd/bench/internal/tally"
 )
 
 // measured returns what a run could have measured, with this CPU per delivery.
@@ -20,7 +20,7 @@ func measured(peer string, watchers, repeat int, cpu float64) *scenario.Record {
 			Scenario: "saturation", Peer: peer, Client: "raw", Watchers: watchers, PerConnection: 100, PerStream: 1,
 			Interest: "all", ValueSize: 256, Batch: 1, Outstanding: 1, Repeat: repeat,
 		},
-		Each:    tally.Summary{Count: 1, P99: 7000},
+		Each:    delivery.Summary{Count: 1, P99: 7000},
 		Servers: []scenario.Server{{Name: "etcd", CPU: 1, PerWatcher: 10}, {Name: peer, CPU: cpu, PerWatcher: 1990}},
 	}
 }
@@ -65,8 +65,8 @@ func TestMedianAndSpread(t *testing.T) {
 
 func TestWhatIsWrongIsSaid(t *testing.T) {
 	a, b := measured("etcd", 10, 0, 1), measured("etcd", 10, 1, 1)
-	a.Counts = tally.Counts{Lost: 2, Duplicate: 1}
-	b.Counts, b.Ended, b.Stalled = tally.Counts{Lost: 1, OutOfOrder: 4}, 7, "why"
+	a.Counts = delivery.Counts{Lost: 2, Duplicate: 1}
+	b.Counts, b.Ended, b.Stalled = delivery.Counts{Lost: 1, OutOfOrder: 4}, 7, "why"
 	g := Groups([]*scenario.Record{a, b})[0]
 	if got, want := g.Wrong(), "3 lost, 1 duplicate, 4 out of order, 7 ended, 1 stalled"; got != want {
 		t.Errorf("got %q, want %q", got, want)

@@ -3,8 +3,8 @@ package scenario
 import (
 	"time"
 
+	"github.com/fanoutd/fanoutd/bench/internal/delivery"
 	"github.com/fanoutd/fanoutd/bench/internal/machine"
-	"github.com/fanoutd/fanoutd/bench/internal/tally"
 )
 
 // Record is the result of a run: a line of JSON.
@@ -16,24 +16,24 @@ type Record struct {
 	Command    string          `json:"command,omitempty"` // the command line of the suite
 	Parameters Parameters      `json:"parameters"`
 
-	Writes     int64         `json:"writes"`             // in the whole run, Batch events each
-	Expected   int64         `json:"expected"`           // deliveries in the whole run, from the first write on
-	Counts     tally.Counts  `json:"counts"`             // outcomes of the deliveries
-	Ended      int           `json:"ended"`              // watches that ended too early
-	Reason     string        `json:"reason,omitempty"`   // why the first of them ended
-	Returned   int64         `json:"returned,omitempty"` // reconnections of stalled watchers
-	Gone       int           `json:"gone,omitempty"`     // stalled watchers that the server cut off
-	Stalled    string        `json:"stalled,omitempty"`  // why the run ended too early
-	Behind     int64         `json:"behind,omitempty"`   // paced writes that could not begin in time
-	Elapsed    time.Duration `json:"elapsed_ns"`         // of the measurement, until the last delivery
-	Changes    int64         `json:"changes,omitempty"`  // during the measurement
-	Deliveries int64         `json:"deliveries"`         // during the measurement
-	PerSecond  float64       `json:"deliveries_per_second"`
-	Each       tally.Summary `json:"each"` // from writing to each watcher
-	Last       tally.Summary `json:"last"` // from writing to the last watcher
-	Ack        tally.Summary `json:"ack"`  // from writing to the acknowledgement
-	Servers    []Server      `json:"servers"`
-	ClientCPU  float64       `json:"client_cpu_us"` // per delivery, of the watching process, in the whole run
+	Writes     int64            `json:"writes"`             // in the whole run, Batch events each
+	Expected   int64            `json:"expected"`           // deliveries in the whole run, from the first write on
+	Counts     delivery.Counts  `json:"counts"`             // outcomes of the deliveries
+	Ended      int              `json:"ended"`              // watches that ended too early
+	Reason     string           `json:"reason,omitempty"`   // why the first of them ended
+	Returned   int64            `json:"returned,omitempty"` // reconnections of stalled watchers
+	Gone       int              `json:"gone,omitempty"`     // stalled watchers that the server cut off
+	Stalled    string           `json:"stalled,omitempty"`  // why the run ended too early
+	Behind     int64            `json:"behind,omitempty"`   // paced writes that could not begin in time
+	Elapsed    time.Duration    `json:"elapsed_ns"`         // of the measurement, until the last delivery
+	Changes    int64            `json:"changes,omitempty"`  // during the measurement
+	Deliveries int64            `json:"deliveries"`         // during the measurement
+	PerSecond  float64          `json:"deliveries_per_second"`
+	Each       delivery.Summary `json:"each"` // from writing to each watcher
+	Last       delivery.Summary `json:"last"` // from writing to the last watcher
+	Ack        delivery.Summary `json:"ack"`  // from writing to the acknowledgement
+	Servers    []Server         `json:"servers"`
+	ClientCPU  float64          `json:"client_cpu_us"` // per delivery, of the watching process, in the whole run
 }
 
 // Server is the cost of one server process.

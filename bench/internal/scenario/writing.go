@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fanoutd/fanoutd/bench/internal/delivery"
 	"github.com/fanoutd/fanoutd/bench/internal/load"
 	"github.com/fanoutd/fanoutd/bench/internal/peer"
 	"github.com/fanoutd/fanoutd/bench/internal/stamp"
-	"github.com/fanoutd/fanoutd/bench/internal/tally"
 )
 
 // writing is the writer. It has several writes in flight, each by a lane with keys of its
@@ -28,13 +28,13 @@ type writing struct {
 	behind  atomic.Int64
 
 	mu  sync.Mutex // guards the following
-	ack tally.Latency
+	ack delivery.Latency
 }
 
 func newWriting(p Parameters, w peer.Writer) *writing {
 	return &writing{
 		parameters: p, writer: w,
-		written: make([]uint32, p.Keys), next: make([]int, p.Outstanding), ack: tally.NewLatency(),
+		written: make([]uint32, p.Keys), next: make([]int, p.Outstanding), ack: delivery.NewLatency(),
 	}
 }
 

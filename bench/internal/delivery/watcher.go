@@ -1,21 +1,21 @@
-package tally
+package delivery
 
-// watcher counts the events of one watcher. It belongs to the goroutine that reads for the
-// watcher until all of them have stopped.
+// watcher counts the events of one watcher. The goroutine that reads for the watcher owns
+// it until all such goroutines have stopped.
 type watcher struct {
 	interest Interest
-	next     []uint32            // by key of its interest: the number of the next change
-	missing  map[uint64]struct{} // events that later ones have overtaken
+	next     []uint32            // number of the next change, by slot of the interest
+	missing  map[uint64]struct{} // events that did not arrive before a later change of the same key
 	counts   Counts
 }
 
 // Counts counts deliveries by their outcome.
 type Counts struct {
-	Received   int64 `json:"received"`     // for the first time
-	Lost       int64 `json:"lost"`         // did not come
-	Duplicate  int64 `json:"duplicate"`    // came again
-	OutOfOrder int64 `json:"out_of_order"` // came after a later change of the same key
-	Foreign    int64 `json:"foreign"`      // were not in the interest of the watcher
+	Received   int64 `json:"received"`     // first arrivals
+	Lost       int64 `json:"lost"`         // never arrived
+	Duplicate  int64 `json:"duplicate"`    // arrived again
+	OutOfOrder int64 `json:"out_of_order"` // arrived after a later change of the same key
+	Foreign    int64 `json:"foreign"`      // outside the interest of the watcher
 }
 
 func (c *Counts) add(d Counts) {
@@ -26,7 +26,7 @@ func (c *Counts) add(d Counts) {
 	c.Foreign += d.Foreign
 }
 
-// receive counts an event, and reports whether the watcher was waiting for it.
+// receive counts an event, and reports whether this is its first arrival within the interest.
 func (w *watcher) receive(event uint64, keys int) bool {
 	key, change := int(event%uint64(keys)), uint32(event/uint64(keys))
 	slot, ok := w.interest.slot(key)

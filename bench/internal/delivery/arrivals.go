@@ -1,10 +1,10 @@
-package tally
+package delivery
 
 import "sync/atomic"
 
 const (
 	chunkEvents = 1 << 12
-	chunks      = 1 << 15 // later events are not followed to their last watcher
+	chunks      = 1 << 15 // arrivals of later events are not counted
 )
 
 // arrivals counts, for each event, the watchers that have received it.
@@ -13,7 +13,7 @@ type arrivals struct {
 }
 
 // add counts an arrival and returns the number of arrivals of the event. It returns 0 for
-// events that are not followed.
+// events whose number is too large to count.
 func (a *arrivals) add(event uint64) uint32 {
 	if event >= chunkEvents*chunks {
 		return 0

@@ -1,4 +1,4 @@
-package tally
+package delivery
 
 // Interest is the set of keys that a watcher watches: First and every Step-th key after it,
 // Count keys in total.
@@ -11,7 +11,8 @@ type Interest struct {
 // All returns the interest in all keys.
 func All(keys int) Interest { return Interest{0, 1, keys} }
 
-// slot returns the number of a key within the interest, and whether the interest has it.
+// slot returns the number of a key within the interest, and whether the interest contains
+// the key.
 func (i Interest) slot(key int) (int, bool) {
 	d := key - i.First
 	return d / i.Step, d >= 0 && d%i.Step == 0 && d/i.Step < i.Count

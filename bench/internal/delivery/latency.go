@@ -1,4 +1,4 @@
-package tally
+package delivery
 
 import (
 	"time"
@@ -6,7 +6,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// slowest is the upper limit of recorded times.
+// slowest is the largest time that is recorded; longer times count as this one.
 const slowest = 2 * time.Minute
 
 // Latency is a distribution of times with three significant digits, in microseconds.
