@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// dialOptions are those of a client that outlives restarts of the server: calls
-// wait until there is one, and it is looked for often.
+// dialOptions let a client survive restarts of the server: calls wait for a server, and
+// the client reconnects often.
 func dialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -22,7 +22,7 @@ func dialOptions() []grpc.DialOption {
 	}
 }
 
-// dial returns a connection of its own to the address.
+// dial returns a new connection to the address.
 func dial(t *testing.T, address string) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+address, dialOptions()...)

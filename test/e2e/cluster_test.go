@@ -9,13 +9,13 @@ import (
 	"github.com/fanoutd/fanoutd/test/etcdproc"
 )
 
-// cluster is an etcd of some members, the ways that lead one server to them, and the
-// ways that lead the other servers to them.
+// cluster is an etcd of several members. One server reaches it through the near links,
+// and the other servers through the far links.
 type cluster struct {
 	members []*etcdproc.Member
 	client  *clientv3.Client
-	near    ways
-	far     ways
+	near    links
+	far     links
 }
 
 func startCluster(t *testing.T, members int) *cluster {
@@ -37,7 +37,7 @@ func (c *cluster) addresses() []string {
 	return all
 }
 
-// leader returns the member that leads. A round in which none does is tried again.
+// leader returns the leader. If the cluster has none, it asks again.
 func (c *cluster) leader(t *testing.T) *etcdproc.Member {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
@@ -49,12 +49,11 @@ func (c *cluster) leader(t *testing.T) *etcdproc.Member {
 			}
 		}
 	}
-	t.Fatal("no member of etcd leads")
+	t.Fatal("etcd has no leader")
 	return nil
 }
 
-// majority returns the leader and as many others as it takes for the rest to be too
-// few.
+// majority returns the leader and enough other members that the rest is no majority.
 func (c *cluster) majority(t *testing.T) []*etcdproc.Member {
 	t.Helper()
 	all := []*etcdproc.Member{c.leader(t)}
@@ -73,7 +72,7 @@ func kill(t *testing.T, members []*etcdproc.Member) {
 	}
 }
 
-// launch starts members that were ended, and returns when they serve.
+// launch starts stopped members, and returns when they serve.
 func launch(t *testing.T, members []*etcdproc.Member) {
 	t.Helper()
 	for _, m := range members {
@@ -84,11 +83,11 @@ func launch(t *testing.T, members []*etcdproc.Member) {
 	}
 }
 
-// ways are the links to all members of an etcd, which are disturbed together.
-type ways []*link
+// links are the links to all members of an etcd. Tests disturb them together.
+type links []*link
 
-// endpoints returns the arguments for a server that goes these ways.
-func (w ways) endpoints() []string {
+// endpoints returns the arguments for a server that connects through these links.
+func (w links) endpoints() []string {
 	var args []string
 	for _, l := range w {
 		args = append(args, "--etcd-endpoints", "http://"+l.address)
@@ -96,19 +95,19 @@ func (w ways) endpoints() []string {
 	return args
 }
 
-func (w ways) cut() {
+func (w links) cut() {
 	for _, l := range w {
 		l.cut()
 	}
 }
 
-func (w ways) freeze() {
+func (w links) freeze() {
 	for _, l := range w {
 		l.freeze()
 	}
 }
 
-func (w ways) heal() {
+func (w links) heal() {
 	for _, l := range w {
 		l.heal()
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// What is written, and what objects can be selected by: labels in the envelope, and
-// fields in those values that are JSON documents.
+// The written values, and the labels and fields for selectors: labels are in the
+// envelope, and fields in values that are JSON documents.
 var (
 	tiers  = []string{"0", "1", "2"}
 	owners = []string{"ann", "bob", "cid"}
@@ -30,14 +30,14 @@ type spec struct {
 	Owner string `json:"owner"`
 }
 
-// randomDocument returns a document that names its writer and the number of the
-// write, so that no two are equal.
+// randomDocument returns a document that contains its writer and the number of the
+// write, so that no two documents are equal.
 func randomDocument(rng *rand.Rand, by string, n int) (string, error) {
 	text, err := json.Marshal(document{Spec: spec{Owner: pick(rng, owners)}, Phase: pick(rng, phases), By: by, N: n})
 	return string(text), err
 }
 
-// randomLabels returns labels, mostly.
+// randomLabels usually returns labels, and sometimes none.
 func randomLabels(rng *rand.Rand, by string) map[string]string {
 	if rng.IntN(4) == 0 {
 		return nil
@@ -47,7 +47,7 @@ func randomLabels(rng *rand.Rand, by string) map[string]string {
 
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
 
-// The declared fields, in the order in which the truth has them.
+// The declared fields, in the order of check.Truth.
 const (
 	ownerField = iota
 	phaseField
@@ -61,7 +61,7 @@ const fieldsConfig = `
       - {name: phase, path: phase}
 `
 
-// readFields fills in the fields of an object of the truth.
+// readFields sets the fields of an object in the truth.
 func readFields(o *object.Object) {
 	o.Fields = make([]string, declaredFields)
 	var d document
@@ -70,8 +70,8 @@ func readFields(o *object.Object) {
 	}
 }
 
-// selection is what picks objects: in the words of the protocol, and as a function
-// that was written from what these words mean.
+// selection picks objects. It has the selectors of the protocol and, written
+// independently, a function with the same meaning.
 type selection struct {
 	labels, fields string
 	picks          func(*object.Object) bool

@@ -9,14 +9,14 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// drained returns an error if the given one does not say, in the documented way,
-// that the server ends a stream because it is stopping.
+// drained returns an error unless err is the documented status of a stream that a
+// stopping server ends.
 func drained(err error) error {
 	if code := status.Code(err); code != codes.Unavailable {
-		return fmt.Errorf("a drained stream ends with %v: %w", code, err)
+		return fmt.Errorf("got code %v from a drained stream, want UNAVAILABLE: %w", code, err)
 	}
 	if reason := reasonOf(err); reason != check.StatusDraining {
-		return fmt.Errorf("a drained stream ends with reason %q: %w", reason, err)
+		return fmt.Errorf("got reason %q from a drained stream: %w", reason, err)
 	}
 	return nil
 }

@@ -12,13 +12,13 @@ import (
 	storagev1 "github.com/fanoutd/fanoutd/gen/fanout/storage/v1"
 )
 
-// envelopeMagic begins what the codec "object" stores. It is written down here
-// again, as is the generated code used instead of the product's own: what is in
-// etcd is a format that other programs rely on.
+// envelopeMagic begins the values that the object codec stores. The tests repeat it, and
+// decode envelopes with the generated code instead of the product's own, because other
+// programs rely on the format in etcd.
 var envelopeMagic = []byte{0x00, 'f', 'o', 0x01}
 
-// seal returns the stored form of an object.
-func seal(contentType string, labels map[string]string, value []byte) ([]byte, error) {
+// encodeEnvelope returns the stored form of an object.
+func encodeEnvelope(contentType string, labels map[string]string, value []byte) ([]byte, error) {
 	envelope, err := proto.Marshal(&storagev1.Envelope{ContentType: contentType, Labels: labels, Value: value})
 	if err != nil {
 		return nil, err
@@ -26,8 +26,8 @@ func seal(contentType string, labels map[string]string, value []byte) ([]byte, e
 	return append(bytes.Clone(envelopeMagic), envelope...), nil
 }
 
-// unseal fills in what a stored value says about an object.
-func unseal(o *object.Object, stored []byte) error {
+// decodeEnvelope sets the fields of an object from its stored value.
+func decodeEnvelope(o *object.Object, stored []byte) error {
 	message, sealed := bytes.CutPrefix(stored, envelopeMagic)
 	if !sealed {
 		o.Opaque = true

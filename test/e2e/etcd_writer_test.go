@@ -15,9 +15,9 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// etcdWriter writes at random into etcd itself, as programs that know nothing of
-// fanoutd do: also values without an envelope, many keys with one deletion, and
-// keys that are none of the resource's.
+// etcdWriter writes directly to etcd at random, like a program that does not know
+// fanoutd. It also writes values without an envelope and keys outside of the resource,
+// and deletes many keys at once.
 type etcdWriter struct {
 	name   string // also the value of a label
 	pace   *pace
@@ -27,8 +27,8 @@ type etcdWriter struct {
 	writes int
 }
 
-// run writes until it has been long enough. A write that was left unanswered
-// because the etcd inside of fanoutd went away with it is done again.
+// run writes until the context until ends. It repeats a write that got no answer because
+// the embedded etcd stopped with its server.
 func (w *etcdWriter) run(ctx, until context.Context) error {
 	for w.pace.next(until) {
 		w.writes++
@@ -38,7 +38,7 @@ func (w *etcdWriter) run(ctx, until context.Context) error {
 		}
 		for {
 			err := w.apply(ctx, ops)
-			if passes(err) && w.pace.next(ctx) {
+			if transient(err) && w.pace.next(ctx) {
 				continue
 			}
 			if err != nil {
@@ -50,11 +50,11 @@ func (w *etcdWriter) run(ctx, until context.Context) error {
 	return nil
 }
 
-// passes reports whether an error is one of an etcd that is going or coming.
-func passes(err error) bool {
+// transient reports whether an error comes from an etcd that is stopping or starting.
+func transient(err error) bool {
 	code := status.Code(err)
 	if known, ok := errors.AsType[rpctypes.EtcdError](err); ok {
-		code = known.Code() // such as that of a request that had no leader
+		code = known.Code() // for example: no leader
 	}
 	switch code {
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
@@ -69,7 +69,7 @@ func (w *etcdWriter) next() ([]clientv3.Op, error) {
 	case n < 10:
 		return []clientv3.Op{clientv3.OpPut("/elsewhere/"+randomKey(w.rng), "x")}, nil
 	case n < 15:
-		// The prefix of the resource is the beginning of this key's name.
+		// The prefix of the resource is also a prefix of this key.
 		return []clientv3.Op{clientv3.OpPut(strings.TrimSuffix(etcdPrefix, "/")+"-not/"+randomKey(w.rng), "x")}, nil
 	case n < 18:
 		prefix := fmt.Sprintf("%steam-%d/svc-%d/", etcdPrefix, w.rng.IntN(teams), w.rng.IntN(services))
@@ -99,13 +99,13 @@ func (w *etcdWriter) randomValue() (string, error) {
 	}
 	switch w.rng.IntN(10) {
 	case 0:
-		return text, nil // text that is no envelope
+		return text, nil // text without an envelope
 	case 1:
-		return "\xff" + text, nil // bytes that are none
+		return "\xff" + text, nil // bytes that are not UTF-8
 	case 2:
 		return "", nil
 	}
-	sealed, err := seal(contentJSON, randomLabels(w.rng, w.name), []byte(text))
+	sealed, err := encodeEnvelope(contentJSON, randomLabels(w.rng, w.name), []byte(text))
 	return string(sealed), err
 }
 

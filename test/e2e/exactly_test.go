@@ -12,13 +12,13 @@ import (
 	"github.com/fanoutd/fanoutd/test/seed"
 )
 
-// soakVariable says how long the randomized test goes on, as 10m or 8h. Without it
-// there is one round.
+// soakVariable sets how long the randomized test runs, such as 10m or 8h. Without it the
+// test runs one round.
 const soakVariable = "FANOUTD_SOAK"
 
-// Watchers of every kind, some of which come and go and some of which read slowly,
-// see exactly what etcd says has happened, and so do those who list, while writers
-// write and everything breaks that can.
+// TestWatchersSeeExactlyWhatHappened checks that watchers of every kind and readers see
+// exactly etcd's history. Some watchers come and go, and some read slowly. Meanwhile
+// writers write, and everything that can fail fails.
 func TestWatchersSeeExactlyWhatHappened(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -46,12 +46,12 @@ func TestWatchersSeeExactlyWhatHappened(t *testing.T) {
 	}
 }
 
-// embeddedRound is one in which the store is restarted with the server.
+// embeddedRound restarts a server with an embedded etcd.
 func embeddedRound(t *testing.T, random seed.Seed) {
 	t.Logf("%s=%d", seed.Variable, random)
 	etcd := loopback.FreeAddress(t)
 	args := append(configured(t, resourceConfig), embedded(t, etcd)...)
-	w := newWorld(t, startServer(t, args...), dialEtcd(t, etcd), promised, random)
+	w := newScenario(t, startServer(t, args...), dialEtcd(t, etcd), promised, random)
 	w.populate(t, 30, 60)
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		w.changes(t, 250)
@@ -63,73 +63,71 @@ func embeddedRound(t *testing.T, random seed.Seed) {
 		})
 	}
 	w.changes(t, 300)
-	w.judge(t, "replays", "resets", "live", "merged", "previous", "bookmarks", "reads")
+	w.validate(t, "replays", "resets", "live", "merged", "previous", "bookmarks", "reads")
 }
 
-// externalRound is one in which everything breaks, around an etcd of three members.
+// externalRound injects every fault around an etcd of three members.
 func externalRound(t *testing.T, random seed.Seed) {
 	t.Logf("%s=%d", seed.Variable, random)
 	etcd := startCluster(t, 3)
-	w := newWorld(t, startServer(t, append(configured(t, resourceConfig), etcd.near.endpoints()...)...), etcd.client, promised, random)
+	w := newScenario(t, startServer(t, append(configured(t, resourceConfig), etcd.near.endpoints()...)...), etcd.client, promised, random)
 	w.others = []*server{startServer(t, append(configured(t, resourceConfig), etcd.far.endpoints()...)...)}
 	w.populate(t, 60, 60)
 	rng := random.Rand(5000)
-	w.suffer(t, rng, append(w.faults(t, etcd), w.overtaken(t, etcd), w.leaderless(t, etcd), w.forLong(t, pick(rng, w.severings(t, etcd)))), 200)
-	w.judge(t, "replays", "deltas", "resets", "from now", "drainings", "live", "merged", "previous", "without values", "bookmarks",
-		"every event, expired", "time limits", "exact snapshots", "gaps", "resets of who resumed", "reads", "exact reads", "reads in pages", "reads that know what remains")
+	w.inject(t, rng, append(w.faults(t, etcd), w.compactAhead(t, etcd), w.leaderLoss(t, etcd), w.longOutage(t, pick(rng, w.storeOutages(t, etcd)))), 200)
+	w.validate(t, "replays", "deltas", "resets", "from now", "drainings", "live", "merged", "previous", "without values", "bookmarks",
+		"every event, expired", "time limits", "exact snapshots", "gaps", "resets of resumed watches", "reads", "exact reads", "reads in pages", "reads with a remaining count")
 }
 
-// uncachedRound is one in which everything breaks around a server that reads
-// everything from etcd.
+// uncachedRound injects every fault around a server without a cache.
 func uncachedRound(t *testing.T, random seed.Seed) {
 	t.Logf("%s=%d", seed.Variable, random)
 	etcd := startCluster(t, 1)
-	w := newWorld(t, startServer(t, append(configured(t, uncachedConfig), etcd.near.endpoints()...)...), etcd.client, promisedUncached, random)
+	w := newScenario(t, startServer(t, append(configured(t, uncachedConfig), etcd.near.endpoints()...)...), etcd.client, promisedUncached, random)
 	w.populate(t, 30, 60)
 	rng := random.Rand(5000)
-	w.suffer(t, rng, append(w.faults(t, etcd), w.overtaken(t, etcd), w.forLong(t, pick(rng, w.severings(t, etcd)))), 60)
-	w.changes(t, 500) // in peace, for so long that silence would be noticed
-	w.judge(t, "replays", "resets", "from now", "drainings", "live", "merged", "previous", "bookmarks", "reads", "exact reads")
+	w.inject(t, rng, append(w.faults(t, etcd), w.compactAhead(t, etcd), w.longOutage(t, pick(rng, w.storeOutages(t, etcd)))), 60)
+	w.changes(t, 500) // without faults, long enough to notice a silent watch
+	w.validate(t, "replays", "resets", "from now", "drainings", "live", "merged", "previous", "bookmarks", "reads", "exact reads")
 }
 
-// judge waits until everybody has seen everything, and says who saw something
-// wrong. The test is too easy if one of these things never happened.
-func (w *world) judge(t *testing.T, demanding ...string) {
+// validate waits until every watcher has received everything, and reports those that
+// received something wrong. It also fails if one of the demanded things never happened.
+func (w *scenario) validate(t *testing.T, demanding ...string) {
 	t.Helper()
 	truth := w.finish(t)
-	w.judgeWatchers(t, truth)
-	w.judgeReaders(t, truth)
+	w.validateWatchers(t, truth)
+	w.validateReaders(t, truth)
 	if err := w.ledger.survived(truth); err != nil {
 		t.Error(err)
 	}
 	seen := w.seen(truth)
 	bookmarks := w.bookmarksDue(truth)
-	farewells, farewell := w.farewells(truth)
-	behind := 0
+	finalDue, finalCame := w.finalBookmarks(truth)
+	lag := 0
 	for _, watcher := range w.watchers {
-		behind = max(behind, check.Backlog(&watcher.history, truth))
+		lag = max(lag, check.Backlog(&watcher.history, truth))
 	}
-	t.Logf("those who read at once were up to %d writes behind", behind)
-	t.Logf("%d changes, %d watchers: %v; about %d bookmarks were due, and %d last ones, of which %d came",
-		truth.Len(), len(w.watchers), seen, bookmarks, farewells, farewell)
+	t.Logf("watchers that always read were up to %d writes behind", lag)
+	t.Logf("%d changes, %d watchers: %v; about %d bookmarks were due; %d final bookmarks were due, %d arrived",
+		truth.Len(), len(w.watchers), seen, bookmarks, finalDue, finalCame)
 	for _, what := range demanding {
 		if seen[what] == 0 {
 			t.Errorf("the test is too easy: there were no %s", what)
 		}
 	}
-	// Of the bookmarks that were due, most have to come: machines that run tests
-	// are busy, but not that busy.
+	// Most of the bookmarks that were due must arrive. The margin is for busy machines.
 	if came := seen["bookmarks"]; came < bookmarks/4 {
-		t.Errorf("%d bookmarks came, but about %d were due", came, bookmarks)
+		t.Errorf("got %d bookmarks, want about %d", came, bookmarks)
 	}
-	// A last bookmark can come too late for its deadline, but not each time.
-	if farewells >= 5 && farewell == 0 {
-		t.Errorf("none of %d streams had a last bookmark before its deadline", farewells)
+	// One final bookmark may miss its deadline, but not all of them.
+	if finalDue >= 5 && finalCame == 0 {
+		t.Errorf("got no final bookmark before the deadline on any of %d streams", finalDue)
 	}
 }
 
-// seen counts what happened to the watchers and readers.
-func (w *world) seen(truth *check.Truth) map[string]int {
+// seen counts events of interest in what watchers and readers received.
+func (w *scenario) seen(truth *check.Truth) map[string]int {
 	seen := map[string]int{"gaps": len(truth.Gaps)}
 	count := func(what string, is bool) {
 		if is {
@@ -151,7 +149,7 @@ func (w *world) seen(truth *check.Truth) map[string]int {
 				count("replays", m.CatchUp == object.Replay)
 				count("deltas", m.CatchUp == object.Delta)
 				count("resets", m.CatchUp == object.Reset)
-				count("resets of who resumed", m.CatchUp == object.Reset && s.Begin == check.After && s.Position.Revision > 0)
+				count("resets of resumed watches", m.CatchUp == object.Reset && s.Begin == check.After && s.Position.Revision > 0)
 				count("catch-ups in the stream", m.Kind == object.CatchUpBegin && j > 0)
 				count("drainings", m.Kind == object.Draining)
 				count("live", m.Kind == object.Live)
@@ -173,7 +171,7 @@ func (w *world) seen(truth *check.Truth) map[string]int {
 			count("reads", len(read.Pages) > 0)
 			count("exact reads", read.Exact > 0 && len(read.Pages) > 0)
 			count("reads in pages", len(read.Pages) > 1)
-			count("reads that know what remains", len(read.Pages) > 1 && read.Pages[1].Remaining != nil)
+			count("reads with a remaining count", len(read.Pages) > 1 && read.Pages[1].Remaining != nil)
 		}
 	}
 	return seen

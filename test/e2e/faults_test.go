@@ -10,14 +10,14 @@ import (
 	"github.com/fanoutd/fanoutd/test/etcdproc"
 )
 
-// fault is something that goes wrong, and is right again when do returns.
+// fault is something that fails, and works again when do returns.
 type fault struct {
 	name string
 	do   func()
 }
 
-// faults are those of a world with an etcd of its own.
-func (w *world) faults(t *testing.T, etcd *cluster) []fault {
+// faults are the faults of a scenario with an external etcd.
+func (w *scenario) faults(t *testing.T, etcd *cluster) []fault {
 	t.Helper()
 	restart := func(signal os.Signal) func() {
 		return func() {
@@ -46,7 +46,7 @@ func (w *world) faults(t *testing.T, etcd *cluster) []fault {
 		{"etcd is out of reach", func() {
 			w.disturb(t, func() {
 				etcd.near.cut()
-				w.changes(t, 20) // by those who write to etcd directly
+				w.changes(t, 20) // by the etcd writers
 				etcd.near.heal()
 			})
 		}},
@@ -67,8 +67,8 @@ func (w *world) faults(t *testing.T, etcd *cluster) []fault {
 	}
 }
 
-// overtaken is the fault that etcd forgets what fanoutd has not seen yet.
-func (w *world) overtaken(t *testing.T, etcd *cluster) fault {
+// compactAhead is a compaction of revisions that fanoutd has not seen yet.
+func (w *scenario) compactAhead(t *testing.T, etcd *cluster) fault {
 	t.Helper()
 	return fault{"etcd is out of reach, and compacted", func() {
 		w.disturb(t, func() {
@@ -81,9 +81,9 @@ func (w *world) overtaken(t *testing.T, etcd *cluster) fault {
 	}}
 }
 
-// leaderless is the fault that the leader of etcd is lost, and comes back when the
-// others have long had another one.
-func (w *world) leaderless(t *testing.T, etcd *cluster) fault {
+// leaderLoss is a loss of etcd's leader. The member comes back long after the others have
+// elected a new leader.
+func (w *scenario) leaderLoss(t *testing.T, etcd *cluster) fault {
 	t.Helper()
 	return fault{"the leader of etcd is killed", func() {
 		w.disturb(t, func() {
@@ -95,9 +95,9 @@ func (w *world) leaderless(t *testing.T, etcd *cluster) fault {
 	}}
 }
 
-// suffer lets all faults happen in some order, with about so many changes in
-// between.
-func (w *world) suffer(t *testing.T, rng *rand.Rand, faults []fault, between int) {
+// inject injects all faults in random order, with about this many changes between two
+// faults.
+func (w *scenario) inject(t *testing.T, rng *rand.Rand, faults []fault, between int) {
 	t.Helper()
 	for _, i := range rng.Perm(len(faults)) {
 		w.changes(t, between/2+rng.IntN(between))

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// write writes a file with the given writer of text.
+// write creates a file and lets print write its content.
 func write(t *testing.T, dir, name string, print func(io.Writer) error) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(dir, name))
@@ -21,7 +21,7 @@ func write(t *testing.T, dir, name string, print func(io.Writer) error) {
 	}
 }
 
-// writeFile writes a file with the given content.
+// writeFile creates a file with this content.
 func writeFile(t *testing.T, path, content string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {

@@ -11,66 +11,66 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// A subscriber that saw an object come while the other server was cut off, and then
-// resumes there, after the object has gone and etcd has forgotten all of it, is not
-// left with the object: what was only while that server did not look, it cannot tell
-// by difference.
-func TestResumeWhereTheServerDidNotLook(t *testing.T) {
+// TestResumeAtAServerThatMissedTheChanges covers a subscriber that sees an object being
+// created while the other server is cut off from etcd. The object is deleted, etcd is
+// compacted, and the subscriber resumes at the other server. That server never knew the
+// object, so a difference cannot remove it; the subscriber must get a snapshot.
+func TestResumeAtAServerThatMissedTheChanges(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
 	etcdAddress := startEtcd(t)
 	etcd := dialEtcd(t, etcdAddress)
-	way := newLink(t, etcdAddress)
-	blind := startServer(t, "--etcd-endpoints", "http://"+way.address)
-	seeing := startServer(t, "--etcd-endpoints", "http://"+etcdAddress)
-	chronicle := newChronicle(t, etcd)
-	put(t, seeing.conn, "stays", []byte("1"))
-	put(t, seeing.conn, "changes", []byte("1"))
+	toEtcd := newLink(t, etcdAddress)
+	cutOff := startServer(t, "--etcd-endpoints", "http://"+toEtcd.address)
+	connected := startServer(t, "--etcd-endpoints", "http://"+etcdAddress)
+	history := newEtcdHistory(t, etcd)
+	put(t, connected.conn, "stays", []byte("1"))
+	put(t, connected.conn, "changes", []byte("1"))
 
-	// One that is where the server stopped to look, and one that went on.
-	left := newRecorder(t, blind.conn, wholeResource())
-	left.open(t, check.FromNothing)
-	left.until(t, object.Synced)
-	went := newRecorder(t, seeing.conn, wholeResource())
-	went.open(t, check.FromNothing)
-	went.until(t, object.Synced)
+	// One subscriber stopped where the server lost etcd, the other one continued.
+	stayed := newRecorder(t, cutOff.conn, wholeResource())
+	stayed.open(t, check.FromNothing)
+	stayed.until(t, object.Synced)
+	moved := newRecorder(t, connected.conn, wholeResource())
+	moved.open(t, check.FromNothing)
+	moved.until(t, object.Synced)
 
-	way.cut()
-	put(t, seeing.conn, "passing", []byte("1"))
-	inside := put(t, seeing.conn, "changes", []byte("2"))
-	went.reach(t, inside)
-	went.leave()
-	last := remove(t, seeing.conn, "passing")
-	last = max(last, put(t, seeing.conn, "changes", []byte("3")))
-	if err := chronicle.wait(t.Context(), object.Revision(last)); err != nil {
+	toEtcd.cut()
+	put(t, connected.conn, "passing", []byte("1"))
+	inside := put(t, connected.conn, "changes", []byte("2"))
+	moved.reach(t, inside)
+	moved.leave()
+	last := remove(t, connected.conn, "passing")
+	last = max(last, put(t, connected.conn, "changes", []byte("3")))
+	if err := history.wait(t.Context(), object.Revision(last)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := etcd.Compact(t.Context(), last); err != nil {
 		t.Fatal(err)
 	}
-	way.heal()
+	toEtcd.heal()
 
-	left.reach(t, last)
-	went.client = fanoutv1.NewFanoutServiceClient(blind.conn)
-	went.resume(t)
-	went.until(t, object.Synced)
-	if kind := went.history.Streams[1].Messages[0].CatchUp; kind != object.Reset {
-		t.Errorf("the catch-up is of kind %d, only a RESET leads on from there", kind)
+	stayed.reach(t, last)
+	moved.client = fanoutv1.NewFanoutServiceClient(cutOff.conn)
+	moved.resume(t)
+	moved.until(t, object.Synced)
+	if kind := moved.history.Streams[1].Messages[0].CatchUp; kind != object.Reset {
+		t.Errorf("got catch-up %d, want RESET", kind)
 	}
 
-	truth, err := chronicle.truth(t.Context(), object.Revision(last))
+	truth, err := history.truth(t.Context(), object.Revision(last))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if truth.Gaps, err = jumps(blind.output(t)); err != nil {
+	if truth.Gaps, err = loggedGaps(cutOff.output(t)); err != nil {
 		t.Fatal(err)
 	}
 	if len(truth.Gaps) != 1 || truth.Gaps[0].After >= object.Revision(inside) || truth.Gaps[0].Until <= object.Revision(inside) {
-		t.Errorf("the server crossed %v, should cross what happened around %d", truth.Gaps, inside)
+		t.Errorf("got gaps %v, want one around revision %d", truth.Gaps, inside)
 	}
-	left.judge(t, truth)
-	went.judge(t, truth)
+	stayed.validate(t, truth)
+	moved.validate(t, truth)
 }
 
 // remove deletes an object and returns the revision of the deletion.

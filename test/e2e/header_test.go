@@ -8,8 +8,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// Whoever has the response header of a watch from now receives every write that
-// begins after that.
+// TestWritesAfterTheHeaderAreCovered checks that a watch from now delivers every write
+// that begins after the client has the response header.
 func TestWritesAfterTheHeaderAreCovered(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -32,6 +32,6 @@ func TestWritesAfterTheHeaderAreCovered(t *testing.T) {
 	}
 	truth := readTruth(t, dialEtcd(t, etcd))
 	for _, r := range recorders {
-		r.judge(t, truth)
+		r.validate(t, truth)
 	}
 }

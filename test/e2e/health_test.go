@@ -8,7 +8,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// watchHealth opens a stream of the health of a service, which is being served.
+// watchHealth watches the health of a service, which must be SERVING at first.
 func watchHealth(t *testing.T, ctx context.Context, conn *grpc.ClientConn, service string) healthv1.Health_WatchClient {
 	t.Helper()
 	stream, err := healthv1.NewHealthClient(conn).Watch(ctx, &healthv1.HealthCheckRequest{Service: service})
@@ -21,7 +21,7 @@ func watchHealth(t *testing.T, ctx context.Context, conn *grpc.ClientConn, servi
 	return stream
 }
 
-// awaitStatus waits until the health is as wanted.
+// awaitStatus waits for a health status.
 func awaitStatus(stream healthv1.Health_WatchClient, want healthv1.HealthCheckResponse_ServingStatus) error {
 	for {
 		answer, err := stream.Recv()

@@ -15,8 +15,9 @@ import (
 	"github.com/fanoutd/fanoutd/test/seed"
 )
 
-// Two servers over one etcd are one: a subscriber that hops between them at random,
-// a thousand times, while others write to both of them, sees every event once.
+// TestHoppingBetweenServers checks that two servers over one etcd are interchangeable. A
+// subscriber moves between them at random, a thousand times, while writers use both, and
+// receives every event once.
 func TestHoppingBetweenServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -48,8 +49,7 @@ func TestHoppingBetweenServers(t *testing.T) {
 		hopper.leave()
 		hopper.client = fanoutv1.NewFanoutServiceClient(pick(rng, servers).conn)
 		hopper.resume(t)
-		// Sometimes it stays so long that it sees an event live, sometimes it
-		// goes at once.
+		// Sometimes the subscriber stays for a live event, sometimes it leaves at once.
 		switch rng.IntN(4) {
 		case 0:
 		case 1:
@@ -67,7 +67,7 @@ func TestHoppingBetweenServers(t *testing.T) {
 	hopper.reach(t, int64(written.newest()))
 
 	truth := readTruth(t, dialEtcd(t, etcdAddress))
-	hopper.judge(t, truth)
+	hopper.validate(t, truth)
 	if err := written.survived(truth); err != nil {
 		t.Error(err)
 	}
@@ -81,17 +81,17 @@ func TestHoppingBetweenServers(t *testing.T) {
 	}
 	t.Logf("%d changes, %d events, %d streams", truth.Len(), len(events), len(hopper.history.Streams))
 	if truth.Len() < hops {
-		t.Errorf("the test is too easy: there were only %d changes", truth.Len())
+		t.Errorf("the test is too easy: got only %d changes", truth.Len())
 	}
 	for c := range truth.Between(object.Scope{}, hopper.history.Streams[0].Messages[0].Position.Revision, truth.Through) {
 		if n := events[entry{c.Key, c.Revision}]; n > 1 {
-			t.Errorf("%q at revision %d came %d times", c.Key, c.Revision, n)
+			t.Errorf("got %q at revision %d %d times, want once", c.Key, c.Revision, n)
 		}
 	}
 }
 
-// resume opens the next stream at the last position, at a server that may not be
-// there yet.
+// resume opens the next stream at the last position. It retries while the server
+// starts.
 func (r *recorder) resume(t *testing.T) {
 	t.Helper()
 	for {

@@ -7,9 +7,9 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// The keys that are written: few enough that each is changed often, and with
-// neighbours that a careless comparison of prefixes confuses ("team-1" is a key,
-// a prefix, and the beginning of "team-10").
+// The keys of the test. They are few, so that each changes often, and some are neighbors
+// that a careless prefix comparison confuses: "team-1" is a key, a prefix of keys, and
+// the beginning of "team-10".
 const (
 	teams    = 11
 	services = 4

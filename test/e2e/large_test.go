@@ -12,8 +12,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// The deletion of a prefix is one revision, however much was there. It comes in
-// parts that are marked, and still as a whole.
+// TestRevisionTooLargeForOneMessage deletes a large prefix, which is one revision. The
+// watcher receives it in parts that are marked as partial, and applies them together.
 func TestRevisionTooLargeForOneMessage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -43,7 +43,7 @@ func TestRevisionTooLargeForOneMessage(t *testing.T) {
 
 	truth := readTruth(t, etcd)
 	for name, r := range map[string]*recorder{"live": live, "resumed": resumed} {
-		r.judge(t, truth)
+		r.validate(t, truth)
 		parts := 0
 		for _, m := range r.history.Streams[len(r.history.Streams)-1].Messages {
 			if m.Partial {
@@ -51,7 +51,7 @@ func TestRevisionTooLargeForOneMessage(t *testing.T) {
 			}
 		}
 		if parts == 0 {
-			t.Errorf("%s: 10 MiB of one revision came in one message", name)
+			t.Errorf("%s: got 10 MiB of one revision in one message, want parts", name)
 		}
 	}
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// ledger is what the writers know to be written, because it was acknowledged.
-// What it counts is the clock of the tests: who waits, waits for changes.
+// ledger has the acknowledged writes. The number of changes is the clock of the tests:
+// an actor that waits, waits for changes.
 type ledger struct {
 	mu       sync.Mutex
 	entries  []entry
-	writes   []check.Acknowledged // in order of time
+	writes   []check.Acknowledged // oldest first
 	revision object.Revision      // the newest
 	closed   bool
 	grown    chan struct{} // closed and replaced when something changes
@@ -28,18 +28,18 @@ type entry struct {
 	revision object.Revision
 }
 
-// writing is a write that has begun.
+// writing is a write in progress.
 type writing struct {
 	ledger *ledger
 	begun  time.Time
 }
 
-// begin notes that a write begins now.
+// begin starts a write.
 func (l *ledger) begin() writing { return writing{l, time.Now()} }
 
 func newLedger() *ledger { return &ledger{grown: make(chan struct{})} }
 
-// acknowledged enters the changes of a write.
+// acknowledged records the changes of a write.
 func (w writing) acknowledged(revision int64, keys ...object.Key) {
 	l := w.ledger
 	l.mu.Lock()
@@ -54,7 +54,7 @@ func (w writing) acknowledged(revision int64, keys ...object.Key) {
 	l.wake()
 }
 
-// close says that nothing more will be written.
+// close announces that no writes follow.
 func (l *ledger) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,15 +81,15 @@ func (l *ledger) newest() object.Revision {
 	return l.revision
 }
 
-// acknowledgements returns the writes that changed the resource, in order of time.
+// acknowledgements returns the writes to the resource, oldest first.
 func (l *ledger) acknowledgements() []check.Acknowledged {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.writes)
 }
 
-// recent returns a revision of the resource that was acknowledged not long ago,
-// the newest if back is 0. False: there is none.
+// recent returns a recently acknowledged revision of the resource, or the newest if back
+// is 0. It returns false if there is none.
 func (l *ledger) recent(back int) (object.Revision, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,7 +99,7 @@ func (l *ledger) recent(back int) (object.Revision, bool) {
 	return l.entries[max(0, len(l.entries)-1-back)].revision, true
 }
 
-// wait waits until there are n acknowledged changes, or no more to come.
+// wait waits for n acknowledged changes, or for close.
 func (l *ledger) wait(ctx context.Context, n int) error {
 	for {
 		l.mu.Lock()
@@ -116,7 +116,7 @@ func (l *ledger) wait(ctx context.Context, n int) error {
 	}
 }
 
-// survived returns an error if an acknowledged change is not in etcd's history.
+// survived returns an error if an acknowledged change is missing in etcd's history.
 func (l *ledger) survived(truth *check.Truth) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

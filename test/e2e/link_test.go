@@ -6,22 +6,22 @@ import (
 	"testing"
 )
 
-// link is a way through which connections lead to a server, and which can be
-// disturbed: that of fanoutd to etcd, or that of subscribers to fanoutd.
+// link is a TCP proxy that tests can disturb, between fanoutd and etcd or between
+// subscribers and fanoutd.
 type link struct {
-	address  string // of its beginning
-	target   string // of its end
+	address  string // where it listens
+	target   string // where it connects to
 	listener net.Listener
 	pumps    sync.WaitGroup
 
 	mu     sync.Mutex
 	conns  map[net.Conn]bool
-	down   bool          // nobody comes through
-	flows  chan struct{} // closed while bytes get through
+	down   bool          // refuses connections
+	flows  chan struct{} // closed while bytes pass
 	frozen bool
 }
 
-// newLink returns a link to an address at which somebody listens, or will.
+// newLink returns a link to an address where a server listens now or later.
 func newLink(t *testing.T, target string) *link {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -64,7 +64,7 @@ func (l *link) connect(near net.Conn) {
 		return
 	}
 	defer l.leave(far)
-	// When one direction is over, so is the other.
+	// When one direction ends, so does the other.
 	var both sync.WaitGroup
 	over := make(chan struct{})
 	end := sync.OnceFunc(func() {
@@ -77,7 +77,7 @@ func (l *link) connect(near net.Conn) {
 	both.Wait()
 }
 
-// enter notes a connection, unless nobody comes through.
+// enter adds a connection, and returns false if the link is down.
 func (l *link) enter(c net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,8 +94,8 @@ func (l *link) leave(c net.Conn) {
 	delete(l.conns, c)
 }
 
-// carry carries bytes in one direction until one of the two ends is closed, which
-// closes the other. What arrives while the link is frozen waits.
+// carry copies bytes in one direction until either side is closed, and then closes the
+// other. Bytes that arrive while the link is frozen wait.
 func (l *link) carry(to, from net.Conn, over chan struct{}) {
 	pieces := make(chan []byte)
 	l.pumps.Go(func() { pump(pieces, from, over) })
@@ -116,7 +116,7 @@ func (l *link) carry(to, from net.Conn, over chan struct{}) {
 			return
 		}
 		select {
-		case <-l.flow(): // it may have been frozen since
+		case <-l.flow(): // the link may have been frozen meanwhile
 			if _, err := to.Write(waiting); err != nil {
 				return
 			}
@@ -126,14 +126,14 @@ func (l *link) carry(to, from net.Conn, over chan struct{}) {
 	}
 }
 
-// flow returns a channel that is closed while bytes get through.
+// flow returns a channel that is closed while bytes pass.
 func (l *link) flow() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.flows
 }
 
-// pump hands on what comes from one side until that is closed.
+// pump sends the bytes from one side to a channel, until that side is closed.
 func pump(pieces chan<- []byte, from net.Conn, over chan struct{}) {
 	defer close(pieces)
 	for {
@@ -150,15 +150,14 @@ func pump(pieces chan<- []byte, from net.Conn, over chan struct{}) {
 	}
 }
 
-// drop breaks the connections there are. New ones come through.
+// drop breaks the existing connections. New ones are accepted.
 func (l *link) drop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.close()
 }
 
-// cut breaks the connections there are and lets nobody through until heal is
-// called.
+// cut breaks the existing connections, and refuses new ones until heal is called.
 func (l *link) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -166,7 +165,7 @@ func (l *link) cut() {
 	l.close()
 }
 
-// close closes all connections. The mutex is held.
+// close closes all connections. The caller holds the mutex.
 func (l *link) close() {
 	for c := range l.conns {
 		c.Close()
@@ -174,8 +173,8 @@ func (l *link) close() {
 	l.thaw()
 }
 
-// freeze lets no byte through until heal is called, and keeps the connections: as
-// if the other side were gone without a word.
+// freeze stops all bytes until heal is called, and keeps the connections open, as if
+// the other side had disappeared.
 func (l *link) freeze() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -184,7 +183,7 @@ func (l *link) freeze() {
 	}
 }
 
-// heal ends what cut or freeze began.
+// heal undoes cut and freeze.
 func (l *link) heal() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// A data directory belongs to one process. The second is told so at once,
-// instead of waiting for the first to go away.
+// TestDataDirectoryIsHeldByOneProcess checks that a second process on the same data
+// directory fails at once, instead of waiting for the first to exit.
 func TestDataDirectoryIsHeldByOneProcess(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -35,10 +35,10 @@ func TestDataDirectoryIsHeldByOneProcess(t *testing.T) {
 	}
 	said := second.output(t)
 	if code <= 0 {
-		t.Errorf("exit code %d", code)
+		t.Errorf("got exit code %d", code)
 	}
 	if !strings.Contains(said, dataDir) || !strings.Contains(said, "in use by process") {
-		t.Errorf("the message does not say who has %s:\n%s", dataDir, said)
+		t.Errorf("the message does not name the process that holds %s:\n%s", dataDir, said)
 	}
 	put(t, s.conn, "key", []byte("the first goes on"))
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/fanoutd/fanoutd/test/seed"
 )
 
-// Fifty watchers see exactly what etcd says has happened while writers make 10,000
-// changes as fast as they can and the server is stopped, killed and started again.
+// TestTenThousandChanges checks that fifty watchers see exactly etcd's history while
+// writers make 10,000 changes as fast as they can, and the server is stopped, killed and
+// started again.
 func TestTenThousandChanges(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -26,7 +27,7 @@ func TestTenThousandChanges(t *testing.T) {
 	t.Run("external etcd", func(t *testing.T) {
 		changes := changes
 		if race.Enabled {
-			changes /= 4 // the server does the same as before, only the store differs
+			changes /= 4 // the server does the same work, only the store differs
 		}
 		etcd := etcdproc.StartMember(t, "http")
 		tenThousandChanges(t, startServer(t, append(configured(t, resourceConfig), "--etcd-endpoints", "http://"+etcd.Address)...), etcd.Address, changes)
@@ -35,9 +36,9 @@ func TestTenThousandChanges(t *testing.T) {
 
 func tenThousandChanges(t *testing.T, s *server, etcd string, changes int) {
 	with := promised
-	with.Backlog = 0 // no watcher keeps up with writers that do not wait
-	w := newWorld(t, s, dialEtcd(t, etcd), with, seed.New(t))
-	w.populate(t, 50, changes) // per second, which no machine can do
+	with.Backlog = 0 // watchers may lag: the writers do not pause
+	w := newScenario(t, s, dialEtcd(t, etcd), with, seed.New(t))
+	w.populate(t, 50, changes) // per second: more than any machine can do
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		w.changes(t, changes/3)
 		w.disturb(t, func() {
@@ -48,5 +49,5 @@ func tenThousandChanges(t *testing.T, s *server, etcd string, changes int) {
 		})
 	}
 	w.changes(t, changes/3+1)
-	w.judge(t, "replays", "resets", "live", "reads")
+	w.validate(t, "replays", "resets", "live", "reads")
 }

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// pace keeps writers from writing as fast as they can, so that a test takes its
-// time and not more than its share of the machine.
+// pace limits the rate of writers, so that a test does not use more than its share of
+// the machine.
 type pace struct{ ticks *time.Ticker }
 
-// newPace lets all writers that share it write so often per second together.
+// newPace returns a pace for all writers together.
 func newPace(t *testing.T, perSecond int) *pace {
 	t.Helper()
 	p := &pace{time.NewTicker(time.Second / time.Duration(perSecond))}
@@ -18,7 +18,7 @@ func newPace(t *testing.T, perSecond int) *pace {
 	return p
 }
 
-// next waits for the next write. It returns false when there is no more.
+// next waits for the next write. It returns false when writing is over.
 func (p *pace) next(ctx context.Context) bool {
 	select {
 	case <-p.ticks.C:

@@ -12,12 +12,11 @@ import (
 	"testing"
 )
 
-// process is a running program. It is ended by its own handle when the test is
-// over, whatever happens.
+// process is a running program. The end of the test kills it.
 type process struct {
 	cmd    *exec.Cmd
 	log    string        // path of the file that takes its output
-	exited chan struct{} // closed when it has ended
+	exited chan struct{} // closed when it has exited
 	err    error         // of Wait, once exited is closed
 }
 
@@ -48,8 +47,8 @@ func start(t *testing.T, log, program string, args ...string) *process {
 	return p
 }
 
-// cleanEnvironment is the environment of the test without what configures
-// fanoutd, which on the machine of a developer may be set to anything.
+// cleanEnvironment is the environment of the test without the variables that configure
+// fanoutd.
 func cleanEnvironment() []string {
 	var env []string
 	for _, entry := range os.Environ() {
@@ -68,12 +67,12 @@ func (p *process) signal(t *testing.T, s os.Signal) {
 	}
 }
 
-// wait waits for the process to end by itself and returns its exit code; -1 if a
-// signal ended it.
+// wait waits for the process to exit, and returns its exit code, or -1 if a signal killed
+// it.
 func (p *process) wait(ctx context.Context) (int, error) {
 	select {
 	case <-ctx.Done():
-		return 0, fmt.Errorf("the process has not ended: %w", context.Cause(ctx))
+		return 0, fmt.Errorf("the process has not exited: %w", context.Cause(ctx))
 	case <-p.exited:
 	}
 	if exit := (*exec.ExitError)(nil); p.err != nil && !errors.As(p.err, &exit) {
@@ -82,7 +81,7 @@ func (p *process) wait(ctx context.Context) (int, error) {
 	return p.cmd.ProcessState.ExitCode(), nil
 }
 
-// output returns what the processes that share the log have written.
+// output returns the output of all processes that share the log.
 func (p *process) output(t *testing.T) string {
 	t.Helper()
 	out, err := os.ReadFile(p.log)

@@ -16,22 +16,22 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// reader lists and gets, and records what it was answered.
+// reader calls List and Get, and records the answers.
 type reader struct {
 	name    string
-	clients []fanoutv1.FanoutServiceClient // for each read, and each page, it takes one of them
+	clients []fanoutv1.FanoutServiceClient // each read and each page uses a random one
 	ledger  *ledger
 	rng     *rand.Rand
 
-	uncounted bool // the server does not know how many objects remain
+	uncounted bool // the server does not report remaining_count
 
-	// compacted returns the revision below which etcd itself may know nothing.
+	// compacted returns the revision below which etcd's history may be missing.
 	compacted func() object.Revision
 
 	reads []check.Read
 }
 
-// run reads until it has been long enough.
+// run reads until the context until ends.
 func (r *reader) run(ctx, until context.Context) error {
 	for until.Err() == nil {
 		// A few reads for every write are enough.
@@ -49,11 +49,11 @@ func (r *reader) run(ctx, until context.Context) error {
 	return nil
 }
 
-// asked is how fresh an answer has to be: as a request says it, and as it is
-// judged.
+// asked chooses the consistency of a read, sets it in read for the validation, and
+// returns it for the request.
 func (r *reader) asked(read *check.Read) *fanoutv1.ReadConsistency {
 	read.Reader = fmt.Sprintf("%s, read %d", r.name, len(r.reads))
-	// Mostly so recent that the window has it, and now and then older.
+	// Mostly recent enough for the window, and sometimes older.
 	past, written := r.ledger.recent(r.rng.IntN(50))
 	if r.rng.IntN(4) == 0 {
 		past, written = r.ledger.recent(r.rng.IntN(3000))
@@ -77,13 +77,13 @@ func (r *reader) get(ctx context.Context) error {
 	request := &fanoutv1.GetRequest{Resource: resource, Key: string(read.Scope.First()), Consistency: r.asked(&read)}
 	answer, err := pick(r.rng, r.clients).Get(ctx, request)
 	var page check.Page
-	remaining := int64(0) // a Get does not say so, but it is
+	remaining := int64(0) // implied by a Get
 	page.Remaining = &remaining
 	switch {
 	case status.Code(err) == codes.NotFound && reasonOf(err) == "KEY_NOT_FOUND":
 		at, err := strconv.ParseInt(infoOf(err).GetMetadata()["revision"], 10, 64)
 		if err != nil {
-			return fmt.Errorf("the revision of an absence: %w", err)
+			return fmt.Errorf("revision in KEY_NOT_FOUND: %w", err)
 		}
 		page.Position = object.Position{Epoch: "that of the others", Revision: object.Revision(at)}
 	case err != nil:
@@ -101,7 +101,7 @@ func (r *reader) get(ctx context.Context) error {
 }
 
 func (r *reader) list(ctx context.Context) error {
-	wished := pick(r.rng, kinds(r.rng, 2*len(selections)))
+	wished := pick(r.rng, watchKinds(r.rng, 2*len(selections)))
 	scope, err := scopeOf(wished.scope)
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func (r *reader) list(ctx context.Context) error {
 	}
 }
 
-// refused returns an error if a read must not be refused like that.
+// refused returns an error if a read must not fail with err.
 func (r *reader) refused(err error, read *check.Read) error {
 	switch status.Code(err) {
 	case codes.Unavailable:
@@ -158,11 +158,11 @@ func (r *reader) refused(err error, read *check.Read) error {
 		if len(read.Pages) > 0 {
 			at = read.Pages[0].Position.Revision
 		}
-		// The past is known to etcd for as long as it is not compacted.
+		// etcd can answer for every revision that is not compacted.
 		if at > 0 && at < r.compacted() {
 			return nil
 		}
-		return fmt.Errorf("the state at revision %d is refused, etcd was compacted at %d: %w", at, r.compacted(), err)
+		return fmt.Errorf("a read at revision %d failed, etcd was compacted at %d: %w", at, r.compacted(), err)
 	}
 	return err
 }

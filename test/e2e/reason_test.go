@@ -5,11 +5,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// reasonOf returns the reason that fanoutd gave for an error, or nothing if it is
-// none of fanoutd's.
+// reasonOf returns the reason in an error of fanoutd, or "" for other errors.
 func reasonOf(err error) string { return infoOf(err).GetReason() }
 
-// infoOf returns what fanoutd says about an error, or nil.
+// infoOf returns the ErrorInfo of an error, or nil.
 func infoOf(err error) *errdetails.ErrorInfo {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == "fanoutd.github.io" {

@@ -21,16 +21,16 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// Ten thousand watches that come and go, some of them with their connection, leave
-// nothing behind. The server runs in the process of the test, which can count its
-// goroutines and weigh its heap.
+// TestReconnectsLeaveNothingBehind opens and leaves ten thousand watches, some of them
+// with their connection, and checks that the server keeps no goroutine and no memory for
+// them. The server runs in the process of the test, which can measure both.
 func TestReconnectsLeaveNothingBehind(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
 	reconnects, warmUp := 10_000, 500
 	if race.Enabled {
-		reconnects = 2500 // it is slower by far, and what is left of each is as much
+		reconnects = 2500 // much slower, and a leak per watch would be as large
 	}
 	address := runInside(t)
 	conn := dial(t, address)
@@ -41,7 +41,7 @@ func TestReconnectsLeaveNothingBehind(t *testing.T) {
 	reconnect(t, address, warmUp)
 	before := footprint()
 	reconnect(t, address, reconnects)
-	// What ends asynchronously may take a moment.
+	// The server cleans up asynchronously.
 	const goroutines, bytes = 20, 8 << 20
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
@@ -52,7 +52,7 @@ func TestReconnectsLeaveNothingBehind(t *testing.T) {
 		after = footprint()
 		return more() <= goroutines && grown() <= bytes
 	}) {
-		t.Fatalf("%d goroutines and %d bytes are left after %d reconnects", more(), grown(), reconnects)
+		t.Fatalf("got %d more goroutines and %d more bytes after %d reconnects", more(), grown(), reconnects)
 	}
 	t.Logf("before: %+v, after: %+v", before, after)
 }
@@ -69,8 +69,8 @@ func footprint() weight {
 	return weight{runtime.NumGoroutine(), m.HeapAlloc}
 }
 
-// reconnect opens so many watches, a few at a time, and leaves each when it is
-// synced. Each connection serves some of them.
+// reconnect opens this many watches, a few at a time, and leaves each when it is synced.
+// Each connection serves several of them.
 func reconnect(t *testing.T, address string, n int) {
 	t.Helper()
 	const workers, ofEach = 5, 50
@@ -117,7 +117,7 @@ func watchAndLeave(ctx context.Context, address string, n, salt int) error {
 				break
 			}
 		}
-		// Every other one is left to the end of the connection.
+		// Every other watch ends with its connection.
 		if i%4 > 1 {
 			leave()
 		}
@@ -125,8 +125,7 @@ func watchAndLeave(ctx context.Context, address string, n, salt int) error {
 	return nil
 }
 
-// runInside runs a server with an etcd of its own in this process until the test
-// is over.
+// runInside runs a server with an embedded etcd in this process until the test ends.
 func runInside(t *testing.T) (address string) {
 	t.Helper()
 	cfg := config.Defaults()

@@ -14,9 +14,9 @@ import (
 	"github.com/fanoutd/fanoutd/test/kept"
 )
 
-// recorder is a watcher that does what the test tells it, message by message.
+// recorder is a watcher that the test controls message by message.
 type recorder struct {
-	wish
+	watchOptions
 	client  fanoutv1.FanoutServiceClient
 	history check.History
 	stream  fanoutv1.FanoutService_WatchClient
@@ -25,17 +25,17 @@ type recorder struct {
 
 func newRecorder(t *testing.T, conn *grpc.ClientConn, scope *fanoutv1.Scope) *recorder {
 	t.Helper()
-	return newRecorderOf(t, conn, wish{scope: scope})
+	return newRecorderOf(t, conn, watchOptions{scope: scope})
 }
 
-func newRecorderOf(t *testing.T, conn *grpc.ClientConn, w wish) *recorder {
+func newRecorderOf(t *testing.T, conn *grpc.ClientConn, w watchOptions) *recorder {
 	t.Helper()
 	history, err := w.history("")
 	if err != nil {
 		t.Fatal(err)
 	}
 	history.Watcher = "watcher of " + history.Scope.String()
-	r := &recorder{wish: w, client: fanoutv1.NewFanoutServiceClient(conn), history: history, leave: func() {}}
+	r := &recorder{watchOptions: w, client: fanoutv1.NewFanoutServiceClient(conn), history: history, leave: func() {}}
 	t.Cleanup(func() { r.leave() })
 	return r
 }
@@ -48,7 +48,7 @@ func (r *recorder) open(t *testing.T, begin check.Begin) {
 	}
 }
 
-// try is open where that may fail.
+// try does the same as open, and returns an error instead of failing the test.
 func (r *recorder) try(t *testing.T, begin check.Begin) error {
 	t.Helper()
 	request := r.request()
@@ -74,7 +74,7 @@ func (r *recorder) try(t *testing.T, begin check.Begin) error {
 		return err
 	}
 	if header == nil {
-		// The stream has ended before it was registered.
+		// The stream ended before it was registered.
 		cancel()
 		_, err := stream.Recv()
 		return err
@@ -101,7 +101,7 @@ func (r *recorder) receive(t *testing.T) (check.Message, error) {
 	return m, nil
 }
 
-// until receives up to the next message of a kind, and returns it.
+// until receives messages until it has one of this kind, and returns it.
 func (r *recorder) until(t *testing.T, kind object.MessageKind) check.Message {
 	t.Helper()
 	for {
@@ -115,7 +115,7 @@ func (r *recorder) until(t *testing.T, kind object.MessageKind) check.Message {
 	}
 }
 
-// reach receives until everything up to the revision has been delivered.
+// reach receives messages until everything up to the revision has been delivered.
 func (r *recorder) reach(t *testing.T, revision int64) {
 	t.Helper()
 	for {
@@ -129,8 +129,8 @@ func (r *recorder) reach(t *testing.T, revision int64) {
 	}
 }
 
-// judge validates what the recorder has seen.
-func (r *recorder) judge(t *testing.T, truth *check.Truth) {
+// validate checks the recording.
+func (r *recorder) validate(t *testing.T, truth *check.Truth) {
 	t.Helper()
 	if err := check.Validate(&r.history, truth); err != nil {
 		t.Error(err)

@@ -13,8 +13,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// A watcher that is 1,000 changes behind when the server has been restarted gets
-// exactly these changes, and no snapshot.
+// TestResumeAfterRestartNeedsNoSnapshot checks that a watcher that is 1,000 changes
+// behind when the server restarts receives exactly these changes, and no snapshot.
 func TestResumeAfterRestartNeedsNoSnapshot(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -37,23 +37,23 @@ func TestResumeAfterRestartNeedsNoSnapshot(t *testing.T) {
 			r.open(t, check.After)
 			r.until(t, object.Synced)
 
-			r.judge(t, readTruth(t, dialEtcd(t, etcd)))
+			r.validate(t, readTruth(t, dialEtcd(t, etcd)))
 			resumed := r.history.Streams[1].Messages
 			if first := resumed[0]; first.CatchUp != object.Replay || first.Position != position {
-				t.Errorf("the stream after %v begins with %+v", position, first.Header)
+				t.Errorf("got %+v at the start of the stream after %v", first.Header, position)
 			}
 			events := 0
 			for _, m := range resumed {
 				events += len(m.Events)
 			}
 			if events != behind {
-				t.Errorf("%d events, want %d", events, behind)
+				t.Errorf("got %d events, want %d", events, behind)
 			}
 		})
 	}
 }
 
-// putMany puts n objects below a path, many at a time.
+// putMany writes n objects below a path, in batches.
 func putMany(t *testing.T, s *server, path string, n, batch int) {
 	t.Helper()
 	store := fanoutv1.NewStoreServiceClient(s.conn)

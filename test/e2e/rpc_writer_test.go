@@ -14,7 +14,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// rpcWriter writes at random through StoreService.
+// rpcWriter writes through StoreService at random.
 type rpcWriter struct {
 	name   string // also the value of a label
 	pace   *pace
@@ -24,9 +24,9 @@ type rpcWriter struct {
 	writes int
 }
 
-// run writes until it has been long enough. A write that a stopping server
-// refused or left unanswered is done again, whether it was applied or not:
-// etcd's history tells.
+// run writes until the context until ends. It repeats a write that a stopping server
+// refused or did not answer. The write may be applied twice: the truth comes from etcd's
+// history.
 func (w *rpcWriter) run(ctx, until context.Context) error {
 	for w.pace.next(until) {
 		w.writes++
@@ -48,7 +48,7 @@ func (w *rpcWriter) run(ctx, until context.Context) error {
 	return nil
 }
 
-// next returns the next write, which can be done more than once.
+// next returns the next write. It can be repeated.
 func (w *rpcWriter) next() (func(context.Context) error, error) {
 	switch n := w.rng.IntN(100); {
 	case n < 45:
@@ -112,7 +112,7 @@ func (w *rpcWriter) transact() (func(context.Context) error, error) {
 			return conflictIsFine(err)
 		}
 		if len(answer.GetResults()) != len(request.GetOperations()) {
-			return fmt.Errorf("%d results for %d operations", len(answer.GetResults()), len(request.GetOperations()))
+			return fmt.Errorf("got %d results for %d operations", len(answer.GetResults()), len(request.GetOperations()))
 		}
 		var changed []object.Key
 		for i, op := range request.GetOperations() {
@@ -128,8 +128,8 @@ func (w *rpcWriter) transact() (func(context.Context) error, error) {
 	}, nil
 }
 
-// randomPut returns the put of a text, of bytes, of nothing or of a document,
-// sometimes under the condition that the key does not exist.
+// randomPut returns a put of text, bytes, an empty value or a document. Sometimes its
+// precondition is that the key does not exist.
 func (w *rpcWriter) randomPut(key string) (*fanoutv1.PutOperation, error) {
 	put := &fanoutv1.PutOperation{Key: key, Labels: randomLabels(w.rng, w.name)}
 	text, err := randomDocument(w.rng, w.name, w.writes)
@@ -152,8 +152,7 @@ func (w *rpcWriter) randomPut(key string) (*fanoutv1.PutOperation, error) {
 	return put, nil
 }
 
-// conflictIsFine takes a precondition that did not hold for what it is: an
-// answer, to a write that others were faster with.
+// conflictIsFine ignores a failed precondition: another writer was faster.
 func conflictIsFine(err error) error {
 	if status.Code(err) == codes.FailedPrecondition {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// scopeOf returns the scope of a request.
+// scopeOf converts the scope of a request.
 func scopeOf(s *fanoutv1.Scope) (object.Scope, error) {
 	switch s := s.GetScope().(type) {
 	case *fanoutv1.Scope_Prefix:

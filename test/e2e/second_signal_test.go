@@ -13,8 +13,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// A server that takes its time to stop, because a subscriber does not read, is
-// ended by a second signal.
+// TestSecondSignalStopsAtOnce checks that a second signal ends a server whose graceful
+// stop waits for a subscriber that does not read.
 func TestSecondSignalStopsAtOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -24,7 +24,7 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 	stuck.open(t, check.FromNothing)
 	stuck.until(t, object.Synced)
 	for i := range 16 {
-		// Much more than the flow control window takes.
+		// Much more than fits into the flow control window.
 		put(t, s.conn, fmt.Sprintf("key-%d", i), make([]byte, 512<<10))
 	}
 
@@ -33,7 +33,7 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 	health := watchHealth(t, ctx, s.conn, "")
 	s.signal(t, syscall.SIGTERM)
 	if err := awaitStatus(health, healthv1.HealthCheckResponse_NOT_SERVING); err != nil {
-		t.Fatalf("the server does not say that it is stopping: %v", err)
+		t.Fatalf("the server does not report that it is stopping: %v", err)
 	}
 	s.signal(t, syscall.SIGTERM)
 	code, err := s.wait(ctx)
@@ -41,6 +41,6 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if code == 0 {
-		t.Error("the second signal was ignored: the exit code is 0")
+		t.Error("the second signal was ignored: got exit code 0")
 	}
 }

@@ -17,19 +17,19 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// resource is the one that fanoutd has without a configuration file, and
-// etcdPrefix is where it keeps it.
+// resource is the default resource of fanoutd, and etcdPrefix is its prefix in
+// etcd.
 const (
 	resource   = "config"
 	etcdPrefix = "/fanoutd/config/"
 )
 
-// startTimeout is how long a server may take to serve, and to end. It is long
-// because it only matters when something is broken.
+// startTimeout bounds how long a server may take to serve, and to exit. It is long,
+// because only a broken server reaches it.
 const startTimeout = 60 * time.Second
 
-// server is fanoutd as a process that can be started again and again, with the
-// same arguments and at the same address.
+// server is a fanoutd process that can be restarted with the same arguments and at the
+// same address.
 type server struct {
 	*process
 	address string
@@ -49,8 +49,8 @@ func startServer(t *testing.T, args ...string) *server {
 	return s
 }
 
-// embedded returns the arguments for a server with an etcd of its own that can
-// also be reached at the address.
+// embedded returns the arguments for a server with an embedded etcd that listens at the
+// address.
 func embedded(t *testing.T, address string) []string {
 	return []string{"--data-dir", filepath.Join(t.TempDir(), "data"), "--embedded-etcd-listen", address}
 }
@@ -68,7 +68,7 @@ func (s *server) start(t *testing.T) {
 	}
 }
 
-// end sends the signal and waits for the process to end.
+// end sends the signal and waits for the process to exit.
 func (s *server) end(t *testing.T, signal os.Signal) {
 	t.Helper()
 	s.signal(t, signal)
@@ -83,16 +83,16 @@ func (s *server) end(t *testing.T, signal os.Signal) {
 	}
 }
 
-// serving waits until the health service says that a service is served.
+// serving waits until the health of a service is SERVING.
 func (s *server) serving(ctx context.Context, service string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// The process of this call: a test may start another one meanwhile.
+	// Use the process of now: a test may start another one meanwhile.
 	p := s.process
 	go func() {
 		select {
 		case <-p.exited:
-			cancel(fmt.Errorf("the server has ended: %v", p.cmd.ProcessState))
+			cancel(fmt.Errorf("the server has exited: %v", p.cmd.ProcessState))
 		case <-ctx.Done():
 		}
 	}()
@@ -107,17 +107,17 @@ func (s *server) serving(ctx context.Context, service string) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("wait for %q to be served: %w", service, errors.Join(context.Cause(ctx), err))
 		}
-		// The server that is about to end may have answered.
+		// The answer may come from a server that is about to exit.
 	}
 }
 
-// inspectLog looks for what must never be in the log of a server, and shows its
-// end if the test has failed.
+// inspectLog fails the test if the log has a panic or a data race. It prints the end of the
+// log if the test has failed.
 func (s *server) inspectLog(t *testing.T) {
 	log := s.output(t)
 	for _, trouble := range []string{"WARNING: DATA RACE", "panic"} {
 		if strings.Contains(log, trouble) {
-			t.Errorf("the log of the server has %q", trouble)
+			t.Errorf("the log of the server contains %q", trouble)
 		}
 	}
 	if t.Failed() {

@@ -17,9 +17,9 @@ import (
 	"github.com/fanoutd/fanoutd/test/seed"
 )
 
-// A snapshot that is much larger than every buffer on its way is still the state of
-// one revision, although its reader takes its time and its objects are overwritten
-// meanwhile; and what happened meanwhile follows.
+// TestSnapshotLargerThanEveryBuffer checks that a snapshot that is much larger than all
+// buffers is the state of one revision, even if the client reads slowly and its objects
+// are overwritten meanwhile. The events since that revision follow.
 func TestSnapshotLargerThanEveryBuffer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -78,7 +78,7 @@ func TestSnapshotLargerThanEveryBuffer(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.reach(t, int64(written.newest()))
-	r.judge(t, readTruth(t, dialEtcd(t, etcd)))
+	r.validate(t, readTruth(t, dialEtcd(t, etcd)))
 	t.Logf("%d parts, %d objects written meanwhile", parts, atSynced)
 	if parts < 10 || atSynced < 3*parts {
 		t.Errorf("the test is too easy: %d parts, %d writes", parts, atSynced)

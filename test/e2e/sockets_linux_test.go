@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// Unless it is asked to, the etcd inside of fanoutd is reachable by nobody: every
-// socket of the process is the one of gRPC or a connection to it.
+// TestEmbeddedEtcdOpensNoSocket checks that the embedded etcd does not listen unless
+// configured to: every socket of the process belongs to gRPC.
 func TestEmbeddedEtcdOpensNoSocket(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -31,25 +31,25 @@ func TestEmbeddedEtcdOpensNoSocket(t *testing.T) {
 	listening := false
 	for _, socket := range sockets {
 		if socket.protocol != "tcp" || socket.port != port {
-			t.Errorf("the process has another socket: %+v", socket)
+			t.Errorf("got another socket: %+v", socket)
 		}
 		listening = listening || socket.listens
 	}
 	if !listening {
-		t.Errorf("the gRPC socket is not among %+v, so others may be missing, too", sockets)
+		t.Errorf("got %+v without the gRPC socket, so others may be missing too", sockets)
 	}
 }
 
-// socket is one that a process has open.
+// socket is an open socket of a process.
 type socket struct {
-	protocol string // as the kernel's table is named; "unknown" if it is in none
-	port     string // the local one
+	protocol string // the name of the kernel's table; "unknown" if no table has it
+	port     string // the local port
 	listens  bool
 	inode    string
 }
 
-// openSockets returns the sockets of a process, as Linux shows them: a link
-// "socket:[inode]" per file descriptor, and tables that describe the inodes.
+// openSockets returns the sockets of a process. Linux has a link "socket:[inode]" per
+// file descriptor, and tables that describe the inodes.
 func openSockets(pid int) ([]socket, error) {
 	proc := filepath.Join("/proc", strconv.Itoa(pid))
 	tables := map[string]socket{}
@@ -85,8 +85,8 @@ func openSockets(pid int) ([]socket, error) {
 	return open, nil
 }
 
-// readSocketTable reads a table whose lines begin with a number, the local
-// address, the remote address and the state, and have the inode in column ten.
+// readSocketTable reads a table whose lines begin with a number, the local address, the
+// remote address and the state. Column ten is the inode.
 func readSocketTable(proc, protocol string, into map[string]socket) error {
 	f, err := os.Open(filepath.Join(proc, "net", protocol))
 	if errors.Is(err, os.ErrNotExist) {

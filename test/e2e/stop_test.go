@@ -12,8 +12,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// A server that is asked to stop says so, ends every stream with the position at
-// which it can be resumed, and exits without an error.
+// TestSIGTERMEndsStreamsWithTheirPosition checks that a stopping server reports it, ends
+// every stream with the position where it can be resumed, and exits without an error.
 func TestSIGTERMEndsStreamsWithTheirPosition(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -42,7 +42,7 @@ func TestSIGTERMEndsStreamsWithTheirPosition(t *testing.T) {
 	health := watchHealth(t, ctx, s.conn, "")
 	s.signal(t, syscall.SIGTERM)
 	if err := awaitStatus(health, healthv1.HealthCheckResponse_NOT_SERVING); err != nil {
-		t.Errorf("the server does not say that it is stopping: %v", err)
+		t.Errorf("the server does not report that it is stopping: %v", err)
 	}
 	for name, r := range recorders {
 		var last check.Message
@@ -57,11 +57,11 @@ func TestSIGTERMEndsStreamsWithTheirPosition(t *testing.T) {
 			last = m
 		}
 		if last.Kind != object.Draining {
-			t.Errorf("%s: the last message is %+v, should be DRAINING", name, last)
+			t.Errorf("%s: got %+v as the last message, want DRAINING", name, last)
 		}
 	}
 	if code, err := s.wait(ctx); err != nil || code != 0 {
-		t.Fatalf("exit code %d, %v", code, err)
+		t.Fatalf("got exit code %d, %v", code, err)
 	}
 
 	s.start(t)
@@ -71,6 +71,6 @@ func TestSIGTERMEndsStreamsWithTheirPosition(t *testing.T) {
 	}
 	truth := readTruth(t, dialEtcd(t, etcd))
 	for _, r := range recorders {
-		r.judge(t, truth)
+		r.validate(t, truth)
 	}
 }

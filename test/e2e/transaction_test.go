@@ -12,9 +12,9 @@ import (
 	"github.com/fanoutd/fanoutd/test/seed"
 )
 
-// A watcher that registers or resumes while transactions of many keys are being
-// delivered gets each of them whole or not at all: its beginning lies between two
-// revisions, never within one.
+// TestNoWatcherBeginsWithinATransaction checks that a watcher that starts or resumes
+// during transactions of many keys receives each transaction whole or not at all: it
+// begins between two revisions, never within one.
 func TestNoWatcherBeginsWithinATransaction(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -26,7 +26,7 @@ func TestNoWatcherBeginsWithinATransaction(t *testing.T) {
 		watchers     = 12
 	)
 	etcd := loopback.FreeAddress(t)
-	w := newWorld(t, startServer(t, embedded(t, etcd)...), dialEtcd(t, etcd), promised, seed.New(t))
+	w := newScenario(t, startServer(t, embedded(t, etcd)...), dialEtcd(t, etcd), promised, seed.New(t))
 	for i := range watchers {
 		watcher := &watcher{
 			name: fmt.Sprintf("watcher %d", i), clients: []fanoutv1.FanoutServiceClient{fanoutv1.NewFanoutServiceClient(dial(t, w.server.address))},
@@ -48,9 +48,8 @@ func TestNoWatcherBeginsWithinATransaction(t *testing.T) {
 	w.changes(t, transactions*keysOfEach)
 
 	truth := w.finish(t)
-	w.judgeWatchers(t, truth)
-	// That is the promise in other words, which the judge does not need to be
-	// believed for.
+	w.validateWatchers(t, truth)
+	// Check the promise once more here, independently of package check.
 	begun := 0
 	for _, watcher := range w.watchers {
 		for i := range watcher.history.Streams {
@@ -84,7 +83,7 @@ func TestNoWatcherBeginsWithinATransaction(t *testing.T) {
 	}
 }
 
-// transactMany changes so many keys at one revision.
+// transactMany changes many keys at one revision.
 func transactMany(ctx context.Context, store fanoutv1.StoreServiceClient, written *ledger, keys, n int) error {
 	request := &fanoutv1.TransactRequest{Resource: resource}
 	var changed []object.Key

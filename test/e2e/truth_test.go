@@ -15,8 +15,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// defaultWindow is the number of changes that fanoutd remembers if it is not
-// told otherwise.
+// defaultWindow is the default number of changes in fanoutd's window.
 const defaultWindow = 10_000
 
 // dialEtcd returns a client of the etcd whose members are at the addresses.
@@ -40,8 +39,7 @@ func dialEtcd(t *testing.T, addresses ...string) *clientv3.Client {
 	return client
 }
 
-// readTruth returns the history of the resource as etcd tells it, from the first
-// revision to the present.
+// readTruth returns the whole history of the resource from etcd.
 func readTruth(t *testing.T, client *clientv3.Client) *check.Truth {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
@@ -68,7 +66,7 @@ func readHistory(ctx context.Context, client *clientv3.Client) ([]object.Change,
 	defer cancel()
 	var changes []object.Change
 	last := int64(1) // an empty etcd is at revision 1
-	// All keys, because only then the last revision is sure to have an event.
+	// Watch all keys: then the last revision is sure to have an event.
 	watch := client.Watch(ctx, "", clientv3.WithPrefix(), clientv3.WithRev(1))
 	for last < through {
 		answer, ok := <-watch
@@ -105,7 +103,7 @@ func changeOf(key object.Key, event *clientv3.Event) (object.Change, error) {
 		ModRevision:    object.Revision(event.Kv.ModRevision),
 		Version:        event.Kv.Version,
 	}
-	err := unseal(c.New, event.Kv.Value)
+	err := decodeEnvelope(c.New, event.Kv.Value)
 	readFields(c.New)
 	return c, err
 }

@@ -20,8 +20,8 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// goal is the revision up to which every watcher watches. It is set when the
-// last write is acknowledged.
+// goal is the revision at which watchers finish. It is set when the last write is
+// acknowledged.
 type goal struct {
 	revision atomic.Int64
 	known    context.Context
@@ -39,36 +39,36 @@ func (g *goal) set(revision object.Revision) {
 	g.announce()
 }
 
-// watcher watches, and records what it receives. Whatever happens to its server
-// it comes back, until it has reached the goal.
+// watcher watches, and records what it receives. It comes back after every end of a
+// stream, until it reaches the goal.
 type watcher struct {
-	wish
+	watchOptions
 	name    string
-	clients []fanoutv1.FanoutServiceClient // for each stream it takes one of them
+	clients []fanoutv1.FanoutServiceClient // each stream uses a random one
 	goal    *goal
 	ledger  *ledger
 	rng     *rand.Rand
 
-	// patience is about how many messages it receives before it leaves and comes
-	// back, perhaps much later. 0: it never leaves.
+	// patience is about how many messages it receives before it leaves. It comes back
+	// later, perhaps much later. If patience is 0, it never leaves.
 	patience int
 
-	// calm is for how many changes it is away at most when it rests.
+	// calm is the maximum number of changes that it rests for.
 	calm int
 
 	history check.History
-	fresh   bool // what it had cannot be continued
+	fresh   bool // the last position cannot be resumed
 }
 
 func (w *watcher) run(ctx context.Context) error {
 	var err error
-	if w.history, err = w.wish.history(w.name); err != nil {
+	if w.history, err = w.watchOptions.history(w.name); err != nil {
 		return err
 	}
 	w.history.Prompt = w.patience == 0
 	for !w.finished() {
 		if ctx.Err() != nil {
-			return context.Cause(ctx) // somebody has failed
+			return context.Cause(ctx) // another actor has failed
 		}
 		left, err := w.watch(ctx)
 		if err != nil {
@@ -90,13 +90,13 @@ func (w *watcher) finished() bool {
 	return goal > 0 && known && int64(position.Revision) >= goal
 }
 
-// rest does nothing while up to n changes are written.
+// rest waits for up to n changes.
 func (w *watcher) rest(ctx context.Context, n int) error {
 	return w.ledger.wait(ctx, w.ledger.len()+w.rng.IntN(n))
 }
 
-// begin chooses where the next stream begins: mostly where the last one ended. When
-// nothing more is written, only what is missing is asked for.
+// begin chooses where the next stream begins, mostly where the last one ended. After the
+// last write it always resumes, to receive what is missing.
 func (w *watcher) begin() (*fanoutv1.WatchRequest, check.Stream) {
 	request := w.request()
 	last, known := w.history.Position()
@@ -104,7 +104,7 @@ func (w *watcher) begin() (*fanoutv1.WatchRequest, check.Stream) {
 	n := w.rng.IntN(20)
 	closing := w.goal.known.Err() != nil
 	if closing {
-		// Whoever has nothing more to be told is told how far it is.
+		// A watcher that already has all events learns its position from a bookmark.
 		request.BookmarkInterval = duration(100 * time.Millisecond)
 	}
 	if known && (n < 16 || closing) {
@@ -133,8 +133,8 @@ func (w *watcher) begin() (*fanoutv1.WatchRequest, check.Stream) {
 	return request, asked
 }
 
-// watch opens one stream and records it until it ends. It reports whether it was
-// the watcher that left.
+// watch opens one stream and records it until it ends. It reports whether the watcher
+// left.
 func (w *watcher) watch(ctx context.Context) (left bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -143,7 +143,8 @@ func (w *watcher) watch(ctx context.Context) (left bool, err error) {
 		defer cancel()
 	}
 	if w.goal.known.Err() == nil {
-		// Whoever hears of no more changes asks whether there are any.
+		// Once the goal is set, reopen the stream: it may need a bookmark to reach the
+		// goal, because no more events follow.
 		defer context.AfterFunc(w.goal.known, cancel)()
 	}
 
@@ -177,7 +178,7 @@ func (w *watcher) watch(ctx context.Context) (left bool, err error) {
 			return false, nil
 		}
 		if w.patience > 0 && w.goal.known.Err() == nil && w.rng.IntN(20*w.patience) == 0 {
-			// Not reading fills the flow control window of this stream.
+			// Not reading fills the flow control window of the stream.
 			from := time.Now()
 			err := w.rest(ctx, w.calm)
 			s.Away = append(s.Away, check.Span{From: from, To: time.Now()})
@@ -190,11 +191,11 @@ func (w *watcher) watch(ctx context.Context) (left bool, err error) {
 	return true, nil
 }
 
-// atItsDeadline is the end of a stream whose time was over.
-const atItsDeadline = "at its deadline"
+// endAtDeadline is the end of a stream whose deadline expired.
+const endAtDeadline = "at its deadline"
 
-// ended records the end of a stream, and returns an error if a stream must not
-// end like that.
+// ended records the end of a stream, and returns an error if a stream must not end with
+// err.
 func (w *watcher) ended(s *check.Stream, err error) error {
 	s.End = err.Error()
 	s.Status = reasonOf(err)
@@ -204,17 +205,17 @@ func (w *watcher) ended(s *check.Stream, err error) error {
 		s.Status = ""
 		return nil
 	case w.deadline > 0 && (code == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded)):
-		s.End, s.Status = atItsDeadline, ""
+		s.End, s.Status = endAtDeadline, ""
 		return nil
 	case errors.Is(err, io.EOF):
 		s.Status = check.StatusOK
 		if w.timeLimit == 0 {
-			return fmt.Errorf("a stream without a time limit ends with OK")
+			return fmt.Errorf("got OK at the end of a stream without a time limit")
 		}
 		return nil
 	case code == codes.OutOfRange && (w.everyEvent || s.Exact > 0):
-		// There is no way on from the position, or none from that revision, which
-		// no watcher has a right to.
+		// The position cannot be resumed, or the server has no snapshot of that revision.
+		// No watcher is entitled to either.
 		w.fresh = true
 		if s.Exact > 0 {
 			s.Status = ""
@@ -226,9 +227,9 @@ func (w *watcher) ended(s *check.Stream, err error) error {
 	return nil
 }
 
-// kinds are what watchers ask for, so that every option and every selector is used
-// with every kind of scope now and then.
-func kinds(rng *rand.Rand, n int) []wish {
+// watchKinds returns the options of n watchers. Every option and every selector is sometimes
+// combined with every kind of scope.
+func watchKinds(rng *rand.Rand, n int) []watchOptions {
 	scopes := []func() *fanoutv1.Scope{
 		wholeResource,
 		func() *fanoutv1.Scope { return prefixScope(fmt.Sprintf("team-%d", rng.IntN(teams))) },
@@ -238,11 +239,11 @@ func kinds(rng *rand.Rand, n int) []wish {
 		func() *fanoutv1.Scope { return keyScope(randomKey(rng)) },
 		func() *fanoutv1.Scope { return keyScope("never/written") },
 	}
-	// Each of a kind once, then at random.
+	// One of each kind, then random ones.
 	order := slices.Concat(selections, make([]selection, len(selections)))
-	all := make([]wish, n)
+	all := make([]watchOptions, n)
 	for i := range all {
-		w := wish{scope: scopes[i%len(scopes)](), selection: order[i%len(order)]}
+		w := watchOptions{scope: scopes[i%len(scopes)](), selection: order[i%len(order)]}
 		if i >= 2*len(order) {
 			w.selection = pick(rng, order)
 		}
@@ -262,7 +263,7 @@ func kinds(rng *rand.Rand, n int) []wish {
 			w.deadline = time.Duration(1000+rng.IntN(3000)) * time.Millisecond
 		}
 		if i%10 == 5 {
-			// Events may wait for much longer than it is willing to hear nothing.
+			// A batch delay may be much longer than the bookmark interval.
 			w.bookmarks, w.batchDelay, w.timeLimit, w.deadline = 200*time.Millisecond, time.Minute, 0, 0
 		}
 		all[i] = w

@@ -11,12 +11,12 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// A line of the log has its time and, where something is listed, the revision.
+// lineOfLog matches the time of a log line and, in a line about a list, its revision.
 var lineOfLog = regexp.MustCompile(`^time=(\S+) .*\brevision=(\d+)`)
 
-// jumps returns the gaps that a server crossed by listing again, as its log tells
-// them: where it was, and where it went on.
-func jumps(log string) ([]check.Gap, error) {
+// loggedGaps returns the gaps that a server's log reports: each relist has the revision
+// before and after.
+func loggedGaps(log string) ([]check.Gap, error) {
 	var all []check.Gap
 	from := object.Revision(0)
 	for line := range strings.Lines(log) {
@@ -26,7 +26,7 @@ func jumps(log string) ([]check.Gap, error) {
 		}
 		found := lineOfLog.FindStringSubmatch(line)
 		if found == nil {
-			return nil, fmt.Errorf("the log does not say the revision: %s", line)
+			return nil, fmt.Errorf("no revision in the log line: %s", line)
 		}
 		at, err := time.Parse(time.RFC3339, found[1])
 		if err != nil {

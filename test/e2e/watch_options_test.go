@@ -10,8 +10,8 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// wish is what a watcher asks for each time, wherever it begins.
-type wish struct {
+// watchOptions are the options of a watcher's requests. All of its streams use them.
+type watchOptions struct {
 	scope      *fanoutv1.Scope
 	selection  selection
 	previous   bool
@@ -21,10 +21,10 @@ type wish struct {
 	bookmarks  time.Duration
 	batchDelay time.Duration
 	timeLimit  time.Duration
-	deadline   time.Duration // of the call, which ends it without the server
+	deadline   time.Duration // of the call, enforced by the client
 }
 
-func (w *wish) request() *fanoutv1.WatchRequest {
+func (w *watchOptions) request() *fanoutv1.WatchRequest {
 	request := &fanoutv1.WatchRequest{
 		Resource:         resource,
 		Scope:            w.scope,
@@ -50,8 +50,8 @@ func duration(d time.Duration) *durationpb.Duration {
 	return durationpb.New(d)
 }
 
-// history returns the history of a watcher that has not seen anything yet.
-func (w *wish) history(name string) (check.History, error) {
+// history returns an empty history for a watcher with these options.
+func (w *watchOptions) history(name string) (check.History, error) {
 	scope, err := scopeOf(w.scope)
 	return check.History{
 		Watcher:    name,

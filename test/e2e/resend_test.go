@@ -14,9 +14,10 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// Restarts and stalls of subscribers do not end in everybody being sent everything
-// again, which would cause more stalls: what a subscriber gets is what has changed.
-func TestNoSpiralOfSnapshots(t *testing.T) {
+// TestRestartsDoNotResendSnapshots restarts the server and stalls subscribers, and checks
+// that subscribers receive only what changed. Snapshots for all would cause further
+// stalls.
+func TestRestartsDoNotResendSnapshots(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
@@ -24,8 +25,8 @@ func TestNoSpiralOfSnapshots(t *testing.T) {
 	const (
 		objects, size = 1000, 1 << 10
 		subscribers   = 10
-		changing      = 50  // of the objects
-		rounds        = 15  // of changes to all of these: far more than the window remembers
+		changing      = 50  // number of objects that change
+		rounds        = 15  // of changes to these objects: far more than the window holds
 		window        = 100 // changes
 	)
 	etcd := loopback.FreeAddress(t)
@@ -57,7 +58,7 @@ func TestNoSpiralOfSnapshots(t *testing.T) {
 	first := catchUpBytes(all)
 
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-		// Nobody reads while much more changes than is remembered.
+		// Nobody reads while there are more changes than the window holds.
 		for range rounds {
 			write(0, changing)
 		}
@@ -75,10 +76,10 @@ func TestNoSpiralOfSnapshots(t *testing.T) {
 	}
 
 	truth := readTruth(t, dialEtcd(t, etcd))
-	truth.Window = 0 // smaller than usual here, and not what this test is about
+	truth.Window = 0 // this test has a smaller window and does not check it
 	resets := 0
 	for _, r := range all {
-		r.judge(t, truth)
+		r.validate(t, truth)
 		for i := range r.history.Streams[1:] {
 			for _, m := range r.history.Streams[i+1].Messages {
 				if m.CatchUp == object.Reset {
@@ -88,18 +89,18 @@ func TestNoSpiralOfSnapshots(t *testing.T) {
 		}
 	}
 	if resets > 0 {
-		t.Errorf("%d snapshots after the first ones", resets)
+		t.Errorf("got %d snapshots after the first ones, want 0", resets)
 	}
-	// After each of two restarts everybody is told of the objects that changed, or
-	// of the changes if they are not more than the window has.
+	// After each of the two restarts, a subscriber receives the changed objects, or the
+	// changes if the window still has them.
 	again := catchUpBytes(all) - first
 	if most := subscribers * 2 * window * size; again > most {
-		t.Errorf("catching up took %d bytes, should take at most %d", again, most)
+		t.Errorf("got %d bytes of catch-ups, want at most %d", again, most)
 	}
 	t.Logf("%d bytes of first snapshots, %d bytes of catching up", first, again)
 }
 
-// catchUpBytes returns the bytes of values in all catch-ups.
+// catchUpBytes returns the size of the values in all catch-ups.
 func catchUpBytes(all []*recorder) int {
 	n := 0
 	for _, r := range all {

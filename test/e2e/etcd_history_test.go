@@ -12,20 +12,20 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// chronicle writes down what etcd says has happened, while it happens: etcd itself
-// forgets when it is compacted.
-type chronicle struct {
+// etcdHistory records etcd's history as it happens, because etcd loses it when it is
+// compacted.
+type etcdHistory struct {
 	mu      sync.Mutex
-	changes []object.Change // of the resource
+	changes []object.Change // to the resource
 	through object.Revision
 	err     error
 	grown   chan struct{} // closed and replaced when something changes
 }
 
-// newChronicle begins with the first revision of etcd.
-func newChronicle(t *testing.T, client *clientv3.Client) *chronicle {
+// newEtcdHistory starts recording at etcd's first revision.
+func newEtcdHistory(t *testing.T, client *clientv3.Client) *etcdHistory {
 	t.Helper()
-	c := &chronicle{through: 1, grown: make(chan struct{})} // an empty etcd is at revision 1
+	c := &etcdHistory{through: 1, grown: make(chan struct{})} // an empty etcd is at revision 1
 	ctx, cancel := context.WithCancel(t.Context())
 	var writing sync.WaitGroup
 	writing.Go(func() { c.write(ctx, client) })
@@ -36,10 +36,10 @@ func newChronicle(t *testing.T, client *clientv3.Client) *chronicle {
 	return c
 }
 
-func (c *chronicle) write(ctx context.Context, client *clientv3.Client) {
+func (c *etcdHistory) write(ctx context.Context, client *clientv3.Client) {
 	for ctx.Err() == nil {
-		// All keys, because only then every revision is sure to have an event.
-		// The client goes on by itself when etcd was away for a while.
+		// Watch all keys: then every revision has an event. The client reconnects on
+		// its own after an outage of etcd.
 		watch := client.Watch(clientv3.WithRequireLeader(ctx), "", clientv3.WithPrefix(), clientv3.WithRev(int64(c.at())+1))
 		for answer := range watch {
 			if answer.CompactRevision > 0 {
@@ -66,7 +66,7 @@ func (c *chronicle) write(ctx context.Context, client *clientv3.Client) {
 	}
 }
 
-func (c *chronicle) note(changes []object.Change, through object.Revision, err error) {
+func (c *etcdHistory) note(changes []object.Change, through object.Revision, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.changes = append(c.changes, changes...)
@@ -78,14 +78,14 @@ func (c *chronicle) note(changes []object.Change, through object.Revision, err e
 	c.grown = make(chan struct{})
 }
 
-func (c *chronicle) at() object.Revision {
+func (c *etcdHistory) at() object.Revision {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.through
 }
 
-// wait waits until everything up to the revision is written down.
-func (c *chronicle) wait(ctx context.Context, revision object.Revision) error {
+// wait waits until everything up to the revision is recorded.
+func (c *etcdHistory) wait(ctx context.Context, revision object.Revision) error {
 	for {
 		c.mu.Lock()
 		through, err, grown := c.through, c.err, c.grown
@@ -101,8 +101,8 @@ func (c *chronicle) wait(ctx context.Context, revision object.Revision) error {
 	}
 }
 
-// truth returns what has happened up to the revision, or a little further.
-func (c *chronicle) truth(ctx context.Context, revision object.Revision) (*check.Truth, error) {
+// truth returns the history up to the revision, or a little further.
+func (c *etcdHistory) truth(ctx context.Context, revision object.Revision) (*check.Truth, error) {
 	if err := c.wait(ctx, revision); err != nil {
 		return nil, err
 	}

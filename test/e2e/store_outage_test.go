@@ -12,21 +12,21 @@ import (
 	"github.com/fanoutd/fanoutd/test/etcdproc"
 )
 
-// observed is for how long nobody may speak while the store is away, after every
-// server has noticed: three of the longest intervals that anybody asked for.
+// observed is how long the test watches for wrong messages after every server has
+// noticed the outage: three of the longest intervals that a watcher asks for.
 const observed = 3 * time.Second
 
-// severed is something that keeps all servers away from the store, and the way back.
-type severed struct {
+// storeOutage is an outage of the store for all servers, and how to end it.
+type storeOutage struct {
 	name       string
 	away, back func()
 }
 
-// severings are the ways for the store to be away from every server for long.
-func (w *world) severings(t *testing.T, etcd *cluster) []severed {
+// storeOutages are the kinds of outage of the store for all servers.
+func (w *scenario) storeOutages(t *testing.T, etcd *cluster) []storeOutage {
 	t.Helper()
 	var ended []*etcdproc.Member
-	return []severed{
+	return []storeOutage{
 		{
 			"most of etcd is killed",
 			func() { ended = etcd.majority(t); kill(t, ended) },
@@ -38,16 +38,16 @@ func (w *world) severings(t *testing.T, etcd *cluster) []severed {
 			func() { launch(t, etcd.members) },
 		},
 		{
-			"etcd does not answer anybody",
+			"etcd does not answer",
 			func() { etcd.near.freeze(); etcd.far.freeze() },
 			func() { etcd.near.heal(); etcd.far.heal() },
 		},
 	}
 }
 
-// forLong is the fault that the store is away until every server has noticed and said
-// so, and then a while longer, in which nobody may claim that nothing happens.
-func (w *world) forLong(t *testing.T, s severed) fault {
+// longOutage is an outage of the store that lasts until every server has reported it, and
+// then a while longer. In that time a watcher must not receive a bookmark.
+func (w *scenario) longOutage(t *testing.T, s storeOutage) fault {
 	t.Helper()
 	return fault{s.name + " for long", func() {
 		w.disturb(t, func() {
@@ -55,7 +55,7 @@ func (w *world) forLong(t *testing.T, s severed) fault {
 			for _, server := range append(w.others, w.server) {
 				if err := w.noticed(server); err != nil {
 					t.Errorf("%s: %v", s.name, err)
-					break // the judge will have more to say
+					break // validate reports more
 				}
 			}
 			from := time.Now()
@@ -64,15 +64,15 @@ func (w *world) forLong(t *testing.T, s severed) fault {
 			case <-w.ctx.Done():
 			}
 			w.mu.Lock()
-			w.severed = append(w.severed, check.Span{From: from, To: time.Now()})
+			w.longOutages = append(w.longOutages, check.Span{From: from, To: time.Now()})
 			w.mu.Unlock()
 			s.back()
 		})
 	}}
 }
 
-// noticed waits until a server says that it does not hear of the store.
-func (w *world) noticed(s *server) error {
+// noticed waits until a server reports that it has lost the store.
+func (w *scenario) noticed(s *server) error {
 	ctx, cancel := context.WithTimeout(w.ctx, startTimeout)
 	defer cancel()
 	health, err := healthv1.NewHealthClient(s.conn).Watch(ctx, &healthv1.HealthCheckRequest{Service: "resource/" + resource})
@@ -80,7 +80,7 @@ func (w *world) noticed(s *server) error {
 		err = awaitStatus(health, healthv1.HealthCheckResponse_NOT_SERVING)
 	}
 	if err != nil {
-		return fmt.Errorf("the health of the resource does not say that the store is away: %w", err)
+		return fmt.Errorf("the health of the resource does not report the outage: %w", err)
 	}
 	return nil
 }

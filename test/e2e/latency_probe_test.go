@@ -10,17 +10,16 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// How long something may take is a matter of the machine, too. So while everybody
-// else does what is judged, one does nothing but ask the server and etcd something that
-// they answer without a look at anything. What that takes, anything may take longer.
-type stopwatch struct {
+// latencyProbe measures how slow the machine is: it calls methods of the server and of
+// etcd that need no work. The allowed durations of the test grow with its result.
+type latencyProbe struct {
 	server *server
 	etcd   *clientv3.Client
 	calls  []check.Span
 }
 
-// run asks until it has been long enough.
-func (s *stopwatch) run(ctx, until context.Context) error {
+// run makes calls until the context until ends.
+func (s *latencyProbe) run(ctx, until context.Context) error {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	for {
@@ -40,15 +39,15 @@ func (s *stopwatch) run(ctx, until context.Context) error {
 	}
 }
 
-func (s *stopwatch) time(call func() error) {
+func (s *latencyProbe) time(call func() error) {
 	from := time.Now()
 	if call() == nil {
 		s.calls = append(s.calls, check.Span{From: from, To: time.Now()})
 	}
 }
 
-// slowest returns the longest that an answer took while nothing was wrong.
-func (s *stopwatch) slowest(outages []check.Span) time.Duration {
+// slowest returns the longest duration of a call outside of outages.
+func (s *latencyProbe) slowest(outages []check.Span) time.Duration {
 	longest := time.Duration(0)
 	for _, c := range s.calls {
 		if !disturbed(c.From, c.To, outages) {

@@ -12,9 +12,9 @@ import (
 	"github.com/fanoutd/fanoutd/test/kept"
 )
 
-// judgeWatchers validates what every watcher saw, and keeps the recordings that
-// are wrong.
-func (w *world) judgeWatchers(t *testing.T, truth *check.Truth) {
+// validateWatchers validates the recording of every watcher, and keeps the wrong
+// ones.
+func (w *scenario) validateWatchers(t *testing.T, truth *check.Truth) {
 	t.Helper()
 	wrong := 0
 	dir := ""
@@ -24,7 +24,7 @@ func (w *world) judgeWatchers(t *testing.T, truth *check.Truth) {
 			continue
 		}
 		wrong++
-		// What is wrong with many is mostly the same, and seen in a few.
+		// One fault usually affects many watchers, so a few reports are enough.
 		if wrong <= 3 {
 			t.Error(err)
 		}
@@ -39,8 +39,8 @@ func (w *world) judgeWatchers(t *testing.T, truth *check.Truth) {
 	}
 }
 
-// judgeReaders judges everything that was read.
-func (w *world) judgeReaders(t *testing.T, truth *check.Truth) {
+// validateReaders validates the answers to all reads.
+func (w *scenario) validateReaders(t *testing.T, truth *check.Truth) {
 	t.Helper()
 	wrong := 0
 	for _, reader := range w.readers {
@@ -60,9 +60,9 @@ func (w *world) judgeReaders(t *testing.T, truth *check.Truth) {
 	}
 }
 
-// bookmarksDue returns about how many bookmarks the watchers should have got: one
-// for each interval in which nothing else came, and nothing was wrong.
-func (w *world) bookmarksDue(truth *check.Truth) int {
+// bookmarksDue returns about how many bookmarks the watchers should have received: one
+// for each interval without another message and without an outage.
+func (w *scenario) bookmarksDue(truth *check.Truth) int {
 	due := 0
 	for _, watcher := range w.watchers {
 		h := &watcher.history
@@ -87,19 +87,19 @@ func (w *world) bookmarksDue(truth *check.Truth) int {
 	return due
 }
 
-// farewells returns how many streams reached the deadline of their call in peace,
-// and how many of them were told shortly before how far they are. Those that get
-// bookmarks anyway are not counted.
-func (w *world) farewells(truth *check.Truth) (due, came int) {
+// finalBookmarks returns how many streams reached the deadline of their call without an
+// outage, and how many of them received a position shortly before. It ignores streams
+// with a bookmark interval.
+func (w *scenario) finalBookmarks(truth *check.Truth) (due, came int) {
 	for _, watcher := range w.watchers {
 		h := &watcher.history
 		for i := range h.Streams {
 			s := &h.Streams[i]
-			if s.End != atItsDeadline || h.Bookmarks > 0 || len(s.Messages) == 0 || disturbed(s.Opened, s.Ended, truth.Outages) || disturbed(s.Opened, s.Ended, s.Away) {
+			if s.End != endAtDeadline || h.Bookmarks > 0 || len(s.Messages) == 0 || disturbed(s.Opened, s.Ended, truth.Outages) || disturbed(s.Opened, s.Ended, s.Away) {
 				continue
 			}
 			due++
-			last := s.Messages[max(0, len(s.Messages)-3):] // something may have happened since
+			last := s.Messages[max(0, len(s.Messages)-3):] // events may follow the bookmark
 			if slices.ContainsFunc(last, func(m check.Message) bool { return m.Kind == object.Bookmark }) {
 				came++
 			}
@@ -108,8 +108,8 @@ func (w *world) farewells(truth *check.Truth) (due, came int) {
 	return due, came
 }
 
-// disturbed reports whether one of the spans lies between two moments, or touches
-// them.
+// disturbed reports whether one of the spans overlaps or touches the time between from
+// and to.
 func disturbed(from, to time.Time, spans []check.Span) bool {
 	const aftermath = time.Second
 	for _, s := range spans {
@@ -120,5 +120,5 @@ func disturbed(from, to time.Time, spans []check.Span) bool {
 	return false
 }
 
-// fileName returns the name of a file for the recording of somebody.
+// fileName returns the file name of an actor's recording.
 func fileName(who string) string { return strings.ReplaceAll(who, " ", "-") + ".txt" }

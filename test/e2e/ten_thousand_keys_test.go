@@ -16,7 +16,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// Who asks for ten thousand keys at once gets them, or is told what the limit is.
+// TestTenThousandKeys checks that a client that asks for ten thousand keys at once
+// receives them, or an error that names the limit.
 func TestTenThousandKeys(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -41,14 +42,14 @@ func TestTenThousandKeys(t *testing.T) {
 				found[o.GetKey()] = true
 			}
 			if left := int(answer.GetRemainingCount()); left != many-len(found) {
-				t.Errorf("page %d says that %d remain, it is %d", pages, left, many-len(found))
+				t.Errorf("page %d: got remaining count %d, want %d", pages, left, many-len(found))
 			}
 			if request.PageToken = answer.GetNextPageToken(); request.PageToken == "" {
 				break
 			}
 		}
 		if len(found) != many {
-			t.Errorf("%d keys in %d pages", len(found), pages)
+			t.Errorf("got %d keys in %d pages", len(found), pages)
 		}
 	})
 	t.Run("list of more", func(t *testing.T) {
@@ -59,7 +60,7 @@ func TestTenThousandKeys(t *testing.T) {
 		r := newRecorder(t, s.conn, wholeResource())
 		r.open(t, check.FromNothing)
 		r.until(t, object.Synced)
-		r.judge(t, readTruth(t, dialEtcd(t, etcd)))
+		r.validate(t, readTruth(t, dialEtcd(t, etcd)))
 	})
 	t.Run("transaction", func(t *testing.T) {
 		request := &fanoutv1.TransactRequest{Resource: resource}
@@ -73,8 +74,7 @@ func TestTenThousandKeys(t *testing.T) {
 	})
 }
 
-// refusedField fails the test if the error does not say which field is wrong, and
-// what the limit is.
+// refusedField fails the test unless the error names the wrong field and its limit.
 func refusedField(t *testing.T, err error, field, limit string) {
 	t.Helper()
 	if status.Code(err) != codes.InvalidArgument {
@@ -89,5 +89,5 @@ func refusedField(t *testing.T, err error, field, limit string) {
 			}
 		}
 	}
-	t.Errorf("%v does not say that %s is limited to %s", err, field, limit)
+	t.Errorf("got %v, want an error that %s is limited to %s", err, field, limit)
 }

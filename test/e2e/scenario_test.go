@@ -21,31 +21,31 @@ import (
 	"github.com/fanoutd/fanoutd/test/seed"
 )
 
-// What the server remembers in the randomized test is so little that those who come
-// back are often too late for it.
+// The window and the memory of deletions are so small in the randomized test that
+// returning watchers are often too late for them.
 const (
 	smallWindow     = 300
 	smallTombstones = 90
 
-	// The window forgets whole revisions. None of the test's is larger.
+	// The window forgets whole revisions. No revision of the test is larger.
 	largestRevision = 40
 )
 
-// promised is what a server with that memory promises.
+// promised is what a server with these limits promises.
 var promised = check.Conditions{
 	Window: smallWindow - largestRevision, Tombstones: smallTombstones, MessageBytes: defaultMessageBytes, Backlog: backlog,
 }
 
-// defaultMessageBytes is how much fanoutd puts into one message.
+// defaultMessageBytes is fanoutd's default size limit of a message.
 const defaultMessageBytes = 1 << 20
 
-// backlog is how many writes there may be between one and the moment at which those
-// who read at once are told of it. It is generous: some of them ask for their messages
-// in bundles of up to a second, in which there are about 60 writes.
+// backlog is the maximum number of writes between a write and its delivery to a watcher
+// that always reads. It is generous: some watchers have a batch delay of up to a second,
+// and about 60 writes happen in a second.
 const backlog = 200
 
-// patience is how much longer than asked for a silence may be where the machine does
-// not make everything take longer.
+// patience is how much longer than requested a silence may be on a machine that is not
+// slow.
 const patience = 3 * time.Second
 
 // resourceConfig is the resource of the randomized test.
@@ -55,71 +55,70 @@ resources:
     window: {min-events: 300, max-events: 300}
     max-tombstones: 90` + fieldsConfig
 
-// uncachedConfig is the resource as one that is served straight from etcd. What is
-// remembered then is etcd's history.
+// uncachedConfig is the same resource without a cache. Its window is etcd's history.
 const uncachedConfig = `
 resources:
   - name: config
     cache: off` + fieldsConfig
 
-// promisedUncached is what a server promises that remembers nothing itself.
+// promisedUncached is what a server without a cache promises.
 var promisedUncached = check.Conditions{Window: math.MaxInt, MessageBytes: defaultMessageBytes, Backlog: backlog}
 
-// world is everything that takes part in the randomized test, and what is known of
-// it for the judgement.
-type world struct {
-	server    *server   // the one to which things happen
-	others    []*server // over the same etcd, in peace
-	entrance  *link     // of subscribers to the server
-	etcd      *clientv3.Client
-	chronicle *chronicle
-	ledger    *ledger
-	goal      *goal
-	random    seed.Seed
-	promised  check.Conditions
+// scenario is one round of the randomized test: the processes, the actors, and what the
+// validation must know about them.
+type scenario struct {
+	server   *server   // the server that suffers faults
+	others   []*server // over the same etcd, without faults
+	entrance *link     // from subscribers to the server
+	etcd     *clientv3.Client
+	history  *etcdHistory
+	ledger   *ledger
+	goal     *goal
+	random   seed.Seed
+	promised check.Conditions
 
-	watchers  []*watcher
-	readers   []*reader
-	stopwatch *stopwatch
+	watchers     []*watcher
+	readers      []*reader
+	latencyProbe *latencyProbe
 
-	// actors end when there is nothing left to do; ctx ends when one of them
-	// fails. While writing lasts there are writes and reads.
+	// actors end when they have nothing left to do. ctx ends when one of them fails.
+	// While writing lasts, there are writes and reads.
 	actors  *errgroup.Group
 	ctx     context.Context
 	writing context.Context
 	written context.CancelFunc
 	writers *errgroup.Group
 
-	mu        sync.Mutex
-	outages   []check.Span
-	severed   []check.Span
-	forgotten []check.Forgotten
-	compacted object.Revision
+	mu          sync.Mutex
+	outages     []check.Span
+	longOutages []check.Span
+	forgotten   []check.Forgotten
+	compacted   object.Revision
 }
 
-// newWorld returns a world in which nothing happens yet.
-func newWorld(t *testing.T, s *server, etcd *clientv3.Client, promised check.Conditions, random seed.Seed) *world {
+// newScenario returns a scenario without actors.
+func newScenario(t *testing.T, s *server, etcd *clientv3.Client, promised check.Conditions, random seed.Seed) *scenario {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	w := &world{server: s, etcd: etcd, stopwatch: &stopwatch{server: s, etcd: etcd}, ledger: newLedger(), random: random, promised: promised}
+	w := &scenario{server: s, etcd: etcd, latencyProbe: &latencyProbe{server: s, etcd: etcd}, ledger: newLedger(), random: random, promised: promised}
 	w.actors, w.ctx = errgroup.WithContext(ctx)
 	w.writers, _ = errgroup.WithContext(w.ctx)
 	w.writing, w.written = context.WithCancel(w.ctx)
 	w.goal = newGoal(w.ctx)
 	w.entrance = newLink(t, s.address)
-	w.chronicle = newChronicle(t, w.etcd)
+	w.history = newEtcdHistory(t, w.etcd)
 	t.Cleanup(func() {
 		cancel()
 		_ = w.writers.Wait()
-		_ = w.actors.Wait() // after a failure; otherwise they are at their end
+		_ = w.actors.Wait() // only waits after a failure; otherwise the actors have ended
 	})
 	return w
 }
 
 // populate starts watchers, readers and writers.
-func (w *world) populate(t *testing.T, watchers, perSecond int) {
+func (w *scenario) populate(t *testing.T, watchers, perSecond int) {
 	t.Helper()
-	// Some know one server, and some hop.
+	// Some watchers use one server, and some move between servers.
 	const connections = 3
 	var one, all [][]fanoutv1.FanoutServiceClient
 	for range connections {
@@ -136,15 +135,15 @@ func (w *world) populate(t *testing.T, watchers, perSecond int) {
 		}
 		return one[i%connections]
 	}
-	for i, wish := range kinds(w.random.Rand(0), watchers) {
+	for i, options := range watchKinds(w.random.Rand(0), watchers) {
 		watcher := &watcher{
-			wish: wish, name: fmt.Sprintf("watcher %d", i), clients: clients(i),
+			watchOptions: options, name: fmt.Sprintf("watcher %d", i), clients: clients(i),
 			goal: w.goal, ledger: w.ledger, rng: w.random.Rand(uint64(1000 + i)), calm: 2 * smallWindow,
 		}
 		if i%5 > 1 {
 			// Single keys change seldom, so their watchers leave sooner.
 			watcher.patience = 40
-			if wish.scope.GetKey() != "" {
+			if options.scope.GetKey() != "" {
 				watcher.patience = 4
 			}
 		}
@@ -159,7 +158,7 @@ func (w *world) populate(t *testing.T, watchers, perSecond int) {
 		w.readers = append(w.readers, reader)
 		w.actors.Go(func() error { return reader.run(w.ctx, w.writing) })
 	}
-	w.actors.Go(func() error { return w.stopwatch.run(w.ctx, w.writing) })
+	w.actors.Go(func() error { return w.latencyProbe.run(w.ctx, w.writing) })
 	pace := newPace(t, perSecond)
 	store := fanoutv1.NewStoreServiceClient(w.server.conn)
 	for i := range 4 {
@@ -176,9 +175,9 @@ func (w *world) populate(t *testing.T, watchers, perSecond int) {
 	})
 }
 
-// write starts a writer. If it fails, so does everything at once, though the other
-// writers could go on.
-func (w *world) write(run func() error) {
+// write starts a writer. If it fails, all actors stop, although the other writers could
+// continue.
+func (w *scenario) write(run func() error) {
 	w.writers.Go(func() error {
 		err := run()
 		if err != nil {
@@ -188,17 +187,17 @@ func (w *world) write(run func() error) {
 	})
 }
 
-// changes waits until n more changes have been made.
-func (w *world) changes(t *testing.T, n int) {
+// changes waits for n more changes.
+func (w *scenario) changes(t *testing.T, n int) {
 	t.Helper()
 	if err := w.ledger.wait(w.ctx, w.ledger.len()+n); err != nil {
 		t.Fatal(w.actors.Wait())
 	}
 }
 
-// disturb does something after which it may be quiet for a while, and returns when
-// that is over: the server answers from the present again.
-func (w *world) disturb(t *testing.T, do func()) {
+// disturb causes an outage, and returns when it is over: the server answers from the
+// present again.
+func (w *scenario) disturb(t *testing.T, do func()) {
 	t.Helper()
 	from := time.Now()
 	do()
@@ -211,7 +210,7 @@ func (w *world) disturb(t *testing.T, do func()) {
 }
 
 // recovered waits until the server answers from the present.
-func (w *world) recovered() error {
+func (w *scenario) recovered() error {
 	ctx, cancel := context.WithTimeout(w.ctx, startTimeout)
 	defer cancel()
 	for {
@@ -226,7 +225,7 @@ func (w *world) recovered() error {
 }
 
 // revision returns the revision of etcd.
-func (w *world) revision(t *testing.T) object.Revision {
+func (w *scenario) revision(t *testing.T) object.Revision {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, startTimeout)
 	defer cancel()
@@ -237,7 +236,7 @@ func (w *world) revision(t *testing.T) object.Revision {
 	return revision
 }
 
-func (w *world) lastRevision(ctx context.Context) (object.Revision, error) {
+func (w *scenario) lastRevision(ctx context.Context) (object.Revision, error) {
 	answer, err := w.etcd.Get(ctx, "x", clientv3.WithCountOnly())
 	if err != nil {
 		return 0, err
@@ -245,58 +244,58 @@ func (w *world) lastRevision(ctx context.Context) (object.Revision, error) {
 	return object.Revision(answer.Header.GetRevision()), nil
 }
 
-// compact makes etcd forget what was before its present revision.
-func (w *world) compact(t *testing.T) {
+// compact compacts etcd at its present revision.
+func (w *scenario) compact(t *testing.T) {
 	t.Helper()
 	at := w.revision(t)
 	ctx, cancel := context.WithTimeout(w.ctx, startTimeout)
 	defer cancel()
-	if err := w.chronicle.wait(ctx, at); err != nil {
+	if err := w.history.wait(ctx, at); err != nil {
 		t.Fatal(err)
 	}
 	w.mu.Lock()
-	w.compacted = at // before it is, because readers look at it
+	w.compacted = at // before compacting, because readers check it
 	w.mu.Unlock()
 	if w.uncached() {
-		w.forget(check.Forgotten{Since: at, Below: at}) // nobody else knows
+		w.forget(check.Forgotten{Since: at, Below: at}) // no cache has the history
 	}
 	if _, err := w.etcd.Compact(ctx, int64(at)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// uncached reports whether the server remembers nothing itself.
-func (w *world) uncached() bool { return w.promised.Tombstones == 0 }
+// uncached reports whether the server has no cache.
+func (w *scenario) uncached() bool { return w.promised.Tombstones == 0 }
 
-func (w *world) compactedAt() object.Revision {
+func (w *scenario) compactedAt() object.Revision {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.compacted
 }
 
-// restarting notes that a server which is started now may not know what etcd does
-// not know, nor what is so long ago that it does not look for it.
-func (w *world) restarting(t *testing.T) {
+// restarting records the history that a server may not have after a restart: what etcd
+// has compacted, and what is older than the server reads back.
+func (w *scenario) restarting(t *testing.T) {
 	t.Helper()
-	const looksBack = 5 * smallWindow // it is twice as far, but the present moves on
+	const looksBack = 5 * smallWindow // the server reads back twice as far, but the present moves on
 	since := w.revision(t)
 	w.forget(check.Forgotten{Since: since, Below: max(w.compactedAt(), since-looksBack)})
 }
 
-func (w *world) forget(f check.Forgotten) {
+func (w *scenario) forget(f check.Forgotten) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.forgotten = append(w.forgotten, f)
 }
 
-// finish ends the writing, waits until everybody has seen everything, and returns
+// finish ends the writing, waits until every watcher has received everything, and returns
 // the truth.
-func (w *world) finish(t *testing.T) *check.Truth {
+func (w *scenario) finish(t *testing.T) *check.Truth {
 	t.Helper()
 	w.written()
-	_ = w.writers.Wait() // its error is that of the actors
+	_ = w.writers.Wait() // the actors return its error
 	if w.ctx.Err() == nil {
-		// Not in the middle of an outage.
+		// Do not compare during an outage.
 		if err := w.recovered(); err != nil {
 			t.Error(err)
 		}
@@ -310,19 +309,19 @@ func (w *world) finish(t *testing.T) *check.Truth {
 	w.goal.set(last)
 	from := time.Now()
 	failed := w.actors.Wait()
-	t.Logf("everybody had seen everything after %v", time.Since(from).Round(time.Millisecond))
-	truth, err := w.chronicle.truth(ctx, last)
+	t.Logf("all watchers finished after %v", time.Since(from).Round(time.Millisecond))
+	truth, err := w.history.truth(ctx, last)
 	if err != nil {
 		t.Fatal(errors.Join(err, failed))
 	}
 	truth.Conditions = w.promised
 	truth.Forgotten = w.forgotten
 	truth.Gaps = w.gaps(t)
-	slowest := w.stopwatch.slowest(w.outages)
-	t.Logf("what needs nothing took up to %v", slowest.Round(time.Millisecond))
+	slowest := w.latencyProbe.slowest(w.outages)
+	t.Logf("the latency probe took up to %v", slowest.Round(time.Millisecond))
 	truth.Patience = patience + 2*slowest
 	truth.Outages = w.outages
-	truth.Severed = w.severed
+	truth.Severed = w.longOutages
 	truth.Acknowledged = w.ledger.acknowledgements()
 	if failed != nil {
 		t.Error(failed)
@@ -330,14 +329,13 @@ func (w *world) finish(t *testing.T) *check.Truth {
 	return truth
 }
 
-// gaps returns the pieces of history that a server says it could not see. Each
-// must have a reason that the test knows of: etcd was compacted behind the place
-// where the server was.
-func (w *world) gaps(t *testing.T) []check.Gap {
+// gaps returns the parts of the history that the server's log reports as missed. Each must
+// have a known reason: etcd was compacted past the server's revision.
+func (w *scenario) gaps(t *testing.T) []check.Gap {
 	t.Helper()
 	var gaps []check.Gap
 	for _, s := range append(w.others, w.server) {
-		crossed, err := jumps(s.output(t))
+		crossed, err := loggedGaps(s.output(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -345,13 +343,13 @@ func (w *world) gaps(t *testing.T) []check.Gap {
 	}
 	for _, g := range gaps {
 		if g.After >= w.compacted {
-			t.Errorf("the server jumped from revision %d to %d, but etcd was compacted at %d at most", g.After, g.Until, w.compacted)
+			t.Errorf("got a gap from revision %d to %d, but etcd was compacted at %d at most", g.After, g.Until, w.compacted)
 		}
 	}
 	return gaps
 }
 
-// configured returns the arguments for a server with a configuration file.
+// configured returns the arguments for a server with this configuration file.
 func configured(t *testing.T, text string) []string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "fanoutd.yaml")
