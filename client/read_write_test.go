@@ -190,6 +190,30 @@ func TestTransactionsAreAllOrNothing(t *testing.T) {
 	}
 }
 
+func TestTryWritesReturnObjects(t *testing.T) {
+	t.Parallel()
+	r, ctx := newResource(t), testContext(t)
+	a := put(t, r, "a", "1")
+	current, err := r.Get(ctx, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := func(what string, got *client.Outcome, err error, want *client.Outcome) {
+		t.Helper()
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v, -want +got:\n%s", what, err, diff)
+		}
+	}
+	got, err := r.TryPut(ctx, "a", client.Text("2"), client.IfAbsent())
+	want("put that is not applied", got, err, &client.Outcome{Revision: a, Object: current})
+	got, err = r.TryDelete(ctx, "a", client.IfRevision(a-1))
+	want("delete that is not applied", got, err, &client.Outcome{Revision: a, Object: current})
+	got, err = r.TryDelete(ctx, "a")
+	want("delete", got, err, &client.Outcome{Applied: true, Revision: a + 1, Deleted: true, Object: current})
+	got, err = r.TryPut(ctx, "a", client.Text("2"), client.IfAbsent())
+	want("put", got, err, &client.Outcome{Applied: true, Revision: a + 2})
+}
+
 func TestUpdateKeepsTheTimeToLive(t *testing.T) {
 	t.Parallel()
 	r, ctx := newResource(t), testContext(t)

@@ -77,6 +77,57 @@ func (r *Resource) Put(ctx context.Context, key string, v Value, opts ...WriteOp
 	return resp.GetRevision(), nil
 }
 
+// Outcome is the result of [Resource.TryPut] and [Resource.TryDelete].
+type Outcome struct {
+	// Applied says whether the precondition held. If it is false, nothing was written.
+	Applied bool
+	// Revision is the revision of the write, or of the comparison if Applied is false.
+	Revision int64
+	// Deleted says whether an object was removed.
+	Deleted bool
+	// Object is the object that was removed, or the current one if Applied is false. It is
+	// nil if there is none.
+	Object *Object
+}
+
+// TryPut is Put, except that a precondition that does not hold is not an error: the
+// outcome has the current object, from the same round trip. The caller needs the right to
+// get the object as well.
+func (r *Resource) TryPut(ctx context.Context, key string, v Value, opts ...WriteOption) (*Outcome, error) {
+	op, err := putOperation(key, v, opts)
+	if err != nil {
+		return nil, fmt.Errorf("put %q: %w", key, err)
+	}
+	req := &fanoutv1.PutRequest{Resource: r.name, Put: op, ReturnCurrent: true}
+	if err := checkUTF8(req); err != nil {
+		return nil, fmt.Errorf("put %q: %w", key, err)
+	}
+	resp, err := r.client.writes.Put(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("put %q: %w", key, errorOf(err))
+	}
+	return &Outcome{Applied: resp.GetApplied(), Revision: resp.GetRevision(), Object: objectOf(resp.GetObject())}, nil
+}
+
+// TryDelete is Delete, except that the outcome has the object that was removed, and that a
+// precondition that does not hold is not an error: the outcome has the current object. The
+// caller needs the right to get the object as well.
+func (r *Resource) TryDelete(ctx context.Context, key string, opts ...DeleteOption) (*Outcome, error) {
+	op := deleteOperation(key, opts)
+	op.ReturnDeleted = true
+	req := &fanoutv1.DeleteRequest{Resource: r.name, Delete: op, ReturnCurrent: true}
+	if err := checkUTF8(req); err != nil {
+		return nil, fmt.Errorf("delete %q: %w", key, err)
+	}
+	resp, err := r.client.writes.Delete(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("delete %q: %w", key, errorOf(err))
+	}
+	return &Outcome{
+		Applied: resp.GetApplied(), Revision: resp.GetRevision(), Deleted: resp.GetDeleted(), Object: objectOf(resp.GetObject()),
+	}, nil
+}
+
 // Delete removes an object. A missing object is not an error: deleted is false then,
 // and revision is one at which there was no such object.
 func (r *Resource) Delete(ctx context.Context, key string, opts ...DeleteOption) (revision int64, deleted bool, err error) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -47,7 +48,7 @@ func (c Config) bodies(next http.Handler) http.Handler {
 			refuse(w, http.StatusUnsupportedMediaType, "the content type must be application/json")
 			return
 		}
-		if wanted && r.URL.RawQuery != "" {
+		if wanted && !allowsQuery(r) {
 			refuseQuery(w, r, "query parameters are not allowed here: put their values into the body")
 			return
 		}
@@ -160,4 +161,19 @@ func isEncoded(h http.Header) bool {
 func isJSON(contentType string) bool {
 	mediaType, _, err := mime.ParseMediaType(contentType)
 	return err == nil && mediaType == "application/json"
+}
+
+// allowsQuery reports whether a request with a body may have the query parameters that it
+// has: none, or for PUT the one field that is not part of the body.
+func allowsQuery(r *http.Request) bool {
+	if r.URL.RawQuery == "" {
+		return true
+	}
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	for name := range query {
+		if name != "return_current" && name != "returnCurrent" {
+			return false
+		}
+	}
+	return err == nil && r.Method == http.MethodPut
 }

@@ -41,9 +41,13 @@ func TestObjectsOverHTTP(t *testing.T) {
 			t.Errorf("%s: %d %s", condition, a.status, a.body)
 		}
 	}
-	right := fmt.Sprintf("/v1/resources/config/objects/full?if_mod_revision=%d", put.GetRevision())
-	if d := call[fanoutv1.DeleteResponse](t, s, "DELETE", right, ""); !d.GetDeleted() {
-		t.Error("the object was not deleted")
+	const full = "/v1/resources/config/objects/full"
+	if p := call[fanoutv1.PutResponse](t, s, "PUT", full+"?return_current=true", `{"text": "2", "if_mod_revision": 1}`); p.GetApplied() || p.GetObject().GetKey() != "full" {
+		t.Errorf("a put that is not applied: got %v", p)
+	}
+	right := fmt.Sprintf("%s?if_mod_revision=%d&return_deleted=true", full, put.GetRevision())
+	if d := call[fanoutv1.DeleteResponse](t, s, "DELETE", right, ""); !d.GetDeleted() || string(d.GetObject().GetData()) != "\x00\x01" {
+		t.Errorf("delete: got %v", d)
 	}
 	if d := call[fanoutv1.DeleteResponse](t, s, "DELETE", "/v1/resources/config/objects/full", ""); d.GetDeleted() {
 		t.Error("the object was deleted twice")

@@ -46,7 +46,7 @@ type lines struct{ runtime.JSONPb }
 // even if they are false.
 func (l *lines) Marshal(v any) ([]byte, error) {
 	switch v := v.(type) {
-	case *fanoutv1.DeleteResponse, *fanoutv1.EndWatcherResponse:
+	case *fanoutv1.PutResponse, *fanoutv1.DeleteResponse, *fanoutv1.EndWatcherResponse:
 		return protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(v.(proto.Message))
 	}
 	return l.JSONPb.Marshal(v)

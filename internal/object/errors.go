@@ -26,6 +26,10 @@ var ErrTooLarge = errors.New("write is too large for the store")
 // The caller reads the current state and decides again; repeating the same write does
 // not help.
 type ConflictError struct {
+	// Current has an entry for each operation: the record of its key, if the operation has
+	// ReturnCurrent and If, and the key exists.
+	Current []*Record
+
 	Key  Key      // the first key whose precondition failed
 	Want Revision // the required mod revision; 0: the key must not exist
 	Have Revision // the actual mod revision; 0: the key does not exist

@@ -27,6 +27,10 @@ type Op struct {
 	// 0 then.
 	KeepTTL bool
 
+	// ReturnDeleted makes a delete return the record that it deletes. ReturnCurrent makes a
+	// failed write return the current record of the key, if the operation has If.
+	ReturnDeleted, ReturnCurrent bool
+
 	If *Revision // required mod revision of the key; 0: must not exist; nil: no precondition
 }
 
@@ -34,6 +38,9 @@ type Op struct {
 type Commit struct {
 	Revision Revision // of the changes; of the comparison if there were no changes
 	Deleted  []bool   // for each operation: whether it deleted a key
+
+	// Records has an entry for each operation: what a delete with ReturnDeleted deleted.
+	Records []*Record
 }
 
 // RewriteResult is the result of rewriting a range of records in their current stored

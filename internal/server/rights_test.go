@@ -130,6 +130,45 @@ var administers = []ask{
 	}},
 }
 
+// A write that returns objects reads them, so it needs the right to get them as well.
+func TestWritesThatReturnObjectsNeedGet(t *testing.T) {
+	in := start(t, settings{policy: bobMay("put, delete", config, "")})
+	ctx := within(t)
+	alice, bob := in.as(t, "alice"), in.as(t, "bob")
+	alice.awaitLoaded(ctx, t)
+	before := alice.put(ctx, t, config, "a", "1")
+	transaction := func(returnCurrent bool, operation *fanoutv1.Operation) error {
+		_, err := bob.writes.Transact(ctx, &fanoutv1.TransactRequest{Resource: config, ReturnCurrent: returnCurrent, Operations: []*fanoutv1.Operation{operation}})
+		return err
+	}
+	returning := &fanoutv1.DeleteOperation{Key: "a", ReturnDeleted: true}
+	for name, send := range map[string]func() error{
+		"Put": func() error {
+			_, err := bob.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: putText("a", "2"), ReturnCurrent: true})
+			return err
+		},
+		"Delete, current": func() error {
+			_, err := bob.writes.Delete(ctx, &fanoutv1.DeleteRequest{Resource: config, Delete: &fanoutv1.DeleteOperation{Key: "a"}, ReturnCurrent: true})
+			return err
+		},
+		"Delete, deleted": func() error {
+			_, err := bob.writes.Delete(ctx, &fanoutv1.DeleteRequest{Resource: config, Delete: returning})
+			return err
+		},
+		"Transact put, current":    func() error { return transaction(true, putOp("a")) },
+		"Transact delete, current": func() error { return transaction(true, deleteOp("a")) },
+		"Transact delete, deleted": func() error {
+			return transaction(false, &fanoutv1.Operation{Operation: &fanoutv1.Operation_Delete{Delete: returning}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) { wantRefusal(t, send(), denied("get", config)) })
+	}
+	if after := in.revision(ctx, t); after != before {
+		t.Errorf("something was written: revision %d, was %d", after, before)
+	}
+	bob.put(ctx, t, config, "a", "2")
+}
+
 // Whoever may not do something learns nothing: neither whether there is a resource, a
 // key or a field, nor what else is wrong with the request. It costs nothing.
 func TestTheDeniedLearnNothing(t *testing.T) {

@@ -2,6 +2,9 @@ package server
 
 import (
 	"context"
+	"errors"
+
+	"google.golang.org/protobuf/proto"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
@@ -9,6 +12,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/request"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
+	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
 // writes implements StoreService.
@@ -21,26 +25,30 @@ type writes struct {
 
 // Put implements StoreService.
 func (s *writes) Put(ctx context.Context, req *fanoutv1.PutRequest) (*fanoutv1.PutResponse, error) {
-	if err := s.may(ctx, policy.Put, req.GetResource(), req.GetPut()); err != nil {
+	if err := s.may(ctx, policy.Put, req.GetResource(), req.GetPut(), req.GetReturnCurrent()); err != nil {
 		return nil, err
 	}
-	commit, err := s.commit(ctx, req.GetResource(), func(b *request.Batch) { b.Put("put", req.GetPut()) })
+	result, err := s.commit(ctx, req.GetResource(), req.GetReturnCurrent(), func(b *request.Batch) { b.Put("put", req.GetPut()) })
 	if err != nil {
 		return nil, err
 	}
-	return &fanoutv1.PutResponse{Revision: int64(commit.Revision)}, nil
+	return &fanoutv1.PutResponse{Revision: result.GetRevision(), Applied: result.GetApplied(), Object: result.GetResults()[0].GetObject()}, nil
 }
 
 // Delete implements StoreService.
 func (s *writes) Delete(ctx context.Context, req *fanoutv1.DeleteRequest) (*fanoutv1.DeleteResponse, error) {
-	if err := s.may(ctx, policy.Delete, req.GetResource(), req.GetDelete()); err != nil {
+	reads := req.GetReturnCurrent() || req.GetDelete().GetReturnDeleted()
+	if err := s.may(ctx, policy.Delete, req.GetResource(), req.GetDelete(), reads); err != nil {
 		return nil, err
 	}
-	commit, err := s.commit(ctx, req.GetResource(), func(b *request.Batch) { b.Delete("delete", req.GetDelete()) })
+	result, err := s.commit(ctx, req.GetResource(), req.GetReturnCurrent(), func(b *request.Batch) { b.Delete("delete", req.GetDelete()) })
 	if err != nil {
 		return nil, err
 	}
-	return &fanoutv1.DeleteResponse{Revision: int64(commit.Revision), Deleted: commit.Deleted[0]}, nil
+	first := result.GetResults()[0]
+	return &fanoutv1.DeleteResponse{
+		Revision: result.GetRevision(), Deleted: first.GetDeleted(), Applied: result.GetApplied(), Object: first.GetObject(),
+	}, nil
 }
 
 // Transact implements StoreService.
@@ -48,23 +56,20 @@ func (s *writes) Transact(ctx context.Context, req *fanoutv1.TransactRequest) (*
 	if err := s.mayTransact(ctx, req); err != nil {
 		return nil, err
 	}
-	commit, err := s.commit(ctx, req.GetResource(), func(b *request.Batch) { b.Operations(req.GetOperations()) })
-	if err != nil {
-		return nil, err
-	}
-	resp := &fanoutv1.TransactResponse{Revision: int64(commit.Revision)}
-	for _, deleted := range commit.Deleted {
-		resp.Results = append(resp.Results, &fanoutv1.OperationResult{Deleted: deleted})
-	}
-	return resp, nil
+	return s.commit(ctx, req.GetResource(), req.GetReturnCurrent(), func(b *request.Batch) { b.Operations(req.GetOperations()) })
 }
 
 // keyed is what concerns one key.
 type keyed interface{ GetKey() string }
 
-// may returns why the caller may not do it to the key, or nil.
-func (s *writes) may(ctx context.Context, verb policy.Verb, resource string, of keyed) error {
-	return s.rights.May(ctx, verb, resource, object.ExactKey(object.Key(of.GetKey())))
+// may returns why the caller may not do it to the key, or nil. If the response contains an
+// object, the caller needs the right to read it as well.
+func (s *writes) may(ctx context.Context, verb policy.Verb, resource string, of keyed, reads bool) error {
+	scope := object.ExactKey(object.Key(of.GetKey()))
+	if err := s.rights.May(ctx, verb, resource, scope); err != nil || !reads {
+		return err
+	}
+	return s.rights.May(ctx, policy.Get, resource, scope)
 }
 
 // mayTransact returns why the caller may not do one of the operations, or nil. What is
@@ -72,7 +77,7 @@ func (s *writes) may(ctx context.Context, verb policy.Verb, resource string, of 
 func (s *writes) mayTransact(ctx context.Context, req *fanoutv1.TransactRequest) error {
 	operations := req.GetOperations()
 	if len(operations) == 0 {
-		return s.may(ctx, policy.Put, req.GetResource(), &fanoutv1.PutOperation{})
+		return s.may(ctx, policy.Put, req.GetResource(), &fanoutv1.PutOperation{}, req.GetReturnCurrent())
 	}
 	for _, operation := range operations {
 		var verb policy.Verb
@@ -85,31 +90,72 @@ func (s *writes) mayTransact(ctx context.Context, req *fanoutv1.TransactRequest)
 		default:
 			verb, of = policy.Put, operation.GetPut()
 		}
-		if err := s.may(ctx, verb, req.GetResource(), of); err != nil {
+		reads := req.GetReturnCurrent() || operation.GetDelete().GetReturnDeleted()
+		if err := s.may(ctx, verb, req.GetResource(), of, reads); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// commit checks everything first and only then asks the store.
-func (s *writes) commit(ctx context.Context, name string, fill func(*request.Batch)) (object.Commit, error) {
+// commit checks everything first and only then asks the store. With returnCurrent, a failed
+// precondition is a result and not an error.
+func (s *writes) commit(ctx context.Context, name string, returnCurrent bool, fill func(*request.Batch)) (*fanoutv1.TransactResponse, error) {
 	resource, err := s.resources.Find(name)
 	if err != nil {
-		return object.Commit{}, err
+		return nil, err
 	}
-	b := request.Batch{Limits: s.limits, Codec: resource.Codec}
+	b := request.Batch{Limits: s.limits, Codec: resource.Codec, ReturnCurrent: returnCurrent}
 	fill(&b)
 	if err := b.Err(); err != nil {
-		return object.Commit{}, err
+		return nil, err
 	}
+	commit, err := s.write(ctx, resource, b.Ops)
+	if conflict, ok := errors.AsType[*object.ConflictError](err); ok && returnCurrent {
+		return result(resource.Codec, false, conflict.At, make([]bool, len(b.Ops)), conflict.Current)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return result(resource.Codec, true, commit.Revision, commit.Deleted, commit.Records)
+}
+
+func (s *writes) write(ctx context.Context, resource *backend.Resource, ops []object.Op) (object.Commit, error) {
 	if resource.Tracer == nil {
-		return resource.Writer.Commit(ctx, b.Ops)
+		return resource.Writer.Commit(ctx, ops)
 	}
 	done := resource.Tracer.Writing(ctx)
-	commit, err := resource.Writer.Commit(ctx, b.Ops)
-	done(changedAt(commit, b.Ops))
+	commit, err := resource.Writer.Commit(ctx, ops)
+	done(changedAt(commit, ops))
 	return commit, err
+}
+
+// result returns the response of a write. deleted and records have an entry for each
+// operation.
+func result(codec object.Codec, applied bool, at object.Revision, deleted []bool, records []*object.Record) (*fanoutv1.TransactResponse, error) {
+	resp := &fanoutv1.TransactResponse{Revision: int64(at), Applied: applied}
+	for i := range deleted {
+		one := &fanoutv1.OperationResult{Deleted: deleted[i]}
+		if i < len(records) && records[i] != nil {
+			var err error
+			if one.Object, err = protoObject(codec, records[i]); err != nil {
+				return nil, err
+			}
+		}
+		resp.Results = append(resp.Results, one)
+	}
+	return resp, nil
+}
+
+// protoObject returns the object that a record holds.
+func protoObject(codec object.Codec, r *object.Record) (*fanoutv1.Object, error) {
+	o, _ := object.Build(codec, r) // a value that cannot be decoded is served as opaque
+	wire.Preencode(o)
+	var holder fanoutv1.GetResponse // its field for the object has the number that Preencode uses
+	if err := proto.Unmarshal(wire.ObjectField(o), &holder); err != nil {
+		return nil, err
+	}
+	return holder.GetObject(), nil
 }
 
 // changedAt returns the revision at which a commit has changed anything, or 0: deleting

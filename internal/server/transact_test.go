@@ -86,6 +86,7 @@ func TestWatchersSeeATransactionAsAWhole(t *testing.T) {
 	want := &fanoutv1.TransactResponse{
 		Revision: in.revision(ctx, t),
 		Results:  []*fanoutv1.OperationResult{{}, {}, {}, {Deleted: true}, {}},
+		Applied:  true,
 	}
 	if diff := cmp.Diff(want, resp, protocmp.Transform()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -122,6 +123,62 @@ func TestTransactAppliesNothingIfAPreconditionFails(t *testing.T) {
 	}
 }
 
+func TestWritesReturnObjects(t *testing.T) {
+	for name, uncached := range map[string]bool{"cached": false, "uncached": true} {
+		t.Run(name, func(t *testing.T) {
+			in := start(t, settings{uncached: uncached})
+			ctx := within(t)
+			a := in.put(ctx, t, config, "a", "1")
+			got, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: "a"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := func(what string, got, want proto.Message, err error) {
+				t.Helper()
+				if err != nil {
+					t.Fatalf("%s: %v", what, err)
+				}
+				if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+					t.Errorf("%s, -want +got:\n%s", what, diff)
+				}
+			}
+			absent := putText("a", "2")
+			absent.IfModRevision = new(int64(0))
+			put, err := in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: absent, ReturnCurrent: true})
+			want("put of an existing object", put, &fanoutv1.PutResponse{Revision: a, Object: got.GetObject()}, err)
+			missing := putText("b", "2")
+			missing.IfModRevision = &a
+			put, err = in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: missing, ReturnCurrent: true})
+			want("put of a missing object", put, &fanoutv1.PutResponse{Revision: a}, err)
+			remove := func(ifModRevision int64, returnCurrent bool) (*fanoutv1.DeleteResponse, error) {
+				return in.writes.Delete(ctx, &fanoutv1.DeleteRequest{
+					Resource: config, ReturnCurrent: returnCurrent,
+					Delete: &fanoutv1.DeleteOperation{Key: "a", IfModRevision: &ifModRevision, ReturnDeleted: true},
+				})
+			}
+			_, err = remove(a-1, false)
+			wantRefusal(t, err, conflict("a", a-1, a, a))
+			deleted, err := remove(a-1, true)
+			want("delete that is not applied", deleted, &fanoutv1.DeleteResponse{Revision: a, Object: got.GetObject()}, err)
+			done, err := in.writes.Transact(ctx, &fanoutv1.TransactRequest{Resource: config, ReturnCurrent: true, Operations: []*fanoutv1.Operation{
+				putting(putText("x", "")), checking("a", a), checking("b", a), deleting("y"),
+			}})
+			want("transaction that is not applied", done, &fanoutv1.TransactResponse{
+				Revision: a, Results: []*fanoutv1.OperationResult{{}, {Object: got.GetObject()}, {}, {}},
+			}, err)
+			if after := in.revision(ctx, t); after != a {
+				t.Errorf("something was written: revision %d, was %d", after, a)
+			}
+			deleted, err = remove(a, true)
+			want("delete", deleted, &fanoutv1.DeleteResponse{Revision: a + 1, Deleted: true, Applied: true, Object: got.GetObject()}, err)
+			deleted, err = remove(0, true)
+			want("delete of nothing", deleted, &fanoutv1.DeleteResponse{Revision: a + 1, Applied: true}, err)
+			put, err = in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: absent, ReturnCurrent: true})
+			want("put", put, &fanoutv1.PutResponse{Revision: a + 2, Applied: true}, err)
+		})
+	}
+}
+
 func TestTransactOfChecksAloneWritesNothing(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
@@ -132,7 +189,7 @@ func TestTransactOfChecksAloneWritesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &fanoutv1.TransactResponse{Revision: a, Results: []*fanoutv1.OperationResult{{}, {}}}
+	want := &fanoutv1.TransactResponse{Revision: a, Results: []*fanoutv1.OperationResult{{}, {}}, Applied: true}
 	if diff := cmp.Diff(want, resp, protocmp.Transform()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

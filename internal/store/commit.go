@@ -42,13 +42,21 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 		key := c.prefix + string(op.Key)
 		if op.If != nil {
 			compares = append(compares, clientv3.Compare(clientv3.ModRevision(key), "=", int64(*op.If)))
-			reads = append(reads, clientv3.OpGet(key, clientv3.WithKeysOnly()))
+			if op.ReturnCurrent {
+				reads = append(reads, clientv3.OpGet(key))
+			} else {
+				reads = append(reads, clientv3.OpGet(key, clientv3.WithKeysOnly()))
+			}
 		}
 		switch op.Kind {
 		case object.OpPut:
 			writes = append(writes, putOp(key, string(stored[i]), &op, leases[i]))
 		case object.OpDelete:
-			writes = append(writes, clientv3.OpDelete(key))
+			if op.ReturnDeleted {
+				writes = append(writes, clientv3.OpDelete(key, clientv3.WithPrevKV()))
+			} else {
+				writes = append(writes, clientv3.OpDelete(key))
+			}
 		case object.OpCheck:
 		}
 	}
@@ -62,9 +70,11 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 	}
 	if !resp.Succeeded {
 		c.revoke(ctx, leases)
-		return object.Commit{}, conflict(ops, resp)
+		return object.Commit{}, c.conflict(ops, resp)
 	}
-	commit := object.Commit{Revision: object.Revision(resp.Header.GetRevision()), Deleted: make([]bool, len(ops))}
+	commit := object.Commit{
+		Revision: object.Revision(resp.Header.GetRevision()), Deleted: make([]bool, len(ops)), Records: make([]*object.Record, len(ops)),
+	}
 	h.advance(commit.Revision)
 	next := 0
 	for i, op := range ops {
@@ -73,6 +83,9 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 		}
 		if deleted := resp.Responses[next].GetResponseDeleteRange(); deleted != nil {
 			commit.Deleted[i] = deleted.GetDeleted() > 0
+			for _, kv := range deleted.GetPrevKvs() {
+				commit.Records[i] = new(c.record(op.Key, kv))
+			}
 		}
 		next++
 	}
@@ -109,21 +122,28 @@ func (c *Collection) RemainingTTL(ctx context.Context, lease int64) (time.Durati
 }
 
 // conflict returns the error for the first operation whose precondition does not hold.
-func conflict(ops []object.Op, resp *clientv3.TxnResponse) error {
-	at := object.Revision(resp.Header.GetRevision())
+func (c *Collection) conflict(ops []object.Op, resp *clientv3.TxnResponse) error {
+	var found *object.ConflictError
+	current := make([]*object.Record, len(ops))
 	next := 0
-	for _, op := range ops {
+	for i, op := range ops {
 		if op.If == nil {
 			continue
 		}
 		have := object.Revision(0)
 		if kvs := resp.Responses[next].GetResponseRange().GetKvs(); len(kvs) > 0 {
 			have = object.Revision(kvs[0].ModRevision)
+			if op.ReturnCurrent {
+				current[i] = new(c.record(op.Key, kvs[0]))
+			}
 		}
-		if have != *op.If {
-			return &object.ConflictError{Key: op.Key, Want: *op.If, Have: have, At: at}
+		if have != *op.If && found == nil {
+			found = &object.ConflictError{Current: current, Key: op.Key, Want: *op.If, Have: have, At: object.Revision(resp.Header.GetRevision())}
 		}
 		next++
+	}
+	if found != nil {
+		return found
 	}
 	return errors.New("etcd rejected the transaction although every precondition holds")
 }

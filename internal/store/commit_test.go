@@ -56,7 +56,7 @@ func TestPreconditions(t *testing.T) {
 			switch {
 			case tc.want == nil && err != nil:
 				t.Errorf("%s: %v", name, err)
-			case tc.want != nil && (!errors.As(err, &conflict) || *conflict != *tc.want):
+			case tc.want != nil && (!errors.As(err, &conflict) || conflict.Error() != tc.want.Error()):
 				t.Errorf("%s: %v, want %v", name, err, tc.want)
 			}
 		}

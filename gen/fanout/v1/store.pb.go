@@ -28,7 +28,10 @@ type PutRequest struct {
 	// The name of a configured resource. Required.
 	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	// What to store. Required.
-	Put           *PutOperation `protobuf:"bytes,2,opt,name=put,proto3" json:"put,omitempty"`
+	Put *PutOperation `protobuf:"bytes,2,opt,name=put,proto3" json:"put,omitempty"`
+	// If the precondition does not hold, answer OK with applied = false and the current
+	// object. Needs the right "get" as well. Default: FAILED_PRECONDITION.
+	ReturnCurrent bool `protobuf:"varint,3,opt,name=return_current,json=returnCurrent,proto3" json:"return_current,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -77,12 +80,23 @@ func (x *PutRequest) GetPut() *PutOperation {
 	return nil
 }
 
-// PutResponse says what was stored.
+func (x *PutRequest) GetReturnCurrent() bool {
+	if x != nil {
+		return x.ReturnCurrent
+	}
+	return false
+}
+
+// PutResponse is the result of a put.
 type PutResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The etcd revision of the write. As min_revision of a read it reads the
-	// write.
-	Revision      int64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	// The etcd revision of the write, or of the comparison if applied is false. Give it as
+	// min_revision to a read that must see the write.
+	Revision int64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Whether the object was stored. Only false with return_current.
+	Applied bool `protobuf:"varint,2,opt,name=applied,proto3" json:"applied,omitempty"`
+	// If applied is false: the object that the key has instead; absent if there is none.
+	Object        *Object `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -124,13 +138,30 @@ func (x *PutResponse) GetRevision() int64 {
 	return 0
 }
 
+func (x *PutResponse) GetApplied() bool {
+	if x != nil {
+		return x.Applied
+	}
+	return false
+}
+
+func (x *PutResponse) GetObject() *Object {
+	if x != nil {
+		return x.Object
+	}
+	return nil
+}
+
 // DeleteRequest removes one object.
 type DeleteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of a configured resource. Required.
 	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	// What to remove. Required.
-	Delete        *DeleteOperation `protobuf:"bytes,2,opt,name=delete,proto3" json:"delete,omitempty"`
+	Delete *DeleteOperation `protobuf:"bytes,2,opt,name=delete,proto3" json:"delete,omitempty"`
+	// If the precondition does not hold, answer OK with applied = false and the current
+	// object. Needs the right "get" as well. Default: FAILED_PRECONDITION.
+	ReturnCurrent bool `protobuf:"varint,3,opt,name=return_current,json=returnCurrent,proto3" json:"return_current,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -179,14 +210,26 @@ func (x *DeleteRequest) GetDelete() *DeleteOperation {
 	return nil
 }
 
-// DeleteResponse says what was removed.
+func (x *DeleteRequest) GetReturnCurrent() bool {
+	if x != nil {
+		return x.ReturnCurrent
+	}
+	return false
+}
+
+// DeleteResponse is the result of a delete.
 type DeleteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The etcd revision of the deletion, or where there was nothing to remove the
-	// revision at which the key was absent.
+	// The etcd revision of the deletion. If nothing was removed, a revision at which that
+	// was so.
 	Revision int64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Whether there was an object to remove.
-	Deleted       bool `protobuf:"varint,2,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	// Whether there was an object to remove, and it was removed.
+	Deleted bool `protobuf:"varint,2,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	// Whether the precondition held. Only false with return_current.
+	Applied bool `protobuf:"varint,3,opt,name=applied,proto3" json:"applied,omitempty"`
+	// With return_deleted: the object that was removed. If applied is false: the current
+	// object. Absent if there is none.
+	Object        *Object `protobuf:"bytes,4,opt,name=object,proto3" json:"object,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -235,13 +278,31 @@ func (x *DeleteResponse) GetDeleted() bool {
 	return false
 }
 
+func (x *DeleteResponse) GetApplied() bool {
+	if x != nil {
+		return x.Applied
+	}
+	return false
+}
+
+func (x *DeleteResponse) GetObject() *Object {
+	if x != nil {
+		return x.Object
+	}
+	return nil
+}
+
 // TransactRequest applies several writes at one revision.
 type TransactRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of a configured resource. Required.
 	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	// The writes, each on a key of its own. At least one, at most 128 by default.
-	Operations    []*Operation `protobuf:"bytes,2,rep,name=operations,proto3" json:"operations,omitempty"`
+	Operations []*Operation `protobuf:"bytes,2,rep,name=operations,proto3" json:"operations,omitempty"`
+	// If a precondition does not hold, answer OK with applied = false, and with the current
+	// objects of all operations that have a precondition. Needs the right "get" to all
+	// keys as well. Default: FAILED_PRECONDITION.
+	ReturnCurrent bool `protobuf:"varint,3,opt,name=return_current,json=returnCurrent,proto3" json:"return_current,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -290,13 +351,22 @@ func (x *TransactRequest) GetOperations() []*Operation {
 	return nil
 }
 
-// TransactResponse says what was done.
+func (x *TransactRequest) GetReturnCurrent() bool {
+	if x != nil {
+		return x.ReturnCurrent
+	}
+	return false
+}
+
+// TransactResponse is the result of a transaction.
 type TransactResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The etcd revision of all the writes.
+	// The etcd revision of all the writes, or of the comparison if applied is false.
 	Revision int64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	// One result for each operation, in the order of the request.
-	Results       []*OperationResult `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"`
+	Results []*OperationResult `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"`
+	// Whether the writes were applied. Only false with return_current.
+	Applied       bool `protobuf:"varint,3,opt,name=applied,proto3" json:"applied,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -343,6 +413,13 @@ func (x *TransactResponse) GetResults() []*OperationResult {
 		return x.Results
 	}
 	return nil
+}
+
+func (x *TransactResponse) GetApplied() bool {
+	if x != nil {
+		return x.Applied
+	}
+	return false
 }
 
 // Operation is one step of a transaction.
@@ -449,11 +526,16 @@ func (*Operation_Delete) isOperation_Operation() {}
 
 func (*Operation_Check) isOperation_Operation() {}
 
-// OperationResult is the outcome of one step of a transaction.
+// OperationResult is the result of one operation of a transaction.
 type OperationResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// For a delete: whether there was an object to remove. False for the others.
-	Deleted       bool `protobuf:"varint,1,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	// For a delete: whether there was an object to remove, and it was removed. False for
+	// other operations.
+	Deleted bool `protobuf:"varint,1,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	// The object that was removed, for a delete with return_deleted. If the transaction was
+	// not applied: the current object, for an operation with a precondition. Absent if there
+	// is none.
+	Object        *Object `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -493,6 +575,13 @@ func (x *OperationResult) GetDeleted() bool {
 		return x.Deleted
 	}
 	return false
+}
+
+func (x *OperationResult) GetObject() *Object {
+	if x != nil {
+		return x.Object
+	}
+	return nil
 }
 
 // PutOperation stores one object.
@@ -661,6 +750,8 @@ type DeleteOperation struct {
 	// Delete only if the key's mod_revision is this one; 0 means that the key must
 	// not exist. Default: delete in any case.
 	IfModRevision *int64 `protobuf:"varint,2,opt,name=if_mod_revision,json=ifModRevision,proto3,oneof" json:"if_mod_revision,omitempty"`
+	// Return the object that was removed. Needs the right "get" as well. Default false.
+	ReturnDeleted bool `protobuf:"varint,3,opt,name=return_deleted,json=returnDeleted,proto3" json:"return_deleted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -707,6 +798,13 @@ func (x *DeleteOperation) GetIfModRevision() int64 {
 		return *x.IfModRevision
 	}
 	return 0
+}
+
+func (x *DeleteOperation) GetReturnDeleted() bool {
+	if x != nil {
+		return x.ReturnDeleted
+	}
+	return false
 }
 
 // CheckOperation requires a key to have a mod_revision. It writes nothing.
@@ -769,34 +867,43 @@ var File_fanout_v1_store_proto protoreflect.FileDescriptor
 
 const file_fanout_v1_store_proto_rawDesc = "" +
 	"\n" +
-	"\x15fanout/v1/store.proto\x12\tfanout.v1\x1a\x1egoogle/protobuf/duration.proto\"S\n" +
+	"\x15fanout/v1/store.proto\x12\tfanout.v1\x1a\x16fanout/v1/object.proto\x1a\x1egoogle/protobuf/duration.proto\"z\n" +
 	"\n" +
 	"PutRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12)\n" +
-	"\x03put\x18\x02 \x01(\v2\x17.fanout.v1.PutOperationR\x03put\")\n" +
+	"\x03put\x18\x02 \x01(\v2\x17.fanout.v1.PutOperationR\x03put\x12%\n" +
+	"\x0ereturn_current\x18\x03 \x01(\bR\rreturnCurrent\"n\n" +
 	"\vPutResponse\x12\x1a\n" +
-	"\brevision\x18\x01 \x01(\x03R\brevision\"_\n" +
+	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x18\n" +
+	"\aapplied\x18\x02 \x01(\bR\aapplied\x12)\n" +
+	"\x06object\x18\x03 \x01(\v2\x11.fanout.v1.ObjectR\x06object\"\x86\x01\n" +
 	"\rDeleteRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x122\n" +
-	"\x06delete\x18\x02 \x01(\v2\x1a.fanout.v1.DeleteOperationR\x06delete\"F\n" +
+	"\x06delete\x18\x02 \x01(\v2\x1a.fanout.v1.DeleteOperationR\x06delete\x12%\n" +
+	"\x0ereturn_current\x18\x03 \x01(\bR\rreturnCurrent\"\x8b\x01\n" +
 	"\x0eDeleteResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x18\n" +
-	"\adeleted\x18\x02 \x01(\bR\adeleted\"c\n" +
+	"\adeleted\x18\x02 \x01(\bR\adeleted\x12\x18\n" +
+	"\aapplied\x18\x03 \x01(\bR\aapplied\x12)\n" +
+	"\x06object\x18\x04 \x01(\v2\x11.fanout.v1.ObjectR\x06object\"\x8a\x01\n" +
 	"\x0fTransactRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x124\n" +
 	"\n" +
 	"operations\x18\x02 \x03(\v2\x14.fanout.v1.OperationR\n" +
-	"operations\"d\n" +
+	"operations\x12%\n" +
+	"\x0ereturn_current\x18\x03 \x01(\bR\rreturnCurrent\"~\n" +
 	"\x10TransactResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x124\n" +
-	"\aresults\x18\x02 \x03(\v2\x1a.fanout.v1.OperationResultR\aresults\"\xae\x01\n" +
+	"\aresults\x18\x02 \x03(\v2\x1a.fanout.v1.OperationResultR\aresults\x12\x18\n" +
+	"\aapplied\x18\x03 \x01(\bR\aapplied\"\xae\x01\n" +
 	"\tOperation\x12+\n" +
 	"\x03put\x18\x01 \x01(\v2\x17.fanout.v1.PutOperationH\x00R\x03put\x124\n" +
 	"\x06delete\x18\x02 \x01(\v2\x1a.fanout.v1.DeleteOperationH\x00R\x06delete\x121\n" +
 	"\x05check\x18\x03 \x01(\v2\x19.fanout.v1.CheckOperationH\x00R\x05checkB\v\n" +
-	"\toperation\"+\n" +
+	"\toperation\"V\n" +
 	"\x0fOperationResult\x12\x18\n" +
-	"\adeleted\x18\x01 \x01(\bR\adeleted\"\xf9\x02\n" +
+	"\adeleted\x18\x01 \x01(\bR\adeleted\x12)\n" +
+	"\x06object\x18\x02 \x01(\v2\x11.fanout.v1.ObjectR\x06object\"\xf9\x02\n" +
 	"\fPutOperation\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x04text\x18\x02 \x01(\tH\x00R\x04text\x12\x14\n" +
@@ -810,10 +917,11 @@ const file_fanout_v1_store_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
 	"\x05valueB\x12\n" +
-	"\x10_if_mod_revision\"d\n" +
+	"\x10_if_mod_revision\"\x8b\x01\n" +
 	"\x0fDeleteOperation\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
-	"\x0fif_mod_revision\x18\x02 \x01(\x03H\x00R\rifModRevision\x88\x01\x01B\x12\n" +
+	"\x0fif_mod_revision\x18\x02 \x01(\x03H\x00R\rifModRevision\x88\x01\x01\x12%\n" +
+	"\x0ereturn_deleted\x18\x03 \x01(\bR\rreturnDeletedB\x12\n" +
 	"\x10_if_mod_revision\"[\n" +
 	"\x0eCheckOperation\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12&\n" +
@@ -852,29 +960,33 @@ var file_fanout_v1_store_proto_goTypes = []any{
 	(*DeleteOperation)(nil),     // 9: fanout.v1.DeleteOperation
 	(*CheckOperation)(nil),      // 10: fanout.v1.CheckOperation
 	nil,                         // 11: fanout.v1.PutOperation.LabelsEntry
-	(*durationpb.Duration)(nil), // 12: google.protobuf.Duration
+	(*Object)(nil),              // 12: fanout.v1.Object
+	(*durationpb.Duration)(nil), // 13: google.protobuf.Duration
 }
 var file_fanout_v1_store_proto_depIdxs = []int32{
 	8,  // 0: fanout.v1.PutRequest.put:type_name -> fanout.v1.PutOperation
-	9,  // 1: fanout.v1.DeleteRequest.delete:type_name -> fanout.v1.DeleteOperation
-	6,  // 2: fanout.v1.TransactRequest.operations:type_name -> fanout.v1.Operation
-	7,  // 3: fanout.v1.TransactResponse.results:type_name -> fanout.v1.OperationResult
-	8,  // 4: fanout.v1.Operation.put:type_name -> fanout.v1.PutOperation
-	9,  // 5: fanout.v1.Operation.delete:type_name -> fanout.v1.DeleteOperation
-	10, // 6: fanout.v1.Operation.check:type_name -> fanout.v1.CheckOperation
-	11, // 7: fanout.v1.PutOperation.labels:type_name -> fanout.v1.PutOperation.LabelsEntry
-	12, // 8: fanout.v1.PutOperation.ttl:type_name -> google.protobuf.Duration
-	0,  // 9: fanout.v1.StoreService.Put:input_type -> fanout.v1.PutRequest
-	2,  // 10: fanout.v1.StoreService.Delete:input_type -> fanout.v1.DeleteRequest
-	4,  // 11: fanout.v1.StoreService.Transact:input_type -> fanout.v1.TransactRequest
-	1,  // 12: fanout.v1.StoreService.Put:output_type -> fanout.v1.PutResponse
-	3,  // 13: fanout.v1.StoreService.Delete:output_type -> fanout.v1.DeleteResponse
-	5,  // 14: fanout.v1.StoreService.Transact:output_type -> fanout.v1.TransactResponse
-	12, // [12:15] is the sub-list for method output_type
-	9,  // [9:12] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	12, // 1: fanout.v1.PutResponse.object:type_name -> fanout.v1.Object
+	9,  // 2: fanout.v1.DeleteRequest.delete:type_name -> fanout.v1.DeleteOperation
+	12, // 3: fanout.v1.DeleteResponse.object:type_name -> fanout.v1.Object
+	6,  // 4: fanout.v1.TransactRequest.operations:type_name -> fanout.v1.Operation
+	7,  // 5: fanout.v1.TransactResponse.results:type_name -> fanout.v1.OperationResult
+	8,  // 6: fanout.v1.Operation.put:type_name -> fanout.v1.PutOperation
+	9,  // 7: fanout.v1.Operation.delete:type_name -> fanout.v1.DeleteOperation
+	10, // 8: fanout.v1.Operation.check:type_name -> fanout.v1.CheckOperation
+	12, // 9: fanout.v1.OperationResult.object:type_name -> fanout.v1.Object
+	11, // 10: fanout.v1.PutOperation.labels:type_name -> fanout.v1.PutOperation.LabelsEntry
+	13, // 11: fanout.v1.PutOperation.ttl:type_name -> google.protobuf.Duration
+	0,  // 12: fanout.v1.StoreService.Put:input_type -> fanout.v1.PutRequest
+	2,  // 13: fanout.v1.StoreService.Delete:input_type -> fanout.v1.DeleteRequest
+	4,  // 14: fanout.v1.StoreService.Transact:input_type -> fanout.v1.TransactRequest
+	1,  // 15: fanout.v1.StoreService.Put:output_type -> fanout.v1.PutResponse
+	3,  // 16: fanout.v1.StoreService.Delete:output_type -> fanout.v1.DeleteResponse
+	5,  // 17: fanout.v1.StoreService.Transact:output_type -> fanout.v1.TransactResponse
+	15, // [15:18] is the sub-list for method output_type
+	12, // [12:15] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_fanout_v1_store_proto_init() }
@@ -882,6 +994,7 @@ func file_fanout_v1_store_proto_init() {
 	if File_fanout_v1_store_proto != nil {
 		return
 	}
+	file_fanout_v1_object_proto_init()
 	file_fanout_v1_store_proto_msgTypes[6].OneofWrappers = []any{
 		(*Operation_Put)(nil),
 		(*Operation_Delete)(nil),

@@ -28,21 +28,23 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// StoreService writes, through to etcd. A server may be started without it.
+// StoreService writes through to etcd. A server may run without it.
 //
-// A write whose precondition does not hold is FAILED_PRECONDITION (reason
-// PRECONDITION_FAILED) with the metadata entries "key", "expected_revision",
-// "mod_revision" (what the key has; 0 where it does not exist) and "revision".
-// It is not ABORTED, because sending the same request again never helps: mod
-// revisions only grow. Read afresh, decide anew.
+// If a precondition does not hold, nothing is written. The write fails with
+// FAILED_PRECONDITION (reason PRECONDITION_FAILED) and the metadata entries "key",
+// "expected_revision", "mod_revision" (the actual one; 0 if the key does not exist) and
+// "revision". The code is not ABORTED, because retrying the same request never helps:
+// mod revisions only grow. Read again and decide again. With return_current, the write
+// answers OK with applied = false and the current object instead, which saves that read.
 //
-// Where the server has a policy, a write needs the right "put" or "delete" to its
-// key, and a check in a transaction "get". One that is missing denies the whole
-// transaction, as FanoutService says.
+// If the server has a policy, a put needs the right "put" to its key, a delete the right
+// "delete", and a check in a transaction the right "get". A request that asks for objects
+// (return_current, return_deleted) needs the right "get" to its keys as well. One missing
+// right denies the whole transaction, as described for FanoutService.
 type StoreServiceClient interface {
 	// Put stores one object.
 	Put(ctx context.Context, in *PutRequest, opts ...grpc.CallOption) (*PutResponse, error)
-	// Delete removes one object. Removing an absent one is no error.
+	// Delete removes one object. Removing a missing object is not an error.
 	Delete(ctx context.Context, in *DeleteRequest, opts ...grpc.CallOption) (*DeleteResponse, error)
 	// Transact applies several writes to one resource at one revision, or none of
 	// them. Watchers see all of them together.
@@ -91,21 +93,23 @@ func (c *storeServiceClient) Transact(ctx context.Context, in *TransactRequest, 
 // All implementations must embed UnimplementedStoreServiceServer
 // for forward compatibility.
 //
-// StoreService writes, through to etcd. A server may be started without it.
+// StoreService writes through to etcd. A server may run without it.
 //
-// A write whose precondition does not hold is FAILED_PRECONDITION (reason
-// PRECONDITION_FAILED) with the metadata entries "key", "expected_revision",
-// "mod_revision" (what the key has; 0 where it does not exist) and "revision".
-// It is not ABORTED, because sending the same request again never helps: mod
-// revisions only grow. Read afresh, decide anew.
+// If a precondition does not hold, nothing is written. The write fails with
+// FAILED_PRECONDITION (reason PRECONDITION_FAILED) and the metadata entries "key",
+// "expected_revision", "mod_revision" (the actual one; 0 if the key does not exist) and
+// "revision". The code is not ABORTED, because retrying the same request never helps:
+// mod revisions only grow. Read again and decide again. With return_current, the write
+// answers OK with applied = false and the current object instead, which saves that read.
 //
-// Where the server has a policy, a write needs the right "put" or "delete" to its
-// key, and a check in a transaction "get". One that is missing denies the whole
-// transaction, as FanoutService says.
+// If the server has a policy, a put needs the right "put" to its key, a delete the right
+// "delete", and a check in a transaction the right "get". A request that asks for objects
+// (return_current, return_deleted) needs the right "get" to its keys as well. One missing
+// right denies the whole transaction, as described for FanoutService.
 type StoreServiceServer interface {
 	// Put stores one object.
 	Put(context.Context, *PutRequest) (*PutResponse, error)
-	// Delete removes one object. Removing an absent one is no error.
+	// Delete removes one object. Removing a missing object is not an error.
 	Delete(context.Context, *DeleteRequest) (*DeleteResponse, error)
 	// Transact applies several writes to one resource at one revision, or none of
 	// them. Watchers see all of them together.

@@ -24,7 +24,11 @@ type Batch struct {
 	Checker
 	Limits WriteLimits
 	Codec  object.Codec
-	Ops    []object.Op
+
+	// ReturnCurrent makes every operation ask for the current record.
+	ReturnCurrent bool
+
+	Ops []object.Op
 }
 
 func (b *Batch) Operations(operations []*fanoutv1.Operation) {
@@ -99,6 +103,8 @@ func (b *Batch) Delete(field string, d *fanoutv1.DeleteOperation) object.Key {
 		Kind: object.OpDelete,
 		Key:  b.existingKey(field+".key", d.GetKey()),
 		If:   b.precondition(field+".if_mod_revision", d.IfModRevision),
+
+		ReturnDeleted: d.GetReturnDeleted(),
 	})
 }
 
@@ -118,6 +124,7 @@ func (b *Batch) check(field string, c *fanoutv1.CheckOperation) object.Key {
 }
 
 func (b *Batch) add(op object.Op) object.Key {
+	op.ReturnCurrent = b.ReturnCurrent
 	b.Ops = append(b.Ops, op)
 	return op.Key
 }

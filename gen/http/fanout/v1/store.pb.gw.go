@@ -36,6 +36,8 @@ var (
 	_ = metadata.Join
 )
 
+var filter_StoreService_Put_0 = &utilities.DoubleArray{Encoding: map[string]int{"put": 0, "resource": 1, "key": 2}, Base: []int{1, 1, 3, 2, 0, 0, 0}, Check: []int{0, 1, 1, 2, 2, 4, 3}}
+
 func request_StoreService_Put_0(ctx context.Context, marshaler runtime.Marshaler, client extFanoutv1.StoreServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
 		protoReq extFanoutv1.PutRequest
@@ -60,6 +62,12 @@ func request_StoreService_Put_0(ctx context.Context, marshaler runtime.Marshaler
 	err = runtime.PopulateFieldFromPath(&protoReq, "put.key", val)
 	if err != nil {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "put.key", err)
+	}
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_StoreService_Put_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	if req.Body != nil {
 		_, _ = io.Copy(io.Discard, req.Body)
@@ -92,6 +100,12 @@ func local_request_StoreService_Put_0(ctx context.Context, marshaler runtime.Mar
 	err = runtime.PopulateFieldFromPath(&protoReq, "put.key", val)
 	if err != nil {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "put.key", err)
+	}
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_StoreService_Put_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	msg, err := server.Put(ctx, &protoReq)
 	return msg, metadata, err
