@@ -18,11 +18,10 @@ type Writer interface {
 	Commit(ctx context.Context, ops []object.Op) (object.Commit, error)
 }
 
-// Rewriter stores values anew. The store implements it.
+// Rewriter stores values again, encrypted with the current key. The store implements it.
 type Rewriter interface {
-	// Rewrite reads at most limit records with keys from start on, and stores those anew,
-	// with at most batch of them in a transaction, that are not stored as they would be
-	// today.
+	// Rewrite reads at most limit records with keys from start on. It stores those again that
+	// a write would store differently today, at most batch of them in a transaction.
 	Rewrite(ctx context.Context, start object.Key, limit, batch int) (object.RewriteResult, error)
 }
 
@@ -33,20 +32,20 @@ type Leases interface {
 	RemainingTTL(ctx context.Context, lease int64) (time.Duration, error)
 }
 
-// Values says how values are stored. A keyring's do.
+// Values reports how values are encrypted. A keyring implements it.
 type Values interface {
-	// Encrypts reports whether they are encrypted when they are written.
+	// Encrypts reports whether written values are encrypted.
 	Encrypts() bool
 
-	// Primary returns the id of the key that they are encrypted with; 0: with none.
+	// Primary returns the id of the key that encrypts written values; 0: none.
 	Primary() uint32
 }
 
-// Resource is what the server serves under one name: from memory, where it has a
-// cacher and a dispatcher, or straight from etcd.
+// Resource is a resource of the configuration. It has either a cacher and a dispatcher, or a
+// direct source.
 type Resource struct {
 	Name       string
-	Fields     []string // that the configuration declares, for field selectors
+	Fields     []string // declared by the configuration, for field selectors
 	Codec      object.Codec
 	Cacher     *cacher.Cacher       // nil: see Direct
 	Dispatcher *dispatch.Dispatcher // of the cacher
@@ -55,10 +54,10 @@ type Resource struct {
 	Rewriter   Rewriter
 	Leases     Leases
 	Values     Values
-	Tracer     WriteTracer // nil: nobody follows writes
+	Tracer     WriteTracer // nil: writes are not traced
 }
 
-// Source returns what the resource is served from.
+// Source returns the source that serves the resource.
 func (r *Resource) Source() Source {
 	if r.Direct != nil {
 		return uncached{r.Direct}
@@ -66,21 +65,22 @@ func (r *Resource) Source() Source {
 	return cached{r.Cacher, r.Dispatcher}
 }
 
-// Backlog returns what waits for a watcher of a cached resource that is at the position,
-// and for how long that has been so.
+// Backlog returns the events that wait for a watcher of a cached resource whose client is at
+// the position, the lag in revisions, and since when the first event has been waiting.
 func (r *Resource) Backlog(w *dispatch.Watcher, at object.Position) (b dispatch.Backlog, lag int64, since time.Duration) {
 	return cached{r.Cacher, r.Dispatcher}.backlog(w, at)
 }
 
-// Scans reports whether an interest costs something with changes that it does not pick.
-// Without a cache each watch looks at each change, whatever its selector is.
+// Scans reports whether the selector of an interest has to be evaluated for each change. It
+// is false for a resource without a cache, where each watch evaluates each change anyway.
 func (r *Resource) Scans(i *dispatch.Interest) bool {
 	return r.Dispatcher != nil && !r.Dispatcher.Decides(i)
 }
 
-// Resources are the configured resources by name.
+// Resources has the configured resources by name.
 type Resources map[string]*Resource
 
+// Find returns the resource with the name.
 func (r Resources) Find(name string) (*Resource, error) {
 	if found, ok := r[name]; ok {
 		return found, nil

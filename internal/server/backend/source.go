@@ -11,31 +11,30 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/request"
 )
 
-// Source is what a resource is served from: a cacher and a dispatcher, or etcd
-// itself.
+// Source serves a resource: from a cacher and a dispatcher, or from etcd itself.
 type Source interface {
-	// View returns the resource as the consistency asks for it.
+	// View waits until the resource is as fresh as the consistency requires, and returns it.
 	View(ctx context.Context, c request.Consistency) (View, error)
 
-	// ViewAt returns the resource at a position that was given out before.
+	// ViewAt returns the resource at a position that a client got earlier.
 	ViewAt(ctx context.Context, p object.Position) (View, error)
 
-	// Watch registers a watcher when the source is fresh enough for it: a
+	// Watch waits until the source is fresh enough for a watch, and registers a watcher: a
 	// [*dispatch.Watcher], which delivers to the sink, or an [UncachedWatcher].
 	Watch(ctx context.Context, w *request.Watch, q *sendqueue.Queue, sink dispatch.Sink) (Watcher, error)
 
 	// Loaded reports whether reads can be served.
 	Loaded() bool
 
-	// Following reports whether the source hears of the store.
+	// Following reports whether the source receives the changes of the store.
 	Following() bool
 
-	// Describe fills in what is known of the source. It asks the store how far it is
-	// if it is to measure, and leaves out what cannot be found out.
+	// Describe fills in the status of the source. If measure is set it asks the store for its
+	// revision, to measure the lag. It leaves out what it cannot find out.
 	Describe(ctx context.Context, r *fanoutv1.ResourceStatus, measure bool)
 }
 
-// ProtoPosition returns a position as the protocol has it.
+// ProtoPosition returns a position as a message of the protocol.
 func ProtoPosition(p object.Position) *fanoutv1.Position {
 	return &fanoutv1.Position{Epoch: string(p.Epoch), Revision: int64(p.Revision)}
 }
@@ -44,16 +43,15 @@ func ProtoPosition(p object.Position) *fanoutv1.Position {
 type View interface {
 	Position() object.Position
 
-	// InMemory reports whether the view is in memory, so that its objects can be
-	// counted.
+	// InMemory reports whether the view is in memory, so that Count works.
 	InMemory() bool
 
-	// Count returns how many objects there are of the scope with keys from start on,
-	// if the view is remembered. It does not look at each of them.
+	// Count returns the number of objects in the scope with keys from start on, if the view
+	// is in memory. It does not visit each of them.
 	Count(scope object.Scope, start object.Key) int
 
-	// Objects returns the objects of the scope with keys from start on. An error
-	// ends them; it is [*expiredError] where the position is no longer known.
+	// Objects returns the objects in the scope with keys from start on. An error ends the
+	// sequence. It is an [apierr.ExpiredError] if the position is too old.
 	Objects(ctx context.Context, scope object.Scope, start object.Key) iter.Seq2[*object.Object, error]
 }
 

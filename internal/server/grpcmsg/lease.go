@@ -2,15 +2,15 @@ package grpcmsg
 
 import "runtime"
 
-// bufferLease gives a share back when a response is no longer held: when gRPC has sent it or
-// dropped it with its stream. gRPC does not say so of the streams of a connection
-// that breaks; those the garbage collector finds.
+// bufferLease calls release when gRPC frees a buffer: when it has sent the response, or has
+// dropped it with its stream. gRPC frees nothing if the connection breaks; the garbage
+// collector then finds the buffer.
 type bufferLease struct{ release func() }
 
-// leaseBytes is more than what gRPC would not bother to count the references of.
+// leaseBytes is the smallest buffer whose references gRPC counts.
 const leaseBytes = 1<<10 + 1
 
-// buffer returns the bytes as a piece of a response, after which the loan ends.
+// buffer returns a copy of b that ends the lease when it is freed.
 func (l bufferLease) buffer(b []byte) *[]byte {
 	data := make([]byte, len(b), max(len(b), leaseBytes))
 	copy(data, b)
@@ -18,7 +18,7 @@ func (l bufferLease) buffer(b []byte) *[]byte {
 	return &data
 }
 
-// Get implements mem.BufferPool. Nobody gets anything from a loan.
+// Get implements mem.BufferPool. gRPC never calls it on a lease.
 func (bufferLease) Get(length int) *[]byte { return new(make([]byte, length)) }
 
 // Put implements mem.BufferPool.

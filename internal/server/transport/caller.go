@@ -10,21 +10,22 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
-// MaxUserAgentBytes is how much is remembered of what a client says it is.
+// MaxUserAgentBytes is how much of the user agent of a client is kept.
 const MaxUserAgentBytes = 256
 
-// CallerOf returns who makes a request: its address, and what it says it is.
+// CallerOf returns the address and the user agent of the client that makes a request. For a
+// request of the gateway they are those of the client of the gateway.
 func CallerOf(ctx context.Context) (address, userAgent string) {
 	if p, ok := peer.FromContext(ctx); ok {
 		address = p.Addr.String()
 	}
 	userAgent = Header(ctx, "user-agent")
 	if IsLocal(ctx) {
-		// The gateway adds the address that it knows behind those it was told.
+		// The gateway appends the address of its client to those that the client sent.
 		all := strings.Split(Header(ctx, "x-forwarded-for"), ", ")
 		address, userAgent = all[len(all)-1], Header(ctx, "grpcgateway-user-agent")
 	}
-	// A header may have any bytes, and what has others than text is no message of protobuf.
+	// A header may contain any bytes, but a protobuf string must be valid UTF-8.
 	return address, apierr.Clip(strings.ToValidUTF8(userAgent, "\uFFFD"), MaxUserAgentBytes)
 }
 

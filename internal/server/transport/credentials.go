@@ -13,12 +13,12 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/frames"
 )
 
-// expiryGrace is how long a connection outlives the certificate that its client has
-// shown, so that watches can be told.
+// expiryGrace is how long a connection outlives the certificate of its client, so that its
+// watches can end properly.
 const expiryGrace = 2 * time.Second
 
-// credentialsOrLocal is the beginning of all connections: those from outside with TLS, where
-// that is configured, and those within the process as they are.
+// credentialsOrLocal does the handshake of connections from outside, with TLS if that is
+// configured. Connections within the process need none.
 type credentialsOrLocal struct {
 	credentials.TransportCredentials
 }
@@ -35,7 +35,7 @@ func (t credentialsOrLocal) ServerHandshake(raw net.Conn) (net.Conn, credentials
 	if _, ok := raw.(localConn); ok {
 		return raw, LocalInfo{}, nil
 	}
-	// Linux counts the time for which a peer takes nothing, too, which keepalive gives it.
+	// Linux also counts the time for which the peer accepts no data. Keepalive allows as much.
 	if err := setUserTimeout(raw, keepaliveParameters.Time+keepaliveParameters.Timeout); err != nil {
 		return nil, nil, err
 	}
@@ -46,12 +46,12 @@ func (t credentialsOrLocal) ServerHandshake(raw net.Conn) (net.Conn, credentials
 	if shown, ok := info.(credentials.TLSInfo); ok && len(shown.State.VerifiedChains) > 0 {
 		conn = closeAt(conn, shown.State.VerifiedChains[0][0].NotAfter.Add(expiryGrace))
 	}
-	noted := frames.NewConn(conn)
-	return noted, ConnInfo{info, noted}, nil
+	followed := frames.NewConn(conn)
+	return followed, ConnInfo{info, followed}, nil
 }
 
-// expiringConn is a connection that ends by itself. A client whose certificate has expired
-// then opens another one, and shows the one that it has by that time.
+// expiringConn is a connection that closes at a given time. A client whose certificate has
+// expired then connects again with its new one.
 type expiringConn struct {
 	net.Conn
 	expiry *time.Timer
@@ -72,8 +72,8 @@ func (t credentialsOrLocal) Clone() credentials.TransportCredentials {
 	return credentialsOrLocal{t.TransportCredentials.Clone()}
 }
 
-// LocalListener marks the connections that it accepts as those within the process.
-// Nobody outside can have such a connection, whatever address or headers it has.
+// LocalListener marks the connections that it accepts as connections within the process. A
+// client outside cannot have such a connection, whatever its address and headers are.
 type LocalListener struct{ net.Listener }
 
 type localConn struct{ net.Conn }
@@ -87,14 +87,13 @@ func (l LocalListener) Accept() (net.Conn, error) {
 	return localConn{conn}, nil
 }
 
-// LocalInfo is what is known of a connection within the process.
+// LocalInfo is the AuthInfo of a connection within the process.
 type LocalInfo struct{}
 
 // AuthType implements credentials.AuthInfo.
 func (LocalInfo) AuthType() string { return "local" }
 
-// FramesOf returns the connection that a request comes over, or nil if that is within
-// the process.
+// FramesOf returns the connection of a request, or nil if it is within the process.
 func FramesOf(ctx context.Context) *frames.Conn {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -104,7 +103,7 @@ func FramesOf(ctx context.Context) *frames.Conn {
 	return info.Frames
 }
 
-// IsLocal reports whether a request comes over a connection within the process.
+// IsLocal reports whether the connection of a request is within the process.
 func IsLocal(ctx context.Context) bool {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -114,7 +113,7 @@ func IsLocal(ctx context.Context) bool {
 	return local
 }
 
-// ConnInfo is what is known of a connection from outside.
+// ConnInfo is the AuthInfo of a connection from outside.
 type ConnInfo struct {
 	credentials.AuthInfo
 	Frames *frames.Conn

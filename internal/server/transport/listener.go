@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// LimitListener returns a listener that closes connections that are not admitted at once:
-// a client that waits would not know that, and one host could make all others wait.
+// LimitListener returns a listener that closes connections at once that are not admitted. If
+// it let them wait instead, clients would not know why, and one host could delay all others.
 func LimitListener(l net.Listener, admit Admission) net.Listener {
 	return &limitedListener{l, admit}
 }
 
-// Admission admits a connection from an address, which is read after some time, or
-// refuses it. What it returns is called when the connection is closed.
+// Admission decides about a connection from an address. If ok, the connection is accepted and
+// first read after wait; release is called when it is closed. It may be called more often.
 type Admission func(address string) (release func(), wait time.Duration, ok bool)
 
 type limitedListener struct {
@@ -31,23 +31,22 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		if release, wait, ok := l.admit(conn.RemoteAddr().String()); ok {
 			return delayRead(conn, sync.OnceFunc(release), wait), nil
 		}
-		_ = conn.Close() // it was not wanted
+		_ = conn.Close() // it is refused
 	}
 }
 
-// delayRead returns a connection that gives back its place when it is closed, and is not
-// read before some time has passed. What is served on one of TCP may want more of it
-// than any connection has: to be half closed, for example, which is how HTTP has its
-// last words arrive.
-func delayRead(conn net.Conn, giveBack func(), wait time.Duration) net.Conn {
+// delayRead returns a connection that is not read before wait has passed, and calls release
+// when it is closed. A TCP connection stays a *net.TCPConn inside, because servers use more of
+// it than net.Conn has: HTTP half-closes it so that the last response arrives.
+func delayRead(conn net.Conn, release func(), wait time.Duration) net.Conn {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
-		return &limitedConn{conn, giveBack}
+		return &limitedConn{conn, release}
 	}
-	c := &limitedTCPConn{TCPConn: tcp, release: giveBack}
+	c := &limitedTCPConn{TCPConn: tcp, release: release}
 	if wait > 0 {
 		c.readAt, c.closed = time.Now().Add(wait), make(chan struct{})
-		c.release = sync.OnceFunc(func() { close(c.closed); giveBack() })
+		c.release = sync.OnceFunc(func() { close(c.closed); release() })
 	}
 	return c
 }
@@ -55,8 +54,8 @@ func delayRead(conn net.Conn, giveBack func(), wait time.Duration) net.Conn {
 type limitedTCPConn struct {
 	*net.TCPConn
 	release func()
-	readAt  time.Time     // when it may be read; zero: at once
-	closed  chan struct{} // nil if it may be read at once
+	readAt  time.Time     // when it may be read first; zero: at once
+	closed  chan struct{} // closed with the connection; nil if it may be read at once
 }
 
 // Read implements net.Conn.

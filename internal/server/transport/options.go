@@ -10,44 +10,44 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/frames"
 )
 
-// Keepalive: a peer that is gone without a word is noticed within half a minute, or
-// sooner if something is on its way to it, and clients may ask as often as every ten seconds whether we are there.
+// The server notices within half a minute that a silent peer is gone, or sooner if data is on
+// the way to it. Clients may send keepalive pings every ten seconds.
 var (
 	keepaliveParameters = keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}
 	keepaliveLimits     = keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}
 )
 
-// WriteBufferSize is how much is collected for one write to a socket. Large messages cost
-// two to six times as much with no buffer, and a sixth more with 16 KiB. With 32 KiB an
-// event of some 300 bytes leaves in two pieces for a hundred watches on a connection, and
-// with 64 KiB what is collected falls out of the nearest caches; besides, connections that
-// write at the same time have a buffer each.
+// WriteBufferSize is how much is collected for one write to a socket. Without a buffer, large
+// messages cost two to six times as much; with 16 KiB, a sixth more. With 32 KiB, an event of
+// about 300 bytes for a hundred watches of a connection leaves in two writes. With 64 KiB, the
+// data falls out of the nearest caches, and each connection that writes has such a buffer.
 const WriteBufferSize = 40 << 10
 
 const (
-	// ConnectionTimeout is how long a client may take to say its first words.
+	// ConnectionTimeout is how long the handshake of a connection may take.
 	ConnectionTimeout = 10 * time.Second
 
-	// leastConnectionAge is for those who let watches last for no longer than
-	// connecting again is worth.
+	// leastConnectionAge is the least MaxConnectionAge: connecting more often costs too much,
+	// even if watches last no longer.
 	leastConnectionAge = time.Minute
 
-	// maxHeaderBytes is how large the headers of a request may be, with 32 bytes
-	// for each besides its name and value. A token of a few KiB has room; gRPC's own
-	// limit of 16 MiB is that of no client.
+	// maxHeaderBytes is the size of the headers of a request, with 32 bytes for each header
+	// besides its name and value. A token of a few KiB fits. The default of gRPC, 16 MiB, is
+	// far more than any client needs.
 	maxHeaderBytes = 64 << 10
 
-	// connectionWindowBytes is how much may be on its way on a connection. It limits no
-	// memory: gRPC takes from the connection what a stream has room for.
+	// connectionWindowBytes is the window of a connection. It does not limit memory: gRPC
+	// reads from a connection what the windows of its streams allow.
 	connectionWindowBytes = 1 << 20
 )
 
-// options are what gRPC itself limits on all connections.
+// ServerOptions returns the options of gRPC for all connections. Requests may have up to
+// requestBytes.
 func ServerOptions(tls *tls.Config, requestBytes int) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.Creds(newCredentials(tls)),
 		grpc.WriteBufferSize(WriteBufferSize),
-		grpc.ReadBufferSize(0), // framed reads ahead
+		grpc.ReadBufferSize(0), // frames.Conn reads ahead
 		grpc.KeepaliveEnforcementPolicy(keepaliveLimits),
 		grpc.ConnectionTimeout(ConnectionTimeout),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
@@ -57,11 +57,10 @@ func ServerOptions(tls *tls.Config, requestBytes int) []grpc.ServerOption {
 	}
 }
 
-// connectionOptions are what gRPC limits besides on the connections of clients. One is
-// told to end when it is as old as a watch may get: what goes on on it is finished, and
-// the client makes another one, perhaps to a server that was not there before.
-//
-// In any case it gets no older than oldest; zero: as old as it likes.
+// ConnectionOptions returns the options of gRPC for connections from outside. Each carries up
+// to so many streams; 0 means no limit. The server ends a connection gracefully when it is as
+// old as a watch may get: its requests finish, and the client opens another one, perhaps to a
+// new server. No connection gets older than oldest, unless that is zero.
 func ConnectionOptions(streams int, watchTimeLimit, oldest time.Duration) []grpc.ServerOption {
 	parameters := keepaliveParameters
 	if watchTimeLimit > 0 {

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setUserTimeout has a connection end when its peer has not acknowledged for so long
-// what was sent. gRPC does the same where nobody has wrapped the connection.
+// setUserTimeout ends a connection whose peer has not acknowledged sent data for so long. gRPC
+// does the same only for connections that are not wrapped.
 func setUserTimeout(conn net.Conn, after time.Duration) error {
 	socket, ok := conn.(syscall.Conn)
 	if !ok {
-		return nil // no connection of TCP
+		return nil // not a TCP connection
 	}
 	raw, err := socket.SyscallConn()
 	if err != nil {

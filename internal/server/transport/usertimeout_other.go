@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// endUnacknowledged does nothing: keepalive notices a while later that a peer is gone.
-func endUnacknowledged(net.Conn, time.Duration) error { return nil }
+// setUserTimeout does nothing. Keepalive notices a little later that a peer is gone.
+func setUserTimeout(net.Conn, time.Duration) error { return nil }
