@@ -319,7 +319,7 @@ func TestOperatorsSeeWhoIsStuck(t *testing.T) {
 	in.awaitLoaded(ctx, t)
 	large := strings.Repeat("x", 512<<10)
 	s := openRaw(ctx, t, in.address, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()}, 4<<10)
-	s.attend()
+	s.readFrames()
 	for range 2 { // gRPC takes over one message, however large it is
 		in.put(ctx, t, config, "a", large)
 	}
@@ -363,7 +363,7 @@ func TestWhoIsStuckInAResetIsTheFurthestBehind(t *testing.T) {
 	in.awaitLoaded(ctx, t)
 	large := strings.Repeat("x", 512<<10)
 	stuck := func(req *fanoutv1.WatchRequest, is func(*fanoutv1.WatcherStatus) bool) (id string) {
-		openRaw(ctx, t, in.address, req, 4<<10).attend()
+		openRaw(ctx, t, in.address, req, 4<<10).readFrames()
 		for {
 			for _, w := range in.watchers(ctx, t, &fanoutv1.ListWatchersRequest{}).GetWatchers() {
 				if w.GetBlocked() && is(w) {

@@ -224,7 +224,7 @@ func TestLatestIsLittleForAReaderThatStalls(t *testing.T) {
 	latest := openRaw(ctx, t, in.address, &fanoutv1.WatchRequest{
 		Resource: config, Begin: after(here), Delivery: fanoutv1.Delivery_DELIVERY_LATEST, PreviousObject: true,
 	}, window)
-	latest.attend()
+	latest.readFrames()
 	// What the server holds back of one message is more than it takes of a stream
 	// that is not read; it may have taken another one before it notices.
 	l.set(ctx, t, "large", strings.Repeat("x", 256<<10))

@@ -6,18 +6,18 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/watch"
 )
 
-// DrainClock is the time by which watches are ended.
+// DrainClock is the clock of the drain.
 type DrainClock = watch.DrainClock
 
-// SetDrainClock has watches be ended by a clock of the test.
+// SetDrainClock makes the drain use a clock of the test.
 func (s *Server) SetDrainClock(c DrainClock) { s.watches.SetDrainClock(c) }
 
-// SetRequestPatience says how long a request may take to come.
+// SetRequestPatience sets how long a client may take to send its request.
 func (s *Server) SetRequestPatience(d time.Duration) { s.limits.RequestPatience = d }
 
-// SetTurns says how long somebody waits for a turn, and how long a message may keep
-// the place of others.
-func (s *Server) SetTurns(patience, lease time.Duration) {
+// SetSlotTimes sets how long a request waits for a snapshot slot or for memory, and how
+// long an unread message may hold a slot.
+func (s *Server) SetSlotTimes(patience, lease time.Duration) {
 	s.limits.Patience, s.limits.Lease = patience, lease
 }
 

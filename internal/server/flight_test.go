@@ -51,7 +51,7 @@ func TestLittleIsOnTheWayToWhoDoesNotRead(t *testing.T) {
 	ctx := within(t)
 	in.awaitLoaded(ctx, t)
 	s := openRaw(ctx, t, in.address, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()}, window)
-	s.attend()
+	s.readFrames()
 	reader := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
 	reader.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
 	var want []event

@@ -158,7 +158,7 @@ func TestRequestsOnTheirWayAreLimited(t *testing.T) {
 	const memory = 16 << 20
 	in := start(t, settings{
 		limits:  quota.Limits{RequestMemory: memory},
-		prepare: func(s *server.Server) { s.SetTurns(50*time.Millisecond, time.Hour) },
+		prepare: func(s *server.Server) { s.SetSlotTimes(50*time.Millisecond, time.Hour) },
 	})
 	ctx := within(t)
 	in.awaitLoaded(ctx, t)

@@ -39,16 +39,16 @@ const (
 
 var codecOf = map[string]string{config: "object", documents: "json", blobs: "raw"}
 
-// Limits of every instance: the defaults of the command.
+// Limits of every instance. They are the defaults of the fanoutd command.
 const (
 	maxValueBytes = 1 << 20
 	maxOperations = 128
 )
 
-// patience bounds what a test waits for: it is how long a broken one takes to fail.
+// patience is how long a test waits before it fails.
 const patience = 30 * time.Second
 
-// within returns a context that ends with the test, or when patience does.
+// within returns a context that ends with the test or after patience.
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -56,15 +56,15 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// openEtcd starts an etcd in this process. Tests that have one run in parallel:
-// they spend most of their time waiting for it to elect itself.
+// openEtcd starts an etcd in this process and makes the test parallel, because most of
+// its time is spent waiting for the etcd to elect itself.
 func openEtcd(t *testing.T, quotaBytes int64) *store.Store {
 	t.Helper()
 	return openEtcdWith(t, store.EmbeddedConfig{QuotaBytes: quotaBytes})
 }
 
-// openEtcdToCompact starts an etcd that serves its own API, too, and returns a
-// function that compacts it.
+// openEtcdToCompact starts an etcd and returns a function that compacts it. The etcd
+// serves its own API for that purpose.
 func openEtcdToCompact(t *testing.T) (etcd *store.Store, compact func(ctx context.Context, at int64)) {
 	t.Helper()
 	address := loopback.FreeAddress(t)
@@ -88,8 +88,8 @@ func openEtcdWith(t *testing.T, cfg store.EmbeddedConfig) *store.Store {
 	return openEtcdAlone(t, cfg)
 }
 
-// openEtcdAlone is for tests that must be alone, such as those which look at the
-// memory of the process.
+// openEtcdAlone starts an etcd but does not make the test parallel. It is for tests that
+// measure the whole process, such as its memory.
 func openEtcdAlone(t *testing.T, cfg store.EmbeddedConfig) *store.Store {
 	t.Helper()
 	cfg.Dir, cfg.UnsafeNoFsync = t.TempDir(), true
@@ -105,49 +105,48 @@ func openEtcdAlone(t *testing.T, cfg store.EmbeddedConfig) *store.Store {
 	return etcd
 }
 
-// instance is a server over an etcd, put together as package app does it, and a
-// connection to it.
+// instance is a server over an etcd, assembled as in package app, and a connection to it.
 type instance struct {
 	address     string
 	conn        *grpc.ClientConn
 	server      *server.Server
 	reads       fanoutv1.FanoutServiceClient
 	writes      fanoutv1.StoreServiceClient
-	collections map[string]*store.Collection // what the seams lie above
+	collections map[string]*store.Collection // the stores that the seams wrap
 	seams       map[string]*seam
 	dispatchers map[string]*dispatch.Dispatcher
 	lines       *lines
 
-	// stop stops everything but the etcd; requests that are under way have until
-	// ctx is done. It may be called again.
+	// stop stops everything except the etcd. Running requests may continue until ctx is
+	// done. Further calls do nothing.
 	stop func(ctx context.Context)
 }
 
-// settings are what an instance can differ in.
+// settings configure an instance. Zero values select the defaults.
 type settings struct {
 	uncached     bool                              // resources without cachers
 	readOnly     bool                              // no StoreService
-	interfere    func(resource string, seam *seam) // before anything runs
-	configure    func(*server.Config)              // the same
+	interfere    func(resource string, seam *seam) // called before anything runs
+	configure    func(*server.Config)              // called before the server is created
 	window       cacher.WindowLimits               // default: that of the cacher
 	readWait     time.Duration                     // default: that of the cacher
 	encoder      dispatch.Encoder                  // default: wire.Encoder
 	feedBytes    int                               // default: that of the dispatcher
 	messageBytes int                               // default: that of the dispatcher
-	graves       int                               // deletions that are remembered; default: that of the cacher
+	tombstones   int                               // deletions that the cacher remembers; default: that of the cacher
 	timeLimit    time.Duration                     // of watches; default: none
-	slow         time.Duration                     // what is logged as slow; default: nothing
-	grace        time.Duration                     // behind the time limit; default: that of the server
+	slow         time.Duration                     // from which requests are logged as slow; default: none are
+	grace        time.Duration                     // after the time limit; default: that of the server
 	codecs       map[string]string                 // by resource; default: codecOf
 	schemas      map[string]object.Schema          // by resource; default: nothing declared
-	keys         *crypt.Keyring                    // values are encrypted with; default: they are not
-	plain        bool                              // values are not encrypted although there are keys
+	keys         *crypt.Keyring                    // encrypt values; default: values are not encrypted
+	plain        bool                              // new values are not encrypted although there are keys
 	limits       quota.Limits                      // default: none
 	audit        *audit.Log                        // default: none
 	drainDelay   time.Duration                     // default: none
 	drainPeriod  time.Duration                     // default: all at once
-	prepare      func(*server.Server)              // before it serves
-	policy       string                            // who may do what; default: nobody is asked who it is
+	prepare      func(*server.Server)              // called before the server serves
+	policy       string                            // access rules; default: everything is allowed, without authentication
 }
 
 // start returns an instance over an etcd of its own.
@@ -203,7 +202,7 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 		}
 		c := cacher.New(cacher.Config{
 			Resource: name, Store: s, Codec: codec, Preencode: wire.Preencode,
-			Window: with.window, MaxTombstones: with.graves, ReadWait: with.readWait, Keys: keys, Log: log,
+			Window: with.window, MaxTombstones: with.tombstones, ReadWait: with.readWait, Keys: keys, Log: log,
 		})
 		d := dispatch.New(dispatch.Config{Source: c, Encoder: with.encoder, FeedBytes: with.feedBytes, MessageBytes: with.messageBytes, Indexed: schema.Indexed()})
 		in.collections[name], in.seams[name], in.dispatchers[name] = collection, s, d
@@ -260,15 +259,15 @@ func (in *instance) run(t *testing.T, cfg server.Config) {
 		})
 	}
 	t.Cleanup(func() {
-		// The streams of a test end with its context, which has ended by now.
+		// The test's context has ended by now, and with it the test's streams.
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		in.stop(ctx)
 	})
 }
 
-// dial returns a connection of its own to a server. It accepts no more metadata
-// than the strictest clients, those built on gRPC's C++ core and on Java, do.
+// dial returns a new connection to a server. It accepts 8 KiB of metadata, as little as
+// the strictest clients do: those built on gRPC's C++ core and gRPC Java.
 func dial(t *testing.T, address string, more ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(address, append([]grpc.DialOption{
@@ -300,7 +299,7 @@ func (in *instance) delete(ctx context.Context, t *testing.T, resource, key stri
 		t.Fatal(err)
 	}
 	if !resp.GetDeleted() {
-		t.Fatalf("there was no %q to delete", key)
+		t.Fatalf("cannot delete %q: it does not exist", key)
 	}
 	return resp.GetRevision()
 }
@@ -309,7 +308,7 @@ func putText(key, text string) *fanoutv1.PutOperation {
 	return &fanoutv1.PutOperation{Key: key, Value: &fanoutv1.PutOperation_Text{Text: text}}
 }
 
-// revision returns the revision of the etcd, asked behind the back of the seams.
+// revision returns the revision of the etcd. The seams do not count this call.
 func (in *instance) revision(ctx context.Context, t *testing.T) int64 {
 	t.Helper()
 	r, err := in.collections[config].Revision(ctx)

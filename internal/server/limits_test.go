@@ -151,12 +151,12 @@ const narrow = 1 << 10 // a window through which no snapshot fits
 func TestAReaderThatStopsLosesItsTurn(t *testing.T) {
 	in := start(t, settings{
 		limits: quota.Limits{Snapshots: 1}, messageBytes: 128 << 10,
-		prepare: func(s *server.Server) { s.SetTurns(patience, 100*time.Millisecond) },
+		prepare: func(s *server.Server) { s.SetSlotTimes(patience, 100*time.Millisecond) },
 	})
 	ctx := within(t)
 	in.someObjects(ctx, t, 8)
 	stuck := openRaw(ctx, t, in.address, &fanoutv1.WatchRequest{Resource: config}, narrow)
-	stuck.attend()
+	stuck.readFrames()
 	in.awaitUsage(ctx, t, "somebody is sent a snapshot", func(u quota.Usage) bool { return u.Snapshots == 1 })
 
 	w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config})
@@ -181,13 +181,13 @@ func TestWhoseTurnDoesNotComeIsToldToComeBack(t *testing.T) {
 	}
 	in := start(t, settings{
 		limits: quota.Limits{Snapshots: 1}, messageBytes: 128 << 10,
-		prepare: func(s *server.Server) { s.SetTurns(50*time.Millisecond, time.Hour) },
+		prepare: func(s *server.Server) { s.SetSlotTimes(50*time.Millisecond, time.Hour) },
 	})
 	ctx := within(t)
 	in.someObjects(ctx, t, 8)
 	here := in.list(ctx, t, &fanoutv1.ListRequest{Resource: config, PageSize: 1}, nothing).at
 	stuck := openRaw(ctx, t, in.address, &fanoutv1.WatchRequest{Resource: config}, narrow)
-	stuck.attend()
+	stuck.readFrames()
 	in.awaitUsage(ctx, t, "somebody is sent a snapshot", func(u quota.Usage) bool { return u.Snapshots == 1 })
 
 	_, err := opened(ctx, in.reads, &fanoutv1.WatchRequest{Resource: config})
@@ -222,12 +222,12 @@ func TestAllGetTheirSnapshots(t *testing.T) {
 	}
 	in := start(t, settings{
 		limits: quota.Limits{Snapshots: 2}, messageBytes: 128 << 10,
-		prepare: func(s *server.Server) { s.SetTurns(patience, 10*time.Millisecond) },
+		prepare: func(s *server.Server) { s.SetSlotTimes(patience, 10*time.Millisecond) },
 	})
 	ctx := within(t)
 	in.someObjects(ctx, t, objects)
 	for range stuck {
-		openRaw(ctx, t, in.address, &fanoutv1.WatchRequest{Resource: config}, narrow).attend()
+		openRaw(ctx, t, in.address, &fanoutv1.WatchRequest{Resource: config}, narrow).readFrames()
 	}
 	done, leave := context.WithCancel(ctx)
 	var group sync.WaitGroup
@@ -280,7 +280,7 @@ func TestListsThatNobodyReads(t *testing.T) {
 	const objects = 16 // a MiB
 	in := start(t, settings{
 		limits:  quota.Limits{ListBytes: 5 << 20},
-		prepare: func(s *server.Server) { s.SetTurns(50*time.Millisecond, time.Hour) },
+		prepare: func(s *server.Server) { s.SetSlotTimes(50*time.Millisecond, time.Hour) },
 	})
 	ctx := within(t)
 	in.someObjects(ctx, t, objects)

@@ -8,17 +8,16 @@ import (
 	"testing"
 )
 
-// line is what was logged at once: its attributes by name, among them "msg" and
-// "level".
+// line is one log record: its attributes by name, including "msg" and "level".
 type line map[string]any
 
-// lines collects what a server logs. It is the writer behind a JSON handler,
-// which writes line by line.
+// lines collects the log records of a server. A JSON handler writes each record to it
+// with one call of Write.
 type lines struct {
 	mu      sync.Mutex
 	all     []line        // guarded by mu
 	raw     []byte        // guarded by mu
-	changed chan struct{} // guarded by mu; closed and replaced with every line
+	changed chan struct{} // guarded by mu; closed and replaced for every line
 }
 
 func newLines() *lines { return &lines{changed: make(chan struct{})} }
@@ -42,21 +41,20 @@ func (l *lines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// text returns everything that was logged.
+// text returns the whole log.
 func (l *lines) text() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return string(l.raw)
 }
 
-// await returns the first line that has all the given attributes.
+// await waits for a line with all the given attributes and returns the first one.
 func (l *lines) await(ctx context.Context, t *testing.T, want line) line {
 	t.Helper()
 	return l.awaitAll(ctx, t, want, 1)[0]
 }
 
-// awaitAll returns the first lines that have all the given attributes, when there
-// are so many of them.
+// awaitAll waits for count lines with all the given attributes and returns them.
 func (l *lines) awaitAll(ctx context.Context, t *testing.T, want line, count int) []line {
 	t.Helper()
 	var found []line
@@ -75,7 +73,7 @@ func (l *lines) awaitAll(ctx context.Context, t *testing.T, want line, count int
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			t.Fatalf("%d lines like %v were logged, want %d", len(found), want, count)
+			t.Fatalf("got %d log lines with %v, want %d", len(found), want, count)
 		}
 	}
 }

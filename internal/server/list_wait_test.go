@@ -16,7 +16,7 @@ import (
 func TestListsWithAnyDoNotWaitForListsThatWaitForEtcd(t *testing.T) {
 	in := start(t, settings{
 		limits:  quota.Limits{ListBytes: 3 << 20}, // one list
-		prepare: func(s *server.Server) { s.SetTurns(100*time.Millisecond, time.Hour) },
+		prepare: func(s *server.Server) { s.SetSlotTimes(100*time.Millisecond, time.Hour) },
 	})
 	ctx := within(t)
 	in.awaitLoaded(ctx, t)

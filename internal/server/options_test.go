@@ -431,7 +431,7 @@ func TestHonestEveryEventOfAReaderThatStalls(t *testing.T) {
 	here := in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing).at
 	const window = 1 << 10
 	s := openRaw(ctx, t, in.address, &fanoutv1.WatchRequest{Resource: config, Begin: after(here), EveryEvent: true}, window)
-	s.attend()
+	s.readFrames()
 	var want []event
 	write := func(key, text string) {
 		want = append(want, added(key, text, in.put(ctx, t, config, key, text)))

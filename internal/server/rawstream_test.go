@@ -23,45 +23,45 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// rawStream is a Watch over a connection of its own, spoken frame by frame. A
-// client library reads from the socket whether or not anybody reads from it, and
-// lets the server send on; this one can do either, both or neither.
+// rawStream is a Watch over its own connection that handles HTTP/2 frames itself. gRPC's
+// client always reads from the socket and extends the flow-control window. With a
+// rawStream, a test decides whether to read (readFrames) and how much the server may send
+// (grant).
 type rawStream struct {
 	conn   net.Conn
-	framer *http2.Framer // read by one goroutine at a time; written to with mu held
+	framer *http2.Framer // one goroutine at a time reads; writers hold mu
 
 	mu       sync.Mutex
-	data     []byte                    // guarded by mu; not yet a whole message
+	data     []byte                    // guarded by mu; the beginning of an incomplete message
 	received int                       // guarded by mu; bytes of DATA so far
 	all      []*fanoutv1.WatchResponse // guarded by mu
-	header   bool                      // guarded by mu; the response header has come
-	err      error                     // guarded by mu; io.EOF: the status was OK
-	changed  chan struct{}             // guarded by mu; closed and replaced with every frame
+	header   bool                      // guarded by mu; the response header has arrived
+	err      error                     // guarded by mu; how the stream ended, io.EOF if the status was OK
+	changed  chan struct{}             // guarded by mu; closed and replaced for every frame
 }
 
 // Windows of HTTP/2 flow control.
 const (
-	wideOpen       = 1<<31 - 1
-	defaultWindow  = 1<<16 - 1 // of a connection, whatever the settings say
-	anythingToSend = wideOpen - defaultWindow
+	wideOpen      = 1<<31 - 1
+	defaultWindow = 1<<16 - 1 // of a connection; settings do not change it
 )
 
 // openRaw sends a request and reads until the server has registered the watch. The
-// server may send so many bytes of messages.
+// window says how many bytes of messages the server may send.
 func openRaw(ctx context.Context, t *testing.T, address string, req *fanoutv1.WatchRequest, window uint32) *rawStream {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = conn.Close() }) // an error says that a test has closed it
-	// What lies in the socket is no longer in the server.
+	t.Cleanup(func() { _ = conn.Close() }) // fails if the test has closed it
+	// Bytes in the socket no longer count as memory of the server, so keep it small.
 	if err := conn.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
 		t.Fatal(err)
 	}
 	s := &rawStream{conn: conn, framer: http2.NewFramer(conn, conn), changed: make(chan struct{})}
 	s.framer.ReadMetaHeaders = hpack.NewDecoder(4<<10, nil)
-	if err := s.ask(req, window); err != nil {
+	if err := s.send(req, window); err != nil {
 		t.Fatal(err)
 	}
 	for !s.header && s.err == nil {
@@ -70,14 +70,14 @@ func openRaw(ctx context.Context, t *testing.T, address string, req *fanoutv1.Wa
 	return s
 }
 
-func (s *rawStream) ask(req *fanoutv1.WatchRequest, window uint32) error {
+func (s *rawStream) send(req *fanoutv1.WatchRequest, window uint32) error {
 	if _, err := io.WriteString(s.conn, http2.ClientPreface); err != nil {
 		return err
 	}
 	if err := s.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}); err != nil {
 		return err
 	}
-	if err := s.framer.WriteWindowUpdate(0, anythingToSend); err != nil {
+	if err := s.framer.WriteWindowUpdate(0, wideOpen-defaultWindow); err != nil {
 		return err
 	}
 	var block bytes.Buffer
@@ -106,15 +106,15 @@ func (s *rawStream) ask(req *fanoutv1.WatchRequest, window uint32) error {
 	return s.framer.WriteData(1, true, append(message, body...))
 }
 
-// attend reads from the socket until the stream or the connection ends.
-func (s *rawStream) attend() {
+// readFrames starts to read from the socket until the stream or the connection ends.
+func (s *rawStream) readFrames() {
 	go func() {
 		for s.step() {
 		}
 	}()
 }
 
-// grant lets the server send so many bytes more.
+// grant lets the server send window more bytes.
 func (s *rawStream) grant(t *testing.T, window uint32) {
 	t.Helper()
 	s.mu.Lock()
@@ -124,14 +124,14 @@ func (s *rawStream) grant(t *testing.T, window uint32) {
 	}
 }
 
-// forget drops the messages that have come.
+// forget drops the messages received so far.
 func (s *rawStream) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all = nil
 }
 
-// step reads a frame and reports whether there can be another.
+// step reads a frame. It returns false after the last one.
 func (s *rawStream) step() bool {
 	frame, err := s.framer.ReadFrame()
 	s.mu.Lock()
@@ -168,7 +168,7 @@ func (s *rawStream) take(frame http2.Frame) error {
 	return nil
 }
 
-// parse takes whole messages out of the data.
+// parse moves complete messages from data to all.
 func (s *rawStream) parse() error {
 	const head = 5
 	for len(s.data) >= head {
@@ -186,7 +186,7 @@ func (s *rawStream) parse() error {
 	return nil
 }
 
-// statusIn returns how a stream ends, io.EOF if that is in order.
+// statusIn returns the status in a trailer: io.EOF for OK, otherwise the error.
 func statusIn(trailer *http2.MetaHeadersFrame) error {
 	values := map[string]string{}
 	for _, f := range trailer.Fields {
@@ -212,8 +212,8 @@ func statusIn(trailer *http2.MetaHeadersFrame) error {
 	return status.Error(codes.Code(code), values["grpc-message"])
 }
 
-// await returns the messages that have come when the stream is as wanted, or when it
-// has ended.
+// await waits until the condition is true or the stream ends. It returns the messages
+// received so far and how the stream ended. The condition is called with s.mu held.
 func (s *rawStream) await(ctx context.Context, t *testing.T, want string, is func(*rawStream) bool) ([]*fanoutv1.WatchResponse, error) {
 	t.Helper()
 	for {
@@ -226,7 +226,7 @@ func (s *rawStream) await(ctx context.Context, t *testing.T, want string, is fun
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			t.Fatalf("waiting until %s; there are %d messages and %d bytes of them", want, len(all), received)
+			t.Fatalf("timed out waiting until %s; got %d messages, %d bytes", want, len(all), received)
 		}
 	}
 }

@@ -12,19 +12,19 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// persistent is somebody who watches a prefix, and comes back at the last position
-// whenever the watch ends.
-type persistent struct {
+// resumingWatcher watches a prefix and resumes at its last position whenever the watch
+// ends.
+type resumingWatcher struct {
 	*instance
 	t       *testing.T
 	history check.History
 
 	mu       sync.Mutex
-	watching bool          // guarded by mu: a watch has begun and not ended
-	changed  chan struct{} // guarded by mu; closed and replaced when it does
+	watching bool          // guarded by mu; a watch has begun and has not ended
+	changed  chan struct{} // guarded by mu; closed and replaced when watching changes
 }
 
-func (p *persistent) note(watching bool) {
+func (p *resumingWatcher) setWatching(watching bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.watching = watching
@@ -32,8 +32,8 @@ func (p *persistent) note(watching bool) {
 	p.changed = make(chan struct{})
 }
 
-// await returns true when the watcher is watching, or is not.
-func (p *persistent) await(ctx context.Context, watching bool) bool {
+// await waits until p.watching has the given value. It returns false if ctx ends first.
+func (p *resumingWatcher) await(ctx context.Context, watching bool) bool {
 	for {
 		p.mu.Lock()
 		is, changed := p.watching, p.changed
@@ -49,8 +49,8 @@ func (p *persistent) await(ctx context.Context, watching bool) bool {
 	}
 }
 
-// read reads until the watcher is at the revision that upTo receives.
-func (p *persistent) read(ctx context.Context, upTo <-chan int64) {
+// read reads until the watcher has reached the revision that it receives from upTo.
+func (p *resumingWatcher) read(ctx context.Context, upTo <-chan int64) {
 	last := int64(-1)
 	for {
 		req := &fanoutv1.WatchRequest{Resource: config, Scope: prefix("team")}
@@ -67,7 +67,7 @@ func (p *persistent) read(ctx context.Context, upTo <-chan int64) {
 				break
 			}
 			if all = append(all, m); len(all) == 1 {
-				p.note(true)
+				p.setWatching(true)
 			}
 			select {
 			case last = <-upTo:
@@ -89,16 +89,16 @@ func (p *persistent) read(ctx context.Context, upTo <-chan int64) {
 		}
 		if len(all) > 0 {
 			wantRefusal(p.t, err, denied("watch", config))
-			p.note(false)
+			p.setWatching(false)
 		}
 	}
 }
 
-var errEnough = errors.New("all has come")
+var errEnough = errors.New("the last revision has arrived")
 
-// While policies replace each other and bob's right comes and goes, alice's watch goes
-// on as if nothing had happened. Bob's ends each time, and misses nothing in the end.
-func TestOthersDoNotNoticeThatARightComesAndGoes(t *testing.T) {
+// The policy changes many times, and bob loses and regains his right. Alice's watch is
+// not disturbed. Bob's watch ends each time, and when he resumes he misses no event.
+func TestChangesOfARightDoNotDisturbOtherWatchers(t *testing.T) {
 	const rounds = 25
 	with, without := bobMay("watch", config, ", prefixes: [team]"), aliceMay
 	in := start(t, settings{policy: with})
@@ -110,16 +110,16 @@ func TestOthersDoNotNoticeThatARightComesAndGoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watching := func(name string) *persistent {
-		return &persistent{
+	watcher := func(name string) *resumingWatcher {
+		return &resumingWatcher{
 			instance: in.as(t, name), t: t, history: check.History{Watcher: name, Scope: scope},
 			changed: make(chan struct{}),
 		}
 	}
-	a, b := watching("alice"), watching("bob")
+	a, b := watcher("alice"), watcher("bob")
 	upTo := []chan int64{make(chan int64, 1), make(chan int64, 1)}
 	var reading, changing sync.WaitGroup
-	for i, p := range []*persistent{a, b} {
+	for i, p := range []*resumingWatcher{a, b} {
 		reading.Go(func() { p.read(ctx, upTo[i]) })
 		p.await(ctx, true)
 	}
@@ -129,7 +129,7 @@ func TestOthersDoNotNoticeThatARightComesAndGoes(t *testing.T) {
 		for range rounds {
 			in.usePolicy(t, without)
 			if !b.await(ctx, false) {
-				t.Error("bob's watch goes on without its right")
+				t.Error("bob's watch goes on after he lost the right")
 				return
 			}
 			for range 5 {
@@ -138,7 +138,7 @@ func TestOthersDoNotNoticeThatARightComesAndGoes(t *testing.T) {
 				in.usePolicy(t, with)
 			}
 			if !b.await(ctx, true) {
-				t.Error("bob does not come back")
+				t.Error("bob's watch does not begin again")
 				return
 			}
 		}
@@ -157,18 +157,18 @@ func TestOthersDoNotNoticeThatARightComesAndGoes(t *testing.T) {
 	for _, c := range upTo {
 		c <- last
 	}
-	l.set(ctx, t, "team/end", "") // whoever waits looks again
+	l.set(ctx, t, "team/end", "") // a further event makes both watchers check upTo
 	reading.Wait()
 	truth := l.truth(ctx, t, check.Conditions{Window: 1000})
-	for _, p := range []*persistent{a, b} {
+	for _, p := range []*resumingWatcher{a, b} {
 		if err := check.Validate(&p.history, truth); err != nil {
 			t.Error(err)
 		}
 	}
 	if n := len(a.history.Streams); n != 1 {
-		t.Errorf("alice had %d watches, want the one that she began", n)
+		t.Errorf("got %d watches by alice, want 1", n)
 	}
 	if n := len(b.history.Streams); n <= rounds {
-		t.Errorf("bob had %d watches in %d rounds", n, rounds)
+		t.Errorf("got %d watches by bob, want more than %d", n, rounds)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
-// Of the two, alice may do everything and bob what each test gives to him.
+// Alice may do everything. Each test decides what bob may do.
 const aliceMay = `
 rules:
 - subjects: [alice]
@@ -25,7 +25,7 @@ func bobMay(verbs, resource, rest string) string {
 	return aliceMay + fmt.Sprintf("- {subjects: [bob], verbs: [%s], resources: [%s]%s}\n", verbs, resource, rest)
 }
 
-// denied is the refusal of what the policy does not allow.
+// denied is the refusal of a request that the policy does not allow.
 func denied(verb, resource string) refusal {
 	return refusal{
 		Code: codes.PermissionDenied, Reason: apierr.ReasonPermissionDenied,
@@ -35,10 +35,10 @@ func denied(verb, resource string) refusal {
 
 var unauthenticated = refusal{Code: codes.Unauthenticated, Reason: apierr.ReasonUnauthenticated}
 
-// ask is a request of any kind.
-type ask struct {
+// protectedRequest is a request and the right that it needs.
+type protectedRequest struct {
 	name string
-	verb string // that is missing
+	verb string // of the right
 	send func(ctx context.Context, in *instance) error
 }
 
@@ -61,7 +61,7 @@ func checkOp(key string) *fanoutv1.Operation {
 	return &fanoutv1.Operation{Operation: &fanoutv1.Operation_Check{Check: &fanoutv1.CheckOperation{Key: key, ModRevision: new(int64(0))}}}
 }
 
-// first sends a watch and returns its first error, or nil if it begins.
+// first starts a watch and returns its first error, or nil if it begins.
 func first(ctx context.Context, in *instance, req *fanoutv1.WatchRequest) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -72,13 +72,14 @@ func first(ctx context.Context, in *instance, req *fanoutv1.WatchRequest) error 
 	return err
 }
 
-// asks returns one request of each kind for a key of a resource, or for all below it.
-func asks(resource, key string, scope *fanoutv1.Scope) []ask {
+// resourceRequests returns one request of each kind. Each is about either the key or the
+// scope.
+func resourceRequests(resource, key string, scope *fanoutv1.Scope) []protectedRequest {
 	transacting := func(operations ...*fanoutv1.Operation) func(context.Context, *instance) error {
 		send := transact(operations...)
 		return func(ctx context.Context, in *instance) error { return send(ctx, in, resource) }
 	}
-	return []ask{
+	return []protectedRequest{
 		{"Get", "get", func(ctx context.Context, in *instance) error {
 			_, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: resource, Key: key})
 			return err
@@ -114,8 +115,8 @@ func asks(resource, key string, scope *fanoutv1.Scope) []ask {
 	}
 }
 
-// administers are the requests that are about no resource in particular.
-var administers = []ask{
+// serverRequests are the requests that concern the whole server.
+var serverRequests = []protectedRequest{
 	{"ListResources", "admin", func(ctx context.Context, in *instance) error {
 		_, err := in.admin().ListResources(ctx, &fanoutv1.ListResourcesRequest{MeasureLag: true})
 		return err
@@ -164,14 +165,14 @@ func TestWritesThatReturnObjectsNeedGet(t *testing.T) {
 		t.Run(name, func(t *testing.T) { wantRefusal(t, send(), denied("get", config)) })
 	}
 	if after := in.revision(ctx, t); after != before {
-		t.Errorf("something was written: revision %d, was %d", after, before)
+		t.Errorf("got revision %d, want %d: the requests must write nothing", after, before)
 	}
 	bob.put(ctx, t, config, "a", "2")
 }
 
-// Whoever may not do something learns nothing: neither whether there is a resource, a
-// key or a field, nor what else is wrong with the request. It costs nothing.
-func TestTheDeniedLearnNothing(t *testing.T) {
+// A denied client learns nothing: neither whether a resource, key or field exists, nor
+// what else is wrong with its request. The request costs the server no work.
+func TestDeniedRequestsRevealNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
@@ -194,7 +195,7 @@ func TestTheDeniedLearnNothing(t *testing.T) {
 		for _, resource := range []string{config, "unknown", ""} {
 			for _, key := range []string{"there", "absent", "not//a key", strings.Repeat("k", 2000)} {
 				for _, scope := range []*fanoutv1.Scope{nil, prefix("there"), exactly("there"), exactly("absent")} {
-					for _, a := range asks(resource, key, scope) {
+					for _, a := range resourceRequests(resource, key, scope) {
 						if a.name == "ListWatchers" && resource == "" {
 							continue
 						}
@@ -205,7 +206,7 @@ func TestTheDeniedLearnNothing(t *testing.T) {
 				}
 			}
 		}
-		for _, a := range administers {
+		for _, a := range serverRequests {
 			t.Run(who.name+"/"+a.name, func(t *testing.T) {
 				wantRefusal(t, a.send(ctx, who.in), who.want("admin", "*"))
 			})
@@ -213,35 +214,33 @@ func TestTheDeniedLearnNothing(t *testing.T) {
 	}
 	after := in.cost(ctx, t)
 	if before.Revision != after.Revision || fmt.Sprint(before) != fmt.Sprint(after) {
-		t.Errorf("the denied requests were not free: %v, then %v", before, after)
+		t.Errorf("got costs %v after the denied requests, want %v as before", after, before)
 	}
 }
 
-// Each verb is granted by its own right and no other.
-func TestEachVerbHasItsRight(t *testing.T) {
+func TestEachVerbNeedsItsOwnRight(t *testing.T) {
 	in := start(t, settings{policy: aliceMay})
 	ctx := within(t)
 	in.as(t, "alice").awaitLoaded(ctx, t)
 	bob := in.as(t, "bob")
 	for _, verb := range []string{"get", "list", "watch", "put", "delete", "admin"} {
 		in.usePolicy(t, bobMay(verb, config, ""))
-		for _, a := range append(asks(config, "key", nil), administers...) {
+		for _, a := range append(resourceRequests(config, "key", nil), serverRequests...) {
 			err := a.send(ctx, bob)
 			if err == nil {
 				if a.verb != verb {
-					t.Errorf("%s grants %s", verb, a.name)
+					t.Errorf("%s succeeds with the right to %s, want PERMISSION_DENIED", a.name, verb)
 				}
 				continue
 			}
 			if got := refusalIn(t, err); (got.Reason == apierr.ReasonPermissionDenied) != (a.verb != verb) {
-				t.Errorf("with %s, %s gets %v", verb, a.name, err)
+				t.Errorf("%s with the right to %s: got %v; it needs the right to %s", a.name, verb, err, a.verb)
 			}
 		}
 	}
 }
 
-// A right on some keys is a right on these keys.
-func TestRightsOnKeys(t *testing.T) {
+func TestRightsOnKeysCoverOnlyTheseKeys(t *testing.T) {
 	in := start(t, settings{policy: bobMay("get, list, watch, put, delete", config, ", keys: [k], prefixes: [team/a]")})
 	ctx := within(t)
 	alice, bob := in.as(t, "alice"), in.as(t, "bob")
@@ -259,46 +258,46 @@ func TestRightsOnKeys(t *testing.T) {
 		{"team/a", prefix("team"), false},
 		{"team/ab", exactly("team/ab"), false},
 	} {
-		for _, a := range asks(config, test.key, test.scope) {
+		for _, a := range resourceRequests(config, test.key, test.scope) {
 			if a.verb == "admin" || strings.HasPrefix(a.name, "Transact no") {
 				continue
 			}
 			err := a.send(ctx, bob)
 			if granted := err == nil || refusalIn(t, err).Reason != apierr.ReasonPermissionDenied; granted != test.granted {
-				t.Errorf("%s of %q in %v: %v", a.name, test.key, test.scope, err)
+				t.Errorf("%s of %q in %v: got %v, want granted %v", a.name, test.key, test.scope, err, test.granted)
 			}
 		}
 	}
-	// One operation that is not allowed is enough, wherever it stands.
+	// One denied operation denies the whole transaction, wherever it stands.
 	for verb, operation := range map[string]*fanoutv1.Operation{"put": putOp("x"), "delete": deleteOp("x"), "get": checkOp("x")} {
 		wantRefusal(t, transact(putOp("k"), operation, deleteOp("team/a/x"))(ctx, bob, config), denied(verb, config))
 	}
-	// Who has asked for what cannot be is told so.
+	// A malformed scope is an invalid request, not a denied one.
 	for _, wrong := range []*fanoutv1.Scope{prefix("team/a//"), prefix(""), exactly("")} {
 		_, err := bob.reads.List(ctx, &fanoutv1.ListRequest{Resource: config, Scope: wrong})
 		if got := refusalIn(t, err); got.Reason != apierr.ReasonInvalidRequest {
-			t.Errorf("%v: %v", wrong, err)
+			t.Errorf("scope %v: got %v, want reason %s", wrong, err, apierr.ReasonInvalidRequest)
 		}
 	}
 }
 
-// Without a policy everything is allowed, to those who have not said who they are, too.
-func TestWithoutAPolicy(t *testing.T) {
+// Without a policy everything is allowed, to anonymous clients as well.
+func TestWithoutAPolicyEverythingIsAllowed(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	for _, who := range []*instance{in, in.as(t, "bob")} {
 		who.awaitLoaded(ctx, t)
-		for _, a := range append(asks(config, "key", nil), administers...) {
+		for _, a := range append(resourceRequests(config, "key", nil), serverRequests...) {
 			if err := a.send(ctx, who); err != nil {
 				if got := refusalIn(t, err); got.Code == codes.PermissionDenied || got.Code == codes.Unauthenticated {
-					t.Errorf("%s: %v", a.name, err)
+					t.Errorf("%s: got %v, want it allowed", a.name, err)
 				}
 			}
 		}
 	}
 }
 
-// Health and reflection are about nobody's data: the policy has no say in them.
+// Health and reflection reveal no data, so the policy does not apply to them.
 func TestHealthAndReflectionNeedNoRight(t *testing.T) {
 	in := start(t, settings{policy: aliceMay})
 	ctx := within(t)
@@ -306,6 +305,6 @@ func TestHealthAndReflectionNeedNoRight(t *testing.T) {
 	for in.health(ctx, t, "resource/"+config) != healthpb.HealthCheckResponse_SERVING {
 	}
 	if services := in.as(t, "mallory").services(ctx, t); len(services) == 0 {
-		t.Error("no services")
+		t.Error("got no services, want some")
 	}
 }

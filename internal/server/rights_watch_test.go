@@ -11,22 +11,22 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// wantDenied reads the end of a watch: it ends at once, without a last message.
+// wantDenied checks that the watch ends with the refusal and without another message.
 func (w *watch) wantDenied(want refusal) {
 	w.t.Helper()
 	m, err := w.stream.Recv()
 	if err == nil {
-		w.t.Fatalf("the right is gone, and there is another message: %v", m)
+		w.t.Fatalf("got message %v after the right was revoked, want an error", m)
 	}
 	if err == io.EOF {
-		w.t.Fatal("the watch has ended well")
+		w.t.Fatalf("got stream end OK, want %v", want)
 	}
 	wantRefusal(w.t, err, want)
 }
 
-// A watch ends when its right is gone, and only then; when the right is back it
-// resumes where it was, and has missed nothing.
-func TestAWatchEndsWithItsRight(t *testing.T) {
+// A watch ends when its right is revoked, but not when another policy still grants it.
+// After the right returns, the client resumes and misses nothing.
+func TestAWatchEndsWhenItsRightIsRevoked(t *testing.T) {
 	for name, with := range map[string]settings{"cached": {}, "uncached": {uncached: true}} {
 		t.Run(name, func(t *testing.T) {
 			with.policy = bobMay("watch", config, ", prefixes: [team]")
@@ -42,7 +42,7 @@ func TestAWatchEndsWithItsRight(t *testing.T) {
 			a, b := alice.watch(ctx, t, request), bob.watch(ctx, t, request)
 			a.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
 			b.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
-			in.usePolicy(t, bobMay("watch", config, "")) // more than before
+			in.usePolicy(t, bobMay("watch", config, "")) // grants more than before
 			at = alice.put(ctx, t, config, "team/a", "2")
 			a.wantEvents(modified("team/a", "2", at))
 			position := b.wantEvents(modified("team/a", "2", at))
@@ -56,22 +56,22 @@ func TestAWatchEndsWithItsRight(t *testing.T) {
 			in.usePolicy(t, bobMay("watch", config, ", prefixes: [team]"))
 			back := bob.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Scope: prefix("team"), Begin: after(position)})
 			if events, _ := back.catchUp(fanoutv1.WatchResponse_CATCH_UP_REPLAY); len(events) != 1 || events[0] != modified("team/a", "3", at) {
-				t.Errorf("told of %v", events)
+				t.Errorf("got events %v, want only the one of revision %d", events, at)
 			}
 		})
 	}
 }
 
-// The watch of a client that does not read ends as well, and says why behind what the
-// client has not read.
-func TestTheRightOfAWatchThatDoesNotRead(t *testing.T) {
+// A revoked right also ends the watch of a client that has stopped reading. When the
+// client reads again, it receives the reason after the messages that were already sent.
+func TestARevokedRightEndsWatchesOfClientsThatDoNotRead(t *testing.T) {
 	anonymous := aliceMay + "- {subjects: [anonymous], verbs: [watch], resources: [config]}\n"
 	in := start(t, settings{policy: anonymous})
 	ctx := within(t)
 	alice := in.as(t, "alice")
 	alice.awaitLoaded(ctx, t)
 	s := openRaw(ctx, t, in.address, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()}, 4<<10)
-	s.attend()
+	s.readFrames()
 	large := strings.Repeat("x", 512<<10)
 	for range 3 {
 		alice.put(ctx, t, config, "a", large)
@@ -81,29 +81,29 @@ func TestTheRightOfAWatchThatDoesNotRead(t *testing.T) {
 	for alice.watchers(ctx, t, &fanoutv1.ListWatchersRequest{}).GetTotal() != 0 {
 	}
 	s.grant(t, wideOpen-4<<10)
-	all, err := s.await(ctx, t, "it has ended", func(*rawStream) bool { return false })
+	all, err := s.await(ctx, t, "the stream ends", func(*rawStream) bool { return false })
 	if status.Code(err) != codes.Unauthenticated {
-		t.Errorf("it has ended with %v", err)
+		t.Errorf("got stream end %v, want UNAUTHENTICATED", err)
 	}
 	for _, m := range all {
 		if m.GetKind() == fanoutv1.WatchResponse_KIND_DRAINING || len(m.GetEvents()) > 1 {
-			t.Errorf("it was told %v", m.GetKind())
+			t.Errorf("got a %v message with %d events, want no DRAINING and at most one event", m.GetKind(), len(m.GetEvents()))
 		}
 	}
 	wantRefusal(t, first(ctx, in, &fanoutv1.WatchRequest{Resource: config}), unauthenticated)
 }
 
-// What waits for a watch when its right is taken away is not sent any more, though it
+// Events that wait for a watcher when its right is revoked are not sent, although they
 // happened before.
-func TestNothingFollowsARightThatIsGone(t *testing.T) {
+func TestPendingEventsAreNotSentAfterARightIsRevoked(t *testing.T) {
 	in := start(t, settings{policy: aliceMay + "- {subjects: [anonymous], verbs: [watch], resources: [config]}\n"})
 	ctx := within(t)
 	alice := in.as(t, "alice")
 	alice.awaitLoaded(ctx, t)
 	s := openRaw(ctx, t, in.address, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()}, 4<<10)
-	s.attend()
+	s.readFrames()
 	large := strings.Repeat("x", 512<<10)
-	for range 2 { // gRPC takes over one message, however large it is
+	for range 2 { // gRPC accepts one message, however large it is; the second one blocks
 		alice.put(ctx, t, config, "a", large)
 	}
 	alice.awaitWatcher(ctx, t, (*fanoutv1.WatcherStatus).GetBlocked)
@@ -111,20 +111,20 @@ func TestNothingFollowsARightThatIsGone(t *testing.T) {
 	alice.awaitWatcher(ctx, t, func(w *fanoutv1.WatcherStatus) bool { return w.GetLagEvents() > 0 })
 	in.usePolicy(t, aliceMay)
 	s.grant(t, wideOpen-4<<10)
-	all, err := s.await(ctx, t, "it has ended", func(*rawStream) bool { return false })
+	all, err := s.await(ctx, t, "the stream ends", func(*rawStream) bool { return false })
 	if code := status.Code(err); code != codes.Unauthenticated && code != codes.DeadlineExceeded {
-		t.Errorf("it has ended with %v", err)
+		t.Errorf("got stream end %v, want UNAUTHENTICATED or DEADLINE_EXCEEDED", err)
 	}
 	for _, e := range eventsOf(all) {
 		if e.Key == "late" {
-			t.Errorf("the right is gone, and there is %v", e)
+			t.Errorf("got event %v after the right was revoked, want none", e)
 		}
 	}
 }
 
-// A watch that begins while the policy changes does not slip through: its right was
-// there when it asked, and is gone when it has begun.
-func TestAWatchThatBeginsWhileThePolicyChanges(t *testing.T) {
+// The policy changes after a watch was authorized and before it is registered. The watch
+// must end nevertheless.
+func TestWatchThatBeginsWhileThePolicyChangesIsDenied(t *testing.T) {
 	in := start(t, settings{policy: bobMay("watch", config, "")})
 	ctx := within(t)
 	alice, bob := in.as(t, "alice"), in.as(t, "bob")
@@ -134,14 +134,14 @@ func TestAWatchThatBeginsWhileThePolicyChanges(t *testing.T) {
 	t.Cleanup(asked.open)
 	ended := make(chan error, 1)
 	go func() { ended <- first(ctx, bob, &fanoutv1.WatchRequest{Resource: config}) }()
-	asked.await(ctx, t) // the watch has passed the door, and there is no session yet
+	asked.await(ctx, t) // the watch is authorized but not yet registered
 	in.usePolicy(t, aliceMay)
 	asked.open()
 	wantRefusal(t, <-ended, denied("watch", config))
 }
 
-// However watches begin and policies change at the same time, none stays that may not.
-func TestWatchesAndPoliciesRace(t *testing.T) {
+// Watches begin while the policy changes. None of them outlives its right.
+func TestWatchesThatRaceWithPoliciesEnd(t *testing.T) {
 	with, without := bobMay("watch", config, ""), aliceMay
 	in := start(t, settings{policy: with})
 	ctx := within(t)
@@ -166,7 +166,7 @@ func TestWatchesAndPoliciesRace(t *testing.T) {
 			case err := <-ended:
 				wantRefusal(t, err, denied("watch", config))
 			case <-ctx.Done():
-				t.Fatal("a watch goes on without its right")
+				t.Fatal("a watch goes on after its right was revoked")
 			}
 		}
 	}

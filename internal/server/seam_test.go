@@ -12,14 +12,14 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 )
 
-// underneath is what a resource stands on.
+// underneath is the store that a seam wraps.
 type underneath interface {
 	cacher.Store
 	backend.Writer
 }
 
-// seam lies between a resource and its store. It counts the calls by method and
-// lets a test interfere with them.
+// seam wraps the store of a resource. It counts the calls of each method, and a test can
+// fail or delay them.
 type seam struct {
 	store underneath
 
@@ -32,16 +32,16 @@ func newSeam(store underneath) *seam {
 	return &seam{store: store, calls: map[string]int{}}
 }
 
-// on makes every call go through f first. It may fail the call, hold it or panic;
-// nil lets everything pass. What a stream has received goes through it as "Next"
-// before it is handed on.
+// on makes the seam call f before each call of the store. f may return an error, block or
+// panic; a nil f has no effect. For a watch, the seam calls f with the method "Next" after
+// the stream has received an update and before the caller gets it.
 func (s *seam) on(f func(ctx context.Context, method string) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.interfere = f
 }
 
-// counted returns the number of calls so far.
+// counted returns the number of calls so far, by method.
 func (s *seam) counted() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,10 +115,10 @@ func (s *seamStream) Next(ctx context.Context) (object.Update, error) {
 	return u, s.seam.call(ctx, "Next")
 }
 
-// gate holds the calls of some methods until it is opened.
+// gate blocks the calls of some methods until it is opened.
 type gate struct {
 	methods map[string]bool
-	reached chan string // the method of each call that has come to the gate, as far as there is room
+	reached chan string // the methods of blocked calls; further ones are dropped when it is full
 	opened  chan struct{}
 	open    func()
 }
@@ -132,13 +132,13 @@ func newGate(methods ...string) *gate {
 	return g
 }
 
-// await returns when a call has come to the gate.
+// await waits until the gate has blocked a call.
 func (g *gate) await(ctx context.Context, t *testing.T) {
 	t.Helper()
 	select {
 	case <-g.reached:
 	case <-ctx.Done():
-		t.Fatalf("there was no call of %v", slices.Collect(maps.Keys(g.methods)))
+		t.Fatalf("the store was not called: want a call of one of %v", slices.Collect(maps.Keys(g.methods)))
 	}
 }
 

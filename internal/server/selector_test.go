@@ -20,7 +20,7 @@ func (in *instance) putLabelled(t *testing.T, key, text, env string) int64 {
 	return resp.GetRevision()
 }
 
-func TestSelectorsThatAreRefused(t *testing.T) {
+func TestBadSelectorsAreRefused(t *testing.T) {
 	in := start(t, settings{})
 	var lists []badRequest[fanoutv1.ListRequest]
 	for name, bad := range map[string]struct{ labels, fields, field string }{
@@ -46,8 +46,8 @@ func TestSelectorsThatAreRefused(t *testing.T) {
 	testBadRequests(t, in, in.reads.List, lists)
 }
 
-// The size of a page counts what the selector picks, and a page token belongs to
-// its selector, however that is written.
+// The page size counts only objects that the selector matches. A page token is valid for
+// every spelling of its selector, and for no other selector.
 func TestListFiltered(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
@@ -60,7 +60,7 @@ func TestListFiltered(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := keysOf(first.GetObjects()); got != "k0 k2 k6" {
-		t.Errorf("the first page is %s", got)
+		t.Errorf("got first page %q, want k0 k2 k6", got)
 	}
 	req.PageToken, req.LabelSelector = first.GetNextPageToken(), "env in (prod)"
 	second, err := in.reads.List(ctx, req)
@@ -68,7 +68,7 @@ func TestListFiltered(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := keysOf(second.GetObjects()); got != "k8" || second.GetNextPageToken() != "" {
-		t.Errorf("the second page is %s", got)
+		t.Errorf("got second page %q and token %q, want k8 and no token", got, second.GetNextPageToken())
 	}
 	req.LabelSelector = "env=test"
 	_, err = in.reads.List(ctx, req)
@@ -91,7 +91,7 @@ func TestWatchFiltered(t *testing.T) {
 	w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, LabelSelector: "env=prod"})
 	events, _ := w.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
 	if len(events) != 1 || events[0] != added("a", "1", first) {
-		t.Errorf("the snapshot is %v", events)
+		t.Errorf("got snapshot %v, want only a", events)
 	}
 	in.putLabelled(t, "b", "2", "test")
 	w.wantEvents(added("b", "3", in.putLabelled(t, "b", "3", "prod")))

@@ -233,7 +233,7 @@ func (n *neighbourhood) stick(ctx context.Context, t *testing.T, i int, request 
 	}
 	if s.closed {
 		s.rawStream = openRaw(ctx, t, n.address, s.request, 4<<10)
-		s.attend()
+		s.readFrames()
 	} else {
 		s.rawStream = openRaw(ctx, t, n.address, s.request, wideOpen)
 	}
@@ -351,7 +351,7 @@ func TestIsolatedFromReadersThatStallAndComeBack(t *testing.T) {
 	const remembered = 100
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	defer cancel()
-	encoder := newSharedEncoder()
+	encoder := newEncodingCounter()
 	n := settle(ctx, t, watchers*9/10, remembered, encoder)
 	n.write(ctx, t, slowKeys/slowBatch)
 	encoder.reset()

@@ -20,8 +20,8 @@ import (
 
 var draining = refusal{Code: codes.Unavailable, Reason: apierr.ReasonDraining, Retry: true}
 
-// wantDrained reads the rest of a stream that is drained: the last message says
-// where to resume, the status why it ends.
+// wantDrained checks that the next message is DRAINING with the position to resume at, and
+// that the stream then ends with the reason.
 func (w *watch) wantDrained(want *fanoutv1.Position) {
 	w.t.Helper()
 	if diff := cmp.Diff(want, w.drained(), protocmp.Transform()); diff != "" {
@@ -29,7 +29,7 @@ func (w *watch) wantDrained(want *fanoutv1.Position) {
 	}
 }
 
-// drained does the same and returns the position.
+// drained checks that the stream ends with DRAINING, and returns the position.
 func (w *watch) drained() *fanoutv1.Position {
 	w.t.Helper()
 	m := w.next(fanoutv1.WatchResponse_KIND_DRAINING)
@@ -65,7 +65,7 @@ func TestStopEndsStreamsWithThePositionToResumeAt(t *testing.T) {
 
 	in.stop(ctx)
 	if ctx.Err() != nil {
-		t.Fatal("the server did not stop in its own time")
+		t.Fatal("the server did not stop before the deadline")
 	}
 	for i := range watches {
 		w := &watches[i]
@@ -73,10 +73,10 @@ func TestStopEndsStreamsWithThePositionToResumeAt(t *testing.T) {
 			w.wantDrained(w.at)
 			continue
 		}
-		// It may go on to where the others are, which does not concern it.
+		// Its position may include the write, which is outside its scope.
 		at := w.drained()
 		if at.GetEpoch() != w.at.GetEpoch() || at.GetRevision() < w.at.GetRevision() || at.GetRevision() > written {
-			w.t.Errorf("who was told nothing ends at %v, want %v or revision %d", at, w.at, written)
+			w.t.Errorf("got position %v for the watcher without events, want between %v and revision %d", at, w.at, written)
 		}
 		w.at = at
 	}
@@ -84,7 +84,7 @@ func TestStopEndsStreamsWithThePositionToResumeAt(t *testing.T) {
 	// Another server continues exactly there.
 	other := startOver(t, etcd, settings{})
 	next := other.put(ctx, t, config, "team/1", "3")
-	other.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing) // it has come to where the watches begin
+	other.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing) // wait until its cache has the positions of the watches
 	for _, was := range watches {
 		w := other.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Scope: was.scope, Begin: after(was.at)})
 		events, _ := w.catchUp(fanoutv1.WatchResponse_CATCH_UP_REPLAY)
@@ -98,7 +98,7 @@ func TestStopEndsStreamsWithThePositionToResumeAt(t *testing.T) {
 	}
 }
 
-func TestStopWaitsForRequestsThatAreUnderWay(t *testing.T) {
+func TestStopWaitsForRunningRequests(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	in.awaitLoaded(ctx, t)
@@ -119,22 +119,22 @@ func TestStopWaitsForRequestsThatAreUnderWay(t *testing.T) {
 		in.stop(ctx)
 		close(stopped)
 	}()
-	w.wantDrained(now) // so it is stopping
+	w.wantDrained(now) // the server has begun to stop
 	select {
 	case <-stopped:
-		t.Fatal("the server stopped with a request under way")
+		t.Fatal("the server stopped while a request was running")
 	case err := <-written:
-		t.Fatalf("the request ended too early: %v", err)
+		t.Fatalf("the running request ended before the store answered: %v", err)
 	default:
 	}
 	commits.open()
 	if err := <-written; err != nil {
-		t.Errorf("the request that was under way: %v", err)
+		t.Errorf("the running request failed: %v", err)
 	}
 	<-stopped
 }
 
-func TestStopIsInTimeAlthoughAClientIsStuck(t *testing.T) {
+func TestStopKeepsItsDeadlineWithAStuckClient(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
@@ -143,8 +143,8 @@ func TestStopIsInTimeAlthoughAClientIsStuck(t *testing.T) {
 	for i := range 4 {
 		in.put(ctx, t, config, fmt.Sprint(i), strings.Repeat("x", maxValueBytes))
 	}
-	// A client that reads nothing, behind a window that does not grow: the handler
-	// cannot send the snapshot.
+	// The stuck client does not read and its window does not grow, so the handler cannot
+	// send the snapshot.
 	conn := dial(t, in.address, grpc.WithStaticStreamWindowSize(64<<10), grpc.WithStaticConnWindowSize(64<<10))
 	stuck, err := fanoutv1.NewFanoutServiceClient(conn).Watch(ctx, &fanoutv1.WatchRequest{Resource: config})
 	if err != nil {
@@ -162,23 +162,23 @@ func TestStopIsInTimeAlthoughAClientIsStuck(t *testing.T) {
 		in.stop(grace)
 		close(stopped)
 	}()
-	w.wantDrained(now) // the others do not wait for it
+	w.wantDrained(now) // other watches do not wait for the stuck one
 	select {
 	case <-stopped:
-		t.Fatal("the server did not wait for the client that is stuck")
+		t.Fatal("the server stopped before the grace period of the stuck client was over")
 	default:
 	}
 	endGrace()
 	select {
 	case <-stopped:
 	case <-ctx.Done():
-		t.Fatal("the server does not stop")
+		t.Fatal("the server did not stop after the grace period")
 	}
 	for err == nil {
 		_, err = stuck.Recv()
 	}
 	if errors.Is(err, io.EOF) || status.Code(err) != codes.Unavailable {
-		t.Errorf("the stream of the stuck client ends with %v, want UNAVAILABLE", err)
+		t.Errorf("got stream end %v for the stuck client, want UNAVAILABLE", err)
 	}
 }
 

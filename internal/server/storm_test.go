@@ -19,65 +19,64 @@ import (
 	"github.com/fanoutd/fanoutd/test/race"
 )
 
-// sharedEncoder counts what is encoded, by key and revision.
-type sharedEncoder struct {
+// encodingCounter counts how often each event is encoded.
+type encodingCounter struct {
 	wire.Encoder
 
 	mu      sync.Mutex
-	made    map[string]int // guarded by mu; events that were encoded, or added to a message
-	foreign int            // guarded by mu; ADDED events with values that are not the bytes of the object
+	encoded map[string]int // guarded by mu; by key and revision
+	copied  int            // guarded by mu; ADDED events whose bytes are not those of the object
 }
 
-func newSharedEncoder() *sharedEncoder { return &sharedEncoder{made: map[string]int{}} }
+func newEncodingCounter() *encodingCounter { return &encodingCounter{encoded: map[string]int{}} }
 
-func (e *sharedEncoder) AppendEvent(b []byte, event object.Event, v object.Projection) []byte {
-	e.note(fmt.Sprint(event.Key, "@", event.Revision))
+func (e *encodingCounter) AppendEvent(b []byte, event object.Event, v object.Projection) []byte {
+	e.count(fmt.Sprint(event.Key, "@", event.Revision))
 	return e.Encoder.AppendEvent(b, event, v)
 }
 
-func (e *sharedEncoder) AddedEvent(o *object.Object, v object.Projection) []byte {
-	e.note(fmt.Sprint(o.Key, "@", o.ModRevision))
+func (e *encodingCounter) AddedEvent(o *object.Object, v object.Projection) []byte {
+	e.count(fmt.Sprint(o.Key, "@", o.ModRevision))
 	event := e.Encoder.AddedEvent(o, v)
 	if !v.OmitValues && &event[0] != &o.Encoded[0] {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.foreign++
+		e.copied++
 	}
 	return event
 }
 
-func (e *sharedEncoder) note(event string) {
+func (e *encodingCounter) count(event string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.made[event]++
+	e.encoded[event]++
 }
 
-// reset forgets what was counted, and returns it: how many different events there
-// were, and how many were encoded.
-func (e *sharedEncoder) reset() (different, encoded, foreign int) {
+// reset returns the counts and sets them to zero: the number of different events, the
+// number of encodings, and the number of ADDED events that were copied.
+func (e *encodingCounter) reset() (different, encoded, copied int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, n := range e.made {
+	for _, n := range e.encoded {
 		encoded += n
 	}
-	different, foreign = len(e.made), e.foreign
-	clear(e.made)
-	e.foreign = 0
-	return different, encoded, foreign
+	different, copied = len(e.encoded), e.copied
+	clear(e.encoded)
+	e.copied = 0
+	return different, encoded, copied
 }
 
-// storm is a crowd of watchers with one request who come together.
+// storm is many watchers that send the same request at the same time.
 type storm struct {
-	connections, streams int // streams: on each of them
+	connections, streams int // streams is per connection
 	request              *fanoutv1.WatchRequest
 	kind                 fanoutv1.WatchResponse_CatchUp
-	want                 []event                    // of the catch-up; nil: whatever it is
-	during               func(connection int) error // called by each connection when half of its streams are open
+	want                 []event                    // of the catch-up; nil allows any events
+	during               func(connection int) error // called for each connection when half of its streams are open
 }
 
-// hit lets the storm come and returns when everybody has been brought to the
-// present.
-func (s *storm) hit(ctx context.Context, t *testing.T, in *instance) {
+// run starts all watchers and waits until each has caught up.
+func (s *storm) run(ctx context.Context, t *testing.T, in *instance) {
 	t.Helper()
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
@@ -101,7 +100,7 @@ func (s *storm) hit(ctx context.Context, t *testing.T, in *instance) {
 				}
 			}
 			for _, stream := range streams {
-				if err := s.arrive(stream); err != nil {
+				if err := s.catchUp(stream); err != nil {
 					t.Error(err)
 					return
 				}
@@ -109,10 +108,11 @@ func (s *storm) hit(ctx context.Context, t *testing.T, in *instance) {
 		})
 	}
 	group.Wait()
-	t.Logf("%d watchers are synced within %v", s.connections*s.streams, time.Since(begun))
+	t.Logf("%d watchers caught up in %v", s.connections*s.streams, time.Since(begun))
 }
 
-func (s *storm) arrive(stream fanoutv1.FanoutService_WatchClient) error {
+// catchUp reads a stream until SYNCED and checks the catch-up.
+func (s *storm) catchUp(stream fanoutv1.FanoutService_WatchClient) error {
 	var all []*fanoutv1.WatchResponse
 	for !synced(all) {
 		m, err := stream.Recv()
@@ -122,7 +122,7 @@ func (s *storm) arrive(stream fanoutv1.FanoutService_WatchClient) error {
 		all = append(all, m)
 	}
 	if kind := all[0].GetCatchUp(); kind != s.kind {
-		return fmt.Errorf("a catch-up of kind %v, want %v", kind, s.kind)
+		return fmt.Errorf("got a catch-up of kind %v, want %v", kind, s.kind)
 	}
 	if diff := cmp.Diff(s.want, eventsOf(all)); diff != "" && s.want != nil {
 		return fmt.Errorf("events, -want +got:\n%s", diff)
@@ -130,15 +130,15 @@ func (s *storm) arrive(stream fanoutv1.FanoutService_WatchClient) error {
 	return nil
 }
 
-// Thousands of watchers of one interest that begin at the same time, wherever they
-// begin, cost as much encoding as one of them.
-func TestStormsShareWhatIsEncoded(t *testing.T) {
+// Thousands of watchers of one interest begin at the same time. Together they cost as
+// many encodings as a single one, for every kind of catch-up.
+func TestStormsEncodeEachEventOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
 	const window = 40
-	encoder := newSharedEncoder()
-	// Nobody is sent away because the machine is busy with the others.
+	encoder := newEncodingCounter()
+	// A long readWait: on a busy machine, no watcher may be refused for waiting too long.
 	in := start(t, settings{encoder: encoder, window: cacher.WindowLimits{MaxChanges: window}, readWait: patience})
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	defer cancel()
@@ -182,18 +182,17 @@ func TestStormsShareWhatIsEncoded(t *testing.T) {
 		snapshot = append(snapshot, added(string(key), string(o.Value), int64(o.ModRevision)))
 		omitted = append(omitted, added(string(key), "", int64(o.ModRevision)))
 	}
-	// Its feed may have begun before it did, with what was still to be dispatched.
+	// The feed may have begun before the watcher, with changes that were not yet dispatched.
 	if different, encoded, _ := encoder.reset(); different < len(replay) || encoded != different {
-		t.Errorf("for one watcher who saw %d events %d were encoded %d times", len(replay), different, encoded)
+		t.Errorf("one watcher received %d events; %d different events were encoded %d times, want each once", len(replay), different, encoded)
 	}
 
 	const connections = 20
-	thousands, some := 250, 50 // watchers on each of them
+	many, some := 250, 50 // watchers per connection
 	if race.Enabled {
-		thousands, some = 50, 10
+		many, some = 50, 10
 	}
-	// After each write, those who want to be up to date want more than the others
-	// got.
+	// Each write moves the revision that later watchers catch up to.
 	writes := 0
 	var writing sync.Mutex
 	write := func(connection int) error {
@@ -216,7 +215,7 @@ func TestStormsShareWhatIsEncoded(t *testing.T) {
 		during  func(int) error
 	}{
 		{
-			"snapshot without values", thousands,
+			"snapshot without values", many,
 			&fanoutv1.WatchRequest{OmitValues: true},
 			fanoutv1.WatchResponse_CATCH_UP_RESET, omitted, len(omitted), nil,
 		},
@@ -226,7 +225,7 @@ func TestStormsShareWhatIsEncoded(t *testing.T) {
 			fanoutv1.WatchResponse_CATCH_UP_REPLAY, replay, len(replay), nil,
 		},
 		{
-			"replay of what somebody has seen", some,
+			"replay of events encoded before", some,
 			&fanoutv1.WatchRequest{Begin: after(recent)},
 			fanoutv1.WatchResponse_CATCH_UP_REPLAY, replay, 0, nil,
 		},
@@ -241,7 +240,7 @@ func TestStormsShareWhatIsEncoded(t *testing.T) {
 			fanoutv1.WatchResponse_CATCH_UP_REPLAY, nil, len(replay), write,
 		},
 		{
-			"snapshot while a writer writes", thousands,
+			"snapshot while a writer writes", many,
 			&fanoutv1.WatchRequest{},
 			fanoutv1.WatchResponse_CATCH_UP_RESET, nil, len(snapshot), write,
 		},
@@ -254,21 +253,21 @@ func TestStormsShareWhatIsEncoded(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			writes = 0
 			c.request.Resource = config
-			crowd := storm{connections: connections, streams: c.streams, request: c.request, kind: c.kind, want: c.want, during: c.during}
-			crowd.hit(ctx, t, in)
-			different, encoded, foreign := encoder.reset()
+			s := storm{connections: connections, streams: c.streams, request: c.request, kind: c.kind, want: c.want, during: c.during}
+			s.run(ctx, t, in)
+			different, encoded, copied := encoder.reset()
 			t.Logf("%d different events, %d encoded, %d writes", different, encoded, writes)
-			if foreign > 0 {
-				t.Errorf("%d events of a snapshot are copies of objects", foreign)
+			if copied > 0 {
+				t.Errorf("got %d snapshot events that copy their object, want 0", copied)
 			}
 			if writes == 0 && (different != c.encoded || encoded != c.encoded) {
-				t.Errorf("%d different events were encoded %d times, want %d, each once", different, encoded, c.encoded)
+				t.Errorf("got %d different events and %d encodings, want %d of each", different, encoded, c.encoded)
 			}
-			// Once for each state there was, if nobody came too late for the one
-			// that it was to be brought to; and each watcher for itself would be
-			// a hundred times as much.
+			// Ideally, each state is encoded once. The factor of 4 allows for watchers that
+			// come too late for a shared catch-up. Without sharing, the number would be a
+			// hundred times as large.
 			if most := 4 * (writes + 1) * (c.encoded + writes); encoded > most {
-				t.Errorf("with %d writes meanwhile, %d different events were encoded %d times, want at most %d", writes, different, encoded, most)
+				t.Errorf("got %d encodings of %d different events during %d writes, want at most %d", encoded, different, writes, most)
 			}
 		})
 	}

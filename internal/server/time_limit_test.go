@@ -18,8 +18,8 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// wantLimited reads the rest of a watch that its time limit ends, and returns the
-// events and the position to resume at.
+// wantLimited reads a watch until its time limit ends it. It returns the events and the
+// position to resume at.
 func (w *watch) wantLimited() ([]event, *fanoutv1.Position) {
 	w.t.Helper()
 	var events []event
@@ -33,14 +33,14 @@ func (w *watch) wantLimited() ([]event, *fanoutv1.Position) {
 			continue
 		}
 		if _, err := w.stream.Recv(); !errors.Is(err, io.EOF) {
-			w.t.Fatalf("the stream ends with %v, want OK", err)
+			w.t.Fatalf("got stream end %v, want OK", err)
 		}
 		return events, m.GetPosition()
 	}
 }
 
-// A subscriber whose watches end all the time, while a writer writes, is told
-// everything once.
+// A subscriber resumes again and again because a short time limit ends its watches. It
+// receives each event of a busy writer exactly once.
 func TestResumableAfterTheTimeLimit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -83,10 +83,10 @@ func TestResumableAfterTheTimeLimit(t *testing.T) {
 	cancel()
 	group.Wait()
 	if len(got) == 0 {
-		t.Error("the test is too easy: nothing was told before the writer stopped")
+		t.Error("no event arrived before the writer stopped, so the test proves nothing")
 	}
 
-	// What has not been told yet comes after the last position.
+	// The remaining events come after the last position.
 	want = append(want, added("last", "", in.put(ctx, t, config, "last", "")))
 	for len(got) < len(want) {
 		watch()
@@ -96,9 +96,9 @@ func TestResumableAfterTheTimeLimit(t *testing.T) {
 	}
 }
 
-// The request may ask for less time than the server gives, but not for more. A
-// watch that got the longer of the two would outlast this test.
-func TestTheTimeLimitIsTheShorterOne(t *testing.T) {
+// A request can shorten the server's time limit but not extend it. A watch with the
+// longer of the two limits would outlast this test.
+func TestWatchesUseTheShorterTimeLimit(t *testing.T) {
 	const long = time.Hour
 	for name, c := range map[string]struct {
 		server   time.Duration
@@ -119,15 +119,15 @@ func TestTheTimeLimitIsTheShorterOne(t *testing.T) {
 				}
 				asked := time.Now()
 				events, at := in.watch(ctx, t, req).wantLimited()
-				// How much longer it may last nobody can promise.
+				// There is no upper bound: a busy machine may end the watch late.
 				if lasted := time.Since(asked); lasted < c.least {
-					t.Errorf("asked for %v, it has lasted for %v, want %v at least", limit, lasted, c.least)
+					t.Errorf("requested limit %v: the watch lasted %v, want at least %v", limit, lasted, c.least)
 				}
 				if diff := cmp.Diff([]event{added("a", "1", written)}, events); diff != "" {
-					t.Errorf("asked for %v, events, -want +got:\n%s", limit, diff)
+					t.Errorf("requested limit %v: events, -want +got:\n%s", limit, diff)
 				}
 				if at.GetRevision() < written || at.GetEpoch() == "" {
-					t.Errorf("asked for %v, it ends at %v, want revision %d or later", limit, at, written)
+					t.Errorf("requested limit %v: got end position %v, want revision %d or later", limit, at, written)
 				}
 				if n := in.dispatchers[config].Interests(); n != 0 {
 					t.Errorf("%d interests are still watched", n)
@@ -137,9 +137,9 @@ func TestTheTimeLimitIsTheShorterOne(t *testing.T) {
 	}
 }
 
-// The time limit ends the watch of a client that does not read, too. It is not told so
-// before it reads again, and then goes on where it was.
-func TestTheTimeLimitEndsAWatchOfAReaderThatStops(t *testing.T) {
+// The time limit also ends the watch of a client that has stopped reading. The client
+// learns of it when it reads again, and resumes at its last position.
+func TestTheTimeLimitEndsWatchesOfClientsThatStopReading(t *testing.T) {
 	in := start(t, settings{timeLimit: 100 * time.Millisecond, grace: 100 * time.Millisecond, messageBytes: 64 << 10})
 	ctx := within(t)
 	here := in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing).at
@@ -150,7 +150,7 @@ func TestTheTimeLimitEndsAWatchOfAReaderThatStops(t *testing.T) {
 	}
 	const window = 1 << 10
 	s := openRaw(ctx, t, in.address, &fanoutv1.WatchRequest{Resource: config, Begin: after(here)}, window)
-	s.attend()
+	s.readFrames()
 	in.lines.await(ctx, t, line{"msg": "finished call", "grpc.method": "Watch"})
 	if n := in.dispatchers[config].Interests(); n != 0 {
 		t.Errorf("%d interests are still watched", n)
@@ -159,17 +159,17 @@ func TestTheTimeLimitEndsAWatchOfAReaderThatStops(t *testing.T) {
 	s.grant(t, 1<<30)
 	all, err := s.await(ctx, t, "the stream ends", func(*rawStream) bool { return false })
 	if status.Code(err) != codes.DeadlineExceeded {
-		t.Errorf("the stream ends with %v, want DEADLINE_EXCEEDED", err)
+		t.Errorf("got stream end %v, want DEADLINE_EXCEEDED", err)
 	}
 	got := eventsOf(all)
 	if len(got) == 0 || len(got) == len(want) {
-		t.Fatalf("the test is too easy: %d of %d events came", len(got), len(want))
+		t.Fatalf("got %d of %d events, want some but not all", len(got), len(want))
 	}
 	for len(got) < len(want) {
 		req := &fanoutv1.WatchRequest{Resource: config, Begin: after(all[len(all)-1].GetPosition())}
 		s = openRaw(ctx, t, in.address, req, wideOpen)
-		s.attend()
-		// However it ends: it may be cut off again while the machine is busy.
+		s.readFrames()
+		// Any end of the stream is fine: on a busy machine the limit may cut it off again.
 		more, _ := s.await(ctx, t, "the stream ends", func(*rawStream) bool { return false })
 		got, all = append(got, eventsOf(more)...), append(all, more...)
 	}

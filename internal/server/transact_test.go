@@ -41,7 +41,7 @@ func TestTransactRefusesBadRequests(t *testing.T) {
 	add("unknown resource", "x", unknownResource("x"), good)
 	add("no operations", config, invalid("operations"))
 	add("too many operations", config, invalid("operations"), tooMany...)
-	add("operation that is none", config, invalid("operations[1]"), good, &fanoutv1.Operation{})
+	add("empty operation", config, invalid("operations[1]"), good, &fanoutv1.Operation{})
 	add("empty put", config, invalid("operations[0].put.key"), putting(&fanoutv1.PutOperation{}))
 	add("put and delete of a key", config, invalid("operations[1]"), putting(putText("a", "")), deleting("a"))
 	add("check and put of a key", config, invalid("operations[2]"), checking("a", 0), good, putting(putText("a", "")))
@@ -55,7 +55,7 @@ func TestTransactRefusesBadRequests(t *testing.T) {
 	add("negative precondition", config, invalid("operations[0].delete.if_mod_revision"), &fanoutv1.Operation{
 		Operation: &fanoutv1.Operation_Delete{Delete: &fanoutv1.DeleteOperation{Key: "a", IfModRevision: proto.Int64(-1)}},
 	})
-	add("everything wrong is told at once", config,
+	add("all faults are reported together", config,
 		invalid("operations[0].put.key", "operations[1].delete.key", "operations[2].check.key", "operations[3]"),
 		putting(putText("/", "")), deleting(""), checking("", 0), &fanoutv1.Operation{})
 	for name, key := range badKeys {
@@ -108,7 +108,7 @@ func TestTransactAppliesNothingIfAPreconditionFails(t *testing.T) {
 			[]*fanoutv1.Operation{putting(putText("a", "")), checking("b", b-1)},
 			conflict("b", b-1, b, b),
 		},
-		"the first that fails is named": {
+		"the error names the first failed precondition": {
 			[]*fanoutv1.Operation{putting(absent), deleting("b"), checking("d", 7), checking("e", 8)},
 			conflict("d", 7, 0, b),
 		},
@@ -117,7 +117,7 @@ func TestTransactAppliesNothingIfAPreconditionFails(t *testing.T) {
 			_, err := in.writes.Transact(ctx, &fanoutv1.TransactRequest{Resource: config, Operations: c.operations})
 			wantRefusal(t, err, c.want)
 			if after := in.revision(ctx, t); after != b {
-				t.Errorf("something was written: revision %d, was %d", after, b)
+				t.Errorf("got revision %d, want %d: the request must write nothing", after, b)
 			}
 		})
 	}
@@ -167,7 +167,7 @@ func TestWritesReturnObjects(t *testing.T) {
 				Revision: a, Results: []*fanoutv1.OperationResult{{}, {Object: got.GetObject()}, {}, {}},
 			}, err)
 			if after := in.revision(ctx, t); after != a {
-				t.Errorf("something was written: revision %d, was %d", after, a)
+				t.Errorf("got revision %d, want %d: the requests must write nothing", after, a)
 			}
 			deleted, err = remove(a, true)
 			want("delete", deleted, &fanoutv1.DeleteResponse{Revision: a + 1, Deleted: true, Applied: true, Object: got.GetObject()}, err)
@@ -179,7 +179,7 @@ func TestWritesReturnObjects(t *testing.T) {
 	}
 }
 
-func TestTransactOfChecksAloneWritesNothing(t *testing.T) {
+func TestTransactWithOnlyChecksWritesNothing(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	a := in.put(ctx, t, config, "a", "")
@@ -195,7 +195,7 @@ func TestTransactOfChecksAloneWritesNothing(t *testing.T) {
 	}
 }
 
-func TestTransactTakesAsManyOperationsAsItMay(t *testing.T) {
+func TestTransactAcceptsTheMaximumOfOperations(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	var operations []*fanoutv1.Operation

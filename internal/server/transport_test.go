@@ -16,9 +16,10 @@ import (
 	"github.com/fanoutd/fanoutd/test/certs"
 )
 
-// A client whose authority is no longer trusted does not keep its connection for good:
-// it has to open another one, while the watch that it has goes on.
-func TestOldConnectionsWithTLSAreReplaced(t *testing.T) {
+// A client must open a new connection after the maximum age, so a client whose authority
+// is no longer trusted cannot keep its connection forever. A watch on the old connection
+// goes on.
+func TestOldTLSConnectionsAreReplaced(t *testing.T) {
 	authority := certs.NewAuthority(t)
 	pair := authority.Issue(t, certs.Server)
 	in := start(t, settings{configure: func(cfg *server.Config) {

@@ -15,10 +15,10 @@ import (
 	"github.com/fanoutd/fanoutd/internal/store"
 )
 
-// transcript is what a client was told, request by request.
+// transcript records the answers that a client received, in the order of its requests.
 type transcript struct {
 	in       *instance
-	said     []proto.Message
+	answers  []proto.Message
 	refusals map[string]refusal
 }
 
@@ -30,11 +30,11 @@ func (tr *transcript) list(ctx context.Context, t *testing.T, req *fanoutv1.List
 		t.Fatalf("%v: %v", req, err)
 	}
 	same := proto.CloneOf(resp)
-	same.RemainingCount = nil // counted only where it costs nothing
+	same.RemainingCount = nil // depends on whether there is a cache
 	if same.GetNextPageToken() != "" {
 		same.NextPageToken = "more"
 	}
-	tr.said = append(tr.said, same)
+	tr.answers = append(tr.answers, same)
 	return resp
 }
 
@@ -43,8 +43,8 @@ func (tr *transcript) refused(t *testing.T, name string, err error) {
 	tr.refusals[name] = refusalIn(t, err)
 }
 
-// watch takes down the messages of a watch up to the last one that the scenario
-// expects.
+// watch records messages of the given kinds, in this order, and then ends the watch. It
+// calls between before it waits for the first live message.
 func (tr *transcript) watch(ctx context.Context, t *testing.T, req *fanoutv1.WatchRequest, between func(), kinds ...fanoutv1.WatchResponse_Kind) {
 	t.Helper()
 	req.Resource = config
@@ -58,10 +58,10 @@ func (tr *transcript) watch(ctx context.Context, t *testing.T, req *fanoutv1.Wat
 		}
 		m := w.next(kind)
 		if kind == kindPart {
-			// How far a part may say that it goes differs; the end does not.
+			// The position of a part may differ; that of SYNCED may not.
 			m.Position.Revision = 0
 		}
-		tr.said = append(tr.said, m)
+		tr.answers = append(tr.answers, m)
 	}
 }
 
@@ -73,7 +73,7 @@ const (
 	kindMark   = fanoutv1.WatchResponse_KIND_BOOKMARK
 )
 
-// scenario is a client that tries everything.
+// scenario sends requests of every kind and records the answers.
 func (tr *transcript) scenario(ctx context.Context, t *testing.T) {
 	in := tr.in
 	first := in.putLabelled(t, "a/1", "one", "prod")
@@ -94,11 +94,11 @@ func (tr *transcript) scenario(ctx context.Context, t *testing.T) {
 			tr.refused(t, name, err)
 			continue
 		}
-		tr.said = append(tr.said, resp)
+		tr.answers = append(tr.answers, resp)
 	}
 	_, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: "a/1", Consistency: exactRevision(1 << 40)})
 	tr.refused(t, "future", err)
-	for name, revision := range map[string]int64{"page of the future": last + 1000, "page of before anything": 0} {
+	for name, revision := range map[string]int64{"page of the future": last + 1000, "page of revision 0": 0} {
 		token := forged(t, page.GetNextPageToken(), fmt.Sprintf(`"v":%d`, page.GetPosition().GetRevision()), fmt.Sprintf(`"v":%d`, revision))
 		_, err = in.reads.List(ctx, &fanoutv1.ListRequest{Resource: config, PageSize: 1, PageToken: token})
 		tr.refused(t, name, err)
@@ -115,27 +115,27 @@ func (tr *transcript) scenario(ctx context.Context, t *testing.T) {
 	tr.watch(ctx, t, &fanoutv1.WatchRequest{Begin: after(&fanoutv1.Position{Epoch: "other", Revision: 5}), Scope: prefix("a")}, nil, kindBegin, kindPart, kindSynced)
 }
 
-// Without a cache a client is told the same.
-func TestTheSameWithoutACache(t *testing.T) {
+func TestResourcesWithAndWithoutACacheAnswerAlike(t *testing.T) {
 	t.Parallel()
-	told := map[bool]*transcript{}
+	transcripts := map[bool]*transcript{}
 	for _, uncached := range []bool{false, true} {
 		t.Run(fmt.Sprint("uncached ", uncached), func(t *testing.T) {
-			told[uncached] = &transcript{in: startOver(t, openEtcdAlone(t, store.EmbeddedConfig{}), settings{uncached: uncached}), refusals: map[string]refusal{}}
-			told[uncached].scenario(within(t), t)
+			in := startOver(t, openEtcdAlone(t, store.EmbeddedConfig{}), settings{uncached: uncached})
+			transcripts[uncached] = &transcript{in: in, refusals: map[string]refusal{}}
+			transcripts[uncached].scenario(within(t), t)
 		})
 	}
 	if t.Failed() {
 		return
 	}
-	withCache, without := told[false], told[true]
+	withCache, without := transcripts[false], transcripts[true]
 	if diff := cmp.Diff(withCache.refusals, without.refusals); diff != "" {
 		t.Errorf("refusals, -with a cache +without:\n%s", diff)
 	}
-	sameButForEpochs := protocmp.FilterField(&fanoutv1.Position{}, "epoch", cmp.Comparer(func(a, b any) bool { return true }))
-	for i := range withCache.said {
-		if diff := cmp.Diff(withCache.said[i], without.said[i], protocmp.Transform(), sameButForEpochs); diff != "" {
-			t.Errorf("message %d, -with a cache +without:\n%s", i, diff)
+	ignoreEpochs := protocmp.FilterField(&fanoutv1.Position{}, "epoch", cmp.Comparer(func(a, b any) bool { return true }))
+	for i := range withCache.answers {
+		if diff := cmp.Diff(withCache.answers[i], without.answers[i], protocmp.Transform(), ignoreEpochs); diff != "" {
+			t.Errorf("answer %d, -with a cache +without:\n%s", i, diff)
 		}
 	}
 }

@@ -21,9 +21,9 @@ func (c rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
 }
 
-// Requests that cannot be decoded, among them texts that are not UTF-8, which
-// careful clients do not even send, are answered by gRPC itself.
-func TestARequestThatCannotBeDecodedNeverArrives(t *testing.T) {
+// gRPC itself refuses requests that it cannot decode. Strings that are not UTF-8 are
+// among them; most client libraries refuse to send those.
+func TestUndecodableRequestsNeverReachTheServices(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	in.awaitLoaded(ctx, t)
@@ -31,7 +31,7 @@ func TestARequestThatCannotBeDecodedNeverArrives(t *testing.T) {
 	for name, request := range map[string][]byte{
 		"not protobuf":         {0xff},
 		"resource not UTF-8":   {1<<3 | 2, 1, 0xff},
-		"longer than it is":    {1<<3 | 2, 100, 'c'},
+		"truncated field":      {1<<3 | 2, 100, 'c'},
 		"field of number zero": {0x02, 0},
 	} {
 		for _, method := range []string{
@@ -43,7 +43,7 @@ func TestARequestThatCannotBeDecodedNeverArrives(t *testing.T) {
 		} {
 			err := in.conn.Invoke(ctx, method, request, nil, grpc.ForceCodecV2(rawCodec{encoding.GetCodecV2("proto")}))
 			if status.Code(err) != codes.Internal {
-				t.Errorf("%s to %s: %v", name, method, err)
+				t.Errorf("%s to %s: got %v, want INTERNAL", name, method, err)
 			}
 		}
 		stream, err := in.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, fanoutv1.FanoutService_Watch_FullMethodName,
@@ -58,7 +58,7 @@ func TestARequestThatCannotBeDecodedNeverArrives(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := stream.RecvMsg(&fanoutv1.WatchResponse{}); status.Code(err) != codes.Internal {
-			t.Errorf("%s to Watch: %v", name, err)
+			t.Errorf("%s to Watch: got %v, want INTERNAL", name, err)
 		}
 	}
 	stream, err := in.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, fanoutv1.FanoutService_Watch_FullMethodName)
@@ -69,18 +69,18 @@ func TestARequestThatCannotBeDecodedNeverArrives(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := stream.RecvMsg(&fanoutv1.WatchResponse{}); status.Code(err) != codes.Internal {
-		t.Errorf("no request at all to Watch: %v", err)
+		t.Errorf("Watch without a request: got %v, want INTERNAL", err)
 	}
-	// Whatever gRPC calls it, nobody has to look at the server for it.
+	// gRPC answers INTERNAL, but the client is at fault, so the log level stays DEBUG.
 	if got := in.lines.await(ctx, t, line{"msg": "finished call", "grpc.method": "Watch"}); got["level"] != "DEBUG" {
-		t.Errorf("logged is %v", got)
+		t.Errorf("got log line %v, want level DEBUG", got)
 	}
 	if diff := cmp.Diff(before, in.cost(ctx, t)); diff != "" {
-		t.Errorf("the requests were not free, -before +after:\n%s", diff)
+		t.Errorf("the requests cost work, -before +after:\n%s", diff)
 	}
 }
 
-func TestARequestThatIsTooLargeNeverArrives(t *testing.T) {
+func TestRequestsThatAreTooLargeNeverReachTheServices(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	in.awaitLoaded(ctx, t)
@@ -90,6 +90,6 @@ func TestARequestThatIsTooLargeNeverArrives(t *testing.T) {
 		t.Errorf("got %v, want RESOURCE_EXHAUSTED", err)
 	}
 	if diff := cmp.Diff(before, in.cost(ctx, t)); diff != "" {
-		t.Errorf("the request was not free, -before +after:\n%s", diff)
+		t.Errorf("the request cost work, -before +after:\n%s", diff)
 	}
 }

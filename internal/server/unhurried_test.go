@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// unhurried tries something that has to be done within a time. On a machine that is
-// too busy for that there is more time at the next attempt; what is wrong stays wrong.
+// unhurried runs a check that has a time limit. If the check fails, the next attempt
+// has twice the time, up to 8 times the first limit: a busy machine then passes, while
+// a real fault still fails.
 func unhurried(t *testing.T, at time.Duration, try func(*testing.T, time.Duration) error) {
 	t.Helper()
 	for most := 8 * at; ; at *= 2 {
