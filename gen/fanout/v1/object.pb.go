@@ -21,21 +21,19 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Object is one entry of a resource as it stands at its mod_revision.
+// Object is one entry of a resource as of its mod_revision.
 //
-// Performance note for those who change this file: Object has field number 1
-// in Event, in ListResponse and in GetResponse, so that one encoded object
-// (tag, length, body) serves all three without being encoded again.
+// Object has field number 1 in Event, in ListResponse and in GetResponse, so the server can
+// use one encoded object (tag, length, body) in all three.
 type Object struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The slash-separated path of the object inside its resource, such as
 	// "team-a/limits". It never begins with the etcd prefix of the resource.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// The stored value. Exactly one of the two is set, also for an empty value;
-	// neither is where a watch omits values, in DELETED events of a CATCH_UP_DELTA,
-	// and in an opaque object that the server cannot decrypt. Ask which of them is set,
-	// and not which is empty: in many languages the one that is not set reads as an
-	// empty value, too.
+	// The stored value. Exactly one of the two is set, even if the value is empty. Neither
+	// is set if a watch omits values, in DELETED events of a CATCH_UP_DELTA, and if the server
+	// cannot decrypt the value. Check which member is set, not which one is empty: in many
+	// languages an unset member reads as an empty value.
 	//
 	// Types that are valid to be assigned to Value:
 	//
@@ -43,20 +41,20 @@ type Object struct {
 	//	*Object_Data
 	Value isObject_Value `protobuf_oneof:"value"`
 	// The media type of the value, such as "application/json". Resources with
-	// codec "json", "protobuf" and "raw" have a fixed one; with codec "object" it is
-	// what the writer said.
+	// codec "json", "protobuf" and "raw" have a fixed one; with codec "object" the writer
+	// chooses it.
 	ContentType string `protobuf:"bytes,4,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
-	// The labels of the object. Empty where the codec of the resource has none.
+	// The labels of the object. Empty if the codec of the resource has no labels.
 	Labels map[string]string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The value could not be decoded by the codec of its resource. It is served
-	// as it is stored, without labels. Or it is encrypted in etcd and could not be
-	// decrypted, for want of the key or because it is damaged; then it is not served:
-	// there is neither text nor data, nor a content type. Who keeps what objects say
-	// should not take that for an empty value. Default false.
+	// The server cannot read the value. Either its codec cannot decode the stored bytes; then
+	// the value is these bytes, and there are no labels. Or the value is encrypted in etcd and
+	// the server cannot decrypt it, because it lacks the key or the value is damaged; then
+	// neither text nor data nor a content type is set. A client that stores objects must not
+	// take that for an empty value. Default false.
 	Opaque bool `protobuf:"varint,6,opt,name=opaque,proto3" json:"opaque,omitempty"`
-	// The etcd revision at which the key came to exist.
+	// The etcd revision at which the key was created.
 	CreateRevision int64 `protobuf:"varint,7,opt,name=create_revision,json=createRevision,proto3" json:"create_revision,omitempty"`
-	// The number of writes since the key came to exist; 1 for a new key.
+	// The number of writes since the key was created; 1 for a new key.
 	Version int64 `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"`
 	// The etcd revision of the last write.
 	ModRevision int64 `protobuf:"varint,9,opt,name=mod_revision,json=modRevision,proto3" json:"mod_revision,omitempty"`
@@ -183,13 +181,13 @@ type isObject_Value interface {
 }
 
 type Object_Text struct {
-	// The value where its content type is textual (JSON, YAML, text/*) and its
-	// bytes are valid UTF-8. JSON views of the protocol show it readably.
+	// The value if its content type is textual (JSON, YAML, text/*) and its bytes are valid
+	// UTF-8. It is readable in the JSON form of the protocol.
 	Text string `protobuf:"bytes,2,opt,name=text,proto3,oneof"`
 }
 
 type Object_Data struct {
-	// The value in every other case.
+	// Any other value.
 	Data []byte `protobuf:"bytes,3,opt,name=data,proto3,oneof"`
 }
 
@@ -197,16 +195,15 @@ func (*Object_Text) isObject_Value() {}
 
 func (*Object_Data) isObject_Value() {}
 
-// Position is a point in the history of a resource. It can be given to any
-// server over the same etcd. Positions of one epoch are ordered by revision.
+// Position is a point in the history of a resource. It is valid on every server over the
+// same etcd. Positions of one epoch are ordered by revision.
 type Position struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Identity of the revision space; revisions of different epochs cannot be
-	// compared. Opaque: keep it and give it back.
+	// Identifies the revision space. Revisions of different epochs cannot be compared.
+	// Opaque: keep it and send it back unchanged.
 	Epoch string `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// Every change up to and including this etcd revision is behind the position,
-	// every later one ahead of it. A 64-bit number, here as everywhere: in JavaScript
-	// take it as a string or a BigInt.
+	// The position covers every change up to and including this etcd revision. This and all
+	// other revisions are 64-bit numbers: in JavaScript, use a string or a BigInt.
 	Revision      int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -256,8 +253,8 @@ func (x *Position) GetRevision() int64 {
 	return 0
 }
 
-// Scope says which objects of a resource a request covers. A scope that is
-// absent or empty covers the whole resource.
+// Scope says which objects of a resource a request covers. An absent or empty scope covers
+// the whole resource.
 type Scope struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most one of the two.
@@ -346,9 +343,8 @@ func (*Scope_Prefix) isScope_Scope() {}
 
 func (*Scope_Key) isScope_Scope() {}
 
-// ReadConsistency says how fresh an answer has to be. Absent or empty means
-// linearizable: the answer is not older than any write that was acknowledged
-// before the request began.
+// ReadConsistency says how fresh a response must be. Absent or empty means linearizable:
+// the response is not older than any write that was acknowledged before the request began.
 type ReadConsistency struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most one of the following.
@@ -432,8 +428,8 @@ type isReadConsistency_Level interface {
 }
 
 type ReadConsistency_Any struct {
-	// Whatever the server holds now, without waiting and without asking etcd.
-	// Works while etcd is away. Over HTTP: any=true.
+	// The state that the server has now, without waiting and without asking etcd. Works
+	// while etcd is unavailable. Over HTTP: any=true.
 	Any *AnyRevision `protobuf:"bytes,1,opt,name=any,proto3,oneof"`
 }
 
@@ -462,7 +458,7 @@ func (*ReadConsistency_MinRevision) isReadConsistency_Level() {}
 
 func (*ReadConsistency_ExactRevision) isReadConsistency_Level() {}
 
-// AnyRevision accepts whatever state the server has. It has no fields.
+// AnyRevision accepts the present state of the server, however old. It has no fields.
 type AnyRevision struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
