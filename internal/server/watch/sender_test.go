@@ -25,17 +25,17 @@ import (
 	"github.com/fanoutd/fanoutd/test/poll"
 )
 
-// audience are watches that are told what happens to one store, by one worker. In the
-// place of gRPC, whose own memory would be counted with ours, is what notes the messages.
+// audience has the watches of one store, which one worker serves. Their streams record the
+// messages instead of gRPC, whose memory would be counted with ours.
 type audience struct {
 	store   *cachertest.Memory
 	watches []*handler
-	told    sync.WaitGroup
+	sent    sync.WaitGroup // messages that after waits for
 
-	parcels map[*grpcmsg.EncodedMessage]int // what was sent since it was emptied, of the one worker
-	flights int                             // messages that were sent with a flight
+	messages map[*grpcmsg.EncodedMessage]int // what was sent since it was emptied, of the one worker
+	fences   int                             // messages that were sent with a fence
 
-	written func(mem.BufferSlice) // is given those; nil: they are written at once
+	written func(mem.BufferSlice) // gets the messages with a fence; nil: they are written at once
 	counts  counters
 	slow    *rpc.SlowLog
 
@@ -43,7 +43,7 @@ type audience struct {
 	workers    *sendqueue.Workers
 }
 
-// seat is where a watch of the audience sends to.
+// seat is the stream of a watch in the audience.
 type seat struct {
 	grpc.ServerStream
 	audience *audience
@@ -56,9 +56,9 @@ func (s *seat) Context() context.Context { return context.Background() }
 func (s *seat) SendMsg(m any) error {
 	switch m := m.(type) {
 	case *grpcmsg.EncodedMessage:
-		s.audience.parcels[m]++
+		s.audience.messages[m]++
 	case grpcmsg.Encoded:
-		s.audience.flights++
+		s.audience.fences++
 		if s.audience.written != nil {
 			s.audience.written(mem.BufferSlice(m))
 			return nil
@@ -66,19 +66,19 @@ func (s *seat) SendMsg(m any) error {
 		mem.BufferSlice(m).Free()
 	}
 	if s.audience.written == nil {
-		s.audience.told.Done()
+		s.audience.sent.Done()
 	}
 	return nil
 }
 
-// seated returns an audience of watches, each with one of the options.
+// seated returns an audience whose watches each have one of the options.
 func seated(t *testing.T, watches int, options ...dispatch.Options) *audience {
 	t.Helper()
 	codec, err := object.CodecByName("raw")
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &audience{store: cachertest.NewMemory(), parcels: map[*grpcmsg.EncodedMessage]int{}}
+	a := &audience{store: cachertest.NewMemory(), messages: map[*grpcmsg.EncodedMessage]int{}}
 	c := cacher.New(cacher.Config{Resource: "r", Store: a.store, Codec: codec, Preencode: wire.Preencode, Log: slog.New(slog.DiscardHandler)})
 	d := dispatch.New(dispatch.Config{Source: c, Encoder: wire.Encoder{}})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -121,61 +121,65 @@ func seated(t *testing.T, watches int, options ...dispatch.Options) *audience {
 	}
 	// All of them wait once they have received an event.
 	a.after(watches, func() { a.store.Put("key", "first") })
-	clear(a.parcels)
+	for _, h := range a.watches {
+		poll.Until(t, "both messages are counted", func() bool {
+			messages, _ := h.entry.sent()
+			return messages == 2
+		})
+	}
+	clear(a.messages)
 	return a
 }
 
-// after returns when so many messages were sent after something was done.
+// after calls a function and waits until so many messages are sent.
 func (a *audience) after(messages int, do func()) {
-	a.told.Add(messages)
+	a.sent.Add(messages)
 	do()
-	a.told.Wait()
+	a.sent.Wait()
 }
 
-// A message is made into what is sent once, however many watches are told it.
-func TestAnEventIsOneParcel(t *testing.T) {
+func TestAnEventIsEncodedOnceForAllWatches(t *testing.T) {
 	const watches, events = 1000, 20
 	a := seated(t, watches, dispatch.Options{}, dispatch.Options{Latest: true})
 	for range events {
 		a.after(watches, func() { a.store.Put("key", "value") })
 	}
-	sent := a.flights
-	for p, n := range a.parcels {
+	sent := a.fences
+	for p, n := range a.messages {
 		if sent += n; p.Size() == 0 {
-			t.Error("a parcel is empty")
+			t.Error("got an empty message")
 		}
 	}
-	if len(a.parcels) != events || sent < watches*events {
-		t.Errorf("%d events were %d parcels, sent %d times", events, len(a.parcels), sent)
+	if len(a.messages) != events || sent < watches*events {
+		t.Errorf("%d events were %d messages, sent %d times", events, len(a.messages), sent)
 	}
 }
 
-// To tell a watch of an event costs no memory of ours, but now and then that which finds
-// out what was written.
-func TestTellingAllocatesNothingForEachWatch(t *testing.T) {
+// Sending an event to a watch allocates nothing, except for a message with a fence.
+func TestSendingAllocatesNothingForEachWatch(t *testing.T) {
 	const few, many, runs = 10, 1000, 100
-	allocations := func(watches int) (allocated float64, flights int) {
+	allocations := func(watches int) (allocated float64, fences int) {
 		a := seated(t, watches, dispatch.Options{}, dispatch.Options{Latest: true})
-		before := a.flights
+		before := a.fences
 		allocated = testing.AllocsPerRun(runs, func() {
 			a.after(watches, func() { a.store.Put("key", "value") })
 		})
-		return allocated, (a.flights - before) / runs
+		return allocated, (a.fences - before) / runs
 	}
 	least, _ := allocations(few)
-	most, flights := allocations(many)
-	if flights == 0 || flights > many/20 {
-		t.Errorf("of %d messages %d have a flight", many, flights)
+	most, fences := allocations(many)
+	if fences == 0 || fences > many/20 {
+		t.Errorf("got %d fences for %d messages", fences, many)
 	}
-	// A message with a flight is a list of pieces, which is handed over by its address.
-	if more := most - least - 2*float64(flights); more > few {
+	// A message with a fence is a slice of buffers, and a header of that slice.
+	if more := most - least - 2*float64(fences); more > few {
 		t.Errorf("%v allocations for %d watches, %v for %d", least, few, most, many)
 	}
 }
 
-// Who waits for a flight is told when it is over, also if that was at the moment at which
-// it looked; and who does not wait is not.
-func TestNoLandingIsMissed(t *testing.T) {
+// A sender that waits for its fence becomes ready when the fence is released, even at the
+// moment at which it looks. A sender that does not wait does not.
+func TestNoReleaseOfAFenceIsMissed(t *testing.T) {
 	workers := sendqueue.Start(1)
 	t.Cleanup(workers.Stop)
 	on := workers.NewQueue()
@@ -198,11 +202,11 @@ func TestNoLandingIsMissed(t *testing.T) {
 	s.fence.Ref()
 	s.fence.Free()
 	if n := runs(); n != 0 {
-		t.Errorf("nobody waits, and it has run %d times", n)
+		t.Errorf("got %d runs although the sender does not wait", n)
 	}
 	s.awaitFence()
 	if n := runs(); n != 1 {
-		t.Errorf("the flight was over, and it has run %d times", n)
+		t.Errorf("got %d runs for a fence that was released, want 1", n)
 	}
 	s.fence.Ref()
 	s.fence.Ref()
@@ -213,7 +217,7 @@ func TestNoLandingIsMissed(t *testing.T) {
 	}
 	s.fence.Free()
 	if n := runs(); n != 1 {
-		t.Errorf("the flight is over, and it has run %d times", n)
+		t.Errorf("got %d runs after the release, want 1", n)
 	}
 }
 
@@ -241,8 +245,7 @@ func TestWorkerSendsNothingOfAWatchThatEnds(t *testing.T) {
 	}
 }
 
-// However what is written and what happens meet, a watch is told everything: none is left
-// that waits for what has been.
+// Each watch gets every event, however writing and new events meet.
 func TestNoWatchIsLeftWaiting(t *testing.T) {
 	const watches, events = 8, 3000
 	a := seated(t, watches, dispatch.Options{})
@@ -269,30 +272,30 @@ func TestNoWatchIsLeftWaiting(t *testing.T) {
 	poll.Until(t, "all events are delivered", func() bool { return a.counts.liveEvents.Load()-before >= watches*events })
 	close(queue)
 	writing.Wait()
-	if a.flights == 0 {
+	if a.fences == 0 {
 		t.Error("the test is too easy: nothing was on its way")
 	}
 }
 
-// Who asks when a flight is over is told once, though it be over already.
-func TestTheEndOfAFlightIsToldOnce(t *testing.T) {
-	f, told := &grpcmsg.WriteFence{}, 0
+// OnRelease calls its function once, even if the fence is already released.
+func TestOnReleaseCallsOnce(t *testing.T) {
+	f, calls := &grpcmsg.WriteFence{}, 0
 	f.Init(func() {})
-	f.OnRelease(func() { told++ })
-	if told != 1 {
-		t.Errorf("nothing is on its way, and it was told %d times", told)
+	f.OnRelease(func() { calls++ })
+	if calls != 1 {
+		t.Errorf("got %d calls for a released fence, want 1", calls)
 	}
 	f.Ref()
-	f.OnRelease(func() { told++ })
+	f.OnRelease(func() { calls++ })
 	f.Ref()
 	f.Free()
-	if told != 1 {
-		t.Errorf("a message is on its way, and it was told %d times", told)
+	if calls != 1 {
+		t.Errorf("got %d calls while a message is in flight, want 1", calls)
 	}
 	f.Free()
 	f.Ref()
 	f.Free()
-	if told != 2 {
-		t.Errorf("it was told %d times, want once for each that asked", told)
+	if calls != 2 {
+		t.Errorf("got %d calls, want one for each OnRelease", calls)
 	}
 }

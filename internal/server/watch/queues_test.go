@@ -1,0 +1,40 @@
+package watch
+
+import (
+	"context"
+	"testing"
+
+	"google.golang.org/grpc/peer"
+
+	"github.com/fanoutd/fanoutd/internal/server/rpc"
+	"github.com/fanoutd/fanoutd/internal/server/transport"
+)
+
+// All requests over HTTP share one connection within the process. Their watches are spread
+// over the workers all the same. The watches of any other connection share a queue.
+func TestWatchesOverHTTPAreSpreadOverWorkers(t *testing.T) {
+	s := New(Config{Interceptors: &rpc.Interceptors{}})
+	defer s.Stop()
+	workers := s.queues.workers.Len()
+	count := func(p *peer.Peer) map[int]int {
+		ctx, n := peer.NewContext(context.Background(), p), map[int]int{}
+		for range 10 * workers {
+			q := s.queues.acquire(ctx)
+			defer s.queues.release(q)
+			n[q.Worker()]++
+		}
+		return n
+	}
+	local := count(&peer.Peer{AuthInfo: transport.LocalInfo{}})
+	for worker := range workers {
+		if local[worker] != 10 {
+			t.Errorf("got %d watches over HTTP for worker %d, want 10", local[worker], worker)
+		}
+	}
+	if remote := count(&peer.Peer{}); len(remote) != 1 {
+		t.Errorf("got the watches of one connection on %d workers, want one", len(remote))
+	}
+	if n := s.Queues(); n != 0 {
+		t.Errorf("got %d queues without watches, want none", n)
+	}
+}
