@@ -14,7 +14,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// InvalidError says what is wrong with a request, field by field.
+// InvalidError lists what is wrong with a request, field by field.
 type InvalidError []*errdetails.BadRequest_FieldViolation
 
 func (e InvalidError) Error() string {
@@ -25,14 +25,14 @@ func (e InvalidError) Error() string {
 	return "invalid request: " + strings.Join(violations, "; ")
 }
 
-// UnknownResourceError names a resource that is not configured.
+// UnknownResourceError is the name of a resource that is not configured.
 type UnknownResourceError string
 
 func (e UnknownResourceError) Error() string {
 	return fmt.Sprintf("there is no resource %q", string(e))
 }
 
-// NotFoundError says that a key does not exist.
+// NotFoundError means that a key does not exist.
 type NotFoundError struct {
 	Key      object.Key
 	Revision object.Revision
@@ -42,7 +42,7 @@ func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("key %q does not exist at revision %d", e.Key, e.Revision)
 }
 
-// ExpiredError says that the state at a position can no longer be told.
+// ExpiredError means that the state at a position is no longer known.
 type ExpiredError struct {
 	Asked  object.Position
 	Oldest object.Revision
@@ -52,32 +52,32 @@ func (e *ExpiredError) Error() string {
 	return fmt.Sprintf("the state at revision %d is no longer known, the oldest is that at %d", e.Asked.Revision, e.Oldest)
 }
 
-// PageExpiredError says the same about a list that was begun there.
+// PageExpiredError means the same for a list that began at the position.
 type PageExpiredError struct {
 	*ExpiredError
 	Token string // continues at the newest revision
 }
 
-// DeniedError says that the policy does not allow what somebody has asked for. It
-// tells what was asked, and nothing of what there is.
+// DeniedError means that the policy does not allow a request. It repeats what was asked, and
+// reveals nothing about what exists.
 type DeniedError struct {
 	Caller   access.Identity
 	Question policy.Question
 }
 
-// IsDenied reports whether an error takes a right away.
+// IsDenied reports whether an error means that the caller has no right.
 func IsDenied(err error) bool {
 	_, denied := errors.AsType[*DeniedError](err)
 	return denied
 }
 
-// IsBadCredentials reports whether an error says that credentials are not good any more.
+// IsBadCredentials reports whether an error means that credentials are invalid or have expired.
 func IsBadCredentials(err error) bool {
 	_, refused := errors.AsType[*access.RefusedError](err)
 	return refused
 }
 
-// maxCallerBytes is how much of the name of a caller is repeated.
+// maxCallerBytes is how much of the name of a caller an error repeats.
 const maxCallerBytes = 256
 
 func (e *DeniedError) Error() string {
@@ -87,7 +87,7 @@ func (e *DeniedError) Error() string {
 	return fmt.Sprintf("%q may not %v", Clip(e.Caller.Name, maxCallerBytes), e.Question)
 }
 
-// LimitError says that a limit is reached.
+// LimitError means that a limit is reached.
 type LimitError struct {
 	Reason     Reason
 	What       string // is limited
@@ -126,6 +126,6 @@ var (
 	// ErrEndedByOperator ends a watch that an operator does not want.
 	ErrEndedByOperator = errors.New("an operator has ended the watch, resume it here or at another server")
 
-	// ErrPanic is what remains of a panic; the rest is in the log.
+	// ErrPanic replaces a panic. The log has the details.
 	ErrPanic = errors.New("the handler panicked")
 )

@@ -5,11 +5,11 @@ import "google.golang.org/grpc/codes"
 // Domain is the domain of the reasons in google.rpc.ErrorInfo.
 const Domain = "fanoutd.github.io"
 
-// Reason says why a request failed, in google.rpc.ErrorInfo. Reasons are part of
-// the protocol: they are never renamed.
+// Reason is why a request failed, in google.rpc.ErrorInfo. Reasons are part of the protocol,
+// so they are never renamed.
 type Reason string
 
-// The reasons. docs/errors.md describes them to the developers of clients.
+// The reasons. docs/errors.md describes them for authors of clients.
 const (
 	ReasonInvalidRequest     Reason = "INVALID_REQUEST"
 	ReasonUnknownResource    Reason = "UNKNOWN_RESOURCE"
@@ -42,7 +42,7 @@ const (
 	ReasonRequestTooLarge          Reason = "REQUEST_TOO_LARGE"
 )
 
-// meaning is what goes with a reason wherever it is given.
+// meaning is what all errors with a reason have in common.
 type meaning struct {
 	code  codes.Code
 	retry bool // a later try of the same request may succeed: RetryInfo says so

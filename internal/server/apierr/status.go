@@ -19,19 +19,19 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// retryDelay is the hint given where a later try may succeed.
+// retryDelay is the default hint of when a retry may succeed.
 const retryDelay = time.Second
 
-// A status travels in the trailer of a response, and many clients (Java, and all
-// that is built on the C++ core) accept no more than 8 KiB of it. What a status
-// repeats of the request is therefore cut to this many bytes: a whole key.
+// MaxEchoBytes limits each text that a status repeats from the request: a whole key fits. A
+// status is in the trailer of a response, and many clients (Java, and all that use the C++
+// core) accept no more than 8 KiB there.
 const MaxEchoBytes = object.MaxKeyBytes
 
-// A page token repeats the selectors and keys of the request, and one that is cut is
-// worth nothing. A longer one than this does not come with an error.
+// maxTokenEchoBytes is the longest page token that an error carries. A token repeats selectors
+// and keys, and would be useless if it were clipped.
 const maxTokenEchoBytes = 4 << 10
 
-// answer is what a client is told about an error.
+// answer is the content of a status for an error.
 type answer struct {
 	reason   Reason
 	metadata map[string]string
@@ -112,7 +112,7 @@ func answerFor(err error) answer {
 		return answer{reason: ReasonUnauthenticated, message: refused.Message}
 	case errors.Is(err, access.ErrUnavailable):
 		return answer{reason: ReasonIssuerUnavailable}
-	// What the store says besides, such as the addresses of etcd, is not for clients.
+	// Clients must not see the details of store errors, such as the addresses of etcd.
 	case errors.Is(err, object.ErrNoSpace):
 		return answer{reason: ReasonStoreFull, message: object.ErrNoSpace.Error()}
 	case errors.Is(err, object.ErrTooLarge):
@@ -132,10 +132,9 @@ func ReasonOf(err error) Reason { return answerFor(err).reason }
 
 func revision(r object.Revision) string { return strconv.FormatInt(int64(r), 10) }
 
-// Status returns err, which is not nil, as a gRPC status error. Two kinds have
-// no reason: those that are statuses themselves, which gRPC made, and the end of
-// the caller's own context. An error that only wraps one of these comes from the
-// store and is judged by what the store says about it.
+// Status returns err, which is not nil, as a gRPC status error. Two kinds of error have no
+// reason: statuses that gRPC made, and the end of the caller's own context. An error that only
+// wraps one of these comes from the store, and gets the reason of the store error.
 func Status(ctx context.Context, err error) error {
 	if _, ok := err.(interface{ GRPCStatus() *status.Status }); ok {
 		return err
@@ -164,8 +163,8 @@ func Status(ctx context.Context, err error) error {
 	return detailed.Err()
 }
 
-// Clip returns s, or if it is longer than limit bytes its beginning and an
-// ellipsis. It does not cut characters, because nothing but whole ones is text.
+// Clip returns s, or if it is longer than limit bytes its beginning and an ellipsis. It never
+// cuts a character, so the result is valid UTF-8 if s is.
 func Clip(s string, limit int) string {
 	const ellipsis = "..."
 	if len(s) <= limit {

@@ -17,7 +17,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/request"
 )
 
-// cached is a resource that is served from memory.
+// cached serves a resource from memory.
 type cached struct {
 	cacher     *cacher.Cacher
 	dispatcher *dispatch.Dispatcher
@@ -38,7 +38,7 @@ func (s cached) View(ctx context.Context, c request.Consistency) (View, error) {
 	return v, nil
 }
 
-// forCacher returns what a cacher has to have reached.
+// forCacher returns the consistency in terms of the cacher.
 func forCacher(c request.Consistency) cacher.Consistency {
 	switch c.Level {
 	case request.Any:
@@ -54,12 +54,11 @@ func (s cached) ViewAt(ctx context.Context, p object.Position) (View, error) {
 	return cachedView{p, s.cacher, state}, err
 }
 
-// reach returns a state at the position or ahead of it: a replica that is behind
-// the one where the position comes from catches up with it first. Where the
-// position is of another epoch its revision means nothing, and any state will do.
+// reach waits for a state at the position or after it, and returns the state: the position may
+// come from a replica that is ahead of this one. A revision of another epoch means nothing, so
+// any state will do for it.
 func (s cached) reach(ctx context.Context, p object.Position) (*cacher.State, error) {
-	// Whatever is loaded will do to compare the epoch with; the first load is
-	// worth waiting for.
+	// Any loaded state has the epoch. The first load is worth waiting for.
 	state, err := s.cacher.Read(ctx, cacher.AtLeast(0))
 	if err != nil || state.Position().Epoch != p.Epoch {
 		return state, err
@@ -128,8 +127,8 @@ func (s cached) Describe(ctx context.Context, r *fanoutv1.ResourceStatus, measur
 	}
 }
 
-// backlog returns what waits for a watcher of the resource that is at the position,
-// and for how long that has been so.
+// backlog returns the events that wait for a watcher whose client is at the position, the lag
+// in revisions, and for how long the first event has been waiting.
 func (s cached) backlog(w *dispatch.Watcher, at object.Position) (b dispatch.Backlog, lag int64, since time.Duration) {
 	b = w.Backlog(at)
 	state := s.cacher.State()
@@ -142,7 +141,7 @@ func (s cached) backlog(w *dispatch.Watcher, at object.Position) (b dispatch.Bac
 	return b, int64(max(0, state.Revision()-at.Revision)), since
 }
 
-// cachedView is a state, or the past of one.
+// cachedView is a state, or an earlier revision of it.
 type cachedView struct {
 	at     object.Position
 	cacher *cacher.Cacher
@@ -160,7 +159,8 @@ func (v cachedView) Count(scope object.Scope, start object.Key) int {
 	return n
 }
 
-// Objects returns the objects from memory or else from the store's history.
+// Objects implements View. It reads from memory if it can, and else from the history of the
+// store.
 func (v cachedView) Objects(ctx context.Context, scope object.Scope, start object.Key) iter.Seq2[*object.Object, error] {
 	return func(yield func(*object.Object, error) bool) {
 		expired := &apierr.ExpiredError{Asked: v.at, Oldest: v.state.Replayable()}

@@ -15,8 +15,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/request"
 )
 
-// uncached is a resource that is served straight from etcd. All consistencies are
-// linearizable there, for there is nothing else to read.
+// uncached serves a resource from etcd itself. All its reads are linearizable, because there is
+// no older state to read.
 type uncached struct{ source *direct.Source }
 
 func (s uncached) Loaded() bool    { return s.source.Loaded() }
@@ -67,7 +67,7 @@ func (s uncached) Describe(ctx context.Context, r *fanoutv1.ResourceStatus, meas
 	}
 }
 
-// uncachedView is etcd's history at one position.
+// uncachedView is the history of etcd at one position.
 type uncachedView struct {
 	at     object.Position
 	epoch  object.Epoch // the present one

@@ -13,13 +13,13 @@ import (
 // maxTTL is etcd's own bound on the time to live of a lease, in seconds.
 const maxTTL = 9_000_000_000
 
-// WriteLimits limit what a request may write.
+// WriteLimits limits what a request may write.
 type WriteLimits struct {
 	ValueBytes int // of one value
 	Operations int // of one transaction
 }
 
-// Batch turns the operations of a request into those of the store.
+// Batch turns the operations of a request into operations of the store.
 type Batch struct {
 	Checker
 	Limits WriteLimits
@@ -57,8 +57,8 @@ func (b *Batch) Operations(operations []*fanoutv1.Operation) {
 	}
 }
 
-// The methods below add one operation each and return its key, which is empty
-// where it is refused.
+// The methods below add one operation each. They return its key, or an empty key if the
+// operation is refused.
 
 func (b *Batch) Put(field string, p *fanoutv1.PutOperation) object.Key {
 	if p == nil {

@@ -15,20 +15,20 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
-// What a caller is told about a bad request fits into the trailer of a response,
-// see maxEchoBytes.
+// Violations have to fit into the trailer of a response; see [apierr.MaxEchoBytes].
 const (
 	maxViolations       = 10
 	maxDescriptionBytes = 200
 )
 
-// maxContentTypeBytes leaves room for parameters.
+// maxContentTypeBytes is the longest media type, with room for parameters.
 const maxContentTypeBytes = 512
 
-// Checker collects what is wrong with a request, so that the caller is told
-// everything at once, or at least the beginning of a long list.
+// Checker collects what is wrong with a request, so that the client learns everything at once,
+// or at least the beginning of a long list. The zero value is ready to use.
 type Checker struct{ violations apierr.InvalidError }
 
+// Refuse notes what is wrong with a field.
 func (c *Checker) Refuse(field, format string, args ...any) {
 	if len(c.violations) == maxViolations {
 		return
@@ -38,6 +38,7 @@ func (c *Checker) Refuse(field, format string, args ...any) {
 	})
 }
 
+// Err returns an [apierr.InvalidError] if anything is wrong, and nil otherwise.
 func (c *Checker) Err() error {
 	if len(c.violations) == 0 {
 		return nil
@@ -94,7 +95,7 @@ func (c *Checker) selector(ofLabels, ofFields string, declared []string) selecto
 	return selector.And(l, f)
 }
 
-// Consistency says how fresh a read has to be. The zero value is linearizable.
+// Consistency is how fresh a read has to be. The zero value is linearizable.
 type Consistency struct {
 	Level    Level
 	Revision object.Revision // with atLeast and exactly
@@ -129,7 +130,7 @@ func (c *Checker) PageSize(field string, asked int32, most int) int {
 	return min(int(asked), most)
 }
 
-// duration checks an optional length of time. 0 stands for an absent one.
+// duration checks an optional duration. An absent one is 0.
 func (c *Checker) duration(field string, d *durationpb.Duration, least, most time.Duration) time.Duration {
 	if d == nil {
 		return 0
@@ -166,8 +167,8 @@ func (c *Checker) precondition(field string, r *int64) *object.Revision {
 	return &want
 }
 
-// contentType checks the media type that a value is written with. The names of those
-// that there are have no more than 127 bytes on either side of the slash.
+// contentType checks the media type of a value. Registered names have at most 127 bytes on
+// either side of the slash.
 func (c *Checker) contentType(field, t string) {
 	if n := len(t); n > maxContentTypeBytes {
 		c.Refuse(field, "has %d bytes, the limit is %d", n, maxContentTypeBytes)
@@ -177,7 +178,7 @@ func (c *Checker) contentType(field, t string) {
 	}
 }
 
-// Order checks an order and reports whether it is that of the lag.
+// Order checks the order of a list of watchers, and reports whether it is by lag.
 func (c *Checker) Order(field string, o fanoutv1.ListWatchersRequest_Order) bool {
 	switch o {
 	case fanoutv1.ListWatchersRequest_ORDER_UNSPECIFIED, fanoutv1.ListWatchersRequest_ORDER_ID:

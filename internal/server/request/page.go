@@ -9,7 +9,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/selector"
 )
 
-// Query is what a list asks for; all its pages ask for the same.
+// Query is what all pages of a list have in common.
 type Query struct {
 	Resource string
 	Scope    object.Scope
@@ -17,7 +17,7 @@ type Query struct {
 	Start    object.Key
 }
 
-// Page is a place in a list.
+// Page is a position in a list, from which a page is read.
 type Page struct {
 	Query    Query
 	Position object.Position // of the list; zero: not decided yet
@@ -27,8 +27,8 @@ type Page struct {
 
 func FirstPage(q Query) Page { return Page{Query: q, Next: q.Start, Count: -1} }
 
-// pageToken is the content of a page token. It holds what was asked, so that it
-// can be refused on another request, and nothing that is secret.
+// pageToken is the content of a page token. It has the query, so that a token of another query
+// can be refused. It contains nothing secret.
 type pageToken struct {
 	Resource string          `json:"r"`
 	Scope    string          `json:"s"`
@@ -53,7 +53,7 @@ var (
 	errForeignPageToken = errors.New("belongs to a request with another resource, scope, selector or start_key")
 )
 
-// ParsePageToken returns the place that a token stands for.
+// ParsePageToken returns the page of a token. The error is meant for the client.
 func ParsePageToken(token string, q Query) (Page, error) {
 	b, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil {
