@@ -14,12 +14,17 @@ var serverImports = map[string][]string{
 		"internal/dispatch", "internal/object", "internal/selector", "internal/server/apierr", "gen",
 	},
 	"internal/server/backend": {
-		"internal/cacher", "internal/direct", "internal/dispatch", "internal/object", "internal/server/apierr",
-		"internal/server/request", "gen",
+		"internal/cacher", "internal/direct", "internal/dispatch", "internal/object", "internal/sendqueue",
+		"internal/server/apierr", "internal/server/request", "gen",
 	},
 	"internal/server/rpc": {
 		"internal/access", "internal/audit", "internal/object", "internal/server/apierr", "internal/server/frames",
 		"internal/server/quota", "internal/server/request", "internal/server/transport", "gen",
+	},
+	"internal/server/watch": {
+		"internal/access", "internal/dispatch", "internal/object", "internal/sendqueue", "internal/server/apierr",
+		"internal/server/backend", "internal/server/grpcmsg", "internal/server/quota", "internal/server/request",
+		"internal/server/rpc", "internal/server/transport", "internal/wire", "gen",
 	},
 	"internal/server": {
 		"internal/access", "internal/audit", "internal/cacher", "internal/direct", "internal/dispatch", "internal/sendqueue",
