@@ -1,15 +1,21 @@
-// Package server serves the protocol fanout.v1 over gRPC. It is the edge: here
-// requests are checked before they cost anything, and here errors become statuses.
+// Package server serves the protocol fanout.v1 over gRPC. It composes the packages below it,
+// and has the services: FanoutService (Get and List; Watch is in package watch), StoreService,
+// AdminService and health.
 //
-// Get and List read a state of the cacher; Watch registers with the dispatcher
-// and then only carries its messages to the stream; Put, Delete and Transact go
-// to the store. None of them marshals an object: a codec of our own passes
-// ready-made bytes through (see package wire).
+// A request passes through the packages in this order:
 //
-// A watch has a handler, which gRPC calls, and shares a worker with all watches of its
-// connection (see package lane). What happens is sent by the worker, which waits for
-// nobody; catch-ups, and all else that may take time, are sent by the handler, which
-// waits while the worker serves. What is on its way to a client that does not read is
-// bounded, and how much that is gRPC tells by giving back the last piece of a message
-// (flight).
+//	transport   its connection: admission, TLS, keepalive; frames follows its HTTP/2 frames
+//	rpc         interceptors: authentication, audit, limits, statuses
+//	quota       limits, and who uses how much of them
+//	request     the generated message becomes a typed, validated value
+//	backend     what serves the resource: a cacher and a dispatcher, or etcd
+//	watch       the life of one watch
+//	grpcmsg     encoded messages, and the codec that passes them through
+//	apierr      errors become statuses
+//
+// Handlers parse, authorize and act. None of them marshals an object: the responses consist
+// of bytes that package wire has encoded once.
+//
+// [Server.Serve] accepts connections. [Server.Local] is a connection within the process, for
+// the HTTP gateway. [Server.Drain] and then [Server.Stop] end the server.
 package server

@@ -30,7 +30,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/watch"
 )
 
-// Config says what to serve. The fields down to Log are required.
+// Config configures a server. The fields down to Log are required.
 type Config struct {
 	Resources     []backend.Resource
 	Writes        bool // serve StoreService
@@ -38,52 +38,50 @@ type Config struct {
 	MaxOperations int  // in one transaction
 	Log           *slog.Logger
 
-	// TLS is for the connections that Serve accepts. nil: they are in plain text.
+	// TLS is the configuration of the connections that Serve accepts. Nil: plain text.
 	TLS *tls.Config
 
-	// Authenticator says who makes a request. nil: nobody is asked, and everybody is
-	// anonymous.
+	// Authenticator identifies callers. Nil: all callers are anonymous.
 	Authenticator *access.Authenticator
 
-	// Policy says who may do what, those included who show no credentials. UsePolicy
-	// changes it. nil: everybody who is let in may do everything.
+	// Policy says what callers may do, including anonymous ones. UsePolicy changes it. Nil:
+	// all admitted callers may do everything.
 	Policy *policy.Policy
 
-	// WatchTimeLimit is how long a watch lasts at most; the first ones end when
-	// four fifths of it have passed. They end with a last position, so that those
-	// who watch for months spread over the servers there are. 0: no limit.
+	// WatchTimeLimit is how long a watch lasts at most; a watch ends at a random time after
+	// four fifths of it, with its last position. So clients that watch for months spread over
+	// all servers. 0: no limit.
 	WatchTimeLimit time.Duration
 
-	// WatchGrace is how long a watch whose time limit has come may take to send
-	// what it has begun to send and its last position. The stream of a client that
-	// does not read by then ends without them. Default 30 s.
+	// WatchGrace is how long a watch that ends may take to send its current message and its
+	// last position. The stream of a client that does not read by then ends without them.
+	// Default: 30 s.
 	WatchGrace time.Duration
 
-	// ConnectionAge is how long a connection with TLS takes new requests: clients open
-	// another one then, at which both sides show the certificates that they have by
-	// that time. Streams go on. Zero: 15 minutes.
+	// ConnectionAge is how long a connection with TLS accepts new requests. Clients then
+	// connect again, and both sides show their current certificates. Streams continue.
+	// Zero: 15 minutes.
 	ConnectionAge time.Duration
 
-	// Limits bound what clients may take. Default: nothing does, but the size of
-	// requests.
+	// Limits limits what clients may use. By default, only the size of requests is limited.
 	Limits quota.Limits
 
-	// Audit has the record of writes and denials. Nil: there is none.
+	// Audit records writes, denials and acts of operators. Nil: nothing is recorded.
 	Audit *audit.Log
 
-	// DrainDelay is how long everything is still served when Drain has begun, for
-	// those to notice who ask for its health. Default: not at all.
+	// DrainDelay is how long Drain waits before it refuses watches, so that health checks
+	// notice. Default: 0.
 	DrainDelay time.Duration
 
-	// DrainPeriod is over how much time Drain spreads the ends of watches. Default:
-	// none, they end together.
+	// DrainPeriod is the time over which Drain spreads the ends of watches. Default: 0, they
+	// end together.
 	DrainPeriod time.Duration
 
-	// SlowRequest is how long a request may take, a watch until its first message, and
-	// a catch-up, without being logged as slow. 0: nothing is.
+	// SlowRequest is how long a request, the first message of a watch, or a catch-up may take
+	// before it is logged as slow. 0: nothing is logged.
 	SlowRequest time.Duration
 
-	// Observers look at all requests.
+	// Observers see all requests.
 	Observers rpc.Observers
 }
 
