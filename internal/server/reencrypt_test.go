@@ -14,7 +14,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// reencrypt goes through a resource, in pages, and returns the sum of what was done.
+// reencrypt re-encrypts a resource page by page and returns the sum of the answers.
 func (in *instance) reencrypt(ctx context.Context, t *testing.T, resource string, size int32) *fanoutv1.ReencryptResponse {
 	t.Helper()
 	sum := &fanoutv1.ReencryptResponse{}
@@ -24,7 +24,7 @@ func (in *instance) reencrypt(ctx context.Context, t *testing.T, resource string
 			t.Fatal(err)
 		}
 		if resp.GetLookedAt() > int64(size) && size > 0 {
-			t.Errorf("a page of %d has %v", size, resp)
+			t.Errorf("got %v for a page of size %d, want at most %d objects", resp, size, size)
 		}
 		sum.LookedAt += resp.GetLookedAt()
 		sum.Reencrypted += resp.GetReencrypted()
@@ -33,27 +33,29 @@ func (in *instance) reencrypt(ctx context.Context, t *testing.T, resource string
 		sum.Encrypted, sum.PrimaryKeyId = resp.GetEncrypted(), resp.GetPrimaryKeyId()
 		if req.PageToken = resp.GetNextPageToken(); req.PageToken == "" {
 			if resp.GetRemaining() != 0 {
-				t.Errorf("behind the last page %d remain", resp.GetRemaining())
+				t.Errorf("got %d remaining objects after the last page, want 0", resp.GetRemaining())
 			}
 			return sum
 		}
 		if resp.GetRemaining() == 0 {
-			t.Errorf("nothing remains, but there is another page: %v", resp)
+			t.Errorf("got no remaining objects but a token for another page: %v", resp)
 		}
 	}
 }
 
-// wantDone compares what was done, in short: looked at, encrypted, undecryptable.
-func wantDone(t *testing.T, got *fanoutv1.ReencryptResponse, looked, done, undecryptable int64) {
+// wantReencrypted compares the numbers of objects that were looked at, re-encrypted and
+// undecryptable.
+func wantReencrypted(t *testing.T, got *fanoutv1.ReencryptResponse, looked, done, undecryptable int64) {
 	t.Helper()
 	if got.GetLookedAt() != looked || got.GetReencrypted() != done || got.GetUndecryptable() != undecryptable || got.GetChangedMeanwhile() != 0 {
-		t.Errorf("got %v, want %d looked at, %d encrypted, %d undecryptable", got, looked, done, undecryptable)
+		t.Errorf("got %v, want %d looked at, %d re-encrypted, %d undecryptable", got, looked, done, undecryptable)
 	}
 }
 
-// What is not stored as it should be is stored anew, once. Watchers are told that, and
-// values stay as they are; broken off, it goes on where it was.
-func TestReencrypt(t *testing.T) {
+// Reencrypt rewrites each object that is not encrypted with the primary key, once. The
+// values do not change, and watchers receive a MODIFIED event for each rewrite. An
+// interrupted run can begin again: it skips the objects that are done.
+func TestReencryptRewritesValuesUnderThePrimaryKey(t *testing.T) {
 	everywhere(t, func(t *testing.T, with settings) {
 		k := newKeysets(t)
 		etcd, client := openEtcdAndClient(t)
@@ -66,30 +68,30 @@ func TestReencrypt(t *testing.T) {
 		if _, err := client.Put(ctx, "/test/blobs/plain", "p"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := client.Put(ctx, "/test/blobs/\xff", "no text"); err != nil { // no object
+		if _, err := client.Put(ctx, "/test/blobs/\xff", "no text"); err != nil { // an invalid key is not an object
 			t.Fatal(err)
 		}
-		wantDone(t, in.reencrypt(ctx, t, blobs, 0), 42, 1, 0)
+		wantReencrypted(t, in.reencrypt(ctx, t, blobs, 0), 42, 1, 0)
 		before := stored(t, client, blobs, "a00").Header.Revision
-		wantDone(t, in.reencrypt(ctx, t, blobs, 7), 42, 0, 0)
+		wantReencrypted(t, in.reencrypt(ctx, t, blobs, 7), 42, 0, 0)
 		if now := stored(t, client, blobs, "a00").Header.Revision; now != before {
-			t.Error("what is stored as it should be was written")
+			t.Errorf("got revision %d, want %d: values under the primary key must not be rewritten", now, before)
 		}
 
-		// Broken off after a page, and begun anew.
+		// Interrupt a run after one page and begin again.
 		use(t, with.keys, k.promoted)
 		w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: blobs, Begin: fromNow()})
 		w.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
 		page, err := in.admin().Reencrypt(ctx, &fanoutv1.ReencryptRequest{Resource: blobs, PageSize: 10})
 		if err != nil || page.GetReencrypted() != 10 || page.GetRemaining() != 32 || page.GetPrimaryKeyId() != k.new || !page.GetEncrypted() {
-			t.Fatalf("got %v, %v", page, err)
+			t.Fatalf("got %v, %v; want 10 re-encrypted under key %d and 32 remaining", page, err, k.new)
 		}
-		wantDone(t, in.reencrypt(ctx, t, blobs, 0), 42, 31, 0)
-		told := 0
-		for told < 41 {
+		wantReencrypted(t, in.reencrypt(ctx, t, blobs, 0), 42, 31, 0)
+		received := 0
+		for received < 41 {
 			m := w.next(fanoutv1.WatchResponse_KIND_LIVE)
 			if n := len(m.GetEvents()); n == 0 {
-				t.Fatal("nothing")
+				t.Fatal("got a live message without events")
 			}
 			at := map[int64]int{}
 			for _, e := range m.GetEvents() {
@@ -97,45 +99,45 @@ func TestReencrypt(t *testing.T) {
 				at[o.GetModRevision()]++
 				want := "p"
 				if o.GetKey() != "plain" {
-					want = strconv.Itoa(told)
+					want = strconv.Itoa(received)
 				}
 				if e.GetType() != fanoutv1.Event_TYPE_MODIFIED || string(o.GetData()) != want || o.GetModRevision() <= before {
-					t.Errorf("told of %v, want %s", e, want)
+					t.Errorf("got %v, want MODIFIED with value %s after revision %d", e, want, before)
 				}
-				told++
+				received++
 			}
 			for _, n := range at {
 				if n > 16 {
-					t.Errorf("%d events at once", n)
+					t.Errorf("got %d events of one revision, want at most 16", n)
 				}
 			}
 		}
 		if kv := stored(t, client, blobs, "\xff").Kvs[0]; string(kv.Value) != "no text" {
-			t.Errorf("what is no object is %q", kv.Value)
+			t.Errorf("got value %q under an invalid key, want it unchanged", kv.Value)
 		}
 
 		// Nothing is left under the old key.
 		use(t, with.keys, k.second)
-		wantDone(t, in.reencrypt(ctx, t, blobs, 0), 42, 0, 0)
+		wantReencrypted(t, in.reencrypt(ctx, t, blobs, 0), 42, 0, 0)
 		if listed := in.list(ctx, t, &fanoutv1.ListRequest{Resource: blobs}, nothing); len(listed.objects) != 41 {
-			t.Errorf("there are %d objects", len(listed.objects))
+			t.Errorf("got %d objects, want 41", len(listed.objects))
 		}
 
-		// And back to plain values.
+		// Go back to plain values.
 		in.stop(ctx)
 		with.plain = true
 		in = startOver(t, etcd, with)
 		in.awaitLoaded(ctx, t)
 		done := in.reencrypt(ctx, t, blobs, 0)
-		wantDone(t, done, 42, 41, 0)
+		wantReencrypted(t, done, 42, 41, 0)
 		if done.GetEncrypted() || done.GetPrimaryKeyId() != 0 || string(stored(t, client, blobs, "a07").Kvs[0].Value) != "7" {
-			t.Errorf("got %v", done)
+			t.Errorf("got %v, want plain values and no primary key", done)
 		}
 	})
 }
 
-// What cannot be decrypted is left as it is, and counted.
-func TestReencryptLeavesWhatItCannotDecrypt(t *testing.T) {
+// Reencrypt counts values that it cannot decrypt, and does not rewrite them.
+func TestReencryptKeepsUndecryptableValues(t *testing.T) {
 	k := newKeysets(t)
 	etcd, client := openEtcdAndClient(t)
 	keys := keyring(t, k.first)
@@ -145,15 +147,15 @@ func TestReencryptLeavesWhatItCannotDecrypt(t *testing.T) {
 	use(t, keys, k.second)
 	in.put(ctx, t, config, "b", "2")
 	before := stored(t, client, config, "a").Kvs[0]
-	wantDone(t, in.reencrypt(ctx, t, config, 0), 2, 0, 1)
+	wantReencrypted(t, in.reencrypt(ctx, t, config, 0), 2, 0, 1)
 	if now := stored(t, client, config, "a").Kvs[0]; now.ModRevision != before.ModRevision {
-		t.Error("it was written")
+		t.Errorf("got revision %d of an undecryptable value, want %d as before", now.ModRevision, before.ModRevision)
 	}
 	use(t, keys, k.promoted)
-	wantDone(t, in.reencrypt(ctx, t, config, 0), 2, 1, 0)
+	wantReencrypted(t, in.reencrypt(ctx, t, config, 0), 2, 1, 0)
 }
 
-// Objects that are stored anew still end when their time has come, and not before.
+// Rewritten objects keep their leases, so they expire at the same time as before.
 func TestReencryptKeepsTimesToLive(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -174,10 +176,10 @@ func TestReencryptKeepsTimesToLive(t *testing.T) {
 	w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
 	w.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
 	use(t, keys, k.promoted)
-	wantDone(t, in.reencrypt(ctx, t, config, 0), 2, 2, 0)
+	wantReencrypted(t, in.reencrypt(ctx, t, config, 0), 2, 2, 0)
 	for key, lease := range leases {
 		if key == "long" && stored(t, client, config, key).Kvs[0].Lease != lease || lease == 0 {
-			t.Errorf("the lease of %s is not %x any more", key, lease)
+			t.Errorf("got another lease for %s, want %x as before", key, lease)
 		}
 	}
 	for {
@@ -186,14 +188,14 @@ func TestReencryptKeepsTimesToLive(t *testing.T) {
 			case e.GetType() == fanoutv1.Event_TYPE_DELETED && e.GetObject().GetKey() == "short":
 				return
 			case e.GetType() != fanoutv1.Event_TYPE_MODIFIED:
-				t.Fatalf("told of %v", e)
+				t.Fatalf("got %v, want MODIFIED events and the deletion of short", e)
 			}
 		}
 	}
 }
 
-// Those who write meanwhile win: no increment of a counter is lost.
-func TestReencryptOverwritesNobody(t *testing.T) {
+// Concurrent writes win over Reencrypt: no increment of a counter is lost.
+func TestReencryptDoesNotOverwriteConcurrentWrites(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
@@ -244,12 +246,12 @@ func TestReencryptOverwritesNobody(t *testing.T) {
 		}
 	}
 	if again == 0 {
-		t.Error("nothing was encrypted anew")
+		t.Error("got no re-encrypted objects, so the test proves nothing")
 	}
 	for c := range counters {
 		got, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: fmt.Sprint("c", c)})
 		if err != nil || got.GetObject().GetText() != strconv.Itoa(increments) {
-			t.Errorf("counter %d: %v, %v", c, got, err)
+			t.Errorf("counter %d: got %v, %v; want %d", c, got, err, increments)
 		}
 	}
 }
@@ -268,6 +270,6 @@ func TestReencryptNeedsWrites(t *testing.T) {
 	in := start(t, settings{readOnly: true})
 	_, err := in.admin().Reencrypt(within(t), &fanoutv1.ReencryptRequest{Resource: config})
 	if status.Code(err) != codes.Unimplemented {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want UNIMPLEMENTED", err)
 	}
 }

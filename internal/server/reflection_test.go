@@ -13,7 +13,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// reflect asks a server about itself.
+// reflect sends a request to the reflection service and returns the answer.
 func (in *instance) reflect(ctx context.Context, t *testing.T, req *reflectionpb.ServerReflectionRequest) *reflectionpb.ServerReflectionResponse {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
@@ -64,7 +64,7 @@ func TestReflectionListsTheServices(t *testing.T) {
 			MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: symbol},
 		})
 		if len(resp.GetFileDescriptorResponse().GetFileDescriptorProto()) == 0 {
-			t.Errorf("%s is not described: %v", symbol, resp)
+			t.Errorf("got %v for %s, want its file descriptors", resp, symbol)
 		}
 	}
 }
@@ -73,17 +73,17 @@ func TestAReadOnlyServerHasNoStoreService(t *testing.T) {
 	in := start(t, settings{readOnly: true})
 	ctx := within(t)
 	if got := in.services(ctx, t); slices.Contains(got, "fanout.v1.StoreService") {
-		t.Errorf("the services are %v", got)
+		t.Errorf("got services %v, want no StoreService", got)
 	}
 	before := in.revision(ctx, t)
 	_, err := in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: putText("a", "")})
 	if status.Code(err) != codes.Unimplemented {
-		t.Errorf("a write: %v", err)
+		t.Errorf("write: got %v, want UNIMPLEMENTED", err)
 	}
 	if after := in.revision(ctx, t); after != before {
-		t.Errorf("something was written: revision %d, was %d", after, before)
+		t.Errorf("got revision %d, want %d: the server must write nothing", after, before)
 	}
 	if _, err := in.reads.List(ctx, &fanoutv1.ListRequest{Resource: config}); err != nil {
-		t.Errorf("a read: %v", err)
+		t.Errorf("read: %v", err)
 	}
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
-// refusal is what a client finds in a status.
+// refusal is the status of a refused request as a client sees it.
 type refusal struct {
 	Code     codes.Code
 	Reason   apierr.Reason
 	Metadata map[string]string
-	Fields   []string // of the violations, in order
-	Retry    bool     // there is a RetryInfo
+	Fields   []string // of the BadRequest violations, in order
+	Retry    bool     // the status has a RetryInfo
 }
 
 // invalid is the refusal of a request with faults in the given fields.
@@ -35,7 +35,8 @@ func unknownResource(name string) refusal {
 	}
 }
 
-// refusalIn returns what an error says, which must be one of ours.
+// refusalIn returns the refusal in an error. The error must be a status with a reason and
+// fanoutd's domain.
 func refusalIn(t *testing.T, err error) refusal {
 	t.Helper()
 	st, ok := status.FromError(err)
@@ -47,7 +48,7 @@ func refusalIn(t *testing.T, err error) refusal {
 		switch d := detail.(type) {
 		case *errdetails.ErrorInfo:
 			if d.GetDomain() != "fanoutd.github.io" {
-				t.Errorf("domain is %q, want fanoutd.github.io", d.GetDomain())
+				t.Errorf("got domain %q, want fanoutd.github.io", d.GetDomain())
 			}
 			r.Reason, r.Metadata = apierr.Reason(d.GetReason()), d.GetMetadata()
 		case *errdetails.BadRequest:
@@ -60,17 +61,17 @@ func refusalIn(t *testing.T, err error) refusal {
 		case *errdetails.RetryInfo:
 			r.Retry = true
 			if d.GetRetryDelay().AsDuration() <= 0 {
-				t.Errorf("retry delay is %v", d.GetRetryDelay().AsDuration())
+				t.Errorf("got retry delay %v, want more than 0", d.GetRetryDelay().AsDuration())
 			}
 		default:
 			t.Errorf("unexpected detail %v", d)
 		}
 	}
 	if r.Reason == "" {
-		t.Errorf("no reason in: %v", err)
+		t.Errorf("got no reason in %v", err)
 	}
 	if st.Message() == "" {
-		t.Error("no message")
+		t.Error("got a status without a message")
 	}
 	return r
 }
@@ -87,11 +88,11 @@ type badRequest[Request any] struct {
 	name    string
 	request *Request
 	want    refusal
-	asks    bool // the store has to be asked for its revision to know that
+	asks    bool // the server asks the store for its revision before it refuses
 }
 
-// testBadRequests sends the requests one by one. None of them may cost anything:
-// no call of the store, no write, no watcher.
+// testBadRequests sends the requests one by one and checks that each is refused without
+// work: no call of the store (except for asks), no write and no watcher.
 func testBadRequests[Request, Response any](
 	t *testing.T, in *instance,
 	call func(context.Context, *Request, ...grpc.CallOption) (Response, error),
@@ -108,13 +109,13 @@ func testBadRequests[Request, Response any](
 			_, err := call(ctx, bad.request)
 			wantRefusal(t, err, bad.want)
 			if diff := cmp.Diff(want, in.cost(ctx, t)); diff != "" {
-				t.Errorf("the refused request was not free, -before +after:\n%s", diff)
+				t.Errorf("the refused request cost work, -want +got:\n%s", diff)
 			}
 		})
 	}
 }
 
-// cost is what requests leave behind in a server and its store.
+// cost is the work that requests have caused in a server and its store so far.
 type cost struct {
 	Calls    map[string]map[string]int // of the store, by resource and method
 	Revision int64                     // of the etcd
@@ -132,8 +133,8 @@ func (in *instance) cost(ctx context.Context, t *testing.T) cost {
 	return c
 }
 
-// awaitLoaded returns when every resource is loaded, so that the store is asked
-// for nothing any more but on behalf of requests.
+// awaitLoaded waits until every resource is loaded. From then on, only requests cause
+// calls of the store.
 func (in *instance) awaitLoaded(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for resource, s := range in.seams {
@@ -143,13 +144,13 @@ func (in *instance) awaitLoaded(ctx context.Context, t *testing.T) {
 			return err
 		})
 		if s.counted()["Revision"] == before {
-			t.Fatal("a linearizable read does not ask the store, or the seam does not count")
+			t.Fatal("a linearizable read caused no call of Revision, want one")
 		}
 	}
 }
 
-// retrying sends a request again for as long as it is told to. There is no need
-// to wait in between: the server does, and the test's context ends it.
+// retrying repeats a request as long as its error has a RetryInfo. It does not wait in
+// between, because the server does. The request's context ends the loop.
 func retrying(t *testing.T, request func() error) {
 	t.Helper()
 	for {

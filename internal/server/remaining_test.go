@@ -13,8 +13,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// Every page says how many objects there are behind it, whatever is written while
-// the list is read: all pages are of the revision of the first.
+// Every page says how many objects follow it. Writes between the pages do not change the
+// counts, because all pages are of the revision of the first one.
 func TestEveryPageSaysHowManyObjectsRemain(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -35,8 +35,8 @@ func TestEveryPageSaysHowManyObjectsRemain(t *testing.T) {
 		count int
 	}{
 		{"all at once", &fanoutv1.ListRequest{}, 35},
-		{"pages that do not come out even", &fanoutv1.ListRequest{PageSize: 4}, 35},
-		{"pages that do", &fanoutv1.ListRequest{PageSize: 7}, 35},
+		{"last page is smaller", &fanoutv1.ListRequest{PageSize: 4}, 35},
+		{"all pages are full", &fanoutv1.ListRequest{PageSize: 7}, 35},
 		{"one page exactly", &fanoutv1.ListRequest{PageSize: 35}, 35},
 		{"one by one", &fanoutv1.ListRequest{Scope: prefix("bc"), PageSize: 1}, 7},
 		{"prefix", &fanoutv1.ListRequest{Scope: prefix("b"), PageSize: 4}, 14},
@@ -44,7 +44,7 @@ func TestEveryPageSaysHowManyObjectsRemain(t *testing.T) {
 		{"start key that does not exist", &fanoutv1.ListRequest{StartKey: "b/33", PageSize: 4}, 24},
 		{"prefix and start key", &fanoutv1.ListRequest{Scope: prefix("b"), StartKey: "b/3", PageSize: 4}, 11},
 		{"start key before the prefix", &fanoutv1.ListRequest{Scope: prefix("b"), StartKey: "a/3", PageSize: 4}, 14},
-		{"start key behind the prefix", &fanoutv1.ListRequest{Scope: prefix("b"), StartKey: "c", PageSize: 4}, 0},
+		{"start key after the prefix", &fanoutv1.ListRequest{Scope: prefix("b"), StartKey: "c", PageSize: 4}, 0},
 		{"key", &fanoutv1.ListRequest{Scope: exactly("d/6"), PageSize: 4}, 1},
 		{"absent key", &fanoutv1.ListRequest{Scope: exactly("d"), PageSize: 4}, 0},
 		{"any", &fanoutv1.ListRequest{PageSize: 10, Consistency: anyRevision()}, 35},
@@ -62,13 +62,13 @@ func TestEveryPageSaysHowManyObjectsRemain(t *testing.T) {
 				}
 				seen += len(page.GetObjects())
 				if page.RemainingCount == nil || page.GetRemainingCount() != int64(c.count-seen) {
-					t.Errorf("after %d of %d objects there remain %v", seen, c.count, page.RemainingCount)
+					t.Errorf("got remaining count %v after %d objects, want %d", page.RemainingCount, seen, c.count-seen)
 				}
 				if position == nil {
 					position = page.GetPosition()
 				}
 				if !proto.Equal(position, page.GetPosition()) {
-					t.Errorf("a page is of %v, the first one of %v", page.GetPosition(), position)
+					t.Errorf("got a page of position %v, want %v as for the first page", page.GetPosition(), position)
 				}
 				if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
 					break
@@ -78,15 +78,15 @@ func TestEveryPageSaysHowManyObjectsRemain(t *testing.T) {
 				if req.GetPageSize() > 1 && round%2 == 1 {
 					req.PageSize--
 				}
-				// Before, on and behind the place where the list stands.
+				// Write before, near and after the key that the list has reached.
 				in.put(ctx, t, config, fmt.Sprint("a/new ", c.name, round), "")
 				in.put(ctx, t, config, fmt.Sprint("b/9 new ", c.name, round), "")
 				in.put(ctx, t, config, fmt.Sprint("z", c.name, round), "")
 			}
 			if seen != c.count {
-				t.Errorf("the list has %d objects, want %d", seen, c.count)
+				t.Errorf("got %d objects, want %d", seen, c.count)
 			}
-			// Leave everything as it was.
+			// Remove the new objects.
 			written, err := in.reads.List(ctx, &fanoutv1.ListRequest{Resource: config})
 			if err != nil {
 				t.Fatal(err)
@@ -100,8 +100,8 @@ func TestEveryPageSaysHowManyObjectsRemain(t *testing.T) {
 	}
 }
 
-// A page that its size ends knows what remains, too.
-func TestPagesThatAreFullSayHowManyObjectsRemain(t *testing.T) {
+// Pages that end because of the message size also say how many objects remain.
+func TestPagesLimitedByBytesSayHowManyObjectsRemain(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	l := in.ledger(config)
@@ -110,11 +110,11 @@ func TestPagesThatAreFullSayHowManyObjectsRemain(t *testing.T) {
 	}
 	read := l.read(ctx, t, &fanoutv1.ListRequest{})
 	if len(read.Pages) < 2 {
-		t.Fatal("5 MiB fit into one message")
+		t.Fatalf("got 5 MiB in %d pages, want at least 2", len(read.Pages))
 	}
 	for i, p := range read.Pages {
 		if p.Remaining == nil {
-			t.Errorf("page %d does not say how many objects remain", i)
+			t.Errorf("got no remaining count on page %d, want one", i)
 		}
 	}
 	if err := check.Consistent(read, l.truth(ctx, t, check.Conditions{})); err != nil {
@@ -122,8 +122,9 @@ func TestPagesThatAreFullSayHowManyObjectsRemain(t *testing.T) {
 	}
 }
 
-// What would have to be matched or fetched to be counted is not counted.
-func TestWhatRemainsIsNotSaidWhereItIsNotKnown(t *testing.T) {
+// A page has no remaining count if the server would have to match selectors or fetch
+// history to know it.
+func TestRemainingCountIsOmittedWhereItIsCostly(t *testing.T) {
 	in := start(t, settings{window: cacher.WindowLimits{MaxChanges: 3}})
 	ctx := within(t)
 	l := in.ledger(config)
@@ -132,16 +133,16 @@ func TestWhatRemainsIsNotSaidWhereItIsNotKnown(t *testing.T) {
 		l.write(ctx, t, map[string]*string{fmt.Sprint(i): new(fmt.Sprint(i))})
 	}
 	truth := l.truth(ctx, t, check.Conditions{})
-	picks := func(o *object.Object) bool { return o.Labels["number"] == "odd" }
+	odd := func(o *object.Object) bool { return o.Labels["number"] == "odd" }
 	for name, c := range map[string]struct {
 		req   *fanoutv1.ListRequest
 		picks func(*object.Object) bool
 	}{
-		"label selector":           {&fanoutv1.ListRequest{LabelSelector: "number=odd"}, picks},
+		"label selector":           {&fanoutv1.ListRequest{LabelSelector: "number=odd"}, odd},
 		"field selector":           {&fanoutv1.ListRequest{FieldSelector: "name!=3"}, func(o *object.Object) bool { return o.Key != "3" }},
 		"history":                  {&fanoutv1.ListRequest{Consistency: exactRevision(l.at - 5)}, nil},
-		"history, label selector":  {&fanoutv1.ListRequest{Consistency: exactRevision(l.at - 5), LabelSelector: "number=odd"}, picks},
-		"selector that picks none": {&fanoutv1.ListRequest{LabelSelector: "number=neither"}, func(*object.Object) bool { return false }},
+		"history, label selector":  {&fanoutv1.ListRequest{Consistency: exactRevision(l.at - 5), LabelSelector: "number=odd"}, odd},
+		"selector without a match": {&fanoutv1.ListRequest{LabelSelector: "number=neither"}, func(*object.Object) bool { return false }},
 	} {
 		for _, size := range []int32{0, 1, 2, 100} {
 			req := proto.CloneOf(c.req)
@@ -153,23 +154,24 @@ func TestWhatRemainsIsNotSaidWhereItIsNotKnown(t *testing.T) {
 			}
 			for i, p := range read.Pages {
 				if p.Remaining != nil {
-					t.Errorf("%s: page %d of %d says that %d objects remain", name, i, len(read.Pages), *p.Remaining)
+					t.Errorf("%s: got remaining count %d on page %d of %d, want none", name, *p.Remaining, i, len(read.Pages))
 				}
 			}
 		}
 	}
 
-	// A list that began in memory goes on in history when the window has moved on.
+	// A list that began in memory continues from etcd's history after its revision has left
+	// the window.
 	req := &fanoutv1.ListRequest{Resource: config, PageSize: 2}
 	first, err := in.reads.List(ctx, req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if first.RemainingCount == nil || first.GetRemainingCount() != 7 {
-		t.Errorf("after 2 of 9 objects there remain %v", first.RemainingCount)
+		t.Errorf("got remaining count %v after 2 of 9 objects, want 7", first.RemainingCount)
 	}
 	for i := range 5 {
-		in.put(ctx, t, config, "behind", fmt.Sprint(i))
+		in.put(ctx, t, config, "later", fmt.Sprint(i))
 	}
 	in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing)
 	req.PageToken = first.GetNextPageToken()
@@ -178,9 +180,9 @@ func TestWhatRemainsIsNotSaidWhereItIsNotKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := keysOf(second.GetObjects()); got != "2 3" || !proto.Equal(first.GetPosition(), second.GetPosition()) {
-		t.Errorf("the second page has %s of %v, want 2 3 of %v", got, second.GetPosition(), first.GetPosition())
+		t.Errorf("got second page %s of %v, want 2 3 of %v", got, second.GetPosition(), first.GetPosition())
 	}
 	if second.RemainingCount != nil {
-		t.Errorf("a page of history says that %d objects remain", second.GetRemainingCount())
+		t.Errorf("got remaining count %d on a page of history, want none", second.GetRemainingCount())
 	}
 }

@@ -21,8 +21,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/race"
 )
 
-// What is written in a neighbourhood: values of some KiB under a few keys, many of
-// them at a time.
+// The tests write values of some KiB to a few keys, many at a time.
 const (
 	slowKeys  = 200
 	slowBatch = 25
@@ -31,37 +30,37 @@ const (
 	slowMessage = 64 << 10 // bytes of one message
 )
 
-// neighbourhood is a server with watchers of one interest: healthy ones, who read
-// from the beginning to the end, and what the test adds.
-type neighbourhood struct {
+// mixedReaders is a server whose watchers share one interest: healthy watchers, which read
+// all the time, and slow ones, which a test adds.
+type mixedReaders struct {
 	*ledger
-	here    *fanoutv1.Position // where everybody begins
+	here    *fanoutv1.Position // where all watchers begin
 	healthy []*healthy
 	batches int
-	told    told // what the healthy ones have to be told
+	want    digest // of the events for each healthy watcher
 }
 
-// told stands for all events that somebody was told, in their order.
-type told struct {
+// digest identifies a sequence of events by their number and a checksum.
+type digest struct {
 	events int
 	sum    uint32
 }
 
-func (d *told) add(kind fanoutv1.Event_Type, key, text string, at int64) {
+func (d *digest) add(kind fanoutv1.Event_Type, key, text string, at int64) {
 	d.events++
 	b := binary.BigEndian.AppendUint64([]byte(key), uint64(at))
 	d.sum = crc32.Update(d.sum, crc32.MakeTable(crc32.Castagnoli), append(append(b, byte(kind)), text...))
 }
 
-// healthy is a watcher who reads at once. It keeps nothing, so that what memory is
-// used is the server's.
+// healthy is a watcher that reads all the time. It keeps no events, because the tests
+// measure the memory of the server in the same process.
 type healthy struct {
 	mu       sync.Mutex
-	told     told          // guarded by mu
+	received digest        // guarded by mu
 	at       int64         // guarded by mu
 	catchUps int           // guarded by mu
 	err      error         // guarded by mu; how the stream ended
-	changed  chan struct{} // guarded by mu; closed and replaced with every message
+	changed  chan struct{} // guarded by mu; closed and replaced for every message
 }
 
 func (h *healthy) read(stream fanoutv1.FanoutService_WatchClient) {
@@ -73,7 +72,7 @@ func (h *healthy) read(stream fanoutv1.FanoutService_WatchClient) {
 			h.catchUps++
 		}
 		for _, e := range m.GetEvents() {
-			h.told.add(e.GetType(), e.GetObject().GetKey(), e.GetObject().GetText(), e.GetRevision())
+			h.received.add(e.GetType(), e.GetObject().GetKey(), e.GetObject().GetText(), e.GetRevision())
 		}
 		h.at = max(h.at, m.GetPosition().GetRevision())
 		close(h.changed)
@@ -106,17 +105,17 @@ func (h *healthy) reach(ctx context.Context, t *testing.T, revision int64) {
 	}
 }
 
-// settle starts a neighbourhood with so many healthy watchers, on a server that
-// remembers so many changes. Nothing else runs in the process.
-func settle(ctx context.Context, t *testing.T, count, window int, encoder dispatch.Encoder) *neighbourhood {
+// startHealthy starts a server whose window has the given number of changes, and count
+// healthy watchers. Nothing else runs in the process.
+func startHealthy(ctx context.Context, t *testing.T, count, window int, encoder dispatch.Encoder) *mixedReaders {
 	t.Helper()
 	in := startOver(t, openEtcdAlone(t, store.EmbeddedConfig{}), settings{
 		encoder: encoder, feedBytes: 1 << 20, messageBytes: slowMessage,
 		window: cacher.WindowLimits{MinChanges: window, MaxChanges: window},
 	})
-	n := &neighbourhood{ledger: in.ledger(config)}
+	n := &mixedReaders{ledger: in.ledger(config)}
 	n.here = in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing).at
-	const streams = 9 // on one connection
+	const streams = 9 // per connection
 	for i := 0; i < count; i += streams {
 		reads := fanoutv1.NewFanoutServiceClient(dial(t, in.address))
 		for range min(streams, count-i) {
@@ -132,10 +131,10 @@ func settle(ctx context.Context, t *testing.T, count, window int, encoder dispat
 	return n
 }
 
-// write makes so many batches of changes, and returns when the healthy ones have
-// been told. A batch waits until they have been told an earlier one; nobody waits
-// for the others.
-func (n *neighbourhood) write(ctx context.Context, t *testing.T, batches int) {
+// write writes batches of changes and returns when all healthy watchers have received
+// them. The writer is at most a few batches ahead of the healthy watchers, and does not
+// wait for slow ones.
+func (n *mixedReaders) write(ctx context.Context, t *testing.T, batches int) {
 	t.Helper()
 	const ahead = 4
 	var revisions []int64
@@ -163,51 +162,51 @@ func (n *neighbourhood) write(ctx context.Context, t *testing.T, batches int) {
 			case old == nil:
 				kind = fanoutv1.Event_TYPE_ADDED
 			}
-			n.told.add(kind, string(c.Key), string(shown.Value), n.at)
+			n.want.add(kind, string(c.Key), string(shown.Value), n.at)
 		}
 	}
 	n.reach(ctx, t, n.at)
 }
 
-func (n *neighbourhood) reach(ctx context.Context, t *testing.T, revision int64) {
+func (n *mixedReaders) reach(ctx context.Context, t *testing.T, revision int64) {
 	t.Helper()
 	for _, h := range n.healthy {
 		h.reach(ctx, t, revision)
 	}
 }
 
-// writeFor writes batch after batch until it has been long enough, each when the
-// healthy ones have been told the one before, and returns how many those were.
-func (n *neighbourhood) writeFor(ctx context.Context, t *testing.T, long time.Duration) int {
+// writeFor writes batches for the given time and returns their number. Before each batch
+// it waits until all healthy watchers have received the one before.
+func (n *mixedReaders) writeFor(ctx context.Context, t *testing.T, duration time.Duration) int {
 	t.Helper()
-	before, enough := n.batches, time.After(long)
+	before, end := n.batches, time.After(duration)
 	for {
 		n.write(ctx, t, 1)
 		select {
-		case <-enough:
+		case <-end:
 			return n.batches - before
 		default:
 		}
 	}
 }
 
-// wantUnharmed checks that the healthy ones have been told everything in order, by
-// nothing but the catch-up that they began with.
-func (n *neighbourhood) wantUnharmed(t *testing.T) {
+// wantUnharmed checks that each healthy watcher has received all events in order, and has
+// caught up only once, at the beginning.
+func (n *mixedReaders) wantUnharmed(t *testing.T) {
 	t.Helper()
 	for i, h := range n.healthy {
 		h.mu.Lock()
-		got, catchUps := h.told, h.catchUps
+		got, catchUps := h.received, h.catchUps
 		h.mu.Unlock()
-		if got != n.told || catchUps != 1 {
-			t.Errorf("healthy watcher %d was told %+v in %d catch-ups, want %+v in one", i, got, catchUps, n.told)
+		if got != n.want || catchUps != 1 {
+			t.Errorf("healthy watcher %d: got %+v after %d catch-ups, want %+v after 1", i, got, catchUps, n.want)
 		}
 	}
 }
 
 // heap returns the bytes of memory that are in use.
 func heap() int64 {
-	// What is in a pool is given up by the second collection.
+	// A sync.Pool frees its content at the second collection.
 	for range 3 {
 		runtime.GC()
 	}
@@ -216,15 +215,16 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// stuck is a watcher who stops reading as soon as it has been registered: of one
-// half the window of the stream is closed, of the other nobody reads from the socket.
+// stuck is a watcher that stops reading as soon as the server has registered it.
 type stuck struct {
 	*rawStream
 	request *fanoutv1.WatchRequest
-	closed  bool // the window is; what comes in it is read
+	closed  bool // reads from the socket, but its flow-control window is small; otherwise reads nothing
 }
 
-func (n *neighbourhood) stick(ctx context.Context, t *testing.T, i int, request *fanoutv1.WatchRequest) *stuck {
+// startStuck starts a stuck watcher. Every second one has a closed window, and half of
+// them ask for the latest state only.
+func (n *mixedReaders) startStuck(ctx context.Context, t *testing.T, i int, request *fanoutv1.WatchRequest) *stuck {
 	t.Helper()
 	s := &stuck{request: request, closed: i%2 == 0}
 	s.request.Resource = config
@@ -240,11 +240,12 @@ func (n *neighbourhood) stick(ctx context.Context, t *testing.T, i int, request 
 	return s
 }
 
-// wantCaughtUp checks what one who was stuck has been told in the end.
+// wantCaughtUp checks the events that the watcher received after it was stuck, and the
+// kinds of its catch-ups.
 func (s *stuck) wantCaughtUp(t *testing.T, all []*fanoutv1.WatchResponse, truth *check.Truth, want ...fanoutv1.WatchResponse_CatchUp) {
 	t.Helper()
 	if got := kindsIn(all); !slices.Equal(want, got) {
-		t.Errorf("%v: catch-ups of kind %v, want %v", s.request, got, want)
+		t.Errorf("%v: got catch-ups of kinds %v, want %v", s.request, got, want)
 	}
 	begin := s.request.GetAfter()
 	h := check.History{
@@ -257,10 +258,10 @@ func (s *stuck) wantCaughtUp(t *testing.T, all []*fanoutv1.WatchResponse, truth 
 	}
 }
 
-// A tenth of the watchers never reads. The others are told every change in order,
-// and memory does not grow with what the tenth misses. When it reads again it is
-// brought to the present: by the events where the server remembers them, else by
-// the difference.
+// A tenth of the watchers do not read. The others receive every change in order, and
+// memory does not grow with the changes that the tenth misses. When they read again they
+// catch up: with the events (REPLAY) if the window has them, otherwise with the
+// difference (DELTA).
 func TestBoundedAndIsolatedFromReadersThatStop(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -275,10 +276,10 @@ func TestBoundedAndIsolatedFromReadersThatStop(t *testing.T) {
 		t.Run(fmt.Sprint(times, " times the changes"), func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 			defer cancel()
-			n := settle(ctx, t, watchers*9/10, remembered, nil)
+			n := startHealthy(ctx, t, watchers*9/10, remembered, nil)
 			var all []*stuck
 			for i := range watchers / 10 {
-				all = append(all, n.stick(ctx, t, i, &fanoutv1.WatchRequest{Begin: after(n.here)}))
+				all = append(all, n.startStuck(ctx, t, i, &fanoutv1.WatchRequest{Begin: after(n.here)}))
 			}
 			n.write(ctx, t, times*changes/slowBatch)
 			while := heap()
@@ -292,7 +293,7 @@ func TestBoundedAndIsolatedFromReadersThatStop(t *testing.T) {
 						inStream = append(inStream, fanoutv1.WatchResponse_CATCH_UP_DELTA)
 					}
 					s.grant(t, 1<<30)
-					received, err := s.await(ctx, t, "it has caught up", func(s *rawStream) bool { return reached(n.at)(s.all) })
+					received, err := s.await(ctx, t, "the watcher has caught up", func(s *rawStream) bool { return reached(n.at)(s.all) })
 					if err != nil {
 						t.Error(err)
 					}
@@ -300,8 +301,8 @@ func TestBoundedAndIsolatedFromReadersThatStop(t *testing.T) {
 					s.forget()
 					continue
 				}
-				// The server gives up a connection that takes nothing, sooner or
-				// later. So this one comes again.
+				// The server may already have dropped a connection that reads nothing, so
+				// this watcher resumes on a new one.
 				if err := s.conn.Close(); err != nil {
 					t.Error(err)
 				}
@@ -316,30 +317,30 @@ func TestBoundedAndIsolatedFromReadersThatStop(t *testing.T) {
 			}
 			n.write(ctx, t, 1)
 			held[times] = while - heap()
-			t.Logf("%d changes, of which %d watchers took nothing: %d KiB were in use, of which they held %d", times*changes, len(all), while>>10, held[times]>>10)
+			t.Logf("after %d changes that %d watchers did not read, %d KiB were in use; these watchers held %d KiB", times*changes, len(all), while>>10, held[times]>>10)
 			runtime.KeepAlive(truth)
 		})
 	}
-	// What is on its way to each of them, if the machine is busy: a message that waits,
-	// the two that the transport has taken before it, the rest of the segments that
-	// these begin and end in, and buffers. In the first run the feed has them anyway.
+	// On a busy machine the server holds for each of them: a waiting message, two earlier
+	// ones in the transport, the remainders of the segments in which these begin and end,
+	// and buffers. In the first run the feed holds the messages anyway.
 	const each = 6 * slowMessage
 	if most := int64(watchers / 10 * each); held[1] > most || held[more] > most {
-		t.Errorf("those who do not read held %d KiB and %d KiB, want at most %d KiB", held[1]>>10, held[more]>>10, most>>10)
+		t.Errorf("watchers that do not read held %d KiB and %d KiB, want at most %d KiB", held[1]>>10, held[more]>>10, most>>10)
 	}
-	// Clearly less than what each of them has missed more in the second run. So it is
-	// noticed if that is kept, be it only once for all of them.
+	// The bound is well below the additional changes that they missed in the second run.
+	// The test would therefore notice if the server kept even one shared copy of them.
 	missed := int64((more - 1) * changes * slowValue)
 	if grown := held[more] - held[1]; grown > missed*3/4 {
-		t.Errorf("who misses %d KiB more holds %d KiB more", missed>>10, grown>>10)
+		t.Errorf("got %d KiB more held after %d KiB more were missed, want at most %d KiB", grown>>10, missed>>10, missed*3/4>>10)
 	}
 }
 
-// Readers that stall, hang up and come back every half second harm nobody either.
-// What they leave behind is gone when the server has noticed, and the server does
-// not make more and more snapshots for them. The others are told as much as in the
-// half seconds in between, in which there are no such readers; half of it would do,
-// because there is work to be done for them, and the machine may be busy.
+// Readers that stall, disconnect and come back every half second do not harm others. The
+// server frees everything that they held, and does not encode a snapshot for each of
+// them. While they are there, healthy watchers receive at least half as many batches as in
+// the half seconds without them: the stalled readers cost some work, and the machine may
+// be busy.
 func TestIsolatedFromReadersThatStallAndComeBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -352,20 +353,20 @@ func TestIsolatedFromReadersThatStallAndComeBack(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	defer cancel()
 	encoder := newEncodingCounter()
-	n := settle(ctx, t, watchers*9/10, remembered, encoder)
+	n := startHealthy(ctx, t, watchers*9/10, remembered, encoder)
 	n.write(ctx, t, slowKeys/slowBatch)
 	encoder.reset()
 
 	var used []int64
 	var goroutines, batches []int
-	calm, stalled := 0, 0 // batches that the healthy ones were told
+	calm, stalled := 0, 0 // batches that the healthy watchers received
 	for round := range rounds {
 		calm += n.writeFor(ctx, t, 500*time.Millisecond)
 		encoder.reset()
 		var all []*stuck
 		for i := range watchers / 10 {
-			// They have an interest of their own, and begin with nothing, with the
-			// present, or with what is long gone.
+			// PreviousObject gives the stalled readers an interest of their own. They begin
+			// without a position, at the newest one, or at one that has left the window.
 			req := &fanoutv1.WatchRequest{PreviousObject: true}
 			switch i / 2 % 3 {
 			case 1:
@@ -373,7 +374,7 @@ func TestIsolatedFromReadersThatStallAndComeBack(t *testing.T) {
 			case 2:
 				req.Begin = after(n.here)
 			}
-			all = append(all, n.stick(ctx, t, i, req))
+			all = append(all, n.startStuck(ctx, t, i, req))
 		}
 		stalled += n.writeFor(ctx, t, 500*time.Millisecond)
 		for _, s := range all {
@@ -383,29 +384,29 @@ func TestIsolatedFromReadersThatStallAndComeBack(t *testing.T) {
 		}
 		n.lines.awaitAll(ctx, t, line{"msg": "finished call", "grpc.method": "Watch"}, (round+1)*len(all))
 		if left := n.dispatchers[config].Interests(); left != 1 {
-			t.Errorf("round %d: %d interests are watched, want only that of the healthy ones", round, left)
+			t.Errorf("round %d: got %d interests, want only that of the healthy watchers", round, left)
 		}
 		different, encoded, _ := encoder.reset()
-		// Once for each of the two interests; and once for those who begin with a
-		// snapshot, and for those who begin with a difference.
+		// An event is encoded once for each of the two interests, once for a snapshot and
+		// once for a difference.
 		if most := 4 * different; encoded > most {
-			t.Errorf("round %d: %d different events were encoded %d times, want at most %d", round, different, encoded, most)
+			t.Errorf("round %d: got %d encodings of %d different events, want at most %d", round, encoded, different, most)
 		}
 		used, goroutines, batches = append(used, heap()), append(goroutines, runtime.NumGoroutine()), append(batches, n.batches)
 	}
 	n.wantUnharmed(t)
 	t.Logf("bytes in use after each round: %v; goroutines: %v", used, goroutines)
-	t.Logf("the healthy ones were told %d batches while others stalled, and %d in the same time without them", stalled, calm)
+	t.Logf("the healthy watchers received %d batches while others stalled, and %d in the same time without them", stalled, calm)
 	if 2*stalled < calm {
-		t.Errorf("in %d half seconds in which others stalled the healthy ones were told %d batches, without them %d", rounds, stalled, calm)
+		t.Errorf("got %d batches for healthy watchers in %d half seconds while others stalled, want at least half of %d", stalled, rounds, calm)
 	}
-	// The first round pays for what is done only once. Later ones may leave in
-	// memory what they wrote: in the store and, here, in the test.
+	// The first round includes one-time costs. The changes of later rounds remain in
+	// memory, in the store and in this test.
 	written := int64((batches[rounds-1] - batches[0]) * slowBatch * slowValue)
 	if more := used[rounds-1] - used[0]; more > 6*written {
-		t.Errorf("%d rounds in which %d KiB were written cost %d KiB", rounds-1, written>>10, more>>10)
+		t.Errorf("memory grew by %d KiB in %d rounds that wrote %d KiB, want at most 6 times the latter", more>>10, rounds-1, written>>10)
 	}
 	if more := goroutines[rounds-1] - goroutines[0]; more > 10 {
-		t.Errorf("%d rounds leave %d goroutines behind", rounds-1, more)
+		t.Errorf("got %d more goroutines after %d rounds, want at most 10", more, rounds-1)
 	}
 }

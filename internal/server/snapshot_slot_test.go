@@ -29,7 +29,7 @@ func (in *instance) unreadSnapshot(ctx context.Context, t *testing.T) *rawStream
 // wantSnapshot checks that the client receives a snapshot of one object.
 func (s *rawStream) wantSnapshot(ctx context.Context, t *testing.T) {
 	t.Helper()
-	all, err := s.await(ctx, t, "it has caught up", func(s *rawStream) bool { return synced(s.all) })
+	all, err := s.await(ctx, t, "the watcher has caught up", func(s *rawStream) bool { return synced(s.all) })
 	if err != nil {
 		t.Fatal(err)
 	}
