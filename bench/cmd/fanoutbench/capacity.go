@@ -16,7 +16,7 @@ func capacityCommand() *cobra.Command {
 	var seed uint64
 	constants := func() (capacity.Constants, error) {
 		if file == "" {
-			return capacity.CheckedIn(), nil
+			return capacity.DefaultConstants(), nil
 		}
 		return capacity.ReadConstants(file)
 	}
@@ -88,10 +88,10 @@ func simulateCommand(constants func() (capacity.Constants, error), seed *uint64)
 			if err != nil {
 				return err
 			}
-			if err := f.Problem(); err != nil {
+			if err := f.Validate(); err != nil {
 				return err
 			}
-			held := c.Holds(f.Node, f.Load)
+			held := c.NodeCapacity(f.Node, f.Load)
 			fmt.Fprintf(cmd.OutOrStdout(), "a server holds %d watches by its processors, %d by its memory, %d by its network\n",
 				held.Processors, held.Memory, held.Network)
 			var results []capacity.Result

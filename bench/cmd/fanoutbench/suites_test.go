@@ -66,7 +66,7 @@ func TestSuites(t *testing.T) {
 		seen := map[scenario.Parameters]bool{}
 		for _, p := range suite.runs(time.Second) {
 			p.Complete()
-			if err := p.Problem(); err != nil {
+			if err := p.Validate(); err != nil {
 				t.Errorf("%s: %s of %s: %v", name, report.Case(p), report.Who(p), err)
 			}
 			if seen[p] {

@@ -12,7 +12,7 @@ import (
 )
 
 //go:embed constants.json
-var checkedIn []byte
+var defaultConstants []byte
 
 // Constant is a measured cost on one machine.
 type Constant struct {
@@ -48,9 +48,9 @@ type Constants struct {
 // together is the number of watches per connection of the constants for shared connections.
 const together = 100
 
-// CheckedIn returns the constants of docs/capacity.md.
-func CheckedIn() Constants {
-	c, err := parse(checkedIn)
+// DefaultConstants returns the constants of docs/capacity.md.
+func DefaultConstants() Constants {
+	c, err := parse(defaultConstants)
 	if err != nil {
 		panic(err) // a test covers this
 	}
@@ -80,15 +80,15 @@ func parse(b []byte) (Constants, error) {
 	for name, one := range c.all {
 		switch {
 		case !(one.Value > 0) || math.IsInf(one.Value, 1):
-			return Constants{}, fmt.Errorf("%s is %v, must be above 0", name, one.Value)
+			return Constants{}, fmt.Errorf("%s is %v, want more than 0", name, one.Value)
 		case one.Unit == "" || one.What == "" || one.Command == "":
-			return Constants{}, fmt.Errorf("%s has no unit, no command, or does not say what it is", name)
+			return Constants{}, fmt.Errorf("%s needs a unit, a command and a description", name)
 		case one.Measured == (one.From != ""):
-			return Constants{}, fmt.Errorf("%s must be measured or say where else it comes from", name)
+			return Constants{}, fmt.Errorf("%s must either be measured or name its source", name)
 		}
 	}
 	if c.DeliveryTogether.Value > c.DeliveryAlone.Value || c.BurstTogether.Value > c.BurstAlone.Value {
-		return Constants{}, errors.New("a delivery costs more with many watches on a connection than with one")
+		return Constants{}, errors.New("a delivery on a shared connection costs more than one on a connection of its own")
 	}
 	return c, nil
 }
@@ -103,18 +103,20 @@ func (c *Constants) all(yield func(string, Constant) bool) {
 	}
 }
 
-// delivery returns the CPU time of the delivery of one event in seconds. It consists of a
-// part for the connection, which its watches share, and a part for the watch.
-func (c *Constants) delivery(perConnection int) float64 {
-	return shared(c.DeliveryAlone.Value, c.DeliveryTogether.Value, perConnection)
+// deliveryCPU returns the CPU time to deliver one event, in seconds. It consists of a part
+// for the connection, which its watches share, and a part for the watch.
+func (c *Constants) deliveryCPU(perConnection int) float64 {
+	return perWatch(c.DeliveryAlone.Value, c.DeliveryTogether.Value, perConnection)
 }
 
-// burst is delivery for several events at once.
-func (c *Constants) burst(perConnection int) float64 {
-	return shared(c.BurstAlone.Value, c.BurstTogether.Value, perConnection)
+// burstCPU is deliveryCPU for each of several events that are delivered at once.
+func (c *Constants) burstCPU(perConnection int) float64 {
+	return perWatch(c.BurstAlone.Value, c.BurstTogether.Value, perConnection)
 }
 
-func shared(alone, many float64, perConnection int) float64 {
+// perWatch interpolates a cost per watch between one watch and together watches on a
+// connection. The costs are in microseconds, the result is in seconds.
+func perWatch(alone, many float64, perConnection int) float64 {
 	connection := (alone - many) * together / (together - 1)
 	return (connection/float64(perConnection) + alone - connection) / 1e6
 }

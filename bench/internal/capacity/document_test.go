@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// docs/capacity.md and its drawings are what the constants beside this test give.
-func TestTheDocumentIsWhatTheCommandWrites(t *testing.T) {
-	c := CheckedIn()
+// docs/capacity.md and its plots match the constants in this package.
+func TestDocumentIsUpToDate(t *testing.T) {
+	c := DefaultConstants()
 	sections, results, err := Sections(&c, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -33,13 +33,13 @@ func TestTheDocumentIsWhatTheCommandWrites(t *testing.T) {
 	if err := DrawAll(filepath.Join(dir, "images"), &c, results); err != nil {
 		t.Fatal(err)
 	}
-	drawings, err := filepath.Glob(filepath.Join(dir, "images", "*.svg"))
-	if err != nil || len(drawings) == 0 {
-		t.Fatalf("there are %d drawings, %v", len(drawings), err)
+	plots, err := filepath.Glob(filepath.Join(dir, "images", "*.svg"))
+	if err != nil || len(plots) == 0 {
+		t.Fatalf("got %d plots, error %v", len(plots), err)
 	}
 	files := []string{"capacity.md"}
-	for _, d := range drawings {
-		files = append(files, filepath.Join("images", filepath.Base(d)))
+	for _, plot := range plots {
+		files = append(files, filepath.Join("images", filepath.Base(plot)))
 	}
 	for _, name := range files {
 		want, err := os.ReadFile(filepath.Join(dir, name))
@@ -47,7 +47,7 @@ func TestTheDocumentIsWhatTheCommandWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := os.ReadFile(filepath.Join(docs, name)); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("docs/%s is not what is written today, %v: run make capacity", name, err)
+			t.Errorf("docs/%s is not up to date (read error: %v): run make capacity", name, err)
 		}
 		if name != "capacity.md" && !strings.Contains(string(text), "("+filepath.ToSlash(name)+")") {
 			t.Errorf("docs/capacity.md does not show %s", name)
@@ -55,64 +55,65 @@ func TestTheDocumentIsWhatTheCommandWrites(t *testing.T) {
 	}
 }
 
-func TestADocumentWithoutMarks(t *testing.T) {
+func TestReplaceNeedsMarkerLines(t *testing.T) {
 	document := filepath.Join(t.TempDir(), "other.md")
 	if err := os.WriteFile(document, []byte("# Other\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := Replace(document, []Section{{"nodes", "text"}}); err == nil || !strings.Contains(err.Error(), "nodes") {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v, want one that names the missing lines", err)
 	}
 }
 
-func TestConstantsThatCannotBe(t *testing.T) {
-	good, now := string(checkedIn), CheckedIn()
+func TestInvalidConstantsAreRefused(t *testing.T) {
+	text, c := string(defaultConstants), DefaultConstants()
 	value := func(c Constant) string { return fmt.Sprintf(`"value": %v,`, c.Value) }
 	for name, change := range map[string][2]string{
 		"an unknown name":                {`"delivery_alone"`, `"delivery_lonely"`},
-		"nothing":                        {value(now.DeliveryAlone), `"value": 0,`},
-		"more on a shared connection":    {value(now.DeliveryTogether), `"value": 61,`},
+		"zero":                           {value(c.DeliveryAlone), `"value": 0,`},
+		"shared connection costs more":   {value(c.DeliveryTogether), `"value": 61,`},
 		"no command":                     {`"command": "fanoutbench capacity handshake"`, `"command": ""`},
 		"neither measured nor estimated": {`"measured": true`, `"measured": false`},
 	} {
-		if _, err := parse([]byte(strings.Replace(good, change[0], change[1], 1))); err == nil {
-			t.Errorf("%s: is taken", name)
+		if _, err := parse([]byte(strings.Replace(text, change[0], change[1], 1))); err == nil {
+			t.Errorf("%s: got no error, want one", name)
 		}
 	}
 	if _, err := parse([]byte(`{}`)); err == nil {
-		t.Error("a file without constants is taken")
+		t.Error("a file without constants: got no error, want one")
 	}
 }
 
-func TestWhatANodeHolds(t *testing.T) {
-	c := CheckedIn()
+func TestNodeCapacity(t *testing.T) {
+	c := DefaultConstants()
 	c.DeliveryAlone.Value, c.DeliveryTogether.Value = 10, 1
 	c.ConnectionMemory.Value, c.WatchMemory.Value, c.TLSMemory.Value = 50, 10, 40
 	c.ServerMemory.Value, c.ObjectMemory.Value = 36, 3
 	n := Node{Cores: 8, Memory: 10, Network: 1}
 	l := Load{PerConnection: 1, TLS: true, Events: 2, EventBytes: 500, State: 100}
-	held := c.Holds(n, l)
-	// Half of 8 cores, at 10 µs and two events; 9 GiB without 400 MiB, at 100 KiB; half of
-	// a gigabit, at two times 500 bytes.
-	if want := (Held{Processors: 200_000, Memory: 90_275, Network: 62_500}); held != want {
-		t.Errorf("a node holds %+v, want %+v", held, want)
+	held := c.NodeCapacity(n, l)
+	// Each watch has two events per second. The processors are half of 8 cores, at 10 µs per
+	// event. The memory is 9 GiB less 400 MiB, at 100 KiB per watch. The network is half of
+	// 1 Gbit/s, at 500 bytes per event.
+	if want := (NodeCapacity{Processors: 200_000, Memory: 90_275, Network: 62_500}); held != want {
+		t.Errorf("got %+v, want %+v", held, want)
 	}
 	if watches, bound := held.Watches(); watches != 62_500 || bound != "network" {
-		t.Errorf("it holds %d, bound by %s", watches, bound)
+		t.Errorf("got %d watches, limited by %s, want 62500, limited by network", watches, bound)
 	}
 	l.PerConnection = 100
-	// 1 µs; 1,090 KiB for a hundred.
-	if held := c.Holds(n, l); held.Processors != 2_000_000 || held.Memory != 828_200 {
-		t.Errorf("with 100 on a connection it holds %+v", held)
+	// An event costs 1 µs, and a connection with its hundred watches 1,090 KiB.
+	if held := c.NodeCapacity(n, l); held.Processors != 2_000_000 || held.Memory != 828_200 {
+		t.Errorf("100 watches on a connection: got %+v, want 2000000 by processors and 828200 by memory", held)
 	}
 	if n := Replicas(1_000_000, 100_000, 3); n != 15 {
-		t.Errorf("%d servers, want 15: two zones of five hold all", n)
+		t.Errorf("got %d servers, want 15: two of three zones hold all watches with five servers each", n)
 	}
 }
 
-func TestHandshake(t *testing.T) {
+func TestHandshakeTakesCPUTime(t *testing.T) {
 	took, err := Handshake(context.Background(), 5)
 	if err != nil || took <= 0 {
-		t.Errorf("a handshake takes %v, %v", took, err)
+		t.Errorf("got %v and error %v, want more than 0", took, err)
 	}
 }

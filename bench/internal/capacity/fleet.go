@@ -41,11 +41,11 @@ const (
 	gib = 1 << 30
 )
 
-// Held is the number of watches that a node holds, by resource of the node.
-type Held struct{ Processors, Memory, Network int }
+// NodeCapacity is the number of watches that each resource of a node allows.
+type NodeCapacity struct{ Processors, Memory, Network int }
 
-// Watches returns the number of watches that a node holds, and the resource that limits it.
-func (h Held) Watches() (n int, bound string) {
+// Watches returns the number of watches that the node holds, and the resource that limits it.
+func (h NodeCapacity) Watches() (n int, bound string) {
 	switch n = min(h.Processors, h.Memory, h.Network); n {
 	case h.Memory:
 		return n, "memory"
@@ -55,24 +55,24 @@ func (h Held) Watches() (n int, bound string) {
 	return n, "network"
 }
 
-// Holds calculates how many watches a node holds.
-func (c *Constants) Holds(n Node, l Load) Held {
+// NodeCapacity calculates how many watches a node holds.
+func (c *Constants) NodeCapacity(n Node, l Load) NodeCapacity {
 	events := l.Events
-	free := memoryShare*n.Memory*gib - c.base(l)
-	return Held{
-		Processors: int(math.Round(processorShare * float64(n.Cores) / (events * c.delivery(l.PerConnection)))),
-		Memory:     max(0, int(free/c.connection(l))) * l.PerConnection,
+	free := memoryShare*n.Memory*gib - c.baseMemory(l)
+	return NodeCapacity{
+		Processors: int(math.Round(processorShare * float64(n.Cores) / (events * c.deliveryCPU(l.PerConnection)))),
+		Memory:     max(0, int(free/c.connectionMemory(l))) * l.PerConnection,
 		Network:    int(math.Round(networkShare * n.Network * 1e9 / 8 / (events * l.EventBytes))),
 	}
 }
 
-// base is the memory of a server without clients, in bytes.
-func (c *Constants) base(l Load) float64 {
+// baseMemory is the memory of a server without clients, in bytes.
+func (c *Constants) baseMemory(l Load) float64 {
 	return (c.ServerMemory.Value + c.ObjectMemory.Value*l.State + window) * mib
 }
 
-// connection is the memory of a connection with its watches, in bytes.
-func (c *Constants) connection(l Load) float64 {
+// connectionMemory is the memory of a connection with its watches, in bytes.
+func (c *Constants) connectionMemory(l Load) float64 {
 	b := c.ConnectionMemory.Value + c.WatchMemory.Value*float64(l.PerConnection)
 	if l.TLS {
 		b += c.TLSMemory.Value
@@ -80,8 +80,8 @@ func (c *Constants) connection(l Load) float64 {
 	return b * kib
 }
 
-// begin is the CPU time to open a connection without its watches, in seconds.
-func (c *Constants) begin(l Load) float64 {
+// connectCPU is the CPU time to open a connection without its watches, in seconds.
+func (c *Constants) connectCPU(l Load) float64 {
 	b := c.Connect.Value
 	if l.TLS {
 		b += c.Handshake.Value
@@ -107,18 +107,18 @@ const (
 	Least  = "least"  // the server with the fewest connections
 )
 
-// Replicas returns how many servers a number of watches needs, so that the remaining servers
-// hold all watches when a zone fails.
-func Replicas(watches, held, zones int) int {
-	perZone := int(math.Ceil(float64(watches) / float64(held*(zones-1))))
+// Replicas returns the number of servers for a number of watches, if each server holds
+// perServer of them. When a zone fails, the remaining servers hold all watches.
+func Replicas(watches, perServer, zones int) int {
+	perZone := int(math.Ceil(float64(watches) / float64(perServer*(zones-1))))
 	return perZone * zones
 }
 
 // connections returns the number of connections of all watches.
 func (f *Fleet) connections() int { return (f.Watches + f.PerConnection - 1) / f.PerConnection }
 
-// Problem returns what is wrong with a fleet. Call it before the simulation.
-func (f *Fleet) Problem() error {
+// Validate returns what is wrong with a fleet. Call it before the simulation.
+func (f *Fleet) Validate() error {
 	for _, n := range []struct {
 		name  string
 		value float64
@@ -136,16 +136,16 @@ func (f *Fleet) Problem() error {
 		{"restart", float64(f.Restart)},
 	} {
 		if !(n.value > 0) || math.IsInf(n.value, 1) {
-			return fmt.Errorf("%s: %v, must be above 0", n.name, n.value)
+			return fmt.Errorf("%s is %v, want more than 0", n.name, n.value)
 		}
 	}
 	switch {
 	case f.Zones < 2 || f.Replicas < f.Zones || f.Replicas > maxReplicas:
-		return fmt.Errorf("%d replicas in %d zones: at least two zones with a replica each, and at most %d replicas", f.Replicas, f.Zones, maxReplicas)
+		return fmt.Errorf("%d replicas in %d zones: want two or more zones, a replica or more in each, and at most %d replicas", f.Replicas, f.Zones, maxReplicas)
 	case f.Hosts < 0 || f.connections() > maxConnections:
-		return fmt.Errorf("%d connections from %d addresses: at most %d, and not less than none", f.connections(), f.Hosts, maxConnections)
+		return fmt.Errorf("%d connections from %d addresses: want at most %d connections, and 0 or more addresses", f.connections(), f.Hosts, maxConnections)
 	case f.Balance != Random && f.Balance != Least:
-		return fmt.Errorf("balance %q: %s or %s", f.Balance, Random, Least)
+		return fmt.Errorf("unknown balance %q (want %s or %s)", f.Balance, Random, Least)
 	}
 	return nil
 }

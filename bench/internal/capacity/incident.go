@@ -9,7 +9,7 @@ import (
 // incident is an incident of a fleet.
 type incident struct {
 	name, about string
-	happen      func(*storm)
+	inject      func(*simulation) // schedules its steps, from the time of the simulation on
 }
 
 var incidents = []incident{
@@ -30,20 +30,20 @@ func Incidents() []string {
 	return names
 }
 
-func incidentOf(name string) (incident, error) {
+func findIncident(name string) (incident, error) {
 	for _, i := range incidents {
 		if i.name == name {
 			return i, nil
 		}
 	}
-	return incident{}, fmt.Errorf("incident %q: one of %s", name, strings.Join(Incidents(), ", "))
+	return incident{}, fmt.Errorf("unknown incident %q (want one of %s)", name, strings.Join(Incidents(), ", "))
 }
 
-func kill(s *storm) { s.lose(0, false, func() { s.start(0, s.history()) }) }
+func kill(s *simulation) { s.lose(0, false, func() { s.start(0, s.history()) }) }
 
-func rolling(s *storm) { s.replaceFrom(0) }
+func rolling(s *simulation) { s.replaceFrom(0) }
 
-func zone(s *storm) {
+func zone(s *simulation) {
 	for i := range s.replicas {
 		if i%s.fleet.Zones == 0 {
 			r := int32(i)
@@ -52,68 +52,70 @@ func zone(s *storm) {
 	}
 }
 
-func outage(s *storm) { s.loseAll(s.history) }
+func outage(s *simulation) { s.loseAll(s.history) }
 
-func compacted(s *storm) { s.loseAll(func() time.Duration { return s.now }) }
+func compacted(s *simulation) { s.loseAll(func() time.Duration { return s.now }) }
 
-// loseAll stops all servers; they start again with the history since then.
-func (s *storm) loseAll(since func() time.Duration) {
+// loseAll stops all servers at once. Each starts again with the history since the time that
+// since returns at its start.
+func (s *simulation) loseAll(since func() time.Duration) {
 	for i := range s.replicas {
 		r := int32(i)
 		s.lose(r, false, func() { s.start(r, since()) })
 	}
 }
 
-// restore gives every watch a RESET in its open stream. The history of the servers begins
+// restore sends every watch a RESET on its open stream. The history of the servers begins
 // with the new epoch.
-func restore(s *storm) {
+func restore(s *simulation) {
 	for i := range s.replicas {
 		s.replicas[i].since = s.now
 	}
 	for i := range s.connections {
 		c := &s.connections[i]
-		if c.state != attended {
+		if c.state != stateLive {
 			continue
 		}
-		s.miss(int32(i))
-		c.state = waiting
+		s.markInterrupted(int32(i))
+		c.state = stateWaiting
 		r := &s.replicas[c.replica]
 		r.serving--
 		r.waiting++
-		s.then(int32(i), 0, asked)
+		s.then(int32(i), 0, eventWatch)
 	}
 }
 
 // history returns the beginning of the history of a server that starts now.
-func (s *storm) history() time.Duration {
+func (s *simulation) history() time.Duration {
 	return s.now - historyFactor*seconds(float64(s.resource.Window.MaxEvents)/s.fleet.Changes)
 }
 
-// lose stops a server without draining, and calls a function when it can run again.
-func (s *storm) lose(r int32, silent bool, again func()) {
+// lose stops a server without draining, and calls restart when it can run again. If silent
+// is true, clients notice the loss only by their keepalive pings.
+func (s *simulation) lose(r int32, silent bool, restart func()) {
 	s.replicas[r].up, s.replicas[r].silent = false, silent
 	for i := range s.connections {
 		c := &s.connections[i]
-		if c.replica != r || c.state == away {
+		if c.replica != r || c.state == stateDisconnected {
 			continue
 		}
-		after := rand64(s.r, firstRetry)
+		after := randomUpTo(s.r, firstRetry)
 		if silent {
-			after += rand64(s.r, keepalive) + keepaliveGrace
+			after += randomUpTo(s.r, keepalive) + keepaliveGrace
 		}
-		s.interrupt(int32(i), s.now-rand64(s.r, bookmarks), after)
+		s.interrupt(int32(i), s.now-randomUpTo(s.r, bookmarks), after)
 	}
-	s.at(s.now+noticed, func() {
+	s.at(s.now+detectionTime, func() {
 		if !s.replicas[r].up {
 			s.list(r, false)
 		}
 	})
-	s.at(s.now+s.fleet.Restart, again)
+	s.at(s.now+s.fleet.Restart, restart)
 }
 
-// start starts a server with the history since a time. It serves when it has loaded the
+// start starts a server whose history begins at since. It serves after it has loaded the
 // state.
-func (s *storm) start(r int32, since time.Duration) {
+func (s *simulation) start(r int32, since time.Duration) {
 	s.at(s.now+s.loading(), func() {
 		s.replicas[r].start(since)
 		s.list(r, true)
@@ -121,26 +123,28 @@ func (s *storm) start(r int32, since time.Duration) {
 }
 
 // loading returns the time that a server needs to load the state from etcd.
-func (s *storm) loading() time.Duration { return seconds(s.fleet.State / s.constants.LoadRate.Value) }
+func (s *simulation) loading() time.Duration {
+	return seconds(s.fleet.State / s.constants.LoadRate.Value)
+}
 
 // replaceFrom drains and replaces a server, then the next one when it is ready.
-func (s *storm) replaceFrom(r int32) {
+func (s *simulation) replaceFrom(r int32) {
 	if int(r) == len(s.replicas) {
 		return
 	}
 	s.replicas[r].draining = true
-	s.at(s.now+noticed, func() { s.list(r, false) })
+	s.at(s.now+detectionTime, func() { s.list(r, false) })
 	period := time.Duration(s.settings.DrainPeriod)
 	if many := time.Duration(s.replicas[r].serving*s.fleet.PerConnection) * drainGap; many < period {
 		period = many
 	}
 	for i := range s.connections {
-		if c := &s.connections[i]; c.replica == r && c.state == attended {
-			// Spread evenly, as those of the server are.
-			s.then(int32(i), rand64(s.r, period), ended)
+		if c := &s.connections[i]; c.replica == r && c.state == stateLive {
+			// A server spreads the ends of its watches evenly, too.
+			s.then(int32(i), randomUpTo(s.r, period), eventDrained)
 		}
 	}
-	s.at(s.now+max(period, noticed)+time.Second, func() {
+	s.at(s.now+max(period, detectionTime)+time.Second, func() {
 		s.lose(r, false, func() {
 			s.start(r, s.history())
 			s.at(s.now+s.loading()+time.Second, func() { s.replaceFrom(r + 1) })

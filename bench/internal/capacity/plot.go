@@ -26,7 +26,7 @@ func Draw(path, title string, results []Result) error {
 	for _, r := range results {
 		var points plotter.XYs
 		for second, n := range r.Connected {
-			x := float64(second+1) - beginning.Seconds()
+			x := float64(second+1) - incidentTime.Seconds()
 			if x >= -10 && x <= shown {
 				points = append(points, plotter.XY{X: x, Y: 100 * float64(n) / float64(r.Fleet.connections())})
 			}
@@ -49,8 +49,8 @@ func Draw(path, title string, results []Result) error {
 func DrawAll(folder string, c *Constants, results []Result) error {
 	i := 0
 	for n, one := range Cases(c) {
-		end := i + len(one.Happens)
-		if len(one.Happens) > 3 {
+		end := i + len(one.Incidents)
+		if len(one.Incidents) > 3 {
 			if err := Draw(filepath.Join(folder, fmt.Sprintf("capacity-%d.svg", n+1)), one.Name, results[i:end]); err != nil {
 				return err
 			}

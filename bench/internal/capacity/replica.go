@@ -2,25 +2,25 @@ package capacity
 
 import "time"
 
-// line is a resource that serves one request after the other: the processors of a server,
+// fifo is a resource that serves one request after another: the processors of a server,
 // its network, or its snapshot slots.
-type line struct {
-	free  time.Duration // when all work so far is done
-	taken time.Duration // total duration of that work
+type fifo struct {
+	idleAt time.Duration // when all work so far is done
+	total  time.Duration // total duration of that work
 }
 
-// take adds work, and returns when it is done.
-func (l *line) take(at, work time.Duration) time.Duration {
-	l.free = max(l.free, at) + work
-	l.taken += work
-	return l.free
+// add adds work, and returns when it is done.
+func (f *fifo) add(at, work time.Duration) time.Duration {
+	f.idleAt = max(f.idleAt, at) + work
+	f.total += work
+	return f.idleAt
 }
 
 // wait returns how long new work waits.
-func (l *line) wait(at time.Duration) time.Duration { return max(0, l.free-at) }
+func (f *fifo) wait(at time.Duration) time.Duration { return max(0, f.idleAt-at) }
 
-// served returns the duration of the work that is done.
-func (l *line) served(at time.Duration) time.Duration { return l.taken - l.wait(at) }
+// done returns the duration of the work that is done.
+func (f *fifo) done(at time.Duration) time.Duration { return f.total - f.wait(at) }
 
 // replica is a server.
 type replica struct {
@@ -29,43 +29,40 @@ type replica struct {
 	draining bool // ends its watches and accepts no new ones
 	listed   bool // the load balancer uses it
 
-	since   time.Duration // beginning of its history
-	arrived map[int32]turn
-	waiting int // connections that open or catch up
-	serving int // connections that are live
-	most    int // maximum number of connections
+	since     time.Duration           // beginning of its history
+	nextAdmit map[int32]time.Duration // when the rate limit lets the next connection of a host pass, by host
+	waiting   int                     // connections that connect or catch up
+	serving   int                     // connections with live watches
+	most      int                     // maximum number of connections
 
-	processors, network, places line
+	processors, network, snapshotSlots fifo
 
-	served   time.Duration // processor time up to the last second
-	accepted int           // connections in this second
+	processed time.Duration // processor time up to the last second
+	accepted  int           // connections in this second
 }
 
-// turn says when the next connection of an address may begin.
-type turn struct{ next time.Duration }
+// maxAdmitWait bounds how long the rate limit delays a connection.
+const maxAdmitWait = 2 * time.Second
 
-// patience bounds the wait of a connection for its turn.
-const patience = 2 * time.Second
-
-// admit returns how long a connection waits under the rate limit per address, or false if
-// that is too long.
+// admit returns how long the rate limit per host delays a connection, or false if the
+// delay would be too long.
 func (r *replica) admit(host int32, at time.Duration, perSecond float64) (time.Duration, bool) {
 	gap := time.Duration(float64(time.Second) / perSecond)
 	// The burst is a second's worth of connections.
-	next := max(r.arrived[host].next, at-time.Second+gap)
+	next := max(r.nextAdmit[host], at-time.Second+gap)
 	wait := max(0, next-at)
-	if wait > patience {
+	if wait > maxAdmitWait {
 		return 0, false
 	}
-	r.arrived[host] = turn{next + gap}
+	r.nextAdmit[host] = next + gap
 	return wait, true
 }
 
 // connections returns the number of connections.
 func (r *replica) connections() int { return r.waiting + r.serving }
 
-// start makes it a server without clients and with the history since a time.
+// start starts the server without clients. Its history begins at since.
 func (r *replica) start(since time.Duration) {
-	*r = replica{up: true, since: since, arrived: r.arrived, most: r.most}
-	clear(r.arrived)
+	*r = replica{up: true, since: since, nextAdmit: r.nextAdmit, most: r.most}
+	clear(r.nextAdmit)
 }

@@ -28,35 +28,35 @@ type Result struct {
 	Peak       int     // maximum number of connections of a server
 }
 
-// look records the figures of a second.
-func (s *storm) look() {
+// sample records the figures of the last second.
+func (s *simulation) sample() {
 	connected := 0
 	cores := float64(s.fleet.Cores)
 	for i := range s.replicas {
 		r := &s.replicas[i]
 		connected += r.serving
-		served := r.processors.served(s.now)
+		processed := r.processors.done(s.now)
 		busy := s.busy(r) / cores
 		if r.up {
-			// What deliveries leave of the processors, for the time of other work.
-			busy += (served - r.served).Seconds() * max(1-busy, 0.1)
+			// Other work gets the share that deliveries leave, for the time that it takes.
+			busy += (processed - r.processed).Seconds() * max(1-busy, 0.1)
 		}
-		r.served = served
+		r.processed = processed
 		s.result.Processors = max(s.result.Processors, busy)
 		s.result.Connects = max(s.result.Connects, r.accepted)
 		r.accepted = 0
-		memory := s.constants.base(s.fleet.Load) + float64(r.connections())*s.constants.connection(s.fleet.Load)
+		memory := s.constants.baseMemory(s.fleet.Load) + float64(r.connections())*s.constants.connectionMemory(s.fleet.Load)
 		s.result.Memory = max(s.result.Memory, memory)
 	}
 	s.result.Connected = append(s.result.Connected, connected)
 }
 
 // conclude calculates the result.
-func (s *storm) conclude() {
+func (s *simulation) summarize() {
 	r := &s.result
-	slices.Sort(s.away)
-	if n := len(s.away); n > 0 {
-		r.Half, r.Most, r.Longest = s.away[(n-1)/2], s.away[(n-1)*99/100], s.away[n-1]
+	slices.Sort(s.interruptions)
+	if n := len(s.interruptions); n > 0 {
+		r.Half, r.Most, r.Longest = s.interruptions[(n-1)/2], s.interruptions[(n-1)*99/100], s.interruptions[n-1]
 	}
 	r.Lost = s.missing
 	total, most := 0, 0

@@ -61,7 +61,7 @@ func nodesTable(c *Constants) string {
 			for _, events := range []float64{0.1, 1, 10} {
 				l := assumed
 				l.PerConnection, l.Events = perConnection, events
-				held, bound := c.Holds(n, l).Watches()
+				held, bound := c.NodeCapacity(n, l).Watches()
 				row = append(row, about(held)+" ("+bound+")")
 			}
 			rows = append(rows, row)
@@ -70,7 +70,7 @@ func nodesTable(c *Constants) string {
 	return table([]string{"node", "watches on a connection:", "0.1 events/s for each:", "1 event/s for each:", "10 events/s for each:"}, rows)
 }
 
-// planned are the fleets of the document.
+// planned returns the fleets of the document.
 func planned(c *Constants) []Fleet {
 	var all []Fleet
 	for _, watches := range []int{1_000_000, 100_000_000} {
@@ -78,7 +78,7 @@ func planned(c *Constants) []Fleet {
 			for _, n := range nodes[1:] {
 				l := assumed
 				l.PerConnection = perConnection
-				held, _ := c.Holds(n, l).Watches()
+				held, _ := c.NodeCapacity(n, l).Watches()
 				all = append(all, Fleet{
 					Load: l, Node: n, Watches: watches, Replicas: Replicas(watches, held, zones), Zones: zones,
 					Balance: Least, Restart: 30 * time.Second,
@@ -99,7 +99,7 @@ func fleetsTable(c *Constants) string {
 		rows = append(rows, []string{
 			count(f.Watches), fmt.Sprint(f.PerConnection), f.Node.String(), count(f.Replicas),
 			about(f.Watches / f.Replicas), about(perServer), fmt.Sprintf("%.1f", renewals),
-			fmt.Sprintf("%.1f %%", 100*renewals*(c.begin(f.Load)+float64(f.PerConnection)*c.Watch.Value/1e6)/float64(f.Cores)),
+			fmt.Sprintf("%.1f %%", 100*renewals*(c.connectCPU(f.Load)+float64(f.PerConnection)*c.Watch.Value/1e6)/float64(f.Cores)),
 			fmt.Sprintf("%.2g", float64(f.Replicas)*f.Changes*c.EtcdDelivery.Value/1e6),
 			fmt.Sprintf("%.2g", float64(f.Replicas)*f.Changes*f.EventBytes*8/1e6),
 		})
@@ -118,7 +118,7 @@ func etcdTable(c *Constants) string {
 		for _, perConnection := range []int{1, together} {
 			l := assumed
 			l.PerConnection = perConnection
-			held, _ := c.Holds(nodes[1], l).Watches()
+			held, _ := c.NodeCapacity(nodes[1], l).Watches()
 			row = append(row, about(int(float64(replicas)*float64(held)*(zones-1)/zones/1e6))+" million")
 		}
 		rows = append(rows, row)
@@ -128,9 +128,9 @@ func etcdTable(c *Constants) string {
 
 // Case is a simulated case of the document.
 type Case struct {
-	Name    string
-	Fleet   Fleet
-	Happens []string
+	Name      string
+	Fleet     Fleet
+	Incidents []string
 }
 
 // Cases returns the simulated cases of the document.
@@ -139,7 +139,7 @@ func Cases(c *Constants) []Case {
 	with := func(watches, perConnection, replicas, hosts int, balance string) Fleet {
 		l := assumed
 		l.PerConnection = perConnection
-		held, _ := c.Holds(n, l).Watches()
+		held, _ := c.NodeCapacity(n, l).Watches()
 		if replicas == 0 {
 			replicas = Replicas(watches, held, zones)
 		}
@@ -161,24 +161,24 @@ func Cases(c *Constants) []Case {
 func simulateAll(c *Constants, seed uint64) ([]Result, error) {
 	var results []Result
 	var group errgroup.Group
-	group.SetLimit(2) // each needs some hundred megabytes
+	group.SetLimit(2) // each simulation needs some hundred megabytes
 	cases := Cases(c)
 	for _, one := range cases {
-		for range one.Happens {
+		for range one.Incidents {
 			results = append(results, Result{})
 		}
 	}
 	i := 0
 	for _, one := range cases {
-		for _, name := range one.Happens {
-			place := i
+		for _, name := range one.Incidents {
+			index := i
 			i++
 			group.Go(func() error {
 				r, err := Simulate(c, one.Fleet, name, seed)
 				if err != nil {
 					return fmt.Errorf("%s, %s: %w", one.Name, name, err)
 				}
-				results[place] = r
+				results[index] = r
 				return nil
 			})
 		}
@@ -196,7 +196,7 @@ func incidentsTable(c *Constants, results []Result) string {
 			hosts = fmt.Sprintf("%d addresses", f.Hosts)
 		}
 		text.WriteString(fmt.Sprintf("\n**%s**: %d servers of %s; %s; balanced: %s\n", one.Name, f.Replicas, f.Node, hosts, f.Balance))
-		n := i + len(one.Happens)
+		n := i + len(one.Incidents)
 		text.WriteString(ResultTable(results[i:n]))
 		i = n
 	}

@@ -144,8 +144,8 @@ func (c Config) share(connection int) (from, to int) {
 	return connection * c.Watchers / c.Connections, (connection + 1) * c.Watchers / c.Connections
 }
 
-// Problem returns what is wrong with the configuration.
-func (c Config) Problem() error {
+// Validate returns what is wrong with the configuration.
+func (c Config) Validate() error {
 	switch {
 	case c.Watchers < 0 || c.Connections < min(c.Watchers, 1) || c.Connections > c.Watchers:
 		return fmt.Errorf("%d watchers on %d connections: each connection needs one", c.Watchers, c.Connections)

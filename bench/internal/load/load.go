@@ -31,7 +31,7 @@ const CommandName = "load"
 
 // Start starts a process of the program and waits until all its watchers are registered.
 func Start(ctx context.Context, program string, c Config) (*Load, error) {
-	if err := c.Problem(); err != nil {
+	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	p, in, out, err := start(program)

@@ -51,7 +51,7 @@ type watchers struct {
 
 // connect opens all connections, and registers their watches unless they are held back.
 func connect(ctx context.Context, c Config) (*watchers, error) {
-	if err := c.Problem(); err != nil {
+	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	dial, err := c.connector()

@@ -67,8 +67,8 @@ func (p *Parameters) Complete() {
 	}
 }
 
-// Problem returns what is wrong with the parameters. Call it before the run.
-func (p *Parameters) Problem() error {
+// Validate returns what is wrong with the parameters. Call it before the run.
+func (p *Parameters) Validate() error {
 	for _, n := range []struct {
 		name  string
 		value int
@@ -99,16 +99,16 @@ func (p *Parameters) Problem() error {
 		return err
 	}
 	if p.Stalled > 0 {
-		if err := p.stalled("").Problem(); err != nil {
+		if err := p.stalled("").Validate(); err != nil {
 			return err
 		}
 	}
 	if p.Bystanders > 0 {
-		if err := p.bystanders("").Problem(); err != nil {
+		if err := p.bystanders("").Validate(); err != nil {
 			return err
 		}
 	}
-	return p.load("").Problem()
+	return p.load("").Validate()
 }
 
 // surroundings returns what is wrong with the bystanders, the additional objects and the

@@ -25,7 +25,7 @@ const settle = 500 * time.Millisecond
 // Run starts a system, measures it as the parameters say, and ends it.
 func Run(ctx context.Context, programs peer.Programs, p Parameters, o Observer) (*Record, error) {
 	p.Complete()
-	if err := p.Problem(); err != nil {
+	if err := p.Validate(); err != nil {
 		return nil, err
 	}
 	o.Phase("start")
