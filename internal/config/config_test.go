@@ -84,14 +84,14 @@ func TestUnquotedStarIsExplained(t *testing.T) {
 // The defaults of a resource depend on its other settings.
 func TestResourceDefaults(t *testing.T) {
 	for text, want := range map[string]func(*config.Resource){
-		"{name: a}":                                func(*config.Resource) {},
-		"{name: a, codec: json}":                   func(r *config.Resource) { r.Codec, r.LabelsPath = "json", "metadata.labels" },
-		"{name: a, codec: json, labels-path: x}":   func(r *config.Resource) { r.Codec, r.LabelsPath = "json", "x" },
-		"{name: a, window: {max-events: 10}}":      func(r *config.Resource) { r.Window.MaxEvents, r.Window.MinEvents = 10, 10 },
-		"{name: a, window: {max-events: 50000}}":   func(r *config.Resource) { r.Window.MaxEvents = 50_000 },
-		"{name: a, window: {min-events: 7}}":       func(r *config.Resource) { r.Window.MinEvents = 7 },
-		"{name: a, cache: off}":                    func(r *config.Resource) { r.Cache = false },
-		"{name: a, cache: true, prefix: /b/}":      func(r *config.Resource) { r.Prefix = "/b/" },
+		"{name: a}":                              func(*config.Resource) {},
+		"{name: a, codec: json}":                 func(r *config.Resource) { r.Codec, r.LabelsPath = "json", "metadata.labels" },
+		"{name: a, codec: json, labels-path: x}": func(r *config.Resource) { r.Codec, r.LabelsPath = "json", "x" },
+		"{name: a, window: {max-events: 10}}":    func(r *config.Resource) { r.Window.MaxEvents, r.Window.MinEvents = 10, 10 },
+		"{name: a, window: {max-events: 50000}}": func(r *config.Resource) { r.Window.MaxEvents = 50_000 },
+		"{name: a, window: {min-events: 7}}":     func(r *config.Resource) { r.Window.MinEvents = 7 },
+		"{name: a, cache: off}":                  func(r *config.Resource) { r.Cache = false },
+		"{name: a, cache: true, prefix: /b/}":    func(r *config.Resource) { r.Prefix = "/b/" },
 		"{name: a, fields: [{name: metadata.name, path: y}]}": func(r *config.Resource) {
 			r.Fields = []config.Field{{Name: "metadata.name", Path: "y"}}
 		},

@@ -44,7 +44,7 @@ func TestKeysOfOtherProgramsCanBeDeleted(t *testing.T) {
 		if _, err := in.writes.Transact(ctx, &fanoutv1.TransactRequest{Resource: config, Operations: []*fanoutv1.Operation{checking(key, at)}}); err != nil {
 			t.Errorf("%s: check: %v", name, err)
 		}
-		_, err := in.writes.Delete(ctx, &fanoutv1.DeleteRequest{Resource: config, Delete: &fanoutv1.DeleteOperation{Key: key, IfModRevision: proto.Int64(at + 1)}})
+		_, err := in.writes.Delete(ctx, &fanoutv1.DeleteRequest{Resource: config, Delete: &fanoutv1.DeleteOperation{Key: key, IfModRevision: new(at + 1)}})
 		want := conflict(key, at+1, at, at)
 		want.Metadata["key"] = apierr.Clip(key, object.MaxKeyBytes)
 		wantRefusal(t, err, want)
