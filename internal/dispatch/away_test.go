@@ -19,8 +19,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/seed"
 )
 
-// Who was away for a day's worth of writes is told what has changed, each object
-// once, and nothing else: neither every change nor every object.
+// A client that was away for a day's worth of writes gets each changed object once, and
+// nothing else: neither every change nor every object.
 func TestAwayForADay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")

@@ -12,7 +12,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// pollOne returns what a watcher is told, who then has nothing else to say.
+// pollOne returns the next batch of a watcher, after which there is nothing.
 func pollOne(t testing.TB, w *dispatch.Watcher) *dispatch.Batch {
 	t.Helper()
 	told, outcome := w.Poll(time.Now())
@@ -27,9 +27,9 @@ func pollOne(t testing.TB, w *dispatch.Watcher) *dispatch.Batch {
 
 var everyDelivery = []dispatch.Options{{}, {Latest: true}, {EveryEvent: true}}
 
-// All followers of an interest that are at the same place are told the same message,
-// whatever they want besides, and it is made into what is sent once.
-func TestFollowersAtOnePlaceShareAMessage(t *testing.T) {
+// All watchers of an interest at the same position share a batch, whatever their options,
+// and it is encoded for the network once.
+func TestWatchersAtOnePositionShareABatch(t *testing.T) {
 	f := startDispatching(t, limits{})
 	crowd := f.gather(t, 99, dispatch.Interest{}, everyDelivery...)
 	for range 10 {
@@ -53,7 +53,7 @@ func TestFollowersAtOnePlaceShareAMessage(t *testing.T) {
 	}
 }
 
-// asked returns a watcher that waits; what is to be told is asked for by the test.
+// asked returns a watcher that has sent everything. The test asks for its batches.
 func (f *fixture) asked(t testing.TB, i dispatch.Interest, o dispatch.Options) *dispatch.Watcher {
 	t.Helper()
 	w := f.dispatcher.Asked(f.workers.NewQueue(), i, dispatch.FromNow(f.cacher.State().Position()), o)
@@ -66,7 +66,7 @@ func (f *fixture) asked(t testing.TB, i dispatch.Interest, o dispatch.Options) *
 	return w
 }
 
-// wantBatch polls a watcher, which is told the events and then has nothing else to say.
+// wantBatch polls a watcher, which has a batch with the events and nothing after it.
 func wantBatch(t testing.TB, w *dispatch.Watcher, want string) *dispatch.Batch {
 	t.Helper()
 	told := pollOne(t, w)
@@ -76,9 +76,8 @@ func wantBatch(t testing.TB, w *dispatch.Watcher, want string) *dispatch.Batch {
 	return told
 }
 
-// Who is at another place, comes later, or is of another interest is told what is
-// missing there and then.
-func TestAMessageIsSharedByNobodyElse(t *testing.T) {
+// A watcher at another position, or of another interest, has a batch of its own.
+func TestOtherWatchersHaveOtherBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
 		synctest.Wait()
@@ -106,8 +105,8 @@ func TestAMessageIsSharedByNobodyElse(t *testing.T) {
 	})
 }
 
-// The parts of a revision that is larger than a message are shared as well. A watcher
-// that wants the latest is told the first of them; what comes behind it is merged.
+// Watchers share the parts of a revision that is larger than a message. A watcher with
+// LATEST shares the first part; the rest is merged.
 func TestPartsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{messageBytes: 200})
@@ -161,9 +160,8 @@ func TestPartsAreShared(t *testing.T) {
 	})
 }
 
-// What is to be merged is not in the log: who wants the latest is not told it by Poll,
-// whoever else was.
-func TestWhatIsToBeMergedIsElsewhere(t *testing.T) {
+// The log does not have merged events, so a watcher with LATEST needs its handler for them.
+func TestMergedEventsNeedTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
 		synctest.Wait()
@@ -191,9 +189,9 @@ func TestWhatIsToBeMergedIsElsewhere(t *testing.T) {
 	})
 }
 
-// What the log does not have is elsewhere, and so is what a watcher of every event
-// cannot be told.
-func TestWhatTheLogDoesNotHaveIsElsewhere(t *testing.T) {
+// A watcher needs its handler for events that the log does not have, and when it cannot have
+// every event.
+func TestEventsOutsideTheLogNeedTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{feedBytes: 1 << 10})
 		synctest.Wait()
@@ -239,8 +237,7 @@ func TestWhatTheLogDoesNotHaveIsElsewhere(t *testing.T) {
 	})
 }
 
-// An event costs no memory for each of those who are told of it.
-func TestAnEventCostsNoMemoryForEachFollower(t *testing.T) {
+func TestAnEventAllocatesNothingForEachWatcher(t *testing.T) {
 	for name, events := range map[string]int{"one event": 1, "many events": 100} {
 		t.Run(name, func(t *testing.T) {
 			allocations := func(watchers int) float64 {

@@ -9,9 +9,9 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Real threads, as fast as they can: watchers that read while the feed grows see
-// every event once. This is about the order in which the dispatcher stores and a
-// watcher loads; time in a bubble cannot show it.
+// Watchers that read while the feed grows see every event once. The test uses real threads,
+// because it is about the order in which the dispatcher stores and a watcher loads, which a
+// bubble of synctest cannot show.
 func TestReliableWhileTheFeedGrows(t *testing.T) {
 	f := start(t, limits{})
 	const events, watchers = 4000, 8

@@ -19,8 +19,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
-// slowSource is a source of which a state is looked at for so long that it is old
-// when the look is over. The moment cannot be hit otherwise.
+// slowSource calls a function each time after it has read a state, so that the state is
+// old when the caller gets it.
 type slowSource struct {
 	*cacher.Cacher
 	meanwhile func() // called by the next look, once
@@ -61,8 +61,7 @@ func startSlow(t *testing.T, change ...func(*dispatch.Config)) (*cachertest.Memo
 	return store, source, d, workers.NewQueue()
 }
 
-// Who wants every event gets no difference for it, not even when the store is listed
-// again while the watcher looks.
+// A watcher of every event gets no difference, not even if a relist happens while it reads.
 func TestHonestWhileTheStoreIsListedAgain(t *testing.T) {
 	large := strings.Repeat("v", 2<<10) // so that each event has a segment of the log for itself
 	for name, window := range map[string]bool{"from the feed": false, "from the window": true} {
@@ -165,8 +164,7 @@ func TestExactlyARevisionOfAnotherEpoch(t *testing.T) {
 	})
 }
 
-// Who is being brought to the present of one epoch gets nothing of what was made for
-// those who come from the same revision of the next one.
+// A replay in one epoch does not use parts of a replay from the same revision of another.
 func TestReplaysOfTwoEpochsAreNotShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
@@ -194,8 +192,8 @@ func TestReplaysOfTwoEpochsAreNotShared(t *testing.T) {
 	})
 }
 
-// Who is shown the state at a revision and who is told what has changed since then
-// may be brought to the same state, but not by the same means.
+// A RESET to a revision and a DELTA from that revision may lead to the same state, but do
+// not share parts.
 func TestResetAndDeltaAreNotShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{window: 10})
@@ -252,8 +250,7 @@ func TestLatestBehindThePartsOfARevision(t *testing.T) {
 	})
 }
 
-// Who is on the way to an older state gets nothing of what was made for those who are
-// on the way to a newer one.
+// A DELTA to an older state does not use parts of a DELTA to a newer one.
 func TestDeltasToTwoStatesAreNotShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{window: 5, messageBytes: 10}) // one event in each part

@@ -20,8 +20,8 @@ func startDispatching(t testing.TB, l limits) *fixture {
 	return f
 }
 
-// What the dispatcher does is counted once for each interest, and messages say how
-// many events they have and when the first of their changes came.
+// Events are counted once for each interest. Messages have the number of their events and
+// the arrival of the first change.
 func TestEventsAreCounted(t *testing.T) {
 	f := startDispatching(t, limits{})
 	begin := dispatch.FromNow(f.cacher.State().Position())
@@ -117,7 +117,7 @@ func TestCatchUpsHaveNoArrival(t *testing.T) {
 	}
 }
 
-// recordingObserver takes down what it is told.
+// recordingObserver records the reports.
 type recordingObserver struct {
 	wants bool
 	told  chan dispatch.Dispatched
@@ -126,7 +126,7 @@ type recordingObserver struct {
 func (o *recordingObserver) Wants() bool                      { return o.wants }
 func (o *recordingObserver) Dispatched(d dispatch.Dispatched) { o.told <- d }
 
-// An observer that wants to know is told of each revision how many feeds it concerned.
+// An observer learns of each revision how many feeds it concerned.
 func TestObserversAreTold(t *testing.T) {
 	o := &recordingObserver{wants: true, told: make(chan dispatch.Dispatched, 10)}
 	f := startDispatching(t, limits{observer: o})
