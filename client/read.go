@@ -51,6 +51,21 @@ func (r *Resource) ListPage(ctx context.Context, opts ...ListOption) (*Page, err
 	return page, err
 }
 
+// Count returns the number of objects that List would return, without fetching them. The
+// options are those of List, except [PageSize] and [PageToken].
+func (r *Resource) Count(ctx context.Context, opts ...ListOption) (int64, error) {
+	c := r.listConfig(opts)
+	c.req.CountOnly = true
+	page, err := c.page(ctx, r.client)
+	if err != nil {
+		return 0, err
+	}
+	if c.position != nil {
+		*c.position = page.Position
+	}
+	return *page.Remaining, nil
+}
+
 // List returns objects in order of their keys, all as they were at one revision. It
 // fetches them in pages while the caller iterates. An error is the last value of the
 // iteration; it is [ErrPageTokenExpired] if the servers forget the revision before

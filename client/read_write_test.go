@@ -168,6 +168,19 @@ func TestPreconditions(t *testing.T) {
 	}
 }
 
+func TestCount(t *testing.T) {
+	t.Parallel()
+	r, ctx := newResource(t), testContext(t)
+	put(t, r, "a/1", "1")
+	put(t, r, "a/2", "2")
+	put(t, r, "b", "3")
+	for want, opts := range map[int64][]client.ListOption{3: nil, 2: {client.Prefix("a")}, 1: {client.Fields("name=2")}, 0: {client.Prefix("none")}} {
+		if got, err := r.Count(ctx, opts...); err != nil || got != want {
+			t.Errorf("got %d, %v; want %d", got, err, want)
+		}
+	}
+}
+
 func TestTransactionsAreAllOrNothing(t *testing.T) {
 	t.Parallel()
 	r, ctx := newResource(t), testContext(t)

@@ -67,6 +67,12 @@ func (s *Source) Objects(ctx context.Context, at object.Revision, scope object.S
 	}
 }
 
+// Count returns the number of objects that Objects would return, without reading them. It
+// fails like Objects.
+func (s *Source) Count(ctx context.Context, at object.Revision, scope object.Scope, start object.Key) (int64, error) {
+	return s.cfg.Store.CountScope(ctx, at, scope, start)
+}
+
 // firstPage is the number of records of a first page. The store counts records, not bytes,
 // and a record may have a few bytes or a MiB.
 const firstPage = 32

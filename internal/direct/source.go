@@ -30,6 +30,9 @@ type Store interface {
 	// records remain.
 	ListScope(ctx context.Context, at object.Revision, scope object.Scope, start object.Key, limit int) (records []object.Record, more bool, err error)
 
+	// CountScope returns the number of records that ListScope would return without a limit.
+	CountScope(ctx context.Context, at object.Revision, scope object.Scope, start object.Key) (int64, error)
+
 	// WatchScope calls deliver with every change of the scope after the position, in
 	// order, with all changes of one revision in one call. It returns when an error
 	// occurs.

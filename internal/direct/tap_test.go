@@ -53,6 +53,10 @@ func (s *tap) WatchScope(ctx context.Context, scope object.Scope, after object.P
 	})
 }
 
+func (s *tap) CountScope(ctx context.Context, at object.Revision, scope object.Scope, start object.Key) (int64, error) {
+	return s.Store.CountScope(ctx, at, scope, start)
+}
+
 func (s *tap) ListScope(ctx context.Context, at object.Revision, scope object.Scope, start object.Key, limit int) ([]object.Record, bool, error) {
 	records, more, err := s.Store.ListScope(ctx, at, scope, start, limit)
 	size := 0

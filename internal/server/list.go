@@ -41,6 +41,22 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (grpcmsg.E
 	if err != nil {
 		return nil, err
 	}
+	if list.CountOnly {
+		return retryExpired(list.Consistency.Level != request.Exactly, func() (grpcmsg.Encoded, error) {
+			v := view
+			if view = nil; v == nil {
+				var err error
+				if v, err = nextView(ctx, source, &list); err != nil {
+					return nil, err
+				}
+			}
+			n, err := count(ctx, list.Page.Query, v)
+			if err != nil {
+				return nil, err
+			}
+			return grpcmsg.Chain(nil, wire.AppendListEnd(nil, v.Position(), "", n)), nil
+		})
+	}
 	memory := f.limits.ReserveList(ctx, maxListBytes)
 	if !memory.Granted() {
 		view = nil // a list that waits for memory must not keep a state alive
@@ -74,6 +90,23 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (grpcmsg.E
 	}
 	memory.Shrink(int64(response.Size()))
 	return response.OnRelease(memory.Release), nil
+}
+
+// count returns the number of objects that a query selects.
+func count(ctx context.Context, q request.Query, v backend.View) (int, error) {
+	if q.Selector.String() == "" && v.CountsCheaply() {
+		return v.Count(ctx, q.Scope, q.Start)
+	}
+	n := 0
+	for o, err := range v.Objects(ctx, q.Scope, q.Start) {
+		if err != nil {
+			return 0, err
+		}
+		if q.Selector.Matches(o) {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // firstView waits until the resource is as fresh as the list requires. The first page of
@@ -120,11 +153,15 @@ func readPage(ctx context.Context, p request.Page, v backend.View, limit int) (g
 	}
 	// The first page counts the objects, and the tokens carry the count. Objects that have
 	// to be fetched or matched are not counted: that costs too much.
-	switch counts := p.Query.Selector.String() == "" && v.InMemory(); {
+	switch counts := p.Query.Selector.String() == "" && v.CountsCheaply(); {
 	case counts && p.Count >= 0:
 		next.Count = p.Count - len(pieces)
 	case counts && more:
-		next.Count = v.Count(p.Query.Scope, next.Next)
+		n, err := v.Count(ctx, p.Query.Scope, next.Next)
+		if err != nil {
+			return nil, pageError(p, err)
+		}
+		next.Count = n
 	case counts:
 		next.Count = 0
 	}

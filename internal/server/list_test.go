@@ -29,6 +29,7 @@ func TestListRefusesBadRequests(t *testing.T) {
 		{name: "unknown resource", request: &fanoutv1.ListRequest{Resource: "x"}, want: unknownResource("x")},
 		{name: "empty prefix", request: &fanoutv1.ListRequest{Resource: config, Scope: prefix("")}, want: invalid("scope.prefix")},
 		{name: "empty key", request: &fanoutv1.ListRequest{Resource: config, Scope: exactly("")}, want: invalid("scope.key")},
+		{name: "count of a page", request: &fanoutv1.ListRequest{Resource: config, PageSize: 1, CountOnly: true}, want: invalid("count_only")},
 		{name: "negative page size", request: &fanoutv1.ListRequest{Resource: config, PageSize: -1}, want: invalid("page_size")},
 		{
 			name:    "revision 0",

@@ -19,7 +19,12 @@ func TestEveryPageSaysHowManyObjectsRemain(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
-	in := start(t, settings{})
+	for name, uncached := range map[string]bool{"cached": false, "uncached": true} {
+		t.Run(name, func(t *testing.T) { testRemainingCount(t, start(t, settings{uncached: uncached})) })
+	}
+}
+
+func testRemainingCount(t *testing.T, in *instance) {
 	ctx := within(t)
 	l := in.ledger(config)
 	for _, folder := range []string{"a", "b", "b/c", "bc", "d"} {
@@ -53,6 +58,12 @@ func TestEveryPageSaysHowManyObjectsRemain(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			req := proto.CloneOf(c.req)
 			req.Resource = config
+			counting := proto.CloneOf(req)
+			counting.PageSize, counting.CountOnly = 0, true
+			count, err := in.reads.List(ctx, counting)
+			if err != nil || count.RemainingCount == nil || count.GetRemainingCount() != int64(c.count) || len(count.GetObjects()) != 0 || count.GetPosition() == nil {
+				t.Errorf("count_only: got %v, %v; want %d", count, err, c.count)
+			}
 			seen := 0
 			var position *fanoutv1.Position
 			for round := 0; ; round++ {
@@ -144,6 +155,18 @@ func TestRemainingCountIsOmittedWhereItIsCostly(t *testing.T) {
 		"history, label selector":  {&fanoutv1.ListRequest{Consistency: exactRevision(l.at - 5), LabelSelector: "number=odd"}, odd},
 		"selector without a match": {&fanoutv1.ListRequest{LabelSelector: "number=neither"}, func(*object.Object) bool { return false }},
 	} {
+		// If only the number is asked for, the objects are examined.
+		counting := proto.CloneOf(c.req)
+		counting.Resource, counting.CountOnly = config, true
+		list := proto.CloneOf(c.req)
+		list.Resource = config
+		all, err := in.reads.List(ctx, list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if count, err := in.reads.List(ctx, counting); err != nil || count.RemainingCount == nil || count.GetRemainingCount() != int64(len(all.GetObjects())) {
+			t.Errorf("%s: count_only: got %v, %v; want %d", name, count, err, len(all.GetObjects()))
+		}
 		for _, size := range []int32{0, 1, 2, 100} {
 			req := proto.CloneOf(c.req)
 			req.PageSize = size

@@ -59,6 +59,38 @@ func (c *Collection) ListScope(ctx context.Context, at object.Revision, scope ob
 	return records, more, err
 }
 
+// CountScope returns the number of keys that ListScope would list, plus those that it leaves
+// out because they are not valid UTF-8. Its errors are those of ListScope.
+func (c *Collection) CountScope(ctx context.Context, at object.Revision, scope object.Scope, start object.Key) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	first, end := c.keyRange(scope)
+	if scope == object.ExactKey(scope.First()) {
+		end = first + "\x00"
+	}
+	from := max(first, c.prefix+string(start))
+	if from >= end {
+		return 0, nil
+	}
+	_, h := c.store.epochs.current()
+	resp, err := c.store.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithRev(int64(at)), clientv3.WithCountOnly())
+	err = classify(ctx, err)
+	c.store.calls.count(OpList, err)
+	if ctx.Err() == nil {
+		if err := c.verifyConnection(ctx); err != nil {
+			return 0, err
+		}
+	}
+	if h.hasEnded() {
+		return 0, errHistoryEnded
+	}
+	if err != nil {
+		return 0, err
+	}
+	return resp.Count, nil
+}
+
 // verifyConnection makes sure that the last answer of etcd belongs to the known epoch,
 // or that the history of the epoch has ended.
 func (c *Collection) verifyConnection(ctx context.Context) error {

@@ -458,6 +458,10 @@ type ListRequest struct {
 	// the resource declares, whose names may contain dots. A missing field has the empty
 	// value. At most 4096 bytes. Default: all objects.
 	FieldSelector string `protobuf:"bytes,8,opt,name=field_selector,json=fieldSelector,proto3" json:"field_selector,omitempty"`
+	// Return no objects, but only their number, as remaining_count. With a selector, the
+	// server examines every object of the scope. Not allowed together with page_size and
+	// page_token. Default false.
+	CountOnly     bool `protobuf:"varint,9,opt,name=count_only,json=countOnly,proto3" json:"count_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -548,6 +552,13 @@ func (x *ListRequest) GetFieldSelector() string {
 	return ""
 }
 
+func (x *ListRequest) GetCountOnly() bool {
+	if x != nil {
+		return x.CountOnly
+	}
+	return false
+}
+
 // ListResponse is one page.
 type ListResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -559,7 +570,9 @@ type ListResponse struct {
 	// Give it as page_token to get the next page. Empty on the last page.
 	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// The number of objects of the list after this page; 0 on the last page. Absent if the
-	// request has a selector, and if the server read etcd's history instead of its memory.
+	// request has a selector, and if a cached resource is read from etcd's history; with
+	// count_only it is always set. Without a cache, etcd counts the keys, including any that
+	// are not valid UTF-8 and therefore never listed.
 	RemainingCount *int64 `protobuf:"varint,4,opt,name=remaining_count,json=remainingCount,proto3,oneof" json:"remaining_count,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1062,7 +1075,7 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\vGetResponse\x12)\n" +
 	"\x06object\x18\x01 \x01(\v2\x11.fanout.v1.ObjectR\x06object\x12/\n" +
 	"\bposition\x18\x02 \x01(\v2\x13.fanout.v1.PositionR\bposition\x12+\n" +
-	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"\xb6\x02\n" +
+	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"\xd5\x02\n" +
 	"\vListRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12&\n" +
 	"\x05scope\x18\x02 \x01(\v2\x10.fanout.v1.ScopeR\x05scope\x12<\n" +
@@ -1072,7 +1085,9 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"page_token\x18\x05 \x01(\tR\tpageToken\x12\x1b\n" +
 	"\tstart_key\x18\x06 \x01(\tR\bstartKey\x12%\n" +
 	"\x0elabel_selector\x18\a \x01(\tR\rlabelSelector\x12%\n" +
-	"\x0efield_selector\x18\b \x01(\tR\rfieldSelector\"\xd6\x01\n" +
+	"\x0efield_selector\x18\b \x01(\tR\rfieldSelector\x12\x1d\n" +
+	"\n" +
+	"count_only\x18\t \x01(\bR\tcountOnly\"\xd6\x01\n" +
 	"\fListResponse\x12+\n" +
 	"\aobjects\x18\x01 \x03(\v2\x11.fanout.v1.ObjectR\aobjects\x12/\n" +
 	"\bposition\x18\x02 \x01(\v2\x13.fanout.v1.PositionR\bposition\x12&\n" +

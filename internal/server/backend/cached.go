@@ -150,13 +150,13 @@ type cachedView struct {
 
 func (v cachedView) Position() object.Position { return v.at }
 
-func (v cachedView) InMemory() bool {
+func (v cachedView) CountsCheaply() bool {
 	return v.at.Epoch == v.state.Position().Epoch && v.at.Revision >= v.state.Replayable()
 }
 
-func (v cachedView) Count(scope object.Scope, start object.Key) int {
+func (v cachedView) Count(_ context.Context, scope object.Scope, start object.Key) (int, error) {
 	n, _ := v.state.CountAt(v.at.Revision, scope, start)
-	return n
+	return n, nil
 }
 
 // Objects implements View. It reads from memory if it can, and else from the history of the

@@ -43,12 +43,12 @@ func ProtoPosition(p object.Position) *fanoutv1.Position {
 type View interface {
 	Position() object.Position
 
-	// InMemory reports whether the view is in memory, so that Count works.
-	InMemory() bool
+	// CountsCheaply reports whether Count can count the objects without reading them.
+	CountsCheaply() bool
 
-	// Count returns the number of objects in the scope with keys from start on, if the view
-	// is in memory. It does not visit each of them.
-	Count(scope object.Scope, start object.Key) int
+	// Count returns the number of objects of the scope with keys from start on. It may be
+	// called only if CountsCheaply is true.
+	Count(ctx context.Context, scope object.Scope, start object.Key) (int, error)
 
 	// Objects returns the objects in the scope with keys from start on. An error ends the
 	// sequence. It is an [apierr.ExpiredError] if the position is too old.

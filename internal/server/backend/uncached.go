@@ -76,20 +76,32 @@ type uncachedView struct {
 
 func (v uncachedView) Position() object.Position { return v.at }
 
-func (v uncachedView) InMemory() bool { return false }
+func (v uncachedView) CountsCheaply() bool { return true }
 
-func (v uncachedView) Count(object.Scope, object.Key) int { return 0 }
+func (v uncachedView) Count(ctx context.Context, scope object.Scope, start object.Key) (int, error) {
+	if v.at.Epoch != v.epoch {
+		return 0, v.expired(ctx)
+	}
+	n, err := v.source.Count(ctx, v.at.Revision, scope, start)
+	if errors.Is(err, object.ErrCompacted) {
+		err = v.expired(ctx)
+	}
+	return int(n), err
+}
+
+func (v uncachedView) expired(ctx context.Context) error {
+	return &apierr.ExpiredError{Asked: v.at, Oldest: v.source.Oldest(ctx, v.at.Revision)}
+}
 
 func (v uncachedView) Objects(ctx context.Context, scope object.Scope, start object.Key) iter.Seq2[*object.Object, error] {
 	return func(yield func(*object.Object, error) bool) {
-		expired := func() error { return &apierr.ExpiredError{Asked: v.at, Oldest: v.source.Oldest(ctx, v.at.Revision)} }
 		if v.at.Epoch != v.epoch {
-			yield(nil, expired())
+			yield(nil, v.expired(ctx))
 			return
 		}
 		for o, err := range v.source.Objects(ctx, v.at.Revision, scope, start) {
 			if errors.Is(err, object.ErrCompacted) {
-				err = expired()
+				err = v.expired(ctx)
 			}
 			if !yield(o, err) {
 				return

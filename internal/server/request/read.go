@@ -57,6 +57,7 @@ type List struct {
 	Page        Page
 	PageSize    int         // in objects; 0: as many as fit
 	Consistency Consistency // of the first page; later ones have its revision
+	CountOnly   bool        // the response is the number of objects
 }
 
 // ParseList parses a request for a list. fields are those that the resource declares for
@@ -73,6 +74,10 @@ func ParseList(target Target, req *fanoutv1.ListRequest, fields []string) (List,
 		Page:        FirstPage(query),
 		Consistency: check.consistency("consistency", req.GetConsistency()),
 		PageSize:    check.PageSize("page_size", req.GetPageSize(), MaxPageSize),
+		CountOnly:   req.GetCountOnly(),
+	}
+	if list.CountOnly && (list.PageSize != 0 || req.GetPageToken() != "") {
+		check.Refuse("count_only", "must not be set together with page_size or page_token")
 	}
 	if token := req.GetPageToken(); token != "" {
 		page, err := ParsePageToken(token, query)
