@@ -23,19 +23,18 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What can be had from the resource.
+// How well the resource can be served.
 type ResourceStatus_State int32
 
 const (
 	// Never sent.
 	ResourceStatus_STATE_UNSPECIFIED ResourceStatus_State = 0
-	// It is being read from etcd for the first time; nothing is served yet.
+	// The server reads it from etcd for the first time and serves nothing yet.
 	ResourceStatus_STATE_LOADING ResourceStatus_State = 1
-	// It is served and follows etcd.
+	// The server serves it and follows etcd.
 	ResourceStatus_STATE_SERVING ResourceStatus_State = 2
-	// It is served as it was when etcd was last heard of: etcd is away, or the
-	// server is catching up with it. Reads with consistency "any" are answered,
-	// watches pause.
+	// The server has lost etcd, or is catching up with it, and serves the last known state.
+	// Reads with consistency "any" are answered; watches pause.
 	ResourceStatus_STATE_CUT_OFF ResourceStatus_State = 3
 )
 
@@ -88,11 +87,10 @@ type ListWatchersRequest_Order int32
 const (
 	// ORDER_ID.
 	ListWatchersRequest_ORDER_UNSPECIFIED ListWatchersRequest_Order = 0
-	// In the order in which they began.
+	// By age, oldest first.
 	ListWatchersRequest_ORDER_ID ListWatchersRequest_Order = 1
-	// Those that are furthest behind in time first: before all others those that
-	// have no position, because a RESET is under way or has not begun. Among equals
-	// in the order in which they began. There is one page of it only.
+	// Largest lag first. Watches without a position, because a RESET is running or has not
+	// begun, come before all others. Equal lags are ordered by age. There is only one page.
 	ListWatchersRequest_ORDER_LAG ListWatchersRequest_Order = 2
 )
 
@@ -137,15 +135,15 @@ func (ListWatchersRequest_Order) EnumDescriptor() ([]byte, []int) {
 	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{5, 0}
 }
 
-// What a watch is doing.
+// The phases of a watch.
 type WatcherStatus_State int32
 
 const (
 	// Never sent.
 	WatcherStatus_STATE_UNSPECIFIED WatcherStatus_State = 0
-	// It is being brought to the present by a catch-up.
+	// A catch-up brings it to the present.
 	WatcherStatus_STATE_CATCHING_UP WatcherStatus_State = 1
-	// It is at the present or close behind, and is sent events as they come.
+	// It is at the present, or close to it, and receives events as they happen.
 	WatcherStatus_STATE_LIVE WatcherStatus_State = 2
 )
 
@@ -193,8 +191,8 @@ func (WatcherStatus_State) EnumDescriptor() ([]byte, []int) {
 // ListResourcesRequest asks for all resources.
 type ListResourcesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Ask etcd for its revision, to fill in lag_revisions. The answer then takes as
-	// long as etcd does, up to three seconds while etcd is away. Default false.
+	// Ask etcd for its revision and set lag_revisions. The response then waits for etcd, up
+	// to three seconds if etcd is unavailable. Default false.
 	MeasureLag    bool `protobuf:"varint,1,opt,name=measure_lag,json=measureLag,proto3" json:"measure_lag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -237,7 +235,7 @@ func (x *ListResourcesRequest) GetMeasureLag() bool {
 	return false
 }
 
-// ListResourcesResponse has all resources.
+// ListResourcesResponse contains all resources.
 type ListResourcesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The resources in ascending order of their names.
@@ -292,17 +290,17 @@ func (x *ListResourcesResponse) GetServer() *ServerStatus {
 	return nil
 }
 
-// ServerStatus says which server answers.
+// ServerStatus identifies the server that answers.
 type ServerStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Identifies the process: another server has another one, and so has this one
-	// when it was started again. The ids of its watches begin with it. Opaque.
+	// Identifies the process. It changes when the server restarts. The ids of its watches
+	// begin with it. Opaque.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The version of the program, as the Go command has recorded it: a tag, or a name
-	// made of the commit that it was built from. "(devel)" where it has not.
+	// The version of the program as recorded by the Go command: a tag, a name made of the
+	// commit, or "(devel)".
 	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
-	// How long the server has been there. The numbers of the resources were taken at
-	// this time, so that rates can be made of two answers.
+	// The time since the server started. The numbers of the resources belong to this time,
+	// so two responses give rates.
 	Uptime        *durationpb.Duration `protobuf:"bytes,3,opt,name=uptime,proto3" json:"uptime,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -359,61 +357,58 @@ func (x *ServerStatus) GetUptime() *durationpb.Duration {
 	return nil
 }
 
-// ResourceStatus says how a resource does.
+// ResourceStatus is the state of a resource.
 type ResourceStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the resource.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What can be had from it.
+	// How well it can be served.
 	State ResourceStatus_State `protobuf:"varint,2,opt,name=state,proto3,enum=fanout.v1.ResourceStatus_State" json:"state,omitempty"`
-	// How far the server is: every change up to here is served. Absent while the
-	// resource is loading; without a cache absent unless measure_lag was asked for.
+	// The server has every change up to this position. Absent while the resource is loading.
+	// Without a cache, set only with measure_lag.
 	Position *Position `protobuf:"bytes,3,opt,name=position,proto3" json:"position,omitempty"`
-	// How many revisions etcd is ahead of the position. Revisions are those of all
-	// of etcd: a resource in which nothing happens is a few seconds behind where
-	// other keys are written, and misses nothing. Absent unless measure_lag was
-	// asked for, and where etcd did not answer.
+	// How many revisions etcd is ahead of the position. Revisions count all writes to etcd:
+	// if only other keys are written, a resource can be a few seconds behind and miss
+	// nothing. Absent without measure_lag, and if etcd does not answer.
 	LagRevisions *int64 `protobuf:"varint,4,opt,name=lag_revisions,json=lagRevisions,proto3,oneof" json:"lag_revisions,omitempty"`
-	// How long ago etcd was last heard of through the watch of the resource, if only
-	// to say that nothing has changed: nothing that is older is missing. About five
-	// seconds at most while all is well. Absent before etcd has been heard of, and
-	// without a cache.
+	// The time since the last message from etcd's watch of the resource, which may only
+	// confirm that nothing has changed. Every older change has arrived. About five seconds
+	// at most in normal operation. Absent before the first message, and without a cache.
 	Age *durationpb.Duration `protobuf:"bytes,5,opt,name=age,proto3" json:"age,omitempty"`
 	// The number of objects. Absent while the resource is loading, and without a
 	// cache.
 	Objects *int64 `protobuf:"varint,6,opt,name=objects,proto3,oneof" json:"objects,omitempty"`
-	// The recent changes that the server has in memory. Absent while the resource is
-	// loading, and without a cache.
+	// The recent changes in the server's memory. Absent while the resource is loading, and
+	// without a cache.
 	Window *WindowStatus `protobuf:"bytes,7,opt,name=window,proto3" json:"window,omitempty"`
-	// Whether the objects are in memory; else everything is read from etcd.
+	// Whether the objects are in memory. If not, everything is read from etcd.
 	Cached bool `protobuf:"varint,8,opt,name=cached,proto3" json:"cached,omitempty"`
-	// What its values are: "object", "json", "protobuf" or "raw".
+	// The codec of its values: "object", "json", "protobuf" or "raw".
 	Codec string `protobuf:"bytes,9,opt,name=codec,proto3" json:"codec,omitempty"`
-	// The declared fields, which field selectors can use besides "key" and "name",
-	// in the order of the configuration.
+	// The declared fields, in the order of the configuration. Field selectors can use them
+	// besides "key" and "name".
 	Fields []string `protobuf:"bytes,10,rep,name=fields,proto3" json:"fields,omitempty"`
 	// The number of watches.
 	Watchers int64 `protobuf:"varint,11,opt,name=watchers,proto3" json:"watchers,omitempty"`
-	// The number of different interests that they have: scope, selectors and what
-	// they want to see of objects. Without a cache every watch counts as one, because
-	// nothing is shared.
+	// The number of distinct interests of the watches: scope, selectors, and which parts of
+	// objects they ask for. Without a cache every watch counts as one, because nothing is
+	// shared.
 	Interests int64 `protobuf:"varint,12,opt,name=interests,proto3" json:"interests,omitempty"`
-	// The number of values so far that the codec could not decode, or that could not
+	// The number of values since the start that the codec could not decode or that could not
 	// be decrypted.
 	OpaqueValues int64 `protobuf:"varint,13,opt,name=opaque_values,json=opaqueValues,proto3" json:"opaque_values,omitempty"`
-	// The number of changes that the server has applied so far, including those that
-	// it read from etcd's history when it filled the window. It never decreases while
-	// the server runs. Absent while the resource is loading, and without a cache.
+	// The number of changes that the server has applied since its start, including those that
+	// it read from etcd's history to fill the window. It never decreases. Absent while the
+	// resource is loading, and without a cache.
 	Changes *int64 `protobuf:"varint,14,opt,name=changes,proto3,oneof" json:"changes,omitempty"`
-	// Whether values are encrypted in etcd when this server writes them. What is
-	// there already may be stored differently; see Reencrypt.
+	// Whether this server encrypts the values that it writes. Existing values may be stored
+	// differently; see Reencrypt.
 	Encrypted bool `protobuf:"varint,15,opt,name=encrypted,proto3" json:"encrypted,omitempty"`
-	// The id of the key that they are encrypted with: the primary key of the keyset of
-	// this server. 0 where they are not encrypted.
+	// The id of the encryption key: the primary key of this server's keyset. 0 if the values
+	// are not encrypted.
 	PrimaryKeyId uint32 `protobuf:"varint,16,opt,name=primary_key_id,json=primaryKeyId,proto3" json:"primary_key_id,omitempty"`
-	// The number of objects that this server has and whose values it cannot decrypt:
-	// they are served without them. Absent while the resource is loading, and without a
-	// cache.
+	// The number of objects that this server serves without a value because it cannot decrypt
+	// it. Absent while the resource is loading, and without a cache.
 	UndecryptableObjects *int64 `protobuf:"varint,17,opt,name=undecryptable_objects,json=undecryptableObjects,proto3,oneof" json:"undecryptable_objects,omitempty"`
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
@@ -568,19 +563,19 @@ func (x *ResourceStatus) GetUndecryptableObjects() int64 {
 	return 0
 }
 
-// WindowStatus says how much of the past a resource has in memory.
+// WindowStatus describes the recent changes that a resource has in memory.
 type WindowStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The oldest revision after which every change is known: watches that resume
-	// there or later are told each of them.
+	// The oldest revision after which every change is known. Watches that resume at it or
+	// later receive every event.
 	OldestRevision int64 `protobuf:"varint,1,opt,name=oldest_revision,json=oldestRevision,proto3" json:"oldest_revision,omitempty"`
 	// The number of changes.
 	Changes int64 `protobuf:"varint,2,opt,name=changes,proto3" json:"changes,omitempty"`
-	// The memory that they take, roughly; in bytes. Objects that have not changed
-	// again are counted here, too, though they are shared with the present state.
+	// Their approximate size in memory, in bytes. It includes objects that are also part of
+	// the present state.
 	Bytes int64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	// The time since the oldest of them arrived; 0 where there is none. What was
-	// read from etcd's history at start arrived then.
+	// The time since the oldest of them arrived; 0 if there are none. Changes that were read
+	// from etcd's history at the start count as arrived then.
 	Span          *durationpb.Duration `protobuf:"bytes,4,opt,name=span,proto3" json:"span,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -644,17 +639,16 @@ func (x *WindowStatus) GetSpan() *durationpb.Duration {
 	return nil
 }
 
-// ListWatchersRequest says which watches to list.
+// ListWatchersRequest selects the watches to list.
 type ListWatchersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only the watches of this resource. Default: of all.
+	// List only watches of this resource. Default: all watches.
 	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	// The largest number of watches to return. 0, the default, and more than 1000
-	// mean 1000. A page may have fewer, so that it fits into a message;
-	// next_page_token says whether there are more.
+	// mean 1000. A page may have fewer to fit into a message, even if there are more.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the previous page. Empty for the first one. With
-	// ORDER_LAG it must be empty.
+	// The next_page_token of the previous page; empty for the first page. Must be empty with
+	// ORDER_LAG.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// The order. Default: ORDER_ID.
 	Order         ListWatchersRequest_Order `protobuf:"varint,4,opt,name=order,proto3,enum=fanout.v1.ListWatchersRequest_Order" json:"order,omitempty"`
@@ -720,15 +714,15 @@ func (x *ListWatchersRequest) GetOrder() ListWatchersRequest_Order {
 	return ListWatchersRequest_ORDER_UNSPECIFIED
 }
 
-// ListWatchersResponse is one page.
+// ListWatchersResponse is one page of watches.
 type ListWatchersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The watches.
 	Watchers []*WatcherStatus `protobuf:"bytes,1,rep,name=watchers,proto3" json:"watchers,omitempty"`
-	// Give it as page_token to get the next page, from the same server. Empty on the
-	// last page, and with ORDER_LAG.
+	// The page_token of the next page, which the same server must return. Empty on the last
+	// page, and with ORDER_LAG.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// The number of watches of the resource, or of all, on all pages.
+	// The number of matching watches on all pages.
 	Total         int64 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -785,47 +779,44 @@ func (x *ListWatchersResponse) GetTotal() int64 {
 	return 0
 }
 
-// WatcherStatus says how a watch does.
+// WatcherStatus is the state of a watch.
 type WatcherStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Identifies the watch: unique among all watches of all servers. Opaque.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The network address of the client, or of what is between. For a watch over
-	// HTTP that of the HTTP client.
+	// The network address of the client, or of a proxy. For a watch over HTTP, the address of
+	// the HTTP client.
 	Peer string `protobuf:"bytes,2,opt,name=peer,proto3" json:"peer,omitempty"`
-	// What the client says it is: its user-agent. May be empty. It is cut at 256
-	// bytes.
+	// The user-agent of the client. May be empty. Truncated to 256 bytes.
 	UserAgent string `protobuf:"bytes,3,opt,name=user_agent,json=userAgent,proto3" json:"user_agent,omitempty"`
-	// What the client asked for, without where to begin.
+	// The request of the client, without its beginning.
 	Request *WatchRequest `protobuf:"bytes,4,opt,name=request,proto3" json:"request,omitempty"`
 	// When the watch began.
 	Since *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
-	// What it is doing.
+	// Its phase.
 	State WatcherStatus_State `protobuf:"varint,6,opt,name=state,proto3,enum=fanout.v1.WatcherStatus_State" json:"state,omitempty"`
-	// A message is waiting to be taken over by the network: the client does not
-	// read, or reads more slowly than there is to tell. Seen again and again with the
-	// same position it means that the client is stuck.
+	// A message waits for the network: the client does not read, or reads more slowly than
+	// events happen. If this stays true at the same position, the client is stuck.
 	Blocked bool `protobuf:"varint,7,opt,name=blocked,proto3" json:"blocked,omitempty"`
-	// Where the watch is: everything up to here has been handed to the network. Its
-	// revision is 0 while a RESET is under way. A watch whom nothing concerns keeps
-	// its position until a bookmark, and is not behind.
+	// Everything up to this position has been handed to the network. Its revision is 0 during
+	// a RESET. A watch without events keeps its position until the next bookmark, and is not
+	// behind.
 	Position *Position `protobuf:"bytes,8,opt,name=position,proto3" json:"position,omitempty"`
-	// How many revisions lie between the position and that of the resource, where
-	// something waits for the watch; 0 where nothing does. Absent while a RESET is
-	// under way, and without a cache.
+	// If events wait for the watch: the number of revisions between its position and that of
+	// the resource; else 0. Absent during a RESET, and without a cache.
 	LagRevisions *int64 `protobuf:"varint,9,opt,name=lag_revisions,json=lagRevisions,proto3,oneof" json:"lag_revisions,omitempty"`
-	// How many events wait for the watch. Absent where lag_revisions is, and where
-	// they are too old for the server to count them at no cost.
+	// The number of events that wait for the watch. Absent if lag_revisions is absent, and if
+	// the events are too old to be counted cheaply.
 	LagEvents *int64 `protobuf:"varint,10,opt,name=lag_events,json=lagEvents,proto3,oneof" json:"lag_events,omitempty"`
-	// How long the oldest event that waits has been waiting, at least; 0 where
-	// nothing waits. Absent where lag_revisions is.
+	// The time that the oldest waiting event has waited, at least; 0 if none waits. Absent if
+	// lag_revisions is absent.
 	Lag *durationpb.Duration `protobuf:"bytes,11,opt,name=lag,proto3" json:"lag,omitempty"`
-	// The number of messages that were handed to the network.
+	// The number of messages handed to the network.
 	Messages int64 `protobuf:"varint,12,opt,name=messages,proto3" json:"messages,omitempty"`
-	// Their size in bytes, before any compression and without what gRPC adds.
+	// Their size in bytes, before compression and without the framing of gRPC.
 	Bytes int64 `protobuf:"varint,13,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	// Who watches, according to the credentials that were shown when the watch began:
-	// the name of a certificate, a token or a JWT. Empty where none were shown.
+	// The identity of the caller, from the credentials with which the watch began: the name of
+	// a certificate, a token or a JWT. Empty without credentials.
 	Identity      string `protobuf:"bytes,14,opt,name=identity,proto3" json:"identity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1005,11 +996,11 @@ func (x *EndWatcherRequest) GetId() string {
 	return ""
 }
 
-// EndWatcherResponse says what was done.
+// EndWatcherResponse is the result of EndWatcher.
 type EndWatcherResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether there was such a watch on this server; it has been told to end. One
-	// that has ended already is no error.
+	// Whether this server had such a watch and ends it. A watch that has already ended is not
+	// an error.
 	Ended         bool `protobuf:"varint,1,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1052,7 +1043,7 @@ func (x *EndWatcherResponse) GetEnded() bool {
 	return false
 }
 
-// ReencryptRequest says what to store anew.
+// ReencryptRequest selects the values to rewrite.
 type ReencryptRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The resource. Required.
@@ -1060,8 +1051,8 @@ type ReencryptRequest struct {
 	// The largest number of objects to examine. 0, the default, means 500; more than
 	// 1000 means 1000. One request causes at most that many events.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the previous page. Empty for the first one. It is a place
-	// among the keys, so it means the same to every server and never expires.
+	// The next_page_token of the previous page; empty for the first page. It is a key, so it
+	// is valid on every server and never expires.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1118,30 +1109,27 @@ func (x *ReencryptRequest) GetPageToken() string {
 	return ""
 }
 
-// ReencryptResponse says what was done.
+// ReencryptResponse is the result of one page.
 type ReencryptResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The number of objects that were looked at: those that are stored as they should
-	// be, and all of the following.
+	// The number of objects examined: those that are stored correctly, and all counted below.
 	LookedAt int64 `protobuf:"varint,1,opt,name=looked_at,json=lookedAt,proto3" json:"looked_at,omitempty"`
-	// The number of objects that were stored anew.
+	// The number of objects rewritten.
 	Reencrypted int64 `protobuf:"varint,2,opt,name=reencrypted,proto3" json:"reencrypted,omitempty"`
-	// The number of objects that were left as they are because their values cannot be
-	// decrypted.
+	// The number of objects left unchanged because their values cannot be decrypted.
 	Undecryptable int64 `protobuf:"varint,3,opt,name=undecryptable,proto3" json:"undecryptable,omitempty"`
-	// The number of objects that somebody else wrote meanwhile, and not as this server
-	// would: another server with an older keyset, or another program. They are as those
-	// have written them.
+	// The number of objects that another writer changed meanwhile, to a form that this server
+	// would not use: a server with an older keyset, or another program. They were left as
+	// written.
 	ChangedMeanwhile int64 `protobuf:"varint,4,opt,name=changed_meanwhile,json=changedMeanwhile,proto3" json:"changed_meanwhile,omitempty"`
-	// Give it as page_token to go on. Empty on the last page.
+	// The page_token of the next page. Empty on the last page.
 	NextPageToken string `protobuf:"bytes,5,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// About how many objects are still to be looked at.
+	// The approximate number of objects still to examine.
 	Remaining int64 `protobuf:"varint,6,opt,name=remaining,proto3" json:"remaining,omitempty"`
-	// Whether values are stored encrypted; else they are stored plain.
+	// Whether this server stores the values encrypted. If not, it stores them plain.
 	Encrypted bool `protobuf:"varint,7,opt,name=encrypted,proto3" json:"encrypted,omitempty"`
-	// The id of the key that they are encrypted with; 0 if they are not. Where it is not
-	// the same on all pages, the keyset has changed or another server has answered: begin
-	// anew.
+	// The id of the encryption key; 0 if the values are not encrypted. If it differs between
+	// pages, the keyset has changed or another server has answered: start again.
 	PrimaryKeyId  uint32 `protobuf:"varint,8,opt,name=primary_key_id,json=primaryKeyId,proto3" json:"primary_key_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

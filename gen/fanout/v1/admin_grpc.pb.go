@@ -29,40 +29,34 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AdminService is for those who operate a server: what it serves, who watches it,
-// who is behind, and how values are stored. It speaks of the one server that answers,
-// not of others over the same etcd. It shows who watches what, but never the objects
-// themselves.
+// AdminService is for operators: it lists resources and watches, ends watches, and
+// re-encrypts values. It describes only the server that answers, not other servers over
+// the same etcd. It shows who watches what, but never the objects themselves.
 //
-// Where the server has a policy, a caller sees and changes what belongs to the
-// resources to which it has the right "admin", as if there were no others. Who has it
-// to none gets PERMISSION_DENIED.
+// If the server has a policy, a caller sees and changes only the resources to which it has
+// the right "admin". A caller without this right to any resource gets PERMISSION_DENIED.
 type AdminServiceClient interface {
-	// ListResources returns the state of every configured resource, in order of
-	// names. How many there are is bounded by the configuration, so there are no
-	// pages.
+	// ListResources returns the state of every configured resource, in order of names. The
+	// configuration limits their number, so there are no pages.
 	ListResources(ctx context.Context, in *ListResourcesRequest, opts ...grpc.CallOption) (*ListResourcesResponse, error)
-	// ListWatchers returns the watches that are being served, in pages. Pages are
-	// not of one moment: a watch that begins or ends between two of them may be
-	// missing; one that does neither is on exactly one page.
+	// ListWatchers returns the current watches, in pages. A watch that begins or ends
+	// between two pages may be missing; every other watch is on exactly one page.
 	ListWatchers(ctx context.Context, in *ListWatchersRequest, opts ...grpc.CallOption) (*ListWatchersResponse, error)
-	// EndWatcher ends a watch: its client gets its last position (KIND_DRAINING)
-	// and the status UNAVAILABLE (reason DRAINING), and so resumes, here or at
-	// another server. Nothing keeps it from coming back. The stream of a
-	// client that does not read ends half a minute later, without them.
+	// EndWatcher ends a watch. Its client receives the last position (KIND_DRAINING) and the
+	// status UNAVAILABLE (reason DRAINING), and resumes on this or another server; nothing
+	// prevents that. If the client does not read, its stream ends after 30 seconds without
+	// the last position.
 	EndWatcher(ctx context.Context, in *EndWatcherRequest, opts ...grpc.CallOption) (*EndWatcherResponse, error)
-	// Reencrypt stores the values of a resource anew that are not stored in etcd as
-	// the server would store them today: encrypted with the primary key of its keyset,
-	// or plain where the resource is not encrypted (any more). It does so a page at a
-	// time; who has got the last page has been through the resource. What has been
-	// done is not done again, so it can be broken off at any time, and begun anew.
+	// Reencrypt rewrites the values of a resource that are not stored in etcd as the server
+	// would store them today: encrypted with the primary key of its keyset, or plain if the
+	// resource is not encrypted. Each call handles one page; call it until there is no
+	// next_page_token. Values that are already stored correctly are skipped, so the work can
+	// be interrupted and started again at any time.
 	//
-	// Others may write meanwhile. What they write is never overwritten, and times to
-	// live are kept. Each object that is stored anew has a new mod_revision and version,
-	// so watchers are told of it with a MODIFIED event, although its value is the same;
-	// preconditions with the old mod_revision do not hold any more. What is found to be
-	// stored as it should be costs nobody anything. UNIMPLEMENTED where writes are
-	// switched off.
+	// Concurrent writes are safe: Reencrypt never overwrites them, and it keeps times to
+	// live. A rewritten object has a new mod_revision and version. Watchers therefore
+	// receive a MODIFIED event with the same value, and preconditions on the old mod_revision
+	// fail. UNIMPLEMENTED if writes are disabled.
 	Reencrypt(ctx context.Context, in *ReencryptRequest, opts ...grpc.CallOption) (*ReencryptResponse, error)
 }
 
@@ -118,40 +112,34 @@ func (c *adminServiceClient) Reencrypt(ctx context.Context, in *ReencryptRequest
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
 //
-// AdminService is for those who operate a server: what it serves, who watches it,
-// who is behind, and how values are stored. It speaks of the one server that answers,
-// not of others over the same etcd. It shows who watches what, but never the objects
-// themselves.
+// AdminService is for operators: it lists resources and watches, ends watches, and
+// re-encrypts values. It describes only the server that answers, not other servers over
+// the same etcd. It shows who watches what, but never the objects themselves.
 //
-// Where the server has a policy, a caller sees and changes what belongs to the
-// resources to which it has the right "admin", as if there were no others. Who has it
-// to none gets PERMISSION_DENIED.
+// If the server has a policy, a caller sees and changes only the resources to which it has
+// the right "admin". A caller without this right to any resource gets PERMISSION_DENIED.
 type AdminServiceServer interface {
-	// ListResources returns the state of every configured resource, in order of
-	// names. How many there are is bounded by the configuration, so there are no
-	// pages.
+	// ListResources returns the state of every configured resource, in order of names. The
+	// configuration limits their number, so there are no pages.
 	ListResources(context.Context, *ListResourcesRequest) (*ListResourcesResponse, error)
-	// ListWatchers returns the watches that are being served, in pages. Pages are
-	// not of one moment: a watch that begins or ends between two of them may be
-	// missing; one that does neither is on exactly one page.
+	// ListWatchers returns the current watches, in pages. A watch that begins or ends
+	// between two pages may be missing; every other watch is on exactly one page.
 	ListWatchers(context.Context, *ListWatchersRequest) (*ListWatchersResponse, error)
-	// EndWatcher ends a watch: its client gets its last position (KIND_DRAINING)
-	// and the status UNAVAILABLE (reason DRAINING), and so resumes, here or at
-	// another server. Nothing keeps it from coming back. The stream of a
-	// client that does not read ends half a minute later, without them.
+	// EndWatcher ends a watch. Its client receives the last position (KIND_DRAINING) and the
+	// status UNAVAILABLE (reason DRAINING), and resumes on this or another server; nothing
+	// prevents that. If the client does not read, its stream ends after 30 seconds without
+	// the last position.
 	EndWatcher(context.Context, *EndWatcherRequest) (*EndWatcherResponse, error)
-	// Reencrypt stores the values of a resource anew that are not stored in etcd as
-	// the server would store them today: encrypted with the primary key of its keyset,
-	// or plain where the resource is not encrypted (any more). It does so a page at a
-	// time; who has got the last page has been through the resource. What has been
-	// done is not done again, so it can be broken off at any time, and begun anew.
+	// Reencrypt rewrites the values of a resource that are not stored in etcd as the server
+	// would store them today: encrypted with the primary key of its keyset, or plain if the
+	// resource is not encrypted. Each call handles one page; call it until there is no
+	// next_page_token. Values that are already stored correctly are skipped, so the work can
+	// be interrupted and started again at any time.
 	//
-	// Others may write meanwhile. What they write is never overwritten, and times to
-	// live are kept. Each object that is stored anew has a new mod_revision and version,
-	// so watchers are told of it with a MODIFIED event, although its value is the same;
-	// preconditions with the old mod_revision do not hold any more. What is found to be
-	// stored as it should be costs nobody anything. UNIMPLEMENTED where writes are
-	// switched off.
+	// Concurrent writes are safe: Reencrypt never overwrites them, and it keeps times to
+	// live. A rewritten object has a new mod_revision and version. Watchers therefore
+	// receive a MODIFIED event with the same value, and preconditions on the old mod_revision
+	// fail. UNIMPLEMENTED if writes are disabled.
 	Reencrypt(context.Context, *ReencryptRequest) (*ReencryptResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }

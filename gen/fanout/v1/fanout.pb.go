@@ -28,7 +28,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Delivery says which events a watcher that is behind receives.
+// Delivery selects the events that a slow watcher receives.
 type Delivery int32
 
 const (
@@ -437,7 +437,7 @@ type ListRequest struct {
 	Consistency *ReadConsistency `protobuf:"bytes,3,opt,name=consistency,proto3" json:"consistency,omitempty"`
 	// The largest number of objects to return. 0, the default, means as many as fit
 	// into one message of about 3 MiB; more than 10,000 means 10,000. A page may have
-	// fewer objects, even if there are more: next_page_token says so.
+	// fewer objects than that; the last page has no next_page_token.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the previous page. Resource, scope, selectors and start_key must
 	// be the same. Empty for the first page. If the server can no longer read the revision of
@@ -636,7 +636,7 @@ func (x *ListResponse) GetRemainingCount() int64 {
 	return 0
 }
 
-// WatchRequest says what to watch and where to begin.
+// WatchRequest selects the objects to watch and the beginning of the watch.
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of a configured resource. Required.

@@ -69,7 +69,7 @@ type FanoutServiceClient interface {
 	//
 	// Responses arrive in this order: one CATCH_UP_BEGIN, any number of CATCH_UP_PART, one
 	// SYNCED, then LIVE and BOOKMARK. With from_now, the stream begins with a BOOKMARK
-	// instead. If a watcher falls so far behind that the server no longer has the events,
+	// instead. If the server no longer has the events that a slow watcher needs,
 	// another CATCH_UP_BEGIN follows in the same stream. The last response may be DRAINING.
 	// The stream ends with a status, which may be OK; the client then opens another one.
 	//
@@ -175,7 +175,7 @@ type FanoutServiceServer interface {
 	//
 	// Responses arrive in this order: one CATCH_UP_BEGIN, any number of CATCH_UP_PART, one
 	// SYNCED, then LIVE and BOOKMARK. With from_now, the stream begins with a BOOKMARK
-	// instead. If a watcher falls so far behind that the server no longer has the events,
+	// instead. If the server no longer has the events that a slow watcher needs,
 	// another CATCH_UP_BEGIN follows in the same stream. The last response may be DRAINING.
 	// The stream ends with a status, which may be OK; the client then opens another one.
 	//

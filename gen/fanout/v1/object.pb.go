@@ -253,7 +253,7 @@ func (x *Position) GetRevision() int64 {
 	return 0
 }
 
-// Scope says which objects of a resource a request covers. An absent or empty scope covers
+// Scope selects the objects of a resource that a request covers. An absent or empty scope covers
 // the whole resource.
 type Scope struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -343,7 +343,7 @@ func (*Scope_Prefix) isScope_Scope() {}
 
 func (*Scope_Key) isScope_Scope() {}
 
-// ReadConsistency says how fresh a response must be. Absent or empty means linearizable:
+// ReadConsistency sets how fresh a response must be. Absent or empty means linearizable:
 // the response is not older than any write that was acknowledged before the request began.
 type ReadConsistency struct {
 	state protoimpl.MessageState `protogen:"open.v1"`

@@ -297,7 +297,7 @@ type TransactRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of a configured resource. Required.
 	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
-	// The writes, each on a key of its own. At least one, at most 128 by default.
+	// The operations, each on a different key. At least one, at most 128 by default.
 	Operations []*Operation `protobuf:"bytes,2,rep,name=operations,proto3" json:"operations,omitempty"`
 	// If a precondition does not hold, answer OK with applied = false, and with the current
 	// objects of all operations that have a precondition. Needs the right "get" to all
@@ -422,7 +422,7 @@ func (x *TransactResponse) GetApplied() bool {
 	return false
 }
 
-// Operation is one step of a transaction.
+// Operation is one operation of a transaction.
 type Operation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Exactly one of the following.
@@ -516,7 +516,7 @@ type Operation_Delete struct {
 }
 
 type Operation_Check struct {
-	// Write nothing, only require that the key stands at a revision.
+	// Write nothing, but require a mod_revision.
 	Check *CheckOperation `protobuf:"bytes,3,opt,name=check,proto3,oneof"`
 }
 
@@ -587,30 +587,27 @@ func (x *OperationResult) GetObject() *Object {
 // PutOperation stores one object.
 type PutOperation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The key: segments of UTF-8 text separated by slashes; no leading or trailing
-	// slash, no empty, "." or ".." segment, no control characters; at most 1024
-	// bytes. Required.
+	// The key: segments of UTF-8 text, separated by slashes. No leading or trailing slash, no
+	// empty, "." or ".." segments, no control characters; at most 1024 bytes. Required.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// The value; empty where neither is set, which with codec "protobuf" is the
-	// message without fields. At most 1 MiB by default.
+	// The value. If neither is set, it is empty; with codec "protobuf" that is the message
+	// without fields. At most 1 MiB by default.
 	//
 	// Types that are valid to be assigned to Value:
 	//
 	//	*PutOperation_Text
 	//	*PutOperation_Data
 	Value isPutOperation_Value `protobuf_oneof:"value"`
-	// The media type of the value. Default: "text/plain; charset=utf-8" for text,
-	// "application/octet-stream" for data. Resources with codec "json" or "raw"
-	// have a fixed type and accept no other. With codec "protobuf" it says which
-	// form the value has: "application/json", the default for text, or
-	// "application/protobuf", the default for data. At most 512 bytes, without
-	// control characters.
+	// The media type of the value, at most 512 bytes without control characters. Default:
+	// "text/plain; charset=utf-8" for text, "application/octet-stream" for data. The codecs
+	// "json" and "raw" have a fixed type and accept no other. The codec "protobuf" accepts the
+	// form of the value: "application/json", the default for text, or "application/protobuf",
+	// the default for data.
 	ContentType string `protobuf:"bytes,4,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
-	// Labels to store with the object. Only resources with codec "object" have
-	// them.
+	// Labels to store with the object. Only codec "object" supports them.
 	Labels map[string]string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Write only if the key's mod_revision is this one; 0 means that the key must
-	// not exist. Default: write in any case.
+	// Write only if the key has this mod_revision; 0 means that the key must not exist.
+	// Default: write in any case.
 	IfModRevision *int64 `protobuf:"varint,6,opt,name=if_mod_revision,json=ifModRevision,proto3,oneof" json:"if_mod_revision,omitempty"`
 	// Remove the object when this time has passed since the write; whole seconds, at
 	// least 1. etcd may take a little longer. Default: the object has no time to live,
@@ -726,14 +723,13 @@ type isPutOperation_Value interface {
 }
 
 type PutOperation_Text struct {
-	// A text, such as a JSON document. In a resource with codec "protobuf": the
-	// JSON form of the message, which is stored in its binary form.
+	// Text, such as a JSON document. With codec "protobuf": the JSON form of the message,
+	// which is stored in its binary form.
 	Text string `protobuf:"bytes,2,opt,name=text,proto3,oneof"`
 }
 
 type PutOperation_Data struct {
-	// Any bytes. In a resource with codec "protobuf": the binary form of the
-	// message.
+	// Any bytes. With codec "protobuf": the binary form of the message.
 	Data []byte `protobuf:"bytes,3,opt,name=data,proto3,oneof"`
 }
 
@@ -747,8 +743,8 @@ type DeleteOperation struct {
 	// The key of the object: any key that Get serves, even if another program wrote it
 	// and Put would refuse it. Required.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// Delete only if the key's mod_revision is this one; 0 means that the key must
-	// not exist. Default: delete in any case.
+	// Delete only if the key has this mod_revision; 0 means that the key must not exist.
+	// Default: delete in any case.
 	IfModRevision *int64 `protobuf:"varint,2,opt,name=if_mod_revision,json=ifModRevision,proto3,oneof" json:"if_mod_revision,omitempty"`
 	// Return the object that was removed. Needs the right "get" as well. Default false.
 	ReturnDeleted bool `protobuf:"varint,3,opt,name=return_deleted,json=returnDeleted,proto3" json:"return_deleted,omitempty"`

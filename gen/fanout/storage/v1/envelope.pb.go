@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: fanout/storage/v1/envelope.proto
 
-// Package fanout.storage.v1 is what resources with codec "object" keep in etcd.
+// Package fanout.storage.v1 is the stored form of resources with codec "object".
 
 package storagev1
 
@@ -23,16 +23,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Envelope is the stored form of an object of a resource with codec "object".
-// In etcd it stands behind the four bytes 0x00 'f' 'o' 0x01; a stored value
-// without them is served as an opaque object.
+// Envelope is the stored form of an object of a resource with codec "object". In etcd it
+// follows the four bytes 0x00 'f' 'o' 0x01. A stored value without them is served as an
+// opaque object.
 type Envelope struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The media type of the value.
 	ContentType string `protobuf:"bytes,1,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
 	// The labels of the object.
 	Labels map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The value itself.
+	// The value.
 	Value         []byte `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
