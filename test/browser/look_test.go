@@ -14,7 +14,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// Nothing is wider than a phone, whatever names and values there are.
+// TestPhone checks that the page fits on a phone, even with long names and values.
 func TestPhone(t *testing.T) {
 	s := start(t)
 	s.fill(t)
@@ -36,30 +36,30 @@ func TestPhone(t *testing.T) {
 	small := eval[[]string](p, `Array.from(document.querySelectorAll("button, input, select"))
 		.filter((n) => n.getClientRects().length && n.getBoundingClientRect().height < 32).map((n) => n.outerHTML)`)
 	for _, n := range small {
-		t.Errorf("no finger hits %s", n)
+		t.Errorf("%s is too small to touch", n)
 	}
 }
 
-// fits checks that what is shown is no wider than narrow windows are.
+// fits checks that the page fits into narrow windows.
 func (p *tab) fits() {
 	p.t.Helper()
 	for _, width := range []int64{360, 390, 768} {
 		p.as(look{width: width, height: 740})
 		p.await(fmt.Sprint(`innerWidth === `, width))
 		if got := eval[int64](p, `document.scrollingElement.scrollWidth`); got > width {
-			p.t.Errorf("on a phone of %d it is %d wide", width, got)
+			p.t.Errorf("at width %d the page is %d wide", width, got)
 		}
-		// Nor is anything cut off at the side, or has to be moved to be read.
+		// Nothing is cut off at the side, or needs scrolling to be read.
 		moved := eval[[]string](p, `Array.from(document.querySelectorAll(".events, .table, pre, form"))
 			.filter((n) => n.scrollWidth > n.clientWidth).map((n) => n.className || n.localName)`)
 		for _, n := range moved {
-			p.t.Errorf("on a phone of %d one has to scroll in %s", width, n)
+			p.t.Errorf("at width %d one has to scroll in %s", width, n)
 		}
 		over := eval[[]string](p, `Array.from(document.querySelectorAll("body *"))
 			.filter((n) => n.getClientRects().length && n.getBoundingClientRect().right > innerWidth + 1 && !n.closest("summary, th, .unseen, thead, pre, svg"))
 			.map((n) => n.outerHTML.slice(0, 100))`)
 		for _, n := range over {
-			p.t.Errorf("on a phone of %d it is cut off: %s", width, n)
+			p.t.Errorf("at width %d this is cut off: %s", width, n)
 		}
 	}
 }
@@ -68,22 +68,22 @@ func TestDark(t *testing.T) {
 	s := start(t)
 	p := open(t, s.url, desktop)
 	p.awaitText("#freshness", "Live")
-	// brightness is that of a color such as rgb(14, 18, 23), from 0 to 255.
+	// brightness returns the brightness of a color such as rgb(14, 18, 23), from 0 to 255.
 	brightness := func(property string) float64 {
 		return eval[float64](p, `((c) => (c[0] * 2 + c[1] * 5 + c[2]) / 8)(getComputedStyle(document.body).`+property+`.match(/[0-9.]+/g).map(Number))`)
 	}
 	if ground, ink := brightness("backgroundColor"), brightness("color"); ground < 200 || ink > 80 {
-		t.Errorf("by day the ground is %v and the text %v", ground, ink)
+		t.Errorf("light mode: got background %v and text %v", ground, ink)
 	}
 	p.as(look{width: desktop.width, height: desktop.height, dark: true})
 	if ground, ink := brightness("backgroundColor"), brightness("color"); ground > 60 || ink < 180 {
-		t.Errorf("by night the ground is %v and the text %v", ground, ink)
+		t.Errorf("dark mode: got background %v and text %v", ground, ink)
 	}
 }
 
-// Whoever cannot see the page, or has no mouse, can use it: what can be touched has a
-// name, tables have headers, and nothing but short states is read out by itself.
-func TestEverythingHasAName(t *testing.T) {
+// TestAccessibility checks that the page works with a screen reader and without a mouse:
+// controls have names, tables have headers, and only short states are announced.
+func TestAccessibility(t *testing.T) {
 	s := start(t)
 	s.fill(t)
 	s.watch(t, "one/1", &fanoutv1.WatchRequest{Resource: "config"})
@@ -106,15 +106,15 @@ func TestEverythingHasAName(t *testing.T) {
 		roles[role]++
 		touched := []string{"button", "textbox", "combobox", "link", "heading", "columnheader", "rowheader", "DisclosureTriangle", "article", "table", "region"}
 		if slices.Contains(touched, role) && (n.Name == nil || strings.Trim(string(n.Name.Value), `"`) == "") {
-			t.Errorf("a %s has no name", role)
+			t.Errorf("got a %s without a name", role)
 		}
 	}
 	for role, least := range map[string]int{"heading": 7, "table": 1, "columnheader": 7, "rowheader": 1, "textbox": 3, "combobox": 2, "article": 3, "main": 1, "status": 1} {
 		if roles[role] < least {
-			t.Errorf("there are %d %s, want %d", roles[role], role, least)
+			t.Errorf("got %d %s, want at least %d", roles[role], role, least)
 		}
 	}
-	// From the first button to the form of the tail with nothing but the keyboard.
+	// Reach the form of the tail from the first button with the keyboard only.
 	eval[bool](p, `document.activeElement.blur(), document.querySelector("#token-open").focus(), true`)
 	reached := []string{}
 	for range 60 {
@@ -126,7 +126,7 @@ func TestEverythingHasAName(t *testing.T) {
 	}
 	for _, id := range []string{"watchers-resource", "tail-resource", "tail-prefix", "tail-stop", "tail-pause", "tail-events", "summary"} {
 		if !slices.Contains(reached, id) {
-			t.Errorf("the keyboard does not get to %s, but to %q", id, reached)
+			t.Errorf("the keyboard does not reach %s, only %q", id, reached)
 		}
 	}
 }

@@ -11,13 +11,12 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// Pictures for the documentation are no test of anything, so they are made on demand
-// only: `make screenshots`, which takes more than a minute, so that there is something
-// to see.
+// TestScreenshots makes pictures for the documentation. It tests nothing, so only `make
+// screenshots` runs it. It takes more than a minute, so that the page has some history.
 func TestScreenshots(t *testing.T) {
 	dir := os.Getenv("FANOUTD_SCREENSHOTS")
 	if dir == "" {
-		t.Skip("FANOUTD_SCREENSHOTS does not say where to")
+		t.Skip("FANOUTD_SCREENSHOTS is not set")
 	}
 	s := start(t)
 	s.fill(t)
@@ -39,7 +38,7 @@ func TestScreenshots(t *testing.T) {
 			p.follow("config")
 			eval[bool](p, `document.activeElement.blur(), document.documentElement.scrollTo(0, 0), true`)
 		}
-		// More at times, and less at others.
+		// Write at a varying rate.
 		eval[bool](p, fmt.Sprintf(`new Promise((r) => setTimeout(() => r(true), %d + 180 * Math.random()))`, 20+i%140))
 	}
 	s.put(t, "config", "shop/search/banner", "Back at noon", "env", "prod")
@@ -50,7 +49,7 @@ func TestScreenshots(t *testing.T) {
 	for _, shot := range []struct {
 		name string
 		as   look
-		top  string // what is at the top
+		top  string // the element at the top
 	}{
 		{"status", wide, "body"},
 		{"status-phone", narrow, "body"},

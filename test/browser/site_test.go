@@ -19,7 +19,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// site is a fanoutd with the resources of a shop, those who watch it, and its page.
+// site is a fanoutd with the resources of a shop, its watchers, and its status page.
 type site struct {
 	*inprocess.Server
 	cfg    config.Config
@@ -34,7 +34,7 @@ func start(t *testing.T, change ...func(*config.Config)) *site {
 	return startFor(t, "", change...)
 }
 
-// bearer is a token that is sent along, if there is one.
+// bearer is an optional token for each call.
 type bearer string
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.
@@ -48,7 +48,7 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 // RequireTransportSecurity implements credentials.PerRPCCredentials.
 func (bearer) RequireTransportSecurity() bool { return false }
 
-// startFor starts a server for somebody who has a token.
+// startFor starts a server for a caller with a token.
 func startFor(t *testing.T, token bearer, change ...func(*config.Config)) *site {
 	t.Helper()
 	cfg := inprocess.Config(t)
@@ -95,7 +95,7 @@ func (s *site) awaitServing(t *testing.T) {
 	}
 }
 
-// put stores a text, with labels that are given as a name, its value and so on.
+// put stores a text, with labels as names and values.
 func (s *site) put(t *testing.T, resource, key, text string, labels ...string) {
 	t.Helper()
 	put := &fanoutv1.PutOperation{Key: key, Value: &fanoutv1.PutOperation_Text{Text: text}, Labels: map[string]string{}}
@@ -126,7 +126,7 @@ func (s *site) delete(t *testing.T, resource, key string) {
 	}
 }
 
-// ask asks the JSON API, as the page does.
+// ask calls the JSON API as the page does.
 func ask[T any, P interface {
 	*T
 	proto.Message
@@ -140,7 +140,7 @@ func ask[T any, P interface {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %d %s %v", path, resp.StatusCode, body, err)
+		t.Fatalf("%s: got %d %s %v", path, resp.StatusCode, body, err)
 	}
 	p := P(new(T))
 	if err := protojson.Unmarshal(body, p); err != nil {
@@ -149,7 +149,7 @@ func ask[T any, P interface {
 	return p
 }
 
-// resource returns what the API says of a resource.
+// resource returns a resource's status from the API.
 func (s *site) resource(t *testing.T, name string) *fanoutv1.ResourceStatus {
 	t.Helper()
 	for _, r := range ask[fanoutv1.ListResourcesResponse](t, s, "v1/resources?measure_lag=true").GetResources() {
@@ -157,11 +157,11 @@ func (s *site) resource(t *testing.T, name string) *fanoutv1.ResourceStatus {
 			return r
 		}
 	}
-	t.Fatalf("there is no resource %s", name)
+	t.Fatalf("no resource %s", name)
 	return nil
 }
 
-// watch begins a watch by somebody who reads at once, until the test ends.
+// watch starts a watch that is read at once, until the test ends.
 func (s *site) watch(t *testing.T, userAgent string, req *fanoutv1.WatchRequest) {
 	t.Helper()
 	stream := s.begin(t, req, grpc.WithUserAgent(userAgent))
@@ -177,7 +177,7 @@ func (s *site) watch(t *testing.T, userAgent string, req *fanoutv1.WatchRequest)
 	t.Cleanup(func() { <-done })
 }
 
-// begin begins a watch and returns when the server has registered it.
+// begin starts a watch, and returns when the server has registered it.
 func (s *site) begin(t *testing.T, req *fanoutv1.WatchRequest, options ...grpc.DialOption) grpc.ServerStreamingClient[fanoutv1.WatchResponse] {
 	t.Helper()
 	conn := dial(t, s.cfg.Listen, options...)
@@ -193,8 +193,8 @@ func (s *site) begin(t *testing.T, req *fanoutv1.WatchRequest, options ...grpc.D
 	return stream
 }
 
-// watchStuck begins a watch by somebody who does not read, and returns when as many
-// events wait for it as are given.
+// watchStuck starts a watch that is never read, and returns when this many events wait for
+// it.
 func (s *site) watchStuck(t *testing.T, userAgent, key string, waiting int) {
 	t.Helper()
 	s.begin(t, &fanoutv1.WatchRequest{Resource: "config", Begin: &fanoutv1.WatchRequest_FromNow{FromNow: &fanoutv1.FromNow{}}, Scope: only(key)},
@@ -218,7 +218,7 @@ func only(key string) *fanoutv1.Scope {
 	return &fanoutv1.Scope{Scope: &fanoutv1.Scope_Key{Key: key}}
 }
 
-// fill fills the shop.
+// fill writes the objects of the shop.
 func (s *site) fill(t *testing.T) {
 	t.Helper()
 	for i, team := range []string{"cart", "search", "payment", "stock"} {
@@ -230,5 +230,5 @@ func (s *site) fill(t *testing.T) {
 	s.put(t, "audit", "2026/11", "kept in etcd only")
 }
 
-// grpcVersion is what gRPC adds to what a client says it is.
+// grpcVersion is the suffix that gRPC adds to a client's user agent.
 const grpcVersion = "grpc-go/" + grpc.Version

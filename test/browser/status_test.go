@@ -16,19 +16,19 @@ import (
 	"github.com/fanoutd/fanoutd/internal/crypt"
 )
 
-// fact returns what the card of a resource says.
+// fact returns a value on the card of a resource.
 func (p *tab) fact(resource, name string) string {
 	p.t.Helper()
 	return eval[string](p, `Array.from(document.querySelectorAll("article[aria-label=`+resource+`] dl div")).find((d) => d.firstChild.innerText === `+quote(name)+`).lastChild.innerText`)
 }
 
-// awaitFact waits until the card of a resource says something.
+// awaitFact waits for a value on the card of a resource.
 func (p *tab) awaitFact(resource, name, value string) {
 	p.t.Helper()
 	p.await(`Array.from(document.querySelectorAll("article[aria-label=` + resource + `] dl div")).some((d) => d.firstChild.innerText === ` + quote(name) + ` && d.lastChild.innerText === ` + quote(value) + `)`)
 }
 
-// What the page says of resources is what the API says.
+// TestResourcesAreThoseOfTheAPI checks that the page shows the same values as the API.
 func TestResourcesAreThoseOfTheAPI(t *testing.T) {
 	s := start(t)
 	s.fill(t)
@@ -44,24 +44,24 @@ func TestResourcesAreThoseOfTheAPI(t *testing.T) {
 	p.awaitFact("config", "Revision", strconv.FormatInt(want.GetPosition().GetRevision(), 10))
 	p.awaitFact("config", "Objects", strconv.FormatInt(want.GetObjects(), 10))
 	p.awaitFact("config", "Watchers", "3")
-	p.awaitFact("config", "Interests", "2")
+	p.awaitFact("config", "Distinct filters", "2")
 	p.awaitFact("flags", "Objects", "4")
 	p.awaitFact("flags", "Watchers", "0")
 	p.awaitFact("audit", "Objects", "–")
 	if got, part := p.fact("config", "Window"), fmt.Sprintf("%d changes · ", want.GetWindow().GetChanges()); !strings.HasPrefix(got, part) {
-		t.Errorf("the window is %q, want %q", got, part)
+		t.Errorf("window: got %q, want %q", got, part)
 	}
 	if got := p.fact("config", "Behind etcd"); !strings.Contains(got, " revision") || !strings.Contains(got, " · heard ") {
-		t.Errorf("behind etcd is %q", got)
+		t.Errorf("lag to etcd: got %q", got)
 	}
 	if got := p.texts("#sums dd"); !slices.Equal(got[1:], []string{"12", "3", "2"}) {
-		t.Errorf("the sums are %q", got)
+		t.Errorf("totals: got %q", got)
 	}
 	if answer := ask[fanoutv1.ListResourcesResponse](t, s, "v1/resources"); !strings.Contains(p.texts("#server")[0], answer.GetServer().GetId()) {
-		t.Errorf("the server is %q, want %v", p.texts("#server"), answer.GetServer())
+		t.Errorf("server: got %q, want %v", p.texts("#server"), answer.GetServer())
 	}
 
-	// How fast a resource changes is seen, and that it does no longer.
+	// The page shows the rate of changes, and when it drops to zero.
 	p.awaitText(`article[aria-label=config] .pace`, "0 changes/s")
 	s.put(t, "config", "shop/a", "1")
 	p.await(`parseFloat(document.querySelector("article[aria-label=config] .pace strong").innerText) > 0`)
@@ -70,13 +70,14 @@ func TestResourcesAreThoseOfTheAPI(t *testing.T) {
 	p.awaitText(`article[aria-label=audit] .pace`, "not counted")
 }
 
-// column returns what the table of watchers says in a column.
+// column returns a column of the table of watchers.
 func (p *tab) column(n int) []string {
 	p.t.Helper()
 	return p.texts(fmt.Sprintf("#watchers-rows tr > :nth-child(%d) span", n))
 }
 
-// Who lags is the first one, with what it watches, and filters are shown.
+// TestWatchersFurthestBehindFirst checks that the watcher with the largest lag comes first,
+// with its scope and its selectors.
 func TestWatchersFurthestBehindFirst(t *testing.T) {
 	s := start(t)
 	s.fill(t)
@@ -89,23 +90,23 @@ func TestWatchersFurthestBehindFirst(t *testing.T) {
 	p := open(t, s.url, desktop)
 	p.awaitTexts("#watchers-rows .badge", "blocked", "live", "live", "live")
 	if got := p.texts("#watchers-rows th small"); !strings.HasPrefix(got[0], "stuck/1") {
-		t.Errorf("the first is %q", got[0])
+		t.Errorf("first watcher: got %q", got[0])
 	}
 	if got, want := p.column(3), []string{"shop/large", "everything", "everything", "shop/…"}; !slices.Equal(got, want) {
-		t.Errorf("they watch %q, want %q", got, want)
+		t.Errorf("scopes: got %q, want %q", got, want)
 	}
 	if got, want := p.texts("#watchers-rows td:nth-child(3) small"), []string{"", "", "fields owner=cart · latest only · no values", "labels env in (prod)"}; !slices.Equal(got, want) {
-		t.Errorf("they filter by %q, want %q", got, want)
+		t.Errorf("selectors: got %q, want %q", got, want)
 	}
 	stuck := ask[fanoutv1.ListWatchersResponse](t, s, "v1/watchers?order=ORDER_LAG").GetWatchers()[0]
 	if got, want := p.column(5), fmt.Sprintf("%d events", stuck.GetLagEvents()); got[0] != want || got[1] != "nothing" {
-		t.Errorf("behind are %q, want %s", got, want)
+		t.Errorf("lag: got %q, want %s", got, want)
 	}
 	if got := p.texts("#watchers-rows tr:first-child td:nth-child(5) small")[0]; !strings.HasPrefix(got, "for ") {
-		t.Errorf("it is so %q", got)
+		t.Errorf("state: got %q", got)
 	}
 	if got, want := p.texts("#watchers-rows tr:first-child td:nth-child(6) small")[0], fmt.Sprintf("%d message", stuck.GetMessages()); !strings.HasPrefix(got, want) {
-		t.Errorf("it was sent %q, want %s", got, want)
+		t.Errorf("sent: got %q, want %s", got, want)
 	}
 
 	p.choose("#watchers-resource", "flags")
@@ -117,8 +118,9 @@ func TestWatchersFurthestBehindFirst(t *testing.T) {
 	p.awaitText("#watchers .nothing", "Nobody watches")
 }
 
-// Who has nothing yet to go on from is behind by everything, and before all others.
-func TestAWatcherThatIsBeingResetIsTheFirst(t *testing.T) {
+// TestWatcherWithoutASnapshotIsFirst checks that a watcher that has not received its
+// snapshot yet comes before all others.
+func TestWatcherWithoutASnapshotIsFirst(t *testing.T) {
 	s := start(t, func(c *config.Config) { c.Resources = c.Resources[:1] })
 	s.watchStuck(t, "stuck/1", "shop/large", 3)
 	for i := range 4 {
@@ -129,17 +131,18 @@ func TestAWatcherThatIsBeingResetIsTheFirst(t *testing.T) {
 	p := open(t, s.url, desktop)
 	p.awaitTexts("#watchers-rows .badge", "blocked", "blocked")
 	if got := p.texts("#watchers-rows th small"); !strings.HasPrefix(got[0], "new/1") {
-		t.Errorf("the first is %q", got)
+		t.Errorf("first watcher: got %q", got)
 	}
 	if got := p.column(5)[0]; got != "everything" {
-		t.Errorf("it is behind by %q", got)
+		t.Errorf("lag: got %q", got)
 	}
 }
 
-// What of a resource cannot be decrypted is said, for as long as that is so.
-func TestWhatCannotBeDecryptedIsSaid(t *testing.T) {
+// TestUndecryptableObjectsAreShown checks that the page reports objects that cannot be
+// decrypted for as long as there are some.
+func TestUndecryptableObjectsAreShown(t *testing.T) {
 	dir := t.TempDir()
-	// with starts a server over the same data that has other keys.
+	// with starts a server over the same data with other keys.
 	with := func(keyset string) *site {
 		content, _, err := crypt.Create()
 		if err != nil {
@@ -168,7 +171,7 @@ func TestWhatCannotBeDecryptedIsSaid(t *testing.T) {
 	p.awaitTexts(said, "1 object cannot be decrypted with the keys of this server", "2 values could not be read so far")
 }
 
-// Of many watchers the page asks for those that it shows.
+// TestManyWatchers checks that the page requests only the watchers that it shows.
 func TestManyWatchers(t *testing.T) {
 	s := start(t, func(c *config.Config) { c.Resources = c.Resources[:1] })
 	for i := range 130 {
@@ -184,6 +187,6 @@ func TestManyWatchers(t *testing.T) {
 	p.await(`document.querySelector("#watchers-more").hidden`)
 	asked := eval[[]string](p, `performance.getEntriesByType("resource").map((e) => e.name).filter((n) => n.includes("/v1/watchers"))`)
 	if len(asked) < 3 || !strings.Contains(asked[0], "pageSize=20") || !strings.Contains(asked[0], "order=ORDER_LAG") {
-		t.Errorf("it has asked %q", asked)
+		t.Errorf("got request %q", asked)
 	}
 }

@@ -18,23 +18,23 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// patience bounds what a test waits for: it is how long a broken one takes to fail.
+// patience bounds every wait of a test. Only a broken page reaches it.
 const patience = 20 * time.Second
 
-// tab is a tab of a browser of its own.
+// tab is a tab in its own browser.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
 
 	mu         sync.Mutex
-	complaints []string // guarded by mu: what the browser has to say against the page
+	complaints []string // guarded by mu: errors that the browser reported
 }
 
-// look is how the page is looked at.
+// look is the window and the preferences of a viewer.
 type look struct {
 	width, height int64 // of the window, in CSS pixels
 	dark          bool
-	scale         float64 // device pixels for each of them; default 1
+	scale         float64 // device pixels per CSS pixel; default 1
 }
 
 var (
@@ -42,8 +42,8 @@ var (
 	phone   = look{width: 360, height: 740}
 )
 
-// open opens an address. The browser must have nothing to say against the page when
-// the test is over, but that what is not there cannot be loaded.
+// open opens an address. At the end of the test it fails if the browser reported an error,
+// except for missing resources.
 func open(t *testing.T, url string, as look) *tab {
 	t.Helper()
 	program, err := exec.LookPath("chromium")
@@ -52,7 +52,7 @@ func open(t *testing.T, url string, as look) *tab {
 	}
 	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath(program)}
 	if os.Getuid() == 0 {
-		options = append(options, chromedp.NoSandbox) // Chromium has none for root
+		options = append(options, chromedp.NoSandbox) // Chromium has no sandbox for root
 	}
 	p := &tab{t: t}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*patience)
@@ -69,14 +69,14 @@ func open(t *testing.T, url string, as look) *tab {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, c := range p.complaints {
-			t.Errorf("the browser says: %s", c)
+			t.Errorf("the browser reports: %s", c)
 		}
 	})
 	return p
 }
 
-// hear listens to what the browser says: errors of scripts, violations of the policy
-// of the page, and whatever is written to its console.
+// hear collects the browser's reports: script errors, violations of the content security
+// policy, and console output.
 func (p *tab) hear(event any) {
 	complain := func(format string, args ...any) {
 		p.mu.Lock()
@@ -85,7 +85,7 @@ func (p *tab) hear(event any) {
 	}
 	switch e := event.(type) {
 	case *log.EventEntryAdded:
-		// What cannot be loaded is told here, too; the page says so itself.
+		// Failed requests appear here too; the page shows them itself.
 		if e.Entry.Source != log.EntrySourceNetwork {
 			complain("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL)
 		}
@@ -103,14 +103,14 @@ func (p *tab) do(what string, actions ...chromedp.Action[chromedp.Void]) {
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
 	if p.ctx.Err() == nil && chromedp.FromContext(p.ctx).Target == nil {
-		ctx = p.ctx // the browser lives as long as the context of the first action
+		ctx = p.ctx // the context of the first action bounds the browser's life
 	}
 	if err := chromedp.Do(ctx, actions...); err != nil {
 		p.t.Fatalf("%s: %v", what, err)
 	}
 }
 
-// as changes how the page is looked at.
+// as changes the window and the preferences.
 func (p *tab) as(as look) {
 	p.t.Helper()
 	scheme := map[bool]string{false: "light", true: "dark"}[as.dark]
@@ -127,7 +127,7 @@ func (p *tab) as(as look) {
 	p.do("look", chromedp.EmulateViewport(as.width, as.height, options...), media)
 }
 
-// eval returns the value of an expression of JavaScript, or of a promise.
+// eval returns the value of a JavaScript expression or promise.
 func eval[T any](p *tab, expression string) T {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
@@ -139,7 +139,7 @@ func eval[T any](p *tab, expression string) T {
 	return v
 }
 
-// text returns what somebody sees.
+// text returns the visible text.
 func (p *tab) text() string {
 	text, err := chromedp.Run(p.ctx, chromedp.Evaluate[string]("document.body.innerText"))
 	if err != nil {
@@ -157,7 +157,7 @@ func (p *tab) await(condition string) {
 	})`)
 }
 
-// quote returns a text as JavaScript has it.
+// quote returns a text as a JavaScript literal.
 func quote(text string) string {
 	b, err := json.Marshal(text)
 	if err != nil {
@@ -166,13 +166,13 @@ func quote(text string) string {
 	return string(b)
 }
 
-// texts returns what somebody reads in the elements that a selector of CSS picks.
+// texts returns the visible texts of the elements that a CSS selector matches.
 func (p *tab) texts(selector string) []string {
 	p.t.Helper()
 	return eval[[]string](p, `Array.from(document.querySelectorAll(`+quote(selector)+`), (n) => n.innerText.trim())`)
 }
 
-// awaitTexts waits until the elements that a selector picks have the texts.
+// awaitTexts waits until the elements that a selector matches have these texts.
 func (p *tab) awaitTexts(selector string, want ...string) {
 	p.t.Helper()
 	list, err := json.Marshal(append([]string{}, want...))
@@ -182,19 +182,19 @@ func (p *tab) awaitTexts(selector string, want ...string) {
 	p.await(`JSON.stringify(Array.from(document.querySelectorAll(` + quote(selector) + `), (n) => n.innerText.trim())) === JSON.stringify(` + string(list) + `)`)
 }
 
-// awaitText waits until an element says something.
+// awaitText waits until an element contains a text.
 func (p *tab) awaitText(selector, part string) {
 	p.t.Helper()
 	p.await(`document.querySelector(` + quote(selector) + `)?.innerText.includes(` + quote(part) + `)`)
 }
 
-// click clicks where the element is: what lies over it gets the click.
+// click clicks at the position of the element. An element on top of it gets the click.
 func (p *tab) click(selector string) {
 	p.t.Helper()
 	p.do("click "+selector, chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
 }
 
-// write writes into a field as somebody would who then presses Enter.
+// write types into a field and presses Enter.
 func (p *tab) write(selector, text string) {
 	p.t.Helper()
 	eval[bool](p, `document.querySelector(`+quote(selector)+`).value = "", true`)
@@ -211,6 +211,6 @@ func (p *tab) choose(selector, option string) {
 		return s.value;
 	})()`)
 	if chosen != option {
-		p.t.Fatalf("%s has no %s, but %s", selector, option, strings.Join(p.texts(selector+" option"), ", "))
+		p.t.Fatalf("%s has no option %s, only %s", selector, option, strings.Join(p.texts(selector+" option"), ", "))
 	}
 }

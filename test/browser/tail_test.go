@@ -9,7 +9,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 )
 
-// follow follows a resource, and returns when every later write is covered.
+// follow starts the tail of a resource, and returns when it covers every later write.
 func (p *tab) follow(resource string) {
 	p.t.Helper()
 	p.awaitText("#freshness", "Live")
@@ -17,7 +17,7 @@ func (p *tab) follow(resource string) {
 	p.awaitText("#tail-state", "Following "+resource)
 }
 
-// The keys of what the tail shows, the newest first.
+// tailKeys selects the keys in the tail, newest first.
 const tailKeys = "#tail-events .key"
 
 func TestTailShowsWritesAsTheyHappen(t *testing.T) {
@@ -26,7 +26,7 @@ func TestTailShowsWritesAsTheyHappen(t *testing.T) {
 	p := open(t, s.url, desktop)
 	p.follow("config")
 	p.awaitText("#tail-state", "Following config")
-	p.awaitTexts(tailKeys) // what was there before is not shown
+	p.awaitTexts(tailKeys) // existing objects are not shown
 
 	s.put(t, "config", "shop/new", "first", "env", "prod")
 	s.put(t, "config", "shop/new", strings.Repeat("long ", 100))
@@ -36,17 +36,17 @@ func TestTailShowsWritesAsTheyHappen(t *testing.T) {
 	p.awaitTexts(tailKeys, "shop/binary", "shop/new", "shop/new", "shop/new")
 	values := p.texts("#tail-events .value")
 	if values[0] != "binary, 4 B" || values[3] != "first" || !strings.HasSuffix(values[2], "…") || len(values[2]) > 300 {
-		t.Errorf("the values are %q", values)
+		t.Errorf("got values %q", values)
 	}
 
-	// The whole of it is shown to who wants to see it.
+	// A click shows the whole value.
 	p.click("#tail-events li:nth-child(4) summary")
 	p.awaitTexts("#tail-events li:nth-child(4) pre", "first")
 	p.awaitText("#tail-events li:nth-child(4) dl", "env=prod")
 	p.click("#tail-events li:nth-child(3) summary")
 	p.awaitTexts("#tail-events li:nth-child(3) pre", strings.TrimSpace(strings.Repeat("long ", 100)))
 
-	// Another resource, a part of it, and what a label and a field pick.
+	// Select another resource, a prefix, and a label and a field.
 	p.choose("#tail-resource", "flags")
 	p.awaitText("#tail-state", "Following flags")
 	p.awaitTexts(tailKeys)
@@ -59,8 +59,8 @@ func TestTailShowsWritesAsTheyHappen(t *testing.T) {
 	p.awaitTexts("#tail-state", "Stopped")
 }
 
-// Texts of others are texts, wherever they come up.
-func TestTextsOfOthersAreNoMarkup(t *testing.T) {
+// TestUserTextIsNotMarkup checks that the page shows keys, values and errors as plain text.
+func TestUserTextIsNotMarkup(t *testing.T) {
 	s := start(t)
 	attacks := []string{
 		`<script>window.attacked = 1</script>`,
@@ -84,26 +84,27 @@ func TestTextsOfOthersAreNoMarkup(t *testing.T) {
 		p.click(row + "summary")
 		p.awaitTexts(row+"pre", a)
 		if got, want := p.texts(row + ".key")[0], fmt.Sprint(i, " ", strings.ReplaceAll(a, "/", "|")); got != want {
-			t.Errorf("the key is %q, want %q", got, want)
+			t.Errorf("got key %q, want %q", got, want)
 		}
 		if got := p.texts(row + ".value")[0]; got != a {
-			t.Errorf("the value is %q, want %q", got, a)
+			t.Errorf("got value %q, want %q", got, a)
 		}
 	}
 	p.awaitText("#watchers-rows", attacks[0])
 	p.awaitText("#watchers-rows", label)
 	p.awaitText("#watchers-rows", `<img src=x onerror=`)
-	p.write("#tail-fields", "<img onerror>=1") // the server repeats it in its refusal
+	p.write("#tail-fields", "<img onerror>=1") // the server's error quotes it
 	p.awaitText("#tail-error", "<img onerror>")
 	if n := eval[int](p, `document.querySelectorAll("main script, main iframe, main img, main svg:not(.spark), main b").length`); n != 0 {
-		t.Errorf("there are %d elements that somebody else has made", n)
+		t.Errorf("got %d elements from user text, want 0", n)
 	}
 	if eval[bool](p, `"attacked" in window`) {
-		t.Error("a script of somebody else has run")
+		t.Error("a script in user text has run")
 	}
 }
 
-// Whoever wants to read can hold what is shown; nothing grows without bound.
+// TestTailIsBoundedAndCanPause checks that a reader can pause the tail, and that it keeps a
+// bounded number of events.
 func TestTailIsBoundedAndCanPause(t *testing.T) {
 	s := start(t)
 	p := open(t, s.url, desktop)
@@ -122,7 +123,7 @@ func TestTailIsBoundedAndCanPause(t *testing.T) {
 	p.awaitTexts("#tail-pause", "Pause")
 	p.await(`document.querySelectorAll("#tail-events li").length === 200`)
 	if keys := p.texts(tailKeys); keys[0] != "k229" || keys[199] != "k30" {
-		t.Errorf("it goes from %s to %s", keys[0], keys[199])
+		t.Errorf("got events from %s to %s", keys[0], keys[199])
 	}
 	p.click("#tail-clear")
 	p.awaitTexts(tailKeys)
@@ -130,7 +131,8 @@ func TestTailIsBoundedAndCanPause(t *testing.T) {
 	p.awaitTexts(tailKeys, "last")
 }
 
-// What the server says against a request is shown, and the page does not ask again.
+// TestTailShowsRefusals checks that the page shows the server's error, and does not repeat
+// the request.
 func TestTailShowsRefusals(t *testing.T) {
 	s := start(t)
 	p := open(t, s.url, desktop)
@@ -144,8 +146,8 @@ func TestTailShowsRefusals(t *testing.T) {
 	p.await(`document.querySelector("#tail-error").hidden`)
 }
 
-// A server that goes away and comes back: the page says that it is stale, then goes
-// on by itself, and the tail misses nothing.
+// TestServerGoesAndComesBack checks that the page marks its content as stale while the
+// server is down, and then recovers on its own. The tail misses nothing.
 func TestServerGoesAndComesBack(t *testing.T) {
 	s := start(t)
 	s.fill(t)
@@ -156,12 +158,12 @@ func TestServerGoesAndComesBack(t *testing.T) {
 	p.awaitFact("config", "Objects", "9")
 	s.Stop()
 	p.awaitText("#freshness", "Stale: as it was at ")
-	p.await(`document.querySelectorAll(".stale").length === 3`) // and looks so
+	p.await(`document.querySelectorAll(".stale").length === 3`) // and looks stale
 	p.awaitText("#resources-error", "cannot be reached")
 	p.awaitText("#watchers-error", "cannot be reached")
 	p.awaitText("#tail-error", "cannot be reached")
 	p.awaitText("#tail-state", "Interrupted")
-	p.awaitFact("config", "Objects", "9") // as it was
+	p.awaitFact("config", "Objects", "9") // the last known value
 
 	s.Start(t)
 	s.put(t, "config", "after", "2") // perhaps before the page is back
@@ -172,13 +174,13 @@ func TestServerGoesAndComesBack(t *testing.T) {
 	p.awaitFact("config", "Objects", "10")
 	p.await(`["resources", "watchers", "tail"].every((n) => document.getElementById(n + "-error").hidden)`)
 	if gaps := p.texts("#tail-events .gap"); len(gaps) > 0 {
-		t.Errorf("it says %q", gaps)
+		t.Errorf("got gaps %q", gaps)
 	}
 }
 
-// Where the server cannot tell what has happened, the tail says that events are
-// missing.
-func TestTailSaysWhatIsMissing(t *testing.T) {
+// TestTailReportsGaps checks that the tail says that events are missing if the server cannot
+// replay them.
+func TestTailReportsGaps(t *testing.T) {
 	s := start(t)
 	p := open(t, s.url, desktop)
 	p.follow("config")

@@ -12,7 +12,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/certs"
 )
 
-// Who is refused is told, and can give a token, which is kept in the tab alone.
+// TestTokens checks that a refused user can enter a token, and that the page keeps it in
+// this tab only.
 func TestTokens(t *testing.T) {
 	tokens, policy := filepath.Join(t.TempDir(), "tokens"), filepath.Join(t.TempDir(), "policy.yaml")
 	token, line, err := access.NewToken("operator", nil)
@@ -41,16 +42,16 @@ func TestTokens(t *testing.T) {
 	p.follow("config")
 	s.put(t, "config", "new", "1")
 	p.awaitTexts(tailKeys, "new")
-	// Who watches is named as the server knows them.
+	// Watchers have the names that the server identified.
 	p.awaitTexts("#watchers-rows th span", "operator")
 	if small := p.texts("#watchers-rows th small")[0]; !strings.HasPrefix(small, "127.0.0.1") || !strings.Contains(small, " · Mozilla/") {
-		t.Errorf("where the operator is: %q", small)
+		t.Errorf("operator: got %q", small)
 	}
 	if kept := eval[string](p, `JSON.stringify([{...localStorage}, document.cookie, location.href])`); strings.Contains(kept, token) {
-		t.Errorf("the token is in %s", kept)
+		t.Errorf("got the token in %s", kept)
 	}
 
-	// After a reload it is still there; who may not see it any more is told.
+	// The token survives a reload. A user who loses access sees an error.
 	p.do("reload", chromedp.Reload())
 	p.awaitText("#freshness", "Live")
 	allow("get, put")
@@ -58,7 +59,7 @@ func TestTokens(t *testing.T) {
 	p.awaitText("#resources-error", "may not")
 	allow("'*'")
 	p.awaitText("#freshness", "Live")
-	p.click("#token-forget") // the form was opened, because another token might have helped
+	p.click("#token-forget") // the form is open, because another token might help
 	p.awaitText("#resources-error", "no credentials")
 	p.await(`sessionStorage.length === 0`)
 }

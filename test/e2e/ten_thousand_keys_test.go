@@ -17,7 +17,8 @@ import (
 )
 
 // TestTenThousandKeys checks that a client that asks for ten thousand keys at once
-// receives them, or an error that names the limit.
+// receives them, or as many as the maximum page size allows, or an error that names the
+// limit.
 func TestTenThousandKeys(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")

@@ -18,15 +18,15 @@ import (
 	"github.com/fanoutd/fanoutd/internal/selector"
 )
 
-// attack is what hostile clients do, from one host or from several.
+// attack describes hostile clients on one host or on several.
 type attack struct {
 	Kind    kind
 	Address string // of the server
-	Size    int    // how many streams, or connections
+	Size    int    // number of streams or connections
 	Hosts   int
 
 	begun, refused atomic.Int64
-	conns          []io.Closer // what is held until the end
+	conns          []io.Closer // open until the end
 }
 
 type kind string
@@ -42,11 +42,11 @@ const (
 	beginAndGo kind = "watches that begin and end"
 )
 
-// loops is how many clients come and go at once.
+// loops is the number of clients that connect and leave in parallel.
 const loops = 4
 
-// start begins the attack, and returns when those that stay have all been begun. Those
-// that come and go do so until ctx is done.
+// start starts the attack, and returns when all lasting streams and connections are open.
+// Clients that connect and leave do so until ctx ends.
 func (a *attack) start(ctx context.Context, group *sync.WaitGroup) error {
 	switch a.Kind {
 	case neverRead:
@@ -72,9 +72,9 @@ func (a *attack) start(ctx context.Context, group *sync.WaitGroup) error {
 	return nil
 }
 
-// dial connects from one of the hosts of the attackers.
+// dial connects from one of the attackers' hosts.
 func (a *attack) dial(i int) *grpc.ClientConn {
-	// The window of each stream and of each connection is as small as gRPC allows.
+	// Use the smallest flow control windows that gRPC allows.
 	const window = 64 << 10
 	conn, err := grpc.NewClient(a.Address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
@@ -91,10 +91,10 @@ func (a *attack) from(i int) *net.Dialer {
 	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 2, byte(1+i%a.Hosts))}}
 }
 
-// perConnection is how many streams the attackers have on a connection.
+// perConnection is the number of streams per connection.
 const perConnection = 100
 
-// watch opens watches and reads nothing of them but whether they have begun.
+// watch opens watches, and reads only until they have begun.
 func (a *attack) watch(ctx context.Context, selector func(i int) string) error {
 	for i := range a.Size / perConnection {
 		conn := a.dial(i)
@@ -122,8 +122,8 @@ func (a *attack) watch(ctx context.Context, selector func(i int) string) error {
 	return nil
 }
 
-// giant returns one of the largest selectors that are allowed, another one for each i.
-// It shows only with its last requirement what it picks.
+// giant returns one of the largest allowed selectors, different for each i. Only its last
+// requirement decides what it matches.
 func giant(i int, last string) string {
 	var all []string
 	for n := range selector.MaxRequirements - 1 {
@@ -132,7 +132,7 @@ func giant(i int, last string) string {
 	return strings.Join(append(all, last), ",")
 }
 
-// comeAndGo connects, begins to watch and leaves, again and again.
+// comeAndGo connects, starts to watch and leaves, again and again.
 func (a *attack) comeAndGo(ctx context.Context, i int) {
 	for ; ctx.Err() == nil; i += loops {
 		conn := a.dial(i)
@@ -141,7 +141,7 @@ func (a *attack) comeAndGo(ctx context.Context, i int) {
 	}
 }
 
-// beginAndGo does so on one connection.
+// beginAndGo starts and leaves watches on one connection, again and again.
 func (a *attack) beginAndGo(ctx context.Context, i int) {
 	conn := a.dial(i)
 	for ctx.Err() == nil {
@@ -165,8 +165,8 @@ func (a *attack) begin(ctx context.Context, conn *grpc.ClientConn) {
 	}
 }
 
-// connect opens connections: some say nothing, some only hello, some begin a request
-// and do not go on.
+// connect opens connections that send nothing, only the HTTP/2 preface, or an incomplete
+// request.
 func (a *attack) connect(ctx context.Context) error {
 	for i := range a.Size {
 		conn, err := a.from(i).DialContext(ctx, "tcp", a.Address)
@@ -182,7 +182,7 @@ func (a *attack) connect(ctx context.Context) error {
 		if err == nil {
 			framer := http2.NewFramer(conn, conn)
 			if err = framer.WriteSettings(); err == nil && i%3 == 2 {
-				// The headers are not complete, and what is there means nothing.
+				// The header block is incomplete and not decodable.
 				err = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x83}})
 			}
 		}
@@ -193,5 +193,5 @@ func (a *attack) connect(ctx context.Context) error {
 	return nil
 }
 
-// wait is for how long a test waits for anything.
+// wait bounds every wait of the test.
 const wait = 2 * time.Minute

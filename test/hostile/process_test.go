@@ -12,12 +12,12 @@ import (
 	"testing"
 )
 
-// Attackers have a process of their own, so that they do not get in the way of who
-// behaves within his. It is this test, with the attack in the environment.
+// Attackers run in another process, so that they do not disturb the well-behaved client. It
+// is this test binary, with the attack in an environment variable.
 const attackVariable = "FANOUTD_TEST_ATTACK"
 
-// attackers attacks until its standard input ends. It says when it has begun, and at
-// the end how many streams or connections were begun and how many refused.
+// attackers attacks until its standard input ends. It prints a line when the attack has
+// begun, and at the end how many streams or connections were begun and refused.
 func attackers(as string) error {
 	var a attack
 	if err := json.Unmarshal([]byte(as), &a); err != nil {
@@ -42,15 +42,15 @@ func attackers(as string) error {
 	return nil
 }
 
-// sendOut runs the attack in a process of its own until retreat is called, which says
-// what has become of it.
+// sendOut runs the attack in another process until retreat is called, which returns its
+// result.
 func (a *attack) sendOut(ctx context.Context, t *testing.T) (retreat func() (begun, refused int)) {
 	t.Helper()
 	as, err := json.Marshal(a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// They would have machines of their own. On this one the server comes first.
+	// Real attackers have their own machines. On this one the server has priority.
 	cmd := exec.CommandContext(ctx, "nice", "-n", "19", os.Args[0])
 	cmd.Env = append(os.Environ(), attackVariable+"="+string(as))
 	cmd.Stderr = t.Output()
@@ -67,7 +67,7 @@ func (a *attack) sendOut(ctx context.Context, t *testing.T) (retreat func() (beg
 	}
 	out := bufio.NewReader(pipe)
 	if line, err := out.ReadString('\n'); err != nil {
-		t.Fatalf("the attackers say %q: %v", line, err)
+		t.Fatalf("got %q from the attackers: %v", line, err)
 	}
 	return func() (begun, refused int) {
 		t.Helper()

@@ -1,3 +1,3 @@
-// Package security tests who gets in, and who no longer does, with whole servers, real
-// certificates, tokens and JWTs, and files that are replaced while watches go on.
+// Package security tests which callers are accepted, and when they lose access. It uses
+// whole servers, real certificates, tokens and JWTs, and replaces files while watches run.
 package security

@@ -21,11 +21,12 @@ import (
 	"github.com/fanoutd/fanoutd/test/certs"
 )
 
-// It must be on before there are connections.
+// Channelz must be on before the first connection.
 func init() { admin.EnableChannelz() }
 
-// What shows the process as a whole is for those who may administer every resource,
-// however they show who they are. Whether it lives and is ready may be asked by anybody.
+// TestMetricsAndProfilesAreForOperators checks that only callers who may administer every
+// resource see process-wide information, whatever credentials they use. Liveness and
+// readiness are public.
 func TestMetricsAndProfilesAreForOperators(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "policy.yaml")
 	certs.Write(t, file, []byte(`
@@ -34,15 +35,15 @@ rules:
 - {subjects: [of-one], verbs: ["*"], resources: [config]}
 - {subjects: [anonymous], verbs: [get], resources: ["*"]}
 `))
-	w := newWorld(t, func(cfg *config.Config) { cfg.PolicyFile, cfg.Channelz = file, true })
-	token := shows{bearer: w.addToken(t, "by-token")}
-	jwt := func(name string) shows { return shows{bearer: w.jwt(t, name, time.Now().Add(time.Minute))} }
+	w := newFixture(t, func(cfg *config.Config) { cfg.PolicyFile, cfg.Channelz = file, true })
+	token := credential{bearer: w.addToken(t, "by-token")}
+	jwt := func(name string) credential { return credential{bearer: w.jwt(t, name, time.Now().Add(time.Minute))} }
 	waitFor(t, func() bool {
 		code, _, _ := w.get(t, token, "/metrics")
 		return code == http.StatusOK
 	})
 	for name, who := range map[string]struct {
-		shows
+		credential
 		status int
 	}{
 		"token":           {token, http.StatusOK},
@@ -50,40 +51,41 @@ rules:
 		"certificate":     {w.certificate(t, certs.Subject{CommonName: "by-certificate"}), http.StatusOK},
 		"of one resource": {jwt("of-one"), http.StatusForbidden},
 		"somebody":        {w.certificate(t, certs.Subject{CommonName: "somebody"}), http.StatusForbidden},
-		"wrong token":     {shows{bearer: "wrong"}, http.StatusUnauthorized},
-		"nobody":          {shows{}, http.StatusUnauthorized},
+		"wrong token":     {credential{bearer: "wrong"}, http.StatusUnauthorized},
+		"nobody":          {credential{}, http.StatusUnauthorized},
 	} {
 		for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/cmdline"} {
-			code, header, body := w.get(t, who.shows, path)
+			code, header, body := w.get(t, who.credential, path)
 			if code != who.status {
-				t.Errorf("%s sees %s: %d %s", name, path, code, body)
+				t.Errorf("%s requests %s: got %d %s", name, path, code, body)
 			}
 			if (code == http.StatusUnauthorized) != (header.Get("WWW-Authenticate") == "Bearer") {
-				t.Errorf("%s is answered by %s with %v", name, path, header)
+				t.Errorf("%s requests %s: got header %v", name, path, header)
 			}
 		}
 		for _, path := range []string{"/healthz", "/readyz"} {
-			if code, _, body := w.get(t, who.shows, path); code != http.StatusOK {
-				t.Errorf("%s asks %s: %d %s", name, path, code, body)
+			if code, _, body := w.get(t, who.credential, path); code != http.StatusOK {
+				t.Errorf("%s requests %s: got %d %s", name, path, code, body)
 			}
 		}
 	}
-	channelz := func(s shows) codes.Code {
+	channelz := func(s credential) codes.Code {
 		ctx, cancel := context.WithTimeout(within(t), 10*time.Second)
 		defer cancel()
 		_, err := grpc_channelz_v1.NewChannelzClient(w.dialAdmin(t, s)).GetServers(ctx, &grpc_channelz_v1.GetServersRequest{})
 		return status.Code(err)
 	}
 	if got := channelz(token); got != codes.OK {
-		t.Errorf("an operator asks channelz: %v", got)
+		t.Errorf("channelz for an operator: got %v", got)
 	}
-	if got := channelz(shows{}); got != codes.Unauthenticated {
-		t.Errorf("nobody asks channelz: %v", got)
+	if got := channelz(credential{}); got != codes.Unauthenticated {
+		t.Errorf("channelz without credentials: got %v", got)
 	}
 }
 
-// Who is denied what is for operators is recorded like everybody else who is denied
-// something, and who is refused again and again is told to come later and not recorded.
+// TestDeniedOperatorsAreAudited checks that denied requests for operator pages are in the
+// audit log like other denials. A caller that keeps failing is asked to retry later, and
+// is then not recorded.
 func TestDeniedOperatorsAreAudited(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "policy.yaml")
 	certs.Write(t, file, []byte(`
@@ -92,37 +94,37 @@ rules:
 - {subjects: [of-one], verbs: ["*"], resources: [config]}
 `))
 	log := filepath.Join(t.TempDir(), "audit.log")
-	w := newWorld(t, func(cfg *config.Config) {
+	w := newFixture(t, func(cfg *config.Config) {
 		cfg.PolicyFile, cfg.AuditLog = file, log
-		// What is taken away for a moment is not given back within the test.
+		// The allowance that a failure takes must not come back during the test.
 		cfg.MaxRequestRate, cfg.MaxRequestBurst = 0.001, 3
 	})
 	ofOne := w.certificate(t, certs.Subject{CommonName: "of-one"})
 	if code, _, _ := w.get(t, ofOne, "/metrics", "User-Agent", "prometheus"); code != http.StatusForbidden {
-		t.Errorf("of one resource: %d", code)
+		t.Errorf("an administrator of one resource: got %d", code)
 	}
 	operator := w.certificate(t, certs.Subject{CommonName: "operator"})
 	if code, _, _ := w.get(t, operator, "/metrics"); code != http.StatusOK {
-		t.Errorf("an operator: %d", code)
+		t.Errorf("an operator: got %d", code)
 	}
-	if code, _, _ := w.get(t, shows{bearer: "wrong"}, "/debug/pprof/heap", "User-Agent", "curl"); code != http.StatusUnauthorized {
-		t.Errorf("a wrong token: %d", code)
+	if code, _, _ := w.get(t, credential{bearer: "wrong"}, "/debug/pprof/heap", "User-Agent", "curl"); code != http.StatusUnauthorized {
+		t.Errorf("a wrong token: got %d", code)
 	}
-	_, err := grpc_channelz_v1.NewChannelzClient(w.dialAdmin(t, shows{})).GetServers(within(t), &grpc_channelz_v1.GetServersRequest{})
+	_, err := grpc_channelz_v1.NewChannelzClient(w.dialAdmin(t, credential{})).GetServers(within(t), &grpc_channelz_v1.GetServersRequest{})
 	if status.Code(err) != codes.Unauthenticated {
-		t.Errorf("nobody: %v", err)
+		t.Errorf("no credentials: got %v", err)
 	}
 	later := 0
 	for range 3 {
-		if code, header, _ := w.get(t, shows{bearer: "wrong"}, "/metrics"); code == http.StatusTooManyRequests && header.Get("Retry-After") != "" {
+		if code, header, _ := w.get(t, credential{bearer: "wrong"}, "/metrics"); code == http.StatusTooManyRequests && header.Get("Retry-After") != "" {
 			later++
 		}
 	}
 	if later != 2 {
-		t.Errorf("%d of the last 3 were told to come later, want 2", later)
+		t.Errorf("got %d of the last 3 requests throttled, want 2", later)
 	}
 	if _, _, metrics := w.get(t, operator, "/metrics"); !strings.Contains(metrics, `fanoutd_refused_total{reason="RATE_LIMITED"} 2`) {
-		t.Error("those are not counted")
+		t.Error("throttled requests are not counted")
 	}
 
 	want := []map[string]any{
@@ -138,10 +140,10 @@ rules:
 	waitFor(t, func() bool { got = recorded(t, log); return len(got) >= len(want) })
 	for i, r := range got {
 		if peer, _ := r["peer"].(string); !strings.HasPrefix(peer, "127.0.0.1:") {
-			t.Errorf("the peer is %v", r["peer"])
+			t.Errorf("got peer %v", r["peer"])
 		}
 		if i > 1 {
-			delete(r, "user_agent") // of libraries
+			delete(r, "user_agent") // names the library
 		}
 		delete(r, "peer")
 		delete(r, "time")
@@ -152,7 +154,7 @@ rules:
 	}
 }
 
-// recorded returns the records of an audit log that is being written.
+// recorded returns the records of an audit log that the server is still writing.
 func recorded(t *testing.T, path string) (records []map[string]any) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -162,7 +164,7 @@ func recorded(t *testing.T, path string) (records []map[string]any) {
 	for line := range bytes.Lines(text) {
 		var r map[string]any
 		if !bytes.HasSuffix(line, []byte("\n")) {
-			break // is being written
+			break // an incomplete line
 		}
 		if err := json.Unmarshal(line, &r); err != nil {
 			t.Fatal(err)

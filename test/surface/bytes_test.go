@@ -14,7 +14,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/seed"
 )
 
-// A client that makes no sense, at either port.
+// TestRandomBytes sends nonsense to both ports.
 func TestRandomBytes(t *testing.T) {
 	s := serve(t)
 	all := methods(t)
@@ -43,8 +43,8 @@ func TestRandomBytes(t *testing.T) {
 	s.settle()
 }
 
-// throw sends bytes over a connection of its own and reads what comes back for a
-// moment, or nothing of it.
+// throw sends bytes over a new connection, and then reads the response for a moment, or
+// nothing if deaf.
 func throw(t *testing.T, address string, sent []byte, deaf bool) {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -52,7 +52,7 @@ func throw(t *testing.T, address string, sent []byte, deaf bool) {
 		return
 	}
 	defer conn.Close()
-	// What becomes of it does not matter: the server may hang up at any byte.
+	// Errors do not matter: the server may close the connection at any byte.
 	_ = conn.SetDeadline(time.Now().Add(50 * time.Millisecond))
 	_, _ = conn.Write(sent)
 	if deaf {
@@ -66,7 +66,7 @@ func throw(t *testing.T, address string, sent []byte, deaf bool) {
 	}
 }
 
-// garbage makes what clients that make no sense send.
+// garbage generates nonsense.
 type garbage struct {
 	*rand.Rand
 	methods []method
@@ -90,7 +90,7 @@ func (g *garbage) spoilt(b []byte) []byte {
 	return b
 }
 
-// http returns a request of HTTP/1.1 that can have anything wrong.
+// http returns an HTTP/1.1 request in which anything may be wrong.
 func (g *garbage) http() []byte {
 	var b bytes.Buffer
 	pick := func(of ...string) string { return of[g.IntN(len(of))] }
@@ -105,14 +105,14 @@ func (g *garbage) http() []byte {
 	return b.Bytes()
 }
 
-// frames returns a connection of HTTP/2 whose frames are well-formed, mostly, and in no
+// frames returns an HTTP/2 connection whose frames are mostly well-formed, in random
 // order.
 func (g *garbage) frames() []byte {
 	var b bytes.Buffer
 	b.WriteString(http2.ClientPreface)
 	f := http2.NewFramer(&b, nil)
 	f.AllowIllegalWrites = true
-	// What the writer refuses to write is left out.
+	// Omit frames that the writer refuses to write.
 	_ = f.WriteSettings(g.settings()...)
 	for range g.IntN(60) {
 		stream := uint32(g.IntN(20))
@@ -147,7 +147,7 @@ func (g *garbage) settings() (all []http2.Setting) {
 	return all
 }
 
-// headers returns the headers of a request that can lack anything.
+// headers returns the headers of a request. Any of them may be missing.
 func (g *garbage) headers() []byte {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)
@@ -174,7 +174,7 @@ func (g *garbage) headers() []byte {
 	return b.Bytes()
 }
 
-// message returns what may be a message of gRPC: a byte of flags, a length, and bytes.
+// message returns a possible gRPC message: flags, a length, and bytes.
 func (g *garbage) message() []byte {
 	m := &maker{Rand: g.Rand}
 	body := mustMarshal(m.message(g.methods[g.IntN(len(g.methods))].request))

@@ -1,9 +1,8 @@
-// Package surface shows a running server everything that can come over a network:
-// bytes that are no protocol at all, HTTP/2 whose frames make no sense, requests of
-// HTTP that are none, and random but well-formed messages to every RPC there is. The
-// server may refuse whatever it likes. It must not die, panic, answer with an error
-// that it calls internal, disturb somebody who behaves, or hold anything for those who
-// have gone.
+// Package surface sends a running server everything that can arrive over a network: random
+// bytes, HTTP/2 with nonsensical frames, malformed HTTP requests, and random but well-formed
+// messages to every RPC. The server may refuse anything. It must not exit, panic, answer
+// with an internal error, disturb a well-behaved client, or keep resources for clients that
+// have left.
 //
-// In `make test` that takes seconds; `make fuzz-surface FUZZTIME=10m` takes its time.
+// This takes seconds in `make test`. `make fuzz-surface FUZZTIME=10m` runs longer.
 package surface

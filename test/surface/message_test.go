@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// What strings and bytes are made of: things that mean something here, things that
-// nearly do, and things that are hard to swallow. Between them are random ones.
+// words are the building blocks of strings and bytes: valid names, nearly valid ones, and
+// difficult ones. Random bytes come between them.
 var words = []string{
 	"", "config", "plain", "documents", "nothing", "a", "a/b", "a/b/c", "a/", "/a", "a//b", ".", "..", "\x00", "%2F",
 	"env=prod", "env in (prod,dev)", "!env", "env notin (x)", "env=", "region=eu", "region!=eu,host=h", "key=a/b", "=",
@@ -19,14 +19,14 @@ var words = []string{
 	strings.Repeat("k", 1025), strings.Repeat("a/", 500) + "a", strings.Repeat("a=b,", 300) + "a=b", "\u202e\U0010ffff", "ä/ö",
 }
 
-// maker makes random messages.
+// maker generates random messages.
 type maker struct {
 	*rand.Rand
-	// seen are texts that the server has given: epochs, page tokens, ids.
+	// seen has texts from the server's answers: epochs, page tokens, ids.
 	seen []string
 }
 
-// learn remembers the texts of a message that came from the server.
+// learn adds the texts of an answer to seen.
 func (m *maker) learn(msg protoreflect.Message) {
 	msg.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {
@@ -40,7 +40,7 @@ func (m *maker) learn(msg protoreflect.Message) {
 	})
 }
 
-// fill sets fields of a message at random, no deeper than said.
+// fill sets random fields of a message, up to a nesting depth.
 func (m *maker) fill(msg protoreflect.Message, depth int) {
 	fields := msg.Descriptor().Fields()
 	for i := range fields.Len() {
@@ -75,7 +75,7 @@ func (m *maker) fill(msg protoreflect.Message, depth int) {
 			msg.Set(f, m.value(f, depth))
 		}
 	}
-	if m.IntN(20) == 0 { // a field of a protocol that is newer than ours
+	if m.IntN(20) == 0 { // a field of a newer protocol
 		msg.SetUnknown(protoreflect.RawFields{0xfa, 0x7f, 0x03, 'n', 'e', 'w'})
 	}
 }
@@ -99,7 +99,7 @@ func (m *maker) value(f protoreflect.FieldDescriptor, depth int) protoreflect.Va
 	case protoreflect.BytesKind:
 		return protoreflect.ValueOfBytes([]byte(m.text()))
 	case protoreflect.MessageKind:
-		return protoreflect.ValueOfString("") // only in maps, of which there are none
+		return protoreflect.ValueOfString("") // only in maps; the protocol has none
 	}
 	panic(fmt.Sprintf("fields of the kind %s are new to this test", f.Kind()))
 }
@@ -136,7 +136,7 @@ func (m *maker) text() string {
 func (m *maker) message(t protoreflect.MessageType) proto.Message {
 	msg := t.New()
 	m.fill(msg, 5)
-	// Most requests name a resource that exists: otherwise they would not get far.
+	// Most requests name an existing resource: the others are refused early.
 	if f := msg.Descriptor().Fields().ByName("resource"); f != nil && m.IntN(8) != 0 {
 		msg.Set(f, protoreflect.ValueOfString([]string{"config", "plain", "documents"}[m.IntN(3)]))
 	}

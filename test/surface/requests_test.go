@@ -24,7 +24,7 @@ import (
 
 // method is an RPC.
 type method struct {
-	name     string // as in a path
+	name     string // the path of the method
 	request  protoreflect.MessageType
 	response protoreflect.MessageType
 	stream   bool
@@ -56,12 +56,12 @@ func methods(t *testing.T) []method {
 		}
 	}
 	if len(all) == 0 {
-		t.Fatal("there are no methods")
+		t.Fatal("got no methods")
 	}
 	return all
 }
 
-// clients is how many clients there are at the same time.
+// clients is the number of concurrent clients.
 const clients = 8
 
 func TestRandomRequests(t *testing.T) {
@@ -87,7 +87,7 @@ func TestRandomRequests(t *testing.T) {
 				answers[status.Code(err)]++
 				mu.Unlock()
 				if st := status.Convert(err); isInternal(st) {
-					t.Errorf("%s is answered with %v", rpc.name, st)
+					t.Errorf("%s: got %v", rpc.name, st)
 				}
 			}
 		})
@@ -95,12 +95,12 @@ func TestRandomRequests(t *testing.T) {
 	running.Wait()
 	t.Logf("answers: %v", answers)
 	if answers[codes.OK] == 0 || answers[codes.InvalidArgument] == 0 {
-		t.Errorf("requests do not get far enough, or too far: %v", answers)
+		t.Errorf("too few kinds of answers, or unexpected ones: %v", answers)
 	}
 	s.settle()
 }
 
-// isInternal reports whether the server does not know what has happened.
+// isInternal reports whether a status reports an unknown fault of the server.
 func isInternal(st *status.Status) bool {
 	if st.Code() == codes.Unknown || st.Code() == codes.DataLoss {
 		return true
@@ -111,8 +111,8 @@ func isInternal(st *status.Status) bool {
 	})
 }
 
-// call makes a request, and leaves a stream after some messages or without having
-// read any.
+// call makes a request. It leaves a stream after some messages, or without reading
+// any.
 func call(ctx context.Context, conn *grpc.ClientConn, rpc method, m *maker) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(1+m.IntN(100))*time.Millisecond)
 	defer cancel()

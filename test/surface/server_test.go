@@ -17,14 +17,14 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// Variable says for how long each test goes on.
+// variable sets how long each test runs.
 const variable = "FANOUTD_FUZZ"
 
-// server is one under attack, with somebody who watches it and behaves.
+// server is the server under attack, and a well-behaved client of it.
 type server struct {
 	t       *testing.T
 	address string
-	admin   string // of HTTP
+	admin   string // address of the HTTP listener
 	until   time.Time
 
 	client  *client.Client
@@ -66,8 +66,8 @@ func serve(t *testing.T) *server {
 	return s
 }
 
-// more reports whether the n-th of an attack should still take place: so many do in
-// any case.
+// more reports whether the n-th attack should still run: the first least attacks always
+// do.
 func (s *server) more(n, least int) bool {
 	if s.until.IsZero() {
 		return n < least
@@ -75,10 +75,10 @@ func (s *server) more(n, least int) bool {
 	return n < least || time.Now().Before(s.until)
 }
 
-// heap returns how many bytes are reachable.
+// heap returns the number of reachable bytes.
 func heap() uint64 {
 	runtime.GC()
-	runtime.GC() // what finalizers and pools let go
+	runtime.GC() // frees what finalizers and pools released
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
@@ -91,48 +91,47 @@ func (s *server) mark(value string) {
 	defer cancel()
 	revision, err := s.client.Resource("config").Put(ctx, "witness", client.Text(value))
 	if err != nil {
-		s.t.Fatalf("somebody who behaves is not served: %v", err)
+		s.t.Fatalf("the well-behaved client cannot write: %v", err)
 	}
 	select {
 	case <-s.witness.reached(revision):
 	case <-ctx.Done():
-		s.t.Fatal("somebody who behaves is not told of a change")
+		s.t.Fatal("the well-behaved client did not receive a change")
 	}
 }
 
-// What may be held after an attack, besides what there was before: the objects that
-// it has written, their history, and buffers of etcd that grow with use. The attacks
-// bring a hundred times as much.
+// An attack may leave this much behind: the objects that it has written, their history, and
+// etcd's buffers that grow with use. The attacks send a hundred times as much.
 const (
 	spareHeap       = 48 << 20
 	spareGoroutines = 20
 )
 
-// settle sees that the attack has left nothing behind.
+// settle checks that the attack has left nothing behind.
 func (s *server) settle() {
 	s.t.Helper()
 	s.mark("end")
 	s.witness.compare(s.t, s.client.Resource("config"))
-	// The server notices clients that have gone, but not at once.
+	// The server notices the end of a connection with a delay.
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()
 	deadline := time.Now().Add(time.Minute)
 	for runtime.NumGoroutine() > s.goroutines+spareGoroutines {
 		if time.Now().After(deadline) {
 			stacks := make([]byte, 1<<20)
-			s.t.Fatalf("%d goroutines, there were %d\n%s", runtime.NumGoroutine(), s.goroutines, stacks[:runtime.Stack(stacks, true)])
+			s.t.Fatalf("got %d goroutines, want about %d\n%s", runtime.NumGoroutine(), s.goroutines, stacks[:runtime.Stack(stacks, true)])
 		}
 		<-look.C
 	}
 	now := heap()
 	s.t.Logf("goroutines: %d before, %d after; heap: %d KiB before, %d KiB after", s.goroutines, runtime.NumGoroutine(), s.heap>>10, now>>10)
 	if now > s.heap+spareHeap {
-		s.t.Errorf("%d MiB are held, there were %d MiB", now>>20, s.heap>>20)
+		s.t.Errorf("got a heap of %d MiB, want about %d MiB", now>>20, s.heap>>20)
 	}
 }
 
-// complaints fails the test for everything that the server logs as an error: whatever
-// clients do is no error of the server.
+// complaints is a log handler that fails the test if the server logs an error. Clients must
+// not be able to cause one.
 type complaints struct{ t *testing.T }
 
 func (c complaints) Enabled(_ context.Context, level slog.Level) bool {
@@ -147,7 +146,7 @@ func (c complaints) Handle(_ context.Context, r slog.Record) error {
 		b.WriteString("\n" + a.String())
 		return true
 	})
-	c.t.Errorf("the server complains: %s%s", r.Message, &b)
+	c.t.Errorf("the server logs an error: %s%s", r.Message, &b)
 	return nil
 }
 
@@ -170,7 +169,7 @@ func observe(t *testing.T, r *client.Resource) *witness {
 				return
 			}
 			if err != nil {
-				t.Errorf("the watch of somebody who behaves: %v", err)
+				t.Errorf("the watch of the well-behaved client: %v", err)
 				return
 			}
 			w.apply(u)
@@ -207,7 +206,7 @@ func (w *witness) apply(u *client.Update) {
 	}
 }
 
-// reached returns what is closed once the copy is as new as the revision.
+// reached returns a channel that is closed once the copy is as new as the revision.
 func (w *witness) reached(revision int64) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -223,7 +222,7 @@ func (w *witness) reached(revision int64) <-chan struct{} {
 	return c
 }
 
-// compare compares the copy with what the server lists. Nobody writes meanwhile.
+// compare compares the copy with a List. No client writes meanwhile.
 func (w *witness) compare(t *testing.T, r *client.Resource) {
 	t.Helper()
 	listed := map[string]int64{}
@@ -236,6 +235,6 @@ func (w *witness) compare(t *testing.T, r *client.Resource) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !maps.Equal(listed, w.objects) {
-		t.Errorf("listed are %v\nwatched were %v", listed, w.objects)
+		t.Errorf("got from the list %v\ngot from the watch %v", listed, w.objects)
 	}
 }

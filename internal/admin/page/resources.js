@@ -29,7 +29,7 @@ const facts = [
   ['Revision', (r) => count(r.position?.revision)],
   ['Objects', (r) => count(r.objects)],
   ['Watchers', (r) => count(r.watchers ?? 0)],
-  ['Interests', (r) => count(r.interests ?? 0)],
+  ['Distinct filters', (r) => count(r.interests ?? 0)],
   ['Behind etcd', lag, true],
   ['Window', past, true],
 ];
@@ -165,7 +165,7 @@ export class Resources {
       ['Changes/s', rate(paces.length ? paces.reduce((a, b) => a + b) : undefined)],
       ['Objects', count(sum(all, (r) => r.objects))],
       ['Watchers', count(sum(all, (r) => r.watchers))],
-      ['Interests', count(sum(all, (r) => r.interests))],
+      ['Distinct filters', count(sum(all, (r) => r.interests))],
     ];
     keyed(
       $('sums'), sums, ([title]) => title,

@@ -28,11 +28,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The library that rotates the audit log never ends its goroutine.
+	// The library that rotates the audit log leaves a goroutine for each log.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("gopkg.in/natefinch/lumberjack%2ev2.(*Logger).millRun"))
 }
 
-// patience bounds what a test waits for: it is how long a broken one takes to fail.
+// patience bounds every wait of a test. Only a broken server reaches it.
 const patience = 30 * time.Second
 
 func within(t *testing.T) context.Context {
@@ -45,22 +45,23 @@ func within(t *testing.T) context.Context {
 const (
 	issuer   = "https://login.example.com"
 	audience = "fanoutd"
-	serverIs = "localhost" // in its certificate
+	serverIs = "localhost" // the name in its certificate
 )
 
-// world is a server with all ways in, and what is needed for each.
-type world struct {
+// fixture is a server that accepts every kind of credentials, and everything that issues
+// them.
+type fixture struct {
 	cfg       config.Config
 	authority *certs.Authority
 	server    certs.Files
-	lines     []string // of the file of tokens
+	lines     []string // of the token file
 	key       jwts.Key
 }
 
-// newWorld starts a server.
-func newWorld(t *testing.T, change func(*config.Config)) *world {
+// newFixture starts a server.
+func newFixture(t *testing.T, change func(*config.Config)) *fixture {
 	t.Helper()
-	w := &world{cfg: inprocess.Config(t), authority: certs.NewAuthority(t), key: jwts.NewKey(t, "first")}
+	w := &fixture{cfg: inprocess.Config(t), authority: certs.NewAuthority(t), key: jwts.NewKey(t, "first")}
 	w.server = w.authority.Issue(t, certs.Server).Files(t)
 	dir := t.TempDir()
 	w.cfg.AdminListen = loopback.FreeAddress(t)
@@ -80,8 +81,8 @@ func newWorld(t *testing.T, change func(*config.Config)) *world {
 	return w
 }
 
-// addToken makes a token known, to those who read the file from now on.
-func (w *world) addToken(t *testing.T, name string) (token string) {
+// addToken adds a token to the token file.
+func (w *fixture) addToken(t *testing.T, name string) (token string) {
 	t.Helper()
 	token, line, err := access.NewToken(name, nil)
 	if err != nil {
@@ -92,38 +93,38 @@ func (w *world) addToken(t *testing.T, name string) (token string) {
 	return token
 }
 
-// setTokens writes the file of tokens.
-func (w *world) setTokens(t *testing.T) {
+// setTokens writes the token file.
+func (w *fixture) setTokens(t *testing.T) {
 	t.Helper()
 	certs.Write(t, w.cfg.TokenFile, []byte(strings.Join(w.lines, "\n")))
 }
 
-// setKeys writes the file of keys of JWTs.
-func (w *world) setKeys(t *testing.T, keys ...jwts.Key) {
+// setKeys writes the file with the keys of the JWT issuer.
+func (w *fixture) setKeys(t *testing.T, keys ...jwts.Key) {
 	t.Helper()
 	certs.Write(t, w.cfg.JWTJWKSFile, jwts.Set(t, keys...))
 }
 
 // jwt returns a JWT for a name.
-func (w *world) jwt(t *testing.T, name string, expires time.Time) string {
+func (w *fixture) jwt(t *testing.T, name string, expires time.Time) string {
 	t.Helper()
 	return w.key.Sign(t, jwts.Claims{"iss": issuer, "aud": audience, "sub": name, "exp": expires.Unix()})
 }
 
-// shows is what somebody shows.
-type shows struct {
+// credential is what a caller presents.
+type credential struct {
 	certificate *tls.Certificate
 	bearer      string
 }
 
-func (w *world) certificate(t *testing.T, s certs.Subject) shows {
+func (w *fixture) certificate(t *testing.T, s certs.Subject) credential {
 	t.Helper()
 	pair := w.authority.Issue(t, s).TLS(t)
-	return shows{certificate: &pair}
+	return credential{certificate: &pair}
 }
 
-// tls returns how somebody connects.
-func (w *world) tls(s shows) *tls.Config {
+// tls returns the TLS configuration of a caller.
+func (w *fixture) tls(s credential) *tls.Config {
 	c := &tls.Config{RootCAs: w.authority.Pool(), ServerName: serverIs}
 	if s.certificate != nil {
 		c.Certificates = []tls.Certificate{*s.certificate}
@@ -132,7 +133,7 @@ func (w *world) tls(s shows) *tls.Config {
 }
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.
-func (s shows) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+func (s credential) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
 	if s.bearer == "" {
 		return nil, nil
 	}
@@ -140,17 +141,19 @@ func (s shows) GetRequestMetadata(context.Context, ...string) (map[string]string
 }
 
 // RequireTransportSecurity implements credentials.PerRPCCredentials.
-func (shows) RequireTransportSecurity() bool { return true }
+func (credential) RequireTransportSecurity() bool { return true }
 
-// dial connects somebody over gRPC.
-func (w *world) dial(t *testing.T, s shows) *grpc.ClientConn { return w.dialAt(t, w.cfg.Listen, s) }
+// dial connects a caller over gRPC.
+func (w *fixture) dial(t *testing.T, s credential) *grpc.ClientConn {
+	return w.dialAt(t, w.cfg.Listen, s)
+}
 
-// dialAdmin connects somebody to what there is of gRPC behind the listener of HTTP.
-func (w *world) dialAdmin(t *testing.T, s shows) *grpc.ClientConn {
+// dialAdmin connects a caller to the gRPC services of the admin listener.
+func (w *fixture) dialAdmin(t *testing.T, s credential) *grpc.ClientConn {
 	return w.dialAt(t, w.cfg.AdminListen, s)
 }
 
-func (w *world) dialAt(t *testing.T, address string, s shows) *grpc.ClientConn {
+func (w *fixture) dialAt(t *testing.T, address string, s credential) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(w.tls(s))), grpc.WithPerRPCCredentials(s))
 	if err != nil {
@@ -160,9 +163,9 @@ func (w *world) dialAt(t *testing.T, address string, s shows) *grpc.ClientConn {
 	return conn
 }
 
-// get sends a request over HTTP and returns its status and body. More are header
-// fields, each with its value.
-func (w *world) get(t *testing.T, s shows, path string, more ...string) (code int, header http.Header, body string) {
+// get sends an HTTP request, and returns its status, header and body. More has names and
+// values of header fields.
+func (w *fixture) get(t *testing.T, s credential, path string, more ...string) (code int, header http.Header, body string) {
 	t.Helper()
 	resp := w.open(t, s, path, more...)
 	defer resp.Body.Close()
@@ -173,8 +176,8 @@ func (w *world) get(t *testing.T, s shows, path string, more ...string) (code in
 	return resp.StatusCode, resp.Header, string(text)
 }
 
-// open does the same with a response that goes on.
-func (w *world) open(t *testing.T, s shows, path string, more ...string) *http.Response {
+// open sends an HTTP request whose response is a stream.
+func (w *fixture) open(t *testing.T, s credential, path string, more ...string) *http.Response {
 	t.Helper()
 	client := http.Client{Transport: &http.Transport{TLSClientConfig: w.tls(s), ForceAttemptHTTP2: true, DisableKeepAlives: true}}
 	req, err := http.NewRequestWithContext(within(t), http.MethodGet, "https://"+w.cfg.AdminListen+path, http.NoBody)
@@ -194,7 +197,7 @@ func (w *world) open(t *testing.T, s shows, path string, more ...string) *http.R
 	return resp
 }
 
-// reasonOf returns the reason in a status.
+// reasonOf returns the code and the reason of an error.
 func reasonOf(err error) string {
 	for _, d := range status.Convert(err).Details() {
 		if info, ok := d.(*errdetails.ErrorInfo); ok && info.GetDomain() == "fanoutd.github.io" {
@@ -206,24 +209,24 @@ func reasonOf(err error) string {
 
 const refused = "Unauthenticated UNAUTHENTICATED"
 
-// get reads something over a connection.
+// get reads an object over a connection.
 func get(ctx context.Context, conn *grpc.ClientConn) error {
 	_, err := fanoutv1.NewFanoutServiceClient(conn).Get(ctx, &fanoutv1.GetRequest{Resource: "config", Key: "a"})
 	return err
 }
 
-// wantIn fails the test unless somebody gets in, be it to hear that there is no such key.
+// wantIn fails the test unless the caller was accepted. KEY_NOT_FOUND is fine.
 func wantIn(t *testing.T, what string, err error) {
 	t.Helper()
 	if got := reasonOf(err); got != "NotFound KEY_NOT_FOUND" {
-		t.Errorf("%s: %s (%v)", what, got, err)
+		t.Errorf("%s: got %s (%v), want access", what, got, err)
 	}
 }
 
 func wantOut(t *testing.T, what string, err error) {
 	t.Helper()
 	if got := reasonOf(err); got != refused {
-		t.Errorf("%s: %s (%v)", what, got, err)
+		t.Errorf("%s: got %s (%v), want a refusal", what, got, err)
 	}
 }
 
@@ -239,7 +242,7 @@ func put(ctx context.Context, t *testing.T, conn *grpc.ClientConn, key, text str
 	return resp.GetRevision()
 }
 
-// watch opens a watch from now and returns it when it has begun.
+// watch opens a watch from now, and returns it when it has begun.
 func watch(ctx context.Context, t *testing.T, conn *grpc.ClientConn) fanoutv1.FanoutService_WatchClient {
 	t.Helper()
 	stream, err := fanoutv1.NewFanoutServiceClient(conn).Watch(ctx, &fanoutv1.WatchRequest{
@@ -268,7 +271,7 @@ func rest(stream fanoutv1.FanoutService_WatchClient) (messages []*fanoutv1.Watch
 	}
 }
 
-// identities returns the names of those who watch.
+// identities returns the names of all watchers.
 func identities(ctx context.Context, t *testing.T, conn *grpc.ClientConn) (names []string) {
 	t.Helper()
 	resp, err := fanoutv1.NewAdminServiceClient(conn).ListWatchers(ctx, &fanoutv1.ListWatchersRequest{})
@@ -286,10 +289,10 @@ func with(ctx context.Context, fields ...string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, fields...)
 }
 
-// shownAt returns the name in the certificate that a new connection is shown.
-func (w *world) shownAt(t *testing.T, address string) string {
+// shownAt returns the name in the certificate that the server credential on a new connection.
+func (w *fixture) shownAt(t *testing.T, address string) string {
 	t.Helper()
-	cfg := w.tls(shows{})
+	cfg := w.tls(credential{})
 	cfg.NextProtos = []string{"h2"}
 	conn, err := tls.Dial("tcp", address, cfg)
 	if err != nil {

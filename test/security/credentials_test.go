@@ -19,14 +19,14 @@ import (
 	"github.com/fanoutd/fanoutd/test/certs"
 )
 
-// Each way to show who one is leads in, over gRPC and over HTTP, and the handlers know
-// who it is.
-func TestEachWayIn(t *testing.T) {
-	w := newWorld(t, nil)
+// TestCallersAreIdentified checks that each kind of credentials is accepted over gRPC and
+// over HTTP, and that the handlers know the caller's name.
+func TestCallersAreIdentified(t *testing.T) {
+	w := newFixture(t, nil)
 	ctx := within(t)
 	token := w.addToken(t, "by-token")
 	operator := w.certificate(t, certs.Subject{CommonName: "operator"})
-	ways := map[string]shows{
+	ways := map[string]credential{
 		"spiffe://example.com/by-certificate": w.certificate(t, certs.Subject{CommonName: "cn", URIs: []string{"spiffe://example.com/by-certificate"}}),
 		"by-token":                            {bearer: token},
 		"by-jwt":                              {bearer: w.jwt(t, "by-jwt", time.Now().Add(time.Minute))},
@@ -60,7 +60,7 @@ func TestEachWayIn(t *testing.T) {
 	}
 }
 
-// waitFor waits for what will be so in a moment.
+// waitFor waits until a condition holds.
 func waitFor(t *testing.T, so func() bool) {
 	t.Helper()
 	deadline := time.After(patience)
@@ -68,19 +68,19 @@ func waitFor(t *testing.T, so func() bool) {
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-deadline:
-			t.Fatal("it does not come")
+			t.Fatal("the condition still does not hold")
 		}
 	}
 }
 
-// Who shows nothing, or what is not good, is told so by a reason, whatever it is that
-// they ask for.
-func TestNobodyElseGetsIn(t *testing.T) {
-	w := newWorld(t, nil)
+// TestBadCredentialsAreRefused checks that a caller without good credentials gets the
+// reason UNAUTHENTICATED, for every kind of request.
+func TestBadCredentialsAreRefused(t *testing.T) {
+	w := newFixture(t, nil)
 	ctx := within(t)
 	good := w.certificate(t, certs.Subject{CommonName: "good"})
-	wantIn(t, "somebody with a certificate", get(ctx, w.dial(t, good)))
-	nobody := w.dial(t, shows{})
+	wantIn(t, "a certificate", get(ctx, w.dial(t, good)))
+	nobody := w.dial(t, credential{})
 
 	wantOut(t, "nothing", get(ctx, nobody))
 	for _, header := range []string{"Bearer wrong", "Bearer ", "Bearer", "Basic Z29vZDpnb29k", "wrong", "", "Bearer a.b.c"} {
@@ -88,20 +88,20 @@ func TestNobodyElseGetsIn(t *testing.T) {
 		wantOut(t, header+" and a certificate", get(with(ctx, "authorization", header), w.dial(t, good)))
 	}
 	wantOut(t, "two tokens", get(with(ctx, "authorization", "Bearer a", "authorization", "Bearer b"), nobody))
-	wantOut(t, "a JWT that has expired", get(ctx, w.dial(t, shows{bearer: w.jwt(t, "late", time.Now().Add(-time.Second))})))
+	wantOut(t, "a JWT that has expired", get(ctx, w.dial(t, credential{bearer: w.jwt(t, "late", time.Now().Add(-time.Second))})))
 
-	// What HTTP tells gRPC within the process, nobody else can.
+	// The HTTP gateway passes these fields to gRPC in the process. A client must not.
 	der := string(good.certificate.Certificate[0])
 	wantOut(t, "a header with a certificate", get(with(ctx, "fanoutd-certificate-bin", der, "x-forwarded-for", "10.0.0.1"), nobody))
 	for _, name := range []string{"Fanoutd-Certificate-Bin", "Grpc-Metadata-Fanoutd-Certificate-Bin", "Grpcgateway-Fanoutd-Certificate-Bin"} {
-		code, header, body := w.get(t, shows{}, "/v1/resources/config/objects/a", name, base64.StdEncoding.EncodeToString([]byte(der)))
+		code, header, body := w.get(t, credential{}, "/v1/resources/config/objects/a", name, base64.StdEncoding.EncodeToString([]byte(der)))
 		if code != http.StatusUnauthorized || !strings.Contains(body, "UNAUTHENTICATED") || header.Get("WWW-Authenticate") != "Bearer" {
-			t.Errorf("%s: %d %s", name, code, body)
+			t.Errorf("%s: got %d %s, want 401", name, code, body)
 		}
 	}
-	code, _, body := w.get(t, shows{bearer: "wrong"}, "/v1/resources/config/watch")
+	code, _, body := w.get(t, credential{bearer: "wrong"}, "/v1/resources/config/watch")
 	if code != http.StatusUnauthorized {
-		t.Errorf("a watch over HTTP with a wrong token: %d %s", code, body)
+		t.Errorf("a watch over HTTP with a wrong token: got %d %s, want 401", code, body)
 	}
 
 	reflect := func(conn *grpc.ClientConn) error { return list(reflection(ctx, t, conn)) }
@@ -114,7 +114,7 @@ func TestNobodyElseGetsIn(t *testing.T) {
 	}
 }
 
-// reflection opens a stream over which a server says what it offers.
+// reflection opens a stream of the reflection service.
 func reflection(ctx context.Context, t *testing.T, conn *grpc.ClientConn) reflectionpb.ServerReflection_ServerReflectionInfoClient {
 	t.Helper()
 	stream, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
@@ -124,19 +124,20 @@ func reflection(ctx context.Context, t *testing.T, conn *grpc.ClientConn) reflec
 	return stream
 }
 
-// list asks for that.
+// list lists the services over the stream.
 func list(stream reflectionpb.ServerReflection_ServerReflectionInfoClient) error {
-	// What is wrong with the stream is told by Recv.
+	// Recv returns the status if Send fails.
 	_ = stream.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
 	_, err := stream.Recv()
 	return err
 }
 
-// Streams of other services are of no use either when their credentials have ended.
+// TestReflectionEndsWithItsCredentials checks that a stream of another service does not
+// outlive its credentials either.
 func TestReflectionEndsWithItsCredentials(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	ctx := within(t)
-	conn := w.dial(t, shows{bearer: w.addToken(t, "a")})
+	conn := w.dial(t, credential{bearer: w.addToken(t, "a")})
 	waitFor(t, func() bool { return reasonOf(get(ctx, conn)) != refused })
 	stream := reflection(ctx, t, conn)
 	if err := list(stream); err != nil {
@@ -148,9 +149,10 @@ func TestReflectionEndsWithItsCredentials(t *testing.T) {
 	wantOut(t, "the stream that was open", list(stream))
 }
 
-// In plain text there are no certificates, whatever somebody sends.
-func TestNobodyHasACertificateInPlainText(t *testing.T) {
-	w := newWorld(t, func(cfg *config.Config) {
+// TestPlainTextIgnoresCertificateHeaders checks that a client without TLS cannot present a
+// certificate in a header field.
+func TestPlainTextIgnoresCertificateHeaders(t *testing.T) {
+	w := newFixture(t, func(cfg *config.Config) {
 		cfg.TLSCertFile, cfg.TLSKeyFile, cfg.TLSClientCAFile = "", "", ""
 	})
 	ctx := within(t)
@@ -164,26 +166,26 @@ func TestNobodyHasACertificateInPlainText(t *testing.T) {
 	wantOut(t, "a header with a certificate", get(with(ctx, "fanoutd-certificate-bin", der, "x-forwarded-for", "10.0.0.1"), conn))
 }
 
-// Nobody gets as far as a request without TLS, or without a certificate where one is
-// required.
-func TestConnectionsThatDoNotCome(t *testing.T) {
-	w := newWorld(t, func(cfg *config.Config) { cfg.TLSClientAuth = config.ClientAuthRequired })
+// TestConnectionsWithoutTLSOrCertificateAreRefused checks that a server that requires
+// certificates refuses the connection before any request.
+func TestConnectionsWithoutTLSOrCertificateAreRefused(t *testing.T) {
+	w := newFixture(t, func(cfg *config.Config) { cfg.TLSClientAuth = config.ClientAuthRequired })
 	ctx := within(t)
-	wantIn(t, "somebody with a certificate", get(ctx, w.dial(t, w.certificate(t, certs.Subject{CommonName: "good"}))))
+	wantIn(t, "a certificate", get(ctx, w.dial(t, w.certificate(t, certs.Subject{CommonName: "good"}))))
 	plain, err := grpc.NewClient(w.cfg.Listen, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer plain.Close()
-	stranger := certs.NewAuthority(t).Issue(t, certs.Subject{CommonName: "stranger"}).TLS(t)
+	foreign := certs.NewAuthority(t).Issue(t, certs.Subject{CommonName: "foreign"}).TLS(t)
 	for what, conn := range map[string]*grpc.ClientConn{
 		"plain text":             plain,
-		"no certificate":         w.dial(t, shows{}),
-		"a stranger":             w.dial(t, shows{certificate: &stranger}),
-		"a certificate too late": w.dial(t, w.certificate(t, certs.Subject{CommonName: "late", NotAfter: time.Now().Add(-time.Minute)})),
+		"no certificate":         w.dial(t, credential{}),
+		"another authority":      w.dial(t, credential{certificate: &foreign}),
+		"an expired certificate": w.dial(t, w.certificate(t, certs.Subject{CommonName: "late", NotAfter: time.Now().Add(-time.Minute)})),
 	} {
 		if got := reasonOf(get(ctx, conn)); got != "Unavailable" {
-			t.Errorf("%s: %s", what, got)
+			t.Errorf("%s: got %s, want Unavailable", what, got)
 		}
 	}
 }

@@ -17,37 +17,42 @@ import (
 	"github.com/fanoutd/fanoutd/test/jwts"
 )
 
-// A watch ends when what it began with is worth nothing any more, with the position
-// from which somebody with good credentials loses nothing; others go on.
+// TestWatchesEndWithTheirCredentials checks that a watch ends when its credentials become
+// invalid. Its last message has a position from which good credentials resume without a
+// gap. Other watches continue.
 func TestWatchesEndWithTheirCredentials(t *testing.T) {
 	const renamed, expires = "a token that gets another name", "a certificate that expires"
 	for name, c := range map[string]struct {
-		shows func(t *testing.T, w *world) shows
-		end   func(t *testing.T, w *world) // nil: it ends by itself
+		credential func(t *testing.T, w *fixture) credential
+		end        func(t *testing.T, w *fixture) // nil: they expire
 	}{
 		"a token that is removed": {
-			shows: func(t *testing.T, w *world) shows { return shows{bearer: w.addToken(t, "a")} },
-			end: func(t *testing.T, w *world) {
+			credential: func(t *testing.T, w *fixture) credential { return credential{bearer: w.addToken(t, "a")} },
+			end: func(t *testing.T, w *fixture) {
 				w.lines = w.lines[:1]
 				w.setTokens(t)
 			},
 		},
 		renamed: {
-			shows: func(t *testing.T, w *world) shows { return shows{bearer: w.addToken(t, "a")} },
-			end: func(t *testing.T, w *world) {
+			credential: func(t *testing.T, w *fixture) credential { return credential{bearer: w.addToken(t, "a")} },
+			end: func(t *testing.T, w *fixture) {
 				w.lines[1] = "b" + w.lines[1]
 				w.setTokens(t)
 			},
 		},
 		"a JWT that expires": {
-			shows: func(t *testing.T, w *world) shows { return shows{bearer: w.jwt(t, "a", time.Now().Add(3*time.Second))} },
+			credential: func(t *testing.T, w *fixture) credential {
+				return credential{bearer: w.jwt(t, "a", time.Now().Add(3*time.Second))}
+			},
 		},
 		"a JWT whose key is withdrawn": {
-			shows: func(t *testing.T, w *world) shows { return shows{bearer: w.jwt(t, "a", time.Now().Add(time.Hour))} },
-			end:   func(t *testing.T, w *world) { w.setKeys(t, jwts.NewKey(t, "second")) },
+			credential: func(t *testing.T, w *fixture) credential {
+				return credential{bearer: w.jwt(t, "a", time.Now().Add(time.Hour))}
+			},
+			end: func(t *testing.T, w *fixture) { w.setKeys(t, jwts.NewKey(t, "second")) },
 		},
 		expires: {
-			shows: func(t *testing.T, w *world) shows {
+			credential: func(t *testing.T, w *fixture) credential {
 				return w.certificate(t, certs.Subject{CommonName: "a", NotAfter: time.Now().Add(3 * time.Second)})
 			},
 		},
@@ -55,9 +60,9 @@ func TestWatchesEndWithTheirCredentials(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx := within(t)
-			w := newWorld(t, nil)
-			stays := shows{bearer: w.addToken(t, "stays")}
-			leaves := c.shows(t, w)
+			w := newFixture(t, nil)
+			stays := credential{bearer: w.addToken(t, "stays")}
+			leaves := c.credential(t, w)
 			operator, other := w.dial(t, w.certificate(t, certs.Subject{CommonName: "operator"})), w.dial(t, stays)
 			conn := w.dial(t, leaves)
 			for _, who := range []*grpc.ClientConn{other, conn} {
@@ -72,11 +77,11 @@ func TestWatchesEndWithTheirCredentials(t *testing.T) {
 			wantOut(t, name, end)
 			last := messages[len(messages)-1]
 			if last.GetKind() != fanoutv1.WatchResponse_KIND_DRAINING || last.GetPosition().GetRevision() < first {
-				t.Errorf("the last word is %v, behind %d", last, first)
+				t.Errorf("got %v as the last message, want DRAINING at revision %d or later", last, first)
 			}
 			switch another := get(ctx, conn); {
-			case name == renamed: // under its new name it is good
-			case name == expires && reasonOf(another) == "Unavailable": // there is no connection any more
+			case name == renamed: // the token is valid, with its new name
+			case name == expires && reasonOf(another) == "Unavailable": // the connection is gone
 			default:
 				wantOut(t, "another request", another)
 			}
@@ -101,7 +106,7 @@ func TestWatchesEndWithTheirCredentials(t *testing.T) {
 				}
 				if events := m.GetEvents(); len(events) > 0 {
 					if events[0].GetObject().GetKey() != "b" {
-						t.Errorf("resumed with %v", events[0])
+						t.Errorf("got %v after the resume, want key b", events[0])
 					}
 					break
 				}
@@ -110,15 +115,15 @@ func TestWatchesEndWithTheirCredentials(t *testing.T) {
 	}
 }
 
-// Streams lose nothing while everything that lets them in is replaced again and again,
-// and somebody writes all the time.
+// TestStreamsGoOnWhileFilesAreReplaced checks that streams lose no event while all files
+// with credentials are replaced again and again, under constant writes.
 func TestStreamsGoOnWhileFilesAreReplaced(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	ctx := within(t)
-	ways := map[string]shows{
+	ways := map[string]credential{
 		"certificate": w.certificate(t, certs.Subject{CommonName: "a"}),
 		"token":       {bearer: w.addToken(t, "a")},
 		"jwt":         {bearer: w.jwt(t, "a", time.Now().Add(time.Hour))},
@@ -151,8 +156,8 @@ func TestStreamsGoOnWhileFilesAreReplaced(t *testing.T) {
 			}
 		}
 	})
-	// A new certificate is seen by those who connect then; that everything else is
-	// in use, too, shows when a token that was added last is good.
+	// Only new connections see a new certificate. The other files are in use once the
+	// token that was added last is accepted.
 	for n := range 3 {
 		name := fmt.Sprintf("generation-%d", n)
 		subject := certs.Server
@@ -161,7 +166,7 @@ func TestStreamsGoOnWhileFilesAreReplaced(t *testing.T) {
 		w.setKeys(t, jwts.NewKey(t, "second"), w.key)
 		certs.Write(t, w.cfg.TLSClientCAFile, append(certs.NewAuthority(t).PEM(), w.authority.PEM()...))
 		waitFor(t, func() bool { return w.shownAt(t, w.cfg.Listen) == name && w.shownAt(t, w.cfg.AdminListen) == name })
-		conn := w.dial(t, shows{bearer: w.addToken(t, name)})
+		conn := w.dial(t, credential{bearer: w.addToken(t, name)})
 		waitFor(t, func() bool { return reasonOf(get(ctx, conn)) != refused })
 		certs.Write(t, w.server.Key, []byte("nonsense"))
 		certs.Write(t, w.cfg.TokenFile, []byte("nonsense"))
@@ -175,20 +180,20 @@ func TestStreamsGoOnWhileFilesAreReplaced(t *testing.T) {
 	}
 }
 
-// countUp reads what is written in TestStreamsGoOnWhileFilesAreReplaced and returns what
-// is missing.
+// countUp reads the writes of TestStreamsGoOnWhileFilesAreReplaced, and returns an error if
+// one is missing.
 func countUp(stream fanoutv1.FanoutService_WatchClient, last string) error {
 	want := 0
 	for {
 		m, err := stream.Recv()
 		if err != nil {
-			return fmt.Errorf("behind %d: %w", want, err)
+			return fmt.Errorf("after %d: %w", want, err)
 		}
 		for _, e := range m.GetEvents() {
 			switch text := e.GetObject().GetText(); {
 			case text == last:
 				return nil
-			case want == 0: // it began somewhere
+			case want == 0: // the first event can have any number
 				if _, err := fmt.Sscan(text, &want); err != nil {
 					return err
 				}
@@ -201,18 +206,19 @@ func countUp(stream fanoutv1.FanoutService_WatchClient, last string) error {
 	}
 }
 
-// Our client, told only where its files are, goes on with new ones.
-func TestTheClientTakesNewCredentials(t *testing.T) {
+// TestClientReloadsCredentials checks that the Go client, which knows only the paths of
+// its files, continues with new credentials.
+func TestClientReloadsCredentials(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
-	w := newWorld(t, func(cfg *config.Config) { cfg.AdminListen = "" })
+	w := newFixture(t, func(cfg *config.Config) { cfg.AdminListen = "" })
 	ctx := within(t)
 	token := filepath.Join(t.TempDir(), "token")
 	certs.Write(t, token, []byte(w.addToken(t, "first")+"\n"))
 	operator := w.dial(t, w.certificate(t, certs.Subject{CommonName: "operator"}))
 	pair := w.authority.Issue(t, certs.Subject{CommonName: "brief"}).Files(t)
-	trust := client.WithTLS(w.tls(shows{}))
+	trust := client.WithTLS(w.tls(credential{}))
 	for name, opt := range map[string]client.Option{
 		"token":       client.WithTokenFile(token),
 		"certificate": client.WithCertificateFiles(pair.Cert, pair.Key),
@@ -254,7 +260,7 @@ func TestTheClientTakesNewCredentials(t *testing.T) {
 			}
 			switch name {
 			case "token":
-				// The line goes away, and the new token is there before anybody knows.
+				// Break the connection. The new token is in the file before the client reconnects.
 				w.lines = nil
 				certs.Write(t, token, []byte(w.addToken(t, "second")))
 			case "certificate":
