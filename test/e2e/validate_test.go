@@ -121,4 +121,4 @@ func disturbed(from, to time.Time, spans []check.Span) bool {
 }
 
 // fileName returns the file name of an actor's recording.
-func fileName(who string) string { return strings.ReplaceAll(who, " ", "-") + ".txt" }
+func fileName(actor string) string { return strings.ReplaceAll(actor, " ", "-") + ".txt" }

@@ -44,9 +44,9 @@ func startServer(ctx context.Context, t *testing.T) string {
 
 // honest is a client that behaves.
 type honest struct {
-	writes fanoutv1.StoreServiceClient
-	stream fanoutv1.FanoutService_WatchClient
-	told   int
+	writes   fanoutv1.StoreServiceClient
+	stream   fanoutv1.FanoutService_WatchClient
+	received int
 }
 
 func newHonest(ctx context.Context, t *testing.T, address string) *honest {
@@ -98,7 +98,7 @@ func (h *honest) ping(ctx context.Context, t *testing.T, count int) time.Duratio
 	took := make([]time.Duration, 0, count)
 	for range count {
 		began := time.Now()
-		text := strconv.Itoa(h.told)
+		text := strconv.Itoa(h.received)
 		written := h.put(ctx, t, "ping/"+text, text)
 		for seen := false; !seen; {
 			m, err := h.stream.Recv()
@@ -113,7 +113,7 @@ func (h *honest) ping(ctx context.Context, t *testing.T, count int) time.Duratio
 			}
 		}
 		took = append(took, time.Since(began))
-		h.told++
+		h.received++
 	}
 	return median(took)
 }
@@ -181,8 +181,8 @@ func TestWellBehavedClientAmongHostileOnes(t *testing.T) {
 			}
 			t.Logf("%d begun, %d refused; from write to event %.2f ms without and %.2f ms with attackers: ratio %.1f, by round %.1f",
 				begun, refused, median(without), median(with), median(times), times)
-			if want := rounds * (2*pings + pings/4); h.told != want {
-				t.Errorf("got %d events, want %d", h.told, want)
+			if want := rounds * (2*pings + pings/4); h.received != want {
+				t.Errorf("got %d events, want %d", h.received, want)
 			}
 			if begun == 0 {
 				t.Error("no attack took place")

@@ -37,11 +37,11 @@ func TestTamperedHistoriesAreNotClean(t *testing.T) {
 		{"a creation is taken for a change", denyCreation, "incorrect event IsCreate"},
 		{"an event is of another key", changeKey, "not matching watch filter"},
 		{"a read is stale", staleRead, "linearization: Failure: illegal"},
-		{"a write is forgotten", forgetWrite, "linearization: Failure: illegal"},
-		{"nobody has deleted what is gone", forgetDeletion, "linearization: Failure: illegal"},
+		{"a missing write", forgetWrite, "linearization: Failure: illegal"},
+		{"a missing deletion", forgetDeletion, "linearization: Failure: illegal"},
 		{"a failed precondition is a success", denyRefusal, "linearization: Failure: illegal"},
 		{"an object is missing in a snapshot", dropObject, "states: serializable"},
-		{"a watch runs ahead of etcd", inventEvent, "cannot make sense"},
+		{"a watch runs ahead of etcd", inventEvent, "the validator panicked"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tampered := rec.clone(t)

@@ -26,18 +26,18 @@ func TestCallersAreIdentified(t *testing.T) {
 	ctx := within(t)
 	token := w.addToken(t, "by-token")
 	operator := w.certificate(t, certs.Subject{CommonName: "operator"})
-	ways := map[string]credential{
+	callers := map[string]credential{
 		"spiffe://example.com/by-certificate": w.certificate(t, certs.Subject{CommonName: "cn", URIs: []string{"spiffe://example.com/by-certificate"}}),
 		"by-token":                            {bearer: token},
 		"by-jwt":                              {bearer: w.jwt(t, "by-jwt", time.Now().Add(time.Minute))},
 	}
 	both := w.certificate(t, certs.Subject{CommonName: "a proxy"})
 	both.bearer = w.jwt(t, "behind-the-proxy", time.Now().Add(time.Minute))
-	ways["behind-the-proxy"] = both
+	callers["behind-the-proxy"] = both
 	admin := w.dial(t, operator)
-	late := w.dial(t, ways["by-token"])
+	late := w.dial(t, callers["by-token"])
 	waitFor(t, func() bool { return reasonOf(get(ctx, late)) != refused })
-	for name, s := range ways {
+	for name, s := range callers {
 		conn := w.dial(t, s)
 		wantIn(t, name, get(ctx, conn))
 		stream := watch(ctx, t, conn)
@@ -80,19 +80,19 @@ func TestBadCredentialsAreRefused(t *testing.T) {
 	ctx := within(t)
 	good := w.certificate(t, certs.Subject{CommonName: "good"})
 	wantIn(t, "a certificate", get(ctx, w.dial(t, good)))
-	nobody := w.dial(t, credential{})
+	anonymous := w.dial(t, credential{})
 
-	wantOut(t, "nothing", get(ctx, nobody))
+	wantOut(t, "nothing", get(ctx, anonymous))
 	for _, header := range []string{"Bearer wrong", "Bearer ", "Bearer", "Basic Z29vZDpnb29k", "wrong", "", "Bearer a.b.c"} {
-		wantOut(t, header, get(with(ctx, "authorization", header), nobody))
+		wantOut(t, header, get(with(ctx, "authorization", header), anonymous))
 		wantOut(t, header+" and a certificate", get(with(ctx, "authorization", header), w.dial(t, good)))
 	}
-	wantOut(t, "two tokens", get(with(ctx, "authorization", "Bearer a", "authorization", "Bearer b"), nobody))
+	wantOut(t, "two tokens", get(with(ctx, "authorization", "Bearer a", "authorization", "Bearer b"), anonymous))
 	wantOut(t, "a JWT that has expired", get(ctx, w.dial(t, credential{bearer: w.jwt(t, "late", time.Now().Add(-time.Second))})))
 
 	// The HTTP gateway passes these fields to gRPC in the process. A client must not.
 	der := string(good.certificate.Certificate[0])
-	wantOut(t, "a header with a certificate", get(with(ctx, "fanoutd-certificate-bin", der, "x-forwarded-for", "10.0.0.1"), nobody))
+	wantOut(t, "a header with a certificate", get(with(ctx, "fanoutd-certificate-bin", der, "x-forwarded-for", "10.0.0.1"), anonymous))
 	for _, name := range []string{"Fanoutd-Certificate-Bin", "Grpc-Metadata-Fanoutd-Certificate-Bin", "Grpcgateway-Fanoutd-Certificate-Bin"} {
 		code, header, body := w.get(t, credential{}, "/v1/resources/config/objects/a", name, base64.StdEncoding.EncodeToString([]byte(der)))
 		if code != http.StatusUnauthorized || !strings.Contains(body, "UNAUTHENTICATED") || header.Get("WWW-Authenticate") != "Bearer" {
@@ -105,11 +105,11 @@ func TestBadCredentialsAreRefused(t *testing.T) {
 	}
 
 	reflect := func(conn *grpc.ClientConn) error { return list(reflection(ctx, t, conn)) }
-	wantOut(t, "reflection", reflect(nobody))
+	wantOut(t, "reflection", reflect(anonymous))
 	if err := reflect(w.dial(t, good)); err != nil {
 		t.Errorf("reflection with a certificate: %v", err)
 	}
-	if _, err := healthpb.NewHealthClient(nobody).Check(ctx, &healthpb.HealthCheckRequest{}); err != nil {
+	if _, err := healthpb.NewHealthClient(anonymous).Check(ctx, &healthpb.HealthCheckRequest{}); err != nil {
 		t.Errorf("health: %v", err)
 	}
 }

@@ -65,8 +65,8 @@ func TestWatchesEndWithTheirCredentials(t *testing.T) {
 			leaves := c.credential(t, w)
 			operator, other := w.dial(t, w.certificate(t, certs.Subject{CommonName: "operator"})), w.dial(t, stays)
 			conn := w.dial(t, leaves)
-			for _, who := range []*grpc.ClientConn{other, conn} {
-				waitFor(t, func() bool { return reasonOf(get(ctx, who)) != refused })
+			for _, c := range []*grpc.ClientConn{other, conn} {
+				waitFor(t, func() bool { return reasonOf(get(ctx, c)) != refused })
 			}
 			going, ending := watch(ctx, t, other), watch(ctx, t, conn)
 			first := put(ctx, t, operator, "a", "1")
@@ -123,16 +123,16 @@ func TestStreamsGoOnWhileFilesAreReplaced(t *testing.T) {
 	}
 	w := newFixture(t, nil)
 	ctx := within(t)
-	ways := map[string]credential{
+	callers := map[string]credential{
 		"certificate": w.certificate(t, certs.Subject{CommonName: "a"}),
 		"token":       {bearer: w.addToken(t, "a")},
 		"jwt":         {bearer: w.jwt(t, "a", time.Now().Add(time.Hour))},
 	}
 	writer := w.dial(t, w.certificate(t, certs.Subject{CommonName: "writer"}))
 	const watchesEach = 5
-	got := make(chan error, watchesEach*len(ways))
+	got := make(chan error, watchesEach*len(callers))
 	var streams []fanoutv1.FanoutService_WatchClient
-	for _, s := range ways {
+	for _, s := range callers {
 		conn := w.dial(t, s)
 		waitFor(t, func() bool { return reasonOf(get(ctx, conn)) != refused })
 		for range watchesEach {

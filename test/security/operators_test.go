@@ -24,7 +24,7 @@ import (
 // Channelz must be on before the first connection.
 func init() { admin.EnableChannelz() }
 
-// TestMetricsAndProfilesAreForOperators checks that only callers who may administer every
+// TestMetricsAndProfilesAreForOperators checks that only callers caller may administer every
 // resource see process-wide information, whatever credentials they use. Liveness and
 // readiness are public.
 func TestMetricsAndProfilesAreForOperators(t *testing.T) {
@@ -42,7 +42,7 @@ rules:
 		code, _, _ := w.get(t, token, "/metrics")
 		return code == http.StatusOK
 	})
-	for name, who := range map[string]struct {
+	for name, caller := range map[string]struct {
 		credential
 		status int
 	}{
@@ -52,11 +52,11 @@ rules:
 		"of one resource": {jwt("of-one"), http.StatusForbidden},
 		"somebody":        {w.certificate(t, certs.Subject{CommonName: "somebody"}), http.StatusForbidden},
 		"wrong token":     {credential{bearer: "wrong"}, http.StatusUnauthorized},
-		"nobody":          {credential{}, http.StatusUnauthorized},
+		"no credentials":  {credential{}, http.StatusUnauthorized},
 	} {
 		for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/cmdline"} {
-			code, header, body := w.get(t, who.credential, path)
-			if code != who.status {
+			code, header, body := w.get(t, caller.credential, path)
+			if code != caller.status {
 				t.Errorf("%s requests %s: got %d %s", name, path, code, body)
 			}
 			if (code == http.StatusUnauthorized) != (header.Get("WWW-Authenticate") == "Bearer") {
@@ -64,7 +64,7 @@ rules:
 			}
 		}
 		for _, path := range []string{"/healthz", "/readyz"} {
-			if code, _, body := w.get(t, who.credential, path); code != http.StatusOK {
+			if code, _, body := w.get(t, caller.credential, path); code != http.StatusOK {
 				t.Errorf("%s requests %s: got %d %s", name, path, code, body)
 			}
 		}

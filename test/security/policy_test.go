@@ -36,7 +36,7 @@ rules:
 	const absent, denied = "NotFound KEY_NOT_FOUND", "PermissionDenied PERMISSION_DENIED"
 	token := credential{bearer: w.addToken(t, "by-token")}
 	waitFor(t, func() bool { return read(ctx, w.dial(t, token), "a") == absent })
-	for name, who := range map[string]struct {
+	for name, caller := range map[string]struct {
 		credential
 		a, banner string // results of reading these keys
 	}{
@@ -45,18 +45,18 @@ rules:
 		"certificate":                        {spiffe("spiffe://example.com/shop/web"), absent, absent},
 		"another certificate":                {spiffe("spiffe://example.com/shopping/web"), denied, denied},
 		"another JWT":                        {jwt("by-jwt2"), denied, denied},
-		"who is called anonymous":            {jwt("anonymous"), denied, denied},
-		"who is called everybody":            {jwt("*"), denied, denied},
+		"a name like anonymous":              {jwt("anonymous"), denied, denied},
+		"a name like the wildcard":           {jwt("*"), denied, denied},
 		"a name that looks like the pattern": {jwt("spiffe://example.com/shop/*"), absent, absent},
 		"no credentials":                     {credential{}, refused, absent},
 	} {
-		conn := w.dial(t, who.credential)
-		for key, want := range map[string]string{"a": who.a, "banner": who.banner} {
+		conn := w.dial(t, caller.credential)
+		for key, want := range map[string]string{"a": caller.a, "banner": caller.banner} {
 			if got := read(ctx, conn, key); got != want {
 				t.Errorf("%s reads %s: got %s, want %s", name, key, got, want)
 			}
 			status := map[string]int{absent: http.StatusNotFound, denied: http.StatusForbidden, refused: http.StatusUnauthorized}[want]
-			if code, _, body := w.get(t, who.credential, "/v1/resources/config/objects/"+url.PathEscape(key)); code != status {
+			if code, _, body := w.get(t, caller.credential, "/v1/resources/config/objects/"+url.PathEscape(key)); code != status {
 				t.Errorf("%s reads %s over HTTP: got %d %s, want %d", name, key, code, body, status)
 			}
 		}
