@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	largestFrame = 16 << 10         // the same as the other systems
-	together     = 64 << 10         // bytes to collect for a write, if there are as many
-	patience     = 30 * time.Second // bounds a write to a client that does not read
+	maxFrameSize  = 16 << 10         // the same as that of the other systems
+	writeSize     = 64 << 10         // bytes to collect before a write
+	writeDeadline = 30 * time.Second // for a client that does not read
 )
 
 // connection is the connection of one client.
@@ -36,7 +36,7 @@ func (c *connection) serve(first func() ([]byte, error)) error {
 	defer c.conn.Close()
 	preface := make([]byte, len(http2.ClientPreface))
 	if _, err := io.ReadFull(c.conn, preface); err != nil || string(preface) != http2.ClientPreface {
-		return fmt.Errorf("this is not HTTP/2: %w", err)
+		return fmt.Errorf("read the HTTP/2 preface: %w", err)
 	}
 	var answer bytes.Buffer
 	framer := http2.NewFramer(&answer, c.conn)
@@ -76,7 +76,6 @@ func (c *connection) open(framer *http2.Framer, answer *bytes.Buffer, id uint32,
 	if err != nil {
 		return err
 	}
-
 	err = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: header(), EndHeaders: true})
 	if err != nil {
 		return err
@@ -87,23 +86,23 @@ func (c *connection) open(framer *http2.Framer, answer *bytes.Buffer, id uint32,
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.streams = append(c.streams, id)
-	vectors := vectors(m, id)
-	_, err = vectors.WriteTo(c.conn)
+	frames := vectors(m, id)
+	_, err = frames.WriteTo(c.conn)
 	return err
 }
 
-// vectors returns a gRPC message as frames of a stream without copying it, for long
-// messages.
+// vectors returns a gRPC message as frames of a stream. It does not copy the message, which
+// may be long.
 func vectors(message []byte, id uint32) net.Buffers {
 	var b net.Buffers
-	for part := range slices.Chunk(message, largestFrame) {
+	for part := range slices.Chunk(message, maxFrameSize) {
 		b = append(b, frameHeader(nil, len(part), id), part)
 	}
 	return b
 }
 
-// header encodes the header of a response, without entries that later headers could refer
-// to.
+// header encodes the header of a response. It adds nothing to the dynamic table of HPACK, so
+// all responses share the encoding.
 func header() []byte {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)
@@ -124,26 +123,26 @@ func (c *connection) write(answer *bytes.Buffer) error {
 	return err
 }
 
-// broadcast sends a message to all streams. It uses the buffer that the caller passes, and
-// returns it.
-func (c *connection) broadcast(message, memory []byte) ([]byte, error) {
+// broadcast sends a message to all streams. It builds the frames in the buffer of the
+// caller, and returns the buffer for the next call.
+func (c *connection) broadcast(message, buffer []byte) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	memory = memory[:0]
-	if err := c.conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
-		return memory, err
+	buffer = buffer[:0]
+	if err := c.conn.SetWriteDeadline(time.Now().Add(writeDeadline)); err != nil {
+		return buffer, err
 	}
 	for i, id := range c.streams {
-		memory = frames(memory, message, id)
-		if len(memory) < together && i < len(c.streams)-1 {
+		buffer = frames(buffer, message, id)
+		if len(buffer) < writeSize && i < len(c.streams)-1 {
 			continue
 		}
-		if _, err := c.conn.Write(memory); err != nil {
-			return memory, err
+		if _, err := c.conn.Write(buffer); err != nil {
+			return buffer, err
 		}
-		memory = memory[:0]
+		buffer = buffer[:0]
 	}
-	return memory, nil
+	return buffer, nil
 }
 
 // message puts the gRPC prefix before a message.
@@ -152,7 +151,7 @@ func message(m []byte) []byte { return append(raw.Prefix(len(m)), m...) }
 // frames appends a gRPC message as frames of a stream.
 func frames(b, message []byte, id uint32) []byte {
 	for len(message) > 0 {
-		n := min(len(message), largestFrame)
+		n := min(len(message), maxFrameSize)
 		b = append(frameHeader(b, n, id), message[:n]...)
 		message = message[n:]
 	}

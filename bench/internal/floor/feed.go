@@ -31,7 +31,7 @@ func (s *Server) Follow(ctx context.Context, etcd *clientv3.Client, prefix strin
 	if ctx.Err() != nil {
 		return nil
 	}
-	return errors.New("the watch of etcd has ended")
+	return errors.New("etcd ended the watch")
 }
 
 func encode(prefix string, changes clientv3.WatchResponse) ([]byte, error) {

@@ -14,12 +14,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// reader is a client that counts messages by their size.
+// reader is a client that counts the messages of each stream by their size.
 type reader struct {
 	t     *testing.T
 	conn  *raw.Conn
-	sizes []map[int]int // of each stream
-	count int
+	sizes []map[int]int // messages by size, for each stream
+	count int           // messages of all streams
 }
 
 func newReader(t *testing.T, address string, streams int) *reader {
@@ -45,11 +45,11 @@ func newReader(t *testing.T, address string, streams int) *reader {
 	return r
 }
 
-// until reads until there were so many messages in all.
-func (r *reader) until(count int) error {
+// readUntil reads until the streams have received count messages in total.
+func (r *reader) readUntil(count int) error {
 	return r.conn.Read(func(stream int, message []byte, at int64) error {
 		if at == 0 {
-			r.t.Error("a message came at no time")
+			r.t.Error("got a message without a time of arrival")
 		}
 		r.sizes[stream][len(message)]++
 		r.count++
@@ -57,9 +57,8 @@ func (r *reader) until(count int) error {
 	}, func() bool { return r.count >= count })
 }
 
-// Every stream of every connection gets every message once, whole, be it one frame or
-// many.
-func TestEveryStreamGetsEveryMessage(t *testing.T) {
+// The sizes include messages of several frames, and messages that fill a frame exactly.
+func TestEveryStreamGetsEachMessageOnce(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -77,17 +76,17 @@ func TestEveryStreamGetsEveryMessage(t *testing.T) {
 	var readers []*reader
 	for _, streams := range []int{1, 3, 100} {
 		r := newReader(t, listener.Addr().String(), streams)
-		if err := r.until(streams); err != nil {
+		if err := r.readUntil(streams); err != nil {
 			t.Fatal(err)
 		}
 		readers = append(readers, r)
 	}
 	const times = 20
-	sizes := []int{0, 300, 3 * largestFrame, largestFrame - 5, largestFrame - 4}
+	sizes := []int{0, 300, 3 * maxFrameSize, maxFrameSize - 5, maxFrameSize - 4}
 	var reading sync.WaitGroup
 	for _, r := range readers {
 		reading.Go(func() {
-			if err := r.until(len(r.sizes) * (1 + times*len(sizes))); err != nil {
+			if err := r.readUntil(len(r.sizes) * (1 + times*len(sizes))); err != nil {
 				t.Error(err)
 			}
 		})
@@ -112,8 +111,7 @@ func TestEveryStreamGetsEveryMessage(t *testing.T) {
 	}
 }
 
-// A client that leaves is forgotten, and the others go on.
-func TestAClientLeaves(t *testing.T) {
+func TestServerDropsDisconnectedClients(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -123,18 +121,18 @@ func TestAClientLeaves(t *testing.T) {
 	running.Go(func() { _ = server.Run() })
 	defer running.Wait()
 	defer server.Close()
-	leaves, stays := newReader(t, listener.Addr().String(), 1), newReader(t, listener.Addr().String(), 1)
-	for _, r := range []*reader{leaves, stays} {
-		if err := r.until(1); err != nil {
+	leaving, staying := newReader(t, listener.Addr().String(), 1), newReader(t, listener.Addr().String(), 1)
+	for _, r := range []*reader{leaving, staying} {
+		if err := r.readUntil(1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	leaves.conn.Close()
+	leaving.conn.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for connections := 2; connections > 1; {
 		if ctx.Err() != nil {
-			t.Fatal("the client that left is still there")
+			t.Fatalf("got %d connections after one of two clients disconnected, want 1", connections)
 		}
 		server.Broadcast([]byte("news"))
 		connections = 0
@@ -142,7 +140,7 @@ func TestAClientLeaves(t *testing.T) {
 			connections += len(w.all())
 		}
 	}
-	if err := stays.until(2); err != nil {
+	if err := staying.readUntil(2); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -85,11 +85,11 @@ func (s *Server) Close() {
 }
 
 func (w *worker) run() {
-	var memory []byte
+	var buffer []byte
 	for m := range w.work {
 		for _, c := range w.all() {
 			var err error
-			if memory, err = c.broadcast(m, memory); err != nil {
+			if buffer, err = c.broadcast(m, buffer); err != nil {
 				c.conn.Close()
 			}
 		}
@@ -97,7 +97,7 @@ func (w *worker) run() {
 	}
 }
 
-// all returns the connections. The result does not change when one is added.
+// all returns the connections. Later calls of add and remove do not change the result.
 func (w *worker) all() []*connection {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -18,8 +18,9 @@ const (
 	// window is the flow-control window of streams and connections: the largest that
 	// HTTP/2 allows.
 	window = 1<<31 - 1
-	// update is the number of bytes after which they get a window update.
-	update = 1 << 29
+	// updateAfter is the number of received bytes after which a stream or a connection gets
+	// a window update.
+	updateAfter = 1 << 29
 )
 
 // Receive handles a message of a stream. Streams are numbered in the order in which they
@@ -50,15 +51,14 @@ type Options struct {
 	Window uint32 // window of streams without updates; 0: the largest, with updates
 }
 
-// stream holds the beginning of an incomplete message, and the number of bytes since the
-// last window update.
+// stream is the state of one stream.
 type stream struct {
-	partial []byte
-	unread  int
-	call    bool // a unary call
+	partial []byte // beginning of an incomplete message
+	unread  int    // bytes since the last window update
+	call    bool   // a unary call
 }
 
-// Dial connects.
+// Dial connects to an address in plain text.
 func Dial(ctx context.Context, address string, o Options) (*Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", address)
@@ -71,14 +71,15 @@ func Dial(ctx context.Context, address string, o Options) (*Conn, error) {
 	c.framer.SetMaxReadFrameSize(16 << 10) // the default of HTTP/2
 	c.encoder = hpack.NewEncoder(&c.headers)
 	c.decoder = hpack.NewDecoder(4096, nil)
-	if err := c.greet(); err != nil {
+	if err := c.handshake(); err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("greet %s: %w", address, err)
+		return nil, fmt.Errorf("start HTTP/2 with %s: %w", address, err)
 	}
 	return c, nil
 }
 
-func (c *Conn) greet() error {
+// handshake sends the preface and the settings. It does not wait for an answer.
+func (c *Conn) handshake() error {
 	if _, err := c.out.WriteString(http2.ClientPreface); err != nil {
 		return err
 	}
@@ -187,12 +188,12 @@ func (c *Conn) handle(frame http2.Frame, receive Receive) error {
 		if f.IsAck() {
 			return nil
 		}
-		return c.answer(c.framer.WriteSettingsAck())
+		return c.flushAfter(c.framer.WriteSettingsAck())
 	case *http2.PingFrame:
 		if f.IsAck() {
 			return nil
 		}
-		return c.answer(c.framer.WritePing(true, f.Data))
+		return c.flushAfter(c.framer.WritePing(true, f.Data))
 	case *http2.RSTStreamFrame:
 		return fmt.Errorf("the server reset stream %d: %v", index(f.StreamID), f.ErrCode)
 	case *http2.GoAwayFrame:
@@ -201,7 +202,8 @@ func (c *Conn) handle(frame http2.Frame, receive Receive) error {
 	return nil
 }
 
-func (c *Conn) answer(err error) error {
+// flushAfter flushes after a write that returned err.
+func (c *Conn) flushAfter(err error) error {
 	if err != nil {
 		return err
 	}
@@ -216,11 +218,11 @@ func (c *Conn) data(f *http2.DataFrame, receive Receive) error {
 		return fmt.Errorf("unknown stream %d", i)
 	}
 	s := &c.streams[i]
-	if err := c.enlarge(0, &c.unread, n); err != nil {
+	if err := c.updateWindow(0, &c.unread, n); err != nil {
 		return err
 	}
 	if c.window == window {
-		if err := c.enlarge(f.StreamID, &s.unread, n); err != nil {
+		if err := c.updateWindow(f.StreamID, &s.unread, n); err != nil {
 			return err
 		}
 	}
@@ -233,20 +235,20 @@ func (c *Conn) data(f *http2.DataFrame, receive Receive) error {
 	return nil
 }
 
-// enlarge sends a window update of a stream, or of the connection (id 0), when it is due.
-func (c *Conn) enlarge(id uint32, unread *int, n int) error {
-	if *unread += n; *unread < update {
+// updateWindow sends a window update of a stream, or of the connection (id 0), when it is due.
+func (c *Conn) updateWindow(id uint32, unread *int, n int) error {
+	if *unread += n; *unread < updateAfter {
 		return nil
 	}
 	err := c.framer.WriteWindowUpdate(id, uint32(*unread))
 	*unread = 0
-	return c.answer(err)
+	return c.flushAfter(err)
 }
 
 // errCompressed refuses compressed messages, which the client did not ask for.
-var errCompressed = errors.New("the server compresses")
+var errCompressed = errors.New("the server sent a compressed message")
 
-// messages cuts the data of a stream into messages. It does not copy complete messages.
+// messages splits the data of a stream into messages. It does not copy complete messages.
 func (s *stream) messages(data []byte, receive func([]byte) error) error {
 	const prefix = 5
 	if len(s.partial) > 0 {
@@ -266,7 +268,7 @@ func (s *stream) messages(data []byte, receive func([]byte) error) error {
 		}
 		data = data[size:]
 	}
-	// data may be the end of the memory of s.partial; append copies forward.
+	// data may alias the end of s.partial. This is safe, because append copies forward.
 	s.partial = append(s.partial[:0], data...)
 	return nil
 }
@@ -304,5 +306,5 @@ type EndedError struct {
 }
 
 func (e *EndedError) Error() string {
-	return fmt.Sprintf("the server has ended stream %d with status %s: %s", e.Stream, e.Status, e.Message)
+	return fmt.Sprintf("the server ended stream %d with status %s: %s", e.Stream, e.Status, e.Message)
 }

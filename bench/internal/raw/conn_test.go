@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serve runs a server of grpc-go that does this with each stream.
+// serve runs a grpc-go server that calls the handler for each stream.
 func serve(t *testing.T, handler func(request string, stream grpc.ServerStream) error) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -62,9 +62,8 @@ func request(s string) []byte { return append([]byte{1<<3 | 2, byte(len(s))}, s.
 
 func never() bool { return false }
 
-// What a real server sends on many streams arrives on the right ones, whole and in
-// order, also when it is much more than a window and a frame.
-func TestMessagesArrive(t *testing.T) {
+// The messages of a grpc-go server exceed both the default window and a frame.
+func TestStreamsReceiveTheirMessagesInOrder(t *testing.T) {
 	const streams, messages, size = 20, 10, 100_000
 	address := serve(t, func(request string, stream grpc.ServerStream) error {
 		for i := range messages {
@@ -73,7 +72,7 @@ func TestMessagesArrive(t *testing.T) {
 				return err
 			}
 		}
-		<-stream.Context().Done() // until the client leaves
+		<-stream.Context().Done() // until the client disconnects
 		return nil
 	})
 	c := dial(t, address)
@@ -105,7 +104,7 @@ func TestMessagesArrive(t *testing.T) {
 	}
 }
 
-func TestAStreamEnds(t *testing.T) {
+func TestReadReportsTheStatusOfAnEndedStream(t *testing.T) {
 	address := serve(t, func(string, grpc.ServerStream) error {
 		return status.Error(codes.ResourceExhausted, "enough")
 	})
@@ -116,11 +115,11 @@ func TestAStreamEnds(t *testing.T) {
 	err := c.Read(func(int, []byte, int64) error { return nil }, never)
 	ended, ok := errors.AsType[*EndedError](err)
 	if !ok || ended.Stream != 0 || ended.Status != "8" || ended.Message != "enough" {
-		t.Errorf("got %v", err)
+		t.Errorf("got error %v, want status 8 with message \"enough\" on stream 0", err)
 	}
 }
 
-func TestTheServerLeaves(t *testing.T) {
+func TestReadFailsOnAClosedConnection(t *testing.T) {
 	address := serve(t, func(_ string, stream grpc.ServerStream) error {
 		if err := stream.SendMsg(wrapperspb.String("news")); err != nil {
 			return err
@@ -134,13 +133,11 @@ func TestTheServerLeaves(t *testing.T) {
 	}
 	c.in.Close()
 	if err := c.Read(func(int, []byte, int64) error { return nil }, never); err == nil {
-		t.Error("reading from a connection that is gone is no error")
+		t.Error("got no error, want one")
 	}
 }
 
-// A server that asks whether the client is there gets its answers, and one that sends
-// very much gets room for more.
-func TestAnswers(t *testing.T) {
+func TestClientAnswersSettingsPingsAndFullWindows(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +155,7 @@ func TestAnswers(t *testing.T) {
 	if err := errors.Join(c.Open("/a.B/C", nil, true), c.Flush()); err != nil {
 		t.Fatal(err)
 	}
-	c.unread, c.streams[0].unread = update-1, update-1 // half a gigabyte before this
+	c.unread, c.streams[0].unread = updateAfter-1, updateAfter-1 // as if the server had sent half a gigabyte
 	ping := [8]byte{'p', 'i', 'n', 'g'}
 	server := http2.NewFramer(conn, conn)
 	if err := errors.Join(server.WriteSettings(), server.WritePing(false, ping), server.WriteData(1, false, Prefix(0))); err != nil {
@@ -170,13 +167,13 @@ func TestAnswers(t *testing.T) {
 	}
 	preface := make([]byte, len(http2.ClientPreface))
 	if _, err := io.ReadFull(conn, preface); err != nil || string(preface) != http2.ClientPreface {
-		t.Fatalf("%q, %v", preface, err)
+		t.Fatalf("got preface %q, error %v", preface, err)
 	}
 	want := map[string]bool{"settings": true, "ping": true, "connection": true, "stream": true}
 	for len(want) > 0 {
 		frame, err := server.ReadFrame()
 		if err != nil {
-			t.Fatalf("%v, without %v", err, want)
+			t.Fatalf("read a frame: %v; still want %v", err, want)
 		}
 		switch f := frame.(type) {
 		case *http2.SettingsFrame:
@@ -188,15 +185,14 @@ func TestAnswers(t *testing.T) {
 				delete(want, "ping")
 			}
 		case *http2.WindowUpdateFrame:
-			if f.Increment == update-1+5 {
+			if f.Increment == updateAfter-1+5 {
 				delete(want, map[uint32]string{0: "connection", 1: "stream"}[f.StreamID])
 			}
 		}
 	}
 }
 
-// Messages are cut right wherever frames are cut.
-func TestMessagesInPieces(t *testing.T) {
+func TestMessagesMaySpanFramesAnywhere(t *testing.T) {
 	var all []byte
 	want := []string{"", "a", strings.Repeat("b", 300), "c"}
 	for _, m := range want {
@@ -215,7 +211,7 @@ func TestMessagesInPieces(t *testing.T) {
 			}
 		}
 		if !slices.Equal(got, want) {
-			t.Fatalf("in pieces of %d bytes: %q", piece, got)
+			t.Fatalf("in pieces of %d bytes: got %q, want %q", piece, got, want)
 		}
 	}
 }

@@ -5,20 +5,20 @@ import (
 	"testing"
 )
 
-func TestAll(t *testing.T) {
+func TestAllFindsIntactStamps(t *testing.T) {
 	a, b := Stamp{Event: 7, Written: 1 << 60}, Stamp{Event: 1 << 63, Written: -1}
-	broken := []byte(mark + "no hexadecimal digits are here..")
-	message := slices.Concat([]byte("{"), a.Value(100), broken, b.Value(0), []byte(mark+"12"))
-	if got := slices.Collect(All(message)); !slices.Equal(got, []Stamp{a, b}) {
-		t.Errorf("%v", got)
+	damaged := []byte(mark + "no hexadecimal digits are here..")
+	message := slices.Concat([]byte("{"), a.Value(100), damaged, b.Value(0), []byte(mark+"12"))
+	if got, want := slices.Collect(All(message)), []Stamp{a, b}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
-	if n := len(a.Value(100)); n != 100 {
-		t.Errorf("a value of 100 bytes has %d", n)
+	if got := len(a.Value(100)); got != 100 {
+		t.Errorf("got a value of %d bytes, want 100", got)
 	}
 }
 
-func TestNowMovesOn(t *testing.T) {
+func TestNowIsMonotonic(t *testing.T) {
 	if a, b := Now(), Now(); a <= 0 || b < a {
-		t.Errorf("%d, then %d", a, b)
+		t.Errorf("got %d, then %d, want increasing positive times", a, b)
 	}
 }
