@@ -12,56 +12,55 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
 )
 
-// asIf returns what a suite could have measured.
-func asIf(name string) []*report.Group {
+// fakeResults returns made-up results of all runs of a suite.
+func fakeResults(name string) []*report.Group {
 	var records []*scenario.Record
 	for _, p := range suites[name].runs(time.Second) {
 		p.Complete()
-		some := delivery.Summary{Count: 1, P50: 1, P99: 1, P999: 1, Max: 1}
+		summary := delivery.Summary{Count: 1, P50: 1, P99: 1, P999: 1, Max: 1}
 		server := scenario.Server{CPU: 1, Total: 1, Peak: 2, RSSBefore: 1, RSSIdle: 1, PerWatcher: 1, LiveLeft: 1}
 		records = append(records, &scenario.Record{
-			Parameters: p, Each: some, Ack: some, PerSecond: 1, Deliveries: 1, Changes: 1, Elapsed: time.Second, Servers: []scenario.Server{server},
+			Parameters: p, Each: summary, Ack: summary, PerSecond: 1, Deliveries: 1, Changes: 1, Elapsed: time.Second, Servers: []scenario.Server{server},
 		})
 	}
 	return report.Groups(records)
 }
 
-// What we want is measured by one of the suites that the document is made of.
-func TestEveryGoalIsMeasured(t *testing.T) {
-	short, goals := asIf("short"), asIf("goals")
+// Exactly one of the suites short and goals measures each goal.
+func TestEveryGoalIsMeasuredByOneSuite(t *testing.T) {
+	short, goals := fakeResults("short"), fakeResults("goals")
 	for _, g := range report.Goals {
-		_, _, a := g.Measured(short)
-		_, _, b := g.Measured(goals)
-		if a == b {
-			t.Errorf("%s (%s): short %v, goals %v", g.What, g.Against, a, b)
+		_, _, inShort := g.Measured(short)
+		_, _, inGoals := g.Measured(goals)
+		if inShort == inGoals {
+			t.Errorf("%s (%s): measured by short: %v, by goals: %v, want one of them", g.What, g.Against, inShort, inGoals)
 		}
 	}
 }
 
-// Every curve has points in the suite that is for them.
-func TestEveryCurveIsMeasured(t *testing.T) {
-	drawn := report.Drawn(asIf("growth"))
+func TestGrowthMeasuresEveryCurve(t *testing.T) {
+	drawn := report.Drawn(fakeResults("growth"))
 	for _, name := range report.Curves() {
 		if !slices.Contains(drawn, name) {
-			t.Errorf("%s has no points", name)
+			t.Errorf("curve %s has no points, want some", name)
 		}
 	}
 }
 
-// The document has a place for each suite but the one that is only for looking.
-func TestTheDocumentHasAPlaceForEverySuite(t *testing.T) {
+// docs/benchmarks.md has marker lines for each suite except core, whose results are not
+// published.
+func TestDocumentHasABlockForEverySuite(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(suites)) {
 		part := suites[name].part
 		part.Suite = name
 		err := report.Check(filepath.Join("..", "..", "..", "docs", "benchmarks.md"), part)
 		if (err == nil) != (name != "core") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("suite %s: got error %v, want one only for core", name, err)
 		}
 	}
 }
 
-// No suite has a run that cannot be made, or one twice.
-func TestSuites(t *testing.T) {
+func TestSuitesHaveValidAndDistinctRuns(t *testing.T) {
 	for name, suite := range suites {
 		seen := map[scenario.Parameters]bool{}
 		for _, p := range suite.runs(time.Second) {
@@ -70,7 +69,7 @@ func TestSuites(t *testing.T) {
 				t.Errorf("%s: %s of %s: %v", name, report.Case(p), report.Who(p), err)
 			}
 			if seen[p] {
-				t.Errorf("%s: %s of %s is there twice", name, report.Case(p), report.Who(p))
+				t.Errorf("%s: %s of %s is a duplicate", name, report.Case(p), report.Who(p))
 			}
 			seen[p] = true
 		}

@@ -8,58 +8,58 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
 )
 
-// related returns runs of fanoutd and another one: each repeat has the two figures of a
-// pair as CPU.
-func related(peer string, pairs ...[2]float64) []*scenario.Record {
+// pairedRuns returns repeated runs of fanoutd and a peer. Each pair holds their CPU per
+// delivery in one repeat.
+func pairedRuns(peer string, pairs ...[2]float64) []*scenario.Record {
 	var records []*scenario.Record
 	for i, pair := range pairs {
-		records = append(records, measured("fanoutd", 1000, i, pair[0]), measured(peer, 1000, i, pair[1]))
+		records = append(records, fakeRecord("fanoutd", 1000, i, pair[0]), fakeRecord(peer, 1000, i, pair[1]))
 	}
 	return records
 }
 
-// Each repeat is related to its own, of which the median counts.
-func TestGoals(t *testing.T) {
-	lossy := related("floor", [2]float64{2, 1})
+// A goal is the median over the ratios of paired repeats.
+func TestGoalTable(t *testing.T) {
+	lossy := pairedRuns("floor", [2]float64{2, 1})
 	lossy[0].Counts = delivery.Counts{Lost: 3}
-	fast := related("etcd", [2]float64{1, 9})
+	fast := pairedRuns("etcd", [2]float64{1, 9})
 	for i, r := range fast {
 		r.Parameters.Outstanding = 16
 		r.PerSecond = []float64{600, 100}[i]
 	}
-	slow := []*scenario.Record{measured("fanoutd", 1, 0, 1), measured("etcd", 1, 0, 1)}
+	slow := []*scenario.Record{fakeRecord("fanoutd", 1, 0, 1), fakeRecord("etcd", 1, 0, 1)}
 	for i, r := range slow {
 		r.Parameters.Scenario, r.Parameters.Rate, r.Parameters.PerConnection = scenario.Steady, 10, 1
 		r.Each = delivery.Summary{Count: 1, P50: []int64{700, 300}[i]}
 	}
-	idle := measured("fanoutd", 100_000, 0, 1)
+	idle := fakeRecord("fanoutd", 100_000, 0, 1)
 	idle.Parameters.Scenario, idle.Servers[1].RSSIdle = scenario.Idle, 1_200_000_000
 	for name, c := range map[string]struct {
 		records []*scenario.Record
 		want    [][]string
 	}{
-		"reached": {related("floor", [2]float64{20, 10}, [2]float64{9, 3}, [2]float64{1, 1}), [][]string{
+		"reached": {pairedRuns("floor", [2]float64{20, 10}, [2]float64{9, 3}, [2]float64{1, 1}), [][]string{
 			{"CPU per delivery of the server in front, 1000 x 100", "floor", "at most 2.50", "2.00 (1.00 to 3.00)", "yes"},
 		}},
-		"missed": {related("floor", [2]float64{3, 1}, [2]float64{3, 1}), [][]string{
+		"missed": {pairedRuns("floor", [2]float64{3, 1}, [2]float64{3, 1}), [][]string{
 			{"CPU per delivery of the server in front, 1000 x 100", "floor", "at most 2.50", "3.00", "no"},
 		}},
-		"something is wrong": {lossy, [][]string{
+		"lost events": {lossy, [][]string{
 			{"CPU per delivery of the server in front, 1000 x 100", "floor", "at most 2.50", "2.00", "no: 3 lost"},
 		}},
-		"of all servers, and at least": {fast, [][]string{
+		"minimum": {fast, [][]string{
 			{"CPU per delivery of all servers, 1000 x 100, 16 at once", "etcd", "at most 0.200", "0.200", "yes"},
 			{"deliveries per second, 1000 x 100, 16 at once", "etcd", "at least 5.00", "6.00", "yes"},
 		}},
-		"a difference": {slow, [][]string{
+		"difference": {slow, [][]string{
 			{"what is added to the p50 from writing to the only watcher, 10/s", "etcd", "at most 300 µs", "400 µs", "no"},
 		}},
-		"related to nothing": {[]*scenario.Record{idle}, [][]string{
+		"absolute value": {[]*scenario.Record{idle}, [][]string{
 			{"memory of the server with idle watchers, 100000 x 100", "", "at most 1000 MB", "1200 MB", "no"},
 		}},
-		"nothing to relate to":          {related("floor", [2]float64{2, 1})[:1], nil},
-		"repeats that do not belong":    {[]*scenario.Record{measured("fanoutd", 1000, 0, 1), measured("floor", 1000, 1, 1)}, nil},
-		"nothing was used, by accident": {related("floor", [2]float64{2, 0}), nil},
+		"no peer":       {pairedRuns("floor", [2]float64{2, 1})[:1], nil},
+		"other repeats": {[]*scenario.Record{fakeRecord("fanoutd", 1000, 0, 1), fakeRecord("floor", 1000, 1, 1)}, nil},
+		"zero CPU":      {pairedRuns("floor", [2]float64{2, 0}), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := goalTable(Groups(c.records))

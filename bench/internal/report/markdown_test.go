@@ -9,7 +9,7 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
 )
 
-// blocks returns an empty place for each of these.
+// blocks returns the marker lines of these blocks, with a line between each pair.
 func blocks(names ...string) string {
 	var text strings.Builder
 	for _, name := range names {
@@ -19,9 +19,9 @@ func blocks(names ...string) string {
 	return text.String()
 }
 
-// What a suite has measured before is replaced. What people have written stays, and what
-// other suites have measured.
-func TestADocumentIsWrittenAnew(t *testing.T) {
+// Write replaces the block of a suite and its plots. It keeps the rest of the document,
+// including the blocks of other suites.
+func TestWriteReplacesTheBlocksOfASuite(t *testing.T) {
 	dir := t.TempDir()
 	document := filepath.Join(dir, "benchmarks.md")
 	text := "# Title\n" + blocks("goals of short", "short") + "between\n" + blocks("growth") + "last\n"
@@ -38,7 +38,7 @@ func TestADocumentIsWrittenAnew(t *testing.T) {
 	var records []*scenario.Record
 	for _, watchers := range []int{1000, 10000} {
 		for _, peer := range []string{"floor", "fanoutd"} {
-			r := measured(peer, watchers, 0, 3)
+			r := fakeRecord(peer, watchers, 0, 3)
 			r.Suite, r.Command = "short", "make it"
 			records = append(records, r)
 		}
@@ -51,48 +51,47 @@ func TestADocumentIsWrittenAnew(t *testing.T) {
 		}
 	}
 	if got := readFile(t, document); strings.Count(got, "\nold\n") != 1 {
-		t.Errorf("the block of another suite is gone, or its own is not:\n%s", got)
+		t.Errorf("got a document in which not just the blocks of the suite were replaced:\n%s", got)
 	}
 	if err := Write(document, growth); err != nil {
 		t.Fatal(err)
 	}
 	got := readFile(t, document)
-	for word, times := range map[string]int{
+	for text, want := range map[string]int{
 		"# Title\n": 1, "\nbetween\n": 1, "\nlast\n": 1, "\nold\n": 0, "    make it\n": 2, "By `make it`": 1,
 		"| 1000 x 100 | fanoutd | 1 | 4.00 | 3.00 |":                                                            1,
 		"| CPU per delivery of the server in front, 1000 x 100 | floor | at most 2.50 | 1.00 | yes |":           1,
 		"![cpu saturation 100 on a connection](images/benchmarks/short/cpu-saturation-100-on-a-connection.svg)": 1,
 		"(images/benchmarks/growth/told-watchers.svg)":                                                          1,
 	} {
-		if n := strings.Count(got, word); n != times {
-			t.Errorf("%q is there %d times, want %d:\n%s", word, n, times, got)
+		if n := strings.Count(got, text); n != want {
+			t.Errorf("got %q %d times, want %d:\n%s", text, n, want, got)
 		}
 	}
-	for name, there := range map[string]bool{"short/stale.svg": false, "short/cpu-saturation-100-on-a-connection.svg": true, "growth/told-watchers.svg": true} {
-		if _, err := os.Stat(filepath.Join(dir, "images", "benchmarks", name)); (err == nil) != there {
-			t.Errorf("%s: %v", name, err)
+	for name, exists := range map[string]bool{"short/stale.svg": false, "short/cpu-saturation-100-on-a-connection.svg": true, "growth/told-watchers.svg": true} {
+		if _, err := os.Stat(filepath.Join(dir, "images", "benchmarks", name)); (err == nil) != exists {
+			t.Errorf("%s: got error %v, want the file to exist: %v", name, err, exists)
 		}
 	}
 }
 
-// A document without a place for a suite stays as it is.
-func TestADocumentWithoutAPlace(t *testing.T) {
+func TestWriteNeedsTheBlocksOfASuite(t *testing.T) {
 	document := filepath.Join(t.TempDir(), "benchmarks.md")
 	text := blocks("short", "goals of full")
 	if err := os.WriteFile(document, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	groups := Groups([]*scenario.Record{measured("fanoutd", 1000, 0, 3)})
+	groups := Groups([]*scenario.Record{fakeRecord("fanoutd", 1000, 0, 3)})
 	for _, p := range []Part{
 		{Suite: "short", Goals: true, Tables: true, Groups: groups},
 		{Suite: "full", Goals: true, Tables: true, Groups: groups},
 	} {
 		if Check(document, p) == nil || Write(document, p) == nil {
-			t.Errorf("%s has a place", p.Suite)
+			t.Errorf("suite %s: got no error, want one for the missing block", p.Suite)
 		}
 	}
 	if got := readFile(t, document); got != text {
-		t.Errorf("it is now %q", got)
+		t.Errorf("got document %q, want %q", got, text)
 	}
 }
 

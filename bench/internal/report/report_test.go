@@ -13,8 +13,8 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
 )
 
-// measured returns what a run could have measured, with this CPU per delivery.
-func measured(peer string, watchers, repeat int, cpu float64) *scenario.Record {
+// fakeRecord returns a made-up record with this CPU per delivery of the server in front.
+func fakeRecord(peer string, watchers, repeat int, cpu float64) *scenario.Record {
 	return &scenario.Record{
 		Parameters: scenario.Parameters{
 			Scenario: "saturation", Peer: peer, Client: "raw", Watchers: watchers, PerConnection: 100, PerStream: 1,
@@ -25,15 +25,15 @@ func measured(peer string, watchers, repeat int, cpu float64) *scenario.Record {
 	}
 }
 
-func TestMedianAndSpread(t *testing.T) {
+func TestTableShowsMedianAndRange(t *testing.T) {
 	var lines bytes.Buffer
 	out := json.NewEncoder(&lines)
 	for i, cpu := range []float64{5, 2, 3} {
-		if err := out.Encode(measured("fanoutd", 1000, i, cpu)); err != nil {
+		if err := out.Encode(fakeRecord("fanoutd", 1000, i, cpu)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := out.Encode(measured("floor", 1000, 0, 2)); err != nil {
+	if err := out.Encode(fakeRecord("floor", 1000, 0, 2)); err != nil {
 		t.Fatal(err)
 	}
 	records, err := Read(&lines)
@@ -42,7 +42,7 @@ func TestMedianAndSpread(t *testing.T) {
 	}
 	groups := Groups(records)
 	if len(groups) != 2 {
-		t.Fatalf("%d groups", len(groups))
+		t.Fatalf("got %d groups, want 2", len(groups))
 	}
 	if got, want := groups[0].Range(FrontCPU), (Range{2, 3, 5}); got != want {
 		t.Errorf("got %v, want %v", got, want)
@@ -54,17 +54,17 @@ func TestMedianAndSpread(t *testing.T) {
 	if err := Table(&table, 0, groups); err != nil {
 		t.Fatal(err)
 	}
-	// Three times the floor's 2 is not what it is, 1.5 times is.
+	// The median is 3 µs, 1.5 times the floor's 2 µs.
 	row := strings.Fields(strings.Split(table.String(), "\n")[2])
 	for _, want := range []string{"fanoutd", "3.00", "(2.00-5.00)", "1.50", "7.00"} {
 		if !slices.Contains(row, want) {
-			t.Errorf("%q is not in the row %q", want, row)
+			t.Errorf("got row %q, want it to contain %q", row, want)
 		}
 	}
 }
 
-func TestWhatIsWrongIsSaid(t *testing.T) {
-	a, b := measured("etcd", 10, 0, 1), measured("etcd", 10, 1, 1)
+func TestWrongCountsAllFaults(t *testing.T) {
+	a, b := fakeRecord("etcd", 10, 0, 1), fakeRecord("etcd", 10, 1, 1)
 	a.Counts = delivery.Counts{Lost: 2, Duplicate: 1}
 	b.Counts, b.Ended, b.Stalled = delivery.Counts{Lost: 1, OutOfOrder: 4}, 7, "why"
 	g := Groups([]*scenario.Record{a, b})[0]
@@ -73,15 +73,15 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 	}
 }
 
-func TestPlots(t *testing.T) {
+func TestPlotsNeedSeveralNumbersOfWatchers(t *testing.T) {
 	var records []*scenario.Record
 	for _, peer := range []string{"fanoutd", "etcd"} {
 		for _, n := range []int{100, 1000, 10000} {
-			records = append(records, measured(peer, n, 0, 3))
+			records = append(records, fakeRecord(peer, n, 0, 3))
 		}
 	}
-	alone := measured("nats", 100, 0, 1)
-	alone.Parameters.Batch = 64 // there is nothing to draw it with
+	alone := fakeRecord("nats", 100, 0, 1)
+	alone.Parameters.Batch = 64 // the only run of its kind, so it is in no plot
 	dir := t.TempDir()
 	names, err := Plots(dir, Groups(append(records, alone)))
 	if err != nil {
@@ -96,9 +96,9 @@ func TestPlots(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, word := range []string{"<svg", "fanoutd", "etcd", "watchers"} {
-			if !bytes.Contains(text, []byte(word)) {
-				t.Errorf("%s has no %q", name, word)
+		for _, part := range []string{"<svg", "fanoutd", "etcd", "watchers"} {
+			if !bytes.Contains(text, []byte(part)) {
+				t.Errorf("%s does not contain %q", name, part)
 			}
 		}
 	}
