@@ -16,8 +16,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/etcdproc"
 )
 
-// etcd killed, or frozen, all of it: bookmarks stop, health of the resource turns
-// NOT_SERVING after a grace time, "any" reads go on, and nobody is cut off.
+// TestEtcdAway kills or freezes all of etcd: bookmarks stop, the health of the resource
+// turns NOT_SERVING after a grace time, "any" reads continue, and no stream ends.
 func TestEtcdAway(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -51,7 +51,7 @@ func TestEtcdAway(t *testing.T) {
 				Consistency: &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: &fanoutv1.AnyRevision{}}},
 			})
 			if err != nil || string(got.GetObject().GetData()) != "before" {
-				t.Errorf("any read: %v, %v", got, err)
+				t.Errorf("any read: got %v, %v", got, err)
 			}
 			staysSilent(t, f, got.GetPosition())
 
@@ -59,12 +59,12 @@ func TestEtcdAway(t *testing.T) {
 			f.await(t, "resource/"+resource, healthv1.HealthCheckResponse_SERVING)
 			s.reach(t, client.put(t, "k", "after"))
 			s.caughtUp(t, object.Reset)
-			s.judge(t, client.truth(t))
+			s.validate(t, client.truth(t))
 		})
 	}
 }
 
-// staysSilent checks that who asks for bookmarks gets none beyond the present.
+// staysSilent checks that a watcher receives no bookmark beyond the present.
 func staysSilent(t *testing.T, f *instance, at *fanoutv1.Position) {
 	t.Helper()
 	const intervals = 20
@@ -84,7 +84,7 @@ func staysSilent(t *testing.T, f *instance, at *fanoutv1.Position) {
 		m, err := stream.Recv()
 		if err != nil {
 			if status.Code(err) != codes.DeadlineExceeded {
-				t.Errorf("the watch has ended: %v", err)
+				t.Errorf("the watch ended: %v", err)
 			}
 			break
 		}
@@ -92,7 +92,7 @@ func staysSilent(t *testing.T, f *instance, at *fanoutv1.Position) {
 			bookmarks++
 		}
 	}
-	if bookmarks > 1 { // one shortly before the deadline says only where the watch is
-		t.Errorf("%d bookmarks in %d intervals from a server that does not hear of etcd at %v", bookmarks, intervals, at)
+	if bookmarks > 1 { // one shortly before the deadline only confirms the position
+		t.Errorf("got %d bookmarks in %d intervals from a server that has lost etcd at %v", bookmarks, intervals, at)
 	}
 }

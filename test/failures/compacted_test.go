@@ -11,7 +11,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// etcd watch compacted away: differences as events; nobody is cut off.
+// TestEtcdWatchCompactedAway compacts the server's etcd watch away: watchers receive the
+// differences as events, and no stream ends.
 func TestEtcdWatchCompactedAway(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -44,5 +45,5 @@ func TestEtcdWatchCompactedAway(t *testing.T) {
 	s.caughtUp(t, object.Reset)
 	truth := client.truth(t)
 	truth.Gaps = []check.Gap{{After: known, Until: last}}
-	s.judge(t, truth)
+	s.validate(t, truth)
 }

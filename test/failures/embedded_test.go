@@ -22,8 +22,9 @@ func (s *instance) put(t *testing.T, key, text string) error {
 	return err
 }
 
-// The embedded etcd is backed up and restored as docs/operations.md says, with etcd's
-// own tools: who comes back with a position from before gets everything anew.
+// TestEmbeddedEtcdRestoredFromABackup backs up and restores the embedded etcd with etcd's own
+// tools, as docs/operations.md describes. A subscriber with an older position receives a
+// new snapshot.
 func TestEmbeddedEtcdRestoredFromABackup(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -56,12 +57,12 @@ func TestEmbeddedEtcdRestoredFromABackup(t *testing.T) {
 	s.subscribe(t, f.reads)
 	s.until(t, object.Synced)
 	if all := s.catchUps(); all[len(all)-1] != object.Reset {
-		t.Errorf("brought up to date by %v", all)
+		t.Errorf("got catch-ups %v", all)
 	}
 	if got, want := s.state(), map[string]string{"kept": "as it was", "changed": "as it was"}; !maps.Equal(got, want) {
-		t.Errorf("the subscriber has %v, want %v", got, want)
+		t.Errorf("got state %v, want %v", got, want)
 	}
 	if err := f.put(t, "new", "written"); err != nil {
-		t.Errorf("a write after that: %v", err)
+		t.Errorf("a write after the restore: %v", err)
 	}
 }

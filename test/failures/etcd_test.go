@@ -17,11 +17,11 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// etcd is etcd's own client: it writes what fanoutd shall tell, and knows what was
-// written.
+// etcd is a client of etcd. It makes the writes that fanoutd must deliver, and records
+// them.
 type etcd struct {
 	*clientv3.Client
-	changes []object.Change // of the resource, as far as they have been read
+	changes []object.Change // to the resource, as far as they have been read
 	through object.Revision
 }
 
@@ -42,7 +42,7 @@ func dialEtcd(t *testing.T, addresses ...string) *etcd {
 	return &etcd{Client: client, through: 1} // an empty etcd is at revision 1
 }
 
-// try does what may fail for a while, such as without a leader, until it succeeds.
+// try repeats a call that may fail for a while, such as without a leader.
 func try[T any](t *testing.T, do func(ctx context.Context) (T, error)) T {
 	t.Helper()
 	ctx := contextFor(t)
@@ -59,7 +59,7 @@ func try[T any](t *testing.T, do func(ctx context.Context) (T, error)) T {
 	}
 }
 
-// put writes a key, at least once, and returns the revision.
+// put writes a key, possibly more than once, and returns the revision.
 func (e *etcd) put(t *testing.T, key, value string) object.Revision {
 	t.Helper()
 	resp := try(t, func(ctx context.Context) (*clientv3.PutResponse, error) { return e.Put(ctx, etcdPrefix+key, value) })
@@ -73,7 +73,7 @@ func (e *etcd) remove(t *testing.T, key string) object.Revision {
 	return object.Revision(resp.Header.GetRevision())
 }
 
-// putMany writes n keys below a path, one after the other.
+// putMany writes n keys below a path, one after another.
 func (e *etcd) putMany(t *testing.T, path string, n int) (last object.Revision) {
 	t.Helper()
 	for i := range n {
@@ -82,8 +82,7 @@ func (e *etcd) putMany(t *testing.T, path string, n int) (last object.Revision) 
 	return last
 }
 
-// read takes down the changes that have been made by now. It has to be called
-// before history is compacted.
+// read records the changes so far. Tests call it before etcd is compacted.
 func (e *etcd) read(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(contextFor(t))
@@ -92,7 +91,7 @@ func (e *etcd) read(t *testing.T) {
 		return e.Get(ctx, "x", clientv3.WithCountOnly())
 	})
 	through := object.Revision(now.Header.GetRevision())
-	// All keys, because only then the last revision is sure to have an event.
+	// Watch all keys: then the last revision is sure to have an event.
 	watch := e.Watch(ctx, "", clientv3.WithPrefix(), clientv3.WithRev(int64(e.through)+1))
 	for e.through < through {
 		answer := <-watch
@@ -108,7 +107,7 @@ func (e *etcd) read(t *testing.T) {
 	}
 }
 
-// truth returns what has happened by now.
+// truth returns the history so far.
 func (e *etcd) truth(t *testing.T) *check.Truth {
 	t.Helper()
 	e.read(t)
@@ -120,7 +119,7 @@ func (e *etcd) truth(t *testing.T) *check.Truth {
 	return truth
 }
 
-// changeOf returns the change of an event.
+// changeOf converts an event.
 func changeOf(key object.Key, event *clientv3.Event) object.Change {
 	c := object.Change{Revision: object.Revision(event.Kv.ModRevision), Key: key}
 	if event.Type != mvccpb.Event_DELETE {

@@ -22,7 +22,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// patience bounds what only takes long when something is broken.
+// patience bounds every wait. Only a broken program reaches it.
 const patience = 90 * time.Second
 
 func contextFor(t testing.TB) context.Context {
@@ -31,13 +31,13 @@ func contextFor(t testing.TB) context.Context {
 	return ctx
 }
 
-// resource is the only one, and etcdPrefix is where it is kept.
+// resource is the only resource, and etcdPrefix is its prefix in etcd.
 const (
 	resource   = "config"
 	etcdPrefix = "/fanoutd/config/"
 )
 
-// instance is fanoutd as a process that can be ended and started again.
+// instance is a fanoutd process that can be restarted.
 type instance struct {
 	address string
 	args    []string
@@ -47,7 +47,7 @@ type instance struct {
 
 	log    bytes.Buffer // of all its processes
 	cmd    *exec.Cmd
-	exited chan struct{} // closed when the process has ended
+	exited chan struct{} // closed when the process has exited
 }
 
 // startFanoutd starts fanoutd with these arguments and waits until it serves.
@@ -62,17 +62,17 @@ func startFanoutd(t *testing.T, args ...string) *instance {
 		s.end(t, os.Kill)
 		for _, trouble := range []string{"WARNING: DATA RACE", "panic"} {
 			if strings.Contains(s.log.String(), trouble) {
-				t.Errorf("the log of fanoutd has %q", trouble)
+				t.Errorf("the log of fanoutd contains %q", trouble)
 			}
 		}
 		if t.Failed() {
-			t.Logf("fanoutd said:\n%s", s.log.Bytes())
+			t.Logf("log of fanoutd:\n%s", s.log.Bytes())
 		}
 	})
 	return s
 }
 
-// settings returns the path of a configuration file: values are what etcd has.
+// settings returns the path of a configuration file with the raw codec.
 func settings(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "fanoutd.yaml")
@@ -88,7 +88,7 @@ func over(addresses ...string) []string {
 	return []string{"--etcd-endpoints", strings.Join(addresses, ",")}
 }
 
-// dial returns a connection that outlives restarts of the server.
+// dial returns a connection that survives restarts of the server.
 func dial(t *testing.T, address string, options ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+address, append(options,
@@ -125,8 +125,8 @@ func (s *instance) start(t *testing.T) {
 	}
 }
 
-// end sends the signal and waits for the process to be gone. It does no harm to one
-// that is.
+// end sends the signal and waits for the process to exit. If it has already exited, end has
+// no effect.
 func (s *instance) end(t *testing.T, signal os.Signal) {
 	t.Helper()
 	select {
@@ -135,12 +135,12 @@ func (s *instance) end(t *testing.T, signal os.Signal) {
 	default:
 	}
 	if err := s.cmd.Process.Signal(signal); err != nil {
-		t.Logf("end fanoutd: %v", err) // it has ended meanwhile
+		t.Logf("end fanoutd: %v", err) // it has exited meanwhile
 	}
 	<-s.exited
 }
 
-// await waits until the health of a service is as wanted.
+// await waits for a health status of a service.
 func (s *instance) await(t *testing.T, service string, want healthv1.HealthCheckResponse_ServingStatus) {
 	t.Helper()
 	ctx := contextFor(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// disk full: writes fail with a clear status; reads and watches go on. When there is
-// room again, so do writes.
+// TestDiskFull fills the disk of etcd: writes fail with a clear status, and reads and watches
+// continue. Writes work again when there is space.
 func TestDiskFull(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -42,7 +42,7 @@ func TestDiskFull(t *testing.T) {
 	for ; ; written++ {
 		if _, err := put(fmt.Sprintf("large/%d", written), large); err != nil {
 			if status.Code(err) != codes.ResourceExhausted || reasonOf(err) != "STORE_FULL" {
-				t.Fatalf("a write to a full disk: %v", err)
+				t.Fatalf("a write to a full disk: got %v", err)
 			}
 			break
 		}
@@ -51,13 +51,13 @@ func TestDiskFull(t *testing.T) {
 		t.Errorf("another write: %v", err)
 	}
 
-	// Reads go on, those that ask etcd, too.
+	// Reads continue, including linearizable ones.
 	list, err := f.reads.List(ctx, &fanoutv1.ListRequest{Resource: resource, PageSize: 1})
 	if err != nil || len(list.GetObjects()) != 1 {
-		t.Errorf("a list has %d objects, %v", len(list.GetObjects()), err)
+		t.Errorf("got %d objects in a list, %v", len(list.GetObjects()), err)
 	}
-	// So do watches, old ones and new ones. Deleting makes room, and is no write
-	// that etcd refuses.
+	// So do existing and new watches. A deletion frees space, and etcd does not refuse
+	// it.
 	deleted, err := f.writes.Delete(ctx, &fanoutv1.DeleteRequest{Resource: resource, Delete: &fanoutv1.DeleteOperation{Key: "large/0"}})
 	if err != nil {
 		t.Fatalf("a deletion: %v", err)
@@ -67,9 +67,9 @@ func TestDiskFull(t *testing.T) {
 	newcomer.subscribe(t, f.reads)
 	newcomer.until(t, object.Synced)
 	if n := len(newcomer.state()); n < written-1 {
-		t.Errorf("a new watch has %d objects, %d were written", n, written-1)
+		t.Errorf("got %d objects in a new watch, want %d", n, written-1)
 	}
-	// A restart changes nothing about it.
+	// A restart of fanoutd does not change this.
 	f.end(t, syscall.SIGTERM)
 	f.start(t)
 	if _, err := put("small", "v"); reasonOf(err) != "STORE_FULL" {
@@ -97,7 +97,7 @@ func TestDiskFull(t *testing.T) {
 	}
 	at, err := put("small", "v")
 	if err != nil {
-		t.Fatalf("a write when there is room again: %v", err)
+		t.Fatalf("a write when there is space again: %v", err)
 	}
 	s.reach(t, at)
 	s.caughtUp(t, object.Reset, object.Replay)

@@ -8,8 +8,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/etcdproc"
 )
 
-// fanoutd killed: clients resume elsewhere or here, at their position, without a
-// snapshot.
+// TestFanoutdKilled kills a server: clients resume at the other server, or at the restarted
+// one, at their position and without a snapshot.
 func TestFanoutdKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -25,7 +25,7 @@ func TestFanoutdKilled(t *testing.T) {
 
 	here.end(t, os.Kill)
 	if _, err := s.receive(t); err == nil {
-		t.Fatal("the stream goes on")
+		t.Fatal("the stream of a killed server continues")
 	}
 	client.putMany(t, "meanwhile", 100)
 	s.subscribe(t, elsewhere.reads)
@@ -39,5 +39,5 @@ func TestFanoutdKilled(t *testing.T) {
 	s.reach(t, client.putMany(t, "here", 10))
 
 	s.caughtUp(t, object.Reset, object.Replay, object.Replay)
-	s.judge(t, client.truth(t))
+	s.validate(t, client.truth(t))
 }

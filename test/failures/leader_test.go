@@ -14,7 +14,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/etcdproc"
 )
 
-// cluster is three members of etcd.
+// cluster is an etcd of three members.
 type cluster struct {
 	members []*etcdproc.Member
 	client  *etcd
@@ -35,7 +35,7 @@ func (c *cluster) addresses() []string {
 	return all
 }
 
-// leader returns the member that leads.
+// leader returns the current leader.
 func (c *cluster) leader(t *testing.T) *etcdproc.Member {
 	t.Helper()
 	return try(t, func(ctx context.Context) (*etcdproc.Member, error) {
@@ -44,11 +44,12 @@ func (c *cluster) leader(t *testing.T) *etcdproc.Member {
 				return m, nil
 			}
 		}
-		return nil, fmt.Errorf("nobody leads")
+		return nil, fmt.Errorf("etcd has no leader")
 	})
 }
 
-// etcd leader lost, member restarted: nothing but a pause.
+// TestEtcdLeaderLostMemberRestarted kills etcd's leader and restarts it: watches only
+// pause.
 func TestEtcdLeaderLostMemberRestarted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -68,12 +69,12 @@ func TestEtcdLeaderLostMemberRestarted(t *testing.T) {
 		s.reach(t, c.client.putMany(t, fmt.Sprintf("after-%d", i), 20))
 	}
 	s.caughtUp(t, object.Reset)
-	s.judge(t, c.client.truth(t))
+	s.validate(t, c.client.truth(t))
 }
 
-// etcd leader lost, for as long as there is no majority: bookmarks stop, health of
-// the resource turns NOT_SERVING after a grace time, "any" reads go on. What needs
-// etcd says so. When it is over, it was a pause.
+// TestEtcdLeaderLostWithoutMajority kills the majority of etcd: bookmarks stop, the health of
+// the resource turns NOT_SERVING after a grace time, "any" reads continue, and requests that
+// need etcd fail with a clear status. When the majority is back, watches continue.
 func TestEtcdLeaderLostWithoutMajority(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -99,17 +100,17 @@ func TestEtcdLeaderLostWithoutMajority(t *testing.T) {
 	}
 	whatever := &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: &fanoutv1.AnyRevision{}}}
 	if _, err := get(nil); status.Code(err) != codes.Unavailable || reasonOf(err) != "STORE_UNAVAILABLE" {
-		t.Errorf("a linearizable read: %v", err)
+		t.Errorf("a linearizable read: got %v", err)
 	}
 	_, err := f.writes.Put(contextFor(t), &fanoutv1.PutRequest{Resource: resource, Put: &fanoutv1.PutOperation{
 		Key: "k", Value: &fanoutv1.PutOperation_Text{Text: "meanwhile"},
 	}})
 	if status.Code(err) != codes.Unavailable || reasonOf(err) != "STORE_UNAVAILABLE" {
-		t.Errorf("a write: %v", err)
+		t.Errorf("a write: got %v", err)
 	}
 	f.await(t, "resource/"+resource, healthv1.HealthCheckResponse_NOT_SERVING)
 	if got, err := get(whatever); err != nil || string(got.GetObject().GetData()) != "before" {
-		t.Errorf("any read: %v, %v", got, err)
+		t.Errorf("any read: got %v, %v", got, err)
 	}
 	f.await(t, "", healthv1.HealthCheckResponse_SERVING)
 
@@ -120,5 +121,5 @@ func TestEtcdLeaderLostWithoutMajority(t *testing.T) {
 	f.await(t, "resource/"+resource, healthv1.HealthCheckResponse_SERVING)
 	s.reach(t, c.client.put(t, "k", "after"))
 	s.caughtUp(t, object.Reset)
-	s.judge(t, c.client.truth(t))
+	s.validate(t, c.client.truth(t))
 }

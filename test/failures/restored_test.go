@@ -10,9 +10,9 @@ import (
 	"github.com/fanoutd/fanoutd/test/etcdproc"
 )
 
-// etcd restored from a backup: a new epoch, RESET in the stream. The same happens to
-// who comes back with a position from before, also if fanoutd was not there to see
-// it.
+// TestEtcdRestoredFromABackup restores etcd: the epoch changes, and streams receive a RESET.
+// So does a subscriber that resumes later at an older position, even if fanoutd was down
+// during the restore.
 func TestEtcdRestoredFromABackup(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -48,26 +48,26 @@ func TestEtcdRestoredFromABackup(t *testing.T) {
 			m.Kill(t)
 			m.Restore(t, backup)
 			m.Start(t)
-			// More is written than what was lost, so that no revision is missing.
+			// Write more than was lost, so that every lost revision exists again.
 			client.putMany(t, "new", 10)
 			during.after(t, f)
 
 			away.subscribe(t, f.reads)
 			for _, s := range []*subscriber{s, away} {
-				// In the moment before fanoutd notices, what it has is as it was.
+				// Before fanoutd notices the restore, it still serves the old state.
 				for m := (check.Message{}); m.Kind != object.Synced || m.Position.Epoch == epoch; {
 					var err error
 					if m, err = s.receive(t); err != nil {
-						s.subscribe(t, f.reads) // fanoutd was away
+						s.subscribe(t, f.reads) // fanoutd was down
 					}
 				}
 				if all := s.catchUps(); all[len(all)-1] != object.Reset {
-					t.Errorf("%s was brought up to date by %v", s.history.Watcher, all)
+					t.Errorf("%s: got catch-ups %v", s.history.Watcher, all)
 				}
 				state := s.state()
 				maps.DeleteFunc(state, func(key, _ string) bool { return key[:4] == "new/" })
 				if want := map[string]string{"kept": "as it was", "changed": "as it was"}; !maps.Equal(state, want) {
-					t.Errorf("%s has %v, want %v", s.history.Watcher, state, want)
+					t.Errorf("%s: got state %v, want %v", s.history.Watcher, state, want)
 				}
 			}
 			s.reach(t, client.put(t, "more", "new"))

@@ -12,7 +12,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/etcdproc"
 )
 
-// fanoutd stopped: health first, then streams end, each with a last position.
+// TestFanoutdStopped stops a server: the health changes first, and then each stream ends with
+// a last position.
 func TestFanoutdStopped(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -42,7 +43,7 @@ func TestFanoutdStopped(t *testing.T) {
 	for {
 		answer, err := health.Recv()
 		if err != nil {
-			t.Fatalf("health did not say that fanoutd stops: %v", err)
+			t.Fatalf("the health does not report that fanoutd stops: %v", err)
 		}
 		if answer.GetStatus() == healthv1.HealthCheckResponse_NOT_SERVING {
 			break
@@ -50,15 +51,15 @@ func TestFanoutdStopped(t *testing.T) {
 	}
 	for _, s := range subscribers {
 		if m := s.next(t); m.Kind != object.Draining || m.Position.Revision < last {
-			t.Errorf("the last message is %+v", m)
+			t.Errorf("got %+v as the last message", m)
 		}
 		if _, err := s.receive(t); status.Code(err) != codes.Unavailable || reasonOf(err) != "DRAINING" {
-			t.Errorf("the stream ends with %v", err)
+			t.Errorf("got %v at the end of the stream", err)
 		}
 	}
 	<-f.exited
 	if code := f.cmd.ProcessState.ExitCode(); code != 0 {
-		t.Errorf("exit code %d", code)
+		t.Errorf("got exit code %d", code)
 	}
 	f.start(t)
 	client.putMany(t, "more", 20)
@@ -66,6 +67,6 @@ func TestFanoutdStopped(t *testing.T) {
 		s.subscribe(t, f.reads)
 		s.until(t, object.Synced)
 		s.caughtUp(t, object.Reset, object.Replay)
-		s.judge(t, client.truth(t))
+		s.validate(t, client.truth(t))
 	}
 }

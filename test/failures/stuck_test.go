@@ -11,8 +11,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/etcdproc"
 )
 
-// subscriber stuck: only its own flow-control window fills; when it reads again it
-// catches up. Nobody else notices.
+// TestSubscriberStuck stops reading one stream: only its own flow-control window fills, and
+// other subscribers are not affected. When it reads again, it catches up.
 func TestSubscriberStuck(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -21,7 +21,7 @@ func TestSubscriberStuck(t *testing.T) {
 	address := etcdproc.Start(t, "http")
 	client := dialEtcd(t, address)
 	f := startFanoutd(t, over(address)...)
-	// A window that does not grow: what does not fit stays with fanoutd.
+	// A window of fixed size: the rest stays in fanoutd.
 	window := []grpc.DialOption{grpc.WithStaticStreamWindowSize(64 << 10), grpc.WithStaticConnWindowSize(64 << 10)}
 	stuck := newSubscriber("subscriber who is stuck")
 	stuck.subscribe(t, fanoutv1.NewFanoutServiceClient(dial(t, f.address, window...)))
@@ -35,7 +35,7 @@ func TestSubscriberStuck(t *testing.T) {
 	for i := range 200 {
 		last = client.put(t, "k", value+string(rune('a'+i%26)))
 		if i%20 == 0 {
-			reader.reach(t, last) // as soon as it is written
+			reader.reach(t, last) // right after the write
 		}
 	}
 	reader.reach(t, last)
@@ -44,6 +44,6 @@ func TestSubscriberStuck(t *testing.T) {
 	truth := client.truth(t)
 	for _, s := range []*subscriber{stuck, reader} {
 		s.caughtUp(t, object.Reset)
-		s.judge(t, truth)
+		s.validate(t, truth)
 	}
 }

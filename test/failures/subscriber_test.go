@@ -26,7 +26,7 @@ func newSubscriber(name string) *subscriber {
 	return &subscriber{history: check.History{Watcher: name}, leave: func() {}}
 }
 
-// subscribe opens a stream: after the last position, if there is one.
+// subscribe opens a stream at the last position, or from nothing.
 func (s *subscriber) subscribe(t *testing.T, client fanoutv1.FanoutServiceClient) {
 	t.Helper()
 	request := &fanoutv1.WatchRequest{Resource: resource}
@@ -43,7 +43,7 @@ func (s *subscriber) subscribe(t *testing.T, client fanoutv1.FanoutServiceClient
 		t.Fatal(err)
 	}
 	if header, err := stream.Header(); err != nil || header == nil {
-		t.Fatalf("%s: no watch: %v", s.history.Watcher, err)
+		t.Fatalf("%s: open a watch: %v", s.history.Watcher, err)
 	}
 	s.stream, s.leave = stream, cancel
 	s.history.Streams = append(s.history.Streams, asked)
@@ -66,7 +66,7 @@ func (s *subscriber) receive(t *testing.T) (check.Message, error) {
 	return m, nil
 }
 
-// now returns the stream that is being read.
+// now returns the current stream.
 func (s *subscriber) now() *check.Stream { return &s.history.Streams[len(s.history.Streams)-1] }
 
 // next returns the next message.
@@ -74,12 +74,12 @@ func (s *subscriber) next(t *testing.T) check.Message {
 	t.Helper()
 	m, err := s.receive(t)
 	if err != nil {
-		t.Fatalf("%s: the stream has ended: %v", s.history.Watcher, err)
+		t.Fatalf("%s: the stream ended: %v", s.history.Watcher, err)
 	}
 	return m
 }
 
-// until receives up to the next message of a kind, and returns it.
+// until receives messages until it has one of this kind, and returns it.
 func (s *subscriber) until(t *testing.T, kind object.MessageKind) check.Message {
 	t.Helper()
 	for {
@@ -89,14 +89,14 @@ func (s *subscriber) until(t *testing.T, kind object.MessageKind) check.Message 
 	}
 }
 
-// reach receives until everything up to the revision has been delivered.
+// reach receives messages until everything up to the revision has been delivered.
 func (s *subscriber) reach(t *testing.T, revision object.Revision) {
 	t.Helper()
 	for s.next(t).Position.Revision < revision {
 	}
 }
 
-// catchUps returns how the streams were brought up to date, in order.
+// catchUps returns the kinds of catch-up of all streams, in order.
 func (s *subscriber) catchUps() []object.CatchUp {
 	var all []object.CatchUp
 	for _, stream := range s.history.Streams {
@@ -109,24 +109,24 @@ func (s *subscriber) catchUps() []object.CatchUp {
 	return all
 }
 
-// caughtUp checks how the streams were brought up to date.
+// caughtUp checks the kinds of catch-up.
 func (s *subscriber) caughtUp(t *testing.T, want ...object.CatchUp) {
 	t.Helper()
 	if got := s.catchUps(); !slices.Equal(got, want) {
-		t.Errorf("%s was brought up to date by %v, want %v", s.history.Watcher, got, want)
+		t.Errorf("%s: got catch-ups %v, want %v", s.history.Watcher, got, want)
 	}
 }
 
-// judge validates what the subscriber has seen.
-func (s *subscriber) judge(t *testing.T, truth *check.Truth) {
+// validate checks the recording.
+func (s *subscriber) validate(t *testing.T, truth *check.Truth) {
 	t.Helper()
 	if err := check.Validate(&s.history, truth); err != nil {
 		t.Error(err)
 	}
 }
 
-// state returns the keys and values that a client has who applies what the last
-// stream said.
+// state returns the keys and values of a client that applies all events of the last
+// stream.
 func (s *subscriber) state() map[string]string {
 	state := map[string]string{}
 	for _, m := range s.now().Messages {
@@ -144,7 +144,7 @@ func (s *subscriber) state() map[string]string {
 	return state
 }
 
-// reasonOf returns the reason that fanoutd gave for an error.
+// reasonOf returns the reason in an error of fanoutd.
 func reasonOf(err error) string {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == "fanoutd.github.io" {

@@ -11,18 +11,18 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 )
 
-// It must be on before there are connections.
+// Channelz must be on before the first connection.
 func init() { admin.EnableChannelz() }
 
-// The commands in docs/observability.md do what it says.
-func TestTheCommandsWork(t *testing.T) {
+// TestDocumentedCommandsWork runs the commands in docs/observability.md.
+func TestDocumentedCommandsWork(t *testing.T) {
 	text, err := os.ReadFile(docs)
 	if err != nil {
 		t.Fatal(err)
 	}
 	blocks := regexp.MustCompile("(?s)\n```sh\n(.*?)```\n").FindAllStringSubmatch(string(text), -1)
 	if len(blocks) == 0 {
-		t.Fatal("there are no commands")
+		t.Fatal("got no commands")
 	}
 	in := start(t, func(cfg *config.Config) { cfg.Channelz = true })
 	var script strings.Builder
@@ -42,7 +42,7 @@ func TestTheCommandsWork(t *testing.T) {
 	}
 	for _, want := range []string{"ok\n", "fanoutd_cacher_lag_revisions{", "flat%", `"serverId"`} {
 		if !strings.Contains(string(out), want) {
-			t.Errorf("%q is missing in\n%s", want, out)
+			t.Errorf("got no %q in\n%s", want, out)
 		}
 	}
 }

@@ -1,3 +1,3 @@
-// Package observability tests what operators see of a fanoutd that runs: its metrics,
-// its traces, and that the dashboard and the alerts in deploy/ ask for what there is.
+// Package observability tests the metrics and traces of a running fanoutd, and that the
+// dashboard and the alerts in deploy/ use metrics that exist.
 package observability

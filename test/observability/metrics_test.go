@@ -19,14 +19,14 @@ import (
 
 const docs = "../../docs/observability.md"
 
-// What docs/observability.md says of metrics is what is served: names, types, labels
-// and meaning.
+// TestMetricsAreDocumented compares the served metrics with docs/observability.md: names,
+// types, labels and help.
 func TestMetricsAreDocumented(t *testing.T) {
 	in := start(t, encrypted(t))
 	served := map[string]string{}
 	for name, f := range in.scrape(t) {
 		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") {
-			continue // of the libraries, which document them
+			continue // of libraries, which document them
 		}
 		served[name] = strings.ToLower(f.GetType().String()) + " | " + strings.Join(labelNames(f), " ") + " | " + f.GetHelp()
 	}
@@ -47,7 +47,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
-// Names, units and help are such as Prometheus' own linter wants them.
+// TestMetricsFollowConventions runs Prometheus' own linter.
 func TestMetricsFollowConventions(t *testing.T) {
 	_, body := start(t, encrypted(t)).get(t, "/metrics")
 	problems, err := promlint.New(strings.NewReader(body)).Lint()
@@ -59,9 +59,9 @@ func TestMetricsFollowConventions(t *testing.T) {
 	}
 }
 
-// What clients choose makes no series: neither keys, selectors and names of theirs, nor
-// methods that there are not.
-func TestClientsMakeNoSeries(t *testing.T) {
+// TestClientsCreateNoSeries checks that clients cannot create series, neither with keys,
+// selectors and names, nor with unknown methods.
+func TestClientsCreateNoSeries(t *testing.T) {
 	in := start(t, nil)
 	count := func() (n int) {
 		for name, f := range in.scrape(t) {
@@ -82,16 +82,17 @@ func TestClientsMakeNoSeries(t *testing.T) {
 			}
 		}
 		if _, err := in.reads.Get(within(t), &fanoutv1.GetRequest{Resource: text, Key: text}); status.Code(err) != codes.NotFound {
-			t.Errorf("a resource that is not there: %v", err)
+			t.Errorf("an unknown resource: got %v", err)
 		}
 	}
 	if after := count(); after != before {
-		t.Errorf("there are %d series, and there were %d", after, before)
+		t.Errorf("got %d series, want %d as before", after, before)
 	}
 }
 
-// How long the certificate is good is that of the one that is in use, which may be replaced.
-func TestTheEndOfTheCertificateIsSeen(t *testing.T) {
+// TestCertificateExpiryIsExported checks that the metric has the expiry of the certificate in
+// use, also after it is replaced.
+func TestCertificateExpiryIsExported(t *testing.T) {
 	authority, now := certs.NewAuthority(t), time.Now().Truncate(time.Second)
 	first, second := certs.Server, certs.Server
 	first.NotAfter, second.NotAfter = now.Add(time.Hour), now.Add(2*time.Hour)
@@ -99,20 +100,20 @@ func TestTheEndOfTheCertificateIsSeen(t *testing.T) {
 	in := start(t, func(cfg *config.Config) { cfg.TLSCertFile, cfg.TLSKeyFile = files.Cert, files.Key })
 	const name = "fanoutd_certificate_not_after_timestamp_seconds"
 	if at := in.scrape(t).value(t, name, nil); at != float64(first.NotAfter.Unix()) {
-		t.Errorf("it ends at %v, want %v", at, first.NotAfter.Unix())
+		t.Errorf("got expiry %v, want %v", at, first.NotAfter.Unix())
 	}
-	in.tls.RootCAs = authority.Pool() // of both
+	in.tls.RootCAs = authority.Pool() // trusts both certificates
 	files.Replace(t, authority.Issue(t, second))
 	in.await(t, name, nil, exactly(float64(second.NotAfter.Unix())))
 	if from := in.scrape(t).value(t, "fanoutd_certificate_not_before_timestamp_seconds", nil); from > float64(now.Unix()) {
-		t.Errorf("it begins at %v", from)
+		t.Errorf("got beginning %v", from)
 	}
 	if start(t, nil).scrape(t).find(t, name, nil) != nil {
-		t.Error("in plain text there is a certificate")
+		t.Error("got a certificate metric without TLS")
 	}
 }
 
-// An event is counted on all of its way.
+// TestAnEventIsCounted checks that each stage counts an event on its way to the watchers.
 func TestAnEventIsCounted(t *testing.T) {
 	in := start(t, nil)
 	before := in.scrape(t)
@@ -126,16 +127,16 @@ func TestAnEventIsCounted(t *testing.T) {
 			t.Fatal(m, err)
 		}
 	}
-	// The message is counted after it was handed to the network.
+	// The server counts a message after the transport has accepted it.
 	in.await(t, "fanoutd_watch_propagation_seconds", series{"resource": resource}, exactly(2))
 	after := in.scrape(t)
 	for name, want := range map[string]float64{
 		"fanoutd_cacher_changes_total":      1,
-		"fanoutd_dispatch_events_total":     1, // both have the same interest
+		"fanoutd_dispatch_events_total":     1, // both watches have the same interest
 		"fanoutd_dispatch_interests":        1,
 		"fanoutd_watchers_begun_total":      2,
 		"fanoutd_watch_events_total":        2,
-		"fanoutd_watch_messages_total":      6, // the beginning and the end of the catch-up, and the event
+		"fanoutd_watch_messages_total":      6, // for each watch: start and end of the catch-up, and the event
 		"fanoutd_watch_batch_events":        2,
 		"fanoutd_watch_propagation_seconds": 2,
 		"fanoutd_cacher_objects":            1,
@@ -143,7 +144,7 @@ func TestAnEventIsCounted(t *testing.T) {
 	} {
 		with := series{"resource": resource}
 		if got := after.value(t, name, with) - before.value(t, name, with); got != want {
-			t.Errorf("%s has risen by %v, want %v", name, got, want)
+			t.Errorf("%s: got an increase of %v, want %v", name, got, want)
 		}
 	}
 	for _, c := range []struct {
@@ -160,17 +161,18 @@ func TestAnEventIsCounted(t *testing.T) {
 		{"fanoutd_etcd_requests_total", series{"operation": "commit"}, 1},
 		{"grpc_server_handled_total", series{"grpc_method": "Put", "grpc_code": "OK"}, 1},
 		{"grpc_server_started_total", series{"grpc_method": "Watch", "grpc_service": "fanout.v1.FanoutService"}, 2},
-		// Messages of watches are not counted by the interceptor, see the documentation.
+		// The interceptor does not count messages of watches, see docs/observability.md.
 		{"grpc_server_msg_sent_total", series{"grpc_method": "Watch", "grpc_service": "fanout.v1.FanoutService"}, 0},
 	} {
 		if got := after.value(t, c.name, c.with); got != c.want {
-			t.Errorf("%s%v is %v, want %v", c.name, c.with, got, c.want)
+			t.Errorf("%s%v: got %v, want %v", c.name, c.with, got, c.want)
 		}
 	}
 }
 
-// A resource without a cache has what there is without one.
-func TestAResourceWithoutACacheIsSeen(t *testing.T) {
+// TestMetricsWithoutACache checks that a resource without a cache has the metrics that apply
+// to it.
+func TestMetricsWithoutACache(t *testing.T) {
 	in := start(t, func(cfg *config.Config) { cfg.Resources[0].Cache = false })
 	w := in.watch(t, &fanoutv1.WatchRequest{})
 	in.put(t, "k", "v")
@@ -182,12 +184,12 @@ func TestAResourceWithoutACacheIsSeen(t *testing.T) {
 		"fanoutd_watch_propagation_seconds": 0, "fanoutd_watch_batch_events": 1,
 	} {
 		if got := s.value(t, name, ours); got != want {
-			t.Errorf("%s is %v, want %v", name, got, want)
+			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
 	}
 	for name := range s {
 		if strings.HasPrefix(name, "fanoutd_cacher_") || strings.HasPrefix(name, "fanoutd_dispatch_") {
-			t.Errorf("there is %s", name)
+			t.Errorf("got %s, want no such metric", name)
 		}
 	}
 }

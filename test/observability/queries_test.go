@@ -16,17 +16,17 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// Labels that Prometheus gives to what it scrapes, and le, which buckets have.
+// given are labels that Prometheus adds, and the label le of buckets.
 var given = []string{"job", "instance", "le"}
 
-// known is what can be asked for: what a fanoutd that has done some work serves, and
-// what rules record.
+// known has all metrics that queries may use: those of a fanoutd after some work, and those
+// of recording rules.
 type known struct {
 	scrape   scrape
 	recorded map[string][]string // their labels
 }
 
-// worked returns what a fanoutd serves that has done some work.
+// worked returns the metrics of a fanoutd after some work.
 func worked(t *testing.T) *known {
 	t.Helper()
 	in := start(t, encrypted(t))
@@ -36,13 +36,12 @@ func worked(t *testing.T) *known {
 	return &known{in.scrape(t), map[string][]string{}}
 }
 
-// labelsOf returns the names of the labels of a metric as Prometheus knows it, or false
-// where there is none of that name.
+// labelsOf returns the label names of a metric, or false if the metric does not exist.
 func (k *known) labelsOf(name string) ([]string, bool) {
 	if names, ok := k.recorded[name]; ok {
 		return names, true
 	}
-	if name == "up" { // Prometheus makes it
+	if name == "up" { // added by Prometheus
 		return nil, true
 	}
 	if f, ok := k.scrape[name]; ok && f.GetType().String() != "HISTOGRAM" {
@@ -60,11 +59,11 @@ func (k *known) labelsOf(name string) ([]string, bool) {
 	return nil, false
 }
 
-// variables of Grafana, and what may be in their place.
+// variables replaces Grafana's variables with valid values.
 var variables = strings.NewReplacer("$__rate_interval", "5m", "$job", ".*", "$instance", ".*", "$resource", ".*")
 
-// check fails the test unless the expression can be parsed and asks for nothing but
-// what there is. It returns the labels that the result has at most.
+// check parses an expression, and fails the test if a metric or label in it does not exist.
+// It returns the labels that the result may have.
 func (k *known) check(t *testing.T, where, expr string) []string {
 	t.Helper()
 	parsed, err := parser.NewParser(parser.Options{}).ParseExpr(variables.Replace(expr))
@@ -77,7 +76,7 @@ func (k *known) check(t *testing.T, where, expr string) []string {
 		if s, ok := node.(*parser.VectorSelector); ok {
 			names, exists := k.labelsOf(s.Name)
 			if !exists {
-				t.Errorf("%s asks for %s, which does not exist", where, s.Name)
+				t.Errorf("%s: metric %s does not exist", where, s.Name)
 			}
 			all = append(all, names...)
 			for _, m := range s.LabelMatchers {
@@ -98,7 +97,7 @@ func (k *known) check(t *testing.T, where, expr string) []string {
 		}
 		for _, l := range used {
 			if !slices.Contains(all, l) {
-				t.Errorf("%s speaks of the label %s, which nothing in it has", where, l)
+				t.Errorf("%s: no metric in the expression has the label %s", where, l)
 			}
 		}
 		return nil
@@ -106,15 +105,15 @@ func (k *known) check(t *testing.T, where, expr string) []string {
 	return all
 }
 
-// checkMatcher fails the test unless the metric has the label and, where the label has
-// to have a value, there is one that fits.
+// checkMatcher fails the test unless the metric has the label and, if the matcher requires a
+// value, a series with a matching value exists.
 func (k *known) checkMatcher(t *testing.T, where, metric string, names []string, m *labels.Matcher) {
 	t.Helper()
 	if m.Name == model.MetricNameLabel || slices.Contains(given, m.Name) {
 		return
 	}
 	if !slices.Contains(names, m.Name) {
-		t.Errorf("%s looks at the label %s of %s, which has only %v", where, m.Name, metric, names)
+		t.Errorf("%s: label %s does not exist on %s, only %v", where, m.Name, metric, names)
 		return
 	}
 	f := k.scrape[metric]
@@ -131,13 +130,13 @@ func (k *known) checkMatcher(t *testing.T, where, metric string, names []string,
 		}
 	}
 	if m.Name != "quantile" && f != nil {
-		t.Errorf("%s wants %s of %s, of which there is none", where, m, metric)
+		t.Errorf("%s: no series matches %s of %s", where, m, metric)
 	}
 }
 
-// Each rule for Prometheus asks for what there is, and each alert says what it is and
-// what to do.
-func TestAlertsAskForWhatThereIs(t *testing.T) {
+// TestAlertsUseExistingMetrics checks that the rules for Prometheus use existing metrics, and
+// that each alert has a description and a runbook.
+func TestAlertsUseExistingMetrics(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/prometheus/alerts.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -168,40 +167,41 @@ func TestAlertsAskForWhatThereIs(t *testing.T) {
 			}
 			alerts++
 			if severity := r.Labels["severity"]; severity != "critical" && severity != "warning" {
-				t.Errorf("%s has the severity %q", r.Alert, severity)
+				t.Errorf("%s: got severity %q", r.Alert, severity)
 			}
 			for _, name := range []string{"summary", "description"} {
 				if r.Annotations[name] == "" {
-					t.Errorf("%s has no %s", r.Alert, name)
+					t.Errorf("%s: no %s", r.Alert, name)
 				}
 			}
 			for _, m := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(r.Annotations["summary"]+r.Annotations["description"], -1) {
 				if !slices.Contains(names, m[1]) {
-					t.Errorf("%s speaks of the label %s, which it does not have", r.Alert, m[1])
+					t.Errorf("%s: label %s does not exist", r.Alert, m[1])
 				}
 			}
 			anchor, ok := strings.CutPrefix(r.Annotations["runbook_url"], "https://github.com/fanoutd/fanoutd/blob/main/docs/observability.md#")
 			if mentioned[anchor] = true; !ok || !strings.Contains(strings.ToLower(string(explained)), "\n### "+strings.ReplaceAll(anchor, "-", " ")+"\n") {
-				t.Errorf("%s leads to %q, which does not exist", r.Alert, r.Annotations["runbook_url"])
+				t.Errorf("%s: the runbook %q does not exist", r.Alert, r.Annotations["runbook_url"])
 			}
 		}
 	}
 	if alerts < 10 {
-		t.Errorf("only %d alerts were found: the test does not look where it should", alerts)
+		t.Errorf("found only %d alerts", alerts)
 	}
 	_, runbook, _ := strings.Cut(string(explained), "\n## Runbook\n")
 	for _, m := range regexp.MustCompile(`(?m)^### (.*)$`).FindAllStringSubmatch(runbook, -1) {
 		if anchor := strings.ReplaceAll(strings.ToLower(m[1]), " ", "-"); !mentioned[anchor] {
-			t.Errorf("the runbook explains %q, for which there is no alert", m[1])
+			t.Errorf("the runbook explains %q, which is no alert", m[1])
 		}
 	}
 }
 
-// unitsOf are parts of the names of metrics that the units of Grafana are for.
+// unitsOf maps units of Grafana to suffixes of metric names.
 var unitsOf = map[string]string{"bytes": "_bytes", "Bps": "_bytes_total", "s": "_seconds"}
 
-// The dashboard asks for what there is, and shows all that fanoutd itself has.
-func TestTheDashboardAsksForWhatThereIs(t *testing.T) {
+// TestDashboardUsesExistingMetrics checks that the dashboard uses existing metrics, and shows
+// all metrics of fanoutd.
+func TestDashboardUsesExistingMetrics(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/grafana/fanoutd.json")
 	if err != nil {
 		t.Fatal(err)
@@ -229,39 +229,39 @@ func TestTheDashboardAsksForWhatThereIs(t *testing.T) {
 	k, asked := worked(t), ""
 	for _, p := range dashboard.Panels {
 		if p.Type != "row" && len(p.Targets) == 0 {
-			t.Errorf("%s shows nothing", p.Title)
+			t.Errorf("%s: no queries", p.Title)
 		}
 		for _, target := range p.Targets {
 			k.check(t, p.Title, target.Expr)
 			asked += target.Expr + "\n"
-			other := false // it has a unit of its own
+			other := false // it overrides the unit
 			for _, o := range p.FieldConfig.Overrides {
 				other = other || o.Matcher.ID == "byFrameRefID" && o.Matcher.Options == target.RefID
 			}
 			if name := unitsOf[p.FieldConfig.Defaults.Unit]; !other && !strings.Contains(target.Expr, name) {
-				t.Errorf("%s has the unit %s, but shows %s", p.Title, p.FieldConfig.Defaults.Unit, target.Expr)
+				t.Errorf("%s: unit %s does not fit %s", p.Title, p.FieldConfig.Defaults.Unit, target.Expr)
 			}
 		}
 		for _, other := range dashboard.Panels {
 			a, b := p.GridPos, other.GridPos
 			if p.ID != other.ID && a.X < b.X+b.W && b.X < a.X+a.W && a.Y < b.Y+b.H && b.Y < a.Y+a.H {
-				t.Errorf("%s and %s are in the same place", p.Title, other.Title)
+				t.Errorf("%s and %s overlap", p.Title, other.Title)
 			}
 		}
 	}
 	for _, v := range dashboard.Templating.List {
 		if v.AllValue != "" {
-			t.Errorf("all of %s is %q: metrics of other programs have the same names", v.Name, v.AllValue)
+			t.Errorf("variable %s: got %q for all, which includes metrics of other programs", v.Name, v.AllValue)
 		}
 		inner, ok := strings.CutPrefix(v.Definition, "label_values(")
 		if !ok {
-			continue // the data source
+			continue // the data source variable
 		}
 		expr := inner[:strings.LastIndex(inner, ",")]
 		k.check(t, "the variable "+v.Name, expr)
 	}
 	for name := range k.scrape {
-		// Some numbers are for those who compute with them.
+		// Some metrics are only for calculations.
 		if strings.HasPrefix(name, "fanoutd_") && !strings.Contains(asked, name) &&
 			!slices.Contains([]string{"fanoutd_resource_loaded", "fanoutd_cacher_window_oldest_revision", "fanoutd_dispatch_revision", "fanoutd_certificate_not_before_timestamp_seconds"}, name) {
 			t.Errorf("the dashboard does not show %s", name)

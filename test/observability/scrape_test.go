@@ -27,10 +27,10 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// patience bounds what only takes long when something is broken.
+// patience bounds every wait. Only a broken program reaches it.
 const patience = time.Minute
 
-// resource is the one that a fanoutd has unless it is told otherwise.
+// resource is the default resource of fanoutd.
 const resource = "config"
 
 func within(t *testing.T) context.Context {
@@ -40,18 +40,18 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// instance is a fanoutd in this process, with somebody who uses it.
+// instance is a fanoutd in this process, with a client.
 type instance struct {
 	server *inprocess.Server
 	tls    *tls.Config // nil: plain text
-	admin  string      // address of HTTP
+	admin  string      // address of the HTTP listener
 	etcd   string      // address of the embedded etcd
 	conn   *grpc.ClientConn
 	reads  fanoutv1.FanoutServiceClient
 	writes fanoutv1.StoreServiceClient
 }
 
-// start starts a fanoutd that is ready.
+// start starts a fanoutd and waits until it is ready.
 func start(t *testing.T, change func(*config.Config)) *instance {
 	t.Helper()
 	cfg := inprocess.Config(t)
@@ -74,20 +74,20 @@ func start(t *testing.T, change func(*config.Config)) *instance {
 	in.conn, in.reads, in.writes = conn, fanoutv1.NewFanoutServiceClient(conn), fanoutv1.NewStoreServiceClient(conn)
 	for in.status(t, "/readyz") != http.StatusOK {
 		if t.Context().Err() != nil {
-			t.Fatal("it is never ready")
+			t.Fatal("the server is not ready")
 		}
 	}
 	return in
 }
 
-// encrypted gives a fanoutd a certificate.
+// encrypted configures a certificate.
 func encrypted(t *testing.T) func(*config.Config) {
 	t.Helper()
 	files := certs.NewAuthority(t).Issue(t, certs.Server).Files(t)
 	return func(cfg *config.Config) { cfg.TLSCertFile, cfg.TLSKeyFile = files.Cert, files.Key }
 }
 
-// trust returns what trusts the certificate of a fanoutd, nil where it has none.
+// trust returns a TLS configuration that trusts fanoutd's certificate, or nil without TLS.
 func trust(t *testing.T, cfg config.Config) *tls.Config {
 	t.Helper()
 	if cfg.TLSCertFile == "" {
@@ -96,12 +96,12 @@ func trust(t *testing.T, cfg config.Config) *tls.Config {
 	text, err := os.ReadFile(cfg.TLSCertFile)
 	pool := x509.NewCertPool()
 	if err != nil || !pool.AppendCertsFromPEM(text) {
-		t.Fatal("there is no certificate", err)
+		t.Fatal("no certificate", err)
 	}
 	return &tls.Config{RootCAs: pool, ServerName: "localhost"}
 }
 
-// get sends a request over HTTP.
+// get sends an HTTP request.
 func (in *instance) get(t *testing.T, path string) (status int, body string) {
 	t.Helper()
 	transport, scheme := &http.Transport{DisableKeepAlives: true, TLSClientConfig: in.tls}, "http"
@@ -142,7 +142,7 @@ func (in *instance) put(t *testing.T, key, text string) int64 {
 	return resp.GetRevision()
 }
 
-// watch begins a watch and reads until it is in sync.
+// watch starts a watch and reads until it is synced.
 func (in *instance) watch(t *testing.T, req *fanoutv1.WatchRequest) grpc.ServerStreamingClient[fanoutv1.WatchResponse] {
 	t.Helper()
 	req.Resource = resource
@@ -164,14 +164,14 @@ func next(t *testing.T, stream grpc.ServerStreamingClient[fanoutv1.WatchResponse
 	return m
 }
 
-// scrape is what Prometheus gets to see.
+// scrape is the result of a scrape.
 type scrape map[string]*dto.MetricFamily
 
 func (in *instance) scrape(t *testing.T) scrape {
 	t.Helper()
 	status, body := in.get(t, "/metrics")
 	if status != http.StatusOK {
-		t.Fatalf("/metrics answers with %d: %s", status, body)
+		t.Fatalf("/metrics: got %d: %s", status, body)
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(body))
@@ -181,10 +181,10 @@ func (in *instance) scrape(t *testing.T) scrape {
 	return families
 }
 
-// series are labels that a series has, by name.
+// series is a set of labels.
 type series map[string]string
 
-// find returns the only series with these labels, and perhaps others, or nil.
+// find returns the only series with at least these labels, or nil.
 func (s scrape) find(t *testing.T, name string, with series) *dto.Metric {
 	t.Helper()
 	var found *dto.Metric
@@ -199,21 +199,21 @@ func (s scrape) find(t *testing.T, name string, with series) *dto.Metric {
 			continue
 		}
 		if found != nil {
-			t.Fatalf("%s%v is more than one series", name, with)
+			t.Fatalf("%s%v matches more than one series", name, with)
 		}
 		found = m
 	}
 	return found
 }
 
-// value returns the value of the only series with these labels; of a histogram, the
-// number of values in it.
+// value returns the value of the only series with these labels. For a histogram it is the
+// number of observations.
 func (s scrape) value(t *testing.T, name string, with series) float64 {
 	t.Helper()
 	m := s.find(t, name, with)
 	switch {
 	case m == nil:
-		t.Fatalf("there is no %s%v", name, with)
+		t.Fatalf("no series %s%v", name, with)
 	case m.Counter != nil:
 		return m.GetCounter().GetValue()
 	case m.Gauge != nil:
@@ -221,11 +221,11 @@ func (s scrape) value(t *testing.T, name string, with series) float64 {
 	case m.Histogram != nil:
 		return float64(m.GetHistogram().GetSampleCount())
 	}
-	t.Fatalf("%s is of no known type", name)
+	t.Fatalf("%s has an unknown type", name)
 	return 0
 }
 
-// await scrapes until a value is as wanted.
+// await scrapes until a value satisfies enough.
 func (in *instance) await(t *testing.T, name string, with series, enough func(float64) bool) float64 {
 	t.Helper()
 	for ctx := within(t); ; {
@@ -234,11 +234,11 @@ func (in *instance) await(t *testing.T, name string, with series, enough func(fl
 			if v := s.value(t, name, with); enough(v) {
 				return v
 			} else if ctx.Err() != nil {
-				t.Fatalf("%s%v is still %v", name, with, v)
+				t.Fatalf("timeout: %s%v is %v", name, with, v)
 			}
 		}
 		if ctx.Err() != nil {
-			t.Fatalf("there is still no %s%v", name, with)
+			t.Fatalf("timeout: no series %s%v", name, with)
 		}
 	}
 }
@@ -246,7 +246,7 @@ func (in *instance) await(t *testing.T, name string, with series, enough func(fl
 func atLeast(least float64) func(float64) bool { return func(v float64) bool { return v >= least } }
 func exactly(want float64) func(float64) bool  { return func(v float64) bool { return v == want } }
 
-// labelNames returns the names of the labels of a family, without those of its type.
+// labelNames returns the label names of a family, without le and quantile.
 func labelNames(f *dto.MetricFamily) []string {
 	names := map[string]bool{}
 	for _, m := range f.GetMetric() {

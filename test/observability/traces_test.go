@@ -20,14 +20,14 @@ import (
 	"github.com/fanoutd/fanoutd/internal/config"
 )
 
-// receiver is a collector of traces.
+// receiver is a trace collector.
 type receiver struct {
 	collector.UnimplementedTraceServiceServer
 	url string
 
 	mu    sync.Mutex
 	spans []*tracepb.Span // guarded by mu
-	from  []string        // guarded by mu: what is said of those who have sent them
+	from  []string        // guarded by mu: attributes of their senders
 }
 
 func startReceiver(t *testing.T) *receiver {
@@ -80,7 +80,7 @@ func (r *receiver) only(t *testing.T, trace, name string) *tracepb.Span {
 	t.Helper()
 	found := r.of(trace, name)
 	if len(found) != 1 {
-		t.Fatalf("there are %d spans %s in the trace %s", len(found), name, trace)
+		t.Fatalf("got %d spans %s in the trace %s, want 1", len(found), name, trace)
 	}
 	return found[0]
 }
@@ -102,11 +102,12 @@ func traced(sampled bool) string {
 	return fmt.Sprintf("00-%s-b7ad6b7169203331-%02d", trace, map[bool]int{true: 1}[sampled])
 }
 
-// A write and its deliveries are one trace, that of the caller.
-func TestAWriteIsFollowedToItsDeliveries(t *testing.T) {
+// TestWriteAndDeliveriesShareATrace checks that a write and its deliveries belong to the
+// caller's trace.
+func TestWriteAndDeliveriesShareATrace(t *testing.T) {
 	r := startReceiver(t)
 	in := start(t, func(cfg *config.Config) { cfg.OTLPEndpoint, cfg.TraceSampleRatio = r.url, 0 })
-	const watchers = 20 // more than have spans
+	const watchers = 20 // more than get spans
 	var streams []grpc.ServerStreamingClient[fanoutv1.WatchResponse]
 	for range watchers {
 		streams = append(streams, in.watch(t, &fanoutv1.WatchRequest{}))
@@ -130,45 +131,46 @@ func TestAWriteIsFollowedToItsDeliveries(t *testing.T) {
 	in.put(t, "other", "what comes behind does not belong to it")
 	tell()
 	next(t, elsewhere)
-	in.server.Stop() // which sends what there is
+	in.server.Stop() // flushes the spans
 
 	request := r.only(t, trace, "fanout.v1.StoreService/Put")
 	fanOut := r.only(t, trace, "fan-out")
 	if string(fanOut.GetParentSpanId()) != string(request.GetSpanId()) {
-		t.Error("the fan-out does not belong to the write")
+		t.Error("the fan-out is not a child of the write")
 	}
 	if at := number(fanOut, "fanoutd.revision"); at != written.GetRevision() {
-		t.Errorf("the fan-out is of revision %d, the write was at %d", at, written.GetRevision())
+		t.Errorf("got a fan-out of revision %d, want %d", at, written.GetRevision())
 	}
 	if n := number(fanOut, "fanoutd.deliveries"); n != watchers {
-		t.Errorf("%d deliveries were counted, want %d", n, watchers)
+		t.Errorf("got %d deliveries, want %d", n, watchers)
 	}
 	if n := number(r.only(t, trace, "dispatch"), "fanoutd.feeds"); n != 1 {
-		t.Errorf("it went to %d feeds, want 1", n)
+		t.Errorf("got %d feeds, want 1", n)
 	}
 	deliveries := r.of(trace, "deliver")
 	if len(deliveries) != 16 {
-		t.Errorf("%d deliveries have spans, want 16", len(deliveries))
+		t.Errorf("got %d deliveries with spans, want 16", len(deliveries))
 	}
 	for _, s := range append(deliveries, r.only(t, trace, "apply"), r.only(t, trace, "dispatch")) {
 		if string(s.GetParentSpanId()) != string(fanOut.GetSpanId()) {
-			t.Errorf("%s does not belong to the fan-out", s.GetName())
+			t.Errorf("%s is not a child of the fan-out", s.GetName())
 		}
 		if s.GetStartTimeUnixNano() > s.GetEndTimeUnixNano() {
 			t.Errorf("%s ends before it begins", s.GetName())
 		}
 	}
 	if n := len(r.spans); n != 4+16 {
-		t.Errorf("%d spans: some are of requests that nobody wants traced", n)
+		t.Errorf("got %d spans, including requests that are not sampled", n)
 	}
 }
 
-// Where nobody wants a trace, there is none.
-func TestNothingIsTracedUnasked(t *testing.T) {
+// TestUnsampledRequestsAreNotTraced checks that the server does not trace a request that its
+// caller does not sample.
+func TestUnsampledRequestsAreNotTraced(t *testing.T) {
 	r := startReceiver(t)
 	in := start(t, func(cfg *config.Config) { cfg.OTLPEndpoint, cfg.TraceSampleRatio = r.url, 1 })
 	w := in.watch(t, &fanoutv1.WatchRequest{})
-	// The caller has decided, over HTTP.
+	// The caller decides, also over HTTP.
 	req, err := http.NewRequestWithContext(within(t), http.MethodPut, "http://"+in.admin+"/v1/resources/config/objects/k", strings.NewReader(`{"text": "v"}`))
 	if err != nil {
 		t.Fatal(err)
@@ -185,27 +187,27 @@ func TestNothingIsTracedUnasked(t *testing.T) {
 	}
 	next(t, w)
 	in.server.Stop()
-	// The watch is traced, because nobody said otherwise: so spans do arrive.
+	// The watch is traced, because its caller did not decide. So spans do arrive.
 	r.mu.Lock()
 	for _, name := range []string{"service.name", "service.version", "host.name", "process.pid"} {
 		if !slices.Contains(r.from, name) {
-			t.Errorf("spans do not say what %s they are of, but %q", name, r.from)
+			t.Errorf("spans have no %s, only %q", name, r.from)
 		}
 	}
 	defer r.mu.Unlock()
 	for _, s := range r.spans {
 		if s.GetName() != "fanout.v1.FanoutService/Watch" {
-			t.Errorf("there is a span %s of a request that is not to be traced", s.GetName())
+			t.Errorf("got a span %s of an unsampled request", s.GetName())
 		}
 	}
 	if len(r.spans) == 0 {
-		t.Error("there are no spans at all")
+		t.Error("got no spans")
 	}
 }
 
-// Deleting what is not there changes nothing, so nothing is followed: the revision that
-// etcd answers with is that of another write.
-func TestWhatChangesNothingIsNotFollowed(t *testing.T) {
+// TestWritesWithoutEffectAreNotFollowed deletes an absent key, which changes nothing. The
+// revision in etcd's answer belongs to another write, so the trace has no fan-out.
+func TestWritesWithoutEffectAreNotFollowed(t *testing.T) {
 	r := startReceiver(t)
 	in := start(t, func(cfg *config.Config) { cfg.OTLPEndpoint, cfg.TraceSampleRatio = r.url, 0 })
 	ctx := metadata.AppendToOutgoingContext(within(t), "traceparent", traced(true))
@@ -215,12 +217,13 @@ func TestWhatChangesNothingIsNotFollowed(t *testing.T) {
 	in.server.Stop()
 	r.only(t, trace, "fanout.v1.StoreService/Delete")
 	if n := len(r.of(trace, "fan-out")); n != 0 {
-		t.Errorf("%d writes were followed", n)
+		t.Errorf("got %d fan-out spans, want 0", n)
 	}
 }
 
-// A collector that is not there holds nobody up, least of all a stop.
-func TestACollectorMayBeAway(t *testing.T) {
+// TestUnreachableCollectorDelaysNothing checks that an unreachable collector delays no
+// request and no stop.
+func TestUnreachableCollectorDelaysNothing(t *testing.T) {
 	in := start(t, func(cfg *config.Config) { cfg.OTLPEndpoint, cfg.TraceSampleRatio = "http://127.0.0.1:1", 1 })
 	w := in.watch(t, &fanoutv1.WatchRequest{})
 	in.put(t, "k", "v")

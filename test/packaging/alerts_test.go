@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// promtool returns where Prometheus' own checker of rules is.
+// promtool returns the path of Prometheus' rule checker.
 func promtool(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"promtool", filepath.Join(root, "bin/promtool")} {
@@ -21,11 +21,11 @@ func promtool(t *testing.T) string {
 			return path
 		}
 	}
-	t.Skip("there is no promtool, which test/packaging/install installs")
+	t.Skip("promtool is missing; test/packaging/install installs it")
 	panic("unreachable")
 }
 
-// alerts returns the names of all alerts, sorted.
+// alerts returns the sorted names of all alerts.
 func alerts(t *testing.T) (names []string) {
 	t.Helper()
 	var file struct {
@@ -49,19 +49,19 @@ func alerts(t *testing.T) (names []string) {
 
 const (
 	rules    = "deploy/prometheus/alerts.yaml"
-	interval = "15s" // of scrapes and of rules
+	interval = "15s" // of scrapes and of rule evaluations
 	here     = `job="f", instance="a"`
 	config   = here + `, resource="config"`
 )
 
-// situation is what Prometheus may have been told within 15 minutes.
+// situation is what Prometheus scrapes in 15 minutes, and whether an alert fires.
 type situation struct {
 	what   string
-	series string // a line for each, as promtool has them
-	fires  bool   // the alert does so at some time
+	series string // one line for each, in promtool's notation
+	fires  bool   // whether the alert fires at some time
 }
 
-// test returns the situation as a test of promtool for an alert.
+// test returns the situation as a promtool test for an alert.
 func (s situation) test(alert string) map[string]any {
 	series := []map[string]string{}
 	for line := range strings.Lines(s.series) {
@@ -81,7 +81,7 @@ func (s situation) test(alert string) map[string]any {
 	}
 }
 
-// Each alert fires when it should, and not when it only looks like it.
+// TestAlerts checks that each alert fires when it should, and not in similar situations.
 func TestAlerts(t *testing.T) {
 	steady := func(name, labels, values string) string { return name + "{" + labels + "} " + values + "\n" }
 	handled := func(method, kind, code, values string) string {
@@ -209,7 +209,7 @@ func TestAlerts(t *testing.T) {
 		},
 	}
 	if names := slices.Sorted(maps.Keys(situations)); !slices.Equal(names, alerts(t)) {
-		t.Errorf("there are the alerts %q, and situations for %q", alerts(t), names)
+		t.Errorf("got alerts %q, and situations for %q", alerts(t), names)
 	}
 	file, err := filepath.Abs(filepath.Join(root, rules))
 	if err != nil {

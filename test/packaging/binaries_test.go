@@ -11,17 +11,17 @@ import (
 	"testing"
 )
 
-// Whoever builds a commit gets the same bytes, in whatever folder. They need nothing of
-// the system, know what they are, and what they are made of is told in full.
+// TestBinaries checks that builds of a commit are reproducible in any folder, that binaries
+// are static and report their commit, and that their SBOM is complete.
 func TestBinaries(t *testing.T) {
 	const platform = "linux-amd64"
 	var sums [2]string
 	var dist string
 	for i := range sums {
 		clone := filepath.Join(t.TempDir(), strings.Repeat("a", i+1), "fanoutd")
-		// What is built is the newest commit.
+		// The newest commit is built.
 		run(t, root, nil, "git", "clone", "--quiet", "--no-hardlinks", ".", clone)
-		// A variable of whoever builds makes no difference.
+		// Environment variables of the builder make no difference.
 		run(t, clone, []string{"GOFLAGS=-tags=other"}, "make", "binaries", "PLATFORMS="+platform)
 		dist = filepath.Join(clone, "dist")
 		sums[i] = run(t, dist, nil, "sha256sum", platform+"/fanoutd", platform+"/fanoutctl")
@@ -37,7 +37,7 @@ func TestBinaries(t *testing.T) {
 	for _, name := range []string{"fanoutd", "fanoutctl"} {
 		binary := filepath.Join(dist, platform, name)
 		if line := run(t, dist, nil, binary, "version"); !strings.Contains(line, "commit "+commit[:12]) {
-			t.Errorf("commit %s calls itself %s", commit, line)
+			t.Errorf("commit %s: got version %s", commit, line)
 		}
 		file, err := elf.Open(binary)
 		if err != nil {
@@ -51,7 +51,7 @@ func TestBinaries(t *testing.T) {
 	}
 }
 
-// hasAllModules compares the SBOM of a binary with what is in it.
+// hasAllModules compares the SBOM of a binary with its modules.
 func hasAllModules(t *testing.T, binary string) {
 	t.Helper()
 	info, err := buildinfo.ReadFile(binary)
@@ -74,10 +74,10 @@ func hasAllModules(t *testing.T, binary string) {
 	}
 	for _, m := range info.Deps {
 		if !listed[m.Path+" "+m.Version] {
-			t.Errorf("%s has %s %s, its SBOM does not", filepath.Base(binary), m.Path, m.Version)
+			t.Errorf("%s has %s %s, which its SBOM lacks", filepath.Base(binary), m.Path, m.Version)
 		}
 	}
 	if len(info.Deps) == 0 {
-		t.Errorf("%s says nothing about its modules", filepath.Base(binary))
+		t.Errorf("%s has no module information", filepath.Base(binary))
 	}
 }

@@ -22,7 +22,7 @@ func TestCompose(t *testing.T) {
 	for name, service := range project.Services {
 		for _, p := range service.Ports {
 			if p.HostIP != "127.0.0.1" {
-				t.Errorf("port %d of %s is reached from everywhere", p.Target, name)
+				t.Errorf("port %d of %s is published on all addresses", p.Target, name)
 			}
 		}
 		if !strings.HasPrefix(name, "fanoutd") {
@@ -36,10 +36,10 @@ func TestCompose(t *testing.T) {
 		settings := effective(t, "", environ...)
 		stop := duration(t, settings["drain-period"]) + duration(t, settings["shutdown-grace"])
 		if service.StopGracePeriod == nil || stop >= time.Duration(*service.StopGracePeriod) {
-			t.Errorf("a stop of %s may take %v", name, stop)
+			t.Errorf("%s: got stop grace period %v", name, stop)
 		}
 	}
 	if servers != 2 {
-		t.Errorf("there are %d servers", servers)
+		t.Errorf("got %d servers", servers)
 	}
 }

@@ -1,6 +1,5 @@
-// Package packaging tests what is released and what deploy/ has: that binaries are the
-// same wherever they are built, that their SBOM is complete, and that the files for
-// Docker, Compose, systemd and Kubernetes are understood by the parsers of those and
-// agree with what fanoutd takes, and that alerts fire when they should. It is a module of its own, because those parsers
-// bring much along.
+// Package packaging tests the released files and deploy/: binaries are reproducible and
+// their SBOM is complete; the files for Docker, Compose, systemd and Kubernetes pass the
+// parsers of those programs and agree with fanoutd's settings; alerts fire when they should.
+// It is a separate module, because these parsers have many dependencies.
 package packaging

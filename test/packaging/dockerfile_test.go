@@ -28,7 +28,7 @@ func TestDockerfile(t *testing.T) {
 	}
 	final := stages[len(stages)-1]
 	if final.BaseName != "scratch" {
-		t.Errorf("the image begins with %s", final.BaseName)
+		t.Errorf("got base image %s", final.BaseName)
 	}
 	user := ""
 	for _, c := range final.Commands {
@@ -37,13 +37,13 @@ func TestDockerfile(t *testing.T) {
 		}
 	}
 	if user == "" || strings.HasPrefix(user, "0") || strings.HasPrefix(user, "root") {
-		t.Errorf("it runs as %q", user)
+		t.Errorf("got user %q", user)
 	}
-	// The Go of the image is that of the project, so that its binaries are, too.
+	// The image must have the project's Go version: otherwise its binaries differ.
 	version := run(t, root, nil, "go", "env", "GOVERSION")
 	if !slices.ContainsFunc(arguments, func(a instructions.ArgCommand) bool {
 		return a.Args[0].Key == "GO_VERSION" && "go"+a.Args[0].ValueString() == strings.TrimSpace(version)
 	}) {
-		t.Errorf("it is built with another version than %s", version)
+		t.Errorf("got another Go version than %s", version)
 	}
 }

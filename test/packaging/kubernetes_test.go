@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// manifests returns what kubectl apply -k would send, by kind and name. A field that
-// Kubernetes does not know is an error.
+// manifests returns the objects of kubectl apply -k, by kind and name. Unknown fields are
+// errors.
 func manifests(t *testing.T) map[string]any {
 	t.Helper()
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, "deploy/kubernetes"))
@@ -48,7 +48,7 @@ func manifests(t *testing.T) map[string]any {
 		case "NetworkPolicy":
 			into = &networkingv1.NetworkPolicy{}
 		default:
-			t.Fatalf("this test does not know %s", r.GetKind())
+			t.Fatalf("unknown kind %s", r.GetKind())
 		}
 		text, err := r.MarshalJSON()
 		if err != nil {
@@ -64,7 +64,7 @@ func manifests(t *testing.T) map[string]any {
 	return found
 }
 
-// get returns the only object of its type whose key begins as said.
+// get returns the only object of its type whose key has this prefix.
 func get[T any](t *testing.T, all map[string]any, begin string) T {
 	t.Helper()
 	for _, key := range slices.Sorted(maps.Keys(all)) {
@@ -72,7 +72,7 @@ func get[T any](t *testing.T, all map[string]any, begin string) T {
 			return o
 		}
 	}
-	t.Fatalf("there is no %s", begin)
+	t.Fatalf("no object %s", begin)
 	panic("unreachable")
 }
 
@@ -85,12 +85,12 @@ func TestKubernetes(t *testing.T) {
 		t.Fatal("pods have no labels")
 	}
 	if n := *deployment.Spec.Replicas; n != 3 {
-		t.Errorf("there are %d replicas", n)
+		t.Errorf("got %d replicas", n)
 	}
 	selects := func(what string, selector map[string]string) {
 		t.Helper()
 		if !maps.Equal(selector, deployment.Spec.Selector.MatchLabels) {
-			t.Errorf("%s selects %v, not the pods", what, selector)
+			t.Errorf("%s: got selector %v, which does not match the pods", what, selector)
 		}
 	}
 	selects("the budget", get[*policyv1.PodDisruptionBudget](t, all, "PodDisruptionBudget").Spec.Selector.MatchLabels)
@@ -105,33 +105,33 @@ func TestKubernetes(t *testing.T) {
 		selects(name, service.Spec.Selector)
 		for _, p := range service.Spec.Ports {
 			if ports[p.TargetPort.StrVal] != p.Port {
-				t.Errorf("port %d of %s leads to %q", p.Port, name, p.TargetPort.StrVal)
+				t.Errorf("port %d of %s: got target %q", p.Port, name, p.TargetPort.StrVal)
 			}
 		}
 	}
 	for name, probe := range map[string]*corev1.Probe{"startup": container.StartupProbe, "readiness": container.ReadinessProbe, "liveness": container.LivenessProbe} {
 		if probe == nil || ports[probe.HTTPGet.Port.StrVal] == 0 {
-			t.Errorf("the %s probe leads nowhere", name)
+			t.Errorf("the %s probe has no valid target", name)
 		}
 	}
 	for _, c := range pod.Spec.TopologySpreadConstraints {
 		selects("the spread over "+c.TopologyKey, c.LabelSelector.MatchLabels)
 	}
 
-	// The configuration is one that the server takes, and leaves it the time it needs.
+	// The server accepts the configuration, and has enough time to stop.
 	text := get[*corev1.ConfigMap](t, all, "ConfigMap fanoutd").Data["fanoutd.yaml"]
 	settings := effective(t, text)
 	if got := fmt.Sprint(settings["listen"], settings["admin-listen"]); got != fmt.Sprintf(":%d:%d", ports["grpc"], ports["admin"]) {
-		t.Errorf("the server listens at %s", got)
+		t.Errorf("got listen address %s", got)
 	}
 	if auth := settings["tls-client-auth"]; auth != "optional" {
-		t.Errorf("probes have no certificate to show, and it is %v", auth)
+		t.Errorf("probes have no client certificate, and the server requires %v", auth)
 	}
 	grace := time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second
 	if stop := duration(t, settings["drain-period"]) + duration(t, settings["shutdown-grace"]); stop >= grace {
-		t.Errorf("a stop may take %v and is given %v", stop, grace)
+		t.Errorf("a stop may take %v, got a grace period of %v", stop, grace)
 	}
-	// Files are where volumes are.
+	// Every configured file is in a volume.
 	for key, value := range settings {
 		path, _ := value.(string)
 		if !strings.HasSuffix(key, "-file") || path == "" {
@@ -139,12 +139,12 @@ func TestKubernetes(t *testing.T) {
 		}
 		mounted := slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return filepath.Dir(path) == m.MountPath })
 		if !mounted {
-			t.Errorf("%s is %s, which is in no volume", key, path)
+			t.Errorf("%s: %s is not in a volume", key, path)
 		}
 	}
 }
 
-// effective returns the settings that a configuration file leads to.
+// effective returns the settings that result from a configuration file.
 func effective(t *testing.T, text string, environ ...string) map[string]any {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "fanoutd.yaml")

@@ -12,10 +12,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-// root is the repository.
+// root is the root of the repository.
 const root = "../.."
 
-// dir holds the server while the tests run.
+// dir is where the server is built for the tests.
 var dir string
 
 func TestMain(m *testing.M) {
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// run runs a command in a folder and returns what it writes to standard output.
+// run runs a command in a folder and returns its standard output.
 func run(t *testing.T, dir string, environ []string, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
@@ -52,7 +52,7 @@ var build = sync.OnceValues(func() (path string, err error) {
 	return path, nil
 })
 
-// fanoutd returns where the server is, which is built once.
+// fanoutd builds the server once, and returns its path.
 func fanoutd(t *testing.T) string {
 	t.Helper()
 	path, err := build()
@@ -62,7 +62,7 @@ func fanoutd(t *testing.T) string {
 	return path
 }
 
-// read returns the content of a file of the repository.
+// read returns the content of a file in the repository.
 func read(t *testing.T, name string) []byte {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(root, name))

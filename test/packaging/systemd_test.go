@@ -10,7 +10,7 @@ import (
 	"github.com/coreos/go-systemd/v22/unit"
 )
 
-// systemd itself understands the unit, and it leaves the server the time it needs.
+// TestSystemd checks the unit with systemd itself, and that it allows enough time for a stop.
 func TestSystemd(t *testing.T) {
 	text := string(read(t, "deploy/systemd/fanoutd.service"))
 	options, err := unit.DeserializeOptions(strings.NewReader(text))
@@ -27,15 +27,15 @@ func TestSystemd(t *testing.T) {
 	}
 	settings := effective(t, "")
 	if stop := duration(t, settings["drain-period"]) + duration(t, settings["shutdown-grace"]); stop >= duration(t, value("TimeoutStopSec")) || stop < time.Second {
-		t.Errorf("a stop may take %v and is given %s", stop, value("TimeoutStopSec"))
+		t.Errorf("a stop may take %v, got a timeout of %s", stop, value("TimeoutStopSec"))
 	}
 	if got := value("Restart") + " " + value("StartLimitIntervalSec"); got != "on-failure 0" {
-		t.Errorf("a server that cannot start is given up: %s", got)
+		t.Errorf("systemd gives up on a server that cannot start: %s", got)
 	}
 	if value("ProcSubset") == "pid" {
-		t.Error("/proc/stat is hidden, without which there is no process_start_time_seconds")
+		t.Error("/proc/stat is hidden, so the metric process_start_time_seconds is missing")
 	}
-	// It verifies that the program exists, too.
+	// systemd also verifies that the program exists.
 	program, arguments, _ := strings.Cut(value("ExecStart"), " ")
 	server := fanoutd(t)
 	path := filepath.Join(t.TempDir(), "fanoutd.service")
@@ -45,7 +45,7 @@ func TestSystemd(t *testing.T) {
 	run(t, ".", nil, "systemd-analyze", "verify", "--man=no", path)
 	for _, flag := range strings.Fields(arguments) {
 		if strings.HasPrefix(flag, "--") && !strings.Contains(run(t, ".", nil, server, "--help"), flag+" ") {
-			t.Errorf("there is no %s", flag)
+			t.Errorf("unknown flag %s", flag)
 		}
 	}
 }

@@ -1,3 +1,3 @@
-// Package readme does what README.md says, as a new user would: it runs every
-// command of it and compares what comes out with what is printed there.
+// Package readme follows README.md as a new user would: it runs every command and compares
+// the output with the printed one.
 package readme

@@ -34,15 +34,15 @@ func TestTour(t *testing.T) {
 
 	server := r.start(r.next("sh"))
 	server.await("msg=serving")
-	// This test is a part of what it runs, so this is only a look at it.
+	// This test is part of the second command, so only compare its text.
 	if all := r.next("sh"); all != "make test\n" {
-		t.Errorf("the second command of README.md is %q", all)
+		t.Errorf("got %q as the second command of README.md", all)
 	}
 	hello := r.next("sh")
 	r.prelude, _, _ = strings.Cut(hello, "\n")
 	r.prelude += "\n" + curl()
 	if services := r.run(hello); !strings.Contains(services, "fanout.v1.FanoutService") {
-		t.Errorf("the server offers %q", services)
+		t.Errorf("got services %q", services)
 	}
 	r.answers()
 
@@ -64,19 +64,19 @@ func TestTour(t *testing.T) {
 	r.answers()
 	r.same(watch.messages, r.next("json"))
 	if len(r.blocks) > 0 {
-		t.Errorf("README.md has more: %v", r.blocks)
+		t.Errorf("README.md has further blocks: %v", r.blocks)
 	}
 }
 
-// reader is somebody who does what README.md says.
+// reader follows README.md.
 type reader struct {
 	t       *testing.T
-	blocks  []block // still to come
-	address string  // instead of the printed one, which may be in use
-	http    string  // the same for HTTP
-	data    string  // directory of the server
+	blocks  []block // not used yet
+	address string  // replaces the printed one, which may be in use
+	http    string  // address of HTTP
+	data    string  // data directory of the server
 	epoch   string  // of the server, once it is known
-	prelude string  // what each terminal needs first
+	prelude string  // setup of each shell
 }
 
 // block is a fenced block of README.md.
@@ -103,7 +103,7 @@ func (r *reader) next(language string) string {
 	return text
 }
 
-// answers runs a command whose output is printed behind it.
+// answers runs a command, and compares its output with the block after it.
 func (r *reader) answers() {
 	r.t.Helper()
 	out := r.run(r.next("sh"))
@@ -112,7 +112,7 @@ func (r *reader) answers() {
 
 var epochPattern = regexp.MustCompile(`"epoch": "([0-9a-f-]+)"`)
 
-// same compares what comes out with what is printed, value by value.
+// same compares real with printed output, value by value.
 func (r *reader) same(got *json.Decoder, printed string) {
 	r.t.Helper()
 	want := json.NewDecoder(strings.NewReader(printed))
@@ -125,7 +125,7 @@ func (r *reader) same(got *json.Decoder, printed string) {
 		}
 		var raw json.RawMessage
 		if err := got.Decode(&raw); err != nil {
-			r.t.Fatalf("%v, instead of %v", err, w)
+			r.t.Fatalf("got %v, want %v", err, w)
 		}
 		// Each server has an epoch of its own.
 		if epoch := epochPattern.FindSubmatch(raw); epoch != nil && r.epoch == printedEpoch {
@@ -135,7 +135,7 @@ func (r *reader) same(got *json.Decoder, printed string) {
 			r.t.Fatal(err)
 		}
 		if diff := cmp.Diff(w, g); diff != "" {
-			r.t.Errorf("not as README.md says (-printed +real):\n%s", diff)
+			r.t.Errorf("README.md differs (-printed +real):\n%s", diff)
 		}
 	}
 }

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// patience is how long anything may take. It includes building the server and
-// grpcurl with empty caches.
+// patience bounds every wait. It includes building the server and grpcurl with empty
+// caches.
 const patience = 8 * time.Minute
 
-// command returns a command that a shell runs as the reader would.
+// command returns a command that a shell runs.
 func (r *reader) command(text string) *exec.Cmd {
 	text = strings.NewReplacer(printedAddress, r.address, printedHTTP, r.http, printedEpoch, r.epoch).Replace(text)
 	cmd := exec.CommandContext(r.t.Context(), "bash", "-c", r.prelude+"\n"+text)
@@ -23,8 +23,8 @@ func (r *reader) command(text string) *exec.Cmd {
 	return cmd
 }
 
-// curl returns what makes a command of curl where there is none: the tests need no
-// more than Go, make and git.
+// curl returns shell code that defines curl if it is missing: the tests need only Go, make
+// and git.
 func curl() string {
 	if _, err := exec.LookPath("curl"); err == nil {
 		return ""
@@ -45,7 +45,7 @@ func (r *reader) run(text string) string {
 	return string(out)
 }
 
-// terminal is where a command runs that does not end by itself.
+// terminal runs a command that does not exit on its own.
 type terminal struct {
 	*reader
 	cmd      *exec.Cmd
@@ -56,7 +56,7 @@ type terminal struct {
 func (r *reader) start(text string) *terminal {
 	r.t.Helper()
 	cmd := r.command(text)
-	// A group of its own gets signals as from a keyboard.
+	// A separate process group receives signals as from a keyboard.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
@@ -74,12 +74,12 @@ func (r *reader) start(text string) *terminal {
 	r.t.Cleanup(func() {
 		late.Stop()
 		kill()
-		_ = cmd.Wait() // it was killed, or has been waited for
+		_ = cmd.Wait() // it was killed, or wait has already been called
 	})
 	return &terminal{reader: r, cmd: cmd, log: bufio.NewScanner(stderr), messages: json.NewDecoder(stdout)}
 }
 
-// await reads the log up to a line that has the text.
+// await reads the log until a line contains the text.
 func (t *terminal) await(text string) {
 	t.t.Helper()
 	var seen []string
@@ -91,7 +91,7 @@ func (t *terminal) await(text string) {
 	t.t.Fatalf("no %q among\n%s", text, strings.Join(seen, "\n"))
 }
 
-// interrupt is Ctrl-C.
+// interrupt sends SIGINT, as Ctrl-C does.
 func (t *terminal) interrupt() {
 	t.t.Helper()
 	if err := syscall.Kill(-t.cmd.Process.Pid, syscall.SIGINT); err != nil {
@@ -99,11 +99,11 @@ func (t *terminal) interrupt() {
 	}
 }
 
-// wait waits until the log ends, and with it the server.
+// wait waits for the end of the log, and so of the server.
 func (t *terminal) wait() {
 	t.t.Helper()
 	t.await("msg=stopped")
 	for t.log.Scan() {
-		// make may have something to say
+		// make may print a message.
 	}
 }

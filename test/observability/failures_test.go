@@ -27,7 +27,7 @@ func etcd(t *testing.T, address string) *clientv3.Client {
 	return client
 }
 
-// over makes a fanoutd use an external etcd.
+// over configures an external etcd.
 func over(address string) func(*config.Config) {
 	return func(cfg *config.Config) {
 		cfg.EtcdEndpoints, cfg.EmbeddedEtcdListen = []string{address}, ""
@@ -36,7 +36,8 @@ func over(address string) func(*config.Config) {
 
 var ours = series{"resource": resource}
 
-// When etcd has compacted what comes next, the relist is counted; streams stay.
+// TestRelistsAreCounted compacts etcd past the server's watch: the relist is counted, and
+// streams stay open.
 func TestRelistsAreCounted(t *testing.T) {
 	address := etcdproc.Start(t, "http")
 	way, client := loopback.NewLink(t, address), etcd(t, address)
@@ -59,51 +60,52 @@ func TestRelistsAreCounted(t *testing.T) {
 	next(t, w)
 	s := in.scrape(t)
 	if n := s.value(t, "fanoutd_cacher_relists_total", ours); n != 1 {
-		t.Errorf("%v relists", n)
+		t.Errorf("got %v relists", n)
 	}
 	if n := s.value(t, "fanoutd_cacher_fills_total", ours); n != 1 {
-		t.Errorf("%v fills, only the first is one", n)
+		t.Errorf("got %v fills, want only the first", n)
 	}
 	if n := s.value(t, "fanoutd_cacher_window_oldest_revision", ours); n != float64(last.Header.GetRevision()) {
-		t.Errorf("the window is said to begin at revision %v", n)
+		t.Errorf("got a window from revision %v", n)
 	}
 	if n := s.value(t, "fanoutd_watchers_begun_total", ours); n != 1 {
-		t.Errorf("%v watches, the one should have stayed", n)
+		t.Errorf("got %v watches, want 1", n)
 	}
 }
 
-// While etcd is away the lag in seconds rises, that in revisions is not known, and
-// what fails is counted. A scrape answers all the same.
-func TestEtcdAwayIsSeen(t *testing.T) {
+// TestMetricsWhileEtcdIsAway checks that the lag in seconds rises, the lag in revisions is
+// absent, and errors are counted. Scrapes still work.
+func TestMetricsWhileEtcdIsAway(t *testing.T) {
 	m := etcdproc.StartMember(t, "http")
 	in := start(t, over(m.Address))
 	in.await(t, "fanoutd_resource_following", ours, exactly(1))
 	in.await(t, "fanoutd_cacher_lag_revisions", ours, exactly(0))
 	if in.scrape(t).find(t, "fanoutd_embedded_etcd_db_bytes", nil) != nil {
-		t.Error("there is a database although etcd is another process")
+		t.Error("got a database size for an external etcd")
 	}
 	m.Kill(t)
 	in.await(t, "fanoutd_resource_following", ours, exactly(0))
 	s := in.scrape(t)
 	if v := s.value(t, "fanoutd_cacher_lag_seconds", ours); v <= 0 {
-		t.Errorf("the lag is %v s", v)
+		t.Errorf("got a lag of %v s", v)
 	}
 	if s.find(t, "fanoutd_cacher_lag_revisions", ours) != nil {
-		t.Error("somebody claims to know how far etcd is")
+		t.Error("got a lag in revisions without etcd")
 	}
 	if v := s.value(t, "fanoutd_etcd_request_errors_total", series{"operation": "revision"}); v == 0 {
-		t.Error("it was asked in vain, and no error is counted")
+		t.Error("got no counted error of a failed request")
 	}
 	if in.status(t, "/readyz") != 200 {
-		t.Error("what is loaded can be read without etcd, so the server is ready")
+		t.Error("the server is not ready, although it can serve the cached state")
 	}
 	m.Start(t)
 	in.await(t, "fanoutd_resource_following", ours, exactly(1))
 	in.await(t, "fanoutd_cacher_lag_revisions", ours, exactly(0))
 }
 
-// What does not decode is counted, and so are keys that are left out.
-func TestForeignValuesAreCounted(t *testing.T) {
+// TestUndecodableValuesAreCounted checks the counters of values that do not decode and of
+// skipped keys.
+func TestUndecodableValuesAreCounted(t *testing.T) {
 	in := start(t, func(cfg *config.Config) { cfg.Resources[0].Codec = "json" })
 	client := etcd(t, in.etcd)
 	for key, value := range map[string]string{"good": "{}", "bad": "{", "worse": "]", "\xff": "{}"} {
@@ -114,20 +116,21 @@ func TestForeignValuesAreCounted(t *testing.T) {
 	in.await(t, "fanoutd_cacher_objects", ours, exactly(3))
 	s := in.scrape(t)
 	if n := s.value(t, "fanoutd_decode_failures_total", ours); n != 2 {
-		t.Errorf("%v values do not decode, want 2", n)
+		t.Errorf("got %v undecodable values, want 2", n)
 	}
 	if n := s.value(t, "fanoutd_left_out_keys", ours); n != 1 {
-		t.Errorf("%v keys are left out, want 1", n)
+		t.Errorf("got %v skipped keys, want 1", n)
 	}
 }
 
-// Who does not read is seen, with what waits and for how long; who falls out of what is
-// remembered is counted as an overflow, with the way back.
+// TestOverflowIsCounted checks the metrics of a watcher that does not read: the number and
+// the age of waiting events. When it falls out of the window, an overflow is counted, with
+// the kind of catch-up.
 func TestOverflowIsCounted(t *testing.T) {
 	in := start(t, func(cfg *config.Config) {
 		cfg.Resources[0].Window = config.Window{MinEvents: 1, MaxEvents: 10, MaxSize: 64 * config.MiB, Freshness: config.Duration(time.Second)}
 	})
-	// A window that does not grow: what does not fit stays with the server.
+	// A window of fixed size: the rest stays in the server.
 	conn, err := grpc.NewClient("passthrough:///"+in.server.Address(), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithStaticStreamWindowSize(64<<10), grpc.WithStaticConnWindowSize(64<<10),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
@@ -143,7 +146,7 @@ func TestOverflowIsCounted(t *testing.T) {
 	}
 	value := strings.Repeat("x", 1<<20)
 	var last int64
-	for i := range 80 { // the logs of feeds may have 64 MiB
+	for i := range 80 { // feeds may use 64 MiB
 		last = in.put(t, "k", value[i:])
 	}
 	s := in.scrape(t)
@@ -154,15 +157,15 @@ func TestOverflowIsCounted(t *testing.T) {
 		"fanoutd_dispatch_log_bytes":           1,
 	} {
 		if v := s.value(t, name, ours); v < least {
-			t.Errorf("%s is %v, want at least %v", name, v, least)
+			t.Errorf("%s: got %v, want at least %v", name, v, least)
 		}
 	}
 	if v := s.value(t, "fanoutd_watch_lag_max_seconds", ours); v < 0 {
-		t.Errorf("the lag is %v s", v)
+		t.Errorf("got a lag of %v s", v)
 	}
 	behind := series{"cause": "behind", "kind": "delta"}
 	if n := s.value(t, "fanoutd_watch_catch_ups_total", behind); n != 0 {
-		t.Errorf("%v overflows, although nobody has noticed yet", n)
+		t.Errorf("got %v overflows before the watcher reads", n)
 	}
 	for next(t, stuck).GetPosition().GetRevision() < last {
 	}
