@@ -15,12 +15,12 @@ import (
 	"github.com/fanoutd/fanoutd/test/check/recorded"
 )
 
-// ledger is the only writer of a resource. It knows from its writes what every
-// watcher has to be told.
+// ledger is the only writer of a resource. It records its writes, so it knows which events
+// each watcher must receive.
 type ledger struct {
 	*instance
 	resource string
-	objects  map[object.Key]*object.Object // as they are now
+	objects  map[object.Key]*object.Object // the current state
 	changes  []object.Change
 	at       int64 // revision of the last write
 
@@ -31,7 +31,7 @@ func (in *instance) ledger(resource string) *ledger {
 	return &ledger{instance: in, resource: resource, objects: map[object.Key]*object.Object{}}
 }
 
-// commit puts texts under keys, and deletes those whose text is nil, at one revision.
+// commit stores all texts at one revision. A nil text deletes its key.
 func (l *ledger) commit(ctx context.Context, texts map[string]*string) error {
 	var ops []*fanoutv1.Operation
 	keys := slices.Sorted(maps.Keys(texts))
@@ -53,12 +53,12 @@ func (l *ledger) commit(ctx context.Context, texts map[string]*string) error {
 	}
 	l.at = resp.GetRevision()
 	for _, key := range keys {
-		l.note(object.Key(key), texts[key])
+		l.record(object.Key(key), texts[key])
 	}
 	return nil
 }
 
-// write is commit, and returns the revision.
+// write is commit in a test. It returns the revision.
 func (l *ledger) write(ctx context.Context, t *testing.T, texts map[string]*string) int64 {
 	t.Helper()
 	if err := l.commit(ctx, texts); err != nil {
@@ -67,7 +67,7 @@ func (l *ledger) write(ctx context.Context, t *testing.T, texts map[string]*stri
 	return l.at
 }
 
-func (l *ledger) note(key object.Key, text *string) {
+func (l *ledger) record(key object.Key, text *string) {
 	old := l.objects[key]
 	if text == nil {
 		if old != nil {
@@ -100,7 +100,7 @@ func (l *ledger) remove(ctx context.Context, t *testing.T, key string) int64 {
 	return l.write(ctx, t, map[string]*string{key: nil})
 }
 
-// truth returns what has happened.
+// truth returns all changes so far, for the checkers.
 func (l *ledger) truth(ctx context.Context, t *testing.T, conditions check.Conditions) *check.Truth {
 	t.Helper()
 	truth, err := check.NewTruth(l.changes, object.Revision(l.revision(ctx, t)))
@@ -111,7 +111,7 @@ func (l *ledger) truth(ctx context.Context, t *testing.T, conditions check.Condi
 	return truth
 }
 
-// read gets all pages of a list in the form in which they are judged.
+// read reads all pages of a list and returns them in the form that the checkers need.
 func (l *ledger) read(ctx context.Context, t *testing.T, req *fanoutv1.ListRequest) *check.Read {
 	t.Helper()
 	req = proto.CloneOf(req)
@@ -137,11 +137,11 @@ func (l *ledger) read(ctx context.Context, t *testing.T, req *fanoutv1.ListReque
 		}
 		p := check.Page{Position: recorded.Position(page.GetPosition()), Size: int(req.GetPageSize()), Remaining: page.RemainingCount}
 		for _, o := range page.GetObjects() {
-			judged, err := recorded.Object(o)
+			converted, err := recorded.Object(o)
 			if err != nil {
 				t.Fatal(err)
 			}
-			p.Objects = append(p.Objects, judged)
+			p.Objects = append(p.Objects, converted)
 		}
 		r.Pages = append(r.Pages, p)
 		if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
@@ -151,7 +151,7 @@ func (l *ledger) read(ctx context.Context, t *testing.T, req *fanoutv1.ListReque
 	}
 }
 
-// streamOf returns what was received in the form in which it is judged.
+// streamOf returns the received messages in the form that the checkers need.
 func streamOf(t *testing.T, begin check.Begin, at *fanoutv1.Position, all []*fanoutv1.WatchResponse) check.Stream {
 	t.Helper()
 	s := check.Stream{Begin: begin, Position: recorded.Position(at)}

@@ -47,7 +47,7 @@ func TestListRefusesBadRequests(t *testing.T) {
 			want:    inFuture(now+1, now), asks: true,
 		},
 		{
-			name: "everything wrong is told at once",
+			name: "all faults are reported together",
 			request: &fanoutv1.ListRequest{
 				Resource: config, Scope: prefix("//"), Consistency: minRevision(-1), PageSize: -1, PageToken: "?",
 			},
@@ -62,14 +62,14 @@ func TestListRefusesBadRequests(t *testing.T) {
 	testBadRequests(t, in, in.reads.List, requests)
 }
 
-// listed is a whole list, and how it came.
+// listed is a complete list.
 type listed struct {
 	objects []*fanoutv1.Object
-	pages   []int // their sizes
+	pages   []int // number of objects on each page
 	at      *fanoutv1.Position
 }
 
-// list gets all pages of a list and calls between after each.
+// list reads all pages of a list. It calls between before each further page.
 func (in *instance) list(ctx context.Context, t *testing.T, req *fanoutv1.ListRequest, between func()) listed {
 	t.Helper()
 	const maxPages = 100
@@ -83,7 +83,7 @@ func (in *instance) list(ctx context.Context, t *testing.T, req *fanoutv1.ListRe
 			all.at = page.GetPosition()
 		}
 		if diff := cmp.Diff(all.at, page.GetPosition(), protocmp.Transform()); diff != "" {
-			t.Fatalf("page %d is of another position than the first one:\n%s", len(all.pages)+1, diff)
+			t.Fatalf("position of page %d, -first page +got:\n%s", len(all.pages)+1, diff)
 		}
 		all.objects = append(all.objects, page.GetObjects()...)
 		all.pages = append(all.pages, len(page.GetObjects()))
@@ -96,7 +96,7 @@ func (in *instance) list(ctx context.Context, t *testing.T, req *fanoutv1.ListRe
 		}
 		between()
 	}
-	t.Fatalf("more than %d pages", maxPages)
+	t.Fatalf("got more than %d pages", maxPages)
 	return all
 }
 
@@ -119,13 +119,14 @@ func TestPagesTogetherAreTheListAtOneRevision(t *testing.T) {
 	}
 	whole := in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing)
 	if len(whole.pages) != 1 || len(whole.objects) != 25 {
-		t.Fatalf("want 25 objects on one page, got pages of %v", whole.pages)
+		t.Fatalf("got pages of %v objects, want one page of 25", whole.pages)
 	}
 	if got := whole.at.GetRevision(); got != last {
-		t.Errorf("the list is of revision %d, want %d", got, last)
+		t.Errorf("got a list of revision %d, want %d", got, last)
 	}
 
-	// Every kind of write, before and behind the place where the list stands.
+	// Between the pages there is every kind of write, before and after the key that the list
+	// has reached.
 	round := 0
 	paged := in.list(ctx, t, &fanoutv1.ListRequest{Resource: config, PageSize: 7}, func() {
 		for _, key := range []string{"a", "k00+", "k24+", "z"} {
@@ -143,7 +144,7 @@ func TestPagesTogetherAreTheListAtOneRevision(t *testing.T) {
 		t.Errorf("position, -want +got:\n%s", diff)
 	}
 	if diff := cmp.Diff(whole.objects, paged.objects, protocmp.Transform()); diff != "" {
-		t.Errorf("all pages together are not the list, -want +got:\n%s", diff)
+		t.Errorf("all pages together, -want +got:\n%s", diff)
 	}
 }
 
@@ -162,7 +163,7 @@ func TestAPageEndsBeforeTheResponseIsTooLarge(t *testing.T) {
 	}
 }
 
-func TestListCoversItsScopeFromTheStartKeyOn(t *testing.T) {
+func TestListReturnsItsScopeFromTheStartKey(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	for _, key := range []string{"team-a", "team-a/x", "team-a/x/y", "team-a/z", "team-ab", "team-b/x", "other"} {
@@ -183,7 +184,7 @@ func TestListCoversItsScopeFromTheStartKeyOn(t *testing.T) {
 		{"start key that exists", prefix("team-a"), "team-a/x/y", []string{"team-a/x/y", "team-a/z"}},
 		{"start key that does not exist", prefix("team-a"), "team-a/y", []string{"team-a/z"}},
 		{"start key before the scope", prefix("team-b"), "a", []string{"team-b/x"}},
-		{"start key behind the scope", prefix("team-a"), "team-b", nil},
+		{"start key after the scope", prefix("team-a"), "team-b", nil},
 		{"key", exactly("team-a"), "", []string{"team-a"}},
 		{"absent key", exactly("team"), "", nil},
 		{"key before the start key", exactly("team-a"), "team-b", nil},

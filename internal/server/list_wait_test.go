@@ -12,7 +12,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
 
-// Lists that wait for etcd hold no memory that lists with `any` could wait for.
+// A list that waits for etcd has not reserved memory yet, so it does not delay lists with
+// `any`.
 func TestListsWithAnyDoNotWaitForListsThatWaitForEtcd(t *testing.T) {
 	in := start(t, settings{
 		limits:  quota.Limits{ListBytes: 3 << 20}, // one list
@@ -31,7 +32,7 @@ func TestListsWithAnyDoNotWaitForListsThatWaitForEtcd(t *testing.T) {
 	}()
 	etcd.await(ctx, t)
 	if u := in.server.Usage(); u.ListBytes != 0 {
-		t.Errorf("a list that waits for etcd has reserved %d bytes, want 0", u.ListBytes)
+		t.Errorf("got %d bytes reserved by a list that waits for etcd, want 0", u.ListBytes)
 	}
 	other := fanoutv1.NewFanoutServiceClient(in.dialFrom(t, host(2)))
 	if _, err := other.List(ctx, &fanoutv1.ListRequest{Resource: config, Consistency: anyRevision()}); err != nil {
@@ -42,7 +43,8 @@ func TestListsWithAnyDoNotWaitForListsThatWaitForEtcd(t *testing.T) {
 	in.wantNothingTaken(ctx, t)
 }
 
-// A list that has waited for memory is read from the state that there is by then.
+// A list that waits for memory holds no state while it waits. It reads the newest state
+// once it has the memory.
 func TestListsThatWaitForMemoryHoldNoState(t *testing.T) {
 	in := start(t, settings{limits: quota.Limits{ListBytes: 3 << 20}})
 	ctx := within(t)
@@ -72,6 +74,6 @@ func TestListsThatWaitForMemoryHoldNoState(t *testing.T) {
 		t.Fatal(got.err)
 	}
 	if at := got.response.GetPosition().GetRevision(); at < written {
-		t.Errorf("the list is of revision %d, want %d or newer", at, written)
+		t.Errorf("got a list of revision %d, want %d or newer", at, written)
 	}
 }

@@ -38,7 +38,7 @@ func (in *instance) tryPut(ctx context.Context, text string) error {
 	return err
 }
 
-func TestEveryRequestIsLoggedOnceItIsFinished(t *testing.T) {
+func TestEveryRequestIsLoggedWhenItEnds(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	in.awaitLoaded(ctx, t)
@@ -63,14 +63,15 @@ func TestEveryRequestIsLoggedOnceItIsFinished(t *testing.T) {
 		})
 		for _, name := range []string{"peer.address", "grpc.time_ms"} {
 			if got[name] == nil {
-				t.Errorf("there is no %s in %v", name, got)
+				t.Errorf("got log line %v, want attribute %s", got, name)
 			}
 		}
 	}
 }
 
-// Clients learn what an error means for them; operators learn what it was.
-func TestWhatTheStoreSaysIsForTheLog(t *testing.T) {
+// Clients receive the meaning of an error. Its details, such as addresses, appear only in
+// the log.
+func TestErrorsOfTheStoreAreDetailedOnlyInTheLog(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	in.awaitLoaded(ctx, t)
@@ -84,17 +85,17 @@ func TestWhatTheStoreSaysIsForTheLog(t *testing.T) {
 		{"a bug", errors.New(inside), "ERROR", internal},
 		{"no connection", fmt.Errorf("%w: %s", object.ErrUnavailable, inside), "DEBUG", storeUnavailable},
 		{
-			// etcd's client is a gRPC client itself: its statuses are not ours.
+			// etcd's client is a gRPC client, too. Its statuses must not reach our clients.
 			"status of etcd", fmt.Errorf("commit: %w: %w", object.ErrUnavailable, status.Error(codes.Unavailable, inside)), "DEBUG", storeUnavailable,
 		},
 		{
-			"status of etcd that nobody understands", fmt.Errorf("commit: %w", status.Error(codes.PermissionDenied, inside)), "ERROR", internal,
+			"unknown status of etcd", fmt.Errorf("commit: %w", status.Error(codes.PermissionDenied, inside)), "ERROR", internal,
 		},
 		{
 			"end of the store's own context", fmt.Errorf("commit: %w: %w: %s", object.ErrUnavailable, context.Canceled, inside), "DEBUG", storeUnavailable,
 		},
 		{
-			"end of a context that nobody knows", fmt.Errorf("%s: %w", inside, context.DeadlineExceeded), "ERROR", internal,
+			"end of an unknown context", fmt.Errorf("%s: %w", inside, context.DeadlineExceeded), "ERROR", internal,
 		},
 		{
 			"full", fmt.Errorf("%w: %s", object.ErrNoSpace, inside), "DEBUG",
@@ -110,7 +111,7 @@ func TestWhatTheStoreSaysIsForTheLog(t *testing.T) {
 			err := in.tryPut(ctx, "")
 			wantRefusal(t, err, c.want)
 			if strings.Contains(err.Error(), "10.1.2.3") {
-				t.Errorf("the client is told the address of etcd: %v", err)
+				t.Errorf("got error %q, want one without the address of etcd", err)
 			}
 			in.lines.await(ctx, t, line{
 				"msg": "request failed", "level": c.level, "method": "/fanout.v1.StoreService/Put", "error": c.err.Error(),
@@ -138,13 +139,13 @@ func TestNoValuesAreLogged(t *testing.T) {
 	}
 	for _, req := range refused {
 		if _, err := in.writes.Put(ctx, req); refusalIn(t, err).Reason != apierr.ReasonInvalidRequest {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want reason %s", err, apierr.ReasonInvalidRequest)
 		}
 	}
 	for _, err := range []error{errors.New("a bug"), &object.ConflictError{Key: "a"}, object.ErrNoSpace} {
 		in.failWrites(err)
 		if err := in.tryPut(ctx, secret); err == nil {
-			t.Error("the write succeeded")
+			t.Errorf("the write succeeded, want %v", err)
 		}
 	}
 	in.onWrites(func() error { panic("bang") })
@@ -153,6 +154,6 @@ func TestNoValuesAreLogged(t *testing.T) {
 	in.stop(ctx)
 	if text := in.lines.text(); strings.Contains(text, secret) {
 		i := strings.Index(text, secret)
-		t.Errorf("a value is in the log: ...%s...", text[max(0, i-200):min(len(text), i+50)])
+		t.Errorf("got a value in the log: ...%s...", text[max(0, i-200):min(len(text), i+50)])
 	}
 }

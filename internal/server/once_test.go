@@ -14,7 +14,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
-// countingEncoder counts the events that are encoded.
+// countingEncoder counts encodings.
 type countingEncoder struct {
 	wire.Encoder
 	encoded atomic.Int64
@@ -47,10 +47,10 @@ func TestWatchersOfOneInterestCauseOneEncodingPerEvent(t *testing.T) {
 		w.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
 	}
 	if n := in.dispatchers[config].Interests(); n != 1 {
-		t.Fatalf("%d interests are watched, want 1", n)
+		t.Fatalf("got %d interests, want 1", n)
 	}
 
-	// Writes of others are none of our business and cost nothing either.
+	// Writes outside the scope cost no encoding either.
 	var want []event
 	for i := range writes {
 		key, text := fmt.Sprint("team/", i), fmt.Sprint("text ", i)
@@ -76,6 +76,6 @@ func TestWatchersOfOneInterestCauseOneEncodingPerEvent(t *testing.T) {
 	}
 	group.Wait()
 	if n := encoder.encoded.Load(); n != writes {
-		t.Errorf("%d events for %d watchers were encoded %d times", writes, len(watches), n)
+		t.Errorf("got %d encodings of %d events for %d watchers, want %d", n, writes, len(watches), writes)
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
-func TestWatchRefusesOptionsThatMakeNoSense(t *testing.T) {
+func TestWatchRefusesInvalidOptions(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	here := &fanoutv1.Position{Epoch: in.epoch(ctx, t), Revision: in.put(ctx, t, config, "a", "1")}
@@ -31,12 +31,12 @@ func TestWatchRefusesOptionsThatMakeNoSense(t *testing.T) {
 		req.Resource = config
 		requests = append(requests, badRequest[fanoutv1.WatchRequest]{name: name, request: req, want: invalid(fields...)})
 	}
-	add("every event and the latest", &fanoutv1.WatchRequest{EveryEvent: true, Delivery: fanoutv1.Delivery_DELIVERY_LATEST}, "every_event")
-	add("a delivery that there is not", &fanoutv1.WatchRequest{Delivery: 3}, "delivery")
-	add("exactly and from now", &fanoutv1.WatchRequest{Begin: fromNow(), Consistency: exactRevision(1)}, "consistency.exact_revision")
-	add("exactly and after", &fanoutv1.WatchRequest{Begin: after(here), Consistency: exactRevision(1)}, "consistency")
-	add("exactly nothing", &fanoutv1.WatchRequest{Consistency: exactRevision(0)}, "consistency.exact_revision")
-	add("exactly less than nothing", &fanoutv1.WatchRequest{Consistency: exactRevision(-1)}, "consistency.exact_revision")
+	add("every_event and DELIVERY_LATEST", &fanoutv1.WatchRequest{EveryEvent: true, Delivery: fanoutv1.Delivery_DELIVERY_LATEST}, "every_event")
+	add("unknown delivery", &fanoutv1.WatchRequest{Delivery: 3}, "delivery")
+	add("exact_revision and from_now", &fanoutv1.WatchRequest{Begin: fromNow(), Consistency: exactRevision(1)}, "consistency.exact_revision")
+	add("exact_revision and after", &fanoutv1.WatchRequest{Begin: after(here), Consistency: exactRevision(1)}, "consistency")
+	add("exact_revision 0", &fanoutv1.WatchRequest{Consistency: exactRevision(0)}, "consistency.exact_revision")
+	add("negative exact_revision", &fanoutv1.WatchRequest{Consistency: exactRevision(-1)}, "consistency.exact_revision")
 
 	durations := map[string]struct {
 		set         func(*fanoutv1.WatchRequest, *durationpb.Duration)
@@ -48,11 +48,11 @@ func TestWatchRefusesOptionsThatMakeNoSense(t *testing.T) {
 	}
 	for field, c := range durations {
 		bad := map[string]*durationpb.Duration{
-			"nothing":           {},
-			"less than nothing": durationpb.New(-c.least),
-			"too short":         durationpb.New(c.least - 1),
-			"not valid":         {Seconds: 1, Nanos: -1},
-			"endless":           {Seconds: math.MaxInt64},
+			"zero":      {},
+			"negative":  durationpb.New(-c.least),
+			"too short": durationpb.New(c.least - 1),
+			"not valid": {Seconds: 1, Nanos: -1},
+			"overflow":  {Seconds: math.MaxInt64},
 		}
 		if c.most > 0 {
 			bad["too long"] = durationpb.New(c.most + 1)
@@ -60,14 +60,14 @@ func TestWatchRefusesOptionsThatMakeNoSense(t *testing.T) {
 		for name, d := range bad {
 			req := &fanoutv1.WatchRequest{}
 			c.set(req, d)
-			add(fmt.Sprint(field, " of ", name), req, field)
+			add(fmt.Sprint(field, " ", name), req, field)
 		}
 	}
 	worst := &fanoutv1.WatchRequest{
 		EveryEvent: true, Delivery: fanoutv1.Delivery_DELIVERY_LATEST, Begin: fromNow(), Consistency: exactRevision(-1),
 		BookmarkInterval: &durationpb.Duration{}, MaxBatchDelay: &durationpb.Duration{}, TimeLimit: &durationpb.Duration{},
 	}
-	add("everything wrong is told at once", worst,
+	add("all faults are reported together", worst,
 		"consistency.exact_revision", "bookmark_interval", "max_batch_delay", "time_limit", "every_event")
 	testBadRequests(t, in, func(ctx context.Context, req *fanoutv1.WatchRequest, opts ...grpc.CallOption) (*fanoutv1.WatchResponse, error) {
 		stream, err := in.reads.Watch(ctx, req, opts...)
@@ -82,22 +82,22 @@ func TestWatchRefusesOptionsThatMakeNoSense(t *testing.T) {
 			req := &fanoutv1.WatchRequest{Resource: config}
 			c.set(req, durationpb.New(good))
 			if events, _ := in.watch(ctx, t, req).catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET); len(events) != 1 {
-				t.Errorf("with %s %v the snapshot has %d events", field, good, len(events))
+				t.Errorf("%s %v: got a snapshot of %d events, want 1", field, good, len(events))
 			}
 		}
 	}
 }
 
-// views are what can be asked to be shown and to be left out.
-var views = map[string]struct{ previous, omit bool }{
+// projections are the combinations of previous_object and omit_values.
+var projections = map[string]struct{ previous, omit bool }{
 	"plain":                    {false, false},
 	"previous":                 {true, false},
 	"omit values":              {false, true},
 	"previous and omit values": {true, true},
 }
 
-// shown is an event as it looks in a view.
-func shown(e *fanoutv1.Event, previous, omit bool) *fanoutv1.Event {
+// projected returns the event as a watcher with these options receives it.
+func projected(e *fanoutv1.Event, previous, omit bool) *fanoutv1.Event {
 	e = proto.CloneOf(e)
 	if !previous {
 		e.Previous = nil
@@ -112,8 +112,8 @@ func shown(e *fanoutv1.Event, previous, omit bool) *fanoutv1.Event {
 	return e
 }
 
-// wantShown compares all events of the messages.
-func wantShown(t *testing.T, name string, all []*fanoutv1.WatchResponse, want []*fanoutv1.Event) {
+// wantEventsIn compares all events of the messages.
+func wantEventsIn(t *testing.T, name string, all []*fanoutv1.WatchResponse, want []*fanoutv1.Event) {
 	t.Helper()
 	var got []*fanoutv1.Event
 	for _, m := range all {
@@ -124,20 +124,20 @@ func wantShown(t *testing.T, name string, all []*fanoutv1.WatchResponse, want []
 	}
 }
 
-// Every kind of event, live and replayed, in each view: the object before the
-// change is in MODIFIED and DELETED events only, and values are nowhere where they
-// are omitted. What else there is to an object is always there.
-func TestViewsOfEvents(t *testing.T) {
+// The test sends every kind of event, live and replayed, with each projection. Only
+// MODIFIED and DELETED events have a previous object. omit_values removes the values and
+// nothing else.
+func TestProjectionsOfEvents(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	first := in.putLabelled(t, "a", "1", "prod")
 	epoch := in.epoch(ctx, t)
 	inboxes := map[string]*inbox{}
-	request := func(view struct{ previous, omit bool }) *fanoutv1.WatchRequest {
-		return &fanoutv1.WatchRequest{Resource: config, LabelSelector: "env=prod", PreviousObject: view.previous, OmitValues: view.omit}
+	request := func(p struct{ previous, omit bool }) *fanoutv1.WatchRequest {
+		return &fanoutv1.WatchRequest{Resource: config, LabelSelector: "env=prod", PreviousObject: p.previous, OmitValues: p.omit}
 	}
-	for name, view := range views {
-		inboxes[name] = in.watch(ctx, t, request(view)).collect()
+	for name, projection := range projections {
+		inboxes[name] = in.watch(ctx, t, request(projection)).collect()
 		inboxes[name].await(ctx, t, synced)
 	}
 
@@ -162,52 +162,52 @@ func TestViewsOfEvents(t *testing.T) {
 		{Type: fanoutv1.Event_TYPE_DELETED, Revision: fifth, Object: four, Previous: four},
 		{Type: fanoutv1.Event_TYPE_ADDED, Revision: sixth, Object: six},
 	}
-	for name, view := range views {
-		see := func(events ...*fanoutv1.Event) []*fanoutv1.Event {
-			var seen []*fanoutv1.Event
+	for name, projection := range projections {
+		project := func(events ...*fanoutv1.Event) []*fanoutv1.Event {
+			var want []*fanoutv1.Event
 			for _, e := range events {
-				seen = append(seen, shown(e, view.previous, view.omit))
+				want = append(want, projected(e, projection.previous, projection.omit))
 			}
-			return seen
+			return want
 		}
 		all := inboxes[name].await(ctx, t, reached(sixth))
-		wantShown(t, name+", live", all, see(append([]*fanoutv1.Event{{Type: fanoutv1.Event_TYPE_ADDED, Revision: first, Object: one}}, live...)...))
+		wantEventsIn(t, name+", live", all, project(append([]*fanoutv1.Event{{Type: fanoutv1.Event_TYPE_ADDED, Revision: first, Object: one}}, live...)...))
 
-		req := request(view)
+		req := request(projection)
 		req.Begin = after(&fanoutv1.Position{Epoch: epoch, Revision: first})
 		all = in.watch(ctx, t, req).collect().await(ctx, t, synced)
-		wantShown(t, name+", replayed", all, see(live...))
+		wantEventsIn(t, name+", replayed", all, project(live...))
 
 		req.Delivery = fanoutv1.Delivery_DELIVERY_LATEST
 		all = in.watch(ctx, t, req).collect().await(ctx, t, synced)
-		wantShown(t, name+", merged", all, see(&fanoutv1.Event{Type: fanoutv1.Event_TYPE_MODIFIED, Revision: sixth, Object: six, Previous: one}))
+		wantEventsIn(t, name+", merged", all, project(&fanoutv1.Event{Type: fanoutv1.Event_TYPE_MODIFIED, Revision: sixth, Object: six, Previous: one}))
 
 		req.Begin, req.Consistency = nil, exactRevision(second)
 		all = in.watch(ctx, t, req).collect().await(ctx, t, reached(sixth))
 		past := slices.IndexFunc(all, isSynced) + 1
-		wantShown(t, name+", of the past", all[:past], see(&fanoutv1.Event{Type: fanoutv1.Event_TYPE_ADDED, Revision: second, Object: two}))
-		wantShown(t, name+", since the past", all[past:], see(&fanoutv1.Event{Type: fanoutv1.Event_TYPE_MODIFIED, Revision: sixth, Object: six, Previous: two}))
+		wantEventsIn(t, name+", at an exact revision", all[:past], project(&fanoutv1.Event{Type: fanoutv1.Event_TYPE_ADDED, Revision: second, Object: two}))
+		wantEventsIn(t, name+", after the exact revision", all[past:], project(&fanoutv1.Event{Type: fanoutv1.Event_TYPE_MODIFIED, Revision: sixth, Object: six, Previous: two}))
 	}
 
-	// What is left out for one is there for others.
+	// The projections of watches do not affect lists.
 	list, err := in.reads.List(ctx, &fanoutv1.ListRequest{Resource: config})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]*fanoutv1.Object{six}, list.GetObjects(), protocmp.Transform()); diff != "" {
-		t.Errorf("the list, -want +got:\n%s", diff)
+		t.Errorf("list, -want +got:\n%s", diff)
 	}
 	old, err := in.reads.List(ctx, &fanoutv1.ListRequest{Resource: config, Consistency: exactRevision(fourth)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]*fanoutv1.Object{four}, old.GetObjects(), protocmp.Transform()); diff != "" {
-		t.Errorf("the list of revision %d, -want +got:\n%s", fourth, diff)
+		t.Errorf("list of revision %d, -want +got:\n%s", fourth, diff)
 	}
 }
 
-// A DELTA has no previous objects, and what is deleted by it is only a key.
-func TestViewsOfDeltas(t *testing.T) {
+// Events of a DELTA have no previous objects, and its DELETED events have only the key.
+func TestProjectionsOfDeltas(t *testing.T) {
 	const window = 4
 	in := start(t, settings{window: cacher.WindowLimits{MaxChanges: window}})
 	ctx := within(t)
@@ -246,34 +246,35 @@ func TestViewsOfDeltas(t *testing.T) {
 		{Type: fanoutv1.Event_TYPE_ADDED, Revision: again, Object: prod("came back", "2", again, again, 1)},
 		{Type: fanoutv1.Event_TYPE_ADDED, Revision: last, Object: prod("new", "1", last-window, last, window+1)},
 	}
-	for name, view := range views {
+	for name, projection := range projections {
 		all := in.watch(ctx, t, &fanoutv1.WatchRequest{
-			Resource: config, Begin: after(here), LabelSelector: "env=prod", PreviousObject: view.previous, OmitValues: view.omit,
+			Resource: config, Begin: after(here), LabelSelector: "env=prod", PreviousObject: projection.previous, OmitValues: projection.omit,
 		}).collect().await(ctx, t, synced)
 		if kinds := kindsIn(all); len(kinds) != 1 || kinds[0] != fanoutv1.WatchResponse_CATCH_UP_DELTA {
-			t.Fatalf("%s: want a DELTA, got %v", name, kinds)
+			t.Fatalf("%s: got catch-ups %v, want a DELTA", name, kinds)
 		}
-		var see []*fanoutv1.Event
+		var wantProjected []*fanoutv1.Event
 		for _, e := range want {
-			see = append(see, shown(e, false, view.omit))
+			wantProjected = append(wantProjected, projected(e, false, projection.omit))
 		}
-		wantShown(t, name, all, see)
+		wantEventsIn(t, name, all, wantProjected)
 		for _, m := range all[:len(all)-1] {
 			if m.GetPosition().GetRevision() != here.GetRevision() {
-				t.Errorf("%s: before the end of a DELTA from %d the position is %v", name, here.GetRevision(), m.GetPosition())
+				t.Errorf("%s: got position %v within the DELTA, want revision %d until it ends", name, m.GetPosition(), here.GetRevision())
 			}
 		}
 	}
 }
 
-// positionExpired is the refusal to leave out events.
+// positionExpired is the refusal of an every_event watch that would miss events.
 func positionExpired(asked, oldest, current int64) refusal {
 	return refusal{Code: codes.OutOfRange, Reason: apierr.ReasonPositionExpired, Metadata: map[string]string{
 		"asked_revision": decimal(asked), "oldest_revision": decimal(oldest), "current_revision": decimal(current),
 	}}
 }
 
-// Who wants every event is told where that is not possible, and from where on it is.
+// A watch with every_event is refused if events after its position are lost. The error
+// names the oldest position that works.
 func TestHonestEveryEventAtTheBeginning(t *testing.T) {
 	const window = 3
 	in := start(t, settings{window: cacher.WindowLimits{MaxChanges: window}})
@@ -298,11 +299,11 @@ func TestHonestEveryEventAtTheBeginning(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err = stream.Recv(); err == nil {
-			t.Fatalf("%v is not refused", req)
+			t.Fatalf("%v: got no error, want a refusal", req)
 		}
 		return err
 	}
-	// Neither what is to be seen nor where makes a difference.
+	// The scope makes no difference.
 	for _, scope := range []*fanoutv1.Scope{nil, exactly("a"), prefix("nothing")} {
 		req := request(epoch, first)
 		req.Scope = scope
@@ -315,20 +316,20 @@ func TestHonestEveryEventAtTheBeginning(t *testing.T) {
 		})
 	}
 
-	// The oldest position that was told is good, and so are all that are newer.
+	// The oldest_revision of the error works, and so does every newer one.
 	for i, revision := range at {
 		events, _ := in.watch(ctx, t, request(epoch, revision)).catchUp(fanoutv1.WatchResponse_CATCH_UP_REPLAY)
 		if len(events) != len(at)-1-i {
-			t.Errorf("after revision %d there are %v", revision, events)
+			t.Errorf("after revision %d: got events %v, want %d", revision, events, len(at)-1-i)
 		}
 	}
-	// From nothing there is nothing to be missed.
+	// A watch without a position begins with a snapshot, so it misses nothing.
 	for _, req := range []*fanoutv1.WatchRequest{{Resource: config, EveryEvent: true}, request(epoch, 0), request("", 0), request("another", 0)} {
 		if events, _ := in.watch(ctx, t, req).catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET); len(events) != 2 {
-			t.Errorf("%v begins with %v", req, events)
+			t.Errorf("%v: got snapshot %v, want 2 objects", req, events)
 		}
 	}
-	// Who does not insist is brought to the present.
+	// A watch without every_event catches up.
 	for begin, want := range map[*fanoutv1.Position]fanoutv1.WatchResponse_CatchUp{
 		{Epoch: epoch, Revision: first}:          fanoutv1.WatchResponse_CATCH_UP_DELTA,
 		{Epoch: "another", Revision: first}:      fanoutv1.WatchResponse_CATCH_UP_RESET,
@@ -338,8 +339,8 @@ func TestHonestEveryEventAtTheBeginning(t *testing.T) {
 	}
 }
 
-// relist has the cacher of config lose its watch, and the etcd forget what comes
-// next, while meanwhile is done.
+// relist makes the cacher of config lose its watch, calls meanwhile, and compacts etcd, so
+// that the cacher must list again. It returns when the cacher has done so.
 func (in *instance) relist(ctx context.Context, t *testing.T, compact func(context.Context, int64), meanwhile func()) {
 	t.Helper()
 	reached, cut := make(chan struct{}, 1), make(chan struct{})
@@ -361,7 +362,7 @@ func (in *instance) relist(ctx context.Context, t *testing.T, compact func(conte
 	select {
 	case <-reached:
 	case <-ctx.Done():
-		t.Fatal("the cacher hears nothing")
+		t.Fatal("the cacher received no update")
 	}
 	compact(ctx, in.revision(ctx, t))
 	in.seams[config].on(nil)
@@ -369,8 +370,8 @@ func (in *instance) relist(ctx context.Context, t *testing.T, compact func(conte
 	in.lines.await(ctx, t, line{"msg": "listed again", "resource": config})
 }
 
-// When history is lost while a watch lasts, the one who wants every event is told
-// so; the others go on with what is different.
+// History is lost during a watch. A watch with every_event ends with POSITION_EXPIRED;
+// others continue with the difference.
 func TestHonestEveryEventWhenHistoryIsLost(t *testing.T) {
 	etcd, compact := openEtcdToCompact(t)
 	in := startOver(t, etcd, settings{})
@@ -378,9 +379,9 @@ func TestHonestEveryEventWhenHistoryIsLost(t *testing.T) {
 	first := in.put(ctx, t, config, "a", "1")
 	here := &fanoutv1.Position{Epoch: in.epoch(ctx, t), Revision: first}
 	strict := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, EveryEvent: true}).collect()
-	unconcerned := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Scope: prefix("quiet"), EveryEvent: true}).collect()
+	quiet := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Scope: prefix("quiet"), EveryEvent: true}).collect()
 	plain := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config}).collect()
-	for _, w := range []*inbox{strict, unconcerned, plain} {
+	for _, w := range []*inbox{strict, quiet, plain} {
 		w.await(ctx, t, synced)
 	}
 	var now int64
@@ -394,18 +395,18 @@ func TestHonestEveryEventWhenHistoryIsLost(t *testing.T) {
 	all, err := strict.end(ctx, t)
 	wantRefusal(t, err, positionExpired(first, now, now))
 	if !reached(first)(all) || len(eventsOf(all)) != 1 {
-		t.Errorf("before that there came %v", all)
+		t.Errorf("got messages %v before the end, want one event", all)
 	}
-	// Whether it would have seen any of the events that are lost is not known.
-	all, err = unconcerned.end(ctx, t)
+	// The server cannot know whether a lost event was in this scope.
+	all, err = quiet.end(ctx, t)
 	wantRefusal(t, err, positionExpired(first, now, now))
 	if len(eventsOf(all)) != 0 {
-		t.Errorf("before that there came %v", all)
+		t.Errorf("got messages %v before the end, want no events", all)
 	}
 	all = plain.await(ctx, t, reached(now))
 	// The last change of a was at the revision before the last two.
 	if diff := cmp.Diff([]event{added("a", "1", first), modified("a", "3", now-2)}, eventsOf(all)); diff != "" {
-		t.Errorf("who does not insist, -want +got:\n%s", diff)
+		t.Errorf("watch without every_event, -want +got:\n%s", diff)
 	}
 
 	stream, err := in.reads.Watch(ctx, &fanoutv1.WatchRequest{Resource: config, Begin: after(here), EveryEvent: true})
@@ -415,16 +416,17 @@ func TestHonestEveryEventWhenHistoryIsLost(t *testing.T) {
 	_, err = stream.Recv()
 	wantRefusal(t, err, positionExpired(first, now, now))
 	next := in.put(ctx, t, config, "a", "4")
-	in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing) // it has come to where the watch begins
+	in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing) // wait until the cache has the position of the next watch
 	events, _ := in.watch(ctx, t, &fanoutv1.WatchRequest{
 		Resource: config, Begin: after(&fanoutv1.Position{Epoch: here.GetEpoch(), Revision: now}), EveryEvent: true,
 	}).catchUp(fanoutv1.WatchResponse_CATCH_UP_REPLAY)
 	if diff := cmp.Diff([]event{modified("a", "4", next)}, events); diff != "" {
-		t.Errorf("after the loss, -want +got:\n%s", diff)
+		t.Errorf("watch that begins after the loss, -want +got:\n%s", diff)
 	}
 }
 
-// The same is told to one who reads so slowly that the window moves past it.
+// A watch with every_event also ends with POSITION_EXPIRED when its client reads so slowly
+// that the window moves past its position.
 func TestHonestEveryEventOfAReaderThatStalls(t *testing.T) {
 	in := start(t, settings{window: cacher.WindowLimits{MaxChanges: 10}, feedBytes: 1 << 10})
 	ctx := within(t)
@@ -436,8 +438,8 @@ func TestHonestEveryEventOfAReaderThatStalls(t *testing.T) {
 	write := func(key, text string) {
 		want = append(want, added(key, text, in.put(ctx, t, config, key, text)))
 	}
-	// The first message is more than the server takes of a stream that is not read, so
-	// it waits with the second one. Else it may notice in the middle of what follows.
+	// The first message fills all buffers of the stream, so the watch blocks at the second
+	// one. Without it, the watch could end at any of the following writes.
 	write("large", strings.Repeat("x", 256<<10))
 	large := want[0].At
 	s.await(ctx, t, "the window is used up", func(s *rawStream) bool { return s.received == window })
@@ -452,7 +454,7 @@ func TestHonestEveryEventOfAReaderThatStalls(t *testing.T) {
 	all, err := s.await(ctx, t, "the stream ends", func(*rawStream) bool { return false })
 	events := eventsOf(all)
 	if diff := cmp.Diff(want[:min(len(events), len(want))], events); diff != "" {
-		t.Errorf("before the end, -want +got:\n%s", diff)
+		t.Errorf("events before the end, -want +got:\n%s", diff)
 	}
 	wantRefusal(t, err, positionExpired(all[len(all)-1].GetPosition().GetRevision(), now-10, now))
 }

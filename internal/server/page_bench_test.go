@@ -16,8 +16,9 @@ import (
 	"github.com/fanoutd/fanoutd/test/ratio"
 )
 
-// listed is a resource with so many objects of 100 bytes, in folders of ten.
-func listed(tb testing.TB, objects int) backend.Source {
+// loadedSource returns a resource with the given number of objects of 100 bytes, in
+// folders of ten.
+func loadedSource(tb testing.TB, objects int) backend.Source {
 	tb.Helper()
 	srv, memory := holding(tb)
 	all := map[object.Key][]byte{}
@@ -26,16 +27,16 @@ func listed(tb testing.TB, objects int) backend.Source {
 	}
 	at := memory.Commit(all)
 	s := srv.resources["r"].Source()
-	// The objects have arrived before anything reads them, so no read waits with a deadline.
-	// What is counted or measured is not what the dispatcher does with the changes.
+	// Wait until the dispatcher has handled all changes. Then no read has to wait, and its
+	// work is not part of a measurement.
 	poll.Until(tb, "the dispatcher has seen all objects", func() bool { return srv.resources["r"].Dispatcher.Stats().Through.Revision >= at })
 	if n := listAll(tb, s, object.Scope{}, 0); n != objects {
-		tb.Fatalf("there are %d objects, want %d", n, objects)
+		tb.Fatalf("got %d objects, want %d", n, objects)
 	}
 	return s
 }
 
-// listAll reads the pages of a list, and returns how many objects it has.
+// listAll reads all pages of a list and returns the number of its objects.
 func listAll(tb testing.TB, s backend.Source, scope object.Scope, pageSize int) int {
 	tb.Helper()
 	p, objects := request.FirstPage(request.Query{Resource: "r", Scope: scope}), 0
@@ -50,20 +51,20 @@ func listAll(tb testing.TB, s backend.Source, scope object.Scope, pageSize int) 
 		}
 		end := len(response) - 1
 		objects += end
-		var said fanoutv1.ListResponse
-		if err := proto.Unmarshal(response[end].ReadOnlyData(), &said); err != nil {
+		var trailer fanoutv1.ListResponse
+		if err := proto.Unmarshal(response[end].ReadOnlyData(), &trailer); err != nil {
 			tb.Fatal(err)
 		}
-		if said.GetNextPageToken() == "" {
+		if trailer.GetNextPageToken() == "" {
 			return objects
 		}
-		if p, err = request.ParsePageToken(said.GetNextPageToken(), p.Query); err != nil {
+		if p, err = request.ParsePageToken(trailer.GetNextPageToken(), p.Query); err != nil {
 			tb.Fatal(err)
 		}
 	}
 }
 
-// folder returns one of the folders of ten.
+// folder returns the scope of a folder of ten objects.
 func folder(tb testing.TB) object.Scope {
 	tb.Helper()
 	scope, err := object.ParsePrefix("folder-7")
@@ -73,9 +74,9 @@ func folder(tb testing.TB) object.Scope {
 	return scope
 }
 
-// BenchmarkList makes the responses of a list: of a folder of ten and of one key among so
-// many objects; and of 150,000 objects in as few pages as they fit into, and in smaller
-// ones.
+// BenchmarkList measures how long the server takes to make the responses of a list. The
+// lists are a folder of ten objects and a single key, both in resources of several sizes,
+// and all of 150,000 objects with several page sizes (0 is the largest possible).
 func BenchmarkList(b *testing.B) {
 	for _, one := range []struct {
 		name  string
@@ -85,11 +86,11 @@ func BenchmarkList(b *testing.B) {
 		var row ratio.Row
 		for _, objects := range []int{100, 10_000, 100_000} {
 			b.Run(fmt.Sprintf("%s/objects=%d", one.name, objects), func(b *testing.B) {
-				s := listed(b, objects)
+				s := loadedSource(b, objects)
 				b.ReportAllocs()
 				for b.Loop() {
 					if n := listAll(b, s, one.scope, 0); n != one.want {
-						b.Fatalf("the list has %d objects", n)
+						b.Fatalf("got %d objects, want %d", n, one.want)
 					}
 				}
 				row.Report(b)
@@ -100,11 +101,11 @@ func BenchmarkList(b *testing.B) {
 	for _, pageSize := range []int{0, 1000, 100} {
 		b.Run(fmt.Sprintf("all/page=%d", pageSize), func(b *testing.B) {
 			const objects = 150_000
-			s := listed(b, objects)
+			s := loadedSource(b, objects)
 			b.ReportAllocs()
 			for b.Loop() {
 				if n := listAll(b, s, object.Scope{}, pageSize); n != objects {
-					b.Fatalf("the list has %d objects", n)
+					b.Fatalf("got %d objects, want %d", n, objects)
 				}
 			}
 			row.Report(b)
@@ -112,32 +113,31 @@ func BenchmarkList(b *testing.B) {
 	}
 }
 
-// looked is a source that counts the objects that are looked at.
-type looked struct {
+// countingSource counts the objects that lists visit.
+type countingSource struct {
 	backend.Source
-	objects int
+	visited int
 }
 
-// lookedView is a view of it.
-type lookedView struct {
+type countingView struct {
 	backend.View
-	source *looked
+	source *countingSource
 }
 
-func (l *looked) View(ctx context.Context, c request.Consistency) (backend.View, error) {
+func (l *countingSource) View(ctx context.Context, c request.Consistency) (backend.View, error) {
 	v, err := l.Source.View(ctx, c)
-	return lookedView{v, l}, err
+	return countingView{v, l}, err
 }
 
-func (l *looked) ViewAt(ctx context.Context, p object.Position) (backend.View, error) {
+func (l *countingSource) ViewAt(ctx context.Context, p object.Position) (backend.View, error) {
 	v, err := l.Source.ViewAt(ctx, p)
-	return lookedView{v, l}, err
+	return countingView{v, l}, err
 }
 
-func (v lookedView) Objects(ctx context.Context, scope object.Scope, start object.Key) iter.Seq2[*object.Object, error] {
+func (v countingView) Objects(ctx context.Context, scope object.Scope, start object.Key) iter.Seq2[*object.Object, error] {
 	return func(yield func(*object.Object, error) bool) {
 		for o, err := range v.View.Objects(ctx, scope, start) {
-			v.source.objects++
+			v.source.visited++
 			if !yield(o, err) {
 				return
 			}
@@ -145,20 +145,20 @@ func (v lookedView) Objects(ctx context.Context, scope object.Scope, start objec
 	}
 }
 
-// A list looks at the objects that it tells, however many others there are, and with
-// each page at one more: whether there is a next page. To say how many remain it looks
-// at none.
-func TestListsLookAtWhatTheyTell(t *testing.T) {
+// A list visits only the objects that it returns, however many others there are. Each page
+// but the last visits one more, to learn that there is a next page. The remaining count
+// visits none.
+func TestListsVisitOnlyTheObjectsTheyReturn(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
 	for _, objects := range []int{100, 100_000} {
-		s := listed(t, objects)
+		s := loadedSource(t, objects)
 		for _, c := range []struct {
-			name           string
-			scope          object.Scope
-			page           int
-			tells, further int
+			name              string
+			scope             object.Scope
+			page              int
+			returned, further int
 		}{
 			{"everything in ten pages", object.Scope{}, objects / 10, objects, 9},
 			{"a folder of ten", folder(t), 0, 10, 0},
@@ -166,26 +166,26 @@ func TestListsLookAtWhatTheyTell(t *testing.T) {
 			{"a key", object.ExactKey("folder-7/7"), 0, 1, 0},
 			{"no key", object.ExactKey("folder-7"), 0, 0, 0},
 		} {
-			counted := &looked{Source: s}
-			if n := listAll(t, counted, c.scope, c.page); n != c.tells {
-				t.Errorf("%s of %d objects: the list has %d objects, want %d", c.name, objects, n, c.tells)
+			counting := &countingSource{Source: s}
+			if n := listAll(t, counting, c.scope, c.page); n != c.returned {
+				t.Errorf("%s of %d objects: got %d objects, want %d", c.name, objects, n, c.returned)
 			}
-			if counted.objects != c.tells+c.further {
-				t.Errorf("%s of %d objects: looked at %d objects, want %d and %d", c.name, objects, counted.objects, c.tells, c.further)
+			if want := c.returned + c.further; counting.visited != want {
+				t.Errorf("%s of %d objects: got %d visited objects, want %d", c.name, objects, counting.visited, want)
 			}
 		}
 	}
 }
 
-// The response of a list allocates nothing for each object: a larger one makes some
-// slices grow once more.
+// The response of a list allocates nothing per object. A larger list only makes some
+// slices grow more often.
 func TestListsAllocateNothingForEachObject(t *testing.T) {
 	allocations := func(objects int) float64 {
-		s := listed(t, objects)
+		s := loadedSource(t, objects)
 		return testing.AllocsPerRun(10, func() { listAll(t, s, object.Scope{}, 0) })
 	}
 	few, many := allocations(100), allocations(10_000)
 	if many > few+100 {
-		t.Errorf("a list of 100 objects allocates %v times, and one of 10,000 %v times", few, many)
+		t.Errorf("got %v allocations for 10,000 objects and %v for 100, want at most 100 more", many, few)
 	}
 }

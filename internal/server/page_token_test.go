@@ -25,15 +25,15 @@ func (in *instance) firstPage(ctx context.Context, t *testing.T, req *fanoutv1.L
 		t.Fatal(err)
 	}
 	if first.GetNextPageToken() == "" {
-		t.Fatal("the list has only one page")
+		t.Fatal("got a list of one page, want more")
 	}
 	second := proto.CloneOf(req)
 	second.PageToken = first.GetNextPageToken()
 	return first, second
 }
 
-// forged returns a page token with a part of its content replaced. Tokens are
-// opaque to clients; those who look inside all the same get no further.
+// forged returns a page token with a part of its content replaced. It depends on the
+// encoding of tokens, which is private to the server.
 func forged(t *testing.T, token, old, replacement string) string {
 	t.Helper()
 	content, err := base64.RawURLEncoding.DecodeString(token)
@@ -42,7 +42,7 @@ func forged(t *testing.T, token, old, replacement string) string {
 	}
 	changed := strings.Replace(string(content), old, replacement, 1)
 	if changed == string(content) {
-		t.Fatalf("there is no %q in %s", old, content)
+		t.Fatalf("got token %s, want one that contains %q", content, old)
 	}
 	return base64.RawURLEncoding.EncodeToString([]byte(changed))
 }
@@ -73,7 +73,7 @@ func TestListRefusesForeignPageTokens(t *testing.T) {
 	revision := fmt.Sprintf(`"v":%d`, now)
 	testBadRequests(t, in, in.reads.List, []badRequest[fanoutv1.ListRequest]{
 		{name: "not base64", request: withToken("*"), want: invalid("page_token")},
-		{name: "not ours", request: withToken(base64.RawURLEncoding.EncodeToString([]byte("garbage"))), want: invalid("page_token")},
+		{name: "garbage", request: withToken(base64.RawURLEncoding.EncodeToString([]byte("garbage"))), want: invalid("page_token")},
 		{name: "empty object", request: withToken(base64.RawURLEncoding.EncodeToString([]byte("{}"))), want: invalid("page_token")},
 		{name: "cut", request: withToken(token[:len(token)/2]), want: invalid("page_token")},
 		{name: "twice", request: withToken(token + token), want: invalid("page_token")},
@@ -100,7 +100,7 @@ func TestListRefusesForeignPageTokens(t *testing.T) {
 		},
 	})
 
-	// What means the same as leaving it out may stay.
+	// Other spellings of the same request are fine, and so is another page size.
 	same := with(func(r *fanoutv1.ListRequest) {
 		r.Scope = prefix("team/")
 		r.PageSize = 2
@@ -111,12 +111,12 @@ func TestListRefusesForeignPageTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"team/1", "team/2"}, listed{objects: page.GetObjects()}.keys()); diff != "" {
-		t.Errorf("the second page, -want +got:\n%s", diff)
+		t.Errorf("second page, -want +got:\n%s", diff)
 	}
 }
 
-// wantExpired checks that a list cannot be continued, and that the token that
-// comes with the error continues it at the present.
+// wantExpired checks that the token of the second page has expired, and that the token in
+// the error continues the list at the current revision.
 func (in *instance) wantExpired(ctx context.Context, t *testing.T, second *fanoutv1.ListRequest, asked int64, rest ...string) {
 	t.Helper()
 	_, err := in.reads.List(ctx, second)
@@ -128,23 +128,23 @@ func (in *instance) wantExpired(ctx context.Context, t *testing.T, second *fanou
 	}}
 	wantRefusal(t, err, want)
 	if got.Metadata["oldest_revision"] == "" {
-		t.Error("the oldest revision is not told")
+		t.Error("got no oldest_revision in the error, want one")
 	}
 
 	renewed := proto.CloneOf(second)
 	renewed.PageToken = got.Metadata["page_token"]
 	all := in.list(ctx, t, renewed, nothing)
 	if diff := cmp.Diff(rest, all.keys()); diff != "" {
-		t.Errorf("the rest of the list, -want +got:\n%s", diff)
+		t.Errorf("rest of the list, -want +got:\n%s", diff)
 	}
 	if at, now := all.at.GetRevision(), in.revision(ctx, t); at != now {
-		t.Errorf("the list is continued at revision %d, want the newest, %d", at, now)
+		t.Errorf("got the rest of the list at revision %d, want the newest, %d", at, now)
 	}
 }
 
-// Pages stay at their revision when the server has forgotten it and etcd has not;
-// when etcd has, too, the token has expired.
-func TestAnExpiredPageTokenComesWithANewOne(t *testing.T) {
+// A list continues at its revision while the window or etcd's history has it. After etcd
+// has compacted that revision, the token has expired, and the error carries a new one.
+func TestExpiredPageTokensComeWithANewOne(t *testing.T) {
 	etcd, compact := openEtcdToCompact(t)
 	in := startOver(t, etcd, settings{window: cacher.WindowLimits{MaxChanges: 4}})
 	ctx := within(t)
@@ -155,23 +155,23 @@ func TestAnExpiredPageTokenComesWithANewOne(t *testing.T) {
 	for i := range 5 {
 		in.put(ctx, t, config, "c", fmt.Sprint(i))
 	}
-	in.put(ctx, t, config, "a0", "behind the place where the list stands")
-	// Read what was written, so that the cacher has it.
+	in.put(ctx, t, config, "a0", "before the key that the list has reached")
+	// A linearizable list waits until the cacher has these writes.
 	in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing)
 	old, err := in.reads.List(ctx, second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(first.GetPosition(), old.GetPosition(), protocmp.Transform()); diff != "" || len(old.GetObjects()) != 1 || old.GetObjects()[0].GetKey() != "d" {
-		t.Errorf("the second page is %v", old)
+		t.Errorf("got second page %v, want d at %v", old, first.GetPosition())
 	}
 	compact(ctx, in.revision(ctx, t))
 	in.wantExpired(ctx, t, second, first.GetPosition().GetRevision(), "c", "d")
 }
 
-// What a token repeats of a request is not repeated where it would be too long for the
-// status: selectors, and what somebody has forged.
-func TestALongExpiredPageTokenComesWithoutANewOne(t *testing.T) {
+// A page token repeats parts of its request. If these are too long for a status, the error
+// carries no new token. Long selectors can cause this, and forged tokens.
+func TestExpiredPageTokensThatAreLongComeWithoutANewOne(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	for _, key := range []string{"a", "b"} {
@@ -196,8 +196,8 @@ func TestALongExpiredPageTokenComesWithoutANewOne(t *testing.T) {
 	expired(&fanoutv1.ListRequest{Resource: config, PageSize: 1, LabelSelector: labels, FieldSelector: "name!=" + strings.Repeat("x", 3000)}, "another", "yetanother")
 }
 
-// The revisions of another history mean nothing here, be they as large as they may.
-func TestAPageTokenOfAnotherEpochHasExpired(t *testing.T) {
+// A page token of another epoch has expired, whatever its revision is.
+func TestPageTokensOfAnotherEpochHaveExpired(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	for _, key := range []string{"a", "b", "c"} {

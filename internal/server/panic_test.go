@@ -15,7 +15,7 @@ import (
 
 var internal = refusal{Code: codes.Internal, Reason: apierr.ReasonInternal}
 
-// explodingEncoder panics when it is to send a certain key.
+// explodingEncoder panics when it encodes the key "bomb".
 type explodingEncoder struct{ wire.Encoder }
 
 func (e explodingEncoder) AddedEvent(o *object.Object, v object.Projection) []byte {
@@ -50,16 +50,16 @@ func TestAPanicEndsOneRequest(t *testing.T) {
 
 	bystander.wantEvents(added("bomb", "", at))
 	if n := in.dispatchers[config].Interests(); n != 1 {
-		t.Errorf("%d interests are watched, want that of the bystander only", n)
+		t.Errorf("got %d interests, want only that of the bystander", n)
 	}
 }
 
-// wantPanicLine checks that a panic was logged with the stack that led to it, and
-// that the client was told nothing of it.
+// wantPanicLine checks that the server logged a panic of a method, with a stack that
+// contains the function.
 func wantPanicLine(ctx context.Context, t *testing.T, in *instance, method, value, function string) {
 	t.Helper()
 	got := in.lines.await(ctx, t, line{"level": "ERROR", "msg": "a handler panicked", "method": method, "panic": value})
 	if stack, _ := got["stack"].(string); !strings.Contains(stack, function) {
-		t.Errorf("%s is not in the stack:\n%s", function, stack)
+		t.Errorf("want %s in the stack, got:\n%s", function, stack)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
-// badTTLs are not whole seconds from 1 upwards.
+// badTTLs are refused: a time to live must be a positive whole number of seconds.
 var badTTLs = map[string]*durationpb.Duration{
 	"zero":           {},
 	"negative":       durationpb.New(-time.Second),
@@ -82,7 +82,7 @@ func TestPutRefusesBadRequests(t *testing.T) {
 	add("negative precondition", config, with(text(""), func(p *fanoutv1.PutOperation) {
 		p.IfModRevision = proto.Int64(-1)
 	}), "put.if_mod_revision")
-	add("everything wrong is told at once", documents, &fanoutv1.PutOperation{
+	add("all faults are reported together", documents, &fanoutv1.PutOperation{
 		Key: "/", Value: &fanoutv1.PutOperation_Text{Text: "{"}, IfModRevision: proto.Int64(-1), Ttl: &durationpb.Duration{},
 	}, "put.key", "put.if_mod_revision", "put.ttl", "put.text")
 	for name, key := range badKeys {
@@ -205,11 +205,11 @@ func TestPutHonoursItsPrecondition(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.GetObject().GetText() != "modifies" || got.GetObject().GetModRevision() != modified {
-		t.Errorf("a refused write had an effect: %v", got)
+		t.Errorf("got %v, want the object of the last accepted write", got)
 	}
 }
 
-func TestAnObjectWithATimeToLiveIsDeletedOnWatches(t *testing.T) {
+func TestWatchersReceiveTheDeletionOfAnExpiredObject(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
@@ -228,7 +228,7 @@ func TestAnObjectWithATimeToLiveIsDeletedOnWatches(t *testing.T) {
 	gone := w.next(fanoutv1.WatchResponse_KIND_LIVE)
 	at := gone.GetPosition().GetRevision()
 	if at <= put.GetRevision() {
-		t.Errorf("deleted at revision %d, which is not after %d", at, put.GetRevision())
+		t.Errorf("got deletion at revision %d, want one after %d", at, put.GetRevision())
 	}
 	wantEvents(t, gone, deleted("a", "short-lived", at))
 	_, err = in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: "a"})
@@ -241,8 +241,8 @@ func TestAnotherPutReplacesTheTimeToLive(t *testing.T) {
 	}
 	in := start(t, settings{})
 	ctx := within(t)
-	// What is to stay would have been deleted earlier, and what is deleted says
-	// that the time has come.
+	// The first time to live of "kept" is the shorter one. The deletion of "lost" therefore
+	// proves that "kept" would have expired by then.
 	for key, ttl := range map[string]time.Duration{"kept": time.Second, "lost": 3 * time.Second} {
 		p := putText(key, "short-lived")
 		p.Ttl = durationpb.New(ttl)
@@ -323,7 +323,7 @@ func TestKeepTTLKeepsTheTimeToLive(t *testing.T) {
 	}
 }
 
-func TestAWriteTheStoreCannotTakeIsTooLarge(t *testing.T) {
+func TestWritesAboveTheLimitOfTheStoreAreRefused(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	before := in.revision(ctx, t)
@@ -336,7 +336,7 @@ func TestAWriteTheStoreCannotTakeIsTooLarge(t *testing.T) {
 	_, err := in.writes.Transact(ctx, &fanoutv1.TransactRequest{Resource: config, Operations: operations})
 	wantRefusal(t, err, refusal{Code: codes.InvalidArgument, Reason: apierr.ReasonWriteTooLarge})
 	if after := in.revision(ctx, t); after != before {
-		t.Errorf("something was written: revision %d, was %d", after, before)
+		t.Errorf("got revision %d, want %d: the request must write nothing", after, before)
 	}
 }
 
@@ -348,7 +348,8 @@ func TestWritesToAFullStoreFailAndReadsGoOn(t *testing.T) {
 	ctx := within(t)
 	large := &fanoutv1.PutRequest{Resource: config, Put: putText("a", strings.Repeat("x", 1<<20))}
 	full := refusal{Code: codes.ResourceExhausted, Reason: apierr.ReasonStoreFull}
-	// etcd knows how large it is when it has written to the disk, several times a second.
+	// etcd learns its size when it writes to the disk, several times a second. Until then it
+	// accepts writes.
 	const maxWrites = 500
 	written := 0
 	var err error
@@ -358,18 +359,18 @@ func TestWritesToAFullStoreFailAndReadsGoOn(t *testing.T) {
 		}
 	}
 	wantRefusal(t, err, full)
-	// etcd may have applied the very write with which it found out that it is full.
+	// etcd may have applied the write with which it noticed that it is full.
 	before := in.revision(ctx, t)
 	_, err = in.writes.Put(ctx, large)
 	wantRefusal(t, err, full)
 	if after := in.revision(ctx, t); after != before {
-		t.Errorf("something was written: revision %d, was %d", after, before)
+		t.Errorf("got revision %d, want %d: the request must write nothing", after, before)
 	}
 	got, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := int(got.GetObject().GetVersion()); n < written || n > written+1 {
-		t.Errorf("read version %d, %d writes were acknowledged", n, written)
+		t.Errorf("got version %d, want %d or one more", n, written)
 	}
 }
