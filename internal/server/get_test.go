@@ -54,7 +54,7 @@ func TestGetRefusesBadRequests(t *testing.T) {
 			want:    invalid("consistency.min_revision"),
 		},
 		{
-			name:    "everything wrong is told at once",
+			name:    "all faults are reported together",
 			request: &fanoutv1.GetRequest{Resource: config, Consistency: minRevision(math.MinInt64)},
 			want:    invalid("key", "consistency.min_revision"),
 		},
@@ -64,14 +64,14 @@ func TestGetRefusesBadRequests(t *testing.T) {
 			want:    inFuture(now+1, now), asks: true,
 		},
 		{
-			name:    "last revision of all",
+			name:    "largest revision",
 			request: &fanoutv1.GetRequest{Resource: config, Key: "a", Consistency: minRevision(math.MaxInt64)},
 			want:    inFuture(math.MaxInt64, now), asks: true,
 		},
 	})
 }
 
-func TestGetFindsWhatWasPut(t *testing.T) {
+func TestGetReturnsTheStoredObject(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	created := in.put(ctx, t, config, "team/a", "1")
@@ -101,8 +101,8 @@ func TestGetOfAnAbsentKeyNamesTheRevision(t *testing.T) {
 	wantRefusal(t, err, keyNotFound("a", deleted))
 }
 
-// Keys that could not be written through the server may have been written by
-// others; so they can be asked for.
+// Other programs may have written keys that fanoutd would refuse in a Put. Get serves
+// them.
 func TestGetServesKeysThatOthersWrote(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
@@ -121,12 +121,12 @@ func TestGetServesKeysThatOthersWrote(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.GetObject().GetKey() != key || string(got.GetObject().GetData()) != key {
-			t.Errorf("asked for %q, got %v", key, got.GetObject())
+			t.Errorf("got %v, want key and value %q", got.GetObject(), key)
 		}
 	}
 }
 
-// clipped is how a status repeats a key.
+// clipped returns the key as it appears in a status, which shortens long keys.
 func clipped(key string) string {
 	if len(key) > object.MaxKeyBytes {
 		return key[:object.MaxKeyBytes-3] + "..."
@@ -134,25 +134,25 @@ func clipped(key string) string {
 	return key
 }
 
-// The connection of the tests, like many clients, takes no more than 8 KiB of
-// trailer: a longer one would arrive as another error altogether.
-func TestARefusalFitsIntoTheTrailerWhateverWasAsked(t *testing.T) {
+// The connection of the tests accepts at most 8 KiB of trailers, as many clients do. A
+// longer refusal would reach the client as a different error.
+func TestRefusalsOfLongRequestsFitIntoTheTrailer(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	for name, long := range map[string]string{
 		"ascii":    strings.Repeat("x", 100<<10),
 		"percents": strings.Repeat("%", 100<<10),
-		"umlauts":  strings.Repeat("ä", 50<<10), // three bytes of header for each byte
+		"umlauts":  strings.Repeat("ä", 50<<10), // percent-encoding triples each byte
 		"quotes":   strings.Repeat(`"`, 100<<10),
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: long})
 			if r := refusalIn(t, err); r.Reason != apierr.ReasonKeyNotFound {
-				t.Errorf("an absent key: %v", err)
+				t.Errorf("absent key: got %v, want reason %s", err, apierr.ReasonKeyNotFound)
 			}
 			_, err = in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: long, Key: "a"})
 			if r := refusalIn(t, err); r.Reason != apierr.ReasonUnknownResource {
-				t.Errorf("an unknown resource: %v", err)
+				t.Errorf("unknown resource: got %v, want reason %s", err, apierr.ReasonUnknownResource)
 			}
 			_, err = in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: putText(long, "")})
 			wantRefusal(t, err, invalid("put.key"))
@@ -164,7 +164,7 @@ func TestARefusalFitsIntoTheTrailerWhateverWasAsked(t *testing.T) {
 			}
 			_, err = in.writes.Transact(ctx, &fanoutv1.TransactRequest{Resource: config, Operations: operations})
 			if r := refusalIn(t, err); r.Reason != apierr.ReasonInvalidRequest || len(r.Fields) != 10 {
-				t.Errorf("many bad operations: %d violations, want the first 10: %v", len(r.Fields), err)
+				t.Errorf("many bad operations: got %d violations, want the first 10: %v", len(r.Fields), err)
 			}
 		})
 	}

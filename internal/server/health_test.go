@@ -17,7 +17,7 @@ const (
 	notServing = healthpb.HealthCheckResponse_NOT_SERVING
 )
 
-// health asks for the health of a service.
+// health returns the health of a service.
 func (in *instance) health(ctx context.Context, t *testing.T, service string) healthpb.HealthCheckResponse_ServingStatus {
 	t.Helper()
 	resp, err := healthpb.NewHealthClient(in.conn).Check(ctx, &healthpb.HealthCheckRequest{Service: service}, grpc.WaitForReady(true))
@@ -37,7 +37,7 @@ func (in *instance) watchHealth(ctx context.Context, t *testing.T, service strin
 	return stream
 }
 
-// awaitHealth waits until the health is as wanted.
+// awaitHealth waits until the stream reports the wanted health.
 func awaitHealth(t *testing.T, stream healthpb.Health_WatchClient, want healthpb.HealthCheckResponse_ServingStatus) {
 	t.Helper()
 	for {
@@ -53,7 +53,7 @@ func awaitHealth(t *testing.T, stream healthpb.Health_WatchClient, want healthpb
 
 func resourceHealth(resource string) string { return "resource/" + resource }
 
-func TestHealthIsThatOfTheServerAndOfEachResource(t *testing.T) {
+func TestHealthCoversTheServerAndEachResource(t *testing.T) {
 	listing := newGate("List")
 	defer listing.open()
 	in := start(t, settings{interfere: func(_ string, s *seam) { s.on(listing.pass) }})
@@ -62,24 +62,24 @@ func TestHealthIsThatOfTheServerAndOfEachResource(t *testing.T) {
 	listing.await(ctx, t)
 	for _, service := range services {
 		if got := in.health(ctx, t, service); got != notServing {
-			t.Errorf("before the first load %q is %v", service, got)
+			t.Errorf("before the first load: got %v for %q, want %v", got, service, notServing)
 		}
 	}
 	listing.open()
 	for _, service := range services {
 		awaitHealth(t, in.watchHealth(ctx, t, service), serving)
 		if got := in.health(ctx, t, service); got != serving {
-			t.Errorf("after the first load %q is %v", service, got)
+			t.Errorf("after the first load: got %v for %q, want %v", got, service, serving)
 		}
 	}
 	_, err := healthpb.NewHealthClient(in.conn).Check(ctx, &healthpb.HealthCheckRequest{Service: resourceHealth("x")})
 	if status.Code(err) != codes.NotFound {
-		t.Errorf("health of an unknown resource: %v", err)
+		t.Errorf("unknown resource: got %v, want NOT_FOUND", err)
 	}
 }
 
-// One resource that is not loaded does not hide that the others are.
-func TestAResourceIsServedBeforeTheServerIs(t *testing.T) {
+// Loaded resources are healthy while another one is still loading. The server is not.
+func TestLoadedResourcesAreHealthyBeforeTheServerIs(t *testing.T) {
 	listing := newGate("List")
 	defer listing.open()
 	in := start(t, settings{interfere: func(resource string, s *seam) {
@@ -93,14 +93,15 @@ func TestAResourceIsServedBeforeTheServerIs(t *testing.T) {
 	}
 	for _, service := range []string{"", resourceHealth(blobs)} {
 		if got := in.health(ctx, t, service); got != notServing {
-			t.Errorf("%q is %v, although it is not loaded", service, got)
+			t.Errorf("got %v for %q before it is loaded, want %v", got, service, notServing)
 		}
 	}
 	listing.open()
 	awaitHealth(t, in.watchHealth(ctx, t, ""), serving)
 }
 
-// Who watches the health learns first of all that the server stops.
+// Clients that watch the health receive NOT_SERVING before the stopping server ends their
+// stream.
 func TestHealthIsNotServingWhenTheServerStops(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
@@ -113,15 +114,15 @@ func TestHealthIsNotServingWhenTheServerStops(t *testing.T) {
 	w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
 	w.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
 
-	in.stop(ctx) // in its own time: nobody has to be cut off
+	in.stop(ctx) // must end before ctx: no client needs to be disconnected
 	if ctx.Err() != nil {
-		t.Fatal("a client that watches the health kept the server from stopping")
+		t.Fatal("the server did not stop in time while a client watched the health")
 	}
 	for service, stream := range streams {
 		awaitHealth(t, stream, notServing)
 		_, err := stream.Recv()
 		if r := refusalIn(t, err); r.Reason != draining.Reason {
-			t.Errorf("the stream of the health of %q ends with %v", service, err)
+			t.Errorf("health of %q: got stream end %v, want reason %s", service, err, draining.Reason)
 		}
 	}
 }

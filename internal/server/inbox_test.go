@@ -9,13 +9,13 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// inbox takes what a watch brings as it comes, so that a test can look at what has
-// come by a certain moment, and at what has not.
+// inbox collects the messages of a watch in the background. A test can check at any moment
+// which messages have arrived and which have not.
 type inbox struct {
 	mu      sync.Mutex
 	all     []*fanoutv1.WatchResponse // guarded by mu
 	err     error                     // guarded by mu; how the stream ended
-	changed chan struct{}             // guarded by mu; closed and replaced with every message
+	changed chan struct{}             // guarded by mu; closed and replaced for every message
 }
 
 // collect reads the rest of the watch in the background.
@@ -39,14 +39,14 @@ func (w *watch) collect() *inbox {
 	return in
 }
 
-// received returns what has come so far.
+// received returns the messages so far.
 func (in *inbox) received() []*fanoutv1.WatchResponse {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return slices.Clone(in.all)
 }
 
-// await returns what has come when that is enough.
+// await waits until the messages satisfy the condition and returns them.
 func (in *inbox) await(ctx context.Context, t *testing.T, enough func([]*fanoutv1.WatchResponse) bool) []*fanoutv1.WatchResponse {
 	t.Helper()
 	for {
@@ -57,17 +57,17 @@ func (in *inbox) await(ctx context.Context, t *testing.T, enough func([]*fanoutv
 			return all
 		}
 		if err != nil {
-			t.Fatalf("the stream ends with %v after %d messages", err, len(all))
+			t.Fatalf("the stream ended with %v after %d messages", err, len(all))
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			t.Fatalf("waiting for more than these %d messages: %v", len(all), all)
+			t.Fatalf("timed out after %d messages: %v", len(all), all)
 		}
 	}
 }
 
-// end returns everything that has come, and how the stream ended.
+// end waits for the end of the stream. It returns all messages and the error.
 func (in *inbox) end(ctx context.Context, t *testing.T) ([]*fanoutv1.WatchResponse, error) {
 	t.Helper()
 	for {
@@ -80,7 +80,7 @@ func (in *inbox) end(ctx context.Context, t *testing.T) ([]*fanoutv1.WatchRespon
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			t.Fatalf("the stream does not end; the last of %d messages is %v", len(all), all[max(0, len(all)-1):])
+			t.Fatalf("timed out waiting for the end of the stream; the last of %d messages is %v", len(all), all[max(0, len(all)-1):])
 		}
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
 
-// sender begins requests over a connection of its own, frame by frame.
+// sender sends requests over its own connection, frame by frame.
 type sender struct {
 	conn   net.Conn
 	framer *http2.Framer
@@ -31,20 +31,20 @@ type sender struct {
 	hpack  *hpack.Encoder
 	last   uint32
 
-	asked map[uint32]bool  // the streams of which the server wants more than it takes of each
-	ended map[uint32]error // how others have ended
+	extended map[uint32]bool  // streams whose flow-control window the server has extended
+	ended    map[uint32]error // how other streams have ended
 }
 
-// sendFrom connects from a host.
+// sendFrom returns a sender that connects from a host.
 func (in *instance) sendFrom(ctx context.Context, t *testing.T, from string) *sender {
 	t.Helper()
 	conn, err := dialer(from).DialContext(ctx, "tcp", in.address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = conn.Close() }) // an error says that a test has closed it
+	t.Cleanup(func() { _ = conn.Close() }) // fails if the test has closed it
 	deadline, _ := ctx.Deadline()
-	s := &sender{conn: conn, framer: http2.NewFramer(conn, conn), asked: map[uint32]bool{}, ended: map[uint32]error{}}
+	s := &sender{conn: conn, framer: http2.NewFramer(conn, conn), extended: map[uint32]bool{}, ended: map[uint32]error{}}
 	s.framer.ReadMetaHeaders = hpack.NewDecoder(4<<10, nil)
 	s.hpack = hpack.NewEncoder(&s.block)
 	_, err = io.WriteString(conn, http2.ClientPreface)
@@ -54,7 +54,7 @@ func (in *instance) sendFrom(ctx context.Context, t *testing.T, from string) *se
 	return s
 }
 
-// begin sends the headers of a request, and the beginning of a message.
+// begin sends the headers of a request and the beginning of a message.
 func (s *sender) begin(t *testing.T, method, credentials string, beginning []byte) (stream uint32) {
 	t.Helper()
 	s.block.Reset()
@@ -83,13 +83,13 @@ func (s *sender) begin(t *testing.T, method, credentials string, beginning []byt
 	return stream
 }
 
-// await reads until something is so.
+// await reads frames until the condition is true.
 func (s *sender) await(t *testing.T, want string, is func() bool) {
 	t.Helper()
 	for !is() {
 		frame, err := s.framer.ReadFrame()
 		if err != nil {
-			t.Fatalf("waiting until %s: %v; the server asks for more of %d requests, %d have ended", want, err, len(s.asked), len(s.ended))
+			t.Fatalf("waiting until %s: %v; the server extended the window of %d requests, %d have ended", want, err, len(s.extended), len(s.ended))
 		}
 		switch f := frame.(type) {
 		case *http2.SettingsFrame:
@@ -102,7 +102,7 @@ func (s *sender) await(t *testing.T, want string, is func() bool) {
 			}
 		case *http2.WindowUpdateFrame:
 			if f.StreamID != 0 {
-				s.asked[f.StreamID] = true
+				s.extended[f.StreamID] = true
 			}
 		case *http2.MetaHeadersFrame:
 			if f.StreamEnded() {
@@ -115,18 +115,18 @@ func (s *sender) await(t *testing.T, want string, is func() bool) {
 	}
 }
 
-// sized is what comes before a message of a size.
+// sized returns the gRPC prefix of a message of the given size.
 func sized(size int) []byte { return binary.BigEndian.AppendUint32([]byte{0}, uint32(size)) }
 
 const (
-	largeRequest = 4 << 20 // as large as they may be
+	largeRequest = 4 << 20 // the largest size allowed
 	manyRequests = 100
 	putMethod    = fanoutv1.StoreService_Put_FullMethodName
 	reflecting   = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 )
 
-// Of requests of those whom it does not know the server reads nothing.
-func TestNothingIsReadOfStrangers(t *testing.T) {
+// The server refuses requests of unauthenticated clients without reading their messages.
+func TestMessagesOfUnauthenticatedClientsAreNotRead(t *testing.T) {
 	in := start(t, settings{policy: "rules: []"})
 	ctx := within(t)
 	for name, credentials := range map[string]string{"none": "", "bad": "Basic nobody"} {
@@ -138,20 +138,21 @@ func TestNothingIsReadOfStrangers(t *testing.T) {
 			s.await(t, "all are refused", func() bool { return len(s.ended) == manyRequests })
 			for _, err := range s.ended {
 				if status.Code(err) != codes.Unauthenticated {
-					t.Errorf("a request ends with %v", err)
+					t.Errorf("got %v for a request, want UNAUTHENTICATED", err)
 				}
 			}
-			if len(s.asked) > 0 {
-				t.Errorf("the server asks for more of %d requests", len(s.asked))
+			if len(s.extended) > 0 {
+				t.Errorf("the server extended the window of %d requests, want 0", len(s.extended))
 			}
 		})
 	}
-	in.wantNothingTaken(ctx, t)
+	in.wantNoUsage(ctx, t)
 }
 
-// What is on its way takes room, of which a client gets no more than it leaves: others
-// have their large requests, and nobody needs any for what is there at once.
-func TestRequestsOnTheirWayAreLimited(t *testing.T) {
+// Requests that have not arrived completely reserve memory. A client gets at most half of
+// the limit, so other clients can still send large requests. Small requests, which arrive
+// at once, need no reservation.
+func TestMemoryOfIncompleteRequestsIsLimited(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
@@ -167,17 +168,17 @@ func TestRequestsOnTheirWayAreLimited(t *testing.T) {
 	for range manyRequests {
 		s.begin(t, putMethod, "", sized(largeRequest))
 	}
-	s.await(t, "all others are refused", func() bool { return len(s.asked)+len(s.ended) == manyRequests })
-	if len(s.asked) != room {
-		t.Errorf("the server asks for more of %d requests, there is room for %d", len(s.asked), room)
+	s.await(t, "all others are refused", func() bool { return len(s.extended)+len(s.ended) == manyRequests })
+	if len(s.extended) != room {
+		t.Errorf("the server extended the window of %d requests, want %d", len(s.extended), room)
 	}
 	for _, err := range s.ended {
 		wantRefusal(t, err, exhausted(apierr.ReasonTooManyRequests, map[string]string{"limit": "16777216"}))
 	}
 	if u := in.server.Usage(); u.RequestBytes != memory/2 || u.RequestsWaiting != 0 {
-		t.Errorf("%d bytes are taken, and %d requests wait", u.RequestBytes, u.RequestsWaiting)
+		t.Errorf("got %d bytes reserved and %d requests waiting, want %d and 0", u.RequestBytes, u.RequestsWaiting, memory/2)
 	}
-	// Small ones of the same client, and large ones of another.
+	// Small requests of the same client succeed, and large ones of another.
 	for _, one := range []struct {
 		from  string
 		bytes int
@@ -190,12 +191,12 @@ func TestRequestsOnTheirWayAreLimited(t *testing.T) {
 			}
 		}
 	}
-	_ = s.conn.Close() // as it may
-	in.wantNothingTaken(ctx, t)
+	_ = s.conn.Close() // the server may have closed it
+	in.wantNoUsage(ctx, t)
 }
 
-// Who waits has its turn.
-func TestARequestWaitsForRoom(t *testing.T) {
+// A request that waits for memory continues when other requests end.
+func TestARequestWaitsForMemory(t *testing.T) {
 	const memory = 16 << 20
 	in := start(t, settings{limits: quota.Limits{RequestMemory: memory}})
 	ctx := within(t)
@@ -203,63 +204,64 @@ func TestARequestWaitsForRoom(t *testing.T) {
 	for range 3 {
 		s.begin(t, putMethod, "", sized(largeRequest))
 	}
-	in.awaitUsage(ctx, t, "one waits", func(u quota.Usage) bool { return u.RequestsWaiting == 1 })
-	s.await(t, "two are read", func() bool { return len(s.asked) == 2 })
-	for stream := range s.asked {
+	in.awaitUsage(ctx, t, "one request waits", func(u quota.Usage) bool { return u.RequestsWaiting == 1 })
+	s.await(t, "two are read", func() bool { return len(s.extended) == 2 })
+	for stream := range s.extended {
 		if err := s.framer.WriteRSTStream(stream, http2.ErrCodeCancel); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.await(t, "the third is read", func() bool { return len(s.asked) == 3 })
+	s.await(t, "the third is read", func() bool { return len(s.extended) == 3 })
 }
 
-// Whoever says that it sends more than it may is refused before it does.
-func TestALargeRequestIsNotRead(t *testing.T) {
+// A request that announces too large a message is refused before the message is read.
+func TestRequestsThatAreTooLargeAreNotRead(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	s := in.sendFrom(ctx, t, host(2))
 	s.begin(t, putMethod, "", sized(1<<31))
-	s.await(t, "it is refused", func() bool { return len(s.ended) == 1 })
+	s.await(t, "the request is refused", func() bool { return len(s.ended) == 1 })
 	wantRefusal(t, s.ended[1], exhausted(apierr.ReasonRequestTooLarge, map[string]string{"limit": "4194304", "size": "2147483648"}))
-	if len(s.asked) > 0 {
-		t.Error("the server asks for more of it")
+	if len(s.extended) > 0 {
+		t.Error("the server extended the window of the request, want a refusal without reading")
 	}
 }
 
-// Behind the one message of a request there is nothing to read, and little over a stream
-// of many; compressed ones may be larger than they are.
-func TestWhatElseComesOverAStream(t *testing.T) {
+// The server reserves memory for the announced size of a message, and more for compressed
+// messages and for streams of many messages. It ends a stream whose second message is
+// larger than it may be.
+func TestStreamsReserveMemoryForTheirMessages(t *testing.T) {
 	const memory = 16 << 20
 	in := start(t, settings{limits: quota.Limits{RequestMemory: memory}})
 	ctx := within(t)
 	listServices := []byte{7<<3 | 2, 0}
 	for name, one := range map[string]struct {
 		method string
-		comes  []byte
-		room   int64 // that is taken
+		sent   []byte
+		memory int64 // reserved
 		ends   bool
 	}{
-		"a large message behind another": {method: putMethod, comes: append(sized(0), sized(largeRequest)...), ends: true},
-		"the same over many":             {method: reflecting, comes: append(append(sized(2), listServices...), sized(largeRequest)...), ends: true},
-		"a stream of many":               {method: reflecting, comes: sized(100), room: 1 << 20},
-		"something compressed":           {method: putMethod, comes: append([]byte{1}, sized(100)[1:]...), room: 2 * largeRequest},
-		"a small one that does not come": {method: putMethod, comes: sized(100), room: 100},
+		"large second message of a unary request": {method: putMethod, sent: append(sized(0), sized(largeRequest)...), ends: true},
+		"large second message of a stream":        {method: reflecting, sent: append(append(sized(2), listServices...), sized(largeRequest)...), ends: true},
+		"stream of many messages":                 {method: reflecting, sent: sized(100), memory: 1 << 20},
+		"compressed message":                      {method: putMethod, sent: append([]byte{1}, sized(100)[1:]...), memory: 2 * largeRequest},
+		"small incomplete message":                {method: putMethod, sent: sized(100), memory: 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := in.sendFrom(ctx, t, host(2))
-			s.begin(t, one.method, "", one.comes)
+			s.begin(t, one.method, "", one.sent)
 			if one.ends {
-				s.await(t, "it ends", func() bool { return len(s.ended) == 1 })
+				s.await(t, "the stream ends", func() bool { return len(s.ended) == 1 })
 			}
-			in.awaitUsage(ctx, t, "it has room", func(u quota.Usage) bool { return u.RequestBytes == one.room })
-			_ = s.conn.Close() // as it may
-			in.wantNothingTaken(ctx, t)
+			in.awaitUsage(ctx, t, "the memory is reserved", func(u quota.Usage) bool { return u.RequestBytes == one.memory })
+			_ = s.conn.Close() // the server may have closed it
+			in.wantNoUsage(ctx, t)
 		})
 	}
 }
 
-// A message in frames of a byte would take many times its size of memory. It ends its
-// stream, and nothing else on the connection.
+// A message in frames of one byte would use many times its size in memory. The server ends
+// its stream, and nothing else on the connection.
 func TestARequestInTinyFramesEndsItsStreamOnly(t *testing.T) {
 	in := start(t, settings{limits: quota.Limits{RequestMemory: 16 << 20}})
 	ctx := within(t)
@@ -279,7 +281,7 @@ func TestARequestInTinyFramesEndsItsStreamOnly(t *testing.T) {
 	s.await(t, "the stream ends", func() bool { return len(s.ended) == 1 })
 	// gRPC writes the status, from the error of the context.
 	if got := status.Code(s.ended[stream]); got != codes.DeadlineExceeded {
-		t.Errorf("the stream ends with %v, want %v", got, codes.DeadlineExceeded)
+		t.Errorf("got stream end %v, want %v", got, codes.DeadlineExceeded)
 	}
 	s.ended = map[uint32]error{}
 	if err := s.framer.WriteData(other, true, request); err != nil {
@@ -287,12 +289,11 @@ func TestARequestInTinyFramesEndsItsStreamOnly(t *testing.T) {
 	}
 	s.await(t, "the other request is answered", func() bool { return len(s.ended) == 1 })
 	if err := s.ended[other]; !errors.Is(err, io.EOF) {
-		t.Errorf("the other request on the connection ends with %v, want OK", err)
+		t.Errorf("got %v for the other request on the connection, want OK", err)
 	}
 }
 
-// The padding of a frame is no part of a message.
-func TestPaddingIsNoPartOfAMessage(t *testing.T) {
+func TestPaddingIsNotPartOfAMessage(t *testing.T) {
 	in := start(t, settings{limits: quota.Limits{RequestMemory: 16 << 20}})
 	ctx := within(t)
 	in.awaitLoaded(ctx, t)
@@ -303,5 +304,5 @@ func TestPaddingIsNoPartOfAMessage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	in.awaitUsage(ctx, t, "it has room", func(u quota.Usage) bool { return u.RequestBytes == 100 })
+	in.awaitUsage(ctx, t, "the memory is reserved", func(u quota.Usage) bool { return u.RequestBytes == 100 })
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What the test needs of HTTP/2 (RFC 9113): gRPC's own client does not ping
-// often enough to be a nuisance.
+// The parts of HTTP/2 (RFC 9113) that the test needs. gRPC's own client cannot be made to
+// ping often enough.
 const (
 	http2Preface     = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 	http2HeaderBytes = 9
@@ -27,7 +27,7 @@ func http2Frame(kind byte, payload []byte) []byte {
 	return append(frame, payload...)
 }
 
-func TestAClientThatPingsTooOftenIsSentAway(t *testing.T) {
+func TestClientsThatPingTooOftenAreDisconnected(t *testing.T) {
 	in := start(t, settings{})
 	conn, err := net.Dial("tcp", in.address)
 	if err != nil {
@@ -50,7 +50,7 @@ func TestAClientThatPingsTooOftenIsSentAway(t *testing.T) {
 	header := make([]byte, http2HeaderBytes)
 	for range maxFrames {
 		if _, err := io.ReadFull(conn, header); err != nil {
-			t.Fatalf("the connection ends without a word: %v", err)
+			t.Fatalf("got %v, want GOAWAY before the connection ends", err)
 		}
 		payload := make([]byte, int(header[0])<<16|int(header[1])<<8|int(header[2]))
 		if _, err := io.ReadFull(conn, payload); err != nil {
@@ -60,9 +60,9 @@ func TestAClientThatPingsTooOftenIsSentAway(t *testing.T) {
 			continue
 		}
 		if code := binary.BigEndian.Uint32(payload[4:]); code != http2EnhanceYourCalm || !strings.Contains(string(payload[8:]), "too_many_pings") {
-			t.Errorf("sent away with code %d, %q", code, payload[8:])
+			t.Errorf("got GOAWAY with code %d, %q; want %d, too_many_pings", code, payload[8:], http2EnhanceYourCalm)
 		}
 		return
 	}
-	t.Fatalf("not sent away within %d frames", maxFrames)
+	t.Fatalf("got no GOAWAY in %d frames", maxFrames)
 }

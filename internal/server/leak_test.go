@@ -17,33 +17,34 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
-// bobReads lets bob see what is shared.
+// bobReads is a policy that lets bob read the prefix "shared".
 var bobReads = bobMay("get, list, watch", config, ", prefixes: [shared]")
 
-// wantShared checks that bob was told only of what he may see, and of that.
+// wantShared checks that bob received events of all the given keys, and none outside the
+// prefix "shared".
 func wantShared(t *testing.T, what string, events []event, keys ...string) {
 	t.Helper()
 	got := map[string]bool{}
 	for _, e := range events {
 		got[e.Key] = true
 		if !strings.HasPrefix(e.Key, "shared/") {
-			t.Errorf("%s: bob was told of %v", what, e)
+			t.Errorf("%s: bob got %v, want only keys in shared/", what, e)
 		}
 	}
 	for _, key := range keys {
 		if !got[key] {
-			t.Errorf("%s: bob was not told of %s", what, key)
+			t.Errorf("%s: bob got no event of %s, want one", what, key)
 		}
 	}
 }
 
-// What watches share, be it a feed or the parts of a catch-up, they share with those
-// who may see the same; and a position that somebody else was given opens nothing.
-func TestWhatIsSharedLeaksNothing(t *testing.T) {
+// Watches share feeds and parts of catch-ups only with watches that have the same scope,
+// so these leak nothing. Another client's position gives no access either.
+func TestSharedFeedsAndCatchUpsLeakNothing(t *testing.T) {
 	for name, with := range map[string]settings{
 		"cached":   {},
 		"uncached": {uncached: true},
-		// Positions fall out of the window at once.
+		// With a window of one change, positions leave it at once.
 		"narrow": {window: cacher.WindowLimits{MinChanges: 1, MaxChanges: 1}},
 	} {
 		for _, delivery := range []fanoutv1.Delivery{fanoutv1.Delivery_DELIVERY_EVERY, fanoutv1.Delivery_DELIVERY_LATEST} {
@@ -66,15 +67,15 @@ func TestWhatIsSharedLeaksNothing(t *testing.T) {
 				wide, same := alice.watch(ctx, t, request(nil)), alice.watch(ctx, t, request(prefix("shared")))
 				narrow := bob.watch(ctx, t, request(prefix("shared")))
 				if events, _ := wide.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET); len(events) != 6 {
-					t.Errorf("alice was told of %v", events)
+					t.Errorf("alice got snapshot %v, want 6 objects", events)
 				}
 				_, begun := same.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
 				events, _ := narrow.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
-				wantShared(t, "the snapshot", events, "shared/a", "shared/b")
+				wantShared(t, "snapshot", events, "shared/a", "shared/b")
 				if d := in.dispatchers[config]; d != nil && d.Interests() != 2 {
-					t.Errorf("there are %d interests, want the two that alice has, of which bob shares one", d.Interests())
+					t.Errorf("got %d interests, want 2: bob shares one of alice's", d.Interests())
 				}
-				// That the feed is there does not help bob.
+				// Bob cannot join the feeds of alice's other interests.
 				for _, scope := range []*fanoutv1.Scope{nil, prefix("secret"), exactly("shared"), exactly("sharedx")} {
 					wantRefusal(t, first(ctx, bob, request(scope)), denied("watch", config))
 				}
@@ -86,14 +87,14 @@ func TestWhatIsSharedLeaksNothing(t *testing.T) {
 				alice.delete(ctx, t, config, "sharedx")
 				last := alice.put(ctx, t, config, "shared/c", "1")
 				events = narrow.upTo(last)
-				wantShared(t, "the feed", events, "shared/a", "shared/b", "shared/c")
+				wantShared(t, "feed", events, "shared/a", "shared/b", "shared/c")
 				wide.upTo(last)
 
-				// Alice was there; bob comes with her position.
+				// Bob resumes at alice's position.
 				back := request(prefix("shared"))
 				back.Begin, back.Consistency = after(begun.GetPosition()), nil
 				resumed := bob.watch(ctx, t, back)
-				wantShared(t, "the catch-up", resumed.upTo(last), "shared/a", "shared/b", "shared/c")
+				wantShared(t, "catch-up", resumed.upTo(last), "shared/a", "shared/b", "shared/c")
 				back.Scope = nil
 				wantRefusal(t, first(ctx, bob, back), denied("watch", config))
 			})
@@ -101,7 +102,7 @@ func TestWhatIsSharedLeaksNothing(t *testing.T) {
 	}
 }
 
-// upTo returns all events until the watch is at the revision.
+// upTo reads until the watch has reached the revision and returns the events.
 func (w *watch) upTo(revision int64) []event {
 	w.t.Helper()
 	var events []event
@@ -117,9 +118,9 @@ func (w *watch) upTo(revision int64) []event {
 	}
 }
 
-// A page token is worth what the one who shows it may see: with the request that it
-// belongs to it needs the right on that, and with any other it is refused.
-func TestPageTokensOpenNothing(t *testing.T) {
+// A page token gives no access. Its own request still needs the right, and any other
+// request refuses the token.
+func TestPageTokensGrantNothing(t *testing.T) {
 	in := start(t, settings{policy: bobReads})
 	ctx := within(t)
 	alice, bob := in.as(t, "alice"), in.as(t, "bob")
@@ -137,7 +138,7 @@ func TestPageTokensOpenNothing(t *testing.T) {
 	_, err = bob.reads.List(ctx, misused)
 	wantRefusal(t, err, invalid("page_token"))
 
-	// Whatever somebody writes into a token, the scope holds.
+	// Forged tokens do not widen the scope.
 	forgeries := []string{wide.GetPageToken(), forged(t, wide.GetPageToken(), `"s":"*"`, `"s":"shared/*"`), narrow.GetPageToken()}
 	for _, next := range []string{"", "a", "shared/b", "z", "~"} {
 		forgeries = append(forgeries, forged(t, narrow.GetPageToken(), `"n":"shared/a\u0000"`, fmt.Sprintf(`"n":%q`, next)))
@@ -155,24 +156,24 @@ func TestPageTokensOpenNothing(t *testing.T) {
 		}
 		for _, o := range page.GetObjects() {
 			if seen++; !strings.HasPrefix(o.GetKey(), "shared/") {
-				t.Errorf("bob has seen %q", o.GetKey())
+				t.Errorf("bob got %q, want only keys in shared/", o.GetKey())
 			}
 		}
 	}
 	if seen < 5 {
-		t.Errorf("bob has seen %d objects only: the test says little", seen)
+		t.Errorf("bob got only %d objects, want at least 5 for the test to prove something", seen)
 	}
 
-	// Each page asks anew.
+	// The server checks the right for each page.
 	_, second := bob.firstPage(ctx, t, &fanoutv1.ListRequest{Resource: config, Scope: prefix("shared"), PageSize: 1})
 	in.usePolicy(t, aliceMay)
 	_, err = bob.reads.List(ctx, second)
 	wantRefusal(t, err, denied("list", config))
 }
 
-// Operators see and end what belongs to the resources that they administer, and do not
-// find out what else there is.
-func TestOperatorsSeeTheirResourcesOnly(t *testing.T) {
+// Operators see and end only the watches of resources that they administer. They cannot
+// learn which other resources exist.
+func TestOperatorsSeeOnlyTheirResources(t *testing.T) {
 	in := start(t, settings{policy: bobMay("admin", documents, "")})
 	ctx := within(t)
 	alice, bob := in.as(t, "alice"), in.as(t, "bob")
@@ -184,13 +185,13 @@ func TestOperatorsSeeTheirResourcesOnly(t *testing.T) {
 
 	resp, err := bob.admin().ListResources(ctx, &fanoutv1.ListResourcesRequest{})
 	if err != nil || len(resp.GetResources()) != 1 || resp.GetResources()[0].GetName() != documents {
-		t.Errorf("bob sees %v, %v", resp.GetResources(), err)
+		t.Errorf("bob got resources %v, %v; want only %s", resp.GetResources(), err, documents)
 	}
 	for _, order := range []fanoutv1.ListWatchersRequest_Order{fanoutv1.ListWatchersRequest_ORDER_ID, fanoutv1.ListWatchersRequest_ORDER_LAG} {
 		for _, resource := range []string{"", documents} {
 			seen := bob.watchers(ctx, t, &fanoutv1.ListWatchersRequest{Resource: resource, Order: order})
 			if seen.GetTotal() != 1 || len(seen.GetWatchers()) != 1 || seen.GetWatchers()[0].GetRequest().GetResource() != documents {
-				t.Errorf("bob sees %v", seen)
+				t.Errorf("bob got watchers %v, want only the one of %s", seen, documents)
 			}
 		}
 	}
@@ -207,24 +208,24 @@ func TestOperatorsSeeTheirResourcesOnly(t *testing.T) {
 		return resp.GetEnded()
 	}
 	if end(alice.watchers(ctx, t, &fanoutv1.ListWatchersRequest{Resource: config}).GetWatchers()[0].GetId()) {
-		t.Error("bob has ended a watch of a resource that is not his")
+		t.Error("bob ended a watch of a resource that he does not administer")
 	}
 	if !end(alice.watchers(ctx, t, &fanoutv1.ListWatchersRequest{Resource: documents}).GetWatchers()[0].GetId()) {
-		t.Error("bob cannot end a watch of his resource")
+		t.Error("bob could not end a watch of a resource that he administers")
 	}
 	his.drained()
 	at := alice.put(ctx, t, config, "secret/a", "1")
 	others.wantEvents(added("secret/a", "1", at))
 }
 
-// Whatever is asked, nobody is told of a key on which he has no right.
-func TestNobodyIsToldOfAKeyThatIsNotHis(t *testing.T) {
+// Random requests under random policies never reveal a key without a right on it.
+func TestRequestsRevealOnlyKeysThatThePolicyGrants(t *testing.T) {
 	in := start(t, settings{policy: aliceMay})
 	ctx := within(t)
 	alice := in.as(t, "alice")
 	alice.awaitLoaded(ctx, t)
 	seed := rand.Uint64()
-	t.Logf("the seed is %d", seed)
+	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	path := func() string {
 		segments := make([]string, 1+random.IntN(3))
@@ -250,10 +251,10 @@ func TestNobodyIsToldOfAKeyThatIsNotHis(t *testing.T) {
 		in.usePolicy(t, text)
 		mine := readPolicy(t, text)
 		scope := []*fanoutv1.Scope{nil, prefix(path()), prefix(path()), exactly(path()), exactly(path())}[random.IntN(5)]
-		var told []string
+		var revealed []string
 		list, err := bob.reads.List(ctx, &fanoutv1.ListRequest{Resource: config, Scope: scope, StartKey: []string{"", path()}[random.IntN(2)]})
 		for _, o := range list.GetObjects() {
-			told = append(told, o.GetKey())
+			revealed = append(revealed, o.GetKey())
 		}
 		req := &fanoutv1.WatchRequest{Resource: config, Scope: scope}
 		if random.IntN(2) == 0 {
@@ -261,26 +262,27 @@ func TestNobodyIsToldOfAKeyThatIsNotHis(t *testing.T) {
 		}
 		events, watchErr := bob.readUpTo(ctx, req, now)
 		for _, e := range events {
-			told = append(told, e.Key)
+			revealed = append(revealed, e.Key)
 		}
 		if (err == nil) != (watchErr == nil) {
-			t.Fatalf("a list of %v: %v, a watch: %v", scope, err, watchErr)
+			t.Fatalf("scope %v: got %v for a list and %v for a watch, want the same decision", scope, err, watchErr)
 		}
 		if err == nil {
 			granted++
 		}
-		for _, key := range told {
+		for _, key := range revealed {
 			if !mine.Grants(who, policy.Question{Verb: policy.Get, Resource: config, Scope: object.ExactKey(object.Key(key))}) {
-				t.Fatalf("bob was told of %q by %v:\n%s", key, scope, text)
+				t.Fatalf("scope %v revealed %q to bob in spite of the policy\n%s", scope, key, text)
 			}
 		}
 	}
 	if granted < 10 {
-		t.Errorf("only %d requests were granted: the test says little", granted)
+		t.Errorf("got only %d granted requests, want at least 10 for the test to prove something", granted)
 	}
 }
 
-// readUpTo returns the events of a watch until it is at the revision.
+// readUpTo starts a watch, reads until it has caught up with the revision, and returns the
+// events.
 func (in *instance) readUpTo(ctx context.Context, req *fanoutv1.WatchRequest, revision int64) ([]event, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -30,20 +30,20 @@ import (
 	"github.com/fanoutd/fanoutd/test/race"
 )
 
-// exhausted is the refusal of a request that is over a limit.
+// exhausted is the refusal of a request that exceeds a limit.
 func exhausted(reason apierr.Reason, metadata map[string]string) refusal {
 	return refusal{Code: codes.ResourceExhausted, Reason: reason, Metadata: metadata, Retry: reason != apierr.ReasonRequestTooLarge}
 }
 
-// host is a machine of the network of this one, 127.0.0.0/8.
+// host returns an address of this machine, which the server takes for the nth host.
 func host(n int) string { return fmt.Sprintf("127.0.0.%d", n) }
 
-// dialer connects from a host.
+// dialer returns a dialer that connects from a host.
 func dialer(from string) *net.Dialer {
 	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 }
 
-// dialFrom returns a connection from a host.
+// dialFrom returns a gRPC connection from a host.
 func (in *instance) dialFrom(t *testing.T, from string, more ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	return dial(t, in.address, append(more, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
@@ -51,27 +51,27 @@ func (in *instance) dialFrom(t *testing.T, from string, more ...grpc.DialOption)
 	}))...)
 }
 
-// awaitUsage waits until what is taken of the limits is as wanted.
+// awaitUsage waits until the usage of the limits satisfies the condition.
 func (in *instance) awaitUsage(ctx context.Context, t *testing.T, what string, is func(quota.Usage) bool) {
 	t.Helper()
 	if !poll.Wait(ctx, func() bool { return is(in.server.Usage()) }) {
-		t.Fatalf("waiting until %s: %+v", what, in.server.Usage())
+		t.Fatalf("timed out waiting until %s; got usage %+v", what, in.server.Usage())
 	}
 }
 
-// wantNothingTaken checks that nothing is left of what clients held, but connections.
-func (in *instance) wantNothingTaken(ctx context.Context, t *testing.T) {
+// wantNoUsage waits until clients hold nothing except connections.
+func (in *instance) wantNoUsage(ctx context.Context, t *testing.T) {
 	t.Helper()
-	in.awaitUsage(ctx, t, "nothing is taken", func(u quota.Usage) bool {
+	in.awaitUsage(ctx, t, "clients hold nothing", func(u quota.Usage) bool {
 		if u.ListBytes > 0 {
-			runtime.GC() // it finds what a broken connection has left
+			runtime.GC() // returns the memory of lists whose connection broke
 		}
 		u.Connections, u.Refused = 0, nil
 		return cmp.Equal(u, quota.Usage{})
 	})
 }
 
-// opened returns a function that ends a new watch, or why it was refused.
+// opened starts a watch. It returns a function that ends the watch, or the refusal.
 func opened(ctx context.Context, reads fanoutv1.FanoutServiceClient, req *fanoutv1.WatchRequest) (end func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	stream, err := reads.Watch(ctx, req)
@@ -102,28 +102,28 @@ func TestWatchesAreLimitedForEachClientAndInTotal(t *testing.T) {
 	_, err := opened(ctx, one, req)
 	wantRefusal(t, err, exhausted(apierr.ReasonTooManyWatchersOfClient, map[string]string{"limit": "2", "client": host(2)}))
 
-	end = append(end, mustOpen(other)) // it is not hindered
+	end = append(end, mustOpen(other)) // another client still has room
 	_, err = opened(ctx, other, req)
 	wantRefusal(t, err, exhausted(apierr.ReasonTooManyWatchers, map[string]string{"limit": "3"}))
 
 	end[0]()
-	in.awaitUsage(ctx, t, "the place is free", func(u quota.Usage) bool { return u.Watchers == 2 })
+	in.awaitUsage(ctx, t, "a watch has ended", func(u quota.Usage) bool { return u.Watchers == 2 })
 	end = append(end, mustOpen(other))
 	u := in.server.Usage()
 	if u.Watchers != 3 || u.WatchClients != 2 {
-		t.Errorf("the server counts %+v", u)
+		t.Errorf("got usage %+v, want 3 watchers of 2 clients", u)
 	}
 	if u.Refused[apierr.ReasonTooManyWatchers] != 1 || u.Refused[apierr.ReasonTooManyWatchersOfClient] != 1 {
-		t.Errorf("the server has counted the refusals %v", u.Refused)
+		t.Errorf("got refusals %v, want one for each reason", u.Refused)
 	}
 	for _, end := range end {
 		end()
 	}
-	in.wantNothingTaken(ctx, t)
+	in.wantNoUsage(ctx, t)
 }
 
-// What is refused for another reason has not taken anything either.
-func TestRefusedWatchesHoldNoPlace(t *testing.T) {
+// A watch that is refused for another reason does not count against the limits either.
+func TestRefusedWatchesHoldNothing(t *testing.T) {
 	in := start(t, settings{limits: quota.Limits{Watchers: 1, WatchersPerClient: 1, Snapshots: 1}})
 	ctx := within(t)
 	in.awaitLoaded(ctx, t)
@@ -133,10 +133,10 @@ func TestRefusedWatchesHoldNoPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	in.wantNothingTaken(ctx, t)
+	in.wantNoUsage(ctx, t)
 }
 
-// someObjects writes so many objects of 64 KiB.
+// someObjects writes count objects of 64 KiB.
 func (in *instance) someObjects(ctx context.Context, t *testing.T, count int) {
 	t.Helper()
 	for i := range count {
@@ -144,11 +144,11 @@ func (in *instance) someObjects(ctx context.Context, t *testing.T, count int) {
 	}
 }
 
-const narrow = 1 << 10 // a window through which no snapshot fits
+const narrow = 1 << 10 // a flow-control window smaller than any snapshot
 
-// Somebody who does not read its snapshot keeps the place for no longer than the
-// lease.
-func TestAReaderThatStopsLosesItsTurn(t *testing.T) {
+// A client that does not read its snapshot keeps the snapshot slot only until the lease
+// ends.
+func TestClientsThatStopReadingLoseTheirSnapshotSlot(t *testing.T) {
 	in := start(t, settings{
 		limits: quota.Limits{Snapshots: 1}, messageBytes: 128 << 10,
 		prepare: func(s *server.Server) { s.SetSlotTimes(patience, 100*time.Millisecond) },
@@ -157,25 +157,27 @@ func TestAReaderThatStopsLosesItsTurn(t *testing.T) {
 	in.someObjects(ctx, t, 8)
 	stuck := openRaw(ctx, t, in.address, &fanoutv1.WatchRequest{Resource: config}, narrow)
 	stuck.readFrames()
-	in.awaitUsage(ctx, t, "somebody is sent a snapshot", func(u quota.Usage) bool { return u.Snapshots == 1 })
+	in.awaitUsage(ctx, t, "a snapshot is being sent", func(u quota.Usage) bool { return u.Snapshots == 1 })
 
 	w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config})
 	if events, _ := w.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET); len(events) != 8 {
-		t.Errorf("the other one was told %d events, want 8", len(events))
+		t.Errorf("got a snapshot of %d objects for the second watcher, want 8", len(events))
 	}
-	// It goes on where it was when it reads again.
+	// When the first client reads again, its snapshot continues.
 	stuck.grant(t, 1<<30)
-	all, err := stuck.await(ctx, t, "it has caught up", func(s *rawStream) bool { return synced(s.all) })
+	all, err := stuck.await(ctx, t, "the watcher has caught up", func(s *rawStream) bool { return synced(s.all) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	if events := eventsOf(all); len(events) != 8 {
-		t.Errorf("who was stuck was told %d events, want 8", len(events))
+		t.Errorf("got a snapshot of %d objects for the stuck watcher, want 8", len(events))
 	}
-	in.awaitUsage(ctx, t, "no snapshot is sent", func(u quota.Usage) bool { return u.Snapshots == 0 && u.SnapshotsWaiting == 0 })
+	in.awaitUsage(ctx, t, "no snapshot is being sent", func(u quota.Usage) bool { return u.Snapshots == 0 && u.SnapshotsWaiting == 0 })
 }
 
-func TestWhoseTurnDoesNotComeIsToldToComeBack(t *testing.T) {
+// A watch that does not get a snapshot slot in time is refused and may retry. Watches
+// that need only events need no slot.
+func TestWatchesWithoutASnapshotSlotAreRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
@@ -188,11 +190,10 @@ func TestWhoseTurnDoesNotComeIsToldToComeBack(t *testing.T) {
 	here := in.list(ctx, t, &fanoutv1.ListRequest{Resource: config, PageSize: 1}, nothing).at
 	stuck := openRaw(ctx, t, in.address, &fanoutv1.WatchRequest{Resource: config}, narrow)
 	stuck.readFrames()
-	in.awaitUsage(ctx, t, "somebody is sent a snapshot", func(u quota.Usage) bool { return u.Snapshots == 1 })
+	in.awaitUsage(ctx, t, "a snapshot is being sent", func(u quota.Usage) bool { return u.Snapshots == 1 })
 
 	_, err := opened(ctx, in.reads, &fanoutv1.WatchRequest{Resource: config})
 	wantRefusal(t, err, exhausted(apierr.ReasonTooManySnapshots, map[string]string{"limit": "1"}))
-	// Events need no turn, from now on or from before.
 	for _, req := range []*fanoutv1.WatchRequest{
 		{Resource: config, Begin: fromNow()},
 		{Resource: config, Begin: after(here)},
@@ -206,12 +207,13 @@ func TestWhoseTurnDoesNotComeIsToldToComeBack(t *testing.T) {
 	if err := stuck.conn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	in.awaitUsage(ctx, t, "the place is free", func(u quota.Usage) bool { return u.Snapshots == 0 })
+	in.awaitUsage(ctx, t, "the slot is free", func(u quota.Usage) bool { return u.Snapshots == 0 })
 	in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config}).catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
 }
 
-// Everybody gets through a narrow door, who reads and who does not.
-func TestAllGetTheirSnapshots(t *testing.T) {
+// With only two snapshot slots, all watchers receive their snapshots although some clients
+// do not read.
+func TestAllWatchersGetTheirSnapshots(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
@@ -250,7 +252,7 @@ func TestAllGetTheirSnapshots(t *testing.T) {
 					all = append(all, m)
 				}
 				if n := len(eventsOf(all)); n != objects {
-					t.Errorf("a watcher was told %d objects, want %d", n, objects)
+					t.Errorf("got a snapshot of %d objects, want %d", n, objects)
 				}
 			})
 		}
@@ -259,7 +261,7 @@ func TestAllGetTheirSnapshots(t *testing.T) {
 	leave()
 }
 
-// openList asks for a list and reads nothing of the response.
+// openList sends a List request and does not read the response.
 func openList(ctx context.Context, t *testing.T, conn *grpc.ClientConn) {
 	t.Helper()
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, fanoutv1.FanoutService_List_FullMethodName)
@@ -271,9 +273,9 @@ func openList(ctx context.Context, t *testing.T, conn *grpc.ClientConn) {
 	}
 }
 
-// Responses that nobody reads take room until their streams or their connections
-// end. They leave as much as they take.
-func TestListsThatNobodyReads(t *testing.T) {
+// A list that the client does not read holds memory until its stream or connection ends.
+// Then all of that memory is free again.
+func TestUnreadListsHoldMemoryUntilTheyEnd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
@@ -300,31 +302,32 @@ func TestListsThatNobodyReads(t *testing.T) {
 			defer cancel()
 			openList(stuck, t, conn)
 			in.awaitUsage(ctx, t, "a list is held", held)
-			// A second one could be three MiB, and four would be more than is left.
+			// The server reserves up to three MiB for a second list, and with the first one
+			// that exceeds the client's share.
 			err := list(fanoutv1.NewFanoutServiceClient(in.dialFrom(t, host(2))))
 			wantRefusal(t, err, exhausted(apierr.ReasonTooManyLists, map[string]string{"limit": fmt.Sprint(5 << 20)}))
 			if err := list(fanoutv1.NewFanoutServiceClient(in.dialFrom(t, host(3)))); err != nil {
-				t.Errorf("the list of another client: %v", err)
+				t.Errorf("list of another client: %v", err)
 			}
 			end(cancel, conn)
-			in.wantNothingTaken(ctx, t)
+			in.wantNoUsage(ctx, t)
 		})
 	}
-	// Those that are read leave nothing, nor do those that are refused.
+	// Neither lists that are read nor those that are refused hold memory afterwards.
 	for range 10 {
 		if err := list(in.reads); err != nil {
 			t.Error(err)
 		}
 		_, err := in.reads.List(ctx, &fanoutv1.ListRequest{Resource: config, Consistency: exactRevision(1 << 40)})
 		if err == nil {
-			t.Error("a list of the future was served")
+			t.Error("got a list of a future revision, want an error")
 		}
 	}
-	in.wantNothingTaken(ctx, t)
+	in.wantNoUsage(ctx, t)
 }
 
-// A request whose handler panics leaves nothing behind either.
-func TestAPanicGivesBackWhatItHeld(t *testing.T) {
+// A request whose handler panics releases everything that it held.
+func TestAPanicReleasesWhatTheRequestHeld(t *testing.T) {
 	in := start(t, settings{
 		limits: quota.Limits{ListBytes: 8 << 20, Watchers: 2, Snapshots: 1}, encoder: explodingEncoder{},
 		window: cacher.WindowLimits{MaxChanges: 1},
@@ -334,7 +337,7 @@ func TestAPanicGivesBackWhatItHeld(t *testing.T) {
 	for range 3 {
 		in.put(ctx, t, config, "bomb", "1")
 	}
-	in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing) // the window has moved on
+	in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing) // the window no longer has the first revision
 	before := in.seams[config].counted()["List"]
 	in.seams[config].on(func(_ context.Context, method string) error {
 		if method == "List" {
@@ -345,14 +348,14 @@ func TestAPanicGivesBackWhatItHeld(t *testing.T) {
 	_, err := in.reads.List(ctx, &fanoutv1.ListRequest{Resource: config, Consistency: exactRevision(old)})
 	wantRefusal(t, err, internal)
 	if in.seams[config].counted()["List"] == before {
-		t.Error("the test is too easy: the past was not read from the store")
+		t.Error("the store was not asked for history, so the test proves nothing")
 	}
 	_, err = in.reads.Watch(ctx, &fanoutv1.WatchRequest{Resource: config})
 	if err != nil {
 		t.Fatal(err)
 	}
 	in.lines.await(ctx, t, line{"msg": "a handler panicked", "method": "/fanout.v1.FanoutService/Watch"})
-	in.wantNothingTaken(ctx, t)
+	in.wantNoUsage(ctx, t)
 }
 
 func TestRequestsAreLimitedInSize(t *testing.T) {
@@ -368,11 +371,11 @@ func TestRequestsAreLimitedInSize(t *testing.T) {
 	}
 	_, err = opened(ctx, in.reads, &fanoutv1.WatchRequest{Resource: strings.Repeat("x", limit)})
 	if got := refusalIn(t, err).Reason; got != apierr.ReasonRequestTooLarge {
-		t.Errorf("a large watch is refused with %v", got)
+		t.Errorf("large watch: got reason %v, want %v", got, apierr.ReasonRequestTooLarge)
 	}
 	_, err = in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: putText("a", strings.Repeat("x", 2*limit))})
 	if status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("a request of twice the size: %v", err)
+		t.Errorf("request of twice the size: got %v, want RESOURCE_EXHAUSTED", err)
 	}
 }
 
@@ -382,7 +385,7 @@ func TestHeadersAreLimitedInSize(t *testing.T) {
 	in.awaitLoaded(ctx, t)
 	many := metadata.AppendToOutgoingContext(ctx, "x-much", strings.Repeat("x", 100<<10))
 	if _, err := in.reads.List(many, &fanoutv1.ListRequest{Resource: config}); err == nil {
-		t.Error("100 KiB of headers are taken")
+		t.Error("the server accepted 100 KiB of headers, want an error")
 	}
 	some := metadata.AppendToOutgoingContext(ctx, "x-some", strings.Repeat("x", 32<<10))
 	if _, err := in.reads.List(some, &fanoutv1.ListRequest{Resource: config}); err != nil {
@@ -390,8 +393,8 @@ func TestHeadersAreLimitedInSize(t *testing.T) {
 	}
 }
 
-// A client that wants more streams on a connection than there may be waits for one
-// to end.
+// A client that has reached the limit of streams on its connection waits until one of them
+// ends.
 func TestStreamsOfAConnectionAreLimited(t *testing.T) {
 	in := start(t, settings{limits: quota.Limits{StreamsPerConnection: 2}})
 	ctx := within(t)
@@ -409,12 +412,12 @@ func TestStreamsOfAConnectionAreLimited(t *testing.T) {
 		_, err := opened(ctx, in.reads, req)
 		third <- err
 	}()
-	// Another connection has streams of its own, and the third one is not on it.
+	// A stream on another connection does not wait. Meanwhile the third one has not begun.
 	if _, err := opened(ctx, fanoutv1.NewFanoutServiceClient(dial(t, in.address)), req); err != nil {
 		t.Fatal(err)
 	}
 	if n := in.server.Usage().Watchers; n != 3 {
-		t.Errorf("there are %d watches", n)
+		t.Errorf("got %d watchers, want 3", n)
 	}
 	select {
 	case err := <-third:
@@ -430,8 +433,8 @@ func TestStreamsOfAConnectionAreLimited(t *testing.T) {
 func TestConnectionsAreLimitedForEachHostAndInTotal(t *testing.T) {
 	in := start(t, settings{limits: quota.Limits{Connections: 4, ConnectionsPerClient: 2}})
 	ctx := within(t)
-	in.awaitLoaded(ctx, t) // over a connection of host 1
-	// connect returns a connection, nil if it was closed.
+	in.awaitLoaded(ctx, t) // through a connection from host 1, which counts
+	// connect returns a connection, or nil if the server has closed it.
 	connect := func(from string) net.Conn {
 		t.Helper()
 		conn, err := dialer(from).DialContext(ctx, "tcp", in.address)
@@ -454,23 +457,23 @@ func TestConnectionsAreLimitedForEachHostAndInTotal(t *testing.T) {
 	}
 	first := connect(host(2))
 	if first == nil || connect(host(2)) == nil {
-		t.Fatal("two connections of a host are not taken")
+		t.Fatal("the server closed one of the first two connections of a host")
 	}
 	if connect(host(2)) != nil {
-		t.Error("a third connection of a host is taken")
+		t.Error("the server accepted a third connection of a host, want it closed")
 	}
 	if connect(host(3)) == nil {
-		t.Error("the connection of another host is not taken")
+		t.Error("the server closed the connection of another host")
 	}
 	if connect(host(4)) != nil {
-		t.Error("a fifth connection is taken")
+		t.Error("the server accepted a fifth connection, want it closed")
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
 	in.awaitUsage(ctx, t, "the connection is gone", func(u quota.Usage) bool { return u.Connections == 3 })
 	if connect(host(4)) == nil {
-		t.Error("the place of a connection that was closed is not free")
+		t.Error("the server closed a connection although another one has ended")
 	}
 }
 
@@ -496,9 +499,9 @@ func TestTheRateOfRequestsIsLimitedForEachClient(t *testing.T) {
 	err := list(one)
 	wantRefusal(t, err, limited)
 	for _, detail := range status.Convert(err).Details() {
-		// A thousand seconds for each request; the burst has just been used up.
+		// The rate allows one request in 1000 seconds, and the burst has just been used up.
 		if d, ok := detail.(*errdetails.RetryInfo); ok && (d.GetRetryDelay().AsDuration() > 1000*time.Second || d.GetRetryDelay().AsDuration() < 900*time.Second) {
-			t.Errorf("the next turn is said to be in %v", d.GetRetryDelay().AsDuration())
+			t.Errorf("got retry delay %v, want between 900s and 1000s", d.GetRetryDelay().AsDuration())
 		}
 	}
 	_, err = opened(ctx, fanoutv1.NewFanoutServiceClient(one), req)
@@ -508,18 +511,18 @@ func TestTheRateOfRequestsIsLimitedForEachClient(t *testing.T) {
 		t.Errorf("another client: %v", err)
 	}
 	if _, err := healthpb.NewHealthClient(one).Check(ctx, &healthpb.HealthCheckRequest{}); err != nil {
-		t.Errorf("asked for its health: %v", err)
+		t.Errorf("health check: %v", err)
 	}
-	// The log says so once, not for each of them.
+	// The server logs one line for many refusals.
 	in.lines.await(ctx, t, line{"msg": "requests are refused", "level": "WARN", "reason": "RATE_LIMITED", "client": host(2)})
 	if n := strings.Count(in.lines.text(), `"requests are refused"`); n != 1 {
-		t.Errorf("the log says %d times that requests are refused, want once", n)
+		t.Errorf("got %d log lines about refused requests, want 1", n)
 	}
 }
 
-// Who shows what is not good cannot do so more often than others may ask. Those who show
-// what is good do not pay for it, be it from the same host.
-func TestRefusedCredentialsAreLimited(t *testing.T) {
+// Requests with invalid credentials are limited to the same rate as other requests. They
+// do not count against requests with valid credentials, even from the same host.
+func TestRequestsWithInvalidCredentialsAreLimited(t *testing.T) {
 	log := openAudit(t)
 	verifier := &fickle{}
 	in := start(t, settings{audit: log.Log, limits: quota.Limits{RequestRate: 0.001, RequestBurst: 2}, configure: func(cfg *server.Config) {
@@ -545,13 +548,14 @@ func TestRefusedCredentialsAreLimited(t *testing.T) {
 		t.Error(err)
 	}
 	if got := len(log.lines(t)); got != 2 {
-		t.Errorf("%d denials are recorded, want 2", got)
+		t.Errorf("got %d denials in the audit log, want 2", got)
 	}
 }
 
-// Who speaks for others holds an answer for as long as it makes its request: gRPC has
-// sent it by then, but its reader has not taken it.
-func TestAnswersForOthersAreHeldUntilTheirRequestsEnd(t *testing.T) {
+// The gateway sends requests through the local connection on behalf of its clients. An
+// answer counts against the limits until the gateway's own request ends: gRPC has
+// delivered it by then, but the gateway's client may not have read it.
+func TestLocalAnswersAreHeldUntilTheirRequestsEnd(t *testing.T) {
 	in := start(t, settings{limits: quota.Limits{ListBytes: 16 << 20}})
 	ctx := within(t)
 	in.someObjects(ctx, t, 8)
@@ -569,7 +573,7 @@ func TestAnswersForOthersAreHeldUntilTheirRequestsEnd(t *testing.T) {
 			t.Fatal(len(list.GetObjects()), err)
 		}
 		if least, u := 2*(n+1)*8*64<<10, in.server.Usage(); u.ListBytes < least {
-			t.Errorf("%d bytes are held, want %d at least", u.ListBytes, least)
+			t.Errorf("got %d bytes held, want at least %d", u.ListBytes, least)
 		}
 	}
 	before := in.server.Usage().ListBytes
@@ -578,13 +582,13 @@ func TestAnswersForOthersAreHeldUntilTheirRequestsEnd(t *testing.T) {
 		t.Fatal(got, err)
 	}
 	if u := in.server.Usage(); u.ListBytes < before+2*64<<10 {
-		t.Errorf("%d bytes are held with an object besides, and %d without", u.ListBytes, before)
+		t.Errorf("got %d bytes held with an additional object, want at least %d", u.ListBytes, before+2*64<<10)
 	}
 	if _, err := reads.List(reading, &fanoutv1.ListRequest{Resource: "none"}); err == nil {
-		t.Fatal("there is a resource none")
+		t.Fatal("got a list of an unknown resource, want an error")
 	}
 	done()
-	in.wantNothingTaken(ctx, t)
+	in.wantNoUsage(ctx, t)
 }
 
 func TestSelectorsAreLimitedForEachClientAndInTotal(t *testing.T) {
@@ -606,13 +610,13 @@ func TestSelectorsAreLimitedForEachClientAndInTotal(t *testing.T) {
 			all = append(all, end)
 		}
 	}
-	mustOpen(one, "a!=1", "a!=2,b", "b,a!=2") // the last two are one
+	mustOpen(one, "a!=1", "a!=2,b", "b,a!=2") // the last two are the same selector
 	_, err := open(one, "a!=3")
 	wantRefusal(t, err, exhausted(apierr.ReasonTooManySelectorsOfClient, map[string]string{"limit": "2", "client": host(2)}))
-	// What it has, what is found without being looked at, and no selector at all.
+	// These do not count: selectors that the client has already, indexed ones, and none.
 	mustOpen(one, "a!=1", "", "a=1", "a=2", "a=3", "a in (4)")
 
-	mustOpen(other, "a!=1", "a!=3") // one of them is there already
+	mustOpen(other, "a!=1", "a!=3") // the first one is shared with the other client
 	_, err = open(other, "a!=4")
 	wantRefusal(t, err, exhausted(apierr.ReasonTooManySelectorsOfClient, map[string]string{"limit": "2", "client": host(3)}))
 	third := fanoutv1.NewFanoutServiceClient(in.dialFrom(t, host(4)))
@@ -620,18 +624,18 @@ func TestSelectorsAreLimitedForEachClientAndInTotal(t *testing.T) {
 	wantRefusal(t, err, exhausted(apierr.ReasonTooManySelectors, map[string]string{"limit": "3"}))
 	mustOpen(third, "a!=3")
 
-	// Each of those who share one has to leave before it is free.
+	// A shared selector counts until all its watches have ended.
 	all[0]()
-	in.awaitUsage(ctx, t, "one watch is gone", func(u quota.Usage) bool { return u.Watchers == len(all)-1 })
+	in.awaitUsage(ctx, t, "one watch has ended", func(u quota.Usage) bool { return u.Watchers == len(all)-1 })
 	if n := in.server.Usage().Selectors; n != 3 {
-		t.Errorf("%d selectors are counted, want 3", n)
+		t.Errorf("got %d selectors, want 3", n)
 	}
 	for _, end := range all {
 		end()
 	}
-	in.wantNothingTaken(ctx, t)
+	in.wantNoUsage(ctx, t)
 	if n := in.server.Usage().Selectors; n != 0 {
-		t.Errorf("%d selectors are counted when nobody watches", n)
+		t.Errorf("got %d selectors without watches, want 0", n)
 	}
 }
 
@@ -639,7 +643,8 @@ func TestConnectionsThatComeTooFastWaitOrAreClosed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
-	// A turn comes after 0.9 seconds, or after 1.8 for the second one who waits.
+	// The first waiting connection is served after 0.9 seconds and the second after 1.8. The
+	// server closes connections that would wait for more than two seconds.
 	in := start(t, settings{limits: quota.Limits{ConnectionRate: 1.1, ConnectionBurst: 1}})
 	ctx := within(t)
 	connect := func(from string) net.Conn {
@@ -656,7 +661,7 @@ func TestConnectionsThatComeTooFastWaitOrAreClosed(t *testing.T) {
 		}
 		return conn
 	}
-	// served reports whether the server has read what was said and has acknowledged it.
+	// served reports whether the server answers the HTTP/2 preface.
 	served := func(conn net.Conn) bool {
 		if _, err := io.WriteString(conn, http2Preface+string(http2Frame(http2Settings, nil))); err != nil {
 			return false
@@ -679,21 +684,21 @@ func TestConnectionsThatComeTooFastWaitOrAreClosed(t *testing.T) {
 	before := in.server.Usage().Connections
 	first, second, third, fourth := connect(host(2)), connect(host(2)), connect(host(2)), connect(host(2))
 	if served(fourth) {
-		t.Error("a connection is served whose turn is more than two seconds away")
+		t.Error("the server served the fourth connection, want it closed")
 	}
-	in.awaitUsage(ctx, t, "it holds no place", func(u quota.Usage) bool { return u.Connections == before+3 })
+	in.awaitUsage(ctx, t, "the closed connection is no longer counted", func(u quota.Usage) bool { return u.Connections == before+3 })
 	if !served(first) {
-		t.Error("the first connection is not served")
+		t.Error("the server closed the first connection")
 	}
 	if !served(connect(host(3))) {
-		t.Error("another host is hindered")
+		t.Error("the server closed the connection of another host")
 	}
 	if !served(second) {
-		t.Error("a connection that came soon after is not served")
+		t.Error("the server closed the second connection, want it served after a delay")
 	}
-	// One that is closed while it waits is gone.
+	// The third connection ends while it waits.
 	if err := third.Close(); err != nil {
 		t.Fatal(err)
 	}
-	in.awaitUsage(ctx, t, "only those that are served are left", func(u quota.Usage) bool { return u.Connections == before+3 })
+	in.awaitUsage(ctx, t, "only served connections are left", func(u quota.Usage) bool { return u.Connections == before+3 })
 }

@@ -40,7 +40,7 @@ func TestListsWithAnyDoNotWaitForListsThatWaitForEtcd(t *testing.T) {
 	}
 	cancel()
 	<-done
-	in.wantNothingTaken(ctx, t)
+	in.wantNoUsage(ctx, t)
 }
 
 // A list that waits for memory holds no state while it waits. It reads the newest state

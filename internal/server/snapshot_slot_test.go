@@ -65,7 +65,7 @@ func TestASnapshotKeepsItsSlotUntilItIsWritten(t *testing.T) {
 		if err := s.conn.Close(); err != nil {
 			t.Fatal(err)
 		}
-		in.wantNothingTaken(ctx, t)
+		in.wantNoUsage(ctx, t)
 	}
 }
 
