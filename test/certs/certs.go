@@ -1,5 +1,5 @@
-// Package certs makes certificates for tests: real ones, in real files, of an authority
-// that each test has for itself.
+// Package certs creates certificates for tests: real ones in real files, issued by a
+// separate authority for each test.
 package certs
 
 import (
@@ -21,14 +21,14 @@ import (
 
 // Authority is a certificate authority.
 type Authority struct {
-	// File has its certificate (PEM).
+	// File is the path of its certificate (PEM).
 	File string
 
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority makes an authority, with its file in a folder of the test.
+// NewAuthority creates an authority, with its file in the test's folder.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{File: filepath.Join(t.TempDir(), "ca.pem"), key: newKey(t)}
@@ -51,30 +51,30 @@ func NewAuthority(t testing.TB) *Authority {
 // PEM returns the certificate of the authority.
 func (a *Authority) PEM() []byte { return encode("CERTIFICATE", a.cert.Raw) }
 
-// Pool returns what trusts the authority and nobody else.
+// Pool returns a pool that contains only the authority.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
 	return pool
 }
 
-// Subject is whom a certificate is for. Nothing in it is required.
+// Subject is the subject of a certificate. All fields are optional.
 type Subject struct {
 	CommonName string
 	DNSNames   []string
 	URIs       []string
 	IPs        []string
-	NotAfter   time.Time // default: in an hour
+	NotAfter   time.Time // default: an hour from now
 }
 
-// Server is the subject of servers in tests, which are reached by address or as
+// Server is the subject of servers in tests. Clients reach them by address or as
 // localhost.
 var Server = Subject{CommonName: "fanoutd", DNSNames: []string{"localhost"}, IPs: []string{"127.0.0.1", "::1"}}
 
 // Pair is a certificate and its key.
 type Pair struct{ Cert, Key []byte } // PEM
 
-// Issue makes a certificate, for both ends of a connection.
+// Issue issues a certificate for servers and clients.
 func (a *Authority) Issue(t testing.TB, s Subject) Pair {
 	t.Helper()
 	template := &x509.Certificate{
@@ -107,7 +107,7 @@ func (a *Authority) Issue(t testing.TB, s Subject) Pair {
 	return Pair{Cert: encode("CERTIFICATE", der), Key: encode("PRIVATE KEY", keyDER)}
 }
 
-// TLS returns the pair as crypto/tls has it.
+// TLS returns the pair as a tls.Certificate.
 func (p Pair) TLS(t testing.TB) tls.Certificate {
 	t.Helper()
 	cert, err := tls.X509KeyPair(p.Cert, p.Key)
@@ -117,10 +117,10 @@ func (p Pair) TLS(t testing.TB) tls.Certificate {
 	return cert
 }
 
-// Files are where a pair lies.
+// Files has the paths of a pair.
 type Files struct{ Cert, Key string }
 
-// Files writes the pair into a folder of the test.
+// Files writes the pair into the test's folder.
 func (p Pair) Files(t testing.TB) Files {
 	t.Helper()
 	dir := t.TempDir()
@@ -129,14 +129,14 @@ func (p Pair) Files(t testing.TB) Files {
 	return f
 }
 
-// Replace puts another pair into the files.
+// Replace writes another pair to the files.
 func (f Files) Replace(t testing.TB, p Pair) {
 	t.Helper()
 	Write(t, f.Cert, p.Cert)
 	Write(t, f.Key, p.Key)
 }
 
-// Write replaces a file, at once: nobody reads half of it.
+// Write replaces a file atomically: a reader sees the old or the new content.
 func Write(t testing.TB, path string, content []byte) {
 	t.Helper()
 	if err := os.WriteFile(path+".new", content, 0o600); err != nil {

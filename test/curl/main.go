@@ -1,5 +1,5 @@
-// Command curl stands in for curl, where there is none, in the tests that do what the
-// documentation says. It knows what is used there: -X, -H, -d and -N.
+// Command curl replaces curl if it is missing, in tests that run the commands of the
+// documentation. It supports the flags that they use: -X, -H, -d and -N.
 package main
 
 import (

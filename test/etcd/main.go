@@ -1,8 +1,8 @@
-// Command etcd is the etcd server at exactly the version of go.mod. The tests
-// build and start it where they need an etcd outside of fanoutd.
+// Command etcd is the etcd server in exactly the version of go.mod. Tests build and start it
+// when they need an external etcd.
 //
-// As "etcd restore" it is what "etcdutl snapshot restore" is: it makes the data
-// directory of a member from a snapshot.
+// "etcd restore" does the same as "etcdutl snapshot restore": it creates the data directory of
+// a member from a snapshot.
 package main
 
 import (

@@ -8,8 +8,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// restore makes the data directory of a member. Its flags are called as those of
-// the server and of etcdutl, and have the same defaults.
+// restore creates the data directory of a member. Its flags have the names and defaults of
+// the server's and etcdutl's.
 func restore(args []string) error {
 	flags := flag.NewFlagSet("restore", flag.ContinueOnError)
 	var cfg snapshot.RestoreConfig

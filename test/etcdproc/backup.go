@@ -13,14 +13,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// Snapshot returns the path of a new snapshot of a member that runs, as "etcdctl
-// snapshot save" makes it.
+// Snapshot saves a snapshot of a running member, as "etcdctl snapshot save" does, and
+// returns its path.
 func (m *Member) Snapshot(t testing.TB) string {
 	t.Helper()
 	return Snapshot(t, m.Address)
 }
 
-// Snapshot does the same with whatever etcd serves at the address.
+// Snapshot saves a snapshot of the etcd at the address, and returns its path.
 func Snapshot(t testing.TB, address string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -47,9 +47,9 @@ func Snapshot(t testing.TB, address string) string {
 	return path
 }
 
-// Restore makes the data of a member that was ended anew from a snapshot, as
-// "etcdutl snapshot restore" does, with its flags: the cluster has the same id as
-// before. Of a larger cluster, all members are restored before one is started.
+// Restore replaces the data of a stopped member by a snapshot, as "etcdutl snapshot
+// restore" does with these flags. The cluster keeps its id. In a larger cluster, restore
+// all members before starting one.
 func (m *Member) Restore(t testing.TB, snapshot string, flags ...string) {
 	t.Helper()
 	m.remove(t)
@@ -57,8 +57,8 @@ func (m *Member) Restore(t testing.TB, snapshot string, flags ...string) {
 	restore(t, snapshot, slices.Concat(m.identity(m.args[i+1]), flags))
 }
 
-// Restore makes a data directory of a snapshot, as "etcdutl snapshot restore" does
-// when it is told nothing else.
+// Restore creates a data directory from a snapshot, as "etcdutl snapshot restore" does
+// without flags.
 func Restore(t testing.TB, snapshot, dir string) {
 	t.Helper()
 	restore(t, snapshot, []string{"--data-dir", dir})
@@ -72,7 +72,7 @@ func restore(t testing.TB, snapshot string, flags []string) {
 	}
 }
 
-// Copy returns a copy of the data directory of a member that was ended.
+// Copy returns a copy of the data directory of a stopped member.
 func (m *Member) Copy(t testing.TB) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "copy")
@@ -80,8 +80,7 @@ func (m *Member) Copy(t testing.TB) string {
 	return to
 }
 
-// PutBack replaces the data of a member that was ended by a copy that was made
-// earlier.
+// PutBack replaces the data of a stopped member by an earlier copy.
 func (m *Member) PutBack(t testing.TB, dir string) {
 	t.Helper()
 	m.remove(t)

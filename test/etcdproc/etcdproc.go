@@ -1,8 +1,8 @@
-// Package etcdproc runs etcd in processes of its own, for tests. It is the etcd of
-// go.mod, built when the first test needs it.
+// Package etcdproc runs etcd processes for tests. It builds the etcd of go.mod when a test
+// first needs it.
 //
-// Most tests need [Start]: an etcd that is there. Those who are about what happens
-// when it is not get a [Member], which can be killed, started again, and put back
+// Most tests call [Start] for an etcd that keeps running. Tests of failures use a [Member],
+// which can be killed, restarted, and reset to an earlier state.
 // to an earlier state.
 package etcdproc
 
@@ -14,13 +14,12 @@ import (
 
 var etcd = program.Program{Folder: "test/etcd"}
 
-// Clean removes the program. TestMain calls it when the tests have run.
+// Clean removes the program. TestMain calls it after the tests.
 func Clean() { etcd.Clean() }
 
-// Start starts an etcd of one member with an empty data directory, with these
-// arguments besides those that every test needs, and returns the address at which
-// it serves clients. Scheme is http, or https where the arguments say so. The
-// process ends with the test.
+// Start starts an etcd of one member with an empty data directory, with these arguments in
+// addition to those of every test, and returns its client address. Scheme is http, or https
+// if the arguments configure TLS. The process ends with the test.
 func Start(t testing.TB, scheme string, args ...string) (address string) {
 	t.Helper()
 	return StartMember(t, scheme, args...).Address

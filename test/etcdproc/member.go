@@ -13,33 +13,32 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// Member is one member of an etcd cluster: a process that can be ended and started
-// again, with the same data and at the same addresses. Its methods are called by
-// one goroutine at a time.
+// Member is a member of an etcd cluster: a process that can be stopped and restarted with the
+// same data and addresses. Only one goroutine at a time may call its methods.
 type Member struct {
-	Address string // at which it serves clients
+	Address string // of its client listener
 
 	name  string
 	peer  string // URL for the other members
-	dir   string // its data
+	dir   string // data directory
 	args  []string
 	log   bytes.Buffer // of all its processes
 	cmd   *exec.Cmd
 	ready *readiness
 
-	exited chan struct{} // closed when the process has ended
+	exited chan struct{} // closed when the process has exited
 }
 
-// StartMember is [Start] for those who want to do more with the member than to
-// talk to it.
+// StartMember does the same as [Start], and returns the member so that the test can control
+// it.
 func StartMember(t testing.TB, scheme string, args ...string) *Member {
 	t.Helper()
 	return startCluster(t, 1, scheme, args)[0]
 }
 
-// StartCluster starts a cluster of n members with empty data directories, with
-// these arguments besides those that every test needs. It returns when all of
-// them serve. The processes end with the test.
+// StartCluster starts a cluster of n members with empty data directories, with these
+// arguments in addition to those of every test. It returns when all members serve. The
+// processes end with the test.
 func StartCluster(t testing.TB, n int, args ...string) []*Member {
 	t.Helper()
 	return startCluster(t, n, "http", args)
@@ -67,14 +66,14 @@ func startCluster(t testing.TB, n int, scheme string, args []string) []*Member {
 			"--unsafe-no-fsync", "--log-level", "warn",
 		}, args...)
 		if n == 1 {
-			// The only member waits for an election timeout before it elects itself.
+			// A single member waits for an election timeout before it elects itself.
 			m.args = append(m.args, "--heartbeat-interval", "10", "--election-timeout", "50")
 		}
 		m.args = append(m.args, m.identity(strings.Join(peers, ","))...)
 		t.Cleanup(func() {
 			m.Kill(t)
 			if t.Failed() {
-				t.Logf("etcd %s said:\n%s", m.name, m.log.Bytes())
+				t.Logf("log of etcd %s:\n%s", m.name, m.log.Bytes())
 			}
 		})
 		m.Launch(t)
@@ -85,20 +84,19 @@ func startCluster(t testing.TB, n int, scheme string, args []string) []*Member {
 	return members
 }
 
-// identity returns the arguments from which the ids of the member and of the
-// cluster are made.
+// identity returns the arguments that determine the ids of the member and of the cluster.
 func (m *Member) identity(cluster string) []string {
 	return []string{"--name", m.name, "--data-dir", m.dir, "--initial-advertise-peer-urls", m.peer, "--initial-cluster", cluster}
 }
 
-// Start starts a member that was ended, and returns when it serves.
+// Start starts a stopped member, and returns when it serves.
 func (m *Member) Start(t testing.TB) {
 	t.Helper()
 	m.Launch(t)
 	m.Await(t)
 }
 
-// Launch starts a member that was ended. It serves when there are enough others.
+// Launch starts a stopped member without waiting. It serves once a majority runs.
 func (m *Member) Launch(t testing.TB) {
 	t.Helper()
 	ready := newReadiness(t)
@@ -125,19 +123,19 @@ func (m *Member) Await(t testing.TB) {
 	}
 }
 
-// Kill ends the member without a warning.
+// Kill kills the member with SIGKILL.
 func (m *Member) Kill(t testing.TB) {
 	t.Helper()
 	m.end(t, syscall.SIGKILL)
 }
 
-// Stop ends the member in the way in which it ends by itself.
+// Stop stops the member gracefully.
 func (m *Member) Stop(t testing.TB) {
 	t.Helper()
 	m.end(t, syscall.SIGTERM)
 }
 
-// Signal sends the member a signal that does not end it.
+// Signal sends the member a signal that does not stop it.
 func (m *Member) Signal(t testing.TB, signal syscall.Signal) {
 	t.Helper()
 	if err := m.cmd.Process.Signal(signal); err != nil {
@@ -145,8 +143,8 @@ func (m *Member) Signal(t testing.TB, signal syscall.Signal) {
 	}
 }
 
-// end sends the signal and waits for the process to be gone. It does no harm to
-// one that is.
+// end sends the signal and waits for the process to exit. If it has already exited, end has
+// no effect.
 func (m *Member) end(t testing.TB, signal syscall.Signal) {
 	t.Helper()
 	if m.exited == nil {
@@ -158,7 +156,7 @@ func (m *Member) end(t testing.TB, signal syscall.Signal) {
 	default:
 	}
 	if err := m.cmd.Process.Signal(signal); err != nil {
-		t.Logf("end etcd %s: %v", m.name, err) // it has ended meanwhile
+		t.Logf("end etcd %s: %v", m.name, err) // it has exited meanwhile
 	}
 	<-m.exited
 }

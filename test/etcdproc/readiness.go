@@ -10,11 +10,10 @@ import (
 	"time"
 )
 
-// patience is how long etcd may take to be ready. It is long because it only matters
-// when something is broken, or the machine is very busy.
+// patience bounds the start of etcd. Only a broken etcd or a very busy machine reaches it.
 const patience = 2 * time.Minute
 
-// readiness is told when an etcd is ready, in the way that systemd has defined.
+// readiness receives etcd's readiness notification, in systemd's protocol.
 type readiness struct {
 	*net.UnixConn
 	path string
@@ -22,7 +21,7 @@ type readiness struct {
 
 func newReadiness(t testing.TB) *readiness {
 	t.Helper()
-	// Not in the test's folder, whose path may be too long for a socket.
+	// The test's own folder may have a path that is too long for a socket.
 	dir, err := os.MkdirTemp("", "etcd-")
 	if err != nil {
 		t.Fatal(err)
@@ -36,10 +35,10 @@ func newReadiness(t testing.TB) *readiness {
 	return &readiness{conn, path}
 }
 
-// variable is what tells etcd whom to tell.
+// variable returns the environment variable that tells etcd where to send it.
 func (r *readiness) variable() string { return "NOTIFY_SOCKET=" + r.path }
 
-// wait returns when etcd is ready, or why it will not be.
+// wait waits until etcd is ready, and returns an error if it will never be.
 func (r *readiness) wait() error {
 	if err := r.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return err
@@ -50,7 +49,7 @@ func (r *readiness) wait() error {
 		return err
 	}
 	if !bytes.Contains(message[:n], []byte("READY=1")) {
-		return fmt.Errorf("it said %q", message[:n])
+		return fmt.Errorf("got notification %q", message[:n])
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func TestEtcdRestoredFromABackup(t *testing.T) {
 			backup := m.Snapshot(t)
 			client.put(t, "changed", "lost")
 			client.put(t, "lost", "lost")
-			s, away := newSubscriber("subscriber"), newSubscriber("subscriber who is away")
+			s, away := newSubscriber("subscriber"), newSubscriber("absent subscriber")
 			for _, s := range []*subscriber{s, away} {
 				s.subscribe(t, f.reads)
 				s.until(t, object.Synced)

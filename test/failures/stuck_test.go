@@ -23,10 +23,10 @@ func TestSubscriberStuck(t *testing.T) {
 	f := startFanoutd(t, over(address)...)
 	// A window of fixed size: the rest stays in fanoutd.
 	window := []grpc.DialOption{grpc.WithStaticStreamWindowSize(64 << 10), grpc.WithStaticConnWindowSize(64 << 10)}
-	stuck := newSubscriber("subscriber who is stuck")
+	stuck := newSubscriber("stuck subscriber")
 	stuck.subscribe(t, fanoutv1.NewFanoutServiceClient(dial(t, f.address, window...)))
 	stuck.until(t, object.Synced)
-	reader := newSubscriber("subscriber who reads")
+	reader := newSubscriber("reading subscriber")
 	reader.subscribe(t, f.reads)
 	reader.until(t, object.Synced)
 

@@ -23,11 +23,11 @@ import (
 	"github.com/fanoutd/fanoutd/test/program"
 )
 
-// variable has the number of objects; without it the test writes a few and measures
-// nothing that is worth telling.
+// variable sets the number of objects. Without it the test writes a few, and its times mean
+// nothing.
 const variable = "FANOUTD_IMPORT_OBJECTS"
 
-// rounds is how often everything is measured. The median counts.
+// rounds is the number of measurements. The test reports the median.
 const rounds = 3
 
 var fanoutctl = program.Program{Folder: "cmd/fanoutctl"}
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// object is what is written: a key, and a JSON document of about 250 bytes.
+// object is a key and a JSON document of about 250 bytes.
 type object struct{ key, value string }
 
 func objects(n int) []object {
@@ -50,9 +50,9 @@ func objects(n int) []object {
 	return all
 }
 
-// The same objects are written three ways, in turns, to one etcd, each time under
-// keys that are new: by fanoutctl through a fanoutd, by etcd's client with a Put for
-// each, and by etcd's client with transactions of 128.
+// TestImportSpeed writes the same objects to one etcd in three ways, each time with new keys:
+// by fanoutctl through a fanoutd, by etcd's client with one Put each, and by etcd's client
+// with transactions of 128.
 func TestImportSpeed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -94,7 +94,7 @@ func TestImportSpeed(t *testing.T) {
 	took := make([][]time.Duration, len(ways))
 	for round := range rounds {
 		for i := range ways {
-			way := (i + round) % len(ways) // nobody is always the first
+			way := (i + round) % len(ways) // each way is first at some time
 			start := time.Now()
 			if err := ways[way].write(round); err != nil {
 				t.Fatalf("%s: %v", ways[way].name, err)
@@ -107,13 +107,13 @@ func TestImportSpeed(t *testing.T) {
 		return took[way][len(took[way])/2]
 	}
 	for i, w := range ways {
-		t.Logf("%-46s median %6.2fs of %v, fanoutctl takes %.2f times as long", w.name, median(i).Seconds(), took[i], median(0).Seconds()/median(i).Seconds())
+		t.Logf("%-46s median %6.2fs of %v, fanoutctl took %.2f times as long", w.name, median(i).Seconds(), took[i], median(0).Seconds()/median(i).Seconds())
 	}
 }
 
 func resource(round int) string { return fmt.Sprintf("round-%d", round) }
 
-// serve starts a fanoutd in front of the etcd.
+// serve starts a fanoutd with the etcd.
 func serve(t *testing.T, etcd string) (address string) {
 	t.Helper()
 	cfg := inprocess.Config(t)

@@ -1,4 +1,4 @@
-// Package jwts makes JWTs and the keys that they are judged by, for tests.
+// Package jwts creates JWTs, and the keys that verify them, for tests.
 package jwts
 
 import (
@@ -29,7 +29,7 @@ func NewKey(t testing.TB, id string) Key {
 	return Key{id, private, jose.ES256}
 }
 
-// Set returns the public halves of keys, as an issuer has them (JWKS).
+// Set returns the public keys in the format of an issuer (JWKS).
 func Set(t testing.TB, keys ...Key) []byte {
 	t.Helper()
 	var set jose.JSONWebKeySet
@@ -43,10 +43,10 @@ func Set(t testing.TB, keys ...Key) []byte {
 	return text
 }
 
-// Claims are what a JWT says.
+// Claims are the claims of a JWT.
 type Claims map[string]any
 
-// Sign returns a JWT.
+// Sign returns a signed JWT.
 func (k Key) Sign(t testing.TB, c Claims) string {
 	t.Helper()
 	key := jose.SigningKey{Algorithm: k.Algorithm, Key: jose.JSONWebKey{Key: k.Private, KeyID: k.ID}}

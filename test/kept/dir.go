@@ -1,4 +1,4 @@
-// Package kept has folders for what explains why a test has failed.
+// Package kept provides directories for files that explain a failed test.
 package kept
 
 import (
@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// Dir returns a directory that outlives the test if the test fails, also without
-// -artifacts.
+// Dir returns a directory that is kept if the test fails, also without -artifacts.
 func Dir(t *testing.T) string {
 	t.Helper()
 	if f := flag.Lookup("test.artifacts"); f != nil && f.Value.String() == "true" {
@@ -21,7 +20,7 @@ func Dir(t *testing.T) string {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("what is left of the test is in %s", dir)
+			t.Logf("the files of the test are in %s", dir)
 			return
 		}
 		os.RemoveAll(dir)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Link is a TCP proxy in front of a server. Tests cut it or hold it up.
+// Link is a TCP proxy in front of a server. Tests can cut it or hold it.
 type Link struct {
 	Address  string
 	target   string
@@ -17,11 +17,11 @@ type Link struct {
 	mu        sync.Mutex
 	conns     map[net.Conn]bool // guarded by mu
 	down      bool              // guarded by mu
-	allowance int64             // bytes that may still pass to the server while it is held; guarded by mu
+	allowance int64             // bytes that may still pass while the link is held; guarded by mu
 	released  chan struct{}     // closed by Release; nil if the link is not held; guarded by mu
 }
 
-// NewLink starts a proxy to the address of a server. It ends with the test.
+// NewLink starts a proxy to a server. The end of the test stops it.
 func NewLink(t testing.TB, target string) *Link {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -47,7 +47,7 @@ func NewLink(t testing.TB, target string) *Link {
 	return l
 }
 
-// connect carries bytes both ways until one side closes.
+// connect copies bytes both ways until one side closes.
 func (l *Link) connect(near net.Conn) {
 	defer near.Close()
 	far, err := net.Dial("tcp", l.target)
@@ -99,15 +99,15 @@ func (l *Link) Heal() {
 	l.down = false
 }
 
-// HoldAfter stops carrying bytes to the server when this number has passed, until
-// Release is called. Clients see a server that has stopped reading.
+// HoldAfter stops copying bytes to the server after this number of bytes, until Release is
+// called. Clients see a server that has stopped reading.
 func (l *Link) HoldAfter(bytes int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.allowance, l.released = bytes, make(chan struct{})
 }
 
-// Release ends what HoldAfter began.
+// Release undoes HoldAfter.
 func (l *Link) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,7 +117,7 @@ func (l *Link) Release() {
 	}
 }
 
-// held is the connection of a client. It reads nothing while the link is held.
+// held is a client's connection. Reads block while the link is held.
 type held struct {
 	net.Conn
 	link *Link

@@ -8,11 +8,10 @@ import (
 	"testing"
 )
 
-// FreeAddress returns an address of this machine that nobody listens on, for
-// processes that cannot say which one they have chosen. Where all of 127.0.0.0/8 is
-// this machine's, as it is on Linux, the address is one of so many that nobody else
-// takes it before the process does. The port is below those that systems give to
-// connections.
+// FreeAddress returns an unused loopback address, for processes that cannot report which
+// address they chose. On Linux, where all of 127.0.0.0/8 is local, the address is random
+// among so many that no other process takes it first. The port is below the range of
+// ephemeral ports.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	for range 100 {
@@ -26,6 +25,6 @@ func FreeAddress(t testing.TB) string {
 			}
 		}
 	}
-	t.Fatal("there is no free port")
+	t.Fatal("no free port")
 	return ""
 }

@@ -124,7 +124,7 @@ func TestAlerts(t *testing.T) {
 			{"after a while", steady("fanoutd_resource_loaded", config, "0x10 1x40"), false},
 		},
 		"FanoutdCertificateExpires": {
-			{"nobody replaces it", good("0x60", "950x60"), true},
+			{"not replaced", good("0x60", "950x60"), true},
 			{"it is replaced at two thirds", good("0x40 600x20", "1000x40 1600x20"), false},
 		},
 		"FanoutdCutOff": {
@@ -133,7 +133,7 @@ func TestAlerts(t *testing.T) {
 			{"it is loading", steady("fanoutd_resource_loaded", config, "0x40") + steady("fanoutd_resource_following", config, "0x40"), false},
 		},
 		"FanoutdCacheBehind": {
-			{"it cannot keep up", cache("0+100x60", "0+50x60"), true},
+			{"falling behind", cache("0+100x60", "0+50x60"), true},
 			{"it stands still", cache("0x60", "0+50x60"), true},
 			{"it is quiet beside a busy prefix", cache("0+15000x60", "4900x60"), false},
 			{"etcd was away", cache("1000x20 1000x20 9000x20", "0x20 _x20 0x20"), false},
@@ -153,7 +153,7 @@ func TestAlerts(t *testing.T) {
 		},
 		"FanoutdDecodeFailures": {
 			{"a new one", steady("fanoutd_decode_failures_total", config, "7x50 8x20") + steady("fanoutd_cacher_undecryptable_objects", config, "0x70"), true},
-			{"there when it starts", steady("fanoutd_decode_failures_total", config, "_x5 7x10"), true},
+			{"present at the start", steady("fanoutd_decode_failures_total", config, "_x5 7x10"), true},
 			{"none", steady("fanoutd_decode_failures_total", config, "0x60"), false},
 			{"a key is missing", steady("fanoutd_decode_failures_total", config, "0x10 7x50") + steady("fanoutd_cacher_undecryptable_objects", config, "0x10 7x50"), false},
 		},
@@ -162,17 +162,17 @@ func TestAlerts(t *testing.T) {
 			{"none", steady("fanoutd_cacher_undecryptable_objects", config, "0x60"), false},
 		},
 		"FanoutdDispatchBehind": {
-			{"it cannot keep up", steady("fanoutd_dispatch_queue_age_seconds", config, "0x10 1.5x10"), true},
+			{"falling behind", steady("fanoutd_dispatch_queue_age_seconds", config, "0x10 1.5x10"), true},
 			{"for a moment", steady("fanoutd_dispatch_queue_age_seconds", config, "0x10 1.5 1.5 0x10"), false},
 		},
 		"FanoutdSlowPropagation": {
-			{"everybody waits", took("0x60", "0+100x60"), true},
+			{"all events are slow", took("0x60", "0+100x60"), true},
 			{"one of 50 reads slowly", took("0+98x60", "0+100x60"), false},
 			{"nothing happens", took("7x60", "7x60"), false},
 		},
 		"FanoutdWatchersFallBehind": {
 			{"all the time", behind("delta", "0+5x90"), true},
-			{"they find the rest in the window", behind("replay", "0+5x90"), false},
+			{"replayed from the window", behind("replay", "0+5x90"), false},
 			{"once", behind("delta", "0x10 50x60"), false},
 		},
 		"FanoutdWatchersBlocked": {
@@ -193,7 +193,7 @@ func TestAlerts(t *testing.T) {
 			{"it is full, and read much", etcd("commit", "0+10x60", "0+10x60") + etcd("revision", "0+1000x60", "0x60"), true},
 			{"a watch broke off", etcd("watch", "0x10 1x50", "0x10 1x50") + etcd("revision", "0+10x60", "0x60"), false},
 			{"all is well", etcd("revision", "0+100x60", "0+1x60"), false},
-			{"nobody asks", etcd("revision", "5x60", "1x60"), false},
+			{"no reads", etcd("revision", "5x60", "1x60"), false},
 		},
 		"FanoutdDatabaseFull": {
 			{"nearly", steady("fanoutd_embedded_etcd_db_bytes", here, "90x60") + steady("fanoutd_embedded_etcd_db_quota_bytes", here, "100x60"), true},

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// patience only matters when something is broken: a busy machine must not fail a test.
+// patience bounds every wait. It is long, so that a test passes on a busy machine.
 const patience = 2 * time.Minute
 
 // Until waits until the condition holds. If it does not hold for minutes, the test fails.

@@ -17,8 +17,8 @@ import (
 	"testing"
 )
 
-// root is the repository as seen from the packages whose tests build programs. They are
-// all two folders below it.
+// root is the root of the repository, relative to the packages that use this one. All of
+// them are two folders below it.
 const root = "../.."
 
 // Program is a program that the tests of a package run. It is built when the first test

@@ -1,4 +1,4 @@
-// Package race says whether a test is built with the race detector. Then everything
-// takes many times as long and as much memory as it does in truth, and what the test
-// builds shall have the detector, too.
+// Package race reports whether a test is built with the race detector. With it, everything
+// is many times slower and larger, and programs that the test builds should also have the
+// detector.
 package race

@@ -2,5 +2,5 @@
 
 package race
 
-// Enabled says that this test is built with the race detector.
+// Enabled reports whether this test is built with the race detector.
 const Enabled = true

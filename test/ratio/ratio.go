@@ -1,5 +1,5 @@
-// Package ratio relates benchmarks to each other. What a benchmark takes depends on the
-// machine; how many times as much as a smaller one, which runs beside it, does not.
+// Package ratio relates benchmarks to each other. The time of a benchmark depends on the
+// machine; its ratio to a smaller one that runs beside it does not.
 package ratio
 
 import (
@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// Row is a number of benchmarks that differ in one size. The zero value is an empty one.
+// Row is a row of benchmarks that differ in one size. The zero value is an empty row.
 type Row struct {
 	name  string
-	first []float64 // nanoseconds of the first one, for each time that it has run
+	first []float64 // nanoseconds of each run of the first benchmark
 }
 
-// Report adds to the results of a benchmark, when its loop is over, how many times as
-// much it takes as the first one of the row: its median, where it has run several times.
+// Report adds the ratio to the first benchmark of the row to the results of a benchmark,
+// after its loop. It uses the median if the first one has run several times.
 func (r *Row) Report(b *testing.B) {
 	b.Helper()
 	took := float64(b.Elapsed()) / float64(b.N)

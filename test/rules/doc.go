@@ -1,3 +1,3 @@
-// Package rules checks what a compiler does not: who may import whom, and the
-// habits of this code.
+// Package rules checks what the compiler does not: which packages may import which, and the
+// conventions of this repository.
 package rules

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What docs/architecture.md calls package.Name exists.
+// TestArchitectureNamesRealThings checks that every package.Name in docs/architecture.md exists.
 func TestArchitectureNamesRealThings(t *testing.T) {
 	exists, named := map[string]bool{}, map[string]bool{}
 	for f := range files(t) {
@@ -40,18 +40,19 @@ func TestArchitectureNamesRealThings(t *testing.T) {
 	checked := 0
 	for _, m := range regexp.MustCompile(`[A-Za-z]+(\.[A-Z][A-Za-z]+)+`).FindAllString(string(text), -1) {
 		if owner, _, _ := strings.Cut(m, "."); !named[owner] {
-			continue // of another module
+			continue // from another module
 		}
 		if checked++; !exists[m] {
-			t.Errorf("docs/architecture.md speaks of %s, which does not exist", m)
+			t.Errorf("docs/architecture.md names %s, which does not exist", m)
 		}
 	}
 	if checked < 20 {
-		t.Errorf("only %d names were found: the test does not look where it should", checked)
+		t.Errorf("found only %d names", checked)
 	}
 }
 
-// What docs/testing.md names is there, and all fuzz targets are named.
+// TestTestingNamesRealTests checks that every test in docs/testing.md exists, and that the
+// page names every fuzz target.
 func TestTestingNamesRealTests(t *testing.T) {
 	exists := map[string]bool{}
 	for f := range files(t) {
@@ -68,20 +69,20 @@ func TestTestingNamesRealTests(t *testing.T) {
 	named := map[string]bool{}
 	for _, m := range regexp.MustCompile("`(?:check\\.)?((?:Test|Fuzz)?[A-Z][A-Za-z]+)`").FindAllStringSubmatch(string(text), -1) {
 		if named[m[1]] = true; !exists[m[1]] {
-			t.Errorf("docs/testing.md speaks of %s, which does not exist", m[1])
+			t.Errorf("docs/testing.md names %s, which does not exist", m[1])
 		}
 	}
 	for name := range exists {
 		if strings.HasPrefix(name, "Fuzz") && !named[name] {
-			t.Errorf("docs/testing.md does not speak of %s", name)
+			t.Errorf("docs/testing.md does not name %s", name)
 		}
 	}
 	if len(named) < 40 {
-		t.Errorf("only %d names were found: the test does not look where it should", len(named))
+		t.Errorf("found only %d names", len(named))
 	}
 }
 
-// receiver returns the type of a method with a dot, or nothing.
+// receiver returns the type of a method followed by a dot, or "".
 func receiver(d *ast.FuncDecl) string {
 	if d.Recv == nil {
 		return ""

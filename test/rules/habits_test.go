@@ -14,7 +14,7 @@ import (
 func TestPackagesAreNamedAfterWhatTheyAre(t *testing.T) {
 	for _, p := range packages(t) {
 		if slices.Contains([]string{"util", "utils", "common", "helper", "helpers", "misc", "base"}, p.Name) {
-			t.Errorf("%s says nothing with its name", p.ImportPath)
+			t.Errorf("%s has a meaningless name", p.ImportPath)
 		}
 	}
 }
@@ -31,19 +31,19 @@ func TestEveryPackageHasADoc(t *testing.T) {
 	}
 }
 
-// Tests do not sleep: that makes them slow and their result a matter of luck.
-// Inside of a bubble of testing/synctest time is not real.
+// TestTestsDoNotSleep checks that tests do not sleep, which makes them slow and their result
+// a matter of timing. A bubble of testing/synctest has its own time and may sleep.
 func TestTestsDoNotSleep(t *testing.T) {
 	for f := range files(t) {
 		if f.mentions("time.Sleep") && !f.imports("testing/synctest") {
-			t.Errorf("%s sleeps", f.name)
+			t.Errorf("%s calls time.Sleep", f.name)
 		}
 	}
 }
 
-// A package of the product whose tests start goroutines looks for those that are
-// left over.
-func TestLeaksAreLookedFor(t *testing.T) {
+// TestPackagesCheckForLeaks checks that the tests of a package that starts goroutines check
+// for leaked ones.
+func TestPackagesCheckForLeaks(t *testing.T) {
 	starts, looks := map[string]bool{}, map[string]bool{}
 	for f := range files(t) {
 		if !in(f.pkg.ImportPath, "client", "internal") {
@@ -63,13 +63,13 @@ func TestLeaksAreLookedFor(t *testing.T) {
 	}
 	for path := range starts {
 		if !looks[path] {
-			t.Errorf("the tests of %s start goroutines and do not look for those that stay", path)
+			t.Errorf("the tests of %s start goroutines and do not check for leaks", path)
 		}
 	}
 }
 
-// The project speaks of itself alone.
-func TestNothingSpeaksOfTheWorkplace(t *testing.T) {
+// TestNoTraceOfTheBuildMachine checks that no file names paths of a developer's machine.
+func TestNoTraceOfTheBuildMachine(t *testing.T) {
 	cmd := exec.Command("git", "ls-files")
 	cmd.Dir = root
 	list, err := cmd.Output()
@@ -80,21 +80,21 @@ func TestNothingSpeaksOfTheWorkplace(t *testing.T) {
 	for name := range strings.FieldsSeq(string(list)) {
 		text, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
-			continue // deleted and not yet committed
+			continue // deleted, but not committed yet
 		}
 		if found := foreign.Find(text); found != nil {
-			t.Errorf("%s has %q", name, found)
+			t.Errorf("%s contains %q", name, found)
 		}
 	}
 }
 
-// No excuse is left in the code.
-func TestNothingIsLeftForLater(t *testing.T) {
+// TestNoOpenEnds checks that no comment postpones work.
+func TestNoOpenEnds(t *testing.T) {
 	for f := range files(t) {
 		for _, group := range f.syntax.Comments {
 			for _, word := range []string{"TO" + "DO", "FIX" + "ME", "X" + "XX"} {
 				if strings.Contains(group.Text(), word) {
-					t.Errorf("%s has a %s", f.name, word)
+					t.Errorf("%s contains %s", f.name, word)
 				}
 			}
 		}

@@ -34,7 +34,7 @@ type pkg struct {
 	XTestGoFiles []string
 }
 
-// packages returns all packages of the module, and those of the modules below test/.
+// packages returns all packages of the module, and of the modules below test/.
 func packages(t *testing.T) []pkg {
 	t.Helper()
 	all, err := listed()
@@ -75,8 +75,8 @@ func in(path string, folders ...string) bool {
 	return slices.ContainsFunc(folders, func(f string) bool { return path == f || strings.HasPrefix(path, f+"/") })
 }
 
-// Imports go one way. What is listed is what a package of the product may import
-// from this module; tests are free.
+// TestImportsGoOneWay checks the imports within this module. The table lists what each
+// package of the product may import. Tests may import anything.
 func TestImportsGoOneWay(t *testing.T) {
 	allowed := map[string][]string{
 		"internal/object":      {},
@@ -117,7 +117,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		}
 		permitted, ok := allowed[folder]
 		if !ok {
-			t.Errorf("%s is not in the list of this test: say what it may import", p.ImportPath)
+			t.Errorf("%s is not in the table of this test", p.ImportPath)
 		}
 		for _, path := range p.Imports {
 			if ours, ok := strings.CutPrefix(path, module); ok && !in(ours, permitted...) {
@@ -127,7 +127,7 @@ func TestImportsGoOneWay(t *testing.T) {
 	}
 }
 
-// Some libraries belong to one package, which keeps them from all others.
+// TestLibrariesHaveOneOwner checks that some libraries are used by one package only.
 func TestLibrariesHaveOneOwner(t *testing.T) {
 	owners := map[string][]string{
 		"go.etcd.io/etcd":                    {"internal/store", "test"},
@@ -169,8 +169,8 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 	}
 }
 
-// What the cacher and the dispatcher do, they do without a network: nothing they
-// depend on, at any depth, is of gRPC or etcd.
+// TestTheCoreDependsOnNoTransport checks that the cacher and the dispatcher do not depend on
+// gRPC or etcd, directly or indirectly.
 func TestTheCoreDependsOnNoTransport(t *testing.T) {
 	for _, p := range packages(t) {
 		if !in(p.ImportPath, "internal/object", "internal/cacher", "internal/dispatch", "internal/direct") {
@@ -184,7 +184,7 @@ func TestTheCoreDependsOnNoTransport(t *testing.T) {
 	}
 }
 
-// What clients of the protocol link does not bring the gateway along.
+// TestGeneratedCodeIsLight checks that clients of the protocol do not link the HTTP gateway.
 func TestGeneratedCodeIsLight(t *testing.T) {
 	for _, p := range packages(t) {
 		if !in(p.ImportPath, "gen/fanout") {
@@ -198,8 +198,9 @@ func TestGeneratedCodeIsLight(t *testing.T) {
 	}
 }
 
-// Only the command reads flags and the environment.
-func TestOnlyTheCommandReadsItsSurroundings(t *testing.T) {
+// TestOnlyTheCommandReadsTheEnvironment checks that only the command reads flags and the
+// environment.
+func TestOnlyTheCommandReadsTheEnvironment(t *testing.T) {
 	for f := range files(t) {
 		if f.test || in(f.pkg.ImportPath, "cmd", "test") {
 			continue

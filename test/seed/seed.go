@@ -8,15 +8,14 @@ import (
 	"testing"
 )
 
-// Variable is what repeats a test when it is set to the seed that the test has
-// printed.
+// Variable is the environment variable that sets the seed, to repeat a test.
 const Variable = "FANOUTD_SEED"
 
-// Seed is where all random numbers of a test come from.
+// Seed is the seed of all random numbers of a test.
 type Seed uint64
 
-// New returns the seed of a test: a new one, unless an old one is given. It is
-// shown when the test fails.
+// New returns the seed of a test: a random one, unless the variable is set. A failing test
+// prints it.
 func New(t testing.TB) Seed {
 	t.Helper()
 	seed := rand.Uint64()
@@ -30,6 +29,5 @@ func New(t testing.TB) Seed {
 	return Seed(seed)
 }
 
-// Rand returns a source of random numbers for one of the actors of a test, which
-// do not have to wait for each other.
+// Rand returns a separate source of random numbers for one goroutine of a test.
 func (s Seed) Rand(actor uint64) *rand.Rand { return rand.New(rand.NewPCG(uint64(s), actor)) }
