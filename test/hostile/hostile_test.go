@@ -42,14 +42,14 @@ func startServer(ctx context.Context, t *testing.T) string {
 	return address
 }
 
-// honest is a client that behaves.
-type honest struct {
+// wellBehaved is a client that behaves.
+type wellBehaved struct {
 	writes   fanoutv1.StoreServiceClient
 	stream   fanoutv1.FanoutService_WatchClient
 	received int
 }
 
-func newHonest(ctx context.Context, t *testing.T, address string) *honest {
+func newWellBehaved(ctx context.Context, t *testing.T, address string) *wellBehaved {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
@@ -57,7 +57,7 @@ func newHonest(ctx context.Context, t *testing.T, address string) *honest {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	h := &honest{writes: fanoutv1.NewStoreServiceClient(conn)}
+	h := &wellBehaved{writes: fanoutv1.NewStoreServiceClient(conn)}
 	h.put(ctx, t, "first", "")
 	for i := range 64 {
 		h.put(ctx, t, fmt.Sprintf("large/%d", i), strings.Repeat("x", 16<<10)) // more than a flow control window
@@ -79,7 +79,7 @@ func newHonest(ctx context.Context, t *testing.T, address string) *honest {
 	}
 }
 
-func (h *honest) put(ctx context.Context, t *testing.T, key, text string) int64 {
+func (h *wellBehaved) put(ctx context.Context, t *testing.T, key, text string) int64 {
 	t.Helper()
 	resp, err := h.writes.Put(ctx, &fanoutv1.PutRequest{Resource: resource, Put: &fanoutv1.PutOperation{
 		Key: key, Value: &fanoutv1.PutOperation_Text{Text: text},
@@ -93,7 +93,7 @@ func (h *honest) put(ctx context.Context, t *testing.T, key, text string) int64 
 // ping makes count writes. It waits for the event of each write before the next one, and
 // returns the median time from the start of a write to its event. Events must arrive once
 // and in order.
-func (h *honest) ping(ctx context.Context, t *testing.T, count int) time.Duration {
+func (h *wellBehaved) ping(ctx context.Context, t *testing.T, count int) time.Duration {
 	t.Helper()
 	took := make([]time.Duration, 0, count)
 	for range count {
@@ -166,15 +166,15 @@ func TestWellBehavedClientAmongHostileOnes(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), wait)
 			defer cancel()
 			address := startServer(ctx, t)
-			h := newHonest(ctx, t, address)
+			h := newWellBehaved(ctx, t, address)
 			var without, with, times []float64 // in milliseconds, and their ratio
 			begun, refused := 0, 0
 			for range rounds {
 				h.ping(ctx, t, pings/4) // warm up; wait for the previous attackers to leave
 				before := h.ping(ctx, t, pings)
-				retreat := (&attack{Kind: as.kind, Address: address, Size: size, Hosts: as.hosts}).sendOut(ctx, t)
+				stop := (&attack{Kind: as.kind, Address: address, Size: size, Hosts: as.hosts}).launch(ctx, t)
 				during := h.ping(ctx, t, pings)
-				began, were := retreat()
+				began, were := stop()
 				begun, refused = begun+began, refused+were
 				without, with = append(without, before.Seconds()*1e3), append(with, during.Seconds()*1e3)
 				times = append(times, float64(during)/float64(before))

@@ -42,9 +42,9 @@ func attackers(as string) error {
 	return nil
 }
 
-// sendOut runs the attack in another process until retreat is called, which returns its
+// launch runs the attack in another process until stop is called, which returns its
 // result.
-func (a *attack) sendOut(ctx context.Context, t *testing.T) (retreat func() (begun, refused int)) {
+func (a *attack) launch(ctx context.Context, t *testing.T) (stop func() (begun, refused int)) {
 	t.Helper()
 	as, err := json.Marshal(a)
 	if err != nil {

@@ -110,9 +110,9 @@ func TestAlerts(t *testing.T) {
 	}
 	situations := map[string][]situation{
 		"FanoutdDown": {
-			{"it has gone", "up{" + here + "} 1x20 0x40\n" + steady("fanoutd_connections", here, "5x20 stale"), true},
+			{"the target is gone", "up{" + here + "} 1x20 0x40\n" + steady("fanoutd_connections", here, "5x20 stale"), true},
 			{"it was restarted", "up{" + here + "} 1x20 0 0 0 1x30\n" + steady("fanoutd_connections", here, "5x20 stale _ _ 5x30"), false},
-			{"another program has gone", "up{" + here + "} 1x20 0x40\n", false},
+			{"another program is gone", "up{" + here + "} 1x20 0x40\n", false},
 		},
 		"FanoutdRestarts": {
 			{"again and again", steady("process_start_time_seconds", here, "1x9 2x9 3x9 4x9") + steady("fanoutd_connections", here, "5x40"), true},
@@ -134,8 +134,8 @@ func TestAlerts(t *testing.T) {
 		},
 		"FanoutdCacheBehind": {
 			{"falling behind", cache("0+100x60", "0+50x60"), true},
-			{"it stands still", cache("0x60", "0+50x60"), true},
-			{"it is quiet beside a busy prefix", cache("0+15000x60", "4900x60"), false},
+			{"no progress", cache("0x60", "0+50x60"), true},
+			{"quiet beside a busy prefix", cache("0+15000x60", "4900x60"), false},
 			{"etcd was away", cache("1000x20 1000x20 9000x20", "0x20 _x20 0x20"), false},
 			{"etcd was restored", cache("9000x20 100x40", "0x60"), false},
 		},
@@ -168,7 +168,7 @@ func TestAlerts(t *testing.T) {
 		"FanoutdSlowPropagation": {
 			{"all events are slow", took("0x60", "0+100x60"), true},
 			{"one of 50 reads slowly", took("0+98x60", "0+100x60"), false},
-			{"nothing happens", took("7x60", "7x60"), false},
+			{"no events", took("7x60", "7x60"), false},
 		},
 		"FanoutdWatchersFallBehind": {
 			{"all the time", behind("delta", "0+5x90"), true},
@@ -182,16 +182,16 @@ func TestAlerts(t *testing.T) {
 			{"there are none", watchers("0x60", "0x60"), false},
 		},
 		"FanoutdErrors": {
-			{"all writes fail, which are few", handled("Put", "unary", "Unavailable", "0+2x60") + handled("Get", "unary", "OK", "0+1000x60"), true},
+			{"all of a few writes fail", handled("Put", "unary", "Unavailable", "0+2x60") + handled("Get", "unary", "OK", "0+1000x60"), true},
 			{"watches fail", handled("Watch", "server_stream", "Internal", "0+2x60"), true},
 			{"the server stops", handled("Watch", "server_stream", "Unavailable", "0x10 500 1000x30") + handled("Get", "unary", "OK", "0+10x40"), false},
 			{"one of a few", handled("Get", "unary", "Unavailable", "0x10 1x50") + handled("Get", "unary", "OK", "0x5 1x10 2x45"), false},
-			{"clients are wrong", handled("Put", "unary", "InvalidArgument", "0+100x60"), false},
+			{"client errors", handled("Put", "unary", "InvalidArgument", "0+100x60"), false},
 			{"another program", steady("grpc_server_handled_total", here+`, grpc_service="x.Y", grpc_method="Z", grpc_type="unary", grpc_code="Internal"`, "0+100x60"), false},
 		},
 		"FanoutdEtcdErrors": {
-			{"it is full, and read much", etcd("commit", "0+10x60", "0+10x60") + etcd("revision", "0+1000x60", "0x60"), true},
-			{"a watch broke off", etcd("watch", "0x10 1x50", "0x10 1x50") + etcd("revision", "0+10x60", "0x60"), false},
+			{"it is full, under many reads", etcd("commit", "0+10x60", "0+10x60") + etcd("revision", "0+1000x60", "0x60"), true},
+			{"a watch failed", etcd("watch", "0x10 1x50", "0x10 1x50") + etcd("revision", "0+10x60", "0x60"), false},
 			{"all is well", etcd("revision", "0+100x60", "0+1x60"), false},
 			{"no reads", etcd("revision", "5x60", "1x60"), false},
 		},

@@ -29,17 +29,17 @@ func TestTamperedHistoriesAreNotClean(t *testing.T) {
 	}{
 		{"an event is missing", dropEvent, "broke Reliable"},
 		{"the first event after a resume is missing", dropFirstEvent, "broke Resumable"},
-		{"an event comes twice", repeatEvent, "broke Unique"},
-		{"two events change places", swapEvents, "broke Ordered"},
-		{"a revision is torn", tearRevision, "broke Atomic"},
+		{"an event is repeated", repeatEvent, "broke Unique"},
+		{"two events are swapped", swapEvents, "broke Ordered"},
+		{"a revision is split", tearRevision, "broke Atomic"},
 		{"an event comes after its bookmark", bookmarkEarly, "broke Bookmarkable"},
 		{"an event has another value", changeValue, "broke Reliable"},
-		{"a creation is taken for a change", denyCreation, "incorrect event IsCreate"},
-		{"an event is of another key", changeKey, "not matching watch filter"},
+		{"a creation is marked as a change", denyCreation, "incorrect event IsCreate"},
+		{"an event has another key", changeKey, "not matching watch filter"},
 		{"a read is stale", staleRead, "linearization: Failure: illegal"},
 		{"a missing write", forgetWrite, "linearization: Failure: illegal"},
 		{"a missing deletion", forgetDeletion, "linearization: Failure: illegal"},
-		{"a failed precondition is a success", denyRefusal, "linearization: Failure: illegal"},
+		{"a failed precondition becomes a success", denyRefusal, "linearization: Failure: illegal"},
 		{"an object is missing in a snapshot", dropObject, "states: serializable"},
 		{"a watch runs ahead of etcd", inventEvent, "the validator panicked"},
 	} {
@@ -51,7 +51,7 @@ func TestTamperedHistoriesAreNotClean(t *testing.T) {
 			}
 		})
 	}
-	t.Run("what fanoutd writes for itself is added to the reports", func(t *testing.T) {
+	t.Run("the reports lack fanoutd's own writes", func(t *testing.T) {
 		result := validate.ValidateAndReturnVisualize(zaptest.NewLogger(t, quiet), validate.Config{}, rec.reports, rec.persisted, validationTimeout)
 		if err := result.Linearization.Error(); err == nil {
 			t.Error("the validator accepted a revision without a write")

@@ -46,7 +46,7 @@ func serve(t *testing.T) *server {
 	documents.Codec = "json"
 	documents.Fields = []config.Field{{Name: "region", Path: "region", Indexed: true}, {Name: "host", Path: "backend.host_name"}}
 	cfg.Resources = []config.Resource{config.NewResource("config"), plain, documents}
-	inprocess.StartLogging(t, cfg, slog.New(complaints{t}))
+	inprocess.StartLogging(t, cfg, slog.New(errorHandler{t}))
 	s := &server{t: t, address: cfg.Listen, admin: cfg.AdminListen}
 	var err error
 	if s.client, err = client.New(s.address); err != nil {
@@ -130,17 +130,17 @@ func (s *server) settle() {
 	}
 }
 
-// complaints is a log handler that fails the test if the server logs an error. Clients must
+// errorHandler is a log handler that fails the test if the server logs an error. Clients must
 // not be able to cause one.
-type complaints struct{ t *testing.T }
+type errorHandler struct{ t *testing.T }
 
-func (c complaints) Enabled(_ context.Context, level slog.Level) bool {
+func (c errorHandler) Enabled(_ context.Context, level slog.Level) bool {
 	return level >= slog.LevelError
 }
-func (c complaints) WithAttrs([]slog.Attr) slog.Handler { return c }
-func (c complaints) WithGroup(string) slog.Handler      { return c }
+func (c errorHandler) WithAttrs([]slog.Attr) slog.Handler { return c }
+func (c errorHandler) WithGroup(string) slog.Handler      { return c }
 
-func (c complaints) Handle(_ context.Context, r slog.Record) error {
+func (c errorHandler) Handle(_ context.Context, r slog.Record) error {
 	var b strings.Builder
 	r.Attrs(func(a slog.Attr) bool {
 		b.WriteString("\n" + a.String())
