@@ -21,7 +21,7 @@ func (in *instance) admin() fanoutv1.AdminServiceClient {
 	return fanoutv1.NewAdminServiceClient(in.conn)
 }
 
-// status returns what operators see of a resource.
+// status returns the status of a resource.
 func (in *instance) status(ctx context.Context, t *testing.T, resource string, measure bool) *fanoutv1.ResourceStatus {
 	t.Helper()
 	resp, err := in.admin().ListResources(ctx, &fanoutv1.ListResourcesRequest{MeasureLag: measure})
@@ -33,7 +33,7 @@ func (in *instance) status(ctx context.Context, t *testing.T, resource string, m
 		names = append(names, r.GetName())
 	}
 	if want := []string{blobs, config, documents}; !slices.Equal(names, want) {
-		t.Fatalf("the resources are %q, want %q", names, want)
+		t.Fatalf("got resources %q, want %q", names, want)
 	}
 	return resp.GetResources()[slices.Index(names, resource)]
 }
@@ -48,13 +48,14 @@ func (in *instance) watchers(ctx context.Context, t *testing.T, req *fanoutv1.Li
 	return resp
 }
 
-// awaitWatcher returns what operators see of the only watch when it is as wanted.
+// awaitWatcher waits until the status of the only watch satisfies the condition, and
+// returns the status.
 func (in *instance) awaitWatcher(ctx context.Context, t *testing.T, is func(*fanoutv1.WatcherStatus) bool) *fanoutv1.WatcherStatus {
 	t.Helper()
 	for {
 		all := in.watchers(ctx, t, &fanoutv1.ListWatchersRequest{}).GetWatchers()
 		if len(all) != 1 {
-			t.Fatalf("there are %d watches, want 1", len(all))
+			t.Fatalf("got %d watches, want 1", len(all))
 		}
 		if is(all[0]) {
 			return all[0]
@@ -62,7 +63,7 @@ func (in *instance) awaitWatcher(ctx context.Context, t *testing.T, is func(*fan
 	}
 }
 
-func TestOperatorsSeeHowAResourceDoes(t *testing.T) {
+func TestOperatorsSeeTheStatusOfAResource(t *testing.T) {
 	in := start(t, settings{
 		window:  cacher.WindowLimits{MinChanges: 2, MaxChanges: 2},
 		schemas: map[string]object.Schema{documents: {Fields: []object.Field{{Name: "region", Path: "a"}, {Name: "host", Path: "b"}}}},
@@ -84,7 +85,7 @@ func TestOperatorsSeeHowAResourceDoes(t *testing.T) {
 		t.Errorf("the window is %v", w)
 	}
 	if age := got.Age.AsDuration(); age <= 0 || age > patience {
-		t.Errorf("the age is %v", age)
+		t.Errorf("got age %v, want between 0 and %v", age, patience)
 	}
 	got.Age, got.Window.Bytes, got.Window.Span = nil, 0, nil
 	want := &fanoutv1.ResourceStatus{
@@ -115,10 +116,10 @@ func TestOperatorsSeeWhichServerAnswers(t *testing.T) {
 	}
 	first, again, second := ask(in), ask(in), ask(other)
 	if first.GetId() != again.GetId() || first.GetId() == second.GetId() || first.GetId() == "" {
-		t.Errorf("they are %v, %v and %v", first, again, second)
+		t.Errorf("got servers %v, %v and %v, want the first two to be the same and the third another", first, again, second)
 	}
 	if first.GetVersion() == "" || first.GetUptime().AsDuration() <= 0 || first.GetUptime().AsDuration() >= again.GetUptime().AsDuration() {
-		t.Errorf("it is %v and then %v", first, again)
+		t.Errorf("got %v and then %v, want a version and a growing uptime", first, again)
 	}
 	in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
 	if w := in.awaitWatcher(ctx, t, func(*fanoutv1.WatcherStatus) bool { return true }); !strings.HasPrefix(w.GetId(), first.GetId()) {
@@ -138,7 +139,7 @@ func TestOperatorsSeeAResourceWithoutACache(t *testing.T) {
 		return err
 	})
 	got := in.status(ctx, t, config, true)
-	for got.GetState() != fanoutv1.ResourceStatus_STATE_SERVING { // it is found out in the background
+	for got.GetState() != fanoutv1.ResourceStatus_STATE_SERVING { // the server checks the store in the background
 		got = in.status(ctx, t, config, true)
 	}
 	want := &fanoutv1.ResourceStatus{
@@ -151,7 +152,7 @@ func TestOperatorsSeeAResourceWithoutACache(t *testing.T) {
 	}
 	for _, w := range in.watchers(ctx, t, &fanoutv1.ListWatchersRequest{}).GetWatchers() {
 		if w.LagRevisions != nil || w.LagEvents != nil || w.GetLag() != nil {
-			t.Errorf("the lag is known: %v", w)
+			t.Errorf("got %v, want no lag", w)
 		}
 	}
 }
@@ -182,13 +183,13 @@ func TestOperatorsSeeHowFarAResourceIsBehind(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	if got := in.status(ctx, t, config, false); got.LagRevisions != nil {
-		t.Errorf("the lag is known, although nobody has asked etcd: %v", got)
+		t.Errorf("got %v, want no lag without measure_lag", got)
 	}
 }
 
-// The lists of watches are stable: nobody who stays is left out or seen twice,
-// whoever comes and goes in between.
-func TestPagesOfWatches(t *testing.T) {
+// Pages of watches are stable: each watch that lasts is listed exactly once, although
+// others begin and end between the pages.
+func TestPagesOfWatchesAreStable(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	var ids []string
@@ -226,7 +227,7 @@ func TestPagesOfWatches(t *testing.T) {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
 		if n := len(slices.Compact(slices.Sorted(slices.Values(ids)))); n != len(ids) {
-			t.Errorf("%s: there are %d ids for %d watches", name, n, len(ids))
+			t.Errorf("%s: got %d different ids for %d watches", name, n, len(ids))
 		}
 	}
 	watch(config)
@@ -247,7 +248,7 @@ func TestPagesOfWatches(t *testing.T) {
 		}
 		watch(documents)
 	}
-	want("while the last of a page goes and another one comes", list(&fanoutv1.ListWatchersRequest{PageSize: 2}, changing),
+	want("while the last watch of a page ends and another one begins", list(&fanoutv1.ListWatchersRequest{PageSize: 2}, changing),
 		[]string{config, documents}, []string{config, blobs}, []string{documents})
 }
 
@@ -269,7 +270,7 @@ func TestListWatchersRefusesBadRequests(t *testing.T) {
 	})
 }
 
-func TestOperatorsSeeWhatAWatchIsSent(t *testing.T) {
+func TestOperatorsSeeTheStatusOfAWatch(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	in.put(ctx, t, config, "team/a", "1")
@@ -278,7 +279,7 @@ func TestOperatorsSeeWhatAWatchIsSent(t *testing.T) {
 		Resource: config, Scope: prefix("team"), LabelSelector: "!x", FieldSelector: "name!=y",
 		OmitValues: true, Delivery: fanoutv1.Delivery_DELIVERY_LATEST,
 	}
-	before := time.Now().Add(-time.Second) // clocks may differ a little in how they are rounded
+	before := time.Now().Add(-time.Second) // timestamps may be rounded differently
 	stream, err := reads.Watch(ctx, request)
 	if err != nil {
 		t.Fatal(err)
@@ -287,14 +288,14 @@ func TestOperatorsSeeWhatAWatchIsSent(t *testing.T) {
 	w.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
 	at := in.put(ctx, t, config, "team/b", "2")
 	m := w.next(fanoutv1.WatchResponse_KIND_LIVE)
-	in.put(ctx, t, config, "elsewhere", "3") // does not concern it
+	in.put(ctx, t, config, "elsewhere", "3") // outside the scope of the watch
 
 	got := in.awaitWatcher(ctx, t, func(w *fanoutv1.WatcherStatus) bool { return w.GetMessages() == 4 && !w.GetBlocked() })
 	if !strings.HasPrefix(got.GetPeer(), "127.0.0.1:") || !strings.HasPrefix(got.GetUserAgent(), "shop/1.2") {
 		t.Errorf("it is %q at %q", got.GetUserAgent(), got.GetPeer())
 	}
 	if since := got.GetSince().AsTime(); since.Before(before) || since.After(time.Now().Add(time.Second)) {
-		t.Errorf("it began at %v", since)
+		t.Errorf("got start %v, want after %v", since, before)
 	}
 	if got.GetId() == "" || got.GetBytes() < 100 {
 		t.Errorf("got %v", got)
@@ -308,19 +309,20 @@ func TestOperatorsSeeWhatAWatchIsSent(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if m.GetPosition().GetRevision() != at {
-		t.Errorf("the position is %v, want revision %d", m.GetPosition(), at)
+		t.Errorf("got position %v, want revision %d", m.GetPosition(), at)
 	}
 }
 
-// Who does not read is seen as blocked, and how much waits for it.
-func TestOperatorsSeeWhoIsStuck(t *testing.T) {
+// The status of a watch whose client does not read says that it is blocked and how many
+// events wait.
+func TestOperatorsSeeStuckWatches(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	in.awaitLoaded(ctx, t)
 	large := strings.Repeat("x", 512<<10)
 	s := openRaw(ctx, t, in.address, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()}, 4<<10)
 	s.readFrames()
-	for range 2 { // gRPC takes over one message, however large it is
+	for range 2 { // gRPC accepts one message, however large it is; the second one blocks
 		in.put(ctx, t, config, "a", large)
 	}
 	first := in.awaitWatcher(ctx, t, (*fanoutv1.WatcherStatus).GetBlocked)
@@ -337,7 +339,7 @@ func TestOperatorsSeeWhoIsStuck(t *testing.T) {
 		t.Errorf("got %v, and before that %v", got, first)
 	}
 	if got.GetLagRevisions() < waiting || got.GetLag().AsDuration() <= 0 {
-		t.Errorf("it is behind by %d revisions and %v", got.GetLagRevisions(), got.GetLag().AsDuration())
+		t.Errorf("got a lag of %d revisions and %v, want at least %d revisions", got.GetLagRevisions(), got.GetLag().AsDuration(), waiting)
 	}
 
 	in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
@@ -348,16 +350,16 @@ func TestOperatorsSeeWhoIsStuck(t *testing.T) {
 
 	s.grant(t, wideOpen-4<<10)
 	in.end(ctx, t, got.GetId())
-	if _, err := s.await(ctx, t, "it has ended", func(*rawStream) bool { return false }); err == nil {
-		t.Error("it has ended well")
+	if _, err := s.await(ctx, t, "the stream ends", func(*rawStream) bool { return false }); err == nil {
+		t.Error("got stream end OK, want a refusal")
 	} else {
 		wantRefusal(t, err, draining)
 	}
 }
 
-// A watch that is stuck in a RESET has everything still to come: it is further behind
-// than any other, though nobody knows by how much.
-func TestWhoIsStuckInAResetIsTheFurthestBehind(t *testing.T) {
+// A watch that is stuck in a RESET sorts before all others by lag, although its lag is
+// unknown: all of its events are still to come.
+func TestAWatchStuckInAResetLagsMost(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	in.awaitLoaded(ctx, t)
@@ -382,7 +384,7 @@ func TestWhoIsStuckInAResetIsTheFurthestBehind(t *testing.T) {
 	})
 	all := in.watchers(ctx, t, &fanoutv1.ListWatchersRequest{Order: fanoutv1.ListWatchersRequest_ORDER_LAG}).GetWatchers()
 	if len(all) != 2 || all[0].GetId() != reset || all[1].GetId() != behind {
-		t.Errorf("want %s, which is being reset, before %s, by lag: %v", reset, behind, all)
+		t.Errorf("got %v by lag, want %s, which is stuck in a RESET, before %s", all, reset, behind)
 	}
 }
 
@@ -394,7 +396,7 @@ func (in *instance) end(ctx context.Context, t *testing.T, id string) {
 		t.Fatal(err)
 	}
 	if !resp.GetEnded() {
-		t.Errorf("there is no watch %q", id)
+		t.Errorf("the server knows no watch %q", id)
 	}
 }
 
@@ -416,9 +418,9 @@ func TestAnEndedWatchResumes(t *testing.T) {
 			in.awaitLoaded(ctx, t) // a watch that resumes does not wait for what is not known yet
 			resumed := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: after(synced.GetPosition())})
 			if events, _ := resumed.catchUp(fanoutv1.WatchResponse_CATCH_UP_REPLAY); len(events) != 1 || events[0] != modified("a", "2", written) {
-				t.Errorf("told of %v", events)
+				t.Errorf("got events %v, want only the one of revision %d", events, written)
 			}
-			other.wantEvents(modified("a", "2", written)) // nobody has ended it
+			other.wantEvents(modified("a", "2", written)) // the other watch has not ended
 
 			for in.watchers(ctx, t, &fanoutv1.ListWatchersRequest{}).GetTotal() != 2 {
 			}
@@ -432,7 +434,7 @@ func TestAnEndedWatchResumes(t *testing.T) {
 	}
 }
 
-// A client that says in bytes that are no text what it is hides nobody from operators.
+// A user agent that is not UTF-8 does not break ListWatchers.
 func TestAnyUserAgentCanBeListed(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
@@ -448,6 +450,6 @@ func TestAnyUserAgentCanBeListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := resp.GetWatchers()[0].GetUserAgent(); !strings.HasPrefix(got, "shop\uFFFD\u00e4") {
-		t.Errorf("it is %q", got)
+		t.Errorf("got user agent %q", got)
 	}
 }

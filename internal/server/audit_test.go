@@ -35,7 +35,7 @@ func openAudit(t *testing.T) *auditFile {
 	return a
 }
 
-// lines returns what was recorded, without what is different each time.
+// lines returns the records without the attributes that differ in each run.
 func (a *auditFile) lines(t *testing.T) []line {
 	t.Helper()
 	if err := a.Close(); err != nil {
@@ -54,7 +54,7 @@ func (a *auditFile) lines(t *testing.T) []line {
 		}
 		for _, name := range []string{"time", "peer", "user_agent"} {
 			if l[name] == nil || l[name] == "" {
-				t.Errorf("there is no %s in %v", name, l)
+				t.Errorf("got record %v, want attribute %s", l, name)
 			}
 			delete(l, name)
 		}
@@ -64,12 +64,12 @@ func (a *auditFile) lines(t *testing.T) []line {
 	return all
 }
 
-func TestWritesAndActsOfOperatorsAreAudited(t *testing.T) {
+func TestWritesAndActionsOfOperatorsAreAudited(t *testing.T) {
 	log := openAudit(t)
 	in := start(t, settings{audit: log.Log})
 	ctx := within(t)
 	put := in.put(ctx, t, config, "a", secret)
-	in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing) // is not audited, and no other read
+	in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing) // reads are not audited
 	removed := in.delete(ctx, t, config, "a")
 	_, err := in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: &fanoutv1.PutOperation{
 		Key: "a", Value: &fanoutv1.PutOperation_Text{Text: secret}, IfModRevision: new(put),
@@ -91,7 +91,7 @@ func TestWritesAndActsOfOperatorsAreAudited(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: putText("/"+strings.Repeat("x", 100_000), secret)}); err == nil {
-		t.Fatal("a bad key is taken")
+		t.Fatal("got no error for a bad key, want one")
 	}
 	operator := fanoutv1.NewAdminServiceClient(in.conn)
 	if _, err := operator.ListWatchers(ctx, &fanoutv1.ListWatchersRequest{}); err != nil {
@@ -117,7 +117,7 @@ func TestWritesAndActsOfOperatorsAreAudited(t *testing.T) {
 	for _, l := range got {
 		if l["code"] == "InvalidArgument" {
 			if bad := l["keys"].([]any); len(bad[0].(string)) > 1024 {
-				t.Errorf("a key of %d bytes is recorded", len(bad[0].(string)))
+				t.Errorf("got a key of %d bytes in the record, want a shortened one", len(bad[0].(string)))
 			}
 			delete(l, "keys")
 		}
@@ -130,7 +130,7 @@ func TestWritesAndActsOfOperatorsAreAudited(t *testing.T) {
 	}
 }
 
-// Each page of what is stored anew is an act of an operator, be it done or refused.
+// Each page of Reencrypt is one record, whether it succeeds or is refused.
 func TestReencryptIsAudited(t *testing.T) {
 	k, log := newKeysets(t), openAudit(t)
 	in := start(t, settings{audit: log.Log, keys: keyring(t, k.first)})
@@ -155,7 +155,6 @@ func TestReencryptIsAudited(t *testing.T) {
 	}
 }
 
-// Whoever says no, and to whom: the record has it.
 func TestDenialsAreAudited(t *testing.T) {
 	log := openAudit(t)
 	in := start(t, settings{audit: log.Log})
@@ -179,8 +178,8 @@ func TestDenialsAreAudited(t *testing.T) {
 	}
 }
 
-// Whoever is denied again and again does not fill the log: most of it is only counted.
-// What others are denied is recorded all the same, and says how much that was.
+// A client that is denied again and again does not fill the log: most of its denials are
+// only counted. Denials of other clients are recorded, with the number left out before.
 func TestDenialsOfOneClientDoNotFillTheLog(t *testing.T) {
 	log := openAudit(t)
 	in := start(t, settings{audit: log.Log, policy: "rules: []"})
@@ -212,15 +211,15 @@ func TestDenialsOfOneClientDoNotFillTheLog(t *testing.T) {
 		}
 	}
 	if recorded+leftOut != often || recorded == 0 || bytes > 200<<10 {
-		t.Errorf("%d denials are recorded, in %d bytes, and %d counted, of %d", recorded, bytes, leftOut, often)
+		t.Errorf("got %d denials recorded in %d bytes and %d left out, of %d", recorded, bytes, leftOut, often)
 	}
 	if last := all[len(all)-1]; last["identity"] != "bob" {
-		t.Errorf("the last record is %v", last)
+		t.Errorf("got last record %v, want one of bob", last)
 	}
 }
 
-// Who is refused before anybody has looked at what it may do has not written.
-func TestRefusalsOfWritesAreDenials(t *testing.T) {
+// A write that is refused before the policy is checked is recorded as a denial.
+func TestRefusedWritesAreAuditedAsDenials(t *testing.T) {
 	log := openAudit(t)
 	in := start(t, settings{audit: log.Log, limits: quota.Limits{RequestRate: 0.001, RequestBurst: 1}})
 	ctx := within(t)
@@ -237,9 +236,8 @@ func TestRefusalsOfWritesAreDenials(t *testing.T) {
 	}
 }
 
-// Who writes does not wait for the record: a write goes on although nothing can be
-// recorded any more.
-func TestWritesGoOnWithoutTheirRecord(t *testing.T) {
+// Writes do not wait for the audit log, and they succeed even if it can record nothing.
+func TestWritesSucceedWithoutTheAuditLog(t *testing.T) {
 	log := openAudit(t)
 	in := start(t, settings{audit: log.Log})
 	ctx := within(t)
@@ -249,14 +247,14 @@ func TestWritesGoOnWithoutTheirRecord(t *testing.T) {
 	in.put(ctx, t, config, "a", "1")
 }
 
-// Who loses a right is recorded like who has never had it, with what its client says it
-// is, though the headers of a request are forgotten while a watch lasts.
+// A watch that loses its right is recorded as a denial, with its user agent, although the
+// server does not keep the headers of a request during a watch.
 func TestTheEndOfARightIsAudited(t *testing.T) {
 	log := openAudit(t)
 	in := start(t, settings{audit: log.Log, policy: bobMay("watch", config, "")})
 	ctx := within(t)
 	in.as(t, "alice").awaitLoaded(ctx, t)
-	b := in.as(t, "bob").watch(t.Context(), t, &fanoutv1.WatchRequest{Resource: config}) // without a deadline, which keeps them
+	b := in.as(t, "bob").watch(t.Context(), t, &fanoutv1.WatchRequest{Resource: config}) // without a deadline: with one, the server keeps the headers
 	b.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
 	in.usePolicy(t, aliceMay)
 	b.wantDenied(denied("watch", config))

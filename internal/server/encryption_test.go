@@ -20,8 +20,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// keysets are three stages of one: with a key, with another that was added, and with
-// that promoted; and one that has only the second.
+// keysets are the stages of a key rotation: one key (first), a second key added (added) and
+// promoted to primary (promoted), and only the second key left (second).
 type keysets struct {
 	first, added, promoted, second []byte
 	old, new                       uint32
@@ -61,7 +61,7 @@ func use(t *testing.T, r *crypt.Keyring, keyset []byte) {
 	}
 }
 
-// openEtcdAndClient starts an etcd and returns etcd's own client of it, too.
+// openEtcdAndClient starts an etcd and returns it together with an etcd client.
 func openEtcdAndClient(t *testing.T) (*store.Store, *clientv3.Client) {
 	t.Helper()
 	address := loopback.FreeAddress(t)
@@ -74,7 +74,7 @@ func openEtcdAndClient(t *testing.T) (*store.Store, *clientv3.Client) {
 	return etcd, client
 }
 
-// stored returns what is in etcd under a key of a resource.
+// stored reads a key of a resource directly from etcd.
 func stored(t *testing.T, client *clientv3.Client, resource, key string) *clientv3.GetResponse {
 	t.Helper()
 	resp, err := client.Get(within(t), "/test/"+resource+"/"+key)
@@ -84,27 +84,27 @@ func stored(t *testing.T, client *clientv3.Client, resource, key string) *client
 	return resp
 }
 
-// everywhere runs a test with resources from memory and straight from etcd.
+// everywhere runs a test with cached and with uncached resources.
 func everywhere(t *testing.T, test func(t *testing.T, with settings)) {
 	for name, with := range map[string]settings{"cached": {}, "uncached": {uncached: true}} {
 		t.Run(name, func(t *testing.T) { test(t, with) })
 	}
 }
 
-// content returns key=text of objects; "!" stands for a value that is not there, and
-// must be marked.
+// content returns "key=text" for each object, with "!" for an object without a value. It
+// checks that exactly these objects are marked as undecryptable.
 func content(t *testing.T, objects []*fanoutv1.Object) string {
 	t.Helper()
 	var all []string
 	for _, o := range objects {
 		text := o.GetText() + string(o.GetData())
 		if (o.GetValue() == nil) != o.GetOpaque() {
-			t.Errorf("without a value, but not marked, or the other way round: %v", o)
+			t.Errorf("got %v, want it marked as undecryptable if and only if it has no value", o)
 		}
 		if o.GetValue() == nil {
 			text = "!"
 			if o.GetContentType() != "" || len(o.GetLabels()) > 0 {
-				t.Errorf("it says something all the same: %v", o)
+				t.Errorf("got %v, want nothing of an undecryptable value", o)
 			}
 		}
 		all = append(all, o.GetKey()+"="+text)
@@ -132,8 +132,8 @@ func (in *instance) wantContent(ctx context.Context, t *testing.T, req *fanoutv1
 	}
 }
 
-// Whoever looks into etcd sees nothing of values, labels and content types.
-func TestWhatIsInEtcdIsEncrypted(t *testing.T) {
+// etcd contains no plain values, labels or content types.
+func TestValuesAreEncryptedInEtcd(t *testing.T) {
 	everywhere(t, func(t *testing.T, with settings) {
 		k := newKeysets(t)
 		etcd, client := openEtcdAndClient(t)
@@ -171,8 +171,9 @@ func TestWhatIsInEtcdIsEncrypted(t *testing.T) {
 	})
 }
 
-// What was encrypted for one key is nothing under another. Nobody sees what is stored.
-func TestACiphertextThatWasMovedIsNotServed(t *testing.T) {
+// A ciphertext is bound to its key. If somebody copies it to another key, the server
+// serves neither the value nor the ciphertext.
+func TestACiphertextUnderAnotherKeyIsNotServed(t *testing.T) {
 	everywhere(t, func(t *testing.T, with settings) {
 		k := newKeysets(t)
 		etcd, client := openEtcdAndClient(t)
@@ -193,15 +194,15 @@ func TestACiphertextThatWasMovedIsNotServed(t *testing.T) {
 			t.Errorf("told of %v", e)
 		}
 		if m.GetPosition().GetEpoch() != in.epoch(ctx, t) {
-			t.Error("a value that no server can decrypt makes another epoch")
+			t.Error("got another epoch, want the same: no server can decrypt the value")
 		}
 		if got := in.status(ctx, t, blobs, false); got.GetOpaqueValues() != 1 || !with.uncached && got.GetUndecryptableObjects() != 1 {
 			t.Errorf("got %v", got)
 		}
 		if said := in.lines.text(); strings.Count(said, "cannot decrypt value") != 1 {
-			t.Errorf("logged:\n%s", said)
+			t.Errorf("want one line about the value, got log:\n%s", said)
 		}
-		// It can be written again.
+		// A new write replaces the value.
 		in.put(ctx, t, blobs, "thief", "other")
 		m = w.next(fanoutv1.WatchResponse_KIND_LIVE)
 		e := m.GetEvents()[0]
@@ -214,14 +215,14 @@ func TestACiphertextThatWasMovedIsNotServed(t *testing.T) {
 	})
 }
 
-// Plain values, and those under the old and the new key, are served side by side: now,
-// as they were, page by page, and after a restart.
-func TestPlainOldAndNewValues(t *testing.T) {
+// The server serves plain values, and values under the old and the new key, at the same
+// time: current and historical ones, in pages, and after a restart.
+func TestValuesUnderSeveralKeysAreServedTogether(t *testing.T) {
 	everywhere(t, func(t *testing.T, with settings) {
 		k := newKeysets(t)
 		etcd, client := openEtcdAndClient(t)
 		with.keys = keyring(t, k.added)
-		with.window = cacher.WindowLimits{MinChanges: 1, MaxChanges: 1} // what is older comes from etcd
+		with.window = cacher.WindowLimits{MinChanges: 1, MaxChanges: 1} // older revisions come from etcd
 		in := startOver(t, etcd, with)
 		ctx := within(t)
 		for _, key := range []string{"1", "2", "3"} {
@@ -255,16 +256,16 @@ func TestPlainOldAndNewValues(t *testing.T) {
 	})
 }
 
-// While keys are exchanged and values are encrypted anew, watches miss nothing: each
-// version of each object is told, in order, with its value.
-func TestRotationWhileOthersWatchAndWrite(t *testing.T) {
+// Watches miss nothing while keys are rotated and values re-encrypted: they receive each
+// version of each object, in order and with its value.
+func TestRotationDoesNotDisturbWatchesAndWrites(t *testing.T) {
 	everywhere(t, func(t *testing.T, with settings) {
 		k := newKeysets(t)
 		with.keys = keyring(t, k.first)
 		in := startOver(t, openEtcd(t, 0), with)
 		ctx := within(t)
 		in.put(ctx, t, config, "k0", "begin")
-		in.put(ctx, t, config, "still", "begin") // what nobody else writes
+		in.put(ctx, t, config, "still", "begin") // only Reencrypt writes this key
 		w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config})
 		w.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
 		stop, done := make(chan struct{}), make(chan int64)
@@ -311,19 +312,19 @@ func TestRotationWhileOthersWatchAndWrite(t *testing.T) {
 			}
 		}
 		if again == 0 {
-			t.Error("nothing was encrypted anew")
+			t.Error("got no re-encrypted object, so the test proves nothing")
 		}
 	})
 }
 
-// A server that lacks a key shows no value, and says so. What it shows is of an epoch
-// of its own, so who goes on elsewhere gets the value; and so does, in the stream, who
-// is there when the key comes.
-func TestAServerThatLacksAKey(t *testing.T) {
-	everywhere(t, testAServerThatLacksAKey)
+// A server that lacks a key marks the value as undecryptable and uses an epoch of its own.
+// A client that resumes at another server therefore gets the value. A watch that lasts
+// until the server gets the key receives the value in its stream.
+func TestAServerWithoutAKeyUsesItsOwnEpoch(t *testing.T) {
+	everywhere(t, testAServerWithoutAKey)
 }
 
-func testAServerThatLacksAKey(t *testing.T, with settings) {
+func testAServerWithoutAKey(t *testing.T, with settings) {
 	k := newKeysets(t)
 	etcd := openEtcd(t, 0)
 	behind := keyring(t, k.first)
@@ -339,12 +340,12 @@ func testAServerThatLacksAKey(t *testing.T, with settings) {
 	w := lacking.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config})
 	_, m := w.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
 	if m.GetPosition().GetEpoch() != epoch {
-		t.Fatalf("the epoch is %v, not %s", m.GetPosition(), epoch)
+		t.Fatalf("got position %v, want epoch %s", m.GetPosition(), epoch)
 	}
 
 	written := whole.put(ctx, t, config, "b", "new")
 	events, m := w.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
-	for len(events) < 2 { // the epoch may be known before the value is there
+	for len(events) < 2 { // the new epoch may arrive before the value
 		more := w.next(fanoutv1.WatchResponse_KIND_LIVE)
 		events, m = append(events, eventsIn(more)...), more
 	}
@@ -352,7 +353,7 @@ func testAServerThatLacksAKey(t *testing.T, with settings) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if m.GetPosition().GetEpoch() == epoch {
-		t.Errorf("what lacks a value is of the epoch that everybody has")
+		t.Errorf("got the common epoch %s for a state that lacks a value, want another one", epoch)
 	}
 	lacking.wantContent(ctx, t, &fanoutv1.ListRequest{Resource: config}, "a=old b=!")
 	got := lacking.status(ctx, t, config, false)
@@ -360,18 +361,18 @@ func testAServerThatLacksAKey(t *testing.T, with settings) {
 		t.Errorf("got %v", got)
 	}
 	if said := lacking.lines.text(); !strings.Contains(said, "cannot decrypt value") || !strings.Contains(said, fmt.Sprintf("key %d", k.new)) {
-		t.Errorf("logged:\n%s", said)
+		t.Errorf("want a line about key %d, got log:\n%s", k.new, said)
 	}
 
-	// Elsewhere.
+	// Resume at the other server.
 	whole.awaitLoaded(ctx, t) // a watch that resumes does not wait for what is not known yet
 	other := whole.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: after(m.GetPosition())})
 	events, _ = other.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
 	if diff := cmp.Diff([]event{added("a", "old", written-1), added("b", "new", written)}, events); diff != "" {
-		t.Errorf("elsewhere, -want +got:\n%s", diff)
+		t.Errorf("other server, -want +got:\n%s", diff)
 	}
 
-	// A keyset that does not help changes nothing.
+	// A keyset without the missing key changes nothing.
 	useless, _, err := crypt.Add(k.first)
 	if err != nil {
 		t.Fatal(err)
@@ -389,7 +390,7 @@ func testAServerThatLacksAKey(t *testing.T, with settings) {
 		t.Errorf("with the key, -want +got:\n%s", diff)
 	}
 	if m.GetPosition().GetEpoch() != epoch {
-		t.Errorf("the epoch is %v, not that of everybody, %s", m.GetPosition(), epoch)
+		t.Errorf("got position %v, want the common epoch %s", m.GetPosition(), epoch)
 	}
 	lacking.wantContent(ctx, t, &fanoutv1.ListRequest{Resource: config}, "a=old b=new c=new")
 	if got := lacking.status(ctx, t, config, false); got.GetUndecryptableObjects() != 0 {

@@ -24,13 +24,13 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 )
 
-// unread is a connection on which a stream that nobody reads takes 64 KiB and no more.
-func unread(t *testing.T, address string) fanoutv1.FanoutServiceClient {
+// dialNarrow returns a client that accepts 64 KiB of a stream that it does not read.
+func dialNarrow(t *testing.T, address string) fanoutv1.FanoutServiceClient {
 	t.Helper()
 	return fanoutv1.NewFanoutServiceClient(dial(t, address, grpc.WithInitialWindowSize(64<<10), grpc.WithInitialConnWindowSize(1<<20)))
 }
 
-// now returns a registered watch of what happens from now on.
+// now starts a from_now watch and waits until the server has registered it.
 func now(ctx context.Context, t *testing.T, on fanoutv1.FanoutServiceClient) *watch {
 	t.Helper()
 	stream, err := on.Watch(ctx, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
@@ -43,9 +43,9 @@ func now(ctx context.Context, t *testing.T, on fanoutv1.FanoutServiceClient) *wa
 	return &watch{t, stream}
 }
 
-// Of a client that does not read a few messages are on their way, whatever happens. All
-// that happens meanwhile is in the next one.
-func TestLittleIsOnTheWayToWhoDoesNotRead(t *testing.T) {
+// The server sends only a few messages to a client that does not read. All further events
+// are in one message when the client reads again.
+func TestFewMessagesAreInFlightToAClientThatDoesNotRead(t *testing.T) {
 	const window, most, writes = 4 << 10, 16 << 10, 400
 	in := start(t, settings{})
 	ctx := within(t)
@@ -63,14 +63,14 @@ func TestLittleIsOnTheWayToWhoDoesNotRead(t *testing.T) {
 	all := in.watchers(ctx, t, &fanoutv1.ListWatchersRequest{}).GetWatchers()
 	i := slices.IndexFunc(all, func(w *fanoutv1.WatcherStatus) bool { return w.GetLagEvents() > 0 })
 	if i < 0 {
-		t.Fatal("nobody is behind")
+		t.Fatal("got no watcher that lags, want one")
 	}
 	stuck := all[i]
 	if !stuck.GetBlocked() || stuck.GetBytes() > most+1<<10 || stuck.GetMessages() > writes/2 {
-		t.Errorf("%d messages with %d bytes were handed over, blocked: %v", stuck.GetMessages(), stuck.GetBytes(), stuck.GetBlocked())
+		t.Errorf("got %d messages with %d bytes sent, blocked %v; want at most %d messages, %d bytes, blocked", stuck.GetMessages(), stuck.GetBytes(), stuck.GetBlocked(), writes/2, most+1<<10)
 	}
 	s.grant(t, 1<<30)
-	got, err := s.await(ctx, t, "it was told everything", func(s *rawStream) bool { return reached(want[writes-1].At)(s.all) })
+	got, err := s.await(ctx, t, "all events have arrived", func(s *rawStream) bool { return reached(want[writes-1].At)(s.all) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,20 +78,20 @@ func TestLittleIsOnTheWayToWhoDoesNotRead(t *testing.T) {
 		t.Errorf("events, -want +got:\n%s", diff)
 	}
 	if n := int64(len(got)); n != stuck.GetMessages()+1 {
-		t.Errorf("%d messages were on their way, and %d have come; what waited belongs in one", stuck.GetMessages(), n)
+		t.Errorf("got %d messages after %d were in flight, want one more: waiting events belong into one message", n, stuck.GetMessages())
 	}
-	// It is told what happens again, message by message.
+	// From now on each event is a message again.
 	for i := range 10 {
 		at := in.put(ctx, t, config, "late", fmt.Sprint(i))
-		more, err := s.await(ctx, t, "it was told", func(s *rawStream) bool { return reached(at)(s.all) })
+		more, err := s.await(ctx, t, "the event has arrived", func(s *rawStream) bool { return reached(at)(s.all) })
 		if err != nil || len(more) != len(got)+i+1 {
-			t.Fatalf("%d messages have come, %v", len(more), err)
+			t.Fatalf("got %d messages, %v; want %d", len(more), err, len(got)+i+1)
 		}
 	}
 }
 
-// What does not fit into a message follows in the next one at once.
-func TestALargeRevisionFollowsInParts(t *testing.T) {
+// A revision that does not fit into one message is sent as several partial ones.
+func TestALargeRevisionIsSentInParts(t *testing.T) {
 	const keys = 50
 	in := start(t, settings{messageBytes: 2 << 10})
 	ctx := within(t)
@@ -110,31 +110,31 @@ func TestALargeRevisionFollowsInParts(t *testing.T) {
 		m := w.next(fanoutv1.WatchResponse_KIND_LIVE)
 		events, partial = events+len(m.GetEvents()), m.GetPartial()
 		if at := m.GetPosition().GetRevision(); partial == (at == resp.GetRevision()) {
-			t.Errorf("message %d is at revision %d, partial: %v", messages, at, partial)
+			t.Errorf("message %d: got revision %d with partial %v, want revision %d only on the last part", messages, at, partial, resp.GetRevision())
 		}
 	}
 	if events != keys || messages < 5 {
-		t.Errorf("%d events in %d messages", events, messages)
+		t.Errorf("got %d events in %d messages, want %d in at least 5", events, messages, keys)
 	}
 }
 
-// A watch that nobody reads keeps no other waiting: neither those of its connection, nor
-// those of other connections that its worker serves.
-func TestWhoDoesNotReadKeepsNobodyWaiting(t *testing.T) {
+// A watch that its client does not read delays no other watch: neither those of the same
+// connection nor those of other connections with the same worker.
+func TestAnUnreadWatchDoesNotDelayOthers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
 	const writes = 200
 	in := start(t, settings{})
 	ctx := within(t)
-	// A snapshot that one who does not read can be sent to the end: that is two times
-	// 64 KiB, of which the client takes the one half and gRPC the other. There is hardly
-	// any room behind it.
+	// The server can send this snapshot completely although the client does not read: it has
+	// nearly two times 64 KiB, of which the client buffers one half and gRPC the other. There
+	// is hardly any space for more.
 	const shown = 60
 	for i := range shown {
 		in.put(ctx, t, config, fmt.Sprint("shown ", i), strings.Repeat("x", 2000))
 	}
-	same := unread(t, in.address)
+	same := dialNarrow(t, in.address)
 	stuck := now(ctx, t, same)
 	full := &watch{t, nil}
 	var err error
@@ -143,12 +143,12 @@ func TestWhoDoesNotReadKeepsNobodyWaiting(t *testing.T) {
 	}
 	for in.server.WatchStats()[config].Live != 2 {
 		if ctx.Err() != nil {
-			t.Fatal("the snapshot does not fit")
+			t.Fatal("the server could not send the whole snapshot")
 		}
 	}
 	readers := []*watch{now(ctx, t, same), now(ctx, t, same)}
-	for range 2 * runtime.GOMAXPROCS(0) { // so some are of the same worker
-		readers = append(readers, now(ctx, t, unread(t, in.address)))
+	for range 2 * runtime.GOMAXPROCS(0) { // so some share a worker with the unread watches
+		readers = append(readers, now(ctx, t, dialNarrow(t, in.address)))
 	}
 	for _, r := range readers {
 		r.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
@@ -162,12 +162,12 @@ func TestWhoDoesNotReadKeepsNobodyWaiting(t *testing.T) {
 		}
 	}
 	if stats := in.server.WatchStats()[config]; stats.Blocked == 0 || stats.Behind != 2 {
-		t.Errorf("the test is too easy: %d watches are blocked and %d behind", stats.Blocked, stats.Behind)
+		t.Errorf("got %d blocked watches and %d behind, want at least 1 and exactly 2", stats.Blocked, stats.Behind)
 	}
 	stuck.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
 	stuck.wantEvents(want...)
 	if events, _ := full.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET); len(events) != shown {
-		t.Errorf("shown %d objects", len(events))
+		t.Errorf("got a snapshot of %d objects, want %d", len(events), shown)
 	}
 	full.wantEvents(want...)
 	at := in.put(ctx, t, config, "late", "")
@@ -176,9 +176,9 @@ func TestWhoDoesNotReadKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
-// However a watch ends while messages are on their way, its client is told those, and then
-// where to go on: at the first event that it was not told.
-func TestAWatchEndsBehindWhatIsOnItsWay(t *testing.T) {
+// A watch may end while messages are in flight. The client still receives these messages,
+// and then DRAINING with the position to resume at, which misses no event.
+func TestAWatchEndsAfterItsMessagesInFlight(t *testing.T) {
 	const writes = 20
 	fick := &fickle{}
 	for name, c := range map[string]struct {
@@ -204,7 +204,7 @@ func TestAWatchEndsBehindWhatIsOnItsWay(t *testing.T) {
 			if c.limit > 0 {
 				req.TimeLimit = durationpb.New(c.limit)
 			}
-			stream, err := unread(t, in.address).Watch(ctx, req)
+			stream, err := dialNarrow(t, in.address).Watch(ctx, req)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -218,7 +218,7 @@ func TestAWatchEndsBehindWhatIsOnItsWay(t *testing.T) {
 			}
 			for stats := in.server.WatchStats()[config]; stats.Blocked == 0 || stats.Behind == 0; stats = in.server.WatchStats()[config] {
 				if ctx.Err() != nil {
-					t.Fatal("it is not blocked")
+					t.Fatal("the watch is not blocked, want it blocked and behind")
 				}
 			}
 			c.end(ctx, in)
@@ -230,58 +230,58 @@ func TestAWatchEndsBehindWhatIsOnItsWay(t *testing.T) {
 				m, err := stream.Recv()
 				if err != nil {
 					if code := status.Code(err); err != io.EOF && code != c.code || err == io.EOF && c.code != codes.OK {
-						t.Errorf("it has ended with %v, want %v", err, c.code)
+						t.Errorf("got stream end %v, want %v", err, c.code)
 					}
 					break
 				}
 				got, last = append(got, eventsIn(m)...), m
 			}
 			if last.GetKind() != fanoutv1.WatchResponse_KIND_DRAINING {
-				t.Fatalf("the last message is %v", last.GetKind())
+				t.Fatalf("got last message %v, want DRAINING", last.GetKind())
 			}
 			if len(got) == 0 || len(got) > len(want) {
-				t.Fatalf("told of %d events, of %d", len(got), len(want))
+				t.Fatalf("got %d events, want between 1 and %d", len(got), len(want))
 			}
 			if diff := cmp.Diff(want[:len(got)], got); diff != "" {
 				t.Errorf("events, -want +got:\n%s", diff)
 			}
 			at := last.GetPosition().GetRevision()
 			if at < got[len(got)-1].At || len(got) < len(want) && at >= want[len(got)].At {
-				t.Errorf("it ends at revision %d, behind %v", at, got[len(got)-1].At)
+				t.Errorf("got final position %d after an event of revision %d, want the position before the next event", at, got[len(got)-1].At)
 			}
 		})
 	}
 }
 
-// explodingTrail panics when it is shown what a certain client is told.
-type explodingTrail struct{ before func() }
+// explodingTracer panics after a delivery to a client that sends the metadata "bomb".
+type explodingTracer struct{ before func() }
 
-func (*explodingTrail) Writing(context.Context) func(object.Revision) {
+func (*explodingTracer) Writing(context.Context) func(object.Revision) {
 	return func(object.Revision) {}
 }
-func (*explodingTrail) Wants() bool { return true }
-func (e *explodingTrail) Delivered(d backend.Delivery) {
+func (*explodingTracer) Wants() bool { return true }
+func (e *explodingTracer) Delivered(d backend.Delivery) {
 	if sent, _ := metadata.FromIncomingContext(d.Watch); len(sent["bomb"]) > 0 {
 		e.before()
 		panic("bang in a worker")
 	}
 }
 
-// What panics while a worker serves a watch ends that watch, and nothing else: not even
-// the others of its connection. Its position may be wrong, so it is not told one, though
-// the server stops at that moment.
+// A panic in a worker ends the watch that it serves and nothing else, not even other
+// watches of the same connection. The position of the watch may be wrong, so it ends
+// without one, even if the server drains at the same moment.
 func TestAPanicInAWorkerEndsOneWatch(t *testing.T) {
 	for _, draining := range []bool{false, true} {
 		t.Run(fmt.Sprintf("draining=%v", draining), func(t *testing.T) {
-			trail := &explodingTrail{before: func() {}}
+			tracer := &explodingTracer{before: func() {}}
 			in := start(t, settings{configure: func(cfg *server.Config) {
 				for i := range cfg.Resources {
-					cfg.Resources[i].Tracer = trail
+					cfg.Resources[i].Tracer = tracer
 				}
 			}})
 			ctx := within(t)
 			if draining {
-				trail.before = func() { in.server.Drain(ctx) }
+				tracer.before = func() { in.server.Drain(ctx) }
 			}
 			bystander := now(ctx, t, in.reads)
 			bystander.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
@@ -296,10 +296,10 @@ func TestAPanicInAWorkerEndsOneWatch(t *testing.T) {
 					break
 				}
 				if m.GetKind() != fanoutv1.WatchResponse_KIND_LIVE {
-					t.Errorf("it was told %v", m)
+					t.Errorf("got message %v, want only live ones before the error", m)
 				}
 			}
-			wantPanicLine(ctx, t, in, "/fanout.v1.FanoutService/Watch", "bang in a worker", "explodingTrail")
+			wantPanicLine(ctx, t, in, "/fanout.v1.FanoutService/Watch", "bang in a worker", "explodingTracer")
 			if draining {
 				return
 			}
@@ -307,15 +307,15 @@ func TestAPanicInAWorkerEndsOneWatch(t *testing.T) {
 			at = in.put(ctx, t, config, "a", "2")
 			bystander.wantEvents(modified("a", "2", at))
 			if n := in.watchers(ctx, t, &fanoutv1.ListWatchersRequest{}).GetTotal(); n != 1 {
-				t.Errorf("there are %d watches, want that of the bystander", n)
+				t.Errorf("got %d watches, want only that of the bystander", n)
 			}
 		})
 	}
 }
 
-// Of watches whose connections end all at once, while they are told something, nothing
-// is left; main_test.go looks for goroutines.
-func TestNothingIsLeftOfConnectionsThatEnd(t *testing.T) {
+// Many connections end while events are sent to their watches. The server frees everything
+// that they held; main_test.go checks the goroutines.
+func TestConnectionsThatEndLeaveNothing(t *testing.T) {
 	const connections, streams = 10, 20
 	in := start(t, settings{})
 	ctx := within(t)
@@ -328,7 +328,7 @@ func TestNothingIsLeftOfConnectionsThatEnd(t *testing.T) {
 		}
 	}
 	if n := in.server.Queues(); n != connections {
-		t.Errorf("there are %d lanes, want one for each connection", n)
+		t.Errorf("got %d send queues, want one for each of %d connections", n, connections)
 	}
 	for _, conn := range conns {
 		in.put(ctx, t, config, "a", strings.Repeat("x", 1<<10))
@@ -338,13 +338,13 @@ func TestNothingIsLeftOfConnectionsThatEnd(t *testing.T) {
 	}
 	in.lines.awaitAll(ctx, t, line{"msg": "finished call", "grpc.method": "Watch"}, connections*streams)
 	if n := in.server.Queues(); n != 0 {
-		t.Errorf("%d lanes are left", n)
+		t.Errorf("got %d send queues at the end, want 0", n)
 	}
 	if n := in.dispatchers[config].Interests(); n != 0 {
-		t.Errorf("%d interests are watched", n)
+		t.Errorf("got %d interests at the end, want 0", n)
 	}
 	stats := in.server.WatchStats()[config]
 	if stats.Begun != connections*streams || stats.Live+stats.CatchingUp != 0 {
-		t.Errorf("%d watches have begun, %d are there", stats.Begun, stats.Live+stats.CatchingUp)
+		t.Errorf("got %d watches begun and %d left, want %d and 0", stats.Begun, stats.Live+stats.CatchingUp, connections*streams)
 	}
 }
