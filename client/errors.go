@@ -74,24 +74,10 @@ const (
 	ErrPermissionDenied Reason = "PERMISSION_DENIED"
 	// ErrIssuerUnavailable: the server does not have the keys of the JWT's issuer yet.
 	ErrIssuerUnavailable Reason = "ISSUER_UNAVAILABLE"
-	// ErrTooManyWatchers (Watch): the server has as many watches as it allows.
-	ErrTooManyWatchers Reason = "TOO_MANY_WATCHERS"
-	// ErrTooManyWatchersOfClient (Watch): this client has as many watches as the server
-	// allows one client.
-	ErrTooManyWatchersOfClient Reason = "TOO_MANY_WATCHERS_OF_CLIENT"
-	// ErrTooManySelectors (Watch): the server has as many distinct selectors as it
-	// allows.
-	ErrTooManySelectors Reason = "TOO_MANY_SELECTORS"
-	// ErrTooManySelectorsOfClient (Watch): this client has as many distinct selectors
-	// as the server allows one client.
-	ErrTooManySelectorsOfClient Reason = "TOO_MANY_SELECTORS_OF_CLIENT"
-	// ErrTooManySnapshots (Watch): no snapshot slot became free in time.
-	ErrTooManySnapshots Reason = "TOO_MANY_SNAPSHOTS"
-	// ErrTooManyLists (List): no memory for the response became free in time.
-	ErrTooManyLists Reason = "TOO_MANY_LISTS"
-	// ErrTooManyRequests: no memory for the request became free in time, and nothing
-	// was done.
-	ErrTooManyRequests Reason = "TOO_MANY_REQUESTS"
+	// ErrLimitReached: the server has reached a limit, and nothing was done. The metadata
+	// entry "limit_name" names the limit by its setting, such as "max-watchers" or
+	// "max-watchers-per-client".
+	ErrLimitReached Reason = "LIMIT_REACHED"
 	// ErrRateLimited: this client sends requests too fast, and nothing was done.
 	ErrRateLimited Reason = "RATE_LIMITED"
 	// ErrRequestTooLarge: the request is too large, and nothing was done.

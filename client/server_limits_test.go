@@ -54,7 +54,7 @@ func TestWatchesAboveTheLimitRetry(t *testing.T) {
 			continue
 		}
 		second := r.Watch(testContext(t), client.OnInterruption(func(err error) {
-			if !errors.Is(err, client.ErrTooManyWatchersOfClient) {
+			if !errors.Is(err, client.ErrLimitReached) {
 				t.Errorf("interrupted by %v", err)
 			}
 			interruptions++

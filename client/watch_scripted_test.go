@@ -176,7 +176,7 @@ func TestWatchesResume(t *testing.T) {
 			updates: slices.Concat(start, []string{"synced e/5", "+b@6 +c@6 +d@6 e/6", "synced e/6"}),
 		},
 		"unless the request is too large": {
-			streams: []stream{snapshot, {end: refusal(codes.ResourceExhausted, client.ErrTooManySnapshots)}, {end: refusal(codes.ResourceExhausted, client.ErrRequestTooLarge)}},
+			streams: []stream{snapshot, {end: refusal(codes.ResourceExhausted, client.ErrLimitReached)}, {end: refusal(codes.ResourceExhausted, client.ErrRequestTooLarge)}},
 			starts:  []string{"nothing", "e/5", "e/5"},
 			updates: start,
 			end:     client.ErrRequestTooLarge,
@@ -359,7 +359,7 @@ func TestWatchesDoNotStorm(t *testing.T) {
 		"lost":      {end: errLost, most: 5 * time.Second, fewest: 120, limit: 600},
 		"not ready": {end: refusal(codes.Unavailable, client.ErrNotReady, retryIn(5)), least: 5 * time.Second, most: 10 * time.Second, fewest: 60, limit: 120},
 		"over the limit": {
-			end: refusal(codes.ResourceExhausted, client.ErrTooManyWatchersOfClient, retryIn(5)), least: 5 * time.Second, most: 10 * time.Second, fewest: 60, limit: 120,
+			end: refusal(codes.ResourceExhausted, client.ErrLimitReached, retryIn(5)), least: 5 * time.Second, most: 10 * time.Second, fewest: 60, limit: 120,
 		},
 		"too often": {
 			end: refusal(codes.ResourceExhausted, client.ErrRateLimited, retryIn(1)), least: time.Second, most: 6 * time.Second, fewest: 100, limit: 300,

@@ -5,11 +5,15 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/status"
 )
+
+// limitReached is the reason for a request that exceeds a limit. Its metadata names the limit.
+const limitReached = "LIMIT_REACHED"
 
 // byReason lists the reasons whose HTTP status differs from that of their gRPC code.
 var byReason = map[string]int{
@@ -22,17 +26,17 @@ var byReason = map[string]int{
 	"EPOCH_CHANGED":       http.StatusGone,
 	"REQUEST_TOO_LARGE":   http.StatusRequestEntityTooLarge,
 
-	// All clients together exceed a limit, not this client alone.
-	"TOO_MANY_WATCHERS":  http.StatusServiceUnavailable,
-	"TOO_MANY_SELECTORS": http.StatusServiceUnavailable,
-	"TOO_MANY_SNAPSHOTS": http.StatusServiceUnavailable,
-	"TOO_MANY_LISTS":     http.StatusServiceUnavailable,
-	"TOO_MANY_REQUESTS":  http.StatusServiceUnavailable,
+	// All clients together exceed a limit, unless it is one per client: see httpStatus.
+	limitReached: http.StatusServiceUnavailable,
 }
 
 // httpStatus returns the HTTP status of an error.
 func httpStatus(st *status.Status) int {
-	if s, ok := byReason[detail[*errdetails.ErrorInfo](st).GetReason()]; ok {
+	info := detail[*errdetails.ErrorInfo](st)
+	if info.GetReason() == limitReached && strings.HasSuffix(info.GetMetadata()["limit_name"], "-per-client") {
+		return http.StatusTooManyRequests
+	}
+	if s, ok := byReason[info.GetReason()]; ok {
 		return s
 	}
 	return runtime.HTTPStatusFromCode(st.Code())

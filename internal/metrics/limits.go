@@ -26,7 +26,7 @@ func newLimitCollector(srv *server.Server, log *audit.Log) *limitCollector {
 	c.connections = c.gauge("connections", "Open client connections, including HTTP.")
 	c.clients = c.gauge("watching_clients", "Clients with watches: identities, or hosts of unauthenticated clients.")
 	c.selectors = c.gauge("watching_selectors", "Distinct selectors of watches, except selectors for one value of a label or of an indexed field.")
-	c.refused = c.counter("refused_total", "Requests refused because of a limit, by reason.", "reason")
+	c.refused = c.counter("refused_total", "Requests refused because of a limit, by reason and limit.", "reason", "limit")
 	c.snapshots = c.gauge("snapshots_sending", "Snapshots and deltas that are being sent.")
 	c.snapshotsWaiting = c.gauge("snapshots_waiting", "Snapshots and deltas that wait for a snapshot slot.")
 	c.listBytes = c.gauge("list_bytes", "Memory of List responses that have not been sent yet.")
@@ -47,8 +47,8 @@ func (c *limitCollector) Collect(to chan<- prometheus.Metric) {
 	send(to, c.connections, u.Connections)
 	send(to, c.clients, u.WatchClients)
 	send(to, c.selectors, u.Selectors)
-	for reason, n := range u.Refused {
-		send(to, c.refused, n, string(reason))
+	for limit, n := range u.Refused {
+		send(to, c.refused, n, string(limit.Reason()), string(limit))
 	}
 	send(to, c.snapshots, u.Snapshots)
 	send(to, c.snapshotsWaiting, u.SnapshotsWaiting)

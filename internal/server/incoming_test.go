@@ -173,7 +173,7 @@ func TestMemoryOfIncompleteRequestsIsLimited(t *testing.T) {
 		t.Errorf("the server extended the window of %d requests, want %d", len(s.extended), room)
 	}
 	for _, err := range s.ended {
-		wantRefusal(t, err, exhausted(apierr.ReasonTooManyRequests, map[string]string{"limit": "16777216"}))
+		wantRefusal(t, err, exhausted(apierr.MaxRequestMemory, map[string]string{"limit": "16777216"}))
 	}
 	if u := in.server.Usage(); u.RequestBytes != memory/2 || u.RequestsWaiting != 0 {
 		t.Errorf("got %d bytes reserved and %d requests waiting, want %d and 0", u.RequestBytes, u.RequestsWaiting, memory/2)
@@ -221,7 +221,7 @@ func TestRequestsThatAreTooLargeAreNotRead(t *testing.T) {
 	s := in.sendFrom(ctx, t, host(2))
 	s.begin(t, putMethod, "", sized(1<<31))
 	s.await(t, "the request is refused", func() bool { return len(s.ended) == 1 })
-	wantRefusal(t, s.ended[1], exhausted(apierr.ReasonRequestTooLarge, map[string]string{"limit": "4194304", "size": "2147483648"}))
+	wantRefusal(t, s.ended[1], exhausted(apierr.MaxRequestSize, map[string]string{"limit": "4194304", "size": "2147483648"}))
 	if len(s.extended) > 0 {
 		t.Error("the server extended the window of the request, want a refusal without reading")
 	}

@@ -31,8 +31,9 @@ import (
 )
 
 // exhausted is the refusal of a request that exceeds a limit.
-func exhausted(reason apierr.Reason, metadata map[string]string) refusal {
-	return refusal{Code: codes.ResourceExhausted, Reason: reason, Metadata: metadata, Retry: reason != apierr.ReasonRequestTooLarge}
+func exhausted(limit apierr.Limit, metadata map[string]string) refusal {
+	metadata["limit_name"] = string(limit)
+	return refusal{Code: codes.ResourceExhausted, Reason: limit.Reason(), Metadata: metadata, Retry: limit != apierr.MaxRequestSize}
 }
 
 // host returns an address of this machine, which the server takes for the nth host.
@@ -100,11 +101,11 @@ func TestWatchesAreLimitedForEachClientAndInTotal(t *testing.T) {
 	}
 	end := []func(){mustOpen(one), mustOpen(one)}
 	_, err := opened(ctx, one, req)
-	wantRefusal(t, err, exhausted(apierr.ReasonTooManyWatchersOfClient, map[string]string{"limit": "2", "client": host(2)}))
+	wantRefusal(t, err, exhausted(apierr.MaxWatchersPerClient, map[string]string{"limit": "2", "client": host(2)}))
 
 	end = append(end, mustOpen(other)) // another client still has room
 	_, err = opened(ctx, other, req)
-	wantRefusal(t, err, exhausted(apierr.ReasonTooManyWatchers, map[string]string{"limit": "3"}))
+	wantRefusal(t, err, exhausted(apierr.MaxWatchers, map[string]string{"limit": "3"}))
 
 	end[0]()
 	in.awaitUsage(ctx, t, "a watch has ended", func(u quota.Usage) bool { return u.Watchers == 2 })
@@ -113,7 +114,7 @@ func TestWatchesAreLimitedForEachClientAndInTotal(t *testing.T) {
 	if u.Watchers != 3 || u.WatchClients != 2 {
 		t.Errorf("got usage %+v, want 3 watchers of 2 clients", u)
 	}
-	if u.Refused[apierr.ReasonTooManyWatchers] != 1 || u.Refused[apierr.ReasonTooManyWatchersOfClient] != 1 {
+	if u.Refused[apierr.MaxWatchers] != 1 || u.Refused[apierr.MaxWatchersPerClient] != 1 {
 		t.Errorf("got refusals %v, want one for each reason", u.Refused)
 	}
 	for _, end := range end {
@@ -193,7 +194,7 @@ func TestWatchesWithoutASnapshotSlotAreRefused(t *testing.T) {
 	in.awaitUsage(ctx, t, "a snapshot is being sent", func(u quota.Usage) bool { return u.Snapshots == 1 })
 
 	_, err := opened(ctx, in.reads, &fanoutv1.WatchRequest{Resource: config})
-	wantRefusal(t, err, exhausted(apierr.ReasonTooManySnapshots, map[string]string{"limit": "1"}))
+	wantRefusal(t, err, exhausted(apierr.MaxSnapshots, map[string]string{"limit": "1"}))
 	for _, req := range []*fanoutv1.WatchRequest{
 		{Resource: config, Begin: fromNow()},
 		{Resource: config, Begin: after(here)},
@@ -305,7 +306,7 @@ func TestUnreadListsHoldMemoryUntilTheyEnd(t *testing.T) {
 			// The server reserves up to three MiB for a second list, and with the first one
 			// that exceeds the client's share.
 			err := list(fanoutv1.NewFanoutServiceClient(in.dialFrom(t, host(2))))
-			wantRefusal(t, err, exhausted(apierr.ReasonTooManyLists, map[string]string{"limit": fmt.Sprint(5 << 20)}))
+			wantRefusal(t, err, exhausted(apierr.MaxListMemory, map[string]string{"limit": fmt.Sprint(5 << 20)}))
 			if err := list(fanoutv1.NewFanoutServiceClient(in.dialFrom(t, host(3)))); err != nil {
 				t.Errorf("list of another client: %v", err)
 			}
@@ -366,7 +367,7 @@ func TestRequestsAreLimitedInSize(t *testing.T) {
 	_, err := in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: putText("a", strings.Repeat("x", limit))})
 	refused := refusalIn(t, err)
 	size := refused.Metadata["size"]
-	if diff := cmp.Diff(exhausted(apierr.ReasonRequestTooLarge, map[string]string{"limit": fmt.Sprint(limit), "size": size}), refused); diff != "" {
+	if diff := cmp.Diff(exhausted(apierr.MaxRequestSize, map[string]string{"limit": fmt.Sprint(limit), "size": size}), refused); diff != "" {
 		t.Error(diff)
 	}
 	_, err = opened(ctx, in.reads, &fanoutv1.WatchRequest{Resource: strings.Repeat("x", limit)})
@@ -495,7 +496,7 @@ func TestTheRateOfRequestsIsLimitedForEachClient(t *testing.T) {
 	if _, err := opened(ctx, fanoutv1.NewFanoutServiceClient(one), req); err != nil && refusalIn(t, err).Reason != apierr.ReasonNotReady {
 		t.Fatal(err)
 	}
-	limited := exhausted(apierr.ReasonRateLimited, map[string]string{"limit": "0.001", "client": host(2)})
+	limited := exhausted(apierr.MaxRequestRate, map[string]string{"limit": "0.001", "client": host(2)})
 	err := list(one)
 	wantRefusal(t, err, limited)
 	for _, detail := range status.Convert(err).Details() {
@@ -537,13 +538,13 @@ func TestRequestsWithInvalidCredentialsAreLimited(t *testing.T) {
 		wantRefusal(t, get(header...), refusal{Code: codes.Unauthenticated, Reason: apierr.ReasonUnauthenticated})
 	}
 	for range 3 {
-		wantRefusal(t, get("authorization", "Basic x"), exhausted(apierr.ReasonRateLimited, map[string]string{"limit": "0.001", "client": host(1)}))
+		wantRefusal(t, get("authorization", "Basic x"), exhausted(apierr.MaxRequestRate, map[string]string{"limit": "0.001", "client": host(1)}))
 	}
 	stream, err := in.reads.Watch(ctx, &fanoutv1.WatchRequest{Resource: config})
 	if err == nil {
 		_, err = stream.Recv()
 	}
-	wantRefusal(t, err, exhausted(apierr.ReasonRateLimited, map[string]string{"limit": "0.001", "client": host(1)}))
+	wantRefusal(t, err, exhausted(apierr.MaxRequestRate, map[string]string{"limit": "0.001", "client": host(1)}))
 	if err := get("authorization", "Bearer ann"); status.Code(err) == codes.ResourceExhausted || status.Code(err) == codes.Unauthenticated {
 		t.Error(err)
 	}
@@ -612,16 +613,16 @@ func TestSelectorsAreLimitedForEachClientAndInTotal(t *testing.T) {
 	}
 	mustOpen(one, "a!=1", "a!=2,b", "b,a!=2") // the last two are the same selector
 	_, err := open(one, "a!=3")
-	wantRefusal(t, err, exhausted(apierr.ReasonTooManySelectorsOfClient, map[string]string{"limit": "2", "client": host(2)}))
+	wantRefusal(t, err, exhausted(apierr.MaxSelectorsPerClient, map[string]string{"limit": "2", "client": host(2)}))
 	// These do not count: selectors that the client has already, indexed ones, and none.
 	mustOpen(one, "a!=1", "", "a=1", "a=2", "a=3", "a in (4)")
 
 	mustOpen(other, "a!=1", "a!=3") // the first one is shared with the other client
 	_, err = open(other, "a!=4")
-	wantRefusal(t, err, exhausted(apierr.ReasonTooManySelectorsOfClient, map[string]string{"limit": "2", "client": host(3)}))
+	wantRefusal(t, err, exhausted(apierr.MaxSelectorsPerClient, map[string]string{"limit": "2", "client": host(3)}))
 	third := fanoutv1.NewFanoutServiceClient(in.dialFrom(t, host(4)))
 	_, err = open(third, "a!=4")
-	wantRefusal(t, err, exhausted(apierr.ReasonTooManySelectors, map[string]string{"limit": "3"}))
+	wantRefusal(t, err, exhausted(apierr.MaxSelectors, map[string]string{"limit": "3"}))
 	mustOpen(third, "a!=3")
 
 	// A shared selector counts until all its watches have ended.

@@ -50,7 +50,7 @@ func TestASnapshotKeepsItsSlotUntilItIsWritten(t *testing.T) {
 	for range 3 {
 		s := in.unreadSnapshot(ctx, t)
 		_, err := opened(ctx, in.reads, &fanoutv1.WatchRequest{Resource: config})
-		wantRefusal(t, err, exhausted(apierr.ReasonTooManySnapshots, map[string]string{"limit": "1"}))
+		wantRefusal(t, err, exhausted(apierr.MaxSnapshots, map[string]string{"limit": "1"}))
 		if n := in.server.Usage().Snapshots; n != 1 {
 			t.Errorf("got %d snapshots being sent, want 1", n)
 		}

@@ -123,7 +123,7 @@ rules:
 	if later != 2 {
 		t.Errorf("got %d of the last 3 requests throttled, want 2", later)
 	}
-	if _, _, metrics := w.get(t, operator, "/metrics"); !strings.Contains(metrics, `fanoutd_refused_total{reason="RATE_LIMITED"} 2`) {
+	if _, _, metrics := w.get(t, operator, "/metrics"); !strings.Contains(metrics, `fanoutd_refused_total{limit="max-request-rate",reason="RATE_LIMITED"} 2`) {
 		t.Error("throttled requests are not counted")
 	}
 

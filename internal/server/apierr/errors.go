@@ -89,7 +89,7 @@ func (e *DeniedError) Error() string {
 
 // LimitError means that a limit is reached.
 type LimitError struct {
-	Reason     Reason
+	Name       Limit
 	What       string // is limited
 	Limit      float64
 	Client     string        // whose limit it is; empty: everybody's
@@ -109,7 +109,7 @@ func (e *LimitError) Error() string {
 }
 
 func (e *LimitError) metadata() map[string]string {
-	m := map[string]string{"limit": strconv.FormatFloat(e.Limit, 'f', -1, 64)}
+	m := map[string]string{"limit": strconv.FormatFloat(e.Limit, 'f', -1, 64), "limit_name": string(e.Name)}
 	if e.Client != "" {
 		m["client"] = Clip(e.Client, MaxEchoBytes)
 	}

@@ -31,15 +31,9 @@ const (
 	ReasonPermissionDenied   Reason = "PERMISSION_DENIED"
 	ReasonInternal           Reason = "INTERNAL"
 
-	ReasonTooManyWatchers          Reason = "TOO_MANY_WATCHERS"
-	ReasonTooManyWatchersOfClient  Reason = "TOO_MANY_WATCHERS_OF_CLIENT"
-	ReasonTooManySelectors         Reason = "TOO_MANY_SELECTORS"
-	ReasonTooManySelectorsOfClient Reason = "TOO_MANY_SELECTORS_OF_CLIENT"
-	ReasonTooManySnapshots         Reason = "TOO_MANY_SNAPSHOTS"
-	ReasonTooManyLists             Reason = "TOO_MANY_LISTS"
-	ReasonTooManyRequests          Reason = "TOO_MANY_REQUESTS"
-	ReasonRateLimited              Reason = "RATE_LIMITED"
-	ReasonRequestTooLarge          Reason = "REQUEST_TOO_LARGE"
+	ReasonLimitReached    Reason = "LIMIT_REACHED"
+	ReasonRateLimited     Reason = "RATE_LIMITED"
+	ReasonRequestTooLarge Reason = "REQUEST_TOO_LARGE"
 )
 
 // meaning is what all errors with a reason have in common.
@@ -69,13 +63,40 @@ var meanings = map[Reason]meaning{
 	ReasonPermissionDenied:   {code: codes.PermissionDenied},
 	ReasonInternal:           {code: codes.Internal},
 
-	ReasonTooManyWatchers:          {code: codes.ResourceExhausted, retry: true},
-	ReasonTooManyWatchersOfClient:  {code: codes.ResourceExhausted, retry: true},
-	ReasonTooManySelectors:         {code: codes.ResourceExhausted, retry: true},
-	ReasonTooManySelectorsOfClient: {code: codes.ResourceExhausted, retry: true},
-	ReasonTooManySnapshots:         {code: codes.ResourceExhausted, retry: true},
-	ReasonTooManyLists:             {code: codes.ResourceExhausted, retry: true},
-	ReasonTooManyRequests:          {code: codes.ResourceExhausted, retry: true},
-	ReasonRateLimited:              {code: codes.ResourceExhausted, retry: true},
-	ReasonRequestTooLarge:          {code: codes.ResourceExhausted},
+	ReasonLimitReached:    {code: codes.ResourceExhausted, retry: true},
+	ReasonRateLimited:     {code: codes.ResourceExhausted, retry: true},
+	ReasonRequestTooLarge: {code: codes.ResourceExhausted},
+}
+
+// Limit is the name of a limit: the setting of the server that sets it.
+type Limit string
+
+// The limits for which requests are refused. All but the last two have ReasonLimitReached.
+const (
+	MaxWatchers           Limit = "max-watchers"
+	MaxWatchersPerClient  Limit = "max-watchers-per-client"
+	MaxSelectors          Limit = "max-selectors"
+	MaxSelectorsPerClient Limit = "max-selectors-per-client"
+	MaxSnapshots          Limit = "max-snapshots"
+	MaxListMemory         Limit = "max-list-memory"
+	MaxRequestMemory      Limit = "max-request-memory"
+	MaxRequestRate        Limit = "max-request-rate"
+	MaxRequestSize        Limit = "max-request-size"
+)
+
+// Limits are all limits for which requests are refused.
+var Limits = []Limit{
+	MaxWatchers, MaxWatchersPerClient, MaxSelectors, MaxSelectorsPerClient, MaxSnapshots, MaxListMemory, MaxRequestMemory,
+	MaxRequestRate, MaxRequestSize,
+}
+
+// Reason returns the reason for a request that is refused because of the limit.
+func (l Limit) Reason() Reason {
+	switch l {
+	case MaxRequestRate:
+		return ReasonRateLimited
+	case MaxRequestSize:
+		return ReasonRequestTooLarge
+	}
+	return ReasonLimitReached
 }

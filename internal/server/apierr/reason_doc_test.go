@@ -58,15 +58,9 @@ var examples = []error{
 	&DeniedError{access.Identity{Name: "alice", Method: access.Token}, policy.Question{Verb: policy.Get, Resource: "config"}},
 	&DeniedError{Question: policy.Question{Verb: policy.Get, Resource: "config"}},
 	ErrPanic,
-	&LimitError{Reason: ReasonTooManyWatchers, Limit: 1},
-	&LimitError{Reason: ReasonTooManyWatchersOfClient, Limit: 1, Client: "a"},
-	&LimitError{Reason: ReasonTooManySelectors, Limit: 1},
-	&LimitError{Reason: ReasonTooManySelectorsOfClient, Limit: 1, Client: "a"},
-	&LimitError{Reason: ReasonTooManySnapshots, Limit: 1},
-	&LimitError{Reason: ReasonTooManyLists, Limit: 1},
-	&LimitError{Reason: ReasonTooManyRequests, Limit: 1},
-	&LimitError{Reason: ReasonRateLimited, Limit: 1, Client: "a", RetryAfter: time.Second},
-	&LimitError{Reason: ReasonRequestTooLarge, Limit: 1, Size: 2},
+	&LimitError{Name: MaxWatchersPerClient, Limit: 1, Client: "a"},
+	&LimitError{Name: MaxRequestRate, Limit: 1, Client: "a", RetryAfter: time.Second},
+	&LimitError{Name: MaxRequestSize, Limit: 1, Size: 2},
 	object.ErrCompacted, // nobody should ever see it
 }
 

@@ -105,7 +105,7 @@ func answerFor(err error) answer {
 			"asked_revision": revision(behind.Asked), "current_revision": revision(behind.Have),
 		}}
 	case errors.As(err, &limit):
-		return answer{reason: limit.Reason, metadata: limit.metadata(), after: limit.RetryAfter}
+		return answer{reason: limit.Name.Reason(), metadata: limit.metadata(), after: limit.RetryAfter}
 	case errors.Is(err, cacher.ErrNotReady):
 		return answer{reason: ReasonNotReady}
 	case errors.As(err, &refused):

@@ -103,7 +103,7 @@ type Limiter struct {
 	lists          *FairSemaphore  // bytes of list responses
 	requestMemory  *FairSemaphore  // bytes of requests
 	gateway        gatewayReservations
-	refused        map[apierr.Reason]*atomic.Int64 // by each reason of a LimitError
+	refused        map[apierr.Limit]*atomic.Int64
 	refusals       refusalLog
 }
 
@@ -125,13 +125,12 @@ func New(cfg Limits, log *slog.Logger) *Limiter {
 		lists:         newFairSemaphore(cfg.ListBytes),
 		requestMemory: newFairSemaphore(cfg.RequestMemory),
 		connections:   newClientQuota(cfg.Connections, cfg.ConnectionsPerClient),
-		refusals:      refusalLog{log: log, throttles: map[apierr.Reason]*throttle{}},
+		refusals:      refusalLog{log: log, throttles: map[refusalKey]*throttle{}},
 		Patience:      maxPatience, Lease: lease, RequestPatience: requestPatience,
-		refused: map[apierr.Reason]*atomic.Int64{
-			apierr.ReasonTooManyWatchers: {}, apierr.ReasonTooManyWatchersOfClient: {}, apierr.ReasonTooManySnapshots: {},
-			apierr.ReasonTooManyLists: {}, apierr.ReasonTooManyRequests: {}, apierr.ReasonRateLimited: {}, apierr.ReasonRequestTooLarge: {},
-			apierr.ReasonTooManySelectors: {}, apierr.ReasonTooManySelectorsOfClient: {},
-		},
+		refused: map[apierr.Limit]*atomic.Int64{},
+	}
+	for _, limit := range apierr.Limits {
+		l.refused[limit] = new(atomic.Int64)
 	}
 	if cfg.ConnectionRate > 0 {
 		l.connectionRate = newConnLimiter(cfg.ConnectionRate, cfg.ConnectionBurst)
@@ -161,7 +160,7 @@ func (l *Limiter) AllowRequest(c Client) error { return l.requestRate.allow(c) }
 func (l *Limiter) Watch(ctx context.Context) (release func(), err error) {
 	c := ClientOf(ctx)
 	release, err = l.watches.acquire(c)
-	return release, limitReached(err, c, "watches", apierr.ReasonTooManyWatchers, apierr.ReasonTooManyWatchersOfClient)
+	return release, limitReached(err, c, "watches", apierr.MaxWatchers, apierr.MaxWatchersPerClient)
 }
 
 // Selector counts the selector of a watch until it is released. The caller counts only
@@ -169,20 +168,20 @@ func (l *Limiter) Watch(ctx context.Context) (release func(), err error) {
 func (l *Limiter) Selector(ctx context.Context, resource string, i *dispatch.Interest) (release func(), err error) {
 	c := ClientOf(ctx)
 	release, err = l.selectors.acquire(c, selectorKey{resource, i.Scope, i.Selector.String(), i.Projection})
-	return release, limitReached(err, c, "different selectors", apierr.ReasonTooManySelectors, apierr.ReasonTooManySelectorsOfClient)
+	return release, limitReached(err, c, "different selectors", apierr.MaxSelectors, apierr.MaxSelectorsPerClient)
 }
 
-// limitReached turns a [*fullError] into the error for the client: with the reason total if
+// limitReached turns a [*fullError] into the error for the client: with the name total if
 // the limit is the one of all clients, and own if it is that of the client itself. It
 // returns other errors unchanged.
-func limitReached(err error, c Client, what string, total, own apierr.Reason) error {
+func limitReached(err error, c Client, what string, total, own apierr.Limit) error {
 	full, ok := errors.AsType[*fullError](err)
 	if !ok {
 		return err
 	}
-	limit := &apierr.LimitError{Reason: total, What: what, Limit: float64(full.limit), RetryAfter: RetryDelay}
+	limit := &apierr.LimitError{Name: total, What: what, Limit: float64(full.limit), RetryAfter: RetryDelay}
 	if full.own {
-		limit.Reason, limit.Client = own, c.String()
+		limit.Name, limit.Client = own, c.String()
 	}
 	return limit
 }
@@ -201,7 +200,7 @@ func (l *Limiter) ReserveList(ctx context.Context, largest int) *Reservation {
 func (l *Limiter) AwaitList(ctx context.Context, r *Reservation) error {
 	err := r.Wait(ctx, l.Patience)
 	if errors.Is(err, ErrTimeout) {
-		return &apierr.LimitError{Reason: apierr.ReasonTooManyLists, What: "bytes of lists on their way", Limit: float64(l.ListBytes), RetryAfter: RetryDelay}
+		return &apierr.LimitError{Name: apierr.MaxListMemory, What: "bytes of lists on their way", Limit: float64(l.ListBytes), RetryAfter: RetryDelay}
 	}
 	return err
 }
@@ -251,7 +250,7 @@ func (l *Limiter) ReserveRequest(ctx context.Context, size int64) (*Reservation,
 	}
 	memory, err := l.requestMemory.Acquire(ctx, ClientOf(ctx), size, patience)
 	if errors.Is(err, ErrTimeout) {
-		return nil, &apierr.LimitError{Reason: apierr.ReasonTooManyRequests, What: "bytes of requests on their way", Limit: float64(l.RequestMemory), RetryAfter: RetryDelay}
+		return nil, &apierr.LimitError{Name: apierr.MaxRequestMemory, What: "bytes of requests on their way", Limit: float64(l.RequestMemory), RetryAfter: RetryDelay}
 	}
 	return memory, err
 }
@@ -268,20 +267,20 @@ type Usage struct {
 	RequestBytes     int64 // reserved for requests
 	RequestsWaiting  int   // requests that wait for memory
 	Connections      int
-	Refused          map[apierr.Reason]int64 // refused requests, by reason
+	Refused          map[apierr.Limit]int64 // refused requests
 }
 
 // Usage returns how much of the limits is used.
 func (l *Limiter) Usage() Usage {
-	u := Usage{Refused: map[apierr.Reason]int64{}}
+	u := Usage{Refused: map[apierr.Limit]int64{}}
 	u.Watchers, u.WatchClients = l.watches.count()
 	u.Selectors = l.selectors.count()
 	u.Snapshots, u.SnapshotsWaiting, _ = l.SnapshotSlots.Usage()
 	u.ListBytes, u.ListsWaiting, _ = l.lists.Usage()
 	u.RequestBytes, u.RequestsWaiting, _ = l.requestMemory.Usage()
 	u.Connections, _ = l.connections.count()
-	for reason, n := range l.refused {
-		u.Refused[reason] = n.Load()
+	for limit, n := range l.refused {
+		u.Refused[limit] = n.Load()
 	}
 	return u
 }

@@ -68,7 +68,7 @@ func (r *requestLimiter) allow(c Client) error {
 	missing := max(1-bucket.TokensAt(now), 0)
 	const rounding = time.Microsecond
 	return &apierr.LimitError{
-		Reason: apierr.ReasonRateLimited, What: "requests per second", Limit: float64(r.perSecond), Client: c.String(),
+		Name: apierr.MaxRequestRate, What: "requests per second", Limit: float64(r.perSecond), Client: c.String(),
 		RetryAfter: max(time.Duration(missing/float64(r.perSecond)*float64(time.Second))+rounding, time.Millisecond),
 	}
 }

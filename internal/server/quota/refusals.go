@@ -26,7 +26,13 @@ type refusalLog struct {
 	log *slog.Logger
 
 	mu        sync.Mutex
-	throttles map[apierr.Reason]*throttle // guarded by mu
+	throttles map[refusalKey]*throttle // guarded by mu
+}
+
+// refusalKey is what the log tells apart.
+type refusalKey struct {
+	reason apierr.Reason
+	limit  apierr.Limit // empty: the reason is not a limit
 }
 
 // throttle limits the log lines for one reason.
@@ -36,18 +42,18 @@ type throttle struct {
 }
 
 // note logs a refused request, or counts it for the next line.
-func (r *refusalLog) note(ctx context.Context, reason apierr.Reason, err error) {
+func (r *refusalLog) note(ctx context.Context, key refusalKey, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t := r.throttles[reason]
+	t := r.throttles[key]
 	if t == nil {
 		t = &throttle{sometimes: rate.Sometimes{Interval: refusalInterval}}
-		r.throttles[reason] = t
+		r.throttles[key] = t
 	}
 	t.refused++
 	t.sometimes.Do(func() {
 		name, _ := grpc.Method(ctx)
-		r.log.WarnContext(ctx, "requests are refused", "reason", string(reason), "requests", t.refused,
+		r.log.WarnContext(ctx, "requests are refused", "reason", string(key.reason), "requests", t.refused,
 			"client", ClientOf(ctx).String(), "method", name, "error", err)
 		t.refused = 0
 	})
@@ -72,14 +78,15 @@ func pushbackFor(after time.Duration) string {
 // Refuse counts and logs a request that is refused with RESOURCE_EXHAUSTED, and tells the
 // client when to try again.
 func (l *Limiter) Refuse(ctx context.Context, err error) {
-	reason := apierr.ReasonOf(err)
+	key := refusalKey{reason: apierr.ReasonOf(err)}
 	if _, ok := err.(interface{ GRPCStatus() *status.Status }); ok {
-		reason = "" // gRPC itself has refused the request
+		key.reason = "" // gRPC itself has refused the request
 	}
 	if limit, ok := errors.AsType[*apierr.LimitError](err); ok {
-		l.refused[reason].Add(1)
+		key.limit = limit.Name
+		l.refused[limit.Name].Add(1)
 		// This fails if the stream has ended. Then there is no client to tell.
 		_ = grpc.SetTrailer(ctx, metadata.Pairs(pushback, pushbackFor(limit.RetryAfter)))
 	}
-	l.refusals.note(ctx, reason, err)
+	l.refusals.note(ctx, key, err)
 }

@@ -36,7 +36,7 @@ func audited(fullMethod string, code codes.Code, reason apierr.Reason) (kind aud
 	}
 	// These requests were refused before they were authorized.
 	switch reason {
-	case apierr.ReasonRateLimited, apierr.ReasonRequestTooLarge, apierr.ReasonTooManyRequests, apierr.ReasonIssuerUnavailable:
+	case apierr.ReasonRateLimited, apierr.ReasonRequestTooLarge, apierr.ReasonLimitReached, apierr.ReasonIssuerUnavailable:
 		kind = audit.Denied
 	}
 	return kind, true

@@ -163,5 +163,5 @@ func checkSize(l *quota.Limiter, m any) error {
 }
 
 func tooLarge(l *quota.Limiter, size int64) error {
-	return &apierr.LimitError{Reason: apierr.ReasonRequestTooLarge, What: "request", Limit: float64(l.RequestBytes), Size: int(size)}
+	return &apierr.LimitError{Name: apierr.MaxRequestSize, What: "request", Limit: float64(l.RequestBytes), Size: int(size)}
 }

@@ -41,7 +41,7 @@ func (s *snapshotSlot) reserve(ctx context.Context) error {
 	held, err := s.limits.SnapshotSlots.Acquire(ctx, quota.ClientOf(ctx), 1, s.patience)
 	if errors.Is(err, quota.ErrTimeout) {
 		return &apierr.LimitError{
-			Reason: apierr.ReasonTooManySnapshots, What: "snapshots that are being sent", Limit: float64(s.limits.Snapshots), RetryAfter: quota.RetryDelay,
+			Name: apierr.MaxSnapshots, What: "snapshots that are being sent", Limit: float64(s.limits.Snapshots), RetryAfter: quota.RetryDelay,
 		}
 	}
 	s.held = held

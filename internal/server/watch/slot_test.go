@@ -24,7 +24,7 @@ func TestWaitingForASnapshotSlot(t *testing.T) {
 		"slot becomes free": {true, time.Hour, false, func(err error) bool { return err == nil }},
 		"patience ends": {false, time.Nanosecond, false, func(err error) bool {
 			refused, ok := errors.AsType[*apierr.LimitError](err)
-			return ok && refused.Reason == apierr.ReasonTooManySnapshots
+			return ok && refused.Name == apierr.MaxSnapshots
 		}},
 		"watch ends": {false, time.Hour, true, func(err error) bool { return errors.Is(err, context.Canceled) }},
 	} {
