@@ -59,8 +59,10 @@ func (k *known) labelsOf(name string) ([]string, bool) {
 	return nil, false
 }
 
-// variables replaces Grafana's variables with valid values.
-var variables = strings.NewReplacer("$__rate_interval", "5m", "$job", ".*", "$instance", ".*", "$resource", ".*")
+// variables replaces Grafana's variables with valid values. It also replaces the main module
+// of fanoutd, because the test serves the metrics from its own module.
+var variables = strings.NewReplacer("$__rate_interval", "5m", "$job", ".*", "$instance", ".*", "$resource", ".*",
+	`path="github.com/fanoutd/fanoutd"`, `path="github.com/fanoutd/fanoutd/test/observability"`)
 
 // check parses an expression, and fails the test if a metric or label in it does not exist.
 // It returns the labels that the result may have.
