@@ -121,12 +121,12 @@ func Group(i int) string { return fmt.Sprintf("g%d", i) }
 // Label is the name of the label of groups.
 const Label = "group"
 
-// Prefix is the common prefix of all keys in etcd; that of fanoutd's resource Resource.
+// Prefix is the common prefix of all keys in etcd: that of the resource named Resource.
 const (
 	Resource = "bench"
 	Prefix   = "/fanoutd/" + Resource + "/"
-	// behindPrefix is the end of the range of Prefix: "0" follows "/".
-	behindPrefix = "/fanoutd/" + Resource + "0"
+	// prefixEnd is the end of the range of Prefix: "0" follows "/".
+	prefixEnd = "/fanoutd/" + Resource + "0"
 
 	Subject = "fanoutbench" // the common prefix in NATS, and the name of the bucket
 )
@@ -148,23 +148,23 @@ func (c Config) share(connection int) (from, to int) {
 func (c Config) Validate() error {
 	switch {
 	case c.Watchers < 0 || c.Connections < min(c.Watchers, 1) || c.Connections > c.Watchers:
-		return fmt.Errorf("%d watchers on %d connections: each connection needs one", c.Watchers, c.Connections)
+		return fmt.Errorf("%d watchers on %d connections: each connection needs at least one watcher", c.Watchers, c.Connections)
 	case c.Keys < 1 || c.PerStream < 1:
-		return fmt.Errorf("%d keys, %d watches on a stream: at least 1", c.Keys, c.PerStream)
+		return fmt.Errorf("%d keys, %d watches per stream: want at least 1 of each", c.Keys, c.PerStream)
 	case c.Interest == InterestLabel && (c.Groups < 1 || c.Groups > c.Keys):
-		return fmt.Errorf("%d groups of %d keys: from 1 to that many", c.Groups, c.Keys)
+		return fmt.Errorf("%d groups of %d keys: want at least 1, and no more groups than keys", c.Groups, c.Keys)
 	case c.Interest == InterestExcept && c.Groups < 1:
-		return fmt.Errorf("%d interests: at least 1", c.Groups)
+		return fmt.Errorf("%d interests: want at least 1", c.Groups)
 	case !slices.Contains(Interests, c.Interest):
-		return fmt.Errorf("interest %q: one of %s", c.Interest, strings.Join(Interests, ", "))
+		return fmt.Errorf("unknown interest %q (want one of %s)", c.Interest, strings.Join(Interests, ", "))
 	case c.List && !c.Hold:
-		return errors.New("lists are made when the command comes: they are held back")
+		return errors.New("a configuration with list needs hold, because lists start with the command")
 	case (c.Snapshot || c.After != nil) && c.PerStream > 1:
 		return fmt.Errorf("per_stream %d: must be 1 for watches that begin with a state or a position", c.PerStream)
 	case c.Stall != "" && !slices.Contains(Stalls, c.Stall):
-		return fmt.Errorf("stall %q: one of %s", c.Stall, strings.Join(Stalls, ", "))
+		return fmt.Errorf("unknown stall %q (want one of %s)", c.Stall, strings.Join(Stalls, ", "))
 	case c.Bystand != "" && !slices.Contains(Bystands, c.Bystand):
-		return fmt.Errorf("bystand %q: one of %s", c.Bystand, strings.Join(Bystands, ", "))
+		return fmt.Errorf("unknown bystand %q (want one of %s)", c.Bystand, strings.Join(Bystands, ", "))
 	case (c.Bystand == BystandSelector || c.Interest == InterestExcept) && c.Protocol != "fanoutd":
 		return fmt.Errorf("%s has no selectors", c.Protocol)
 	}

@@ -33,7 +33,7 @@ type grpcConnection struct {
 func newGRPC(s service, options ...grpc.DialOption) connector {
 	options = append(options,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(asIs{}), grpc.MaxCallRecvMsgSize(math.MaxInt32)),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{}), grpc.MaxCallRecvMsgSize(math.MaxInt32)),
 	)
 	return func(w *watchers, number int) (connection, error) {
 		conn, err := grpc.NewClient("passthrough:///"+w.config.Address, options...)
@@ -149,16 +149,16 @@ func (c *grpcConnection) Close() error {
 	return c.conn.Close()
 }
 
-// asIs is a codec that passes bytes through.
-type asIs struct{}
+// bytesCodec is a gRPC codec that passes bytes through.
+type bytesCodec struct{}
 
-func (asIs) Name() string { return "proto" }
+func (bytesCodec) Name() string { return "proto" }
 
-func (asIs) Marshal(v any) (mem.BufferSlice, error) {
+func (bytesCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
 }
 
-func (asIs) Unmarshal(data mem.BufferSlice, v any) error {
+func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	*v.(*[]byte) = data.Materialize()
 	return nil
 }

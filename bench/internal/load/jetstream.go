@@ -22,7 +22,7 @@ type kvConnection struct {
 }
 
 func newKV(w *watchers, number int) (connection, error) {
-	conn, err := nats.Connect("nats://"+w.config.Address, nats.Timeout(patience), nats.NoReconnect())
+	conn, err := nats.Connect("nats://"+w.config.Address, nats.Timeout(setupTimeout), nats.NoReconnect())
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", w.config.Address, err)
 	}

@@ -42,7 +42,7 @@ func newList(p pages) connector {
 	return func(w *watchers, number int) (connection, error) {
 		conn, err := grpc.NewClient("passthrough:///"+w.config.Address, append(staticWindows(),
 			grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(asIs{}), grpc.MaxCallRecvMsgSize(math.MaxInt32)),
+			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{}), grpc.MaxCallRecvMsgSize(math.MaxInt32)),
 		)...)
 		if err != nil {
 			return nil, err
@@ -95,7 +95,7 @@ func fanoutdPage(c Config, previous []byte) ([]byte, error) {
 
 // etcdPage reads all pages at the revision of the first.
 func etcdPage(c Config, previous []byte) ([]byte, error) {
-	request := &etcdserverpb.RangeRequest{Key: []byte(Prefix), RangeEnd: []byte(behindPrefix), Limit: int64(c.PageSize)}
+	request := &etcdserverpb.RangeRequest{Key: []byte(Prefix), RangeEnd: []byte(prefixEnd), Limit: int64(c.PageSize)}
 	if previous != nil {
 		const fieldHeader, fieldObjects, fieldMore, fieldKey = 1, 2, 3, 1
 		more, err := has(previous, fieldMore)

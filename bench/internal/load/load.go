@@ -16,10 +16,10 @@ import (
 type Load struct {
 	process *process.Process
 	in, out *os.File
-	say     *json.Encoder
+	command *json.Encoder // writes to in
 
 	messages chan Message // all messages except those about completed events; closed after the last
-	hearing  sync.WaitGroup
+	reading  sync.WaitGroup
 
 	mu        sync.Mutex // guards the following
 	completed int64
@@ -38,9 +38,9 @@ func Start(ctx context.Context, program string, c Config) (*Load, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Load{process: p, in: in, out: out, say: json.NewEncoder(in), changed: make(chan struct{}), messages: make(chan Message, 4)}
-	l.hearing.Go(l.hear)
-	if err := l.say.Encode(c); err != nil {
+	l := &Load{process: p, in: in, out: out, command: json.NewEncoder(in), changed: make(chan struct{}), messages: make(chan Message, 4)}
+	l.reading.Go(l.readMessages)
+	if err := l.command.Encode(c); err != nil {
 		l.Stop()
 		return nil, fmt.Errorf("send the configuration to the process: %w: %s", err, p.Log())
 	}
@@ -62,25 +62,25 @@ func start(program string) (p *process.Process, in, out *os.File, err error) {
 		return nil, nil, nil, fmt.Errorf("make a pipe: %w", err)
 	}
 	defer commands.Close()
-	out, says, err := os.Pipe()
+	out, messages, err := os.Pipe()
 	if err != nil {
 		in.Close()
 		return nil, nil, nil, fmt.Errorf("make a pipe: %w", err)
 	}
-	defer says.Close()
-	if p, err = process.Start(CommandName, program, []string{CommandName}, commands, says); err != nil {
+	defer messages.Close()
+	if p, err = process.Start(CommandName, program, []string{CommandName}, commands, messages); err != nil {
 		in.Close()
 		out.Close()
 	}
 	return p, in, out, err
 }
 
-// hear receives the messages of the process.
-func (l *Load) hear() {
+// readMessages reads the messages of the process until its output ends.
+func (l *Load) readMessages() {
 	defer close(l.messages)
-	for said := json.NewDecoder(l.out); ; {
+	for messages := json.NewDecoder(l.out); ; {
 		var m Message
-		if err := said.Decode(&m); err != nil {
+		if err := messages.Decode(&m); err != nil {
 			return
 		}
 		if m.Completed == 0 {
@@ -101,7 +101,7 @@ func (l *Load) next(ctx context.Context) (Message, error) {
 		return Message{}, ctx.Err()
 	case m, ok := <-l.messages:
 		if !ok {
-			return m, fmt.Errorf("the process has ended: %s", l.process.Log())
+			return m, fmt.Errorf("the process exited: %s", l.process.Log())
 		}
 		return m, nil
 	}
@@ -120,16 +120,16 @@ func (l *Load) Await(ctx context.Context, events int64) error {
 		case <-ctx.Done():
 			return fmt.Errorf("wait until %d events reach all watchers, %d have: %w", events, completed, context.Cause(ctx))
 		case <-l.process.Exited():
-			return fmt.Errorf("the watching process has ended: %s", l.process.Log())
+			return fmt.Errorf("the watching process exited: %s", l.process.Log())
 		case <-changed:
 		}
 	}
 }
 
 // Watch registers the watches that were held back. It returns when the server has answered
-// all of them, which is before they have their state.
+// all of them, which may be before they have received their state.
 func (l *Load) Watch(ctx context.Context) error {
-	if err := l.say.Encode(Command{Watch: true}); err != nil {
+	if err := l.command.Encode(Command{Watch: true}); err != nil {
 		return fmt.Errorf("send the command to watch: %w", err)
 	}
 	m, err := l.next(ctx)
@@ -141,7 +141,7 @@ func (l *Load) Watch(ctx context.Context) error {
 
 // Reset makes the process drop the times that it has recorded.
 func (l *Load) Reset(ctx context.Context) error {
-	if err := l.say.Encode(Command{Reset: true}); err != nil {
+	if err := l.command.Encode(Command{Reset: true}); err != nil {
 		return fmt.Errorf("send the command to reset: %w", err)
 	}
 	m, err := l.next(ctx)
@@ -153,7 +153,7 @@ func (l *Load) Reset(ctx context.Context) error {
 
 // Report ends the watchers and returns their report.
 func (l *Load) Report(ctx context.Context, written []uint32) (*Report, error) {
-	if err := l.say.Encode(Command{Report: written}); err != nil {
+	if err := l.command.Encode(Command{Report: written}); err != nil {
 		return nil, fmt.Errorf("ask for a report: %w", err)
 	}
 	m, err := l.next(ctx)
@@ -167,6 +167,6 @@ func (l *Load) Report(ctx context.Context, written []uint32) (*Report, error) {
 func (l *Load) Stop() {
 	l.in.Close()
 	l.process.Stop()
-	l.hearing.Wait()
+	l.reading.Wait()
 	l.out.Close()
 }

@@ -25,7 +25,7 @@ type natsConnection struct {
 }
 
 func newNATS(w *watchers, number int) (connection, error) {
-	conn, err := net.DialTimeout("tcp", w.config.Address, patience)
+	conn, err := net.DialTimeout("tcp", w.config.Address, setupTimeout)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", w.config.Address, err)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/raw"
 )
 
-// rawConnection is a connection whose frames the benchmark reads without grpc-go.
+// rawConnection reads gRPC messages with package raw instead of grpc-go.
 type rawConnection struct {
 	*watchers
 	service  service
@@ -21,7 +21,7 @@ type rawConnection struct {
 func newRaw(w *watchers, number int, s service) (connection, error) {
 	from, to := w.config.share(number)
 	c := &rawConnection{watchers: w, service: s, number: number, from: from, to: to, waiting: map[int]bool{}}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
 	defer cancel()
 	var err error
 	c.conn, err = raw.Dial(ctx, w.config.Address, w.config.options(to-from))
@@ -40,7 +40,7 @@ func (c *rawConnection) open(ctx context.Context) error {
 	}
 	for i := c.from; i < c.to; i++ {
 		c.waiting[i] = true
-		if err := c.ask(i); err != nil {
+		if err := c.request(i); err != nil {
 			return err
 		}
 	}
@@ -54,14 +54,14 @@ func (c *rawConnection) open(ctx context.Context) error {
 	return c.conn.SetDeadline(time.Time{})
 }
 
-// ask sends the requests of all watches. If the state needs a request of its own, that has
-// a separate stream before the stream of the watch.
-func (c *rawConnection) ask(watcher int) error {
+// request sends the request for a watch. If the state needs a separate request, it has a
+// stream of its own before the stream of the watch.
+func (c *rawConnection) request(watcher int) error {
 	request, err := c.service.request(c.config, watcher)
 	if err != nil {
 		return err
 	}
-	if c.reads() {
+	if c.readsState() {
 		read, err := c.service.readRequest(c.config, watcher)
 		if err != nil {
 			return err
@@ -77,15 +77,15 @@ func (c *rawConnection) ask(watcher int) error {
 	return c.conn.Open(c.service.path, request, c.service.half)
 }
 
-// reads reports whether each watch needs a separate request for the state.
-func (c *rawConnection) reads() bool { return c.config.Snapshot && c.service.readRequest != nil }
+// readsState reports whether each watch needs a separate request for the state.
+func (c *rawConnection) readsState() bool { return c.config.Snapshot && c.service.readRequest != nil }
 
 func (c *rawConnection) receive() error {
 	return c.conn.Read(c.handle, func() bool { return false })
 }
 
 func (c *rawConnection) handle(stream int, message []byte, at int64) error {
-	if c.reads() {
+	if c.readsState() {
 		if read := stream%2 == 0; read {
 			c.counter.Receive(c.number, c.from+stream/2, message, at)
 			return nil

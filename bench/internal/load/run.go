@@ -13,27 +13,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Run is the main function of the process. It returns after its report or when in ends. It
-// also writes errors to out that happen before all watchers are registered.
+// Run is the main function of the process. It returns after its report or at the end of
+// in. It also writes to out the errors that prevent the watchers from being registered.
 func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	commands := json.NewDecoder(bufio.NewReader(in))
-	says := &speaker{out: json.NewEncoder(out)}
+	messages := &messageWriter{out: json.NewEncoder(out)}
 	var c Config
 	if err := commands.Decode(&c); err != nil {
 		return fmt.Errorf("read the configuration: %w", err)
 	}
 	w, err := connect(ctx, c)
 	if err != nil {
-		return errors.Join(err, says.message(Message{Error: err.Error()}))
+		return errors.Join(err, messages.write(Message{Error: err.Error()}))
 	}
 	defer w.close()
-	if err := says.message(Message{Ready: true}); err != nil {
+	if err := messages.write(Message{Ready: true}); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var telling sync.WaitGroup
-	telling.Go(func() { w.tell(ctx, says) })
-	defer telling.Wait()
+	var reporting sync.WaitGroup
+	reporting.Go(func() { w.reportProgress(ctx, messages) })
+	defer reporting.Wait()
 	defer cancel()
 	for {
 		var command Command
@@ -44,19 +44,19 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 		}
 		if command.Watch {
 			if err := w.watch(ctx); err != nil {
-				return errors.Join(err, says.message(Message{Error: err.Error()}))
+				return errors.Join(err, messages.write(Message{Error: err.Error()}))
 			}
-			err = says.message(Message{Ready: true})
+			err = messages.write(Message{Ready: true})
 		}
 		if command.Reset {
 			w.counter.Reset()
-			err = says.message(Message{Reset: true})
+			err = messages.write(Message{Reset: true})
 		}
 		if command.Report != nil {
 			w.close()
 			report := w.report(command.Report)
 			report.CPU = cpu().Microseconds()
-			return says.message(Message{Report: report})
+			return messages.write(Message{Report: report})
 		}
 		if err != nil {
 			return err
@@ -64,30 +64,30 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 }
 
-// tell reports the number of completed events whenever it has grown.
-func (w *watchers) tell(ctx context.Context, says *speaker) {
+// reportProgress writes the number of completed events whenever it has grown.
+func (w *watchers) reportProgress(ctx context.Context, messages *messageWriter) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-w.counter.Changed():
 		}
-		if err := says.message(Message{Completed: w.counter.Completed()}); err != nil {
+		if err := messages.write(Message{Completed: w.counter.Completed()}); err != nil {
 			return // the other end is closed
 		}
 	}
 }
 
-// speaker writes messages one at a time.
-type speaker struct {
+// messageWriter writes messages one at a time.
+type messageWriter struct {
 	mu  sync.Mutex // guards the following
 	out *json.Encoder
 }
 
-func (s *speaker) message(m Message) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.out.Encode(m); err != nil {
+func (w *messageWriter) write(m Message) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.out.Encode(m); err != nil {
 		return fmt.Errorf("write a message: %w", err)
 	}
 	return nil

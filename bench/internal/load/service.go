@@ -13,10 +13,11 @@ import (
 // service describes the watch protocol of a gRPC server.
 type service struct {
 	path string
-	half bool // the client sends a single request
+	half bool // the client sends one request and closes its half of the stream
 	// request returns the request for the watch of a watcher.
 	request func(c Config, watcher int) ([]byte, error)
-	// read makes the request for the state, if a watch cannot begin with the state.
+	// read is the method that returns the state, for servers whose watches cannot begin with
+	// the state. readRequest returns the request.
 	read        string
 	readRequest func(c Config, watcher int) ([]byte, error)
 	// watch returns the number of a message's watch within its stream.
@@ -28,7 +29,7 @@ var services = map[string]service{
 		path:    fanoutv1.FanoutService_Watch_FullMethodName,
 		half:    true,
 		request: fanoutdRequest,
-		watch:   theOnly,
+		watch:   singleWatch,
 	},
 	"etcd": {
 		path:    "/etcdserverpb.Watch/Watch",
@@ -38,7 +39,8 @@ var services = map[string]service{
 	},
 }
 
-func theOnly([]byte) (int, error) { return 0, nil }
+// singleWatch is the number of the watch on streams that have only one.
+func singleWatch([]byte) (int, error) { return 0, nil }
 
 // fanoutdRequest asks for all changes from now on. The first response confirms the watch.
 func fanoutdRequest(c Config, watcher int) ([]byte, error) {
@@ -59,7 +61,7 @@ func fanoutdRequest(c Config, watcher int) ([]byte, error) {
 	return proto.Marshal(request)
 }
 
-// etcdRequest asks for the same. The first response confirms the watch. The watches of a
+// etcdRequest asks etcd for the same. The first response confirms the watch. The watches of a
 // stream are numbered from 0, in order.
 func etcdRequest(c Config, watcher int) ([]byte, error) {
 	from, to, err := etcdKeys(c, watcher)
@@ -91,7 +93,7 @@ func etcdKeys(c Config, watcher int) (from, to []byte, err error) {
 	if key, ok := c.key(watcher); ok {
 		return []byte(Prefix + Key(key)), nil, nil
 	}
-	return []byte(Prefix), []byte(behindPrefix), nil
+	return []byte(Prefix), []byte(prefixEnd), nil
 }
 
 // The fields of etcd's response that etcdWatch reads.

@@ -25,40 +25,40 @@ const smallWindow = 65535
 // registered.
 type stalledConnection struct {
 	watchers *watchers
-	another  func() (connection, error)
-	now      connection // the present one
+	dial     func() (connection, error)
+	current  connection
 	once     sync.Once
-	closed   chan struct{} // by Close
+	closed   chan struct{} // closed by Close
 }
 
 // newStalled returns a connector whose connections stall.
 func newStalled(dial connector) connector {
 	return func(w *watchers, number int) (connection, error) {
 		c := &stalledConnection{watchers: w, closed: make(chan struct{})}
-		c.another = func() (connection, error) { return dial(w, number) }
+		c.dial = func() (connection, error) { return dial(w, number) }
 		var err error
-		c.now, err = c.another()
+		c.current, err = c.dial()
 		return c, err
 	}
 }
 
-func (c *stalledConnection) open(ctx context.Context) error { return c.now.open(ctx) }
+func (c *stalledConnection) open(ctx context.Context) error { return c.current.open(ctx) }
 
 // receive reads nothing until Close. If StallFor is set, it reconnects after that time.
 func (c *stalledConnection) receive() error {
-	defer func() { c.now.Close() }()
+	defer func() { c.current.Close() }()
 	for {
 		if !c.stall() {
 			return nil
 		}
-		c.now.Close()
-		if err := c.again(); err != nil {
+		c.current.Close()
+		if err := c.reconnect(); err != nil {
 			return fmt.Errorf("reconnect: %w", err)
 		}
 	}
 }
 
-// stall reads nothing for a while, and reports whether to reconnect.
+// stall reads nothing until Close or for StallFor, and reports whether to reconnect.
 func (c *stalledConnection) stall() bool {
 	var over <-chan time.Time
 	if c.watchers.config.StallFor > 0 {
@@ -70,10 +70,10 @@ func (c *stalledConnection) stall() bool {
 		reading := make(chan struct{})
 		go func() {
 			defer close(reading)
-			_ = c.now.receive() // until either side closes the connection
+			_ = c.current.receive() // until either side closes the connection
 		}()
 		defer func() {
-			c.now.Close()
+			c.current.Close()
 			<-reading
 		}()
 	}
@@ -85,24 +85,24 @@ func (c *stalledConnection) stall() bool {
 	}
 }
 
-// again opens another connection with the same watches.
-func (c *stalledConnection) again() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+// reconnect opens another connection with the same watches.
+func (c *stalledConnection) reconnect() error {
+	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
 	defer cancel()
 	stop := make(chan struct{})
 	defer close(stop)
-	go func() { // Close does not wait for it
+	go func() { // ends after reconnect; Close does not wait for it
 		select {
 		case <-c.closed:
 			cancel()
 		case <-stop:
 		}
 	}()
-	next, err := c.another()
+	next, err := c.dial()
 	if err != nil {
 		return err
 	}
-	c.now = next
+	c.current = next
 	if err := next.open(ctx); err != nil {
 		return err
 	}

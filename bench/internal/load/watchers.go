@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// dials is the number of connections that are opened at once.
-	dials = 32
-	// patience bounds the time to open a connection and its watches.
-	patience = 2 * time.Minute
+	// maxDials is the number of connections that are opened at once.
+	maxDials = 32
+	// setupTimeout bounds the time to open the connections and their watches.
+	setupTimeout = 2 * time.Minute
 )
 
 // connection is a connection with watchers.
@@ -63,7 +63,7 @@ func connect(ctx context.Context, c Config) (*watchers, error) {
 		counter:     delivery.NewCounter(c.Keys, c.Interests(), c.Seen),
 		connections: make([]connection, c.Connections),
 	}
-	err = w.each(ctx, dials, func(ctx context.Context, i int) error {
+	err = w.each(ctx, maxDials, func(ctx context.Context, i int) error {
 		conn, err := dial(w, i)
 		if err != nil {
 			return fmt.Errorf("open connection %d: %w", i, err)
@@ -85,7 +85,7 @@ func (w *watchers) watch(ctx context.Context) error { return w.each(ctx, -1, w.r
 
 // each calls a function for each connection, at most limit at once; negative: no limit.
 func (w *watchers) each(ctx context.Context, limit int, do func(ctx context.Context, i int) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(limit)

@@ -4,13 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"time"
 
 	natsclient "github.com/nats-io/nats.go"
 
 	"github.com/fanoutd/fanoutd/bench/internal/load"
 )
 
-// nats drives NATS without a store: a message reaches the subscribers of the moment, and
+// nats drives NATS without a store: a message reaches only the current subscribers, and
 // there is no history.
 func nats(ctx context.Context, p *Peer, o Options) error {
 	address, err := p.natsServer(ctx, o)
@@ -36,6 +37,9 @@ func (p *Peer) natsServer(ctx context.Context, o Options, args ...string) (addre
 	return address, p.run(ctx, CommandNATS, address, o.Self, append([]string{CommandNATS, "--addr", host, "--port", port}, args...)...)
 }
 
+// flushTimeout bounds the time until the server has received a write.
+const flushTimeout = time.Minute
+
 // natsWriter publishes messages.
 type natsWriter struct {
 	conn   *natsclient.Conn
@@ -49,7 +53,7 @@ func (w *natsWriter) Write(ctx context.Context, changes []Change) error {
 			return fmt.Errorf("publish: %w", err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
 	if err := w.conn.FlushWithContext(ctx); err != nil {
 		return fmt.Errorf("publish: %w", err)

@@ -18,8 +18,8 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/process"
 )
 
-// patience bounds the start of a server.
-const patience = time.Minute
+// startTimeout bounds the start of a system.
+const startTimeout = time.Minute
 
 // Peer is a running system.
 type Peer struct {
@@ -86,7 +86,7 @@ var drivers = map[string]driver{
 func Protocol(name string) (string, error) {
 	d, ok := drivers[name]
 	if !ok {
-		return "", fmt.Errorf("peer %q: one of %s", name, strings.Join(Names(), ", "))
+		return "", fmt.Errorf("unknown peer %q (want one of %s)", name, strings.Join(Names(), ", "))
 	}
 	return d.protocol, nil
 }
@@ -104,7 +104,7 @@ func Start(ctx context.Context, name string, o Options) (*Peer, error) {
 		return nil, fmt.Errorf("make a directory for data: %w", err)
 	}
 	p := &Peer{dir: dir, Metrics: map[string]string{}}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if err := drivers[name].start(ctx, p, o); err != nil {
 		p.Stop()
@@ -153,7 +153,7 @@ func (p *Peer) run(ctx context.Context, name, address, program string, args ...s
 		select {
 		case <-retry.C:
 		case <-server.Exited():
-			return fmt.Errorf("%s ended: %s", name, server.Log())
+			return fmt.Errorf("%s exited: %s", name, server.Log())
 		case <-ctx.Done():
 			return fmt.Errorf("wait for %s at %s: %w: %s", name, address, errors.Join(ctx.Err(), err), server.Log())
 		}

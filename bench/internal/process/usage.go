@@ -26,7 +26,7 @@ func (p *Process) Usage() (Usage, error) {
 	var u Usage
 	var err error
 	if u.CPU, err = cpu(dir); err != nil {
-		return u, fmt.Errorf("read what %s has used: %w", p.Name, err)
+		return u, fmt.Errorf("read the CPU time of %s: %w", p.Name, err)
 	}
 	memory, err := fields(filepath.Join(dir, "status"))
 	if err != nil {
@@ -46,7 +46,7 @@ func (p *Process) Usage() (Usage, error) {
 func (p *Process) ResetPeak() error {
 	path := filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "clear_refs")
 	if err := os.WriteFile(path, []byte("5"), 0); err != nil {
-		return fmt.Errorf("reset the peak of memory of %s: %w", p.Name, err)
+		return fmt.Errorf("reset the peak memory of %s: %w", p.Name, err)
 	}
 	return nil
 }
@@ -62,8 +62,8 @@ func cpu(dir string) (time.Duration, error) {
 	}
 	// The name of the program is in brackets and may contain anything. The field after
 	// it is number 3.
-	_, behind, _ := strings.Cut(string(stat), ") ")
-	values := strings.Fields(behind)
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	values := strings.Fields(rest)
 	const user, system = 14 - 3, 15 - 3
 	if len(values) <= system {
 		return 0, fmt.Errorf("/proc has %q", stat)

@@ -12,7 +12,7 @@ import (
 // own; its load is nil if there are none.
 type bystanders struct{ load *load.Load }
 
-func standBy(ctx context.Context, programs peer.Programs, system *peer.Peer, p *Parameters) (bystanders, error) {
+func startBystanders(ctx context.Context, programs peer.Programs, system *peer.Peer, p *Parameters) (bystanders, error) {
 	if p.Bystanders == 0 {
 		return bystanders{}, nil
 	}
@@ -29,8 +29,8 @@ func (b bystanders) stop() {
 	}
 }
 
-// report adds the events that they received, which should be none, and the number of
-// watches that ended.
+// report adds the events that the bystanders received, which should be none, and the number
+// of their watches that ended.
 func (b bystanders) report(ctx context.Context, r *Record, written []uint32) error {
 	if b.load == nil {
 		return nil

@@ -13,9 +13,9 @@ import (
 // largestBatch is the number of operations that etcd accepts in a transaction.
 const largestBatch = 128
 
-// surround writes the objects that never change later, fills the window with changes, and
-// waits until the server has them. Watchers that come later do not get these changes.
-func (w *writing) surround(ctx context.Context, system *peer.Peer) error {
+// prefill writes the objects that never change later and fills the window with changes. It
+// waits until the server has them. Later watchers do not receive these changes.
+func (w *writer) prefill(ctx context.Context, system *peer.Peer) error {
 	p := w.parameters
 	if p.Objects == 0 && p.Window == 0 {
 		return nil
@@ -26,7 +26,7 @@ func (w *writing) surround(ctx context.Context, system *peer.Peer) error {
 		others = append(others, peer.Change{Key: key, Value: p.value(key, blank)})
 	}
 	for changes := range slices.Chunk(others, largestBatch) {
-		if err := w.writer.Write(ctx, changes); err != nil {
+		if err := w.store.Write(ctx, changes); err != nil {
 			return fmt.Errorf("write the objects that never change: %w", err)
 		}
 	}
@@ -49,7 +49,7 @@ func (w *writing) surround(ctx context.Context, system *peer.Peer) error {
 func blank(size int) []byte { return bytes.Repeat([]byte("x"), max(size, 0)) }
 
 // fill writes every key once.
-func (w *writing) fill(ctx context.Context) error {
+func (w *writer) fill(ctx context.Context) error {
 	all := make([]int, w.parameters.Keys)
 	for i := range all {
 		all[i] = i
@@ -64,7 +64,7 @@ func (w *writing) fill(ctx context.Context) error {
 
 // config returns the configuration of watchers that start now. They have seen all writes,
 // or all except the last change of each key if they begin with the state.
-func (w *writing) config(address string) load.Config {
+func (w *writer) config(address string) load.Config {
 	c := w.parameters.load(address)
 	if w.seen = int(w.written[0]); c.Snapshot && w.seen > 0 {
 		w.seen--

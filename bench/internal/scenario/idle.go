@@ -10,11 +10,11 @@ import (
 )
 
 // idle measures the cost of idle watchers, checks that one event then reaches all of them,
-// and measures what remains after they have left.
+// and measures the memory and goroutines that remain after they have disconnected.
 func idle(ctx context.Context, programs peer.Programs, system *peer.Peer, p Parameters, o Observer) (*Record, error) {
 	o.Phase("fill")
-	w := newWriting(p, system.Writer)
-	if err := w.surround(ctx, system); err != nil {
+	w := newWriter(p, system.Writer)
+	if err := w.prefill(ctx, system); err != nil {
 		return nil, err
 	}
 	empty, err := usage(ctx, system)
@@ -45,7 +45,7 @@ func idle(ctx context.Context, programs peer.Programs, system *peer.Peer, p Para
 	}
 	r := newRecord(p, programs)
 	began := time.Now()
-	if err := w.warm(ctx, 1); err != nil {
+	if err := w.writeOneByOne(ctx, 1); err != nil {
 		r.Stalled = err.Error()
 	}
 	r.Elapsed = time.Since(began)
@@ -54,8 +54,8 @@ func idle(ctx context.Context, programs peer.Programs, system *peer.Peer, p Para
 	if err != nil {
 		return nil, err
 	}
-	r.take(w, report)
-	if err := leave(ctx, system, empty); err != nil {
+	r.addReport(w, report)
+	if err := awaitGoroutines(ctx, system, empty); err != nil {
 		return nil, err
 	}
 	if err := wait(ctx, settling(p)); err != nil {
@@ -78,8 +78,8 @@ func idle(ctx context.Context, programs peer.Programs, system *peer.Peer, p Para
 	return r, nil
 }
 
-// settling is the time for a server to return memory after the setup, and after watchers
-// have left. With few watchers it is not worth the wait.
+// settling returns how long a server may take to return memory, after the setup and after
+// the watchers have disconnected. With few watchers it is not worth the wait.
 func settling(p Parameters) time.Duration {
 	if p.Watchers < 5000 {
 		return 0
@@ -88,22 +88,22 @@ func settling(p Parameters) time.Duration {
 }
 
 const (
-	// leaving is the time for the goroutines of the watchers to end.
-	leaving = 30 * time.Second
-	// slack is the number of goroutines that may come from elsewhere.
-	slack = 20
+	// exitTimeout is the time for the goroutines of the watchers to end.
+	exitTimeout = 30 * time.Second
+	// extraGoroutines is the number of goroutines that may have other causes.
+	extraGoroutines = 20
 )
 
-// leave waits until the goroutines of the watchers have ended.
-func leave(ctx context.Context, system *peer.Peer, empty []peer.Usage) error {
-	for ended := time.Now().Add(leaving); ; {
+// awaitGoroutines waits until the goroutines of the watchers have ended, or for exitTimeout.
+func awaitGoroutines(ctx context.Context, system *peer.Peer, empty []peer.Usage) error {
+	for ended := time.Now().Add(exitTimeout); ; {
 		left, err := usage(ctx, system)
 		if err != nil {
 			return err
 		}
 		gone := true
 		for i := range left {
-			gone = gone && left[i].Goroutines <= empty[i].Goroutines+slack
+			gone = gone && left[i].Goroutines <= empty[i].Goroutines+extraGoroutines
 		}
 		if gone || time.Now().After(ended) {
 			return nil

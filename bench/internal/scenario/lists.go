@@ -12,8 +12,8 @@ import (
 // delivery is a list.
 func lists(ctx context.Context, programs peer.Programs, system *peer.Peer, p Parameters, o Observer) (*Record, error) {
 	o.Phase("fill")
-	w := newWriting(p, system.Writer)
-	if err := w.surround(ctx, system); err != nil {
+	w := newWriter(p, system.Writer)
+	if err := w.prefill(ctx, system); err != nil {
 		return nil, err
 	}
 	if err := w.fill(ctx); err != nil {

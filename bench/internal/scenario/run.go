@@ -16,8 +16,8 @@ type Observer struct {
 	Profile string            // file for a CPU profile of the measurement; "": none
 }
 
-// warmth is the number of writes that warm a system up.
-const warmth = 20
+// warmUpWrites is the number of writes before the measurement.
+const warmUpWrites = 20
 
 // settle is the pause before the memory of a system is read.
 const settle = 500 * time.Millisecond
@@ -48,12 +48,12 @@ func Run(ctx context.Context, programs peer.Programs, p Parameters, o Observer) 
 // written measures the delivery of writes.
 func written(ctx context.Context, programs peer.Programs, system *peer.Peer, p Parameters, o Observer) (*Record, error) {
 	o.Phase("fill")
-	w := newWriting(p, system.Writer)
-	if err := w.surround(ctx, system); err != nil {
+	w := newWriter(p, system.Writer)
+	if err := w.prefill(ctx, system); err != nil {
 		return nil, err
 	}
 	o.Phase("connect")
-	others, err := standBy(ctx, programs, system, &p)
+	others, err := startBystanders(ctx, programs, system, &p)
 	if err != nil {
 		return nil, err
 	}
@@ -74,10 +74,10 @@ func written(ctx context.Context, programs peer.Programs, system *peer.Peer, p P
 	}
 	r := newRecord(p, programs)
 	o.Phase("warm up")
-	if err := w.warm(ctx, warmth); err != nil {
+	if err := w.writeOneByOne(ctx, warmUpWrites); err != nil {
 		return nil, fmt.Errorf("warm up: %w", err)
 	}
-	stalled, err := stall(ctx, programs, system, &p)
+	stalled, err := startStalled(ctx, programs, system, &p)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func written(ctx context.Context, programs peer.Programs, system *peer.Peer, p P
 	if err != nil {
 		return nil, err
 	}
-	warmed := w.issued.Load()
+	warmUpEvents := w.issued.Load()
 	after, err := r.measure(ctx, system, o, func() error {
 		err := w.run(ctx)
 		if err != nil && ctx.Err() == nil {
@@ -105,8 +105,8 @@ func written(ctx context.Context, programs peer.Programs, system *peer.Peer, p P
 	if err != nil {
 		return nil, err
 	}
-	r.take(w, report)
-	r.Changes = w.issued.Load() - warmed
+	r.addReport(w, report)
+	r.Changes = w.issued.Load() - warmUpEvents
 	if err := others.report(ctx, r, w.written); err != nil {
 		return nil, err
 	}
@@ -119,8 +119,8 @@ func written(ctx context.Context, programs peer.Programs, system *peer.Peer, p P
 	return r, nil
 }
 
-// measure runs a function, profiles it if asked to, and returns its duration and the usage
-// of the servers.
+// measure runs a function and records its duration. It returns the usage of the servers
+// afterwards, and writes a profile if the observer asks for one.
 func (r *Record) measure(ctx context.Context, system *peer.Peer, o Observer, do func() error) ([]peer.Usage, error) {
 	o.Phase("measure")
 	profiled := profile(ctx, system, r.Parameters.Duration, o.Profile)
@@ -146,7 +146,8 @@ func resetPeaks(system *peer.Peer) error {
 	return nil
 }
 
-// profile starts a profile. The result delivers a value when it is complete.
+// profile starts a profile, if path is set. The result receives a value when the profile is
+// complete.
 func profile(ctx context.Context, system *peer.Peer, duration time.Duration, path string) <-chan error {
 	done := make(chan error, 1)
 	if path == "" {
@@ -174,7 +175,8 @@ func usage(ctx context.Context, system *peer.Peer) ([]peer.Usage, error) {
 	return system.Usage(ctx)
 }
 
-func (r *Record) take(w *writing, report *load.Report) {
+// addReport adds the counts and times of the watchers and the writer.
+func (r *Record) addReport(w *writer, report *load.Report) {
 	for _, interest := range r.Parameters.load("").Interests() {
 		for slot := range interest.Count {
 			r.Expected += int64(w.written[interest.Key(slot)]) - int64(w.seen)

@@ -12,7 +12,7 @@ import (
 // nil if there are none.
 type stalled struct{ load *load.Load }
 
-func stall(ctx context.Context, programs peer.Programs, system *peer.Peer, p *Parameters) (stalled, error) {
+func startStalled(ctx context.Context, programs peer.Programs, system *peer.Peer, p *Parameters) (stalled, error) {
 	if p.Stalled == 0 {
 		return stalled{}, nil
 	}
@@ -29,7 +29,7 @@ func (s stalled) stop() {
 	}
 }
 
-// report adds their outcome. Events that they received do not count.
+// report adds the outcome of the stalled watchers. The events that they received do not count.
 func (s stalled) report(ctx context.Context, r *Record, written []uint32) error {
 	if s.load == nil {
 		return nil

@@ -9,12 +9,13 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/peer"
 )
 
-// storm measures how all watchers, which are connected and begin at once, get their state or
-// missed events. A delivery is an object of the state or a missed event.
+// storm measures how long all watchers take to receive their state or their missed events
+// when they begin at once. They are connected before. A delivery is an object of the state or
+// a missed event.
 func storm(ctx context.Context, programs peer.Programs, system *peer.Peer, p Parameters, o Observer) (*Record, error) {
 	o.Phase("fill")
-	w := newWriting(p, system.Writer)
-	if err := w.surround(ctx, system); err != nil {
+	w := newWriter(p, system.Writer)
+	if err := w.prefill(ctx, system); err != nil {
 		return nil, err
 	}
 	if err := w.fill(ctx); err != nil {
@@ -53,7 +54,7 @@ func storm(ctx context.Context, programs peer.Programs, system *peer.Peer, p Par
 	}
 	r := newRecord(p, programs)
 	after, err := r.measure(ctx, system, o, func() error {
-		if err := rush(ctx, watchers, int64(p.Keys)); err != nil {
+		if err := watchAll(ctx, watchers, int64(p.Keys)); err != nil {
 			r.Stalled = err.Error()
 		}
 		return nil
@@ -70,19 +71,19 @@ func storm(ctx context.Context, programs peer.Programs, system *peer.Peer, p Par
 	if err != nil {
 		return nil, err
 	}
-	r.take(w, report)
+	r.addReport(w, report)
 	for i, s := range system.Servers {
 		r.Servers = append(r.Servers, r.server(s.Name, empty[i], idle[i], before[i], after[i]))
 	}
 	return r, nil
 }
 
-// longest bounds the duration of a storm.
-const longest = 2 * time.Minute
+// stormTimeout bounds the duration of a storm.
+const stormTimeout = 2 * time.Minute
 
-// rush starts all watches, and waits until all of them have received a number of events.
-func rush(ctx context.Context, watchers *load.Load, events int64) error {
-	ctx, cancel := context.WithTimeout(ctx, longest)
+// watchAll starts all watches, and waits until all of them have received a number of events.
+func watchAll(ctx context.Context, watchers *load.Load, events int64) error {
+	ctx, cancel := context.WithTimeout(ctx, stormTimeout)
 	defer cancel()
 	if err := watchers.Watch(ctx); err != nil {
 		return err

@@ -13,16 +13,16 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/stamp"
 )
 
-// writing is the writer. It has several writes in flight, each by a lane with keys of its
-// own, so that the changes of one key have an order.
-type writing struct {
+// writer writes the events of a run. It has several workers, each with one write in flight
+// and with keys of its own, so that the changes of one key have an order.
+type writer struct {
 	parameters Parameters
-	writer     peer.Writer
+	store      peer.Writer
 	load       *load.Load // the watchers, once they have started
 
 	seen    int      // changes of each key before the watchers started
-	written []uint32 // changes by key; each lane uses those of its keys
-	next    []int    // by lane: its next key
+	written []uint32 // changes by key; each worker uses those of its keys
+	next    []int    // next key, by worker
 	issued  atomic.Int64
 	writes  atomic.Int64
 	behind  atomic.Int64
@@ -31,29 +31,29 @@ type writing struct {
 	ack delivery.Latency
 }
 
-func newWriting(p Parameters, w peer.Writer) *writing {
-	return &writing{
-		parameters: p, writer: w,
+func newWriter(p Parameters, store peer.Writer) *writer {
+	return &writer{
+		parameters: p, store: store,
 		written: make([]uint32, p.Keys), next: make([]int, p.Outstanding), ack: delivery.NewLatency(),
 	}
 }
 
-// keys returns the next keys of a lane.
-func (w *writing) keys(lane int) []int {
-	from, to := lane*w.parameters.Keys/w.parameters.Outstanding, (lane+1)*w.parameters.Keys/w.parameters.Outstanding
+// keys returns the next keys of a worker.
+func (w *writer) keys(worker int) []int {
+	from, to := worker*w.parameters.Keys/w.parameters.Outstanding, (worker+1)*w.parameters.Keys/w.parameters.Outstanding
 	keys := make([]int, w.parameters.Batch)
 	for i := range keys {
-		keys[i] = from + w.next[lane]
-		w.next[lane] = (w.next[lane] + 1) % (to - from)
+		keys[i] = from + w.next[worker]
+		w.next[worker] = (w.next[worker] + 1) % (to - from)
 	}
 	return keys
 }
 
-// write writes the next batch of a lane.
-func (w *writing) write(ctx context.Context, lane int) error { return w.put(ctx, w.keys(lane)) }
+// write writes the next batch of a worker.
+func (w *writer) write(ctx context.Context, worker int) error { return w.put(ctx, w.keys(worker)) }
 
 // put writes new values of several keys in one write.
-func (w *writing) put(ctx context.Context, keys []int) error {
+func (w *writer) put(ctx context.Context, keys []int) error {
 	changes := make([]peer.Change, len(keys))
 	began := stamp.Now()
 	for i, key := range keys {
@@ -62,7 +62,7 @@ func (w *writing) put(ctx context.Context, keys []int) error {
 		changes[i] = peer.Change{Key: key, Value: w.parameters.value(key, stamp.Stamp{Event: event, Written: began}.Value)}
 	}
 	w.writes.Add(1)
-	if err := w.writer.Write(ctx, changes); err != nil {
+	if err := w.store.Write(ctx, changes); err != nil {
 		return err
 	}
 	took := stamp.Now() - began
@@ -84,12 +84,12 @@ func (p *Parameters) value(key int, content func(size int) []byte) []byte {
 	return fmt.Appendf(nil, document, load.Label, label, content(p.ValueSize-around))
 }
 
-// patience bounds the time until all watchers have an event.
-const patience = 20 * time.Second
+// deliveryTimeout bounds the time until all watchers have an event.
+const deliveryTimeout = 20 * time.Second
 
 // await waits until all watchers have received a number of events.
-func (w *writing) await(ctx context.Context, events int64) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (w *writer) await(ctx context.Context, events int64) error {
+	ctx, cancel := context.WithTimeout(ctx, deliveryTimeout)
 	defer cancel()
 	if w.parameters.Watchers == 0 {
 		return nil
@@ -97,17 +97,18 @@ func (w *writing) await(ctx context.Context, events int64) error {
 	return w.load.Await(ctx, events)
 }
 
-// all waits until all watchers have received all events.
-func (w *writing) all(ctx context.Context) error { return w.await(ctx, w.issued.Load()) }
+// awaitAll waits until all watchers have received all events.
+func (w *writer) awaitAll(ctx context.Context) error { return w.await(ctx, w.issued.Load()) }
 
-// warm writes a few times, one write after another, to warm the system up.
-func (w *writing) warm(ctx context.Context, times int) error {
+// writeOneByOne makes some writes, each after the deliveries of the previous one, and then
+// drops their latencies.
+func (w *writer) writeOneByOne(ctx context.Context, times int) error {
 	for i := range times {
 		w.issued.Add(int64(w.parameters.Batch))
 		if err := w.write(ctx, i%w.parameters.Outstanding); err != nil {
 			return err
 		}
-		if err := w.all(ctx); err != nil {
+		if err := w.awaitAll(ctx); err != nil {
 			return err
 		}
 	}
@@ -116,31 +117,31 @@ func (w *writing) warm(ctx context.Context, times int) error {
 }
 
 // run writes for the duration, as fast as events are delivered or at the rate.
-func (w *writing) run(ctx context.Context) error {
+func (w *writer) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	ended := time.Now().Add(w.parameters.Duration)
 	due := w.due(ctx, ended)
-	var lanes sync.WaitGroup
-	for lane := range w.parameters.Outstanding {
-		lanes.Go(func() {
+	var workers sync.WaitGroup
+	for worker := range w.parameters.Outstanding {
+		workers.Go(func() {
 			for range due {
-				if err := w.step(ctx, lane); err != nil {
+				if err := w.step(ctx, worker); err != nil {
 					cancel(err)
 					return
 				}
 			}
 		})
 	}
-	lanes.Wait()
+	workers.Wait()
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	return w.all(ctx)
+	return w.awaitAll(ctx)
 }
 
 // due returns a channel with a value for each write that is due, until the time is over.
-func (w *writing) due(ctx context.Context, ended time.Time) <-chan struct{} {
+func (w *writer) due(ctx context.Context, ended time.Time) <-chan struct{} {
 	due := make(chan struct{})
 	go func() {
 		defer close(due)
@@ -157,7 +158,7 @@ func (w *writing) due(ctx context.Context, ended time.Time) <-chan struct{} {
 				select {
 				case due <- struct{}{}:
 					continue
-				default: // all lanes are busy
+				default: // all workers are busy
 					w.behind.Add(1)
 				}
 			}
@@ -171,8 +172,9 @@ func (w *writing) due(ctx context.Context, ended time.Time) <-chan struct{} {
 	return due
 }
 
-// step starts a write when a lane is free. Paced writes do not wait for deliveries.
-func (w *writing) step(ctx context.Context, lane int) error {
+// step writes the next batch of a worker. Unless writes are paced, it first waits until the
+// deliveries of an earlier write have made room for it.
+func (w *writer) step(ctx context.Context, worker int) error {
 	batch := int64(w.parameters.Batch)
 	issued := w.issued.Add(batch)
 	if w.parameters.Rate == 0 {
@@ -180,5 +182,5 @@ func (w *writing) step(ctx context.Context, lane int) error {
 			return err
 		}
 	}
-	return w.write(ctx, lane)
+	return w.write(ctx, worker)
 }
