@@ -16,6 +16,7 @@ func listCommand(t *tool) *cobra.Command {
 		read   readOptions
 		limit  int
 		s      selection
+		count  bool
 	)
 	cmd := &cobra.Command{
 		Use:     "list RESOURCE [PATH]",
@@ -52,11 +53,22 @@ The path "shop" includes shop/limits but not shop itself.`,
 			if limit < 0 {
 				return usagef("--limit must not be negative")
 			}
+			if count && limit > 0 {
+				return usagef("--count and --limit are mutually exclusive")
+			}
 			if limit > 0 {
 				opts = append(opts, client.PageSize(limit))
 			}
 			ctx, cancel := t.withTimeout(cmd.Context(), 0)
 			defer cancel()
+			if count {
+				n, err := r.Count(ctx, opts...)
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintln(t.out, n)
+				return err
+			}
 			shown := output.NewObjects(t.writer(format), format, t.width())
 			n := 0
 			for o, err := range r.List(ctx, opts...) {
@@ -77,6 +89,7 @@ The path "shop" includes shop/limits but not shop itself.`,
 		},
 	}
 	formatFlag(cmd, &format, output.Table)
+	cmd.Flags().BoolVar(&count, "count", false, "print only the number of objects")
 	s.bind(cmd)
 	read.bind(cmd)
 	cmd.Flags().IntVar(&limit, "limit", 0, "maximum `number` of objects to list (0: no limit)")
