@@ -415,7 +415,7 @@ func TestAnEndedWatchResumes(t *testing.T) {
 			w.wantDrained(synced.GetPosition())
 
 			written := in.put(ctx, t, config, "a", "2")
-			in.awaitLoaded(ctx, t) // a watch that resumes does not wait for what is not known yet
+			in.awaitLoaded(ctx, t) // the cache must have these writes: a watch that resumes does not wait for them
 			resumed := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: after(synced.GetPosition())})
 			if events, _ := resumed.catchUp(fanoutv1.WatchResponse_CATCH_UP_REPLAY); len(events) != 1 || events[0] != modified("a", "2", written) {
 				t.Errorf("got events %v, want only the one of revision %d", events, written)

@@ -17,8 +17,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server"
 )
 
-// begin sends the headers of a request and part of its body, and returns the status
-// with which the server ends the stream.
+// begin sends the headers of a request and a part of its body. It returns the status with
+// which the server ends the stream.
 func begin(ctx context.Context, t *testing.T, address, method string) error {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
@@ -53,7 +53,7 @@ func begin(ctx context.Context, t *testing.T, address, method string) error {
 		func() error {
 			return framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true})
 		},
-		func() error { return framer.WriteData(1, false, []byte{0, 0, 0, 0}) }, // not even all of the length
+		func() error { return framer.WriteData(1, false, []byte{0, 0, 0, 0}) }, // an incomplete length prefix
 	} {
 		if err == nil {
 			err = send()
@@ -70,9 +70,9 @@ func begin(ctx context.Context, t *testing.T, address, method string) error {
 	return nil
 }
 
-// Who begins a request and does not go on is not waited for. Who has sent it may wait
-// for the answer as long as it likes.
-func TestARequestHasToCome(t *testing.T) {
+// The server ends a request that the client does not send completely in time. The time
+// limit does not apply to requests that have arrived and wait for their answer.
+func TestIncompleteRequestsAreEnded(t *testing.T) {
 	in := start(t, settings{prepare: func(s *server.Server) { s.SetRequestPatience(50 * time.Millisecond) }})
 	ctx := within(t)
 	in.awaitLoaded(ctx, t)
@@ -94,12 +94,12 @@ func TestARequestHasToCome(t *testing.T) {
 		"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
 	} {
 		if err := begin(ctx, t, in.address, method); status.Code(err) != codes.DeadlineExceeded {
-			t.Errorf("%s ends with %v, want DEADLINE_EXCEEDED", method, err)
+			t.Errorf("%s: got %v, want DEADLINE_EXCEEDED", method, err)
 		}
 	}
 	commits.open()
 	if err := <-written; err != nil {
-		t.Errorf("a write that took longer than a request may take to come: %v", err)
+		t.Errorf("write that took longer than the time limit of incomplete requests: %v", err)
 	}
 	w.wantEvents(added("a", "", in.revision(ctx, t)))
 }

@@ -18,10 +18,10 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
-// fickle takes every token for good, until it does not.
+// fickle accepts every token until gone is true.
 type fickle struct {
 	gone   atomic.Bool
-	spared string // the token that it always takes for good; empty: none
+	spared string // a token that it always accepts; empty: none
 }
 
 func (f *fickle) Verify(_ context.Context, token string) (access.Pass, error) {
@@ -39,8 +39,8 @@ func (f *fickle) check() error {
 	return nil
 }
 
-// A watch that begins while its credentials end does not slip through: they were good
-// when it was let in, and it was not there when all watches were looked at.
+// Credentials become invalid after a watch was authenticated and before it is registered.
+// The watch must end although the server did not find it when it checked all watches.
 func TestAWatchThatBeginsWhileItsCredentialsEnd(t *testing.T) {
 	verifier := &fickle{}
 	in := start(t, settings{configure: func(cfg *server.Config) {
@@ -48,9 +48,9 @@ func TestAWatchThatBeginsWhileItsCredentialsEnd(t *testing.T) {
 	}})
 	ctx := metadata.AppendToOutgoingContext(within(t), "authorization", "Bearer somebody")
 	in.awaitLoaded(ctx, t)
-	letIn := newGate("Revision")
-	in.seams[config].on(letIn.pass)
-	t.Cleanup(letIn.open)
+	authenticated := newGate("Revision")
+	in.seams[config].on(authenticated.pass)
+	t.Cleanup(authenticated.open)
 	ended := make(chan error, 1)
 	go func() {
 		stream, err := in.reads.Watch(ctx, &fanoutv1.WatchRequest{Resource: config})
@@ -59,15 +59,15 @@ func TestAWatchThatBeginsWhileItsCredentialsEnd(t *testing.T) {
 		}
 		ended <- err
 	}()
-	letIn.await(ctx, t)
+	authenticated.await(ctx, t)
 	verifier.gone.Store(true)
 	in.server.Reexamine()
-	letIn.open()
+	authenticated.open()
 	wantRefusal(t, <-ended, refusal{Code: codes.Unauthenticated, Reason: apierr.ReasonUnauthenticated})
 }
 
-// Credentials that are gone do not last longer because the client does not read.
-func TestTheCredentialsOfAWatchThatDoesNotRead(t *testing.T) {
+// Invalid credentials also end the watch of a client that does not read.
+func TestInvalidCredentialsEndWatchesOfClientsThatDoNotRead(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
@@ -99,12 +99,13 @@ func TestTheCredentialsOfAWatchThatDoesNotRead(t *testing.T) {
 		_, err = stream.Recv()
 	}
 	if status.Code(err) != codes.DeadlineExceeded {
-		t.Errorf("it has ended with %v", err)
+		t.Errorf("got stream end %v", err)
 	}
 }
 
-// Who has not shown who it is may ask how a resource does, but not which there are.
-func TestHealthNamesNothingToStrangers(t *testing.T) {
+// Unauthenticated clients may ask for the health of a resource that they name, but they
+// cannot list the resources.
+func TestHealthDoesNotListResourcesForUnauthenticatedClients(t *testing.T) {
 	in := start(t, settings{policy: "rules: []"})
 	ctx := within(t)
 	health := healthpb.NewHealthClient(in.conn)

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// badPaths break the rules for keys that are written and for prefixes. No key
-// may have them, nor a prefix.
+// badPaths are invalid both as keys of writes and as prefixes.
 var badPaths = map[string]string{
 	"only a slash":          "/",
 	"leading slash":         "/a",
@@ -23,7 +22,7 @@ var badPaths = map[string]string{
 	"two trailing slashes":  "a//",
 }
 
-// badKeys are what a write refuses as a key.
+// badKeys are the keys that a Put refuses.
 var badKeys = func() map[string]string {
 	keys := map[string]string{"empty": "", "trailing slash": "a/"}
 	maps.Copy(keys, badPaths)

@@ -13,7 +13,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 )
 
-// believer takes the word of callers for who they are.
+// believer accepts every token. The token is the name of the client, followed by groups.
 type believer struct{}
 
 func (believer) Verify(_ context.Context, token string) (access.Pass, error) {
@@ -21,7 +21,7 @@ func (believer) Verify(_ context.Context, token string) (access.Pass, error) {
 	return access.NewPass(access.Identity{Name: names[0], Groups: names[1:], Method: access.JWT}, time.Time{}, nil), nil
 }
 
-// bearer is a name and groups as a token has them.
+// bearer sends a token for believer: a name and groups, separated by commas.
 type bearer string
 
 func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
@@ -30,7 +30,7 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 
 func (b bearer) RequireTransportSecurity() bool { return false }
 
-// as returns the instance as somebody with a name, and perhaps groups, reaches it.
+// as returns the instance with a connection that is authenticated with a name and groups.
 func (in *instance) as(t *testing.T, names ...string) *instance {
 	t.Helper()
 	caller := *in

@@ -12,7 +12,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// compression counts what a client receives.
+// compression counts the messages that a client receives.
 type compression struct {
 	messages, compressed atomic.Int64
 	encoding             atomic.Value // of the answer
@@ -34,8 +34,8 @@ func (c *compression) HandleRPC(_ context.Context, s stats.RPCStats) {
 	}
 }
 
-// To compress is work for each watch by itself, be the event the same for all. So what a
-// watch is told is not compressed, however its request was.
+// The server would have to compress each event for each watch anew. It therefore does not
+// compress the messages of watches, even if the client asks for it.
 func TestWatchesAreNotCompressed(t *testing.T) {
 	for name, with := range map[string]settings{"cached": {}, "uncached": {uncached: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -54,14 +54,14 @@ func TestWatchesAreNotCompressed(t *testing.T) {
 			at := in.put(ctx, t, config, "a", "2")
 			w.wantEvents(modified("a", "2", at))
 			if n := seen.messages.Load(); n < 4 || seen.compressed.Load() != 0 {
-				t.Errorf("%d of %d messages were compressed", seen.compressed.Load(), n)
+				t.Errorf("got %d of %d messages compressed, want 0", seen.compressed.Load(), n)
 			}
 			if e := seen.encoding.Load(); e != "" && e != "identity" {
-				t.Errorf("the answer is encoded with %v", e)
+				t.Errorf("got encoding %v of a watch, want identity", e)
 			}
-			// Other answers are as the client asks for them.
+			// Other answers use the encoding that the client asks for.
 			if _, err := reads.List(ctx, &fanoutv1.ListRequest{Resource: config}); err != nil || seen.encoding.Load() != gzip.Name {
-				t.Errorf("a list is encoded with %v, %v", seen.encoding.Load(), err)
+				t.Errorf("got encoding %v of a list, %v; want gzip", seen.encoding.Load(), err)
 			}
 		})
 	}

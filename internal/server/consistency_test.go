@@ -20,7 +20,7 @@ type read struct {
 	err  error
 }
 
-// reading gets a key on another connection, in the background.
+// reading sends a Get on another connection in the background.
 func (in *instance) reading(ctx context.Context, t *testing.T, key string, consistency *fanoutv1.ReadConsistency) <-chan read {
 	t.Helper()
 	reads := fanoutv1.NewFanoutServiceClient(dial(t, in.address))
@@ -32,8 +32,7 @@ func (in *instance) reading(ctx context.Context, t *testing.T, key string, consi
 	return done
 }
 
-// behind makes the cacher of an instance stay behind its store until the gate is
-// opened.
+// behind keeps the cacher of an instance behind its store until the gate is opened.
 func (in *instance) behind(ctx context.Context, t *testing.T) *gate {
 	t.Helper()
 	in.awaitLoaded(ctx, t)
@@ -43,8 +42,8 @@ func (in *instance) behind(ctx context.Context, t *testing.T) *gate {
 	return updates
 }
 
-// A write is in every later read, although the cacher hears of it only later.
-func TestEveryReadSeesWhatWasWrittenBefore(t *testing.T) {
+// Every read that follows a write sees it, even if the cacher receives the write late.
+func TestReadsSeeAllEarlierWrites(t *testing.T) {
 	for name, consistency := range map[string]func(written int64) *fanoutv1.ReadConsistency{
 		"default":      func(int64) *fanoutv1.ReadConsistency { return nil },
 		"empty":        func(int64) *fanoutv1.ReadConsistency { return &fanoutv1.ReadConsistency{} },
@@ -55,7 +54,7 @@ func TestEveryReadSeesWhatWasWrittenBefore(t *testing.T) {
 			ctx := within(t)
 			updates := in.behind(ctx, t)
 			written := in.put(ctx, t, config, "a", "new")
-			updates.await(ctx, t) // the cacher is about to hear of it, but has not
+			updates.await(ctx, t) // the write is on its way to the cacher
 			asked := newGate("Revision")
 			asked.open()
 			in.seams[config].on(func(ctx context.Context, method string) error {
@@ -64,19 +63,19 @@ func TestEveryReadSeesWhatWasWrittenBefore(t *testing.T) {
 
 			done := in.reading(ctx, t, "a", consistency(written))
 			select {
-			case <-asked.reached: // it has found out that it must wait
+			case <-asked.reached: // the read knows the revision that it must wait for
 			case got := <-done:
 				t.Fatalf("the read did not wait: %+v", got)
 			}
 			updates.open()
 			if got := <-done; got.err != nil || got.text != "new" {
-				t.Errorf("got %+v, want what was written", got)
+				t.Errorf("got %+v, want the new value", got)
 			}
 		})
 	}
 }
 
-func TestWritesAreReadAtOnceOnAnotherConnection(t *testing.T) {
+func TestWritesAreVisibleAtOnceOnAnotherConnection(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	reads := fanoutv1.NewFanoutServiceClient(dial(t, in.address))
@@ -88,12 +87,12 @@ func TestWritesAreReadAtOnceOnAnotherConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.GetObject().GetText() != text {
-			t.Fatalf("read %v after writing %q", got, text)
+			t.Fatalf("got %v, want %q", got, text)
 		}
 	}
 }
 
-func TestAReadOfARevisionThatDoesNotArriveIsToBeRetried(t *testing.T) {
+func TestReadsOfARevisionThatDoesNotArriveCanBeRetried(t *testing.T) {
 	in := start(t, settings{readWait: 100 * time.Millisecond})
 	ctx := within(t)
 	in.behind(ctx, t)
@@ -133,7 +132,7 @@ func TestAReadOfARevisionThatDoesNotArriveIsToBeRetried(t *testing.T) {
 	})
 }
 
-func TestAnyAndReachedRevisionsAreReadWhileTheStoreIsAway(t *testing.T) {
+func TestReadsOfAnyAndReachedRevisionsDoNotNeedTheStore(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	in.awaitLoaded(ctx, t)
@@ -154,7 +153,7 @@ func TestAnyAndReachedRevisionsAreReadWhileTheStoreIsAway(t *testing.T) {
 
 var storeUnavailable = refusal{Code: codes.Unavailable, Reason: apierr.ReasonStoreUnavailable, Retry: true}
 
-func TestAResourceThatIsBeingLoadedIsToBeRetried(t *testing.T) {
+func TestReadsOfALoadingResourceCanBeRetried(t *testing.T) {
 	listing := newGate("List")
 	defer listing.open()
 	in := start(t, settings{
@@ -173,7 +172,8 @@ func TestAResourceThatIsBeingLoadedIsToBeRetried(t *testing.T) {
 		_, err = stream.Recv()
 		wantRefusal(t, err, want)
 	}
-	// Writes do not need what is cached, and their readers wait.
+	// Writes do not need the cache. A read that follows them must be retried until it is
+	// loaded.
 	written := in.put(ctx, t, config, "a", "1")
 	listing.open()
 	retrying(t, func() error {

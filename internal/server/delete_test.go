@@ -24,7 +24,7 @@ func TestDeleteRefusesBadRequests(t *testing.T) {
 	add("unknown resource", "x", &fanoutv1.DeleteOperation{Key: "a"}, unknownResource("x"))
 	add("missing delete", config, nil, invalid("delete"))
 	add("negative precondition", config, &fanoutv1.DeleteOperation{Key: "a", IfModRevision: proto.Int64(-1)}, invalid("delete.if_mod_revision"))
-	add("everything wrong is told at once", config, &fanoutv1.DeleteOperation{IfModRevision: proto.Int64(-1)}, invalid("delete.key", "delete.if_mod_revision"))
+	add("all faults are reported together", config, &fanoutv1.DeleteOperation{IfModRevision: proto.Int64(-1)}, invalid("delete.key", "delete.if_mod_revision"))
 	add("empty key", config, &fanoutv1.DeleteOperation{}, invalid("delete.key"))
 	testBadRequests(t, in, in.writes.Delete, requests)
 }
@@ -64,10 +64,10 @@ func TestDeleteOfAnAbsentKeyChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if resp.GetDeleted() || resp.GetRevision() != before {
-		t.Errorf("got %v, want that nothing was deleted at revision %d", resp, before)
+		t.Errorf("got %v, want no deletion at revision %d", resp, before)
 	}
 	if after := in.revision(ctx, t); after != before {
-		t.Errorf("the store went from revision %d to %d", before, after)
+		t.Errorf("got revision %d, want %d: the request must write nothing", after, before)
 	}
 }
 
@@ -97,6 +97,6 @@ func TestDeleteHonoursItsPrecondition(t *testing.T) {
 		t.Fatal(err)
 	}
 	if resp.GetDeleted() {
-		t.Errorf("deleted what does not exist: %v", resp)
+		t.Errorf("got %v for an absent key, want no deletion", resp)
 	}
 }

@@ -19,13 +19,13 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// heldEncoder holds the dispatcher at the event of one key, so that everything
-// that is written meanwhile is dispatched together.
+// heldEncoder blocks the dispatcher at the event of one key. Everything that is written
+// until its release is then dispatched together.
 type heldEncoder struct {
 	wire.Encoder
 	key     object.Key
-	reached chan struct{} // gets a value when the event has come
-	release chan struct{} // closed to let it pass
+	reached chan struct{} // receives a value when the encoder blocks
+	release chan struct{} // closed to end the blocking
 }
 
 func newHeldEncoder(key object.Key) *heldEncoder {
@@ -43,9 +43,9 @@ func (e *heldEncoder) AppendEvent(b []byte, event object.Event, v object.Project
 	return e.Encoder.AppendEvent(b, event, v)
 }
 
-// What waits for a watcher is merged per key, as the table of the protocol says.
-// Here everything waits because the dispatcher does; so it is known what.
-func TestLatestMergesWhatWaits(t *testing.T) {
+// DELIVERY_LATEST merges waiting events per key, as the table in the protocol says. The
+// held dispatcher makes sure that all events of the test wait.
+func TestLatestMergesWaitingEvents(t *testing.T) {
 	encoder := newHeldEncoder("hold")
 	in := start(t, settings{encoder: encoder})
 	release := sync.OnceFunc(func() { close(encoder.release) })
@@ -94,7 +94,7 @@ func TestLatestMergesWhatWaits(t *testing.T) {
 			l.set(ctx, t, s.key, s.text)
 		}
 	}
-	// The cacher has it all; the dispatcher has not seen it.
+	// Wait until the cacher has all changes, while the dispatcher is still held.
 	in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing)
 	release()
 
@@ -105,7 +105,7 @@ func TestLatestMergesWhatWaits(t *testing.T) {
 			got = append(got, fmt.Sprintf("%v %s %q, was %q", e.GetType(), e.GetObject().GetKey(), e.GetObject().GetText(), e.GetPrevious().GetText()))
 		}
 	}
-	// In order of the last revisions.
+	// Merged events are ordered by the last revision of each key.
 	want := []string{
 		`TYPE_ADDED hold "", was ""`,
 		`TYPE_ADDED added "1", was ""`,
@@ -120,21 +120,21 @@ func TestLatestMergesWhatWaits(t *testing.T) {
 		t.Errorf("events, -want +got:\n%s", diff)
 	}
 	if n := len(all) - 2; n > 2 {
-		t.Errorf("what belongs together came in %d messages: %v", n, all)
+		t.Errorf("got %d messages, want at most 2: %v", n, all)
 	}
 	resumed := watch(fanoutv1.Delivery_DELIVERY_LATEST).await(ctx, t, reached(l.at))
-	// Who resumes is told that what came and went is gone: a part of a message that
-	// it was cut off in may have told it that it came.
+	// A watcher that resumes also receives the deletion of a key that was added and deleted
+	// meanwhile. It may have received the addition in a part of an interrupted message.
 	again := slices.DeleteFunc(eventsOf(resumed), func(e event) bool {
 		return e.Key == "added and deleted" && e.Type == fanoutv1.Event_TYPE_DELETED
 	})
 	if len(again) == len(eventsOf(resumed)) {
-		t.Error("who comes later is not told what is gone")
+		t.Error("the resumed watch got no deletion of \"added and deleted\", want one")
 	}
 	if diff := cmp.Diff(eventsOf(all), again); diff != "" || len(kindsIn(resumed)) != 1 || kindsIn(resumed)[0] != fanoutv1.WatchResponse_CATCH_UP_REPLAY {
-		t.Errorf("who comes later gets something else by a %v, -want +got:\n%s", kindsIn(resumed), diff)
+		t.Errorf("resumed watch with catch-ups %v, -want +got:\n%s", kindsIn(resumed), diff)
 	}
-	// The neighbour, who wants every event, gets them.
+	// A neighbour with DELIVERY_EVERY receives every event.
 	neighbour := every.await(ctx, t, reached(l.at))
 	truth := l.truth(ctx, t, check.Conditions{Window: 1000})
 	for _, h := range []check.History{
@@ -152,7 +152,7 @@ func isSynced(m *fanoutv1.WatchResponse) bool {
 	return m.GetKind() == fanoutv1.WatchResponse_KIND_SYNCED
 }
 
-// synced reports whether the watcher has been brought to the present.
+// synced reports whether the watcher has caught up.
 func synced(all []*fanoutv1.WatchResponse) bool { return slices.ContainsFunc(all, isSynced) }
 
 // eventsOf returns the events of the messages.
@@ -164,15 +164,15 @@ func eventsOf(all []*fanoutv1.WatchResponse) []event {
 	return events
 }
 
-// reached reports whether the last of the messages is at the revision.
+// reached returns a condition: the last message has reached the revision.
 func reached(revision int64) func([]*fanoutv1.WatchResponse) bool {
 	return func(all []*fanoutv1.WatchResponse) bool {
 		return len(all) > 0 && all[len(all)-1].GetPosition().GetRevision() >= revision
 	}
 }
 
-// Events that were merged belong together. A message that cannot take them all is
-// partial, and its position is one that all of them lie behind.
+// Merged events belong together. If they do not fit into one message, all parts but the
+// last are partial, with a position before the first merged event.
 func TestLatestMarksParts(t *testing.T) {
 	encoder := newHeldEncoder("hold")
 	in := start(t, settings{encoder: encoder})
@@ -200,12 +200,12 @@ func TestLatestMarksParts(t *testing.T) {
 		if m.GetPartial() {
 			parts++
 			if at := m.GetPosition().GetRevision(); at > held {
-				t.Errorf("a part has the position %d, behind the first of its events", at)
+				t.Errorf("got position %d on a part, want at most %d", at, held)
 			}
 		}
 	}
 	if got := eventsOf(all); len(got) != 1+keys || parts != keys-1 {
-		t.Errorf("%d keys came as %d events, %d messages of which are parts", 1+keys, len(got), parts)
+		t.Errorf("got %d events and %d partial messages, want %d and %d", len(got), parts, 1+keys, keys-1)
 	}
 	h := check.History{Watcher: "latest", Latest: true, Streams: []check.Stream{streamOf(t, check.After, here, all)}}
 	if err := check.Validate(&h, l.truth(ctx, t, check.Conditions{Window: 1000})); err != nil {
@@ -213,9 +213,9 @@ func TestLatestMarksParts(t *testing.T) {
 	}
 }
 
-// A watcher that does not read is not sent what is out of date by the time that it
-// does: of thousands of changes of a few keys it gets a few events.
-func TestLatestIsLittleForAReaderThatStalls(t *testing.T) {
+// With DELIVERY_LATEST, a client that stalls does not receive outdated events when it
+// reads again: thousands of changes of a few keys become a few events.
+func TestLatestSendsFewEventsAfterAStall(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	l := in.ledger(config)
@@ -225,8 +225,8 @@ func TestLatestIsLittleForAReaderThatStalls(t *testing.T) {
 		Resource: config, Begin: after(here), Delivery: fanoutv1.Delivery_DELIVERY_LATEST, PreviousObject: true,
 	}, window)
 	latest.readFrames()
-	// What the server holds back of one message is more than it takes of a stream
-	// that is not read; it may have taken another one before it notices.
+	// This message fills all buffers of the stream. The server may accept one more before it
+	// notices that the stream is blocked.
 	l.set(ctx, t, "large", strings.Repeat("x", 256<<10))
 	latest.await(ctx, t, "the window is used up", func(s *rawStream) bool { return s.received == window })
 
@@ -243,9 +243,9 @@ func TestLatestIsLittleForAReaderThatStalls(t *testing.T) {
 		l.write(ctx, t, texts)
 	}
 	l.set(ctx, t, "last", "")
-	in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing) // the server has it all
+	in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing) // wait until the cacher has all changes
 	latest.grant(t, 1<<30)
-	all, err := latest.await(ctx, t, "everything has come", func(s *rawStream) bool { return reached(l.at)(s.all) })
+	all, err := latest.await(ctx, t, "all events have arrived", func(s *rawStream) bool { return reached(l.at)(s.all) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,9 +256,9 @@ func TestLatestIsLittleForAReaderThatStalls(t *testing.T) {
 			messages++
 		}
 	}
-	// The large one; what was taken before the server noticed; all the rest.
+	// The messages are: the large one, one accepted before the server noticed, and the rest.
 	if most := 1 + keys + keys + 1; messages > 3 || events > most {
-		t.Errorf("%d changes of %d keys came as %d events in %d messages, want at most %d in 3", len(l.changes), keys, events, messages, most)
+		t.Errorf("got %d events in %d messages for %d changes of %d keys, want at most %d in 3", events, messages, len(l.changes), keys, most)
 	}
 	h := check.History{
 		Watcher: "latest", Latest: true, Previous: true,
@@ -269,16 +269,18 @@ func TestLatestIsLittleForAReaderThatStalls(t *testing.T) {
 	}
 }
 
-// With a delay the first event leaves at once, and one message brings what comes in
-// the time after it. The delay here is so long that only the last bookmark ends it.
-func TestAMessageBringsWhatComesWithinTheDelay(t *testing.T) {
+// With a batch delay, the server sends the first event at once and those of the following
+// delay in one message. The delay of this test is so long that only the final bookmark
+// ends it.
+func TestEventsWithinTheBatchDelayShareAMessage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
 	in := start(t, settings{})
 	ctx := within(t)
 	l := in.ledger(config)
-	// A catch-up of several messages does not wait, or this test would not end.
+	// The delay does not apply to a catch-up of several messages; otherwise the test would
+	// time out.
 	large := strings.Repeat("x", maxValueBytes-1<<10)
 	for i := range 3 {
 		l.set(ctx, t, fmt.Sprint("large ", i), large)
@@ -307,7 +309,7 @@ func TestAMessageBringsWhatComesWithinTheDelay(t *testing.T) {
 		w.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
 		w.next(fanoutv1.WatchResponse_KIND_DRAINING)
 		if _, err := w.stream.Recv(); !errors.Is(err, io.EOF) {
-			t.Errorf("the stream ends with %v, want OK", err)
+			t.Errorf("got stream end %v, want OK", err)
 		}
 	}
 }

@@ -365,7 +365,7 @@ func testAServerWithoutAKey(t *testing.T, with settings) {
 	}
 
 	// Resume at the other server.
-	whole.awaitLoaded(ctx, t) // a watch that resumes does not wait for what is not known yet
+	whole.awaitLoaded(ctx, t) // the cache must have these writes: a watch that resumes does not wait for them
 	other := whole.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: after(m.GetPosition())})
 	events, _ = other.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
 	if diff := cmp.Diff([]event{added("a", "old", written-1), added("b", "new", written)}, events); diff != "" {

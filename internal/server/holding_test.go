@@ -14,8 +14,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
-// holding is a server with a resource r that has no connections. What is written to the
-// store is there when it is read.
+// holding returns a server without connections, and the store of its only resource, "r".
 func holding(tb testing.TB) (*Server, *cachertest.Memory) {
 	tb.Helper()
 	codec, err := object.CodecByName("raw")

@@ -6,8 +6,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// The library that rotates the audit log has one goroutine for each file that it has
-// opened, and does not end it. The process opens one.
+// TestMain fails if a test leaks a goroutine. The exception is lumberjack, which rotates
+// the audit log: it starts one goroutine per file and never ends it.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("gopkg.in/natefinch/lumberjack%2ev2.(*Logger).millRun"))
 }

@@ -230,7 +230,7 @@ func TestProjectionsOfDeltas(t *testing.T) {
 	for range window + 1 {
 		last = in.putLabelled(t, "new", "1", "prod")
 	}
-	in.awaitLoaded(ctx, t) // a watch that resumes does not wait for what is not known yet
+	in.awaitLoaded(ctx, t) // the cache must have these writes: a watch that resumes does not wait for them
 	prod := func(key, text string, created, modified, version int64) *fanoutv1.Object {
 		return &fanoutv1.Object{
 			Key: key, Value: &fanoutv1.Object_Text{Text: text}, ContentType: object.ContentText, Labels: map[string]string{"env": "prod"},
@@ -285,7 +285,7 @@ func TestHonestEveryEventAtTheBeginning(t *testing.T) {
 		at = append(at, in.put(ctx, t, config, "b", fmt.Sprint(i)))
 	}
 	oldest, now := at[0], at[window]
-	in.awaitLoaded(ctx, t) // a watch that resumes does not wait for what is not known yet
+	in.awaitLoaded(ctx, t) // the cache must have these writes: a watch that resumes does not wait for them
 	epoch := in.epoch(ctx, t)
 	request := func(epoch string, revision int64) *fanoutv1.WatchRequest {
 		return &fanoutv1.WatchRequest{

@@ -130,7 +130,7 @@ func TestWatchesUseTheShorterTimeLimit(t *testing.T) {
 					t.Errorf("requested limit %v: got end position %v, want revision %d or later", limit, at, written)
 				}
 				if n := in.dispatchers[config].Interests(); n != 0 {
-					t.Errorf("%d interests are still watched", n)
+					t.Errorf("got %d interests after the end, want 0", n)
 				}
 			}
 		})
@@ -153,7 +153,7 @@ func TestTheTimeLimitEndsWatchesOfClientsThatStopReading(t *testing.T) {
 	s.readFrames()
 	in.lines.await(ctx, t, line{"msg": "finished call", "grpc.method": "Watch"})
 	if n := in.dispatchers[config].Interests(); n != 0 {
-		t.Errorf("%d interests are still watched", n)
+		t.Errorf("got %d interests after the end, want 0", n)
 	}
 
 	s.grant(t, 1<<30)

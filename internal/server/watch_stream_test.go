@@ -17,13 +17,13 @@ func after(p *fanoutv1.Position) *fanoutv1.WatchRequest_After {
 	return &fanoutv1.WatchRequest_After{After: p}
 }
 
-// watch is the receiving end of a Watch.
+// watch is the client's end of a Watch.
 type watch struct {
 	t      *testing.T
 	stream fanoutv1.FanoutService_WatchClient
 }
 
-// watch returns a watch that the server has registered.
+// watch starts a watch and waits until the server has registered it.
 func (in *instance) watch(ctx context.Context, t *testing.T, req *fanoutv1.WatchRequest) *watch {
 	t.Helper()
 	stream, err := in.reads.Watch(ctx, req)
@@ -44,37 +44,37 @@ func (w *watch) next(kind fanoutv1.WatchResponse_Kind) *fanoutv1.WatchResponse {
 		w.t.Fatalf("waiting for %v: %v", kind, err)
 	}
 	if m.GetKind() != kind {
-		w.t.Fatalf("want a message of kind %v, got %v", kind, m)
+		w.t.Fatalf("got message %v, want kind %v", m, kind)
 	}
 	if m.GetPosition().GetEpoch() == "" {
-		w.t.Fatalf("there is no position in %v", m)
+		w.t.Fatalf("got message without a position: %v", m)
 	}
 	switch kind {
 	case fanoutv1.WatchResponse_KIND_LIVE, fanoutv1.WatchResponse_KIND_CATCH_UP_PART:
 		if len(m.GetEvents()) == 0 {
-			w.t.Fatalf("no events in %v", m)
+			w.t.Fatalf("got message without events: %v", m)
 		}
 	default:
 		if len(m.GetEvents()) != 0 {
-			w.t.Fatalf("events in %v", m)
+			w.t.Fatalf("got message with events, want none: %v", m)
 		}
 	}
 	if begins := kind == fanoutv1.WatchResponse_KIND_CATCH_UP_BEGIN; begins != (m.GetCatchUp() != fanoutv1.WatchResponse_CATCH_UP_UNSPECIFIED) {
-		w.t.Fatalf("kind %v with catch-up %v", kind, m.GetCatchUp())
+		w.t.Fatalf("got catch-up %v in a message of kind %v", m.GetCatchUp(), kind)
 	}
 	return m
 }
 
-// catchUp reads a whole catch-up and returns its events and the last message.
+// catchUp reads a complete catch-up. It returns the events and the SYNCED message.
 func (w *watch) catchUp(want fanoutv1.WatchResponse_CatchUp) ([]event, *fanoutv1.WatchResponse) {
 	w.t.Helper()
 	begin := w.next(fanoutv1.WatchResponse_KIND_CATCH_UP_BEGIN)
 	if begin.GetCatchUp() != want {
-		w.t.Fatalf("want a catch-up of kind %v, got %v", want, begin)
+		w.t.Fatalf("got %v, want a catch-up of kind %v", begin, want)
 	}
 	reset := want == fanoutv1.WatchResponse_CATCH_UP_RESET
 	if reset && begin.GetPosition().GetRevision() != 0 {
-		w.t.Errorf("while a reset is under way the position is none: %v", begin)
+		w.t.Errorf("got %v, want no revision before a reset ends", begin)
 	}
 	var events []event
 	for {
@@ -85,19 +85,19 @@ func (w *watch) catchUp(want fanoutv1.WatchResponse_CatchUp) ([]event, *fanoutv1
 		switch m.GetKind() {
 		case fanoutv1.WatchResponse_KIND_CATCH_UP_PART:
 			if reset && m.GetPosition().GetRevision() != 0 {
-				w.t.Errorf("while a reset is under way the position is none: %v", m)
+				w.t.Errorf("got %v, want no revision before a reset ends", m)
 			}
 			events = append(events, eventsIn(m)...)
 		case fanoutv1.WatchResponse_KIND_SYNCED:
 			return events, m
 		default:
-			w.t.Fatalf("unexpected in a catch-up: %v", m)
+			w.t.Fatalf("got %v within a catch-up", m)
 		}
 	}
 }
 
-// wantEvents reads live messages until there are as many events as wanted, and
-// returns the last position.
+// wantEvents reads live messages until it has as many events as wanted, and compares them.
+// It returns the last position.
 func (w *watch) wantEvents(want ...event) *fanoutv1.Position {
 	w.t.Helper()
 	var got []event
@@ -110,12 +110,12 @@ func (w *watch) wantEvents(want ...event) *fanoutv1.Position {
 		w.t.Fatalf("events, -want +got:\n%s", diff)
 	}
 	if at := last.GetPosition().GetRevision(); at != want[len(want)-1].At {
-		w.t.Fatalf("position after the events is %d, want %d", at, want[len(want)-1].At)
+		w.t.Fatalf("got position %d after the events, want %d", at, want[len(want)-1].At)
 	}
 	return last.GetPosition()
 }
 
-// event is what most tests look at.
+// event has the fields of an event that most tests compare.
 type event struct {
 	Type fanoutv1.Event_Type
 	Key  string

@@ -44,14 +44,14 @@ func TestWatchRefusesBadRequests(t *testing.T) {
 	add("position and min_revision", invalid("consistency"), &fanoutv1.WatchRequest{
 		Resource: config, Begin: position(epoch, now), Consistency: minRevision(now),
 	})
-	add("everything wrong is told at once", invalid("scope.prefix", "consistency.min_revision", "after.revision", "consistency"),
+	add("all faults are reported together", invalid("scope.prefix", "consistency.min_revision", "after.revision", "consistency"),
 		&fanoutv1.WatchRequest{
 			Resource: config, Scope: prefix("/"), Begin: position("", -1), Consistency: minRevision(-1),
 		})
 	for name, path := range badPaths {
 		add("prefix/"+name, invalid("scope.prefix"), &fanoutv1.WatchRequest{Resource: config, Scope: prefix(path)})
 	}
-	for name, revision := range map[string]int64{"next revision": now + 1, "last revision of all": math.MaxInt64} {
+	for name, revision := range map[string]int64{"next revision": now + 1, "largest revision": math.MaxInt64} {
 		requests = append(requests,
 			badRequest[fanoutv1.WatchRequest]{
 				name: "after the " + name, want: inFuture(revision, now), asks: true,
@@ -75,7 +75,7 @@ func TestWatchRefusesBadRequests(t *testing.T) {
 	}, requests)
 }
 
-func TestWatchIsListAndWatchInOne(t *testing.T) {
+func TestWatchSendsASnapshotAndThenLiveEvents(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	b := in.put(ctx, t, config, "b", "1")
@@ -83,10 +83,10 @@ func TestWatchIsListAndWatchInOne(t *testing.T) {
 	w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config})
 	events, synced := w.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
 	if diff := cmp.Diff([]event{added("a", "1", a), added("b", "1", b)}, events); diff != "" {
-		t.Errorf("the snapshot, in order of keys, -want +got:\n%s", diff)
+		t.Errorf("snapshot in order of keys, -want +got:\n%s", diff)
 	}
 	if got := synced.GetPosition().GetRevision(); got != a {
-		t.Errorf("synced at revision %d, want %d", got, a)
+		t.Errorf("got SYNCED at revision %d, want %d", got, a)
 	}
 	changed := in.put(ctx, t, config, "a", "2")
 	w.wantEvents(modified("a", "2", changed))
@@ -96,7 +96,7 @@ func TestWatchIsListAndWatchInOne(t *testing.T) {
 	w.wantEvents(added("b", "3", again))
 }
 
-func TestWatchAfterAPositionReplaysWhatFollows(t *testing.T) {
+func TestWatchAfterAPositionReplaysLaterEvents(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	var want []event
@@ -106,7 +106,7 @@ func TestWatchAfterAPositionReplaysWhatFollows(t *testing.T) {
 		positions = append(positions, at)
 		want = append(want, added(fmt.Sprint(i), "x", at))
 	}
-	in.awaitLoaded(ctx, t) // a watch that resumes does not wait for what is not known yet
+	in.awaitLoaded(ctx, t) // the cache must have these writes: a watch that resumes does not wait for them
 	epoch := in.epoch(ctx, t)
 	for i, at := range positions {
 		w := in.watch(ctx, t, &fanoutv1.WatchRequest{
@@ -117,12 +117,12 @@ func TestWatchAfterAPositionReplaysWhatFollows(t *testing.T) {
 			t.Errorf("after revision %d, -want +got:\n%s", at, diff)
 		}
 		if got := synced.GetPosition().GetRevision(); got != positions[4] {
-			t.Errorf("synced at revision %d, want %d", got, positions[4])
+			t.Errorf("got SYNCED at revision %d, want %d", got, positions[4])
 		}
 	}
 }
 
-func TestWatchAfterWhatCannotBeReplayed(t *testing.T) {
+func TestWatchAfterALostPositionGetsADeltaOrReset(t *testing.T) {
 	in := start(t, settings{window: cacher.WindowLimits{MaxChanges: 2}})
 	ctx := within(t)
 	first := in.put(ctx, t, config, "a", "1")
@@ -130,20 +130,20 @@ func TestWatchAfterWhatCannotBeReplayed(t *testing.T) {
 	for i := range 5 {
 		last = in.put(ctx, t, config, "b", fmt.Sprint(i))
 	}
-	// Read what was written, so that the cacher has it.
+	// A linearizable list waits until the cacher has these writes.
 	in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing)
 	epoch := in.epoch(ctx, t)
 
 	w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: after(&fanoutv1.Position{Epoch: epoch, Revision: first})})
 	events, _ := w.catchUp(fanoutv1.WatchResponse_CATCH_UP_DELTA)
 	if diff := cmp.Diff([]event{added("b", "4", last)}, events); diff != "" {
-		t.Errorf("what changed, -want +got:\n%s", diff)
+		t.Errorf("DELTA, -want +got:\n%s", diff)
 	}
 	for name, position := range map[string]*fanoutv1.Position{
-		"nothing":                    {},
-		"nothing of this epoch":      {Epoch: epoch},
-		"another epoch":              {Epoch: "another", Revision: last},
-		"another epoch's far future": {Epoch: "another", Revision: math.MaxInt64},
+		"zero position":                     {},
+		"revision 0":                        {Epoch: epoch},
+		"another epoch":                     {Epoch: "another", Revision: last},
+		"largest revision of another epoch": {Epoch: "another", Revision: math.MaxInt64},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: after(position)})
@@ -152,19 +152,19 @@ func TestWatchAfterWhatCannotBeReplayed(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			if got := synced.GetPosition(); got.GetEpoch() != epoch || got.GetRevision() != last {
-				t.Errorf("synced at %v, want revision %d of epoch %s", got, last, epoch)
+				t.Errorf("got SYNCED at %v, want revision %d of epoch %s", got, last, epoch)
 			}
 		})
 	}
 }
 
-func TestWatchFromNowBeginsWithWhereNowIs(t *testing.T) {
+func TestWatchFromNowBeginsWithABookmark(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	now := in.put(ctx, t, config, "a", "1")
 	w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
 	if got := w.next(fanoutv1.WatchResponse_KIND_BOOKMARK).GetPosition().GetRevision(); got != now {
-		t.Errorf("now is revision %d, want %d", got, now)
+		t.Errorf("got revision %d, want %d", got, now)
 	}
 	next := in.put(ctx, t, config, "a", "2")
 	w.wantEvents(modified("a", "2", next))
@@ -173,7 +173,7 @@ func TestWatchFromNowBeginsWithWhereNowIs(t *testing.T) {
 func TestEveryWriteAfterTheHeaderIsDelivered(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
-	in.awaitLoaded(ctx, t) // "any" waits for nothing
+	in.awaitLoaded(ctx, t) // a watch with "any" does not wait until the resource is loaded
 	other := dial(t, in.address)
 	at := in.put(ctx, t, config, "a", "begin")
 	epoch := in.epoch(ctx, t)
@@ -199,16 +199,16 @@ func TestEveryWriteAfterTheHeaderIsDelivered(t *testing.T) {
 				if events := eventsIn(m); len(events) > 0 {
 					at = events[len(events)-1].At
 				} else if m.GetPosition().GetRevision() >= resp.GetRevision() && m.GetKind() != fanoutv1.WatchResponse_KIND_SYNCED {
-					t.Fatalf("%s: the write of revision %d was passed over: %v", name, resp.GetRevision(), m)
+					t.Fatalf("%s: got position %v without the event of revision %d", name, m.GetPosition(), resp.GetRevision())
 				}
 			}
 		}
 	}
 }
 
-// The header must not come while "now" is still being found out: a write between
-// the two would be lost.
-func TestTheHeaderComesWhenTheWatchIsRegistered(t *testing.T) {
+// The server sends the response header only after it has determined the position of a
+// from_now watch. Otherwise a write after the header could be lost.
+func TestTheHeaderIsSentAfterTheWatchIsRegistered(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	in.awaitLoaded(ctx, t)
@@ -226,9 +226,9 @@ func TestTheHeaderComesWhenTheWatchIsRegistered(t *testing.T) {
 		header <- err
 	}()
 	revisions.await(ctx, t)
-	// Frames of one connection come in order: after the answer to this request, a
-	// header that was sent before is here, too. Its goroutine gets the time of a
-	// second request to say so.
+	// The frames of a connection arrive in order. If the server had sent the header, it
+	// would have arrived before the answer to this request. The second request gives the
+	// goroutine time to report it.
 	for range 2 {
 		if _, err := in.reads.List(ctx, &fanoutv1.ListRequest{Resource: config, Consistency: anyRevision()}); err != nil {
 			t.Fatal(err)
@@ -236,18 +236,18 @@ func TestTheHeaderComesWhenTheWatchIsRegistered(t *testing.T) {
 	}
 	select {
 	case <-header:
-		t.Fatal("the header came before the watch was registered")
+		t.Fatal("got the header before the watch was registered")
 	default:
 	}
 	if n := in.dispatchers[config].Interests(); n != 0 {
-		t.Fatalf("%d interests are watched, want none yet", n)
+		t.Fatalf("got %d interests, want 0 before the watch is registered", n)
 	}
 	revisions.open()
 	if err := <-header; err != nil {
 		t.Fatal(err)
 	}
 	if n := in.dispatchers[config].Interests(); n != 1 {
-		t.Fatalf("%d interests are watched, want 1", n)
+		t.Fatalf("got %d interests, want 1", n)
 	}
 }
 
@@ -282,10 +282,10 @@ func TestWatchCoversItsScope(t *testing.T) {
 			snapshot := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Scope: c.scope})
 			events, synced := snapshot.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
 			if diff := cmp.Diff(want, events); diff != "" {
-				t.Errorf("the snapshot, -want +got:\n%s", diff)
+				t.Errorf("snapshot, -want +got:\n%s", diff)
 			}
 			if synced.GetPosition().GetRevision() < last.GetRevision() {
-				t.Errorf("the snapshot is of %v, older than %v", synced.GetPosition(), last)
+				t.Errorf("got a snapshot of %v, want %v or newer", synced.GetPosition(), last)
 			}
 			for _, key := range keys {
 				in.delete(ctx, t, config, key)
@@ -294,7 +294,7 @@ func TestWatchCoversItsScope(t *testing.T) {
 	}
 }
 
-func TestTextIsShownAsText(t *testing.T) {
+func TestTextIsSentAsText(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)
 	in.put(ctx, t, documents, "json", `{"rps": 1}`)
@@ -306,10 +306,10 @@ func TestTextIsShownAsText(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := `{"text":"{\"rps\": 1}"}`; string(shown) != want {
-		t.Errorf("shown as %s, want %s", shown, want)
+		t.Errorf("got %s, want %s", shown, want)
 	}
 
-	// What is not text is data, whatever the writer says.
+	// A value that is not UTF-8 is sent as data, whatever its content type says.
 	_, err = in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: &fanoutv1.PutOperation{
 		Key: "a", ContentType: "text/plain", Value: &fanoutv1.PutOperation_Data{Data: []byte("\xff")},
 	}})
@@ -320,7 +320,7 @@ func TestTextIsShownAsText(t *testing.T) {
 	w.next(fanoutv1.WatchResponse_KIND_CATCH_UP_BEGIN)
 	object = w.next(fanoutv1.WatchResponse_KIND_CATCH_UP_PART).GetEvents()[0].GetObject()
 	if data, ok := object.GetValue().(*fanoutv1.Object_Data); !ok || string(data.Data) != "\xff" {
-		t.Errorf("bytes that are not UTF-8 came as %v", object)
+		t.Errorf("got %v, want the bytes as data", object)
 	}
 }
 
@@ -345,20 +345,20 @@ func TestAWatchEndsWithItsClient(t *testing.T) {
 			if c.code == codes.Canceled {
 				cancel()
 			} else {
-				// Shortly before the deadline it hears where it is a last time.
+				// The server sends a last bookmark shortly before the deadline.
 				w.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
 			}
 			_, err := w.stream.Recv()
 			if status.Code(err) != c.code {
-				t.Errorf("the stream ends with %v, want %v", err, c.code)
+				t.Errorf("got stream end %v, want %v", err, c.code)
 			}
-			// The deadline passes on both sides, so either may end it.
+			// The deadline passes on both sides, so either side may end the watch.
 			got := in.lines.await(within(t), t, line{"msg": "finished call", "grpc.method": "Watch"})
 			if code := got["grpc.code"]; code != c.code.String() && code != codes.Canceled.String() {
-				t.Errorf("the handler ends with %v, want %v", code, c.code)
+				t.Errorf("the handler ended with %v, want %v", code, c.code)
 			}
 			if n := in.dispatchers[config].Interests(); n != 0 {
-				t.Errorf("%d interests are still watched", n)
+				t.Errorf("got %d interests after the end, want 0", n)
 			}
 		})
 	}
@@ -372,7 +372,8 @@ func TestAWatchEndsWithItsConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The only message there is: what fails is the watch, and not the sending.
+	// Receive the only message. Then the end of the connection interrupts the watch and not
+	// the sending of a message.
 	if _, err := stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
@@ -381,6 +382,6 @@ func TestAWatchEndsWithItsConnection(t *testing.T) {
 	}
 	in.lines.await(ctx, t, line{"msg": "finished call", "grpc.method": "Watch", "grpc.code": codes.Canceled.String()})
 	if n := in.dispatchers[config].Interests(); n != 0 {
-		t.Errorf("%d interests are still watched", n)
+		t.Errorf("got %d interests after the end, want 0", n)
 	}
 }
