@@ -138,7 +138,7 @@ func (w *scenario) populate(t *testing.T, watchers, perSecond int) {
 	for i, options := range watchKinds(w.random.Rand(0), watchers) {
 		watcher := &watcher{
 			watchOptions: options, name: fmt.Sprintf("watcher %d", i), clients: clients(i),
-			goal: w.goal, ledger: w.ledger, rng: w.random.Rand(uint64(1000 + i)), calm: 2 * smallWindow,
+			goal: w.goal, ledger: w.ledger, rng: w.random.Rand(uint64(1000 + i)), restChanges: 2 * smallWindow,
 		}
 		if i%5 > 1 {
 			// Single keys change seldom, so their watchers leave sooner.
@@ -293,7 +293,7 @@ func (w *scenario) forget(f check.Forgotten) {
 func (w *scenario) finish(t *testing.T) *check.Truth {
 	t.Helper()
 	w.written()
-	_ = w.writers.Wait() // the actors return its error
+	_ = w.writers.Wait() // actors.Wait returns the same error
 	if w.ctx.Err() == nil {
 		// Do not compare during an outage.
 		if err := w.recovered(); err != nil {

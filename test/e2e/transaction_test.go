@@ -30,7 +30,7 @@ func TestNoWatcherBeginsWithinATransaction(t *testing.T) {
 	for i := range watchers {
 		watcher := &watcher{
 			name: fmt.Sprintf("watcher %d", i), clients: []fanoutv1.FanoutServiceClient{fanoutv1.NewFanoutServiceClient(dial(t, w.server.address))},
-			goal: w.goal, ledger: w.ledger, rng: w.random.Rand(uint64(i)), patience: 2, calm: 3 * keysOfEach,
+			goal: w.goal, ledger: w.ledger, rng: w.random.Rand(uint64(i)), patience: 2, restChanges: 3 * keysOfEach,
 		}
 		w.watchers = append(w.watchers, watcher)
 		w.actors.Go(func() error { return watcher.run(w.ctx) })

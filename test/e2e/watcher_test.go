@@ -53,8 +53,8 @@ type watcher struct {
 	// later, perhaps much later. If patience is 0, it never leaves.
 	patience int
 
-	// calm is the maximum number of changes that it rests for.
-	calm int
+	// restChanges is the maximum number of changes that it waits for while it rests.
+	restChanges int
 
 	history check.History
 	fresh   bool // the last position cannot be resumed
@@ -75,7 +75,7 @@ func (w *watcher) run(ctx context.Context) error {
 			return fmt.Errorf("%s: stream %d: %w", w.name, len(w.history.Streams)-1, err)
 		}
 		if left && w.rng.IntN(3) == 0 {
-			if err := w.rest(ctx, 3*w.calm); err != nil {
+			if err := w.rest(ctx, 3*w.restChanges); err != nil {
 				return fmt.Errorf("%s: %w", w.name, err)
 			}
 		}
@@ -180,7 +180,7 @@ func (w *watcher) watch(ctx context.Context) (left bool, err error) {
 		if w.patience > 0 && w.goal.known.Err() == nil && w.rng.IntN(20*w.patience) == 0 {
 			// Not reading fills the flow control window of the stream.
 			from := time.Now()
-			err := w.rest(ctx, w.calm)
+			err := w.rest(ctx, w.restChanges)
 			s.Away = append(s.Away, check.Span{From: from, To: time.Now()})
 			if err != nil {
 				return false, w.ended(s, err)
