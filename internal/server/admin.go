@@ -23,7 +23,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/version"
 )
 
-// maxWatchersPage is the largest number of watches on a page.
+// maxWatchersPage is the maximum number of watches on a page.
 const maxWatchersPage = 1000
 
 // admin implements AdminService.
@@ -32,12 +32,12 @@ type admin struct {
 	resources backend.Resources
 	watches   *watch.Registry
 	rights    *rpc.Rights
-	since     time.Time // when the server began
-	rewrites  int       // values that may be stored anew in one transaction; 0: none
+	since     time.Time // start of the server
+	rewrites  int       // maximum number of values that Reencrypt writes in a transaction; 0: writes are off
 }
 
-// administered returns the resources that the caller may administer, in order of their
-// names. Where that is none, the error says so.
+// administered returns the names of the resources that the caller may administer, sorted.
+// It returns an error if there are none.
 func (a *admin) administered(ctx context.Context) ([]string, error) {
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(a.resources)), func(name string) bool {
 		return a.rights.May(ctx, policy.Admin, name, object.Scope{}) != nil
@@ -58,7 +58,7 @@ func (a *admin) ListResources(ctx context.Context, req *fanoutv1.ListResourcesRe
 	resp := &fanoutv1.ListResourcesResponse{Server: &fanoutv1.ServerStatus{
 		Id: a.watches.ServerID(), Version: version.Get().Version, Uptime: durationpb.New(time.Since(a.since)),
 	}}
-	var describing sync.WaitGroup // etcd is asked about all of them at once
+	var describing sync.WaitGroup // asks etcd about all resources at once
 	for _, name := range names {
 		r := a.resources[name]
 		status := &fanoutv1.ResourceStatus{Name: name, Codec: r.Codec.Name(), Fields: r.Fields, Watchers: int64(watchers[name])}
@@ -100,7 +100,7 @@ func (a *admin) ListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequ
 			check.Refuse("page_token", "is not a page token of this server")
 		}
 		if byLag {
-			check.Refuse("page_token", "must be empty with ORDER_LAG, which has one page only")
+			check.Refuse("page_token", "must be empty with ORDER_LAG, which has only one page")
 		}
 	}
 	if err := check.Err(); err != nil {
@@ -109,7 +109,7 @@ func (a *admin) ListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequ
 	all := a.watches.Of(of...)
 	resp := &fanoutv1.ListWatchersResponse{Total: int64(len(all))}
 	if byLag {
-		resp.Watchers = a.furthestBehind(all, size)
+		resp.Watchers = a.mostLagging(all, size)
 		return resp, nil
 	}
 	bytes := 0
@@ -128,8 +128,8 @@ func (a *admin) ListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequ
 	return resp, nil
 }
 
-// watched returns the resources whose watches are asked for: the one of that name, or
-// all that the caller may administer.
+// watched returns the resources of a ListWatchers request: the named one, or all that the
+// caller may administer.
 func (a *admin) watched(ctx context.Context, name string) ([]string, error) {
 	if name == "" {
 		return a.administered(ctx)
@@ -141,15 +141,15 @@ func (a *admin) watched(ctx context.Context, name string) ([]string, error) {
 	return []string{name}, err
 }
 
-// furthestBehind returns the watches that are furthest behind in time: before all
-// others those that have no position, because they have everything still to come. How
-// long that has been so nobody knows of a watch that was reset on the way.
-func (a *admin) furthestBehind(all []*watch.Entry, most int) []*fanoutv1.WatcherStatus {
+// mostLagging returns the watches with the largest lag in time. Watches without a position
+// come first: they have received nothing, and the server does not know for how long if a
+// RESET took away an earlier position.
+func (a *admin) mostLagging(all []*watch.Entry, most int) []*fanoutv1.WatcherStatus {
 	watchers := make([]*fanoutv1.WatcherStatus, len(all))
 	for i, s := range all {
 		watchers[i] = a.status(s)
 	}
-	nowhere := func(w *fanoutv1.WatcherStatus) int {
+	withoutPosition := func(w *fanoutv1.WatcherStatus) int {
 		if w.GetPosition().GetRevision() == 0 {
 			return 1
 		}
@@ -157,7 +157,7 @@ func (a *admin) furthestBehind(all []*watch.Entry, most int) []*fanoutv1.Watcher
 	}
 	slices.SortStableFunc(watchers, func(x, y *fanoutv1.WatcherStatus) int {
 		return cmp.Or(
-			cmp.Compare(nowhere(y), nowhere(x)),
+			cmp.Compare(withoutPosition(y), withoutPosition(x)),
 			cmp.Compare(y.GetLag().AsDuration(), x.GetLag().AsDuration()),
 		)
 	})

@@ -9,9 +9,9 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 )
 
-// serviceDesc is the generated description of FanoutService, but that Get and
-// List may answer with encoded responses. The generated handlers insist on the
-// generated types, which would have to be marshalled.
+// serviceDesc returns the generated description of FanoutService with other handlers for Get
+// and List, which return encoded responses. The generated handlers need the generated
+// response types, which gRPC would marshal for each request.
 func serviceDesc(f *fanout, watch grpc.StreamHandler) *grpc.ServiceDesc {
 	desc := fanoutv1.FanoutService_ServiceDesc
 	desc.HandlerType = nil

@@ -8,21 +8,21 @@ import (
 )
 
 const (
-	// healthInterval is how often the health of the resources is looked at.
+	// healthInterval is the interval at which the health of the resources is checked.
 	healthInterval = 100 * time.Millisecond
 
-	// followGrace is how long a resource may be cut off from the store before it
-	// is no longer healthy: longer than an election.
+	// followGrace is how long a resource may be cut off from the store before it becomes
+	// unhealthy. It is longer than an election of etcd.
 	followGrace = 10 * time.Second
 )
 
-// healthService is the name under which the health of a resource is served. The
-// empty name is the server as a whole.
+// healthService returns the name of a resource in the health service. The empty name stands
+// for the server as a whole.
 func healthService(resource string) string { return "resource/" + resource }
 
-// watchHealth keeps the health service up to date until ctx is done. A resource
-// serves once it is loaded and while it follows the store; the server serves once
-// all resources are loaded, because what is loaded can be read without the store.
+// watchHealth keeps the health service up to date until ctx is done. A resource is healthy
+// once it is loaded and while it follows the store. The server is healthy once all resources
+// are loaded, because loaded resources can be read without the store.
 func (s *Server) watchHealth(ctx context.Context) {
 	ticker := time.NewTicker(healthInterval)
 	defer ticker.Stop()

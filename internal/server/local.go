@@ -13,23 +13,23 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
-// What a connection within the process may hold: the windows say how far a watch
-// gets ahead of somebody who does not take its messages. They are set because
-// otherwise they grow, to no use where there is no network in between.
+// Sizes of an in-process connection. The flow-control windows bound how many bytes a watch
+// is ahead of a client that does not read. They are fixed, because gRPC would otherwise
+// grow them, which helps only on a network.
 const (
 	localBuffer  = 64 << 10
 	localWindow  = 256 << 10
-	localMessage = 16 << 20 // a whole response; the largest has one revision of large events
+	localMessage = 16 << 20 // a whole response; the largest contains one revision of large events
 )
 
-// Local returns a connection to the server within the process, for those who speak
-// for others, such as a gateway. What comes over it is checked, limited and logged like
-// everything else. But it carries as many requests as are made, and is never too old:
-// it is the one of many clients, who would wait for each other without being told why,
-// and each of whom has connections of its own that are limited. And the one who speaks may say
-// in the headers of grpc-gateway (x-forwarded-for, grpcgateway-user-agent) for whom,
-// and with [access.OnBehalf] whose certificate TLS has verified. The caller closes it,
-// after the server has stopped.
+// Local returns an in-process connection to the server, for a gateway that makes requests on
+// behalf of its clients. These requests are checked, limited and logged like all others.
+// Only the limits of a single connection (number of streams, age) do not apply, because all
+// clients of the gateway share it, and their own connections are limited.
+//
+// The gateway names its client in the headers of grpc-gateway (x-forwarded-for,
+// grpcgateway-user-agent), and passes the client's verified certificate on with
+// [access.OnBehalf]. The caller closes the connection after the server has stopped.
 func (s *Server) Local(options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	listener := bufconn.Listen(localBuffer)
 	conn, err := grpc.NewClient("passthrough:///local", append([]grpc.DialOption{
@@ -45,7 +45,7 @@ func (s *Server) Local(options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect within the process: %w", err)
 	}
-	// It ends when the server stops, which closes the listener.
+	// Serve returns when the server stops, because that closes the listener.
 	s.local.Go(func() { _ = s.within.Serve(transport.LocalListener{Listener: listener}) })
 	return conn, nil
 }

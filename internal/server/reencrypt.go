@@ -18,13 +18,13 @@ const (
 	reencryptPage    = 500
 	maxReencryptPage = 1000
 
-	// reencryptBatch is how many objects are stored anew in a transaction, at most: so
-	// many events come at once.
+	// reencryptBatch is the maximum number of objects in a transaction, and so the number
+	// of events that watchers get at once.
 	reencryptBatch = 16
 )
 
-// errWritesOff says what gRPC says of a service that is not there.
-var errWritesOff = status.Error(codes.Unimplemented, "this server does not write: its setting writes is false")
+// errWritesOff has the code that gRPC uses for a missing service.
+var errWritesOff = status.Error(codes.Unimplemented, "writes are disabled: the setting writes is false")
 
 // Reencrypt implements AdminService.
 func (a *admin) Reencrypt(ctx context.Context, req *fanoutv1.ReencryptRequest) (*fanoutv1.ReencryptResponse, error) {

@@ -89,7 +89,7 @@ type Config struct {
 type Server struct {
 	log       *slog.Logger
 	grpc      *grpc.Server
-	within    *grpc.Server // serves the same to those within the process; see Local
+	within    *grpc.Server // serves the same services to in-process connections; see Local
 	health    *health.Server
 	resources backend.Resources
 	watches   *watch.Service
@@ -103,15 +103,15 @@ type Server struct {
 	drainDelay  time.Duration
 	drainPeriod time.Duration
 
-	local      sync.WaitGroup // the goroutines that serve the connections of Local
-	healthDone sync.WaitGroup // the goroutine that keeps the health service up to date
+	local      sync.WaitGroup // goroutines that serve the connections of Local
+	healthDone sync.WaitGroup // the goroutine of watchHealth
 	stopHealth context.CancelFunc
 }
 
 const defaultConnectionAge = 15 * time.Minute
 
-// New returns a server that serves nothing until Serve is called. It must be
-// stopped in any case.
+// New returns a server. It serves nothing before Serve is called, and must be stopped even
+// if Serve is never called.
 func New(cfg Config) *Server {
 	s := &Server{
 		log: cfg.Log, health: health.NewServer(), resources: backend.Resources{}, streams: newOtherStreams(),
@@ -188,10 +188,10 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Drain says to those who ask for its health that the server is going away, waits
-// for the delay, refuses new watches, and tells those that there are to end, one after
-// the other, over the period, each with its last position. Other requests are served.
-// It returns when that was done, ctx is done or no watch is left.
+// Drain ends the watches before a stop. It sets the health to NOT_SERVING, waits for
+// Config.DrainDelay, refuses new watches, and ends the existing ones one after another over
+// Config.DrainPeriod, each with its last position. Other requests are still served. Drain
+// returns when all watches have been ended or ctx is done.
 func (s *Server) Drain(ctx context.Context) {
 	s.unhealthy()
 	if s.drainDelay > 0 {
@@ -200,16 +200,16 @@ func (s *Server) Drain(ctx context.Context) {
 	s.watches.Drain(ctx, s.drainPeriod)
 }
 
-// unhealthy has everybody told who asks that nothing is served here any more.
+// unhealthy sets the health of everything to NOT_SERVING for good.
 func (s *Server) unhealthy() {
 	s.stopHealth()
 	s.healthDone.Wait()
 	s.health.Shutdown()
 }
 
-// Stop tells everybody that the server is going away, ends each stream with its
-// last position, and returns when all requests have ended; those that have not
-// when ctx is done are cut off. Drain before it spares others the crowd.
+// Stop ends all watches with their last position, ends the other streams, waits until all
+// requests have ended, and stops the server. When ctx is done, it cuts off what is left.
+// Call Drain first, so that not all clients reconnect at once.
 func (s *Server) Stop(ctx context.Context) {
 	s.unhealthy()
 	servers := []*grpc.Server{s.grpc, s.within}
@@ -227,17 +227,17 @@ func (s *Server) Stop(ctx context.Context) {
 	s.watches.Stop()
 }
 
-// Reexamine looks at all watches again and ends those that may not go on, with the
-// error that a new one would get. It is called when what that depends on has changed,
-// such as the tokens that are accepted.
+// Reexamine checks the credentials and rights of all watches again, and ends those that may
+// not go on with the error that a new watch would get. Call it after a change of what access
+// depends on, such as the accepted tokens.
 func (s *Server) Reexamine() {
 	if n := s.watches.Reexamine(); n > 0 {
-		s.log.Info("watches end that may not go on", "watches", n)
+		s.log.Info("ended watches that lost their access", "watches", n)
 	}
 }
 
-// UsePolicy puts a policy in the place of the one that is in use. Watches that it does
-// not allow end at once, without a last message. With nil everything is allowed.
+// UsePolicy replaces the policy. Watches that the new one denies end at once, without a last
+// message. A nil policy allows everything.
 func (s *Server) UsePolicy(p *policy.Policy) {
 	s.rights.Use(p)
 	s.Reexamine()
@@ -246,8 +246,8 @@ func (s *Server) UsePolicy(p *policy.Policy) {
 // WatchStats describes the watches of each resource. It makes none of them wait.
 func (s *Server) WatchStats() map[string]*watch.Stats { return s.watches.Stats() }
 
-// SlowRequests returns how many requests, or parts of them, took longer than they
-// should. See Config.SlowRequest.
+// SlowRequests returns how many requests, or parts of them, took longer than
+// Config.SlowRequest.
 func (s *Server) SlowRequests() int64 { return s.slow.Count() }
 
 // Operator refuses callers that may not administer every resource; see rpc.Interceptors.
@@ -261,5 +261,5 @@ func (s *Server) Receive(ctx context.Context, what string, certificate *x509.Cer
 	return s.interceptors.Receive(ctx, what, certificate, authorization, bytes)
 }
 
-// GetServiceInfo returns the services that are served, and their methods.
+// GetServiceInfo returns the registered services and their methods.
 func (s *Server) GetServiceInfo() map[string]grpc.ServiceInfo { return s.grpc.GetServiceInfo() }

@@ -59,11 +59,11 @@ func (s *writes) Transact(ctx context.Context, req *fanoutv1.TransactRequest) (*
 	return s.commit(ctx, req.GetResource(), req.GetReturnCurrent(), func(b *request.Batch) { b.Operations(req.GetOperations()) })
 }
 
-// keyed is what concerns one key.
+// keyed is an operation on one key.
 type keyed interface{ GetKey() string }
 
-// may returns why the caller may not do it to the key, or nil. If the response contains an
-// object, the caller needs the right to read it as well.
+// may returns an error unless the caller may apply the verb to the key. If the response
+// contains an object (reads), the caller needs the right get as well.
 func (s *writes) may(ctx context.Context, verb policy.Verb, resource string, of keyed, reads bool) error {
 	scope := object.ExactKey(object.Key(of.GetKey()))
 	if err := s.rights.May(ctx, verb, resource, scope); err != nil || !reads {
@@ -72,8 +72,8 @@ func (s *writes) may(ctx context.Context, verb policy.Verb, resource string, of 
 	return s.rights.May(ctx, policy.Get, resource, scope)
 }
 
-// mayTransact returns why the caller may not do one of the operations, or nil. What is
-// no operation is taken for a put of no key, so that who may do nothing learns nothing.
+// mayTransact returns an error unless the caller may do all operations. An empty operation
+// counts as a put without a key, so that a caller without rights learns nothing from it.
 func (s *writes) mayTransact(ctx context.Context, req *fanoutv1.TransactRequest) error {
 	operations := req.GetOperations()
 	if len(operations) == 0 {
@@ -98,8 +98,8 @@ func (s *writes) mayTransact(ctx context.Context, req *fanoutv1.TransactRequest)
 	return nil
 }
 
-// commit checks everything first and only then asks the store. With returnCurrent, a failed
-// precondition is a result and not an error.
+// commit validates all operations and then sends them to the store. With returnCurrent, a
+// failed precondition is a result and not an error.
 func (s *writes) commit(ctx context.Context, name string, returnCurrent bool, fill func(*request.Batch)) (*fanoutv1.TransactResponse, error) {
 	resource, err := s.resources.Find(name)
 	if err != nil {
@@ -158,8 +158,8 @@ func protoObject(codec object.Codec, r *object.Record) (*fanoutv1.Object, error)
 	return holder.GetObject(), nil
 }
 
-// changedAt returns the revision at which a commit has changed anything, or 0: deleting
-// what is not there has the revision of whatever was written last.
+// changedAt returns the revision of a commit, or 0 if it changed nothing. The revision of a
+// commit that only deletes missing keys is that of an earlier write.
 func changedAt(commit object.Commit, ops []object.Op) object.Revision {
 	for i, op := range ops {
 		if i < len(commit.Deleted) && (op.Kind == object.OpPut || commit.Deleted[i]) {
