@@ -148,7 +148,7 @@ func (b *Batch) ttl(field string, ttl *durationpb.Duration) time.Duration {
 		return 0
 	}
 	if ttl.GetNanos() != 0 || ttl.GetSeconds() < 1 || ttl.GetSeconds() > maxTTL {
-		b.Refuse(field, "must be whole seconds between 1 and %d", maxTTL)
+		b.Refuse(field, "must be whole seconds between 1 and %d", int64(maxTTL))
 		return 0
 	}
 	return time.Duration(ttl.GetSeconds()) * time.Second
