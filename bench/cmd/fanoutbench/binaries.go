@@ -12,7 +12,7 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/peer"
 )
 
-// binaries says which fanoutd to measure.
+// binaries selects the fanoutd to measure.
 type binaries struct {
 	fanoutd string // path of a program; "": build one
 	source  string // directory of the module to build from

@@ -79,7 +79,7 @@ func TestPeersDeliverAllEvents(t *testing.T) {
 	paced.Scenario, paced.Rate = scenario.Steady, 100
 	cases = append(cases, paced)
 	for _, p := range cases {
-		t.Run(fmt.Sprintf("%s %s %s", report.Who(p), p.Interest, report.Case(p)), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s %s %s", report.System(p), p.Interest, report.Case(p)), func(t *testing.T) {
 			t.Parallel()
 			r, err := scenario.Run(t.Context(), programs, p, scenario.Observer{Phase: func(string) {}})
 			if err != nil {

@@ -65,7 +65,7 @@ func write(document string, records []*scenario.Record) error {
 	for _, name := range slices.Sorted(maps.Keys(measured)) {
 		suite, ok := suites[name]
 		if !ok {
-			return fmt.Errorf("suite %q has no place in a document", name)
+			return fmt.Errorf("unknown suite %q", name)
 		}
 		part := suite.part
 		part.Suite, part.Groups = name, report.Groups(measured[name])

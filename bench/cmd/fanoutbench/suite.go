@@ -19,8 +19,8 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
 )
 
-// choice says which runs of a suite to make, and where their results go.
-type choice struct {
+// suiteOptions selects the runs of a suite and the files for their results.
+type suiteOptions struct {
 	peers, cases []string // to run; empty: all
 	repeats      int
 	duration     time.Duration
@@ -31,7 +31,7 @@ type choice struct {
 
 func suiteCommand() *cobra.Command {
 	var b binaries
-	var c choice
+	var c suiteOptions
 	names := slices.Sorted(maps.Keys(suites))
 	cmd := &cobra.Command{
 		Use:   "suite NAME",
@@ -81,7 +81,7 @@ machine does not hit all repeats of one case.`, strings.Join(names, ", ")),
 	return cmd
 }
 
-func (c *choice) flags(cmd *cobra.Command) {
+func (c *suiteOptions) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&c.peers, "peers", nil, "systems to measure; default: all")
 	flags.StringArrayVar(&c.cases, "case", nil, `case to run, as the table names it, such as "1000 x 1"; default: all`)
@@ -94,7 +94,7 @@ func (c *choice) flags(cmd *cobra.Command) {
 }
 
 // runs returns the chosen runs of a suite, in order.
-func (c *choice) runs(name string) ([]scenario.Parameters, error) {
+func (c *suiteOptions) runs(name string) ([]scenario.Parameters, error) {
 	suite, ok := suites[name]
 	if !ok {
 		return nil, fmt.Errorf("unknown suite %q (want %s)", name, strings.Join(slices.Sorted(maps.Keys(suites)), ", "))
@@ -116,7 +116,7 @@ func (c *choice) runs(name string) ([]scenario.Parameters, error) {
 }
 
 // measure makes the runs. It continues after a run that fails.
-func (c *choice) measure(cmd *cobra.Command, programs peer.Programs, suite string, runs []scenario.Parameters) (records []*scenario.Record, failed int, err error) {
+func (c *suiteOptions) measure(cmd *cobra.Command, programs peer.Programs, suite string, runs []scenario.Parameters) (records []*scenario.Record, failed int, err error) {
 	file, err := os.OpenFile(c.output, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, 0, fmt.Errorf("open the output file: %w", err)
@@ -125,7 +125,7 @@ func (c *choice) measure(cmd *cobra.Command, programs peer.Programs, suite strin
 	lines := json.NewEncoder(file)
 	bar := progress(cmd, len(runs))
 	for _, p := range runs {
-		name := report.Case(p) + ", " + report.Who(p)
+		name := report.Case(p) + ", " + report.System(p)
 		bar.Describe(name)
 		record, err := scenario.Run(cmd.Context(), programs, p, scenario.Observer{Phase: func(string) {}})
 		if cmd.Context().Err() != nil {

@@ -73,11 +73,11 @@ func steadyFor(rate float64, least time.Duration) func(p *scenario.Parameters) {
 	}
 }
 
-// stalled adds watchers that do not read, a tenth as many as there are others.
-func stalled(how string, again time.Duration) func(p *scenario.Parameters) {
+// stalled adds watchers that do not read, a tenth of the number of the others.
+func stalled(how string, reconnectAfter time.Duration) func(p *scenario.Parameters) {
 	return func(p *scenario.Parameters) {
 		steady(20)(p)
-		p.Stalled, p.Stall, p.StallFor = p.Watchers/10, how, again
+		p.Stalled, p.Stall, p.StallFor = p.Watchers/10, how, reconnectAfter
 	}
 }
 

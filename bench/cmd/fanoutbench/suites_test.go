@@ -66,10 +66,10 @@ func TestSuitesHaveValidAndDistinctRuns(t *testing.T) {
 		for _, p := range suite.runs(time.Second) {
 			p.Complete()
 			if err := p.Validate(); err != nil {
-				t.Errorf("%s: %s of %s: %v", name, report.Case(p), report.Who(p), err)
+				t.Errorf("%s: %s of %s: %v", name, report.Case(p), report.System(p), err)
 			}
 			if seen[p] {
-				t.Errorf("%s: %s of %s is a duplicate", name, report.Case(p), report.Who(p))
+				t.Errorf("%s: %s of %s is a duplicate", name, report.Case(p), report.System(p))
 			}
 			seen[p] = true
 		}

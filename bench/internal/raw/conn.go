@@ -23,8 +23,8 @@ const (
 	updateAfter = 1 << 29
 )
 
-// Receive handles a message of a stream. Streams are numbered in the order in which they
-// were opened. The time is that of the read, from stamp.Now. Receive must not keep the
+// Receive handles a message of a stream. Streams are numbered from 0, in the order
+// of their Open calls. The time is that of the read, from stamp.Now. Receive must not keep the
 // message.
 type Receive func(stream int, message []byte, at int64) error
 

@@ -13,21 +13,21 @@ func marks(block string) (begin, end string) {
 	return "<!-- " + block + ": written by fanoutbench -->", "<!-- end of " + block + " -->"
 }
 
-// cut is a document without the content of a block.
-type cut struct{ before, after []byte }
+// surroundings is a document without the content of a block.
+type surroundings struct{ before, after []byte }
 
-func readBlock(document, block string) (cut, error) {
+func readBlock(document, block string) (surroundings, error) {
 	text, err := os.ReadFile(document)
 	if err != nil {
-		return cut{}, fmt.Errorf("read the document: %w", err)
+		return surroundings{}, fmt.Errorf("read the document: %w", err)
 	}
 	begin, end := marks(block)
 	before, rest, ok := bytes.Cut(text, []byte(begin+"\n"))
 	_, after, ok2 := bytes.Cut(rest, []byte(end+"\n"))
 	if !ok || !ok2 {
-		return cut{}, fmt.Errorf("%s has no lines %q and %q with line breaks behind them", document, begin, end)
+		return surroundings{}, fmt.Errorf("%s has no lines %q and %q", document, begin, end)
 	}
-	return cut{before, after}, nil
+	return surroundings{before, after}, nil
 }
 
 // replace replaces the content of a block.

@@ -238,7 +238,7 @@ func Curves() []string {
 	return names
 }
 
-// Drawn returns the names of the curves for which there are records.
+// Drawn returns the names of the curves that have records.
 func Drawn(groups []*Group) []string {
 	var names []string
 	for _, c := range curves {

@@ -10,8 +10,8 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// draw writes an SVG plot of a curve into a directory and returns its name. The axis begins
-// at zero, so that a line that looks level is level.
+// draw writes an SVG plot of a curve into a directory and returns its name. The axis
+// begins at zero, so that small changes do not look large.
 func (c curve) draw(dir string, lines []*line) (string, error) {
 	drawing := plot.New()
 	drawing.Title.Text = c.title
@@ -60,7 +60,8 @@ func (c curve) legend(l *line, f figure) string {
 	return l.name
 }
 
-// points leaves out what has no part of the first, which is none.
+// points returns the points of a line. It returns none if they are relative to the first
+// value and that is 0.
 func (c curve) points(l *line, f figure) plotter.XYs {
 	first := 1.0
 	if c.relative {

@@ -8,7 +8,8 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
 )
 
-// Goal is a goal of fanoutd: the relation of a figure to another one of the same suite.
+// Goal is a performance goal of fanoutd: a limit for a figure, usually relative to another
+// figure of the same suite.
 type Goal struct {
 	What    string  // name of the figure
 	Against string  // name of the other figure; "": none
@@ -21,8 +22,8 @@ type Goal struct {
 
 // point is a figure of equal runs.
 type point struct {
-	scenario, what, who string // see Case and Who
-	figure              Figure
+	scenario, what, system string // see Case and System
+	figure                 Figure
 }
 
 // kind is a kind of relation and its unit.
@@ -49,11 +50,11 @@ var Goals = slices.Concat(
 	ratios(scenario.Saturation, "CPU per delivery of all servers", CPU, "etcd", map[string]float64{
 		"1000 x 100": 0.2, "10000 x 100": 0.125, "1000 x 100, 16 at once": 0.2, "10000 x 100, 16 at once": 0.125,
 	}),
-	more(ratios(scenario.Saturation, "deliveries per second", PerSecond, "etcd", map[string]float64{
+	minimums(ratios(scenario.Saturation, "deliveries per second", PerSecond, "etcd", map[string]float64{
 		"1000 x 100, 16 at once": 5, "10000 x 100, 16 at once": 5,
 	})),
 	[]Goal{
-		acknowledged("p50", AckP50), acknowledged("p99", AckP99),
+		acknowledgement("p50", AckP50), acknowledgement("p99", AckP99),
 		{
 			What: "p99 from writing to each watcher, 10000 x 100, 10/s", Against: "etcd", Want: 0.25, kind: ratioOf,
 			of: point{scenario.Steady, "10000 x 100, 10/s", "fanoutd", EachP99},
@@ -64,8 +65,8 @@ var Goals = slices.Concat(
 			of: point{scenario.Steady, "1 x 1, 10/s", "fanoutd", EachP50},
 			by: point{scenario.Steady, "1 x 1, 10/s", "etcd", EachP50},
 		},
-		witnesses("100 stalled (frozen)"), witnesses("100 stalled (frozen) for 500ms"),
-		resident("100000 x 100", 1000), resident("15000 x 1", 480),
+		unaffected("100 stalled (frozen)"), unaffected("100 stalled (frozen) for 500ms"),
+		idleMemory("100000 x 100", 1000), idleMemory("15000 x 1", 480),
 		{
 			What: "growth of the server while 5000 watchers who come at once get 800 objects of 256 B, their streams included", Want: 64, kind: megabytes,
 			of: point{scenario.Startup, storm5000, "fanoutd", Growth},
@@ -128,22 +129,24 @@ func cases(m map[string]float64) []string {
 	return all
 }
 
-// more turns maxima into minima.
-func more(goals []Goal) []Goal {
+// minimums turns maxima into minima.
+func minimums(goals []Goal) []Goal {
 	for i := range goals {
 		goals[i].AtLeast = true
 	}
 	return goals
 }
 
-func acknowledged(name string, f Figure) Goal {
+// acknowledgement returns the goal that watchers do not slow writes down.
+func acknowledgement(name string, f Figure) Goal {
 	return Goal{
 		What: name + " until a write is acknowledged, 10000 x 100, 10/s", Against: "no watchers", Want: 1.2, kind: ratioOf,
 		of: point{scenario.Steady, "10000 x 100, 10/s", "fanoutd", f}, by: point{scenario.Steady, "no watchers, 10/s", "fanoutd", f},
 	}
 }
 
-func witnesses(stalled string) Goal {
+// unaffected returns the goal that these stalled watchers do not slow the others down.
+func unaffected(stalled string) Goal {
 	const alone = "1000 x 10, 20/s"
 	return Goal{
 		What: "p99 from writing to each watcher, " + alone + ", " + stalled, Against: "none stalled", Want: 1.2, kind: ratioOf,
@@ -151,7 +154,8 @@ func witnesses(stalled string) Goal {
 	}
 }
 
-func resident(size string, most float64) Goal {
+// idleMemory returns a goal for the memory of the server with idle watchers, in megabytes.
+func idleMemory(size string, most float64) Goal {
 	return Goal{
 		What: "memory of the server with idle watchers, " + size, Want: most, kind: megabytes,
 		of: point{scenario.Idle, size, "fanoutd", Resident},
@@ -192,14 +196,14 @@ func (g *Goal) Measured(groups []*Group) (r Range, wrong string, ok bool) {
 // in returns the runs of a point, or nil.
 func (p point) in(groups []*Group) *Group {
 	for _, g := range groups {
-		if g.Parameters.Scenario == p.scenario && Case(g.Parameters) == p.what && Who(g.Parameters) == p.who {
+		if g.Parameters.Scenario == p.scenario && Case(g.Parameters) == p.what && System(g.Parameters) == p.system {
 			return g
 		}
 	}
 	return nil
 }
 
-// goalTable returns the rows of the goals for which there are records.
+// goalTable returns a row for each goal that has records.
 func goalTable(groups []*Group) [][]string {
 	var rows [][]string
 	for _, g := range Goals {

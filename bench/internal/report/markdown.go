@@ -12,7 +12,7 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
 )
 
-// Part is what a document contains of a suite.
+// Part selects what a document shows of a suite.
 type Part struct {
 	Suite  string // name of the suite, which names its blocks
 	Tables bool   // of all runs, and plots against the number of watchers
@@ -120,7 +120,7 @@ func heading(b *bytes.Buffer, r *scenario.Record) {
 	}
 }
 
-// goals returns the table of the goals for which there are records.
+// goals returns the table of the goals that have records.
 func (p Part) goals() []byte {
 	rows := goalTable(p.Groups)
 	if len(rows) == 0 {

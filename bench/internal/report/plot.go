@@ -16,15 +16,15 @@ import (
 	"github.com/fanoutd/fanoutd/bench/internal/scenario"
 )
 
-// picture is a plot of a figure over the number of watchers.
-type picture struct {
+// metricPlot is a plot of a figure over the number of watchers.
+type metricPlot struct {
 	name   string // of the file
 	label  string // of the figure
 	figure Figure
 	of     []string // scenarios that have the figure
 }
 
-var pictures = []picture{
+var metricPlots = []metricPlot{
 	{"cpu", "CPU of all servers per delivery (µs)", CPU, []string{scenario.Saturation, scenario.Steady}},
 	{"latency", "from writing to a watcher, p99 (ms)", func(r *scenario.Record) float64 { return EachP99(r) / 1000 }, []string{scenario.Saturation, scenario.Steady}},
 	{"memory", "memory of all servers per idle watcher (kB)", func(r *scenario.Record) float64 { return Memory(r) / 1000 }, []string{scenario.Saturation, scenario.Idle}},
@@ -39,18 +39,18 @@ func Plots(dir string, groups []*Group) ([]string, error) {
 	}
 	var names []string
 	for _, family := range families(groups) {
-		for _, picture := range pictures {
-			if !slices.Contains(picture.of, family.scenario) {
+		for _, m := range metricPlots {
+			if !slices.Contains(m.of, family.scenario) {
 				continue
 			}
-			p, err := picture.draw(family)
+			p, err := m.draw(family)
 			if err != nil {
-				return nil, fmt.Errorf("draw %s of %s: %w", picture.name, family.name, err)
+				return nil, fmt.Errorf("draw %s of %s: %w", m.name, family.name, err)
 			}
 			if p == nil {
 				continue
 			}
-			name := picture.name + "-" + fileName(family.name) + ".svg"
+			name := m.name + "-" + fileName(family.name) + ".svg"
 			if err := p.Save(16*vg.Centimeter, 10*vg.Centimeter, filepath.Join(dir, name)); err != nil {
 				return nil, fmt.Errorf("write %s: %w", name, err)
 			}
@@ -83,11 +83,11 @@ func families(groups []*Group) []*family {
 			index[name] = f
 			all = append(all, f)
 		}
-		who := Who(g.Parameters)
-		if len(f.series[who]) == 0 {
-			f.order = append(f.order, who)
+		system := System(g.Parameters)
+		if len(f.series[system]) == 0 {
+			f.order = append(f.order, system)
 		}
-		f.series[who] = append(f.series[who], g)
+		f.series[system] = append(f.series[system], g)
 	}
 	for _, f := range all {
 		for _, groups := range f.series {
@@ -105,7 +105,7 @@ func families(groups []*Group) []*family {
 }
 
 // draw returns nil if all values are zero, which a logarithmic axis cannot show.
-func (p picture) draw(f *family) (*plot.Plot, error) {
+func (p metricPlot) draw(f *family) (*plot.Plot, error) {
 	drawing := plot.New()
 	drawing.Title.Text = f.name
 	drawing.X.Label.Text, drawing.Y.Label.Text = "watchers", p.label
@@ -114,15 +114,15 @@ func (p picture) draw(f *family) (*plot.Plot, error) {
 	drawing.Legend.Top, drawing.Legend.Left = true, true
 	drawing.Add(plotter.NewGrid())
 	var lines []any
-	for _, who := range f.order {
+	for _, system := range f.order {
 		var points plotter.XYs
-		for _, g := range f.series[who] {
+		for _, g := range f.series[system] {
 			if y := g.Range(p.figure).Median; y > 0 {
 				points = append(points, plotter.XY{X: float64(g.Parameters.Watchers), Y: y})
 			}
 		}
 		if len(points) > 0 {
-			lines = append(lines, who, points)
+			lines = append(lines, system, points)
 		}
 	}
 	if len(lines) == 0 {
@@ -131,8 +131,8 @@ func (p picture) draw(f *family) (*plot.Plot, error) {
 	return drawing, plotutil.AddLinePoints(drawing, lines...)
 }
 
-var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
+var nonNameRunes = regexp.MustCompile(`[^a-z0-9]+`)
 
 func fileName(text string) string {
-	return strings.Trim(notInNames.ReplaceAllString(strings.ToLower(text), "-"), "-")
+	return strings.Trim(nonNameRunes.ReplaceAllString(strings.ToLower(text), "-"), "-")
 }

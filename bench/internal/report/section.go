@@ -21,14 +21,14 @@ type column struct {
 	cell  func(g *Group, floor *Group) string
 }
 
-var who = []column{
+var common = []column{
 	{"case", false, func(g, _ *Group) string { return Case(g.Parameters) }},
-	{"peer", false, func(g, _ *Group) string { return Who(g.Parameters) }},
+	{"peer", false, func(g, _ *Group) string { return System(g.Parameters) }},
 	{"runs", true, func(g, _ *Group) string { return fmt.Sprint(len(g.Records)) }},
 }
 
 // events are the columns of scenarios that write.
-var events = append(who[:len(who):len(who)],
+var events = append(common[:len(common):len(common)],
 	column{"CPU", true, median(CPU, 1)},
 	column{"front", true, func(g, _ *Group) string { return spread(g.Range(FrontCPU)) }},
 	column{"x floor", true, ratio(FrontCPU)},
@@ -48,8 +48,8 @@ var events = append(who[:len(who):len(who)],
 	wrong,
 )
 
-// storms are the columns of scenarios in which all watchers connect at once.
-var storms = append(who[:len(who):len(who)],
+// storms are the columns of startup and resume, where all watchers begin at once.
+var storms = append(common[:len(common):len(common)],
 	column{"seconds", true, func(g, _ *Group) string { return spread(g.Range(Seconds)) }},
 	column{"x floor", true, ratio(Seconds)},
 	column{"CPU s", true, median(TotalCPU, 1)},
@@ -61,7 +61,7 @@ var storms = append(who[:len(who):len(who)],
 )
 
 // idle are the columns of the idle scenario.
-var idle = append(who[:len(who):len(who)],
+var idle = append(common[:len(common):len(common)],
 	column{"MB", true, func(g, _ *Group) string {
 		return spread(g.Range(func(r *scenario.Record) float64 { return Resident(r) / 1e6 }))
 	}},
@@ -75,7 +75,7 @@ var idle = append(who[:len(who):len(who)],
 )
 
 // lists are the columns of the list scenario.
-var lists = append(who[:len(who):len(who)],
+var lists = append(common[:len(common):len(common)],
 	column{"CPU ms", true, median(CPU, 1e-3)},
 	column{"front ms", true, func(g, _ *Group) string {
 		return spread(g.Range(func(r *scenario.Record) float64 { return FrontCPU(r) / 1000 }))

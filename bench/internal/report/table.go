@@ -104,8 +104,8 @@ func action(p scenario.Parameters) string {
 	return text
 }
 
-// Who names the system and the client of a run.
-func Who(p scenario.Parameters) string {
+// System returns the name of the system of a run, and the client if it is not raw.
+func System(p scenario.Parameters) string {
 	var parts []string
 	if p.Client != "raw" {
 		parts = append(parts, p.Client)
