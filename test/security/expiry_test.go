@@ -187,7 +187,7 @@ func countUp(stream fanoutv1.FanoutService_WatchClient, last string) error {
 	for {
 		m, err := stream.Recv()
 		if err != nil {
-			return fmt.Errorf("after %d: %w", want, err)
+			return fmt.Errorf("while waiting for %d: %w", want, err)
 		}
 		for _, e := range m.GetEvents() {
 			switch text := e.GetObject().GetText(); {
