@@ -102,7 +102,7 @@ func (s *requestStream) RecvMsg(m any) (err error) {
 // violationOr returns the rule for whose violation the server has ended the stream, or else
 // err. It is for the log: gRPC has already told the client that the stream has ended.
 func violationOr(ctx context.Context, err error) error {
-	c, ok := ctx.Value(cutoffKey{}).(*streamContext)
+	c, ok := ctx.Value(streamContextKey{}).(*streamContext)
 	if !ok || c.request == nil {
 		return err
 	}
@@ -130,7 +130,7 @@ const streamBytes = 1 << 20
 // receive waits for the size of a request, and reserves its memory. A request that has already
 // arrived completely reserves none: it is small.
 func receive(l *quota.Limiter, ctx context.Context, info *grpc.StreamServerInfo) (*quota.Reservation, error) {
-	c, ok := ctx.Value(cutoffKey{}).(*streamContext)
+	c, ok := ctx.Value(streamContextKey{}).(*streamContext)
 	if !ok || c.request == nil {
 		return nil, nil
 	}

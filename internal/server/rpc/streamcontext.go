@@ -11,29 +11,30 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
-// streamContext is the context of a stream whose client can be given up. A handler that
-// sends to a client who does not read waits for that client or for the end of this
-// context, and for nothing that it could derive from it.
+// streamContext is the context of a stream, which the server can cut off. A handler that
+// sends to a client that does not read is blocked in gRPC until the client reads or this
+// context ends. Ending a context that is derived from this one does not unblock it.
 type streamContext struct {
 	context.Context
 	cancel context.CancelFunc
-	done   atomic.Bool
-	late   atomic.Pointer[time.Timer]  // gives up a client whose request does not come; nil: it has
-	ended  atomic.Pointer[error]       // what over was called with
-	then   atomic.Pointer[func(error)] // see whenOver
+	cutOff atomic.Bool                 // the server has ended the stream
+	timer  atomic.Pointer[time.Timer]  // cuts the stream off if the request does not arrive; nil: it has arrived
+	ended  atomic.Pointer[error]       // the error of the end; nil: the context is not done
+	onDone atomic.Pointer[func(error)] // set by OnDone; nil: not set, or already called
 
-	request *frames.Request // what has come of the request; nil when it is there, and on connections within the process
+	request *frames.Request // the received part of the request; nil: it is complete, or the connection is in-process
 }
 
-type cutoffKey struct{}
+type streamContextKey struct{}
 
-// WithStreamContext gives each request a cutoff before its stream begins. It is a
-// [tap.ServerInHandle]. Behind the headers the request itself has to come in time:
-// until then a goroutine waits for it, which nobody else sees.
+// WithStreamContext gives each request a context that [CutOff] can end. It is a
+// [tap.ServerInHandle], so it runs before the stream begins. The request must arrive within
+// the limiter's RequestPatience after its headers. Until then gRPC keeps a goroutine that no
+// other limit counts.
 func WithStreamContext(l *quota.Limiter, ctx context.Context) (context.Context, error) {
 	c := &streamContext{}
 	c.Context, c.cancel = context.WithCancel(ctx)
-	c.late.Store(time.AfterFunc(l.RequestPatience, c.end))
+	c.timer.Store(time.AfterFunc(l.RequestPatience, c.end))
 	forget := func() {}
 	if conn := transport.FramesOf(ctx); conn != nil {
 		c.request, forget = conn.Open(c.end)
@@ -41,75 +42,77 @@ func WithStreamContext(l *quota.Limiter, ctx context.Context) (context.Context, 
 	context.AfterFunc(ctx, func() {
 		c.arrived()
 		forget()
-		c.over(cmp.Or(ctx.Err(), context.Canceled))
+		c.finish(cmp.Or(ctx.Err(), context.Canceled))
 	})
 	return c, nil
 }
 
-// OnDone has a function called with the error of the context of a request when that
-// is done.
-func OnDone(ctx context.Context, then func(error)) {
-	c, ok := ctx.Value(cutoffKey{}).(*streamContext)
+// OnDone calls a function with the error of the context of a request when the context is
+// done, or now if it already is.
+func OnDone(ctx context.Context, f func(error)) {
+	c, ok := ctx.Value(streamContextKey{}).(*streamContext)
 	if !ok {
-		context.AfterFunc(ctx, func() { then(ctx.Err()) })
+		context.AfterFunc(ctx, func() { f(ctx.Err()) })
 		return
 	}
-	c.then.Store(&then)
+	c.onDone.Store(&f)
 	if err := c.ended.Load(); err != nil {
-		c.over(*err)
+		c.finish(*err)
 	}
 }
 
-// over says that the context is done, or about to be: that of gRPC, from which it is
-// derived, may tell this before it. Who waits for that is told once.
-func (c *streamContext) over(err error) {
+// finish records the end of the context and calls the function of OnDone, once. The context
+// itself may end a moment later, because gRPC's context ends its children and calls its
+// functions in any order.
+func (c *streamContext) finish(err error) {
 	c.ended.Store(&err)
-	if then := c.then.Swap(nil); then != nil {
-		(*then)(err)
+	if f := c.onDone.Swap(nil); f != nil {
+		(*f)(err)
 	}
 }
 
-// arrived says that the request with this context has come.
+// arrived notes that the request with this context is complete.
 func arrived(ctx context.Context) {
-	if c, ok := ctx.Value(cutoffKey{}).(*streamContext); ok {
+	if c, ok := ctx.Value(streamContextKey{}).(*streamContext); ok {
 		c.arrived()
 		c.request = nil
 	}
 }
 
 func (c *streamContext) arrived() {
-	if late := c.late.Swap(nil); late != nil {
-		late.Stop()
+	if timer := c.timer.Swap(nil); timer != nil {
+		timer.Stop()
 	}
 }
 
-// CutOff gives up the client of the stream with this context: whatever is being
-// sent to it fails, and it finds DEADLINE_EXCEEDED behind what it has not read.
+// CutOff ends the stream with this context. A blocked send fails. After the messages that the
+// client has not read yet, it gets DEADLINE_EXCEEDED.
 func CutOff(ctx context.Context) {
-	if c, ok := ctx.Value(cutoffKey{}).(*streamContext); ok {
+	if c, ok := ctx.Value(streamContextKey{}).(*streamContext); ok {
 		c.end()
 	}
 }
 
 func (c *streamContext) end() {
-	c.done.Store(true)
+	c.cutOff.Store(true)
 	c.cancel()
-	c.over(context.DeadlineExceeded)
+	c.finish(context.DeadlineExceeded)
 }
 
 // Value implements [context.Context].
 func (c *streamContext) Value(key any) any {
-	if key == (cutoffKey{}) {
+	if key == (streamContextKey{}) {
 		return c
 	}
 	return c.Context.Value(key)
 }
 
-// Err implements [context.Context]. It is what gRPC makes the status of: cancelled is
-// what clients do, and what they may take for their own doing.
+// Err implements [context.Context]. gRPC makes the status of a stream from it. A stream that
+// the server has cut off gets DEADLINE_EXCEEDED, because a client could mistake CANCELED for
+// its own doing.
 func (c *streamContext) Err() error {
 	err := c.Context.Err()
-	if err != nil && c.done.Load() {
+	if err != nil && c.cutOff.Load() {
 		return context.DeadlineExceeded
 	}
 	return err

@@ -9,15 +9,15 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
 
-// Who waits for the end of a request is told why it has ended, also where the context of
-// gRPC tells of its end before it tells those that are derived from it.
-func TestTheEndOfARequestHasAReason(t *testing.T) {
+// OnDone reports why a request has ended, even if gRPC's context calls its functions before it
+// ends the contexts that are derived from it.
+func TestOnDoneReportsTheReason(t *testing.T) {
 	l := quota.New(quota.Limits{}, slog.New(slog.DiscardHandler))
 	for range 50 {
 		ctx, cancel := context.WithCancel(t.Context())
-		for range 2000 { // are told as well, which takes time
-			_, forget := context.WithCancel(ctx)
-			defer forget()
+		for range 2000 { // more children, so that ending them takes time
+			_, release := context.WithCancel(ctx)
+			defer release()
 		}
 		request, err := WithStreamContext(l, ctx)
 		if err != nil {
@@ -27,7 +27,7 @@ func TestTheEndOfARequestHasAReason(t *testing.T) {
 		go cancel()
 		OnDone(request, func(err error) { why <- err })
 		if err := <-why; !errors.Is(err, context.Canceled) {
-			t.Fatalf("it has ended with %v", err)
+			t.Fatalf("got %v, want %v", err, context.Canceled)
 		}
 	}
 	request, err := WithStreamContext(l, t.Context())
@@ -38,6 +38,6 @@ func TestTheEndOfARequestHasAReason(t *testing.T) {
 	why := make(chan error, 1)
 	OnDone(request, func(err error) { why <- err })
 	if err := <-why; !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("it was cut off with %v", err)
+		t.Fatalf("got %v after CutOff, want %v", err, context.DeadlineExceeded)
 	}
 }
