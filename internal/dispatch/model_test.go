@@ -19,21 +19,20 @@ import (
 	"github.com/fanoutd/fanoutd/test/seed"
 )
 
-// Whatever happens to the store, to the server and to the subscribers, one thing
-// after the other: what a subscriber is told is what the judge and the naive model
-// say that it has to be.
+// Random steps happen to the store, the server and the subscribers, one after another. The
+// checker and the naive model then verify what each subscriber received.
 func TestGuaranteesOneStepAtATime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
-	happened := tally{}
+	seen := counts{}
 	rapid.Check(t, func(t *rapid.T) {
-		rapid.SyncTest(t, func(t *rapid.T) { stepByStep(t, happened) })
+		rapid.SyncTest(t, func(t *rapid.T) { stepByStep(t, seen) })
 	})
-	happened.report(t)
+	seen.report(t)
 }
 
-func stepByStep(t *rapid.T, happened tally) {
+func stepByStep(t *rapid.T, seen counts) {
 	choose := chooser(func(what string, n int) int { return evenly(n).Draw(t, what) })
 	y := newSystem(smallLimits(choose))
 	subscribers := make([]*subscriber, 5)
@@ -52,7 +51,7 @@ func stepByStep(t *rapid.T, happened tally) {
 			t.Fatal(err)
 		}
 		if i > 0 && choose.often("twin", 4) {
-			// Another one with the same interest, perhaps with other options.
+			// A twin has the same interest, perhaps with other options.
 			s.interest = subscribers[i-1].interest
 			asked := subscribers[i-1].asked
 			asked.Watcher, asked.Latest, asked.EveryEvent, asked.Bookmarks = s.asked.Watcher, s.asked.Latest, s.asked.EveryEvent, s.asked.Bookmarks
@@ -70,31 +69,31 @@ func stepByStep(t *rapid.T, happened tally) {
 			t.Fatal(err)
 		}
 	}
-	everybody := func() {
+	readAll := func() {
 		for _, s := range subscribers {
 			read(s)
 		}
 	}
-	somebody := func() *subscriber { return pick(choose, "who", subscribers...) }
+	anyone := func() *subscriber { return pick(choose, "subscriber", subscribers...) }
 	t.Repeat(map[string]func(*rapid.T){
 		"write": func(*rapid.T) { y.write(choose, 1+choose("commits", 6)) },
 		"flood": func(*rapid.T) { y.write(choose, 10+choose("commits", 20)) },
-		"rest":  func(*rapid.T) { rest(choose) },
-		"leave": func(*rapid.T) { somebody().leave() },
+		"pause": func(*rapid.T) { pause(choose) },
+		"leave": func(*rapid.T) { anyone().leave() },
 		"open": func(*rapid.T) {
-			if s := somebody(); s.open == nil {
+			if s := anyone(); s.open == nil {
 				synctest.Wait()
 				s.begin(y.server())
 			}
 		},
-		"read": func(*rapid.T) { read(somebody()) },
-		"everybody reads what comes": func(*rapid.T) {
+		"read": func(*rapid.T) { read(anyone()) },
+		"all read new events": func(*rapid.T) {
 			for range 1 + choose("rounds", 4) {
 				y.write(choose, 1+choose("commits", 4))
-				everybody()
+				readAll()
 			}
 		},
-		"everybody waits for what comes": func(*rapid.T) {
+		"all wait for new events": func(*rapid.T) {
 			y.server().cacher.Advance()
 			for _, s := range subscribers {
 				synctest.Wait()
@@ -103,21 +102,21 @@ func stepByStep(t *rapid.T, happened tally) {
 				}
 			}
 			for range 1 + choose("rounds", 4) {
-				if err := waiting(subscribers, func() { y.write(choose, 1+choose("commits", 3)) }); err != nil {
+				if err := doWhileWaiting(subscribers, func() { y.write(choose, 1+choose("commits", 3)) }); err != nil {
 					t.Fatal(err)
 				}
 			}
 		},
-		"everybody comes back": func(*rapid.T) {
+		"all leave and come back": func(*rapid.T) {
 			for range 1 + choose("rounds", 3) {
 				for _, s := range subscribers {
 					s.leave()
 				}
 				y.write(choose, choose("commits", 5))
-				everybody()
+				readAll()
 			}
 		},
-		"trouble": func(*rapid.T) { pick(choose, "trouble", y.silence, y.outage, y.restore, y.restart)(choose) },
+		"fault": func(*rapid.T) { pick(choose, "fault", y.silence, y.outage, y.restore, y.restart)(choose) },
 	})
 	y.settle()
 	for _, s := range subscribers {
@@ -127,12 +126,12 @@ func stepByStep(t *rapid.T, happened tally) {
 		s.leave()
 	}
 	y.end()
-	happened.judge(t, y, subscribers)
+	seen.validate(t, y, subscribers)
 }
 
-// waiting has something done while everybody waits who has a stream, and lets each of
-// them be told one message.
-func waiting(subscribers []*subscriber, do func()) error {
+// doWhileWaiting calls a function while all subscribers with a stream wait. Each of them then
+// receives one message.
+func doWhileWaiting(subscribers []*subscriber, do func()) error {
 	errs := make([]error, len(subscribers))
 	var reading sync.WaitGroup
 	for i, s := range subscribers {
@@ -154,28 +153,28 @@ func waiting(subscribers []*subscriber, do func()) error {
 	return errors.Join(errs...)
 }
 
-// The same with everybody at once: subscribers who come, read, pause and leave, while
-// a writer writes and trouble comes.
+// The same, concurrently: subscribers come, read, pause and leave while a writer writes and
+// faults happen.
 func TestGuaranteesAllAtOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
 	first := seed.New(t)
-	happened := tally{}
+	seen := counts{}
 	for round := range seed.Seed(6) {
-		synctest.Test(t, func(t *testing.T) { allAtOnce(t, first+round, happened) })
+		synctest.Test(t, func(t *testing.T) { allAtOnce(t, first+round, seen) })
 	}
-	happened.report(t)
+	seen.report(t)
 }
 
-func allAtOnce(t *testing.T, random seed.Seed, happened tally) {
+func allAtOnce(t *testing.T, random seed.Seed, seen counts) {
 	chooserOf := func(actor int) chooser {
 		rng := random.Rand(uint64(actor))
 		return func(_ string, n int) int { return rng.IntN(n) }
 	}
 	choose := chooserOf(0)
 	y := newSystem(smallLimits(choose))
-	y.hasty = true
+	y.concurrent = true
 	subscribers := make([]*subscriber, 20)
 	written := make(chan struct{})
 	var reading sync.WaitGroup
@@ -188,29 +187,29 @@ func allAtOnce(t *testing.T, random seed.Seed, happened tally) {
 		reading.Go(func() {
 			s := subscribers[i]
 			defer s.leave()
-			if err := s.live(y, written); err != nil {
+			if err := s.run(y, written); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	for range 100 {
 		y.write(choose, 1+choose("commits", 8))
-		if choose.often("rest", 7) {
-			rest(choose)
+		if choose.often("pause", 7) {
+			pause(choose)
 		}
-		if choose("trouble", 15) == 0 {
-			pick(choose, "trouble", y.silence, y.outage, y.restore, y.restart)(choose)
+		if choose("fault", 15) == 0 {
+			pick(choose, "fault", y.silence, y.outage, y.restore, y.restart)(choose)
 		}
 	}
 	y.settle()
 	close(written)
 	reading.Wait()
 	y.end()
-	happened.judge(t, y, subscribers)
+	seen.validate(t, y, subscribers)
 }
 
-// evenly returns a generator of numbers below n, all of which are as likely. Those of
-// the library prefer small ones, and then most subscribers are alike.
+// evenly returns a generator of numbers below n that are equally likely. The generators of
+// the library prefer small numbers, which would make most subscribers alike.
 func evenly(n int) *rapid.Generator[int] {
 	return rapid.Custom(func(t *rapid.T) int {
 		v := 0
@@ -224,32 +223,29 @@ func evenly(n int) *rapid.Generator[int] {
 	})
 }
 
-// tally counts what has happened.
-type tally map[string]int
-
-// judge judges everybody, and counts what happened to them.
-func (c tally) judge(t interface {
+// validate checks what all subscribers received, and counts what happened to them.
+func (c counts) validate(t interface {
 	Helper()
 	Errorf(format string, args ...any)
 }, y *system, subscribers []*subscriber,
 ) {
 	t.Helper()
-	var pasts []*past
-	for _, w := range y.worlds {
-		pasts = append(pasts, newPast(w.history, w.Gaps))
+	var histories []*naiveHistory
+	for _, e := range y.epochs {
+		histories = append(histories, newNaiveHistory(e.history, e.Gaps))
 	}
 	for _, s := range subscribers {
-		met := func(p pair) { c[fmt.Sprintf("merged %d and %d", p.waiting, p.comes)]++ }
-		if err := s.judge(y.worlds, pasts, met); err != nil {
+		onPair := func(p pair) { c[fmt.Sprintf("merged %d and %d", p.pending, p.next)]++ }
+		if err := s.validate(y.epochs, histories, onPair); err != nil {
 			var b strings.Builder
-			for i, w := range y.worlds {
-				fmt.Fprintf(&b, "epoch %s, gaps %v\n", w.epoch, w.Gaps)
-				if truth, err := w.truth(pasts[i]); err == nil {
+			for i, e := range y.epochs {
+				fmt.Fprintf(&b, "epoch %s, gaps %v\n", e.name, e.Gaps)
+				if truth, err := e.truth(histories[i]); err == nil {
 					_ = truth.Print(&b)
 				}
 			}
-			for _, p := range s.parts {
-				_ = p.Print(&b)
+			for _, r := range s.records {
+				_ = r.Print(&b)
 			}
 			t.Errorf("%v\n%s", err, b.String())
 		}
@@ -257,22 +253,22 @@ func (c tally) judge(t interface {
 	}
 }
 
-func (c tally) count(s *subscriber) {
+func (c counts) count(s *subscriber) {
 	for what, n := range s.byWorker {
 		c["worker: "+what] += n
 	}
-	for _, p := range s.parts {
-		for i := range p.Streams {
-			stream := &p.Streams[i]
+	for _, r := range s.records {
+		for i := range r.Streams {
+			stream := &r.Streams[i]
 			if stream.Status != "" {
 				c["ended: "+stream.Status]++
 			}
-			c.countMessages(p, stream)
+			c.countMessages(r, stream)
 		}
 	}
 }
 
-func (c tally) countMessages(p *part, stream *check.Stream) {
+func (c counts) countMessages(r *epochRecord, stream *check.Stream) {
 	mode := "live"
 	for j, m := range stream.Messages {
 		switch m.Kind {
@@ -291,7 +287,7 @@ func (c tally) countMessages(p *part, stream *check.Stream) {
 		}
 		if m.Partial {
 			c["partial "+mode]++
-			if p.Latest {
+			if r.Latest {
 				c["partial and merged"]++
 			}
 		}
@@ -310,14 +306,14 @@ func (c tally) countMessages(p *part, stream *check.Stream) {
 	}
 }
 
-// report fails the test where something never happened.
-func (c tally) report(t *testing.T) {
+// report logs the counts, and fails the test if something that it should cover never happened.
+func (c counts) report(t *testing.T) {
 	t.Helper()
 	for _, what := range slices.Sorted(maps.Keys(c)) {
 		t.Logf("%7d %s", c[what], what)
 	}
 	if testing.Short() {
-		return // too few rounds to have seen everything
+		return // too few rounds to see everything
 	}
 	for _, what := range []string{
 		"REPLAY at the beginning", "DELTA at the beginning", "RESET at the beginning", "DELTA in the stream", "RESET in the stream",
@@ -330,7 +326,7 @@ func (c tally) report(t *testing.T) {
 		"worker: " + sent, "worker: " + counted, "worker: " + full, "worker: " + handedBack, "worker: " + byHandler,
 	} {
 		if c[what] == 0 {
-			t.Errorf("the test is too easy: nothing was seen of %q", what)
+			t.Errorf("the test is too easy: %q never happened", what)
 		}
 	}
 }

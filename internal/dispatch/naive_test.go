@@ -12,7 +12,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// document is what values of the model tests say, with the fields of the schema.
+// document is the value of an object in the model tests. It has the fields of the schema.
 type document struct {
 	Metadata struct {
 		Labels map[string]string `json:"labels,omitempty"`
@@ -49,7 +49,7 @@ func field(o *object.Object, i int) string {
 	return o.Fields[i]
 }
 
-// criterion is a selector and what it means.
+// criterion is a selector with a plain implementation of it.
 type criterion struct {
 	text  string
 	picks func(*object.Object) bool
@@ -59,7 +59,7 @@ func label(o *object.Object, name string) string { return o.Labels[name] }
 
 func has(o *object.Object, name string) bool { _, ok := o.Labels[name]; return ok }
 
-var ofLabels = []criterion{
+var labelCriteria = []criterion{
 	{"", func(*object.Object) bool { return true }},
 	{"env=prod", func(o *object.Object) bool { return label(o, "env") == "prod" }},
 	{"env!=prod", func(o *object.Object) bool { return label(o, "env") != "prod" }},
@@ -69,7 +69,7 @@ var ofLabels = []criterion{
 	{"!env", func(o *object.Object) bool { return !has(o, "env") }},
 }
 
-var ofFields = []criterion{
+var fieldCriteria = []criterion{
 	{"", func(*object.Object) bool { return true }},
 	{"color=red", func(o *object.Object) bool { return color(o) == "red" }},
 	{"color==blue", func(o *object.Object) bool { return color(o) == "blue" }},
@@ -83,56 +83,57 @@ var ofFields = []criterion{
 	{"key=a/b/0,color!=blue", func(o *object.Object) bool { return o.Key == "a/b/0" && color(o) != "blue" }},
 }
 
-// past is the history of a store, kept in the plainest way there is.
-type past struct {
-	states  []map[object.Key]*object.Object // at each revision, beginning with 0
-	changes []object.Change                 // what happened
-	told    []object.Change                 // what a server can have seen of it: each gap as one step
+// naiveHistory is the history of a store in the simplest form: a copy of the state at each
+// revision.
+type naiveHistory struct {
+	states   []map[object.Key]*object.Object // at each revision, beginning with 0
+	changes  []object.Change                 // all of them
+	observed []object.Change                 // those that a server can have observed: each gap is one step
 }
 
-func newPast(history [][]object.Record, gaps []check.Gap) *past {
-	p := &past{states: []map[object.Key]*object.Object{{}}}
+func newNaiveHistory(history [][]object.Record, gaps []check.Gap) *naiveHistory {
+	n := &naiveHistory{states: []map[object.Key]*object.Object{{}}}
 	for _, records := range history {
-		state := maps.Clone(p.states[len(p.states)-1])
+		state := maps.Clone(n.states[len(n.states)-1])
 		for _, r := range records {
 			delete(state, r.Key)
 			if !r.Deleted {
 				state[r.Key] = decoded(r)
 			}
 		}
-		p.states = append(p.states, state)
+		n.states = append(n.states, state)
 	}
-	for i := range p.states[1:] {
+	for i := range n.states[1:] {
 		to := object.Revision(i + 1)
-		step := p.between(to-1, to)
-		p.changes = append(p.changes, step...)
+		step := n.between(to-1, to)
+		n.changes = append(n.changes, step...)
 		hidden := false
 		for _, g := range gaps {
 			hidden = hidden || g.After < to && to < g.Until
 			if g.Until == to {
-				step = p.between(g.After, to)
-				slices.SortStableFunc(step, func(a, b object.Change) int { return cmp.Compare(happened(a), happened(b)) })
+				step = n.between(g.After, to)
+				slices.SortStableFunc(step, func(a, b object.Change) int { return cmp.Compare(changedAt(a), changedAt(b)) })
 			}
 		}
 		if !hidden {
-			p.told = append(p.told, step...)
+			n.observed = append(n.observed, step...)
 		}
 	}
-	return p
+	return n
 }
 
-// happened returns when a change that is found behind a gap happened, as far as that
-// is known: by the end of it where something was deleted.
-func happened(c object.Change) object.Revision {
+// changedAt returns the revision of a change that was found after a gap. The revision of a
+// deletion is not known, so it is the end of the gap.
+func changedAt(c object.Change) object.Revision {
 	if c.New == nil {
 		return c.Revision
 	}
 	return c.New.ModRevision
 }
 
-// between returns the step from one state to another, in order of keys.
-func (p *past) between(from, to object.Revision) []object.Change {
-	before, after := p.states[from], p.states[to]
+// between returns the changes that lead from one state to another, in order of keys.
+func (n *naiveHistory) between(from, to object.Revision) []object.Change {
+	before, after := n.states[from], n.states[to]
 	keys := maps.Clone(before)
 	maps.Copy(keys, after)
 	var all []object.Change
@@ -144,23 +145,23 @@ func (p *past) between(from, to object.Revision) []object.Change {
 	return all
 }
 
-// seen returns what a watcher sees of what a server saw between two revisions: every
-// event.
-func (p *past) seen(h *check.History, after, through object.Revision) []check.Event {
+// events returns every event of a watcher between two revisions, made of the changes that the
+// server observed.
+func (n *naiveHistory) events(h *check.History, after, through object.Revision) []check.Event {
 	var all []check.Event
-	for _, c := range p.told {
+	for _, c := range n.observed {
 		if c.Revision <= after || c.Revision > through {
 			continue
 		}
-		before, now := p.inView(h, c.Old), p.inView(h, c.New)
+		before, now := n.inView(h, c.Old), n.inView(h, c.New)
 		var e check.Event
 		switch {
 		case !before && !now:
 			continue
 		case now:
-			e.Type, e.Revision, e.Object = object.Added, c.New.ModRevision, shown(h, c.New)
+			e.Type, e.Revision, e.Object = object.Added, c.New.ModRevision, served(h, c.New)
 		default:
-			e.Type, e.Revision, e.Object = object.Deleted, c.Revision, shown(h, c.Old)
+			e.Type, e.Revision, e.Object = object.Deleted, c.Revision, served(h, c.Old)
 			if c.New != nil {
 				e.Revision = c.New.ModRevision
 			}
@@ -169,19 +170,19 @@ func (p *past) seen(h *check.History, after, through object.Revision) []check.Ev
 			e.Type = object.Modified
 		}
 		if before && h.Previous {
-			e.Previous = new(shown(h, c.Old))
+			e.Previous = new(served(h, c.Old))
 		}
 		all = append(all, e)
 	}
 	return all
 }
 
-func (p *past) inView(h *check.History, o *object.Object) bool {
+func (n *naiveHistory) inView(h *check.History, o *object.Object) bool {
 	return o != nil && h.Scope.Contains(o.Key) && h.Picks(o)
 }
 
-// shown returns an object as a watcher gets it.
-func shown(h *check.History, o *object.Object) object.Object {
+// served returns an object as a watcher receives it.
+func served(h *check.History, o *object.Object) object.Object {
 	s := *o
 	s.Fields = nil
 	if h.OmitValues {
@@ -190,76 +191,76 @@ func shown(h *check.History, o *object.Object) object.Object {
 	return s
 }
 
-// state returns what is in view at a revision.
-func (p *past) state(h *check.History, at object.Revision) map[object.Key]object.Object {
+// state returns the objects in view at a revision.
+func (n *naiveHistory) state(h *check.History, at object.Revision) map[object.Key]object.Object {
 	all := map[object.Key]object.Object{}
-	for key, o := range p.states[at] {
-		if p.inView(h, o) {
-			all[key] = shown(h, o)
+	for key, o := range n.states[at] {
+		if n.inView(h, o) {
+			all[key] = served(h, o)
 		}
 	}
 	return all
 }
 
-// pair is two events of one key, the one waiting and the one that comes.
-type pair struct{ waiting, comes object.EventType }
+// pair has the types of two successive events of one key, of which the first is pending.
+type pair struct{ pending, next object.EventType }
 
-// table says what two events of one key are together. What is not in it is nothing.
-var table = map[pair]object.EventType{
+// mergeTable has the type of the merged event. Pairs that are not in it cancel out.
+var mergeTable = map[pair]object.EventType{
 	{object.Added, object.Modified}:    object.Added,
 	{object.Modified, object.Modified}: object.Modified,
 	{object.Modified, object.Deleted}:  object.Deleted,
 	{object.Deleted, object.Added}:     object.Modified,
 }
 
-// merge merges events by the table, one after the other, in order of what is left.
-// A deletion shows the object that the watcher had. Who resumes is told of the
-// deletion of what came and went, too. It calls met with each pair.
-func merge(events []check.Event, had map[object.Key]object.Object, resumes bool, met func(pair)) []check.Event {
-	waiting, passed := map[object.Key]check.Event{}, map[object.Key]check.Event{}
+// merge merges events one after another by the table, and returns the remaining ones in order.
+// A deletion has the object that the watcher had before. A resumed watcher also gets a
+// deletion for each object that was added and deleted again. merge calls onPair with each
+// pair.
+func merge(events []check.Event, had map[object.Key]object.Object, resumed bool, onPair func(pair)) []check.Event {
+	pending, cancelled := map[object.Key]check.Event{}, map[object.Key]check.Event{}
 	for _, e := range events {
-		before, ok := waiting[e.Object.Key]
+		before, ok := pending[e.Object.Key]
 		if !ok {
-			waiting[e.Object.Key] = e
+			pending[e.Object.Key] = e
 			continue
 		}
 		p := pair{before.Type, e.Type}
-		met(p)
-		e.Type, ok = table[p]
+		onPair(p)
+		e.Type, ok = mergeTable[p]
 		if !ok {
-			delete(waiting, e.Object.Key)
+			delete(pending, e.Object.Key)
 			e.Type = object.Deleted
-			passed[e.Object.Key] = e
+			cancelled[e.Object.Key] = e
 			continue
 		}
 		e.Previous = before.Previous
-		waiting[e.Object.Key] = e
+		pending[e.Object.Key] = e
 	}
-	for key, e := range waiting {
+	for key, e := range pending {
 		if e.Type == object.Deleted {
 			e.Object = had[key]
-			waiting[key] = e
+			pending[key] = e
 		}
 	}
-	for key, e := range passed {
-		if _, ok := waiting[key]; !ok && resumes {
-			waiting[key] = e
+	for key, e := range cancelled {
+		if _, ok := pending[key]; !ok && resumed {
+			pending[key] = e
 		}
 	}
-	return slices.SortedFunc(maps.Values(waiting), func(a, b check.Event) int {
+	return slices.SortedFunc(maps.Values(pending), func(a, b check.Event) int {
 		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Object.Key, b.Object.Key))
 	})
 }
 
-// conforms applies what a watcher received as a client does, and compares each step
-// with the past: the events of each piece between two positions with those that are
-// due, and the state that they lead to with the state at its end.
-func (p *past) conforms(h *check.History, met func(pair)) error {
+// validate applies the messages of a watcher as a client does. At each position it compares
+// the events since the last position, and the resulting state, with the history.
+func (n *naiveHistory) validate(h *check.History, onPair func(pair)) error {
 	var state map[object.Key]object.Object
 	for i, s := range h.Streams {
-		var at object.Revision // the watcher is here
+		var at object.Revision // the position of the watcher
 		var mode object.CatchUp
-		var waiting []check.Event
+		var pending []check.Event
 		if s.Begin == check.After {
 			at = s.Position.Revision
 		}
@@ -268,79 +269,79 @@ func (p *past) conforms(h *check.History, met func(pair)) error {
 				return fmt.Errorf("%s: stream %d, message %d: %s", h.Watcher, i, j, fmt.Sprintf(format, args...))
 			}
 			if s.Begin == check.FromNow && j == 0 {
-				at, state = m.Position.Revision, p.state(h, m.Position.Revision)
+				at, state = m.Position.Revision, n.state(h, m.Position.Revision)
 			}
 			switch m.Kind {
 			case object.CatchUpBegin:
-				mode, waiting = m.CatchUp, nil
+				mode, pending = m.CatchUp, nil
 				if mode == object.Reset {
 					state = map[object.Key]object.Object{}
 				}
 			case object.Synced:
 				at = max(at, m.Position.Revision)
 			case object.Draining:
-				waiting = nil // the parts of what is not whole are told again
+				pending = nil // an incomplete revision is sent again from its first part
 			}
-			waiting = append(waiting, m.Events...)
-			whole := !m.Partial
+			pending = append(pending, m.Events...)
+			complete := !m.Partial
 			if mode == object.Reset || mode == object.Delta {
-				whole = m.Kind == object.Synced
+				complete = m.Kind == object.Synced
 			}
-			if !whole {
+			if !complete {
 				continue
 			}
 			if mode != object.Reset && mode != object.Delta {
-				due := p.seen(h, at, m.Position.Revision)
+				want := n.events(h, at, m.Position.Revision)
 				if h.Latest {
-					due = merge(due, state, mode == object.Replay, met)
+					want = merge(want, state, mode == object.Replay, onPair)
 				}
-				if problem := p.compare(h, due, waiting, m.Position.Revision); problem != "" {
-					return fail("after %d %s", at, problem)
+				if problem := n.compare(h, pending, want, m.Position.Revision); problem != "" {
+					return fail("after revision %d: %s", at, problem)
 				}
 			}
-			for _, e := range waiting {
+			for _, e := range pending {
 				if e.Type == object.Deleted {
 					delete(state, e.Object.Key)
 				} else {
 					state[e.Object.Key] = e.Object
 				}
 			}
-			at, waiting = m.Position.Revision, nil
+			at, pending = m.Position.Revision, nil
 			if m.Kind == object.Synced {
 				mode = object.NoCatchUp
 			}
-			if want := p.state(h, at); !sameState(want, state) {
-				return fail("the state at %d is %v, want %v", at, state, want)
+			if want := n.state(h, at); !sameState(want, state) {
+				return fail("got state %v at revision %d, want %v", state, at, want)
 			}
 		}
 	}
 	return nil
 }
 
-// compare says how events differ from those that are due.
-func (p *past) compare(h *check.History, due, got []check.Event, through object.Revision) string {
-	due, got = slices.Clone(due), slices.Clone(got)
+// compare describes the first difference between events, or returns "".
+func (n *naiveHistory) compare(h *check.History, got, want []check.Event, through object.Revision) string {
+	got, want = slices.Clone(got), slices.Clone(want)
 	if h.Latest {
-		// An object that has left the view may have changed out of sight before
-		// the rest of what waits was merged.
+		// An object that has left the view may change once more, out of view, before the server
+		// merges the pending events. Its deletion then has the later revision.
 		for i, e := range got {
-			d := slices.IndexFunc(due, func(d check.Event) bool { return d.Object.Key == e.Object.Key })
-			if d >= 0 && e.Type == object.Deleted && e.Revision <= through && e.Revision > due[d].Revision {
-				got[i].Revision = due[d].Revision
+			d := slices.IndexFunc(want, func(d check.Event) bool { return d.Object.Key == e.Object.Key })
+			if d >= 0 && e.Type == object.Deleted && e.Revision <= through && e.Revision > want[d].Revision {
+				got[i].Revision = want[d].Revision
 			}
 		}
 		byKey := func(a, b check.Event) int { return cmp.Compare(a.Object.Key, b.Object.Key) }
-		slices.SortStableFunc(due, byKey)
+		slices.SortStableFunc(want, byKey)
 		slices.SortStableFunc(got, byKey)
 	}
-	for i := range max(len(due), len(got)) {
+	for i := range max(len(got), len(want)) {
 		switch {
 		case i == len(got):
-			return fmt.Sprintf("there is no %v", &due[i])
-		case i == len(due):
-			return fmt.Sprintf("there is %v", &got[i])
-		case !sameEvent(&due[i], &got[i]):
-			return fmt.Sprintf("there is %v %+v, want %v %+v", &got[i], got[i], &due[i], due[i])
+			return fmt.Sprintf("got no event, want %v", &want[i])
+		case i == len(want):
+			return fmt.Sprintf("got %v, want no event", &got[i])
+		case !sameEvent(&got[i], &want[i]):
+			return fmt.Sprintf("got %v %+v, want %v %+v", &got[i], got[i], &want[i], want[i])
 		}
 	}
 	return ""

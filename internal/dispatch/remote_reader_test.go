@@ -30,7 +30,7 @@ type workerReader struct {
 	counts counts // guarded by mu
 }
 
-// counts says how often something happened.
+// counts has the number of times that each thing happened.
 type counts map[string]int
 
 // What can happen to a reader.

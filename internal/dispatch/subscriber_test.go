@@ -20,26 +20,26 @@ import (
 	"github.com/fanoutd/fanoutd/test/check/recorded"
 )
 
-// subscriber is a client that comes and goes, and records what it is told.
+// subscriber is a client that comes and goes, and records the messages that it receives.
 type subscriber struct {
 	choose   chooser
 	interest dispatch.Interest
 	options  dispatch.Options
-	byWorker counts        // nil: the worker sends it nothing
-	asked    check.History // what it asks for; without streams
+	byWorker counts        // nil: the test pulls the messages, and a worker sends none
+	asked    check.History // the request, without streams
 
-	parts    []*part // one for each epoch that it has seen, oldest first
-	watcher  reader
-	open     *check.Stream   // what the watcher is recorded in; nil: there is no watcher
-	of       object.Position // where the server was when the stream was opened
-	kind     object.CatchUp  // of the last catch-up
-	homeless bool            // no message has come, so that it is not known to which part the stream belongs
-	left     time.Time       // when it ceased to listen
-	expired  bool            // it was told that its position is too old
+	records    []*epochRecord // one for each epoch that it has seen, oldest first
+	watcher    reader
+	open       *check.Stream   // the record of the present stream; nil: there is no watcher
+	serverAt   object.Position // of the server when the stream was opened
+	kind       object.CatchUp  // of the last catch-up
+	unassigned bool            // no message has come, so the epoch of the stream is not known
+	lastRead   time.Time       // the end of the last read
+	expired    bool            // its position was refused as too old
 }
 
-// part is what a subscriber saw of one epoch.
-type part struct {
+// epochRecord has the streams of a subscriber in one epoch.
+type epochRecord struct {
 	epoch object.Epoch
 	check.History
 }
@@ -57,14 +57,14 @@ func newSubscriber(name string, c chooser) (*subscriber, error) {
 	if err != nil {
 		return nil, err
 	}
-	labels, fields := ofLabels[0], ofFields[0]
+	labels, fields := labelCriteria[0], fieldCriteria[0]
 	switch c("selector", 4) {
 	case 0:
-		labels = pick(c, "labels", ofLabels...)
+		labels = pick(c, "labels", labelCriteria...)
 	case 1:
-		fields = pick(c, "fields", ofFields...)
+		fields = pick(c, "fields", fieldCriteria...)
 	case 2:
-		labels, fields = pick(c, "labels", ofLabels...), pick(c, "fields", ofFields...)
+		labels, fields = pick(c, "labels", labelCriteria...), pick(c, "fields", fieldCriteria...)
 	}
 	byLabels, err := selector.ParseLabels(labels.text)
 	if err != nil {
@@ -84,7 +84,7 @@ func newSubscriber(name string, c chooser) (*subscriber, error) {
 	}
 	s.options.BookmarkInterval = pick(c, "bookmarks", 0, 200*time.Millisecond, time.Second)
 	s.options.BatchDelay = pick(c, "batches", 0, 0, 100*time.Millisecond, 500*time.Millisecond)
-	if c.often("follows", 5) {
+	if c.often("by worker", 5) {
 		s.byWorker = counts{}
 	}
 	s.asked = check.History{
@@ -101,10 +101,10 @@ func newSubscriber(name string, c chooser) (*subscriber, error) {
 	return s, nil
 }
 
-// begin opens a stream, at the last position if it has one, or elsewhere.
+// begin opens a stream: after the last position, if there is one, or elsewhere.
 func (s *subscriber) begin(v *server) {
-	// A server reads like this first for whoever does not ask for less. What is
-	// not reached is an outage.
+	// By default a server asks the store for its revision first. If the store is unreachable,
+	// the test has an outage.
 	state, err := v.cacher.Read(context.Background(), cacher.Consistency{})
 	if err != nil {
 		state = v.cacher.State()
@@ -130,7 +130,7 @@ func (s *subscriber) begin(v *server) {
 		begin = dispatch.FromSnapshot(stream.NotBefore)
 	}
 	s.expired = false
-	s.open, s.of, s.homeless, s.left = stream, state.Position(), true, time.Now()
+	s.open, s.serverAt, s.unassigned, s.lastRead = stream, state.Position(), true, time.Now()
 	if s.byWorker != nil {
 		s.watcher = readByWorker(v.dispatcher, v.queue(), s.interest, begin, s.options, s.byWorker)
 	} else {
@@ -138,83 +138,83 @@ func (s *subscriber) begin(v *server) {
 	}
 }
 
-// position returns the last position that it was given.
+// position returns the last position that it received.
 func (s *subscriber) position() (object.Position, bool) {
-	if len(s.parts) == 0 {
+	if len(s.records) == 0 {
 		return object.Position{}, false
 	}
-	return s.parts[len(s.parts)-1].Position()
+	return s.records[len(s.records)-1].Position()
 }
 
-// leave ends the stream, as a client does or as a server that says where to resume.
+// leave ends the stream as a client does, or as a draining server does with a last message.
 func (s *subscriber) leave() {
-	if s.open != nil && !s.homeless && s.choose.often("farewell", 5) {
-		s.listen()
+	if s.open != nil && !s.unassigned && s.choose.often("drain", 5) {
+		s.noteAway()
 		m := check.Message{At: time.Now()}
 		m.Kind, m.Position = object.Draining, s.watcher.Position()
 		s.open.Ended = m.At
 		s.open.Messages = append(s.open.Messages, m)
 	}
-	s.hangUp()
+	s.close()
 }
 
-// hangUp ends the stream without a word.
-func (s *subscriber) hangUp() {
+// close ends the stream without a last message.
+func (s *subscriber) close() {
 	if s.open == nil {
 		return
 	}
 	s.watcher.Close()
-	if s.homeless && len(s.parts) > 0 && s.open.Begin == check.After {
-		s.keep()
+	if s.unassigned && len(s.records) > 0 && s.open.Begin == check.After {
+		s.attach()
 	}
 	s.open = nil
 }
 
-// keep puts the stream among those of the present part.
-func (s *subscriber) keep() {
-	p := s.parts[len(s.parts)-1]
-	p.Streams = append(p.Streams, *s.open)
-	s.open, s.homeless = &p.Streams[len(p.Streams)-1], false
+// attach adds the stream to the record of the present epoch.
+func (s *subscriber) attach() {
+	r := s.records[len(s.records)-1]
+	r.Streams = append(r.Streams, *s.open)
+	s.open, s.unassigned = &r.Streams[len(r.Streams)-1], false
 }
 
-// place finds the part to which a message belongs.
-func (s *subscriber) place(epoch object.Epoch) {
-	n := len(s.parts)
-	if n > 0 && s.parts[n-1].epoch == epoch {
-		if s.homeless {
-			s.keep()
+// assign attaches the stream to the record of a message's epoch.
+func (s *subscriber) assign(epoch object.Epoch) {
+	n := len(s.records)
+	if n > 0 && s.records[n-1].epoch == epoch {
+		if s.unassigned {
+			s.attach()
 		}
 		return
 	}
 	stream := check.Stream{Begin: check.FromNothing, Opened: time.Now(), Ended: time.Now()}
-	if s.homeless && s.of.Epoch == epoch && s.open.Begin != check.After {
+	if s.unassigned && s.serverAt.Epoch == epoch && s.open.Begin != check.After {
 		stream = *s.open
-	} else if s.homeless && n > 0 && s.open.Begin == check.After {
-		s.keep() // what it asked for was of the epoch before
+	} else if s.unassigned && n > 0 && s.open.Begin == check.After {
+		s.attach() // the request was for the previous epoch
 	}
-	s.parts = append(s.parts, &part{epoch, s.asked})
-	s.open, s.homeless = &stream, true
-	s.keep()
+	s.records = append(s.records, &epochRecord{epoch, s.asked})
+	s.open, s.unassigned = &stream, true
+	s.attach()
 }
 
-// errNothing says that no message came in time.
-var errNothing = errors.New("nothing came")
+// errNothing means that no message came in time.
+var errNothing = errors.New("no message")
 
-// listen notes that the subscriber has not listened for a while.
-func (s *subscriber) listen() {
-	if now := time.Now(); now.After(s.left) {
-		s.open.Away = append(s.open.Away, check.Span{From: s.left, To: now})
+// noteAway records the time since the last read, in which the subscriber received nothing.
+func (s *subscriber) noteAway() {
+	if now := time.Now(); now.After(s.lastRead) {
+		s.open.Away = append(s.open.Away, check.Span{From: s.lastRead, To: now})
 	}
 }
 
-// receive waits for a message. Errors are errNothing and those of a stream that has
-// ended, which is then closed.
+// receive waits for a message. It returns errNothing, or closes the stream and returns the
+// error of its end.
 func (s *subscriber) receive(wait time.Duration) error {
-	s.listen()
+	s.noteAway()
 	ctx, cancel := context.WithTimeoutCause(context.Background(), wait, errNothing)
 	defer cancel()
 	raw, err := s.watcher.Next(ctx)
-	s.left, s.open.Ended = time.Now(), time.Now()
+	s.lastRead, s.open.Ended = time.Now(), time.Now()
 	if err != nil {
 		if context.Cause(ctx) == errNothing && errors.Is(err, ctx.Err()) {
 			return errNothing
@@ -230,19 +230,20 @@ func (s *subscriber) receive(wait time.Duration) error {
 		return s.ended(err)
 	}
 	m.At = time.Now()
-	s.place(m.Position.Epoch)
+	s.assign(m.Position.Epoch)
 	s.open.Ended = m.At
 	s.open.Messages = append(s.open.Messages, m)
 	if m.Kind == object.CatchUpBegin {
 		s.kind = m.CatchUp
 	}
-	if m.Kind == object.Synced && s.kind == object.Replay && m.Position.Epoch == s.of.Epoch && m.Position.Revision < s.of.Revision {
-		return fmt.Errorf("%s: replayed to %v, the server was at %v when it was asked", s.asked.Watcher, m.Position, s.of)
+	if m.Kind == object.Synced && s.kind == object.Replay && m.Position.Epoch == s.serverAt.Epoch && m.Position.Revision < s.serverAt.Revision {
+		return fmt.Errorf("%s: replayed to %v, but the server was at %v when the stream was opened", s.asked.Watcher, m.Position, s.serverAt)
 	}
 	return nil
 }
 
-// ended notes how the stream ended, and returns an error if it should not have.
+// ended records how the stream ended. It returns errEnded, or another error if the stream must
+// not end like this.
 func (s *subscriber) ended(err error) error {
 	var lost *dispatch.LostError
 	var epoch *dispatch.EpochError
@@ -250,9 +251,9 @@ func (s *subscriber) ended(err error) error {
 	switch {
 	case errors.Is(err, dispatch.ErrStopped):
 		err = nil
-	case errors.As(err, &lost) && s.open.Exact != 0 && !s.shown():
+	case errors.As(err, &lost) && s.open.Exact != 0 && !s.synced():
 		if lost.Asked != s.open.Exact || lost.Oldest <= lost.Asked && lost.Asked <= lost.Current {
-			return fmt.Errorf("%s: refused exactly %d: %w", s.asked.Watcher, s.open.Exact, err)
+			return fmt.Errorf("%s: exact revision %d was refused: %w", s.asked.Watcher, s.open.Exact, err)
 		}
 		err = nil
 	case errors.As(err, &lost) && s.options.EveryEvent:
@@ -266,22 +267,23 @@ func (s *subscriber) ended(err error) error {
 		}
 		s.open.Status, s.expired, err = check.StatusEpochChanged, true, nil
 	}
-	s.hangUp()
+	s.close()
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.asked.Watcher, err)
 	}
 	return errEnded
 }
 
-// shown reports whether the snapshot that the stream begins with is complete.
-func (s *subscriber) shown() bool {
+// synced reports whether the first snapshot of the stream is complete.
+func (s *subscriber) synced() bool {
 	return slices.ContainsFunc(s.open.Messages, func(m check.Message) bool { return m.Kind == object.Synced })
 }
 
-// errEnded says that the stream has ended for a reason that there may be.
+// errEnded means that the stream has ended for an acceptable reason.
 var errEnded = errors.New("the stream has ended")
 
-// read reads a number of messages, with pauses, and returns what must not be.
+// read reads a number of messages, with pauses. It returns an error only for a stream that must
+// not end.
 func (s *subscriber) read(messages int) error {
 	for range messages {
 		wait := pick(s.choose, "wait", 1109*time.Microsecond, 149_129*time.Microsecond, 709_143*time.Microsecond, 3_001_159*time.Microsecond)
@@ -292,14 +294,14 @@ func (s *subscriber) read(messages int) error {
 			return err
 		}
 		if s.choose.often("pause", 2) {
-			rest(s.choose)
+			pause(s.choose)
 		}
 	}
 	return nil
 }
 
-// live comes, reads and leaves until everything is written, and then reads all of it.
-func (s *subscriber) live(y *system, written <-chan struct{}) error {
+// run comes, reads and leaves until everything is written, and then catches up.
+func (s *subscriber) run(y *system, written <-chan struct{}) error {
 	for {
 		select {
 		case <-written:
@@ -315,11 +317,11 @@ func (s *subscriber) live(y *system, written <-chan struct{}) error {
 		if s.choose.often("leave", 3) {
 			s.leave()
 		}
-		rest(s.choose)
+		pause(s.choose)
 	}
 }
 
-// catchUp reads until the subscriber is where the store is, at rest.
+// catchUp reads until the subscriber is at the position of the store, which is idle.
 func (s *subscriber) catchUp(y *system) error {
 	for {
 		if s.open == nil {
@@ -337,15 +339,15 @@ func (s *subscriber) catchUp(y *system) error {
 		case !errors.Is(err, errNothing):
 			return err
 		case s.watcher.Position() != y.server().cacher.State().Position():
-			return fmt.Errorf("%s: rests at %v, the server is at %v", s.asked.Watcher, s.watcher.Position(), y.server().cacher.State().Position())
+			return fmt.Errorf("%s: stays at %v, but the server is at %v", s.asked.Watcher, s.watcher.Position(), y.server().cacher.State().Position())
 		default:
 			return nil
 		}
 	}
 }
 
-// settled reports whether the last message was a bookmark that says it all, which
-// goes on for ever.
+// settled reports whether the last message was a bookmark at the server's position. Bookmarks
+// continue for ever, so catchUp stops at such a message.
 func (s *subscriber) settled(y *system) bool {
 	if s.open == nil || len(s.open.Messages) == 0 {
 		return false
@@ -354,37 +356,37 @@ func (s *subscriber) settled(y *system) bool {
 	return m.Kind == object.Bookmark && m.Position == y.server().cacher.State().Position()
 }
 
-// judge compares what the subscriber saw with what happened.
-func (s *subscriber) judge(worlds []*world, pasts []*past, met func(pair)) error {
+// validate compares the messages of the subscriber with the history of each epoch.
+func (s *subscriber) validate(epochs []*storeEpoch, histories []*naiveHistory, onPair func(pair)) error {
 	var all []error
-	for _, p := range s.parts {
-		i := slices.IndexFunc(worlds, func(w *world) bool { return w.epoch == p.epoch })
+	for _, r := range s.records {
+		i := slices.IndexFunc(epochs, func(e *storeEpoch) bool { return e.name == r.epoch })
 		if i < 0 {
-			return fmt.Errorf("%s: there was no epoch %q", s.asked.Watcher, p.epoch)
+			return fmt.Errorf("%s: there was no epoch %q", s.asked.Watcher, r.epoch)
 		}
-		truth, err := worlds[i].truth(pasts[i])
+		truth, err := epochs[i].truth(histories[i])
 		if err != nil {
 			return err
 		}
-		all = append(all, check.Validate(&p.History, truth), pasts[i].conforms(&p.History, met), s.delayed(p))
+		all = append(all, check.Validate(&r.History, truth), histories[i].validate(&r.History, onPair), s.checkDelay(r))
 	}
 	return errors.Join(all...)
 }
 
-// delayed checks that live events keep the distance that was asked for.
-func (s *subscriber) delayed(p *part) error {
+// checkDelay checks that live messages are at least the batch delay apart.
+func (s *subscriber) checkDelay(r *epochRecord) error {
 	delay := s.options.BatchDelay
 	if s.options.BookmarkInterval > 0 {
 		delay = min(delay, s.options.BookmarkInterval)
 	}
-	for i, stream := range p.Streams {
+	for i, stream := range r.Streams {
 		var last time.Time
 		for j, m := range stream.Messages {
 			if m.Kind != object.Live {
 				continue
 			}
 			if m.At.Sub(last) < delay {
-				return fmt.Errorf("%s: stream %d, message %d: live events %v after the last ones, the delay is %v", s.asked.Watcher, i, j, m.At.Sub(last), delay)
+				return fmt.Errorf("%s: stream %d, message %d: live events came %v after the previous ones, want at least %v", s.asked.Watcher, i, j, m.At.Sub(last), delay)
 			}
 			last = m.At
 		}

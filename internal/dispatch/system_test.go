@@ -20,26 +20,26 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// chooser makes the decisions of one actor of a random test: a number below n.
+// chooser makes the random decisions of one actor. Each is a number below n.
 type chooser func(what string, n int) int
 
 func pick[T any](c chooser, what string, from ...T) T { return from[c(what, len(from))] }
 
-// often is true n times of ten.
+// often returns true n times out of ten.
 func (c chooser) often(what string, n int) bool { return c(what, 10) < n }
 
-// system is a store and a server in front of it, to which things happen. All its
-// methods are for one goroutine, but for server.
+// system is a store with a server in front of it, both of which can fail. One goroutine calls
+// its methods. Others may call only server.
 type system struct {
 	store   *cachertest.Memory
 	workers *sendqueue.Workers
 	limits  systemLimits
-	live    atomic.Pointer[server]
-	worlds  []*world // oldest first; the last one is that of the present epoch
+	current atomic.Pointer[server]
+	epochs  []*storeEpoch // oldest first; the last one is the present one
 
-	// It is written faster than it is dispatched, and subscribers do not ask how far
-	// the store is before they read, so that bookmarks may be old.
-	hasty bool
+	// Writes do not wait for the dispatcher, and subscribers do not ask for the revision of the
+	// store before they read. Bookmarks may therefore be old.
+	concurrent bool
 }
 
 type systemLimits struct {
@@ -48,7 +48,7 @@ type systemLimits struct {
 	dispatch   dispatch.Config
 }
 
-// server is what a restart replaces.
+// server is the part of a system that a restart replaces.
 type server struct {
 	cacher     *cacher.Cacher
 	dispatcher *dispatch.Dispatcher
@@ -62,14 +62,14 @@ func (s *server) queue() *sendqueue.Queue {
 	return s.queues[s.next.Add(1)%uint32(len(s.queues))]
 }
 
-// world is what there is to know of the time of one epoch.
-type world struct {
-	epoch object.Epoch
+// storeEpoch is one epoch of the store, with the conditions for the checkers.
+type storeEpoch struct {
+	name object.Epoch
 	check.Conditions
 	history [][]object.Record // set when it ends
 }
 
-// smallLimits are such that everything has an end all the time.
+// smallLimits returns limits that the test reaches all the time.
 func smallLimits(c chooser) systemLimits {
 	var l systemLimits
 	l.window.MinChanges = 3 + c("floor", 12)
@@ -84,14 +84,14 @@ func smallLimits(c chooser) systemLimits {
 }
 
 func newSystem(l systemLimits) *system {
-	y := &system{store: cachertest.NewMemory(), workers: sendqueue.Start(2), limits: l, worlds: []*world{{epoch: "e1"}}}
+	y := &system{store: cachertest.NewMemory(), workers: sendqueue.Start(2), limits: l, epochs: []*storeEpoch{{name: "e1"}}}
 	y.start()
 	return y
 }
 
-func (y *system) world() *world { return y.worlds[len(y.worlds)-1] }
+func (y *system) epoch() *storeEpoch { return y.epochs[len(y.epochs)-1] }
 
-func (y *system) server() *server { return y.live.Load() }
+func (y *system) server() *server { return y.current.Load() }
 
 func (y *system) start() {
 	codec, err := object.NewCodec("json", schema)
@@ -102,8 +102,8 @@ func (y *system) start() {
 	s.cacher = cacher.New(cacher.Config{
 		Resource: "test", Store: y.store, Codec: codec, Preencode: wire.Preencode,
 		Window: y.limits.window, MaxTombstones: y.limits.tombstones, Log: slog.New(slog.DiscardHandler),
-		// The store is asked only for the sake of bookmarks. Nothing else depends
-		// on when the last attempt to reach it was, which is random.
+		// The cacher asks the store for its revision only for bookmarks. The time of the last
+		// attempt is random, and nothing else may depend on it.
 		ProgressInterval: time.Hour,
 	})
 	cfg := y.limits.dispatch
@@ -124,13 +124,13 @@ func (y *system) start() {
 		cachers.Wait()
 	}
 	synctest.Wait() // the dispatcher has taken the first state
-	y.live.Store(s)
+	y.current.Store(s)
 }
 
 var keys = []object.Key{"a", "a/b", "ab", "a/b/0", "a/b/1", "a/b/2", "a/c", "c/0", "c/1", "c/2", "d"}
 
-// write commits transactions of several keys, of one, of all, and of none: those of
-// other resources.
+// write commits transactions of one key, several or all. A transaction without keys stands for
+// a write to another resource.
 func (y *system) write(c chooser, commits int) {
 	for range commits {
 		writes := map[object.Key][]byte{}
@@ -151,9 +151,9 @@ func (y *system) write(c chooser, commits int) {
 		}
 		begun := time.Now()
 		at := y.store.Commit(writes)
-		w := y.world()
-		w.Acknowledged = append(w.Acknowledged, check.Acknowledged{Begun: begun, At: time.Now(), Revision: at})
-		if !y.hasty {
+		e := y.epoch()
+		e.Acknowledged = append(e.Acknowledged, check.Acknowledged{Begun: begun, At: time.Now(), Revision: at})
+		if !y.concurrent {
 			synctest.Wait()
 		}
 	}
@@ -180,20 +180,21 @@ func content(c chooser) []byte {
 	return value
 }
 
-// rest lets time pass. Of the times in these tests no two end at the same moment, so
-// that what comes first is no matter of luck.
-func rest(c chooser) {
-	time.Sleep(pick(c, "rest", 1013*time.Microsecond, 21_037*time.Microsecond, 151_059*time.Microsecond, 2_003_071*time.Microsecond))
+// pause lets time pass. The durations in these tests are chosen so that no two of them end at
+// the same moment, and the order of events does not depend on luck.
+func pause(c chooser) {
+	time.Sleep(pick(c, "pause", 1013*time.Microsecond, 21_037*time.Microsecond, 151_059*time.Microsecond, 2_003_071*time.Microsecond))
 }
 
-// excuse notes that there was nobody to hear bookmarks from, and what was lost.
-func (y *system) excuse(w *world, from time.Time, at, relisted object.Revision) {
+// noteOutage records that there were no bookmarks for a while, and the gap in the history, if
+// the server has relisted.
+func (y *system) noteOutage(e *storeEpoch, from time.Time, at, relisted object.Revision) {
 	time.Sleep(10 * time.Second) // longer than it takes to try again
 	y.settle()
-	w.Outages = append(w.Outages, check.Span{From: from, To: time.Now()})
+	e.Outages = append(e.Outages, check.Span{From: from, To: time.Now()})
 	if now := y.server().cacher.State().Relisted(); now != relisted {
-		w.Gaps = append(w.Gaps, check.Gap{After: at, Until: now})
-		// A server that is started later does not see it either.
+		e.Gaps = append(e.Gaps, check.Gap{After: at, Until: now})
+		// A server that starts later must not see these changes either.
 		y.store.Change(func() { y.store.Compacted = max(y.store.Compacted, now) })
 	}
 }
@@ -203,7 +204,7 @@ func (y *system) settle() {
 	for {
 		synctest.Wait()
 		s := y.server().cacher
-		if s.Following() && s.State().Position() == (object.Position{Epoch: y.world().epoch, Revision: y.store.Now()}) {
+		if s.Following() && s.State().Position() == (object.Position{Epoch: y.epoch().name, Revision: y.store.Now()}) {
 			return
 		}
 		s.Advance()
@@ -211,20 +212,20 @@ func (y *system) settle() {
 	}
 }
 
-// silence is a store that says nothing for a while. It may forget meanwhile.
+// silence makes the store send nothing for a while. It may be compacted meanwhile.
 func (y *system) silence(c chooser) {
 	y.settle()
 	from, s := time.Now(), y.server().cacher.State()
 	y.store.Change(func() { y.store.Quiet = true })
 	y.write(c, c("commits", 12))
-	rest(c)
-	y.forget(c)
+	pause(c)
+	y.compact(c)
 	y.store.Change(func() { y.store.Quiet = false })
-	y.excuse(y.world(), from, s.Revision(), s.Relisted())
+	y.noteOutage(y.epoch(), from, s.Revision(), s.Relisted())
 }
 
-// forget compacts the store, now and then.
-func (y *system) forget(c chooser) {
+// compact compacts the store, most of the time.
+func (y *system) compact(c chooser) {
 	now := y.store.Now()
 	if c.often("compact", 7) {
 		back := object.Revision(c("back", 3))
@@ -232,74 +233,73 @@ func (y *system) forget(c chooser) {
 	}
 }
 
-// outage is a store that is away. It may forget meanwhile.
+// outage makes the store unavailable for a while. It may be compacted meanwhile.
 func (y *system) outage(c chooser) {
 	y.settle()
 	from, s := time.Now(), y.server().cacher.State()
 	y.store.Change(func() { y.store.Down = object.ErrUnavailable })
 	y.write(c, c("commits", 6))
-	rest(c)
-	y.forget(c)
+	pause(c)
+	y.compact(c)
 	y.store.Change(func() { y.store.Down = nil })
-	y.excuse(y.world(), from, s.Revision(), s.Relisted())
+	y.noteOutage(y.epoch(), from, s.Revision(), s.Relisted())
 }
 
-// restore is another store in the place of this one.
+// restore replaces the store by one with another epoch and history.
 func (y *system) restore(c chooser) {
 	y.settle()
-	from, old := time.Now(), y.world()
+	from, old := time.Now(), y.epoch()
 	y.store.Change(func() { y.store.Down = object.ErrUnavailable })
 	synctest.Wait()
 	old.history = y.store.History()
-	y.worlds = append(y.worlds, &world{epoch: object.Epoch(fmt.Sprint("e", len(y.worlds)+1))})
-	y.store.Restart(y.world().epoch)
+	y.epochs = append(y.epochs, &storeEpoch{name: object.Epoch(fmt.Sprint("e", len(y.epochs)+1))})
+	y.store.Restart(y.epoch().name)
 	y.write(c, c("commits", 30))
 	y.store.Change(func() { y.store.Down = nil })
-	y.excuse(y.world(), from, 0, 0)
+	y.noteOutage(y.epoch(), from, 0, 0)
 	old.Outages = append(old.Outages, check.Span{From: from, To: time.Now()})
 }
 
-// restart is that of the server. It knows of the past what the store does.
+// restart replaces the server. The new one has as much history as the store.
 func (y *system) restart(c chooser) {
 	y.settle()
-	from, w := time.Now(), y.world()
+	from, e := time.Now(), y.epoch()
 	y.server().stop()
 	y.write(c, c("commits", 3))
 	now := y.store.Now()
 	var compacted object.Revision
 	y.store.Change(func() { compacted = y.store.Compacted })
-	w.Forgotten = append(w.Forgotten, check.Forgotten{
+	e.Forgotten = append(e.Forgotten, check.Forgotten{
 		Since: now, Below: max(1, compacted, now-object.Revision(10*y.limits.window.MaxChanges)),
 	})
 	y.start()
 	y.settle()
-	w.Outages = append(w.Outages, check.Span{From: from, To: time.Now()})
+	e.Outages = append(e.Outages, check.Span{From: from, To: time.Now()})
 }
 
-// end takes the server down. Of all worlds it is known from then on what has
-// happened in them.
+// end stops the server and completes the conditions of all epochs.
 func (y *system) end() {
 	y.server().stop()
 	y.workers.Stop()
-	y.world().history = y.store.History()
-	for _, w := range y.worlds {
-		w.Window, w.Tombstones = y.limits.window.MinChanges, y.limits.tombstones
-		if !y.hasty {
-			w.Patience = patience
+	y.epoch().history = y.store.History()
+	for _, e := range y.epochs {
+		e.Window, e.Tombstones = y.limits.window.MinChanges, y.limits.tombstones
+		if !y.concurrent {
+			e.Patience = bookmarkPatience
 		}
 	}
 }
 
-// patience is how much longer than asked for a silence may be. It is enough for two
-// of the longest intervals between bookmarks.
-const patience = 2100 * time.Millisecond
+// bookmarkPatience is the time that a bookmark may be late. It is enough for two of the
+// longest bookmark intervals.
+const bookmarkPatience = 2100 * time.Millisecond
 
-// truth returns what the judge has to know of the world.
-func (w *world) truth(p *past) (*check.Truth, error) {
-	truth, err := check.NewTruth(p.changes, object.Revision(len(w.history)))
+// truth returns the history and conditions of the epoch for the checkers.
+func (e *storeEpoch) truth(n *naiveHistory) (*check.Truth, error) {
+	truth, err := check.NewTruth(n.changes, object.Revision(len(e.history)))
 	if err != nil {
 		return nil, err
 	}
-	truth.Conditions = w.Conditions
+	truth.Conditions = e.Conditions
 	return truth, nil
 }
