@@ -19,27 +19,27 @@ import (
 	"github.com/fanoutd/fanoutd/test/seed"
 )
 
-// A client that was away for a day's worth of writes gets each changed object once, and
-// nothing else: neither every change nor every object.
+// A client that was away during a day's worth of writes gets each changed object once. It gets
+// neither every change nor every object.
 func TestAwayForADay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
 	objects, writes := 100_000, 1_000_000
 	if race.Enabled {
-		objects, writes = objects/5, writes/5 // still twenty times what the window has
+		objects, writes = objects/5, writes/5 // still twenty times the window
 	}
 	a := startAway(t, objects)
-	a.advance(t, objects) // each of them is created
+	a.advance(t, objects) // creates each of them
 
 	t.Run("a million changes", func(t *testing.T) {
 		here := a.leave()
-		// Some keys are written all the time and others hardly ever.
+		// Some keys are written all the time, others hardly ever.
 		a.next = func(rng *rand.Rand) int { u := rng.Float64(); return int(float64(objects) * u * u * u) }
 		a.advance(t, writes)
 		changed, deleted := a.comeBack(t, here)
 		if unchanged := objects - changed - deleted; unchanged < objects/1000 || changed < objects/2 || deleted < objects/100 {
-			t.Errorf("the test is too easy: %d objects have changed and %d are deleted", changed, deleted)
+			t.Errorf("the test is too easy: %d objects changed and %d were deleted", changed, deleted)
 		}
 	})
 	t.Run("a thousand objects", func(t *testing.T) {
@@ -47,18 +47,18 @@ func TestAwayForADay(t *testing.T) {
 		a.next = func(rng *rand.Rand) int { return 19 * rng.IntN(1000) }
 		a.advance(t, 20_000)
 		if changed, deleted := a.comeBack(t, here); changed+deleted > 1000 || changed < 100 || deleted < 10 {
-			t.Errorf("%d objects have changed and %d are deleted, of a thousand that were written", changed, deleted)
+			t.Errorf("got %d changed and %d deleted objects of a thousand that were written", changed, deleted)
 		}
 	})
 	t.Run("nothing", func(t *testing.T) {
 		here := a.leave()
 		if changed, deleted := a.comeBack(t, here); changed+deleted > 0 {
-			t.Errorf("%d objects have changed and %d are deleted though nothing was written", changed, deleted)
+			t.Errorf("got %d changed and %d deleted objects, but nothing was written", changed, deleted)
 		}
 	})
 }
 
-// away is a server in front of a store with many objects and very many changes.
+// away is a server of a store with many objects and very many changes.
 type away struct {
 	store      *cachertest.Generator
 	cacher     *cacher.Cacher
@@ -66,14 +66,14 @@ type away struct {
 	workers    *sendqueue.Workers
 	now        object.Revision
 
-	// What follows belongs to the store while it advances.
+	// The fields below belong to the store while it advances.
 
 	rng  *rand.Rand
-	next func(*rand.Rand) int // chooses what changes; nil: the objects, one after the other
+	next func(*rand.Rand) int // returns the object to change; nil: one object after another
 	keys []generated
 }
 
-// generated is what there is of a key.
+// generated is the state of a key in the store.
 type generated struct {
 	object.Record                 // the last put
 	changed       object.Revision // the last put or deletion
@@ -103,8 +103,7 @@ func startAway(t *testing.T, objects int) *away {
 	return a
 }
 
-// generate returns what a revision does: it puts an object or, now and then, deletes
-// one.
+// generate returns the write of a revision: a put or, now and then, a deletion.
 func (a *away) generate(at object.Revision) []object.Record {
 	i := int(at-2) % len(a.keys)
 	if a.next != nil {
@@ -125,7 +124,7 @@ func (a *away) generate(at object.Revision) []object.Record {
 	return []object.Record{k.Record}
 }
 
-// advance has so many revisions happen and the server learn of them.
+// advance writes a number of revisions, and waits until the cacher has applied them.
 func (a *away) advance(t *testing.T, revisions int) {
 	t.Helper()
 	a.now += object.Revision(revisions)
@@ -139,19 +138,19 @@ func (a *away) advance(t *testing.T, revisions int) {
 	}
 }
 
-// absent is somebody who left.
+// absent is a client that has left.
 type absent struct {
 	position object.Position
-	objects  map[object.Key]string // what there was, with revisions and values
+	objects  map[object.Key]string // its copy of the state, as [written] describes objects
 }
 
-// leave returns somebody who has seen everything so far.
+// leave returns a client that has received everything so far.
 func (a *away) leave() absent {
 	s := a.cacher.State()
 	return absent{s.Position(), listed(s)}
 }
 
-// listed returns what a List shows.
+// listed returns the objects of a List.
 func listed(s *cacher.State) map[object.Key]string {
 	all := make(map[object.Key]string, s.Len())
 	for o := range s.Objects(object.Scope{}, "") {
@@ -160,20 +159,21 @@ func listed(s *cacher.State) map[object.Key]string {
 	return all
 }
 
+// written describes an object by its revisions, version and value.
 func written(o *object.Object) string {
 	return fmt.Sprint(o.CreateRevision, " ", o.ModRevision, " ", o.Version, " ", string(o.Value))
 }
 
-// comeBack resumes a watch, checks what it brings, and returns how many objects it
-// says to have changed and to be deleted.
-func (a *away) comeBack(t *testing.T, who absent) (changed, deleted int) {
+// comeBack resumes the watch of a client, checks its catch-up, and returns the numbers of
+// changed and deleted objects.
+func (a *away) comeBack(t *testing.T, client absent) (changed, deleted int) {
 	t.Helper()
 	s := a.cacher.State()
-	due := map[object.Key]object.Revision{} // the last change of what has changed
-	size := 0                               // of the events that say so
+	due := map[object.Key]object.Revision{} // the last change of each changed key
+	size := 0                               // of the events that are due
 	for _, k := range a.keys {
 		switch {
-		case k.changed <= who.position.Revision:
+		case k.changed <= client.position.Revision:
 			continue
 		case k.Deleted:
 			gone := object.Event{Type: object.Deleted, Revision: k.changed, Key: k.Key}
@@ -186,7 +186,7 @@ func (a *away) comeBack(t *testing.T, who absent) (changed, deleted int) {
 		due[k.Key] = k.changed
 	}
 
-	w := a.dispatcher.Pull(a.workers.NewQueue(), dispatch.Interest{}, dispatch.After(who.position), dispatch.Options{})
+	w := a.dispatcher.Pull(a.workers.NewQueue(), dispatch.Interest{}, dispatch.After(client.position), dispatch.Options{})
 	defer w.Close()
 	next := func() check.Message {
 		raw, err := w.Next(t.Context())
@@ -199,46 +199,46 @@ func (a *away) comeBack(t *testing.T, who absent) (changed, deleted int) {
 		return decode(t, raw)
 	}
 	want := object.Delta
-	if who.position.Revision >= s.Replayable() {
-		want = object.Replay // it was not away for long
+	if client.position.Revision >= s.Replayable() {
+		want = object.Replay // the client was not away for long
 	}
 	if m := next(); m.CatchUp != want {
-		t.Fatalf("the catch-up is %+v, want kind %d", m, want)
+		t.Fatalf("got catch-up %+v, want kind %d", m, want)
 	}
 	for m := next(); m.Kind != object.Synced; m = next() {
 		for _, e := range m.Events {
 			key := e.Object.Key
 			if due[key] != e.Revision {
-				t.Fatalf("%q at %d, want %d", key, e.Revision, due[key])
+				t.Fatalf("got %q at revision %d, want %d", key, e.Revision, due[key])
 			}
 			delete(due, key)
 			if e.Type == object.Deleted {
-				delete(who.objects, key)
+				delete(client.objects, key)
 			} else {
-				who.objects[key] = written(&e.Object)
+				client.objects[key] = written(&e.Object)
 			}
 		}
 	}
 	if len(due) > 0 {
-		t.Errorf("%d of what has changed is not told", len(due))
+		t.Errorf("got no event for %d changed keys", len(due))
 	}
 	if size != 0 {
-		t.Errorf("the events have %d bytes more than what has changed", -size)
+		t.Errorf("the events have %d bytes more than those that are due", -size)
 	}
 	if w.Position() != s.Position() {
-		t.Errorf("caught up to %v, the state is at %v", w.Position(), s.Position())
+		t.Errorf("caught up to %v, want %v", w.Position(), s.Position())
 	}
 	wrong := 0
 	now := listed(s)
 	for key, value := range now {
-		if who.objects[key] != value {
+		if client.objects[key] != value {
 			if wrong++; wrong < 5 {
-				t.Errorf("%q is %s, want %s", key, who.objects[key], value)
+				t.Errorf("key %q: got %s, want %s", key, client.objects[key], value)
 			}
 		}
 	}
-	if len(who.objects) != len(now) || wrong > 0 {
-		t.Errorf("ends with %d objects, %d of them wrong; a List shows %d", len(who.objects), wrong, len(now))
+	if len(client.objects) != len(now) || wrong > 0 {
+		t.Errorf("got %d objects, %d of them wrong; a List has %d", len(client.objects), wrong, len(now))
 	}
 	return changed, deleted
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
-// What the log has forgotten is not kept by messages that were made of it, not even by
-// one that is being made at that moment. From outside the moment cannot be hit.
-func TestMessagesAreForgottenWithTheLog(t *testing.T) {
+// The batch cache drops batches of segments that the log has dropped, even a batch that is
+// being cut at that moment. Only a test inside the package can hit that moment.
+func TestBatchesAreDroppedWithTheirLog(t *testing.T) {
 	bubble(t, Config{FeedBytes: 1 << 10}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
 		var watchers [2]*Watcher
 		for i := range watchers {
@@ -30,9 +30,9 @@ func TestMessagesAreForgottenWithTheLog(t *testing.T) {
 		f := watchers[0].feed
 		kept := func() (n int) {
 			for i := range f.batches.recent {
-				if told := f.batches.recent[i].Load(); told != nil {
-					if n++; told.start.view.after != f.view.Load().after {
-						t.Error("a message is kept of what is forgotten")
+				if b := f.batches.recent[i].Load(); b != nil {
+					if n++; b.start.view.after != f.view.Load().after {
+						t.Error("the cache keeps a batch of a dropped segment")
 					}
 				}
 			}
@@ -41,7 +41,7 @@ func TestMessagesAreForgottenWithTheLog(t *testing.T) {
 		m.Put("a", "1")
 		synctest.Wait()
 		if _, outcome := watchers[0].Poll(time.Now()); outcome != Found || kept() != 1 {
-			t.Fatalf("outcome %d; %d messages are kept, want one", outcome, kept())
+			t.Fatalf("got outcome %d and %d cached batches, want one", outcome, kept())
 		}
 		old := f.view.Load()
 		for i := range 100 {
@@ -49,10 +49,10 @@ func TestMessagesAreForgottenWithTheLog(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := kept(); n != 0 {
-			t.Errorf("%d messages are kept after the log has forgotten", n)
+			t.Errorf("got %d cached batches after the log dropped its segments, want none", n)
 		}
-		if told := f.batch(batchStart{view: old, cursor: watchers[1].cursor}, d); told == nil || kept() != 0 {
-			t.Errorf("told %v; %d messages are kept that came too late", told, kept())
+		if b := f.batch(batchStart{view: old, cursor: watchers[1].cursor}, d); b == nil || kept() != 0 {
+			t.Errorf("got batch %v, and the cache keeps %d late batches, want none", b, kept())
 		}
 	})
 }

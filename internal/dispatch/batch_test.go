@@ -12,17 +12,17 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// pollOne returns the next batch of a watcher, after which there is nothing.
+// pollOne returns the next batch of a watcher, which must be the last one.
 func pollOne(t testing.TB, w *dispatch.Watcher) *dispatch.Batch {
 	t.Helper()
-	told, outcome := w.Poll(time.Now())
+	b, outcome := w.Poll(time.Now())
 	if outcome != dispatch.Found {
-		t.Fatalf("the outcome is %d", outcome)
+		t.Fatalf("got outcome %d, want a batch", outcome)
 	}
-	if !w.Settle(told) {
-		t.Fatal("there is more")
+	if !w.Settle(b) {
+		t.Fatal("more events follow the batch")
 	}
-	return told
+	return b
 }
 
 var everyDelivery = []dispatch.Options{{}, {Latest: true}, {EveryEvent: true}}
@@ -35,45 +35,45 @@ func TestWatchersAtOnePositionShareABatch(t *testing.T) {
 	for range 10 {
 		crowd.after(func() { f.store.Put("k", "v") })
 		first := crowd.members[0].last
-		made := 0
+		encodings := 0
 		for _, s := range crowd.members {
 			if s.last != first {
-				t.Fatal("a message of its own")
+				t.Fatal("a watcher got a batch of its own")
 			}
-			if form := first.Encoded(func(m *dispatch.Message) any { made++; return m.Header }); form != first.Header {
-				t.Errorf("the form is %v", form)
+			if encoded := first.Encoded(func(m *dispatch.Message) any { encodings++; return m.Header }); encoded != first.Header {
+				t.Errorf("got encoding %v, want %v", encoded, first.Header)
 			}
 		}
-		if made != 1 {
-			t.Fatalf("the message was made %d times", made)
+		if encodings != 1 {
+			t.Fatalf("got %d encodings of the message, want 1", encodings)
 		}
 	}
 	if n := f.encoder.events.Load(); n != 10 {
-		t.Errorf("10 events were encoded %d times", n)
+		t.Errorf("got %d encodings of events, want 10", n)
 	}
 }
 
-// asked returns a watcher that has sent everything. The test asks for its batches.
+// asked returns a watcher that is caught up. The test polls its batches.
 func (f *fixture) asked(t testing.TB, i dispatch.Interest, o dispatch.Options) *dispatch.Watcher {
 	t.Helper()
 	w := f.dispatcher.Asked(f.workers.NewQueue(), i, dispatch.FromNow(f.cacher.State().Position()), o)
 	t.Cleanup(w.Close)
 	for _, want := range []bool{true, false} {
 		if m, ok, err := w.Try(); ok != want || err != nil {
-			t.Fatalf("got %+v, %v", m, err)
+			t.Fatalf("got message %+v, %v, error %v; want message %v", m, ok, err, want)
 		}
 	}
 	return w
 }
 
-// wantBatch polls a watcher, which has a batch with the events and nothing after it.
+// wantBatch polls a watcher, and checks that it gets these events in one batch.
 func wantBatch(t testing.TB, w *dispatch.Watcher, want string) *dispatch.Batch {
 	t.Helper()
-	told := pollOne(t, w)
-	if got := show(decode(t, told.Message).Events); got != want {
-		t.Errorf("told %q, want %q", got, want)
+	b := pollOne(t, w)
+	if got := show(decode(t, b.Message).Events); got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
-	return told
+	return b
 }
 
 // A watcher at another position, or of another interest, has a batch of its own.
@@ -91,14 +91,14 @@ func TestOtherWatchersHaveOtherBatches(t *testing.T) {
 		wantBatch(t, ahead, "+b=1")
 		both := wantBatch(t, behind, "+a=1 +b=1")
 		if wantBatch(t, beside, "+a=1 +b=1") != both {
-			t.Error("two who have missed the same have a message each")
+			t.Error("two watchers that missed the same events got different batches")
 		}
 		wantBatch(t, other, "+b=1")
-		for range 10 { // more than are kept
+		for range 10 { // more batches than the cache keeps
 			f.store.Put("a", "2")
 			synctest.Wait()
 			if wantBatch(t, ahead, "~a=2") != wantBatch(t, behind, "~a=2") {
-				t.Error("two who are at the same place again have a message each")
+				t.Error("two watchers at the same position got different batches")
 			}
 		}
 		wantBatch(t, beside, strings.TrimSpace(strings.Repeat("~a=2 ", 10)))
@@ -123,15 +123,15 @@ func TestPartsAreShared(t *testing.T) {
 		for {
 			part, outcome := every.Poll(time.Now())
 			if same, _ := twin.Poll(time.Now()); outcome != dispatch.Found || same != part {
-				t.Fatalf("part %d: outcome %d, and the twin is told another one", parts, outcome)
+				t.Fatalf("part %d: got outcome %d, and the twin got another batch", parts, outcome)
 			}
 			if parts == 0 {
 				if same, _ := latest.Poll(time.Now()); same != part {
-					t.Error("who wants the latest is told another part")
+					t.Error("the watcher with LATEST got another first part")
 				}
 				latestEvents = part.Count
 				if _, outcome := latest.Poll(time.Now()); outcome != dispatch.Refused {
-					t.Errorf("what comes behind the first part has the outcome %d", outcome)
+					t.Errorf("after the first part: got outcome %d, want %d", outcome, dispatch.Refused)
 				}
 			}
 			parts, events = parts+1, events+part.Count
@@ -142,7 +142,7 @@ func TestPartsAreShared(t *testing.T) {
 			}
 		}
 		if parts < 3 || events != 10 {
-			t.Errorf("%d events in %d parts", events, parts)
+			t.Errorf("got %d events in %d parts, want 10 in at least 3", events, parts)
 		}
 		for {
 			rest, ok, err := latest.Try()
@@ -155,7 +155,7 @@ func TestPartsAreShared(t *testing.T) {
 			latestEvents += rest.Count
 		}
 		if latestEvents != 10 {
-			t.Errorf("who wants the latest was told of %d events", latestEvents)
+			t.Errorf("the watcher with LATEST got %d events, want 10", latestEvents)
 		}
 	})
 }
@@ -172,19 +172,19 @@ func TestMergedEventsNeedTheHandler(t *testing.T) {
 		synctest.Wait()
 		wantBatch(t, every, "+a=1 +b=1 ~a=2")
 		for _, w := range []*dispatch.Watcher{latest, twin} {
-			if told, outcome := w.Poll(time.Now()); outcome != dispatch.Refused {
-				t.Errorf("the outcome is %d: %v", outcome, told)
+			if b, outcome := w.Poll(time.Now()); outcome != dispatch.Refused {
+				t.Errorf("got outcome %d and batch %v, want %d", outcome, b, dispatch.Refused)
 			}
 			m, ok, err := w.Try()
 			if got := show(decode(t, m).Events); !ok || err != nil || got != "+b=1 +a=2" {
-				t.Errorf("told %q, %v", got, err)
+				t.Errorf("got %q, %v", got, err)
 			}
 		}
 		f.store.Put("c", "1")
 		f.store.Put("b", "2")
 		synctest.Wait()
 		if wantBatch(t, latest, "+c=1 ~b=2") != wantBatch(t, twin, "+c=1 ~b=2") {
-			t.Error("of different keys there is nothing to merge, and two have a message each")
+			t.Error("two watchers without anything to merge got different batches")
 		}
 	})
 }
@@ -201,7 +201,7 @@ func TestEventsOutsideTheLogNeedTheHandler(t *testing.T) {
 		}
 		synctest.Wait()
 		if _, outcome := w.Poll(time.Now()); outcome != dispatch.Refused {
-			t.Fatalf("the outcome is %d", outcome)
+			t.Fatalf("got outcome %d, want %d", outcome, dispatch.Refused)
 		}
 		events := 0
 		for {
@@ -215,7 +215,7 @@ func TestEventsOutsideTheLogNeedTheHandler(t *testing.T) {
 			events += m.Count
 		}
 		if events != 100 {
-			t.Errorf("told of %d events", events)
+			t.Errorf("got %d events, want 100", events)
 		}
 		f.store.Put("key", "1")
 		synctest.Wait()
@@ -227,12 +227,12 @@ func TestEventsOutsideTheLogNeedTheHandler(t *testing.T) {
 		at := f.store.Put("key", "3")
 		f.store.Change(func() { f.store.Compacted, f.store.Quiet = at, false })
 		time.Sleep(time.Minute)
-		if told, outcome := strict.Poll(time.Now()); outcome != dispatch.Refused {
-			t.Errorf("the outcome is %d: %+v", outcome, told)
+		if b, outcome := strict.Poll(time.Now()); outcome != dispatch.Refused {
+			t.Errorf("got outcome %d and batch %+v, want %d", outcome, b, dispatch.Refused)
 		}
 		var lost *dispatch.LostError
 		if _, _, err := strict.Try(); !errors.As(err, &lost) {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want a LostError", err)
 		}
 	})
 }
@@ -254,7 +254,7 @@ func TestAnEventAllocatesNothingForEachWatcher(t *testing.T) {
 			}
 			const few, many = 10, 1000
 			if a, b := allocations(few), allocations(many); b > a+few {
-				t.Errorf("%v allocations for %d watchers, %v for %d", a, few, b, many)
+				t.Errorf("got %v allocations for %d watchers and %v for %d", a, few, b, many)
 			}
 		})
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Within two intervals of a write to something else the position of a quiet watcher
-// is behind it, whenever in an interval the write is made.
+// A bookmark of a quiet watcher passes an unrelated write within two intervals. The moment of
+// the write within the interval does not matter.
 func TestBookmarkableWithinTwoIntervals(t *testing.T) {
 	const interval = 200 * time.Millisecond
 	elsewhere := map[string]func(*fixture) object.Revision{
@@ -31,7 +31,7 @@ func TestBookmarkableWithinTwoIntervals(t *testing.T) {
 					for w.next(t, object.Bookmark).Position.Revision < at {
 					}
 					if took := time.Since(written); took > 2*interval {
-						t.Errorf("a write %s, %v into an interval: the bookmark behind it comes after %v", name, into, took)
+						t.Errorf("write %s, %v into an interval: the bookmark came after %v", name, into, took)
 					}
 				}
 			})

@@ -14,9 +14,9 @@ import (
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
-// What watchers who catch up share is bounded, and given back when the last of them
-// leaves or when it is out of date. From outside it cannot be seen.
-func TestBoundedWhatIsShared(t *testing.T) {
+// The memory of shared catch-ups is bounded. It is freed when the last watcher leaves or the
+// catch-ups are out of date.
+func TestBoundedCatchUpCache(t *testing.T) {
 	for _, limit := range []int{2000, 1 << 20} {
 		t.Run(fmt.Sprint("limit ", limit), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestBoundedWhatIsShared(t *testing.T) {
 								t.Fatal(err)
 							}
 							if n := d.catchUps.bytes.Load(); n > int64(limit) {
-								t.Fatalf("%d bytes are shared, the limit is %d", n, limit)
+								t.Fatalf("got %d cached bytes, want at most %d", n, limit)
 							}
 							if message.Header.Kind == object.Synced {
 								break
@@ -62,31 +62,31 @@ func TestBoundedWhatIsShared(t *testing.T) {
 						}
 					}
 					if d.catchUps.bytes.Load() == 0 {
-						t.Fatal("nothing is shared")
+						t.Fatal("nothing is cached")
 					}
 					wantAccounted(t, d)
 				}
 				catchUp()
-				catchUp() // who takes what is there has it put together
+				catchUp() // the second use of a part joins its pieces
 				time.Sleep(2 * catchUpCacheAge)
 				m.Put("next", "value")
 				synctest.Wait()
 				if n := d.catchUps.bytes.Load(); n != 0 || len(d.caching) > 0 {
-					t.Errorf("%d bytes of %d feeds are still shared when they are out of date", n, len(d.caching))
+					t.Errorf("got %d cached bytes of %d feeds after they are out of date, want none", n, len(d.caching))
 				}
 				catchUp()
 				for _, w := range watchers {
 					w.Close()
 				}
 				if n := d.catchUps.bytes.Load(); n != 0 || len(d.caching) > 0 {
-					t.Errorf("%d bytes of %d feeds are still shared when nobody is left", n, len(d.caching))
+					t.Errorf("got %d cached bytes of %d feeds after all watchers have left, want none", n, len(d.caching))
 				}
 			})
 		})
 	}
 }
 
-// wantAccounted checks that what is shared holds what it is said to.
+// wantAccounted checks that the counted bytes are those of the cached parts.
 func wantAccounted(t *testing.T, d *Dispatcher) {
 	t.Helper()
 	var all int64
@@ -96,16 +96,16 @@ func wantAccounted(t *testing.T, d *Dispatcher) {
 			held += p.size()
 		}
 		if f.catchUps.bytes != held {
-			t.Errorf("a memo holds %d bytes, and is said to hold %d", held, f.catchUps.bytes)
+			t.Errorf("got %d counted bytes of a cache, want %d", f.catchUps.bytes, held)
 		}
 		all += held
 	}
 	if n := d.catchUps.bytes.Load(); n != all {
-		t.Errorf("all memos hold %d bytes, and are said to hold %d", all, n)
+		t.Errorf("got %d counted bytes of all caches, want %d", n, all)
 	}
 }
 
-// A part that fits only if its pieces are put together is shared.
+// A part that fits the limit only with joined pieces is cached.
 func TestSmallObjectsAreShared(t *testing.T) {
 	const objects = 100
 	m, b := &catchUpCache{}, &catchUpBudget{}
@@ -116,18 +116,18 @@ func TestSmallObjectsAreShared(t *testing.T) {
 	for limit, want := range map[int64]int{2 * whole.joinedSize(): 1, 2*whole.joinedSize() - 1: 3} {
 		b.limit = limit
 		m.beginLocked(nil)
-		made := 0
+		calls := 0
 		for range 3 {
 			p := m.part(nil, partKey{}, b, func() part {
-				made++
+				calls++
 				return whole
 			})
 			if n := len(p.pieces); want == 1 && n != 1 || want > 1 && n != objects {
-				t.Errorf("limit %d: the part is of %d pieces", limit, n)
+				t.Errorf("limit %d: got a part of %d pieces", limit, n)
 			}
 		}
-		if made != want {
-			t.Errorf("limit %d: the part is made %d times, want %d", limit, made, want)
+		if calls != want {
+			t.Errorf("limit %d: the part was made %d times, want %d", limit, calls, want)
 		}
 		m.drop(b)
 	}

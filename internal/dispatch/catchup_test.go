@@ -12,9 +12,9 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// Watchers who come to the window at the same place, resuming or falling behind,
-// all events or merged, cause as many encodings as one of them.
-func TestReadersOfTheWindowShareWhatTheyRead(t *testing.T) {
+// Watchers that read the window from the same position cause as many encodings as one of them.
+// That holds for resumed watchers and for slow ones, with every event and with LATEST.
+func TestReadersOfTheWindowShareEncodings(t *testing.T) {
 	for name, options := range map[string]dispatch.Options{"every": {}, "latest": {Latest: true}} {
 		t.Run("resuming, "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -34,11 +34,11 @@ func TestReadersOfTheWindowShareWhatTheyRead(t *testing.T) {
 						first, encoded = events, f.encoder.events.Load()
 					}
 					if show(events) != show(first) {
-						t.Fatalf("watcher %d is told %s, the first one %s", i, show(events), show(first))
+						t.Fatalf("watcher %d got %s, the first one %s", i, show(events), show(first))
 					}
 				}
 				if n := f.encoder.events.Load(); n != encoded || n != int64(len(first)) {
-					t.Errorf("%d encodings of %d events, %d for the first watcher", n, len(first), encoded)
+					t.Errorf("got %d encodings of %d events, %d of them for the first watcher", n, len(first), encoded)
 				}
 			})
 		})
@@ -63,15 +63,15 @@ func TestReadersOfTheWindowShareWhatTheyRead(t *testing.T) {
 				}
 			}
 			if n := f.encoder.events.Load(); n > changes {
-				t.Errorf("%d encodings of %d events", n, changes)
+				t.Errorf("got %d encodings of %d events", n, changes)
 			}
 		})
 	})
 }
 
-// Those who have come earlier and gone silent do not keep others from sharing: room is
-// made, also while nothing is written.
-func TestRoomIsMadeForOthersToShare(t *testing.T) {
+// The cache drops the parts of earlier catch-ups to make room for others, even while nothing
+// is written.
+func TestCatchUpCacheMakesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{messageBytes: 300, catchUpBytes: 12_000})
 		const objects = 50
@@ -80,24 +80,24 @@ func TestRoomIsMadeForOthersToShare(t *testing.T) {
 		}
 		synctest.Wait()
 		for i := range 2 {
-			// Without values the event of an object is made for the part.
+			// Without values, the event of an object is encoded for the part.
 			interest := dispatch.Interest{Scope: prefix(t, fmt.Sprint(i)), Projection: object.Projection{OmitValues: true}}
 			f.encoder.objects.Store(0)
 			for range 100 {
 				f.watchInterest(t, interest, dispatch.FromSnapshot(0)).sync(t, object.Reset)
 			}
-			// The one that a part has no room for is looked at again.
+			// An object that no longer fits a part is encoded again for the next part.
 			if n := f.encoder.objects.Load(); n > 2*objects {
-				t.Errorf("interest %d: %d objects are encoded %d times", i, objects, n)
+				t.Errorf("interest %d: got %[3]d encodings of %[2]d objects", i, objects, n)
 			}
 			time.Sleep(time.Second)
 		}
 	})
 }
 
-// Watchers who share a snapshot share one piece of small objects that are neighbours, and a
-// watcher that is alone is told the bytes of the objects themselves.
-func TestWhatIsSharedIsOfFewPieces(t *testing.T) {
+// In a shared snapshot, small neighbouring objects are joined to one piece. A watcher that is
+// alone gets the bytes of each object, without a copy.
+func TestSharedSnapshotHasFewPieces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
 		large := strings.Repeat("x", 10_000)
@@ -117,17 +117,17 @@ func TestWhatIsSharedIsOfFewPieces(t *testing.T) {
 					continue
 				}
 				if events := decode(t, m).Events; len(events) != 8 || string(events[2].Object.Value) != large || string(events[7].Object.Value) != "5" {
-					t.Errorf("told of %d objects", len(events))
+					t.Errorf("got %d objects, or other values, want 8", len(events))
 				}
 				return len(m.Events)
 			}
 		}
 		if alone := pieces(); alone != 8 {
-			t.Errorf("a watcher that is alone is told %d pieces", alone)
+			t.Errorf("got %d pieces for a watcher that is alone, want 8", alone)
 		}
 		for range 2 {
 			if shared := pieces(); shared != 6 {
-				t.Errorf("who comes after it is told %d pieces", shared)
+				t.Errorf("got %d pieces for a later watcher, want 6", shared)
 			}
 		}
 	})

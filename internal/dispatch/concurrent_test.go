@@ -9,9 +9,9 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Watchers that read while the feed grows see every event once. The test uses real threads,
-// because it is about the order in which the dispatcher stores and a watcher loads, which a
-// bubble of synctest cannot show.
+// Watchers that read while the feed grows get every event once. The result depends on the order
+// of the dispatcher's stores and the watchers' loads, so the test uses real threads instead of
+// synctest.
 func TestReliableWhileTheFeedGrows(t *testing.T) {
 	f := start(t, limits{})
 	const events, watchers = 4000, 8
@@ -35,7 +35,7 @@ func TestReliableWhileTheFeedGrows(t *testing.T) {
 				}
 				for _, e := range decode(t, m).Events {
 					if got := string(e.Object.Value); got != strconv.Itoa(next) {
-						t.Errorf("event %d is %s", next, got)
+						t.Errorf("got value %[2]s for event %[1]d", next, got)
 						return
 					}
 					next++

@@ -10,9 +10,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/ratio"
 )
 
-// What a change allocates does not depend on how many interests there are that it does
-// not concern.
-func TestInterestsOfOthersAllocateNothing(t *testing.T) {
+// The allocations of a change do not depend on the number of interests that it does not concern.
+func TestUnrelatedInterestsAllocateNothing(t *testing.T) {
 	allocations := func(interests int) float64 {
 		f := startDispatching(t, limits{})
 		for i := range interests {
@@ -25,40 +24,39 @@ func TestInterestsOfOthersAllocateNothing(t *testing.T) {
 	}
 	few, many := allocations(10), allocations(5000)
 	if many > few+5 {
-		t.Errorf("a change allocates %v times with 10 interests of others and %v times with 5000", few, many)
+		t.Errorf("got %v allocations of a change with 10 unrelated interests and %v with 5000", few, many)
 	}
 }
 
-// A snapshot allocates nothing for each object: a larger one makes some slices grow once
-// more. Of all that is not in its scope it does not know.
+// A snapshot allocates nothing for each object, but some slices of a large one grow once more.
+// Objects outside the scope cost nothing.
 func TestSnapshotsAllocateNothingForEachObject(t *testing.T) {
 	allocations := func(i dispatch.Interest, objects int) float64 {
 		f := filled(t, objects)
-		return testing.AllocsPerRun(10, func() { arrive(t, f, i, dispatch.FromSnapshot(0)) })
+		return testing.AllocsPerRun(10, func() { catchUp(t, f, i, dispatch.FromSnapshot(0)) })
 	}
 	if few, many := allocations(dispatch.Interest{}, 100), allocations(dispatch.Interest{}, 5000); many > few+50 {
-		t.Errorf("a snapshot of 100 objects allocates %v times, and one of 5000 %v times", few, many)
+		t.Errorf("got %v allocations for a snapshot of 100 objects and %v for one of 5000", few, many)
 	}
 	for _, scope := range []object.Scope{prefix(t, "folder-7"), object.ExactKey("folder-7/7")} {
 		i := dispatch.Interest{Scope: scope}
 		if few, many := allocations(i, 100), allocations(i, 5000); many > few+5 {
-			t.Errorf("a snapshot of %v among 100 objects allocates %v times, and among 5000 %v times", scope, few, many)
+			t.Errorf("got %v allocations for a snapshot of %v among 100 objects and %v among 5000", few, scope, many)
 		}
 	}
 }
 
-// BenchmarkEvent is the way of one event from the store to all watchers of one
-// interest, up to what each of them is told. The last number is what one watcher adds
-// to it.
+// BenchmarkEvent delivers one event from the store to the sinks of all watchers of one interest.
+// The last number is the time per watcher.
 func BenchmarkEvent(b *testing.B) {
-	for _, way := range []struct {
+	for _, delivery := range []struct {
 		name    string
 		options dispatch.Options
 	}{{"every event", dispatch.Options{}}, {"latest", dispatch.Options{Latest: true}}} {
 		for _, watchers := range []int{1, 100, 10_000} {
-			b.Run(fmt.Sprintf("%s/watchers=%d", way.name, watchers), func(b *testing.B) {
+			b.Run(fmt.Sprintf("%s/watchers=%d", delivery.name, watchers), func(b *testing.B) {
 				f := startDispatching(b, limits{})
-				crowd := f.gather(b, watchers, dispatch.Interest{Scope: object.ExactKey("k")}, way.options)
+				crowd := f.gather(b, watchers, dispatch.Interest{Scope: object.ExactKey("k")}, delivery.options)
 				b.ReportAllocs()
 				for b.Loop() {
 					crowd.forget()
@@ -70,8 +68,8 @@ func BenchmarkEvent(b *testing.B) {
 	}
 }
 
-// BenchmarkResume brings a watcher to the present who has missed ten changes, in windows
-// that reach back differently far.
+// BenchmarkResume resumes a watcher that has missed ten changes, with windows of different
+// sizes.
 func BenchmarkResume(b *testing.B) {
 	var row ratio.Row
 	for _, window := range []int{1000, 10_000, 100_000} {
@@ -85,8 +83,8 @@ func BenchmarkResume(b *testing.B) {
 			at.Revision -= 10
 			b.ReportAllocs()
 			for b.Loop() {
-				if told := arrive(b, f, dispatch.Interest{}, dispatch.After(at)); told != 10 {
-					b.Fatalf("told of %d changes", told)
+				if got := catchUp(b, f, dispatch.Interest{}, dispatch.After(at)); got != 10 {
+					b.Fatalf("got %d changes, want 10", got)
 				}
 			}
 			row.Report(b)
@@ -94,11 +92,11 @@ func BenchmarkResume(b *testing.B) {
 	}
 }
 
-// BenchmarkSnapshot is a watcher who comes, is told of the one object or the ten of its
-// scope among so many, and leaves; and one who is told of all. In company means that somebody else
-// has the same interest and has been told before, so that the parts are there.
+// BenchmarkSnapshot starts a watcher, reads its snapshot and closes it. The scope has one object,
+// ten or all of them. "In company" means that another watcher has the same interest and a
+// snapshot already, so the parts are cached.
 func BenchmarkSnapshot(b *testing.B) {
-	run := func(name string, scope object.Scope, objects []int, told int, company bool) {
+	run := func(name string, scope object.Scope, objects []int, want int, company bool) {
 		var row ratio.Row
 		for _, n := range objects {
 			b.Run(fmt.Sprintf("%s/objects=%d", name, n), func(b *testing.B) {
@@ -106,14 +104,14 @@ func BenchmarkSnapshot(b *testing.B) {
 				i := dispatch.Interest{Scope: scope}
 				begin := dispatch.FromSnapshot(0)
 				if company {
-					stays := f.dispatcher.Pull(f.workers.NewQueue(), i, begin, dispatch.Options{})
-					b.Cleanup(stays.Close)
-					reachPresent(b, stays)
+					other := f.dispatcher.Pull(f.workers.NewQueue(), i, begin, dispatch.Options{})
+					b.Cleanup(other.Close)
+					readCatchUp(b, other)
 				}
 				b.ReportAllocs()
 				for b.Loop() {
-					if got := arrive(b, f, i, begin); told > 0 && got != told {
-						b.Fatalf("told of %d objects", got)
+					if got := catchUp(b, f, i, begin); want > 0 && got != want {
+						b.Fatalf("got %d objects, want %d", got, want)
 					}
 				}
 				row.Report(b)
@@ -128,7 +126,7 @@ func BenchmarkSnapshot(b *testing.B) {
 	run("all in company", object.Scope{}, []int{1000, 10_000}, 0, true)
 }
 
-// filled returns a dispatcher of so many objects, in folders of ten.
+// filled returns a dispatcher of a number of objects, in folders of ten.
 func filled(tb testing.TB, objects int) *fixture {
 	tb.Helper()
 	f := start(tb, limits{})
@@ -141,32 +139,32 @@ func filled(tb testing.TB, objects int) *fixture {
 	return f
 }
 
-// await returns when the dispatcher has taken all that was written.
+// await waits until the dispatcher has taken all writes.
 func await(tb testing.TB, f *fixture) {
 	tb.Helper()
 	poll.Until(tb, "the dispatcher has caught up", func() bool { return f.dispatcher.Stats().Through.Revision >= f.store.Now() })
 }
 
-// arrive has a watcher come, be brought to the present and leave. It returns the number
-// of events that it was told.
-func arrive(tb testing.TB, f *fixture, i dispatch.Interest, begin dispatch.Begin) int {
+// catchUp starts a watcher, reads its catch-up and closes it. It returns the number of events.
+func catchUp(tb testing.TB, f *fixture, i dispatch.Interest, begin dispatch.Begin) int {
 	tb.Helper()
 	w := f.dispatcher.Pull(f.workers.NewQueue(), i, begin, dispatch.Options{})
 	defer w.Close()
-	return reachPresent(tb, w)
+	return readCatchUp(tb, w)
 }
 
-func reachPresent(tb testing.TB, w *dispatch.Watcher) int {
+// readCatchUp reads messages up to SYNCED, and returns the number of their events.
+func readCatchUp(tb testing.TB, w *dispatch.Watcher) int {
 	tb.Helper()
-	told := 0
+	events := 0
 	for {
 		m, err := w.Next(tb.Context())
 		if err != nil {
 			tb.Fatal(err)
 		}
-		told += m.Count
+		events += m.Count
 		if m.Header.Kind == object.Synced {
-			return told
+			return events
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 // A watcher that has looked up how far everything was dispatched in one epoch, and
 // then finds the log of the next one, is not where it was in the first. From outside
 // the moment cannot be hit.
-func TestRevisionsOfAnotherEpochSayNothing(t *testing.T) {
+func TestRevisionsOfAnotherEpochAreNotUsed(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
 		for range 100 {
 			m.Put("k", "1")

@@ -107,7 +107,7 @@ func TestFiltered(t *testing.T) {
 }
 
 // A selector that picks nothing of what happens costs a watcher nothing.
-func TestFilteredOutIsNotEncoded(t *testing.T) {
+func TestFilteredOutEventsAreNotEncoded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{codec: "object"})
 		w := f.watchInterest(t, picking(t, "env=prod"), dispatch.FromSnapshot(0))

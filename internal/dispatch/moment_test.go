@@ -62,7 +62,7 @@ func startSlow(t *testing.T, change ...func(*dispatch.Config)) (*cachertest.Memo
 }
 
 // A watcher of every event gets no difference, not even if a relist happens while it reads.
-func TestHonestWhileTheStoreIsListedAgain(t *testing.T) {
+func TestHonestDuringARelist(t *testing.T) {
 	large := strings.Repeat("v", 2<<10) // so that each event has a segment of the log for itself
 	for name, window := range map[string]bool{"from the feed": false, "from the window": true} {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestHonestWhileTheStoreIsListedAgain(t *testing.T) {
 }
 
 // A resume leads to the present, also while that has not come to the feeds.
-func TestReplayGoesBeyondTheFeed(t *testing.T) {
+func TestReplayDoesNotWaitForTheDispatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, source, d, q := startSlow(t)
 		store.Put("k", "1")
@@ -139,7 +139,7 @@ func TestReplayGoesBeyondTheFeed(t *testing.T) {
 
 // A revision of the past that was asked for before the store became another one is
 // none of the new one's future.
-func TestExactlyARevisionOfAnotherEpoch(t *testing.T) {
+func TestExactRevisionOfAnotherEpochIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
 		for range 10 {
@@ -219,7 +219,7 @@ func TestResetAndDeltaAreNotShared(t *testing.T) {
 }
 
 // What happens while a large revision is sent in parts is merged with what waits, too.
-func TestLatestBehindThePartsOfARevision(t *testing.T) {
+func TestLatestMergesAfterARevisionInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{messageBytes: 200})
 		synctest.Wait() // the feed begins where the watcher does

@@ -11,7 +11,7 @@ import (
 
 // The differences that a relist finds are told in order of the revisions that they
 // are told with, also of what left a view, and where they are merged.
-func TestDifferencesAreToldInOrder(t *testing.T) {
+func TestOrderedDifferencesOfARelist(t *testing.T) {
 	tests := map[string]struct {
 		options dispatch.Options
 		want    string

@@ -93,7 +93,7 @@ func TestBoundedFromReadersThatStopWithinACatchUp(t *testing.T) {
 
 // Who is slow arrives, whatever is written meanwhile and however many others come, of
 // whom each begins with another state: a catch-up does not begin anew for ever.
-func TestSlowReadersArriveWhileOthersCome(t *testing.T) {
+func TestSlowReadersFinishTheirCatchUp(t *testing.T) {
 	for name, kind := range map[string]object.CatchUp{"RESET": object.Reset, "DELTA": object.Delta} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -127,7 +127,7 @@ func (o *recordingObserver) Wants() bool                      { return o.wants }
 func (o *recordingObserver) Dispatched(d dispatch.Dispatched) { o.told <- d }
 
 // An observer learns of each revision how many feeds it concerned.
-func TestObserversAreTold(t *testing.T) {
+func TestObserverGetsEachRevision(t *testing.T) {
 	o := &recordingObserver{wants: true, told: make(chan dispatch.Dispatched, 10)}
 	f := startDispatching(t, limits{observer: o})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -96,7 +96,7 @@ func TestResumableInsideTheWindow(t *testing.T) {
 
 // A watch that is ended, and that nothing has concerned for long, is resumed where the
 // others are: it has not fallen behind.
-func TestResumableWhereNothingConcernedTheWatcher(t *testing.T) {
+func TestResumableAfterManyUnrelatedWrites(t *testing.T) {
 	for name, options := range map[string]dispatch.Options{"every event": {EveryEvent: true}, "latest": {Latest: true}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestSnapshotIsNotEncodedAgain(t *testing.T) {
 }
 
 // What happens faster than a watcher reads comes in one message.
-func TestBatchesFormByThemselves(t *testing.T) {
+func TestWaitingEventsComeInOneBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
 		w := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
@@ -332,7 +332,7 @@ func TestIsolatedReaderBehindTheFeed(t *testing.T) {
 
 // While a revision is being appended nobody sees a part of it, not even when the
 // log of the feed has to be cut for it.
-func TestAtomicWhileTheFeedForgets(t *testing.T) {
+func TestAtomicWhileTheLogIsTrimmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{feedBytes: 4 << 10})
 		w := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
@@ -363,7 +363,7 @@ func TestAtomicWhileTheFeedForgets(t *testing.T) {
 
 // A watcher that is behind the window, too, gets what became of it all in its
 // stream.
-func TestReaderBehindTheWindowGetsTheDifference(t *testing.T) {
+func TestReaderBehindTheWindowGetsADelta(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{window: 10, feedBytes: 1 << 10})
 		slow := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
@@ -425,7 +425,7 @@ func TestWatchersSurviveACompaction(t *testing.T) {
 	})
 }
 
-func TestAnotherEpochResetsEverybody(t *testing.T) {
+func TestNewEpochResetsAllWatchers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
 		f.store.Put("old", "1")
