@@ -16,17 +16,14 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// bookmarkInterval is short, so that the tests are, and long in comparison to what
-// a write takes to get through.
+// bookmarkInterval is short to keep the tests short, but much longer than a write takes.
 const bookmarkInterval = 300 * time.Millisecond
 
-// Who watches what nobody writes to, or what it would not be shown, learns all the
-// same that time goes by: within two intervals its position is that of a write
-// elsewhere. Then the position can be resumed at though the write is long gone
-// from everywhere.
+// A watch also advances past writes that are outside its interest: within two bookmark
+// intervals its position includes them. The client can then resume at that position even
+// if the window has lost everything before it.
 //
-// Here bookmarks are counted, which a client can do; to the moment it is in
-// package dispatch that the two intervals are looked at.
+// This test counts bookmarks as a client can do. Package dispatch tests the exact times.
 func TestBookmarkableAdvancesPastWritesElsewhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -35,8 +32,8 @@ func TestBookmarkableAdvancesPastWritesElsewhere(t *testing.T) {
 	unhurried(t, bookmarkInterval, func(t *testing.T, interval time.Duration) error { return in.advances(t, interval) })
 }
 
-// advances returns an error if a bookmark of one of many watchers, with this interval,
-// does not know what it should.
+// advances starts watches with the interval, and writes outside their interests. It
+// returns an error if a bookmark of one of them does not include the write in time.
 func (in *instance) advances(t *testing.T, interval time.Duration) error {
 	t.Helper()
 	ctx, leave := context.WithTimeout(t.Context(), patience)
@@ -44,13 +41,12 @@ func (in *instance) advances(t *testing.T, interval time.Duration) error {
 	in.putLabelled(t, "team/a", "1", "prod")
 	here := &fanoutv1.Position{Epoch: in.epoch(ctx, t), Revision: in.revision(ctx, t)}
 
-	// Within one interval comes a bookmark that knows of a write to the same
-	// resource. A resource that is not written to has to ask how far the store is: the
-	// bookmark of the first interval does that and does not wait for the answer; that
-	// of the second has it, if the store answers within an interval. One more may have
-	// been on its way while the write was answered.
-	const onItsWay = 1
-	const sameResource, otherResource = onItsWay + 1, onItsWay + 2
+	// After a write to the same resource, the next bookmark includes it. A resource without
+	// writes must ask the store for its revision: the first bookmark does so without waiting,
+	// and the second one has the answer if it came within an interval. One more bookmark may
+	// have been in flight during the write.
+	const inFlight = 1
+	const sameResource, otherResource = inFlight + 1, inFlight + 2
 	inboxes := map[string]*inbox{}
 	most := map[string]int{}
 	for name, c := range map[string]struct {
@@ -79,19 +75,19 @@ func (in *instance) advances(t *testing.T, interval time.Duration) error {
 	}
 
 	written := in.putLabelled(t, "team/b", "1", "test")
-	heard := map[string]int{}
+	before := map[string]int{}
 	for name, inbox := range inboxes {
-		heard[name] = len(inbox.received())
+		before[name] = len(inbox.received())
 	}
 	for name, inbox := range inboxes {
-		all := inbox.await(ctx, t, func(all []*fanoutv1.WatchResponse) bool { return len(all) >= heard[name]+most[name] })
-		last := all[heard[name]+most[name]-1]
+		all := inbox.await(ctx, t, func(all []*fanoutv1.WatchResponse) bool { return len(all) >= before[name]+most[name] })
+		last := all[before[name]+most[name]-1]
 		if last.GetPosition().GetRevision() < written {
-			return fmt.Errorf("%s: bookmark %d after the write of revision %d is at %v", name, most[name], written, last.GetPosition())
+			return fmt.Errorf("%s: got bookmark %d after the write at %v, want revision %d or later", name, most[name], last.GetPosition(), written)
 		}
-		for _, m := range all[heard[name]:] {
+		for _, m := range all[before[name]:] {
 			if m.GetKind() != fanoutv1.WatchResponse_KIND_BOOKMARK || len(m.GetEvents()) > 0 {
-				t.Errorf("%s: want nothing but bookmarks, got %v", name, m)
+				t.Errorf("%s: got %v, want only bookmarks", name, m)
 			}
 		}
 	}
@@ -101,16 +97,16 @@ func (in *instance) advances(t *testing.T, interval time.Duration) error {
 		Resource: config, LabelSelector: "env=prod", Begin: after(last[len(last)-1].GetPosition()), EveryEvent: true,
 	})
 	if events, _ := w.catchUp(fanoutv1.WatchResponse_CATCH_UP_REPLAY); len(events) > 0 {
-		t.Errorf("after the position of a bookmark there is %v", events)
+		t.Errorf("got events %v after the position of a bookmark, want none", events)
 	}
 	w.wantEvents(modified("team/a", "2", in.putLabelled(t, "team/a", "2", "prod")))
 	return nil
 }
 
-// A watch that brings events all the time has no need of bookmarks, and one that
-// has not asked for them gets none. How long the writes take is out of our hands:
-// a bookmark between two of them is in order if there was silence for so long.
-func TestBookmarksComeInSilenceOnly(t *testing.T) {
+// The server sends bookmarks only to watches that ask for them, and only after an interval
+// without events. Writes may be slow, so a bookmark between two of them is correct if an
+// interval has passed.
+func TestBookmarksAreSentOnlyInSilence(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
@@ -125,9 +121,9 @@ func TestBookmarksComeInSilenceOnly(t *testing.T) {
 	}
 	busy := watch(&fanoutv1.WatchRequest{Scope: prefix("busy"), BookmarkInterval: interval})
 	silent := watch(&fanoutv1.WatchRequest{Scope: prefix("quiet"), BookmarkInterval: interval}).collect()
-	unasked := watch(&fanoutv1.WatchRequest{Scope: prefix("quiet")})
+	plain := watch(&fanoutv1.WatchRequest{Scope: prefix("quiet")})
 
-	var spoken time.Time // the server has said something since
+	var lastWrite time.Time // when the last write began; its event came later
 	for i := 0; len(silent.received()) < 4; i++ {
 		text := fmt.Sprint(i)
 		begun := time.Now()
@@ -138,29 +134,29 @@ func TestBookmarksComeInSilenceOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 			if m.GetKind() == fanoutv1.WatchResponse_KIND_BOOKMARK {
-				if silence := time.Since(spoken); silence < bookmarkInterval {
-					t.Fatalf("a bookmark after a silence of at most %v", silence)
+				if silence := time.Since(lastWrite); silence < bookmarkInterval {
+					t.Fatalf("got a bookmark after a silence of at most %v, want at least %v", silence, bookmarkInterval)
 				}
 				continue
 			}
 			if got := eventsIn(m); len(got) != 1 || got[0].Text != text || got[0].At != at {
-				t.Fatalf("want the write at revision %d, got %v", at, m)
+				t.Fatalf("got %v, want the write at revision %d", m, at)
 			}
 			break
 		}
-		spoken = begun
+		lastWrite = begun
 	}
 	for _, m := range silent.received() {
 		if m.GetKind() != fanoutv1.WatchResponse_KIND_BOOKMARK {
-			t.Errorf("want nothing but bookmarks, got %v", m)
+			t.Errorf("got %v, want only bookmarks", m)
 		}
 	}
-	// The first thing that the one who has not asked hears is an event.
-	unasked.wantEvents(added("quiet/a", "", in.put(ctx, t, config, "quiet/a", "")))
+	// The first message of the watch without bookmarks is an event.
+	plain.wantEvents(added("quiet/a", "", in.put(ctx, t, config, "quiet/a", "")))
 }
 
-// A bookmark says that nothing has happened. Who does not hear of the store cannot
-// say that.
+// A bookmark promises that all earlier events were delivered. The server cannot promise
+// that while it has no connection to the store, so it sends no bookmarks.
 func TestHonestBookmarksStopWhileTheStoreIsAway(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -183,9 +179,9 @@ func TestHonestBookmarksStopWhileTheStoreIsAway(t *testing.T) {
 	before := len(cut.received())
 	witness := len(other.received())
 	other.await(ctx, t, func(all []*fanoutv1.WatchResponse) bool { return len(all) >= witness+3 })
-	// One may have been on its way.
+	// One bookmark may have been in flight.
 	if all := cut.received(); len(all) > before+1 {
-		t.Errorf("while the store is away there come %v", all[before:])
+		t.Errorf("got messages %v while the store was away, want at most one", all[before:])
 	}
 
 	in.seams[config].on(nil)
@@ -193,20 +189,20 @@ func TestHonestBookmarksStopWhileTheStoreIsAway(t *testing.T) {
 		last := all[len(all)-1]
 		return last.GetKind() == fanoutv1.WatchResponse_KIND_BOOKMARK && last.GetPosition().GetRevision() >= int64(missed.Revision)
 	})
-	told := false
+	delivered := false
 	for _, m := range all {
-		if m.GetPosition().GetRevision() >= int64(missed.Revision) && !told && len(m.GetEvents()) == 0 {
-			t.Errorf("%v comes before the event that it claims to be behind", m)
+		if m.GetPosition().GetRevision() >= int64(missed.Revision) && !delivered && len(m.GetEvents()) == 0 {
+			t.Errorf("got %v before the event of revision %d", m, missed.Revision)
 		}
-		told = told || len(m.GetEvents()) > 0
+		delivered = delivered || len(m.GetEvents()) > 0
 	}
-	if !told {
-		t.Error("what was written meanwhile is never told")
+	if !delivered {
+		t.Error("got no event of the write that the cacher missed, want one")
 	}
 }
 
-// A watch that ends hears a last time where it is: shortly before the deadline that
-// its client gave, and before the limit.
+// The server sends a last bookmark shortly before the client's deadline or the time limit
+// ends a watch.
 func TestBookmarkableBeforeTheEnd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -216,8 +212,8 @@ func TestBookmarkableBeforeTheEnd(t *testing.T) {
 	unhurried(t, 2*time.Second, func(t *testing.T, limited time.Duration) error { return in.endsWithABookmark(t, limited) })
 }
 
-// endsWithABookmark returns an error if one of three watches that last so long ends
-// without a word about where it is. They have a tenth of the time to be told.
+// endsWithABookmark returns an error if one of three watches with this time limit ends
+// without a last bookmark. The server has a tenth of the time to send it.
 func (in *instance) endsWithABookmark(t *testing.T, limited time.Duration) error {
 	t.Helper()
 	ctx, leave := context.WithTimeout(t.Context(), patience+limited)
@@ -255,14 +251,14 @@ func (in *instance) endsWithABookmark(t *testing.T, limited time.Duration) error
 	} {
 		all, err := c.inbox.end(ctx, t)
 		if !c.isEnd(err) {
-			return fmt.Errorf("%s: the stream ends with %w", name, err)
+			return fmt.Errorf("%s: got stream end %w", name, err)
 		}
 		if len(all) != 2+len(c.kinds) {
-			return fmt.Errorf("%s: got %v", name, all)
+			return fmt.Errorf("%s: got %v, want %d messages", name, all, 2+len(c.kinds))
 		}
 		for i, m := range all[2:] {
 			if m.GetKind() != c.kinds[i] || m.GetPosition().GetRevision() < written {
-				return fmt.Errorf("%s: message %d, want %v at revision %d or later, got %v", name, i+2, c.kinds[i], written, m)
+				return fmt.Errorf("%s: got message %d %v, want %v at revision %d or later", name, i+2, m, c.kinds[i], written)
 			}
 		}
 	}

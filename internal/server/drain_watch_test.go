@@ -15,19 +15,21 @@ import (
 	"github.com/fanoutd/fanoutd/test/race"
 )
 
-// steps is a clock that a test moves.
-type steps struct {
-	once  sync.Once
-	asked chan struct{} // closed when somebody has asked for the time
+// manualClock is a clock that the test advances.
+type manualClock struct {
+	once sync.Once
+	used chan struct{} // closed at the first call of Now
 
 	mu      sync.Mutex
 	now     time.Time     // guarded by mu
-	changed chan struct{} // guarded by mu; closed and replaced with every step
+	changed chan struct{} // guarded by mu; closed and replaced for every step
 }
 
-func newSteps() *steps { return &steps{asked: make(chan struct{}), changed: make(chan struct{})} }
+func newManualClock() *manualClock {
+	return &manualClock{used: make(chan struct{}), changed: make(chan struct{})}
+}
 
-func (s *steps) step(d time.Duration) {
+func (s *manualClock) step(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now = s.now.Add(d)
@@ -36,15 +38,15 @@ func (s *steps) step(d time.Duration) {
 }
 
 // Now implements server.DrainClock.
-func (s *steps) Now() time.Time {
-	defer s.once.Do(func() { close(s.asked) })
+func (s *manualClock) Now() time.Time {
+	defer s.once.Do(func() { close(s.used) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now
 }
 
 // Wait implements server.DrainClock.
-func (s *steps) Wait(ctx context.Context, until time.Time, done <-chan struct{}) bool {
+func (s *manualClock) Wait(ctx context.Context, until time.Time, done <-chan struct{}) bool {
 	for {
 		s.mu.Lock()
 		now, changed := s.now, s.changed
@@ -62,18 +64,18 @@ func (s *steps) Wait(ctx context.Context, until time.Time, done <-chan struct{})
 	}
 }
 
-// drainee is a watch that is read until it ends.
-type drainee struct {
+// drainedWatch is the result of a watch that was read until it ended.
+type drainedWatch struct {
 	events   []event
-	position *fanoutv1.Position // the last one
-	drained  bool               // the last message says so
+	position *fanoutv1.Position // of the last message
+	drained  bool               // the last message is DRAINING
 	err      error
 }
 
-// A thousand watches are drained while somebody writes. In each tenth of the period a
-// tenth of them ends, with a last position, at which another server goes on: nobody
-// misses an event. Meanwhile new watches are refused and writes are not.
-func TestDraining(t *testing.T) {
+// The server drains a thousand watches during writes. In each tenth of the period it ends
+// a tenth of them, with a position at which the client resumes at another server without
+// missing an event. Meanwhile the server refuses new watches and accepts writes.
+func TestDrainingEndsWatchesEvenlyAndLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
@@ -81,9 +83,9 @@ func TestDraining(t *testing.T) {
 	if race.Enabled {
 		count = 200
 	}
-	clock := newSteps()
+	clock := newManualClock()
 	etcd := openEtcd(t, 0)
-	period := time.Duration(count) * 10 * time.Millisecond // no watch needs more
+	period := time.Duration(count) * 10 * time.Millisecond // 10 ms per watch is enough
 	in := startOver(t, etcd, settings{drainPeriod: 2 * period, prepare: func(s *server.Server) { s.SetDrainClock(clock) }})
 	other := startOver(t, etcd, settings{readWait: patience})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
@@ -95,7 +97,7 @@ func TestDraining(t *testing.T) {
 		want = append(want, added(key, "", in.put(ctx, t, config, key, "")))
 	}
 
-	ended := make(chan *drainee, count)
+	ended := make(chan *drainedWatch, count)
 	for c := range connections {
 		reads := fanoutv1.NewFanoutServiceClient(dial(t, in.address))
 		for range count / connections {
@@ -107,7 +109,7 @@ func TestDraining(t *testing.T) {
 				t.Fatal(err)
 			}
 			go func() {
-				d := &drainee{position: here}
+				d := &drainedWatch{position: here}
 				for d.err == nil {
 					var m *fanoutv1.WatchResponse
 					if m, d.err = stream.Recv(); d.err == nil {
@@ -127,40 +129,40 @@ func TestDraining(t *testing.T) {
 	}()
 	health := in.watchHealth(ctx, t, "")
 	awaitHealth(t, health, notServing)
-	<-clock.asked // the period has begun
-	var all []*drainee
+	<-clock.used // the period has begun
+	var all []*drainedWatch
 	for tenth := range 10 {
-		// The server waits for the clock, whose hand is at the edge of a tenth.
+		// The server waits until the clock has passed this tenth of the period.
 		clock.step(period / 10)
 		for range count / 10 {
 			select {
 			case d := <-ended:
 				all = append(all, d)
 			case <-ctx.Done():
-				t.Fatalf("in tenth %d, %d have ended", tenth, len(all))
+				t.Fatalf("tenth %d: got %d ended watches, want %d", tenth, len(all), (tenth+1)*count/10)
 			}
 		}
 		if n := in.server.Usage().Watchers; n < count-len(all) {
-			t.Fatalf("in tenth %d only %d watches are left", tenth, n)
+			t.Fatalf("tenth %d: got %d watches left, want at least %d", tenth, n, count-len(all))
 		}
 		_, err := opened(ctx, in.reads, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
 		wantRefusal(t, err, draining)
 		write()
 		select {
 		case d := <-ended:
-			t.Fatalf("after tenth %d more than a tenth of the watches has ended: %v", tenth, d.err)
+			t.Fatalf("tenth %d: more than a tenth of the watches ended, the last one with %v", tenth, d.err)
 		default:
 		}
 	}
 	<-drained
 	in.stop(ctx)
 
-	// All of them together are told everything once, there and here.
+	// Each watch receives every event once from both servers together.
 	var group sync.WaitGroup
 	reads := fanoutv1.NewFanoutServiceClient(dial(t, other.address))
 	for _, d := range all {
 		if !d.drained || status.Code(d.err) != codes.Unavailable {
-			t.Fatalf("a watch ends at %v with %v", d.position, d.err)
+			t.Fatalf("got stream end %v at %v, want DRAINING and UNAVAILABLE", d.err, d.position)
 		}
 		group.Go(func() {
 			resumed, leave := context.WithCancel(ctx)
@@ -181,15 +183,16 @@ func TestDraining(t *testing.T) {
 	for i, d := range all {
 		for j := range want {
 			if j >= len(d.events) || d.events[j] != want[j] {
-				t.Fatalf("watch %d was told %v, want %v", i, d.events, want)
+				t.Fatalf("watch %d: got events %v, want %v", i, d.events, want)
 			}
 		}
 	}
 }
 
-// The delay is for those who ask for the health. Until it is over, watches begin.
-func TestBeforeDrainingEverybodyIsServed(t *testing.T) {
-	clock := newSteps()
+// During the drain delay the server is NOT_SERVING, so load balancers move on, but it still
+// accepts watches.
+func TestWatchesBeginDuringTheDrainDelay(t *testing.T) {
+	clock := newManualClock()
 	in := start(t, settings{drainDelay: time.Minute, prepare: func(s *server.Server) { s.SetDrainClock(clock) }})
 	ctx := within(t)
 	in.awaitLoaded(ctx, t)
@@ -204,7 +207,8 @@ func TestBeforeDrainingEverybodyIsServed(t *testing.T) {
 	req := &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()}
 	w := in.watch(ctx, t, req)
 	now := w.next(fanoutv1.WatchResponse_KIND_BOOKMARK).GetPosition()
-	// The time has to come after the server has begun to wait for it, or it never does.
+	// The clock must move after the server has begun to wait for it, so advance it until the
+	// drain has ended.
 	go func() {
 		for ctx.Err() == nil {
 			select {
@@ -219,5 +223,5 @@ func TestBeforeDrainingEverybodyIsServed(t *testing.T) {
 	_, err := opened(ctx, in.reads, req)
 	wantRefusal(t, err, draining)
 	<-drained
-	in.put(ctx, t, config, "a", "1") // a write is served until the end
+	in.put(ctx, t, config, "a", "1") // writes are accepted until the server stops
 }

@@ -23,16 +23,16 @@ func exactRevision(r int64) *fanoutv1.ReadConsistency {
 	return &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_ExactRevision{ExactRevision: r}}
 }
 
-// revisionExpired is the refusal of a state that nobody knows any more.
+// revisionExpired is the refusal of a revision that is no longer available.
 func revisionExpired(asked, oldest int64) refusal {
 	return refusal{Code: codes.OutOfRange, Reason: apierr.ReasonRevisionExpired, Metadata: map[string]string{
 		"asked_revision": decimal(asked), "oldest_revision": decimal(oldest),
 	}}
 }
 
-// live writes at random: several keys at once, keys that come and go, and every now
-// and then something that is none of the resource's business.
-func (l *ledger) live(ctx context.Context, random *rand.Rand, writes int) error {
+// writeRandomly sends random writes: of several keys at once, of keys that come and go,
+// and sometimes to another resource.
+func (l *ledger) writeRandomly(ctx context.Context, random *rand.Rand, writes int) error {
 	for i := range writes {
 		if random.IntN(5) == 0 {
 			_, err := l.writes.Put(ctx, &fanoutv1.PutRequest{Resource: blobs, Put: putText("elsewhere", fmt.Sprint(i))})
@@ -57,8 +57,8 @@ func (l *ledger) live(ctx context.Context, random *rand.Rand, writes int) error 
 	return nil
 }
 
-// rememberedFrom returns the oldest revision whose state a server knows that
-// remembers so many changes: that of the first change which no longer fits.
+// rememberedFrom returns the oldest revision whose state a server with this window knows.
+// It is the revision of the newest change that no longer fits into the window.
 func (l *ledger) rememberedFrom(window int) int64 {
 	return int64(l.changes[len(l.changes)-window-1].Revision)
 }
@@ -70,9 +70,9 @@ func oddOrEven(text string) map[string]string {
 	return map[string]string{"number": "odd"}
 }
 
-// The state at every revision can be read for as long as the server remembers it,
-// and where it does not, for as long as etcd does.
-func TestExactReadsAreOfTheirRevision(t *testing.T) {
+// Reads with exact_revision return the state at that revision, from the window if it has
+// the revision and otherwise from etcd's history.
+func TestExactReadsReturnTheStateAtTheirRevision(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
@@ -84,10 +84,10 @@ func TestExactReadsAreOfTheirRevision(t *testing.T) {
 	l := in.ledger(config)
 	l.labels = oddOrEven
 	before := in.revision(ctx, t)
-	if err := l.live(ctx, random, 2*window); err != nil {
+	if err := l.writeRandomly(ctx, random, 2*window); err != nil {
 		t.Fatal(err)
 	}
-	in.put(ctx, t, blobs, "last", "") // revisions at which nothing happened count, too
+	in.put(ctx, t, blobs, "last", "") // the revision of a write elsewhere counts, too
 	truth := l.truth(ctx, t, check.Conditions{})
 	now := int64(truth.Through)
 	oldest := l.rememberedFrom(window)
@@ -123,11 +123,11 @@ func TestExactReadsAreOfTheirRevision(t *testing.T) {
 			case err != nil:
 				t.Errorf("%q at revision %d: %v", key, at, err)
 			case got.GetPosition().GetRevision() != at || got.GetObject().GetText() != string(state[i].Value) || got.GetObject().GetModRevision() != int64(state[i].ModRevision):
-				t.Errorf("%q at revision %d is %v, want %v", key, at, got, state[i])
+				t.Errorf("%q at revision %d: got %v, want %v", key, at, got, state[i])
 			}
 		}
 		if asked, remembered := listed() > past, at >= oldest; asked == remembered {
-			t.Errorf("revision %d: etcd was asked for its history: %v; the server remembers what came after %d", at, asked, oldest)
+			t.Errorf("revision %d: got a read of etcd's history: %v; want one only before revision %d", at, asked, oldest)
 		}
 	}
 	for _, req := range []*fanoutv1.ReadConsistency{exactRevision(now + 1), exactRevision(math.MaxInt64)} {
@@ -137,10 +137,10 @@ func TestExactReadsAreOfTheirRevision(t *testing.T) {
 		wantRefusal(t, err, inFuture(req.GetExactRevision(), now))
 	}
 
-	// The store forgets more than the server.
-	forgotten := oldest + 3
-	compact(ctx, forgotten)
-	for at := before; at <= forgotten; at++ {
+	// Compact etcd beyond the window of the server.
+	compacted := oldest + 3
+	compact(ctx, compacted)
+	for at := before; at <= compacted; at++ {
 		_, err := in.reads.List(ctx, &fanoutv1.ListRequest{Resource: config, Consistency: exactRevision(at)})
 		_, getErr := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: "never", Consistency: exactRevision(at)})
 		if at < oldest {
@@ -149,12 +149,12 @@ func TestExactReadsAreOfTheirRevision(t *testing.T) {
 			continue
 		}
 		if err != nil {
-			t.Errorf("revision %d, which the server remembers: %v", at, err)
+			t.Errorf("revision %d, which the window has: %v", at, err)
 		}
 		wantRefusal(t, getErr, keyNotFound("never", at))
 	}
 
-	// What is remembered does not need the store; what is not does.
+	// Reads from the window do not need the store; older ones do.
 	in.seams[config].on(func(context.Context, string) error { return object.ErrUnavailable })
 	if err := check.Consistent(l.read(ctx, t, &fanoutv1.ListRequest{Consistency: exactRevision(oldest)}), truth); err != nil {
 		t.Error(err)
@@ -163,15 +163,15 @@ func TestExactReadsAreOfTheirRevision(t *testing.T) {
 	wantRefusal(t, err, storeUnavailable)
 }
 
-// A watch can begin with the state of any revision that the server remembers, and
-// goes on from there without a gap, whatever is written meanwhile.
+// A watch can begin with the state at any revision in the window. It continues from there
+// without a gap, whatever is written meanwhile.
 func TestReliableFromAnExactSnapshotOn(t *testing.T) {
 	const window = 40
 	random := seed.New(t).Rand(0)
 	in := start(t, settings{window: cacher.WindowLimits{MaxChanges: window}})
 	ctx := within(t)
 	l := in.ledger(config)
-	if err := l.live(ctx, random, 2*window); err != nil {
+	if err := l.writeRandomly(ctx, random, 2*window); err != nil {
 		t.Fatal(err)
 	}
 	from := in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing).at.GetRevision()
@@ -193,8 +193,8 @@ func TestReliableFromAnExactSnapshotOn(t *testing.T) {
 		wantRefusal(t, err, inFuture(at, from))
 	}
 
-	// Each of the watches begins at another revision, between writes that never
-	// stop and never push that revision out of the window.
+	// The watches begin at different revisions during writes. There are too few writes to
+	// push these revisions out of the window.
 	type begun struct {
 		at    int64
 		scope *fanoutv1.Scope
@@ -205,7 +205,7 @@ func TestReliableFromAnExactSnapshotOn(t *testing.T) {
 	defer writing.Wait()
 	const more = window / 8 // writes of up to three changes
 	writing.Go(func() {
-		if err := l.live(ctx, random, more); err != nil {
+		if err := l.writeRandomly(ctx, random, more); err != nil {
 			t.Error(err)
 		}
 	})

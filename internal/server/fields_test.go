@@ -15,8 +15,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// declared are the fields of an instance whose documents are JSON and whose blobs
-// are messages of the type acme.v1.Route. Either can be written as the same text.
+// declared are the fields of an instance whose documents are JSON and whose blobs are
+// Protobuf messages of the type acme.v1.Route. The same text can be written to both.
 var declared = []object.Field{
 	{Name: "region", Path: "region", Indexed: true},
 	{Name: "host", Path: "backend.hostName"},
@@ -47,7 +47,7 @@ func startWithFields(t *testing.T) *instance {
 	})
 }
 
-// onBoth runs a test on the documents and on the messages.
+// onBoth runs a test with the JSON documents and with the Protobuf messages.
 func onBoth(t *testing.T, test func(ctx context.Context, t *testing.T, in *instance, resource string)) {
 	in := startWithFields(t)
 	for _, resource := range []string{documents, blobs} {
@@ -55,12 +55,12 @@ func onBoth(t *testing.T, test func(ctx context.Context, t *testing.T, in *insta
 	}
 }
 
-// route returns the text of a document that is the JSON form of a message, too.
+// route returns a JSON document that is also the JSON form of an acme.v1.Route.
 func route(region, host string) string {
 	return fmt.Sprintf(`{"region": %q, "backend": {"hostName": %q}, "metadata": {"labels": {"of": %q}}}`, region, host, host)
 }
 
-// commit writes a value as it is stored, and returns the revision.
+// commit writes a value directly to the store and returns the revision.
 func (in *instance) commit(ctx context.Context, t *testing.T, resource, key string, stored []byte) int64 {
 	t.Helper()
 	commit, err := in.collections[resource].Commit(ctx, []object.Op{{Kind: object.OpPut, Key: object.Key(key), Value: stored}})
@@ -78,7 +78,7 @@ func (in *instance) wantKeys(ctx context.Context, t *testing.T, resource string,
 			t.Fatal(err)
 		}
 		if got := keysOf(resp.GetObjects()); got != want {
-			t.Errorf("%q selects %q, want %q", fields, got, want)
+			t.Errorf("%q: got keys %q, want %q", fields, got, want)
 		}
 	}
 }
@@ -110,13 +110,13 @@ func TestListByDeclaredFields(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := keysOf(resp.GetObjects()); got != "a" {
-			t.Errorf("fields and labels together select %q", got)
+			t.Errorf("fields and labels together: got keys %q, want a", got)
 		}
 	})
 }
 
-// What a watch of a field sees: objects come into it, change within it and leave it.
-// What it saw live is what a resume and an unfiltered state tell.
+// Objects enter the selection of a watch, change in it and leave it. A resumed watch and a
+// list agree with the live events.
 func TestWatchByDeclaredFields(t *testing.T) {
 	for _, by := range []string{"region=eu", "region=eu,host!=h9", "host!=h9,region!=us,region!="} {
 		t.Run(by, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestWatchByDeclaredFields(t *testing.T) {
 				live := in.watch(ctx, t, req)
 				events, synced := live.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
 				if diff := cmp.Diff([]event{added("a", "", first)}, textless(events)); diff != "" {
-					t.Fatalf("the snapshot, -want +got:\n%s", diff)
+					t.Fatalf("snapshot, -want +got:\n%s", diff)
 				}
 				var want []event
 				put := func(key, region string, event func(key, text string, at int64) event) {
@@ -161,7 +161,8 @@ func TestWatchByDeclaredFields(t *testing.T) {
 	}
 }
 
-// events returns the next events without their values: messages are no text.
+// events returns the next n events without their values, because Protobuf messages are
+// not text.
 func (w *watch) events(n int) []event {
 	w.t.Helper()
 	var events []event
@@ -181,7 +182,7 @@ func textless(events []event) []event {
 func TestAnUndeclaredFieldIsRefused(t *testing.T) {
 	in := startWithFields(t)
 	ctx := within(t)
-	// The documents have it, but nobody has declared it.
+	// The document has the field, but it is not declared.
 	in.put(ctx, t, documents, "a", `{"backend": {"port": 80}}`)
 	for _, resource := range []string{config, documents, blobs} {
 		for _, fields := range []string{"port=80", "region=eu,backend.hostName=h1", "person!=x,Region=eu"} {
@@ -193,15 +194,16 @@ func TestAnUndeclaredFieldIsRefused(t *testing.T) {
 			_, watchErr := stream.Recv()
 			for _, err := range []error{listErr, watchErr} {
 				wantRefusal(t, err, invalid("field_selector"))
-				if says := violation(err); !strings.HasSuffix(says, "is not one of key, name, region, host, person") {
-					t.Errorf("%s by %s: %s", resource, fields, says)
+				const want = "is not one of key, name, region, host, person"
+				if got := violation(err); !strings.HasSuffix(got, want) {
+					t.Errorf("%s by %s: got %q, want it to end with %q", resource, fields, got, want)
 				}
 			}
 		}
 	}
 }
 
-// violation returns what an error says of the first field that is wrong.
+// violation returns the description of the first field violation in an error.
 func violation(err error) string {
 	for _, detail := range status.Convert(err).Details() {
 		if bad, ok := detail.(*errdetails.BadRequest); ok {
@@ -211,9 +213,9 @@ func violation(err error) string {
 	return ""
 }
 
-// A value that another program has written and that is not what it should be is an
-// object without fields.
-func TestAValueThatDoesNotDecodeHasNoFields(t *testing.T) {
+// A value that does not decode, written by another program, is served as an object without
+// fields.
+func TestValuesThatDoNotDecodeHaveNoFields(t *testing.T) {
 	onBoth(t, func(ctx context.Context, t *testing.T, in *instance, resource string) {
 		garbage := []byte("\x12\x7feu")
 		first := in.put(ctx, t, resource, "a", route("eu", "h1"))
@@ -221,16 +223,16 @@ func TestAValueThatDoesNotDecodeHasNoFields(t *testing.T) {
 		ofNone := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: resource, FieldSelector: "region="})
 		events, _ := ofEU.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
 		if diff := cmp.Diff([]event{added("a", "", first)}, textless(events)); diff != "" {
-			t.Fatalf("the snapshot, -want +got:\n%s", diff)
+			t.Fatalf("snapshot, -want +got:\n%s", diff)
 		}
 		ofNone.catchUp(fanoutv1.WatchResponse_CATCH_UP_RESET)
 
 		spoilt := in.commit(ctx, t, resource, "a", garbage)
 		if diff := cmp.Diff([]event{deleted("a", "", spoilt)}, ofEU.events(1)); diff != "" {
-			t.Errorf("for a watch of its region it leaves, -want +got:\n%s", diff)
+			t.Errorf("watch of its former region, -want +got:\n%s", diff)
 		}
 		if diff := cmp.Diff([]event{added("a", "", spoilt)}, ofNone.events(1)); diff != "" {
-			t.Errorf("for a watch of no region it comes, -want +got:\n%s", diff)
+			t.Errorf("watch of objects without a region, -want +got:\n%s", diff)
 		}
 		in.wantKeys(ctx, t, resource, map[string]string{"": "a", "region=": "a", "region=eu": "", "region!=eu": "a", "host=,person=": "a"})
 
@@ -240,23 +242,23 @@ func TestAValueThatDoesNotDecodeHasNoFields(t *testing.T) {
 		}
 		o := got.GetObject()
 		if !o.GetOpaque() || served(o) != string(garbage) || len(o.GetLabels()) > 0 {
-			t.Errorf("served is %v", o)
+			t.Errorf("got %v, want the stored bytes, marked as opaque", o)
 		}
 		in.lines.await(ctx, t, line{"msg": "cannot decode value, serving it unchanged", "resource": resource, "key": "a"})
 
 		repaired := in.put(ctx, t, resource, "a", route("eu", "h1"))
 		if diff := cmp.Diff([]event{added("a", "", repaired)}, ofEU.events(1)); diff != "" {
-			t.Errorf("repaired, -want +got:\n%s", diff)
+			t.Errorf("after a valid write, -want +got:\n%s", diff)
 		}
 		in.wantKeys(ctx, t, resource, map[string]string{"region=eu": "a", "region=": ""})
 	})
 }
 
-// served returns the value of an object, in whichever form it is served.
+// served returns the value of an object, whether it is text or data.
 func served(o *fanoutv1.Object) string { return o.GetText() + string(o.GetData()) }
 
-// Objects with an envelope have fields where they are JSON.
-func TestFieldsOfObjectsThatAreJSON(t *testing.T) {
+// Objects of the codec "object" have fields if their values are JSON.
+func TestObjectsWithJSONValuesHaveFields(t *testing.T) {
 	in := startWithFields(t)
 	ctx := within(t)
 	in.put(ctx, t, config, "text", route("eu", "h1"))
@@ -268,8 +270,9 @@ func TestFieldsOfObjectsThatAreJSON(t *testing.T) {
 	in.wantKeys(ctx, t, config, map[string]string{"region=eu": "json", "region=": "text"})
 }
 
-// A message is written in either of its forms and served in the binary one.
-func TestPutOfMessages(t *testing.T) {
+// A Protobuf message can be written in its binary or its JSON form. The server serves the
+// binary form.
+func TestPutAcceptsBothFormsOfAMessage(t *testing.T) {
 	in := startWithFields(t)
 	ctx := within(t)
 	binary := []byte("\x12\x02eu")
@@ -289,7 +292,7 @@ func TestPutOfMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 		if o := got.GetObject(); string(o.GetData()) != string(binary) || o.GetContentType() != object.ContentProtobuf || o.GetOpaque() {
-			t.Errorf("%s: served is %v", name, o)
+			t.Errorf("%s: got %v, want the binary form", name, o)
 		}
 	}
 	for name, bad := range map[string]struct {
