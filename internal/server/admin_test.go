@@ -82,7 +82,7 @@ func TestOperatorsSeeTheStatusOfAResource(t *testing.T) {
 
 	got := in.status(ctx, t, config, true)
 	if w := got.GetWindow(); w.GetBytes() < 200 || w.GetSpan().AsDuration() <= 0 || w.GetSpan().AsDuration() > patience {
-		t.Errorf("the window is %v", w)
+		t.Errorf("got window %v, want at least 200 bytes and a span between 0 and %v", w, patience)
 	}
 	if age := got.Age.AsDuration(); age <= 0 || age > patience {
 		t.Errorf("got age %v, want between 0 and %v", age, patience)
@@ -123,7 +123,7 @@ func TestOperatorsSeeWhichServerAnswers(t *testing.T) {
 	}
 	in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
 	if w := in.awaitWatcher(ctx, t, func(*fanoutv1.WatcherStatus) bool { return true }); !strings.HasPrefix(w.GetId(), first.GetId()) {
-		t.Errorf("a watch of %s is %s", first.GetId(), w.GetId())
+		t.Errorf("got watch ID %s, want one that names the server %s", w.GetId(), first.GetId())
 	}
 }
 
@@ -266,7 +266,7 @@ func TestListWatchersRefusesBadRequests(t *testing.T) {
 		},
 	})
 	testBadRequests(t, in, in.admin().EndWatcher, []badRequest[fanoutv1.EndWatcherRequest]{
-		{name: "nobody", request: &fanoutv1.EndWatcherRequest{}, want: invalid("id")},
+		{name: "no ID", request: &fanoutv1.EndWatcherRequest{}, want: invalid("id")},
 	})
 }
 
@@ -292,7 +292,7 @@ func TestOperatorsSeeTheStatusOfAWatch(t *testing.T) {
 
 	got := in.awaitWatcher(ctx, t, func(w *fanoutv1.WatcherStatus) bool { return w.GetMessages() == 4 && !w.GetBlocked() })
 	if !strings.HasPrefix(got.GetPeer(), "127.0.0.1:") || !strings.HasPrefix(got.GetUserAgent(), "shop/1.2") {
-		t.Errorf("it is %q at %q", got.GetUserAgent(), got.GetPeer())
+		t.Errorf("got user agent %q and peer %q, want shop/1.2 and a loopback address", got.GetUserAgent(), got.GetPeer())
 	}
 	if since := got.GetSince().AsTime(); since.Before(before) || since.After(time.Now().Add(time.Second)) {
 		t.Errorf("got start %v, want after %v", since, before)
@@ -327,7 +327,7 @@ func TestOperatorsSeeStuckWatches(t *testing.T) {
 	}
 	first := in.awaitWatcher(ctx, t, (*fanoutv1.WatcherStatus).GetBlocked)
 	if first.GetState() != fanoutv1.WatcherStatus_STATE_LIVE {
-		t.Errorf("a watch of what happens from now on is %v", first.GetState())
+		t.Errorf("got state %v for a from_now watch, want LIVE", first.GetState())
 	}
 	const waiting = 5
 	for range waiting {
@@ -450,6 +450,6 @@ func TestAnyUserAgentCanBeListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := resp.GetWatchers()[0].GetUserAgent(); !strings.HasPrefix(got, "shop\uFFFD\u00e4") {
-		t.Errorf("got user agent %q", got)
+		t.Errorf("got user agent %q, want invalid bytes replaced", got)
 	}
 }

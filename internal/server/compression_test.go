@@ -34,8 +34,8 @@ func (c *compression) HandleRPC(_ context.Context, s stats.RPCStats) {
 	}
 }
 
-// The server would have to compress each event for each watch anew. It therefore does not
-// compress the messages of watches, even if the client asks for it.
+// Compression would cost work per watch even for shared events. The server therefore does
+// not compress the messages of watches, even if the client asks for it.
 func TestWatchesAreNotCompressed(t *testing.T) {
 	for name, with := range map[string]settings{"cached": {}, "uncached": {uncached: true}} {
 		t.Run(name, func(t *testing.T) {

@@ -171,8 +171,8 @@ func TestValuesAreEncryptedInEtcd(t *testing.T) {
 	})
 }
 
-// A ciphertext is bound to its key. If somebody copies it to another key, the server
-// serves neither the value nor the ciphertext.
+// A ciphertext is bound to its key. After a copy to another key, the server serves
+// neither the value nor the ciphertext.
 func TestACiphertextUnderAnotherKeyIsNotServed(t *testing.T) {
 	everywhere(t, func(t *testing.T, with settings) {
 		k := newKeysets(t)
@@ -191,7 +191,7 @@ func TestACiphertextUnderAnotherKeyIsNotServed(t *testing.T) {
 		in.wantContent(ctx, t, &fanoutv1.ListRequest{Resource: blobs, Consistency: exactRevision(moved.Header.Revision)}, "thief=! victim=mine")
 		m := w.next(fanoutv1.WatchResponse_KIND_LIVE)
 		if e := m.GetEvents()[0]; e.GetType() != fanoutv1.Event_TYPE_ADDED || content(t, []*fanoutv1.Object{e.GetObject()}) != "thief=!" {
-			t.Errorf("told of %v", e)
+			t.Errorf("got %v, want ADDED without a value", e)
 		}
 		if m.GetPosition().GetEpoch() != in.epoch(ctx, t) {
 			t.Error("got another epoch, want the same: no server can decrypt the value")
@@ -207,7 +207,7 @@ func TestACiphertextUnderAnotherKeyIsNotServed(t *testing.T) {
 		m = w.next(fanoutv1.WatchResponse_KIND_LIVE)
 		e := m.GetEvents()[0]
 		if e.GetType() != fanoutv1.Event_TYPE_MODIFIED || content(t, []*fanoutv1.Object{e.GetPrevious(), e.GetObject()}) != "thief=! thief=other" {
-			t.Errorf("told of %v", e)
+			t.Errorf("got %v, want MODIFIED with the new value", e)
 		}
 		if got := in.status(ctx, t, blobs, false); got.GetUndecryptableObjects() != 0 {
 			t.Errorf("got %v", got)

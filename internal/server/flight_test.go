@@ -127,9 +127,9 @@ func TestAnUnreadWatchDoesNotDelayOthers(t *testing.T) {
 	const writes = 200
 	in := start(t, settings{})
 	ctx := within(t)
-	// The server can send this snapshot completely although the client does not read: it has
-	// nearly two times 64 KiB, of which the client buffers one half and gRPC the other. There
-	// is hardly any space for more.
+	// The server can send this snapshot completely although the client does not read. The
+	// snapshot has nearly 128 KiB: the client buffers one half and gRPC the other. After it
+	// there is hardly any space for more.
 	const shown = 60
 	for i := range shown {
 		in.put(ctx, t, config, fmt.Sprint("shown ", i), strings.Repeat("x", 2000))

@@ -187,7 +187,7 @@ func TestMemoryOfIncompleteRequestsIsLimited(t *testing.T) {
 		for range 20 {
 			_, err := writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: putText("a", strings.Repeat("x", one.bytes))})
 			if err != nil {
-				t.Errorf("%d bytes from %s: %v", one.bytes, one.from, err)
+				t.Errorf("request of %d bytes from %s: %v", one.bytes, one.from, err)
 			}
 		}
 	}

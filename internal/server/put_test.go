@@ -304,7 +304,7 @@ func TestKeepTTLKeepsTheTimeToLive(t *testing.T) {
 			}
 			want("keep_ttl in a transaction", true)
 			if list := in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing); !list.objects[0].GetHasTtl() {
-				t.Error("the object in a list has no has_ttl")
+				t.Error("got no has_ttl for the object in a list, want it set")
 			}
 			if !uncached {
 				stale, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: "a", Consistency: anyRevision()})

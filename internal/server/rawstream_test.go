@@ -46,8 +46,8 @@ const (
 	defaultWindow = 1<<16 - 1 // of a connection; settings do not change it
 )
 
-// openRaw sends a request and reads until the server has registered the watch. The
-// window says how many bytes of messages the server may send.
+// openRaw sends a request and reads until the server has registered the watch. The server
+// may send at most window bytes of messages.
 func openRaw(ctx context.Context, t *testing.T, address string, req *fanoutv1.WatchRequest, window uint32) *rawStream {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)

@@ -100,7 +100,7 @@ func (h *healthy) reach(ctx context.Context, t *testing.T, revision int64) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			t.Fatalf("a healthy watcher is at revision %d, want %d", at, revision)
+			t.Fatalf("got a healthy watcher at revision %d, want %d", at, revision)
 		}
 	}
 }
@@ -321,9 +321,9 @@ func TestBoundedAndIsolatedFromReadersThatStop(t *testing.T) {
 			runtime.KeepAlive(truth)
 		})
 	}
-	// On a busy machine the server holds for each of them: a waiting message, two earlier
-	// ones in the transport, the remainders of the segments in which these begin and end,
-	// and buffers. In the first run the feed holds the messages anyway.
+	// On a busy machine the server holds, for each of them, a waiting message and two earlier
+	// ones in the transport. It also holds the rest of each segment that contains a part of
+	// them, and buffers. In the first run the feed holds the messages anyway.
 	const each = 6 * slowMessage
 	if most := int64(watchers / 10 * each); held[1] > most || held[more] > most {
 		t.Errorf("watchers that do not read held %d KiB and %d KiB, want at most %d KiB", held[1]>>10, held[more]>>10, most>>10)
