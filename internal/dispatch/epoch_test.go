@@ -9,9 +9,9 @@ import (
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
-// A watcher that has looked up how far everything was dispatched in one epoch, and
-// then finds the log of the next one, is not where it was in the first. From outside
-// the moment cannot be hit.
+// A watcher may load the dispatched revision of one epoch and then the log of the next one. It
+// must not move to that revision in the new epoch. Only a test inside the package can hit that
+// moment.
 func TestRevisionsOfAnotherEpochAreNotUsed(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
 		for range 100 {
@@ -34,10 +34,10 @@ func TestRevisionsOfAnotherEpochAreNotUsed(t *testing.T) {
 		}
 		d.through.Store(before)
 		if m, ok, err := w.nextMessage(); ok || err != nil {
-			t.Fatalf("there is %+v, %v", m.Header, err)
+			t.Fatalf("got %+v, %v; want no message", m.Header, err)
 		}
 		if got := w.Position(); got.Revision > d.cfg.Source.State().Revision() {
-			t.Errorf("the watcher is at %v, the state at %v", got, d.cfg.Source.State().Position())
+			t.Errorf("got position %v, want at most %v", got, d.cfg.Source.State().Position())
 		}
 	})
 }

@@ -27,6 +27,7 @@ func labelled(t testing.TB, value, env string) []byte {
 	return stored
 }
 
+// picking returns the interest in objects with these labels.
 func picking(t testing.TB, labels string) dispatch.Interest {
 	t.Helper()
 	s, err := selector.ParseLabels(labels)
@@ -36,8 +37,8 @@ func picking(t testing.TB, labels string) dispatch.Interest {
 	return dispatch.Interest{Selector: s}
 }
 
-// What a watcher is told about a change is what changed in its view, whether the
-// event is live, replayed from the window or the difference that a relist found.
+// The type of an event depends on the objects that the selector matches, before and after the
+// change. It is the same for live events, replayed ones and differences after a relist.
 func TestFiltered(t *testing.T) {
 	const prod, test, gone = "prod", "test", "-"
 	tests := []struct{ before, after, want string }{
@@ -67,20 +68,20 @@ func TestFiltered(t *testing.T) {
 				before := f.cacher.State().Position()
 				w := f.watchInterest(t, picking(t, "env=prod"), dispatch.FromSnapshot(0))
 				if got, want := show(w.sync(t, object.Reset)), map[string]string{prod: "+k=1"}[tc.before]; got != want {
-					t.Errorf("the snapshot is %q, want %q", got, want)
+					t.Errorf("got snapshot %q, want %q", got, want)
 				}
 				at := write(t, f, "2", tc.after)
 				if tc.want == "" {
 					w.quiet(t)
 				} else if m := w.next(t, object.Live); show(m.Events) != tc.want || m.Events[0].Revision != at {
-					t.Errorf("live it is %q at revision %d, want %q at %d", show(m.Events), m.Events[0].Revision, tc.want, at)
+					t.Errorf("got live events %q at revision %d, want %q at %d", show(m.Events), m.Events[0].Revision, tc.want, at)
 				}
 				late := f.watchInterest(t, picking(t, "env in (prod)"), dispatch.After(before))
 				if got := show(late.sync(t, object.Replay)); got != tc.want {
-					t.Errorf("replayed it is %q, want %q", got, tc.want)
+					t.Errorf("got replayed events %q, want %q", got, tc.want)
 				}
 				if n := f.dispatcher.Interests(); n != 1 {
-					t.Errorf("one interest in two forms is %d", n)
+					t.Errorf("got %d interests for two forms of one selector, want 1", n)
 				}
 			})
 		})
@@ -99,14 +100,14 @@ func TestFiltered(t *testing.T) {
 				if tc.want == "" {
 					w.quiet(t)
 				} else if got := show(w.next(t, object.Live).Events); got != tc.want {
-					t.Errorf("it is %q, want %q", got, tc.want)
+					t.Errorf("got %q, want %q", got, tc.want)
 				}
 			})
 		})
 	}
 }
 
-// A selector that picks nothing of what happens costs a watcher nothing.
+// A change that no selector matches is not encoded, and wakes no watcher.
 func TestFilteredOutEventsAreNotEncoded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{codec: "object"})
@@ -115,13 +116,13 @@ func TestFilteredOutEventsAreNotEncoded(t *testing.T) {
 		for range 10 {
 			f.store.Commit(map[object.Key][]byte{"k": labelled(t, "v", "test")})
 		}
-		synctest.Wait() // a parked watcher is not woken to be told nothing
+		synctest.Wait()
 		w.quiet(t)
 		if n := f.encoder.events.Load(); n != 0 {
-			t.Errorf("%d encodings", n)
+			t.Errorf("got %d encodings, want none", n)
 		}
 		if got, want := w.Position().Revision, f.store.Now(); got != want {
-			t.Errorf("the watcher is at revision %d, want %d", got, want)
+			t.Errorf("got revision %d, want %d", got, want)
 		}
 	})
 }

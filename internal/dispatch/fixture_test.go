@@ -25,17 +25,17 @@ import (
 	"github.com/fanoutd/fanoutd/test/check/recorded"
 )
 
-// fixture is a dispatcher behind a real cacher of a store in memory.
+// fixture is a dispatcher with a real cacher of a store in memory.
 type fixture struct {
 	store      *cachertest.Memory
 	cacher     *cacher.Cacher
 	dispatcher *dispatch.Dispatcher
 	encoder    *countingEncoder
 	workers    *sendqueue.Workers // that serve the watchers
-	stop       func()             // stops dispatching; again is no harm
+	stop       func()             // stops dispatching; may be called more than once
 }
 
-// countingEncoder is the real one, counted.
+// countingEncoder is the real encoder, and counts its calls.
 type countingEncoder struct {
 	wire.Encoder
 	events  atomic.Int64 // calls of AppendEvent
@@ -56,7 +56,7 @@ func (e *countingEncoder) AddedEvent(o *object.Object, v object.Projection) []by
 	return e.Encoder.AddedEvent(o, v)
 }
 
-// limits are those of the cacher and of the dispatcher; zero is the default.
+// limits are those of the cacher and the dispatcher. Zero is the default.
 type limits struct {
 	window        int // changes
 	tombstones    int
@@ -114,7 +114,7 @@ func start(t testing.TB, l limits) *fixture {
 	return f
 }
 
-// watcher is a watcher that records what it is told.
+// watcher records the messages that it receives.
 type watcher struct {
 	*dispatch.Watcher
 	stream check.Stream
@@ -137,7 +137,7 @@ func (f *fixture) watchWith(t testing.TB, i dispatch.Interest, begin dispatch.Be
 	return w
 }
 
-// errQuiet says that there was no message for a second of fake time.
+// errQuiet means that no message came within a second of fake time.
 var errQuiet = errors.New("no message")
 
 // receive returns the next message, or errQuiet.
@@ -184,12 +184,11 @@ func (w *watcher) next(t testing.TB, kind object.MessageKind) check.Message {
 	return m
 }
 
-// sync receives a whole catch-up, which must be of the kind, and returns its
-// events.
+// sync receives a whole catch-up, which must be of the kind, and returns its events.
 func (w *watcher) sync(t testing.TB, kind object.CatchUp) []check.Event {
 	t.Helper()
 	if m := w.next(t, object.CatchUpBegin); m.CatchUp != kind {
-		t.Fatalf("the catch-up is of kind %d, want %d", m.CatchUp, kind)
+		t.Fatalf("got catch-up %d, want %d", m.CatchUp, kind)
 	}
 	var events []check.Event
 	for {
@@ -233,7 +232,7 @@ func prefix(t testing.TB, path string) object.Scope {
 	return scope
 }
 
-// truth returns what has happened in the store.
+// truth returns the history of the store for the checkers.
 func (f *fixture) truth(t testing.TB) *check.Truth {
 	t.Helper()
 	var changes []object.Change

@@ -159,7 +159,7 @@ func TestGroupKeepsItsMembersApart(t *testing.T) {
 		f.wait()
 		for i, m := range c.members {
 			if (m.last != nil) != slices.Contains(receivers, m) {
-				t.Errorf("member %d: got %v", i, m.last)
+				t.Errorf("member %d: got batch %v", i, m.last)
 			}
 		}
 	}
@@ -239,9 +239,9 @@ func TestBatchDelayHoldsEventsOfAGroup(t *testing.T) {
 func TestPanicInASinkEndsOneWatcher(t *testing.T) {
 	f := startDispatching(t, limits{})
 	c := f.gather(t, 3, dispatch.Interest{}, dispatch.Options{})
-	bomb := c.members[1]
+	panics := c.members[1]
 	c.each = func(m *member, _ *dispatch.Batch) {
-		if m == bomb {
+		if m == panics {
 			panic("bang")
 		}
 		c.received.Done()
@@ -249,9 +249,9 @@ func TestPanicInASinkEndsOneWatcher(t *testing.T) {
 	c.received.Add(2)
 	f.store.Put("k", "v")
 	c.received.Wait()
-	<-bomb.done
-	if _, ok := errors.AsType[*dispatch.PanicError](bomb.ended); !ok {
-		t.Errorf("Serve returned %v, want a PanicError", bomb.ended)
+	<-panics.done
+	if _, ok := errors.AsType[*dispatch.PanicError](panics.ended); !ok {
+		t.Errorf("Serve returned %v, want a PanicError", panics.ended)
 	}
 	c.received.Add(2)
 	f.store.Put("k", "w")

@@ -16,18 +16,17 @@ import (
 	"github.com/fanoutd/fanoutd/test/ratio"
 )
 
-// schema says where the fields of documents are.
+// schema has an indexed field and another one.
 var schema = object.Schema{Fields: []object.Field{{Name: "color", Path: "color", Indexed: true}, {Name: "size", Path: "spec.size"}}}
 
-// BenchmarkIndex is the way of a change from the store to the one watcher whom it
-// concerns, or the two whom a new value of a field does, while others have
-// interests of the same kind. Those of an unindexed field are for comparison: each
-// of them has to be asked.
+// BenchmarkIndex delivers a change from the store to the one watcher that it concerns, or to two
+// if the value of a field changes. The other watchers have other interests of the same kind.
+// Interests in an unindexed field are for comparison: the dispatcher must test each of them.
 func BenchmarkIndex(b *testing.B) {
 	kinds := []struct {
 		name     string
 		interest func(i int) dispatch.Interest
-		many     int
+		most     int
 	}{
 		{"key", func(i int) dispatch.Interest {
 			return dispatch.Interest{Scope: object.ExactKey(object.Key(fmt.Sprintf("folder-%d/object", i)))}
@@ -44,7 +43,7 @@ func BenchmarkIndex(b *testing.B) {
 	}
 	for _, kind := range kinds {
 		var row ratio.Row
-		for _, interests := range []int{100, kind.many} {
+		for _, interests := range []int{100, kind.most} {
 			b.Run(fmt.Sprintf("%s/interests=%d", kind.name, interests), func(b *testing.B) {
 				f := startIndexed(b)
 				begin := dispatch.FromNow(f.cacher.State().Position())
@@ -58,7 +57,7 @@ func BenchmarkIndex(b *testing.B) {
 					b.Fatal(err)
 				}
 				if n := f.dispatcher.Interests(); n != interests {
-					b.Fatalf("%d interests", n)
+					b.Fatalf("got %d interests, want %d", n, interests)
 				}
 				values := [][]byte{[]byte(`{"color":"0","metadata":{"labels":{"color":"0"}},"spec":{"size":"0"}}`), []byte(`{"color":"1","metadata":{"labels":{"color":"1"}},"spec":{"size":"1"}}`)}
 				b.ReportAllocs()
@@ -85,7 +84,7 @@ func ofField(b *testing.B, fields string) dispatch.Interest {
 	return dispatch.Interest{Selector: s}
 }
 
-// startIndexed starts a dispatcher of documents, of whose fields one is indexed.
+// startIndexed starts a dispatcher of documents with the schema.
 func startIndexed(b *testing.B) *fixture {
 	b.Helper()
 	codec, err := object.NewCodec("json", schema)

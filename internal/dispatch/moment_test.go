@@ -23,7 +23,7 @@ import (
 // old when the caller gets it.
 type slowSource struct {
 	*cacher.Cacher
-	meanwhile func() // called by the next look, once
+	meanwhile func() // called by the next call of State, once
 }
 
 func (s *slowSource) State() *cacher.State {
@@ -63,7 +63,7 @@ func startSlow(t *testing.T, change ...func(*dispatch.Config)) (*cachertest.Memo
 
 // A watcher of every event gets no difference, not even if a relist happens while it reads.
 func TestHonestDuringARelist(t *testing.T) {
-	large := strings.Repeat("v", 2<<10) // so that each event has a segment of the log for itself
+	large := strings.Repeat("v", 2<<10) // each event fills a segment of the log
 	for name, window := range map[string]bool{"from the feed": false, "from the window": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -95,24 +95,25 @@ func TestHonestDuringARelist(t *testing.T) {
 				m, err := w.Next(waiting)
 				var lost *dispatch.LostError
 				if !errors.As(err, &lost) || lost.Asked != now.Revision {
-					t.Errorf("got %d events, %v; want to be told that an event is lost", len(decode(t, m).Events), err)
+					t.Errorf("got %d events and error %v, want a LostError for the watcher's position", len(decode(t, m).Events), err)
 				}
 			})
 		})
 	}
 }
 
-// A resume leads to the present, also while that has not come to the feeds.
+// A replay leads to the cacher's present state, even if the dispatcher has not appended it to the
+// feeds yet.
 func TestReplayDoesNotWaitForTheDispatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, source, d, q := startSlow(t)
 		store.Put("k", "1")
 		synctest.Wait()
 		other := d.Pull(q, dispatch.Interest{}, dispatch.FromNow(source.State().Position()), dispatch.Options{})
-		defer other.Close() // so that there is a feed
-		looked := false
-		source.meanwhile = func() { // the dispatcher looks
-			looked = true
+		defer other.Close() // keeps the feed
+		called := false
+		source.meanwhile = func() { // the dispatcher has read the state
+			called = true
 			w := d.Pull(q, dispatch.Interest{}, dispatch.After(object.Position{Epoch: "e1", Revision: 2}), dispatch.Options{})
 			defer w.Close()
 			for {
@@ -123,7 +124,7 @@ func TestReplayDoesNotWaitForTheDispatcher(t *testing.T) {
 				}
 				if m.Header.Kind == object.Synced {
 					if got, want := m.Header.Position, source.State().Position(); got != want {
-						t.Errorf("replayed to %v, the present is %v", got, want)
+						t.Errorf("replayed to %v, want %v", got, want)
 					}
 					return
 				}
@@ -131,14 +132,13 @@ func TestReplayDoesNotWaitForTheDispatcher(t *testing.T) {
 		}
 		store.Put("k", "2")
 		synctest.Wait()
-		if !looked {
-			t.Error("the dispatcher has not looked")
+		if !called {
+			t.Error("the dispatcher has not read the state")
 		}
 	})
 }
 
-// A revision of the past that was asked for before the store became another one is
-// none of the new one's future.
+// A watch from an exact revision does not wait for that revision in another epoch.
 func TestExactRevisionOfAnotherEpochIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
@@ -156,10 +156,10 @@ func TestExactRevisionOfAnotherEpochIsRefused(t *testing.T) {
 		m, err := w.receive(t)
 		var lost *dispatch.LostError
 		if !errors.As(err, &lost) {
-			t.Fatalf("got %+v, %v", m, err)
+			t.Fatalf("got %+v, %v; want a LostError", m, err)
 		}
 		if now := f.cacher.State(); lost.Asked <= now.Revision() || lost.Current != now.Revision() {
-			t.Errorf("got %+v", lost)
+			t.Errorf("got %+v, want a revision after the present one, %d", lost, now.Revision())
 		}
 	})
 }
@@ -184,7 +184,7 @@ func TestReplaysOfTwoEpochsAreNotShared(t *testing.T) {
 		time.Sleep(time.Minute)
 		second := f.watch(t, object.Scope{}, dispatch.After(object.Position{Epoch: "e2", Revision: 5}))
 		if events := second.sync(t, object.Replay); len(events) != 6 {
-			t.Errorf("%d events are replayed, want 6", len(events))
+			t.Errorf("got %d replayed events, want 6", len(events))
 		}
 		if got := show(first.sync(t, object.Reset)); got != "+k=of the second" {
 			t.Errorf("got %q", got)
@@ -202,30 +202,30 @@ func TestResetAndDeltaAreNotShared(t *testing.T) {
 		}
 		synctest.Wait()
 		oldest := f.cacher.State().Replayable()
-		shown := f.watch(t, object.Scope{}, dispatch.FromExactly(oldest))
-		if got := show(shown.sync(t, object.Reset)); got != "+k0=v +k1=v" {
-			t.Errorf("the state is %q", got)
+		reset := f.watch(t, object.Scope{}, dispatch.FromExactly(oldest))
+		if got := show(reset.sync(t, object.Reset)); got != "+k0=v +k1=v" {
+			t.Errorf("got state %q", got)
 		}
-		f.store.Put("k1", "w") // so that the window does not reach back as far any more
+		f.store.Put("k1", "w") // moves the window past the oldest revision
 		synctest.Wait()
-		told := f.watch(t, object.Scope{}, dispatch.After(object.Position{Epoch: "e1", Revision: oldest}))
-		if got := show(told.sync(t, object.Delta)); got != "~k0=v ~k1=v" {
-			t.Errorf("the difference is %q", got)
+		delta := f.watch(t, object.Scope{}, dispatch.After(object.Position{Epoch: "e1", Revision: oldest}))
+		if got := show(delta.sync(t, object.Delta)); got != "~k0=v ~k1=v" {
+			t.Errorf("got difference %q", got)
 		}
-		if got := show(told.next(t, object.Live).Events); got != "~k1=w" {
+		if got := show(delta.next(t, object.Live).Events); got != "~k1=w" {
 			t.Errorf("got %q", got)
 		}
 	})
 }
 
-// What happens while a large revision is sent in parts is merged with what waits, too.
+// With LATEST, changes that happen while a large revision is sent in parts are merged, too.
 func TestLatestMergesAfterARevisionInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{messageBytes: 200})
-		synctest.Wait() // the feed begins where the watcher does
+		synctest.Wait() // the feed begins at the position of the watcher
 		w := f.watchWith(t, dispatch.Interest{}, dispatch.FromSnapshot(0), dispatch.Options{Latest: true})
 		w.sync(t, object.Reset)
-		large := f.store.Commit(writes(11, 30)) // the last part of it has room for more
+		large := f.store.Commit(writes(11, 30)) // its last part has room for more events
 		synctest.Wait()
 		part := w.next(t, object.Live)
 		if !part.Partial {
@@ -242,10 +242,10 @@ func TestLatestMergesAfterARevisionInParts(t *testing.T) {
 			events = append(events, part.Events...)
 		}
 		if len(events) != 11 || part.Position.Revision != large {
-			t.Errorf("the revision is %q up to %v", show(events), part.Position)
+			t.Errorf("got %q up to %v, want 11 events up to %d", show(events), part.Position, large)
 		}
 		if got := show(w.next(t, object.Live).Events); got != "~k0=3 ~k9=3" {
-			t.Errorf("what waited is %q", got)
+			t.Errorf("got merged events %q", got)
 		}
 	})
 }
@@ -273,12 +273,12 @@ func TestDeltasToTwoStatesAreNotShared(t *testing.T) {
 		for range 2 {
 			for _, e := range first.next(t, object.CatchUpPart).Events {
 				if e.Revision > to {
-					t.Errorf("%q is at %d on the way to %d", e.Object.Key, e.Revision, to)
+					t.Errorf("got %q at revision %d in a DELTA to %d", e.Object.Key, e.Revision, to)
 				}
 			}
 		}
 		if m := first.next(t, object.Synced); m.Position.Revision != to {
-			t.Errorf("brought to %v, want %d", m.Position, to)
+			t.Errorf("synced at %v, want %d", m.Position, to)
 		}
 	})
 }

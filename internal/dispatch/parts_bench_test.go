@@ -8,17 +8,16 @@ import (
 	"github.com/fanoutd/fanoutd/test/ratio"
 )
 
-// What follows measures the parts of the way of an event one by one. What they are worth
-// together is measured from outside.
+// These benchmarks measure the steps of a delivery one by one. BenchmarkEvent measures all of
+// them together.
 
-// aFeed returns an empty feed whose logs find room.
+// aFeed returns an empty feed with room in the log budget.
 func aFeed() *feed {
 	b := &logBudget{limit: 64 << 20, touch: func(*feed) {}}
 	return newFeed(Interest{}, object.Position{Epoch: "e", Revision: 1}, b)
 }
 
-// BenchmarkAppend adds events to a log, and shows them to its readers: one at a time, or
-// a burst.
+// BenchmarkAppend appends events to a log and publishes them, one at a time or in bursts.
 func BenchmarkAppend(b *testing.B) {
 	event := make([]byte, 300)
 	for _, burst := range []int{1, 64} {
@@ -38,8 +37,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkCut cuts the message that a watcher is told out of a log: for one that has
-// missed the last event, or so many of them, of logs that are differently long.
+// BenchmarkCut cuts the next batch of a watcher out of logs of different lengths.
 func BenchmarkCut(b *testing.B) {
 	for _, waiting := range []int{1, 64, 1000} {
 		var row ratio.Row
@@ -56,7 +54,7 @@ func BenchmarkCut(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					if _, end, _ := v.read(cursor, 0, 1<<20); end.taken != waiting {
-						b.Fatalf("took %d events", end.taken)
+						b.Fatalf("got %d events, want %d", end.taken, waiting)
 					}
 				}
 				row.Report(b)
@@ -65,8 +63,7 @@ func BenchmarkCut(b *testing.B) {
 	}
 }
 
-// BenchmarkBatch finds the message that others were told who were at the same place,
-// or else cuts and keeps it.
+// BenchmarkBatch finds a batch in the cache, or cuts it and adds it to the cache.
 func BenchmarkBatch(b *testing.B) {
 	for _, shared := range []bool{true, false} {
 		b.Run(fmt.Sprintf("shared=%v", shared), func(b *testing.B) {
@@ -78,7 +75,7 @@ func BenchmarkBatch(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if f.batch(batchStart{v, 1, 0}, d) == nil {
-					b.Fatal("there is nothing to tell")
+					b.Fatal("got no batch")
 				}
 			}
 		})
@@ -108,7 +105,7 @@ func BenchmarkJoin(b *testing.B) {
 	}
 }
 
-// BenchmarkLookup finds the feed of a key among so many others.
+// BenchmarkLookup finds the feed of a key among many others.
 func BenchmarkLookup(b *testing.B) {
 	var row ratio.Row
 	for _, interests := range []int{100, 10_000, 100_000} {
@@ -126,7 +123,7 @@ func BenchmarkLookup(b *testing.B) {
 					n++
 				}
 				if n != 1 {
-					b.Fatalf("found %d feeds", n)
+					b.Fatalf("got %d feeds, want 1", n)
 				}
 			}
 			row.Report(b)
@@ -174,6 +171,6 @@ func TestPartsAllocateNothing(t *testing.T) {
 		x.add(&feed{interest: Interest{Scope: object.ExactKey(object.Key(fmt.Sprintf("other/%d", i)))}})
 	}
 	if among := lookup(); among > alone {
-		t.Errorf("to find a feed allocates %v times, and %v times among a thousand others", alone, among)
+		t.Errorf("got %v allocations to find a lone feed, and %v among a thousand others", alone, among)
 	}
 }

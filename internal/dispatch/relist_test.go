@@ -9,8 +9,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// The differences that a relist finds are told in order of the revisions that they
-// are told with, also of what left a view, and where they are merged.
+// The differences after a relist come in order of their revisions. That includes objects that
+// leave the view, and merged events.
 func TestOrderedDifferencesOfARelist(t *testing.T) {
 	tests := map[string]struct {
 		options dispatch.Options

@@ -12,9 +12,9 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// heap returns the bytes of memory that are in use.
+// heap returns the bytes of the heap in use.
 func heap() int64 {
-	// What is in a pool is given up by the second collection.
+	// The second collection frees the contents of pools.
 	for range 3 {
 		runtime.GC()
 	}
@@ -23,16 +23,15 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Watchers who stop reading in the middle of a snapshot or of a difference do not each
-// keep what everything was when they began. When nobody has read for long they keep
-// nothing but the message that is on its way to them.
+// Watchers that stop reading in the middle of a RESET or a DELTA share a few retained states.
+// After a long silence each of them keeps only its next message.
 func TestBoundedFromReadersThatStopWithinACatchUp(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
 	const (
 		objects, size = 200, 4 << 10
-		everything    = objects * 2 * (size + size/4) // an object has its value and its event
+		stateBytes    = objects * 2 * (size + size/4) // of each object: its value and its event
 		message       = 8 << 10
 		watchers      = 30
 		states        = 3
@@ -59,10 +58,10 @@ func TestBoundedFromReadersThatStopWithinACatchUp(t *testing.T) {
 					for i := range all {
 						all[i] = f.watch(t, object.Scope{}, begin)
 						if m := all[i].next(t, object.CatchUpBegin); m.CatchUp != kind {
-							t.Fatalf("the catch-up is of kind %d, want %d", m.CatchUp, kind)
+							t.Fatalf("got catch-up %d, want %d", m.CatchUp, kind)
 						}
 						all[i].next(t, object.CatchUpPart)
-						all[i].stream.Messages = nil // what memory is used shall not be the test's
+						all[i].stream.Messages = nil // the test's own memory must not count
 						rewrite()
 						time.Sleep(time.Second)
 						rewrite()
@@ -77,13 +76,13 @@ func TestBoundedFromReadersThatStopWithinACatchUp(t *testing.T) {
 					}
 					held := before - heap()
 					runtime.KeepAlive(all)
-					t.Logf("%d watchers who do not read kept %d KiB; everything there is has %d KiB", watchers, held>>10, everything>>10)
-					most := int64((states + 2) * everything)
+					t.Logf("%d watchers kept %d KiB; one state has %d KiB", watchers, held>>10, stateBytes>>10)
+					most := int64((states + 2) * stateBytes)
 					if silence > time.Minute {
-						most = everything
+						most = stateBytes
 					}
 					if held > most {
-						t.Errorf("%d watchers who do not read kept %d KiB, want at most %d KiB", watchers, held>>10, most>>10)
+						t.Errorf("%d watchers kept %d KiB, want at most %d KiB", watchers, held>>10, most>>10)
 					}
 				})
 			})
@@ -91,8 +90,8 @@ func TestBoundedFromReadersThatStopWithinACatchUp(t *testing.T) {
 	}
 }
 
-// Who is slow arrives, whatever is written meanwhile and however many others come, of
-// whom each begins with another state: a catch-up does not begin anew for ever.
+// A slow watcher finishes its catch-up, although other watchers come all the time and each of
+// them begins with another state.
 func TestSlowReadersFinishTheirCatchUp(t *testing.T) {
 	for name, kind := range map[string]object.CatchUp{"RESET": object.Reset, "DELTA": object.Delta} {
 		t.Run(name, func(t *testing.T) {
@@ -101,8 +100,8 @@ func TestSlowReadersFinishTheirCatchUp(t *testing.T) {
 					objects = 60
 					states  = 3
 					rounds  = 300
-					// To wait until those are through who came first, and then as
-					// many messages as there are objects, and some.
+					// A watcher waits for the earlier ones, and then needs a message for
+					// each object and a few more.
 					most = 5 * objects / 2
 				)
 				f := start(t, limits{window: 5, messageBytes: 10, catchUpStates: states})
@@ -115,35 +114,35 @@ func TestSlowReadersFinishTheirCatchUp(t *testing.T) {
 				rewrite()
 				begin := dispatch.After(f.cacher.State().Position())
 				rewrite()
-				came := map[*watcher]int{} // by who is under way
-				arrived := 0
+				began := map[*watcher]int{} // the first round of each unfinished watcher
+				finished := 0
 				for round := range rounds {
 					if kind == object.Reset {
 						begin = dispatch.FromSnapshot(f.store.Now())
 					}
-					came[f.watch(t, object.Scope{}, begin)] = round
-					for w, at := range came {
+					began[f.watch(t, object.Scope{}, begin)] = round
+					for w, at := range began {
 						m, err := w.receive(t)
 						if err != nil {
 							t.Fatal(err)
 						}
 						if m.Kind == object.CatchUpBegin && m.CatchUp != kind {
-							t.Fatalf("the catch-up is of kind %d, want %d", m.CatchUp, kind)
+							t.Fatalf("got catch-up %d, want %d", m.CatchUp, kind)
 						}
 						if round-at > most {
-							t.Fatalf("a watcher has read for %d rounds and is not through, with %d objects to read", round-at, objects)
+							t.Fatalf("a watcher has read for %d rounds and has not finished a catch-up of %d objects", round-at, objects)
 						}
 						if m.Kind == object.Synced {
-							arrived++
+							finished++
 							w.Close()
-							delete(came, w)
+							delete(began, w)
 						}
 					}
 					rewrite()
 					time.Sleep(time.Second)
 				}
-				if arrived < rounds-most {
-					t.Errorf("%d watchers have arrived, of %d who came in time", arrived, rounds-most)
+				if finished < rounds-most {
+					t.Errorf("got %d finished watchers, want at least %d", finished, rounds-most)
 				}
 			})
 		})

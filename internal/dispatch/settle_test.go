@@ -9,8 +9,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
-// An event that comes between the last look of the worker and the watcher's join wakes the
-// watcher. The moment cannot be hit from outside.
+// An event that comes after the worker's last poll and before the watcher joins its group wakes
+// the watcher. Only a test inside the package can hit that moment.
 func TestNoEventIsMissedBetweenPollAndJoin(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
 		w := d.Asked(q, Interest{}, FromNow(d.cfg.Source.State().Position()), Options{})

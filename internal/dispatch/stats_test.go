@@ -11,8 +11,8 @@ import (
 	"github.com/fanoutd/fanoutd/test/poll"
 )
 
-// startDispatching returns a fixture whose dispatcher has seen the first state. What
-// happens before is in no log.
+// startDispatching returns a fixture whose dispatcher has seen the first state. Later changes
+// are in the logs.
 func startDispatching(t testing.TB, l limits) *fixture {
 	t.Helper()
 	f := start(t, l)
@@ -35,7 +35,7 @@ func TestEventsAreCounted(t *testing.T) {
 		watchers = append(watchers, w)
 	}
 	if n := f.dispatcher.Stats().Interests; n != 3 {
-		t.Errorf("%d interests, want 3", n)
+		t.Errorf("got %d interests, want 3", n)
 	}
 	before := time.Now()
 	at := f.store.Put("k", "v")
@@ -45,25 +45,25 @@ func TestEventsAreCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		if m.Count != 1 || m.Header.Kind != object.Live {
-			t.Errorf("watcher %d: %d events in a message of kind %v", n, m.Count, m.Header.Kind)
+			t.Errorf("watcher %d: got %d events in a message of kind %v, want one live event", n, m.Count, m.Header.Kind)
 		}
 		if m.Arrived.Before(before) || m.Arrived.After(time.Now()) {
-			t.Errorf("watcher %d: the change arrived at %v, it was made after %v", n, m.Arrived, before)
+			t.Errorf("watcher %d: got arrival %v for a change made after %v", n, m.Arrived, before)
 		}
 		if !w.Shows(at) || w.Shows(at-1) || w.Shows(at+1) {
-			t.Errorf("watcher %d: it shows not the revision of the change, or others", n)
+			t.Errorf("watcher %d: Shows is not true for exactly the revision of the change", n)
 		}
 	}
 	if watchers[3].Shows(at) {
-		t.Error("who watches another key shows the change")
+		t.Error("Shows is true for a watcher of another key")
 	}
 	s := f.dispatcher.Stats()
 	if s.Events != 2 || s.EventBytes == 0 || s.LogBytes == 0 || s.Through.Revision != at {
-		t.Errorf("%+v, want 2 events through revision %d", s, at)
+		t.Errorf("got %+v, want 2 events through revision %d", s, at)
 	}
 }
 
-// A message from the window, where the log is too short, has its arrival, too.
+// A message that is read from the window has an arrival time, too.
 func TestArrivalsAreKnownWithoutTheLog(t *testing.T) {
 	for name, latest := range map[string]bool{"every": false, "latest": true} {
 		t.Run(name, func(t *testing.T) {
@@ -84,21 +84,21 @@ func TestArrivalsAreKnownWithoutTheLog(t *testing.T) {
 					t.Fatal(err)
 				}
 				if m.Arrived.Before(before) || m.Arrived.After(time.Now()) {
-					t.Fatalf("the first of %d changes arrived at %v", m.Count, m.Arrived)
+					t.Fatalf("got arrival %[2]v for the first of %[1]d changes", m.Count, m.Arrived)
 				}
 				if n := len(decode(t, m).Events); n != m.Count {
-					t.Fatalf("%d events in a message that says %d", n, m.Count)
+					t.Fatalf("got %d events in a message with count %d", n, m.Count)
 				}
 				at = m.Header.Position.Revision
 			}
 			if f.dispatcher.Stats().Evictions == 0 {
-				t.Error("nothing was forgotten, so the log was long enough")
+				t.Error("the test is too easy: no segment was evicted")
 			}
 		})
 	}
 }
 
-// What a catch-up tells waited for the client, and not for us.
+// The events of a catch-up waited for the client, not for the server. They have no arrival time.
 func TestCatchUpsHaveNoArrival(t *testing.T) {
 	f := startDispatching(t, limits{})
 	from := f.cacher.State().Position()
@@ -112,23 +112,23 @@ func TestCatchUpsHaveNoArrival(t *testing.T) {
 			t.Fatal(err)
 		}
 		if events = m.Count; !m.Arrived.IsZero() {
-			t.Errorf("a message of kind %v is said to be as fast as can be measured from %v", m.Header.Kind, m.Arrived)
+			t.Errorf("got arrival %v for a message of kind %v, want none", m.Arrived, m.Header.Kind)
 		}
 	}
 }
 
 // recordingObserver records the reports.
 type recordingObserver struct {
-	wants bool
-	told  chan dispatch.Dispatched
+	wants   bool
+	reports chan dispatch.Dispatched
 }
 
 func (o *recordingObserver) Wants() bool                      { return o.wants }
-func (o *recordingObserver) Dispatched(d dispatch.Dispatched) { o.told <- d }
+func (o *recordingObserver) Dispatched(d dispatch.Dispatched) { o.reports <- d }
 
 // An observer learns of each revision how many feeds it concerned.
 func TestObserverGetsEachRevision(t *testing.T) {
-	o := &recordingObserver{wants: true, told: make(chan dispatch.Dispatched, 10)}
+	o := &recordingObserver{wants: true, reports: make(chan dispatch.Dispatched, 10)}
 	f := startDispatching(t, limits{observer: o})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -141,13 +141,13 @@ func TestObserverGetsEachRevision(t *testing.T) {
 		}
 	}
 	at := f.store.Put("k", "v")
-	d := <-o.told
+	d := <-o.reports
 	if d.Revision != at || d.Feeds != 2 {
-		t.Errorf("told of revision %d and %d feeds, want %d and 2", d.Revision, d.Feeds, at)
+		t.Errorf("got revision %d and %d feeds, want %d and 2", d.Revision, d.Feeds, at)
 	}
 	for n, times := range [][2]time.Time{{d.Arrived, d.Applied}, {d.Applied, d.Ended}, {d.Began, d.Ended}} {
 		if times[0].After(times[1]) {
-			t.Errorf("%d: %v", n, times)
+			t.Errorf("times %d: %v is after %v", n, times[0], times[1])
 		}
 	}
 }

@@ -30,10 +30,10 @@ func TestSnapshotThenLive(t *testing.T) {
 			whole: "+a/x=1 +ab=1 +b=1", below: "+a/x=1", exact: "+a/x=1", absent: "",
 		} {
 			if got := show(w.sync(t, object.Reset)); got != want {
-				t.Errorf("the snapshot is %q, want %q", got, want)
+				t.Errorf("got snapshot %q, want %q", got, want)
 			}
 			if got := w.Position().Revision; got != f.store.Now() {
-				t.Errorf("the position is %d, want %d", got, f.store.Now())
+				t.Errorf("got position %d, want %d", got, f.store.Now())
 			}
 		}
 
@@ -62,7 +62,7 @@ func TestBookmarkableFromNow(t *testing.T) {
 		synctest.Wait()
 		w := f.watch(t, object.Scope{}, dispatch.FromNow(f.cacher.State().Position()))
 		if m := w.next(t, object.Bookmark); m.Position.Revision != now || len(m.Events) > 0 {
-			t.Errorf("now is %+v, want revision %d", m, now)
+			t.Errorf("got %+v, want a bookmark at revision %d", m, now)
 		}
 		w.quiet(t)
 		f.store.Put("a", "2")
@@ -85,17 +85,17 @@ func TestResumableInsideTheWindow(t *testing.T) {
 			w := f.watch(t, object.Scope{}, dispatch.After(object.Position{Epoch: epoch, Revision: r}))
 			events := w.sync(t, object.Replay)
 			if len(events) != len(revisions)-i-1 || i < 4 && string(events[0].Object.Value) != fmt.Sprint(i+1) {
-				t.Errorf("after revision %d: %s", r, show(events))
+				t.Errorf("after revision %d: got %s", r, show(events))
 			}
 			if w.Position().Revision != revisions[4] {
-				t.Errorf("after revision %d the position is %v", r, w.Position())
+				t.Errorf("after revision %d: got position %v, want %d", r, w.Position(), revisions[4])
 			}
 		}
 	})
 }
 
-// A watch that is ended, and that nothing has concerned for long, is resumed where the
-// others are: it has not fallen behind.
+// A watch that received nothing for a long time has not fallen behind. It ends at the present
+// position, and resumes there.
 func TestResumableAfterManyUnrelatedWrites(t *testing.T) {
 	for name, options := range map[string]dispatch.Options{"every event": {EveryEvent: true}, "latest": {Latest: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -122,19 +122,19 @@ func TestResumableAfterManyUnrelatedWrites(t *testing.T) {
 				}
 				now := f.cacher.State().Position()
 				if got := w.Position(); got != now {
-					t.Errorf("nothing concerned it: it ends at %v, want %v", got, now)
+					t.Errorf("without events: got position %v, want %v", got, now)
 				}
 
-				// What it has not been told comes after its position.
+				// A pending event is after the position.
 				f.store.Put("quiet/k", "2")
 				f.store.Put("busy/k", "last")
 				synctest.Wait()
 				if got := w.Position(); got != now {
-					t.Errorf("something waits for it: it ends at %v, want %v", got, now)
+					t.Errorf("with a pending event: got position %v, want %v", got, now)
 				}
 				again := f.watchWith(t, quiet, dispatch.After(now), options)
 				if got := show(again.sync(t, object.Replay)); got != "~quiet/k=2" {
-					t.Errorf("the replay is %q", got)
+					t.Errorf("got replay %q", got)
 				}
 			})
 		})
@@ -156,20 +156,19 @@ func TestResetWhereAPositionCannotBeResumed(t *testing.T) {
 		synctest.Wait()
 		now := f.cacher.State().Position()
 		for name, p := range map[string]object.Position{
-			"before all that is known": {Epoch: now.Epoch, Revision: first},
-			"of another epoch":         {Epoch: "other", Revision: now.Revision},
-			"from nothing":             {Epoch: now.Epoch},
+			"before the oldest tombstone": {Epoch: now.Epoch, Revision: first},
+			"of another epoch":            {Epoch: "other", Revision: now.Revision},
+			"from nothing":                {Epoch: now.Epoch},
 		} {
 			w := f.watch(t, object.Scope{}, dispatch.After(p))
 			if got := show(w.sync(t, object.Reset)); got != "+a=99" {
-				t.Errorf("%s: %q", name, got)
+				t.Errorf("%s: got %q", name, got)
 			}
 		}
 	})
 }
 
-// One encoding per event and interest, whoever watches; and the very same bytes
-// for everybody.
+// All watchers of an interest share one encoding of an event, and get the same bytes.
 func TestAThousandWatchersCostOneEncoding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
@@ -182,7 +181,7 @@ func TestAThousandWatchersCostOneEncoding(t *testing.T) {
 		const events = 10
 		for i := range events {
 			f.store.Put("a/x", fmt.Sprint(i))
-			f.store.Put("b/x", fmt.Sprint(i)) // nobody's
+			f.store.Put("b/x", fmt.Sprint(i)) // concerns no watcher
 			synctest.Wait()
 			var shared *byte
 			for _, w := range watchers {
@@ -191,7 +190,7 @@ func TestAThousandWatchersCostOneEncoding(t *testing.T) {
 					t.Fatal(err)
 				}
 				if len(m.Events) != 1 {
-					t.Fatalf("%d pieces", len(m.Events))
+					t.Fatalf("got %d pieces, want 1", len(m.Events))
 				}
 				if shared == nil {
 					shared = &m.Events[0][0]
@@ -202,10 +201,10 @@ func TestAThousandWatchersCostOneEncoding(t *testing.T) {
 			}
 		}
 		if n := f.encoder.events.Load(); n != events {
-			t.Errorf("%d encodings for %d events", n, events)
+			t.Errorf("got %d encodings of %d events", n, events)
 		}
 		if n := f.dispatcher.Interests(); n != 1 {
-			t.Errorf("%d interests", n)
+			t.Errorf("got %d interests, want 1", n)
 		}
 	})
 }
@@ -220,16 +219,16 @@ func TestSnapshotIsNotEncodedAgain(t *testing.T) {
 		for range 10 {
 			w := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
 			if events := w.sync(t, object.Reset); len(events) != 100 {
-				t.Errorf("%d objects", len(events))
+				t.Errorf("got %d objects, want 100", len(events))
 			}
 		}
 		if n := f.encoder.events.Load(); n != 0 {
-			t.Errorf("%d objects were encoded for snapshots", n)
+			t.Errorf("got %d encodings of objects for snapshots, want none", n)
 		}
 	})
 }
 
-// What happens faster than a watcher reads comes in one message.
+// Events that wait for a watcher come in one message.
 func TestWaitingEventsComeInOneBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
@@ -241,14 +240,13 @@ func TestWaitingEventsComeInOneBatch(t *testing.T) {
 		}
 		synctest.Wait()
 		if m := w.next(t, object.Live); len(m.Events) != 100 || m.Position.Revision != last {
-			t.Errorf("%d events up to %v", len(m.Events), m.Position)
+			t.Errorf("got %d events up to %v, want 100 up to %d", len(m.Events), m.Position, last)
 		}
 		w.quiet(t)
 	})
 }
 
-// Only a revision that alone is too large for a message is split, and no position
-// points inside of it.
+// Only a revision that is larger than a message is split, and no position points inside of it.
 func TestAtomic(t *testing.T) {
 	for name, late := range map[string]bool{"from the feed": false, "from the window": true} {
 		t.Run(name, func(t *testing.T) {
@@ -280,7 +278,7 @@ func TestAtomic(t *testing.T) {
 					}
 				}
 				if len(parts) != 1 || parts[large] < 3 {
-					t.Errorf("parts of revisions: %v; only %d is too large for one message", parts, large)
+					t.Errorf("got parts of the revisions %v, want several of %d only", parts, large)
 				}
 				w.stream.Begin, w.stream.Position = check.After, now
 				history := &check.History{Watcher: name, Streams: []check.Stream{w.stream}}
@@ -292,7 +290,7 @@ func TestAtomic(t *testing.T) {
 	}
 }
 
-// writes returns n puts with values of a size.
+// writes returns n puts with values of this size.
 func writes(n, size int) map[object.Key][]byte {
 	puts := map[object.Key][]byte{}
 	for i := range n {
@@ -301,8 +299,7 @@ func writes(n, size int) map[object.Key][]byte {
 	return puts
 }
 
-// A watcher whose events have left the log of the feed reads them from the window,
-// and does not notice.
+// A watcher reads events from the window if the log of the feed has dropped them.
 func TestIsolatedReaderBehindTheFeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{window: 10_000, feedBytes: 2 << 10, messageBytes: 1 << 10})
@@ -319,19 +316,19 @@ func TestIsolatedReaderBehindTheFeed(t *testing.T) {
 		for slow.Position().Revision < f.store.Now() {
 			for _, e := range slow.next(t, object.Live).Events {
 				if string(e.Object.Value) != fmt.Sprint(n) {
-					t.Fatalf("event %d is %s", n, show([]check.Event{e}))
+					t.Fatalf("event %d: got %s", n, show([]check.Event{e}))
 				}
 				n++
 			}
 		}
 		if n != 1000 {
-			t.Errorf("%d events", n)
+			t.Errorf("got %d events, want 1000", n)
 		}
 	})
 }
 
-// While a revision is being appended nobody sees a part of it, not even when the
-// log of the feed has to be cut for it.
+// A watcher sees no part of a revision while it is appended, even if the log drops segments to
+// make room for it.
 func TestAtomicWhileTheLogIsTrimmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{feedBytes: 4 << 10})
@@ -339,30 +336,29 @@ func TestAtomicWhileTheLogIsTrimmed(t *testing.T) {
 		w.sync(t, object.Reset)
 		f.store.Put("first", "1")
 		w.next(t, object.Live)
-		over, cancel := context.WithCancel(t.Context())
+		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		looking := false
+		reading := false
 		f.encoder.hook = func() {
-			if looking {
-				return // this is what the watcher encodes for itself
+			if reading {
+				return // an encoding by the watcher itself
 			}
-			looking = true
-			defer func() { looking = false }()
-			if m, err := w.Next(over); err == nil {
-				t.Errorf("in the middle of a revision there is %+v", m.Header)
+			reading = true
+			defer func() { reading = false }()
+			if m, err := w.Next(ended); err == nil {
+				t.Errorf("got %+v in the middle of a revision", m.Header)
 			}
 		}
 		f.store.Commit(writes(50, 200))
 		synctest.Wait()
 		f.encoder.hook = nil
 		if m := w.next(t, object.Live); len(m.Events) != 50 {
-			t.Errorf("%d events of a revision of 50", len(m.Events))
+			t.Errorf("got %d events of a revision, want 50", len(m.Events))
 		}
 	})
 }
 
-// A watcher that is behind the window, too, gets what became of it all in its
-// stream.
+// A watcher that has fallen behind the window gets a DELTA in its stream, and then live events.
 func TestReaderBehindTheWindowGetsADelta(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{window: 10, feedBytes: 1 << 10})
@@ -385,7 +381,7 @@ func TestReaderBehindTheWindowGetsADelta(t *testing.T) {
 	})
 }
 
-// What is lost in the store reaches those who watch as differences.
+// Watchers get the differences after a relist if the store has compacted the changes.
 func TestWatchersSurviveACompaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
@@ -413,13 +409,13 @@ func TestWatchersSurviveACompaction(t *testing.T) {
 		if got := show(w.next(t, object.Live).Events); got != "~c=2" {
 			t.Errorf("got %q", got)
 		}
-		time.Sleep(time.Second) // for less than that, one might join those who have just caught up
-		// Who was away does not get differences for a replay.
+		time.Sleep(time.Second) // so that the next watcher does not share an earlier catch-up
+		// The differences are not a history, so a resume from before the gap is not a REPLAY.
 		late := f.watch(t, object.Scope{}, dispatch.After(object.Position{Epoch: w.Position().Epoch, Revision: before}))
 		if got := show(late.sync(t, object.Delta)); got != "~a=3 -b +d=1 ~c=2" {
-			t.Errorf("the difference is %q", got)
+			t.Errorf("got difference %q", got)
 		}
-		// In between there may have been what left no trace.
+		// A resume from inside the gap may have missed a deletion that nothing records.
 		lost := f.watch(t, object.Scope{}, dispatch.After(object.Position{Epoch: w.Position().Epoch, Revision: before + 2}))
 		lost.sync(t, object.Reset)
 	})
@@ -444,7 +440,7 @@ func TestNewEpochResetsAllWatchers(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 		if got := w.Position().Epoch; got != "e2" {
-			t.Errorf("the epoch is %q", got)
+			t.Errorf("got epoch %q, want e2", got)
 		}
 		if got := show(other.sync(t, object.Reset)); got != "" {
 			t.Errorf("got %q", got)
@@ -464,7 +460,7 @@ func TestStopEndsWatchers(t *testing.T) {
 	})
 }
 
-// An interest costs something only while somebody has it.
+// An interest costs nothing after its last watcher has left.
 func TestInterestsEndWithTheirLastWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
@@ -479,13 +475,13 @@ func TestInterestsEndWithTheirLastWatcher(t *testing.T) {
 				step.leave.Close()
 			}
 			if n := f.dispatcher.Interests(); n != step.left {
-				t.Errorf("%d interests, want %d", n, step.left)
+				t.Errorf("got %d interests, want %d", n, step.left)
 			}
 		}
 		f.store.Put("a", "1")
 		synctest.Wait()
 		if n := f.encoder.events.Load(); n != 0 {
-			t.Errorf("%d encodings for nobody", n)
+			t.Errorf("got %d encodings without watchers, want none", n)
 		}
 	})
 }
