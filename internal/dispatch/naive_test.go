@@ -202,7 +202,7 @@ func (n *naiveHistory) state(h *check.History, at object.Revision) map[object.Ke
 	return all
 }
 
-// pair has the types of two successive events of one key, of which the first is pending.
+// pair has the types of two events of one key: the pending one and the next one.
 type pair struct{ pending, next object.EventType }
 
 // mergeTable has the type of the merged event. Pairs that are not in it cancel out.

@@ -200,7 +200,7 @@ func (s *subscriber) assign(epoch object.Epoch) {
 // errNothing means that no message came in time.
 var errNothing = errors.New("no message")
 
-// noteAway records the time since the last read, in which the subscriber received nothing.
+// noteAway records that the subscriber has not read since its last read.
 func (s *subscriber) noteAway() {
 	if now := time.Now(); now.After(s.lastRead) {
 		s.open.Away = append(s.open.Away, check.Span{From: s.lastRead, To: now})

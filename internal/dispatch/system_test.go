@@ -28,8 +28,8 @@ func pick[T any](c chooser, what string, from ...T) T { return from[c(what, len(
 // often returns true n times out of ten.
 func (c chooser) often(what string, n int) bool { return c(what, 10) < n }
 
-// system is a store with a server in front of it, both of which can fail. One goroutine calls
-// its methods. Others may call only server.
+// system is a store with a server in front of it. Both can fail. One goroutine calls its
+// methods. Others may call only server.
 type system struct {
 	store   *cachertest.Memory
 	workers *sendqueue.Workers

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// crowd adds watches. The end of each calls the function.
-func crowd(t *testing.T, r *Registry, count int, end func(i int)) (all []*Entry) {
+// addWatches adds watches. Each calls the function when it ends.
+func addWatches(t *testing.T, r *Registry, count int, end func(i int)) (all []*Entry) {
 	t.Helper()
 	for i := range count {
 		e := &Entry{}
@@ -24,73 +24,73 @@ func crowd(t *testing.T, r *Registry, count int, end func(i int)) (all []*Entry)
 func TestWatchesEndEvenlyOverThePeriod(t *testing.T) {
 	const count, period = 1000, 20 * time.Second
 	synctest.Test(t, func(t *testing.T) {
-		d := newRegistry()
+		r := newRegistry()
 		began := time.Now()
 		tenths := map[time.Duration]int{}
 		last := -1
-		// Those that do not end, because their clients do not read, do not hold
-		// up the others.
-		crowd(t, d, count, func(i int) {
-			tenths[time.Since(began)*10/(period/2)]++ // of the half that a thousand need
+		// The watches stay registered, as if their clients did not read. That must not delay
+		// the others.
+		addWatches(t, r, count, func(i int) {
+			tenths[time.Since(began)*10/(period/2)]++ // a thousand watches take half the period
 			if i != last+1 {
-				t.Errorf("watch %d ends after watch %d", i, last)
+				t.Errorf("watch %d ended after watch %d", i, last)
 			}
 			last = i
 		})
-		d.spread(t.Context(), period)
+		r.spread(t.Context(), period)
 		for tenth := range time.Duration(10) {
-			// At the edge of a tenth it may be one more or less.
+			// A watch at the edge may count for either tenth.
 			if n := tenths[tenth]; n < count/10-1 || n > count/10+1 {
-				t.Errorf("%d of %d watches end in tenth %d, want a tenth", n, count, tenth)
+				t.Errorf("got %d of %d watches in tenth %d, want a tenth", n, count, tenth)
 			}
 		}
-		if d.add(&Entry{}, nil) == nil {
-			t.Error("a new watch is taken")
+		if r.add(&Entry{}, nil) == nil {
+			t.Error("got no error for a new watch while the server drains")
 		}
 	})
 }
 
-// Few watches need no time, and none needs none.
+// A drain of a few watches takes hardly any time.
 func TestDrainingFewTakesNoTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for count, most := range map[int]time.Duration{0: 0, 1: drainGap, 10: 10 * drainGap} {
-			d := newRegistry()
+			r := newRegistry()
 			ended := 0
-			crowd(t, d, count, func(int) { ended++ })
+			addWatches(t, r, count, func(int) { ended++ })
 			began := time.Now()
-			d.spread(t.Context(), time.Hour)
+			r.spread(t.Context(), time.Hour)
 			if took := time.Since(began); took > most || ended != count {
-				t.Errorf("%d of %d watches were ended in %v, want at most %v", ended, count, took, most)
+				t.Errorf("%d of %d watches ended in %v, want all within %v", ended, count, took, most)
 			}
 		}
 	})
 }
 
-// When all have left for other reasons, nobody waits for the end of the period. When
-// the server must not wait any longer, it does not either.
+// A drain ends before its period when all watches have ended for other reasons, and when its
+// context ends.
 func TestDrainingEndsEarly(t *testing.T) {
 	for name, stop := range map[string]func(leave []func(), cancel func()){
-		"nobody is left": func(leave []func(), _ func()) {
+		"all have left": func(leave []func(), _ func()) {
 			for _, l := range leave {
 				l()
 			}
 		},
-		"no time is left": func(_ []func(), cancel func()) { cancel() },
+		"context ends": func(_ []func(), cancel func()) { cancel() },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			d := newRegistry()
+			r := newRegistry()
 			var ended atomic.Int64
 			var leave []func()
-			for _, e := range crowd(t, d, 1000, func(int) { ended.Add(1) }) {
-				leave = append(leave, func() { d.remove(e) })
+			for _, e := range addWatches(t, r, 1000, func(int) { ended.Add(1) }) {
+				leave = append(leave, func() { r.remove(e) })
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			time.AfterFunc(time.Second, func() { stop(leave, cancel) })
 			began := time.Now()
-			d.spread(ctx, 10*time.Second)
+			r.spread(ctx, 10*time.Second)
 			if took := time.Since(began); took != time.Second || ended.Load() == 1000 {
-				t.Errorf("%s: it took %v, and %d were ended", name, took, ended.Load())
+				t.Errorf("%s: the drain took %v and ended %d watches, want 1s and not all of them", name, took, ended.Load())
 			}
 		})
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/fanoutd/fanoutd/test/poll"
 )
 
-// transportBuffer is what gRPC has accepted of one stream and not written yet. It blocks the
-// sender while that is grpcWindow or more, as gRPC does.
+// transportBuffer has the messages of one stream that gRPC has accepted and not written yet.
+// Like gRPC, it blocks the sender at grpcWindow bytes.
 type transportBuffer struct {
-	seat
+	recordingStream
 	loses bool // writes everything at once, and never frees a buffer
 
 	mu       sync.Mutex
@@ -28,8 +28,8 @@ type transportBuffer struct {
 	closed   bool
 }
 
-func newTransportBuffer(a *audience) *transportBuffer {
-	b := &transportBuffer{seat: seat{audience: a}}
+func newTransportBuffer(a *sharedWatches) *transportBuffer {
+	b := &transportBuffer{recordingStream: recordingStream{watches: a}}
 	b.room.L = &b.mu
 	return b
 }
@@ -78,8 +78,8 @@ func (b *transportBuffer) accepted() int {
 	return b.messages
 }
 
-// full puts events until the sender of a watch is full, and lets the fence be overdue.
-func (a *audience) fillUntilOverdue(t *testing.T, h *handler, value string) {
+// fillUntilOverdue puts events until the sender of a watch is full, and makes its fence overdue.
+func (a *sharedWatches) fillUntilOverdue(t *testing.T, h *handler, value string) {
 	t.Helper()
 	poll.Until(t, "the sender is full", func() bool {
 		if h.sender.fullSince.Load() == 0 {
@@ -89,14 +89,14 @@ func (a *audience) fillUntilOverdue(t *testing.T, h *handler, value string) {
 	})
 	h.sender.checkFence(time.Now().Add(fenceTimeout - time.Second))
 	if h.sender.overdue.Load() {
-		t.Fatal("the fence is overdue before its time")
+		t.Fatal("the fence is overdue before the timeout")
 	}
 	h.sender.checkFence(time.Now().Add(fenceTimeout + time.Second))
 }
 
-// A watch whose write fence is lost ends with an error. It is not silent until then.
+// A watch whose write fence is lost ends with an error. It continues to send until then.
 func TestLostFenceEndsTheWatch(t *testing.T) {
-	a := seated(t, 0)
+	a := startWatches(t, 0)
 	h, stream, done := a.serve(t, func(b *transportBuffer) { b.loses = true })
 	value := strings.Repeat("x", 2<<10)
 	a.fillUntilOverdue(t, h, value)
@@ -114,14 +114,14 @@ func TestLostFenceEndsTheWatch(t *testing.T) {
 		}
 	})
 	if stream.accepted() == before {
-		t.Error("the watch was silent until its end")
+		t.Error("the watch sent nothing before its end")
 	}
 }
 
-// A client that does not read keeps its watch, however long its fence is out, and gets
-// everything when it reads again.
+// A client that does not read keeps its watch, although the fence is overdue, and gets all
+// events when it reads again.
 func TestClientThatDoesNotReadKeepsItsWatch(t *testing.T) {
-	a := seated(t, 0)
+	a := startWatches(t, 0)
 	h, stream, done := a.serve(t, func(*transportBuffer) {})
 	value := strings.Repeat("x", 2<<10)
 	a.fillUntilOverdue(t, h, value)
@@ -159,7 +159,7 @@ func TestClientThatDoesNotReadKeepsItsWatch(t *testing.T) {
 }
 
 // serve serves one watch whose stream is a transport buffer.
-func (a *audience) serve(t *testing.T, change func(*transportBuffer)) (*handler, *transportBuffer, <-chan error) {
+func (a *sharedWatches) serve(t *testing.T, change func(*transportBuffer)) (*handler, *transportBuffer, <-chan error) {
 	t.Helper()
 	stream := newTransportBuffer(a)
 	change(stream)

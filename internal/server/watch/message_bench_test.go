@@ -37,7 +37,6 @@ func oneEvent() dispatch.Message {
 	}
 }
 
-// Counting a message allocates nothing.
 func TestCountingAllocatesNothing(t *testing.T) {
 	e, m, now := &Entry{}, oneEvent(), time.Now()
 	var counts counters
@@ -45,45 +44,44 @@ func TestCountingAllocatesNothing(t *testing.T) {
 		_, first := e.note(&m.Header, 200)
 		counts.note(&m, 1, 200, first, now)
 	}); n != 0 {
-		t.Errorf("it allocates %v times", n)
+		t.Errorf("got %v allocations, want 0", n)
 	}
 }
 
-// nothing is a stats handler that does nothing; gRPC makes it an object for each
+// noStats is a stats handler that does nothing. gRPC allocates an object for it for each
 // message all the same.
-type nothing struct{}
+type noStats struct{}
 
-func (nothing) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
-func (nothing) HandleRPC(context.Context, stats.RPCStats)                         {}
-func (nothing) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
-func (nothing) HandleConn(context.Context, stats.ConnStats)                       {}
+func (noStats) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
+func (noStats) HandleRPC(context.Context, stats.RPCStats)                         {}
+func (noStats) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (noStats) HandleConn(context.Context, stats.ConnStats)                       {}
 
-// quiet is a trail that follows nothing.
-type quiet struct{}
+// noTraces is a write tracer that samples nothing.
+type noTraces struct{}
 
-func (quiet) Writing(context.Context) func(object.Revision) { return func(object.Revision) {} }
-func (quiet) Wants() bool                                   { return false }
-func (quiet) Delivered(backend.Delivery)                    {}
+func (noTraces) Writing(context.Context) func(object.Revision) { return func(object.Revision) {} }
+func (noTraces) Wants() bool                                   { return false }
+func (noTraces) Delivered(backend.Delivery)                    {}
 
-// BenchmarkMessage is what a live message costs the worker that sends it, and what
-// takes it on the other side: as it is sent, without anything that looks at it; with
-// what counts it; and with traces, of which none is made.
+// BenchmarkMessage sends a live message to a client that reads: without counters, with counters,
+// and with a tracer that samples nothing.
 func BenchmarkMessage(b *testing.B) {
 	for _, c := range []struct {
 		name    string
 		counted bool
-		trail   backend.WriteTracer
+		tracer  backend.WriteTracer
 		stats   stats.Handler
 	}{
 		{"uncounted", false, nil, nil},
 		{"counted", true, nil, nil},
-		{"tracing", true, quiet{}, nothing{}},
+		{"tracing", true, noTraces{}, noStats{}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			stream := openStream(b, c.stats)
 			h, counts := &handler{}, &counters{}
 			h.sender.init(&h.ctx, &h.entry, stream)
-			h.sender.tracer = c.trail
+			h.sender.tracer = c.tracer
 			m, now := oneEvent(), time.Now()
 			p := encode(&m).(*grpcmsg.EncodedMessage)
 			b.ReportAllocs()
@@ -99,8 +97,7 @@ func BenchmarkMessage(b *testing.B) {
 	}
 }
 
-// BenchmarkCounting is what counting alone costs: of a bookmark, about which there is
-// little to say, and of a live message.
+// BenchmarkCounting counts a bookmark and a live message, without sending them.
 func BenchmarkCounting(b *testing.B) {
 	for _, kind := range []object.MessageKind{object.Bookmark, object.Live} {
 		b.Run(fmt.Sprintf("kind=%d", kind), func(b *testing.B) {
@@ -204,23 +201,23 @@ func watched(tb testing.TB, watches int) *Service {
 	return srv
 }
 
-// Looking at ten thousand watches allocates as often as looking at ten: one array is
+// The statistics of ten thousand watches take as many allocations as those of ten. One array is
 // larger.
-func TestLookingAllocatesNothingForEachWatch(t *testing.T) {
+func TestStatsAllocateNothingForEachWatch(t *testing.T) {
 	allocations := func(watches int) float64 {
 		srv := watched(t, watches)
 		if s := srv.Stats()["r"]; s.Live+s.CatchingUp != watches || s.Messages != int64(watches) {
-			t.Fatalf("there are %d watches, seen were %+v", watches, s)
+			t.Fatalf("got %+v, want %d watches", s, watches)
 		}
 		return testing.AllocsPerRun(5, func() { srv.Stats() })
 	}
 	if few, many := allocations(10), allocations(10_000); many > few+5 {
-		t.Errorf("it allocates %v times for ten watches and %v times for ten thousand", few, many)
+		t.Errorf("got %v allocations for ten watches and %v for ten thousand", few, many)
 	}
 }
 
-// BenchmarkLooking is what a scrape costs that finds so many watches.
-func BenchmarkLooking(b *testing.B) {
+// BenchmarkStats collects the statistics of many watches, as a scrape does.
+func BenchmarkStats(b *testing.B) {
 	for _, watches := range []int{100, 10_000} {
 		b.Run(fmt.Sprintf("watches=%d", watches), func(b *testing.B) {
 			srv := watched(b, watches)

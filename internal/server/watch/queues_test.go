@@ -10,8 +10,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
-// All requests over HTTP share one connection within the process. Their watches are spread
-// over the workers all the same. The watches of any other connection share a queue.
+// The watches of HTTP requests share one in-process connection, but they are spread over the
+// workers. The watches of any other connection share a queue.
 func TestWatchesOverHTTPAreSpreadOverWorkers(t *testing.T) {
 	s := New(Config{Interceptors: &rpc.Interceptors{}})
 	defer s.Stop()

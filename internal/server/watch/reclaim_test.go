@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// Memory is given back once when many watches have begun or ended and it is quiet, and
-// not before.
-func TestMemoryIsGivenBackWhenItIsQuiet(t *testing.T) {
+// Memory is returned to the system once after many watches have begun or ended, when no more do.
+func TestMemoryIsReturnedWhenTheServerIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var turns, active, freed atomic.Int64
 		r := &reclaim{turns: turns.Load, active: func() int { return int(active.Load()) }, free: func() { freed.Add(1) }}
@@ -24,7 +23,7 @@ func TestMemoryIsGivenBackWhenItIsQuiet(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			if got := freed.Load(); got != n {
-				t.Errorf("%s: memory was given back %d times, want %d", what, got, n)
+				t.Errorf("%s: got %d returns of memory, want %d", what, got, n)
 			}
 		}
 		time.Sleep(time.Second)
@@ -35,19 +34,19 @@ func TestMemoryIsGivenBackWhenItIsQuiet(t *testing.T) {
 		active.Store(20_000)
 		want(0, "while watches begin")
 		time.Sleep(2 * reclaimAfter)
-		want(1, "then")
+		want(1, "when no more begin")
 		turns.Add(4999)
 		time.Sleep(time.Minute)
-		want(1, "a few have ended, of many")
+		want(1, "after a few of many have ended")
 		active.Store(20_004)
 		turns.Add(1)
 		time.Sleep(time.Minute)
-		want(1, "a few have ended, of many more")
+		want(1, "after a few more have ended")
 		active.Store(0)
 		time.Sleep(time.Minute)
-		want(2, "all have ended")
+		want(2, "after all have ended")
 		time.Sleep(time.Hour)
-		want(2, "nothing happens")
+		want(2, "without watches")
 		cancel()
 		<-done
 	})

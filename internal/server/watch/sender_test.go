@@ -25,17 +25,17 @@ import (
 	"github.com/fanoutd/fanoutd/test/poll"
 )
 
-// audience has the watches of one store, which one worker serves. Their streams record the
-// messages instead of gRPC, whose memory would be counted with ours.
-type audience struct {
-	store   *cachertest.Memory
-	watches []*handler
-	sent    sync.WaitGroup // messages that after waits for
+// sharedWatches has watches of one store that one worker serves. Their streams record the
+// messages. With gRPC's streams the test would count gRPC's allocations, too.
+type sharedWatches struct {
+	store    *cachertest.Memory
+	handlers []*handler
+	sent     sync.WaitGroup // messages that after waits for
 
-	messages map[*grpcmsg.EncodedMessage]int // what was sent since it was emptied, of the one worker
-	fences   int                             // messages that were sent with a fence
+	messages map[*grpcmsg.EncodedMessage]int // the number of times that each was sent; used by the worker
+	fences   int                             // number of messages that were sent with a fence
 
-	written func(mem.BufferSlice) // gets the messages with a fence; nil: they are written at once
+	written func(mem.BufferSlice) // gets the messages with a fence; nil: their buffers are freed at once
 	counts  counters
 	slow    *rpc.SlowLog
 
@@ -43,42 +43,42 @@ type audience struct {
 	workers    *sendqueue.Workers
 }
 
-// seat is the stream of a watch in the audience.
-type seat struct {
+// recordingStream is the stream of one watch.
+type recordingStream struct {
 	grpc.ServerStream
-	audience *audience
+	watches *sharedWatches
 }
 
 // Context implements [grpc.ServerStream].
-func (s *seat) Context() context.Context { return context.Background() }
+func (s *recordingStream) Context() context.Context { return context.Background() }
 
 // SendMsg implements [grpc.ServerStream].
-func (s *seat) SendMsg(m any) error {
+func (s *recordingStream) SendMsg(m any) error {
 	switch m := m.(type) {
 	case *grpcmsg.EncodedMessage:
-		s.audience.messages[m]++
+		s.watches.messages[m]++
 	case grpcmsg.Encoded:
-		s.audience.fences++
-		if s.audience.written != nil {
-			s.audience.written(mem.BufferSlice(m))
+		s.watches.fences++
+		if s.watches.written != nil {
+			s.watches.written(mem.BufferSlice(m))
 			return nil
 		}
 		mem.BufferSlice(m).Free()
 	}
-	if s.audience.written == nil {
-		s.audience.sent.Done()
+	if s.watches.written == nil {
+		s.watches.sent.Done()
 	}
 	return nil
 }
 
-// seated returns an audience whose watches each have one of the options.
-func seated(t *testing.T, watches int, options ...dispatch.Options) *audience {
+// startWatches starts watches, each with one of the options.
+func startWatches(t *testing.T, watches int, options ...dispatch.Options) *sharedWatches {
 	t.Helper()
 	codec, err := object.CodecByName("raw")
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &audience{store: cachertest.NewMemory(), messages: map[*grpcmsg.EncodedMessage]int{}}
+	a := &sharedWatches{store: cachertest.NewMemory(), messages: map[*grpcmsg.EncodedMessage]int{}}
 	c := cacher.New(cacher.Config{Resource: "r", Store: a.store, Codec: codec, Preencode: wire.Preencode, Log: slog.New(slog.DiscardHandler)})
 	d := dispatch.New(dispatch.Config{Source: c, Encoder: wire.Encoder{}})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -102,10 +102,10 @@ func seated(t *testing.T, watches int, options ...dispatch.Options) *audience {
 		}
 		w := &handler{}
 		w.ctx.Context = ctx
-		w.sender.init(&w.ctx, &w.entry, &seat{audience: a})
+		w.sender.init(&w.ctx, &w.entry, &recordingStream{watches: a})
 		w.sender.counters, w.sender.slow = &a.counts, rpc.NewSlowLog(0, slog.New(slog.DiscardHandler))
 		w.sender.attach(d.Watch(dispatch.Interest{}, begin, options[i%len(options)], q, &w.sender))
-		a.watches = append(a.watches, w)
+		a.handlers = append(a.handlers, w)
 		served := make(chan struct{})
 		a.after(1, func() { // the first bookmark
 			go func() {
@@ -119,9 +119,9 @@ func seated(t *testing.T, watches int, options ...dispatch.Options) *audience {
 			w.sender.watcher.Close()
 		})
 	}
-	// All of them wait once they have received an event.
+	// A watch that has received an event waits in its group.
 	a.after(watches, func() { a.store.Put("key", "first") })
-	for _, h := range a.watches {
+	for _, h := range a.handlers {
 		poll.Until(t, "both messages are counted", func() bool {
 			messages, _ := h.entry.sent()
 			return messages == 2
@@ -131,8 +131,8 @@ func seated(t *testing.T, watches int, options ...dispatch.Options) *audience {
 	return a
 }
 
-// after calls a function and waits until so many messages are sent.
-func (a *audience) after(messages int, do func()) {
+// after calls a function and waits until a number of messages are sent.
+func (a *sharedWatches) after(messages int, do func()) {
 	a.sent.Add(messages)
 	do()
 	a.sent.Wait()
@@ -140,7 +140,7 @@ func (a *audience) after(messages int, do func()) {
 
 func TestAnEventIsEncodedOnceForAllWatches(t *testing.T) {
 	const watches, events = 1000, 20
-	a := seated(t, watches, dispatch.Options{}, dispatch.Options{Latest: true})
+	a := startWatches(t, watches, dispatch.Options{}, dispatch.Options{Latest: true})
 	for range events {
 		a.after(watches, func() { a.store.Put("key", "value") })
 	}
@@ -151,7 +151,7 @@ func TestAnEventIsEncodedOnceForAllWatches(t *testing.T) {
 		}
 	}
 	if len(a.messages) != events || sent < watches*events {
-		t.Errorf("%d events were %d messages, sent %d times", events, len(a.messages), sent)
+		t.Errorf("got %d messages for %d events, sent %d times", len(a.messages), events, sent)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestAnEventIsEncodedOnceForAllWatches(t *testing.T) {
 func TestSendingAllocatesNothingForEachWatch(t *testing.T) {
 	const few, many, runs = 10, 1000, 100
 	allocations := func(watches int) (allocated float64, fences int) {
-		a := seated(t, watches, dispatch.Options{}, dispatch.Options{Latest: true})
+		a := startWatches(t, watches, dispatch.Options{}, dispatch.Options{Latest: true})
 		before := a.fences
 		allocated = testing.AllocsPerRun(runs, func() {
 			a.after(watches, func() { a.store.Put("key", "value") })
@@ -173,12 +173,12 @@ func TestSendingAllocatesNothingForEachWatch(t *testing.T) {
 	}
 	// A message with a fence is a slice of buffers, and a header of that slice.
 	if more := most - least - 2*float64(fences); more > few {
-		t.Errorf("%v allocations for %d watches, %v for %d", least, few, most, many)
+		t.Errorf("got %v allocations for %d watches and %v for %d", least, few, most, many)
 	}
 }
 
-// A sender that waits for its fence becomes ready when the fence is released, even at the
-// moment at which it looks. A sender that does not wait does not.
+// A sender that waits for its fence becomes ready when the fence is released, even if that
+// happens just before it begins to wait. A sender that does not wait does not become ready.
 func TestNoReleaseOfAFenceIsMissed(t *testing.T) {
 	workers := sendqueue.Start(1)
 	t.Cleanup(workers.Stop)
@@ -213,7 +213,7 @@ func TestNoReleaseOfAFenceIsMissed(t *testing.T) {
 	s.awaitFence()
 	s.fence.Free()
 	if n := runs(); n != 0 {
-		t.Errorf("a message is on its way, and it has run %d times", n)
+		t.Errorf("got %d runs while a message is in flight, want none", n)
 	}
 	s.fence.Free()
 	if n := runs(); n != 1 {
@@ -221,11 +221,10 @@ func TestNoReleaseOfAFenceIsMissed(t *testing.T) {
 	}
 }
 
-// A worker sends nothing after a right is gone, although the handler, which ends the watch,
-// has not had its turn yet.
+// A worker sends nothing after a right is revoked, even before the handler has ended the watch.
 func TestWorkerSendsNothingWithoutTheRight(t *testing.T) {
-	a := seated(t, 2, dispatch.Options{})
-	denied := a.watches[0]
+	a := startWatches(t, 2, dispatch.Options{})
+	denied := a.handlers[0]
 	denied.ctx.end(&apierr.DeniedError{})
 	a.after(1, func() { a.store.Put("key", "value") })
 	if messages, _ := denied.entry.sent(); messages != 2 {
@@ -233,10 +232,11 @@ func TestWorkerSendsNothingWithoutTheRight(t *testing.T) {
 	}
 }
 
-// A watch that has to end gets no further event: its last message says where to resume.
+// A watch that must end gets no further event. Its last message has the position to resume
+// from.
 func TestWorkerSendsNothingOfAWatchThatEnds(t *testing.T) {
-	a := seated(t, 2, dispatch.Options{})
-	ending := a.watches[0]
+	a := startWatches(t, 2, dispatch.Options{})
+	ending := a.handlers[0]
 	ending.ctx.end(apierr.ErrDraining)
 	a.after(1, func() { a.store.Put("key", "value") })
 	a.after(1, func() { a.store.Put("key", "more") })
@@ -245,12 +245,12 @@ func TestWorkerSendsNothingOfAWatchThatEnds(t *testing.T) {
 	}
 }
 
-// Each watch gets every event, however writing and new events meet.
+// Each watch gets every event, although fences are released at any moment.
 func TestNoWatchIsLeftWaiting(t *testing.T) {
 	const watches, events = 8, 3000
-	a := seated(t, watches, dispatch.Options{})
+	a := startWatches(t, watches, dispatch.Options{})
 	before := a.counts.liveEvents.Load()
-	// A connection that writes what it has while more comes.
+	// The connection writes messages while more of them come.
 	queue := make(chan mem.BufferSlice, watches*events)
 	var writing sync.WaitGroup
 	for range 2 {
@@ -273,7 +273,7 @@ func TestNoWatchIsLeftWaiting(t *testing.T) {
 	close(queue)
 	writing.Wait()
 	if a.fences == 0 {
-		t.Error("the test is too easy: nothing was on its way")
+		t.Error("the test is too easy: no message had a fence")
 	}
 }
 

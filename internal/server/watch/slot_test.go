@@ -12,8 +12,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
 
-// A watch waits for its slot, and nothing is taken or queued when it has ended, whatever
-// became of the wait.
+// A watch waits for its slot. However the wait ends, no slot is held or waited for after the
+// watch has released it.
 func TestWaitingForASnapshotSlot(t *testing.T) {
 	for name, c := range map[string]struct {
 		free     bool // another watch releases its slot
