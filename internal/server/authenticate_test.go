@@ -18,23 +18,23 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
-// fickle accepts every token until gone is true.
-type fickle struct {
-	gone   atomic.Bool
-	spared string // a token that it always accepts; empty: none
+// revocableTokens accepts every token until revoked is true.
+type revocableTokens struct {
+	revoked atomic.Bool
+	exempt  string // a token that it always accepts; empty: none
 }
 
-func (f *fickle) Verify(_ context.Context, token string) (access.Pass, error) {
+func (v *revocableTokens) Verify(_ context.Context, token string) (access.Pass, error) {
 	identity := access.Identity{Name: token, Method: access.JWT}
-	if token == f.spared {
+	if token == v.exempt {
 		return access.NewPass(identity, time.Time{}, nil), nil
 	}
-	return access.NewPass(identity, time.Time{}, f.check), f.check()
+	return access.NewPass(identity, time.Time{}, v.check), v.check()
 }
 
-func (f *fickle) check() error {
-	if f.gone.Load() {
-		return &access.RefusedError{Message: "not any more"}
+func (v *revocableTokens) check() error {
+	if v.revoked.Load() {
+		return &access.RefusedError{Message: "revoked"}
 	}
 	return nil
 }
@@ -42,7 +42,7 @@ func (f *fickle) check() error {
 // Credentials become invalid after a watch was authenticated and before it is registered.
 // The watch must end although the server did not find it when it checked all watches.
 func TestAWatchThatBeginsWhileItsCredentialsEnd(t *testing.T) {
-	verifier := &fickle{}
+	verifier := &revocableTokens{}
 	in := start(t, settings{configure: func(cfg *server.Config) {
 		cfg.Authenticator = &access.Authenticator{JWTs: verifier}
 	}})
@@ -60,7 +60,7 @@ func TestAWatchThatBeginsWhileItsCredentialsEnd(t *testing.T) {
 		ended <- err
 	}()
 	authenticated.await(ctx, t)
-	verifier.gone.Store(true)
+	verifier.revoked.Store(true)
 	in.server.Reexamine()
 	authenticated.open()
 	wantRefusal(t, <-ended, refusal{Code: codes.Unauthenticated, Reason: apierr.ReasonUnauthenticated})
@@ -72,7 +72,7 @@ func TestInvalidCredentialsEndWatchesOfClientsThatDoNotRead(t *testing.T) {
 		t.Skip("takes more than a second")
 	}
 	const alice, bob = "alice", "bob"
-	verifier := &fickle{spared: alice}
+	verifier := &revocableTokens{exempt: alice}
 	in := start(t, settings{grace: time.Hour, configure: func(cfg *server.Config) {
 		cfg.Authenticator = &access.Authenticator{JWTs: verifier}
 	}})
@@ -91,7 +91,7 @@ func TestInvalidCredentialsEndWatchesOfClientsThatDoNotRead(t *testing.T) {
 		operator.put(ctx, t, config, "a", large)
 	}
 	operator.awaitWatcher(ctx, t, (*fanoutv1.WatcherStatus).GetBlocked)
-	verifier.gone.Store(true)
+	verifier.revoked.Store(true)
 	in.server.Reexamine()
 	for operator.watchers(ctx, t, &fanoutv1.ListWatchersRequest{}).GetTotal() != 0 {
 	}

@@ -525,7 +525,7 @@ func TestTheRateOfRequestsIsLimitedForEachClient(t *testing.T) {
 // do not count against requests with valid credentials, even from the same host.
 func TestRequestsWithInvalidCredentialsAreLimited(t *testing.T) {
 	log := openAudit(t)
-	verifier := &fickle{}
+	verifier := &revocableTokens{}
 	in := start(t, settings{audit: log.Log, limits: quota.Limits{RequestRate: 0.001, RequestBurst: 2}, configure: func(cfg *server.Config) {
 		cfg.Authenticator = &access.Authenticator{JWTs: verifier}
 	}})

@@ -4,14 +4,20 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"log/slog"
+	"sync"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/request"
+	"github.com/fanoutd/fanoutd/internal/wire"
+	"github.com/fanoutd/fanoutd/test/cachertest"
 	"github.com/fanoutd/fanoutd/test/poll"
 	"github.com/fanoutd/fanoutd/test/ratio"
 )
@@ -20,7 +26,7 @@ import (
 // folders of ten.
 func loadedSource(tb testing.TB, objects int) backend.Source {
 	tb.Helper()
-	srv, memory := holding(tb)
+	srv, memory := startWithoutListener(tb)
 	all := map[object.Key][]byte{}
 	for i := range objects {
 		all[object.Key(fmt.Sprintf("folder-%d/%d", i/10, i%10))] = make([]byte, 100)
@@ -188,4 +194,29 @@ func TestListsAllocateNothingForEachObject(t *testing.T) {
 	if many > few+100 {
 		t.Errorf("got %v allocations for 10,000 objects and %v for 100, want at most 100 more", many, few)
 	}
+}
+
+// startWithoutListener returns a server without connections, and the store of its only resource, "r".
+func startWithoutListener(tb testing.TB) (*Server, *cachertest.Memory) {
+	tb.Helper()
+	codec, err := object.CodecByName("raw")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	memory := cachertest.NewMemory()
+	log := slog.New(slog.DiscardHandler)
+	c := cacher.New(cacher.Config{Resource: "r", Store: memory, Codec: codec, Preencode: wire.Preencode, Log: log})
+	d := dispatch.New(dispatch.Config{Source: c, Encoder: wire.Encoder{}})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { c.Run(ctx) })
+	running.Go(func() { d.Run(ctx) })
+	srv := New(Config{Resources: []backend.Resource{{Name: "r", Codec: codec, Cacher: c, Dispatcher: d}}, Log: log})
+	tb.Cleanup(func() {
+		cancel()
+		running.Wait()
+		srv.Stop(context.Background())
+	})
+	<-c.Ready()
+	return srv, memory
 }

@@ -61,10 +61,10 @@ var examples = []error{
 	&LimitError{Name: MaxWatchersPerClient, Limit: 1, Client: "a"},
 	&LimitError{Name: MaxRequestRate, Limit: 1, Client: "a", RetryAfter: time.Second},
 	&LimitError{Name: MaxRequestSize, Limit: 1, Size: 2},
-	object.ErrCompacted, // nobody should ever see it
+	object.ErrCompacted, // no client should ever see it
 }
 
-// served returns what clients are told about the examples, each reason once.
+// served returns the errors that clients get for the examples, each reason once.
 func served(t *testing.T) []reasonRow {
 	t.Helper()
 	var rows []reasonRow

@@ -15,8 +15,8 @@ func as(ctx context.Context, name string) context.Context {
 	return access.With(ctx, access.Identity{Name: name, Method: access.Token})
 }
 
-// Who comes back when it is told to is served.
-func TestTheHintIsRight(t *testing.T) {
+// A client that comes back after RetryAfter is served, and an earlier attempt is refused.
+func TestRetryAfterIsExact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, perSecond := range []float64{0.1, 1, 3, 1000} {
 			r := newRequestLimiter(perSecond, 0)
@@ -31,25 +31,25 @@ func TestTheHintIsRight(t *testing.T) {
 				refused++
 				limit, ok := errors.AsType[*apierr.LimitError](err)
 				if !ok || limit.RetryAfter <= 0 {
-					t.Fatalf("refused with %v", err)
+					t.Fatalf("got %v, want a LimitError with RetryAfter", err)
 				}
 				if other := r.allow(ClientOf(as(t.Context(), "bob"))); other != nil && refused == 1 {
-					t.Errorf("another client is refused: %v", other)
+					t.Errorf("another client: got %v, want no error", other)
 				}
 				time.Sleep(limit.RetryAfter * 99 / 100)
 				if err := r.allow(ClientOf(ctx)); err == nil && limit.RetryAfter > time.Millisecond {
-					t.Errorf("at a rate of %v the hint is %v, and less would do", perSecond, limit.RetryAfter)
+					t.Errorf("rate %v: got RetryAfter %v, but a shorter wait is enough", perSecond, limit.RetryAfter)
 				}
 				time.Sleep(limit.RetryAfter - limit.RetryAfter*99/100)
 			}
 			if refused == 0 && perSecond < 10 {
-				t.Errorf("at a rate of %v nobody was refused", perSecond)
+				t.Errorf("rate %v: got no refusal", perSecond)
 			}
 		}
 	})
 }
 
-func TestClientsAreTheirNamesOrTheirHosts(t *testing.T) {
+func TestClientsAreIdentifiedByNameOrHost(t *testing.T) {
 	for address, want := range map[string]string{
 		"10.1.2.3:4":                "10.1.2.3",
 		"10.1.2.3":                  "10.1.2.3",
@@ -61,13 +61,13 @@ func TestClientsAreTheirNamesOrTheirHosts(t *testing.T) {
 		"":                          "unknown",
 	} {
 		if got := ClientAt(address).String(); got != want {
-			t.Errorf("the client at %q is %q, want %q", address, got, want)
+			t.Errorf("client at %q: got %q, want %q", address, got, want)
 		}
 	}
 	if got := ClientOf(as(t.Context(), "ann")); got != (Client{Name: "ann"}) {
-		t.Errorf("who is ann is %v", got)
+		t.Errorf("got client %v, want the name ann", got)
 	}
 	if ClientAt("ann") == ClientOf(as(t.Context(), "ann")) {
-		t.Error("a host is taken for somebody")
+		t.Error("a host with the name of a client is taken for that client")
 	}
 }

@@ -14,16 +14,16 @@ import (
 
 func named(name string) Client { return Client{Name: name} }
 
-// wantEmpty checks that nobody holds anything, waits or is remembered.
+// wantEmpty checks that nothing is held, no client waits, and no client is remembered.
 func (q *FairSemaphore) wantEmpty(t *testing.T) {
 	t.Helper()
 	if taken, waiting, clients := q.Usage(); taken != 0 || waiting != 0 || clients != 0 || q.order.Len() != 0 {
-		t.Errorf("%d is taken, %d wait, %d clients are known, %d have turns", taken, waiting, clients, q.order.Len())
+		t.Errorf("got %d taken, %d waiting, %d clients, %d clients in order; want none", taken, waiting, clients, q.order.Len())
 	}
 }
 
-// One client asks a hundred times before others ask once each. Nobody waits for more
-// than one of the hundred.
+// One client asks a hundred times, and then two others ask once. Each of these waits for no more
+// than one request of every other client.
 func TestClientsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFairSemaphore(1)
@@ -46,7 +46,7 @@ func TestClientsTakeTurns(t *testing.T) {
 				mu.Unlock()
 				s.Release()
 			})
-			synctest.Wait() // it is in the queue
+			synctest.Wait() // the request is queued
 		}
 		for range 100 {
 			ask("greedy")
@@ -56,21 +56,21 @@ func TestClientsTakeTurns(t *testing.T) {
 		first.Release()
 		group.Wait()
 		if at := slices.Index(order, "a"); at > 1 {
-			t.Errorf("a was the number %d in turn: %v", at, order[:10])
+			t.Errorf("got client a at index %d of %v, want at most 1", at, order[:10])
 		}
 		if at := slices.Index(order, "b"); at > 2 {
-			t.Errorf("b was the number %d in turn: %v", at, order[:10])
+			t.Errorf("got client b at index %d of %v, want at most 2", at, order[:10])
 		}
 		if len(order) != 102 {
-			t.Errorf("%d of 102 had a turn", len(order))
+			t.Errorf("got %d served requests, want 102", len(order))
 		}
 		q.wantEmpty(t)
 	})
 }
 
-// Who takes what it can get and gives nothing back leaves as much as it takes, so
-// there is something for everyone who comes later.
-func TestNobodyTakesEverything(t *testing.T) {
+// A client that takes as much as it can and releases nothing gets half of what is free. The rest
+// is left for later clients.
+func TestOneClientCannotTakeEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFairSemaphore(64)
 		want := int64(32)
@@ -87,42 +87,42 @@ func TestNobodyTakesEverything(t *testing.T) {
 				held += s.size
 			}
 			if held != want {
-				t.Errorf("client %d got %d, want %d", i, held, want)
+				t.Errorf("client %d: got %d, want %d", i, held, want)
 			}
 			want /= 2
 		}
 	})
 }
 
-func TestWhoWaitsIsServedInTimeOrNot(t *testing.T) {
+func TestWaitingEndsWithTheTimeoutOrTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFairSemaphore(2)
-		s, err := q.Acquire(t.Context(), named("a"), 5, time.Second) // more than there is counts as all
+		s, err := q.Acquire(t.Context(), named("a"), 5, time.Second) // a larger amount than the capacity counts as the capacity
 		if err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
 		if _, err := q.Acquire(t.Context(), named("b"), 1, 3*time.Second); !errors.Is(err, ErrTimeout) || time.Since(began) != 3*time.Second {
-			t.Errorf("got %v after %v", err, time.Since(began))
+			t.Errorf("got %v after %v, want %v after 3s", err, time.Since(began), ErrTimeout)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		if _, err := q.Acquire(ctx, named("b"), 1, time.Hour); !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want %v", err, context.Canceled)
 		}
 		s.Shrink(1)
 		b, err := q.Acquire(t.Context(), named("b"), 1, 0)
 		if err != nil {
-			t.Errorf("what was given back is not free: %v", err)
+			t.Errorf("got %v after Shrink, want no error", err)
 		}
 		s.Release()
-		s.Release() // no harm
+		s.Release() // has no effect
 		b.Release()
 		q.wantEmpty(t)
 	})
 }
 
-func TestWithoutALimitNobodyWaits(t *testing.T) {
+func TestWithoutALimitNoClientWaits(t *testing.T) {
 	q := newFairSemaphore(0)
 	for range 10 {
 		s, err := q.Acquire(t.Context(), named("a"), 1<<40, 0)
@@ -135,8 +135,9 @@ func TestWithoutALimitNobodyWaits(t *testing.T) {
 	q.wantEmpty(t)
 }
 
-// Whatever many clients do, no more is given out than there is, and nothing is left.
-func TestTheQueueGivesOutWhatThereIs(t *testing.T) {
+// With many concurrent clients, the semaphore never exceeds its capacity, and every client is
+// served.
+func TestSemaphoreKeepsItsCapacity(t *testing.T) {
 	const capacity, clients, rounds = 10, 20, 50
 	synctest.Test(t, func(t *testing.T) {
 		q := newFairSemaphore(capacity)
@@ -152,7 +153,7 @@ func TestTheQueueGivesOutWhatThereIs(t *testing.T) {
 							continue
 						}
 						if taken, _, _ := q.Usage(); taken > capacity {
-							t.Errorf("%d of %d is given out", taken, capacity)
+							t.Errorf("got %d taken, want at most %d", taken, capacity)
 						}
 						q.mu.Lock()
 						served[c]++
@@ -167,7 +168,7 @@ func TestTheQueueGivesOutWhatThereIs(t *testing.T) {
 		}
 		group.Wait()
 		if least := slices.Min(served); least == 0 {
-			t.Errorf("somebody never had a turn: %v", served)
+			t.Errorf("got served requests %v, want some for each client", served)
 		}
 		q.wantEmpty(t)
 	})

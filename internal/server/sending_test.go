@@ -30,8 +30,8 @@ func dialNarrow(t *testing.T, address string) fanoutv1.FanoutServiceClient {
 	return fanoutv1.NewFanoutServiceClient(dial(t, address, grpc.WithInitialWindowSize(64<<10), grpc.WithInitialConnWindowSize(1<<20)))
 }
 
-// now starts a from_now watch and waits until the server has registered it.
-func now(ctx context.Context, t *testing.T, on fanoutv1.FanoutServiceClient) *watch {
+// watchFromNow starts a from_now watch and waits until the server has registered it.
+func watchFromNow(ctx context.Context, t *testing.T, on fanoutv1.FanoutServiceClient) *watch {
 	t.Helper()
 	stream, err := on.Watch(ctx, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
 	if err != nil {
@@ -135,7 +135,7 @@ func TestAnUnreadWatchDoesNotDelayOthers(t *testing.T) {
 		in.put(ctx, t, config, fmt.Sprint("shown ", i), strings.Repeat("x", 2000))
 	}
 	same := dialNarrow(t, in.address)
-	stuck := now(ctx, t, same)
+	stuck := watchFromNow(ctx, t, same)
 	full := &watch{t, nil}
 	var err error
 	if full.stream, err = same.Watch(ctx, &fanoutv1.WatchRequest{Resource: config}); err != nil {
@@ -146,9 +146,9 @@ func TestAnUnreadWatchDoesNotDelayOthers(t *testing.T) {
 			t.Fatal("the server could not send the whole snapshot")
 		}
 	}
-	readers := []*watch{now(ctx, t, same), now(ctx, t, same)}
+	readers := []*watch{watchFromNow(ctx, t, same), watchFromNow(ctx, t, same)}
 	for range 2 * runtime.GOMAXPROCS(0) { // so some share a worker with the unread watches
-		readers = append(readers, now(ctx, t, dialNarrow(t, in.address)))
+		readers = append(readers, watchFromNow(ctx, t, dialNarrow(t, in.address)))
 	}
 	for _, r := range readers {
 		r.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
@@ -180,7 +180,7 @@ func TestAnUnreadWatchDoesNotDelayOthers(t *testing.T) {
 // and then DRAINING with the position to resume at, which misses no event.
 func TestAWatchEndsAfterItsMessagesInFlight(t *testing.T) {
 	const writes = 20
-	fick := &fickle{}
+	verifier := &revocableTokens{}
 	for name, c := range map[string]struct {
 		limit time.Duration
 		end   func(ctx context.Context, in *instance)
@@ -189,14 +189,14 @@ func TestAWatchEndsAfterItsMessagesInFlight(t *testing.T) {
 		"draining":   {0, func(ctx context.Context, in *instance) { in.server.Drain(ctx) }, codes.Unavailable},
 		"time limit": {3 * time.Second, func(context.Context, *instance) {}, codes.OK},
 		"credentials": {0, func(_ context.Context, in *instance) {
-			fick.gone.Store(true)
+			verifier.revoked.Store(true)
 			in.server.Reexamine()
 		}, codes.Unauthenticated},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := start(t, settings{configure: func(cfg *server.Config) {
 				if name == "credentials" {
-					cfg.Authenticator = &access.Authenticator{JWTs: fick}
+					cfg.Authenticator = &access.Authenticator{JWTs: verifier}
 				}
 			}})
 			ctx := metadata.AppendToOutgoingContext(within(t), "authorization", "Bearer somebody")
@@ -253,17 +253,17 @@ func TestAWatchEndsAfterItsMessagesInFlight(t *testing.T) {
 	}
 }
 
-// explodingTracer panics after a delivery to a client that sends the metadata "bomb".
-type explodingTracer struct{ before func() }
+// panickingTracer panics after a delivery to a client that sends the metadata "panic".
+type panickingTracer struct{ before func() }
 
-func (*explodingTracer) Writing(context.Context) func(object.Revision) {
+func (*panickingTracer) Writing(context.Context) func(object.Revision) {
 	return func(object.Revision) {}
 }
-func (*explodingTracer) Wants() bool { return true }
-func (e *explodingTracer) Delivered(d backend.Delivery) {
-	if sent, _ := metadata.FromIncomingContext(d.Watch); len(sent["bomb"]) > 0 {
+func (*panickingTracer) Wants() bool { return true }
+func (e *panickingTracer) Delivered(d backend.Delivery) {
+	if sent, _ := metadata.FromIncomingContext(d.Watch); len(sent["panic"]) > 0 {
 		e.before()
-		panic("bang in a worker")
+		panic("panic in a worker")
 	}
 }
 
@@ -273,7 +273,7 @@ func (e *explodingTracer) Delivered(d backend.Delivery) {
 func TestAPanicInAWorkerEndsOneWatch(t *testing.T) {
 	for _, draining := range []bool{false, true} {
 		t.Run(fmt.Sprintf("draining=%v", draining), func(t *testing.T) {
-			tracer := &explodingTracer{before: func() {}}
+			tracer := &panickingTracer{before: func() {}}
 			in := start(t, settings{configure: func(cfg *server.Config) {
 				for i := range cfg.Resources {
 					cfg.Resources[i].Tracer = tracer
@@ -283,14 +283,14 @@ func TestAPanicInAWorkerEndsOneWatch(t *testing.T) {
 			if draining {
 				tracer.before = func() { in.server.Drain(ctx) }
 			}
-			bystander := now(ctx, t, in.reads)
+			bystander := watchFromNow(ctx, t, in.reads)
 			bystander.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
-			bomb := now(metadata.AppendToOutgoingContext(ctx, "bomb", "1"), t, in.reads)
-			bomb.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
+			failing := watchFromNow(metadata.AppendToOutgoingContext(ctx, "panic", "1"), t, in.reads)
+			failing.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
 
 			at := in.put(ctx, t, config, "a", "1")
 			for {
-				m, err := bomb.stream.Recv()
+				m, err := failing.stream.Recv()
 				if err != nil {
 					wantRefusal(t, err, internal)
 					break
@@ -299,7 +299,7 @@ func TestAPanicInAWorkerEndsOneWatch(t *testing.T) {
 					t.Errorf("got message %v, want only live ones before the error", m)
 				}
 			}
-			wantPanicLine(ctx, t, in, "/fanout.v1.FanoutService/Watch", "bang in a worker", "explodingTracer")
+			wantPanicLine(ctx, t, in, "/fanout.v1.FanoutService/Watch", "panic in a worker", "panickingTracer")
 			if draining {
 				return
 			}
@@ -324,7 +324,7 @@ func TestConnectionsThatEndLeaveNothing(t *testing.T) {
 		conn := dial(t, in.address)
 		conns = append(conns, conn)
 		for range streams {
-			now(ctx, t, fanoutv1.NewFanoutServiceClient(conn))
+			watchFromNow(ctx, t, fanoutv1.NewFanoutServiceClient(conn))
 		}
 	}
 	if n := in.server.Queues(); n != connections {
