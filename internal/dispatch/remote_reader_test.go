@@ -104,6 +104,11 @@ func (r *workerReader) Next(ctx context.Context) (dispatch.Message, error) {
 		case <-r.watcher.HandedBack():
 			r.worker = false
 			r.count(handedBack)
+			select {
+			case b := <-r.out: // sent before the watcher was handed back
+				return b.Message, nil
+			default:
+			}
 		case <-ctx.Done():
 			return r.giveUp(ctx.Err())
 		case <-r.watcher.Stopped():
