@@ -9,8 +9,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 )
 
-// Message is one message of a watch. Watchers share the encoded events, so nobody may
-// modify them.
+// Message is one message of a watch. Watchers share the encoded events and must not modify
+// them.
 type Message struct {
 	Events [][]byte // encoded events; the message has all of them, one after another
 	Count  int      // the number of events
@@ -18,7 +18,7 @@ type Message struct {
 
 	// Arrived is the time when the first of the changes came from the store. It is zero if
 	// unknown, and in messages that are not live: events that waited for an absent client
-	// say nothing about our latency.
+	// would distort the latency of the server.
 	Arrived time.Time
 }
 
@@ -97,7 +97,7 @@ func (w *Watcher) next(now time.Time) (Message, bool, error) {
 	return m, ok, err
 }
 
-// note tells the clock of a message that is being sent.
+// note records a message in the schedule of the watcher.
 func (w *Watcher) note(kind object.MessageKind, now time.Time) {
 	if w.timed || kind == object.Bookmark {
 		w.clock.sent(kind, now)

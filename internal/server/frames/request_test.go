@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 )
 
-// A message that comes in one frame comes at once, however gRPC reads the frame.
-func TestAFrameComesAtOnce(t *testing.T) {
+// AwaitSize returns only after a whole frame, in however many pieces gRPC reads it.
+func TestAwaitSizeWaitsForTheWholeFrame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 1000
 		message := append(binary.BigEndian.AppendUint32([]byte{0}, size), make([]byte, size)...)
@@ -34,8 +34,7 @@ func TestAFrameComesAtOnce(t *testing.T) {
 	})
 }
 
-// A message in tiny frames ends its stream once, and a message of many large frames does
-// not end it.
+// A message in tiny frames ends its stream, once. A message of many large frames does not.
 func TestTinyFramesEndTheStream(t *testing.T) {
 	for name, c := range map[string]struct {
 		frameBytes int
@@ -52,10 +51,10 @@ func TestTinyFramesEndTheStream(t *testing.T) {
 			r.endFrame(false)
 		}
 		if got := r.Violation(); got != c.want {
-			t.Errorf("%s frames: violation is %v, want %v", name, got, c.want)
+			t.Errorf("%s frames: got violation %v, want %v", name, got, c.want)
 		}
 		if want := map[bool]int{true: 1}[c.want != nil]; ends != want {
-			t.Errorf("%s frames: the stream was ended %d times, want %d", name, ends, want)
+			t.Errorf("%s frames: got %d ends of the stream, want %d", name, ends, want)
 		}
 	}
 }

@@ -99,8 +99,8 @@ func (s *requestStream) RecvMsg(m any) (err error) {
 	return checkSize(s.limits, m)
 }
 
-// violationOr returns the rule for whose violation the server has ended the stream, or else
-// err. It is for the log: gRPC has already told the client that the stream has ended.
+// violationOr returns an error with the violation for which the server has ended the stream, or
+// else err. The error is for the log, because gRPC has already sent its status to the client.
 func violationOr(ctx context.Context, err error) error {
 	c, ok := ctx.Value(streamContextKey{}).(*streamContext)
 	if !ok || c.request == nil {

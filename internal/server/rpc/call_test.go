@@ -20,7 +20,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
 
-// oneRequest is a stream on which one request comes.
+// oneRequest is a stream that receives one request.
 type oneRequest struct {
 	grpc.ServerStream
 	ctx context.Context
@@ -38,8 +38,9 @@ func (s oneRequest) RecvMsg(m any) error {
 	return nil
 }
 
-// The record has who has asked, although that is found out behind where it is made.
-func TestTheRecordHasWhoHasAsked(t *testing.T) {
+// The audit record of a call has the identity of the caller, although an inner interceptor
+// authenticates the call.
+func TestAuditRecordHasTheIdentity(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	log, err := audit.Open(audit.Config{Path: path, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -66,7 +67,7 @@ func TestTheRecordHasWhoHasAsked(t *testing.T) {
 			return s.limitRequests(nil, oneRequest{stream, access.With(stream.Context(), ann)}, one.info, handle)
 		}
 		if err := s.beginCall(nil, oneRequest{nil, t.Context()}, one.info, authenticate); status.Code(err) != codes.PermissionDenied {
-			t.Error(err)
+			t.Errorf("got %v, want PermissionDenied", err)
 		}
 	}
 	if err := log.Close(); err != nil {
@@ -94,6 +95,6 @@ func TestTheRecordHasWhoHasAsked(t *testing.T) {
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
+		t.Errorf("records, -want +got:\n%s", diff)
 	}
 }

@@ -23,8 +23,8 @@ func (i *Interceptors) Finish(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	told := apierr.Status(ctx, err)
-	st := status.Convert(told)
+	sent := apierr.Status(ctx, err)
+	st := status.Convert(sent)
 	if st.Code() == codes.ResourceExhausted {
 		i.Limits.Refuse(ctx, err)
 	}
@@ -33,10 +33,10 @@ func (i *Interceptors) Finish(ctx context.Context, err error) error {
 	case st.Code() == codes.Internal, st.Code() == codes.Unknown:
 		level = slog.LevelError
 	case st.Message() == err.Error():
-		return told
+		return sent
 	}
 	i.Log.Log(ctx, level, "request failed", "method", Method(ctx), "error", err)
-	return told
+	return sent
 }
 
 // Method returns the full name of the method that is being served.

@@ -1,11 +1,11 @@
 package transport
 
-// This file tests what fanoutd assumes of grpc-go and grpc-go does not promise. Run it first
-// after an upgrade of grpc-go, before the rest of the suite:
+// This file tests assumptions about grpc-go that grpc-go does not promise. Run it after an upgrade
+// of grpc-go, before the rest of the suite:
 //
 //	go test -run TestGRPC ./internal/server/transport ./internal/admin
 //
-// If a test fails, the code that its comment names has to change.
+// If a test fails, change the code that its comment names.
 
 import (
 	"context"
@@ -26,8 +26,8 @@ import (
 )
 
 const (
-	writeQuota  = 64 << 10 // of a stream: what may wait to be written before a send blocks
-	windowBytes = 64 << 10 // of the client's streams
+	writeQuota  = 64 << 10 // a send blocks when this many bytes of its stream wait to be written
+	windowBytes = 64 << 10 // the flow-control window of the client's streams
 )
 
 // bytesCodec sends and receives buffers as they are.
@@ -42,13 +42,13 @@ func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
 
 func (bytesCodec) Name() string { return "bytes" }
 
-// message is a message of a size.
+// message returns a message of this size, with more buffers at its end.
 func message(size int, more ...mem.Buffer) mem.BufferSlice {
 	return append(mem.BufferSlice{mem.SliceBuffer(make([]byte, size))}, more...)
 }
 
-// counted is an empty buffer that counts its references, as all buffers of gRPC do. It
-// begins with one, which belongs to gRPC.
+// counted is an empty buffer that counts its references, like all buffers of gRPC. The first
+// reference belongs to gRPC.
 type counted struct {
 	mem.Buffer
 	references atomic.Int32
@@ -64,8 +64,8 @@ func (c *counted) Ref() { c.references.Add(1) }
 
 func (c *counted) Free() { c.references.Add(-1) }
 
-// connect serves one streaming method, and returns a function that makes connections to it.
-// Both end with the test.
+// connect serves one streaming method, and returns a function that dials it. The server and the
+// connections end with the test.
 func connect(t *testing.T, handler grpc.StreamHandler, options ...grpc.ServerOption) (dial func() *grpc.ClientConn) {
 	t.Helper()
 	listener := bufconn.Listen(1 << 20)
@@ -107,8 +107,8 @@ func open(t *testing.T, conn *grpc.ClientConn) grpc.ClientStream {
 	return stream
 }
 
-// gRPC frees an empty buffer at the end of a message when it has written the message, and
-// not before. The write fence of a watch depends on it.
+// gRPC frees an empty buffer at the end of a message after it has written the message. The write
+// fence of a watch depends on it.
 func TestGRPCFreesTrailingEmptyBuffersWhenTheyAreWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		small, large := newCounted(), newCounted()
@@ -123,10 +123,10 @@ func TestGRPCFreesTrailingEmptyBuffersWhenTheyAreWritten(t *testing.T) {
 		})())
 		synctest.Wait()
 		if n := small.references.Load(); n != 0 {
-			t.Errorf("the buffer of a message that was written has %d references, want 0", n)
+			t.Errorf("got %d references to the buffer of a written message, want 0", n)
 		}
 		if n := large.references.Load(); n == 0 {
-			t.Error("the buffer of a message that waits for the client was freed")
+			t.Error("got no references to the buffer of a message that waits for the client")
 		}
 		for range 2 {
 			if err := stream.RecvMsg(new([]byte)); err != nil {
@@ -135,7 +135,7 @@ func TestGRPCFreesTrailingEmptyBuffersWhenTheyAreWritten(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := large.references.Load(); n != 0 {
-			t.Errorf("after the client has read the buffer has %d references, want 0", n)
+			t.Errorf("got %d references after the client has read the message, want 0", n)
 		}
 		if err := <-sent; err != nil {
 			t.Error(err)
@@ -143,9 +143,9 @@ func TestGRPCFreesTrailingEmptyBuffersWhenTheyAreWritten(t *testing.T) {
 	})
 }
 
-// The context that a tap returns is the parent of the context of the stream: the handler
-// sees its values, and when it ends, a send that waits for the client ends with its error.
-// The stream context of package rpc depends on it.
+// The context that a tap returns is the parent of the stream's context. The handler sees its
+// values, and its end unblocks a send that waits for the client. The stream context of package
+// rpc depends on it.
 func TestGRPCTapContextIsTheStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
@@ -164,17 +164,17 @@ func TestGRPCTapContextIsTheStreams(t *testing.T) {
 			return ctx, nil
 		}))())
 		if got := <-found; got != "of the tap" {
-			t.Errorf("the handler finds %v in its context, want the value of the tap", got)
+			t.Errorf("got value %v in the context of the handler, want that of the tap", got)
 		}
 		synctest.Wait()
 		select {
 		case err := <-ended:
-			t.Fatalf("the send did not wait: %v", err)
+			t.Fatalf("got %v from the send, want it to block", err)
 		default:
 		}
 		cancel()
 		if err := <-ended; status.Code(err) != codes.Canceled {
-			t.Errorf("the send ended with %v, want Canceled", err)
+			t.Errorf("got %v from the send, want Canceled", err)
 		}
 		_ = stream
 	})
@@ -196,10 +196,10 @@ func TestGRPCHasOnePeerPerConnection(t *testing.T) {
 	}
 	first, second, third := of(one), of(one), of(other)
 	if first == nil || first != second {
-		t.Errorf("two streams of a connection have the peers %p and %p, want the same", first, second)
+		t.Errorf("got peers %p and %p of one connection, want the same", first, second)
 	}
 	if first == third {
-		t.Error("two connections have the same peer")
+		t.Error("got the same peer for two connections")
 	}
 }
 
@@ -219,15 +219,15 @@ func TestGRPCSendsBelow64KiBWithoutBlocking(t *testing.T) {
 		})())
 		synctest.Wait() // the client does not read, so the window and the quota are used up
 		if got, want := sent.Load(), int64(windowBytes+writeQuota); got < want {
-			t.Errorf("%d bytes were sent before a send blocked, want at least %d", got, want)
+			t.Errorf("got %d bytes before a send blocked, want at least %d", got, want)
 		} else if got > want+8<<10 {
-			t.Errorf("%d bytes were sent before a send blocked, want about %d: the quota has grown", got, want)
+			t.Errorf("got %d bytes before a send blocked, want about %d: the quota has grown", got, want)
 		}
 		_ = stream
 	})
 }
 
-const prefixBytes = 5 // of a message
+const prefixBytes = 5 // before each message
 
 // gRPC returns a buffer to its pool if it has more than 1 KiB of capacity, and does not
 // count the references of smaller ones. The buffer leases of package grpcmsg depend on it.
@@ -242,13 +242,13 @@ func TestGRPCPoolsBuffersAbove1KiB(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := stream.RecvMsg(new([]byte)); status.Code(err) != codes.Unknown && err == nil {
-			t.Error("the stream goes on")
+			t.Error("got another message, want the end of the stream")
 		}
 		if got := pool.put.Load(); got != want {
-			t.Errorf("a buffer of %d bytes was returned to its pool %d times, want %d", size, got, want)
+			t.Errorf("buffer of %d bytes: got %d returns to the pool, want %d", size, got, want)
 		}
 		if below := mem.IsBelowBufferPoolingThreshold(size); below != (want == 0) {
-			t.Errorf("IsBelowBufferPoolingThreshold(%d) = %v", size, below)
+			t.Errorf("IsBelowBufferPoolingThreshold(%d): got %v, want %v", size, below, want == 0)
 		}
 	}
 }
@@ -260,8 +260,8 @@ func (*countingPool) Get(n int) *[]byte { return new(make([]byte, n)) }
 
 func (p *countingPool) Put(*[]byte) { p.put.Add(1) }
 
-// When RecvMsg fails, gRPC itself tells the client why; what the handler returns then
-// reaches only our log. The wrappers of RecvMsg in package rpc depend on it.
+// If RecvMsg fails, gRPC sends its own status to the client. The error of the handler reaches only
+// the server's log. The wrappers of RecvMsg in package rpc depend on it.
 func TestGRPCAnswersFailedReadsItself(t *testing.T) {
 	stream := open(t, connect(t, func(_ any, s grpc.ServerStream) error {
 		if err := s.RecvMsg(new([]byte)); err == nil {
@@ -273,6 +273,6 @@ func TestGRPCAnswersFailedReadsItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := stream.RecvMsg(new([]byte)); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("the client is told %v, want the error of gRPC", err)
+		t.Errorf("got %v, want the status of gRPC, ResourceExhausted", err)
 	}
 }
