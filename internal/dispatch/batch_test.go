@@ -53,10 +53,10 @@ func TestWatchersAtOnePositionShareABatch(t *testing.T) {
 	}
 }
 
-// asked returns a watcher that is caught up. The test polls its batches.
-func (f *fixture) asked(t testing.TB, i dispatch.Interest, o dispatch.Options) *dispatch.Watcher {
+// polled returns a watcher that is caught up. The test polls its batches.
+func (f *fixture) polled(t testing.TB, i dispatch.Interest, o dispatch.Options) *dispatch.Watcher {
 	t.Helper()
-	w := f.dispatcher.Asked(f.workers.NewQueue(), i, dispatch.FromNow(f.cacher.State().Position()), o)
+	w := f.dispatcher.Polled(f.workers.NewQueue(), i, dispatch.FromNow(f.cacher.State().Position()), o)
 	t.Cleanup(w.Close)
 	for _, want := range []bool{true, false} {
 		if m, ok, err := w.Try(); ok != want || err != nil {
@@ -81,8 +81,8 @@ func TestOtherWatchersHaveOtherBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
 		synctest.Wait()
-		ahead, behind, beside := f.asked(t, dispatch.Interest{}, dispatch.Options{}), f.asked(t, dispatch.Interest{}, dispatch.Options{}), f.asked(t, dispatch.Interest{}, dispatch.Options{})
-		other := f.asked(t, dispatch.Interest{Scope: object.ExactKey("b")}, dispatch.Options{})
+		ahead, behind, beside := f.polled(t, dispatch.Interest{}, dispatch.Options{}), f.polled(t, dispatch.Interest{}, dispatch.Options{}), f.polled(t, dispatch.Interest{}, dispatch.Options{})
+		other := f.polled(t, dispatch.Interest{Scope: object.ExactKey("b")}, dispatch.Options{})
 		f.store.Put("a", "1")
 		synctest.Wait()
 		wantBatch(t, ahead, "+a=1")
@@ -111,8 +111,8 @@ func TestPartsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{messageBytes: 200})
 		synctest.Wait()
-		every, twin := f.asked(t, dispatch.Interest{}, dispatch.Options{}), f.asked(t, dispatch.Interest{}, dispatch.Options{EveryEvent: true})
-		latest := f.asked(t, dispatch.Interest{}, dispatch.Options{Latest: true})
+		every, twin := f.polled(t, dispatch.Interest{}, dispatch.Options{}), f.polled(t, dispatch.Interest{}, dispatch.Options{EveryEvent: true})
+		latest := f.polled(t, dispatch.Interest{}, dispatch.Options{Latest: true})
 		writes := map[object.Key][]byte{}
 		for i := range 10 {
 			writes[object.Key(fmt.Sprint("key ", i))] = make([]byte, 50)
@@ -165,7 +165,7 @@ func TestMergedEventsNeedTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
 		synctest.Wait()
-		every, latest, twin := f.asked(t, dispatch.Interest{}, dispatch.Options{}), f.asked(t, dispatch.Interest{}, dispatch.Options{Latest: true}), f.asked(t, dispatch.Interest{}, dispatch.Options{Latest: true})
+		every, latest, twin := f.polled(t, dispatch.Interest{}, dispatch.Options{}), f.polled(t, dispatch.Interest{}, dispatch.Options{Latest: true}), f.polled(t, dispatch.Interest{}, dispatch.Options{Latest: true})
 		f.store.Put("a", "1")
 		f.store.Put("b", "1")
 		f.store.Put("a", "2")
@@ -195,7 +195,7 @@ func TestEventsOutsideTheLogNeedTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{feedBytes: 1 << 10})
 		synctest.Wait()
-		w := f.asked(t, dispatch.Interest{}, dispatch.Options{})
+		w := f.polled(t, dispatch.Interest{}, dispatch.Options{})
 		for i := range 100 {
 			f.store.Put(object.Key(fmt.Sprint("key ", i)), strings.Repeat("x", 100))
 		}
@@ -221,7 +221,7 @@ func TestEventsOutsideTheLogNeedTheHandler(t *testing.T) {
 		synctest.Wait()
 		wantBatch(t, w, "+key=1")
 
-		strict := f.asked(t, dispatch.Interest{}, dispatch.Options{EveryEvent: true})
+		strict := f.polled(t, dispatch.Interest{}, dispatch.Options{EveryEvent: true})
 		f.store.Change(func() { f.store.Quiet = true })
 		f.store.Put("key", "2")
 		at := f.store.Put("key", "3")

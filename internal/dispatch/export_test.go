@@ -22,9 +22,9 @@ func (d *Dispatcher) Pull(q *sendqueue.Queue, i Interest, b Begin, o Options) *W
 	return d.Watch(i, b, o, q, PullSink{ErrNeedsHandler})
 }
 
-// Asked registers a watcher whose test takes the messages with Try, Poll and Take. The
+// Polled registers a watcher whose test takes the messages with Try, Poll and Take. The
 // worker sends none of them and does not hand the watcher back.
-func (d *Dispatcher) Asked(q *sendqueue.Queue, i Interest, b Begin, o Options) *Watcher {
+func (d *Dispatcher) Polled(q *sendqueue.Queue, i Interest, b Begin, o Options) *Watcher {
 	return d.Watch(i, b, o, q, PullSink{ErrFull})
 }
 

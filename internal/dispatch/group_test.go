@@ -264,7 +264,7 @@ func TestMatchingABatch(t *testing.T) {
 		f := start(t, limits{messageBytes: 200})
 		synctest.Wait()
 		every, latest, strict := dispatch.Options{}, dispatch.Options{Latest: true}, dispatch.Options{EveryEvent: true}
-		at := func(o dispatch.Options) *dispatch.Watcher { return f.asked(t, dispatch.Interest{}, o) }
+		at := func(o dispatch.Options) *dispatch.Watcher { return f.polled(t, dispatch.Interest{}, o) }
 		take := func(w *dispatch.Watcher, b *dispatch.Batch, want dispatch.Outcome) {
 			t.Helper()
 			if got := w.Take(b, time.Now()); got != want {

@@ -145,8 +145,8 @@ func (n *naiveHistory) between(from, to object.Revision) []object.Change {
 	return all
 }
 
-// events returns every event of a watcher between two revisions, made of the changes that the
-// server observed.
+// events returns all events of a watcher between two revisions. It makes them from the changes
+// that the server observed.
 func (n *naiveHistory) events(h *check.History, after, through object.Revision) []check.Event {
 	var all []check.Event
 	for _, c := range n.observed {
@@ -205,7 +205,7 @@ func (n *naiveHistory) state(h *check.History, at object.Revision) map[object.Ke
 // pair has the types of two events of one key: the pending one and the next one.
 type pair struct{ pending, next object.EventType }
 
-// mergeTable has the type of the merged event. Pairs that are not in it cancel out.
+// mergeTable has the type of the merged event for each pair. Other pairs cancel out.
 var mergeTable = map[pair]object.EventType{
 	{object.Added, object.Modified}:    object.Added,
 	{object.Modified, object.Modified}: object.Modified,

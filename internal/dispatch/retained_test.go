@@ -24,7 +24,7 @@ func heap() int64 {
 }
 
 // Watchers that stop reading in the middle of a RESET or a DELTA share a few retained states.
-// After a long silence each of them keeps only its next message.
+// After a long silence they keep no more than one state in total.
 func TestBoundedFromReadersThatStopWithinACatchUp(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")

@@ -13,7 +13,7 @@ import (
 // the watcher. Only a test inside the package can hit that moment.
 func TestNoEventIsMissedBetweenPollAndJoin(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
-		w := d.Asked(q, Interest{}, FromNow(d.cfg.Source.State().Position()), Options{})
+		w := d.Polled(q, Interest{}, FromNow(d.cfg.Source.State().Position()), Options{})
 		defer w.Close()
 		defer w.group.leave(w)
 		if _, ok, _ := w.Try(); !ok {

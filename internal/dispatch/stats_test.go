@@ -126,7 +126,7 @@ type recordingObserver struct {
 func (o *recordingObserver) Wants() bool                      { return o.wants }
 func (o *recordingObserver) Dispatched(d dispatch.Dispatched) { o.reports <- d }
 
-// An observer learns of each revision how many feeds it concerned.
+// The observer gets the number of concerned feeds for each revision.
 func TestObserverGetsEachRevision(t *testing.T) {
 	o := &recordingObserver{wants: true, reports: make(chan dispatch.Dispatched, 10)}
 	f := startDispatching(t, limits{observer: o})

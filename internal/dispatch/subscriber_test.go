@@ -103,8 +103,7 @@ func newSubscriber(name string, c chooser) (*subscriber, error) {
 
 // begin opens a stream: after the last position, if there is one, or elsewhere.
 func (s *subscriber) begin(v *server) {
-	// By default a server asks the store for its revision first. If the store is unreachable,
-	// the test has an outage.
+	// By default a server asks the store for its revision first. That fails during an outage.
 	state, err := v.cacher.Read(context.Background(), cacher.Consistency{})
 	if err != nil {
 		state = v.cacher.State()
@@ -200,7 +199,7 @@ func (s *subscriber) assign(epoch object.Epoch) {
 // errNothing means that no message came in time.
 var errNothing = errors.New("no message")
 
-// noteAway records that the subscriber has not read since its last read.
+// noteAway records the time since the last read as a time without reading.
 func (s *subscriber) noteAway() {
 	if now := time.Now(); now.After(s.lastRead) {
 		s.open.Away = append(s.open.Away, check.Span{From: s.lastRead, To: now})
@@ -282,8 +281,8 @@ func (s *subscriber) synced() bool {
 // errEnded means that the stream has ended for an acceptable reason.
 var errEnded = errors.New("the stream has ended")
 
-// read reads a number of messages, with pauses. It returns an error only for a stream that must
-// not end.
+// read reads a number of messages, with pauses. If the stream ends as it may, or no message
+// comes, read returns nil.
 func (s *subscriber) read(messages int) error {
 	for range messages {
 		wait := pick(s.choose, "wait", 1109*time.Microsecond, 149_129*time.Microsecond, 709_143*time.Microsecond, 3_001_159*time.Microsecond)

@@ -61,7 +61,8 @@ func startSlow(t *testing.T, change ...func(*dispatch.Config)) (*cachertest.Memo
 	return store, source, d, workers.NewQueue()
 }
 
-// A watcher of every event gets no difference, not even if a relist happens while it reads.
+// If a relist happens while a watcher of every event reads, the watcher gets a LostError and not
+// the differences.
 func TestHonestDuringARelist(t *testing.T) {
 	large := strings.Repeat("v", 2<<10) // each event fills a segment of the log
 	for name, window := range map[string]bool{"from the feed": false, "from the window": true} {
