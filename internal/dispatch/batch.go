@@ -6,14 +6,14 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Batch is a live message, shared by all watchers that need the same next. It must not be
-// modified.
+// Batch is what a worker sends: live events, shared by all watchers that need them next, or
+// the bookmark of one watcher. It must not be modified.
 type Batch struct {
 	Message
 	encoded atomic.Value
 
 	start batchStart
-	first object.Revision // of the events
+	first object.Revision // of the first event
 	end   batchCut
 	keys  atomic.Int32 // cached result of distinct; 0: unknown
 }

@@ -11,7 +11,7 @@ type batchCut struct {
 
 	taken   int             // number of events in the message
 	bytes   int             // their size
-	upto    object.Revision // the last complete revision, if the message ends here
+	upto    object.Revision // the position after the message, if no further event is taken
 	partial bool            // the message ends inside a revision
 	full    bool            // an event was offered and not taken
 
@@ -48,7 +48,7 @@ func (c *batchCut) take(revision object.Revision, size int) bool {
 func (c *batchCut) takeAlone(size int) bool { return c.take(c.current+1, size) }
 
 // after returns the cursor of a watcher after the message, and how many events of the next
-// revision it has sent. The arguments are the same before the message.
+// revision it has sent. cursor and sent are the values before the message.
 func (c *batchCut) after(cursor object.Revision, sent int) (object.Revision, int) {
 	if c.partial {
 		return cursor, sent + c.taken

@@ -7,30 +7,31 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// LostError says that a watcher of every event cannot have all of them, or that the
-// snapshot at the exact revision it asked for is gone.
+// LostError says that a watcher with EveryEvent cannot have all events after its position,
+// or that the snapshot at the exact revision that a watcher asked for is not available.
 type LostError struct {
-	Asked   object.Revision // the position of the watcher
+	Asked   object.Revision // the position, or the exact revision
 	Oldest  object.Revision // every event after this one is known
 	Current object.Revision
 }
 
 func (e *LostError) Error() string {
-	return fmt.Sprintf("not every event after revision %d is known, only those after %d", e.Asked, e.Oldest)
+	return fmt.Sprintf("revision %d is not available: the oldest is %d, the newest %d", e.Asked, e.Oldest, e.Current)
 }
 
-// EpochError says that the position of a watcher of every event is of another epoch.
+// EpochError says that the position of a watcher with EveryEvent is of another epoch.
 type EpochError struct {
 	Asked   object.Epoch
 	Current object.Position
 }
 
 func (e *EpochError) Error() string {
-	return fmt.Sprintf("the epoch is %s and not %s: the store is another one, or was restored from a backup", e.Current.Epoch, e.Asked)
+	return fmt.Sprintf("the epoch is now %s, not %s: positions of the old epoch are no longer valid", e.Current.Epoch, e.Asked)
 }
 
-// catchUp is a catch-up that is under way. Between two messages it holds no state of its
-// own, because a client that does not read would hold it for as long.
+// catchUp is a catch-up that is under way. Between two messages it refers to a cacher.State
+// only through retainedState, which the dispatcher may release. Otherwise a client that does
+// not read would keep the state in memory.
 type catchUp struct {
 	kind  object.CatchUp
 	from  object.Revision // DELTA: where the watcher was; RESET: the revision of the snapshot
@@ -53,8 +54,8 @@ func (w *Watcher) startCatchUp() (Message, error) {
 	if kind == object.Reset {
 		if epoch := newest.Position().Epoch; w.epoch != epoch {
 			if w.epoch != "" {
-				// A revision of another epoch means nothing here. But a state before the
-				// exact revision cannot show it.
+				// needed was a revision of the old epoch. An exact snapshot still needs a
+				// state at its revision or later.
 				w.needed = w.exact
 			}
 			w.epoch = epoch
@@ -86,8 +87,9 @@ func (w *Watcher) startCatchUp() (Message, error) {
 }
 
 // target returns the state to which a RESET or a DELTA leads: that of other watchers that
-// begin at the same time, or the newest. A watcher that starts over joins a later catch-up
-// that is already under way, so it does not take the place of a state that is in use.
+// begin at the same time, or the newest. A watcher that starts over takes the oldest
+// retained state that is new enough, because a new one could evict a state that is in use.
+// target sets w.needed, so that a later start does not lead to an older state.
 func (w *Watcher) target(newest *cacher.State) *cacher.State {
 	d := w.dispatcher
 	needed := max(w.needed, w.cursor)
@@ -112,7 +114,8 @@ func (w *Watcher) abandonCatchUp() {
 	}
 }
 
-// chooseCatchUp returns the cheapest kind of catch-up that leads to the state.
+// chooseCatchUp returns the cheapest kind of catch-up that leads to the state, or a
+// [*LostError] or [*EpochError].
 func (w *Watcher) chooseCatchUp(s *cacher.State) (object.CatchUp, error) {
 	epoch := s.Position().Epoch
 	switch {
@@ -165,9 +168,9 @@ func (w *Watcher) synced() Message {
 	return w.message(object.Synced, payload{})
 }
 
-// catchUpState returns a state from which the next part can be made, or nil. The present
-// state can show the revision of a RESET while the window covers that revision. So a client
-// that reads fast enough needs no retained state.
+// catchUpState returns a state from which the next part can be made, or nil. If the retained
+// state was released, a RESET continues from the newest state, as long as the window still
+// reaches back to its revision.
 func (w *Watcher) catchUpState() *cacher.State {
 	c := w.catchUp
 	if s := w.dispatcher.retained.use(c.state); s != nil {

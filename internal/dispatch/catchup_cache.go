@@ -11,13 +11,14 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// catchUpCacheAge is how long newcomers join catch-ups to a state that is no longer the
-// newest, if that is fresh enough for them. They get newer changes as events.
+// catchUpCacheAge is how long after a state was taken new watchers catch up to it although
+// there is a newer one, if it satisfies their consistency. Newer changes follow as events.
+// It is also the interval of sweeps, and how long an unused part stays.
 const catchUpCacheAge = 100 * time.Millisecond
 
 // catchUpCache lets the watchers of one interest that catch up at the same time share the
-// work. They catch up to the same state, and use the parts that one of them made. The cache
-// lives for a short time only, because it holds a state.
+// work. They catch up to the same state, and use the parts that one of them made. A sweep
+// drops the state 100 ms after it was taken, once there is a newer one.
 type catchUpCache struct {
 	mu    sync.Mutex    // guards everything below; held while a part is made, so it is made once
 	state *cacher.State // to which the watchers catch up; nil: none
@@ -28,25 +29,30 @@ type catchUpCache struct {
 }
 
 // catchUpBudget limits the memory of all caches of a dispatcher. Parts that do not fit are
-// made for each watcher. One cache may hold at most as much as it leaves to the others.
+// made for each watcher. One cache may hold at most as much as is still free.
 type catchUpBudget struct {
 	limit int64
 	bytes atomic.Int64
 }
 
-// isTight reports whether little room is left.
+// isTight reports whether more than a quarter of the budget is used. Unused parts are then
+// dropped early.
 func (b *catchUpBudget) isTight() bool { return b.bytes.Load() > b.limit/4 }
 
-// partKey identifies a part of a catch-up. Everything that a watcher reads from the window
-// is a REPLAY, announced or not.
+// partKey identifies a part of a catch-up. Parts that are read from the window have the kind
+// REPLAY, also for live watchers that have fallen out of the log.
 type partKey struct {
-	kind  object.CatchUp
-	from  object.Revision // DELTA: where the watcher was; RESET: the revision of the snapshot; REPLAY: up to where events are merged, or 0
+	kind object.CatchUp
+
+	// DELTA: where the watcher was. RESET: the revision of the snapshot. REPLAY: the
+	// revision up to which events are merged, or 0.
+	from object.Revision
+
 	place place
 }
 
-// place is where in a catch-up a part begins: RESET at a key, DELTA after a difference,
-// REPLAY after a revision.
+// place is where in a catch-up a part begins. RESET: at the Key. DELTA: after the ChangeID.
+// REPLAY: after the revision At, without the first skip events.
 type place struct {
 	cacher.ChangeID
 	skip  int          // REPLAY: events of the next revision that were sent before
@@ -68,8 +74,8 @@ type part struct {
 
 func (p *part) payload() payload { return payload{p.pieces, p.end.taken, p.arrived} }
 
-// size returns the memory that the part accounts for. It does not distinguish pieces that
-// belong to objects from pieces that were encoded for the part.
+// size returns the memory that the part accounts for, including pieces that share the memory
+// of objects.
 func (p *part) size() int64 { return p.sizeWith(len(p.pieces)) }
 
 // sizeWith returns the size if the part had n pieces.
@@ -162,7 +168,7 @@ func (m *catchUpCache) part(state *cacher.State, key partKey, b *catchUpBudget, 
 	m.mu.Lock()
 	if m.parts == nil || state != nil && state != m.state {
 		m.mu.Unlock()
-		return makePart() // the other watchers have arrived, or catch up to another state
+		return makePart() // the cache is empty or holds another state
 	}
 	defer m.mu.Unlock()
 	m.used = time.Now()

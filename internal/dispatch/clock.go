@@ -14,9 +14,9 @@ type Schedule struct {
 	delay    time.Duration // see [Options.BatchDelay]
 	end      time.Time     // see [Options.LastBookmark]
 
-	spoke time.Time // of the last message
-	live  time.Time // of the last live message
-	last  bool      // the last bookmark has been sent
+	lastMessage time.Time // when the last message was sent
+	live        time.Time // when the last live message was sent
+	last        bool      // the last bookmark has been sent
 }
 
 // NewSchedule returns the schedule for the options.
@@ -44,7 +44,7 @@ func (s *Schedule) Due(now time.Time) Due {
 	switch {
 	case s.atEnd(now):
 		return Farewell
-	case s.interval > 0 && now.Sub(s.spoke) >= s.interval:
+	case s.interval > 0 && now.Sub(s.lastMessage) >= s.interval:
 		return Silence
 	}
 	return NotDue
@@ -55,7 +55,7 @@ func (s *Schedule) atEnd(now time.Time) bool { return !s.end.IsZero() && !s.last
 
 // Sent records a message.
 func (s *Schedule) Sent(kind object.MessageKind, now time.Time) {
-	s.spoke = now
+	s.lastMessage = now
 	switch kind {
 	case object.Live:
 		s.live = now
@@ -64,9 +64,8 @@ func (s *Schedule) Sent(kind object.MessageKind, now time.Time) {
 	}
 }
 
-// Postpone moves a bookmark that is due after a silence by an interval, because the watcher
-// cannot send one now.
-func (s *Schedule) Postpone(now time.Time) { s.spoke = now }
+// Postpone delays the due bookmark by one interval, because the watcher cannot send one now.
+func (s *Schedule) Postpone(now time.Time) { s.lastMessage = now }
 
 // HeldUntil returns when the batch delay of live events ends. It returns false if they need
 // not wait.
@@ -86,7 +85,7 @@ func (s *Schedule) HeldUntil(now time.Time) (time.Time, bool) {
 func (s *Schedule) NextBookmark() time.Time {
 	var at time.Time
 	if s.interval > 0 {
-		at = s.spoke.Add(s.interval)
+		at = s.lastMessage.Add(s.interval)
 	}
 	if !s.last && !s.end.IsZero() && (at.IsZero() || s.end.Before(at)) {
 		at = s.end
@@ -94,12 +93,12 @@ func (s *Schedule) NextBookmark() time.Time {
 	return at
 }
 
-// clock wakes a watcher of a queue according to its schedule. A nil clock schedules nothing.
+// clock readies the task of a watcher when its schedule says so. A nil clock does nothing.
 type clock struct {
 	Schedule
-	wake  func()      // readies the watcher's task
-	timer *time.Timer // nil until there is something to wait for
-	rings time.Time   // when the timer fires; zero: never
+	wake    func()      // readies the watcher's task
+	timer   *time.Timer // nil until there is something to wait for
+	timerAt time.Time   // when the timer was last set to fire; zero: not yet set
 }
 
 // newClock returns the clock of a watcher, or nil if it needs none.
@@ -110,11 +109,11 @@ func newClock(o *Options, w *Watcher) *clock {
 	return &clock{Schedule: NewSchedule(o), wake: w.task.Ready}
 }
 
-// needsEveryMessage reports whether the clock has to know of each message. A last bookmark,
-// which nearly all watchers have, does not need it, and so costs live messages nothing.
+// needsEveryMessage reports whether the clock has to know of each message. The last bookmark,
+// which nearly all watchers have, is at a fixed time and does not need it.
 func (c *clock) needsEveryMessage() bool { return c != nil && (c.interval > 0 || c.delay > 0) }
 
-// due is [Schedule.Due].
+// due is [Schedule.Due]. No bookmark of a nil clock is ever due.
 func (c *clock) due(now time.Time) Due {
 	if c == nil {
 		return NotDue
@@ -122,7 +121,7 @@ func (c *clock) due(now time.Time) Due {
 	return c.Due(now)
 }
 
-// sent is [Schedule.Sent].
+// sent is [Schedule.Sent], except that a nil clock records nothing.
 func (c *clock) sent(kind object.MessageKind, now time.Time) {
 	if c != nil {
 		c.Sent(kind, now)
@@ -152,13 +151,13 @@ func (c *clock) setTimer(now time.Time) {
 	}
 }
 
-// wakeAt wakes the watcher at a time or earlier. A busy watcher would set its timer all the
-// time, which costs more than waking once too often.
+// wakeAt wakes the watcher no later than the time. It keeps an earlier timer, because
+// resetting it for every message costs more than one needless wake-up.
 func (c *clock) wakeAt(at, now time.Time) {
-	if c.rings.After(now) && !c.rings.After(at) {
+	if c.timerAt.After(now) && !c.timerAt.After(at) {
 		return
 	}
-	c.rings = at
+	c.timerAt = at
 	if c.timer == nil {
 		c.timer = time.AfterFunc(at.Sub(now), c.wake)
 	} else {

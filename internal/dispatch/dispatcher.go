@@ -17,7 +17,7 @@ import (
 // its position remains valid at other servers.
 var ErrStopped = errors.New("dispatch has stopped")
 
-// Source provides the changes: the cacher of the resource.
+// Source is the cacher of the resource, where the changes come from.
 type Source interface {
 	// State returns the newest state, or nil before the first one.
 	State() *cacher.State
@@ -46,8 +46,8 @@ type Config struct {
 	Encoder Encoder
 
 	// MessageBytes limits the size of the events in one message. A larger event gets a
-	// message of its own. Default 1 MiB: a quarter of what gRPC clients accept by default,
-	// so a message with one more large event still passes.
+	// message of its own. Default 1 MiB: well below the 4 MiB that gRPC clients accept by
+	// default, so a larger event also passes.
 	MessageBytes int
 
 	// FeedBytes limits the memory of all logs together. Watchers read older events from
@@ -62,8 +62,8 @@ type Config struct {
 	// messages. Each may be as large as the present state and its window. Default 4.
 	CatchUpStates int
 
-	// Indexed lists the indexes of fields in [object.Object.Fields] by which the
-	// dispatcher finds the feeds that a change concerns, besides labels.
+	// Indexed lists positions in [object.Object.Fields]. Feeds are indexed by the values of
+	// these fields, and by labels.
 	Indexed []int
 
 	// Observer watches changes on their way. Optional.
@@ -74,14 +74,14 @@ type Config struct {
 type Dispatcher struct {
 	cfg      Config
 	through  atomic.Pointer[object.Position] // all changes up to it are in the feeds they concern; nil: none yet
-	created  time.Time                       // log entries count their arrival from here
+	created  time.Time                       // entry.arrived is relative to it
 	stopped  chan struct{}                   // closed when Run has returned
 	catchUps catchUpBudget
 	retained retainedStates
 	stats    counters
 
 	mu       sync.Mutex            // guards everything below, and the fields of feed that say so
-	position object.Position       // as through; zero before the first state
+	position object.Position       // the value of through, for holders of mu; zero before the first state
 	feeds    map[interestKey]*feed // the feeds that have watchers
 	index    index                 // of the same feeds
 	caching  map[*feed]struct{}    // feeds whose catchUpCache may hold something
@@ -148,15 +148,16 @@ func (d *Dispatcher) dispatch(s *cacher.State) {
 	changes, ok := s.Changes(d.position.Revision)
 	if !ok || s.Position().Epoch != d.position.Epoch {
 		// The window no longer reaches back to our position, or the epoch has changed.
-		// The logs start again, and their readers find out.
+		// Each log restarts empty at the new position. Watchers notice that the log does
+		// not reach back to their cursor.
 		for _, f := range d.feeds {
 			d.touch(f)
 			f.restart(s.Position())
 		}
 	} else {
 		if s.Relisted() > d.position.Revision {
-			// The relist lost events. Any feed may have missed some, so all watchers of
-			// every event have to look.
+			// The relist lost events. Any feed may have missed some, so all groups are
+			// woken: watchers with Options.EveryEvent have to notice the relist.
 			for _, f := range d.feeds {
 				d.touch(f)
 			}
@@ -228,9 +229,9 @@ func (d *Dispatcher) touch(f *feed) {
 	}
 }
 
-// Watch registers a watcher that delivers to the sink. Every change after the call is
-// covered. The worker of the queue sends the live events; all watchers of a connection use
-// one queue. The caller calls [Watcher.Serve] and finally [Watcher.Close].
+// Watch registers a watcher that delivers to the sink. The watcher misses no change after
+// the call. The worker of the queue sends the live events; watchers of one connection should
+// share a queue. The caller calls [Watcher.Serve] and finally [Watcher.Close].
 func (d *Dispatcher) Watch(i Interest, b Begin, o Options, q *sendqueue.Queue, s Sink) *Watcher {
 	d.mu.Lock()
 	f := d.feeds[i.key()]
@@ -266,8 +267,8 @@ func (d *Dispatcher) Watch(i Interest, b Begin, o Options, q *sendqueue.Queue, s
 	return w
 }
 
-// remember registers that a feed caches parts of catch-ups. It also sweeps, because no
-// round does while nothing changes.
+// remember registers that a feed caches parts of catch-ups. It also sweeps, because without
+// changes there are no rounds that do.
 func (d *Dispatcher) remember(f *feed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -291,6 +292,7 @@ func (d *Dispatcher) leave(w *Watcher) {
 	}
 }
 
-// Decides reports whether the index alone decides which changes concern an interest. Any
-// other interest costs a look at its selector with each change of its scope.
+// Decides reports whether the index alone decides which changes concern an interest. The
+// selector of any other interest is evaluated for each change that the index yields, at worst
+// for each change in its scope.
 func (d *Dispatcher) Decides(i *Interest) bool { return d.index.decides(i) }

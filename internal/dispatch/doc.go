@@ -12,21 +12,23 @@
 //
 // A [Watcher] is a cursor: the revision up to which it has delivered everything. Its next
 // message is what lies between the cursor and the end of the log, up to a size limit. So
-// batches form by themselves when the system is busy, a lone event leaves at once, and a
-// watcher whose client does not read costs nothing but its cursor.
+// batches form by themselves when the system is busy, and a lone event leaves at once. A
+// watcher whose client does not read costs its cursor, a few messages in flight, and at most
+// one part of a catch-up.
 //
 // # Sources of a watcher
 //
-// Each time a watcher needs a message, it tries three sources in this order:
+// Each time a watcher with a cursor needs a message, it tries three sources in this order:
 //
 //  1. the log of its feed, if the log reaches back to the cursor;
 //  2. the cacher's window, if that does; the watcher then filters and encodes for itself
 //     until it has caught up with the log;
 //  3. a catch-up of kind DELTA or RESET, made from one state of the cacher.
 //
-// This rule serves newcomers, clients that resume and clients that fell behind. Watchers
-// that catch up at the same time share the encoded parts (catchUpCache). A message's
-// position promises that every event up to it has been delivered and none of them follows.
+// A watcher without a cursor begins with a RESET. A watcher with Options.Latest takes the
+// window instead of the log if there is something to merge. Watchers that catch up at the
+// same time share the encoded parts (catchUpCache). A message's position promises that every
+// event up to it has been sent, in this message or before.
 //
 // # Serving a watcher
 //
@@ -46,8 +48,8 @@
 //
 // # Goroutines and locks
 //
-// Dispatcher.Run is the only writer of feeds. The dispatcher's mutex guards the set of
-// feeds; Run holds it while it appends, and watchers take it when they come and go. Readers
-// of logs take no lock: a feed publishes frozen views of its log. Everything a group has
-// belongs to its worker. The workers must outlive all calls of Serve.
+// Only Dispatcher.Run appends to feeds. The dispatcher's mutex guards the set of feeds. Run
+// holds it for a round; watchers take it when they begin, end, or start a catch-up. Readers
+// of logs take no lock: a feed publishes frozen views of its log. Everything that a group has
+// belongs to its worker, except its size. The workers must outlive all calls of Serve.
 package dispatch

@@ -51,8 +51,8 @@ func (f *feed) append(e entry, event []byte) {
 }
 
 // forgetOldest drops the oldest segment to make room in the budget. If the segment ends
-// inside a revision, the log drops that whole revision for readers that have not read all
-// of it: the log continues after it.
+// inside a revision, the log then begins after that revision. A reader that has not read all
+// of the revision must read it from the window.
 func (f *feed) forgetOldest() {
 	s := f.next.segments[0]
 	f.next.after.Revision = s.entries[s.n-1].revision
@@ -75,7 +75,7 @@ func (f *feed) forget() {
 }
 
 // publish shows readers everything that was appended. It changes the view before the
-// version, so a reader that has seen the version sees the view.
+// version, so a reader that loads the new version and then the view gets the new view.
 func (f *feed) publish() {
 	v := f.next
 	before := f.view.Swap(&v)

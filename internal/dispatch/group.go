@@ -14,10 +14,10 @@ import (
 // the group and not each watcher. A member that needs something other than the group's
 // batch leaves, is served alone (Watcher.run), and joins again.
 //
-// Membership only means that no other wake-up is needed; the cursor decides what a watcher
-// needs next.
+// For a member, the group's task replaces its own wake-up. What a member gets next depends on
+// its cursor alone.
 //
-// Everything but size belongs to the worker.
+// Everything but size belongs to the worker. Any goroutine may call wake.
 type group struct {
 	feed       *feed
 	dispatcher *Dispatcher
@@ -25,13 +25,13 @@ type group struct {
 	task       sendqueue.Task
 	size       atomic.Int32 // number of members; read by the dispatcher
 
-	at      object.Position // no member needs an event up to here
-	sent    int             // as Watcher.sent, of the members that receive a revision in parts
+	at      object.Position // where the group's next batch begins
+	sent    int             // events of the next revision that were already sent; see Watcher.sent
 	members []member        // ordered by queue, followed by those that joined last
 	sorted  int             // number of members in order
 }
 
-// member has what the worker needs to find the watcher's turn without reading the watcher.
+// member repeats the watcher's queue, so that sorting does not read the watcher's memory.
 type member struct {
 	queue   *sendqueue.Queue
 	watcher *Watcher // nil: it has left
@@ -58,7 +58,7 @@ func (g *group) wake() {
 	}
 }
 
-// join adds a watcher that has delivered everything that its feed had when it last looked.
+// join adds a watcher that had nothing to send when it last read its feed.
 func (g *group) join(w *Watcher) {
 	if w.slot >= 0 {
 		return

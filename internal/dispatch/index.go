@@ -27,21 +27,22 @@ type indexKey struct {
 	value string
 }
 
-// Values of indexKey.field for feeds that require no value of an indexed field. No field has
-// these indexes.
+// Values of indexKey.field for feeds that require no value of an indexed field. They are no
+// positions of fields.
 const (
 	anyField = -100
 	ofLabel  = -101
 )
 
 func newIndex(fields []int) index {
-	// The name is always indexed, because finding it costs nothing.
+	// The last segment of the key (metadata.name) is always indexed, because finding it
+	// costs nothing.
 	return index{fields: append(slices.Clone(fields), selector.NameIndex), feeds: map[indexKey][]*feed{}}
 }
 
 // keyOf returns the key under which the index has an interest: the one with the fewest other
-// feeds. Of the labels env=prod and node=n17, changes have the second one less often, and
-// fewer feeds require it.
+// feeds. For env=prod,node=n17 that is probably node=n17: fewer feeds require it, and fewer
+// objects have it.
 func (x *index) keyOf(i *Interest) indexKey {
 	best := indexKey{scope: i.Scope, field: anyField}
 	choose := func(k indexKey) {
@@ -64,8 +65,8 @@ func (x *index) keyOf(i *Interest) indexKey {
 	return best
 }
 
-// decides reports whether the key alone decides which changes concern an interest. Such an
-// interest costs nothing for other changes. Any goroutine may call it.
+// decides reports whether the index key alone decides which changes concern an interest. Such
+// an interest costs nothing for other changes. Any goroutine may call it.
 func (x *index) decides(i *Interest) bool {
 	switch i.Selector.Requirements() {
 	case 0:

@@ -23,11 +23,12 @@ type interestKey struct {
 
 func (i *Interest) key() interestKey { return interestKey{i.Scope, i.Selector.String(), i.Projection} }
 
-// Picks reports whether the selector matches an object of the scope. The object may be nil.
+// Picks reports whether the selector matches the object, which may be nil. It does not check
+// the scope.
 func (i *Interest) Picks(o *object.Object) bool { return o != nil && i.Selector.Matches(o) }
 
 // See returns the event that the interest sees of a change, or false if it sees none. An
-// object that the selector no longer matches is deleted.
+// object that the selector no longer matches is reported as DELETED.
 func (i *Interest) See(c *object.Change) (object.Event, bool) {
 	if !i.Scope.Contains(c.Key) {
 		return object.Event{}, false
@@ -49,7 +50,8 @@ func (i *Interest) See(c *object.Change) (object.Event, bool) {
 
 // SeeDifference returns the event for a key that has changed since the revision of a
 // watcher. The client may or may not have the object: it may have received a part of the
-// later changes, and its position does not say so.
+// later changes, and its position does not say so. So a key that does not match is always
+// reported as DELETED, and ADDED may reach a client that already has the object.
 func (i *Interest) SeeDifference(d cacher.Difference, after object.Revision) object.Event {
 	e := object.Event{Revision: d.At, Key: d.Key}
 	switch picked := i.Picks(d.Object); {

@@ -23,7 +23,8 @@ type segment struct {
 	bytes   []byte
 	entries []entry
 
-	// The fields below belong to the writer until a view shows a later segment.
+	// The fields below belong to the writer. Readers read n once a view shows a later
+	// segment; it does not change any more.
 
 	used int // bytes
 	n    int // entries
@@ -146,8 +147,8 @@ func (v *view) distinct(cursor object.Revision) bool {
 	return true
 }
 
-// read returns the encoded events after the cursor without the first skip of them, where
-// the message ends, and the entry of its first event.
+// read returns the encoded events after the cursor, apart from the first `skip`, as many as
+// fit into a message, together with where the message ends and the entry of its first event.
 func (v *view) read(cursor object.Revision, skip, limit int) (pieces [][]byte, end batchCut, first entry) {
 	end = batchCut{limit: limit, upto: cursor}
 	si, ei := v.find(cursor)
@@ -187,8 +188,9 @@ walk:
 }
 
 // logBudget limits the memory of the logs of all feeds. When a new segment exceeds the
-// limit, the oldest segments of all feeds go: watchers can read their events from the
-// window while that has them. The caller holds the dispatcher's mutex.
+// limit, the oldest segments are dropped, whichever feed they belong to. Watchers then read
+// these events from the window, if it still has them. The caller holds the dispatcher's
+// mutex.
 type logBudget struct {
 	limit          int
 	bytes          int

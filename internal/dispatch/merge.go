@@ -10,8 +10,8 @@ import (
 )
 
 // merged takes the events after the cursor from the window, merged per key. The cursor moves
-// past them when all parts have been sent. Between two parts the watcher keeps only the
-// revision up to which it merges, because the next part can be made from the window again.
+// past them with the last partial message. Between two messages the watcher keeps only the
+// revision up to which it merges, because the next one can be made from the window again.
 func (w *Watcher) merged() (payload, result) {
 	var p part
 	if w.step == live {
@@ -76,17 +76,17 @@ type MergedChange struct {
 	object.Change              // from the object before the first to the object after the last
 	Event         object.Event // of the change
 
-	arrived time.Time      // of the first
-	passed  *object.Object // the last object in view in between; nil: none
-	order   int            // of the last
+	arrived time.Time      // of the first change
+	passed  *object.Object // the last intermediate object that the interest matched; nil: none
+	order   int            // number of the last change, for sorting
 }
 
 // Merge returns the changes up to a revision with those of each key merged into one, in the
 // order of the last change of each key. It leaves out changes that the interest does not
 // see.
 //
-// In a replay it keeps the deletion of an object that the client saw only in between. A
-// client that was cut off inside a partial message may still have that object.
+// In a replay, a key that was created and deleted in between yields a DELETED event, because
+// a client that was cut off inside a partial message may have the object.
 func (i *Interest) Merge(changes iter.Seq2[*object.Change, time.Time], upto object.Revision, replay bool) []MergedChange {
 	byKey := map[object.Key]MergedChange{}
 	order := 0

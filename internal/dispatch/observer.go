@@ -24,9 +24,9 @@ type Dispatched struct {
 	Feeds    int // feeds that got events
 
 	Arrived time.Time // from the store
-	Applied time.Time // the state with the changes was published, at the latest
+	Applied time.Time // a state with the changes was published, not later than this
 	Began   time.Time // the round that dispatched them
-	Ended   time.Time // the same round
+	Ended   time.Time // when that round ended
 }
 
 // round collects what the observer gets to know about one round. Without an observer it
@@ -47,7 +47,7 @@ func (d *Dispatcher) observe(s *cacher.State) *round {
 
 var unobserved round
 
-// change begins a change.
+// change notes the change whose events follow.
 func (r *round) change(c *object.Change, arrived time.Time) {
 	if r.observer == nil {
 		return

@@ -9,9 +9,9 @@ import (
 // Begin is the starting point of a watch, of this package or of package direct.
 type Begin struct {
 	Kind     BeginKind
-	Position object.Position // to resume at, or the present one
-	Needed   object.Revision // the source must have reached it
-	Exact    object.Revision // of the snapshot; 0: any
+	Position object.Position // BeginResume: where; BeginNow: the present position
+	Needed   object.Revision // the source must have reached this revision
+	Exact    object.Revision // the revision of the snapshot; 0: any
 }
 
 // BeginKind is the kind of a [Begin].
@@ -35,7 +35,7 @@ func FromExactly(at object.Revision) Begin { return Begin{Needed: at, Exact: at}
 func After(p object.Position) Begin { return Begin{Kind: BeginResume, Position: p} }
 
 // FromNow begins with the changes after the position of a recent state. A source without a
-// cache has no state; it begins at its present position, which is at least as new.
+// cache uses the position only as a lower bound, and begins at its own present position.
 func FromNow(now object.Position) Begin {
 	return Begin{Kind: BeginNow, Position: now, Needed: now.Revision}
 }
@@ -46,8 +46,8 @@ type Options struct {
 	// Latest merges pending events per key.
 	Latest bool
 
-	// EveryEvent ends the watch with [*LostError] or [*EpochError] where a DELTA or a RESET
-	// would otherwise bring the client to the present.
+	// EveryEvent ends the watch with [*LostError] or [*EpochError] instead of a DELTA, and
+	// instead of a RESET other than the first snapshot.
 	EveryEvent bool
 
 	// BookmarkInterval is the longest time without a message. Zero: no limit.
@@ -58,6 +58,7 @@ type Options struct {
 	LastBookmark time.Time
 
 	// BatchDelay is the shortest time between two live messages. Events wait for it and
-	// leave together. Zero: no delay.
+	// leave together. It is at most BookmarkInterval, and ends at LastBookmark. Zero: no
+	// delay.
 	BatchDelay time.Duration
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// retainTime is how long a state is retained although no watcher reads from it. A client
-// that takes longer for one message does not count as reading.
+// retainTime is how long a state is retained without a read. A state whose readers have all
+// been stuck on one message for so long is released.
 const retainTime = time.Minute
 
 // retainedStates are the past states that are kept for catch-ups of several messages. A
-// past state can be as large as the present one, so their number is limited. When there is
-// one too many, the newest of the others is released, and its readers start over with
-// another state. Older states stay until their readers have arrived or stopped reading, so
-// each of them becomes free in the end.
+// past state can be as large as the present one, so their number is limited. To make room
+// for a new state, the most recently taken one is released, and its readers start over with
+// another state. Older states stay until their readers have finished or given up, so each is
+// released eventually.
 type retainedStates struct {
 	limit int
 

@@ -9,11 +9,12 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Sink sends the messages of one watcher to its client. Several sinks may share a stream.
-// The dispatcher never calls two methods of a sink at the same time, except Sent.
+// Sink sends the messages of one watcher to its client. Calls on one sink never overlap,
+// except those of Sent.
 type Sink interface {
-	// Reserve is called before each message of a snapshot or a difference is made. It may
-	// wait until the sink may send one.
+	// Reserve is called before a new watch announces its snapshot, and before each part of a
+	// RESET or DELTA is sent. The first part may already be made. Reserve may wait until the
+	// sink may send one.
 	Reserve() error
 
 	// Send sends a message from the goroutine of Serve. It may wait for the client.
@@ -30,8 +31,8 @@ type Sink interface {
 }
 
 var (
-	// ErrFull says that a sink has no room for a batch. When it has, it calls
-	// [Watcher.Ready].
+	// ErrFull says that a sink has no room for a batch. As soon as the sink has room, it
+	// calls [Watcher.Ready].
 	ErrFull = errors.New("the sink is full")
 
 	// ErrNeedsHandler says that a sink has to send the batch with Send, because it may have
@@ -59,10 +60,9 @@ func guard(do func() error) (err error) {
 }
 
 // OnFreshStack runs a function on a goroutine of its own and waits for it. The handlers of
-// very many watches only wait, and a waiting goroutine is mostly its stack, which never
-// shrinks below its first growth. Work that needs a deep stack runs here, so a handler
-// keeps a small one: this halves the memory of an idle watch. A panic becomes a
-// [*PanicError].
+// very many watches only wait, and a waiting goroutine is mostly its stack, which rarely
+// shrinks back once it has grown. Work that needs a deep stack runs here, so a handler keeps
+// a small one: this halves the memory of an idle watch. A panic becomes a [*PanicError].
 func OnFreshStack(do func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- guard(do) }()
@@ -71,9 +71,11 @@ func OnFreshStack(do func() error) error {
 
 // Serve sends the messages of the watcher to its sink. It returns nil after Stop, the error
 // of the sink, [ErrStopped] when the dispatcher has stopped, a [*LostError] or
-// [*EpochError] if a watcher of every event cannot have them, or a [*PanicError].
+// [*EpochError] if a watcher with EveryEvent cannot have all events, or a [*PanicError].
 //
-// Position is valid afterwards, except after an error of TrySend or a panic.
+// Position is not valid after an error of Send, because the cursor has passed the message,
+// or after a panic. After an error of TrySend the cursor is before the batch; only the sink
+// knows whether the client gets it.
 func (w *Watcher) Serve() error {
 	w.handedBack = make(chan struct{}, 1)
 	for !w.stopping.Load() {
@@ -107,7 +109,7 @@ func (w *Watcher) Stop() {
 // call it.
 func (w *Watcher) Ready() { w.task.Ready() }
 
-// needsReservation reports whether the next message is part of a snapshot or a difference.
+// needsReservation reports whether Serve has to call Reserve before the next message.
 func (w *Watcher) needsReservation() bool {
 	return w.step == beginReset || w.step == catchingUp && w.catchUp.kind != object.Replay
 }
@@ -150,8 +152,8 @@ func (w *Watcher) awaitWorker() (err error) {
 	return err
 }
 
-// handBack gives the watcher back to its handler. Only the worker calls it, and touches the
-// watcher no more.
+// handBack gives the watcher back to its handler. Only the worker calls it, and it must not
+// use the watcher afterwards.
 func (w *Watcher) handBack() {
 	w.workerOwns.Store(false)
 	w.handedBack <- struct{}{}

@@ -22,8 +22,8 @@ type Stats struct {
 	Evictions  int64 // segments of logs that were dropped to keep the budget
 }
 
-// counters has the values of Stats that the dispatcher's mutex guards, so that Stats does
-// not wait for a round.
+// counters has copies of values that the dispatcher's mutex guards. They are atomic, so that
+// Stats does not wait for a round.
 type counters struct {
 	interests, logBytes, events, eventBytes, evictions atomic.Int64
 }

@@ -18,7 +18,7 @@ type Message struct {
 
 	// Arrived is the time when the first of the changes came from the store. It is zero if
 	// unknown, and in messages that are not live: events that waited for an absent client
-	// would distort the latency of the server.
+	// say nothing about the latency of the server.
 	Arrived time.Time
 }
 
@@ -30,11 +30,11 @@ type payload struct {
 }
 
 // Watcher is the serving end of one watch: a cursor on a feed. Its owner is the goroutine
-// that calls Serve, or the worker while Serve waits. Position and Close belong to that
-// goroutine, before or after Serve.
+// that calls Serve, or the worker while Serve waits. Only the goroutine that calls Serve may
+// call Position and Close, and not while Serve runs.
 type Watcher struct {
-	// The owner alone uses the fields below. Those that it reads for each message share a
-	// cache line, because there are more watchers than fit into the caches.
+	// The owner alone uses the fields below. Those that it reads for each message are in one
+	// cache line: with very many watchers, each line is a cache miss.
 
 	step       step
 	latest     bool // see [Options]
@@ -42,23 +42,26 @@ type Watcher struct {
 	timed      bool // the clock has to know of each message
 	epoch      object.Epoch
 	cursor     object.Revision // everything up to here has been delivered; 0: there is nothing to continue
-	sent       int             // events after the cursor that have been delivered in parts
-	mergeTo    object.Revision // the parts have events merged up to here; 0: they have one revision
-	clock      *clock          // nil: the watcher sends nothing but events
+	sent       int             // events after the cursor that partial messages have already delivered
+	mergeTo    object.Revision // a merge up to this revision is being sent in partial messages; 0: none
+	clock      *clock          // nil: no bookmarks are due and no batch is delayed
 
 	version uint64          // of the feed when the owner last read it
-	needed  object.Revision // a snapshot must not be older
-	exact   object.Revision // a snapshot must have this revision; 0: any
+	needed  object.Revision // the least revision of the next snapshot
+	exact   object.Revision // the revision of the next snapshot; 0: any
 	catchUp *catchUp        // nil: none is under way
 
-	// The fields below do not change while the watcher is served.
+	// These four never change.
 
 	dispatcher *Dispatcher
 	feed       *feed
 	group      *group
 	sink       Sink
-	handedBack chan struct{} // capacity 1: the worker has handed the watcher back
 
+	// The handler, the worker and other goroutines share the fields below, as their comments
+	// say.
+
+	handedBack chan struct{}  // capacity 1: the worker has handed the watcher back; set by Serve
 	task       sendqueue.Task // runs run
 	failure    error          // set by the worker before it hands the watcher back
 	slot       int32          // index in the group, or -1; belongs to the worker
@@ -81,8 +84,7 @@ const (
 
 var firstStep = [...]step{BeginSnapshot: beginReset, BeginResume: beginResume, BeginNow: beginNow}
 
-// next returns the next message, or false if there is none now. It does not wait for
-// anything to happen.
+// next returns the next message, or false if there is none now. It does not wait for events.
 func (w *Watcher) next(now time.Time) (Message, bool, error) {
 	if w.step == live && w.clock.holds(now) {
 		return Message{}, false, nil
@@ -105,9 +107,9 @@ func (w *Watcher) note(kind object.MessageKind, now time.Time) {
 }
 
 // Position returns the position at which a client can resume without missing or repeating
-// anything that was sent. Its revision is 0 if there is nothing to resume. While no event
-// is pending, the position is the present one, so a quiet watch can be resumed however old
-// its last message is.
+// anything that was sent. Its revision is 0 if there is nothing to resume. Position first
+// moves the cursor past changes that do not concern the watcher, so a quiet watch can be
+// resumed however old its last message is.
 func (w *Watcher) Position() object.Position {
 	if w.step == live && w.sent == 0 {
 		cursor := w.cursor
@@ -151,15 +153,16 @@ func (w *Watcher) Backlog(at object.Position) Backlog {
 	return Backlog{Events: -1, After: at.Revision}
 }
 
-// Shows reports whether the log of the watcher's feed has an event of the revision, so that
-// a message that goes past it includes the event. Any goroutine may call it.
+// Shows reports whether the log of the watcher's feed has an event of the revision. If so, a
+// message whose position is at or after the revision has that event. Any goroutine may call
+// it.
 func (w *Watcher) Shows(revision object.Revision) bool {
 	v := w.feed.view.Load()
 	n, first := v.count(revision - 1)
 	return n > 0 && first == revision
 }
 
-// nextMessage returns the next message besides bookmarks.
+// nextMessage returns the next message, apart from bookmarks that the schedule demands.
 func (w *Watcher) nextMessage() (Message, bool, error) {
 	for {
 		switch w.step {
@@ -211,8 +214,9 @@ func (w *Watcher) message(kind object.MessageKind, p payload) Message {
 }
 
 // bookmark returns a bookmark if one is due. It promises that everything up to the cursor
-// has been delivered. While the source does not hear of the store, the watcher stays
-// silent, because clients take silence for a dead server.
+// has been delivered. While the source has no contact with the store, the watcher sends no
+// bookmark for silence, because clients take silence for a dead server. The last bookmark is
+// always sent.
 func (w *Watcher) bookmark(now time.Time) (Message, bool) {
 	switch w.clock.due(now) {
 	case NotDue:
@@ -232,14 +236,14 @@ func (w *Watcher) bookmark(now time.Time) (Message, bool) {
 type result uint8
 
 const (
-	someEvents  result = iota // events; the cursor is after them
+	someEvents  result = iota // events; cursor or sent has moved past them
 	upToDate                  // none now; the cursor is at the present
 	lostHistory               // the events after the cursor are gone
 )
 
-// events takes the events after the cursor. A watcher of every event does not get the
-// differences that a relist found. That is checked afterwards, so that the check is not
-// older than the events.
+// events takes the events after the cursor. With EveryEvent, the differences found by a
+// relist count as lost history. The check comes after reading the events, so it cannot miss
+// a relist whose differences were read.
 func (w *Watcher) events() (payload, result) {
 	cursor, sent := w.cursor, w.sent
 	p, result := w.fromLogOrWindow()
@@ -270,8 +274,8 @@ func (w *Watcher) fromLogOrWindow() (payload, result) {
 	case logged:
 		pieces, end, first := v.read(w.cursor, w.sent, w.dispatcher.cfg.MessageBytes)
 		if w.latest && end.partial {
-			// Events that come before the rest of the revision is sent are merged with the
-			// rest, not with what was sent.
+			// Finish this revision first: the rest of it is sent as a merge up to here.
+			// Later events are merged afterwards.
 			w.mergeTo = end.current
 		}
 		return payload{pieces, end.taken, w.dispatcher.created.Add(first.arrived)}, w.advance(end, through)
@@ -347,8 +351,8 @@ func (w *Watcher) replayPart() part {
 	return p
 }
 
-// advance moves the cursor past the events that end describes. If there were none, it moves
-// the cursor to the revision through which there are none.
+// advance moves the cursor past the events that end describes. If there are none, it moves
+// the cursor to through.
 func (w *Watcher) advance(end batchCut, through object.Revision) result {
 	w.cursor, w.sent = end.after(w.cursor, w.sent)
 	if end.taken > 0 {
