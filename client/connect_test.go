@@ -162,7 +162,7 @@ func TestReadsTakeTurnsOverServers(t *testing.T) {
 	t.Parallel()
 	one, other := newServer(t), newServer(t, func(c *config.Config) { c.Writes = false })
 	r := newClient(t, one.Address()+","+other.Address()).Resource("config")
-	// Only one of the two accepts writes, which tells them apart.
+	// Only one of the two servers accepts writes. The test distinguishes them by that.
 	seen := map[bool]bool{}
 	for len(seen) < 2 {
 		_, _, err := r.Delete(testContext(t), "a")

@@ -31,7 +31,7 @@ type DeliveryOption interface {
 	InformerOption
 }
 
-// Consistency says how fresh an answer must be. The default is linearizable: the
+// Consistency is how fresh an answer must be. The default is linearizable: the
 // answer includes every write that was acknowledged before the request began.
 type Consistency interface {
 	ReadOption

@@ -33,7 +33,7 @@ type Update struct {
 	Complete bool
 }
 
-// EventType says how an object changed in the view of a watch.
+// EventType is the kind of change that a watch saw of an object.
 type EventType uint8
 
 // The types of events.

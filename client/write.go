@@ -79,11 +79,11 @@ func (r *Resource) Put(ctx context.Context, key string, v Value, opts ...WriteOp
 
 // Outcome is the result of [Resource.TryPut] and [Resource.TryDelete].
 type Outcome struct {
-	// Applied says whether the precondition held. If it is false, nothing was written.
+	// Applied reports whether the precondition held. If it is false, nothing was written.
 	Applied bool
 	// Revision is the revision of the write, or of the comparison if Applied is false.
 	Revision int64
-	// Deleted says whether an object was removed.
+	// Deleted reports whether an object was removed.
 	Deleted bool
 	// Object is the object that was removed, or the current one if Applied is false. It is
 	// nil if there is none.

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// An answer that nobody reads is given up. A watch is not: it waits for its reader.
+// The server gives up an answer that the client does not read. A watch waits for its reader.
 func TestAnswersHaveToBeRead(t *testing.T) {
 	ended := make(chan error, 1)
 	s := httptest.NewServer(streams(10*time.Millisecond, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -53,7 +53,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// counter watches a key to which the numbers from 1 are written. It expects each number once
+// counter watches a key that gets the numbers from 1. It expects each number once
 // and in order, and resumes whenever the policy has ended its watch.
 type counter struct {
 	ctx     context.Context

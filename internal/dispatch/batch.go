@@ -18,7 +18,7 @@ type Batch struct {
 	keys  atomic.Int32 // cached result of distinct; 0: unknown
 }
 
-// batchStart says where a batch begins and which view it was read from. Watchers with equal
+// batchStart is the place where a batch begins and the view that it was read from. Watchers with equal
 // starts need the same batch.
 type batchStart struct {
 	view   *view
@@ -26,7 +26,7 @@ type batchStart struct {
 	sent   int
 }
 
-// Encoded returns the message in the form in which it crosses the network. The first caller
+// Encoded returns the message as it crosses the network. The first caller
 // encodes it; concurrent callers may do so, too.
 func (b *Batch) Encoded(encode func(*Message) any) any {
 	encoded := b.encoded.Load()

@@ -71,7 +71,7 @@ func (w *Watcher) startCatchUp() (Message, error) {
 			}
 			c.from = c.to
 		}
-		// Most catch-ups have one part, for which nothing has to be retained.
+		// Most catch-ups have one part and need no retained state.
 		first := w.part(c, state)
 		c.first = &first
 		if !first.last {

@@ -6,7 +6,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/selector"
 )
 
-// Interest says which objects a watcher sees, and how. Watchers whose interests have the
+// Interest defines which objects a watcher sees, and how. Watchers whose interests have the
 // same canonical form share a feed.
 type Interest struct {
 	Scope      object.Scope

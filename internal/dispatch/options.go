@@ -40,7 +40,7 @@ func FromNow(now object.Position) Begin {
 	return Begin{Kind: BeginNow, Position: now, Needed: now.Revision}
 }
 
-// Options say what a watcher delivers and when. The zero value delivers every event as soon
+// Options configure what a watcher delivers and when. The zero value delivers every event as soon
 // as possible, and no bookmarks.
 type Options struct {
 	// Latest merges pending events per key.

@@ -279,7 +279,7 @@ func (w *Watcher) settle(now time.Time) bool {
 	return true
 }
 
-// found says what a worker has to do for a watcher.
+// found is what a worker has to do for a watcher.
 type found uint8
 
 const (
@@ -322,7 +322,7 @@ func (w *Watcher) poll(now time.Time) (*Batch, found) {
 	return nil, nothing
 }
 
-// fit says whether a batch of the group is what a watcher needs.
+// fit is the result of comparing a batch of the group with what a watcher needs.
 type fit uint8
 
 const (

@@ -232,7 +232,7 @@ func (w *Watcher) bookmark(now time.Time) (Message, bool) {
 	return w.message(object.Bookmark, payload{}), true
 }
 
-// result says what a look for events has found.
+// result is the outcome of a look for events.
 type result uint8
 
 const (

@@ -13,7 +13,7 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 )
 
-// Every page says how many objects follow it. Writes between the pages do not change the
+// Every page has the number of objects that follow it. Writes between the pages do not change the
 // counts, because all pages are of the revision of the first one.
 func TestEveryPageSaysHowManyObjectsRemain(t *testing.T) {
 	if testing.Short() {
@@ -111,7 +111,7 @@ func testRemainingCount(t *testing.T, in *instance) {
 	}
 }
 
-// Pages that end because of the message size also say how many objects remain.
+// Pages that end because of the message size also have the number of remaining objects.
 func TestPagesLimitedByBytesSayHowManyObjectsRemain(t *testing.T) {
 	in := start(t, settings{})
 	ctx := within(t)

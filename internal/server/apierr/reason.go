@@ -71,7 +71,7 @@ var meanings = map[Reason]meaning{
 // Limit is the name of a limit: the setting of the server that sets it.
 type Limit string
 
-// The limits for which requests are refused. All but the last two have ReasonLimitReached.
+// The limits that refuse requests. All but the last two have ReasonLimitReached.
 const (
 	MaxWatchers           Limit = "max-watchers"
 	MaxWatchersPerClient  Limit = "max-watchers-per-client"
@@ -84,7 +84,7 @@ const (
 	MaxRequestSize        Limit = "max-request-size"
 )
 
-// Limits are all limits for which requests are refused.
+// Limits are all limits that refuse requests.
 var Limits = []Limit{
 	MaxWatchers, MaxWatchersPerClient, MaxSelectors, MaxSelectorsPerClient, MaxSnapshots, MaxListMemory, MaxRequestMemory,
 	MaxRequestRate, MaxRequestSize,

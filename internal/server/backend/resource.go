@@ -25,7 +25,7 @@ type Rewriter interface {
 	Rewrite(ctx context.Context, start object.Key, limit, batch int) (object.RewriteResult, error)
 }
 
-// Leases says how long leases last. The store implements it.
+// Leases knows how long leases last. The store implements it.
 type Leases interface {
 	// RemainingTTL returns the time until the lease removes its objects, in whole seconds;
 	// 0 if it has expired.

@@ -9,7 +9,7 @@ import (
 // WriteFence is an empty buffer that the sender appends to messages. gRPC frees a buffer
 // when it has written everything before it to the buffer of the connection, so the fence
 // tells when that is done. gRPC may forget the buffers of streams that have ended, so
-// nobody may wait for a fence longer than for its stream.
+// a goroutine must not wait for a fence longer than for its stream.
 type WriteFence struct {
 	mem.Buffer // empty; provides the methods that are not below
 

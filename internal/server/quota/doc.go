@@ -4,7 +4,7 @@
 // name, or else the address of a host. There are four kinds of limit:
 //
 //   - Counts of things that last: watches, distinct selectors, connections. There is one
-//     limit for all clients and one for each. Whoever exceeds it is refused at once.
+//     limit for all clients and one for each. A request that exceeds one is refused at once.
 //   - Amounts of things that are soon given back: snapshots being sent, the memory of
 //     lists and of requests. A [FairSemaphore] hands them out. A client that finds none
 //     waits; clients take turns.

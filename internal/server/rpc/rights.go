@@ -11,7 +11,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/request"
 )
 
-// Rights says what callers may do, according to the policy in use. Every handler asks it
+// Rights decides what callers may do, according to the policy in use. Every handler asks it
 // first, even before it finds out whether the resource exists. A watch asks when it begins
 // and when the policy changes, and never for an event.
 type Rights struct {
