@@ -129,13 +129,31 @@ func (d *Dispatcher) Run(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	for {
+	idle := time.NewTicker(idleSweepInterval)
+	defer idle.Stop()
+	for ctx.Err() == nil {
 		s := d.cfg.Source.State()
 		d.dispatch(s)
+		d.awaitChange(ctx, s, idle.C)
+	}
+}
+
+// idleSweepInterval is the interval of sweeps while nothing changes.
+const idleSweepInterval = 10 * time.Second
+
+// awaitChange waits until there is a newer state or ctx is done. It sweeps meanwhile, because
+// without changes there are no rounds that do.
+func (d *Dispatcher) awaitChange(ctx context.Context, s *cacher.State, idle <-chan time.Time) {
+	for {
 		select {
 		case <-s.Superseded():
+			return
 		case <-ctx.Done():
 			return
+		case <-idle:
+			d.mu.Lock()
+			d.sweep(s)
+			d.mu.Unlock()
 		}
 	}
 }
@@ -267,8 +285,7 @@ func (d *Dispatcher) Watch(i Interest, b Begin, o Options, q *sendqueue.Queue, s
 	return w
 }
 
-// remember registers that a feed caches parts of catch-ups. It also sweeps, because without
-// changes there are no rounds that do.
+// remember registers that a feed caches parts of catch-ups, and sweeps.
 func (d *Dispatcher) remember(f *feed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -23,6 +23,28 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
+// A retained state is dropped after a minute without a read, also while nothing changes.
+func TestIdleDispatcherReleasesRetainedStates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{messageBytes: 1 << 10})
+		for i := range 20 {
+			f.store.Put(object.Key(fmt.Sprintf("k%03d", i)), strings.Repeat("v", 512))
+		}
+		synctest.Wait()
+		w := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
+		w.next(t, object.CatchUpBegin)
+		w.next(t, object.CatchUpPart)
+		if n := f.dispatcher.Stats().CatchUpStates; n != 1 {
+			t.Fatalf("got %d retained states during the catch-up, want 1", n)
+		}
+		time.Sleep(90 * time.Second)
+		if n := f.dispatcher.Stats().CatchUpStates; n != 0 {
+			t.Errorf("got %d retained states after 90 s without a read, want 0", n)
+		}
+		w.Close()
+	})
+}
+
 // Watchers that stop reading in the middle of a RESET or a DELTA share a few retained states.
 // After a long silence they keep no more than one state in total.
 func TestBoundedFromReadersThatStopWithinACatchUp(t *testing.T) {
