@@ -15,7 +15,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
-	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
@@ -25,7 +24,7 @@ type Entry struct {
 	// A worker uses the fields below for each message.
 
 	mu       sync.Mutex
-	blocked  bool            // guarded by mu: the handler is sending a message
+	sending  bool            // guarded by mu: the handler is sending a message
 	catching bool            // guarded by mu: a catch-up is under way
 	messages int64           // guarded by mu: messages that gRPC has accepted
 	bytes    int64           // guarded by mu: their size
@@ -39,17 +38,17 @@ type Entry struct {
 	identity  *access.Identity // of the client
 	pass      *access.Pass     // of the credentials that the watch began with
 	question  policy.Question  // that has to be granted as long as the watch lasts
-	request   requestSummary
+	summary   requestSummary
 	since     time.Time
 	watcher   backend.Watcher
 	sender    *streamSender
 	end       func(reason error) // ends the watch; any goroutine may call it
 }
 
-// describe sets what does not change while the watch lasts.
+// describe completes the entry before it is shown.
 func (e *Entry) describe(ctx context.Context, req *fanoutv1.WatchRequest, scope object.Scope, w backend.Watcher, s *streamSender) {
 	e.identity, e.pass = &rpc.CallOf(ctx).Identity, rpc.PassOf(ctx)
-	e.request = summarize(req)
+	e.summary = summarize(req)
 	e.watcher, e.sender = w, s
 	e.question = policy.Question{Verb: policy.Watch, Resource: req.GetResource(), Scope: scope}
 	e.peer, e.userAgent = transport.CallerOf(ctx)
@@ -68,11 +67,11 @@ func (e *Entry) Resource() string { return e.question.Resource }
 // End ends the watch with its last position and a reason.
 func (e *Entry) End(reason error) { e.end(reason) }
 
-// sending records that the handler sends a message, which may take time.
-func (e *Entry) sending() {
+// beginSend records that the handler begins to send a message, which may take time.
+func (e *Entry) beginSend() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.blocked = true
+	e.sending = true
 }
 
 // note records a message that gRPC has accepted. It returns the position before, and whether
@@ -88,7 +87,7 @@ func (e *Entry) note(h *object.Header, size int) (before object.Revision, first 
 	}
 	before, first = e.at.Revision, e.messages == 0
 	e.at = h.Position
-	e.blocked = false
+	e.sending = false
 	e.messages++
 	e.bytes += int64(size)
 	return before, first
@@ -96,20 +95,10 @@ func (e *Entry) note(h *object.Header, size int) (before object.Revision, first 
 
 // isBlocked reports whether a message waits for the client.
 func (e *Entry) isBlocked() bool {
-	if f := e.fence(); f != nil {
-		return !f.Released()
-	}
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.blocked
-}
-
-// fence returns the write fence of the watch, or nil if the resource has no cache.
-func (e *Entry) fence() *grpcmsg.WriteFence {
-	if _, ok := e.watcher.(*dispatch.Watcher); ok && e.sender != nil {
-		return &e.sender.fence
-	}
-	return nil
+	sending := e.sending
+	e.mu.Unlock()
+	return e.sender.isBlocked(sending, time.Now())
 }
 
 func (e *Entry) position() object.Position {
@@ -140,7 +129,7 @@ func (e *Entry) Status(r *backend.Resource) *fanoutv1.WatcherStatus {
 		Peer:      e.peer,
 		UserAgent: e.userAgent,
 		Identity:  e.identity.Name,
-		Request:   e.request.request(),
+		Request:   e.summary.request(),
 		Since:     timestamppb.New(e.since),
 		State:     fanoutv1.WatcherStatus_STATE_LIVE,
 		Blocked:   e.isBlocked(),

@@ -19,6 +19,7 @@ import (
 type transportBuffer struct {
 	recordingStream
 	loses bool // writes everything at once, and never frees a buffer
+	alone bool // the test is the only sender: an error takes the place of blocking
 
 	mu       sync.Mutex
 	room     sync.Cond
@@ -26,7 +27,10 @@ type transportBuffer struct {
 	bytes    int
 	messages int
 	closed   bool
+	blocked  int // number of times that a worker was blocked
 }
+
+var errWouldBlock = errors.New("gRPC would block the sender")
 
 func newTransportBuffer(a *sharedWatches) *transportBuffer {
 	b := &transportBuffer{recordingStream: recordingStream{watches: a}}
@@ -39,7 +43,13 @@ func (b *transportBuffer) SendMsg(m any) error {
 	buffers := m.(grpcmsg.Message).Buffers()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if _, encoded := m.(*grpcmsg.EncodedMessage); b.bytes >= grpcWindow && encoded {
+		b.blocked++ // handlers send no such messages
+	}
 	for b.bytes >= grpcWindow && !b.closed {
+		if b.alone {
+			return errWouldBlock
+		}
 		b.room.Wait()
 	}
 	if b.closed {
@@ -65,6 +75,20 @@ func (b *transportBuffer) write() {
 	}
 }
 
+// writeFirst writes the first message, as if the client had read a little.
+func (b *transportBuffer) writeFirst() {
+	b.mu.Lock()
+	var first mem.BufferSlice
+	if len(b.pending) > 0 {
+		first = b.pending[0]
+		b.pending = b.pending[1:]
+		b.bytes -= first.Len()
+		b.room.Broadcast()
+	}
+	b.mu.Unlock()
+	first.Free()
+}
+
 func (b *transportBuffer) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -82,10 +106,10 @@ func (b *transportBuffer) accepted() int {
 func (a *sharedWatches) fillUntilOverdue(t *testing.T, h *handler, value string) {
 	t.Helper()
 	poll.Until(t, "the sender is full", func() bool {
-		if h.sender.fullSince.Load() == 0 {
+		if !h.sender.awaitsFence.Load() {
 			a.store.Put("key", value)
 		}
-		return h.sender.fullSince.Load() != 0
+		return h.sender.awaitsFence.Load()
 	})
 	h.sender.checkFence(time.Now().Add(fenceTimeout - time.Second))
 	if h.sender.overdue.Load() {
@@ -121,6 +145,15 @@ func TestLostFenceEndsTheWatch(t *testing.T) {
 // A client that does not read keeps its watch, although the fence is overdue, and gets all
 // events when it reads again.
 func TestClientThatDoesNotReadKeepsItsWatch(t *testing.T) {
+	for name, read := range map[string]func(*transportBuffer){
+		"then everything at once": (*transportBuffer).write,
+		"then a little at a time": (*transportBuffer).writeFirst,
+	} {
+		t.Run(name, func(t *testing.T) { testClientThatDoesNotRead(t, read) })
+	}
+}
+
+func testClientThatDoesNotRead(t *testing.T, read func(*transportBuffer)) {
 	a := startWatches(t, 0)
 	h, stream, done := a.serve(t, func(*transportBuffer) {})
 	value := strings.Repeat("x", 2<<10)
@@ -143,7 +176,7 @@ func TestClientThatDoesNotReadKeepsItsWatch(t *testing.T) {
 	default:
 	}
 	poll.Until(t, "the client has everything", func() bool {
-		stream.write()
+		read(stream)
 		return h.entry.position().Revision >= last
 	})
 	stream.write()
@@ -156,6 +189,124 @@ func TestClientThatDoesNotReadKeepsItsWatch(t *testing.T) {
 	if h.sender.overdue.Load() {
 		t.Error("the fence is still overdue")
 	}
+	stream.mu.Lock()
+	defer stream.mu.Unlock()
+	if stream.blocked > 0 {
+		t.Errorf("gRPC blocked the worker %d times", stream.blocked)
+	}
+}
+
+// soleSender returns a sender that only the test uses, first as its handler, and a function that
+// sends a message of 2 KiB as its worker.
+func soleSender(t *testing.T) (s *streamSender, stream *transportBuffer, trySend func() error) {
+	t.Helper()
+	a := startWatches(t, 0)
+	stream = newTransportBuffer(a)
+	stream.alone = true
+	h := newHandler(t, a, stream)
+	t.Cleanup(h.sender.watcher.Close)
+	b := &dispatch.Batch{Message: bigMessage()}
+	return &h.sender, stream, func() error { return h.sender.TrySend(b, time.Now()) }
+}
+
+func bigMessage() dispatch.Message {
+	m := oneEvent()
+	m.Events = [][]byte{make([]byte, 2<<10)}
+	return m
+}
+
+// After an overdue fence is released, a worker still knows of the messages that the handler
+// sent after that fence. It does not let gRPC block it.
+func TestReleaseOfAnOverdueFenceLeavesLaterMessagesInFlight(t *testing.T) {
+	s, stream, trySend := soleSender(t)
+	if err := s.Send(bigMessage()); err != nil {
+		t.Fatal(err)
+	}
+	if err := trySend(); !errors.Is(err, dispatch.ErrFull) {
+		t.Fatalf("got %v from the worker while the fence is out, want %v", err, dispatch.ErrFull)
+	}
+	s.checkFence(time.Now().Add(2 * fenceTimeout))
+	for stream.bytes < grpcWindow-4<<10 {
+		if err := s.Send(bigMessage()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stream.writeFirst() // the message with the fence, and nothing else
+	if !s.fence.Released() {
+		t.Fatal("the fence is not released")
+	}
+	if err := trySend(); !errors.Is(err, dispatch.ErrNeedsHandler) {
+		t.Errorf("got %v from the worker after the fence is released, want %v", err, dispatch.ErrNeedsHandler)
+	}
+	if err := s.Send(bigMessage()); err != nil {
+		t.Fatal(err)
+	}
+	if err := trySend(); !errors.Is(err, dispatch.ErrFull) {
+		t.Errorf("got %v from the worker after a message of the handler, want %v", err, dispatch.ErrFull)
+	}
+	stream.write()
+	if err := trySend(); err != nil {
+		t.Errorf("got %v from the worker after everything is written, want no error", err)
+	}
+}
+
+// A fence is overdue only if it was out for the whole time. An earlier fence does not count.
+func TestNewFenceIsNotOverdue(t *testing.T) {
+	s, stream, trySend := soleSender(t)
+	if err := s.Send(bigMessage()); err != nil {
+		t.Fatal(err)
+	}
+	if err := trySend(); !errors.Is(err, dispatch.ErrFull) {
+		t.Fatalf("got %v from the worker while the fence is out, want %v", err, dispatch.ErrFull)
+	}
+	stream.write()
+	s.sentAt.Add(-int64(fenceTimeout)) // the first fence went out long ago
+	// The handler goes first, with a catch-up.
+	for range 3 {
+		if err := s.Send(bigMessage()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.checkFence(time.Now().Add(fenceTimeout - time.Second)); s.overdue.Load() {
+		t.Error("the handler's fence is overdue at once")
+	}
+	if s.checkFence(time.Now().Add(2 * fenceTimeout)); s.overdue.Load() {
+		t.Error("a fence is overdue although no worker waits for it")
+	}
+	// A worker waited, but the handler has the watch again and sends.
+	if err := trySend(); !errors.Is(err, dispatch.ErrFull) {
+		t.Fatalf("got %v from the worker while the fence is out, want %v", err, dispatch.ErrFull)
+	}
+	if err := s.Send(bigMessage()); err != nil {
+		t.Fatal(err)
+	}
+	if s.checkFence(time.Now().Add(2 * fenceTimeout)); s.overdue.Load() {
+		t.Error("a fence is overdue although the handler sends")
+	}
+}
+
+// A watch is blocked while a message waits for its client, and not because it sends one.
+func TestBlockedMeansThatAMessageWaits(t *testing.T) {
+	s, stream, trySend := soleSender(t)
+	check := func(what string, sending bool, after time.Duration, want bool) {
+		t.Helper()
+		if got := s.isBlocked(sending, time.Now().Add(after)); got != want {
+			t.Errorf("%s: got blocked %v, want %v", what, got, want)
+		}
+	}
+	check("before the first message", false, 0, false)
+	if err := s.Send(bigMessage()); err != nil {
+		t.Fatal(err)
+	}
+	check("a message was just sent", false, 0, false)
+	check("gRPC does not write a message", false, time.Second, true)
+	if err := trySend(); !errors.Is(err, dispatch.ErrFull) {
+		t.Fatalf("got %v from the worker while the fence is out, want %v", err, dispatch.ErrFull)
+	}
+	check("a worker has a message and waits", false, 0, true)
+	stream.write()
+	check("everything is written", false, time.Second, false)
+	check("the handler is blocked without a fence", true, time.Second, true)
 }
 
 // serve serves one watch whose stream is a transport buffer.
@@ -163,11 +314,7 @@ func (a *sharedWatches) serve(t *testing.T, change func(*transportBuffer)) (*han
 	t.Helper()
 	stream := newTransportBuffer(a)
 	change(stream)
-	h := &handler{}
-	h.ctx.Context = t.Context()
-	h.sender.init(&h.ctx, &h.entry, stream)
-	h.sender.counters, h.sender.slow = &a.counts, a.slow
-	h.sender.attach(a.dispatcher.Watch(dispatch.Interest{}, dispatch.FromNow(a.dispatcher.Stats().Through), dispatch.Options{}, a.workers.NewQueue(), &h.sender))
+	h := newHandler(t, a, stream)
 	done, served := make(chan error, 1), make(chan struct{})
 	go func() {
 		defer close(served)
@@ -180,4 +327,15 @@ func (a *sharedWatches) serve(t *testing.T, change func(*transportBuffer)) (*han
 		h.sender.watcher.Close()
 	})
 	return h, stream, done
+}
+
+// newHandler returns the handler of a watch with the stream, which is not served yet.
+func newHandler(t *testing.T, a *sharedWatches, stream *transportBuffer) *handler {
+	t.Helper()
+	h := &handler{}
+	h.ctx.Context = t.Context()
+	h.sender.init(&h.ctx, &h.entry, stream)
+	h.sender.counters, h.sender.slow = &a.counts, a.slow
+	h.sender.attach(a.dispatcher.Watch(dispatch.Interest{}, dispatch.FromNow(a.dispatcher.Stats().Through), dispatch.Options{}, a.workers.NewQueue(), &h.sender))
+	return h
 }

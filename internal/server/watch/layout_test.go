@@ -17,7 +17,7 @@ func TestFieldsReadForEachMessageAreInTwoCacheLines(t *testing.T) {
 		at := func(field unsafe.Pointer) uintptr { return uintptr(field) / line }
 		for what, fields := range map[string][2]uintptr{
 			"the entry":  {at(unsafe.Pointer(&w.ctx.reason)), at(unsafe.Pointer(&w.entry.at.Revision))},
-			"the sender": {at(unsafe.Pointer(&w.sender.stream)), at(unsafe.Pointer(&w.sender.fullSince))},
+			"the sender": {at(unsafe.Pointer(&w.sender.stream)), at(unsafe.Pointer(&w.sender.sentAt))},
 		} {
 			if fields[0] != fields[1] {
 				t.Fatalf("the fields of %s are in lines %d and %d", what, fields[0], fields[1])

@@ -23,20 +23,24 @@ import (
 // worker calls TrySend, which must not wait.
 //
 // gRPC blocks a sender while 64 KiB of its stream have not been written to the buffer of the
-// connection. So the worker keeps the bytes in flight below that: it appends a write fence to
-// some messages, and sends no more until gRPC releases the fence. A client that does not read
-// has a few messages in flight and costs the worker nothing.
+// connection. So the worker keeps the bytes in flight below that: from 4 KiB on it appends a
+// write fence to a message, and at 16 KiB it sends no more until gRPC releases the fence. A
+// client that does not read has a few messages in flight and costs the worker nothing.
+//
+// A fence that stays out for a minute is overdue: either the client does not read, or gRPC has
+// lost the fence. The handler then sends the messages, without fences, until the fence is
+// released, or until gRPC has accepted so much that the fence must be lost.
 type streamSender struct {
 	stream grpc.ServerStream
 	tracer backend.WriteTracer // nil: none
 
-	inFlight    int32 // bytes that gRPC may not have written yet
-	fenced      int32 // those of them that are written when the fence is released
-	unfenced    int32 // bytes sent while the fence is overdue
-	broken      bool  // a message could not be sent
-	awaitsFence atomic.Bool
+	inFlight    int32        // bytes that gRPC may not have written yet
+	fenced      int32        // the part of inFlight that precedes the fence
+	unfenced    int32        // bytes sent after an overdue fence; counted up to grpcWindow
+	broken      bool         // a message could not be sent
+	awaitsFence atomic.Bool  // a worker has a message to send when the fence is released
 	overdue     atomic.Bool  // the fence was not released within fenceTimeout
-	fullSince   atomic.Int64 // in nanoseconds since 1970; 0: there is room
+	sentAt      atomic.Int64 // time of the latest message with a fence or of the handler, in nanoseconds since 1970
 
 	ctx      *watchContext
 	entry    *Entry
@@ -45,14 +49,14 @@ type streamSender struct {
 	ready    func()            // makes the worker look after the watcher
 	fence    grpcmsg.WriteFence
 
-	slot    snapshotSlot
-	slow    *rpc.SlowLog
-	catchUp time.Duration // when the catch-up that is under way began, after the watch did
+	slot         snapshotSlot
+	slow         *rpc.SlowLog
+	catchUpBegan time.Duration // when the catch-up that is under way began, as an offset from entry.since
 }
 
 const (
-	// maxInFlight is how many bytes may be in flight before a worker waits until they are
-	// written. It is far below gRPC's 64 KiB, because each message in flight costs some
+	// maxInFlight is how many bytes may be in flight before the watch gets no more messages
+	// from a worker. It is far below gRPC's 64 KiB, because each message in flight costs some
 	// memory besides the events that it shares with others.
 	maxInFlight = 16 << 10
 
@@ -67,10 +71,14 @@ const (
 	// it. A connection whose peer is gone has ended by then: keepalive and the time-out of
 	// TCP need 30 s. So either the client does not read, or gRPC has lost the fence.
 	fenceTimeout = time.Minute
+
+	// blockedAfter is how long a message may be on its way to the connection before operators
+	// see that the watch is blocked.
+	blockedAfter = 100 * time.Millisecond
 )
 
 // errFenceLost ends a watch whose write fence gRPC has lost.
-var errFenceLost = status.Error(codes.Internal, "the transport has written the messages of this watch and lost the fence after them")
+var errFenceLost = status.Error(codes.Internal, "internal error: gRPC did not report that it wrote the messages of this watch; resume it")
 
 // init sets what all methods need.
 func (s *streamSender) init(ctx *watchContext, entry *Entry, stream grpc.ServerStream) {
@@ -88,7 +96,7 @@ func (s *streamSender) attach(w *dispatch.Watcher) {
 func (s *streamSender) Reserve() error {
 	err := s.slot.reserve(s.ctx)
 	if s.watcher != nil {
-		s.ctx.forgetDone() // nobody else waits for it
+		s.ctx.forgetDone() // only the wait for the slot needed it
 	}
 	return err
 }
@@ -96,18 +104,21 @@ func (s *streamSender) Reserve() error {
 // Send implements [dispatch.Sink].
 func (s *streamSender) Send(m dispatch.Message) error {
 	if reason, _ := s.ctx.why(); apierr.IsDenied(reason) {
-		return reason // the message may have what happened after the right was gone
+		return reason // the message may contain changes that the client may no longer see
 	}
 	message := grpcmsg.Join(m.Events, wire.AppendHeader(nil, m.Header))
 	size := message.Size()
+	s.awaitsFence.Store(false) // the handler has the watcher now
+	s.sentAt.Store(time.Now().UnixNano())
+	s.endOverdue()
 	var fence *grpcmsg.WriteFence
 	if s.watcher != nil && !s.overdue.Load() {
 		fence = &s.fence
 		fence.Ref()
 		message = append(message, fence)
 	}
-	s.slot.before()
-	s.entry.sending()
+	s.slot.beginSend()
+	s.entry.beginSend()
 	if err := s.stream.SendMsg(message); err != nil {
 		s.broken = true
 		return err
@@ -124,7 +135,7 @@ func (s *streamSender) Send(m dispatch.Message) error {
 	}
 	first := s.note(&m, size)
 	s.counters.note(&m, 1, size, first, time.Now())
-	s.slot.after(&m.Header, fence)
+	s.slot.endSend(&m.Header, fence)
 	s.logSlowWatch(&m.Header, first)
 	return nil
 }
@@ -134,16 +145,17 @@ func (s *streamSender) TrySend(b *dispatch.Batch, now time.Time) error {
 	if reason, _ := s.ctx.why(); reason != nil {
 		return reason // the handler sends the last message
 	}
-	if !s.hasRoom(now) {
-		if s.overdue.Load() {
-			return dispatch.ErrNeedsHandler
-		}
+	if s.overdue.Load() && (s.unfenced > 0 || !s.fence.Released()) {
+		return dispatch.ErrNeedsHandler // see endOverdue
+	}
+	if !s.hasRoom() {
 		return dispatch.ErrFull
 	}
 	encoded := encodedMessage(b)
 	var message any = encoded
 	s.inFlight += int32(encoded.Size())
 	if s.inFlight >= maxInFlight || s.inFlight >= fenceBytes && s.fenced == 0 {
+		s.sentAt.Store(now.UnixNano())
 		s.fence.Ref()
 		s.fenced = s.inFlight
 		message = encoded.WithFence(&s.fence)
@@ -161,7 +173,7 @@ func (s *streamSender) Sent(b *dispatch.Batch, n int, now time.Time) {
 	s.counters.note(&b.Message, n, encodedMessage(b).Size(), false, now)
 }
 
-// encodedMessage returns the batch as gRPC takes it. It is made once for all watches.
+// encodedMessage returns the batch as gRPC takes it. All watches share it.
 func encodedMessage(b *dispatch.Batch) *grpcmsg.EncodedMessage {
 	return b.Encoded(encode).(*grpcmsg.EncodedMessage)
 }
@@ -170,25 +182,32 @@ func encode(m *dispatch.Message) any {
 	return grpcmsg.NewEncodedMessage(m.Events, func(b []byte) []byte { return wire.AppendHeader(b, m.Header) })
 }
 
-// hasRoom reports whether another message may be in flight. If not, the fence makes the
-// watcher ready.
-func (s *streamSender) hasRoom(now time.Time) bool {
-	if s.fenced > 0 && s.fence.Released() {
+// hasRoom reports whether a worker may send another message. If not, the watcher becomes ready
+// when the fence is released.
+func (s *streamSender) hasRoom() bool {
+	if s.fence.Released() {
+		if s.overdue.Load() {
+			s.overdue.Store(false)
+		}
 		s.inFlight -= s.fenced
-		s.fenced, s.unfenced = 0, 0
-		s.overdue.Store(false)
+		s.fenced = 0
 	}
 	if s.inFlight < maxInFlight {
-		if s.fullSince.Load() != 0 {
-			s.fullSince.Store(0)
-		}
 		return true
-	}
-	if s.fullSince.Load() == 0 {
-		s.fullSince.Store(now.UnixNano())
 	}
 	s.awaitFence()
 	return false
+}
+
+// endOverdue makes the handler append fences again when an overdue fence has been released.
+// A worker cannot do that: the messages that the handler sent after the overdue fence are in
+// flight without a fence, so nothing would report when there is room again. The fence of the
+// next message covers them.
+func (s *streamSender) endOverdue() {
+	if s.overdue.Load() && s.fence.Released() {
+		s.inFlight, s.fenced, s.unfenced = 0, 0, 0
+		s.overdue.Store(false)
+	}
 }
 
 // awaitFence makes the watcher ready when the fence is released.
@@ -205,11 +224,11 @@ func (s *streamSender) fenceReleased() {
 	}
 }
 
-// checkFence makes the handler send the messages of a watch whose fence was not released
-// within fenceTimeout. Any goroutine may call it.
+// checkFence makes the handler send the messages of a watch whose worker has waited for the
+// fence for fenceTimeout. Any goroutine may call it.
 func (s *streamSender) checkFence(now time.Time) {
-	since := s.fullSince.Load()
-	if since == 0 || now.Sub(time.Unix(0, since)) < fenceTimeout || s.fence.Released() {
+	// The order matters: a sender stores sentAt before it appends a fence.
+	if !s.awaitsFence.Load() || s.fence.Released() || now.Sub(time.Unix(0, s.sentAt.Load())) < fenceTimeout {
 		return
 	}
 	if s.overdue.CompareAndSwap(false, true) {
@@ -217,11 +236,13 @@ func (s *streamSender) checkFence(now time.Time) {
 	}
 }
 
-// checkOverdueFence tells a client that does not read from a lost fence, after the handler
-// has sent a message of the size. gRPC accepts a message only if less than grpcWindow is not
-// written. So when as much was accepted before this message and after the fence, the bytes
-// before the fence are written, and gRPC should have released it. While the client does not
-// read, gRPC blocks the handler instead.
+// checkOverdueFence returns an error if the fence is lost. The handler calls it after it has
+// sent a message of the given size without a fence.
+//
+// gRPC accepts a message only while less than grpcWindow of its stream is unwritten. Suppose
+// that grpcWindow bytes were sent after the fence and gRPC then accepts another message. Then
+// gRPC has written everything before the fence, and should have released it. If the client does
+// not read, gRPC blocks the handler instead.
 func (s *streamSender) checkOverdueFence(size int) error {
 	if s.fence.Released() || s.unfenced < grpcWindow {
 		s.unfenced = min(s.unfenced+int32(size), grpcWindow)
@@ -229,6 +250,18 @@ func (s *streamSender) checkOverdueFence(size int) error {
 	}
 	s.broken = true
 	return errFenceLost
+}
+
+// isBlocked reports whether a message waits for the client: in gRPC, or because gRPC has not
+// written enough of those before. It does not see less than fenceBytes that a worker has sent,
+// since they have no fence. Any goroutine may call it; sending says whether the handler is
+// sending a message.
+func (s *streamSender) isBlocked(sending bool, now time.Time) bool {
+	fenceOut := s.watcher != nil && !s.fence.Released()
+	if fenceOut && s.awaitsFence.Load() {
+		return true
+	}
+	return (sending || fenceOut) && now.Sub(time.Unix(0, s.sentAt.Load())) >= blockedAfter
 }
 
 // note records a message that gRPC has accepted, and reports whether it is the first.
@@ -244,23 +277,23 @@ func (s *streamSender) note(m *dispatch.Message, size int) (first bool) {
 	return first
 }
 
-// logSlowWatch logs a watch that was slow to begin or to catch up. The first message is
-// measured from the beginning of the watch, and a catch-up from its own beginning, except
-// for the first one.
+// logSlowWatch logs a watch that was slow to begin or to catch up. The time to the first message
+// and the time of the first catch-up count from the beginning of the watch. A later catch-up
+// counts from its own beginning.
 func (s *streamSender) logSlowWatch(h *object.Header, first bool) {
 	switch {
 	case first:
 		s.logSlow("first message")
 	case h.Kind == object.CatchUpBegin:
-		s.catchUp = time.Since(s.entry.since)
+		s.catchUpBegan = time.Since(s.entry.since)
 	case h.Kind == object.Synced:
 		s.logSlow("catch-up")
 	}
 }
 
 func (s *streamSender) logSlow(what string) {
-	if took := time.Since(s.entry.since) - s.catchUp; s.slow.IsSlow(took) {
+	if took := time.Since(s.entry.since) - s.catchUpBegan; s.slow.IsSlow(took) {
 		var ctx context.Context = s.ctx
-		s.slow.Note(ctx, what, took, s.entry.request.request())
+		s.slow.Note(ctx, what, took, s.entry.summary.request())
 	}
 }

@@ -93,9 +93,7 @@ func (s *Service) checkFences(ctx context.Context) {
 		select {
 		case now := <-ticker.C:
 			for _, e := range s.Registry.all() {
-				if e.fence() != nil {
-					e.sender.checkFence(now)
-				}
+				e.sender.checkFence(now)
 			}
 		case <-ctx.Done():
 			return

@@ -48,17 +48,17 @@ func (s *snapshotSlot) reserve(ctx context.Context) error {
 	return err
 }
 
-// before is called before a message is sent.
-func (s *snapshotSlot) before() {
+// beginSend is called before a message is sent.
+func (s *snapshotSlot) beginSend() {
 	if s.held != nil {
 		s.lease = time.AfterFunc(s.limits.Lease, s.held.Release)
 	}
 }
 
-// after is called when gRPC has taken a message. The last message of a catch-up releases
+// endSend is called when gRPC has accepted a message. The last message of a catch-up releases
 // the slot when its fence is released, or after a lease: the parts of many snapshots are in
 // the buffers of gRPC until then. The fence may be nil.
-func (s *snapshotSlot) after(h *object.Header, fence *grpcmsg.WriteFence) {
+func (s *snapshotSlot) endSend(h *object.Header, fence *grpcmsg.WriteFence) {
 	if s.lease != nil {
 		if !s.lease.Stop() {
 			s.held = nil

@@ -29,7 +29,7 @@ func TestSlowWatchesAreLogged(t *testing.T) {
 		h.sender.init(&h.ctx, &h.entry, nil)
 		h.sender.slow = slow
 		h.ctx.Context, h.entry.since = context.Background(), time.Now().Add(-time.Hour)
-		h.entry.request = summarize(&fanoutv1.WatchRequest{})
+		h.entry.summary = summarize(&fanoutv1.WatchRequest{})
 		for i, kind := range c.kinds {
 			h.sender.logSlowWatch(&object.Header{Kind: kind}, c.first && i == 0)
 		}
