@@ -26,16 +26,17 @@ func shorter(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// lastBookmark returns when to send the last bookmark of a watch that ends with its context
-// or at its limit, or zero if it has no end. That is a second before the end, or a tenth of
-// the time if that is less: enough for the way to the client.
-func lastBookmark(ctx context.Context, limit time.Duration) time.Time {
+// lastBookmark returns when to send the last bookmark of a watch, or zero if the watch has no
+// end. The watch ends with its context, or when its limit has passed since now. The last
+// bookmark precedes the end by a second, or by a tenth of the time if that is less, so that it
+// can reach the client.
+func lastBookmark(ctx context.Context, now time.Time, limit time.Duration) time.Time {
 	left := limit
 	if deadline, ok := ctx.Deadline(); ok {
-		left = shorter(left, max(time.Until(deadline), 1))
+		left = shorter(left, max(deadline.Sub(now), 1))
 	}
 	if left == 0 {
 		return time.Time{}
 	}
-	return time.Now().Add(left - min(time.Second, left/10))
+	return now.Add(left - min(time.Second, left/10))
 }

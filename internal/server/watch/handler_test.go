@@ -1,0 +1,91 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
+)
+
+// panickingWatcher is a watcher whose Close panics.
+type panickingWatcher struct{ backend.Watcher }
+
+// Close implements [backend.Watcher].
+func (panickingWatcher) Close() { panic("in Close") }
+
+// A panic at the end of a watch does not keep its other resources, so a drain still ends.
+func TestPanicInCleanupDoesNotKeepTheWatch(t *testing.T) {
+	r := newRegistry()
+	h := &handler{}
+	if err := r.add(&h.entry, h.endWith); err != nil {
+		t.Fatal(err)
+	}
+	h.entry.watcher = panickingWatcher{}
+	calls := 0
+	h.onCleanup(func() { calls++ })
+	h.onCleanup(func() { panic("in a cleanup") })
+	if _, ok := errors.AsType[*dispatch.PanicError](h.release()); !ok {
+		t.Error("the cleanup reports no panic")
+	}
+	if calls != 1 {
+		t.Errorf("got %d calls of the cleanup after a panic, want 1", calls)
+	}
+	r.endAll()
+}
+
+// countingStream counts the calls of Context.
+type countingStream struct {
+	grpc.ServerStream
+	calls int
+}
+
+// Context implements [grpc.ServerStream].
+func (s *countingStream) Context() context.Context {
+	s.calls++
+	return context.Background()
+}
+
+// The timer that cuts off the stream of a watch stops when the watch has ended, so it does not
+// keep the watch in memory. It also does if the watch is ended once more.
+func TestEndedWatchIsNotCutOff(t *testing.T) {
+	for name, end := range map[string]func(h *handler){
+		"ended before": func(h *handler) {
+			h.endWith(errTimeLimit)
+			_ = h.release()
+		},
+		"ended afterwards": func(h *handler) {
+			_ = h.release()
+			h.endWith(errTimeLimit)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				stream := &countingStream{}
+				h := &handler{service: &Service{cfg: Config{Grace: defaultGrace}}}
+				h.sender.init(&h.ctx, &h.entry, stream)
+				end(h)
+				time.Sleep(2 * defaultGrace)
+				if stream.calls != 0 {
+					t.Error("the timer ran after the end of the watch")
+				}
+			})
+		})
+	}
+}
+
+// The last bookmark and the time limit count from the same moment.
+func TestLastBookmarkPrecedesTheTimeLimit(t *testing.T) {
+	now := time.Now().Add(-time.Hour)
+	for limit, want := range map[time.Duration]time.Duration{0: 0, time.Minute: 59 * time.Second, time.Second: 900 * time.Millisecond} {
+		got := lastBookmark(t.Context(), now, limit)
+		if limit == 0 && !got.IsZero() || limit > 0 && got.Sub(now) != want {
+			t.Errorf("limit %v: got a last bookmark after %v, want after %v", limit, got.Sub(now), want)
+		}
+	}
+}
