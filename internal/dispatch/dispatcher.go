@@ -158,8 +158,11 @@ func (d *Dispatcher) awaitChange(ctx context.Context, s *cacher.State, idle <-ch
 	}
 }
 
-// dispatch runs one round: it appends all changes up to the state to the feeds.
-func (d *Dispatcher) dispatch(s *cacher.State) {
+// dispatch runs one round: it appends all changes up to the state to the feeds. It calls the
+// observer afterwards, so that no watcher waits for it.
+func (d *Dispatcher) dispatch(s *cacher.State) { d.appendAll(s).report() }
+
+func (d *Dispatcher) appendAll(s *cacher.State) *round {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	round := d.observe(s)
@@ -198,7 +201,7 @@ func (d *Dispatcher) dispatch(s *cacher.State) {
 	d.through.Store(new(d.position))
 	d.stats.logBytes.Store(int64(d.logs.bytes))
 	d.stats.evictions.Store(d.logs.evicted)
-	round.report()
+	round.end()
 	d.sweep(s)
 	for i, f := range d.touched {
 		for _, g := range f.groups {
@@ -207,6 +210,7 @@ func (d *Dispatcher) dispatch(s *cacher.State) {
 		d.touched[i] = nil
 	}
 	d.touched = d.touched[:0]
+	return round
 }
 
 // sweep occasionally drops outdated memory of catch-ups. The caller holds the mutex.

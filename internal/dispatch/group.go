@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -91,11 +92,17 @@ func (w *Watcher) left() {
 	w.waiting.Store(false)
 }
 
-// run sends the next batch to the members.
+// run sends the next batch to the members. A panic outside of a member's own sink ends all
+// members, and not the process.
 func (g *group) run(now time.Time) {
 	if g.size.Load() == 0 {
 		return
 	}
+	defer func() {
+		if p := recover(); p != nil {
+			g.fail(&PanicError{p, debug.Stack()})
+		}
+	}()
 	g.sort()
 	// The order matters, as in Watcher.events: first read the events, then check that the
 	// store was not listed again meanwhile.
@@ -144,14 +151,27 @@ func (g *group) send(b *Batch, now time.Time) {
 			kept++
 		}
 		if i%membersPerClock == membersPerClock-1 && received > 0 {
+			now = time.Now() // the latency includes the sending
 			receiver.Sent(b, received, now)
-			received, now = 0, time.Now()
+			received = 0
 		}
 	}
 	if received > 0 {
-		receiver.Sent(b, received, now)
+		receiver.Sent(b, received, time.Now())
 	}
 	g.truncate(kept, kept)
+}
+
+// fail ends Serve of each member with an error. A panic may have interrupted send: then the
+// list still has entries of watchers that have left or moved to another slot.
+func (g *group) fail(err error) {
+	for i, m := range g.members {
+		if w := m.watcher; w != nil && w.slot == int32(i) {
+			w.left()
+			w.fail(err)
+		}
+	}
+	g.truncate(0, 0)
 }
 
 // dissolve makes the worker serve each member alone.

@@ -1,8 +1,10 @@
 package dispatch
 
 import (
+	"errors"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -137,5 +139,127 @@ func TestBacklogOfAWaitingWatcherIsZero(t *testing.T) {
 		if got := s.Backlog(old); got.Events >= 0 {
 			t.Errorf("after the watcher has left: got %+v", got)
 		}
+	})
+}
+
+// liveSink receives batches.
+type liveSink struct {
+	PullSink
+	trySend func()
+	sent    func(n int, now time.Time)
+}
+
+func (s liveSink) Send(Message) error { return nil }
+
+func (s liveSink) TrySend(*Batch, time.Time) error {
+	s.trySend()
+	return nil
+}
+
+func (s liveSink) Sent(_ *Batch, n int, now time.Time) { s.sent(n, now) }
+
+// serveIn serves watchers in one group. The returned function stops them, and returns the errors
+// of Serve.
+func (d *Dispatcher) serveIn(t *testing.T, q *sendqueue.Queue, watchers int, s Sink) (stop func() []error) {
+	t.Helper()
+	ended := make(chan error, watchers)
+	var all []*Watcher
+	for range watchers {
+		w := d.Watch(Interest{}, FromNow(d.cfg.Source.State().Position()), Options{}, q, s)
+		all = append(all, w)
+		go func() { ended <- w.Serve() }()
+		synctest.Wait()
+		if !w.waiting.Load() {
+			t.Fatal("the watcher is not in its group")
+		}
+	}
+	return func() (errs []error) {
+		for _, w := range all {
+			w.Stop()
+		}
+		for _, w := range all {
+			errs = append(errs, <-ended)
+			w.Close()
+		}
+		return errs
+	}
+}
+
+// A panic that is not of one member ends all members of the group. The worker continues.
+func TestPanicInAGroupEndsItsWatchers(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, q *sendqueue.Queue) {
+		const watchers = membersPerClock + 2
+		stop := d.serveIn(t, q, watchers, liveSink{trySend: func() {}, sent: func(int, time.Time) { panic("bang") }})
+		store.Put("k", "1")
+		synctest.Wait()
+		for _, err := range stop() {
+			if _, ok := errors.AsType[*PanicError](err); !ok {
+				t.Errorf("got %v from Serve, want a PanicError", err)
+			}
+		}
+		offered := 0
+		stop = d.serveIn(t, q, 2, liveSink{trySend: func() { offered++ }, sent: func(int, time.Time) {}})
+		store.Put("k", "2")
+		synctest.Wait()
+		for _, err := range stop() {
+			if err != nil {
+				t.Errorf("got %v from Serve after a panic in another group, want no error", err)
+			}
+		}
+		if offered != 2 {
+			t.Errorf("the worker sent %d messages after the panic, want 2", offered)
+		}
+	})
+}
+
+// The time that Sent gets includes the sending to all members that it counts.
+func TestLatencyIncludesTheSending(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, q *sendqueue.Queue) {
+		const watchers = membersPerClock + 2
+		var began time.Time
+		var took []time.Duration
+		stop := d.serveIn(t, q, watchers, liveSink{
+			trySend: func() { time.Sleep(time.Second) },
+			sent:    func(_ int, now time.Time) { took = append(took, now.Sub(began)) },
+		})
+		began = time.Now()
+		store.Put("k", "1")
+		time.Sleep(time.Minute)
+		stop()
+		if want := []time.Duration{membersPerClock * time.Second, watchers * time.Second}; !slices.Equal(took, want) {
+			t.Errorf("got latencies %v, want %v", took, want)
+		}
+	})
+}
+
+// slowObserver waits in Dispatched until a watcher has received the event.
+type slowObserver struct {
+	dispatcher *Dispatcher
+	received   chan struct{}
+	locked     bool // the dispatcher's mutex was locked
+	called     bool
+}
+
+func (*slowObserver) Wants() bool { return true }
+
+func (o *slowObserver) Dispatched(Dispatched) {
+	<-o.received
+	if o.locked = !o.dispatcher.mu.TryLock(); !o.locked {
+		o.dispatcher.mu.Unlock()
+	}
+	o.called = true
+}
+
+func TestNoWatcherWaitsForTheObserver(t *testing.T) {
+	o := &slowObserver{received: make(chan struct{})}
+	bubble(t, Config{Observer: o}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, q *sendqueue.Queue) {
+		o.dispatcher, o.received = d, make(chan struct{}) // a channel of the bubble
+		stop := d.serveIn(t, q, 1, liveSink{trySend: func() { close(o.received) }, sent: func(int, time.Time) {}})
+		store.Put("k", "1")
+		synctest.Wait()
+		if !o.called || o.locked {
+			t.Errorf("called %v, with the mutex locked %v; want the observer called without it", o.called, o.locked)
+		}
+		stop()
 	})
 }

@@ -8,13 +8,14 @@ import (
 )
 
 // Observer watches changes on their way to watchers. The dispatcher calls it between two
-// rounds, so it must not wait.
+// rounds, when it has woken the workers and holds no lock. The next round waits for it.
 type Observer interface {
 	// Wants reports whether the observer wants reports now. The dispatcher asks once per
 	// round.
 	Wants() bool
 
-	// Dispatched reports that watchers can read the changes of a revision.
+	// Dispatched reports that watchers can read the changes of a revision. Some may have
+	// received them already.
 	Dispatched(Dispatched)
 }
 
@@ -35,6 +36,7 @@ type round struct {
 	observer Observer // nil: no reports are wanted
 	applied  time.Time
 	began    time.Time
+	ended    time.Time
 	all      []Dispatched
 }
 
@@ -69,14 +71,20 @@ func (r *round) event(f *feed) {
 	}
 }
 
+// end records that watchers can read the changes.
+func (r *round) end() {
+	if r.observer != nil {
+		r.ended = time.Now()
+	}
+}
+
 // report calls the observer.
 func (r *round) report() {
 	if r.observer == nil {
 		return
 	}
-	ended := time.Now()
 	for _, one := range r.all {
-		one.Ended = ended
+		one.Ended = r.ended
 		r.observer.Dispatched(one)
 	}
 }

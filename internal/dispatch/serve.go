@@ -173,8 +173,10 @@ func (w *Watcher) run(now time.Time) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			w.group.leave(w)
-			w.fail(&PanicError{p, debug.Stack()})
+			if w.workerOwns.Load() { // else its handler has it already
+				w.group.leave(w)
+				w.fail(&PanicError{p, debug.Stack()})
+			}
 		}
 	}()
 	if w.stopping.Load() {

@@ -39,6 +39,7 @@ type Task struct {
 
 // NewTask returns a task of the queue. The worker calls run after [Task.Ready], never twice
 // at the same time. It passes the current time, because reading the clock costs something.
+// A panic of run is not recovered: only run knows what to end then.
 func (q *Queue) NewTask(run func(now time.Time)) Task { return Task{queue: q, run: run} }
 
 // Queue returns the queue of the task.

@@ -55,7 +55,9 @@ func (w *write) dispatched(d dispatch.Dispatched) {
 	w.record("apply", d.Arrived, d.Applied, nil)
 	w.record("dispatch", d.Began, d.Ended, nil, attribute.Int(feedsAttribute, d.Feeds))
 	w.span.SetAttributes(attribute.Int(feedsAttribute, d.Feeds))
-	w.last = d.Ended
+	if d.Ended.After(w.last) { // else a delivery was faster than this report
+		w.last = d.Ended
+	}
 }
 
 // delivered records a message if it contains the change of the write.
