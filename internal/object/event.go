@@ -57,6 +57,8 @@ const (
 	Replay    CatchUp = 1 // every event after the watcher's position
 	Reset     CatchUp = 2 // the matching objects at one revision
 	Delta     CatchUp = 3 // the present form of each object that changed since the position
+
+	CatchUpKinds = 4 // number of the values above
 )
 
 // Header is a watch message without its events.

@@ -9,8 +9,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
 )
 
-// callContext is the context of a request, from which the interceptors get its call. The
-// standard library's context with a value would take more memory.
+// callContext is the context of a request together with its call, which the interceptors read
+// and write. The standard library's context with a value would take more memory.
 type callContext struct {
 	context.Context // of gRPC
 	call            rpc.Call
@@ -26,15 +26,15 @@ func (c *callContext) Value(key any) any {
 
 // watchContext is the context of a watch. It ends with its request, and when the watch has
 // to end for another reason. The contexts of the standard library would take several times
-// its memory, and very many watches wait for nothing else.
+// its memory. Most watches never need its channel, so it is made on demand.
 type watchContext struct {
-	context.Context // of the request, with what the interceptors have added
+	context.Context // of the request, with the values that the interceptors have added
 
 	mu    sync.Mutex
 	done  chan struct{} // guarded by mu; nil until Done is called
 	onEnd func()        // guarded by mu
 
-	reason atomic.Pointer[error] // nil: the watch goes on. A worker reads it for each message
+	reason atomic.Pointer[error] // nil: the watch continues. A worker reads it for each message
 }
 
 // end ends the context, unless it has ended.
@@ -78,15 +78,15 @@ func (c *watchContext) Done() <-chan struct{} {
 	return c.done
 }
 
-// forgetDone frees the channel of Done when nobody waits for it any more.
+// forgetDone frees the channel of Done. The caller knows that no goroutine waits for it.
 func (c *watchContext) forgetDone() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.done = nil
 }
 
-// why returns the reason of the end, or nil, and whether the server has ended the watch and
-// not its client.
+// why returns why the context has ended, or nil if it has not. byServer is false if the client
+// cancelled or its deadline passed.
 func (c *watchContext) why() (reason error, byServer bool) {
 	p := c.reason.Load()
 	if p == nil {

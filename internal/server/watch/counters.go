@@ -8,9 +8,10 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// latencyBounds are the upper bounds of the buckets for the time from the store to a socket.
-// A lone event takes a fraction of a millisecond, a storm of ten thousand watchers takes tens
-// of milliseconds, and beyond ten seconds the difference does not matter.
+// latencyBounds are the upper bounds of the buckets for the time from the arrival of a change
+// until gRPC accepted the message. A lone event takes a fraction of a millisecond, and an event
+// for ten thousand watchers tens of milliseconds. Beyond ten seconds the difference does not
+// matter.
 var latencyBounds = [...]time.Duration{
 	100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond,
 	time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,
@@ -22,21 +23,21 @@ var latencyBounds = [...]time.Duration{
 // batchBounds are the upper bounds of the buckets for the number of events in a message.
 var batchBounds = [...]int{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
 
-// counters count the messages of the watches of one resource that one worker serves, those
-// sent by handlers included. So counting neither locks nor allocates, and two processors
-// hardly ever share a counter.
+// counters count the messages of the watches of one resource that one worker serves, including
+// those that handlers send. They are atomic, so counting neither locks nor allocates. Each
+// worker has its own, so two processors hardly ever write to the same one.
 type counters struct {
 	begun      atomic.Int64 // watches
 	messages   atomic.Int64
 	bytes      atomic.Int64
-	catchUps   [object.Delta + 1][causes]atomic.Int64
+	catchUps   [object.CatchUpKinds][causes]atomic.Int64
 	latency    [len(latencyBounds) + 1]atomic.Int64
 	latencySum atomic.Int64 // nanoseconds
 	batches    [len(batchBounds) + 1]atomic.Int64
 	liveEvents atomic.Int64 // in live messages
-	restEvents atomic.Int64 // in others
+	restEvents atomic.Int64 // in the parts of catch-ups
 
-	_ [64]byte // nothing else is in the last cache line
+	_ [64]byte // the counters of the next worker are in another cache line
 }
 
 // Cause says why a catch-up began.
@@ -45,7 +46,7 @@ type Cause uint8
 // The causes.
 const (
 	CauseBegin  Cause = iota // the watch began with it
-	CauseBehind              // the watch fell behind the window, or the epoch changed
+	CauseBehind              // any later catch-up: the watch fell behind the window, or the epoch changed
 	causes
 )
 
@@ -108,7 +109,7 @@ type Counts struct {
 	Messages int64
 	Events   int64
 	Bytes    int64
-	CatchUps [object.Delta + 1][causes]int64 // by kind and cause
+	CatchUps [object.CatchUpKinds][causes]int64 // by kind and cause
 
 	// Latency is the time in seconds from the arrival of the first change of a live message
 	// until gRPC accepted the message.

@@ -5,10 +5,10 @@
 //	         └─ dispatch.Watcher ──┘ Send, TrySend
 //
 // [Service] is what the server has: the handler of the method, the registry of the watches,
-// their counters, and the workers. gRPC calls the handler for each watch. The handler lets
-// the request through the interceptors, parses it, asks for the right, reserves its quota
-// and registers the watch. Then [dispatch.Watcher.Serve] runs the watch, and the handler
-// waits for it.
+// their counters, and the workers. gRPC calls the handler for each watch. The interceptors
+// admit the request. The handler then checks the right, parses the request, registers the
+// watch and reserves its quota. After that [dispatch.Watcher.Serve] runs on the goroutine of
+// the handler until the watch ends.
 //
 // A streamSender is the sink of the watcher. It bounds the bytes in flight with write
 // fences, counts, and traces. The last message of a watch says where to resume.
@@ -19,9 +19,11 @@
 // # Goroutines and locks
 //
 // The handler and a worker use a streamSender in turns; see package dispatch. The lock of an
-// Entry guards what operators see of a watch, and is taken once for each message. The
-// registry's lock is taken when a watch begins or ends and when operators look.
+// Entry guards what operators see of a watch. A worker takes it once for each message, a
+// handler twice. The registry's lock is taken when a watch begins or ends and when operators
+// look.
 //
-// A watch is one allocation. Ten thousand of them do not fit into the caches of a processor,
-// so the fields that a worker reads for each message are in two cache lines.
+// What this package keeps of a watch is one allocation, the handler. Ten thousand of them do
+// not fit into the caches of a processor, so the fields that change with each message are in
+// two cache lines.
 package watch

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// DrainClock is the time by which watches end. Tests have their own.
+// DrainClock is the clock that paces a drain. Tests have their own.
 type DrainClock interface {
 	// Now returns the present time.
 	Now() time.Time
-	// Wait returns at the time, or when ctx or the channel is done, and reports whether it
-	// was the time.
+	// Wait returns true at the time, or false if ctx or done came first.
 	Wait(ctx context.Context, until time.Time, done <-chan struct{}) bool
 }
 
-// drainGap is the longest time between the ends of two watches. A hundred clients that come
-// back within a second hurt nobody, so a few watches need no time.
+// drainGap is the longest slice of a drain for one watch. A hundred clients that reconnect
+// within a second are no burden, so the drain of a few watches is short.
 const drainGap = 10 * time.Millisecond
 
-// spread refuses new watches and ends the present ones, evenly over the period: each in a
-// slice of it, at a random moment. It returns when all have been asked to end, none is left,
-// or ctx is done. It does not wait for watches whose clients do not read.
-func (r *Registry) spread(ctx context.Context, period time.Duration) {
-	entries := r.drain()
+// endSpread refuses new watches and ends the present ones over the period. Each watch has an
+// equal slice of the period, and ends at a random moment of it. endSpread returns when all have
+// been asked to end, none is left, or ctx is done. It does not wait for watches whose clients
+// do not read.
+func (r *Registry) endSpread(ctx context.Context, period time.Duration) {
+	entries := r.refuseNew()
 	count := time.Duration(len(entries))
 	period = min(period, count*drainGap)
 	began := r.clock.Now()
@@ -40,7 +40,7 @@ func (r *Registry) spread(ctx context.Context, period time.Duration) {
 // endAll refuses new watches, ends the present ones and waits for them. To end watches whose
 // clients do not read, the caller closes their connections.
 func (r *Registry) endAll() {
-	for _, e := range r.drain() {
+	for _, e := range r.refuseNew() {
 		r.endOne(e)
 	}
 	<-r.empty

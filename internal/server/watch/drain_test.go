@@ -37,7 +37,7 @@ func TestWatchesEndEvenlyOverThePeriod(t *testing.T) {
 			}
 			last = i
 		})
-		r.spread(t.Context(), period)
+		r.endSpread(t.Context(), period)
 		for tenth := range time.Duration(10) {
 			// A watch at the edge may count for either tenth.
 			if n := tenths[tenth]; n < count/10-1 || n > count/10+1 {
@@ -58,7 +58,7 @@ func TestDrainingFewTakesNoTime(t *testing.T) {
 			ended := 0
 			addWatches(t, r, count, func(int) { ended++ })
 			began := time.Now()
-			r.spread(t.Context(), time.Hour)
+			r.endSpread(t.Context(), time.Hour)
 			if took := time.Since(began); took > most || ended != count {
 				t.Errorf("%d of %d watches ended in %v, want all within %v", ended, count, took, most)
 			}
@@ -88,7 +88,7 @@ func TestDrainingEndsEarly(t *testing.T) {
 			defer cancel()
 			time.AfterFunc(time.Second, func() { stop(leave, cancel) })
 			began := time.Now()
-			r.spread(ctx, 10*time.Second)
+			r.endSpread(ctx, 10*time.Second)
 			if took := time.Since(began); took != time.Second || ended.Load() == 1000 {
 				t.Errorf("%s: the drain took %v and ended %d watches, want 1s and not all of them", name, took, ended.Load())
 			}

@@ -21,7 +21,7 @@ import (
 
 // Entry is a watch as operators see it.
 type Entry struct {
-	// A worker uses the fields below for each message.
+	// A worker uses the fields up to "at" for each message.
 
 	mu       sync.Mutex
 	sending  bool            // guarded by mu: the handler is sending a message
@@ -144,8 +144,8 @@ func (e *Entry) Status(r *backend.Resource) *fanoutv1.WatcherStatus {
 	if !ok || at.Revision == 0 {
 		return s
 	}
-	backlog, lag, since := r.Backlog(w, at)
-	s.LagRevisions, s.Lag = &lag, durationpb.New(since)
+	backlog, lag, waited := r.Backlog(w, at)
+	s.LagRevisions, s.Lag = &lag, durationpb.New(waited)
 	if backlog.Events >= 0 {
 		s.LagEvents = new(int64(backlog.Events))
 	}

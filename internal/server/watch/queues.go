@@ -16,12 +16,12 @@ type connQueues struct {
 	workers *sendqueue.Workers // one for each processor
 
 	mu    sync.Mutex
-	local int                     // guarded by mu: number of watches that came from within the process
-	of    map[queueKey]*connQueue // guarded by mu
+	local int                     // guarded by mu: round-robin counter for watches from within the process
+	byKey map[queueKey]*connQueue // guarded by mu
 }
 
 // queueKey identifies a queue. gRPC has one peer for each connection. All requests over HTTP
-// share one connection within the process, which has a queue for each worker.
+// share one connection within the process, which has as many queues as there are workers.
 type queueKey struct {
 	connection *peer.Peer
 	local      int
@@ -34,7 +34,7 @@ type connQueue struct {
 }
 
 func newConnQueues() *connQueues {
-	return &connQueues{workers: sendqueue.Start(runtime.GOMAXPROCS(0)), of: map[queueKey]*connQueue{}}
+	return &connQueues{workers: sendqueue.Start(runtime.GOMAXPROCS(0)), byKey: map[queueKey]*connQueue{}}
 }
 
 // acquire returns a queue of the connection that a watch comes over. The caller releases it.
@@ -47,10 +47,10 @@ func (c *connQueues) acquire(ctx context.Context) *connQueue {
 		c.local = (c.local + 1) % c.workers.Len()
 		key.local = c.local
 	}
-	q := c.of[key]
+	q := c.byKey[key]
 	if q == nil {
 		q = &connQueue{Queue: c.workers.NewQueue(), key: key}
-		c.of[key] = q
+		c.byKey[key] = q
 	}
 	q.watches++
 	return q
@@ -60,7 +60,7 @@ func (c *connQueues) release(q *connQueue) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if q.watches--; q.watches == 0 {
-		delete(c.of, q.key)
+		delete(c.byKey, q.key)
 	}
 }
 
@@ -69,5 +69,5 @@ func (s *Service) Queues() int {
 	c := s.queues
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.of)
+	return len(c.byKey)
 }

@@ -9,19 +9,20 @@ import (
 // collector runs when the program allocates, so without this the memory of ended watches
 // would stay for minutes.
 type reclaim struct {
-	turns  func() int64 // number of watches that have begun or ended
-	active func() int   // number of watches
-	free   func()       // returns the memory; it costs a little for each watch
+	begunAndEnded func() int64 // number of watches that have begun plus number of those that have ended
+	active        func() int   // number of present watches
+	free          func()       // returns the memory; its cost grows with the number of watches
 }
 
 const (
-	// reclaimAfter is how long no watch must have begun or ended; it may be twice as long.
+	// reclaimAfter is the interval of the checks. Memory is returned if no watch has begun or
+	// ended in the last interval, so 5 to 10 s after the last one did.
 	reclaimAfter = 5 * time.Second
 
-	// reclaimTurns is how many watches must have begun or ended: some tens of megabytes. At
-	// least a quarter of the present watches must have, too, because collecting costs
-	// something for each of them.
-	reclaimTurns = 5000
+	// reclaimMin is how many watches must have begun or ended since memory was last returned.
+	// So many hold some tens of megabytes. The number must also be at least a quarter of the
+	// present watches, because returning memory has a cost for each of them.
+	reclaimMin = 5000
 )
 
 // run reclaims until ctx is done.
@@ -35,8 +36,8 @@ func (r *reclaim) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		now := r.turns()
-		if now == before && now-freed >= int64(max(reclaimTurns, r.active()/4)) {
+		now := r.begunAndEnded()
+		if now == before && now-freed >= int64(max(reclaimMin, r.active()/4)) {
 			r.free()
 			freed = now
 		}

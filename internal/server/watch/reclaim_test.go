@@ -11,8 +11,8 @@ import (
 // Memory is returned to the system once after many watches have begun or ended, when no more do.
 func TestMemoryIsReturnedWhenTheServerIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var turns, active, freed atomic.Int64
-		r := &reclaim{turns: turns.Load, active: func() int { return int(active.Load()) }, free: func() { freed.Add(1) }}
+		var begunAndEnded, active, freed atomic.Int64
+		r := &reclaim{begunAndEnded: begunAndEnded.Load, active: func() int { return int(active.Load()) }, free: func() { freed.Add(1) }}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -28,18 +28,18 @@ func TestMemoryIsReturnedWhenTheServerIsQuiet(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		for range 20 {
-			turns.Add(1000)
+			begunAndEnded.Add(1000)
 			time.Sleep(time.Second)
 		}
 		active.Store(20_000)
 		want(0, "while watches begin")
 		time.Sleep(2 * reclaimAfter)
 		want(1, "when no more begin")
-		turns.Add(4999)
+		begunAndEnded.Add(4999)
 		time.Sleep(time.Minute)
 		want(1, "after a few of many have ended")
 		active.Store(20_004)
-		turns.Add(1)
+		begunAndEnded.Add(1)
 		time.Sleep(time.Minute)
 		want(1, "after a few more have ended")
 		active.Store(0)

@@ -18,10 +18,10 @@ import (
 // until its end, so draining ends every watch. Operators see a watch when its entry is
 // complete (shown).
 type Registry struct {
-	prefix string // of the ids; other servers, and this one before a restart, have others
+	prefix string // of the ids; random, so it differs between servers and changes with a restart
 
-	turns atomic.Int64 // watches that have begun, and watches that have ended
-	clock DrainClock
+	begunAndEnded atomic.Int64 // number of watches that have begun plus number of those that have ended
+	clock         DrainClock
 
 	mu       sync.Mutex
 	latest   uint64            // guarded by mu: the highest number
@@ -57,7 +57,7 @@ func (r *Registry) add(e *Entry, end func(reason error)) error {
 func (r *Registry) show(e *Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.turns.Add(1)
+	r.begunAndEnded.Add(1)
 	e.shown = true
 }
 
@@ -65,7 +65,7 @@ func (r *Registry) remove(e *Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e.shown {
-		r.turns.Add(1)
+		r.begunAndEnded.Add(1)
 	}
 	delete(r.entries, e.number)
 	if r.draining && len(r.entries) == 0 {
@@ -137,9 +137,9 @@ func (r *Registry) len() int {
 	return len(r.entries)
 }
 
-// drain refuses new watches from now on, and returns the present ones in the order in which
+// refuseNew refuses new watches from now on. It returns the present ones in the order in which
 // they began.
-func (r *Registry) drain() []*Entry {
+func (r *Registry) refuseNew() []*Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.draining {

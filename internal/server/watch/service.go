@@ -19,8 +19,8 @@ type Config struct {
 	// TimeLimit is the longest time a watch lasts. 0: no limit.
 	TimeLimit time.Duration
 
-	// Grace is how long a watch that has to end may take to send its last position. Then
-	// its stream ends without. Default 30 s.
+	// Grace is how long a watch that has to end may take to send its last position. After
+	// that its stream ends without it. Default 30 s.
 	Grace time.Duration
 }
 
@@ -46,7 +46,7 @@ func New(cfg Config) *Service {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stopBackground = stop
-	memory := &reclaim{turns: s.Registry.turns.Load, active: s.Registry.len, free: debug.FreeOSMemory}
+	memory := &reclaim{begunAndEnded: s.Registry.begunAndEnded.Load, active: s.Registry.len, free: debug.FreeOSMemory}
 	s.background.Go(func() { memory.run(ctx) })
 	s.background.Go(func() { s.checkFences(ctx) })
 	return s
@@ -54,9 +54,9 @@ func New(cfg Config) *Service {
 
 // Drain refuses new watches and ends the present ones, spread over the period, each with its
 // last position. It returns when all have been asked to end, none is left, or ctx is done.
-func (s *Service) Drain(ctx context.Context, period time.Duration) { s.Registry.spread(ctx, period) }
+func (s *Service) Drain(ctx context.Context, period time.Duration) { s.Registry.endSpread(ctx, period) }
 
-// WaitToDrain waits for a time before Drain, or until ctx is done.
+// WaitToDrain waits for the given time or until ctx is done, by the clock of Drain.
 func (s *Service) WaitToDrain(ctx context.Context, d time.Duration) {
 	clock := s.Registry.clock
 	clock.Wait(ctx, clock.Now().Add(d), nil)
@@ -66,7 +66,8 @@ func (s *Service) WaitToDrain(ctx context.Context, d time.Duration) {
 // clients do not read, the caller closes their connections.
 func (s *Service) End() { s.Registry.endAll() }
 
-// Stop stops the workers, after all handlers have returned.
+// Stop stops the workers and the background goroutines. Call it after all handlers have
+// returned.
 func (s *Service) Stop() {
 	s.queues.workers.Stop()
 	s.stopBackground()

@@ -11,13 +11,14 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
 
-// snapshotSlot is the slot of a watch among the snapshots and differences that are being
-// sent at once. It belongs to the handler of the watch.
+// snapshotSlot is the permission of a watch to send a RESET or a DELTA. The number of slots is
+// limited. Only the handler of the watch uses its slot.
 //
-// A newcomer waits for a slot before its snapshot is begun, so the snapshot is as new as
-// the slot, and waiting holds no memory. A watch that needs a DELTA or a RESET later
-// announces it at once and waits before the first part. A watch that does not send a part
-// within the lease loses the slot and waits again before the next part.
+// A new watch waits for a slot before the server takes its snapshot. So the snapshot is no
+// older than the slot, and a watch that waits holds no memory. A watch that needs a RESET or a
+// DELTA later sends the beginning of the catch-up at once, and waits before the first part. A
+// watch that needs longer than the lease to send a part loses the slot, and waits again before
+// the next part.
 type snapshotSlot struct {
 	limits   *quota.Limiter
 	patience time.Duration
@@ -41,23 +42,25 @@ func (s *snapshotSlot) reserve(ctx context.Context) error {
 	held, err := s.limits.SnapshotSlots.Acquire(ctx, quota.ClientOf(ctx), 1, s.patience)
 	if errors.Is(err, quota.ErrTimeout) {
 		return &apierr.LimitError{
-			Name: apierr.MaxSnapshots, What: "snapshots that are being sent", Limit: float64(s.limits.Snapshots), RetryAfter: quota.RetryDelay,
+			Name: apierr.MaxSnapshots, What: "catch-ups that are being sent", Limit: float64(s.limits.Snapshots), RetryAfter: quota.RetryDelay,
 		}
 	}
 	s.held = held
 	return err
 }
 
-// beginSend is called before a message is sent.
+// beginSend starts the lease, if the watch has a slot. The sender calls it before it sends a
+// message.
 func (s *snapshotSlot) beginSend() {
 	if s.held != nil {
 		s.lease = time.AfterFunc(s.limits.Lease, s.held.Release)
 	}
 }
 
-// endSend is called when gRPC has accepted a message. The last message of a catch-up releases
-// the slot when its fence is released, or after a lease: the parts of many snapshots are in
-// the buffers of gRPC until then. The fence may be nil.
+// endSend ends the lease. The sender calls it when gRPC has accepted a message. After the last
+// message of a catch-up, the watch keeps the slot until gRPC releases the fence of that message
+// or another lease has passed, because the parts are in gRPC's buffers until then. Without a
+// fence (nil) the watch returns the slot at once.
 func (s *snapshotSlot) endSend(h *object.Header, fence *grpcmsg.WriteFence) {
 	if s.lease != nil {
 		if !s.lease.Stop() {

@@ -13,8 +13,8 @@ type Stats struct {
 
 	Live       int // watches that have caught up
 	CatchingUp int // watches with a catch-up under way
-	Blocked    int // watches of both kinds for which a message waits for the client
-	Behind     int // watches of both kinds for which events wait that gRPC has not accepted
+	Blocked    int // watches, live or catching up, with a message that waits for the client
+	Behind     int // watches, live or catching up, with events that gRPC has not accepted yet
 
 	// Lag is the longest time for which an event has been waiting for a watch.
 	Lag time.Duration
@@ -25,7 +25,7 @@ type Stats struct {
 }
 
 // Stats describes the watches of each resource. It takes a microsecond or two for each
-// watch, and makes none of them wait.
+// watch, and holds the lock of each only for a moment.
 func (s *Service) Stats() map[string]*Stats {
 	all := map[string]*Stats{}
 	for name := range s.cfg.Resources {

@@ -12,8 +12,8 @@ import (
 // summary share one copy.
 type requestSummary struct{ encoded unique.Handle[string] }
 
-// summarize returns the summary of a request. It leaves out where the watch begins and
-// unknown fields, which may be large.
+// summarize returns the summary of a request. It leaves out where the watch begins, the
+// consistency, and unknown fields, which may be large.
 func summarize(req *fanoutv1.WatchRequest) requestSummary {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(&fanoutv1.WatchRequest{
 		Resource:         req.GetResource(),
