@@ -173,10 +173,8 @@ func (w *Watcher) run(now time.Time) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			if w.workerOwns.Load() { // else its handler has it already
-				w.group.leave(w)
-				w.fail(&PanicError{p, debug.Stack()})
-			}
+			w.group.leave(w)
+			w.fail(&PanicError{p, debug.Stack()})
 		}
 	}()
 	if w.stopping.Load() {

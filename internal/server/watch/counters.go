@@ -50,8 +50,8 @@ const (
 	causes
 )
 
-// note counts a message that was sent to n watches. first says whether it is the first
-// message of its watch.
+// note counts a message that was sent to n watches, all of the same size. The first message of
+// a watch is counted alone, with first.
 func (c *counters) note(m *dispatch.Message, n, size int, first bool, now time.Time) {
 	c.messages.Add(int64(n))
 	c.bytes.Add(int64(n * size))
@@ -102,8 +102,8 @@ func (d *Distribution) add(counts []atomic.Int64, sum float64) {
 	d.Sum += sum
 }
 
-// Counts say what the watches of a resource have received since the server began. They
-// never fall.
+// Counts are the totals of the watches of a resource since the server started. They never
+// decrease.
 type Counts struct {
 	Begun    int64 // watches
 	Messages int64

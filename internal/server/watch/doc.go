@@ -11,10 +11,11 @@
 // the handler until the watch ends.
 //
 // A streamSender is the sink of the watcher. It bounds the bytes in flight with write
-// fences, counts, and traces. The last message of a watch says where to resume.
+// fences, counts the messages, and traces them. The last message of a watch has the position
+// to resume from.
 //
-// A watchContext ends a watch: when its client has gone, its time limit has come, its
-// credentials or rights are gone, an operator ends it, or the server drains.
+// A watchContext ends a watch: when its client has gone, it reaches its time limit, it loses
+// its credentials or rights, an operator ends it, or the server drains.
 //
 // # Goroutines and locks
 //

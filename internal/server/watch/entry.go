@@ -55,7 +55,7 @@ func (e *Entry) describe(ctx context.Context, req *fanoutv1.WatchRequest, scope 
 	e.catching = req.GetFromNow() == nil
 }
 
-// ID returns the id by which operators know the watch.
+// ID returns the id of the watch that operators see.
 func (e *Entry) ID() string { return e.registry.prefix + "-" + strconv.FormatUint(e.number, 10) }
 
 // Number returns the number of the watch. Later watches have higher numbers.

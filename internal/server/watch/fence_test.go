@@ -19,7 +19,7 @@ import (
 type transportBuffer struct {
 	recordingStream
 	loses bool // writes everything at once, and never frees a buffer
-	alone bool // the test is the only sender: an error takes the place of blocking
+	alone bool // only the test sends: SendMsg returns errWouldBlock where gRPC would block
 
 	mu       sync.Mutex
 	room     sync.Cond
@@ -196,8 +196,8 @@ func testClientThatDoesNotRead(t *testing.T, read func(*transportBuffer)) {
 	}
 }
 
-// soleSender returns a sender that only the test uses, first as its handler, and a function that
-// sends a message of 2 KiB as its worker.
+// soleSender returns a sender that only the test uses. The test calls Send as the handler would,
+// and trySend, which sends a message of 2 KiB, as a worker would.
 func soleSender(t *testing.T) (s *streamSender, stream *transportBuffer, trySend func() error) {
 	t.Helper()
 	a := startWatches(t, 0)
@@ -215,8 +215,8 @@ func bigMessage() dispatch.Message {
 	return m
 }
 
-// After an overdue fence is released, a worker still knows of the messages that the handler
-// sent after that fence. It does not let gRPC block it.
+// When an overdue fence is released, the messages that the handler sent after the fence still
+// count as in flight. Otherwise gRPC would block the worker.
 func TestReleaseOfAnOverdueFenceLeavesLaterMessagesInFlight(t *testing.T) {
 	s, stream, trySend := soleSender(t)
 	if err := s.Send(bigMessage()); err != nil {
@@ -250,7 +250,7 @@ func TestReleaseOfAnOverdueFenceLeavesLaterMessagesInFlight(t *testing.T) {
 	}
 }
 
-// A fence is overdue only if it was out for the whole time. An earlier fence does not count.
+// A fence is overdue only if a worker waited for this fence for the whole timeout.
 func TestNewFenceIsNotOverdue(t *testing.T) {
 	s, stream, trySend := soleSender(t)
 	if err := s.Send(bigMessage()); err != nil {

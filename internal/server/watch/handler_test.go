@@ -19,7 +19,7 @@ type panickingWatcher struct{ backend.Watcher }
 // Close implements [backend.Watcher].
 func (panickingWatcher) Close() { panic("in Close") }
 
-// A panic at the end of a watch does not keep its other resources, so a drain still ends.
+// A panic in the cleanup of a watch skips no other step, so a drain still ends.
 func TestPanicInCleanupDoesNotKeepTheWatch(t *testing.T) {
 	r := newRegistry()
 	h := &handler{}
@@ -51,8 +51,8 @@ func (s *countingStream) Context() context.Context {
 	return context.Background()
 }
 
-// The timer that cuts off the stream of a watch stops when the watch has ended, so it does not
-// keep the watch in memory. It also does if the watch is ended once more.
+// The timer that cuts off the stream of a watch is stopped when the watch has ended, even if
+// endWith is called later. Otherwise it would keep the watch in memory.
 func TestEndedWatchIsNotCutOff(t *testing.T) {
 	for name, end := range map[string]func(h *handler){
 		"ended before": func(h *handler) {

@@ -101,7 +101,7 @@ func (r *Registry) Find(id string) *Entry {
 	return nil
 }
 
-// Of returns the watches of some resources, in the order in which they began.
+// Of returns the watches of some resources, the oldest first.
 func (r *Registry) Of(resources ...string) []*Entry {
 	found := slices.DeleteFunc(r.all(), func(e *Entry) bool { return !slices.Contains(resources, e.question.Resource) })
 	slices.SortFunc(found, func(x, y *Entry) int { return cmp.Compare(x.number, y.number) })
@@ -137,8 +137,7 @@ func (r *Registry) len() int {
 	return len(r.entries)
 }
 
-// refuseNew refuses new watches from now on. It returns the present ones in the order in which
-// they began.
+// refuseNew refuses new watches from now on. It returns the present ones, the oldest first.
 func (r *Registry) refuseNew() []*Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,9 +160,10 @@ func (r *Registry) endOne(e *Entry) {
 	}
 }
 
-// reexamine ends each watch for which examine returns an error, with that error, and returns
-// how many. It may miss a watch that begins meanwhile; so each watch is examined when it has
-// begun, too, and the caller changes what examine depends on before it calls this.
+// reexamine calls examine for each watch and ends the watch if there is an error. It returns
+// the number of watches that it ended. It may miss a watch that begins meanwhile, so a handler
+// examines its watch once more after it has registered it. The caller changes the rights or
+// credentials before it calls reexamine.
 func (r *Registry) reexamine(examine func(*Entry) error) (ended int) {
 	for _, e := range r.all() {
 		if err := examine(e); err != nil {

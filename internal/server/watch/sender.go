@@ -57,7 +57,7 @@ type streamSender struct {
 const (
 	// maxInFlight is how many bytes may be in flight before the watch gets no more messages
 	// from a worker. It is far below gRPC's 64 KiB, because each message in flight costs some
-	// memory besides the events that it shares with others.
+	// memory besides the events that it shares with other watches.
 	maxInFlight = 16 << 10
 
 	// fenceBytes is how many bytes may be in flight before a worker appends a fence. A fence
@@ -252,10 +252,10 @@ func (s *streamSender) checkOverdueFence(size int) error {
 	return errFenceLost
 }
 
-// isBlocked reports whether a message waits for the client: in gRPC, or because gRPC has not
-// written enough of those before. It does not see less than fenceBytes that a worker has sent,
-// since they have no fence. Any goroutine may call it; sending says whether the handler is
-// sending a message.
+// isBlocked reports whether a message waits for the client: a worker has one and waits for the
+// fence, or gRPC has not accepted or not written one for blockedAfter. A worker's messages of
+// less than fenceBytes have no fence and do not count. The caller passes whether the handler is
+// sending a message. Any goroutine may call isBlocked.
 func (s *streamSender) isBlocked(sending bool, now time.Time) bool {
 	fenceOut := s.watcher != nil && !s.fence.Released()
 	if fenceOut && s.awaitsFence.Load() {

@@ -16,7 +16,7 @@ type Stats struct {
 	Blocked    int // watches, live or catching up, with a message that waits for the client
 	Behind     int // watches, live or catching up, with events that gRPC has not accepted yet
 
-	// Lag is the longest time for which an event has been waiting for a watch.
+	// Lag is the longest time that an event has been waiting for a watch.
 	Lag time.Duration
 
 	// Backlog is the largest number of events that wait for one watch. It leaves out watches
