@@ -73,7 +73,18 @@ func (s *informerSubscriber) add(i client.Item[int]) {
 	defer s.mu.Unlock()
 	has, ok := s.copy[i.Object.Key]
 	s.check(!ok, "Add of %s at %d, which the handler has at %d", i.Object.Key, i.Object.ModRevision, has)
-	s.copy[i.Object.Key], s.epochs[i.Object.Key] = i.Object.ModRevision, s.at().Epoch
+	s.note(i)
+}
+
+// note records an item that the handler has. The caller holds mu.
+func (s *informerSubscriber) note(i client.Item[int]) {
+	s.copy[i.Object.Key] = i.Object.ModRevision
+	switch {
+	case s.informer.Lister().Stale(): // from the file, which does not know the epoch of a kept version
+		s.epochs[i.Object.Key] = ""
+	case i.Invalid == nil:
+		s.epochs[i.Object.Key] = s.at().Epoch
+	} // an invalid item keeps the last valid version, which may be of an older epoch
 }
 
 func (s *informerSubscriber) update(old, i client.Item[int]) {
@@ -85,7 +96,7 @@ func (s *informerSubscriber) update(old, i client.Item[int]) {
 	newer := has < i.Object.ModRevision || s.isNewEpoch() || fromOldEpoch
 	s.check(ok && has == old.Object.ModRevision && newer && old.Object.Key == i.Object.Key,
 		"Update of %s from %d to %d, which the handler has at %d; position %v, epoch began at %v", i.Object.Key, old.Object.ModRevision, i.Object.ModRevision, has, s.at(), s.epochBegan)
-	s.copy[i.Object.Key], s.epochs[i.Object.Key] = i.Object.ModRevision, s.at().Epoch
+	s.note(i)
 }
 
 // isNewEpoch reports whether the current call belongs to the replacement that begins a
@@ -108,6 +119,7 @@ func (s *informerSubscriber) delete(old client.Item[int]) {
 	has, ok := s.copy[old.Object.Key]
 	s.check(ok && has == old.Object.ModRevision, "Delete of %s at %d, which the handler has at %d", old.Object.Key, old.Object.ModRevision, has)
 	delete(s.copy, old.Object.Key)
+	delete(s.epochs, old.Object.Key)
 }
 
 func (s *informerSubscriber) fail(o *client.Object, err error) {
@@ -162,7 +174,7 @@ func (s *informerSubscriber) compare(objects map[string]*client.Object) string {
 			// newer epoch.
 			key, revision := i.Object.Key, i.Object.ModRevision
 			if o == nil || want[key] != (item{}) || o.ModRevision <= revision && s.epochs[key] == s.at().Epoch {
-				return fmt.Sprintf("%s is invalid at %d, but the list has %+v", key, revision, want[key])
+				return fmt.Sprintf("%s is invalid at %d, last valid in epoch %q, but the list has revision %d", key, revision, s.epochs[key], modRevision(o))
 			}
 			continue
 		}
@@ -183,4 +195,12 @@ func (s *informerSubscriber) compare(objects map[string]*client.Object) string {
 		return "items: -list +informer:\n" + diff
 	}
 	return ""
+}
+
+// modRevision returns the revision of an object, or 0 if there is none.
+func modRevision(o *client.Object) int64 {
+	if o == nil {
+		return 0
+	}
+	return o.ModRevision
 }

@@ -125,7 +125,7 @@ func size(t *testing.T) (size, rounds, pings int) {
 	t.Helper()
 	text := os.Getenv("FANOUTD_HOSTILE")
 	if text == "" {
-		return 200, 1, 40
+		return 200, 1, 200
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
