@@ -49,8 +49,8 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprint("panic: ", e.Value) }
 
-// guard returns the error of a function, or a [*PanicError] if it panics.
-func guard(do func() error) (err error) {
+// Guard returns the error of a function, or a [*PanicError] if it panics.
+func Guard(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &PanicError{p, debug.Stack()}
@@ -65,7 +65,7 @@ func guard(do func() error) (err error) {
 // a small one: this halves the memory of an idle watch. A panic becomes a [*PanicError].
 func OnFreshStack(do func() error) error {
 	done := make(chan error, 1)
-	go func() { done <- guard(do) }()
+	go func() { done <- Guard(do) }()
 	return <-done
 }
 
@@ -80,7 +80,7 @@ func (w *Watcher) Serve() error {
 	w.handedBack = make(chan struct{}, 1)
 	for !w.stopping.Load() {
 		if w.needsReservation() {
-			if err := guard(w.sink.Reserve); err != nil {
+			if err := Guard(w.sink.Reserve); err != nil {
 				return err
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"path"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -301,20 +300,9 @@ func (h *handler) release() (err error) {
 		steps = append(steps, func() { h.entry.registry.remove(&h.entry) })
 	}
 	for _, step := range steps {
-		err = cmp.Or(guard(step), err)
+		err = cmp.Or(dispatch.Guard(func() error { step(); return nil }), err)
 	}
 	return err
-}
-
-// guard calls a function and returns a [*dispatch.PanicError] if it panics.
-func guard(do func()) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &dispatch.PanicError{Value: p, Stack: debug.Stack()}
-		}
-	}()
-	do()
-	return nil
 }
 
 // end releases everything that the watch holds, and returns the status for the client.
