@@ -113,6 +113,10 @@ SOAK ?= 10m
 soak: ## Run the randomized end-to-end test for SOAK (default 10m)
 	FANOUTD_SOAK=$(SOAK) $(GOTEST) -timeout 0 -count 1 -v -run TestWatchersSeeExactlyWhatHappened ./test/e2e
 
+.PHONY: soak-partition
+soak-partition: ## Run the test of network partitions for SOAK (default 10m), and print the longest outages
+	FANOUTD_SOAK=$(SOAK) $(GOTEST) -timeout 0 -count 1 -v -run TestPartitions ./test/e2e
+
 .PHONY: soak-clients
 soak-clients: ## Run the randomized test of the informers for SOAK (default 10m), with one server and with two
 	FANOUTD_SOAK=$(SOAK) $(GOTEST) -timeout 0 -count 1 -v ./test/clients
@@ -123,6 +127,13 @@ HOSTILE ?= 10000
 .PHONY: hostile
 hostile: ## Measure what HOSTILE hostile clients (default 10000) cost a well-behaved one
 	FANOUTD_HOSTILE=$(HOSTILE) go test -count 1 -timeout 0 -v ./test/hostile
+
+# The number of watchers. docs/operations.md has the figures of a run.
+WATCHERS ?= 200
+
+.PHONY: drain-outage
+drain-outage: ## Measure how long WATCHERS watchers (default 200) are away in a rolling restart, with and without a drain
+	FANOUTD_DRAIN_OUTAGE=$(WATCHERS) go test -count 1 -timeout 0 -v -run TestDrainOutage ./test/failures
 
 FUZZTIME ?= 10m
 

@@ -53,23 +53,30 @@ func newClient(to target, opts []Option) (*Client, error) {
 	for _, o := range opts {
 		o(&s)
 	}
-	conn, err := grpc.NewClient(to.uri, s.dialOptions(to)...)
-	if err != nil {
-		return nil, err
-	}
-	c := &Client{
-		conn: conn, reads: fanoutv1.NewFanoutServiceClient(conn), writes: fanoutv1.NewStoreServiceClient(conn),
-		log: s.log, renewable: s.renewable(),
-	}
-	c.open, c.close = context.WithCancel(context.Background())
+	c := &Client{log: s.log, renewable: s.renewable()}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
+	c.open, c.close = context.WithCancel(context.Background())
+	interceptors := []grpc.DialOption{
+		grpc.WithChainUnaryInterceptor(c.closedUnary, c.retryReads),
+		grpc.WithChainStreamInterceptor(c.closedStream),
+	}
+	conn, err := grpc.NewClient(to.uri, append(interceptors, s.dialOptions(to)...)...)
+	if err != nil {
+		c.close()
+		return nil, err
+	}
+	c.conn, c.reads, c.writes = conn, fanoutv1.NewFanoutServiceClient(conn), fanoutv1.NewStoreServiceClient(conn)
 	return c, nil
 }
 
-// Close ends all requests and watches of the client, and its connections.
+// Close ends all requests and watches of the client, and its connections. All later calls
+// fail with [ErrClosed].
 func (c *Client) Close() error {
+	if c.open.Err() != nil {
+		return ErrClosed
+	}
 	c.close()
 	return c.conn.Close()
 }

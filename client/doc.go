@@ -62,16 +62,20 @@
 // The protocol requires a client to hold back the events of a DELTA until SYNCED and
 // partial messages until the last part. Watch does that, so its callers need not.
 //
-// Nothing is buffered for a slow caller. The server pauses the watch and later sends what
+// A slow caller holds little memory: at most 64 KiB of unread messages per watch, and the
+// update that it handles, which is as large as one message (1 MiB, or a single larger
+// event) unless it is the difference after a long interruption. An informer holds a second
+// update that waits for the handlers. The server pauses the watch and later sends what
 // changed meanwhile, merged by key if that is too much for its memory; [EveryEvent] makes
 // that an error.
 //
 // # Without a server
 //
-// [Lister.Stale] reports that a copy may be out of date. With [LastKnownGood] an informer
+// [Lister.Stale] reports that a copy may be out of date: the client has lost the servers, or
+// the servers have lost etcd. A watch has [Update.AsOf] for that. With [LastKnownGood] an informer
 // saves its copy in a file, so that a program can start while no server can be reached:
-// [Informer.WaitForState] accepts the saved copy, [Informer.WaitForSync] waits for a
-// server.
+// [Informer.WaitForState] accepts the saved copy, [Informer.WaitForSync] waits until the copy
+// is as fresh as the [Consistency] of the informer requires.
 //
 // # Errors
 //
@@ -80,5 +84,5 @@
 //	if errors.Is(err, client.ErrNotFound) { ... }
 //
 // Watches and informers retry until their context ends, or until an error shows that no
-// retry can help.
+// retry can help. After [Client.Close], all calls fail with [ErrClosed].
 package client

@@ -145,8 +145,8 @@ func (e *Error) GRPCStatus() *status.Status { return e.status }
 func ErrorOf(err error) error { return errorOf(err) }
 
 func errorOf(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, ErrClosed) {
+		return err
 	}
 	st := status.Convert(err)
 	e := &Error{Code: st.Code(), Message: st.Message(), status: st}

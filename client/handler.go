@@ -11,8 +11,8 @@ import "fmt"
 // one that it has. Changes come in order of their revisions; those that replace the
 // state after a long interruption come with the deletions first, then in order of keys.
 // Revisions grow, except where a new epoch begins. Several changes of one object may
-// come as one Update after an interruption, and a change that was undone meanwhile
-// does not come at all. An unchanged object is never reported, except by [Resync].
+// come as one Update after an interruption, or if the servers have lost changes
+// ([Update.Delta]). A change that was undone meanwhile does not come at all. An unchanged object is never reported, except by [Resync].
 //
 // When a handler is called, the [Lister] already has the new state.
 type Handler[T any] struct {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
 // Informer keeps a decoded and indexed copy of a part of a resource in memory, and
@@ -18,12 +20,13 @@ import (
 //     transaction appear together. While a new state replaces the copy after a long
 //     interruption, the old one stays until the new one is complete.
 //   - Handlers get a possible history of each key, in order and without repetition;
-//     see [Handler]. What they may miss is intermediate versions of an object during
-//     an interruption that outlasts the memory of the servers.
+//     see [Handler]. What they may miss is intermediate versions of an object, during
+//     an interruption that outlasts the memory of the servers or while the servers
+//     lose changes.
 //   - A handler that is added late gets the present items first, each as an Add.
 //   - A slow handler slows down its informer only. Nothing piles up in memory.
-//   - [Lister.Stale] is true until a server has confirmed the copy, and again from
-//     each interruption until the next confirmation.
+//   - [Lister.Stale] is true unless a server has confirmed the copy a short time ago,
+//     also while a handler runs.
 //
 // Informers may share a client. All methods except Run and AddIndex may be called by
 // any goroutine at any time.
@@ -33,10 +36,12 @@ type Informer[T any] struct {
 	config   informerConfig
 	indexes  []index[T] // fixed when Run begins
 
+	consistency *fanoutv1.ReadConsistency // what WaitForSync waits for
+
 	current  atomic.Pointer[state[T]]
-	stale    atomic.Bool
+	fresh    *freshness
 	hasState chan struct{} // closed when there is a state and the handlers have it
-	synced   chan struct{} // closed when, in addition, a server has confirmed the state
+	synced   chan struct{} // closed when, in addition, the state is as fresh as its consistency requires
 	ended    chan struct{} // closed when Run has returned
 	err      error         // of Run; set before ended is closed
 
@@ -87,7 +92,8 @@ func NewInformer[T any](r *Resource, decode Decoder[T], opts ...InformerOption) 
 		o.inform(&i.config)
 	}
 	i.current.Store(newState[T](0))
-	i.stale.Store(true)
+	w := r.newWatcher(i.config.watch)
+	i.consistency, i.fresh = w.consistency, newFreshness(w.freshFor())
 	return i
 }
 
@@ -112,8 +118,10 @@ func (i *Informer[T]) AddIndex(name string, values func(Item[T]) []string) {
 // Lister returns a reader of the state.
 func (i *Informer[T]) Lister() Lister[T] { return Lister[T]{i} }
 
-// WaitForSync waits until a server has confirmed the state and the handlers have it. It
-// returns an error if ctx or Run ends first.
+// WaitForSync waits until the state is as fresh as the [Consistency] of the informer
+// requires, and the handlers have it. By default, the state then has every write that was
+// acknowledged before Run was called, so WaitForSync waits while the servers have lost
+// etcd. It returns an error if ctx or Run ends first.
 func (i *Informer[T]) WaitForSync(ctx context.Context) error { return i.wait(ctx, i.synced) }
 
 // WaitForState waits until there is a state and the handlers have it. Unlike
@@ -138,12 +146,6 @@ func (i *Informer[T]) wait(ctx context.Context, reached <-chan struct{}) error {
 
 var errSecondRun = errors.New("an informer can run only once")
 
-// watchEvent is what the watch of an informer reports: an update or an interruption.
-type watchEvent struct {
-	update      *Update
-	interrupted bool
-}
-
 // Run keeps the state up to date until ctx ends, or the watch ends with an error that
 // no retry can help, and returns that error; see [Resource.Watch]. The goroutine that
 // calls Run also calls the handlers. Run can be called once.
@@ -159,28 +161,33 @@ func (i *Informer[T]) Run(ctx context.Context) (err error) {
 		return errSecondRun
 	}
 	defer func() {
-		i.stale.Store(true)
+		i.fresh.end()
 		i.err = err
 		close(i.ended)
 	}()
+	defer context.AfterFunc(ctx, i.fresh.end)()
+	began := time.Now()
+	if i.consistency.GetAny() == nil {
+		i.fresh.interrupt(began.Add(-1)) // what was known before does not count
+	}
 	b := &stateBuilder[T]{informer: i, next: newState[T](len(i.indexes))}
 	saver := i.startSaving(b)
 	defer saver.stop()
 	i.startHandlers()
 
 	ctx, cancel := context.WithCancel(ctx)
-	events, watched := make(chan watchEvent), make(chan error, 1)
+	updates, watched := make(chan *Update), make(chan error, 1)
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
-	watching.Go(func() { watched <- i.watch(ctx, i.Lister().Position(), events) })
+	watching.Go(func() { watched <- i.watch(ctx, i.Lister().Position(), updates) })
 	resync, stop := tick(i.config.resync)
 	defer stop()
 	for {
 		select {
-		case e := <-events:
+		case u := <-updates:
 			i.startHandlers()
-			i.handle(b, e)
+			i.handle(b, u, began)
 			saver.stateChanged()
 		case <-i.handlerAdded:
 			i.startHandlers()
@@ -204,45 +211,55 @@ func tick(interval time.Duration) (ticks <-chan time.Time, stop func()) {
 	return ticker.C, ticker.Stop
 }
 
-// watch watches the objects and sends what happens to Run, which may not be ready for
-// it yet.
-func (i *Informer[T]) watch(ctx context.Context, after Position, events chan<- watchEvent) error {
-	send := func(e watchEvent) {
-		select {
-		case events <- e:
-		case <-ctx.Done():
-		}
-	}
-	own := i.config.watch
-	opts := append(own[:len(own):len(own)], After(after), OnInterruption(func(error) { send(watchEvent{interrupted: true}) }))
-	for u, err := range i.resource.Watch(ctx, opts...) {
+// watch watches the objects and sends the updates to Run, which may not be ready for them
+// yet.
+func (i *Informer[T]) watch(ctx context.Context, after Position, updates chan<- *Update) error {
+	opts := []WatchOption{After(after), OnInterruption(func(error) { i.fresh.interrupt(time.Now()) })}
+	for u, err := range i.resource.Watch(ctx, append(opts, i.config.watch...)...) {
 		if err != nil {
 			return err
 		}
-		send(watchEvent{update: u})
+		select {
+		case updates <- u:
+		case <-ctx.Done():
+		}
 	}
 	return nil
 }
 
-// handle publishes the state that an update leads to, then calls the handlers.
-func (i *Informer[T]) handle(b *stateBuilder[T], e watchEvent) {
-	if e.interrupted {
-		i.stale.Store(true)
-		return
-	}
-	next, changes := b.apply(e.update)
+// handle publishes the state that an update leads to, then calls the handlers. began is when
+// the informer began to watch.
+func (i *Informer[T]) handle(b *stateBuilder[T], u *Update, began time.Time) {
+	next, changes := b.apply(u)
 	if next == nil {
 		return
 	}
 	i.current.Store(next)
-	if e.update.Synced {
-		i.stale.Store(false)
+	if !u.AsOf.IsZero() {
+		i.fresh.confirm(u.AsOf)
 	}
 	i.notify(changes)
-	if e.update.Synced {
+	if u.Synced {
 		closeOnce(i.hasState)
+	}
+	if i.isFreshEnough(u, began) {
 		closeOnce(i.synced)
 	}
+}
+
+// isFreshEnough reports whether the state after an update is as fresh as the consistency of
+// the informer requires.
+func (i *Informer[T]) isFreshEnough(u *Update, began time.Time) bool {
+	if u.AsOf.IsZero() {
+		return false
+	}
+	switch level := i.consistency.GetLevel().(type) {
+	case nil:
+		return !u.AsOf.Before(began)
+	case *fanoutv1.ReadConsistency_MinRevision:
+		return u.Position.Revision >= level.MinRevision
+	}
+	return true
 }
 
 // closeOnce closes a channel unless it is closed already. Only Run closes channels, so

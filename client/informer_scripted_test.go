@@ -58,6 +58,16 @@ func TestHandlersGetTheDifference(t *testing.T) {
 			calls: []string{"-a=1", "*b=2>9"},
 			state: []string{"b=9", "c=3"},
 		},
+		"of a DELTA between live messages": {
+			streams: []stream{
+				{messages: append(first[:3:3], live(6, withValue(modified("a", 6), "6")),
+					// b was deleted and created again, and the informer never had z.
+					delta(7), part(7, withValue(added("b", 9), "9"), deleted("a", 12), deleted("z", 12)), synced(12),
+					live(13, withValue(added("d", 13), "13")))},
+			},
+			calls: []string{"*a=1>6", "*b=2>9", "-a=6", "+d=13"},
+			state: []string{"b=9", "c=3", "d=13"},
+		},
 		"of a REPLAY at a server that is behind the one that sent half a DELTA": {
 			streams: []stream{
 				{messages: first, end: errLost},
@@ -180,6 +190,37 @@ func TestASlowHandlerPausesTheServer(t *testing.T) {
 		if n := inf.Lister().Len(); n != messages {
 			t.Errorf("got %d items in the end, want %d", n, messages)
 		}
+	})
+}
+
+// A client that has read fast before holds no more than one that has not: gRPC would enlarge
+// the window of the stream by megabytes.
+func TestABlockedHandlerHoldsLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const messages, size, read = 2000, 16 << 10, 1000
+		a := stream{messages: []message{reset(), synced(1)}}
+		text := string(make([]byte, size))
+		for i := range messages {
+			a.messages = append(a.messages, live(int64(i+2), withValue(added(strconv.Itoa(i), int64(i+2)), text)))
+		}
+		s := &scriptedServer{streams: []stream{a}}
+		inf := client.NewInformer(connectTo(t, s), client.ObjectDecoder())
+		release, handled := make(chan struct{}), 0
+		inf.AddHandler(client.Handler[*client.Object]{Add: func(client.Item[*client.Object]) {
+			if handled++; handled == read {
+				<-release
+			}
+		}})
+		run(t, inf)
+		synctest.Wait()
+		// The server counts a message as sent when gRPC has taken it, up to 64 KiB ahead of the
+		// connection. The client holds 64 KiB and two messages.
+		ahead := (s.sent.Load() - read - 2) * size
+		if limit := int64(64<<10 + 64<<10 + 4*size); ahead > limit {
+			t.Errorf("the server sent %d bytes while the handler was busy, want at most %d", ahead, limit)
+		}
+		close(release)
+		synctest.Wait()
 	})
 }
 

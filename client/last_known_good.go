@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/natefinch/atomic"
 	"google.golang.org/protobuf/encoding/protodelim"
 	"google.golang.org/protobuf/proto"
 
@@ -127,7 +126,7 @@ func (f *stateFile) write(watch *fanoutv1.WatchRequest, at Position, objects fun
 	}
 	sum := sha256.Sum256(content.Bytes())
 	content.Write(sum[:])
-	return atomic.WriteFile(f.path, content)
+	return replaceFile(f.path, content.Bytes())
 }
 
 // messageOf is the inverse of objectOf, except that it stores text as data.
@@ -178,6 +177,7 @@ func (i *Informer[T]) startSaving(b *stateBuilder[T]) *saver[T] {
 	s.watch = i.resource.newWatcher(i.config.watch).identity()
 	s.changed, s.failures, s.stopped = make(chan struct{}, 1), make(chan error, 1), make(chan struct{})
 	i.startHandlers() // they get the errors of load
+	removeTemporaries(s.file.path)
 	s.load(b)
 	s.running.Go(s.run)
 	return s

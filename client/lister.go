@@ -52,9 +52,15 @@ func (l Lister[T]) Len() int { return l.state().items }
 // no state.
 func (l Lister[T]) Position() Position { return l.state().position }
 
-// Stale reports whether the state may be out of date: no server has confirmed it yet,
-// or the watch is interrupted.
-func (l Lister[T]) Stale() bool { return l.informer.stale.Load() }
+// Stale reports whether the state may be out of date. It is false only if, since the last
+// interruption of the watch and within the last three bookmark intervals
+// ([BookmarkInterval]; at least 10 s), a server knew of no later change. So Stale becomes
+// true at the latest after that time when the client loses the servers or the servers lose
+// etcd, whatever the handlers do. It is true before Run and after Run or the client has
+// ended.
+func (l Lister[T]) Stale() bool {
+	return l.informer.fresh.stale() || l.informer.resource.client.open.Err() != nil
+}
 
 func (l Lister[T]) state() *state[T] { return l.informer.current.Load() }
 

@@ -102,25 +102,16 @@ func (s *settings) renewable() bool {
 	return s.token != nil || s.certificate != nil || s.tls != nil && s.tls.GetClientCertificate != nil
 }
 
-// serviceConfig makes gRPC retry reads on servers that are unavailable or overloaded,
-// because that does no harm. A server can set the delay with the header
-// grpc-retry-pushback-ms.
-const serviceConfig = `{
-	"loadBalancingConfig": [{"` + balancerName + `": {}}],
-	"methodConfig": [{
-		"name": [
-			{"service": "fanout.v1.FanoutService", "method": "Get"},
-			{"service": "fanout.v1.FanoutService", "method": "List"}
-		],
-		"retryPolicy": {
-			"maxAttempts": 4,
-			"initialBackoff": "0.2s",
-			"maxBackoff": "2s",
-			"backoffMultiplier": 3,
-			"retryableStatusCodes": ["UNAVAILABLE", "RESOURCE_EXHAUSTED"]
-		}
-	}]
-}`
+const serviceConfig = `{"loadBalancingConfig": [{"` + balancerName + `": {}}]}`
+
+// The flow control windows of gRPC. The stream window bounds what the client holds of a watch
+// whose caller does not read; a message that the caller is reading may be larger. By default
+// gRPC lets the window of each stream grow to many MiB. The connection window does not depend
+// on what callers read.
+const (
+	streamWindow     = 64 << 10
+	connectionWindow = 1 << 20
+)
 
 func (s *settings) dialOptions(to target) []grpc.DialOption {
 	reconnect := grpcbackoff.DefaultConfig
@@ -133,6 +124,8 @@ func (s *settings) dialOptions(to target) []grpc.DialOption {
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: 5 * time.Second}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: s.keepalive, Timeout: 10 * time.Second}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes)),
+		grpc.WithStaticStreamWindowSize(streamWindow),
+		grpc.WithStaticConnWindowSize(connectionWindow),
 		grpc.WithResolvers(to.resolvers()...),
 	}
 	if s.token != nil {

@@ -96,6 +96,9 @@ func formatUpdate(u *client.Update) string {
 	if u.Replace {
 		words = append(words, "replace")
 	}
+	if u.Delta {
+		words = append(words, "delta")
+	}
 	for _, e := range u.Events {
 		sign := map[client.EventType]string{client.Added: "+", client.Modified: "*", client.Deleted: "-"}[e.Type]
 		words = append(words, fmt.Sprintf("%s%s@%d", sign, e.Object.Key, e.Revision))

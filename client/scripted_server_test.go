@@ -39,12 +39,20 @@ type scriptedServer struct {
 	deadlines atomic.Int64             // watches whose deadline the server knows
 }
 
-// stream is silent for a while, sends messages, and ends with the error. Without an
-// error it stays open.
+// stream is silent for a while, sends messages, then others after pauses, and ends with the
+// error. Without an error it stays open.
 type stream struct {
 	silence  time.Duration
 	messages []message
+	later    []delayed
+	lasts    time.Duration // until the end
 	end      error
+}
+
+// delayed is a message after a pause.
+type delayed struct {
+	pause time.Duration
+	message
 }
 
 type message = *fanoutv1.WatchResponse
@@ -83,6 +91,16 @@ func (s *scriptedServer) Watch(req *fanoutv1.WatchRequest, out grpc.ServerStream
 		}
 		s.sent.Add(1)
 	}
+	for _, d := range script.later {
+		select {
+		case <-time.After(d.pause):
+		case <-out.Context().Done():
+		}
+		if err := out.Send(d.message); err != nil {
+			return err
+		}
+	}
+	time.Sleep(script.lasts)
 	switch script.end {
 	case nil:
 		<-out.Context().Done()
@@ -230,6 +248,13 @@ func bookmark(revision int64) message {
 
 func draining(revision int64) message {
 	return &fanoutv1.WatchResponse{Kind: fanoutv1.WatchResponse_KIND_DRAINING, Position: at(revision)}
+}
+
+// drainedInTurn is draining of a server that spreads the ends of its watches.
+func drainedInTurn(revision int64) message {
+	m := draining(revision)
+	m.ResumeAtOnce = true
+	return m
 }
 
 func event(kind fanoutv1.Event_Type, key string, revision int64) *fanoutv1.Event {

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -20,11 +19,22 @@ type Update struct {
 	// next update with Synced, all of them [Added], are the new state. Another update
 	// with Replace may come before that and start over.
 	Replace bool
+	// Delta says that Events are the difference between the caller's position and
+	// Position, and not every change in between: they have the latest state of each
+	// object that changed, and Deleted has only the key. This happens after a long
+	// interruption, and if etcd has compacted changes before the servers could read
+	// them. [EveryEvent] turns it into an error.
+	Delta bool
 	// Events are in order of their revisions; after Replace, in order of their keys.
 	Events []Event
-	// Synced says that a catch-up has ended: the caller has the state at Position,
-	// which was current a moment ago. Synced implies Complete.
+	// Synced says that a catch-up has ended: the caller has the state at Position.
+	// Synced implies Complete.
 	Synced bool
+	// AsOf says how fresh the state at Position is: at this time, by the clock of this
+	// process, the server knew of no later change. Usually that is a second ago. It is
+	// longer ago if the server has lost etcd, or if the caller is slow. AsOf is zero
+	// during a catch-up.
+	AsOf time.Time
 	// Position is the place to resume at, with [After], once the events are applied.
 	// Its revision is 0 while Complete is false.
 	Position Position
@@ -72,9 +82,6 @@ type Event struct {
 	Previous *Object
 }
 
-// ErrClosed ends the watches of a client that is closed.
-var ErrClosed = errors.New("the client is closed")
-
 // Watch returns the state of the resource, then every change, until ctx ends or the
 // caller stops iterating. The package documentation shows how to apply the updates.
 //
@@ -82,18 +89,18 @@ var ErrClosed = errors.New("the client is closed")
 //
 //   - Ordered: revisions never decrease, except where Replace begins a new state.
 //   - Unique: no event is delivered twice, not even across an interruption.
-//   - Reliable: no change is missing between two positions. After an interruption
-//     that outlasts the memory of the servers, only the latest state of each object
-//     that changed is delivered; [EveryEvent] turns that into an error. [Latest]
-//     merges events in the same way for a slow reader.
+//   - Reliable: no change is missing between two positions, except in an update with
+//     Delta. Such an update comes if an interruption outlasts the memory of the servers,
+//     or if the servers have lost changes. [Latest] merges events in a similar way for a
+//     slow reader.
 //   - Atomic: all changes of one revision, such as those of a transaction, are in one
 //     update.
 //   - Resumable: a Position with Complete set can be given to [After] in another
 //     process, and works at any server over the same etcd.
 //
 // To keep the last two promises, the client holds events back while a revision that
-// is too large for one message arrives, and while the servers send the difference
-// after a long interruption (a catch-up of kind DELTA). A stream that breaks meanwhile
+// is too large for one message arrives, and while the servers send a difference (a
+// catch-up of kind DELTA). A stream that breaks meanwhile
 // leaves nothing behind. Such a difference is in memory as a whole before the caller
 // gets it, in one update; it has at most one event for each key.
 //

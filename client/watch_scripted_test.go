@@ -136,7 +136,20 @@ func TestWatchesResume(t *testing.T) {
 				{messages: []message{delta(5), part(5, added("b", 6), deleted("a", 8), added("d", 10)), synced(11)}},
 			},
 			starts:  []string{"nothing", "e/5", "e/5"},
-			updates: slices.Concat(start, []string{"+b@6 -a@8 +d@10 synced e/11"}),
+			updates: slices.Concat(start, []string{"delta +b@6 -a@8 +d@10 synced e/11"}),
+		},
+		// A server that has lost changes sends a DELTA between live messages.
+		"after a DELTA between live messages": {
+			streams: []stream{
+				{messages: []message{
+					reset(), part(0, added("a", 5)), synced(5), live(6, added("b", 6)),
+					delta(7), part(7, added("b", 9)), part(7, deleted("a", 12)), synced(12), live(13, added("c", 13)),
+					delta(14), synced(20),
+				}, end: errLost},
+				{messages: []message{replay(20), synced(20)}},
+			},
+			starts:  []string{"nothing", "e/20"},
+			updates: slices.Concat(start, []string{"+b@6 e/6", "e/7", "delta +b@9 -a@12 synced e/12", "+c@13 e/13", "e/14", "delta synced e/20", "synced e/20"}),
 		},
 		"with a REPLAY after half a DELTA": {
 			streams: []stream{
@@ -370,6 +383,10 @@ func TestWatchesDoNotStorm(t *testing.T) {
 			messages: snapshot, end: refusal(codes.Unavailable, client.ErrDraining, retryIn(1)),
 			most: 6 * time.Second, fewest: 100, limit: 600,
 		},
+		"drained at once after each sync": {
+			messages: append(slices.Clone(snapshot), drainedInTurn(5)), end: refusal(codes.Unavailable, client.ErrDraining, retryIn(0)),
+			most: 5 * time.Second, fewest: 120, limit: 600,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -392,6 +409,46 @@ func TestWatchesDoNotStorm(t *testing.T) {
 				}
 				if n := len(s.starts()); n < c.fewest || n > c.limit {
 					t.Errorf("got %d streams in ten minutes, want %d to %d", n, c.fewest, c.limit)
+				}
+			})
+		})
+	}
+}
+
+// A watch resumes at once if the server says so, even if the stream was short. If that happens
+// again and again, it waits longer each time; see TestWatchesDoNotStorm.
+func TestDrainedWatchesResumeAtOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		lasted time.Duration
+		last   message
+		most   time.Duration // delay
+	}{
+		"in its turn":                     {time.Second, drainedInTurn(5), 0},
+		"in its turn, in a short time":    {time.Millisecond, drainedInTurn(5), 0},
+		"in its turn, before its message": {time.Second, drainedInTurn(0), 0},
+		"together with others":            {time.Minute / 4, draining(5), time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				before := []message{reset(), synced(5)}
+				if c.last.GetPosition().GetRevision() == 0 {
+					before = nil
+				}
+				s := &scriptedServer{streams: []stream{
+					{silence: c.lasted, messages: append(before, c.last), end: refusal(codes.Unavailable, client.ErrDraining, retryIn(0))},
+					{messages: []message{replay(5), synced(5)}},
+				}}
+				var ended time.Time
+				for u, err := range connectTo(t, s).Watch(t.Context(), client.OnInterruption(func(error) { ended = time.Now() })) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if u.Synced && !ended.IsZero() {
+						break
+					}
+				}
+				if d := time.Since(ended); d > c.most {
+					t.Errorf("resumed after %v, want at most %v", d, c.most)
 				}
 			})
 		})

@@ -31,12 +31,17 @@ type watcher struct {
 	consistency *fanoutv1.ReadConsistency // applies to a start without a position
 
 	at      Position                       // where to resume; revision 0 is no position
+	asOf    time.Time                      // the state at the position was current then, or later
 	catchUp fanoutv1.WatchResponse_CatchUp // the catch-up that the stream is in; 0 is none
 	held    []Event                        // events after the position, not passed on yet
 
+	began      time.Time // when the stream was requested
+	arrivals   arrivals  // of the stream
 	backoff    backoff
 	progressed bool   // the stream was synced, or sent events or a bookmark
+	atOnce     bool   // the server said that the client may resume at once
 	steady     bool   // the previous stream progressed and lasted for steadyAfter
+	hurried    int    // how often the watch has resumed at once after a stream shorter than resumeAfter
 	proven     bool   // some stream has progressed
 	server     string // the address of the server of the latest stream
 	avoid      bool   // that server has failed
@@ -46,6 +51,14 @@ type watcher struct {
 // steadyAfter is how long a stream must last to reset the backoff. A server that
 // accepts watches and loses them at once is no better than an unreachable one.
 const steadyAfter = 5 * time.Second
+
+// If a server says so, the client resumes at once. If the stream was shorter than resumeAfter,
+// it does so at most maxHurried times in a row: a server that ends each watch as soon as it
+// begins would otherwise keep the client busy.
+const (
+	resumeAfter = time.Second
+	maxHurried  = 3
+)
 
 // Reasons for the end of a stream that do not come from the server.
 var (
@@ -60,6 +73,9 @@ func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(w.client.open, func() { cancel(ErrClosed) })()
+	if w.client.open.Err() != nil {
+		return ErrClosed
+	}
 	if err := checkUTF8(w.request()); err != nil {
 		return err
 	}
@@ -75,7 +91,13 @@ func (w *watcher) run(ctx context.Context, yield func(*Update) bool) error {
 		if w.isFinal(err) {
 			return err
 		}
-		w.steady = w.progressed && time.Since(began) >= steadyAfter
+		lasted := time.Since(began)
+		w.steady = w.progressed && lasted >= steadyAfter
+		if lasted >= resumeAfter {
+			w.hurried = 0
+		} else if w.atOnce {
+			w.hurried++
+		}
 		if w.steady {
 			w.backoff.reset()
 		}
@@ -108,22 +130,26 @@ func (w *watcher) stream(ctx context.Context, yield func(*Update) bool) error {
 	silence := time.AfterFunc(limit, func() { cancel(errSilent) })
 	defer silence.Stop()
 
+	w.began = time.Now()
+	w.arrivals = arrivals{since: w.began, next: w.began}
 	choice := &serverChoice{}
 	if w.avoid {
 		choice.avoid = w.server
 	}
-	w.progressed, w.catchUp, w.held = false, 0, nil
+	w.progressed, w.atOnce, w.catchUp, w.held = false, false, 0, nil
 	stream, err := w.client.reads.Watch(withServerChoice(ctx, choice), w.request())
 	w.server = choice.server()
 	for err == nil {
 		var m *fanoutv1.WatchResponse
+		called := time.Now()
 		silence.Reset(limit)
 		m, err = stream.Recv()
 		silence.Stop()
 		if err != nil {
 			break
 		}
-		limit = w.maxSilence()
+		limit = w.silenceAfter(m)
+		w.noteAge(m, w.arrivals.received(called, time.Now()))
 		if u := w.receive(m); u != nil && !yield(u) {
 			return errCallerStopped
 		}
@@ -152,6 +178,43 @@ const minFirstResponse = 5 * time.Second
 // maxSilence returns how long a server may be silent before it counts as dead.
 func (w *watcher) maxSilence() time.Duration { return 3 * w.bookmarks }
 
+// freshFor returns how long a state counts as current after a server has confirmed it.
+func (w *watcher) freshFor() time.Duration { return max(w.maxSilence(), minFreshness) }
+
+// silenceAfter returns how long the server may be silent after a message. If the server had
+// lost etcd before it sent the message, that time counts as well. A server that had lost etcd
+// long ago gets the whole time: other servers may have lost it, too.
+func (w *watcher) silenceAfter(m *fanoutv1.WatchResponse) time.Duration {
+	if left := w.freshFor() - m.GetAge().AsDuration(); left > 0 {
+		return min(left, w.maxSilence())
+	}
+	return w.maxSilence()
+}
+
+// transit is what is added to the age that a message states: for the time on its way, and
+// because ages of less than a second are not stated.
+const transit = time.Second
+
+// noteAge notes how fresh the state is after a message that arrived after some time.
+func (w *watcher) noteAge(m *fanoutv1.WatchResponse, arrived time.Time) {
+	switch m.GetKind() {
+	case fanoutv1.WatchResponse_KIND_SYNCED, fanoutv1.WatchResponse_KIND_LIVE, fanoutv1.WatchResponse_KIND_BOOKMARK:
+	default:
+		return
+	}
+	age := m.GetAge().AsDuration()
+	asOf := arrived.Add(-age - transit)
+	// Unless a SYNCED states an age from before the stream, etcd has confirmed the state
+	// since the stream was requested.
+	sinceBegun := m.GetAge() == nil || age <= time.Since(w.began)
+	if m.GetKind() == fanoutv1.WatchResponse_KIND_SYNCED && sinceBegun && asOf.Before(w.began) {
+		asOf = w.began
+	}
+	if w.asOf.Before(asOf) {
+		w.asOf = asOf
+	}
+}
+
 // request returns the request of the next stream.
 func (w *watcher) request() *fanoutv1.WatchRequest {
 	w.req.Begin, w.req.Consistency = nil, nil
@@ -177,7 +240,7 @@ func (w *watcher) identity() *fanoutv1.WatchRequest {
 // receive handles a message of the server. It returns the update for the caller, or
 // nil if the message has nothing to report yet.
 func (w *watcher) receive(m *fanoutv1.WatchResponse) *Update {
-	u := &Update{Position: positionOf(m.GetPosition())}
+	u := &Update{Position: positionOf(m.GetPosition()), AsOf: w.asOf}
 	report := u.Position != w.at
 	switch m.GetKind() {
 	case fanoutv1.WatchResponse_KIND_CATCH_UP_BEGIN:
@@ -187,14 +250,17 @@ func (w *watcher) receive(m *fanoutv1.WatchResponse) *Update {
 				w.dropPosition() // a broken RESET must be followed by another one
 			}
 			u.Replace, report = true, true
+			w.asOf = time.Time{} // the new state may come from a server that has lost etcd
 		}
 	case fanoutv1.WatchResponse_KIND_SYNCED:
+		u.Delta = w.catchUp == fanoutv1.WatchResponse_CATCH_UP_DELTA
 		w.catchUp = fanoutv1.WatchResponse_CATCH_UP_UNSPECIFIED
 		u.Synced, report, w.progressed = true, true, true
 	case fanoutv1.WatchResponse_KIND_LIVE, fanoutv1.WatchResponse_KIND_BOOKMARK:
 		report, w.progressed = true, true
 	case fanoutv1.WatchResponse_KIND_DRAINING:
 		w.held = nil // the rest of them will not come
+		w.atOnce = m.GetResumeAtOnce()
 	}
 	if w.progressed {
 		w.proven, w.refused, w.avoid = true, false, false
@@ -210,6 +276,9 @@ func (w *watcher) receive(m *fanoutv1.WatchResponse) *Update {
 	}
 	u.Events, w.held = w.held, nil
 	u.Complete = w.catchUp != fanoutv1.WatchResponse_CATCH_UP_RESET
+	if w.catchUp != fanoutv1.WatchResponse_CATCH_UP_UNSPECIFIED {
+		u.AsOf = time.Time{} // until the end of the catch-up
+	}
 	w.at = u.Position
 	if !report && len(u.Events) == 0 {
 		return nil
@@ -282,7 +351,12 @@ func (w *watcher) delay(err error) time.Duration {
 			least = max(least, renewalDelay)
 		}
 	}
-	if errors.Is(err, ErrDraining) && w.progressed {
+	switch {
+	case w.atOnce && w.hurried <= maxHurried:
+		return 0 // the server spreads its clients
+	case w.atOnce:
+		return w.backoff.next()
+	case errors.Is(err, ErrDraining) && w.progressed:
 		// Spread the clients of a stopping server over a second, so that they do not
 		// all reach the other servers at once.
 		wait := jitter(max(least, time.Second))

@@ -40,8 +40,8 @@ func (p precondition) put(op *fanoutv1.PutOperation)       { op.IfModRevision = 
 func (p precondition) delete(op *fanoutv1.DeleteOperation) { op.IfModRevision = new(int64(p)) }
 
 // TTL makes the server remove the object when this time has passed since the write.
-// It must be a whole number of seconds, at least 1. A later put sets a new TTL, keeps it
-// ([KeepTTL]), or removes it.
+// It must be a whole number of seconds, at least 1; a server allows 30 days by default.
+// A later put sets a new TTL, keeps it ([KeepTTL]), or removes it.
 func TTL(d time.Duration) WriteOption { return ttl(d) }
 
 type ttl time.Duration

@@ -22,7 +22,8 @@ func getCommand(t *tool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get RESOURCE KEY",
 		Short: "Print an object",
-		Long: `Print the value of an object exactly as stored. Use -o to include the metadata.
+		Long: `Print the value of an object exactly as stored. Use -o to include the metadata. On a
+terminal, control characters are shown as ^X.
 
 With --wait, wait until the object exists and matches --selector and --fields. With
 --wait=absent, wait until no such object exists.`,

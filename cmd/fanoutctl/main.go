@@ -94,7 +94,7 @@ func rootCommand(t *tool) *cobra.Command {
 	}{
 		{"Object Commands", []*cobra.Command{getCommand(t), listCommand(t), watchCommand(t), putCommand(t), editCommand(t), deleteCommand(t)}},
 		{"Bulk Commands", []*cobra.Command{importCommand(t), exportCommand(t), diffCommand(t)}},
-		{"Server Commands", []*cobra.Command{resourcesCommand(t), watchersCommand(t), topCommand(t), benchCommand(t), reencryptCommand(t)}},
+		{"Server Commands", []*cobra.Command{resourcesCommand(t), watchersCommand(t), topCommand(t), benchCommand(t), reencryptCommand(t), reclaimCommand(t)}},
 		{"Other Commands", []*cobra.Command{contextCommand(t), versionCommand()}},
 	}
 	for _, g := range groups {

@@ -160,6 +160,27 @@ func TestOnlyTerminalsGetColors(t *testing.T) {
 // cursor, size, keyboard and modes.
 var queries = regexp.MustCompile(`\x1b\][0-9]+;[0-9;]*\?|\x1b\[[?>=]?[0-9;]*[cn]|\x1b\[(1[1-9]|2[01])t|\x1b\[\?u|\x1b\[>[0-9]*q|\x1b\[\?[0-9]*m|\x1b\[\?[0-9]+\$p`)
 
+// A value that is printed on a terminal cannot control it. In a pipe, it is exact.
+func TestValuesCannotControlTheTerminal(t *testing.T) {
+	address := server(t, "config")
+	const value = "a\x1b]0;title\x07b\x1b[2Jc\u009b31md\r\te"
+	file := filepath.Join(t.TempDir(), "value")
+	if err := os.WriteFile(file, []byte(value), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	plainly(t, address, nil, "put", "config", "evil", "--file", file)
+	if out, _ := plainly(t, address, nil, "get", "config", "evil"); out != value {
+		t.Errorf("in a pipe: got %q, want %q", out, value)
+	}
+	for _, args := range [][]string{{"get", "config", "evil"}, {"list", "config", "-o", "value"}} {
+		c := inTerminal(t, address, 100, nil, args...)
+		c.ends(exitOK)
+		if got := c.bytes(); strings.Contains(got, "\x1b]") || strings.Contains(got, "\x1b[2J") || !strings.Contains(got, "a^[]0;title^Gb^[[2Jc\uFFFD31md^M\te") {
+			t.Errorf("%v on a terminal: got %q", args, got)
+		}
+	}
+}
+
 // Some terminals do not answer queries, so no command sends any. All commands except top send
 // only colors.
 func TestNoCommandQueriesTheTerminal(t *testing.T) {

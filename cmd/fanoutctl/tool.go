@@ -69,10 +69,14 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(f.Fd())
 }
 
-// writer returns the writer for a format. Only tables are styled.
+// writer returns the writer for a format. Only tables are styled. On a terminal, values and
+// keys cannot control it.
 func (t *tool) writer(f output.Format) io.Writer {
-	if f == output.Table || f == output.Wide {
+	switch {
+	case f == output.Table || f == output.Wide:
 		return t.styled
+	case isTerminal(t.stdout):
+		return output.Visible(t.out)
 	}
 	return t.out
 }

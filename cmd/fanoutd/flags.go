@@ -32,8 +32,8 @@ func bind(c *config.Config) []flagGroup {
 		group("Server", func(fs *pflag.FlagSet) {
 			fs.StringVar(&c.Listen, "listen", c.Listen, "`address` of the gRPC service, as host:port; an empty host means all addresses of the machine")
 			fs.Var(&c.ShutdownGrace, "shutdown-grace", "time for running requests during a shutdown, after the drain (100ms to 1h)")
-			fs.Var(&c.DrainDelay, "drain-delay", "during a shutdown, time to report unhealthy but keep serving, so that load balancers notice (at most 1h)")
-			fs.Var(&c.DrainPeriod, "drain-period", "during a shutdown, time over which the ends of watches are spread (at most 1h)")
+			fs.Var(&c.DrainDelay, "drain-delay", "during a shutdown, time to report unhealthy but accept connections and watches, so that load balancers notice (at most 1h)")
+			fs.Var(&c.DrainPeriod, "drain-period", "during a shutdown, time over which watches are ended, one connection after another (at most 1h)")
 			fs.StringVar(&c.LogLevel, "log-level", c.LogLevel, "minimum `severity` to log: debug, info, warn or error")
 			fs.StringVar(&c.LogFormat, "log-format", c.LogFormat, "`format` of the log on standard error: text or json")
 		}),
@@ -45,6 +45,8 @@ func bind(c *config.Config) []flagGroup {
 				"maximum `number` of distinct selectors of watches that must be evaluated for each change; label=value and indexed field=value do not count")
 			fs.IntVar(&c.MaxSelectorsPerClient, "max-selectors-per-client", c.MaxSelectorsPerClient, "maximum `number` of such selectors per client")
 			fs.IntVar(&c.MaxSnapshots, "max-snapshots", c.MaxSnapshots, "maximum `number` of catch-ups being sent; others wait")
+			fs.IntVar(&c.MaxWaitingSnapshots, "max-waiting-snapshots", c.MaxWaitingSnapshots,
+				"maximum `number` of new watches that wait to send their snapshot; a client gets no more of them than it leaves free")
 			fs.Var(&c.MaxListMemory, "max-list-memory", "maximum total size of List responses being sent (4MiB to 64GiB); others wait")
 			fs.Var(&c.MaxRequestSize, "max-request-size", "maximum size of a request (64KiB to 1GiB, and at least 64KiB more than max-value-size)")
 			fs.Var(&c.MaxRequestMemory, "max-request-memory", "maximum total size of requests being received (16MiB to 64GiB); others wait")
@@ -58,6 +60,15 @@ func bind(c *config.Config) []flagGroup {
 				"maximum `number` of new connections per second and address; others wait")
 			fs.IntVar(&c.MaxConnectionBurst, "max-connection-burst", c.MaxConnectionBurst,
 				"`number` of connections that an idle address may open at once (0: max-connection-rate)")
+			fs.Float64Var(&c.MaxStreamRate, "max-stream-rate", c.MaxStreamRate,
+				"maximum `number` of new requests and watches per second and connection; others are read later")
+			fs.Float64Var(&c.MaxStreamRatePerClient, "max-stream-rate-per-client", c.MaxStreamRatePerClient,
+				"maximum `number` of new requests and watches per second and address; others are read later")
+			fs.Float64Var(&c.MaxResetRate, "max-reset-rate", c.MaxResetRate,
+				"maximum `number` of requests per second that a connection cancels as soon as they have begun; a connection that exceeds it is closed")
+			fs.Float64Var(&c.MaxResetRatePerClient, "max-reset-rate-per-client", c.MaxResetRatePerClient, "the same `number` for all connections of a client")
+			fs.IntVar(&c.ReservedFiles, "reserved-files", c.ReservedFiles,
+				"`number` of file descriptors that connections leave free for the embedded etcd and log files (50 to 1000000); the limit of open files bounds connections accordingly")
 		}),
 		group("Audit log", func(fs *pflag.FlagSet) {
 			fs.StringVar(&c.AuditLog, "audit-log", c.AuditLog, "`file` for the audit log of writes, denials and operator actions, as JSON lines (-: standard error, empty: disabled)")
@@ -69,7 +80,7 @@ func bind(c *config.Config) []flagGroup {
 				"`address` of the HTTP and JSON service, as host:port (empty: disabled)")
 			fs.StringSliceVar(&c.AdminHosts, "admin-hosts", c.AdminHosts,
 				"comma-separated `names` under which browsers reach it; IP addresses and localhost are always accepted")
-			fs.BoolVar(&c.Pprof, "pprof", c.Pprof, "serve Go profiles at /debug/pprof/")
+			fs.StringVar(&c.Pprof, "pprof", c.Pprof, "`when` to serve Go profiles at /debug/pprof/: always, loopback (if admin-listen is a loopback address) or never")
 			fs.BoolVar(&c.Channelz, "channelz", c.Channelz, "serve gRPC channelz, which slows deliveries by 8 to 10 %")
 		}),
 		group("Observability", func(fs *pflag.FlagSet) {
@@ -114,6 +125,7 @@ func bind(c *config.Config) []flagGroup {
 			fs.Var(&c.MaxValueSize, "max-value-size", "maximum size of a written value (at most 1472KiB)")
 			fs.IntVar(&c.MaxTransactionOperations, "max-transaction-operations", c.MaxTransactionOperations,
 				"maximum `number` of operations per transaction (at most 10000); an external etcd allows 128 unless its --max-txn-ops is higher")
+			fs.Var(&c.MaxTTL, "max-ttl", "maximum time to live of a written object (1s to 87600h)")
 		}),
 		group("Encryption in etcd", func(fs *pflag.FlagSet) {
 			fs.StringVar(&c.KeysetFile, "keyset-file", c.KeysetFile,

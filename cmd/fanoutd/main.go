@@ -33,6 +33,7 @@ func main() {
 	// The first signal stops the server cleanly, which may wait for subscribers. The second
 	// one exits at once.
 	ctx, cancel := context.WithCancel(context.Background())
+	outlive()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	go func() {
@@ -42,6 +43,20 @@ func main() {
 		os.Exit(exitForced)
 	}()
 	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
+}
+
+// outlive keeps two signals from ending the process. SIGPIPE means that no process reads
+// standard output or standard error any more; the server then runs on without a log. SIGHUP
+// asks a server to read its files again.
+func outlive() {
+	signal.Ignore(syscall.SIGPIPE)
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	go func() {
+		for range hangups {
+			slog.Info("certificates, keys, tokens and policies are read again whenever they change; other settings need a restart", "signal", "SIGHUP")
+		}
+	}()
 }
 
 // usageError is an error in the command line or the configuration.

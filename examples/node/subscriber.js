@@ -11,6 +11,10 @@ import { Refusal } from './refusal.js';
 const firstDelay = 500;
 const longestDelay = 30_000;
 
+// How long in milliseconds a stream must last before it is resumed at once when the server
+// says so.
+const resumeAfter = 1000;
+
 // Refused is thrown if the server will never accept the watch.
 export class Refused extends Error {}
 
@@ -51,9 +55,12 @@ export class Subscriber {
     while (!signal.aborted) {
       let atLeast = 0;
       let why = 'the stream has ended';
+      let atOnce = false;
+      const began = performance.now();
       try {
         for await (const message of this.#watch(signal)) {
           this.#handle(message);
+          atOnce = message.resume_at_once;
           if (message.kind === 'KIND_SYNCED') limit = firstDelay;
         }
       } catch (error) {
@@ -70,8 +77,11 @@ export class Subscriber {
           throw error;
         }
       }
-      const delay = atLeast + Math.random() * limit;
-      limit = Math.min(2 * limit, longestDelay);
+      let delay = 0; // if the server ends its watches one after the other
+      if (!atOnce || performance.now() - began < resumeAfter) {
+        delay = atLeast + Math.random() * limit;
+        limit = Math.min(2 * limit, longestDelay);
+      }
       this.#onEvent('disconnected', { why, retry_in: Math.round(delay) / 1000 });
       await sleep(delay, undefined, { signal }).catch(() => {}); // the loop checks the signal
     }

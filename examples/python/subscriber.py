@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 
 import grpc
 
@@ -13,6 +14,9 @@ from refusal import Refusal
 # zero and its limit, so that subscribers that lose a server together do not come back
 # together.
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
+
+# How long in seconds a stream must last before it is resumed at once when the server says so.
+RESUME_AFTER = 1.0
 
 
 class Silence(Exception):
@@ -48,9 +52,11 @@ class Subscriber:
         limit = FIRST_DELAY
         while True:
             at_least, why = 0.0, "the stream has ended"
+            began, at_once = time.monotonic(), False
             try:
                 async for message in self._watch():
                     self._handle(message)
+                    at_once = message.resume_at_once
                     if message.kind == WatchResponse.KIND_SYNCED:
                         limit = FIRST_DELAY
             except Silence:
@@ -62,8 +68,11 @@ class Subscriber:
                 if refusal.position_lost:
                     self._state.position = None  # begin with a snapshot
                 at_least, why = refusal.retry_after, str(refusal)
-            delay = at_least + random.uniform(0, limit)
-            limit = min(2 * limit, LONGEST_DELAY)
+            if at_once and time.monotonic() - began >= RESUME_AFTER:
+                delay = 0.0  # the server ends its watches one after the other
+            else:
+                delay = at_least + random.uniform(0, limit)
+                limit = min(2 * limit, LONGEST_DELAY)
             self._on_event("disconnected", why=why, retry_in=round(delay, 3))
             await asyncio.sleep(delay)
 

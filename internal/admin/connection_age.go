@@ -19,11 +19,13 @@ func withOpenTime(ctx context.Context, _ net.Conn) context.Context {
 	return context.WithValue(ctx, openedKey{}, time.Now())
 }
 
-// limitAge makes clients replace connections that are too old.
+// limitAge makes clients replace connections that are too old, and all connections while the
+// server drains.
 func (s *Server) limitAge(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		opened, ok := r.Context().Value(openedKey{}).(time.Time)
-		if ok && r.TLS != nil && time.Since(opened) >= s.maxAge {
+		old := ok && r.TLS != nil && time.Since(opened) >= s.maxAge
+		if old || s.draining.Load() {
 			w.Header().Set("Connection", "close") // net/http turns it into a GOAWAY for HTTP/2
 		}
 		next.ServeHTTP(w, r)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -15,25 +14,23 @@ import (
 )
 
 // Old TLS connections are replaced, so a client whose authority is no longer trusted cannot
-// keep its connection forever.
+// keep its connection forever. While the server drains, all connections are replaced.
 func TestOldConnectionsAreReplaced(t *testing.T) {
 	for protocol, name := range map[string]string{"http/1.1": "HTTP/1.1", "h2": "HTTP/2.0"} {
-		for _, old := range []bool{false, true} {
+		for _, c := range []struct{ old, drains bool }{{}, {old: true}, {drains: true}} {
 			authority := certs.NewAuthority(t)
 			pair := authority.Issue(t, certs.Server)
-			s, err := New(Config{
-				TLS: &tls.Config{Certificates: []tls.Certificate{pair.TLS(t)}, NextProtos: []string{protocol}},
-				Log: slog.New(slog.DiscardHandler),
-			})
+			s, err := New(limited(&tls.Config{Certificates: []tls.Certificate{pair.TLS(t)}, NextProtos: []string{protocol}}))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if s.maxAge != maxConnectionAge {
 				t.Errorf("the maximum age is %v", s.maxAge)
 			}
-			if old {
+			if c.old {
 				s.maxAge = time.Nanosecond
 			}
+			replaced := c.old || c.drains
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
@@ -44,7 +41,7 @@ func TestOldConnectionsAreReplaced(t *testing.T) {
 			reused := false
 			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
 			// The GOAWAY of HTTP/2 may arrive after the next request or two.
-			for n := 0; n < 2 || old && reused && n < 100; n++ {
+			for n := 0; n < 2 || replaced && reused && n < 100; n++ {
 				req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+l.Addr().String()+"/", nil)
 				if err != nil {
 					t.Fatal(err)
@@ -60,9 +57,12 @@ func TestOldConnectionsAreReplaced(t *testing.T) {
 				if resp.Proto != name {
 					t.Errorf("the protocol is %s", resp.Proto)
 				}
+				if c.drains {
+					s.Drain()
+				}
 			}
-			if reused == old {
-				t.Errorf("%s: connection reused: %v", protocol, reused)
+			if reused == replaced {
+				t.Errorf("%s, %+v: connection reused: %v", protocol, c, reused)
 			}
 			transport.CloseIdleConnections()
 			s.Stop(context.WithoutCancel(ctx))

@@ -16,15 +16,17 @@ import (
 //   - A page of another origin can send requests but not read the answers.
 //     http.CrossOriginProtection refuses those that write. Bodies need a content type
 //     for which browsers send a preflight request first, and without CORS headers in
-//     the answer they stop there.
+//     the answer they stop there. Reads are refused as well, because profiles, traces and
+//     watches cost something while nobody reads them. A link to the status page works.
 //   - A page can make its own host name resolve to our address (DNS rebinding), which
 //     gives it our origin. So the Host header must be an IP address, localhost, or one
 //     of the configured names.
 func guard(hosts []string, next http.Handler) http.Handler {
 	protected := http.NewCrossOriginProtection()
-	protected.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	refuseForeign := func(w http.ResponseWriter) {
 		refuse(w, http.StatusForbidden, "request from a page of another origin")
-	}))
+	}
+	protected.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { refuseForeign(w) }))
 	next = protected.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -36,8 +38,25 @@ func guard(hosts []string, next http.Handler) http.Handler {
 			refuse(w, http.StatusMisdirectedRequest, "unknown host %q: add it to the setting admin-hosts", r.Host)
 			return
 		}
+		if isForeign(r.Header) && !isLink(r) {
+			refuseForeign(w)
+			return
+		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// isForeign reports whether a page of another origin made the browser send the request.
+// Programs, and browsers before 2023, do not send the header.
+func isForeign(h http.Header) bool {
+	site := h.Get("Sec-Fetch-Site")
+	return site == "cross-site" || site == "same-site"
+}
+
+// isLink reports whether the user followed a link to something that is cheap to show.
+func isLink(r *http.Request) bool {
+	return r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" &&
+		(r.URL.Path == "/" || r.URL.Path == "/metrics" || r.URL.Path == "/openapi.json")
 }
 
 // allowed reports whether a Host header is one that DNS cannot influence, or one of the

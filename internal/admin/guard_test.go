@@ -58,6 +58,65 @@ func TestPagesOfOtherOriginsCannotWrite(t *testing.T) {
 	}
 }
 
+// A page of another origin cannot make a browser start anything that costs, such as a profile
+// or a watch, although it could not read the answer. Links work.
+func TestPagesOfOtherOriginsCannotRead(t *testing.T) {
+	s := open(t, nil)
+	s.put(t, "a", "1")
+	image := []string{"Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "image"}
+	link := []string{"Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}
+	for _, c := range []struct {
+		path   string
+		mode   []string
+		status int // for a request from another site
+	}{
+		{"/debug/pprof/profile?seconds=1", image, 403},
+		{"/debug/pprof/profile?seconds=1", link, 403},
+		{"/debug/pprof/trace?seconds=1", link, 403},
+		{"/v1/resources/config/watch", image, 403},
+		{"/v1/resources/config/watch", link, 403},
+		{"/v1/resources/config/objects", image, 403},
+		{"/metrics", image, 403},
+		{"/", image, 403},
+		{"/", link, 200},
+		{"/metrics", link, 200},
+	} {
+		for _, site := range []string{"cross-site", "same-site"} {
+			a := s.do(t, "GET", c.path, "", append(c.mode, "Sec-Fetch-Site", site)...)
+			if a.status != c.status || a.status == 403 && a.reason(t) != "FOREIGN_ORIGIN" {
+				t.Errorf("%s from %s as %s: got %d %s, want %d", c.path, site, c.mode[1], a.status, a.body, c.status)
+			}
+		}
+	}
+	for _, site := range []string{"same-origin", "none"} { // of the status page, and of the address bar
+		if a := s.do(t, "GET", "/v1/resources/config/objects", "", "Sec-Fetch-Site", site); a.status != http.StatusOK {
+			t.Errorf("from %s: got %d %s, want 200", site, a.status, a.body)
+		}
+	}
+	if n := len(s.watchers(t)); n != 0 {
+		t.Errorf("got %d watches, want none", n)
+	}
+}
+
+// An error quotes only the beginning of an invalid value.
+func TestErrorsAreShort(t *testing.T) {
+	s := open(t, nil)
+	huge := strings.Repeat("1", 7<<20)
+	for name, a := range map[string]answer{
+		"a number in the body":   s.do(t, "PUT", "/v1/resources/config/objects/a", `{"expectedModRevision": `+huge+`}`),
+		"a field of the body":    s.do(t, "PUT", "/v1/resources/config/objects/a", `{"`+huge+`": 1}`),
+		"a name in the query":    s.do(t, "GET", "/v1/resources/config/objects?"+huge[:60<<10]+"=1", ""),
+		"a value in the query":   s.do(t, "GET", "/v1/resources/config/objects?page_size="+huge[:60<<10], ""),
+		"a query beside a body":  s.do(t, "PUT", "/v1/resources/config/objects/a?"+huge[:60<<10]+"=1", `{}`),
+		"an unknown enum value":  s.do(t, "GET", "/v1/resources/config/watch?delivery="+huge[:60<<10], ""),
+		"a path without a route": s.do(t, "GET", "/"+huge[:60<<10], ""),
+	} {
+		if a.status < 400 || a.status >= 500 || len(a.body) > 8<<10 {
+			t.Errorf("%s: got %d with %d bytes, want an error of at most 8 KiB", name, a.status, len(a.body))
+		}
+	}
+}
+
 // A host name that merely resolves to the server's address is refused.
 func TestUnknownHostNamesAreRefused(t *testing.T) {
 	s := open(t, func(c *config.Config) { c.AdminHosts = []string{"fanoutd.example.com", "proxy:8443"} })

@@ -22,11 +22,12 @@ const index = `fanoutd, HTTP and JSON
   GET     /v1/resources/RESOURCE/watch          the current objects and every change, as lines of JSON
   GET     /v1/watchers                          active watches
   DELETE  /v1/watchers/ID                       end a watch
+  POST    /v1/space/reclaim                     free unused space of an embedded etcd
 
   /healthz                                      liveness: the process answers
   /readyz                                       readiness: the server accepts requests
   /metrics                                      metrics for Prometheus
-  /debug/pprof/                                 Go profiles, unless the setting pprof is off
+  /debug/pprof/                                 Go profiles, if the setting pprof allows them
 
 gRPC (HTTP/2): reflection, and grpc.channelz.v1.Channelz if the setting channelz is on
 `

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/pprof"
+	"strconv"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -77,6 +78,10 @@ func (clientAddr) Network() string { return "tcp" }
 // String implements [net.Addr].
 func (a clientAddr) String() string { return string(a) }
 
+// maxProfileSeconds is the maximum duration of a profile or trace. Recording one slows the
+// whole process.
+const maxProfileSeconds = 60
+
 // pprofs serves Go's profiles. A CPU profile takes as long as the request says, 30
 // seconds by default; this server has no timeout for writing an answer.
 func pprofs() http.Handler {
@@ -87,7 +92,16 @@ func pprofs() http.Handler {
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if text := r.URL.Query().Get("seconds"); text != "" {
+			seconds, err := strconv.ParseFloat(text, 64)
+			if err != nil || !(seconds >= 0 && seconds <= maxProfileSeconds) { // NaN fails both comparisons
+				refuseField(w, http.StatusBadRequest, "seconds", "seconds must be a number from 0 to %d", maxProfileSeconds)
+				return
+			}
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // isGRPC reports whether a request is a gRPC request.

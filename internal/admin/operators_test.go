@@ -162,9 +162,22 @@ func TestOperatorEndpoints(t *testing.T) {
 	// goleak finds a leak after the tests.
 }
 
+// A profile cannot take longer than a minute.
+func TestDurationOfProfilesIsBounded(t *testing.T) {
+	s := open(t, nil)
+	for _, path := range []string{"profile", "trace", "heap"} {
+		for _, seconds := range []string{"61", "1e9", "-1", "NaN", "Inf", "x"} {
+			a := s.do(t, "GET", "/debug/pprof/"+path+"?seconds="+seconds, "")
+			if a.status != http.StatusBadRequest || a.reason(t) != "INVALID_REQUEST" {
+				t.Errorf("%s of %s seconds: got %d %s, want 400", path, seconds, a.status, a.body)
+			}
+		}
+	}
+}
+
 // Profiles can be switched off without switching off metrics and channelz.
 func TestProfilesCanBeSwitchedOff(t *testing.T) {
-	s := open(t, func(cfg *config.Config) { cfg.Pprof = false })
+	s := open(t, func(cfg *config.Config) { cfg.Pprof = config.PprofNever })
 	if a := s.do(t, "GET", "/debug/pprof/", ""); a.status != http.StatusNotFound {
 		t.Errorf("profiles are answered with %d", a.status)
 	}

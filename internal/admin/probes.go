@@ -6,24 +6,29 @@ import (
 	"net/http"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
 // probeTimeout bounds the health check behind a probe. The server answers it from memory.
 const probeTimeout = time.Second
 
-// probes serves the liveness and readiness probes. They need no credentials and reveal
-// nothing but yes or no.
-func probes(conn grpc.ClientConnInterface, next http.Handler) http.Handler {
-	health := grpc_health_v1.NewHealthClient(conn)
+// probes serves the liveness and readiness probes. They need no credentials, so they name
+// no addresses.
+func probes(cfg Config, next http.Handler) http.Handler {
+	health := grpc_health_v1.NewHealthClient(cfg.Conn)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/healthz":
 			// A process that answers is alive. An unreachable etcd is no reason for a restart.
 			probed(w, r, "ok")
 		case "/readyz":
-			probed(w, r, readiness(r.Context(), health))
+			result := readiness(r.Context(), health)
+			if result != "ok" && cfg.Unready != nil {
+				if why := cfg.Unready(); why != "" {
+					result += ": " + why
+				}
+			}
+			probed(w, r, result)
 		default:
 			next.ServeHTTP(w, r)
 		}

@@ -62,14 +62,27 @@ func answerRefusal(w http.ResponseWriter, httpStatus int, st *status.Status) {
 	_, _ = w.Write(body) // an error means that the client has gone
 }
 
+// maxErrorBytes is the maximum length of a text in an error. Texts quote what is wrong with a
+// request, which may be megabytes long.
+const maxErrorBytes = 1 << 10
+
+// clip shortens a text to maxErrorBytes, and makes it UTF-8.
+func clip(text string) string {
+	if len(text) <= maxErrorBytes {
+		return strings.ToValidUTF8(text, "?")
+	}
+	return strings.ToValidUTF8(text[:maxErrorBytes], "") + "..."
+}
+
 // refused returns the status of a refusal.
 func refused(r refusal, message string) *status.Status {
+	message = clip(message)
 	return detailed(r.code, message, &errdetails.ErrorInfo{Domain: domain, Reason: r.reason})
 }
 
 // invalid returns the status of a request with an invalid field.
 func invalid(field, message string) *status.Status {
-	field, message = strings.ToValidUTF8(field, "?"), strings.ToValidUTF8(message, "?")
+	field, message = clip(field), clip(message)
 	return detailed(codes.InvalidArgument, message,
 		&errdetails.ErrorInfo{Domain: domain, Reason: "INVALID_REQUEST"},
 		&errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: field, Description: message}}})
@@ -91,7 +104,8 @@ func complete(r *http.Request, err error) *status.Status {
 	case len(st.Details()) > 0:
 		return st
 	case st.Code() == codes.InvalidArgument:
-		return invalid(fieldOf(r, st.Message()), st.Message())
+		message := clip(st.Message())
+		return invalid(fieldOf(r, message), message)
 	case st.Code() == codes.Unimplemented:
 		return refused(refusals[http.StatusNotImplemented], st.Message())
 	}

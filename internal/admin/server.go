@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
@@ -34,6 +35,10 @@ type Config struct {
 	// Nil means plain text.
 	TLS *tls.Config
 
+	// Unready, if set, says why the server does not accept requests, for /readyz. Anyone may
+	// read it.
+	Unready func() string
+
 	// Metrics serves /metrics. Nil: the path does not exist.
 	Metrics http.Handler
 
@@ -54,14 +59,19 @@ type Config struct {
 	// bytes is the memory that the body will take; done is called when that is free again.
 	Receive func(ctx context.Context, what string, certificate *x509.Certificate, authorization []string, bytes int64) (done func(), err error)
 
+	// LimitStreams, if set, wraps each connection with HTTP/2, to limit the streams that its
+	// client opens and resets. prefaceRead says that the server has read the client preface.
+	LimitStreams func(conn net.Conn, prefaceRead bool) net.Conn
+
 	Log *slog.Logger
 }
 
 // Server serves HTTP.
 type Server struct {
-	http   http.Server
-	grpc   *grpc.Server  // reflection, and channelz if it is on
-	maxAge time.Duration // of a TLS connection
+	http     http.Server
+	grpc     *grpc.Server  // reflection, and channelz if it is on
+	maxAge   time.Duration // of a TLS connection
+	draining atomic.Bool
 }
 
 // Limits of time and size. Watches have no time limit here; TCP detects a peer that is
@@ -95,6 +105,12 @@ func New(cfg Config) (*Server, error) {
 	// Operators may use gRPC, which needs HTTP/2 even without TLS.
 	s.http.Protocols.SetHTTP2(true)
 	s.http.Protocols.SetUnencryptedHTTP2(true)
+	if cfg.LimitStreams != nil {
+		if err := s.limitStreams(cfg.LimitStreams); err != nil {
+			s.grpc.Stop()
+			return nil, err
+		}
+	}
 	return s, nil
 }
 
@@ -121,6 +137,13 @@ func (s *Server) Serve(l net.Listener) error {
 		return fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err)
 	}
 	return nil
+}
+
+// Drain makes clients use other connections: each connection ends after its current request,
+// and one that is idle ends now. Call it when the gRPC server begins to refuse watches.
+func (s *Server) Drain() {
+	s.draining.Store(true)
+	s.http.SetKeepAlivesEnabled(false)
 }
 
 // Stop waits until all requests have ended, and closes the connections of those that are
@@ -167,7 +190,7 @@ func newHandler(cfg Config, grpc http.Handler) (http.Handler, error) {
 		return nil, fmt.Errorf("read the status page: %w", err)
 	}
 	next := statusPage(files, withIndex(description, cfg.bodies(headers(streams(answerTimeout, withCertificate(api))))))
-	return guard(cfg.Hosts, probes(cfg.Conn, operators(cfg, grpc, next))), nil
+	return guard(cfg.Hosts, probes(cfg, operators(cfg, grpc, next))), nil
 }
 
 // withCertificate passes the client's certificate on to the gRPC server.

@@ -15,6 +15,7 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/config"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // Each event arrives as a line of its own as soon as it happens.
@@ -85,6 +86,37 @@ func TestStopEndsWatchesWithTheirPosition(t *testing.T) {
 	}
 	if reason := w.end(); reason != "DRAINING" {
 		t.Errorf("it ends with %s", reason)
+	}
+	<-stopped
+}
+
+// While the server drains, it closes connections after their requests. So a client behind a
+// load balancer reaches another server.
+func TestConnectionsEndWhileTheServerDrains(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
+	s := open(t, func(c *config.Config) { c.ShutdownGrace = config.Duration(time.Hour) })
+	// A client that does not read keeps the server from stopping.
+	unread := s.send(t, t.Context(), http.MethodGet, "/v1/resources/config/watch", "")
+	defer unread.Body.Close()
+	value := strings.Repeat("x", 512<<10)
+	s.awaitWatchers(t, func(all []*fanoutv1.WatcherStatus) bool {
+		s.put(t, "large", value)
+		return all[0].GetBlocked()
+	})
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		s.stop()
+	}()
+	poll.Until(t, "responses end their connections", func() bool {
+		resp := s.send(t, t.Context(), http.MethodGet, "/readyz", "")
+		defer resp.Body.Close()
+		return resp.Close
+	})
+	if _, err := io.Copy(io.Discard, unread.Body); err != nil {
+		t.Error(err)
 	}
 	<-stopped
 }

@@ -41,6 +41,9 @@ type App struct {
 	resources []backend.Resource
 	keys      *crypt.Keyring
 	files     []*reload.File // reloaded when they change
+
+	connections  int            // how many there may be
+	catchUpTurns dispatch.Turns // of all resources
 }
 
 // Build opens everything that the configuration asks for: the listeners, then the store and
@@ -49,7 +52,15 @@ func Build(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *App, er
 	if cfg.Channelz {
 		admin.EnableChannelz()
 	}
-	a := &App{cfg: cfg, log: log}
+	openFiles, err := openFilesLimit()
+	if err != nil {
+		return nil, err
+	}
+	connections, err := limitConnections(cfg.MaxConnections, openFiles, cfg.ReservedFiles, log)
+	if err != nil {
+		return nil, err
+	}
+	a := &App{cfg: cfg, log: log, connections: connections, catchUpTurns: dispatch.NewTurns()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.close(ctx))
@@ -116,6 +127,8 @@ func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (*store
 		ServerName:  cfg.EtcdServerName,
 		Username:    cfg.EtcdUsername,
 		Password:    string(cfg.EtcdPassword),
+
+		MaxTransactionOps: cfg.MaxTransactionOperations,
 	}, log)
 }
 
@@ -153,7 +166,10 @@ func (a *App) resource(rc config.Resource) (backend.Resource, error) {
 		Keys:          a.keys,
 		Log:           a.log,
 	})
-	dispatcherConfig := dispatch.Config{Source: r.Cacher, Encoder: wire.Encoder{}, Indexed: schema.Indexed()}
+	dispatcherConfig := dispatch.Config{
+		Source: r.Cacher, Encoder: wire.Encoder{}, Turns: a.catchUpTurns, Indexed: schema.Indexed(),
+		LogBytes: int(rc.Log.MaxSize), LogAge: time.Duration(rc.Log.Freshness),
+	}
 	if a.tracing != nil {
 		tracer := a.tracing.WriteTracer(rc.Name)
 		r.Tracer, dispatcherConfig.Observer = tracer, tracer

@@ -37,12 +37,14 @@ func (a *App) Run(ctx context.Context) error {
 		Writes:         a.cfg.Writes,
 		MaxValueBytes:  int(a.cfg.MaxValueSize),
 		MaxOperations:  a.cfg.MaxTransactionOperations,
+		MaxTTL:         time.Duration(a.cfg.MaxTTL),
 		TLS:            a.security.tls("h2"),
 		Authenticator:  a.security.authenticator,
 		Policy:         a.security.policy.latest(),
 		WatchTimeLimit: time.Duration(a.cfg.WatchTimeLimit),
-		Limits:         limits(a.cfg),
+		Limits:         limits(a.cfg, a.connections),
 		Audit:          a.audit,
+		Space:          a.store,
 		DrainDelay:     time.Duration(a.cfg.DrainDelay),
 		DrainPeriod:    time.Duration(a.cfg.DrainPeriod),
 		SlowRequest:    time.Duration(a.cfg.SlowRequest),
@@ -57,6 +59,9 @@ func (a *App) Run(ctx context.Context) error {
 	if err != nil {
 		srv.Stop(ctx)
 		return errors.Join(err, a.close(ctx))
+	}
+	if web != nil {
+		srv.OnDrain(web.Drain)
 	}
 	var dispatchers, cachers, files, serving sync.WaitGroup
 	background := context.WithoutCancel(ctx)
@@ -88,6 +93,11 @@ func (a *App) Run(ctx context.Context) error {
 			"grace", time.Duration(a.cfg.ShutdownGrace))
 		srv.Drain(background)
 	case err = <-failed:
+	case err = <-a.store.Failed():
+		err = errors.Join(err, a.abandon(srv))
+		stopDispatchers()
+		stopCachers()
+		return err
 	}
 	grace, cancel := context.WithTimeout(background, time.Duration(a.cfg.ShutdownGrace))
 	defer cancel()
@@ -108,22 +118,47 @@ func (a *App) Run(ctx context.Context) error {
 	return err
 }
 
-// limits returns the configured limits of clients.
-func limits(cfg config.Config) quota.Limits {
+// abandon ends the watches after the store has failed, so that clients go to other servers.
+// It waits for nothing else: what uses the store may never end.
+func (a *App) abandon(srv *server.Server) error {
+	grace, cancel := context.WithTimeout(context.Background(), time.Duration(a.cfg.ShutdownGrace))
+	defer cancel()
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		srv.Stop(grace)
+	}()
+	select {
+	case <-stopped:
+	case <-grace.Done():
+	}
+	if a.audit == nil {
+		return nil
+	}
+	return a.audit.Close()
+}
+
+// limits returns the configured limits of clients. There may be so many connections.
+func limits(cfg config.Config, connections int) quota.Limits {
 	return quota.Limits{
 		Watchers:             cfg.MaxWatchers,
 		WatchersPerClient:    cfg.MaxWatchersPerClient,
 		Selectors:            cfg.MaxSelectors,
 		SelectorsPerClient:   cfg.MaxSelectorsPerClient,
 		Snapshots:            cfg.MaxSnapshots,
+		WaitingSnapshots:     cfg.MaxWaitingSnapshots,
 		ListBytes:            int64(cfg.MaxListMemory),
 		RequestBytes:         int(cfg.MaxRequestSize),
 		RequestMemory:        int64(cfg.MaxRequestMemory),
 		StreamsPerConnection: cfg.MaxStreamsPerConnection,
-		Connections:          cfg.MaxConnections,
+		Connections:          connections,
 		ConnectionsPerClient: cfg.MaxConnectionsPerClient,
 		ConnectionRate:       cfg.MaxConnectionRate,
 		ConnectionBurst:      cfg.MaxConnectionBurst,
+		StreamRate:           cfg.MaxStreamRate,
+		StreamRatePerClient:  cfg.MaxStreamRatePerClient,
+		ResetRate:            cfg.MaxResetRate,
+		ResetRatePerClient:   cfg.MaxResetRatePerClient,
 		RequestRate:          cfg.MaxRequestRate,
 		RequestBurst:         cfg.MaxRequestBurst,
 	}

@@ -27,14 +27,24 @@ func (a *App) web(srv *server.Server, metrics http.Handler) (*web, error) {
 		return nil, err
 	}
 	s, err := admin.New(admin.Config{
-		Conn: conn, Hosts: a.cfg.AdminHosts, Metrics: metrics, Profiles: a.cfg.Pprof, Channelz: a.cfg.Channelz,
-		Operator: srv.Operator, Receive: srv.Receive,
+		Conn: conn, Hosts: a.cfg.AdminHosts, Metrics: metrics, Unready: a.unready(srv), Profiles: a.cfg.ServesProfiles(), Channelz: a.cfg.Channelz,
+		Operator: srv.Operator, Receive: srv.Receive, LimitStreams: srv.LimitStreams,
 		TLS: a.security.tls("h2", "http/1.1"), Log: a.log,
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot create the HTTP server: %w", err), conn.Close())
 	}
 	return &web{s, conn}, nil
+}
+
+// unready says why the server does not accept requests.
+func (a *App) unready(srv *server.Server) func() string {
+	return func() string {
+		if a.store.Unreachable() {
+			return "etcd cannot be reached"
+		}
+		return srv.Unready()
+	}
 }
 
 // Stop waits for running requests until ctx is done.

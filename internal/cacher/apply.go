@@ -20,24 +20,33 @@ func (c *Cacher) apply(u object.Update) {
 	c.advance(u.Through)
 }
 
-// change replaces the object of a key with o. If o is nil, it removes the object.
+// change applies a change that the store sent, and adds it to the window.
 func (c *Cacher) change(key object.Key, at object.Revision, o *object.Object) {
-	var old *object.Object
+	old := c.replace(key, at, o)
+	if old == nil && o == nil {
+		// The key was created and deleted before it could be listed, or a relist has
+		// already applied this deletion.
+		return
+	}
+	c.window.append(object.Change{Revision: at, Key: key, Old: old, New: o}, c.received, c.cfg.Window.segmentBytes())
+}
+
+// replace replaces the object of a key with o and returns the old one. If o is nil, it
+// removes the object.
+func (c *Cacher) replace(key object.Key, at object.Revision, o *object.Object) (old *object.Object) {
 	if o != nil {
 		old, _ = c.objects.Set(o)
 		c.changes.put(old, o)
 	} else {
 		old, _ = c.objects.Delete(&object.Object{Key: key})
 		if old == nil {
-			// The key was created and deleted before it could be listed, or a relist
-			// has already published this deletion.
-			return
+			return nil
 		}
 		c.changes.remove(old, at)
 	}
 	c.undecryptable += countUndecryptable(o) - countUndecryptable(old)
 	c.counts.changes.Add(1)
-	c.window.append(object.Change{Revision: at, Key: key, Old: old, New: o}, c.received)
+	return old
 }
 
 // countUndecryptable returns 1 for an object whose value cannot be decrypted, else 0.
@@ -58,6 +67,10 @@ func (c *Cacher) advance(to object.Revision) {
 	c.window.trim(c.cfg.Window, time.Now())
 	if c.position.Revision >= c.publishFrom {
 		c.publish()
+		if !c.publishAsked.IsZero() {
+			c.fresh.confirm(c.publishAsked)
+			c.publishAsked = time.Time{}
+		}
 	}
 }
 
@@ -74,7 +87,6 @@ func (c *Cacher) publish() {
 		window:        c.window,
 		changes:       c.changes.freeze(),
 		undecryptable: c.undecryptable,
-		relisted:      c.relisted,
 		published:     time.Now(),
 		superseded:    make(chan struct{}),
 	})

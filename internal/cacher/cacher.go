@@ -77,6 +77,7 @@ type Cacher struct {
 	updates     atomic.Int64 // number of updates received from watches
 	reached     atomic.Int64 // position.Revision, for readers other than Run
 	lastContact atomic.Int64 // see LastContact; Unix nanoseconds, 0: never
+	fresh       freshness
 	counts      counts
 	opaque      opaqueCount
 
@@ -92,8 +93,8 @@ type Cacher struct {
 	objects          *btree.BTreeG[*object.Object]
 	window           window
 	changes          changeIndex
-	relisted         object.Revision
 	publishFrom      object.Revision // the store's revision when filling began; older states are not published
+	publishAsked     time.Time       // when the store was asked for publishFrom; zero once the state is there
 }
 
 // New returns a cacher. It does nothing until [Cacher.Run] is called.
@@ -106,6 +107,7 @@ func New(cfg Config) *Cacher {
 		progress:      newProgressDemand(),
 		storeRevision: NewSharedFetch(cfg.Store.Revision),
 		missingKeys:   NewMissingKeys(cfg.Keys),
+		fresh:         freshness{began: time.Now()},
 	}
 }
 

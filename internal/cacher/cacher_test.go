@@ -196,41 +196,52 @@ func TestWindowIsBoundedByBytes(t *testing.T) {
 	})
 }
 
+// After a relist, the change index has the difference. The window is empty, so a reader cannot
+// mistake the difference for the changes.
 func TestRelistPublishesDifferences(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := cachertest.NewMemory()
 		m.Commit(map[object.Key][]byte{"kept": []byte("1"), "changed": []byte("1"), "deleted": []byte("1")})
 		c := run(t, m)
+		m.Put("changed", "2")
 		before := read(t, c, cacher.Consistency{})
 
 		m.Change(func() { m.Quiet = true })
-		m.Put("changed", "2")
-		m.Put("new", "1")
 		m.Commit(map[object.Key][]byte{"deleted": nil})
-		now := m.Now()
+		changed := m.Put("changed", "3")
+		created := m.Put("new", "1")
+		m.Put("passing", "1")
+		now := m.Commit(map[object.Key][]byte{"passing": nil})
 		m.Change(func() { m.Quiet, m.Compacted = false, now })
 
 		s := read(t, c, cacher.Consistency{})
 		if diff := cmp.Diff(m.State(s.Revision()), values(t, s.Objects(object.Scope{}, ""))); diff != "" {
 			t.Errorf("state differs (-want +got):\n%s", diff)
 		}
-		changes, ok := s.Changes(before.Revision())
-		if !ok {
-			t.Fatal("the differences are not in the window")
+		if _, ok := s.Changes(before.Revision()); ok || s.WindowLen() > 0 {
+			t.Errorf("window: got %d changes, and changes since the relist: %v; want none", s.WindowLen(), ok)
 		}
-		got := map[object.Key]string{}
-		for change := range changes {
-			if change.Revision != s.Revision() {
-				t.Errorf("revision of the difference of %q: got %d, want %d", change.Key, change.Revision, s.Revision())
-			}
-			got[change.Key] = fmt.Sprint(change.Old != nil, " to ", change.New != nil)
+		if _, ok := s.ObjectsAt(before.Revision(), object.Scope{}, ""); ok {
+			t.Error("state before the relist: got one, want none")
 		}
-		want := map[object.Key]string{"changed": "true to true", "new": "false to true", "deleted": "true to false"}
+		if s.Replayable() != now {
+			t.Errorf("replayable: got %d, want %d, because changes before are unknown", s.Replayable(), now)
+		}
+		if !s.HasDelta(before.Revision()) {
+			t.Fatal("there is no difference")
+		}
+		var got []cacher.ChangeID
+		for d := range s.Since(before.Revision(), object.Scope{}, cacher.ChangeID{}) {
+			got = append(got, d.ChangeID)
+		}
+		// The revision of a deletion is not known.
+		want := []cacher.ChangeID{{At: changed, Key: "changed"}, {At: created, Key: "new"}, {At: now, Key: "deleted"}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("differences (-want +got):\n%s", diff)
 		}
-		if s.Replayable() != s.Revision() {
-			t.Errorf("replayable: got %d, want %d, because changes before are unknown", s.Replayable(), s.Revision())
+		m.Put("changed", "4")
+		if s = read(t, c, cacher.Consistency{}); s.WindowLen() != 1 {
+			t.Errorf("changes after the relist: got %d, want 1", s.WindowLen())
 		}
 	})
 }

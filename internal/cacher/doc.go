@@ -17,9 +17,9 @@
 // has, and lets the watch bring the state to the present. This fills the window, so a
 // restarted server can resume the positions that it sent before.
 //
-// Relist: if the store has compacted the next revision, the cacher lists the present state
-// and publishes the difference as changes of that one revision. Watchers see events.
-// Positions inside the gap can no longer be replayed (see [State.Replayable]).
+// Relist: if the store has compacted the next revision, the cacher lists the present state.
+// The changes in between are lost, so the window starts empty ([State.Replayable]). Watchers
+// catch up with the difference, which the change index has.
 //
 // A State also has a change index, which finds every key that changed since a revision
 // older than the window ([State.Since]). Deleted keys stay in it as tombstones, up to a

@@ -73,6 +73,7 @@ type machine struct {
 
 	naive   *naive
 	epoch   object.Epoch
+	relists int64         // of the cacher, as the model knows
 	seen    *cacher.State // the last state that was compared
 	checked time.Time     // when it was compared
 	kept    []keptState
@@ -128,7 +129,7 @@ func (m *machine) startOver() {
 	if from > 1 {
 		m.happened["filled from history"]++
 	}
-	m.naive, m.seen = newNaive(m.limits, m.tombstones, from), nil
+	m.naive, m.seen, m.relists = newNaive(m.limits, m.tombstones, from), nil, m.cacher.Counts().Relists
 }
 
 // Actions.
@@ -310,13 +311,14 @@ func (m *machine) advance(t *rapid.T, s *cacher.State) {
 		m.seen = s
 	}
 	n.learn(m.store.History())
-	if at := s.Relisted(); at != n.relisted() {
+	if relists := m.cacher.Counts().Relists; relists != m.relists {
 		var compacted object.Revision
 		m.store.Change(func() { compacted = m.store.Compacted })
-		if n.at >= compacted || at != m.store.Now() {
-			t.Fatalf("relisted at %d: the cacher was at %d, the store is compacted at %d and at revision %d", at, n.at, compacted, m.store.Now())
+		if at := m.store.Now(); n.at >= compacted || s.Revision() != at {
+			t.Fatalf("relisted at %d: the cacher was at %d, the store is compacted at %d and at revision %d", s.Revision(), n.at, compacted, at)
 		}
-		n.relist(at, m.checked, now)
+		n.relist(s.Revision())
+		m.relists = relists
 		m.happened["listed again"]++
 	}
 	if s.Revision() < n.at {
@@ -345,15 +347,15 @@ func (m *machine) checkWindow(t *rapid.T, s *cacher.State) {
 	for _, ok := s.Changes(oldest); !ok; _, ok = s.Changes(oldest) {
 		oldest++
 	}
-	if got, want := s.Replayable(), max(oldest, n.relisted()); got != want {
-		t.Fatalf("replayable: got %d, want %d", got, want)
+	if got := s.Replayable(); got != oldest {
+		t.Fatalf("replayable: got %d, want %d", got, oldest)
 	}
 	dropped := len(n.changes) - s.WindowLen()
 	if dropped < 0 {
 		t.Fatalf("changes in the window: got %d, want at most %d", s.WindowLen(), len(n.changes))
 	}
 	kept := n.changes[dropped:]
-	from := n.from
+	from := n.oldest
 	if dropped > 0 {
 		from = n.changes[dropped-1].Revision
 	}
@@ -544,7 +546,7 @@ func (m *machine) checkFrozen(t *rapid.T, s *cacher.State) {
 // contents describes a state.
 func contents(s *cacher.State) string {
 	var b strings.Builder
-	fmt.Fprint(&b, s.Position(), s.Len(), s.WindowLen(), s.Replayable(), s.Relisted())
+	fmt.Fprint(&b, s.Position(), s.Len(), s.WindowLen(), s.Replayable())
 	for o := range s.Objects(object.Scope{}, "") {
 		fmt.Fprint(&b, " ", o.Key, "@", o.ModRevision)
 	}

@@ -21,7 +21,8 @@ type naive struct {
 	states  []map[object.Key]*object.Object // at each revision, beginning with 0
 	from    object.Revision                 // the fill listed this revision
 	at      object.Revision                 // the cacher has reached this revision
-	changes []arrivedChange                 // since from
+	oldest  object.Revision                 // the end of the last relist, or from
+	changes []arrivedChange                 // since oldest
 	gaps    []gap                           // skipped by relists, oldest first
 
 	tombstones []tombstone     // that the cacher must have, oldest first
@@ -46,7 +47,7 @@ type gap struct{ after, until object.Revision }
 
 func newNaive(limits cacher.WindowLimits, maxTombstones int, from object.Revision) *naive {
 	return &naive{
-		limits: limits, maxTombstones: maxTombstones, from: from, at: from,
+		limits: limits, maxTombstones: maxTombstones, from: from, at: from, oldest: from,
 		states: []map[object.Key]*object.Object{{}},
 	}
 }
@@ -80,38 +81,46 @@ func (n *naive) now() map[object.Key]*object.Object { return n.states[n.at] }
 // follow advances to a revision by every single change.
 func (n *naive) follow(to object.Revision, earliest, latest time.Time) {
 	for n.at < to {
-		n.step(n.at+1, earliest, latest)
+		for _, c := range n.changesTo(n.at + 1) {
+			n.changes = append(n.changes, arrivedChange{c, earliest, latest})
+			n.updateTombstones(&c)
+		}
+		n.at++
 	}
 }
 
-// relist advances to a revision by the difference alone.
-func (n *naive) relist(to object.Revision, earliest, latest time.Time) {
+// relist advances to a revision by the difference alone. The window starts empty.
+func (n *naive) relist(to object.Revision) {
 	n.gaps = append(n.gaps, gap{n.at, to})
-	n.step(to, earliest, latest)
+	all := n.changesTo(to)
+	slices.SortStableFunc(all, func(a, b object.Change) int { return cmp.Compare(deletions(a), deletions(b)) })
+	for _, c := range all {
+		n.updateTombstones(&c)
+	}
+	n.at, n.oldest, n.changes = to, to, nil
 }
 
-func (n *naive) step(to object.Revision, earliest, latest time.Time) {
+// deletions returns 1 for a deletion, else 0.
+func deletions(c object.Change) int {
+	if c.New == nil {
+		return 1
+	}
+	return 0
+}
+
+// changesTo returns the changes that lead from the present state to another one, in order of
+// keys.
+func (n *naive) changesTo(to object.Revision) []object.Change {
 	before, after := n.states[n.at], n.states[to]
 	keys := maps.Clone(before)
 	maps.Copy(keys, after)
-	// Differences come in order of revision, with deletions at the end of the gap.
-	revision := func(key object.Key) object.Revision {
-		if after[key] == nil {
-			return to
+	var all []object.Change
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if before[key] != after[key] {
+			all = append(all, object.Change{Revision: to, Key: key, Old: before[key], New: after[key]})
 		}
-		return after[key].ModRevision
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(keys), func(a, b object.Key) int {
-		return cmp.Or(cmp.Compare(revision(a), revision(b)), cmp.Compare(a, b))
-	}) {
-		if before[key] == after[key] {
-			continue
-		}
-		c := arrivedChange{object.Change{Revision: to, Key: key, Old: before[key], New: after[key]}, earliest, latest}
-		n.changes = append(n.changes, c)
-		n.updateTombstones(&c.Change)
-	}
-	n.at = to
+	return all
 }
 
 // relisted returns the end of the last gap.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
@@ -65,7 +66,7 @@ func (c *Cacher) reach(ctx context.Context, want Consistency) (*State, object.Re
 	}
 	waiting, cancel := context.WithTimeout(ctx, c.cfg.ReadWait)
 	defer cancel()
-	before := c.State()
+	before, asked := c.State(), time.Now()
 	now, err := c.storeRevision.Get(waiting)
 	if err != nil {
 		return nil, 0, storeRevisionError(ctx, err)
@@ -83,6 +84,9 @@ func (c *Cacher) reach(ctx context.Context, want Consistency) (*State, object.Re
 		needed = want.min
 	}
 	s, err := c.await(ctx, waiting, needed)
+	if err == nil && s.Revision() >= now {
+		c.fresh.confirm(asked)
+	}
 	return s, needed, err
 }
 

@@ -1,13 +1,11 @@
 package cacher
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -88,11 +86,12 @@ func (c *Cacher) readerEpoch(ofStore object.Epoch) object.Epoch {
 // fill lists the resource at an older revision. The watch then brings the state to the
 // present, and so fills the window.
 func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
+	asked := time.Now()
 	now, err := c.cfg.Store.Revision(ctx)
 	if err != nil {
 		return fmt.Errorf("read the revision of the store: %w", err)
 	}
-	floor := max(1, now-object.Revision(lookback*c.cfg.Window.MaxChanges))
+	floor := max(1, now-c.fillReach(ctx, now))
 	from, err := c.cfg.Store.Oldest(ctx, floor, now)
 	if err != nil {
 		return fmt.Errorf("find the oldest revision from %d on: %w", floor, err)
@@ -118,46 +117,38 @@ func (c *Cacher) fill(ctx context.Context, epoch object.Epoch) error {
 	c.storeEpoch, c.invalidPositions = epoch, false
 	c.reached.Store(int64(from))
 	c.window = window{after: from}
-	c.relisted = 0
-	c.publishFrom = now
+	c.publishFrom, c.publishAsked = now, asked
 	c.counts.fills.Add(1)
 	c.log.Info("listed", "epoch", epoch, "revision", from, "objects", objects.Len(), "store_revision", now)
 	return nil
 }
 
-// relist lists the present state of the resource, and applies the difference to the
-// known state as changes of that one revision.
-func (c *Cacher) relist(ctx context.Context) error {
-	now, err := c.cfg.Store.Revision(ctx)
-	if err != nil {
-		return fmt.Errorf("read the revision of the store: %w", err)
+// fillReach returns how many revisions before the present one the fill begins. etcd reads all of
+// them into memory at once, so their size must not exceed that of the window by much. Their
+// size is not known, but some of the present objects tell how large values are.
+func (c *Cacher) fillReach(ctx context.Context, now object.Revision) object.Revision {
+	reach := lookback * c.cfg.Window.MaxChanges
+	bytes := 0
+	// Without an answer, reach is as usual. The caller lists next, and reports the error.
+	records, _, _ := c.cfg.Store.List(ctx, now, "", min(c.cfg.PageSize, sampleRecords))
+	for i := range records {
+		bytes += len(records[i].Key) + len(records[i].Value)
 	}
-	if now < c.position.Revision {
-		return errWentBack
+	if bytes > 0 {
+		// A change counts about four times its value: the object before and after it, and
+		// both encoded. So this is four times what the window holds.
+		reach = min(reach, max(minReach, max(c.cfg.Window.MaxBytes, minReachBytes)*len(records)/bytes))
 	}
-	// Collect all records before applying any, so that a failure half-way leaves the
-	// state as it was.
-	var records []object.Record
-	if err := c.list(ctx, now, func(r *object.Record) { records = append(records, *r) }); err != nil {
-		return fmt.Errorf("list at revision %d: %w", now, err)
-	}
-	if err := c.checkEpoch(ctx, c.storeEpoch); err != nil {
-		return err
-	}
-	if err := c.checkKeys(records); err != nil {
-		return err
-	}
-	before := c.window.count
-	c.received = time.Now()
-	c.changes.addGap(c.position.Revision, now)
-	c.applyDifference(records, now)
-	c.relisted = now
-	c.publishFrom = now
-	c.counts.relists.Add(1)
-	c.log.Info("listed again", "revision", now, "objects", len(records), "differences", c.window.count-before)
-	c.advance(now)
-	return nil
+	return object.Revision(reach)
 }
+
+// sampleRecords is the number of records that show how large values are. minReach and
+// minReachBytes are the smallest limits of the history to read.
+const (
+	sampleRecords = 16
+	minReach      = 16
+	minReachBytes = 64 << 20
+)
 
 // checkEpoch returns errEpochChanged if the store is no longer in the epoch. Call it
 // after listing in several steps: a past epoch never returns, so all steps were in it.
@@ -170,43 +161,6 @@ func (c *Cacher) checkEpoch(ctx context.Context, epoch object.Epoch) error {
 		return errEpochChanged
 	}
 	return nil
-}
-
-// applyDifference turns the state into the given records, which are in order of keys. It
-// applies the changes in order of their revisions. The revisions of deletions are not
-// known, so deletions count as changes of the revision of the list.
-func (c *Cacher) applyDifference(records []object.Record, at object.Revision) {
-	type difference struct {
-		key    object.Key
-		at     object.Revision
-		object *object.Object // nil: deleted
-	}
-	var all []difference
-	known := c.objects.Copy().Iter()
-	defer known.Release()
-	more := known.First()
-	for i := range records {
-		r := &records[i]
-		for more && known.Item().Key < r.Key {
-			all = append(all, difference{key: known.Item().Key, at: at})
-			more = known.Next()
-		}
-		if more && known.Item().Key == r.Key {
-			same := known.Item().ModRevision == r.ModRevision
-			more = known.Next()
-			if same {
-				continue
-			}
-		}
-		all = append(all, difference{r.Key, r.ModRevision, c.build(r)})
-	}
-	for ; more; more = known.Next() {
-		all = append(all, difference{key: known.Item().Key, at: at})
-	}
-	slices.SortStableFunc(all, func(a, b difference) int { return cmp.Compare(a.at, b.at) })
-	for _, d := range all {
-		c.change(d.key, at, d.object)
-	}
 }
 
 // list reads the resource at the revision, a page at a time, and calls visit with every
@@ -238,6 +192,7 @@ func (c *Cacher) follow(ctx context.Context, caughtUp func()) error {
 		return fmt.Errorf("open a watch: %w", err)
 	}
 	defer stream.Close()
+	c.fresh.doubt()
 
 	// These goroutines may decide to give up a watch that has not failed.
 	ctx, giveUp := context.WithCancelCause(ctx)
@@ -261,6 +216,9 @@ func (c *Cacher) follow(ctx context.Context, caughtUp func()) error {
 			giveUp(err)
 		}
 	})
+	if c.position.Revision >= c.publishFrom { // otherwise, reaching it is the confirmation
+		wg.Go(func() { c.confirm(ctx) })
+	}
 
 	// Readers wait until the state reaches publishFrom, so progress is urgent. If that
 	// revision has been reached already, the state is complete: etcd would not answer
@@ -296,5 +254,6 @@ func (c *Cacher) follow(ctx context.Context, caughtUp func()) error {
 			c.following.Store(true)
 		}
 		c.lastContact.Store(c.received.UnixNano())
+		c.fresh.updated(c.received)
 	}
 }

@@ -16,7 +16,6 @@ type State struct {
 	objects       *btree.BTreeG[*object.Object]
 	window        window
 	changes       changeIndex
-	relisted      object.Revision
 	undecryptable int
 	published     time.Time
 	superseded    chan struct{} // closed when a newer state has been published
@@ -83,19 +82,13 @@ func (s *State) Objects(scope object.Scope, start object.Key) iter.Seq[*object.O
 
 // Replayable returns the oldest revision after which the window has every change. A watch
 // cannot resume at an older one by replaying the window.
-func (s *State) Replayable() object.Revision { return max(s.relisted, s.window.after) }
-
-// Relisted returns the revision of the last relist, or 0. The changes of that revision
-// stand for all changes since the watch was lost.
-func (s *State) Relisted() object.Revision { return s.relisted }
+func (s *State) Replayable() object.Revision { return s.window.after }
 
 // Changes returns the changes after the revision, oldest first, each with the time at
-// which it arrived. It returns false if the window no longer has them all.
-//
-// The changes of a relist are the differences that it found, not the changes that were
-// made. A reader can tell by [State.Relisted].
+// which it arrived. It returns false if the window no longer has them all, as after a
+// relist.
 func (s *State) Changes(after object.Revision) (iter.Seq2[*object.Change, time.Time], bool) {
-	if after < s.window.after {
+	if after < s.Replayable() {
 		return nil, false
 	}
 	return s.window.since(after), true

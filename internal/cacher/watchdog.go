@@ -42,6 +42,9 @@ func (c *Cacher) runWatchdog(ctx context.Context) error {
 		if n := c.updates.Load(); n != seen {
 			seen, silent = n, 0
 			answered()
+			if !c.fresh.live.Load() {
+				c.confirm(ctx)
+			}
 			continue
 		}
 		reached, asked := object.Revision(c.reached.Load()), time.Now()
@@ -53,6 +56,7 @@ func (c *Cacher) runWatchdog(ctx context.Context) error {
 			return nil
 		case c.updates.Load() != seen: // an update came meanwhile; the next check counts it
 		case err != nil:
+			c.fresh.doubt()
 			if c.following.CompareAndSwap(true, false) {
 				away = true
 				c.log.Warn("the store does not answer", "error", err)
@@ -63,12 +67,19 @@ func (c *Cacher) runWatchdog(ctx context.Context) error {
 			silent = 0
 			answered()
 			c.confirmContact(asked)
+			c.fresh.confirm(asked)
 		default:
 			if silent++; silent == maxSilentChecks {
 				return errSilentWatch
 			}
 		}
 	}
+}
+
+// confirm makes the state reach the store's revision, if the store answers. Later updates
+// then prove that the state is current.
+func (c *Cacher) confirm(ctx context.Context) {
+	_, _ = c.Read(ctx, Consistency{}) // the watchdog tries again
 }
 
 // confirmContact notes that the state contained everything that the store had at the

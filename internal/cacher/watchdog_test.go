@@ -94,39 +94,6 @@ func TestStoreThatWentBackGetsANewEpoch(t *testing.T) {
 	})
 }
 
-// The differences that a relist finds are published in the order of their revisions.
-// Deletions count as changes of the revision of the relist.
-func TestOrderedAcrossARelist(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := cachertest.NewMemory()
-		for _, key := range []object.Key{"a", "b", "c", "d"} {
-			m.Put(key, "1")
-		}
-		c := run(t, m)
-		<-c.Ready()
-		before := c.State().Revision()
-		m.Change(func() { m.Quiet = true })
-		m.Commit(map[object.Key][]byte{"a": nil})
-		m.Put("d", "2")
-		m.Put("b", "2")
-		m.Put("a0", "1")
-		now := m.Put("c", "2")
-		m.Change(func() { m.Compacted, m.Quiet = now, false })
-		synctest.Wait()
-		changes, ok := c.State().Changes(before)
-		if !ok {
-			t.Fatal("the window does not reach back to the relist")
-		}
-		var keys []object.Key
-		for change := range changes {
-			keys = append(keys, change.Key)
-		}
-		if diff := cmp.Diff([]object.Key{"d", "b", "a0", "a", "c"}, keys); diff != "" {
-			t.Errorf("-want +got:\n%s", diff)
-		}
-	})
-}
-
 // A watch that is silent although the store has newer revisions is replaced, whether or
 // not readers wait meanwhile.
 func TestSilentWatchIsReplaced(t *testing.T) {

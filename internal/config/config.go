@@ -29,6 +29,7 @@ type Config struct {
 	MaxSelectors            int     `yaml:"max-selectors"`
 	MaxSelectorsPerClient   int     `yaml:"max-selectors-per-client"`
 	MaxSnapshots            int     `yaml:"max-snapshots"`
+	MaxWaitingSnapshots     int     `yaml:"max-waiting-snapshots"`
 	MaxListMemory           Size    `yaml:"max-list-memory"`
 	MaxRequestSize          Size    `yaml:"max-request-size"`
 	MaxRequestMemory        Size    `yaml:"max-request-memory"`
@@ -39,6 +40,13 @@ type Config struct {
 	MaxConnectionsPerClient int     `yaml:"max-connections-per-client"`
 	MaxConnectionRate       float64 `yaml:"max-connection-rate"`
 	MaxConnectionBurst      int     `yaml:"max-connection-burst"` // 0: max-connection-rate
+	MaxStreamRate           float64 `yaml:"max-stream-rate"`
+	MaxStreamRatePerClient  float64 `yaml:"max-stream-rate-per-client"`
+	MaxResetRate            float64 `yaml:"max-reset-rate"`
+	MaxResetRatePerClient   float64 `yaml:"max-reset-rate-per-client"`
+
+	// ReservedFiles are file descriptors that connections leave free. It may not be 0.
+	ReservedFiles int `yaml:"reserved-files"`
 
 	AuditLog        string `yaml:"audit-log"` // empty: disabled; "-": standard error
 	AuditLogSize    Size   `yaml:"audit-log-size"`
@@ -46,7 +54,7 @@ type Config struct {
 
 	AdminListen string   `yaml:"admin-listen"` // empty: disabled
 	AdminHosts  []string `yaml:"admin-hosts"`
-	Pprof       bool     `yaml:"pprof"`
+	Pprof       string   `yaml:"pprof"`
 	Channelz    bool     `yaml:"channelz"`
 
 	SlowRequest      Duration `yaml:"slow-request"`  // 0: never
@@ -91,6 +99,8 @@ type Config struct {
 	MaxValueSize             Size `yaml:"max-value-size"`
 	MaxTransactionOperations int  `yaml:"max-transaction-operations"`
 
+	MaxTTL Duration `yaml:"max-ttl"`
+
 	KeysetFile string `yaml:"keyset-file"` // empty: values are not encrypted
 
 	WatchTimeLimit    Duration `yaml:"watch-time-limit"`    // 0: no limit
@@ -112,6 +122,7 @@ func Defaults() Config {
 		MaxSelectors:             5_000,
 		MaxSelectorsPerClient:    1_000,
 		MaxSnapshots:             256,
+		MaxWaitingSnapshots:      10_000,
 		MaxListMemory:            512 * MiB,
 		MaxRequestSize:           4 * MiB,
 		MaxRequestMemory:         128 * MiB,
@@ -119,10 +130,15 @@ func Defaults() Config {
 		MaxConnections:           50_000,
 		MaxConnectionsPerClient:  10_000,
 		MaxConnectionRate:        200,
+		MaxStreamRate:            5_000,
+		MaxStreamRatePerClient:   10_000,
+		MaxResetRate:             500,
+		MaxResetRatePerClient:    1_000,
+		ReservedFiles:            100,
 		AuditLogSize:             100 * MiB,
 		AuditLogBackups:          10,
 		AdminListen:              "127.0.0.1:7421",
-		Pprof:                    true,
+		Pprof:                    PprofLoopback,
 		SlowRequest:              Duration(time.Second),
 		TraceSampleRatio:         0.01,
 		TLSClientAuth:            ClientAuthOptional,
@@ -135,6 +151,7 @@ func Defaults() Config {
 		Writes:                   true,
 		MaxValueSize:             MiB,
 		MaxTransactionOperations: 128,
+		MaxTTL:                   Duration(30 * 24 * time.Hour),
 		WatchTimeLimit:           Duration(time.Hour),
 		SelfCheckInterval:        Duration(10 * time.Minute),
 		Resources:                []Resource{NewResource("config")},

@@ -21,6 +21,7 @@ type Resource struct {
 	Cache         Switch  `yaml:"cache"`
 	Encrypt       string  `yaml:"encrypt"` // auto, on or off; default: auto
 	Window        Window  `yaml:"window"`
+	Log           Log     `yaml:"log"`
 	MaxTombstones int     `yaml:"max-tombstones"`
 
 	// Descriptors is the content of the file DescriptorSet. The reader of the
@@ -43,6 +44,13 @@ type Window struct {
 	MaxEvents int      `yaml:"max-events"` // default: 10,000
 	MaxSize   Size     `yaml:"max-size"`   // default: 64 MiB
 	Freshness Duration `yaml:"freshness"`  // default: 5 minutes
+}
+
+// Log limits the encoded events that the watches of a resource share. Watches read older
+// events from the window.
+type Log struct {
+	MaxSize   Size     `yaml:"max-size"`  // default: 64 MiB
+	Freshness Duration `yaml:"freshness"` // default: 1 minute
 }
 
 // The values of encrypt.
@@ -79,6 +87,7 @@ func unfilled() Resource {
 			MaxSize:   64 * MiB,
 			Freshness: Duration(5 * time.Minute),
 		},
+		Log:           Log{MaxSize: 64 * MiB, Freshness: Duration(time.Minute)},
 		MaxTombstones: 100_000,
 	}
 }

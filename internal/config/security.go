@@ -13,6 +13,18 @@ const (
 	ClientAuthRequired = "required"
 )
 
+// The values of pprof.
+const (
+	PprofAlways   = "always"
+	PprofLoopback = "loopback" // only if other machines cannot reach admin-listen
+	PprofNever    = "never"
+)
+
+// ServesProfiles reports whether the HTTP service serves Go's profiles.
+func (c *Config) ServesProfiles() bool {
+	return c.Pprof == PprofAlways || c.Pprof == PprofLoopback && !isOpen(c.AdminListen)
+}
+
 // transport validates the settings of TLS, and refuses plain text on reachable addresses.
 func (v *validator) transport(c *Config) {
 	v.oneOf("tls-client-auth", c.TLSClientAuth, ClientAuthOptional, ClientAuthRequired)

@@ -29,6 +29,26 @@ func TestOpenAddressesNeedTLS(t *testing.T) {
 	}
 }
 
+// Profiles are served to other machines only if the operator asks for them.
+func TestProfilesAreLocalByDefault(t *testing.T) {
+	for text, want := range map[string]bool{
+		"": true,
+		"insecure: true\nadmin-listen: 0.0.0.0:1":                  false,
+		"insecure: true\nadmin-listen: 0.0.0.0:1\npprof: loopback": false,
+		"insecure: true\nadmin-listen: 0.0.0.0:1\npprof: always":   true,
+		"admin-listen: localhost:1":                                true,
+		"pprof: never":                                             false,
+	} {
+		c, problems := read(t, text)
+		if got := c.ServesProfiles(); got != want || problems != "" {
+			t.Errorf("%q: got %v, want %v %s", text, got, want, problems)
+		}
+	}
+	if _, problems := read(t, "pprof: 'true'"); !strings.Contains(problems, "pprof: must be one of always, loopback, never") {
+		t.Errorf("got %q", problems)
+	}
+}
+
 func TestInconsistentSecuritySettings(t *testing.T) {
 	const jwt = "jwt-issuer: https://login.example.com\njwt-audience: a\n"
 	for text, want := range map[string]string{

@@ -33,6 +33,7 @@ func (c *Config) Problems() Problems {
 	for i, host := range c.AdminHosts {
 		v.check(fmt.Sprintf("admin-hosts[%d]", i), checkHost(host))
 	}
+	v.oneOf("pprof", c.Pprof, PprofAlways, PprofLoopback, PprofNever)
 	v.transport(c)
 	v.authentication(c)
 	if c.SlowRequest != 0 {
@@ -55,6 +56,7 @@ func (c *Config) Problems() Problems {
 	between(&v, "embedded-etcd-retention", c.EmbeddedEtcdRetention, Duration(time.Second), Duration(720*time.Hour))
 	between(&v, "max-value-size", c.MaxValueSize, 1, largestValue)
 	between(&v, "max-transaction-operations", c.MaxTransactionOperations, 1, 10_000)
+	between(&v, "max-ttl", c.MaxTTL, Duration(time.Second), Duration(10*365*24*time.Hour))
 	orNone(&v, "watch-time-limit", c.WatchTimeLimit)
 	orNone(&v, "self-check-interval", c.SelfCheckInterval)
 	v.resources(c)
@@ -165,6 +167,8 @@ func (v *validator) resources(c *Config) {
 		}
 		v.schema(path, r)
 		v.window(path+"window.", r.Window)
+		between(v, path+"log.max-size", r.Log.MaxSize, MiB, 64*GiB)
+		between(v, path+"log.freshness", r.Log.Freshness, Duration(time.Second), Duration(720*time.Hour))
 		between(v, path+"max-tombstones", r.MaxTombstones, 1, 10_000_000)
 		for j, other := range resources[:i] {
 			switch {
@@ -235,6 +239,7 @@ func (v *validator) limits(c *Config) {
 		{"max-selectors", c.MaxSelectors},
 		{"max-selectors-per-client", c.MaxSelectorsPerClient},
 		{"max-snapshots", c.MaxSnapshots},
+		{"max-waiting-snapshots", c.MaxWaitingSnapshots},
 		{"max-request-burst", c.MaxRequestBurst},
 		{"max-connection-burst", c.MaxConnectionBurst},
 		{"max-streams-per-connection", c.MaxStreamsPerConnection},
@@ -258,7 +263,14 @@ func (v *validator) limits(c *Config) {
 	for _, limit := range []struct {
 		key  string
 		rate float64
-	}{{"max-request-rate", c.MaxRequestRate}, {"max-connection-rate", c.MaxConnectionRate}} {
+	}{
+		{"max-request-rate", c.MaxRequestRate},
+		{"max-connection-rate", c.MaxConnectionRate},
+		{"max-stream-rate", c.MaxStreamRate},
+		{"max-stream-rate-per-client", c.MaxStreamRatePerClient},
+		{"max-reset-rate", c.MaxResetRate},
+		{"max-reset-rate-per-client", c.MaxResetRatePerClient},
+	} {
 		if rate := limit.rate; !(rate == 0 || rate >= 0.001 && rate <= maxRate) { // NaN fails both
 			v.add(limit.key, "must be 0 or from 0.001 to %d, not %v", maxRate, rate)
 		}
@@ -269,6 +281,7 @@ func (v *validator) limits(c *Config) {
 	if c.MaxConnectionBurst > 0 && c.MaxConnectionRate == 0 {
 		v.add("max-connection-burst", "is set, but max-connection-rate is not")
 	}
+	between(v, "reserved-files", c.ReservedFiles, 50, 1_000_000)
 	between(v, "audit-log-size", c.AuditLogSize, MiB, 64*GiB)
 	between(v, "audit-log-backups", c.AuditLogBackups, 0, 10_000)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -15,10 +16,12 @@ func (w *Watcher) catchUp(ctx context.Context) (dispatch.Message, error) {
 	if w.step == listing {
 		return w.list(ctx)
 	}
+	asked := time.Now()
 	at, err := w.source.Position(ctx, 0)
 	if err != nil {
 		return dispatch.Message{}, err
 	}
+	w.asOf = asked
 	if w.step == beginResume {
 		ok, err := w.replayable(ctx, at)
 		if err != nil {

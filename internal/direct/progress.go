@@ -51,6 +51,7 @@ func (t *tail) runWatchdog(ctx context.Context) error {
 // reachStore waits until the tail has reached the store's present revision. It returns
 // errNoProgress if the store says its revision and the watch does not reach it in time.
 func (t *tail) reachStore(ctx context.Context) error {
+	asked := time.Now()
 	p, err := t.source.Position(ctx, 0)
 	if err != nil {
 		return err
@@ -70,6 +71,7 @@ func (t *tail) reachStore(ctx context.Context) error {
 			return errNoProgress
 		}
 	}
+	t.confirm(asked)
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/backoff"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
@@ -31,6 +32,8 @@ type tail struct {
 	replay   bool            // guarded by mu: the waiting changes belong to a replay, see merge
 	through  object.Revision // guarded by mu: everything up to here has been read
 	upToDate bool            // guarded by mu: checkUpToDate found the tail at the store's revision
+	asOf     time.Time       // guarded by mu: a time at which the tail had read everything that the store had
+	live     bool            // guarded by mu: asOf was confirmed since the watch of the store was opened
 	checking bool            // guarded by mu: checkUpToDate is running
 	ended    error           // guarded by mu: why there will be no further changes
 }
@@ -94,6 +97,9 @@ func (t *tail) run() {
 // gives it up.
 func (t *tail) follow(after object.Position) error {
 	ctx, giveUp := context.WithCancelCause(t.ctx)
+	t.mu.Lock()
+	t.live = false // the first updates may be old
+	t.mu.Unlock()
 	var watchdog sync.WaitGroup
 	defer watchdog.Wait()
 	defer giveUp(nil)
@@ -128,6 +134,9 @@ func (t *tail) deliver(u object.Update, previous []*object.Record) error {
 	t.changes = append(t.changes, seen...)
 	t.bytes += size
 	t.updates++
+	if t.live {
+		t.asOf = time.Now()
+	}
 	t.through = max(t.through, u.Through)
 	t.wakeWatcher()
 	if t.bytes > t.source.cfg.BufferBytes && !t.mergeLocked() {
@@ -198,6 +207,23 @@ func (t *tail) reached() object.Revision {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.through
+}
+
+// confirm notes that the tail had read everything that the store had at a time.
+func (t *tail) confirm(at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.asOf.Before(at) {
+		t.asOf = at
+	}
+	t.live = true
+}
+
+// confirmed returns the time of the last confirmation, or zero.
+func (t *tail) confirmed() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.asOf
 }
 
 // take empties the buffer. It returns the changes, the last revision that has been read

@@ -42,7 +42,7 @@ func TestResumableAfterAQuietWatchIsEnded(t *testing.T) {
 		t.Fatalf("end of the watch: got %v, want %v", err, context.Canceled)
 	}
 	f.compact(t, last)
-	w = f.watch(t, interest, dispatch.After(w.Position()), dispatch.Options{EveryEvent: true})
+	w = f.watch(t, interest, dispatch.FromPosition(w.Position()), dispatch.Options{EveryEvent: true})
 	w.begins(t, object.Replay)
 	w.next(t, object.Synced)
 }

@@ -25,6 +25,7 @@ type Watcher struct {
 	epoch      object.Epoch
 	cursor     object.Revision // everything up to here has been delivered; 0: nothing to resume from
 	sentCursor object.Revision // the cursor in the last message
+	asOf       time.Time       // when the store was asked for the present position
 
 	exact            object.Revision // the revision that the snapshot must have; 0: any
 	page             page            // of the snapshot
@@ -56,23 +57,24 @@ const (
 //
 // Errors are those of [Source.Position].
 func (s *Source) Watch(ctx context.Context, i dispatch.Interest, b dispatch.Begin, o dispatch.Options) (*Watcher, error) {
+	asked := time.Now()
 	at, err := s.Position(ctx, b.Needed)
 	if err != nil {
 		return nil, err
 	}
 	w := &Watcher{
 		source: s, interest: i, options: o, wake: make(chan struct{}, 1),
-		schedule: dispatch.NewSchedule(&o), epoch: at.Epoch, exact: b.Exact,
+		schedule: dispatch.NewSchedule(&o), epoch: at.Epoch, exact: b.Exact, asOf: asked,
 	}
 	switch b.Kind {
-	case dispatch.BeginSnapshot:
+	case dispatch.BeginFromSnapshot:
 		w.step = beginReset
-	case dispatch.BeginResume:
+	case dispatch.BeginFromPosition:
 		if b.Position.Epoch == at.Epoch && b.Position.Revision > at.Revision {
 			return nil, &cacher.FutureError{Asked: b.Position.Revision, Current: at.Revision}
 		}
 		w.step, w.epoch, w.cursor = beginResume, b.Position.Epoch, b.Position.Revision
-	case dispatch.BeginNow:
+	case dispatch.BeginFromNow:
 		w.step, w.cursor = beginNow, at.Revision
 	}
 	return w, nil
@@ -116,7 +118,7 @@ func (w *Watcher) startTail(next step) {
 func (w *Watcher) Next(ctx context.Context) (dispatch.Message, error) {
 	m, err := w.next(ctx)
 	if err == nil {
-		w.schedule.Sent(m.Header.Kind, time.Now())
+		w.schedule.RecordSent(m.Header.Kind, time.Now())
 		w.silent = false
 	}
 	return m, err
@@ -149,13 +151,40 @@ func (w *Watcher) next(ctx context.Context) (dispatch.Message, error) {
 	}
 }
 
+// ReadsSnapshot reports whether Next is about to read or return a part of a snapshot. It is
+// false before SYNCED. The caller is the goroutine of Next.
+func (w *Watcher) ReadsSnapshot() bool {
+	switch w.step {
+	case beginReset:
+		return true
+	case listing:
+		return len(w.page.objects) > 0 || w.page.more
+	}
+	return false
+}
+
 func (w *Watcher) message(kind object.MessageKind, events [][]byte, count int) dispatch.Message {
 	w.sentCursor = w.cursor
 	return dispatch.Message{
 		Events: events,
 		Count:  count,
-		Header: object.Header{Kind: kind, Position: w.position(), Partial: w.partial},
+		Header: object.Header{Kind: kind, Position: w.position(), Partial: w.partial, Age: w.statedAge(kind)},
 	}
+}
+
+// statedAge returns [object.Header.Age] of a message of the kind.
+func (w *Watcher) statedAge(kind object.MessageKind) time.Duration {
+	asOf := w.asOf
+	switch kind {
+	case object.Live, object.Bookmark:
+		if w.tail != nil && asOf.Before(w.tail.confirmed()) {
+			asOf = w.tail.confirmed()
+		}
+	case object.Synced:
+	default:
+		return 0
+	}
+	return dispatch.StatedAge(asOf, time.Now())
 }
 
 // nextFromTail returns the next message about changes, the end of a replay, or a bookmark.
@@ -212,12 +241,12 @@ func (w *Watcher) take() {
 // store at most once per interval.
 func (w *Watcher) bookmark(now time.Time) (dispatch.Message, bool) {
 	due := w.schedule.Due(now)
-	if due == dispatch.Silence {
+	if due == dispatch.PeriodicBookmarkDue {
 		w.silent = true
 		w.schedule.Postpone(now)
 		w.tail.checkUpToDate()
 	}
-	if due == dispatch.Farewell || w.silent && w.tail.isUpToDate() {
+	if due == dispatch.LastBookmarkDue || w.silent && w.tail.isUpToDate() {
 		return w.message(object.Bookmark, nil, 0), true
 	}
 	return dispatch.Message{}, false

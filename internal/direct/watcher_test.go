@@ -110,14 +110,14 @@ func TestWatchBeginsWhereItWasAsked(t *testing.T) {
 	at := func(r object.Revision) object.Position { return object.Position{Epoch: epoch, Revision: r} }
 	every := dispatch.Options{EveryEvent: true}
 
-	w := f.watch(t, dispatch.Interest{}, dispatch.After(at(first+2)), every)
+	w := f.watch(t, dispatch.Interest{}, dispatch.FromPosition(at(first+2)), every)
 	w.begins(t, object.Replay)
 	if m := w.next(t, object.CatchUpPart); show(m) != fmt.Sprintf("~k@%d ~k@%d", first+3, first+4) {
 		t.Errorf("replay: got %s", show(m))
 	}
 	w.next(t, object.Synced)
 
-	w = f.watch(t, dispatch.Interest{}, dispatch.After(at(first+4)), every)
+	w = f.watch(t, dispatch.Interest{}, dispatch.FromPosition(at(first+4)), every)
 	w.begins(t, object.Replay)
 	w.next(t, object.Synced)
 
@@ -139,20 +139,20 @@ func TestWatchBeginsWhereItWasAsked(t *testing.T) {
 	}
 
 	var future *cacher.FutureError
-	if _, err := f.Watch(contextFor(t), dispatch.Interest{}, dispatch.After(at(first+5)), every); !errors.As(err, &future) {
+	if _, err := f.Watch(contextFor(t), dispatch.Interest{}, dispatch.FromPosition(at(first+5)), every); !errors.As(err, &future) {
 		t.Errorf("position ahead of the store: got %v, want a FutureError", err)
 	}
-	elsewhere := dispatch.After(object.Position{Epoch: "elsewhere", Revision: first + 100})
+	elsewhere := dispatch.FromPosition(object.Position{Epoch: "elsewhere", Revision: first + 100})
 	f.watch(t, dispatch.Interest{}, elsewhere, dispatch.Options{}).begins(t, object.Reset)
 	if err := ends[*dispatch.EpochError](t, f.watch(t, dispatch.Interest{}, elsewhere, every)); err.Asked != "elsewhere" || err.Current != at(first+4) {
 		t.Errorf("error: got %+v", err)
 	}
 
 	f.compact(t, first+3)
-	f.watch(t, dispatch.Interest{}, dispatch.After(at(first+3)), dispatch.Options{}).begins(t, object.Replay)
-	f.watch(t, dispatch.Interest{}, dispatch.After(at(first+2)), dispatch.Options{}).begins(t, object.Reset)
+	f.watch(t, dispatch.Interest{}, dispatch.FromPosition(at(first+3)), dispatch.Options{}).begins(t, object.Replay)
+	f.watch(t, dispatch.Interest{}, dispatch.FromPosition(at(first+2)), dispatch.Options{}).begins(t, object.Reset)
 	lost := &dispatch.LostError{Asked: first + 2, Oldest: first + 3, Current: first + 4}
-	if err := ends[*dispatch.LostError](t, f.watch(t, dispatch.Interest{}, dispatch.After(at(first+2)), every)); *err != *lost {
+	if err := ends[*dispatch.LostError](t, f.watch(t, dispatch.Interest{}, dispatch.FromPosition(at(first+2)), every)); *err != *lost {
 		t.Errorf("error: got %+v, want %+v", err, lost)
 	}
 	if err := ends[*dispatch.LostError](t, f.watch(t, dispatch.Interest{}, dispatch.FromExactly(first+2), dispatch.Options{})); *err != *lost {
@@ -312,7 +312,7 @@ func TestLatestMergesPendingEvents(t *testing.T) {
 	f := start(t, direct.Config{})
 	unhurried(t, func(delay time.Duration) error {
 		f.commit(t, f.put("changed", "0", nil), f.put("deleted", "0", nil), f.put("replaced", "0", nil), remove("new"))
-		w := f.watch(t, dispatch.Interest{}, dispatch.After(f.position(t)), dispatch.Options{Latest: true, BatchDelay: delay})
+		w := f.watch(t, dispatch.Interest{}, dispatch.FromPosition(f.position(t)), dispatch.Options{Latest: true, BatchDelay: delay})
 		w.begins(t, object.Replay)
 		w.next(t, object.Synced)
 		f.commit(t, f.put("first", "1", nil))
@@ -331,7 +331,7 @@ func TestLatestMergesPendingEvents(t *testing.T) {
 func TestLatestMergesMoreThanTheBuffer(t *testing.T) {
 	f, store := startTapped(t, direct.Config{BufferBytes: 10 << 10})
 	f.commit(t, f.put("changed", "0", nil), f.put("deleted", "0", nil))
-	w := f.watch(t, dispatch.Interest{}, dispatch.After(f.position(t)), dispatch.Options{Latest: true})
+	w := f.watch(t, dispatch.Interest{}, dispatch.FromPosition(f.position(t)), dispatch.Options{Latest: true})
 	w.begins(t, object.Replay)
 	w.next(t, object.Synced)
 	first := f.commit(t, remove("deleted"), f.put("passing", "0", nil))
@@ -351,7 +351,7 @@ func TestLatestMergesMoreThanTheBuffer(t *testing.T) {
 func TestLatestReplayDeletesPassingObjects(t *testing.T) {
 	f, store := startTapped(t, direct.Config{})
 	from := f.position(t)
-	w := f.watch(t, dispatch.Interest{}, dispatch.After(from), dispatch.Options{Latest: true})
+	w := f.watch(t, dispatch.Interest{}, dispatch.FromPosition(from), dispatch.Options{Latest: true})
 	w.begins(t, object.Replay)
 	w.next(t, object.Synced)
 	f.commit(t, f.put("passing", "0", nil))
@@ -361,7 +361,7 @@ func TestLatestReplayDeletesPassingObjects(t *testing.T) {
 	if m := w.next(t, object.Live); show(m) != fmt.Sprintf("+k@%d", last+1) {
 		t.Errorf("live: got %s", show(m))
 	}
-	w = f.watch(t, dispatch.Interest{}, dispatch.After(from), dispatch.Options{Latest: true})
+	w = f.watch(t, dispatch.Interest{}, dispatch.FromPosition(from), dispatch.Options{Latest: true})
 	w.begins(t, object.Replay)
 	var all []string
 	for {

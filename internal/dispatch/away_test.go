@@ -186,7 +186,7 @@ func (a *away) comeBack(t *testing.T, client absent) (changed, deleted int) {
 		due[k.Key] = k.changed
 	}
 
-	w := a.dispatcher.Pull(a.workers.NewQueue(), dispatch.Interest{}, dispatch.After(client.position), dispatch.Options{})
+	w := a.dispatcher.Pull(a.workers.NewQueue(), dispatch.Interest{}, dispatch.FromPosition(client.position), dispatch.Options{})
 	defer w.Close()
 	next := func() check.Message {
 		raw, err := w.Next(t.Context())

@@ -2,28 +2,30 @@ package dispatch
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
 // Batch is what a worker sends: live events, shared by all watchers that need them next, or
-// the bookmark of one watcher. It must not be modified.
+// the bookmark of one watcher. A batch must not be modified.
 type Batch struct {
 	Message
 	encoded atomic.Value
 
 	start batchStart
+	made  time.Time
 	first object.Revision // of the first event
 	end   batchCut
 	keys  atomic.Int32 // cached result of distinct; 0: unknown
 }
 
-// batchStart is the place where a batch begins and the view that it was read from. Watchers with equal
-// starts need the same batch.
+// batchStart says from which view a batch is read and where in the view the batch begins.
+// Watchers with equal starts need the same batch.
 type batchStart struct {
 	view   *view
 	cursor object.Revision
-	sent   int
+	sent   int // see Watcher.sent
 }
 
 // Encoded returns the message as it crosses the network. The first caller
@@ -37,9 +39,8 @@ func (b *Batch) Encoded(encode func(*Message) any) any {
 	return encoded
 }
 
-// follows reports whether the batch is what a watcher at the cursor needs next. sent is the
-// number of events of the next revision that the watcher has delivered. A part of a revision
-// only fits a watcher that is at exactly the same place.
+// follows reports whether the batch is what a watcher needs next, given Watcher.cursor and
+// Watcher.sent. A batch with only a part of a revision must begin exactly at both.
 func (b *Batch) follows(cursor object.Revision, sent int) bool {
 	if b.start.sent > 0 || b.end.partial {
 		return cursor == b.start.cursor && sent == b.start.sent
@@ -48,68 +49,70 @@ func (b *Batch) follows(cursor object.Revision, sent int) bool {
 }
 
 // distinct reports whether all pending events, in the batch and after it, have different
-// keys. Finding out takes memory, so the result is kept.
+// keys. The answer takes memory to compute, so it is cached.
 func (b *Batch) distinct() bool {
 	const different, repeated = 1, 2
 	if b.keys.Load() == 0 {
-		found := int32(repeated)
+		keys := int32(repeated)
 		if b.start.view.distinct(b.start.cursor) {
-			found = different
+			keys = different
 		}
-		b.keys.Store(found)
+		b.keys.Store(keys)
 	}
 	return b.keys.Load() == different
 }
 
 // batch returns the batch that begins at the start, or nil if the view ends there.
-func (f *feed) batch(start batchStart, d *Dispatcher) *Batch {
+func (f *feed) batch(start batchStart, d *Dispatcher, now time.Time) *Batch {
 	if start.view.endsAt(start.cursor) {
 		return nil
 	}
-	if b := f.batches.find(start); b != nil {
+	if b := f.batches.find(start, now); b != nil {
 		return b
 	}
 	pieces, end, first := start.view.read(start.cursor, start.sent, d.cfg.MessageBytes)
 	if end.taken == 0 {
 		return nil
 	}
-	b := &Batch{start: start, first: first.revision, end: end, Message: Message{
+	b := &Batch{start: start, made: now, first: first.revision, end: end, Message: Message{
 		Events: pieces, Count: end.taken, Arrived: d.created.Add(first.arrived),
 		Header: object.Header{
-			Kind: object.Live, Position: object.Position{Epoch: start.view.after.Epoch, Revision: end.upto}, Partial: end.partial,
+			Kind: object.Live, Position: object.Position{Epoch: start.view.base.Epoch, Revision: end.upTo}, Partial: end.partial,
+			Age: d.statedAge(now),
 		},
 	}}
-	if f.shared.Load() {
-		f.share(b)
+	if f.hadSeveral.Load() {
+		f.keepBatch(b)
 	}
 	return b
 }
 
-// batchCache keeps the latest batches of a feed. While a batch is sent to ten thousand
-// watchers, few other events arrive, so four are enough. Each holds at most one message.
+// batchCache keeps the latest batches of a feed. Four are enough: few other events arrive
+// while a batch is sent to ten thousand watchers. Each batch holds at most one message.
 type batchCache struct {
 	recent [4]atomic.Pointer[Batch]
 	next   atomic.Uint32 // counts additions
 }
 
-// find returns the batch with the start, or nil.
-func (c *batchCache) find(start batchStart) *Batch {
+// find returns the batch with the start, or nil. It ignores batches that are so old that they
+// do not state their age correctly.
+func (c *batchCache) find(start batchStart, now time.Time) *Batch {
 	for i := range c.recent {
-		if b := c.recent[i].Load(); b != nil && b.start == start {
+		if b := c.recent[i].Load(); b != nil && b.start == start && now.Sub(b.made) < unstatedAge {
 			return b
 		}
 	}
 	return nil
 }
 
-// add keeps a batch and returns where.
+// add keeps a batch and returns the element of the cache that has it.
 func (c *batchCache) add(b *Batch) *atomic.Pointer[Batch] {
 	p := &c.recent[c.next.Add(1)%uint32(len(c.recent))]
 	p.Store(b)
 	return p
 }
 
-// clear drops all batches, so that they do not hold memory that the log has dropped.
+// clear drops all batches. Otherwise they would hold memory that the log has dropped.
 func (c *batchCache) clear() {
 	for i := range c.recent {
 		c.recent[i].Store(nil)

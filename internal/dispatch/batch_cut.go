@@ -3,55 +3,56 @@ package dispatch
 import "github.com/fanoutd/fanoutd/internal/object"
 
 // batchCut decides where a message ends. The caller offers events in order. The cut takes
-// them until the message would exceed its limit, and then goes back to the end of the last
-// revision that fits as a whole. It splits a revision only if that alone exceeds the limit,
+// events until the message would exceed its limit. Then it drops the events of a revision that
+// does not fit as a whole. It splits a revision only if that revision alone exceeds the limit,
 // and takes a single event whatever its size.
 type batchCut struct {
 	limit int
 
 	taken   int             // number of events in the message
-	bytes   int             // their size
-	upto    object.Revision // the position after the message, if no further event is taken
+	bytes   int             // size of these events
+	upTo    object.Revision // the position after the message, if no further event is taken
 	partial bool            // the message ends inside a revision
-	full    bool            // an event was offered and not taken
+	hasMore bool            // an event was offered and not taken
 
 	current  object.Revision // the revision of the last event
-	previous struct {        // the message as it was before current began
+	previous struct {        // the message without the events of current
 		taken, bytes int
-		upto         object.Revision
+		upTo         object.Revision
 	}
 }
 
-// take offers the next event and reports whether it was taken. If not, the message ends,
-// and the fields describe it.
+// take offers the next event and reports whether the event was taken. If not, the message
+// ends, and the fields describe it.
 func (c *batchCut) take(revision object.Revision, size int) bool {
 	if revision != c.current {
-		c.previous.taken, c.previous.bytes, c.previous.upto = c.taken, c.bytes, c.upto
+		c.previous.taken, c.previous.bytes, c.previous.upTo = c.taken, c.bytes, c.upTo
 		c.current = revision
 	}
 	if c.taken > 0 && c.bytes+size > c.limit {
-		c.full = true
+		c.hasMore = true
 		if c.previous.taken > 0 {
-			c.taken, c.bytes, c.upto = c.previous.taken, c.previous.bytes, c.previous.upto
+			c.taken, c.bytes, c.upTo = c.previous.taken, c.previous.bytes, c.previous.upTo
 		} else {
-			c.upto, c.partial = c.previous.upto, true
+			c.upTo, c.partial = c.previous.upTo, true
 		}
 		return false
 	}
 	c.taken++
 	c.bytes += size
-	c.upto = revision
+	c.upTo = revision
 	return true
 }
 
-// takeAlone offers an event that does not belong together with any other.
+// takeAlone offers an event as if it had a revision of its own, so the message may end before
+// and after the event.
 func (c *batchCut) takeAlone(size int) bool { return c.take(c.current+1, size) }
 
-// after returns the cursor of a watcher after the message, and how many events of the next
-// revision it has sent. cursor and sent are the values before the message.
-func (c *batchCut) after(cursor object.Revision, sent int) (object.Revision, int) {
+// advance returns the cursor of a watcher after the message, and how many events of the next
+// revision the watcher has sent by then. The arguments are both values before the message.
+func (c *batchCut) advance(cursor object.Revision, sent int) (object.Revision, int) {
 	if c.partial {
 		return cursor, sent + c.taken
 	}
-	return c.upto, 0
+	return c.upTo, 0
 }

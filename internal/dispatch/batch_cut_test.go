@@ -14,7 +14,7 @@ func TestCutEndsMessagesAtRevisions(t *testing.T) {
 	tests := map[string]struct {
 		events         []event
 		taken          int
-		upto           object.Revision
+		upTo           object.Revision
 		partial, stops bool
 	}{
 		"all fit":                             {[]event{{1, 40}, {2, 60}}, 2, 2, false, false},
@@ -34,9 +34,9 @@ func TestCutEndsMessagesAtRevisions(t *testing.T) {
 					break
 				}
 			}
-			if c.taken != tc.taken || c.upto != tc.upto || c.partial != tc.partial || stopped != tc.stops {
+			if c.taken != tc.taken || c.upTo != tc.upTo || c.partial != tc.partial || stopped != tc.stops {
 				t.Errorf("took %d up to %d, partial %v, stopped %v; want %d, %d, %v, %v",
-					c.taken, c.upto, c.partial, stopped, tc.taken, tc.upto, tc.partial, tc.stops)
+					c.taken, c.upTo, c.partial, stopped, tc.taken, tc.upTo, tc.partial, tc.stops)
 			}
 		})
 	}

@@ -15,7 +15,7 @@ import (
 // The batch cache drops batches of segments that the log has dropped, even a batch that is
 // being cut at that moment. Only a test inside the package can hit that moment.
 func TestBatchesAreDroppedWithTheirLog(t *testing.T) {
-	bubble(t, Config{FeedBytes: 1 << 10}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
+	bubble(t, Config{LogBytes: 1 << 10}, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
 		var watchers [2]*Watcher
 		for i := range watchers {
 			watchers[i] = d.Polled(q, Interest{}, FromNow(d.cfg.Source.State().Position()), Options{})
@@ -31,7 +31,7 @@ func TestBatchesAreDroppedWithTheirLog(t *testing.T) {
 		kept := func() (n int) {
 			for i := range f.batches.recent {
 				if b := f.batches.recent[i].Load(); b != nil {
-					if n++; b.start.view.after != f.view.Load().after {
+					if n++; b.start.view.base != f.view.Load().base {
 						t.Error("the cache keeps a batch of a dropped segment")
 					}
 				}
@@ -51,7 +51,7 @@ func TestBatchesAreDroppedWithTheirLog(t *testing.T) {
 		if n := kept(); n != 0 {
 			t.Errorf("got %d cached batches after the log dropped its segments, want none", n)
 		}
-		if b := f.batch(batchStart{view: old, cursor: watchers[1].cursor}, d); b == nil || kept() != 0 {
+		if b := f.batch(batchStart{view: old, cursor: watchers[1].cursor}, d, time.Now()); b == nil || kept() != 0 {
 			t.Errorf("got batch %v, and the cache keeps %d late batches, want none", b, kept())
 		}
 	})

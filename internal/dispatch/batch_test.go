@@ -19,7 +19,7 @@ func pollOne(t testing.TB, w *dispatch.Watcher) *dispatch.Batch {
 	if outcome != dispatch.Found {
 		t.Fatalf("got outcome %d, want a batch", outcome)
 	}
-	if !w.Settle(b) {
+	if !w.NothingFollows(b) {
 		t.Fatal("more events follow the batch")
 	}
 	return b
@@ -135,9 +135,9 @@ func TestPartsAreShared(t *testing.T) {
 				}
 			}
 			parts, events = parts+1, events+part.Count
-			if settled := every.Settle(part); settled == part.Header.Partial {
-				t.Fatalf("part %d: partial is %v, settled %v", parts, part.Header.Partial, settled)
-			} else if settled {
+			if final := every.NothingFollows(part); final == part.Header.Partial {
+				t.Fatalf("part %d: partial is %v, final %v", parts, part.Header.Partial, final)
+			} else if final {
 				break
 			}
 		}
@@ -193,7 +193,7 @@ func TestMergedEventsNeedTheHandler(t *testing.T) {
 // every event.
 func TestEventsOutsideTheLogNeedTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := start(t, limits{feedBytes: 1 << 10})
+		f := start(t, limits{logBytes: 1 << 10})
 		synctest.Wait()
 		w := f.polled(t, dispatch.Interest{}, dispatch.Options{})
 		for i := range 100 {

@@ -11,82 +11,88 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// catchUpCacheAge is how long after a state was taken new watchers catch up to it although
-// there is a newer one, if it satisfies their consistency. Newer changes follow as events.
-// It is also the interval of sweeps, and how long an unused part stays.
+// catchUpCacheAge limits the age of a shared state that is no longer the newest. Below this
+// age, new watchers catch up to the shared state, if it is as fresh as they require. Newer
+// changes follow as events. The dispatcher sweeps at most once per catchUpCacheAge.
 const catchUpCacheAge = 100 * time.Millisecond
 
 // catchUpCache lets the watchers of one interest that catch up at the same time share the
 // work. They catch up to the same state, and use the parts that one of them made. A sweep
-// drops the state 100 ms after it was taken, once there is a newer one.
+// empties the cache when its state is older than catchUpCacheAge and no longer the newest.
 type catchUpCache struct {
-	mu    sync.Mutex    // guards everything below; held while a part is made, so it is made once
-	state *cacher.State // to which the watchers catch up; nil: none
-	taken time.Time     // when the state was taken
-	used  time.Time     // when a watcher last joined or asked for a part
-	parts map[partKey]part
-	bytes int64 // size of the parts
+	mu    sync.Mutex       // guards everything below; held while a part is made, so it is made once
+	state *cacher.State    // the state to which the watchers catch up; nil: none
+	taken time.Time        // when the state was taken
+	used  time.Time        // when a watcher last asked for the state or for a part
+	parts map[partKey]part // nil: the cache is empty and keeps no parts
+	bytes int64            // size of the parts
 }
 
-// catchUpBudget limits the memory of all caches of a dispatcher. Parts that do not fit are
-// made for each watcher. One cache may hold at most as much as is still free.
+// catchUpBudget limits the memory of all caches of a dispatcher. No cache may hold more of the
+// budget than it leaves free. A part that does not fit is made again for each watcher.
 type catchUpBudget struct {
 	limit int64
 	bytes atomic.Int64
 }
 
-// isTight reports whether more than a quarter of the budget is used. Unused parts are then
-// dropped early.
+// isTight reports whether more than a quarter of the budget is used. Sweeps then also empty
+// the caches that were not used for catchUpCacheAge.
 func (b *catchUpBudget) isTight() bool { return b.bytes.Load() > b.limit/4 }
 
 // partKey identifies a part of a catch-up. Parts that are read from the window have the kind
 // REPLAY, also for live watchers that have fallen out of the log.
 type partKey struct {
-	kind object.CatchUp
-
-	// DELTA: where the watcher was. RESET: the revision of the snapshot. REPLAY: the
-	// revision up to which events are merged, or 0.
-	from object.Revision
-
-	place place
+	kind  object.CatchUp
+	since object.Revision // see catchUp.since
+	to    object.Revision // RESET and DELTA: see catchUp.to. REPLAY: see Watcher.mergeTo
+	start partStart
 }
 
-// place is where in a catch-up a part begins. RESET: at the Key. DELTA: after the ChangeID.
-// REPLAY: after the revision At, without the first skip events.
-type place struct {
+// partStart says where a part begins.
+type partStart struct {
+	// RESET: the part begins at the Key. DELTA: it begins after the change. REPLAY: it begins
+	// after the revision At.
 	cacher.ChangeID
-	skip  int          // REPLAY: events of the next revision that were sent before
-	epoch object.Epoch // REPLAY
+
+	skip  int          // REPLAY: number of events after At to leave out; see Watcher.sent
+	epoch object.Epoch // REPLAY: the epoch of At
 }
 
-// part is the content of one message of a catch-up.
+// part is the content of one message that is not a batch: of a catch-up, or of live events from
+// the window.
 type part struct {
-	pieces  [][]byte
-	end     batchCut
-	next    place           // RESET and DELTA: where the next part begins
-	last    bool            // RESET and DELTA: there is no next part
-	through object.Revision // REPLAY: there are no other events up to here; 0: there may be
-	lost    bool            // REPLAY: the events are gone
-	arrived time.Time       // REPLAY: when the first of the changes came from the store
+	pieces [][]byte
+	end    batchCut
 
-	joined bool // see joinPieces
+	// RESET and DELTA use these fields. A merge uses isLast only.
+
+	next   partStart // where the next part begins
+	isLast bool      // there is no next part
+
+	// Of a REPLAY.
+
+	completeUpTo object.Revision // the part has all events up to this revision; 0: more may follow
+	lost         bool            // the window no longer has the events
+	arrived      time.Time       // when the first of the changes came from the store
+
+	coalesced bool // see coalesce
 }
 
 func (p *part) payload() payload { return payload{p.pieces, p.end.taken, p.arrived} }
 
-// size returns the memory that the part accounts for, including pieces that share the memory
-// of objects.
+// size returns the memory that counts against the budget. It includes pieces that share the
+// memory of objects.
 func (p *part) size() int64 { return p.sizeWith(len(p.pieces)) }
 
-// sizeWith returns the size if the part had n pieces.
+// sizeWith returns the size that the part would have with n pieces.
 func (p *part) sizeWith(n int) int64 {
 	const header = 32 // bytes of a piece besides its content
 	return int64(header*(n+4) + p.end.bytes)
 }
 
-// smallPiece is the largest piece that is joined with its neighbours in a shared part.
-// Sending a piece takes more than a hundred bytes per watcher while it is on its way;
-// copying it takes its size once.
+// smallPiece is the size up to which the neighbouring pieces of a shared part are coalesced.
+// Each piece of a message in flight costs more than a hundred bytes per watcher. A copy costs
+// the size of the piece, once for all watchers.
 const smallPiece = 4 << 10
 
 // runs returns the pieces in runs: small ones that follow each other, or one large piece.
@@ -106,8 +112,8 @@ func (p *part) runs() iter.Seq[[][]byte] {
 	}
 }
 
-// joinPieces copies small pieces together.
-func (p *part) joinPieces() {
+// coalesce copies each run of small pieces into one piece.
+func (p *part) coalesce() {
 	var fewer [][]byte
 	for run := range p.runs() {
 		if len(run) == 1 {
@@ -116,11 +122,11 @@ func (p *part) joinPieces() {
 			fewer = append(fewer, slices.Concat(run...))
 		}
 	}
-	p.pieces, p.joined = fewer, true
+	p.pieces, p.coalesced = fewer, true
 }
 
-// joinedSize returns the size of the part after joinPieces.
-func (p *part) joinedSize() int64 {
+// coalescedSize returns the size that the part has after coalesce.
+func (p *part) coalescedSize() int64 {
 	n := 0
 	for range p.runs() {
 		n++
@@ -128,102 +134,105 @@ func (p *part) joinedSize() int64 {
 	return p.sizeWith(n)
 }
 
-// join returns a state that is not older than needed: the one to which others catch up, or
-// the newest.
-func (m *catchUpCache) join(newest *cacher.State, needed object.Revision, b *catchUpBudget) *cacher.State {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.state != nil && m.state.Position().Epoch == newest.Position().Epoch && m.state.Revision() >= needed && m.isYoung(newest) {
-		m.used = time.Now()
-		return m.state
+// sharedState returns a state that is not older than needed: the state to which other
+// watchers catch up, or the newest one.
+func (c *catchUpCache) sharedState(newest *cacher.State, needed object.Revision, b *catchUpBudget) *cacher.State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state != nil && c.state.Position().Epoch == newest.Position().Epoch && c.state.Revision() >= needed && c.isYoung(newest) {
+		c.used = time.Now()
+		return c.state
 	}
-	m.dropLocked(b)
-	m.beginLocked(newest)
+	c.emptyLocked(b)
+	c.startLocked(newest)
 	return newest
 }
 
-// open makes the cache keep parts, and reports whether it did not before.
-func (m *catchUpCache) open(newest *cacher.State) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.parts != nil {
+// start makes the cache keep parts. It returns true if the cache was empty before.
+func (c *catchUpCache) start(newest *cacher.State) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.parts != nil {
 		return false
 	}
-	m.beginLocked(newest)
+	c.startLocked(newest)
 	return true
 }
 
-func (m *catchUpCache) beginLocked(s *cacher.State) {
+func (c *catchUpCache) startLocked(s *cacher.State) {
 	now := time.Now()
-	m.state, m.taken, m.used, m.parts = s, now, now, map[partKey]part{}
+	c.state, c.taken, c.used, c.parts = s, now, now, map[partKey]part{}
 }
 
-func (m *catchUpCache) isYoung(newest *cacher.State) bool {
-	return m.state == newest || time.Since(m.taken) < catchUpCacheAge
+func (c *catchUpCache) isYoung(newest *cacher.State) bool {
+	return c.state == newest || time.Since(c.taken) < catchUpCacheAge
 }
 
-// part returns a part of a catch-up to the state; the first caller makes it. The state is
-// nil for a REPLAY, which shows what has happened, whatever the state is.
-func (m *catchUpCache) part(state *cacher.State, key partKey, b *catchUpBudget, makePart func() part) part {
-	m.mu.Lock()
-	if m.parts == nil || state != nil && state != m.state {
-		m.mu.Unlock()
-		return makePart() // the cache is empty or holds another state
+// part returns a part of a catch-up to the state; the first caller makes it. The state is nil
+// for a REPLAY: its events come from the window and do not depend on a state.
+func (c *catchUpCache) part(state *cacher.State, key partKey, b *catchUpBudget, makePart func() part) part {
+	c.mu.Lock()
+	if c.parts == nil || state != nil && state != c.state {
+		c.mu.Unlock()
+		return makePart() // the cache is empty or has another state
 	}
-	defer m.mu.Unlock()
-	m.used = time.Now()
-	if p, ok := m.parts[key]; ok {
-		if !p.joined { // the copy pays from the second watcher on
-			m.accountLocked(-p.size(), b)
-			p.joinPieces()
-			m.accountLocked(p.size(), b)
-			m.parts[key] = p
+	defer c.mu.Unlock()
+	c.used = time.Now()
+	if p, ok := c.parts[key]; ok {
+		if !p.coalesced { // the copy pays from the second watcher on
+			c.countLocked(-p.size(), b)
+			p.coalesce()
+			c.countLocked(p.size(), b)
+			c.parts[key] = p
 		}
 		return p
 	}
 	p := makePart()
 	if state == nil && len(p.pieces) == 0 {
-		return p // an empty REPLAY is not kept, because there may be more soon
+		return p // an empty REPLAY is not kept, because there may be events soon
 	}
-	if !m.hasRoomLocked(p.size(), b) && m.hasRoomLocked(p.joinedSize(), b) {
-		p.joinPieces()
+	if !c.hasRoomLocked(p.size(), b) && c.hasRoomLocked(p.coalescedSize(), b) {
+		p.coalesce()
 	}
-	if n := p.size(); m.hasRoomLocked(n, b) {
-		m.parts[key] = p
-		m.accountLocked(n, b)
+	if n := p.size(); c.hasRoomLocked(n, b) {
+		c.parts[key] = p
+		c.countLocked(n, b)
 	}
 	return p
 }
 
-func (m *catchUpCache) hasRoomLocked(n int64, b *catchUpBudget) bool {
-	return m.bytes+n <= b.limit-b.bytes.Load()-n
+// hasRoomLocked reports whether the cache may hold n more bytes; see catchUpBudget.
+func (c *catchUpCache) hasRoomLocked(n int64, b *catchUpBudget) bool {
+	return c.bytes+n <= b.limit-b.bytes.Load()-n
 }
 
-func (m *catchUpCache) accountLocked(n int64, b *catchUpBudget) {
-	m.bytes += n
+// countLocked counts n more bytes of the cache against the budget.
+func (c *catchUpCache) countLocked(n int64, b *catchUpBudget) {
+	c.bytes += n
 	b.bytes.Add(n)
 }
 
-// expire empties the cache if it is outdated, or if it was not used for a while and the
-// budget is tight. It reports whether the cache is empty.
-func (m *catchUpCache) expire(newest *cacher.State, b *catchUpBudget) bool {
-	if !m.mu.TryLock() {
+// expire empties the cache if its state is outdated. If the budget is tight, it also empties
+// a cache that was not used for catchUpCacheAge. It reports whether the cache is empty.
+func (c *catchUpCache) expire(newest *cacher.State, b *catchUpBudget) bool {
+	if !c.mu.TryLock() {
 		return false // in use; a later sweep tries again
 	}
-	defer m.mu.Unlock()
-	if m.state != nil && (!m.isYoung(newest) || b.isTight() && time.Since(m.used) >= catchUpCacheAge) {
-		m.dropLocked(b)
+	defer c.mu.Unlock()
+	if c.state != nil && (!c.isYoung(newest) || b.isTight() && time.Since(c.used) >= catchUpCacheAge) {
+		c.emptyLocked(b)
 	}
-	return m.state == nil
+	return c.state == nil
 }
 
-func (m *catchUpCache) drop(b *catchUpBudget) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.dropLocked(b)
+// empty drops the state and all parts.
+func (c *catchUpCache) empty(b *catchUpBudget) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.emptyLocked(b)
 }
 
-func (m *catchUpCache) dropLocked(b *catchUpBudget) {
-	b.bytes.Add(-m.bytes)
-	m.state, m.parts, m.bytes = nil, nil, 0
+func (c *catchUpCache) emptyLocked(b *catchUpBudget) {
+	b.bytes.Add(-c.bytes)
+	c.state, c.parts, c.bytes = nil, nil, 0
 }

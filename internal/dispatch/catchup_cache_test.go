@@ -43,8 +43,8 @@ func TestBoundedCatchUpCache(t *testing.T) {
 					now := c.State().Position()
 					for _, begin := range []Begin{
 						FromSnapshot(0),
-						After(object.Position{Epoch: now.Epoch, Revision: 1}),
-						After(object.Position{Epoch: now.Epoch, Revision: now.Revision - 10}),
+						FromPosition(object.Position{Epoch: now.Epoch, Revision: 1}),
+						FromPosition(object.Position{Epoch: now.Epoch, Revision: now.Revision - 10}),
 					} {
 						w := d.Pull(workers.NewQueue(), Interest{}, begin, Options{})
 						watchers = append(watchers, w)
@@ -67,7 +67,7 @@ func TestBoundedCatchUpCache(t *testing.T) {
 					wantAccounted(t, d)
 				}
 				catchUp()
-				catchUp() // the second use of a part joins its pieces
+				catchUp() // the second use of a part coalesces its pieces
 				time.Sleep(2 * catchUpCacheAge)
 				m.Put("next", "value")
 				synctest.Wait()
@@ -105,17 +105,17 @@ func wantAccounted(t *testing.T, d *Dispatcher) {
 	}
 }
 
-// A part that fits the limit only with joined pieces is cached.
+// A part that fits the limit only with coalesced pieces is cached.
 func TestSmallObjectsAreShared(t *testing.T) {
 	const objects = 100
 	m, b := &catchUpCache{}, &catchUpBudget{}
-	whole := part{end: batchCut{bytes: objects}, last: true}
+	whole := part{end: batchCut{bytes: objects}, isLast: true}
 	for range objects {
 		whole.pieces = append(whole.pieces, []byte{1})
 	}
-	for limit, want := range map[int64]int{2 * whole.joinedSize(): 1, 2*whole.joinedSize() - 1: 3} {
+	for limit, want := range map[int64]int{2 * whole.coalescedSize(): 1, 2*whole.coalescedSize() - 1: 3} {
 		b.limit = limit
-		m.beginLocked(nil)
+		m.startLocked(nil)
 		calls := 0
 		for range 3 {
 			p := m.part(nil, partKey{}, b, func() part {
@@ -129,6 +129,6 @@ func TestSmallObjectsAreShared(t *testing.T) {
 		if calls != want {
 			t.Errorf("limit %d: the part was made %d times, want %d", limit, calls, want)
 		}
-		m.drop(b)
+		m.empty(b)
 	}
 }

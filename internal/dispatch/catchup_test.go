@@ -28,7 +28,7 @@ func TestReadersOfTheWindowShareEncodings(t *testing.T) {
 				var first []check.Event
 				encoded := int64(0)
 				for i := range 100 {
-					w := f.watchWith(t, dispatch.Interest{}, dispatch.After(at), options)
+					w := f.watchWith(t, dispatch.Interest{}, dispatch.FromPosition(at), options)
 					events := w.sync(t, object.Replay)
 					if i == 0 {
 						first, encoded = events, f.encoder.events.Load()
@@ -45,7 +45,7 @@ func TestReadersOfTheWindowShareEncodings(t *testing.T) {
 	}
 	t.Run("behind", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			f := start(t, limits{feedBytes: 2 << 10})
+			f := start(t, limits{logBytes: 2 << 10})
 			watchers := make([]*watcher, 20)
 			for i := range watchers {
 				watchers[i] = f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))

@@ -83,7 +83,7 @@ func BenchmarkResume(b *testing.B) {
 			at.Revision -= 10
 			b.ReportAllocs()
 			for b.Loop() {
-				if got := catchUp(b, f, dispatch.Interest{}, dispatch.After(at)); got != 10 {
+				if got := catchUp(b, f, dispatch.Interest{}, dispatch.FromPosition(at)); got != 10 {
 					b.Fatalf("got %d changes, want 10", got)
 				}
 			}
@@ -142,7 +142,7 @@ func filled(tb testing.TB, objects int) *fixture {
 // await waits until the dispatcher has taken all writes.
 func await(tb testing.TB, f *fixture) {
 	tb.Helper()
-	poll.Until(tb, "the dispatcher has caught up", func() bool { return f.dispatcher.Stats().Through.Revision >= f.store.Now() })
+	poll.Until(tb, "the dispatcher has caught up", func() bool { return f.dispatcher.Stats().DispatchedUpTo.Revision >= f.store.Now() })
 }
 
 // catchUp starts a watcher, reads its catch-up and closes it. It returns the number of events.

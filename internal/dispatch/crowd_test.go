@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,8 +17,9 @@ type crowd struct {
 	received sync.WaitGroup // members that have not received a batch since the call of after
 
 	mu     sync.Mutex
-	counts []int              // guarded by mu: arguments of Sent
+	counts []int              // guarded by mu: arguments of CountSent
 	order  []*sendqueue.Queue // guarded by mu: queues of the members that received a batch
+	far    int                // guarded by mu: batches sent without a prefetch
 
 	each func(*member, *dispatch.Batch) // called instead of received.Done; nil: none
 }
@@ -29,7 +31,11 @@ type member struct {
 	queue *sendqueue.Queue
 	waits chan struct{} // closed when the worker has the watcher
 	last  *dispatch.Batch
+	near  bool // prefetched since the last batch
 	full  bool // has no room for a batch
+
+	reserved atomic.Int32 // calls of Reserve
+
 	gone  bool // closed
 	ended error
 	done  chan struct{} // closed when Serve has returned
@@ -61,7 +67,7 @@ func (f *fixture) join(t testing.TB, c *crowd, q *sendqueue.Queue, i dispatch.In
 	}()
 	t.Cleanup(m.leave)
 	<-m.waits
-	for !m.Waiting() {
+	for !m.InGroup() {
 		f.wait()
 	}
 	return m
@@ -86,7 +92,16 @@ func (c *crowd) after(do func()) {
 }
 
 // Reserve implements [dispatch.Sink].
-func (*member) Reserve() error { return nil }
+func (m *member) Reserve() error {
+	m.reserved.Add(1)
+	return nil
+}
+
+// Prefetch implements [dispatch.Sink].
+func (m *member) Prefetch() int {
+	m.near = true
+	return 1
+}
 
 // Send implements [dispatch.Sink].
 func (m *member) Send(message dispatch.Message) error {
@@ -111,8 +126,8 @@ func (m *member) TrySend(b *dispatch.Batch, _ time.Time) error {
 	return nil
 }
 
-// Sent implements [dispatch.Sink].
-func (m *member) Sent(_ *dispatch.Batch, n int, _ time.Time) {
+// CountSent implements [dispatch.Sink].
+func (m *member) CountSent(_ *dispatch.Batch, n int, _ time.Time) {
 	m.crowd.mu.Lock()
 	defer m.crowd.mu.Unlock()
 	m.crowd.counts = append(m.crowd.counts, n)
@@ -122,6 +137,10 @@ func (m *member) receive(b *dispatch.Batch) {
 	m.last = b
 	c := m.crowd
 	c.mu.Lock()
+	if !m.near {
+		c.far++
+	}
+	m.near = false
 	c.order = append(c.order, m.queue)
 	c.mu.Unlock()
 	if c.each != nil {

@@ -17,7 +17,7 @@ import (
 // its position remains valid at other servers.
 var ErrStopped = errors.New("dispatch has stopped")
 
-// Source is the cacher of the resource, where the changes come from.
+// Source is the cacher of the resource, from which the changes come.
 type Source interface {
 	// State returns the newest state, or nil before the first one.
 	State() *cacher.State
@@ -25,6 +25,8 @@ type Source interface {
 	Ready() <-chan struct{}
 	// Following reports whether the state keeps up with the store.
 	Following() bool
+	// Confirmed returns a time at which the state had everything that the store had.
+	Confirmed() time.Time
 	// Advance asks the store for its revision, so that the position of the state
 	// advances although nothing changes.
 	Advance()
@@ -45,51 +47,60 @@ type Config struct {
 	Source  Source
 	Encoder Encoder
 
-	// MessageBytes limits the size of the events in one message. A larger event gets a
-	// message of its own. Default 1 MiB: well below the 4 MiB that gRPC clients accept by
-	// default, so a larger event also passes.
+	// MessageBytes limits the size of the events in one message. An event above the limit
+	// gets a message of its own. Default 1 MiB. By default, gRPC clients accept messages of
+	// up to 4 MiB, so an event above the limit usually reaches them, too.
 	MessageBytes int
 
-	// FeedBytes limits the memory of all logs together. Watchers read older events from
-	// the cacher's window. Default 64 MiB.
-	FeedBytes int
+	// LogBytes limits the memory of the logs of all feeds together. Watchers read older
+	// events from the cacher's window. Default 64 MiB.
+	LogBytes int
 
-	// CatchUpBytes limits the memory of the catch-up parts that watchers share. Parts that
-	// do not fit are made for each watcher. Default 64 MiB.
+	// LogAge is how long the logs keep events. Watchers read older events from the cacher's
+	// window. Default 1 min.
+	LogAge time.Duration
+
+	// CatchUpBytes limits the memory of the catch-up parts that watchers share. A part that
+	// does not fit is made again for each watcher. Default 64 MiB.
 	CatchUpBytes int
 
 	// CatchUpStates limits how many past states are retained for catch-ups of several
-	// messages. Each may be as large as the present state and its window. Default 4.
+	// messages. Each may be as large as the present state with its window. Default 4.
 	CatchUpStates int
 
-	// Indexed lists positions in [object.Object.Fields]. Feeds are indexed by the values of
-	// these fields, and by labels.
+	// Turns limit how many parts of catch-ups are made at once. Default: turns of this
+	// dispatcher alone.
+	Turns Turns
+
+	// Indexed lists fields, as indices of [object.Object.Fields]. The dispatcher indexes feeds
+	// by the values that they require of these fields. It always indexes by labels.
 	Indexed []int
 
-	// Observer watches changes on their way. Optional.
+	// Observer gets reports about dispatched changes. Optional.
 	Observer Observer
 }
 
 // Dispatcher delivers the changes of one resource to its watchers.
 type Dispatcher struct {
-	cfg      Config
-	through  atomic.Pointer[object.Position] // all changes up to it are in the feeds they concern; nil: none yet
-	created  time.Time                       // entry.arrived is relative to it
-	stopped  chan struct{}                   // closed when Run has returned
-	catchUps catchUpBudget
-	retained retainedStates
-	stats    counters
+	cfg            Config
+	dispatchedUpTo atomic.Pointer[object.Position] // all changes up to this position are in the feeds that they concern; nil: none yet
+	created        time.Time                       // entry.arrived counts from here
+	stopped        chan struct{}                   // closed when Run has returned
+	catchUps       catchUpBudget
+	retained       retainedStates
+	stats          counters
 
-	mu       sync.Mutex            // guards everything below, and the fields of feed that say so
-	position object.Position       // the value of through, for holders of mu; zero before the first state
-	feeds    map[interestKey]*feed // the feeds that have watchers
-	index    index                 // of the same feeds
-	caching  map[*feed]struct{}    // feeds whose catchUpCache may hold something
-	swept    time.Time             // last sweep
-	logs     logBudget
-	hashes   maphash.Seed // for keys of objects
-	scratch  []byte       // for encoding
-	touched  []*feed      // feeds that the current round has to publish
+	mu          sync.Mutex            // guards everything below, and the fields of feed that say so
+	position    object.Position       // the value of dispatchedUpTo, for holders of mu; zero before the first state
+	feeds       map[interestKey]*feed // the feeds that have watchers
+	index       index                 // of the same feeds
+	caching     map[*feed]struct{}    // feeds whose catchUpCache may have content
+	swept       time.Time             // when the caches were last swept
+	aged        time.Time             // when old segments were last dropped
+	logs        logBudget
+	hashes      maphash.Seed // for the keys of objects
+	scratch     []byte       // for encoding
+	unpublished []*feed      // feeds that the current round has to publish
 }
 
 // New returns a dispatcher. It does nothing until Run is called.
@@ -97,14 +108,20 @@ func New(cfg Config) *Dispatcher {
 	if cfg.MessageBytes == 0 {
 		cfg.MessageBytes = 1 << 20
 	}
-	if cfg.FeedBytes == 0 {
-		cfg.FeedBytes = 64 << 20
+	if cfg.LogBytes == 0 {
+		cfg.LogBytes = 64 << 20
+	}
+	if cfg.LogAge == 0 {
+		cfg.LogAge = time.Minute
 	}
 	if cfg.CatchUpBytes == 0 {
 		cfg.CatchUpBytes = 64 << 20
 	}
 	if cfg.CatchUpStates == 0 {
 		cfg.CatchUpStates = 4
+	}
+	if cfg.Turns == nil {
+		cfg.Turns = NewTurns()
 	}
 	d := &Dispatcher{
 		cfg:     cfg,
@@ -117,11 +134,11 @@ func New(cfg Config) *Dispatcher {
 	}
 	d.catchUps.limit = int64(cfg.CatchUpBytes)
 	d.retained.limit = cfg.CatchUpStates
-	d.logs = logBudget{limit: cfg.FeedBytes, touch: d.touch}
+	d.logs = logBudget{limit: cfg.LogBytes, publishLater: d.publishLater}
 	return d
 }
 
-// Run dispatches until ctx is done. Watchers then end with [ErrStopped].
+// Run dispatches changes until ctx is done. Watchers then end with [ErrStopped].
 func (d *Dispatcher) Run(ctx context.Context) {
 	defer close(d.stopped)
 	select {
@@ -141,8 +158,8 @@ func (d *Dispatcher) Run(ctx context.Context) {
 // idleSweepInterval is the interval of sweeps while nothing changes.
 const idleSweepInterval = 10 * time.Second
 
-// awaitChange waits until there is a newer state or ctx is done. It sweeps meanwhile, because
-// without changes there are no rounds that do.
+// awaitChange waits until there is a newer state or ctx is done. Each round ends with a sweep.
+// Without changes there are no rounds, so awaitChange sweeps instead.
 func (d *Dispatcher) awaitChange(ctx context.Context, s *cacher.State, idle <-chan time.Time) {
 	for {
 		select {
@@ -153,67 +170,63 @@ func (d *Dispatcher) awaitChange(ctx context.Context, s *cacher.State, idle <-ch
 		case <-idle:
 			d.mu.Lock()
 			d.sweep(s)
+			d.ageLogs()
 			d.mu.Unlock()
 		}
 	}
 }
 
-// dispatch runs one round: it appends all changes up to the state to the feeds. It calls the
-// observer afterwards, so that no watcher waits for it.
-func (d *Dispatcher) dispatch(s *cacher.State) { d.appendAll(s).report() }
+// dispatch runs one round: it appends all changes up to the state to the feeds. The reports to
+// the observer come last, so no watcher waits for the observer.
+func (d *Dispatcher) dispatch(s *cacher.State) {
+	r := d.beginRound(s)
+	d.appendAll(s, r)
+	r.report()
+}
 
-func (d *Dispatcher) appendAll(s *cacher.State) *round {
+func (d *Dispatcher) appendAll(s *cacher.State, r *roundReports) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	round := d.observe(s)
+	d.dropOldSegments()
 	changes, ok := s.Changes(d.position.Revision)
 	if !ok || s.Position().Epoch != d.position.Epoch {
-		// The window no longer reaches back to our position, or the epoch has changed.
-		// Each log restarts empty at the new position. Watchers notice that the log does
-		// not reach back to their cursor.
+		// Changes after the last round are lost, or the epoch has changed. Each log restarts
+		// empty at the new position. Watchers notice that the log does not reach back to
+		// their cursor.
 		for _, f := range d.feeds {
-			d.touch(f)
-			f.restart(s.Position())
+			d.publishLater(f)
+			f.restart(d.position, s.Position())
 		}
 	} else {
-		if s.Relisted() > d.position.Revision {
-			// The relist lost events. Any feed may have missed some, so all groups are
-			// woken: watchers with Options.EveryEvent have to notice the relist.
-			for _, f := range d.feeds {
-				d.touch(f)
-			}
-		}
 		for c, arrived := range changes {
-			round.change(c, arrived)
+			r.change(c, arrived)
 			for f := range d.index.concerned(c) {
 				if d.appendTo(f, c, arrived) {
-					round.event(f)
+					r.event(f)
 				}
 			}
 		}
 	}
-	for _, f := range d.touched {
-		f.publish()
-	}
-	// Readers load through first and the view afterwards. So through is stored after the
-	// views: a reader sees everything that through promises.
+	d.publishAll()
+	// The order matters: publish the views, then store dispatchedUpTo. Readers load
+	// dispatchedUpTo before the view, so their view has every event up to that position.
 	d.position = s.Position()
-	d.through.Store(new(d.position))
+	d.dispatchedUpTo.Store(new(d.position))
 	d.stats.logBytes.Store(int64(d.logs.bytes))
 	d.stats.evictions.Store(d.logs.evicted)
-	round.end()
+	r.end()
 	d.sweep(s)
-	for i, f := range d.touched {
+	for i, f := range d.unpublished {
 		for _, g := range f.groups {
 			g.wake()
 		}
-		d.touched[i] = nil
+		d.unpublished[i] = nil
 	}
-	d.touched = d.touched[:0]
-	return round
+	d.unpublished = d.unpublished[:0]
 }
 
-// sweep occasionally drops outdated memory of catch-ups. The caller holds the mutex.
+// sweep drops outdated states and parts of catch-ups, at most once per catchUpCacheAge. The
+// caller holds the mutex.
 func (d *Dispatcher) sweep(newest *cacher.State) {
 	if time.Since(d.swept) < catchUpCacheAge {
 		return
@@ -235,7 +248,7 @@ func (d *Dispatcher) appendTo(f *feed, c *object.Change, arrived time.Time) bool
 		return false
 	}
 	d.scratch = d.cfg.Encoder.AppendEvent(d.scratch[:0], e, f.interest.Projection)
-	d.touch(f)
+	d.publishLater(f)
 	key := uint32(maphash.String(d.hashes, string(c.Key)))
 	f.append(entry{revision: c.Revision, key: key, arrived: arrived.Sub(d.created)}, d.scratch)
 	d.stats.events.Add(1)
@@ -243,17 +256,18 @@ func (d *Dispatcher) appendTo(f *feed, c *object.Change, arrived time.Time) bool
 	return true
 }
 
-// touch makes the current round publish a feed when it ends.
-func (d *Dispatcher) touch(f *feed) {
-	if !f.dirty {
-		f.dirty = true
-		d.touched = append(d.touched, f)
+// publishLater makes the current round publish a feed and wake its groups at the end.
+func (d *Dispatcher) publishLater(f *feed) {
+	if !f.unpublished {
+		f.unpublished = true
+		d.unpublished = append(d.unpublished, f)
 	}
 }
 
-// Watch registers a watcher that delivers to the sink. The watcher misses no change after
-// the call. The worker of the queue sends the live events; watchers of one connection should
-// share a queue. The caller calls [Watcher.Serve] and finally [Watcher.Close].
+// Watch registers a watcher that delivers to the sink. The watcher misses no change that
+// comes after the call. The worker of the queue sends the live events; watchers of one
+// connection should share a queue. The caller calls [Watcher.Serve] and finally
+// [Watcher.Close].
 func (d *Dispatcher) Watch(i Interest, b Begin, o Options, q *sendqueue.Queue, s Sink) *Watcher {
 	d.mu.Lock()
 	f := d.feeds[i.key()]
@@ -264,7 +278,7 @@ func (d *Dispatcher) Watch(i Interest, b Begin, o Options, q *sendqueue.Queue, s
 		d.stats.interests.Store(int64(len(d.feeds)))
 	}
 	if f.watchers++; f.watchers > 1 {
-		f.shared.Store(true)
+		f.hadSeveral.Store(true)
 	}
 	g := d.groupOf(f, q)
 	d.mu.Unlock()
@@ -274,7 +288,7 @@ func (d *Dispatcher) Watch(i Interest, b Begin, o Options, q *sendqueue.Queue, s
 		feed:       f,
 		sink:       s,
 		group:      g,
-		slot:       -1,
+		groupIndex: -1,
 		latest:     o.Latest,
 		everyEvent: o.EveryEvent,
 		step:       firstStep[b.Kind],
@@ -284,12 +298,13 @@ func (d *Dispatcher) Watch(i Interest, b Begin, o Options, q *sendqueue.Queue, s
 		exact:      b.Exact,
 	}
 	w.task = q.NewTask(w.run)
-	w.clock = newClock(&o, w)
-	w.timed = w.clock.needsEveryMessage()
+	w.schedule = newScheduleTimer(&o, w)
+	w.timed = w.schedule.needsEveryMessage()
 	return w
 }
 
-// remember registers that a feed caches parts of catch-ups, and sweeps.
+// remember registers a feed whose catchUpCache has content, so that sweeps look at the cache.
+// It also sweeps.
 func (d *Dispatcher) remember(f *feed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -297,7 +312,7 @@ func (d *Dispatcher) remember(f *feed) {
 	d.sweep(d.cfg.Source.State())
 }
 
-// leave removes a watcher, and the feed with its last one.
+// leave removes a watcher. With the last watcher of a feed, it removes the feed.
 func (d *Dispatcher) leave(w *Watcher) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -306,14 +321,14 @@ func (d *Dispatcher) leave(w *Watcher) {
 		delete(d.feeds, f.interest.key())
 		d.index.remove(f)
 		f.forget()
-		f.catchUps.drop(&d.catchUps)
+		f.catchUps.empty(&d.catchUps)
 		delete(d.caching, f)
 		d.stats.interests.Store(int64(len(d.feeds)))
 		d.stats.logBytes.Store(int64(d.logs.bytes))
 	}
 }
 
-// Decides reports whether the index alone decides which changes concern an interest. The
-// selector of any other interest is evaluated for each change that the index yields, at worst
-// for each change in its scope.
-func (d *Dispatcher) Decides(i *Interest) bool { return d.index.decides(i) }
+// IndexDecides reports whether the index alone decides which changes concern an interest. If
+// not, the dispatcher evaluates the selector for each change that the index yields for the
+// interest, at worst for each change in its scope.
+func (d *Dispatcher) IndexDecides(i *Interest) bool { return d.index.decides(i) }

@@ -7,28 +7,32 @@
 //
 // A [Dispatcher] reads the cacher's window of recent changes. For each change, an index
 // names the feeds whose interest the change may concern. Each of these feeds filters the
-// change once, encodes it once and appends the bytes to its log. Appending never waits for
-// a watcher.
+// change once, encodes the event once and appends the bytes to its log. Appending never
+// waits for a watcher. One pass over all new changes is called a round.
 //
-// A [Watcher] is a cursor: the revision up to which it has delivered everything. Its next
-// message is what lies between the cursor and the end of the log, up to a size limit. So
-// batches form by themselves when the system is busy, and a lone event leaves at once. A
-// watcher whose client does not read costs its cursor, a few messages in flight, and at most
-// one part of a catch-up.
+// A [Watcher] is a cursor: the revision up to which it has delivered everything. The next
+// message of a watcher has the events between its cursor and the end of the log, up to a size
+// limit. So a busy system sends many events in one message, and a lone event leaves at once.
+// A watcher whose client does not read costs its cursor, a few messages in flight, and at
+// most one part of a catch-up.
 //
 // # Sources of a watcher
 //
 // Each time a watcher with a cursor needs a message, it tries three sources in this order:
 //
 //  1. the log of its feed, if the log reaches back to the cursor;
-//  2. the cacher's window, if that does; the watcher then filters and encodes for itself
-//     until it has caught up with the log;
-//  3. a catch-up of kind DELTA or RESET, made from one state of the cacher.
+//  2. the cacher's window, if the window reaches back to the cursor. The watcher then filters
+//     and encodes the changes until it has caught up with the log. Watchers that read the
+//     window from the same revision share the encoded events;
+//  3. a catch-up of kind DELTA or RESET, which leads to the state at one revision.
 //
-// A watcher without a cursor begins with a RESET. A watcher with Options.Latest takes the
-// window instead of the log if there is something to merge. Watchers that catch up at the
-// same time share the encoded parts (catchUpCache). A message's position promises that every
-// event up to it has been sent, in this message or before.
+// After a relist, the cacher's window and all logs start empty, so every watcher needs a
+// catch-up: the difference that the relist found is not the history.
+//
+// A watcher without a cursor begins with a RESET. A watcher with Options.Latest reads the
+// window instead of the log if several events of one key are pending. Watchers that catch up
+// at the same time share the encoded parts (catchUpCache). The position in a message promises
+// that every event up to this position has been sent, in this message or in an earlier one.
 //
 // # Serving a watcher
 //
@@ -40,16 +44,18 @@
 //   - A worker sends live events. It belongs to package sendqueue, serves thousands of
 //     watchers and must not wait. The watchers of one feed and one worker form a group.
 //     An event makes the task of the group ready. The task looks up the next [Batch] once
-//     and offers it to each member; members of one connection follow each other.
+//     and offers the batch to each member. Members of one connection follow each other.
 //
-// A member stays in its group while the group's batches are what it needs next. If it needs
-// another batch, the worker serves it alone (Watcher.run) until it can join again. If it
-// needs a catch-up, the worker hands it back to the handler.
+// A member stays in its group while it needs the same batches as the group. If it needs
+// another batch, the worker serves it alone (Watcher.run) until it can join the group again.
+// If it needs a catch-up, the worker hands it back to the handler.
 //
 // # Goroutines and locks
 //
 // Only Dispatcher.Run appends to feeds. The dispatcher's mutex guards the set of feeds. Run
-// holds it for a round; watchers take it when they begin, end, or start a catch-up. Readers
-// of logs take no lock: a feed publishes frozen views of its log. Everything that a group has
-// belongs to its worker, except its size. The workers must outlive all calls of Serve.
+// holds the mutex for a round. A watcher takes the mutex when it begins, ends, or starts a
+// catch-up. It also
+// takes the mutex when it reads the window and finds the catchUpCache of its feed empty. Readers of logs take no lock: a feed publishes frozen views of its log. Only
+// the worker of a group reads and writes its members; other goroutines read only its size.
+// The workers must outlive all calls of Serve.
 package dispatch

@@ -18,21 +18,21 @@ func TestRevisionsOfAnotherEpochAreNotUsed(t *testing.T) {
 			m.Put("k", "1")
 		}
 		synctest.Wait()
-		before := d.through.Load()
+		before := d.dispatchedUpTo.Load()
 
 		m.Change(func() { m.Down = object.ErrUnavailable })
 		synctest.Wait()
 		m.Restart("e2")
 		m.Put("k", "1")
 		m.Change(func() { m.Down = nil })
-		w := d.Pull(q, Interest{}, After(object.Position{Epoch: "e1", Revision: 1}), Options{})
+		w := d.Pull(q, Interest{}, FromPosition(object.Position{Epoch: "e1", Revision: 1}), Options{})
 		defer w.Close()
 		for w.Position().Epoch != "e2" || w.Position().Revision == 0 {
 			if _, err := w.Next(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		d.through.Store(before)
+		d.dispatchedUpTo.Store(before)
 		if m, ok, err := w.nextMessage(); ok || err != nil {
 			t.Fatalf("got %+v, %v; want no message", m.Header, err)
 		}

@@ -15,7 +15,8 @@ type PullSink struct{ Err error }
 func (PullSink) Reserve() error                    { return nil }
 func (PullSink) Send(Message) error                { panic("Send of a sink that is pulled") }
 func (s PullSink) TrySend(*Batch, time.Time) error { return s.Err }
-func (PullSink) Sent(*Batch, int, time.Time)       {}
+func (PullSink) CountSent(*Batch, int, time.Time)  {}
+func (PullSink) Prefetch() int                     { return 0 }
 
 // Pull registers a watcher whose test takes the messages with Next.
 func (d *Dispatcher) Pull(q *sendqueue.Queue, i Interest, b Begin, o Options) *Watcher {
@@ -71,8 +72,8 @@ func (w *Watcher) TakeBack() {
 	w.stopping.Store(false)
 }
 
-// Waiting reports whether the watcher is in its group.
-func (w *Watcher) Waiting() bool { return w.waiting.Load() }
+// InGroup reports whether the watcher is in its group.
+func (w *Watcher) InGroup() bool { return w.inGroup.Load() }
 
 // Stopped returns a channel that is closed when the dispatcher has stopped.
 func (w *Watcher) Stopped() <-chan struct{} { return w.dispatcher.stopped }
@@ -88,27 +89,29 @@ const (
 
 // Poll returns the next batch and moves the watcher past it, as its worker does.
 func (w *Watcher) Poll(now time.Time) (*Batch, Outcome) {
-	b, found := w.poll(now)
-	switch found {
-	case aBatch:
+	b, result := w.poll(now)
+	switch result {
+	case pollBatch:
 		w.delivered(b, now)
 		return b, Found
-	case needsHandler:
+	case pollNeedsHandler:
 		return nil, Refused
 	}
 	return nil, Nothing
 }
 
-// Settle reports whether nothing follows the batch that Poll has returned.
-func (w *Watcher) Settle(b *Batch) bool { return !b.end.full && w.feed.version.Load() == w.version }
+// NothingFollows reports whether nothing follows the batch that Poll has returned.
+func (w *Watcher) NothingFollows(b *Batch) bool {
+	return !b.end.hasMore && w.feed.version.Load() == w.version
+}
 
 // Take moves the watcher past a batch of its group, as its worker does.
 func (w *Watcher) Take(b *Batch, now time.Time) Outcome {
 	switch w.match(b) {
-	case fits:
+	case matchesNext:
 		w.delivered(b, now)
 		return Found
-	case known:
+	case matchesSent:
 		return Nothing
 	}
 	return Refused

@@ -11,24 +11,25 @@ import (
 type feed struct {
 	interest Interest
 	view     atomic.Pointer[view]
-	version  atomic.Uint64 // counts the changes of view; see Watcher.settle
+	version  atomic.Uint64 // counts the changes of view; see Watcher.joinGroup
 	catchUps catchUpCache
 	batches  batchCache
-	shared   atomic.Bool // the feed has had several watchers at once
+
+	hadSeveral atomic.Bool // the feed has had several watchers at once, so batches are worth keeping
 
 	// The dispatcher's mutex guards the fields below.
 
-	watchers int
-	groups   []*group
-	key      indexKey        // where the index has the feed
-	noted    object.Revision // the last revision that was counted for the observer
-	next     view            // what the next publish will show
-	dirty    bool            // among the feeds that the current round publishes
-	budget   *logBudget
+	watchers    int
+	groups      []*group
+	key         indexKey        // under which the index lists the feed
+	reported    object.Revision // the last revision for which the Observer's report counts this feed
+	next        view            // what the next publish will show
+	unpublished bool            // the feed is in Dispatcher.unpublished
+	budget      *logBudget
 }
 
 func newFeed(i Interest, at object.Position, b *logBudget) *feed {
-	f := &feed{interest: i, next: view{after: at}, budget: b}
+	f := &feed{interest: i, next: view{base: at}, budget: b}
 	f.publish()
 	return f
 }
@@ -47,23 +48,25 @@ func (f *feed) append(e entry, event []byte) {
 		f.budget.add(s)
 		last = s
 	}
-	f.next.last = last.n
+	f.next.visibleInLast = last.n
 }
 
 // forgetOldest drops the oldest segment to make room in the budget. If the segment ends
-// inside a revision, the log then begins after that revision. A reader that has not read all
-// of the revision must read it from the window.
+// inside a revision, the log then begins after that revision. A reader that has not read the
+// whole revision must read the rest from the window.
 func (f *feed) forgetOldest() {
 	s := f.next.segments[0]
-	f.next.after.Revision = s.entries[s.n-1].revision
+	f.next.base.Revision = s.entries[s.n-1].revision
 	f.next.segments = slices.Clone(f.next.segments[1:])
 	f.budget.remove(s)
 }
 
-// restart drops the log and continues it from another position.
-func (f *feed) restart(at object.Position) {
+// restart drops all events of the log. The position end is that up to which the log was
+// complete; the position at is that at which it begins anew.
+func (f *feed) restart(end, at object.Position) {
+	last := f.next.lastRevision()
 	f.forget()
-	f.next = view{after: at}
+	f.next = view{base: at, droppedEnd: end, droppedLast: last}
 }
 
 // forget returns all segments to the budget.
@@ -80,18 +83,18 @@ func (f *feed) publish() {
 	v := f.next
 	before := f.view.Swap(&v)
 	f.version.Add(1)
-	f.dirty = false
-	if before != nil && before.after != v.after {
+	f.unpublished = false
+	if before != nil && before.base != v.base {
 		f.batches.clear()
 	}
 }
 
-// share keeps a batch for other watchers, unless the log has meanwhile dropped the events
-// of the batch. The order matters, here and in publish: first share stores the batch, then
-// it looks at the view. So one of the two drops the batch.
-func (f *feed) share(b *Batch) {
+// keepBatch keeps a batch for other watchers, unless the log has meanwhile dropped events.
+// The order matters: keepBatch stores the batch before it loads the view, and publish swaps
+// the view before it clears the batches. So at least one of them drops an outdated batch.
+func (f *feed) keepBatch(b *Batch) {
 	kept := f.batches.add(b)
-	if f.view.Load().after != b.start.view.after {
+	if f.view.Load().base != b.start.view.base {
 		kept.CompareAndSwap(b, nil)
 	}
 }

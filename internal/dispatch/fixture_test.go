@@ -61,7 +61,7 @@ type limits struct {
 	window        int // changes
 	tombstones    int
 	messageBytes  int
-	feedBytes     int
+	logBytes      int
 	catchUpBytes  int
 	catchUpStates int
 	codec         string
@@ -89,7 +89,7 @@ func start(t testing.TB, l limits) *fixture {
 		Source:        f.cacher,
 		Encoder:       f.encoder,
 		MessageBytes:  l.messageBytes,
-		FeedBytes:     l.feedBytes,
+		LogBytes:      l.logBytes,
 		CatchUpBytes:  l.catchUpBytes,
 		CatchUpStates: l.catchUpStates,
 		Observer:      l.observer,

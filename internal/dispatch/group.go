@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"sync/atomic"
@@ -11,35 +12,42 @@ import (
 )
 
 // group holds the watchers of one feed that one worker serves and that have delivered
-// everything. They remain members while the worker sends them batches, so an event wakes
-// the group and not each watcher. A member that needs something other than the group's
-// batch leaves, is served alone (Watcher.run), and joins again.
+// everything. They remain members while the worker sends them batches. An event makes the
+// task of the group ready, not the tasks of its members. A member that needs something other
+// than the group's batch leaves. The worker then serves that watcher alone (Watcher.run), until
+// the watcher can join again.
 //
-// For a member, the group's task replaces its own wake-up. What a member gets next depends on
-// its cursor alone.
-//
-// Everything but size belongs to the worker. Any goroutine may call wake.
+// The group does not record what each member has received. Watcher.match compares a batch
+// with the cursor of the member.
 type group struct {
+	// These never change.
+
 	feed       *feed
 	dispatcher *Dispatcher
 	queue      *sendqueue.Queue
 	task       sendqueue.Task
-	size       atomic.Int32 // number of members; read by the dispatcher
+
+	size atomic.Int32 // number of members; the dispatcher reads it
+
+	// Only the worker uses the fields below.
 
 	at      object.Position // where the group's next batch begins
-	sent    int             // events of the next revision that were already sent; see Watcher.sent
-	members []member        // ordered by queue, followed by those that joined last
-	sorted  int             // number of members in order
+	sent    int             // events of the next revision that earlier batches have sent; see Watcher.sent
+	members []member
+	sorted  int // how many of the first members are in the order of their queues; the others joined later
+
+	fetched        int           // result of prefetch, so that the compiler keeps its reads
+	yieldAllowance time.Duration // how long yield may still take; negative: it took too long
 }
 
 // member repeats the watcher's queue, so that sorting does not read the watcher's memory.
 type member struct {
 	queue   *sendqueue.Queue
-	watcher *Watcher // nil: it has left
+	watcher *Watcher // nil: the watcher has left
 }
 
-// groupOf returns the group that a watcher of the queue joins. The caller holds the
-// dispatcher's mutex.
+// groupOf returns the group of the feed for watchers whose messages the queue sends. The
+// caller holds the dispatcher's mutex.
 func (d *Dispatcher) groupOf(f *feed, q *sendqueue.Queue) *group {
 	for _, g := range f.groups {
 		if g.queue.SameWorker(q) {
@@ -52,7 +60,7 @@ func (d *Dispatcher) groupOf(f *feed, q *sendqueue.Queue) *group {
 	return g
 }
 
-// wake makes the worker send what is new. Any goroutine may call it.
+// wake makes the worker send new events to the members. Any goroutine may call it.
 func (g *group) wake() {
 	if g.size.Load() > 0 {
 		g.task.Ready()
@@ -61,39 +69,40 @@ func (g *group) wake() {
 
 // join adds a watcher that had nothing to send when it last read its feed.
 func (g *group) join(w *Watcher) {
-	if w.slot >= 0 {
+	if w.groupIndex >= 0 {
 		return
 	}
 	if g.size.Load() == 0 {
 		g.at, g.sent = w.at(), 0
 	}
-	w.slot = int32(len(g.members))
-	w.waiting.Store(true)
+	w.groupIndex = int32(len(g.members))
+	w.inGroup.Store(true)
 	g.members = append(g.members, member{w.task.Queue(), w})
 	g.size.Add(1)
 }
 
 // leave removes a watcher, if it is a member.
 func (g *group) leave(w *Watcher) {
-	if w.slot < 0 {
+	if w.groupIndex < 0 {
 		return
 	}
-	g.members[w.slot].watcher = nil
-	w.left()
+	g.members[w.groupIndex].watcher = nil
+	w.markLeft()
 	g.size.Add(-1)
 	if gaps := len(g.members) - int(g.size.Load()); gaps > len(g.members)/2 {
 		g.closeGaps()
 	}
 }
 
-// left records that the watcher is not in its group any more.
-func (w *Watcher) left() {
-	w.slot = -1
-	w.waiting.Store(false)
+// markLeft records that the watcher is no longer in its group. The caller removes the watcher
+// from the members.
+func (w *Watcher) markLeft() {
+	w.groupIndex = -1
+	w.inGroup.Store(false)
 }
 
-// run sends the next batch to the members. A panic outside of a member's own sink ends all
-// members, and not the process.
+// run sends the next batch to the members. A panic in Watcher.offer ends only that member.
+// After any other panic, Serve of all members returns it as an error. The worker continues.
 func (g *group) run(now time.Time) {
 	if g.size.Load() == 0 {
 		return
@@ -104,40 +113,40 @@ func (g *group) run(now time.Time) {
 		}
 	}()
 	g.sort()
-	// The order matters, as in Watcher.events: first read the events, then check that the
-	// store was not listed again meanwhile.
 	v := g.feed.view.Load()
-	if v.after.Epoch != g.at.Epoch || g.at.Revision < v.after.Revision {
+	if v.base.Epoch != g.at.Epoch || g.at.Revision < v.base.Revision {
 		g.dissolve()
 		return
 	}
-	b := g.feed.batch(batchStart{v, g.at.Revision, g.sent}, g.dispatcher)
-	if g.at.Revision < g.dispatcher.cfg.Source.State().Relisted() {
-		g.dissolve()
-		return
-	}
+	b := g.feed.batch(batchStart{v, g.at.Revision, g.sent}, g.dispatcher, now)
 	if b == nil {
 		return
 	}
 	g.send(b, now)
-	g.at.Revision, g.sent = b.end.after(g.at.Revision, g.sent)
-	if b.end.full {
+	g.at.Revision, g.sent = b.end.advance(g.at.Revision, g.sent)
+	if b.end.hasMore {
 		g.task.Ready()
 	}
 }
 
-// membersPerClock is the number of members that get the same time and are counted together.
-const membersPerClock = 32
+// send reads the time once for this many members, and counts their messages together.
+const membersPerTimestamp = 32
 
 // send offers a batch to all members and removes those that leave.
 func (g *group) send(b *Batch, now time.Time) {
 	kept := 0
-	var receiver Sink // of one member that received the batch
+	var receiver Sink // the sink of one member that received the batch
 	received := 0
 	for i := range g.members {
+		if i%membersPerPrefetch == 0 {
+			g.prefetch(g.members[i:min(i+membersPerPrefetch, len(g.members))])
+		}
 		m := g.members[i]
 		if m.watcher == nil {
 			continue
+		}
+		if kept > 0 && m.queue != g.members[kept-1].queue {
+			now = g.yield(now)
 		}
 		sent, stays := m.watcher.offer(b, now)
 		if sent {
@@ -150,35 +159,76 @@ func (g *group) send(b *Batch, now time.Time) {
 			}
 			kept++
 		}
-		if i%membersPerClock == membersPerClock-1 && received > 0 {
+		if i%membersPerTimestamp == membersPerTimestamp-1 && received > 0 {
 			now = time.Now() // the latency includes the sending
-			receiver.Sent(b, received, now)
+			receiver.CountSent(b, received, now)
 			received = 0
 		}
 	}
 	if received > 0 {
-		receiver.Sent(b, received, time.Now())
+		receiver.CountSent(b, received, time.Now())
 	}
 	g.truncate(kept, kept)
 }
 
-// fail ends Serve of each member with an error. A panic may have interrupted send: then the
-// list still has entries of watchers that have left or moved to another slot.
+// membersPerPrefetch is the number of members that are prefetched together.
+const membersPerPrefetch = 8
+
+// prefetch reads the memory that sending to the members will read. Ten thousand watchers do
+// not fit into the processor's caches. In prefetch, the processor loads the memory of several
+// watchers at the same time. Without prefetch, it would wait for the memory of each watcher in
+// turn. Prefetching saves 10 percent of a delivery to 10,000 watchers.
+func (g *group) prefetch(members []member) {
+	for _, m := range members {
+		if m.watcher == nil {
+			continue
+		}
+		if m.watcher.latest {
+			g.fetched++
+		}
+		g.fetched += m.watcher.sink.Prefetch()
+	}
+}
+
+// Writing to a connection takes some ten microseconds. If yield takes much longer, the machine
+// is busy with other work, and the worker stops yielding for a while.
+const (
+	yieldPerQueue     = 200 * time.Microsecond // how long yield may take on average
+	maxYieldAllowance = 10 * time.Millisecond  // how long one yield may take if the earlier ones were short
+)
+
+// yield lets gRPC write the messages of the previous queue while they are in the processor's
+// caches. This saves 15 to 20 percent of a delivery to 10,000 watchers. The worker does not
+// yield while other queues wait for it: their messages may be for the same connections, and
+// should leave together with those of this batch. yield returns the current time.
+func (g *group) yield(now time.Time) time.Time {
+	g.yieldAllowance = min(g.yieldAllowance+yieldPerQueue, maxYieldAllowance)
+	if g.yieldAllowance < 0 || !g.queue.Idle() {
+		return now
+	}
+	runtime.Gosched()
+	after := time.Now()
+	g.yieldAllowance -= after.Sub(now)
+	return after
+}
+
+// fail ends Serve of each member with an error. If a panic has interrupted send, the list still
+// has entries of watchers that have left or that also have an entry at another index.
 func (g *group) fail(err error) {
 	for i, m := range g.members {
-		if w := m.watcher; w != nil && w.slot == int32(i) {
-			w.left()
+		if w := m.watcher; w != nil && w.groupIndex == int32(i) {
+			w.markLeft()
 			w.fail(err)
 		}
 	}
 	g.truncate(0, 0)
 }
 
-// dissolve makes the worker serve each member alone.
+// dissolve removes all members, and makes the worker serve each of them alone.
 func (g *group) dissolve() {
 	for _, m := range g.members {
 		if m.watcher != nil {
-			m.watcher.left()
+			m.watcher.markLeft()
 			m.watcher.task.Ready()
 		}
 	}
@@ -228,10 +278,10 @@ func (g *group) sort() {
 	g.sorted = len(g.members)
 }
 
-// put stores a member at an index.
+// put stores a member at an index of the list.
 func (g *group) put(at int, m member) {
 	g.members[at] = m
 	if m.watcher != nil {
-		m.watcher.slot = int32(at)
+		m.watcher.groupIndex = int32(at)
 	}
 }

@@ -75,7 +75,7 @@ func (d *Dispatcher) serve(t *testing.T, q *sendqueue.Queue) *served {
 		}
 	}()
 	synctest.Wait()
-	if !s.waiting.Load() {
+	if !s.inGroup.Load() {
 		t.Fatal("the watcher is not in its group")
 	}
 	return s
@@ -89,7 +89,7 @@ func TestGroupForgetsWatchersThatHaveLeft(t *testing.T) {
 			d.serve(t, q).Close()
 		}
 		synctest.Wait()
-		if g := stays.group; len(g.members) > 2 || g.size.Load() != 1 || g.members[stays.slot].watcher != stays.Watcher {
+		if g := stays.group; len(g.members) > 2 || g.size.Load() != 1 || g.members[stays.groupIndex].watcher != stays.Watcher {
 			t.Errorf("got %d entries for %d members", len(g.members), g.size.Load())
 		}
 	})
@@ -145,8 +145,8 @@ func TestBacklogOfAWaitingWatcherIsZero(t *testing.T) {
 // liveSink receives batches.
 type liveSink struct {
 	PullSink
-	trySend func()
-	sent    func(n int, now time.Time)
+	trySend   func()
+	countSent func(n int, now time.Time)
 }
 
 func (s liveSink) Send(Message) error { return nil }
@@ -156,7 +156,7 @@ func (s liveSink) TrySend(*Batch, time.Time) error {
 	return nil
 }
 
-func (s liveSink) Sent(_ *Batch, n int, now time.Time) { s.sent(n, now) }
+func (s liveSink) CountSent(_ *Batch, n int, now time.Time) { s.countSent(n, now) }
 
 // serveIn serves watchers in one group. The returned function stops them, and returns the errors
 // of Serve.
@@ -169,7 +169,7 @@ func (d *Dispatcher) serveIn(t *testing.T, q *sendqueue.Queue, watchers int, s S
 		all = append(all, w)
 		go func() { ended <- w.Serve() }()
 		synctest.Wait()
-		if !w.waiting.Load() {
+		if !w.inGroup.Load() {
 			t.Fatal("the watcher is not in its group")
 		}
 	}
@@ -188,8 +188,8 @@ func (d *Dispatcher) serveIn(t *testing.T, q *sendqueue.Queue, watchers int, s S
 // A panic that is not of one member ends all members of the group. The worker continues.
 func TestPanicInAGroupEndsItsWatchers(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, q *sendqueue.Queue) {
-		const watchers = membersPerClock + 2
-		stop := d.serveIn(t, q, watchers, liveSink{trySend: func() {}, sent: func(int, time.Time) { panic("bang") }})
+		const watchers = membersPerTimestamp + 2
+		stop := d.serveIn(t, q, watchers, liveSink{trySend: func() {}, countSent: func(int, time.Time) { panic("bang") }})
 		store.Put("k", "1")
 		synctest.Wait()
 		for _, err := range stop() {
@@ -198,7 +198,7 @@ func TestPanicInAGroupEndsItsWatchers(t *testing.T) {
 			}
 		}
 		offered := 0
-		stop = d.serveIn(t, q, 2, liveSink{trySend: func() { offered++ }, sent: func(int, time.Time) {}})
+		stop = d.serveIn(t, q, 2, liveSink{trySend: func() { offered++ }, countSent: func(int, time.Time) {}})
 		store.Put("k", "2")
 		synctest.Wait()
 		for _, err := range stop() {
@@ -212,21 +212,21 @@ func TestPanicInAGroupEndsItsWatchers(t *testing.T) {
 	})
 }
 
-// The time that Sent gets includes the sending to all members that it counts.
+// The time that CountSent gets includes the sending to all members that it counts.
 func TestLatencyIncludesTheSending(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, q *sendqueue.Queue) {
-		const watchers = membersPerClock + 2
+		const watchers = membersPerTimestamp + 2
 		var began time.Time
 		var took []time.Duration
 		stop := d.serveIn(t, q, watchers, liveSink{
-			trySend: func() { time.Sleep(time.Second) },
-			sent:    func(_ int, now time.Time) { took = append(took, now.Sub(began)) },
+			trySend:   func() { time.Sleep(time.Second) },
+			countSent: func(_ int, now time.Time) { took = append(took, now.Sub(began)) },
 		})
 		began = time.Now()
 		store.Put("k", "1")
 		time.Sleep(time.Minute)
 		stop()
-		if want := []time.Duration{membersPerClock * time.Second, watchers * time.Second}; !slices.Equal(took, want) {
+		if want := []time.Duration{membersPerTimestamp * time.Second, watchers * time.Second}; !slices.Equal(took, want) {
 			t.Errorf("got latencies %v, want %v", took, want)
 		}
 	})
@@ -254,12 +254,67 @@ func TestNoWatcherWaitsForTheObserver(t *testing.T) {
 	o := &slowObserver{received: make(chan struct{})}
 	bubble(t, Config{Observer: o}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, q *sendqueue.Queue) {
 		o.dispatcher, o.received = d, make(chan struct{}) // a channel of the bubble
-		stop := d.serveIn(t, q, 1, liveSink{trySend: func() { close(o.received) }, sent: func(int, time.Time) {}})
+		stop := d.serveIn(t, q, 1, liveSink{trySend: func() { close(o.received) }, countSent: func(int, time.Time) {}})
 		store.Put("k", "1")
 		synctest.Wait()
 		if !o.called || o.locked {
 			t.Errorf("called %v, with the mutex locked %v; want the observer called without it", o.called, o.locked)
 		}
 		stop()
+	})
+}
+
+// callingObserver uses the dispatcher when it is asked whether it wants reports.
+type callingObserver struct {
+	dispatcher *Dispatcher
+	asked      int
+	locked     int // number of calls during which the mutex was locked
+}
+
+func (o *callingObserver) Wants() bool {
+	if o.dispatcher == nil {
+		return false
+	}
+	o.asked++
+	if !o.dispatcher.mu.TryLock() {
+		o.locked++
+		return false
+	}
+	o.dispatcher.mu.Unlock()
+	return false
+}
+
+func (*callingObserver) Dispatched(Dispatched) {}
+
+// An observer may call the dispatcher when it is asked whether it wants reports.
+func TestObserverIsAskedWithoutALock(t *testing.T) {
+	o := &callingObserver{}
+	bubble(t, Config{Observer: o}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, _ *sendqueue.Queue) {
+		o.dispatcher = d
+		store.Put("k", "1")
+		synctest.Wait()
+		if o.asked != 1 || o.locked != 0 {
+			t.Errorf("asked %d times, %d times with the mutex locked, want once and without", o.asked, o.locked)
+		}
+	})
+}
+
+// Each kind of catch-up that transfers a state has parts.
+func TestEachTransferOfAStateHasParts(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, d *Dispatcher, store *cachertest.Memory, q *sendqueue.Queue) {
+		since := d.cfg.Source.State().Revision()
+		store.Put("k", "1")
+		synctest.Wait()
+		w := d.Polled(q, Interest{}, FromSnapshot(0), Options{})
+		defer w.Close()
+		s := d.cfg.Source.State()
+		for kind := range object.CatchUpKinds {
+			if !kind.TransfersState() {
+				continue
+			}
+			if p := w.part(&catchUp{kind: kind, since: since, to: s.Revision()}, s); p.end.taken != 1 || !p.isLast {
+				t.Errorf("%v: got a part with %d objects, want 1", kind, p.end.taken)
+			}
+		}
 	})
 }

@@ -45,6 +45,9 @@ func TestBatchesAreSentQueueByQueue(t *testing.T) {
 			t.Fatalf("got %d deliveries counted in %d calls, want %d in a few", total, len(c.counts), queues*each)
 		}
 	}
+	if c.far > 0 {
+		t.Errorf("got %d batches sent without a prefetch", c.far)
+	}
 }
 
 // A watcher whose sink is full gets nothing until it is ready, then everything it has

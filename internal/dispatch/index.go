@@ -8,10 +8,10 @@ import (
 	"github.com/fanoutd/fanoutd/internal/selector"
 )
 
-// index finds the feeds that a change may concern without looking at the others. These are
-// the feeds of the whole resource, of each ancestor path of the key, and of the key itself.
-// Among the feeds that require a value of a label or of an indexed field, it finds only
-// those whose value the object has or had.
+// index finds the feeds that a change may concern, and looks at no other feeds. A change may
+// concern the feeds of the whole resource, of each ancestor path of its key, and of the key
+// itself. If a feed requires some value of a label or of an indexed field, the index finds the
+// feed only if the object has or had that value.
 type index struct {
 	fields   []int // indexed fields
 	feeds    map[indexKey][]*feed
@@ -19,19 +19,18 @@ type index struct {
 	labelled int // number of feeds found by the value of a label
 }
 
-// indexKey is where the index has a feed.
+// indexKey is the key under which the index lists a feed.
 type indexKey struct {
 	scope object.Scope
-	field int    // index of the field whose value is required, or one of the constants below
-	label string // whose value is required
+	field int    // index of the field that must have the value, or one of the constants below
+	label string // the label that must have the value; only with labelField
 	value string
 }
 
-// Values of indexKey.field for feeds that require no value of an indexed field. They are no
-// positions of fields.
+// Values of indexKey.field that are not the index of a field.
 const (
-	anyField = -100
-	ofLabel  = -101
+	noField    = -100 // no value is required
+	labelField = -101 // the value of a label is required
 )
 
 func newIndex(fields []int) index {
@@ -40,13 +39,13 @@ func newIndex(fields []int) index {
 	return index{fields: append(slices.Clone(fields), selector.NameIndex), feeds: map[indexKey][]*feed{}}
 }
 
-// keyOf returns the key under which the index has an interest: the one with the fewest other
-// feeds. For env=prod,node=n17 that is probably node=n17: fewer feeds require it, and fewer
-// objects have it.
+// keyOf returns the key under which the index lists the feed of an interest. If there are
+// several, it returns the key with the fewest feeds. For env=prod,node=n17 that is probably
+// node=n17: fewer feeds require that value, and fewer objects have it.
 func (x *index) keyOf(i *Interest) indexKey {
-	best := indexKey{scope: i.Scope, field: anyField}
+	best := indexKey{scope: i.Scope, field: noField}
 	choose := func(k indexKey) {
-		if best.field == anyField || len(x.feeds[k]) < len(x.feeds[best]) {
+		if best.field == noField || len(x.feeds[k]) < len(x.feeds[best]) {
 			best = k
 		}
 	}
@@ -54,19 +53,19 @@ func (x *index) keyOf(i *Interest) indexKey {
 		switch {
 		case c.Not:
 		case c.Index == selector.KeyIndex:
-			return indexKey{scope: object.ExactKey(object.Key(c.Value)), field: anyField}
+			return indexKey{scope: object.ExactKey(object.Key(c.Value)), field: noField}
 		case slices.Contains(x.fields, c.Index):
 			choose(indexKey{scope: i.Scope, field: c.Index, value: c.Value})
 		}
 	}
 	for label, value := range i.Selector.Labels() {
-		choose(indexKey{scope: i.Scope, field: ofLabel, label: label, value: value})
+		choose(indexKey{scope: i.Scope, field: labelField, label: label, value: value})
 	}
 	return best
 }
 
 // decides reports whether the index key alone decides which changes concern an interest. Such
-// an interest costs nothing for other changes. Any goroutine may call it.
+// an interest costs nothing for other changes. Any goroutine may call decides.
 func (x *index) decides(i *Interest) bool {
 	switch i.Selector.Requirements() {
 	case 0:
@@ -100,8 +99,8 @@ func (x *index) remove(f *feed) {
 
 func (x *index) count(k indexKey, n int) {
 	switch k.field {
-	case anyField:
-	case ofLabel:
+	case noField:
+	case labelField:
 		x.labelled += n
 	default:
 		x.fielded += n
@@ -112,7 +111,7 @@ func (x *index) count(k indexKey, n int) {
 func (x *index) concerned(c *object.Change) iter.Seq[*feed] {
 	return func(yield func(*feed) bool) {
 		for scope := range object.ScopesOf(c.Key) {
-			if !each(x.feeds[indexKey{scope: scope, field: anyField}], yield) {
+			if !each(x.feeds[indexKey{scope: scope, field: noField}], yield) {
 				return
 			}
 			if x.fielded > 0 {
@@ -126,7 +125,7 @@ func (x *index) concerned(c *object.Change) iter.Seq[*feed] {
 			}
 			if x.labelled > 0 {
 				for label, value := range labels(c) {
-					if !each(x.feeds[indexKey{scope: scope, field: ofLabel, label: label, value: value}], yield) {
+					if !each(x.feeds[indexKey{scope: scope, field: labelField, label: label, value: value}], yield) {
 						return
 					}
 				}

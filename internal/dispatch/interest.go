@@ -27,13 +27,13 @@ func (i *Interest) key() interestKey { return interestKey{i.Scope, i.Selector.St
 // the scope.
 func (i *Interest) Picks(o *object.Object) bool { return o != nil && i.Selector.Matches(o) }
 
-// See returns the event that the interest sees of a change, or false if it sees none. An
+// See returns the event that a change causes for the interest, or false if it causes none. An
 // object that the selector no longer matches is reported as DELETED.
 func (i *Interest) See(c *object.Change) (object.Event, bool) {
 	if !i.Scope.Contains(c.Key) {
 		return object.Event{}, false
 	}
-	e := object.Event{Revision: c.EventRevision(), Key: c.Key}
+	e := object.Event{Revision: c.Revision, Key: c.Key}
 	before, after := i.Picks(c.Old), i.Picks(c.New)
 	switch {
 	case before && after:
@@ -48,14 +48,15 @@ func (i *Interest) See(c *object.Change) (object.Event, bool) {
 	return e, true
 }
 
-// SeeDifference returns the event for a key that has changed since the revision of a
-// watcher. The client may or may not have the object: it may have received a part of the
-// later changes, and its position does not say so. So a key that does not match is always
-// reported as DELETED, and ADDED may reach a client that already has the object.
-func (i *Interest) SeeDifference(d cacher.Difference, after object.Revision) object.Event {
+// SeeDifference returns the event for a key that has changed since the position of a client.
+// The server does not know whether the client has the object. It may have received a part of the later
+// changes, although its position does not show that. The object may also not have matched the
+// selector before. So if the object does not match now, the event is always DELETED. If it
+// matches, ADDED may reach a client that has the object, and MODIFIED one that does not.
+func (i *Interest) SeeDifference(d cacher.Difference, since object.Revision) object.Event {
 	e := object.Event{Revision: d.At, Key: d.Key}
 	switch picked := i.Picks(d.Object); {
-	case picked && d.Object.CreateRevision > after:
+	case picked && d.Object.CreateRevision > since:
 		e.Type, e.Object = object.Added, d.Object
 	case picked:
 		e.Type, e.Object = object.Modified, d.Object

@@ -7,8 +7,9 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Segments begin small, because most feeds are those of single keys and see few events.
-// They double up to a size that makes a good write to a socket. The numbers are guesses.
+// The first segment of a log is small, because most interests are single keys, which get few
+// events. Each further segment has twice the size of the one before, up to a good size for a
+// write to a socket. The numbers are guesses.
 const (
 	minSegmentBytes   = 1 << 10
 	maxSegmentBytes   = 64 << 10
@@ -16,29 +17,30 @@ const (
 	maxSegmentEntries = 256
 )
 
-// segment is a run of encoded events in one piece of memory. The writer fills it from the
-// front and never rewrites what a view shows. Both slices have their final length from the
-// beginning, so their headers do not change while readers slice them.
+// segment is a run of encoded events in one piece of memory. The writer, which holds the
+// dispatcher's mutex, fills it from the front and never rewrites what a view shows. Both
+// slices have their final length from the beginning, so their headers do not change while
+// readers slice them.
 type segment struct {
 	bytes   []byte
 	entries []entry
 
-	// The fields below belong to the writer. Readers read n once a view shows a later
-	// segment; it does not change any more.
+	// Only the writer uses the fields below, with one exception: readers use n of every segment
+	// but the last one of their view. That n no longer changes.
 
-	used int // bytes
-	n    int // entries
+	used int // number of bytes that have events
+	n    int // number of entries that have events
 
 	feed       *feed
-	prev, next *segment // in the order of the budget
+	prev, next *segment // in the list of logBudget
 }
 
-// entry describes one event in a segment. The event begins where the previous one ends.
+// entry describes one event in a segment. The event begins where the previous event ends.
 type entry struct {
 	revision object.Revision
-	end      int32
-	key      uint32        // hash of the object's key: events with different hashes have different keys
-	arrived  time.Duration // of the change from the store; see Dispatcher.created
+	end      int32         // offset in the bytes of the segment
+	key      uint32        // hash of the object's key: different hashes mean different keys
+	arrived  time.Duration // when the change came from the store, counted from Dispatcher.created
 }
 
 func newSegment(f *feed, previous *segment, size int) *segment {
@@ -70,18 +72,42 @@ func (s *segment) start(i int) int {
 	return int(s.entries[i-1].end)
 }
 
-// view is the frozen log of a feed at one moment. It has every event of the feed's interest
-// after the position.
+// view is the frozen log of a feed at one moment.
 type view struct {
-	after    object.Position
-	segments []*segment
-	last     int // number of visible entries of the last segment
+	base          object.Position // the view has every event of the feed's interest after this position
+	segments      []*segment
+	visibleInLast int // number of visible entries of the last segment
+
+	// The log that restart dropped was complete up to droppedEnd and had no event after the
+	// revision droppedLast. The zero values mean that there was none.
+
+	droppedEnd  object.Position
+	droppedLast object.Revision
+}
+
+// skipDropped returns the position at which a watcher continues after restart has dropped the
+// log. If the watcher had delivered every event of the dropped log, that is the end of the
+// dropped log, otherwise the given position. So all watchers that had delivered everything need
+// the same catch-up, although their last messages have different positions.
+func (v *view) skipDropped(at object.Position) object.Position {
+	if at.Epoch == v.droppedEnd.Epoch && v.droppedLast <= at.Revision && at.Revision < v.droppedEnd.Revision {
+		return v.droppedEnd
+	}
+	return at
+}
+
+// lastRevision returns a revision after which the view has no event.
+func (v *view) lastRevision() object.Revision {
+	if n := len(v.segments); n > 0 {
+		return v.segments[n-1].entries[v.visibleInLast-1].revision
+	}
+	return v.base.Revision
 }
 
 // visible returns the number of entries of segment i that the view shows.
 func (v *view) visible(i int) int {
 	if i == len(v.segments)-1 {
-		return v.last
+		return v.visibleInLast
 	}
 	return v.segments[i].n
 }
@@ -89,7 +115,7 @@ func (v *view) visible(i int) int {
 // endsAt reports whether the view has no event after the cursor.
 func (v *view) endsAt(cursor object.Revision) bool {
 	n := len(v.segments)
-	return n == 0 || v.segments[n-1].entries[v.last-1].revision <= cursor
+	return n == 0 || v.segments[n-1].entries[v.visibleInLast-1].revision <= cursor
 }
 
 // find returns the segment and the entry of the first event after the cursor. If there is
@@ -117,8 +143,8 @@ func (v *view) count(cursor object.Revision) (n int, first object.Revision) {
 	return n, first
 }
 
-// distinct reports whether all events after the cursor have different keys, so that there
-// is nothing to merge. It may return false although they have.
+// distinct reports whether all events after the cursor have different keys. Then there is
+// nothing to merge. It may return false for different keys, because it compares hashes.
 func (v *view) distinct(cursor object.Revision) bool {
 	var first uint32
 	var seen map[uint32]bool
@@ -147,10 +173,11 @@ func (v *view) distinct(cursor object.Revision) bool {
 	return true
 }
 
-// read returns the encoded events after the cursor, apart from the first `skip`, as many as
-// fit into a message, together with where the message ends and the entry of its first event.
+// read returns the events of the next message. It leaves out the first events after the
+// cursor, as many as skip says, and stops at the limit. pieces are their bytes, end says where the message ends, and first is the
+// entry of the first event.
 func (v *view) read(cursor object.Revision, skip, limit int) (pieces [][]byte, end batchCut, first entry) {
-	end = batchCut{limit: limit, upto: cursor}
+	end = batchCut{limit: limit, upTo: cursor}
 	si, ei := v.find(cursor)
 	if si == len(v.segments) {
 		return nil, end, entry{}
@@ -163,7 +190,8 @@ func (v *view) read(cursor object.Revision, skip, limit int) (pieces [][]byte, e
 		}
 	}
 
-	// Decide first how many events to take, then slice: the decision may go back.
+	// First find out how many events to take, because end.take may drop events that it has
+	// taken before. Then slice their bytes.
 	fromSegment, fromEntry := si, ei
 	if si < len(v.segments) {
 		first = v.segments[si].entries[ei]
@@ -189,17 +217,17 @@ walk:
 
 // logBudget limits the memory of the logs of all feeds. When a new segment exceeds the
 // limit, the oldest segments are dropped, whichever feed they belong to. Watchers then read
-// these events from the window, if it still has them. The caller holds the dispatcher's
-// mutex.
+// these events from the window, if the window still has them. The dispatcher's mutex guards
+// the fields.
 type logBudget struct {
 	limit          int
 	bytes          int
 	evicted        int64       // number of segments dropped to make room
-	touch          func(*feed) // publishes a feed when the round ends
-	oldest, newest *segment
+	publishLater   func(*feed) // see Dispatcher.publishLater
+	oldest, newest *segment    // the ends of a list of all segments in the order of their creation
 }
 
-// add accounts for a new segment and drops the oldest ones until the budget is kept. It
+// add counts a new segment and drops the oldest ones until the rest is within the limit. It
 // never drops the new segment.
 func (b *logBudget) add(s *segment) {
 	s.prev = b.newest
@@ -211,8 +239,9 @@ func (b *logBudget) add(s *segment) {
 	b.newest = s
 	b.bytes += len(s.bytes)
 	for b.bytes > b.limit && b.oldest != s {
-		// The round publishes the feed later, because it may have half a revision now.
-		b.touch(b.oldest.feed)
+		// The log of this feed may contain half a revision now, so it is published only at
+		// the end of the round.
+		b.publishLater(b.oldest.feed)
 		b.oldest.feed.forgetOldest()
 		b.evicted++
 	}

@@ -10,11 +10,11 @@ import (
 )
 
 // merged takes the events after the cursor from the window, merged per key. The cursor moves
-// past them with the last partial message. Between two messages the watcher keeps only the
-// revision up to which it merges, because the next one can be made from the window again.
-func (w *Watcher) merged() (payload, result) {
+// only with the last message of a merge. Between two messages the watcher keeps only mergeTo
+// and sent. It makes each message from the window again.
+func (w *Watcher) merged() (payload, readResult) {
 	var p part
-	if w.step == live {
+	if w.step == stepLive {
 		// Sharing does not pay: hardly any two watchers miss the same events.
 		if w.mergeTo == 0 {
 			w.mergeTo = w.dispatcher.cfg.Source.State().Revision()
@@ -24,33 +24,34 @@ func (w *Watcher) merged() (payload, result) {
 		if w.mergeTo == 0 {
 			w.mergeTo = w.catchUp.to
 		}
-		p = w.shared(partKey{kind: object.Replay, from: w.mergeTo, place: w.here()}, w.mergedPart)
+		p = w.windowPart(partKey{kind: object.Replay, to: w.mergeTo, start: w.nextInWindow()}, w.mergedPart)
 	}
 	switch {
 	case p.lost:
-		return payload{}, lostHistory
-	case !p.last:
+		return payload{}, readLost
+	case !p.isLast:
 		w.sent += p.end.taken
-		return p.payload(), someEvents
+		return p.payload(), readEvents
 	}
 	w.cursor, w.mergeTo, w.sent = w.mergeTo, 0, 0
 	if p.end.taken == 0 {
-		return payload{}, upToDate
+		return payload{}, readUpToDate
 	}
-	return p.payload(), someEvents
+	return p.payload(), readEvents
 }
 
+// mergedPart makes the next message of a merge from the window.
 func (w *Watcher) mergedPart() part {
 	s := w.dispatcher.cfg.Source.State()
 	changes, ok := s.Changes(w.cursor)
 	if !ok || s.Position().Epoch != w.epoch {
 		return part{lost: true}
 	}
-	p := part{end: batchCut{limit: w.dispatcher.cfg.MessageBytes, upto: w.cursor}, last: true}
+	p := part{end: batchCut{limit: w.dispatcher.cfg.MessageBytes, upTo: w.cursor}, isLast: true}
 	interest := &w.feed.interest
 	skip := w.sent
 	var b []byte
-	for _, c := range interest.Merge(changes, w.mergeTo, w.step == catchingUp) {
+	for _, c := range interest.Merge(changes, w.mergeTo, w.step == stepCatchUp) {
 		if skip > 0 {
 			skip--
 			continue
@@ -58,7 +59,7 @@ func (w *Watcher) mergedPart() part {
 		before := len(b)
 		b = w.dispatcher.cfg.Encoder.AppendEvent(b, c.Event, interest.Projection)
 		if !p.end.take(w.mergeTo, len(b)-before) {
-			p.last = false
+			p.isLast = false
 			break
 		}
 		if p.arrived.IsZero() || c.arrived.Before(p.arrived) {
@@ -71,38 +72,40 @@ func (w *Watcher) mergedPart() part {
 	return p
 }
 
-// MergedChange has the changes of one key, merged into one.
+// MergedChange is one change that stands for all changes of a key.
 type MergedChange struct {
-	object.Change              // from the object before the first to the object after the last
-	Event         object.Event // of the change
+	object.Change              // from the object before the first change to the object after the last
+	Event         object.Event // the event that the merged change causes
 
-	arrived time.Time      // of the first change
-	passed  *object.Object // the last intermediate object that the interest matched; nil: none
-	order   int            // number of the last change, for sorting
+	arrived   time.Time      // when the first change came from the store
+	lastMatch *object.Object // the latest object after one of the changes and before another that the selector matched; nil: none
+	order     int            // number of the last change, for sorting
 }
 
-// Merge returns the changes up to a revision with those of each key merged into one, in the
-// order of the last change of each key. It leaves out changes that the interest does not
-// see.
+// Merge looks at the changes up to a revision that the interest sees. It merges all changes
+// of a key into one. The merged changes are in the order of each key's last change.
+// Merge leaves out those that cause no event.
 //
-// In a replay, a key that was created and deleted in between yields a DELETED event, because
-// a client that was cut off inside a partial message may have the object.
-func (i *Interest) Merge(changes iter.Seq2[*object.Change, time.Time], upto object.Revision, replay bool) []MergedChange {
+// In a replay, a key that was created and deleted in between causes a DELETED event: the
+// client may have the object, if it was cut off between the messages of one revision.
+func (i *Interest) Merge(changes iter.Seq2[*object.Change, time.Time], upTo object.Revision, replay bool) []MergedChange {
 	byKey := map[object.Key]MergedChange{}
 	order := 0
 	for c, arrived := range changes {
-		if c.Revision > upto {
+		if c.Revision > upTo {
 			break
 		}
-		if !i.Scope.Contains(c.Key) {
+		if !i.Scope.Contains(c.Key) || !i.Picks(c.Old) && !i.Picks(c.New) {
+			// Changes that the interest does not see do not count. If an object stops matching and is
+			// deleted later, its DELETED event has the revision at which it stopped matching.
 			continue
 		}
 		order++
 		m := MergedChange{Change: *c, order: order, arrived: arrived}
 		if before, ok := byKey[c.Key]; ok {
-			m.Old, m.passed, m.arrived = before.Old, before.passed, before.arrived
+			m.Old, m.lastMatch, m.arrived = before.Old, before.lastMatch, before.arrived
 			if i.Picks(c.Old) {
-				m.passed = c.Old
+				m.lastMatch = c.Old
 			}
 		}
 		byKey[c.Key] = m
@@ -110,8 +113,8 @@ func (i *Interest) Merge(changes iter.Seq2[*object.Change, time.Time], upto obje
 	seen := make([]MergedChange, 0, len(byKey))
 	for _, m := range byKey {
 		e, ok := i.See(&m.Change)
-		if !ok && replay && m.passed != nil {
-			m.Old = m.passed
+		if !ok && replay && m.lastMatch != nil {
+			m.Old = m.lastMatch
 			e, ok = i.See(&m.Change)
 		}
 		if ok {

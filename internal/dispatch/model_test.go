@@ -232,7 +232,7 @@ func (c counts) validate(t interface {
 	t.Helper()
 	var histories []*naiveHistory
 	for _, e := range y.epochs {
-		histories = append(histories, newNaiveHistory(e.history, e.Gaps))
+		histories = append(histories, newNaiveHistory(e.history))
 	}
 	for _, s := range subscribers {
 		onPair := func(p pair) { c[fmt.Sprintf("merged %d and %d", p.pending, p.next)]++ }

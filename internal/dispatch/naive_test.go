@@ -86,12 +86,11 @@ var fieldCriteria = []criterion{
 // naiveHistory is the history of a store in the simplest form: a copy of the state at each
 // revision.
 type naiveHistory struct {
-	states   []map[object.Key]*object.Object // at each revision, beginning with 0
-	changes  []object.Change                 // all of them
-	observed []object.Change                 // those that a server can have observed: each gap is one step
+	states  []map[object.Key]*object.Object // at each revision, beginning with 0
+	changes []object.Change
 }
 
-func newNaiveHistory(history [][]object.Record, gaps []check.Gap) *naiveHistory {
+func newNaiveHistory(history [][]object.Record) *naiveHistory {
 	n := &naiveHistory{states: []map[object.Key]*object.Object{{}}}
 	for _, records := range history {
 		state := maps.Clone(n.states[len(n.states)-1])
@@ -105,30 +104,9 @@ func newNaiveHistory(history [][]object.Record, gaps []check.Gap) *naiveHistory 
 	}
 	for i := range n.states[1:] {
 		to := object.Revision(i + 1)
-		step := n.between(to-1, to)
-		n.changes = append(n.changes, step...)
-		hidden := false
-		for _, g := range gaps {
-			hidden = hidden || g.After < to && to < g.Until
-			if g.Until == to {
-				step = n.between(g.After, to)
-				slices.SortStableFunc(step, func(a, b object.Change) int { return cmp.Compare(changedAt(a), changedAt(b)) })
-			}
-		}
-		if !hidden {
-			n.observed = append(n.observed, step...)
-		}
+		n.changes = append(n.changes, n.between(to-1, to)...)
 	}
 	return n
-}
-
-// changedAt returns the revision of a change that was found after a gap. The revision of a
-// deletion is not known, so it is the end of the gap.
-func changedAt(c object.Change) object.Revision {
-	if c.New == nil {
-		return c.Revision
-	}
-	return c.New.ModRevision
 }
 
 // between returns the changes that lead from one state to another, in order of keys.
@@ -145,29 +123,24 @@ func (n *naiveHistory) between(from, to object.Revision) []object.Change {
 	return all
 }
 
-// events returns all events of a watcher between two revisions. It makes them from the changes
-// that the server observed.
+// events returns all events of a watcher between two revisions.
 func (n *naiveHistory) events(h *check.History, after, through object.Revision) []check.Event {
 	var all []check.Event
-	for _, c := range n.observed {
+	for _, c := range n.changes {
 		if c.Revision <= after || c.Revision > through {
 			continue
 		}
 		before, now := n.inView(h, c.Old), n.inView(h, c.New)
-		var e check.Event
+		e := check.Event{Revision: c.Revision}
 		switch {
 		case !before && !now:
 			continue
+		case before && now:
+			e.Type, e.Object = object.Modified, served(h, c.New)
 		case now:
-			e.Type, e.Revision, e.Object = object.Added, c.New.ModRevision, served(h, c.New)
+			e.Type, e.Object = object.Added, served(h, c.New)
 		default:
-			e.Type, e.Revision, e.Object = object.Deleted, c.Revision, served(h, c.Old)
-			if c.New != nil {
-				e.Revision = c.New.ModRevision
-			}
-		}
-		if before && now {
-			e.Type = object.Modified
+			e.Type, e.Object = object.Deleted, served(h, c.Old)
 		}
 		if before && h.Previous {
 			e.Previous = new(served(h, c.Old))
@@ -295,7 +268,7 @@ func (n *naiveHistory) validate(h *check.History, onPair func(pair)) error {
 				if h.Latest {
 					want = merge(want, state, mode == object.Replay, onPair)
 				}
-				if problem := n.compare(h, pending, want, m.Position.Revision); problem != "" {
+				if problem := n.compare(h, pending, want); problem != "" {
 					return fail("after revision %d: %s", at, problem)
 				}
 			}
@@ -319,17 +292,9 @@ func (n *naiveHistory) validate(h *check.History, onPair func(pair)) error {
 }
 
 // compare describes the first difference between events, or returns "".
-func (n *naiveHistory) compare(h *check.History, got, want []check.Event, through object.Revision) string {
+func (n *naiveHistory) compare(h *check.History, got, want []check.Event) string {
 	got, want = slices.Clone(got), slices.Clone(want)
 	if h.Latest {
-		// An object that has left the view may change once more, out of view, before the server
-		// merges the pending events. Its deletion then has the later revision.
-		for i, e := range got {
-			d := slices.IndexFunc(want, func(d check.Event) bool { return d.Object.Key == e.Object.Key })
-			if d >= 0 && e.Type == object.Deleted && e.Revision <= through && e.Revision > want[d].Revision {
-				got[i].Revision = want[d].Revision
-			}
-		}
 		byKey := func(a, b check.Event) int { return cmp.Compare(a.Object.Key, b.Object.Key) }
 		slices.SortStableFunc(want, byKey)
 		slices.SortStableFunc(got, byKey)

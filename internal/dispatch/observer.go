@@ -7,50 +7,52 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Observer watches changes on their way to watchers. The dispatcher calls it between two
-// rounds, when it has woken the workers and holds no lock. The next round waits for it.
+// Observer gets reports about the changes that the dispatcher has appended to feeds. The
+// dispatcher calls its methods without holding a lock.
 type Observer interface {
-	// Wants reports whether the observer wants reports now. The dispatcher asks once per
-	// round.
+	// Wants reports whether the observer wants reports of the round that begins now. The
+	// round waits for it.
 	Wants() bool
 
-	// Dispatched reports that watchers can read the changes of a revision. Some may have
-	// received them already.
+	// Dispatched reports that watchers can read the changes of a revision. The call comes
+	// after the workers have been woken, so some watchers may have received the changes
+	// already. The next round waits for it.
 	Dispatched(Dispatched)
 }
 
 // Dispatched describes how the changes of one revision were dispatched.
 type Dispatched struct {
 	Revision object.Revision
-	Feeds    int // feeds that got events
+	Feeds    int // number of feeds that got events
 
-	Arrived time.Time // from the store
-	Applied time.Time // a state with the changes was published, not later than this
-	Began   time.Time // the round that dispatched them
-	Ended   time.Time // when that round ended
+	Arrived time.Time // when the changes came from the store
+	Applied time.Time // when a state with the changes was published, at the latest
+	Began   time.Time // when the round that dispatched the changes began
+	Ended   time.Time // when watchers could read the changes
 }
 
-// round collects what the observer gets to know about one round. Without an observer it
-// does nothing.
-type round struct {
-	observer Observer // nil: no reports are wanted
+// roundReports collects the reports of one round. It does nothing if none are wanted.
+type roundReports struct {
+	observer Observer // nil: none are wanted
 	applied  time.Time
 	began    time.Time
 	ended    time.Time
 	all      []Dispatched
 }
 
-func (d *Dispatcher) observe(s *cacher.State) *round {
+// beginRound asks the observer whether it wants reports. The caller holds no lock, because the
+// observer may call the dispatcher.
+func (d *Dispatcher) beginRound(s *cacher.State) *roundReports {
 	if d.cfg.Observer == nil || !d.cfg.Observer.Wants() {
-		return &unobserved
+		return &noReports
 	}
-	return &round{observer: d.cfg.Observer, applied: s.Published(), began: time.Now()}
+	return &roundReports{observer: d.cfg.Observer, applied: s.Published(), began: time.Now()}
 }
 
-var unobserved round
+var noReports roundReports
 
-// change notes the change whose events follow.
-func (r *round) change(c *object.Change, arrived time.Time) {
+// change begins the report of a change. The feeds in which the change causes events follow.
+func (r *roundReports) change(c *object.Change, arrived time.Time) {
 	if r.observer == nil {
 		return
 	}
@@ -59,27 +61,27 @@ func (r *round) change(c *object.Change, arrived time.Time) {
 	}
 }
 
-// event records that the change is an event of the feed.
-func (r *round) event(f *feed) {
+// event records that the current change caused an event in the feed.
+func (r *roundReports) event(f *feed) {
 	if r.observer == nil {
 		return
 	}
 	current := &r.all[len(r.all)-1]
-	if f.noted != current.Revision {
-		f.noted = current.Revision
+	if f.reported != current.Revision {
+		f.reported = current.Revision
 		current.Feeds++
 	}
 }
 
-// end records that watchers can read the changes.
-func (r *round) end() {
+// end records that watchers can read the changes now.
+func (r *roundReports) end() {
 	if r.observer != nil {
 		r.ended = time.Now()
 	}
 }
 
-// report calls the observer.
-func (r *round) report() {
+// report calls the observer for each revision.
+func (r *roundReports) report() {
 	if r.observer == nil {
 		return
 	}

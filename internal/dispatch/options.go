@@ -6,10 +6,10 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Begin is the starting point of a watch, of this package or of package direct.
+// Begin says where a watch begins. Watchers of this package and of package direct use it.
 type Begin struct {
 	Kind     BeginKind
-	Position object.Position // BeginResume: where; BeginNow: the present position
+	Position object.Position // BeginFromPosition: the position; BeginFromNow: the present position
 	Needed   object.Revision // the source must have reached this revision
 	Exact    object.Revision // the revision of the snapshot; 0: any
 }
@@ -19,9 +19,9 @@ type BeginKind uint8
 
 // The kinds of beginnings.
 const (
-	BeginSnapshot BeginKind = iota // with a snapshot
-	BeginResume                    // with the changes since a position
-	BeginNow                       // with the changes from now on
+	BeginFromSnapshot BeginKind = iota // with a snapshot
+	BeginFromPosition                  // with the changes since a position
+	BeginFromNow                       // with the changes from now on
 )
 
 // FromSnapshot begins with a snapshot that is not older than needed.
@@ -30,14 +30,14 @@ func FromSnapshot(needed object.Revision) Begin { return Begin{Needed: needed} }
 // FromExactly begins with the snapshot at a past revision of the source.
 func FromExactly(at object.Revision) Begin { return Begin{Needed: at, Exact: at} }
 
-// After begins with the changes since a position. If the position is of the source's epoch,
-// it must not be ahead of the source's state.
-func After(p object.Position) Begin { return Begin{Kind: BeginResume, Position: p} }
+// FromPosition begins with the changes since a position. If the position belongs to the
+// source's epoch, it must not be ahead of the source's state.
+func FromPosition(p object.Position) Begin { return Begin{Kind: BeginFromPosition, Position: p} }
 
 // FromNow begins with the changes after the position of a recent state. A source without a
 // cache uses the position only as a lower bound, and begins at its own present position.
 func FromNow(now object.Position) Begin {
-	return Begin{Kind: BeginNow, Position: now, Needed: now.Revision}
+	return Begin{Kind: BeginFromNow, Position: now, Needed: now.Revision}
 }
 
 // Options configure what a watcher delivers and when. The zero value delivers every event as soon
@@ -46,8 +46,8 @@ type Options struct {
 	// Latest merges pending events per key.
 	Latest bool
 
-	// EveryEvent ends the watch with [*LostError] or [*EpochError] instead of a DELTA, and
-	// instead of a RESET other than the first snapshot.
+	// EveryEvent ends the watch with a [*LostError] or an [*EpochError] where other watches
+	// get a DELTA or a RESET. Only the RESET with which a watch begins is allowed.
 	EveryEvent bool
 
 	// BookmarkInterval is the longest time without a message. Zero: no limit.
@@ -57,8 +57,8 @@ type Options struct {
 	// afterwards. Zero: never.
 	LastBookmark time.Time
 
-	// BatchDelay is the shortest time between two live messages. Events wait for it and
-	// leave together. It is at most BookmarkInterval, and ends at LastBookmark. Zero: no
-	// delay.
+	// BatchDelay is the shortest time between two live messages. Events that come earlier
+	// wait and leave together. The delay is at most BookmarkInterval, and ends at
+	// LastBookmark. Zero: no delay.
 	BatchDelay time.Duration
 }

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/test/ratio"
@@ -13,7 +14,7 @@ import (
 
 // aFeed returns an empty feed with room in the log budget.
 func aFeed() *feed {
-	b := &logBudget{limit: 64 << 20, touch: func(*feed) {}}
+	b := &logBudget{limit: 64 << 20, publishLater: func(*feed) {}}
 	return newFeed(Interest{}, object.Position{Epoch: "e", Revision: 1}, b)
 }
 
@@ -63,18 +64,24 @@ func BenchmarkCut(b *testing.B) {
 	}
 }
 
+// confirmedNow is a source that has everything that the store has.
+type confirmedNow struct{ Source }
+
+// Confirmed implements Source.
+func (confirmedNow) Confirmed() time.Time { return time.Now() }
+
 // BenchmarkBatch finds a batch in the cache, or cuts it and adds it to the cache.
 func BenchmarkBatch(b *testing.B) {
 	for _, shared := range []bool{true, false} {
 		b.Run(fmt.Sprintf("shared=%v", shared), func(b *testing.B) {
 			f := aFeed()
-			f.shared.Store(shared)
+			f.hadSeveral.Store(shared)
 			f.append(entry{revision: 2}, make([]byte, 300))
 			f.publish()
-			d, v := New(Config{}), f.view.Load()
+			d, v := New(Config{Source: confirmedNow{}}), f.view.Load()
 			b.ReportAllocs()
 			for b.Loop() {
-				if f.batch(batchStart{v, 1, 0}, d) == nil {
+				if f.batch(batchStart{v, 1, 0}, d, time.Now()) == nil {
 					b.Fatal("got no batch")
 				}
 			}
@@ -89,7 +96,7 @@ func BenchmarkJoin(b *testing.B) {
 			g := &group{}
 			crowd := make([]Watcher, watchers)
 			for i := range crowd {
-				crowd[i].slot = -1
+				crowd[i].groupIndex = -1
 			}
 			b.ReportAllocs()
 			for b.Loop() {
@@ -135,21 +142,21 @@ func BenchmarkLookup(b *testing.B) {
 // interests that a change concerns allocates nothing for the others.
 func TestPartsAllocateNothing(t *testing.T) {
 	f := aFeed()
-	f.shared.Store(true)
+	f.hadSeveral.Store(true)
 	f.append(entry{revision: 2}, make([]byte, 300))
 	f.publish()
-	d := New(Config{})
+	d := New(Config{Source: confirmedNow{}})
 	crowd := make([]Watcher, 1000)
 	for i := range crowd {
-		crowd[i] = Watcher{dispatcher: d, feed: f, epoch: "e", cursor: 1, step: live, slot: -1}
+		crowd[i] = Watcher{dispatcher: d, feed: f, epoch: "e", cursor: 1, step: stepLive, groupIndex: -1}
 	}
-	v, g := f.view.Load(), &group{}
+	v, g, now := f.view.Load(), &group{}, time.Now()
 	if n := testing.AllocsPerRun(10, func() {
 		for i := range crowd {
 			g.join(&crowd[i])
 		}
 		for i := range crowd {
-			if f.batch(batchStart{v, crowd[i].cursor, 0}, d) == nil {
+			if f.batch(batchStart{v, crowd[i].cursor, 0}, d, now) == nil {
 				t.Fatal("got no batch")
 			}
 			g.leave(&crowd[i])

@@ -62,7 +62,7 @@ func startSlow(t *testing.T, change ...func(*dispatch.Config)) (*cachertest.Memo
 }
 
 // If a relist happens while a watcher of every event reads, the watcher gets a LostError and not
-// the differences.
+// the difference.
 func TestHonestDuringARelist(t *testing.T) {
 	large := strings.Repeat("v", 2<<10) // each event fills a segment of the log
 	for name, window := range map[string]bool{"from the feed": false, "from the window": true} {
@@ -70,33 +70,38 @@ func TestHonestDuringARelist(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, source, d, q := startSlow(t, func(cfg *dispatch.Config) {
 					if window {
-						cfg.FeedBytes = 1
+						cfg.LogBytes = 1
 					}
 				})
 				store.Put("k", large)
 				synctest.Wait()
 
-				now := source.State().Position()
-				w := d.Pull(q, dispatch.Interest{}, dispatch.FromNow(now), dispatch.Options{EveryEvent: true})
+				at := source.State().Position()
+				w := d.Pull(q, dispatch.Interest{}, dispatch.FromNow(at), dispatch.Options{EveryEvent: true})
 				defer w.Close()
 				if _, err := w.Next(t.Context()); err != nil { // the bookmark
 					t.Fatal(err)
 				}
+				store.Put("k", large)
+				store.Put("l", large)
+				synctest.Wait()
 				source.meanwhile = func() {
 					store.Change(func() { store.Quiet = true })
 					store.Put("k", large)
 					store.Put("k", large)
-					store.Put("l", large)
 					last := store.Put("m", large)
 					store.Change(func() { store.Quiet, store.Compacted = false, last })
 					synctest.Wait()
+				}
+				if !window {
+					source.State() // the relist happens before the watcher reads
 				}
 				waiting, done := context.WithTimeout(t.Context(), time.Second)
 				defer done()
 				m, err := w.Next(waiting)
 				var lost *dispatch.LostError
-				if !errors.As(err, &lost) || lost.Asked != now.Revision {
-					t.Errorf("got %d events and error %v, want a LostError for the watcher's position", len(decode(t, m).Events), err)
+				if !errors.As(err, &lost) || lost.Asked != at.Revision {
+					t.Errorf("got %d events and error %v, want a LostError for revision %d", len(decode(t, m).Events), err, at.Revision)
 				}
 			})
 		})
@@ -115,7 +120,7 @@ func TestReplayDoesNotWaitForTheDispatcher(t *testing.T) {
 		called := false
 		source.meanwhile = func() { // the dispatcher has read the state
 			called = true
-			w := d.Pull(q, dispatch.Interest{}, dispatch.After(object.Position{Epoch: "e1", Revision: 2}), dispatch.Options{})
+			w := d.Pull(q, dispatch.Interest{}, dispatch.FromPosition(object.Position{Epoch: "e1", Revision: 2}), dispatch.Options{})
 			defer w.Close()
 			for {
 				m, err := w.Next(t.Context())
@@ -173,7 +178,7 @@ func TestReplaysOfTwoEpochsAreNotShared(t *testing.T) {
 			f.store.Put("k", "of the first epoch")
 		}
 		synctest.Wait()
-		first := f.watch(t, object.Scope{}, dispatch.After(object.Position{Epoch: "e1", Revision: 5}))
+		first := f.watch(t, object.Scope{}, dispatch.FromPosition(object.Position{Epoch: "e1", Revision: 5}))
 		first.next(t, object.CatchUpBegin)
 		f.store.Change(func() { f.store.Down = object.ErrUnavailable })
 		synctest.Wait()
@@ -183,7 +188,7 @@ func TestReplaysOfTwoEpochsAreNotShared(t *testing.T) {
 		}
 		f.store.Change(func() { f.store.Down = nil })
 		time.Sleep(time.Minute)
-		second := f.watch(t, object.Scope{}, dispatch.After(object.Position{Epoch: "e2", Revision: 5}))
+		second := f.watch(t, object.Scope{}, dispatch.FromPosition(object.Position{Epoch: "e2", Revision: 5}))
 		if events := second.sync(t, object.Replay); len(events) != 6 {
 			t.Errorf("got %d replayed events, want 6", len(events))
 		}
@@ -209,7 +214,7 @@ func TestResetAndDeltaAreNotShared(t *testing.T) {
 		}
 		f.store.Put("k1", "w") // moves the window past the oldest revision
 		synctest.Wait()
-		delta := f.watch(t, object.Scope{}, dispatch.After(object.Position{Epoch: "e1", Revision: oldest}))
+		delta := f.watch(t, object.Scope{}, dispatch.FromPosition(object.Position{Epoch: "e1", Revision: oldest}))
 		if got := show(delta.sync(t, object.Delta)); got != "~k0=v ~k1=v" {
 			t.Errorf("got difference %q", got)
 		}
@@ -263,7 +268,7 @@ func TestDeltasToTwoStatesAreNotShared(t *testing.T) {
 			synctest.Wait()
 		}
 		write()
-		from := dispatch.After(object.Position{Epoch: "e1", Revision: 3})
+		from := dispatch.FromPosition(object.Position{Epoch: "e1", Revision: 3})
 		first := f.watch(t, object.Scope{}, from)
 		first.next(t, object.CatchUpBegin)
 		to := f.store.Now()

@@ -9,15 +9,15 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// retainTime is how long a state is retained without a read. A state whose readers have all
-// been stuck on one message for so long is released.
+// retainTime is how long a state is retained without a read. A state is dropped when all its
+// readers have been stuck on one message for that long.
 const retainTime = time.Minute
 
 // retainedStates are the past states that are kept for catch-ups of several messages. A
 // past state can be as large as the present one, so their number is limited. To make room
-// for a new state, the most recently taken one is released, and its readers start over with
-// another state. Older states stay until their readers have finished or given up, so each is
-// released eventually.
+// for a new state, the most recently taken one is dropped. Its readers continue from the
+// newest state (Watcher.catchUpState) or start over (Watcher.target). Older states stay until
+// their readers have finished or have not read for retainTime.
 type retainedStates struct {
 	limit int
 
@@ -25,14 +25,14 @@ type retainedStates struct {
 	held []*retainedState // guarded by mu; in the order in which they were taken
 }
 
-// retainedState is one of retainedStates, whose mutex guards it.
+// retainedState is one retained state. The mutex of retainedStates guards its fields.
 type retainedState struct {
-	state *cacher.State // nil: released
-	users int
-	used  time.Time // when a user last asked for the state
+	state *cacher.State // nil: dropped
+	users int           // number of catch-ups that have taken the state and not released it
+	used  time.Time     // when one of them last took or read the state
 }
 
-// take retains a state for one more user, which must release it.
+// take retains a state for one more catch-up, which must release it.
 func (r *retainedStates) take(s *cacher.State) *retainedState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,7 +51,7 @@ func (r *retainedStates) take(s *cacher.State) *retainedState {
 	return taken
 }
 
-// use returns the state, or nil if it is no longer retained.
+// use returns the state for a read, or nil if it is no longer retained.
 func (r *retainedStates) use(one *retainedState) *cacher.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,8 +71,8 @@ func (r *retainedStates) release(one *retainedState) {
 	}
 }
 
-// oldest returns the oldest state of the epoch that is not older than needed, or nil. The
-// oldest state is retained the longest.
+// oldest returns the state of the epoch that was taken first among those that are not older
+// than needed, or nil. It is the last of them that is dropped to make room for others.
 func (r *retainedStates) oldest(epoch object.Epoch, needed object.Revision) *cacher.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()

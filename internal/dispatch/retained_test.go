@@ -62,7 +62,7 @@ func TestBoundedFromReadersThatStopWithinACatchUp(t *testing.T) {
 		for _, silence := range []time.Duration{time.Second, time.Hour} {
 			t.Run(fmt.Sprint(name, " and silence for ", silence), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					f := start(t, limits{window: 10, messageBytes: message, feedBytes: 64 << 10, catchUpStates: states})
+					f := start(t, limits{window: 10, messageBytes: message, logBytes: 64 << 10, catchUpStates: states})
 					rewrite := func() {
 						value := strings.Repeat("v", size)
 						for i := range objects {
@@ -73,7 +73,7 @@ func TestBoundedFromReadersThatStopWithinACatchUp(t *testing.T) {
 					rewrite()
 					begin := dispatch.FromSnapshot(0)
 					if kind == object.Delta {
-						begin = dispatch.After(f.cacher.State().Position())
+						begin = dispatch.FromPosition(f.cacher.State().Position())
 					}
 					rewrite()
 					all := make([]*watcher, watchers)
@@ -134,7 +134,7 @@ func TestSlowReadersFinishTheirCatchUp(t *testing.T) {
 					synctest.Wait()
 				}
 				rewrite()
-				begin := dispatch.After(f.cacher.State().Position())
+				begin := dispatch.FromPosition(f.cacher.State().Position())
 				rewrite()
 				began := map[*watcher]int{} // the first round of each unfinished watcher
 				finished := 0
@@ -169,4 +169,91 @@ func TestSlowReadersFinishTheirCatchUp(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A watcher whose REPLAY lost its history catches up to the newest state. It does not read a
+// retained state, which would have to stay for it.
+func TestLostReplayLeadsToTheNewestState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{window: 5, messageBytes: 10, logBytes: 1}) // one event in each part
+		rewrite := func() {
+			for range 10 {
+				f.store.Put("k", "v")
+				f.store.Put("l", "v")
+			}
+			synctest.Wait()
+		}
+		rewrite()
+		from := f.cacher.State().Position()
+		from.Revision -= 2
+		replays := f.watch(t, object.Scope{}, dispatch.FromPosition(from))
+		if m := replays.next(t, object.CatchUpBegin); m.CatchUp != object.Replay {
+			t.Fatalf("got catch-up %v, want a REPLAY", m.CatchUp)
+		}
+		rewrite()
+		slow := f.watch(t, object.Scope{}, dispatch.FromSnapshot(f.store.Now()))
+		slow.next(t, object.CatchUpBegin)
+		slow.next(t, object.CatchUpPart)
+		if n := f.dispatcher.Stats().CatchUpStates; n != 1 {
+			t.Fatalf("got %d retained states, want 1", n)
+		}
+		time.Sleep(time.Second)
+		rewrite()
+		replays.sync(t, object.Delta)
+		if at, now := replays.Position().Revision, f.store.Now(); at != now {
+			t.Errorf("synced at revision %d, want the newest one, %d", at, now)
+		}
+	})
+}
+
+// A RESET that starts over twice does not lead to an older state the second time.
+func TestCatchUpThatStartsOverDoesNotGoBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{window: 5, messageBytes: 10}) // one object in each part
+		rewrite := func() {
+			for i := range 10 {
+				f.store.Put(object.Key(fmt.Sprint("x/", i)), "v")
+			}
+			synctest.Wait()
+		}
+		wantRetained := func(want int) {
+			t.Helper()
+			if n := f.dispatcher.Stats().CatchUpStates; n != want {
+				t.Fatalf("got %d retained states, want %d", n, want)
+			}
+		}
+		begin := func(w *watcher) *watcher {
+			w.next(t, object.CatchUpBegin)
+			w.next(t, object.CatchUpPart)
+			return w
+		}
+		rewrite()
+		w := begin(f.watch(t, object.Scope{}, dispatch.FromSnapshot(0)))
+		time.Sleep(90 * time.Second) // the state of w is released
+		wantRetained(0)
+		rewrite() // moves the window past its snapshot
+
+		// A newer state is retained first, and an older one, which the watchers of another
+		// interest share, after it.
+		x := prefix(t, "x")
+		f.watch(t, x, dispatch.FromSnapshot(f.store.Now())).sync(t, object.Reset)
+		f.store.Put("x/0", "w")
+		synctest.Wait()
+		newer := begin(f.watch(t, object.Scope{}, dispatch.FromSnapshot(f.store.Now())))
+		older := begin(f.watch(t, x, dispatch.FromSnapshot(0)))
+		wantRetained(2)
+		begin(w) // starts over with the newer state
+		least := f.store.Now()
+		newer.Close()
+
+		time.Sleep(30 * time.Second)
+		older.next(t, object.CatchUpPart)
+		time.Sleep(45 * time.Second) // the newer state is released
+		wantRetained(1)
+		rewrite()
+		w.sync(t, object.Reset)
+		if last := w.stream.Messages[len(w.stream.Messages)-1]; last.Position.Revision < least {
+			t.Errorf("synced at revision %d, after a snapshot at revision %d", last.Position.Revision, least)
+		}
+	})
 }

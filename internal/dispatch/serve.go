@@ -5,16 +5,15 @@ import (
 	"fmt"
 	"runtime/debug"
 	"time"
-
-	"github.com/fanoutd/fanoutd/internal/object"
 )
 
 // Sink sends the messages of one watcher to its client. Calls on one sink never overlap,
-// except those of Sent.
+// except those of CountSent.
 type Sink interface {
-	// Reserve is called before a new watch announces its snapshot, and before each part of a
-	// RESET or DELTA is sent. The first part may already be made. Reserve may wait until the
-	// sink may send one.
+	// Reserve gets the permission to send a part of a RESET or a DELTA, and may wait for it.
+	// Serve calls Reserve before a new watch announces its snapshot, and before each part of
+	// a RESET or a DELTA that is not small. When Serve calls it, the first part may already be
+	// in memory.
 	Reserve() error
 
 	// Send sends a message from the goroutine of Serve. It may wait for the client.
@@ -25,9 +24,13 @@ type Sink interface {
 	// sent the batch. Any other error ends Serve with that error.
 	TrySend(b *Batch, now time.Time) error
 
-	// Sent counts a batch that n sinks, one of which is this one, have sent by TrySend. The
-	// worker calls it once for many sinks.
-	Sent(b *Batch, n int, now time.Time)
+	// CountSent counts n messages: n sinks of one feed and one worker have sent the batch
+	// with TrySend. The worker calls CountSent of only one of them.
+	CountSent(b *Batch, n int, now time.Time)
+
+	// Prefetch reads the memory that TrySend will read; see group.prefetch. It must not
+	// wait or change anything. The result has no meaning.
+	Prefetch() int
 }
 
 var (
@@ -35,13 +38,14 @@ var (
 	// calls [Watcher.Ready].
 	ErrFull = errors.New("the sink is full")
 
-	// ErrNeedsHandler says that a sink has to send the batch with Send, because it may have
-	// to wait.
+	// ErrNeedsHandler says that only the handler can send the batch, with Send, because the
+	// sink may have to wait.
 	ErrNeedsHandler = errors.New("the sink needs the handler")
 )
 
-// PanicError is a panic while a worker or a handler served a watcher. It ends that watcher
-// only.
+// PanicError is a panic of a worker or a handler that served a watcher. Serve of that watcher
+// returns it. If a worker panics in the work that it does once for a group, Serve of all
+// members returns it.
 type PanicError struct {
 	Value any
 	Stack []byte
@@ -59,10 +63,10 @@ func Guard(do func() error) (err error) {
 	return do()
 }
 
-// OnFreshStack runs a function on a goroutine of its own and waits for it. The handlers of
-// very many watches only wait, and a waiting goroutine is mostly its stack, which rarely
-// shrinks back once it has grown. Work that needs a deep stack runs here, so a handler keeps
-// a small one: this halves the memory of an idle watch. A panic becomes a [*PanicError].
+// OnFreshStack runs a function on a goroutine of its own and waits for its end. Most of the
+// memory of a waiting goroutine is its stack, and a stack that has grown rarely shrinks. So
+// handlers, which mostly wait, run work that needs a deep stack here, and keep a small stack.
+// This halves the memory of an idle watch. A panic becomes a [*PanicError].
 func OnFreshStack(do func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- Guard(do) }()
@@ -70,12 +74,13 @@ func OnFreshStack(do func() error) error {
 }
 
 // Serve sends the messages of the watcher to its sink. It returns nil after Stop, the error
-// of the sink, [ErrStopped] when the dispatcher has stopped, a [*LostError] or
-// [*EpochError] if a watcher with EveryEvent cannot have all events, or a [*PanicError].
+// of the sink, [ErrStopped] when the dispatcher has stopped, or a [*PanicError]. It returns a
+// [*LostError] or an [*EpochError] if a watcher with EveryEvent cannot have all events, and a
+// [*LostError] if the snapshot at an exact revision is not available.
 //
-// Position is not valid after an error of Send, because the cursor has passed the message,
-// or after a panic. After an error of TrySend the cursor is before the batch; only the sink
-// knows whether the client gets it.
+// After a panic or an error of Send, Position is not valid: the cursor may have passed a
+// message that was not sent. After an error of TrySend, Position returns the position before
+// the batch. That is valid only if the sink has sent nothing of the batch. Only the sink knows.
 func (w *Watcher) Serve() error {
 	w.handedBack = make(chan struct{}, 1)
 	for !w.stopping.Load() {
@@ -105,13 +110,21 @@ func (w *Watcher) Stop() {
 	w.task.Ready()
 }
 
-// Ready makes the worker look after the watcher again, after [ErrFull]. Any goroutine may
-// call it.
+// Ready makes the worker serve the watcher again. The sink calls it when it has room after
+// [ErrFull]. Any goroutine may call it.
 func (w *Watcher) Ready() { w.task.Ready() }
 
-// needsReservation reports whether Serve has to call Reserve before the next message.
+// needsReservation reports whether Serve has to call Reserve before the next message. SYNCED
+// needs no reservation.
 func (w *Watcher) needsReservation() bool {
-	return w.step == beginReset || w.step == catchingUp && w.catchUp.kind != object.Replay
+	switch w.step {
+	case stepSnapshot:
+		return true
+	case stepCatchUp:
+		c := w.catchUp
+		return c.kind.TransfersState() && !c.allPartsSent && !c.small
+	}
+	return false
 }
 
 // sendAll sends messages from the handler until everything is delivered, the next message
@@ -147,26 +160,27 @@ func (w *Watcher) awaitWorker() (err error) {
 		<-w.handedBack
 	}
 	if w.failure != nil {
-		return w.failure // whatever else ends the watch: its position may be wrong
+		return w.failure // rather than ErrStopped, because the position may be wrong
 	}
 	return err
 }
 
-// handBack gives the watcher back to its handler. Only the worker calls it, and it must not
-// use the watcher afterwards.
+// handBack gives the watcher back to its handler. Only the worker calls handBack. The worker
+// must not use the watcher afterwards.
 func (w *Watcher) handBack() {
 	w.workerOwns.Store(false)
 	w.handedBack <- struct{}{}
 }
 
-// fail ends Serve with an error. Only the worker calls it.
+// fail ends Serve with an error. Only the worker calls fail.
 func (w *Watcher) fail(err error) {
 	w.failure = err
 	w.handBack()
 }
 
-// run serves the watcher alone, on the worker: until it can join its group, its sink is
-// full, or its handler has to continue.
+// run serves the watcher alone, on the worker, and sends at most one batch. Afterwards one of
+// these holds: the watcher is in its group, its task is ready again, it waits for its timer or
+// its sink, or the handler owns it.
 func (w *Watcher) run(now time.Time) {
 	if !w.workerOwns.Load() {
 		return
@@ -183,17 +197,17 @@ func (w *Watcher) run(now time.Time) {
 		return
 	}
 	for {
-		b, found := w.poll(now)
-		switch found {
-		case needsHandler:
+		b, result := w.poll(now)
+		switch result {
+		case pollNeedsHandler:
 			w.group.leave(w)
 			w.handBack()
 			return
-		case heldBack:
+		case pollDelayed:
 			w.group.leave(w)
 			return
-		case nothing:
-			if w.settle(now) {
+		case pollNothing:
+			if w.joinGroup(now) {
 				return
 			}
 			continue
@@ -201,9 +215,9 @@ func (w *Watcher) run(now time.Time) {
 		if !w.trySend(b, now) {
 			return
 		}
-		w.sink.Sent(b, 1, now)
-		if b.end.full || !w.settle(now) {
-			w.task.Ready() // after the tasks that are ready now
+		w.sink.CountSent(b, 1, now)
+		if b.end.hasMore || !w.joinGroup(now) {
+			w.task.Ready() // the worker runs the other ready tasks first
 		}
 		return
 	}
@@ -229,26 +243,27 @@ func (w *Watcher) trySend(b *Batch, now time.Time) bool {
 }
 
 // offer sends a batch of the group to the watcher, if the batch is what the watcher needs
-// next. It reports whether the sink has sent it and whether the watcher stays in the group.
-// If the watcher does not stay, offer has made sure that it is served otherwise.
+// next. It reports whether the sink has sent the batch, and whether the watcher stays in the
+// group. If the watcher does not stay, offer has arranged who continues: the worker, the
+// timer, the sink or the handler.
 func (w *Watcher) offer(b *Batch, now time.Time) (sent, stays bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			sent, stays = false, false
-			w.left()
+			w.markLeft()
 			w.fail(&PanicError{p, debug.Stack()})
 		}
 	}()
 	switch w.match(b) {
-	case known:
+	case matchesSent:
 		return false, true
-	case other:
-		w.left()
+	case matchesNothing:
+		w.markLeft()
 		w.task.Ready()
 		return false, false
 	}
-	if w.timed && w.clock.holds(now) {
-		w.left()
+	if w.timed && w.schedule.holds(now) {
+		w.markLeft()
 		return false, false
 	}
 	switch err := w.sink.TrySend(b, now); err {
@@ -256,104 +271,100 @@ func (w *Watcher) offer(b *Batch, now time.Time) (sent, stays bool) {
 		w.delivered(b, now)
 		return true, true
 	case ErrFull:
-		w.left()
+		w.markLeft()
 	case ErrNeedsHandler:
-		w.left()
+		w.markLeft()
 		w.handBack()
 	default:
-		w.left()
+		w.markLeft()
 		w.fail(err)
 	}
 	return false, false
 }
 
-// settle lets the watcher join its group and sets its timer. It returns false if the feed
-// has changed since the watcher read it. The order matters: first join, then compare the
-// version. So either the group or the watcher notices a change in between.
-func (w *Watcher) settle(now time.Time) bool {
+// joinGroup lets the watcher join its group and sets the timer for the next bookmark. It
+// returns false if the feed has changed since the watcher read it. The order matters: join the
+// group, then compare the version. So either the group or the watcher notices a change that
+// comes in between.
+func (w *Watcher) joinGroup(now time.Time) bool {
 	w.group.join(w)
 	if w.feed.version.Load() != w.version {
 		return false
 	}
-	w.clock.setTimer(now)
+	w.schedule.awaitBookmark(now)
 	return true
 }
 
-// found is what a worker has to do for a watcher.
-type found uint8
+// pollResult says what a worker has to do for a watcher.
+type pollResult uint8
 
 const (
-	nothing      found = iota // the client has everything
-	aBatch                    // send a batch
-	heldBack                  // wait for the timer: see Options.BatchDelay
-	needsHandler              // the log does not have what comes next
+	pollNothing      pollResult = iota // nothing: the client has everything
+	pollBatch                          // send a batch
+	pollDelayed                        // wait for the timer: see Options.BatchDelay
+	pollNeedsHandler                   // hand the watcher back: only the handler can continue
 )
 
 // poll returns the next batch that the log has, or a bookmark. It never waits and does not
 // move the cursor past events.
-func (w *Watcher) poll(now time.Time) (*Batch, found) {
-	if w.step != live {
-		return nil, needsHandler
+func (w *Watcher) poll(now time.Time) (*Batch, pollResult) {
+	if w.step != stepLive {
+		return nil, pollNeedsHandler
 	}
-	if w.clock.holds(now) {
-		return nil, heldBack
+	if w.schedule.holds(now) {
+		return nil, pollDelayed
 	}
 	w.version = w.feed.version.Load()
-	// The order matters, as in fromLogOrWindow and in events.
-	through := w.through()
+	// The order matters, as in events.
+	dispatchedUpTo := w.dispatchedUpTo()
 	v := w.feed.view.Load()
 	if !w.inLog(v) || w.mergeTo > 0 {
-		return nil, needsHandler
+		return nil, pollNeedsHandler
 	}
-	b := w.feed.batch(batchStart{v, w.cursor, w.sent}, w.dispatcher)
+	b := w.feed.batch(batchStart{v, w.cursor, w.sent}, w.dispatcher, now)
 	if b != nil && w.latest && w.sent == 0 && !b.distinct() {
-		return nil, needsHandler
-	}
-	if w.everyEvent && w.cursor < w.dispatcher.cfg.Source.State().Relisted() {
-		return nil, needsHandler
+		return nil, pollNeedsHandler
 	}
 	if b != nil {
-		return b, aBatch
+		return b, pollBatch
 	}
-	w.advance(batchCut{upto: w.cursor}, through)
+	w.advance(batchCut{upTo: w.cursor}, dispatchedUpTo)
 	if m, ok := w.bookmark(now); ok {
-		return &Batch{Message: m, end: batchCut{upto: w.cursor}}, aBatch
+		return &Batch{Message: m, end: batchCut{upTo: w.cursor}}, pollBatch
 	}
-	return nil, nothing
+	return nil, pollNothing
 }
 
-// fit is the result of comparing a batch of the group with what a watcher needs.
-type fit uint8
+// matchResult is the result of comparing a batch of the group with what a watcher needs.
+type matchResult uint8
 
 const (
-	fits  fit = iota // it is what comes next
-	known            // the watcher has delivered it already
-	other            // the watcher needs something else first, or instead
+	matchesNext    matchResult = iota // the batch is what comes next
+	matchesSent                       // the watcher has sent all events of the batch already
+	matchesNothing                    // the watcher needs something else first, or instead
 )
 
 // match compares a batch of the group with what the watcher needs next.
-func (w *Watcher) match(b *Batch) fit {
-	delivered := !b.end.partial && w.cursor >= b.end.upto
+func (w *Watcher) match(b *Batch) matchResult {
+	delivered := !b.end.partial && w.cursor >= b.end.upTo
 	switch {
-	case w.step != live, w.epoch != b.Header.Position.Epoch, w.mergeTo > 0:
-		return other
+	case w.step != stepLive, w.epoch != b.Header.Position.Epoch, w.mergeTo > 0:
+		return matchesNothing
 	case w.sent == 0 && b.start.sent == 0 && delivered:
-		return known
+		return matchesSent
 	case !b.follows(w.cursor, w.sent):
-		return other
+		return matchesNothing
 	case w.latest && (b.end.partial || b.start.sent > 0 || !b.distinct()):
-		return other
-	case w.everyEvent && w.cursor < w.dispatcher.cfg.Source.State().Relisted():
-		return other
+		return matchesNothing
 	}
-	return fits
+	return matchesNext
 }
 
 // delivered moves the watcher past a batch that its sink has sent.
 func (w *Watcher) delivered(b *Batch, now time.Time) {
 	if w.latest && b.end.partial {
-		w.mergeTo = b.end.current // see fromLogOrWindow
+		w.mergeTo = b.end.current // as in events
 	}
-	w.cursor, w.sent = b.end.after(w.cursor, w.sent)
-	w.note(b.Header.Kind, now)
+	w.cursor, w.sent = b.end.advance(w.cursor, w.sent)
+	w.recordSent(b.Header.Kind, now)
 }

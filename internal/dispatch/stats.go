@@ -8,21 +8,21 @@ import (
 
 // Stats describes what a dispatcher holds and has done.
 type Stats struct {
-	Interests int             // distinct interests that are watched
-	Through   object.Position // all changes up to it are in the logs they concern; zero: none yet
+	Interests      int             // distinct interests that are watched
+	DispatchedUpTo object.Position // all changes up to this position are in the logs of the feeds that they concern; zero: none yet
 
-	LogBytes      int64 // memory of all logs; see Config.FeedBytes
+	LogBytes      int64 // memory of all logs; see Config.LogBytes
 	CatchUpBytes  int64 // memory of shared catch-up parts; see Config.CatchUpBytes
 	CatchUpStates int   // retained states; see Config.CatchUpStates
 
 	// The counters below never fall.
 
-	Events     int64 // events encoded and appended, once for each interest they concern
-	EventBytes int64 // their size
+	Events     int64 // events encoded and appended to a log; a change may cause one in several logs
+	EventBytes int64 // size of these events
 	Evictions  int64 // segments of logs that were dropped to keep the budget
 }
 
-// counters has copies of values that the dispatcher's mutex guards. They are atomic, so that
+// counters has values for Stats that change under the dispatcher's mutex. They are atomic, so
 // Stats does not wait for a round.
 type counters struct {
 	interests, logBytes, events, eventBytes, evictions atomic.Int64
@@ -35,8 +35,8 @@ func (d *Dispatcher) Stats() Stats {
 		CatchUpBytes: d.catchUps.bytes.Load(), CatchUpStates: d.retained.count(),
 		Events: d.stats.events.Load(), EventBytes: d.stats.eventBytes.Load(), Evictions: d.stats.evictions.Load(),
 	}
-	if p := d.through.Load(); p != nil {
-		s.Through = *p
+	if p := d.dispatchedUpTo.Load(); p != nil {
+		s.DispatchedUpTo = *p
 	}
 	return s
 }

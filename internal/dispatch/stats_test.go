@@ -16,7 +16,7 @@ import (
 func startDispatching(t testing.TB, l limits) *fixture {
 	t.Helper()
 	f := start(t, l)
-	poll.Until(t, "the dispatcher has seen the first state", func() bool { return f.dispatcher.Stats().Through.Revision > 0 })
+	poll.Until(t, "the dispatcher has seen the first state", func() bool { return f.dispatcher.Stats().DispatchedUpTo.Revision > 0 })
 	return f
 }
 
@@ -58,7 +58,7 @@ func TestEventsAreCounted(t *testing.T) {
 		t.Error("Shows is true for a watcher of another key")
 	}
 	s := f.dispatcher.Stats()
-	if s.Events != 2 || s.EventBytes == 0 || s.LogBytes == 0 || s.Through.Revision != at {
+	if s.Events != 2 || s.EventBytes == 0 || s.LogBytes == 0 || s.DispatchedUpTo.Revision != at {
 		t.Errorf("got %+v, want 2 events through revision %d", s, at)
 	}
 }
@@ -67,7 +67,7 @@ func TestEventsAreCounted(t *testing.T) {
 func TestArrivalsAreKnownWithoutTheLog(t *testing.T) {
 	for name, latest := range map[string]bool{"every": false, "latest": true} {
 		t.Run(name, func(t *testing.T) {
-			f := startDispatching(t, limits{feedBytes: 1})
+			f := startDispatching(t, limits{logBytes: 1})
 			w := f.dispatcher.Pull(f.workers.NewQueue(), dispatch.Interest{}, dispatch.FromNow(f.cacher.State().Position()), dispatch.Options{Latest: latest})
 			defer w.Close()
 			if _, err := w.Next(t.Context()); err != nil {
@@ -103,8 +103,8 @@ func TestCatchUpsHaveNoArrival(t *testing.T) {
 	f := startDispatching(t, limits{})
 	from := f.cacher.State().Position()
 	at := f.store.Put("k", "v")
-	poll.Until(t, "the dispatcher has seen the change", func() bool { return f.dispatcher.Stats().Through.Revision >= at })
-	w := f.dispatcher.Pull(f.workers.NewQueue(), dispatch.Interest{}, dispatch.After(from), dispatch.Options{})
+	poll.Until(t, "the dispatcher has seen the change", func() bool { return f.dispatcher.Stats().DispatchedUpTo.Revision >= at })
+	w := f.dispatcher.Pull(f.workers.NewQueue(), dispatch.Interest{}, dispatch.FromPosition(from), dispatch.Options{})
 	defer w.Close()
 	for events := 0; events == 0; {
 		m, err := w.Next(t.Context())

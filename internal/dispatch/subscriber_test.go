@@ -114,7 +114,7 @@ func (s *subscriber) begin(v *server) {
 	switch n := s.choose("begin", 10); {
 	case known && !s.expired && n < 6:
 		stream.Begin, stream.Position = check.After, position
-		begin = dispatch.After(position)
+		begin = dispatch.FromPosition(position)
 	case n == 6:
 		stream.Begin, stream.NotBefore = check.FromNow, state.Revision()
 		begin = dispatch.FromNow(state.Position())

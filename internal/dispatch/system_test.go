@@ -77,7 +77,7 @@ func smallLimits(c chooser) systemLimits {
 	l.window.Freshness = pick(c, "freshness", time.Second, time.Hour)
 	l.tombstones = 1 + c("tombstones", 4)
 	l.dispatch.MessageBytes = pick(c, "message", 200, 600, 2000)
-	l.dispatch.FeedBytes = pick(c, "feeds", 1<<10, 4<<10, 16<<10)
+	l.dispatch.LogBytes = pick(c, "feeds", 1<<10, 4<<10, 16<<10)
 	l.dispatch.CatchUpBytes = pick(c, "catch-ups", 500, 1<<20)
 	l.dispatch.CatchUpStates = pick(c, "states", 1, 2, 4)
 	return l
@@ -187,12 +187,14 @@ func pause(c chooser) {
 }
 
 // noteOutage records that there were no bookmarks for a while, and the gap in the history, if
-// the server has relisted.
-func (y *system) noteOutage(e *storeEpoch, from time.Time, at, relisted object.Revision) {
+// the server has relisted. Before, it was at the revision at and had relisted the given number
+// of times.
+func (y *system) noteOutage(e *storeEpoch, from time.Time, at object.Revision, relists int64) {
 	time.Sleep(10 * time.Second) // longer than it takes to try again
 	y.settle()
 	e.Outages = append(e.Outages, check.Span{From: from, To: time.Now()})
-	if now := y.server().cacher.State().Relisted(); now != relisted {
+	if cached := y.server().cacher; cached.Counts().Relists != relists {
+		now := cached.State().Revision()
 		e.Gaps = append(e.Gaps, check.Gap{After: at, Until: now})
 		// A server that starts later must not see these changes either.
 		y.store.Change(func() { y.store.Compacted = max(y.store.Compacted, now) })
@@ -215,13 +217,14 @@ func (y *system) settle() {
 // silence makes the store send nothing for a while. It may be compacted meanwhile.
 func (y *system) silence(c chooser) {
 	y.settle()
-	from, s := time.Now(), y.server().cacher.State()
+	from, cached := time.Now(), y.server().cacher
+	at, relists := cached.State().Revision(), cached.Counts().Relists
 	y.store.Change(func() { y.store.Quiet = true })
 	y.write(c, c("commits", 12))
 	pause(c)
 	y.compact(c)
 	y.store.Change(func() { y.store.Quiet = false })
-	y.noteOutage(y.epoch(), from, s.Revision(), s.Relisted())
+	y.noteOutage(y.epoch(), from, at, relists)
 }
 
 // compact compacts the store, most of the time.
@@ -236,13 +239,14 @@ func (y *system) compact(c chooser) {
 // outage makes the store unavailable for a while. It may be compacted meanwhile.
 func (y *system) outage(c chooser) {
 	y.settle()
-	from, s := time.Now(), y.server().cacher.State()
+	from, cached := time.Now(), y.server().cacher
+	at, relists := cached.State().Revision(), cached.Counts().Relists
 	y.store.Change(func() { y.store.Down = object.ErrUnavailable })
 	y.write(c, c("commits", 6))
 	pause(c)
 	y.compact(c)
 	y.store.Change(func() { y.store.Down = nil })
-	y.noteOutage(y.epoch(), from, s.Revision(), s.Relisted())
+	y.noteOutage(y.epoch(), from, at, relists)
 }
 
 // restore replaces the store by one with another epoch and history.
@@ -256,7 +260,7 @@ func (y *system) restore(c chooser) {
 	y.store.Restart(y.epoch().name)
 	y.write(c, c("commits", 30))
 	y.store.Change(func() { y.store.Down = nil })
-	y.noteOutage(y.epoch(), from, 0, 0)
+	y.noteOutage(y.epoch(), from, 0, y.server().cacher.Counts().Relists)
 	old.Outages = append(old.Outages, check.Span{From: from, To: time.Now()})
 }
 

@@ -12,41 +12,41 @@ import (
 // Message is one message of a watch. Watchers share the encoded events and must not modify
 // them.
 type Message struct {
-	Events [][]byte // encoded events; the message has all of them, one after another
+	Events [][]byte // the encoded events; a piece may have several of them
 	Count  int      // the number of events
 	Header object.Header
 
-	// Arrived is the time when the first of the changes came from the store. It is zero if
-	// unknown, and in messages that are not live: events that waited for an absent client
-	// say nothing about the latency of the server.
+	// Arrived is when the first of the changes came from the store. It is zero if unknown,
+	// and in messages that are not live: events that waited for an absent client say nothing
+	// about the latency of the server.
 	Arrived time.Time
 }
 
-// payload is the events of a message.
+// payload has the events of a message.
 type payload struct {
 	pieces  [][]byte
 	count   int
-	arrived time.Time // see Message.Arrived
+	arrived time.Time // when the first of the changes came from the store
 }
 
 // Watcher is the serving end of one watch: a cursor on a feed. Its owner is the goroutine
 // that calls Serve, or the worker while Serve waits. Only the goroutine that calls Serve may
 // call Position and Close, and not while Serve runs.
 type Watcher struct {
-	// The owner alone uses the fields below. Those that it reads for each message are in one
+	// Only the owner uses the fields below. Those that it reads for each message share a
 	// cache line: with very many watchers, each line is a cache miss.
 
 	step       step
 	latest     bool // see [Options]
 	everyEvent bool // see [Options]
-	timed      bool // the clock has to know of each message
+	timed      bool // see scheduleTimer.needsEveryMessage
 	epoch      object.Epoch
-	cursor     object.Revision // everything up to here has been delivered; 0: there is nothing to continue
-	sent       int             // events after the cursor that partial messages have already delivered
+	cursor     object.Revision // every event up to this revision has been delivered; 0: nothing can be continued
+	sent       int             // number of events after the cursor that partial messages have delivered
 	mergeTo    object.Revision // a merge up to this revision is being sent in partial messages; 0: none
-	clock      *clock          // nil: no bookmarks are due and no batch is delayed
+	schedule   *scheduleTimer  // nil: no bookmark is ever due and no batch is delayed
 
-	version uint64          // of the feed when the owner last read it
+	version uint64          // feed.version when the owner last read the feed
 	needed  object.Revision // the least revision of the next snapshot
 	exact   object.Revision // the revision of the next snapshot; 0: any
 	catchUp *catchUp        // nil: none is under way
@@ -58,35 +58,34 @@ type Watcher struct {
 	group      *group
 	sink       Sink
 
-	// The handler, the worker and other goroutines share the fields below, as their comments
-	// say.
+	// The handler, the worker and other goroutines share the fields below.
 
-	handedBack chan struct{}  // capacity 1: the worker has handed the watcher back; set by Serve
-	task       sendqueue.Task // runs run
-	failure    error          // set by the worker before it hands the watcher back
-	slot       int32          // index in the group, or -1; belongs to the worker
+	handedBack chan struct{}  // made by Serve, with capacity 1; receives when the worker hands the watcher back
+	task       sendqueue.Task // calls run
+	failure    error          // the worker sets it before it hands the watcher back
+	groupIndex int32          // index in the members of the group, or -1; only the worker uses it
 	stopping   atomic.Bool    // Serve has to return
-	workerOwns atomic.Bool    // the worker owns the watcher, otherwise the goroutine of Serve
-	waiting    atomic.Bool    // the watcher is in its group; for other goroutines than the worker
+	workerOwns atomic.Bool    // the worker owns the watcher; otherwise the goroutine of Serve owns it
+	inGroup    atomic.Bool    // the watcher is in its group; the worker reads groupIndex instead
 }
 
 // step is what a watcher does next.
 type step uint8
 
 const (
-	beginReset  step = iota // announce a snapshot
-	beginResume             // announce the catch-up from a position to the present
-	beginNow                // send the present position
-	behind                  // announce a catch-up: the events after the cursor are gone
-	catchingUp              // send the catch-up
-	live                    // send events as they come
+	stepSnapshot step = iota // announce a snapshot
+	stepResume               // announce the catch-up from a position to the present
+	stepNow                  // send the present position
+	stepBehind               // announce a catch-up: the events after the cursor are gone
+	stepCatchUp              // send the catch-up
+	stepLive                 // send events as they come
 )
 
-var firstStep = [...]step{BeginSnapshot: beginReset, BeginResume: beginResume, BeginNow: beginNow}
+var firstStep = [...]step{BeginFromSnapshot: stepSnapshot, BeginFromPosition: stepResume, BeginFromNow: stepNow}
 
 // next returns the next message, or false if there is none now. It does not wait for events.
 func (w *Watcher) next(now time.Time) (Message, bool, error) {
-	if w.step == live && w.clock.holds(now) {
+	if w.step == stepLive && w.schedule.holds(now) {
 		return Message{}, false, nil
 	}
 	m, ok, err := w.nextMessage()
@@ -94,30 +93,36 @@ func (w *Watcher) next(now time.Time) (Message, bool, error) {
 		m, ok = w.bookmark(now)
 	}
 	if ok {
-		w.note(m.Header.Kind, now)
+		w.recordSent(m.Header.Kind, now)
 	}
 	return m, ok, err
 }
 
-// note records a message in the schedule of the watcher.
-func (w *Watcher) note(kind object.MessageKind, now time.Time) {
+// recordSent records in the schedule that a message was sent, if the schedule needs to know.
+func (w *Watcher) recordSent(kind object.MessageKind, now time.Time) {
 	if w.timed || kind == object.Bookmark {
-		w.clock.sent(kind, now)
+		w.schedule.recordSent(kind, now)
 	}
 }
 
-// Position returns the position at which a client can resume without missing or repeating
-// anything that was sent. Its revision is 0 if there is nothing to resume. Position first
-// moves the cursor past changes that do not concern the watcher, so a quiet watch can be
-// resumed however old its last message is.
+// Position returns the position from which a client can resume without missing an event. Its
+// revision is 0 if the client has to begin with a snapshot. A client that resumes may receive
+// events again if the watch has ended within a catch-up or between partial messages.
+//
+// Position first moves the cursor past changes that do not concern the watcher. So a quiet
+// watch can be resumed however old its last message is.
 func (w *Watcher) Position() object.Position {
-	if w.step == live && w.sent == 0 {
+	if w.step == stepLive && w.sent == 0 {
 		cursor := w.cursor
-		if _, result := w.events(); result != upToDate {
+		if _, result := w.events(); result != readUpToDate {
 			w.cursor, w.sent, w.mergeTo = cursor, 0, 0
 		}
 	}
-	return w.at()
+	at := w.at()
+	if at.Epoch == "" { // the watch ends before its snapshot has begun
+		at.Epoch = w.dispatcher.cfg.Source.State().Position().Epoch
+	}
+	return at
 }
 
 // at returns the position of the cursor.
@@ -127,35 +132,35 @@ func (w *Watcher) at() object.Position {
 
 // Close removes the watcher from its dispatcher.
 func (w *Watcher) Close() {
-	w.clock.stop()
+	w.schedule.stop()
 	w.abandonCatchUp()
 	w.dispatcher.leave(w)
 }
 
 // Backlog describes the events that wait for a watcher.
 type Backlog struct {
-	Events int             // their number; negative: unknown
-	After  object.Revision // the first of them has a higher revision; meaningless if Events is 0
+	Events int             // number of waiting events; negative: unknown
+	Since  object.Revision // all waiting events have higher revisions; meaningless if Events is 0
 }
 
-// Backlog returns what waits for a watcher that is at the position of one of its messages.
-// Any goroutine may call it. The number is unknown if the log does not reach back to the
-// position.
+// Backlog returns the events that wait for the watcher after a position, which must be the
+// position of a message that the watcher has sent. Any goroutine may call it. The number is
+// unknown if the log does not reach back to the position.
 func (w *Watcher) Backlog(at object.Position) Backlog {
 	v := w.feed.view.Load()
 	switch {
-	case v.after.Epoch == at.Epoch && at.Revision >= v.after.Revision:
+	case v.base.Epoch == at.Epoch && at.Revision >= v.base.Revision:
 		n, first := v.count(at.Revision)
-		return Backlog{Events: n, After: first - 1}
-	case w.waiting.Load():
-		return Backlog{} // it found nothing to send
+		return Backlog{Events: n, Since: first - 1}
+	case w.inGroup.Load():
+		return Backlog{} // the watcher found nothing to send before it joined
 	}
-	return Backlog{Events: -1, After: at.Revision}
+	return Backlog{Events: -1, Since: at.Revision}
 }
 
-// Shows reports whether the log of the watcher's feed has an event of the revision. If so, a
-// message whose position is at or after the revision has that event. Any goroutine may call
-// it.
+// Shows reports whether the log of the watcher's feed has an event of the revision. If so, the
+// event is in the message that moves the position of the watcher from below the revision to
+// the revision or beyond, or in a partial message before. Any goroutine may call Shows.
 func (w *Watcher) Shows(revision object.Revision) bool {
 	v := w.feed.view.Load()
 	n, first := v.count(revision - 1)
@@ -166,36 +171,36 @@ func (w *Watcher) Shows(revision object.Revision) bool {
 func (w *Watcher) nextMessage() (Message, bool, error) {
 	for {
 		switch w.step {
-		case beginReset, beginResume, behind:
+		case stepSnapshot, stepResume, stepBehind:
 			m, err := w.startCatchUp()
 			return m, err == nil, err
-		case beginNow:
-			w.step = live
+		case stepNow:
+			w.step = stepLive
 			return w.message(object.Bookmark, payload{}), true, nil
-		case catchingUp:
-			if w.catchUp.kind != object.Replay {
+		case stepCatchUp:
+			if w.catchUp.kind.TransfersState() {
 				if m, ok := w.catchUpMessage(); ok {
 					return m, true, nil
 				}
-				w.step = behind
+				w.step = stepBehind
 				continue
 			}
 			switch p, result := w.events(); result {
-			case someEvents:
+			case readEvents:
 				return w.message(object.CatchUpPart, p), true, nil
-			case upToDate:
+			case readUpToDate:
 				return w.synced(), true, nil
-			case lostHistory:
-				w.step = behind
+			case readLost:
+				w.step = stepBehind
 			}
-		case live:
+		case stepLive:
 			switch p, result := w.events(); result {
-			case someEvents:
+			case readEvents:
 				return w.message(object.Live, p), true, nil
-			case upToDate:
+			case readUpToDate:
 				return Message{}, false, nil
-			case lostHistory:
-				w.step = behind
+			case readLost:
+				w.step = stepBehind
 			}
 		}
 	}
@@ -210,21 +215,26 @@ func (w *Watcher) message(kind object.MessageKind, p payload) Message {
 	if kind == object.Live {
 		m.Arrived = p.arrived
 	}
+	if kind == object.Live || kind == object.Bookmark {
+		m.Header.Age = w.dispatcher.statedAge(time.Now())
+	}
 	return m
 }
 
 // bookmark returns a bookmark if one is due. It promises that everything up to the cursor
-// has been delivered. While the source has no contact with the store, the watcher sends no
-// bookmark for silence, because clients take silence for a dead server. The last bookmark is
-// always sent.
+// has been delivered.
+//
+// While the source has no contact with the store, the watcher sends no periodic bookmarks. The
+// client is meant to notice the silence, take the server for dead and try another one. The
+// last bookmark is sent even then.
 func (w *Watcher) bookmark(now time.Time) (Message, bool) {
-	switch w.clock.due(now) {
+	switch w.schedule.due(now) {
 	case NotDue:
 		return Message{}, false
-	case Silence:
+	case PeriodicBookmarkDue:
 		source := w.dispatcher.cfg.Source
 		if !source.Following() {
-			w.clock.Postpone(now)
+			w.schedule.Postpone(now)
 			return Message{}, false
 		}
 		source.Advance() // so that the next bookmark is newer
@@ -232,97 +242,90 @@ func (w *Watcher) bookmark(now time.Time) (Message, bool) {
 	return w.message(object.Bookmark, payload{}), true
 }
 
-// result is the outcome of a look for events.
-type result uint8
+// readResult is the result of reading the events after the cursor.
+type readResult uint8
 
 const (
-	someEvents  result = iota // events; cursor or sent has moved past them
-	upToDate                  // none now; the cursor is at the present
-	lostHistory               // the events after the cursor are gone
+	readEvents   readResult = iota // there are events, and cursor or sent has moved past them
+	readUpToDate                   // there are none, and the cursor is at the present
+	readLost                       // the events are gone
 )
 
-// events takes the events after the cursor. With EveryEvent, the differences found by a
-// relist count as lost history. The check comes after reading the events, so it cannot miss
-// a relist whose differences were read.
-func (w *Watcher) events() (payload, result) {
-	cursor, sent := w.cursor, w.sent
-	p, result := w.fromLogOrWindow()
-	if w.everyEvent && cursor < w.dispatcher.cfg.Source.State().Relisted() {
-		w.cursor, w.sent = cursor, sent
-		return payload{}, lostHistory
-	}
-	return p, result
-}
-
-// fromLogOrWindow takes the events after the cursor: from the log, if that reaches back to
-// the cursor and ahead to the end of the replay, otherwise from the window.
-func (w *Watcher) fromLogOrWindow() (payload, result) {
+// events takes the events after the cursor. It reads the log if the log reaches back
+// to the cursor and forward to the end of the replay that is under way. Otherwise, and to
+// merge events, it reads the window.
+func (w *Watcher) events() (payload, readResult) {
 	var to object.Revision
 	if w.catchUp != nil {
 		to = w.catchUp.to
 	}
-	if w.step == catchingUp && w.sent == 0 && w.cursor >= to {
-		return payload{}, upToDate
+	if w.step == stepCatchUp && w.sent == 0 && w.cursor >= to {
+		return payload{}, readUpToDate
 	}
-	// The order matters: load through first. The view is then at least as new.
-	through := w.through()
+	// The order matters: load dispatchedUpTo, then the view. So the view has every event up
+	// to that revision.
+	dispatchedUpTo := w.dispatchedUpTo()
 	v := w.feed.view.Load()
-	logged := w.inLog(v) && through >= to
+	logged := w.inLog(v) && dispatchedUpTo >= to
 	switch {
 	case w.mergeTo > 0, w.latest && w.sent == 0 && !(logged && v.distinct(w.cursor)):
 		return w.merged()
 	case logged:
 		pieces, end, first := v.read(w.cursor, w.sent, w.dispatcher.cfg.MessageBytes)
 		if w.latest && end.partial {
-			// Finish this revision first: the rest of it is sent as a merge up to here.
-			// Later events are merged afterwards.
+			// The message ends inside a revision. The rest of this revision is sent as a
+			// merge up to the revision; later events are merged afterwards.
 			w.mergeTo = end.current
 		}
-		return payload{pieces, end.taken, w.dispatcher.created.Add(first.arrived)}, w.advance(end, through)
+		return payload{pieces, end.taken, w.dispatcher.created.Add(first.arrived)}, w.advance(end, dispatchedUpTo)
 	}
-	p := w.shared(partKey{kind: object.Replay, place: w.here()}, w.replayPart)
+	p := w.windowPart(partKey{kind: object.Replay, start: w.nextInWindow()}, w.replayPart)
 	if p.lost {
-		return payload{}, lostHistory
+		return payload{}, readLost
 	}
-	return p.payload(), w.advance(p.end, p.through)
+	return p.payload(), w.advance(p.end, p.completeUpTo)
 }
 
 // inLog reports whether the view has all events after the cursor.
 func (w *Watcher) inLog(v *view) bool {
-	return v.after.Epoch == w.epoch && w.cursor >= v.after.Revision
+	return v.base.Epoch == w.epoch && w.cursor >= v.base.Revision
 }
 
-// through returns the revision of the watcher's epoch up to which all events are in the
-// feeds, or 0 if the dispatcher is in another epoch.
-func (w *Watcher) through() object.Revision {
-	if p := w.dispatcher.through.Load(); p != nil && p.Epoch == w.epoch {
+// dispatchedUpTo returns the revision of Dispatcher.dispatchedUpTo, or 0 if that position
+// belongs to another epoch than the watcher.
+func (w *Watcher) dispatchedUpTo() object.Revision {
+	if p := w.dispatcher.dispatchedUpTo.Load(); p != nil && p.Epoch == w.epoch {
 		return p.Revision
 	}
 	return 0
 }
 
-// here returns the place in the window where the next event is.
-func (w *Watcher) here() place {
-	return place{ChangeID: cacher.ChangeID{At: w.cursor}, skip: w.sent, epoch: w.epoch}
+// nextInWindow returns the start of the next part that the watcher reads from the window.
+func (w *Watcher) nextInWindow() partStart {
+	return partStart{ChangeID: cacher.ChangeID{At: w.cursor}, skip: w.sent, epoch: w.epoch}
 }
 
-// shared returns a part that is made from the window. Watchers at the same place share it.
-func (w *Watcher) shared(key partKey, makePart func() part) part {
+// windowPart returns a part that is made from the window. Watchers that need the same part
+// share it.
+func (w *Watcher) windowPart(key partKey, makePart func() part) part {
 	d := w.dispatcher
-	if w.feed.catchUps.open(d.cfg.Source.State()) {
+	if w.feed.catchUps.start(d.cfg.Source.State()) {
 		d.remember(w.feed)
 	}
-	return w.feed.catchUps.part(nil, key, &d.catchUps, makePart)
+	return w.feed.catchUps.part(nil, key, &d.catchUps, func() (p part) {
+		d.cfg.Turns.Do(func() { p = makePart() })
+		return p
+	})
 }
 
-// replayPart returns events after the cursor from the window.
+// replayPart makes a part with the events after the cursor from the window.
 func (w *Watcher) replayPart() part {
 	s := w.dispatcher.cfg.Source.State()
 	changes, ok := s.Changes(w.cursor)
 	if !ok || s.Position().Epoch != w.epoch {
 		return part{lost: true}
 	}
-	p := part{end: batchCut{limit: w.dispatcher.cfg.MessageBytes, upto: w.cursor}, through: s.Revision()}
+	p := part{end: batchCut{limit: w.dispatcher.cfg.MessageBytes, upTo: w.cursor}, completeUpTo: s.Revision()}
 	interest := &w.feed.interest
 	skip := w.sent
 	var b []byte
@@ -338,7 +341,7 @@ func (w *Watcher) replayPart() part {
 		before := len(b)
 		b = w.dispatcher.cfg.Encoder.AppendEvent(b, e, interest.Projection)
 		if !p.end.take(c.Revision, len(b)-before) {
-			p.through = 0
+			p.completeUpTo = 0
 			break
 		}
 		if p.end.taken == 1 {
@@ -352,12 +355,12 @@ func (w *Watcher) replayPart() part {
 }
 
 // advance moves the cursor past the events that end describes. If there are none, it moves
-// the cursor to through.
-func (w *Watcher) advance(end batchCut, through object.Revision) result {
-	w.cursor, w.sent = end.after(w.cursor, w.sent)
+// the cursor to completeUpTo: there are no events up to that revision.
+func (w *Watcher) advance(end batchCut, completeUpTo object.Revision) readResult {
+	w.cursor, w.sent = end.advance(w.cursor, w.sent)
 	if end.taken > 0 {
-		return someEvents
+		return readEvents
 	}
-	w.cursor = max(w.cursor, through)
-	return upToDate
+	w.cursor = max(w.cursor, completeUpTo)
+	return readUpToDate
 }

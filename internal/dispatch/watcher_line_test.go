@@ -17,7 +17,7 @@ func TestFieldsReadForEachBatchShareACacheLine(t *testing.T) {
 	for range 100 {
 		w := new(Watcher)
 		allocated = w // so that the runtime allocates it
-		if first, last := uintptr(unsafe.Pointer(w)), uintptr(unsafe.Pointer(&w.clock)); first/line != last/line {
+		if first, last := uintptr(unsafe.Pointer(w)), uintptr(unsafe.Pointer(&w.schedule)); first/line != last/line {
 			t.Fatalf("the fields begin at offset %d of a line and end at offset %d of another", first%line, last%line)
 		}
 	}

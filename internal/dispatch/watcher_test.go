@@ -82,7 +82,7 @@ func TestResumableInsideTheWindow(t *testing.T) {
 		synctest.Wait()
 		epoch := f.cacher.State().Position().Epoch
 		for i, r := range revisions {
-			w := f.watch(t, object.Scope{}, dispatch.After(object.Position{Epoch: epoch, Revision: r}))
+			w := f.watch(t, object.Scope{}, dispatch.FromPosition(object.Position{Epoch: epoch, Revision: r}))
 			events := w.sync(t, object.Replay)
 			if len(events) != len(revisions)-i-1 || i < 4 && string(events[0].Object.Value) != fmt.Sprint(i+1) {
 				t.Errorf("after revision %d: got %s", r, show(events))
@@ -132,7 +132,7 @@ func TestResumableAfterManyUnrelatedWrites(t *testing.T) {
 				if got := w.Position(); got != now {
 					t.Errorf("with a pending event: got position %v, want %v", got, now)
 				}
-				again := f.watchWith(t, quiet, dispatch.After(now), options)
+				again := f.watchWith(t, quiet, dispatch.FromPosition(now), options)
 				if got := show(again.sync(t, object.Replay)); got != "~quiet/k=2" {
 					t.Errorf("got replay %q", got)
 				}
@@ -160,7 +160,7 @@ func TestResetWhereAPositionCannotBeResumed(t *testing.T) {
 			"of another epoch":            {Epoch: "other", Revision: now.Revision},
 			"from nothing":                {Epoch: now.Epoch},
 		} {
-			w := f.watch(t, object.Scope{}, dispatch.After(p))
+			w := f.watch(t, object.Scope{}, dispatch.FromPosition(p))
 			if got := show(w.sync(t, object.Reset)); got != "+a=99" {
 				t.Errorf("%s: got %q", name, got)
 			}
@@ -172,6 +172,7 @@ func TestResetWhereAPositionCannotBeResumed(t *testing.T) {
 func TestAThousandWatchersCostOneEncoding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
+		synctest.Wait() // the log begins with the first state
 		watchers := make([]*watcher, 1000)
 		for i := range watchers {
 			watchers[i] = f.watch(t, prefix(t, "a"), dispatch.FromSnapshot(0))
@@ -255,7 +256,7 @@ func TestAtomic(t *testing.T) {
 				now := f.cacher.State().Position()
 				var w *watcher
 				if !late {
-					w = f.watch(t, object.Scope{}, dispatch.After(now))
+					w = f.watch(t, object.Scope{}, dispatch.FromPosition(now))
 				}
 				for range 5 {
 					f.store.Commit(writes(3, 1))
@@ -264,7 +265,7 @@ func TestAtomic(t *testing.T) {
 				last := f.store.Commit(writes(3, 1))
 				synctest.Wait()
 				if late {
-					w = f.watch(t, object.Scope{}, dispatch.After(now))
+					w = f.watch(t, object.Scope{}, dispatch.FromPosition(now))
 				}
 				w.next(t, object.CatchUpBegin)
 				parts := map[object.Revision]int{}
@@ -302,7 +303,7 @@ func writes(n, size int) map[object.Key][]byte {
 // A watcher reads events from the window if the log of the feed has dropped them.
 func TestIsolatedReaderBehindTheFeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := start(t, limits{window: 10_000, feedBytes: 2 << 10, messageBytes: 1 << 10})
+		f := start(t, limits{window: 10_000, logBytes: 2 << 10, messageBytes: 1 << 10})
 		slow := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
 		slow.sync(t, object.Reset)
 		for i := range 1000 {
@@ -331,7 +332,7 @@ func TestIsolatedReaderBehindTheFeed(t *testing.T) {
 // make room for it.
 func TestAtomicWhileTheLogIsTrimmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := start(t, limits{feedBytes: 4 << 10})
+		f := start(t, limits{logBytes: 4 << 10})
 		w := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
 		w.sync(t, object.Reset)
 		f.store.Put("first", "1")
@@ -361,7 +362,7 @@ func TestAtomicWhileTheLogIsTrimmed(t *testing.T) {
 // A watcher that has fallen behind the window gets a DELTA in its stream, and then live events.
 func TestReaderBehindTheWindowGetsADelta(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := start(t, limits{window: 10, feedBytes: 1 << 10})
+		f := start(t, limits{window: 10, logBytes: 1 << 10})
 		slow := f.watch(t, object.Scope{}, dispatch.FromSnapshot(0))
 		slow.sync(t, object.Reset)
 		for i := range 1000 {
@@ -381,7 +382,7 @@ func TestReaderBehindTheWindowGetsADelta(t *testing.T) {
 	})
 }
 
-// Watchers get the differences after a relist if the store has compacted the changes.
+// Watchers catch up with the difference after a relist if the store has compacted the changes.
 func TestWatchersSurviveACompaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, limits{})
@@ -401,9 +402,8 @@ func TestWatchersSurviveACompaction(t *testing.T) {
 		now := f.store.Now()
 		f.store.Change(func() { f.store.Compacted, f.store.Quiet = now, false })
 
-		m := w.next(t, object.Live)
-		if got := show(m.Events); got != "~a=3 -b +d=1" || m.Position.Revision != now {
-			t.Errorf("got %q up to %v", got, m.Position)
+		if got := show(w.sync(t, object.Delta)); got != "~a=3 -b +d=1" || w.Position().Revision != now {
+			t.Errorf("got %q up to %v", got, w.Position())
 		}
 		f.store.Put("c", "2")
 		if got := show(w.next(t, object.Live).Events); got != "~c=2" {
@@ -411,12 +411,12 @@ func TestWatchersSurviveACompaction(t *testing.T) {
 		}
 		time.Sleep(time.Second) // so that the next watcher does not share an earlier catch-up
 		// The differences are not a history, so a resume from before the gap is not a REPLAY.
-		late := f.watch(t, object.Scope{}, dispatch.After(object.Position{Epoch: w.Position().Epoch, Revision: before}))
+		late := f.watch(t, object.Scope{}, dispatch.FromPosition(object.Position{Epoch: w.Position().Epoch, Revision: before}))
 		if got := show(late.sync(t, object.Delta)); got != "~a=3 -b +d=1 ~c=2" {
 			t.Errorf("got difference %q", got)
 		}
 		// A resume from inside the gap may have missed a deletion that nothing records.
-		lost := f.watch(t, object.Scope{}, dispatch.After(object.Position{Epoch: w.Position().Epoch, Revision: before + 2}))
+		lost := f.watch(t, object.Scope{}, dispatch.FromPosition(object.Position{Epoch: w.Position().Epoch, Revision: before + 2}))
 		lost.sync(t, object.Reset)
 	})
 }
@@ -482,6 +482,24 @@ func TestInterestsEndWithTheirLastWatcher(t *testing.T) {
 		synctest.Wait()
 		if n := f.encoder.events.Load(); n != 0 {
 			t.Errorf("got %d encodings without watchers, want none", n)
+		}
+	})
+}
+
+// A watch that ends before its first message has a position with an epoch, as every position.
+func TestPositionBeforeTheFirstMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, limits{})
+		f.store.Put("k", "1")
+		synctest.Wait()
+		want := object.Position{Epoch: f.cacher.State().Position().Epoch}
+		for name, begin := range map[string]dispatch.Begin{
+			"snapshot":       dispatch.FromSnapshot(0),
+			"empty position": dispatch.FromPosition(object.Position{}),
+		} {
+			if got := f.watch(t, object.Scope{}, begin).Position(); got != want {
+				t.Errorf("%s: got %v, want %v", name, got, want)
+			}
 		}
 	})
 }

@@ -57,6 +57,9 @@ func (*workerReader) Send(dispatch.Message) error {
 	panic("the test takes the messages of the handler")
 }
 
+// Prefetch implements [dispatch.Sink].
+func (*workerReader) Prefetch() int { return 0 }
+
 // TrySend implements [dispatch.Sink].
 func (r *workerReader) TrySend(b *dispatch.Batch, _ time.Time) error {
 	r.mu.Lock()
@@ -71,8 +74,8 @@ func (r *workerReader) TrySend(b *dispatch.Batch, _ time.Time) error {
 	return nil
 }
 
-// Sent implements [dispatch.Sink].
-func (r *workerReader) Sent(*dispatch.Batch, int, time.Time) { r.count(counted) }
+// CountSent implements [dispatch.Sink].
+func (r *workerReader) CountSent(*dispatch.Batch, int, time.Time) { r.count(counted) }
 
 func (r *workerReader) count(what string) {
 	r.mu.Lock()

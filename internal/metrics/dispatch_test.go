@@ -73,7 +73,7 @@ func TestMetricsShowABlockedDispatcher(t *testing.T) {
 		}
 		return age, through, revision
 	}
-	for d.Stats().Through.Revision == 0 { // wait for its first round
+	for d.Stats().DispatchedUpTo.Revision == 0 { // wait for its first round
 		if age, _, _ := look(); age != 0 {
 			t.Fatalf("got a queue age of %v s, want 0", age)
 		}
@@ -88,7 +88,7 @@ func TestMetricsShowABlockedDispatcher(t *testing.T) {
 		t.Errorf("got dispatch revision %v of %v and queue age %v s, want a waiting change", through, revision, age)
 	}
 	close(held.release)
-	poll.Until(t, "the event is dispatched", func() bool { return d.Stats().Through.Revision >= at })
+	poll.Until(t, "the event is dispatched", func() bool { return d.Stats().DispatchedUpTo.Revision >= at })
 	if age, through, _ := look(); age != 0 || through != float64(at) {
 		t.Errorf("got dispatch revision %v and queue age %v s, want %v and 0", through, age, at)
 	}

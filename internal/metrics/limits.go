@@ -13,7 +13,9 @@ type limitCollector struct {
 	audit  *audit.Log // nil: no audit log
 	families
 
-	connections, clients, refused *family
+	connections, maxConnections   *family
+	refusedConnections, failures  *family
+	clients, refused              *family
 	selectors                     *family
 	snapshots, snapshotsWaiting   *family
 	listBytes, listsWaiting       *family
@@ -24,6 +26,9 @@ type limitCollector struct {
 func newLimitCollector(srv *server.Server, log *audit.Log) *limitCollector {
 	c := &limitCollector{server: srv, audit: log}
 	c.connections = c.gauge("connections", "Open client connections, including HTTP.")
+	c.maxConnections = c.gauge("connections_max", "Client connections that the server accepts, including HTTP. Missing without a limit.")
+	c.refusedConnections = c.counter("connections_refused_total", "Connections refused or closed because of a limit, by limit.", "limit")
+	c.failures = c.counter("accept_failures_total", "Failed attempts to accept a connection for lack of file descriptors or memory.")
 	c.clients = c.gauge("watching_clients", "Clients with watches: identities, or hosts of unauthenticated clients.")
 	c.selectors = c.gauge("watching_selectors", "Distinct selectors of watches, except selectors for one value of a label or of an indexed field.")
 	c.refused = c.counter("refused_total", "Requests refused because of a limit, by reason and limit.", "reason", "limit")
@@ -45,6 +50,13 @@ func (c *limitCollector) Describe(to chan<- *prometheus.Desc) { c.describe(to) }
 func (c *limitCollector) Collect(to chan<- prometheus.Metric) {
 	u := c.server.Usage()
 	send(to, c.connections, u.Connections)
+	if u.MaxConnections > 0 {
+		send(to, c.maxConnections, u.MaxConnections)
+	}
+	for limit, n := range u.RefusedConnections {
+		send(to, c.refusedConnections, n, string(limit))
+	}
+	send(to, c.failures, u.AcceptFailures)
 	send(to, c.clients, u.WatchClients)
 	send(to, c.selectors, u.Selectors)
 	for limit, n := range u.Refused {

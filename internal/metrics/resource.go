@@ -134,7 +134,7 @@ func (c *resourceCollector) collectCacher(to chan<- prometheus.Metric, r *backen
 func (c *resourceCollector) collectDispatch(to chan<- prometheus.Metric, r *backend.Resource) {
 	s := r.Dispatcher.Stats()
 	send(to, c.interests, s.Interests, r.Name)
-	send(to, c.through, int64(s.Through.Revision), r.Name)
+	send(to, c.through, int64(s.DispatchedUpTo.Revision), r.Name)
 	send(to, c.events, s.Events, r.Name)
 	send(to, c.eventBytes, s.EventBytes, r.Name)
 	send(to, c.logBytes, s.LogBytes, r.Name)
@@ -142,8 +142,8 @@ func (c *resourceCollector) collectDispatch(to chan<- prometheus.Metric, r *back
 	send(to, c.catchUpBytes, s.CatchUpBytes, r.Name)
 	send(to, c.catchUpStates, s.CatchUpStates, r.Name)
 	age := 0.0
-	if state := r.Cacher.State(); state != nil && s.Through.Epoch == state.Position().Epoch {
-		if waiting, ok := state.Arrived(s.Through.Revision); ok {
+	if state := r.Cacher.State(); state != nil && s.DispatchedUpTo.Epoch == state.Position().Epoch {
+		if waiting, ok := state.Arrived(s.DispatchedUpTo.Revision); ok {
 			age = time.Since(waiting).Seconds()
 		}
 	}

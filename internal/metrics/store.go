@@ -13,6 +13,7 @@ type storeCollector struct {
 
 	requests, errors   *family
 	size, inUse, quota *family
+	diskFree, diskFull *family
 }
 
 func newStoreCollector(st *store.Store) *storeCollector {
@@ -22,6 +23,8 @@ func newStoreCollector(st *store.Store) *storeCollector {
 	c.size = c.gauge("embedded_etcd_db_bytes", "Size of the database file of the embedded etcd. Missing with an external etcd.")
 	c.inUse = c.gauge("embedded_etcd_db_in_use_bytes", "Used part of the database file of the embedded etcd.")
 	c.quota = c.gauge("embedded_etcd_db_quota_bytes", "Database size at which the embedded etcd refuses writes.")
+	c.diskFree = c.gauge("embedded_etcd_disk_free_bytes", "Free space of the disk of the embedded etcd.")
+	c.diskFull = c.gauge("embedded_etcd_disk_full", "1 while the embedded etcd refuses puts because its disk is nearly full, else 0.")
 	return c
 }
 
@@ -39,5 +42,7 @@ func (c *storeCollector) Collect(to chan<- prometheus.Metric) {
 		send(to, c.size, db.Size)
 		send(to, c.inUse, db.InUse)
 		send(to, c.quota, db.Quota)
+		send(to, c.diskFree, db.DiskFree)
+		send(to, c.diskFull, boolValue(db.DiskFull))
 	}
 }

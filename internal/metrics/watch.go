@@ -30,7 +30,7 @@ func newWatchCollector(srv *server.Server) *watchCollector {
 	c.messages = c.counter("watch_messages_total", "Watch messages handed to the network.", r)
 	c.events = c.counter("watch_events_total", "Events in these messages (deliveries).", r)
 	c.bytes = c.counter("watch_bytes_total", "Size of these messages.", r)
-	c.catchUps = c.counter("watch_catch_ups_total", "Catch-ups by kind (replay, delta, reset) and cause: begin (start of the watch) or behind (the watch fell behind the retained history, or the epoch changed).", r, "kind", "cause")
+	c.catchUps = c.counter("watch_catch_ups_total", "Catch-ups by kind (replay, delta, reset) and cause: begin (start of the watch) or behind (the watch fell behind the retained history, the server lost changes, or the epoch changed).", r, "kind", "cause")
 	c.latency = c.histogram("watch_propagation_seconds", "Time from the receipt of a change from etcd until its live message is handed to the network. A message with several changes counts with the first.", r)
 	c.batches = c.histogram("watch_batch_events", "Number of events in a live message.", r)
 	c.slow = c.counter("slow_requests_total", "Requests, first messages of watches and catch-ups that took longer than slow-request.")
@@ -53,9 +53,9 @@ func (c *watchCollector) Collect(to chan<- prometheus.Metric) {
 		send(to, c.messages, s.Messages, name)
 		send(to, c.events, s.Events, name)
 		send(to, c.bytes, s.Bytes, name)
-		for kind, word := range map[object.CatchUp]string{object.Replay: "replay", object.Delta: "delta", object.Reset: "reset"} {
+		for kind := object.NoCatchUp + 1; kind < object.CatchUpKinds; kind++ {
 			for cause, because := range map[watch.Cause]string{watch.CauseBegin: "begin", watch.CauseBehind: "behind"} {
-				send(to, c.catchUps, s.CatchUps[kind][cause], name, word, because)
+				send(to, c.catchUps, s.CatchUps[kind][cause], name, kind.String(), because)
 			}
 		}
 		sendDistribution(to, c.latency, &s.Latency, name)

@@ -26,8 +26,8 @@ type Content struct {
 	Fields      []string // values of the schema's fields, in schema order; only set by Decode
 }
 
-// Codec converts between content and stored values of a resource. Implementations have no
-// state and may be used from any goroutine.
+// Codec is a value codec: it converts between content and the stored values of a resource.
+// Implementations have no state and may be used from any goroutine.
 type Codec interface {
 	// Name returns the name of the codec in the configuration.
 	Name() string
@@ -42,7 +42,7 @@ type Codec interface {
 	Encode(content Content) ([]byte, *ContentError)
 }
 
-// ContentError is the reason why a codec refuses content.
+// ContentError is the reason why a value codec refuses content.
 type ContentError struct {
 	Field  string // "value", "content_type" or "labels"
 	Reason string
@@ -57,14 +57,14 @@ var codecs = map[string]func(Schema) (Codec, error){
 	"raw":      func(Schema) (Codec, error) { return rawCodec{}, nil },
 }
 
-// CodecNames returns the names of all codecs, sorted.
+// CodecNames returns the names of all value codecs, sorted.
 func CodecNames() []string { return slices.Sorted(maps.Keys(codecs)) }
 
-// CodecByName returns the codec with the given name for an empty schema. It fails for
+// CodecByName returns the value codec with the given name for an empty schema. It fails for
 // "protobuf", which needs the message type from a schema.
 func CodecByName(name string) (Codec, error) { return NewCodec(name, Schema{}) }
 
-// NewCodec returns the codec with the given name for a schema. The codec "raw" ignores
+// NewCodec returns the value codec with the given name for a schema. The codec "raw" ignores
 // the schema. The codec "protobuf" checks the paths of the schema against the message
 // type; the other codecs accept any path.
 func NewCodec(name string, s Schema) (Codec, error) {
@@ -96,7 +96,7 @@ func Encode(c Codec, content Content, text bool) ([]byte, *ContentError) {
 	return c.Encode(content)
 }
 
-// OpaqueContent returns the content of a value that the codec cannot decode: its bytes, as
+// OpaqueContent returns the content of a value that its codec cannot decode: its bytes, as
 // text if they are valid UTF-8.
 func OpaqueContent(stored []byte) Content {
 	c := Content{Value: stored, ContentType: ContentBinary}

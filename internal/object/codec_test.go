@@ -2,6 +2,7 @@ package object_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -104,6 +105,12 @@ func TestCodecsRefuseInvalidContent(t *testing.T) {
 		"raw bytes with labels":          {"raw", object.Content{Labels: labels}, "labels"},
 		"type with invalid UTF-8":        {"object", object.Content{ContentType: "\xff"}, "content_type"},
 		"label name with invalid UTF-8":  {"object", object.Content{Labels: map[string]string{"\xff": ""}}, "labels"},
+		"empty label name":               {"object", object.Content{Labels: map[string]string{"": "a"}}, "labels"},
+		"label name with a space":        {"object", object.Content{Labels: map[string]string{"a b": ""}}, "labels"},
+		"label name that is too long":    {"object", object.Content{Labels: map[string]string{strings.Repeat("a", 64): ""}}, "labels"},
+		"label value with a comma":       {"object", object.Content{Labels: map[string]string{"a": "b,c"}}, "labels"},
+		"label value that is too long":   {"object", object.Content{Labels: map[string]string{"a": strings.Repeat("b", 64)}}, "labels"},
+		"label of a document":            {"json", object.Content{Value: []byte(`{"metadata": {"labels": {"a": "b,c"}}}`)}, "value"},
 		"label value with invalid UTF-8": {"object", object.Content{Labels: map[string]string{"a": "\xff"}}, "labels"},
 	}
 	for name, tc := range tests {

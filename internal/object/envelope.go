@@ -32,6 +32,9 @@ func (codec envelopeCodec) Encode(c Content) ([]byte, *ContentError) {
 	if !utf8.ValidString(c.ContentType) {
 		return nil, &ContentError{Field: "content_type", Reason: "is not valid UTF-8"}
 	}
+	if err := checkLabels("labels", c.Labels); err != nil {
+		return nil, err
+	}
 	if codec.hasFields(c) {
 		if err := codec.schema.checkFields(c.Value); err != nil {
 			return nil, err
@@ -45,9 +48,6 @@ func (codec envelopeCodec) Encode(c Content) ([]byte, *ContentError) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Labels)) {
 		value := c.Labels[name]
-		if !utf8.ValidString(name) || !utf8.ValidString(value) {
-			return nil, &ContentError{Field: "labels", Reason: fmt.Sprintf("has %q, which is not valid UTF-8", name)}
-		}
 		entry := protowire.SizeTag(1) + protowire.SizeBytes(len(name)) + protowire.SizeTag(2) + protowire.SizeBytes(len(value))
 		out = protowire.AppendTag(out, envelopeLabels, protowire.BytesType)
 		out = protowire.AppendVarint(out, uint64(entry))

@@ -1,5 +1,10 @@
 package object
 
+import (
+	"strconv"
+	"time"
+)
+
 // Event is a change as one interest sees it.
 type Event struct {
 	Type     EventType
@@ -53,13 +58,40 @@ type CatchUp uint8
 
 // The kinds of catch-up.
 const (
-	NoCatchUp CatchUp = 0
-	Replay    CatchUp = 1 // every event after the watcher's position
-	Reset     CatchUp = 2 // the matching objects at one revision
-	Delta     CatchUp = 3 // the present form of each object that changed since the position
+	NoCatchUp CatchUp = iota
+	Replay            // every event after the watcher's position
+	Reset             // the matching objects at one revision
+	Delta             // the present form of each object that changed since the position
 
-	CatchUpKinds = 4 // number of the values above
+	CatchUpKinds // number of the values above
 )
+
+// TransfersState reports whether a catch-up of this kind sends objects of a state instead of
+// events. Such a catch-up may be large. It is made in parts from one state, and needs a
+// snapshot slot while its parts are sent.
+func (c CatchUp) TransfersState() bool {
+	switch c {
+	case Reset, Delta:
+		return true
+	case NoCatchUp, Replay:
+	}
+	return false
+}
+
+// String returns the name of the kind in metrics.
+func (c CatchUp) String() string {
+	switch c {
+	case NoCatchUp:
+		return "none"
+	case Replay:
+		return "replay"
+	case Reset:
+		return "reset"
+	case Delta:
+		return "delta"
+	}
+	return "catch-up " + strconv.Itoa(int(c))
+}
 
 // Header is a watch message without its events.
 type Header struct {
@@ -67,4 +99,11 @@ type Header struct {
 	CatchUp  CatchUp  // with CatchUpBegin
 	Position Position // the position of the watcher after the events
 	Partial  bool     // more events follow that belong together with these
+
+	ResumeAtOnce bool // with Draining: the client need not wait before it resumes
+
+	// Age is how long ago the server last knew that it had everything that the store had:
+	// with Live and Bookmark, and since the beginning of the catch-up with Synced. 0: less
+	// than a second.
+	Age time.Duration
 }

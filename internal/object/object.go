@@ -57,16 +57,6 @@ type Change struct {
 	New      *Object // nil: the key was deleted
 }
 
-// EventRevision returns the revision of the events that report the change. It
-// differs from Revision only after a relist: the relist happens at Revision and finds
-// changes that were made before. The object, if it still exists, knows when.
-func (c *Change) EventRevision() Revision {
-	if c.New != nil {
-		return c.New.ModRevision
-	}
-	return c.Revision
-}
-
 // Size returns the approximate memory use of the change in bytes.
 func (c *Change) Size() int {
 	n := 64

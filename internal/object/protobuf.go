@@ -73,18 +73,22 @@ func (c protobufCodec) labelsOf(m protoreflect.Message) map[string]string {
 func validText(s string) string { return strings.ToValidUTF8(s, string(utf8.RuneError)) }
 
 func (c protobufCodec) Encode(content Content) ([]byte, *ContentError) {
+	var m protoreflect.Message
+	var err error
 	switch mediaType(content.ContentType) {
 	case "", ContentProtobuf:
-		if _, err := c.message.unmarshal(content.Value); err != nil {
+		if m, err = c.message.unmarshal(content.Value); err != nil {
 			return nil, &ContentError{Field: "value", Reason: "is " + err.Error()}
 		}
 	case ContentJSON:
-		var err error
-		if content.Value, err = c.message.fromJSON(content.Value); err != nil {
+		if m, content.Value, err = c.message.fromJSON(content.Value); err != nil {
 			return nil, &ContentError{Field: "value", Reason: "is " + err.Error()}
 		}
 	default:
 		return nil, &ContentError{Field: "content_type", Reason: fmt.Sprintf("must be %s or %s in this resource", ContentProtobuf, ContentJSON)}
+	}
+	if err := checkLabels("value", c.labelsOf(m)); err != nil {
+		return nil, err
 	}
 	content.ContentType = ""
 	return encodePlain(content, ContentProtobuf)
@@ -99,15 +103,15 @@ func (t *MessageType) unmarshal(data []byte) (protoreflect.Message, error) {
 	return m, nil
 }
 
-// fromJSON converts the JSON form of a message to the binary form. It encodes equal
-// messages to equal bytes.
-func (t *MessageType) fromJSON(text []byte) ([]byte, error) {
-	m := t.message.New().Interface()
-	err := (protojson.UnmarshalOptions{Resolver: t.types}).Unmarshal(text, m)
-	if err != nil {
-		return nil, fmt.Errorf("not the JSON form of a message %s: %s", t.message.Descriptor().FullName(), plainError(err))
+// fromJSON decodes the JSON form of a message, and returns its binary form, too. It encodes
+// equal messages to equal bytes.
+func (t *MessageType) fromJSON(text []byte) (m protoreflect.Message, binary []byte, err error) {
+	m = t.message.New()
+	if err := (protojson.UnmarshalOptions{Resolver: t.types}).Unmarshal(text, m.Interface()); err != nil {
+		return nil, nil, fmt.Errorf("not the JSON form of a message %s: %s", t.message.Descriptor().FullName(), plainError(err))
 	}
-	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	binary, err = proto.MarshalOptions{Deterministic: true}.Marshal(m.Interface())
+	return m, binary, err
 }
 
 // plainError returns the text of an error of the protobuf library without its prefix. The

@@ -318,6 +318,7 @@ func TestInvalidMessagesAreRefused(t *testing.T) {
 		"an unknown field":       {object.Content{Value: []byte(`{"regoin": 1}`)}, true, "value", `unknown field "regoin"`},
 		"another kind of value":  {object.Content{Value: []byte(`{"region": 1}`)}, true, "value", "invalid value for string field region: 1"},
 		"a type":                 {object.Content{ContentType: "text/plain"}, false, "content_type", "must be application/protobuf or application/json in this resource"},
+		"an invalid label":       {object.Content{Value: []byte(`{"metadata": {"labels": {"a b": "c"}}}`)}, true, "value", `has the label "a b", which is invalid`},
 		"labels":                 {object.Content{Labels: map[string]string{"a": "b"}}, false, "labels", "cannot be stored"},
 		"labels beside the JSON": {object.Content{Value: []byte("{}"), Labels: map[string]string{"a": "b"}}, true, "labels", "cannot be stored"},
 	}

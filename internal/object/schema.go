@@ -124,7 +124,7 @@ func (s Schema) checkFields(document []byte) *ContentError {
 }
 
 // checkLabels returns an error if a document repeats a name on the path to the labels, or a
-// label.
+// label, or has an invalid label.
 func (s Schema) checkLabels(document []byte) *ContentError {
 	labels, name := follow(gjson.ParseBytes(document), s.labelsPath())
 	seen := map[string]bool{}
@@ -138,7 +138,7 @@ func (s Schema) checkLabels(document []byte) *ContentError {
 	if name != "" {
 		return repeatedError(name)
 	}
-	return nil
+	return checkLabels("value", s.documentLabels(document))
 }
 
 func repeatedError(name string) *ContentError {

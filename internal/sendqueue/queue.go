@@ -26,6 +26,10 @@ func (q *Queue) Sibling() *Queue { return &Queue{worker: q.worker} }
 // SameWorker reports whether both queues share a worker, so their tasks never overlap.
 func (q *Queue) SameWorker(other *Queue) bool { return q.worker == other.worker }
 
+// Idle reports whether no other queue waits for the worker. Tasks of this queue call it while
+// they run.
+func (q *Queue) Idle() bool { return q.worker.waiting.Load() == 0 }
+
 // Compare orders queues by their creation. Callers use it to serve the tasks of one queue
 // together.
 func (q *Queue) Compare(other *Queue) int { return cmp.Compare(q.id, other.id) }

@@ -125,6 +125,32 @@ func TestStuckTaskBlocksOnlyItsWorker(t *testing.T) {
 	close(end)
 }
 
+func TestQueueIsIdleWhileNoOtherWaits(t *testing.T) {
+	workers := start(t, 1)
+	q := workers.NewQueue()
+	begun, look, idle := make(chan struct{}), make(chan struct{}), make(chan bool)
+	task := q.NewTask(func(time.Time) {
+		begun <- struct{}{}
+		<-look
+		idle <- q.Idle()
+	})
+	for _, others := range []int{0, 1, 0} {
+		task.Ready()
+		<-begun
+		runs := make(chan string, 1)
+		for range others {
+			recordingTask(workers.NewQueue(), "other", runs).Ready()
+		}
+		look <- struct{}{}
+		if got := <-idle; got != (others == 0) {
+			t.Errorf("with %d other queues waiting: got idle = %v", others, got)
+		}
+		for range others {
+			<-runs
+		}
+	}
+}
+
 func TestStopWaitsForTheRunningTaskAndRunsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		workers := sendqueue.Start(1)

@@ -54,9 +54,12 @@ type worker struct {
 	mu     sync.Mutex
 	queues []*Queue      // guarded by mu: those that have ready tasks
 	signal chan struct{} // capacity 1: there are such queues
+
+	waiting atomic.Int32 // queues that have ready tasks, without the one being served
 }
 
 func (w *worker) enqueue(q *Queue) {
+	w.waiting.Add(1)
 	w.mu.Lock()
 	w.queues = append(w.queues, q)
 	first := len(w.queues) == 1
@@ -100,6 +103,7 @@ func (w *worker) work(ctx context.Context) {
 
 // serve runs the ready tasks of a queue.
 func (w *worker) serve(q *Queue) {
+	w.waiting.Add(-1)
 	tasks := q.take()
 	for some := range slices.Chunk(tasks, tasksPerClock) {
 		now := time.Now()

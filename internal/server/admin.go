@@ -34,6 +34,7 @@ type admin struct {
 	rights    *rpc.Rights
 	since     time.Time // start of the server
 	rewrites  int       // maximum number of values that Reencrypt writes in a transaction; 0: writes are off
+	space     SpaceReclaimer
 }
 
 // administered returns the names of the resources that the caller may administer, sorted.
@@ -54,7 +55,7 @@ func (a *admin) ListResources(ctx context.Context, req *fanoutv1.ListResourcesRe
 	if err != nil {
 		return nil, err
 	}
-	watchers := a.watches.Count()
+	watchers := a.watches.CountByResource()
 	resp := &fanoutv1.ListResourcesResponse{Server: &fanoutv1.ServerStatus{
 		Id: a.watches.ServerID(), Version: version.Get().Version, Uptime: durationpb.New(time.Since(a.since)),
 	}}
@@ -113,11 +114,11 @@ func (a *admin) ListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequ
 		return resp, nil
 	}
 	bytes := 0
-	for _, s := range all {
-		if s.Number() <= after {
+	for _, e := range all {
+		if e.Number() <= after {
 			continue
 		}
-		w := a.status(s)
+		w := a.status(e)
 		bytes += proto.Size(w)
 		if n := len(resp.GetWatchers()); n == size || n > 0 && bytes > maxListBytes {
 			resp.NextPageToken = resp.GetWatchers()[n-1].GetId()
@@ -141,23 +142,31 @@ func (a *admin) watched(ctx context.Context, name string) ([]string, error) {
 	return []string{name}, err
 }
 
-// mostLagging returns the watches with the largest lag in time. Watches without a position
-// come first: they have received nothing, and the server does not know for how long if a
-// RESET took away an earlier position.
+// trueFirst compares two conditions; the one that holds comes first.
+func trueFirst(x, y bool) int {
+	switch {
+	case x && !y:
+		return -1
+	case y && !x:
+		return 1
+	}
+	return 0
+}
+
+// mostLagging returns the watches with the largest lag in time. Blocked watches come first,
+// because they cannot catch up by themselves. Watches without a position follow: they have
+// received nothing, and the server does not know for how long if a RESET took away an earlier
+// position.
 func (a *admin) mostLagging(all []*watch.Entry, most int) []*fanoutv1.WatcherStatus {
 	watchers := make([]*fanoutv1.WatcherStatus, len(all))
-	for i, s := range all {
-		watchers[i] = a.status(s)
-	}
-	withoutPosition := func(w *fanoutv1.WatcherStatus) int {
-		if w.GetPosition().GetRevision() == 0 {
-			return 1
-		}
-		return 0
+	for i, e := range all {
+		watchers[i] = a.status(e)
 	}
 	slices.SortStableFunc(watchers, func(x, y *fanoutv1.WatcherStatus) int {
 		return cmp.Or(
-			cmp.Compare(withoutPosition(y), withoutPosition(x)),
+			trueFirst(x.GetBlocked(), y.GetBlocked()),
+			trueFirst(x.GetPosition().GetRevision() == 0, y.GetPosition().GetRevision() == 0),
+			trueFirst(x.GetLagIsMinimum(), y.GetLagIsMinimum()),
 			cmp.Compare(y.GetLag().AsDuration(), x.GetLag().AsDuration()),
 		)
 	})
@@ -188,10 +197,10 @@ func (a *admin) EndWatcher(ctx context.Context, req *fanoutv1.EndWatcherRequest)
 	if err := check.Err(); err != nil {
 		return nil, err
 	}
-	s := a.watches.Find(req.GetId())
-	if s == nil || !slices.Contains(of, s.Resource()) {
+	e := a.watches.Find(req.GetId())
+	if e == nil || !slices.Contains(of, e.Resource()) {
 		return &fanoutv1.EndWatcherResponse{}, nil
 	}
-	s.End(apierr.ErrEndedByOperator)
+	e.End(apierr.ErrEndedByOperator)
 	return &fanoutv1.EndWatcherResponse{Ended: true}, nil
 }

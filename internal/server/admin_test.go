@@ -15,6 +15,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 func (in *instance) admin() fanoutv1.AdminServiceClient {
@@ -385,6 +386,62 @@ func TestAWatchStuckInAResetLagsMost(t *testing.T) {
 	all := in.watchers(ctx, t, &fanoutv1.ListWatchersRequest{Order: fanoutv1.ListWatchersRequest_ORDER_LAG}).GetWatchers()
 	if len(all) != 2 || all[0].GetId() != reset || all[1].GetId() != behind {
 		t.Errorf("got %v by lag, want %s, which is stuck in a RESET, before %s", all, reset, behind)
+	}
+}
+
+// The lag of a watch whose oldest event has left the window is a minimum, and says so.
+func TestLagOlderThanTheWindowIsAMinimum(t *testing.T) {
+	in := start(t, settings{window: cacher.WindowLimits{MinChanges: 4, MaxChanges: 4}, logBytes: 1 << 10})
+	ctx := within(t)
+	in.awaitLoaded(ctx, t)
+	large := strings.Repeat("x", 512<<10)
+	openRaw(ctx, t, in.address, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()}, 4<<10).readFrames()
+	for range 2 { // gRPC accepts one message, however large it is; the second one blocks
+		in.put(ctx, t, config, "a", large)
+	}
+	in.awaitWatcher(ctx, t, func(w *fanoutv1.WatcherStatus) bool { return w.GetBlocked() })
+	in.put(ctx, t, config, "a", "1")
+	first := in.awaitWatcher(ctx, t, func(w *fanoutv1.WatcherStatus) bool { return w.GetLagRevisions() > 0 })
+	if first.GetLagIsMinimum() {
+		t.Errorf("got %v, want an exact lag while the window has the event", first)
+	}
+	for range 8 {
+		in.put(ctx, t, config, "a", "1")
+	}
+	in.awaitWatcher(ctx, t, func(w *fanoutv1.WatcherStatus) bool { return w.GetLagIsMinimum() && w.GetLag().AsDuration() > 0 })
+}
+
+// A blocked watch sorts before all others by lag, although the lag is unknown without a cache.
+func TestBlockedWatchesComeFirst(t *testing.T) {
+	in := start(t, settings{uncached: true})
+	ctx := within(t)
+	in.awaitLoaded(ctx, t)
+	large := strings.Repeat("x", 512<<10)
+	in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
+	openRaw(ctx, t, in.address, &fanoutv1.WatchRequest{Resource: documents, Begin: fromNow()}, 4<<10).readFrames()
+	for range 3 {
+		in.put(ctx, t, documents, "a", `"`+large+`"`)
+	}
+	isBlocked := func(w *fanoutv1.WatcherStatus) bool { return w.GetBlocked() }
+	poll.Until(t, "a watch is blocked", func() bool {
+		return slices.ContainsFunc(in.watchers(ctx, t, &fanoutv1.ListWatchersRequest{}).GetWatchers(), isBlocked)
+	})
+	all := in.watchers(ctx, t, &fanoutv1.ListWatchersRequest{Order: fanoutv1.ListWatchersRequest_ORDER_LAG}).GetWatchers()
+	if len(all) != 2 || !all[0].GetBlocked() || all[1].GetBlocked() {
+		t.Errorf("got %v by lag, want the blocked watch first", all)
+	}
+}
+
+// A resource that never changes is not behind, however often others are written.
+func TestUnchangedResourceIsNotBehind(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	in.awaitLoaded(ctx, t)
+	for range 20 {
+		in.put(ctx, t, config, "a", "1")
+	}
+	if got := in.status(ctx, t, documents, true); got.LagRevisions == nil || got.GetLagRevisions() != 0 {
+		t.Errorf("got %v, want no lag", got)
 	}
 }
 

@@ -33,17 +33,8 @@ func begin(ctx context.Context, t *testing.T, address, method string) error {
 	}
 	var block bytes.Buffer
 	headers := hpack.NewEncoder(&block)
-	for _, h := range []hpack.HeaderField{
-		{Name: ":method", Value: "POST"},
-		{Name: ":scheme", Value: "http"},
-		{Name: ":path", Value: method},
-		{Name: ":authority", Value: "localhost"},
-		{Name: "content-type", Value: "application/grpc"},
-		{Name: "te", Value: "trailers"},
-	} {
-		if err := headers.WriteField(h); err != nil {
-			t.Fatal(err)
-		}
+	if err := writeHeaders(headers, method, false); err != nil {
+		t.Fatal(err)
 	}
 	framer := http2.NewFramer(conn, conn)
 	framer.ReadMetaHeaders = hpack.NewDecoder(4<<10, nil)

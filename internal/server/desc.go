@@ -23,7 +23,7 @@ func serviceDesc(f *fanout, watch grpc.StreamHandler) *grpc.ServiceDesc {
 	return &desc
 }
 
-func unary[Request any](method string, handle func(context.Context, *Request) (grpcmsg.Encoded, error)) grpc.MethodHandler {
+func unary[Request any](method string, handle func(context.Context, *Request) (grpcmsg.Response, error)) grpc.MethodHandler {
 	return func(_ any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 		req := new(Request)
 		if err := decode(req); err != nil {

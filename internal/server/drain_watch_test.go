@@ -3,10 +3,12 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"sync"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -68,13 +70,15 @@ func (s *manualClock) Wait(ctx context.Context, until time.Time, done <-chan str
 type drainedWatch struct {
 	events   []event
 	position *fanoutv1.Position // of the last message
-	drained  bool               // the last message is DRAINING
+	conn     int                // index of the connection
+	drained  bool               // the last message is DRAINING, and says to resume at once
 	err      error
 }
 
 // The server drains a thousand watches during writes. In each tenth of the period it ends
-// a tenth of them, with a position at which the client resumes at another server without
-// missing an event. Meanwhile the server refuses new watches and accepts writes.
+// a tenth of them, connection by connection, with a position at which the client resumes at
+// another server without missing an event. Meanwhile the server refuses new watches, and
+// accepts writes on the connections that it has not ended.
 func TestDrainingEndsWatchesEvenlyAndLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -97,6 +101,14 @@ func TestDrainingEndsWatchesEvenlyAndLosesNothing(t *testing.T) {
 		want = append(want, added(key, "", in.put(ctx, t, config, key, "")))
 	}
 
+	var refused []fanoutv1.FanoutServiceClient // each on a connection that is already open
+	for range 10 {
+		reads := fanoutv1.NewFanoutServiceClient(dial(t, in.address))
+		if _, err := reads.List(ctx, &fanoutv1.ListRequest{Resource: config}); err != nil {
+			t.Fatal(err)
+		}
+		refused = append(refused, reads)
+	}
 	ended := make(chan *drainedWatch, count)
 	for c := range connections {
 		reads := fanoutv1.NewFanoutServiceClient(dial(t, in.address))
@@ -109,12 +121,13 @@ func TestDrainingEndsWatchesEvenlyAndLosesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			go func() {
-				d := &drainedWatch{position: here}
+				d := &drainedWatch{position: here, conn: c}
 				for d.err == nil {
 					var m *fanoutv1.WatchResponse
 					if m, d.err = stream.Recv(); d.err == nil {
 						d.events = append(d.events, eventsIn(m)...)
-						d.position, d.drained = m.GetPosition(), m.GetKind() == fanoutv1.WatchResponse_KIND_DRAINING
+						d.position = m.GetPosition()
+						d.drained = m.GetKind() == fanoutv1.WatchResponse_KIND_DRAINING && m.GetResumeAtOnce()
 					}
 				}
 				ended <- d
@@ -138,6 +151,9 @@ func TestDrainingEndsWatchesEvenlyAndLosesNothing(t *testing.T) {
 			select {
 			case d := <-ended:
 				all = append(all, d)
+				if d.conn/(connections/10) != tenth {
+					t.Errorf("tenth %d: got the end of a watch of connection %d", tenth, d.conn)
+				}
 			case <-ctx.Done():
 				t.Fatalf("tenth %d: got %d ended watches, want %d", tenth, len(all), (tenth+1)*count/10)
 			}
@@ -145,7 +161,7 @@ func TestDrainingEndsWatchesEvenlyAndLosesNothing(t *testing.T) {
 		if n := in.server.Usage().Watchers; n < count-len(all) {
 			t.Fatalf("tenth %d: got %d watches left, want at least %d", tenth, n, count-len(all))
 		}
-		_, err := opened(ctx, in.reads, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
+		_, err := opened(ctx, refused[tenth], &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
 		wantRefusal(t, err, draining)
 		write()
 		select {
@@ -162,7 +178,7 @@ func TestDrainingEndsWatchesEvenlyAndLosesNothing(t *testing.T) {
 	reads := fanoutv1.NewFanoutServiceClient(dial(t, other.address))
 	for _, d := range all {
 		if !d.drained || status.Code(d.err) != codes.Unavailable {
-			t.Fatalf("got stream end %v at %v, want DRAINING and UNAVAILABLE", d.err, d.position)
+			t.Fatalf("got stream end %v at %v, want DRAINING to resume at once, and UNAVAILABLE", d.err, d.position)
 		}
 		group.Go(func() {
 			resumed, leave := context.WithCancel(ctx)
@@ -220,8 +236,63 @@ func TestWatchesBeginDuringTheDrainDelay(t *testing.T) {
 		}
 	}()
 	w.wantDrained(now)
-	_, err := opened(ctx, in.reads, req)
-	wantRefusal(t, err, draining)
 	<-drained
-	in.put(ctx, t, config, "a", "1") // writes are accepted until the server stops
+	if _, err := opened(ctx, in.reads, req); status.Code(err) != codes.Unavailable {
+		t.Errorf("got %v for a watch after the drain, want UNAVAILABLE", err)
+	}
+}
+
+// A client behind a load balancer that does not know that a server drains reaches another
+// server with its next request: its connection ends with its watches, and the server accepts no
+// new ones. Connections without watches stay until they are refused one.
+func TestDrainedClientReachesAnotherServer(t *testing.T) {
+	etcd := openEtcd(t, 0)
+	in := startOver(t, etcd, settings{drainPeriod: time.Minute})
+	other := startOver(t, etcd, settings{readWait: patience})
+	ctx := within(t)
+	in.awaitLoaded(ctx, t)
+	other.awaitLoaded(ctx, t)
+	balanced := func() *grpc.ClientConn {
+		return dial(t, "passthrough:///balanced", grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, "tcp", in.address)
+			if err != nil {
+				return new(net.Dialer).DialContext(ctx, "tcp", other.address)
+			}
+			return conn, nil
+		}))
+	}
+	watching, idle := fanoutv1.NewFanoutServiceClient(balanced()), fanoutv1.NewFanoutServiceClient(balanced())
+	if _, err := idle.List(ctx, &fanoutv1.ListRequest{Resource: config}); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := watching.Watch(ctx, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []fanoutv1.WatchResponse_Kind{fanoutv1.WatchResponse_KIND_BOOKMARK, fanoutv1.WatchResponse_KIND_DRAINING} {
+		m, err := stream.Recv()
+		if err != nil || m.GetKind() != want {
+			t.Fatalf("got %v, %v, want %v", m, err, want)
+		}
+		if want == fanoutv1.WatchResponse_KIND_BOOKMARK {
+			in.server.Drain(ctx)
+		}
+	}
+	req := &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()}
+	leave, err := opened(ctx, watching, req)
+	if err != nil {
+		t.Errorf("got %v for the next watch of a drained client", err)
+	}
+	defer leave()
+	in.put(ctx, t, config, "a", "1") // on a connection that has no watch
+	_, err = opened(ctx, idle, req)
+	wantRefusal(t, err, draining)
+	leave, err = opened(ctx, idle, req)
+	if err != nil {
+		t.Errorf("got %v for the second watch of a client that was refused one", err)
+	}
+	defer leave()
+	if n := other.server.Usage().Watchers; n != 2 {
+		t.Errorf("got %d watches at the other server, want 2", n)
+	}
 }

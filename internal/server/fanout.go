@@ -25,7 +25,7 @@ type fanout struct {
 }
 
 // Get implements FanoutService.
-func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (grpcmsg.Encoded, error) {
+func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (grpcmsg.Response, error) {
 	if err := f.rights.May(ctx, policy.Get, req.GetResource(), object.ExactKey(object.Key(req.GetKey()))); err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (f *fanout) Get(ctx context.Context, req *fanoutv1.GetRequest) (grpcmsg.Enc
 	if err != nil {
 		return nil, err
 	}
-	return retryExpired(get.Consistency.Level != request.Exactly, func() (grpcmsg.Encoded, error) {
+	return retryExpired(get.Consistency.Level != request.Exactly, func() (grpcmsg.Response, error) {
 		view, err := resource.Source().View(ctx, get.Consistency)
 		if err != nil {
 			return nil, err
@@ -74,7 +74,7 @@ func remainingTTL(ctx context.Context, r *backend.Resource, get request.Get, o *
 
 // retryExpired reads again if the store has compacted the revision while it was being
 // read, and the request accepts a newer one.
-func retryExpired(acceptsNewer bool, read func() (grpcmsg.Encoded, error)) (grpcmsg.Encoded, error) {
+func retryExpired(acceptsNewer bool, read func() (grpcmsg.Response, error)) (grpcmsg.Response, error) {
 	const attempts = 3
 	for n := 1; ; n++ {
 		e, err := read()

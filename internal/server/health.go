@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -45,6 +47,19 @@ func (s *Server) watchHealth(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// Unready says why the server does not accept requests, or returns "".
+func (s *Server) Unready() string {
+	if s.stopping.Load() {
+		return "it is stopping"
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.resources)) {
+		if !s.resources[name].Source().Loaded() {
+			return "the resource " + name + " is not loaded"
+		}
+	}
+	return ""
 }
 
 func (s *Server) setHealth(service string, serving bool) {

@@ -43,6 +43,7 @@ var codecOf = map[string]string{config: "object", documents: "json", blobs: "raw
 const (
 	maxValueBytes = 1 << 20
 	maxOperations = 128
+	maxTTL        = 30 * 24 * time.Hour
 )
 
 // patience is how long a test waits before it fails.
@@ -131,7 +132,7 @@ type settings struct {
 	window       cacher.WindowLimits               // default: that of the cacher
 	readWait     time.Duration                     // default: that of the cacher
 	encoder      dispatch.Encoder                  // default: wire.Encoder
-	feedBytes    int                               // default: that of the dispatcher
+	logBytes     int                               // default: that of the dispatcher
 	messageBytes int                               // default: that of the dispatcher
 	tombstones   int                               // deletions that the cacher remembers; default: that of the cacher
 	timeLimit    time.Duration                     // of watches; default: none
@@ -172,6 +173,7 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 		Writes:         !with.readOnly,
 		MaxValueBytes:  maxValueBytes,
 		MaxOperations:  maxOperations,
+		MaxTTL:         maxTTL,
 		WatchTimeLimit: with.timeLimit, WatchGrace: with.grace, SlowRequest: with.slow,
 		Limits: with.limits, Audit: with.audit, DrainDelay: with.drainDelay, DrainPeriod: with.drainPeriod,
 		Log: log,
@@ -204,7 +206,7 @@ func startOver(t *testing.T, etcd *store.Store, with settings) *instance {
 			Resource: name, Store: s, Codec: codec, Preencode: wire.Preencode,
 			Window: with.window, MaxTombstones: with.tombstones, ReadWait: with.readWait, Keys: keys, Log: log,
 		})
-		d := dispatch.New(dispatch.Config{Source: c, Encoder: with.encoder, FeedBytes: with.feedBytes, MessageBytes: with.messageBytes, Indexed: schema.Indexed()})
+		d := dispatch.New(dispatch.Config{Source: c, Encoder: with.encoder, LogBytes: with.logBytes, MessageBytes: with.messageBytes, Indexed: schema.Indexed()})
 		in.collections[name], in.seams[name], in.dispatchers[name] = collection, s, d
 		cfg.Resources = append(cfg.Resources, backend.Resource{
 			Name: name, Fields: schema.Names(), Codec: codec, Cacher: c, Dispatcher: d, Writer: s, Rewriter: collection, Leases: collection, Values: values,

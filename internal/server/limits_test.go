@@ -67,7 +67,7 @@ func (in *instance) wantNoUsage(ctx context.Context, t *testing.T) {
 		if u.ListBytes > 0 {
 			runtime.GC() // returns the memory of lists whose connection broke
 		}
-		u.Connections, u.Refused = 0, nil
+		u.Connections, u.Refused, u.MaxConnections, u.RefusedConnections = 0, nil, 0, nil
 		return cmp.Equal(u, quota.Usage{})
 	})
 }

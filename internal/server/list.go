@@ -21,7 +21,7 @@ import (
 const maxListBytes = 3 << 20
 
 // List implements FanoutService.
-func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (grpcmsg.Encoded, error) {
+func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (grpcmsg.Response, error) {
 	target := request.ParseTarget(req)
 	if err := f.rights.MayRead(ctx, policy.List, target); err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (grpcmsg.E
 		return nil, err
 	}
 	if list.CountOnly {
-		return retryExpired(list.Consistency.Level != request.Exactly, func() (grpcmsg.Encoded, error) {
+		return retryExpired(list.Consistency.Level != request.Exactly, func() (grpcmsg.Response, error) {
 			v := view
 			if view = nil; v == nil {
 				var err error
@@ -71,7 +71,7 @@ func (f *fanout) List(ctx context.Context, req *fanoutv1.ListRequest) (grpcmsg.E
 		}
 	}()
 	acceptsNewer := list.Page.Position == (object.Position{}) && list.Consistency.Level != request.Exactly
-	response, err := retryExpired(acceptsNewer, func() (grpcmsg.Encoded, error) {
+	response, err := retryExpired(acceptsNewer, func() (grpcmsg.Response, error) {
 		v := view
 		if view = nil; v == nil {
 			var err error
@@ -128,7 +128,7 @@ func nextView(ctx context.Context, s backend.Source, list *request.List) (backen
 }
 
 // readPage returns a page of at most limit objects; 0 means as many as fit.
-func readPage(ctx context.Context, p request.Page, v backend.View, limit int) (grpcmsg.Encoded, error) {
+func readPage(ctx context.Context, p request.Page, v backend.View, limit int) (grpcmsg.Response, error) {
 	next := request.Page{Query: p.Query, Position: v.Position(), Next: p.Next, Count: -1}
 	pieces := make([]mem.SliceBuffer, 0, max(0, min(limit, p.Count)))
 	var last object.Key

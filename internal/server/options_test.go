@@ -408,6 +408,10 @@ func TestHonestEveryEventWhenHistoryIsLost(t *testing.T) {
 	if diff := cmp.Diff([]event{added("a", "1", first), modified("a", "3", now-2)}, eventsOf(all)); diff != "" {
 		t.Errorf("watch without every_event, -want +got:\n%s", diff)
 	}
+	reset, delta := fanoutv1.WatchResponse_CATCH_UP_RESET, fanoutv1.WatchResponse_CATCH_UP_DELTA
+	if kinds := kindsIn(all); !slices.Equal(kinds, []fanoutv1.WatchResponse_CatchUp{reset, delta}) {
+		t.Errorf("watch without every_event: got catch-ups %v, want a RESET and a DELTA", kinds)
+	}
 
 	stream, err := in.reads.Watch(ctx, &fanoutv1.WatchRequest{Resource: config, Begin: after(here), EveryEvent: true})
 	if err != nil {
@@ -428,7 +432,7 @@ func TestHonestEveryEventWhenHistoryIsLost(t *testing.T) {
 // A watch with every_event also ends with POSITION_EXPIRED when its client reads so slowly
 // that the window moves past its position.
 func TestHonestEveryEventOfAReaderThatStalls(t *testing.T) {
-	in := start(t, settings{window: cacher.WindowLimits{MaxChanges: 10}, feedBytes: 1 << 10})
+	in := start(t, settings{window: cacher.WindowLimits{MaxChanges: 10}, logBytes: 1 << 10})
 	ctx := within(t)
 	here := in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing).at
 	const window = 1 << 10

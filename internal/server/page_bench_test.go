@@ -35,7 +35,7 @@ func loadedSource(tb testing.TB, objects int) backend.Source {
 	s := srv.resources["r"].Source()
 	// Wait until the dispatcher has handled all changes. Then no read has to wait, and its
 	// work is not part of a measurement.
-	poll.Until(tb, "the dispatcher has seen all objects", func() bool { return srv.resources["r"].Dispatcher.Stats().Through.Revision >= at })
+	poll.Until(tb, "the dispatcher has seen all objects", func() bool { return srv.resources["r"].Dispatcher.Stats().DispatchedUpTo.Revision >= at })
 	if n := listAll(tb, s, object.Scope{}, 0); n != objects {
 		tb.Fatalf("got %d objects, want %d", n, objects)
 	}

@@ -17,13 +17,14 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
-// badTTLs are refused: a time to live must be a positive whole number of seconds.
+// badTTLs are refused: a time to live must be a positive whole number of seconds within
+// the limit.
 var badTTLs = map[string]*durationpb.Duration{
 	"zero":           {},
 	"negative":       durationpb.New(-time.Second),
 	"part of second": durationpb.New(500 * time.Millisecond),
 	"one and a half": durationpb.New(1500 * time.Millisecond),
-	"too long":       {Seconds: 9_000_000_001},
+	"too long":       durationpb.New(maxTTL + time.Second),
 	"overflow":       {Seconds: math.MaxInt64},
 	"not a duration": {Seconds: 1, Nanos: -1},
 }
@@ -133,9 +134,9 @@ func TestPutStoresWhatTheCodecAllows(t *testing.T) {
 		{
 			"labels and a content type", config,
 			&fanoutv1.PutOperation{
-				Value: &fanoutv1.PutOperation_Data{Data: []byte("a: b")}, ContentType: "application/yaml", Labels: map[string]string{"x": "y", "": "empty"},
+				Value: &fanoutv1.PutOperation_Data{Data: []byte("a: b")}, ContentType: "application/yaml", Labels: map[string]string{"x": "y", "example.com/e": ""},
 			},
-			&fanoutv1.Object{Value: text("a: b"), ContentType: "application/yaml", Labels: map[string]string{"x": "y", "": "empty"}},
+			&fanoutv1.Object{Value: text("a: b"), ContentType: "application/yaml", Labels: map[string]string{"x": "y", "example.com/e": ""}},
 		},
 		{
 			"JSON as text", documents,
@@ -233,6 +234,23 @@ func TestWatchersReceiveTheDeletionOfAnExpiredObject(t *testing.T) {
 	wantEvents(t, gone, deleted("a", "short-lived", at))
 	_, err = in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: "a"})
 	wantRefusal(t, err, keyNotFound("a", at))
+}
+
+func TestPutAcceptsTheLongestTimeToLive(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	p := putText("a", "long-lived")
+	p.Ttl = durationpb.New(maxTTL)
+	if _, err := in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: p}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := in.reads.Get(ctx, &fanoutv1.GetRequest{Resource: config, Key: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := got.GetTtl().AsDuration(); left < maxTTL-time.Hour || left > maxTTL {
+		t.Errorf("got %v left, want almost %v", left, maxTTL)
+	}
 }
 
 func TestAnotherPutReplacesTheTimeToLive(t *testing.T) {

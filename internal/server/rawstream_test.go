@@ -46,6 +46,25 @@ const (
 	defaultWindow = 1<<16 - 1 // of a connection; settings do not change it
 )
 
+// writeHeaders encodes the headers of a gRPC request. With repeatable set, they are kept out of
+// the dynamic table, so that the same block can be sent many times.
+func writeHeaders(to *hpack.Encoder, method string, repeatable bool) error {
+	for _, h := range []hpack.HeaderField{
+		{Name: ":method", Value: "POST"},
+		{Name: ":scheme", Value: "http"},
+		{Name: ":path", Value: method},
+		{Name: ":authority", Value: "localhost"},
+		{Name: "content-type", Value: "application/grpc"},
+		{Name: "te", Value: "trailers"},
+	} {
+		h.Sensitive = repeatable
+		if err := to.WriteField(h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // openRaw sends a request and reads until the server has registered the watch. The server
 // may send at most window bytes of messages.
 func openRaw(ctx context.Context, t *testing.T, address string, req *fanoutv1.WatchRequest, window uint32) *rawStream {
@@ -82,17 +101,8 @@ func (s *rawStream) send(req *fanoutv1.WatchRequest, window uint32) error {
 	}
 	var block bytes.Buffer
 	headers := hpack.NewEncoder(&block)
-	for _, h := range []hpack.HeaderField{
-		{Name: ":method", Value: "POST"},
-		{Name: ":scheme", Value: "http"},
-		{Name: ":path", Value: fanoutv1.FanoutService_Watch_FullMethodName},
-		{Name: ":authority", Value: "localhost"},
-		{Name: "content-type", Value: "application/grpc"},
-		{Name: "te", Value: "trailers"},
-	} {
-		if err := headers.WriteField(h); err != nil {
-			return err
-		}
+	if err := writeHeaders(headers, fanoutv1.FanoutService_Watch_FullMethodName, false); err != nil {
+		return err
 	}
 	if err := s.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true}); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -22,6 +23,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/audit"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/frames"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 	"github.com/fanoutd/fanoutd/internal/server/request"
@@ -33,9 +35,10 @@ import (
 // Config configures a server. The fields down to Log are required.
 type Config struct {
 	Resources     []backend.Resource
-	Writes        bool // serve StoreService
-	MaxValueBytes int  // of a value that is written
-	MaxOperations int  // in one transaction
+	Writes        bool          // serve StoreService
+	MaxValueBytes int           // of a value that is written
+	MaxOperations int           // in one transaction
+	MaxTTL        time.Duration // of an object that is written
 	Log           *slog.Logger
 
 	// TLS is the configuration of the connections that Serve accepts. Nil: plain text.
@@ -69,8 +72,11 @@ type Config struct {
 	// Audit records writes, denials and acts of operators. Nil: nothing is recorded.
 	Audit *audit.Log
 
-	// DrainDelay is how long Drain waits before it refuses watches, so that health checks
-	// notice. Default: 0.
+	// Space frees the space of an embedded etcd. Nil: there is none.
+	Space SpaceReclaimer
+
+	// DrainDelay is how long Drain waits before it refuses connections and watches, so that
+	// health checks notice. Default: 0.
 	DrainDelay time.Duration
 
 	// DrainPeriod is the time over which Drain spreads the ends of watches. Default: 0, they
@@ -102,8 +108,11 @@ type Server struct {
 
 	drainDelay  time.Duration
 	drainPeriod time.Duration
+	onDrain     func()
+	listeners   listeners // Drain closes them
 
 	local      sync.WaitGroup // goroutines that serve the connections of Local
+	stopping   atomic.Bool    // Drain or Stop has begun
 	healthDone sync.WaitGroup // the goroutine of watchHealth
 	stopHealth context.CancelFunc
 }
@@ -128,9 +137,10 @@ func New(cfg Config) *Server {
 		s.resources[r.Name] = r
 	}
 	s.watches = watch.New(watch.Config{Resources: s.resources, Interceptors: s.interceptors, TimeLimit: cfg.WatchTimeLimit, Grace: cfg.WatchGrace})
-	options := append(cfg.Observers.Options(), transport.ServerOptions(cfg.TLS, s.limits.RequestBytes)...)
+	budgets := func(address string) frames.Budget { return s.limits.StreamBudget(address) }
+	options := append(cfg.Observers.Options(), transport.ServerOptions(cfg.TLS, s.limits.RequestBytes, budgets)...)
 	options = append(options,
-		grpc.ForceServerCodecV2(grpcmsg.NewCodec()),
+		grpc.ForceServerCodecV2(grpcmsg.NewGRPCCodec()),
 		grpc.WaitForHandlers(true),
 		grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) {
 			return rpc.WithStreamContext(s.limits, ctx)
@@ -143,7 +153,7 @@ func New(cfg Config) *Server {
 	}
 	s.grpc = grpc.NewServer(append(options, transport.ConnectionOptions(s.limits.StreamsPerConnection, cfg.WatchTimeLimit, oldest)...)...)
 	f := &fanout{resources: s.resources, rights: s.rights, limits: s.limits}
-	a := &admin{resources: s.resources, watches: s.watches.Registry, rights: s.rights, since: time.Now()}
+	a := &admin{resources: s.resources, watches: s.watches.Registry, rights: s.rights, since: time.Now(), space: cfg.Space}
 	if cfg.Writes {
 		a.rewrites = cfg.MaxOperations
 	}
@@ -152,7 +162,7 @@ func New(cfg Config) *Server {
 		to.RegisterService(serviceDesc(f, s.watches.Handler()), nil)
 		if cfg.Writes {
 			fanoutv1.RegisterStoreServiceServer(to, &writes{
-				resources: s.resources, rights: s.rights, limits: request.WriteLimits{ValueBytes: cfg.MaxValueBytes, Operations: cfg.MaxOperations},
+				resources: s.resources, rights: s.rights, limits: request.WriteLimits{ValueBytes: cfg.MaxValueBytes, Operations: cfg.MaxOperations, TTL: cfg.MaxTTL},
 			})
 		}
 		fanoutv1.RegisterAdminServiceServer(to, a)
@@ -174,34 +184,53 @@ func New(cfg Config) *Server {
 // counted over all listeners that this method has returned. It closes the others at once.
 // It accepts connections that a host opens too fast, and reads them when it is time.
 func (s *Server) Limited(l net.Listener) net.Listener {
-	return transport.LimitListener(l, s.limits.AdmitConnection)
+	return transport.LimitListener(l, s.limits.AdmitConnection, s.limits.AcceptFailed)
+}
+
+// LimitStreams returns a connection that applies the limits of streams to its client. The
+// caller serves HTTP/2 on it. prefaceRead says that the caller has read the client preface.
+func (s *Server) LimitStreams(conn net.Conn, prefaceRead bool) net.Conn {
+	budget := s.limits.HTTPStreamBudget(conn.RemoteAddr().String())
+	return frames.NewConn(conn, frames.Options{Budget: budget, PrefaceRead: prefaceRead})
 }
 
 // Usage returns how much of the limits is in use.
 func (s *Server) Usage() quota.Usage { return s.limits.Usage() }
 
-// Serve serves on the listener until the server is stopped.
+// Serve accepts connections from the listener until the server drains or is stopped.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.grpc.Serve(s.Limited(l)); err != nil {
+	s.listeners.add(l)
+	if err := s.grpc.Serve(s.Limited(l)); err != nil && !s.listeners.isClosed() {
 		return fmt.Errorf("serve on %s: %w", l.Addr(), err)
 	}
 	return nil
 }
 
-// Drain ends the watches before a stop. It sets the health to NOT_SERVING, waits for
-// Config.DrainDelay, refuses new watches, and ends the existing ones one after another over
-// Config.DrainPeriod, each with its last position. Other requests are still served. Drain
-// returns when all watches have been ended or ctx is done.
+// OnDrain sets a function that Drain calls when it begins to refuse watches. Call OnDrain
+// before Drain.
+func (s *Server) OnDrain(f func()) { s.onDrain = f }
+
+// Drain moves the watches to other servers before a stop. It sets the health to NOT_SERVING and
+// waits for Config.DrainDelay. Then it refuses new connections and watches, and ends the
+// existing watches over Config.DrainPeriod, one connection after another. Each connection gets
+// a GOAWAY, and each watch its last position. Other requests on open connections are still
+// served. Drain returns when all watches have been asked to end or ctx is done.
 func (s *Server) Drain(ctx context.Context) {
 	s.unhealthy()
 	if s.drainDelay > 0 {
 		s.watches.WaitToDrain(ctx, s.drainDelay)
+	}
+	// A load balancer that cannot connect tries another server.
+	s.listeners.close()
+	if s.onDrain != nil {
+		s.onDrain()
 	}
 	s.watches.Drain(ctx, s.drainPeriod)
 }
 
 // unhealthy sets the health of everything to NOT_SERVING for good.
 func (s *Server) unhealthy() {
+	s.stopping.Store(true)
 	s.stopHealth()
 	s.healthDone.Wait()
 	s.health.Shutdown()
@@ -216,7 +245,7 @@ func (s *Server) Stop(ctx context.Context) {
 	for _, one := range servers {
 		defer context.AfterFunc(ctx, one.Stop)()
 	}
-	s.watches.End()
+	s.watches.EndAll()
 	s.streams.end()
 	var stopping sync.WaitGroup
 	for _, one := range servers {

@@ -110,7 +110,7 @@ func (h *healthy) reach(ctx context.Context, t *testing.T, revision int64) {
 func startHealthy(ctx context.Context, t *testing.T, count, window int, encoder dispatch.Encoder) *mixedReaders {
 	t.Helper()
 	in := startOver(t, openEtcdAlone(t, store.EmbeddedConfig{}), settings{
-		encoder: encoder, feedBytes: 1 << 20, messageBytes: slowMessage,
+		encoder: encoder, logBytes: 1 << 20, messageBytes: slowMessage,
 		window: cacher.WindowLimits{MinChanges: window, MaxChanges: window},
 	})
 	n := &mixedReaders{ledger: in.ledger(config)}

@@ -130,16 +130,25 @@ func (s *writes) write(ctx context.Context, resource *backend.Resource, ops []ob
 	return commit, err
 }
 
+// maxReturnedBytes is the maximum size of the values in the response of a write. gRPC clients
+// accept 4 MiB by default. If the response were refused, the client could not know that the
+// write was applied.
+const maxReturnedBytes = 3 << 20
+
 // result returns the response of a write. deleted and records have an entry for each
 // operation.
 func result(codec object.Codec, applied bool, at object.Revision, deleted []bool, records []*object.Record) (*fanoutv1.TransactResponse, error) {
 	resp := &fanoutv1.TransactResponse{Revision: int64(at), Applied: applied}
+	bytes := 0
 	for i := range deleted {
 		one := &fanoutv1.OperationResult{Deleted: deleted[i]}
 		if i < len(records) && records[i] != nil {
 			var err error
 			if one.Object, err = protoObject(codec, records[i]); err != nil {
 				return nil, err
+			}
+			if bytes += proto.Size(one.Object); bytes > maxReturnedBytes {
+				one.Object.Value = nil
 			}
 		}
 		resp.Results = append(resp.Results, one)

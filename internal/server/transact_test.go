@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -176,6 +177,37 @@ func TestWritesReturnObjects(t *testing.T) {
 			put, err = in.writes.Put(ctx, &fanoutv1.PutRequest{Resource: config, Put: absent, ReturnCurrent: true})
 			want("put", put, &fanoutv1.PutResponse{Revision: a + 2, Applied: true}, err)
 		})
+	}
+}
+
+// The response of an applied transaction always fits into the 4 MiB that clients accept.
+func TestReturnedValuesAreBounded(t *testing.T) {
+	in := start(t, settings{})
+	ctx := within(t)
+	large := strings.Repeat("x", 900<<10)
+	req := &fanoutv1.TransactRequest{Resource: config}
+	for i := range 8 {
+		key := fmt.Sprint("a", i)
+		in.put(ctx, t, config, key, large)
+		req.Operations = append(req.Operations, &fanoutv1.Operation{Operation: &fanoutv1.Operation_Delete{
+			Delete: &fanoutv1.DeleteOperation{Key: key, ReturnDeleted: true},
+		}})
+	}
+	resp, err := in.writes.Transact(ctx, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := 0
+	for i, r := range resp.GetResults() {
+		if r.GetObject().GetKey() != fmt.Sprint("a", i) || !r.GetDeleted() {
+			t.Errorf("result %d: got %.200s, want the deleted object", i, r)
+		}
+		if r.GetObject().GetValue() != nil {
+			values++
+		}
+	}
+	if values != 3 {
+		t.Errorf("got %d values of 900 KiB, want the 3 that fit into 3 MiB", values)
 	}
 }
 

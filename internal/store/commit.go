@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -11,16 +12,12 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// revokeTimeout bounds the attempt to revoke an unused lease. A lease that is not
-// revoked expires.
-const revokeTimeout = 5 * time.Second
-
 // Commit applies the operations at one revision if all their preconditions hold,
 // and none of them otherwise.
 //
 // Errors: [*object.ConflictError] if a precondition does not hold, [object.ErrNoSpace],
 // [object.ErrTooLarge], and [object.ErrUnavailable] if the outcome may be unknown.
-// Commit does not retry.
+// Commit does not retry. It takes at most callTimeout.
 func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit, error) {
 	// An embedded etcd might commit before it checks the context.
 	if err := ctx.Err(); err != nil {
@@ -30,84 +27,71 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 	if err != nil {
 		return object.Commit{}, err
 	}
+	if bytes, writes := writtenBytes(ops, stored); writes {
+		if err := c.store.admit(bytes); err != nil {
+			c.store.calls.count(OpCommit, err)
+			return object.Commit{}, err
+		}
+	}
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	leases, err := c.grant(call, ops)
+	leases, err := c.grantAll(call, ops)
 	if err != nil {
 		return object.Commit{}, fmt.Errorf("grant a lease: %w", classify(ctx, err))
 	}
-	var compares []clientv3.Cmp
-	var writes, reads []clientv3.Op
-	for i, op := range ops {
-		key := c.prefix + string(op.Key)
-		if op.If != nil {
-			compares = append(compares, clientv3.Compare(clientv3.ModRevision(key), "=", int64(*op.If)))
-			if op.ReturnCurrent {
-				reads = append(reads, clientv3.OpGet(key))
-			} else {
-				reads = append(reads, clientv3.OpGet(key, clientv3.WithKeysOnly()))
-			}
-		}
-		switch op.Kind {
-		case object.OpPut:
-			writes = append(writes, putOp(key, string(stored[i]), &op, leases[i]))
-		case object.OpDelete:
-			if op.ReturnDeleted {
-				writes = append(writes, clientv3.OpDelete(key, clientv3.WithPrevKV()))
-			} else {
-				writes = append(writes, clientv3.OpDelete(key))
-			}
-		case object.OpCheck:
-		}
-	}
+	txn := c.transaction(ops, stored, leases)
 	h := c.store.epochs.currentHistory()
-	resp, err := c.store.client.Txn(call).If(compares...).Then(writes...).Else(reads...).Commit()
+	resp, err := c.store.client.Txn(call).If(txn.compares...).Then(txn.writes...).Else(txn.reads...).Commit()
 	err = classify(ctx, err)
 	c.store.calls.count(OpCommit, err)
 	if err != nil {
-		// Keep the leases: the transaction may have been applied.
+		if slices.ContainsFunc(leases, isOwnLease) {
+			// The transaction may have been applied, now or later. The sweep revokes the
+			// leases if they still have no keys then.
+			c.store.leases.sweepSoon()
+		}
 		return object.Commit{}, fmt.Errorf("commit: %w", err)
 	}
 	if !resp.Succeeded {
-		c.revoke(ctx, leases)
+		c.store.leases.add(call, unused(leases)...)
 		return object.Commit{}, c.conflict(ops, resp)
 	}
 	commit := object.Commit{
 		Revision: object.Revision(resp.Header.GetRevision()), Deleted: make([]bool, len(ops)), Records: make([]*object.Record, len(ops)),
 	}
 	h.advance(commit.Revision)
-	next := 0
 	for i, op := range ops {
-		if op.Kind == object.OpCheck {
+		if op.Kind != object.OpDelete {
 			continue
 		}
-		if deleted := resp.Responses[next].GetResponseDeleteRange(); deleted != nil {
-			commit.Deleted[i] = deleted.GetDeleted() > 0
-			for _, kv := range deleted.GetPrevKvs() {
-				commit.Records[i] = new(c.record(op.Key, kv))
-			}
+		deleted := resp.Responses[txn.write[i]].GetResponseDeleteRange()
+		commit.Deleted[i] = deleted.GetDeleted() > 0
+		for _, kv := range deleted.GetPrevKvs() {
+			commit.Records[i] = new(c.record(op.Key, kv))
 		}
-		next++
 	}
+	c.store.leases.add(call, txn.orphans(resp)...)
 	return commit, nil
 }
 
-// putOp returns the etcd operation of a put.
-//
-// etcd rejects a transaction that keeps the lease of a missing key. So a put that keeps the
-// time to live, and does not require the key to exist, checks whether it does.
-func putOp(key, value string, op *object.Op, lease clientv3.LeaseID) clientv3.Op {
-	put := clientv3.OpPut(key, value, clientv3.WithLease(lease))
-	if !op.KeepTTL || op.If != nil && *op.If == 0 {
-		return put
+// writtenBytes returns how much the puts among the operations add to the database, and
+// whether any operation writes.
+func writtenBytes(ops []object.Op, stored [][]byte) (bytes int64, writes bool) {
+	for i, op := range ops {
+		switch op.Kind {
+		case object.OpPut:
+			bytes += int64(len(op.Key)) + int64(len(stored[i])) + recordOverhead
+			writes = true
+		case object.OpDelete:
+			writes = true
+		case object.OpCheck:
+		}
 	}
-	keep := clientv3.OpPut(key, value, clientv3.WithIgnoreLease())
-	if op.If != nil {
-		return keep
-	}
-	exists := clientv3.Compare(clientv3.CreateRevision(key), ">", 0)
-	return clientv3.OpTxn([]clientv3.Cmp{exists}, []clientv3.Op{keep}, []clientv3.Op{put})
+	return bytes, writes
 }
+
+// recordOverhead is more than what etcd stores besides a key and its value.
+const recordOverhead = 256
 
 // RemainingTTL returns the time until the lease removes its keys: whole seconds, rounded
 // down, and 0 if the lease has expired.
@@ -148,35 +132,30 @@ func (c *Collection) conflict(ops []object.Op, resp *clientv3.TxnResponse) error
 	return errors.New("etcd rejected the transaction although every precondition holds")
 }
 
-// grant creates a lease for each put with a time to live. The result has one entry per
+// grantAll grants a lease for each put with a time to live. The result has one entry per
 // operation; 0 means no lease.
-func (c *Collection) grant(ctx context.Context, ops []object.Op) ([]clientv3.LeaseID, error) {
+func (c *Collection) grantAll(ctx context.Context, ops []object.Op) ([]clientv3.LeaseID, error) {
 	leases := make([]clientv3.LeaseID, len(ops))
 	for i, op := range ops {
 		if op.TTL <= 0 {
 			continue
 		}
-		seconds := int64((op.TTL + time.Second - 1) / time.Second)
-		resp, err := c.store.client.Grant(ctx, seconds)
-		if err != nil {
-			c.revoke(ctx, leases)
+		var err error
+		if leases[i], err = c.grant(ctx, op.TTL); err != nil {
+			c.store.leases.add(ctx, unused(leases)...)
 			return nil, err
 		}
-		leases[i] = resp.ID
 	}
 	return leases, nil
 }
 
-// revoke revokes unused leases, even if ctx is done.
-func (c *Collection) revoke(ctx context.Context, leases []clientv3.LeaseID) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), revokeTimeout)
-	defer cancel()
+// unused returns the leases of a write that was not applied.
+func unused(leases []clientv3.LeaseID) []orphan {
+	var all []orphan
 	for _, id := range leases {
-		if id == clientv3.NoLease {
-			continue
-		}
-		if _, err := c.store.client.Revoke(ctx, id); err != nil {
-			c.log.Debug("could not revoke an unused lease, it will expire", "error", err)
+		if id != clientv3.NoLease {
+			all = append(all, orphan{lease: id})
 		}
 	}
+	return all
 }

@@ -86,21 +86,6 @@ func TestTimeToLive(t *testing.T) {
 	})
 }
 
-// A write with a failed precondition revokes its unused lease.
-func TestFailedCommitLeavesNoLease(t *testing.T) {
-	both(t, func(t *testing.T, e *etcd) {
-		op := when(5, put("k", "v"))
-		op.TTL = time.Hour
-		if _, err := e.collection().Commit(contextFor(t), []object.Op{op}); err == nil {
-			t.Fatal("the commit succeeded, want a conflict")
-		}
-		leases, err := e.client.Leases(t.Context())
-		if err != nil || len(leases.Leases) > 0 {
-			t.Errorf("got %d leases, %v, want none", len(leases.Leases), err)
-		}
-	})
-}
-
 func TestCommitRefusesALargeWrite(t *testing.T) {
 	both(t, func(t *testing.T, e *etcd) {
 		c := e.collection()

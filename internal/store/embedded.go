@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,18 +11,19 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gofrs/flock"
 	"github.com/google/uuid"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
-	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
+	"go.etcd.io/etcd/server/v3/storage/datadir"
 	"go.uber.org/zap"
 )
 
@@ -45,6 +47,9 @@ type EmbeddedConfig struct {
 // OpenEmbedded starts an etcd member in this process and returns once the member
 // serves requests. It fails at once if another process uses the directory.
 func OpenEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*Store, error) {
+	if fileutil.Exist(datadir.ToMemberDir(cfg.Dir)) && !fileutil.Exist(cfg.etcdDir()) {
+		return nil, fmt.Errorf("%s is a data directory of etcd itself: move its contents to %s", cfg.Dir, cfg.etcdDir())
+	}
 	unlock, err := lockDir(cfg.Dir)
 	if err != nil {
 		return nil, err
@@ -65,45 +70,69 @@ func OpenEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*S
 
 func startEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*Store, error) {
 	var stopping atomic.Bool
-	etcdConfig, err := cfg.etcd(zapLogger(log.With("component", "etcd"), &stopping))
+	fatal := newFatalErrors()
+	snapshots := &snapshotTrigger{dir: cfg.etcdDir()}
+	etcdConfig, err := cfg.etcd(zapLogger(log.With("component", "etcd"), &stopping,
+		zap.WithFatalHook(fatal), zap.WithPanicHook(fatal), zap.WrapCore(snapshots.wrap)))
 	if err != nil {
 		return nil, err
 	}
-	requests := trackClientRequests(etcdConfig)
-	etcd, err := embed.StartEtcd(etcdConfig)
+	disk, err := openDisk(cfg.Dir, etcdConfig.Dir, log)
 	if err != nil {
 		return nil, err
 	}
+	requests := trackClientRequests(etcdConfig, disk.admit)
+	etcd, err := startMember(ctx, etcdConfig, fatal, startLimit(etcdConfig.Dir))
+	if err != nil {
+		return nil, err
+	}
+	snapshots.server.Store(etcd.Server)
+	m := &member{etcd: etcd, disk: disk, quota: etcdConfig.QuotaBackendBytes, log: log}
+	disk.begin(func() (file, inUse int64) {
+		backend := etcd.Server.Backend()
+		return backend.Size(), backend.SizeInUse()
+	})
+	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	purger := &walPurger{dir: etcdConfig.Dir, log: log}
+	running.Go(func() { purger.run(background) })
+	running.Go(func() { disk.run(background) })
+	failed := make(chan error, 1)
+	running.Go(func() {
+		select {
+		case err := <-fatal.first:
+			m.failed.Store(true)
+			failed <- fmt.Errorf("embedded etcd in %s failed: %w", cfg.Dir, err)
+		case <-background.Done():
+		}
+	})
 	stop := func(ctx context.Context) error {
 		stopping.Store(true)
+		stopBackground()
+		running.Wait()
+		m.space.Lock() // wait for a defragmentation
+		defer m.space.Unlock()
+		if m.failed.Load() {
+			return nil // it would wait for the goroutine that failed
+		}
 		defer requests.finish(ctx)()
 		etcd.Close()
 		return nil
 	}
-	select {
-	case <-etcd.Server.ReadyNotify():
-	case err = <-etcd.Err():
-	case <-etcd.Server.StopNotify():
-		err = errors.New("etcd stopped before it was ready")
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	if err == nil {
-		err = recoverSpace(ctx, etcd.Server, etcdConfig.QuotaBackendBytes, log)
-	}
-	if err != nil {
+	if err := m.recoverSpace(ctx); err != nil {
 		return nil, errors.Join(err, stop(ctx))
 	}
 	client := v3client.New(etcd.Server)
 	watches := adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(etcd.Server))
-	database := func() Database {
-		backend := etcd.Server.Backend()
-		return Database{Size: backend.Size(), InUse: backend.SizeInUse(), Quota: etcdConfig.QuotaBackendBytes}
+	s := &Store{
+		client: client, log: log, epochs: newEpochTracker(client, &connectionCounter{}, log), stop: stop, member: m, failed: failed,
+		newWatcher:        func() clientv3.Watcher { return clientv3.NewWatchFromWatchClient(watches, client) },
+		leases:            newLeaseCollector(client, log),
+		grants:            adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(etcd.Server)),
+		maxTransactionOps: int(etcdConfig.MaxTxnOps),
 	}
-	return &Store{
-		client: client, log: log, epochs: newEpochTracker(client, &connectionCounter{}, log), stop: stop, database: database,
-		newWatcher: func() clientv3.Watcher { return clientv3.NewWatchFromWatchClient(watches, client) },
-	}, nil
+	s.leases.start()
+	return s, nil
 }
 
 // etcd returns the configuration of a cluster with one member. No other member can
@@ -112,7 +141,7 @@ func startEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*
 func (cfg EmbeddedConfig) etcd(log *zap.Logger) (*embed.Config, error) {
 	c := embed.NewConfig()
 	c.Name = "fanoutd"
-	c.Dir = filepath.Join(cfg.Dir, "etcd")
+	c.Dir = cfg.etcdDir()
 	c.ListenPeerUrls, c.ListenClientUrls = nil, nil
 	// etcd derives the cluster id from the member's peer URL, which is always the
 	// same, and from this token. It reads the token only in a new directory, so each
@@ -126,6 +155,8 @@ func (cfg EmbeddedConfig) etcd(log *zap.Logger) (*embed.Config, error) {
 		}
 		c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{*u}, []url.URL{*u}
 	}
+	c.SnapshotCatchUpEntries = catchUpEntries
+	c.MaxWalFiles = 0 // walPurger removes them
 	c.QuotaBackendBytes = cfg.QuotaBytes
 	if c.QuotaBackendBytes == 0 {
 		c.QuotaBackendBytes = 2 << 30
@@ -136,9 +167,8 @@ func (cfg EmbeddedConfig) etcd(log *zap.Logger) (*embed.Config, error) {
 	}
 	c.AutoCompactionMode = embed.CompactorModePeriodic
 	c.AutoCompactionRetention = retention.String()
-	if cfg.MaxTransactionOps != 0 {
-		c.MaxTxnOps = uint(cfg.MaxTransactionOps)
-	}
+	// Each write may need a read, see [transaction], and one of them may be nested.
+	c.MaxTxnOps = uint(2*cmp.Or(cfg.MaxTransactionOps, defaultTransactionOps) + 1)
 	if cfg.UnsafeNoFsync {
 		c.UnsafeNoFsync = true
 		// The only member waits for an election timeout before it elects itself. The
@@ -148,6 +178,9 @@ func (cfg EmbeddedConfig) etcd(log *zap.Logger) (*embed.Config, error) {
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(log)
 	return c, nil
 }
+
+// etcdDir returns the data directory of etcd itself.
+func (cfg EmbeddedConfig) etcdDir() string { return filepath.Join(cfg.Dir, "etcd") }
 
 func clientURL(listen string) (*url.URL, error) {
 	if !strings.Contains(listen, "://") {
@@ -185,42 +218,4 @@ func lockDir(dir string) (unlock func() error, err error) {
 		return nil, fmt.Errorf("write the lock of data directory %s: %w", dir, err)
 	}
 	return lock.Unlock, nil
-}
-
-// spareBytes is the free space that a full etcd needs before it accepts writes again:
-// several times its largest request.
-const spareBytes = 8 << 20
-
-// recoverSpace makes an embedded etcd that ran out of space accept writes again if
-// space is available: the quota was raised, or deleted data has been compacted and
-// only a defragmentation is missing. In other setups an operator does this with
-// etcdctl, which usually cannot reach an embedded etcd.
-func recoverSpace(ctx context.Context, etcd *etcdserver.EtcdServer, quota int64, log *slog.Logger) error {
-	full, err := etcd.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_GET, Alarm: pb.AlarmType_NOSPACE})
-	if err != nil {
-		return fmt.Errorf("read the space alarm: %w", err)
-	}
-	if len(full.GetAlarms()) == 0 {
-		return nil
-	}
-	backend := etcd.Backend()
-	before := backend.Size()
-	if before+spareBytes > quota && backend.SizeInUse()+spareBytes <= quota {
-		if err := backend.Defrag(); err != nil {
-			return fmt.Errorf("defragment: %w", err)
-		}
-	}
-	if size := backend.Size(); size+spareBytes > quota {
-		log.Warn("embedded etcd is full and refuses writes: delete objects and restart after the next compaction, or raise the quota",
-			"bytes", size, "bytes_in_use", backend.SizeInUse(), "quota", quota)
-		return nil
-	}
-	for _, alarm := range full.GetAlarms() {
-		_, err := etcd.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, Alarm: alarm.GetAlarm(), MemberID: alarm.GetMemberID()})
-		if err != nil {
-			return fmt.Errorf("clear the space alarm: %w", err)
-		}
-	}
-	log.Info("embedded etcd was full and accepts writes again", "bytes_before", before, "bytes", backend.Size(), "quota", quota)
-	return nil
 }

@@ -2,12 +2,14 @@ package store
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/server/v3/embed"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 )
 
 // clientRequests ends the requests of etcd's own clients when an embedded etcd stops.
@@ -22,9 +24,17 @@ type clientRequests struct {
 	servers []*grpc.Server // guarded by mu: those that serve etcd's API
 }
 
-// trackClientRequests hooks into the gRPC servers that an embedded etcd will start.
-func trackClientRequests(cfg *embed.Config) *clientRequests {
+// trackClientRequests hooks into the gRPC servers that an embedded etcd will start. Admit
+// allows a write of so many bytes; a write that only deletes has 0 bytes.
+func trackClientRequests(cfg *embed.Config, admit func(bytes int64) error) *clientRequests {
 	r := &clientRequests{}
+	cfg.GRPCAdditionalServerOptions = append(cfg.GRPCAdditionalServerOptions, grpc.ChainUnaryInterceptor(
+		func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			if bytes, writes := requestBytes(req); writes && admit(bytes) != nil {
+				return nil, rpctypes.ErrGRPCNoSpace
+			}
+			return handler(ctx, req)
+		}))
 	r.stopping, r.stop = context.WithCancel(context.Background())
 	cfg.GRPCAdditionalServerOptions = append(cfg.GRPCAdditionalServerOptions, grpc.ChainStreamInterceptor(r.intercept))
 	cfg.ServiceRegister = func(server *grpc.Server) {
@@ -33,6 +43,25 @@ func trackClientRequests(cfg *embed.Config) *clientRequests {
 		r.servers = append(r.servers, server)
 	}
 	return r
+}
+
+// requestBytes returns how much the puts of a request add to the database, and whether the
+// request writes.
+func requestBytes(req any) (bytes int64, writes bool) {
+	switch r := req.(type) {
+	case *etcdserverpb.PutRequest:
+		return int64(proto.Size(r)) + recordOverhead, true
+	case *etcdserverpb.DeleteRangeRequest:
+		return 0, true
+	case *etcdserverpb.TxnRequest:
+		for _, op := range slices.Concat(r.GetSuccess(), r.GetFailure()) {
+			if op.GetRequestPut() != nil || op.GetRequestTxn() != nil {
+				return int64(proto.Size(r)) + recordOverhead*int64(len(r.GetSuccess())+len(r.GetFailure())), true
+			}
+			writes = writes || op.GetRequestDeleteRange() != nil
+		}
+	}
+	return 0, writes
 }
 
 // finish ends watches and lease keep-alives now, and all other requests when ctx is

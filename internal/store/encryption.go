@@ -122,6 +122,7 @@ func (c *Collection) rewriteBatch(ctx context.Context, outdated []*mvccpb.KeyVal
 		var compares []clientv3.Cmp
 		var puts, reads []clientv3.Op
 		var included []*mvccpb.KeyValue
+		var bytes int64
 		for _, kv := range outdated {
 			key := string(kv.Key)
 			value, undecryptable := c.cipher.Open(key, kv.Value)
@@ -134,12 +135,16 @@ func (c *Collection) rewriteBatch(ctx context.Context, outdated []*mvccpb.KeyVal
 				return err
 			}
 			included = append(included, kv)
+			bytes += int64(len(key)+len(stored)) + recordOverhead
 			compares = append(compares, clientv3.Compare(clientv3.ModRevision(key), "=", kv.ModRevision))
 			puts = append(puts, clientv3.OpPut(key, string(stored), clientv3.WithIgnoreLease()))
 			reads = append(reads, clientv3.OpGet(key))
 		}
 		if len(included) == 0 {
 			return nil
+		}
+		if err := c.store.admit(bytes); err != nil {
+			return fmt.Errorf("rewrite records: %w", err)
 		}
 		h := c.store.epochs.currentHistory()
 		call, cancel := context.WithTimeout(ctx, callTimeout)

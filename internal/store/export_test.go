@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
@@ -16,6 +18,15 @@ func (s *Store) StopMonitor() {
 func (s *Store) AssumeVersion(version string) {
 	s.versions = &memberVersions{log: s.log, fetch: func(context.Context) []string { return []string{version} }}
 }
+
+// NewLeaseID returns the id of a lease that the store would grant.
+func NewLeaseID() clientv3.LeaseID { return newLeaseID() }
+
+// SweepLeases looks for leases without a key, and revokes them without a grace time.
+func (s *Store) SweepLeases(ctx context.Context) error { return s.leases.sweep(ctx, 0) }
+
+// DisableLeaseQueue makes writes revoke the leases that they replace before they return.
+func (s *Store) DisableLeaseQueue() { s.leases.maxQueue = 0 }
 
 // KnownEpoch returns the last known epoch, which may be empty.
 func (c *Collection) KnownEpoch() object.Epoch {

@@ -1,10 +1,12 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/store/failover"
 )
 
 // ExternalConfig configures the connection to an etcd cluster. Endpoints are required.
@@ -30,7 +33,14 @@ type ExternalConfig struct {
 	Password string
 
 	DialTimeout time.Duration // of one connection attempt; default 5 s
+
+	// MaxTransactionOps is the number of operations of a transaction that etcd accepts.
+	// Default: 128, as etcd's.
+	MaxTransactionOps int
 }
+
+// defaultTransactionOps is etcd's default.
+const defaultTransactionOps = 128
 
 // reconnect is the backoff between connection attempts. gRPC's default grows to two
 // minutes, which would delay the recovery of the store after etcd is back.
@@ -48,11 +58,12 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 		cfg.DialTimeout = 5 * time.Second
 	}
 	connections := &connectionCounter{}
-	options := []grpc.DialOption{
+	members := failover.New(addresses(cfg.Endpoints), log)
+	options := append(members.DialOptions(),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: cfg.DialTimeout}),
 		grpc.WithChainStreamInterceptor(countOpens),
 		grpc.WithStatsHandler(connections),
-	}
+	)
 	if cfg.ServerName != "" {
 		// The client ignores the name in tlsConfig and takes it from the endpoint.
 		options = append(options, grpc.WithAuthority(cfg.ServerName))
@@ -65,8 +76,9 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 		Username:    cfg.Username,
 		Password:    cfg.Password,
 		DialTimeout: cfg.DialTimeout,
-		// The client notices a dead connection within 15 s of a request. It sends no
-		// keep-alives without requests, because etcd disconnects clients that do.
+		// gRPC closes a dead connection within 15 s, or 5 s if the network drops its
+		// packets. Until then members avoids it. gRPC allows no shorter times, and etcd
+		// disconnects clients that send keepalives more often.
 		DialKeepAliveTime:    10 * time.Second,
 		DialKeepAliveTimeout: 5 * time.Second,
 		Logger:               zapLogger(log.With("component", "etcd-client"), new(atomic.Bool)),
@@ -79,16 +91,30 @@ func Dial(ctx context.Context, cfg ExternalConfig, log *slog.Logger) (*Store, er
 	client.Maintenance = clientv3.NewMaintenanceFromMaintenanceClient(
 		clientv3.RetryMaintenanceClient(client, client.ActiveConnection()), client)
 	s := &Store{
-		client: client, log: log, epochs: newEpochTracker(client, connections, log), versions: newMemberVersions(client, log),
+		client: client, log: log, epochs: newEpochTracker(client, connections, log), versions: newMemberVersions(client, members, log),
 		newWatcher: func() clientv3.Watcher { return clientv3.NewWatcher(client) },
+		leases:     newLeaseCollector(client, log), grants: clientv3.RetryLeaseClient(client),
+		maxTransactionOps: cmp.Or(cfg.MaxTransactionOps, defaultTransactionOps),
 	}
+	s.leases.start()
 	if cfg.Username != "" {
 		s.epochs.refreshToken = func(ctx context.Context) error { return requestToken(ctx, client) }
 	}
 	monitoring, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stopMonitor = stop
 	s.monitoring.Go(func() { s.monitor(monitoring) })
+	s.monitoring.Go(func() { s.reportOutages(monitoring) })
+	s.monitoring.Go(func() { members.Run(monitoring, client.ActiveConnection()) })
 	return s, nil
+}
+
+// addresses returns the addresses of endpoints as the etcd client dials them.
+func addresses(endpoints []string) []string {
+	all := make([]string, len(endpoints))
+	for i, endpoint := range endpoints {
+		all[i] = strings.TrimPrefix(strings.TrimPrefix(endpoint, "http://"), "https://")
+	}
+	return all
 }
 
 // requestToken makes the client request a new token, which it does for every new stream.

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/store/failover"
 )
 
 // RequestProgress implements [object.Stream]. Some versions of etcd do not answer
@@ -126,10 +127,14 @@ type memberVersions struct {
 	unreliable string // version of an unreliable member; empty: none is known
 }
 
-func newMemberVersions(client *clientv3.Client, log *slog.Logger) *memberVersions {
+func newMemberVersions(client *clientv3.Client, known *failover.Members, log *slog.Logger) *memberVersions {
 	// Each member must be asked at its own address.
 	members := clientv3.NewMaintenance(client)
 	return &memberVersions{log: log, fetch: func(ctx context.Context) []string {
+		// A member that does not answer would delay readers that wait for progress.
+		if versions, ok := known.Versions(); ok {
+			return versions
+		}
 		var mu sync.Mutex
 		var all []string
 		var fetching sync.WaitGroup

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -21,11 +23,19 @@ type Store struct {
 	// newWatcher returns a watcher that has no gRPC stream yet, see Collection.watch.
 	newWatcher func() clientv3.Watcher
 
-	calls    calls
-	database func() Database // nil: external etcd
+	leases *leaseCollector
+	grants pb.LeaseClient // grants leases with given ids
 
-	monitoring  sync.WaitGroup     // the goroutine that runs monitor for an external etcd
-	stopMonitor context.CancelFunc // ends it; nil: embedded etcd
+	// maxTransactionOps is the number of operations of a transaction that etcd accepts.
+	maxTransactionOps int
+
+	calls  calls
+	member *member    // nil: external etcd
+	failed chan error // receives the error after which an embedded etcd cannot go on
+
+	monitoring  sync.WaitGroup     // the goroutines that observe the connection to an external etcd
+	stopMonitor context.CancelFunc // ends them; nil: embedded etcd
+	unreachable atomic.Bool        // see Unreachable
 
 	stop func(context.Context) error // stops an embedded etcd; nil: external etcd
 }
@@ -48,6 +58,19 @@ func (s *Store) Encrypted(name, prefix string, cipher Cipher) *Collection {
 	}
 }
 
+// Failed returns a channel that receives an error if an embedded etcd cannot go on. Requests
+// then wait until their contexts end. The caller closes the store.
+func (s *Store) Failed() <-chan error { return s.failed }
+
+// admit allows a write to an embedded etcd of so many bytes, or fails with
+// [object.ErrNoSpace]. A write that only deletes has 0 bytes.
+func (s *Store) admit(bytes int64) error {
+	if s.member == nil {
+		return nil
+	}
+	return s.member.disk.admit(bytes)
+}
+
 // Close closes the connection to etcd. The caller closes all streams first.
 //
 // An embedded etcd is stopped. Watches of its own clients end at once; their other
@@ -58,6 +81,7 @@ func (s *Store) Close(ctx context.Context) error {
 		s.stopMonitor()
 		s.monitoring.Wait()
 	}
+	s.leases.close()
 	var errs []error
 	if err := s.client.Close(); err != nil && !errors.Is(err, errClientClosed) {
 		errs = append(errs, fmt.Errorf("close the etcd client: %w", err))

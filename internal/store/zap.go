@@ -4,23 +4,63 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
 
 // zapLogger returns a zap logger for etcd that writes to log. It lowers etcd's INFO
-// level to DEBUG because those lines describe internals of a component. Stopping is true
-// while etcd is being stopped.
-func zapLogger(log *slog.Logger, stopping *atomic.Bool) *zap.Logger {
-	return zap.New(&zapCore{handler: log.Handler(), stopping: stopping})
+// level to DEBUG because those lines describe internals of a component. It limits repeated
+// messages: a slow disk makes etcd write some of its warnings for every request. Stopping is
+// true while etcd is being stopped.
+func zapLogger(log *slog.Logger, stopping *atomic.Bool, options ...zap.Option) *zap.Logger {
+	c := &zapCore{handler: log.Handler(), stopping: stopping, leftOut: &leftOut{}}
+	return zap.New(zapcore.NewSamplerWithOptions(c, repeatInterval, repeatedLines, 0, zapcore.SamplerHook(c.leftOut.note)), options...)
+}
+
+// Of lines with the same message and level, the first repeatedLines of each repeatInterval are
+// logged. These are guesses: enough to see what goes on, too few to fill a log.
+const (
+	repeatInterval = 10 * time.Second
+	repeatedLines  = 3
+)
+
+// leftOut counts the lines of each message that were not logged.
+type leftOut struct {
+	mu    sync.Mutex
+	lines map[string]int // guarded by mu
+}
+
+// note is a hook of the sampler.
+func (l *leftOut) note(entry zapcore.Entry, d zapcore.SamplingDecision) {
+	if d&zapcore.LogDropped == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lines == nil {
+		l.lines = map[string]int{}
+	}
+	l.lines[entry.Message]++
+}
+
+// take returns the count of a message, and begins to count again.
+func (l *leftOut) take(message string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.lines[message]
+	delete(l.lines, message)
+	return n
 }
 
 // zapCore is a zapcore.Core that writes to a slog.Handler.
 type zapCore struct {
 	handler  slog.Handler
 	stopping *atomic.Bool
+	leftOut  *leftOut
 }
 
 func slogLevel(l zapcore.Level) slog.Level {
@@ -33,14 +73,15 @@ func slogLevel(l zapcore.Level) slog.Level {
 	return slog.LevelDebug
 }
 
-// Enabled implements zapcore.LevelEnabler.
+// Enabled implements zapcore.LevelEnabler. etcd's own DEBUG lines are always dropped, because
+// they contain whole requests, with values.
 func (c *zapCore) Enabled(l zapcore.Level) bool {
-	return c.handler.Enabled(context.Background(), slogLevel(l))
+	return l > zapcore.DebugLevel && c.handler.Enabled(context.Background(), slogLevel(l))
 }
 
 // With implements zapcore.Core.
 func (c *zapCore) With(fields []zapcore.Field) zapcore.Core {
-	return &zapCore{handler: c.handler.WithAttrs(attrs(fields)), stopping: c.stopping}
+	return &zapCore{handler: c.handler.WithAttrs(attrs(fields)), stopping: c.stopping, leftOut: c.leftOut}
 }
 
 // irrelevantWarnings are warnings about the exposure of etcd to other machines. An
@@ -70,6 +111,9 @@ func (c *zapCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zap
 func (c *zapCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 	r := slog.NewRecord(entry.Time, slogLevel(entry.Level), entry.Message, 0)
 	r.AddAttrs(attrs(fields)...)
+	if n := c.leftOut.take(entry.Message); n > 0 {
+		r.AddAttrs(slog.Int("left_out", n))
+	}
 	return c.handler.Handle(context.Background(), r)
 }
 

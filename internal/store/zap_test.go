@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/zap"
 )
@@ -43,4 +45,34 @@ func TestListenerErrorsAreExpectedWhileStopping(t *testing.T) {
 	if log.Error("another one"); out.Len() == 0 {
 		t.Error("another error is not logged while etcd stops")
 	}
+}
+
+// etcd writes some warnings for every request. Few of them are logged, and the next line says
+// how many were left out. Other messages are logged all the same.
+func TestRepeatedWarningsAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		log := zapLogger(slog.New(slog.NewTextHandler(&out, nil)), new(atomic.Bool))
+		for range 1000 {
+			log.Warn("apply request took too long")
+		}
+		log.Warn("another one")
+		if n := strings.Count(out.String(), "apply request took too long"); n != repeatedLines {
+			t.Errorf("got %d lines of a message that is repeated 1,000 times, want %d", n, repeatedLines)
+		}
+		if !strings.Contains(out.String(), "another one") {
+			t.Error("another message is not logged")
+		}
+		out.Reset()
+		time.Sleep(repeatInterval)
+		log.Warn("apply request took too long")
+		if want := "left_out=997"; !strings.Contains(out.String(), want) {
+			t.Errorf("got %q, want %s", out.String(), want)
+		}
+		out.Reset()
+		log.Warn("apply request took too long")
+		if strings.Contains(out.String(), "left_out") {
+			t.Errorf("got %q, want no left_out", out.String())
+		}
+	})
 }

@@ -15,10 +15,13 @@ const (
 	watchKind        protowire.Number = 3
 	watchCatchUp     protowire.Number = 4
 	watchPartial     protowire.Number = 5
+	watchResume      protowire.Number = 6
+	watchAge         protowire.Number = 7
 	listNextPage     protowire.Number = 3
 	listRemaining    protowire.Number = 4
 	getTTL           protowire.Number = 3
 	durationSeconds  protowire.Number = 1 // of google.protobuf.Duration
+	durationNanos    protowire.Number = 2
 	positionEpoch    protowire.Number = 1
 	positionRevision protowire.Number = 2
 )
@@ -36,6 +39,13 @@ func AppendHeader(b []byte, h object.Header) []byte {
 	if h.Partial {
 		b = protowire.AppendTag(b, watchPartial, protowire.VarintType)
 		b = protowire.AppendVarint(b, 1)
+	}
+	if h.ResumeAtOnce {
+		b = protowire.AppendTag(b, watchResume, protowire.VarintType)
+		b = protowire.AppendVarint(b, 1)
+	}
+	if h.Age > 0 {
+		b = appendDuration(b, watchAge, h.Age)
 	}
 	return b
 }
@@ -69,11 +79,20 @@ func AppendListEnd(b []byte, p object.Position, nextPageToken string, remaining 
 
 // AppendTTL appends the remaining time to live, in whole seconds, to a GetResponse.
 func AppendTTL(b []byte, left time.Duration) []byte {
+	return appendDuration(b, getTTL, left.Truncate(time.Second))
+}
+
+// appendDuration appends a field with a duration that is not negative.
+func appendDuration(b []byte, field protowire.Number, d time.Duration) []byte {
 	var body []byte
-	if seconds := uint64(left / time.Second); seconds > 0 {
+	if seconds := uint64(d / time.Second); seconds > 0 {
 		body = protowire.AppendTag(body, durationSeconds, protowire.VarintType)
 		body = protowire.AppendVarint(body, seconds)
 	}
-	b = protowire.AppendTag(b, getTTL, protowire.BytesType)
+	if nanos := uint64(d % time.Second); nanos > 0 {
+		body = protowire.AppendTag(body, durationNanos, protowire.VarintType)
+		body = protowire.AppendVarint(body, nanos)
+	}
+	b = protowire.AppendTag(b, field, protowire.BytesType)
 	return protowire.AppendBytes(b, body)
 }

@@ -2,11 +2,13 @@ package wire_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -92,6 +94,8 @@ func TestEventsEqualTheGeneratedEncoding(t *testing.T) {
 				Position: &fanoutv1.Position{Epoch: "abc", Revision: 12345},
 				Kind:     fanoutv1.WatchResponse_KIND_LIVE,
 				Partial:  true,
+
+				ResumeAtOnce: true,
 			}
 			all, values, both := object.Projection{}, object.Projection{OmitValues: true}, object.Projection{Previous: true}
 			modified := object.Event{Type: object.Modified, Revision: o.ModRevision, Key: o.Key, Object: &o, Previous: &before}
@@ -107,7 +111,7 @@ func TestEventsEqualTheGeneratedEncoding(t *testing.T) {
 			b = wire.AppendEvent(b, removed, values)
 			b = wire.AppendEvent(b, vanished, all)
 			b = wire.AppendEvent(b, vanished, both)
-			b = wire.AppendHeader(b, object.Header{Kind: object.Live, Position: object.Position{Epoch: "abc", Revision: 12345}, Partial: true})
+			b = wire.AppendHeader(b, object.Header{Kind: object.Live, Position: object.Position{Epoch: "abc", Revision: 12345}, Partial: true, ResumeAtOnce: true})
 
 			got := decode(t, &fanoutv1.WatchResponse{}, b)
 			if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
@@ -117,6 +121,16 @@ func TestEventsEqualTheGeneratedEncoding(t *testing.T) {
 				t.Errorf("got %d bytes, want %d as the generated code", len(b), size)
 			}
 		})
+	}
+}
+
+func TestHeadersWithAnAge(t *testing.T) {
+	for _, age := range []time.Duration{1, time.Second, 90*time.Second + 250*time.Millisecond, 1000 * time.Hour} {
+		want := &fanoutv1.WatchResponse{Kind: fanoutv1.WatchResponse_KIND_SYNCED, Position: &fanoutv1.Position{Epoch: "e", Revision: 9}, Age: durationpb.New(age)}
+		b := wire.AppendHeader(nil, object.Header{Kind: object.Synced, Position: object.Position{Epoch: "e", Revision: 9}, Age: age})
+		if diff := cmp.Diff(want, decode(t, &fanoutv1.WatchResponse{}, b), protocmp.Transform()); diff != "" {
+			t.Errorf("%v: response differs (-want +got):\n%s", age, diff)
+		}
 	}
 }
 
@@ -185,6 +199,9 @@ func TestEnumsEqualTheProtocol(t *testing.T) {
 		if got := fanoutv1.WatchResponse_CatchUp(ours).String(); got != name {
 			t.Errorf("catch-up %d is %s in the protocol, want %s", ours, got, name)
 		}
+	}
+	if ours, theirs := int(object.CatchUpKinds), len(fanoutv1.WatchResponse_CatchUp_name); ours != theirs {
+		t.Errorf("got %d kinds of catch-up, and %d in the protocol", ours, theirs)
 	}
 }
 

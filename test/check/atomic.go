@@ -23,12 +23,12 @@ func Atomic(h *History, t *Truth) error {
 		switch {
 		case h.Latest && (s.Position.Revision < s.from || !h.nothingBetween(t, s.from, s.Position.Revision)):
 			v.add(s.place, "position %d is not where the partial message began, %d", s.Position.Revision, s.from)
-		case !h.Latest && first != last && !t.oneGap(first, last):
+		case !h.Latest && first != last:
 			v.add(s.place, "a partial message has events of revisions %d and %d", first, last)
 		case !h.Latest && s.Position.Revision >= first:
 			v.add(s.place, "position %d points inside revision %d, of which more is to come", s.Position.Revision, last)
 		}
-		if i+1 < len(steps) && steps[i+1].stream == s.stream && !h.continues(t, &steps[i+1], last) {
+		if i+1 < len(steps) && steps[i+1].stream == s.stream && !h.continues(&steps[i+1], last) {
 			v.add(s.place, "more of revision %d is announced, but does not follow", last)
 		}
 	}
@@ -57,21 +57,10 @@ func Atomic(h *History, t *Truth) error {
 
 // continues reports whether a message is allowed after a partial one: it has more events of
 // the same revision, ends the stream, or begins a catch-up.
-func (h *History) continues(t *Truth, s *step, last object.Revision) bool {
+func (h *History) continues(s *step, last object.Revision) bool {
 	if len(s.Events) == 0 {
 		return s.Kind == object.Draining || s.Kind == object.CatchUpBegin
 	}
 	first := s.Events[0].Revision
-	return h.Latest || first == last || t.oneGap(last, first)
-}
-
-// oneGap reports whether two revisions lie in the same gap. The changes of a gap come at one
-// revision.
-func (t *Truth) oneGap(a, b object.Revision) bool {
-	for _, g := range t.Gaps {
-		if g.within(a) && g.within(b) {
-			return true
-		}
-	}
-	return false
+	return h.Latest || first == last
 }

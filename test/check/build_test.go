@@ -148,6 +148,11 @@ func bookmark(revision object.Revision) check.Message { return message(object.Bo
 
 func draining(revision object.Revision) check.Message { return message(object.Draining, revision, nil) }
 
+func resumeAtOnce(m check.Message) check.Message {
+	m.ResumeAtOnce = true
+	return m
+}
+
 func partial(m check.Message) check.Message {
 	m.Partial = true
 	return m

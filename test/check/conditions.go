@@ -56,14 +56,9 @@ type Forgotten struct{ Since, Below object.Revision }
 
 // Gap is a range of revisions after After and up to Until. The store compacted it before
 // the server could read it, so the server knows only the difference between the states at
-// both ends.
-type Gap struct {
-	After, Until object.Revision
-
-	// Crossed is when the server relisted past the gap. A watcher that resumes later, at
-	// a position before the end of the gap, cannot get every event. Zero: not known.
-	Crossed time.Time
-}
+// both ends. A watcher may get this difference as a DELTA. It excuses no missing event
+// between two positions of live messages or of a REPLAY.
+type Gap struct{ After, Until object.Revision }
 
 // within reports whether the revision is inside the gap.
 func (g Gap) within(r object.Revision) bool { return g.After < r && r <= g.Until }

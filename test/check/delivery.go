@@ -1,14 +1,10 @@
 package check
 
-import (
-	"maps"
-	"slices"
-
-	"github.com/fanoutd/fanoutd/internal/object"
-)
+import "github.com/fanoutd/fanoutd/internal/object"
 
 // Reliable checks that no event of the interest is missing between two positions of a
-// stream. If pending events are merged, no merged event is missing.
+// stream, whatever the server could see of the history: only a DELTA or a RESET may skip
+// events. If pending events are merged, no merged event is missing.
 func Reliable(h *History, t *Truth) error {
 	v := violations{history: h, guarantee: "reliable"}
 	missing(h, t, live, &v)
@@ -100,43 +96,19 @@ func missing(h *History, t *Truth, in mode, v *violations) {
 			delivered[delivery{a.run, version{a.Object.Key, a.Revision}}] = a.stream
 		}
 	}
-	var begun *step // the beginning of the catch-up
 	for i := range steps {
 		s := &steps[i]
-		if s.Kind == object.CatchUpBegin {
-			begun = s
-		}
 		if s.mode != in {
 			continue
 		}
-		// Events that an earlier stream delivered after its last position must come
-		// again, so only this stream and later ones count. An event that comes too late
-		// is another fault.
-		came := func(e *Event) bool {
-			stream, ok := delivered[delivery{s.run, version{e.Object.Key, e.Revision}}]
-			return ok && stream >= s.stream
-		}
-		crossed := map[object.Key][]Event{}
-		gaps := t.gaps(s.from, s.Position.Revision)
-		if in == replay && begun != nil {
-			// A REPLAY has every event, unless it was running when the server
-			// relisted past the gap.
-			gaps = slices.DeleteFunc(gaps, func(g Gap) bool { return !g.Crossed.IsZero() && begun.At.After(g.Crossed) })
-		}
-		for _, g := range gaps {
-			maps.Copy(crossed, h.crossing(t, g))
-		}
 		for _, e := range h.between(t, s.from, s.Position.Revision) {
-			if came(&e) {
-				continue
+			// Events that an earlier stream delivered after its last position must come
+			// again, so only this stream and later ones count. An event that comes too
+			// late is another fault.
+			stream, came := delivered[delivery{s.run, version{e.Object.Key, e.Revision}}]
+			if !came || stream < s.stream {
+				v.add(s.place, "%v is missing between positions %d and %d", &e, s.from, s.Position.Revision)
 			}
-			if hidden(gaps, e.Revision) {
-				ways := crossed[e.Object.Key]
-				if len(ways) == 0 || slices.ContainsFunc(ways, func(way Event) bool { return came(&way) }) {
-					continue
-				}
-			}
-			v.add(s.place, "%v is missing between positions %d and %d", &e, s.from, s.Position.Revision)
 		}
 	}
 }
@@ -146,27 +118,7 @@ func (h *History) nothingBetween(t *Truth, from, to object.Revision) bool {
 	if h.Latest {
 		return len(h.merged(t, from, to)) == 0
 	}
-	gaps := t.gaps(from, to)
-	crossed := map[object.Key][]Event{}
-	for _, g := range gaps {
-		maps.Copy(crossed, h.crossing(t, g))
-	}
-	for _, e := range h.between(t, from, to) {
-		if _, ok := crossed[e.Object.Key]; ok || !hidden(gaps, e.Revision) {
-			return false
-		}
-	}
-	return true
-}
-
-// hidden reports whether one of the gaps hides the revision.
-func hidden(gaps []Gap, r object.Revision) bool {
-	for _, g := range gaps {
-		if g.within(r) {
-			return true
-		}
-	}
-	return false
+	return len(h.between(t, from, to)) == 0
 }
 
 // missingMerged reports missing events of a watcher whose events are merged per key.

@@ -17,6 +17,7 @@ func correctEndings() map[string]*check.History {
 	return map[string]*check.History{
 		"time limit":           all(ends(check.StatusOK, start(draining(3)))),
 		"drained":              all(ends(check.StatusDraining, start(live(4, both), draining(4))), after(4)),
+		"drained in turn":      all(ends(check.StatusDraining, start(live(4, both), resumeAtOnce(draining(4)))), after(4)),
 		"drained at once":      all(start(), ends(check.StatusDraining, after(3))),
 		"cut off":              all(start(live(4, both)), after(4)),
 		"every event, expired": with(all(ends(check.StatusPositionExpired, after(3)), start(live(4, both))), everyEvent),

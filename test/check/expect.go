@@ -2,6 +2,7 @@ package check
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
@@ -12,40 +13,6 @@ func (h *History) between(t *Truth, after, through object.Revision) []Event {
 	for c := range t.Between(h.Scope, after, through) {
 		if e, ok := h.event(c); ok {
 			all = append(all, e)
-		}
-	}
-	return all
-}
-
-// gaps returns the gaps that lie between two positions.
-func (t *Truth) gaps(after, through object.Revision) []Gap {
-	var all []Gap
-	for _, g := range t.Gaps {
-		if after <= g.After && g.Until <= through {
-			all = append(all, g)
-		}
-	}
-	return all
-}
-
-// crossing returns, by key, the events that are allowed for the difference across a gap. It
-// is not known when an object stopped matching inside the gap: the event may have the
-// revision of the end of the gap, or that of the object's last change.
-func (h *History) crossing(t *Truth, g Gap) map[object.Key][]Event {
-	all := map[object.Key][]Event{}
-	for key := range t.changedKeys(h.Scope, g.After, g.Until) {
-		before, after := t.object(key, g.After), t.object(key, g.Until)
-		if before == after {
-			continue // created and deleted in the gap
-		}
-		e, ok := h.event(&object.Change{Revision: g.Until, Key: key, Old: before, New: after})
-		if !ok {
-			continue
-		}
-		all[key] = []Event{e}
-		if e.Type == object.Deleted && after != nil {
-			e.Revision = after.ModRevision
-			all[key] = append(all[key], e)
 		}
 	}
 	return all
@@ -71,7 +38,10 @@ func (t *Truth) changedKeys(scope object.Scope, after, through object.Revision) 
 func (h *History) merged(t *Truth, from, to object.Revision) map[object.Key]Event {
 	all := map[object.Key]Event{}
 	for key := range t.changedKeys(h.Scope, from, to) {
-		c := object.Change{Revision: t.last(key, to).Revision, Key: key, Old: t.object(key, from), New: t.object(key, to)}
+		c := object.Change{Key: key, Old: t.object(key, from), New: t.object(key, to)}
+		if left := h.left(t, key, from, to); left != nil {
+			c.Revision = left.Revision
+		}
 		if e, ok := h.event(&c); ok {
 			all[key] = e
 		}
@@ -79,49 +49,36 @@ func (h *History) merged(t *Truth, from, to object.Revision) map[object.Key]Even
 	return all
 }
 
+// left returns the last change between two positions with which an object left the view, or
+// nil.
+func (h *History) left(t *Truth, key object.Key, from, to object.Revision) *object.Change {
+	var left *object.Change
+	for _, c := range t.byKey[key] {
+		if from < c.Revision && c.Revision <= to && h.sees(c.Old) && !h.sees(c.New) {
+			left = c
+		}
+	}
+	return left
+}
+
 // passed returns the deletion of an object that the watcher saw only between two positions.
 // A replay may contain it: the watcher may know the object from a message that never became
 // complete.
 func (h *History) passed(t *Truth, key object.Key, from, to object.Revision) (Event, bool) {
-	var leaves *object.Change
-	for _, c := range t.byKey[key] {
-		if from < c.Revision && c.Revision <= to && h.sees(c.Old) && !h.sees(c.New) {
-			leaves = c
-		}
-	}
-	if leaves == nil || h.sees(t.object(key, to)) {
+	left := h.left(t, key, from, to)
+	if left == nil || h.sees(t.object(key, to)) {
 		return Event{}, false
 	}
-	return h.event(leaves)
+	return h.event(left)
 }
 
-// left reports whether the watcher has not seen an object since its change at the revision
-// at, until the revision through.
-func (h *History) left(t *Truth, key object.Key, at, through object.Revision) bool {
-	if t.at[version{key, at}] == nil {
-		c := t.last(key, at)
-		return c != nil && h.hides(t, c.Revision, at) && !h.sees(t.object(key, at))
-	}
-	for _, c := range t.byKey[key] {
-		if at <= c.Revision && c.Revision <= through && h.sees(c.New) && !t.unseen(c) {
-			return false
-		}
-	}
-	return true
+// hidden reports whether a gap hides the revision.
+func (t *Truth) hidden(r object.Revision) bool {
+	return slices.ContainsFunc(t.Gaps, func(g Gap) bool { return g.within(r) })
 }
 
-// unseen reports whether a gap hides a change and its result.
-func (t *Truth) unseen(c *object.Change) bool {
-	for _, g := range t.Gaps {
-		if g.within(c.Revision) && t.object(c.Key, g.Until) != c.New {
-			return true
-		}
-	}
-	return false
-}
-
-// hides reports whether a gap that ends at the revision until hides the revision r.
-func (h *History) hides(t *Truth, r, until object.Revision) bool {
+// hiddenUntil reports whether a gap that ends at the revision until hides the revision r.
+func (t *Truth) hiddenUntil(r, until object.Revision) bool {
 	for _, g := range t.Gaps {
 		if g.Until == until && g.within(r) {
 			return true

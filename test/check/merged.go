@@ -33,11 +33,6 @@ func checkMerged(h *History, t *Truth, v *violations) {
 			case !ok:
 				v.add(s.place, "%v should not be there: nothing is left of %q between %d and %d", e, e.Object.Key, g.from, g.to)
 			default:
-				if e.Type == object.Deleted && h.left(t, e.Object.Key, e.Revision, g.to) {
-					// More than one revision is right if the object stopped
-					// matching and then changed, or was deleted in a gap.
-					w.Revision = e.Revision
-				}
 				if diff := wrong(&w, e); diff != "" {
 					v.add(s.place, "%v %s", e, diff)
 				}
@@ -48,22 +43,16 @@ func checkMerged(h *History, t *Truth, v *violations) {
 }
 
 // checkIncomplete checks the events of a group that never became complete. Its end is not
-// known, so each event only has to belong to a change that happened, or to the difference
-// across a gap.
+// known, so each event only has to belong to a change that happened.
 func checkIncomplete(h *History, t *Truth, g *group, v *violations) {
 	for s, e := range g.events {
 		c := t.at[version{e.Object.Key, e.Revision}]
 		if c == nil {
-			if !h.crossesMerged(t, e) {
-				v.add(s.place, "%v never happened", e)
-			}
+			v.add(s.place, "%v never happened", e)
 			continue
 		}
 		want, ok := h.event(c)
 		if !ok {
-			if e.Type == object.Deleted && !h.sees(c.New) {
-				continue // the object stopped matching before, and then changed
-			}
 			v.add(s.place, "%v is not for a watcher of %s", e, h.interest())
 			continue
 		}
@@ -76,38 +65,6 @@ func checkIncomplete(h *History, t *Truth, g *group, v *violations) {
 			v.add(s.place, "%v %s", e, diff)
 		}
 	}
-}
-
-// crosses reports whether an event is part of the difference across a gap.
-func (h *History) crosses(t *Truth, e *Event) bool {
-	for _, g := range t.Gaps {
-		for _, want := range h.crossing(t, g)[e.Object.Key] {
-			if wrong(&want, e) == "" {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// crossesMerged reports whether an event may be the difference across a gap, merged with
-// changes before.
-func (h *History) crossesMerged(t *Truth, e *Event) bool {
-	for _, g := range t.Gaps {
-		for _, want := range h.crossing(t, g)[e.Object.Key] {
-			if want.Revision != e.Revision {
-				continue
-			}
-			want.Type, want.Previous = e.Type, e.Previous
-			if e.Type == object.Deleted {
-				want.Object = e.Object
-			}
-			if wrong(&want, e) == "" {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // checkDeltas checks the events of every DELTA.
@@ -149,7 +106,7 @@ func checkDeltas(h *History, t *Truth, v *violations) {
 					// The server has not seen a key that was created and deleted
 					// in the gap, but a deletion before, perhaps in another gap.
 					before := t.last(e.Object.Key, gap.After)
-					if before != nil && before.New == nil && (e.Revision == before.Revision || h.hides(t, before.Revision, e.Revision)) {
+					if before != nil && before.New == nil && (e.Revision == before.Revision || t.hiddenUntil(before.Revision, e.Revision)) {
 						want.Revision = e.Revision
 					}
 				}
@@ -164,7 +121,7 @@ func checkDeltas(h *History, t *Truth, v *violations) {
 // deltaOf returns the expected event of a key in a DELTA that ends at the revision of e.
 func (h *History) deltaOf(t *Truth, from object.Revision, e *Event) (became, bool) {
 	c := t.last(e.Object.Key, e.Revision)
-	if c == nil || c.Revision <= from || c.Revision != e.Revision && !hidden(t.Gaps, c.Revision) {
+	if c == nil || c.Revision <= from || c.Revision != e.Revision && !t.hidden(c.Revision) {
 		return became{}, false
 	}
 	return h.became(t, e.Object.Key, from, e.Revision), true

@@ -32,7 +32,6 @@ func correctMerges() map[string]*check.History {
 		"previous": with(merged(live(9, join(before(as(object.Modified, change{"b", 6}), change{"b", 3}), events(change{"team/x", 8}),
 			before(events(change{"a", 9}), change{"a", 2})))), previous),
 		"stopped matching, then changed": with(latest(all(startEven(live(9, join(events(change{"b", 6}), left(7), events(change{"team/x", 8})))))), even),
-		"stopped matching, last change":  with(latest(all(startEven(live(9, join(events(change{"b", 6}, change{"team/x", 8}), left(9)))))), even),
 	}
 }
 
@@ -49,7 +48,8 @@ func brokenMerges() []broken {
 		{"came and went", merged(live(7, join(events(change{"c", 4}), sent, events(change{"c", 7})))), "filtered", "+c@4 should not be there: nothing is left of \"c\" between 3 and 7"},
 		{"deleted and added", merged(live(7, join(events(change{"b", 6}), sent[1:]))), "filtered", "+b@6 should be ~b@6"},
 		{"older than the position", merged(live(7, join(events(change{"a", 4}), sent[:1]))), "filtered", "~a@4 has revision 4 instead of 7"},
-		{"left too early", with(latest(all(startEven(live(9, join(left(4), events(change{"b", 6}, change{"team/x", 8})))))), even), "filtered", "-a@4 has revision 4 instead of 9"},
+		{"left too early", with(latest(all(startEven(live(9, join(left(4), events(change{"b", 6}, change{"team/x", 8})))))), even), "filtered", "-a@4 has revision 4 instead of 7"},
+		{"left before its last change", with(latest(all(startEven(live(9, join(events(change{"b", 6}, change{"team/x", 8}), left(9)))))), even), "filtered", "-a@9 has revision 9 instead of 7"},
 		{"missing", merged(live(5, events(change{"c", 4}, change{"b", 5})), live(9, events(change{"b", 6}, change{"c", 7}, change{"team/x", 8}, change{"a", 9}))), "reliable", "~a@4 is missing between positions 3 and 5"},
 		{"missing from a replay", latest(all(after(3, begin(object.Replay, 3), part(5, events(change{"c", 4}, change{"b", 5})), synced(5),
 			live(9, events(change{"b", 6}, change{"c", 7}, change{"team/x", 8}, change{"a", 9}))))), "resumable", "~a@4 is missing between positions 3 and 5"},

@@ -83,6 +83,9 @@ func form(v *violations, s *step) {
 	if known := knownCatchUp(s.CatchUp); begins != known || !begins && s.CatchUp != object.NoCatchUp {
 		v.add(s.place, "%s has catch-up %s", kind, catchUpName(s.CatchUp))
 	}
+	if s.ResumeAtOnce && s.Kind != object.Draining {
+		v.add(s.place, "%s asks to resume at once", kind)
+	}
 	carries := s.Kind == object.CatchUpPart || s.Kind == object.Live
 	switch {
 	case !carries && len(s.Events) > 0:

@@ -40,6 +40,7 @@ func brokenStreams(t *testing.T) []broken {
 		}})), "protocol resumable", "without an epoch"},
 		{"events in a bookmark", all(start(message(object.Bookmark, 4, both))), "protocol", "BOOKMARK has 2 events"},
 		{"live without events", all(start(live(3, nil))), "protocol", "LIVE has no events"},
+		{"resumption at once of a live stream", all(start(resumeAtOnce(bookmark(3)))), "protocol", "BOOKMARK asks to resume at once"},
 		{"partial bookmark", all(start(partial(bookmark(3)))), "protocol", "marked partial"},
 		{"partial snapshot", all(fromNothing(begin(object.Reset, 0), partial(part(0, objects(change{"a", 2}))), part(0, objects(change{"b", 3})), synced(3))), "protocol", "marked partial"},
 

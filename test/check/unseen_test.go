@@ -10,14 +10,6 @@ import (
 // A server need not send changes that it could not see, and may advance past them without a
 // message.
 func TestUnseenChangesAreNotRequired(t *testing.T) {
-	deletion := func(key object.Key, of, at object.Revision, changes []object.Change) []check.Event {
-		for _, c := range changes {
-			if c.Key == key && c.Revision == of {
-				return []check.Event{{Type: object.Deleted, Revision: at, Object: *c.New}}
-			}
-		}
-		panic("never happened")
-	}
 	added := func(key object.Key, at object.Revision, changes []object.Change) []check.Event {
 		for _, c := range changes {
 			if c.Key == key && c.Revision == at {
@@ -67,32 +59,6 @@ func TestUnseenChangesAreNotRequired(t *testing.T) {
 			gaps:   []check.Gap{{After: 3, Until: 5}, {After: 5, Until: 8}},
 			streams: func(c []object.Change) []check.Stream {
 				return []check.Stream{after(2, begin(object.Delta, 2), part(2, gone(change{"a", 5})), part(2, added("b", 8, c)), synced(8))}
-			},
-		},
-		"deleted, and came and went in a gap: merged": {
-			writes: []write{at(2, "a"), at(3, "-a"), at(5, "a"), at(6, "-a"), at(7, "b")},
-			gaps:   []check.Gap{{After: 4, Until: 7}},
-			ask:    func(h *check.History) { h.Latest = true },
-			streams: func(c []object.Change) []check.Stream {
-				return []check.Stream{fromNothing(begin(object.Reset, 0), part(0, added("a", 2, c)), synced(2),
-					live(7, join(deletion("a", 2, 3, c), added("b", 7, c))))}
-			},
-		},
-		"changed, then deleted in a gap: merged, and given up": {
-			writes: []write{at(2, "a"), at(3, "a"), at(5, "-a"), at(7, "b")},
-			gaps:   []check.Gap{{After: 4, Until: 7}},
-			ask:    func(h *check.History) { h.Latest = true },
-			streams: func(c []object.Change) []check.Stream {
-				return []check.Stream{fromNothing(begin(object.Reset, 0), part(0, added("a", 2, c)), synced(2),
-					partial(live(2, deletion("a", 2, 7, c))), draining(2))}
-			},
-		},
-		"left the view, and changed out of it: merged, and given up": {
-			writes: []write{at(2, "a"), at(3, "a"), at(5, "a"), at(6, "b")},
-			ask:    func(h *check.History) { h.Latest = true; even(h) },
-			streams: func(c []object.Change) []check.Stream {
-				return []check.Stream{fromNothing(begin(object.Reset, 0), part(0, added("a", 2, c)), synced(2),
-					partial(live(2, deletion("a", 2, 5, c))), draining(2))}
 			},
 		},
 	}

@@ -23,7 +23,7 @@ func duration(t *testing.T) time.Duration {
 	t.Helper()
 	given := os.Getenv("FANOUTD_SOAK")
 	if given == "" {
-		return 6 * time.Second
+		return 12 * time.Second
 	}
 	d, err := time.ParseDuration(given)
 	if err != nil {

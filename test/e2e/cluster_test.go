@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -16,11 +17,36 @@ type cluster struct {
 	client  *clientv3.Client
 	near    links
 	far     links
+	peers   []peerLink // empty if the members reach each other directly
+}
+
+// peerLink is the link through which one member reaches another.
+type peerLink struct {
+	*link
+	from, to int
 }
 
 func startCluster(t *testing.T, members int) *cluster {
 	t.Helper()
-	c := &cluster{members: etcdproc.StartCluster(t, members)}
+	return newCluster(t, etcdproc.StartCluster(t, members))
+}
+
+// startLinkedCluster starts a cluster with a link between any two members, for each
+// direction in which connections are opened.
+func startLinkedCluster(t *testing.T, members int) *cluster {
+	t.Helper()
+	var peers []peerLink
+	c := newCluster(t, etcdproc.StartRoutedCluster(t, members, func(from, to int, address string) string {
+		peers = append(peers, peerLink{newLink(t, address), from, to})
+		return peers[len(peers)-1].address
+	}))
+	c.peers = peers
+	return c
+}
+
+func newCluster(t *testing.T, members []*etcdproc.Member) *cluster {
+	t.Helper()
+	c := &cluster{members: members}
 	for _, m := range c.members {
 		c.near = append(c.near, newLink(t, m.Address))
 		c.far = append(c.far, newLink(t, m.Address))
@@ -65,6 +91,26 @@ func (c *cluster) majority(t *testing.T) []*etcdproc.Member {
 	return all
 }
 
+// around returns the links between a member and the others.
+func (c *cluster) around(member int) links {
+	var all links
+	for _, l := range c.peers {
+		if l.from == member || l.to == member {
+			all = append(all, l.link)
+		}
+	}
+	return all
+}
+
+// heal heals all links.
+func (c *cluster) heal() {
+	c.near.heal()
+	c.far.heal()
+	for _, l := range c.peers {
+		l.heal()
+	}
+}
+
 func kill(t *testing.T, members []*etcdproc.Member) {
 	t.Helper()
 	for _, m := range members {
@@ -104,6 +150,18 @@ func (w links) cut() {
 func (w links) freeze() {
 	for _, l := range w {
 		l.freeze()
+	}
+}
+
+func (w links) halve(d direction) {
+	for _, l := range w {
+		l.halve(d)
+	}
+}
+
+func (w links) slow(delay time.Duration) {
+	for _, l := range w {
+		l.slow(delay)
 	}
 }
 

@@ -14,6 +14,11 @@
 // that returning watchers need every kind of catch-up; the test fails as too easy if one
 // kind never happened. FANOUTD_SOAK=10m repeats it, round after round.
 //
+// TestPartitions does the same while parts of the network fail. Every connection between
+// etcd's three members, and from two servers to each member, goes through a link that the
+// test freezes, cuts, delays or makes half-open. It also measures the longest outage of reads,
+// writes and watches.
+//
 // Random choices come from a seed that each test prints. FANOUTD_SEED sets the seed. When
 // a test fails, it keeps the server's log and the watchers' recordings, and prints where.
 package e2e

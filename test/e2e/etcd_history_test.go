@@ -20,19 +20,41 @@ type etcdHistory struct {
 	through object.Revision
 	err     error
 	grown   chan struct{} // closed and replaced when something changes
+
+	end func() // ends the recording, and waits for it
 }
 
 // newEtcdHistory starts recording at etcd's first revision.
 func newEtcdHistory(t *testing.T, client *clientv3.Client) *etcdHistory {
 	t.Helper()
-	c := &etcdHistory{through: 1, grown: make(chan struct{})} // an empty etcd is at revision 1
+	return (&etcdHistory{through: 1}).begin(t, client) // an empty etcd is at revision 1
+}
+
+// continueHistory starts recording the history of an etcd that was restored from a snapshot
+// at a revision. Up to there it has the history from before.
+func continueHistory(t *testing.T, client *clientv3.Client, before *etcdHistory, revision object.Revision) *etcdHistory {
+	t.Helper()
+	c := &etcdHistory{through: revision}
+	for _, change := range before.changes {
+		if change.Revision <= revision {
+			c.changes = append(c.changes, change)
+		}
+	}
+	return c.begin(t, client)
+}
+
+// begin starts recording.
+func (c *etcdHistory) begin(t *testing.T, client *clientv3.Client) *etcdHistory {
+	t.Helper()
+	c.grown = make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	var writing sync.WaitGroup
 	writing.Go(func() { c.write(ctx, client) })
-	t.Cleanup(func() {
+	c.end = func() {
 		cancel()
 		writing.Wait()
-	})
+	}
+	t.Cleanup(c.end)
 	return c
 }
 

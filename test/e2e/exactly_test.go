@@ -16,6 +16,20 @@ import (
 // test runs one round.
 const soakVariable = "FANOUTD_SOAK"
 
+// soakDuration returns how long a randomized test runs. 0: one round.
+func soakDuration(t *testing.T) time.Duration {
+	t.Helper()
+	text := os.Getenv(soakVariable)
+	if text == "" {
+		return 0
+	}
+	enough, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatalf("%s: %v", soakVariable, err)
+	}
+	return enough
+}
+
 // TestWatchersSeeExactlyWhatHappened checks that watchers of every kind and readers see
 // exactly etcd's history. Some watchers come and go, and some read slowly. Meanwhile
 // writers write, and everything that can fail fails.
@@ -25,13 +39,7 @@ func TestWatchersSeeExactlyWhatHappened(t *testing.T) {
 	}
 	t.Parallel()
 	random := seed.New(t)
-	var enough time.Duration
-	if text := os.Getenv(soakVariable); text != "" {
-		var err error
-		if enough, err = time.ParseDuration(text); err != nil {
-			t.Fatalf("%s: %v", soakVariable, err)
-		}
-	}
+	enough := soakDuration(t)
 	t.Run("embedded etcd", func(t *testing.T) { embeddedRound(t, random) })
 	t.Run("without a cache", func(t *testing.T) { uncachedRound(t, random) })
 	begun := time.Now()
@@ -74,7 +82,7 @@ func externalRound(t *testing.T, random seed.Seed) {
 	w.others = []*server{startServer(t, append(configured(t, resourceConfig), etcd.far.endpoints()...)...)}
 	w.populate(t, 60, 60)
 	rng := random.Rand(5000)
-	w.inject(t, rng, append(w.faults(t, etcd), w.compactAhead(t, etcd), w.leaderLoss(t, etcd), w.longOutage(t, pick(rng, w.storeOutages(t, etcd)))), 200)
+	w.inject(t, rng, append(w.faults(t, etcd), w.compactAhead(t, etcd), w.leaderLoss(t, etcd), w.oneFrozenLink(t, rng, etcd), w.longOutage(t, pick(rng, w.storeOutages(t, etcd)))), 200)
 	w.validate(t, "replays", "deltas", "resets", "from now", "drainings", "live", "merged", "previous", "without values", "bookmarks",
 		"every event, expired", "time limits", "exact snapshots", "gaps", "resets of resumed watches", "reads", "exact reads", "reads in pages", "reads with a remaining count")
 }
@@ -92,8 +100,9 @@ func uncachedRound(t *testing.T, random seed.Seed) {
 }
 
 // validate waits until every watcher has received everything, and reports those that
-// received something wrong. It also fails if one of the demanded things never happened.
-func (w *scenario) validate(t *testing.T, demanding ...string) {
+// received something wrong. It also fails if one of the demanded things never happened. It
+// returns the truth.
+func (w *scenario) validate(t *testing.T, demanding ...string) *check.Truth {
 	t.Helper()
 	truth := w.finish(t)
 	w.validateWatchers(t, truth)
@@ -124,6 +133,7 @@ func (w *scenario) validate(t *testing.T, demanding ...string) {
 	if finalDue >= 5 && finalCame == 0 {
 		t.Errorf("got no final bookmark before the deadline on any of %d streams", finalDue)
 	}
+	return truth
 }
 
 // seen counts events of interest in what watchers and readers received.

@@ -95,6 +95,25 @@ func (w *scenario) leaderLoss(t *testing.T, etcd *cluster) fault {
 	}}
 }
 
+// oneFrozenLink freezes the link to one member of etcd until the server has recovered, and
+// compacts etcd meanwhile.
+func (w *scenario) oneFrozenLink(t *testing.T, rng *rand.Rand, etcd *cluster) fault {
+	t.Helper()
+	return fault{"one member of etcd does not answer", func() {
+		w.disturb(t, func() {
+			l := pick(rng, etcd.near)
+			l.freeze()
+			defer l.heal()
+			w.changes(t, 20)
+			if err := w.recovered(); err != nil {
+				t.Error(err)
+			}
+			w.compact(t)
+			w.changes(t, 20)
+		})
+	}}
+}
+
 // inject injects all faults in random order, with about this many changes between two
 // faults.
 func (w *scenario) inject(t *testing.T, rng *rand.Rand, faults []fault, between int) {

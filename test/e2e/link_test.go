@@ -4,6 +4,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 )
 
 // link is a TCP proxy that tests can disturb, between fanoutd and etcd or between
@@ -14,12 +15,21 @@ type link struct {
 	listener net.Listener
 	pumps    sync.WaitGroup
 
-	mu     sync.Mutex
-	conns  map[net.Conn]bool
-	down   bool          // refuses connections
-	flows  chan struct{} // closed while bytes pass
-	frozen bool
+	mu    sync.Mutex
+	conns map[net.Conn]bool // guarded by mu
+	down  bool              // refuses connections; guarded by mu
+	flows [2]chan struct{}  // by direction: closed while bytes pass; guarded by mu
+	delay time.Duration     // of all bytes; guarded by mu
 }
+
+// direction is a direction of a link.
+type direction int
+
+// The directions of a link.
+const (
+	toTarget direction = iota
+	fromTarget
+)
 
 // newLink returns a link to an address where a server listens now or later.
 func newLink(t *testing.T, target string) *link {
@@ -28,8 +38,11 @@ func newLink(t *testing.T, target string) *link {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &link{address: listener.Addr().String(), target: target, listener: listener, conns: map[net.Conn]bool{}, flows: make(chan struct{})}
-	close(l.flows)
+	l := &link{address: listener.Addr().String(), target: target, listener: listener, conns: map[net.Conn]bool{}}
+	for d := range l.flows {
+		l.flows[d] = make(chan struct{})
+		close(l.flows[d])
+	}
 	l.pumps.Go(l.accept)
 	t.Cleanup(func() {
 		listener.Close()
@@ -72,8 +85,8 @@ func (l *link) connect(near net.Conn) {
 		near.Close()
 		far.Close()
 	})
-	both.Go(func() { defer end(); l.carry(far, near, over) })
-	both.Go(func() { defer end(); l.carry(near, far, over) })
+	both.Go(func() { defer end(); l.carry(far, near, toTarget, over) })
+	both.Go(func() { defer end(); l.carry(near, far, fromTarget, over) })
 	both.Wait()
 }
 
@@ -95,28 +108,39 @@ func (l *link) leave(c net.Conn) {
 }
 
 // carry copies bytes in one direction until either side is closed, and then closes the
-// other. Bytes that arrive while the link is frozen wait.
-func (l *link) carry(to, from net.Conn, over chan struct{}) {
+// other. Bytes that arrive while the direction is frozen wait.
+func (l *link) carry(to, from net.Conn, d direction, over chan struct{}) {
 	pieces := make(chan []byte)
 	l.pumps.Go(func() { pump(pieces, from, over) })
 	var waiting []byte
+	var delayed <-chan time.Time // until it fires, the waiting bytes are delayed
 	for {
 		var heals <-chan struct{}
-		if len(waiting) > 0 {
-			heals = l.flow()
+		if len(waiting) > 0 && delayed == nil {
+			heals, _ = l.flow(d)
 		}
 		select {
 		case piece, more := <-pieces:
 			if !more {
 				return
 			}
+			_, delay := l.flow(d)
+			if len(waiting) == 0 && delay > 0 {
+				delayed = time.After(delay)
+			}
 			waiting = append(waiting, piece...)
+		case <-delayed:
+			delayed = nil
 		case <-heals:
 		case <-over:
 			return
 		}
+		if delayed != nil {
+			continue
+		}
+		flows, _ := l.flow(d)
 		select {
-		case <-l.flow(): // the link may have been frozen meanwhile
+		case <-flows: // the link may have been frozen meanwhile
 			if _, err := to.Write(waiting); err != nil {
 				return
 			}
@@ -126,11 +150,11 @@ func (l *link) carry(to, from net.Conn, over chan struct{}) {
 	}
 }
 
-// flow returns a channel that is closed while bytes pass.
-func (l *link) flow() <-chan struct{} {
+// flow returns a channel that is closed while bytes pass, and their delay.
+func (l *link) flow(d direction) (<-chan struct{}, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.flows
+	return l.flows[d], l.delay
 }
 
 // pump sends the bytes from one side to a channel, until that side is closed.
@@ -176,24 +200,43 @@ func (l *link) close() {
 // freeze stops all bytes until heal is called, and keeps the connections open, as if
 // the other side had disappeared.
 func (l *link) freeze() {
+	l.halve(toTarget)
+	l.halve(fromTarget)
+}
+
+// halve stops the bytes in one direction until heal is called.
+func (l *link) halve(d direction) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.frozen {
-		l.frozen, l.flows = true, make(chan struct{})
+	select {
+	case <-l.flows[d]:
+		l.flows[d] = make(chan struct{})
+	default: // already frozen
 	}
 }
 
-// heal undoes cut and freeze.
+// slow delays all bytes until heal is called.
+func (l *link) slow(delay time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.delay = delay
+}
+
+// heal undoes cut, freeze, halve and slow.
 func (l *link) heal() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.down = false
+	l.down, l.delay = false, 0
 	l.thaw()
 }
 
+// thaw lets bytes pass. The caller holds the mutex.
 func (l *link) thaw() {
-	if l.frozen {
-		l.frozen = false
-		close(l.flows)
+	for _, flows := range l.flows {
+		select {
+		case <-flows:
+		default:
+			close(flows)
+		}
 	}
 }

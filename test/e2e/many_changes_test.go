@@ -8,7 +8,6 @@ import (
 	"github.com/fanoutd/fanoutd/test/check"
 	"github.com/fanoutd/fanoutd/test/etcdproc"
 	"github.com/fanoutd/fanoutd/test/loopback"
-	"github.com/fanoutd/fanoutd/test/race"
 	"github.com/fanoutd/fanoutd/test/seed"
 )
 
@@ -25,10 +24,6 @@ func TestTenThousandChanges(t *testing.T) {
 		tenThousandChanges(t, startServer(t, append(configured(t, resourceConfig), embedded(t, etcd)...)...), etcd, changes)
 	})
 	t.Run("external etcd", func(t *testing.T) {
-		changes := changes
-		if race.Enabled {
-			changes /= 4 // the server does the same work, only the store differs
-		}
 		etcd := etcdproc.StartMember(t, "http")
 		tenThousandChanges(t, startServer(t, append(configured(t, resourceConfig), "--etcd-endpoints", "http://"+etcd.Address)...), etcd.Address, changes)
 	})

@@ -3,7 +3,6 @@
 //
 // Most tests call [Start] for an etcd that keeps running. Tests of failures use a [Member],
 // which can be killed, restarted, and reset to an earlier state.
-// to an earlier state.
 package etcdproc
 
 import (

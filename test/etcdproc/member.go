@@ -19,9 +19,10 @@ type Member struct {
 	Address string // of its client listener
 
 	name  string
-	peer  string // URL for the other members
+	peer  string // advertised URL for the other members
 	dir   string // data directory
 	args  []string
+	env   []string
 	log   bytes.Buffer // of all its processes
 	cmd   *exec.Cmd
 	ready *readiness
@@ -33,7 +34,7 @@ type Member struct {
 // it.
 func StartMember(t testing.TB, scheme string, args ...string) *Member {
 	t.Helper()
-	return startCluster(t, 1, scheme, args)[0]
+	return startCluster(t, 1, scheme, nil, args)[0]
 }
 
 // StartCluster starts a cluster of n members with empty data directories, with these
@@ -41,28 +42,49 @@ func StartMember(t testing.TB, scheme string, args ...string) *Member {
 // processes end with the test.
 func StartCluster(t testing.TB, n int, args ...string) []*Member {
 	t.Helper()
-	return startCluster(t, n, "http", args)
+	return startCluster(t, n, "http", nil, args)
 }
 
-func startCluster(t testing.TB, n int, scheme string, args []string) []*Member {
+// StartRoutedCluster does the same as [StartCluster], with members that reach each other
+// through the addresses that route returns.
+func StartRoutedCluster(t testing.TB, n int, route Route, args ...string) []*Member {
+	t.Helper()
+	return startCluster(t, n, "http", route, args)
+}
+
+// startCluster starts a cluster. Without a route its members reach each other directly.
+func startCluster(t testing.TB, n int, scheme string, route Route, args []string) []*Member {
 	t.Helper()
 	var members []*Member
-	var peers []string
+	var peers, listen []string
 	for i := range n {
+		listen = append(listen, loopback.FreeAddress(t))
 		m := &Member{
 			Address: loopback.FreeAddress(t),
 			name:    fmt.Sprintf("member-%d", i),
-			peer:    "http://" + loopback.FreeAddress(t),
+			peer:    "http://" + listen[i],
 			dir:     filepath.Join(t.TempDir(), "etcd"),
+		}
+		if route != nil {
+			m.peer = "http://" + advertisedPeer(i)
 		}
 		members = append(members, m)
 		peers = append(peers, m.name+"="+m.peer)
 	}
-	for _, m := range members {
+	for i, m := range members {
+		if route != nil {
+			routes := map[string]string{}
+			for to := range n {
+				if to != i {
+					routes[advertisedPeer(to)] = route(i, to, listen[to])
+				}
+			}
+			m.env = []string{"HTTP_PROXY=" + startPeerProxy(t, routes), "NO_PROXY=", "http_proxy=", "no_proxy="}
+		}
 		url := scheme + "://" + m.Address
 		m.args = append([]string{
 			"--listen-client-urls", url, "--advertise-client-urls", url,
-			"--listen-peer-urls", m.peer,
+			"--listen-peer-urls", "http://" + listen[i],
 			"--unsafe-no-fsync", "--log-level", "warn",
 		}, args...)
 		if n == 1 {
@@ -101,7 +123,7 @@ func (m *Member) Launch(t testing.TB) {
 	t.Helper()
 	ready := newReadiness(t)
 	m.cmd = exec.Command(etcd.Path(t), m.args...)
-	m.cmd.Env = append(os.Environ(), ready.variable())
+	m.cmd.Env = append(append(os.Environ(), ready.variable()), m.env...)
 	m.cmd.Stdout, m.cmd.Stderr = &m.log, &m.log
 	if err := m.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -5,12 +5,18 @@
 //	etcd leader lost, member restarted   a pause; bookmarks stop, the health of the
 //	                                     resource turns NOT_SERVING after a grace time,
 //	                                     "any" reads continue
-//	etcd watch compacted away            differences as events; no stream ends
+//	link to one etcd member frozen       reads and watches use another member within seconds;
+//	                                     a write that was sent over the link fails
+//	etcd away from all servers           informers are stale, and stay so, although servers
+//	                                     resume their watches
+//	etcd watch compacted away            a DELTA in each stream; no stream ends
 //	etcd restored from a backup          a new epoch: RESET in the stream
 //	fanoutd killed                       clients resume at any server, at their position,
 //	                                     without a snapshot
 //	fanoutd stopped                      health first, then each stream ends with a last
 //	                                     position
+//	all fanoutd stopped in turn          behind a load balancer, each watcher resumes at
+//	                                     another server with its first attempt
 //	subscriber stuck                     only its own flow-control window fills; when it
 //	                                     reads again, it catches up
 //	disk full                            writes fail with a clear status; reads and

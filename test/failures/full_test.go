@@ -7,25 +7,22 @@ import (
 	"syscall"
 	"testing"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
-// TestDiskFull fills the disk of etcd: writes fail with a clear status, and reads and watches
-// continue. Writes work again when there is space.
-func TestDiskFull(t *testing.T) {
+// TestQuotaReached fills the database of etcd: writes fail with a clear status, and reads and
+// watches continue. Writes work again when the space of deleted objects has been reclaimed.
+func TestQuotaReached(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
 	}
 	t.Parallel()
-	etcdAddress := loopback.FreeAddress(t)
 	dir := filepath.Join(t.TempDir(), "data")
-	f := startFanoutd(t, "--data-dir", dir, "--embedded-etcd-quota", "16MiB", "--embedded-etcd-listen", etcdAddress)
+	f := startFanoutd(t, "--data-dir", dir, "--embedded-etcd-quota", "16MiB")
 	ctx := contextFor(t)
 	s := newSubscriber("subscriber")
 	s.subscribe(t, f.reads)
@@ -39,14 +36,17 @@ func TestDiskFull(t *testing.T) {
 	}
 	large := strings.Repeat("x", 1_000_000)
 	written := 0
-	for ; ; written++ {
-		if _, err := put(fmt.Sprintf("large/%d", written), large); err != nil {
-			if status.Code(err) != codes.ResourceExhausted || reasonOf(err) != "STORE_FULL" {
-				t.Fatalf("a write to a full disk: got %v", err)
+	fill := func() {
+		for ; ; written++ {
+			if _, err := put(fmt.Sprintf("large/%d", written), large); err != nil {
+				if status.Code(err) != codes.ResourceExhausted || reasonOf(err) != "STORE_FULL" {
+					t.Fatalf("a write to a full disk: got %v", err)
+				}
+				return
 			}
-			break
 		}
 	}
+	fill()
 	if _, err := put("small", "v"); reasonOf(err) != "STORE_FULL" {
 		t.Errorf("another write: %v", err)
 	}
@@ -69,31 +69,33 @@ func TestDiskFull(t *testing.T) {
 	if n := len(newcomer.state()); n < written-1 {
 		t.Errorf("got %d objects in a new watch, want %d", n, written-1)
 	}
-	// A restart of fanoutd does not change this.
+	// A restart of fanoutd changes this only if the database has free pages.
 	f.end(t, syscall.SIGTERM)
 	f.start(t)
+	fill()
 	if _, err := put("small", "v"); reasonOf(err) != "STORE_FULL" {
 		t.Errorf("a write after a restart: %v", err)
 	}
 	s.subscribe(t, f.reads)
 	s.until(t, object.Synced)
 
-	client := dialEtcd(t, etcdAddress)
-	if _, err := client.Delete(ctx, etcdPrefix+"large/", clientv3.WithPrefix()); err != nil {
-		t.Fatal(err)
+	// Deleted objects leave space that can be reclaimed while the server runs.
+	for i := range written {
+		if _, err := f.writes.Delete(ctx, &fanoutv1.DeleteRequest{Resource: resource, Delete: &fanoutv1.DeleteOperation{Key: fmt.Sprintf("large/%d", i)}}); err != nil {
+			t.Fatalf("a deletion: %v", err)
+		}
 	}
-	now, err := client.Get(ctx, "x")
-	if err != nil {
-		t.Fatal(err)
+	operator := fanoutv1.NewAdminServiceClient(f.conn)
+	kept, err := operator.ReclaimSpace(ctx, &fanoutv1.ReclaimSpaceRequest{KeepHistory: true})
+	if err != nil || kept.GetAcceptsWritesAgain() || kept.GetCompactedRevision() != 0 {
+		t.Errorf("got %v, %v, want a full database, because the history has the deleted objects", kept, err)
 	}
-	if _, err := client.Compact(ctx, now.Header.GetRevision(), clientv3.WithCompactPhysical()); err != nil {
-		t.Fatal(err)
+	if _, err := put("small", "v"); reasonOf(err) != "STORE_FULL" {
+		t.Errorf("a write while the history fills the database: %v", err)
 	}
-	if _, err := client.Defragment(ctx, etcdAddress); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.AlarmDisarm(ctx, &clientv3.AlarmMember{}); err != nil {
-		t.Fatal(err)
+	reclaimed, err := operator.ReclaimSpace(ctx, &fanoutv1.ReclaimSpaceRequest{})
+	if err != nil || !reclaimed.GetAcceptsWritesAgain() || reclaimed.GetBytes() > 1<<20 || reclaimed.GetQuotaBytes() != 16<<20 {
+		t.Errorf("got %v, %v, want an empty database that accepts writes", reclaimed, err)
 	}
 	at, err := put("small", "v")
 	if err != nil {

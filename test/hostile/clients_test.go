@@ -59,6 +59,16 @@ func (a *attack) start(ctx context.Context, group *sync.WaitGroup) error {
 		return a.watch(ctx, func(int) string { return "" })
 	case sayLittle:
 		return a.connect(ctx)
+	case resetGRPC, resetHTTP:
+		for i := range a.Size {
+			group.Go(func() { a.reset(ctx, i) })
+		}
+		return nil
+	case openSnapshots, openFromNow:
+		for i := range a.Size {
+			group.Go(func() { a.openAtOnce(ctx, i) })
+		}
+		return nil
 	}
 	for i := range loops {
 		group.Go(func() {

@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,30 +15,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
-	"github.com/fanoutd/fanoutd/test/fanoutdproc"
-	"github.com/fanoutd/fanoutd/test/loopback"
 )
 
 const resource = "config"
-
-// startServer runs a fanoutd until the test ends.
-func startServer(ctx context.Context, t *testing.T) string {
-	t.Helper()
-	address := loopback.FreeAddress(t)
-	cmd := exec.CommandContext(ctx, fanoutdproc.Program(t),
-		"--listen", address, "--admin-listen", "", "--data-dir", filepath.Join(t.TempDir(), "data"), "--log-level", "error")
-	cmd.Env = []string{} // do not pass the test's settings to the server
-	cmd.Stderr = t.Output()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		// Streams without a reader delay a graceful stop, so kill the server.
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	return address
-}
 
 // wellBehaved is a client that behaves.
 type wellBehaved struct {
@@ -165,7 +142,7 @@ func TestWellBehavedClientAmongHostileOnes(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), wait)
 			defer cancel()
-			address := startServer(ctx, t)
+			address := runServer(ctx, t, 0).address
 			h := newWellBehaved(ctx, t, address)
 			var without, with, times []float64 // in milliseconds, and their ratio
 			begun, refused := 0, 0

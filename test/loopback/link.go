@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Link is a TCP proxy in front of a server. Tests can cut it or hold it.
+// Link is a TCP proxy in front of a server. Tests can cut, hold or freeze it.
 type Link struct {
 	Address  string
 	target   string
@@ -19,6 +19,7 @@ type Link struct {
 	down      bool              // guarded by mu
 	allowance int64             // bytes that may still pass while the link is held; guarded by mu
 	released  chan struct{}     // closed by Release; nil if the link is not held; guarded by mu
+	thawed    chan struct{}     // closed by Thaw; nil if the link is not frozen; guarded by mu
 }
 
 // NewLink starts a proxy to a server. The end of the test stops it.
@@ -41,6 +42,7 @@ func NewLink(t testing.TB, target string) *Link {
 	t.Cleanup(func() {
 		listener.Close()
 		l.Release()
+		l.Thaw()
 		l.Cut()
 		l.pumps.Wait()
 	})
@@ -65,7 +67,7 @@ func (l *Link) connect(near net.Conn) {
 		from.Close()
 	}
 	both.Go(func() { carry(far, held{near, l}) })
-	both.Go(func() { carry(near, far) })
+	both.Go(func() { carry(near, frozen{far, l}) })
 	both.Wait()
 }
 
@@ -117,14 +119,51 @@ func (l *Link) Release() {
 	}
 }
 
-// held is a client's connection. Reads block while the link is held.
+// Freeze stops copying bytes in both directions, until Thaw is called. Open connections stay
+// open, and new ones are accepted, as if the other side had disappeared.
+func (l *Link) Freeze() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.thawed == nil {
+		l.thawed = make(chan struct{})
+	}
+}
+
+// Thaw undoes Freeze.
+func (l *Link) Thaw() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.thawed != nil {
+		close(l.thawed)
+		l.thawed = nil
+	}
+}
+
+// frozen is a connection whose reads block while the link is frozen.
+type frozen struct {
+	net.Conn
+	link *Link
+}
+
+func (f frozen) Read(p []byte) (int, error) {
+	n, err := f.Conn.Read(p)
+	f.link.mu.Lock()
+	thawed := f.link.thawed
+	f.link.mu.Unlock()
+	if thawed != nil {
+		<-thawed
+	}
+	return n, err
+}
+
+// held is a client's connection. Reads also block while the link is held.
 type held struct {
 	net.Conn
 	link *Link
 }
 
 func (h held) Read(p []byte) (int, error) {
-	n, err := h.Conn.Read(p)
+	n, err := frozen(h).Read(p)
 	h.link.pass(n)
 	return n, err
 }

@@ -128,7 +128,7 @@ func TestKubernetes(t *testing.T) {
 		t.Errorf("probes have no client certificate, and the server requires %v", auth)
 	}
 	grace := time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second
-	if stop := duration(t, settings["drain-period"]) + duration(t, settings["shutdown-grace"]); stop >= grace {
+	if stop := duration(t, settings["drain-delay"]) + duration(t, settings["drain-period"]) + duration(t, settings["shutdown-grace"]); stop >= grace {
 		t.Errorf("a stop may take %v, got a grace period of %v", stop, grace)
 	}
 	// Every configured file is in a volume.

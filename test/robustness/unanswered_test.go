@@ -185,11 +185,16 @@ func known(recorded []report.ClientReport) (intervals map[model.PutOptions]inter
 }
 
 // same reports whether a request in the log can be the recorded one. fanoutd adds
-// reads to its transactions, to learn why a precondition failed.
+// reads to its transactions, to learn why a precondition failed and which leases were
+// replaced.
 func same(recorded, persisted model.EtcdRequest) bool {
 	return persisted.Type == model.Txn &&
 		slices.Equal(recorded.Txn.Conditions, persisted.Txn.Conditions) &&
-		slices.Equal(recorded.Txn.OperationsOnSuccess, persisted.Txn.OperationsOnSuccess)
+		slices.Equal(recorded.Txn.OperationsOnSuccess, withoutReads(persisted.Txn.OperationsOnSuccess))
+}
+
+func withoutReads(operations []model.EtcdOperation) []model.EtcdOperation {
+	return slices.DeleteFunc(slices.Clone(operations), func(op model.EtcdOperation) bool { return op.Type == model.RangeOperation })
 }
 
 // foreign reports whether a request writes a key that does not belong to the clients.

@@ -51,6 +51,23 @@ func TestArchitectureNamesRealThings(t *testing.T) {
 	}
 }
 
+// TestArchitectureNamesRealFiles checks that every file in docs/architecture.md exists.
+func TestArchitectureNamesRealFiles(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile("`((?:client|cmd|docs|internal|proto|test)/[a-z0-9_./]+)`").FindAllSubmatch(text, -1)
+	if len(found) < 50 {
+		t.Errorf("found only %d files and folders", len(found))
+	}
+	for _, m := range found {
+		if _, err := os.Stat(filepath.Join(root, string(m[1]))); err != nil {
+			t.Errorf("docs/architecture.md names %s: %v", m[1], err)
+		}
+	}
+}
+
 // TestTestingNamesRealTests checks that every test in docs/testing.md exists, and that the
 // page names every fuzz target.
 func TestTestingNamesRealTests(t *testing.T) {

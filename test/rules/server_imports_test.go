@@ -23,8 +23,8 @@ var serverImports = map[string][]string{
 	},
 	"internal/server/watch": {
 		"internal/access", "internal/dispatch", "internal/object", "internal/sendqueue", "internal/server/apierr",
-		"internal/server/backend", "internal/server/grpcmsg", "internal/server/quota", "internal/server/request",
-		"internal/server/rpc", "internal/server/transport", "internal/wire", "gen",
+		"internal/server/backend", "internal/server/frames", "internal/server/grpcmsg", "internal/server/quota",
+		"internal/server/request", "internal/server/rpc", "internal/server/transport", "internal/wire", "gen",
 	},
 	"internal/server": {
 		"internal/access", "internal/audit", "internal/cacher", "internal/direct", "internal/dispatch", "internal/sendqueue",

@@ -20,7 +20,7 @@ const (
 	roundTrip      = 10 * time.Millisecond
 	clientRate     = 10 * mib // bytes per second at which a client reads a snapshot
 
-	drainRetryDelay = time.Second // limit of the random delay after DRAINING
+	drainRetryDelay = time.Second // RetryInfo of a watch that a draining server refuses
 )
 
 // The behaviour of servers and load balancers that is not configurable.
@@ -69,12 +69,12 @@ func (s *simulation) connect(client int32) {
 	case !r.up && r.silent:
 		s.reconnect(client, max(connectTimeout, c.backoff))
 		return
-	case !r.up && s.fleet.Balance == Least:
+	case !r.accepts() && s.fleet.Balance == Least:
 		// A load balancer that counts connections notices the failure and takes another server.
 		s.list(at, false)
 		s.connect(client)
 		return
-	case !r.up || r.connections() >= s.settings.MaxConnections:
+	case !r.accepts() || r.connections() >= s.settings.MaxConnections:
 		s.reconnect(client, 0)
 		return
 	}
@@ -150,7 +150,7 @@ func (s *simulation) watch(client int32) {
 		r.waiting--
 		c.state = stateDisconnected
 		s.result.Refusals++
-		s.then(client, randomUpTo(s.r, drainRetryDelay)+s.retry(c), eventConnect)
+		s.then(client, drainRetryDelay+s.retry(c), eventConnect)
 		return
 	}
 	work, bytes := s.watchWork, 0.0

@@ -93,9 +93,9 @@ func TestNodeCapacity(t *testing.T) {
 	l := Load{PerConnection: 1, TLS: true, Events: 2, EventBytes: 500, State: 100}
 	held := c.NodeCapacity(n, l)
 	// Each watch has two events per second. The processors are half of 8 cores, at 10 µs per
-	// event. The memory is 9 GiB less 400 MiB, at 100 KiB per watch. The network is half of
+	// event. The memory is 9 GiB less 464 MiB, at 100 KiB per watch. The network is half of
 	// 1 Gbit/s, at 500 bytes per event.
-	if want := (NodeCapacity{Processors: 200_000, Memory: 90_275, Network: 62_500}); held != want {
+	if want := (NodeCapacity{Processors: 200_000, Memory: 89_620, Network: 62_500}); held != want {
 		t.Errorf("got %+v, want %+v", held, want)
 	}
 	if watches, bound := held.Watches(); watches != 62_500 || bound != "network" {
@@ -103,8 +103,8 @@ func TestNodeCapacity(t *testing.T) {
 	}
 	l.PerConnection = 100
 	// An event costs 1 µs, and a connection with its hundred watches 1,090 KiB.
-	if held := c.NodeCapacity(n, l); held.Processors != 2_000_000 || held.Memory != 828_200 {
-		t.Errorf("100 watches on a connection: got %+v, want 2000000 by processors and 828200 by memory", held)
+	if held := c.NodeCapacity(n, l); held.Processors != 2_000_000 || held.Memory != 822_200 {
+		t.Errorf("100 watches on a connection: got %+v, want 2000000 by processors and 822200 by memory", held)
 	}
 	if n := Replicas(1_000_000, 100_000, 3); n != 15 {
 		t.Errorf("got %d servers, want 15: two of three zones hold all watches with five servers each", n)

@@ -32,8 +32,11 @@ const (
 	networkShare   = 0.5
 )
 
-// window is the memory limit of the windows of all cached resources, in MiB.
-const window = 64
+// The memory limits of the windows and of the logs of all cached resources, in MiB.
+const (
+	window = 64
+	log    = 64
+)
 
 const (
 	kib = 1 << 10
@@ -68,7 +71,7 @@ func (c *Constants) NodeCapacity(n Node, l Load) NodeCapacity {
 
 // baseMemory is the memory of a server without clients, in bytes.
 func (c *Constants) baseMemory(l Load) float64 {
-	return (c.ServerMemory.Value + c.ObjectMemory.Value*l.State + window) * mib
+	return (c.ServerMemory.Value + c.ObjectMemory.Value*l.State + window + log) * mib
 }
 
 // connectionMemory is the memory of a connection with its watches, in bytes.

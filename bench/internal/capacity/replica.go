@@ -26,7 +26,7 @@ func (f *fifo) done(at time.Duration) time.Duration { return f.total - f.wait(at
 type replica struct {
 	up       bool // answers requests
 	silent   bool // if it is down, its machine is gone, so clients get no error
-	draining bool // ends its watches and accepts no new ones
+	draining bool // ends its watches, and accepts no new ones and no connections
 	listed   bool // the load balancer uses it
 
 	since     time.Duration           // beginning of its history
@@ -57,6 +57,9 @@ func (r *replica) admit(host int32, at time.Duration, perSecond float64) (time.D
 	r.nextAdmit[host] = next + gap
 	return wait, true
 }
+
+// accepts reports whether the server accepts connections.
+func (r *replica) accepts() bool { return r.up && !r.draining }
 
 // connections returns the number of connections.
 func (r *replica) connections() int { return r.waiting + r.serving }

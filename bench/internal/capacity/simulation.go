@@ -177,7 +177,7 @@ func (s *simulation) handle(e *event) {
 	case eventExpired:
 		s.disconnect(e.target, s.now, randomUpTo(s.r, firstRetry))
 	case eventDrained:
-		s.interrupt(e.target, s.now, randomUpTo(s.r, drainRetryDelay))
+		s.interrupt(e.target, s.now, 0) // the server has said so
 	}
 }
 

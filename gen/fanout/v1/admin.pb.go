@@ -89,8 +89,9 @@ const (
 	ListWatchersRequest_ORDER_UNSPECIFIED ListWatchersRequest_Order = 0
 	// By age, oldest first.
 	ListWatchersRequest_ORDER_ID ListWatchersRequest_Order = 1
-	// Largest lag first. Watches without a position, because a RESET is running or has not
-	// begun, come before all others. Equal lags are ordered by age. There is only one page.
+	// Blocked watches first, then those without a position, because a RESET is running or has
+	// not begun, then those whose lag is only a minimum, then those with the largest lag.
+	// Equal ones are ordered by age. There is only one page.
 	ListWatchersRequest_ORDER_LAG ListWatchersRequest_Order = 2
 )
 
@@ -367,9 +368,10 @@ type ResourceStatus struct {
 	// The server has every change up to this position. Absent while the resource is loading.
 	// Without a cache, set only with measure_lag.
 	Position *Position `protobuf:"bytes,3,opt,name=position,proto3" json:"position,omitempty"`
-	// How many revisions etcd is ahead of the position. Revisions count all writes to etcd:
-	// if only other keys are written, a resource can be a few seconds behind and miss
-	// nothing. Absent without measure_lag, and if etcd does not answer.
+	// How many revisions etcd is ahead of the position. Revisions count all writes to etcd, also
+	// those of other keys. So the server first asks etcd whether it misses a change, and waits
+	// up to half a second for the answer. Absent without measure_lag, and if etcd does not
+	// answer.
 	LagRevisions *int64 `protobuf:"varint,4,opt,name=lag_revisions,json=lagRevisions,proto3,oneof" json:"lag_revisions,omitempty"`
 	// The time since the last message from etcd's watch of the resource, which may only
 	// confirm that nothing has changed. Every older change has arrived. About five seconds
@@ -789,7 +791,7 @@ type WatcherStatus struct {
 	Peer string `protobuf:"bytes,2,opt,name=peer,proto3" json:"peer,omitempty"`
 	// The user-agent of the client. May be empty. Truncated to 256 bytes.
 	UserAgent string `protobuf:"bytes,3,opt,name=user_agent,json=userAgent,proto3" json:"user_agent,omitempty"`
-	// The request of the client, without its beginning.
+	// The request of the client, except for where the watch begins and the consistency.
 	Request *WatchRequest `protobuf:"bytes,4,opt,name=request,proto3" json:"request,omitempty"`
 	// When the watch began.
 	Since *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
@@ -808,9 +810,11 @@ type WatcherStatus struct {
 	// The number of events that wait for the watch. Absent if lag_revisions is absent, and if
 	// the events are too old to be counted cheaply.
 	LagEvents *int64 `protobuf:"varint,10,opt,name=lag_events,json=lagEvents,proto3,oneof" json:"lag_events,omitempty"`
-	// The time that the oldest waiting event has waited, at least; 0 if none waits. Absent if
+	// The time that the oldest waiting event has waited; 0 if none waits. Absent if
 	// lag_revisions is absent.
 	Lag *durationpb.Duration `protobuf:"bytes,11,opt,name=lag,proto3" json:"lag,omitempty"`
+	// The oldest waiting event is older than the window, so it has waited for longer than lag.
+	LagIsMinimum bool `protobuf:"varint,15,opt,name=lag_is_minimum,json=lagIsMinimum,proto3" json:"lag_is_minimum,omitempty"`
 	// The number of messages handed to the network.
 	Messages int64 `protobuf:"varint,12,opt,name=messages,proto3" json:"messages,omitempty"`
 	// Their size in bytes, before compression and without the framing of gRPC.
@@ -927,6 +931,13 @@ func (x *WatcherStatus) GetLag() *durationpb.Duration {
 		return x.Lag
 	}
 	return nil
+}
+
+func (x *WatcherStatus) GetLagIsMinimum() bool {
+	if x != nil {
+		return x.LagIsMinimum
+	}
+	return false
 }
 
 func (x *WatcherStatus) GetMessages() int64 {
@@ -1221,6 +1232,136 @@ func (x *ReencryptResponse) GetPrimaryKeyId() uint32 {
 	return 0
 }
 
+// ReclaimSpaceRequest says what to free.
+type ReclaimSpaceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Keep the history. Without it, positions from before the request cannot be replayed once
+	// the server has restarted, and exact reads of revisions that are older than the window
+	// fail. Default false: discard it.
+	KeepHistory   bool `protobuf:"varint,1,opt,name=keep_history,json=keepHistory,proto3" json:"keep_history,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReclaimSpaceRequest) Reset() {
+	*x = ReclaimSpaceRequest{}
+	mi := &file_fanout_v1_admin_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReclaimSpaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReclaimSpaceRequest) ProtoMessage() {}
+
+func (x *ReclaimSpaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_admin_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReclaimSpaceRequest.ProtoReflect.Descriptor instead.
+func (*ReclaimSpaceRequest) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ReclaimSpaceRequest) GetKeepHistory() bool {
+	if x != nil {
+		return x.KeepHistory
+	}
+	return false
+}
+
+// ReclaimSpaceResponse is the result of ReclaimSpace.
+type ReclaimSpaceResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The size of the database file before, in bytes.
+	BytesBefore int64 `protobuf:"varint,1,opt,name=bytes_before,json=bytesBefore,proto3" json:"bytes_before,omitempty"`
+	// Its size now.
+	Bytes int64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// The size at which etcd refuses writes.
+	QuotaBytes int64 `protobuf:"varint,3,opt,name=quota_bytes,json=quotaBytes,proto3" json:"quota_bytes,omitempty"`
+	// The history before this revision was discarded. 0 if it was kept.
+	CompactedRevision int64 `protobuf:"varint,4,opt,name=compacted_revision,json=compactedRevision,proto3" json:"compacted_revision,omitempty"`
+	// Whether etcd had reached its quota and accepts writes again.
+	AcceptsWritesAgain bool `protobuf:"varint,5,opt,name=accepts_writes_again,json=acceptsWritesAgain,proto3" json:"accepts_writes_again,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *ReclaimSpaceResponse) Reset() {
+	*x = ReclaimSpaceResponse{}
+	mi := &file_fanout_v1_admin_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReclaimSpaceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReclaimSpaceResponse) ProtoMessage() {}
+
+func (x *ReclaimSpaceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_admin_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReclaimSpaceResponse.ProtoReflect.Descriptor instead.
+func (*ReclaimSpaceResponse) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ReclaimSpaceResponse) GetBytesBefore() int64 {
+	if x != nil {
+		return x.BytesBefore
+	}
+	return 0
+}
+
+func (x *ReclaimSpaceResponse) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *ReclaimSpaceResponse) GetQuotaBytes() int64 {
+	if x != nil {
+		return x.QuotaBytes
+	}
+	return 0
+}
+
+func (x *ReclaimSpaceResponse) GetCompactedRevision() int64 {
+	if x != nil {
+		return x.CompactedRevision
+	}
+	return 0
+}
+
+func (x *ReclaimSpaceResponse) GetAcceptsWritesAgain() bool {
+	if x != nil {
+		return x.AcceptsWritesAgain
+	}
+	return false
+}
+
 var File_fanout_v1_admin_proto protoreflect.FileDescriptor
 
 const file_fanout_v1_admin_proto_rawDesc = "" +
@@ -1284,7 +1425,7 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	"\x14ListWatchersResponse\x124\n" +
 	"\bwatchers\x18\x01 \x03(\v2\x18.fanout.v1.WatcherStatusR\bwatchers\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x14\n" +
-	"\x05total\x18\x03 \x01(\x03R\x05total\"\xe9\x04\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\"\x8f\x05\n" +
 	"\rWatcherStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04peer\x18\x02 \x01(\tR\x04peer\x12\x1d\n" +
@@ -1299,7 +1440,8 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"lag_events\x18\n" +
 	" \x01(\x03H\x01R\tlagEvents\x88\x01\x01\x12+\n" +
-	"\x03lag\x18\v \x01(\v2\x19.google.protobuf.DurationR\x03lag\x12\x1a\n" +
+	"\x03lag\x18\v \x01(\v2\x19.google.protobuf.DurationR\x03lag\x12$\n" +
+	"\x0elag_is_minimum\x18\x0f \x01(\bR\flagIsMinimum\x12\x1a\n" +
 	"\bmessages\x18\f \x01(\x03R\bmessages\x12\x14\n" +
 	"\x05bytes\x18\r \x01(\x03R\x05bytes\x12\x1a\n" +
 	"\bidentity\x18\x0e \x01(\tR\bidentity\"E\n" +
@@ -1327,13 +1469,23 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x05 \x01(\tR\rnextPageToken\x12\x1c\n" +
 	"\tremaining\x18\x06 \x01(\x03R\tremaining\x12\x1c\n" +
 	"\tencrypted\x18\a \x01(\bR\tencrypted\x12$\n" +
-	"\x0eprimary_key_id\x18\b \x01(\rR\fprimaryKeyId2\xc6\x02\n" +
+	"\x0eprimary_key_id\x18\b \x01(\rR\fprimaryKeyId\"8\n" +
+	"\x13ReclaimSpaceRequest\x12!\n" +
+	"\fkeep_history\x18\x01 \x01(\bR\vkeepHistory\"\xd1\x01\n" +
+	"\x14ReclaimSpaceResponse\x12!\n" +
+	"\fbytes_before\x18\x01 \x01(\x03R\vbytesBefore\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x1f\n" +
+	"\vquota_bytes\x18\x03 \x01(\x03R\n" +
+	"quotaBytes\x12-\n" +
+	"\x12compacted_revision\x18\x04 \x01(\x03R\x11compactedRevision\x120\n" +
+	"\x14accepts_writes_again\x18\x05 \x01(\bR\x12acceptsWritesAgain2\x97\x03\n" +
 	"\fAdminService\x12R\n" +
 	"\rListResources\x12\x1f.fanout.v1.ListResourcesRequest\x1a .fanout.v1.ListResourcesResponse\x12O\n" +
 	"\fListWatchers\x12\x1e.fanout.v1.ListWatchersRequest\x1a\x1f.fanout.v1.ListWatchersResponse\x12I\n" +
 	"\n" +
 	"EndWatcher\x12\x1c.fanout.v1.EndWatcherRequest\x1a\x1d.fanout.v1.EndWatcherResponse\x12F\n" +
-	"\tReencrypt\x12\x1b.fanout.v1.ReencryptRequest\x1a\x1c.fanout.v1.ReencryptResponseBi\n" +
+	"\tReencrypt\x12\x1b.fanout.v1.ReencryptRequest\x1a\x1c.fanout.v1.ReencryptResponse\x12O\n" +
+	"\fReclaimSpace\x12\x1e.fanout.v1.ReclaimSpaceRequest\x1a\x1f.fanout.v1.ReclaimSpaceResponseBi\n" +
 	"\x14io.github.fanoutd.v1B\n" +
 	"AdminProtoP\x01Z1github.com/fanoutd/fanoutd/gen/fanout/v1;fanoutv1\xa2\x02\x03FAN\xaa\x02\tFanout.V1b\x06proto3"
 
@@ -1350,7 +1502,7 @@ func file_fanout_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_fanout_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_fanout_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_fanout_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_fanout_v1_admin_proto_goTypes = []any{
 	(ResourceStatus_State)(0),      // 0: fanout.v1.ResourceStatus.State
 	(ListWatchersRequest_Order)(0), // 1: fanout.v1.ListWatchersRequest.Order
@@ -1367,37 +1519,41 @@ var file_fanout_v1_admin_proto_goTypes = []any{
 	(*EndWatcherResponse)(nil),     // 12: fanout.v1.EndWatcherResponse
 	(*ReencryptRequest)(nil),       // 13: fanout.v1.ReencryptRequest
 	(*ReencryptResponse)(nil),      // 14: fanout.v1.ReencryptResponse
-	(*durationpb.Duration)(nil),    // 15: google.protobuf.Duration
-	(*Position)(nil),               // 16: fanout.v1.Position
-	(*WatchRequest)(nil),           // 17: fanout.v1.WatchRequest
-	(*timestamppb.Timestamp)(nil),  // 18: google.protobuf.Timestamp
+	(*ReclaimSpaceRequest)(nil),    // 15: fanout.v1.ReclaimSpaceRequest
+	(*ReclaimSpaceResponse)(nil),   // 16: fanout.v1.ReclaimSpaceResponse
+	(*durationpb.Duration)(nil),    // 17: google.protobuf.Duration
+	(*Position)(nil),               // 18: fanout.v1.Position
+	(*WatchRequest)(nil),           // 19: fanout.v1.WatchRequest
+	(*timestamppb.Timestamp)(nil),  // 20: google.protobuf.Timestamp
 }
 var file_fanout_v1_admin_proto_depIdxs = []int32{
 	6,  // 0: fanout.v1.ListResourcesResponse.resources:type_name -> fanout.v1.ResourceStatus
 	5,  // 1: fanout.v1.ListResourcesResponse.server:type_name -> fanout.v1.ServerStatus
-	15, // 2: fanout.v1.ServerStatus.uptime:type_name -> google.protobuf.Duration
+	17, // 2: fanout.v1.ServerStatus.uptime:type_name -> google.protobuf.Duration
 	0,  // 3: fanout.v1.ResourceStatus.state:type_name -> fanout.v1.ResourceStatus.State
-	16, // 4: fanout.v1.ResourceStatus.position:type_name -> fanout.v1.Position
-	15, // 5: fanout.v1.ResourceStatus.age:type_name -> google.protobuf.Duration
+	18, // 4: fanout.v1.ResourceStatus.position:type_name -> fanout.v1.Position
+	17, // 5: fanout.v1.ResourceStatus.age:type_name -> google.protobuf.Duration
 	7,  // 6: fanout.v1.ResourceStatus.window:type_name -> fanout.v1.WindowStatus
-	15, // 7: fanout.v1.WindowStatus.span:type_name -> google.protobuf.Duration
+	17, // 7: fanout.v1.WindowStatus.span:type_name -> google.protobuf.Duration
 	1,  // 8: fanout.v1.ListWatchersRequest.order:type_name -> fanout.v1.ListWatchersRequest.Order
 	10, // 9: fanout.v1.ListWatchersResponse.watchers:type_name -> fanout.v1.WatcherStatus
-	17, // 10: fanout.v1.WatcherStatus.request:type_name -> fanout.v1.WatchRequest
-	18, // 11: fanout.v1.WatcherStatus.since:type_name -> google.protobuf.Timestamp
+	19, // 10: fanout.v1.WatcherStatus.request:type_name -> fanout.v1.WatchRequest
+	20, // 11: fanout.v1.WatcherStatus.since:type_name -> google.protobuf.Timestamp
 	2,  // 12: fanout.v1.WatcherStatus.state:type_name -> fanout.v1.WatcherStatus.State
-	16, // 13: fanout.v1.WatcherStatus.position:type_name -> fanout.v1.Position
-	15, // 14: fanout.v1.WatcherStatus.lag:type_name -> google.protobuf.Duration
+	18, // 13: fanout.v1.WatcherStatus.position:type_name -> fanout.v1.Position
+	17, // 14: fanout.v1.WatcherStatus.lag:type_name -> google.protobuf.Duration
 	3,  // 15: fanout.v1.AdminService.ListResources:input_type -> fanout.v1.ListResourcesRequest
 	8,  // 16: fanout.v1.AdminService.ListWatchers:input_type -> fanout.v1.ListWatchersRequest
 	11, // 17: fanout.v1.AdminService.EndWatcher:input_type -> fanout.v1.EndWatcherRequest
 	13, // 18: fanout.v1.AdminService.Reencrypt:input_type -> fanout.v1.ReencryptRequest
-	4,  // 19: fanout.v1.AdminService.ListResources:output_type -> fanout.v1.ListResourcesResponse
-	9,  // 20: fanout.v1.AdminService.ListWatchers:output_type -> fanout.v1.ListWatchersResponse
-	12, // 21: fanout.v1.AdminService.EndWatcher:output_type -> fanout.v1.EndWatcherResponse
-	14, // 22: fanout.v1.AdminService.Reencrypt:output_type -> fanout.v1.ReencryptResponse
-	19, // [19:23] is the sub-list for method output_type
-	15, // [15:19] is the sub-list for method input_type
+	15, // 19: fanout.v1.AdminService.ReclaimSpace:input_type -> fanout.v1.ReclaimSpaceRequest
+	4,  // 20: fanout.v1.AdminService.ListResources:output_type -> fanout.v1.ListResourcesResponse
+	9,  // 21: fanout.v1.AdminService.ListWatchers:output_type -> fanout.v1.ListWatchersResponse
+	12, // 22: fanout.v1.AdminService.EndWatcher:output_type -> fanout.v1.EndWatcherResponse
+	14, // 23: fanout.v1.AdminService.Reencrypt:output_type -> fanout.v1.ReencryptResponse
+	16, // 24: fanout.v1.AdminService.ReclaimSpace:output_type -> fanout.v1.ReclaimSpaceResponse
+	20, // [20:25] is the sub-list for method output_type
+	15, // [15:20] is the sub-list for method input_type
 	15, // [15:15] is the sub-list for extension type_name
 	15, // [15:15] is the sub-list for extension extendee
 	0,  // [0:15] is the sub-list for field type_name
@@ -1418,7 +1574,7 @@ func file_fanout_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fanout_v1_admin_proto_rawDesc), len(file_fanout_v1_admin_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   12,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,6 +23,7 @@ const (
 	AdminService_ListWatchers_FullMethodName  = "/fanout.v1.AdminService/ListWatchers"
 	AdminService_EndWatcher_FullMethodName    = "/fanout.v1.AdminService/EndWatcher"
 	AdminService_Reencrypt_FullMethodName     = "/fanout.v1.AdminService/Reencrypt"
+	AdminService_ReclaimSpace_FullMethodName  = "/fanout.v1.AdminService/ReclaimSpace"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -58,6 +59,17 @@ type AdminServiceClient interface {
 	// receive a MODIFIED event with the same value, and preconditions on the old mod_revision
 	// fail. UNIMPLEMENTED if writes are disabled.
 	Reencrypt(ctx context.Context, in *ReencryptRequest, opts ...grpc.CallOption) (*ReencryptResponse, error)
+	// ReclaimSpace frees the space of an embedded etcd that nothing needs. It discards the
+	// history of older revisions, defragments the database file, and if etcd had reached its
+	// quota (reason STORE_FULL), lets it accept writes again. Delete what is not needed first.
+	//
+	// While the file is defragmented, which takes seconds for each GiB in use, writes and
+	// linearizable reads wait. Watches continue. The disk needs as much free space as the
+	// database has data; otherwise the reason is STORE_FULL, too.
+	//
+	// If the server has a policy, the caller needs the right "admin" to all resources ("*").
+	// UNIMPLEMENTED if the server uses an external etcd.
+	ReclaimSpace(ctx context.Context, in *ReclaimSpaceRequest, opts ...grpc.CallOption) (*ReclaimSpaceResponse, error)
 }
 
 type adminServiceClient struct {
@@ -108,6 +120,16 @@ func (c *adminServiceClient) Reencrypt(ctx context.Context, in *ReencryptRequest
 	return out, nil
 }
 
+func (c *adminServiceClient) ReclaimSpace(ctx context.Context, in *ReclaimSpaceRequest, opts ...grpc.CallOption) (*ReclaimSpaceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReclaimSpaceResponse)
+	err := c.cc.Invoke(ctx, AdminService_ReclaimSpace_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -141,6 +163,17 @@ type AdminServiceServer interface {
 	// receive a MODIFIED event with the same value, and preconditions on the old mod_revision
 	// fail. UNIMPLEMENTED if writes are disabled.
 	Reencrypt(context.Context, *ReencryptRequest) (*ReencryptResponse, error)
+	// ReclaimSpace frees the space of an embedded etcd that nothing needs. It discards the
+	// history of older revisions, defragments the database file, and if etcd had reached its
+	// quota (reason STORE_FULL), lets it accept writes again. Delete what is not needed first.
+	//
+	// While the file is defragmented, which takes seconds for each GiB in use, writes and
+	// linearizable reads wait. Watches continue. The disk needs as much free space as the
+	// database has data; otherwise the reason is STORE_FULL, too.
+	//
+	// If the server has a policy, the caller needs the right "admin" to all resources ("*").
+	// UNIMPLEMENTED if the server uses an external etcd.
+	ReclaimSpace(context.Context, *ReclaimSpaceRequest) (*ReclaimSpaceResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -162,6 +195,9 @@ func (UnimplementedAdminServiceServer) EndWatcher(context.Context, *EndWatcherRe
 }
 func (UnimplementedAdminServiceServer) Reencrypt(context.Context, *ReencryptRequest) (*ReencryptResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Reencrypt not implemented")
+}
+func (UnimplementedAdminServiceServer) ReclaimSpace(context.Context, *ReclaimSpaceRequest) (*ReclaimSpaceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReclaimSpace not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -256,6 +292,24 @@ func _AdminService_Reencrypt_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_ReclaimSpace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReclaimSpaceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ReclaimSpace(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ReclaimSpace_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ReclaimSpace(ctx, req.(*ReclaimSpaceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -278,6 +332,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Reencrypt",
 			Handler:    _AdminService_Reencrypt_Handler,
+		},
+		{
+			MethodName: "ReclaimSpace",
+			Handler:    _AdminService_ReclaimSpace_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

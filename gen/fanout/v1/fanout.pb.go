@@ -34,8 +34,8 @@ type Delivery int32
 const (
 	// DELIVERY_EVERY.
 	Delivery_DELIVERY_UNSPECIFIED Delivery = 0
-	// Every event that the server still has. Older changes arrive as a CATCH_UP_DELTA or a
-	// CATCH_UP_RESET in the stream.
+	// Every event that the server has. Older changes, and changes that the server could not
+	// read from etcd, arrive as a CATCH_UP_DELTA or a CATCH_UP_RESET in the stream.
 	Delivery_DELIVERY_EVERY Delivery = 1
 	// Waiting events are merged per key:
 	//
@@ -106,7 +106,7 @@ const (
 	// Events of a catch-up.
 	WatchResponse_KIND_CATCH_UP_PART WatchResponse_Kind = 2
 	// The catch-up is complete: with all its events applied, the client has the state at
-	// the position. No events.
+	// the position. No events. See age for how fresh that state is.
 	WatchResponse_KIND_SYNCED WatchResponse_Kind = 3
 	// Events as they happen.
 	WatchResponse_KIND_LIVE WatchResponse_Kind = 4
@@ -115,10 +115,10 @@ const (
 	// The server is about to end this stream. No events. Resume at the position, on this
 	// or another server. The status that follows gives the reason: OK if the time limit
 	// has been reached, UNAVAILABLE (reason DRAINING) if the server stops or an operator
-	// has ended the watch. Neither is a failure. Wait a random fraction of a second before
-	// you resume, or the delay in RetryInfo if that is longer, because other watchers
-	// resume at the same moment. With UNAUTHENTICATED, the credentials are no longer valid:
-	// resume with new ones.
+	// has ended the watch. Neither is a failure. Unless resume_at_once is set, wait a random
+	// fraction of a second before you resume, or the delay in RetryInfo if that is longer,
+	// because other watchers resume at the same moment. With UNAUTHENTICATED, the credentials
+	// are no longer valid: resume with new ones.
 	WatchResponse_KIND_DRAINING WatchResponse_Kind = 6
 )
 
@@ -188,7 +188,8 @@ const (
 	// client must hold the events back until KIND_SYNCED. An object that has changed
 	// arrives in its current form: ADDED if it was created since, else MODIFIED. An object
 	// that was deleted or does not match the selectors arrives as DELETED, with nothing but
-	// its key, even if the client never had it. All other objects are up to date.
+	// its key, even if the client never had it. Its revision may be later than the deletion,
+	// if the server does not know when that was. All other objects are up to date.
 	WatchResponse_CATCH_UP_DELTA WatchResponse_CatchUp = 3
 )
 
@@ -670,8 +671,8 @@ type WatchRequest struct {
 	// deadline.
 	//
 	// A BOOKMARK may be late: a moment on a busy server, and up to three seconds for a
-	// resource without a cache, because etcd confirms the position first. While etcd is
-	// unavailable there are none. Treat the server as dead after three intervals of silence,
+	// resource without a cache, because etcd confirms the position first. Soon after a server
+	// has lost etcd, it sends none; until then, WatchResponse.age says since when. Treat the server as dead after three intervals of silence,
 	// but wait at least five seconds for the first response of a stream, which the server
 	// may have to read from etcd. Count only the time during which you wait for a response.
 	// Then open the next stream on another connection.
@@ -688,7 +689,7 @@ type WatchRequest struct {
 	// receives the end when it reads again; after 30 s it gets DEADLINE_EXCEEDED and no last
 	// position. Default: the server's limit.
 	TimeLimit *durationpb.Duration `protobuf:"bytes,13,opt,name=time_limit,json=timeLimit,proto3" json:"time_limit,omitempty"`
-	// End the watch instead of skipping events. If the server no longer has every event
+	// End the watch instead of skipping events. If the server does not have every event
 	// after the position, the watch ends with OUT_OF_RANGE (reason POSITION_EXPIRED or
 	// EPOCH_CHANGED) instead of continuing with CATCH_UP_DELTA or CATCH_UP_RESET. Not allowed
 	// together with DELIVERY_LATEST. Default false.
@@ -845,7 +846,9 @@ type WatchRequest_After struct {
 	// since. A position of another epoch, or with revision 0, leads to a RESET. So does the
 	// empty position, with an empty epoch and revision 0; an empty epoch with another
 	// revision is invalid. If etcd itself has not reached the revision, the watch fails
-	// with OUT_OF_RANGE (reason REVISION_IN_FUTURE).
+	// with OUT_OF_RANGE (reason REVISION_IN_FUTURE). The server asks etcd whether its state
+	// is current. If etcd does not answer within a second, the watch begins all the same;
+	// WatchResponse.age then says how old the state is.
 	After *Position `protobuf:"bytes,3,opt,name=after,proto3,oneof"`
 }
 
@@ -915,7 +918,21 @@ type WatchResponse struct {
 	// The client must hold them back until the last part, which is not partial, and discard
 	// them if the stream ends or a catch-up begins first. The position stays before all of
 	// them until then. Default false.
-	Partial       bool `protobuf:"varint,5,opt,name=partial,proto3" json:"partial,omitempty"`
+	Partial bool `protobuf:"varint,5,opt,name=partial,proto3" json:"partial,omitempty"`
+	// The server ends its watches one after the other, so the client need not wait before it
+	// resumes. Set only with KIND_DRAINING. Resume on another connection: the server has sent
+	// GOAWAY on this one, and refuses new watches. Default false.
+	ResumeAtOnce bool `protobuf:"varint,6,opt,name=resume_at_once,json=resumeAtOnce,proto3" json:"resume_at_once,omitempty"`
+	// How long ago the server last knew that it had every change that etcd had. Set in SYNCED,
+	// LIVE and BOOKMARK if it is a second or more. In SYNCED, it is the age of what the server
+	// knew when the catch-up began.
+	//
+	// A server that has lost etcd still serves what it knows, also to a watch that resumes. So
+	// SYNCED alone does not mean that the state is current. If its age is longer than the stream
+	// has lasted, writes that were acknowledged before the watch began may be missing. A client
+	// that reports whether its state is stale counts from the time of the response minus the
+	// age.
+	Age           *durationpb.Duration `protobuf:"bytes,7,opt,name=age,proto3" json:"age,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -985,6 +1002,20 @@ func (x *WatchResponse) GetPartial() bool {
 	return false
 }
 
+func (x *WatchResponse) GetResumeAtOnce() bool {
+	if x != nil {
+		return x.ResumeAtOnce
+	}
+	return false
+}
+
+func (x *WatchResponse) GetAge() *durationpb.Duration {
+	if x != nil {
+		return x.Age
+	}
+	return nil
+}
+
 // Event is a change as the watcher sees it.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -992,7 +1023,7 @@ type Event struct {
 	// was in view, unchanged; in a CATCH_UP_DELTA nothing but the key.
 	Object *Object `protobuf:"bytes,1,opt,name=object,proto3" json:"object,omitempty"`
 	// The etcd revision of the change. For ADDED and MODIFIED it is the mod_revision of
-	// the object; for DELETED it is later.
+	// the object; for DELETED it is later. See CATCH_UP_DELTA for an exception.
 	Revision int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	// What happened.
 	Type Event_Type `protobuf:"varint,3,opt,name=type,proto3,enum=fanout.v1.Event_Type" json:"type,omitempty"`
@@ -1114,13 +1145,15 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\vevery_event\x18\x0e \x01(\bR\n" +
 	"everyEventB\a\n" +
 	"\x05begin\"\t\n" +
-	"\aFromNow\"\xec\x03\n" +
+	"\aFromNow\"\xbf\x04\n" +
 	"\rWatchResponse\x12(\n" +
 	"\x06events\x18\x01 \x03(\v2\x10.fanout.v1.EventR\x06events\x12/\n" +
 	"\bposition\x18\x02 \x01(\v2\x13.fanout.v1.PositionR\bposition\x121\n" +
 	"\x04kind\x18\x03 \x01(\x0e2\x1d.fanout.v1.WatchResponse.KindR\x04kind\x12;\n" +
 	"\bcatch_up\x18\x04 \x01(\x0e2 .fanout.v1.WatchResponse.CatchUpR\acatchUp\x12\x18\n" +
-	"\apartial\x18\x05 \x01(\bR\apartial\"\x93\x01\n" +
+	"\apartial\x18\x05 \x01(\bR\apartial\x12$\n" +
+	"\x0eresume_at_once\x18\x06 \x01(\bR\fresumeAtOnce\x12+\n" +
+	"\x03age\x18\a \x01(\v2\x19.google.protobuf.DurationR\x03age\"\x93\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13KIND_CATCH_UP_BEGIN\x10\x01\x12\x16\n" +
@@ -1209,20 +1242,21 @@ var file_fanout_v1_fanout_proto_depIdxs = []int32{
 	14, // 17: fanout.v1.WatchResponse.position:type_name -> fanout.v1.Position
 	1,  // 18: fanout.v1.WatchResponse.kind:type_name -> fanout.v1.WatchResponse.Kind
 	2,  // 19: fanout.v1.WatchResponse.catch_up:type_name -> fanout.v1.WatchResponse.CatchUp
-	13, // 20: fanout.v1.Event.object:type_name -> fanout.v1.Object
-	3,  // 21: fanout.v1.Event.type:type_name -> fanout.v1.Event.Type
-	13, // 22: fanout.v1.Event.previous:type_name -> fanout.v1.Object
-	4,  // 23: fanout.v1.FanoutService.Get:input_type -> fanout.v1.GetRequest
-	6,  // 24: fanout.v1.FanoutService.List:input_type -> fanout.v1.ListRequest
-	8,  // 25: fanout.v1.FanoutService.Watch:input_type -> fanout.v1.WatchRequest
-	5,  // 26: fanout.v1.FanoutService.Get:output_type -> fanout.v1.GetResponse
-	7,  // 27: fanout.v1.FanoutService.List:output_type -> fanout.v1.ListResponse
-	10, // 28: fanout.v1.FanoutService.Watch:output_type -> fanout.v1.WatchResponse
-	26, // [26:29] is the sub-list for method output_type
-	23, // [23:26] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	15, // 20: fanout.v1.WatchResponse.age:type_name -> google.protobuf.Duration
+	13, // 21: fanout.v1.Event.object:type_name -> fanout.v1.Object
+	3,  // 22: fanout.v1.Event.type:type_name -> fanout.v1.Event.Type
+	13, // 23: fanout.v1.Event.previous:type_name -> fanout.v1.Object
+	4,  // 24: fanout.v1.FanoutService.Get:input_type -> fanout.v1.GetRequest
+	6,  // 25: fanout.v1.FanoutService.List:input_type -> fanout.v1.ListRequest
+	8,  // 26: fanout.v1.FanoutService.Watch:input_type -> fanout.v1.WatchRequest
+	5,  // 27: fanout.v1.FanoutService.Get:output_type -> fanout.v1.GetResponse
+	7,  // 28: fanout.v1.FanoutService.List:output_type -> fanout.v1.ListResponse
+	10, // 29: fanout.v1.FanoutService.Watch:output_type -> fanout.v1.WatchResponse
+	27, // [27:30] is the sub-list for method output_type
+	24, // [24:27] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_fanout_v1_fanout_proto_init() }

@@ -69,15 +69,17 @@ type FanoutServiceClient interface {
 	//
 	// Responses arrive in this order: one CATCH_UP_BEGIN, any number of CATCH_UP_PART, one
 	// SYNCED, then LIVE and BOOKMARK. With from_now, the stream begins with a BOOKMARK
-	// instead. If the server no longer has the events that a slow watcher needs,
-	// another CATCH_UP_BEGIN follows in the same stream. The last response may be DRAINING.
+	// instead. Another CATCH_UP_BEGIN follows in the same stream if the server no longer has
+	// the events that a slow watcher needs, or if etcd has compacted changes before the server
+	// could read them. The last response may be DRAINING.
 	// The stream ends with a status, which may be OK; the client then opens another one.
 	//
 	// Guarantees:
 	//
 	//   - Ordered: revisions never decrease on a stream.
 	//   - Unique: no event arrives twice, not even after a resume at the last position.
-	//   - Reliable: no event of the scope is missing between two positions.
+	//   - Reliable: no event of the scope is missing between two positions, except in a DELTA or
+	//     a RESET.
 	//   - Atomic: events of one revision arrive together, or marked as partial. A position
 	//     never lies inside a revision.
 	//
@@ -175,15 +177,17 @@ type FanoutServiceServer interface {
 	//
 	// Responses arrive in this order: one CATCH_UP_BEGIN, any number of CATCH_UP_PART, one
 	// SYNCED, then LIVE and BOOKMARK. With from_now, the stream begins with a BOOKMARK
-	// instead. If the server no longer has the events that a slow watcher needs,
-	// another CATCH_UP_BEGIN follows in the same stream. The last response may be DRAINING.
+	// instead. Another CATCH_UP_BEGIN follows in the same stream if the server no longer has
+	// the events that a slow watcher needs, or if etcd has compacted changes before the server
+	// could read them. The last response may be DRAINING.
 	// The stream ends with a status, which may be OK; the client then opens another one.
 	//
 	// Guarantees:
 	//
 	//   - Ordered: revisions never decrease on a stream.
 	//   - Unique: no event arrives twice, not even after a resume at the last position.
-	//   - Reliable: no event of the scope is missing between two positions.
+	//   - Reliable: no event of the scope is missing between two positions, except in a DELTA or
+	//     a RESET.
 	//   - Atomic: events of one revision arrive together, or marked as partial. A position
 	//     never lies inside a revision.
 	//

@@ -31,9 +31,10 @@ type Object struct {
 	// "team-a/limits". It never begins with the etcd prefix of the resource.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// The stored value. Exactly one of the two is set, even if the value is empty. Neither
-	// is set if a watch omits values, in DELETED events of a CATCH_UP_DELTA, and if the server
-	// cannot decrypt the value. Check which member is set, not which one is empty: in many
-	// languages an unset member reads as an empty value.
+	// is set if a watch omits values, in DELETED events of a CATCH_UP_DELTA, if the server
+	// cannot decrypt the value, and in the results of a transaction after the first 3 MiB.
+	// Check which member is set, not which one is empty: in many languages an unset member
+	// reads as an empty value.
 	//
 	// Types that are valid to be assigned to Value:
 	//

@@ -534,7 +534,7 @@ type OperationResult struct {
 	Deleted bool `protobuf:"varint,1,opt,name=deleted,proto3" json:"deleted,omitempty"`
 	// The object that was removed, for a delete with return_deleted. If the transaction was
 	// not applied: the current object, for an operation with a precondition. Absent if there
-	// is none.
+	// is none. Objects after the first 3 MiB of a response have no value.
 	Object        *Object `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -604,14 +604,17 @@ type PutOperation struct {
 	// form of the value: "application/json", the default for text, or "application/protobuf",
 	// the default for data.
 	ContentType string `protobuf:"bytes,4,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
-	// Labels to store with the object. Only codec "object" supports them.
+	// Labels to store with the object. Only codec "object" supports them. Names and values
+	// follow the rules of Kubernetes: at most 63 letters, digits, "-", "_" and ".", beginning
+	// and ending with a letter or digit. A value may be empty; a name may have a DNS name and a
+	// slash before it. Labels inside of a value, with the other codecs, follow them, too.
 	Labels map[string]string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Write only if the key has this mod_revision; 0 means that the key must not exist.
 	// Default: write in any case.
 	IfModRevision *int64 `protobuf:"varint,6,opt,name=if_mod_revision,json=ifModRevision,proto3,oneof" json:"if_mod_revision,omitempty"`
 	// Remove the object when this time has passed since the write; whole seconds, at
-	// least 1. etcd may take a little longer. Default: the object has no time to live,
-	// even if it had one before this write; see keep_ttl.
+	// least 1, and at most 30 days by default. etcd may take a little longer. Default: the
+	// object has no time to live, even if it had one before this write; see keep_ttl.
 	Ttl *durationpb.Duration `protobuf:"bytes,7,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// Keep the time to live of the existing object: the object is removed when it would
 	// have been removed without this write. A new object, and one without a time to live,

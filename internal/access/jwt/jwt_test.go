@@ -12,6 +12,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -150,6 +151,12 @@ func TestVerifyRefusesInvalidTokens(t *testing.T) {
 		"another audience":          known.Sign(t, good(jwts.Claims{"aud": "other"})),
 		"no audience":               known.Sign(t, good(jwts.Claims{"aud": nil})),
 		"an end that has passed":    known.Sign(t, good(jwts.Claims{"exp": time.Now().Add(-time.Second).Unix()})),
+		"a later end in other case": known.Sign(t, good(jwts.Claims{"exp": time.Now().Add(-time.Second).Unix(), "Exp": time.Now().Add(time.Hour).Unix()})),
+		"an end in other case":      known.Sign(t, good(jwts.Claims{"exp": nil, "EXP": time.Now().Add(time.Hour).Unix()})),
+		"an issuer in other case":   known.Sign(t, good(jwts.Claims{"iss": nil, "Iss": issuerName})),
+		"an audience in other case": known.Sign(t, good(jwts.Claims{"aud": nil, "AUD": audience})),
+		"an end that is text":       known.Sign(t, good(jwts.Claims{"exp": strconv.FormatInt(time.Now().Add(time.Hour).Unix(), 10)})),
+		"a beginning that is text":  known.Sign(t, good(jwts.Claims{"nbf": "1"})),
 		"no end":                    known.Sign(t, good(jwts.Claims{"exp": nil})),
 		"a beginning that is far":   known.Sign(t, good(jwts.Claims{"nbf": time.Now().Add(time.Hour).Unix()})),
 		"no name":                   known.Sign(t, good(jwts.Claims{"sub": nil})),

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -117,10 +118,42 @@ func (v *Verifier) verify(ctx context.Context, token string) (*oidc.IDToken, err
 	if err != nil {
 		return nil, refused("the JWT is not valid here", err)
 	}
+	if err := checkClaims(verified); err != nil {
+		return nil, refused("the JWT is not valid here", err)
+	}
 	if !verified.Expiry.After(time.Now()) {
 		return nil, access.ErrExpired
 	}
 	return verified, nil
+}
+
+// numericClaims and otherClaims are the claims that the library reads. It accepts their
+// names in any case, and numbers written as strings.
+var (
+	numericClaims = []string{"exp", "nbf", "iat"}
+	otherClaims   = []string{"iss", "sub", "aud"}
+)
+
+// checkClaims returns an error if the library may have read other claims than those that
+// RFC 7519 means: names are case-sensitive, and times are numbers.
+func checkClaims(token *oidc.IDToken) error {
+	var claims map[string]json.RawMessage
+	if err := token.Claims(&claims); err != nil {
+		return fmt.Errorf("read the claims: %w", err)
+	}
+	for name := range claims {
+		for _, known := range slices.Concat(numericClaims, otherClaims) {
+			if name != known && strings.EqualFold(name, known) {
+				return fmt.Errorf("the claim %q is written in the wrong case", known)
+			}
+		}
+	}
+	for _, name := range numericClaims {
+		if value, ok := claims[name]; ok && (string(value) == "null" || json.Unmarshal(value, new(float64)) != nil) {
+			return fmt.Errorf("the claim %q is not a number", name)
+		}
+	}
+	return nil
 }
 
 func refused(message string, err error) error {

@@ -39,7 +39,7 @@ function behind(w) {
   if (w.lagRevisions === undefined) return [unknown, ''];
   const lag = seconds(w.lag);
   if (Number(w.lagEvents ?? w.lagRevisions) === 0) return ['nothing', ''];
-  return [w.lagEvents !== undefined ? plural(w.lagEvents, 'event') : plural(w.lagRevisions, 'revision'), `for ${span(lag)}`];
+  return [w.lagEvents !== undefined ? plural(w.lagEvents, 'event') : plural(w.lagRevisions, 'revision'), `for ${w.lagIsMinimum ? 'more than ' : ''}${span(lag)}`];
 }
 
 // The cells of a row: column, text, and a smaller text below.

@@ -148,7 +148,7 @@ func MergeWatchers(answers []Answer[WatcherList], byLag bool) WatcherList {
 	}
 	slices.SortStableFunc(all.Watchers, func(a, b Watcher) int {
 		if byLag {
-			if c := cmp.Compare(b.lag(), a.lag()); c != 0 {
+			if c := compareLag(a, b); c != 0 {
 				return c
 			}
 		}
@@ -158,6 +158,17 @@ func MergeWatchers(answers []Answer[WatcherList], byLag bool) WatcherList {
 		all.Watchers = all.Watchers[:min(len(all.Watchers), MaxByLag)]
 	}
 	return all
+}
+
+// compareLag orders watchers as the server does: blocked ones first, then the largest lag.
+func compareLag(a, b Watcher) int {
+	if a.Blocked != b.Blocked {
+		if a.Blocked {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Compare(b.lag(), a.lag())
 }
 
 // lag returns the lag in seconds. Like the server's order, it is infinite for a watcher

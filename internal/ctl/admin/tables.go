@@ -175,6 +175,7 @@ type Watcher struct {
 	Position  *output.Position `json:"position,omitempty"`
 	LagEvents *int64           `json:"lagEvents,omitempty"`
 	Lag       *float64         `json:"lagSeconds,omitempty"`
+	LagIsMin  bool             `json:"lagIsMinimum,omitempty"` // the lag is larger
 	Messages  int64            `json:"messages"`
 	Bytes     int64            `json:"bytes"`
 }
@@ -185,7 +186,7 @@ func watcherOf(server string, s *fanoutv1.WatcherStatus) Watcher {
 		Server: server, ID: s.GetId(), Peer: s.GetPeer(), UserAgent: s.GetUserAgent(), Identity: s.GetIdentity(), Resource: req.GetResource(),
 		Prefix: req.GetScope().GetPrefix(), Key: req.GetScope().GetKey(), Labels: req.GetLabelSelector(), Fields: req.GetFieldSelector(),
 		State: "live", Blocked: s.GetBlocked(), Since: s.GetSince().AsTime(), Position: position(s.GetPosition()),
-		LagEvents: s.LagEvents, Messages: s.GetMessages(), Bytes: s.GetBytes(),
+		LagEvents: s.LagEvents, LagIsMin: s.GetLagIsMinimum(), Messages: s.GetMessages(), Bytes: s.GetBytes(),
 	}
 	if s.GetState() == fanoutv1.WatcherStatus_STATE_CATCHING_UP {
 		w.State = "catching-up"
@@ -227,6 +228,9 @@ func (w Watcher) cells() []string {
 		behind = "all"
 	case w.Lag != nil:
 		behind = Brief(seconds(*w.Lag))
+		if w.LagIsMin {
+			behind = ">" + behind
+		}
 	}
 	return []string{
 		w.ID, strings.TrimSpace(w.Identity + " " + w.Peer), w.Resource, state, behind, number(w.LagEvents), humanize.IBytes(uint64(w.Bytes)), Brief(time.Since(w.Since)), w.filter(),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -51,6 +52,7 @@ type savedPosition struct {
 // Load returns the saved position, or the zero position if there is no file. It fails if the
 // file belongs to another watch.
 func (f *PositionFile) Load() (client.Position, error) {
+	removeTemporaries(f.Path)
 	text, err := os.ReadFile(f.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return client.Position{}, nil
@@ -119,7 +121,7 @@ func (f *PositionFile) writeLocked() error {
 	}
 	text, err := json.Marshal(savedPosition{f.WatchSpec, f.latest})
 	if err == nil {
-		err = renameio.WriteFile(f.Path, append(text, '\n'), 0o644)
+		err = renameio.WriteFile(f.Path, append(text, '\n'), 0o644, renameio.WithTempDir(filepath.Dir(f.Path)))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot save position: %w", err)

@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -15,8 +16,9 @@ type Renderer struct {
 	// Changed is called after files have been written; may be nil. If it fails, or the
 	// process ends before it is called, the next process calls it for the same files.
 	Changed func(ctx context.Context, files []string) error
-	// Policy handles failures of Changed. A template that fails ends Run only in the
-	// first round; later the file stays as it is until the objects change again.
+	// Policy handles failures of Changed. A file that cannot be rendered ends Run only in
+	// the first round. Later the file stays as it is: if its template fails, until the
+	// objects change again; if it cannot be written, until a retry succeeds.
 	Policy Policy
 	Report func(error) // reports failures that do not end Run
 	// Delay is how long changes are collected before the files are rendered.
@@ -55,7 +57,8 @@ func (r *Renderer) Run(ctx context.Context, updates Updates) error {
 	dirty := false
 	delay := time.NewTimer(0)
 	defer delay.Stop()
-	var due <-chan time.Time // delay.C while changes are collected
+	var due <-chan time.Time // delay.C while changes are collected, or a retry is due
+	var retry time.Duration  // the delay of the retry that is due; 0: none is
 	for first := true; ; {
 		select {
 		case u, ok := <-received:
@@ -65,51 +68,62 @@ func (r *Renderer) Run(ctx context.Context, updates Updates) error {
 			case u.err != nil:
 				return u.err
 			}
-			dirty = len(m.Apply(u.Update)) > 0 || dirty
+			changed := len(m.Apply(u.Update)) > 0
+			dirty = changed || dirty
 			switch {
 			case first && m.Synced() && m.AtRevision():
 				first, dirty = false, false
-				if err := r.render(ctx, &m, true); err != nil || r.Once {
+				if _, err := r.render(ctx, &m, true); err != nil || r.Once {
 					return err
 				}
-			case !first && dirty && m.AtRevision() && due == nil:
+			case !first && dirty && m.AtRevision() && (due == nil || changed && retry > 0):
 				delay.Reset(r.Delay)
-				due = delay.C
+				due, retry = delay.C, 0
 			}
 		case <-due:
 			due = nil
 			if !m.AtRevision() {
 				continue // the rest of the transaction starts the delay again
 			}
-			dirty = false
-			if err := r.render(ctx, &m, false); err != nil {
+			complete, err := r.render(ctx, &m, false)
+			if err != nil {
 				return err
 			}
+			if dirty = !complete; complete {
+				retry = 0
+				continue
+			}
+			retry = min(max(2*retry, minRetryDelay), maxRetryDelay)
+			delay.Reset(retry)
+			due = delay.C
 		}
 	}
 }
 
-// render renders all files and calls Changed for those that have changed.
-func (r *Renderer) render(ctx context.Context, m *mirror, first bool) error {
+// render renders all files and calls Changed for those that have changed. It reports whether
+// all files are complete. If not, a retry may succeed.
+func (r *Renderer) render(ctx context.Context, m *mirror, first bool) (complete bool, err error) {
 	data := newTemplateData(r.Resource, m.Objects())
 	var changed []*TemplateFile
+	complete = true
 	for _, f := range r.Files {
 		f.Notify = r.Changed != nil
 		ok, err := f.Render(data)
 		if err != nil {
 			if first {
-				return err
+				return false, err
 			}
 			r.Report(err)
+			complete = complete && errors.As(err, new(templateError))
 		}
 		if ok {
 			changed = append(changed, f)
 		}
 	}
 	if len(changed) == 0 || r.Changed == nil {
-		return nil
+		return complete, nil
 	}
-	return r.Policy.attempt(ctx, r.Report, func() error { return r.notify(ctx, changed) })
+	return complete, r.Policy.attempt(ctx, r.Report, func() error { return r.notify(ctx, changed) })
 }
 
 func (r *Renderer) notify(ctx context.Context, changed []*TemplateFile) error {

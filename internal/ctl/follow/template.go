@@ -36,18 +36,27 @@ func OpenTemplate(path, templatePath string) (*TemplateFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot parse template: %w", err)
 	}
+	removeTemporaries(resolve(path))
 	return &TemplateFile{Path: path, template: t}, nil
 }
 
 // newFileMode is the mode of a file that did not exist.
 const newFileMode = 0o644
 
+// templateError is the failure of a template. It fails in the same way until the objects
+// change.
+type templateError struct{ error }
+
+// Unwrap returns the failure.
+func (e templateError) Unwrap() error { return e.error }
+
 // Render updates the file. It reports whether the file has changed now, or in an earlier
-// call without a call of Notified since. After an error the file is unchanged.
+// call without a call of Notified since. After an error the file is unchanged. The error is a
+// [templateError] unless a later call may succeed with the same data.
 func (f *TemplateFile) Render(data templateData) (changed bool, err error) {
 	var text bytes.Buffer
 	if err := f.template.Execute(&text, data); err != nil {
-		return false, fmt.Errorf("render %s: %w", f.Path, err)
+		return false, templateError{fmt.Errorf("render %s: %w", f.Path, err)}
 	}
 	old, err := os.ReadFile(f.Path)
 	switch {

@@ -123,6 +123,10 @@ var (
 	// ErrDraining ends streams and requests while the server stops.
 	ErrDraining = errors.New("the server is stopping")
 
+	// ErrDrainedInTurn is the ErrDraining of watches whose ends the server spreads over time.
+	// Their clients need not wait before they resume.
+	ErrDrainedInTurn = fmt.Errorf("%w", ErrDraining)
+
 	// ErrEndedByOperator ends a watch that an operator does not want.
 	ErrEndedByOperator = errors.New("an operator has ended the watch, resume it here or at another server")
 

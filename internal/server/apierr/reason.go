@@ -78,6 +78,7 @@ const (
 	MaxSelectors          Limit = "max-selectors"
 	MaxSelectorsPerClient Limit = "max-selectors-per-client"
 	MaxSnapshots          Limit = "max-snapshots"
+	MaxWaitingSnapshots   Limit = "max-waiting-snapshots"
 	MaxListMemory         Limit = "max-list-memory"
 	MaxRequestMemory      Limit = "max-request-memory"
 	MaxRequestRate        Limit = "max-request-rate"
@@ -86,7 +87,7 @@ const (
 
 // Limits are all limits that refuse requests.
 var Limits = []Limit{
-	MaxWatchers, MaxWatchersPerClient, MaxSelectors, MaxSelectorsPerClient, MaxSnapshots, MaxListMemory, MaxRequestMemory,
+	MaxWatchers, MaxWatchersPerClient, MaxSelectors, MaxSelectorsPerClient, MaxSnapshots, MaxWaitingSnapshots, MaxListMemory, MaxRequestMemory,
 	MaxRequestRate, MaxRequestSize,
 }
 

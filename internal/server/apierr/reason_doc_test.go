@@ -51,6 +51,7 @@ var examples = []error{
 	object.ErrUnavailable,
 	object.ErrNoSpace,
 	ErrDraining,
+	ErrDrainedInTurn,
 	ErrEndedByOperator,
 	dispatch.ErrStopped,
 	&access.RefusedError{Message: "no credentials"},

@@ -37,6 +37,7 @@ type answer struct {
 	metadata map[string]string
 	message  string        // default: what the error says
 	after    time.Duration // when a later try may succeed; default: retryDelay
+	atOnce   bool          // a try at once may succeed
 }
 
 // answerFor is the only table from errors to reasons.
@@ -54,6 +55,7 @@ func answerFor(err error) answer {
 		behind      *cacher.BehindError
 		refused     *access.RefusedError
 		limit       *LimitError
+		space       *object.SpaceError
 		denied      *DeniedError
 	)
 	switch {
@@ -113,6 +115,8 @@ func answerFor(err error) answer {
 	case errors.Is(err, access.ErrUnavailable):
 		return answer{reason: ReasonIssuerUnavailable}
 	// Clients must not see the details of store errors, such as the addresses of etcd.
+	case errors.As(err, &space):
+		return answer{reason: ReasonStoreFull, message: space.Error()}
 	case errors.Is(err, object.ErrNoSpace):
 		return answer{reason: ReasonStoreFull, message: object.ErrNoSpace.Error()}
 	case errors.Is(err, object.ErrTooLarge):
@@ -121,6 +125,8 @@ func answerFor(err error) answer {
 		return answer{reason: ReasonStoreUnavailable, message: object.ErrUnavailable.Error()}
 	case errors.Is(err, ErrEndedByOperator):
 		return answer{reason: ReasonDraining}
+	case errors.Is(err, ErrDrainedInTurn):
+		return answer{reason: ReasonDraining, message: ErrDraining.Error(), atOnce: true}
 	case errors.Is(err, ErrDraining), errors.Is(err, dispatch.ErrStopped):
 		return answer{reason: ReasonDraining, message: ErrDraining.Error()}
 	}
@@ -153,7 +159,11 @@ func Status(ctx context.Context, err error) error {
 	}
 	meaning := meanings[a.reason]
 	if meaning.retry {
-		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(cmp.Or(a.after, retryDelay))})
+		delay := cmp.Or(a.after, retryDelay)
+		if a.atOnce {
+			delay = 0
+		}
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(delay)})
 	}
 	st := status.New(meaning.code, Clip(a.message, MaxEchoBytes))
 	detailed, detailsErr := st.WithDetails(details...)

@@ -78,7 +78,10 @@ func (s cached) Watch(ctx context.Context, w *request.Watch, q *sendqueue.Queue,
 func (s cached) begin(ctx context.Context, w *request.Watch) (begin dispatch.Begin, err error) {
 	if w.After != nil {
 		_, err := s.reach(ctx, *w.After)
-		return dispatch.After(*w.After), err
+		if err == nil {
+			err = s.confirm(ctx)
+		}
+		return dispatch.FromPosition(*w.After), err
 	}
 	if w.Consistency.Level == request.Exactly {
 		at := w.Consistency.Revision
@@ -95,6 +98,21 @@ func (s cached) begin(ctx context.Context, w *request.Watch) (begin dispatch.Beg
 	return dispatch.FromNow(s.cacher.State().Position()), nil
 }
 
+// confirmWait is how long a resumed watch waits for etcd.
+const confirmWait = time.Second
+
+// confirm asks etcd whether the state is current, so that the client of a resumed watch knows
+// it with the end of the catch-up. If etcd does not answer, the watch begins all the same: its
+// messages state how old the state is.
+func (s cached) confirm(ctx context.Context) error {
+	if s.cacher.Following() {
+		waiting, cancel := context.WithTimeout(ctx, confirmWait)
+		defer cancel()
+		_, _ = s.cacher.Read(waiting, cacher.Consistency{})
+	}
+	return ctx.Err()
+}
+
 func (s cached) Describe(ctx context.Context, r *fanoutv1.ResourceStatus, measure bool) {
 	r.Cached = true
 	r.Interests = int64(s.dispatcher.Interests())
@@ -102,15 +120,12 @@ func (s cached) Describe(ctx context.Context, r *fanoutv1.ResourceStatus, measur
 	if heard := s.cacher.LastContact(); !heard.IsZero() {
 		r.Age = durationpb.New(time.Since(heard))
 	}
+	if measure && s.cacher.State() != nil {
+		s.measureLag(ctx, r)
+	}
 	state, applied := s.cacher.State(), s.cacher.Counts().Changes
 	if state == nil {
 		return
-	}
-	// The store is asked after the state was taken, so that it cannot be behind it.
-	if measure {
-		if now, err := s.cacher.StoreRevision(ctx); err == nil {
-			r.LagRevisions = new(int64(max(0, now-state.Revision())))
-		}
 	}
 	r.Position = ProtoPosition(state.Position())
 	r.Objects = new(int64(state.Len()))
@@ -127,18 +142,35 @@ func (s cached) Describe(ctx context.Context, r *fanoutv1.ResourceStatus, measur
 	}
 }
 
-// backlog returns the events that wait for a watcher whose client is at the position, the lag
-// in revisions, and for how long the first event has been waiting.
-func (s cached) backlog(w *dispatch.Watcher, at object.Position) (b dispatch.Backlog, lag int64, since time.Duration) {
-	b = w.Backlog(at)
+// lagTimeout limits the wait for changes that may be on their way. A progress request takes a
+// few milliseconds.
+const lagTimeout = 500 * time.Millisecond
+
+// measureLag sets lag_revisions. Without the wait, a resource that never changes would look
+// far behind, because writes to other keys raise the revision of the store.
+func (s cached) measureLag(ctx context.Context, r *fanoutv1.ResourceStatus) {
+	now, err := s.cacher.StoreRevision(ctx)
+	if err != nil {
+		return
+	}
+	waiting, cancel := context.WithTimeout(ctx, lagTimeout)
+	defer cancel()
+	_, _ = s.cacher.Reach(waiting, cacher.AtLeast(now)) // on failure there is a lag
+	r.LagRevisions = new(int64(max(0, now-s.cacher.State().Revision())))
+}
+
+// backlog implements [Resource.Backlog].
+func (s cached) backlog(w *dispatch.Watcher, at object.Position) (dispatch.Backlog, Lag) {
+	b := w.Backlog(at)
 	state := s.cacher.State()
 	if b.Events == 0 || state == nil || state.Position().Epoch != at.Epoch {
-		return b, 0, 0
+		return b, Lag{}
 	}
-	if arrived, ok := state.Arrived(b.After); ok {
-		since = time.Since(arrived)
+	lag := Lag{Revisions: int64(max(0, state.Revision()-at.Revision)), IsMinimum: b.Since < state.Replayable()}
+	if arrived, ok := state.Arrived(b.Since); ok {
+		lag.Waited = time.Since(arrived)
 	}
-	return b, int64(max(0, state.Revision()-at.Revision)), since
+	return b, lag
 }
 
 // cachedView is a state, or an earlier revision of it.

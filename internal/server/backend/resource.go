@@ -57,6 +57,13 @@ type Resource struct {
 	Tracer     WriteTracer // nil: writes are not traced
 }
 
+// Lag is how far a watcher is behind its resource.
+type Lag struct {
+	Revisions int64         // between its position and that of the resource
+	Waited    time.Duration // how long the oldest event that waits for the watcher has waited
+	IsMinimum bool          // the oldest event has waited longer: it is older than the window
+}
+
 // Source returns the source that serves the resource.
 func (r *Resource) Source() Source {
 	if r.Direct != nil {
@@ -65,16 +72,16 @@ func (r *Resource) Source() Source {
 	return cached{r.Cacher, r.Dispatcher}
 }
 
-// Backlog returns the events that wait for a watcher of a cached resource whose client is at
-// the position, the lag in revisions, and since when the first event has been waiting.
-func (r *Resource) Backlog(w *dispatch.Watcher, at object.Position) (b dispatch.Backlog, lag int64, since time.Duration) {
+// Backlog returns the events that wait for a watcher of a cached resource, and how far the
+// watcher is behind. The position is that of the latest message of the watcher.
+func (r *Resource) Backlog(w *dispatch.Watcher, at object.Position) (dispatch.Backlog, Lag) {
 	return cached{r.Cacher, r.Dispatcher}.backlog(w, at)
 }
 
 // Scans reports whether the selector of an interest has to be evaluated for each change. It
 // is false for a resource without a cache, where each watch evaluates each change anyway.
 func (r *Resource) Scans(i *dispatch.Interest) bool {
-	return r.Dispatcher != nil && !r.Dispatcher.Decides(i)
+	return r.Dispatcher != nil && !r.Dispatcher.IndexDecides(i)
 }
 
 // Resources has the configured resources by name.

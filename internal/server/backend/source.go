@@ -66,4 +66,8 @@ type Watcher interface {
 type UncachedWatcher interface {
 	Watcher
 	Next(ctx context.Context) (dispatch.Message, error)
+
+	// ReadsSnapshot reports whether Next is about to read or return a part of a snapshot.
+	// The handler then needs a snapshot slot.
+	ReadsSnapshot() bool
 }

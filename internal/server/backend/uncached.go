@@ -45,7 +45,7 @@ func (s uncached) Watch(ctx context.Context, w *request.Watch, _ *sendqueue.Queu
 	var begin dispatch.Begin
 	switch c := w.Consistency; {
 	case w.After != nil:
-		begin = dispatch.After(*w.After)
+		begin = dispatch.FromPosition(*w.After)
 	case c.Level == request.Exactly:
 		begin = dispatch.FromExactly(c.Revision)
 	case w.FromNow:

@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/net/http2"
+	"golang.org/x/time/rate"
 )
 
 // readBufferBytes is how much a connection reads ahead. It is small, because there are very
@@ -21,10 +23,17 @@ const (
 
 // Conn is a connection that follows the frames of its client. It reads ahead in place of
 // gRPC, and never returns more than the frame that gRPC is reading. So when it handles the
-// end of a frame, gRPC has processed all frames before it.
+// end of a frame, gRPC has processed all frames before it. It also follows the frames that gRPC
+// writes, to send a GOAWAY between two of them.
 type Conn struct {
 	net.Conn
-	buffered *bufio.Reader
+	buffered        *bufio.Reader
+	budget          Budget        // nil: without limit
+	followsRequests bool          // see Options
+	closed          chan struct{} // closed when the connection is
+	close           func()        // closes it, once
+
+	exhausted atomic.Pointer[error] // why the connection must be closed; nil: it need not be
 
 	// The frame that is being read. Only the reading goroutine uses these fields.
 	prefaceLeft int // bytes of the client preface that are still to come
@@ -35,16 +44,49 @@ type Conn struct {
 	request     *Request // that a DATA frame belongs to; nil: none that is followed
 	endsStream  bool     // the last HEADERS frame had END_STREAM
 
+	lastStream    uint32 // the highest stream id so far
+	control       *rate.Limiter
+	controlFrames int
+
 	mu      sync.Mutex
 	streams map[uint32]*Request // guarded by mu; requests that have not come to their end
+	recent  recentStreams       // guarded by mu
+
+	outgoing outgoing
+}
+
+// Options configure a [Conn].
+type Options struct {
+	// Budget limits the streams of the client. Nil: no limit.
+	Budget Budget
+
+	// FollowRequests says that the server calls Open for each request, and end when the
+	// stream has ended. Otherwise a stream counts as abandoned when its client resets it.
+	FollowRequests bool
+
+	// PrefaceRead says that the server has read the client preface.
+	PrefaceRead bool
 }
 
 // NewConn returns a connection that follows the frames of conn.
-func NewConn(conn net.Conn) *Conn {
-	return &Conn{
+func NewConn(conn net.Conn, o Options) *Conn {
+	c := &Conn{
 		Conn: conn, buffered: bufio.NewReaderSize(conn, readBufferBytes), prefaceLeft: len(http2.ClientPreface),
 		headerRead: frameHeaderBytes, streams: map[uint32]*Request{},
+		budget: o.Budget, followsRequests: o.FollowRequests,
+		closed: make(chan struct{}), control: newControlFrameLimiter(),
 	}
+	c.close = sync.OnceFunc(func() { close(c.closed) })
+	if o.PrefaceRead {
+		c.prefaceLeft = 0
+	}
+	return c
+}
+
+// Close implements net.Conn.
+func (c *Conn) Close() error {
+	c.close()
+	return c.Conn.Close()
 }
 
 // Read implements net.Conn.
@@ -66,6 +108,10 @@ func (c *Conn) Read(b []byte) (int, error) {
 	if c.headerRead += n; c.headerRead == frameHeaderBytes {
 		c.beginFrame()
 	}
+	if reason := c.exhausted.Load(); reason != nil {
+		c.calm(*reason)
+		return 0, *reason
+	}
 	return n, err
 }
 
@@ -75,9 +121,14 @@ func (c *Conn) hasFlag(flag http2.Flags) bool { return http2.Flags(c.header[4]).
 
 func (c *Conn) streamID() uint32 { return binary.BigEndian.Uint32(c.header[5:]) & streamIDMask }
 
+// payloadBytes returns the size of the payload of a frame.
+func payloadBytes(header *[frameHeaderBytes]byte) int {
+	return int(header[0])<<16 | int(header[1])<<8 | int(header[2])
+}
+
 // beginFrame handles the header of a frame.
 func (c *Conn) beginFrame() {
-	c.payloadLeft = int(c.header[0])<<16 | int(c.header[1])<<8 | int(c.header[2])
+	c.payloadLeft = payloadBytes(&c.header)
 	switch c.frameType() {
 	case http2.FrameData:
 		c.mu.Lock()
@@ -87,8 +138,21 @@ func (c *Conn) beginFrame() {
 		if c.hasFlag(http2.FlagDataPadded) {
 			c.padding = -1
 		}
+		if c.request == nil {
+			c.countControlFrame()
+		}
 	case http2.FrameHeaders:
 		c.endsStream = c.hasFlag(http2.FlagHeadersEndStream)
+		if id := c.streamID(); id > c.lastStream {
+			c.openStream(id)
+		}
+	case http2.FrameRSTStream:
+		if !c.followsRequests {
+			c.abandon(c.streamID(), "")
+		}
+		c.countControlFrame()
+	default:
+		c.countControlFrame()
 	}
 }
 
@@ -116,24 +180,34 @@ func (c *Conn) endFrame() {
 	switch {
 	case c.frameType() == http2.FrameRSTStream:
 		c.forget(c.streamID())
+		c.yield()
+	case c.frameType() == http2.FrameHeaders:
+		c.yield()
 	case c.frameType() == http2.FrameData && request != nil:
 		end := c.hasFlag(http2.FlagDataEndStream)
 		if end {
 			c.forget(c.streamID())
 		}
 		request.endFrame(end)
+		c.yield()
 	}
 }
 
 // Open begins to follow the request whose headers gRPC has just read. endStream ends its
 // stream; it must not block. The goroutine that reads the connection calls Open. The caller
-// calls forget when the stream has ended.
-func (c *Conn) Open(endStream func()) (request *Request, forget func()) {
+// calls end when the stream has ended. abandoned says that this happened before the server
+// answered the request, and client is the name of the client if it has authenticated.
+func (c *Conn) Open(endStream func()) (request *Request, end func(abandoned bool, client string)) {
 	request, id := &Request{endStream: endStream, ended: c.endsStream}, c.streamID()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.streams[id] = request
-	return request, func() { c.forget(id) }
+	return request, func(abandoned bool, client string) {
+		c.forget(id)
+		if abandoned {
+			c.abandon(id, client)
+		}
+	}
 }
 
 func (c *Conn) forget(id uint32) {

@@ -1,4 +1,4 @@
-// Package frames follows the HTTP/2 frames that clients send, before gRPC reads them.
+// Package frames follows the HTTP/2 frames of a connection, below gRPC.
 //
 // It exists because grpc-go reads each message into memory as a whole, and offers no hook
 // that says how large the message is before it does so. Clients that have not
@@ -12,8 +12,15 @@
 // A request that violates a rule ends its own stream, not the connection: a proxy may carry
 // the requests of many clients on it.
 //
-// What has to be counted per connection, such as streams and resets, belongs in Conn:
-// grpc-go has no hook for these either, and Conn sees each of them once, before gRPC does.
+// A Conn also applies a [Budget]: it counts the streams that the client opens and abandons,
+// and reads no faster than the budget allows. grpc-go and net/http have no hook for that. A
+// connection that abandons too many streams gets a GOAWAY frame with ENHANCE_YOUR_CALM and
+// is closed.
 //
-// One goroutine reads a Conn. The methods of a Request may be called from any goroutine.
+// A Conn also sends a GOAWAY when the server wants its client to use another connection.
+// grpc-go sends one to all connections together (GracefulStop) or by their age, but not to one
+// connection at a chosen time.
+//
+// One goroutine reads a Conn and one writes it. The methods of a Request, and [Conn.GoAway],
+// may be called from any goroutine.
 package frames

@@ -2,31 +2,32 @@ package grpcmsg
 
 import (
 	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/proto" // registers the codec that everything else goes to
+	_ "google.golang.org/grpc/encoding/proto" // registers the gRPC codec for all other messages
 	"google.golang.org/grpc/mem"
 )
 
-// Encoded is a response that needs no marshalling. Many streams may share its buffers. The
-// garbage collector frees them: mem.SliceBuffer ignores reference counts, so a stream that ends
-// before it has sent them leaks nothing.
-type Encoded mem.BufferSlice
+// Response is a response for one stream that needs no marshalling. Several responses may share
+// buffers. The garbage collector frees the buffers: mem.SliceBuffer ignores reference counts, so
+// a stream that ends before it has sent a response leaks nothing.
+type Response mem.BufferSlice
 
-// Message is a message that the codec does not marshal.
+// Message is a message that the gRPC codec does not marshal: a [Response] or a [SharedMessage].
 type Message interface {
 	Buffers() mem.BufferSlice
 }
 
 // Buffers implements [Message].
-func (e Encoded) Buffers() mem.BufferSlice { return mem.BufferSlice(e) }
+func (r Response) Buffers() mem.BufferSlice { return mem.BufferSlice(r) }
 
-// codec sends a Message as it is, and leaves all others to protobuf.
-type codec struct{ encoding.CodecV2 }
+// grpcCodec passes the buffers of a Message on to gRPC, and leaves all other messages to protobuf.
+type grpcCodec struct{ encoding.CodecV2 }
 
-// NewCodec returns the codec of the server.
-func NewCodec() encoding.CodecV2 { return codec{encoding.GetCodecV2("proto")} }
+// NewGRPCCodec returns the gRPC codec of the server. server.New installs it for all connections.
+// (A value codec is another thing: it decodes the stored values of a resource. See object.Codec.)
+func NewGRPCCodec() encoding.CodecV2 { return grpcCodec{encoding.GetCodecV2("proto")} }
 
 // Marshal implements encoding.CodecV2.
-func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+func (c grpcCodec) Marshal(v any) (mem.BufferSlice, error) {
 	switch v := v.(type) {
 	case Message:
 		return v.Buffers(), nil
@@ -34,20 +35,20 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// Size returns the number of bytes.
-func (e Encoded) Size() int { return mem.BufferSlice(e).Len() }
+// Size returns the number of bytes of the response.
+func (r Response) Size() int { return mem.BufferSlice(r).Len() }
 
-// OnRelease returns the same response, which calls release when it is no longer in memory. It
-// may call release more than once.
-func (e Encoded) OnRelease(release func()) Encoded {
-	last := len(e) - 1
+// OnRelease changes the response so that release is called when gRPC no longer holds the
+// response, possibly more than once. It returns the changed response.
+func (r Response) OnRelease(release func()) Response {
+	last := len(r) - 1
 	l := bufferLease{release}
-	e[last] = mem.NewBuffer(l.buffer(e[last].ReadOnlyData()), l)
-	return e
+	r[last] = mem.NewBuffer(l.buffer(r[last].ReadOnlyData()), l)
+	return r
 }
 
 // Join returns the response that consists of the pieces and last.
-func Join(pieces [][]byte, last []byte) Encoded {
+func Join(pieces [][]byte, last []byte) Response {
 	buffers := make([]mem.SliceBuffer, len(pieces))
 	for i, p := range pieces {
 		buffers[i] = p
@@ -55,11 +56,12 @@ func Join(pieces [][]byte, last []byte) Encoded {
 	return Chain(buffers, last)
 }
 
-// Chain is Join for pieces that the caller gives away: it does not copy the slice.
-func Chain(pieces []mem.SliceBuffer, last []byte) Encoded {
-	e := make(Encoded, 0, len(pieces)+2) // often a write fence follows
+// Chain is like Join, but does not copy the slice of pieces. The caller must not use the slice
+// afterwards.
+func Chain(pieces []mem.SliceBuffer, last []byte) Response {
+	r := make(Response, 0, len(pieces)+2) // with room for last and a write fence
 	for i := range pieces {
-		e = append(e, &pieces[i]) // pointers into one allocation
+		r = append(r, &pieces[i]) // pointers into one allocation
 	}
-	return append(e, mem.SliceBuffer(last))
+	return append(r, mem.SliceBuffer(last))
 }

@@ -1,11 +1,12 @@
 // Package grpcmsg sends messages that are already encoded.
 //
-// gRPC marshals a message for each stream that it sends it on. Our responses consist of
-// bytes that many streams share, so they are a [Message]: a list of buffers. The codec of
-// [NewCodec] passes these through and leaves all other messages to protobuf. [Encoded] is
-// the response of a read; [Join] and [Chain] make one.
+// gRPC marshals a message once for each stream. Our messages consist of bytes that many
+// streams share, so they are not marshalled: a [Message] is a list of buffers. The gRPC codec
+// of the server ([NewGRPCCodec], which server.New installs) passes these buffers on, and leaves
+// all other messages to protobuf. There are two kinds of Message: a [Response] for one stream,
+// which [Join] and [Chain] make, and a [SharedMessage] for many watches.
 //
-// gRPC counts the references of each buffer. [Encoded.OnRelease] uses that to find out
-// when a response is no longer held: its last buffer is a lease, which calls a function
-// when gRPC frees it.
+// gRPC counts the references of each buffer and frees it after use. [Response.OnRelease] and
+// [WriteFence] use that to find out when gRPC no longer holds a response, and when it has
+// written a message.
 package grpcmsg

@@ -24,8 +24,9 @@ type Limits struct {
 	Selectors, SelectorsPerClient int
 
 	// Snapshots limits the catch-ups of kind RESET or DELTA that are sent at once. Others
-	// wait for their turn.
-	Snapshots int
+	// wait for their turn. WaitingSnapshots limits how many new watches wait; a client may
+	// have no more of these places than it leaves free.
+	Snapshots, WaitingSnapshots int
 
 	// ListBytes limits the memory of list responses that have not been sent yet. Lists
 	// that find no memory wait.
@@ -51,6 +52,15 @@ type Limits struct {
 	// A burst of zero is what one second allows.
 	ConnectionRate  float64
 	ConnectionBurst int
+
+	// StreamRate limits how many streams one connection opens per second, and
+	// StreamRatePerClient those of one host. Further ones are read later.
+	StreamRate, StreamRatePerClient float64
+
+	// ResetRate limits how many streams one connection abandons per second, and
+	// ResetRatePerClient those of one client. A stream is abandoned if its client gives it up
+	// as soon as it has opened it. Connections that exceed the limit are closed.
+	ResetRate, ResetRatePerClient float64
 
 	// RequestRate limits how many requests one client makes per second, and RequestBurst
 	// how many at once after a pause. A burst of zero is what one second allows. A host
@@ -99,12 +109,16 @@ type Limiter struct {
 	selectors      *selectorQuota
 	connections    *clientQuota
 	connectionRate *connLimiter    // nil: without limit
+	opened         pairedRate      // streams that clients open
+	abandoned      pairedRate      // streams that clients abandon
 	requestRate    *requestLimiter // nil: without limit
 	lists          *FairSemaphore  // bytes of list responses
 	requestMemory  *FairSemaphore  // bytes of requests
 	gateway        gatewayReservations
 	refused        map[apierr.Limit]*atomic.Int64
 	refusals       refusalLog
+
+	refusedConnections *connectionRefusals
 }
 
 // New returns a limiter.
@@ -122,12 +136,15 @@ func New(cfg Limits, log *slog.Logger) *Limiter {
 		watches:       newClientQuota(cfg.Watchers, cfg.WatchersPerClient),
 		selectors:     newSelectorQuota(cfg.Selectors, cfg.SelectorsPerClient),
 		SnapshotSlots: newFairSemaphore(int64(cfg.Snapshots)),
+		opened:        newPairedRate(cfg.StreamRate, cfg.StreamRatePerClient, openBurst),
+		abandoned:     newPairedRate(cfg.ResetRate, cfg.ResetRatePerClient, abandonBurst),
 		lists:         newFairSemaphore(cfg.ListBytes),
 		requestMemory: newFairSemaphore(cfg.RequestMemory),
 		connections:   newClientQuota(cfg.Connections, cfg.ConnectionsPerClient),
 		refusals:      refusalLog{log: log, throttles: map[refusalKey]*throttle{}},
 		Patience:      maxPatience, Lease: lease, RequestPatience: requestPatience,
-		refused: map[apierr.Limit]*atomic.Int64{},
+		refused:            map[apierr.Limit]*atomic.Int64{},
+		refusedConnections: newConnectionRefusals(log),
 	}
 	for _, limit := range apierr.Limits {
 		l.refused[limit] = new(atomic.Int64)
@@ -143,10 +160,16 @@ func New(cfg Limits, log *slog.Logger) *Limiter {
 func (l *Limiter) AdmitConnection(address string) (release func(), wait time.Duration, ok bool) {
 	from := ClientAt(address)
 	release, err := l.connections.acquire(from)
-	if err != nil {
+	if full, ok := errors.AsType[*fullError](err); ok {
+		limit := MaxConnections
+		if full.own {
+			limit = MaxConnectionsPerClient
+		}
+		l.refusedConnections.note(limit, from)
 		return nil, 0, false
 	}
 	if wait, ok = l.connectionRate.reserve(from, time.Now()); !ok {
+		l.refusedConnections.note(MaxConnectionRate, from)
 		release()
 	}
 	return release, wait, ok
@@ -267,7 +290,11 @@ type Usage struct {
 	RequestBytes     int64 // reserved for requests
 	RequestsWaiting  int   // requests that wait for memory
 	Connections      int
+	MaxConnections   int                    // 0: no limit
 	Refused          map[apierr.Limit]int64 // refused requests
+
+	RefusedConnections map[ConnectionLimit]int64 // refused or closed because of a limit
+	AcceptFailures     int64                     // connections could not be accepted, for example for lack of file descriptors
 }
 
 // Usage returns how much of the limits is used.
@@ -279,8 +306,10 @@ func (l *Limiter) Usage() Usage {
 	u.ListBytes, u.ListsWaiting, _ = l.lists.Usage()
 	u.RequestBytes, u.RequestsWaiting, _ = l.requestMemory.Usage()
 	u.Connections, _ = l.connections.count()
+	u.MaxConnections = l.Connections
 	for limit, n := range l.refused {
 		u.Refused[limit] = n.Load()
 	}
+	u.RefusedConnections, u.AcceptFailures = l.refusedConnections.counts(), l.refusedConnections.acceptFailures.Load()
 	return u
 }

@@ -30,10 +30,16 @@ func NewClientLimiters(perSecond float64, burst int) ClientLimiters {
 	if err != nil {
 		panic(err)
 	}
-	if burst == 0 {
-		burst = int(math.Ceil(min(perSecond, math.MaxInt32)))
+	return ClientLimiters{perSecond: rate.Limit(perSecond), burst: burstOf(perSecond, burst), limiters: remember}
+}
+
+// burstOf returns the size of a bucket: the configured one, or if that is zero what one second
+// allows.
+func burstOf(perSecond float64, configured int) int {
+	if configured > 0 {
+		return configured
 	}
-	return ClientLimiters{perSecond: rate.Limit(perSecond), burst: burst, limiters: remember}
+	return int(math.Ceil(min(perSecond, math.MaxInt32)))
 }
 
 // Of returns the limiter of a client.

@@ -19,6 +19,7 @@ type FairSemaphore struct {
 	mu       sync.Mutex
 	reserved int64               // guarded by mu
 	waiting  int                 // guarded by mu
+	queued   int                 // guarded by mu: reservations of AcquireOrRefuse that wait
 	accounts map[Client]*account // guarded by mu; of clients that hold or wait for a reservation
 	order    list.List           // guarded by mu; the accounts of clients that wait, in the order of their turns
 }
@@ -27,6 +28,7 @@ type FairSemaphore struct {
 type account struct {
 	client   Client
 	reserved int64
+	queued   int           // reservations of AcquireOrRefuse that wait
 	waiters  list.List     // of *Reservation
 	inOrder  *list.Element // its element of order; nil: the client does not wait
 }
@@ -39,10 +41,14 @@ type Reservation struct {
 	size      int64         // guarded by semaphore.mu; 0: released
 	element   *list.Element // its element of account.waiters, until it is granted
 	granted   chan struct{} // closed when it is granted
+	queued    bool          // guarded by semaphore.mu: it counts as queued until it is granted or canceled
 }
 
 // ErrTimeout means that a reservation was not granted in time.
 var ErrTimeout = errors.New("nothing has become free in time")
+
+// ErrCrowded means that too many reservations wait already.
+var ErrCrowded = errors.New("too many others wait")
 
 func newFairSemaphore(capacity int64) *FairSemaphore {
 	return &FairSemaphore{capacity: capacity, accounts: map[Client]*account{}}
@@ -67,6 +73,47 @@ func (q *FairSemaphore) Reserve(c Client, size int64) *Reservation {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	return q.reserve(c, size)
+}
+
+// AcquireOrRefuse does what Acquire does, but returns [ErrCrowded] at once if the reservation
+// would have to wait together with more than most others of this method. A client may have no
+// more of these places than it leaves free. If most is zero, any number may wait.
+func (q *FairSemaphore) AcquireOrRefuse(ctx context.Context, c Client, size int64, patience time.Duration, most int) (*Reservation, error) {
+	if q.capacity == 0 {
+		return nil, nil
+	}
+	s, ok := q.enqueue(c, size, most)
+	if !ok {
+		return nil, ErrCrowded
+	}
+	if err := s.Wait(ctx, patience); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// enqueue asks for a reservation, unless it would be one too many that waits.
+func (q *FairSemaphore) enqueue(c Client, size int64, most int) (*Reservation, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.reserve(c, size)
+	if s.Granted() {
+		return s, true
+	}
+	if most > 0 && s.account.queued+1 > most-q.queued-1 {
+		q.dequeue(s.account, s.element)
+		q.forget(s.account)
+		return nil, false
+	}
+	s.queued = true
+	s.account.queued++
+	q.queued++
+	return s, true
+}
+
+// reserve is called with mu held.
+func (q *FairSemaphore) reserve(c Client, size int64) *Reservation {
 	one := q.accounts[c]
 	if one == nil {
 		one = &account{client: c}
@@ -152,7 +199,11 @@ func (q *FairSemaphore) grant() {
 
 // dequeue removes a waiting reservation. It is called with mu held.
 func (q *FairSemaphore) dequeue(one *account, at *list.Element) {
-	one.waiters.Remove(at)
+	if s := one.waiters.Remove(at).(*Reservation); s.queued {
+		s.queued = false
+		one.queued--
+		q.queued--
+	}
 	q.waiting--
 	if one.waiters.Len() == 0 {
 		q.order.Remove(one.inOrder)

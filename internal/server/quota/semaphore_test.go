@@ -173,3 +173,66 @@ func TestSemaphoreKeepsItsCapacity(t *testing.T) {
 		q.wantEmpty(t)
 	})
 }
+
+// The number of reservations that wait can be limited. A client gets no more of these places
+// than it leaves free, and those that may wait in any case take none.
+func TestPlacesToWaitAreShared(t *testing.T) {
+	const most = 8
+	synctest.Test(t, func(t *testing.T) {
+		q := newFairSemaphore(1)
+		first, err := q.Acquire(t.Context(), named("first"), 1, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var group sync.WaitGroup
+		defer group.Wait()
+		wait := func(name string) (waits bool) {
+			crowded := make(chan struct{})
+			group.Go(func() {
+				s, err := q.AcquireOrRefuse(ctx, named(name), 1, time.Hour, most)
+				if errors.Is(err, ErrCrowded) {
+					close(crowded)
+				} else if err == nil {
+					s.Release()
+				}
+			})
+			synctest.Wait()
+			select {
+			case <-crowded:
+				return false
+			default:
+				return true
+			}
+		}
+		for range 3 {
+			group.Go(func() {
+				if s, err := q.Acquire(ctx, named("others"), 1, time.Hour); err == nil {
+					s.Release()
+				}
+			})
+		}
+		for _, c := range []struct {
+			name string
+			want int
+		}{{"greedy", 4}, {"modest", 2}, {"late", 1}, {"later", 0}} {
+			got := 0
+			for wait(c.name) {
+				got++
+			}
+			if got != c.want {
+				t.Errorf("%s: got %d places, want %d", c.name, got, c.want)
+			}
+		}
+		first.Release() // all others follow
+		group.Wait()
+		if !wait("greedy") {
+			t.Error("after all have been served, a client was refused")
+		}
+		q.wantEmpty(t)
+		if q.queued != 0 {
+			t.Errorf("got %d queued, want 0", q.queued)
+		}
+	})
+}

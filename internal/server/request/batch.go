@@ -10,13 +10,11 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// maxTTL is etcd's own bound on the time to live of a lease, in seconds.
-const maxTTL = 9_000_000_000
-
 // WriteLimits limits what a request may write.
 type WriteLimits struct {
 	ValueBytes int // of one value
 	Operations int // of one transaction
+	TTL        time.Duration
 }
 
 // Batch turns the operations of a request into operations of the store.
@@ -147,9 +145,14 @@ func (b *Batch) ttl(field string, ttl *durationpb.Duration) time.Duration {
 	if ttl == nil {
 		return 0
 	}
-	if ttl.GetNanos() != 0 || ttl.GetSeconds() < 1 || ttl.GetSeconds() > maxTTL {
-		b.Refuse(field, "must be whole seconds between 1 and %d", int64(maxTTL))
+	seconds, most := ttl.GetSeconds(), int64(b.Limits.TTL/time.Second)
+	switch {
+	case ttl.GetNanos() != 0 || seconds < 1:
+		b.Refuse(field, "must be a whole number of seconds, at least 1")
+		return 0
+	case seconds > most:
+		b.Refuse(field, "is %d seconds, the limit is %d", seconds, most)
 		return 0
 	}
-	return time.Duration(ttl.GetSeconds()) * time.Second
+	return time.Duration(seconds) * time.Second
 }

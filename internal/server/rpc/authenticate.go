@@ -66,6 +66,7 @@ func (i *Interceptors) identified(ctx context.Context, shown access.Credentials)
 	if pass.Anonymous() && !i.Rights.admitsAnonymous() {
 		return nil, errNoCredentials
 	}
+	noteClient(ctx, &pass.Identity)
 	return withPass(access.With(ctx, pass.Identity), &pass), nil
 }
 

@@ -36,7 +36,7 @@ func (r Registrar) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 			FullMethod: "/" + desc.ServiceName + "/" + s.StreamName, IsClientStream: s.ClientStreams, IsServerStream: s.ServerStreams,
 		}
 		if info.FullMethod != fanoutv1.FanoutService_Watch_FullMethodName {
-			s.Handler = Chain(r.interceptors, s.Handler, info)
+			s.Handler = Chain(append([]grpc.StreamServerInterceptor{noteAnswer}, r.interceptors...), s.Handler, info)
 		}
 		s.Handler = Chain(r.observers, s.Handler, info)
 	}

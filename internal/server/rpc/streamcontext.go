@@ -6,6 +6,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc"
+
+	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/server/frames"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 	"github.com/fanoutd/fanoutd/internal/server/transport"
@@ -23,6 +26,9 @@ type streamContext struct {
 	onDone atomic.Pointer[func(error)] // set by OnDone; nil: not set, or already called
 
 	request *frames.Request // the received part of the request; nil: it is complete, or the connection is in-process
+
+	answered atomic.Bool            // the handler has returned before the stream ended
+	client   atomic.Pointer[string] // the name of the client; nil: it has not authenticated
 }
 
 type streamContextKey struct{}
@@ -35,16 +41,42 @@ func WithStreamContext(l *quota.Limiter, ctx context.Context) (context.Context, 
 	c := &streamContext{}
 	c.Context, c.cancel = context.WithCancel(ctx)
 	c.timer.Store(time.AfterFunc(l.RequestPatience, c.end))
-	forget := func() {}
+	endStream := func(bool, string) {}
 	if conn := transport.FramesOf(ctx); conn != nil {
-		c.request, forget = conn.Open(c.end)
+		c.request, endStream = conn.Open(c.end)
 	}
 	context.AfterFunc(ctx, func() {
 		c.arrived()
-		forget()
+		client := ""
+		if name := c.client.Load(); name != nil {
+			client = *name
+		}
+		endStream(!c.answered.Load(), client)
 		c.finish(cmp.Or(ctx.Err(), context.Canceled))
 	})
 	return c, nil
+}
+
+// noteAnswer is an interceptor that calls NoteAnswer. Watches do that themselves: a frame more
+// on the stacks of their handlers would double the size of these.
+func noteAnswer(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	defer NoteAnswer(stream.Context())
+	return handler(srv, stream)
+}
+
+// NoteAnswer notes that the handler of the request with this context is about to return,
+// unless the client has given up the request before.
+func NoteAnswer(ctx context.Context) {
+	if c, ok := ctx.Value(streamContextKey{}).(*streamContext); ok && (c.Context.Err() == nil || c.cutOff.Load()) {
+		c.answered.Store(true)
+	}
+}
+
+// noteClient notes who makes the request with this context.
+func noteClient(ctx context.Context, who *access.Identity) {
+	if c, ok := ctx.Value(streamContextKey{}).(*streamContext); ok && !who.Anonymous() {
+		c.client.Store(&who.Name)
+	}
 }
 
 // OnDone calls a function with the error of the context of a request when the context is
@@ -112,6 +144,9 @@ func (c *streamContext) Value(key any) any {
 // its own doing.
 func (c *streamContext) Err() error {
 	err := c.Context.Err()
+	if ended := c.ended.Load(); err == nil && ended != nil {
+		err = *ended // what OnDone has called may ask before the context itself has ended
+	}
 	if err != nil && c.cutOff.Load() {
 		return context.DeadlineExceeded
 	}

@@ -6,11 +6,16 @@ import (
 	"log/slog"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
 
 // OnDone reports why a request has ended, even if gRPC's context calls its functions before it
-// ends the contexts that are derived from it.
+// ends the contexts that are derived from it. A request that its client has cancelled then
+// already has the status CANCELLED.
 func TestOnDoneReportsTheReason(t *testing.T) {
 	l := quota.New(quota.Limits{}, slog.New(slog.DiscardHandler))
 	for range 50 {
@@ -23,9 +28,15 @@ func TestOnDoneReportsTheReason(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		why := make(chan error, 1)
+		why, at := make(chan error, 1), make(chan error, 1)
 		go cancel()
-		OnDone(request, func(err error) { why <- err })
+		OnDone(request, func(err error) {
+			at <- apierr.Status(request, err)
+			why <- err
+		})
+		if err := <-at; status.Code(err) != codes.Canceled {
+			t.Fatalf("got status %v, want code %v", err, codes.Canceled)
+		}
 		if err := <-why; !errors.Is(err, context.Canceled) {
 			t.Fatalf("got %v, want %v", err, context.Canceled)
 		}

@@ -21,13 +21,17 @@ const expiryGrace = 2 * time.Second
 // configured. Connections within the process need none.
 type credentialsOrLocal struct {
 	credentials.TransportCredentials
+	budgets StreamBudgets // nil: no limit
 }
 
-func newCredentials(config *tls.Config) credentialsOrLocal {
+// StreamBudgets returns the budget of a new connection from an address, or nil.
+type StreamBudgets func(address string) frames.Budget
+
+func newCredentials(config *tls.Config, budgets StreamBudgets) credentialsOrLocal {
 	if config == nil {
-		return credentialsOrLocal{insecure.NewCredentials()}
+		return credentialsOrLocal{insecure.NewCredentials(), budgets}
 	}
-	return credentialsOrLocal{credentials.NewTLS(config)}
+	return credentialsOrLocal{credentials.NewTLS(config), budgets}
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
@@ -46,7 +50,11 @@ func (t credentialsOrLocal) ServerHandshake(raw net.Conn) (net.Conn, credentials
 	if shown, ok := info.(credentials.TLSInfo); ok && len(shown.State.VerifiedChains) > 0 {
 		conn = closeAt(conn, shown.State.VerifiedChains[0][0].NotAfter.Add(expiryGrace))
 	}
-	followed := frames.NewConn(conn)
+	options := frames.Options{FollowRequests: true}
+	if t.budgets != nil {
+		options.Budget = t.budgets(raw.RemoteAddr().String())
+	}
+	followed := frames.NewConn(conn, options)
 	return followed, ConnInfo{info, followed}, nil
 }
 
@@ -69,7 +77,7 @@ func (m expiringConn) Close() error {
 
 // Clone implements credentials.TransportCredentials.
 func (t credentialsOrLocal) Clone() credentials.TransportCredentials {
-	return credentialsOrLocal{t.TransportCredentials.Clone()}
+	return credentialsOrLocal{t.TransportCredentials.Clone(), t.budgets}
 }
 
 // LocalListener marks the connections that it accepts as connections within the process. A

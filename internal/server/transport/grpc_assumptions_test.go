@@ -9,6 +9,8 @@ package transport
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -275,4 +277,74 @@ func TestGRPCAnswersFailedReadsItself(t *testing.T) {
 	if err := stream.RecvMsg(new([]byte)); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("got %v, want the status of gRPC, ResourceExhausted", err)
 	}
+}
+
+// goAwayServer serves streams whose handler sends each message that it receives back, after a
+// GOAWAY if the message is "go away".
+func goAwayServer(t *testing.T) (dial func() *grpc.ClientConn, peers chan *peer.Peer) {
+	t.Helper()
+	peers = make(chan *peer.Peer, 1)
+	return connect(t, func(_ any, s grpc.ServerStream) error {
+		p, _ := peer.FromContext(s.Context())
+		peers <- p
+		for {
+			var m []byte
+			if err := s.RecvMsg(&m); err != nil {
+				return nil
+			}
+			if string(m) == "go away" {
+				FramesOf(s.Context()).GoAway()
+			}
+			if err := s.SendMsg(mem.BufferSlice{mem.SliceBuffer(m)}); err != nil {
+				return nil
+			}
+		}
+	}, grpc.Creds(newCredentials(nil, nil))), peers
+}
+
+// echo sends a message and receives it back.
+func echo(t *testing.T, stream grpc.ClientStream, text string) {
+	t.Helper()
+	var got []byte
+	err := stream.SendMsg(mem.BufferSlice{mem.SliceBuffer([]byte(text))})
+	if err == nil {
+		err = stream.RecvMsg(&got)
+	}
+	if err != nil || string(got) != text {
+		t.Fatalf("got %q, %v back, want %q", got, err, text)
+	}
+}
+
+// After frames.Conn.GoAway, a client opens its next streams on another connection, even those
+// that it opens as soon as it gets the next message. Its open streams continue. The drain of a
+// server depends on it.
+func TestGRPCClientLeavesAConnectionAfterGoAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dial, peers := goAwayServer(t)
+		conn := dial()
+		stream := open(t, conn)
+		first := <-peers
+		echo(t, stream, "before")
+		echo(t, stream, "go away")
+		other := open(t, conn)
+		second := <-peers
+		if first == second {
+			t.Error("got a new stream on the same connection after a GOAWAY")
+		}
+		echo(t, stream, "afterwards")
+		echo(t, other, "here")
+		echo(t, stream, "go away") // has no effect
+		echo(t, stream, "and again")
+		if err := stream.CloseSend(); err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.RecvMsg(new([]byte)); status.Code(err) != codes.OK && !errors.Is(err, io.EOF) {
+			t.Errorf("got %v at the end of the stream", err)
+		}
+		synctest.Wait()
+		// The client closes the connection after its last stream.
+		if _, err := first.AuthInfo.(ConnInfo).Frames.Write([]byte{0}); err == nil {
+			t.Error("the connection is still open after its last stream")
+		}
+	})
 }

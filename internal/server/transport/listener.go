@@ -8,8 +8,10 @@ import (
 
 // LimitListener returns a listener that closes connections at once that are not admitted. If
 // it let them wait instead, clients would not know why, and one host could delay all others.
-func LimitListener(l net.Listener, admit Admission) net.Listener {
-	return &limitedListener{l, admit}
+// While connections cannot be accepted for lack of file descriptors or memory, it reports that
+// to failed and waits longer and longer before it tries again.
+func LimitListener(l net.Listener, admit Admission, failed func(error)) net.Listener {
+	return &limitedListener{Listener: l, admit: admit, failed: failed, closed: make(chan struct{})}
 }
 
 // Admission decides about a connection from an address. If ok, the connection is accepted and
@@ -18,13 +20,16 @@ type Admission func(address string) (release func(), wait time.Duration, ok bool
 
 type limitedListener struct {
 	net.Listener
-	admit Admission
+	admit     Admission
+	failed    func(error)
+	closed    chan struct{} // closed with the listener
+	closeOnce sync.Once
 }
 
 // Accept implements net.Listener.
 func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
-		conn, err := l.Listener.Accept()
+		conn, err := l.acceptNext()
 		if err != nil {
 			return nil, err
 		}

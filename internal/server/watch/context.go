@@ -9,8 +9,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
 )
 
-// callContext is the context of a request together with its call, which the interceptors read
-// and write. The standard library's context with a value would take more memory.
+// callContext is the context of a request together with the [rpc.Call], which the interceptors
+// read and write. A context of the standard library with a value would take more memory.
 type callContext struct {
 	context.Context // of gRPC
 	call            rpc.Call
@@ -24,9 +24,10 @@ func (c *callContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// watchContext is the context of a watch. It ends with its request, and when the watch has
-// to end for another reason. The contexts of the standard library would take several times
-// its memory. Most watches never need its channel, so it is made on demand.
+// watchContext is the context of a watch. It ends when the context of the request ends, and
+// when the watch has to end for another reason. A context of the standard library would take
+// several times as much memory. Only a goroutine that waits needs the channel of Done, so the
+// channel is made on demand, and forgetDone frees it after the wait.
 type watchContext struct {
 	context.Context // of the request, with the values that the interceptors have added
 
@@ -34,10 +35,10 @@ type watchContext struct {
 	done  chan struct{} // guarded by mu; nil until Done is called
 	onEnd func()        // guarded by mu
 
-	reason atomic.Pointer[error] // nil: the watch continues. A worker reads it for each message
+	reason atomic.Pointer[error] // why the watch ends; nil: it continues. A worker reads it for each message
 }
 
-// end ends the context, unless it has ended.
+// end ends the context with a reason, unless it has ended already.
 func (c *watchContext) end(reason error) {
 	c.mu.Lock()
 	if !c.reason.CompareAndSwap(nil, &reason) {
@@ -54,7 +55,8 @@ func (c *watchContext) end(reason error) {
 	}
 }
 
-// callOnEnd calls a function when the context ends, or now if it has.
+// callOnEnd calls a function when the context ends, or at once if it has ended. It replaces
+// the function of an earlier call.
 func (c *watchContext) callOnEnd(f func()) {
 	c.mu.Lock()
 	c.onEnd = f
@@ -78,15 +80,15 @@ func (c *watchContext) Done() <-chan struct{} {
 	return c.done
 }
 
-// forgetDone frees the channel of Done. The caller knows that no goroutine waits for it.
+// forgetDone frees the channel of Done. The caller makes sure that no goroutine waits for it.
 func (c *watchContext) forgetDone() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.done = nil
 }
 
-// why returns why the context has ended, or nil if it has not. byServer is false if the client
-// cancelled or its deadline passed.
+// why returns why the context has ended, or nil if it has not ended. byServer is false if the
+// client cancelled the request or its deadline has passed.
 func (c *watchContext) why() (reason error, byServer bool) {
 	p := c.reason.Load()
 	if p == nil {

@@ -9,9 +9,9 @@ import (
 )
 
 // latencyBounds are the upper bounds of the buckets for the time from the arrival of a change
-// until gRPC accepted the message. A lone event takes a fraction of a millisecond, and an event
-// for ten thousand watchers tens of milliseconds. Beyond ten seconds the difference does not
-// matter.
+// until gRPC has accepted the message. One event takes a fraction of a millisecond for one
+// watch, and tens of milliseconds for ten thousand watches. Differences beyond ten seconds do
+// not matter.
 var latencyBounds = [...]time.Duration{
 	100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond,
 	time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,
@@ -23,19 +23,20 @@ var latencyBounds = [...]time.Duration{
 // batchBounds are the upper bounds of the buckets for the number of events in a message.
 var batchBounds = [...]int{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
 
-// counters count the messages of the watches of one resource that one worker serves, including
-// those that handlers send. They are atomic, so counting neither locks nor allocates. Each
-// worker has its own, so two processors hardly ever write to the same one.
+// counters belong to one resource and one worker. They count the messages of the watches that
+// this worker serves, including the messages that handlers send to these watches. They are
+// atomic, so counting neither locks nor allocates. Two processors hardly ever write to the
+// same counters.
 type counters struct {
-	begun      atomic.Int64 // watches
-	messages   atomic.Int64
-	bytes      atomic.Int64
-	catchUps   [object.CatchUpKinds][causes]atomic.Int64
-	latency    [len(latencyBounds) + 1]atomic.Int64
-	latencySum atomic.Int64 // nanoseconds
-	batches    [len(batchBounds) + 1]atomic.Int64
-	liveEvents atomic.Int64 // in live messages
-	restEvents atomic.Int64 // in the parts of catch-ups
+	begun         atomic.Int64 // number of watches that have begun
+	messages      atomic.Int64
+	bytes         atomic.Int64
+	catchUps      [object.CatchUpKinds][causes]atomic.Int64
+	latency       [len(latencyBounds) + 1]atomic.Int64
+	latencySum    atomic.Int64 // nanoseconds
+	batches       [len(batchBounds) + 1]atomic.Int64
+	liveEvents    atomic.Int64 // in live messages
+	catchUpEvents atomic.Int64 // in the parts of catch-ups
 
 	_ [64]byte // the counters of the next worker are in another cache line
 }
@@ -46,12 +47,12 @@ type Cause uint8
 // The causes.
 const (
 	CauseBegin  Cause = iota // the watch began with it
-	CauseBehind              // any later catch-up: the watch fell behind the window, or the epoch changed
+	CauseBehind              // any later catch-up: the watch fell behind, the server lost changes, the epoch changed, or a catch-up started over
 	causes
 )
 
-// note counts a message that was sent to n watches, all of the same size. The first message of
-// a watch is counted alone, with first.
+// note counts a message of the given size that was sent to n watches. first is set for the
+// first message of a watch; n is 1 then.
 func (c *counters) note(m *dispatch.Message, n, size int, first bool, now time.Time) {
 	c.messages.Add(int64(n))
 	c.bytes.Add(int64(n * size))
@@ -65,7 +66,7 @@ func (c *counters) note(m *dispatch.Message, n, size int, first bool, now time.T
 	case object.Live:
 		c.noteLive(m, int64(n), now)
 	case object.CatchUpPart:
-		c.restEvents.Add(int64(n * m.Count))
+		c.catchUpEvents.Add(int64(n * m.Count))
 	}
 }
 
@@ -90,9 +91,9 @@ func (c *counters) noteLive(m *dispatch.Message, n int64, now time.Time) {
 
 // Distribution is a histogram.
 type Distribution struct {
-	Bounds []float64 // upper ones, ascending
-	Counts []int64   // values up to each bound and above the one before; the last one: above all bounds
-	Sum    float64   // of all values
+	Bounds []float64 // upper bounds of the buckets, ascending
+	Counts []int64   // number of values in each bucket; one more bucket has the values above all bounds
+	Sum    float64   // sum of all values
 }
 
 func (d *Distribution) add(counts []atomic.Int64, sum float64) {
@@ -105,7 +106,7 @@ func (d *Distribution) add(counts []atomic.Int64, sum float64) {
 // Counts are the totals of the watches of a resource since the server started. They never
 // decrease.
 type Counts struct {
-	Begun    int64 // watches
+	Begun    int64 // number of watches that have begun
 	Messages int64
 	Events   int64
 	Bytes    int64
@@ -133,12 +134,12 @@ func newCounts() Counts {
 	return c
 }
 
-// add adds counters.
+// add adds the counters of one worker.
 func (c *Counts) add(t *counters) {
 	c.Begun += t.begun.Load()
 	c.Messages += t.messages.Load()
 	c.Bytes += t.bytes.Load()
-	c.Events += t.liveEvents.Load() + t.restEvents.Load()
+	c.Events += t.liveEvents.Load() + t.catchUpEvents.Load()
 	for kind := range t.catchUps {
 		for cause := range t.catchUps[kind] {
 			c.CatchUps[kind][cause] += t.catchUps[kind][cause].Load()

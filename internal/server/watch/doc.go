@@ -4,27 +4,31 @@
 //	   └─ handler (gRPC) ── streamSender ── gRPC stream
 //	         └─ dispatch.Watcher ──┘ Send, TrySend
 //
-// [Service] is what the server has: the handler of the method, the registry of the watches,
-// their counters, and the workers. gRPC calls the handler for each watch. The interceptors
-// admit the request. The handler then checks the right, parses the request, registers the
-// watch and reserves its quota. After that [dispatch.Watcher.Serve] runs on the goroutine of
-// the handler until the watch ends.
+// A [Service] serves all watches of a server. It has the handler of the method, the registry
+// of the watches, their counters, and the workers that send live events.
 //
-// A streamSender is the sink of the watcher. It bounds the bytes in flight with write
-// fences, counts the messages, and traces them. The last message of a watch has the position
-// to resume from.
+// gRPC calls the handler for each watch. First, interceptors admit the request. Then the
+// handler parses the resource and the scope, checks the right to watch them, parses the rest
+// of the request, registers the watch, and takes its quotas. From then on,
+// [dispatch.Watcher.Serve] runs on the goroutine of the handler until the watch ends. For a
+// resource without a cache, serveUncached runs instead.
 //
-// A watchContext ends a watch: when its client has gone, it reaches its time limit, it loses
-// its credentials or rights, an operator ends it, or the server drains.
+// A streamSender is the sink of the watcher. It limits the bytes in flight with write fences,
+// counts the messages, and traces them.
+//
+// A watchContext ends a watch when the client has gone, the time limit is reached, credentials
+// or rights are lost, an operator ends the watch, or the server drains. If the server ends a
+// watch, the handler sends a last message with the position to resume from. A watch that has
+// lost its rights gets no last message, and neither does one whose position may be wrong.
 //
 // # Goroutines and locks
 //
-// The handler and a worker use a streamSender in turns; see package dispatch. The lock of an
-// Entry guards what operators see of a watch. A worker takes it once for each message, a
-// handler twice. The registry's lock is taken when a watch begins or ends and when operators
-// look.
+// Either the handler or a worker uses a streamSender, never both at the same time; see package
+// dispatch. The lock of an Entry guards what operators see of a watch and what changes with
+// its messages. A worker takes this lock once for each message, a handler twice. The lock of
+// the registry is taken when a watch begins or ends, and to list the watches.
 //
-// What this package keeps of a watch is one allocation, the handler. Ten thousand of them do
-// not fit into the caches of a processor, so the fields that change with each message are in
-// two cache lines.
+// For each watch, this package allocates one large object, the handler, which contains the
+// Entry, the streamSender and the watchContext. Ten thousand handlers do not fit into the
+// caches of a processor. So the fields that change with each message are in two cache lines.
 package watch

@@ -1,30 +1,43 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
+
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/frames"
 )
 
-// DrainClock is the clock that paces a drain. Tests have their own.
+// DrainClock is the clock that a drain uses. Tests replace it.
 type DrainClock interface {
 	// Now returns the present time.
 	Now() time.Time
-	// Wait returns true at the time, or false if ctx or done came first.
+	// Wait waits until the given time and returns true. It returns false if ctx is done, or if
+	// done is closed while it waits.
 	Wait(ctx context.Context, until time.Time, done <-chan struct{}) bool
 }
 
-// drainGap is the longest slice of a drain for one watch. A hundred clients that reconnect
-// within a second are no burden, so the drain of a few watches is short.
+// drainGap limits the period of a drain to this time multiplied by the number of watches. A
+// hundred clients that reconnect within a second are no burden, so a drain of few watches may
+// be short.
 const drainGap = 10 * time.Millisecond
 
-// endSpread refuses new watches and ends the present ones over the period. Each watch has an
-// equal slice of the period, and ends at a random moment of it. endSpread returns when all have
-// been asked to end, none is left, or ctx is done. It does not wait for watches whose clients
-// do not read.
-func (r *Registry) endSpread(ctx context.Context, period time.Duration) {
-	entries := r.refuseNew()
+// drain refuses new watches and ends the present ones over the period, one connection after
+// another. It divides the period into equal slices, one for each watch, and ends the watch at a
+// random moment of its slice. Before the first watch of a connection ends, the connection gets a
+// GOAWAY, so its client resumes the watches on another one. drain returns when it has ended the
+// last watch, when no watch is left, or when ctx is done. It does not wait for watches whose
+// clients do not read their last messages.
+func (r *Registry) drain(ctx context.Context, period time.Duration) {
+	entries := byConnection(r.refuseNew())
 	count := time.Duration(len(entries))
+	reason := apierr.ErrDraining
+	if period > 0 {
+		reason = apierr.ErrDrainedInTurn
+	}
 	period = min(period, count*drainGap)
 	began := r.clock.Now()
 	for i, e := range entries {
@@ -33,20 +46,50 @@ func (r *Registry) endSpread(ctx context.Context, period time.Duration) {
 		if !r.clock.Wait(ctx, at, r.empty) {
 			return
 		}
-		r.endOne(e)
+		e.goAway()
+		r.endOne(e, reason)
 	}
 }
 
-// endAll refuses new watches, ends the present ones and waits for them. To end watches whose
-// clients do not read, the caller closes their connections.
+// byConnection sorts watches by their connections, those with the oldest watches first. The
+// watches of a connection are in the order of their age. Watches within the process belong to
+// many clients, so each counts as a connection.
+func byConnection(entries []*Entry) []*Entry {
+	oldest := map[*frames.Conn]uint64{}
+	for _, e := range entries {
+		if n, ok := oldest[e.conn]; !ok || e.number < n {
+			oldest[e.conn] = e.number
+		}
+	}
+	rank := func(e *Entry) uint64 {
+		if e.conn == nil {
+			return e.number
+		}
+		return oldest[e.conn]
+	}
+	slices.SortFunc(entries, func(x, y *Entry) int {
+		return cmp.Or(cmp.Compare(rank(x), rank(y)), cmp.Compare(x.number, y.number))
+	})
+	return entries
+}
+
+// goAway makes the client use another connection for its next requests.
+func (e *Entry) goAway() {
+	if e.conn != nil {
+		e.conn.GoAway()
+	}
+}
+
+// endAll refuses new watches, ends the present ones at once, and waits until none is left. A
+// watch whose client does not read stays until the caller closes the connection.
 func (r *Registry) endAll() {
 	for _, e := range r.refuseNew() {
-		r.endOne(e)
+		r.endOne(e, apierr.ErrDraining)
 	}
 	<-r.empty
 }
 
-// SetDrainClock replaces the clock. It is for tests.
+// SetDrainClock replaces the clock of the drain. It is for tests.
 func (s *Service) SetDrainClock(c DrainClock) { s.Registry.clock = c }
 
 type realClock struct{}

@@ -2,10 +2,16 @@ package watch
 
 import (
 	"context"
+	"errors"
+	"net"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/frames"
 )
 
 // addWatches adds watches. Each calls the function when it ends.
@@ -13,7 +19,7 @@ func addWatches(t *testing.T, r *Registry, count int, end func(i int)) (all []*E
 	t.Helper()
 	for i := range count {
 		e := &Entry{}
-		if err := r.add(e, func(error) { end(i) }); err != nil {
+		if err := r.register(e, func(error) { end(i) }); err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, e)
@@ -37,17 +43,77 @@ func TestWatchesEndEvenlyOverThePeriod(t *testing.T) {
 			}
 			last = i
 		})
-		r.endSpread(t.Context(), period)
+		r.drain(t.Context(), period)
 		for tenth := range time.Duration(10) {
 			// A watch at the edge may count for either tenth.
 			if n := tenths[tenth]; n < count/10-1 || n > count/10+1 {
 				t.Errorf("got %d of %d watches in tenth %d, want a tenth", n, count, tenth)
 			}
 		}
-		if r.add(&Entry{}, nil) == nil {
+		if r.register(&Entry{}, nil) == nil {
 			t.Error("got no error for a new watch while the server drains")
 		}
 	})
+}
+
+// The watches of a connection end one after the other, after their connection got a GOAWAY.
+// Watches within the process keep their order.
+func TestConnectionsEndOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		written := make([]writtenConn, 3)
+		var conns []*frames.Conn
+		for i := range written {
+			conns = append(conns, frames.NewConn(&written[i], frames.Options{}))
+		}
+		r := newRegistry()
+		var order []int
+		for i, conn := range []*frames.Conn{conns[2], nil, conns[0], conns[2], conns[1], nil, conns[0], conns[2]} {
+			err := r.register(&Entry{conn: conn}, func(error) {
+				order = append(order, i)
+				for n, other := range conns {
+					if _, err := other.Write(nil); err != nil {
+						t.Error(err)
+					}
+					if other == conn && written[n].bytes == 0 {
+						t.Errorf("watch %d ended before the GOAWAY of its connection", i)
+					}
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.drain(t.Context(), time.Minute)
+		if want := []int{0, 3, 7, 1, 2, 6, 4, 5}; !slices.Equal(order, want) {
+			t.Errorf("got watches ended in the order %v, want %v", order, want)
+		}
+	})
+}
+
+// A client whose watch is refused tries again on another connection.
+func TestRefusedWatchGetsGoAway(t *testing.T) {
+	r := newRegistry()
+	r.drain(t.Context(), time.Minute)
+	var written writtenConn
+	conn := frames.NewConn(&written, frames.Options{})
+	if err := r.register(&Entry{conn: conn}, nil); !errors.Is(err, apierr.ErrDraining) {
+		t.Errorf("got %v for a new watch, want %v", err, apierr.ErrDraining)
+	}
+	if _, err := conn.Write(nil); err != nil || written.bytes == 0 {
+		t.Errorf("got %d bytes, %v, want a GOAWAY before the next write", written.bytes, err)
+	}
+}
+
+// writtenConn counts the bytes that are written.
+type writtenConn struct {
+	net.Conn
+	bytes int
+}
+
+// Write implements net.Conn.
+func (c *writtenConn) Write(b []byte) (int, error) {
+	c.bytes += len(b)
+	return len(b), nil
 }
 
 // A drain of a few watches takes hardly any time.
@@ -58,7 +124,7 @@ func TestDrainingFewTakesNoTime(t *testing.T) {
 			ended := 0
 			addWatches(t, r, count, func(int) { ended++ })
 			began := time.Now()
-			r.endSpread(t.Context(), time.Hour)
+			r.drain(t.Context(), time.Hour)
 			if took := time.Since(began); took > most || ended != count {
 				t.Errorf("%d of %d watches ended in %v, want all within %v", ended, count, took, most)
 			}
@@ -82,13 +148,13 @@ func TestDrainingEndsEarly(t *testing.T) {
 			var ended atomic.Int64
 			var leave []func()
 			for _, e := range addWatches(t, r, 1000, func(int) { ended.Add(1) }) {
-				leave = append(leave, func() { r.remove(e) })
+				leave = append(leave, func() { r.unregister(e) })
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			time.AfterFunc(time.Second, func() { stop(leave, cancel) })
 			began := time.Now()
-			r.endSpread(ctx, 10*time.Second)
+			r.drain(ctx, 10*time.Second)
 			if took := time.Since(began); took != time.Second || ended.Load() == 1000 {
 				t.Errorf("%s: the drain took %v and ended %d watches, want 1s and not all of them", name, took, ended.Load())
 			}

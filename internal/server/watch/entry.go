@@ -15,29 +15,31 @@ import (
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/frames"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
-// Entry is a watch as operators see it.
+// Entry is a watch in the [Registry]. [Entry.Status] returns what ListWatchers shows of it.
 type Entry struct {
-	// A worker uses the fields up to "at" for each message.
+	// For each message, a worker uses the fields from mu to the position `at`.
 
-	mu       sync.Mutex
-	sending  bool            // guarded by mu: the handler is sending a message
-	catching bool            // guarded by mu: a catch-up is under way
-	messages int64           // guarded by mu: messages that gRPC has accepted
-	bytes    int64           // guarded by mu: their size
-	at       object.Position // guarded by mu: position of the last message; zero before the first
+	mu         sync.Mutex
+	sending    bool            // guarded by mu: the handler is sending a message
+	catchingUp bool            // guarded by mu: a catch-up is under way
+	complete   bool            // guarded by Registry.mu: see Registry.markComplete
+	messages   int64           // guarded by mu: number of messages that gRPC has accepted
+	bytes      int64           // guarded by mu: their size
+	at         object.Position // guarded by mu: position of the latest message; zero before the first
 
 	registry  *Registry
-	number    uint64 // in the registry; 0: not there
-	shown     bool   // guarded by Registry.mu: operators see the watch
+	number    uint64       // in the registry; 0: the watch was never registered
+	conn      *frames.Conn // the connection of the watch; nil: within the process
 	peer      string
 	userAgent string
 	identity  *access.Identity // of the client
 	pass      *access.Pass     // of the credentials that the watch began with
-	question  policy.Question  // that has to be granted as long as the watch lasts
+	question  policy.Question  // must be granted as long as the watch lasts
 	summary   requestSummary
 	since     time.Time
 	watcher   backend.Watcher
@@ -45,17 +47,18 @@ type Entry struct {
 	end       func(reason error) // ends the watch; any goroutine may call it
 }
 
-// describe completes the entry before it is shown.
+// describe sets the fields that a complete entry needs. The handler calls it before it marks
+// the entry as complete.
 func (e *Entry) describe(ctx context.Context, req *fanoutv1.WatchRequest, scope object.Scope, w backend.Watcher, s *streamSender) {
 	e.identity, e.pass = &rpc.CallOf(ctx).Identity, rpc.PassOf(ctx)
 	e.summary = summarize(req)
 	e.watcher, e.sender = w, s
 	e.question = policy.Question{Verb: policy.Watch, Resource: req.GetResource(), Scope: scope}
 	e.peer, e.userAgent = transport.CallerOf(ctx)
-	e.catching = req.GetFromNow() == nil
+	e.catchingUp = req.GetFromNow() == nil
 }
 
-// ID returns the id of the watch that operators see.
+// ID returns the id of the watch in the answers to operators.
 func (e *Entry) ID() string { return e.registry.prefix + "-" + strconv.FormatUint(e.number, 10) }
 
 // Number returns the number of the watch. Later watches have higher numbers.
@@ -64,26 +67,26 @@ func (e *Entry) Number() uint64 { return e.number }
 // Resource returns the name of the resource.
 func (e *Entry) Resource() string { return e.question.Resource }
 
-// End ends the watch with its last position and a reason.
+// End ends the watch with a reason. The client gets its last position; see handler.serve.
 func (e *Entry) End(reason error) { e.end(reason) }
 
-// beginSend records that the handler begins to send a message, which may take time.
+// beginSend records that the handler begins to send a message. gRPC may block the handler.
 func (e *Entry) beginSend() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.sending = true
 }
 
-// note records a message that gRPC has accepted. It returns the position before, and whether
-// the message is the first.
+// note records a message that gRPC has accepted. It returns the revision in the position of
+// the message before, and whether this is the first message of the watch.
 func (e *Entry) note(h *object.Header, size int) (before object.Revision, first bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch h.Kind {
 	case object.CatchUpBegin:
-		e.catching = true
+		e.catchingUp = true
 	case object.Synced:
-		e.catching = false
+		e.catchingUp = false
 	}
 	before, first = e.at.Revision, e.messages == 0
 	e.at = h.Position
@@ -110,10 +113,10 @@ func (e *Entry) position() object.Position {
 func (e *Entry) isCatchingUp() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.catching
+	return e.catchingUp
 }
 
-// sent returns the number of messages that gRPC has accepted, and their size.
+// sent returns the number of messages that gRPC has accepted, and their size in bytes.
 func (e *Entry) sent() (messages, bytes int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -144,8 +147,8 @@ func (e *Entry) Status(r *backend.Resource) *fanoutv1.WatcherStatus {
 	if !ok || at.Revision == 0 {
 		return s
 	}
-	backlog, lag, waited := r.Backlog(w, at)
-	s.LagRevisions, s.Lag = &lag, durationpb.New(waited)
+	backlog, lag := r.Backlog(w, at)
+	s.LagRevisions, s.Lag, s.LagIsMinimum = &lag.Revisions, durationpb.New(lag.Waited), lag.IsMinimum
 	if backlog.Events >= 0 {
 		s.LagEvents = new(int64(backlog.Events))
 	}

@@ -19,7 +19,7 @@ import (
 type transportBuffer struct {
 	recordingStream
 	loses bool // writes everything at once, and never frees a buffer
-	alone bool // only the test sends: SendMsg returns errWouldBlock where gRPC would block
+	alone bool // only the test sends: where gRPC would block, SendMsg returns errWouldBlock
 
 	mu       sync.Mutex
 	room     sync.Cond
@@ -27,7 +27,7 @@ type transportBuffer struct {
 	bytes    int
 	messages int
 	closed   bool
-	blocked  int // number of times that a worker was blocked
+	blocked  int // number of times that gRPC would have blocked a worker
 }
 
 var errWouldBlock = errors.New("gRPC would block the sender")
@@ -43,7 +43,7 @@ func (b *transportBuffer) SendMsg(m any) error {
 	buffers := m.(grpcmsg.Message).Buffers()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, encoded := m.(*grpcmsg.EncodedMessage); b.bytes >= grpcWindow && encoded {
+	if _, encoded := m.(*grpcmsg.SharedMessage); b.bytes >= grpcWindow && encoded {
 		b.blocked++ // handlers send no such messages
 	}
 	for b.bytes >= grpcWindow && !b.closed {
@@ -250,7 +250,8 @@ func TestReleaseOfAnOverdueFenceLeavesLaterMessagesInFlight(t *testing.T) {
 	}
 }
 
-// A fence is overdue only if a worker waited for this fence for the whole timeout.
+// A fence is overdue only if a worker waits for it when the whole timeout has passed since the
+// message with the fence was sent.
 func TestNewFenceIsNotOverdue(t *testing.T) {
 	s, stream, trySend := soleSender(t)
 	if err := s.Send(bigMessage()); err != nil {
@@ -285,7 +286,8 @@ func TestNewFenceIsNotOverdue(t *testing.T) {
 	}
 }
 
-// A watch is blocked while a message waits for its client, and not because it sends one.
+// A watch is blocked while a message waits for its client, but not merely because it sends a
+// message.
 func TestBlockedMeansThatAMessageWaits(t *testing.T) {
 	s, stream, trySend := soleSender(t)
 	check := func(what string, sending bool, after time.Duration, want bool) {
@@ -336,6 +338,6 @@ func newHandler(t *testing.T, a *sharedWatches, stream *transportBuffer) *handle
 	h.ctx.Context = t.Context()
 	h.sender.init(&h.ctx, &h.entry, stream)
 	h.sender.counters, h.sender.slow = &a.counts, a.slow
-	h.sender.attach(a.dispatcher.Watch(dispatch.Interest{}, dispatch.FromNow(a.dispatcher.Stats().Through), dispatch.Options{}, a.workers.NewQueue(), &h.sender))
+	h.sender.attach(a.dispatcher.Watch(dispatch.Interest{}, dispatch.FromNow(a.dispatcher.Stats().DispatchedUpTo), dispatch.Options{}, a.workers.NewQueue(), &h.sender))
 	return h
 }

@@ -27,35 +27,36 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
-// handler serves one watch. Most handlers only wait, so they keep a small stack. Work that
-// needs a deep stack, such as the interceptors and catch-ups, runs on a goroutine of its own
-// (dispatch.OnFreshStack). That goroutine ends before the handler waits for a worker. For a
-// resource without a cache it lasts as long as the watch (serveUncached).
+// handler serves one watch. Most handlers only wait, so their goroutines keep small stacks.
+// Work that needs a deep stack, such as the interceptors and catch-ups, runs on another
+// goroutine while the handler waits for it (dispatch.OnFreshStack). That goroutine ends before
+// the handler waits for a worker. For a resource without a cache, it lasts as long as the
+// watch (serveUncached).
 //
-// The handler is the one allocation of this package for a watch. The fields that change with
-// each message are in two cache lines, which begin with ctx.reason and with sender. (The
-// runtime puts an object of this size 8 bytes after the beginning of a line.) A test checks
-// the lines and the largest size, which is 632 bytes.
+// The fields that change with each message are in two cache lines. The first line has the
+// fields from ctx.reason to entry.at, the second those from sender.stream to sender.sentAt.
+// The runtime places an object of this size 8 bytes after the beginning of a cache line; the
+// padding between entry and sender makes up for that. A test checks both lines, and that a
+// handler has at most 632 bytes: the runtime would reserve more memory for a larger one.
 type handler struct {
 	service *Service
 	callCtx callContext
 	cleanup []func() // guarded by ctx.mu: runs at the end of the watch, the last one first
 	queue   *connQueue
 
-	beginsWithSnapshot bool
-	released           bool // guarded by ctx.mu: the cleanup has begun
+	cleanedUp bool // guarded by ctx.mu: the cleanup has begun
 
 	ctx    watchContext
 	entry  Entry
-	_      uint64 // aligns the field below; see above
+	_      uint64 // padding; see above
 	sender streamSender
 }
 
 var watchMethod = &grpc.StreamServerInfo{FullMethod: fanoutv1.FanoutService_Watch_FullMethodName, IsServerStream: true}
 
-// Handler returns the handler of the Watch method. Of the interceptors, only those that admit
-// a request run, and only around begin. The method end sets the status and writes the log and
-// the audit record, as the other interceptors do for other methods.
+// Handler returns the handler of the Watch method. Of [rpc.Interceptors], only those that admit
+// a request run, and they enclose only begin. finish does what the others do for other RPCs:
+// it sets the status and writes the log line and the audit record.
 func (s *Service) Handler() grpc.StreamHandler {
 	admit := rpc.Chain(s.cfg.Interceptors.Admission(), func(h any, stream grpc.ServerStream) error {
 		req := &fanoutv1.WatchRequest{}
@@ -75,7 +76,9 @@ func (s *Service) Handler() grpc.StreamHandler {
 		if err == nil {
 			err = h.serve()
 		}
-		return h.onFreshStack(func() error { return h.end(err) })
+		// Very many watches may end at once.
+		s.ending.Do(func() { err = h.onFreshStack(func() error { return h.finish(err) }) })
+		return err
 	}
 }
 
@@ -107,11 +110,12 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	if err != nil {
 		return err
 	}
-	now := time.Now() // the time limit counts from here, and Source.Watch may wait below
+	now := time.Now() // the time limit includes the wait in Source.Watch
 	watch.TimeLimit = shorter(watch.TimeLimit, randomLimit(s.cfg.TimeLimit))
 	watch.Options.LastBookmark = lastBookmark(ctx, now, watch.TimeLimit)
 	rpc.OnDone(ctx, h.ctx.end)
-	if err := s.Registry.add(&h.entry, h.endWith); err != nil {
+	h.entry.conn = transport.FramesOf(ctx)
+	if err := s.Registry.register(&h.entry, h.end); err != nil {
 		return err
 	}
 	release, err := i.Limits.Watch(ctx)
@@ -130,7 +134,6 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	h.sender.tracer, h.sender.slow = resource.Tracer, i.Slow
 	h.sender.counters = &s.counters[resource.Name][h.queue.Worker()]
 	h.sender.slot.init(i.Limits, watch.Options.BookmarkInterval)
-	h.beginsWithSnapshot = watch.After == nil && !watch.FromNow
 	watcher, err := resource.Source().Watch(&h.ctx, &watch, h.queue.Queue, &h.sender)
 	if err != nil {
 		if reason, _ := h.ctx.why(); errors.Is(reason, apierr.ErrDraining) {
@@ -143,7 +146,7 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 		h.sender.attach(w)
 		h.ctx.forgetDone() // only the wait for the cacher needed it
 	}
-	s.Registry.show(&h.entry)
+	s.Registry.markComplete(&h.entry)
 	h.sender.counters.begun.Add(1)
 	if err := s.examine(&h.entry); err != nil {
 		return err
@@ -151,8 +154,8 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	if expires := h.entry.pass.Expires; !expires.IsZero() {
 		h.endAfter(time.Until(expires), access.ErrExpired)
 	}
-	// gRPC would compress each message for each watch, on the worker that other watches wait
-	// for.
+	// Messages are not compressed. gRPC would compress a message once for each watch, on the
+	// worker for which other watches wait.
 	err = grpc.SetSendCompressor(ctx, encoding.Identity)
 	if err == nil {
 		// The header tells the client that the watch is registered.
@@ -167,7 +170,8 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	return nil
 }
 
-// serve sends the messages of the watch until it ends, and its last message.
+// serve sends the messages of the watch until the watch ends, and then the last message. It
+// returns the error for the client.
 func (h *handler) serve() error {
 	var err error
 	if w := h.sender.watcher; w != nil {
@@ -181,9 +185,9 @@ func (h *handler) serve() error {
 	case reason != nil && !byServer:
 		return status.FromContextError(reason).Err()
 	case apierr.IsDenied(reason):
-		return reason // without a last position: the client has that of its last message
+		return reason // no last message: the client resumes from the latest message that it received
 	case panicked, h.sender.broken:
-		return h.logPanic(err) // without a last position: it may be wrong
+		return h.logPanic(err) // no last message: the position may be wrong
 	case errors.Is(err, dispatch.ErrStopped):
 		return h.sendLast(apierr.ErrDraining)
 	case byServer:
@@ -195,12 +199,11 @@ func (h *handler) serve() error {
 // serveUncached sends the messages of a watch of a resource without a cache.
 func (h *handler) serveUncached() error {
 	watcher := h.entry.watcher.(backend.UncachedWatcher)
-	snapshot := h.beginsWithSnapshot
 	for {
 		if reason, _ := h.ctx.why(); reason != nil {
 			return nil
 		}
-		if snapshot {
+		if watcher.ReadsSnapshot() {
 			if err := h.sender.Reserve(); err != nil {
 				return err
 			}
@@ -209,22 +212,18 @@ func (h *handler) serveUncached() error {
 		if err != nil {
 			return err
 		}
-		switch m.Header.Kind {
-		case object.CatchUpBegin:
-			snapshot = m.Header.CatchUp != object.Replay
-		case object.Synced:
-			snapshot = false
-		}
 		if err := h.sender.Send(m); err != nil {
 			return err
 		}
 	}
 }
 
-// sendLast sends the message that says where to resume. It returns the error for the client:
-// nil at the time limit, which the client expects.
+// sendLast sends the last message, which has the position to resume from. It returns the
+// error for the client, or nil at the time limit, because clients expect that end.
 func (h *handler) sendLast(reason error) error {
-	last := dispatch.Message{Header: object.Header{Kind: object.Draining, Position: h.entry.watcher.Position()}}
+	last := dispatch.Message{Header: object.Header{
+		Kind: object.Draining, Position: h.entry.watcher.Position(), ResumeAtOnce: errors.Is(reason, apierr.ErrDrainedInTurn),
+	}}
 	if err := h.sender.Send(last); err != nil {
 		return err
 	}
@@ -237,16 +236,17 @@ func (h *handler) sendLast(reason error) error {
 // errTimeLimit ends a watch at its time limit.
 var errTimeLimit = errors.New("the watch has reached its time limit")
 
-// deniedGrace replaces Config.Grace when rights or credentials are lost: at most one message is
-// being sent, and one follows.
+// deniedGrace replaces Config.Grace when rights or credentials are lost. One second is enough:
+// the client still gets the message that is being sent and, if only the credentials were
+// lost, the last message.
 const deniedGrace = time.Second
 
-// endWith ends the watch, and cuts off its stream if the client does not read the last messages
-// within the grace. Any goroutine may call it.
-func (h *handler) endWith(reason error) {
+// end ends the watch. It cuts off the stream if the client does not read the remaining
+// messages within the grace period. Any goroutine may call it.
+func (h *handler) end(reason error) {
 	h.ctx.end(reason)
 	if errors.Is(reason, apierr.ErrDraining) {
-		return // the server closes the connections of clients that do not read
+		return // a server that stops closes the connections of clients that do not read
 	}
 	grace := h.service.cfg.Grace
 	if apierr.IsDenied(reason) || apierr.IsBadCredentials(reason) {
@@ -256,38 +256,39 @@ func (h *handler) endWith(reason error) {
 }
 
 func (h *handler) endAfter(d time.Duration, reason error) {
-	h.callAfter(d, func() { h.endWith(reason) })
+	h.callAfter(d, func() { h.end(reason) })
 }
 
-// callAfter calls a function after a time, unless the watch has ended by then.
+// callAfter calls a function after the given time, unless the watch has ended by then.
 func (h *handler) callAfter(d time.Duration, f func()) {
 	timer := time.AfterFunc(d, f)
 	h.onCleanup(func() { timer.Stop() })
 }
 
-// onCleanup calls a function at the end of the watch, or now if that has come. Any goroutine
-// may call it.
+// onCleanup calls a function when the watch is cleaned up, or at once if the cleanup has begun.
+// Any goroutine may call it.
 func (h *handler) onCleanup(f func()) {
 	h.ctx.mu.Lock()
-	released := h.released
-	if !released {
+	cleanedUp := h.cleanedUp
+	if !cleanedUp {
 		h.cleanup = append(h.cleanup, f)
 	}
 	h.ctx.mu.Unlock()
-	if released {
+	if cleanedUp {
 		f()
 	}
 }
 
-// release releases everything that the watch holds. A panic in one step does not skip the
-// others: a watch that stays in the registry would keep the server from draining.
+// release cleans up: it releases everything that the watch holds. If one step panics, the
+// other steps still run. Otherwise the watch could stay in the registry, and the server would
+// wait for it forever when it stops.
 func (h *handler) release() (err error) {
 	steps := []func(){h.sender.slot.release}
 	if h.entry.watcher != nil {
 		steps = append(steps, h.entry.watcher.Close)
 	}
 	h.ctx.mu.Lock()
-	h.released = true
+	h.cleanedUp = true
 	cleanup := h.cleanup
 	h.ctx.mu.Unlock()
 	for _, f := range slices.Backward(cleanup) {
@@ -297,7 +298,7 @@ func (h *handler) release() (err error) {
 		steps = append(steps, func() { h.service.queues.release(h.queue) })
 	}
 	if h.entry.number > 0 {
-		steps = append(steps, func() { h.entry.registry.remove(&h.entry) })
+		steps = append(steps, func() { h.entry.registry.unregister(&h.entry) })
 	}
 	for _, step := range steps {
 		err = cmp.Or(dispatch.Guard(func() error { step(); return nil }), err)
@@ -305,8 +306,9 @@ func (h *handler) release() (err error) {
 	return err
 }
 
-// end releases everything that the watch holds, and returns the status for the client.
-func (h *handler) end(err error) error {
+// finish releases everything that the watch holds, writes the audit record and the log line,
+// and returns the status for the client.
+func (h *handler) finish(err error) error {
 	if panicked := h.release(); panicked != nil {
 		err = h.logPanic(panicked)
 	}
@@ -318,5 +320,6 @@ func (h *handler) end(err error) error {
 	i.Log.Log(h.ctx.Context, slog.Level(rpc.LogLevel(code)), "finished call",
 		"grpc.service", path.Dir(watchMethod.FullMethod)[1:], "grpc.method", "Watch",
 		"grpc.code", code.String(), "grpc.time_ms", time.Since(h.entry.since).Milliseconds(), "peer.address", peer)
+	rpc.NoteAnswer(h.ctx.Context)
 	return result
 }

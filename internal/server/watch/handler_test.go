@@ -23,7 +23,7 @@ func (panickingWatcher) Close() { panic("in Close") }
 func TestPanicInCleanupDoesNotKeepTheWatch(t *testing.T) {
 	r := newRegistry()
 	h := &handler{}
-	if err := r.add(&h.entry, h.endWith); err != nil {
+	if err := r.register(&h.entry, h.end); err != nil {
 		t.Fatal(err)
 	}
 	h.entry.watcher = panickingWatcher{}
@@ -52,16 +52,16 @@ func (s *countingStream) Context() context.Context {
 }
 
 // The timer that cuts off the stream of a watch is stopped when the watch has ended, even if
-// endWith is called later. Otherwise it would keep the watch in memory.
+// end is called later. Otherwise it would keep the watch in memory.
 func TestEndedWatchIsNotCutOff(t *testing.T) {
 	for name, end := range map[string]func(h *handler){
 		"ended before": func(h *handler) {
-			h.endWith(errTimeLimit)
+			h.end(errTimeLimit)
 			_ = h.release()
 		},
 		"ended afterwards": func(h *handler) {
 			_ = h.release()
-			h.endWith(errTimeLimit)
+			h.end(errTimeLimit)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 
 var allocated *handler
 
-// The fields that a worker reads for each message are in two cache lines, wherever the runtime
+// The fields that change with each message are in two cache lines, wherever the runtime
 // allocates a handler. A handler fits its size class.
-func TestFieldsReadForEachMessageAreInTwoCacheLines(t *testing.T) {
+func TestFieldsThatChangeWithEachMessageAreInTwoCacheLines(t *testing.T) {
 	const line = 64
 	for range 100 {
 		w := new(handler)

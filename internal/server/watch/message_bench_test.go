@@ -48,8 +48,8 @@ func TestCountingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// noStats is a stats handler that does nothing. gRPC allocates an object for it for each
-// message all the same.
+// noStats is a stats handler that does nothing. gRPC nevertheless allocates an object for it
+// for each message.
 type noStats struct{}
 
 func (noStats) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
@@ -83,7 +83,7 @@ func BenchmarkMessage(b *testing.B) {
 			h.sender.init(&h.ctx, &h.entry, stream)
 			h.sender.tracer = c.tracer
 			m, now := oneEvent(), time.Now()
-			p := encode(&m).(*grpcmsg.EncodedMessage)
+			p := encode(&m).(*grpcmsg.SharedMessage)
 			b.ReportAllocs()
 			for b.Loop() {
 				if err := stream.SendMsg(p); err != nil {
@@ -120,7 +120,7 @@ func openStream(b *testing.B, observer stats.Handler) grpc.ServerStream {
 	if err != nil {
 		b.Fatal(err)
 	}
-	options := []grpc.ServerOption{grpc.ForceServerCodecV2(grpcmsg.NewCodec()), grpc.WriteBufferSize(transport.WriteBufferSize)}
+	options := []grpc.ServerOption{grpc.ForceServerCodecV2(grpcmsg.NewGRPCCodec()), grpc.WriteBufferSize(transport.WriteBufferSize)}
 	if observer != nil {
 		options = append(options, grpc.StatsHandler(observer))
 	}
@@ -186,23 +186,23 @@ func watched(tb testing.TB, watches int) *Service {
 		h := &handler{}
 		w := d.Watch(dispatch.Interest{}, dispatch.FromNow(now), dispatch.Options{}, q, &h.sender)
 		tb.Cleanup(w.Close)
-		if err := srv.Registry.add(&h.entry, func(error) {}); err != nil {
+		if err := srv.Registry.register(&h.entry, func(error) {}); err != nil {
 			tb.Fatal(err)
 		}
 		h.entry.describe(tb.Context(), &fanoutv1.WatchRequest{Resource: "r"}, object.Scope{}, w, &h.sender)
-		srv.Registry.show(&h.entry)
+		srv.Registry.markComplete(&h.entry)
 		m := dispatch.Message{Header: object.Header{Kind: object.Bookmark, Position: now}}
 		_, first := h.entry.note(&m.Header, 100)
 		srv.counters["r"][0].note(&m, 1, 100, first, time.Now())
 	}
 	// An event waits for all of them.
 	memory.Put("k", "v")
-	poll.Until(tb, "the dispatcher has seen the change", func() bool { return d.Stats().Through.Revision >= memory.Now() })
+	poll.Until(tb, "the dispatcher has seen the change", func() bool { return d.Stats().DispatchedUpTo.Revision >= memory.Now() })
 	return srv
 }
 
-// The statistics of ten thousand watches take as many allocations as those of ten. One array is
-// larger.
+// The statistics of ten thousand watches take as many allocations as those of ten. Only one array
+// is larger.
 func TestStatsAllocateNothingForEachWatch(t *testing.T) {
 	allocations := func(watches int) float64 {
 		srv := watched(t, watches)

@@ -15,18 +15,20 @@ import (
 type connQueues struct {
 	workers *sendqueue.Workers // one for each processor
 
-	mu    sync.Mutex
-	local int                     // guarded by mu: round-robin counter for watches from within the process
-	byKey map[queueKey]*connQueue // guarded by mu
+	mu             sync.Mutex
+	lastLocalQueue int                     // guarded by mu: localQueue of the latest in-process watch
+	byKey          map[queueKey]*connQueue // guarded by mu
 }
 
-// queueKey identifies a queue. gRPC has one peer for each connection. All requests over HTTP
-// share one connection within the process, which has as many queues as there are workers.
+// queueKey identifies a queue. gRPC uses one peer.Peer for all requests of a connection, so the
+// pointer identifies the connection. A connection has one queue. The in-process connection,
+// which all HTTP requests share, has one queue for each worker.
 type queueKey struct {
 	connection *peer.Peer
-	local      int
+	localQueue int // number of the queue of the in-process connection; 0 for other connections
 }
 
+// connQueue is a send queue with the number of watches that use it.
 type connQueue struct {
 	*sendqueue.Queue
 	key     queueKey
@@ -37,15 +39,16 @@ func newConnQueues() *connQueues {
 	return &connQueues{workers: sendqueue.Start(runtime.GOMAXPROCS(0)), byKey: map[queueKey]*connQueue{}}
 }
 
-// acquire returns a queue of the connection that a watch comes over. The caller releases it.
+// acquire returns the send queue for a new watch of the connection in ctx. The caller releases
+// the queue. The watches of the in-process connection get its queues in turn.
 func (c *connQueues) acquire(ctx context.Context) *connQueue {
 	connection, _ := peer.FromContext(ctx)
 	key := queueKey{connection: connection}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if transport.IsLocal(ctx) {
-		c.local = (c.local + 1) % c.workers.Len()
-		key.local = c.local
+		c.lastLocalQueue = (c.lastLocalQueue + 1) % c.workers.Len()
+		key.localQueue = c.lastLocalQueue
 	}
 	q := c.byKey[key]
 	if q == nil {
@@ -56,6 +59,7 @@ func (c *connQueues) acquire(ctx context.Context) *connQueue {
 	return q
 }
 
+// release gives a queue back. The last watch of a queue removes the queue.
 func (c *connQueues) release(q *connQueue) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

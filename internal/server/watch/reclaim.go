@@ -6,8 +6,8 @@ import (
 )
 
 // reclaim returns memory to the system after very many watches have begun or ended. The
-// collector runs when the program allocates, so without this the memory of ended watches
-// would stay for minutes.
+// garbage collector runs only while the program allocates, so without reclaim the memory of
+// ended watches would stay for minutes.
 type reclaim struct {
 	begunAndEnded func() int64 // number of watches that have begun plus number of those that have ended
 	active        func() int   // number of present watches
@@ -15,17 +15,18 @@ type reclaim struct {
 }
 
 const (
-	// reclaimAfter is the interval of the checks. Memory is returned if no watch has begun or
-	// ended in the last interval, so 5 to 10 s after the last one did.
+	// reclaimAfter is the interval of the checks. A check returns memory only if no watch has
+	// begun or ended since the check before. So memory is returned 5 to 10 s after the last
+	// watch has begun or ended.
 	reclaimAfter = 5 * time.Second
 
 	// reclaimMin is how many watches must have begun or ended since memory was last returned.
-	// So many hold some tens of megabytes. The number must also be at least a quarter of the
-	// present watches, because returning memory has a cost for each of them.
+	// That many watches hold some tens of megabytes. The number must also be at least a
+	// quarter of the present watches, because returning memory has a cost for each of them.
 	reclaimMin = 5000
 )
 
-// run reclaims until ctx is done.
+// run checks at intervals, until ctx is done, whether to return memory.
 func (r *reclaim) run(ctx context.Context) {
 	ticker := time.NewTicker(reclaimAfter)
 	defer ticker.Stop()

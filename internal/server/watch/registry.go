@@ -14,20 +14,21 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
-// Registry has all watches of a server. A watch is in it from before its limits are checked
-// until its end, so draining ends every watch. Operators see a watch when its entry is
-// complete (shown).
+// Registry has all watches of a server. A watch is registered before its limits are checked,
+// and stays registered until its end. So a drain ends every watch. A registered watch has an
+// entry, which becomes complete when the watch has its watcher; see markComplete.
 type Registry struct {
 	prefix string // of the ids; random, so it differs between servers and changes with a restart
 
-	begunAndEnded atomic.Int64 // number of watches that have begun plus number of those that have ended
+	begunAndEnded atomic.Int64 // see reclaim.begunAndEnded; counts watches with complete entries
+	garbage       *collect     // collects what these leave
 	clock         DrainClock
 
 	mu       sync.Mutex
 	latest   uint64            // guarded by mu: the highest number
 	entries  map[uint64]*Entry // guarded by mu
 	draining bool              // guarded by mu: no watch may begin
-	empty    chan struct{}     // closed when it drains and there is no watch
+	empty    chan struct{}     // closed when draining is set and no watch is registered
 }
 
 func newRegistry() *Registry {
@@ -36,15 +37,20 @@ func newRegistry() *Registry {
 	for i := range cap(b) {
 		b = append(b, byte(random>>(8*i)))
 	}
-	return &Registry{prefix: hex.EncodeToString(b), clock: realClock{}, entries: map[uint64]*Entry{}, empty: make(chan struct{})}
+	r := &Registry{prefix: hex.EncodeToString(b), clock: realClock{}, entries: map[uint64]*Entry{}, empty: make(chan struct{})}
+	r.garbage = newCollect(r.begunAndEnded.Load)
+	return r
 }
 
-// add adds a watch, which must be removed. The end function ends it, and may be called
-// until then. add returns [apierr.ErrDraining] if the server drains.
-func (r *Registry) add(e *Entry, end func(reason error)) error {
+// register adds a watch, which the caller must unregister. The registry calls end to end the
+// watch, on any goroutine, possibly after the watch was unregistered. If the server
+// drains, register returns [apierr.ErrDraining], and the client tries again on another
+// connection.
+func (r *Registry) register(e *Entry, end func(reason error)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.draining {
+		e.goAway()
 		return apierr.ErrDraining
 	}
 	r.latest++
@@ -53,19 +59,21 @@ func (r *Registry) add(e *Entry, end func(reason error)) error {
 	return nil
 }
 
-// show shows a watch to operators. Its entry must be complete.
-func (r *Registry) show(e *Entry) {
+// markComplete records that all fields of an entry are set. Before that, only a drain uses the
+// entry, to end the watch: operators do not see it, and reexamine and checkFences skip it.
+func (r *Registry) markComplete(e *Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.begunAndEnded.Add(1)
-	e.shown = true
+	r.garbage.note(r.begunAndEnded.Add(1))
+	e.complete = true
 }
 
-func (r *Registry) remove(e *Entry) {
+// unregister removes a watch that has ended.
+func (r *Registry) unregister(e *Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e.shown {
-		r.begunAndEnded.Add(1)
+	if e.complete {
+		r.garbage.note(r.begunAndEnded.Add(1))
 	}
 	delete(r.entries, e.number)
 	if r.draining && len(r.entries) == 0 {
@@ -73,11 +81,11 @@ func (r *Registry) remove(e *Entry) {
 	}
 }
 
-// ServerID returns the part of the ids that names this server.
+// ServerID returns the part of each watch's id that names this server.
 func (r *Registry) ServerID() string { return r.prefix }
 
-// Number returns the number of the watch with the id, or false if no watch of this server
-// can have it.
+// Number returns the number in the id of a watch, or false if no watch of this server can have
+// that id.
 func (r *Registry) Number(id string) (uint64, bool) {
 	prefix, digits, ok := strings.Cut(id, "-")
 	if !ok || prefix != r.prefix {
@@ -87,7 +95,7 @@ func (r *Registry) Number(id string) (uint64, bool) {
 	return n, err == nil
 }
 
-// Find returns the watch with the id, or nil.
+// Find returns the complete entry of the watch with the id, or nil if there is none.
 func (r *Registry) Find(id string) *Entry {
 	n, ok := r.Number(id)
 	if !ok {
@@ -95,49 +103,50 @@ func (r *Registry) Find(id string) *Entry {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e := r.entries[n]; e != nil && e.shown {
+	if e := r.entries[n]; e != nil && e.complete {
 		return e
 	}
 	return nil
 }
 
-// Of returns the watches of some resources, the oldest first.
+// Of returns the complete entries of the watches of some resources, the oldest first.
 func (r *Registry) Of(resources ...string) []*Entry {
-	found := slices.DeleteFunc(r.all(), func(e *Entry) bool { return !slices.Contains(resources, e.question.Resource) })
+	found := slices.DeleteFunc(r.completeEntries(), func(e *Entry) bool { return !slices.Contains(resources, e.question.Resource) })
 	slices.SortFunc(found, func(x, y *Entry) int { return cmp.Compare(x.number, y.number) })
 	return found
 }
 
-// Count returns the number of watches by resource.
-func (r *Registry) Count() map[string]int {
+// CountByResource returns the number of complete entries of each resource.
+func (r *Registry) CountByResource() map[string]int {
 	n := map[string]int{}
-	for _, e := range r.all() {
+	for _, e := range r.completeEntries() {
 		n[e.question.Resource]++
 	}
 	return n
 }
 
-// all returns all watches that are shown.
-func (r *Registry) all() []*Entry {
+// completeEntries returns the complete entries, in no particular order.
+func (r *Registry) completeEntries() []*Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	found := make([]*Entry, 0, len(r.entries))
 	for _, e := range r.entries {
-		if e.shown {
+		if e.complete {
 			found = append(found, e)
 		}
 	}
 	return found
 }
 
-// len returns the number of watches.
-func (r *Registry) len() int {
+// registered returns the number of registered watches, with complete and incomplete entries.
+func (r *Registry) registered() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.entries)
 }
 
-// refuseNew refuses new watches from now on. It returns the present ones, the oldest first.
+// refuseNew refuses new watches from now on. It returns the entries of all registered watches,
+// in any order.
 func (r *Registry) refuseNew() []*Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,25 +156,27 @@ func (r *Registry) refuseNew() []*Entry {
 			close(r.empty)
 		}
 	}
-	return slices.SortedFunc(maps.Values(r.entries), func(x, y *Entry) int { return cmp.Compare(x.number, y.number) })
+	return slices.Collect(maps.Values(r.entries))
 }
 
-// endOne ends a watch that is still there.
-func (r *Registry) endOne(e *Entry) {
+// endOne ends a watch because the server drains, if the watch is still registered.
+func (r *Registry) endOne(e *Entry, reason error) {
 	r.mu.Lock()
 	present := r.entries[e.number] == e
 	r.mu.Unlock()
 	if present {
-		e.end(apierr.ErrDraining)
+		e.end(reason)
 	}
 }
 
-// reexamine calls examine for each watch and ends the watch if there is an error. It returns
-// the number of watches that it ended. It may miss a watch that begins meanwhile, so a handler
-// examines its watch once more after it has registered it. The caller changes the rights or
-// credentials before it calls reexamine.
+// reexamine calls examine for each complete entry, and ends the watch if examine returns an
+// error. It returns the number of watches that it ended.
+//
+// The caller changes the rights or credentials before it calls reexamine. A handler marks its
+// entry as complete before it examines its watch. So no watch escapes a change: either
+// reexamine finds the complete entry, or the handler examines its watch after the change.
 func (r *Registry) reexamine(examine func(*Entry) error) (ended int) {
-	for _, e := range r.all() {
+	for _, e := range r.completeEntries() {
 		if err := examine(e); err != nil {
 			e.end(err)
 			ended++

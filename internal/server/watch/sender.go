@@ -23,64 +23,68 @@ import (
 // worker calls TrySend, which must not wait.
 //
 // gRPC blocks a sender while 64 KiB of its stream have not been written to the buffer of the
-// connection. So the worker keeps the bytes in flight below that: from 4 KiB on it appends a
-// write fence to a message, and at 16 KiB it sends no more until gRPC releases the fence. A
+// connection. So a worker limits the bytes in flight. From 4 KiB in flight on, it appends a
+// write fence to a message. From 16 KiB on, it sends nothing until gRPC releases the fence. A
 // client that does not read has a few messages in flight and costs the worker nothing.
 //
-// A fence that stays out for a minute is overdue: either the client does not read, or gRPC has
-// lost the fence. The handler then sends the messages, without fences, until the fence is
-// released, or until gRPC has accepted so much that the fence must be lost.
+// A fence is overdue if a worker waits for it and gRPC has not released it within a minute:
+// either the client does not read, or gRPC has lost the fence. The handler then sends the
+// messages, without fences, until the fence is released or until gRPC has accepted so many
+// bytes that the fence must be lost. A lost fence ends the watch.
 type streamSender struct {
 	stream grpc.ServerStream
 	tracer backend.WriteTracer // nil: none
 
-	inFlight    int32        // bytes that gRPC may not have written yet
-	fenced      int32        // the part of inFlight that precedes the fence
-	unfenced    int32        // bytes sent after an overdue fence; counted up to grpcWindow
-	broken      bool         // a message could not be sent
-	awaitsFence atomic.Bool  // a worker has a message to send when the fence is released
-	overdue     atomic.Bool  // the fence was not released within fenceTimeout
-	sentAt      atomic.Int64 // time of the latest message with a fence or of the handler, in nanoseconds since 1970
+	inFlight     int32        // bytes that gRPC may not have written yet
+	beforeFence  int32        // the part of inFlight that was sent up to the fence; 0: no fence is out
+	afterOverdue int32        // bytes sent after an overdue fence; counted up to grpcWindow
+	broken       bool         // a message could not be sent
+	awaitsFence  atomic.Bool  // a worker has a message to send when the fence is released
+	overdue      atomic.Bool  // the fence was not released within fenceTimeout
+	sentAt       atomic.Int64 // time of the latest message that had a fence or came from the handler; Unix nanoseconds
 
 	ctx      *watchContext
 	entry    *Entry
 	counters *counters
 	watcher  *dispatch.Watcher // nil: the resource has no cache
-	ready    func()            // makes the worker look after the watcher
+	ready    func()            // makes the worker serve the watcher again
 	fence    grpcmsg.WriteFence
 
-	slot         snapshotSlot
-	slow         *rpc.SlowLog
-	catchUpBegan time.Duration // when the catch-up that is under way began, as an offset from entry.since
+	slot snapshotSlot
+	slow *rpc.SlowLog
+
+	// notCounted is the part of the time since entry.since that does not count for the slow
+	// log: before the present catch-up began, and while its messages waited for the client.
+	notCounted time.Duration
 }
 
 const (
-	// maxInFlight is how many bytes may be in flight before the watch gets no more messages
-	// from a worker. It is far below gRPC's 64 KiB, because each message in flight costs some
-	// memory besides the events that it shares with other watches.
+	// maxInFlight is the number of bytes in flight from which on a worker sends nothing. It is
+	// far below gRPC's 64 KiB, because each message in flight costs some memory besides the
+	// events that it shares with other watches.
 	maxInFlight = 16 << 10
 
-	// fenceBytes is how many bytes may be in flight before a worker appends a fence. A fence
-	// costs memory for a moment, so not every message has one.
+	// fenceBytes is the number of bytes in flight from which on a worker appends a fence. A
+	// fence costs memory until gRPC has released it, so not every message has one.
 	fenceBytes = 4 << 10
 
 	// grpcWindow is how many bytes of a stream gRPC accepts before it blocks the sender.
 	grpcWindow = 64 << 10
 
-	// fenceTimeout is how long a fence may stay out before the sender no longer relies on
-	// it. A connection whose peer is gone has ended by then: keepalive and the time-out of
-	// TCP need 30 s. So either the client does not read, or gRPC has lost the fence.
+	// fenceTimeout is how long gRPC may take to release a fence before the fence is overdue.
+	// A connection whose peer is gone has ended by then, because keepalive and the timeout of
+	// TCP need 30 s.
 	fenceTimeout = time.Minute
 
-	// blockedAfter is how long a message may be on its way to the connection before operators
-	// see that the watch is blocked.
+	// blockedAfter is how long gRPC may take to write a message to the buffer of the
+	// connection before operators see that the watch is blocked.
 	blockedAfter = 100 * time.Millisecond
 )
 
 // errFenceLost ends a watch whose write fence gRPC has lost.
-var errFenceLost = status.Error(codes.Internal, "internal error: gRPC did not report that it wrote the messages of this watch; resume it")
+var errFenceLost = status.Error(codes.Internal, "internal error: the server does not know whether it sent all messages of this watch; resume the watch from your last position")
 
-// init sets what all methods need.
+// init sets the fields that all methods need.
 func (s *streamSender) init(ctx *watchContext, entry *Entry, stream grpc.ServerStream) {
 	s.ctx, s.entry, s.stream = ctx, entry, stream
 }
@@ -94,7 +98,8 @@ func (s *streamSender) attach(w *dispatch.Watcher) {
 
 // Reserve implements [dispatch.Sink].
 func (s *streamSender) Reserve() error {
-	err := s.slot.reserve(s.ctx)
+	messages, _ := s.entry.sent()
+	err := s.slot.reserve(s.ctx, messages == 0)
 	if s.watcher != nil {
 		s.ctx.forgetDone() // only the wait for the slot needed it
 	}
@@ -104,12 +109,13 @@ func (s *streamSender) Reserve() error {
 // Send implements [dispatch.Sink].
 func (s *streamSender) Send(m dispatch.Message) error {
 	if reason, _ := s.ctx.why(); apierr.IsDenied(reason) {
-		return reason // the message may contain changes that the client may no longer see
+		return reason // the client may no longer be allowed to see the events of the message
 	}
 	message := grpcmsg.Join(m.Events, wire.AppendHeader(nil, m.Header))
 	size := message.Size()
-	s.awaitsFence.Store(false) // the handler has the watcher now
-	s.sentAt.Store(time.Now().UnixNano())
+	s.awaitsFence.Store(false) // no worker has the watcher now
+	began := time.Now()
+	s.sentAt.Store(began.UnixNano())
 	s.endOverdue()
 	var fence *grpcmsg.WriteFence
 	if s.watcher != nil && !s.overdue.Load() {
@@ -123,6 +129,7 @@ func (s *streamSender) Send(m dispatch.Message) error {
 		s.broken = true
 		return err
 	}
+	s.notCounted += time.Since(began) // a client that reads slowly does not make a catch-up slow
 	switch {
 	case s.watcher == nil:
 	case fence == nil:
@@ -131,7 +138,7 @@ func (s *streamSender) Send(m dispatch.Message) error {
 		}
 	case !fence.Released():
 		s.inFlight = max(s.inFlight, maxInFlight)
-		s.fenced = s.inFlight
+		s.beforeFence = s.inFlight
 	}
 	first := s.note(&m, size)
 	s.counters.note(&m, 1, size, first, time.Now())
@@ -145,19 +152,19 @@ func (s *streamSender) TrySend(b *dispatch.Batch, now time.Time) error {
 	if reason, _ := s.ctx.why(); reason != nil {
 		return reason // the handler sends the last message
 	}
-	if s.overdue.Load() && (s.unfenced > 0 || !s.fence.Released()) {
+	if s.overdue.Load() && (s.afterOverdue > 0 || !s.fence.Released()) {
 		return dispatch.ErrNeedsHandler // see endOverdue
 	}
 	if !s.hasRoom() {
 		return dispatch.ErrFull
 	}
-	encoded := encodedMessage(b)
+	encoded := sharedMessage(b)
 	var message any = encoded
 	s.inFlight += int32(encoded.Size())
-	if s.inFlight >= maxInFlight || s.inFlight >= fenceBytes && s.fenced == 0 {
+	if s.inFlight >= maxInFlight || s.inFlight >= fenceBytes && s.beforeFence == 0 {
 		s.sentAt.Store(now.UnixNano())
 		s.fence.Ref()
-		s.fenced = s.inFlight
+		s.beforeFence = s.inFlight
 		message = encoded.WithFence(&s.fence)
 	}
 	if err := s.stream.SendMsg(message); err != nil {
@@ -168,18 +175,30 @@ func (s *streamSender) TrySend(b *dispatch.Batch, now time.Time) error {
 	return nil
 }
 
-// Sent implements [dispatch.Sink].
-func (s *streamSender) Sent(b *dispatch.Batch, n int, now time.Time) {
-	s.counters.note(&b.Message, n, encodedMessage(b).Size(), false, now)
+// CountSent implements [dispatch.Sink].
+func (s *streamSender) CountSent(b *dispatch.Batch, n int, now time.Time) {
+	s.counters.note(&b.Message, n, sharedMessage(b).Size(), false, now)
 }
 
-// encodedMessage returns the batch as gRPC takes it. All watches share it.
-func encodedMessage(b *dispatch.Batch) *grpcmsg.EncodedMessage {
-	return b.Encoded(encode).(*grpcmsg.EncodedMessage)
+// Prefetch implements [dispatch.Sink].
+func (s *streamSender) Prefetch() int {
+	read := 0
+	if s.ctx.reason.Load() != nil {
+		read++
+	}
+	if s.stream.Context() != nil {
+		read++
+	}
+	return read
+}
+
+// sharedMessage returns the encoded message of a batch. All watches share the message.
+func sharedMessage(b *dispatch.Batch) *grpcmsg.SharedMessage {
+	return b.Encoded(encode).(*grpcmsg.SharedMessage)
 }
 
 func encode(m *dispatch.Message) any {
-	return grpcmsg.NewEncodedMessage(m.Events, func(b []byte) []byte { return wire.AppendHeader(b, m.Header) })
+	return grpcmsg.NewSharedMessage(m.Events, func(b []byte) []byte { return wire.AppendHeader(b, m.Header) })
 }
 
 // hasRoom reports whether a worker may send another message. If not, the watcher becomes ready
@@ -189,8 +208,8 @@ func (s *streamSender) hasRoom() bool {
 		if s.overdue.Load() {
 			s.overdue.Store(false)
 		}
-		s.inFlight -= s.fenced
-		s.fenced = 0
+		s.inFlight -= s.beforeFence
+		s.beforeFence = 0
 	}
 	if s.inFlight < maxInFlight {
 		return true
@@ -199,13 +218,16 @@ func (s *streamSender) hasRoom() bool {
 	return false
 }
 
-// endOverdue makes the handler append fences again when an overdue fence has been released.
-// A worker cannot do that: the messages that the handler sent after the overdue fence are in
-// flight without a fence, so nothing would report when there is room again. The fence of the
-// next message covers them.
+// endOverdue makes the handler use fences again when an overdue fence has been released. The
+// messages that the handler has sent meanwhile are in flight without a fence. The fence of the
+// handler's next message covers them.
+//
+// While there are such messages, TrySend leaves the next message to the handler, because no
+// fence would tell a worker when gRPC has written them. If there are none, hasRoom ends the
+// overdue state instead.
 func (s *streamSender) endOverdue() {
 	if s.overdue.Load() && s.fence.Released() {
-		s.inFlight, s.fenced, s.unfenced = 0, 0, 0
+		s.inFlight, s.beforeFence, s.afterOverdue = 0, 0, 0
 		s.overdue.Store(false)
 	}
 }
@@ -224,10 +246,11 @@ func (s *streamSender) fenceReleased() {
 	}
 }
 
-// checkFence makes the handler send the messages of a watch whose worker has waited for the
-// fence for fenceTimeout. Any goroutine may call it.
+// checkFence makes the handler send the messages if a worker waits for the fence and the
+// message with the fence was sent at least fenceTimeout ago. Any goroutine may call it.
 func (s *streamSender) checkFence(now time.Time) {
-	// The order matters: a sender stores sentAt before it appends a fence.
+	// The order matters: a sender stores sentAt before it appends the fence, so the time read
+	// here is not that of an earlier message.
 	if !s.awaitsFence.Load() || s.fence.Released() || now.Sub(time.Unix(0, s.sentAt.Load())) < fenceTimeout {
 		return
 	}
@@ -236,26 +259,26 @@ func (s *streamSender) checkFence(now time.Time) {
 	}
 }
 
-// checkOverdueFence returns an error if the fence is lost. The handler calls it after it has
-// sent a message of the given size without a fence.
+// checkOverdueFence returns an error if the fence is lost. The handler calls it when gRPC has
+// accepted a message of the given size without a fence.
 //
-// gRPC accepts a message only while less than grpcWindow of its stream is unwritten. Suppose
-// that grpcWindow bytes were sent after the fence and gRPC then accepts another message. Then
-// gRPC has written everything before the fence, and should have released it. If the client does
-// not read, gRPC blocks the handler instead.
+// gRPC accepts a message only while less than grpcWindow bytes of its stream are unwritten.
+// Suppose that grpcWindow bytes were sent after the fence, and gRPC then accepts another
+// message. Then gRPC has written everything before the fence, and should have released the
+// fence. If the client does not read, gRPC does not accept that message but blocks the handler.
 func (s *streamSender) checkOverdueFence(size int) error {
-	if s.fence.Released() || s.unfenced < grpcWindow {
-		s.unfenced = min(s.unfenced+int32(size), grpcWindow)
+	if s.fence.Released() || s.afterOverdue < grpcWindow {
+		s.afterOverdue = min(s.afterOverdue+int32(size), grpcWindow)
 		return nil
 	}
 	s.broken = true
 	return errFenceLost
 }
 
-// isBlocked reports whether a message waits for the client: a worker has one and waits for the
-// fence, or gRPC has not accepted or not written one for blockedAfter. A worker's messages of
-// less than fenceBytes have no fence and do not count. The caller passes whether the handler is
-// sending a message. Any goroutine may call isBlocked.
+// isBlocked reports whether a message waits for the client. That is so in three cases: a worker has a message and waits for the fence; the handler has
+// been sending a message for at least blockedAfter; gRPC has held a message with a fence for
+// that long without writing it. A message without a fence does not count once gRPC has accepted
+// it. sending says whether the handler is sending a message. Any goroutine may call isBlocked.
 func (s *streamSender) isBlocked(sending bool, now time.Time) bool {
 	fenceOut := s.watcher != nil && !s.fence.Released()
 	if fenceOut && s.awaitsFence.Load() {
@@ -264,7 +287,8 @@ func (s *streamSender) isBlocked(sending bool, now time.Time) bool {
 	return (sending || fenceOut) && now.Sub(time.Unix(0, s.sentAt.Load())) >= blockedAfter
 }
 
-// note records a message that gRPC has accepted, and reports whether it is the first.
+// note records a message that gRPC has accepted, and reports whether it is the first message
+// of the watch.
 func (s *streamSender) note(m *dispatch.Message, size int) (first bool) {
 	before, first := s.entry.note(&m.Header, size)
 	if t := s.tracer; t != nil && s.watcher != nil && m.Header.Kind == object.Live && t.Wants() {
@@ -277,22 +301,23 @@ func (s *streamSender) note(m *dispatch.Message, size int) (first bool) {
 	return first
 }
 
-// logSlowWatch logs a watch that was slow to begin or to catch up. The time to the first message
-// and the time of the first catch-up count from the beginning of the watch. A later catch-up
-// counts from its own beginning.
+// logSlowWatch logs a watch that was slow to begin or to catch up. The times of the first
+// message and of the first catch-up are measured from the beginning of the watch, the time of
+// a later catch-up from its own beginning. The time in which messages wait for the client does
+// not count.
 func (s *streamSender) logSlowWatch(h *object.Header, first bool) {
 	switch {
 	case first:
 		s.logSlow("first message")
 	case h.Kind == object.CatchUpBegin:
-		s.catchUpBegan = time.Since(s.entry.since)
+		s.notCounted = time.Since(s.entry.since)
 	case h.Kind == object.Synced:
 		s.logSlow("catch-up")
 	}
 }
 
 func (s *streamSender) logSlow(what string) {
-	if took := time.Since(s.entry.since) - s.catchUpBegan; s.slow.IsSlow(took) {
+	if took := time.Since(s.entry.since) - s.notCounted; s.slow.IsSlow(took) {
 		var ctx context.Context = s.ctx
 		s.slow.Note(ctx, what, took, s.entry.summary.request())
 	}

@@ -32,8 +32,8 @@ type sharedWatches struct {
 	handlers []*handler
 	sent     sync.WaitGroup // messages that after waits for
 
-	messages map[*grpcmsg.EncodedMessage]int // the number of times that each was sent; used by the worker
-	fences   int                             // number of messages that were sent with a fence
+	messages map[*grpcmsg.SharedMessage]int // the number of times that each was sent; used by the worker
+	fences   int                            // number of messages that were sent with a fence
 
 	written func(mem.BufferSlice) // gets the messages with a fence; nil: their buffers are freed at once
 	counts  counters
@@ -55,9 +55,9 @@ func (s *recordingStream) Context() context.Context { return context.Background(
 // SendMsg implements [grpc.ServerStream].
 func (s *recordingStream) SendMsg(m any) error {
 	switch m := m.(type) {
-	case *grpcmsg.EncodedMessage:
+	case *grpcmsg.SharedMessage:
 		s.watches.messages[m]++
-	case grpcmsg.Encoded:
+	case grpcmsg.Response:
 		s.watches.fences++
 		if s.watches.written != nil {
 			s.watches.written(mem.BufferSlice(m))
@@ -78,7 +78,7 @@ func startWatches(t *testing.T, watches int, options ...dispatch.Options) *share
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &sharedWatches{store: cachertest.NewMemory(), messages: map[*grpcmsg.EncodedMessage]int{}}
+	a := &sharedWatches{store: cachertest.NewMemory(), messages: map[*grpcmsg.SharedMessage]int{}}
 	c := cacher.New(cacher.Config{Resource: "r", Store: a.store, Codec: codec, Preencode: wire.Preencode, Log: slog.New(slog.DiscardHandler)})
 	d := dispatch.New(dispatch.Config{Source: c, Encoder: wire.Encoder{}})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -93,7 +93,7 @@ func startWatches(t *testing.T, watches int, options ...dispatch.Options) *share
 		running.Wait()
 	})
 	<-c.Ready()
-	poll.Until(t, "the dispatcher has seen the first state", func() bool { return d.Stats().Through.Revision > 0 })
+	poll.Until(t, "the dispatcher has seen the first state", func() bool { return d.Stats().DispatchedUpTo.Revision > 0 })
 	begin := dispatch.FromNow(c.State().Position())
 	var q *sendqueue.Queue
 	for i := range watches {

@@ -7,20 +7,21 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
 )
 
-// Config is what the watches of a server need. Grace is optional.
+// Config is what the watches of a server need. TimeLimit and Grace are optional.
 type Config struct {
 	Resources    backend.Resources
 	Interceptors *rpc.Interceptors // with rights, limits and logs
 
-	// TimeLimit is the longest time a watch lasts. 0: no limit.
+	// TimeLimit is how long a watch lasts at most. 0: no limit.
 	TimeLimit time.Duration
 
-	// Grace is how long a watch that has to end may take to send its last position. After
-	// that its stream ends without it. Default 30 s.
+	// Grace is how long a watch that has to end may take to send its last messages. After
+	// that time the server cuts off the stream. Default 30 s.
 	Grace time.Duration
 }
 
@@ -32,39 +33,42 @@ type Service struct {
 	Registry *Registry
 	counters map[string][]counters // by resource and worker
 	queues   *connQueues
+	ending   dispatch.Turns // of handlers that end their watch
 
 	background     sync.WaitGroup
 	stopBackground context.CancelFunc
 }
 
-// New returns a service, which must be stopped.
+// New returns a service. The caller must stop it.
 func New(cfg Config) *Service {
 	cfg.Grace = cmp.Or(cfg.Grace, defaultGrace)
-	s := &Service{cfg: cfg, Registry: newRegistry(), counters: map[string][]counters{}, queues: newConnQueues()}
+	s := &Service{cfg: cfg, Registry: newRegistry(), counters: map[string][]counters{}, queues: newConnQueues(), ending: dispatch.NewTurns()}
 	for name := range cfg.Resources {
 		s.counters[name] = make([]counters, s.queues.workers.Len())
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stopBackground = stop
-	memory := &reclaim{begunAndEnded: s.Registry.begunAndEnded.Load, active: s.Registry.len, free: debug.FreeOSMemory}
+	memory := &reclaim{begunAndEnded: s.Registry.begunAndEnded.Load, active: s.Registry.registered, free: debug.FreeOSMemory}
 	s.background.Go(func() { memory.run(ctx) })
+	s.background.Go(func() { s.Registry.garbage.serve(ctx) })
 	s.background.Go(func() { s.checkFences(ctx) })
 	return s
 }
 
-// Drain refuses new watches and ends the present ones, spread over the period, each with its
-// last position. It returns when all have been asked to end, none is left, or ctx is done.
-func (s *Service) Drain(ctx context.Context, period time.Duration) { s.Registry.endSpread(ctx, period) }
+// Drain refuses new watches and ends the present ones, spread over the period. Each watch ends
+// with its last position, after its connection got a GOAWAY. Drain returns when it has ended the last watch, when no watch is
+// left, or when ctx is done. It does not wait for clients that do not read.
+func (s *Service) Drain(ctx context.Context, period time.Duration) { s.Registry.drain(ctx, period) }
 
-// WaitToDrain waits for the given time or until ctx is done, by the clock of Drain.
+// WaitToDrain waits for the given time or until ctx is done. It uses the same clock as Drain.
 func (s *Service) WaitToDrain(ctx context.Context, d time.Duration) {
 	clock := s.Registry.clock
 	clock.Wait(ctx, clock.Now().Add(d), nil)
 }
 
-// End refuses new watches, ends the present ones and waits for them. To end watches whose
-// clients do not read, the caller closes their connections.
-func (s *Service) End() { s.Registry.endAll() }
+// EndAll refuses new watches, ends the present ones at once, and waits until none is left. A
+// watch whose client does not read stays until the caller closes the connection.
+func (s *Service) EndAll() { s.Registry.endAll() }
 
 // Stop stops the workers and the background goroutines. Call it after all handlers have
 // returned.
@@ -74,11 +78,12 @@ func (s *Service) Stop() {
 	s.background.Wait()
 }
 
-// Reexamine ends the watches whose credentials or rights are gone, with the error that a new
-// watch would get, and returns how many.
+// Reexamine ends the watches whose credentials or rights are lost, with the error that a new
+// watch would get. It returns the number of watches that it ended.
 func (s *Service) Reexamine() int { return s.Registry.reexamine(s.examine) }
 
-// examine returns why a watch may not continue, or nil.
+// examine returns nil if the credentials and rights of a watch are still valid, and otherwise
+// the error for the client.
 func (s *Service) examine(e *Entry) error {
 	if err := e.pass.Check(); err != nil {
 		return err
@@ -86,14 +91,14 @@ func (s *Service) examine(e *Entry) error {
 	return s.cfg.Interceptors.Rights.Examine(*e.identity, e.question)
 }
 
-// checkFences looks for overdue write fences until ctx is done.
+// checkFences looks for overdue write fences at intervals, until ctx is done.
 func (s *Service) checkFences(ctx context.Context) {
 	ticker := time.NewTicker(fenceTimeout / 4)
 	defer ticker.Stop()
 	for {
 		select {
 		case now := <-ticker.C:
-			for _, e := range s.Registry.all() {
+			for _, e := range s.Registry.completeEntries() {
 				e.sender.checkFence(now)
 			}
 		case <-ctx.Done():

@@ -12,37 +12,49 @@ import (
 )
 
 // snapshotSlot is the permission of a watch to send a RESET or a DELTA. The number of slots is
-// limited. Only the handler of the watch uses its slot.
+// limited. Only the handler of a watch calls the methods.
 //
-// A new watch waits for a slot before the server takes its snapshot. So the snapshot is no
-// older than the slot, and a watch that waits holds no memory. A watch that needs a RESET or a
-// DELTA later sends the beginning of the catch-up at once, and waits before the first part. A
-// watch that needs longer than the lease to send a part loses the slot, and waits again before
-// the next part.
+// A watch that begins with a snapshot waits for a slot before it announces the snapshot, so it
+// holds no part of the snapshot while it waits. Any other watch, one that resumes or has fallen
+// behind, announces its RESET or DELTA at once and waits before the first part. A small DELTA
+// needs no slot. A watch that takes longer than the lease to send one message of the catch-up
+// loses the slot, and waits for another slot before the next part.
 type snapshotSlot struct {
 	limits   *quota.Limiter
-	patience time.Duration
-	held     *quota.Reservation // nil: none
-	lease    *time.Timer        // nil: nothing is being sent
+	patience time.Duration      // how long reserve waits at most
+	held     *quota.Reservation // nil: the watch has no slot
+	lease    *time.Timer        // takes the slot away; nil: no message is being sent
 }
 
 func (s *snapshotSlot) init(l *quota.Limiter, bookmarkInterval time.Duration) {
 	s.limits, s.patience = l, l.Patience
 	if bookmarkInterval > 0 {
-		// The client must not take the wait for a dead server.
+		// A client that gets no message for too long takes the server for dead.
 		s.patience = min(s.patience, max(bookmarkInterval, quota.MinPatience))
 	}
 }
 
-// reserve waits until the watch has a slot.
-func (s *snapshotSlot) reserve(ctx context.Context) error {
+// reserve waits until the watch has a slot. It returns an [apierr.LimitError] if that takes
+// longer than patience, or at once if the watch is
+// new and too many new watches already wait. A watch that has
+// begun may wait in any case: if it ended, it would only come back as a new one.
+func (s *snapshotSlot) reserve(ctx context.Context, isNew bool) error {
 	if s.held != nil {
 		return nil
 	}
-	held, err := s.limits.SnapshotSlots.Acquire(ctx, quota.ClientOf(ctx), 1, s.patience)
-	if errors.Is(err, quota.ErrTimeout) {
+	most := 0
+	if isNew {
+		most = s.limits.WaitingSnapshots
+	}
+	held, err := s.limits.SnapshotSlots.AcquireOrRefuse(ctx, quota.ClientOf(ctx), 1, s.patience, most)
+	switch {
+	case errors.Is(err, quota.ErrTimeout):
 		return &apierr.LimitError{
 			Name: apierr.MaxSnapshots, What: "catch-ups that are being sent", Limit: float64(s.limits.Snapshots), RetryAfter: quota.RetryDelay,
+		}
+	case errors.Is(err, quota.ErrCrowded):
+		return &apierr.LimitError{
+			Name: apierr.MaxWaitingSnapshots, What: "new watches that wait for their snapshot", Limit: float64(most), RetryAfter: quota.RetryDelay,
 		}
 	}
 	s.held = held
@@ -57,10 +69,11 @@ func (s *snapshotSlot) beginSend() {
 	}
 }
 
-// endSend ends the lease. The sender calls it when gRPC has accepted a message. After the last
-// message of a catch-up, the watch keeps the slot until gRPC releases the fence of that message
-// or another lease has passed, because the parts are in gRPC's buffers until then. Without a
-// fence (nil) the watch returns the slot at once.
+// endSend ends the lease. The sender calls it when gRPC has accepted a message.
+//
+// After the last message of a catch-up, gRPC may still hold the parts in its buffers. So the
+// watch keeps the slot until gRPC releases the fence of that message, but not longer than one
+// more lease. Without a fence (nil), the watch returns the slot at once.
 func (s *snapshotSlot) endSend(h *object.Header, fence *grpcmsg.WriteFence) {
 	if s.lease != nil {
 		if !s.lease.Stop() {

@@ -8,12 +8,12 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// requestSummary is what operators see of the request of a watch. Watches with the same
-// summary share one copy.
+// requestSummary is the part of a WatchRequest that ListWatchers shows. Watches with equal
+// summaries share one copy in memory.
 type requestSummary struct{ encoded unique.Handle[string] }
 
-// summarize returns the summary of a request. It leaves out where the watch begins, the
-// consistency, and unknown fields, which may be large.
+// summarize returns the summary of a request. It leaves out where the watch begins and the
+// consistency. It also leaves out unknown fields, because they may be large.
 func summarize(req *fanoutv1.WatchRequest) requestSummary {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(&fanoutv1.WatchRequest{
 		Resource:         req.GetResource(),
@@ -34,6 +34,7 @@ func summarize(req *fanoutv1.WatchRequest) requestSummary {
 	return requestSummary{unique.Make(string(b))}
 }
 
+// scopeOnly returns the scope without unknown fields.
 func scopeOnly(s *fanoutv1.Scope) *fanoutv1.Scope {
 	if s.GetScope() == nil {
 		return nil

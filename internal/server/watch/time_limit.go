@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// randomLimit returns a time limit between four fifths of the configured one and all of it,
-// so that watches that began together do not end together. 0 means no limit.
+// randomLimit returns a time limit between four fifths of the configured limit and the whole
+// limit. So watches that began together do not end together. 0 means no limit.
 func randomLimit(configured time.Duration) time.Duration {
 	if configured <= 0 {
 		return 0
@@ -26,10 +26,10 @@ func shorter(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// lastBookmark returns when to send the last bookmark of a watch, or zero if the watch has no
-// end. The watch ends with its context, or when its limit has passed since now. The last
-// bookmark precedes the end by a second, or by a tenth of the time if that is less, so that it
-// can reach the client.
+// lastBookmark returns when to send the last bookmark of a watch, or the zero time if the watch
+// has neither a deadline nor a limit. The watch ends at the deadline of ctx or at now plus
+// limit, whichever is earlier. The last bookmark is due one second before the end. If less than ten seconds are left, it
+// is due a tenth of that time before the end. So it can still reach the client.
 func lastBookmark(ctx context.Context, now time.Time, limit time.Duration) time.Time {
 	left := limit
 	if deadline, ok := ctx.Deadline(); ok {

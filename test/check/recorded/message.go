@@ -23,6 +23,8 @@ func Message(r *fanoutv1.WatchResponse) (check.Message, error) {
 		CatchUp:  object.CatchUp(r.GetCatchUp()),
 		Position: Position(r.GetPosition()),
 		Partial:  r.GetPartial(),
+
+		ResumeAtOnce: r.GetResumeAtOnce(),
 	}}
 	for _, e := range r.GetEvents() {
 		m.Bytes += protowire.SizeTag(eventsField) + protowire.SizeBytes(proto.Size(e))

@@ -19,19 +19,19 @@ func TestNoEventIsMissedBetweenPollAndJoin(t *testing.T) {
 		if _, ok, _ := w.Try(); !ok {
 			t.Fatal("got no bookmark")
 		}
-		if _, found := w.poll(time.Now()); found != nothing || !w.settle(time.Now()) {
+		if _, result := w.poll(time.Now()); result != pollNothing || !w.joinGroup(time.Now()) {
 			t.Fatal("got something besides the bookmark")
 		}
 		w.group.leave(w)
-		if _, found := w.poll(time.Now()); found != nothing {
+		if _, result := w.poll(time.Now()); result != pollNothing {
 			t.Fatal("got something besides the bookmark")
 		}
 		m.Put("k", "1")
 		synctest.Wait()
-		if w.settle(time.Now()) {
+		if w.joinGroup(time.Now()) {
 			t.Error("the watcher waits although there is an event")
 		}
-		if _, found := w.poll(time.Now()); found != aBatch {
+		if _, result := w.poll(time.Now()); result != pollBatch {
 			t.Error("got no event")
 		}
 	})

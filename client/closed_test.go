@@ -1,0 +1,139 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/fanoutd/fanoutd/client"
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// calls are all requests of a client, by name.
+func calls(c *client.Client) map[string]func(context.Context) error {
+	r := c.Resource("config")
+	return map[string]func(context.Context) error{
+		"Get":      func(ctx context.Context) error { _, err := r.Get(ctx, "a"); return err },
+		"Count":    func(ctx context.Context) error { _, err := r.Count(ctx); return err },
+		"Put":      func(ctx context.Context) error { _, err := r.Put(ctx, "a", client.Text("1")); return err },
+		"Delete":   func(ctx context.Context) error { _, _, err := r.Delete(ctx, "a"); return err },
+		"TryPut":   func(ctx context.Context) error { _, err := r.TryPut(ctx, "a", client.Text("1")); return err },
+		"Transact": func(ctx context.Context) error { _, err := r.Transact(ctx, client.OpDelete("a")); return err },
+		"List": func(ctx context.Context) error {
+			for _, err := range r.List(ctx) {
+				return err
+			}
+			return nil
+		},
+		"Watch": func(ctx context.Context) error {
+			for _, err := range r.Watch(ctx) {
+				return err
+			}
+			return nil
+		},
+		"Run": func(ctx context.Context) error { return client.NewInformer(r, number).Run(ctx) },
+		"Conn": func(ctx context.Context) error {
+			_, err := fanoutv1.NewAdminServiceClient(c.Conn()).ListResources(ctx, &fanoutv1.ListResourcesRequest{})
+			return client.ErrorOf(err)
+		},
+		"Close": func(context.Context) error { return c.Close() },
+	}
+}
+
+func TestCallsAfterCloseFailWithErrClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := dialScripted(t, []*scriptedServer{{streams: []stream{{}}}})
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for name, call := range calls(c) {
+			if err := call(t.Context()); !errors.Is(err, client.ErrClosed) {
+				t.Errorf("%s: got %v, want %v", name, err, client.ErrClosed)
+			}
+		}
+	})
+}
+
+// stuckServer never answers.
+type stuckServer struct {
+	fanoutv1.UnimplementedFanoutServiceServer
+	called chan struct{} // closed by the first request
+}
+
+func (s *stuckServer) Get(ctx context.Context, _ *fanoutv1.GetRequest) (*fanoutv1.GetResponse, error) {
+	close(s.called)
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Close ends a call that waits for its server, and one that waits before a retry.
+func TestCloseEndsCallsWithErrClosed(t *testing.T) {
+	t.Run("server", func(t *testing.T) {
+		t.Parallel()
+		listener := listen(t)
+		srv, stuck := grpc.NewServer(), &stuckServer{called: make(chan struct{})}
+		fanoutv1.RegisterFanoutServiceServer(srv, stuck)
+		served := make(chan error, 1)
+		go func() { served <- srv.Serve(listener) }()
+		t.Cleanup(func() { srv.Stop(); <-served })
+		c, err := client.New(listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan error, 1)
+		go func() {
+			_, err := c.Resource("config").Get(testContext(t), "a")
+			got <- err
+		}()
+		<-stuck.called
+		c.Close()
+		if err := <-got; !errors.Is(err, client.ErrClosed) {
+			t.Errorf("got %v, want %v", err, client.ErrClosed)
+		}
+	})
+	t.Run("retry", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c, err := client.New("127.0.0.1:1", client.WithDialOptions(grpc.WithContextDialer(refuse)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := make(chan error, 1)
+			go func() {
+				_, err := c.Resource("config").Get(t.Context(), "a")
+				got <- err
+			}()
+			synctest.Wait() // the first attempt has failed
+			c.Close()
+			if err := <-got; !errors.Is(err, client.ErrClosed) {
+				t.Errorf("got %v, want %v", err, client.ErrClosed)
+			}
+		})
+	})
+}
+
+// A read whose time is up between two attempts reports why the last one failed.
+func TestReadsReportTheLastFailureAtTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := client.New("127.0.0.1:1", client.WithDialOptions(grpc.WithContextDialer(refuse)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		_, err = c.Resource("config").ListPage(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), errRefused.Error()) {
+			t.Errorf("got %v, want %v because of %v", err, context.DeadlineExceeded, errRefused)
+		}
+	})
+}
+
+var errRefused = errors.New("nobody listens there")
+
+func refuse(context.Context, string) (net.Conn, error) { return nil, errRefused }

@@ -1,0 +1,254 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/fanoutd/fanoutd/client"
+)
+
+// aged returns a message of a server that last knew some time ago that it was current.
+func aged(age time.Duration, m message) message {
+	m.Age = durationpb.New(age)
+	return m
+}
+
+// A server that has lost etcd also answers a resumed watch. That confirms nothing.
+func TestAServerThatHasLostEtcdDoesNotConfirmTheSavedState(t *testing.T) {
+	for name, opts := range map[string][]client.InformerOption{
+		"linearizable":  nil,
+		"a later write": {client.MinRevision(9)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withFile(t, func(t *testing.T, path string) {
+				opts := append(opts, client.LastKnownGood(path, 1<<20))
+				runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5}}}, 20*time.Second, client.LastKnownGood(path, 1<<20))
+
+				s := &scriptedServer{streams: []stream{{
+					messages: []message{replay(5), aged(time.Minute, synced(5))}, later: []delayed{{25 * time.Second, bookmark(9)}},
+				}}}
+				inf := client.NewInformer(connectTo(t, s), number, opts...)
+				run(t, inf)
+				ctx, cancel := context.WithTimeout(t.Context(), 24*time.Second)
+				defer cancel()
+				if err := inf.WaitForState(ctx); err != nil {
+					t.Fatal(err)
+				}
+				if err := inf.WaitForSync(ctx); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("WaitForSync: got %v while the server has lost etcd, want %v", err, context.DeadlineExceeded)
+				}
+				if !inf.Lister().Stale() {
+					t.Error("stale: got false while the server has lost etcd, want true")
+				}
+				if err := inf.WaitForSync(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if inf.Lister().Stale() || len(s.starts()) != 1 {
+					t.Errorf("got stale %v after %d streams and a bookmark, want false after 1", inf.Lister().Stale(), len(s.starts()))
+				}
+			})
+		})
+	}
+}
+
+// WaitForSync waits for the revision of MinRevision, although the saved position is older and
+// the server is current.
+func TestTheSavedStateMustReachTheMinRevision(t *testing.T) {
+	withFile(t, func(t *testing.T, path string) {
+		good := client.LastKnownGood(path, 1<<20)
+		runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5}}}, 20*time.Second, good)
+		s := &scriptedServer{streams: []stream{{messages: []message{replay(5), synced(5)}, later: []delayed{{time.Second, live(9)}}}}}
+		inf := client.NewInformer(connectTo(t, s), number, good, client.MinRevision(9))
+		run(t, inf)
+		if err := inf.WaitForSync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if at := inf.Lister().Position().Revision; at != 9 {
+			t.Errorf("synced at revision %d, want 9", at)
+		}
+	})
+}
+
+func TestAnInformerThatAllowsStaleStatesIsSyncedAndStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scriptedServer{streams: []stream{{messages: []message{reset(), aged(time.Minute, synced(5))}}}}
+		inf := client.NewInformer(connectTo(t, s), number, client.AllowStale())
+		run(t, inf)
+		if err := inf.WaitForSync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if !inf.Lister().Stale() {
+			t.Error("stale: got false for the state of a server that has lost etcd, want true")
+		}
+	})
+}
+
+// Servers notice after some seconds that they have lost etcd. Clients report it 30 s after the
+// loss, and it stays reported as long as no server has etcd.
+func TestStaleFromTheSilenceOnUntilEtcdIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const sec = time.Second
+		lost := stream{messages: []message{replay(6), aged(time.Minute, synced(6))}}
+		s := &scriptedServer{streams: []stream{
+			{messages: []message{reset(), synced(5)}, later: []delayed{ // etcd is lost now
+				{4 * sec, aged(4*sec, live(6))}, {8 * sec, aged(12*sec, bookmark(6))},
+			}},
+			lost, lost,
+			{messages: []message{replay(6), synced(7)}},
+		}}
+		inf := client.NewInformer(connectTo(t, s), number)
+		run(t, inf)
+		if err := inf.WaitForSync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		for range 100 {
+			time.Sleep(sec)
+			synctest.Wait()
+			passed, back := time.Since(began), inf.Lister().Position().Revision == 7
+			if passed == 30*sec {
+				continue // either is right
+			}
+			if want := passed > 30*sec && !back; inf.Lister().Stale() != want {
+				t.Errorf("stale %v after the loss of etcd: got %v, want %v", passed, !want, want)
+			}
+			if n := len(s.starts()); passed == 31*sec && n < 2 {
+				t.Errorf("got %d streams after %v, want another one", n, passed)
+			}
+		}
+	})
+}
+
+// blocked returns an informer whose handler has not returned from the first item. When the
+// test ends, the handler returns.
+func blocked(t *testing.T, s *scriptedServer, run func(*client.Informer[int]) error) (inf *client.Informer[int], c *client.Client) {
+	t.Helper()
+	c = dialScripted(t, []*scriptedServer{s})
+	inf = client.NewInformer(c.Resource("config"), number)
+	called, release, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	inf.AddHandler(client.Handler[int]{Add: func(client.Item[int]) {
+		called <- struct{}{}
+		<-release
+	}})
+	go func() {
+		defer close(done)
+		_ = run(inf)
+	}()
+	t.Cleanup(func() {
+		close(release)
+		_ = c.Close() // the test may have closed it
+		<-done
+	})
+	<-called
+	if inf.Lister().Stale() {
+		t.Fatal("stale: got true in the handler of the first state, want false")
+	}
+	return inf, c
+}
+
+// A handler that does not return does not hide that the state is stale.
+func TestStaleWhileAHandlerBlocks(t *testing.T) {
+	first := []message{reset(), part(0, withValue(added("a", 1), "1")), synced(1)}
+	always := func(inf *client.Informer[int]) error { return inf.Run(context.Background()) }
+	t.Run("lost connection", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			inf, _ := blocked(t, &scriptedServer{streams: []stream{{messages: first, lasts: time.Second, end: errLost}, {end: errLost}}}, always)
+			time.Sleep(2 * time.Second)
+			if !inf.Lister().Stale() {
+				t.Error("got false after the connection was lost, want true")
+			}
+		})
+	})
+	t.Run("bookmarks that nobody reads", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			marks := []delayed{{10 * time.Second, bookmark(2)}, {10 * time.Second, bookmark(3)}, {10 * time.Second, bookmark(4)}}
+			inf, _ := blocked(t, &scriptedServer{streams: []stream{{messages: first, later: marks}}}, always)
+			time.Sleep(31 * time.Second)
+			if !inf.Lister().Stale() {
+				t.Error("got false after 31s, want true")
+			}
+		})
+	})
+	t.Run("closed client", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			inf, c := blocked(t, &scriptedServer{streams: []stream{{messages: first}}}, always)
+			c.Close()
+			if !inf.Lister().Stale() {
+				t.Error("got false, want true")
+			}
+		})
+	})
+	t.Run("ended context", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			inf, _ := blocked(t, &scriptedServer{streams: []stream{{messages: first}}}, func(inf *client.Informer[int]) error { return inf.Run(ctx) })
+			cancel()
+			synctest.Wait()
+			if !inf.Lister().Stale() {
+				t.Error("got false, want true")
+			}
+		})
+	})
+}
+
+// Bookmarks that waited while a handler was busy were sent long ago.
+func TestBookmarksFromTheBufferConfirmNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := stream{messages: []message{reset(), part(0, withValue(added("a", 1), "1")), synced(1)}}
+		for i := range 6 { // then the server is silent
+			a.later = append(a.later, delayed{5 * time.Second, bookmark(int64(i + 2))})
+		}
+		inf := client.NewInformer(connectTo(t, &scriptedServer{streams: []stream{a}}), number)
+		inf.AddHandler(client.Handler[int]{Add: func(client.Item[int]) { time.Sleep(50 * time.Second) }})
+		run(t, inf)
+		if err := inf.WaitForSync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if at := inf.Lister().Position().Revision; at != 7 || !inf.Lister().Stale() {
+			t.Errorf("got revision %d and stale %v, want 7 and true: the last bookmark is 21s old, the first 46s", at, inf.Lister().Stale())
+		}
+	})
+}
+
+// A watch without a pause is fresh as long as its caller keeps up.
+func TestASteadyStreamKeepsTheStateFresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := stream{messages: []message{reset(), synced(1)}}
+		for i := range 10_000 {
+			a.later = append(a.later, delayed{5 * time.Millisecond, live(int64(i + 2))})
+		}
+		inf := client.NewInformer(connectTo(t, &scriptedServer{streams: []stream{a}}), number)
+		run(t, inf)
+		time.Sleep(49 * time.Second)
+		if at := inf.Lister().Position().Revision; at < 9000 || inf.Lister().Stale() {
+			t.Errorf("got revision %d and stale %v, want at least 9000 and false", at, inf.Lister().Stale())
+		}
+	})
+}
+
+// A RESET from a server that has lost etcd may be older than what the client had.
+func TestAReplacementIsAsOldAsItsServerSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scriptedServer{streams: []stream{
+			{messages: []message{reset(), synced(5), draining(5)}, end: errOK},
+			{messages: []message{reset(), aged(time.Hour, synced(3))}},
+		}}
+		var last *client.Update
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		for u, err := range connectTo(t, s).Watch(ctx) {
+			if err == nil {
+				last = u
+			}
+		}
+		if age := time.Since(last.AsOf); last.Position.Revision != 3 || age < time.Hour {
+			t.Errorf("got revision %d with age %v, want 3 with an hour", last.Position.Revision, age)
+		}
+	})
+}

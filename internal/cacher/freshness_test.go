@@ -1,0 +1,84 @@
+package cacher_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/test/cachertest"
+)
+
+// A quiet store confirms the state every few seconds.
+func TestAQuietStoreConfirmsTheState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := cachertest.NewMemory()
+		m.Put("k", "1")
+		c := run(t, m)
+		<-c.Ready()
+		for range 60 {
+			synctest.Wait()
+			if age := time.Since(c.Confirmed()); age > 6*time.Second {
+				t.Fatalf("got an age of %v, want at most 6s", age)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+// While the store does not answer, nothing confirms the state. When it answers again, the first
+// updates are old, so they do not count either.
+func TestUpdatesAfterAnOutageDoNotConfirmTheState(t *testing.T) {
+	for name, away := range map[string]func(method string) error{
+		"silent watch": func(method string) error {
+			if method == "Next" {
+				return nil
+			}
+			return object.ErrUnavailable
+		},
+		"broken watch": func(string) error { return object.ErrUnavailable },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := cachertest.NewMemory()
+				m.Put("k", "1")
+				c := run(t, m)
+				<-c.Ready()
+				time.Sleep(20 * time.Second)
+				lost := time.Now()
+				m.Change(func() { m.Quiet, m.Fault = true, away })
+				missed := m.Put("k", "2")
+				time.Sleep(time.Minute)
+				if at := c.Confirmed(); at.After(lost) {
+					t.Errorf("confirmed %v after the store was lost", at.Sub(lost))
+				}
+
+				// The watch delivers, but the store does not say its revision yet.
+				m.Change(func() {
+					m.Quiet = false
+					m.Fault = func(method string) error {
+						if method == "Revision" {
+							return object.ErrUnavailable
+						}
+						return nil
+					}
+				})
+				for c.State().Revision() < missed {
+					<-c.State().Superseded()
+				}
+				m.Put("k", "3")
+				synctest.Wait()
+				if at := c.Confirmed(); at.After(lost) {
+					t.Errorf("confirmed %v after the store was lost, by an update", at.Sub(lost))
+				}
+
+				m.Change(func() { m.Fault = nil })
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				if age := time.Since(c.Confirmed()); age > 6*time.Second {
+					t.Errorf("got an age of %v after the store is back, want at most 6s", age)
+				}
+			})
+		})
+	}
+}

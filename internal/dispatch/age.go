@@ -1,0 +1,21 @@
+package dispatch
+
+import "time"
+
+// unstatedAge is the age from which messages state it. Nearly all messages are sent as soon
+// as the store has confirmed them, and need no bytes for it.
+const unstatedAge = time.Second
+
+// StatedAge returns what a message states as [object.Header.Age], if the server had
+// everything at the time confirmed.
+func StatedAge(confirmed, now time.Time) time.Duration {
+	if age := now.Sub(confirmed); age >= unstatedAge {
+		return age
+	}
+	return 0
+}
+
+// statedAge returns the age to state in a message that is sent now.
+func (d *Dispatcher) statedAge(now time.Time) time.Duration {
+	return StatedAge(d.cfg.Source.Confirmed(), now)
+}

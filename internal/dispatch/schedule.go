@@ -1,0 +1,96 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// Schedule decides when a watcher sends bookmarks and how long it holds live events back. It
+// applies to watchers of this package and of package direct. Callers pass the time, because
+// reading it costs more than everything that the schedule does.
+type Schedule struct {
+	bookmarkInterval time.Duration // see [Options.BookmarkInterval]
+	batchDelay       time.Duration // see [Options.BatchDelay]
+	lastBookmark     time.Time     // see [Options.LastBookmark]
+
+	sentAny          time.Time // when the latest message was sent
+	sentLive         time.Time // when the latest live message was sent
+	sentLastBookmark bool
+}
+
+// NewSchedule returns the schedule for the options.
+func NewSchedule(o *Options) Schedule {
+	s := Schedule{bookmarkInterval: o.BookmarkInterval, batchDelay: o.BatchDelay, lastBookmark: o.LastBookmark}
+	if s.bookmarkInterval > 0 {
+		// A client would take a longer silence for a dead server.
+		s.batchDelay = min(s.batchDelay, s.bookmarkInterval)
+	}
+	return s
+}
+
+// Due says which bookmark is due.
+type Due uint8
+
+// The kinds of bookmarks.
+const (
+	NotDue              Due = iota
+	PeriodicBookmarkDue     // no message was sent for Options.BookmarkInterval
+	LastBookmarkDue         // the time is Options.LastBookmark or later
+)
+
+// Due returns which bookmark is due.
+func (s *Schedule) Due(now time.Time) Due {
+	switch {
+	case s.isLastBookmarkDue(now):
+		return LastBookmarkDue
+	case s.bookmarkInterval > 0 && now.Sub(s.sentAny) >= s.bookmarkInterval:
+		return PeriodicBookmarkDue
+	}
+	return NotDue
+}
+
+func (s *Schedule) isLastBookmarkDue(now time.Time) bool {
+	return !s.lastBookmark.IsZero() && !s.sentLastBookmark && !now.Before(s.lastBookmark)
+}
+
+// RecordSent records that a message was sent.
+func (s *Schedule) RecordSent(kind object.MessageKind, now time.Time) {
+	s.sentAny = now
+	switch kind {
+	case object.Live:
+		s.sentLive = now
+	case object.Bookmark:
+		s.sentLastBookmark = s.sentLastBookmark || s.isLastBookmarkDue(now)
+	}
+}
+
+// Postpone delays the due periodic bookmark by one interval. Callers use it when the watcher
+// must not send a bookmark now.
+func (s *Schedule) Postpone(now time.Time) { s.sentAny = now }
+
+// HeldUntil returns when the batch delay of live events ends. It returns false if they need
+// not wait.
+func (s *Schedule) HeldUntil(now time.Time) (time.Time, bool) {
+	if s.batchDelay == 0 {
+		return time.Time{}, false
+	}
+	until := s.sentLive.Add(s.batchDelay)
+	if !s.lastBookmark.IsZero() && s.lastBookmark.Before(until) {
+		until = s.lastBookmark
+	}
+	return until, now.Before(until)
+}
+
+// NextBookmark returns when the next bookmark is due if no other message is sent before. It
+// returns the zero time if no bookmark will be due.
+func (s *Schedule) NextBookmark() time.Time {
+	var at time.Time
+	if s.bookmarkInterval > 0 {
+		at = s.sentAny.Add(s.bookmarkInterval)
+	}
+	if !s.sentLastBookmark && !s.lastBookmark.IsZero() && (at.IsZero() || s.lastBookmark.Before(at)) {
+		at = s.lastBookmark
+	}
+	return at
+}

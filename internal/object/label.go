@@ -1,0 +1,39 @@
+package object
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
+)
+
+// checkLabels returns an error about a field of a write if a label breaks the rules of
+// Kubernetes, which label selectors follow. A selector could not name such a label.
+func checkLabels(field string, labels map[string]string) *ContentError {
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		if err := checkLabel(field, name, labels[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkLabel(field, name, value string) *ContentError {
+	if problems := content.IsLabelKey(name); len(problems) > 0 {
+		return &ContentError{Field: field, Reason: fmt.Sprintf("has the label %q, which is invalid: %s", clip(name), problems[0])}
+	}
+	if problems := content.IsLabelValue(value); len(problems) > 0 {
+		return &ContentError{Field: field, Reason: fmt.Sprintf("has the label %q with the value %q, which is invalid: %s", name, clip(value), problems[0])}
+	}
+	return nil
+}
+
+// clip shortens a text that an error quotes.
+func clip(text string) string {
+	const most = 100
+	if len(text) <= most {
+		return text
+	}
+	return text[:most] + "..."
+}

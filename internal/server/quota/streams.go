@@ -1,0 +1,125 @@
+package quota
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// pairedRate is a rate of each connection and a rate of each client.
+type pairedRate struct {
+	perConnection float64         // 0: no limit
+	clients       *ClientLimiters // nil: no limit
+	burst         time.Duration   // a bucket holds what this time allows
+}
+
+func newPairedRate(perConnection, perClient float64, burst time.Duration) pairedRate {
+	p := pairedRate{perConnection: perConnection, burst: burst}
+	if perClient > 0 {
+		clients := NewClientLimiters(perClient, burstOf(perClient*burst.Seconds(), 0))
+		p.clients = &clients
+	}
+	return p
+}
+
+const (
+	// openBurst is how long a client may open streams as fast as it can. What is over the
+	// rate only waits, so this is short.
+	openBurst = 100 * time.Millisecond
+
+	// abandonBurst is the same for abandoned streams. It is longer, because connections are
+	// closed that are over the rate.
+	abandonBurst = time.Second
+
+	// httpWeight is how many abandoned streams one of HTTP counts for: its request passes
+	// through the gateway and then through gRPC.
+	httpWeight = 10
+)
+
+// ofConnection returns the bucket of a new connection, or nil.
+func (p *pairedRate) ofConnection() *rate.Limiter {
+	if p.perConnection == 0 {
+		return nil
+	}
+	return rate.NewLimiter(rate.Limit(p.perConnection), burstOf(p.perConnection*p.burst.Seconds(), 0))
+}
+
+// ofClient returns the bucket of a client, or nil.
+func (p *pairedRate) ofClient(c Client) *rate.Limiter {
+	if p.clients == nil {
+		return nil
+	}
+	return p.clients.Of(c)
+}
+
+// StreamBudget limits the streams that the client of one connection opens and abandons. It is
+// a frames.Budget.
+type StreamBudget struct {
+	limits            *Limiter
+	host              Client
+	opened, abandoned *rate.Limiter // of the connection; nil: no limit
+	weight            int           // of an abandoned stream
+}
+
+// StreamBudget returns the budget of a new connection of gRPC from an address.
+func (l *Limiter) StreamBudget(address string) *StreamBudget { return l.streamBudget(address, 1) }
+
+// HTTPStreamBudget returns the budget of a new connection of HTTP from an address.
+func (l *Limiter) HTTPStreamBudget(address string) *StreamBudget {
+	return l.streamBudget(address, httpWeight)
+}
+
+func (l *Limiter) streamBudget(address string, weight int) *StreamBudget {
+	return &StreamBudget{l, ClientAt(address), l.opened.ofConnection(), l.abandoned.ofConnection(), weight}
+}
+
+// OpenStream counts a stream that the client opens, and returns how long the server must wait
+// before it reads the stream. The stream counts for the host, because its client has not
+// authenticated yet.
+func (b *StreamBudget) OpenStream() (wait time.Duration) {
+	now := time.Now()
+	for _, bucket := range []*rate.Limiter{b.opened, b.limits.opened.ofClient(b.host)} {
+		if bucket != nil {
+			wait = max(wait, bucket.ReserveN(now, 1).DelayFrom(now))
+		}
+	}
+	return wait
+}
+
+// AbandonStream counts a stream that its client gave up soon after it had opened it. The
+// stream counts for the client with the name, or for the host if the name is empty. The error
+// is an [*AbandonedError].
+func (b *StreamBudget) AbandonStream(name string) error {
+	client := b.host
+	if name != "" {
+		client = Client{Name: name}
+	}
+	now, ofClient := time.Now(), b.limits.abandoned.ofClient(client)
+	switch {
+	case b.abandoned != nil && !b.allow(b.abandoned, now):
+		return b.refuse(client, MaxResetRate, b.abandoned)
+	case ofClient != nil && !b.allow(ofClient, now):
+		return b.refuse(client, MaxResetRatePerClient, ofClient)
+	}
+	return nil
+}
+
+func (b *StreamBudget) allow(bucket *rate.Limiter, now time.Time) bool {
+	return bucket.AllowN(now, min(b.weight, bucket.Burst()))
+}
+
+func (b *StreamBudget) refuse(client Client, limit ConnectionLimit, bucket *rate.Limiter) error {
+	b.limits.refusedConnections.note(limit, client)
+	return &AbandonedError{Limit: limit, PerSecond: float64(bucket.Limit())}
+}
+
+// AbandonedError ends a connection whose client abandons too many streams.
+type AbandonedError struct {
+	Limit     ConnectionLimit
+	PerSecond float64
+}
+
+func (e *AbandonedError) Error() string {
+	return fmt.Sprintf("too many requests were canceled as soon as they had begun: %s allows %v per second", e.Limit, e.PerSecond)
+}

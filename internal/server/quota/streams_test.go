@@ -1,0 +1,99 @@
+package quota
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// abandon abandons streams until the budget is used up, and returns how many it could.
+func abandon(b *StreamBudget, client string) (n int, err error) {
+	for err == nil {
+		if err = b.AbandonStream(client); err == nil {
+			n++
+		}
+	}
+	return n, err
+}
+
+// Each connection has a budget of abandoned streams, and so has each client for all its
+// connections. Clients that have authenticated do not use that of their host.
+func TestAbandonedStreamsAreLimitedForConnectionsAndClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(Limits{ResetRate: 10, ResetRatePerClient: 15}, slog.New(slog.DiscardHandler))
+		for _, c := range []struct {
+			address, client string
+			want            int
+			limit           ConnectionLimit
+		}{
+			{"10.0.0.1:1", "", 10, MaxResetRate},
+			{"10.0.0.1:2", "", 4, MaxResetRatePerClient}, // the first connection has used one more in vain
+			{"10.0.0.2:1", "", 10, MaxResetRate},
+			{"10.0.0.1:3", "ann", 10, MaxResetRate},
+			{"10.0.0.3:1", "ann", 5, MaxResetRatePerClient},
+		} {
+			n, err := abandon(l.StreamBudget(c.address), c.client)
+			over, ok := errors.AsType[*AbandonedError](err)
+			if !ok || over.Limit != c.limit || n < c.want || n > c.want+1 {
+				t.Errorf("%s %q: got %d abandoned streams, then %v; want %d, then the limit %s", c.address, c.client, n, err, c.want, c.limit)
+			}
+		}
+		if got := l.Usage().RefusedConnections; got[MaxResetRate] != 3 || got[MaxResetRatePerClient] != 2 {
+			t.Errorf("got refused connections %v, want 3 and 2", got)
+		}
+		time.Sleep(time.Second)
+		if n, _ := abandon(l.StreamBudget("10.0.0.1:4"), ""); n != 10 {
+			t.Errorf("a second later: got %d abandoned streams, want 10", n)
+		}
+	})
+}
+
+// An abandoned request of HTTP counts for ten streams.
+func TestAbandonedHTTPRequestsWeighMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(Limits{ResetRate: 100, ResetRatePerClient: 1000}, slog.New(slog.DiscardHandler))
+		if n, _ := abandon(l.HTTPStreamBudget("10.0.0.1:1"), ""); n != 10 {
+			t.Errorf("got %d abandoned requests, want 10", n)
+		}
+	})
+}
+
+// Streams over the rate of their connection or of their host wait.
+func TestStreamsOverTheRateWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(Limits{StreamRate: 100, StreamRatePerClient: 200}, slog.New(slog.DiscardHandler))
+		open := func(b *StreamBudget, n int) (wait time.Duration) {
+			for range n {
+				wait = b.OpenStream()
+			}
+			return wait
+		}
+		if wait := open(l.StreamBudget("10.0.0.1:1"), 10); wait != 0 {
+			t.Errorf("got a wait of %v for what a tenth of a second allows, want none", wait)
+		}
+		b := l.StreamBudget("10.0.0.1:2")
+		if wait := open(b, 10); wait != 0 {
+			t.Errorf("another connection: got a wait of %v, want none", wait)
+		}
+		if wait := open(b, 1); wait != time.Second/100 {
+			t.Errorf("over the rate of the connection: got a wait of %v, want 10ms", wait)
+		}
+		if wait := open(l.StreamBudget("10.0.0.1:3"), 1); wait != time.Second/100 {
+			t.Errorf("over the rate of the host: got a wait of %v, want 10ms", wait)
+		}
+		if wait := open(l.StreamBudget("10.0.0.2:1"), 10); wait != 0 {
+			t.Errorf("another host: got a wait of %v, want none", wait)
+		}
+		unlimited := New(Limits{}, slog.New(slog.DiscardHandler)).StreamBudget("10.0.0.1:1")
+		if wait := open(unlimited, 1000); wait != 0 {
+			t.Errorf("without a limit: got a wait of %v, want none", wait)
+		}
+		for range 1000 {
+			if err := unlimited.AbandonStream(""); err != nil {
+				t.Fatalf("without a limit: %v", err)
+			}
+		}
+	})
+}

@@ -1,0 +1,183 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// member is the etcd member in this process.
+type member struct {
+	etcd   *embed.Etcd
+	disk   *diskGuard
+	quota  int64
+	log    *slog.Logger
+	failed atomic.Bool // an error of fatalErrors was reported
+
+	// space is held while the space of the database is changed, and while etcd is stopped.
+	space sync.Mutex
+}
+
+func (m *member) database() Database {
+	backend := m.etcd.Server.Backend()
+	free, accepts := m.disk.status()
+	return Database{Size: backend.Size(), InUse: backend.SizeInUse(), Quota: m.quota, DiskFree: free, DiskFull: !accepts}
+}
+
+// spareBytes is the free space that a full etcd needs before it accepts writes again:
+// several times its largest request.
+const spareBytes = 8 << 20
+
+// recoverSpace makes an embedded etcd that ran out of space accept writes again if
+// space is available: the quota was raised, or deleted data has been compacted and
+// only a defragmentation is missing.
+func (m *member) recoverSpace(ctx context.Context) error {
+	m.space.Lock()
+	defer m.space.Unlock()
+	alarms, err := m.spaceAlarms(ctx)
+	if err != nil || len(alarms) == 0 {
+		return err
+	}
+	backend := m.etcd.Server.Backend()
+	before := backend.Size()
+	if before+spareBytes > m.quota && backend.SizeInUse()+spareBytes <= m.quota {
+		if err := m.defragment(); err != nil && !errors.Is(err, object.ErrNoSpace) {
+			return err
+		}
+	}
+	if size := backend.Size(); size+spareBytes > m.quota {
+		m.log.Warn("embedded etcd is full and refuses writes: delete objects and run fanoutctl reclaim, or raise the quota and restart",
+			"bytes", size, "bytes_in_use", backend.SizeInUse(), "quota", m.quota)
+		return nil
+	}
+	if err := m.disarm(ctx, alarms); err != nil {
+		return err
+	}
+	m.log.Info("embedded etcd was full and accepts writes again", "bytes_before", before, "bytes", backend.Size(), "quota", m.quota)
+	return nil
+}
+
+func (m *member) spaceAlarms(ctx context.Context) ([]*pb.AlarmMember, error) {
+	resp, err := m.etcd.Server.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_GET, Alarm: pb.AlarmType_NOSPACE})
+	if err != nil {
+		return nil, fmt.Errorf("read the space alarm: %w", err)
+	}
+	return resp.GetAlarms(), nil
+}
+
+func (m *member) disarm(ctx context.Context, alarms []*pb.AlarmMember) error {
+	for _, alarm := range alarms {
+		_, err := m.etcd.Server.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, Alarm: alarm.GetAlarm(), MemberID: alarm.GetMemberID()})
+		if err != nil {
+			return fmt.Errorf("clear the space alarm: %w", err)
+		}
+	}
+	return nil
+}
+
+// defragment rewrites the database file without its unused pages. Reads and writes of etcd
+// wait meanwhile. The caller holds space.
+func (m *member) defragment() error {
+	backend := m.etcd.Server.Backend()
+	// The sizes are those of the last commit, and pages that it has freed count as used
+	// until the next one.
+	backend.ForceCommit()
+	backend.ForceCommit()
+	// etcd writes a second file before it removes the first one.
+	needed := backend.SizeInUse() + backend.SizeInUse()/8 + emptyBytes
+	free, err := freeBytes(m.disk.dir)
+	if err == nil && free < needed {
+		m.disk.releaseReserve()
+		free, err = freeBytes(m.disk.dir)
+	}
+	if err != nil {
+		return err
+	}
+	if free < needed {
+		return &object.SpaceError{What: "a defragmentation", Needed: needed, Free: free}
+	}
+	if err := backend.Defrag(); err != nil {
+		if isDiskFull(err) {
+			err = fmt.Errorf("%w: %w", object.ErrNoSpace, err)
+		}
+		return fmt.Errorf("defragment: %w", err)
+	}
+	return nil
+}
+
+// ReclaimSpace frees the space of an embedded etcd that nothing needs: it discards the
+// history, unless keepHistory is set, defragments the database, and clears the space alarm
+// if the database is now smaller than the quota. Other requests to etcd wait while it
+// defragments.
+//
+// Errors: [object.ErrNotEmbedded], [*object.SpaceError] if the disk has no room for the
+// defragmentation, and [object.ErrUnavailable].
+func (s *Store) ReclaimSpace(ctx context.Context, keepHistory bool) (object.Reclaimed, error) {
+	m := s.member
+	if m == nil {
+		return object.Reclaimed{}, object.ErrNotEmbedded
+	}
+	m.space.Lock()
+	defer m.space.Unlock()
+	if err := ctx.Err(); err != nil {
+		return object.Reclaimed{}, err
+	}
+	if m.failed.Load() || m.stopped() {
+		return object.Reclaimed{}, object.ErrUnavailable
+	}
+	done := object.Reclaimed{Before: m.etcd.Server.Backend().Size(), Quota: m.quota}
+	if !keepHistory {
+		var err error
+		if done.Compacted, err = s.compact(ctx); err != nil {
+			return object.Reclaimed{}, fmt.Errorf("compact: %w", classify(ctx, err))
+		}
+	}
+	if err := m.defragment(); err != nil {
+		return object.Reclaimed{}, err
+	}
+	done.After = m.etcd.Server.Backend().Size()
+	alarms, err := m.spaceAlarms(ctx)
+	if err == nil && len(alarms) > 0 && done.After+spareBytes <= m.quota {
+		err = m.disarm(ctx, alarms)
+		done.Cleared = err == nil
+	}
+	if err != nil {
+		return object.Reclaimed{}, classify(ctx, err)
+	}
+	m.log.Info("reclaimed space of embedded etcd", "bytes_before", done.Before, "bytes", done.After,
+		"compacted_revision", done.Compacted, "cleared_alarm", done.Cleared)
+	return done, nil
+}
+
+// stopped reports whether etcd has been stopped.
+func (m *member) stopped() bool {
+	select {
+	case <-m.etcd.Server.StopNotify():
+		return true
+	default:
+		return false
+	}
+}
+
+// compact discards the history before the present revision.
+func (s *Store) compact(ctx context.Context) (object.Revision, error) {
+	now, err := s.client.Get(ctx, EpochKey, clientv3.WithCountOnly())
+	if err != nil {
+		return 0, err
+	}
+	at := now.Header.GetRevision()
+	_, err = s.client.Compact(ctx, at, clientv3.WithCompactPhysical())
+	if err != nil && !errors.Is(classify(ctx, err), object.ErrCompacted) {
+		return 0, err
+	}
+	return object.Revision(at), nil
+}

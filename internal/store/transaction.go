@@ -1,0 +1,116 @@
+package store
+
+import (
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fanoutd/fanoutd/internal/object"
+)
+
+// transaction is the etcd transaction of a commit.
+type transaction struct {
+	compares []clientv3.Cmp
+	writes   []clientv3.Op // if all comparisons hold
+	reads    []clientv3.Op // otherwise
+
+	// For each operation of the commit: the index of its write in writes, or -1.
+	write []int
+
+	// A write may take a key from its lease. The transaction then reads the key, without
+	// its value, right before the write. If there is no room for the reads, the keys are
+	// in unread.
+	leaseReads []int // indexes in writes: the reads, and deletes that return the record
+	unread     []string
+}
+
+// transaction returns the transaction of a commit. Stored and leases have one entry per
+// operation.
+func (c *Collection) transaction(ops []object.Op, stored [][]byte, leases []clientv3.LeaseID) *transaction {
+	t := &transaction{write: make([]int, len(ops))}
+	readLeases := c.hasRoomForReads(ops)
+	for i := range ops {
+		op := &ops[i]
+		key := c.prefix + string(op.Key)
+		if op.If != nil {
+			t.compares = append(t.compares, clientv3.Compare(clientv3.ModRevision(key), "=", int64(*op.If)))
+			if op.ReturnCurrent {
+				t.reads = append(t.reads, clientv3.OpGet(key))
+			} else {
+				t.reads = append(t.reads, clientv3.OpGet(key, clientv3.WithKeysOnly()))
+			}
+		}
+		if op.Kind == object.OpCheck {
+			t.write[i] = -1
+			continue
+		}
+		if mayReplaceLease(op) {
+			switch {
+			case op.ReturnDeleted: // the write returns the lease
+				t.leaseReads = append(t.leaseReads, len(t.writes))
+			case readLeases:
+				t.leaseReads = append(t.leaseReads, len(t.writes))
+				t.writes = append(t.writes, readLease(key))
+			default:
+				t.unread = append(t.unread, key)
+			}
+		}
+		t.write[i] = len(t.writes)
+		switch {
+		case op.Kind == object.OpPut:
+			t.writes = append(t.writes, putOp(key, string(stored[i]), op, leases[i]))
+		case op.ReturnDeleted:
+			t.writes = append(t.writes, clientv3.OpDelete(key, clientv3.WithPrevKV()))
+		default:
+			t.writes = append(t.writes, clientv3.OpDelete(key))
+		}
+	}
+	return t
+}
+
+// hasRoomForReads reports whether etcd accepts a transaction that has a read for each of
+// the operations. It always accepts two operations.
+func (c *Collection) hasRoomForReads(ops []object.Op) bool {
+	return len(ops) == 1 || 2*len(ops) < c.store.maxTransactionOps
+}
+
+// mayReplaceLease reports whether an operation may take a key from its lease.
+func mayReplaceLease(op *object.Op) bool {
+	mayExist := op.If == nil || *op.If != 0
+	return mayExist && (op.Kind == object.OpDelete || op.Kind == object.OpPut && !op.KeepTTL)
+}
+
+// orphans returns the own leases that an applied transaction took keys from.
+func (t *transaction) orphans(resp *clientv3.TxnResponse) []orphan {
+	var all []orphan
+	for _, i := range t.leaseReads {
+		kvs := resp.Responses[i].GetResponseRange().GetKvs()
+		if kvs == nil {
+			kvs = resp.Responses[i].GetResponseDeleteRange().GetPrevKvs()
+		}
+		for _, kv := range kvs {
+			if id := clientv3.LeaseID(kv.Lease); isOwnLease(id) {
+				all = append(all, orphan{lease: id})
+			}
+		}
+	}
+	if len(t.unread) > 0 {
+		all = append(all, orphan{keys: t.unread, at: resp.Header.GetRevision() - 1})
+	}
+	return all
+}
+
+// putOp returns the etcd operation of a put.
+//
+// etcd rejects a transaction that keeps the lease of a missing key. So a put that keeps the
+// time to live, and does not require the key to exist, checks whether it does.
+func putOp(key, value string, op *object.Op, lease clientv3.LeaseID) clientv3.Op {
+	put := clientv3.OpPut(key, value, clientv3.WithLease(lease))
+	if !op.KeepTTL || op.If != nil && *op.If == 0 {
+		return put
+	}
+	keep := clientv3.OpPut(key, value, clientv3.WithIgnoreLease())
+	if op.If != nil {
+		return keep
+	}
+	exists := clientv3.Compare(clientv3.CreateRevision(key), ">", 0)
+	return clientv3.OpTxn([]clientv3.Cmp{exists}, []clientv3.Op{keep}, []clientv3.Op{put})
+}

@@ -1,0 +1,105 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	"go.etcd.io/etcd/server/v3/storage/datadir"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+)
+
+// These limits bound the entries in memory and the write-ahead log by bytes, because etcd
+// limits a request to 1.5 MiB. etcd's defaults suit a cluster, whose slow members need old
+// entries. See also [snapshotTrigger].
+const (
+	// catchUpEntries is the number of older entries to keep in memory for slow members. A
+	// single member needs none, but 0 means etcd's default of 5,000. etcd discards older
+	// entries after every hundred.
+	catchUpEntries = 1
+
+	// walSegmentBytes is the size of a file of the log. etcd allocates files in advance.
+	walSegmentBytes = 16 << 20
+
+	// walPurgeInterval is how often files that are not needed any more are removed.
+	walPurgeInterval = time.Second
+)
+
+// etcd has no setting for this.
+func init() { wal.SegmentSizeBytes = walSegmentBytes }
+
+// walPurger removes the files of the write-ahead log that etcd does not need any more. etcd
+// would do this only every 30 seconds, and a fast writer fills gigabytes meanwhile.
+type walPurger struct {
+	dir string // of the member
+	log *slog.Logger
+}
+
+func (p *walPurger) run(ctx context.Context) {
+	ticker := time.NewTicker(walPurgeInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := p.purge(); err != nil {
+			p.log.Warn("cannot remove old files of the write-ahead log of embedded etcd", "error", err)
+		}
+	}
+}
+
+// purge removes the files before the newest snapshot that was saved. etcd locks them until
+// the record of the snapshot is in the log.
+func (p *walPurger) purge() error {
+	needed, err := newestSnapshot(p.dir)
+	if err != nil {
+		return err
+	}
+	dir := datadir.ToWALDir(p.dir)
+	names, err := walNames(dir)
+	if err != nil {
+		return err
+	}
+	for i := 0; i+1 < len(names); i++ {
+		if _, next, ok := parseWALName(names[i+1]); !ok || next > needed {
+			return nil // names[i] contains the entry
+		}
+		path := filepath.Join(dir, names[i])
+		// etcd holds the locks of the files that it still needs.
+		lock, lockErr := fileutil.TryLockFile(path, os.O_WRONLY, fileutil.PrivateFileMode)
+		if lockErr != nil {
+			return nil // try again later
+		}
+		err = os.Remove(path)
+		_ = lock.Close() // the file is gone
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newestSnapshot returns the index of the newest raft snapshot of a member, or 0 if there is
+// none.
+func newestSnapshot(dir string) (index uint64, err error) {
+	entries, err := os.ReadDir(datadir.ToSnapDir(dir))
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range entries {
+		var term, at uint64
+		if filepath.Ext(e.Name()) != ".snap" {
+			continue
+		}
+		if _, err := fmt.Sscanf(e.Name(), "%016x-%016x.snap", &term, &at); err == nil {
+			index = max(index, at)
+		}
+	}
+	return index, nil
+}

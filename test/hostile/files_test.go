@@ -1,0 +1,91 @@
+package hostile
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/fanoutd/fanoutd/test/poll"
+)
+
+// metrics reads the metrics of a server. It keeps its connection.
+type metrics struct {
+	client http.Client
+	url    string
+}
+
+func newMetrics(t *testing.T, p *process) *metrics {
+	t.Helper()
+	transport := &http.Transport{MaxConnsPerHost: 1}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &metrics{http.Client{Transport: transport}, "http://" + p.admin + "/metrics"}
+}
+
+// value returns a metric, or -1 if the server does not have it or does not answer.
+func (m *metrics) value(ctx context.Context, t *testing.T, name string) float64 {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, m.url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := m.client.Do(req)
+	if err != nil {
+		return -1
+	}
+	defer resp.Body.Close()
+	found := -1.0
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if text, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
+			if found, err = strconv.ParseFloat(text, 64); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return found
+}
+
+// Idle connections of strangers take all file descriptors that connections may have. The
+// embedded etcd still opens its next files, writes succeed, and connections are accepted again
+// when others end.
+func TestConnectionsLeaveFilesToEtcd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
+	const openFiles, reserved = 256, 100
+	ctx, cancel := context.WithTimeout(t.Context(), wait)
+	defer cancel()
+	server := runServer(ctx, t, openFiles)
+	h := newWellBehaved(ctx, t, server.address)
+	m := newMetrics(t, server)
+	if !poll.Wait(ctx, func() bool { return m.value(ctx, t, "fanoutd_connections_max") >= 0 }) {
+		t.Fatal("the server does not say how many connections it accepts")
+	}
+	if most := m.value(ctx, t, "fanoutd_connections_max"); most != openFiles-reserved {
+		t.Errorf("the server accepts %v connections, want %d", most, openFiles-reserved)
+	}
+	stop := (&attack{Kind: sayLittle, Address: server.address, Size: 400, Hosts: 4}).launch(ctx, t)
+	refused := `fanoutd_connections_refused_total{limit="max-connections"}`
+	if !poll.Wait(ctx, func() bool { return m.value(ctx, t, refused) > 0 }) {
+		t.Fatal("no connection was refused")
+	}
+	// etcd begins a new file of its log after each 64 MiB, and prepares one in advance.
+	const megabytes = 150
+	value := strings.Repeat("x", 1<<20-1<<10)
+	for i := range megabytes {
+		h.put(ctx, t, "file/"+strconv.Itoa(i%4), value)
+	}
+	h.ping(ctx, t, 10)
+	t.Logf("%v of %v file descriptors are open, %v connections were refused",
+		m.value(ctx, t, "process_open_fds"), m.value(ctx, t, "process_max_fds"), m.value(ctx, t, refused))
+	if begun, _ := stop(); begun < openFiles {
+		t.Errorf("the attackers opened %d connections, want at least %d", begun, openFiles)
+	}
+	if !poll.Wait(ctx, func() bool { return m.value(ctx, t, "fanoutd_connections") < openFiles/4 }) {
+		t.Error("the connections of the attackers still count after their end")
+	}
+	newProbe(ctx, t, server.address) // a new connection
+}

