@@ -223,7 +223,6 @@ func (g *diskGuard) examine() diskState {
 	g.free = free
 	file, inUse := g.size()
 	unused := file - inUse // pages of the database that etcd uses before it needs more space
-	missing := max(0, reserveBytes-reserve)
 	enough := int64(minFreeBytes)
 	if g.state == diskLow || g.state == diskFull {
 		enough += recoverBytes
@@ -231,7 +230,9 @@ func (g *diskGuard) examine() diskState {
 	switch {
 	case !spare || free < emptyBytes:
 		return diskFull
-	case !ahead, free-missing < enough && unused < enough:
+	// Without the reserve file, the free space is for deletions. A put may need another file
+	// of the write-ahead log even where the database has unused pages.
+	case !ahead, reserve < reserveBytes, free < enough && unused < enough:
 		return diskLow
 	}
 	return diskOK

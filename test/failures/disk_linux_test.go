@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -194,25 +195,34 @@ func TestDiskFilledByObjects(t *testing.T) {
 	disk := smallDisk(t, 512)
 	f := startFanoutd(t, "--data-dir", filepath.Join(disk, "data"))
 	operator := fanoutv1.NewAdminServiceClient(f.conn)
-	large := strings.Repeat("x", 1_000_000)
 	for round := range 2 {
-		written := 0
-		for ; ; written++ {
-			err := f.put(t, fmt.Sprint(written), large)
-			if reasonOf(err) == "STORE_FULL" {
-				break
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+		// Values of several sizes leave pages of the database that the next value does not
+		// fit into.
+		var numbers, written atomic.Int64
+		var writing sync.WaitGroup
+		for range 8 {
+			writing.Go(func() {
+				for {
+					n := numbers.Add(1)
+					switch err := f.put(t, fmt.Sprint(n), strings.Repeat("x", 200_000+int(n%7)*130_000)); {
+					case reasonOf(err) == "STORE_FULL":
+						return
+					case err != nil:
+						t.Errorf("round %d: %v", round, err)
+						return
+					}
+					written.Add(1)
+				}
+			})
 		}
-		if written < 20 {
-			t.Fatalf("round %d: only %d objects of 1 MB fit on a disk of 512 MiB", round, written)
+		writing.Wait()
+		if written.Load() < 40 {
+			t.Fatalf("round %d: only %d objects fit on a disk of 512 MiB", round, written.Load())
 		}
-		for i := range written - 1 {
-			_, err := f.writes.Delete(contextFor(t), &fanoutv1.DeleteRequest{Resource: resource, Delete: &fanoutv1.DeleteOperation{Key: fmt.Sprint(i)}})
+		for n := range numbers.Load() {
+			_, err := f.writes.Delete(contextFor(t), &fanoutv1.DeleteRequest{Resource: resource, Delete: &fanoutv1.DeleteOperation{Key: fmt.Sprint(n + 1)}})
 			if err != nil {
-				t.Fatalf("round %d: deletion %d of %d: %v", round, i, written, err)
+				t.Fatalf("round %d: deletion %d of %d: %v", round, n+1, numbers.Load(), err)
 			}
 		}
 		done, err := operator.ReclaimSpace(contextFor(t), &fanoutv1.ReclaimSpaceRequest{})
