@@ -80,9 +80,9 @@ func (c *Conn) pause(wait time.Duration) {
 }
 
 // abandon counts a stream that the client gave up, unless the stream is old. The streams of a
-// connection that is closed do not count: the client may have been killed.
+// connection that is lost or closed do not count: the client may have been killed.
 func (c *Conn) abandon(id uint32, client string) {
-	if c.budget == nil || c.isClosed() {
+	if c.budget == nil || c.lost.begun.Load() || c.isClosed() {
 		return
 	}
 	c.mu.Lock()

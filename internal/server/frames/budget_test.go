@@ -110,8 +110,8 @@ func TestOnlyYoungUnansweredStreamsCount(t *testing.T) {
 		ends := make(chan func(bool, string), 100)
 		go func() {
 			_ = serve(conn, func(uint32) {
-				_, end := conn.Open(func() {})
-				ends <- end
+				_, id := conn.Open(fakeStream{}, func() {})
+				ends <- func(abandoned bool, client string) { conn.Ended(id, abandoned, client) }
 			})
 		}()
 		nextStream := uint32(1)

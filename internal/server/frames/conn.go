@@ -50,8 +50,10 @@ type Conn struct {
 
 	mu      sync.Mutex
 	streams map[uint32]*Request // guarded by mu; requests that have not come to their end
+	open    map[uint32]Stream   // guarded by mu; streams that have not ended
 	recent  recentStreams       // guarded by mu
 
+	lost     lostStreams
 	outgoing outgoing
 }
 
@@ -72,7 +74,8 @@ type Options struct {
 func NewConn(conn net.Conn, o Options) *Conn {
 	c := &Conn{
 		Conn: conn, buffered: bufio.NewReaderSize(conn, readBufferBytes), prefaceLeft: len(http2.ClientPreface),
-		headerRead: frameHeaderBytes, streams: map[uint32]*Request{},
+		headerRead: frameHeaderBytes, streams: map[uint32]*Request{}, open: map[uint32]Stream{},
+		lost:   lostStreams{answered: make(chan struct{}, lostAtOnce)},
 		budget: o.Budget, followsRequests: o.FollowRequests,
 		closed: make(chan struct{}), control: newControlFrameLimiter(),
 	}
@@ -91,6 +94,14 @@ func (c *Conn) Close() error {
 
 // Read implements net.Conn.
 func (c *Conn) Read(b []byte) (int, error) {
+	n, err := c.read(b)
+	if err != nil {
+		c.endLost()
+	}
+	return n, err
+}
+
+func (c *Conn) read(b []byte) (int, error) {
 	switch {
 	case c.prefaceLeft > 0:
 		n, err := c.buffered.Read(b[:min(len(b), c.prefaceLeft)])
@@ -194,19 +205,27 @@ func (c *Conn) endFrame() {
 }
 
 // Open begins to follow the request whose headers gRPC has just read. endStream ends its
-// stream; it must not block. The goroutine that reads the connection calls Open. The caller
-// calls end when the stream has ended. abandoned says that this happened before the server
-// answered the request, and client is the name of the client if it has authenticated.
-func (c *Conn) Open(endStream func()) (request *Request, end func(abandoned bool, client string)) {
-	request, id := &Request{endStream: endStream, ended: c.endsStream}, c.streamID()
+// stream when the client violates a rule; it must not block. The goroutine that reads the
+// connection calls Open. The caller calls Ended with the id of the stream.
+func (c *Conn) Open(stream Stream, endStream func()) (request *Request, id uint32) {
+	request, id = &Request{endStream: endStream, ended: c.endsStream}, c.streamID()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.streams[id] = request
-	return request, func(abandoned bool, client string) {
-		c.forget(id)
-		if abandoned {
-			c.abandon(id, client)
-		}
+	c.open[id] = stream
+	return request, id
+}
+
+// Ended notes that a stream has ended. abandoned says that this happened before the server
+// answered the request, and client is the name of the client if it has authenticated. Any
+// goroutine may call it.
+func (c *Conn) Ended(id uint32, abandoned bool, client string) {
+	c.mu.Lock()
+	delete(c.streams, id)
+	delete(c.open, id)
+	c.mu.Unlock()
+	if abandoned {
+		c.abandon(id, client)
 	}
 }
 

@@ -17,10 +17,13 @@
 // connection that abandons too many streams gets a GOAWAY frame with ENHANCE_YOUR_CALM and
 // is closed.
 //
+// When a connection is lost, a Conn ends its streams a few at a time before gRPC learns of it.
+// gRPC would end all of them at once.
+//
 // A Conn also sends a GOAWAY when the server wants its client to use another connection.
 // grpc-go sends one to all connections together (GracefulStop) or by their age, but not to one
 // connection at a chosen time.
 //
-// One goroutine reads a Conn and one writes it. The methods of a Request, and [Conn.GoAway],
-// may be called from any goroutine.
+// One goroutine reads a Conn and one writes it. The methods of a Request may be
+// called from any goroutine, and so may those of a Conn that say so.
 package frames

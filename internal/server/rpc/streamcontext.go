@@ -25,6 +25,7 @@ type streamContext struct {
 	ended  atomic.Pointer[error]       // the error of the end; nil: the context is not done
 	onDone atomic.Pointer[func(error)] // set by OnDone; nil: not set, or already called
 
+	conn    *frames.Conn    // nil: the connection is in-process
 	request *frames.Request // the received part of the request; nil: it is complete, or the connection is in-process
 
 	answered atomic.Bool            // the handler has returned before the stream ended
@@ -41,9 +42,10 @@ func WithStreamContext(l *quota.Limiter, ctx context.Context) (context.Context, 
 	c := &streamContext{}
 	c.Context, c.cancel = context.WithCancel(ctx)
 	c.timer.Store(time.AfterFunc(l.RequestPatience, c.end))
-	endStream := func(bool, string) {}
-	if conn := transport.FramesOf(ctx); conn != nil {
-		c.request, endStream = conn.Open(c.end)
+	id := uint32(0)
+	c.conn = transport.FramesOf(ctx)
+	if c.conn != nil {
+		c.request, id = c.conn.Open(c, c.end)
 	}
 	context.AfterFunc(ctx, func() {
 		c.arrived()
@@ -51,7 +53,9 @@ func WithStreamContext(l *quota.Limiter, ctx context.Context) (context.Context, 
 		if name := c.client.Load(); name != nil {
 			client = *name
 		}
-		endStream(!c.answered.Load(), client)
+		if c.conn != nil {
+			c.conn.Ended(id, !c.answered.Load(), client)
+		}
 		c.finish(cmp.Or(ctx.Err(), context.Canceled))
 	})
 	return c, nil
@@ -67,8 +71,15 @@ func noteAnswer(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, han
 // NoteAnswer notes that the handler of the request with this context is about to return,
 // unless the client has given up the request before.
 func NoteAnswer(ctx context.Context) {
-	if c, ok := ctx.Value(streamContextKey{}).(*streamContext); ok && (c.Context.Err() == nil || c.cutOff.Load()) {
+	c, ok := ctx.Value(streamContextKey{}).(*streamContext)
+	if !ok {
+		return
+	}
+	if c.Context.Err() == nil || c.cutOff.Load() {
 		c.answered.Store(true)
+	}
+	if c.conn != nil {
+		c.conn.Answered()
 	}
 }
 
@@ -129,6 +140,12 @@ func (c *streamContext) end() {
 	c.cutOff.Store(true)
 	c.cancel()
 	c.finish(context.DeadlineExceeded)
+}
+
+// Lost ends the context because the connection is lost. gRPC ends it, too, a moment later.
+func (c *streamContext) Lost() {
+	c.cancel()
+	c.finish(context.Canceled)
 }
 
 // Value implements [context.Context].

@@ -1,0 +1,75 @@
+package frames
+
+import (
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// Stream is a stream of the client that the server has begun to serve.
+type Stream interface {
+	// Lost ends the stream because the connection is lost. It must not block.
+	Lost()
+}
+
+const (
+	// lostAtOnce is how many streams of a lost connection end at the same time.
+	lostAtOnce = 16
+
+	// lostPatience is how long the next streams wait for these. A handler may be busy for a
+	// long time, and some streams have none.
+	lostPatience = 5 * time.Millisecond
+)
+
+// lostStreams ends the streams of a lost connection, a few at a time. gRPC would end all of
+// them at once, and the work for live events would queue behind ten thousand handlers.
+type lostStreams struct {
+	begun    atomic.Bool
+	answered chan struct{} // has an element for each stream that was answered since begun
+}
+
+// endLost ends the streams that are open. The reading goroutine calls it before gRPC learns that
+// the connection is lost.
+func (c *Conn) endLost() {
+	c.mu.Lock()
+	open := slices.Collect(maps.Values(c.open))
+	c.mu.Unlock()
+	c.lost.begun.Store(true)
+	for batch := range slices.Chunk(open, lostAtOnce) {
+		for _, stream := range batch {
+			stream.Lost()
+		}
+		if !c.lost.await(len(batch), c.closed) {
+			return
+		}
+	}
+}
+
+// await waits until so many streams were answered, or some time has passed. It returns false
+// if the connection is closed.
+func (l *lostStreams) await(n int, closed <-chan struct{}) bool {
+	timer := time.NewTimer(lostPatience)
+	defer timer.Stop()
+	for range n {
+		select {
+		case <-l.answered:
+		case <-timer.C:
+			return true
+		case <-closed:
+			return false
+		}
+	}
+	return true
+}
+
+// Answered notes that the server has answered a request. Any goroutine may call it.
+func (c *Conn) Answered() {
+	if !c.lost.begun.Load() {
+		return
+	}
+	select {
+	case c.lost.answered <- struct{}{}:
+	default: // enough were answered
+	}
+}
