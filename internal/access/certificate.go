@@ -1,7 +1,6 @@
 package access
 
 import (
-	"context"
 	"crypto/x509"
 )
 
@@ -28,18 +27,4 @@ func certificateName(c *x509.Certificate) string {
 		return c.DNSNames[0]
 	}
 	return c.Subject.CommonName
-}
-
-type behalfKey struct{}
-
-// OnBehalf returns a context for a request that a gateway in this process makes for a
-// client. c is the client's certificate, which TLS has verified.
-func OnBehalf(ctx context.Context, c *x509.Certificate) context.Context {
-	return context.WithValue(ctx, behalfKey{}, c)
-}
-
-// BehalfOf returns the certificate that was passed to [OnBehalf], or nil.
-func BehalfOf(ctx context.Context) *x509.Certificate {
-	c, _ := ctx.Value(behalfKey{}).(*x509.Certificate)
-	return c
 }

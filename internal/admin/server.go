@@ -159,6 +159,7 @@ func (s *Server) Stop(ctx context.Context) {
 func newHandler(cfg Config, grpc http.Handler) (http.Handler, error) {
 	api := runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, newLines()),
+		runtime.WithForwardResponseOption(unlessGone),
 		runtime.WithErrorHandler(answerError),
 		runtime.WithStreamErrorHandler(noteStreamError),
 		runtime.WithRoutingErrorHandler(answerRoutingError),

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/access"
 )
 
 // heartbeat is the default bookmark interval of a watch over HTTP. It is short enough that
@@ -83,18 +84,28 @@ func streams(timeout time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
-		s := &responseWriter{ResponseWriter: w, timeout: timeout, cancel: cancel}
+		answered, done := context.WithCancel(context.WithoutCancel(r.Context()))
+		defer done()
+		ctx = access.UntilAnswered(ctx, answered)
+		s := &responseWriter{ResponseWriter: w, timeout: timeout, client: r.Context(), cancel: cancel}
 		next.ServeHTTP(s, r.WithContext(context.WithValue(ctx, responseWriterKey{}, s)))
+		if s.begun && r.ProtoMajor == 2 {
+			// A deadline that was set when the client had just gone would keep the memory of
+			// the connection until then. It cannot be cleared if the connection is closed,
+			// and then it does not exist.
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+		}
 	})
 }
 
 // responseWriter writes the response of the gateway.
 type responseWriter struct {
 	http.ResponseWriter
-	timeout time.Duration  // for responses that are no stream
-	begun   bool           // part of the body was written
-	cancel  func()         // ends the request
-	failed  *status.Status // the error that ends a stream, once known
+	timeout time.Duration   // for responses that are no stream
+	client  context.Context // done when the client has gone
+	begun   bool            // part of the body was written
+	cancel  func()          // ends the request
+	failed  *status.Status  // the error that ends a stream, once known
 }
 
 type responseWriterKey struct{}
@@ -118,6 +129,9 @@ func (s *responseWriter) WriteHeader(httpCode int) {
 // Write implements http.ResponseWriter. It ends the request when its client has gone, and
 // returns no error, which the gateway would log.
 func (s *responseWriter) Write(b []byte) (int, error) {
+	if s.client.Err() != nil {
+		return len(b), nil
+	}
 	if !s.begun && s.Header().Get("Content-Type") != streamType {
 		// Setting a deadline fails only without a network.
 		_ = http.NewResponseController(s.ResponseWriter).SetWriteDeadline(time.Now().Add(s.timeout))
@@ -133,6 +147,14 @@ func (s *responseWriter) Write(b []byte) (int, error) {
 func (s *responseWriter) FlushError() error {
 	if err := http.NewResponseController(s.ResponseWriter).Flush(); err != nil {
 		s.cancel()
+	}
+	return nil
+}
+
+// unlessGone ends a request whose client has gone before its response is encoded.
+func unlessGone(ctx context.Context, _ http.ResponseWriter, _ proto.Message) error {
+	if err := ctx.Err(); err != nil {
+		return status.FromContextError(err).Err()
 	}
 	return nil
 }

@@ -1,10 +1,12 @@
 package admin
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 )
@@ -31,22 +33,46 @@ func TestAnswersHaveToBeRead(t *testing.T) {
 
 	for contentType, want := range map[string]bool{"application/json": true, streamType: false} {
 		deadline := &deadlineOf{ResponseWriter: httptest.NewRecorder()}
-		w := &responseWriter{ResponseWriter: deadline, timeout: time.Minute}
+		w := &responseWriter{ResponseWriter: deadline, timeout: time.Minute, client: t.Context()}
 		w.Header().Set("Content-Type", contentType)
 		_, _ = w.Write(nil) // never fails
-		if deadline.set != want {
-			t.Errorf("%s: deadline set: %v", contentType, deadline.set)
+		if set := len(deadline.sets) > 0; set != want {
+			t.Errorf("%s: deadline set: %v", contentType, set)
 		}
 	}
 }
 
-// deadlineOf records whether a deadline was set.
-type deadlineOf struct {
-	http.ResponseWriter
-	set bool
+// Over HTTP/2, a deadline outlives its request and keeps the memory of the connection.
+func TestDeadlinesEndWithTheirRequests(t *testing.T) {
+	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("{}")) })
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	for name, test := range map[string]struct {
+		ctx  context.Context
+		want []bool
+	}{
+		"the client reads":    {t.Context(), []bool{true, false}},
+		"the client has gone": {gone, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			deadline := &deadlineOf{ResponseWriter: httptest.NewRecorder()}
+			r := httptest.NewRequestWithContext(test.ctx, "GET", "/", nil)
+			r.ProtoMajor = 2
+			streams(time.Minute, answer).ServeHTTP(deadline, r)
+			if !slices.Equal(deadline.sets, test.want) {
+				t.Errorf("got deadlines that are set %v, want %v", deadline.sets, test.want)
+			}
+		})
+	}
 }
 
-func (d *deadlineOf) SetWriteDeadline(time.Time) error {
-	d.set = true
+// deadlineOf records for each call whether a deadline was set or cleared.
+type deadlineOf struct {
+	http.ResponseWriter
+	sets []bool
+}
+
+func (d *deadlineOf) SetWriteDeadline(at time.Time) error {
+	d.sets = append(d.sets, !at.IsZero())
 	return nil
 }

@@ -590,6 +590,22 @@ func TestLocalAnswersAreHeldUntilTheirRequestsEnd(t *testing.T) {
 	}
 	done()
 	in.wantNoUsage(ctx, t)
+
+	// If the client goes, the gateway may still be encoding the answer.
+	answered, done := context.WithCancel(ctx)
+	reading, gone := context.WithCancel(access.UntilAnswered(ctx, answered))
+	if _, err := reads.List(reading, &fanoutv1.ListRequest{Resource: config}); err != nil {
+		t.Fatal(err)
+	}
+	gone()
+	released := make(chan struct{})
+	context.AfterFunc(reading, func() { close(released) })
+	<-released
+	if least, u := int64(2*8*64<<10), in.server.Usage(); u.ListBytes < least {
+		t.Errorf("got %d bytes held, want at least %d", u.ListBytes, least)
+	}
+	done()
+	in.wantNoUsage(ctx, t)
 }
 
 func TestSelectorsAreLimitedForEachClientAndInTotal(t *testing.T) {

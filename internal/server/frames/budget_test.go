@@ -82,9 +82,17 @@ func TestResetsOverTheBudgetCloseTheConnection(t *testing.T) {
 				}
 			}
 		}()
-		served := make(chan error, 1)
+		served, last := make(chan error, 1), http2.Frame(nil)
 		go func() {
-			served <- serve(conn, func(uint32) {})
+			framer := http2.NewFramer(io.Discard, conn)
+			for {
+				frame, err := framer.ReadFrame()
+				if err != nil {
+					served <- err
+					break
+				}
+				last = frame
+			}
 			_ = conn.Close()
 		}()
 		frame, err := client.ReadFrame()
@@ -97,6 +105,10 @@ func TestResetsOverTheBudgetCloseTheConnection(t *testing.T) {
 		}
 		if err := <-served; !errors.Is(err, errBudget) {
 			t.Errorf("got %v from the connection, want %v", err, errBudget)
+		}
+		// Otherwise the server would work for a request that nobody waits for.
+		if reset, ok := last.(*http2.RSTStreamFrame); !ok || reset.StreamID != 11 {
+			t.Errorf("the server got %v last, want the reset of the last stream", last)
 		}
 	})
 }

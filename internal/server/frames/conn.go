@@ -116,12 +116,12 @@ func (c *Conn) read(b []byte) (int, error) {
 	}
 	n, err := c.buffered.Read(b[:min(len(b), frameHeaderBytes-c.headerRead)])
 	copy(c.header[c.headerRead:], b[:n])
-	if c.headerRead += n; c.headerRead == frameHeaderBytes {
-		c.beginFrame()
-	}
 	if reason := c.exhausted.Load(); reason != nil {
 		c.calm(*reason)
 		return 0, *reason
+	}
+	if c.headerRead += n; c.headerRead == frameHeaderBytes {
+		c.beginFrame()
 	}
 	return n, err
 }
@@ -157,11 +157,6 @@ func (c *Conn) beginFrame() {
 		if id := c.streamID(); id > c.lastStream {
 			c.openStream(id)
 		}
-	case http2.FrameRSTStream:
-		if !c.followsRequests {
-			c.abandon(c.streamID(), "")
-		}
-		c.countControlFrame()
 	default:
 		c.countControlFrame()
 	}
@@ -190,6 +185,11 @@ func (c *Conn) endFrame() {
 	c.request = nil
 	switch {
 	case c.frameType() == http2.FrameRSTStream:
+		// Now the server has ended the request, so it does no work for it, even if the
+		// connection must be closed.
+		if !c.followsRequests {
+			c.abandon(c.streamID(), "")
+		}
 		c.forget(c.streamID())
 		c.yield()
 	case c.frameType() == http2.FrameHeaders:

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc/metadata"
 
+	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
 
@@ -34,14 +35,15 @@ const GatewayHeader = "fanoutd-reservation"
 const gatewayCopies = 2
 
 // begin returns the context for a request of the gateway. Its reservation is closed when
-// the context is done.
+// the gateway holds the response no longer.
 func (g *gatewayReservations) begin(ctx context.Context) context.Context {
-	if ctx.Done() == nil {
+	answered := access.AnsweredOf(ctx)
+	if answered.Done() == nil {
 		return ctx // the reservation would never be closed
 	}
 	r, id := &gatewayReservation{}, strconv.FormatUint(g.latest.Add(1), 10)
 	g.open.Store(id, r)
-	context.AfterFunc(ctx, func() {
+	context.AfterFunc(answered, func() {
 		g.open.Delete(id)
 		r.close()
 	})
