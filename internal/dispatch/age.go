@@ -2,14 +2,14 @@ package dispatch
 
 import "time"
 
-// unstatedAge is the age from which messages state it. Nearly all messages are sent as soon
-// as the store has confirmed them, and need no bytes for it.
-const unstatedAge = time.Second
+// minStatedAge is the age below which messages state no age. Nearly all messages are sent as
+// soon as the store has confirmed them, so they need no bytes for an age.
+const minStatedAge = time.Second
 
 // StatedAge returns what a message states as [object.Header.Age], if the server had
 // everything at the time confirmed.
 func StatedAge(confirmed, now time.Time) time.Duration {
-	if age := now.Sub(confirmed); age >= unstatedAge {
+	if age := now.Sub(confirmed); age >= minStatedAge {
 		return age
 	}
 	return 0

@@ -98,7 +98,7 @@ type batchCache struct {
 // do not state their age correctly.
 func (c *batchCache) find(start batchStart, now time.Time) *Batch {
 	for i := range c.recent {
-		if b := c.recent[i].Load(); b != nil && b.start == start && now.Sub(b.made) < unstatedAge {
+		if b := c.recent[i].Load(); b != nil && b.start == start && now.Sub(b.made) < minStatedAge {
 			return b
 		}
 	}

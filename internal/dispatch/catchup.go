@@ -37,7 +37,7 @@ type catchUp struct {
 	kind  object.CatchUp
 	since object.Revision // DELTA: the cursor of the watcher when the catch-up began; otherwise 0
 	to    object.Revision // the revision to which the catch-up leads; RESET: that of the snapshot
-	asOf  time.Time       // that revision has everything that the store had at this time
+	asOf  time.Time       // the state at revision to has everything that the store had then
 
 	// REPLAY does not use the fields below.
 

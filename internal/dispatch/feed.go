@@ -61,12 +61,12 @@ func (f *feed) forgetOldest() {
 	f.budget.remove(s)
 }
 
-// restart drops all events of the log. The position end is that up to which the log was
-// complete; the position at is that at which it begins anew.
-func (f *feed) restart(end, at object.Position) {
+// restart drops all events of the log, which was complete up to the position oldEnd. The log
+// begins anew at the position newBase.
+func (f *feed) restart(oldEnd, newBase object.Position) {
 	last := f.next.lastRevision()
 	f.forget()
-	f.next = view{base: at, droppedEnd: end, droppedLast: last}
+	f.next = view{base: newBase, droppedEnd: oldEnd, droppedLast: last}
 }
 
 // forget returns all segments to the budget.

@@ -85,9 +85,9 @@ type view struct {
 	droppedLast object.Revision
 }
 
-// skipDropped returns the position at which a watcher continues after restart has dropped the
-// log. If the watcher had delivered every event of the dropped log, that is the end of the
-// dropped log, otherwise the given position. So all watchers that had delivered everything need
+// skipDropped returns the position at which a watcher at the given position continues after
+// restart has dropped the log. A watcher that had delivered every event of the dropped log
+// continues at droppedEnd. Any other watcher continues where it is. So all watchers that had delivered everything need
 // the same catch-up, although their last messages have different positions.
 func (v *view) skipDropped(at object.Position) object.Position {
 	if at.Epoch == v.droppedEnd.Epoch && v.droppedLast <= at.Revision && at.Revision < v.droppedEnd.Revision {
@@ -239,8 +239,8 @@ func (b *logBudget) add(s *segment) {
 	b.newest = s
 	b.bytes += len(s.bytes)
 	for b.bytes > b.limit && b.oldest != s {
-		// The log of this feed may contain half a revision now, so it is published only at
-		// the end of the round.
+		// The feed that loses the segment may be in the middle of the present revision, so its
+		// log is published only at the end of the round.
 		b.publishLater(b.oldest.feed)
 		b.oldest.feed.forgetOldest()
 		b.evicted++

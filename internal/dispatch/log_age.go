@@ -6,12 +6,13 @@ import "time"
 // idleSweepInterval.
 const logAgeInterval = 10 * time.Second
 
-// maxYoungSegments limits how many segments are looked at in vain. A segment may be older
-// than others and have newer events, if it is the last one of a feed with few events.
+// maxYoungSegments limits how many segments with new events dropUntil looks at. The segments are
+// listed in the order of their creation. The last segment of a feed with few events is filled
+// slowly: it was created early and still gets new events. There may be old ones behind it.
 const maxYoungSegments = 1000
 
 // dropOldSegments occasionally drops the segments whose events are older than Config.LogAge.
-// Watchers have read them, or read them from the window. The caller holds the mutex and
+// Nearly all watchers have read these events. The others will find them in the window. The caller holds the mutex and
 // publishes the feeds.
 func (d *Dispatcher) dropOldSegments() {
 	now := time.Now()

@@ -78,12 +78,12 @@ type MergedChange struct {
 	Event         object.Event // the event that the merged change causes
 
 	arrived   time.Time      // when the first change came from the store
-	lastMatch *object.Object // the latest object after one of the changes and before another that the selector matched; nil: none
+	lastMatch *object.Object // the latest object between two of the changes, if the selector matched any of these; otherwise nil
 	order     int            // number of the last change, for sorting
 }
 
-// Merge looks at the changes up to a revision that the interest sees. It merges all changes
-// of a key into one. The merged changes are in the order of each key's last change.
+// Merge merges all changes of a key into one. Of the changes up to the revision upTo, it looks at
+// those that the interest sees. The merged changes are in the order of each key's last change.
 // Merge leaves out those that cause no event.
 //
 // In a replay, a key that was created and deleted in between causes a DELETED event: the

@@ -26,7 +26,7 @@ type Dispatched struct {
 	Feeds    int // number of feeds that got events
 
 	Arrived time.Time // when the changes came from the store
-	Applied time.Time // when a state with the changes was published, at the latest
+	Applied time.Time // when the state that was dispatched was published; an earlier state may have had the changes already
 	Began   time.Time // when the round that dispatched the changes began
 	Ended   time.Time // when watchers could read the changes
 }
@@ -51,7 +51,8 @@ func (d *Dispatcher) beginRound(s *cacher.State) *roundReports {
 
 var noReports roundReports
 
-// change begins the report of a change. The feeds in which the change causes events follow.
+// change begins the report of a change. Then event is called for each feed that gets an event
+// from it.
 func (r *roundReports) change(c *object.Change, arrived time.Time) {
 	if r.observer == nil {
 		return

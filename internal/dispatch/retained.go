@@ -71,8 +71,8 @@ func (r *retainedStates) release(one *retainedState) {
 	}
 }
 
-// oldest returns the state of the epoch that was taken first among those that are not older
-// than needed, or nil. It is the last of them that is dropped to make room for others.
+// oldest returns the first state that was taken, of those that have the epoch and at least the
+// revision needed, or nil. Of these states, it stays retained the longest.
 func (r *retainedStates) oldest(epoch object.Epoch, needed object.Revision) *cacher.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -23,12 +23,12 @@ const (
 	// collectMin is how many watches must have begun or ended since the last collection.
 	collectMin = 4 * collectStep
 
-	// watchGarbage is how much garbage a watch leaves that begins and ends.
+	// watchGarbage is how much garbage the beginning and the end of one watch leave.
 	watchGarbage = 16 << 10
 
-	// garbageShare is the share of the heap that the garbage must have, as a divisor: the
-	// cost of a collection grows with the heap.
-	garbageShare = 4
+	// maxHeapPerGarbage bounds the cost of a collection, which grows with the heap: the heap is
+	// at most so many times as large as the garbage.
+	maxHeapPerGarbage = 4
 )
 
 func newCollect(begunAndEnded func() int64) *collect {
@@ -56,7 +56,7 @@ func (c *collect) serve(ctx context.Context) {
 			return
 		}
 		now := c.begunAndEnded()
-		if n := now - collected; n >= collectMin && uint64(n)*watchGarbage >= c.heap()/garbageShare {
+		if n := now - collected; n >= collectMin && uint64(n)*watchGarbage >= c.heap()/maxHeapPerGarbage {
 			c.run()
 			collected = now
 		}

@@ -21,7 +21,7 @@ type Registry struct {
 	prefix string // of the ids; random, so it differs between servers and changes with a restart
 
 	begunAndEnded atomic.Int64 // see reclaim.begunAndEnded; counts watches with complete entries
-	garbage       *collect     // collects what these leave
+	garbage       *collect     // collects the garbage of watches that have begun or ended
 	clock         DrainClock
 
 	mu       sync.Mutex
