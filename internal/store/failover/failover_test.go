@@ -64,6 +64,27 @@ func TestReadsTryAnotherMember(t *testing.T) {
 	})
 }
 
+// A member may answer a read late, when another one has been asked or none is left to ask.
+func TestReadsTakeLateAnswers(t *testing.T) {
+	for _, n := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			c, stop := start(t, n)
+			defer stop()
+			for _, s := range c.servers {
+				s.freeze()
+			}
+			// No lock orders this after the hedge, so that the race detector sees both.
+			for i, s := range c.servers {
+				time.AfterFunc(hedgeDelay+time.Duration(i+1)*time.Millisecond, s.thaw)
+			}
+			resp, err := c.client.Get(t.Context(), "key")
+			if err != nil || resp.Count != int64(len("key")) {
+				t.Errorf("got %v, %v", resp, err)
+			}
+		})
+	}
+}
+
 // A write is sent once. If its member is lost, its outcome is unknown.
 func TestWritesAreSentOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
