@@ -59,7 +59,8 @@ type Limits struct {
 
 	// ResetRate limits how many streams one connection abandons per second, and
 	// ResetRatePerClient those of one client. A stream is abandoned if its client gives it up
-	// as soon as it has opened it. Connections that exceed the limit are closed.
+	// as soon as it has opened it. Connections that exceed the limit are closed, except that
+	// each may abandon a hundredth of ResetRatePerClient whatever others do.
 	ResetRate, ResetRatePerClient float64
 
 	// RequestRate limits how many requests one client makes per second, and RequestBurst
@@ -115,10 +116,12 @@ type Limiter struct {
 	lists          *FairSemaphore  // bytes of list responses
 	requestMemory  *FairSemaphore  // bytes of requests
 	gateway        gatewayReservations
-	refused        map[apierr.Limit]*atomic.Int64
-	refusals       refusalLog
 
-	refusedConnections *connectionRefusals
+	log                *slog.Logger
+	throttle           throttle // of lines about refusals
+	refused            map[apierr.Limit]*atomic.Int64
+	refusedConnections map[ConnectionLimit]*atomic.Int64
+	acceptFailures     atomic.Int64
 }
 
 // New returns a limiter.
@@ -141,13 +144,16 @@ func New(cfg Limits, log *slog.Logger) *Limiter {
 		lists:         newFairSemaphore(cfg.ListBytes),
 		requestMemory: newFairSemaphore(cfg.RequestMemory),
 		connections:   newClientQuota(cfg.Connections, cfg.ConnectionsPerClient),
-		refusals:      refusalLog{log: log, throttles: map[refusalKey]*throttle{}},
 		Patience:      maxPatience, Lease: lease, RequestPatience: requestPatience,
+		log: log, throttle: throttle{kinds: map[any]*throttledKind{}},
 		refused:            map[apierr.Limit]*atomic.Int64{},
-		refusedConnections: newConnectionRefusals(log),
+		refusedConnections: map[ConnectionLimit]*atomic.Int64{},
 	}
 	for _, limit := range apierr.Limits {
 		l.refused[limit] = new(atomic.Int64)
+	}
+	for _, limit := range ConnectionLimits {
+		l.refusedConnections[limit] = new(atomic.Int64)
 	}
 	if cfg.ConnectionRate > 0 {
 		l.connectionRate = newConnLimiter(cfg.ConnectionRate, cfg.ConnectionBurst)
@@ -165,11 +171,11 @@ func (l *Limiter) AdmitConnection(address string) (release func(), wait time.Dur
 		if full.own {
 			limit = MaxConnectionsPerClient
 		}
-		l.refusedConnections.note(limit, from)
+		l.refuseConnection(limit, from)
 		return nil, 0, false
 	}
 	if wait, ok = l.connectionRate.reserve(from, time.Now()); !ok {
-		l.refusedConnections.note(MaxConnectionRate, from)
+		l.refuseConnection(MaxConnectionRate, from)
 		release()
 	}
 	return release, wait, ok
@@ -299,7 +305,7 @@ type Usage struct {
 
 // Usage returns how much of the limits is used.
 func (l *Limiter) Usage() Usage {
-	u := Usage{Refused: map[apierr.Limit]int64{}}
+	u := Usage{Refused: map[apierr.Limit]int64{}, RefusedConnections: map[ConnectionLimit]int64{}}
 	u.Watchers, u.WatchClients = l.watches.count()
 	u.Selectors = l.selectors.count()
 	u.Snapshots, u.SnapshotsWaiting, _ = l.SnapshotSlots.Usage()
@@ -310,6 +316,9 @@ func (l *Limiter) Usage() Usage {
 	for limit, n := range l.refused {
 		u.Refused[limit] = n.Load()
 	}
-	u.RefusedConnections, u.AcceptFailures = l.refusedConnections.counts(), l.refusedConnections.acceptFailures.Load()
+	for limit, n := range l.refusedConnections {
+		u.RefusedConnections[limit] = n.Load()
+	}
+	u.AcceptFailures = l.acceptFailures.Load()
 	return u
 }

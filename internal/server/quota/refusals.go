@@ -3,13 +3,10 @@ package quota
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"strconv"
-	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -17,46 +14,10 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 )
 
-// refusalInterval is how often the log mentions refusals for one reason. A refused client
-// may come back many times a second.
-const refusalInterval = 10 * time.Second
-
-// refusalLog logs refused requests, at most once per interval and reason.
-type refusalLog struct {
-	log *slog.Logger
-
-	mu        sync.Mutex
-	throttles map[refusalKey]*throttle // guarded by mu
-}
-
-// refusalKey is what the log tells apart.
-type refusalKey struct {
+// refusalKind is what the log tells apart.
+type refusalKind struct {
 	reason apierr.Reason
 	limit  apierr.Limit // empty: the reason is not a limit
-}
-
-// throttle limits the log lines for one reason.
-type throttle struct {
-	sometimes rate.Sometimes
-	refused   int // guarded by refusalLog.mu; requests since the last line
-}
-
-// note logs a refused request, or counts it for the next line.
-func (r *refusalLog) note(ctx context.Context, key refusalKey, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	t := r.throttles[key]
-	if t == nil {
-		t = &throttle{sometimes: rate.Sometimes{Interval: refusalInterval}}
-		r.throttles[key] = t
-	}
-	t.refused++
-	t.sometimes.Do(func() {
-		name, _ := grpc.Method(ctx)
-		r.log.WarnContext(ctx, "requests are refused", "reason", string(key.reason), "requests", t.refused,
-			"client", ClientOf(ctx).String(), "method", name, "error", err)
-		t.refused = 0
-	})
 }
 
 // pushback is the header that tells the retries of gRPC libraries when to try again.
@@ -78,15 +39,19 @@ func pushbackFor(after time.Duration) string {
 // Refuse counts and logs a request that is refused with RESOURCE_EXHAUSTED, and tells the
 // client when to try again.
 func (l *Limiter) Refuse(ctx context.Context, err error) {
-	key := refusalKey{reason: apierr.ReasonOf(err)}
+	kind := refusalKind{reason: apierr.ReasonOf(err)}
 	if _, ok := err.(interface{ GRPCStatus() *status.Status }); ok {
-		key.reason = "" // gRPC itself has refused the request
+		kind.reason = "" // gRPC itself has refused the request
 	}
 	if limit, ok := errors.AsType[*apierr.LimitError](err); ok {
-		key.limit = limit.Name
+		kind.limit = limit.Name
 		l.refused[limit.Name].Add(1)
 		// This fails if the stream has ended. Then there is no client to tell.
 		_ = grpc.SetTrailer(ctx, metadata.Pairs(pushback, pushbackFor(limit.RetryAfter)))
 	}
-	l.refusals.note(ctx, key, err)
+	l.throttle.note(kind, func(times int) {
+		name, _ := grpc.Method(ctx)
+		l.log.WarnContext(ctx, "requests are refused", "reason", string(kind.reason), "requests", times,
+			"client", ClientOf(ctx).String(), "method", name, "error", err)
+	})
 }

@@ -32,6 +32,11 @@ const (
 	// closed that are over the rate.
 	abandonBurst = time.Second
 
+	// spareShare is the share of the rate of a client that each connection may abandon even if
+	// others have used up the rate. So a client that behaves well keeps its connection if it
+	// shares its address with an attacker.
+	spareShare = 0.01
+
 	// httpWeight is how many abandoned streams one of HTTP counts for: its request passes
 	// through the gateway and then through gRPC.
 	httpWeight = 10
@@ -43,6 +48,20 @@ func (p *pairedRate) ofConnection() *rate.Limiter {
 		return nil
 	}
 	return rate.NewLimiter(rate.Limit(p.perConnection), burstOf(p.perConnection*p.burst.Seconds(), 0))
+}
+
+// spare returns the bucket of a new connection for when the bucket of its client is empty, or
+// nil.
+func (p *pairedRate) spare() *rate.Limiter {
+	if p.clients == nil {
+		return nil
+	}
+	perSecond := spareShare * float64(p.clients.perSecond)
+	burst := int(perSecond * p.burst.Seconds())
+	if burst == 0 {
+		return nil
+	}
+	return rate.NewLimiter(rate.Limit(perSecond), burst)
 }
 
 // ofClient returns the bucket of a client, or nil.
@@ -59,6 +78,7 @@ type StreamBudget struct {
 	limits            *Limiter
 	host              Client
 	opened, abandoned *rate.Limiter // of the connection; nil: no limit
+	spare             *rate.Limiter // see spareShare; nil: there is none
 	weight            int           // of an abandoned stream
 }
 
@@ -71,7 +91,10 @@ func (l *Limiter) HTTPStreamBudget(address string) *StreamBudget {
 }
 
 func (l *Limiter) streamBudget(address string, weight int) *StreamBudget {
-	return &StreamBudget{l, ClientAt(address), l.opened.ofConnection(), l.abandoned.ofConnection(), weight}
+	return &StreamBudget{
+		limits: l, host: ClientAt(address), weight: weight,
+		opened: l.opened.ofConnection(), abandoned: l.abandoned.ofConnection(), spare: l.abandoned.spare(),
+	}
 }
 
 // OpenStream counts a stream that the client opens, and returns how long the server must wait
@@ -99,7 +122,7 @@ func (b *StreamBudget) AbandonStream(name string) error {
 	switch {
 	case b.abandoned != nil && !b.allow(b.abandoned, now):
 		return b.refuse(client, MaxResetRate, b.abandoned)
-	case ofClient != nil && !b.allow(ofClient, now):
+	case ofClient != nil && !b.allow(ofClient, now) && !(b.spare != nil && b.allow(b.spare, now)):
 		return b.refuse(client, MaxResetRatePerClient, ofClient)
 	}
 	return nil
@@ -110,7 +133,7 @@ func (b *StreamBudget) allow(bucket *rate.Limiter, now time.Time) bool {
 }
 
 func (b *StreamBudget) refuse(client Client, limit ConnectionLimit, bucket *rate.Limiter) error {
-	b.limits.refusedConnections.note(limit, client)
+	b.limits.refuseConnection(limit, client)
 	return &AbandonedError{Limit: limit, PerSecond: float64(bucket.Limit())}
 }
 

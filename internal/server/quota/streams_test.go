@@ -50,6 +50,30 @@ func TestAbandonedStreamsAreLimitedForConnectionsAndClients(t *testing.T) {
 	})
 }
 
+// A client that behaves well keeps its connection although others of its host have used up the
+// budget of the host.
+func TestOthersOfAHostDoNotCloseAConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(Limits{ResetRate: 500, ResetRatePerClient: 1000}, slog.New(slog.DiscardHandler))
+		wellBehaved := l.StreamBudget("10.0.0.1:1")
+		attackers := []*StreamBudget{l.StreamBudget("10.0.0.1:2"), l.StreamBudget("10.0.0.1:3"), l.StreamBudget("10.0.0.1:4")}
+		for second := range 10 {
+			for _, b := range attackers {
+				_, _ = abandon(b, "")
+			}
+			for range 5 {
+				if err := wellBehaved.AbandonStream(""); err != nil {
+					t.Fatalf("second %d: %v", second, err)
+				}
+			}
+			if n, err := abandon(l.StreamBudget("10.0.0.1:5"), ""); n > 10 {
+				t.Errorf("another connection: got %d abandoned streams, then %v; want at most 10", n, err)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
 // An abandoned request of HTTP counts for ten streams.
 func TestAbandonedHTTPRequestsWeighMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
