@@ -59,15 +59,16 @@ type Config struct {
 	// bytes is the memory that the body will take; done is called when that is free again.
 	Receive func(ctx context.Context, what string, certificate *x509.Certificate, authorization []string, bytes int64) (done func(), err error)
 
-	// LimitStreams, if set, wraps each connection with HTTP/2, to limit the streams that its
-	// client opens and resets. prefaceRead says that the server has read the client preface.
-	LimitStreams func(conn net.Conn, prefaceRead bool) net.Conn
+	// LimitStreams, if set, wraps each connection, to limit the HTTP/2 streams that its client
+	// opens and resets.
+	LimitStreams func(conn net.Conn) net.Conn
 
 	Log *slog.Logger
 }
 
 // Server serves HTTP.
 type Server struct {
+	cfg      Config
 	http     http.Server
 	grpc     *grpc.Server  // reflection, and channelz if it is on
 	maxAge   time.Duration // of a TLS connection
@@ -85,16 +86,15 @@ const (
 
 // New returns a server. It serves nothing before Serve is called.
 func New(cfg Config) (*Server, error) {
-	s := &Server{grpc: newGRPC(cfg.Channelz), maxAge: maxConnectionAge}
+	s := &Server{cfg: cfg, grpc: newGRPC(cfg.Channelz), maxAge: maxConnectionAge}
 	handler, err := newHandler(cfg, s.grpc)
 	if err != nil {
 		s.grpc.Stop()
 		return nil, err
 	}
 	s.http = http.Server{
-		Handler:           s.limitAge(handler),
-		TLSConfig:         cfg.TLS,
-		ConnContext:       withOpenTime,
+		Handler:           withTLS(s.limitAge(handler)),
+		ConnContext:       withConn,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
@@ -102,15 +102,9 @@ func New(cfg Config) (*Server, error) {
 		Protocols:         new(http.Protocols),
 	}
 	s.http.Protocols.SetHTTP1(true)
-	// Operators may use gRPC, which needs HTTP/2 even without TLS.
-	s.http.Protocols.SetHTTP2(true)
+	// To http.Server, connections with TLS are plain text, too; see listener. And operators may
+	// use gRPC, which needs HTTP/2 even without TLS.
 	s.http.Protocols.SetUnencryptedHTTP2(true)
-	if cfg.LimitStreams != nil {
-		if err := s.limitStreams(cfg.LimitStreams); err != nil {
-			s.grpc.Stop()
-			return nil, err
-		}
-	}
 	return s, nil
 }
 
@@ -119,21 +113,14 @@ type errorLog struct{ log *slog.Logger }
 
 // Write implements [io.Writer].
 func (c errorLog) Write(b []byte) (int, error) {
-	message, level := strings.TrimSpace(string(b)), slog.LevelWarn
-	if strings.HasPrefix(message, "http: TLS handshake error") {
-		level = slog.LevelDebug // any client can cause any number of these
-	}
-	c.log.Log(context.Background(), level, message)
+	c.log.Warn(strings.TrimSpace(string(b)))
 	return len(b), nil
 }
 
 // Serve serves on the listener until the server is stopped.
 func (s *Server) Serve(l net.Listener) error {
-	serve := s.http.Serve
-	if s.http.TLSConfig != nil {
-		serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }
-	}
-	if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
+	prepared := &listener{l, s.cfg.TLS, s.cfg.LimitStreams, s.cfg.Log}
+	if err := s.http.Serve(prepared); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err)
 	}
 	return nil

@@ -33,7 +33,7 @@ func begin(ctx context.Context, t *testing.T, address, method string) error {
 	}
 	var block bytes.Buffer
 	headers := hpack.NewEncoder(&block)
-	if err := writeHeaders(headers, method, false); err != nil {
+	if err := writeHeaders(headers, method); err != nil {
 		t.Fatal(err)
 	}
 	framer := http2.NewFramer(conn, conn)

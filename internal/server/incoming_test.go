@@ -58,18 +58,11 @@ func (in *instance) sendFrom(ctx context.Context, t *testing.T, from string) *se
 func (s *sender) begin(t *testing.T, method, credentials string, beginning []byte) (stream uint32) {
 	t.Helper()
 	s.block.Reset()
-	for _, h := range []hpack.HeaderField{
-		{Name: ":method", Value: "POST"},
-		{Name: ":scheme", Value: "http"},
-		{Name: ":path", Value: method},
-		{Name: ":authority", Value: "localhost"},
-		{Name: "content-type", Value: "application/grpc"},
-		{Name: "te", Value: "trailers"},
-		{Name: "authorization", Value: credentials},
-	} {
-		if h.Value == "" {
-			continue
-		}
+	headers := requestHeaders(method)
+	if credentials != "" {
+		headers = append(headers, hpack.HeaderField{Name: "authorization", Value: credentials})
+	}
+	for _, h := range headers {
 		if err := s.hpack.WriteField(h); err != nil {
 			t.Fatal(err)
 		}

@@ -46,18 +46,21 @@ const (
 	defaultWindow = 1<<16 - 1 // of a connection; settings do not change it
 )
 
-// writeHeaders encodes the headers of a gRPC request. With repeatable set, they are kept out of
-// the dynamic table, so that the same block can be sent many times.
-func writeHeaders(to *hpack.Encoder, method string, repeatable bool) error {
-	for _, h := range []hpack.HeaderField{
+// requestHeaders returns the headers of a gRPC request.
+func requestHeaders(method string) []hpack.HeaderField {
+	return []hpack.HeaderField{
 		{Name: ":method", Value: "POST"},
 		{Name: ":scheme", Value: "http"},
 		{Name: ":path", Value: method},
 		{Name: ":authority", Value: "localhost"},
 		{Name: "content-type", Value: "application/grpc"},
 		{Name: "te", Value: "trailers"},
-	} {
-		h.Sensitive = repeatable
+	}
+}
+
+// writeHeaders encodes the headers of a gRPC request.
+func writeHeaders(to *hpack.Encoder, method string) error {
+	for _, h := range requestHeaders(method) {
 		if err := to.WriteField(h); err != nil {
 			return err
 		}
@@ -101,7 +104,7 @@ func (s *rawStream) send(req *fanoutv1.WatchRequest, window uint32) error {
 	}
 	var block bytes.Buffer
 	headers := hpack.NewEncoder(&block)
-	if err := writeHeaders(headers, fanoutv1.FanoutService_Watch_FullMethodName, false); err != nil {
+	if err := writeHeaders(headers, fanoutv1.FanoutService_Watch_FullMethodName); err != nil {
 		return err
 	}
 	if err := s.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true}); err != nil {

@@ -1,24 +1,24 @@
 package server_test
 
 import (
-	"bytes"
 	"context"
-	"io"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
+	"github.com/fanoutd/fanoutd/test/resetstorm"
 )
 
-// resetStorm opens streams over one connection and gives up each at once, until the server
-// closes the connection. giveUp sends what ends a stream. It returns the GOAWAY frame, or nil.
-func resetStorm(ctx context.Context, t *testing.T, address string, giveUp func(*http2.Framer, uint32) error) *http2.GoAwayFrame {
+// dialRaw connects without gRPC. The deadline of the connection is that of ctx.
+func dialRaw(ctx context.Context, t *testing.T, address string) net.Conn {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -29,40 +29,7 @@ func resetStorm(ctx context.Context, t *testing.T, address string, giveUp func(*
 			t.Fatal(err)
 		}
 	}
-	var block bytes.Buffer
-	headers := hpack.NewEncoder(&block)
-	if err := writeHeaders(headers, fanoutv1.FanoutService_Watch_FullMethodName, true); err != nil {
-		t.Fatal(err)
-	}
-	framer := http2.NewFramer(conn, conn)
-	if _, err = io.WriteString(conn, http2.ClientPreface); err == nil {
-		err = framer.WriteSettings()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	var group sync.WaitGroup
-	group.Go(func() {
-		for id := uint32(1); err == nil; id += 2 {
-			err = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true})
-			if err == nil {
-				err = giveUp(framer, id)
-			}
-		}
-	})
-	defer group.Wait()
-	defer conn.Close()
-	for {
-		frame, err := framer.ReadFrame()
-		if err != nil {
-			t.Logf("the connection ended: %v", err)
-			return nil
-		}
-		if bye, ok := frame.(*http2.GoAwayFrame); ok {
-			t.Logf("got %v after %d streams: %s", bye.ErrCode, bye.LastStreamID/2, bye.DebugData())
-			return bye
-		}
-	}
+	return conn
 }
 
 // A connection that opens streams and gives them up at once is closed with
@@ -73,19 +40,55 @@ func TestConnectionsThatAbandonStreamsAreClosed(t *testing.T) {
 	in.awaitLoaded(ctx, t)
 	w := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: fromNow()})
 	w.next(fanoutv1.WatchResponse_KIND_BOOKMARK)
-	for name, giveUp := range map[string]func(*http2.Framer, uint32) error{
-		"the client resets the stream": func(f *http2.Framer, id uint32) error { return f.WriteRSTStream(id, http2.ErrCodeCancel) },
-		"the client makes the server reset the stream": func(f *http2.Framer, id uint32) error {
-			return f.WriteRawFrame(http2.FrameWindowUpdate, 0, id, make([]byte, 4)) // an increment of 0
-		},
+	headers := requestHeaders(fanoutv1.FanoutService_Watch_FullMethodName)
+	soon := append(requestHeaders(fanoutv1.FanoutService_Watch_FullMethodName), hpack.HeaderField{Name: "grpc-timeout", Value: "1m"})
+	for name, c := range map[string]struct {
+		headers []hpack.HeaderField
+		giveUp  resetstorm.GiveUp
+	}{
+		"the client resets the stream":                 {headers, resetstorm.Reset},
+		"the client makes the server reset the stream": {headers, resetstorm.Violate},
+		"the deadline passes after a millisecond":      {soon, resetstorm.Wait},
 	} {
-		bye := resetStorm(ctx, t, in.address, giveUp)
+		bye := resetstorm.Run(t, dialRaw(ctx, t, in.address), c.headers, c.giveUp)
 		if bye == nil || bye.ErrCode != http2.ErrCodeEnhanceYourCalm || !strings.Contains(string(bye.DebugData()), "max-reset-rate") {
 			t.Errorf("%s: got %v, want GOAWAY with ENHANCE_YOUR_CALM", name, bye)
 		}
 	}
-	if n := in.server.Usage().RefusedConnections[quota.MaxResetRate]; n != 2 {
-		t.Errorf("got %d connections closed, want 2", n)
+	if n := in.server.Usage().RefusedConnections[quota.MaxResetRate]; n != 3 {
+		t.Errorf("got %d connections closed, want 3", n)
 	}
 	w.wantEvents(added("a", "1", in.put(ctx, t, config, "a", "1")))
+}
+
+// Requests that the server refuses at once are not abandoned by their client.
+func TestRefusedRequestsAreNotAbandoned(t *testing.T) {
+	in := start(t, settings{limits: quota.Limits{ResetRate: 5}})
+	ctx := within(t)
+	conn := dial(t, in.address)
+	for range 100 {
+		for method, want := range map[string]codes.Code{
+			"/fanout.v1.FanoutService/Unknown":          codes.Unimplemented,
+			"/unknown.Service/Get":                      codes.Unimplemented,
+			fanoutv1.FanoutService_Get_FullMethodName:   codes.InvalidArgument,
+			fanoutv1.FanoutService_Watch_FullMethodName: codes.InvalidArgument,
+		} {
+			stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, method)
+			if err == nil {
+				err = stream.SendMsg(&fanoutv1.GetRequest{})
+			}
+			if err == nil {
+				err = stream.CloseSend()
+			}
+			if err == nil {
+				err = stream.RecvMsg(&fanoutv1.GetResponse{})
+			}
+			if status.Code(err) != want {
+				t.Fatalf("%s: got %v, want %v", method, err, want)
+			}
+		}
+	}
+	if n := in.server.Usage().RefusedConnections[quota.MaxResetRate]; n != 0 {
+		t.Errorf("got %d connections closed, want none", n)
+	}
 }

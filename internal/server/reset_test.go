@@ -51,7 +51,7 @@ func resetStreams(ctx context.Context, t *testing.T, address, method string, req
 		}
 		for i := range count {
 			block.Reset()
-			if err := writeHeaders(headers, method, false); err != nil {
+			if err := writeHeaders(headers, method); err != nil {
 				return err
 			}
 			id := uint32(2*i + 1)

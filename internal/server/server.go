@@ -188,10 +188,9 @@ func (s *Server) Limited(l net.Listener) net.Listener {
 }
 
 // LimitStreams returns a connection that applies the limits of streams to its client. The
-// caller serves HTTP/2 on it. prefaceRead says that the caller has read the client preface.
-func (s *Server) LimitStreams(conn net.Conn, prefaceRead bool) net.Conn {
-	budget := s.limits.HTTPStreamBudget(conn.RemoteAddr().String())
-	return frames.NewConn(conn, frames.Options{Budget: budget, PrefaceRead: prefaceRead})
+// caller serves HTTP on it.
+func (s *Server) LimitStreams(conn net.Conn) net.Conn {
+	return frames.NewConn(conn, s.limits.HTTPStreamBudget(conn.RemoteAddr().String()))
 }
 
 // Usage returns how much of the limits is in use.

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/test/resetstorm"
 )
 
 // The kinds of attacks that speak HTTP/2 themselves. The connections are those of attack.Size.
@@ -73,15 +74,7 @@ func (a *attack) block() []byte {
 			{Name: ":authority", Value: "localhost"},
 		}
 	}
-	var block bytes.Buffer
-	encoder := hpack.NewEncoder(&block)
-	for _, f := range fields {
-		f.Sensitive = true // keep it out of the dynamic table: the block can be sent again
-		if err := encoder.WriteField(f); err != nil {
-			panic(err) // a buffer does not fail
-		}
-	}
-	return block.Bytes()
+	return resetstorm.Block(fields)
 }
 
 // reset opens streams and resets each at once. It connects again when the server closes the

@@ -1,9 +1,11 @@
 package frames
 
 import (
+	"errors"
 	"runtime"
 	"time"
 
+	"golang.org/x/net/http2"
 	"golang.org/x/time/rate"
 )
 
@@ -28,10 +30,33 @@ const (
 
 	// controlFrameBatch is how many of these frames are counted at once.
 	controlFrameBatch = 64
+
+	// settingsRate is how many settings per second a connection may change, and
+	// settingsBurst how many at once. gRPC looks at all streams of the connection for each
+	// change of the initial window. Clients send few settings at the beginning, and some
+	// change their window a few times as they measure the network.
+	settingsRate  = 2
+	settingsBurst = 64
+
+	// maxSettings is how many settings a frame may have. HTTP/2 defines fewer than ten.
+	maxSettings = 32
+
+	settingBytes = 6
 )
 
-func newControlFrameLimiter() *rate.Limiter {
-	return rate.NewLimiter(controlFrameRate, controlFrameRate)
+var errManySettings = errors.New("a SETTINGS frame has too many settings")
+
+// pace slows down a client that sends very many frames, whatever they are.
+type pace struct {
+	frames, settings *rate.Limiter
+	uncounted        int // control frames since the last batch
+}
+
+func newPace() pace {
+	return pace{
+		frames:   rate.NewLimiter(controlFrameRate, controlFrameRate),
+		settings: rate.NewLimiter(settingsRate, settingsBurst),
+	}
 }
 
 // openStream applies the budget to a stream whose header has come.
@@ -40,21 +65,36 @@ func (c *Conn) openStream(id uint32) {
 	if c.budget == nil {
 		return
 	}
-	c.mu.Lock()
-	c.recent.open(id, time.Now())
-	c.mu.Unlock()
 	c.pause(c.budget.OpenStream())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.young.open(id, time.Now()) // after the pause: the server begins the stream now
 }
 
 // countControlFrame slows down a client that sends very many frames.
 func (c *Conn) countControlFrame() {
-	if c.controlFrames++; c.controlFrames%controlFrameBatch != 0 {
+	if c.pace.uncounted++; c.pace.uncounted < controlFrameBatch {
 		return
 	}
+	c.pace.uncounted = 0
 	c.yield()
 	if c.budget != nil {
-		c.pause(c.control.ReserveN(time.Now(), controlFrameBatch).Delay())
+		c.pause(c.pace.frames.ReserveN(time.Now(), controlFrameBatch).Delay())
 	}
+}
+
+// countSettings slows down a client that changes its settings very often. It returns an error
+// if a frame has too many.
+func (c *Conn) countSettings(count int) error {
+	c.countControlFrame()
+	switch {
+	case c.budget == nil:
+	case count > maxSettings:
+		return errManySettings
+	default:
+		c.pause(c.pace.settings.ReserveN(time.Now(), count).Delay())
+	}
+	return nil
 }
 
 // yield lets the handlers run that the last frame has started or woken, if the client has
@@ -79,27 +119,40 @@ func (c *Conn) pause(wait time.Duration) {
 	}
 }
 
-// abandon counts a stream that the client gave up, unless the stream is old. The streams of a
-// connection that is lost or closed do not count: the client may have been killed.
-func (c *Conn) abandon(id uint32, client string) {
-	if c.budget == nil || c.lost.begun.Load() || c.isClosed() {
+// serverEnded notes that the server has ended a stream with its answer.
+func (c *Conn) serverEnded(id uint32) {
+	if c.budget == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.exhausted.Load() != nil || !c.recent.has(id, time.Now()) {
+	c.young.remove(id, time.Time{})
+}
+
+// serverReset notes that the server has reset a stream. The client can provoke that instead of
+// resetting the stream itself: it violates HTTP/2, or sets a deadline that passes at once.
+func (c *Conn) serverReset(id uint32, code http2.ErrCode) {
+	switch code {
+	case http2.ErrCodeNo, http2.ErrCodeInternal, http2.ErrCodeRefusedStream:
+		c.serverEnded(id) // the client is not to blame
+	default:
+		c.abandon(id)
+	}
+}
+
+// abandon counts a stream that was reset, if it is young and the server has not answered it.
+// Streams of a lost connection do not count: the client may have been killed.
+func (c *Conn) abandon(id uint32) {
+	if c.budget == nil || c.lost.begun.Load() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	client, young := c.young.remove(id, time.Now())
+	if !young || c.exhausted.Load() != nil {
 		return
 	}
 	if err := c.budget.AbandonStream(client); err != nil {
 		c.exhausted.Store(&err)
-	}
-}
-
-func (c *Conn) isClosed() bool {
-	select {
-	case <-c.closed:
-		return true
-	default:
-		return false
 	}
 }

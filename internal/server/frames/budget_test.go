@@ -1,9 +1,11 @@
 package frames
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -42,11 +44,11 @@ func (f *fakeBudget) clients() []string {
 
 // connected returns a connection with a budget and the client of the connection. Both are
 // closed with the test. The preface has been read.
-func connected(t *testing.T, o Options) (*Conn, *http2.Framer) {
+func connected(t *testing.T, budget Budget) (*Conn, *http2.Framer) {
 	t.Helper()
 	inside, outside := net.Pipe()
-	o.PrefaceRead = true
-	conn := NewConn(inside, o)
+	conn := NewConn(inside, budget)
+	conn.prefaceLeft = 0
 	t.Cleanup(func() {
 		_ = conn.Close()
 		_ = outside.Close()
@@ -74,7 +76,7 @@ func serve(conn *Conn, headers func(id uint32)) error {
 func TestResetsOverTheBudgetCloseTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		budget := &fakeBudget{allow: 5}
-		conn, client := connected(t, Options{Budget: budget})
+		conn, client := connected(t, budget)
 		go func() {
 			for id := uint32(1); ; id += 2 {
 				if client.WriteHeaders(http2.HeadersFrameParam{StreamID: id, EndHeaders: true}) != nil || client.WriteRSTStream(id, http2.ErrCodeCancel) != nil {
@@ -110,58 +112,121 @@ func TestResetsOverTheBudgetCloseTheConnection(t *testing.T) {
 		if reset, ok := last.(*http2.RSTStreamFrame); !ok || reset.StreamID != 11 {
 			t.Errorf("the server got %v last, want the reset of the last stream", last)
 		}
+		// Otherwise the server would work for a request that nobody waits for.
+		if reset, ok := last.(*http2.RSTStreamFrame); !ok || reset.StreamID != 11 {
+			t.Errorf("the server got %v last, want the reset of the last stream", last)
+		}
 	})
 }
 
 // A client may end any number of streams that are not young, and those that the server has
-// answered.
+// answered. If the server resets a stream, that counts only where the client has provoked it.
 func TestOnlyYoungUnansweredStreamsCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		budget := &fakeBudget{allow: 1000}
-		conn, client := connected(t, Options{Budget: budget, FollowRequests: true})
-		ends := make(chan func(bool, string), 100)
+		conn, client := connected(t, budget)
+		requests := make(chan *Request)
 		go func() {
 			_ = serve(conn, func(uint32) {
-				_, id := conn.Open(fakeStream{}, func() {})
-				ends <- func(abandoned bool, client string) { conn.Ended(id, abandoned, client) }
+				request, _ := conn.Open(fakeStream{make(chan struct{}, 1)}, func() {})
+				requests <- request
 			})
 		}()
-		nextStream := uint32(1)
-		open := func(n int) (all []func(bool, string)) {
-			t.Helper()
-			for range n {
-				id := nextStream
-				nextStream += 2
-				if err := client.WriteHeaders(http2.HeadersFrameParam{StreamID: id, EndHeaders: true}); err != nil {
-					t.Fatal(err)
+		go func() {
+			for {
+				if _, err := client.ReadFrame(); err != nil {
+					return
 				}
-				all = append(all, <-ends)
 			}
-			return all
+		}()
+		nextStream := uint32(1)
+		open := func(name string) (id uint32) {
+			t.Helper()
+			id = nextStream
+			nextStream += 2
+			if err := client.WriteHeaders(http2.HeadersFrameParam{StreamID: id, EndHeaders: true}); err != nil {
+				t.Fatal(err)
+			}
+			if request := <-requests; name != "" {
+				request.SetClient(name)
+			}
+			return id
 		}
-		for _, end := range open(10) {
-			end(false, "ann") // answered
+		reset := func(id uint32) {
+			t.Helper()
+			if err := client.WriteRSTStream(id, http2.ErrCodeCancel); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
 		}
-		old := open(10)
-		time.Sleep(2 * abandonedWithin)
-		for _, end := range old {
-			end(true, "ann")
+		server := http2.NewFramer(conn, nil)
+		written := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 10 {
+			withHeaders, withData := open("ann"), open("ann")
+			written(server.WriteHeaders(http2.HeadersFrameParam{StreamID: withHeaders, EndStream: true, EndHeaders: true}))
+			written(server.WriteData(withData, true, nil))
+			reset(withHeaders)
+			reset(withData)
+		}
+		var old []uint32
+		for range 10 {
+			old = append(old, open("ann"))
+		}
+		time.Sleep(youngFor)
+		for _, id := range old {
+			reset(id)
+		}
+		for _, code := range []http2.ErrCode{http2.ErrCodeNo, http2.ErrCodeInternal, http2.ErrCodeRefusedStream} {
+			id := open("ann")
+			written(server.WriteRSTStream(id, code))
+			reset(id)
 		}
 		if got := budget.clients(); len(got) != 0 {
 			t.Errorf("got %d abandoned streams, want none", len(got))
 		}
-		open(1)[0](true, "ann")
-		open(1)[0](true, "")
-		if got := budget.clients(); len(got) != 2 || got[0] != "ann" || got[1] != "" {
-			t.Errorf("got abandoned streams of %q, want one of ann and one without a name", got)
+		reset(open("ann"))
+		reset(open(""))
+		for _, code := range []http2.ErrCode{http2.ErrCodeProtocol, http2.ErrCodeCancel} {
+			id := open("bob")
+			written(server.WriteRSTStream(id, code))
+			reset(id) // counts once
 		}
-		late := open(1)[0]
+		if got, want := budget.clients(), []string{"ann", "", "bob", "bob"}; !slices.Equal(got, want) {
+			t.Errorf("got abandoned streams of %q, want %q", got, want)
+		}
+		late := open("ann")
 		if err := conn.Close(); err != nil {
 			t.Fatal(err)
 		}
-		late(true, "ann")
-		if got := budget.clients(); len(got) != 2 {
-			t.Errorf("got %d abandoned streams after the end of the connection, want 2", len(got))
+		if server.WriteRSTStream(late, http2.ErrCodeCancel) == nil {
+			t.Error("got no error from a write after the end of the connection")
+		}
+		if got := budget.clients(); len(got) != 4 {
+			t.Errorf("got %d abandoned streams after the end of the connection, want 4", len(got))
+		}
+	})
+}
+
+// A stream begins when the server reads it, however long that was delayed.
+func TestDelayedStreamsAreYoung(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		budget := &fakeBudget{wait: time.Minute, allow: 1000}
+		conn, client := connected(t, budget)
+		go func() { _ = serve(conn, func(uint32) {}) }()
+		for id := uint32(1); id < 20; id += 2 {
+			err := client.WriteHeaders(http2.HeadersFrameParam{StreamID: id, EndHeaders: true})
+			if err := errors.Join(err, client.WriteRSTStream(id, http2.ErrCodeCancel)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if got := budget.clients(); len(got) != 10 {
+			t.Errorf("got %d abandoned streams, want 10", len(got))
 		}
 	})
 }
@@ -169,7 +234,7 @@ func TestOnlyYoungUnansweredStreamsCount(t *testing.T) {
 // Streams over the rate are read later, and closing the connection ends the wait.
 func TestStreamsOverTheRateAreReadLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, client := connected(t, Options{Budget: &fakeBudget{wait: time.Second}})
+		conn, client := connected(t, &fakeBudget{wait: time.Second})
 		began, opened := time.Now(), 0
 		served := make(chan struct{})
 		go func() {
@@ -195,19 +260,66 @@ func TestStreamsOverTheRateAreReadLater(t *testing.T) {
 
 // Frames that cost nothing else are read at a bounded rate.
 func TestControlFramesAreReadAtABoundedRate(t *testing.T) {
+	for name, write := range map[string]func(*http2.Framer) error{
+		"WINDOW_UPDATE": func(f *http2.Framer) error { return f.WriteWindowUpdate(0, 1) },
+		"HEADERS of an old stream": func(f *http2.Framer) error {
+			return f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true})
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			conn, client := connected(t, &fakeBudget{})
+			go func() { _ = serve(conn, func(uint32) {}) }()
+			began := time.Now()
+			const count = 5 * controlFrameRate
+			for range count {
+				if err := write(client); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// The first second's worth is read at once.
+			if took := time.Since(began); took < 4*time.Second-time.Second/10 || took > 4*time.Second {
+				t.Errorf("%s: %d frames were read in %v, want about 4s", name, count, took)
+			}
+		})
+	}
+}
+
+// gRPC looks at all streams of a connection for each change of the initial window. So settings
+// are read at a low rate, and a frame may have a few only.
+func TestSettingsAreReadAtALowRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, client := connected(t, Options{Budget: &fakeBudget{}})
-		go func() { _ = serve(conn, func(uint32) {}) }()
+		conn, client := connected(t, &fakeBudget{})
+		served := make(chan error, 1)
+		go func() {
+			served <- serve(conn, func(uint32) {})
+			_ = conn.Close()
+		}()
+		const seconds = 10
 		began := time.Now()
-		const count = 5 * controlFrameRate
-		for range count {
-			if err := client.WriteWindowUpdate(0, 1); err != nil {
+		for n := range settingsBurst + seconds*settingsRate + 1 { // the last one is accepted before it waits
+			if err := client.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(n)}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		// The first second's worth is read at once.
-		if took := time.Since(began); took < 4*time.Second-time.Second/10 || took > 4*time.Second {
-			t.Errorf("%d frames were read in %v, want about 4s", count, took)
+		if took := time.Since(began); took != seconds*time.Second {
+			t.Errorf("the settings were read in %v, want %vs", took, seconds)
+		}
+		go func() {
+			settings := make([]http2.Setting, maxSettings+1)
+			for i := range settings {
+				settings[i] = http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(i)}
+			}
+			_ = client.WriteSettings(settings...) // the server closes the connection
+		}()
+		frame, err := client.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bye, ok := frame.(*http2.GoAwayFrame); !ok || bye.ErrCode != http2.ErrCodeEnhanceYourCalm {
+			t.Errorf("got %v, want GOAWAY with ENHANCE_YOUR_CALM", frame)
+		}
+		if err := <-served; !errors.Is(err, errManySettings) {
+			t.Errorf("got %v from the connection, want %v", err, errManySettings)
 		}
 	})
 }
@@ -215,7 +327,7 @@ func TestControlFramesAreReadAtABoundedRate(t *testing.T) {
 // The last frame waits until the frame that is being written is complete.
 func TestTheLastFrameDoesNotInterruptAnother(t *testing.T) {
 	inner := &writtenConn{}
-	conn := NewConn(inner, Options{})
+	conn := NewConn(inner, nil)
 	written := frameBytes(t, data(1, 100))
 	write := func(b []byte) {
 		t.Helper()
@@ -224,15 +336,30 @@ func TestTheLastFrameDoesNotInterruptAnother(t *testing.T) {
 		}
 	}
 	write(written[:50])
-	said := conn.writeLast([]byte("last"))
+	done := conn.writeLast([]byte("last"))
 	select {
-	case <-said:
+	case <-done:
 		t.Error("the last frame was written inside another one")
 	default:
 	}
 	write(written[50:])
-	<-said
+	<-done
 	if got := inner.Bytes(); string(got) != string(written)+"last" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// The last frame names the last stream that was read. After a GOAWAY of the server, which may
+// have named a lower one, it is not written.
+func TestTheLastFrameDoesNotFollowAGoAwayOfTheServer(t *testing.T) {
+	inner := &writtenConn{}
+	conn := NewConn(inner, nil)
+	written := frameBytes(t, goAway(7))
+	if _, err := conn.Write(written); err != nil {
+		t.Fatal(err)
+	}
+	<-conn.writeLast([]byte("last"))
+	if got := inner.Bytes(); !bytes.Equal(got, written) {
+		t.Errorf("got %q after %q", got[len(written):], written)
 	}
 }

@@ -38,9 +38,7 @@ func (c *Conn) calm(reason error) {
 	case <-c.closed:
 		return
 	}
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite() // the connection is closed soon
-	}
+	_ = c.CloseWrite() // the connection is closed soon
 	if _, err := io.CopyN(io.Discard, c.buffered, calmBytes); err != nil {
 		return // the client has gone, or the time is over
 	}
@@ -50,13 +48,13 @@ func (c *Conn) calm(reason error) {
 	}
 }
 
-// writeLast writes a frame as soon as the frame that is being written is complete. The result
+// writeLast writes a GOAWAY as soon as the frame that is being written is complete. The result
 // is closed when that has happened.
 func (c *Conn) writeLast(frame []byte) (written <-chan struct{}) {
 	o := &c.outgoing
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.last, o.lastWritten, o.sent = frame, make(chan struct{}), true
+	o.last, o.lastWritten, o.goAway = frame, make(chan struct{}), true
 	written = o.lastWritten
 	if o.betweenFrames() {
 		c.writeLastLocked()
@@ -64,8 +62,13 @@ func (c *Conn) writeLast(frame []byte) (written <-chan struct{}) {
 	return written
 }
 
+// writeLastLocked writes nothing if the server has sent a GOAWAY: that may have named a lower
+// stream, and a later one must not name a higher one.
 func (c *Conn) writeLastLocked() {
-	_, _ = c.Conn.Write(c.outgoing.last) // the connection is closed soon
-	c.outgoing.last = nil
-	close(c.outgoing.lastWritten)
+	o := &c.outgoing
+	if !o.serverGoAway {
+		_, _ = c.Conn.Write(o.last) // the connection is closed soon
+	}
+	o.last = nil
+	close(o.lastWritten)
 }

@@ -2,87 +2,67 @@ package frames
 
 import (
 	"bufio"
-	"encoding/binary"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/time/rate"
 )
 
 // readBufferBytes is how much a connection reads ahead. It is small, because there are very
 // many connections, each has this memory, and most of them send almost nothing.
 const readBufferBytes = 512
 
-// The shape of a frame (RFC 9113, section 4.1).
-const (
-	frameHeaderBytes = 9
-	streamIDMask     = 1<<31 - 1
-)
-
-// Conn is a connection that follows the frames of its client. It reads ahead in place of
-// gRPC, and never returns more than the frame that gRPC is reading. So when it handles the
-// end of a frame, gRPC has processed all frames before it. It also follows the frames that gRPC
-// writes, to send a GOAWAY between two of them.
+// Conn is a connection that follows the frames in both directions. It reads ahead in place of
+// the server, and never returns more than the frame that the server is reading. So when it
+// handles the end of a frame, the server has processed all frames before it.
+//
+// A connection that does not begin with the preface of HTTP/2 is passed on as it is.
 type Conn struct {
 	net.Conn
-	buffered        *bufio.Reader
-	budget          Budget        // nil: without limit
-	followsRequests bool          // see Options
-	closed          chan struct{} // closed when the connection is
-	close           func()        // closes it, once
+	buffered *bufio.Reader
+	budget   Budget        // nil: without limit
+	closed   chan struct{} // closed when the connection is
+	close    func()        // closes it, once
 
+	notHTTP2  atomic.Bool           // the client speaks another protocol
 	exhausted atomic.Pointer[error] // why the connection must be closed; nil: it need not be
 
 	// The frame that is being read. Only the reading goroutine uses these fields.
 	prefaceLeft int // bytes of the client preface that are still to come
-	header      [frameHeaderBytes]byte
+	header      frameHeader
 	headerRead  int      // bytes of header that have come
 	payloadLeft int      // bytes of the payload that are still to come
 	padding     int      // bytes at the end of the payload; negative: the first byte says how many
 	request     *Request // that a DATA frame belongs to; nil: none that is followed
 	endsStream  bool     // the last HEADERS frame had END_STREAM
+	lastStream  uint32   // the highest stream id so far
+	pace        pace
 
-	lastStream    uint32 // the highest stream id so far
-	control       *rate.Limiter
-	controlFrames int
-
-	mu      sync.Mutex
-	streams map[uint32]*Request // guarded by mu; requests that have not come to their end
-	open    map[uint32]Stream   // guarded by mu; streams that have not ended
-	recent  recentStreams       // guarded by mu
+	mu    sync.Mutex
+	open  map[uint32]openStream // guarded by mu
+	young youngStreams          // guarded by mu
 
 	lost     lostStreams
 	outgoing outgoing
 }
 
-// Options configure a [Conn].
-type Options struct {
-	// Budget limits the streams of the client. Nil: no limit.
-	Budget Budget
-
-	// FollowRequests says that the server calls Open for each request, and end when the
-	// stream has ended. Otherwise a stream counts as abandoned when its client resets it.
-	FollowRequests bool
-
-	// PrefaceRead says that the server has read the client preface.
-	PrefaceRead bool
+// openStream is a stream that the server serves.
+type openStream struct {
+	stream  Stream
+	request *Request // nil: it has come to its end
 }
 
-// NewConn returns a connection that follows the frames of conn.
-func NewConn(conn net.Conn, o Options) *Conn {
+// NewConn returns a connection that follows the frames of conn and applies the budget to the
+// client. A nil budget means no limit.
+func NewConn(conn net.Conn, budget Budget) *Conn {
 	c := &Conn{
-		Conn: conn, buffered: bufio.NewReaderSize(conn, readBufferBytes), prefaceLeft: len(http2.ClientPreface),
-		headerRead: frameHeaderBytes, streams: map[uint32]*Request{}, open: map[uint32]Stream{},
-		lost:   lostStreams{answered: make(chan struct{}, lostAtOnce)},
-		budget: o.Budget, followsRequests: o.FollowRequests,
-		closed: make(chan struct{}), control: newControlFrameLimiter(),
+		Conn: conn, buffered: bufio.NewReaderSize(conn, readBufferBytes), budget: budget, closed: make(chan struct{}),
+		prefaceLeft: len(http2.ClientPreface), headerRead: frameHeaderBytes, pace: newPace(), open: map[uint32]openStream{},
+		lost: newLostStreams(),
 	}
 	c.close = sync.OnceFunc(func() { close(c.closed) })
-	if o.PrefaceRead {
-		c.prefaceLeft = 0
-	}
 	return c
 }
 
@@ -92,21 +72,31 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
+// CloseWrite closes the connection for writing, as that of net.TCPConn does.
+func (c *Conn) CloseWrite() error {
+	half, ok := c.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return half.CloseWrite()
+}
+
 // Read implements net.Conn.
 func (c *Conn) Read(b []byte) (int, error) {
-	n, err := c.read(b)
+	if c.notHTTP2.Load() {
+		return c.buffered.Read(b)
+	}
+	n, err := c.readFrames(b)
 	if err != nil {
 		c.endLost()
 	}
 	return n, err
 }
 
-func (c *Conn) read(b []byte) (int, error) {
+func (c *Conn) readFrames(b []byte) (int, error) {
 	switch {
 	case c.prefaceLeft > 0:
-		n, err := c.buffered.Read(b[:min(len(b), c.prefaceLeft)])
-		c.prefaceLeft -= n
-		return n, err
+		return c.readPreface(b)
 	case c.payloadLeft > 0:
 		n, err := c.buffered.Read(b[:min(len(b), c.payloadLeft)])
 		c.readPayload(b[:n])
@@ -121,51 +111,59 @@ func (c *Conn) read(b []byte) (int, error) {
 		return 0, *reason
 	}
 	if c.headerRead += n; c.headerRead == frameHeaderBytes {
-		c.beginFrame()
+		if reason := c.beginFrame(); reason != nil {
+			c.calm(reason)
+			return 0, reason
+		}
 	}
 	return n, err
 }
 
-func (c *Conn) frameType() http2.FrameType { return http2.FrameType(c.header[3]) }
-
-func (c *Conn) hasFlag(flag http2.Flags) bool { return http2.Flags(c.header[4]).Has(flag) }
-
-func (c *Conn) streamID() uint32 { return binary.BigEndian.Uint32(c.header[5:]) & streamIDMask }
-
-// payloadBytes returns the size of the payload of a frame.
-func payloadBytes(header *[frameHeaderBytes]byte) int {
-	return int(header[0])<<16 | int(header[1])<<8 | int(header[2])
+func (c *Conn) readPreface(b []byte) (int, error) {
+	n, err := c.buffered.Read(b[:min(len(b), c.prefaceLeft)])
+	rest := http2.ClientPreface[len(http2.ClientPreface)-c.prefaceLeft:]
+	if string(b[:n]) != rest[:n] {
+		c.notHTTP2.Store(true)
+	}
+	c.prefaceLeft -= n
+	return n, err
 }
 
-// beginFrame handles the header of a frame.
-func (c *Conn) beginFrame() {
-	c.payloadLeft = payloadBytes(&c.header)
-	switch c.frameType() {
+// beginFrame handles the header of a frame. It returns an error if the frame must not reach the
+// server.
+func (c *Conn) beginFrame() error {
+	c.payloadLeft = c.header.payloadBytes()
+	switch c.header.kind() {
 	case http2.FrameData:
 		c.mu.Lock()
-		c.request = c.streams[c.streamID()]
+		c.request = c.open[c.header.stream()].request
 		c.mu.Unlock()
 		c.padding = 0
-		if c.hasFlag(http2.FlagDataPadded) {
+		if c.header.has(http2.FlagDataPadded) {
 			c.padding = -1
 		}
 		if c.request == nil {
 			c.countControlFrame()
 		}
 	case http2.FrameHeaders:
-		c.endsStream = c.hasFlag(http2.FlagHeadersEndStream)
-		if id := c.streamID(); id > c.lastStream {
+		c.endsStream = c.header.has(http2.FlagHeadersEndStream)
+		if id := c.header.stream(); id > c.lastStream {
 			c.openStream(id)
+		} else {
+			c.countControlFrame()
 		}
+	case http2.FrameSettings:
+		return c.countSettings(c.payloadLeft / settingBytes)
 	default:
 		c.countControlFrame()
 	}
+	return nil
 }
 
 // readPayload handles bytes of the payload of a frame.
 func (c *Conn) readPayload(b []byte) {
 	c.payloadLeft -= len(b)
-	if c.frameType() != http2.FrameData || c.request == nil || len(b) == 0 {
+	if c.header.kind() != http2.FrameData || c.request == nil || len(b) == 0 {
 		return
 	}
 	if c.padding < 0 {
@@ -178,59 +176,64 @@ func (c *Conn) readPayload(b []byte) {
 	c.request.addData(b)
 }
 
-// endFrame is called when gRPC has processed a frame and asks for the next one.
+// endFrame is called when the server has processed a frame and asks for the next one.
 func (c *Conn) endFrame() {
 	c.headerRead = 0
 	request := c.request
 	c.request = nil
-	switch {
-	case c.frameType() == http2.FrameRSTStream:
+	switch kind := c.header.kind(); {
+	case kind == http2.FrameRSTStream:
 		// Now the server has ended the request, so it does no work for it, even if the
 		// connection must be closed.
-		if !c.followsRequests {
-			c.abandon(c.streamID(), "")
-		}
-		c.forget(c.streamID())
+		c.abandon(c.header.stream())
+		c.endRequest(c.header.stream())
 		c.yield()
-	case c.frameType() == http2.FrameHeaders:
+	case kind == http2.FrameHeaders:
 		c.yield()
-	case c.frameType() == http2.FrameData && request != nil:
-		end := c.hasFlag(http2.FlagDataEndStream)
+	case kind == http2.FrameData && request != nil:
+		end := c.header.has(http2.FlagDataEndStream)
 		if end {
-			c.forget(c.streamID())
+			c.endRequest(c.header.stream())
 		}
 		request.endFrame(end)
 		c.yield()
 	}
 }
 
-// Open begins to follow the request whose headers gRPC has just read. endStream ends its
+// Open begins to follow the request whose headers the server has just read. endStream ends its
 // stream when the client violates a rule; it must not block. The goroutine that reads the
 // connection calls Open. The caller calls Ended with the id of the stream.
 func (c *Conn) Open(stream Stream, endStream func()) (request *Request, id uint32) {
-	request, id = &Request{endStream: endStream, ended: c.endsStream}, c.streamID()
+	id = c.header.stream()
+	request = &Request{conn: c, id: id, endStream: endStream, ended: c.endsStream}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.streams[id] = request
-	c.open[id] = stream
+	c.open[id] = openStream{stream, request}
 	return request, id
 }
 
-// Ended notes that a stream has ended. abandoned says that this happened before the server
-// answered the request, and client is the name of the client if it has authenticated. Any
-// goroutine may call it.
-func (c *Conn) Ended(id uint32, abandoned bool, client string) {
+// endRequest notes that nothing more of a request comes.
+func (c *Conn) endRequest(id uint32) {
 	c.mu.Lock()
-	delete(c.streams, id)
-	delete(c.open, id)
-	c.mu.Unlock()
-	if abandoned {
-		c.abandon(id, client)
+	defer c.mu.Unlock()
+	if s, ok := c.open[id]; ok {
+		s.request = nil
+		c.open[id] = s
 	}
 }
 
-func (c *Conn) forget(id uint32) {
+// Ended notes that a stream has ended. Any goroutine may call it.
+func (c *Conn) Ended(id uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.streams, id)
+	delete(c.open, id)
+}
+
+// setClient notes which client has authenticated on a stream.
+func (c *Conn) setClient(id uint32, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.young.find(id); s != nil {
+		s.client = name
+	}
 }

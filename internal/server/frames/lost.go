@@ -29,6 +29,8 @@ type lostStreams struct {
 	answered chan struct{} // has an element for each stream that was answered since begun
 }
 
+func newLostStreams() lostStreams { return lostStreams{answered: make(chan struct{}, lostAtOnce)} }
+
 // endLost ends the streams that are open. The reading goroutine calls it before gRPC learns that
 // the connection is lost.
 func (c *Conn) endLost() {
@@ -37,8 +39,8 @@ func (c *Conn) endLost() {
 	c.mu.Unlock()
 	c.lost.begun.Store(true)
 	for batch := range slices.Chunk(open, lostAtOnce) {
-		for _, stream := range batch {
-			stream.Lost()
+		for _, s := range batch {
+			s.stream.Lost()
 		}
 		if !c.lost.await(len(batch), c.closed) {
 			return

@@ -23,7 +23,8 @@ func TestStreamsOfALostConnectionEndAFewAtATime(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const streams = 3*lostAtOnce + 1
 				inside, outside := net.Pipe()
-				conn := NewConn(inside, Options{FollowRequests: true, PrefaceRead: true})
+				conn := NewConn(inside, nil)
+				conn.prefaceLeft = 0
 				defer conn.Close()
 				client := http2.NewFramer(outside, outside)
 				lost, opened := make(chan struct{}, streams), make(chan struct{}, streams)

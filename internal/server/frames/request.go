@@ -33,6 +33,8 @@ var (
 // adds to it. A request that violates a rule ends its own stream, never the connection,
 // which other requests share.
 type Request struct {
+	conn      *Conn
+	id        uint32 // of the stream
 	endStream func()
 
 	mu          sync.Mutex
@@ -50,6 +52,10 @@ type Request struct {
 	violation   error             // guarded by mu; nil: none
 	changed     chan struct{}     // guarded by mu; closed when sizeKnown or ended; nil: nobody waits
 }
+
+// SetClient notes the name of the client that has authenticated. If the client abandons the
+// request, that counts for the client and not for its host.
+func (r *Request) SetClient(name string) { r.conn.setClient(r.id, name) }
 
 // Violation returns the rule that the client has violated with this request, or nil.
 func (r *Request) Violation() error {

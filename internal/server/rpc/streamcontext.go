@@ -27,9 +27,6 @@ type streamContext struct {
 
 	conn    *frames.Conn    // nil: the connection is in-process
 	request *frames.Request // the received part of the request; nil: it is complete, or the connection is in-process
-
-	answered atomic.Bool            // the handler has returned before the stream ended
-	client   atomic.Pointer[string] // the name of the client; nil: it has not authenticated
 }
 
 type streamContextKey struct{}
@@ -49,12 +46,8 @@ func WithStreamContext(l *quota.Limiter, ctx context.Context) (context.Context, 
 	}
 	context.AfterFunc(ctx, func() {
 		c.arrived()
-		client := ""
-		if name := c.client.Load(); name != nil {
-			client = *name
-		}
 		if c.conn != nil {
-			c.conn.Ended(id, !c.answered.Load(), client)
+			c.conn.Ended(id)
 		}
 		c.finish(cmp.Or(ctx.Err(), context.Canceled))
 	})
@@ -68,25 +61,17 @@ func noteAnswer(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, han
 	return handler(srv, stream)
 }
 
-// NoteAnswer notes that the handler of the request with this context is about to return,
-// unless the client has given up the request before.
+// NoteAnswer notes that the handler of the request with this context is about to return.
 func NoteAnswer(ctx context.Context) {
-	c, ok := ctx.Value(streamContextKey{}).(*streamContext)
-	if !ok {
-		return
-	}
-	if c.Context.Err() == nil || c.cutOff.Load() {
-		c.answered.Store(true)
-	}
-	if c.conn != nil {
+	if c, ok := ctx.Value(streamContextKey{}).(*streamContext); ok && c.conn != nil {
 		c.conn.Answered()
 	}
 }
 
-// noteClient notes who makes the request with this context.
+// noteClient notes who makes the request with this context, before the request is read.
 func noteClient(ctx context.Context, who *access.Identity) {
-	if c, ok := ctx.Value(streamContextKey{}).(*streamContext); ok && !who.Anonymous() {
-		c.client.Store(&who.Name)
+	if c, ok := ctx.Value(streamContextKey{}).(*streamContext); ok && c.request != nil && !who.Anonymous() {
+		c.request.SetClient(who.Name)
 	}
 }
 

@@ -50,11 +50,11 @@ func (t credentialsOrLocal) ServerHandshake(raw net.Conn) (net.Conn, credentials
 	if shown, ok := info.(credentials.TLSInfo); ok && len(shown.State.VerifiedChains) > 0 {
 		conn = closeAt(conn, shown.State.VerifiedChains[0][0].NotAfter.Add(expiryGrace))
 	}
-	options := frames.Options{FollowRequests: true}
+	var budget frames.Budget
 	if t.budgets != nil {
-		options.Budget = t.budgets(raw.RemoteAddr().String())
+		budget = t.budgets(raw.RemoteAddr().String())
 	}
-	followed := frames.NewConn(conn, options)
+	followed := frames.NewConn(conn, budget)
 	return followed, ConnInfo{info, followed}, nil
 }
 

@@ -63,7 +63,7 @@ func TestConnectionsEndOneAfterTheOther(t *testing.T) {
 		written := make([]writtenConn, 3)
 		var conns []*frames.Conn
 		for i := range written {
-			conns = append(conns, frames.NewConn(&written[i], frames.Options{}))
+			conns = append(conns, frames.NewConn(&written[i], nil))
 		}
 		r := newRegistry()
 		var order []int
@@ -95,7 +95,7 @@ func TestRefusedWatchGetsGoAway(t *testing.T) {
 	r := newRegistry()
 	r.drain(t.Context(), time.Minute)
 	var written writtenConn
-	conn := frames.NewConn(&written, frames.Options{})
+	conn := frames.NewConn(&written, nil)
 	if err := r.register(&Entry{conn: conn}, nil); !errors.Is(err, apierr.ErrDraining) {
 		t.Errorf("got %v for a new watch, want %v", err, apierr.ErrDraining)
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"testing"
+	"time"
 
 	"golang.org/x/net/http2"
 )
@@ -22,7 +23,7 @@ func (c *writtenConn) Read([]byte) (int, error) { return 0, io.EOF }
 func (c *writtenConn) Write(b []byte) (int, error) { return c.Buffer.Write(b) }
 
 // frameBytes returns frames as gRPC writes them.
-func frameBytes(t *testing.T, write ...func(*http2.Framer) error) []byte {
+func frameBytes(t testing.TB, write ...func(*http2.Framer) error) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	f := http2.NewFramer(&b, nil)
@@ -48,7 +49,7 @@ func TestGoAwayIsWrittenBetweenFrames(t *testing.T) {
 	want := bytes.Join([][]byte{before, goAwayFrame, after, after}, nil)
 	for cut := 1; cut <= len(before); cut++ {
 		inner := &writtenConn{}
-		c := NewConn(inner, Options{})
+		c := NewConn(inner, nil)
 		write := func(b []byte) {
 			t.Helper()
 			if n, err := c.Write(b); n != len(b) || err != nil {
@@ -76,7 +77,7 @@ func TestGoAwayIsWrittenBetweenFrames(t *testing.T) {
 func TestGoAwayDoesNotFollowThatOfGRPC(t *testing.T) {
 	all := frameBytes(t, data(1, 10), goAway(7), data(1, 10))
 	inner := &writtenConn{}
-	c := NewConn(inner, Options{})
+	c := NewConn(inner, nil)
 	for len(all) > 0 {
 		n := min(5, len(all))
 		if _, err := c.Write(all[:n]); err != nil {
@@ -92,5 +93,34 @@ func TestGoAwayDoesNotFollowThatOfGRPC(t *testing.T) {
 	}
 	if got := inner.Bytes()[written:]; !bytes.Equal(got, more) {
 		t.Errorf("got frames\n%x, want\n%x", got, more)
+	}
+}
+
+// The connection sees how the server ends a stream, wherever the writes are cut.
+func TestEndsOfStreamsAreSeenInPieces(t *testing.T) {
+	written := frameBytes(t,
+		func(f *http2.Framer) error { return f.WriteRSTStream(1, http2.ErrCodeProtocol) },
+		func(f *http2.Framer) error {
+			return f.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: []byte("x"), EndHeaders: true, EndStream: true})
+		},
+		func(f *http2.Framer) error { return f.WriteData(5, true, nil) },
+		data(7, 10),
+		func(f *http2.Framer) error { return f.WriteRSTStream(3, http2.ErrCodeProtocol) },
+		func(f *http2.Framer) error { return f.WriteRSTStream(5, http2.ErrCodeProtocol) },
+	)
+	for cut := range written {
+		budget := &fakeBudget{allow: 10}
+		c := NewConn(&writtenConn{}, budget)
+		for id := uint32(1); id <= 7; id += 2 {
+			c.young.open(id, time.Now().Add(time.Hour)) // young, however slow the test is
+		}
+		for _, piece := range [][]byte{written[:cut], written[cut:]} {
+			if _, err := c.Write(piece); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := budget.clients(); len(got) != 1 {
+			t.Errorf("cut at %d: got %d abandoned streams, want that of stream 1", cut, len(got))
+		}
 	}
 }
