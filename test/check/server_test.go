@@ -28,6 +28,7 @@ func (m *model) serve() {
 		if m.begin(present) {
 			m.live()
 		}
+		present = max(present, m.at) // etcd does not go back, and a watch begins with what etcd has
 		if n := len(m.stream.Messages); n > 0 && m.stream.Status == "" && m.rng.IntN(4) == 0 {
 			m.stream.Messages = m.stream.Messages[:m.rng.IntN(n)] // the connection breaks
 		}
@@ -87,7 +88,7 @@ func (m *model) live() {
 			}
 			continue
 		}
-		if events := m.between(m.at, to); len(events) > 0 {
+		if events := m.between(object.Live, m.at, to); len(events) > 0 {
 			m.send(m.pieces(object.Live, m.at, to, events)...)
 		} else {
 			m.send(bookmark(to))
@@ -118,7 +119,7 @@ func (m *model) catchUp(present object.Revision) bool {
 		m.reset(present)
 	case !m.forgotten(from, present):
 		m.send(begin(object.Replay, from))
-		if events := m.between(from, present); len(events) > 0 {
+		if events := m.between(object.CatchUpPart, from, present); len(events) > 0 {
 			m.send(m.pieces(object.CatchUpPart, from, present, events)...)
 		}
 		m.send(synced(present))
@@ -142,7 +143,9 @@ func (m *model) delta(from, to object.Revision) {
 	}
 	m.send(begin(object.Delta, from))
 	p := part(from, nil)
-	for _, c := range slices.SortedFunc(maps.Values(latest), func(a, b *object.Change) int { return cmp.Compare(a.Revision, b.Revision) }) {
+	for _, c := range slices.SortedFunc(maps.Values(latest), func(a, b *object.Change) int {
+		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Key, b.Key))
+	}) {
 		e := check.Event{Type: object.Modified, Revision: c.Revision}
 		switch {
 		case !m.matches(c.New):
@@ -191,8 +194,8 @@ func (m *model) shown(o *object.Object) object.Object {
 	return shown
 }
 
-// between returns the events of the watcher between two revisions.
-func (m *model) between(from, to object.Revision) []check.Event {
+// between returns the events of the watcher between two revisions, for messages of a kind.
+func (m *model) between(kind object.MessageKind, from, to object.Revision) []check.Event {
 	var all []check.Event
 	had := map[object.Key]object.Object{} // before the first event
 	for c := range m.truth.Between(m.history.Scope, from, to) {
@@ -217,19 +220,29 @@ func (m *model) between(from, to object.Revision) []check.Event {
 		}
 		all = append(all, e)
 	}
-	if m.history.Latest {
-		all = merge(all)
-		for i := range all {
-			if e := &all[i]; e.Type == object.Deleted {
-				e.Object = had[e.Object.Key]
-			}
+	if !m.history.Latest {
+		return all
+	}
+	all, passed := merge(all)
+	for i := range all {
+		if e := &all[i]; e.Type == object.Deleted {
+			e.Object = had[e.Object.Key]
 		}
 	}
+	if kind == object.CatchUpPart {
+		// A replay also deletes what came and went: the watcher may have it from a partial
+		// message.
+		all = append(all, passed...)
+	}
+	slices.SortFunc(all, func(a, b check.Event) int {
+		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Object.Key, b.Object.Key))
+	})
 	return all
 }
 
-// merge merges the events of each key, one by one.
-func merge(events []check.Event) []check.Event {
+// merge merges the events of each key, one by one. Passed are the deletions of objects that
+// existed neither before nor after the events.
+func merge(events []check.Event) (merged, passed []check.Event) {
 	type pair struct{ before, after object.EventType }
 	table := map[pair]object.EventType{
 		{object.Added, object.Modified}:    object.Added,
@@ -237,22 +250,22 @@ func merge(events []check.Event) []check.Event {
 		{object.Modified, object.Deleted}:  object.Deleted,
 		{object.Deleted, object.Added}:     object.Modified,
 	}
-	waiting := map[object.Key]check.Event{}
+	waiting, undone := map[object.Key]check.Event{}, map[object.Key]check.Event{}
 	for _, e := range events {
-		if before, ok := waiting[e.Object.Key]; ok {
-			e.Previous = before.Previous
-			merged, left := table[pair{before.Type, e.Type}]
+		key := e.Object.Key
+		delete(undone, key)
+		if before, ok := waiting[key]; ok {
+			becomes, left := table[pair{before.Type, e.Type}]
 			if !left { // it was added and deleted
-				delete(waiting, e.Object.Key)
+				delete(waiting, key)
+				undone[key] = e
 				continue
 			}
-			e.Type = merged
+			e.Type, e.Previous = becomes, before.Previous
 		}
-		waiting[e.Object.Key] = e
+		waiting[key] = e
 	}
-	return slices.SortedFunc(maps.Values(waiting), func(a, b check.Event) int {
-		return cmp.Compare(a.Revision, b.Revision)
-	})
+	return slices.Collect(maps.Values(waiting)), slices.Collect(maps.Values(undone))
 }
 
 // pieces packs events into messages of whole revisions. Now and then it splits a revision, or
