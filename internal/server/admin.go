@@ -14,6 +14,7 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/access/policy"
+	"github.com/fanoutd/fanoutd/internal/lag"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
@@ -142,34 +143,14 @@ func (a *admin) watched(ctx context.Context, name string) ([]string, error) {
 	return []string{name}, err
 }
 
-// trueFirst compares two conditions; the one that holds comes first.
-func trueFirst(x, y bool) int {
-	switch {
-	case x && !y:
-		return -1
-	case y && !x:
-		return 1
-	}
-	return 0
-}
-
-// mostLagging returns the watches with the largest lag in time. Blocked watches come first,
-// because they cannot catch up by themselves. Watches without a position follow: they have
-// received nothing, and the server does not know for how long if a RESET took away an earlier
-// position.
+// mostLagging returns the watches with the largest lag. The server does not know how long a
+// watch has had no position, if a RESET took away an earlier one.
 func (a *admin) mostLagging(all []*watch.Entry, most int) []*fanoutv1.WatcherStatus {
 	watchers := make([]*fanoutv1.WatcherStatus, len(all))
 	for i, e := range all {
 		watchers[i] = a.status(e)
 	}
-	slices.SortStableFunc(watchers, func(x, y *fanoutv1.WatcherStatus) int {
-		return cmp.Or(
-			trueFirst(x.GetBlocked(), y.GetBlocked()),
-			trueFirst(x.GetPosition().GetRevision() == 0, y.GetPosition().GetRevision() == 0),
-			trueFirst(x.GetLagIsMinimum(), y.GetLagIsMinimum()),
-			cmp.Compare(y.GetLag().AsDuration(), x.GetLag().AsDuration()),
-		)
-	})
+	slices.SortStableFunc(watchers, func(x, y *fanoutv1.WatcherStatus) int { return lagOf(x).Compare(lagOf(y)) })
 	bytes := 0
 	for i, w := range watchers {
 		if bytes += proto.Size(w); i == most || i > 0 && bytes > maxListBytes {
@@ -177,6 +158,13 @@ func (a *admin) mostLagging(all []*watch.Entry, most int) []*fanoutv1.WatcherSta
 		}
 	}
 	return watchers
+}
+
+func lagOf(s *fanoutv1.WatcherStatus) lag.Lag {
+	return lag.Lag{
+		Blocked: s.GetBlocked(), NoPosition: s.GetPosition().GetRevision() == 0,
+		IsMinimum: s.GetLagIsMinimum(), Seconds: s.GetLag().AsDuration().Seconds(),
+	}
 }
 
 // status returns what ListWatchers shows of a watch.

@@ -28,6 +28,6 @@ var serverImports = map[string][]string{
 	},
 	"internal/server": {
 		"internal/access", "internal/audit", "internal/cacher", "internal/direct", "internal/dispatch", "internal/sendqueue",
-		"internal/object", "internal/selector", "internal/server", "internal/version", "internal/wire", "gen",
+		"internal/lag", "internal/object", "internal/selector", "internal/server", "internal/version", "internal/wire", "gen",
 	},
 }

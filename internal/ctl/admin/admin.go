@@ -9,12 +9,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 
 	"github.com/fanoutd/fanoutd/client"
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/lag"
 )
 
 // Admin is a client of the AdminService of one server.
@@ -148,7 +148,7 @@ func MergeWatchers(answers []Answer[WatcherList], byLag bool) WatcherList {
 	}
 	slices.SortStableFunc(all.Watchers, func(a, b Watcher) int {
 		if byLag {
-			if c := compareLag(a, b); c != 0 {
+			if c := a.lag().Compare(b.lag()); c != 0 {
 				return c
 			}
 		}
@@ -160,27 +160,13 @@ func MergeWatchers(answers []Answer[WatcherList], byLag bool) WatcherList {
 	return all
 }
 
-// compareLag orders watchers as the server does: blocked ones first, then the largest lag.
-func compareLag(a, b Watcher) int {
-	if a.Blocked != b.Blocked {
-		if a.Blocked {
-			return -1
-		}
-		return 1
+// lag returns how far the watcher is behind.
+func (w Watcher) lag() lag.Lag {
+	l := lag.Lag{Blocked: w.Blocked, NoPosition: w.hasNothing(), IsMinimum: w.LagIsMin}
+	if w.Lag != nil {
+		l.Seconds = *w.Lag
 	}
-	return cmp.Compare(b.lag(), a.lag())
-}
-
-// lag returns the lag in seconds. Like the server's order, it is infinite for a watcher
-// without a position, and 0 if the lag is unknown.
-func (w Watcher) lag() float64 {
-	switch {
-	case w.hasNothing():
-		return math.Inf(1)
-	case w.Lag == nil:
-		return 0
-	}
-	return *w.Lag
+	return l
 }
 
 // hasNothing reports whether the watcher has no position yet, because it has not received

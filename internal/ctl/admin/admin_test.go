@@ -40,6 +40,25 @@ func TestMergeWatchers(t *testing.T) {
 	}
 }
 
+// A lag of which only a minimum is known comes before a known one, and a blocked watcher
+// before all others.
+func TestWatchersAreMergedInTheOrderOfTheServers(t *testing.T) {
+	known := Watcher{ID: "known", Lag: new(600.0), Position: &output.Position{Revision: 1}}
+	minimum := Watcher{ID: "minimum", Lag: new(300.0), LagIsMin: true, Position: &output.Position{Revision: 1}}
+	reset := Watcher{ID: "reset", Position: &output.Position{}}
+	blocked := Watcher{ID: "blocked", Lag: new(1.0), Blocked: true, Position: &output.Position{Revision: 1}}
+	merged := MergeWatchers([]Answer[WatcherList]{
+		{Value: WatcherList{Watchers: []Watcher{reset, known}}}, {Value: WatcherList{Watchers: []Watcher{blocked, minimum}}},
+	}, true)
+	var ids []string
+	for _, w := range merged.Watchers {
+		ids = append(ids, w.ID)
+	}
+	if got, want := strings.Join(ids, " "), "blocked reset minimum known"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // The identity of the watcher comes before its address.
 func TestWatcherIdentityIsShown(t *testing.T) {
 	columns, cells := WatcherTable(false)
