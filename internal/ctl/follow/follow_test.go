@@ -201,17 +201,58 @@ func TestPrinterShowsResetsAsDifferencesWhereTheFormatHasNoMark(t *testing.T) {
 		if err := p.Run(ctx, w.updates); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		got := out.String()
-		if format == output.Table {
-			_, got, _ = strings.Cut(ansi.Strip(got), "\n")
-			got = regexp.MustCompile(`(?m)^(\w+) +(\w) .*$`).ReplaceAllString(got, "$1 $2")
-		}
-		if format == output.JSONL {
-			got = regexp.MustCompile(`(?m)^.*"type":"(\w+)"(,"revision":\d+,"object":{"key":("(\w)"))?.*$`).ReplaceAllString(got, "$1 $4")
-			got = strings.ReplaceAll(got, " \n", "\n")
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
+		if diff := cmp.Diff(want, summary(format, out.String())); diff != "" {
 			t.Errorf("%s:\n%s", format, diff)
 		}
 	}
+}
+
+// The events of a DELTA are not every change. Formats for programs mark it; the others show
+// what is different.
+func TestPrinterMarksADelta(t *testing.T) {
+	gone := func(key string) client.Event {
+		return client.Event{Type: client.Deleted, Revision: 9, Object: &client.Object{Key: key}}
+	}
+	for format, want := range map[output.Format]string{
+		output.Table: "ADDED a\nADDED b\nMODIFIED a\nDELETED b\n",
+		output.Key:   "a\nb\na\nb\n",
+		output.JSONL: "RESET\nADDED a\nADDED b\nSYNCED\nDELTA\nADDED a\nDELETED b\nDELETED never\nSYNCED\n",
+	} {
+		t.Run(string(format), func(t *testing.T) {
+			w := make(fakeWatch, 2)
+			w <- complete(added("a", "1", 1), added("b", "2", 2))
+			w <- &client.Update{Delta: true, Events: []client.Event{added("a", "3", 9), gone("b"), gone("never")}, Synced: true, Complete: true}
+			ctx, cancel := context.WithCancel(t.Context())
+			var out strings.Builder
+			updates := 0
+			p := Printer{
+				Events: output.NewEvents(&out, format, 0), Differences: !output.MarksResets(format),
+				Flush: func() error {
+					if updates++; updates == 2 {
+						cancel()
+					}
+					return nil
+				},
+			}
+			if err := p.Run(ctx, w.updates); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			if diff := cmp.Diff(want, summary(format, out.String())); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// summary returns the types and keys of printed events.
+func summary(format output.Format, printed string) string {
+	switch format {
+	case output.Table:
+		_, rows, _ := strings.Cut(ansi.Strip(printed), "\n")
+		return regexp.MustCompile(`(?m)^(\w+) +(\w+) .*$`).ReplaceAllString(rows, "$1 $2")
+	case output.JSONL:
+		printed = regexp.MustCompile(`(?m)^.*"type":"(\w+)"(,"revision":\d+,"object":{"key":("(\w+)"))?.*$`).ReplaceAllString(printed, "$1 $4")
+		return strings.ReplaceAll(printed, " \n", "\n")
+	}
+	return printed
 }

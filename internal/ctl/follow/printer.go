@@ -21,8 +21,8 @@ const (
 type Printer struct {
 	// Events prints the updates; nil prints nothing.
 	Events *output.Events
-	// Differences prints only real differences after the watch has started over. Set it
-	// for formats that do not mark a reset. It keeps all objects in memory.
+	// Differences prints only real differences after a RESET or a DELTA. Set it for formats
+	// that do not mark them. It keeps all objects in memory.
 	Differences bool
 	// Flush is called after each update.
 	Flush func() error

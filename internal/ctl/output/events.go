@@ -12,8 +12,8 @@ import (
 
 // Event is a change as shown in JSON and YAML.
 type Event struct {
-	// Type is ADDED, MODIFIED, DELETED, RESET (discard everything before) or SYNCED (the
-	// state is complete).
+	// Type is ADDED, MODIFIED, DELETED, RESET (discard everything before), DELTA (the events
+	// up to SYNCED are a difference, not every change) or SYNCED (the state is complete).
 	Type string `json:"type"`
 	// Revision is that of the change.
 	Revision int64 `json:"revision,omitempty"`
@@ -34,6 +34,7 @@ type Position struct {
 // The types of events that are not changes.
 const (
 	Reset  = "RESET"
+	Delta  = "DELTA"
 	Synced = "SYNCED"
 )
 
@@ -78,6 +79,11 @@ func (l *Events) Show(u *client.Update) error {
 			return err
 		}
 	}
+	if u.Delta {
+		if err := l.marker(Event{Type: Delta}); err != nil {
+			return err
+		}
+	}
 	for _, e := range u.Events {
 		if err := l.event(e); err != nil {
 			return err
@@ -94,10 +100,10 @@ func (l *Events) Show(u *client.Update) error {
 	return nil
 }
 
-// MarksResets reports whether a format includes RESET markers.
+// MarksResets reports whether a format includes markers such as RESET.
 func MarksResets(f Format) bool { return f == JSON || f == JSONL || f == YAML }
 
-// marker prints RESET or SYNCED, in the formats for programs only.
+// marker prints RESET, DELTA or SYNCED, in the formats for programs only.
 func (l *Events) marker(e Event) error {
 	switch l.format {
 	case JSONL:
