@@ -82,3 +82,40 @@ func TestUpdatesAfterAnOutageDoNotConfirmTheState(t *testing.T) {
 		})
 	}
 }
+
+// If the watch is silent although the store answers, its next updates are old, too.
+func TestUpdatesAfterASilenceDoNotConfirmTheState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := cachertest.NewMemory()
+		m.Put("k", "1")
+		c := run(t, m)
+		<-c.Ready()
+		time.Sleep(20 * time.Second)
+		lost := time.Now()
+		m.Change(func() { m.Quiet = true })
+		missed := m.Put("k", "2")
+		time.Sleep(8 * time.Second) // not long enough to give the watch up
+		m.Change(func() {
+			m.Quiet = false
+			m.Fault = func(method string) error {
+				if method == "Revision" {
+					return object.ErrUnavailable
+				}
+				return nil
+			}
+		})
+		for c.State().Revision() < missed {
+			<-c.State().Superseded()
+		}
+		synctest.Wait()
+		if at := c.Confirmed(); at.After(lost) {
+			t.Errorf("confirmed %v after the watch fell silent, by an update", at.Sub(lost))
+		}
+		m.Change(func() { m.Fault = nil })
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if age := time.Since(c.Confirmed()); age > 6*time.Second {
+			t.Errorf("got an age of %v after the store is back, want at most 6s", age)
+		}
+	})
+}

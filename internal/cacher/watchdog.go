@@ -16,8 +16,8 @@ const maxSilentChecks = 3
 // came, the watchdog asks the store for its revision. It runs until ctx is done or returns
 // the reason to give the watch up.
 //
-// A silent watch does not always fail by itself. The etcd client reconnects for ever to
-// an etcd that is away. And a watch may be silent while etcd answers:
+// A silent watch does not always fail. The etcd client keeps trying to reach an etcd that is
+// away. And a watch may be silent while etcd answers:
 //   - It was opened at a revision that is still to come. Nothing is wrong, unless the
 //     store went back and that revision will not come.
 //   - It is broken. Some releases of etcd had such bugs.
@@ -47,6 +47,7 @@ func (c *Cacher) runWatchdog(ctx context.Context) error {
 			}
 			continue
 		}
+		c.fresh.doubt() // the next updates may be old
 		reached, asked := object.Revision(c.reached.Load()), time.Now()
 		call, cancel := context.WithTimeout(ctx, c.cfg.ReadWait)
 		now, err := c.cfg.Store.Revision(call)
@@ -56,7 +57,6 @@ func (c *Cacher) runWatchdog(ctx context.Context) error {
 			return nil
 		case c.updates.Load() != seen: // an update came meanwhile; the next check counts it
 		case err != nil:
-			c.fresh.doubt()
 			if c.following.CompareAndSwap(true, false) {
 				away = true
 				c.log.Warn("the store does not answer", "error", err)
