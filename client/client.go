@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 
 	"google.golang.org/grpc"
 
@@ -20,8 +21,9 @@ type Client struct {
 	// renewable says that later requests may have other credentials.
 	renewable bool
 	// open ends when the client is closed.
-	open  context.Context
-	close context.CancelFunc
+	open    context.Context
+	close   context.CancelFunc
+	closing sync.Once
 }
 
 // New returns a client of the target, which is one of
@@ -74,11 +76,12 @@ func newClient(to target, opts []Option) (*Client, error) {
 // Close ends all requests and watches of the client, and its connections. All later calls
 // fail with [ErrClosed].
 func (c *Client) Close() error {
-	if c.open.Err() != nil {
-		return ErrClosed
-	}
-	c.close()
-	return c.conn.Close()
+	err := ErrClosed
+	c.closing.Do(func() {
+		c.close()
+		err = c.conn.Close()
+	})
+	return err
 }
 
 // Conn returns the connection, for services that this package does not cover.

@@ -60,10 +60,43 @@ func TestCallsAfterCloseFailWithErrClosed(t *testing.T) {
 	})
 }
 
+// Only one of several concurrent calls of Close closes the client.
+func TestConcurrentClosesFailWithErrClosed(t *testing.T) {
+	c, err := client.New("127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const closers = 8
+	results, start := make(chan error, closers), make(chan struct{})
+	for range closers {
+		go func() { <-start; results <- c.Close() }()
+	}
+	close(start)
+	closed := 0
+	for range closers {
+		switch err := <-results; {
+		case err == nil:
+			closed++
+		case !errors.Is(err, client.ErrClosed):
+			t.Errorf("got %v, want %v", err, client.ErrClosed)
+		}
+	}
+	if closed != 1 {
+		t.Errorf("%d calls succeeded, want 1", closed)
+	}
+}
+
 // stuckServer never answers.
 type stuckServer struct {
 	fanoutv1.UnimplementedFanoutServiceServer
+	fanoutv1.UnimplementedStoreServiceServer
 	called chan struct{} // closed by the first request
+}
+
+func (s *stuckServer) Put(ctx context.Context, _ *fanoutv1.PutRequest) (*fanoutv1.PutResponse, error) {
+	close(s.called)
+	<-ctx.Done()
+	return nil, ctx.Err()
 }
 
 func (s *stuckServer) Get(ctx context.Context, _ *fanoutv1.GetRequest) (*fanoutv1.GetResponse, error) {
@@ -74,29 +107,35 @@ func (s *stuckServer) Get(ctx context.Context, _ *fanoutv1.GetRequest) (*fanoutv
 
 // Close ends a call that waits for its server, and one that waits before a retry.
 func TestCloseEndsCallsWithErrClosed(t *testing.T) {
-	t.Run("server", func(t *testing.T) {
-		t.Parallel()
-		listener := listen(t)
-		srv, stuck := grpc.NewServer(), &stuckServer{called: make(chan struct{})}
-		fanoutv1.RegisterFanoutServiceServer(srv, stuck)
-		served := make(chan error, 1)
-		go func() { served <- srv.Serve(listener) }()
-		t.Cleanup(func() { srv.Stop(); <-served })
-		c, err := client.New(listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := make(chan error, 1)
-		go func() {
-			_, err := c.Resource("config").Get(testContext(t), "a")
-			got <- err
-		}()
-		<-stuck.called
-		c.Close()
-		if err := <-got; !errors.Is(err, client.ErrClosed) {
-			t.Errorf("got %v, want %v", err, client.ErrClosed)
-		}
-	})
+	for name, call := range map[string]func(context.Context, *client.Resource) error{
+		"server, read": func(ctx context.Context, r *client.Resource) error { _, err := r.Get(ctx, "a"); return err },
+		"server, write": func(ctx context.Context, r *client.Resource) error {
+			_, err := r.Put(ctx, "a", client.Text("1"))
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			listener := listen(t)
+			srv, stuck := grpc.NewServer(), &stuckServer{called: make(chan struct{})}
+			fanoutv1.RegisterFanoutServiceServer(srv, stuck)
+			fanoutv1.RegisterStoreServiceServer(srv, stuck)
+			served := make(chan error, 1)
+			go func() { served <- srv.Serve(listener) }()
+			t.Cleanup(func() { srv.Stop(); <-served })
+			c, err := client.New(listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := make(chan error, 1)
+			go func() { got <- call(testContext(t), c.Resource("config")) }()
+			<-stuck.called
+			c.Close()
+			if err := <-got; !errors.Is(err, client.ErrClosed) {
+				t.Errorf("got %v, want %v", err, client.ErrClosed)
+			}
+		})
+	}
 	t.Run("retry", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, err := client.New("127.0.0.1:1", client.WithDialOptions(grpc.WithContextDialer(refuse)))
@@ -134,6 +173,6 @@ func TestReadsReportTheLastFailureAtTheDeadline(t *testing.T) {
 	})
 }
 
-var errRefused = errors.New("nobody listens there")
+var errRefused = errors.New("nothing listens there")
 
 func refuse(context.Context, string) (net.Conn, error) { return nil, errRefused }

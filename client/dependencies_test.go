@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A program that imports the client links neither etcd nor the server. docs/client.md
-// says how many packages it links.
+// A program that imports the client links neither etcd nor the server. docs/client.md has
+// the number of packages that it links.
 func TestTheClientHasFewDependencies(t *testing.T) {
 	t.Parallel()
 	const ours = "github.com/fanoutd/fanoutd"

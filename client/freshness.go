@@ -1,69 +1,50 @@
 package client
 
 import (
-	"math"
 	"sync/atomic"
 	"time"
 )
 
-// freshness knows whether the copy of an informer may be out of date. Any goroutine may use
-// it. Times are nanoseconds since it was made, which fit an atomic and do not jump with the
-// clock.
+// freshness decides whether the copy of an informer may be out of date. Any goroutine may use
+// it.
 type freshness struct {
-	began time.Time
-	limit time.Duration // how long the copy counts as current after AsOf
-	asOf  atomic.Int64  // the latest [Update.AsOf] of the copy
-	lost  atomic.Int64  // when the watch was last interrupted; earlier confirmations do not count
+	limit time.Duration             // how long a copy counts as current after it was confirmed
+	lost  atomic.Pointer[time.Time] // when the watch was last interrupted; nil: never
+	ended atomic.Bool               // there will be no further updates
 }
 
-func newFreshness(limit time.Duration) *freshness {
-	f := &freshness{began: time.Now(), limit: limit}
-	f.asOf.Store(math.MinInt64)
-	f.lost.Store(math.MinInt64)
-	return f
+// interrupt makes every copy stale that was not confirmed after this time.
+func (f *freshness) interrupt(at time.Time) { f.lost.Store(&at) }
+
+// end makes every copy stale for ever.
+func (f *freshness) end() { f.ended.Store(true) }
+
+// stale reports whether a copy may be out of date that a server confirmed at a time; see
+// [Update.AsOf].
+func (f *freshness) stale(asOf time.Time) bool {
+	lost := f.lost.Load()
+	return f.ended.Load() || asOf.IsZero() || lost != nil && !asOf.After(*lost) || time.Since(asOf) > f.limit
 }
 
-// confirm notes that the copy was current at a time.
-func (f *freshness) confirm(asOf time.Time) { raise(&f.asOf, int64(asOf.Sub(f.began))) }
-
-// interrupt makes the copy stale until it is confirmed for a time after this one.
-func (f *freshness) interrupt(at time.Time) { raise(&f.lost, int64(at.Sub(f.began))) }
-
-// end makes the copy stale for ever.
-func (f *freshness) end() { raise(&f.lost, math.MaxInt64) }
-
-// raise stores a value unless the present one is larger.
-func raise(v *atomic.Int64, to int64) {
-	for {
-		now := v.Load()
-		if now >= to || v.CompareAndSwap(now, to) {
-			return
-		}
-	}
-}
-
-func (f *freshness) stale() bool {
-	asOf := f.asOf.Load()
-	return asOf <= f.lost.Load() || time.Since(f.began)-time.Duration(asOf) > f.limit
-}
-
-// minFreshness is the least time for which a copy counts as current. A server may need some
-// seconds to find out that etcd has nothing new.
+// minFreshness is the shortest time for which a copy counts as current, even if bookmarks come
+// more often. A quiet server hears from etcd only every few seconds.
 const minFreshness = 10 * time.Second
 
-// arrivals bounds when the messages of a stream have arrived. The time at which a message is
-// read says little: while the caller is busy, messages wait in a buffer.
+// arrivals estimates when the messages of a stream arrived. While the caller is busy, messages
+// wait in a buffer, so a message may have arrived long before it is read. But if the stream has
+// to wait for messages, the buffer is empty.
 type arrivals struct {
-	since  time.Time     // the messages that are read from now on have arrived after this time
-	next   time.Time     // when waited began to count
+	since  time.Time     // all messages that are read from now on arrived after this time
+	next   time.Time     // the next value of since, once waited is long enough
 	waited time.Duration // total time of waiting for messages since next
 }
 
-// drained is the time of waiting for messages after which the buffer must have been empty
-// meanwhile. Reading all messages of a full buffer takes less.
+// drained is a total waiting time that shows that the buffer was empty at least once. Reading
+// a full buffer takes less.
 const drained = 50 * time.Millisecond
 
-// received returns a time after which the message arrived that was read between two times.
+// received returns a time after which a message arrived. Reading the message began at called
+// and ended at returned.
 func (a *arrivals) received(called, returned time.Time) time.Time {
 	wait := returned.Sub(called)
 	a.waited += wait

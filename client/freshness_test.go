@@ -252,3 +252,110 @@ func TestAReplacementIsAsOldAsItsServerSays(t *testing.T) {
 		}
 	})
 }
+
+// The same holds for an informer, even if nothing was interrupted: the server that it reaches
+// next may have lost etcd before a backup was restored.
+func TestTheCopyIsAsOldAsItsReplacement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scriptedServer{streams: []stream{
+			{messages: []message{reset(), synced(5), draining(5)}, end: errOK},
+			{messages: []message{inNewEpoch(reset()), inNewEpoch(aged(time.Hour, synced(3)))}},
+		}}
+		inf := client.NewInformer(connectTo(t, s), number)
+		run(t, inf)
+		time.Sleep(time.Second)
+		if at := inf.Lister().Position(); at.Epoch != "f" || !inf.Lister().Stale() {
+			t.Errorf("got position %v and stale %v, want epoch f and true", at, inf.Lister().Stale())
+		}
+	})
+}
+
+// A partial message does not confirm the state before it: its events are dropped if the stream
+// breaks, and another server may not know them.
+func TestHalfAMessageDoesNotConfirmTheState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scriptedServer{streams: []stream{
+			{messages: []message{reset(), synced(5)}, later: []delayed{{20 * time.Second, partial(live(5, added("a", 6)))}}, end: errLost},
+			{messages: []message{replay(5), aged(time.Hour, synced(5))}},
+		}}
+		var last *client.Update
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		for u, err := range connectTo(t, s).Watch(ctx) {
+			if err == nil {
+				last = u
+			}
+		}
+		if age := time.Since(last.AsOf); !last.Synced || age < 30*time.Second {
+			t.Errorf("got synced %v and an age of %v, want true and at least 30s", last.Synced, age)
+		}
+	})
+}
+
+// A handler that delays the end of a catch-up must not make it look as if the server had asked
+// etcd after the stream began.
+func TestWaitForSyncIsNotMisledByASlowHandler(t *testing.T) {
+	withFile(t, func(t *testing.T, path string) {
+		good := client.LastKnownGood(path, 1<<20)
+		runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5}}}, 20*time.Second, good)
+		s := &scriptedServer{streams: []stream{{messages: []message{
+			replay(5), part(6, withValue(added("x", 6), "6")), part(7, withValue(added("y", 7), "7")), aged(time.Minute, synced(7)),
+		}}}}
+		inf := client.NewInformer(connectTo(t, s), number, good)
+		inf.AddHandler(client.Handler[int]{Add: func(i client.Item[int]) {
+			if i.Object.Key == "x" {
+				time.Sleep(2 * time.Minute)
+			}
+		}})
+		run(t, inf)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute+time.Second)
+		defer cancel()
+		if err := inf.WaitForSync(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v while the server has lost etcd, want %v", err, context.DeadlineExceeded)
+		}
+		if at := inf.Lister().Position().Revision; at != 7 {
+			t.Errorf("got revision %d, want 7", at)
+		}
+	})
+}
+
+// The first state is linearizable, so it is current however long its transfer takes.
+func TestALongFirstLoadIsInSyncAtItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scriptedServer{streams: []stream{{messages: []message{
+			reset(), part(0, withValue(added("a", 1), "1")), part(0, withValue(added("b", 2), "2")), part(0, withValue(added("c", 3), "3")),
+			aged(5*time.Second, synced(5)),
+		}}}}
+		slow := func(o *client.Object) (int, error) {
+			time.Sleep(2 * time.Second)
+			return number(o)
+		}
+		inf := client.NewInformer(connectTo(t, s), slow)
+		run(t, inf)
+		ctx, cancel := context.WithTimeout(t.Context(), 7*time.Second)
+		defer cancel()
+		if err := inf.WaitForSync(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A client that is behind does not leave its server when the age of the events passes the limit
+// of freshness.
+func TestOldEventsAreNotSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scriptedServer{streams: []stream{{messages: []message{reset(), synced(1)}, later: []delayed{
+			{time.Second, aged(29_990*time.Millisecond, live(2))}, {time.Second, aged(31*time.Second, live(3))}, {time.Second, live(4)},
+		}}}}
+		inf := client.NewInformer(connectTo(t, s), number)
+		run(t, inf)
+		time.Sleep(2500 * time.Millisecond)
+		if at := inf.Lister().Position().Revision; at != 3 || inf.Lister().Stale() {
+			t.Errorf("got revision %d and stale %v, want 3 and false: revision 1 was current 3s ago", at, inf.Lister().Stale())
+		}
+		time.Sleep(time.Second)
+		if n := len(s.starts()); n != 1 || inf.Lister().Stale() {
+			t.Errorf("got %d streams and stale %v, want 1 and false", n, inf.Lister().Stale())
+		}
+	})
+}

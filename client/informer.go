@@ -39,7 +39,7 @@ type Informer[T any] struct {
 	consistency *fanoutv1.ReadConsistency // what WaitForSync waits for
 
 	current  atomic.Pointer[state[T]]
-	fresh    *freshness
+	fresh    freshness
 	hasState chan struct{} // closed when there is a state and the handlers have it
 	synced   chan struct{} // closed when, in addition, the state is as fresh as its consistency requires
 	ended    chan struct{} // closed when Run has returned
@@ -93,7 +93,7 @@ func NewInformer[T any](r *Resource, decode Decoder[T], opts ...InformerOption) 
 	}
 	i.current.Store(newState[T](0))
 	w := r.newWatcher(i.config.watch)
-	i.consistency, i.fresh = w.consistency, newFreshness(w.freshFor())
+	i.consistency, i.fresh.limit = w.consistency, w.freshFor()
 	return i
 }
 
@@ -235,9 +235,6 @@ func (i *Informer[T]) handle(b *stateBuilder[T], u *Update, began time.Time) {
 		return
 	}
 	i.current.Store(next)
-	if !u.AsOf.IsZero() {
-		i.fresh.confirm(u.AsOf)
-	}
 	i.notify(changes)
 	if u.Synced {
 		closeOnce(i.hasState)

@@ -52,14 +52,14 @@ func (l Lister[T]) Len() int { return l.state().items }
 // no state.
 func (l Lister[T]) Position() Position { return l.state().position }
 
-// Stale reports whether the state may be out of date. It is false only if, since the last
-// interruption of the watch and within the last three bookmark intervals
-// ([BookmarkInterval]; at least 10 s), a server knew of no later change. So Stale becomes
-// true at the latest after that time when the client loses the servers or the servers lose
-// etcd, whatever the handlers do. It is true before Run and after Run or the client has
-// ended.
+// Stale reports whether the state may be out of date. It is false only if the state was current
+// at some time since the last interruption of the watch and within the last three bookmark
+// intervals ([BookmarkInterval]; at least 10 s). So Stale becomes true within that time when the
+// client loses the servers, when the servers lose etcd, or when the informer falls behind,
+// whatever the handlers do. It is true before Run, and after Run has returned or the client was
+// closed.
 func (l Lister[T]) Stale() bool {
-	return l.informer.fresh.stale() || l.informer.resource.client.open.Err() != nil
+	return l.informer.fresh.stale(l.state().asOf) || l.informer.resource.client.open.Err() != nil
 }
 
 func (l Lister[T]) state() *state[T] { return l.informer.current.Load() }

@@ -51,7 +51,9 @@ func removeTemporaries(path string) {
 		return // there is no such folder yet, or writing will report the error
 	}
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "."+filepath.Base(path)+temporaryInfix) {
+		random, ok := strings.CutPrefix(e.Name(), "."+filepath.Base(path)+temporaryInfix)
+		// Otherwise it is a replacement of another file.
+		if ok && strings.Trim(random, "0123456789") == "" {
 			_ = os.Remove(filepath.Join(filepath.Dir(path), e.Name()))
 		}
 	}

@@ -16,7 +16,7 @@ import (
 // one removes it, and nothing else.
 func TestTemporaryFilesOfKilledProcessesAreRemoved(t *testing.T) {
 	withFile(t, func(t *testing.T, path string) {
-		kept := []string{".good", ".good.bak", ".good123", "good1", "good2.fanoutd-1"}
+		kept := []string{".good", ".good.bak", ".good123", "good1", "good2.fanoutd-1", ".good.fanoutd-1.fanoutd-2"}
 		for _, name := range append(slices.Clone(kept), ".good.fanoutd-123", ".good.fanoutd-456") {
 			if err := os.WriteFile(filepath.Join(filepath.Dir(path), name), []byte("x"), 0o600); err != nil {
 				t.Fatal(err)

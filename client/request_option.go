@@ -95,7 +95,7 @@ func (s labels) list(c *listConfig)       { c.req.LabelSelector = string(s) }
 func (s labels) watch(c *watchConfig)     { c.req.LabelSelector = string(s) }
 func (s labels) inform(c *informerConfig) { c.watch = append(c.watch, s) }
 
-// Fields selects objects by their fields: "region=eu,owner!=nobody". The fields are
+// Fields selects objects by their fields: "region=eu,owner!=none". The fields are
 // key, name (the last segment of the key), and those that the configuration of the
 // resource declares. Default: all objects.
 func Fields(selector string) Selection { return fields(selector) }

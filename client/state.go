@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"maps"
+	"time"
 
 	"github.com/tidwall/btree"
 )
@@ -17,6 +18,7 @@ type state[T any] struct {
 	items    int // the number of decoded entries
 	writes   int // the number of writes so far: equal numbers mean equal entries
 	position Position
+	asOf     time.Time // when the state was last known to be current; zero: never
 }
 
 // indexKey is the place of an item in an index.
@@ -42,7 +44,7 @@ func newState[T any](indexes int) *state[T] {
 
 // at returns a copy with another position.
 func (s *state[T]) at(p Position) *state[T] {
-	c := &state[T]{entries: *s.entries.Copy(), items: s.items, writes: s.writes, position: p}
+	c := &state[T]{entries: *s.entries.Copy(), items: s.items, writes: s.writes, position: p, asOf: s.asOf}
 	for _, index := range s.indexes {
 		c.indexes = append(c.indexes, index.Copy())
 	}
@@ -122,6 +124,9 @@ func (b *stateBuilder[T]) apply(u *Update) (*state[T], []change[T]) {
 	}
 	if b.replacing {
 		changes, b.replacing = difference(b.informer.current.Load(), b.next), false
+	}
+	if !u.AsOf.IsZero() {
+		b.next.asOf = u.AsOf
 	}
 	return b.next.at(u.Position), changes
 }

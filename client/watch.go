@@ -30,10 +30,9 @@ type Update struct {
 	// Synced says that a catch-up has ended: the caller has the state at Position.
 	// Synced implies Complete.
 	Synced bool
-	// AsOf says how fresh the state at Position is: at this time, by the clock of this
-	// process, the server knew of no later change. Usually that is a second ago. It is
-	// longer ago if the server has lost etcd, or if the caller is slow. AsOf is zero
-	// during a catch-up.
+	// AsOf is a time, by the clock of this process, at which the state at Position was
+	// current. Usually it is one second before the update arrived. It is earlier if the
+	// server has lost etcd, or if the caller is slow. AsOf is zero during a catch-up.
 	AsOf time.Time
 	// Position is the place to resume at, with [After], once the events are applied.
 	// Its revision is 0 while Complete is false.

@@ -415,7 +415,7 @@ func TestWatchesDoNotStorm(t *testing.T) {
 	}
 }
 
-// A watch resumes at once if the server says so, even if the stream was short. If that happens
+// A watch resumes at once if the server allows it, even if the stream was short. If that happens
 // again and again, it waits longer each time; see TestWatchesDoNotStorm.
 func TestDrainedWatchesResumeAtOnce(t *testing.T) {
 	for name, c := range map[string]struct {

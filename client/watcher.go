@@ -13,8 +13,8 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// watcher runs one watch: a series of streams, each of which resumes where the
-// previous one ended. It belongs to the goroutine that iterates over the watch.
+// watcher runs one watch. A watch is a series of streams; each stream resumes where the
+// previous one ended. The watcher belongs to the goroutine that iterates over the watch.
 //
 // The events of a DELTA all lie after the position from which a broken stream
 // resumes, and so do those of a partial message. The next stream may come from another
@@ -31,7 +31,7 @@ type watcher struct {
 	consistency *fanoutv1.ReadConsistency // applies to a start without a position
 
 	at      Position                       // where to resume; revision 0 is no position
-	asOf    time.Time                      // the state at the position was current then, or later
+	asOf    time.Time                      // when the state at the position was last known to be current
 	catchUp fanoutv1.WatchResponse_CatchUp // the catch-up that the stream is in; 0 is none
 	held    []Event                        // events after the position, not passed on yet
 
@@ -52,9 +52,9 @@ type watcher struct {
 // accepts watches and loses them at once is no better than an unreachable one.
 const steadyAfter = 5 * time.Second
 
-// If a server says so, the client resumes at once. If the stream was shorter than resumeAfter,
-// it does so at most maxHurried times in a row: a server that ends each watch as soon as it
-// begins would otherwise keep the client busy.
+// A client resumes at once if the server allows it. After streams that were shorter than
+// resumeAfter, it does so at most maxHurried times in a row. Otherwise a server that ends each
+// watch as soon as it begins would keep the client busy.
 const (
 	resumeAfter = time.Second
 	maxHurried  = 3
@@ -181,34 +181,42 @@ func (w *watcher) maxSilence() time.Duration { return 3 * w.bookmarks }
 // freshFor returns how long a state counts as current after a server has confirmed it.
 func (w *watcher) freshFor() time.Duration { return max(w.maxSilence(), minFreshness) }
 
-// silenceAfter returns how long the server may be silent after a message. If the server had
-// lost etcd before it sent the message, that time counts as well. A server that had lost etcd
-// long ago gets the whole time: other servers may have lost it, too.
+// silenceAfter returns how long the server may be silent after a message. The age of the message
+// counts as silence, so the client leaves a server that has just lost etcd when its state becomes
+// stale. If the state is stale already, the server gets the whole time: other servers may have
+// lost etcd, too.
 func (w *watcher) silenceAfter(m *fanoutv1.WatchResponse) time.Duration {
 	if left := w.freshFor() - m.GetAge().AsDuration(); left > 0 {
-		return min(left, w.maxSilence())
+		// A server that sends many old events also states an age. It must not be left between two
+		// of them.
+		return min(max(left, minFirstResponse), w.maxSilence())
 	}
 	return w.maxSilence()
 }
 
-// transit is what is added to the age that a message states: for the time on its way, and
-// because ages of less than a second are not stated.
+// transit is added to the age that a message states. It covers the time that the message was on
+// its way, and ages of less than a second, which servers do not state.
 const transit = time.Second
 
-// noteAge notes how fresh the state is after a message that arrived after some time.
+// noteAge updates asOf after a message that arrived no earlier than the given time.
 func (w *watcher) noteAge(m *fanoutv1.WatchResponse, arrived time.Time) {
 	switch m.GetKind() {
 	case fanoutv1.WatchResponse_KIND_SYNCED, fanoutv1.WatchResponse_KIND_LIVE, fanoutv1.WatchResponse_KIND_BOOKMARK:
 	default:
 		return
 	}
-	age := m.GetAge().AsDuration()
-	asOf := arrived.Add(-age - transit)
-	// Unless a SYNCED states an age from before the stream, etcd has confirmed the state
-	// since the stream was requested.
-	sinceBegun := m.GetAge() == nil || age <= time.Since(w.began)
-	if m.GetKind() == fanoutv1.WatchResponse_KIND_SYNCED && sinceBegun && asOf.Before(w.began) {
-		asOf = w.began
+	if m.GetPartial() {
+		return // its events are not part of the state yet
+	}
+	confirmed := arrived.Add(-m.GetAge().AsDuration())
+	asOf := confirmed.Add(-transit)
+	if m.GetKind() == fanoutv1.WatchResponse_KIND_SYNCED && asOf.Before(w.began) {
+		// The server has asked etcd since the stream was requested, unless it states an age
+		// from before.
+		linearizable := w.req.GetAfter() == nil && w.req.GetConsistency() == nil
+		if linearizable || m.GetAge() == nil || !confirmed.Before(w.began) {
+			asOf = w.began
+		}
 	}
 	if w.asOf.Before(asOf) {
 		w.asOf = asOf
