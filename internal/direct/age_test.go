@@ -1,12 +1,18 @@
 package direct_test
 
 import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/direct"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
 // A message states an age unless the store has confirmed the position in the last second.
@@ -35,5 +41,121 @@ func TestMessagesStateTheirAge(t *testing.T) {
 	quiet.next(t, object.Synced)
 	if m, err := quiet.Next(contextFor(t)); err != nil || m.Header.Kind != object.Bookmark || m.Header.Age > 0 {
 		t.Errorf("got kind %d with an age of %v and %v, want a bookmark without an age", m.Header.Kind, m.Header.Age, err)
+	}
+}
+
+// The first change that comes after a silence of the store may be an old one.
+func TestAChangeAfterASilenceStatesItsAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		codec, err := object.CodecByName("raw")
+		if err != nil {
+			t.Fatal(err)
+		}
+		store := &pausingStore{changes: make(chan object.Record)}
+		source := direct.New(direct.Config{
+			Resource: "test", Store: store, Codec: codec, Preencode: wire.Preencode, Encoder: wire.Encoder{}, Log: slog.New(slog.DiscardHandler),
+		})
+		w, err := source.Watch(t.Context(), dispatch.Interest{}, dispatch.FromNow(object.Position{}), dispatch.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		if _, err := w.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		next := func(at object.Revision) time.Duration {
+			t.Helper()
+			store.changes <- object.Record{Key: "k", CreateRevision: at, ModRevision: at, Version: 1}
+			m, err := w.Next(t.Context())
+			if err != nil || m.Header.Kind != object.Live {
+				t.Fatalf("got kind %d and %v, want a live message", m.Header.Kind, err)
+			}
+			return m.Header.Age
+		}
+		time.Sleep(time.Minute)
+		if age := next(2); age > 0 {
+			t.Errorf("got an age of %v while the store answers, want none", age)
+		}
+		store.away.Store(true)
+		time.Sleep(time.Minute)
+		if age := next(3); age < 50*time.Second {
+			t.Errorf("got an age of %v after a silence of a minute, want about as much", age)
+		}
+		store.away.Store(false)
+		time.Sleep(time.Minute)
+		if age := next(4); age > 0 {
+			t.Errorf("got an age of %v after the store is back, want none", age)
+		}
+	})
+}
+
+// A client that reads slowly gets changes that were everything some time ago.
+func TestMessagesToASlowClientStateTheirAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		codec, err := object.CodecByName("raw")
+		if err != nil {
+			t.Fatal(err)
+		}
+		store := &pausingStore{changes: make(chan object.Record)}
+		source := direct.New(direct.Config{
+			Resource: "test", Store: store, Codec: codec, Preencode: wire.Preencode, Encoder: wire.Encoder{}, Log: slog.New(slog.DiscardHandler),
+			MessageBytes: 1, // each change has a message of its own
+		})
+		w, err := source.Watch(t.Context(), dispatch.Interest{}, dispatch.FromNow(object.Position{}), dispatch.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		if _, err := w.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for at := range object.Revision(3) {
+			store.changes <- object.Record{Key: "k", CreateRevision: at + 2, ModRevision: at + 2, Version: 1}
+		}
+		time.Sleep(time.Minute)
+		var old []bool
+		for range 3 {
+			m, err := w.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			old = append(old, m.Header.Age >= 50*time.Second)
+		}
+		if want := []bool{true, true, false}; !slices.Equal(old, want) {
+			t.Errorf("messages with an age of a minute: got %v, want %v", old, want)
+		}
+	})
+}
+
+// pausingStore is a store that can be away: it then answers nothing, but delivers changes that
+// were on their way.
+type pausingStore struct {
+	direct.Store
+	away    atomic.Bool
+	changes chan object.Record
+	now     atomic.Int64
+}
+
+func (s *pausingStore) Position(context.Context) (object.Position, error) {
+	if s.away.Load() {
+		return object.Position{}, object.ErrUnavailable
+	}
+	return object.Position{Epoch: "e", Revision: object.Revision(max(1, s.now.Load()))}, nil
+}
+
+func (s *pausingStore) WatchScope(ctx context.Context, _ object.Scope, _ object.Position, requests <-chan struct{},
+	deliver func(u object.Update, previous []*object.Record) error,
+) error {
+	for {
+		select {
+		case r := <-s.changes:
+			s.now.Store(int64(r.ModRevision))
+			if err := deliver(object.Update{Records: []object.Record{r}, Through: r.ModRevision}, make([]*object.Record, 1)); err != nil {
+				return err
+			}
+		case <-requests:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 }

@@ -43,7 +43,7 @@ func (w *Watcher) encodeBatch() (events [][]byte, count int) {
 	w.cursor = max(w.cursor, whole.upto)
 	if w.pending = w.pending[whole.n:]; len(w.pending) == 0 {
 		w.merged = false
-		w.cursor = max(w.cursor, w.through)
+		w.deliveredAll()
 	}
 	return [][]byte{b[:whole.bytes]}, whole.n
 }

@@ -49,8 +49,14 @@ func (t *tail) runWatchdog(ctx context.Context) error {
 }
 
 // reachStore waits until the tail has reached the store's present revision. It returns
-// errNoProgress if the store says its revision and the watch does not reach it in time.
-func (t *tail) reachStore(ctx context.Context) error {
+// errNoProgress if the store says its revision and the watch does not reach it in time. After
+// an error, updates no longer confirm the state, because they may be old.
+func (t *tail) reachStore(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			t.doubt()
+		}
+	}()
 	asked := time.Now()
 	p, err := t.source.Position(ctx, 0)
 	if err != nil {

@@ -33,7 +33,7 @@ type tail struct {
 	through  object.Revision // guarded by mu: everything up to here has been read
 	upToDate bool            // guarded by mu: checkUpToDate found the tail at the store's revision
 	asOf     time.Time       // guarded by mu: a time at which the tail had read everything that the store had
-	live     bool            // guarded by mu: asOf was confirmed since the watch of the store was opened
+	live     bool            // guarded by mu: since a confirmation, the watch was neither opened again nor silent
 	checking bool            // guarded by mu: checkUpToDate is running
 	ended    error           // guarded by mu: why there will be no further changes
 }
@@ -97,9 +97,7 @@ func (t *tail) run() {
 // gives it up.
 func (t *tail) follow(after object.Position) error {
 	ctx, giveUp := context.WithCancelCause(t.ctx)
-	t.mu.Lock()
-	t.live = false // the first updates may be old
-	t.mu.Unlock()
+	t.doubt() // the first updates may be old
 	var watchdog sync.WaitGroup
 	defer watchdog.Wait()
 	defer giveUp(nil)
@@ -219,20 +217,21 @@ func (t *tail) confirm(at time.Time) {
 	t.live = true
 }
 
-// confirmed returns the time of the last confirmation, or zero.
-func (t *tail) confirmed() time.Time {
+// doubt makes updates count only after the next confirmation.
+func (t *tail) doubt() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.asOf
+	t.live = false
 }
 
 // take empties the buffer. It returns the changes, the last revision that has been read
-// completely, and the error that ended the tail, if it has ended.
-func (t *tail) take() (changes []object.Change, through object.Revision, ended error) {
+// completely, a time at which that was everything that the store had (zero: never), and the
+// error that ended the tail, if it has ended.
+func (t *tail) take() (changes []object.Change, through object.Revision, asOf time.Time, ended error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	changes, t.changes, t.bytes = t.changes, nil, 0
-	return changes, t.through, t.ended
+	return changes, t.through, t.asOf, t.ended
 }
 
 // reachedIfEmpty returns reached if the buffer is empty, and otherwise 0.

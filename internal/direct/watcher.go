@@ -25,7 +25,7 @@ type Watcher struct {
 	epoch      object.Epoch
 	cursor     object.Revision // everything up to here has been delivered; 0: nothing to resume from
 	sentCursor object.Revision // the cursor in the last message
-	asOf       time.Time       // when the store was asked for the present position
+	asOf       time.Time       // everything that the store had then has been delivered
 
 	exact            object.Revision // the revision that the snapshot must have; 0: any
 	page             page            // of the snapshot
@@ -37,6 +37,7 @@ type Watcher struct {
 	partial bool            // the last message ended inside a revision
 	merged  bool            // pending was merged and counts as one revision
 	through object.Revision // pending is complete up to here
+	takenAt time.Time       // pending is everything that the store had then
 	ended   error           // why the tail has ended; nil: it has not
 }
 
@@ -100,7 +101,7 @@ func (w *Watcher) dropTail() {
 	if w.tail != nil {
 		w.tail.close()
 	}
-	w.tail, w.pending, w.partial, w.merged, w.ended = nil, nil, false, false, nil
+	w.tail, w.pending, w.partial, w.merged, w.takenAt, w.ended = nil, nil, false, false, time.Time{}, nil
 }
 
 // startTail continues with the changes after the cursor.
@@ -174,17 +175,11 @@ func (w *Watcher) message(kind object.MessageKind, events [][]byte, count int) d
 
 // statedAge returns [object.Header.Age] of a message of the kind.
 func (w *Watcher) statedAge(kind object.MessageKind) time.Duration {
-	asOf := w.asOf
 	switch kind {
-	case object.Live, object.Bookmark:
-		if w.tail != nil && asOf.Before(w.tail.confirmed()) {
-			asOf = w.tail.confirmed()
-		}
-	case object.Synced:
-	default:
-		return 0
+	case object.Live, object.Bookmark, object.Synced:
+		return dispatch.StatedAge(w.asOf, time.Now())
 	}
-	return dispatch.StatedAge(asOf, time.Now())
+	return 0
 }
 
 // nextFromTail returns the next message about changes, the end of a replay, or a bookmark.
@@ -203,7 +198,7 @@ func (w *Watcher) nextFromTail() (dispatch.Message, bool) {
 		events, count := w.encodeBatch()
 		return w.message(kind, events, count), true
 	}
-	w.cursor = max(w.cursor, w.through)
+	w.deliveredAll()
 	switch {
 	case w.ended == nil:
 	case errors.Is(w.ended, errFull):
@@ -230,9 +225,17 @@ func (w *Watcher) take() {
 	if len(w.pending) > 0 {
 		return
 	}
-	w.pending, w.through, w.ended = w.tail.take()
+	w.pending, w.through, w.takenAt, w.ended = w.tail.take()
 	if w.options.Latest && len(w.pending) > 1 {
 		w.pending, w.merged = merge(w.pending, &w.interest, w.step == replaying), true
+	}
+}
+
+// deliveredAll notes that all changes that were taken from the tail have been delivered.
+func (w *Watcher) deliveredAll() {
+	w.cursor = max(w.cursor, w.through)
+	if w.asOf.Before(w.takenAt) {
+		w.asOf = w.takenAt
 	}
 }
 

@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,4 +54,40 @@ func TestMessagesStateHowOldTheyAre(t *testing.T) {
 		time.Sleep(time.Minute)
 		check("a minute after the store was lost", time.Since(lost))
 	})
+}
+
+// A watcher that is behind gets old changes, although the server is up to date. Messages say so
+// until the last change.
+func TestMessagesToASlowWatcherStateTheirAge(t *testing.T) {
+	for name, logBytes := range map[string]int{"log": 0, "window": 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := start(t, limits{messageBytes: 1, logBytes: logBytes})
+				f.store.Put("k", "0")
+				synctest.Wait()
+				before := f.cacher.State().Position()
+				other := f.dispatcher.Pull(f.workers.NewQueue(), dispatch.Interest{}, dispatch.FromNow(before), dispatch.Options{}) // keeps the feed
+				defer other.Close()
+				w := f.dispatcher.Pull(f.workers.NewQueue(), dispatch.Interest{}, dispatch.FromNow(before), dispatch.Options{})
+				defer w.Close()
+				for _, value := range []string{"1", "2", "3"} {
+					f.store.Put("k", value)
+				}
+				time.Sleep(30 * time.Second)
+				var old []bool
+				for len(old) < 3 {
+					m, err := w.Next(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if m.Header.Kind == object.Live {
+						old = append(old, m.Header.Age >= 30*time.Second)
+					}
+				}
+				if want := []bool{true, true, false}; !slices.Equal(old, want) {
+					t.Errorf("messages with an age of 30s: got %v, want %v", old, want)
+				}
+			})
+		})
+	}
 }

@@ -78,7 +78,7 @@ func (f *feed) batch(start batchStart, d *Dispatcher, now time.Time) *Batch {
 		Events: pieces, Count: end.taken, Arrived: d.created.Add(first.arrived),
 		Header: object.Header{
 			Kind: object.Live, Position: object.Position{Epoch: start.view.base.Epoch, Revision: end.upTo}, Partial: end.partial,
-			Age: d.statedAge(now),
+			Age: d.liveAge(now, d.created.Add(first.arrived), end.hasMore),
 		},
 	}}
 	if f.hadSeveral.Load() {
@@ -98,7 +98,7 @@ type batchCache struct {
 // do not state their age correctly.
 func (c *batchCache) find(start batchStart, now time.Time) *Batch {
 	for i := range c.recent {
-		if b := c.recent[i].Load(); b != nil && b.start == start && now.Sub(b.made) < minStatedAge {
+		if b := c.recent[i].Load(); b != nil && b.start == start && now.Sub(b.made) < MinStatedAge {
 			return b
 		}
 	}

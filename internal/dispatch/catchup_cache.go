@@ -78,7 +78,7 @@ type part struct {
 	coalesced bool // see coalesce
 }
 
-func (p *part) payload() payload { return payload{p.pieces, p.end.taken, p.arrived} }
+func (p *part) payload() payload { return payload{p.pieces, p.end.taken, p.arrived, p.end.hasMore} }
 
 // size returns the memory that counts against the budget. It includes pieces that share the
 // memory of objects.

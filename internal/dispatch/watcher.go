@@ -27,6 +27,7 @@ type payload struct {
 	pieces  [][]byte
 	count   int
 	arrived time.Time // when the first of the changes came from the store
+	more    bool      // more events wait for the watcher
 }
 
 // Watcher is the serving end of one watch: a cursor on a feed. Its owner is the goroutine
@@ -212,10 +213,11 @@ func (w *Watcher) message(kind object.MessageKind, p payload) Message {
 		Count:  p.count,
 		Header: object.Header{Kind: kind, Position: w.at(), Partial: w.sent > 0},
 	}
-	if kind == object.Live {
+	switch kind {
+	case object.Live:
 		m.Arrived = p.arrived
-	}
-	if kind == object.Live || kind == object.Bookmark {
+		m.Header.Age = w.dispatcher.liveAge(time.Now(), p.arrived, p.more)
+	case object.Bookmark:
 		m.Header.Age = w.dispatcher.statedAge(time.Now())
 	}
 	return m
@@ -277,7 +279,7 @@ func (w *Watcher) events() (payload, readResult) {
 			// merge up to the revision; later events are merged afterwards.
 			w.mergeTo = end.current
 		}
-		return payload{pieces, end.taken, w.dispatcher.created.Add(first.arrived)}, w.advance(end, dispatchedUpTo)
+		return payload{pieces, end.taken, w.dispatcher.created.Add(first.arrived), end.hasMore}, w.advance(end, dispatchedUpTo)
 	}
 	p := w.windowPart(partKey{kind: object.Replay, start: w.nextInWindow()}, w.replayPart)
 	if p.lost {

@@ -88,3 +88,24 @@ func TestAResumedWatchStatesHowLongEtcdIsAway(t *testing.T) {
 		return len(events) == 2 && end.GetAge() == nil
 	})
 }
+
+// A resumed watch that could not ask etcd states an age, even if etcd was lost a moment ago.
+// Otherwise its client would believe that it has all earlier writes.
+func TestAResumedWatchStatesALossOfTheLastMoment(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes more than a second")
+	}
+	in := start(t, settings{})
+	ctx := within(t)
+	in.awaitLoaded(ctx, t)
+	before := in.present(ctx, t)
+	in.seams[config].on(func(context.Context, string) error { return object.ErrUnavailable })
+	if _, err := in.collections[config].Commit(ctx, []object.Op{{Kind: object.OpPut, Key: "b"}}); err != nil { // ends the cacher's watch
+		t.Fatal(err)
+	}
+	in.lines.await(ctx, t, line{"msg": "lost the store, trying again", "resource": config})
+	events, end := in.watch(ctx, t, &fanoutv1.WatchRequest{Resource: config, Begin: after(before)}).catchUp(fanoutv1.WatchResponse_CATCH_UP_REPLAY)
+	if len(events) != 0 || end.GetAge() == nil {
+		t.Errorf("got events %v and an age of %v, want no events and an age", events, end.GetAge())
+	}
+}

@@ -925,7 +925,8 @@ type WatchResponse struct {
 	ResumeAtOnce bool `protobuf:"varint,6,opt,name=resume_at_once,json=resumeAtOnce,proto3" json:"resume_at_once,omitempty"`
 	// How long ago the server last knew that it had every change that etcd had. Set in SYNCED,
 	// LIVE and BOOKMARK if it is a second or more. In SYNCED, it is the age of what the server
-	// knew when the catch-up began.
+	// knew when the catch-up began. In LIVE, if more events wait for the client, it is at least
+	// the time since the first event of this response reached the server.
 	//
 	// A server that has lost etcd still serves what it knows, also to a watch that resumes. So
 	// SYNCED alone does not mean that the state is current. If its age is longer than the stream

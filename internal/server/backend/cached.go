@@ -103,12 +103,19 @@ const confirmWait = time.Second
 
 // confirm asks etcd whether the state is current, so that the client of a resumed watch knows
 // it with the end of the catch-up. If etcd does not answer, the watch begins all the same: its
-// messages state how old the state is.
+// messages state how old the state is. They state no age below [dispatch.MinStatedAge], so confirm
+// waits until the state is that old.
 func (s cached) confirm(ctx context.Context) error {
+	asked := time.Now()
 	if s.cacher.Following() {
 		waiting, cancel := context.WithTimeout(ctx, confirmWait)
 		defer cancel()
 		_, _ = s.cacher.Read(waiting, cacher.Consistency{})
+	}
+	if confirmed := s.cacher.Confirmed(); confirmed.Before(asked) {
+		stated, cancel := context.WithDeadline(ctx, confirmed.Add(dispatch.MinStatedAge))
+		defer cancel()
+		<-stated.Done()
 	}
 	return ctx.Err()
 }
