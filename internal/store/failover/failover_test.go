@@ -1,6 +1,8 @@
 package failover
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -115,6 +117,76 @@ func TestWritesAreSentOnce(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A proxy may reset a write, which ends it with CANCELED, although the write was applied. The
+// client of etcd would send it up to a hundred times.
+func TestWritesThatWereResetAreNotSentAgain(t *testing.T) {
+	for _, code := range []codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Unavailable} {
+		synctest.Test(t, func(t *testing.T) {
+			c, stop := start(t, 1)
+			defer stop()
+			c.servers[0].fail("Put", code)
+			if _, err := c.client.Put(t.Context(), "k", "v"); status.Code(err) != codes.Unavailable {
+				t.Errorf("%v: got %v, want %v", code, err, codes.Unavailable)
+			}
+			if n := c.servers[0].count("Put"); n != 1 {
+				t.Errorf("%v: the write was sent %d times", code, n)
+			}
+		})
+	}
+}
+
+// A write that ends with its context is not sent again, either. The member may notice the
+// deadline first, so there are two errors.
+func TestWritesEndWithTheirContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, stop := start(t, 1)
+		defer stop()
+		c.servers[0].freeze()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := c.client.Put(ctx, "k", "v"); !errors.Is(err, context.DeadlineExceeded) && status.Code(err) != codes.Unavailable {
+			t.Errorf("got %v, want %v or %v", err, context.DeadlineExceeded, codes.Unavailable)
+		}
+		if n := c.servers[0].count("Put"); n != 1 {
+			t.Errorf("the write was sent %d times", n)
+		}
+	})
+}
+
+// A member, or a proxy, that refuses probes at once is asked again after the usual time.
+func TestRefusedProbesAreNotRepeatedAtOnce(t *testing.T) {
+	for _, code := range []codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.PermissionDenied} {
+		synctest.Test(t, func(t *testing.T) {
+			c, stop := start(t, 1)
+			defer stop()
+			c.servers[0].fail("Status", code)
+			const n = 5
+			time.Sleep(n * probeInterval)
+			if got := c.servers[0].count("Status"); got < n-1 || got > n+1 {
+				t.Errorf("%v: got %d probes in %d intervals", code, got, n)
+			}
+		})
+	}
+}
+
+// A read is sent once more for each other member at most, even if that member looks good and
+// cannot be reached.
+func TestHedgedReadsEnd(t *testing.T) {
+	m := New([]string{"a:1", "b:1"}, slog.New(slog.DiscardHandler))
+	m.all[1].state = good
+	sent := 0
+	err := m.hedge(t.Context(), &tried{}, func(context.Context) error {
+		sent++
+		if sent > len(m.all) {
+			return nil
+		}
+		return status.Error(codes.Unavailable, "no leader")
+	})
+	if err == nil {
+		t.Errorf("the read was sent %d times for %d members", sent, len(m.all))
+	}
 }
 
 // Requests avoid a member that does not answer probes, until it answers again.

@@ -15,6 +15,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 )
 
@@ -29,8 +31,9 @@ type server struct {
 	leader   uint64
 
 	mu       sync.Mutex
-	answers  chan struct{}  // guarded by mu; closed unless the server is frozen
-	received map[string]int // guarded by mu: requests by method
+	answers  chan struct{}    // guarded by mu; closed unless the server is frozen
+	received map[string]int   // guarded by mu: requests by method
+	failures map[string]error // guarded by mu: the answers to methods that fail
 }
 
 // cluster is the members of an etcd, and a client.
@@ -112,14 +115,21 @@ func (s *server) thaw() {
 func (s *server) receive(ctx context.Context, method string) error {
 	s.mu.Lock()
 	s.received[method]++
-	answers := s.answers
+	answers, failure := s.answers, s.failures[method]
 	s.mu.Unlock()
 	select {
 	case <-answers:
-		return nil
+		return failure
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// fail makes the server answer requests of a method with an error.
+func (s *server) fail(method string, code codes.Code) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failures = map[string]error{method: status.Error(code, "failed")}
 }
 
 // count returns how many requests of a method the member has received.

@@ -88,6 +88,9 @@ func (m *Members) probe(ctx context.Context, client etcdserverpb.MaintenanceClie
 	case code == codes.Unavailable:
 		return unknown // gRPC connects again
 	case code == codes.DeadlineExceeded, code == codes.Canceled:
+		if deadline, _ := call.Deadline(); time.Now().Before(deadline) {
+			return unknown // refused, for example by a proxy
+		}
 		return silent
 	}
 	return good // it may not tell its status, but it answers

@@ -16,6 +16,7 @@ func (m *Members) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Cl
 	sent := m.begin(ctx, c)
 	s, err := open(sent, desc, cc, method, opts...)
 	if err != nil {
+		err = asUnavailable(sent, err)
 		m.end(c)
 		return nil, err
 	}
@@ -39,9 +40,16 @@ func (s *movableStream) RecvMsg(msg any) error {
 		s.members.answered(s.call)
 		return nil
 	}
-	if cause := context.Cause(s.ctx); errors.Is(cause, errMoved) {
-		err = status.Error(codes.Unavailable, cause.Error())
-	}
+	err = asUnavailable(s.ctx, err)
 	s.members.end(s.call)
+	return err
+}
+
+// asUnavailable returns the error of a call, which is UNAVAILABLE if Members has ended the call.
+// Ctx is the context of the call.
+func asUnavailable(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, errMoved) || errors.Is(cause, errLost) {
+		return status.Error(codes.Unavailable, cause.Error())
+	}
 	return err
 }

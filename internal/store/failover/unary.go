@@ -34,7 +34,8 @@ func (m *Members) unary(ctx context.Context, method string, req, reply any, cc *
 	}
 	answer, ok := reply.(proto.Message)
 	if !ok || !reads[method] {
-		return m.send(ctx, &call{}, func(ctx context.Context) error { return invoke(ctx, method, req, reply, cc, opts...) })
+		err := m.send(ctx, &call{}, func(ctx context.Context) error { return invoke(ctx, method, req, reply, cc, opts...) })
+		return notRepeated(ctx, err)
 	}
 	return m.read(ctx, answer, func(ctx context.Context, answer proto.Message, again bool) error {
 		if again {
@@ -42,6 +43,18 @@ func (m *Members) unary(ctx context.Context, method string, req, reply any, cc *
 		}
 		return invoke(ctx, method, req, answer, cc, opts...)
 	})
+}
+
+// notRepeated returns the error of a write. The etcd client sends any request again that ends
+// with CANCELED or DEADLINE_EXCEEDED before its context is done. A proxy that resets a request
+// causes that, and the write may have been applied. It does not repeat writes that end with
+// UNAVAILABLE.
+func notRepeated(ctx context.Context, err error) error {
+	code := status.Code(err)
+	if ctx.Err() == nil && (code == codes.Canceled || code == codes.DeadlineExceeded) {
+		return status.Error(codes.Unavailable, err.Error())
+	}
+	return err
 }
 
 // withoutResults returns the options without those that write results, such as the peer.
@@ -62,9 +75,7 @@ func (m *Members) send(ctx context.Context, c *call, invoke func(context.Context
 	err := invoke(sent)
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
-		if cause := context.Cause(sent); ctx.Err() == nil && errors.Is(cause, errLost) {
-			return status.Error(codes.Unavailable, cause.Error())
-		}
+		return asUnavailable(sent, err)
 	default:
 		m.answered(c) // if only with an error
 	}
@@ -112,7 +123,7 @@ func (m *Members) read(ctx context.Context, answer proto.Message, invoke func(ct
 // errNoOther means that a read is not sent to another member.
 var errNoOther = errors.New("no other member of etcd is in a good state")
 
-// hedge sends a read to a member that has not been tried, until one answers or there is no
+// hedge sends a read to members that have not been tried, until one answers or there is no
 // other one.
 func (m *Members) hedge(ctx context.Context, members *tried, invoke func(context.Context) error) error {
 	select {
@@ -121,16 +132,19 @@ func (m *Members) hedge(ctx context.Context, members *tried, invoke func(context
 	default:
 		return errNoOther
 	}
-	for {
+	// A member may be in a good state although its connection has just been lost. The read then
+	// goes to a member that was tried, so this ends after as many attempts as there are members.
+	for range m.all {
 		m.mu.Lock()
 		possible := m.another(members, time.Time{})
 		m.mu.Unlock()
 		if !possible {
-			return errNoOther
+			break
 		}
 		err := m.send(ctx, &call{tried: members}, invoke)
 		if err == nil || ctx.Err() != nil || status.Code(err) != codes.Unavailable {
 			return err
 		}
 	}
+	return errNoOther
 }
