@@ -17,7 +17,7 @@ import (
 //
 // Errors: [*object.ConflictError] if a precondition does not hold, [object.ErrNoSpace],
 // [object.ErrTooLarge], and [object.ErrUnavailable] if the outcome may be unknown.
-// Commit does not retry. It takes at most callTimeout.
+// Commit does not retry an attempt whose outcome is unknown. It takes at most callTimeout.
 func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit, error) {
 	// An embedded etcd might commit before it checks the context.
 	if err := ctx.Err(); err != nil {
@@ -39,9 +39,8 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 	if err != nil {
 		return object.Commit{}, fmt.Errorf("grant a lease: %w", classify(ctx, err))
 	}
-	txn := c.transaction(ops, stored, leases)
 	h := c.store.epochs.currentHistory()
-	resp, err := c.store.client.Txn(call).If(txn.compares...).Then(txn.writes...).Else(txn.reads...).Commit()
+	txn, resp, err := c.send(call, ops, stored, leases)
 	err = classify(ctx, err)
 	c.store.calls.count(OpCommit, err)
 	if err != nil {
@@ -54,7 +53,10 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 	}
 	if !resp.Succeeded {
 		c.store.leases.add(call, unused(leases)...)
-		return object.Commit{}, c.conflict(ops, resp)
+		if conflict := c.conflict(ops, resp); conflict != nil {
+			return object.Commit{}, conflict
+		}
+		return object.Commit{}, errors.New("etcd rejected the transaction although every precondition holds")
 	}
 	commit := object.Commit{
 		Revision: object.Revision(resp.Header.GetRevision()), Deleted: make([]bool, len(ops)), Records: make([]*object.Record, len(ops)),
@@ -72,6 +74,22 @@ func (c *Collection) Commit(ctx context.Context, ops []object.Op) (object.Commit
 	}
 	c.store.leases.add(call, txn.orphans(resp)...)
 	return commit, nil
+}
+
+// send sends the transaction of a commit. It sends it again only if the transaction depends on
+// leases that were read before, and one of them has changed.
+func (c *Collection) send(ctx context.Context, ops []object.Op, stored [][]byte, leases []clientv3.LeaseID) (*transaction, *clientv3.TxnResponse, error) {
+	for {
+		kept, err := c.keptLeases(ctx, ops)
+		if err != nil {
+			return nil, nil, fmt.Errorf("read the leases to keep: %w", err)
+		}
+		txn := c.transaction(ops, stored, leases, kept)
+		resp, err := c.store.client.Txn(ctx).If(txn.compares...).Then(txn.writes...).Else(txn.reads...).Commit()
+		if err != nil || resp.Succeeded || len(kept) == 0 || c.conflict(ops, resp) != nil {
+			return txn, resp, err
+		}
+	}
 }
 
 // writtenBytes returns how much the puts among the operations add to the database, and
@@ -105,8 +123,9 @@ func (c *Collection) RemainingTTL(ctx context.Context, lease int64) (time.Durati
 	return max(0, time.Duration(resp.TTL)*time.Second), nil
 }
 
-// conflict returns the error for the first operation whose precondition does not hold.
-func (c *Collection) conflict(ops []object.Op, resp *clientv3.TxnResponse) error {
+// conflict returns the error for the first operation whose precondition does not hold, or nil
+// if all hold.
+func (c *Collection) conflict(ops []object.Op, resp *clientv3.TxnResponse) *object.ConflictError {
 	var found *object.ConflictError
 	current := make([]*object.Record, len(ops))
 	next := 0
@@ -126,10 +145,7 @@ func (c *Collection) conflict(ops []object.Op, resp *clientv3.TxnResponse) error
 		}
 		next++
 	}
-	if found != nil {
-		return found
-	}
-	return errors.New("etcd rejected the transaction although every precondition holds")
+	return found
 }
 
 // grantAll grants a lease for each put with a time to live. The result has one entry per

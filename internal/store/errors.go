@@ -31,7 +31,8 @@ func classify(ctx context.Context, err error) error {
 		meaning = object.ErrCompacted
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		meaning = object.ErrNoSpace
-	case errors.Is(err, rpctypes.ErrTooManyRequests):
+	case errors.Is(err, rpctypes.ErrTooManyRequests),
+		errors.Is(err, rpctypes.ErrLeaseNotFound): // etcd was so slow that the lease of a put ended before the put
 		meaning = object.ErrUnavailable
 	case errors.Is(err, rpctypes.ErrRequestTooLarge), code == codes.ResourceExhausted:
 		// gRPC refuses a request that is far above etcd's own limit.

@@ -241,8 +241,8 @@ func (c *leaseCollector) sweepRepeatedly() {
 // after the grace time.
 //
 // A write that is under way for longer than the grace time may attach its key between the
-// last look and the revocation. etcd then deletes the key at once. The client has been told
-// that the outcome of its write is unknown.
+// last look and the revocation. etcd then deletes the key at once. The client has already
+// got the error that the outcome of its write is unknown.
 func (c *leaseCollector) sweep(ctx context.Context, grace time.Duration) error {
 	call, cancel := context.WithTimeout(ctx, collectTimeout)
 	all, err := c.client.Leases(call)

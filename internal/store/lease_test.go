@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -168,6 +169,65 @@ func TestKeepTTLKeepsTheLease(t *testing.T) {
 		// A later revocation proves that this lease was not to be revoked.
 		commit(t, c, mortal("other", "v"))
 		commit(t, c, remove("other"))
+		awaitLeases(t, e.client, lease)
+	})
+}
+
+// largestKeepTTL returns a transaction of 128 operations, which has no room for anything else. Some
+// of them keep the time to live.
+func largestKeepTTL(others ...object.Op) []object.Op {
+	ops := append([]object.Op{keepTTL("kept", "2"), keepTTL("immortal", "2"), keepTTL("new", "2")}, others...)
+	for i := len(ops); i < 128; i++ {
+		ops = append(ops, put(fmt.Sprintf("other%d", i), "v"))
+	}
+	return ops
+}
+
+func TestKeepTTLInTheLargestTransaction(t *testing.T) {
+	both(t, func(t *testing.T, e *etcd) {
+		c := e.collection()
+		at := commit(t, c, mortal("kept", "1"), put("immortal", "1"), put("checked", "1"))
+		lease := leaseOf(t, e.client, "kept")
+		commit(t, c, largestKeepTTL(when(at, check("checked")))...)
+		for key, want := range map[string]clientv3.LeaseID{"kept": lease, "immortal": clientv3.NoLease, "new": clientv3.NoLease} {
+			if now := leaseOf(t, e.client, key); now != want {
+				t.Errorf("%s: got lease %x, want %x", key, now, want)
+			}
+		}
+		_, err := c.Commit(contextFor(t), largestKeepTTL(when(at+1, check("checked"))))
+		if conflict, ok := errors.AsType[*object.ConflictError](err); !ok || conflict.Key != "checked" {
+			t.Errorf("got %v, want a conflict", err)
+		}
+	})
+}
+
+// Others may replace or remove a lease while a transaction that keeps it is on its way.
+func TestKeepTTLWhileOthersReplaceTheLease(t *testing.T) {
+	both(t, func(t *testing.T, e *etcd) {
+		c := e.collection()
+		var writing sync.WaitGroup
+		writing.Go(func() {
+			for i := range 60 {
+				op := mortal("kept", "1")
+				if i%3 == 1 {
+					op = remove("kept")
+				}
+				if _, err := c.Commit(contextFor(t), []object.Op{op}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		for range 20 {
+			if _, err := c.Commit(contextFor(t), largestKeepTTL()); err != nil {
+				t.Error(err)
+			}
+		}
+		writing.Wait()
+		lease := leaseOf(t, e.client, "kept")
+		commit(t, c, largestKeepTTL()...)
+		if now := leaseOf(t, e.client, "kept"); now != lease || lease == clientv3.NoLease {
+			t.Errorf("got lease %x, want %x", now, lease)
+		}
 		awaitLeases(t, e.client, lease)
 	})
 }

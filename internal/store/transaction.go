@@ -1,6 +1,8 @@
 package store
 
 import (
+	"context"
+
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -23,8 +25,8 @@ type transaction struct {
 }
 
 // transaction returns the transaction of a commit. Stored and leases have one entry per
-// operation.
-func (c *Collection) transaction(ops []object.Op, stored [][]byte, leases []clientv3.LeaseID) *transaction {
+// operation. Kept is the result of [Collection.keptLeases].
+func (c *Collection) transaction(ops []object.Op, stored [][]byte, leases []clientv3.LeaseID, kept map[int]clientv3.LeaseID) *transaction {
 	t := &transaction{write: make([]int, len(ops))}
 	readLeases := c.hasRoomForReads(ops)
 	for i := range ops {
@@ -54,7 +56,11 @@ func (c *Collection) transaction(ops []object.Op, stored [][]byte, leases []clie
 			}
 		}
 		t.write[i] = len(t.writes)
+		lease, keeps := kept[i]
 		switch {
+		case keeps:
+			t.compares = append(t.compares, clientv3.Compare(clientv3.LeaseValue(key), "=", lease))
+			t.writes = append(t.writes, clientv3.OpPut(key, string(stored[i]), clientv3.WithLease(lease)))
 		case op.Kind == object.OpPut:
 			t.writes = append(t.writes, putOp(key, string(stored[i]), op, leases[i]))
 		case op.ReturnDeleted:
@@ -101,7 +107,8 @@ func (t *transaction) orphans(resp *clientv3.TxnResponse) []orphan {
 // putOp returns the etcd operation of a put.
 //
 // etcd rejects a transaction that keeps the lease of a missing key. So a put that keeps the
-// time to live, and does not require the key to exist, checks whether it does.
+// time to live, and does not require the key to exist, checks whether it does. The nested
+// transaction counts as another operation. If there is no room for it, see keptLeases.
 func putOp(key, value string, op *object.Op, lease clientv3.LeaseID) clientv3.Op {
 	put := clientv3.OpPut(key, value, clientv3.WithLease(lease))
 	if !op.KeepTTL || op.If != nil && *op.If == 0 {
@@ -113,4 +120,35 @@ func putOp(key, value string, op *object.Op, lease clientv3.LeaseID) clientv3.Op
 	}
 	exists := clientv3.Compare(clientv3.CreateRevision(key), ">", 0)
 	return clientv3.OpTxn([]clientv3.Cmp{exists}, []clientv3.Op{keep}, []clientv3.Op{put})
+}
+
+// keptLeases reads the leases of the keys whose puts keep them, by the index of the put, if the
+// transaction has no room for the nested transactions of [putOp]. Otherwise it returns nil.
+func (c *Collection) keptLeases(ctx context.Context, ops []object.Op) (map[int]clientv3.LeaseID, error) {
+	if len(ops) < c.store.maxTransactionOps {
+		return nil, nil
+	}
+	var puts []int
+	var reads []clientv3.Op
+	for i, op := range ops {
+		if op.Kind == object.OpPut && op.KeepTTL && op.If == nil {
+			puts = append(puts, i)
+			reads = append(reads, readLease(c.prefix+string(op.Key)))
+		}
+	}
+	if len(puts) == 0 {
+		return nil, nil
+	}
+	resp, err := c.store.client.Txn(ctx).Then(reads...).Commit()
+	if err != nil {
+		return nil, err
+	}
+	kept := make(map[int]clientv3.LeaseID, len(puts))
+	for n, i := range puts {
+		kept[i] = clientv3.NoLease
+		for _, kv := range resp.Responses[n].GetResponseRange().GetKvs() {
+			kept[i] = clientv3.LeaseID(kv.Lease)
+		}
+	}
+	return kept, nil
 }
