@@ -25,6 +25,7 @@ type Collection struct {
 	cipher Cipher
 	log    *slog.Logger
 	marks  progressMarks
+	page   pageSize // of lists
 
 	mu      sync.Mutex
 	omitted map[string]bool // guarded by mu: omitted keys that were logged; bounded
@@ -98,8 +99,8 @@ func (c *Collection) Oldest(ctx context.Context, floor, ceiling object.Revision)
 }
 
 // List returns at most limit records with keys from start on as of revision at, in
-// ascending byte order of keys. More reports whether further records follow; records is
-// then not empty.
+// ascending byte order of keys. It returns fewer if records are large. More reports whether
+// further records follow; records is then not empty.
 func (c *Collection) List(ctx context.Context, at object.Revision, start object.Key, limit int) (records []object.Record, more bool, err error) {
 	return c.list(ctx, at, c.prefix+string(start), c.end, limit)
 }
@@ -112,12 +113,13 @@ func (c *Collection) list(ctx context.Context, at object.Revision, from, end str
 		}
 		// The read is linearizable although the revision is fixed: a lagging member
 		// would refuse a revision that it has not applied yet.
-		resp, err := c.store.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithRev(int64(at)), clientv3.WithLimit(int64(limit)))
+		resp, err := c.store.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithRev(int64(at)), clientv3.WithLimit(int64(c.page.next(limit))))
 		err = classify(ctx, err)
 		c.store.calls.count(OpList, err)
 		if err != nil {
 			return nil, false, err
 		}
+		c.page.note(len(resp.Kvs), sizeOf(resp.Kvs))
 		for _, kv := range resp.Kvs {
 			if key, ok := c.key(kv.Key); ok {
 				records = append(records, c.record(key, kv))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -145,4 +146,32 @@ func TestCancelledCallsReturnTheErrorOfTheContext(t *testing.T) {
 			t.Errorf("Next: %v", err)
 		}
 	})
+}
+
+// A page of large records has fewer of them.
+func TestPagesAreBoundedByBytes(t *testing.T) {
+	c := embedded(t, store.EmbeddedConfig{}).collection()
+	const n, size = 48, 1 << 20
+	var at object.Revision
+	for i := range n {
+		at = commit(t, c, put(fmt.Sprintf("k%02d", i), strings.Repeat("x", size)))
+	}
+	for _, most := range []int{32, 16} { // the sizes are not known before the first list
+		total, more := 0, true
+		for start := object.Key(""); more; {
+			var records []object.Record
+			var err error
+			if records, more, err = c.List(contextFor(t), at, start, 1000); err != nil {
+				t.Fatal(err)
+			}
+			if len(records) > most {
+				t.Errorf("got a page of %d records of 1 MiB, want at most %d", len(records), most)
+			}
+			total += len(records)
+			start = records[len(records)-1].Key + "\x00"
+		}
+		if total != n {
+			t.Errorf("got %d records, want %d", total, n)
+		}
+	}
 }

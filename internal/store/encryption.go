@@ -48,11 +48,9 @@ func (c *Collection) seal(ops []object.Op) ([][]byte, error) {
 	return stored, nil
 }
 
-// Bounds of the pieces of a rewrite. etcd returns records by number, and their sizes
-// are unknown before.
+// Bounds of the pieces of a rewrite.
 const (
-	firstReadRecords = 32
-	rewriteReadBytes = 4 << 20
+	rewriteReadBytes = 4 << 20   // intended size of a read
 	rewriteBytes     = 256 << 10 // values in one transaction, unless a single value is larger
 )
 
@@ -64,10 +62,11 @@ const (
 // transactions stay; the caller may repeat the call with the same start.
 func (c *Collection) Rewrite(ctx context.Context, start object.Key, limit, batch int) (object.RewriteResult, error) {
 	done := object.RewriteResult{More: true, Next: start}
-	for size := firstReadRecords; done.More && done.Examined < limit; {
+	page := pageSize{maxBytes: rewriteReadBytes}
+	for done.More && done.Examined < limit {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		resp, err := c.store.client.Get(call, c.prefix+string(done.Next), clientv3.WithRange(c.end),
-			clientv3.WithLimit(int64(min(size, limit-done.Examined))))
+			clientv3.WithLimit(int64(page.next(limit-done.Examined))))
 		cancel()
 		if err != nil {
 			return done, fmt.Errorf("read records to rewrite: %w", classify(ctx, err))
@@ -75,15 +74,12 @@ func (c *Collection) Rewrite(ctx context.Context, start object.Key, limit, batch
 		if err := c.rewriteOutdated(ctx, resp.Kvs, batch, &done); err != nil {
 			return done, err
 		}
-		bytes := 1
+		page.note(len(resp.Kvs), sizeOf(resp.Kvs))
 		for _, kv := range resp.Kvs {
-			bytes += len(kv.Value)
 			done.Next = object.Key(kv.Key[len(c.prefix):]) + "\x00"
 		}
 		done.Examined += len(resp.Kvs)
 		done.More, done.Remaining = resp.More, resp.Count-int64(len(resp.Kvs))
-		// Expect the next records to have the size of these, but grow slowly.
-		size = max(1, min(2*size, rewriteReadBytes*len(resp.Kvs)/bytes))
 	}
 	return done, nil
 }

@@ -55,6 +55,7 @@ func (s *Store) Encrypted(name, prefix string, cipher Cipher) *Collection {
 		end:    clientv3.GetPrefixRangeEnd(prefix),
 		cipher: cipher,
 		log:    s.log.With("resource", name),
+		page:   pageSize{maxBytes: listBytes},
 	}
 }
 

@@ -1,0 +1,53 @@
+package store
+
+import (
+	"sync/atomic"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+)
+
+// pageSize is the number of records to read at once. etcd counts records, and has no limit for
+// their bytes. So the number follows the sizes of the records that were read before: a page has
+// about maxBytes, unless the records are much larger than those before them.
+type pageSize struct {
+	maxBytes int
+	records  atomic.Int64 // 0: firstPageRecords
+}
+
+// firstPageRecords is the size of a first page. Even with the largest values it takes about
+// 50 MiB.
+const firstPageRecords = 32
+
+// listBytes is the intended size of a page of [Collection.List].
+const listBytes = 16 << 20
+
+// next returns the number of records to read, which is at most limit.
+func (p *pageSize) next(limit int) int { return min(p.get(), limit) }
+
+func (p *pageSize) get() int {
+	if n := p.records.Load(); n > 0 {
+		return int(n)
+	}
+	return firstPageRecords
+}
+
+// note notes how many records were read, and their size. Pages shrink at once, but grow only
+// after full pages, to twice their size.
+func (p *pageSize) note(records, bytes int) {
+	if records == 0 {
+		return
+	}
+	size := p.get()
+	if records >= size {
+		size *= 2
+	}
+	p.records.Store(int64(max(1, min(size, p.maxBytes*records/max(1, bytes)))))
+}
+
+// sizeOf returns the size of the keys and values of records.
+func sizeOf(kvs []*mvccpb.KeyValue) (bytes int) {
+	for _, kv := range kvs {
+		bytes += len(kv.Key) + len(kv.Value)
+	}
+	return bytes
+}
