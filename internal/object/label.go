@@ -21,19 +21,10 @@ func checkLabels(field string, labels map[string]string) *ContentError {
 
 func checkLabel(field, name, value string) *ContentError {
 	if problems := content.IsLabelKey(name); len(problems) > 0 {
-		return &ContentError{Field: field, Reason: fmt.Sprintf("has the label %q, which is invalid: %s", clip(name), problems[0])}
+		return &ContentError{Field: field, Reason: fmt.Sprintf("has the label %.100q, which is invalid: %s", name, problems[0])}
 	}
 	if problems := content.IsLabelValue(value); len(problems) > 0 {
-		return &ContentError{Field: field, Reason: fmt.Sprintf("has the label %q with the value %q, which is invalid: %s", name, clip(value), problems[0])}
+		return &ContentError{Field: field, Reason: fmt.Sprintf("has the label %q with the value %.100q, which is invalid: %s", name, value, problems[0])}
 	}
 	return nil
-}
-
-// clip shortens a text that an error quotes.
-func clip(text string) string {
-	const most = 100
-	if len(text) <= most {
-		return text
-	}
-	return text[:most] + "..."
 }
