@@ -30,7 +30,7 @@ const (
 	// anything else: to start etcd on a full disk, and to let objects be deleted.
 	reserveBytes = 32 << 20
 
-	// emptyBytes is the free space below which the reserve file is removed.
+	// emptyBytes is the free space below which a deletion needs the reserve file.
 	emptyBytes = 4 << 20
 
 	// databaseAheadBytes is how much of the database file is allocated in advance, besides
@@ -69,6 +69,7 @@ type diskGuard struct {
 	state     diskState                  // at the last check
 	recent    [2]int64                   // bytes of the writes in this and in the last interval of pendingTime
 	rotated   time.Time                  // when the current interval began
+	lent      bool                       // the space of the reserve file is used for something else
 	allocated int64                      // the database file is allocated up to here
 	inode     uint64                     // of that file; a defragmentation replaces it
 }
@@ -132,7 +133,7 @@ func (g *diskGuard) begin(size func() (file, inUse int64)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.size = size
-	g.check()
+	g.check(0, false)
 }
 
 // run looks at the disk until ctx is done, so that changes are noticed without writes.
@@ -141,7 +142,7 @@ func (g *diskGuard) run(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		g.mu.Lock()
-		g.check()
+		g.check(0, false)
 		g.mu.Unlock()
 		select {
 		case <-ctx.Done():
@@ -156,12 +157,11 @@ func (g *diskGuard) run(ctx context.Context) {
 func (g *diskGuard) admit(bytes int64) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.recent[0] += bytes
-	g.check()
+	g.check(bytes, bytes == 0)
 	if g.state == diskFull || g.state == diskLow && bytes > 0 {
-		g.recent[0] -= bytes
 		return fmt.Errorf("%w: the disk of embedded etcd has %s of free space", object.ErrNoSpace, humanize.IBytes(uint64(g.free)))
 	}
+	g.recent[0] += bytes
 	return nil
 }
 
@@ -172,8 +172,9 @@ func (g *diskGuard) status() (free int64, accepts bool) {
 	return g.free, g.state == diskOK || g.state == diskUnknown
 }
 
-// check allocates what etcd may write next, and sets the state. The caller holds mu.
-func (g *diskGuard) check() {
+// check allocates what etcd may write next, with a further write of so many bytes, and sets the
+// state. Deletion means that the write is a deletion. The caller holds mu.
+func (g *diskGuard) check(bytes int64, deletion bool) {
 	if g.size == nil {
 		return
 	}
@@ -182,7 +183,7 @@ func (g *diskGuard) check() {
 		g.rotated = now
 	}
 	before := g.state
-	g.state = g.examine()
+	g.state = g.examine(bytes, deletion)
 	if g.state == before {
 		return
 	}
@@ -199,16 +200,17 @@ func (g *diskGuard) check() {
 	}
 }
 
-func (g *diskGuard) examine() diskState {
+func (g *diskGuard) examine(bytes int64, deletion bool) diskState {
 	spare := g.allocateSegments()
-	ahead := g.allocateDatabase()
+	ahead := g.allocateDatabase(g.recent[0] + g.recent[1] + bytes)
 	free, err := freeBytes(g.dir)
 	if err != nil {
 		return diskUnknown
 	}
 	reserve, _ := allocatedBytes(g.reserve)
-	// Without the next file of the write-ahead log, not even a deletion is possible.
-	if (!spare || free < emptyBytes) && reserve > 0 && os.Remove(g.reserve) == nil {
+	// Without the next file of the write-ahead log, not even a deletion is possible. Otherwise the
+	// reserve is kept for the first deletion: whatever has filled the disk would take its space.
+	if (!spare || deletion && free < emptyBytes) && reserve > 0 && os.Remove(g.reserve) == nil {
 		g.log.Warn("removed the reserve file, because the disk of embedded etcd is full", "path", g.reserve)
 		reserve = 0
 		spare = g.allocateSegments()
@@ -216,7 +218,7 @@ func (g *diskGuard) examine() diskState {
 			return diskUnknown
 		}
 	}
-	if free >= minFreeBytes+reserveBytes && reserve < reserveBytes && g.allocate(g.reserve, reserveBytes) == nil {
+	if !g.lent && free >= minFreeBytes+reserveBytes && reserve < reserveBytes && g.allocate(g.reserve, reserveBytes) == nil {
 		free -= reserveBytes - reserve
 		reserve = reserveBytes
 	}
@@ -228,11 +230,11 @@ func (g *diskGuard) examine() diskState {
 		enough += recoverBytes
 	}
 	switch {
-	case !spare || free < emptyBytes:
+	case !spare, free < emptyBytes && reserve == 0:
 		return diskFull
 	// Without the reserve file, the free space is for deletions. A put may need another file
 	// of the write-ahead log even where the database has unused pages.
-	case !ahead, reserve < reserveBytes, free < enough && unused < enough:
+	case !ahead, reserve < reserveBytes, free < emptyBytes, free < enough && unused < enough:
 		return diskLow
 	}
 	return diskOK
@@ -250,15 +252,16 @@ func (g *diskGuard) allocateSegments() bool {
 	return true
 }
 
-// allocateDatabase allocates the part of the database file that etcd may write next.
-func (g *diskGuard) allocateDatabase() bool {
+// allocateDatabase allocates the part of the database file that etcd may write next. Recent is
+// the size of the writes that may not be in the file yet.
+func (g *diskGuard) allocateDatabase(recent int64) bool {
 	path := datadir.ToBackendFileName(g.dir)
 	have, inode := allocatedBytes(path)
 	if inode != g.inode {
 		g.inode, g.allocated = inode, 0
 	}
 	file, _ := g.size()
-	ahead := min(databaseAheadBytes+2*(g.recent[0]+g.recent[1]), maxDatabaseAheadBytes)
+	ahead := min(databaseAheadBytes+2*recent, maxDatabaseAheadBytes)
 	if inode == 0 || file+ahead <= g.allocated {
 		return true
 	}
@@ -279,12 +282,19 @@ func (g *diskGuard) allocateDatabase() bool {
 	return true
 }
 
-// releaseReserve removes the reserve file. The guard creates it again once there is space.
-func (g *diskGuard) releaseReserve() {
+// lendReserve removes the reserve file, so that something else can use its space. After the
+// caller has returned it, the guard creates the file again once there is space.
+func (g *diskGuard) lendReserve() (giveBack func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.lent = true
 	if err := os.Remove(g.reserve); err == nil {
 		g.log.Info("removed the reserve file to make room", "path", g.reserve)
+	}
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.lent = false
 	}
 }
 

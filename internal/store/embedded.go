@@ -58,11 +58,6 @@ func OpenEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*S
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start embedded etcd in %s: %w", cfg.Dir, err), unlock())
 	}
-	// A new etcd gets its epoch record now. Later writes then have predictable
-	// revisions.
-	if _, err := s.epochs.determine(ctx, ""); err != nil {
-		return nil, errors.Join(fmt.Errorf("determine the epoch of embedded etcd in %s: %w", cfg.Dir, err), s.Close(ctx), unlock())
-	}
 	stopServer := s.stop
 	s.stop = func(ctx context.Context) error { return errors.Join(stopServer(ctx), unlock()) }
 	return s, nil
@@ -71,7 +66,7 @@ func OpenEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*S
 func startEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*Store, error) {
 	var stopping atomic.Bool
 	fatal := newFatalErrors()
-	snapshots := &snapshotTrigger{dir: cfg.etcdDir()}
+	snapshots := &raftSnapshots{dir: cfg.etcdDir()}
 	etcdConfig, err := cfg.etcd(zapLogger(log.With("component", "etcd"), &stopping,
 		zap.WithFatalHook(fatal), zap.WithPanicHook(fatal), zap.WrapCore(snapshots.wrap)))
 	if err != nil {
@@ -86,23 +81,20 @@ func startEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*
 	if err != nil {
 		return nil, err
 	}
-	snapshots.server.Store(etcd.Server)
-	m := &member{etcd: etcd, disk: disk, quota: etcdConfig.QuotaBackendBytes, log: log}
-	disk.begin(func() (file, inUse int64) {
-		backend := etcd.Server.Backend()
-		return backend.Size(), backend.SizeInUse()
-	})
+	m := &member{
+		server: etcd.Server, backend: etcd.Server.Backend(), disk: disk, quota: etcdConfig.QuotaBackendBytes, fatal: fatal, log: log,
+	}
+	disk.begin(func() (file, inUse int64) { return m.backend.Size(), m.backend.SizeInUse() })
 	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
-	purger := &walPurger{dir: etcdConfig.Dir, log: log}
+	purger := &walPurger{dir: etcdConfig.Dir, saved: &snapshots.saved, log: log}
 	running.Go(func() { purger.run(background) })
 	running.Go(func() { disk.run(background) })
 	failed := make(chan error, 1)
 	running.Go(func() {
 		select {
-		case err := <-fatal.first:
-			m.failed.Store(true)
-			failed <- fmt.Errorf("embedded etcd in %s failed: %w", cfg.Dir, err)
+		case <-fatal.happened:
+			failed <- fmt.Errorf("embedded etcd in %s failed: %w", cfg.Dir, fatal.first)
 		case <-background.Done():
 		}
 	})
@@ -110,17 +102,16 @@ func startEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*
 		stopping.Store(true)
 		stopBackground()
 		running.Wait()
-		m.space.Lock() // wait for a defragmentation
-		defer m.space.Unlock()
-		if m.failed.Load() {
+		if fatal.any() {
 			return nil // it would wait for the goroutine that failed
 		}
-		defer requests.finish(ctx)()
-		etcd.Close()
-		return nil
-	}
-	if err := m.recoverSpace(ctx); err != nil {
-		return nil, errors.Join(err, stop(ctx))
+		return fatal.during(func() error {
+			defer requests.finish(ctx)()
+			m.space.Lock() // wait for a defragmentation, which waits for requests
+			defer m.space.Unlock()
+			etcd.Close()
+			return nil
+		})
 	}
 	client := v3client.New(etcd.Server)
 	watches := adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(etcd.Server))
@@ -130,6 +121,23 @@ func startEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*
 		leases:            newLeaseCollector(client, log),
 		grants:            adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(etcd.Server)),
 		maxTransactionOps: int(etcdConfig.MaxTxnOps),
+	}
+	err = fatal.during(func() error {
+		if err := snapshots.begin(etcd.Server); err != nil {
+			return fmt.Errorf("read the raft snapshots: %w", err)
+		}
+		if err := m.recoverSpace(ctx); err != nil {
+			return err
+		}
+		// A new etcd gets its epoch record now. Later writes then have predictable
+		// revisions.
+		if _, err := s.epochs.determine(ctx, ""); err != nil {
+			return fmt.Errorf("determine the epoch: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, errors.Join(err, s.Close(ctx))
 	}
 	s.leases.start()
 	return s, nil

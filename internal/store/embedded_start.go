@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
@@ -17,10 +19,12 @@ import (
 // zap's Panic and Fatal, which by default end the process with a stack trace or without any
 // cleanup.
 type fatalErrors struct {
-	first chan error // has room for one error; later ones follow from it
+	once     sync.Once
+	happened chan struct{} // closed after the first error; later ones follow from it
+	first    error         // set before happened is closed
 }
 
-func newFatalErrors() *fatalErrors { return &fatalErrors{first: make(chan error, 1)} }
+func newFatalErrors() *fatalErrors { return &fatalErrors{happened: make(chan struct{})} }
 
 // OnWrite implements [zapcore.CheckWriteHook]. It reports the error and then blocks the
 // goroutine of etcd forever: etcd must not go on as if nothing had failed, and unwinding
@@ -40,20 +44,48 @@ func (f *fatalErrors) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Fiel
 }
 
 func (f *fatalErrors) report(err error) {
+	f.once.Do(func() {
+		f.first = err
+		close(f.happened)
+	})
+}
+
+// any reports whether there was an error.
+func (f *fatalErrors) any() bool {
 	select {
-	case f.first <- err:
+	case <-f.happened:
+		return true
 	default:
+		return false
+	}
+}
+
+// during calls a function of etcd, or one that waits for etcd. If etcd fails, the function may
+// never return: during then returns the fatal error, and leaves the goroutine of the function
+// behind. The process is expected to exit.
+func (f *fatalErrors) during(call func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- call() }()
+	select {
+	case err := <-done:
+		return err
+	case <-f.happened:
+		return f.first
 	}
 }
 
 // isSnapshotOnFullDisk reports whether etcd failed to write the file of a raft snapshot on a
-// full disk. It then goes on safely: a snapshot only means that etcd replays fewer entries
-// after a restart and may remove older files of its log. fanoutd removes these files itself,
-// and only those before a snapshot file that exists, see [walPurger]. The next snapshot comes
-// when the log has grown again.
+// full disk, and has removed the file. It then goes on safely: a snapshot only means that etcd
+// replays fewer entries after a restart and may remove older files of its log. fanoutd removes
+// these files itself, and only those before a snapshot that was saved, see [raftSnapshots]. The
+// next snapshot comes when the log has grown again.
 func isSnapshotOnFullDisk(message string, err error) bool {
 	failed, ok := errors.AsType[*fs.PathError](err)
-	return message == "failed to save snapshot" && ok && filepath.Ext(failed.Path) == ".snap" && isDiskFull(err)
+	if message != "failed to save snapshot" || !ok || filepath.Ext(failed.Path) != ".snap" || !isDiskFull(err) {
+		return false
+	}
+	_, err = os.Lstat(failed.Path)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // startLimit returns how long the start of etcd may take. etcd reads its whole database and
@@ -93,36 +125,32 @@ func startMember(ctx context.Context, cfg *embed.Config, fatal *fatalErrors, lim
 	timeout := time.NewTimer(limit)
 	defer timeout.Stop()
 	var etcd *embed.Etcd
+	var err error
 	select {
 	case r := <-started:
 		if r.err != nil {
 			return nil, r.err
 		}
 		etcd = r.etcd
-	case err := <-fatal.first:
-		return nil, err
+	case <-fatal.happened:
+		return nil, fatal.first
 	case <-timeout.C:
 		return nil, &startTimeoutError{limit}
 	}
 	select {
 	case <-etcd.Server.ReadyNotify():
 		return etcd, nil
-	case err := <-fatal.first:
-		return nil, err
+	case <-fatal.happened:
+		return nil, fatal.first
 	case <-timeout.C:
 		return nil, &startTimeoutError{limit}
-	case err := <-etcd.Err():
-		return nil, stopAfter(etcd, err)
+	case err = <-etcd.Err():
 	case <-etcd.Server.StopNotify():
-		return nil, stopAfter(etcd, errors.New("etcd stopped before it was ready"))
+		err = errors.New("etcd stopped before it was ready")
 	case <-ctx.Done():
-		return nil, stopAfter(etcd, ctx.Err())
+		err = ctx.Err()
 	}
-}
-
-func stopAfter(etcd *embed.Etcd, err error) error {
-	etcd.Close()
-	return err
+	return nil, errors.Join(err, fatal.during(func() error { etcd.Close(); return nil }))
 }
 
 // startTimeoutError means that etcd did not become ready in time.

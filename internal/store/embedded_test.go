@@ -20,6 +20,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/store"
 	"github.com/fanoutd/fanoutd/test/loopback"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 func open(t *testing.T, dir string) *store.Store {
@@ -131,14 +132,7 @@ func TestCloseIsBoundedByItsContext(t *testing.T) {
 	for i := range 8 { // far more than gRPC sends to a client that does not read
 		commit(t, c, put(fmt.Sprint(i), strings.Repeat("x", 1<<20)))
 	}
-	client := etcdserverpb.NewMaintenanceClient(etcdClient(t, address).ActiveConnection())
-	snapshot, err := client.Snapshot(t.Context(), &etcdserverpb.SnapshotRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := snapshot.Recv(); err != nil {
-		t.Fatal(err)
-	}
+	beginSnapshot(t, address)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	began := time.Now()
@@ -148,6 +142,54 @@ func TestCloseIsBoundedByItsContext(t *testing.T) {
 	if took := time.Since(began); took >= etcdGrace {
 		t.Errorf("Close took %v, want less than etcd's own %v", took, etcdGrace)
 	}
+}
+
+// beginSnapshot asks etcd for a snapshot, and reads only the beginning.
+func beginSnapshot(t *testing.T, address string) {
+	t.Helper()
+	client := etcdserverpb.NewMaintenanceClient(etcdClient(t, address).ActiveConnection())
+	snapshot, err := client.Snapshot(t.Context(), &etcdserverpb.SnapshotRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := snapshot.Recv(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A defragmentation waits for snapshots, and all writes wait for it. Close ends both.
+func TestCloseEndsASnapshotThatADefragmentationWaitsFor(t *testing.T) {
+	address := loopback.FreeAddress(t)
+	s := openListening(t, address)
+	c := s.Collection("test", prefix)
+	for i := range 8 {
+		commit(t, c, put(fmt.Sprint(i), strings.Repeat("x", 1<<20)))
+	}
+	beginSnapshot(t, address)
+	reclaimed := make(chan error, 1)
+	go func() {
+		_, err := s.ReclaimSpace(t.Context(), true)
+		reclaimed <- err
+	}()
+	poll.Until(t, "writes wait for the defragmentation", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err := c.Commit(ctx, []object.Op{put("k", "v")})
+		return errors.Is(err, context.DeadlineExceeded)
+	})
+	closing, cancel := context.WithCancel(t.Context())
+	cancel()
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close(closing) }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-contextFor(t).Done():
+		t.Fatal("Close waits for the defragmentation, which waits for the snapshot")
+	}
+	<-reclaimed
 }
 
 // etcd writes to the log of the store, with its component name and without warnings.

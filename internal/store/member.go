@@ -6,40 +6,43 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver"
+	"go.etcd.io/etcd/server/v3/storage/backend"
 
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
 // member is the etcd member in this process.
 type member struct {
-	etcd   *embed.Etcd
-	disk   *diskGuard
-	quota  int64
-	log    *slog.Logger
-	failed atomic.Bool // an error of fatalErrors was reported
+	server  *etcdserver.EtcdServer
+	backend backend.Backend // of the server; a single member never gets another one
+	disk    *diskGuard
+	quota   int64
+	fatal   *fatalErrors
+	log     *slog.Logger
 
 	// space is held while the space of the database is changed, and while etcd is stopped.
 	space sync.Mutex
 }
 
 func (m *member) database() Database {
-	backend := m.etcd.Server.Backend()
 	free, accepts := m.disk.status()
-	return Database{Size: backend.Size(), InUse: backend.SizeInUse(), Quota: m.quota, DiskFree: free, DiskFull: !accepts}
+	return Database{Size: m.backend.Size(), InUse: m.backend.SizeInUse(), Quota: m.quota, DiskFree: free, DiskFull: !accepts}
 }
 
 // spareBytes is the free space that a full etcd needs before it accepts writes again:
 // several times its largest request.
 const spareBytes = 8 << 20
 
-// recoverSpace makes an embedded etcd that ran out of space accept writes again if
-// space is available: the quota was raised, or deleted data has been compacted and
-// only a defragmentation is missing.
+// hasRoom reports whether the database is smaller than its quota, given its size.
+func (m *member) hasRoom(size int64) bool { return size+spareBytes <= m.quota }
+
+// recoverSpace makes an embedded etcd that reached its quota accept writes again if that is
+// possible at the start: the quota was raised, or deleted data has been compacted and only a
+// defragmentation is missing.
 func (m *member) recoverSpace(ctx context.Context) error {
 	m.space.Lock()
 	defer m.space.Unlock()
@@ -47,56 +50,61 @@ func (m *member) recoverSpace(ctx context.Context) error {
 	if err != nil || len(alarms) == 0 {
 		return err
 	}
-	backend := m.etcd.Server.Backend()
-	before := backend.Size()
-	if before+spareBytes > m.quota && backend.SizeInUse()+spareBytes <= m.quota {
+	before := m.backend.Size()
+	if !m.hasRoom(before) && m.hasRoom(m.backend.SizeInUse()) {
 		if err := m.defragment(); err != nil && !errors.Is(err, object.ErrNoSpace) {
 			return err
 		}
 	}
-	if size := backend.Size(); size+spareBytes > m.quota {
-		m.log.Warn("embedded etcd is full and refuses writes: delete objects and run fanoutctl reclaim, or raise the quota and restart",
-			"bytes", size, "bytes_in_use", backend.SizeInUse(), "quota", m.quota)
-		return nil
-	}
-	if err := m.disarm(ctx, alarms); err != nil {
+	cleared, err := m.clearAlarms(ctx, alarms)
+	switch {
+	case err != nil:
 		return err
+	case cleared:
+		m.log.Info("embedded etcd was full and accepts writes again", "bytes_before", before, "bytes", m.backend.Size(), "quota", m.quota)
+	default:
+		m.log.Warn("embedded etcd is full and refuses writes: delete objects and run fanoutctl reclaim, or raise the quota and restart",
+			"bytes", m.backend.Size(), "bytes_in_use", m.backend.SizeInUse(), "quota", m.quota)
 	}
-	m.log.Info("embedded etcd was full and accepts writes again", "bytes_before", before, "bytes", backend.Size(), "quota", m.quota)
 	return nil
 }
 
+// spaceAlarms returns the alarms that make etcd refuse writes.
 func (m *member) spaceAlarms(ctx context.Context) ([]*pb.AlarmMember, error) {
-	resp, err := m.etcd.Server.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_GET, Alarm: pb.AlarmType_NOSPACE})
+	resp, err := m.server.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_GET, Alarm: pb.AlarmType_NOSPACE})
 	if err != nil {
 		return nil, fmt.Errorf("read the space alarm: %w", err)
 	}
 	return resp.GetAlarms(), nil
 }
 
-func (m *member) disarm(ctx context.Context, alarms []*pb.AlarmMember) error {
+// clearAlarms clears space alarms if the database has room again. It returns false if it has none,
+// or if there are no alarms.
+func (m *member) clearAlarms(ctx context.Context, alarms []*pb.AlarmMember) (cleared bool, err error) {
+	if !m.hasRoom(m.backend.Size()) {
+		return false, nil
+	}
 	for _, alarm := range alarms {
-		_, err := m.etcd.Server.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, Alarm: alarm.GetAlarm(), MemberID: alarm.GetMemberID()})
+		_, err := m.server.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, Alarm: alarm.GetAlarm(), MemberID: alarm.GetMemberID()})
 		if err != nil {
-			return fmt.Errorf("clear the space alarm: %w", err)
+			return false, fmt.Errorf("clear the space alarm: %w", err)
 		}
 	}
-	return nil
+	return len(alarms) > 0, nil
 }
 
 // defragment rewrites the database file without its unused pages. Reads and writes of etcd
 // wait meanwhile. The caller holds space.
 func (m *member) defragment() error {
-	backend := m.etcd.Server.Backend()
 	// The sizes are those of the last commit, and pages that it has freed count as used
 	// until the next one.
-	backend.ForceCommit()
-	backend.ForceCommit()
+	m.backend.ForceCommit()
+	m.backend.ForceCommit()
 	// etcd writes a second file before it removes the first one.
-	needed := backend.SizeInUse() + backend.SizeInUse()/8 + emptyBytes
+	needed := m.backend.SizeInUse() + m.backend.SizeInUse()/8 + emptyBytes
 	free, err := freeBytes(m.disk.dir)
 	if err == nil && free < needed {
-		m.disk.releaseReserve()
+		defer m.disk.lendReserve()()
 		free, err = freeBytes(m.disk.dir)
 	}
 	if err != nil {
@@ -105,7 +113,8 @@ func (m *member) defragment() error {
 	if free < needed {
 		return &object.SpaceError{What: "a defragmentation", Needed: needed, Free: free}
 	}
-	if err := backend.Defrag(); err != nil {
+	// Unlike that of the server, this method lets others read the sizes meanwhile.
+	if err := m.backend.Defrag(); err != nil {
 		if isDiskFull(err) {
 			err = fmt.Errorf("%w: %w", object.ErrNoSpace, err)
 		}
@@ -131,10 +140,10 @@ func (s *Store) ReclaimSpace(ctx context.Context, keepHistory bool) (object.Recl
 	if err := ctx.Err(); err != nil {
 		return object.Reclaimed{}, err
 	}
-	if m.failed.Load() || m.stopped() {
+	if m.stopped() {
 		return object.Reclaimed{}, object.ErrUnavailable
 	}
-	done := object.Reclaimed{Before: m.etcd.Server.Backend().Size(), Quota: m.quota}
+	done := object.Reclaimed{Before: m.backend.Size(), Quota: m.quota}
 	if !keepHistory {
 		var err error
 		if done.Compacted, err = s.compact(ctx); err != nil {
@@ -144,11 +153,10 @@ func (s *Store) ReclaimSpace(ctx context.Context, keepHistory bool) (object.Recl
 	if err := m.defragment(); err != nil {
 		return object.Reclaimed{}, err
 	}
-	done.After = m.etcd.Server.Backend().Size()
+	done.After = m.backend.Size()
 	alarms, err := m.spaceAlarms(ctx)
-	if err == nil && len(alarms) > 0 && done.After+spareBytes <= m.quota {
-		err = m.disarm(ctx, alarms)
-		done.Cleared = err == nil
+	if err == nil {
+		done.Cleared, err = m.clearAlarms(ctx, alarms)
 	}
 	if err != nil {
 		return object.Reclaimed{}, classify(ctx, err)
@@ -158,10 +166,12 @@ func (s *Store) ReclaimSpace(ctx context.Context, keepHistory bool) (object.Recl
 	return done, nil
 }
 
-// stopped reports whether etcd has been stopped.
+// stopped reports whether etcd has been stopped, or cannot go on.
 func (m *member) stopped() bool {
 	select {
-	case <-m.etcd.Server.StopNotify():
+	case <-m.server.StopNotify():
+		return true
+	case <-m.fatal.happened:
 		return true
 	default:
 		return false

@@ -1,6 +1,9 @@
 package store
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 
 	"go.etcd.io/etcd/server/v3/etcdserver"
@@ -12,80 +15,124 @@ import (
 // etcd makes another one.
 const snapshotLogBytes = 64 << 20
 
-// snapshotTrigger makes etcd make a raft snapshot when the write-ahead log after the last one
-// has become large. etcd only counts entries, and a low count would cost small writes a tenth
-// of their speed or more.
+// lookInterval is how many entries are applied between two looks at the log.
+const lookInterval = 100
+
+// raftSnapshots makes etcd make a raft snapshot when the write-ahead log after the last one
+// has become large, and knows which snapshots have been saved. etcd only counts entries, and a
+// low count would cost small writes a tenth of their speed or more.
 //
-// etcd lets itself be asked for a snapshot only on the goroutine that applies entries. The
-// one way to get there is its log: it writes a debug message for each entry, and another one
-// after every hundred entries. TestLargeValues fails if etcd changes that.
-type snapshotTrigger struct {
-	dir    string                                // of the member
-	server atomic.Pointer[etcdserver.EtcdServer] // nil: etcd has not started
-	due    bool                                  // a snapshot is due; only for the goroutine that applies entries
+// etcd lets itself be asked for a snapshot only on the goroutine that applies entries, which also
+// saves the snapshots. It calls nothing on that goroutine that could be replaced, apart from its
+// logger. So this is done with the debug message that etcd writes for each entry. TestLargeValues
+// fails if etcd changes that.
+type raftSnapshots struct {
+	dir string // of the member
+
+	server  atomic.Pointer[etcdserver.EtcdServer] // nil: etcd has not started
+	atStart uint64                                // index of the newest snapshot file then, which a crash may have left unfinished
+	saved   atomic.Uint64                         // index of the newest snapshot that was saved since; 0: none
+
+	// The fields below belong to the goroutine that applies entries.
+
+	entries int  // applied since the start
+	asked   bool // a snapshot was asked for, and has not been seen yet
 }
 
-// The messages of etcd. It logs the second one right after a snapshot in memory. A snapshot
-// on disk is possible only after a further entry.
-const (
-	entryMessage     = "Applying entry"
-	compactedMessage = "compacted Raft logs"
-)
+// begin begins to look at the log, for a server that has started.
+func (s *raftSnapshots) begin(server *etcdserver.EtcdServer) error {
+	var err error
+	s.atStart, err = newestSnapshot(s.dir)
+	s.server.Store(server)
+	return err
+}
+
+// entryMessage is the message of etcd. It precedes the application of an entry.
+const entryMessage = "Applying entry"
 
 // note notes a message.
-func (t *snapshotTrigger) note(message string) {
-	switch {
-	case message == compactedMessage:
-		t.due = t.logIsLarge()
-	case message == entryMessage && t.due:
-		if server := t.server.Load(); server != nil {
-			t.due = false
-			server.ForceSnapshot()
-		}
+func (s *raftSnapshots) note(message string) {
+	server := s.server.Load()
+	if message != entryMessage || server == nil {
+		return
+	}
+	s.entries++
+	due := s.entries%lookInterval == 0
+	if !due && !s.asked {
+		return
+	}
+	newest, err := newestSnapshot(s.dir)
+	if err != nil {
+		return // try again later
+	}
+	// The file is complete, because this goroutine is the one that writes it. If that failed, etcd
+	// has removed it.
+	if newest > max(s.atStart, s.saved.Load()) {
+		s.saved.Store(newest)
+		s.asked = false
+	}
+	if due && s.logBytes(newest) >= snapshotLogBytes {
+		server.ForceSnapshot() // after this entry, or some more
+		s.asked = true
 	}
 }
 
-func (t *snapshotTrigger) logIsLarge() bool {
-	newest, err := newestSnapshot(t.dir)
+// logBytes returns the size of the files of the write-ahead log after an index.
+func (s *raftSnapshots) logBytes(after uint64) (bytes int) {
+	names, err := walNames(datadir.ToWALDir(s.dir))
 	if err != nil {
-		return false
+		return 0
 	}
-	names, err := walNames(datadir.ToWALDir(t.dir))
-	if err != nil {
-		return false
-	}
-	bytes := 0
 	for _, name := range names {
-		if _, index, ok := parseWALName(name); ok && index > newest {
+		if _, index, ok := parseWALName(name); ok && index > after {
 			bytes += walSegmentBytes
 		}
 	}
-	return bytes >= snapshotLogBytes
+	return bytes
+}
+
+// newestSnapshot returns the index of the newest raft snapshot of a member, or 0 if there is
+// none.
+func newestSnapshot(dir string) (index uint64, err error) {
+	entries, err := os.ReadDir(datadir.ToSnapDir(dir))
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range entries {
+		var term, at uint64
+		if filepath.Ext(e.Name()) != ".snap" {
+			continue
+		}
+		if _, err := fmt.Sscanf(e.Name(), "%016x-%016x.snap", &term, &at); err == nil {
+			index = max(index, at)
+		}
+	}
+	return index, nil
 }
 
 // wrap returns a core that notes the messages, and otherwise is the given one.
-func (t *snapshotTrigger) wrap(core zapcore.Core) zapcore.Core { return &triggerCore{core, t} }
+func (s *raftSnapshots) wrap(core zapcore.Core) zapcore.Core { return &entryCore{core, s} }
 
-// triggerCore is a zapcore.Core that sees the debug messages of etcd.
-type triggerCore struct {
+// entryCore is a zapcore.Core that sees the debug messages of etcd.
+type entryCore struct {
 	zapcore.Core
-	trigger *snapshotTrigger
+	snapshots *raftSnapshots
 }
 
 // Enabled implements zapcore.LevelEnabler.
-func (c *triggerCore) Enabled(l zapcore.Level) bool {
+func (c *entryCore) Enabled(l zapcore.Level) bool {
 	return l == zapcore.DebugLevel || c.Core.Enabled(l)
 }
 
 // With implements zapcore.Core.
-func (c *triggerCore) With(fields []zapcore.Field) zapcore.Core {
-	return &triggerCore{c.Core.With(fields), c.trigger}
+func (c *entryCore) With(fields []zapcore.Field) zapcore.Core {
+	return &entryCore{c.Core.With(fields), c.snapshots}
 }
 
 // Check implements zapcore.Core.
-func (c *triggerCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+func (c *entryCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if entry.Level == zapcore.DebugLevel {
-		c.trigger.note(entry.Message)
+		c.snapshots.note(entry.Message)
 	}
 	return c.Core.Check(entry, checked)
 }

@@ -2,10 +2,10 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
@@ -15,7 +15,7 @@ import (
 
 // These limits bound the entries in memory and the write-ahead log by bytes, because etcd
 // limits a request to 1.5 MiB. etcd's defaults suit a cluster, whose slow members need old
-// entries. See also [snapshotTrigger].
+// entries. See also [raftSnapshots].
 const (
 	// catchUpEntries is the number of older entries to keep in memory for slow members. A
 	// single member needs none, but 0 means etcd's default of 5,000. etcd discards older
@@ -35,8 +35,9 @@ func init() { wal.SegmentSizeBytes = walSegmentBytes }
 // walPurger removes the files of the write-ahead log that etcd does not need any more. etcd
 // would do this only every 30 seconds, and a fast writer fills gigabytes meanwhile.
 type walPurger struct {
-	dir string // of the member
-	log *slog.Logger
+	dir   string         // of the member
+	saved *atomic.Uint64 // see raftSnapshots
+	log   *slog.Logger
 }
 
 func (p *walPurger) run(ctx context.Context) {
@@ -54,20 +55,15 @@ func (p *walPurger) run(ctx context.Context) {
 	}
 }
 
-// purge removes the files before the newest snapshot that was saved. etcd locks them until
-// the record of the snapshot is in the log.
+// purge removes the files before the newest snapshot that was saved.
 func (p *walPurger) purge() error {
-	needed, err := newestSnapshot(p.dir)
-	if err != nil {
-		return err
-	}
 	dir := datadir.ToWALDir(p.dir)
 	names, err := walNames(dir)
 	if err != nil {
 		return err
 	}
 	for i := 0; i+1 < len(names); i++ {
-		if _, next, ok := parseWALName(names[i+1]); !ok || next > needed {
+		if _, next, ok := parseWALName(names[i+1]); !ok || next > p.saved.Load() {
 			return nil // names[i] contains the entry
 		}
 		path := filepath.Join(dir, names[i])
@@ -83,23 +79,4 @@ func (p *walPurger) purge() error {
 		}
 	}
 	return nil
-}
-
-// newestSnapshot returns the index of the newest raft snapshot of a member, or 0 if there is
-// none.
-func newestSnapshot(dir string) (index uint64, err error) {
-	entries, err := os.ReadDir(datadir.ToSnapDir(dir))
-	if err != nil {
-		return 0, err
-	}
-	for _, e := range entries {
-		var term, at uint64
-		if filepath.Ext(e.Name()) != ".snap" {
-			continue
-		}
-		if _, err := fmt.Sscanf(e.Name(), "%016x-%016x.snap", &term, &at); err == nil {
-			index = max(index, at)
-		}
-	}
-	return index, nil
 }
