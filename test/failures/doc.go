@@ -21,6 +21,8 @@
 //	                                     reads again, it catches up
 //	disk full                            writes fail with a clear status; reads and
 //	                                     watches continue
+//	embedded etcd cannot go on           each stream ends with a last position, and fanoutd
+//	                                     exits
 //
 // The expected results come from etcd, and package check validates what subscribers
 // received.
