@@ -2,12 +2,12 @@ package dispatch
 
 import "time"
 
-// MinStatedAge is the age below which messages state no age. Nearly all messages are sent as
-// soon as the store has confirmed them, so they need no bytes for an age.
+// MinStatedAge is the lowest age that a message states. Nearly all messages are sent right
+// after the store has confirmed their content, so they need no bytes for an age.
 const MinStatedAge = time.Second
 
-// StatedAge returns what a message states as [object.Header.Age], if the server had
-// everything at the time confirmed.
+// StatedAge returns the [object.Header.Age] of a message. The argument confirmed is a
+// time at which the server had everything that the store had.
 func StatedAge(confirmed, now time.Time) time.Duration {
 	if age := now.Sub(confirmed); age >= MinStatedAge {
 		return age
@@ -15,14 +15,15 @@ func StatedAge(confirmed, now time.Time) time.Duration {
 	return 0
 }
 
-// statedAge returns the age to state in a bookmark that is sent now.
+// statedAge returns the [object.Header.Age] of a bookmark that is sent now.
 func (d *Dispatcher) statedAge(now time.Time) time.Duration {
 	return StatedAge(d.cfg.Source.Confirmed(), now)
 }
 
-// liveAge returns the age to state in a live message that is made now. If more events wait for
-// the watcher, the message leads to an old state: it has everything that the server knew when
-// the first event of the message arrived, but perhaps nothing later.
+// liveAge returns the [object.Header.Age] of a live message that is made now. If more events
+// wait for the watcher, the message does not lead to the newest state. The client then has
+// everything that the server knew when the first event of the message arrived, but perhaps
+// nothing later.
 func (d *Dispatcher) liveAge(now, firstArrived time.Time, more bool) time.Duration {
 	confirmed := d.cfg.Source.Confirmed()
 	if more && firstArrived.Before(confirmed) {

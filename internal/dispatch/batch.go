@@ -7,29 +7,29 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Batch is what a worker sends: live events, shared by all watchers that need them next, or
-// the bookmark of one watcher. A batch must not be modified.
+// Batch is what a worker sends: the bookmark of one watcher, or live events for all watchers
+// that need these events next. A batch must not be modified.
 type Batch struct {
 	Message
 	encoded atomic.Value
 
 	start batchStart
 	made  time.Time
-	first object.Revision // of the first event
+	first object.Revision // revision of the first event
 	end   batchCut
-	keys  atomic.Int32 // cached result of distinct; 0: unknown
+	keys  atomic.Int32 // cached result of the method distinct; 0: unknown
 }
 
-// batchStart says from which view a batch is read and where in the view the batch begins.
-// Watchers with equal starts need the same batch.
+// batchStart is where a batch begins: a view of the log, and a place in the view. Watchers
+// with equal starts need the same batch.
 type batchStart struct {
 	view   *view
 	cursor object.Revision
 	sent   int // see Watcher.sent
 }
 
-// Encoded returns the message as it crosses the network. The first caller
-// encodes it; concurrent callers may do so, too.
+// Encoded returns the message as the given function encodes it. The first call encodes the
+// message; concurrent calls may encode it, too.
 func (b *Batch) Encoded(encode func(*Message) any) any {
 	encoded := b.encoded.Load()
 	if encoded == nil {
@@ -39,8 +39,9 @@ func (b *Batch) Encoded(encode func(*Message) any) any {
 	return encoded
 }
 
-// follows reports whether the batch is what a watcher needs next, given Watcher.cursor and
-// Watcher.sent. A batch with only a part of a revision must begin exactly at both.
+// follows reports whether the batch is what a watcher needs next. The arguments are
+// Watcher.cursor and Watcher.sent. If the batch begins or ends inside a revision, both must
+// equal the values in the start of the batch.
 func (b *Batch) follows(cursor object.Revision, sent int) bool {
 	if b.start.sent > 0 || b.end.partial {
 		return cursor == b.start.cursor && sent == b.start.sent
@@ -48,8 +49,8 @@ func (b *Batch) follows(cursor object.Revision, sent int) bool {
 	return sent == 0 && b.start.cursor <= cursor && cursor < b.first
 }
 
-// distinct reports whether all pending events, in the batch and after it, have different
-// keys. The answer takes memory to compute, so it is cached.
+// distinct reports whether all pending events have different keys, including the events after
+// the batch. Computing the result takes memory, so the result is cached.
 func (b *Batch) distinct() bool {
 	const different, repeated = 1, 2
 	if b.keys.Load() == 0 {
@@ -62,7 +63,8 @@ func (b *Batch) distinct() bool {
 	return b.keys.Load() == different
 }
 
-// batch returns the batch that begins at the start, or nil if the view ends there.
+// batch returns the batch with the given start, or nil if the view has no event after the
+// start.
 func (f *feed) batch(start batchStart, d *Dispatcher, now time.Time) *Batch {
 	if start.view.endsAt(start.cursor) {
 		return nil
@@ -87,15 +89,16 @@ func (f *feed) batch(start batchStart, d *Dispatcher, now time.Time) *Batch {
 	return b
 }
 
-// batchCache keeps the latest batches of a feed. Four are enough: few other events arrive
-// while a batch is sent to ten thousand watchers. Each batch holds at most one message.
+// batchCache keeps the four latest batches of a feed. Four are enough, because few other
+// events arrive while a batch is sent to ten thousand watchers. Each batch holds at most one
+// message.
 type batchCache struct {
 	recent [4]atomic.Pointer[Batch]
-	next   atomic.Uint32 // counts additions
+	next   atomic.Uint32 // number of batches added so far
 }
 
-// find returns the batch with the start, or nil. It ignores batches that are so old that they
-// do not state their age correctly.
+// find returns the cached batch with the given start, or nil. It ignores batches that were
+// made MinStatedAge ago or earlier, because the age that they state is no longer correct.
 func (c *batchCache) find(start batchStart, now time.Time) *Batch {
 	for i := range c.recent {
 		if b := c.recent[i].Load(); b != nil && b.start == start && now.Sub(b.made) < MinStatedAge {
@@ -105,14 +108,15 @@ func (c *batchCache) find(start batchStart, now time.Time) *Batch {
 	return nil
 }
 
-// add keeps a batch and returns the element of the cache that has it.
+// add stores a batch and returns the element of the cache that holds the batch.
 func (c *batchCache) add(b *Batch) *atomic.Pointer[Batch] {
 	p := &c.recent[c.next.Add(1)%uint32(len(c.recent))]
 	p.Store(b)
 	return p
 }
 
-// clear drops all batches. Otherwise they would hold memory that the log has dropped.
+// clear drops all batches. A batch shares memory with the log, so it would keep dropped
+// segments in memory.
 func (c *batchCache) clear() {
 	for i := range c.recent {
 		c.recent[i].Store(nil)

@@ -3,27 +3,27 @@ package dispatch
 import "github.com/fanoutd/fanoutd/internal/object"
 
 // batchCut decides where a message ends. The caller offers events in order. The cut takes
-// events until the message would exceed its limit. Then it drops the events of a revision that
-// does not fit as a whole. It splits a revision only if that revision alone exceeds the limit,
-// and takes a single event whatever its size.
+// events until the next one would exceed the limit. If that happens inside a revision, the
+// cut drops the events of this revision that it has taken. It splits a revision only if that
+// revision alone exceeds the limit. It always takes the first event, whatever its size.
 type batchCut struct {
 	limit int
 
 	taken   int             // number of events in the message
-	bytes   int             // size of these events
-	upTo    object.Revision // the position after the message, if no further event is taken
+	bytes   int             // size of the taken events
+	upTo    object.Revision // the position after the message, unless another event is taken
 	partial bool            // the message ends inside a revision
 	hasMore bool            // an event was offered and not taken
 
-	current  object.Revision // the revision of the last event
-	previous struct {        // the message without the events of current
+	current  object.Revision // the revision of the event that was offered last
+	previous struct {        // the message without the events of the revision in current
 		taken, bytes int
 		upTo         object.Revision
 	}
 }
 
-// take offers the next event and reports whether the event was taken. If not, the message
-// ends, and the fields describe it.
+// take offers the next event and reports whether the event was taken. If the event was not
+// taken, the message ends and the fields describe the message.
 func (c *batchCut) take(revision object.Revision, size int) bool {
 	if revision != c.current {
 		c.previous.taken, c.previous.bytes, c.previous.upTo = c.taken, c.bytes, c.upTo
@@ -45,11 +45,11 @@ func (c *batchCut) take(revision object.Revision, size int) bool {
 }
 
 // takeAlone offers an event as if it had a revision of its own, so the message may end before
-// and after the event.
+// or after the event.
 func (c *batchCut) takeAlone(size int) bool { return c.take(c.current+1, size) }
 
-// advance returns the cursor of a watcher after the message, and how many events of the next
-// revision the watcher has sent by then. The arguments are both values before the message.
+// advance returns Watcher.cursor and Watcher.sent after the message. The arguments are both
+// values before the message.
 func (c *batchCut) advance(cursor object.Revision, sent int) (object.Revision, int) {
 	if c.partial {
 		return cursor, sent + c.taken

@@ -8,11 +8,12 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// LostError says that a watcher with EveryEvent cannot have all events after its position,
-// or that the snapshot at the exact revision that a watcher asked for is not available.
+// LostError says that a revision is not available. Either a watcher with EveryEvent cannot
+// have all events after its position, or there is no snapshot at the exact revision that a
+// watcher asked for.
 type LostError struct {
 	Asked   object.Revision // the position, or the exact revision
-	Oldest  object.Revision // every event after this revision is known
+	Oldest  object.Revision // all events after this revision are available
 	Current object.Revision
 }
 
@@ -30,34 +31,34 @@ func (e *EpochError) Error() string {
 	return fmt.Sprintf("the epoch is now %s, not %s: positions of the old epoch are no longer valid", e.Current.Epoch, e.Asked)
 }
 
-// catchUp is a catch-up that is under way. Between two messages it refers to a cacher.State
-// only through retainedState, which the dispatcher may release. Otherwise a client that does
-// not read would keep the state in memory.
+// catchUp is a catch-up that is under way. Between two messages, its only reference to a
+// cacher.State is in a retainedState, and the dispatcher may drop that state. Otherwise a
+// client that does not read would keep the state in memory.
 type catchUp struct {
 	kind  object.CatchUp
 	since object.Revision // DELTA: the cursor of the watcher when the catch-up began; otherwise 0
-	to    object.Revision // the revision to which the catch-up leads; RESET: that of the snapshot
-	asOf  time.Time       // the state at revision to has everything that the store had then
+	to    object.Revision // the revision to which the catch-up leads; RESET: the revision of the snapshot
+	asOf  time.Time       // after the catch-up, the client has everything that the store had at this time
 
-	// REPLAY does not use the fields below.
+	// A REPLAY does not use the fields below.
 
-	small        bool           // a DELTA of one part that is no larger than smallDelta
-	first        *part          // the first part, made before the catch-up was announced; nil: already sent
-	state        *retainedState // nil: no further part has to be made
+	small        bool           // the catch-up is a DELTA of one part, not larger than smallDelta
+	first        *part          // the first part, made before the catch-up was announced; nil: already sent, or there is none
+	state        *retainedState // the state for the remaining parts; nil: no further part has to be made
 	next         partStart      // where the next part begins
-	allPartsSent bool           // only SYNCED follows
+	allPartsSent bool           // the next message is SYNCED
 }
 
-// smallDelta is the size up to which a DELTA needs no reservation. After a relist, all
-// watchers get a DELTA at once, and most are empty or small. Such a DELTA costs no more than
-// a live message.
+// smallDelta is the largest size of a DELTA that needs no reservation. After a relist, all
+// watchers get a DELTA at once, and most of these DELTAs are empty or small. A small DELTA
+// costs no more than a live message.
 const smallDelta = 16 << 10
 
-// startCatchUp decides how the watcher gets to the present, and returns the message that
+// startCatchUp chooses how to bring the watcher up to date, and returns the message that
 // announces the catch-up.
 func (w *Watcher) startCatchUp() (Message, error) {
 	d := w.dispatcher
-	asOf := d.cfg.Source.Confirmed() // before the state is loaded, which may be newer
+	asOf := d.cfg.Source.Confirmed() // before the state is loaded: the state may be newer, but not older
 	newest := d.cfg.Source.State()
 	if w.step == stepBehind {
 		w.cursor = w.feed.view.Load().skipDropped(w.at()).Revision
@@ -73,8 +74,8 @@ func (w *Watcher) startCatchUp() (Message, error) {
 	case object.Reset:
 		if epoch := newest.Position().Epoch; w.epoch != epoch {
 			if w.epoch != "" {
-				// w.needed is a revision of the old epoch and does not count any more. Only an exact snapshot
-				// still needs a state at its revision or later.
+				// w.needed is a revision of the old epoch and no longer applies. An exact
+				// snapshot still needs a state at its revision or later.
 				w.needed = w.exact
 			}
 			w.epoch = epoch
@@ -96,7 +97,7 @@ func (w *Watcher) startCatchUp() (Message, error) {
 		case len(first.pieces) > 0:
 			c.first = &first
 		default:
-			c.allPartsSent = true // there is none
+			c.allPartsSent = true // there are no parts
 		}
 	}
 	w.abandonCatchUp()
@@ -107,19 +108,20 @@ func (w *Watcher) startCatchUp() (Message, error) {
 	return m, nil
 }
 
-// target returns the state to which a RESET or a DELTA leads: the state that the watchers of
-// the same interest share, or the newest one. It sets w.needed, so that a catch-up that
-// starts over does not lead to an older state.
+// target returns the state to which a RESET or a DELTA leads. This is the state that the
+// watchers of the same interest share, or the newest one. target also sets w.needed to the
+// revision of the state. If the catch-up starts over, it then leads to no older state.
 //
 // If the watcher starts over because its state was dropped, target prefers the oldest
-// retained state that is new enough. Retaining a new state could release one that is in use.
+// retained state that is new enough. To retain a new state, the dispatcher might have to drop
+// a state that is in use.
 func (w *Watcher) target(newest *cacher.State) *cacher.State {
 	d := w.dispatcher
 	needed := max(w.needed, w.cursor)
 	if w.catchUp != nil && w.catchUp.kind.TransfersState() {
 		s := d.retained.oldest(newest.Position().Epoch, needed)
-		// After the catch-up, the watcher must be able to go on from this state: with the
-		// changes of the window, or with a DELTA.
+		// After the catch-up, the watcher must be able to continue from this state, either
+		// with the changes of the window or with a DELTA.
 		if s != nil && (s.Revision() >= newest.Replayable() || !w.everyEvent && newest.HasDelta(s.Revision())) {
 			w.needed = s.Revision()
 			return s
@@ -139,12 +141,13 @@ func (w *Watcher) abandonCatchUp() {
 	}
 }
 
-// chooseCatchUp returns the cheapest kind of catch-up that leads to the state, or a
-// [*LostError] or [*EpochError].
+// chooseCatchUp returns the cheapest kind of catch-up that leads to the given state. If the
+// watcher cannot have the events or the snapshot that it asked for, chooseCatchUp returns a
+// [*LostError] or an [*EpochError].
 func (w *Watcher) chooseCatchUp(s *cacher.State) (object.CatchUp, error) {
 	epoch := s.Position().Epoch
 	switch {
-	case w.exact > 0 && (w.exact < s.Replayable() || w.exact > s.Revision()): // forgotten, or of another epoch
+	case w.exact > 0 && (w.exact < s.Replayable() || w.exact > s.Revision()): // the revision is too old, or it belongs to another epoch
 		return 0, &LostError{Asked: w.exact, Oldest: s.Replayable(), Current: s.Revision()}
 	case w.cursor == 0:
 		return object.Reset, nil
@@ -196,9 +199,9 @@ func (w *Watcher) synced() Message {
 	return m
 }
 
-// catchUpState returns a state from which the next part can be made, or nil. If the retained
-// state was dropped, a RESET continues from the newest state, as long as the window reaches
-// back to the revision of the snapshot.
+// catchUpState returns a state from which the next part can be made, or nil if there is none.
+// If the retained state was dropped, a RESET continues from the newest state, as long as the
+// window reaches back to the revision of the snapshot.
 func (w *Watcher) catchUpState() *cacher.State {
 	c := w.catchUp
 	if s := w.dispatcher.retained.use(c.state); s != nil {
@@ -211,8 +214,8 @@ func (w *Watcher) catchUpState() *cacher.State {
 	return nil
 }
 
-// part returns the next part of a catch-up that transfers state. Watchers that need the same
-// part share it.
+// part returns the next part of a RESET or a DELTA. Watchers that need the same part share
+// it.
 func (w *Watcher) part(c *catchUp, s *cacher.State) part {
 	var makePart func(*catchUp, *cacher.State) part
 	switch c.kind {

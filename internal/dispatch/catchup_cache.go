@@ -11,16 +11,18 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// catchUpCacheAge limits the age of a shared state that is no longer the newest. Below this
-// age, new watchers catch up to the shared state, if it is as fresh as they require. Newer
-// changes follow as events. The dispatcher sweeps at most once per catchUpCacheAge.
+// catchUpCacheAge is the age from which a shared state is outdated, unless it is still the
+// newest state. A watcher that begins to catch up uses a shared state that is not outdated,
+// if this state is as fresh as the watcher requires. Newer changes follow as events.
+// catchUpCacheAge is also the shortest time between two sweeps.
 const catchUpCacheAge = 100 * time.Millisecond
 
-// catchUpCache lets the watchers of one interest that catch up at the same time share the
-// work. They catch up to the same state, and use the parts that one of them made. A sweep
-// empties the cache when its state is older than catchUpCacheAge and no longer the newest.
+// catchUpCache shares the work of catch-ups among the watchers of one interest. Watchers that
+// catch up at the same time catch up to the same state, and use the parts that one of them
+// made. A sweep empties the cache when this state is older than catchUpCacheAge and no longer
+// the newest.
 type catchUpCache struct {
-	mu    sync.Mutex       // guards everything below; held while a part is made, so it is made once
+	mu    sync.Mutex       // guards everything below; held while a part is made, so each part is made once
 	state *cacher.State    // the state to which the watchers catch up; nil: none
 	taken time.Time        // when the state was taken
 	used  time.Time        // when a watcher last asked for the state or for a part
@@ -28,19 +30,19 @@ type catchUpCache struct {
 	bytes int64            // size of the parts
 }
 
-// catchUpBudget limits the memory of all caches of a dispatcher. No cache may hold more of the
-// budget than it leaves free. A part that does not fit is made again for each watcher.
+// catchUpBudget limits the memory of all caches of a dispatcher. No cache may hold more of
+// the budget than is still free. A part that does not fit is made again for each watcher.
 type catchUpBudget struct {
 	limit int64
 	bytes atomic.Int64
 }
 
-// isTight reports whether more than a quarter of the budget is used. Sweeps then also empty
-// the caches that were not used for catchUpCacheAge.
+// isTight reports whether more than a quarter of the budget is used. If so, a sweep also
+// empties each cache that no watcher has used for catchUpCacheAge.
 func (b *catchUpBudget) isTight() bool { return b.bytes.Load() > b.limit/4 }
 
-// partKey identifies a part of a catch-up. Parts that are read from the window have the kind
-// REPLAY, also for live watchers that have fallen out of the log.
+// partKey identifies a part. A part that is made from the window has the kind REPLAY, even
+// for a live watcher, which reads the window if the log does not reach back to its cursor.
 type partKey struct {
 	kind  object.CatchUp
 	since object.Revision // see catchUp.since
@@ -48,30 +50,31 @@ type partKey struct {
 	start partStart
 }
 
-// partStart says where a part begins.
+// partStart is where a part begins.
 type partStart struct {
-	// RESET: the part begins at the Key. DELTA: it begins after the change. REPLAY: it begins
-	// after the revision At.
+	// A part of a RESET begins at the field Key of the ChangeID. A part of a DELTA begins
+	// after the change. A part of a REPLAY begins after the revision in the field At.
 	cacher.ChangeID
 
-	skip  int          // REPLAY: number of events after At to leave out; see Watcher.sent
-	epoch object.Epoch // REPLAY: the epoch of At
+	skip  int          // REPLAY: number of events after this revision that the part leaves out; see Watcher.sent
+	epoch object.Epoch // REPLAY: the epoch of the revision
 }
 
-// part is the content of one message that is not a batch: of a catch-up, or of live events from
-// the window.
+// part has the events of one message that were not read from the log. For a RESET or a DELTA,
+// they were made from a state. For a REPLAY or a live message, they were made from the
+// window.
 type part struct {
 	pieces [][]byte
 	end    batchCut
 
-	// RESET and DELTA use these fields. A merge uses isLast only.
+	// RESET and DELTA use the two fields below. A merge uses only isLast.
 
 	next   partStart // where the next part begins
 	isLast bool      // there is no next part
 
-	// Of a REPLAY.
+	// Parts from the window use the three fields below.
 
-	completeUpTo object.Revision // the part has all events up to this revision; 0: more may follow
+	completeUpTo object.Revision // the part has all events up to this revision; 0: there may be others
 	lost         bool            // the window no longer has the events
 	arrived      time.Time       // when the first of the changes came from the store
 
@@ -80,8 +83,8 @@ type part struct {
 
 func (p *part) payload() payload { return payload{p.pieces, p.end.taken, p.arrived, p.end.hasMore} }
 
-// size returns the memory that counts against the budget. It includes pieces that share the
-// memory of objects.
+// size returns the number of bytes that the part takes of the budget. Pieces that share the
+// memory of objects count, too.
 func (p *part) size() int64 { return p.sizeWith(len(p.pieces)) }
 
 // sizeWith returns the size that the part would have with n pieces.
@@ -90,12 +93,13 @@ func (p *part) sizeWith(n int) int64 {
 	return int64(header*(n+4) + p.end.bytes)
 }
 
-// smallPiece is the size up to which the neighbouring pieces of a shared part are coalesced.
-// Each piece of a message in flight costs more than a hundred bytes per watcher. A copy costs
-// the size of the piece, once for all watchers.
+// smallPiece is the largest size of a piece that is coalesced with its neighbours in a shared
+// part. Each piece of a message in flight costs more than a hundred bytes per watcher. A copy
+// costs the size of the piece, once for all watchers.
 const smallPiece = 4 << 10
 
-// runs returns the pieces in runs: small ones that follow each other, or one large piece.
+// runs returns the pieces in runs. A run is one large piece, or small pieces that follow each
+// other.
 func (p *part) runs() iter.Seq[[][]byte] {
 	return func(yield func([][]byte) bool) {
 		for pieces := p.pieces; len(pieces) > 0; {
@@ -125,7 +129,8 @@ func (p *part) coalesce() {
 	p.pieces, p.coalesced = fewer, true
 }
 
-// coalescedSize returns the size that the part has after coalesce.
+// coalescedSize returns the size that the part would have after a call of the method
+// coalesce.
 func (p *part) coalescedSize() int64 {
 	n := 0
 	for range p.runs() {
@@ -134,8 +139,9 @@ func (p *part) coalescedSize() int64 {
 	return p.sizeWith(n)
 }
 
-// sharedState returns a state that is not older than needed: the state to which other
-// watchers catch up, or the newest one.
+// sharedState returns the state to which other watchers of the interest catch up. If there is
+// none, or if that state is outdated or older than the revision needed, sharedState returns
+// the newest state.
 func (c *catchUpCache) sharedState(newest *cacher.State, needed object.Revision, b *catchUpBudget) *cacher.State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,7 +154,8 @@ func (c *catchUpCache) sharedState(newest *cacher.State, needed object.Revision,
 	return newest
 }
 
-// start makes the cache keep parts. It returns true if the cache was empty before.
+// start makes the cache keep parts from now on. It reports whether the cache was empty
+// before.
 func (c *catchUpCache) start(newest *cacher.State) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,8 +175,9 @@ func (c *catchUpCache) isYoung(newest *cacher.State) bool {
 	return c.state == newest || time.Since(c.taken) < catchUpCacheAge
 }
 
-// part returns a part of a catch-up to the state; the first caller makes it. The state is nil
-// for a REPLAY: its events come from the window and do not depend on a state.
+// part returns the part with the key; the first caller makes the part. For a RESET or a
+// DELTA, the part is made from the given state. For a REPLAY the state is nil, because the
+// events come from the window.
 func (c *catchUpCache) part(state *cacher.State, key partKey, b *catchUpBudget, makePart func() part) part {
 	c.mu.Lock()
 	if c.parts == nil || state != nil && state != c.state {
@@ -179,7 +187,7 @@ func (c *catchUpCache) part(state *cacher.State, key partKey, b *catchUpBudget, 
 	defer c.mu.Unlock()
 	c.used = time.Now()
 	if p, ok := c.parts[key]; ok {
-		if !p.coalesced { // the copy pays from the second watcher on
+		if !p.coalesced { // a second watcher uses the part, so the copy is worth its cost
 			c.countLocked(-p.size(), b)
 			p.coalesce()
 			c.countLocked(p.size(), b)
@@ -213,7 +221,8 @@ func (c *catchUpCache) countLocked(n int64, b *catchUpBudget) {
 }
 
 // expire empties the cache if its state is outdated. If the budget is tight, it also empties
-// a cache that was not used for catchUpCacheAge. It reports whether the cache is empty.
+// a cache that no watcher has used for catchUpCacheAge. It reports whether the cache is
+// empty.
 func (c *catchUpCache) expire(newest *cacher.State, b *catchUpBudget) bool {
 	if !c.mu.TryLock() {
 		return false // in use; a later sweep tries again

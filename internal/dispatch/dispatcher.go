@@ -13,8 +13,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 )
 
-// ErrStopped says that the dispatcher has stopped and sends no more events. The watch ends;
-// its position remains valid at other servers.
+// ErrStopped says that the dispatcher has stopped and sends no more events. The watch ends.
+// Its position remains valid at other servers.
 var ErrStopped = errors.New("dispatch has stopped")
 
 // Source is the cacher of the resource, from which the changes come.
@@ -27,8 +27,8 @@ type Source interface {
 	Following() bool
 	// Confirmed returns a time at which the state had everything that the store had.
 	Confirmed() time.Time
-	// Advance asks the store for its revision, so that the position of the state
-	// advances although nothing changes.
+	// Advance asks the store for its revision, so that the position of the state advances
+	// even if nothing changes.
 	Advance()
 }
 
@@ -37,8 +37,8 @@ type Encoder interface {
 	// AppendEvent appends the event as the projection shows it, and returns the extended
 	// slice.
 	AppendEvent(b []byte, e object.Event, p object.Projection) []byte
-	// AddedEvent returns the event that o was added. The bytes may be shared and must not
-	// be modified.
+	// AddedEvent returns the encoded ADDED event of an object. The bytes may be shared and
+	// must not be modified.
 	AddedEvent(o *object.Object, p object.Projection) []byte
 }
 
@@ -90,16 +90,16 @@ type Dispatcher struct {
 	retained       retainedStates
 	stats          counters
 
-	mu          sync.Mutex            // guards everything below, and the fields of feed that say so
-	position    object.Position       // the value of dispatchedUpTo, for holders of mu; zero before the first state
+	mu          sync.Mutex            // guards everything below, and some fields of feed
+	position    object.Position       // same as dispatchedUpTo, but not atomic; zero before the first state
 	feeds       map[interestKey]*feed // the feeds that have watchers
-	index       index                 // of the same feeds
+	index       index                 // index of the same feeds
 	caching     map[*feed]struct{}    // feeds whose catchUpCache may have content
 	swept       time.Time             // when the caches were last swept
 	aged        time.Time             // when old segments were last dropped
 	logs        logBudget
-	hashes      maphash.Seed // for the keys of objects
-	scratch     []byte       // for encoding
+	hashes      maphash.Seed // seed for the hashes of keys
+	scratch     []byte       // memory in which events are encoded
 	unpublished []*feed      // feeds that the current round has to publish
 }
 
@@ -158,8 +158,8 @@ func (d *Dispatcher) Run(ctx context.Context) {
 // idleSweepInterval is the interval of sweeps while nothing changes.
 const idleSweepInterval = 10 * time.Second
 
-// awaitChange waits until there is a newer state or ctx is done. Each round ends with a sweep.
-// Without changes there are no rounds, so awaitChange sweeps instead.
+// awaitChange waits until there is a newer state or ctx is done. Each round ends with a
+// sweep. While nothing changes there are no rounds, so awaitChange sweeps at intervals.
 func (d *Dispatcher) awaitChange(ctx context.Context, s *cacher.State, idle <-chan time.Time) {
 	for {
 		select {
@@ -191,8 +191,8 @@ func (d *Dispatcher) appendAll(s *cacher.State, r *roundReports) {
 	changes, ok := s.Changes(d.position.Revision)
 	if !ok || s.Position().Epoch != d.position.Epoch {
 		// Changes after the last round are lost, or the epoch has changed. Each log restarts
-		// empty at the new position. Watchers notice that the log does not reach back to
-		// their cursor.
+		// empty at the new position. A watcher notices this when the log does not reach back
+		// to its cursor.
 		for _, f := range d.feeds {
 			d.publishLater(f)
 			f.restart(d.position, s.Position())
@@ -240,8 +240,8 @@ func (d *Dispatcher) sweep(newest *cacher.State) {
 	}
 }
 
-// appendTo filters and encodes a change for a feed, and appends the event to its log. It
-// reports whether there is an event.
+// appendTo filters and encodes a change for a feed, and appends the event to the log of the
+// feed. It reports whether the change causes an event for the feed.
 func (d *Dispatcher) appendTo(f *feed, c *object.Change, arrived time.Time) bool {
 	e, ok := f.interest.See(c)
 	if !ok {
@@ -312,7 +312,8 @@ func (d *Dispatcher) remember(f *feed) {
 	d.sweep(d.cfg.Source.State())
 }
 
-// leave removes a watcher. With the last watcher of a feed, it removes the feed.
+// leave removes a watcher. If it was the last watcher of its feed, leave removes the feed,
+// too.
 func (d *Dispatcher) leave(w *Watcher) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -329,6 +330,6 @@ func (d *Dispatcher) leave(w *Watcher) {
 }
 
 // IndexDecides reports whether the index alone decides which changes concern an interest. If
-// not, the dispatcher evaluates the selector for each change that the index yields for the
-// interest, at worst for each change in its scope.
+// not, the dispatcher evaluates the selector of the interest for each change that the index
+// yields. At worst, these are all changes in the scope of the interest.
 func (d *Dispatcher) IndexDecides(i *Interest) bool { return d.index.decides(i) }

@@ -12,8 +12,8 @@
 //
 // A [Watcher] is a cursor: the revision up to which it has delivered everything. The next
 // message of a watcher has the events between its cursor and the end of the log, up to a size
-// limit. So a busy system sends many events in one message, and a lone event leaves at once.
-// A watcher whose client does not read costs its cursor, a few messages in flight, and at
+// limit. So a busy system sends many events in one message, and a lone event is sent at once.
+// If a client does not read, its watcher costs a cursor, a few messages in flight, and at
 // most one part of a catch-up.
 //
 // # Sources of a watcher
@@ -26,13 +26,14 @@
 //     window from the same revision share the encoded events;
 //  3. a catch-up of kind DELTA or RESET, which leads to the state at one revision.
 //
-// After a relist, the cacher's window and all logs start empty, so every watcher needs a
-// catch-up: the difference that the relist found is not the history.
+// A relist finds the objects that have changed, but not the history of the changes. So after
+// a relist, the cacher's window and all logs start empty, and every watcher needs a catch-up.
 //
 // A watcher without a cursor begins with a RESET. A watcher with Options.Latest reads the
 // window instead of the log if several events of one key are pending. Watchers that catch up
 // at the same time share the encoded parts (catchUpCache). The position in a message promises
-// that every event up to this position has been sent, in this message or in an earlier one.
+// that every event up to this position has been sent, either in this message or in an earlier
+// one.
 //
 // # Serving a watcher
 //
@@ -44,18 +45,18 @@
 //   - A worker sends live events. It belongs to package sendqueue, serves thousands of
 //     watchers and must not wait. The watchers of one feed and one worker form a group.
 //     An event makes the task of the group ready. The task looks up the next [Batch] once
-//     and offers the batch to each member. Members of one connection follow each other.
+//     and offers the batch to each member, one connection after another.
 //
-// A member stays in its group while it needs the same batches as the group. If it needs
+// A member stays in its group while it needs the same batches as the group. If a member needs
 // another batch, the worker serves it alone (Watcher.run) until it can join the group again.
-// If it needs a catch-up, the worker hands it back to the handler.
+// If a member needs a catch-up, the worker hands the watcher back to the handler.
 //
 // # Goroutines and locks
 //
 // Only Dispatcher.Run appends to feeds. The dispatcher's mutex guards the set of feeds. Run
 // holds the mutex for a round. A watcher takes the mutex when it begins, ends, or starts a
-// catch-up. It also
-// takes the mutex when it reads the window and finds the catchUpCache of its feed empty. Readers of logs take no lock: a feed publishes frozen views of its log. Only
-// the worker of a group reads and writes its members; other goroutines read only its size.
-// The workers must outlive all calls of Serve.
+// catch-up. It also takes the mutex when it reads the window and the catchUpCache of its feed
+// is empty. Readers of logs take no lock, because a feed publishes frozen views of its log.
+// Only the worker of a group uses the members of the group. Other goroutines read only the
+// number of members. The workers must outlive all calls of Serve.
 package dispatch

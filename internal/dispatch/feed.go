@@ -21,9 +21,9 @@ type feed struct {
 
 	watchers    int
 	groups      []*group
-	key         indexKey        // under which the index lists the feed
+	key         indexKey        // the key under which the index lists the feed
 	reported    object.Revision // the last revision for which the Observer's report counts this feed
-	next        view            // what the next publish will show
+	next        view            // the view that the next call of publish will store
 	unpublished bool            // the feed is in Dispatcher.unpublished
 	budget      *logBudget
 }
@@ -34,7 +34,8 @@ func newFeed(i Interest, at object.Position, b *logBudget) *feed {
 	return f
 }
 
-// append adds an encoded event to the log. Readers see it after publish.
+// append adds an encoded event to the log. Readers see the event after the next call of
+// publish.
 func (f *feed) append(e entry, event []byte) {
 	var last *segment
 	if n := len(f.next.segments); n > 0 {
@@ -43,7 +44,7 @@ func (f *feed) append(e entry, event []byte) {
 	if last == nil || !last.add(e, event) {
 		s := newSegment(f, last, len(event))
 		s.add(e, event)
-		// A new slice, because published views share the old one.
+		// Published views share the old slice, so the segment goes into a new one.
 		f.next.segments = append(slices.Clip(f.next.segments), s)
 		f.budget.add(s)
 		last = s
@@ -61,15 +62,15 @@ func (f *feed) forgetOldest() {
 	f.budget.remove(s)
 }
 
-// restart drops all events of the log, which was complete up to the position oldEnd. The log
-// begins anew at the position newBase.
+// restart drops all events of the log, which was complete up to the position oldEnd. The
+// empty log begins at the position newBase.
 func (f *feed) restart(oldEnd, newBase object.Position) {
 	last := f.next.lastRevision()
 	f.forget()
 	f.next = view{base: newBase, droppedEnd: oldEnd, droppedLast: last}
 }
 
-// forget returns all segments to the budget.
+// forget drops all segments and returns their memory to the budget.
 func (f *feed) forget() {
 	for _, s := range f.next.segments {
 		f.budget.remove(s)
@@ -77,8 +78,8 @@ func (f *feed) forget() {
 	f.next.segments = nil
 }
 
-// publish shows readers everything that was appended. It changes the view before the
-// version, so a reader that loads the new version and then the view gets the new view.
+// publish shows readers everything that was appended. It stores the view before it increases
+// the version. So a reader that loads the new version, and then the view, gets the new view.
 func (f *feed) publish() {
 	v := f.next
 	before := f.view.Swap(&v)
@@ -89,9 +90,9 @@ func (f *feed) publish() {
 	}
 }
 
-// keepBatch keeps a batch for other watchers, unless the log has meanwhile dropped events.
-// The order matters: keepBatch stores the batch before it loads the view, and publish swaps
-// the view before it clears the batches. So at least one of them drops an outdated batch.
+// keepBatch keeps a batch for other watchers, unless the log has dropped events meanwhile.
+// The order matters. keepBatch stores the batch before it loads the view, and publish stores
+// the view before it clears the batches. So at least one of the two drops an outdated batch.
 func (f *feed) keepBatch(b *Batch) {
 	kept := f.batches.add(b)
 	if f.view.Load().base != b.start.view.base {

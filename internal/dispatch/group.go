@@ -11,11 +11,11 @@ import (
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
 )
 
-// group holds the watchers of one feed that one worker serves and that have delivered
-// everything. They remain members while the worker sends them batches. An event makes the
-// task of the group ready, not the tasks of its members. A member that needs something other
-// than the group's batch leaves. The worker then serves that watcher alone (Watcher.run), until
-// the watcher can join again.
+// group has the watchers of one feed and one worker that have delivered everything. They
+// remain members while the worker sends them batches. An event makes the task of the group
+// ready, not the tasks of its members. A member that needs something other than the group's
+// batch leaves the group. The worker then serves that watcher alone (Watcher.run), until the
+// watcher can join again.
 //
 // The group does not record what each member has received. Watcher.match compares a batch
 // with the cursor of the member.
@@ -32,22 +32,23 @@ type group struct {
 	// Only the worker uses the fields below.
 
 	at      object.Position // where the group's next batch begins
-	sent    int             // events of the next revision that earlier batches have sent; see Watcher.sent
+	sent    int             // number of events of the next revision that were in earlier batches; see Watcher.sent
 	members []member
-	sorted  int // how many of the first members are in the order of their queues; the others joined later
+	sorted  int // the members before this index are in the order of their queues; the others joined later
 
-	fetched        int           // result of prefetch, so that the compiler keeps its reads
-	yieldAllowance time.Duration // how long yield may still take; negative: it took too long
+	fetched        int           // result of the reads in prefetch; without a result, the compiler would remove them
+	yieldAllowance time.Duration // time that the method yield may still take; negative: earlier calls took too long
 }
 
-// member repeats the watcher's queue, so that sorting does not read the watcher's memory.
+// member is a watcher in a group. It repeats the watcher's queue, so that sorting does not
+// read the watcher's memory.
 type member struct {
 	queue   *sendqueue.Queue
 	watcher *Watcher // nil: the watcher has left
 }
 
-// groupOf returns the group of the feed for watchers whose messages the queue sends. The
-// caller holds the dispatcher's mutex.
+// groupOf returns the feed's group for watchers of the given queue. The caller holds the
+// dispatcher's mutex.
 func (d *Dispatcher) groupOf(f *feed, q *sendqueue.Queue) *group {
 	for _, g := range f.groups {
 		if g.queue.SameWorker(q) {
@@ -101,8 +102,9 @@ func (w *Watcher) markLeft() {
 	w.inGroup.Store(false)
 }
 
-// run sends the next batch to the members. A panic in Watcher.offer ends only that member.
-// After any other panic, Serve of all members returns it as an error. The worker continues.
+// run sends the next batch to the members. A panic in Watcher.offer ends only the watch of
+// that member. Any other panic ends the watches of all members: Serve of each member returns
+// the panic as an error. The worker continues in both cases.
 func (g *group) run(now time.Time) {
 	if g.size.Load() == 0 {
 		return
@@ -129,7 +131,8 @@ func (g *group) run(now time.Time) {
 	}
 }
 
-// send reads the time once for this many members, and counts their messages together.
+// membersPerTimestamp is the number of members for which the method send reads the time once
+// and counts messages together.
 const membersPerTimestamp = 32
 
 // send offers a batch to all members and removes those that leave.
@@ -160,7 +163,7 @@ func (g *group) send(b *Batch, now time.Time) {
 			kept++
 		}
 		if i%membersPerTimestamp == membersPerTimestamp-1 && received > 0 {
-			now = time.Now() // the latency includes the sending
+			now = time.Now() // so that the latency includes the time of sending
 			receiver.CountSent(b, received, now)
 			received = 0
 		}
@@ -190,17 +193,18 @@ func (g *group) prefetch(members []member) {
 	}
 }
 
-// Writing to a connection takes some ten microseconds. If yield takes much longer, the machine
-// is busy with other work, and the worker stops yielding for a while.
+// Writing to a connection takes about ten microseconds. If the method yield takes much
+// longer, the machine is busy with other work, and the worker stops yielding for a while.
 const (
-	yieldPerQueue     = 200 * time.Microsecond // how long yield may take on average
-	maxYieldAllowance = 10 * time.Millisecond  // how long one yield may take if the earlier ones were short
+	yieldPerQueue     = 200 * time.Microsecond // the time that a call of yield may take on average
+	maxYieldAllowance = 10 * time.Millisecond  // the time that one call may take if earlier calls were short
 )
 
-// yield lets gRPC write the messages of the previous queue while they are in the processor's
-// caches. This saves 15 to 20 percent of a delivery to 10,000 watchers. The worker does not
-// yield while other queues wait for it: their messages may be for the same connections, and
-// should leave together with those of this batch. yield returns the current time.
+// yield gives up the processor for a moment, so gRPC writes the messages of the previous
+// queue while they are in the processor's caches. This saves 15 to 20 percent of a delivery
+// to 10,000 watchers. The worker does not yield while other queues wait for it. Messages of
+// these queues may be for the same connections, and should leave together with the messages
+// of this batch. yield returns the current time.
 func (g *group) yield(now time.Time) time.Time {
 	g.yieldAllowance = min(g.yieldAllowance+yieldPerQueue, maxYieldAllowance)
 	if g.yieldAllowance < 0 || !g.queue.Idle() {
@@ -212,8 +216,9 @@ func (g *group) yield(now time.Time) time.Time {
 	return after
 }
 
-// fail ends Serve of each member with an error. If a panic has interrupted send, the list still
-// has entries of watchers that have left or that also have an entry at another index.
+// fail ends the call of Serve of each member with an error. After a panic in the method send,
+// some entries may be outdated: their watcher has left, or also has an entry at another
+// index.
 func (g *group) fail(err error) {
 	for i, m := range g.members {
 		if w := m.watcher; w != nil && w.groupIndex == int32(i) {
@@ -257,8 +262,8 @@ func (g *group) truncate(kept, sorted int) {
 	g.size.Store(int32(kept))
 }
 
-// sort merges the members that joined last into the order of queues. The members of one
-// connection then follow each other, and their messages leave together.
+// sort moves the members that joined last to their places in the order of queues. The members
+// of one connection then follow each other, and their messages leave together.
 func (g *group) sort() {
 	if g.sorted == len(g.members) {
 		return

@@ -10,8 +10,8 @@ import (
 
 // index finds the feeds that a change may concern, and looks at no other feeds. A change may
 // concern the feeds of the whole resource, of each ancestor path of its key, and of the key
-// itself. If a feed requires some value of a label or of an indexed field, the index finds the
-// feed only if the object has or had that value.
+// itself. If a feed requires some value of a label or of an indexed field, the index finds
+// the feed only if the changed object has or had that value.
 type index struct {
 	fields   []int // indexed fields
 	feeds    map[indexKey][]*feed
@@ -40,8 +40,9 @@ func newIndex(fields []int) index {
 }
 
 // keyOf returns the key under which the index lists the feed of an interest. If there are
-// several, it returns the key with the fewest feeds. For env=prod,node=n17 that is probably
-// node=n17: fewer feeds require that value, and fewer objects have it.
+// several keys, it returns the key with the fewest feeds. For the selector env=prod,node=n17,
+// this is probably the key of node=n17. Fewer feeds require that value than env=prod, and
+// fewer objects have it.
 func (x *index) keyOf(i *Interest) indexKey {
 	best := indexKey{scope: i.Scope, field: noField}
 	choose := func(k indexKey) {
@@ -64,8 +65,9 @@ func (x *index) keyOf(i *Interest) indexKey {
 	return best
 }
 
-// decides reports whether the index key alone decides which changes concern an interest. Such
-// an interest costs nothing for other changes. Any goroutine may call decides.
+// decides reports whether the index key alone decides which changes concern an interest. If
+// so, changes that do not concern the interest cause no work for it. Any goroutine may call
+// decides.
 func (x *index) decides(i *Interest) bool {
 	switch i.Selector.Requirements() {
 	case 0:
@@ -107,7 +109,7 @@ func (x *index) count(k indexKey, n int) {
 	}
 }
 
-// concerned returns the feeds that a change may concern, each one once.
+// concerned returns the feeds that a change may concern, without repetitions.
 func (x *index) concerned(c *object.Change) iter.Seq[*feed] {
 	return func(yield func(*feed) bool) {
 		for scope := range object.ScopesOf(c.Key) {

@@ -49,10 +49,11 @@ func (i *Interest) See(c *object.Change) (object.Event, bool) {
 }
 
 // SeeDifference returns the event for a key that has changed since the position of a client.
-// The server does not know whether the client has the object. It may have received a part of the later
-// changes, although its position does not show that. The object may also not have matched the
-// selector before. So if the object does not match now, the event is always DELETED. If it
-// matches, ADDED may reach a client that has the object, and MODIFIED one that does not.
+// The server does not know whether the client has the object. At the position, the object may
+// not have matched the selector. The client may also have received changes that are later
+// than the position. So if the object does not match now, the event is always DELETED. If the
+// object matches, ADDED may reach a client that has the object, and MODIFIED may reach a
+// client that does not have it.
 func (i *Interest) SeeDifference(d cacher.Difference, since object.Revision) object.Event {
 	e := object.Event{Revision: d.At, Key: d.Key}
 	switch picked := i.Picks(d.Object); {

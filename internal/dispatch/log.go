@@ -25,8 +25,9 @@ type segment struct {
 	bytes   []byte
 	entries []entry
 
-	// Only the writer uses the fields below, with one exception: readers use n of every segment
-	// but the last one of their view. That n no longer changes.
+	// Only the writer uses the fields below, with one exception. A reader also uses the field
+	// n of each segment of its view, except the last segment. In these segments, the number
+	// no longer changes.
 
 	used int // number of bytes that have events
 	n    int // number of entries that have events
@@ -78,17 +79,19 @@ type view struct {
 	segments      []*segment
 	visibleInLast int // number of visible entries of the last segment
 
-	// The log that restart dropped was complete up to droppedEnd and had no event after the
-	// revision droppedLast. The zero values mean that there was none.
+	// The method feed.restart sets the fields below. The log that it dropped was complete up
+	// to droppedEnd and had no event after the revision droppedLast. Both fields are zero if
+	// no log was dropped.
 
 	droppedEnd  object.Position
 	droppedLast object.Revision
 }
 
 // skipDropped returns the position at which a watcher at the given position continues after
-// restart has dropped the log. A watcher that had delivered every event of the dropped log
-// continues at droppedEnd. Any other watcher continues where it is. So all watchers that had delivered everything need
-// the same catch-up, although their last messages have different positions.
+// feed.restart has dropped the log. A watcher that had delivered every event of the dropped
+// log continues at droppedEnd. Any other watcher continues at its own position. So all
+// watchers that had delivered everything need the same catch-up, although their last messages
+// have different positions.
 func (v *view) skipDropped(at object.Position) object.Position {
 	if at.Epoch == v.droppedEnd.Epoch && v.droppedLast <= at.Revision && at.Revision < v.droppedEnd.Revision {
 		return v.droppedEnd
@@ -118,8 +121,8 @@ func (v *view) endsAt(cursor object.Revision) bool {
 	return n == 0 || v.segments[n-1].entries[v.visibleInLast-1].revision <= cursor
 }
 
-// find returns the segment and the entry of the first event after the cursor. If there is
-// none, segment is len(v.segments).
+// find returns the segment and the entry of the first event after the cursor. If there is no
+// such event, the segment is len(v.segments).
 func (v *view) find(cursor object.Revision) (segment, entry int) {
 	segment = sort.Search(len(v.segments), func(i int) bool {
 		return v.segments[i].entries[v.visible(i)-1].revision > cursor
@@ -143,8 +146,9 @@ func (v *view) count(cursor object.Revision) (n int, first object.Revision) {
 	return n, first
 }
 
-// distinct reports whether all events after the cursor have different keys. Then there is
-// nothing to merge. It may return false for different keys, because it compares hashes.
+// distinct reports whether all events after the cursor have different keys. If so, there is
+// nothing to merge. It compares hashes, so it may return false although all keys are
+// different.
 func (v *view) distinct(cursor object.Revision) bool {
 	var first uint32
 	var seen map[uint32]bool
@@ -173,9 +177,10 @@ func (v *view) distinct(cursor object.Revision) bool {
 	return true
 }
 
-// read returns the events of the next message. It leaves out the first events after the
-// cursor, as many as skip says, and stops at the limit. pieces are their bytes, end says where the message ends, and first is the
-// entry of the first event.
+// read returns the events of the next message. The message begins after the cursor, leaves
+// out the given number of events, and ends at the limit. The result pieces has the bytes of
+// the events, the result end says where the message ends, and the result first is the entry
+// of the first event.
 func (v *view) read(cursor object.Revision, skip, limit int) (pieces [][]byte, end batchCut, first entry) {
 	end = batchCut{limit: limit, upTo: cursor}
 	si, ei := v.find(cursor)
@@ -215,9 +220,9 @@ walk:
 	return pieces, end, first
 }
 
-// logBudget limits the memory of the logs of all feeds. When a new segment exceeds the
-// limit, the oldest segments are dropped, whichever feed they belong to. Watchers then read
-// these events from the window, if the window still has them. The dispatcher's mutex guards
+// logBudget limits the memory of the logs of all feeds. When a new segment exceeds the limit,
+// the oldest segments are dropped, whichever feed they belong to. Watchers then read the
+// dropped events from the window, if the window still has them. The dispatcher's mutex guards
 // the fields.
 type logBudget struct {
 	limit          int
@@ -227,8 +232,8 @@ type logBudget struct {
 	oldest, newest *segment    // the ends of a list of all segments in the order of their creation
 }
 
-// add counts a new segment and drops the oldest ones until the rest is within the limit. It
-// never drops the new segment.
+// add counts a new segment and drops the oldest segments until the others are within the
+// limit. It never drops the new segment.
 func (b *logBudget) add(s *segment) {
 	s.prev = b.newest
 	if b.newest != nil {
@@ -239,8 +244,8 @@ func (b *logBudget) add(s *segment) {
 	b.newest = s
 	b.bytes += len(s.bytes)
 	for b.bytes > b.limit && b.oldest != s {
-		// The feed that loses the segment may be in the middle of the present revision, so its
-		// log is published only at the end of the round.
+		// The round may have appended only a part of the present revision to the feed of this
+		// segment. So the feed is published only at the end of the round.
 		b.publishLater(b.oldest.feed)
 		b.oldest.feed.forgetOldest()
 		b.evicted++

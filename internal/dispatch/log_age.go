@@ -2,18 +2,19 @@ package dispatch
 
 import "time"
 
-// logAgeInterval is how often old segments are dropped. While nothing changes, it is
-// idleSweepInterval.
+// logAgeInterval is the shortest time between two searches for old segments. While nothing
+// changes, the dispatcher searches at intervals of idleSweepInterval.
 const logAgeInterval = 10 * time.Second
 
-// maxYoungSegments limits how many segments with new events dropUntil looks at. The segments are
-// listed in the order of their creation. The last segment of a feed with few events is filled
-// slowly: it was created early and still gets new events. There may be old ones behind it.
+// maxYoungSegments is the number of young segments after which dropUntil stops its search. A
+// segment is young if its last event is new. The segments are listed in the order of their
+// creation, and a feed with few events fills its last segment slowly. So a young segment may
+// come before old ones in the list.
 const maxYoungSegments = 1000
 
 // dropOldSegments occasionally drops the segments whose events are older than Config.LogAge.
-// Nearly all watchers have read these events. The others will find them in the window. The caller holds the mutex and
-// publishes the feeds.
+// Nearly all watchers have read these events. The others read them from the window. The
+// caller holds the mutex and publishes the feeds.
 func (d *Dispatcher) dropOldSegments() {
 	now := time.Now()
 	if now.Sub(d.aged) < logAgeInterval {
@@ -24,13 +25,14 @@ func (d *Dispatcher) dropOldSegments() {
 	d.stats.logBytes.Store(int64(d.logs.bytes))
 }
 
-// dropUntil drops the segments that have only events that arrived before the time.
+// dropUntil drops each segment whose events all arrived before the given time.
 func (b *logBudget) dropUntil(arrived time.Duration) {
 	young := 0
 	for s := b.oldest; s != nil && young < maxYoungSegments; {
 		next := s.next
 		if s.entries[s.n-1].arrived < arrived {
-			// The segments of a feed are in order of their events, so s is its oldest.
+			// The segments of a feed are listed in the order of their events, so this segment
+			// is the oldest of its feed.
 			b.publishLater(s.feed)
 			s.feed.forgetOldest()
 		} else {
@@ -40,7 +42,7 @@ func (b *logBudget) dropUntil(arrived time.Duration) {
 	}
 }
 
-// publishAll shows readers the logs that have changed.
+// publishAll publishes the feeds whose logs have changed.
 func (d *Dispatcher) publishAll() {
 	for _, f := range d.unpublished {
 		f.publish()

@@ -9,13 +9,14 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// merged takes the events after the cursor from the window, merged per key. The cursor moves
-// only with the last message of a merge. Between two messages the watcher keeps only mergeTo
-// and sent. It makes each message from the window again.
+// merged reads the events after the cursor from the window, merged per key. The cursor moves
+// only with the last message of a merge. Between two messages, the watcher keeps only the
+// fields mergeTo and sent, so it repeats the merge for each message.
 func (w *Watcher) merged() (payload, readResult) {
 	var p part
 	if w.step == stepLive {
-		// Sharing does not pay: hardly any two watchers miss the same events.
+		// Sharing the work is not worth its cost, because hardly any two live watchers need
+		// the same events.
 		if w.mergeTo == 0 {
 			w.mergeTo = w.dispatcher.cfg.Source.State().Revision()
 		}
@@ -78,16 +79,16 @@ type MergedChange struct {
 	Event         object.Event // the event that the merged change causes
 
 	arrived   time.Time      // when the first change came from the store
-	lastMatch *object.Object // the latest object between two of the changes, if the selector matched any of these; otherwise nil
+	lastMatch *object.Object // of the versions between the first change and the last, the latest one that the selector matched; nil: it matched none
 	order     int            // number of the last change, for sorting
 }
 
-// Merge merges all changes of a key into one. Of the changes up to the revision upTo, it looks at
-// those that the interest sees. The merged changes are in the order of each key's last change.
-// Merge leaves out those that cause no event.
+// Merge merges all changes of a key into one. It ignores changes after the revision upTo and
+// changes that the interest does not see. The merged changes are in the order of each key's
+// last change. Merge leaves out merged changes that cause no event.
 //
-// In a replay, a key that was created and deleted in between causes a DELETED event: the
-// client may have the object, if it was cut off between the messages of one revision.
+// In a replay, a key that was created and deleted in between causes a DELETED event. The
+// client may have the object, if the client was cut off between two messages of one revision.
 func (i *Interest) Merge(changes iter.Seq2[*object.Change, time.Time], upTo object.Revision, replay bool) []MergedChange {
 	byKey := map[object.Key]MergedChange{}
 	order := 0

@@ -8,15 +8,15 @@ import (
 )
 
 // Observer gets reports about the changes that the dispatcher has appended to feeds. The
-// dispatcher calls its methods without holding a lock.
+// dispatcher holds no lock while it calls the methods.
 type Observer interface {
 	// Wants reports whether the observer wants reports of the round that begins now. The
-	// round waits for it.
+	// round waits until Wants returns.
 	Wants() bool
 
-	// Dispatched reports that watchers can read the changes of a revision. The call comes
-	// after the workers have been woken, so some watchers may have received the changes
-	// already. The next round waits for it.
+	// Dispatched reports that watchers can read the changes of a revision. The dispatcher has
+	// already woken the workers, so some watchers may have received the changes. The next
+	// round waits until Dispatched returns.
 	Dispatched(Dispatched)
 }
 
@@ -26,14 +26,15 @@ type Dispatched struct {
 	Feeds    int // number of feeds that got events
 
 	Arrived time.Time // when the changes came from the store
-	Applied time.Time // when the state that was dispatched was published; an earlier state may have had the changes already
+	Applied time.Time // when the cacher published the state that the round dispatched; an earlier state may have had the changes, too
 	Began   time.Time // when the round that dispatched the changes began
 	Ended   time.Time // when watchers could read the changes
 }
 
-// roundReports collects the reports of one round. It does nothing if none are wanted.
+// roundReports collects the reports of one round. Its methods do nothing if the observer
+// wants no reports.
 type roundReports struct {
-	observer Observer // nil: none are wanted
+	observer Observer // nil: it wants no reports
 	applied  time.Time
 	began    time.Time
 	ended    time.Time
@@ -51,8 +52,8 @@ func (d *Dispatcher) beginRound(s *cacher.State) *roundReports {
 
 var noReports roundReports
 
-// change begins the report of a change. Then event is called for each feed that gets an event
-// from it.
+// change begins the report of the change's revision, unless that report has begun already.
+// The caller then calls the method event for each feed that gets an event from the change.
 func (r *roundReports) change(c *object.Change, arrived time.Time) {
 	if r.observer == nil {
 		return
@@ -81,7 +82,7 @@ func (r *roundReports) end() {
 	}
 }
 
-// report calls the observer for each revision.
+// report calls Observer.Dispatched for each revision.
 func (r *roundReports) report() {
 	if r.observer == nil {
 		return

@@ -6,7 +6,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// Begin says where a watch begins. Watchers of this package and of package direct use it.
+// Begin says where a watch begins. This package and package direct use it.
 type Begin struct {
 	Kind     BeginKind
 	Position object.Position // BeginFromPosition: the position; BeginFromNow: the present position
@@ -24,24 +24,25 @@ const (
 	BeginFromNow                       // with the changes from now on
 )
 
-// FromSnapshot begins with a snapshot that is not older than needed.
+// FromSnapshot begins a watch with a snapshot at the given revision or a later one.
 func FromSnapshot(needed object.Revision) Begin { return Begin{Needed: needed} }
 
-// FromExactly begins with the snapshot at a past revision of the source.
+// FromExactly begins a watch with the snapshot at a past revision of the source.
 func FromExactly(at object.Revision) Begin { return Begin{Needed: at, Exact: at} }
 
-// FromPosition begins with the changes since a position. If the position belongs to the
-// source's epoch, it must not be ahead of the source's state.
+// FromPosition begins a watch with the changes since a position. If the position belongs to
+// the source's epoch, it must not be ahead of the source's state.
 func FromPosition(p object.Position) Begin { return Begin{Kind: BeginFromPosition, Position: p} }
 
-// FromNow begins with the changes after the position of a recent state. A source without a
-// cache uses the position only as a lower bound, and begins at its own present position.
+// FromNow begins a watch with the changes after the position of a recent state. A source
+// without a cache uses the position only as a lower bound, and begins at its own present
+// position.
 func FromNow(now object.Position) Begin {
 	return Begin{Kind: BeginFromNow, Position: now, Needed: now.Revision}
 }
 
-// Options configure what a watcher delivers and when. The zero value delivers every event as soon
-// as possible, and no bookmarks.
+// Options configure what a watcher delivers and when. With the zero value, a watcher delivers
+// every event as soon as possible and sends no bookmarks.
 type Options struct {
 	// Latest merges pending events per key.
 	Latest bool
@@ -53,8 +54,8 @@ type Options struct {
 	// BookmarkInterval is the longest time without a message. Zero: no limit.
 	BookmarkInterval time.Duration
 
-	// LastBookmark is when to send the last bookmark, because the watch ends soon
-	// afterwards. Zero: never.
+	// LastBookmark is when to send the last bookmark, shortly before the watch ends. Zero:
+	// never.
 	LastBookmark time.Time
 
 	// BatchDelay is the shortest time between two live messages. Events that come earlier

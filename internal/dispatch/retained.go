@@ -9,15 +9,15 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// retainTime is how long a state is retained without a read. A state is dropped when all its
-// readers have been stuck on one message for that long.
+// retainTime is how long a state stays retained while no catch-up reads it. So a state is
+// dropped when all its readers have been stuck on one message for this time.
 const retainTime = time.Minute
 
-// retainedStates are the past states that are kept for catch-ups of several messages. A
-// past state can be as large as the present one, so their number is limited. To make room
-// for a new state, the most recently taken one is dropped. Its readers continue from the
-// newest state (Watcher.catchUpState) or start over (Watcher.target). Older states stay until
-// their readers have finished or have not read for retainTime.
+// retainedStates are the past states that are kept for catch-ups of several messages. A past
+// state can be as large as the present one, so the number of retained states is limited. To
+// make room for a new state, the most recently taken one is dropped. Readers of the dropped
+// state continue from the newest state (Watcher.catchUpState) or start over (Watcher.target).
+// Older states stay until their readers have finished, or have read nothing for retainTime.
 type retainedStates struct {
 	limit int
 
@@ -29,10 +29,10 @@ type retainedStates struct {
 type retainedState struct {
 	state *cacher.State // nil: dropped
 	users int           // number of catch-ups that have taken the state and not released it
-	used  time.Time     // when one of them last took or read the state
+	used  time.Time     // when a catch-up last took or read the state
 }
 
-// take retains a state for one more catch-up, which must release it.
+// take retains a state for one more catch-up, which must release the state.
 func (r *retainedStates) take(s *cacher.State) *retainedState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,7 +51,7 @@ func (r *retainedStates) take(s *cacher.State) *retainedState {
 	return taken
 }
 
-// use returns the state for a read, or nil if it is no longer retained.
+// use returns the state for a read, or nil if the state is no longer retained.
 func (r *retainedStates) use(one *retainedState) *cacher.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,7 +59,8 @@ func (r *retainedStates) use(one *retainedState) *cacher.State {
 	return one.state
 }
 
-// release ends a use. The argument may be nil.
+// release ends the use of a state by one catch-up. If no other catch-up uses the state,
+// release drops it. The argument may be nil.
 func (r *retainedStates) release(one *retainedState) {
 	if one == nil {
 		return
@@ -71,8 +72,9 @@ func (r *retainedStates) release(one *retainedState) {
 	}
 }
 
-// oldest returns the first state that was taken, of those that have the epoch and at least the
-// revision needed, or nil. Of these states, it stays retained the longest.
+// oldest returns a state with the given epoch whose revision is at least the given one, or
+// nil. If there are several, it returns the state that was taken first, because this state
+// stays retained the longest.
 func (r *retainedStates) oldest(epoch object.Epoch, needed object.Revision) *cacher.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +86,7 @@ func (r *retainedStates) oldest(epoch object.Epoch, needed object.Revision) *cac
 	return nil
 }
 
-// expire drops the states that were not used for retainTime.
+// expire drops the states that no catch-up has used for retainTime.
 func (r *retainedStates) expire() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 
 // Schedule decides when a watcher sends bookmarks and how long it holds live events back. It
 // applies to watchers of this package and of package direct. Callers pass the time, because
-// reading it costs more than everything that the schedule does.
+// reading the clock costs more than everything that the schedule does.
 type Schedule struct {
 	bookmarkInterval time.Duration // see [Options.BookmarkInterval]
 	batchDelay       time.Duration // see [Options.BatchDelay]
@@ -65,12 +65,12 @@ func (s *Schedule) RecordSent(kind object.MessageKind, now time.Time) {
 	}
 }
 
-// Postpone delays the due periodic bookmark by one interval. Callers use it when the watcher
-// must not send a bookmark now.
+// Postpone delays the due periodic bookmark by one interval. Callers use Postpone when the
+// watcher must not send a bookmark now.
 func (s *Schedule) Postpone(now time.Time) { s.sentAny = now }
 
-// HeldUntil returns when the batch delay of live events ends. It returns false if they need
-// not wait.
+// HeldUntil returns when the batch delay of live events ends. It returns false if live events
+// need not wait.
 func (s *Schedule) HeldUntil(now time.Time) (time.Time, bool) {
 	if s.batchDelay == 0 {
 		return time.Time{}, false

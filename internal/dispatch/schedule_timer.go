@@ -23,14 +23,14 @@ func newScheduleTimer(o *Options, w *Watcher) *scheduleTimer {
 	return &scheduleTimer{Schedule: NewSchedule(o), ready: w.task.Ready}
 }
 
-// needsEveryMessage reports whether the schedule has to know when each message was sent. The
-// last bookmark, which nearly all watchers have, is due at a fixed time. For that bookmark
-// alone, the schedule need not know of other messages.
+// needsEveryMessage reports whether the schedule has to know when each message was sent. If
+// only the last bookmark is configured, as for nearly all watchers, the schedule need not
+// know: the last bookmark is due at a fixed time.
 func (s *scheduleTimer) needsEveryMessage() bool {
 	return s != nil && (s.bookmarkInterval > 0 || s.batchDelay > 0)
 }
 
-// due is [Schedule.Due], and NotDue for a nil schedule.
+// due returns the result of [Schedule.Due], or NotDue for a nil schedule.
 func (s *scheduleTimer) due(now time.Time) Due {
 	if s == nil {
 		return NotDue
@@ -38,7 +38,7 @@ func (s *scheduleTimer) due(now time.Time) Due {
 	return s.Due(now)
 }
 
-// recordSent is [Schedule.RecordSent], and does nothing for a nil schedule.
+// recordSent calls [Schedule.RecordSent], unless the schedule is nil.
 func (s *scheduleTimer) recordSent(kind object.MessageKind, now time.Time) {
 	if s != nil {
 		s.RecordSent(kind, now)

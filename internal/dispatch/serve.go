@@ -8,24 +8,25 @@ import (
 )
 
 // Sink sends the messages of one watcher to its client. Calls on one sink never overlap,
-// except those of CountSent.
+// except calls of CountSent.
 type Sink interface {
-	// Reserve gets the permission to send a part of a RESET or a DELTA, and may wait for it.
-	// Serve calls Reserve before a new watch announces its snapshot, and before each part of
-	// a RESET or a DELTA that is not small. When Serve calls it, the first part may already be
-	// in memory.
+	// Reserve gets the permission to send a part of a RESET or a DELTA, and may wait for this
+	// permission. Serve calls Reserve before a new watch announces its snapshot. It also
+	// calls Reserve before each part of a RESET or a DELTA, unless the DELTA is small. The
+	// first part may already be in memory then.
 	Reserve() error
 
 	// Send sends a message from the goroutine of Serve. It may wait for the client.
 	Send(m Message) error
 
-	// TrySend sends a batch from a worker. It must not wait: thousands of other watchers
-	// wait for the same worker. It returns [ErrFull] or [ErrNeedsHandler] if it has not
-	// sent the batch. Any other error ends Serve with that error.
+	// TrySend sends a batch from a worker. TrySend must not wait, because thousands of other
+	// watchers wait for the same worker. It returns [ErrFull] or [ErrNeedsHandler] if it has
+	// not sent the batch. Any other error ends Serve with that error.
 	TrySend(b *Batch, now time.Time) error
 
-	// CountSent counts n messages: n sinks of one feed and one worker have sent the batch
-	// with TrySend. The worker calls CountSent of only one of them.
+	// CountSent counts the messages of n sinks that have sent the batch with TrySend. These
+	// sinks belong to one feed and one worker. The worker calls CountSent of only one of
+	// them.
 	CountSent(b *Batch, n int, now time.Time)
 
 	// Prefetch reads the memory that TrySend will read; see group.prefetch. It must not
@@ -43,9 +44,9 @@ var (
 	ErrNeedsHandler = errors.New("the sink needs the handler")
 )
 
-// PanicError is a panic of a worker or a handler that served a watcher. Serve of that watcher
-// returns it. If a worker panics in the work that it does once for a group, Serve of all
-// members returns it.
+// PanicError is a panic of the worker or the handler that served a watcher. The watcher's
+// Serve returns the error. If a worker panics in the work that it does once for a group, the
+// Serve of each member returns the error.
 type PanicError struct {
 	Value any
 	Stack []byte
@@ -53,7 +54,7 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprint("panic: ", e.Value) }
 
-// Guard returns the error of a function, or a [*PanicError] if it panics.
+// Guard calls a function and returns its error, or a [*PanicError] if the function panics.
 func Guard(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -64,23 +65,23 @@ func Guard(do func() error) (err error) {
 }
 
 // OnFreshStack runs a function on a goroutine of its own and waits for its end. Most of the
-// memory of a waiting goroutine is its stack, and a stack that has grown rarely shrinks. So
-// handlers, which mostly wait, run work that needs a deep stack here, and keep a small stack.
-// This halves the memory of an idle watch. A panic becomes a [*PanicError].
+// memory of a waiting goroutine is its stack, and a stack that has grown rarely shrinks.
+// Handlers mostly wait. So they call OnFreshStack for work that needs a deep stack, and keep
+// a small stack. This halves the memory of an idle watch. A panic becomes a [*PanicError].
 func OnFreshStack(do func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- Guard(do) }()
 	return <-done
 }
 
-// Serve sends the messages of the watcher to its sink. It returns nil after Stop, the error
-// of the sink, [ErrStopped] when the dispatcher has stopped, or a [*PanicError]. It returns a
-// [*LostError] or an [*EpochError] if a watcher with EveryEvent cannot have all events, and a
-// [*LostError] if the snapshot at an exact revision is not available.
+// Serve sends the messages of the watcher to its sink. It returns nil after Stop, and
+// [ErrStopped] when the dispatcher has stopped. It also returns errors of the sink, a
+// [*PanicError], and the errors of a catch-up: a [*LostError] or an [*EpochError].
 //
 // After a panic or an error of Send, Position is not valid: the cursor may have passed a
 // message that was not sent. After an error of TrySend, Position returns the position before
-// the batch. That is valid only if the sink has sent nothing of the batch. Only the sink knows.
+// the batch. This position is valid only if the sink has sent nothing of the batch. Only the
+// sink can know that.
 func (w *Watcher) Serve() error {
 	w.handedBack = make(chan struct{}, 1)
 	for !w.stopping.Load() {
@@ -110,8 +111,8 @@ func (w *Watcher) Stop() {
 	w.task.Ready()
 }
 
-// Ready makes the worker serve the watcher again. The sink calls it when it has room after
-// [ErrFull]. Any goroutine may call it.
+// Ready makes the worker serve the watcher again. After [ErrFull], the sink calls Ready when
+// it has room. Any goroutine may call Ready.
 func (w *Watcher) Ready() { w.task.Ready() }
 
 // needsReservation reports whether Serve has to call Reserve before the next message. SYNCED
@@ -178,9 +179,9 @@ func (w *Watcher) fail(err error) {
 	w.handBack()
 }
 
-// run serves the watcher alone, on the worker, and sends at most one batch. Afterwards one of
-// these holds: the watcher is in its group, its task is ready again, it waits for its timer or
-// its sink, or the handler owns it.
+// run serves the watcher alone, on the worker, and sends at most one batch. Afterwards, one
+// of these is true: the watcher is in its group; its task is ready again; it waits for its
+// timer or its sink; the handler owns it.
 func (w *Watcher) run(now time.Time) {
 	if !w.workerOwns.Load() {
 		return
@@ -223,8 +224,8 @@ func (w *Watcher) run(now time.Time) {
 	}
 }
 
-// trySend sends a batch from the worker. If it returns false, the watcher has left its
-// group, and the sink or the handler continues.
+// trySend sends a batch from the worker. If it returns false, the watcher has left its group,
+// and waits for its sink or its handler.
 func (w *Watcher) trySend(b *Batch, now time.Time) bool {
 	err := w.sink.TrySend(b, now)
 	if err == nil {
@@ -244,8 +245,8 @@ func (w *Watcher) trySend(b *Batch, now time.Time) bool {
 
 // offer sends a batch of the group to the watcher, if the batch is what the watcher needs
 // next. It reports whether the sink has sent the batch, and whether the watcher stays in the
-// group. If the watcher does not stay, offer has arranged who continues: the worker, the
-// timer, the sink or the handler.
+// group. If the watcher does not stay, offer makes sure that the worker, the timer, the sink
+// or the handler continues with the watcher.
 func (w *Watcher) offer(b *Batch, now time.Time) (sent, stays bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -283,9 +284,9 @@ func (w *Watcher) offer(b *Batch, now time.Time) (sent, stays bool) {
 }
 
 // joinGroup lets the watcher join its group and sets the timer for the next bookmark. It
-// returns false if the feed has changed since the watcher read it. The order matters: join the
-// group, then compare the version. So either the group or the watcher notices a change that
-// comes in between.
+// returns false if the feed has changed since the watcher read it. The order matters: the
+// watcher first joins the group and then compares the version. So a change of the feed is
+// noticed either by the group or by the watcher.
 func (w *Watcher) joinGroup(now time.Time) bool {
 	w.group.join(w)
 	if w.feed.version.Load() != w.version {
@@ -305,8 +306,8 @@ const (
 	pollNeedsHandler                   // hand the watcher back: only the handler can continue
 )
 
-// poll returns the next batch that the log has, or a bookmark. It never waits and does not
-// move the cursor past events.
+// poll returns the next batch from the log, or a bookmark. It never waits, and does not move
+// the cursor past events.
 func (w *Watcher) poll(now time.Time) (*Batch, pollResult) {
 	if w.step != stepLive {
 		return nil, pollNeedsHandler
@@ -315,7 +316,7 @@ func (w *Watcher) poll(now time.Time) (*Batch, pollResult) {
 		return nil, pollDelayed
 	}
 	w.version = w.feed.version.Load()
-	// The order matters, as in events.
+	// The order of the two loads matters; see Watcher.events.
 	dispatchedUpTo := w.dispatchedUpTo()
 	v := w.feed.view.Load()
 	if !w.inLog(v) || w.mergeTo > 0 {
@@ -341,7 +342,7 @@ type matchResult uint8
 const (
 	matchesNext    matchResult = iota // the batch is what comes next
 	matchesSent                       // the watcher has sent all events of the batch already
-	matchesNothing                    // the watcher needs something else first, or instead
+	matchesNothing                    // the watcher needs something else
 )
 
 // match compares a batch of the group with what the watcher needs next.
@@ -363,7 +364,7 @@ func (w *Watcher) match(b *Batch) matchResult {
 // delivered moves the watcher past a batch that its sink has sent.
 func (w *Watcher) delivered(b *Batch, now time.Time) {
 	if w.latest && b.end.partial {
-		w.mergeTo = b.end.current // as in events
+		w.mergeTo = b.end.current // see Watcher.events
 	}
 	w.cursor, w.sent = b.end.advance(w.cursor, w.sent)
 	w.recordSent(b.Header.Kind, now)

@@ -17,13 +17,13 @@ type Stats struct {
 
 	// The counters below never fall.
 
-	Events     int64 // events encoded and appended to a log; a change may cause one in several logs
+	Events     int64 // events that were encoded and appended to a log; a change may cause events in several logs
 	EventBytes int64 // size of these events
 	Evictions  int64 // segments of logs that were dropped to keep the budget
 }
 
-// counters has values for Stats that change under the dispatcher's mutex. They are atomic, so
-// Stats does not wait for a round.
+// counters has the values of [Stats] that change only while the dispatcher's mutex is held.
+// The values are atomic, so [Dispatcher.Stats] does not wait for a round.
 type counters struct {
 	interests, logBytes, events, eventBytes, evictions atomic.Int64
 }

@@ -16,9 +16,9 @@ type Message struct {
 	Count  int      // the number of events
 	Header object.Header
 
-	// Arrived is when the first of the changes came from the store. It is zero if unknown,
-	// and in messages that are not live: events that waited for an absent client say nothing
-	// about the latency of the server.
+	// Arrived is when the first of the changes came from the store. It is zero if this time
+	// is unknown or the message is not live. The events of a catch-up have waited for an
+	// absent client, so they say nothing about the latency of the server.
 	Arrived time.Time
 }
 
@@ -32,23 +32,24 @@ type payload struct {
 
 // Watcher is the serving end of one watch: a cursor on a feed. Its owner is the goroutine
 // that calls Serve, or the worker while Serve waits. Only the goroutine that calls Serve may
-// call Position and Close, and not while Serve runs.
+// call Position and Close, and only while Serve does not run.
 type Watcher struct {
-	// Only the owner uses the fields below. Those that it reads for each message share a
-	// cache line: with very many watchers, each line is a cache miss.
+	// Only the owner uses the fields below. The fields from step to schedule share a cache
+	// line, because the worker reads them for each message. With very many watchers, each
+	// line is a cache miss.
 
 	step       step
 	latest     bool // see [Options]
 	everyEvent bool // see [Options]
 	timed      bool // see scheduleTimer.needsEveryMessage
 	epoch      object.Epoch
-	cursor     object.Revision // every event up to this revision has been delivered; 0: nothing can be continued
+	cursor     object.Revision // every event up to this revision has been delivered; 0: the watcher has to begin with a snapshot
 	sent       int             // number of events after the cursor that partial messages have delivered
 	mergeTo    object.Revision // a merge up to this revision is being sent in partial messages; 0: none
 	schedule   *scheduleTimer  // nil: no bookmark is ever due and no batch is delayed
 
 	version uint64          // feed.version when the owner last read the feed
-	needed  object.Revision // the least revision of the next snapshot
+	needed  object.Revision // the lowest revision to which the next RESET or DELTA may lead
 	exact   object.Revision // the revision of the next snapshot; 0: any
 	catchUp *catchUp        // nil: none is under way
 
@@ -144,9 +145,9 @@ type Backlog struct {
 	Since  object.Revision // all waiting events have higher revisions; meaningless if Events is 0
 }
 
-// Backlog returns the events that wait for the watcher after a position, which must be the
-// position of a message that the watcher has sent. Any goroutine may call it. The number is
-// unknown if the log does not reach back to the position.
+// Backlog returns the events that wait for the watcher after a position. The watcher must
+// have sent a message with this position. The number of events is unknown if the log does not
+// reach back to the position. Any goroutine may call Backlog.
 func (w *Watcher) Backlog(at object.Position) Backlog {
 	v := w.feed.view.Load()
 	switch {
@@ -159,16 +160,17 @@ func (w *Watcher) Backlog(at object.Position) Backlog {
 	return Backlog{Events: -1, Since: at.Revision}
 }
 
-// Shows reports whether the log of the watcher's feed has an event of the revision. If so, the
-// event is in the message that moves the position of the watcher from below the revision to
-// the revision or beyond, or in a partial message before. Any goroutine may call Shows.
+// Shows reports whether the log of the watcher's feed has an event of the revision. Suppose
+// that it has, and that a message moves the position of the watcher from below the revision
+// to the revision or beyond. The event is then in this message, or in a partial message
+// before it. Any goroutine may call Shows.
 func (w *Watcher) Shows(revision object.Revision) bool {
 	v := w.feed.view.Load()
 	n, first := v.count(revision - 1)
 	return n > 0 && first == revision
 }
 
-// nextMessage returns the next message, apart from bookmarks that the schedule demands.
+// nextMessage returns the next message. It leaves out the bookmarks of the schedule.
 func (w *Watcher) nextMessage() (Message, bool, error) {
 	for {
 		switch w.step {
@@ -223,12 +225,12 @@ func (w *Watcher) message(kind object.MessageKind, p payload) Message {
 	return m
 }
 
-// bookmark returns a bookmark if one is due. It promises that everything up to the cursor
-// has been delivered.
+// bookmark returns a bookmark if one is due. The bookmark promises that everything up to the
+// cursor has been delivered.
 //
-// While the source has no contact with the store, the watcher sends no periodic bookmarks. The
-// client is meant to notice the silence, take the server for dead and try another one. The
-// last bookmark is sent even then.
+// While the source has no contact with the store, the watcher sends no periodic bookmarks.
+// The client should notice the silence, take the server for dead and try another server. The
+// watcher sends the last bookmark even then.
 func (w *Watcher) bookmark(now time.Time) (Message, bool) {
 	switch w.schedule.due(now) {
 	case NotDue:
@@ -239,7 +241,7 @@ func (w *Watcher) bookmark(now time.Time) (Message, bool) {
 			w.schedule.Postpone(now)
 			return Message{}, false
 		}
-		source.Advance() // so that the next bookmark is newer
+		source.Advance() // so that the next bookmark has a newer position
 	}
 	return w.message(object.Bookmark, payload{}), true
 }
@@ -248,14 +250,14 @@ func (w *Watcher) bookmark(now time.Time) (Message, bool) {
 type readResult uint8
 
 const (
-	readEvents   readResult = iota // there are events, and cursor or sent has moved past them
-	readUpToDate                   // there are none, and the cursor is at the present
+	readEvents   readResult = iota // there are events, and Watcher.cursor or Watcher.sent has moved past them
+	readUpToDate                   // there are no events, and the cursor is at the present
 	readLost                       // the events are gone
 )
 
-// events takes the events after the cursor. It reads the log if the log reaches back
-// to the cursor and forward to the end of the replay that is under way. Otherwise, and to
-// merge events, it reads the window.
+// events returns the events after the cursor and moves the cursor past them. It reads the log
+// if the log reaches back to the cursor. During a REPLAY, the log must also reach forward to
+// the end of the REPLAY. Otherwise, and to merge events, it reads the window.
 func (w *Watcher) events() (payload, readResult) {
 	var to object.Revision
 	if w.catchUp != nil {
@@ -264,8 +266,8 @@ func (w *Watcher) events() (payload, readResult) {
 	if w.step == stepCatchUp && w.sent == 0 && w.cursor >= to {
 		return payload{}, readUpToDate
 	}
-	// The order matters: load dispatchedUpTo, then the view. So the view has every event up
-	// to that revision.
+	// The order matters: dispatchedUpTo is loaded before the view, so the view has every
+	// event up to that revision.
 	dispatchedUpTo := w.dispatchedUpTo()
 	v := w.feed.view.Load()
 	logged := w.inLog(v) && dispatchedUpTo >= to
@@ -275,8 +277,9 @@ func (w *Watcher) events() (payload, readResult) {
 	case logged:
 		pieces, end, first := v.read(w.cursor, w.sent, w.dispatcher.cfg.MessageBytes)
 		if w.latest && end.partial {
-			// The message ends inside a revision. The rest of this revision is sent as a
-			// merge up to the revision; later events are merged afterwards.
+			// The message ends inside a revision. The next messages send the rest of this
+			// revision as a merge that ends with the revision. Later events are merged
+			// afterwards.
 			w.mergeTo = end.current
 		}
 		return payload{pieces, end.taken, w.dispatcher.created.Add(first.arrived), end.hasMore}, w.advance(end, dispatchedUpTo)
@@ -320,7 +323,7 @@ func (w *Watcher) windowPart(key partKey, makePart func() part) part {
 	})
 }
 
-// replayPart makes a part with the events after the cursor from the window.
+// replayPart makes a part from the window. The part has the events after the cursor.
 func (w *Watcher) replayPart() part {
 	s := w.dispatcher.cfg.Source.State()
 	changes, ok := s.Changes(w.cursor)
@@ -356,8 +359,9 @@ func (w *Watcher) replayPart() part {
 	return p
 }
 
-// advance moves the cursor past the events that end describes. If there are none, it moves
-// the cursor to completeUpTo: there are no events up to that revision.
+// advance moves the cursor past the events of a message. The argument end says where the
+// message ends. If the message has no events, advance moves the cursor to the revision
+// completeUpTo, because there are no events up to that revision.
 func (w *Watcher) advance(end batchCut, completeUpTo object.Revision) readResult {
 	w.cursor, w.sent = end.advance(w.cursor, w.sent)
 	if end.taken > 0 {

@@ -7,27 +7,29 @@ import (
 )
 
 // collect runs the garbage collector while very many watches begin or end. Beginning a watch
-// leaves more garbage than a watch holds, and by itself the collector waits until the memory
-// of the process has doubled.
+// leaves more garbage than a watch holds. Without collect, the garbage collector would wait
+// until the memory of the process has doubled.
 type collect struct {
-	begunAndEnded func() int64  // see reclaim
+	begunAndEnded func() int64  // see reclaim.begunAndEnded
 	heap          func() uint64 // bytes of all objects, live or not
 	run           func()        // runs the collector
-	due           chan struct{} // capacity 1: more watches have begun or ended
+	due           chan struct{} // receives when more watches have begun or ended; capacity 1
 }
 
 const (
-	// collectStep is how many watches begin or end between two checks.
+	// collectStep is the number of watches that begin or end between two checks.
 	collectStep = 1024
 
-	// collectMin is how many watches must have begun or ended since the last collection.
+	// collectMin is the number of watches that must have begun or ended since the last
+	// collection.
 	collectMin = 4 * collectStep
 
-	// watchGarbage is how much garbage the beginning and the end of one watch leave.
+	// watchGarbage is the size of the garbage that a watch leaves when it begins or ends.
 	watchGarbage = 16 << 10
 
-	// maxHeapPerGarbage bounds the cost of a collection, which grows with the heap: the heap is
-	// at most so many times as large as the garbage.
+	// maxHeapPerGarbage is the largest allowed ratio of the heap to the garbage of watches.
+	// The collector runs only at this ratio or below, because the cost of a collection grows
+	// with the heap.
 	maxHeapPerGarbage = 4
 )
 
@@ -35,7 +37,8 @@ func newCollect(begunAndEnded func() int64) *collect {
 	return &collect{begunAndEnded: begunAndEnded, heap: heapBytes, run: runtime.GC, due: make(chan struct{}, 1)}
 }
 
-// note notes that a watch has begun or ended; n is the number of these so far.
+// note records that a watch has begun or ended. The argument n is how often this has happened
+// so far.
 func (c *collect) note(n int64) {
 	if n%collectStep != 0 {
 		return
@@ -46,7 +49,7 @@ func (c *collect) note(n int64) {
 	}
 }
 
-// serve runs the collector when that is due, until ctx is done.
+// serve runs the collector whenever a collection is due, until ctx is done.
 func (c *collect) serve(ctx context.Context) {
 	var collected int64
 	for {

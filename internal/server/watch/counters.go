@@ -24,9 +24,9 @@ var latencyBounds = [...]time.Duration{
 var batchBounds = [...]int{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
 
 // counters belong to one resource and one worker. They count the messages of the watches that
-// this worker serves, including the messages that handlers send to these watches. They are
-// atomic, so counting neither locks nor allocates. Two processors hardly ever write to the
-// same counters.
+// this worker serves, including the messages that handlers send to these watches. Each
+// counter is atomic, so counting takes no lock. Counting does not allocate memory, and two
+// processors hardly ever write to the same counters.
 type counters struct {
 	begun         atomic.Int64 // number of watches that have begun
 	messages      atomic.Int64
@@ -38,7 +38,7 @@ type counters struct {
 	liveEvents    atomic.Int64 // in live messages
 	catchUpEvents atomic.Int64 // in the parts of catch-ups
 
-	_ [64]byte // the counters of the next worker are in another cache line
+	_ [64]byte // keeps the counters of the next worker in another cache line
 }
 
 // Cause says why a catch-up began.
@@ -46,13 +46,13 @@ type Cause uint8
 
 // The causes.
 const (
-	CauseBegin  Cause = iota // the watch began with it
+	CauseBegin  Cause = iota // the watch began with the catch-up
 	CauseBehind              // any later catch-up: the watch fell behind, the server lost changes, the epoch changed, or a catch-up started over
 	causes
 )
 
-// note counts a message of the given size that was sent to n watches. first is set for the
-// first message of a watch; n is 1 then.
+// note counts a message of the given size that was sent to n watches. If the argument first
+// is set, this is the first message of a watch, and n is 1.
 func (c *counters) note(m *dispatch.Message, n, size int, first bool, now time.Time) {
 	c.messages.Add(int64(n))
 	c.bytes.Add(int64(n * size))
@@ -80,7 +80,7 @@ func (c *counters) noteLive(m *dispatch.Message, n int64, now time.Time) {
 	if m.Arrived.IsZero() {
 		return
 	}
-	took := max(now.Sub(m.Arrived), 0) // now may be a little old
+	took := max(now.Sub(m.Arrived), 0) // the given time may be a little old
 	i = 0
 	for i < len(latencyBounds) && took > latencyBounds[i] {
 		i++

@@ -16,17 +16,18 @@
 // A streamSender is the sink of the watcher. It limits the bytes in flight with write fences,
 // counts the messages, and traces them.
 //
-// A watchContext ends a watch when the client has gone, the time limit is reached, credentials
-// or rights are lost, an operator ends the watch, or the server drains. If the server ends a
-// watch, the handler sends a last message with the position to resume from. A watch that has
-// lost its rights gets no last message, and neither does one whose position may be wrong.
+// A watchContext ends a watch when the client has gone, the time limit is reached,
+// credentials or rights are lost, an operator ends the watch, or the server drains. If the
+// server ends a watch, the handler sends a last message with the position to resume from.
+// There is no last message if the watch has lost its rights, or if its position may be wrong.
 //
 // # Goroutines and locks
 //
-// Either the handler or a worker uses a streamSender, never both at the same time; see package
-// dispatch. The lock of an Entry guards what operators see of a watch and what changes with
-// its messages. A worker takes this lock once for each message, a handler twice. The lock of
-// the registry is taken when a watch begins or ends, and to list the watches.
+// Either the handler or a worker uses a streamSender, never both at the same time; see
+// package dispatch. The lock of an Entry guards the fields that change with the messages of
+// the watch. Operators can read these fields at any time. A worker takes this lock once for
+// each message, a handler twice. The lock of the registry is taken when a watch begins or
+// ends, and to list the watches.
 //
 // For each watch, this package allocates one large object, the handler, which contains the
 // Entry, the streamSender and the watchContext. Ten thousand handlers do not fit into the

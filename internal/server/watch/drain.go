@@ -20,17 +20,16 @@ type DrainClock interface {
 	Wait(ctx context.Context, until time.Time, done <-chan struct{}) bool
 }
 
-// drainGap limits the period of a drain to this time multiplied by the number of watches. A
-// hundred clients that reconnect within a second are no burden, so a drain of few watches may
-// be short.
+// drainGap is the longest time that a drain takes per watch. A hundred clients that reconnect
+// within a second are no burden, so a drain of few watches may be shorter than its period.
 const drainGap = 10 * time.Millisecond
 
 // drain refuses new watches and ends the present ones over the period, one connection after
-// another. It divides the period into equal slices, one for each watch, and ends the watch at a
-// random moment of its slice. Before the first watch of a connection ends, the connection gets a
-// GOAWAY, so its client resumes the watches on another one. drain returns when it has ended the
-// last watch, when no watch is left, or when ctx is done. It does not wait for watches whose
-// clients do not read their last messages.
+// another. It divides the period into equal slices, one for each watch, and ends the watch at
+// a random moment of its slice. Before the first watch of a connection ends, the connection
+// gets a GOAWAY, so the client resumes its watches on another connection. drain returns when
+// it has ended the last watch, when no watch is left, or when ctx is done. It does not wait
+// for watches whose clients do not read their last messages.
 func (r *Registry) drain(ctx context.Context, period time.Duration) {
 	entries := byConnection(r.refuseNew())
 	count := time.Duration(len(entries))
@@ -51,9 +50,9 @@ func (r *Registry) drain(ctx context.Context, period time.Duration) {
 	}
 }
 
-// byConnection sorts watches by their connections, those with the oldest watches first. The
-// watches of a connection are in the order of their age. Watches within the process belong to
-// many clients, so each counts as a connection.
+// byConnection sorts watches by their connections. The connection with the oldest watch comes
+// first, and the watches of a connection are in the order of their age. Watches within the
+// process belong to many clients, so each of these watches counts as a connection.
 func byConnection(entries []*Entry) []*Entry {
 	oldest := map[*frames.Conn]uint64{}
 	for _, e := range entries {

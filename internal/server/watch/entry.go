@@ -22,24 +22,24 @@ import (
 
 // Entry is a watch in the [Registry]. [Entry.Status] returns what ListWatchers shows of it.
 type Entry struct {
-	// For each message, a worker uses the fields from mu to the position `at`.
+	// A worker uses the fields of this first block for each message.
 
 	mu         sync.Mutex
 	sending    bool            // guarded by mu: the handler is sending a message
 	catchingUp bool            // guarded by mu: a catch-up is under way
 	complete   bool            // guarded by Registry.mu: see Registry.markComplete
 	messages   int64           // guarded by mu: number of messages that gRPC has accepted
-	bytes      int64           // guarded by mu: their size
+	bytes      int64           // guarded by mu: size of these messages
 	at         object.Position // guarded by mu: position of the latest message; zero before the first
 
 	registry  *Registry
-	number    uint64       // in the registry; 0: the watch was never registered
+	number    uint64       // number in the registry; 0: the watch was never registered
 	conn      *frames.Conn // the connection of the watch; nil: within the process
 	peer      string
 	userAgent string
 	identity  *access.Identity // of the client
 	pass      *access.Pass     // of the credentials that the watch began with
-	question  policy.Question  // must be granted as long as the watch lasts
+	question  policy.Question  // the policy must grant it as long as the watch lasts
 	summary   requestSummary
 	since     time.Time
 	watcher   backend.Watcher
@@ -67,7 +67,8 @@ func (e *Entry) Number() uint64 { return e.number }
 // Resource returns the name of the resource.
 func (e *Entry) Resource() string { return e.question.Resource }
 
-// End ends the watch with a reason. The client gets its last position; see handler.serve.
+// End ends the watch with a reason. The client gets a last message with its position; see
+// handler.serve.
 func (e *Entry) End(reason error) { e.end(reason) }
 
 // beginSend records that the handler begins to send a message. gRPC may block the handler.
@@ -78,7 +79,7 @@ func (e *Entry) beginSend() {
 }
 
 // note records a message that gRPC has accepted. It returns the revision in the position of
-// the message before, and whether this is the first message of the watch.
+// the previous message, and whether this is the first message of the watch.
 func (e *Entry) note(h *object.Header, size int) (before object.Revision, first bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

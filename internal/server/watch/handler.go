@@ -34,14 +34,15 @@ import (
 // watch (serveUncached).
 //
 // The fields that change with each message are in two cache lines. The first line has the
-// fields from ctx.reason to entry.at, the second those from sender.stream to sender.sentAt.
-// The runtime places an object of this size 8 bytes after the beginning of a cache line; the
-// padding between entry and sender makes up for that. A test checks both lines, and that a
-// handler has at most 632 bytes: the runtime would reserve more memory for a larger one.
+// fields from ctx.reason to entry.at, the second line has the fields from sender.stream to
+// sender.sentAt. The runtime places an object of this size 8 bytes after the beginning of a
+// cache line. The padding between the fields entry and sender makes up for that. A test
+// checks both lines. It also checks that a handler has at most 632 bytes, because the runtime
+// would reserve more memory for a larger one.
 type handler struct {
 	service *Service
 	callCtx callContext
-	cleanup []func() // guarded by ctx.mu: runs at the end of the watch, the last one first
+	cleanup []func() // guarded by ctx.mu: called at the end of the watch, in reverse order
 	queue   *connQueue
 
 	cleanedUp bool // guarded by ctx.mu: the cleanup has begun
@@ -54,9 +55,10 @@ type handler struct {
 
 var watchMethod = &grpc.StreamServerInfo{FullMethod: fanoutv1.FanoutService_Watch_FullMethodName, IsServerStream: true}
 
-// Handler returns the handler of the Watch method. Of [rpc.Interceptors], only those that admit
-// a request run, and they enclose only begin. finish does what the others do for other RPCs:
-// it sets the status and writes the log line and the audit record.
+// Handler returns the handler of the Watch method. Of [rpc.Interceptors], the handler uses
+// only [rpc.Interceptors.Admission], and only around handler.begin. The method handler.finish
+// does what the other interceptors do for other RPCs: it sets the status and writes the log
+// line and the audit record.
 func (s *Service) Handler() grpc.StreamHandler {
 	admit := rpc.Chain(s.cfg.Interceptors.Admission(), func(h any, stream grpc.ServerStream) error {
 		req := &fanoutv1.WatchRequest{}
@@ -76,7 +78,7 @@ func (s *Service) Handler() grpc.StreamHandler {
 		if err == nil {
 			err = h.serve()
 		}
-		// Very many watches may end at once.
+		// Very many watches may end at once, so their handlers take turns.
 		s.ending.Do(func() { err = h.onFreshStack(func() error { return h.finish(err) }) })
 		return err
 	}
@@ -144,7 +146,7 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	h.entry.describe(ctx, req, watch.Interest.Scope, watcher, &h.sender)
 	if w, ok := watcher.(*dispatch.Watcher); ok {
 		h.sender.attach(w)
-		h.ctx.forgetDone() // only the wait for the cacher needed it
+		h.ctx.forgetDone() // only the wait for the cacher needed the channel
 	}
 	s.Registry.markComplete(&h.entry)
 	h.sender.counters.begun.Add(1)
@@ -219,7 +221,7 @@ func (h *handler) serveUncached() error {
 }
 
 // sendLast sends the last message, which has the position to resume from. It returns the
-// error for the client, or nil at the time limit, because clients expect that end.
+// error for the client. At the time limit it returns nil, because clients expect this end.
 func (h *handler) sendLast(reason error) error {
 	last := dispatch.Message{Header: object.Header{
 		Kind: object.Draining, Position: h.entry.watcher.Position(), ResumeAtOnce: errors.Is(reason, apierr.ErrDrainedInTurn),
@@ -236,9 +238,9 @@ func (h *handler) sendLast(reason error) error {
 // errTimeLimit ends a watch at its time limit.
 var errTimeLimit = errors.New("the watch has reached its time limit")
 
-// deniedGrace replaces Config.Grace when rights or credentials are lost. One second is enough:
-// the client still gets the message that is being sent and, if only the credentials were
-// lost, the last message.
+// deniedGrace limits the grace period when rights or credentials are lost. One second is
+// enough for the message that is being sent. It is also enough for the last message, which
+// the client gets if only the credentials were lost.
 const deniedGrace = time.Second
 
 // end ends the watch. It cuts off the stream if the client does not read the remaining
@@ -279,9 +281,9 @@ func (h *handler) onCleanup(f func()) {
 	}
 }
 
-// release cleans up: it releases everything that the watch holds. If one step panics, the
-// other steps still run. Otherwise the watch could stay in the registry, and the server would
-// wait for it forever when it stops.
+// release releases everything that the watch holds. If one step panics, the other steps still
+// run. Otherwise the watch could stay in the registry, and a server that stops would wait for
+// the watch forever.
 func (h *handler) release() (err error) {
 	steps := []func(){h.sender.slot.release}
 	if h.entry.watcher != nil {

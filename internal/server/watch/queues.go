@@ -16,7 +16,7 @@ type connQueues struct {
 	workers *sendqueue.Workers // one for each processor
 
 	mu             sync.Mutex
-	lastLocalQueue int                     // guarded by mu: localQueue of the latest in-process watch
+	lastLocalQueue int                     // guarded by mu: queueKey.localQueue of the latest in-process watch
 	byKey          map[queueKey]*connQueue // guarded by mu
 }
 
@@ -59,7 +59,8 @@ func (c *connQueues) acquire(ctx context.Context) *connQueue {
 	return q
 }
 
-// release gives a queue back. The last watch of a queue removes the queue.
+// release gives a queue back. When the last watch of a queue gives it back, release removes
+// the queue.
 func (c *connQueues) release(q *connQueue) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

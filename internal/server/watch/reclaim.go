@@ -11,18 +11,19 @@ import (
 type reclaim struct {
 	begunAndEnded func() int64 // number of watches that have begun plus number of those that have ended
 	active        func() int   // number of present watches
-	free          func()       // returns the memory; its cost grows with the number of watches
+	free          func()       // returns memory to the system; the cost grows with the number of watches
 }
 
 const (
 	// reclaimAfter is the interval of the checks. A check returns memory only if no watch has
-	// begun or ended since the check before. So memory is returned 5 to 10 s after the last
+	// begun or ended since the previous check. So memory is returned 5 to 10 s after the last
 	// watch has begun or ended.
 	reclaimAfter = 5 * time.Second
 
-	// reclaimMin is how many watches must have begun or ended since memory was last returned.
-	// That many watches hold some tens of megabytes. The number must also be at least a
-	// quarter of the present watches, because returning memory has a cost for each of them.
+	// reclaimMin is the number of watches that must have begun or ended since memory was last
+	// returned. That many watches hold some tens of megabytes. The number that have begun or
+	// ended must also be at least a quarter of the number of present watches, because
+	// returning memory has a cost for each present watch.
 	reclaimMin = 5000
 )
 

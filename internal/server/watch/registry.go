@@ -15,10 +15,10 @@ import (
 )
 
 // Registry has all watches of a server. A watch is registered before its limits are checked,
-// and stays registered until its end. So a drain ends every watch. A registered watch has an
-// entry, which becomes complete when the watch has its watcher; see markComplete.
+// and stays registered until its end, so a drain ends every watch. A registered watch has an
+// entry. The entry becomes complete when the watch has its watcher; see markComplete.
 type Registry struct {
-	prefix string // of the ids; random, so it differs between servers and changes with a restart
+	prefix string // first part of all ids; random, so it differs between servers and changes with a restart
 
 	begunAndEnded atomic.Int64 // see reclaim.begunAndEnded; counts watches with complete entries
 	garbage       *collect     // collects the garbage of watches that have begun or ended
@@ -42,10 +42,10 @@ func newRegistry() *Registry {
 	return r
 }
 
-// register adds a watch, which the caller must unregister. The registry calls end to end the
-// watch, on any goroutine, possibly after the watch was unregistered. If the server
-// drains, register returns [apierr.ErrDraining], and the client tries again on another
-// connection.
+// register adds a watch, which the caller must unregister. To end the watch, the registry
+// calls the given function. It may do so on any goroutine, and even after the watch was
+// unregistered. If the server drains, register returns [apierr.ErrDraining], and the client
+// tries again on another connection.
 func (r *Registry) register(e *Entry, end func(reason error)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,8 +59,9 @@ func (r *Registry) register(e *Entry, end func(reason error)) error {
 	return nil
 }
 
-// markComplete records that all fields of an entry are set. Before that, only a drain uses the
-// entry, to end the watch: operators do not see it, and reexamine and checkFences skip it.
+// markComplete records that all fields of an entry are set. Before that, only a drain uses
+// the entry, and only to end the watch. Operators do not see the entry, and reexamine and
+// checkFences skip it.
 func (r *Registry) markComplete(e *Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,7 +139,8 @@ func (r *Registry) completeEntries() []*Entry {
 	return found
 }
 
-// registered returns the number of registered watches, with complete and incomplete entries.
+// registered returns the number of registered watches, whether their entries are complete or
+// not.
 func (r *Registry) registered() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,7 +161,7 @@ func (r *Registry) refuseNew() []*Entry {
 	return slices.Collect(maps.Values(r.entries))
 }
 
-// endOne ends a watch because the server drains, if the watch is still registered.
+// endOne ends a watch with a reason, if the watch is still registered. Only drains use it.
 func (r *Registry) endOne(e *Entry, reason error) {
 	r.mu.Lock()
 	present := r.entries[e.number] == e

@@ -18,25 +18,26 @@ import (
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
-// streamSender sends the messages of a watch to its gRPC stream. It is the [dispatch.Sink]
-// of the watcher: the handler calls Send, which waits while the client does not read, and a
-// worker calls TrySend, which must not wait.
+// streamSender sends the messages of a watch to its gRPC stream. It is the [dispatch.Sink] of
+// the watcher. The handler calls Send, which waits while the client does not read. A worker
+// calls TrySend, which must not wait.
 //
 // gRPC blocks a sender while 64 KiB of its stream have not been written to the buffer of the
-// connection. So a worker limits the bytes in flight. From 4 KiB in flight on, it appends a
-// write fence to a message. From 16 KiB on, it sends nothing until gRPC releases the fence. A
-// client that does not read has a few messages in flight and costs the worker nothing.
+// connection. So a worker limits the bytes in flight. When 4 KiB or more are in flight, the
+// worker appends a write fence to a message. While 16 KiB or more are in flight, the worker
+// sends nothing until gRPC releases the fence. So if a client does not read, a few of its
+// messages are in flight, and it costs the worker nothing.
 //
-// A fence is overdue if a worker waits for it and gRPC has not released it within a minute:
-// either the client does not read, or gRPC has lost the fence. The handler then sends the
-// messages, without fences, until the fence is released or until gRPC has accepted so many
-// bytes that the fence must be lost. A lost fence ends the watch.
+// A fence is overdue if a worker waits for it and gRPC has not released it within a minute.
+// Either the client does not read, or gRPC has lost the fence. The handler then sends the
+// messages without fences. It does so until the fence is released, or until gRPC has accepted
+// so many bytes that the fence must be lost. A lost fence ends the watch.
 type streamSender struct {
 	stream grpc.ServerStream
 	tracer backend.WriteTracer // nil: none
 
 	inFlight     int32        // bytes that gRPC may not have written yet
-	beforeFence  int32        // the part of inFlight that was sent up to the fence; 0: no fence is out
+	beforeFence  int32        // the part of inFlight that was sent up to the fence; 0: gRPC has no fence
 	afterOverdue int32        // bytes sent after an overdue fence; counted up to grpcWindow
 	broken       bool         // a message could not be sent
 	awaitsFence  atomic.Bool  // a worker has a message to send when the fence is released
@@ -54,26 +55,27 @@ type streamSender struct {
 	slow *rpc.SlowLog
 
 	// notCounted is the part of the time since entry.since that does not count for the slow
-	// log: before the present catch-up began, and while its messages waited for the client.
+	// log. This is the time before the present catch-up began, and the time in which messages
+	// of the catch-up waited for the client.
 	notCounted time.Duration
 }
 
 const (
-	// maxInFlight is the number of bytes in flight from which on a worker sends nothing. It is
-	// far below gRPC's 64 KiB, because each message in flight costs some memory besides the
-	// events that it shares with other watches.
+	// maxInFlight limits the bytes in flight: a worker sends only while fewer bytes are in
+	// flight. The limit is far below the 64 KiB of gRPC, because each message in flight costs
+	// some memory besides the events that it shares with other watches.
 	maxInFlight = 16 << 10
 
-	// fenceBytes is the number of bytes in flight from which on a worker appends a fence. A
-	// fence costs memory until gRPC has released it, so not every message has one.
+	// fenceBytes is the number of bytes in flight from which a worker appends a fence to a
+	// message. A fence costs memory until gRPC has released it, so not every message has one.
 	fenceBytes = 4 << 10
 
 	// grpcWindow is how many bytes of a stream gRPC accepts before it blocks the sender.
 	grpcWindow = 64 << 10
 
 	// fenceTimeout is how long gRPC may take to release a fence before the fence is overdue.
-	// A connection whose peer is gone has ended by then, because keepalive and the timeout of
-	// TCP need 30 s.
+	// If the peer is gone, the connection has ended by then, because keepalive or the timeout
+	// of TCP ends it after 30 s.
 	fenceTimeout = time.Minute
 
 	// blockedAfter is how long gRPC may take to write a message to the buffer of the
@@ -101,7 +103,7 @@ func (s *streamSender) Reserve() error {
 	messages, _ := s.entry.sent()
 	err := s.slot.reserve(s.ctx, messages == 0)
 	if s.watcher != nil {
-		s.ctx.forgetDone() // only the wait for the slot needed it
+		s.ctx.forgetDone() // only the wait for the slot needed the channel
 	}
 	return err
 }
@@ -219,12 +221,12 @@ func (s *streamSender) hasRoom() bool {
 }
 
 // endOverdue makes the handler use fences again when an overdue fence has been released. The
-// messages that the handler has sent meanwhile are in flight without a fence. The fence of the
-// handler's next message covers them.
+// messages that the handler has sent meanwhile are in flight without a fence. The fence of
+// the handler's next message covers these messages, too.
 //
-// While there are such messages, TrySend leaves the next message to the handler, because no
-// fence would tell a worker when gRPC has written them. If there are none, hasRoom ends the
-// overdue state instead.
+// While there are such messages, TrySend leaves the next message to the handler. Without a
+// fence, a worker would not learn when gRPC has written them. If there are no such messages,
+// hasRoom ends the overdue state instead.
 func (s *streamSender) endOverdue() {
 	if s.overdue.Load() && s.fence.Released() {
 		s.inFlight, s.beforeFence, s.afterOverdue = 0, 0, 0
@@ -249,8 +251,8 @@ func (s *streamSender) fenceReleased() {
 // checkFence makes the handler send the messages if a worker waits for the fence and the
 // message with the fence was sent at least fenceTimeout ago. Any goroutine may call it.
 func (s *streamSender) checkFence(now time.Time) {
-	// The order matters: a sender stores sentAt before it appends the fence, so the time read
-	// here is not that of an earlier message.
+	// The order matters: a sender stores sentAt before it appends the fence, so this method
+	// does not read the time of an earlier message.
 	if !s.awaitsFence.Load() || s.fence.Released() || now.Sub(time.Unix(0, s.sentAt.Load())) < fenceTimeout {
 		return
 	}
@@ -265,7 +267,8 @@ func (s *streamSender) checkFence(now time.Time) {
 // gRPC accepts a message only while less than grpcWindow bytes of its stream are unwritten.
 // Suppose that grpcWindow bytes were sent after the fence, and gRPC then accepts another
 // message. Then gRPC has written everything before the fence, and should have released the
-// fence. If the client does not read, gRPC does not accept that message but blocks the handler.
+// fence. If the client does not read, gRPC does not accept this other message, and blocks the
+// handler.
 func (s *streamSender) checkOverdueFence(size int) error {
 	if s.fence.Released() || s.afterOverdue < grpcWindow {
 		s.afterOverdue = min(s.afterOverdue+int32(size), grpcWindow)
@@ -275,10 +278,12 @@ func (s *streamSender) checkOverdueFence(size int) error {
 	return errFenceLost
 }
 
-// isBlocked reports whether a message waits for the client. That is so in three cases: a worker has a message and waits for the fence; the handler has
-// been sending a message for at least blockedAfter; gRPC has held a message with a fence for
-// that long without writing it. A message without a fence does not count once gRPC has accepted
-// it. sending says whether the handler is sending a message. Any goroutine may call isBlocked.
+// isBlocked reports whether a message waits for the client. There are three cases: a worker
+// has a message and waits for the fence; the handler has been sending a message for at least
+// blockedAfter; gRPC has held a message with a fence for at least blockedAfter without
+// writing it. A message without a fence does not count once gRPC has accepted it. The
+// argument sending says whether the handler is sending a message. Any goroutine may call
+// isBlocked.
 func (s *streamSender) isBlocked(sending bool, now time.Time) bool {
 	fenceOut := s.watcher != nil && !s.fence.Released()
 	if fenceOut && s.awaitsFence.Load() {

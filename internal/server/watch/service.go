@@ -12,12 +12,12 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
 )
 
-// Config is what the watches of a server need. TimeLimit and Grace are optional.
+// Config configures the watches of a server. TimeLimit and Grace are optional.
 type Config struct {
 	Resources    backend.Resources
 	Interceptors *rpc.Interceptors // with rights, limits and logs
 
-	// TimeLimit is how long a watch lasts at most. 0: no limit.
+	// TimeLimit is the longest time that a watch lasts. 0: no limit.
 	TimeLimit time.Duration
 
 	// Grace is how long a watch that has to end may take to send its last messages. After
@@ -33,7 +33,7 @@ type Service struct {
 	Registry *Registry
 	counters map[string][]counters // by resource and worker
 	queues   *connQueues
-	ending   dispatch.Turns // of handlers that end their watch
+	ending   dispatch.Turns // turns of the handlers that end their watches
 
 	background     sync.WaitGroup
 	stopBackground context.CancelFunc
@@ -55,9 +55,10 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// Drain refuses new watches and ends the present ones, spread over the period. Each watch ends
-// with its last position, after its connection got a GOAWAY. Drain returns when it has ended the last watch, when no watch is
-// left, or when ctx is done. It does not wait for clients that do not read.
+// Drain refuses new watches and ends the present ones, spread over the period. Each
+// connection gets a GOAWAY before its watches end, and each watch ends with its last
+// position. Drain returns when it has ended the last watch, when no watch is left, or when
+// ctx is done. It does not wait for clients that do not read.
 func (s *Service) Drain(ctx context.Context, period time.Duration) { s.Registry.drain(ctx, period) }
 
 // WaitToDrain waits for the given time or until ctx is done. It uses the same clock as Drain.

@@ -14,11 +14,11 @@ import (
 // snapshotSlot is the permission of a watch to send a RESET or a DELTA. The number of slots is
 // limited. Only the handler of a watch calls the methods.
 //
-// A watch that begins with a snapshot waits for a slot before it announces the snapshot, so it
-// holds no part of the snapshot while it waits. Any other watch, one that resumes or has fallen
-// behind, announces its RESET or DELTA at once and waits before the first part. A small DELTA
-// needs no slot. A watch that takes longer than the lease to send one message of the catch-up
-// loses the slot, and waits for another slot before the next part.
+// A watch that begins with a snapshot waits for a slot before it announces the snapshot, so
+// it holds no part of the snapshot while it waits. A watch that resumes or has fallen behind
+// announces its RESET or DELTA at once and waits before the first part. A small DELTA needs
+// no slot. If one message of the catch-up takes longer to send than the lease, the watch
+// loses the slot. It then waits for another slot before the next part.
 type snapshotSlot struct {
 	limits   *quota.Limiter
 	patience time.Duration      // how long reserve waits at most
@@ -34,10 +34,10 @@ func (s *snapshotSlot) init(l *quota.Limiter, bookmarkInterval time.Duration) {
 	}
 }
 
-// reserve waits until the watch has a slot. It returns an [apierr.LimitError] if that takes
-// longer than patience, or at once if the watch is
-// new and too many new watches already wait. A watch that has
-// begun may wait in any case: if it ended, it would only come back as a new one.
+// reserve waits until the watch has a slot. It returns an [apierr.LimitError] if the wait
+// takes longer than the field patience. It returns this error at once if the watch is new and
+// too many new watches already wait. A watch that has begun may wait in any case: if it
+// ended, its client would only begin a new watch.
 func (s *snapshotSlot) reserve(ctx context.Context, isNew bool) error {
 	if s.held != nil {
 		return nil
@@ -61,19 +61,19 @@ func (s *snapshotSlot) reserve(ctx context.Context, isNew bool) error {
 	return err
 }
 
-// beginSend starts the lease, if the watch has a slot. The sender calls it before it sends a
-// message.
+// beginSend starts the lease, if the watch has a slot. The sender calls beginSend before it
+// sends a message.
 func (s *snapshotSlot) beginSend() {
 	if s.held != nil {
 		s.lease = time.AfterFunc(s.limits.Lease, s.held.Release)
 	}
 }
 
-// endSend ends the lease. The sender calls it when gRPC has accepted a message.
+// endSend ends the lease. The sender calls endSend when gRPC has accepted a message.
 //
 // After the last message of a catch-up, gRPC may still hold the parts in its buffers. So the
 // watch keeps the slot until gRPC releases the fence of that message, but not longer than one
-// more lease. Without a fence (nil), the watch returns the slot at once.
+// more lease. If the fence is nil, the watch returns the slot at once.
 func (s *snapshotSlot) endSend(h *object.Header, fence *grpcmsg.WriteFence) {
 	if s.lease != nil {
 		if !s.lease.Stop() {

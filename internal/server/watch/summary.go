@@ -12,8 +12,8 @@ import (
 // summaries share one copy in memory.
 type requestSummary struct{ encoded unique.Handle[string] }
 
-// summarize returns the summary of a request. It leaves out where the watch begins and the
-// consistency. It also leaves out unknown fields, because they may be large.
+// summarize returns the summary of a request. It leaves out the beginning of the watch and
+// the consistency. It also leaves out unknown fields, because they may be large.
 func summarize(req *fanoutv1.WatchRequest) requestSummary {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(&fanoutv1.WatchRequest{
 		Resource:         req.GetResource(),
