@@ -48,8 +48,8 @@ func (c *batchCut) take(revision object.Revision, size int) bool {
 // or after the event.
 func (c *batchCut) takeAlone(size int) bool { return c.take(c.current+1, size) }
 
-// advance returns Watcher.cursor and Watcher.sent after the message. The arguments are both
-// values before the message.
+// advance returns the new values of Watcher.cursor and Watcher.sent after the message. The
+// arguments are the old values.
 func (c *batchCut) advance(cursor object.Revision, sent int) (object.Revision, int) {
 	if c.partial {
 		return cursor, sent + c.taken

@@ -30,8 +30,8 @@ type catchUpCache struct {
 	bytes int64            // size of the parts
 }
 
-// catchUpBudget limits the memory of all caches of a dispatcher. No cache may hold more of
-// the budget than is still free. A part that does not fit is made again for each watcher.
+// catchUpBudget limits the memory of all caches of a dispatcher. A cache may use at most half of
+// what the other caches leave. A part that does not fit is made again for each watcher.
 type catchUpBudget struct {
 	limit int64
 	bytes atomic.Int64
@@ -74,7 +74,7 @@ type part struct {
 
 	// Parts from the window use the three fields below.
 
-	completeUpTo object.Revision // the part has all events up to this revision; 0: there may be others
+	completeUpTo object.Revision // the part has all events up to this revision; 0: the window may have further events
 	lost         bool            // the window no longer has the events
 	arrived      time.Time       // when the first of the changes came from the store
 

@@ -79,7 +79,7 @@ type MergedChange struct {
 	Event         object.Event // the event that the merged change causes
 
 	arrived   time.Time      // when the first change came from the store
-	lastMatch *object.Object // of the versions between the first change and the last, the latest one that the selector matched; nil: it matched none
+	lastMatch *object.Object // the latest version that the selector matched, other than those before the first change and after the last one; nil: none
 	order     int            // number of the last change, for sorting
 }
 
@@ -87,8 +87,8 @@ type MergedChange struct {
 // changes that the interest does not see. The merged changes are in the order of each key's
 // last change. Merge leaves out merged changes that cause no event.
 //
-// In a replay, a key that was created and deleted in between causes a DELETED event. The
-// client may have the object, if the client was cut off between two messages of one revision.
+// In a replay, there is also a DELETED event for a key that was first created and then deleted.
+// The client may have the object, if the client was cut off between two messages of one revision.
 func (i *Interest) Merge(changes iter.Seq2[*object.Change, time.Time], upTo object.Revision, replay bool) []MergedChange {
 	byKey := map[object.Key]MergedChange{}
 	order := 0

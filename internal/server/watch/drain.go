@@ -28,8 +28,8 @@ const drainGap = 10 * time.Millisecond
 // another. It divides the period into equal slices, one for each watch, and ends the watch at
 // a random moment of its slice. Before the first watch of a connection ends, the connection
 // gets a GOAWAY, so the client resumes its watches on another connection. drain returns when
-// it has ended the last watch, when no watch is left, or when ctx is done. It does not wait
-// for watches whose clients do not read their last messages.
+// it has told the last watch to end, or earlier if all watches have gone or ctx is done. It
+// does not wait for watches whose clients do not read their last messages.
 func (r *Registry) drain(ctx context.Context, period time.Duration) {
 	entries := byConnection(r.refuseNew())
 	count := time.Duration(len(entries))

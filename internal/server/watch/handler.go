@@ -35,8 +35,7 @@ import (
 //
 // The fields that change with each message are in two cache lines. The first line has the
 // fields from ctx.reason to entry.at, the second line has the fields from sender.stream to
-// sender.sentAt. The runtime places an object of this size 8 bytes after the beginning of a
-// cache line. The padding between the fields entry and sender makes up for that. A test
+// sender.sentAt. An object of this size begins 8 bytes after the beginning of a cache line. The padding between the fields entry and sender makes up for that. A test
 // checks both lines. It also checks that a handler has at most 632 bytes, because the runtime
 // would reserve more memory for a larger one.
 type handler struct {
@@ -248,7 +247,7 @@ const deniedGrace = time.Second
 func (h *handler) end(reason error) {
 	h.ctx.end(reason)
 	if errors.Is(reason, apierr.ErrDraining) {
-		return // a server that stops closes the connections of clients that do not read
+		return // when the server stops, it closes the connections of clients that do not read
 	}
 	grace := h.service.cfg.Grace
 	if apierr.IsDenied(reason) || apierr.IsBadCredentials(reason) {

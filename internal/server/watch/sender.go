@@ -224,9 +224,9 @@ func (s *streamSender) hasRoom() bool {
 // messages that the handler has sent meanwhile are in flight without a fence. The fence of
 // the handler's next message covers these messages, too.
 //
-// While there are such messages, TrySend leaves the next message to the handler. Without a
-// fence, a worker would not learn when gRPC has written them. If there are no such messages,
-// hasRoom ends the overdue state instead.
+// If the handler has sent messages without a fence, TrySend leaves the next message to the
+// handler, because a worker would not learn when gRPC has written those messages. Otherwise the
+// worker calls hasRoom, which also ends the overdue state.
 func (s *streamSender) endOverdue() {
 	if s.overdue.Load() && s.fence.Released() {
 		s.inFlight, s.beforeFence, s.afterOverdue = 0, 0, 0

@@ -57,8 +57,8 @@ func New(cfg Config) *Service {
 
 // Drain refuses new watches and ends the present ones, spread over the period. Each
 // connection gets a GOAWAY before its watches end, and each watch ends with its last
-// position. Drain returns when it has ended the last watch, when no watch is left, or when
-// ctx is done. It does not wait for clients that do not read.
+// position. Drain returns when it has told the last watch to end, or earlier if all watches have
+// gone or ctx is done. It does not wait for clients that do not read.
 func (s *Service) Drain(ctx context.Context, period time.Duration) { s.Registry.drain(ctx, period) }
 
 // WaitToDrain waits for the given time or until ctx is done. It uses the same clock as Drain.
