@@ -202,8 +202,8 @@ const (
 
 // yield gives up the processor for a moment, so gRPC writes the messages of the previous
 // queue while they are in the processor's caches. This saves 15 to 20 percent of a delivery
-// to 10,000 watchers. The worker does not yield while other queues wait for it, because
-// gRPC would then write less at once. yield returns the current time.
+// to 10,000 watchers. The worker does not yield while other queues wait for it: if it did,
+// gRPC would write many small pieces. yield returns the current time.
 func (g *group) yield(now time.Time) time.Time {
 	g.yieldAllowance = min(g.yieldAllowance+yieldPerQueue, maxYieldAllowance)
 	if g.yieldAllowance < 0 || !g.queue.Idle() {

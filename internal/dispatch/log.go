@@ -25,9 +25,8 @@ type segment struct {
 	bytes   []byte
 	entries []entry
 
-	// Only the writer uses the fields below, with one exception. A reader also uses the field
-	// n of each segment of its view, except the last segment. In these segments, the number
-	// no longer changes.
+	// Only the writer uses the fields below, with one exception: the number n no longer changes
+	// when another segment follows, so readers use it, too, except in the last segment.
 
 	used int // number of bytes that have events
 	n    int // number of entries that have events
@@ -178,9 +177,8 @@ func (v *view) distinct(cursor object.Revision) bool {
 }
 
 // read returns the events of the next message. The message begins after the cursor, leaves
-// out the given number of events, and ends at the limit. The result pieces has the bytes of
-// the events, the result end says where the message ends, and the result first is the entry
-// of the first event.
+// out the given number of events, and ends at the limit. read returns the bytes of the events,
+// where the message ends, and the entry of the first event.
 func (v *view) read(cursor object.Revision, skip, limit int) (pieces [][]byte, end batchCut, first entry) {
 	end = batchCut{limit: limit, upTo: cursor}
 	si, ei := v.find(cursor)
@@ -244,8 +242,9 @@ func (b *logBudget) add(s *segment) {
 	b.newest = s
 	b.bytes += len(s.bytes)
 	for b.bytes > b.limit && b.oldest != s {
-		// The round may have appended only a part of the present revision to the feed of this
-		// segment. So the feed is published only at the end of the round.
+		// The feed that loses its oldest segment may be incomplete: the round may not have
+		// appended all its events of the present revision yet. So this feed, too, is published
+		// only at the end of the round.
 		b.publishLater(b.oldest.feed)
 		b.oldest.feed.forgetOldest()
 		b.evicted++

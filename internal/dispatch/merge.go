@@ -79,7 +79,7 @@ type MergedChange struct {
 	Event         object.Event // the event that the merged change causes
 
 	arrived   time.Time      // when the first change came from the store
-	lastMatch *object.Object // the latest version that the selector matched, other than those before the first change and after the last one; nil: none
+	lastMatch *object.Object // the latest intermediate version of the object that the selector matched; nil: none
 	order     int            // number of the last change, for sorting
 }
 

@@ -160,9 +160,9 @@ func (w *Watcher) Backlog(at object.Position) Backlog {
 	return Backlog{Events: -1, Since: at.Revision}
 }
 
-// Shows reports whether the log of the watcher's feed has an event of the revision. If the
-// watcher has not delivered the event yet, it will deliver it at the latest with the first
-// message whose position is not below the revision. Any goroutine may call Shows.
+// Shows reports whether the log of the watcher's feed has an event of the revision. If so, a
+// client that has received a position at or above the revision has also received the event,
+// or a newer state. Any goroutine may call Shows.
 func (w *Watcher) Shows(revision object.Revision) bool {
 	v := w.feed.view.Load()
 	n, first := v.count(revision - 1)

@@ -131,7 +131,7 @@ func (s *streamSender) Send(m dispatch.Message) error {
 		s.broken = true
 		return err
 	}
-	s.notCounted += time.Since(began) // a client that reads slowly does not make a catch-up slow
+	s.notCounted += time.Since(began) // the log of slow catch-ups does not count the time of the client
 	switch {
 	case s.watcher == nil:
 	case fence == nil:
