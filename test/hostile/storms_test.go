@@ -13,7 +13,7 @@ import (
 const (
 	maxRatio  = 3 // of the p99 to the p99 while the same attackers hit another process
 	maxStall  = 250 * time.Millisecond
-	maxMemory = 500 // MiB
+	maxMemory = 476 // MiB: 500 MB
 )
 
 // measures reports whether the test runs for its figures.
@@ -27,9 +27,9 @@ type storm struct {
 }
 
 // TestStormsOfStreams checks that the events of a well-behaved client arrive while attackers
-// open and reset streams as fast as they can. Half of the time the attackers hit another
-// process, because they take processors of the same machine. With FANOUTD_HOSTILE set it also
-// checks how late the events are.
+// open and reset streams as fast as they can. With FANOUTD_HOSTILE set it also checks how late
+// the events are, compared with attackers that hit another process: they take processors of
+// the same machine.
 func TestStormsOfStreams(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -48,10 +48,9 @@ func TestStormsOfStreams(t *testing.T) {
 func (s storm) run(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*wait) // the measurements take more than a minute
 	defer cancel()
-	target, other := runServer(ctx, t, 0), runServer(ctx, t, 0)
+	target := runServer(ctx, t, 0)
 	p := newProbe(ctx, t, target.address)
 	newWellBehaved(ctx, t, target.address) // writes a MiB of objects, which snapshots contain
-	newWellBehaved(ctx, t, other.address)
 	during, afterwards := 3*time.Second, time.Second
 	if s.atOnce {
 		during = 12 * time.Second // longer than a watch waits for its snapshot
@@ -59,7 +58,6 @@ func (s storm) run(t *testing.T) {
 	if measures() {
 		during, afterwards = 20*time.Second, 10*time.Second
 	}
-	alone := p.measure(ctx, t, during)
 	hit := func(victim *process) (all latencies, begun, refused int) {
 		a := attack{Kind: s.kind, Address: victim.address, Size: s.connections, Hosts: 1}
 		if s.kind == resetHTTP {
@@ -73,15 +71,18 @@ func (s storm) run(t *testing.T) {
 		t.Logf("  during the attack: %v, %d MiB at most; after it: %v, %d MiB at most", attacked, held, after, target.peakMemory(t))
 		return append(attacked, after...).sorted(), begun, refused
 	}
+	var alone, elsewhere latencies
+	if measures() {
+		alone = p.measure(ctx, t, during)
+		other := runServer(ctx, t, 0)
+		newWellBehaved(ctx, t, other.address)
+		elsewhere, _, _ = hit(other)
+	}
 	before := target.memory(t)
-	elsewhere, _, _ := hit(other)
 	here, begun, refused := hit(target)
-	ratio := float64(here.p99()) / float64(elsewhere.p99())
 	grown := target.peakMemory(t)
 	t.Logf("%d streams, %d times calmed or refused", begun, refused)
-	t.Logf("without attackers:        %v", alone)
-	t.Logf("at another process:       %v", elsewhere)
-	t.Logf("at this process:          %v; p99 is %.1f times that with attackers at another process", here, ratio)
+	t.Logf("at this process:          %v", here)
 	t.Logf("memory: %d MiB before, %d MiB at most", before, grown)
 	if begun == 0 {
 		t.Error("no attack took place")
@@ -92,6 +93,9 @@ func (s storm) run(t *testing.T) {
 	if !measures() {
 		return
 	}
+	ratio := float64(here.p99()) / float64(elsewhere.p99())
+	t.Logf("without attackers:        %v", alone)
+	t.Logf("at another process:       %v; p99 is %.1f times that", elsewhere, ratio)
 	if ratio > maxRatio && !s.atOnce {
 		t.Errorf("the p99 is %.1f times that with attackers at another process, want at most %d times", ratio, maxRatio)
 	}
