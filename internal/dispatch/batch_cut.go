@@ -16,7 +16,7 @@ type batchCut struct {
 	hasMore bool            // an event was offered and not taken
 
 	current  object.Revision // the revision of the event that was offered last
-	previous struct {        // the fields above for the message without the events of the current revision
+	previous struct {        // the values for a message that ends before the current revision
 		taken, bytes int
 		upTo         object.Revision
 	}

@@ -58,7 +58,7 @@ const smallDelta = 16 << 10
 // announces the catch-up.
 func (w *Watcher) startCatchUp() (Message, error) {
 	d := w.dispatcher
-	asOf := d.cfg.Source.Confirmed() // before the state is loaded: the state may be newer, but not older
+	asOf := d.cfg.Source.Confirmed() // read before the state, so the state has at least everything from that time
 	newest := d.cfg.Source.State()
 	if w.step == stepBehind {
 		w.cursor = w.feed.view.Load().skipDropped(w.at()).Revision
@@ -113,8 +113,8 @@ func (w *Watcher) startCatchUp() (Message, error) {
 // revision of the state. If the catch-up starts over, it then leads to no older state.
 //
 // If the watcher starts over because its state was dropped, target prefers the oldest
-// retained state that is new enough. To retain a new state, the dispatcher might have to drop
-// a state that is in use.
+// retained state that is new enough: the dispatcher might have to drop a state that is in use
+// to retain a newer one.
 func (w *Watcher) target(newest *cacher.State) *cacher.State {
 	d := w.dispatcher
 	needed := max(w.needed, w.cursor)

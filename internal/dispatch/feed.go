@@ -22,7 +22,7 @@ type feed struct {
 	watchers    int
 	groups      []*group
 	key         indexKey        // the key under which the index lists the feed
-	reported    object.Revision // the last revision that is counted in Dispatched.Feeds for this feed, so that each counts once
+	reported    object.Revision // the last revision for which roundReports.event was called
 	next        view            // the view that the next call of publish will store
 	unpublished bool            // the feed is in Dispatcher.unpublished
 	budget      *logBudget

@@ -131,8 +131,8 @@ func (g *group) run(now time.Time) {
 	}
 }
 
-// membersPerTimestamp is the number of members for which the method send reads the time once
-// and counts messages together.
+// membersPerTimestamp is the number of members that share one reading of the clock and one
+// call of CountSent.
 const membersPerTimestamp = 32
 
 // send offers a batch to all members and removes those that leave.

@@ -41,8 +41,7 @@ func newIndex(fields []int) index {
 
 // keyOf returns the key under which the index lists the feed of an interest. If there are
 // several keys, it returns the key with the fewest feeds. For the selector env=prod,node=n17,
-// this is probably the key of node=n17. Fewer feeds require that value than env=prod, and
-// fewer objects have it.
+// this is probably the key of node=n17, because fewer feeds require it than require env=prod.
 func (x *index) keyOf(i *Interest) indexKey {
 	best := indexKey{scope: i.Scope, field: noField}
 	choose := func(k indexKey) {

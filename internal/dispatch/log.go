@@ -25,8 +25,8 @@ type segment struct {
 	bytes   []byte
 	entries []entry
 
-	// Only the writer uses the fields below, with one exception: the number n no longer changes
-	// when another segment follows, so readers use it, too, except in the last segment.
+	// Only the writer uses the fields below. But once the log has a newer segment, the number n
+	// is final, and readers use it, too.
 
 	used int // number of bytes that have events
 	n    int // number of entries that have events

@@ -52,8 +52,8 @@ func (d *Dispatcher) beginRound(s *cacher.State) *roundReports {
 
 var noReports roundReports
 
-// change begins a report, unless there is already one for the same revision. The caller then
-// calls the method event for each feed that gets an event from the change.
+// change begins the report of a revision with its first change. The caller then calls the
+// method event for each feed that gets an event from the change.
 func (r *roundReports) change(c *object.Change, arrived time.Time) {
 	if r.observer == nil {
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// retainTime is how long a state stays retained while no catch-up reads it. So a state is
-// dropped when all its readers have been stuck on one message for this time.
+// retainTime is how long a state stays retained while no catch-up reads it. A catch-up does not
+// read its state while the client does not accept the next message.
 const retainTime = time.Minute
 
 // retainedStates are the past states that are kept for catch-ups of several messages. A past

@@ -254,9 +254,9 @@ const (
 	readLost                       // the events are gone
 )
 
-// events returns the events after the cursor and moves the cursor past them. It reads the log
-// if the log reaches back to the cursor. During a REPLAY, the log must also reach forward to
-// the end of the REPLAY. Otherwise, and to merge events, it reads the window.
+// events returns the events after the cursor and moves the cursor past them. It reads the log,
+// or the window in these cases: the log does not reach back to the cursor, or not forward to
+// the end of a REPLAY, or events have to be merged.
 func (w *Watcher) events() (payload, readResult) {
 	var to object.Revision
 	if w.catchUp != nil {

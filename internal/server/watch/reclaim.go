@@ -21,9 +21,9 @@ const (
 	reclaimAfter = 5 * time.Second
 
 	// reclaimMin is the number of watches that must have begun or ended since memory was last
-	// returned. That many watches hold some tens of megabytes. If more than four times as many
-	// watches are present, a quarter of these must have begun or ended, because returning
-	// memory has a cost for each present watch.
+	// returned. That many watches hold some tens of megabytes. With more than 20,000 present
+	// watches, the number is a quarter of them, because returning memory has a cost for each
+	// present watch.
 	reclaimMin = 5000
 )
 

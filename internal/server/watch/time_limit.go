@@ -29,8 +29,8 @@ func shorter(a, b time.Duration) time.Duration {
 // lastBookmark returns when to send the last bookmark of a watch, or the zero time if the
 // watch has neither a deadline nor a limit. The watch ends at the deadline of ctx or when the
 // limit has passed, whichever is earlier. The last bookmark is due one second before the end,
-// so it can still reach the client. If less than ten seconds are left, it is due a tenth of
-// that time before the end.
+// so it can still reach the client. A watch of less than ten seconds gets it when a tenth of its
+// time is left.
 func lastBookmark(ctx context.Context, now time.Time, limit time.Duration) time.Time {
 	left := limit
 	if deadline, ok := ctx.Deadline(); ok {
