@@ -199,6 +199,10 @@ func TestAlerts(t *testing.T) {
 			{"nearly", steady("fanoutd_embedded_etcd_db_bytes", here, "90x60") + steady("fanoutd_embedded_etcd_db_quota_bytes", here, "100x60"), true},
 			{"not at all", steady("fanoutd_embedded_etcd_db_bytes", here, "50x60") + steady("fanoutd_embedded_etcd_db_quota_bytes", here, "100x60"), false},
 		},
+		"FanoutdDiskFull": {
+			{"it is", steady("fanoutd_embedded_etcd_disk_full", here, "0x10 1x50"), true},
+			{"for a moment", steady("fanoutd_embedded_etcd_disk_full", here, "0x10 1 0x50"), false},
+		},
 		"FanoutdRefusing": {
 			{"all the time", steady("fanoutd_refused_total", here+`, reason="RATE_LIMITED"`, "0+30x60"), true},
 			{"once", steady("fanoutd_refused_total", here+`, reason="RATE_LIMITED"`, "0x10 200x50"), false},
