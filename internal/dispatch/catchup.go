@@ -113,8 +113,8 @@ func (w *Watcher) startCatchUp() (Message, error) {
 // revision of the state. If the catch-up starts over, it then leads to no older state.
 //
 // If the watcher starts over because its state was dropped, target prefers the oldest
-// retained state that is new enough: the dispatcher might have to drop a state that is in use
-// to retain a newer one.
+// retained state that is new enough. Otherwise the dispatcher might have to retain a newer
+// state, and to drop a state of other watchers for it.
 func (w *Watcher) target(newest *cacher.State) *cacher.State {
 	d := w.dispatcher
 	needed := max(w.needed, w.cursor)

@@ -26,7 +26,7 @@ type catchUpCache struct {
 	state *cacher.State    // the state to which the watchers catch up; nil: none
 	taken time.Time        // when the state was taken
 	used  time.Time        // when a watcher last asked for the state or for a part
-	parts map[partKey]part // nil: the cache is empty and keeps no parts
+	parts map[partKey]part // nil until start is called: parts are not kept
 	bytes int64            // size of the parts
 }
 
@@ -52,8 +52,8 @@ type partKey struct {
 
 // partStart is where a part begins.
 type partStart struct {
-	// A part of a RESET begins at the field Key of the ChangeID. A part of a DELTA begins
-	// after the change. A part of a REPLAY begins after the revision in the field At.
+	// A part of a RESET begins at the field Key. A part of a DELTA begins after the change with
+	// this ChangeID. A part of a REPLAY begins after the revision in the field At.
 	cacher.ChangeID
 
 	skip  int          // REPLAY: number of events after this revision that the part leaves out; see Watcher.sent

@@ -230,8 +230,8 @@ type logBudget struct {
 	oldest, newest *segment    // the ends of a list of all segments in the order of their creation
 }
 
-// add counts a new segment and drops the oldest segments until the others are within the
-// limit. It never drops the new segment.
+// add counts a new segment. If all segments together exceed the limit, it drops the oldest
+// ones, but never the new one.
 func (b *logBudget) add(s *segment) {
 	s.prev = b.newest
 	if b.newest != nil {

@@ -254,9 +254,9 @@ const (
 	readLost                       // the events are gone
 )
 
-// events returns the events after the cursor and moves the cursor past them. It reads the log,
-// or the window in these cases: the log does not reach back to the cursor, or not forward to
-// the end of a REPLAY, or events have to be merged.
+// events returns the events after the cursor and moves the cursor past them. It reads the
+// window if the log begins after the cursor, if the log ends before the end of a REPLAY, or if
+// events have to be merged. Otherwise it reads the log.
 func (w *Watcher) events() (payload, readResult) {
 	var to object.Revision
 	if w.catchUp != nil {
