@@ -10,7 +10,7 @@ import (
 
 // index finds the feeds that a change may concern, and looks at no other feeds. A change may
 // concern the feeds of the whole resource, of each ancestor path of its key, and of the key
-// itself. If a feed requires some value of a label or of an indexed field, the index finds
+// itself. If a feed requires a particular value of a label or of an indexed field, the index finds
 // the feed only if the changed object has or had that value.
 type index struct {
 	fields   []int // indexed fields

@@ -9,9 +9,10 @@ import (
 	"github.com/fanoutd/fanoutd/internal/object"
 )
 
-// merged reads the events after the cursor from the window, merged per key. The cursor moves
-// only with the last message of a merge. Between two messages, the watcher keeps only the
-// fields mergeTo and sent, so it repeats the merge for each message.
+// merged returns the events after the cursor. It reads the changes of the window and merges
+// those of each key. The cursor moves only with the last message of a merge. Between two
+// messages, the watcher keeps only the fields mergeTo and sent, so it repeats the merge for
+// each message.
 func (w *Watcher) merged() (payload, readResult) {
 	var p part
 	if w.step == stepLive {

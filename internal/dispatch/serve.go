@@ -12,8 +12,8 @@ import (
 type Sink interface {
 	// Reserve gets the permission to send a part of a RESET or a DELTA, and may wait for this
 	// permission. Serve calls Reserve before a new watch announces its snapshot. It also
-	// calls Reserve before each part of a RESET or a DELTA, unless the DELTA is small. The
-	// first part may already be in memory then.
+	// calls Reserve before each part of a RESET or a DELTA, unless the DELTA is small. When
+	// Serve calls Reserve, the first part may already be in memory.
 	Reserve() error
 
 	// Send sends a message from the goroutine of Serve. It may wait for the client.

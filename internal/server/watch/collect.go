@@ -6,9 +6,9 @@ import (
 	"runtime/metrics"
 )
 
-// collect runs the garbage collector while very many watches begin or end. Beginning a watch
-// leaves more garbage than a watch holds. Without collect, the garbage collector would wait
-// until the memory of the process has doubled.
+// collect runs the garbage collector while very many watches begin or end. The
+// garbage that a watch leaves at its beginning is larger than the watch itself. Without
+// collect, the garbage collector would wait until the memory of the process has doubled.
 type collect struct {
 	begunAndEnded func() int64  // see reclaim.begunAndEnded
 	heap          func() uint64 // bytes of all objects, live or not
@@ -27,9 +27,8 @@ const (
 	// watchGarbage is the size of the garbage that a watch leaves when it begins or ends.
 	watchGarbage = 16 << 10
 
-	// maxHeapPerGarbage is the largest allowed ratio of the heap to the garbage of watches.
-	// The collector runs only at this ratio or below, because the cost of a collection grows
-	// with the heap.
+	// maxHeapPerGarbage is the ratio of the heap to the garbage of watches above which a
+	// collection is not worth its cost, which grows with the heap.
 	maxHeapPerGarbage = 4
 )
 

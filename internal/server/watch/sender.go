@@ -31,7 +31,7 @@ import (
 // A fence is overdue if a worker waits for it and gRPC has not released it within a minute.
 // Either the client does not read, or gRPC has lost the fence. The handler then sends the
 // messages without fences. It does so until the fence is released, or until gRPC has accepted
-// so many bytes that the fence must be lost. A lost fence ends the watch.
+// so many bytes that it cannot still have the fence. A lost fence ends the watch.
 type streamSender struct {
 	stream grpc.ServerStream
 	tracer backend.WriteTracer // nil: none
