@@ -26,7 +26,7 @@ type catchUpCache struct {
 	state *cacher.State    // the state to which the watchers catch up; nil: none
 	taken time.Time        // when the state was taken
 	used  time.Time        // when a watcher last asked for the state or for a part
-	parts map[partKey]part // kept parts; nil until start is called, and then no part is kept
+	parts map[partKey]part // the kept parts; nil before start is called
 	bytes int64            // size of the parts
 }
 

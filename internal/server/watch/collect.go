@@ -27,8 +27,8 @@ const (
 	// watchGarbage is the size of the garbage that a watch leaves when it begins or ends.
 	watchGarbage = 16 << 10
 
-	// maxHeapPerGarbage is the ratio of the heap to the garbage of watches above which a
-	// collection is not worth its cost, which grows with the heap.
+	// maxHeapPerGarbage limits when the collector runs: only if the heap is at most this many
+	// times as large as the garbage of watches. The cost of a collection grows with the heap.
 	maxHeapPerGarbage = 4
 )
 

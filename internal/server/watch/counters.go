@@ -51,8 +51,8 @@ const (
 	causes
 )
 
-// note counts a message of the given size that was sent to n watches. The first message of a
-// watch, for which first is true, is noted for that watch alone.
+// note counts a message of the given size that was sent to n watches. If first is true, n is 1,
+// and the message is the first one of the watch.
 func (c *counters) note(m *dispatch.Message, n, size int, first bool, now time.Time) {
 	c.messages.Add(int64(n))
 	c.bytes.Add(int64(n * size))
