@@ -56,7 +56,7 @@ type partStart struct {
 	// this ChangeID. A part of a REPLAY begins after the revision in the field At.
 	cacher.ChangeID
 
-	skip  int          // REPLAY: number of events after this revision that the part leaves out; see Watcher.sent
+	skip  int          // REPLAY: number of events after the revision At that the part leaves out; see Watcher.sent
 	epoch object.Epoch // REPLAY: the epoch of the revision
 }
 

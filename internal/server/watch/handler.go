@@ -35,7 +35,7 @@ import (
 //
 // The fields that change with each message are in two cache lines. The first line has the
 // fields from ctx.reason to entry.at, the second line has the fields from sender.stream to
-// sender.sentAt. An object of this size begins 8 bytes after the beginning of a cache line. The padding between the fields entry and sender makes up for that. A test
+// sender.sentAt. x A test
 // checks both lines. It also checks that a handler has at most 632 bytes, because the runtime
 // would reserve more memory for a larger one.
 type handler struct {

@@ -225,8 +225,8 @@ func (s *streamSender) hasRoom() bool {
 // the handler's next message covers these messages, too.
 //
 // If the handler has sent messages without a fence, TrySend leaves the next message to the
-// handler, because a worker would not learn when gRPC has written those messages. If it has
-// sent none, the worker continues: hasRoom then ends the overdue state.
+// handler, because a worker would not learn when gRPC has written those messages. If the
+// handler has sent no such message, the worker continues: hasRoom then ends the overdue state.
 func (s *streamSender) endOverdue() {
 	if s.overdue.Load() && s.fence.Released() {
 		s.inFlight, s.beforeFence, s.afterOverdue = 0, 0, 0
