@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
@@ -53,31 +54,7 @@ func TestUpdatesAfterAnOutageDoNotConfirmTheState(t *testing.T) {
 					t.Errorf("confirmed %v after the store was lost", at.Sub(lost))
 				}
 
-				// The watch delivers, but the store does not say its revision yet.
-				m.Change(func() {
-					m.Quiet = false
-					m.Fault = func(method string) error {
-						if method == "Revision" {
-							return object.ErrUnavailable
-						}
-						return nil
-					}
-				})
-				for c.State().Revision() < missed {
-					<-c.State().Superseded()
-				}
-				m.Put("k", "3")
-				synctest.Wait()
-				if at := c.Confirmed(); at.After(lost) {
-					t.Errorf("confirmed %v after the store was lost, by an update", at.Sub(lost))
-				}
-
-				m.Change(func() { m.Fault = nil })
-				time.Sleep(10 * time.Second)
-				synctest.Wait()
-				if age := time.Since(c.Confirmed()); age > 6*time.Second {
-					t.Errorf("got an age of %v after the store is back, want at most 6s", age)
-				}
+				wantOldUpdatesIgnored(t, m, c, lost, missed)
 			})
 		})
 	}
@@ -95,27 +72,40 @@ func TestUpdatesAfterASilenceDoNotConfirmTheState(t *testing.T) {
 		m.Change(func() { m.Quiet = true })
 		missed := m.Put("k", "2")
 		time.Sleep(8 * time.Second) // not long enough to give the watch up
-		m.Change(func() {
-			m.Quiet = false
-			m.Fault = func(method string) error {
-				if method == "Revision" {
-					return object.ErrUnavailable
-				}
-				return nil
+		wantOldUpdatesIgnored(t, m, c, lost, missed)
+	})
+}
+
+// wantOldUpdatesIgnored lets the watch deliver again, while the store does not say its revision
+// yet. The updates do not confirm the state. When the store says its revision, that does.
+func wantOldUpdatesIgnored(t *testing.T, m *cachertest.Memory, c *cacher.Cacher, lost time.Time, missed object.Revision) {
+	t.Helper()
+	m.Change(func() {
+		m.Quiet = false
+		m.Fault = func(method string) error {
+			if method == "Revision" {
+				return object.ErrUnavailable
 			}
-		})
-		for c.State().Revision() < missed {
-			<-c.State().Superseded()
-		}
-		synctest.Wait()
-		if at := c.Confirmed(); at.After(lost) {
-			t.Errorf("confirmed %v after the watch fell silent, by an update", at.Sub(lost))
-		}
-		m.Change(func() { m.Fault = nil })
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		if age := time.Since(c.Confirmed()); age > 6*time.Second {
-			t.Errorf("got an age of %v after the store is back, want at most 6s", age)
+			return nil
 		}
 	})
+	for c.State().Revision() < missed {
+		<-c.State().Superseded()
+	}
+	synctest.Wait()
+	if at := c.Confirmed(); at.After(lost) {
+		t.Errorf("confirmed %v after the store was lost, by the missed update", at.Sub(lost))
+	}
+	m.Put("k", "3")
+	synctest.Wait()
+	if at := c.Confirmed(); at.After(lost) {
+		t.Errorf("confirmed %v after the store was lost, by an update", at.Sub(lost))
+	}
+
+	m.Change(func() { m.Fault = nil })
+	time.Sleep(10 * time.Second)
+	synctest.Wait()
+	if age := time.Since(c.Confirmed()); age > 6*time.Second {
+		t.Errorf("got an age of %v after the store is back, want at most 6s", age)
+	}
 }

@@ -47,22 +47,8 @@ func TestMessagesStateTheirAge(t *testing.T) {
 // The first change that comes after a silence of the store may be an old one.
 func TestAChangeAfterASilenceStatesItsAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		codec, err := object.CodecByName("raw")
-		if err != nil {
-			t.Fatal(err)
-		}
-		store := &pausingStore{changes: make(chan object.Record)}
-		source := direct.New(direct.Config{
-			Resource: "test", Store: store, Codec: codec, Preencode: wire.Preencode, Encoder: wire.Encoder{}, Log: slog.New(slog.DiscardHandler),
-		})
-		w, err := source.Watch(t.Context(), dispatch.Interest{}, dispatch.FromNow(object.Position{}), dispatch.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		store, w := watchPausing(t, 0)
 		defer w.Close()
-		if _, err := w.Next(t.Context()); err != nil {
-			t.Fatal(err)
-		}
 		next := func(at object.Revision) time.Duration {
 			t.Helper()
 			store.changes <- object.Record{Key: "k", CreateRevision: at, ModRevision: at, Version: 1}
@@ -92,23 +78,8 @@ func TestAChangeAfterASilenceStatesItsAge(t *testing.T) {
 // A client that reads slowly gets changes that were everything some time ago.
 func TestMessagesToASlowClientStateTheirAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		codec, err := object.CodecByName("raw")
-		if err != nil {
-			t.Fatal(err)
-		}
-		store := &pausingStore{changes: make(chan object.Record)}
-		source := direct.New(direct.Config{
-			Resource: "test", Store: store, Codec: codec, Preencode: wire.Preencode, Encoder: wire.Encoder{}, Log: slog.New(slog.DiscardHandler),
-			MessageBytes: 1, // each change has a message of its own
-		})
-		w, err := source.Watch(t.Context(), dispatch.Interest{}, dispatch.FromNow(object.Position{}), dispatch.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		store, w := watchPausing(t, 1) // each change has a message of its own
 		defer w.Close()
-		if _, err := w.Next(t.Context()); err != nil {
-			t.Fatal(err)
-		}
 		for at := range object.Revision(3) {
 			store.changes <- object.Record{Key: "k", CreateRevision: at + 2, ModRevision: at + 2, Version: 1}
 		}
@@ -125,6 +96,29 @@ func TestMessagesToASlowClientStateTheirAge(t *testing.T) {
 			t.Errorf("messages with an age of a minute: got %v, want %v", old, want)
 		}
 	})
+}
+
+// watchPausing begins to watch a store that can be away. The messages have a size limit; 0: the
+// default.
+func watchPausing(t *testing.T, messageBytes int) (*pausingStore, *direct.Watcher) {
+	t.Helper()
+	codec, err := object.CodecByName("raw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := &pausingStore{changes: make(chan object.Record)}
+	source := direct.New(direct.Config{
+		Resource: "test", Store: store, Codec: codec, Preencode: wire.Preencode, Encoder: wire.Encoder{}, Log: slog.New(slog.DiscardHandler),
+		MessageBytes: messageBytes,
+	})
+	w, err := source.Watch(t.Context(), dispatch.Interest{}, dispatch.FromNow(object.Position{}), dispatch.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Next(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return store, w
 }
 
 // pausingStore is a store that can be away: it then answers nothing, but delivers changes that
