@@ -17,9 +17,9 @@ type crowd struct {
 	received sync.WaitGroup // members that have not received a batch since the call of after
 
 	mu     sync.Mutex
-	counts []int              // guarded by mu: arguments of CountSent
-	order  []*sendqueue.Queue // guarded by mu: queues of the members that received a batch
-	far    int                // guarded by mu: batches sent without a prefetch
+	counts []int     // guarded by mu: arguments of CountSent
+	order  []*member // guarded by mu: the members that received a batch
+	far    int       // guarded by mu: batches sent without a prefetch
 
 	each func(*member, *dispatch.Batch) // called instead of received.Done; nil: none
 }
@@ -141,7 +141,7 @@ func (m *member) receive(b *dispatch.Batch) {
 		c.far++
 	}
 	m.near = false
-	c.order = append(c.order, m.queue)
+	c.order = append(c.order, m)
 	c.mu.Unlock()
 	if c.each != nil {
 		c.each(m, b)
@@ -154,7 +154,7 @@ func (m *member) receive(b *dispatch.Batch) {
 func (c *crowd) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.counts, c.order = c.counts[:0], c.order[:0]
+	c.counts, c.order, c.far = c.counts[:0], c.order[:0], 0
 }
 
 // wait returns when the worker has run the tasks that were ready before.

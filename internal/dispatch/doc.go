@@ -55,8 +55,8 @@
 //
 // Only Dispatcher.Run appends to feeds. The dispatcher's mutex guards the set of feeds. Run
 // holds the mutex for a round. A watcher takes the mutex at its beginning and at its end,
-// and when it starts a catch-up. It also takes the mutex when it reads the window and the catchUpCache of its feed
-// is empty. Readers of logs take no lock, because a feed publishes frozen views of its log.
+// and when it starts a RESET or a DELTA. It also takes the mutex when it reads the window and
+// the catchUpCache of its feed is empty. Readers of logs take no lock, because a feed publishes frozen views of its log.
 // Only the worker of a group uses the members of the group. Other goroutines read only the
 // number of members. The workers must outlive all calls of Serve.
 package dispatch

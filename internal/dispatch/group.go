@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -34,17 +35,22 @@ type group struct {
 	at      object.Position // where the group's next batch begins
 	sent    int             // number of events of the next revision that were in earlier batches; see Watcher.sent
 	members []member
-	sorted  int // the members before this index are in the order of their queues; the others joined later
+	sorted  int // the members before this index are in order; see sort
 
 	fetched        int           // result of the reads in prefetch; without a result, the compiler would remove them
 	yieldAllowance time.Duration // time that the method yield may still take; negative: earlier calls took too long
 }
 
-// member is a watcher in a group. It repeats the watcher's queue, so that sorting does not
-// read the watcher's memory.
+// member is a watcher in a group. It repeats the watcher's queue and number, so that sorting
+// does not read the watcher's memory.
 type member struct {
 	queue   *sendqueue.Queue
 	watcher *Watcher // nil: the watcher has left
+	number  uint32
+}
+
+func (m member) compare(other member) int {
+	return cmp.Or(m.queue.Compare(other.queue), cmp.Compare(m.number, other.number))
 }
 
 // groupOf returns the feed's group for watchers of the given queue. The caller holds the
@@ -78,7 +84,7 @@ func (g *group) join(w *Watcher) {
 	}
 	w.groupIndex = int32(len(g.members))
 	w.inGroup.Store(true)
-	g.members = append(g.members, member{w.task.Queue(), w})
+	g.members = append(g.members, member{w.task.Queue(), w, w.number})
 	g.size.Add(1)
 }
 
@@ -201,7 +207,7 @@ const (
 )
 
 // yield gives up the processor for a moment, so gRPC writes the messages of the previous
-// queue while they are in the processor's caches. This saves 15 to 20 percent of a delivery
+// queue while they are in the processor's caches. This saves up to 20 percent of a delivery
 // to 10,000 watchers. The worker does not yield while other queues wait for it: if it did,
 // gRPC would write many small pieces. yield returns the current time.
 func (g *group) yield(now time.Time) time.Time {
@@ -215,9 +221,9 @@ func (g *group) yield(now time.Time) time.Time {
 	return after
 }
 
-// fail ends the call of Serve of each member with an error. After a panic in the method send,
-// some entries may be outdated: their watcher has left, or also has an entry at another
-// index.
+// fail ends the call of Serve of each member with an error. If the method send panics halfway,
+// g.members may still list a watcher that has left, or list a watcher twice, because send had
+// moved it forward. Only the element at the watcher's groupIndex counts.
 func (g *group) fail(err error) {
 	for i, m := range g.members {
 		if w := m.watcher; w != nil && w.groupIndex == int32(i) {
@@ -261,17 +267,21 @@ func (g *group) truncate(kept, sorted int) {
 	g.size.Store(int32(kept))
 }
 
-// sort moves the members that joined last to their places in the order of queues. The members
-// of one connection then follow each other, and their messages leave together.
+// sort moves the members that joined last to their places in the order of queues, and in the
+// order in which the watchers of a queue began. The members of one connection then follow each
+// other, and their messages leave together. Watchers that began one after another are often
+// neighbors in the memory of gRPC, at the server and at the client. Processors read such
+// memory faster in order: this saves 7 percent of a delivery to 10,000 watchers, and 20
+// percent of the client's CPU.
 func (g *group) sort() {
 	if g.sorted == len(g.members) {
 		return
 	}
 	joined := slices.Clone(g.members[g.sorted:])
-	slices.SortFunc(joined, func(a, b member) int { return a.queue.Compare(b.queue) })
+	slices.SortFunc(joined, member.compare)
 	for i, at := g.sorted, len(g.members); len(joined) > 0; {
 		at--
-		if last := len(joined) - 1; i > 0 && g.members[i-1].queue.Compare(joined[last].queue) > 0 {
+		if last := len(joined) - 1; i > 0 && g.members[i-1].compare(joined[last]) > 0 {
 			i--
 			g.put(at, g.members[i])
 		} else {

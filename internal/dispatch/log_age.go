@@ -31,8 +31,8 @@ func (b *logBudget) dropUntil(arrived time.Duration) {
 	for s := b.oldest; s != nil && young < maxYoungSegments; {
 		next := s.next
 		if s.entries[s.n-1].arrived < arrived {
-			// The segments of a feed are listed in the order of their events, so this segment
-			// is the oldest of its feed.
+			// Older segments of the same feed come earlier in the list, and this loop has
+			// already dropped them. So this segment is the oldest of its feed.
 			b.publishLater(s.feed)
 			s.feed.forgetOldest()
 		} else {

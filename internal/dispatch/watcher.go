@@ -39,9 +39,10 @@ type Watcher struct {
 	// line is a cache miss.
 
 	step       step
-	latest     bool // see [Options]
-	everyEvent bool // see [Options]
-	timed      bool // see scheduleTimer.needsEveryMessage
+	latest     bool   // see [Options]
+	everyEvent bool   // see [Options]
+	timed      bool   // see scheduleTimer.needsEveryMessage
+	number     uint32 // counts the watchers of the dispatcher in the order of their beginning; after the highest number follows 0
 	epoch      object.Epoch
 	cursor     object.Revision // every event up to this revision has been delivered; 0: the watcher has to begin with a snapshot
 	sent       int             // number of events after the cursor that partial messages have delivered

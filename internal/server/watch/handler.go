@@ -35,9 +35,9 @@ import (
 //
 // The fields that change with each message are in two cache lines. The first line has the
 // fields from ctx.reason to entry.at, the second line has the fields from sender.stream to
-// sender.sentAt. The runtime places a handler 8 bytes after the beginning of a cache line, so
-// the first of these lines begins at the right place. The padding before the field sender
-// does the same for the second line. A test checks both lines. It also checks that a handler
+// sender.sentAt. The runtime places a handler 8 bytes after the beginning of a cache line. These
+// 8 bytes and the fields before ctx.reason fill whole cache lines, so ctx.reason begins a
+// line. The padding before the field sender does the same for sender.stream. A test checks both lines. It also checks that a handler
 // has at most 632 bytes, because the runtime would reserve more memory for a larger one.
 type handler struct {
 	service *Service

@@ -31,7 +31,8 @@ import (
 // A fence is overdue if a worker waits for it and gRPC has not released it within a minute.
 // Either the client does not read, or gRPC has lost the fence. The handler then sends the
 // messages without fences. It does so until the fence is released, or until gRPC has accepted
-// so many bytes that it cannot still have the fence. A lost fence ends the watch.
+// so many bytes after the fence that it must have written everything before them. Then gRPC
+// has lost the fence, and the watch ends.
 type streamSender struct {
 	stream grpc.ServerStream
 	tracer backend.WriteTracer // nil: none
@@ -154,8 +155,11 @@ func (s *streamSender) TrySend(b *dispatch.Batch, now time.Time) error {
 	if reason, _ := s.ctx.why(); reason != nil {
 		return reason // the handler sends the last message
 	}
+	// While a fence is overdue, the handler sends. If the handler has sent messages without a
+	// fence, it also sends the first message after the release of the overdue fence. That
+	// message has a fence, from which a worker learns when gRPC has written all of them.
 	if s.overdue.Load() && (s.afterOverdue > 0 || !s.fence.Released()) {
-		return dispatch.ErrNeedsHandler // see endOverdue
+		return dispatch.ErrNeedsHandler
 	}
 	if !s.hasRoom() {
 		return dispatch.ErrFull
@@ -223,10 +227,6 @@ func (s *streamSender) hasRoom() bool {
 // endOverdue makes the handler use fences again when an overdue fence has been released. The
 // messages that the handler has sent meanwhile are in flight without a fence. The fence of
 // the handler's next message covers these messages, too.
-//
-// If the handler has sent messages without a fence, TrySend leaves the next message to the
-// handler, because a worker would not learn when gRPC has written those messages. If the
-// handler has sent no such message, the worker continues: hasRoom then ends the overdue state.
 func (s *streamSender) endOverdue() {
 	if s.overdue.Load() && s.fence.Released() {
 		s.inFlight, s.beforeFence, s.afterOverdue = 0, 0, 0
