@@ -93,7 +93,6 @@ type Dispatcher struct {
 	mu          sync.Mutex            // guards everything below, and some fields of feed
 	position    object.Position       // same as dispatchedUpTo, but not atomic; zero before the first state
 	feeds       map[interestKey]*feed // the feeds that have watchers
-	begun       uint32                // the number of the latest watcher
 	index       index                 // index of the same feeds
 	caching     map[*feed]struct{}    // feeds whose catchUpCache may have content
 	swept       time.Time             // when the caches were last swept
@@ -282,8 +281,6 @@ func (d *Dispatcher) Watch(i Interest, b Begin, o Options, q *sendqueue.Queue, s
 		f.hadSeveral.Store(true)
 	}
 	g := d.groupOf(f, q)
-	d.begun++
-	number := d.begun
 	d.mu.Unlock()
 
 	w := &Watcher{
@@ -292,7 +289,7 @@ func (d *Dispatcher) Watch(i Interest, b Begin, o Options, q *sendqueue.Queue, s
 		sink:       s,
 		group:      g,
 		groupIndex: -1,
-		number:     number,
+		place:      o.Place,
 		latest:     o.Latest,
 		everyEvent: o.EveryEvent,
 		step:       firstStep[b.Kind],

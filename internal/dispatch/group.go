@@ -41,16 +41,16 @@ type group struct {
 	yieldAllowance time.Duration // time that the method yield may still take; negative: earlier calls took too long
 }
 
-// member is a watcher in a group. It repeats the watcher's queue and number, so that sorting
+// member is a watcher in a group. It repeats the watcher's queue and place, so that sorting
 // does not read the watcher's memory.
 type member struct {
 	queue   *sendqueue.Queue
 	watcher *Watcher // nil: the watcher has left
-	number  uint32
+	place   uint32
 }
 
 func (m member) compare(other member) int {
-	return cmp.Or(m.queue.Compare(other.queue), cmp.Compare(m.number, other.number))
+	return cmp.Or(m.queue.Compare(other.queue), cmp.Compare(m.place, other.place))
 }
 
 // groupOf returns the feed's group for watchers of the given queue. The caller holds the
@@ -84,7 +84,7 @@ func (g *group) join(w *Watcher) {
 	}
 	w.groupIndex = int32(len(g.members))
 	w.inGroup.Store(true)
-	g.members = append(g.members, member{w.task.Queue(), w, w.number})
+	g.members = append(g.members, member{w.task.Queue(), w, w.place})
 	g.size.Add(1)
 }
 
@@ -267,12 +267,11 @@ func (g *group) truncate(kept, sorted int) {
 	g.size.Store(int32(kept))
 }
 
-// sort moves the members that joined last to their places in the order of queues, and in the
-// order in which the watchers of a queue began. The members of one connection then follow each
-// other, and their messages leave together. Watchers that began one after another are often
-// neighbors in the memory of gRPC, at the server and at the client. Processors read such
-// memory faster in order: this saves 7 percent of a delivery to 10,000 watchers, and 20
-// percent of the client's CPU.
+// sort moves the members that joined last to their places in the order of queues and of
+// [Options.Place]. The members of one connection then follow each other, and their messages
+// leave together. Streams that a client opens one after another are often neighbors in gRPC's
+// memory, at the server and at the client. Processors read neighbors faster in order: this
+// saves 15 percent of a delivery to 10,000 watchers, at both ends.
 func (g *group) sort() {
 	if g.sorted == len(g.members) {
 		return

@@ -14,7 +14,7 @@ import (
 )
 
 // The worker sends a batch to the waiting watchers of one queue one after another, in the
-// order in which they began, and counts them together. The order remains when watchers leave
+// order of their places, and counts them together. The order remains when watchers leave
 // the group for a while.
 func TestBatchesAreSentQueueByQueue(t *testing.T) {
 	const queues, each, events = 5, 40, 10
@@ -24,11 +24,12 @@ func TestBatchesAreSentQueueByQueue(t *testing.T) {
 	for i := range q {
 		q[i] = f.workers.NewQueue()
 	}
+	place := func(n int) uint32 { return uint32(n / queues * 7 % each) } // another order than that of the joining
 	ordered := make([]*member, queues*each)
 	for n := range ordered {
-		m := f.join(t, c, q[n%queues], dispatch.Interest{}, dispatch.Options{Latest: n%3 == 0})
+		m := f.join(t, c, q[n%queues], dispatch.Interest{}, dispatch.Options{Latest: n%3 == 0, Place: place(n)})
 		c.members = append(c.members, m)
-		ordered[n%queues*each+n/queues] = m
+		ordered[n%queues*each+int(place(n))] = m
 		if n == queues*each/2 {
 			c.after(func() { f.store.Put("k", "v") }) // the others join members that are in order
 		}

@@ -62,4 +62,8 @@ type Options struct {
 	// wait and leave together. The delay is at most BookmarkInterval, and ends at
 	// LastBookmark. Zero: no delay.
 	BatchDelay time.Duration
+
+	// Place orders the watchers of one queue that receive the same message: lower places get
+	// it first. It should grow in the order in which the client opened the streams.
+	Place uint32
 }

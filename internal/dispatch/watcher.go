@@ -42,7 +42,7 @@ type Watcher struct {
 	latest     bool   // see [Options]
 	everyEvent bool   // see [Options]
 	timed      bool   // see scheduleTimer.needsEveryMessage
-	number     uint32 // counts the watchers of the dispatcher in the order of their beginning; after the highest number follows 0
+	place      uint32 // see [Options]
 	epoch      object.Epoch
 	cursor     object.Revision // every event up to this revision has been delivered; 0: the watcher has to begin with a snapshot
 	sent       int             // number of events after the cursor that partial messages have delivered

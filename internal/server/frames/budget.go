@@ -50,6 +50,7 @@ var errManySettings = errors.New("a SETTINGS frame has too many settings")
 type pace struct {
 	frames, settings *rate.Limiter
 	uncounted        int // control frames since the last batch
+	unyielded        int // frames since the last yield
 }
 
 func newPace() pace {
@@ -97,14 +98,22 @@ func (c *Conn) countSettings(count int) error {
 	return nil
 }
 
-// yield lets the handlers run that the last frame has started or woken, if the client has
-// sent more already. Otherwise a client that sends without a pause would start thousands of
-// handlers, and the work for live events would queue behind all of them.
+// yield lets the handlers run that the last framesPerYield frames have started or woken, if
+// the client has sent more already. Otherwise a client that sends without a pause would start
+// thousands of handlers, and the work for live events would queue behind all of them.
 func (c *Conn) yield() {
-	if c.buffered.Buffered() > 0 {
-		runtime.Gosched()
+	if c.pace.unyielded++; c.pace.unyielded < framesPerYield || c.buffered.Buffered() == 0 {
+		return
 	}
+	c.pace.unyielded = 0
+	runtime.Gosched()
 }
+
+// framesPerYield is the number of frames that start or wake a handler between two yields. A
+// stream has two such frames. If the server read fewer frames at once, other connections would
+// read between them, and gRPC would place the streams of each connection far apart in memory.
+// Each delivery to 10,000 watches would then cost 50 percent more CPU.
+const framesPerYield = 32
 
 // pause waits, unless the connection is closed.
 func (c *Conn) pause(wait time.Duration) {

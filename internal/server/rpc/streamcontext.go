@@ -20,6 +20,7 @@ import (
 type streamContext struct {
 	context.Context
 	cancel context.CancelFunc
+	id     uint32                      // see StreamID
 	cutOff atomic.Bool                 // the server has ended the stream
 	timer  atomic.Pointer[time.Timer]  // cuts the stream off if the request does not arrive; nil: it has arrived
 	ended  atomic.Pointer[error]       // the error of the end; nil: the context is not done
@@ -39,15 +40,14 @@ func WithStreamContext(l *quota.Limiter, ctx context.Context) (context.Context, 
 	c := &streamContext{}
 	c.Context, c.cancel = context.WithCancel(ctx)
 	c.timer.Store(time.AfterFunc(l.RequestPatience, c.end))
-	id := uint32(0)
 	c.conn = transport.FramesOf(ctx)
 	if c.conn != nil {
-		c.request, id = c.conn.Open(c, c.end)
+		c.request, c.id = c.conn.Open(c, c.end)
 	}
 	context.AfterFunc(ctx, func() {
 		c.arrived()
 		if c.conn != nil {
-			c.conn.Ended(id)
+			c.conn.Ended(c.id)
 		}
 		c.finish(cmp.Or(ctx.Err(), context.Canceled))
 	})
@@ -73,6 +73,15 @@ func noteClient(ctx context.Context, who *access.Identity) {
 	if c, ok := ctx.Value(streamContextKey{}).(*streamContext); ok && c.request != nil && !who.Anonymous() {
 		c.request.SetClient(who.Name)
 	}
+}
+
+// StreamID returns the HTTP/2 stream id of the request with this context. It grows in the order
+// in which the client opened the streams of a connection. It is 0 within the process.
+func StreamID(ctx context.Context) uint32 {
+	if c, ok := ctx.Value(streamContextKey{}).(*streamContext); ok {
+		return c.id
+	}
+	return 0
 }
 
 // OnDone calls a function with the error of the context of a request when the context is

@@ -115,6 +115,7 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	now := time.Now() // the time limit includes the wait in Source.Watch
 	watch.TimeLimit = shorter(watch.TimeLimit, randomLimit(s.cfg.TimeLimit))
 	watch.Options.LastBookmark = lastBookmark(ctx, now, watch.TimeLimit)
+	watch.Options.Place = rpc.StreamID(ctx)
 	rpc.OnDone(ctx, h.ctx.end)
 	h.entry.conn = transport.FramesOf(ctx)
 	if err := s.Registry.register(&h.entry, h.end); err != nil {
