@@ -1,11 +1,19 @@
 package dispatch
 
 import (
+	"log/slog"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/fanoutd/fanoutd/internal/cacher"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/sendqueue"
+	"github.com/fanoutd/fanoutd/internal/wire"
+	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
 // No more goroutines work at once than there are turns, and all get their turn.
@@ -35,4 +43,70 @@ func TestTurnsLimitHowManyWorkAtOnce(t *testing.T) {
 	if cap(NewTurns()) < 1 {
 		t.Error("there are no turns")
 	}
+}
+
+// A catch-up of any kind gets no events while other catch-ups have all turns.
+func TestCatchUpsWaitForTheirTurn(t *testing.T) {
+	begins := []struct {
+		kind    object.CatchUp
+		after   object.Revision // position of the watcher; 0: it has none
+		options Options
+	}{
+		{kind: object.Reset},
+		{kind: object.Delta, after: 1},
+		{kind: object.Replay, after: 45},
+		{kind: object.Replay, after: 45, options: Options{Latest: true}},
+	}
+	synctest.Test(t, func(t *testing.T) {
+		codec, err := object.CodecByName("raw")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := cachertest.NewMemory()
+		c := cacher.New(cacher.Config{
+			Resource: "test", Store: m, Codec: codec, Preencode: wire.Preencode, Log: slog.New(slog.DiscardHandler),
+			Window: cacher.WindowLimits{MaxChanges: 20},
+		})
+		turns := make(Turns, 1)
+		d := New(Config{Source: c, Encoder: wire.Encoder{}, Turns: turns})
+		workers := sendqueue.Start(1)
+		defer workers.Stop()
+		go c.Run(t.Context())
+		go d.Run(t.Context())
+		for i := range 50 {
+			m.Put(object.Key(strconv.Itoa(i)), "value")
+		}
+		synctest.Wait()
+		for _, b := range begins {
+			begin := FromSnapshot(0)
+			if b.after > 0 {
+				begin = FromPosition(object.Position{Epoch: c.State().Position().Epoch, Revision: b.after})
+			}
+			turns <- struct{}{} // another catch-up has the only turn
+			w := d.Pull(workers.NewQueue(), Interest{}, begin, b.options)
+			var got []object.Header
+			synced := make(chan struct{})
+			go func() {
+				defer close(synced)
+				for len(got) == 0 || got[len(got)-1].Kind != object.Synced {
+					message, err := w.Next(t.Context())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					got = append(got, message.Header)
+				}
+			}()
+			synctest.Wait()
+			if len(got) > 1 { // the first message has no events
+				t.Errorf("%v, %+v: got %d messages without a turn", b.kind, b.options, len(got))
+			}
+			<-turns
+			<-synced
+			if len(got) < 3 || got[0].CatchUp != b.kind {
+				t.Errorf("%v, %+v: got messages %+v", b.kind, b.options, got)
+			}
+			w.Close()
+		}
+	})
 }
