@@ -112,7 +112,8 @@ func (c *Conn) yield() {
 // framesPerYield is the number of frames that start or wake a handler between two yields. A
 // stream has two such frames. If the server read fewer frames at once, other connections would
 // read between them, and gRPC would place the streams of each connection far apart in memory.
-// Each delivery to 10,000 watches would then cost 50 percent more CPU.
+// With a yield after each frame, a delivery to 10,000 watches, 100 on a connection, costs 50
+// percent more CPU (fanoutbench run --watchers 10000 --per-connection 100).
 const framesPerYield = 32
 
 // pause waits, unless the connection is closed.
