@@ -169,6 +169,12 @@ func (w Watcher) lag() lag.Lag {
 	return l
 }
 
+// IsBehind reports whether something waits for the watcher. A lag that is known only as a
+// minimum may be shown as 0.
+func (w Watcher) IsBehind() bool {
+	return w.hasNothing() || w.LagIsMin || w.Lag != nil && *w.Lag > 0
+}
+
 // hasNothing reports whether the watcher has no position yet, because it has not received
 // the initial state.
 func (w Watcher) hasNothing() bool { return w.Position != nil && w.Position.Revision == 0 }

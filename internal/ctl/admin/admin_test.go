@@ -59,6 +59,30 @@ func TestWatchersAreMergedInTheOrderOfTheServers(t *testing.T) {
 	}
 }
 
+// A lag of which only a minimum is known is marked with ">". Its watcher is behind, even if the
+// minimum is 0.
+func TestLagIsShown(t *testing.T) {
+	columns, cells := WatcherTable(false)
+	at := slices.IndexFunc(columns, func(c output.Column) bool { return c.Title == "BEHIND" })
+	some := &output.Position{Revision: 1}
+	for _, c := range []struct {
+		watcher Watcher
+		want    string
+		behind  bool
+	}{
+		{Watcher{Position: some}, "-", false}, // without a cache
+		{Watcher{Position: some, Lag: new(0.0)}, "0s", false},
+		{Watcher{Position: some, Lag: new(5.0)}, "5.0s", true},
+		{Watcher{Position: some, Lag: new(5.0), LagIsMin: true}, ">5.0s", true},
+		{Watcher{Position: some, Lag: new(0.0), LagIsMin: true}, ">0s", true},
+		{Watcher{Position: &output.Position{}}, "all", true},
+	} {
+		if got := cells(c.watcher)[at]; got != c.want || c.watcher.IsBehind() != c.behind {
+			t.Errorf("%+v: got %q, behind %v, want %q, %v", c.watcher, got, c.watcher.IsBehind(), c.want, c.behind)
+		}
+	}
+}
+
 // The identity of the watcher comes before its address.
 func TestWatcherIdentityIsShown(t *testing.T) {
 	columns, cells := WatcherTable(false)

@@ -175,7 +175,7 @@ type Watcher struct {
 	Position  *output.Position `json:"position,omitempty"`
 	LagEvents *int64           `json:"lagEvents,omitempty"`
 	Lag       *float64         `json:"lagSeconds,omitempty"`
-	LagIsMin  bool             `json:"lagIsMinimum,omitempty"` // the lag is larger
+	LagIsMin  bool             `json:"lagIsMinimum,omitempty"` // the lag is at least Lag
 	Messages  int64            `json:"messages"`
 	Bytes     int64            `json:"bytes"`
 }

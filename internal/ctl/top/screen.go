@@ -84,7 +84,7 @@ func (s Screen) title(all admin.WatcherList) string {
 	}
 	behind, blocked := 0, 0
 	for _, w := range all.Watchers {
-		if w.Lag != nil && *w.Lag > 0 {
+		if w.IsBehind() {
 			behind++
 		}
 		if w.Blocked {

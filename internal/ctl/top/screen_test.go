@@ -46,6 +46,18 @@ func TestScreenFits(t *testing.T) {
 	}
 }
 
+// The title counts a watcher as behind also if only a minimum of its lag is known, and that
+// minimum is 0.
+func TestTitleCountsWatchersThatAreBehind(t *testing.T) {
+	s := snapshot(1, 4)
+	s.watchers.Watchers[0].Lag = new(0.0)
+	s.watchers.Watchers[1].Lag, s.watchers.Watchers[1].LagIsMin = new(0.0), true
+	s.watchers.Watchers[2].Lag = new(3.0)
+	if text := (Screen{{Server: "a:1", Value: s}}).View(80, 0); !strings.Contains(text, "4 watchers, 2 behind, 0 blocked") {
+		t.Errorf("got title %q, want 2 of 4 behind", strings.SplitN(text, "\n", 2)[0])
+	}
+}
+
 // The rate is shown only if it is known for all servers, and that requires complete lists
 // of watchers.
 func TestRateNeedsAllWatchers(t *testing.T) {
