@@ -118,6 +118,20 @@ func TestWatchersFurthestBehindFirst(t *testing.T) {
 	p.awaitText("#watchers .nothing", "Nobody watches")
 }
 
+// TestLagBeyondTheWindow checks that the page says so if only a minimum of a lag is known.
+func TestLagBeyondTheWindow(t *testing.T) {
+	s := start(t, func(c *config.Config) { c.Resources[0].Window.MinEvents, c.Resources[0].Window.MaxEvents = 4, 4 })
+	s.watchStuck(t, "stuck/1", "shop/large", 1)
+	for range 8 {
+		s.put(t, "config", "shop/other", "1")
+	}
+	p := open(t, s.url, desktop)
+	p.awaitText("#watchers-rows td:nth-child(5) small", "for more than ")
+	if got := p.column(5)[0]; got == "nothing" {
+		t.Errorf("lag: got %q", got)
+	}
+}
+
 // TestWatcherWithoutASnapshotIsFirst checks that a watcher that has not received its
 // snapshot yet comes before all others.
 func TestWatcherWithoutASnapshotIsFirst(t *testing.T) {

@@ -38,8 +38,11 @@ function behind(w) {
   if (Number(w.position?.revision ?? 0) === 0) return ['everything', '']; // no position yet
   if (w.lagRevisions === undefined) return [unknown, ''];
   const lag = seconds(w.lag);
-  if (Number(w.lagEvents ?? w.lagRevisions) === 0) return ['nothing', ''];
-  return [w.lagEvents !== undefined ? plural(w.lagEvents, 'event') : plural(w.lagRevisions, 'revision'), `for ${w.lagIsMinimum ? 'more than ' : ''}${span(lag)}`];
+  const none = Number(w.lagEvents ?? w.lagRevisions) === 0;
+  if (none && !w.lagIsMinimum) return ['nothing', ''];
+  const since = `for ${w.lagIsMinimum ? 'more than ' : ''}${span(lag)}`;
+  if (none) return ['everything', since]; // a new epoch: revisions cannot be compared
+  return [w.lagEvents !== undefined ? plural(w.lagEvents, 'event') : plural(w.lagRevisions, 'revision'), since];
 }
 
 // The cells of a row: column, text, and a smaller text below.
