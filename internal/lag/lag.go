@@ -8,7 +8,7 @@ import "cmp"
 type Lag struct {
 	Blocked    bool    // the client does not read, so the watch cannot catch up
 	NoPosition bool    // the client has received nothing, for an unknown time
-	IsMinimum  bool    // the watch is further behind than Seconds
+	IsMinimum  bool    // the watch is at least Seconds behind
 	Seconds    float64 // 0 if the lag is unknown
 }
 

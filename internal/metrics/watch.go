@@ -13,9 +13,9 @@ type watchCollector struct {
 	server *server.Server
 	families
 
-	watchers, blocked, behind, lag, backlog  *family
-	begun, messages, events, bytes, catchUps *family
-	latency, batches, slow                   *family
+	watchers, blocked, behind, beyondWindow, lag, backlog *family
+	begun, messages, events, bytes, catchUps              *family
+	latency, batches, slow                                *family
 }
 
 func newWatchCollector(srv *server.Server) *watchCollector {
@@ -24,7 +24,8 @@ func newWatchCollector(srv *server.Server) *watchCollector {
 	c.watchers = c.gauge("watchers", "Open watches by state: live or catching_up.", r, "state")
 	c.blocked = c.gauge("watchers_blocked", "Watches with a message that waits because the client does not read.", r)
 	c.behind = c.gauge("watchers_behind", "Watches with events that have not been handed to the network yet.", r)
-	c.lag = c.gauge("watch_lag_max_seconds", "Age of the oldest event that waits for a watch; 0 if there is none.", r)
+	c.beyondWindow = c.gauge("watchers_beyond_window", "Watches whose oldest waiting event has left the window. Only a minimum of their lag is known.", r)
+	c.lag = c.gauge("watch_lag_max_seconds", "Age of the oldest event that waits for a watch; 0 if there is none. The age is at least this while watchers_beyond_window is not 0. Watches within a RESET are not included.", r)
 	c.backlog = c.gauge("watch_backlog_max_events", "Largest known number of events that wait for one watch.", r)
 	c.begun = c.counter("watchers_begun_total", "Started watches.", r)
 	c.messages = c.counter("watch_messages_total", "Watch messages handed to the network.", r)
@@ -47,6 +48,7 @@ func (c *watchCollector) Collect(to chan<- prometheus.Metric) {
 		send(to, c.watchers, s.CatchingUp, name, "catching_up")
 		send(to, c.blocked, s.Blocked, name)
 		send(to, c.behind, s.Behind, name)
+		send(to, c.beyondWindow, s.BeyondWindow, name)
 		send(to, c.lag, s.Lag.Seconds(), name)
 		send(to, c.backlog, s.Backlog, name)
 		send(to, c.begun, s.Begun, name)

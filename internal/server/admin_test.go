@@ -409,6 +409,24 @@ func TestLagOlderThanTheWindowIsAMinimum(t *testing.T) {
 		in.put(ctx, t, config, "a", "1")
 	}
 	in.awaitWatcher(ctx, t, func(w *fanoutv1.WatcherStatus) bool { return w.GetLagIsMinimum() && w.GetLag().AsDuration() > 0 })
+
+	// More changes make the window younger, but not the lag.
+	var before time.Duration
+	for range 10 {
+		in.put(ctx, t, config, "a", "1")
+		in.list(ctx, t, &fanoutv1.ListRequest{Resource: config}, nothing)
+		stats := in.server.WatchStats()[config]
+		if stats.Behind != 1 || stats.BeyondWindow != 1 {
+			t.Errorf("got %d watches behind and %d beyond the window, want 1 and 1", stats.Behind, stats.BeyondWindow)
+		}
+		if stats.Lag <= before {
+			t.Errorf("got a lag of %v, and %v before that", stats.Lag, before)
+		}
+		before = in.watchers(ctx, t, &fanoutv1.ListWatchersRequest{}).GetWatchers()[0].GetLag().AsDuration()
+		if before < stats.Lag {
+			t.Errorf("got a lag of %v, and %v before that", before, stats.Lag)
+		}
+	}
 }
 
 // A blocked watch sorts before all others by lag, although the lag is unknown without a cache.

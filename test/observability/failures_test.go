@@ -160,8 +160,11 @@ func TestOverflowIsCounted(t *testing.T) {
 			t.Errorf("%s: got %v, want at least %v", name, v, least)
 		}
 	}
-	if v := s.value(t, "fanoutd_watch_lag_max_seconds", ours); v < 0 {
+	if v := s.value(t, "fanoutd_watch_lag_max_seconds", ours); v <= 0 {
 		t.Errorf("got a lag of %v s", v)
+	}
+	if n := s.value(t, "fanoutd_watchers_beyond_window", ours); n != 1 {
+		t.Errorf("got %v watchers beyond the window, want 1", n)
 	}
 	behind := series{"cause": "behind", "kind": "delta"}
 	if n := s.value(t, "fanoutd_watch_catch_ups_total", behind); n != 0 {
@@ -172,5 +175,6 @@ func TestOverflowIsCounted(t *testing.T) {
 	in.await(t, "fanoutd_watch_catch_ups_total", behind, atLeast(1))
 	in.await(t, "fanoutd_watchers_blocked", ours, exactly(0))
 	in.await(t, "fanoutd_watchers_behind", ours, exactly(0))
+	in.await(t, "fanoutd_watchers_beyond_window", ours, exactly(0))
 	in.await(t, "fanoutd_watch_lag_max_seconds", ours, exactly(0))
 }

@@ -170,8 +170,11 @@ func (s cached) measureLag(ctx context.Context, r *fanoutv1.ResourceStatus) {
 func (s cached) backlog(w *dispatch.Watcher, at object.Position) (dispatch.Backlog, Lag) {
 	b := w.Backlog(at)
 	state := s.cacher.State()
-	if b.Events == 0 || state == nil || state.Position().Epoch != at.Epoch {
+	if b.Events == 0 || state == nil {
 		return b, Lag{}
+	}
+	if state.Position().Epoch != at.Epoch {
+		return b, Lag{IsMinimum: true} // the window has no event of the watcher's epoch
 	}
 	lag := Lag{Revisions: int64(max(0, state.Revision()-at.Revision)), IsMinimum: b.Since < state.Replayable()}
 	if arrived, ok := state.Arrived(b.Since); ok {

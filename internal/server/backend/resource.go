@@ -61,7 +61,7 @@ type Resource struct {
 type Lag struct {
 	Revisions int64         // between its position and that of the resource
 	Waited    time.Duration // how long the oldest event that waits for the watcher has waited
-	IsMinimum bool          // the oldest event has waited longer: it is older than the window
+	IsMinimum bool          // the oldest event has waited at least this long: it is older than the window
 }
 
 // Source returns the source that serves the resource.

@@ -45,6 +45,13 @@ type Entry struct {
 	watcher   backend.Watcher
 	sender    *streamSender
 	end       func(reason error) // ends the watch; any goroutine may call it
+	waiting   *waiting           // guarded by mu: see Entry.lag; nil: no event waits, or lag was not called
+}
+
+// waiting describes the oldest event that waits for a watch.
+type waiting struct {
+	after   object.Position // position of the watch
+	arrived time.Time       // when the event arrived, or a later time if that is unknown
 }
 
 // describe sets the fields that a complete entry needs. The handler calls it before it marks
@@ -144,14 +151,40 @@ func (e *Entry) Status(r *backend.Resource) *fanoutv1.WatcherStatus {
 	if e.isCatchingUp() {
 		s.State = fanoutv1.WatcherStatus_STATE_CATCHING_UP
 	}
-	w, ok := e.watcher.(*dispatch.Watcher)
-	if !ok || at.Revision == 0 {
+	backlog, lag, ok := e.lag(r, at)
+	if !ok {
 		return s
 	}
-	backlog, lag := r.Backlog(w, at)
 	s.LagRevisions, s.Lag, s.LagIsMinimum = &lag.Revisions, durationpb.New(lag.Waited), lag.IsMinimum
 	if backlog.Events >= 0 {
 		s.LagEvents = new(int64(backlog.Events))
 	}
 	return s
+}
+
+// lag returns the events that wait for the watch after its position, and how far the watch is
+// behind. It returns false if that is unknown: without a cache, and within a RESET.
+//
+// When the oldest waiting event has left the window, the window no longer has the time of its
+// arrival. So the entry keeps the earliest time that it has seen there. The lag therefore grows
+// until the position changes, although the window moves on.
+func (e *Entry) lag(r *backend.Resource, at object.Position) (dispatch.Backlog, backend.Lag, bool) {
+	w, ok := e.watcher.(*dispatch.Watcher)
+	if !ok || at.Revision == 0 {
+		return dispatch.Backlog{}, backend.Lag{}, false
+	}
+	backlog, lag := r.Backlog(w, at)
+	arrived := time.Now().Add(-lag.Waited)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch known := e.waiting; {
+	case at != e.at: // another message has been sent meanwhile
+	case backlog.Events == 0:
+		e.waiting = nil
+	case known != nil && known.after == at && lag.IsMinimum && known.arrived.Before(arrived):
+		lag.Waited = time.Since(known.arrived)
+	default:
+		e.waiting = &waiting{after: at, arrived: arrived}
+	}
+	return backlog, lag, true
 }

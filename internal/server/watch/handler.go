@@ -37,8 +37,9 @@ import (
 // fields from ctx.reason to entry.at, the second line has the fields from sender.stream to
 // sender.sentAt. The runtime places a handler 8 bytes after the beginning of a cache line. These
 // 8 bytes and the fields before ctx.reason fill whole cache lines, so ctx.reason begins a
-// line. The padding before the field sender does the same for sender.stream. A test checks both lines. It also checks that a handler
-// has at most 632 bytes, because the runtime would reserve more memory for a larger one.
+// line. The fields of the context and the entry after ctx.reason fill whole lines too, so
+// sender.stream begins a line. A test checks both lines. It also checks that a handler has at
+// most 632 bytes, because the runtime would reserve more memory for a larger one.
 type handler struct {
 	service *Service
 	callCtx callContext
@@ -49,7 +50,6 @@ type handler struct {
 
 	ctx    watchContext
 	entry  Entry
-	_      uint64 // padding; see above
 	sender streamSender
 }
 

@@ -1,11 +1,6 @@
 package watch
 
-import (
-	"time"
-
-	"github.com/fanoutd/fanoutd/internal/dispatch"
-	"github.com/fanoutd/fanoutd/internal/server/backend"
-)
+import "time"
 
 // Stats describes the watches of a resource.
 type Stats struct {
@@ -16,7 +11,12 @@ type Stats struct {
 	Blocked    int // watches with a message that waits for the client, whether live or catching up
 	Behind     int // watches with events that gRPC has not accepted yet, whether live or catching up
 
-	// Lag is the longest time that any event has been waiting for any watch.
+	// BeyondWindow is the number of watches whose oldest waiting event has left the window, so
+	// that only a minimum of their lag is known.
+	BeyondWindow int
+
+	// Lag is the longest time that any event has been waiting for any watch. It is at least
+	// this time if BeyondWindow is not 0.
 	Lag time.Duration
 
 	// Backlog is the largest number of events that wait for one watch. It leaves out watches
@@ -45,25 +45,16 @@ func (s *Service) Stats() map[string]*Stats {
 		if e.isBlocked() {
 			stats.Blocked++
 		}
-		events, waited := waiting(s.cfg.Resources[e.Resource()], e)
-		if events == 0 {
+		backlog, lag, ok := e.lag(s.cfg.Resources[e.Resource()], e.position())
+		if !ok || backlog.Events == 0 {
 			continue
 		}
 		stats.Behind++
-		stats.Lag = max(stats.Lag, waited)
-		stats.Backlog = max(stats.Backlog, events)
+		if lag.IsMinimum {
+			stats.BeyondWindow++
+		}
+		stats.Lag = max(stats.Lag, lag.Waited)
+		stats.Backlog = max(stats.Backlog, backlog.Events) // negative if it is unknown
 	}
 	return all
-}
-
-// waiting returns the number of events that wait for a watch, and for how long the first of
-// them has been waiting. The number is negative if it is unknown.
-func waiting(r *backend.Resource, e *Entry) (events int, waited time.Duration) {
-	w, ok := e.watcher.(*dispatch.Watcher)
-	at := e.position()
-	if !ok || at.Revision == 0 {
-		return 0, 0
-	}
-	backlog, lag := r.Backlog(w, at)
-	return backlog.Events, lag.Waited
 }
