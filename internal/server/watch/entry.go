@@ -184,7 +184,10 @@ func (e *Entry) lag(r *backend.Resource, at object.Position) (dispatch.Backlog, 
 	case known != nil && known.after == at && lag.IsMinimum && known.arrived.Before(arrived):
 		lag.Waited = time.Since(known.arrived)
 	default:
-		e.waiting = &waiting{after: at, arrived: arrived}
+		if known == nil {
+			e.waiting = new(waiting)
+		}
+		*e.waiting = waiting{after: at, arrived: arrived}
 	}
 	return backlog, lag, true
 }
