@@ -186,7 +186,7 @@ const membersPerPrefetch = 8
 // prefetch reads the memory that sending to the members will read. Ten thousand watchers do
 // not fit into the processor's caches. In prefetch, the processor loads the memory of several
 // watchers at the same time. Without prefetch, it would wait for the memory of each watcher in
-// turn. Prefetching saves 10 percent of a delivery to 10,000 watchers.
+// turn. Prefetching saves 13 percent of a delivery to 10,000 watchers.
 func (g *group) prefetch(members []member) {
 	for _, m := range members {
 		if m.watcher == nil {
@@ -207,7 +207,7 @@ const (
 )
 
 // yield gives up the processor for a moment, so gRPC writes the messages of the previous
-// queue while they are in the processor's caches. This saves up to 20 percent of a delivery
+// queue while they are in the processor's caches. This saves 8 percent of a delivery
 // to 10,000 watchers. The worker does not yield while other queues wait for it: if it did,
 // gRPC would write many small pieces. yield returns the current time.
 func (g *group) yield(now time.Time) time.Time {
