@@ -47,16 +47,27 @@ func main() {
 
 // outlive keeps two signals from ending the process. SIGPIPE means that no process reads
 // standard output or standard error any more; the server then runs on without a log. SIGHUP
-// asks a server to read its files again.
+// asks a server to check its files, see checkFilesOnHangup.
 func outlive() {
 	signal.Ignore(syscall.SIGPIPE)
-	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
-	go func() {
-		for range hangups {
-			slog.Info("certificates, keys, tokens and policies are read again whenever they change; other settings need a restart", "signal", "SIGHUP")
+}
+
+// hangups receives SIGHUP. A signal that comes before the server runs waits in it.
+var hangups = make(chan os.Signal, 1)
+
+// checkFilesOnHangup checks the files of a server after each SIGHUP until ctx is done.
+func checkFilesOnHangup(ctx context.Context, a *app.App, log *slog.Logger) {
+	for {
+		select {
+		case <-hangups:
+		case <-ctx.Done():
+			return
 		}
-	}()
+		if a.CheckFiles(ctx); ctx.Err() == nil {
+			log.Info("checked the files with certificates, keys, tokens and policies; other settings need a restart", "signal", "SIGHUP")
+		}
+	}
 }
 
 // usageError is an error in the command line or the configuration.
@@ -123,7 +134,12 @@ func rootCommand(environ []string) *cobra.Command {
 			}
 			log := newLogger(cmd.ErrOrStderr(), cfg)
 			slog.SetDefault(log) // for libraries
-			return app.Run(cmd.Context(), cfg, log)
+			a, err := app.Build(cmd.Context(), cfg, log)
+			if err != nil {
+				return err
+			}
+			go checkFilesOnHangup(cmd.Context(), a, log)
+			return a.Run(cmd.Context())
 		},
 	}
 	cmd.CompletionOptions.HiddenDefaultCmd = true

@@ -61,6 +61,9 @@ func (t *Tokens) Run(ctx context.Context, changed func()) {
 	t.file.Run(ctx)
 }
 
+// Check makes Run poll the file at once, and waits for that or until ctx is done.
+func (t *Tokens) Check(ctx context.Context) { t.file.Check(ctx) }
+
 func (t *Tokens) use(content []byte) error {
 	known, err := parseTokens(string(content))
 	if err != nil {

@@ -2,7 +2,7 @@
 //
 // [Build] opens the listeners, the store, the resources and everything else that can fail.
 // [App.Run] starts the goroutines and serves until its context ends. It then drains the
-// watches and stops everything in the reverse order. [Run] does both.
+// watches and stops everything in the reverse order.
 package app
 
 import (

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -12,16 +11,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
-
-// Run builds the server and runs it until ctx is done or it fails. It returns when everything
-// that it started has ended.
-func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
-	a, err := Build(ctx, cfg, log)
-	if err != nil {
-		return err
-	}
-	return a.Run(ctx)
-}
 
 // Run serves until ctx is done or serving fails. If ctx is done, it drains the watches first.
 // Then it stops everything in the reverse order: requests and streams, dispatchers, cachers,
@@ -116,6 +105,16 @@ func (a *App) Run(ctx context.Context) error {
 	err = errors.Join(err, a.close(grace))
 	a.log.Info("stopped")
 	return err
+}
+
+// CheckFiles looks now whether the files that are reloaded have changed: certificates, tokens,
+// keys and policies. It returns when the new contents are in use or the log says why not, or
+// when ctx is done. It waits for Run.
+func (a *App) CheckFiles(ctx context.Context) {
+	a.security.checkFiles(ctx)
+	for _, f := range a.files {
+		f.Check(ctx)
+	}
 }
 
 // abandon ends the watches after the store has failed, so that clients go to other servers.

@@ -113,6 +113,22 @@ func (s *security) start(ctx context.Context, srv *server.Server) {
 	}
 }
 
+// checkFiles polls the files at once, and waits for that or until ctx is done.
+func (s *security) checkFiles(ctx context.Context) {
+	if s.certificates != nil {
+		s.certificates.Check(ctx)
+	}
+	if s.tokens != nil {
+		s.tokens.Check(ctx)
+	}
+	if s.jwts != nil {
+		s.jwts.CheckFiles(ctx)
+	}
+	if s.policy != nil {
+		s.policy.file.Check(ctx)
+	}
+}
+
 func (s *security) stop() {
 	s.cancel()
 	s.running.Wait()

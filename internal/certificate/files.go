@@ -100,6 +100,13 @@ func (f *Files) Run(ctx context.Context) {
 	running.Wait()
 }
 
+// Check makes Run poll the files at once, and waits for that or until ctx is done.
+func (f *Files) Check(ctx context.Context) {
+	for _, file := range f.reloaded {
+		file.Check(ctx)
+	}
+}
+
 // TLS returns the configuration of a listener for the given protocols (ALPN). Each new
 // connection uses the present files. Sessions are not resumed: a resumed session would
 // rely on a client certificate that was verified long ago.

@@ -3,7 +3,7 @@
 //
 // [Load] reads a file and passes its content to a function. [File.Run] then polls the
 // file, and passes every new content to the same function. If the function returns an
-// error, the content before stays in use.
+// error, the content before stays in use. [File.Check] polls the file at once.
 //
 // Files are polled instead of watched. Polling works the same on every file system, for
 // files that are replaced, and for symbolic links that move to another target, as in
@@ -30,6 +30,8 @@ type File struct {
 	use   func(contents [][]byte) error
 	log   *slog.Logger
 
+	checks chan chan struct{} // requests of Check; Run closes the received channel after the poll
+
 	// The fields below belong to the goroutine that calls Load and then Run.
 
 	contents [][]byte // as of the last successful read
@@ -47,7 +49,7 @@ func Load(path string, log *slog.Logger, use func(content []byte) error) (*File,
 // LoadAll is like [Load] for files that are used only together, such as a certificate and
 // its key. Use gets their contents in the order of the paths.
 func LoadAll(paths []string, log *slog.Logger, use func(contents [][]byte) error) (*File, error) {
-	f := &File{paths: paths, use: use, log: log, usable: true}
+	f := &File{paths: paths, use: use, log: log, checks: make(chan chan struct{}), usable: true}
 	var err error
 	if f.contents, err = f.read(); err != nil {
 		return nil, err
@@ -67,24 +69,43 @@ func (f *File) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ticker.C:
-			f.poll()
+			f.poll(false)
+		case done := <-f.checks:
+			f.poll(true)
+			close(done)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-func (f *File) poll() {
+// Check makes Run poll the file at once, and returns after the poll or when ctx is done. Unlike
+// other polls, this one logs a problem even if it is new or has been logged: the caller wants
+// to know whether the files can be used now.
+func (f *File) Check(ctx context.Context) {
+	done := make(chan struct{})
+	select {
+	case f.checks <- done:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+func (f *File) poll(requested bool) {
 	contents, err := f.read()
 	if err != nil {
-		f.report("cannot read file, keeping the content in use", err)
+		f.report("cannot read file, keeping the content in use", err, requested)
 		return
 	}
 	switch same := slices.EqualFunc(contents, f.contents, bytes.Equal); {
 	case same && f.usable:
 		f.problem = ""
 		return
-	case same && f.logged:
+	case same && f.logged && !requested:
 		return
 	case !same:
 		f.problem = ""
@@ -92,20 +113,21 @@ func (f *File) poll() {
 	f.contents = contents
 	if err := f.use(contents); err != nil {
 		f.usable = false
-		f.report("cannot use changed file, keeping the content in use", err)
+		f.report("cannot use changed file, keeping the content in use", err, requested)
 		return
 	}
 	f.usable, f.problem = true, ""
 	f.log.Info("file has changed and is in use", "file", f.name())
 }
 
-// report logs a problem when it occurs for the second time in a row.
-func (f *File) report(message string, err error) {
-	if f.problem != err.Error() {
+// report logs a problem when it occurs for the second time in a row, or if the poll was
+// requested.
+func (f *File) report(message string, err error, requested bool) {
+	isNew := f.problem != err.Error()
+	if isNew {
 		f.problem, f.logged = err.Error(), false
-		return
 	}
-	if !f.logged {
+	if requested || !isNew && !f.logged {
 		f.logged = true
 		f.log.Error(message, "file", f.name(), "error", err)
 	}

@@ -152,3 +152,50 @@ func TestLoadFailsIfTheFileCannotBeUsed(t *testing.T) {
 		t.Errorf("unusable file: got %v, want the error of use", err)
 	}
 }
+
+// Check uses a new content at once. It reports a problem whenever it meets one.
+func TestCheckPollsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "file")
+		write(t, path, "1")
+		var logged strings.Builder
+		inUse := ""
+		f, err := reload.Load(path, slog.New(slog.NewTextHandler(&logged, nil)), func(content []byte) error {
+			if string(content) == "bad" {
+				return errors.New("no good")
+			}
+			inUse = string(content)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { f.Run(ctx) })
+		defer running.Wait()
+		defer stop()
+		began := time.Now()
+		for i, content := range []string{"2", "bad", "bad", "3", "bad"} {
+			write(t, path, content)
+			f.Check(ctx)
+			want := [...]struct {
+				inUse  string
+				errors int
+			}{{"2", 0}, {"2", 1}, {"2", 2}, {"3", 2}, {"3", 3}}[i]
+			if n := strings.Count(logged.String(), "level=ERROR"); inUse != want.inUse || n != want.errors {
+				t.Errorf("check %d: in use and errors logged: got %q and %d, want %q and %d:\n%s", i+1, inUse, n, want.inUse, want.errors, &logged)
+			}
+		}
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("the checks waited for %v", waited)
+		}
+		time.Sleep(3 * reload.Interval)
+		synctest.Wait()
+		if n := strings.Count(logged.String(), "level=ERROR"); n != 3 {
+			t.Errorf("errors logged, after more polls: got %d, want 3:\n%s", n, &logged)
+		}
+		stop()
+		f.Check(ctx) // returns, although Run has ended
+	})
+}

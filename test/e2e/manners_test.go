@@ -7,22 +7,42 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/fanoutd/fanoutd/internal/crypt"
+	"github.com/fanoutd/fanoutd/test/certs"
 	"github.com/fanoutd/fanoutd/test/etcdproc"
 	"github.com/fanoutd/fanoutd/test/fanoutdproc"
 	"github.com/fanoutd/fanoutd/test/loopback"
 	"github.com/fanoutd/fanoutd/test/poll"
 )
 
-// TestServerSurvivesHangup checks that SIGHUP, which asks other servers to read their files
-// again, does not end the process, and that the log says what it does.
-func TestServerSurvivesHangup(t *testing.T) {
-	s := startServer(t, embedded(t, loopback.FreeAddress(t))...)
-	s.signal(t, syscall.SIGHUP)
-	poll.Until(t, "the log has a line about SIGHUP", func() bool { return strings.Contains(s.output(t), "signal=SIGHUP") })
+// TestHangupChecksFiles checks that SIGHUP does not end the process, and that a file that has
+// changed before the signal is in use when the log says that the files were checked.
+func TestHangupChecksFiles(t *testing.T) {
+	keyset, _, err := crypt.Create()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "keys.json")
+	certs.Write(t, path, keyset)
+	s := startServer(t, append(embedded(t, loopback.FreeAddress(t)), "--keyset-file", path)...)
+	for signals := 1; signals <= 3; signals++ {
+		keyset = append(keyset, '\n')
+		certs.Write(t, path, keyset)
+		s.signal(t, syscall.SIGHUP)
+		var log string
+		poll.Until(t, "the log says that the files were checked", func() bool {
+			log = s.output(t)
+			return strings.Count(log, "signal=SIGHUP") == signals
+		})
+		if n := strings.Count(log, "file has changed and is in use"); n != signals {
+			t.Errorf("got %d lines about changed files after %d changes and signals:\n%s", n, signals, log)
+		}
+	}
 	put(t, s.conn, "a", []byte("1"))
 	s.end(t, syscall.SIGTERM)
 }

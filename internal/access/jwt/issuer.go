@@ -134,6 +134,13 @@ func (i *issuer) run(ctx context.Context, changed func()) {
 	}
 }
 
+// checkFiles implements keySource.
+func (i *issuer) checkFiles(ctx context.Context) {
+	if i.ca != nil {
+		i.ca.Check(ctx)
+	}
+}
+
 // refresh fetches the keys and reports whether that succeeded.
 func (i *issuer) refresh(ctx context.Context, changed func()) bool {
 	i.mu.Lock()

@@ -108,6 +108,8 @@ func (f *file) run(ctx context.Context, changed func()) {
 	f.reload.Run(ctx)
 }
 
+func (f *file) checkFiles(ctx context.Context) { f.reload.Check(ctx) }
+
 func (f *file) keys() *oidc.StaticKeySet { return f.current.Load() }
 
 func (f *file) fetchNow(context.Context) bool { return false }

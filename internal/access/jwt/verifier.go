@@ -48,6 +48,9 @@ type keySource interface {
 	// change.
 	run(ctx context.Context, changed func())
 
+	// checkFiles makes run poll the files at once, and waits for that or until ctx is done.
+	checkFiles(ctx context.Context)
+
 	// keys returns the current keys, or nil before the first fetch.
 	keys() *oidc.StaticKeySet
 
@@ -80,6 +83,9 @@ func Open(cfg Config) (*Verifier, error) {
 
 // Run keeps the keys up to date until ctx is done, and calls changed after each change.
 func (v *Verifier) Run(ctx context.Context, changed func()) { v.source.run(ctx, changed) }
+
+// CheckFiles makes Run poll the files at once, and waits for that or until ctx is done.
+func (v *Verifier) CheckFiles(ctx context.Context) { v.source.checkFiles(ctx) }
 
 // Verify implements [access.Verifier].
 func (v *Verifier) Verify(ctx context.Context, token string) (access.Pass, error) {
