@@ -46,6 +46,27 @@ func TestSettingsAreDocumented(t *testing.T) {
 	}
 }
 
+// The documentation lists all exit statuses, and no others.
+func TestExitStatusesAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "| exit status |")
+	table, _, _ := strings.Cut(rest, "\n\n")
+	var documented []string
+	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \|`).FindAllStringSubmatch(table, -1) {
+		documented = append(documented, row[1])
+	}
+	var all []string
+	for _, code := range []int{exitOK, exitFailed, exitUsage, exitForced} {
+		all = append(all, fmt.Sprint(code))
+	}
+	if !slices.Equal(documented, all) {
+		t.Errorf("got documented exit statuses %v, want %v", documented, all)
+	}
+}
+
 // Every setting is a key of the configuration file, and vice versa.
 func TestFileHasEverySetting(t *testing.T) {
 	out, err := yaml.Marshal(config.Defaults())

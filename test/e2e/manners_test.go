@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/crypt"
 	"github.com/fanoutd/fanoutd/test/certs"
 	"github.com/fanoutd/fanoutd/test/etcdproc"
@@ -102,6 +103,16 @@ func TestUnreachableEtcdIsReported(t *testing.T) {
 	})
 	if code, body := get(t, "http://"+web+"/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "etcd cannot be reached") || strings.Contains(body, link.Address) {
 		t.Errorf("/readyz: got %d %q, want 503 with the reason and without the address", code, body)
+	}
+	conn := dial(t, s.address)
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	stale := &fanoutv1.ReadConsistency{Level: &fanoutv1.ReadConsistency_Any{Any: &fanoutv1.AnyRevision{}}}
+	for want, consistency := range map[string]*fanoutv1.ReadConsistency{"STORE_UNAVAILABLE": nil, "NOT_READY": stale} {
+		_, err := fanoutv1.NewFanoutServiceClient(conn).Get(ctx, &fanoutv1.GetRequest{Resource: resource, Key: "a", Consistency: consistency})
+		if got := reasonOf(err); got != want {
+			t.Errorf("Get: got reason %q (%v), want %q", got, err, want)
+		}
 	}
 	link.Heal()
 	poll.Until(t, "the server is ready", func() bool {
