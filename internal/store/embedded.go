@@ -77,7 +77,7 @@ func startEmbedded(ctx context.Context, cfg EmbeddedConfig, log *slog.Logger) (*
 		return nil, err
 	}
 	requests := trackClientRequests(etcdConfig, disk.admit)
-	etcd, err := startMember(ctx, etcdConfig, fatal, startLimit(etcdConfig.Dir))
+	etcd, err := startMember(ctx, func() (*embed.Etcd, error) { return startEtcd(etcdConfig) }, fatal, startLimit(etcdConfig.Dir))
 	if err != nil {
 		return nil, err
 	}

@@ -95,12 +95,21 @@ func startLimit(dir string) time.Duration {
 	return time.Minute + time.Duration(memberBytes(dir)/slowDisk)*time.Second
 }
 
-// startMember checks the data directory and starts etcd in it. It returns once etcd serves
-// requests, at the latest after the limit.
+// startEtcd checks the data directory and starts etcd in it. It does not wait until etcd
+// serves requests.
+func startEtcd(cfg *embed.Config) (*embed.Etcd, error) {
+	if err := checkMember(cfg.Dir); err != nil {
+		return nil, err
+	}
+	return embed.StartEtcd(cfg)
+}
+
+// startMember calls start, which starts etcd. It returns once etcd serves requests, at the
+// latest after the limit.
 //
 // If etcd fails in a way that it cannot report, or takes too long, its goroutines are left
 // behind, because nothing can end them. The process is expected to exit.
-func startMember(ctx context.Context, cfg *embed.Config, fatal *fatalErrors, limit time.Duration) (*embed.Etcd, error) {
+func startMember(ctx context.Context, start func() (*embed.Etcd, error), fatal *fatalErrors, limit time.Duration) (*embed.Etcd, error) {
 	type result struct {
 		etcd *embed.Etcd
 		err  error
@@ -115,11 +124,7 @@ func startMember(ctx context.Context, cfg *embed.Config, fatal *fatalErrors, lim
 		// etcd reads its database through a memory map. Without this, a page beyond the
 		// end of the file ends the process.
 		debug.SetPanicOnFault(true)
-		if err := checkMember(cfg.Dir); err != nil {
-			started <- result{err: err}
-			return
-		}
-		etcd, err := embed.StartEtcd(cfg)
+		etcd, err := start()
 		started <- result{etcd, err}
 	}()
 	timeout := time.NewTimer(limit)

@@ -2,8 +2,15 @@ package store
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver"
 )
 
 // A call that waits for a goroutine of etcd ends when that goroutine has failed.
@@ -26,4 +33,40 @@ func TestCallsEndWhenEtcdFails(t *testing.T) {
 			t.Errorf("got %v, want %v", err, first)
 		}
 	})
+}
+
+// A start of etcd that hangs ends at the limit, which grows with the data, and the error says
+// how long etcd had.
+func TestStartEndsAtItsLimit(t *testing.T) {
+	dir := t.TempDir()
+	wal := filepath.Join(dir, "member", "wal")
+	if err := os.MkdirAll(wal, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(wal, "0.wal"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(wal, "0.wal"), 480<<20); err != nil { // a sparse file
+		t.Fatal(err)
+	}
+	for name, hangs := range map[string]bool{"etcd does not start": true, "etcd is never ready": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				release := make(chan struct{})
+				defer close(release)
+				start := func() (*embed.Etcd, error) {
+					if hangs {
+						<-release
+					}
+					return &embed.Etcd{Server: &etcdserver.EtcdServer{}}, nil
+				}
+				began := time.Now()
+				_, err := startMember(t.Context(), start, newFatalErrors(), startLimit(dir))
+				const want = "etcd did not become ready within 1m30s: "
+				if waited := time.Since(began); waited != 90*time.Second || err == nil || !strings.HasPrefix(err.Error(), want) {
+					t.Errorf("got %v after %v, want %q... after 1m30s", err, waited, want)
+				}
+			})
+		})
+	}
 }
