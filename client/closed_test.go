@@ -19,12 +19,18 @@ import (
 func calls(c *client.Client) map[string]func(context.Context) error {
 	r := c.Resource("config")
 	return map[string]func(context.Context) error{
-		"Get":      func(ctx context.Context) error { _, err := r.Get(ctx, "a"); return err },
-		"Count":    func(ctx context.Context) error { _, err := r.Count(ctx); return err },
-		"Put":      func(ctx context.Context) error { _, err := r.Put(ctx, "a", client.Text("1")); return err },
-		"Delete":   func(ctx context.Context) error { _, _, err := r.Delete(ctx, "a"); return err },
-		"TryPut":   func(ctx context.Context) error { _, err := r.TryPut(ctx, "a", client.Text("1")); return err },
+		"Get":       func(ctx context.Context) error { _, err := r.Get(ctx, "a"); return err },
+		"Count":     func(ctx context.Context) error { _, err := r.Count(ctx); return err },
+		"Put":       func(ctx context.Context) error { _, err := r.Put(ctx, "a", client.Text("1")); return err },
+		"Delete":    func(ctx context.Context) error { _, _, err := r.Delete(ctx, "a"); return err },
+		"TryPut":    func(ctx context.Context) error { _, err := r.TryPut(ctx, "a", client.Text("1")); return err },
+		"TryDelete": func(ctx context.Context) error { _, err := r.TryDelete(ctx, "a"); return err },
+		"Update": func(ctx context.Context) error {
+			_, err := r.Update(ctx, "a", func(*client.Object) (*client.Value, error) { return nil, nil })
+			return err
+		},
 		"Transact": func(ctx context.Context) error { _, err := r.Transact(ctx, client.OpDelete("a")); return err },
+		"ListPage": func(ctx context.Context) error { _, err := r.ListPage(ctx); return err },
 		"List": func(ctx context.Context) error {
 			for _, err := range r.List(ctx) {
 				return err
@@ -37,7 +43,9 @@ func calls(c *client.Client) map[string]func(context.Context) error {
 			}
 			return nil
 		},
-		"Run": func(ctx context.Context) error { return client.NewInformer(r, number).Run(ctx) },
+		"Run":          func(ctx context.Context) error { return client.NewInformer(r, number).Run(ctx) },
+		"WaitForSync":  func(ctx context.Context) error { return client.NewInformer(r, number).WaitForSync(ctx) },
+		"WaitForState": func(ctx context.Context) error { return client.NewInformer(r, number).WaitForState(ctx) },
 		"Conn": func(ctx context.Context) error {
 			_, err := fanoutv1.NewAdminServiceClient(c.Conn()).ListResources(ctx, &fanoutv1.ListResourcesRequest{})
 			return client.ErrorOf(err)
@@ -56,6 +64,36 @@ func TestCallsAfterCloseFailWithErrClosed(t *testing.T) {
 			if err := call(t.Context()); !errors.Is(err, client.ErrClosed) {
 				t.Errorf("%s: got %v, want %v", name, err, client.ErrClosed)
 			}
+		}
+	})
+}
+
+// Close ends the wait for an informer that does not run. The state of an informer that was
+// synced before stays usable.
+func TestCloseEndsWaitForSync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := dialScripted(t, []*scriptedServer{{streams: []stream{{messages: []message{reset(), synced(5)}}}}})
+		wasSynced := client.NewInformer(c.Resource("config"), number)
+		ended := make(chan error, 1)
+		go func() { ended <- wasSynced.Run(t.Context()) }()
+		if err := wasSynced.WaitForSync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		neverRun := client.NewInformer(c.Resource("config"), number)
+		waited := make(chan error, 1)
+		go func() { waited <- neverRun.WaitForSync(t.Context()) }()
+		synctest.Wait()
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-waited; !errors.Is(err, client.ErrClosed) {
+			t.Errorf("not run: got %v, want %v", err, client.ErrClosed)
+		}
+		if err := <-ended; !errors.Is(err, client.ErrClosed) {
+			t.Errorf("Run: got %v, want %v", err, client.ErrClosed)
+		}
+		if err := wasSynced.WaitForSync(t.Context()); err != nil {
+			t.Errorf("synced before: got %v", err)
 		}
 	})
 }

@@ -121,7 +121,7 @@ func (i *Informer[T]) Lister() Lister[T] { return Lister[T]{i} }
 // WaitForSync waits until the state is as fresh as the [Consistency] of the informer
 // requires, and the handlers have it. By default, the state then has every write that was
 // acknowledged before Run was called, so WaitForSync waits while the servers have lost
-// etcd. It returns an error if ctx or Run ends first.
+// etcd. It returns an error if ctx or Run ends first, or if the client is closed first.
 func (i *Informer[T]) WaitForSync(ctx context.Context) error { return i.wait(ctx, i.synced) }
 
 // WaitForState waits until there is a state and the handlers have it. Unlike
@@ -129,19 +129,23 @@ func (i *Informer[T]) WaitForSync(ctx context.Context) error { return i.wait(ctx
 func (i *Informer[T]) WaitForState(ctx context.Context) error { return i.wait(ctx, i.hasState) }
 
 func (i *Informer[T]) wait(ctx context.Context, reached <-chan struct{}) error {
+	var err error
 	select {
 	case <-reached:
 		return nil
 	case <-i.ended:
-		select {
-		case <-reached:
-			return nil
-		default:
-		}
-		return fmt.Errorf("the informer has ended: %w", i.err)
+		err = fmt.Errorf("the informer has ended: %w", i.err)
+	case <-i.resource.client.open.Done():
+		err = fmt.Errorf("wait for the state of %s: %w", i.resource.name, ErrClosed)
 	case <-ctx.Done():
 		return fmt.Errorf("wait for the state of %s: %w", i.resource.name, context.Cause(ctx))
 	}
+	select {
+	case <-reached:
+		return nil
+	default:
+	}
+	return err
 }
 
 var errSecondRun = errors.New("an informer can run only once")
