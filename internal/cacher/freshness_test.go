@@ -27,6 +27,38 @@ func TestAQuietStoreConfirmsTheState(t *testing.T) {
 	})
 }
 
+// Writes to other keys are no lag of a resource that is never written. Changes that do not
+// arrive are.
+func TestMeasureLag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := cachertest.NewMemory()
+		m.Put("k", "1")
+		c := run(t, m)
+		<-c.Ready()
+		synctest.Wait()
+		for range 100 {
+			m.Commit(nil)
+		}
+		if s, lag, err := c.MeasureLag(t.Context()); lag != 0 || err != nil || s.Revision() != m.Now() {
+			t.Errorf("got a lag of %d after writes to other keys, %v, want 0", lag, err)
+		}
+		m.Change(func() { m.Quiet = true })
+		m.Put("k", "2")
+		m.Put("k", "3")
+		asked := time.Now()
+		if _, lag, err := c.MeasureLag(t.Context()); lag != 2 || err != nil {
+			t.Errorf("got a lag of %d, %v, want 2", lag, err)
+		}
+		if took := time.Since(asked); took > time.Second {
+			t.Errorf("took %v, want at most a second", took)
+		}
+		m.Change(func() { m.Down = object.ErrUnavailable })
+		if _, lag, err := c.MeasureLag(t.Context()); err == nil {
+			t.Errorf("got a lag of %d, want an error", lag)
+		}
+	})
+}
+
 // While the store does not answer, nothing confirms the state. When it answers again, the first
 // updates are old, so they do not count either.
 func TestUpdatesAfterAnOutageDoNotConfirmTheState(t *testing.T) {

@@ -90,6 +90,30 @@ func (c *Cacher) reach(ctx context.Context, want Consistency) (*State, object.Re
 	return s, needed, err
 }
 
+// lagTimeout limits the wait of MeasureLag for changes that may be on their way. A progress
+// request takes a few milliseconds.
+const lagTimeout = 500 * time.Millisecond
+
+// MeasureLag returns the newest state, and by how many revisions the store was ahead of it. It
+// first waits a moment for the cacher to reach the revision of the store. Without the wait, a
+// resource that never changes would look far behind, because writes to other keys raise the
+// revision of the store.
+//
+// Errors are those of [Cacher.Read].
+func (c *Cacher) MeasureLag(ctx context.Context) (s *State, lag int64, err error) {
+	now, err := c.StoreRevision(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	waiting, cancel := context.WithTimeout(ctx, lagTimeout)
+	defer cancel()
+	_, _ = c.Reach(waiting, AtLeast(now)) // on failure there is a lag
+	if s = c.State(); s == nil {
+		return nil, 0, ErrNotReady
+	}
+	return s, int64(max(0, now-s.Revision())), nil
+}
+
 // storeRevisionError returns ctx.Err() if the caller gave up, and else an error that says
 // why the store's revision is not known.
 func storeRevisionError(ctx context.Context, err error) error {

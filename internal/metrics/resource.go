@@ -37,7 +37,7 @@ func newResourceCollector(resources []backend.Resource) *resourceCollector {
 	c.leftOut = c.gauge("left_out_keys", "Keys in etcd that are omitted because they are empty or not valid UTF-8. Stops at 1,000.", r)
 
 	c.revision = c.gauge("cacher_revision", "etcd revision up to which the cache is complete.", r)
-	c.lagRevisions = c.gauge("cacher_lag_revisions", "Number of revisions by which etcd is ahead of the cache. Until the next progress request it includes revisions of other prefixes. Missing while etcd does not answer.", r)
+	c.lagRevisions = c.gauge("cacher_lag_revisions", "Number of revisions by which etcd is ahead of the cache, after the cache has had half a second to catch up. Missing while etcd does not answer.", r)
 	c.lagSeconds = c.gauge("cacher_lag_seconds", "Seconds since the etcd watch last sent a change or a progress notification. While cacher_lag_revisions is high, its changes may be old.", r)
 	c.objects = c.gauge("cacher_objects", "Objects in the cache.", r)
 	c.undecryptable = c.gauge("cacher_undecryptable_objects", "Objects whose values cannot be decrypted with the loaded keys.", r)
@@ -108,6 +108,14 @@ func (c *resourceCollector) collectCacher(to chan<- prometheus.Metric, r *backen
 	if state == nil {
 		return
 	}
+	if following { // else etcd is unreachable
+		ctx, cancel := context.WithTimeout(context.Background(), revisionTimeout)
+		defer cancel()
+		if measured, lag, err := r.Cacher.MeasureLag(ctx); err == nil {
+			state = measured
+			send(to, c.lagRevisions, lag, r.Name)
+		}
+	}
 	send(to, c.revision, int64(state.Revision()), r.Name)
 	send(to, c.objects, state.Len(), r.Name)
 	send(to, c.undecryptable, state.Undecryptable(), r.Name)
@@ -120,15 +128,6 @@ func (c *resourceCollector) collectCacher(to chan<- prometheus.Metric, r *backen
 		span = time.Since(oldest).Seconds()
 	}
 	send(to, c.windowSpan, span, r.Name)
-	if !following {
-		return // etcd is unreachable
-	}
-	// Read the revision after the state, so that it is not older than the state.
-	ctx, cancel := context.WithTimeout(context.Background(), revisionTimeout)
-	defer cancel()
-	if now, err := r.Cacher.StoreRevision(ctx); err == nil {
-		send(to, c.lagRevisions, max(0, int64(now-state.Revision())), r.Name)
-	}
 }
 
 func (c *resourceCollector) collectDispatch(to chan<- prometheus.Metric, r *backend.Resource) {

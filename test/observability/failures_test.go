@@ -103,6 +103,27 @@ func TestMetricsWhileEtcdIsAway(t *testing.T) {
 	in.await(t, "fanoutd_cacher_lag_revisions", ours, exactly(0))
 }
 
+// TestWritesToOtherPrefixesAreNoLag checks that a resource that is never written does not look
+// behind.
+func TestWritesToOtherPrefixesAreNoLag(t *testing.T) {
+	in := start(t, nil)
+	client := etcd(t, in.etcd)
+	var last *clientv3.PutResponse
+	for range 100 {
+		var err error
+		if last, err = client.Put(within(t), "/elsewhere", "v"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := in.scrape(t)
+	if n := s.value(t, "fanoutd_cacher_lag_revisions", ours); n != 0 {
+		t.Errorf("got a lag of %v revisions, want 0", n)
+	}
+	if at, want := s.value(t, "fanoutd_cacher_revision", ours), float64(last.Header.GetRevision()); at < want {
+		t.Errorf("got revision %v, want at least %v", at, want)
+	}
+}
+
 // TestUndecodableValuesAreCounted checks the counters of values that do not decode and of
 // skipped keys.
 func TestUndecodableValuesAreCounted(t *testing.T) {

@@ -128,7 +128,9 @@ func (s cached) Describe(ctx context.Context, r *fanoutv1.ResourceStatus, measur
 		r.Age = durationpb.New(time.Since(heard))
 	}
 	if measure && s.cacher.State() != nil {
-		s.measureLag(ctx, r)
+		if _, lag, err := s.cacher.MeasureLag(ctx); err == nil {
+			r.LagRevisions = &lag
+		}
 	}
 	state, applied := s.cacher.State(), s.cacher.Counts().Changes
 	if state == nil {
@@ -147,23 +149,6 @@ func (s cached) Describe(ctx context.Context, r *fanoutv1.ResourceStatus, measur
 	if oldest, ok := state.Arrived(0); ok {
 		r.Window.Span = durationpb.New(time.Since(oldest))
 	}
-}
-
-// lagTimeout limits the wait for changes that may be on their way. A progress request takes a
-// few milliseconds.
-const lagTimeout = 500 * time.Millisecond
-
-// measureLag sets lag_revisions. Without the wait, a resource that never changes would look
-// far behind, because writes to other keys raise the revision of the store.
-func (s cached) measureLag(ctx context.Context, r *fanoutv1.ResourceStatus) {
-	now, err := s.cacher.StoreRevision(ctx)
-	if err != nil {
-		return
-	}
-	waiting, cancel := context.WithTimeout(ctx, lagTimeout)
-	defer cancel()
-	_, _ = s.cacher.Reach(waiting, cacher.AtLeast(now)) // on failure there is a lag
-	r.LagRevisions = new(int64(max(0, now-s.cacher.State().Revision())))
 }
 
 // backlog implements [Resource.Backlog].
