@@ -27,6 +27,20 @@ type attack struct {
 
 	begun, refused atomic.Int64
 	conns          []io.Closer // open until the end
+
+	// Only for watches that are opened at once.
+	accepted   atomic.Int64   // streams that the server has begun and not ended
+	unanswered sync.WaitGroup // connections with streams that the server has neither begun nor ended
+
+	mu     sync.Mutex
+	limits map[string]int // guarded by mu: refused streams by the limit that the status names
+}
+
+// result is what has become of the streams or connections of an attack.
+type result struct {
+	Begun, Refused int
+	Accepted       int            // see attack
+	Limits         map[string]int // see attack
 }
 
 type kind string
@@ -65,6 +79,8 @@ func (a *attack) start(ctx context.Context, group *sync.WaitGroup) error {
 		}
 		return nil
 	case openSnapshots, openFromNow:
+		a.limits = map[string]int{}
+		a.unanswered.Add(a.Size)
 		for i := range a.Size {
 			group.Go(func() { a.openAtOnce(ctx, i) })
 		}

@@ -81,7 +81,7 @@ func TestConnectionsLeaveFilesToEtcd(t *testing.T) {
 	h.ping(ctx, t, 10)
 	t.Logf("%v of %v file descriptors are open, %v connections were refused",
 		m.value(ctx, t, "process_open_fds"), m.value(ctx, t, "process_max_fds"), m.value(ctx, t, refused))
-	if begun, _ := stop(); begun < openFiles {
+	if begun := stop().Begun; begun < openFiles {
 		t.Errorf("the attackers opened %d connections, want at least %d", begun, openFiles)
 	}
 	if !poll.Wait(ctx, func() bool { return m.value(ctx, t, "fanoutd_connections") < openFiles/4 }) {

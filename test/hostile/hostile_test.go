@@ -151,8 +151,8 @@ func TestWellBehavedClientAmongHostileOnes(t *testing.T) {
 				before := h.ping(ctx, t, pings)
 				stop := (&attack{Kind: as.kind, Address: address, Size: size, Hosts: as.hosts}).launch(ctx, t)
 				during := h.ping(ctx, t, pings)
-				began, were := stop()
-				begun, refused = begun+began, refused+were
+				became := stop()
+				begun, refused = begun+became.Begun, refused+became.Refused
 				without, with = append(without, before.Seconds()*1e3), append(with, during.Seconds()*1e3)
 				times = append(times, float64(during)/float64(before))
 			}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Attackers run in another process, so that they do not disturb the well-behaved client. It
@@ -17,7 +18,7 @@ import (
 const attackVariable = "FANOUTD_TEST_ATTACK"
 
 // attackers attacks until its standard input ends. It prints a line when the attack has
-// begun, and at the end how many streams or connections were begun and refused.
+// begun, and the result at the end.
 func attackers(as string) error {
 	var a attack
 	if err := json.Unmarshal([]byte(as), &a); err != nil {
@@ -33,9 +34,15 @@ func attackers(as string) error {
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 		return err
 	}
+	late := time.AfterFunc(wait/4, cancel) // what is unanswered then is missing in the result
+	a.unanswered.Wait()
+	late.Stop()
 	cancel()
 	group.Wait()
-	fmt.Println(a.begun.Load(), a.refused.Load())
+	r := result{Begun: int(a.begun.Load()), Refused: int(a.refused.Load()), Accepted: int(a.accepted.Load()), Limits: a.limits}
+	if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
+		return err
+	}
 	for _, c := range a.conns {
 		_ = c.Close()
 	}
@@ -44,7 +51,7 @@ func attackers(as string) error {
 
 // launch runs the attack in another process until stop is called, which returns its
 // result.
-func (a *attack) launch(ctx context.Context, t *testing.T) (stop func() (begun, refused int)) {
+func (a *attack) launch(ctx context.Context, t *testing.T) (stop func() result) {
 	t.Helper()
 	as, err := json.Marshal(a)
 	if err != nil {
@@ -69,17 +76,17 @@ func (a *attack) launch(ctx context.Context, t *testing.T) (stop func() (begun, 
 	if line, err := out.ReadString('\n'); err != nil {
 		t.Fatalf("got %q from the attackers: %v", line, err)
 	}
-	return func() (begun, refused int) {
+	return func() (r result) {
 		t.Helper()
 		if err := in.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := fmt.Fscan(out, &begun, &refused); err != nil {
+		if err := json.NewDecoder(out).Decode(&r); err != nil {
 			t.Fatal(err)
 		}
 		if err := cmd.Wait(); err != nil {
 			t.Fatal(err)
 		}
-		return begun, refused
+		return r
 	}
 }

@@ -3,14 +3,19 @@ package hostile
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/binary"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -137,8 +142,10 @@ func (a *attack) readCalm(c *rawConn) {
 
 // openAtOnce opens watches over one connection as fast as it can, on streams on which the
 // server may send nothing but headers. It holds them until ctx ends. A watch that the server
-// ends is a refusal.
+// ends is a refusal, also if the server had accepted it before.
 func (a *attack) openAtOnce(ctx context.Context, i int) {
+	allAnswered := sync.OnceFunc(a.unanswered.Done)
+	defer allAnswered()
 	c, err := a.openRaw(ctx, i, 0)
 	if err != nil {
 		return
@@ -164,16 +171,23 @@ func (a *attack) openAtOnce(ctx context.Context, i int) {
 		}
 	})
 	reader := http2.NewFramer(io.Discard, c.Conn)
+	reader.ReadMetaHeaders = hpack.NewDecoder(4096, nil) // 4096: the default of HTTP/2
+	answered := map[uint32]bool{}                        // by stream: the server has not ended it
 	for {
 		frame, err := reader.ReadFrame()
 		if err != nil {
 			return
 		}
 		switch f := frame.(type) {
-		case *http2.HeadersFrame:
+		case *http2.MetaHeadersFrame:
 			if f.StreamEnded() {
-				a.refused.Add(1)
+				a.end(answered, f.StreamID, limitOf(f))
+			} else {
+				answered[f.StreamID] = true
+				a.accepted.Add(1)
 			}
+		case *http2.RSTStreamFrame:
+			a.end(answered, f.StreamID, "")
 		case *http2.PingFrame:
 			c.write.Lock()
 			if !f.IsAck() && c.framer.WritePing(true, f.Data) == nil {
@@ -181,7 +195,50 @@ func (a *attack) openAtOnce(ctx context.Context, i int) {
 			}
 			c.write.Unlock()
 		}
+		if len(answered) == streamsAtOnce {
+			allAnswered()
+		}
 	}
+}
+
+// end notes that the server has ended a stream because of a limit, or for another reason if
+// the limit is empty. A reset may follow the end of a stream, and does not count.
+func (a *attack) end(answered map[uint32]bool, stream uint32, limit string) {
+	open, seen := answered[stream]
+	if seen && !open {
+		return
+	}
+	answered[stream] = false
+	if open {
+		a.accepted.Add(-1)
+	}
+	a.refused.Add(1)
+	if limit != "" {
+		a.mu.Lock()
+		a.limits[limit]++
+		a.mu.Unlock()
+	}
+}
+
+// limitOf returns the name of the limit for which the server has refused a request, given the
+// trailers. It is empty if the status has another reason.
+func limitOf(trailers *http2.MetaHeadersFrame) string {
+	for _, field := range trailers.RegularFields() {
+		if field.Name != "grpc-status-details-bin" {
+			continue
+		}
+		details, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(field.Value, "="))
+		answer := &spb.Status{}
+		if err != nil || proto.Unmarshal(details, answer) != nil {
+			return ""
+		}
+		for _, detail := range status.FromProto(answer).Details() {
+			if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetReason() == "LIMIT_REACHED" {
+				return info.GetMetadata()["limit_name"]
+			}
+		}
+	}
+	return ""
 }
 
 // watchRequest returns a request as gRPC sends it. The watch is not concerned with what the
