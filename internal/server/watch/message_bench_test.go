@@ -160,8 +160,8 @@ func openStream(b *testing.B, observer stats.Handler) grpc.ServerStream {
 	return <-streams
 }
 
-// watched returns a service with watches that have no connection.
-func watched(tb testing.TB, watches int) *Service {
+// watched returns a service with watches that have no connection, and its store.
+func watched(tb testing.TB, watches int) (*Service, *cachertest.Memory) {
 	tb.Helper()
 	codec, err := object.CodecByName("raw")
 	if err != nil {
@@ -198,14 +198,14 @@ func watched(tb testing.TB, watches int) *Service {
 	// An event waits for all of them.
 	memory.Put("k", "v")
 	poll.Until(tb, "the dispatcher has seen the change", func() bool { return d.Stats().DispatchedUpTo.Revision >= memory.Now() })
-	return srv
+	return srv, memory
 }
 
 // The statistics of ten thousand watches take as many allocations as those of ten. Only one array
 // is larger.
 func TestStatsAllocateNothingForEachWatch(t *testing.T) {
 	allocations := func(watches int) float64 {
-		srv := watched(t, watches)
+		srv, _ := watched(t, watches)
 		if s := srv.Stats()["r"]; s.Live+s.CatchingUp != watches || s.Messages != int64(watches) {
 			t.Fatalf("got %+v, want %d watches", s, watches)
 		}
@@ -220,7 +220,7 @@ func TestStatsAllocateNothingForEachWatch(t *testing.T) {
 func BenchmarkStats(b *testing.B) {
 	for _, watches := range []int{100, 10_000} {
 		b.Run(fmt.Sprintf("watches=%d", watches), func(b *testing.B) {
-			srv := watched(b, watches)
+			srv, _ := watched(b, watches)
 			b.ReportAllocs()
 			for b.Loop() {
 				srv.Stats()
