@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -138,7 +139,11 @@ func rootCommand(environ []string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			go checkFilesOnHangup(cmd.Context(), a, log)
+			running, stop := context.WithCancel(cmd.Context())
+			var checking sync.WaitGroup
+			checking.Go(func() { checkFilesOnHangup(running, a, log) })
+			defer checking.Wait()
+			defer stop()
 			return a.Run(cmd.Context())
 		},
 	}
