@@ -18,8 +18,9 @@ import (
 	"github.com/fanoutd/fanoutd/test/poll"
 )
 
-// Limits of the tests in this file. They are the documented times, and as much again for a
-// busy machine. Without failover, requests wait for 8 to 15 s.
+// Limits of the tests in this file. On an idle machine, reads are answered by another member
+// after a second, writes fail after at most 5 s, and watches continue after about 2 s. The
+// limits leave a busy machine more time. Without failover, requests wait for 8 to 15 s.
 const (
 	maxReadWait  = 4 * time.Second
 	maxWriteWait = 7 * time.Second

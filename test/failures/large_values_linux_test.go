@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fanoutd/fanoutd/test/race"
 )
 
 // TestLargeValues writes large values again and again. Memory and disk are bounded by bytes,
-// while the server runs and after a restart.
+// while the server runs and after a restart. docs/operations.md has the figures of a run.
 func TestLargeValues(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -35,13 +37,16 @@ func TestLargeValues(t *testing.T) {
 	took := time.Since(began)
 	restarted := measure(t, f, dir)
 	t.Logf("empty %v; after 700 MiB %v; after a restart, which took %v, %v", empty, written, took.Round(time.Millisecond), restarted)
-	// 10 objects, and a window and a log of 64 MiB each. The collector keeps as much again.
-	for when, u := range map[string]usage{"after 700 puts": written, "after a restart": restarted} {
-		if u.heap > 1000 {
-			t.Errorf("%s: the process has %d MiB of memory of its own, want at most 1000", when, u.heap)
+	// About half as much again as in docs/operations.md, for a busy machine.
+	for when, c := range map[string]struct{ got, most usage }{
+		"after 700 puts":  {written, usage{heap: 450, resident: 1600, log: 260, disk: 1600}},
+		"after a restart": {restarted, usage{heap: 300, resident: 1600, log: 260, disk: 1600}},
+	} {
+		if race.Enabled {
+			c.most.heap, c.most.resident = 3*c.most.heap, 3*c.most.resident // the detector needs that much
 		}
-		if u.log > 400 {
-			t.Errorf("%s: the write-ahead log has %d MiB, want at most 400", when, u.log)
+		if c.got.heap > c.most.heap || c.got.resident > c.most.resident || c.got.log > c.most.log || c.got.disk > c.most.disk {
+			t.Errorf("%s: got %v, want at most %v", when, c.got, c.most)
 		}
 	}
 }

@@ -35,8 +35,10 @@ func TestOneEtcdLinkFrozen(t *testing.T) {
 	s.subscribe(t, f.reads)
 	s.until(t, object.Synced)
 
-	// The documented times, and as much again for a busy machine.
-	const maxRead, maxWrite = 8 * time.Second, 8 * time.Second
+	// docs/operations.md: a linearizable read waits at most 3 s, and a write that was sent to
+	// the member 5 s. A busy machine may need more, but a write that waits for its time limit
+	// of 8 s has not noticed that the member is lost.
+	const maxRead, maxWrite = 6 * time.Second, 7 * time.Second
 	for i, link := range links {
 		link.Freeze()
 		frozen := time.Now()
