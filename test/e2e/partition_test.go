@@ -23,7 +23,8 @@ import (
 // restored from a snapshot while links are frozen.
 //
 // The test logs the longest outage of reads, writes and watches by fault. It checks only
-// what clients saw and not how long it took.
+// what clients saw and not how long it took. In a run with many compactions, a server must
+// have lost changes.
 func TestPartitions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second")
@@ -38,11 +39,40 @@ func TestPartitions(t *testing.T) {
 	}
 	outages := outageTable{}
 	defer outages.print(t)
+	losses := &losses{}
 	begun := time.Now()
 	for round := seed.Seed(0); round == 0 || time.Since(begun) < enough; round++ {
-		if !t.Run(fmt.Sprint(round), func(t *testing.T) { partitionRound(t, random+round, extent, outages) }) {
+		if !t.Run(fmt.Sprint(round), func(t *testing.T) { partitionRound(t, random+round, extent, outages, losses) }) {
 			return
 		}
+	}
+	losses.check(t)
+}
+
+// losses counts the rounds with a compaction, and what happened in these rounds because a
+// server had lost changes.
+type losses struct {
+	rounds   int
+	relists  int // of servers
+	inStream int // DELTAs and RESETs that did not begin a stream
+	deltas   int // in a stream or at its beginning
+}
+
+func (l *losses) add(seen map[string]int) {
+	l.rounds++
+	l.relists += seen["gaps"]
+	l.inStream += seen["catch-ups in the stream"]
+	l.deltas += seen["deltas"]
+}
+
+// check fails if no server lost changes in many rounds. In a single round that is common: the
+// server had received all changes already, or its watch did not use a frozen link.
+func (l *losses) check(t *testing.T) {
+	t.Helper()
+	t.Logf("%d rounds with a compaction while links were frozen: %d relists, %d catch-ups in a stream, %d DELTAs", l.rounds, l.relists, l.inStream, l.deltas)
+	const many = 20
+	if l.rounds >= many && (l.relists == 0 || l.inStream == 0 || l.deltas == 0) {
+		t.Error("the test is too easy: no server lost changes, or no watcher got a DELTA")
 	}
 }
 
@@ -53,7 +83,7 @@ type extent struct {
 }
 
 // partitionRound injects random faults, and then restores etcd.
-func partitionRound(t *testing.T, random seed.Seed, extent extent, outages outageTable) {
+func partitionRound(t *testing.T, random seed.Seed, extent extent, outages outageTable, losses *losses) {
 	t.Logf("%s=%d", seed.Variable, random)
 	etcd := startLinkedCluster(t, 3)
 	w := newScenario(t, startServer(t, append(configured(t, resourceConfig), etcd.near.endpoints()...)...), etcd.client, promised, random)
@@ -79,6 +109,9 @@ func partitionRound(t *testing.T, random seed.Seed, extent extent, outages outag
 	}
 	w.changes(t, 50)
 	truth := w.validate(t, "live", "reads")
+	if w.compactedAt() > 0 {
+		losses.add(w.seen(truth))
+	}
 	w.compareLists(t, append(w.others, w.server), truth)
 	for _, p := range probes {
 		p.deliver()
@@ -102,7 +135,8 @@ type partition struct {
 func (w *scenario) partitions(t *testing.T, etcd *cluster, rng *rand.Rand) []partition {
 	t.Helper()
 	nothing := func() {}
-	anyLink := func() *link { return pick(rng, append(etcd.near, etcd.far...)) }
+	oneServer := func() links { return pick(rng, []links{etcd.near, etcd.far}) }
+	anyLink := func() *link { return pick(rng, oneServer()) }
 	anyMember := func() int { return rng.IntN(len(etcd.members)) }
 	leader := func() int {
 		l := etcd.leader(t)
@@ -134,9 +168,10 @@ func (w *scenario) partitions(t *testing.T, etcd *cluster, rng *rand.Rand) []par
 		}
 	}
 	someLinks := func() links {
+		all := oneServer()
 		var some links
-		for _, i := range rng.Perm(len(etcd.near))[:1+rng.IntN(2)] {
-			some = append(some, etcd.near[i])
+		for _, i := range rng.Perm(len(all))[:1+rng.IntN(2)] {
+			some = append(some, all[i])
 		}
 		return some
 	}
@@ -159,11 +194,11 @@ func (w *scenario) partitions(t *testing.T, etcd *cluster, rng *rand.Rand) []par
 		{"one link of a server cut", do(func() { anyLink().cut() })},
 		{"one link of a server half-open, nothing arrives", do(func() { anyLink().halve(fromTarget) })},
 		{"one link of a server half-open, nothing is sent", do(func() { anyLink().halve(toTarget) })},
-		{"two links of a server frozen", do(func() { etcd.near[:2].freeze() })},
-		{"all links of a server frozen", do(func() { etcd.near.freeze() })},
-		{"all links of a server half-open, nothing arrives", do(func() { etcd.near.halve(fromTarget) })},
-		{"all links of a server cut", do(func() { etcd.near.cut() })},
-		{"all links of a server delayed by 50 to 250 ms", do(func() { etcd.near.slow(time.Duration(50+rng.IntN(200)) * time.Millisecond) })},
+		{"two links of a server frozen", do(func() { oneServer()[:2].freeze() })},
+		{"all links of a server frozen", do(func() { oneServer().freeze() })},
+		{"all links of a server half-open, nothing arrives", do(func() { oneServer().halve(fromTarget) })},
+		{"all links of a server cut", do(func() { oneServer().cut() })},
+		{"all links of a server delayed by 50 to 250 ms", do(func() { oneServer().slow(time.Duration(50+rng.IntN(200)) * time.Millisecond) })},
 		{"links between members delayed by 20 to 100 ms", do(func() {
 			delay := time.Duration(20+rng.IntN(80)) * time.Millisecond
 			for _, l := range etcd.peers {
@@ -181,9 +216,9 @@ func (w *scenario) partitions(t *testing.T, etcd *cluster, rng *rand.Rand) []par
 		{"leader paused", paused(leader)},
 		{"one member paused", paused(anyMember)},
 		{"compaction while one or two links of a server are frozen", do(func() { someLinks().freeze(); compact() })},
-		{"compaction while all links of a server are frozen", do(func() { etcd.near.freeze(); compact() })},
+		{"compaction while all links of a server are frozen", do(func() { oneServer().freeze(); compact() })},
 		{"defragmentation while one or two links of a server are frozen", do(func() { someLinks().freeze(); defragment() })},
-		{"defragmentation while all links of a server are frozen", do(func() { etcd.near.freeze(); defragment() })},
+		{"defragmentation while all links of a server are frozen", do(func() { oneServer().freeze(); defragment() })},
 	}
 }
 

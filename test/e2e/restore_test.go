@@ -33,13 +33,13 @@ func (w *scenario) restore(t *testing.T, etcd *cluster, rng *rand.Rand, outages 
 	kept := w.now(t)
 	writer := &etcdWriter{name: "restorer", client: w.etcd, rng: rng, ledger: newLedger()}
 	forgotten := 1 + rng.IntN(20)
-	frozen := rng.IntN(3)
+	frozen, ofServer := rng.IntN(3), pick(rng, []links{etcd.near, etcd.far})
 	if frozen == 1 {
-		etcd.near.freeze()
+		ofServer.freeze()
 	}
 	w.writeMany(t, writer, forgotten)
 	if frozen == 2 {
-		etcd.near.freeze()
+		ofServer.freeze()
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
