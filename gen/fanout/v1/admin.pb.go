@@ -7,6 +7,7 @@
 package fanoutv1
 
 import (
+	status "google.golang.org/genproto/googleapis/rpc/status"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -813,7 +814,7 @@ type WatcherStatus struct {
 	// The time that the oldest waiting event has waited; 0 if none waits. Absent if
 	// lag_revisions is absent.
 	Lag *durationpb.Duration `protobuf:"bytes,11,opt,name=lag,proto3" json:"lag,omitempty"`
-	// The oldest waiting event is older than the window, so it has waited for longer than lag.
+	// The oldest waiting event is older than the window. So it has waited at least as long as lag says.
 	LagIsMinimum bool `protobuf:"varint,15,opt,name=lag_is_minimum,json=lagIsMinimum,proto3" json:"lag_is_minimum,omitempty"`
 	// The number of messages handed to the network.
 	Messages int64 `protobuf:"varint,12,opt,name=messages,proto3" json:"messages,omitempty"`
@@ -821,7 +822,22 @@ type WatcherStatus struct {
 	Bytes int64 `protobuf:"varint,13,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	// The identity of the caller, from the credentials with which the watch began: the name of
 	// a certificate, a token or a JWT. Empty without credentials.
-	Identity      string `protobuf:"bytes,14,opt,name=identity,proto3" json:"identity,omitempty"`
+	Identity string `protobuf:"bytes,14,opt,name=identity,proto3" json:"identity,omitempty"`
+	// How the program that watches names itself. Absent if it does not.
+	Subscriber *Subscriber `protobuf:"bytes,16,opt,name=subscriber,proto3" json:"subscriber,omitempty"`
+	// Everything up to this position is applied, according to the last report of the client.
+	// Absent if the client has never reported a position, or has not done so since the last RESET
+	// began.
+	Applied *Position `protobuf:"bytes,17,opt,name=applied,proto3" json:"applied,omitempty"`
+	// The time that the oldest event after the applied position has waited to be applied; 0 if
+	// there is none. Like lag, it is only a minimum if the event is older than the window. Absent
+	// if applied is absent, within a RESET, and without a cache.
+	AppliedLag *durationpb.Duration `protobuf:"bytes,18,opt,name=applied_lag,json=appliedLag,proto3" json:"applied_lag,omitempty"`
+	// Why the client cannot apply what comes next, according to its last report. Absent: no error.
+	Error *status.Status `protobuf:"bytes,19,opt,name=error,proto3" json:"error,omitempty"`
+	// When the client reported this error. If it has reported the same code and message several times in a
+	// row: the first time. Absent without an error.
+	ErrorTime     *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=error_time,json=errorTime,proto3" json:"error_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -961,6 +977,181 @@ func (x *WatcherStatus) GetIdentity() string {
 	return ""
 }
 
+func (x *WatcherStatus) GetSubscriber() *Subscriber {
+	if x != nil {
+		return x.Subscriber
+	}
+	return nil
+}
+
+func (x *WatcherStatus) GetApplied() *Position {
+	if x != nil {
+		return x.Applied
+	}
+	return nil
+}
+
+func (x *WatcherStatus) GetAppliedLag() *durationpb.Duration {
+	if x != nil {
+		return x.AppliedLag
+	}
+	return nil
+}
+
+func (x *WatcherStatus) GetError() *status.Status {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+func (x *WatcherStatus) GetErrorTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ErrorTime
+	}
+	return nil
+}
+
+// WatchAppliedRequest selects watches and a revision.
+type WatchAppliedRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of a configured resource. Required.
+	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// The watches whose scopes overlap this scope are counted. Default: all watches of the
+	// resource.
+	Scope *Scope `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
+	// The revision, usually that of a write. The server need not have reached it. Required.
+	Revision      int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchAppliedRequest) Reset() {
+	*x = WatchAppliedRequest{}
+	mi := &file_fanout_v1_admin_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchAppliedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchAppliedRequest) ProtoMessage() {}
+
+func (x *WatchAppliedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_admin_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchAppliedRequest.ProtoReflect.Descriptor instead.
+func (*WatchAppliedRequest) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *WatchAppliedRequest) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *WatchAppliedRequest) GetScope() *Scope {
+	if x != nil {
+		return x.Scope
+	}
+	return nil
+}
+
+func (x *WatchAppliedRequest) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+// WatchAppliedResponse counts the watches that have applied the revision.
+type WatchAppliedResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of watches whose scopes overlap the scope of the request, including those
+	// that never report.
+	Watches int64 `protobuf:"varint,1,opt,name=watches,proto3" json:"watches,omitempty"`
+	// The number of these watches that have applied the revision.
+	Applied int64 `protobuf:"varint,2,opt,name=applied,proto3" json:"applied,omitempty"`
+	// The number of these watches that have reported an error and have not applied the revision.
+	Failed int64 `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
+	// The watches that have not applied the revision, at most 100: those with an error first,
+	// then the oldest.
+	Pending       []*WatcherStatus `protobuf:"bytes,4,rep,name=pending,proto3" json:"pending,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchAppliedResponse) Reset() {
+	*x = WatchAppliedResponse{}
+	mi := &file_fanout_v1_admin_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchAppliedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchAppliedResponse) ProtoMessage() {}
+
+func (x *WatchAppliedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_admin_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchAppliedResponse.ProtoReflect.Descriptor instead.
+func (*WatchAppliedResponse) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *WatchAppliedResponse) GetWatches() int64 {
+	if x != nil {
+		return x.Watches
+	}
+	return 0
+}
+
+func (x *WatchAppliedResponse) GetApplied() int64 {
+	if x != nil {
+		return x.Applied
+	}
+	return 0
+}
+
+func (x *WatchAppliedResponse) GetFailed() int64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *WatchAppliedResponse) GetPending() []*WatcherStatus {
+	if x != nil {
+		return x.Pending
+	}
+	return nil
+}
+
 // EndWatcherRequest ends a watch.
 type EndWatcherRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -972,7 +1163,7 @@ type EndWatcherRequest struct {
 
 func (x *EndWatcherRequest) Reset() {
 	*x = EndWatcherRequest{}
-	mi := &file_fanout_v1_admin_proto_msgTypes[8]
+	mi := &file_fanout_v1_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -984,7 +1175,7 @@ func (x *EndWatcherRequest) String() string {
 func (*EndWatcherRequest) ProtoMessage() {}
 
 func (x *EndWatcherRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_admin_proto_msgTypes[8]
+	mi := &file_fanout_v1_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -997,7 +1188,7 @@ func (x *EndWatcherRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWatcherRequest.ProtoReflect.Descriptor instead.
 func (*EndWatcherRequest) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{8}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *EndWatcherRequest) GetId() string {
@@ -1019,7 +1210,7 @@ type EndWatcherResponse struct {
 
 func (x *EndWatcherResponse) Reset() {
 	*x = EndWatcherResponse{}
-	mi := &file_fanout_v1_admin_proto_msgTypes[9]
+	mi := &file_fanout_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1031,7 +1222,7 @@ func (x *EndWatcherResponse) String() string {
 func (*EndWatcherResponse) ProtoMessage() {}
 
 func (x *EndWatcherResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_admin_proto_msgTypes[9]
+	mi := &file_fanout_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1044,7 +1235,7 @@ func (x *EndWatcherResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndWatcherResponse.ProtoReflect.Descriptor instead.
 func (*EndWatcherResponse) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *EndWatcherResponse) GetEnded() bool {
@@ -1071,7 +1262,7 @@ type ReencryptRequest struct {
 
 func (x *ReencryptRequest) Reset() {
 	*x = ReencryptRequest{}
-	mi := &file_fanout_v1_admin_proto_msgTypes[10]
+	mi := &file_fanout_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1083,7 +1274,7 @@ func (x *ReencryptRequest) String() string {
 func (*ReencryptRequest) ProtoMessage() {}
 
 func (x *ReencryptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_admin_proto_msgTypes[10]
+	mi := &file_fanout_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1096,7 +1287,7 @@ func (x *ReencryptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReencryptRequest.ProtoReflect.Descriptor instead.
 func (*ReencryptRequest) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ReencryptRequest) GetResource() string {
@@ -1148,7 +1339,7 @@ type ReencryptResponse struct {
 
 func (x *ReencryptResponse) Reset() {
 	*x = ReencryptResponse{}
-	mi := &file_fanout_v1_admin_proto_msgTypes[11]
+	mi := &file_fanout_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1160,7 +1351,7 @@ func (x *ReencryptResponse) String() string {
 func (*ReencryptResponse) ProtoMessage() {}
 
 func (x *ReencryptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_admin_proto_msgTypes[11]
+	mi := &file_fanout_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1173,7 +1364,7 @@ func (x *ReencryptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReencryptResponse.ProtoReflect.Descriptor instead.
 func (*ReencryptResponse) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReencryptResponse) GetLookedAt() int64 {
@@ -1245,7 +1436,7 @@ type ReclaimSpaceRequest struct {
 
 func (x *ReclaimSpaceRequest) Reset() {
 	*x = ReclaimSpaceRequest{}
-	mi := &file_fanout_v1_admin_proto_msgTypes[12]
+	mi := &file_fanout_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1257,7 +1448,7 @@ func (x *ReclaimSpaceRequest) String() string {
 func (*ReclaimSpaceRequest) ProtoMessage() {}
 
 func (x *ReclaimSpaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_admin_proto_msgTypes[12]
+	mi := &file_fanout_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1270,7 +1461,7 @@ func (x *ReclaimSpaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReclaimSpaceRequest.ProtoReflect.Descriptor instead.
 func (*ReclaimSpaceRequest) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReclaimSpaceRequest) GetKeepHistory() bool {
@@ -1299,7 +1490,7 @@ type ReclaimSpaceResponse struct {
 
 func (x *ReclaimSpaceResponse) Reset() {
 	*x = ReclaimSpaceResponse{}
-	mi := &file_fanout_v1_admin_proto_msgTypes[13]
+	mi := &file_fanout_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1311,7 +1502,7 @@ func (x *ReclaimSpaceResponse) String() string {
 func (*ReclaimSpaceResponse) ProtoMessage() {}
 
 func (x *ReclaimSpaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_admin_proto_msgTypes[13]
+	mi := &file_fanout_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1324,7 +1515,7 @@ func (x *ReclaimSpaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReclaimSpaceResponse.ProtoReflect.Descriptor instead.
 func (*ReclaimSpaceResponse) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_fanout_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReclaimSpaceResponse) GetBytesBefore() int64 {
@@ -1366,7 +1557,7 @@ var File_fanout_v1_admin_proto protoreflect.FileDescriptor
 
 const file_fanout_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x15fanout/v1/admin.proto\x12\tfanout.v1\x1a\x16fanout/v1/fanout.proto\x1a\x16fanout/v1/object.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"7\n" +
+	"\x15fanout/v1/admin.proto\x12\tfanout.v1\x1a\x16fanout/v1/fanout.proto\x1a\x16fanout/v1/object.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\"7\n" +
 	"\x14ListResourcesRequest\x12\x1f\n" +
 	"\vmeasure_lag\x18\x01 \x01(\bR\n" +
 	"measureLag\"\x81\x01\n" +
@@ -1425,7 +1616,7 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	"\x14ListWatchersResponse\x124\n" +
 	"\bwatchers\x18\x01 \x03(\v2\x18.fanout.v1.WatcherStatusR\bwatchers\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x14\n" +
-	"\x05total\x18\x03 \x01(\x03R\x05total\"\x8f\x05\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\"\x96\a\n" +
 	"\rWatcherStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04peer\x18\x02 \x01(\tR\x04peer\x12\x1d\n" +
@@ -1444,14 +1635,32 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	"\x0elag_is_minimum\x18\x0f \x01(\bR\flagIsMinimum\x12\x1a\n" +
 	"\bmessages\x18\f \x01(\x03R\bmessages\x12\x14\n" +
 	"\x05bytes\x18\r \x01(\x03R\x05bytes\x12\x1a\n" +
-	"\bidentity\x18\x0e \x01(\tR\bidentity\"E\n" +
+	"\bidentity\x18\x0e \x01(\tR\bidentity\x125\n" +
+	"\n" +
+	"subscriber\x18\x10 \x01(\v2\x15.fanout.v1.SubscriberR\n" +
+	"subscriber\x12-\n" +
+	"\aapplied\x18\x11 \x01(\v2\x13.fanout.v1.PositionR\aapplied\x12:\n" +
+	"\vapplied_lag\x18\x12 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"appliedLag\x12(\n" +
+	"\x05error\x18\x13 \x01(\v2\x12.google.rpc.StatusR\x05error\x129\n" +
+	"\n" +
+	"error_time\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\terrorTime\"E\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11STATE_CATCHING_UP\x10\x01\x12\x0e\n" +
 	"\n" +
 	"STATE_LIVE\x10\x02B\x10\n" +
 	"\x0e_lag_revisionsB\r\n" +
-	"\v_lag_events\"#\n" +
+	"\v_lag_events\"u\n" +
+	"\x13WatchAppliedRequest\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12&\n" +
+	"\x05scope\x18\x02 \x01(\v2\x10.fanout.v1.ScopeR\x05scope\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"\x96\x01\n" +
+	"\x14WatchAppliedResponse\x12\x18\n" +
+	"\awatches\x18\x01 \x01(\x03R\awatches\x12\x18\n" +
+	"\aapplied\x18\x02 \x01(\x03R\aapplied\x12\x16\n" +
+	"\x06failed\x18\x03 \x01(\x03R\x06failed\x122\n" +
+	"\apending\x18\x04 \x03(\v2\x18.fanout.v1.WatcherStatusR\apending\"#\n" +
 	"\x11EndWatcherRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"*\n" +
 	"\x12EndWatcherResponse\x12\x14\n" +
@@ -1478,10 +1687,11 @@ const file_fanout_v1_admin_proto_rawDesc = "" +
 	"\vquota_bytes\x18\x03 \x01(\x03R\n" +
 	"quotaBytes\x12-\n" +
 	"\x12compacted_revision\x18\x04 \x01(\x03R\x11compactedRevision\x120\n" +
-	"\x14accepts_writes_again\x18\x05 \x01(\bR\x12acceptsWritesAgain2\x97\x03\n" +
+	"\x14accepts_writes_again\x18\x05 \x01(\bR\x12acceptsWritesAgain2\xea\x03\n" +
 	"\fAdminService\x12R\n" +
 	"\rListResources\x12\x1f.fanout.v1.ListResourcesRequest\x1a .fanout.v1.ListResourcesResponse\x12O\n" +
-	"\fListWatchers\x12\x1e.fanout.v1.ListWatchersRequest\x1a\x1f.fanout.v1.ListWatchersResponse\x12I\n" +
+	"\fListWatchers\x12\x1e.fanout.v1.ListWatchersRequest\x1a\x1f.fanout.v1.ListWatchersResponse\x12Q\n" +
+	"\fWatchApplied\x12\x1e.fanout.v1.WatchAppliedRequest\x1a\x1f.fanout.v1.WatchAppliedResponse0\x01\x12I\n" +
 	"\n" +
 	"EndWatcher\x12\x1c.fanout.v1.EndWatcherRequest\x1a\x1d.fanout.v1.EndWatcherResponse\x12F\n" +
 	"\tReencrypt\x12\x1b.fanout.v1.ReencryptRequest\x1a\x1c.fanout.v1.ReencryptResponse\x12O\n" +
@@ -1502,7 +1712,7 @@ func file_fanout_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_fanout_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_fanout_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_fanout_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_fanout_v1_admin_proto_goTypes = []any{
 	(ResourceStatus_State)(0),      // 0: fanout.v1.ResourceStatus.State
 	(ListWatchersRequest_Order)(0), // 1: fanout.v1.ListWatchersRequest.Order
@@ -1515,48 +1725,62 @@ var file_fanout_v1_admin_proto_goTypes = []any{
 	(*ListWatchersRequest)(nil),    // 8: fanout.v1.ListWatchersRequest
 	(*ListWatchersResponse)(nil),   // 9: fanout.v1.ListWatchersResponse
 	(*WatcherStatus)(nil),          // 10: fanout.v1.WatcherStatus
-	(*EndWatcherRequest)(nil),      // 11: fanout.v1.EndWatcherRequest
-	(*EndWatcherResponse)(nil),     // 12: fanout.v1.EndWatcherResponse
-	(*ReencryptRequest)(nil),       // 13: fanout.v1.ReencryptRequest
-	(*ReencryptResponse)(nil),      // 14: fanout.v1.ReencryptResponse
-	(*ReclaimSpaceRequest)(nil),    // 15: fanout.v1.ReclaimSpaceRequest
-	(*ReclaimSpaceResponse)(nil),   // 16: fanout.v1.ReclaimSpaceResponse
-	(*durationpb.Duration)(nil),    // 17: google.protobuf.Duration
-	(*Position)(nil),               // 18: fanout.v1.Position
-	(*WatchRequest)(nil),           // 19: fanout.v1.WatchRequest
-	(*timestamppb.Timestamp)(nil),  // 20: google.protobuf.Timestamp
+	(*WatchAppliedRequest)(nil),    // 11: fanout.v1.WatchAppliedRequest
+	(*WatchAppliedResponse)(nil),   // 12: fanout.v1.WatchAppliedResponse
+	(*EndWatcherRequest)(nil),      // 13: fanout.v1.EndWatcherRequest
+	(*EndWatcherResponse)(nil),     // 14: fanout.v1.EndWatcherResponse
+	(*ReencryptRequest)(nil),       // 15: fanout.v1.ReencryptRequest
+	(*ReencryptResponse)(nil),      // 16: fanout.v1.ReencryptResponse
+	(*ReclaimSpaceRequest)(nil),    // 17: fanout.v1.ReclaimSpaceRequest
+	(*ReclaimSpaceResponse)(nil),   // 18: fanout.v1.ReclaimSpaceResponse
+	(*durationpb.Duration)(nil),    // 19: google.protobuf.Duration
+	(*Position)(nil),               // 20: fanout.v1.Position
+	(*WatchRequest)(nil),           // 21: fanout.v1.WatchRequest
+	(*timestamppb.Timestamp)(nil),  // 22: google.protobuf.Timestamp
+	(*Subscriber)(nil),             // 23: fanout.v1.Subscriber
+	(*status.Status)(nil),          // 24: google.rpc.Status
+	(*Scope)(nil),                  // 25: fanout.v1.Scope
 }
 var file_fanout_v1_admin_proto_depIdxs = []int32{
 	6,  // 0: fanout.v1.ListResourcesResponse.resources:type_name -> fanout.v1.ResourceStatus
 	5,  // 1: fanout.v1.ListResourcesResponse.server:type_name -> fanout.v1.ServerStatus
-	17, // 2: fanout.v1.ServerStatus.uptime:type_name -> google.protobuf.Duration
+	19, // 2: fanout.v1.ServerStatus.uptime:type_name -> google.protobuf.Duration
 	0,  // 3: fanout.v1.ResourceStatus.state:type_name -> fanout.v1.ResourceStatus.State
-	18, // 4: fanout.v1.ResourceStatus.position:type_name -> fanout.v1.Position
-	17, // 5: fanout.v1.ResourceStatus.age:type_name -> google.protobuf.Duration
+	20, // 4: fanout.v1.ResourceStatus.position:type_name -> fanout.v1.Position
+	19, // 5: fanout.v1.ResourceStatus.age:type_name -> google.protobuf.Duration
 	7,  // 6: fanout.v1.ResourceStatus.window:type_name -> fanout.v1.WindowStatus
-	17, // 7: fanout.v1.WindowStatus.span:type_name -> google.protobuf.Duration
+	19, // 7: fanout.v1.WindowStatus.span:type_name -> google.protobuf.Duration
 	1,  // 8: fanout.v1.ListWatchersRequest.order:type_name -> fanout.v1.ListWatchersRequest.Order
 	10, // 9: fanout.v1.ListWatchersResponse.watchers:type_name -> fanout.v1.WatcherStatus
-	19, // 10: fanout.v1.WatcherStatus.request:type_name -> fanout.v1.WatchRequest
-	20, // 11: fanout.v1.WatcherStatus.since:type_name -> google.protobuf.Timestamp
+	21, // 10: fanout.v1.WatcherStatus.request:type_name -> fanout.v1.WatchRequest
+	22, // 11: fanout.v1.WatcherStatus.since:type_name -> google.protobuf.Timestamp
 	2,  // 12: fanout.v1.WatcherStatus.state:type_name -> fanout.v1.WatcherStatus.State
-	18, // 13: fanout.v1.WatcherStatus.position:type_name -> fanout.v1.Position
-	17, // 14: fanout.v1.WatcherStatus.lag:type_name -> google.protobuf.Duration
-	3,  // 15: fanout.v1.AdminService.ListResources:input_type -> fanout.v1.ListResourcesRequest
-	8,  // 16: fanout.v1.AdminService.ListWatchers:input_type -> fanout.v1.ListWatchersRequest
-	11, // 17: fanout.v1.AdminService.EndWatcher:input_type -> fanout.v1.EndWatcherRequest
-	13, // 18: fanout.v1.AdminService.Reencrypt:input_type -> fanout.v1.ReencryptRequest
-	15, // 19: fanout.v1.AdminService.ReclaimSpace:input_type -> fanout.v1.ReclaimSpaceRequest
-	4,  // 20: fanout.v1.AdminService.ListResources:output_type -> fanout.v1.ListResourcesResponse
-	9,  // 21: fanout.v1.AdminService.ListWatchers:output_type -> fanout.v1.ListWatchersResponse
-	12, // 22: fanout.v1.AdminService.EndWatcher:output_type -> fanout.v1.EndWatcherResponse
-	14, // 23: fanout.v1.AdminService.Reencrypt:output_type -> fanout.v1.ReencryptResponse
-	16, // 24: fanout.v1.AdminService.ReclaimSpace:output_type -> fanout.v1.ReclaimSpaceResponse
-	20, // [20:25] is the sub-list for method output_type
-	15, // [15:20] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	20, // 13: fanout.v1.WatcherStatus.position:type_name -> fanout.v1.Position
+	19, // 14: fanout.v1.WatcherStatus.lag:type_name -> google.protobuf.Duration
+	23, // 15: fanout.v1.WatcherStatus.subscriber:type_name -> fanout.v1.Subscriber
+	20, // 16: fanout.v1.WatcherStatus.applied:type_name -> fanout.v1.Position
+	19, // 17: fanout.v1.WatcherStatus.applied_lag:type_name -> google.protobuf.Duration
+	24, // 18: fanout.v1.WatcherStatus.error:type_name -> google.rpc.Status
+	22, // 19: fanout.v1.WatcherStatus.error_time:type_name -> google.protobuf.Timestamp
+	25, // 20: fanout.v1.WatchAppliedRequest.scope:type_name -> fanout.v1.Scope
+	10, // 21: fanout.v1.WatchAppliedResponse.pending:type_name -> fanout.v1.WatcherStatus
+	3,  // 22: fanout.v1.AdminService.ListResources:input_type -> fanout.v1.ListResourcesRequest
+	8,  // 23: fanout.v1.AdminService.ListWatchers:input_type -> fanout.v1.ListWatchersRequest
+	11, // 24: fanout.v1.AdminService.WatchApplied:input_type -> fanout.v1.WatchAppliedRequest
+	13, // 25: fanout.v1.AdminService.EndWatcher:input_type -> fanout.v1.EndWatcherRequest
+	15, // 26: fanout.v1.AdminService.Reencrypt:input_type -> fanout.v1.ReencryptRequest
+	17, // 27: fanout.v1.AdminService.ReclaimSpace:input_type -> fanout.v1.ReclaimSpaceRequest
+	4,  // 28: fanout.v1.AdminService.ListResources:output_type -> fanout.v1.ListResourcesResponse
+	9,  // 29: fanout.v1.AdminService.ListWatchers:output_type -> fanout.v1.ListWatchersResponse
+	12, // 30: fanout.v1.AdminService.WatchApplied:output_type -> fanout.v1.WatchAppliedResponse
+	14, // 31: fanout.v1.AdminService.EndWatcher:output_type -> fanout.v1.EndWatcherResponse
+	16, // 32: fanout.v1.AdminService.Reencrypt:output_type -> fanout.v1.ReencryptResponse
+	18, // 33: fanout.v1.AdminService.ReclaimSpace:output_type -> fanout.v1.ReclaimSpaceResponse
+	28, // [28:34] is the sub-list for method output_type
+	22, // [22:28] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_fanout_v1_admin_proto_init() }
@@ -1574,7 +1798,7 @@ func file_fanout_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fanout_v1_admin_proto_rawDesc), len(file_fanout_v1_admin_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

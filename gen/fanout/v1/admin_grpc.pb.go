@@ -21,6 +21,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	AdminService_ListResources_FullMethodName = "/fanout.v1.AdminService/ListResources"
 	AdminService_ListWatchers_FullMethodName  = "/fanout.v1.AdminService/ListWatchers"
+	AdminService_WatchApplied_FullMethodName  = "/fanout.v1.AdminService/WatchApplied"
 	AdminService_EndWatcher_FullMethodName    = "/fanout.v1.AdminService/EndWatcher"
 	AdminService_Reencrypt_FullMethodName     = "/fanout.v1.AdminService/Reencrypt"
 	AdminService_ReclaimSpace_FullMethodName  = "/fanout.v1.AdminService/ReclaimSpace"
@@ -43,6 +44,22 @@ type AdminServiceClient interface {
 	// ListWatchers returns the current watches, in pages. A watch that begins or ends
 	// between two pages may be missing; every other watch is on exactly one page.
 	ListWatchers(ctx context.Context, in *ListWatchersRequest, opts ...grpc.CallOption) (*ListWatchersResponse, error)
+	// WatchApplied counts the watches of this server that have applied a revision, according to
+	// their reports (FanoutService.Report). It sends the present counts at once, and then whenever
+	// they or the pending watches change, at most every half second. On a server with very many
+	// watches, the counts may be a few seconds old. The stream lasts until the caller cancels it
+	// or the server stops. It ends with PERMISSION_DENIED if the caller loses its right.
+	//
+	// A watch has applied the revision in two cases:
+	//
+	//   - It has reported a position at or after the revision.
+	//   - The server has read everything up to the revision from etcd, and nothing of it that comes
+	//     after the reported position concerns the watch. So a watch without events need not
+	//     report each new revision.
+	//
+	// A watch that has never reported has not applied the revision. The revisions of another
+	// epoch, from before etcd was restored from a backup, are not comparable.
+	WatchApplied(ctx context.Context, in *WatchAppliedRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchAppliedResponse], error)
 	// EndWatcher ends a watch. Its client receives the last position (KIND_DRAINING) and the
 	// status UNAVAILABLE (reason DRAINING), and resumes on this or another server; nothing
 	// prevents that. If the client does not read, its stream ends after 30 seconds without
@@ -100,6 +117,25 @@ func (c *adminServiceClient) ListWatchers(ctx context.Context, in *ListWatchersR
 	return out, nil
 }
 
+func (c *adminServiceClient) WatchApplied(ctx context.Context, in *WatchAppliedRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchAppliedResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AdminService_ServiceDesc.Streams[0], AdminService_WatchApplied_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchAppliedRequest, WatchAppliedResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AdminService_WatchAppliedClient = grpc.ServerStreamingClient[WatchAppliedResponse]
+
 func (c *adminServiceClient) EndWatcher(ctx context.Context, in *EndWatcherRequest, opts ...grpc.CallOption) (*EndWatcherResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(EndWatcherResponse)
@@ -147,6 +183,22 @@ type AdminServiceServer interface {
 	// ListWatchers returns the current watches, in pages. A watch that begins or ends
 	// between two pages may be missing; every other watch is on exactly one page.
 	ListWatchers(context.Context, *ListWatchersRequest) (*ListWatchersResponse, error)
+	// WatchApplied counts the watches of this server that have applied a revision, according to
+	// their reports (FanoutService.Report). It sends the present counts at once, and then whenever
+	// they or the pending watches change, at most every half second. On a server with very many
+	// watches, the counts may be a few seconds old. The stream lasts until the caller cancels it
+	// or the server stops. It ends with PERMISSION_DENIED if the caller loses its right.
+	//
+	// A watch has applied the revision in two cases:
+	//
+	//   - It has reported a position at or after the revision.
+	//   - The server has read everything up to the revision from etcd, and nothing of it that comes
+	//     after the reported position concerns the watch. So a watch without events need not
+	//     report each new revision.
+	//
+	// A watch that has never reported has not applied the revision. The revisions of another
+	// epoch, from before etcd was restored from a backup, are not comparable.
+	WatchApplied(*WatchAppliedRequest, grpc.ServerStreamingServer[WatchAppliedResponse]) error
 	// EndWatcher ends a watch. Its client receives the last position (KIND_DRAINING) and the
 	// status UNAVAILABLE (reason DRAINING), and resumes on this or another server; nothing
 	// prevents that. If the client does not read, its stream ends after 30 seconds without
@@ -189,6 +241,9 @@ func (UnimplementedAdminServiceServer) ListResources(context.Context, *ListResou
 }
 func (UnimplementedAdminServiceServer) ListWatchers(context.Context, *ListWatchersRequest) (*ListWatchersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListWatchers not implemented")
+}
+func (UnimplementedAdminServiceServer) WatchApplied(*WatchAppliedRequest, grpc.ServerStreamingServer[WatchAppliedResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchApplied not implemented")
 }
 func (UnimplementedAdminServiceServer) EndWatcher(context.Context, *EndWatcherRequest) (*EndWatcherResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method EndWatcher not implemented")
@@ -255,6 +310,17 @@ func _AdminService_ListWatchers_Handler(srv interface{}, ctx context.Context, de
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _AdminService_WatchApplied_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchAppliedRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServiceServer).WatchApplied(m, &grpc.GenericServerStream[WatchAppliedRequest, WatchAppliedResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AdminService_WatchAppliedServer = grpc.ServerStreamingServer[WatchAppliedResponse]
 
 func _AdminService_EndWatcher_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(EndWatcherRequest)
@@ -338,6 +404,12 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _AdminService_ReclaimSpace_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchApplied",
+			Handler:       _AdminService_WatchApplied_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "fanout/v1/admin.proto",
 }

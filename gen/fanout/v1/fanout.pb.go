@@ -13,6 +13,7 @@
 package fanoutv1
 
 import (
+	status "google.golang.org/genproto/googleapis/rpc/status"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -168,7 +169,7 @@ func (x WatchResponse_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use WatchResponse_Kind.Descriptor instead.
 func (WatchResponse_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{6, 0}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{7, 0}
 }
 
 // How a catch-up brings the client to the present. New kinds, if there are any, will be
@@ -233,7 +234,7 @@ func (x WatchResponse_CatchUp) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use WatchResponse_CatchUp.Descriptor instead.
 func (WatchResponse_CatchUp) EnumDescriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{6, 1}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{7, 1}
 }
 
 // How the watcher's view changed. New types, if there are any, will be sent only
@@ -293,7 +294,7 @@ func (x Event_Type) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Event_Type.Descriptor instead.
 func (Event_Type) EnumDescriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{7, 0}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{10, 0}
 }
 
 // GetRequest asks for one object.
@@ -693,7 +694,9 @@ type WatchRequest struct {
 	// after the position, the watch ends with OUT_OF_RANGE (reason POSITION_EXPIRED or
 	// EPOCH_CHANGED) instead of continuing with CATCH_UP_DELTA or CATCH_UP_RESET. Not allowed
 	// together with DELIVERY_LATEST. Default false.
-	EveryEvent    bool `protobuf:"varint,14,opt,name=every_event,json=everyEvent,proto3" json:"every_event,omitempty"`
+	EveryEvent bool `protobuf:"varint,14,opt,name=every_event,json=everyEvent,proto3" json:"every_event,omitempty"`
+	// Names the program that watches. Only operators see it. Default: no name.
+	Subscriber    *Subscriber `protobuf:"bytes,15,opt,name=subscriber,proto3" json:"subscriber,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -837,6 +840,13 @@ func (x *WatchRequest) GetEveryEvent() bool {
 	return false
 }
 
+func (x *WatchRequest) GetSubscriber() *Subscriber {
+	if x != nil {
+		return x.Subscriber
+	}
+	return nil
+}
+
 type isWatchRequest_Begin interface {
 	isWatchRequest_Begin()
 }
@@ -862,6 +872,65 @@ func (*WatchRequest_After) isWatchRequest_Begin() {}
 
 func (*WatchRequest_FromNow) isWatchRequest_Begin() {}
 
+// Subscriber names a program that watches, so that operators recognize it. The server does not
+// check whether the name is true, and gives no rights to it.
+type Subscriber struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The instance of the program, such as the name of a pod or a host. At most 253 bytes of
+	// printable characters. Default: no name.
+	Instance string `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
+	// Labels, such as the name and the version of the program. At most 16. Names and values
+	// follow the rules of Kubernetes for labels. Over HTTP: subscriber.labels[name]=value.
+	// Default: no labels.
+	Labels        map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Subscriber) Reset() {
+	*x = Subscriber{}
+	mi := &file_fanout_v1_fanout_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Subscriber) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Subscriber) ProtoMessage() {}
+
+func (x *Subscriber) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_fanout_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Subscriber.ProtoReflect.Descriptor instead.
+func (*Subscriber) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Subscriber) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
+func (x *Subscriber) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
 // FromNow begins a watch without a snapshot. It has no fields.
 type FromNow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -871,7 +940,7 @@ type FromNow struct {
 
 func (x *FromNow) Reset() {
 	*x = FromNow{}
-	mi := &file_fanout_v1_fanout_proto_msgTypes[5]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -883,7 +952,7 @@ func (x *FromNow) String() string {
 func (*FromNow) ProtoMessage() {}
 
 func (x *FromNow) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_fanout_proto_msgTypes[5]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -896,7 +965,7 @@ func (x *FromNow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromNow.ProtoReflect.Descriptor instead.
 func (*FromNow) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{5}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{6}
 }
 
 // WatchResponse is a message of a watch: zero or more events in order, and the position
@@ -940,7 +1009,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_fanout_v1_fanout_proto_msgTypes[6]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -952,7 +1021,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_fanout_proto_msgTypes[6]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -965,7 +1034,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{6}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WatchResponse) GetEvents() []*Event {
@@ -1017,6 +1086,187 @@ func (x *WatchResponse) GetAge() *durationpb.Duration {
 	return nil
 }
 
+// SubscribeRequest starts a watch, stops it, or reports what the client has applied.
+//
+// The first request must arrive within 30 s, and may have the size that the server allows for
+// any request. Later requests may have at most 64 KiB and must not be compressed. Otherwise
+// the stream ends.
+type SubscribeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The request. Required.
+	//
+	// Types that are valid to be assigned to Request:
+	//
+	//	*SubscribeRequest_Subscriber
+	//	*SubscribeRequest_Start_
+	//	*SubscribeRequest_Stop_
+	//	*SubscribeRequest_Report_
+	Request       isSubscribeRequest_Request `protobuf_oneof:"request"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubscribeRequest) Reset() {
+	*x = SubscribeRequest{}
+	mi := &file_fanout_v1_fanout_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubscribeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubscribeRequest) ProtoMessage() {}
+
+func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_fanout_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
+func (*SubscribeRequest) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *SubscribeRequest) GetRequest() isSubscribeRequest_Request {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *SubscribeRequest) GetSubscriber() *Subscriber {
+	if x != nil {
+		if x, ok := x.Request.(*SubscribeRequest_Subscriber); ok {
+			return x.Subscriber
+		}
+	}
+	return nil
+}
+
+func (x *SubscribeRequest) GetStart() *SubscribeRequest_Start {
+	if x != nil {
+		if x, ok := x.Request.(*SubscribeRequest_Start_); ok {
+			return x.Start
+		}
+	}
+	return nil
+}
+
+func (x *SubscribeRequest) GetStop() *SubscribeRequest_Stop {
+	if x != nil {
+		if x, ok := x.Request.(*SubscribeRequest_Stop_); ok {
+			return x.Stop
+		}
+	}
+	return nil
+}
+
+func (x *SubscribeRequest) GetReport() *SubscribeRequest_Report {
+	if x != nil {
+		if x, ok := x.Request.(*SubscribeRequest_Report_); ok {
+			return x.Report
+		}
+	}
+	return nil
+}
+
+type isSubscribeRequest_Request interface {
+	isSubscribeRequest_Request()
+}
+
+type SubscribeRequest_Subscriber struct {
+	// The name of the program that watches, for operators. Only the first request may be this.
+	Subscriber *Subscriber `protobuf:"bytes,1,opt,name=subscriber,proto3,oneof"`
+}
+
+type SubscribeRequest_Start_ struct {
+	// Starts a watch.
+	Start *SubscribeRequest_Start `protobuf:"bytes,2,opt,name=start,proto3,oneof"`
+}
+
+type SubscribeRequest_Stop_ struct {
+	// Stops a watch.
+	Stop *SubscribeRequest_Stop `protobuf:"bytes,3,opt,name=stop,proto3,oneof"`
+}
+
+type SubscribeRequest_Report_ struct {
+	// Reports what was applied.
+	Report *SubscribeRequest_Report `protobuf:"bytes,4,opt,name=report,proto3,oneof"`
+}
+
+func (*SubscribeRequest_Subscriber) isSubscribeRequest_Request() {}
+
+func (*SubscribeRequest_Start_) isSubscribeRequest_Request() {}
+
+func (*SubscribeRequest_Stop_) isSubscribeRequest_Request() {}
+
+func (*SubscribeRequest_Report_) isSubscribeRequest_Request() {}
+
+// SubscribeResponse is a message of a stream of watches.
+type SubscribeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The entries, in order.
+	Entries []*SubscribeResponse_Entry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	// The next response has more events of the revisions of this one. The last of these responses
+	// has more unset; it may have no entries, if a watch was stopped meanwhile. Default false.
+	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubscribeResponse) Reset() {
+	*x = SubscribeResponse{}
+	mi := &file_fanout_v1_fanout_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubscribeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubscribeResponse) ProtoMessage() {}
+
+func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_fanout_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubscribeResponse.ProtoReflect.Descriptor instead.
+func (*SubscribeResponse) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *SubscribeResponse) GetEntries() []*SubscribeResponse_Entry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *SubscribeResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
 // Event is a change as the watcher sees it.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1038,7 +1288,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_fanout_v1_fanout_proto_msgTypes[7]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1050,7 +1300,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_fanout_v1_fanout_proto_msgTypes[7]
+	mi := &file_fanout_v1_fanout_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1063,7 +1313,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{7}
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Event) GetObject() *Object {
@@ -1094,11 +1344,419 @@ func (x *Event) GetPrevious() *Object {
 	return nil
 }
 
+// ReportRequest has the applied position of a watch, and the error of the client.
+type ReportRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The value of the response header "fanout-watch" of the watch. Required. The value is
+	// random: keep it from other programs, because anonymous callers can report with it.
+	Watch string `protobuf:"bytes,1,opt,name=watch,proto3" json:"watch,omitempty"`
+	// Everything up to this position is applied: the position of a response of this watch that
+	// the client has applied with all responses before it. Report the positions of SYNCED and
+	// BOOKMARK, too. If an object has failed, use a position before the oldest failed object. The object
+	// is not applied until the client accepts it, or a newer version of it.
+	//
+	// A position after that of the last response that the server has sent is invalid. A position
+	// is ignored while a RESET is sent, and if it has revision 0 or the epoch of an earlier
+	// response. When a RESET begins, nothing is applied any more, until the next report.
+	//
+	// Absent: the position of the last report stays, and only the error changes.
+	Applied *Position `protobuf:"bytes,2,opt,name=applied,proto3" json:"applied,omitempty"`
+	// Why the client cannot apply what comes after the applied position. The code must be one of
+	// google.rpc.Code and not OK. The server keeps the code and the first 1024 bytes of the
+	// message. It ignores the details. Absent: there is no error, and that of the last report is
+	// cleared.
+	Error         *status.Status `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportRequest) Reset() {
+	*x = ReportRequest{}
+	mi := &file_fanout_v1_fanout_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportRequest) ProtoMessage() {}
+
+func (x *ReportRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_fanout_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
+func (*ReportRequest) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ReportRequest) GetWatch() string {
+	if x != nil {
+		return x.Watch
+	}
+	return ""
+}
+
+func (x *ReportRequest) GetApplied() *Position {
+	if x != nil {
+		return x.Applied
+	}
+	return nil
+}
+
+func (x *ReportRequest) GetError() *status.Status {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+// ReportResponse is empty: the server has recorded the report.
+type ReportResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportResponse) Reset() {
+	*x = ReportResponse{}
+	mi := &file_fanout_v1_fanout_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportResponse) ProtoMessage() {}
+
+func (x *ReportResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_fanout_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
+func (*ReportResponse) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{12}
+}
+
+// Start begins a watch.
+//
+// It is answered by the first response of the watch, or by refused with the error that
+// Watch would return: the same reasons, with the names of the fields of request.
+type SubscribeRequest_Start struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the watch on this stream, chosen by the client. Any number. Ids below 128 take
+	// the fewest bytes, so count from 0 or 1.
+	WatchId uint64 `protobuf:"varint,1,opt,name=watch_id,json=watchId,proto3" json:"watch_id,omitempty"`
+	// The watch. Everything that Watch accepts is allowed. Its field subscriber is ignored: the
+	// subscriber of the stream counts. Required.
+	Request       *WatchRequest `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubscribeRequest_Start) Reset() {
+	*x = SubscribeRequest_Start{}
+	mi := &file_fanout_v1_fanout_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubscribeRequest_Start) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubscribeRequest_Start) ProtoMessage() {}
+
+func (x *SubscribeRequest_Start) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_fanout_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubscribeRequest_Start.ProtoReflect.Descriptor instead.
+func (*SubscribeRequest_Start) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{8, 0}
+}
+
+func (x *SubscribeRequest_Start) GetWatchId() uint64 {
+	if x != nil {
+		return x.WatchId
+	}
+	return 0
+}
+
+func (x *SubscribeRequest_Start) GetRequest() *WatchRequest {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+// Stop ends a watch. The server sends nothing more for it but ended, as soon as the client
+// has read what was sent before.
+type SubscribeRequest_Stop struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the watch. If no watch has it, nothing happens.
+	WatchId       uint64 `protobuf:"varint,1,opt,name=watch_id,json=watchId,proto3" json:"watch_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubscribeRequest_Stop) Reset() {
+	*x = SubscribeRequest_Stop{}
+	mi := &file_fanout_v1_fanout_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubscribeRequest_Stop) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubscribeRequest_Stop) ProtoMessage() {}
+
+func (x *SubscribeRequest_Stop) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_fanout_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubscribeRequest_Stop.ProtoReflect.Descriptor instead.
+func (*SubscribeRequest_Stop) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{8, 1}
+}
+
+func (x *SubscribeRequest_Stop) GetWatchId() uint64 {
+	if x != nil {
+		return x.WatchId
+	}
+	return 0
+}
+
+// Report says how far the client has applied a watch, or why it cannot apply what comes
+// next. It is never required, and has no answer: a report with an unknown id or an invalid
+// field is ignored. Report at most once a second for each watch.
+type SubscribeRequest_Report struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the watch.
+	WatchId uint64 `protobuf:"varint,1,opt,name=watch_id,json=watchId,proto3" json:"watch_id,omitempty"`
+	// Everything up to this position is applied: the position of a response of this watch that
+	// the client has applied with all responses before it. If an object has failed, the
+	// position before the oldest failed object. Absent: only the error changes.
+	Applied *Position `protobuf:"bytes,2,opt,name=applied,proto3" json:"applied,omitempty"`
+	// Why the client cannot apply what comes after the applied position. Absent: there is no
+	// error.
+	Error         *status.Status `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubscribeRequest_Report) Reset() {
+	*x = SubscribeRequest_Report{}
+	mi := &file_fanout_v1_fanout_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubscribeRequest_Report) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubscribeRequest_Report) ProtoMessage() {}
+
+func (x *SubscribeRequest_Report) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_fanout_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubscribeRequest_Report.ProtoReflect.Descriptor instead.
+func (*SubscribeRequest_Report) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{8, 2}
+}
+
+func (x *SubscribeRequest_Report) GetWatchId() uint64 {
+	if x != nil {
+		return x.WatchId
+	}
+	return 0
+}
+
+func (x *SubscribeRequest_Report) GetApplied() *Position {
+	if x != nil {
+		return x.Applied
+	}
+	return nil
+}
+
+func (x *SubscribeRequest_Report) GetError() *status.Status {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+// Entry is for one or more watches of the stream.
+type SubscribeResponse_Entry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The watches: at least one. Several watches that have received the same share an entry.
+	WatchIds []uint64 `protobuf:"varint,1,rep,packed,name=watch_ids,json=watchIds,proto3" json:"watch_ids,omitempty"`
+	// What happened. New kinds, if there are any, will be sent only to clients that ask
+	// for them.
+	//
+	// Types that are valid to be assigned to Content:
+	//
+	//	*SubscribeResponse_Entry_Response
+	//	*SubscribeResponse_Entry_Refused
+	//	*SubscribeResponse_Entry_Ended
+	Content       isSubscribeResponse_Entry_Content `protobuf_oneof:"content"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubscribeResponse_Entry) Reset() {
+	*x = SubscribeResponse_Entry{}
+	mi := &file_fanout_v1_fanout_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubscribeResponse_Entry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubscribeResponse_Entry) ProtoMessage() {}
+
+func (x *SubscribeResponse_Entry) ProtoReflect() protoreflect.Message {
+	mi := &file_fanout_v1_fanout_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubscribeResponse_Entry.ProtoReflect.Descriptor instead.
+func (*SubscribeResponse_Entry) Descriptor() ([]byte, []int) {
+	return file_fanout_v1_fanout_proto_rawDescGZIP(), []int{9, 0}
+}
+
+func (x *SubscribeResponse_Entry) GetWatchIds() []uint64 {
+	if x != nil {
+		return x.WatchIds
+	}
+	return nil
+}
+
+func (x *SubscribeResponse_Entry) GetContent() isSubscribeResponse_Entry_Content {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
+func (x *SubscribeResponse_Entry) GetResponse() *WatchResponse {
+	if x != nil {
+		if x, ok := x.Content.(*SubscribeResponse_Entry_Response); ok {
+			return x.Response
+		}
+	}
+	return nil
+}
+
+func (x *SubscribeResponse_Entry) GetRefused() *status.Status {
+	if x != nil {
+		if x, ok := x.Content.(*SubscribeResponse_Entry_Refused); ok {
+			return x.Refused
+		}
+	}
+	return nil
+}
+
+func (x *SubscribeResponse_Entry) GetEnded() *status.Status {
+	if x != nil {
+		if x, ok := x.Content.(*SubscribeResponse_Entry_Ended); ok {
+			return x.Ended
+		}
+	}
+	return nil
+}
+
+type isSubscribeResponse_Entry_Content interface {
+	isSubscribeResponse_Entry_Content()
+}
+
+type SubscribeResponse_Entry_Response struct {
+	// A message of each of these watches, as Watch would send it.
+	Response *WatchResponse `protobuf:"bytes,2,opt,name=response,proto3,oneof"`
+}
+
+type SubscribeResponse_Entry_Refused struct {
+	// The start of a watch with this id was refused, for this reason. There is no watch from
+	// it. A watch that had this id before goes on.
+	Refused *status.Status `protobuf:"bytes,3,opt,name=refused,proto3,oneof"`
+}
+
+type SubscribeResponse_Entry_Ended struct {
+	// These watches have ended. The code is 0 (OK) after a stop and at a time limit. Otherwise
+	// it is the status that Watch would end with, with the same details. Before ended, a
+	// watch gets DRAINING with its last position where Watch would. Nothing more follows for
+	// these watches.
+	Ended *status.Status `protobuf:"bytes,4,opt,name=ended,proto3,oneof"`
+}
+
+func (*SubscribeResponse_Entry_Response) isSubscribeResponse_Entry_Content() {}
+
+func (*SubscribeResponse_Entry_Refused) isSubscribeResponse_Entry_Content() {}
+
+func (*SubscribeResponse_Entry_Ended) isSubscribeResponse_Entry_Content() {}
+
 var File_fanout_v1_fanout_proto protoreflect.FileDescriptor
 
 const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\n" +
-	"\x16fanout/v1/fanout.proto\x12\tfanout.v1\x1a\x16fanout/v1/object.proto\x1a\x1egoogle/protobuf/duration.proto\"x\n" +
+	"\x16fanout/v1/fanout.proto\x12\tfanout.v1\x1a\x16fanout/v1/object.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x17google/rpc/status.proto\"x\n" +
 	"\n" +
 	"GetRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x10\n" +
@@ -1125,7 +1783,7 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\bposition\x18\x02 \x01(\v2\x13.fanout.v1.PositionR\bposition\x12&\n" +
 	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x12,\n" +
 	"\x0fremaining_count\x18\x04 \x01(\x03H\x00R\x0eremainingCount\x88\x01\x01B\x12\n" +
-	"\x10_remaining_count\"\xa6\x05\n" +
+	"\x10_remaining_count\"\xdd\x05\n" +
 	"\fWatchRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12&\n" +
 	"\x05scope\x18\x02 \x01(\v2\x10.fanout.v1.ScopeR\x05scope\x12+\n" +
@@ -1144,8 +1802,18 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\n" +
 	"time_limit\x18\r \x01(\v2\x19.google.protobuf.DurationR\ttimeLimit\x12\x1f\n" +
 	"\vevery_event\x18\x0e \x01(\bR\n" +
-	"everyEventB\a\n" +
-	"\x05begin\"\t\n" +
+	"everyEvent\x125\n" +
+	"\n" +
+	"subscriber\x18\x0f \x01(\v2\x15.fanout.v1.SubscriberR\n" +
+	"subscriberB\a\n" +
+	"\x05begin\"\x9e\x01\n" +
+	"\n" +
+	"Subscriber\x12\x1a\n" +
+	"\binstance\x18\x01 \x01(\tR\binstance\x129\n" +
+	"\x06labels\x18\x02 \x03(\v2!.fanout.v1.Subscriber.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\t\n" +
 	"\aFromNow\"\xbf\x04\n" +
 	"\rWatchResponse\x12(\n" +
 	"\x06events\x18\x01 \x03(\v2\x10.fanout.v1.EventR\x06events\x12/\n" +
@@ -1167,7 +1835,33 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\x14CATCH_UP_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fCATCH_UP_REPLAY\x10\x01\x12\x12\n" +
 	"\x0eCATCH_UP_RESET\x10\x02\x12\x12\n" +
-	"\x0eCATCH_UP_DELTA\x10\x03\"\xfb\x01\n" +
+	"\x0eCATCH_UP_DELTA\x10\x03\"\xff\x03\n" +
+	"\x10SubscribeRequest\x127\n" +
+	"\n" +
+	"subscriber\x18\x01 \x01(\v2\x15.fanout.v1.SubscriberH\x00R\n" +
+	"subscriber\x129\n" +
+	"\x05start\x18\x02 \x01(\v2!.fanout.v1.SubscribeRequest.StartH\x00R\x05start\x126\n" +
+	"\x04stop\x18\x03 \x01(\v2 .fanout.v1.SubscribeRequest.StopH\x00R\x04stop\x12<\n" +
+	"\x06report\x18\x04 \x01(\v2\".fanout.v1.SubscribeRequest.ReportH\x00R\x06report\x1aU\n" +
+	"\x05Start\x12\x19\n" +
+	"\bwatch_id\x18\x01 \x01(\x04R\awatchId\x121\n" +
+	"\arequest\x18\x02 \x01(\v2\x17.fanout.v1.WatchRequestR\arequest\x1a!\n" +
+	"\x04Stop\x12\x19\n" +
+	"\bwatch_id\x18\x01 \x01(\x04R\awatchId\x1a|\n" +
+	"\x06Report\x12\x19\n" +
+	"\bwatch_id\x18\x01 \x01(\x04R\awatchId\x12-\n" +
+	"\aapplied\x18\x02 \x01(\v2\x13.fanout.v1.PositionR\aapplied\x12(\n" +
+	"\x05error\x18\x03 \x01(\v2\x12.google.rpc.StatusR\x05errorB\t\n" +
+	"\arequest\"\xab\x02\n" +
+	"\x11SubscribeResponse\x12<\n" +
+	"\aentries\x18\x01 \x03(\v2\".fanout.v1.SubscribeResponse.EntryR\aentries\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x1a\xc3\x01\n" +
+	"\x05Entry\x12\x1b\n" +
+	"\twatch_ids\x18\x01 \x03(\x04R\bwatchIds\x126\n" +
+	"\bresponse\x18\x02 \x01(\v2\x18.fanout.v1.WatchResponseH\x00R\bresponse\x12.\n" +
+	"\arefused\x18\x03 \x01(\v2\x12.google.rpc.StatusH\x00R\arefused\x12*\n" +
+	"\x05ended\x18\x04 \x01(\v2\x12.google.rpc.StatusH\x00R\x05endedB\t\n" +
+	"\acontent\"\xfb\x01\n" +
 	"\x05Event\x12)\n" +
 	"\x06object\x18\x01 \x01(\v2\x11.fanout.v1.ObjectR\x06object\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12)\n" +
@@ -1178,15 +1872,22 @@ const file_fanout_v1_fanout_proto_rawDesc = "" +
 	"\n" +
 	"TYPE_ADDED\x10\x01\x12\x11\n" +
 	"\rTYPE_MODIFIED\x10\x02\x12\x10\n" +
-	"\fTYPE_DELETED\x10\x03*M\n" +
+	"\fTYPE_DELETED\x10\x03\"~\n" +
+	"\rReportRequest\x12\x14\n" +
+	"\x05watch\x18\x01 \x01(\tR\x05watch\x12-\n" +
+	"\aapplied\x18\x02 \x01(\v2\x13.fanout.v1.PositionR\aapplied\x12(\n" +
+	"\x05error\x18\x03 \x01(\v2\x12.google.rpc.StatusR\x05error\"\x10\n" +
+	"\x0eReportResponse*M\n" +
 	"\bDelivery\x12\x18\n" +
 	"\x14DELIVERY_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eDELIVERY_EVERY\x10\x01\x12\x13\n" +
-	"\x0fDELIVERY_LATEST\x10\x022\xbc\x01\n" +
+	"\x0fDELIVERY_LATEST\x10\x022\xc7\x02\n" +
 	"\rFanoutService\x124\n" +
 	"\x03Get\x12\x15.fanout.v1.GetRequest\x1a\x16.fanout.v1.GetResponse\x127\n" +
 	"\x04List\x12\x16.fanout.v1.ListRequest\x1a\x17.fanout.v1.ListResponse\x12<\n" +
-	"\x05Watch\x12\x17.fanout.v1.WatchRequest\x1a\x18.fanout.v1.WatchResponse0\x01Bj\n" +
+	"\x05Watch\x12\x17.fanout.v1.WatchRequest\x1a\x18.fanout.v1.WatchResponse0\x01\x12=\n" +
+	"\x06Report\x12\x18.fanout.v1.ReportRequest\x1a\x19.fanout.v1.ReportResponse\x12J\n" +
+	"\tSubscribe\x12\x1b.fanout.v1.SubscribeRequest\x1a\x1c.fanout.v1.SubscribeResponse(\x010\x01Bj\n" +
 	"\x14io.github.fanoutd.v1B\vFanoutProtoP\x01Z1github.com/fanoutd/fanoutd/gen/fanout/v1;fanoutv1\xa2\x02\x03FAN\xaa\x02\tFanout.V1b\x06proto3"
 
 var (
@@ -1202,62 +1903,92 @@ func file_fanout_v1_fanout_proto_rawDescGZIP() []byte {
 }
 
 var file_fanout_v1_fanout_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_fanout_v1_fanout_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_fanout_v1_fanout_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_fanout_v1_fanout_proto_goTypes = []any{
-	(Delivery)(0),               // 0: fanout.v1.Delivery
-	(WatchResponse_Kind)(0),     // 1: fanout.v1.WatchResponse.Kind
-	(WatchResponse_CatchUp)(0),  // 2: fanout.v1.WatchResponse.CatchUp
-	(Event_Type)(0),             // 3: fanout.v1.Event.Type
-	(*GetRequest)(nil),          // 4: fanout.v1.GetRequest
-	(*GetResponse)(nil),         // 5: fanout.v1.GetResponse
-	(*ListRequest)(nil),         // 6: fanout.v1.ListRequest
-	(*ListResponse)(nil),        // 7: fanout.v1.ListResponse
-	(*WatchRequest)(nil),        // 8: fanout.v1.WatchRequest
-	(*FromNow)(nil),             // 9: fanout.v1.FromNow
-	(*WatchResponse)(nil),       // 10: fanout.v1.WatchResponse
-	(*Event)(nil),               // 11: fanout.v1.Event
-	(*ReadConsistency)(nil),     // 12: fanout.v1.ReadConsistency
-	(*Object)(nil),              // 13: fanout.v1.Object
-	(*Position)(nil),            // 14: fanout.v1.Position
-	(*durationpb.Duration)(nil), // 15: google.protobuf.Duration
-	(*Scope)(nil),               // 16: fanout.v1.Scope
+	(Delivery)(0),                   // 0: fanout.v1.Delivery
+	(WatchResponse_Kind)(0),         // 1: fanout.v1.WatchResponse.Kind
+	(WatchResponse_CatchUp)(0),      // 2: fanout.v1.WatchResponse.CatchUp
+	(Event_Type)(0),                 // 3: fanout.v1.Event.Type
+	(*GetRequest)(nil),              // 4: fanout.v1.GetRequest
+	(*GetResponse)(nil),             // 5: fanout.v1.GetResponse
+	(*ListRequest)(nil),             // 6: fanout.v1.ListRequest
+	(*ListResponse)(nil),            // 7: fanout.v1.ListResponse
+	(*WatchRequest)(nil),            // 8: fanout.v1.WatchRequest
+	(*Subscriber)(nil),              // 9: fanout.v1.Subscriber
+	(*FromNow)(nil),                 // 10: fanout.v1.FromNow
+	(*WatchResponse)(nil),           // 11: fanout.v1.WatchResponse
+	(*SubscribeRequest)(nil),        // 12: fanout.v1.SubscribeRequest
+	(*SubscribeResponse)(nil),       // 13: fanout.v1.SubscribeResponse
+	(*Event)(nil),                   // 14: fanout.v1.Event
+	(*ReportRequest)(nil),           // 15: fanout.v1.ReportRequest
+	(*ReportResponse)(nil),          // 16: fanout.v1.ReportResponse
+	nil,                             // 17: fanout.v1.Subscriber.LabelsEntry
+	(*SubscribeRequest_Start)(nil),  // 18: fanout.v1.SubscribeRequest.Start
+	(*SubscribeRequest_Stop)(nil),   // 19: fanout.v1.SubscribeRequest.Stop
+	(*SubscribeRequest_Report)(nil), // 20: fanout.v1.SubscribeRequest.Report
+	(*SubscribeResponse_Entry)(nil), // 21: fanout.v1.SubscribeResponse.Entry
+	(*ReadConsistency)(nil),         // 22: fanout.v1.ReadConsistency
+	(*Object)(nil),                  // 23: fanout.v1.Object
+	(*Position)(nil),                // 24: fanout.v1.Position
+	(*durationpb.Duration)(nil),     // 25: google.protobuf.Duration
+	(*Scope)(nil),                   // 26: fanout.v1.Scope
+	(*status.Status)(nil),           // 27: google.rpc.Status
 }
 var file_fanout_v1_fanout_proto_depIdxs = []int32{
-	12, // 0: fanout.v1.GetRequest.consistency:type_name -> fanout.v1.ReadConsistency
-	13, // 1: fanout.v1.GetResponse.object:type_name -> fanout.v1.Object
-	14, // 2: fanout.v1.GetResponse.position:type_name -> fanout.v1.Position
-	15, // 3: fanout.v1.GetResponse.ttl:type_name -> google.protobuf.Duration
-	16, // 4: fanout.v1.ListRequest.scope:type_name -> fanout.v1.Scope
-	12, // 5: fanout.v1.ListRequest.consistency:type_name -> fanout.v1.ReadConsistency
-	13, // 6: fanout.v1.ListResponse.objects:type_name -> fanout.v1.Object
-	14, // 7: fanout.v1.ListResponse.position:type_name -> fanout.v1.Position
-	16, // 8: fanout.v1.WatchRequest.scope:type_name -> fanout.v1.Scope
-	14, // 9: fanout.v1.WatchRequest.after:type_name -> fanout.v1.Position
-	9,  // 10: fanout.v1.WatchRequest.from_now:type_name -> fanout.v1.FromNow
-	12, // 11: fanout.v1.WatchRequest.consistency:type_name -> fanout.v1.ReadConsistency
-	15, // 12: fanout.v1.WatchRequest.bookmark_interval:type_name -> google.protobuf.Duration
+	22, // 0: fanout.v1.GetRequest.consistency:type_name -> fanout.v1.ReadConsistency
+	23, // 1: fanout.v1.GetResponse.object:type_name -> fanout.v1.Object
+	24, // 2: fanout.v1.GetResponse.position:type_name -> fanout.v1.Position
+	25, // 3: fanout.v1.GetResponse.ttl:type_name -> google.protobuf.Duration
+	26, // 4: fanout.v1.ListRequest.scope:type_name -> fanout.v1.Scope
+	22, // 5: fanout.v1.ListRequest.consistency:type_name -> fanout.v1.ReadConsistency
+	23, // 6: fanout.v1.ListResponse.objects:type_name -> fanout.v1.Object
+	24, // 7: fanout.v1.ListResponse.position:type_name -> fanout.v1.Position
+	26, // 8: fanout.v1.WatchRequest.scope:type_name -> fanout.v1.Scope
+	24, // 9: fanout.v1.WatchRequest.after:type_name -> fanout.v1.Position
+	10, // 10: fanout.v1.WatchRequest.from_now:type_name -> fanout.v1.FromNow
+	22, // 11: fanout.v1.WatchRequest.consistency:type_name -> fanout.v1.ReadConsistency
+	25, // 12: fanout.v1.WatchRequest.bookmark_interval:type_name -> google.protobuf.Duration
 	0,  // 13: fanout.v1.WatchRequest.delivery:type_name -> fanout.v1.Delivery
-	15, // 14: fanout.v1.WatchRequest.max_batch_delay:type_name -> google.protobuf.Duration
-	15, // 15: fanout.v1.WatchRequest.time_limit:type_name -> google.protobuf.Duration
-	11, // 16: fanout.v1.WatchResponse.events:type_name -> fanout.v1.Event
-	14, // 17: fanout.v1.WatchResponse.position:type_name -> fanout.v1.Position
-	1,  // 18: fanout.v1.WatchResponse.kind:type_name -> fanout.v1.WatchResponse.Kind
-	2,  // 19: fanout.v1.WatchResponse.catch_up:type_name -> fanout.v1.WatchResponse.CatchUp
-	15, // 20: fanout.v1.WatchResponse.age:type_name -> google.protobuf.Duration
-	13, // 21: fanout.v1.Event.object:type_name -> fanout.v1.Object
-	3,  // 22: fanout.v1.Event.type:type_name -> fanout.v1.Event.Type
-	13, // 23: fanout.v1.Event.previous:type_name -> fanout.v1.Object
-	4,  // 24: fanout.v1.FanoutService.Get:input_type -> fanout.v1.GetRequest
-	6,  // 25: fanout.v1.FanoutService.List:input_type -> fanout.v1.ListRequest
-	8,  // 26: fanout.v1.FanoutService.Watch:input_type -> fanout.v1.WatchRequest
-	5,  // 27: fanout.v1.FanoutService.Get:output_type -> fanout.v1.GetResponse
-	7,  // 28: fanout.v1.FanoutService.List:output_type -> fanout.v1.ListResponse
-	10, // 29: fanout.v1.FanoutService.Watch:output_type -> fanout.v1.WatchResponse
-	27, // [27:30] is the sub-list for method output_type
-	24, // [24:27] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	25, // 14: fanout.v1.WatchRequest.max_batch_delay:type_name -> google.protobuf.Duration
+	25, // 15: fanout.v1.WatchRequest.time_limit:type_name -> google.protobuf.Duration
+	9,  // 16: fanout.v1.WatchRequest.subscriber:type_name -> fanout.v1.Subscriber
+	17, // 17: fanout.v1.Subscriber.labels:type_name -> fanout.v1.Subscriber.LabelsEntry
+	14, // 18: fanout.v1.WatchResponse.events:type_name -> fanout.v1.Event
+	24, // 19: fanout.v1.WatchResponse.position:type_name -> fanout.v1.Position
+	1,  // 20: fanout.v1.WatchResponse.kind:type_name -> fanout.v1.WatchResponse.Kind
+	2,  // 21: fanout.v1.WatchResponse.catch_up:type_name -> fanout.v1.WatchResponse.CatchUp
+	25, // 22: fanout.v1.WatchResponse.age:type_name -> google.protobuf.Duration
+	9,  // 23: fanout.v1.SubscribeRequest.subscriber:type_name -> fanout.v1.Subscriber
+	18, // 24: fanout.v1.SubscribeRequest.start:type_name -> fanout.v1.SubscribeRequest.Start
+	19, // 25: fanout.v1.SubscribeRequest.stop:type_name -> fanout.v1.SubscribeRequest.Stop
+	20, // 26: fanout.v1.SubscribeRequest.report:type_name -> fanout.v1.SubscribeRequest.Report
+	21, // 27: fanout.v1.SubscribeResponse.entries:type_name -> fanout.v1.SubscribeResponse.Entry
+	23, // 28: fanout.v1.Event.object:type_name -> fanout.v1.Object
+	3,  // 29: fanout.v1.Event.type:type_name -> fanout.v1.Event.Type
+	23, // 30: fanout.v1.Event.previous:type_name -> fanout.v1.Object
+	24, // 31: fanout.v1.ReportRequest.applied:type_name -> fanout.v1.Position
+	27, // 32: fanout.v1.ReportRequest.error:type_name -> google.rpc.Status
+	8,  // 33: fanout.v1.SubscribeRequest.Start.request:type_name -> fanout.v1.WatchRequest
+	24, // 34: fanout.v1.SubscribeRequest.Report.applied:type_name -> fanout.v1.Position
+	27, // 35: fanout.v1.SubscribeRequest.Report.error:type_name -> google.rpc.Status
+	11, // 36: fanout.v1.SubscribeResponse.Entry.response:type_name -> fanout.v1.WatchResponse
+	27, // 37: fanout.v1.SubscribeResponse.Entry.refused:type_name -> google.rpc.Status
+	27, // 38: fanout.v1.SubscribeResponse.Entry.ended:type_name -> google.rpc.Status
+	4,  // 39: fanout.v1.FanoutService.Get:input_type -> fanout.v1.GetRequest
+	6,  // 40: fanout.v1.FanoutService.List:input_type -> fanout.v1.ListRequest
+	8,  // 41: fanout.v1.FanoutService.Watch:input_type -> fanout.v1.WatchRequest
+	15, // 42: fanout.v1.FanoutService.Report:input_type -> fanout.v1.ReportRequest
+	12, // 43: fanout.v1.FanoutService.Subscribe:input_type -> fanout.v1.SubscribeRequest
+	5,  // 44: fanout.v1.FanoutService.Get:output_type -> fanout.v1.GetResponse
+	7,  // 45: fanout.v1.FanoutService.List:output_type -> fanout.v1.ListResponse
+	11, // 46: fanout.v1.FanoutService.Watch:output_type -> fanout.v1.WatchResponse
+	16, // 47: fanout.v1.FanoutService.Report:output_type -> fanout.v1.ReportResponse
+	13, // 48: fanout.v1.FanoutService.Subscribe:output_type -> fanout.v1.SubscribeResponse
+	44, // [44:49] is the sub-list for method output_type
+	39, // [39:44] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_fanout_v1_fanout_proto_init() }
@@ -1271,13 +2002,24 @@ func file_fanout_v1_fanout_proto_init() {
 		(*WatchRequest_After)(nil),
 		(*WatchRequest_FromNow)(nil),
 	}
+	file_fanout_v1_fanout_proto_msgTypes[8].OneofWrappers = []any{
+		(*SubscribeRequest_Subscriber)(nil),
+		(*SubscribeRequest_Start_)(nil),
+		(*SubscribeRequest_Stop_)(nil),
+		(*SubscribeRequest_Report_)(nil),
+	}
+	file_fanout_v1_fanout_proto_msgTypes[17].OneofWrappers = []any{
+		(*SubscribeResponse_Entry_Response)(nil),
+		(*SubscribeResponse_Entry_Refused)(nil),
+		(*SubscribeResponse_Entry_Ended)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fanout_v1_fanout_proto_rawDesc), len(file_fanout_v1_fanout_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   8,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,9 +25,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	FanoutService_Get_FullMethodName   = "/fanout.v1.FanoutService/Get"
-	FanoutService_List_FullMethodName  = "/fanout.v1.FanoutService/List"
-	FanoutService_Watch_FullMethodName = "/fanout.v1.FanoutService/Watch"
+	FanoutService_Get_FullMethodName       = "/fanout.v1.FanoutService/Get"
+	FanoutService_List_FullMethodName      = "/fanout.v1.FanoutService/List"
+	FanoutService_Watch_FullMethodName     = "/fanout.v1.FanoutService/Watch"
+	FanoutService_Report_FullMethodName    = "/fanout.v1.FanoutService/Report"
+	FanoutService_Subscribe_FullMethodName = "/fanout.v1.FanoutService/Subscribe"
 )
 
 // FanoutServiceClient is the client API for FanoutService service.
@@ -42,7 +44,8 @@ const (
 //
 // If the server has a policy, a request needs the right with the name of its method,
 // for the whole scope. Without the right it is denied, whether or not the object
-// exists: PERMISSION_DENIED, or UNAUTHENTICATED if the caller sent no credentials.
+// exists: PERMISSION_DENIED, or UNAUTHENTICATED if the caller sent no credentials. Report
+// is different: only the caller that opened the watch may report for it.
 type FanoutServiceClient interface {
 	// Get returns one object. If the key does not exist, it fails with NOT_FOUND (reason
 	// KEY_NOT_FOUND). The metadata entry "revision" says at which revision that was so.
@@ -84,11 +87,81 @@ type FanoutServiceClient interface {
 	//     never lies inside a revision.
 	//
 	// The server sends the response header when the watch is registered. The watch covers
-	// every write that begins after the client has received it.
+	// every write that begins after the client has received it. The header has the entry
+	// "fanout-watch", which names the watch in Report.
 	//
 	// If the caller loses its right, the watch ends with PERMISSION_DENIED and without a
 	// last response. The last position stays valid.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
+	// Report records how far the client has applied a watch, or why it cannot apply what comes
+	// next. Operators see it in AdminService, and can wait until a revision is applied
+	// everywhere. Reports are never required, and do not change what the watch sends.
+	// docs/reports.md explains them to authors of clients.
+	//
+	// Send a report on the connection of the watch, because other servers do not know the watch.
+	// A report replaces the earlier one, so report at most once a second, and wait for the
+	// response before the next report. A report that fails need not be sent again: the next one
+	// says more.
+	//
+	//   - NOT_FOUND (reason WATCH_NOT_FOUND): this server has no such watch, or it has ended.
+	//   - PERMISSION_DENIED or UNAUTHENTICATED: another caller has opened the watch. Callers are
+	//     the same if their credentials have the same name; all anonymous callers are the same.
+	//   - INVALID_ARGUMENT: a field is invalid.
+	//   - RESOURCE_EXHAUSTED (reason RATE_LIMITED): the client reports too often.
+	Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportResponse, error)
+	// Subscribe carries many watches on one stream. A watch on it costs a fraction of a
+	// Watch, and its messages are those of Watch: same kinds, same rules, same guarantees.
+	//
+	// The client starts and stops watches at any time, and chooses their ids. Each response
+	// has entries in order, and an entry concerns one or more watches. A short session:
+	//
+	//	client                              server
+	//	start 1 (all of config, from_now)
+	//	start 2 (key "a" of config)
+	//	start 3 (key "a" of nothing)
+	//	                                    [1] BOOKMARK at 70, [3] refused: NOT_FOUND
+	//	                                    [2] CATCH_UP_BEGIN RESET
+	//	                                    [2] CATCH_UP_PART a=5, [2] SYNCED at 70
+	//	                                    [1] LIVE a=6 b=9 at 71, [2] LIVE a=6 at 71
+	//	start 4 (like 1)
+	//	                                    [4] BOOKMARK at 71
+	//	stop 2
+	//	                                    [2] ended: OK
+	//	                                    [1 4] LIVE b=10 at 72
+	//
+	// Rules for the client:
+	//
+	//   - Handle the entries of a response in order, and an entry with several ids once for each.
+	//   - Each start is answered by exactly one refused, or later by exactly one ended. A watch
+	//     that was refused has never begun. A stop is answered by ended, with status OK.
+	//   - After a stop, the id may be used again at once. Everything up to ended belongs to the
+	//     old watch, everything after it to the new one. A start with an id that is in use is
+	//     refused with ALREADY_EXISTS (reason WATCH_ID_IN_USE), and the watch with that id goes on.
+	//   - A stop for an id that is not in use is ignored, because it may cross with ended.
+	//   - The order of requests is kept for each id. The answers to different ids may come in any
+	//     order: a start that waits for etcd delays no other watch.
+	//   - A client that reads slowly slows down all its watches of this stream, and no others. A
+	//     catch-up never delays the events of other watches by more than one message.
+	//   - A client that needs no more watches may close its side of the stream. It still receives
+	//     responses, and the stream ends with OK when its last watch has ended.
+	//
+	// Besides the guarantees of Watch, whole revisions: the events of one revision of a resource
+	// for all live watches of the stream arrive in one response. If one response cannot hold
+	// them, they arrive in consecutive responses, and all but the last have more set. A client
+	// that holds them back until then never shows half a transaction. A watch is live from the
+	// response after its SYNCED, or after its first BOOKMARK with from_now, until another
+	// catch-up begins. Watches with max_batch_delay and watches of a resource without a cache
+	// are excepted: their events may arrive later.
+	//
+	// The stream ends as a whole only for reasons that concern all of its watches: the time limit of the
+	// server (status OK) or its end (UNAVAILABLE, reason DRAINING), and credentials that have
+	// expired (UNAUTHENTICATED). Each watch then first gets DRAINING with its last position, and
+	// ended. If the caller loses a right, only the watches end that needed it, with
+	// PERMISSION_DENIED and without a last position. A request that breaks the rules of the stream
+	// ends it with INVALID_ARGUMENT.
+	//
+	// The server sends the response header at once.
+	Subscribe(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SubscribeRequest, SubscribeResponse], error)
 }
 
 type fanoutServiceClient struct {
@@ -138,6 +211,29 @@ func (c *fanoutServiceClient) Watch(ctx context.Context, in *WatchRequest, opts 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type FanoutService_WatchClient = grpc.ServerStreamingClient[WatchResponse]
 
+func (c *fanoutServiceClient) Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReportResponse)
+	err := c.cc.Invoke(ctx, FanoutService_Report_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *fanoutServiceClient) Subscribe(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SubscribeRequest, SubscribeResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &FanoutService_ServiceDesc.Streams[1], FanoutService_Subscribe_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[SubscribeRequest, SubscribeResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FanoutService_SubscribeClient = grpc.BidiStreamingClient[SubscribeRequest, SubscribeResponse]
+
 // FanoutServiceServer is the server API for FanoutService service.
 // All implementations must embed UnimplementedFanoutServiceServer
 // for forward compatibility.
@@ -150,7 +246,8 @@ type FanoutService_WatchClient = grpc.ServerStreamingClient[WatchResponse]
 //
 // If the server has a policy, a request needs the right with the name of its method,
 // for the whole scope. Without the right it is denied, whether or not the object
-// exists: PERMISSION_DENIED, or UNAUTHENTICATED if the caller sent no credentials.
+// exists: PERMISSION_DENIED, or UNAUTHENTICATED if the caller sent no credentials. Report
+// is different: only the caller that opened the watch may report for it.
 type FanoutServiceServer interface {
 	// Get returns one object. If the key does not exist, it fails with NOT_FOUND (reason
 	// KEY_NOT_FOUND). The metadata entry "revision" says at which revision that was so.
@@ -192,11 +289,81 @@ type FanoutServiceServer interface {
 	//     never lies inside a revision.
 	//
 	// The server sends the response header when the watch is registered. The watch covers
-	// every write that begins after the client has received it.
+	// every write that begins after the client has received it. The header has the entry
+	// "fanout-watch", which names the watch in Report.
 	//
 	// If the caller loses its right, the watch ends with PERMISSION_DENIED and without a
 	// last response. The last position stays valid.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
+	// Report records how far the client has applied a watch, or why it cannot apply what comes
+	// next. Operators see it in AdminService, and can wait until a revision is applied
+	// everywhere. Reports are never required, and do not change what the watch sends.
+	// docs/reports.md explains them to authors of clients.
+	//
+	// Send a report on the connection of the watch, because other servers do not know the watch.
+	// A report replaces the earlier one, so report at most once a second, and wait for the
+	// response before the next report. A report that fails need not be sent again: the next one
+	// says more.
+	//
+	//   - NOT_FOUND (reason WATCH_NOT_FOUND): this server has no such watch, or it has ended.
+	//   - PERMISSION_DENIED or UNAUTHENTICATED: another caller has opened the watch. Callers are
+	//     the same if their credentials have the same name; all anonymous callers are the same.
+	//   - INVALID_ARGUMENT: a field is invalid.
+	//   - RESOURCE_EXHAUSTED (reason RATE_LIMITED): the client reports too often.
+	Report(context.Context, *ReportRequest) (*ReportResponse, error)
+	// Subscribe carries many watches on one stream. A watch on it costs a fraction of a
+	// Watch, and its messages are those of Watch: same kinds, same rules, same guarantees.
+	//
+	// The client starts and stops watches at any time, and chooses their ids. Each response
+	// has entries in order, and an entry concerns one or more watches. A short session:
+	//
+	//	client                              server
+	//	start 1 (all of config, from_now)
+	//	start 2 (key "a" of config)
+	//	start 3 (key "a" of nothing)
+	//	                                    [1] BOOKMARK at 70, [3] refused: NOT_FOUND
+	//	                                    [2] CATCH_UP_BEGIN RESET
+	//	                                    [2] CATCH_UP_PART a=5, [2] SYNCED at 70
+	//	                                    [1] LIVE a=6 b=9 at 71, [2] LIVE a=6 at 71
+	//	start 4 (like 1)
+	//	                                    [4] BOOKMARK at 71
+	//	stop 2
+	//	                                    [2] ended: OK
+	//	                                    [1 4] LIVE b=10 at 72
+	//
+	// Rules for the client:
+	//
+	//   - Handle the entries of a response in order, and an entry with several ids once for each.
+	//   - Each start is answered by exactly one refused, or later by exactly one ended. A watch
+	//     that was refused has never begun. A stop is answered by ended, with status OK.
+	//   - After a stop, the id may be used again at once. Everything up to ended belongs to the
+	//     old watch, everything after it to the new one. A start with an id that is in use is
+	//     refused with ALREADY_EXISTS (reason WATCH_ID_IN_USE), and the watch with that id goes on.
+	//   - A stop for an id that is not in use is ignored, because it may cross with ended.
+	//   - The order of requests is kept for each id. The answers to different ids may come in any
+	//     order: a start that waits for etcd delays no other watch.
+	//   - A client that reads slowly slows down all its watches of this stream, and no others. A
+	//     catch-up never delays the events of other watches by more than one message.
+	//   - A client that needs no more watches may close its side of the stream. It still receives
+	//     responses, and the stream ends with OK when its last watch has ended.
+	//
+	// Besides the guarantees of Watch, whole revisions: the events of one revision of a resource
+	// for all live watches of the stream arrive in one response. If one response cannot hold
+	// them, they arrive in consecutive responses, and all but the last have more set. A client
+	// that holds them back until then never shows half a transaction. A watch is live from the
+	// response after its SYNCED, or after its first BOOKMARK with from_now, until another
+	// catch-up begins. Watches with max_batch_delay and watches of a resource without a cache
+	// are excepted: their events may arrive later.
+	//
+	// The stream ends as a whole only for reasons that concern all of its watches: the time limit of the
+	// server (status OK) or its end (UNAVAILABLE, reason DRAINING), and credentials that have
+	// expired (UNAUTHENTICATED). Each watch then first gets DRAINING with its last position, and
+	// ended. If the caller loses a right, only the watches end that needed it, with
+	// PERMISSION_DENIED and without a last position. A request that breaks the rules of the stream
+	// ends it with INVALID_ARGUMENT.
+	//
+	// The server sends the response header at once.
+	Subscribe(grpc.BidiStreamingServer[SubscribeRequest, SubscribeResponse]) error
 	mustEmbedUnimplementedFanoutServiceServer()
 }
 
@@ -215,6 +382,12 @@ func (UnimplementedFanoutServiceServer) List(context.Context, *ListRequest) (*Li
 }
 func (UnimplementedFanoutServiceServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
+}
+func (UnimplementedFanoutServiceServer) Report(context.Context, *ReportRequest) (*ReportResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Report not implemented")
+}
+func (UnimplementedFanoutServiceServer) Subscribe(grpc.BidiStreamingServer[SubscribeRequest, SubscribeResponse]) error {
+	return status.Error(codes.Unimplemented, "method Subscribe not implemented")
 }
 func (UnimplementedFanoutServiceServer) mustEmbedUnimplementedFanoutServiceServer() {}
 func (UnimplementedFanoutServiceServer) testEmbeddedByValue()                       {}
@@ -284,6 +457,31 @@ func _FanoutService_Watch_Handler(srv interface{}, stream grpc.ServerStream) err
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type FanoutService_WatchServer = grpc.ServerStreamingServer[WatchResponse]
 
+func _FanoutService_Report_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReportRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FanoutServiceServer).Report(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FanoutService_Report_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FanoutServiceServer).Report(ctx, req.(*ReportRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _FanoutService_Subscribe_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(FanoutServiceServer).Subscribe(&grpc.GenericServerStream[SubscribeRequest, SubscribeResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FanoutService_SubscribeServer = grpc.BidiStreamingServer[SubscribeRequest, SubscribeResponse]
+
 // FanoutService_ServiceDesc is the grpc.ServiceDesc for FanoutService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -299,12 +497,22 @@ var FanoutService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "List",
 			Handler:    _FanoutService_List_Handler,
 		},
+		{
+			MethodName: "Report",
+			Handler:    _FanoutService_Report_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "Watch",
 			Handler:       _FanoutService_Watch_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "Subscribe",
+			Handler:       _FanoutService_Subscribe_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
 		},
 	},
 	Metadata: "fanout/v1/fanout.proto",

@@ -106,6 +106,43 @@ func local_request_AdminService_ListWatchers_0(ctx context.Context, marshaler ru
 	return msg, metadata, err
 }
 
+var filter_AdminService_WatchApplied_0 = &utilities.DoubleArray{Encoding: map[string]int{"resource": 0}, Base: []int{1, 1, 0}, Check: []int{0, 1, 2}}
+
+func request_AdminService_WatchApplied_0(ctx context.Context, marshaler runtime.Marshaler, client extFanoutv1.AdminServiceClient, req *http.Request, pathParams map[string]string) (extFanoutv1.AdminService_WatchAppliedClient, runtime.ServerMetadata, error) {
+	var (
+		protoReq extFanoutv1.WatchAppliedRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	val, ok := pathParams["resource"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "resource")
+	}
+	protoReq.Resource, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "resource", err)
+	}
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_AdminService_WatchApplied_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	stream, err := client.WatchApplied(ctx, &protoReq)
+	if err != nil {
+		return nil, metadata, err
+	}
+	header, err := stream.Header()
+	if err != nil {
+		return nil, metadata, err
+	}
+	metadata.HeaderMD = header
+	return stream, metadata, nil
+}
+
 func request_AdminService_EndWatcher_0(ctx context.Context, marshaler runtime.Marshaler, client extFanoutv1.AdminServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
 		protoReq extFanoutv1.EndWatcherRequest
@@ -263,6 +300,13 @@ func RegisterAdminServiceHandlerServer(ctx context.Context, mux *runtime.ServeMu
 		}
 		forward_AdminService_ListWatchers_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+
+	mux.Handle(http.MethodGet, pattern_AdminService_WatchApplied_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		err := status.Error(codes.Unimplemented, "streaming calls are not yet supported in the in-process transport")
+		_, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+		return
+	})
 	mux.Handle(http.MethodDelete, pattern_AdminService_EndWatcher_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -397,6 +441,23 @@ func RegisterAdminServiceHandlerClient(ctx context.Context, mux *runtime.ServeMu
 		}
 		forward_AdminService_ListWatchers_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodGet, pattern_AdminService_WatchApplied_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/fanout.v1.AdminService/WatchApplied", runtime.WithHTTPPathPattern("/v1/resources/{resource}/applied"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_AdminService_WatchApplied_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_AdminService_WatchApplied_0(annotatedContext, mux, outboundMarshaler, w, req, func() (proto.Message, error) { return resp.Recv() }, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodDelete, pattern_AdminService_EndWatcher_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -454,6 +515,7 @@ func RegisterAdminServiceHandlerClient(ctx context.Context, mux *runtime.ServeMu
 var (
 	pattern_AdminService_ListResources_0 = runtime.MustPattern(runtime.NewPatternWithOptions(1, []int{2, 0, 2, 1}, []string{"v1", "resources"}, "", runtime.WithStrictDeepWildcard()))
 	pattern_AdminService_ListWatchers_0  = runtime.MustPattern(runtime.NewPatternWithOptions(1, []int{2, 0, 2, 1}, []string{"v1", "watchers"}, "", runtime.WithStrictDeepWildcard()))
+	pattern_AdminService_WatchApplied_0  = runtime.MustPattern(runtime.NewPatternWithOptions(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "resources", "resource", "applied"}, "", runtime.WithStrictDeepWildcard()))
 	pattern_AdminService_EndWatcher_0    = runtime.MustPattern(runtime.NewPatternWithOptions(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "watchers", "id"}, "", runtime.WithStrictDeepWildcard()))
 	pattern_AdminService_Reencrypt_0     = runtime.MustPattern(runtime.NewPatternWithOptions(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "resources", "resource", "reencrypt"}, "", runtime.WithStrictDeepWildcard()))
 	pattern_AdminService_ReclaimSpace_0  = runtime.MustPattern(runtime.NewPatternWithOptions(1, []int{2, 0, 2, 1, 2, 2}, []string{"v1", "space", "reclaim"}, "", runtime.WithStrictDeepWildcard()))
@@ -462,6 +524,7 @@ var (
 var (
 	forward_AdminService_ListResources_0 = runtime.ForwardResponseMessage
 	forward_AdminService_ListWatchers_0  = runtime.ForwardResponseMessage
+	forward_AdminService_WatchApplied_0  = runtime.ForwardResponseStream
 	forward_AdminService_EndWatcher_0    = runtime.ForwardResponseMessage
 	forward_AdminService_Reencrypt_0     = runtime.ForwardResponseMessage
 	forward_AdminService_ReclaimSpace_0  = runtime.ForwardResponseMessage

@@ -195,6 +195,33 @@ func request_FanoutService_Watch_0(ctx context.Context, marshaler runtime.Marsha
 	return stream, metadata, nil
 }
 
+func request_FanoutService_Report_0(ctx context.Context, marshaler runtime.Marshaler, client extFanoutv1.FanoutServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq extFanoutv1.ReportRequest
+		metadata runtime.ServerMetadata
+	)
+	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	msg, err := client.Report(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
+	return msg, metadata, err
+}
+
+func local_request_FanoutService_Report_0(ctx context.Context, marshaler runtime.Marshaler, server extFanoutv1.FanoutServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq extFanoutv1.ReportRequest
+		metadata runtime.ServerMetadata
+	)
+	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	msg, err := server.Report(ctx, &protoReq)
+	return msg, metadata, err
+}
+
 // RegisterFanoutServiceHandlerServer registers the http handlers for service FanoutService to "mux".
 // UnaryRPC     :call FanoutServiceServer directly.
 // StreamingRPC :currently unsupported pending https://github.com/grpc/grpc-go/issues/906.
@@ -247,6 +274,26 @@ func RegisterFanoutServiceHandlerServer(ctx context.Context, mux *runtime.ServeM
 		_, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
 		runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
 		return
+	})
+	mux.Handle(http.MethodPost, pattern_FanoutService_Report_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		var stream runtime.ServerTransportStream
+		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/fanout.v1.FanoutService/Report", runtime.WithHTTPPathPattern("/v1/reports"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := local_request_FanoutService_Report_0(annotatedContext, inboundMarshaler, server, req, pathParams)
+		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_FanoutService_Report_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
 
 	return nil
@@ -339,17 +386,36 @@ func RegisterFanoutServiceHandlerClient(ctx context.Context, mux *runtime.ServeM
 		}
 		forward_FanoutService_Watch_0(annotatedContext, mux, outboundMarshaler, w, req, func() (proto.Message, error) { return resp.Recv() }, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodPost, pattern_FanoutService_Report_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/fanout.v1.FanoutService/Report", runtime.WithHTTPPathPattern("/v1/reports"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_FanoutService_Report_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_FanoutService_Report_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	return nil
 }
 
 var (
-	pattern_FanoutService_Get_0   = runtime.MustPattern(runtime.NewPatternWithOptions(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3, 3, 0, 4, 1, 5, 4}, []string{"v1", "resources", "resource", "objects", "key"}, "", runtime.WithStrictDeepWildcard()))
-	pattern_FanoutService_List_0  = runtime.MustPattern(runtime.NewPatternWithOptions(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "resources", "resource", "objects"}, "", runtime.WithStrictDeepWildcard()))
-	pattern_FanoutService_Watch_0 = runtime.MustPattern(runtime.NewPatternWithOptions(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "resources", "resource", "watch"}, "", runtime.WithStrictDeepWildcard()))
+	pattern_FanoutService_Get_0    = runtime.MustPattern(runtime.NewPatternWithOptions(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3, 3, 0, 4, 1, 5, 4}, []string{"v1", "resources", "resource", "objects", "key"}, "", runtime.WithStrictDeepWildcard()))
+	pattern_FanoutService_List_0   = runtime.MustPattern(runtime.NewPatternWithOptions(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "resources", "resource", "objects"}, "", runtime.WithStrictDeepWildcard()))
+	pattern_FanoutService_Watch_0  = runtime.MustPattern(runtime.NewPatternWithOptions(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1", "resources", "resource", "watch"}, "", runtime.WithStrictDeepWildcard()))
+	pattern_FanoutService_Report_0 = runtime.MustPattern(runtime.NewPatternWithOptions(1, []int{2, 0, 2, 1}, []string{"v1", "reports"}, "", runtime.WithStrictDeepWildcard()))
 )
 
 var (
-	forward_FanoutService_Get_0   = runtime.ForwardResponseMessage
-	forward_FanoutService_List_0  = runtime.ForwardResponseMessage
-	forward_FanoutService_Watch_0 = runtime.ForwardResponseStream
+	forward_FanoutService_Get_0    = runtime.ForwardResponseMessage
+	forward_FanoutService_List_0   = runtime.ForwardResponseMessage
+	forward_FanoutService_Watch_0  = runtime.ForwardResponseStream
+	forward_FanoutService_Report_0 = runtime.ForwardResponseMessage
 )
