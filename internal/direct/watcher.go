@@ -3,6 +3,7 @@ package direct
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/backoff"
@@ -21,10 +22,13 @@ type Watcher struct {
 	schedule dispatch.Schedule
 	silent   bool // a bookmark is due and waits for the store to confirm the position
 
+	bookmarkReady bool // the next message is a bookmark, unless changes come before
+
 	step       step
 	epoch      object.Epoch
 	cursor     object.Revision // everything up to here has been delivered; 0: nothing to resume from
 	sentCursor object.Revision // the cursor in the last message
+	shown      object.Revision // the cursor in the last message that is not a bookmark, or in the first message
 	asOf       time.Time       // everything that the store had then has been delivered
 
 	exact            object.Revision // the revision that the snapshot must have; 0: any
@@ -39,6 +43,15 @@ type Watcher struct {
 	through object.Revision // pending is complete up to here
 	takenAt time.Time       // pending is everything that the store had then
 	ended   error           // why the tail has ended; nil: it has not
+
+	mu    sync.Mutex
+	quiet span // guarded by mu: nothing in it concerns the watch
+}
+
+// span has the revisions after one revision, up to and including another one.
+type span struct {
+	epoch    object.Epoch
+	from, to object.Revision
 }
 
 // step is what a watcher does next.
@@ -94,6 +107,16 @@ func (w *Watcher) position() object.Position {
 	return object.Position{Epoch: w.epoch, Revision: w.cursor}
 }
 
+// Quiet reports whether nothing concerns the watch after the position from, up to and
+// including the revision to. The watcher must have sent a message with this position. Quiet
+// returns false if the watcher has not read so far, or has sent changes since. Any goroutine
+// may call it.
+func (w *Watcher) Quiet(from object.Position, to object.Revision) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.quiet.epoch == from.Epoch && w.quiet.from <= from.Revision && to <= w.quiet.to
+}
+
 // Close ends the watch.
 func (w *Watcher) Close() { w.dropTail() }
 
@@ -120,7 +143,7 @@ func (w *Watcher) Next(ctx context.Context) (dispatch.Message, error) {
 	m, err := w.next(ctx)
 	if err == nil {
 		w.schedule.RecordSent(m.Header.Kind, time.Now())
-		w.silent = false
+		w.silent, w.bookmarkReady = false, false
 	}
 	return m, err
 }
@@ -166,6 +189,9 @@ func (w *Watcher) ReadsSnapshot() bool {
 
 func (w *Watcher) message(kind object.MessageKind, events [][]byte, count int) dispatch.Message {
 	w.sentCursor = w.cursor
+	if kind != object.Bookmark || w.shown == 0 {
+		w.shown = w.cursor
+	}
 	return dispatch.Message{
 		Events: events,
 		Count:  count,
@@ -182,23 +208,53 @@ func (w *Watcher) statedAge(kind object.MessageKind) time.Duration {
 	return 0
 }
 
-// nextFromTail returns the next message about changes, the end of a replay, or a bookmark.
-// It returns false if none is due.
-func (w *Watcher) nextFromTail() (dispatch.Message, bool) {
-	now := time.Now()
-	if _, held := w.schedule.HeldUntil(now); held && w.step == live {
-		return dispatch.Message{}, false
+// Await waits until Next has a message, or has to catch up. It encodes nothing. The caller is
+// the goroutine of Next. Await returns ctx.Err() if ctx ends first.
+func (w *Watcher) Await(ctx context.Context) error {
+	for w.step >= replaying && !w.isReady(time.Now()) {
+		if err := w.wait(ctx); err != nil {
+			return err
+		}
 	}
-	w.take()
-	if len(w.pending) > 0 {
+	return ctx.Err()
+}
+
+// nextFromTail returns the next message about changes, the end of a replay, or a bookmark.
+// It returns false if none is due, or if the watcher has to catch up.
+func (w *Watcher) nextFromTail() (dispatch.Message, bool) {
+	switch {
+	case !w.isReady(time.Now()), w.step < replaying:
+		return dispatch.Message{}, false
+	case len(w.pending) > 0:
 		kind := object.Live
 		if w.step == replaying {
 			kind = object.CatchUpPart
 		}
 		events, count := w.encodeBatch()
 		return w.message(kind, events, count), true
+	case w.step == replaying:
+		w.step = live
+		w.tail.endReplay()
+		return w.message(object.Synced, nil, 0), true
+	}
+	return w.message(object.Bookmark, nil, 0), true
+}
+
+// isReady reports whether the next message is about changes, the end of a replay or a bookmark,
+// and can be made now. It also returns true if the watcher has to catch up. It is called while
+// the watcher has a tail.
+func (w *Watcher) isReady(now time.Time) bool {
+	if _, held := w.schedule.HeldUntil(now); held && w.step == live {
+		return false
+	}
+	w.take()
+	if len(w.pending) > 0 {
+		return true
 	}
 	w.deliveredAll()
+	w.mu.Lock()
+	w.quiet = span{w.epoch, w.shown, w.cursor}
+	w.mu.Unlock()
 	switch {
 	case w.ended == nil:
 	case errors.Is(w.ended, errFull):
@@ -206,18 +262,17 @@ func (w *Watcher) nextFromTail() (dispatch.Message, bool) {
 	default: // the changes after the cursor are lost, or the epoch has changed
 		w.dropTail()
 		w.step = beginResume
-		return dispatch.Message{}, false
+		return true
 	}
 	if w.step == replaying {
 		if w.cursor >= w.replayEnd {
-			w.step = live
-			w.tail.endReplay()
-			return w.message(object.Synced, nil, 0), true
+			return true
 		}
 		w.tail.checkUpToDate()
-		return dispatch.Message{}, false
+		return false
 	}
-	return w.bookmark(now)
+	w.bookmarkReady = w.bookmarkReady || w.isBookmarkDue(now)
+	return w.bookmarkReady
 }
 
 // take empties the buffer of the tail, if everything before has been delivered.
@@ -239,20 +294,17 @@ func (w *Watcher) deliveredAll() {
 	}
 }
 
-// bookmark returns a bookmark if one is due. After a silence it waits until the store has
+// isBookmarkDue reports whether to send a bookmark. After a silence it waits until the store has
 // confirmed the position: without the store, a client must notice the silence. It asks the
 // store at most once per interval.
-func (w *Watcher) bookmark(now time.Time) (dispatch.Message, bool) {
+func (w *Watcher) isBookmarkDue(now time.Time) bool {
 	due := w.schedule.Due(now)
 	if due == dispatch.PeriodicBookmarkDue {
 		w.silent = true
 		w.schedule.Postpone(now)
 		w.tail.checkUpToDate()
 	}
-	if due == dispatch.LastBookmarkDue || w.silent && w.tail.isUpToDate() {
-		return w.message(object.Bookmark, nil, 0), true
-	}
-	return dispatch.Message{}, false
+	return due == dispatch.LastBookmarkDue || w.silent && w.tail.isUpToDate()
 }
 
 // wait waits until there may be a message.

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"fmt"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
-	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
@@ -19,34 +17,21 @@ import (
 func TestBoundedCatchUpCache(t *testing.T) {
 	for _, limit := range []int{2000, 1 << 20} {
 		t.Run(fmt.Sprint("limit ", limit), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				codec, err := object.CodecByName("raw")
-				if err != nil {
-					t.Fatal(err)
-				}
-				m := cachertest.NewMemory()
-				c := cacher.New(cacher.Config{
-					Resource: "test", Store: m, Codec: codec, Preencode: wire.Preencode, Log: slog.New(slog.DiscardHandler),
-					Window: cacher.WindowLimits{MaxChanges: 20},
-				})
-				d := New(Config{Source: c, Encoder: wire.Encoder{}, MessageBytes: 300, CatchUpBytes: limit})
-				workers := sendqueue.Start(1)
-				defer workers.Stop()
-				go c.Run(t.Context())
-				go d.Run(t.Context())
+			cfg, window := Config{MessageBytes: 300, CatchUpBytes: limit}, cacher.WindowLimits{MaxChanges: 20}
+			bubbleWithWindow(t, cfg, window, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
 				for i := range 50 {
 					m.Put(object.Key(fmt.Sprint(i)), "value")
 				}
 				synctest.Wait()
 				var watchers []*Watcher
 				catchUp := func() {
-					now := c.State().Position()
+					now := d.cfg.Source.State().Position()
 					for _, begin := range []Begin{
 						FromSnapshot(0),
 						FromPosition(object.Position{Epoch: now.Epoch, Revision: 1}),
 						FromPosition(object.Position{Epoch: now.Epoch, Revision: now.Revision - 10}),
 					} {
-						w := d.Pull(workers.NewQueue(), Interest{}, begin, Options{})
+						w := d.Pull(q, Interest{}, begin, Options{})
 						watchers = append(watchers, w)
 						for {
 							message, err := w.Next(t.Context())

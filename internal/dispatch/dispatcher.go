@@ -92,6 +92,7 @@ type Dispatcher struct {
 
 	mu          sync.Mutex            // guards everything below, and some fields of feed
 	position    object.Position       // same as dispatchedUpTo, but not atomic; zero before the first state
+	watchers    map[*Watcher]struct{} // those that are not closed
 	feeds       map[interestKey]*feed // the feeds that have watchers
 	index       index                 // index of the same feeds
 	caching     map[*feed]struct{}    // feeds whose catchUpCache may have content
@@ -101,6 +102,7 @@ type Dispatcher struct {
 	hashes      maphash.Seed // seed for the hashes of keys
 	scratch     []byte       // memory in which events are encoded
 	unpublished []*feed      // feeds that the current round has to publish
+	workers     []*workerRounds
 }
 
 // New returns a dispatcher. It does nothing until Run is called.
@@ -124,13 +126,14 @@ func New(cfg Config) *Dispatcher {
 		cfg.Turns = NewTurns()
 	}
 	d := &Dispatcher{
-		cfg:     cfg,
-		created: time.Now(),
-		stopped: make(chan struct{}),
-		feeds:   map[interestKey]*feed{},
-		index:   newIndex(cfg.Indexed),
-		caching: map[*feed]struct{}{},
-		hashes:  maphash.MakeSeed(),
+		cfg:      cfg,
+		created:  time.Now(),
+		stopped:  make(chan struct{}),
+		watchers: map[*Watcher]struct{}{},
+		feeds:    map[interestKey]*feed{},
+		index:    newIndex(cfg.Indexed),
+		caching:  map[*feed]struct{}{},
+		hashes:   maphash.MakeSeed(),
 	}
 	d.catchUps.limit = int64(cfg.CatchUpBytes)
 	d.retained.limit = cfg.CatchUpStates
@@ -140,7 +143,7 @@ func New(cfg Config) *Dispatcher {
 
 // Run dispatches changes until ctx is done. Watchers then end with [ErrStopped].
 func (d *Dispatcher) Run(ctx context.Context) {
-	defer close(d.stopped)
+	defer d.stop()
 	select {
 	case <-d.cfg.Source.Ready():
 	case <-ctx.Done():
@@ -152,6 +155,27 @@ func (d *Dispatcher) Run(ctx context.Context) {
 		s := d.cfg.Source.State()
 		d.dispatch(s)
 		d.awaitChange(ctx, s, idle.C)
+	}
+}
+
+// stop ends all watchers. If each of them waited for stopped itself, a watcher would take more
+// memory.
+func (d *Dispatcher) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	close(d.stopped)
+	for w := range d.watchers {
+		w.Stop()
+	}
+}
+
+// hasStopped reports whether Run has returned.
+func (d *Dispatcher) hasStopped() bool {
+	select {
+	case <-d.stopped:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -216,13 +240,7 @@ func (d *Dispatcher) appendAll(s *cacher.State, r *roundReports) {
 	d.stats.evictions.Store(d.logs.evicted)
 	r.end()
 	d.sweep(s)
-	for i, f := range d.unpublished {
-		for _, g := range f.groups {
-			g.wake()
-		}
-		d.unpublished[i] = nil
-	}
-	d.unpublished = d.unpublished[:0]
+	d.handOver()
 }
 
 // sweep drops outdated states and parts of catch-ups, at most once per catchUpCacheAge. The
@@ -256,7 +274,7 @@ func (d *Dispatcher) appendTo(f *feed, c *object.Change, arrived time.Time) bool
 	return true
 }
 
-// publishLater makes the current round publish a feed and wake its groups at the end.
+// publishLater makes the current round publish a feed and hand its groups to their workers.
 func (d *Dispatcher) publishLater(f *feed) {
 	if !f.unpublished {
 		f.unpublished = true
@@ -270,6 +288,7 @@ func (d *Dispatcher) publishLater(f *feed) {
 // [Watcher.Close].
 func (d *Dispatcher) Watch(i Interest, b Begin, o Options, q *sendqueue.Queue, s Sink) *Watcher {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	f := d.feeds[i.key()]
 	if f == nil {
 		f = newFeed(i, d.position, &d.logs)
@@ -280,14 +299,11 @@ func (d *Dispatcher) Watch(i Interest, b Begin, o Options, q *sendqueue.Queue, s
 	if f.watchers++; f.watchers > 1 {
 		f.hadSeveral.Store(true)
 	}
-	g := d.groupOf(f, q)
-	d.mu.Unlock()
-
 	w := &Watcher{
 		dispatcher: d,
 		feed:       f,
 		sink:       s,
-		group:      g,
+		group:      d.groupOf(f, q),
 		groupIndex: -1,
 		place:      o.Place,
 		latest:     o.Latest,
@@ -301,6 +317,8 @@ func (d *Dispatcher) Watch(i Interest, b Begin, o Options, q *sendqueue.Queue, s
 	w.task = q.NewTask(w.run)
 	w.schedule = newScheduleTimer(&o, w)
 	w.timed = w.schedule.needsEveryMessage()
+	w.stopping.Store(d.hasStopped())
+	d.watchers[w] = struct{}{}
 	return w
 }
 
@@ -318,6 +336,7 @@ func (d *Dispatcher) remember(f *feed) {
 func (d *Dispatcher) leave(w *Watcher) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	delete(d.watchers, w)
 	f := w.feed
 	if f.watchers--; f.watchers == 0 {
 		delete(d.feeds, f.interest.key())

@@ -44,8 +44,9 @@
 //     else that may take time. It may wait for the client.
 //   - A worker sends live events. It belongs to package sendqueue, serves thousands of
 //     watchers and must not wait. The watchers of one feed and one worker form a group.
-//     An event makes the task of the group ready. The task looks up the next [Batch] once
-//     and offers the batch to each member, one connection after another.
+//     At the end of a round, each worker gets its groups that have new events. The worker
+//     looks up the next [Batch] of a group once and offers the batch to each member, one
+//     connection after another.
 //
 // A member stays in its group while it needs the same batches as the group. If a member needs
 // another batch, the worker serves it alone (Watcher.run) until it can join the group again.

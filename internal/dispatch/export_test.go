@@ -36,17 +36,15 @@ func (w *Watcher) Next(ctx context.Context) (Message, error) {
 			return m, err
 		}
 		w.HandOver()
-		var err error
 		select {
 		case <-w.HandedBack():
-			continue
+			if w.dispatcher.hasStopped() {
+				return Message{}, ErrStopped
+			}
 		case <-ctx.Done():
-			err = ctx.Err()
-		case <-w.dispatcher.stopped:
-			err = ErrStopped
+			w.TakeBack()
+			return Message{}, ctx.Err()
 		}
-		w.TakeBack()
-		return Message{}, err
 	}
 }
 
@@ -75,8 +73,8 @@ func (w *Watcher) TakeBack() {
 // InGroup reports whether the watcher is in its group.
 func (w *Watcher) InGroup() bool { return w.inGroup.Load() }
 
-// Stopped returns a channel that is closed when the dispatcher has stopped.
-func (w *Watcher) Stopped() <-chan struct{} { return w.dispatcher.stopped }
+// IsStopped reports whether the dispatcher has stopped.
+func (w *Watcher) IsStopped() bool { return w.dispatcher.hasStopped() }
 
 // Outcome is the result of Poll and Take.
 type Outcome int

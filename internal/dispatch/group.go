@@ -13,10 +13,10 @@ import (
 )
 
 // group has the watchers of one feed and one worker that have delivered everything. They
-// remain members while the worker sends them batches. An event makes the task of the group
-// ready, not the tasks of its members. A member that needs something other than the group's
-// batch leaves the group. The worker then serves that watcher alone (Watcher.run), until the
-// watcher can join again.
+// remain members while the worker sends them batches. The dispatcher hands a group with new
+// events to the worker (workerRounds). It does not make the tasks of the members ready. A
+// member that needs something other than the group's batch leaves the group. The worker then
+// serves that watcher alone (Watcher.run), until the watcher can join again.
 //
 // The group does not record what each member has received. Watcher.match compares a batch
 // with the cursor of the member.
@@ -25,10 +25,10 @@ type group struct {
 
 	feed       *feed
 	dispatcher *Dispatcher
-	queue      *sendqueue.Queue
-	task       sendqueue.Task
+	rounds     *workerRounds
 
-	size atomic.Int32 // number of members; the dispatcher reads it
+	size   atomic.Int32 // number of members; the dispatcher reads it
+	listed bool         // guarded by workerRounds.mu: the group is in workerRounds.groups
 
 	// Only the worker uses the fields below.
 
@@ -56,22 +56,15 @@ func (m member) compare(other member) int {
 // groupOf returns the feed's group for watchers of the given queue. The caller holds the
 // dispatcher's mutex.
 func (d *Dispatcher) groupOf(f *feed, q *sendqueue.Queue) *group {
+	r := d.roundsOf(q)
 	for _, g := range f.groups {
-		if g.queue.SameWorker(q) {
+		if g.rounds == r {
 			return g
 		}
 	}
-	g := &group{feed: f, dispatcher: d, queue: q.Sibling()}
-	g.task = g.queue.NewTask(g.run)
+	g := &group{feed: f, dispatcher: d, rounds: r}
 	f.groups = append(f.groups, g)
 	return g
-}
-
-// wake makes the worker send new events to the members. Any goroutine may call it.
-func (g *group) wake() {
-	if g.size.Load() > 0 {
-		g.task.Ready()
-	}
 }
 
 // join adds a watcher that had nothing to send when it last read its feed.
@@ -133,7 +126,7 @@ func (g *group) run(now time.Time) {
 	g.send(b, now)
 	g.at.Revision, g.sent = b.end.advance(g.at.Revision, g.sent)
 	if b.end.hasMore {
-		g.task.Ready()
+		g.rounds.add(g)
 	}
 }
 
@@ -208,11 +201,11 @@ const (
 
 // yield gives up the processor for a moment, so gRPC writes the messages of the previous
 // queue while they are in the processor's caches. This saves 8 percent of a delivery
-// to 10,000 watchers. The worker does not yield while other queues wait for it: if it did,
-// gRPC would write many small pieces. yield returns the current time.
+// to 10,000 watchers. The worker does not yield while other queues or groups wait for it: if
+// it did, gRPC would write many small pieces. yield returns the current time.
 func (g *group) yield(now time.Time) time.Time {
 	g.yieldAllowance = min(g.yieldAllowance+yieldPerQueue, maxYieldAllowance)
-	if g.yieldAllowance < 0 || !g.queue.Idle() {
+	if g.yieldAllowance < 0 || !g.rounds.idle() {
 		return now
 	}
 	runtime.Gosched()

@@ -19,13 +19,20 @@ import (
 
 // bubble runs a test with a dispatcher of a store, and a queue of its only worker.
 func bubble(t *testing.T, cfg Config, do func(t *testing.T, d *Dispatcher, store *cachertest.Memory, q *sendqueue.Queue)) {
+	bubbleWithWindow(t, cfg, cacher.WindowLimits{}, do)
+}
+
+// bubbleWithWindow is bubble with limits of the window.
+func bubbleWithWindow(t *testing.T, cfg Config, window cacher.WindowLimits, do func(t *testing.T, d *Dispatcher, store *cachertest.Memory, q *sendqueue.Queue)) {
 	synctest.Test(t, func(t *testing.T) {
 		codec, err := object.CodecByName("raw")
 		if err != nil {
 			t.Fatal(err)
 		}
 		m := cachertest.NewMemory()
-		c := cacher.New(cacher.Config{Resource: "test", Store: m, Codec: codec, Preencode: wire.Preencode, Log: slog.New(slog.DiscardHandler)})
+		c := cacher.New(cacher.Config{
+			Resource: "test", Store: m, Codec: codec, Preencode: wire.Preencode, Log: slog.New(slog.DiscardHandler), Window: window,
+		})
 		cfg.Source, cfg.Encoder = c, wire.Encoder{}
 		d := New(cfg)
 		go c.Run(t.Context())

@@ -133,6 +133,21 @@ func (v *view) find(cursor object.Revision) (segment, entry int) {
 	return segment, entry
 }
 
+// covers reports whether the view has every event after the position.
+func (v *view) covers(at object.Position) bool {
+	return v.base.Epoch == at.Epoch && v.base.Revision <= at.Revision
+}
+
+// next returns the revision of the first event after the cursor. It returns false if there is
+// none.
+func (v *view) next(cursor object.Revision) (first object.Revision, ok bool) {
+	si, ei := v.find(cursor)
+	if si == len(v.segments) {
+		return 0, false
+	}
+	return v.segments[si].entries[ei].revision, true
+}
+
 // count returns the number of events after the cursor and the revision of the first one.
 func (v *view) count(cursor object.Revision) (n int, first object.Revision) {
 	si, ei := v.find(cursor)

@@ -63,7 +63,8 @@ type Options struct {
 	// LastBookmark. Zero: no delay.
 	BatchDelay time.Duration
 
-	// Place orders the watchers of one queue that receive the same message: lower places get
-	// it first. It should grow in the order in which the client opened the streams.
+	// Place orders the watchers of one queue. When several of them get the same message, those
+	// with lower places get it first. A watcher whose stream the client opened later should
+	// have a higher place.
 	Place uint32
 }

@@ -102,6 +102,9 @@ func (w *Watcher) Serve() error {
 			return err
 		}
 	}
+	if w.dispatcher.hasStopped() {
+		return ErrStopped
+	}
 	return nil
 }
 
@@ -150,20 +153,11 @@ func (w *Watcher) sendAll() (delivered bool, err error) {
 }
 
 // awaitWorker hands the watcher over to the worker and waits until the worker hands it back.
-func (w *Watcher) awaitWorker() (err error) {
+func (w *Watcher) awaitWorker() error {
 	w.workerOwns.Store(true)
 	w.task.Ready()
-	select {
-	case <-w.handedBack:
-	case <-w.dispatcher.stopped:
-		err = ErrStopped
-		w.Stop()
-		<-w.handedBack
-	}
-	if w.failure != nil {
-		return w.failure // rather than ErrStopped, because the position may be wrong
-	}
-	return err
+	<-w.handedBack
+	return w.failure
 }
 
 // handBack gives the watcher back to its handler. Only the worker calls handBack. The worker

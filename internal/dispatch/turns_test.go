@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"log/slog"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -12,7 +11,6 @@ import (
 	"github.com/fanoutd/fanoutd/internal/cacher"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/sendqueue"
-	"github.com/fanoutd/fanoutd/internal/wire"
 	"github.com/fanoutd/fanoutd/test/cachertest"
 )
 
@@ -57,22 +55,10 @@ func TestCatchUpsWaitForTheirTurn(t *testing.T) {
 		{kind: object.Replay, after: 45},
 		{kind: object.Replay, after: 45, options: Options{Latest: true}},
 	}
-	synctest.Test(t, func(t *testing.T) {
-		codec, err := object.CodecByName("raw")
-		if err != nil {
-			t.Fatal(err)
-		}
-		m := cachertest.NewMemory()
-		c := cacher.New(cacher.Config{
-			Resource: "test", Store: m, Codec: codec, Preencode: wire.Preencode, Log: slog.New(slog.DiscardHandler),
-			Window: cacher.WindowLimits{MaxChanges: 20},
-		})
-		turns := make(Turns, 1)
-		d := New(Config{Source: c, Encoder: wire.Encoder{}, Turns: turns})
-		workers := sendqueue.Start(1)
-		defer workers.Stop()
-		go c.Run(t.Context())
-		go d.Run(t.Context())
+	window := cacher.WindowLimits{MaxChanges: 20}
+	bubbleWithWindow(t, Config{}, window, func(t *testing.T, d *Dispatcher, m *cachertest.Memory, q *sendqueue.Queue) {
+		turns := make(Turns, 1) // a channel of the bubble
+		d.cfg.Turns = turns
 		for i := range 50 {
 			m.Put(object.Key(strconv.Itoa(i)), "value")
 		}
@@ -80,10 +66,10 @@ func TestCatchUpsWaitForTheirTurn(t *testing.T) {
 		for _, b := range begins {
 			begin := FromSnapshot(0)
 			if b.after > 0 {
-				begin = FromPosition(object.Position{Epoch: c.State().Position().Epoch, Revision: b.after})
+				begin = FromPosition(object.Position{Epoch: d.cfg.Source.State().Position().Epoch, Revision: b.after})
 			}
 			turns <- struct{}{} // another catch-up has the only turn
-			w := d.Pull(workers.NewQueue(), Interest{}, begin, b.options)
+			w := d.Pull(q, Interest{}, begin, b.options)
 			var got []object.Header
 			synced := make(chan struct{})
 			go func() {

@@ -152,13 +152,40 @@ type Backlog struct {
 func (w *Watcher) Backlog(at object.Position) Backlog {
 	v := w.feed.view.Load()
 	switch {
-	case v.base.Epoch == at.Epoch && at.Revision >= v.base.Revision:
+	case v.covers(at):
 		n, first := v.count(at.Revision)
 		return Backlog{Events: n, Since: first - 1}
 	case w.inGroup.Load():
 		return Backlog{} // the watcher found nothing to send before it joined
 	}
 	return Backlog{Events: -1, Since: at.Revision}
+}
+
+// Unapplied describes the events after a position that the client has applied. It is like
+// Backlog, but the watcher may have sent later messages.
+func (w *Watcher) Unapplied(applied object.Position) Backlog {
+	if v := w.feed.view.Load(); v.covers(applied) {
+		n, first := v.count(applied.Revision)
+		return Backlog{Events: n, Since: first - 1}
+	}
+	return Backlog{Events: -1, Since: applied.Revision}
+}
+
+// Quiet reports whether nothing concerns the watcher's interest after the position from, up to
+// and including the revision to. It returns false if that is unknown, because the dispatcher
+// has not reached the revision, or because the log does not reach back to the position. Any
+// goroutine may call Quiet.
+func (w *Watcher) Quiet(from object.Position, to object.Revision) bool {
+	// The order matters: the view has every event up to the position that was loaded before.
+	if p := w.dispatcher.dispatchedUpTo.Load(); p == nil || p.Epoch != from.Epoch || p.Revision < to {
+		return false
+	}
+	v := w.feed.view.Load()
+	if !v.covers(from) {
+		return false
+	}
+	first, ok := v.next(from.Revision)
+	return !ok || first > to
 }
 
 // Shows reports whether the log of the watcher's feed has an event of the revision. If so, a
@@ -292,9 +319,7 @@ func (w *Watcher) events() (payload, readResult) {
 }
 
 // inLog reports whether the view has all events after the cursor.
-func (w *Watcher) inLog(v *view) bool {
-	return v.base.Epoch == w.epoch && w.cursor >= v.base.Revision
-}
+func (w *Watcher) inLog(v *view) bool { return v.covers(w.at()) }
 
 // dispatchedUpTo returns the revision of Dispatcher.dispatchedUpTo, or 0 if that position
 // belongs to another epoch than the watcher.

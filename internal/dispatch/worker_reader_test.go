@@ -112,10 +112,11 @@ func (r *workerReader) Next(ctx context.Context) (dispatch.Message, error) {
 				return b.Message, nil
 			default:
 			}
+			if r.watcher.IsStopped() {
+				return dispatch.Message{}, dispatch.ErrStopped
+			}
 		case <-ctx.Done():
 			return r.giveUp(ctx.Err())
-		case <-r.watcher.Stopped():
-			return r.giveUp(dispatch.ErrStopped)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func (codec envelopeCodec) Encode(c Content) ([]byte, *ContentError) {
 	if !utf8.ValidString(c.ContentType) {
 		return nil, &ContentError{Field: "content_type", Reason: "is not valid UTF-8"}
 	}
-	if err := checkLabels("labels", c.Labels); err != nil {
+	if err := CheckLabels("labels", c.Labels); err != nil {
 		return nil, err
 	}
 	if codec.hasFields(c) {

@@ -127,6 +127,19 @@ func (s Scope) Contains(k Key) bool {
 	return true
 }
 
+// Overlaps reports whether a key exists that both scopes cover.
+func (s Scope) Overlaps(other Scope) bool {
+	switch {
+	case s.kind == scopeKey:
+		return other.Contains(Key(s.path))
+	case other.kind == scopeKey:
+		return s.Contains(Key(other.path))
+	case s.kind == scopeAll, other.kind == scopeAll:
+		return true
+	}
+	return s.path == other.path || other.Contains(Key(s.path)) || s.Contains(Key(other.path))
+}
+
 // First returns the smallest key that the scope can cover.
 func (s Scope) First() Key {
 	if s.kind == scopePrefix {

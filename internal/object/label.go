@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 )
 
-// checkLabels returns an error about a field of a write if a label breaks the rules of
+// CheckLabels returns an error about a field of a request if a label breaks the rules of
 // Kubernetes, which label selectors follow. A selector could not name such a label.
-func checkLabels(field string, labels map[string]string) *ContentError {
+func CheckLabels(field string, labels map[string]string) *ContentError {
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		if err := checkLabel(field, name, labels[name]); err != nil {
 			return err

@@ -87,7 +87,7 @@ func (c protobufCodec) Encode(content Content) ([]byte, *ContentError) {
 	default:
 		return nil, &ContentError{Field: "content_type", Reason: fmt.Sprintf("must be %s or %s in this resource", ContentProtobuf, ContentJSON)}
 	}
-	if err := checkLabels("value", c.labelsOf(m)); err != nil {
+	if err := CheckLabels("value", c.labelsOf(m)); err != nil {
 		return nil, err
 	}
 	content.ContentType = ""

@@ -138,7 +138,7 @@ func (s Schema) checkLabels(document []byte) *ContentError {
 	if name != "" {
 		return repeatedError(name)
 	}
-	return checkLabels("value", s.documentLabels(document))
+	return CheckLabels("value", s.documentLabels(document))
 }
 
 func repeatedError(name string) *ContentError {

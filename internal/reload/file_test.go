@@ -23,55 +23,77 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
+// followed is a file that a test reloads. The content "bad" cannot be used.
+type followed struct {
+	*reload.File
+	path   string
+	inUse  string
+	used   int // number of contents that were used
+	logged strings.Builder
+	stop   func() // ends Run
+}
+
+// run loads a file with the content "1", and runs it until the test ends.
+func run(t *testing.T) *followed {
+	t.Helper()
+	f := &followed{path: filepath.Join(t.TempDir(), "file")}
+	write(t, f.path, "1")
+	var err error
+	f.File, err = reload.Load(f.path, slog.New(slog.NewTextHandler(&f.logged, nil)), func(content []byte) error {
+		if string(content) == "bad" {
+			return errors.New("no good")
+		}
+		f.inUse = string(content)
+		f.used++
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { f.Run(ctx) })
+	f.stop = func() {
+		cancel()
+		running.Wait()
+	}
+	t.Cleanup(f.stop)
+	return f
+}
+
+// errors returns the number of errors in the log.
+func (f *followed) errors() int { return strings.Count(f.logged.String(), "level=ERROR") }
+
 // A content that cannot be read or used changes nothing and is logged once.
 func TestNewestUsableContentIsInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "file")
-		write(t, path, "1")
-		var logged strings.Builder
-		inUse, used := "", 0
-		f, err := reload.Load(path, slog.New(slog.NewTextHandler(&logged, nil)), func(content []byte) error {
-			if string(content) == "bad" {
-				return errors.New("no good")
-			}
-			inUse = string(content)
-			used++
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { f.Run(ctx) })
-		defer running.Wait()
-		defer stop()
+		f := run(t)
 		look := func(want string) {
 			t.Helper()
 			time.Sleep(3 * reload.Interval)
 			synctest.Wait()
-			if inUse != want {
-				t.Errorf("in use: got %q, want %q", inUse, want)
+			if f.inUse != want {
+				t.Errorf("in use: got %q, want %q", f.inUse, want)
 			}
 		}
 		look("1")
-		write(t, path, "2")
+		write(t, f.path, "2")
 		look("2")
-		write(t, path, "bad")
+		write(t, f.path, "bad")
 		look("2")
-		if err := os.Remove(path); err != nil {
+		if err := os.Remove(f.path); err != nil {
 			t.Fatal(err)
 		}
 		look("2")
-		write(t, path, "3")
+		write(t, f.path, "3")
 		look("3")
-		write(t, path, "bad")
+		write(t, f.path, "bad")
 		look("3")
-		if used != 3 {
-			t.Errorf("contents used: got %d, want 3", used)
+		if f.used != 3 {
+			t.Errorf("contents used: got %d, want 3", f.used)
 		}
-		if n := strings.Count(logged.String(), "level=ERROR"); n != 3 {
-			t.Errorf("errors logged: got %d, want 3:\n%s", n, &logged)
+		if n := f.errors(); n != 3 {
+			t.Errorf("errors logged: got %d, want 3:\n%s", n, &f.logged)
 		}
 	})
 }
@@ -156,35 +178,17 @@ func TestLoadFailsIfTheFileCannotBeUsed(t *testing.T) {
 // Check uses a new content at once. It reports a problem whenever it meets one.
 func TestCheckPollsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "file")
-		write(t, path, "1")
-		var logged strings.Builder
-		inUse := ""
-		f, err := reload.Load(path, slog.New(slog.NewTextHandler(&logged, nil)), func(content []byte) error {
-			if string(content) == "bad" {
-				return errors.New("no good")
-			}
-			inUse = string(content)
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { f.Run(ctx) })
-		defer running.Wait()
-		defer stop()
+		f := run(t)
 		began := time.Now()
 		for i, content := range []string{"2", "bad", "bad", "3", "bad"} {
-			write(t, path, content)
-			f.Check(ctx)
+			write(t, f.path, content)
+			f.Check(t.Context())
 			want := [...]struct {
 				inUse  string
 				errors int
 			}{{"2", 0}, {"2", 1}, {"2", 2}, {"3", 2}, {"3", 3}}[i]
-			if n := strings.Count(logged.String(), "level=ERROR"); inUse != want.inUse || n != want.errors {
-				t.Errorf("check %d: in use and errors logged: got %q and %d, want %q and %d:\n%s", i+1, inUse, n, want.inUse, want.errors, &logged)
+			if n := f.errors(); f.inUse != want.inUse || n != want.errors {
+				t.Errorf("check %d: in use and errors logged: got %q and %d, want %q and %d:\n%s", i+1, f.inUse, n, want.inUse, want.errors, &f.logged)
 			}
 		}
 		if waited := time.Since(began); waited != 0 {
@@ -192,10 +196,12 @@ func TestCheckPollsAtOnce(t *testing.T) {
 		}
 		time.Sleep(3 * reload.Interval)
 		synctest.Wait()
-		if n := strings.Count(logged.String(), "level=ERROR"); n != 3 {
-			t.Errorf("errors logged, after more polls: got %d, want 3:\n%s", n, &logged)
+		if n := f.errors(); n != 3 {
+			t.Errorf("errors logged, after more polls: got %d, want 3:\n%s", n, &f.logged)
 		}
-		stop()
-		f.Check(ctx) // returns, although Run has ended
+		f.stop()
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		f.Check(ended) // returns, although Run has ended
 	})
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -107,8 +108,25 @@ func (c *zapCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zap
 	return checked.AddCore(entry, c)
 }
 
+// abandonedRead is an error message of etcd about a read in a transaction. It is not an error if
+// the client of the read has given up.
+const abandonedRead = "unexpected error during readonly txn"
+
+func isAbandoned(fields []zapcore.Field) bool {
+	for _, f := range fields {
+		err, ok := f.Interface.(error)
+		if ok && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+			return true
+		}
+	}
+	return false
+}
+
 // Write implements zapcore.Core.
 func (c *zapCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
+	if entry.Message == abandonedRead && isAbandoned(fields) {
+		return nil
+	}
 	r := slog.NewRecord(entry.Time, slogLevel(entry.Level), entry.Message, 0)
 	r.AddAttrs(attrs(fields)...)
 	if n := c.leftOut.take(entry.Message); n > 0 {

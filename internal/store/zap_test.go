@@ -1,6 +1,9 @@
 package store
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -44,6 +47,21 @@ func TestListenerErrorsAreExpectedWhileStopping(t *testing.T) {
 	}
 	if log.Error("another one"); out.Len() == 0 {
 		t.Error("another error is not logged while etcd stops")
+	}
+}
+
+// A client that gives up while etcd reads for it causes no error.
+func TestAbandonedReadsAreNoErrors(t *testing.T) {
+	var out strings.Builder
+	log := zapLogger(slog.New(slog.NewTextHandler(&out, nil)), new(atomic.Bool))
+	for _, reason := range []error{context.Canceled, context.DeadlineExceeded} {
+		log.Error(abandonedRead, zap.Error(fmt.Errorf("applyTxn: failed Range: %w", reason)))
+	}
+	if out.Len() > 0 {
+		t.Errorf("got %s, want nothing", &out)
+	}
+	if log.Error(abandonedRead, zap.Error(errors.New("disk"))); !strings.Contains(out.String(), "level=ERROR") {
+		t.Errorf("got %q for another reason, want an error", &out)
 	}
 }
 
