@@ -53,6 +53,7 @@ func bind(c *config.Config) []flagGroup {
 			fs.Float64Var(&c.MaxRequestRate, "max-request-rate", c.MaxRequestRate, "maximum `number` of requests per second and client (default: no limit)")
 			fs.IntVar(&c.MaxRequestBurst, "max-request-burst", c.MaxRequestBurst,
 				"`number` of requests that an idle client may send at once (0: max-request-rate)")
+			fs.Float64Var(&c.MaxReportRate, "max-report-rate", c.MaxReportRate, "maximum `number` of reports of watches per second and client")
 			fs.IntVar(&c.MaxStreamsPerConnection, "max-streams-per-connection", c.MaxStreamsPerConnection, "maximum `number` of requests and watches per connection")
 			fs.IntVar(&c.MaxConnections, "max-connections", c.MaxConnections, "maximum `number` of connections, including HTTP")
 			fs.IntVar(&c.MaxConnectionsPerClient, "max-connections-per-client", c.MaxConnectionsPerClient, "maximum `number` of connections per address")

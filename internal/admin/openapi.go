@@ -59,8 +59,10 @@ func describe(generated []byte) ([]byte, error) {
 			paths[plain][method] = operation
 		}
 	}
-	if watch := paths["/v1/resources/{resource}/watch"]["get"]; watch != nil {
-		watch["produces"] = []string{(*lines)(nil).StreamContentType(nil)}
+	for _, path := range []string{watchPath, appliedPath} {
+		if stream := paths[strings.ReplaceAll(path, "=*}", "}")]["get"]; stream != nil {
+			stream["produces"] = []string{(*lines)(nil).StreamContentType(nil)}
+		}
 	}
 	document.Paths = paths
 	return json.MarshalIndent(document, "", "  ")
@@ -80,7 +82,7 @@ func flagParameters(operationID string) []any {
 		for i := range in.Fields().Len() {
 			f := in.Fields().Get(i)
 			switch {
-			case f.IsList():
+			case f.IsList(), f.IsMap():
 			case isFlag(f):
 				parameters = append(parameters, map[string]any{
 					"name": prefix + f.JSONName(), "in": "query", "required": false, "type": "boolean",

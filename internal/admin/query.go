@@ -33,13 +33,17 @@ func (p *parameters) Parse(msg proto.Message, values url.Values, filter *utiliti
 	full := url.Values{}
 	var flags [][]string
 	for name, v := range values {
-		path, err := resolve(request, name)
-		switch key := strings.Join(path, "."); {
+		field, index := splitIndex(name)
+		path, err := resolve(request, field)
+		if err == nil && fieldAt(request, path).IsMap() != (index != "") {
+			err = fmt.Errorf("unknown parameter %q", name)
+		}
+		switch key := strings.Join(path, ".") + index; {
 		case err != nil:
 			return err
 		case filter.HasCommonPrefix(path):
 			return fmt.Errorf("the parameter %q is a part of the path", name)
-		case !utf8.ValidString(v[0]):
+		case !utf8.ValidString(v[0]), !utf8.ValidString(index):
 			return fmt.Errorf("the parameter %q is not UTF-8", name)
 		case len(v) > 1 || full.Has(key):
 			return fmt.Errorf("the parameter %q is given twice", name)
@@ -62,10 +66,19 @@ func (p *parameters) Parse(msg proto.Message, values url.Values, filter *utiliti
 	return nil
 }
 
+// splitIndex splits the index of a map from a name: labels[app] is the value of the label app.
+// The index includes its brackets.
+func splitIndex(name string) (field, index string) {
+	if i := strings.IndexByte(name, '['); i >= 0 && strings.HasSuffix(name, "]") {
+		return name[:i], name[i:]
+	}
+	return name, ""
+}
+
 // isFlag reports whether a field is a message without fields, such as from_now. Over
 // HTTP it is written as true.
 func isFlag(f protoreflect.FieldDescriptor) bool {
-	return f.Message() != nil && f.Message().ParentFile().Package() == protocol && f.Message().Fields().Len() == 0
+	return f.Message() != nil && !f.IsMap() && f.Message().ParentFile().Package() == protocol && f.Message().Fields().Len() == 0
 }
 
 // fieldAt returns the field at a path that lookUp has returned.
@@ -137,5 +150,5 @@ func lookUp(in protoreflect.MessageDescriptor, names []string) []string {
 
 // isGroup reports whether a field has fields of its own. A duration is a single value.
 func isGroup(f protoreflect.FieldDescriptor) bool {
-	return f.Message() != nil && f.Message().ParentFile().Package() == protocol && !isFlag(f)
+	return f.Message() != nil && !f.IsMap() && f.Message().ParentFile().Package() == protocol && !isFlag(f)
 }

@@ -11,8 +11,12 @@ import (
 // Paths that need special treatment, as patterns of the gateway.
 const (
 	watchPath   = "/v1/resources/{resource=*}/watch"
+	appliedPath = "/v1/resources/{resource=*}/applied"
 	watcherPath = "/v1/watchers/{id=*}"
 )
+
+// isStream reports whether the answers of a path do not end by themselves.
+func isStream(pattern string) bool { return pattern == watchPath || pattern == appliedPath }
 
 // headers prepares a request for the gateway. It turns HEAD into GET; net/http leaves out
 // the body of the answer. It removes grpc-timeout: over HTTP, a client that has waited
@@ -46,10 +50,10 @@ func checked(next runtime.HandlerFunc) runtime.HandlerFunc {
 			return
 		}
 		switch {
-		case pattern == watchPath && r.Context().Value(methodKey{}) == http.MethodHead:
-			// It would wait for an hour, for nothing.
+		case isStream(pattern) && r.Context().Value(methodKey{}) == http.MethodHead:
+			// It would wait for an hour or longer, for nothing.
 			w.Header().Set("Allow", http.MethodGet)
-			refuse(w, http.StatusMethodNotAllowed, "a watch is for GET")
+			refuse(w, http.StatusMethodNotAllowed, "a stream is for GET")
 		case pattern == watcherPath && r.URL.RawQuery != "":
 			// The gateway does not check for parameters if a path has none.
 			refuseQuery(w, r, "this path has no query parameters")
@@ -85,7 +89,7 @@ func allowedMethods(api *runtime.ServeMux, r *http.Request) string {
 			continue
 		}
 		found = append(found, method)
-		if method == http.MethodGet && pattern != watchPath {
+		if method == http.MethodGet && !isStream(pattern) {
 			found = append(found, http.MethodHead)
 		}
 	}

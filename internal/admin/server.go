@@ -152,7 +152,7 @@ func newHandler(cfg Config, grpc http.Handler) (http.Handler, error) {
 		runtime.WithRoutingErrorHandler(answerRoutingError),
 		runtime.WithMiddlewares(checked),
 		runtime.WithIncomingHeaderMatcher(incomingHeader),
-		runtime.WithOutgoingHeaderMatcher(noHeader),
+		runtime.WithOutgoingHeaderMatcher(outgoingHeader),
 		runtime.WithOutgoingTrailerMatcher(noHeader),
 		// A slash in a key may also be written as %2F.
 		runtime.WithUnescapingMode(runtime.UnescapingModeAllCharacters),
@@ -209,5 +209,11 @@ func incomingHeader(name string) (string, bool) {
 	return runtime.MetadataPrefix + name, name == "User-Agent"
 }
 
-// noHeader keeps all headers of gRPC answers from HTTP clients.
+// outgoingHeader decides which headers of gRPC answers are passed to HTTP clients: the one that
+// names a watch in reports.
+func outgoingHeader(name string) (string, bool) { return name, name == watchHeader }
+
+const watchHeader = "fanout-watch"
+
+// noHeader keeps all trailers of gRPC answers from HTTP clients.
 func noHeader(string) (string, bool) { return "", false }

@@ -196,6 +196,7 @@ type tail struct {
 	body    io.ReadCloser
 	decoder *json.Decoder
 	leave   func()
+	header  http.Header
 }
 
 // watch begins a watch.
@@ -208,7 +209,7 @@ func (s *site) watch(t *testing.T, parameters string, more ...string) *tail {
 	if got := resp.Header.Get("Content-Type"); resp.StatusCode != http.StatusOK || got != "application/x-ndjson" {
 		t.Fatalf("the watch begins with %d, %s", resp.StatusCode, got)
 	}
-	return &tail{t, resp.Body, json.NewDecoder(resp.Body), leave}
+	return &tail{t, resp.Body, json.NewDecoder(resp.Body), leave, resp.Header}
 }
 
 // line is a line of a watch.

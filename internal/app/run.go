@@ -160,5 +160,6 @@ func limits(cfg config.Config, connections int) quota.Limits {
 		ResetRatePerClient:   cfg.MaxResetRatePerClient,
 		RequestRate:          cfg.MaxRequestRate,
 		RequestBurst:         cfg.MaxRequestBurst,
+		ReportRate:           cfg.MaxReportRate,
 	}
 }

@@ -35,6 +35,7 @@ type Config struct {
 	MaxRequestMemory        Size    `yaml:"max-request-memory"`
 	MaxRequestRate          float64 `yaml:"max-request-rate"`
 	MaxRequestBurst         int     `yaml:"max-request-burst"` // 0: max-request-rate
+	MaxReportRate           float64 `yaml:"max-report-rate"`
 	MaxStreamsPerConnection int     `yaml:"max-streams-per-connection"`
 	MaxConnections          int     `yaml:"max-connections"`
 	MaxConnectionsPerClient int     `yaml:"max-connections-per-client"`
@@ -126,6 +127,7 @@ func Defaults() Config {
 		MaxListMemory:            512 * MiB,
 		MaxRequestSize:           4 * MiB,
 		MaxRequestMemory:         128 * MiB,
+		MaxReportRate:            10_000,
 		MaxStreamsPerConnection:  10_000,
 		MaxConnections:           50_000,
 		MaxConnectionsPerClient:  10_000,

@@ -265,6 +265,7 @@ func (v *validator) limits(c *Config) {
 		rate float64
 	}{
 		{"max-request-rate", c.MaxRequestRate},
+		{"max-report-rate", c.MaxReportRate},
 		{"max-connection-rate", c.MaxConnectionRate},
 		{"max-stream-rate", c.MaxStreamRate},
 		{"max-stream-rate-per-client", c.MaxStreamRatePerClient},

@@ -37,7 +37,7 @@ func newResourceCollector(resources []backend.Resource) *resourceCollector {
 	c.leftOut = c.gauge("left_out_keys", "Keys in etcd that are omitted because they are empty or not valid UTF-8. Stops at 1,000.", r)
 
 	c.revision = c.gauge("cacher_revision", "etcd revision up to which the cache is complete.", r)
-	c.lagRevisions = c.gauge("cacher_lag_revisions", "Number of revisions by which etcd is ahead of the cache, after the cache has had half a second to catch up. Missing while etcd does not answer.", r)
+	c.lagRevisions = c.gauge("cacher_lag_revisions", "Number of revisions that etcd has and the cache does not have half a second later. Missing while etcd does not answer.", r)
 	c.lagSeconds = c.gauge("cacher_lag_seconds", "Seconds since the etcd watch last sent a change or a progress notification. While cacher_lag_revisions is high, its changes may be old.", r)
 	c.objects = c.gauge("cacher_objects", "Objects in the cache.", r)
 	c.undecryptable = c.gauge("cacher_undecryptable_objects", "Objects whose values cannot be decrypted with the loaded keys.", r)

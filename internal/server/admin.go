@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -31,7 +32,7 @@ const maxWatchersPage = 1000
 type admin struct {
 	fanoutv1.UnimplementedAdminServiceServer
 	resources backend.Resources
-	watches   *watch.Registry
+	watches   *watch.Service
 	rights    *rpc.Rights
 	since     time.Time // start of the server
 	rewrites  int       // maximum number of values that Reencrypt writes in a transaction; 0: writes are off
@@ -56,9 +57,9 @@ func (a *admin) ListResources(ctx context.Context, req *fanoutv1.ListResourcesRe
 	if err != nil {
 		return nil, err
 	}
-	watchers := a.watches.CountByResource()
+	watchers := a.watches.Registry.CountByResource()
 	resp := &fanoutv1.ListResourcesResponse{Server: &fanoutv1.ServerStatus{
-		Id: a.watches.ServerID(), Version: version.Get().Version, Uptime: durationpb.New(time.Since(a.since)),
+		Id: a.watches.Registry.ServerID(), Version: version.Get().Version, Uptime: durationpb.New(time.Since(a.since)),
 	}}
 	var describing sync.WaitGroup // asks etcd about all resources at once
 	for _, name := range names {
@@ -95,10 +96,10 @@ func (a *admin) ListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequ
 	var check request.Checker
 	size := cmp.Or(check.PageSize("page_size", req.GetPageSize(), maxWatchersPage), maxWatchersPage)
 	byLag := check.Order("order", req.GetOrder())
-	var after uint64
+	var after watch.Number
 	if token := req.GetPageToken(); token != "" {
 		var ok bool
-		if after, ok = a.watches.Number(token); !ok {
+		if after, ok = a.watches.Registry.Number(token); !ok {
 			check.Refuse("page_token", "is not a page token of this server")
 		}
 		if byLag {
@@ -108,18 +109,18 @@ func (a *admin) ListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequ
 	if err := check.Err(); err != nil {
 		return nil, err
 	}
-	all := a.watches.Of(of...)
-	resp := &fanoutv1.ListWatchersResponse{Total: int64(len(all))}
+	resp := &fanoutv1.ListWatchersResponse{}
+	counts := a.watches.Registry.CountByResource()
+	for _, name := range of {
+		resp.Total += int64(counts[name])
+	}
 	if byLag {
-		resp.Watchers = a.mostLagging(all, size)
+		resp.Watchers = a.mostLagging(a.watches.Registry.After(watch.Number{}, of...), size)
 		return resp, nil
 	}
 	bytes := 0
-	for _, e := range all {
-		if e.Number() <= after {
-			continue
-		}
-		w := a.status(e)
+	for one := range a.watches.Registry.After(after, of...) {
+		w := one.Status()
 		bytes += proto.Size(w)
 		if n := len(resp.GetWatchers()); n == size || n > 0 && bytes > maxListBytes {
 			resp.NextPageToken = resp.GetWatchers()[n-1].GetId()
@@ -145,15 +146,22 @@ func (a *admin) watched(ctx context.Context, name string) ([]string, error) {
 
 // mostLagging returns the watches with the largest lag. The server does not know how long a
 // watch has had no position, if a RESET took away an earlier one.
-func (a *admin) mostLagging(all []*watch.Entry, most int) []*fanoutv1.WatcherStatus {
-	watchers := make([]*fanoutv1.WatcherStatus, len(all))
-	for i, e := range all {
-		watchers[i] = a.status(e)
+func (a *admin) mostLagging(all iter.Seq[watch.Watch], most int) []*fanoutv1.WatcherStatus {
+	var watchers []*fanoutv1.WatcherStatus
+	keep := func() {
+		slices.SortStableFunc(watchers, func(x, y *fanoutv1.WatcherStatus) int { return lagOf(x).Compare(lagOf(y)) })
+		watchers = watchers[:min(len(watchers), most)]
 	}
-	slices.SortStableFunc(watchers, func(x, y *fanoutv1.WatcherStatus) int { return lagOf(x).Compare(lagOf(y)) })
+	for w := range all {
+		// So there are never many more statuses in memory than the response has.
+		if watchers = append(watchers, w.Status()); len(watchers) >= 2*maxWatchersPage {
+			keep()
+		}
+	}
+	keep()
 	bytes := 0
 	for i, w := range watchers {
-		if bytes += proto.Size(w); i == most || i > 0 && bytes > maxListBytes {
+		if bytes += proto.Size(w); i > 0 && bytes > maxListBytes {
 			return watchers[:i]
 		}
 	}
@@ -165,11 +173,6 @@ func lagOf(s *fanoutv1.WatcherStatus) lag.Lag {
 		Blocked: s.GetBlocked(), NoPosition: s.GetPosition().GetRevision() == 0,
 		IsMinimum: s.GetLagIsMinimum(), Seconds: s.GetLag().AsDuration().Seconds(),
 	}
-}
-
-// status returns what ListWatchers shows of a watch.
-func (a *admin) status(e *watch.Entry) *fanoutv1.WatcherStatus {
-	return e.Status(a.resources[e.Resource()])
 }
 
 // EndWatcher implements AdminService.
@@ -185,10 +188,10 @@ func (a *admin) EndWatcher(ctx context.Context, req *fanoutv1.EndWatcherRequest)
 	if err := check.Err(); err != nil {
 		return nil, err
 	}
-	e := a.watches.Find(req.GetId())
-	if e == nil || !slices.Contains(of, e.Resource()) {
+	w := a.watches.Registry.Find(req.GetId())
+	if w == nil || !slices.Contains(of, w.Resource()) {
 		return &fanoutv1.EndWatcherResponse{}, nil
 	}
-	e.End(apierr.ErrEndedByOperator)
+	w.End(apierr.ErrEndedByOperator)
 	return &fanoutv1.EndWatcherResponse{Ended: true}, nil
 }

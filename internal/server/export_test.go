@@ -21,5 +21,9 @@ func (s *Server) SetSlotTimes(patience, lease time.Duration) {
 	s.limits.Patience, s.limits.Lease = patience, lease
 }
 
+// AppliedCounts returns how often the server has counted the watches that have applied a
+// revision.
+func (s *Server) AppliedCounts() int64 { return s.watches.AppliedCounts() }
+
 // Queues returns the number of send queues of connections that have watches.
 func (s *Server) Queues() int { return s.watches.Queues() }

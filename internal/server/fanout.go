@@ -14,6 +14,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 	"github.com/fanoutd/fanoutd/internal/server/request"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
+	"github.com/fanoutd/fanoutd/internal/server/watch"
 	"github.com/fanoutd/fanoutd/internal/wire"
 )
 
@@ -22,6 +23,7 @@ type fanout struct {
 	resources backend.Resources
 	rights    *rpc.Rights
 	limits    *quota.Limiter
+	watches   *watch.Registry
 }
 
 // Get implements FanoutService.

@@ -152,8 +152,8 @@ func New(cfg Config) *Server {
 		oldest = 0
 	}
 	s.grpc = grpc.NewServer(append(options, transport.ConnectionOptions(s.limits.StreamsPerConnection, cfg.WatchTimeLimit, oldest)...)...)
-	f := &fanout{resources: s.resources, rights: s.rights, limits: s.limits}
-	a := &admin{resources: s.resources, watches: s.watches.Registry, rights: s.rights, since: time.Now(), space: cfg.Space}
+	f := &fanout{resources: s.resources, rights: s.rights, limits: s.limits, watches: s.watches.Registry}
+	a := &admin{resources: s.resources, watches: s.watches, rights: s.rights, since: time.Now(), space: cfg.Space}
 	if cfg.Writes {
 		a.rewrites = cfg.MaxOperations
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,6 +49,18 @@ func TestWatchRefusesBadRequests(t *testing.T) {
 		&fanoutv1.WatchRequest{
 			Resource: config, Scope: prefix("/"), Begin: position("", -1), Consistency: minRevision(-1),
 		})
+	for name, s := range map[string]struct {
+		field string
+		as    *fanoutv1.Subscriber
+	}{
+		"long instance":      {"subscriber.instance", &fanoutv1.Subscriber{Instance: strings.Repeat("x", 254)}},
+		"control character":  {"subscriber.instance", &fanoutv1.Subscriber{Instance: "a\nb"}},
+		"too many labels":    {"subscriber.labels", &fanoutv1.Subscriber{Labels: manyLabels(17)}},
+		"bad name of label":  {"subscriber.labels", &fanoutv1.Subscriber{Labels: map[string]string{"a b": "c"}}},
+		"bad value of label": {"subscriber.labels", &fanoutv1.Subscriber{Labels: map[string]string{"a": "b c"}}},
+	} {
+		add("subscriber/"+name, invalid(s.field), &fanoutv1.WatchRequest{Resource: config, Subscriber: s.as})
+	}
 	for name, path := range badPaths {
 		add("prefix/"+name, invalid("scope.prefix"), &fanoutv1.WatchRequest{Resource: config, Scope: prefix(path)})
 	}
@@ -384,4 +397,13 @@ func TestAWatchEndsWithItsConnection(t *testing.T) {
 	if n := in.dispatchers[config].Interests(); n != 0 {
 		t.Errorf("got %d interests after the end, want 0", n)
 	}
+}
+
+// manyLabels returns so many labels.
+func manyLabels(n int) map[string]string {
+	labels := map[string]string{}
+	for i := range n {
+		labels[fmt.Sprint("label-", i)] = "value"
+	}
+	return labels
 }

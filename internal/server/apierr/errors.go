@@ -65,6 +65,19 @@ type DeniedError struct {
 	Question policy.Question
 }
 
+// ForeignWatchError means that a caller has reported for the watch of another caller.
+type ForeignWatchError struct {
+	Caller   access.Identity
+	Resource string // of the watch
+}
+
+func (e *ForeignWatchError) Error() string {
+	if e.Caller.Anonymous() {
+		return "the credentials with which the watch was opened are needed to report for it"
+	}
+	return fmt.Sprintf("%q may not report for the watch of another caller", Clip(e.Caller.Name, maxCallerBytes))
+}
+
 // IsDenied reports whether an error means that the caller has no right.
 func IsDenied(err error) bool {
 	_, denied := errors.AsType[*DeniedError](err)
@@ -129,6 +142,9 @@ var (
 
 	// ErrEndedByOperator ends a watch that an operator does not want.
 	ErrEndedByOperator = errors.New("an operator has ended the watch, resume it here or at another server")
+
+	// ErrUnknownWatch refuses a report for a watch that does not exist.
+	ErrUnknownWatch = errors.New("this server has no such watch, or the watch has ended")
 
 	// ErrPanic replaces a panic. The log has the details.
 	ErrPanic = errors.New("the handler panicked")

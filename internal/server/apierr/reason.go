@@ -14,6 +14,7 @@ const (
 	ReasonInvalidRequest     Reason = "INVALID_REQUEST"
 	ReasonUnknownResource    Reason = "UNKNOWN_RESOURCE"
 	ReasonKeyNotFound        Reason = "KEY_NOT_FOUND"
+	ReasonWatchNotFound      Reason = "WATCH_NOT_FOUND"
 	ReasonRevisionInFuture   Reason = "REVISION_IN_FUTURE"
 	ReasonRevisionNotReached Reason = "REVISION_NOT_REACHED"
 	ReasonRevisionExpired    Reason = "REVISION_EXPIRED"
@@ -46,6 +47,7 @@ var meanings = map[Reason]meaning{
 	ReasonInvalidRequest:     {code: codes.InvalidArgument},
 	ReasonUnknownResource:    {code: codes.NotFound},
 	ReasonKeyNotFound:        {code: codes.NotFound},
+	ReasonWatchNotFound:      {code: codes.NotFound},
 	ReasonRevisionInFuture:   {code: codes.OutOfRange},
 	ReasonRevisionNotReached: {code: codes.Unavailable, retry: true},
 	ReasonRevisionExpired:    {code: codes.OutOfRange},
@@ -71,7 +73,7 @@ var meanings = map[Reason]meaning{
 // Limit is the name of a limit: the setting of the server that sets it.
 type Limit string
 
-// The limits that refuse requests. All but the last two have ReasonLimitReached.
+// The limits that refuse requests. All but the last three have ReasonLimitReached.
 const (
 	MaxWatchers           Limit = "max-watchers"
 	MaxWatchersPerClient  Limit = "max-watchers-per-client"
@@ -82,19 +84,20 @@ const (
 	MaxListMemory         Limit = "max-list-memory"
 	MaxRequestMemory      Limit = "max-request-memory"
 	MaxRequestRate        Limit = "max-request-rate"
+	MaxReportRate         Limit = "max-report-rate"
 	MaxRequestSize        Limit = "max-request-size"
 )
 
 // Limits are all limits that refuse requests.
 var Limits = []Limit{
 	MaxWatchers, MaxWatchersPerClient, MaxSelectors, MaxSelectorsPerClient, MaxSnapshots, MaxWaitingSnapshots, MaxListMemory, MaxRequestMemory,
-	MaxRequestRate, MaxRequestSize,
+	MaxRequestRate, MaxReportRate, MaxRequestSize,
 }
 
 // Reason returns the reason for a request that is refused because of the limit.
 func (l Limit) Reason() Reason {
 	switch l {
-	case MaxRequestRate:
+	case MaxRequestRate, MaxReportRate:
 		return ReasonRateLimited
 	case MaxRequestSize:
 		return ReasonRequestTooLarge

@@ -57,6 +57,7 @@ func answerFor(err error) answer {
 		limit       *LimitError
 		space       *object.SpaceError
 		denied      *DeniedError
+		foreign     *ForeignWatchError
 	)
 	switch {
 	case errors.As(err, &denied) && denied.Caller.Anonymous():
@@ -65,6 +66,10 @@ func answerFor(err error) answer {
 		return answer{reason: ReasonPermissionDenied, metadata: map[string]string{
 			"verb": denied.Question.Verb.String(), "resource": Clip(denied.Question.Resource, MaxEchoBytes),
 		}}
+	case errors.As(err, &foreign) && foreign.Caller.Anonymous():
+		return answer{reason: ReasonUnauthenticated}
+	case errors.As(err, &foreign):
+		return answer{reason: ReasonPermissionDenied, metadata: map[string]string{"verb": "report", "resource": foreign.Resource}}
 	case errors.As(err, &invalid):
 		return answer{reason: ReasonInvalidRequest}
 	case errors.As(err, &unknown):
@@ -73,6 +78,8 @@ func answerFor(err error) answer {
 		return answer{reason: ReasonKeyNotFound, metadata: map[string]string{
 			"key": Clip(string(notFound.Key), MaxEchoBytes), "revision": revision(notFound.Revision),
 		}}
+	case errors.Is(err, ErrUnknownWatch):
+		return answer{reason: ReasonWatchNotFound}
 	case errors.As(err, &pageExpired):
 		metadata := map[string]string{
 			"asked_revision": revision(pageExpired.Asked.Revision), "oldest_revision": revision(pageExpired.Oldest),

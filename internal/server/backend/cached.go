@@ -151,21 +151,20 @@ func (s cached) Describe(ctx context.Context, r *fanoutv1.ResourceStatus, measur
 	}
 }
 
-// backlog implements [Resource.Backlog].
-func (s cached) backlog(w *dispatch.Watcher, at object.Position) (dispatch.Backlog, Lag) {
-	b := w.Backlog(at)
+// lag implements [Resource.LagOf].
+func (s cached) lag(b dispatch.Backlog, at object.Position) Lag {
 	state := s.cacher.State()
 	if b.Events == 0 || state == nil {
-		return b, Lag{}
+		return Lag{}
 	}
 	if state.Position().Epoch != at.Epoch {
-		return b, Lag{IsMinimum: true} // the window has no event of the watcher's epoch
+		return Lag{IsMinimum: true} // the window has no event of the watcher's epoch
 	}
 	lag := Lag{Revisions: int64(max(0, state.Revision()-at.Revision)), IsMinimum: b.Since < state.Replayable()}
 	if arrived, ok := state.Arrived(b.Since); ok {
 		lag.Waited = time.Since(arrived)
 	}
-	return b, lag
+	return lag
 }
 
 // cachedView is a state, or an earlier revision of it.

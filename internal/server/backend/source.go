@@ -59,6 +59,11 @@ type View interface {
 type Watcher interface {
 	Position() object.Position
 	Close()
+
+	// Quiet reports whether nothing concerns the watch after a position of one of its
+	// messages, up to and including a revision. It returns false if that is unknown. Any
+	// goroutine may call it.
+	Quiet(from object.Position, to object.Revision) bool
 }
 
 // UncachedWatcher is the watcher of a resource without a cache. The handler of the watch

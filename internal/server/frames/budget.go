@@ -70,6 +70,21 @@ func (c *Conn) openStream(id uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.young.open(id, time.Now()) // after the pause: the server begins the stream now
+	if !c.ageing {
+		c.ageing = true
+		time.AfterFunc(youngFor, c.dropOld)
+	}
+}
+
+// dropOld drops the streams that are no longer young. It runs again while young streams are
+// left. A closed connection opens no more streams, so that ends soon.
+func (c *Conn) dropOld() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.young.dropOld(time.Now())
+	if c.ageing = len(c.young) > 0; c.ageing {
+		time.AfterFunc(youngFor, c.dropOld)
+	}
 }
 
 // countControlFrame slows down a client that sends very many frames.
@@ -147,6 +162,28 @@ func (c *Conn) serverReset(id uint32, code http2.ErrCode) {
 		c.serverEnded(id) // the client is not to blame
 	default:
 		c.abandon(id)
+	}
+}
+
+// OpenWatch counts a watch that the client starts on one of its streams, like a stream that it
+// opens. The server begins the watch only after the wait.
+func (c *Conn) OpenWatch() (wait time.Duration) {
+	if c.budget == nil {
+		return 0
+	}
+	return c.budget.OpenStream()
+}
+
+// AbandonWatch counts a watch that the client has stopped at the given age, like a stream that
+// it abandons, if the watch was young. client is the name of the client that has
+// authenticated, or empty. Any goroutine may call it. If the budget is used up, the connection
+// is closed with the next frame of the client.
+func (c *Conn) AbandonWatch(client string, age time.Duration) {
+	if c.budget == nil || age >= youngFor || c.exhausted.Load() != nil {
+		return
+	}
+	if err := c.budget.AbandonStream(client); err != nil {
+		c.exhausted.CompareAndSwap(nil, &err)
 	}
 }
 

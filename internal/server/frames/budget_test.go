@@ -359,3 +359,35 @@ func TestTheLastFrameDoesNotFollowAGoAwayOfTheServer(t *testing.T) {
 		t.Errorf("got %q after %q", got[len(written):], written)
 	}
 }
+
+// A watch of a stream counts like a stream: when it is started, and when it is stopped young.
+func TestWatchesOfAStreamCountLikeStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		budget := &fakeBudget{wait: time.Second, allow: 1}
+		conn, client := connected(t, budget)
+		if wait := conn.OpenWatch(); wait != time.Second {
+			t.Errorf("got a wait of %v, want that of the budget", wait)
+		}
+		conn.AbandonWatch("alice", youngFor) // no longer young
+		conn.AbandonWatch("alice", 0)
+		if got := budget.clients(); !slices.Equal(got, []string{"alice"}) {
+			t.Errorf("got abandoned watches of %v, want one of alice", got)
+		}
+		conn.AbandonWatch("alice", 0)
+		served := make(chan error, 1)
+		go func() {
+			served <- serve(conn, func(uint32) {})
+			_ = conn.Close()
+		}()
+		go func() { _ = client.WritePing(false, [8]byte{}) }() // the next frame
+		if frame, err := client.ReadFrame(); err != nil || frame.Header().Type != http2.FrameGoAway {
+			t.Errorf("got %v, %v, want GOAWAY", frame, err)
+		}
+		if err := <-served; !errors.Is(err, errBudget) {
+			t.Errorf("got %v from the connection, want %v", err, errBudget)
+		}
+	})
+	if wait := NewConn(nil, nil).OpenWatch(); wait != 0 {
+		t.Errorf("got a wait of %v without a budget, want none", wait)
+	}
+}

@@ -40,9 +40,10 @@ type Conn struct {
 	lastStream  uint32   // the highest stream id so far
 	pace        pace
 
-	mu    sync.Mutex
-	open  map[uint32]openStream // guarded by mu
-	young youngStreams          // guarded by mu
+	mu     sync.Mutex
+	open   map[uint32]openStream // guarded by mu
+	young  youngStreams          // guarded by mu
+	ageing bool                  // guarded by mu: dropOld will run
 
 	lost     lostStreams
 	outgoing outgoing

@@ -27,6 +27,7 @@ const (
 var (
 	errTinyFrames   = errors.New("the request comes in too many frames for its size")
 	errLargeMessage = errors.New("a message after the first one is larger than the window of a stream")
+	errCompressed   = errors.New("a message after the first one is compressed")
 )
 
 // Request is what has come of a request so far. The goroutine that reads the connection
@@ -101,9 +102,11 @@ func (r *Request) beginMessage() {
 	switch {
 	case !r.prefixSeen:
 		r.size, r.compressed, r.prefixSeen = r.messageLeft, r.prefix[0] != 0, true
+	// Most requests have one message only, and no memory is reserved for others.
 	case r.messageLeft > WindowBytes:
-		// Most requests have one message only, and no memory is reserved for others.
 		r.violate(errLargeMessage)
+	case r.prefix[0] != 0: // it may be large when it is decompressed
+		r.violate(errCompressed)
 	}
 	r.checkComplete()
 }

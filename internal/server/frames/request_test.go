@@ -58,3 +58,24 @@ func TestTinyFramesEndTheStream(t *testing.T) {
 		}
 	}
 }
+
+// A message after the first one ends its stream if it is larger than the window, or compressed.
+func TestLaterMessagesAreSmallAndNotCompressed(t *testing.T) {
+	for name, c := range map[string]struct {
+		compressed byte
+		size       uint32
+		want       error
+	}{
+		"small":      {0, WindowBytes, nil},
+		"large":      {0, WindowBytes + 1, errLargeMessage},
+		"compressed": {1, 1, errCompressed},
+	} {
+		ends := 0
+		r := &Request{endStream: func() { ends++ }}
+		r.addData([]byte{1, 0, 0, 0, 1, 0}) // the first message may be compressed
+		r.addData(binary.BigEndian.AppendUint32([]byte{c.compressed}, c.size))
+		if got := r.Violation(); got != c.want || (ends == 1) != (c.want != nil) {
+			t.Errorf("%s: got violation %v and %d ends of the stream, want %v", name, got, ends, c.want)
+		}
+	}
+}

@@ -21,13 +21,20 @@ type youngStream struct {
 	client string // the name of the client that has authenticated; empty: none
 }
 
-// open adds a stream and drops those that are no longer young.
+// open adds a stream.
 func (y *youngStreams) open(id uint32, now time.Time) {
+	*y = append(*y, youngStream{id: id, opened: now})
+}
+
+// dropOld drops the streams that are no longer young.
+func (y *youngStreams) dropOld(now time.Time) {
 	old := 0
 	for old < len(*y) && !(*y)[old].isYoung(now) {
 		old++
 	}
-	*y = append(slices.Delete(*y, 0, old), youngStream{id: id, opened: now})
+	if *y = slices.Delete(*y, 0, old); len(*y) == 0 {
+		*y = nil // most connections open no more streams for a long time
+	}
 }
 
 // find returns a stream, or nil.

@@ -32,24 +32,33 @@ func (e *fullError) Error() string {
 // acquire counts one thing of a client until it is released, once. The error is a
 // [*fullError].
 func (q *clientQuota) acquire(c Client) (release func(), err error) {
+	if err := q.take(c); err != nil {
+		return nil, err
+	}
+	return func() { q.giveBack(c, 1) }, nil
+}
+
+// take is like acquire. The caller releases the thing with giveBack.
+func (q *clientQuota) take(c Client) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
 	case q.perClient > 0 && q.heldBy[c] >= q.perClient:
-		return nil, &fullError{limit: q.perClient, own: true}
+		return &fullError{limit: q.perClient, own: true}
 	case q.total > 0 && q.held >= q.total:
-		return nil, &fullError{limit: q.total}
+		return &fullError{limit: q.total}
 	}
 	q.held++
 	q.heldBy[c]++
-	return func() { q.release(c) }, nil
+	return nil
 }
 
-func (q *clientQuota) release(c Client) {
+// giveBack releases n things of a client.
+func (q *clientQuota) giveBack(c Client, n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.held--
-	if q.heldBy[c]--; q.heldBy[c] == 0 {
+	q.held -= n
+	if q.heldBy[c] -= n; q.heldBy[c] == 0 {
 		delete(q.heldBy, c)
 	}
 }

@@ -68,6 +68,10 @@ type Limits struct {
 	// may fail to authenticate at the same rate.
 	RequestRate  float64
 	RequestBurst int
+
+	// ReportRate limits how many reports of watches one client makes per second. They do not
+	// count as requests of RequestRate, so a client with many watches can still read.
+	ReportRate float64
 }
 
 const (
@@ -113,6 +117,7 @@ type Limiter struct {
 	opened         pairedRate      // streams that clients open
 	abandoned      pairedRate      // streams that clients abandon
 	requestRate    *requestLimiter // nil: without limit
+	reportRate     *requestLimiter // nil: without limit
 	lists          *FairSemaphore  // bytes of list responses
 	requestMemory  *FairSemaphore  // bytes of requests
 	gateway        gatewayReservations
@@ -129,13 +134,10 @@ func New(cfg Limits, log *slog.Logger) *Limiter {
 	if cfg.RequestBytes == 0 {
 		cfg.RequestBytes = defaultRequestBytes
 	}
-	var requests *requestLimiter
-	if cfg.RequestRate > 0 {
-		requests = newRequestLimiter(cfg.RequestRate, cfg.RequestBurst)
-	}
 	l := &Limiter{
 		Limits:        cfg,
-		requestRate:   requests,
+		requestRate:   newRequestLimiter(apierr.MaxRequestRate, "requests", cfg.RequestRate, cfg.RequestBurst),
+		reportRate:    newRequestLimiter(apierr.MaxReportRate, "reports", cfg.ReportRate, 0),
 		watches:       newClientQuota(cfg.Watchers, cfg.WatchersPerClient),
 		selectors:     newSelectorQuota(cfg.Selectors, cfg.SelectorsPerClient),
 		SnapshotSlots: newFairSemaphore(int64(cfg.Snapshots)),
@@ -185,11 +187,60 @@ func (l *Limiter) AdmitConnection(address string) (release func(), wait time.Dur
 // many.
 func (l *Limiter) AllowRequest(c Client) error { return l.requestRate.allow(c) }
 
+// AllowReport counts a report of a client. It returns an error if the client makes too many.
+func (l *Limiter) AllowReport(c Client) error { return l.reportRate.allow(c) }
+
 // Watch counts a watch until it is released.
 func (l *Limiter) Watch(ctx context.Context) (release func(), err error) {
 	c := ClientOf(ctx)
 	release, err = l.watches.acquire(c)
 	return release, limitReached(err, c, "watches", apierr.MaxWatchers, apierr.MaxWatchersPerClient)
+}
+
+// TakeWatch counts a watch of a client until the caller gives it back with ReturnWatches. Unlike
+// Watch, it allocates nothing for the watch.
+func (l *Limiter) TakeWatch(c Client) error {
+	return limitReached(l.watches.take(c), c, "watches", apierr.MaxWatchers, apierr.MaxWatchersPerClient)
+}
+
+// ReturnWatches gives back n watches of a client.
+func (l *Limiter) ReturnWatches(c Client, n int) {
+	if n > 0 {
+		l.watches.giveBack(c, n)
+	}
+}
+
+// SnapshotSlot waits until the watches of a stream may send a RESET or a DELTA. It returns an
+// [apierr.LimitError] if the wait takes longer than the patience. It returns this error at once
+// if the watches are new and too many new watches already wait. Watches that have begun may wait
+// in any case: if they ended, their client would only begin new ones.
+func (l *Limiter) SnapshotSlot(ctx context.Context, patience time.Duration, isNew bool) (*Reservation, error) {
+	most := 0
+	if isNew {
+		most = l.WaitingSnapshots
+	}
+	held, err := l.SnapshotSlots.AcquireOrRefuse(ctx, ClientOf(ctx), 1, patience, most)
+	switch {
+	case errors.Is(err, ErrTimeout):
+		return nil, &apierr.LimitError{
+			Name: apierr.MaxSnapshots, What: "catch-ups that are being sent", Limit: float64(l.Snapshots), RetryAfter: RetryDelay,
+		}
+	case errors.Is(err, ErrCrowded):
+		return nil, &apierr.LimitError{
+			Name: apierr.MaxWaitingSnapshots, What: "new watches that wait for their snapshot", Limit: float64(most), RetryAfter: RetryDelay,
+		}
+	}
+	return held, err
+}
+
+// SnapshotPatience returns how long a watch with the bookmark interval waits for a snapshot slot
+// at most: a client that gets no message for too long takes the server for dead. 0: the watch
+// gets no periodic bookmarks.
+func (l *Limiter) SnapshotPatience(bookmarkInterval time.Duration) time.Duration {
+	if bookmarkInterval == 0 {
+		return l.Patience
+	}
+	return min(l.Patience, max(bookmarkInterval, MinPatience))
 }
 
 // Selector counts the selector of a watch until it is released. The caller counts only

@@ -54,11 +54,19 @@ func (b *ClientLimiters) Of(c Client) *rate.Limiter {
 	return bucket
 }
 
-// requestLimiter limits how many requests a client makes per second.
-type requestLimiter struct{ ClientLimiters }
+// requestLimiter limits how many requests of a kind a client makes per second.
+type requestLimiter struct {
+	ClientLimiters
+	name apierr.Limit
+	what string // the kind of requests, in the plural
+}
 
-func newRequestLimiter(perSecond float64, burst int) *requestLimiter {
-	return &requestLimiter{NewClientLimiters(perSecond, burst)}
+// newRequestLimiter returns a limiter, or nil if the rate is 0.
+func newRequestLimiter(name apierr.Limit, what string, perSecond float64, burst int) *requestLimiter {
+	if perSecond == 0 {
+		return nil
+	}
+	return &requestLimiter{NewClientLimiters(perSecond, burst), name, what}
 }
 
 // allow counts a request of a client. The error is a [*apierr.LimitError]. A nil limiter
@@ -74,7 +82,7 @@ func (r *requestLimiter) allow(c Client) error {
 	missing := max(1-bucket.TokensAt(now), 0)
 	const rounding = time.Microsecond
 	return &apierr.LimitError{
-		Name: apierr.MaxRequestRate, What: "requests per second", Limit: float64(r.perSecond), Client: c.String(),
+		Name: r.name, What: r.what + " per second", Limit: float64(r.perSecond), Client: c.String(),
 		RetryAfter: max(time.Duration(missing/float64(r.perSecond)*float64(time.Second))+rounding, time.Millisecond),
 	}
 }

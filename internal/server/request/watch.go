@@ -1,7 +1,10 @@
 package request
 
 import (
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
@@ -49,6 +52,7 @@ func ParseWatch(target Target, req *fanoutv1.WatchRequest, fields []string) (Wat
 		TimeLimit: check.duration("time_limit", req.GetTimeLimit(), minTimeLimit, maxTimeLimit),
 	}
 	w.After = check.after("after", req.GetAfter())
+	check.subscriber("subscriber", req.GetSubscriber())
 	if w.After != nil && w.Consistency != (Consistency{}) {
 		check.Refuse("consistency", "must be left out with after, which says it itself")
 	}
@@ -71,6 +75,27 @@ func (c *Checker) after(field string, p *fanoutv1.Position) *object.Position {
 		c.Refuse(field+".epoch", "must not be empty")
 	}
 	return &after
+}
+
+// Limits of a subscriber.
+const (
+	maxInstanceBytes = 253
+	maxLabels        = 16
+)
+
+// subscriber checks how a program that watches names itself.
+func (c *Checker) subscriber(field string, s *fanoutv1.Subscriber) {
+	instance := s.GetInstance()
+	if n := len(instance); n > maxInstanceBytes {
+		c.Refuse(field+".instance", "has %d bytes, the limit is %d", n, maxInstanceBytes)
+	} else if i := strings.IndexFunc(instance, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 || !utf8.ValidString(instance) {
+		c.Refuse(field+".instance", "%q has characters that cannot be printed", instance)
+	}
+	if n := len(s.GetLabels()); n > maxLabels {
+		c.Refuse(field+".labels", "has %d labels, the limit is %d", n, maxLabels)
+	} else if err := object.CheckLabels(field+".labels", s.GetLabels()); err != nil {
+		c.Refuse(err.Field, "%s", err.Reason)
+	}
 }
 
 // delivery checks a delivery and reports whether it is LATEST.

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"path"
+	"slices"
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -28,8 +29,7 @@ func audited(fullMethod string, code codes.Code, reason apierr.Reason) (kind aud
 		return audit.Denied, true
 	case service == "/"+fanoutv1.StoreService_ServiceDesc.ServiceName+"/":
 		kind = audit.Write
-	// Reading as an operator changes nothing.
-	case service == "/"+fanoutv1.AdminService_ServiceDesc.ServiceName+"/" && !strings.HasPrefix(verb, "List") && !strings.HasPrefix(verb, "Get"):
+	case service == "/"+fanoutv1.AdminService_ServiceDesc.ServiceName+"/" && !onlyReads(verb):
 		kind = audit.Admin
 	default:
 		return "", false
@@ -40,6 +40,11 @@ func audited(fullMethod string, code codes.Code, reason apierr.Reason) (kind aud
 		kind = audit.Denied
 	}
 	return kind, true
+}
+
+// onlyReads reports whether a method of AdminService changes nothing.
+func onlyReads(method string) bool {
+	return slices.ContainsFunc([]string{"List", "Get", "Watch"}, func(verb string) bool { return strings.HasPrefix(method, verb) })
 }
 
 // Record records a finished request in the audit log, if it belongs there.

@@ -9,6 +9,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/proto"
 
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
@@ -114,12 +115,17 @@ func violationOr(ctx context.Context, err error) error {
 }
 
 // limitRate limits how many requests a client makes per second. Health checks do not count: an
-// orchestrator restarts a server that does not answer them.
+// orchestrator restarts a server that does not answer them. Reports have a limit of their own.
 func (i *Interceptors) limitRate(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	if !strings.HasPrefix(info.FullMethod, "/"+healthpb.Health_ServiceDesc.ServiceName+"/") {
-		if err := i.Limits.AllowRequest(quota.ClientOf(stream.Context())); err != nil {
-			return err
-		}
+	allow := i.Limits.AllowRequest
+	switch {
+	case strings.HasPrefix(info.FullMethod, "/"+healthpb.Health_ServiceDesc.ServiceName+"/"):
+		return handler(srv, stream)
+	case info.FullMethod == fanoutv1.FanoutService_Report_FullMethodName:
+		allow = i.Limits.AllowReport
+	}
+	if err := allow(quota.ClientOf(stream.Context())); err != nil {
+		return err
 	}
 	return handler(srv, stream)
 }

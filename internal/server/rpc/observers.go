@@ -3,8 +3,6 @@ package rpc
 import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/stats"
-
-	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
 // Observers see all requests, such as metrics and traces do. They are the outermost
@@ -36,7 +34,7 @@ func (o Observers) Options() []grpc.ServerOption {
 // and the end. Otherwise ten thousand watches would pay for it with each event.
 func unobserved(next grpc.StreamServerInterceptor) grpc.StreamServerInterceptor {
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		if info.FullMethod != fanoutv1.FanoutService_Watch_FullMethodName {
+		if !intercepts(info.FullMethod) {
 			return next(srv, stream, info, handler)
 		}
 		return next(srv, stream, info, func(srv any, _ grpc.ServerStream) error { return handler(srv, stream) })

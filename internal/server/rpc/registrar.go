@@ -18,7 +18,7 @@ import (
 type Registrar struct {
 	*grpc.Server
 	observers    []grpc.StreamServerInterceptor // the outermost first
-	interceptors []grpc.StreamServerInterceptor // inside of the observers; not of Watch, which does the same itself
+	interceptors []grpc.StreamServerInterceptor // inside of the observers; see intercepts
 	answered     grpc.UnaryServerInterceptor    // of unary methods, after the request has been read
 }
 
@@ -35,7 +35,7 @@ func (r Registrar) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 		info := &grpc.StreamServerInfo{
 			FullMethod: "/" + desc.ServiceName + "/" + s.StreamName, IsClientStream: s.ClientStreams, IsServerStream: s.ServerStreams,
 		}
-		if info.FullMethod != fanoutv1.FanoutService_Watch_FullMethodName {
+		if !intercepts(info.FullMethod) {
 			s.Handler = Chain(append([]grpc.StreamServerInterceptor{noteAnswer}, r.interceptors...), s.Handler, info)
 		}
 		s.Handler = Chain(r.observers, s.Handler, info)
@@ -63,6 +63,16 @@ func Chain(interceptors []grpc.StreamServerInterceptor, handler grpc.StreamHandl
 		}
 	}
 	return handler
+}
+
+// intercepts reports whether the handler of a method does itself what the interceptors do. Its
+// streams last long, and the stacks of interceptors would stay in memory as long.
+func intercepts(fullMethod string) bool {
+	switch fullMethod {
+	case fanoutv1.FanoutService_Watch_FullMethodName, fanoutv1.FanoutService_Subscribe_FullMethodName:
+		return true
+	}
+	return false
 }
 
 // IsUnary reports whether a method has one request and one response.

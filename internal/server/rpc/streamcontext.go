@@ -75,8 +75,8 @@ func noteClient(ctx context.Context, who *access.Identity) {
 	}
 }
 
-// StreamID returns the HTTP/2 stream id of the request with this context. It grows in the order
-// in which the client opened the streams of a connection. It is 0 within the process.
+// StreamID returns the HTTP/2 stream id of the request with this context, or 0 for a request
+// from within the process. A stream that the client opens later has a higher id.
 func StreamID(ctx context.Context) uint32 {
 	if c, ok := ctx.Value(streamContextKey{}).(*streamContext); ok {
 		return c.id

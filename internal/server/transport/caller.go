@@ -17,7 +17,11 @@ const MaxUserAgentBytes = 256
 // request of the gateway they are those of the client of the gateway.
 func CallerOf(ctx context.Context) (address, userAgent string) {
 	if p, ok := peer.FromContext(ctx); ok {
-		address = p.Addr.String()
+		if info, outside := p.AuthInfo.(ConnInfo); outside {
+			address = info.address
+		} else {
+			address = p.Addr.String()
+		}
 	}
 	userAgent = Header(ctx, "user-agent")
 	if IsLocal(ctx) {

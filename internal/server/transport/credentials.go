@@ -50,12 +50,13 @@ func (t credentialsOrLocal) ServerHandshake(raw net.Conn) (net.Conn, credentials
 	if shown, ok := info.(credentials.TLSInfo); ok && len(shown.State.VerifiedChains) > 0 {
 		conn = closeAt(conn, shown.State.VerifiedChains[0][0].NotAfter.Add(expiryGrace))
 	}
+	address := raw.RemoteAddr().String()
 	var budget frames.Budget
 	if t.budgets != nil {
-		budget = t.budgets(raw.RemoteAddr().String())
+		budget = t.budgets(address)
 	}
 	followed := frames.NewConn(conn, budget)
-	return followed, ConnInfo{info, followed}, nil
+	return followed, ConnInfo{info, followed, address}, nil
 }
 
 // expiringConn is a connection that closes at a given time. A client whose certificate has
@@ -124,7 +125,8 @@ func IsLocal(ctx context.Context) bool {
 // ConnInfo is the AuthInfo of a connection from outside.
 type ConnInfo struct {
 	credentials.AuthInfo
-	Frames *frames.Conn
+	Frames  *frames.Conn
+	address string // of the client
 }
 
 // GetSecurityValue implements credentials.ChannelzSecurityInfo.

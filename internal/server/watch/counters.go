@@ -38,6 +38,8 @@ type counters struct {
 	liveEvents    atomic.Int64 // in live messages
 	catchUpEvents atomic.Int64 // in the parts of catch-ups
 
+	reportedErrors atomic.Int64 // errors that clients have reported
+
 	_ [64]byte // keeps the counters of the next worker in another cache line
 }
 
@@ -51,18 +53,18 @@ const (
 	causes
 )
 
-// note counts a message of the given size that was sent to n watches. If first is true, n is 1,
-// and the message is the first one of the watch.
-func (c *counters) note(m *dispatch.Message, n, size int, first bool, now time.Time) {
+// note counts a message that was sent to n watches and took some bytes altogether. The argument
+// first says whether the message is the first one of these watches.
+func (c *counters) note(m *dispatch.Message, n, bytes int, first bool, now time.Time) {
 	c.messages.Add(int64(n))
-	c.bytes.Add(int64(n * size))
+	c.bytes.Add(int64(bytes))
 	switch m.Header.Kind {
 	case object.CatchUpBegin:
 		cause := CauseBehind
 		if first {
 			cause = CauseBegin
 		}
-		c.catchUps[m.Header.CatchUp][cause].Add(1)
+		c.catchUps[m.Header.CatchUp][cause].Add(int64(n))
 	case object.Live:
 		c.noteLive(m, int64(n), now)
 	case object.CatchUpPart:
@@ -118,6 +120,10 @@ type Counts struct {
 
 	// Batches are the numbers of events in live messages.
 	Batches Distribution
+
+	// ReportedErrors is the number of errors that clients have reported. Reports that repeat
+	// an error do not count.
+	ReportedErrors int64
 }
 
 func newCounts() Counts {
@@ -139,6 +145,7 @@ func (c *Counts) add(t *counters) {
 	c.Begun += t.begun.Load()
 	c.Messages += t.messages.Load()
 	c.Bytes += t.bytes.Load()
+	c.ReportedErrors += t.reportedErrors.Load()
 	c.Events += t.liveEvents.Load() + t.catchUpEvents.Load()
 	for kind := range t.catchUps {
 		for cause := range t.catchUps[kind] {

@@ -24,66 +24,81 @@ type DrainClock interface {
 // within a second are no burden, so a drain of few watches may be shorter than its period.
 const drainGap = 10 * time.Millisecond
 
+// drained is an RPC that a drain ends: a watch, or a stream with any number of watches.
+type drained struct {
+	number  uint64
+	conn    *frames.Conn // nil: within the process
+	watches int          // at least 1
+	end     func(reason error)
+}
+
 // drain refuses new watches and ends the present ones over the period, one connection after
 // another. It divides the period into equal slices, one for each watch, and ends the watch at
-// a random moment of its slice. Before the first watch of a connection ends, the connection
-// gets a GOAWAY, so the client resumes its watches on another connection. drain returns when
-// it has told the last watch to end, or earlier if all watches have gone or ctx is done. It
-// does not wait for watches whose clients do not read their last messages.
+// a random moment of its slice. The watches of a stream end together, at a random moment of
+// their slices. Before the first watch of a connection ends, the connection gets a GOAWAY, so
+// the client resumes its watches on another connection. drain returns when it has told the
+// last watch to end, or earlier if all watches have gone or ctx is done. It does not wait for
+// watches whose clients do not read their last messages.
 func (r *Registry) drain(ctx context.Context, period time.Duration) {
-	entries := byConnection(r.refuseNew())
-	count := time.Duration(len(entries))
+	all := byConnection(r.refuseNew())
+	count := 0
+	for _, d := range all {
+		count += d.watches
+	}
 	reason := apierr.ErrDraining
 	if period > 0 {
 		reason = apierr.ErrDrainedInTurn
 	}
-	period = min(period, count*drainGap)
+	period = min(period, time.Duration(count)*drainGap)
 	began := r.clock.Now()
-	for i, e := range entries {
-		slice := period / count
-		at := began.Add(period*time.Duration(i)/count + rand.N(max(slice, 1)))
-		if !r.clock.Wait(ctx, at, r.empty) {
+	before := 0 // watches that end earlier
+	for _, d := range all {
+		// The product of a period and a number of watches may exceed an int64.
+		from := time.Duration(float64(period) * float64(before) / float64(count))
+		slice := time.Duration(float64(period) * float64(d.watches) / float64(count))
+		before += d.watches
+		if !r.clock.Wait(ctx, began.Add(from+rand.N(max(slice, 1))), r.empty) {
 			return
 		}
-		e.goAway()
-		r.endOne(e, reason)
+		d.goAway()
+		r.endOne(d, reason)
 	}
 }
 
 // byConnection sorts watches by their connections. The connection with the oldest watch comes
 // first, and the watches of a connection are in the order of their age. Watches within the
 // process belong to many clients, so each of these watches counts as a connection.
-func byConnection(entries []*Entry) []*Entry {
+func byConnection(all []drained) []drained {
 	oldest := map[*frames.Conn]uint64{}
-	for _, e := range entries {
-		if n, ok := oldest[e.conn]; !ok || e.number < n {
-			oldest[e.conn] = e.number
+	for _, d := range all {
+		if n, ok := oldest[d.conn]; !ok || d.number < n {
+			oldest[d.conn] = d.number
 		}
 	}
-	rank := func(e *Entry) uint64 {
-		if e.conn == nil {
-			return e.number
+	rank := func(d drained) uint64 {
+		if d.conn == nil {
+			return d.number
 		}
-		return oldest[e.conn]
+		return oldest[d.conn]
 	}
-	slices.SortFunc(entries, func(x, y *Entry) int {
+	slices.SortFunc(all, func(x, y drained) int {
 		return cmp.Or(cmp.Compare(rank(x), rank(y)), cmp.Compare(x.number, y.number))
 	})
-	return entries
+	return all
 }
 
 // goAway makes the client use another connection for its next requests.
-func (e *Entry) goAway() {
-	if e.conn != nil {
-		e.conn.GoAway()
+func (d drained) goAway() {
+	if d.conn != nil {
+		d.conn.GoAway()
 	}
 }
 
 // endAll refuses new watches, ends the present ones at once, and waits until none is left. A
 // watch whose client does not read stays until the caller closes the connection.
 func (r *Registry) endAll() {
-	for _, e := range r.refuseNew() {
-		r.endOne(e, apierr.ErrDraining)
+	for _, d := range r.refuseNew() {
+		r.endOne(d, apierr.ErrDraining)
 	}
 	<-r.empty
 }

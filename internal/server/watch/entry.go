@@ -2,7 +2,6 @@ package watch
 
 import (
 	"context"
-	"strconv"
 	"sync"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
-	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
@@ -39,66 +37,82 @@ type Entry struct {
 	userAgent string
 	identity  *access.Identity // of the client
 	pass      *access.Pass     // of the credentials that the watch began with
-	question  policy.Question  // the policy must grant it as long as the watch lasts
-	summary   requestSummary
+	resource  *backend.Resource
+	scope     object.Scope // the policy must grant the watch of it as long as the watch lasts
+	summary   Summary
 	since     time.Time
 	watcher   backend.Watcher
 	sender    *streamSender
 	end       func(reason error) // ends the watch; any goroutine may call it
-	waiting   *waiting           // guarded by mu: see Entry.lag; nil: no event waits, or lag was not called
-}
+	waiting   *Waiting           // guarded by mu: see Entry.lag; nil: no event waits, or lag was not called
 
-// waiting describes the oldest event that waits for a watch.
-type waiting struct {
-	after   object.Position // position of the watch
-	arrived time.Time       // when the event arrived, or a later time if that is unknown
+	next       *object.Position // guarded by mu: position of the message that the handler is sending; nil: none
+	subscriber *subscriber      // guarded by mu; nil: the client has given no name and has not reported
 }
 
 // describe sets the fields that a complete entry needs. The handler calls it before it marks
 // the entry as complete.
-func (e *Entry) describe(ctx context.Context, req *fanoutv1.WatchRequest, scope object.Scope, w backend.Watcher, s *streamSender) {
+func (e *Entry) describe(ctx context.Context, req *fanoutv1.WatchRequest, r *backend.Resource, scope object.Scope, w backend.Watcher, s *streamSender) {
 	e.identity, e.pass = &rpc.CallOf(ctx).Identity, rpc.PassOf(ctx)
-	e.summary = summarize(req)
+	e.summary = Summarize(req)
 	e.watcher, e.sender = w, s
-	e.question = policy.Question{Verb: policy.Watch, Resource: req.GetResource(), Scope: scope}
+	e.resource, e.scope = r, scope
 	e.peer, e.userAgent = transport.CallerOf(ctx)
 	e.catchingUp = req.GetFromNow() == nil
+	if name := nameOf(req.GetSubscriber()); name != (subscriberName{}) {
+		e.subscriber = &subscriber{name: name}
+	}
 }
 
-// ID returns the id of the watch in the answers to operators.
-func (e *Entry) ID() string { return e.registry.prefix + "-" + strconv.FormatUint(e.number, 10) }
+// ID implements [Watch].
+func (e *Entry) ID() string { return e.registry.ID(e.Number()) }
 
-// Number returns the number of the watch. Later watches have higher numbers.
-func (e *Entry) Number() uint64 { return e.number }
+// token returns the token with which the client names the watch in reports.
+func (e *Entry) token() string { return e.registry.tokens.of(e.number) }
 
-// Resource returns the name of the resource.
-func (e *Entry) Resource() string { return e.question.Resource }
+// OpenedBy reports whether a caller has opened the watch. Callers with the same name are the
+// same, however they have shown it, and all anonymous callers are the same.
+func (e *Entry) OpenedBy(caller access.Identity) bool {
+	return e.identity.Name == caller.Name && e.identity.Anonymous() == caller.Anonymous()
+}
 
-// End ends the watch with a reason. The client gets a last message with its position; see
+// Number implements [Watch].
+func (e *Entry) Number() Number { return Number{RPC: e.number} }
+
+// Resource implements [Watch].
+func (e *Entry) Resource() string { return e.resource.Name }
+
+// End implements [Watch]. The client gets a last message with its position; see
 // handler.serve.
 func (e *Entry) End(reason error) { e.end(reason) }
 
 // beginSend records that the handler begins to send a message. gRPC may block the handler.
-func (e *Entry) beginSend() {
+func (e *Entry) beginSend(next object.Position) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.sending = true
+	e.sending, e.next = true, &next
 }
 
-// note records a message that gRPC has accepted. It returns the revision in the position of
-// the previous message, and whether this is the first message of the watch.
+// note records a message that gRPC has accepted, or that a worker is about to send. It returns
+// the revision in the position of the previous message, and whether this is the first message
+// of the watch.
 func (e *Entry) note(h *object.Header, size int) (before object.Revision, first bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch h.Kind {
 	case object.CatchUpBegin:
 		e.catchingUp = true
+		if h.CatchUp == object.Reset {
+			e.forgetApplied()
+		}
 	case object.Synced:
 		e.catchingUp = false
 	}
 	before, first = e.at.Revision, e.messages == 0
 	e.at = h.Position
-	e.sending = false
+	if e.sending {
+		e.sending, e.next = false, nil
+	}
 	e.messages++
 	e.bytes += int64(size)
 	return before, first
@@ -109,7 +123,7 @@ func (e *Entry) isBlocked() bool {
 	e.mu.Lock()
 	sending := e.sending
 	e.mu.Unlock()
-	return e.sender.isBlocked(sending, time.Now())
+	return e.sender.IsBlocked(sending, time.Now())
 }
 
 func (e *Entry) position() object.Position {
@@ -131,8 +145,8 @@ func (e *Entry) sent() (messages, bytes int64) {
 	return e.messages, e.bytes
 }
 
-// Status returns what ListWatchers shows of the watch.
-func (e *Entry) Status(r *backend.Resource) *fanoutv1.WatcherStatus {
+// Status implements [Watch].
+func (e *Entry) Status() *fanoutv1.WatcherStatus {
 	at := e.position()
 	messages, bytes := e.sent()
 	s := &fanoutv1.WatcherStatus{
@@ -140,7 +154,7 @@ func (e *Entry) Status(r *backend.Resource) *fanoutv1.WatcherStatus {
 		Peer:      e.peer,
 		UserAgent: e.userAgent,
 		Identity:  e.identity.Name,
-		Request:   e.summary.request(),
+		Request:   e.summary.Request(),
 		Since:     timestamppb.New(e.since),
 		State:     fanoutv1.WatcherStatus_STATE_LIVE,
 		Blocked:   e.isBlocked(),
@@ -151,43 +165,40 @@ func (e *Entry) Status(r *backend.Resource) *fanoutv1.WatcherStatus {
 	if e.isCatchingUp() {
 		s.State = fanoutv1.WatcherStatus_STATE_CATCHING_UP
 	}
-	backlog, lag, ok := e.lag(r, at)
-	if !ok {
-		return s
-	}
-	s.LagRevisions, s.Lag, s.LagIsMinimum = &lag.Revisions, durationpb.New(lag.Waited), lag.IsMinimum
-	if backlog.Events >= 0 {
-		s.LagEvents = new(int64(backlog.Events))
+	e.addSubscriber(s, at)
+	if backlog, lag, ok := e.lag(at); ok {
+		SetLag(s, backlog, lag)
 	}
 	return s
 }
 
+// SetLag sets the fields of a status that show how far the watch is behind.
+func SetLag(s *fanoutv1.WatcherStatus, backlog dispatch.Backlog, lag backend.Lag) {
+	s.LagRevisions, s.Lag, s.LagIsMinimum = &lag.Revisions, durationpb.New(lag.Waited), lag.IsMinimum
+	if backlog.Events >= 0 {
+		s.LagEvents = new(int64(backlog.Events))
+	}
+}
+
+// Condition implements [Watch].
+func (e *Entry) Condition() Condition {
+	c := Condition{CatchingUp: e.isCatchingUp(), Blocked: e.isBlocked()}
+	c.Backlog, c.Lag, c.LagKnown = e.lag(e.position())
+	return c
+}
+
 // lag returns the events that wait for the watch after its position, and how far the watch is
 // behind. It returns false if that is unknown: without a cache, and within a RESET.
-//
-// When the oldest waiting event has left the window, the window no longer has the time of its
-// arrival. So the entry keeps the earliest time that it has seen there. The lag therefore grows
-// until the position changes, although the window moves on.
-func (e *Entry) lag(r *backend.Resource, at object.Position) (dispatch.Backlog, backend.Lag, bool) {
+func (e *Entry) lag(at object.Position) (dispatch.Backlog, backend.Lag, bool) {
 	w, ok := e.watcher.(*dispatch.Watcher)
 	if !ok || at.Revision == 0 {
 		return dispatch.Backlog{}, backend.Lag{}, false
 	}
-	backlog, lag := r.Backlog(w, at)
-	arrived := time.Now().Add(-lag.Waited)
+	backlog, lag := e.resource.Backlog(w, at)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	switch known := e.waiting; {
-	case at != e.at: // another message has been sent meanwhile
-	case backlog.Events == 0:
-		e.waiting = nil
-	case known != nil && known.after == at && lag.IsMinimum && known.arrived.Before(arrived):
-		lag.Waited = time.Since(known.arrived)
-	default:
-		if known == nil {
-			e.waiting = new(waiting)
-		}
-		*e.waiting = waiting{after: at, arrived: arrived}
+	if at == e.at { // no other message has been sent meanwhile
+		e.waiting = e.waiting.Observe(at, backlog, &lag)
 	}
 	return backlog, lag, true
 }

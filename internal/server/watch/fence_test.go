@@ -111,11 +111,11 @@ func (a *sharedWatches) fillUntilOverdue(t *testing.T, h *handler, value string)
 		}
 		return h.sender.awaitsFence.Load()
 	})
-	h.sender.checkFence(time.Now().Add(fenceTimeout - time.Second))
+	h.sender.CheckFence(time.Now().Add(fenceTimeout - time.Second))
 	if h.sender.overdue.Load() {
 		t.Fatal("the fence is overdue before the timeout")
 	}
-	h.sender.checkFence(time.Now().Add(fenceTimeout + time.Second))
+	h.sender.CheckFence(time.Now().Add(fenceTimeout + time.Second))
 }
 
 // A watch whose write fence is lost ends with an error. It continues to send until then.
@@ -168,7 +168,7 @@ func testClientThatDoesNotRead(t *testing.T, read func(*transportBuffer)) {
 		return stream.bytes >= grpcWindow
 	})
 	for range 3 {
-		h.sender.checkFence(time.Now().Add(time.Hour))
+		h.sender.CheckFence(time.Now().Add(time.Hour))
 	}
 	select {
 	case err := <-done:
@@ -225,7 +225,7 @@ func TestReleaseOfAnOverdueFenceLeavesLaterMessagesInFlight(t *testing.T) {
 	if err := trySend(); !errors.Is(err, dispatch.ErrFull) {
 		t.Fatalf("got %v from the worker while the fence is out, want %v", err, dispatch.ErrFull)
 	}
-	s.checkFence(time.Now().Add(2 * fenceTimeout))
+	s.CheckFence(time.Now().Add(2 * fenceTimeout))
 	for stream.bytes < grpcWindow-4<<10 {
 		if err := s.Send(bigMessage()); err != nil {
 			t.Fatal(err)
@@ -268,10 +268,10 @@ func TestNewFenceIsNotOverdue(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s.checkFence(time.Now().Add(fenceTimeout - time.Second)); s.overdue.Load() {
+	if s.CheckFence(time.Now().Add(fenceTimeout - time.Second)); s.overdue.Load() {
 		t.Error("the handler's fence is overdue at once")
 	}
-	if s.checkFence(time.Now().Add(2 * fenceTimeout)); s.overdue.Load() {
+	if s.CheckFence(time.Now().Add(2 * fenceTimeout)); s.overdue.Load() {
 		t.Error("a fence is overdue although no worker waits for it")
 	}
 	// A worker waited, but the handler has the watch again and sends.
@@ -281,7 +281,7 @@ func TestNewFenceIsNotOverdue(t *testing.T) {
 	if err := s.Send(bigMessage()); err != nil {
 		t.Fatal(err)
 	}
-	if s.checkFence(time.Now().Add(2 * fenceTimeout)); s.overdue.Load() {
+	if s.CheckFence(time.Now().Add(2 * fenceTimeout)); s.overdue.Load() {
 		t.Error("a fence is overdue although the handler sends")
 	}
 }
@@ -292,7 +292,7 @@ func TestBlockedMeansThatAMessageWaits(t *testing.T) {
 	s, stream, trySend := soleSender(t)
 	check := func(what string, sending bool, after time.Duration, want bool) {
 		t.Helper()
-		if got := s.isBlocked(sending, time.Now().Add(after)); got != want {
+		if got := s.IsBlocked(sending, time.Now().Add(after)); got != want {
 			t.Errorf("%s: got blocked %v, want %v", what, got, want)
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
-	"path"
 	"slices"
 	"time"
 
@@ -17,12 +15,10 @@ import (
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/access"
-	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
-	"github.com/fanoutd/fanoutd/internal/server/request"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
 	"github.com/fanoutd/fanoutd/internal/server/transport"
 )
@@ -100,21 +96,13 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	h.ctx.Context = ctx
 	s := h.service
 	i := s.cfg.Interceptors
-	target := request.ParseTarget(req)
-	if err := i.Rights.MayRead(ctx, policy.Watch, target); err != nil {
-		return err
-	}
-	resource, err := s.cfg.Resources.Find(target.Resource)
-	if err != nil {
-		return err
-	}
-	watch, err := request.ParseWatch(target, req, resource.Fields)
+	resource, watch, err := s.Parse(ctx, req)
 	if err != nil {
 		return err
 	}
 	now := time.Now() // the time limit includes the wait in Source.Watch
-	watch.TimeLimit = shorter(watch.TimeLimit, randomLimit(s.cfg.TimeLimit))
-	watch.Options.LastBookmark = lastBookmark(ctx, now, watch.TimeLimit)
+	watch.TimeLimit = shorter(watch.TimeLimit, RandomLimit(s.cfg.TimeLimit))
+	watch.Options.LastBookmark = LastBookmark(ctx, now, watch.TimeLimit)
 	watch.Options.Place = rpc.StreamID(ctx)
 	rpc.OnDone(ctx, h.ctx.end)
 	h.entry.conn = transport.FramesOf(ctx)
@@ -144,7 +132,7 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 		}
 		return err
 	}
-	h.entry.describe(ctx, req, watch.Interest.Scope, watcher, &h.sender)
+	h.entry.describe(ctx, req, resource, watch.Interest.Scope, watcher, &h.sender)
 	if w, ok := watcher.(*dispatch.Watcher); ok {
 		h.sender.attach(w)
 		h.ctx.forgetDone() // only the wait for the cacher needed the channel
@@ -162,7 +150,7 @@ func (h *handler) begin(ctx context.Context, req *fanoutv1.WatchRequest) error {
 	err = grpc.SetSendCompressor(ctx, encoding.Identity)
 	if err == nil {
 		// The header tells the client that the watch is registered.
-		err = h.sender.stream.SendHeader(metadata.MD{})
+		err = h.sender.stream.SendHeader(metadata.MD{TokenHeader: {h.entry.token()}})
 	}
 	if err != nil {
 		return status.FromContextError(context.Canceled).Err() // the client has gone
@@ -248,14 +236,9 @@ const deniedGrace = time.Second
 // messages within the grace period. Any goroutine may call it.
 func (h *handler) end(reason error) {
 	h.ctx.end(reason)
-	if errors.Is(reason, apierr.ErrDraining) {
-		return // when the server stops, it closes the connections of clients that do not read
+	if grace := h.service.GraceAfter(reason); grace > 0 {
+		h.callAfter(grace, func() { rpc.CutOff(h.sender.stream.Context()) })
 	}
-	grace := h.service.cfg.Grace
-	if apierr.IsDenied(reason) || apierr.IsBadCredentials(reason) {
-		grace = min(grace, deniedGrace)
-	}
-	h.callAfter(grace, func() { rpc.CutOff(h.sender.stream.Context()) })
 }
 
 func (h *handler) endAfter(d time.Duration, reason error) {
@@ -315,14 +298,5 @@ func (h *handler) finish(err error) error {
 	if panicked := h.release(); panicked != nil {
 		err = h.logPanic(panicked)
 	}
-	i := h.service.cfg.Interceptors
-	result := i.Finish(h.ctx.Context, err)
-	i.Record(h.ctx.Context, &h.callCtx.call, watchMethod.FullMethod, result)
-	code := status.Code(result)
-	peer, _ := transport.CallerOf(h.ctx.Context)
-	i.Log.Log(h.ctx.Context, slog.Level(rpc.LogLevel(code)), "finished call",
-		"grpc.service", path.Dir(watchMethod.FullMethod)[1:], "grpc.method", "Watch",
-		"grpc.code", code.String(), "grpc.time_ms", time.Since(h.entry.since).Milliseconds(), "peer.address", peer)
-	rpc.NoteAnswer(h.ctx.Context)
-	return result
+	return h.service.cfg.Interceptors.Conclude(h.ctx.Context, &h.callCtx.call, watchMethod.FullMethod, h.entry.since, err)
 }

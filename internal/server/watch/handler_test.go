@@ -83,7 +83,7 @@ func TestEndedWatchIsNotCutOff(t *testing.T) {
 func TestLastBookmarkPrecedesTheTimeLimit(t *testing.T) {
 	now := time.Now().Add(-time.Hour)
 	for limit, want := range map[time.Duration]time.Duration{0: 0, time.Minute: 59 * time.Second, time.Second: 900 * time.Millisecond} {
-		got := lastBookmark(t.Context(), now, limit)
+		got := LastBookmark(t.Context(), now, limit)
 		if limit == 0 && !got.IsZero() || limit > 0 && got.Sub(now) != want {
 			t.Errorf("limit %v: got a last bookmark after %v, want after %v", limit, got.Sub(now), want)
 		}

@@ -90,7 +90,9 @@ func BenchmarkMessage(b *testing.B) {
 					b.Fatal(err)
 				}
 				if c.counted {
-					counts.note(&m, 1, p.Size(), h.sender.note(&m, p.Size()), now)
+					before, first := h.entry.note(&m.Header, p.Size())
+					h.sender.trace(&m, p.Size(), before)
+					counts.note(&m, 1, p.Size(), first, now)
 				}
 			}
 		})
@@ -189,7 +191,7 @@ func watched(tb testing.TB, watches int) (*Service, *cachertest.Memory) {
 		if err := srv.Registry.register(&h.entry, func(error) {}); err != nil {
 			tb.Fatal(err)
 		}
-		h.entry.describe(tb.Context(), &fanoutv1.WatchRequest{Resource: "r"}, object.Scope{}, w, &h.sender)
+		h.entry.describe(tb.Context(), &fanoutv1.WatchRequest{Resource: "r"}, srv.cfg.Resources["r"], object.Scope{}, w, &h.sender)
 		srv.Registry.markComplete(&h.entry)
 		m := dispatch.Message{Header: object.Header{Kind: object.Bookmark, Position: now}}
 		_, first := h.entry.note(&m.Header, 100)

@@ -69,6 +69,13 @@ func (c *connQueues) release(q *connQueue) {
 	}
 }
 
+// AcquireQueue returns the send queue for a Subscribe stream of the connection in ctx. The
+// caller calls release when the stream has ended.
+func (s *Service) AcquireQueue(ctx context.Context) (q *sendqueue.Queue, release func()) {
+	of := s.queues.acquire(ctx)
+	return of.Queue, func() { s.queues.release(of) }
+}
+
 // Queues returns the number of send queues.
 func (s *Service) Queues() int {
 	c := s.queues

@@ -185,9 +185,8 @@ func TestNoReleaseOfAFenceIsMissed(t *testing.T) {
 	on := workers.NewQueue()
 	ran := make(chan struct{}, 10)
 	s := &streamSender{}
-	s.fence.Init(s.fenceReleased)
 	ready := on.NewTask(func(time.Time) { ran <- struct{}{} })
-	s.ready = ready.Ready
+	s.Init(ready.Ready)
 	runs := func() int {
 		done := make(chan struct{})
 		last := on.NewTask(func(time.Time) { close(done) })

@@ -3,12 +3,18 @@ package watch
 import (
 	"cmp"
 	"context"
+	"errors"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/access/policy"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/request"
 	"github.com/fanoutd/fanoutd/internal/server/rpc"
 )
 
@@ -34,6 +40,9 @@ type Service struct {
 	counters map[string][]counters // by resource and worker
 	queues   *connQueues
 	ending   dispatch.Turns // turns of the handlers that end their watches
+
+	counting      sync.Mutex   // held by CountApplied
+	appliedCounts atomic.Int64 // calls of CountApplied
 
 	background     sync.WaitGroup
 	stopBackground context.CancelFunc
@@ -89,7 +98,47 @@ func (s *Service) examine(e *Entry) error {
 	if err := e.pass.Check(); err != nil {
 		return err
 	}
-	return s.cfg.Interceptors.Rights.Examine(*e.identity, e.question)
+	return s.cfg.Interceptors.Rights.Examine(*e.identity, policy.Question{Verb: policy.Watch, Resource: e.resource.Name, Scope: e.scope})
+}
+
+// Parse checks whether the caller may have a watch, and parses the request for it.
+func (s *Service) Parse(ctx context.Context, req *fanoutv1.WatchRequest) (*backend.Resource, request.Watch, error) {
+	target := request.ParseTarget(req)
+	if err := s.cfg.Interceptors.Rights.MayRead(ctx, policy.Watch, target); err != nil {
+		return nil, request.Watch{}, err
+	}
+	resource, err := s.cfg.Resources.Find(target.Resource)
+	if err != nil {
+		return nil, request.Watch{}, err
+	}
+	watch, err := request.ParseWatch(target, req, resource.Fields)
+	return resource, watch, err
+}
+
+// CountBegun counts a watch of a Subscribe stream that the worker serves.
+func (s *Service) CountBegun(resource string, worker int) {
+	s.counters[resource][worker].begun.Add(1)
+	s.Registry.CountBegun()
+}
+
+// CountSent counts a message for n watches of a Subscribe stream that the worker serves. It took
+// some bytes altogether. The argument first says whether it is the first message of these
+// watches.
+func (s *Service) CountSent(resource string, worker int, m *dispatch.Message, n, bytes int, first bool, now time.Time) {
+	s.counters[resource][worker].note(m, n, bytes, first, now)
+}
+
+// GraceAfter returns how long a stream that ends for the reason may take to send its last
+// messages. It returns 0 if there is no limit: when the server stops, it closes the
+// connections of clients that do not read.
+func (s *Service) GraceAfter(reason error) time.Duration {
+	switch {
+	case errors.Is(reason, apierr.ErrDraining):
+		return 0
+	case apierr.IsDenied(reason), apierr.IsBadCredentials(reason):
+		return min(s.cfg.Grace, deniedGrace)
+	}
+	return s.cfg.Grace
 }
 
 // checkFences looks for overdue write fences at intervals, until ctx is done.
@@ -99,8 +148,12 @@ func (s *Service) checkFences(ctx context.Context) {
 	for {
 		select {
 		case now := <-ticker.C:
-			for _, e := range s.Registry.completeEntries() {
-				e.sender.checkFence(now)
+			for _, rpc := range s.Registry.rpcs() {
+				if rpc.stream != nil {
+					rpc.stream.CheckFence(now)
+				} else {
+					rpc.entry.sender.CheckFence(now)
+				}
 			}
 		case <-ctx.Done():
 			return

@@ -2,11 +2,9 @@ package watch
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/server/apierr"
 	"github.com/fanoutd/fanoutd/internal/server/grpcmsg"
 	"github.com/fanoutd/fanoutd/internal/server/quota"
 )
@@ -27,37 +25,14 @@ type snapshotSlot struct {
 }
 
 func (s *snapshotSlot) init(l *quota.Limiter, bookmarkInterval time.Duration) {
-	s.limits, s.patience = l, l.Patience
-	if bookmarkInterval > 0 {
-		// A client that gets no message for too long takes the server for dead.
-		s.patience = min(s.patience, max(bookmarkInterval, quota.MinPatience))
-	}
+	s.limits, s.patience = l, l.SnapshotPatience(bookmarkInterval)
 }
 
-// reserve waits until the watch has a slot. It returns an [apierr.LimitError] if the wait
-// takes longer than the field patience. It returns this error at once if the watch is new and
-// too many new watches already wait. A watch that has begun may wait in any case: if it
-// ended, its client would only begin a new watch.
-func (s *snapshotSlot) reserve(ctx context.Context, isNew bool) error {
-	if s.held != nil {
-		return nil
+// reserve waits until the watch has a slot. Its errors are those of [quota.Limiter.SnapshotSlot].
+func (s *snapshotSlot) reserve(ctx context.Context, isNew bool) (err error) {
+	if s.held == nil {
+		s.held, err = s.limits.SnapshotSlot(ctx, s.patience, isNew)
 	}
-	most := 0
-	if isNew {
-		most = s.limits.WaitingSnapshots
-	}
-	held, err := s.limits.SnapshotSlots.AcquireOrRefuse(ctx, quota.ClientOf(ctx), 1, s.patience, most)
-	switch {
-	case errors.Is(err, quota.ErrTimeout):
-		return &apierr.LimitError{
-			Name: apierr.MaxSnapshots, What: "catch-ups that are being sent", Limit: float64(s.limits.Snapshots), RetryAfter: quota.RetryDelay,
-		}
-	case errors.Is(err, quota.ErrCrowded):
-		return &apierr.LimitError{
-			Name: apierr.MaxWaitingSnapshots, What: "new watches that wait for their snapshot", Limit: float64(most), RetryAfter: quota.RetryDelay,
-		}
-	}
-	s.held = held
 	return err
 }
 

@@ -33,7 +33,7 @@ func TestSlowWatchesAreLogged(t *testing.T) {
 		h.sender.init(&h.ctx, &h.entry, nil)
 		h.sender.slow = slow
 		h.ctx.Context, h.entry.since = context.Background(), time.Now().Add(-time.Hour)
-		h.entry.summary = summarize(&fanoutv1.WatchRequest{})
+		h.entry.summary = Summarize(&fanoutv1.WatchRequest{})
 		for i, kind := range c.kinds {
 			h.sender.logSlowWatch(&object.Header{Kind: kind}, c.first && i == 0)
 		}
@@ -67,7 +67,7 @@ func TestSlowClientsAreNotLogged(t *testing.T) {
 				h.sender.init(&h.ctx, &h.entry, unread{})
 				h.sender.slow, h.sender.counters = slow, &counters{}
 				h.ctx.Context, h.entry.since = context.Background(), time.Now()
-				h.entry.summary = summarize(&fanoutv1.WatchRequest{})
+				h.entry.summary = Summarize(&fanoutv1.WatchRequest{})
 				for range 2 {
 					for _, kind := range []object.MessageKind{object.CatchUpBegin, object.CatchUpPart, object.CatchUpPart, object.CatchUpPart, object.Synced, object.Live} {
 						if kind == object.CatchUpPart {

@@ -1,6 +1,11 @@
 package watch
 
-import "time"
+import (
+	"time"
+
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
+)
 
 // Stats describes the watches of a resource.
 type Stats struct {
@@ -19,42 +24,63 @@ type Stats struct {
 	// this time if BeyondWindow is not 0.
 	Lag time.Duration
 
+	// Applied are the watches by what they have reported.
+	Applied AppliedStats
+
 	// Backlog is the largest number of events that wait for one watch. It leaves out watches
 	// whose waiting events are older than the log of their feed.
 	Backlog int
+}
+
+// Condition is what metrics need to know of a watch.
+type Condition struct {
+	CatchingUp bool
+	Blocked    bool // a message waits for the client
+
+	LagKnown bool // Backlog and Lag are known; see Entry.lag
+	Backlog  dispatch.Backlog
+	Lag      backend.Lag
+}
+
+func (s *Stats) add(c Condition) {
+	if c.CatchingUp {
+		s.CatchingUp++
+	} else {
+		s.Live++
+	}
+	if c.Blocked {
+		s.Blocked++
+	}
+	if !c.LagKnown || c.Backlog.Events == 0 {
+		return
+	}
+	s.Behind++
+	if c.Lag.IsMinimum {
+		s.BeyondWindow++
+	}
+	s.Lag = max(s.Lag, c.Lag.Waited)
+	s.Backlog = max(s.Backlog, c.Backlog.Events) // negative if it is unknown
 }
 
 // Stats describes the watches of each resource. It takes a microsecond or two for each watch,
 // and holds the lock of an entry only for a moment.
 func (s *Service) Stats() map[string]*Stats {
 	all := map[string]*Stats{}
+	var names []string
 	for name := range s.cfg.Resources {
+		names = append(names, name)
 		stats := &Stats{Counts: newCounts()}
 		for i := range s.counters[name] {
-			stats.add(&s.counters[name][i])
+			stats.Counts.add(&s.counters[name][i])
 		}
 		all[name] = stats
 	}
-	for _, e := range s.Registry.completeEntries() {
-		stats := all[e.Resource()]
-		if e.isCatchingUp() {
-			stats.CatchingUp++
-		} else {
-			stats.Live++
+	for w := range s.Registry.After(Number{}, names...) {
+		stats := all[w.Resource()]
+		stats.add(w.Condition())
+		if e, ok := w.(*Entry); ok {
+			stats.Applied.add(e)
 		}
-		if e.isBlocked() {
-			stats.Blocked++
-		}
-		backlog, lag, ok := e.lag(s.cfg.Resources[e.Resource()], e.position())
-		if !ok || backlog.Events == 0 {
-			continue
-		}
-		stats.Behind++
-		if lag.IsMinimum {
-			stats.BeyondWindow++
-		}
-		stats.Lag = max(stats.Lag, lag.Waited)
-		stats.Backlog = max(stats.Backlog, backlog.Events) // negative if it is unknown
 	}
 	return all
 }

@@ -8,13 +8,13 @@ import (
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
-// requestSummary is the part of a WatchRequest that ListWatchers shows. Watches with equal
+// Summary is the part of a WatchRequest that ListWatchers shows. Watches with equal
 // summaries share one copy in memory.
-type requestSummary struct{ encoded unique.Handle[string] }
+type Summary struct{ encoded unique.Handle[string] }
 
-// summarize returns the summary of a request. It leaves out the beginning of the watch and
+// Summarize returns the summary of a request. It leaves out the beginning of the watch and
 // the consistency. It also leaves out unknown fields, because they may be large.
-func summarize(req *fanoutv1.WatchRequest) requestSummary {
+func Summarize(req *fanoutv1.WatchRequest) Summary {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(&fanoutv1.WatchRequest{
 		Resource:         req.GetResource(),
 		Scope:            scopeOnly(req.GetScope()),
@@ -31,7 +31,7 @@ func summarize(req *fanoutv1.WatchRequest) requestSummary {
 	if err != nil {
 		b = nil // cannot happen: the request was unmarshalled
 	}
-	return requestSummary{unique.Make(string(b))}
+	return Summary{unique.Make(string(b))}
 }
 
 // scopeOnly returns the scope without unknown fields.
@@ -42,9 +42,9 @@ func scopeOnly(s *fanoutv1.Scope) *fanoutv1.Scope {
 	return &fanoutv1.Scope{Scope: s.GetScope()}
 }
 
-// request returns the summary as a request.
-func (s requestSummary) request() *fanoutv1.WatchRequest {
+// Request returns the summary as a request.
+func (s Summary) Request() *fanoutv1.WatchRequest {
 	req := &fanoutv1.WatchRequest{}
-	_ = proto.Unmarshal([]byte(s.encoded.Value()), req) // summarize has marshalled it
+	_ = proto.Unmarshal([]byte(s.encoded.Value()), req) // Summarize has marshalled it
 	return req
 }

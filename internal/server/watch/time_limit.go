@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// randomLimit returns a time limit between four fifths of the configured limit and the whole
+// RandomLimit returns a time limit between four fifths of the configured limit and the whole
 // limit. So watches that began together do not end together. 0 means no limit.
-func randomLimit(configured time.Duration) time.Duration {
+func RandomLimit(configured time.Duration) time.Duration {
 	if configured <= 0 {
 		return 0
 	}
@@ -26,12 +26,12 @@ func shorter(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// lastBookmark returns when to send the last bookmark of a watch, or the zero time if the
+// LastBookmark returns when to send the last bookmark of a watch, or the zero time if the
 // watch has neither a deadline nor a limit. The watch ends at the deadline of ctx or when the
 // limit has passed, whichever is earlier. The last bookmark is due one second before the end,
 // so it can still reach the client. A watch of less than ten seconds gets it when a tenth of its
 // time is left.
-func lastBookmark(ctx context.Context, now time.Time, limit time.Duration) time.Time {
+func LastBookmark(ctx context.Context, now time.Time, limit time.Duration) time.Time {
 	left := limit
 	if deadline, ok := ctx.Deadline(); ok {
 		left = shorter(left, max(deadline.Sub(now), 1))

@@ -11,7 +11,7 @@ func TestTimeLimitsAreSpread(t *testing.T) {
 	const limit, draws = 100 * time.Second, 10_000
 	tenths := map[time.Duration]int{} // of the last fifth
 	for range draws {
-		got := randomLimit(limit)
+		got := RandomLimit(limit)
 		if got < limit*4/5 || got > limit {
 			t.Fatalf("got limit %v, want 80 to 100 percent of %v", got, limit)
 		}
@@ -23,11 +23,11 @@ func TestTimeLimitsAreSpread(t *testing.T) {
 			t.Errorf("got %d of %d limits in tenth %d of the last fifth, want about %d", n, draws, i, draws/10)
 		}
 	}
-	if got := randomLimit(0); got != 0 {
+	if got := RandomLimit(0); got != 0 {
 		t.Errorf("got %v without a limit, want 0", got)
 	}
 	for _, tiny := range []time.Duration{1, 2, 4, 5} {
-		if got := randomLimit(tiny); got <= 0 || got > tiny {
+		if got := RandomLimit(tiny); got <= 0 || got > tiny {
 			t.Errorf("got %v for a limit of %v", got, tiny)
 		}
 	}

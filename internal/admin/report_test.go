@@ -1,0 +1,74 @@
+package admin_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// A client over HTTP names itself, reports what it has applied, and sees how many watches have
+// applied a revision.
+func TestReportsOverHTTP(t *testing.T) {
+	s := open(t, nil)
+	at := s.put(t, "shop/a", "1")
+	w := s.watch(t, "prefix=shop&instance=cart-7&labels[app.kubernetes.io/name]=cart&subscriber.labels[tier]=")
+	w.next(fanoutv1.WatchResponse_KIND_CATCH_UP_BEGIN)
+	w.next(fanoutv1.WatchResponse_KIND_CATCH_UP_PART)
+	position := w.next(fanoutv1.WatchResponse_KIND_SYNCED).GetPosition()
+	got := s.watchers(t)[0].GetSubscriber()
+	if got.GetInstance() != "cart-7" || len(got.GetLabels()) != 2 || got.GetLabels()["app.kubernetes.io/name"] != "cart" {
+		t.Errorf("got subscriber %v", got)
+	}
+	token := w.header.Get("Fanout-Watch")
+	if token == "" {
+		t.Fatal("the response does not name the watch")
+	}
+
+	applied := func() *fanoutv1.WatchAppliedResponse {
+		t.Helper()
+		resp := s.send(t, t.Context(), "GET", fmt.Sprintf("/v1/resources/config/applied?prefix=shop&revision=%d", at), "")
+		defer resp.Body.Close()
+		if got := resp.Header.Get("Content-Type"); resp.StatusCode != http.StatusOK || got != "application/x-ndjson" {
+			t.Fatalf("got %d, %s", resp.StatusCode, got)
+		}
+		var l line
+		if err := json.NewDecoder(resp.Body).Decode(&l); err != nil {
+			t.Fatal(err)
+		}
+		m := &fanoutv1.WatchAppliedResponse{}
+		if err := protojson.Unmarshal(l.Result, m); err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	if m := applied(); m.GetWatches() != 1 || m.GetApplied() != 0 || len(m.GetPending()) != 1 {
+		t.Errorf("before the report: got %v", m)
+	}
+	body := fmt.Sprintf(`{"watch": %q, "applied": {"epoch": %q, "revision": "%d"}}`, token, position.GetEpoch(), position.GetRevision())
+	call[fanoutv1.ReportResponse](t, s, "POST", "/v1/reports", body)
+	if m := applied(); m.GetWatches() != 1 || m.GetApplied() != 1 || len(m.GetPending()) != 0 {
+		t.Errorf("after the report: got %v", m)
+	}
+
+	for path, want := range map[string]string{
+		"watch?labels=x":                "unknown parameter",
+		"watch?instance[a]=x":           "unknown parameter",
+		"watch?labels[a]=x&labels[a]=y": "twice",
+		"watch?labels[%ff]=x":           "UTF-8",
+	} {
+		if a := s.do(t, "GET", "/v1/resources/config/"+path, ""); a.status != http.StatusBadRequest {
+			t.Errorf("%s: got %d, %s, want an error about %s", path, a.status, a.body, want)
+		}
+	}
+	if a := s.do(t, "HEAD", "/v1/resources/config/applied?revision=1", ""); a.status != http.StatusMethodNotAllowed {
+		t.Errorf("HEAD: got %d", a.status)
+	}
+	if a := s.do(t, "POST", "/v1/reports", `{"watch": "x"}`); a.status != http.StatusNotFound || a.reason(t) != "WATCH_NOT_FOUND" {
+		t.Errorf("an unknown watch: got %d, %s", a.status, a.body)
+	}
+}

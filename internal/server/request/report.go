@@ -1,0 +1,69 @@
+package request
+
+import (
+	"google.golang.org/genproto/googleapis/rpc/code"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
+)
+
+// Report says how far a client has applied a watch.
+type Report struct {
+	Watch   string           // token of the watch
+	Applied *object.Position // nil: the position of the last report stays
+	Failure Failure          // why the client cannot apply what comes next; zero: no error
+}
+
+// Failure is an error that a client reports.
+type Failure struct {
+	Code    code.Code
+	Message string
+}
+
+// maxFailureBytes limits the message of an error that a client reports. Longer ones are
+// clipped: a client should not have to know how long its errors are.
+const maxFailureBytes = 1024
+
+// ParseReport parses a report.
+func ParseReport(req *fanoutv1.ReportRequest) (Report, error) {
+	var check Checker
+	r := Report{
+		Watch:   req.GetWatch(),
+		Applied: check.after("applied", req.GetApplied()),
+		Failure: check.failure("error", req.GetError()),
+	}
+	if r.Watch == "" {
+		check.Refuse("watch", "must not be empty")
+	}
+	return r, check.Err()
+}
+
+// AppliedUpTo returns the position that a report states, or the zero position if the report
+// states none or if its position means nothing: within a RESET there is no position, and
+// positions of an earlier epoch cannot be compared. It returns an error if the position is after
+// the latest one that the server has sent.
+func (r *Report) AppliedUpTo(sent object.Position) (object.Position, error) {
+	if r.Applied == nil || sent.Revision == 0 || r.Applied.Revision == 0 || r.Applied.Epoch != sent.Epoch {
+		return object.Position{}, nil
+	}
+	if r.Applied.Revision > sent.Revision {
+		var check Checker
+		check.Refuse("applied", "has revision %d, but the server has sent the watch nothing after revision %d", r.Applied.Revision, sent.Revision)
+		return object.Position{}, check.Err()
+	}
+	return object.Position{Epoch: sent.Epoch, Revision: r.Applied.Revision}, nil // keeps no epoch of the request in memory
+}
+
+// failure checks an error that a client reports.
+func (c *Checker) failure(field string, s *rpcstatus.Status) Failure {
+	if s == nil {
+		return Failure{}
+	}
+	_, known := code.Code_name[s.GetCode()]
+	if !known || s.GetCode() == int32(code.Code_OK) {
+		c.Refuse(field+".code", "is %d, must be a code of google.rpc.Code other than OK", s.GetCode())
+	}
+	return Failure{Code: code.Code(s.GetCode()), Message: apierr.Clip(s.GetMessage(), maxFailureBytes)}
+}

@@ -1,0 +1,99 @@
+package watch
+
+import (
+	"iter"
+	"time"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/frames"
+)
+
+// Watch is a watch in the [Registry]: an [*Entry], or a watch of a Subscribe stream. Any
+// goroutine may call its methods.
+type Watch interface {
+	// ID returns the id of the watch in the answers to operators.
+	ID() string
+
+	// Number returns the number in the id.
+	Number() Number
+
+	// Resource returns the name of the resource.
+	Resource() string
+
+	// End ends the watch with a reason.
+	End(reason error)
+
+	// Status returns what ListWatchers shows of the watch.
+	Status() *fanoutv1.WatcherStatus
+
+	// Condition returns what metrics need to know of the watch.
+	Condition() Condition
+}
+
+// Stream is a Subscribe stream in the [Registry]. Any goroutine may call its methods.
+type Stream interface {
+	// Conn returns the connection of the stream, or nil if it is within the process.
+	Conn() *frames.Conn
+
+	// Len returns the number of watches.
+	Len() int
+
+	// CountByResource adds the number of watches of each resource to a map.
+	CountByResource(map[string]int)
+
+	// After returns the watches with a higher index, in the order of their indexes.
+	After(index uint32) iter.Seq[Watch]
+
+	// Find returns the watch with the index, or nil.
+	Find(index uint32) Watch
+
+	// Reexamine ends the watches whose rights are lost, or all watches if the credentials of
+	// the stream are lost. It returns the number of watches that it ended.
+	Reexamine() int
+
+	// EndAll ends all watches with a reason, and then the stream.
+	EndAll(reason error)
+
+	// CheckFence is [SendWindow.CheckFence] of the stream.
+	CheckFence(now time.Time)
+}
+
+// RegisterStream adds a stream, which the caller must unregister, and returns its number. If
+// the server drains, it returns [apierr.ErrDraining], and the client tries again on another
+// connection.
+func (r *Registry) RegisterStream(s Stream) (number uint64, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.draining {
+		if conn := s.Conn(); conn != nil {
+			conn.GoAway()
+		}
+		return 0, apierr.ErrDraining
+	}
+	r.latest++
+	r.streams[r.latest] = s
+	return r.latest, nil
+}
+
+// UnregisterStream removes a stream that has ended.
+func (r *Registry) UnregisterStream(number uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.streams, number)
+	r.checkEmpty()
+}
+
+// CountBegun counts a watch of a stream that has begun.
+func (r *Registry) CountBegun() {
+	r.streamWatches.Add(1)
+	r.garbage.note(r.begunAndEnded.Add(1))
+}
+
+// CountEnded counts watches of a stream that have ended.
+func (r *Registry) CountEnded(n int) {
+	r.streamWatches.Add(-int64(n))
+	for range n {
+		r.garbage.note(r.begunAndEnded.Add(1))
+	}
+}
