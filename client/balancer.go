@@ -6,6 +6,8 @@ import (
 
 	"google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/balancer/base"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // balancerName is the load-balancing policy of clients. It works like gRPC's
@@ -45,6 +47,9 @@ type picker struct {
 // Pick implements balancer.Picker.
 func (p *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 	choice := serverChoiceOf(info.Ctx)
+	if choice.only != "" {
+		return p.pickOnly(choice.only)
+	}
 	var s readyServer
 	for range 2 {
 		// The modulus is taken of the unsigned number: int has 32 bits on some
@@ -59,10 +64,21 @@ func (p *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 	return balancer.PickResult{SubConn: s.conn}, nil
 }
 
+// pickOnly picks the server with an address. If it is not ready, the request fails at once.
+func (p *picker) pickOnly(address string) (balancer.PickResult, error) {
+	for _, s := range p.servers {
+		if s.address == address {
+			return balancer.PickResult{SubConn: s.conn}, nil
+		}
+	}
+	return balancer.PickResult{}, status.Errorf(codes.Unavailable, "%s is not connected", address)
+}
+
 // serverChoice lets a watch influence and see the choice of its server. It travels in
 // the context of the request.
 type serverChoice struct {
 	avoid  string // the address to pick only if there is no other
+	only   string // the only address to pick; "": any
 	picked atomic.Pointer[string]
 }
 

@@ -19,11 +19,15 @@ type Client struct {
 	writes fanoutv1.StoreServiceClient
 	log    *slog.Logger
 	// renewable says that later requests may have other credentials.
-	renewable bool
+	renewable  bool
+	subscriber *fanoutv1.Subscriber // of all watches
 	// open ends when the client is closed.
 	open    context.Context
 	close   context.CancelFunc
 	closing sync.Once
+
+	mu     sync.Mutex
+	shared map[string]*sharedWatch // by identity; guarded by mu
 }
 
 // New returns a client of the target, which is one of
@@ -52,10 +56,11 @@ func New(target string, opts ...Option) (*Client, error) {
 
 func newClient(to target, opts []Option) (*Client, error) {
 	s := settings{keepalive: DefaultKeepalive}
+	WithSubscriber("", nil)(&s)
 	for _, o := range opts {
 		o(&s)
 	}
-	c := &Client{log: s.log, renewable: s.renewable()}
+	c := &Client{log: s.log, renewable: s.renewable(), subscriber: s.subscriber, shared: map[string]*sharedWatch{}}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}

@@ -7,7 +7,7 @@
 //	config := c.Resource("config")
 //
 //	routes := client.NewInformer(config, client.JSONDecoder[Route](), client.Prefix("routes"))
-//	routes.AddHandler(client.Handler[Route]{Update: func(old, route client.Item[Route]) { ... }})
+//	routes.AddHandler(client.Handler[Route]{Update: func(old, route client.Item[Route]) error { ... }})
 //	go routes.Run(ctx)
 //	err = routes.WaitForSync(ctx) // returns the error of Run if that ends first
 //	...
@@ -62,12 +62,39 @@
 // The protocol requires a client to hold back the events of a DELTA until SYNCED and
 // partial messages until the last part. Watch does that, so its callers need not.
 //
-// A slow caller holds little memory: at most 64 KiB of unread messages per watch, and the
+// A slow caller of Watch holds little memory: at most 64 KiB of unread messages, and the
 // update that it handles, which is as large as one message (1 MiB, or a single larger
-// event) unless it is the difference after a long interruption. An informer holds a second
-// update that waits for the handlers. The server pauses the watch and later sends what
-// changed meanwhile, merged by key if that is too much for its memory; [EveryEvent] makes
-// that an error.
+// event) unless it is the difference after a long interruption. The server pauses the watch
+// and later sends what changed meanwhile, merged by key if that is too much for its memory;
+// [EveryEvent] makes that an error. Other watches of the client go on.
+//
+// # Handlers
+//
+// Each [Handler] of an informer has a goroutine of its own, so a slow handler delays nothing
+// else. What happens while it is busy waits as one change per object, from what the handler
+// has to the latest version. So besides the copy of the informer, a handler holds at most two
+// older versions of each object, however slow it is.
+//
+// If a handler returns an error, the object is offered again, after a second at first and
+// after a minute at last, until the handler accepts it or a newer version. Other objects go on.
+//
+// Handlers can be added and removed at any time ([Informer.AddHandler]).
+//
+// # Shared watches
+//
+// Informers of a client that select the same objects with the same options share one watch on
+// the server. An informer that joins gets the present state from the shared watch instead of the
+// server. Then a short watch of its own confirms that this state has all earlier writes, so
+// [Informer.WaitForSync] promises the same as without sharing. [Resource.Watch] does not share:
+// it has no copy for those that join later, and a slow caller pauses its stream.
+//
+// # Reports
+//
+// Watches and informers report to the server how far they are applied, at most once a second, so
+// that operators see which processes have a change. For an informer, a change is applied when all
+// handlers have accepted it; an object that cannot be decoded, or for which a handler fails, is
+// reported with its error. [WithSubscriber] names the process. If a server does not take reports,
+// everything else works without them.
 //
 // # Without a server
 //

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -37,6 +38,8 @@ const (
 	ErrInvalidRequest Reason = "INVALID_REQUEST"
 	// ErrUnknownResource: the server has no such resource.
 	ErrUnknownResource Reason = "UNKNOWN_RESOURCE"
+	// ErrWatchNotFound (Report): this server has no such watch, or the watch has ended.
+	ErrWatchNotFound Reason = "WATCH_NOT_FOUND"
 	// ErrNotFound (Get): there is no object with this key at the revision in the
 	// metadata entry "revision".
 	ErrNotFound Reason = "KEY_NOT_FOUND"
@@ -144,11 +147,23 @@ func (e *Error) GRPCStatus() *status.Status { return e.status }
 // through [Client.Conn]. It returns nil for nil.
 func ErrorOf(err error) error { return errorOf(err) }
 
+// ErrorOfStatus converts a status that is part of a message, such as that of
+// AdminService.ListWatchers. It returns nil for nil.
+func ErrorOfStatus(s *statuspb.Status) *Error {
+	if s == nil {
+		return nil
+	}
+	return errorOfStatus(status.FromProto(s))
+}
+
 func errorOf(err error) error {
 	if err == nil || errors.Is(err, ErrClosed) {
 		return err
 	}
-	st := status.Convert(err)
+	return errorOfStatus(status.Convert(err))
+}
+
+func errorOfStatus(st *status.Status) *Error {
 	e := &Error{Code: st.Code(), Message: st.Message(), status: st}
 	for _, detail := range st.Details() {
 		switch d := detail.(type) {

@@ -186,8 +186,9 @@ func ExampleInformer() {
 	routes.AddIndex("region", func(i client.Item[route]) []string { return []string{i.Value.Region} })
 	changed := make(chan string)
 	routes.AddHandler(client.Handler[route]{
-		Update: func(old, i client.Item[route]) {
+		Update: func(old, i client.Item[route]) error {
 			changed <- fmt.Sprintf("%s: %s -> %s", i.Object.Key, old.Value.Backend, i.Value.Backend)
+			return nil
 		},
 	})
 	stop := background(ctx, routes.Run)

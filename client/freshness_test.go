@@ -27,7 +27,7 @@ func TestAServerThatHasLostEtcdDoesNotConfirmTheSavedState(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withFile(t, func(t *testing.T, path string) {
 				opts := append(opts, client.LastKnownGood(path, 1<<20))
-				runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5}}}, 20*time.Second, client.LastKnownGood(path, 1<<20))
+				runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5, paced: true}}}, 20*time.Second, client.LastKnownGood(path, 1<<20))
 
 				s := &scriptedServer{streams: []stream{{
 					messages: []message{replay(5), aged(time.Minute, synced(5))}, later: []delayed{{25 * time.Second, bookmark(9)}},
@@ -61,7 +61,7 @@ func TestAServerThatHasLostEtcdDoesNotConfirmTheSavedState(t *testing.T) {
 func TestTheSavedStateMustReachTheMinRevision(t *testing.T) {
 	withFile(t, func(t *testing.T, path string) {
 		good := client.LastKnownGood(path, 1<<20)
-		runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5}}}, 20*time.Second, good)
+		runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5, paced: true}}}, 20*time.Second, good)
 		s := &scriptedServer{streams: []stream{{messages: []message{replay(5), synced(5)}, later: []delayed{{time.Second, live(9)}}}}}
 		inf := client.NewInformer(connectTo(t, s), number, good, client.MinRevision(9))
 		run(t, inf)
@@ -131,9 +131,10 @@ func blocked(t *testing.T, s *scriptedServer, run func(*client.Informer[int]) er
 	c = dialScripted(t, []*scriptedServer{s})
 	inf = client.NewInformer(c.Resource("config"), number)
 	called, release, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	inf.AddHandler(client.Handler[int]{Add: func(client.Item[int]) {
+	inf.AddHandler(client.Handler[int]{Add: func(client.Item[int]) error {
 		called <- struct{}{}
 		<-release
+		return nil
 	}})
 	go func() {
 		defer close(done)
@@ -164,13 +165,12 @@ func TestStaleWhileAHandlerBlocks(t *testing.T) {
 			}
 		})
 	})
-	t.Run("bookmarks that nobody reads", func(t *testing.T) {
+	t.Run("a silent server", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			marks := []delayed{{10 * time.Second, bookmark(2)}, {10 * time.Second, bookmark(3)}, {10 * time.Second, bookmark(4)}}
-			inf, _ := blocked(t, &scriptedServer{streams: []stream{{messages: first, later: marks}}}, always)
+			inf, _ := blocked(t, &scriptedServer{streams: []stream{{messages: first}, {end: errLost}}}, always)
 			time.Sleep(31 * time.Second)
 			if !inf.Lister().Stale() {
-				t.Error("got false after 31s, want true")
+				t.Error("got false after 31s of silence, want true")
 			}
 		})
 	})
@@ -196,22 +196,42 @@ func TestStaleWhileAHandlerBlocks(t *testing.T) {
 	})
 }
 
-// Bookmarks that waited while a handler was busy were sent long ago.
-func TestBookmarksFromTheBufferConfirmNothing(t *testing.T) {
+// A handler that does not return does not keep the state from being confirmed.
+func TestTheStateStaysFreshWhileAHandlerBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := stream{messages: []message{reset(), part(0, withValue(added("a", 1), "1")), synced(1)}}
+		for i := range 10 {
+			a.later = append(a.later, delayed{10 * time.Second, bookmark(int64(i + 2))})
+		}
+		inf, _ := blocked(t, &scriptedServer{streams: []stream{a}}, func(inf *client.Informer[int]) error { return inf.Run(context.Background()) })
+		time.Sleep(95 * time.Second)
+		if at := inf.Lister().Position().Revision; at != 10 || inf.Lister().Stale() {
+			t.Errorf("got revision %d and stale %v, want 10 and false", at, inf.Lister().Stale())
+		}
+	})
+}
+
+// Bookmarks that waited while the caller was busy were sent long ago.
+func TestBookmarksFromTheBufferConfirmNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := stream{messages: []message{reset(), part(0, added("a", 1)), synced(1)}}
 		for i := range 6 { // then the server is silent
 			a.later = append(a.later, delayed{5 * time.Second, bookmark(int64(i + 2))})
 		}
-		inf := client.NewInformer(connectTo(t, &scriptedServer{streams: []stream{a}}), number)
-		inf.AddHandler(client.Handler[int]{Add: func(client.Item[int]) { time.Sleep(50 * time.Second) }})
-		run(t, inf)
-		if err := inf.WaitForSync(t.Context()); err != nil {
-			t.Fatal(err)
+		ctx, cancel := context.WithTimeout(t.Context(), 51*time.Second)
+		defer cancel()
+		var last *client.Update
+		for u, err := range connectTo(t, &scriptedServer{streams: []stream{a}}).Watch(ctx) {
+			if err != nil {
+				break
+			}
+			if len(u.Events) > 0 {
+				time.Sleep(50 * time.Second)
+			}
+			last = u
 		}
-		time.Sleep(time.Second)
-		if at := inf.Lister().Position().Revision; at != 7 || !inf.Lister().Stale() {
-			t.Errorf("got revision %d and stale %v, want 7 and true: the last bookmark is 21s old, the first 46s", at, inf.Lister().Stale())
+		if age := time.Since(last.AsOf); last.Position.Revision != 7 || age < 20*time.Second {
+			t.Errorf("got revision %d, confirmed %v ago, want 7 and at least 20s", last.Position.Revision, age)
 		}
 	})
 }
@@ -292,29 +312,27 @@ func TestHalfAMessageDoesNotConfirmTheState(t *testing.T) {
 	})
 }
 
-// A handler that delays the end of a catch-up must not make it look as if the server had asked
+// A caller that delays the end of a catch-up must not make it look as if the server had asked
 // etcd after the stream began.
-func TestWaitForSyncIsNotMisledByASlowHandler(t *testing.T) {
-	withFile(t, func(t *testing.T, path string) {
-		good := client.LastKnownGood(path, 1<<20)
-		runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5}}}, 20*time.Second, good)
+func TestASlowCallerDoesNotMakeTheStateFresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := &scriptedServer{streams: []stream{{messages: []message{
 			replay(5), part(6, withValue(added("x", 6), "6")), part(7, withValue(added("y", 7), "7")), aged(time.Minute, synced(7)),
 		}}}}
-		inf := client.NewInformer(connectTo(t, s), number, good)
-		inf.AddHandler(client.Handler[int]{Add: func(i client.Item[int]) {
-			if i.Object.Key == "x" {
+		began := time.Now()
+		for u, err := range connectTo(t, s).Watch(t.Context(), client.After(client.Position{Epoch: "e", Revision: 5})) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(u.Events) > 0 {
 				time.Sleep(2 * time.Minute)
 			}
-		}})
-		run(t, inf)
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute+time.Second)
-		defer cancel()
-		if err := inf.WaitForSync(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v while the server has lost etcd, want %v", err, context.DeadlineExceeded)
-		}
-		if at := inf.Lister().Position().Revision; at != 7 {
-			t.Errorf("got revision %d, want 7", at)
+			if u.Synced {
+				if !u.AsOf.Before(began) {
+					t.Errorf("got a state of %v after the watch began, want one from before", u.AsOf.Sub(began))
+				}
+				break
+			}
 		}
 	})
 }

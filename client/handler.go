@@ -1,120 +1,192 @@
 package client
 
-import "fmt"
+import "slices"
 
-// Handler receives the changes of an informer. Any of its functions may be nil. One
-// goroutine calls the functions of all handlers, one at a time. While one of them
-// runs, the informer reads nothing from the server.
+// Handler receives the changes of an informer. Any of its functions may be nil. A handler
+// has a goroutine of its own, which calls its functions one at a time. So a handler never
+// delays the informer or another handler.
 //
 // For each key a handler gets Add, then any number of Update, then Delete, and so on
 // again. It never gets Update or Delete for an item that it was not given, nor Add for
 // one that it has. Changes come in order of their revisions; those that replace the
 // state after a long interruption come with the deletions first, then in order of keys.
-// Revisions grow, except where a new epoch begins. Several changes of one object may
-// come as one Update after an interruption, or if the servers have lost changes
-// ([Update.Delta]). A change that was undone meanwhile does not come at all. An unchanged object is never reported, except by [Resync].
+// Revisions grow, except where a new epoch begins.
 //
-// When a handler is called, the [Lister] already has the new state.
+// What happens while a handler runs waits for it, merged by key: several changes of an object
+// come as one, and a change that was undone does not come at all. The same happens after an
+// interruption, and if the servers have lost changes ([Update.Delta]). An unchanged object is
+// never reported, except by [Resync].
+//
+// When a handler is called, the [Lister] already has that state, or a newer one.
+//
+// A call that returns an error counts as not made. The object is offered again, first after
+// about a second, later about once a minute, from what the handler has to the latest version,
+// until a call succeeds. A newer version is offered at once. All other objects go on. So while
+// an object fails, its changes come later than those of others with higher revisions.
 type Handler[T any] struct {
 	// Add is called when an item comes into view.
-	Add func(Item[T])
+	Add func(Item[T]) error
 	// Update is called when an item has changed. Calls that [Resync] causes have the
 	// same item twice.
-	Update func(old, item Item[T])
+	Update func(old, item Item[T]) error
 	// Delete is called when an item has left the view, with its last content.
-	Delete func(old Item[T])
+	Delete func(old Item[T]) error
 	// Error is called for an object that cannot be decoded. The informer keeps the
 	// last version that was decoded, if there is one, with Invalid set. Without an
 	// object, the error is about the file of [LastKnownGood].
 	Error func(*Object, error)
 }
 
-// change is a change of one key, from its old entry to its new one; nil stands for no
-// entry.
-type change[T any] struct{ old, new *entry[T] }
-
-// notify calls the function of the handler that a change asks for, if any.
-func (h *Handler[T]) notify(c change[T]) {
-	before, after := c.old != nil && c.old.decoded, c.new != nil && c.new.decoded
-	switch {
-	case before && after && c.old.item.Object == c.new.item.Object:
-		// The newer version cannot be decoded, so the item is still the old one.
-	case !before && after && h.Add != nil:
-		h.Add(c.new.item)
-	case before && after && h.Update != nil:
-		h.Update(c.old.item, c.new.item)
-	case before && !after && h.Delete != nil:
-		h.Delete(c.old.item)
-	}
+// Registration is a handler that was added to an informer.
+type Registration struct {
+	remove func()
+	done   <-chan struct{}
 }
+
+// Remove removes the handler. It does not wait for a call that is running, so the handler itself
+// may remove it. The handler gets no further calls, and its failures no longer count.
+func (r *Registration) Remove() { r.remove() }
+
+// Done returns a channel that is closed when the handler was removed or Run has ended, and the
+// last call has returned.
+func (r *Registration) Done() <-chan struct{} { return r.done }
 
 // AddHandler adds a handler. A handler that is added after the state is known first
 // gets an Add for each item of the current state, then all later changes.
-func (i *Informer[T]) AddHandler(h Handler[T]) {
+func (i *Informer[T]) AddHandler(h Handler[T]) *Registration {
+	l := newHandlerLoop(i, h)
 	i.mu.Lock()
-	i.newHandlers = append(i.newHandlers, &h)
-	i.mu.Unlock()
+	defer i.mu.Unlock()
+	switch i.phase {
+	case informerEnded:
+		l.cancel()
+		close(l.done)
+	case informerRuns:
+		i.start(l)
+		fallthrough
+	default:
+		i.handlers = append(i.handlers, l)
+	}
+	return &Registration{remove: func() { i.removeHandler(l) }, done: l.done}
+}
+
+func (i *Informer[T]) removeHandler(l *handlerLoop[T]) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	l.cancel()
+	n := slices.Index(i.handlers, l)
+	if n < 0 {
+		return // it was removed before
+	}
+	i.handlers = slices.Delete(i.handlers, n, n+1)
 	select {
-	case i.handlerAdded <- struct{}{}:
+	case <-l.fileErrors: // it gets no further calls
 	default:
 	}
+	if i.phase == informerNew {
+		close(l.done) // it has no goroutine
+	}
+	i.settle()
+	i.progressed()
 }
 
-// startHandlers gives the current state to handlers that were added.
-func (i *Informer[T]) startHandlers() {
-	i.mu.Lock()
-	added := i.newHandlers
-	i.newHandlers = nil
-	i.mu.Unlock()
-	for _, h := range added {
-		i.current.Load().entries.Scan(func(_ string, e *entry[T]) bool {
-			if e.decoded && h.Add != nil {
-				h.Add(e.item)
-			}
-			return true
+// start starts the goroutine of a handler. The caller holds mu.
+func (i *Informer[T]) start(l *handlerLoop[T]) {
+	if current := i.current.Load(); current.position.Revision > 0 {
+		l.queue.beginWith(&step[*entry[T]]{
+			to: current.position, asOf: current.asOf, number: i.published,
+			begin: func(yield func(*entry[T]) bool) {
+				current.entries.Scan(func(_ string, e *entry[T]) bool { return yield(e) })
+			},
 		})
 	}
-	i.handlers = append(i.handlers, added...)
+	i.handling.Go(l.run)
 }
 
-// notify passes changes to all handlers.
-func (i *Informer[T]) notify(changes []change[T]) {
-	for _, c := range changes {
-		for _, h := range i.handlers {
-			h.notify(c)
-		}
+// startHandlers starts the handlers that were added before Run. It returns false if Run was
+// called before.
+func (i *Informer[T]) startHandlers() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.phase != informerNew {
+		return false
+	}
+	i.phase = informerRuns
+	for _, l := range i.handlers {
+		i.start(l)
+	}
+	return true
+}
+
+// stopHandlers stops the handlers and waits until their last calls have returned.
+func (i *Informer[T]) stopHandlers() {
+	i.mu.Lock()
+	i.phase = informerEnded
+	for _, l := range i.handlers {
+		l.cancel()
+	}
+	i.mu.Unlock()
+	i.handling.Wait()
+}
+
+// handled notes that a handler was offered everything up to a state.
+func (i *Informer[T]) handled(l *handlerLoop[T], number int64) {
+	i.mu.Lock()
+	l.handled = number
+	i.settle()
+	i.mu.Unlock()
+	i.progressed()
+}
+
+// offeredState returns the present state if the handler was offered everything up to it.
+func (i *Informer[T]) offeredState(l *handlerLoop[T]) (*state[T], bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.current.Load(), l.queue.empty()
+}
+
+// settle ends the waiting for states that all handlers have. The caller holds mu.
+func (i *Informer[T]) settle() {
+	handled := i.published
+	for _, l := range i.handlers {
+		handled = min(handled, l.handled)
+	}
+	if i.firstState > 0 && handled >= i.firstState {
+		closeOnce(i.hasState)
+	}
+	if i.firstFresh > 0 && handled >= i.firstFresh {
+		closeOnce(i.synced)
 	}
 }
 
 // resyncHandlers passes every item to all handlers, as an Update without a change.
 func (i *Informer[T]) resyncHandlers() {
-	i.current.Load().entries.Scan(func(_ string, e *entry[T]) bool {
-		for _, h := range i.handlers {
-			if e.decoded && h.Update != nil {
-				h.Update(e.item, e.item)
-			}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, l := range i.handlers {
+		select {
+		case l.resync <- struct{}{}:
+		default: // the handler has not begun with the last one
 		}
-		return true
-	})
+	}
 }
 
-// reportObject reports an object that cannot be decoded.
-func (i *Informer[T]) reportObject(o *Object, err error) {
+// logInvalid logs an object that cannot be decoded.
+func (i *Informer[T]) logInvalid(o *Object, err error) {
 	i.resource.client.log.Warn("cannot decode object",
 		"resource", i.resource.name, "key", o.Key, "revision", o.ModRevision, "error", err)
-	i.report(o, fmt.Errorf("object %q at revision %d: %w", o.Key, o.ModRevision, err))
 }
 
 // reportFile reports a file of the last known good state that cannot be used.
 func (i *Informer[T]) reportFile(err error) {
 	i.resource.client.log.Warn("last known good state unavailable", "resource", i.resource.name, "error", err)
-	i.report(nil, err)
-}
-
-func (i *Informer[T]) report(o *Object, err error) {
-	for _, h := range i.handlers {
-		if h.Error != nil {
-			h.Error(o, err)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, l := range i.handlers {
+		select {
+		case <-l.fileErrors: // the handler is busy; the latest error is enough
+		default:
 		}
+		l.fileErrors <- err
 	}
 }

@@ -20,16 +20,22 @@ import (
 //     transaction appear together. While a new state replaces the copy after a long
 //     interruption, the old one stays until the new one is complete.
 //   - Handlers get a possible history of each key, in order and without repetition;
-//     see [Handler]. What they may miss is intermediate versions of an object, during
-//     an interruption that outlasts the memory of the servers or while the servers
-//     lose changes.
-//   - A handler that is added late gets the present items first, each as an Add.
-//   - A slow handler slows down its informer only. Nothing piles up in memory.
+//     see [Handler]. What they may miss is intermediate versions of an object, while the
+//     handler is busy, during an interruption that outlasts the memory of the servers, or
+//     while the servers lose changes.
+//   - Handlers can be added and removed at any time. One that is added late gets the present
+//     items first, each as an Add.
+//   - A slow or failing handler delays neither the informer nor other handlers. For each object,
+//     at most one change waits for it besides those that it handles.
 //   - [Lister.Stale] is true unless a server has confirmed the copy a short time ago,
 //     also while a handler runs.
 //
-// Informers may share a client. All methods except Run and AddIndex may be called by
-// any goroutine at any time.
+// Informers of one client share a watch on the server if they select the same objects with the
+// same options. For each of them, everything is as if it had a watch of its own. These informers
+// do not share: those that begin with a saved state ([LastKnownGood]) or at an exact revision
+// ([AtRevision]), and those with metadata of gRPC in the context of Run.
+//
+// All methods except Run and AddIndex may be called by any goroutine at any time.
 type Informer[T any] struct {
 	resource *Resource
 	decode   Decoder[T]
@@ -40,18 +46,36 @@ type Informer[T any] struct {
 
 	current  atomic.Pointer[state[T]]
 	fresh    freshness
-	hasState chan struct{} // closed when there is a state and the handlers have it
+	hasState chan struct{} // closed when there is a state and the handlers were called for it
 	synced   chan struct{} // closed when, in addition, the state is as fresh as its consistency requires
 	ended    chan struct{} // closed when Run has returned
 	err      error         // of Run; set before ended is closed
 
-	handlers     []*Handler[T] // those that have the state; only Run uses it
-	handlerAdded chan struct{} // wakes Run; buffers one signal
+	// These fields belong to Run.
+	began        time.Time
+	next         *state[T] // the state that is published next
+	confirmation confirmation
 
-	mu          sync.Mutex
-	running     bool          // guarded by mu
-	newHandlers []*Handler[T] // do not have the state yet; guarded by mu
+	member   atomic.Pointer[member] // nil until Run takes part in the watch
+	handling sync.WaitGroup         // the goroutines of the handlers
+
+	mu         sync.Mutex
+	phase      informerPhase     // guarded by mu
+	handlers   []*handlerLoop[T] // guarded by mu
+	invalid    failures          // the objects that cannot be decoded; guarded by mu
+	published  int64             // the number of the present state; 0: there is none; guarded by mu
+	firstState int64             // the first state for WaitForState; 0: there is none yet; guarded by mu
+	firstFresh int64             // the first state for WaitForSync; 0: there is none yet; guarded by mu
 }
+
+// informerPhase says whether Run was called, and whether it has returned.
+type informerPhase uint8
+
+const (
+	informerNew informerPhase = iota
+	informerRuns
+	informerEnded
+)
 
 // index finds items by the values that a function derives from them.
 type index[T any] struct {
@@ -86,7 +110,7 @@ func Resync(interval time.Duration) InformerOption {
 func NewInformer[T any](r *Resource, decode Decoder[T], opts ...InformerOption) *Informer[T] {
 	i := &Informer[T]{
 		resource: r, decode: decode,
-		hasState: make(chan struct{}), synced: make(chan struct{}), ended: make(chan struct{}), handlerAdded: make(chan struct{}, 1),
+		hasState: make(chan struct{}), synced: make(chan struct{}), ended: make(chan struct{}), invalid: failures{},
 	}
 	for _, o := range opts {
 		o.inform(&i.config)
@@ -103,7 +127,7 @@ func NewInformer[T any](r *Resource, decode Decoder[T], opts ...InformerOption) 
 func (i *Informer[T]) AddIndex(name string, values func(Item[T]) []string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.running {
+	if i.phase != informerNew {
 		panic("client: AddIndex after Run")
 	}
 	for _, other := range i.indexes {
@@ -119,12 +143,12 @@ func (i *Informer[T]) AddIndex(name string, values func(Item[T]) []string) {
 func (i *Informer[T]) Lister() Lister[T] { return Lister[T]{i} }
 
 // WaitForSync waits until the state is as fresh as the [Consistency] of the informer
-// requires, and the handlers have it. By default, the state then has every write that was
+// requires, and the handlers were called for all of it, successfully or not. By default, the state then has every write that was
 // acknowledged before Run was called, so WaitForSync waits while the servers have lost
 // etcd. It returns an error if ctx or Run ends first, or if the client is closed first.
 func (i *Informer[T]) WaitForSync(ctx context.Context) error { return i.wait(ctx, i.synced) }
 
-// WaitForState waits until there is a state and the handlers have it. Unlike
+// WaitForState waits until there is a state and the handlers were called for it. Unlike
 // [Informer.WaitForSync], it accepts a stale state from the file of [LastKnownGood].
 func (i *Informer[T]) WaitForState(ctx context.Context) error { return i.wait(ctx, i.hasState) }
 
@@ -151,56 +175,72 @@ func (i *Informer[T]) wait(ctx context.Context, reached <-chan struct{}) error {
 var errSecondRun = errors.New("an informer can run only once")
 
 // Run keeps the state up to date until ctx ends, or the watch ends with an error that
-// no retry can help, and returns that error; see [Resource.Watch]. The goroutine that
-// calls Run also calls the handlers. Run can be called once.
+// no retry can help, and returns that error; see [Resource.Watch]. Run can be called once.
 //
-// Run waits for the goroutines that it starts: one that watches, and one that saves
-// the state if there is a file.
+// Run waits for the goroutines that it starts: one for each handler, one that saves the state if
+// there is a file, and one that watches, unless another informer shares the watch. So Run returns
+// after the last call of a handler has returned.
 func (i *Informer[T]) Run(ctx context.Context) (err error) {
-	i.mu.Lock()
-	second := i.running
-	i.running = true
-	i.mu.Unlock()
-	if second {
+	if !i.startHandlers() {
 		return errSecondRun
 	}
 	defer func() {
-		i.fresh.end()
 		i.err = err
 		close(i.ended)
 	}()
+	defer i.stopHandlers()
+	defer i.fresh.end()
 	defer context.AfterFunc(ctx, i.fresh.end)()
-	began := time.Now()
+	i.began = time.Now()
 	if i.consistency.GetAny() == nil {
-		i.fresh.interrupt(began.Add(-1)) // what was known before does not count
+		i.fresh.interrupt(i.began.Add(-1)) // what was known before does not count
 	}
-	b := &stateBuilder[T]{informer: i, next: newState[T](len(i.indexes))}
-	saver := i.startSaving(b)
+	i.next = newState[T](len(i.indexes))
+	saver, saved := i.startSaving()
 	defer saver.stop()
-	i.startHandlers()
 
-	ctx, cancel := context.WithCancel(ctx)
-	updates, watched := make(chan *Update), make(chan error, 1)
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	defer cancel()
-	watching.Go(func() { watched <- i.watch(ctx, i.Lister().Position(), updates) })
+	w := i.resource.newWatcher(i.config.watch)
+	callbacks := w.onInterruption
+	interruptions := make(chan error, 16)
+	m := i.resource.client.joinWatch(ctx, w, saved, i.progress, func(at time.Time, err error) {
+		i.fresh.interrupt(at)
+		if err == nil {
+			return // it was before the informer has joined
+		}
+		select {
+		case interruptions <- err:
+		default: // the callbacks are slow
+		}
+	})
+	defer m.leave()
+	i.member.Store(m)
+	confirming := newConfirmer(ctx, m.joined && i.consistency == nil, i.resource.newWatcher(i.config.watch))
+	defer confirming.stop()
 	resync, stop := tick(i.config.resync)
 	defer stop()
 	for {
 		select {
-		case u := <-updates:
-			i.startHandlers()
-			i.handle(b, u, began)
-			saver.stateChanged()
-		case <-i.handlerAdded:
-			i.startHandlers()
+		case <-m.queue.ready:
+			if s := m.queue.take(); s != nil {
+				i.handle(s)
+				saver.stateChanged()
+				confirming.start(i.next.position)
+			}
+		case i.confirmation = <-confirming.result:
+			at := i.next.position
+			i.handle(&step[*Object]{from: at, to: at, asOf: i.next.asOf})
+		case err := <-interruptions:
+			for _, f := range callbacks {
+				f(err)
+			}
 		case <-resync:
 			i.resyncHandlers()
 		case err := <-saver.failures:
 			i.reportFile(err)
-		case err := <-watched:
-			return err
+		case <-m.watch.ended:
+			return fmt.Errorf("watch %s: %w", i.resource.name, m.watch.err)
+		case <-ctx.Done():
+			return fmt.Errorf("watch %s: %w", i.resource.name, context.Cause(ctx))
 		}
 	}
 }
@@ -215,56 +255,96 @@ func tick(interval time.Duration) (ticks <-chan time.Time, stop func()) {
 	return ticker.C, ticker.Stop
 }
 
-// watch watches the objects and sends the updates to Run, which may not be ready for them
-// yet.
-func (i *Informer[T]) watch(ctx context.Context, after Position, updates chan<- *Update) error {
-	opts := []WatchOption{After(after), OnInterruption(func(error) { i.fresh.interrupt(time.Now()) })}
-	for u, err := range i.resource.Watch(ctx, append(opts, i.config.watch...)...) {
-		if err != nil {
-			return err
-		}
-		select {
-		case updates <- u:
-		case <-ctx.Done():
+// handle publishes the state that a step of the watch leads to.
+func (i *Informer[T]) handle(s *step[*Object]) {
+	next := &step[*entry[T]]{from: s.from, to: s.to, synced: s.synced}
+	for c := range s.all() {
+		if c, ok := i.apply(c); ok {
+			next.changes = append(next.changes, c)
 		}
 	}
-	return nil
+	i.next.position, i.next.asOf = s.to, s.asOf
+	if i.confirmation.provesFresh(s.to) && s.asOf.Before(i.confirmation.asOf) {
+		i.next.asOf = i.confirmation.asOf
+	}
+	i.publish(next)
 }
 
-// handle publishes the state that an update leads to, then calls the handlers. began is when
-// the informer began to watch.
-func (i *Informer[T]) handle(b *stateBuilder[T], u *Update, began time.Time) {
-	next, changes := b.apply(u)
-	if next == nil {
-		return
+// apply applies a change to the next state. It returns false if the change concerns no entry.
+func (i *Informer[T]) apply(c change[*Object]) (change[*entry[T]], bool) {
+	key := c.key()
+	old := i.next.get(key)
+	if c.new == nil {
+		i.next.remove(key)
+		return change[*entry[T]]{old: old, since: c.since}, old != nil
 	}
-	i.current.Store(next)
-	i.notify(changes)
-	if u.Synced {
-		closeOnce(i.hasState)
-	}
-	if i.isFreshEnough(u, began) {
-		closeOnce(i.synced)
-	}
+	e := i.entryOf(c.new, old)
+	i.next.put(key, e)
+	return change[*entry[T]]{old: old, new: e, since: c.since}, true
 }
 
-// isFreshEnough reports whether the state after an update is as fresh as the consistency of
-// the informer requires.
-func (i *Informer[T]) isFreshEnough(u *Update, began time.Time) bool {
-	if u.AsOf.IsZero() {
+// publish publishes the next state, to which a step leads.
+func (i *Informer[T]) publish(s *step[*entry[T]]) {
+	published := i.next.copy()
+	i.mu.Lock()
+	i.published++
+	s.number = i.published
+	for c := range s.all() {
+		if c.new != nil && c.new.invalid != nil {
+			fail(i.invalid, s, c, c.new.invalid)
+		} else {
+			delete(i.invalid, c.key())
+		}
+	}
+	i.current.Store(published)
+	for _, l := range i.handlers {
+		l.queue.put(s)
+	}
+	if s.synced && i.firstState == 0 {
+		i.firstState = s.number
+	}
+	if i.firstFresh == 0 && i.isFreshEnough(published) {
+		i.firstFresh = s.number
+	}
+	i.settle()
+	i.mu.Unlock()
+	i.progressed()
+}
+
+// isFreshEnough reports whether a state is as fresh as the consistency of the informer requires.
+func (i *Informer[T]) isFreshEnough(s *state[T]) bool {
+	if s.asOf.IsZero() {
 		return false
 	}
 	switch level := i.consistency.GetLevel().(type) {
 	case nil:
-		return !u.AsOf.Before(began)
+		return !s.asOf.Before(i.began)
 	case *fanoutv1.ReadConsistency_MinRevision:
-		return u.Position.Revision >= level.MinRevision
+		return s.position.Revision >= level.MinRevision
 	}
 	return true
 }
 
-// closeOnce closes a channel unless it is closed already. Only Run closes channels, so
-// there is no race.
+// progress returns how far the informer and its handlers have applied the watch. An object that
+// cannot be decoded is not applied.
+func (i *Informer[T]) progress() progress {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	p := i.invalid.progress(i.current.Load().position)
+	for _, l := range i.handlers {
+		p = p.lower(l.progress())
+	}
+	return p
+}
+
+// progressed makes the client report the progress soon.
+func (i *Informer[T]) progressed() {
+	if m := i.member.Load(); m != nil {
+		m.watch.watcher.reporter.wake()
+	}
+}
+
+// closeOnce closes a channel unless it is closed already. The callers hold a lock.
 func closeOnce(c chan struct{}) {
 	select {
 	case <-c:

@@ -113,7 +113,7 @@ func TestInformerShowsTransactionsWhole(t *testing.T) {
 	r := newResource(t)
 	inf := client.NewInformer(r, number)
 	broken, done := 0, make(chan struct{})
-	check := func(i client.Item[int]) {
+	check := func(i client.Item[int]) error {
 		values := map[int]bool{}
 		for i := range inf.Lister().List("") {
 			values[i.Value] = true
@@ -124,8 +124,9 @@ func TestInformerShowsTransactionsWhole(t *testing.T) {
 		if i.Value == 20 && i.Object.Key == "c" {
 			close(done)
 		}
+		return nil
 	}
-	inf.AddHandler(client.Handler[int]{Add: check, Update: func(_, i client.Item[int]) { check(i) }})
+	inf.AddHandler(client.Handler[int]{Add: check, Update: func(_, i client.Item[int]) error { return check(i) }})
 	run(t, inf)
 	if err := inf.WaitForSync(testContext(t)); err != nil {
 		t.Fatal(err)

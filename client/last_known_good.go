@@ -168,40 +168,46 @@ type saver[T any] struct {
 	running  sync.WaitGroup
 }
 
-// startSaving loads the saved state, if there is one, and starts to save new ones.
-func (i *Informer[T]) startSaving(b *stateBuilder[T]) *saver[T] {
+// startSaving loads the saved state, if there is one, and starts to save new ones. It returns
+// the objects of the saved state.
+func (i *Informer[T]) startSaving() (*saver[T], *objectState) {
 	s := &saver[T]{informer: i, file: i.config.file}
 	if s.file == nil {
-		return s
+		return s, &objectState{}
 	}
 	s.watch = i.resource.newWatcher(i.config.watch).identity()
 	s.changed, s.failures, s.stopped = make(chan struct{}, 1), make(chan error, 1), make(chan struct{})
-	i.startHandlers() // they get the errors of load
 	removeTemporaries(s.file.path)
-	s.load(b)
+	saved := s.load()
 	s.running.Go(s.run)
-	return s
+	return s, saved
 }
 
 // load publishes the saved state.
-func (s *saver[T]) load(b *stateBuilder[T]) {
+func (s *saver[T]) load() *objectState {
+	saved := &objectState{}
 	at, objects, err := s.file.read(s.watch)
 	if err != nil {
 		s.informer.reportFile(fmt.Errorf("cannot use the saved state in %s: %w", s.file.path, err))
-		return
+		return saved
 	}
 	if at.Revision == 0 {
-		return
+		return saved
 	}
-	u := &Update{Position: at, Complete: true}
+	next := s.informer.next
 	for _, o := range objects {
-		u.Events = append(u.Events, Event{Type: Added, Object: o})
+		next.put(o.Key, s.informer.entryOf(o, next.get(o.Key)))
+		saved.objects.Set(o.Key, o)
 	}
-	loaded, changes := b.apply(u)
-	s.saved, s.writes, s.savedAt = at, loaded.writes, time.Now()
-	s.informer.current.Store(loaded)
-	s.informer.notify(changes)
-	closeOnce(s.informer.hasState)
+	next.position, saved.at = at, at
+	s.saved, s.writes, s.savedAt = at, next.writes, time.Now()
+	whole := &step[*entry[T]]{to: at, synced: true}
+	next.entries.Scan(func(_ string, e *entry[T]) bool {
+		whole.changes = append(whole.changes, change[*entry[T]]{new: e})
+		return true
+	})
+	s.informer.publish(whole)
+	return saved
 }
 
 // stateChanged wakes the goroutine of the saver.

@@ -54,7 +54,7 @@ func withFile(t *testing.T, f func(t *testing.T, path string)) {
 func TestInformerBeginsWithTheSavedState(t *testing.T) {
 	withFile(t, func(t *testing.T, path string) {
 		good := client.LastKnownGood(path, 1<<20)
-		runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5}}}, 20*time.Second, good)
+		runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5, paced: true}}}, 20*time.Second, good)
 
 		// Without a server, the saved state is there at once, and stays stale.
 		inf := client.NewInformer(connectTo(t, unreachable()), number, good)
@@ -67,7 +67,7 @@ func TestInformerBeginsWithTheSavedState(t *testing.T) {
 		if diff := cmp.Diff([]string{"a=1", "b=2!"}, items(inf.Lister())); diff != "" {
 			t.Errorf("state: -want +got:\n%s", diff)
 		}
-		if diff := cmp.Diff([]string{"!b", "!c", "+a=1", "+b=2"}, calls.all()); diff != "" {
+		if diff := cmp.Diff([]string{"+a=1", "!b", "+b=2", "!c"}, calls.all()); diff != "" {
 			t.Errorf("handler calls: -want +got:\n%s", diff)
 		}
 		if p := inf.Lister().Position(); !inf.Lister().Stale() || formatPosition(p) != "e/5" {
@@ -85,7 +85,7 @@ func TestInformerBeginsWithTheSavedState(t *testing.T) {
 		if diff := cmp.Diff([]string{"e/5"}, s.starts()); diff != "" {
 			t.Errorf("starts: -want +got:\n%s", diff)
 		}
-		if diff := cmp.Diff([]string{"!b", "!c", "+a=1", "+b=2", "*a=1>6", "-b=2"}, resumed); diff != "" {
+		if diff := cmp.Diff([]string{"+a=1", "!b", "+b=2", "!c", "*a=1>6", "-b=2"}, resumed); diff != "" {
 			t.Errorf("handler calls: -want +got:\n%s", diff)
 		}
 		if diff := cmp.Diff([]string{"a=6"}, state); diff != "" {
@@ -97,7 +97,7 @@ func TestInformerBeginsWithTheSavedState(t *testing.T) {
 func TestTheLargestLimitIsNoLimit(t *testing.T) {
 	withFile(t, func(t *testing.T, path string) {
 		good := client.LastKnownGood(path, math.MaxInt64)
-		runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5}}}, 20*time.Second, good)
+		runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5, paced: true}}}, 20*time.Second, good)
 		calls, state := runFor(t, unreachable(), time.Second, good)
 		if diff := cmp.Diff([]string{"a=1", "b=2!"}, state); diff != "" {
 			t.Errorf("state after calls %q: -want +got:\n%s", calls, diff)
@@ -109,7 +109,7 @@ func TestTheLargestLimitIsNoLimit(t *testing.T) {
 func TestTheSavedStateHasWhatCouldNotBeDecoded(t *testing.T) {
 	withFile(t, func(t *testing.T, path string) {
 		good := client.LastKnownGood(path, 1<<20)
-		runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5}}}, 20*time.Second, good)
+		runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5, paced: true}}}, 20*time.Second, good)
 		inf := client.NewInformer(connectTo(t, unreachable()), client.ObjectDecoder(), good)
 		run(t, inf)
 		if err := inf.WaitForState(t.Context()); err != nil {
@@ -127,7 +127,7 @@ func TestTheSavedStateHasWhatCouldNotBeDecoded(t *testing.T) {
 
 func TestADamagedFileIsReportedAndNotUsed(t *testing.T) {
 	withFile(t, func(t *testing.T, path string) {
-		runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5}}}, 20*time.Second, client.LastKnownGood(path, 1<<20))
+		runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5, paced: true}}}, 20*time.Second, client.LastKnownGood(path, 1<<20))
 		whole, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -162,16 +162,17 @@ func TestADamagedFileIsReportedAndNotUsed(t *testing.T) {
 			t.Errorf("an intact file: got handler calls %q, want no error", calls)
 		}
 		// A folder can be neither read nor replaced.
-		calls, _ := runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5}}}, 20*time.Second, client.LastKnownGood(filepath.Dir(path), 1<<20))
-		if len(calls) < 2 || !strings.Contains(calls[0], "cannot use the saved state") || !strings.Contains(calls[len(calls)-1], "cannot save the state") {
-			t.Errorf("a folder: got handler calls %q, want an error first and last", calls)
+		calls, _ := runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5, paced: true}}}, 20*time.Second, client.LastKnownGood(filepath.Dir(path), 1<<20))
+		saved := slices.ContainsFunc(calls, func(l string) bool { return strings.Contains(l, "cannot save the state") })
+		if len(calls) < 2 || !strings.Contains(calls[0], "cannot use the saved state") || !saved {
+			t.Errorf("a folder: got handler calls %q, want an error first, and one of the attempt to save", calls)
 		}
 	})
 }
 
 func TestAStateAboveTheLimitIsNotSaved(t *testing.T) {
 	withFile(t, func(t *testing.T, path string) {
-		calls, _ := runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5}}}, time.Hour, client.LastKnownGood(path, 100))
+		calls, _ := runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5, paced: true}}}, time.Hour, client.LastKnownGood(path, 100))
 		errs := slices.DeleteFunc(slices.Clone(calls), func(l string) bool { return !strings.Contains(l, "cannot save the state") })
 		if len(errs) != 1 {
 			t.Errorf("got handler calls %q, want one error", calls)
@@ -184,7 +185,7 @@ func TestAStateAboveTheLimitIsNotSaved(t *testing.T) {
 
 func TestTheStateIsSavedWhileTheInformerRuns(t *testing.T) {
 	withFile(t, func(t *testing.T, path string) {
-		s := &scriptedServer{streams: []stream{{messages: stateAt5}}}
+		s := &scriptedServer{streams: []stream{{messages: stateAt5, paced: true}}}
 		inf := client.NewInformer(connectTo(t, s), number, client.LastKnownGood(path, 1<<20))
 		run(t, inf)
 		if err := inf.WaitForSync(t.Context()); err != nil {
@@ -204,7 +205,7 @@ func TestTheStateIsSavedWhileTheInformerRuns(t *testing.T) {
 func TestAReplacedFileKeepsItsMode(t *testing.T) {
 	withFile(t, func(t *testing.T, path string) {
 		good := client.LastKnownGood(path, 1<<20)
-		runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5}}}, 20*time.Second, good)
+		runFor(t, &scriptedServer{streams: []stream{{messages: stateAt5, paced: true}}}, 20*time.Second, good)
 		before, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

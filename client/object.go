@@ -42,6 +42,9 @@ type Object struct {
 	TTL time.Duration
 }
 
+func (o *Object) key() string     { return o.Key }
+func (o *Object) revision() int64 { return o.ModRevision }
+
 // Undecryptable reports whether the server could not decrypt the value. The value is
 // unknown then, not empty. Another server, or this one later, may know it.
 func (o *Object) Undecryptable() bool { return o.Opaque && o.Value == nil && o.ContentType == "" }

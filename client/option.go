@@ -4,6 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"maps"
+	"os"
+	"strconv"
 	"time"
 
 	"google.golang.org/grpc"
@@ -11,6 +14,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 )
 
 // Option is an option of [New].
@@ -24,6 +29,7 @@ type settings struct {
 	token       TokenSource
 	keepalive   time.Duration
 	userAgent   string
+	subscriber  *fanoutv1.Subscriber
 	log         *slog.Logger
 	dial        []grpc.DialOption
 }
@@ -87,9 +93,32 @@ func WithKeepalive(silence time.Duration) Option {
 // WithUserAgent names the program. Servers show the name to their operators.
 func WithUserAgent(name string) Option { return func(s *settings) { s.userAgent = name } }
 
+// WithSubscriber names this process for the operators of the servers, who see how far each process
+// has applied its watches: an instance, such as the name of a pod, and labels, such as the name and
+// version of the program. The labels follow the rules of Kubernetes. Without an instance, and by
+// default, the instance is the host name and the process id.
+func WithSubscriber(instance string, labels map[string]string) Option {
+	return func(s *settings) {
+		if instance == "" {
+			instance = defaultInstance()
+		}
+		s.subscriber = &fanoutv1.Subscriber{Instance: instance, Labels: maps.Clone(labels)}
+	}
+}
+
+// defaultInstance returns the host name and the process id.
+func defaultInstance() string {
+	id := strconv.Itoa(os.Getpid())
+	host, err := os.Hostname()
+	if err != nil {
+		return id
+	}
+	return host + "/" + id
+}
+
 // WithLogger logs what no caller gets as an error: interruptions of watches at level
-// Info, and objects and files that an informer cannot use at level Warn. Default: no
-// logs.
+// Info, and at level Warn objects and files that an informer cannot use, and calls of handlers
+// that fail. Default: no logs.
 func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
 
 // WithDialOptions adds gRPC options. They override those of this package.

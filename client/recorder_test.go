@@ -20,6 +20,8 @@ type recorder struct {
 	mu    sync.Mutex
 	lines []string // guarded by mu
 	grown chan struct{}
+	// results returns what a call of the handler returns; nil: no errors.
+	results func(line string) error
 }
 
 func newRecorder() *recorder { return &recorder{grown: make(chan struct{}, 1)} }
@@ -32,6 +34,16 @@ func (r *recorder) record(format string, args ...any) {
 	case r.grown <- struct{}{}:
 	default:
 	}
+}
+
+// call records a call and returns its result.
+func (r *recorder) call(format string, args ...any) error {
+	line := fmt.Sprintf(format, args...)
+	r.record("%s", line)
+	if r.results == nil {
+		return nil
+	}
+	return r.results(line)
 }
 
 // all returns the calls so far.
@@ -59,9 +71,9 @@ func (r *recorder) await(t *testing.T, n int) []string {
 
 func (r *recorder) handler() client.Handler[int] {
 	return client.Handler[int]{
-		Add:    func(i client.Item[int]) { r.record("+%s=%d", i.Object.Key, i.Value) },
-		Update: func(old, i client.Item[int]) { r.record("*%s=%d>%d", i.Object.Key, old.Value, i.Value) },
-		Delete: func(old client.Item[int]) { r.record("-%s=%d", old.Object.Key, old.Value) },
+		Add:    func(i client.Item[int]) error { return r.call("+%s=%d", i.Object.Key, i.Value) },
+		Update: func(old, i client.Item[int]) error { return r.call("*%s=%d>%d", i.Object.Key, old.Value, i.Value) },
+		Delete: func(old client.Item[int]) error { return r.call("-%s=%d", old.Object.Key, old.Value) },
 		Error: func(o *client.Object, err error) {
 			if o == nil {
 				r.record("! %v", err)

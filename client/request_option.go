@@ -24,6 +24,12 @@ type Selection interface {
 	InformerOption
 }
 
+// Scope selects objects by their keys: [Prefix] or [Key].
+type Scope interface {
+	Selection
+	message() *fanoutv1.Scope
+}
+
 // DeliveryOption changes how the server delivers objects and events: an option of
 // watches and informers.
 type DeliveryOption interface {
@@ -70,17 +76,18 @@ func (o deliveryOption) inform(c *informerConfig) { c.watch = append(c.watch, o)
 
 // Prefix selects the objects below a path: "team-a" selects "team-a/limits", but
 // neither "team-a" nor "team-abc/limits". Default: all objects.
-func Prefix(path string) Selection {
+func Prefix(path string) Scope {
 	return scope{&fanoutv1.Scope{Scope: &fanoutv1.Scope_Prefix{Prefix: path}}}
 }
 
 // Key selects the object with exactly this key.
-func Key(key string) Selection {
+func Key(key string) Scope {
 	return scope{&fanoutv1.Scope{Scope: &fanoutv1.Scope_Key{Key: key}}}
 }
 
 type scope struct{ *fanoutv1.Scope }
 
+func (s scope) message() *fanoutv1.Scope { return s.Scope }
 func (s scope) list(c *listConfig)       { c.req.Scope = s.Scope }
 func (s scope) watch(c *watchConfig)     { c.req.Scope = s.Scope }
 func (s scope) inform(c *informerConfig) { c.watch = append(c.watch, s) }

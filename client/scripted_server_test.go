@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
@@ -32,11 +33,14 @@ import (
 type scriptedServer struct {
 	fanoutv1.UnimplementedFanoutServiceServer
 	streams []stream
+	// reports returns the answer to a report; nil: the server does not know reports.
+	reports func(*fanoutv1.ReportRequest) error
 
 	mu        sync.Mutex
 	requests  []*fanoutv1.WatchRequest // guarded by mu
 	sent      atomic.Int64             // messages
 	deadlines atomic.Int64             // watches whose deadline the server knows
+	active    atomic.Int64             // watches that have not ended
 }
 
 // stream is silent for a while, sends messages, then others after pauses, and ends with the
@@ -44,6 +48,7 @@ type scriptedServer struct {
 type stream struct {
 	silence  time.Duration
 	messages []message
+	paced    bool // pause after each message, so that the client handles it before the next one
 	later    []delayed
 	lasts    time.Duration // until the end
 	end      error
@@ -80,7 +85,15 @@ func (s *scriptedServer) Watch(req *fanoutv1.WatchRequest, out grpc.ServerStream
 	s.mu.Lock()
 	script := s.streams[min(len(s.requests), len(s.streams)-1)]
 	s.requests = append(s.requests, proto.CloneOf(req))
+	name := fmt.Sprintf("watch-%d", len(s.requests))
 	s.mu.Unlock()
+	if s.reports != nil {
+		if err := out.SetHeader(metadata.Pairs("fanout-watch", name)); err != nil {
+			return err
+		}
+	}
+	s.active.Add(1)
+	defer s.active.Add(-1)
 	if _, ok := out.Context().Deadline(); ok {
 		s.deadlines.Add(1)
 	}
@@ -90,6 +103,9 @@ func (s *scriptedServer) Watch(req *fanoutv1.WatchRequest, out grpc.ServerStream
 			return err
 		}
 		s.sent.Add(1)
+		if script.paced {
+			time.Sleep(time.Millisecond)
+		}
 	}
 	for _, d := range script.later {
 		select {
@@ -109,6 +125,14 @@ func (s *scriptedServer) Watch(req *fanoutv1.WatchRequest, out grpc.ServerStream
 		return nil
 	}
 	return script.end
+}
+
+// Report implements fanoutv1.FanoutServiceServer.
+func (s *scriptedServer) Report(_ context.Context, req *fanoutv1.ReportRequest) (*fanoutv1.ReportResponse, error) {
+	if s.reports == nil {
+		return nil, status.Error(codes.Unimplemented, "no")
+	}
+	return &fanoutv1.ReportResponse{}, s.reports(req)
 }
 
 // starts returns where each watch asked to begin, in short.

@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"maps"
 	"time"
 
@@ -29,8 +30,12 @@ type entry[T any] struct {
 	item    Item[T]
 	decoded bool       // item is valid: this version of the object, or an older one, was decoded
 	newest  *Object    // the newest version; item.Object unless that version cannot be decoded
+	invalid error      // why the newest version cannot be decoded; nil if it can
 	indexed [][]string // for each index, the values under which the item is found
 }
+
+func (e *entry[T]) key() string     { return e.newest.Key }
+func (e *entry[T]) revision() int64 { return e.newest.ModRevision }
 
 func newState[T any](indexes int) *state[T] {
 	s := &state[T]{}
@@ -42,9 +47,9 @@ func newState[T any](indexes int) *state[T] {
 	return s
 }
 
-// at returns a copy with another position.
-func (s *state[T]) at(p Position) *state[T] {
-	c := &state[T]{entries: *s.entries.Copy(), items: s.items, writes: s.writes, position: p, asOf: s.asOf}
+// copy returns a copy, which later changes do not affect.
+func (s *state[T]) copy() *state[T] {
+	c := &state[T]{entries: *s.entries.Copy(), items: s.items, writes: s.writes, position: s.position, asOf: s.asOf}
 	for _, index := range s.indexes {
 		c.indexes = append(c.indexes, index.Copy())
 	}
@@ -97,70 +102,12 @@ func (s *state[T]) objects(yield func(*Object) bool) {
 	})
 }
 
-// stateBuilder builds the states of an informer from the updates of its watch. It
-// belongs to one goroutine.
-type stateBuilder[T any] struct {
-	informer  *Informer[T]
-	next      *state[T] // the published state, or its replacement
-	replacing bool      // next is a replacement that is not complete yet
-}
-
-// apply applies an update. It returns the state to publish and the changes for the
-// handlers, or nothing while a replacement is not complete.
-func (b *stateBuilder[T]) apply(u *Update) (*state[T], []change[T]) {
-	if u.Replace {
-		writes := b.next.writes + 1
-		b.next, b.replacing = newState[T](len(b.informer.indexes)), true
-		b.next.writes = writes
-	}
-	var changes []change[T]
-	for _, e := range u.Events {
-		if c, ok := b.applyEvent(e); ok && !b.replacing {
-			changes = append(changes, c)
-		}
-	}
-	if !u.Complete {
-		return nil, nil
-	}
-	if b.replacing {
-		changes, b.replacing = difference(b.informer.current.Load(), b.next), false
-	}
-	if !u.AsOf.IsZero() {
-		b.next.asOf = u.AsOf
-	}
-	return b.next.at(u.Position), changes
-}
-
-// applyEvent applies an event to the next state. It returns false if nothing changed.
-func (b *stateBuilder[T]) applyEvent(e Event) (change[T], bool) {
-	key := e.Object.Key
-	old := b.next.get(key)
-	if e.Type == Deleted {
-		if old == nil {
-			return change[T]{}, false
-		}
-		b.next.remove(key)
-		return change[T]{old: old}, true
-	}
-	previous := old
-	if previous == nil && b.replacing {
-		previous = b.informer.current.Load().get(key)
-	}
-	made := b.entry(e.Object, previous)
-	b.next.put(key, made)
-	return change[T]{old: old, new: made}, true
-}
-
-// entry returns the entry of an object. It is the previous one if that holds the same
-// version, so that unchanged objects are not decoded again.
-func (b *stateBuilder[T]) entry(o *Object, previous *entry[T]) *entry[T] {
-	if previous != nil && sameVersion(previous.newest, o) {
-		return previous
-	}
-	value, err := b.informer.decode.decode(o)
+// entryOf returns the entry of an object that had the previous entry, or nil.
+func (i *Informer[T]) entryOf(o *Object, previous *entry[T]) *entry[T] {
+	value, err := i.decode.decode(o)
 	if err != nil {
-		b.informer.reportObject(o, err)
-		e := &entry[T]{newest: o}
+		i.logInvalid(o, err)
+		e := &entry[T]{newest: o, invalid: fmt.Errorf("object %q at revision %d: %w", o.Key, o.ModRevision, err)}
 		if previous != nil && previous.decoded {
 			e.item, e.decoded, e.indexed = previous.item, true, previous.indexed
 			e.item.Invalid = err
@@ -168,7 +115,7 @@ func (b *stateBuilder[T]) entry(o *Object, previous *entry[T]) *entry[T] {
 		return e
 	}
 	e := &entry[T]{item: Item[T]{Value: value, Object: o}, decoded: true, newest: o}
-	for _, index := range b.informer.indexes {
+	for _, index := range i.indexes {
 		e.indexed = append(e.indexed, index.values(e.item))
 	}
 	return e
@@ -179,23 +126,4 @@ func (b *stateBuilder[T]) entry(o *Object, previous *entry[T]) *entry[T] {
 func sameVersion(a, b *Object) bool {
 	return a.ModRevision == b.ModRevision && a.CreateRevision == b.CreateRevision && a.Version == b.Version &&
 		a.ContentType == b.ContentType && a.Opaque == b.Opaque && bytes.Equal(a.Value, b.Value) && maps.Equal(a.Labels, b.Labels)
-}
-
-// difference returns the changes from one state to another: first the deletions, then
-// the rest, each in order of their keys.
-func difference[T any](from, to *state[T]) []change[T] {
-	var changes []change[T]
-	from.entries.Scan(func(key string, old *entry[T]) bool {
-		if to.get(key) == nil {
-			changes = append(changes, change[T]{old: old})
-		}
-		return true
-	})
-	to.entries.Scan(func(key string, e *entry[T]) bool {
-		if old := from.get(key); old != e {
-			changes = append(changes, change[T]{old: old, new: e})
-		}
-		return true
-	})
-	return changes
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -112,6 +113,9 @@ type Event struct {
 // through. A caller that is slow for a long time gets the difference instead of every
 // change.
 //
+// An update counts as applied when the caller asks for the next one. The client reports to the
+// server how far the watch is applied, at most once a second.
+//
 // An error is the last value of the iteration. It is the error of ctx, [ErrClosed], or
 // an error that no retry can help: one with the code InvalidArgument, NotFound,
 // PermissionDenied, Unimplemented, OutOfRange, FailedPrecondition or Unauthenticated
@@ -121,7 +125,14 @@ type Event struct {
 func (r *Resource) Watch(ctx context.Context, opts ...WatchOption) iter.Seq2[*Update, error] {
 	return func(yield func(*Update, error) bool) {
 		w := r.newWatcher(opts)
-		err := w.run(ctx, func(u *Update) bool { return yield(u, nil) })
+		applied := w.reportApplied()
+		err := w.run(ctx, func(u *Update) bool {
+			if !yield(u, nil) {
+				return false
+			}
+			applied(u)
+			return true
+		})
 		if err != nil {
 			yield(nil, fmt.Errorf("watch %s: %w", r.name, err))
 		}
@@ -131,8 +142,9 @@ func (r *Resource) Watch(ctx context.Context, opts ...WatchOption) iter.Seq2[*Up
 func (r *Resource) newWatcher(opts []WatchOption) *watcher {
 	w := &watcher{
 		client:      r.client,
-		watchConfig: watchConfig{req: &fanoutv1.WatchRequest{Resource: r.name}, bookmarks: DefaultBookmarkInterval},
+		watchConfig: watchConfig{req: &fanoutv1.WatchRequest{Resource: r.name, Subscriber: r.client.subscriber}, bookmarks: DefaultBookmarkInterval},
 		backoff:     backoff{first: 200 * time.Millisecond, most: 5 * time.Second},
+		reporter:    &reporter{changed: make(chan struct{}, 1)},
 	}
 	for _, o := range opts {
 		o.watch(&w.watchConfig)
@@ -141,4 +153,18 @@ func (r *Resource) newWatcher(opts []WatchOption) *watcher {
 	w.consistency = w.req.GetConsistency()
 	w.at = w.after
 	return w
+}
+
+// reportApplied makes the watch report what its caller has applied: each update when the caller
+// asks for the next one.
+func (w *watcher) reportApplied() (applied func(*Update)) {
+	var at atomic.Pointer[Position]
+	at.Store(&Position{})
+	w.reporter.progress = func() progress { return progress{applied: *at.Load()} }
+	return func(u *Update) {
+		if u.Complete {
+			at.Store(&u.Position)
+			w.reporter.wake()
+		}
+	}
 }

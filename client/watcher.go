@@ -29,6 +29,7 @@ type watcher struct {
 	client *Client
 	watchConfig
 	consistency *fanoutv1.ReadConsistency // applies to a start without a position
+	reporter    *reporter
 
 	at      Position                       // where to resume; revision 0 is no position
 	asOf    time.Time                      // when the state at the position was last known to be current
@@ -137,8 +138,10 @@ func (w *watcher) stream(ctx context.Context, yield func(*Update) bool) error {
 		choice.avoid = w.server
 	}
 	w.progressed, w.atOnce, w.catchUp, w.held = false, false, 0, nil
-	stream, err := w.client.reads.Watch(withServerChoice(ctx, choice), w.request())
+	stream, err := w.client.openWatch(ctx, choice, w.request())
 	w.server = choice.server()
+	reports := &streamReports{reporter: w.reporter}
+	defer reports.stop()
 	for err == nil {
 		var m *fanoutv1.WatchResponse
 		called := time.Now()
@@ -150,7 +153,9 @@ func (w *watcher) stream(ctx context.Context, yield func(*Update) bool) error {
 		}
 		limit = w.silenceAfter(m)
 		w.noteAge(m, w.arrivals.received(called, time.Now()))
-		if u := w.receive(m); u != nil && !yield(u) {
+		u := w.receive(m)
+		reports.received(ctx, stream, w.at)
+		if u != nil && !yield(u) {
 			return errCallerStopped
 		}
 	}

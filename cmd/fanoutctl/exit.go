@@ -20,6 +20,7 @@ const (
 	exitDenied      = 6   // missing, invalid or insufficient credentials
 	exitTimeout     = 7   // --timeout has elapsed
 	exitPartial     = 8   // some of several servers failed
+	exitRefused     = 9   // watchers have reported that they cannot apply a revision
 	exitInterrupted = 130 // stopped by a signal
 )
 

@@ -63,6 +63,9 @@ const rootExample = `  # Show the resources of the server
   # Run a command for each change
   fanoutctl watch config shop --exec ./reload
 
+  # Write, then wait until all watchers have applied the change
+  fanoutctl put config shop/limits '{"rps": 200}' --wait --timeout 1m
+
   # Show what an import would change
   fanoutctl import config ./backup --dry-run
 
@@ -94,7 +97,7 @@ func rootCommand(t *tool) *cobra.Command {
 	}{
 		{"Object Commands", []*cobra.Command{getCommand(t), listCommand(t), watchCommand(t), putCommand(t), editCommand(t), deleteCommand(t)}},
 		{"Bulk Commands", []*cobra.Command{importCommand(t), exportCommand(t), diffCommand(t)}},
-		{"Server Commands", []*cobra.Command{resourcesCommand(t), watchersCommand(t), topCommand(t), benchCommand(t), reencryptCommand(t), reclaimCommand(t)}},
+		{"Server Commands", []*cobra.Command{resourcesCommand(t), watchersCommand(t), topCommand(t), waitCommand(t), benchCommand(t), reencryptCommand(t), reclaimCommand(t)}},
 		{"Other Commands", []*cobra.Command{contextCommand(t), versionCommand()}},
 	}
 	for _, g := range groups {

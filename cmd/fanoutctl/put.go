@@ -26,6 +26,8 @@ func putCommand(t *tool) *cobra.Command {
 		c           preconditions
 		ttl         time.Duration
 		keepTTL     bool
+		wait        bool
+		g           gateFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "put RESOURCE KEY [VALUE | --file FILE]",
@@ -35,7 +37,13 @@ the argument, from --file, or from standard input if VALUE or FILE is "-" or if 
 piped.
 
 The content type is derived from the file name, or is application/json if the value is a
-JSON object or array. Use --content-type to set another one.`,
+JSON object or array. Use --content-type to set another one.
+
+With --wait, wait until the watches that overlap the key have applied the write, as
+"fanoutctl wait" does with the printed revision; see its help for the flags. If the exit
+code is not 0 although a revision was printed, the object was written: exit code 9 says
+that watchers cannot apply it, 7 that --timeout has elapsed. --timeout limits the write and
+the wait together; without it there is no limit for the wait.`,
 		Example: `  # Write a JSON value
   fanoutctl put config shop/limits '{"rps": 100}'
 
@@ -46,7 +54,10 @@ JSON object or array. Use --content-type to set another one.`,
   date | fanoutctl put config heartbeat --ttl 1m
 
   # Write only if the object does not exist
-  fanoutctl put config lock me --if-absent`,
+  fanoutctl put config lock me --if-absent
+
+  # Write, then wait until all but 1% of the watches have applied the change
+  fanoutctl put config shop/limits '{"rps": 100}' --wait --quorum 99% --timeout 1m`,
 		Args:              arguments(cobra.RangeArgs(2, 3)),
 		ValidArgsFunction: t.completeKeys(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -60,15 +71,26 @@ JSON object or array. Use --content-type to set another one.`,
 			if err != nil {
 				return err
 			}
+			if err := g.checkPut(cmd, wait); err != nil {
+				return err
+			}
 			data, err := t.value(args, file)
 			if err != nil {
 				return err
+			}
+			var servers []client.Server
+			if wait {
+				if servers, err = t.eachServer(cmd.Context()); err != nil {
+					return err
+				}
 			}
 			r, err := t.resource(args[0])
 			if err != nil {
 				return err
 			}
-			ctx, cancel := t.withTimeout(cmd.Context(), requestTimeout)
+			all, cancel := t.withTimeout(cmd.Context(), 0)
+			defer cancel()
+			ctx, cancel := t.withTimeout(all, requestTimeout)
 			defer cancel()
 			if contentType == "" {
 				contentType = t.guessContentType(ctx, args[0], file, data)
@@ -87,8 +109,10 @@ JSON object or array. Use --content-type to set another one.`,
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(t.out, revision)
-			return err
+			if _, err = fmt.Fprintln(t.out, revision); err != nil || !wait {
+				return err
+			}
+			return t.awaitWrite(all, g.options(servers, args[0], &selection{key: args[1]}, revision))
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "read the value from this `file` (-: standard input)")
@@ -97,7 +121,37 @@ JSON object or array. Use --content-type to set another one.`,
 	cmd.Flags().DurationVar(&ttl, "ttl", 0, "time to live: delete the object after this `duration`, such as 30s")
 	cmd.Flags().BoolVar(&keepTTL, "keep-ttl", false, "keep the time to live of the object, if it has one")
 	c.bind(cmd)
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the watches that overlap the key have applied the write")
+	g.bind(cmd)
 	return cmd
+}
+
+// checkPut validates the flags of put.
+func (g *gateFlags) checkPut(cmd *cobra.Command, wait bool) error {
+	for _, name := range gateFlagNames {
+		if !wait && cmd.Flags().Changed(name) {
+			return usagef("--%s requires --wait", name)
+		}
+	}
+	return g.check()
+}
+
+// awaitWrite waits until the watches have applied a write. Everything it prints goes to standard
+// error, because standard output has the revision.
+func (t *tool) awaitWrite(ctx context.Context, o client.WaitOptions) error {
+	// A script that reads the revision need not wait for the watches.
+	if err := t.out.Flush(); err != nil {
+		return err
+	}
+	status, err := t.awaitApplied(ctx, o)
+	if !isOutcome(err) {
+		err = refusingServer(status, err)
+		return exitError{exitCode(ctx, err), fmt.Errorf("revision %d was written, but waiting for it failed: %s", o.Revision, t.explain(exitCode(ctx, err), err))}
+	}
+	if err == nil {
+		fmt.Fprintf(t.stderr, "%s.\n", status)
+	}
+	return waitError(errors.Join(err, t.printPending(status)))
 }
 
 // value returns the value to write.

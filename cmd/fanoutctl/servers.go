@@ -60,7 +60,8 @@ func watchersCommand(t *tool) *cobra.Command {
 		Short: "Show the watchers of the servers",
 		Long: `Show the watchers of each server, furthest behind first, up to 1000. With --all, show all
 of them in the order in which they started. A watcher is "blocked" if its client does not
-read.
+read. APPLIED is how far a subscriber that reports what it has applied is behind, or
+"failed" if it has reported an error; -o wide shows the error and the revisions.
 
 If --server names several servers, all of them are queried. The exit code is 8 if some of
 them fail.`,
@@ -94,7 +95,7 @@ them fail.`,
 			if format == output.Table && list.Total == 0 {
 				fmt.Fprintln(t.stderr, "No watchers found.")
 			}
-			columns, cells := admin.WatcherTable(len(servers) > 1)
+			columns, cells := admin.WatcherTable(len(servers) > 1, format == output.Wide)
 			return errors.Join(output.Records(t.writer(format), format, t.width(), columns, rows, cells), partial)
 		},
 	}
@@ -152,6 +153,19 @@ If standard output is not a terminal, print the screen once.`,
 // servers returns an admin client for each server, because a server reports only its own
 // watchers.
 func (t *tool) servers(ctx context.Context) ([]*admin.Admin, error) {
+	servers, err := t.eachServer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []*admin.Admin
+	for _, s := range servers {
+		all = append(all, admin.New(s.Address, s.Client))
+	}
+	return all, nil
+}
+
+// eachServer returns a client for each server. They are closed by close.
+func (t *tool) eachServer(ctx context.Context) ([]client.Server, error) {
 	opts, err := t.options()
 	if err != nil {
 		return nil, err
@@ -162,12 +176,10 @@ func (t *tool) servers(ctx context.Context) ([]*admin.Admin, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	var all []*admin.Admin
 	for _, s := range servers {
 		t.clients = append(t.clients, s.Client)
-		all = append(all, admin.New(s.Address, s.Client))
 	}
-	return all, nil
+	return servers, nil
 }
 
 // serverTimeout is the default timeout of a request to one of several servers.

@@ -230,7 +230,7 @@ func TestTop(t *testing.T) {
 	c.await(`config +serving +object +1 `)
 	w := inTerminal(t, address, 80, nil, "watch", "config", "shop")
 	c.await(`1 watchers, 0 behind, 0 blocked`)
-	c.await(`ID +PEER +RESOURCE +STATE`)
+	c.await(`ID +INSTANCE +PEER +RESOURCE +STATE`)
 	c.await(`config +live .* shop/`)
 
 	c.press("q")

@@ -184,6 +184,27 @@ func (t *tool) progress(title string, total int64) *progress {
 	)}
 }
 
+// waitBar starts the progress bar of a wait if standard error is a terminal.
+func (t *tool) waitBar() *progress {
+	if !isTerminal(t.stderr) {
+		return &progress{}
+	}
+	return &progress{w: t.stderr, bar: progressbar.NewOptions(waitSteps,
+		progressbar.OptionSetWriter(t.stderr),
+		progressbar.OptionSetWidth(24),
+		progressbar.OptionSetPredictTime(false),
+		progressbar.OptionSetElapsedTime(true),
+		progressbar.OptionUseANSICodes(true),
+	)}
+}
+
+// describe sets the text before the bar.
+func (p *progress) describe(text string) {
+	if p.bar != nil {
+		p.bar.Describe(text)
+	}
+}
+
 // add advances the bar by n.
 func (p *progress) add(n int) {
 	if p.bar != nil {

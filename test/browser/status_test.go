@@ -118,7 +118,7 @@ func TestWatchersFurthestBehindFirst(t *testing.T) {
 	p.awaitText("#watchers .nothing", "Nobody watches")
 }
 
-// TestLagBeyondTheWindow checks that the page says so if only a minimum of a lag is known.
+// TestLagBeyondTheWindow checks how the page shows a lag of which only the minimum is known.
 func TestLagBeyondTheWindow(t *testing.T) {
 	s := start(t, func(c *config.Config) { c.Resources[0].Window.MinEvents, c.Resources[0].Window.MaxEvents = 4, 4 })
 	s.watchStuck(t, "stuck/1", "shop/large", 1)

@@ -6,6 +6,6 @@
 // A test runs in rounds. In each round some faults happen while objects change. Then the
 // writer stops, and each subscriber must reach the state that a List returns. The calls
 // of each handler must be a possible history of each key: Add, any number of Update with
-// growing revisions, Delete, and so on again. A new epoch begins with one replacement, in
-// which revisions may be lower than before, and objects that are gone are deleted.
+// growing revisions, Delete, and so on again. Only a new epoch may lower a revision. Some
+// handlers fail, or are busy while the faults happen.
 package clients

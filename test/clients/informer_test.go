@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -23,6 +24,9 @@ func number(o *client.Object) (int, error) {
 	return n, nil
 }
 
+// errOnce is what a failing handler returns, once for each version of an object.
+var errOnce = errors.New("the handler fails once")
+
 // informerSubscriber keeps a copy from the calls of an informer's handler.
 type informerSubscriber struct {
 	title    string
@@ -30,17 +34,49 @@ type informerSubscriber struct {
 	informer *client.Informer[int]
 	selected []client.ListOption
 	count    *counts
+	failing  bool  // the handler fails for every seventh revision, once
+	busy     *gate // if it is closed, the handler waits; may be nil
 
 	mu         sync.Mutex
 	copy       map[string]int64  // by key: the revision of the item; guarded by mu
-	epochs     map[string]string // by key: the epoch of that revision; guarded by mu
-	epochBegan client.Position   // the first position of the present epoch; guarded by mu
+	epochs     map[string]string // by key: the epoch of that revision; "": not known; guarded by mu
+	epoch      string            // the present one; guarded by mu
+	seenEpochs int               // how many epochs there were; guarded by mu
+	lowered    map[string]int    // by key: how often its revision was lower than before; guarded by mu
+	failed     map[string]int64  // by key: the revision for which the handler has failed; guarded by mu
 	fileErrors []error           // guarded by mu
 	broken     []string          // violated guarantees; guarded by mu
 }
 
+// gate makes handlers wait while it is closed.
+type gate struct{ open atomic.Pointer[chan struct{}] }
+
+func newGate() *gate {
+	g := &gate{}
+	open := make(chan struct{})
+	close(open)
+	g.open.Store(&open)
+	return g
+}
+
+// close closes the gate until the function that it returns is called.
+func (g *gate) close() (open func()) {
+	c := make(chan struct{})
+	g.open.Store(&c)
+	return sync.OnceFunc(func() { close(c) })
+}
+
+func (g *gate) wait() {
+	if g != nil {
+		<-*g.open.Load()
+	}
+}
+
 func newInformerSubscriber(title string, r *client.Resource, count *counts, opts []client.InformerOption, selected ...client.Selection) *informerSubscriber {
-	s := &informerSubscriber{title: title, resource: r.Name(), copy: map[string]int64{}, epochs: map[string]string{}, count: count}
+	s := &informerSubscriber{
+		title: title, resource: r.Name(), count: count,
+		copy: map[string]int64{}, epochs: map[string]string{}, lowered: map[string]int{}, failed: map[string]int64{},
+	}
 	for _, sel := range selected {
 		s.selected, opts = append(s.selected, sel), append(opts, sel)
 	}
@@ -62,64 +98,101 @@ func (s *informerSubscriber) selection() (string, []client.ListOption) {
 // check counts a call, and notes a violation unless it is ok. The caller holds mu.
 func (s *informerSubscriber) check(ok bool, format string, args ...any) {
 	s.count.add(&s.count.calls)
-	s.isNewEpoch()
 	if !ok {
 		s.broken = append(s.broken, fmt.Sprintf(format, args...))
 	}
 }
 
-func (s *informerSubscriber) add(i client.Item[int]) {
+// fails reports whether the handler is to fail for a version. The caller holds mu.
+func (s *informerSubscriber) fails(o *client.Object) bool {
+	if !s.failing || o.ModRevision%7 != 0 || s.failed[o.Key] == o.ModRevision {
+		return false
+	}
+	s.failed[o.Key] = o.ModRevision
+	return true
+}
+
+// begin begins a call. It notes the epoch before the handler may have to wait.
+func (s *informerSubscriber) begin() {
+	s.mu.Lock()
+	s.noteEpoch()
+	s.mu.Unlock()
+	s.busy.wait()
+}
+
+func (s *informerSubscriber) add(i client.Item[int]) error {
+	s.begin()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	has, ok := s.copy[i.Object.Key]
 	s.check(!ok, "Add of %s at %d, which the handler has at %d", i.Object.Key, i.Object.ModRevision, has)
+	if s.fails(i.Object) {
+		return errOnce
+	}
 	s.note(i)
+	return nil
 }
 
-// note records an item that the handler has. The caller holds mu.
+// note records an item that the handler has. The lister may be ahead of the handler. The caller
+// holds mu.
 func (s *informerSubscriber) note(i client.Item[int]) {
-	s.copy[i.Object.Key] = i.Object.ModRevision
+	key := i.Object.Key
+	s.copy[key] = i.Object.ModRevision
+	lister, before := s.informer.Lister(), s.at()
+	now, ok := lister.Get(key)
 	switch {
-	case s.informer.Lister().Stale(): // from the file, which does not know the epoch of a kept version
-		s.epochs[i.Object.Key] = ""
-	case i.Invalid == nil:
-		s.epochs[i.Object.Key] = s.at().Epoch
+	case !ok || now.Object != i.Object || lister.Stale() || s.at().Epoch != before.Epoch:
+		s.epochs[key] = ""
+	case now.Invalid == nil:
+		s.epochs[key] = before.Epoch
 	} // an invalid item keeps the last valid version, which may be of an older epoch
 }
 
-func (s *informerSubscriber) update(old, i client.Item[int]) {
+func (s *informerSubscriber) update(old, i client.Item[int]) error {
+	s.begin()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	has, ok := s.copy[i.Object.Key]
-	// An invalid item keeps its old version, also from the previous epoch.
-	fromOldEpoch := old.Invalid != nil && s.epochs[i.Object.Key] != s.at().Epoch
-	newer := has < i.Object.ModRevision || s.isNewEpoch() || fromOldEpoch
-	s.check(ok && has == old.Object.ModRevision && newer && old.Object.Key == i.Object.Key,
-		"Update of %s from %d to %d, which the handler has at %d; position %v, epoch began at %v", i.Object.Key, old.Object.ModRevision, i.Object.ModRevision, has, s.at(), s.epochBegan)
+	key := i.Object.Key
+	has, ok := s.copy[key]
+	s.check(ok && has == old.Object.ModRevision && old.Object.Key == key,
+		"Update of %s from %d to %d, which the handler has at %d", key, old.Object.ModRevision, i.Object.ModRevision, has)
+	if s.fails(i.Object) {
+		return errOnce
+	}
+	if i.Object.ModRevision <= has {
+		// Only a new epoch lowers revisions. An invalid item keeps its version of an older one.
+		s.lowered[key]++
+		s.check(s.lowered[key] < s.seenEpochs, "Update of %s from %d to %d; the revision was lowered %d times in %d epochs",
+			key, has, i.Object.ModRevision, s.lowered[key], s.seenEpochs)
+	}
 	s.note(i)
+	return nil
 }
 
-// isNewEpoch reports whether the current call belongs to the replacement that begins a
-// new epoch. All its calls are at one position; they delete what is not in the new epoch,
-// and revisions may be lower than before. The caller holds mu.
-func (s *informerSubscriber) isNewEpoch() bool {
-	at := s.at()
-	if s.epochBegan.Epoch != at.Epoch {
-		if s.epochBegan.Epoch != "" {
+// noteEpoch counts the epochs. The informer is in an epoch before its handler is. The caller
+// holds mu.
+func (s *informerSubscriber) noteEpoch() {
+	if now := s.at().Epoch; s.epoch != now {
+		if s.epoch != "" {
 			s.count.add(&s.count.epochs)
 		}
-		s.epochBegan = at
+		s.epoch = now
+		s.seenEpochs++
 	}
-	return s.epochBegan == at
 }
 
-func (s *informerSubscriber) delete(old client.Item[int]) {
+func (s *informerSubscriber) delete(old client.Item[int]) error {
+	s.begin()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	has, ok := s.copy[old.Object.Key]
 	s.check(ok && has == old.Object.ModRevision, "Delete of %s at %d, which the handler has at %d", old.Object.Key, old.Object.ModRevision, has)
+	if s.fails(old.Object) {
+		return errOnce
+	}
 	delete(s.copy, old.Object.Key)
 	delete(s.epochs, old.Object.Key)
+	return nil
 }
 
 func (s *informerSubscriber) fail(o *client.Object, err error) {

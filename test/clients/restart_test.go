@@ -43,6 +43,7 @@ func (s *restartingSubscriber) begin() {
 	s.count.add(&s.count.starts)
 	good := client.LastKnownGood(s.file, 64<<20)
 	s.informerRun = &informerRun{newInformerSubscriber("restarting", s.resource, s.count, []client.InformerOption{good}), make(chan struct{})}
+	s.seenEpochs++ // the file may be of another epoch, which has passed before the first call
 	s.next <- s.informerRun
 }
 

@@ -58,13 +58,14 @@ type cluster struct {
 
 	subscribers []subscriber
 	restarting  *restartingSubscriber // also one of subscribers
+	busy        *gate                 // closed while there are faults
 }
 
 // runWithFaults injects faults into a cluster, in rounds that end with a comparison.
 func runWithFaults(t *testing.T, servers int) {
 	random := seed.New(t)
 	etcd := etcdproc.StartMember(t, "http")
-	c := &cluster{etcd: etcd, rng: random.Rand(0), writer: newWriter(t, etcd.Address, random.Rand(1)), count: &counts{}}
+	c := &cluster{etcd: etcd, rng: random.Rand(0), writer: newWriter(t, etcd.Address, random.Rand(1)), count: &counts{}, busy: newGate()}
 	var direct, proxied []string
 	for range servers {
 		s := startServer(t, etcd.Address)
@@ -77,8 +78,13 @@ func runWithFaults(t *testing.T, servers int) {
 	shared, own, plain := one.Resource(cached), two.Resource(cached), two.Resource(uncached)
 	c.restarting = newRestartingSubscriber(own, filepath.Join(t.TempDir(), "good"), c.count)
 	latest := []client.InformerOption{client.Latest()}
+	// These share a watch with the first informer.
+	failing, busy := newInformerSubscriber("informer with a failing handler", shared, c.count, nil), newInformerSubscriber("informer with a busy handler", shared, c.count, nil)
+	failing.failing, busy.busy = true, c.busy
 	c.subscribers = []subscriber{
 		newInformerSubscriber("informer", shared, c.count, nil),
+		failing,
+		busy,
 		newInformerSubscriber("informer of a path", shared, c.count, nil, client.Prefix("b")),
 		newInformerSubscriber("informer of a field", shared, c.count, nil, client.Fields("name=13")),
 		newInformerSubscriber("informer of the latest", own, c.count, latest),
@@ -144,6 +150,8 @@ func (c *cluster) round(ctx context.Context, t *testing.T, which []int) {
 	defer stopWriting()
 	var writers errgroup.Group
 	writers.Go(func() error { return c.writer.write(writing) })
+	open := c.busy.close()
+	defer open()
 	for _, f := range which {
 		c.awaitChanges(ctx, t, 20+c.rng.IntN(150))
 		began, at := time.Now(), c.rng.IntN(len(c.servers))
@@ -153,6 +161,7 @@ func (c *cluster) round(ctx context.Context, t *testing.T, which []int) {
 		}
 		t.Logf("server %d: %s, for %v", at, faults[f].name, time.Since(began).Round(time.Millisecond))
 	}
+	open()
 	stopWriting()
 	if err := writers.Wait(); err != nil {
 		t.Fatal(err)

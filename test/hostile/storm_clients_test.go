@@ -220,8 +220,8 @@ func (a *attack) end(answered map[uint32]bool, stream uint32, limit string) {
 	}
 }
 
-// limitOf returns the name of the limit for which the server has refused a request, given the
-// trailers. It is empty if the status has another reason.
+// limitOf returns the name of the limit because of which the server refused a request. The name
+// is in the trailers. It is empty if the request ended for another reason.
 func limitOf(trailers *http2.MetaHeadersFrame) string {
 	for _, field := range trailers.RegularFields() {
 		if field.Name != "grpc-status-details-bin" {

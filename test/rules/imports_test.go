@@ -141,7 +141,7 @@ func TestLibrariesHaveOneOwner(t *testing.T) {
 		"github.com/tidwall/btree":           {"internal/cacher", "client"},
 		"github.com/tidwall/gjson":           {"internal/object"},
 		"k8s.io":                             {"internal/object", "internal/selector"},
-		"google.golang.org/genproto":         {"client", "internal/server", "test", "internal/admin"},
+		"google.golang.org/genproto":         {"client", "gen", "internal/server", "test", "internal/admin"},
 		"github.com/grpc-ecosystem":          {"internal/server", "internal/admin", "internal/metrics", "gen/http"},
 		"github.com/gofrs/flock":             {"internal/store", "cmd/fanoutd"},
 		"go.uber.org/zap":                    {"internal/store", "test"},

@@ -59,10 +59,10 @@ func TestWatchersAreMergedInTheOrderOfTheServers(t *testing.T) {
 	}
 }
 
-// A lag of which only a minimum is known is marked with ">". Its watcher is behind, even if the
-// minimum is 0.
+// If only the minimum of a lag is known, it has the mark ">". Such a watcher is behind, even if
+// the minimum is 0.
 func TestLagIsShown(t *testing.T) {
-	columns, cells := WatcherTable(false)
+	columns, cells := WatcherTable(false, false)
 	at := slices.IndexFunc(columns, func(c output.Column) bool { return c.Title == "BEHIND" })
 	some := &output.Position{Revision: 1}
 	for _, c := range []struct {
@@ -85,7 +85,7 @@ func TestLagIsShown(t *testing.T) {
 
 // The identity of the watcher comes before its address.
 func TestWatcherIdentityIsShown(t *testing.T) {
-	columns, cells := WatcherTable(false)
+	columns, cells := WatcherTable(false, false)
 	at := slices.IndexFunc(columns, func(c output.Column) bool { return c.Title == "PEER" })
 	for identity, want := range map[string]string{"": "10.0.0.1:2", "shop": "shop 10.0.0.1:2"} {
 		if got := cells(Watcher{Identity: identity, Peer: "10.0.0.1:2"})[at]; got != want {
@@ -120,5 +120,39 @@ func TestMergeResources(t *testing.T) {
 	}
 	if want := []string{"x@b:1", "x@a:1", "y@a:1", "z@b:1"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// What the subscriber has reported is shown: the applied lag or that it has failed, and in a
+// wide table the revisions and the error.
+func TestReportsAreShown(t *testing.T) {
+	columns, cells := WatcherTable(true, true)
+	at := func(title string) int {
+		return slices.IndexFunc(columns, func(c output.Column) bool { return c.Title == title })
+	}
+	report := &Report{Code: "InvalidArgument", Message: "bad rps"}
+	for _, c := range []struct {
+		watcher Watcher
+		want    []string
+	}{
+		{Watcher{}, []string{"-", "-", "-", "-", "-"}},
+		{
+			Watcher{Instance: "web-1", Position: &output.Position{Revision: 9}, Applied: &output.Position{Revision: 7}, AppliedLag: new(5.0)},
+			[]string{"web-1", "5.0s", "9", "7", "-"},
+		},
+		{Watcher{AppliedLag: new(5.0), Error: report}, []string{"-", "failed", "-", "-", "bad rps (InvalidArgument)"}},
+		{Watcher{Error: &Report{Code: "Unknown", Reason: "NO_DISK", Message: "no disk"}}, []string{"-", "failed", "-", "-", "no disk (NO_DISK)"}},
+	} {
+		row := cells(c.watcher)
+		if len(row) != len(columns) {
+			t.Fatalf("got %d cells for %d columns", len(row), len(columns))
+		}
+		var got []string
+		for _, title := range []string{"INSTANCE", "APPLIED", "SENT REVISION", "APPLIED REVISION", "ERROR"} {
+			got = append(got, row[at(title)])
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%+v: got %q, want %q", c.watcher, got, c.want)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/fanoutd/fanoutd/client"
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/ctl/output"
 )
@@ -109,10 +111,7 @@ func resourceColumns() []output.Column {
 }
 
 func (r Resource) cells() []string {
-	revision, window := "-", "-"
-	if r.Position != nil {
-		revision = strconv.FormatInt(r.Position.Revision, 10)
-	}
+	window := "-"
 	switch {
 	case r.Window != nil:
 		window = fmt.Sprintf("%d in %s (%s)", r.Window.Changes, Brief(seconds(r.Window.Span)), humanize.IBytes(uint64(r.Window.Bytes)))
@@ -124,7 +123,7 @@ func (r Resource) cells() []string {
 		objects += fmt.Sprintf(" (%d undecryptable)", *r.Undecryptable)
 	}
 	return []string{
-		r.Name, r.State, r.Codec, objects, revision, number(r.Lag), window,
+		r.Name, r.State, r.Codec, objects, revision(r.Position), number(r.Lag), window,
 		strconv.FormatInt(r.Watchers, 10), strconv.FormatInt(r.Filters, 10),
 	}
 }
@@ -178,6 +177,13 @@ type Watcher struct {
 	LagIsMin  bool             `json:"lagIsMinimum,omitempty"` // the lag is at least Lag
 	Messages  int64            `json:"messages"`
 	Bytes     int64            `json:"bytes"`
+
+	Instance       string            `json:"instance,omitempty"`       // the name that the subscriber has given itself
+	InstanceLabels map[string]string `json:"instanceLabels,omitempty"` // its labels
+	Applied        *output.Position  `json:"applied,omitempty"`        // as reported
+	AppliedLag     *float64          `json:"appliedLagSeconds,omitempty"`
+	Error          *Report           `json:"error,omitempty"` // the last one reported
+	ErrorTime      *time.Time        `json:"errorTime,omitempty"`
 }
 
 func watcherOf(server string, s *fanoutv1.WatcherStatus) Watcher {
@@ -187,6 +193,8 @@ func watcherOf(server string, s *fanoutv1.WatcherStatus) Watcher {
 		Prefix: req.GetScope().GetPrefix(), Key: req.GetScope().GetKey(), Labels: req.GetLabelSelector(), Fields: req.GetFieldSelector(),
 		State: "live", Blocked: s.GetBlocked(), Since: s.GetSince().AsTime(), Position: position(s.GetPosition()),
 		LagEvents: s.LagEvents, LagIsMin: s.GetLagIsMinimum(), Messages: s.GetMessages(), Bytes: s.GetBytes(),
+		Instance: s.GetSubscriber().GetInstance(), InstanceLabels: s.GetSubscriber().GetLabels(),
+		Applied: position(s.GetApplied()), Error: reportOf(client.ErrorOfStatus(s.GetError())),
 	}
 	if s.GetState() == fanoutv1.WatcherStatus_STATE_CATCHING_UP {
 		w.State = "catching-up"
@@ -194,32 +202,55 @@ func watcherOf(server string, s *fanoutv1.WatcherStatus) Watcher {
 	if s.Lag != nil {
 		w.Lag = new(s.GetLag().AsDuration().Seconds())
 	}
+	if s.AppliedLag != nil {
+		w.AppliedLag = new(s.GetAppliedLag().AsDuration().Seconds())
+	}
+	if w.Error != nil && s.ErrorTime != nil {
+		w.ErrorTime = new(s.GetErrorTime().AsTime())
+	}
 	return w
 }
 
 // WatcherTable returns the columns of a table of watchers and the function for its cells.
-// With several servers there is a column for the server.
-func WatcherTable(several bool) ([]output.Column, func(Watcher) []string) {
-	return table(several, watcherColumns(), Watcher.cells, func(w Watcher) string { return w.Server })
+// With several servers there is a column for the server. A wide table also has the revisions
+// that were sent and applied, and the last error that the subscriber has reported.
+func WatcherTable(several, wide bool) ([]output.Column, func(Watcher) []string) {
+	columns, cells := watcherColumns(), Watcher.cells
+	if wide {
+		columns, cells = append(columns, wideWatcherColumns()...), Watcher.wideCells
+	}
+	return table(several, columns, cells, func(w Watcher) string { return w.Server })
 }
 
 func watcherColumns() []output.Column {
 	return []output.Column{
 		{Title: "ID", Style: output.Name},
+		{Title: "INSTANCE"},
 		{Title: "PEER"},
 		{Title: "RESOURCE"},
 		{Title: "STATE"},
 		{Title: "BEHIND", Right: true},
 		{Title: "EVENTS", Right: true},
+		{Title: "APPLIED", Right: true},
 		{Title: "SENT", Right: true},
 		{Title: "AGE", Right: true},
 		{Title: "FILTER"},
 	}
 }
 
-// cells shows the state "blocked" for a watch whose client does not read.
+// wideWatcherColumns are the columns that only a wide table has, after the others.
+func wideWatcherColumns() []output.Column {
+	return []output.Column{
+		{Title: "SENT REVISION", Right: true},
+		{Title: "APPLIED REVISION", Right: true},
+		{Title: "ERROR"},
+	}
+}
+
+// cells shows the state "blocked" for a watch whose client does not read. The column APPLIED has
+// the age of the oldest event that is not applied, or "failed".
 func (w Watcher) cells() []string {
-	state, behind := w.State, "-"
+	state, behind, applied := w.State, "-", "-"
 	if w.Blocked {
 		state = "blocked"
 	}
@@ -232,9 +263,31 @@ func (w Watcher) cells() []string {
 			behind = ">" + behind
 		}
 	}
-	return []string{
-		w.ID, strings.TrimSpace(w.Identity + " " + w.Peer), w.Resource, state, behind, number(w.LagEvents), humanize.IBytes(uint64(w.Bytes)), Brief(time.Since(w.Since)), w.filter(),
+	switch {
+	case w.Error != nil:
+		applied = "failed"
+	case w.AppliedLag != nil:
+		applied = Brief(seconds(*w.AppliedLag))
 	}
+	return []string{
+		w.ID, cmp.Or(w.Instance, "-"), strings.TrimSpace(w.Identity + " " + w.Peer), w.Resource, state, behind, number(w.LagEvents), applied,
+		humanize.IBytes(uint64(w.Bytes)), Brief(time.Since(w.Since)), w.filter(),
+	}
+}
+
+func (w Watcher) wideCells() []string {
+	report := "-"
+	if w.Error != nil {
+		report = w.Error.String()
+	}
+	return append(w.cells(), revision(w.Position), revision(w.Applied), report)
+}
+
+func revision(p *output.Position) string {
+	if p == nil {
+		return "-"
+	}
+	return strconv.FormatInt(p.Revision, 10)
 }
 
 // filter describes the scope and the selectors of the watch.

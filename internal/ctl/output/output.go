@@ -160,6 +160,15 @@ func writeYAML(w io.Writer, v any, separate bool) error {
 	return err
 }
 
+// Record prints a single value of another type in one of the formats that encode it: as JSON
+// without an array, as YAML, or as one line of JSON.
+func Record(w io.Writer, format Format, v any) error {
+	if format == YAML {
+		return writeYAML(w, v, false)
+	}
+	return write(w, v, format == JSON)
+}
+
 // Records prints rows of another type, such as resources. Tables consist of the cells, and the
 // first cell is the key. The other formats encode the rows.
 func Records[T any](w io.Writer, format Format, width int, header []Column, rows []T, cells func(T) []string) error {

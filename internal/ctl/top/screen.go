@@ -33,6 +33,9 @@ func (s Screen) snapshots() []*Snapshot {
 	return all
 }
 
+// wideScreen is the width from which the table of watchers has all columns.
+const wideScreen = 160
+
 // View formats the screen within a width and a height; 0 means no limit. At least one server
 // must have answered.
 func (s Screen) View(width, height int) string {
@@ -57,7 +60,7 @@ func (s Screen) View(width, height int) string {
 	_ = output.Records(&b, output.Table, width, columns, rows, cells)
 	if len(watchers) > 0 {
 		b.WriteString("\n")
-		columns, cells := admin.WatcherTable(several)
+		columns, cells := admin.WatcherTable(several, width == 0 || width >= wideScreen)
 		_ = output.Records(&b, output.Table, width, columns, watchers, cells)
 	}
 	return b.String()
@@ -82,7 +85,7 @@ func (s Screen) title(all admin.WatcherList) string {
 		rate += snapshot.rate
 		known = known && snapshot.rate >= 0
 	}
-	behind, blocked := 0, 0
+	behind, blocked, failed := 0, 0, 0
 	for _, w := range all.Watchers {
 		if w.IsBehind() {
 			behind++
@@ -90,8 +93,14 @@ func (s Screen) title(all admin.WatcherList) string {
 		if w.Blocked {
 			blocked++
 		}
+		if w.Error != nil {
+			failed++
+		}
 	}
 	text := fmt.Sprintf("%s  %s   %d watchers, %d behind, %d blocked", output.Bold.Styled(name), at.Format(time.TimeOnly), all.Total, behind, blocked)
+	if failed > 0 {
+		text += fmt.Sprintf(", %d failed", failed)
+	}
 	if known {
 		text += fmt.Sprintf("   %s/s sent", humanize.IBytes(uint64(max(0, rate))))
 	}

@@ -1,0 +1,343 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fanoutd/fanoutd/client"
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// reportLog records reports, in short: "watch-1 e/5", "watch-1 e/4: no" with an error, and
+// "watch-1 -: no" without a position.
+type reportLog struct {
+	mu    sync.Mutex
+	lines []string    // guarded by mu
+	times []time.Time // guarded by mu
+	// answer returns what the server answers to the n-th report; nil: no errors.
+	answer func(n int) error
+}
+
+func (l *reportLog) report(req *fanoutv1.ReportRequest) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	line := req.GetWatch() + " -"
+	if p := req.GetApplied(); p != nil {
+		line = req.GetWatch() + " " + formatPosition(client.Position{Epoch: p.GetEpoch(), Revision: p.GetRevision()})
+	}
+	if e := req.GetError(); e != nil {
+		line += ": " + e.GetMessage()
+	}
+	l.lines, l.times = append(l.lines, line), append(l.times, time.Now())
+	if l.answer == nil {
+		return nil
+	}
+	return l.answer(len(l.lines))
+}
+
+// take returns the reports since the last call.
+func (l *reportLog) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lines := l.lines
+	l.lines = nil
+	return lines
+}
+
+// wantReports compares the reports since the last call.
+func (l *reportLog) wantReports(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	if diff := cmp.Diff(want, l.take()); diff != "" {
+		t.Errorf("reports: -want +got:\n%s", diff)
+	}
+}
+
+func TestWatchesReportWhatTheCallerHasApplied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reports := &reportLog{}
+		s := &scriptedServer{reports: reports.report, streams: []stream{
+			{messages: []message{reset(), part(0, added("a", 1)), synced(5)}, later: []delayed{
+				{10 * time.Second, live(6, modified("a", 6))}, {5 * time.Second, bookmark(7)},
+			}, lasts: 3 * time.Second, end: errLost},
+			{messages: []message{replay(7), synced(7)}},
+		}}
+		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+		defer cancel()
+		for u, err := range connectTo(t, s).Watch(ctx, client.BookmarkInterval(time.Minute)) {
+			if err != nil {
+				break
+			}
+			switch {
+			case u.Position.Revision == 5:
+				time.Sleep(2 * time.Second)
+				reports.wantReports(t) // the caller has not applied it yet
+			case u.Position.Revision == 6:
+				reports.wantReports(t, "watch-1 e/5")
+			case u.Synced: // of the second stream
+				reports.wantReports(t, "watch-1 e/6", "watch-1 e/7", "watch-2 e/7")
+			}
+		}
+		reports.wantReports(t)
+	})
+}
+
+func TestReportsComeAtMostOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reports := &reportLog{}
+		a := stream{messages: []message{reset(), synced(1)}}
+		for i := range 1000 {
+			a.later = append(a.later, delayed{10 * time.Millisecond, live(int64(i+2), modified("a", int64(i+2)))})
+		}
+		inf := client.NewInformer(connectTo(t, &scriptedServer{reports: reports.report, streams: []stream{a}}), client.ObjectDecoder())
+		run(t, inf)
+		time.Sleep(15 * time.Second)
+		reports.mu.Lock()
+		times := slices.Clone(reports.times)
+		reports.mu.Unlock()
+		for n := 1; n < len(times); n++ {
+			if pause := times[n].Sub(times[n-1]); pause < time.Second {
+				t.Errorf("got a report %v after another one, want at least a second", pause)
+			}
+		}
+		lines := reports.take()
+		if len(lines) < 10 || lines[len(lines)-1] != "watch-1 e/1001" {
+			t.Errorf("got reports %q, want at least 10, and the last position", lines)
+		}
+	})
+}
+
+// informerAt5 runs an informer of a scripted server with these handlers. The server sends a and b, and
+// later what follows.
+func informerAt5(t *testing.T, reports *reportLog, later []delayed, handlers ...client.Handler[int]) *client.Informer[int] {
+	t.Helper()
+	s := &scriptedServer{reports: reports.report, streams: []stream{{
+		messages: []message{reset(), part(0, withValue(added("a", 3), "3"), withValue(added("b", 4), "4")), synced(5)}, later: later,
+	}}}
+	inf := client.NewInformer(connectTo(t, s), number, client.BookmarkInterval(time.Hour))
+	for _, h := range handlers {
+		inf.AddHandler(h)
+	}
+	run(t, inf)
+	return inf
+}
+
+func TestInformersReportWhenAllHandlersHaveReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reports := &reportLog{}
+		slow, fast := newRecorder(), newRecorder()
+		slow.results = func(string) error { time.Sleep(10 * time.Second); return nil }
+		inf := informerAt5(t, reports, []delayed{{time.Minute, live(6, withValue(modified("a", 6), "6"))}}, slow.handler(), fast.handler())
+		time.Sleep(19 * time.Second)
+		reports.wantReports(t)
+		time.Sleep(2 * time.Second)
+		reports.wantReports(t, "watch-1 e/5")
+
+		// A handler that begins does not take the report back.
+		late := newRecorder()
+		late.results = slow.results
+		inf.AddHandler(late.handler())
+		time.Sleep(30 * time.Second)
+		reports.wantReports(t)
+		time.Sleep(15 * time.Second) // revision 6 has come
+		reports.wantReports(t)
+		time.Sleep(10 * time.Second)
+		reports.wantReports(t, "watch-1 e/6")
+	})
+}
+
+func TestInformersReportFailedObjects(t *testing.T) {
+	for name, c := range map[string]struct {
+		live  []message // one a minute
+		fail  map[string]int
+		wants [][]string // among the reports of each minute, and at their end
+	}{
+		"of the first state": {
+			live:  []message{live(6, withValue(modified("b", 6), "6")), live(7, withValue(modified("a", 7), "7"))},
+			fail:  map[string]int{"+a=3": 1 << 30},
+			wants: [][]string{{"e/2: a@3"}, nil, {"e/7"}},
+		},
+		"until they succeed": {
+			live:  []message{live(6, withValue(modified("a", 6), "6"))},
+			fail:  map[string]int{"*a=3>6": 3},
+			wants: [][]string{{"e/5"}, {"e/5: a@6", "e/6"}},
+		},
+		"from the oldest version that failed": {
+			live: []message{
+				live(8, withValue(modified("a", 8), "8")), live(9, withValue(modified("b", 9), "9")), live(10, withValue(modified("a", 10), "10")), live(11, deleted("a", 11)),
+			},
+			fail:  map[string]int{"*a=3>8": 1 << 30, "*b=4>9": 1 << 30, "*a=3>10": 1 << 30},
+			wants: [][]string{{"e/5"}, {"e/7: a@8"}, nil, {"e/7: a@10"}, {"e/8: b@9"}},
+		},
+		"that cannot be decoded": {
+			live:  []message{live(6, withValue(modified("a", 6), "x")), live(7, withValue(added("c", 7), "7")), live(8, withValue(modified("a", 8), "8"))},
+			wants: [][]string{{"e/5"}, {"e/5: invalid a@6"}, nil, {"e/8"}},
+		},
+		"of a difference": {
+			live: []message{
+				delta(5), part(5, withValue(modified("a", 7), "7"), withValue(modified("b", 8), "8")), synced(9), live(10, withValue(modified("b", 10), "10")),
+			},
+			fail:  map[string]int{"*b=4>8": 1 << 30},
+			wants: [][]string{{"e/5"}, nil, nil, {"e/5: b@8"}, {"e/10"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				reports, calls := &reportLog{}, newRecorder()
+				calls.results = failTimes(c.fail)
+				var later []delayed
+				for _, m := range c.live {
+					later = append(later, delayed{time.Minute, m})
+				}
+				informerAt5(t, reports, later, calls.handler())
+				for minute, want := range c.wants {
+					time.Sleep(time.Minute - time.Millisecond)
+					synctest.Wait()
+					got := reports.take()
+					for n, line := range got {
+						got[n] = shortReport(line)
+					}
+					last := len(want) == 0 && len(got) == 0 || len(want) > 0 && len(got) > 0 && got[len(got)-1] == want[len(want)-1]
+					if !last || slices.ContainsFunc(want, func(line string) bool { return !slices.Contains(got, line) }) {
+						t.Errorf("minute %d: got reports %q, want %q", minute, got, want)
+					}
+					time.Sleep(time.Millisecond)
+				}
+			})
+		})
+	}
+}
+
+// shortReport returns a report with the object of its error only: "e/5: a@6".
+func shortReport(line string) string {
+	line = strings.TrimPrefix(line, "watch-1 ")
+	at, message, ok := strings.Cut(line, ": ")
+	if !ok {
+		return line
+	}
+	var key string
+	var revision int64
+	if _, err := fmt.Sscanf(message, "handle %q at revision %d: the handler has failed", &key, &revision); err == nil {
+		return fmt.Sprintf("%s: %s@%d", at, key, revision)
+	}
+	if _, err := fmt.Sscanf(message, "object %q at revision %d:", &key, &revision); err == nil {
+		return fmt.Sprintf("%s: invalid %s@%d", at, key, revision)
+	}
+	return line
+}
+
+// Informers that share a watch have applied what all of them have.
+func TestAReportSpeaksForAllInformersOfTheWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reports := &reportLog{}
+		s := &scriptedServer{reports: reports.report, streams: []stream{{
+			messages: []message{reset(), part(0, withValue(added("a", 3), "3")), synced(5)},
+			later:    []delayed{{time.Minute, live(6, withValue(modified("a", 6), "6"))}},
+		}}}
+		r := connectTo(t, s)
+		one, other := client.NewInformer(r, number, client.AllowStale(), client.BookmarkInterval(time.Hour)), client.NewInformer(r, number, client.AllowStale(), client.BookmarkInterval(time.Hour))
+		calls := newRecorder()
+		calls.results = func(string) error { return errHandler }
+		other.AddHandler(calls.handler())
+		run(t, one)
+		time.Sleep(time.Second)
+		reports.wantReports(t, "watch-1 e/5")
+		stop := runUntil(t, t.Context(), other)
+		time.Sleep(50 * time.Second)
+		lines := reports.take()
+		if len(lines) == 0 || shortReport(lines[len(lines)-1]) != "e/2: a@3" {
+			t.Errorf("got reports %q, want one of the failed object", lines)
+		}
+		time.Sleep(20 * time.Second)
+		if err := stop(); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		time.Sleep(2 * time.Second)
+		lines = reports.take()
+		if len(lines) == 0 || lines[len(lines)-1] != "watch-1 e/6" {
+			t.Errorf("got reports %q after the failing informer has ended, want the last position without an error", lines)
+		}
+	})
+}
+
+func TestReportsStopWhereTheServerDoesNotTakeThem(t *testing.T) {
+	for name, answer := range map[string]error{
+		"unimplemented": status.Error(codes.Unimplemented, "no"),
+		"unknown watch": status.Error(codes.NotFound, "no"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				reports := &reportLog{answer: func(int) error { return answer }}
+				var later []delayed
+				for revision := range int64(20) {
+					later = append(later, delayed{2 * time.Second, bookmark(6 + revision)})
+				}
+				inf := informerAt5(t, reports, later)
+				time.Sleep(time.Minute)
+				reports.wantReports(t, "watch-1 e/5")
+				if at := inf.Lister().Position().Revision; at != 25 || inf.Lister().Stale() {
+					t.Errorf("got revision %d and stale %v, want 25 and false", at, inf.Lister().Stale())
+				}
+			})
+		})
+	}
+}
+
+func TestAnOverloadedServerGetsFewerReports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reports := &reportLog{answer: func(n int) error {
+			if n <= 6 {
+				return status.Error(codes.ResourceExhausted, "no")
+			}
+			return nil
+		}}
+		var later []delayed
+		for revision := range int64(300) {
+			later = append(later, delayed{time.Second, bookmark(6 + revision)})
+		}
+		informerAt5(t, reports, later)
+		time.Sleep(310 * time.Second)
+		lines := reports.take()
+		if last := lines[len(lines)-1]; last != "watch-1 e/305" {
+			t.Errorf("last report: got %s, want watch-1 e/305", last)
+		}
+	})
+}
+
+// A report goes to the server that has the watch. Another one would not know the watch.
+func TestReportsReachTheServerOfTheWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logs := []*reportLog{{}, {}}
+		var servers []*scriptedServer
+		for n := range logs {
+			var later []delayed
+			for revision := range int64(10) {
+				later = append(later, delayed{2 * time.Second, bookmark(6 + revision)})
+			}
+			servers = append(servers, &scriptedServer{reports: logs[n].report, streams: []stream{{messages: []message{reset(), synced(5)}, later: later}}})
+		}
+		r := connectToAll(t, servers...)
+		run(t, client.NewInformer(r, number, client.BookmarkInterval(time.Hour)))
+		time.Sleep(time.Minute)
+		for n, s := range servers {
+			want := 0
+			if len(s.starts()) > 0 {
+				want = 11
+			}
+			if got := logs[n].take(); len(got) != want {
+				t.Errorf("server %d with %d watches: got reports %q, want %d", n, len(s.starts()), got, want)
+			}
+		}
+	})
+}

@@ -1,0 +1,192 @@
+package client
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+)
+
+// WaitStatus is what [Wait] knows at one moment.
+type WaitStatus struct {
+	// Revision is the revision that the watches must apply.
+	Revision int64
+	// Watches is the number of affected watches of the servers that answer. The servers that
+	// do not answer may have more.
+	Watches int64
+	// RecentWatches is the largest value of Watches within the last [WaitOptions.Settle]. If it
+	// is larger than Watches, some watches have ended and may come back.
+	RecentWatches int64
+	// Applied is how many watches have applied the revision.
+	Applied int64
+	// Required is how many must have applied it.
+	Required int64
+	// Failed is how many have reported an error and have not applied the revision.
+	Failed int64
+	// Pending are the watches that have not applied the revision: failed ones first, then the
+	// oldest. Each server names 100 at most.
+	Pending []PendingWatch
+	// Servers are the servers, in the order of [WaitOptions.Servers].
+	Servers []WaitServer
+}
+
+// WaitServer is what [Wait] knows of one server.
+type WaitServer struct {
+	// Address is [Server.Address].
+	Address string
+	// Answered says that the server has answered at least once.
+	Answered bool
+	// Answering says that the connection to the server works and that the numbers are its
+	// current ones. Otherwise they are its last ones, and the status does not count them.
+	Answering bool
+	// Err is why the server does not answer. It is nil before the first attempt has failed.
+	Err error
+	// Watches, Applied and Failed are as in [WaitStatus], for the watches of this server.
+	Watches, Applied, Failed int64
+}
+
+// PendingWatch is a watch that has not applied a revision.
+type PendingWatch struct {
+	// Server is the address of its server.
+	Server string
+	// ID identifies the watch among those of all servers.
+	ID string
+	// Instance and Labels name the program that watches, if it has named itself.
+	Instance string
+	Labels   map[string]string
+	// Identity, Peer and UserAgent are those of its client. Any of them may be empty.
+	Identity, Peer, UserAgent string
+	// Since is when the watch began.
+	Since time.Time
+	// Applied is the position that the watch has reported as applied. Its revision is 0 if it
+	// has never reported one.
+	Applied Position
+	// AppliedLag is how long the oldest event after Applied has waited.
+	AppliedLag time.Duration
+	// Err is the last error that the watch has reported, or nil.
+	Err *Error
+	// ErrTime is when it was reported.
+	ErrTime time.Time
+}
+
+// Name returns the most telling name of the watch: the instance; else the identity and address
+// of the client; else the id.
+func (p *PendingWatch) Name() string {
+	return cmp.Or(p.Instance, strings.TrimSpace(p.Identity+" "+p.Peer), p.ID)
+}
+
+func pendingWatchOf(server string, s *fanoutv1.WatcherStatus) PendingWatch {
+	p := PendingWatch{
+		Server: server, ID: s.GetId(), Instance: s.GetSubscriber().GetInstance(), Labels: s.GetSubscriber().GetLabels(),
+		Identity: s.GetIdentity(), Peer: s.GetPeer(), UserAgent: s.GetUserAgent(), Since: s.GetSince().AsTime(),
+		Applied: positionOf(s.GetApplied()), AppliedLag: s.GetAppliedLag().AsDuration(), Err: ErrorOfStatus(s.GetError()),
+	}
+	if p.Err != nil {
+		p.ErrTime = s.GetErrorTime().AsTime()
+	}
+	return p
+}
+
+// comparePending orders watches as the servers do.
+func comparePending(a, b PendingWatch) int {
+	switch {
+	case a.Err != nil && b.Err == nil:
+		return -1
+	case a.Err == nil && b.Err != nil:
+		return 1
+	}
+	return a.Since.Compare(b.Since)
+}
+
+// Missing returns the servers that do not answer.
+func (s *WaitStatus) Missing() []WaitServer {
+	return slices.DeleteFunc(slices.Clone(s.Servers), func(v WaitServer) bool { return v.Answering })
+}
+
+// String returns the numbers in one line, such as "3 of 5 watches have applied revision 7".
+func (s *WaitStatus) String() string {
+	text := fmt.Sprintf("%d of %d watches have applied revision %d", s.Applied, s.Watches, s.Revision)
+	if s.Watches == 1 {
+		text = fmt.Sprintf("%d of 1 watch has applied revision %d", s.Applied, s.Revision)
+	}
+	if s.Failed > 0 {
+		text += fmt.Sprintf(", %d failed", s.Failed)
+	}
+	if s.Required > s.Applied {
+		text += fmt.Sprintf(", want %d", s.Required)
+	}
+	if gone := s.RecentWatches - s.Watches; gone > 0 {
+		text += fmt.Sprintf(", %d ended recently", gone)
+	}
+	for _, v := range s.Missing() {
+		text += ", no answer from " + v.Address
+	}
+	return text
+}
+
+// RefusedError is the error of [Wait] if more watches have failed than it may tolerate.
+type RefusedError struct {
+	// Status is the last status. The first of its pending watches are those that have failed.
+	Status *WaitStatus
+}
+
+// Error implements error. It names the first watches that have failed.
+func (e *RefusedError) Error() string {
+	var reports []string
+	for _, p := range e.Failures() {
+		reports = append(reports, p.Name()+": "+p.Err.Message)
+	}
+	noun := "watches"
+	if e.Status.Failed == 1 {
+		noun = "watch"
+	}
+	return fmt.Sprintf("%d %s cannot apply revision %d: %s", e.Status.Failed, noun, e.Status.Revision, firstFew(reports, e.Status.Failed, "; "))
+}
+
+// Failures returns the watches that have failed, with their errors. Each server names 100 at
+// most; [WaitStatus.Failed] counts all.
+func (e *RefusedError) Failures() []PendingWatch {
+	i := slices.IndexFunc(e.Status.Pending, func(p PendingWatch) bool { return p.Err == nil })
+	if i < 0 {
+		i = len(e.Status.Pending)
+	}
+	return e.Status.Pending[:i:i]
+}
+
+// NotReachedError is the error of [Wait] if its context has ended first.
+type NotReachedError struct {
+	// Status is the last status.
+	Status *WaitStatus
+	// Cause is the cause of the context.
+	Cause error
+}
+
+// Error implements error. It names the first watches that have not applied the revision.
+func (e *NotReachedError) Error() string {
+	text := e.Status.String()
+	if pending := e.Status.Watches - e.Status.Applied; pending > 0 {
+		var names []string
+		for _, p := range e.Status.Pending {
+			names = append(names, p.Name())
+		}
+		text += "; not applied by " + firstFew(names, pending, ", ")
+	}
+	return fmt.Sprintf("%s: %v", text, e.Cause)
+}
+
+// Unwrap returns the cause.
+func (e *NotReachedError) Unwrap() error { return e.Cause }
+
+// firstFew joins the first of the texts and adds the number of the others.
+func firstFew(texts []string, all int64, separator string) string {
+	const few = 3
+	shown := texts[:min(few, len(texts))]
+	text := strings.Join(shown, separator)
+	if more := all - int64(len(shown)); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}

@@ -1,0 +1,271 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/colorprofile"
+	"github.com/spf13/cobra"
+
+	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/internal/ctl/admin"
+	"github.com/fanoutd/fanoutd/internal/ctl/output"
+)
+
+const waitLong = `Wait until a share of the watches of a resource, or of those that overlap a path or a key,
+has applied a revision, over all servers. The watches must belong to programs that report
+what they have applied, as the informers of the Go client do.
+
+The exit code is 0 if the quorum is reached, 9 as soon as more watches than --tolerate have
+reported an error, and 7 if --timeout has elapsed first. The watches that have not applied
+the revision are listed.
+
+Name all servers in --server, because each knows only its own watches. A server that does
+not answer is reported and tried again. Until each server has answered once, the quorum is
+not reached, except with --allow-missing-servers. The watches of a server that stops
+answering later count as ended.
+
+A watch that has ended still counts for the duration of --settle, because its client may be
+on its way to another server. A wait without any watch is over at once: set --min-watches
+where the number of subscribers is known.`
+
+const waitExample = `  # Wait until every watch has applied revision 42
+  fanoutctl wait config --revision 42 --timeout 1m
+
+  # 99% of at least 200 watches below shop; up to two may fail
+  fanoutctl wait config shop --revision 42 --quorum 99% --min-watches 200 --tolerate 2
+
+  # Write, then wait for the revision of the write
+  fanoutctl put config shop/limits '{"rps": 100}' --wait --timeout 1m`
+
+func waitCommand(t *tool) *cobra.Command {
+	var (
+		format   output.Format
+		g        gateFlags
+		s        selection
+		revision int64
+	)
+	cmd := &cobra.Command{
+		Use:               "wait RESOURCE [PATH]",
+		Short:             "Wait until the watchers have applied a revision",
+		Long:              waitLong,
+		Example:           waitExample,
+		Args:              arguments(cobra.RangeArgs(1, 2)),
+		ValidArgsFunction: t.completePaths,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s.setPath(args)
+			switch {
+			case s.key != "" && s.prefix != "":
+				return usagef("PATH and --key are mutually exclusive")
+			case revision < 1:
+				return usagef("--revision is required and must be at least 1")
+			}
+			if err := g.check(); err != nil {
+				return err
+			}
+			servers, err := t.eachServer(cmd.Context())
+			if err != nil {
+				return err
+			}
+			ctx, cancel := t.withTimeout(cmd.Context(), 0)
+			defer cancel()
+			status, err := t.awaitApplied(ctx, g.options(servers, args[0], &s, revision))
+			if !isOutcome(err) {
+				return refusingServer(status, err)
+			}
+			switch format {
+			case output.Table, output.Wide, output.Key:
+				if err == nil {
+					fmt.Fprintf(t.stderr, "%s.\n", status)
+				}
+				columns, cells := admin.PendingTable(len(servers) > 1)
+				err = errors.Join(err, output.Records(t.writer(format), format, t.width(), columns, admin.PendingWatches(status), cells))
+			default:
+				err = errors.Join(err, output.Record(t.writer(format), format, admin.NewWait(args[0], s.prefix, s.key, status, err)))
+			}
+			return waitError(err)
+		},
+	}
+	formatFlag(cmd, &format, output.Table)
+	cmd.Flags().SortFlags = false
+	cmd.Flags().Int64Var(&revision, "revision", 0, "`revision` to apply, such as put prints it")
+	cmd.Flags().StringVar(&s.key, "key", "", "wait for the watches that overlap this `key`")
+	g.bind(cmd)
+	return cmd
+}
+
+// gateFlags are the flags of wait and of put --wait.
+type gateFlags struct {
+	quorum       percentage
+	tolerate     int64
+	minWatches   int64
+	allowMissing bool
+	settle       time.Duration
+}
+
+func (g *gateFlags) bind(cmd *cobra.Command) {
+	g.quorum = 100
+	f := cmd.Flags()
+	f.Var(&g.quorum, "quorum", "`share` of the watches that must have applied the revision, such as 99%")
+	f.Int64Var(&g.tolerate, "tolerate", 0, "`number` of watches that may fail; they do not count for the quorum")
+	f.Int64Var(&g.minWatches, "min-watches", 0, "minimum `number` of watches")
+	f.BoolVar(&g.allowMissing, "allow-missing-servers", false, "succeed without the servers that have never answered")
+	f.DurationVar(&g.settle, "settle", client.DefaultSettle, "`duration` for which a watch that has ended still counts")
+	for _, name := range gateFlagNames[1:] {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+}
+
+// gateFlagNames are the flags of gateFlags; the first one has no value.
+var gateFlagNames = []string{"allow-missing-servers", "quorum", "tolerate", "min-watches", "settle"}
+
+// check validates the flags.
+func (g *gateFlags) check() error {
+	switch {
+	case g.tolerate < 0:
+		return usagef("--tolerate must not be negative")
+	case g.minWatches < 0:
+		return usagef("--min-watches must not be negative")
+	case g.settle < 0:
+		return usagef("--settle must not be negative")
+	}
+	return nil
+}
+
+// options returns what to wait for.
+func (g *gateFlags) options(servers []client.Server, resource string, s *selection, revision int64) client.WaitOptions {
+	o := client.WaitOptions{
+		Servers: servers, Resource: resource, Revision: revision,
+		Quorum: float64(g.quorum) / 100, Tolerate: g.tolerate, MinWatches: g.minWatches,
+		AllowMissingServers: g.allowMissing, Settle: g.settle,
+	}
+	if g.settle == 0 {
+		o.Settle = -1
+	}
+	switch {
+	case s.key != "":
+		o.Scope = client.Key(s.key)
+	case s.prefix != "":
+		o.Scope = client.Prefix(s.prefix)
+	}
+	return o
+}
+
+// percentage is a flag such as 99.5%.
+type percentage float64
+
+// Set implements pflag.Value.
+func (p *percentage) Set(text string) error {
+	digits, ok := strings.CutSuffix(text, "%")
+	n, err := strconv.ParseFloat(digits, 64)
+	if !ok || err != nil || !(n > 0 && n <= 100) {
+		return errors.New("want a percentage above 0% and up to 100%, such as 99%")
+	}
+	*p = percentage(n)
+	return nil
+}
+
+// String implements pflag.Value.
+func (p *percentage) String() string { return strconv.FormatFloat(float64(*p), 'f', -1, 64) + "%" }
+
+// Type implements pflag.Value.
+func (p *percentage) Type() string { return "percentage" }
+
+// awaitApplied waits, and shows the progress on standard error.
+func (t *tool) awaitApplied(ctx context.Context, o client.WaitOptions) (*client.WaitStatus, error) {
+	shown := waitProgress{tool: t, ctx: ctx, reported: map[string]time.Time{}}
+	o.Progress = shown.show
+	status, err := client.Wait(ctx, o)
+	if err == nil {
+		shown.bar.set(waitSteps, 0)
+	}
+	shown.bar.finish()
+	return status, err
+}
+
+// waitProgress shows the progress of a wait.
+type waitProgress struct {
+	tool     *tool
+	ctx      context.Context
+	bar      progress
+	reported map[string]time.Time // when the loss of a server was reported
+}
+
+// waitSteps is the length of the progress bar. The number of watches changes while the command
+// waits, and a bar that has once been full does not change any more.
+const waitSteps = 1000
+
+// show reports the servers that do not answer, each at most once per minute, and draws the
+// progress bar.
+func (p *waitProgress) show(s *client.WaitStatus) {
+	for _, v := range s.Missing() {
+		if v.Err == nil || errors.Is(v.Err, client.ErrDraining) || time.Since(p.reported[v.Address]) < time.Minute {
+			continue
+		}
+		p.reported[v.Address] = time.Now()
+		p.bar.clear()
+		fmt.Fprintf(p.tool.stderr, "fanoutctl: %s; retrying\n", p.tool.explainServer(p.ctx, v.Address, v.Err))
+	}
+	if p.bar.bar == nil {
+		p.bar = *p.tool.waitBar()
+	}
+	text := fmt.Sprintf("%d of %d applied", s.Applied, s.Watches)
+	if s.Failed > 0 {
+		text += fmt.Sprintf(", %d failed", s.Failed)
+	}
+	done := int64(waitSteps)
+	if s.Required > 0 {
+		done = s.Applied * waitSteps / s.Required
+	}
+	p.bar.describe(text)
+	p.bar.set(int(min(done, waitSteps-1)), 0)
+}
+
+// isOutcome reports whether a wait with this error has a status to show.
+func isOutcome(err error) bool {
+	return err == nil || errors.As(err, new(*client.RefusedError)) || errors.As(err, new(*client.NotReachedError))
+}
+
+// refusingServer returns the error of the server that has ended a wait, so that the message can
+// name it.
+func refusingServer(s *client.WaitStatus, err error) error {
+	if s != nil {
+		for _, v := range s.Missing() {
+			if v.Err != nil && errors.Is(err, v.Err) {
+				return serverError{v.Address, v.Err}
+			}
+		}
+	}
+	return err
+}
+
+// waitError returns the error of a wait with its exit code.
+func waitError(err error) error {
+	if refused, ok := errors.AsType[*client.RefusedError](err); ok {
+		return exitError{exitRefused, refused}
+	}
+	ended, ok := errors.AsType[*client.NotReachedError](err)
+	if !ok || !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	var text strings.Builder
+	text.WriteString("timed out: " + ended.Status.String())
+	for _, v := range ended.Status.Missing() {
+		if !v.Answered {
+			text.WriteString("; use --allow-missing-servers to succeed without the servers that have never answered")
+			break
+		}
+	}
+	return exitError{exitTimeout, errors.New(text.String())}
+}
+
+// printPending lists the watches that have not applied a revision on standard error.
+func (t *tool) printPending(s *client.WaitStatus) error {
+	columns, cells := admin.PendingTable(len(s.Servers) > 1)
+	w := &colorprofile.Writer{Forward: t.stderr, Profile: colorprofile.Detect(t.stderr, t.environ)}
+	return output.Records(w, output.Table, 0, columns, admin.PendingWatches(s), cells)
+}

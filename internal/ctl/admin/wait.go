@@ -1,0 +1,132 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/fanoutd/fanoutd/client"
+	"github.com/fanoutd/fanoutd/internal/ctl/output"
+)
+
+// Wait is the end of [client.Wait] as shown in JSON and YAML.
+type Wait struct {
+	Resource string `json:"resource"`
+	Prefix   string `json:"prefix,omitempty"`
+	Key      string `json:"key,omitempty"`
+	Revision int64  `json:"revision"`
+	Result   string `json:"result"` // reached, refused, timed-out or interrupted
+
+	Watches  int64 `json:"watches"`
+	Recent   int64 `json:"recentWatches"`
+	Applied  int64 `json:"applied"`
+	Required int64 `json:"required"`
+	Failed   int64 `json:"failed"`
+
+	Servers []WaitServer   `json:"servers"`
+	Pending []PendingWatch `json:"pending"`
+}
+
+// WaitServer is a server as shown in a [Wait].
+type WaitServer struct {
+	Server    string `json:"server"`
+	Answered  bool   `json:"answered"`
+	Answering bool   `json:"answering"`
+	Error     string `json:"error,omitempty"`
+	Watches   int64  `json:"watches"`
+	Applied   int64  `json:"applied"`
+	Failed    int64  `json:"failed"`
+}
+
+// PendingWatch is a watch that has not applied a revision, as shown in a [Wait].
+type PendingWatch struct {
+	Server     string            `json:"server"`
+	ID         string            `json:"id"`
+	Instance   string            `json:"instance,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	Identity   string            `json:"identity,omitempty"`
+	Peer       string            `json:"peer"`
+	UserAgent  string            `json:"userAgent,omitempty"`
+	Since      time.Time         `json:"since"`
+	Applied    *output.Position  `json:"applied,omitempty"`
+	AppliedLag *float64          `json:"appliedLagSeconds,omitempty"`
+	Error      *Report           `json:"error,omitempty"`
+	ErrorTime  *time.Time        `json:"errorTime,omitempty"`
+}
+
+// NewWait describes the status with which [client.Wait] has ended, and its error.
+func NewWait(resource, prefix, key string, s *client.WaitStatus, err error) Wait {
+	w := Wait{
+		Resource: resource, Prefix: prefix, Key: key, Revision: s.Revision, Result: waitResult(err),
+		Watches: s.Watches, Recent: s.RecentWatches, Applied: s.Applied, Required: s.Required, Failed: s.Failed,
+		Servers: []WaitServer{}, Pending: PendingWatches(s),
+	}
+	for _, v := range s.Servers {
+		shown := WaitServer{v.Address, v.Answered, v.Answering, "", v.Watches, v.Applied, v.Failed}
+		if v.Err != nil {
+			shown.Error = v.Err.Error()
+		}
+		w.Servers = append(w.Servers, shown)
+	}
+	return w
+}
+
+func waitResult(err error) string {
+	switch {
+	case err == nil:
+		return "reached"
+	case errors.As(err, new(*client.RefusedError)):
+		return "refused"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "timed-out"
+	}
+	return "interrupted"
+}
+
+// PendingWatches returns the watches that have not applied the revision. It is never nil.
+func PendingWatches(s *client.WaitStatus) []PendingWatch {
+	all := make([]PendingWatch, 0, len(s.Pending))
+	for _, p := range s.Pending {
+		shown := PendingWatch{
+			Server: p.Server, ID: p.ID, Instance: p.Instance, Labels: p.Labels, Identity: p.Identity, Peer: p.Peer,
+			UserAgent: p.UserAgent, Since: p.Since, Error: reportOf(p.Err),
+		}
+		if p.Applied.Revision > 0 {
+			shown.Applied = &output.Position{Epoch: p.Applied.Epoch, Revision: p.Applied.Revision}
+			shown.AppliedLag = new(p.AppliedLag.Seconds())
+		}
+		if p.Err != nil {
+			shown.ErrorTime = &p.ErrTime
+		}
+		all = append(all, shown)
+	}
+	return all
+}
+
+// PendingTable returns the columns of a table of pending watches and the function for its cells.
+// With several servers there is a column for the server.
+func PendingTable(several bool) ([]output.Column, func(PendingWatch) []string) {
+	columns := []output.Column{
+		{Title: "ID", Style: output.Name},
+		{Title: "INSTANCE"},
+		{Title: "PEER"},
+		{Title: "APPLIED", Right: true},
+		{Title: "LAG", Right: true},
+		{Title: "AGE", Right: true},
+		{Title: "ERROR"},
+	}
+	return table(several, columns, PendingWatch.cells, func(p PendingWatch) string { return p.Server })
+}
+
+func (p PendingWatch) cells() []string {
+	lag, report := "-", "-"
+	if p.AppliedLag != nil {
+		lag = Brief(seconds(*p.AppliedLag))
+	}
+	if p.Error != nil {
+		report = p.Error.String()
+	}
+	return []string{p.ID, cmp.Or(p.Instance, "-"), strings.TrimSpace(p.Identity + " " + p.Peer), revision(p.Applied), lag, Brief(time.Since(p.Since)), report}
+}
