@@ -77,7 +77,7 @@ func TestUpdatesAfterAnOutageDoNotConfirmTheState(t *testing.T) {
 				m.Put("k", "1")
 				c := run(t, m)
 				<-c.Ready()
-				time.Sleep(20 * time.Second)
+				time.Sleep(21 * time.Second)
 				lost := time.Now()
 				m.Change(func() { m.Quiet, m.Fault = true, away })
 				missed := m.Put("k", "2")
@@ -99,11 +99,11 @@ func TestUpdatesAfterASilenceDoNotConfirmTheState(t *testing.T) {
 		m.Put("k", "1")
 		c := run(t, m)
 		<-c.Ready()
-		time.Sleep(20 * time.Second)
+		time.Sleep(22 * time.Second) // the watch is checked every 5 s
 		lost := time.Now()
 		m.Change(func() { m.Quiet = true })
 		missed := m.Put("k", "2")
-		time.Sleep(8 * time.Second) // not long enough to give the watch up
+		time.Sleep(9 * time.Second) // two checks: the last finds it silent, and three would give it up
 		wantOldUpdatesIgnored(t, m, c, lost, missed)
 	})
 }
