@@ -16,6 +16,7 @@ type watchCollector struct {
 	watchers, blocked, behind, beyondWindow, lag, backlog *family
 	begun, messages, events, bytes, catchUps              *family
 	latency, batches, slow                                *family
+	byAppliedLag, failing, reportedErrors                 *family
 }
 
 func newWatchCollector(srv *server.Server) *watchCollector {
@@ -34,6 +35,9 @@ func newWatchCollector(srv *server.Server) *watchCollector {
 	c.catchUps = c.counter("watch_catch_ups_total", "Catch-ups by kind (replay, delta, reset) and cause: begin (start of the watch) or behind (the watch fell behind the retained history, the server lost changes, or the epoch changed).", r, "kind", "cause")
 	c.latency = c.histogram("watch_propagation_seconds", "Time from the receipt of a change from etcd until its live message is handed to the network. A message with several changes counts with the first.", r)
 	c.batches = c.histogram("watch_batch_events", "Number of events in a live message.", r)
+	c.byAppliedLag = c.gauge("watchers_by_applied_lag", "Open watches by applied lag: how long the oldest event that the subscriber has not applied has waited. 0s: there is none. 1s, 10s, 1m, 10m, 1h: up to this time. more, unknown or unreported: none of these.", r, "lag")
+	c.failing = c.gauge("watchers_failing", "Watches whose last report has an error.", r)
+	c.reportedErrors = c.counter("watch_reported_errors_total", "Errors that subscribers have reported. Repetitions of an error do not count.", r)
 	c.slow = c.counter("slow_requests_total", "Requests, first messages of watches and catch-ups that took longer than slow-request.")
 	return c
 }
@@ -60,10 +64,26 @@ func (c *watchCollector) Collect(to chan<- prometheus.Metric) {
 				send(to, c.catchUps, s.CatchUps[kind][cause], name, kind.String(), because)
 			}
 		}
+		c.sendApplied(to, &s.Applied, name)
+		send(to, c.reportedErrors, s.ReportedErrors, name)
 		sendDistribution(to, c.latency, &s.Latency, name)
 		sendDistribution(to, c.batches, &s.Batches, name)
 	}
 	send(to, c.slow, c.server.SlowRequests())
+}
+
+// appliedLags are the values of the label lag for watch.AppliedLagBounds.
+var appliedLags = [len(watch.AppliedLagBounds)]string{"0s", "1s", "10s", "1m", "10m", "1h"}
+
+// sendApplied sends the numbers of watches by their reports.
+func (c *watchCollector) sendApplied(to chan<- prometheus.Metric, s *watch.AppliedStats, resource string) {
+	for i, lag := range appliedLags {
+		send(to, c.byAppliedLag, s.ByLag[i], resource, lag)
+	}
+	send(to, c.byAppliedLag, s.ByLag[len(appliedLags)], resource, "more")
+	send(to, c.byAppliedLag, s.UnknownLag, resource, "unknown")
+	send(to, c.byAppliedLag, s.Unreported, resource, "unreported")
+	send(to, c.failing, s.Failing, resource)
 }
 
 // sendDistribution sends a histogram to the registry.

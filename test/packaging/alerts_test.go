@@ -102,6 +102,10 @@ func TestAlerts(t *testing.T) {
 		const name = "fanoutd_watch_propagation_seconds_bucket"
 		return steady(name, config+`, le="0.01"`, upTo) + steady(name, config+`, le="5"`, all) + steady(name, config+`, le="+Inf"`, all)
 	}
+	applied := func(upToAMinute, later string) string {
+		const name = "fanoutd_watchers_by_applied_lag"
+		return steady(name, config+`, lag="1m"`, upToAMinute) + steady(name, config+`, lag="1h"`, later)
+	}
 	behind := func(kind, values string) string {
 		return steady("fanoutd_watch_catch_ups_total", config+`, cause="behind", kind="`+kind+`"`, values)
 	}
@@ -180,6 +184,17 @@ func TestAlerts(t *testing.T) {
 			{"a few of them", watchers("100x60", "5x60"), false},
 			{"the only one", watchers("1x60", "1x60"), false},
 			{"there are none", watchers("0x60", "0x60"), false},
+		},
+		"FanoutdSubscribersFail": {
+			{"one does", steady("fanoutd_watchers_failing", config, "0x10 1x50"), true},
+			{"until the error is fixed", steady("fanoutd_watchers_failing", config, "0x10 9x10 0x40"), false},
+			{"none does", steady("fanoutd_watchers_failing", config, "0x60"), false},
+		},
+		"FanoutdSubscribersApplyLate": {
+			{"one does", applied("9x60", "0x10 1x50"), true},
+			{"for a while", applied("9x60", "0x10 9x30 0x20"), false},
+			{"up to a minute", applied("9x60", "0x60"), false},
+			{"they never report", steady("fanoutd_watchers_by_applied_lag", config+`, lag="unreported"`, "9x60"), false},
 		},
 		"FanoutdErrors": {
 			{"all of a few writes fail", handled("Put", "unary", "Unavailable", "0+2x60") + handled("Get", "unary", "OK", "0+1000x60"), true},

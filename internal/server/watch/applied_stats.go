@@ -19,24 +19,45 @@ type AppliedStats struct {
 	Failing    int                            // have reported an error
 }
 
-// add counts a watch.
-func (s *AppliedStats) add(e *Entry) {
-	applied, failure := e.reported()
-	if failure != nil {
+// ReportCondition is what metrics need to know of the latest report of a watch.
+type ReportCondition struct {
+	Reported bool // a position was reported, and no RESET has begun since
+	Failing  bool // an error was reported
+
+	LagKnown bool // see Entry.appliedLag
+	Lag      time.Duration
+}
+
+func (s *AppliedStats) add(c ReportCondition) {
+	if c.Failing {
 		s.Failing++
 	}
-	if applied == (object.Position{}) {
+	switch {
+	case !c.Reported:
 		s.Unreported++
 		return
-	}
-	lag, ok := e.appliedLag(applied, e.position())
-	if !ok {
+	case !c.LagKnown:
 		s.UnknownLag++
 		return
 	}
 	i := 0
-	for i < len(AppliedLagBounds) && lag > AppliedLagBounds[i] {
+	for i < len(AppliedLagBounds) && c.Lag > AppliedLagBounds[i] {
 		i++
 	}
 	s.ByLag[i]++
+}
+
+// reportCondition returns the condition of the latest report. The position at is that of the
+// latest message, and sent is how far the watch is behind after it.
+func (e *Entry) reportCondition(at object.Position, sent Condition) ReportCondition {
+	applied, failure := e.reported()
+	c := ReportCondition{Reported: applied != (object.Position{}), Failing: failure != nil}
+	switch {
+	case !c.Reported:
+	case applied == at: // most watches
+		c.Lag, c.LagKnown = waited(sent.Backlog, sent.Lag), sent.LagKnown
+	default:
+		c.Lag, c.LagKnown = e.appliedLag(applied, at)
+	}
+	return c
 }

@@ -182,8 +182,10 @@ func SetLag(s *fanoutv1.WatcherStatus, backlog dispatch.Backlog, lag backend.Lag
 
 // Condition implements [Watch].
 func (e *Entry) Condition() Condition {
+	at := e.position()
 	c := Condition{CatchingUp: e.isCatchingUp(), Blocked: e.isBlocked()}
-	c.Backlog, c.Lag, c.LagKnown = e.lag(e.position())
+	c.Backlog, c.Lag, c.LagKnown = e.lag(at)
+	c.Report = e.reportCondition(at, c)
 	return c
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/hex"
 	"iter"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -234,14 +235,18 @@ func (r *Registry) rpcs() []registeredRPC {
 // entries.
 func (r *Registry) CountByResource() map[string]int {
 	n := map[string]int{}
-	for _, rpc := range r.rpcs() {
-		if rpc.stream != nil {
-			rpc.stream.CountByResource(n)
-		} else {
-			n[rpc.entry.Resource()]++
-		}
+	r.each(func(e *Entry) { n[e.Resource()]++ })
+	for _, s := range r.openStreams() {
+		s.CountByResource(n)
 	}
 	return n
+}
+
+// openStreams returns the streams, in no particular order.
+func (r *Registry) openStreams() []Stream {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Values(r.streams))
 }
 
 // fewEntries is the number of entries that each gets at a time.

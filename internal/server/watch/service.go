@@ -148,12 +148,9 @@ func (s *Service) checkFences(ctx context.Context) {
 	for {
 		select {
 		case now := <-ticker.C:
-			for _, rpc := range s.Registry.rpcs() {
-				if rpc.stream != nil {
-					rpc.stream.CheckFence(now)
-				} else {
-					rpc.entry.sender.CheckFence(now)
-				}
+			s.Registry.each(func(e *Entry) { e.sender.CheckFence(now) })
+			for _, stream := range s.Registry.openStreams() {
+				stream.CheckFence(now)
 			}
 		case <-ctx.Done():
 			return

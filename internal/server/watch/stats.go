@@ -40,6 +40,8 @@ type Condition struct {
 	LagKnown bool // Backlog and Lag are known; see Entry.lag
 	Backlog  dispatch.Backlog
 	Lag      backend.Lag
+
+	Report ReportCondition
 }
 
 func (s *Stats) add(c Condition) {
@@ -51,6 +53,7 @@ func (s *Stats) add(c Condition) {
 	if c.Blocked {
 		s.Blocked++
 	}
+	s.Applied.add(c.Report)
 	if !c.LagKnown || c.Backlog.Events == 0 {
 		return
 	}
@@ -66,20 +69,17 @@ func (s *Stats) add(c Condition) {
 // and holds the lock of an entry only for a moment.
 func (s *Service) Stats() map[string]*Stats {
 	all := map[string]*Stats{}
-	var names []string
 	for name := range s.cfg.Resources {
-		names = append(names, name)
 		stats := &Stats{Counts: newCounts()}
 		for i := range s.counters[name] {
 			stats.Counts.add(&s.counters[name][i])
 		}
 		all[name] = stats
 	}
-	for w := range s.Registry.After(Number{}, names...) {
-		stats := all[w.Resource()]
-		stats.add(w.Condition())
-		if e, ok := w.(*Entry); ok {
-			stats.Applied.add(e)
+	s.Registry.each(func(e *Entry) { all[e.Resource()].add(e.Condition()) })
+	for _, stream := range s.Registry.openStreams() {
+		for w := range stream.After(0) {
+			all[w.Resource()].add(w.Condition())
 		}
 	}
 	return all

@@ -136,20 +136,24 @@ func (e *Entry) appliedLag(applied, at object.Position) (time.Duration, bool) {
 	if !ok || at.Revision == 0 {
 		return 0, false
 	}
-	var backlog dispatch.Backlog
-	var lag backend.Lag
 	if applied == at {
-		backlog, lag = e.resource.Backlog(w, at)
-	} else {
-		backlog, lag = e.resource.Unapplied(w, applied)
+		backlog, lag, ok := e.lag(at)
+		return waited(backlog, lag), ok
 	}
+	backlog, lag := e.resource.Unapplied(w, applied)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if s := e.subscriber; s.applied == applied { // no report has come meanwhile
 		s.waiting = s.waiting.Observe(applied, backlog, &lag)
 	}
-	if backlog.Events == 0 {
-		return 0, true
+	return waited(backlog, lag), true
+}
+
+// waited returns how long the oldest event of a backlog has waited. It is 0 only if there is
+// no event, because the time at which an event arrived may be unknown.
+func waited(b dispatch.Backlog, l backend.Lag) time.Duration {
+	if b.Events == 0 {
+		return 0
 	}
-	return max(lag.Waited, 1), true // it may not be known when the event arrived
+	return max(l.Waited, 1)
 }
