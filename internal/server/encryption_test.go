@@ -18,6 +18,7 @@ import (
 	"github.com/fanoutd/fanoutd/internal/crypt"
 	"github.com/fanoutd/fanoutd/internal/store"
 	"github.com/fanoutd/fanoutd/test/loopback"
+	"github.com/fanoutd/fanoutd/test/poll"
 )
 
 // keysets are the stages of a key rotation: one key (first), a second key added (added) and
@@ -356,8 +357,11 @@ func testAServerWithoutAKey(t *testing.T, with settings) {
 		t.Errorf("got the common epoch %s for a state that lacks a value, want another one", epoch)
 	}
 	lacking.wantContent(ctx, t, &fanoutv1.ListRequest{Resource: config}, "a=old b=!")
-	got := lacking.status(ctx, t, config, false)
-	if !with.uncached && got.GetUndecryptableObjects() != 1 || got.GetState() != fanoutv1.ResourceStatus_STATE_SERVING {
+	// The new epoch arrives before the server follows etcd again.
+	poll.Until(t, "the server serves", func() bool {
+		return lacking.status(ctx, t, config, false).GetState() == fanoutv1.ResourceStatus_STATE_SERVING
+	})
+	if got := lacking.status(ctx, t, config, false); !with.uncached && got.GetUndecryptableObjects() != 1 {
 		t.Errorf("got %v", got)
 	}
 	if said := lacking.lines.text(); !strings.Contains(said, "cannot decrypt value") || !strings.Contains(said, fmt.Sprintf("key %d", k.new)) {

@@ -22,6 +22,7 @@ import (
 // gap. Other watches continue.
 func TestWatchesEndWithTheirCredentials(t *testing.T) {
 	const renamed, expires = "a token that gets another name", "a certificate that expires"
+	const lifetime = 8 * time.Second // time enough to begin a watch, even on a busy machine
 	for name, c := range map[string]struct {
 		credential func(t *testing.T, w *fixture) credential
 		end        func(t *testing.T, w *fixture) // nil: they expire
@@ -42,7 +43,7 @@ func TestWatchesEndWithTheirCredentials(t *testing.T) {
 		},
 		"a JWT that expires": {
 			credential: func(t *testing.T, w *fixture) credential {
-				return credential{bearer: w.jwt(t, "a", time.Now().Add(3*time.Second))}
+				return credential{bearer: w.jwt(t, "a", time.Now().Add(lifetime))}
 			},
 		},
 		"a JWT whose key is withdrawn": {
@@ -53,7 +54,7 @@ func TestWatchesEndWithTheirCredentials(t *testing.T) {
 		},
 		expires: {
 			credential: func(t *testing.T, w *fixture) credential {
-				return w.certificate(t, certs.Subject{CommonName: "a", NotAfter: time.Now().Add(3 * time.Second)})
+				return w.certificate(t, certs.Subject{CommonName: "a", NotAfter: time.Now().Add(lifetime)})
 			},
 		},
 	} {
