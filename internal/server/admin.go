@@ -118,9 +118,9 @@ func (a *admin) ListWatchers(ctx context.Context, req *fanoutv1.ListWatchersRequ
 		resp.Watchers = a.mostLagging(a.watches.Registry.After(watch.Number{}, of...), size)
 		return resp, nil
 	}
-	bytes := 0
+	bytes, lags := 0, watch.Lags{}
 	for one := range a.watches.Registry.After(after, of...) {
-		w := one.Status()
+		w := one.Status(lags)
 		bytes += proto.Size(w)
 		if n := len(resp.GetWatchers()); n == size || n > 0 && bytes > maxListBytes {
 			resp.NextPageToken = resp.GetWatchers()[n-1].GetId()
@@ -147,32 +147,38 @@ func (a *admin) watched(ctx context.Context, name string) ([]string, error) {
 // mostLagging returns the watches with the largest lag. The server does not know how long a
 // watch has had no position, if a RESET took away an earlier one.
 func (a *admin) mostLagging(all iter.Seq[watch.Watch], most int) []*fanoutv1.WatcherStatus {
-	var watchers []*fanoutv1.WatcherStatus
-	keep := func() {
-		slices.SortStableFunc(watchers, func(x, y *fanoutv1.WatcherStatus) int { return lagOf(x).Compare(lagOf(y)) })
-		watchers = watchers[:min(len(watchers), most)]
+	type lagging struct {
+		watch watch.Watch
+		lag   lag.Lag
 	}
+	var found []lagging
+	keep := func() {
+		slices.SortStableFunc(found, func(x, y lagging) int { return x.lag.Compare(y.lag) })
+		clear(found[min(len(found), most):])
+		found = found[:min(len(found), most)]
+	}
+	lags := watch.Lags{}
 	for w := range all {
-		// So there are never many more statuses in memory than the response has.
-		if watchers = append(watchers, w.Status()); len(watchers) >= 2*maxWatchersPage {
+		// So there are never many more watches in memory than the response has.
+		if found = append(found, lagging{w, lagOf(w.Condition(lags))}); len(found) >= 2*maxWatchersPage {
 			keep()
 		}
 	}
 	keep()
+	var watchers []*fanoutv1.WatcherStatus
 	bytes := 0
-	for i, w := range watchers {
+	for i, one := range found {
+		w := one.watch.Status(lags)
 		if bytes += proto.Size(w); i > 0 && bytes > maxListBytes {
-			return watchers[:i]
+			break
 		}
+		watchers = append(watchers, w)
 	}
 	return watchers
 }
 
-func lagOf(s *fanoutv1.WatcherStatus) lag.Lag {
-	return lag.Lag{
-		Blocked: s.GetBlocked(), NoPosition: s.GetPosition().GetRevision() == 0,
-		IsMinimum: s.GetLagIsMinimum(), Seconds: s.GetLag().AsDuration().Seconds(),
-	}
+func lagOf(c watch.Condition) lag.Lag {
+	return lag.Lag{Blocked: c.Blocked, NoPosition: c.NoPosition, IsMinimum: c.Lag.IsMinimum, Seconds: c.Lag.Waited.Seconds()}
 }
 
 // EndWatcher implements AdminService.

@@ -72,7 +72,7 @@ func appliedResponse(now *watch.Applied) *fanoutv1.WatchAppliedResponse {
 	resp := &fanoutv1.WatchAppliedResponse{Watches: now.Watches, Applied: now.Applied, Failed: now.Failed}
 	bytes := 0
 	for _, p := range now.Pending {
-		w := p.Entry.Status()
+		w := p.Watch.Status(nil)
 		if bytes += proto.Size(w); bytes > maxListBytes {
 			break
 		}

@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/fanoutd/fanoutd/internal/object"
@@ -21,9 +20,8 @@ type Applied struct {
 
 // Pending is a watch that has not applied a revision, with its latest report.
 type Pending struct {
-	Entry   *Entry
-	applied object.Position
-	failure *failure
+	Watch    Watch
+	reported Reported
 }
 
 // maxPending limits Applied.Pending.
@@ -43,18 +41,17 @@ func (s *Service) CountApplied(q request.Applied) *Applied {
 	resource := s.cfg.Resources[q.Resource]
 	epoch := resource.Epoch()
 	a := &Applied{}
-	s.Registry.each(func(e *Entry) {
-		if e.resource.Name != q.Resource || !e.scope.Overlaps(q.Scope) {
+	s.Registry.eachWatch(func(w Watch) {
+		if w.Resource() != q.Resource || !w.Scope().Overlaps(q.Scope) {
 			return
 		}
 		a.Watches++
-		p := Pending{Entry: e}
-		p.applied, p.failure = e.reported()
+		p := Pending{w, w.Reported()}
 		if p.hasApplied(epoch, q.Revision) {
 			a.Applied++
 			return
 		}
-		if p.failure != nil {
+		if p.reported.Failed() {
 			a.Failed++
 		}
 		if a.Pending = append(a.Pending, p); len(a.Pending) == 2*maxPending {
@@ -69,12 +66,12 @@ func (s *Service) CountApplied(q request.Applied) *Applied {
 func (a *Applied) trimPending() {
 	slices.SortFunc(a.Pending, func(x, y Pending) int {
 		switch {
-		case x.failure != nil && y.failure == nil:
+		case x.reported.Failed() && !y.reported.Failed():
 			return -1
-		case x.failure == nil && y.failure != nil:
+		case !x.reported.Failed() && y.reported.Failed():
 			return 1
 		}
-		return cmp.Compare(x.Entry.number, y.Entry.number)
+		return x.Watch.Number().Compare(y.Watch.Number())
 	})
 	if len(a.Pending) > maxPending {
 		clear(a.Pending[maxPending:])
@@ -85,13 +82,14 @@ func (a *Applied) trimPending() {
 // hasApplied reports whether the watch has applied a revision of an epoch. A watch that has
 // applied a position has applied everything after it that does not concern the watch.
 func (p *Pending) hasApplied(epoch object.Epoch, revision object.Revision) bool {
+	applied := p.reported.Applied
 	switch {
-	case p.applied.Revision == 0, epoch != "" && p.applied.Epoch != epoch:
+	case applied.Revision == 0, epoch != "" && applied.Epoch != epoch:
 		return false
-	case p.applied.Revision >= revision:
+	case applied.Revision >= revision:
 		return true
 	}
-	return p.Entry.watcher.Quiet(p.applied, revision)
+	return p.Watch.Quiet(applied, revision)
 }
 
 // AppliedCounts returns how often CountApplied has counted. It is for tests.

@@ -50,14 +50,14 @@ func (s *AppliedStats) add(c ReportCondition) {
 // reportCondition returns the condition of the latest report. The position at is that of the
 // latest message, and sent is how far the watch is behind after it.
 func (e *Entry) reportCondition(at object.Position, sent Condition) ReportCondition {
-	applied, failure := e.reported()
-	c := ReportCondition{Reported: applied != (object.Position{}), Failing: failure != nil}
+	reported := e.Reported()
+	c := reported.Condition()
 	switch {
 	case !c.Reported:
-	case applied == at: // most watches
-		c.Lag, c.LagKnown = waited(sent.Backlog, sent.Lag), sent.LagKnown
+	case reported.Applied == at: // most watches
+		c.Lag, c.LagKnown = AppliedLagOf(sent.Backlog, sent.Lag), sent.LagKnown
 	default:
-		c.Lag, c.LagKnown = e.appliedLag(applied, at)
+		c.Lag, c.LagKnown = e.appliedLag(reported.Applied, at)
 	}
 	return c
 }

@@ -59,7 +59,7 @@ func (e *Entry) describe(ctx context.Context, req *fanoutv1.WatchRequest, r *bac
 	e.resource, e.scope = r, scope
 	e.peer, e.userAgent = transport.CallerOf(ctx)
 	e.catchingUp = req.GetFromNow() == nil
-	if name := nameOf(req.GetSubscriber()); name != (subscriberName{}) {
+	if name := NameOf(req.GetSubscriber()); name != (SubscriberName{}) {
 		e.subscriber = &subscriber{name: name}
 	}
 }
@@ -82,6 +82,9 @@ func (e *Entry) Number() Number { return Number{RPC: e.number} }
 // Resource implements [Watch].
 func (e *Entry) Resource() string { return e.resource.Name }
 
+// Scope implements [Watch].
+func (e *Entry) Scope() object.Scope { return e.scope }
+
 // End implements [Watch]. The client gets a last message with its position; see
 // handler.serve.
 func (e *Entry) End(reason error) { e.end(reason) }
@@ -102,8 +105,8 @@ func (e *Entry) note(h *object.Header, size int) (before object.Revision, first 
 	switch h.Kind {
 	case object.CatchUpBegin:
 		e.catchingUp = true
-		if h.CatchUp == object.Reset {
-			e.forgetApplied()
+		if h.CatchUp == object.Reset && e.subscriber != nil {
+			e.subscriber.BeginReset()
 		}
 	case object.Synced:
 		e.catchingUp = false
@@ -145,8 +148,8 @@ func (e *Entry) sent() (messages, bytes int64) {
 	return e.messages, e.bytes
 }
 
-// Status implements [Watch].
-func (e *Entry) Status() *fanoutv1.WatcherStatus {
+// Status implements [Watch]. No other watch shares the watcher of an entry.
+func (e *Entry) Status(Lags) *fanoutv1.WatcherStatus {
 	at := e.position()
 	messages, bytes := e.sent()
 	s := &fanoutv1.WatcherStatus{
@@ -181,9 +184,9 @@ func SetLag(s *fanoutv1.WatcherStatus, backlog dispatch.Backlog, lag backend.Lag
 }
 
 // Condition implements [Watch].
-func (e *Entry) Condition() Condition {
+func (e *Entry) Condition(Lags) Condition {
 	at := e.position()
-	c := Condition{CatchingUp: e.isCatchingUp(), Blocked: e.isBlocked()}
+	c := Condition{CatchingUp: e.isCatchingUp(), Blocked: e.isBlocked(), NoPosition: at.Revision == 0}
 	c.Backlog, c.Lag, c.LagKnown = e.lag(at)
 	c.Report = e.reportCondition(at, c)
 	return c

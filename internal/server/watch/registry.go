@@ -279,6 +279,16 @@ func (r *Registry) each(do func(*Entry)) {
 	flush()
 }
 
+// eachWatch is like each, and calls the function for the watches of streams, too.
+func (r *Registry) eachWatch(do func(Watch)) {
+	r.each(func(e *Entry) { do(e) })
+	for _, s := range r.openStreams() {
+		for w := range s.After(0) {
+			do(w)
+		}
+	}
+}
+
 // registered returns the number of registered watches, whether their entries are complete or
 // not.
 func (r *Registry) registered() int {

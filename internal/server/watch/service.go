@@ -128,6 +128,12 @@ func (s *Service) CountSent(resource string, worker int, m *dispatch.Message, n,
 	s.counters[resource][worker].note(m, n, bytes, first, now)
 }
 
+// CountReportedError counts an error that the client of a watch of a Subscribe stream has
+// reported.
+func (s *Service) CountReportedError(resource string, worker int) {
+	s.counters[resource][worker].reportedErrors.Add(1)
+}
+
 // GraceAfter returns how long a stream that ends for the reason may take to send its last
 // messages. It returns 0 if there is no limit: when the server stops, it closes the
 // connections of clients that do not read.

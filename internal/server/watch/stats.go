@@ -36,6 +36,7 @@ type Stats struct {
 type Condition struct {
 	CatchingUp bool
 	Blocked    bool // a message waits for the client
+	NoPosition bool // nothing was sent, or a RESET is being sent
 
 	LagKnown bool // Backlog and Lag are known; see Entry.lag
 	Backlog  dispatch.Backlog
@@ -76,10 +77,11 @@ func (s *Service) Stats() map[string]*Stats {
 		}
 		all[name] = stats
 	}
-	s.Registry.each(func(e *Entry) { all[e.Resource()].add(e.Condition()) })
+	s.Registry.each(func(e *Entry) { all[e.Resource()].add(e.Condition(nil)) })
+	lags := Lags{}
 	for _, stream := range s.Registry.openStreams() {
 		for w := range stream.After(0) {
-			all[w.Resource()].add(w.Condition())
+			all[w.Resource()].add(w.Condition(lags))
 		}
 	}
 	return all

@@ -5,7 +5,10 @@ import (
 	"time"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
 	"github.com/fanoutd/fanoutd/internal/server/apierr"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/frames"
 )
 
@@ -21,14 +24,35 @@ type Watch interface {
 	// Resource returns the name of the resource.
 	Resource() string
 
+	// Scope returns the scope of the watch.
+	Scope() object.Scope
+
 	// End ends the watch with a reason.
 	End(reason error)
 
 	// Status returns what ListWatchers shows of the watch.
-	Status() *fanoutv1.WatcherStatus
+	Status(Lags) *fanoutv1.WatcherStatus
 
 	// Condition returns what metrics need to know of the watch.
-	Condition() Condition
+	Condition(Lags) Condition
+
+	// Reported returns the latest report of the client.
+	Reported() Reported
+
+	// Quiet reports whether nothing concerns the watch after the applied position, up to and
+	// including a revision. It returns false if that is unknown.
+	Quiet(applied object.Position, to object.Revision) bool
+}
+
+// Lags has what several watches of one answer share: how far their watcher is behind. The keys
+// are those of [dispatch.StreamWatch.Shared]. With nil, nothing is shared.
+type Lags map[any]Lagging
+
+// Lagging describes how far a watch is behind.
+type Lagging struct {
+	Backlog dispatch.Backlog
+	Lag     backend.Lag
+	Known   bool // Backlog and Lag are known; see Entry.lag
 }
 
 // Stream is a Subscribe stream in the [Registry]. Any goroutine may call its methods.

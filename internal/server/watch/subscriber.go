@@ -1,59 +1,48 @@
 package watch
 
 import (
+	"cmp"
 	"time"
 	"unique"
 
-	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
 	"github.com/fanoutd/fanoutd/internal/dispatch"
 	"github.com/fanoutd/fanoutd/internal/object"
-	"github.com/fanoutd/fanoutd/internal/server/backend"
 	"github.com/fanoutd/fanoutd/internal/server/request"
 )
 
 // subscriber is what the client of a watch has said about itself: its name and its latest
 // report.
 type subscriber struct {
-	name    subscriberName
-	applied object.Position // the latest that was reported; zero: none, or a RESET has begun since
-	failure *failure        // the error of the latest report; nil: none
-	waiting *Waiting        // the oldest event after applied; nil: none waits, or appliedLag was not called
+	name SubscriberName
+	Reports
 }
 
-// subscriberName is an encoded Subscriber. Watches with equal names share one copy in memory.
+// SubscriberName is an encoded Subscriber. Watches with equal names share one copy in memory.
 // The zero value is no name.
-type subscriberName struct{ encoded unique.Handle[string] }
+type SubscriberName struct{ encoded unique.Handle[string] }
 
-// failure is an error that a client has reported. It never changes.
-type failure struct {
-	request.Failure
-	since time.Time
-}
-
-// nameOf returns the name of a subscriber. It leaves out unknown fields.
-func nameOf(s *fanoutv1.Subscriber) subscriberName {
+// NameOf returns the name of a subscriber. It leaves out unknown fields.
+func NameOf(s *fanoutv1.Subscriber) SubscriberName {
 	if s.GetInstance() == "" && len(s.GetLabels()) == 0 {
-		return subscriberName{}
+		return SubscriberName{}
 	}
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(&fanoutv1.Subscriber{Instance: s.GetInstance(), Labels: s.GetLabels()})
 	if err != nil {
 		b = nil // cannot happen: the request was unmarshalled
 	}
-	return subscriberName{unique.Make(string(b))}
+	return SubscriberName{unique.Make(string(b))}
 }
 
-// subscriber returns the name as a message, or nil if there is none.
-func (n subscriberName) subscriber() *fanoutv1.Subscriber {
-	if n == (subscriberName{}) {
+// Subscriber returns the name as a message, or nil if there is none.
+func (n SubscriberName) Subscriber() *fanoutv1.Subscriber {
+	if n == (SubscriberName{}) {
 		return nil
 	}
 	s := &fanoutv1.Subscriber{}
-	_ = proto.Unmarshal([]byte(n.encoded.Value()), s) // nameOf has marshalled it
+	_ = proto.Unmarshal([]byte(n.encoded.Value()), s) // NameOf has marshalled it
 	return s
 }
 
@@ -66,43 +55,31 @@ func (e *Entry) Report(r request.Report) error {
 	if e.sending {
 		sent = *e.next // gRPC may have accepted the message, so the client may have applied it
 	}
-	applied, err := r.AppliedUpTo(sent)
+	s := cmp.Or(e.subscriber, &subscriber{})
+	newFailure, err := s.Record(r, sent)
 	if err != nil {
 		return err
 	}
-	if e.subscriber == nil {
-		e.subscriber = &subscriber{}
-	}
-	s := e.subscriber
-	if applied != (object.Position{}) {
-		s.applied = applied
-	}
-	switch {
-	case r.Failure == request.Failure{}:
-		s.failure = nil
-	case s.failure == nil || s.failure.Failure != r.Failure:
-		s.failure = &failure{r.Failure, time.Now()}
+	e.subscriber = s
+	if newFailure {
 		e.sender.counters.reportedErrors.Add(1)
 	}
 	return nil
 }
 
-// reported returns the latest report of the client. The position is zero if there is none.
-func (e *Entry) reported() (applied object.Position, f *failure) {
+// Reported implements [Watch].
+func (e *Entry) Reported() Reported {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.subscriber == nil {
-		return object.Position{}, nil
+		return Reported{}
 	}
-	return e.subscriber.applied, e.subscriber.failure
+	return e.subscriber.Reported
 }
 
-// forgetApplied records that a RESET begins: the client no longer has what it had applied. The
-// caller holds mu.
-func (e *Entry) forgetApplied() {
-	if s := e.subscriber; s != nil {
-		s.applied, s.waiting = object.Position{}, nil
-	}
+// Quiet implements [Watch].
+func (e *Entry) Quiet(applied object.Position, to object.Revision) bool {
+	return e.watcher.Quiet(applied, to)
 }
 
 // addSubscriber adds to a status what the client has said about itself.
@@ -115,18 +92,8 @@ func (e *Entry) addSubscriber(s *fanoutv1.WatcherStatus, at object.Position) {
 	}
 	about := *known
 	e.mu.Unlock()
-	s.Subscriber = about.name.subscriber()
-	if f := about.failure; f != nil {
-		s.Error = &rpcstatus.Status{Code: int32(f.Code), Message: f.Message}
-		s.ErrorTime = timestamppb.New(f.since)
-	}
-	if about.applied == (object.Position{}) {
-		return
-	}
-	s.Applied = backend.ProtoPosition(about.applied)
-	if lag, ok := e.appliedLag(about.applied, at); ok {
-		s.AppliedLag = durationpb.New(lag)
-	}
+	s.Subscriber = about.name.Subscriber()
+	SetReported(s, about.Reported, func(applied object.Position) (time.Duration, bool) { return e.appliedLag(applied, at) })
 }
 
 // appliedLag returns how long the oldest event after the applied position has waited. It
@@ -138,22 +105,11 @@ func (e *Entry) appliedLag(applied, at object.Position) (time.Duration, bool) {
 	}
 	if applied == at {
 		backlog, lag, ok := e.lag(at)
-		return waited(backlog, lag), ok
+		return AppliedLagOf(backlog, lag), ok
 	}
 	backlog, lag := e.resource.Unapplied(w, applied)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if s := e.subscriber; s.applied == applied { // no report has come meanwhile
-		s.waiting = s.waiting.Observe(applied, backlog, &lag)
-	}
-	return waited(backlog, lag), true
-}
-
-// waited returns how long the oldest event of a backlog has waited. It is 0 only if there is
-// no event, because the time at which an event arrived may be unknown.
-func waited(b dispatch.Backlog, l backend.Lag) time.Duration {
-	if b.Events == 0 {
-		return 0
-	}
-	return max(l.Waited, 1)
+	e.subscriber.ObserveUnapplied(applied, backlog, &lag)
+	return AppliedLagOf(backlog, lag), true
 }

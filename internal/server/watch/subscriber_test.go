@@ -52,7 +52,7 @@ func TestAPositionIsKnownBeforeTheClientHasIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, _ := h.entry.reported(); got != stream.next {
+		if got := h.entry.Reported().Applied; got != stream.next {
 			t.Errorf("got %v, want %v", got, stream.next)
 		}
 	}
@@ -71,8 +71,8 @@ func TestResetForgetsWhatWasApplied(t *testing.T) {
 	}
 	want := func(what string, want object.Position) {
 		t.Helper()
-		if got, f := e.reported(); got != want || f == nil {
-			t.Errorf("%s: got %v, %v, want %v and an error", what, got, f, want)
+		if got := e.Reported(); got.Applied != want || !got.Failed() {
+			t.Errorf("%s: got %v, want %v and an error", what, got, want)
 		}
 	}
 	e.note(&object.Header{Kind: object.Live, Position: at}, 1)
@@ -142,10 +142,10 @@ func TestEachVisitsEachEntryOnce(t *testing.T) {
 	for _, e := range addWatches(t, r, stable, func(int) {}) {
 		r.markComplete(e)
 	}
-	visits := map[*Entry]int{}
+	visits := map[Watch]int{}
 	var passing []*Entry
-	r.each(func(e *Entry) {
-		visits[e]++
+	r.eachWatch(func(w Watch) {
+		visits[w]++
 		if len(visits) > 2*stable {
 			return
 		}
@@ -157,11 +157,11 @@ func TestEachVisitsEachEntryOnce(t *testing.T) {
 		passing = passing[1:]
 	})
 	n := 0
-	for e, visited := range visits {
+	for w, visited := range visits {
 		if visited != 1 {
-			t.Errorf("watch %d was visited %d times", e.number, visited)
+			t.Errorf("watch %v was visited %d times", w.Number(), visited)
 		}
-		if e.number <= stable {
+		if w.Number().RPC <= stable {
 			n++
 		}
 	}

@@ -1,0 +1,98 @@
+package watch
+
+import (
+	"time"
+
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
+	"github.com/fanoutd/fanoutd/internal/dispatch"
+	"github.com/fanoutd/fanoutd/internal/object"
+	"github.com/fanoutd/fanoutd/internal/server/backend"
+	"github.com/fanoutd/fanoutd/internal/server/request"
+)
+
+// Reports are what the client of a watch has reported. The zero value means that it has reported
+// nothing. A lock of the caller guards them.
+type Reports struct {
+	Reported
+	waiting *Waiting // the oldest event after Applied; nil: none waits, or ObserveUnapplied was not called
+}
+
+// Reported is the latest report of a client.
+type Reported struct {
+	Applied object.Position // the latest position that was reported; zero: none, or a RESET has begun since
+	failure *failure        // the error of the latest report; nil: none
+}
+
+// failure is an error that a client has reported. It never changes.
+type failure struct {
+	request.Failure
+	since time.Time
+}
+
+// Failed reports whether the latest report has an error.
+func (r Reported) Failed() bool { return r.failure != nil }
+
+// Condition returns the condition of the report, except for the lag.
+func (r Reported) Condition() ReportCondition {
+	return ReportCondition{Reported: r.Applied != (object.Position{}), Failing: r.failure != nil}
+}
+
+// Record records a report. The argument sent is the position of the latest message that the
+// client may have received. It returns whether the report has an error that the report before
+// did not have. The returned error says what is wrong with the report; then nothing is recorded.
+func (r *Reports) Record(report request.Report, sent object.Position) (newFailure bool, err error) {
+	applied, err := report.AppliedUpTo(sent)
+	if err != nil {
+		return false, err
+	}
+	if applied != (object.Position{}) {
+		r.Applied = applied
+	}
+	switch {
+	case report.Failure == request.Failure{}:
+		r.failure = nil
+	case r.failure == nil || r.failure.Failure != report.Failure:
+		r.failure = &failure{report.Failure, time.Now()}
+		return true, nil
+	}
+	return false, nil
+}
+
+// BeginReset records that a RESET begins: the client no longer has what it had applied.
+func (r *Reports) BeginReset() { r.Applied, r.waiting = object.Position{}, nil }
+
+// ObserveUnapplied completes the lag of the events after the applied position, as
+// [Waiting.Observe] does. It does nothing if another report has come meanwhile.
+func (r *Reports) ObserveUnapplied(applied object.Position, backlog dispatch.Backlog, lag *backend.Lag) {
+	if r.Applied == applied {
+		r.waiting = r.waiting.Observe(applied, backlog, lag)
+	}
+}
+
+// AppliedLagOf returns how long the oldest event of a backlog has waited to be applied. It is 0
+// only if there is no event, because the time at which an event arrived may be unknown.
+func AppliedLagOf(backlog dispatch.Backlog, lag backend.Lag) time.Duration {
+	if backlog.Events == 0 {
+		return 0
+	}
+	return max(lag.Waited, 1)
+}
+
+// SetReported sets the fields of the status of a watch that show its latest report.
+func SetReported(s *fanoutv1.WatcherStatus, r Reported, appliedLag func(applied object.Position) (time.Duration, bool)) {
+	if f := r.failure; f != nil {
+		s.Error = &rpcstatus.Status{Code: int32(f.Code), Message: f.Message}
+		s.ErrorTime = timestamppb.New(f.since)
+	}
+	if r.Applied == (object.Position{}) {
+		return
+	}
+	s.Applied = backend.ProtoPosition(r.Applied)
+	if lag, ok := appliedLag(r.Applied); ok {
+		s.AppliedLag = durationpb.New(lag)
+	}
+}
