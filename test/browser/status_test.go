@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 
 	fanoutv1 "github.com/fanoutd/fanoutd/gen/fanout/v1"
@@ -105,7 +106,7 @@ func TestWatchersFurthestBehindFirst(t *testing.T) {
 	if got := p.texts("#watchers-rows tr:first-child td:nth-child(5) small")[0]; !strings.HasPrefix(got, "for ") {
 		t.Errorf("state: got %q", got)
 	}
-	if got, want := p.texts("#watchers-rows tr:first-child td:nth-child(6) small")[0], fmt.Sprintf("%d message", stuck.GetMessages()); !strings.HasPrefix(got, want) {
+	if got, want := p.texts("#watchers-rows tr:first-child td:nth-child(7) small")[0], fmt.Sprintf("%d message", stuck.GetMessages()); !strings.HasPrefix(got, want) {
 		t.Errorf("sent: got %q, want %s", got, want)
 	}
 
@@ -183,6 +184,72 @@ func TestUndecryptableObjectsAreShown(t *testing.T) {
 	p.awaitTexts(said, "2 objects cannot be decrypted with the keys of this server", "2 values could not be read so far")
 	s.delete(t, "config", "a")
 	p.awaitTexts(said, "1 object cannot be decrypted with the keys of this server", "2 values could not be read so far")
+}
+
+// TestReportsAreShown checks that the page names the subscriber of each watch, and shows how far
+// the subscriber has applied the watch and the error that it has reported. The visitor can leave
+// out watches without an error.
+func TestReportsAreShown(t *testing.T) {
+	s := start(t, func(c *config.Config) { c.Resources = c.Resources[:1] })
+	subscribe := func(instance string) (grpc.ServerStreamingClient[fanoutv1.WatchResponse], *fanoutv1.Position) {
+		w := s.begin(t, &fanoutv1.WatchRequest{
+			Resource: "config", Subscriber: &fanoutv1.Subscriber{Instance: instance, Labels: map[string]string{"version": "2.4"}},
+		}, grpc.WithUserAgent("shop/1"))
+		for {
+			m, err := w.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.GetKind() == fanoutv1.WatchResponse_KIND_SYNCED {
+				return w, m.GetPosition()
+			}
+		}
+	}
+	report := func(w grpc.ServerStreamingClient[fanoutv1.WatchResponse], req *fanoutv1.ReportRequest) {
+		t.Helper()
+		header, err := w.Header()
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Watch = header.Get("fanout-watch")[0]
+		if _, err := fanoutv1.NewFanoutServiceClient(s.conn).Report(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	failing, before := subscribe("failing-1")
+	late, _ := subscribe("late-1")
+	subscribe("silent-1")
+	current, _ := subscribe("current-1")
+	s.put(t, "config", "a", "1")
+	m, err := current.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	report(failing, &fanoutv1.ReportRequest{Applied: before, Error: &status.Status{Code: 3, Message: "rps is <b>negative</b>"}})
+	report(late, &fanoutv1.ReportRequest{Applied: before})
+	report(current, &fanoutv1.ReportRequest{Applied: m.GetPosition()})
+
+	p := open(t, s.url, desktop)
+	p.awaitTexts("#watchers-rows th span", "failing-1", "late-1", "silent-1", "current-1")
+	got := p.column(6)
+	if got[0] != "failed" || !strings.HasSuffix(got[1], " late") || got[2] != "–" || got[3] != "everything" {
+		t.Errorf("applied: got %q", got)
+	}
+	small := p.texts("#watchers-rows td:nth-child(6) small")
+	if want := fmt.Sprint("up to revision ", before.GetRevision()); small[0] != "rps is <b>negative</b>" || small[1] != want {
+		t.Errorf("reports: got %q, want the error and %s", small, want)
+	}
+	p.await(`document.querySelector("#watchers-rows th").title.includes("version=2.4")`)
+	p.await(`document.querySelector("#watchers-rows td:nth-child(6)").title.includes("applied up to revision")`)
+	p.awaitText("#watchers-failed", "1")
+
+	p.click("#watchers-failing")
+	p.awaitTexts("#watchers-rows th span", "failing-1")
+	p.awaitText("#watchers-count", "1, furthest behind first")
+	report(failing, &fanoutv1.ReportRequest{Applied: before})
+	p.awaitText("#watchers-failed", "0")
+	p.awaitTexts("#watchers-rows tr")
+	p.awaitText("#watchers .nothing", "No watcher reports an error")
 }
 
 // TestManyWatchers checks that the page requests only the watchers that it shows.

@@ -98,6 +98,7 @@ $('token-forget').addEventListener('click', () => use(''));
 // Start.
 
 $('watchers-resource').addEventListener('change', () => ofWatchers.now());
+$('watchers-failing').addEventListener('change', () => ofWatchers.now());
 $('watchers-more').addEventListener('click', () => {
   watchers.more();
   ofWatchers.now();

@@ -2,7 +2,7 @@
 // watchers; the page asks the server only for those it shows.
 
 import { $, el, say, keyed } from './dom.js';
-import { count, bytes, plural, seconds, span, unknown } from './format.js';
+import { count, bytes, plural, seconds, shorten, span, unknown } from './format.js';
 import { get } from './api.js';
 
 const steps = [20, 100, 1000]; // rows
@@ -27,11 +27,15 @@ function stateOf(w) {
   return ['live', 'At the present, or close behind'];
 }
 
-// who names the client of a watcher by its identity, or else by its address.
+// who names the client of a watcher: by the name that it has given itself, or else by its
+// identity, or else by its address.
 function who(w) {
-  if (!w.identity) return [w.peer || unknown, w.userAgent ?? ''];
-  return [w.identity, [w.peer, w.userAgent].filter(Boolean).join(' · ')];
+  const names = [w.subscriber?.instance, w.identity, w.peer].filter(Boolean);
+  return [names[0] ?? unknown, [...names.slice(1), w.userAgent].filter(Boolean).join(' · ')];
 }
+
+// labels lists the labels that the client has given itself, one in a line.
+const labels = (w) => Object.entries(w.subscriber?.labels ?? {}).map(([name, value]) => `${name}=${value}`);
 
 // behind returns how many events wait for a watcher, and for how long.
 function behind(w) {
@@ -45,6 +49,25 @@ function behind(w) {
   return [w.lagEvents !== undefined ? plural(w.lagEvents, 'event') : plural(w.lagRevisions, 'revision'), since];
 }
 
+// applied returns how long events have waited to be applied, or the error that the client has
+// reported. Most clients report nothing.
+function applied(w) {
+  if (w.error) return ['failed', shorten(w.error.message || `code ${w.error.code}`, 120)];
+  if (w.appliedLag === undefined) return [unknown, ''];
+  const lag = seconds(w.appliedLag);
+  return lag === 0 ? ['everything', ''] : [`${span(lag)} late`, `up to revision ${w.applied.revision}`];
+}
+
+// reported describes the last report in full.
+function reported(w) {
+  return [
+    w.applied && `applied up to revision ${w.applied.revision}`,
+    w.error && w.appliedLag !== undefined && `${span(seconds(w.appliedLag))} late`,
+    w.error && `failed at ${new Date(w.errorTime).toISOString()}`,
+    w.error?.message,
+  ].filter(Boolean).join('\n');
+}
+
 // The cells of a row: column, text, and a smaller text below.
 const columns = [
   ['Client', who],
@@ -52,6 +75,7 @@ const columns = [
   ['Watches', (w) => described(w.request)],
   ['State', (w) => [stateOf(w)[0]]],
   ['Behind', behind],
+  ['Applied', applied],
   ['Sent', (w) => [bytes(w.bytes ?? 0), plural(w.messages ?? 0, 'message')]],
   ['For', (w) => [span((Date.now() - new Date(w.since)) / 1000)]],
 ];
@@ -76,9 +100,12 @@ function updateRow(row, w) {
   badge.className = 'badge';
   badge.dataset.state = state;
   badge.title = meaning;
-  row.cells[0].title = [w.identity, w.peer, w.userAgent, `watch ${w.id}`].filter(Boolean).join('\n');
+  row.cells[0].title = [w.subscriber?.instance, ...labels(w), w.identity, w.peer, w.userAgent, `watch ${w.id}`].filter(Boolean).join('\n');
   row.cells[4].dataset.quiet = ['nothing', unknown].includes(row.parts[4][0].textContent);
-  row.cells[6].title = new Date(w.since).toISOString();
+  row.cells[5].dataset.quiet = ['everything', unknown].includes(row.parts[5][0].textContent);
+  row.cells[5].dataset.failed = Boolean(w.error);
+  row.cells[5].title = reported(w);
+  row.cells[7].title = new Date(w.since).toISOString();
 }
 
 // Watchers requests and shows the watchers.
@@ -90,14 +117,18 @@ export class Watchers {
   // ask fills the table. It throws the server's error.
   async ask() {
     const resource = $('watchers-resource').value;
+    const failing = $('watchers-failing').checked;
     const size = steps[this.step];
-    const answer = await get('v1/watchers', { order: 'ORDER_LAG', pageSize: size, ...(resource && { resource }) });
-    if (resource !== $('watchers-resource').value) return this.ask(); // the visitor has changed the selection meanwhile
+    const answer = await get('v1/watchers', { order: 'ORDER_LAG', pageSize: size, ...(resource && { resource }), ...(failing && { failing }) });
+    // The visitor may have changed the selection meanwhile.
+    if (resource !== $('watchers-resource').value || failing !== $('watchers-failing').checked) return this.ask();
     const all = answer.watchers ?? [];
     const total = Number(answer.total ?? 0);
     keyed($('watchers-rows'), all, (w) => w.id, makeRow, updateRow);
     say($('watchers-count'), total === 0 ? '' : all.length < total ? `${count(all.length)} of ${count(total)}, those that are furthest behind` : `${count(total)}, furthest behind first`);
+    say($('watchers-failed'), count(answer.failing ?? 0));
     $('watchers-none').hidden = total > 0;
+    say($('watchers-none'), failing ? 'No watcher reports an error.' : 'Nobody watches.');
     $('watchers-more').hidden = all.length >= total || this.step === steps.length - 1;
   }
 
